@@ -1,0 +1,101 @@
+/**
+ * The one error class of the library. Every refusal of bad input is a `ShardwrightError`: what is wrong, where,
+ * what was expected and found, and the edit that fixes it. Faults of our own start with `internal:`.
+ */
+
+/** A place in a text: 1-based line and column. */
+export interface SourcePosition {
+  readonly line: number;
+  readonly column: number;
+}
+
+export interface ErrorDetails {
+  /** The edit that fixes it, as a sentence or a command-line fragment. */
+  readonly hint?: string;
+  /** File or model name as the user gave it. */
+  readonly file?: string;
+  readonly position?: SourcePosition;
+  /** The line of the input that is wrong, for the caret display. */
+  readonly excerpt?: string;
+  readonly node?: string;
+  /** Module path (`layers.0.mlp`) or JSON path. */
+  readonly path?: string;
+}
+
+export class ShardwrightError extends Error {
+  override readonly name = 'ShardwrightError';
+
+  constructor(
+    /** Stable code, `E_SYNTAX` and so on; tests and scripts match on it. */
+    readonly code: string,
+    message: string,
+    readonly details: ErrorDetails = {},
+  ) {
+    super(message);
+  }
+
+  /** `file:line:column: CODE message`, without excerpt and hint. */
+  get headline(): string {
+    const { file, position, node } = this.details;
+    const place = [file, position?.line, position?.column].filter((part) => part !== undefined).join(':');
+    const where = place !== '' ? `${place}: ` : '';
+    const at = node !== undefined && !this.message.includes(node) ? ` (node ${node})` : '';
+    return `${where}${this.code} ${this.message}${at}`;
+  }
+
+  /** Same error, with details that only the caller knows (such as the file name) filled in where missing. */
+  with(details: ErrorDetails): ShardwrightError {
+    return new ShardwrightError(this.code, this.message, { ...details, ...this.details });
+  }
+}
+
+/** A defect of Shardwright itself: says so, and how to report it. */
+export function internalError(message: string, details: ErrorDetails = {}): ShardwrightError {
+  return new ShardwrightError('E_INTERNAL', `internal: ${message}`, {
+    hint: 'This is a defect of Shardwright. Please report it with the output of `shardwright inspect MODEL --dump graph.swg`.',
+    ...details,
+  });
+}
+
+/**
+ * The nearest names to a misspelt one: Damerau-Levenshtein distance at most max(1, length / 3), at most three,
+ * nearest first, then alphabetical.
+ */
+export function didYouMean(name: string, known: Iterable<string>): string[] {
+  const limit = Math.max(1, Math.floor(name.length / 3));
+  const scored: { name: string; distance: number }[] = [];
+  for (const candidate of known) {
+    if (Math.abs(candidate.length - name.length) > limit) continue;
+    const distance = editDistance(name.toLowerCase(), candidate.toLowerCase());
+    if (distance <= limit) scored.push({ name: candidate, distance });
+  }
+  scored.sort((a, b) => a.distance - b.distance || (a.name < b.name ? -1 : 1));
+  return scored.slice(0, 3).map((s) => s.name);
+}
+
+/** "did you mean `x`?" or, with nothing near, the list of what there is. */
+export function suggestion(name: string, known: readonly string[], what: string): string {
+  const near = didYouMean(name, known);
+  if (near.length > 0) return `did you mean ${near.map((n) => `'${n}'`).join(' or ')}?`;
+  const list = [...known].sort();
+  const shown = list.slice(0, 30).join(', ');
+  return `known ${what}: ${shown}${list.length > 30 ? `, and ${list.length - 30} more` : ''}`;
+}
+
+function editDistance(a: string, b: string): number {
+  const width = b.length + 1;
+  let twoAgo: number[] = [];
+  let previous: number[] = Array.from({ length: width }, (_, j) => j);
+  for (let i = 1; i <= a.length; i++) {
+    const row: number[] = [i];
+    for (let j = 1; j <= b.length; j++) {
+      const same = a[i - 1] === b[j - 1] ? 0 : 1;
+      let best = Math.min(previous[j] + 1, row[j - 1] + 1, previous[j - 1] + same);
+      if (i > 1 && j > 1 && a[i - 1] === b[j - 2] && a[i - 2] === b[j - 1]) best = Math.min(best, twoAgo[j - 2] + 1);
+      row.push(best);
+    }
+    twoAgo = previous;
+    previous = row;
+  }
+  return previous[b.length];
+}

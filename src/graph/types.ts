@@ -1,0 +1,144 @@
+/**
+ * The graph record: straight-line, typed, plain data. Nodes are in execution order; control flow is a call whose bodies
+ * are `subgraphs`. Nothing here is mutated after building: a pass makes a new graph. The room knows no operators.
+ */
+
+export const DTYPES = [
+  'f64', 'f32', 'bf16', 'f16', 'f8e4m3fn', 'f8e5m2', 'f8e8m0fnu',
+  'i64', 'i32', 'i16', 'i8', 'u64', 'u32', 'u16', 'u8', 'b8', 'c64', 'c128',
+] as const; // prettier-ignore
+export type DType = (typeof DTYPES)[number];
+
+/** Bytes of one element. */
+export const DTYPE_BYTES: Readonly<Record<DType, number>> = {
+  f64: 8, f32: 4, bf16: 2, f16: 2, f8e4m3fn: 1, f8e5m2: 1, f8e8m0fnu: 1,
+  i64: 8, i32: 4, i16: 2, i8: 1, u64: 8, u32: 4, u16: 2, u8: 1, b8: 1, c64: 8, c128: 16,
+}; // prettier-ignore
+
+/** A symbolic size: the expression as the source wrote it, and the size that the example inputs had (if known). */
+export interface Sym {
+  readonly sym: string;
+  readonly example?: number;
+}
+export type Dim = number | Sym;
+
+export interface TensorType {
+  readonly kind: 'tensor';
+  readonly dtype: DType;
+  readonly shape: readonly Dim[];
+  /** Elements per step of each dim. Absent means contiguous or not known to the source. */
+  readonly stride?: readonly Dim[];
+  /** A sharding that the source text states for this value, such as `S(0)R` of a DTensor annotation. */
+  readonly given?: string;
+}
+export interface TupleType {
+  readonly kind: 'tuple';
+  /** `none` marks an absent result (a masked-off gradient). */
+  readonly items: readonly ValueType[];
+}
+export interface SymType {
+  readonly kind: 'sym';
+}
+export interface NoneType {
+  readonly kind: 'none';
+}
+export type ValueType = TensorType | TupleType | SymType | NoneType;
+
+/** Use of a node's value by name. */
+export interface ValueRef {
+  readonly kind: 'value';
+  readonly name: string;
+}
+/** Use of a subgraph by name. */
+export interface GraphRef {
+  readonly kind: 'graph';
+  readonly name: string;
+}
+/** A floating-point literal. Integers are plain numbers (or bigint beyond 2^53), so that `1` and `1.0` stay apart. */
+export interface FloatLiteral {
+  readonly kind: 'float';
+  readonly value: number;
+}
+export interface DTypeLiteral {
+  readonly kind: 'dtype';
+  readonly dtype: DType;
+}
+/** A word without meaning for planning: a device, a layout or a memory format. */
+export interface WordLiteral {
+  readonly kind: 'device' | 'layout';
+  readonly word: string;
+}
+/** A symbolic size expression used as an argument. */
+export interface SizeLiteral {
+  readonly kind: 'size';
+  readonly size: Sym;
+}
+export type Literal =
+  FloatLiteral | DTypeLiteral | WordLiteral | SizeLiteral | number | bigint | string | boolean | null;
+export type Arg = ValueRef | GraphRef | Literal | readonly Arg[];
+
+export type Role = 'parameter' | 'buffer' | 'constant' | 'input' | 'tangent' | 'state' | 'key' | 'arg';
+export type Phase = 'forward' | 'backward' | 'optimizer';
+
+export interface NodeMeta {
+  /** Placeholders only: what the value is to the program. */
+  readonly role?: Role;
+  /** Name behind the role: fully qualified name of a parameter or buffer, name of an input, fqn of a state. */
+  readonly roleName?: string;
+  /** `state` only: which state (`exp_avg`). */
+  readonly stateName?: string;
+  /** `tangent`: index of the output it belongs to; `arg`: position. */
+  readonly roleIndex?: number;
+  /** True where the role was worked out by us and not stated by the source. */
+  readonly inferred?: boolean;
+  readonly phase?: Phase;
+  /** A forward value that only the backward pass needs. */
+  readonly savedOnly?: boolean;
+  /** Module path, `layers.0.mlp`. */
+  readonly path?: string;
+  /** `file:line` or `file:line:column` of the user's program. */
+  readonly source?: string;
+  /** Target as the file wrote it, where it differs from `target`. */
+  readonly original?: string;
+  /** 1-based line of the imported text that defined the node; for messages only, never printed in graph text. */
+  readonly line?: number;
+}
+
+export interface Node {
+  readonly name: string;
+  readonly kind: 'placeholder' | 'get_attr' | 'call';
+  /** Operator of a call (`aten.mm.default`, `operator.getitem`, `cond`), attribute of a get_attr, own name of a placeholder. */
+  readonly target: string;
+  readonly args: readonly Arg[];
+  readonly kwargs: Readonly<Record<string, Arg>>;
+  readonly type: ValueType;
+  readonly meta: NodeMeta;
+}
+
+export interface Output {
+  /** Name of the returned value; null where the program returns none (a gradient that is not wanted). */
+  readonly value: string | null;
+  readonly role: 'output' | 'grad' | 'mutation' | 'newstate';
+  /** `output`: position among the user outputs. */
+  readonly index?: number;
+  /** `grad`, `mutation`, `newstate`: role name of the placeholder it belongs to. */
+  readonly of?: string;
+  readonly stateName?: string;
+}
+
+export interface Graph {
+  readonly name: string;
+  /** Placeholders first, then calls in execution order. The return statement is `outputs`, not a node. */
+  readonly nodes: readonly Node[];
+  readonly outputs: readonly Output[];
+  readonly subgraphs: Readonly<Record<string, Graph>>;
+  /** Remarks of the front end: what was inferred, dropped or assumed. One sentence each. */
+  readonly notes?: readonly string[];
+  /** Ranges of symbolic sizes. */
+  readonly dims?: Readonly<Record<string, { readonly min: number; readonly max: number; readonly multiple?: number }>>;
+}
+
+/** Number of nodes as FX counts them: placeholders, get_attrs, calls and the one output node. */
+export function countNodes(graph: Graph): number {
+  return graph.nodes.length + 1;
+}

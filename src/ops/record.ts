@@ -1,0 +1,137 @@
+import { DTYPE_BYTES, type DType } from '../graph/types.ts';
+import type { Rule } from './rule.ts';
+import { parseSchema, type ArgSchema } from './schema.ts';
+
+/**
+ * One operator, one record. Everything that the planner knows of an operator stands in its record: how results are typed,
+ * which placements are right, how much work it is. A record never sees a mesh or a price.
+ */
+
+export interface TensorMeta {
+  readonly dtype: DType;
+  readonly shape: readonly number[];
+}
+
+/** A scalar argument together with the kind that decides type promotion. */
+export interface ScalarArg {
+  readonly value: number;
+  readonly kind: 'int' | 'float' | 'bool';
+}
+
+/**
+ * One call of an operator with names and defaults filled in from the schema. Accessors throw `E_TYPE` naming operator and
+ * argument when the call does not fit the schema.
+ */
+export interface OpContext {
+  readonly target: string;
+  /** Every tensor input in schema order: positional, members of tensor lists, keywords; absent ones left out. */
+  readonly inputs: readonly TensorMeta[];
+  /** The tensor argument, or undefined if absent (optional). */
+  tensor(name: string): TensorMeta | undefined;
+  /** Position of the tensor argument in `inputs`, -1 if absent. */
+  indexOf(name: string): number;
+  /** Members of a tensor-list argument with their positions in `inputs`; null members keep their place. */
+  list(name: string): readonly ({ readonly meta: TensorMeta; readonly index: number } | null)[];
+  int(name: string): number;
+  ints(name: string): readonly number[];
+  /** An optional int, undefined when None. Integers beyond 2^53 (such as "to the end") arrive as Number.MAX_SAFE_INTEGER. */
+  optionalInt(name: string): number | undefined;
+  optionalInts(name: string): readonly number[] | undefined;
+  number(name: string): number;
+  optionalNumber(name: string): number | undefined;
+  bool(name: string): boolean;
+  bools(name: string): readonly boolean[];
+  text(name: string): string;
+  dtype(name: string): DType | undefined;
+  /** A Scalar argument, or undefined when None. */
+  scalar(name: string): ScalarArg | undefined;
+  /** Whether the call has the argument with a value other than None. */
+  has(name: string): boolean;
+  /** Throws `E_TYPE` with the operator's name before the message. */
+  fail(message: string): never;
+}
+
+/** A call whose results are known. The same shape serves local sizes: then inputs and outputs are those of the largest shard. */
+export interface TypedContext extends OpContext {
+  /** Results in order; null for one that the call masks off. */
+  readonly outputs: readonly (TensorMeta | null)[];
+}
+
+export type OpClass =
+  'pointwise' | 'view' | 'matmul' | 'reduction' | 'attention' | 'norm' | 'factory' | 'random' | 'collective' | 'control' | 'other'; // prettier-ignore
+
+export interface OpWork {
+  /** Matrix-unit work, 2 per multiply-add. */
+  readonly matrix: number;
+  /** Everything else; used for time estimates only. */
+  readonly vector: number;
+}
+
+export interface OperatorRecord {
+  /** Canonical name with overload, `aten.mm.default`. */
+  readonly name: string;
+  readonly aliases: readonly string[];
+  readonly schema: readonly ArgSchema[];
+  readonly cls: OpClass;
+  /** `tuple` operators are read through getitem even with one result. */
+  readonly results: 'single' | 'tuple';
+  /** Result types, or an `E_TYPE` error; null for a masked-off result. */
+  infer(ctx: OpContext): readonly (TensorMeta | null)[];
+  /** Single-dim rules without the all-replicate rule, which the expansion adds. Empty means "replicated only". */
+  shard(ctx: TypedContext): readonly Rule[];
+  flops(ctx: TypedContext): OpWork;
+  /** Bytes read and written at the sizes of the context. */
+  bytes(ctx: TypedContext): number;
+}
+
+export interface OperatorSpec {
+  readonly schema: string;
+  readonly cls: OpClass;
+  readonly aliases?: readonly string[];
+  readonly results?: 'single' | 'tuple';
+  infer(ctx: OpContext): readonly (TensorMeta | null)[];
+  shard?(ctx: TypedContext): readonly Rule[];
+  flops?(ctx: TypedContext): OpWork;
+  bytes?(ctx: TypedContext): number;
+}
+
+/** Completes a record: schema parsed, default work (one vector operation per output element) and default bytes. */
+export function defineOp(name: string, spec: OperatorSpec): OperatorRecord {
+  return {
+    name,
+    aliases: spec.aliases ?? [],
+    schema: parseSchema(spec.schema),
+    cls: spec.cls,
+    results: spec.results ?? 'single',
+    infer: (ctx) => spec.infer(ctx),
+    shard: (ctx) => (spec.shard === undefined ? [] : spec.shard(ctx)),
+    flops: (ctx) => (spec.flops !== undefined ? spec.flops(ctx) : defaultWork(spec.cls, ctx)),
+    bytes: (ctx) => (spec.bytes !== undefined ? spec.bytes(ctx) : defaultBytes(spec.cls, ctx)),
+  };
+}
+
+export function elements(shape: readonly number[]): number {
+  let n = 1;
+  for (const d of shape) n *= d;
+  return n;
+}
+
+export function metaBytes(meta: TensorMeta): number {
+  return elements(meta.shape) * DTYPE_BYTES[meta.dtype];
+}
+
+function defaultWork(cls: OpClass, ctx: TypedContext): OpWork {
+  if (cls === 'view') return { matrix: 0, vector: 0 };
+  let vector = 0;
+  for (const out of ctx.outputs) if (out !== null) vector += elements(out.shape);
+  return { matrix: 0, vector };
+}
+
+/** Every tensor input read once, every result written once; a view moves nothing. */
+function defaultBytes(cls: OpClass, ctx: TypedContext): number {
+  if (cls === 'view') return 0;
+  let total = 0;
+  if (cls !== 'factory') for (const input of ctx.inputs) total += metaBytes(input);
+  for (const out of ctx.outputs) if (out !== null) total += metaBytes(out);
+  return total;
+}

@@ -1,0 +1,91 @@
+import type { ReduceOp } from '../mesh/placement.ts';
+
+/**
+ * Single-dim sharding rules: which placements of inputs and outputs are right together on ONE mesh dim. A rule is only
+ * the mathematics; meshes, sizes of groups and costs belong to the expansion (`src/strategy`). The system follows the
+ * single-dim strategies of PyTorch 2.13 DTensor; where a rule goes beyond them it is marked `ext`.
+ */
+
+/** What the local argument or body must change to when the op runs on shards; null slots are absent tensors. */
+export interface ShardSlot {
+  readonly kind: 'shard';
+  /** Tensor dim, never negative. */
+  readonly dim: number;
+  /** Slots of one tie group are cut alike; default group `''`. */
+  readonly tie: string;
+  /**
+   * `same`: every member of the group has equal placement and order. `any`: the index only passes through or is summed.
+   * `contiguous`: plain Shard only, because offsets are computed from the rank.
+   */
+  readonly slicing: 'same' | 'any' | 'contiguous';
+  /** The dim (counted in units) must divide by the number of pieces over all mesh dims. */
+  readonly even: boolean;
+  /** The dim is cut in multiples of this many rows: heads, groups. */
+  readonly unit: number;
+  /** Members of the group may differ in size (flatten, split, repeat); legal only if every member divides evenly. */
+  readonly scaled: boolean;
+}
+export interface ReplicateSlot {
+  readonly kind: 'replicate';
+}
+export interface PartialSlot {
+  readonly kind: 'partial';
+  readonly op: ReduceOp;
+}
+export type RuleSlot = ShardSlot | ReplicateSlot | PartialSlot | null;
+
+export interface Rule {
+  /** One slot per tensor input in schema order (list members flattened, absent tensors left out). */
+  readonly inputs: readonly RuleSlot[];
+  /** One slot per result; null for a result that the call masks off. */
+  readonly outputs: readonly RuleSlot[];
+  /** `base`: PyTorch 2.13 has it. `ext`: ours, and true. */
+  readonly origin: 'base' | 'ext';
+  /** The lowering must rewrite arguments or body when this rule is used: a short word for how (`mask`, `local-shape`, `offset`). */
+  readonly rewrite?: string;
+}
+
+export const R: ReplicateSlot = Object.freeze({ kind: 'replicate' });
+
+/** Pending reduction. */
+export function P(op: ReduceOp = 'sum'): PartialSlot {
+  return PARTIALS[op];
+}
+const partial = (op: ReduceOp): PartialSlot => Object.freeze({ kind: 'partial', op });
+const PARTIALS: Readonly<Record<ReduceOp, PartialSlot>> = {
+  sum: partial('sum'),
+  avg: partial('avg'),
+  max: partial('max'),
+  min: partial('min'),
+  product: partial('product'),
+  band: partial('band'),
+  bor: partial('bor'),
+  bxor: partial('bxor'),
+};
+
+export type ShardOptions = Partial<Omit<ShardSlot, 'kind' | 'dim'>>;
+
+/** "Some sharding of tensor dim `dim`". The default is slicing `same` in the unnamed tie group, uneven allowed. */
+export function S(dim: number, options: ShardOptions = {}): ShardSlot {
+  if (!Number.isInteger(dim) || dim < 0) throw new Error(`internal: rule shards dim ${dim}`);
+  return { kind: 'shard', dim, tie: '', slicing: 'same', even: false, unit: 1, scaled: false, ...options };
+}
+
+export function rule(
+  inputs: readonly RuleSlot[],
+  outputs: readonly RuleSlot[],
+  options: { origin?: 'base' | 'ext'; rewrite?: string } = {},
+): Rule {
+  return { inputs, outputs, origin: 'base', ...options };
+}
+
+/** Kinds of pending reduction that commute with linear functions. */
+export const LINEAR_KINDS: readonly ReduceOp[] = ['sum', 'avg'];
+export const ALL_KINDS: readonly ReduceOp[] = ['sum', 'avg', 'max', 'min'];
+
+/** Text of a rule, `S(0), R -> S(0)`. */
+export function ruleText(r: Rule): string {
+  const slot = (s: RuleSlot): string =>
+    s === null ? '-' : s.kind === 'replicate' ? 'R' : s.kind === 'partial' ? `P(${s.op})` : `S(${s.dim})`;
+  return `${r.inputs.map(slot).join(', ')} -> ${r.outputs.map(slot).join(', ')}`;
+}

@@ -1,0 +1,98 @@
+/**
+ * The choice problem: nothing but numbers. Variables i = 0..n-1 with domains {0..k_i-1}; choose x_i to
+ *
+ *   minimise   constant + sum_i unary_i(x_i) + sum_e table_e(x_first(e), x_second(e))
+ *   subject to base_t + sum of the pieces that live at t <= limit                 (time rows, memory over time)
+ *              sum_i amount_ri(x_i) <= bound_r                                    (linear rows, at every time)
+ *
+ * Costs are integers (the caller scales once); Infinity is the only token for "forbidden" and no arithmetic is done on it.
+ * The room imports nothing: it sees domains, tables and limits, so that it can be tested on other people's problems.
+ */
+
+/** Tables are shared by content: equal tables have one id, which is what lets repeated layers share work. */
+export interface Problem {
+  readonly name?: string;
+  /** Domain size of each variable. */
+  readonly domains: Int32Array;
+  /** Id of the unary cost vector of each variable, into `vectors`. */
+  readonly unary: Int32Array;
+  readonly vectors: readonly Float64Array[];
+  /** Endpoints and table id of each edge; the table is row-major over (first, second). Parallel edges add up. */
+  readonly edges: {
+    readonly first: Int32Array;
+    readonly second: Int32Array;
+    readonly table: Int32Array;
+  };
+  readonly tables: readonly Float64Array[];
+  /** Added to every objective. */
+  readonly constant?: number;
+  /** Linear rows: e.g. static memory of parameters, gradients and optimizer state. */
+  readonly rows?: readonly LinearRow[];
+  /** Memory over time: half-open intervals [lo, hi) with an amount per value, under one limit. */
+  readonly usage?: {
+    readonly pieces: readonly UsagePiece[];
+    readonly limit: number;
+  };
+}
+
+export interface LinearRow {
+  readonly name: string;
+  /** Variables in the row and, for each, the amount of every value (non-negative integers). */
+  readonly variables: Int32Array;
+  readonly amounts: readonly Float64Array[];
+  readonly bound: number;
+}
+
+export interface UsagePiece {
+  readonly variable: number;
+  readonly lo: number;
+  readonly hi: number;
+  readonly amounts: Float64Array;
+}
+
+export interface SolveOptions {
+  readonly timeLimitSeconds?: number;
+  /** Stop once (objective - bound) / max(1, |objective|) is at most this. Default 0: prove optimality. */
+  readonly gap?: number;
+  readonly seed?: number;
+  readonly signal?: AbortSignal;
+  readonly onProgress?: (event: Progress) => void;
+  /** Choices known beforehand (recipes, an earlier plan); infeasible ones are ignored. */
+  readonly starts?: readonly Int32Array[];
+}
+
+export interface Progress {
+  readonly phase: string;
+  readonly seconds: number;
+  readonly objective: number;
+  readonly bound: number;
+  readonly gap: number;
+}
+
+export type SolveStatus = 'optimal' | 'feasible' | 'infeasible';
+
+export interface Solution {
+  /** `optimal` only when our own integer elimination or branch and bound closed the gap and the checker replayed it. */
+  readonly status: SolveStatus;
+  /** One value per variable; empty when infeasible. */
+  readonly choice: Int32Array;
+  /** Re-evaluated by the checker from the problem alone. Infinity when infeasible. */
+  readonly objective: number;
+  /** Proven lower bound on every choice. */
+  readonly bound: number;
+  /** (objective - bound) / max(1, |objective|). */
+  readonly gap: number;
+  /** Engine that produced the choice: `elimination`, `branch-and-bound`, `highs`, `javascript-lp-solver`. */
+  readonly solver: string;
+  /** Other engines' words, such as HiGHS' own "Optimal": evidence, never proof. */
+  readonly evidence?: readonly string[];
+  readonly seconds: number;
+  /** What the engine did: eliminations computed and found, largest table, branch nodes. */
+  readonly statistics: Readonly<Record<string, number>>;
+  /** `infeasible` only: names of an irreducible set of conflicting rows, or variables with empty domains. */
+  readonly conflict?: readonly string[];
+  /** `infeasible` by one row or the usage limit: the smallest bound that admits a choice. */
+  readonly smallestBudget?: number;
+  /** How ties were broken: `lexicographic` (smallest choice vector) or `engine` (deterministic, not canonical). */
+  readonly ties: 'lexicographic' | 'engine';
+}
