@@ -36,8 +36,10 @@ export interface TupleType {
   /** `none` marks an absent result (a masked-off gradient). */
   readonly items: readonly ValueType[];
 }
+/** A symbolic scalar; `expr` is its size expression where the source states one (`s77`). */
 export interface SymType {
   readonly kind: 'sym';
+  readonly expr?: string;
 }
 export interface NoneType {
   readonly kind: 'none';
@@ -75,7 +77,14 @@ export interface SizeLiteral {
 }
 export type Literal =
   FloatLiteral | DTypeLiteral | WordLiteral | SizeLiteral | number | bigint | string | boolean | null;
-export type Arg = ValueRef | GraphRef | Literal | readonly Arg[];
+/** A Python slice inside an index (`x[1:, ::2]`); null where the source has none. */
+export interface SliceArg {
+  readonly kind: 'slice';
+  readonly start: Arg;
+  readonly stop: Arg;
+  readonly step: Arg;
+}
+export type Arg = ValueRef | GraphRef | Literal | SliceArg | readonly Arg[];
 
 export type Role = 'parameter' | 'buffer' | 'constant' | 'input' | 'tangent' | 'state' | 'key' | 'arg';
 export type Phase = 'forward' | 'backward' | 'optimizer';
@@ -134,6 +143,11 @@ export interface Graph {
   readonly subgraphs: Readonly<Record<string, Graph>>;
   /** Remarks of the front end: what was inferred, dropped or assumed. One sentence each. */
   readonly notes?: readonly string[];
+  /**
+   * Groups of parameters (by role name) that are one tensor under several names. The first name of a group owns the
+   * storage: it is counted once, and all members must be placed alike.
+   */
+  readonly ties?: readonly (readonly string[])[];
   /** Ranges of symbolic sizes. */
   readonly dims?: Readonly<Record<string, { readonly min: number; readonly max: number; readonly multiple?: number }>>;
 }

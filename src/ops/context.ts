@@ -47,7 +47,7 @@ export function bindCall(
       if (s.required) fail(`argument '${s.name}' is missing`);
       continue;
     }
-    if (s.type.startsWith('Tensor')) {
+    if (s.type.startsWith('Tensor') && !(s.type === 'TensorOrScalar' && isNumber(arg))) {
       if (s.type.includes('[]')) {
         if (!Array.isArray(arg)) fail(`argument '${s.name}' must be a list of tensors`);
         const members = (arg as readonly Arg[]).map((member) => {
@@ -77,6 +77,11 @@ export function bindCall(
     return undefined;
   }
   return new Call(target, schema, inputs, index, lists, bound);
+}
+
+function isNumber(arg: Arg): boolean {
+  if (typeof arg === 'number' || typeof arg === 'bigint' || typeof arg === 'boolean') return true;
+  return isLiteral(arg, 'float') || isLiteral(arg, 'size');
 }
 
 const IGNORED_KEYWORDS = new Set(['device', 'layout', 'pin_memory', 'memory_format', 'non_blocking', 'requires_grad']);
@@ -167,6 +172,7 @@ class Call implements TypedContext {
     }
     if (typeof value === 'bigint') return { value: Number(value), kind: 'int' };
     if (isLiteral(value, 'float')) return { value: value.value, kind: 'float' };
+    if (isLiteral(value, 'size') && value.size.example !== undefined) return { value: value.size.example, kind: 'int' };
     return this.fail(`argument '${name}' must be a number`);
   }
   has(name: string): boolean {
@@ -220,4 +226,26 @@ export function atSizes(
 function asCall(ctx: OpContext): Call {
   if (!(ctx instanceof Call)) throw new ShardwrightError('E_INTERNAL', 'internal: context was not made by bindCall');
   return ctx;
+}
+
+/**
+ * Names of the tensor inputs of a call in schema order, as `OpContext.inputs` counts them: positional and keyword
+ * tensors, members of tensor lists, absent ones left out. A name occurs as often as it is used.
+ */
+export function tensorInputs(
+  record: OperatorRecord,
+  args: readonly Arg[],
+  kwargs: Readonly<Record<string, Arg>>,
+): string[] {
+  const names: string[] = [];
+  const take = (arg: Arg | undefined): void => {
+    if (Array.isArray(arg)) arg.forEach(take);
+    else if (arg !== null && typeof arg === 'object' && 'kind' in arg && arg.kind === 'value') names.push(arg.name);
+  };
+  let position = 0;
+  for (const s of record.schema) {
+    const positional: Arg | undefined = s.kwargOnly ? undefined : args[position++];
+    if (s.type.startsWith('Tensor')) take(positional ?? (Object.hasOwn(kwargs, s.name) ? kwargs[s.name] : undefined));
+  }
+  return names;
 }

@@ -1,4 +1,5 @@
 import type { ReduceOp } from '../mesh/placement.ts';
+import type { TypedContext } from './record.ts';
 
 /**
  * Single-dim sharding rules: which placements of inputs and outputs are right together on ONE mesh dim. A rule is only
@@ -34,6 +35,13 @@ export interface PartialSlot {
 }
 export type RuleSlot = ShardSlot | ReplicateSlot | PartialSlot | null;
 
+/** A collective that the lowered body of a rule runs itself, on the mesh dim of the rule. */
+export interface InternalCollective {
+  readonly kind: 'all_reduce';
+  /** Bytes of the reduced tensor on one rank; the context holds the sizes of the largest shard. */
+  readonly bytes: (ctx: TypedContext) => number;
+}
+
 export interface Rule {
   /** One slot per tensor input in schema order (list members flattened, absent tensors left out). */
   readonly inputs: readonly RuleSlot[];
@@ -43,6 +51,8 @@ export interface Rule {
   readonly origin: 'base' | 'ext';
   /** The lowering must rewrite arguments or body when this rule is used: a short word for how (`mask`, `local-shape`, `offset`). */
   readonly rewrite?: string;
+  /** Collectives inside the rewritten body, to be priced with the rule; absent for purely local rules. */
+  readonly collectives?: readonly InternalCollective[];
 }
 
 export const R: ReplicateSlot = Object.freeze({ kind: 'replicate' });
@@ -71,10 +81,12 @@ export function S(dim: number, options: ShardOptions = {}): ShardSlot {
   return { kind: 'shard', dim, tie: '', slicing: 'same', even: false, unit: 1, scaled: false, ...options };
 }
 
+export type RuleOptions = Partial<Pick<Rule, 'origin' | 'rewrite' | 'collectives'>>;
+
 export function rule(
   inputs: readonly RuleSlot[],
   outputs: readonly RuleSlot[],
-  options: { origin?: 'base' | 'ext'; rewrite?: string } = {},
+  options: RuleOptions = {},
 ): Rule {
   return { inputs, outputs, origin: 'base', ...options };
 }

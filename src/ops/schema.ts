@@ -5,8 +5,9 @@ import { ShardwrightError } from '../errors.ts';
  * Foreign texts drop trailing defaults, so every record needs its schema to name and complete a call's arguments.
  */
 
+/** `TensorOrScalar` is a Tensor argument for which traced graphs also write a plain number: `sub.Tensor(1, x)`. */
 export type ArgType =
-  'Tensor' | 'Tensor?' | 'Tensor[]' | 'Tensor?[]' | 'int' | 'int?' | 'int[]' | 'int[]?' | 'float' | 'float?'
+  'Tensor' | 'TensorOrScalar' | 'Tensor?' | 'Tensor[]' | 'Tensor?[]' | 'int' | 'int?' | 'int[]' | 'int[]?' | 'float' | 'float?'
   | 'bool' | 'bool[]' | 'Scalar' | 'Scalar?' | 'str' | 'str?' | 'ScalarType' | 'ScalarType?' | 'Any'; // prettier-ignore
 
 export interface ArgSchema {
@@ -21,7 +22,7 @@ export interface ArgSchema {
 }
 
 const TYPES = new Set<string>([
-  'Tensor', 'Tensor?', 'Tensor[]', 'Tensor?[]', 'int', 'int?', 'int[]', 'int[]?', 'float', 'float?',
+  'Tensor', 'TensorOrScalar', 'Tensor?', 'Tensor[]', 'Tensor?[]', 'int', 'int?', 'int[]', 'int[]?', 'float', 'float?',
   'bool', 'bool[]', 'Scalar', 'Scalar?', 'str', 'str?', 'ScalarType', 'ScalarType?', 'Any',
 ]); // prettier-ignore
 

@@ -17,13 +17,23 @@ export interface Problem {
   /** Id of the unary cost vector of each variable, into `vectors`. */
   readonly unary: Int32Array;
   readonly vectors: readonly Float64Array[];
-  /** Endpoints and table id of each edge; the table is row-major over (first, second). Parallel edges add up. */
+  /**
+   * Endpoints and table id of each edge. A table is row-major over (row, column), where the row of value a of the first
+   * endpoint is maps[firstMap][a] and the column of value b of the second is maps[secondMap][b]; map id -1 is the identity.
+   * A strategy matters to its neighbour only through one tensor's placement, so tables are far smaller than
+   * domain x domain (a 512-strategy node on a 3-D mesh has some 40 placements per tensor): solvers must work on the
+   * compressed table and never expand it. Parallel edges add up.
+   */
   readonly edges: {
     readonly first: Int32Array;
     readonly second: Int32Array;
     readonly table: Int32Array;
+    readonly firstMap: Int32Array;
+    readonly secondMap: Int32Array;
   };
-  readonly tables: readonly Float64Array[];
+  /** Maps from the values of a variable to the rows (or columns) of a table, shared by content. */
+  readonly maps: readonly Int32Array[];
+  readonly tables: readonly { readonly rows: number; readonly columns: number; readonly costs: Float64Array }[];
   /** Added to every objective. */
   readonly constant?: number;
   /** Linear rows: e.g. static memory of parameters, gradients and optimizer state. */
@@ -33,6 +43,12 @@ export interface Problem {
     readonly pieces: readonly UsagePiece[];
     readonly limit: number;
   };
+}
+
+/** Which row (or column) of a table each value of a variable reads. */
+export interface ClassMap {
+  readonly classes: number;
+  readonly of: Int32Array;
 }
 
 export interface LinearRow {
@@ -51,6 +67,8 @@ export interface UsagePiece {
 }
 
 export interface SolveOptions {
+  /** `auto` and `exact` are our own engine; the other two are library backends whose word is evidence, not proof. */
+  readonly engine?: 'auto' | 'exact' | 'highs' | 'javascript-lp-solver';
   readonly timeLimitSeconds?: number;
   /** Stop once (objective - bound) / max(1, |objective|) is at most this. Default 0: prove optimality. */
   readonly gap?: number;

@@ -1,0 +1,44 @@
+/**
+ * How wide the choice problem of a real graph is: domain sizes, table sizes, and what reduction and elimination make of
+ * it, with and without shared redistributions. Run: node --import tsx bench/width.ts MODEL mesh cluster
+ */
+import { writeFileSync } from 'node:fs';
+import { loadModel } from '../src/cli/load.ts';
+import { DEFAULT_REQUEST } from '../src/plan/request.ts';
+import { prepare } from '../src/plan/shard.ts';
+
+const [path, mesh = 'dp=8,tp=8', cluster = 'dgx-h100', dump] = process.argv.slice(2);
+const cpu = (): number => process.cpuUsage().user / 1e6 + process.cpuUsage().system / 1e6;
+const start = cpu();
+const { graph, table } = await loadModel(path, { role: [], tie: [] });
+const loaded = cpu();
+for (const sharing of [true, false]) {
+  const before = cpu();
+  const { problem, model } = prepare(graph, { ...DEFAULT_REQUEST, mesh, cluster, sharing }, table);
+  const built = cpu();
+  const sizes = [...problem.domains].sort((a, b) => b - a);
+  const total = sizes.reduce((a, b) => a + b, 0);
+  console.log(
+    JSON.stringify({
+      sharing,
+      loadCpu: loaded - start,
+      buildCpu: built - before,
+      variables: sizes.length,
+      copies: model.copies.length,
+      values: total,
+      largest: sizes.slice(0, 5),
+      median: sizes[sizes.length >> 1],
+      edges: problem.edges.first.length,
+      tables: problem.tables.length,
+      largestTable: Math.max(...problem.tables.map((t) => t.costs.length)),
+      unitsPerSecond: model.unitsPerSecond,
+    }),
+  );
+  if (dump !== undefined) writeFileSync(`${dump}${sharing ? '' : '-noshare'}.json`, JSON.stringify(problem, plain));
+}
+
+function plain(_key: string, value: unknown): unknown {
+  if (value instanceof Float64Array || value instanceof Int32Array)
+    return Array.from(value, (v) => (v === Infinity ? -1 : v));
+  return value;
+}

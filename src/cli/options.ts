@@ -1,0 +1,49 @@
+import { ShardwrightError } from '../errors.ts';
+
+const UNITS: Readonly<Record<string, number>> = {
+  B: 1, KB: 1e3, MB: 1e6, GB: 1e9, TB: 1e12, KiB: 2 ** 10, MiB: 2 ** 20, GiB: 2 ** 30, TiB: 2 ** 40,
+}; // prettier-ignore
+
+/** `80GiB`, `80GB`, `1.5TB` as bytes. A bare number is refused, because 80 could be either. */
+export function parseBytes(text: string, flag: string): number {
+  const match = /^(\d+(?:\.\d+)?)\s*([KMGT]i?B|B)?$/.exec(text.trim());
+  if (match === null)
+    throw new ShardwrightError('E_USAGE', `${flag} '${text}' is not a size`, { hint: 'write for example 80GiB or 80GB.' });
+  const [, digits, unit] = match;
+  if (unit === undefined)
+    throw new ShardwrightError('E_USAGE', `${flag} '${text}' has no unit`, {
+      hint: `write ${digits}GiB (${digits} x 2^30 bytes) or ${digits}GB (${digits} x 10^9 bytes).`,
+    });
+  return Math.floor(Number(digits) * UNITS[unit]);
+}
+
+/** `0`, `0.005`, `0.5%`. */
+export function parseFraction(text: string, flag: string): number {
+  const match = /^(\d+(?:\.\d+)?(?:e-?\d+)?)\s*(%?)$/.exec(text.trim());
+  const value = match === null ? NaN : Number(match[1]) / (match[2] === '%' ? 100 : 1);
+  if (!Number.isFinite(value) || value < 0 || value > 1)
+    throw new ShardwrightError('E_USAGE', `${flag} '${text}' is not a fraction`, { hint: 'write for example 0.005 or 0.5%.' });
+  return value;
+}
+
+export function parsePositive(text: string, flag: string): number {
+  const value = Number(text);
+  if (text.trim() === '' || !Number.isFinite(value) || value <= 0)
+    throw new ShardwrightError('E_USAGE', `${flag} '${text}' is not a positive number`);
+  return value;
+}
+
+export function parseCount(text: string, flag: string): number {
+  const value = Number(text);
+  if (text.trim() === '' || !Number.isSafeInteger(value) || value < 0)
+    throw new ShardwrightError('E_USAGE', `${flag} '${text}' is not a whole number`);
+  return value;
+}
+
+/** One of a fixed list of words. */
+export function parseChoice<T extends string>(text: string, flag: string, words: readonly T[]): T {
+  const found = words.find((w) => w === text);
+  if (found === undefined)
+    throw new ShardwrightError('E_USAGE', `${flag} '${text}' is not one of ${words.join(', ')}`);
+  return found;
+}

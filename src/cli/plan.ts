@@ -1,0 +1,163 @@
+import { createHash } from 'node:crypto';
+import { mkdirSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { COST_PRESETS } from '../cost/presets.ts';
+import { OPTIMIZERS, type Optimizer } from '../cost/memory.ts';
+import { ShardwrightError } from '../errors.ts';
+import { printGraph } from '../graph/text.ts';
+import type { Graph } from '../graph/types.ts';
+import type { OperatorTable } from '../ops/table.ts';
+import { parsePin } from '../plan/pins.ts';
+import { DEFAULT_REQUEST, type PlanRequest } from '../plan/request.ts';
+import { prepare, shardPrepared, type Infeasible, type Prepared } from '../plan/shard.ts';
+import type { Plan } from '../plan/types.ts';
+import { annotatedProgram } from '../report/program.ts';
+import { planSummary } from '../report/summary.ts';
+import { bytesText, percentText, secondsText } from '../report/units.ts';
+import type { Progress } from '../solver/types.ts';
+import { priceRecipes, type RecipeResult } from '../zoo/compare.ts';
+import { EXIT, type CliIo } from './io.ts';
+import { loadModel, type LoadOptions } from './load.ts';
+import { parseBytes, parseChoice, parseCount, parseFraction, parsePositive } from './options.ts';
+
+export interface PlanOptions extends LoadOptions {
+  readonly mesh: string;
+  readonly cluster: string;
+  readonly memory?: string;
+  readonly pin: readonly string[];
+  readonly optimizer?: string;
+  readonly cost: string;
+  readonly solver: string;
+  readonly gap: string;
+  readonly timeLimit?: string;
+  readonly seed: string;
+  readonly uneven: string;
+  readonly unknown: string;
+  readonly sharing: boolean;
+  readonly inputs: string;
+  readonly outputs: string;
+  readonly objective: string;
+  readonly recipes: boolean;
+  readonly program?: boolean;
+  readonly output?: string;
+  readonly emitIlp?: string;
+  readonly json?: boolean;
+  readonly quiet?: boolean;
+}
+
+export const SOLVERS = ['auto', 'exact', 'highs', 'javascript-lp-solver', 'propagate'] as const;
+
+export async function planCommand(model: string, options: PlanOptions, io: CliIo): Promise<number> {
+  const request = requestOf(options);
+  const { graph, table } = await loadModel(model, options);
+  return planGraph(graph, table, request, options, io);
+}
+
+export async function planGraph(
+  graph: Graph,
+  table: OperatorTable,
+  request: PlanRequest,
+  options: Pick<PlanOptions, 'recipes' | 'program' | 'output' | 'emitIlp' | 'json' | 'quiet'>,
+  io: CliIo,
+): Promise<number> {
+  const prepared = prepare(graph, request, table);
+  if (options.emitIlp !== undefined) await emitIlp(prepared, options.emitIlp);
+  const recipes = options.recipes ? await priceRecipes(prepared) : [];
+  const starts = recipes.flatMap((r) => (r.status === 'priced' ? [r.choice] : []));
+  const result = await shardPrepared(prepared, { starts, onProgress: progressPrinter(io, options.quiet === true) });
+  if (result.status === 'infeasible') return reportInfeasible(result, prepared, io, options.json === true);
+  const { plan } = result;
+  checkRecipes(plan, recipes);
+  if (options.output !== undefined) writeFolder(options.output, graph, plan, request);
+  if (options.json === true) io.stdout(`${JSON.stringify(plan)}\n`);
+  else {
+    if (options.program === true) io.stdout(`${annotatedProgram(graph, plan)}\n\n`);
+    io.stdout(`${planSummary(graph, plan, recipes)}\n`);
+    if (options.output !== undefined) io.stdout(`wrote ${options.output}/plan.json, graph.swg, request.json\n`);
+  }
+  const met = plan.proof.gap <= request.gap || plan.proof.status === 'optimal';
+  if (!met && options.json !== true)
+    io.stderr(`stopped at gap ${percentText(plan.proof.gap)}, asked for ${percentText(request.gap)} (--gap)\n`);
+  return met ? EXIT.ok : EXIT.gap;
+}
+
+function requestOf(options: PlanOptions): PlanRequest {
+  const request: PlanRequest = {
+    ...DEFAULT_REQUEST,
+    mesh: options.mesh,
+    cluster: options.cluster,
+    pins: options.pin.map(parsePin),
+    cost: parseChoice(options.cost, '--cost', COST_PRESETS),
+    solver: parseChoice(options.solver, '--solver', SOLVERS),
+    gap: parseFraction(options.gap, '--gap'),
+    seed: parseCount(options.seed, '--seed'),
+    uneven: parseChoice(options.uneven, '--uneven', ['allow', 'forbid'] as const),
+    unknown: parseChoice(options.unknown, '--unknown', ['refuse', 'replicate'] as const),
+    sharing: options.sharing,
+    inputs: options.inputs,
+    outputs: options.outputs,
+    objective: parseChoice(options.objective, '--objective', ['time', 'parameter-memory'] as const),
+    ...(options.memory !== undefined ? { memoryBytes: parseBytes(options.memory, '--memory') } : {}),
+    ...(options.optimizer !== undefined
+      ? { optimizer: parseChoice<Optimizer>(options.optimizer, '--optimizer', OPTIMIZERS) }
+      : {}),
+    ...(options.timeLimit !== undefined ? { timeLimitSeconds: parsePositive(options.timeLimit, '--time-limit') } : {}),
+  };
+  return request;
+}
+
+async function emitIlp(prepared: Prepared, path: string): Promise<void> {
+  const { encode, lpText } = await import('../solver/encode.ts');
+  writeFileSync(path, lpText(encode(prepared.problem)));
+}
+
+/** No recipe may beat a plan that is proven optimal: both are choices of one problem. */
+function checkRecipes(plan: Plan, recipes: readonly RecipeResult[]): void {
+  if (plan.proof.status !== 'optimal' || plan.request.pins.length > 0 || plan.request.objective !== 'time') return;
+  for (const r of recipes) {
+    if (r.status === 'priced' && r.seconds < plan.objective.seconds * (1 - 1e-12) && r.peakBytes <= plan.memory.budgetBytes)
+      throw new ShardwrightError('E_INTERNAL', `internal: recipe '${r.name}' costs less than the plan called optimal`);
+  }
+}
+
+function reportInfeasible(result: Infeasible, prepared: Prepared, io: CliIo, json: boolean): number {
+  const budget = bytesText(result.budgetBytes);
+  const smallest = result.smallestBudgetBytes;
+  const why =
+    smallest !== undefined
+      ? `no plan fits ${budget} per device: the smallest budget that works is ${bytesText(smallest)} (${smallest} bytes)`
+      : `no plan exists: ${result.conflict.join(' contradicts ')}`;
+  const hint =
+    smallest !== undefined
+      ? `give --memory ${Math.ceil(smallest / 2 ** 20)}MiB or more, more devices, or a leaner --optimizer.`
+      : 'drop one of them.';
+  if (json) io.stdout(`${JSON.stringify({ error: { code: 'E_INFEASIBLE', message: why, hint }, ...result, model: prepared.model.graph.name })}\n`);
+  else io.stderr(`E_INFEASIBLE ${why}\n  hint: ${hint}\n`);
+  return EXIT.infeasible;
+}
+
+/**
+ * A plan folder: the plan, the graph's text, the request, tied together by hashes. No clock time is written, so equal
+ * requests give equal bytes.
+ */
+function writeFolder(folder: string, graph: Graph, plan: Plan, request: PlanRequest): void {
+  const text = printGraph(graph);
+  const ask = `${JSON.stringify(request, null, 2)}\n`;
+  const sha = (content: string): string => createHash('sha256').update(content).digest('hex');
+  const still = { ...plan, proof: { ...plan.proof, solveSeconds: null }, hashes: { graph: sha(text), request: sha(ask) } };
+  mkdirSync(folder, { recursive: true });
+  writeFileSync(join(folder, 'graph.swg'), text);
+  writeFileSync(join(folder, 'request.json'), ask);
+  writeFileSync(join(folder, 'plan.json'), `${JSON.stringify(still, null, 1)}\n`);
+}
+
+/** One status line, rewritten on a terminal, at most one plain line per 5 s otherwise. */
+function progressPrinter(io: CliIo, quiet: boolean): (event: Progress) => void {
+  let last = -5;
+  return (event) => {
+    if (quiet || (!io.isTerminal && event.seconds - last < 5)) return;
+    last = event.seconds;
+    const line = `${event.phase}  gap ${percentText(event.gap)}  ${secondsText(event.seconds)}`;
+    io.stderr(io.isTerminal ? `\r\x1b[K${line}` : `${line}\n`);
+  };
+}

@@ -1,0 +1,287 @@
+import { z } from 'zod';
+import { ShardwrightError, suggestion } from '../errors.ts';
+import { hardware, type AcceleratorFacts, type Hardware, type NodeFacts } from './hardware.ts';
+
+/**
+ * A cluster: what one device can do and what the links between devices carry. How many hosts there are follows from the
+ * mesh, innermost mesh dim inside the host first.
+ */
+export interface Cluster {
+  /** Node design, or the name that the user's file gives. */
+  readonly id: string;
+  readonly name: string;
+  readonly accelerator: string;
+  /** Dense peaks in FLOP/s by unit: bf16, fp16, tf32, fp32, fp64, fp64_tc, fp8, int8 and so on. */
+  readonly peakFlopsPerSecond: Readonly<Record<string, number>>;
+  /** Largest share of the peak that a measured matmul reaches, 0..1. */
+  readonly matmulCap: number;
+  readonly memoryBytes: number;
+  /** Held back for context, allocator and communication buffers. */
+  readonly reservedBytes: number;
+  readonly memoryBytesPerSecond: number;
+  /** Share of the memory bandwidth that kernels reach, 0..1. */
+  readonly memoryEfficiency: number;
+  /** Devices of one scale-up domain (NVLink, xGMI). */
+  readonly devicesPerHost: number;
+  readonly intra: LinkLevel;
+  readonly inter: LinkLevel;
+  /** Start of any collective. */
+  readonly baseLatencySeconds: number;
+  /** Least time of any kernel. */
+  readonly launchSeconds: number;
+  /** Least time of a kernel on the matrix units. */
+  readonly matmulLaunchSeconds: number;
+  /** Where each constant comes from, by field name. */
+  readonly sources: Readonly<Record<string, string>>;
+  /** What was assumed for want of a figure, one sentence each; printed with every plan. */
+  readonly assumptions: readonly string[];
+}
+
+/** Links of one level: inside a host, or between hosts. */
+export interface LinkLevel {
+  /** One way, for one device, as the data sheet has it. */
+  readonly bytesPerSecond: number;
+  /** Share of it that collectives reach, 0..1. */
+  readonly efficiency: number;
+  /** One hop. */
+  readonly latencySeconds: number;
+}
+
+/** Memory that a plan may fill on one device, in bytes. */
+export function usableMemoryBytes(cluster: Cluster): number {
+  return cluster.memoryBytes - cluster.reservedBytes;
+}
+
+const DEFAULT_EFFICIENCY = 0.7;
+const GB = 1e9;
+const MICRO = 1e-6;
+
+/** Names that `loadCluster` knows, sorted. */
+export function clusterNames(): string[] {
+  return hardware()
+    .nodes.map((n) => n.id)
+    .sort();
+}
+
+/**
+ * The cluster of a node design (`dgx-h100`), or of a JSON text: all fields of `clusterFileSchema`, or `base` with the name
+ * of a node design and the fields that differ.
+ *
+ * @throws E_CLUSTER for an unknown name (with the nearest ones) or a file that does not fit
+ */
+export function loadCluster(nameOrJson: string): Cluster {
+  const text = nameOrJson.trim();
+  if (text.startsWith('{')) return clusterFromJson(text);
+  const facts = hardware();
+  const node = facts.nodes.find((n) => n.id === text);
+  if (node !== undefined) return clusterOfNode(node, facts);
+  const accelerator = facts.accelerators.find((a) => a.id === text);
+  if (accelerator !== undefined) {
+    const nodes = facts.nodes.filter((n) => n.accelerator === accelerator.name).map((n) => n.id);
+    throw new ShardwrightError('E_CLUSTER', `'${text}' is an accelerator; a cluster is a node design`, {
+      hint:
+        nodes.length > 0
+          ? `use one of ${nodes.join(', ')}`
+          : 'no node design is known for it: pass a JSON file with its links (`shardwright hardware show dgx-h100` prints one)',
+    });
+  }
+  throw new ShardwrightError('E_CLUSTER', `unknown cluster '${text}'`, {
+    hint: `${suggestion(text, clusterNames(), 'clusters')}; or give a JSON file`,
+  });
+}
+
+function clusterOfNode(node: NodeFacts, facts: Hardware): Cluster {
+  const accelerator = facts.accelerators.find((a) => a.name === node.accelerator);
+  if (accelerator?.scaleup === undefined)
+    throw new ShardwrightError('E_CLUSTER', `node design '${node.id}' names no accelerator with links that we know`);
+  const assumptions: string[] = [];
+  const sources: Record<string, string> = {};
+  const cite = (codes: readonly string[]): string => codes.map((c) => facts._about.sources[c] ?? c).join('; ');
+  const ofAccelerator = cite(accelerator.sources);
+  const ofNode = cite(node.sources);
+
+  const memoryBytes =
+    accelerator.mem_usable_MiB !== undefined ? accelerator.mem_usable_MiB * 2 ** 20 : accelerator.mem_GB * GB;
+  sources.memoryBytes =
+    accelerator.mem_usable_MiB !== undefined
+      ? `driver tool reports ${accelerator.mem_usable_MiB} MiB`
+      : `data sheet, ${accelerator.mem_GB} GB of 1e9 bytes: ${ofAccelerator}`;
+  const reservedBytes = Math.round(0.04 * memoryBytes) + 2 ** 30;
+  assumptions.push('4 % of memory + 1 GiB is reserved for context, allocator and communication buffers');
+  sources.reservedBytes = 'assumed: 4 % + 1 GiB';
+  sources.peakFlopsPerSecond = `dense peaks: ${ofAccelerator}`;
+  sources.memoryBytesPerSecond = ofAccelerator;
+
+  const cap = facts.achievable_matmul[accelerator.id];
+  let matmulCap = DEFAULT_MATMUL_CAP;
+  if (typeof cap === 'object') {
+    matmulCap = cap.measured_TFLOPS / cap.peak_TFLOPS;
+    sources.matmulCap = facts.achievable_matmul._about;
+  } else {
+    sources.matmulCap = 'assumed: the H100 figure, 794.5 of 989 TFLOPS';
+    assumptions.push(`no measured matmul peak for ${accelerator.name}: the H100 share of ${pct(matmulCap)} is used`);
+  }
+
+  const measured = facts.measured_scaleup[accelerator.id];
+  let efficiency = DEFAULT_EFFICIENCY;
+  // A figure above the data-sheet link (L40S over switches) or a collapsed one would be no share of it.
+  if (typeof measured === 'object' && accelerator.vendor === 'nvidia' && accelerator.id !== 'l40s-48gb') {
+    efficiency = measured.all_gather_busbw_GBps / accelerator.scaleup.GBps_unidir_per_gpu;
+    sources['intra.efficiency'] = facts.measured_scaleup._about;
+  } else {
+    sources['intra.efficiency'] = `assumed: ${pct(efficiency)}`;
+    assumptions.push(`no measured collectives for ${accelerator.name}: ${pct(efficiency)} of the link rate is used`);
+  }
+  sources['intra.bytesPerSecond'] = `one way, one device: ${ofAccelerator}`;
+  sources['inter.bytesPerSecond'] = `one way, one device: ${ofNode}`;
+  sources['inter.efficiency'] = INTER_EFFICIENCY_SOURCE;
+  const nccl = facts.latency_models.nccl_us;
+  const latencySource = `NCCL ring, LL protocol: ${facts._about.sources.nccl}`;
+  sources.baseLatencySeconds = latencySource;
+  sources['intra.latencySeconds'] = latencySource;
+  sources['inter.latencySeconds'] = latencySource;
+  sources.devicesPerHost =
+    node.nvlink_domain !== undefined ? `NVLink domain of the rack: ${ofNode}` : `devices of the node: ${ofNode}`;
+  sources.launchSeconds = LAUNCH_SOURCE;
+  sources.matmulLaunchSeconds = MATMUL_LAUNCH_SOURCE;
+  sources.memoryEfficiency = `empirical memory bandwidth: ${facts._about.sources.aic}`;
+
+  return {
+    id: node.id,
+    name: node.name,
+    accelerator: accelerator.name,
+    peakFlopsPerSecond: peaks(accelerator),
+    matmulCap,
+    memoryBytes,
+    reservedBytes,
+    memoryBytesPerSecond: accelerator.mem_bw_GBps * GB,
+    memoryEfficiency: facts.latency_models.aiconfigurator.mem_bw_empirical_scaling,
+    devicesPerHost: node.nvlink_domain ?? node.accelerators,
+    intra: {
+      bytesPerSecond: accelerator.scaleup.GBps_unidir_per_gpu * GB,
+      efficiency,
+      latencySeconds: nccl.hop_nvlink.ring[0] * MICRO,
+    },
+    inter: {
+      bytesPerSecond: node.scaleout_GBps_unidir_per_gpu * GB,
+      efficiency: INTER_EFFICIENCY,
+      latencySeconds: nccl.hop_net.ring[0] * MICRO,
+    },
+    baseLatencySeconds: nccl.base.ring[0] * MICRO,
+    launchSeconds: LAUNCH_SECONDS,
+    matmulLaunchSeconds: MATMUL_LAUNCH_SECONDS,
+    sources,
+    assumptions,
+  };
+}
+
+const DEFAULT_MATMUL_CAP = 794.5 / 989;
+const INTER_EFFICIENCY = 0.9;
+const INTER_EFFICIENCY_SOURCE = 'Calculon network file of an InfiniBand cluster: efficiency 0.9';
+const LAUNCH_SECONDS = 4e-6;
+const LAUNCH_SOURCE = 'assumed: eager kernel launch of 4 us';
+const MATMUL_LAUNCH_SECONDS = 9e-6;
+const MATMUL_LAUNCH_SOURCE = 'fit of 666 matmul shapes on H100: 9 us';
+
+function pct(share: number): string {
+  return `${(share * 100).toFixed(1)} %`;
+}
+
+function peaks(accelerator: AcceleratorFacts): Record<string, number> {
+  return Object.fromEntries(
+    Object.entries(accelerator.peak_dense_TFLOPS)
+      .sort(([a], [b]) => (a < b ? -1 : 1))
+      .map(([unit, tera]) => [unit, tera * 1e12]),
+  );
+}
+
+const linkSchema = z.strictObject({
+  bytesPerSecond: z.number().positive(),
+  efficiency: z.number().positive().max(1).default(1),
+  latencySeconds: z.number().nonnegative(),
+});
+
+/** Form of a user's cluster file. Times in seconds, rates in bytes or FLOPs per second. */
+export const clusterFileSchema = z.strictObject({
+  id: z.string().default('custom'),
+  name: z.string().optional(),
+  accelerator: z.string().default('custom'),
+  peakFlopsPerSecond: z.record(z.string(), z.number().positive()),
+  matmulCap: z.number().positive().max(1).default(DEFAULT_MATMUL_CAP),
+  memoryBytes: z.number().positive(),
+  reservedBytes: z.number().nonnegative().optional(),
+  memoryBytesPerSecond: z.number().positive(),
+  memoryEfficiency: z.number().positive().max(1).default(0.8),
+  devicesPerHost: z.int().positive(),
+  intra: linkSchema,
+  inter: linkSchema,
+  baseLatencySeconds: z.number().nonnegative().default(6.6e-6),
+  launchSeconds: z.number().nonnegative().default(LAUNCH_SECONDS),
+  matmulLaunchSeconds: z.number().nonnegative().default(MATMUL_LAUNCH_SECONDS),
+  sources: z.record(z.string(), z.string()).optional(),
+});
+
+const derivedFileSchema = clusterFileSchema
+  .extend({ intra: linkSchema.partial(), inter: linkSchema.partial() })
+  .partial()
+  .extend({ base: z.string() });
+
+function clusterFromJson(text: string): Cluster {
+  let json: unknown;
+  try {
+    json = JSON.parse(text);
+  } catch (error) {
+    throw new ShardwrightError(
+      'E_CLUSTER',
+      `the cluster file is not JSON: ${error instanceof Error ? error.message : ''}`,
+    );
+  }
+  const derived = typeof json === 'object' && json !== null && 'base' in json;
+  if (derived) {
+    const given = json as Record<string, unknown>;
+    const file = check(derivedFileSchema, json);
+    const base = loadCluster(file.base);
+    // Defaults of the schema must not cover what the base says: only fields of the text count.
+    const own = Object.fromEntries(Object.entries(file).filter(([key]) => key in given && key !== 'base'));
+    const keys = Object.keys(own).sort();
+    const reserved =
+      file.memoryBytes !== undefined && file.reservedBytes === undefined
+        ? { reservedBytes: Math.round(0.04 * file.memoryBytes) + 2 ** 30 }
+        : {};
+    return {
+      ...base,
+      id: `${base.id}*`,
+      ...reserved,
+      ...own,
+      intra: { ...base.intra, ...picked(given, 'intra', file.intra) },
+      inter: { ...base.inter, ...picked(given, 'inter', file.inter) },
+      sources: { ...base.sources, ...Object.fromEntries(keys.map((k) => [k, "user's file"])), ...file.sources },
+      assumptions: [...base.assumptions, `fields changed by the user's file: ${keys.join(', ')}`],
+    };
+  }
+  const file = check(clusterFileSchema, json);
+  const assumptions: string[] = [];
+  if (file.reservedBytes === undefined)
+    assumptions.push('4 % of memory + 1 GiB is reserved for context, allocator and communication buffers');
+  return {
+    ...file,
+    name: file.name ?? file.id,
+    reservedBytes: file.reservedBytes ?? Math.round(0.04 * file.memoryBytes) + 2 ** 30,
+    sources: { '*': "user's file", ...file.sources },
+    assumptions,
+  };
+}
+
+function picked(given: Record<string, unknown>, key: string, link: object | undefined): Partial<LinkLevel> {
+  const raw = given[key];
+  if (link === undefined || typeof raw !== 'object' || raw === null) return {};
+  return Object.fromEntries(Object.entries(link).filter(([field]) => field in raw));
+}
+
+function check<T>(schema: z.ZodType<T>, json: unknown): T {
+  const parsed = schema.safeParse(json);
+  if (parsed.success) return parsed.data;
+  throw new ShardwrightError('E_CLUSTER', `the cluster file does not fit: ${z.prettifyError(parsed.error)}`, {
+    hint: 'give every field, or {"base": "dgx-h100", ...} with the fields that differ',
+  });
+}

@@ -1,0 +1,11 @@
+import { createHash } from 'node:crypto';
+import { printGraph } from './text.ts';
+import type { Graph } from './types.ts';
+
+/**
+ * Hash of what a graph computes: 16 hexadecimal digits of the SHA-256 of its canonical text without source positions and
+ * remarks. Plan folders use it to tie a plan to its graph.
+ */
+export function graphHash(graph: Graph): string {
+  return createHash('sha256').update(printGraph(graph, { source: false })).digest('hex').slice(0, 16);
+}

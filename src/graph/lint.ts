@@ -1,0 +1,230 @@
+import { ShardwrightError } from '../errors.ts';
+import { controlCall, placeholdersOf } from './control.ts';
+import { lintError, topologicalOrder, undefinedOutput, undefinedValue } from './order.ts';
+import type { Arg, Graph, Node, Output, TensorType, ValueType } from './types.ts';
+import { eachOperand, getOwn, isList, sameType, typeText } from './value.ts';
+
+/** Type of a call by the operator's own rule; undefined where the operator is not known. */
+export type Retype = (node: Node, typeOf: (name: string) => ValueType) => ValueType | undefined;
+
+const MAX_BODY_DEPTH = 256;
+
+/**
+ * Checks the rules of the graph record: names defined once and before use, references resolve, no cycles, bodies of the
+ * right arity and types, literals only, no forward value made from a backward one, gradients like their targets, outputs
+ * sound. With `retype`, every stated type is compared with the operator's own. Linear; run after every pass.
+ *
+ * @throws E_GRAPH_LINT naming the check and the node; E_TYPE where a stated type differs from the operator's
+ */
+export function lintGraph(graph: Graph, retype?: Retype): void {
+  lintBody(graph, retype, 0);
+}
+
+function lintBody(graph: Graph, retype: Retype | undefined, depth: number): void {
+  if (depth > MAX_BODY_DEPTH) throw lintError('bodies', undefined, `graph ${graph.name} nests deeper than ${MAX_BODY_DEPTH}`);
+  const defined = new Map<string, Node>();
+  const roleNames = new Map<string, Node>();
+  let callsSeen = false;
+  let current: Node;
+  const useValue = (name: string): void => {
+    const operand = defined.get(name);
+    if (operand === undefined) throw unresolved(graph, name, current);
+    if (current.meta.phase === 'forward' && operand.meta.phase !== undefined && operand.meta.phase !== 'forward')
+      throw lintError('phases', current, `a forward node uses ${name}, which is of the ${operand.meta.phase} phase`);
+  };
+  for (const node of graph.nodes) {
+    current = node;
+    if (defined.has(node.name)) throw lintError('single definition', node, 'the name is defined twice');
+    if (node.name === '') throw lintError('names', node, 'a node has an empty name');
+    if (node.kind === 'placeholder') {
+      if (callsSeen) throw lintError('order', node, 'a placeholder stands after a call; placeholders come first');
+      checkRole(node, roleNames);
+    } else {
+      callsSeen = true;
+      if (node.target === '' || (node.kind === 'call' && node.target === 'get_attr'))
+        throw lintError('targets', node, `'${node.target}' is no operator`);
+      for (const arg of node.args) checkArg(arg, node, graph, 0);
+      for (const key of Object.keys(node.kwargs)) checkArg(node.kwargs[key], node, graph, 0);
+      eachOperand(node, useValue);
+    }
+    defined.set(node.name, node);
+  }
+  const typeOf = (name: string): ValueType => {
+    const node = defined.get(name);
+    if (node === undefined) throw undefinedValue(name, current, defined);
+    return node.type;
+  };
+  for (const node of graph.nodes) {
+    if (node.kind !== 'call') continue;
+    current = node;
+    checkControl(node, graph, typeOf);
+    if (retype === undefined) continue;
+    const ours = retype(node, typeOf);
+    if (ours !== undefined && !agrees(node.type, ours)) throw typeMismatch(node, ours);
+  }
+  checkOutputs(graph, defined, roleNames);
+  for (const group of graph.ties ?? []) {
+    for (const name of group) {
+      if (roleNames.get(name)?.meta.role !== 'parameter')
+        throw lintError('ties', undefined, `'${name}' is tied, but is no parameter of graph ${graph.name}`);
+    }
+  }
+  for (const name of Object.keys(graph.subgraphs)) lintBody(getOwn(graph.subgraphs, name)!, retype, depth + 1);
+}
+
+/** Equal, where a `none` inside a stated tuple stands for a result that the source does not type. */
+function agrees(stated: ValueType, ours: ValueType): boolean {
+  if (stated.kind === 'tuple' && ours.kind === 'tuple') {
+    if (stated.items.length > ours.items.length) return false;
+    return stated.items.every((item, i) => item.kind === 'none' || agrees(item, ours.items[i]));
+  }
+  return sameType(stated, ours);
+}
+
+/** The E_TYPE error for a stated type that differs from the operator's own. */
+export function typeMismatch(node: Node, ours: ValueType): ShardwrightError {
+  return new ShardwrightError(
+    'E_TYPE',
+    `${node.name}: the file says ${typeText(node.type)}, but ${node.target} gives ${typeText(ours)}`,
+    {
+      node: node.name,
+      ...(node.meta.line !== undefined ? { position: { line: node.meta.line, column: 1 } } : {}),
+      ...(node.meta.path !== undefined ? { path: node.meta.path } : {}),
+      hint: `write ${typeText(ours)} in the annotation of ${node.name}, or correct the types of its operands`,
+    },
+  );
+}
+
+/** Undefined name: never defined, defined later, or part of a cycle; each has its own message. */
+function unresolved(graph: Graph, name: string, user: Node): ShardwrightError {
+  const known = new Map(graph.nodes.map((node) => [node.name, node]));
+  if (!known.has(name)) return undefinedValue(name, user, known);
+  try {
+    topologicalOrder(graph.nodes);
+  } catch (error) {
+    if (error instanceof ShardwrightError) return error;
+    throw error;
+  }
+  return lintError('definition before use', user, `uses ${name}, which is defined only later`, `move ${name} before ${user.name}`);
+}
+
+function checkRole(node: Node, roleNames: Map<string, Node>): void {
+  const { role, roleName, roleIndex, stateName } = node.meta;
+  if (role === undefined) throw lintError('roles', node, 'a placeholder has no role');
+  const wantsIndex = role === 'tangent' || role === 'arg';
+  if (wantsIndex && roleIndex === undefined) throw lintError('roles', node, `a placeholder of role ${role} has no index`);
+  if (!wantsIndex && roleName === undefined) throw lintError('roles', node, `a placeholder of role ${role} has no role name`);
+  if (role === 'state' && stateName === undefined) throw lintError('roles', node, 'a state placeholder does not say which state');
+  if (roleName === undefined || wantsIndex || role === 'state') return;
+  const twin = roleNames.get(roleName);
+  if (twin !== undefined)
+    throw lintError('roles', node, `is called '${roleName}', as ${twin.name} is already`, 'give one of them another role name');
+  roleNames.set(roleName, node);
+}
+
+function checkArg(arg: Arg, node: Node, graph: Graph, depth: number): void {
+  switch (typeof arg) {
+    case 'string':
+    case 'boolean':
+    case 'bigint':
+      return;
+    case 'number':
+      if (!Number.isSafeInteger(arg))
+        throw lintError('literals', node, `the number ${arg} is no exact integer`, 'use { kind: "float", value } or a bigint');
+      return;
+    case 'object':
+      break;
+    default:
+      throw lintError('literals', node, `an argument is a ${typeof arg}, which no graph may hold`);
+  }
+  if (arg === null) return;
+  if (depth > 256) throw lintError('literals', node, 'an argument nests deeper than 256 lists');
+  if (isList(arg)) {
+    for (const member of arg) checkArg(member, node, graph, depth + 1);
+    return;
+  }
+  switch (arg.kind) {
+    case 'graph':
+      if (!Object.hasOwn(graph.subgraphs, arg.name))
+        throw lintError('references resolve', node, `uses subgraph @${arg.name}, which graph ${graph.name} does not have`);
+      return;
+    case 'slice':
+      checkArg(arg.start, node, graph, depth + 1);
+      checkArg(arg.stop, node, graph, depth + 1);
+      checkArg(arg.step, node, graph, depth + 1);
+      return;
+    case 'value':
+    case 'float':
+    case 'dtype':
+    case 'device':
+    case 'layout':
+    case 'size':
+      return;
+    default:
+      throw lintError('literals', node, `an argument is of unknown kind ${JSON.stringify(arg satisfies never)}`);
+  }
+}
+
+function checkControl(node: Node, graph: Graph, typeOf: (name: string) => ValueType): void {
+  let control;
+  try {
+    control = controlCall(node, graph.subgraphs, typeOf);
+  } catch (error) {
+    if (error instanceof ShardwrightError) throw error;
+    throw lintError('bodies', node, error instanceof Error ? error.message : String(error));
+  }
+  if (control === undefined) return;
+  for (const body of control.bodies) {
+    const wanted = placeholdersOf(body.graph);
+    if (wanted.length !== body.inputs.length)
+      throw lintError('bodies', node, `@${body.name} takes ${wanted.length} inputs, the call gives ${body.inputs.length}`);
+    wanted.forEach((placeholder, i) => {
+      if (!sameType(placeholder.type, body.inputs[i]))
+        throw lintError(
+          'bodies', node,
+          `input ${i} of @${body.name} is ${typeText(placeholder.type)}, the call gives ${typeText(body.inputs[i])}`,
+        ); // prettier-ignore
+    });
+  }
+}
+
+function checkOutputs(graph: Graph, defined: ReadonlyMap<string, Node>, roleNames: ReadonlyMap<string, Node>): void {
+  const states = new Map<string, Node>();
+  for (const node of graph.nodes) {
+    if (node.kind !== 'placeholder') break;
+    if (node.meta.role === 'state') states.set(`${node.meta.roleName} ${node.meta.stateName}`, node);
+  }
+  const seen = new Set<string>();
+  for (const output of graph.outputs) {
+    const value = output.value === null ? undefined : defined.get(output.value);
+    if (output.value !== null && value === undefined) throw undefinedOutput(output.value, graph.name, defined);
+    const slot = slotName(output);
+    if (seen.has(slot)) throw lintError('outputs', value, `graph ${graph.name} returns '${slot}' twice`);
+    seen.add(slot);
+    if (output.role === 'output') {
+      if (output.index === undefined) throw lintError('outputs', value, `an output of graph ${graph.name} has no index`);
+      continue;
+    }
+    const target = output.role === 'newstate' ? states.get(`${output.of} ${output.stateName}`) : roleNames.get(output.of ?? '');
+    if (target === undefined)
+      throw lintError('outputs', value, `output '${slot}' of graph ${graph.name} belongs to no placeholder`);
+    if (value === undefined) continue;
+    if (!sameType(value.type, target.type))
+      throw lintError(
+        output.role === 'grad' ? 'gradients' : 'outputs', value,
+        `${slot} has type ${typeText(value.type)}, its placeholder ${target.name} has ${typeText(target.type)}`,
+        'shape and dtype must be equal',
+      ); // prettier-ignore
+  }
+}
+
+function slotName(output: Output): string {
+  if (output.role === 'output') return `output ${output.index}`;
+  return output.role === 'newstate' ? `newstate ${output.of} ${output.stateName}` : `${output.role} ${output.of}`;
+}
+
+/** Narrowing for analyses that only meet tensors. @throws E_TYPE naming the node */
+export function expectTensor(type: ValueType, node: Node): TensorType {
+  if (type.kind === 'tensor') return type;
+  throw new ShardwrightError('E_TYPE', `${node.name} is ${typeText(type)}, a tensor is needed here`, { node: node.name });
+}

@@ -1,0 +1,459 @@
+import { suggestion } from '../errors.ts';
+import { lintGraph } from './lint.ts';
+import { GraphReader, exactInteger, isNameCode } from './token.ts';
+import {
+  DTYPES,
+  type Arg,
+  type DType,
+  type Dim,
+  type Graph,
+  type Node,
+  type NodeMeta,
+  type Output,
+  type Role,
+  type Sym,
+  type ValueType,
+} from './types.ts';
+import { NONE_TYPE, NO_KWARGS, isList, setOwn, tensorType } from './value.ts';
+
+const MAX_NESTING = 256;
+const ROLES: readonly Role[] = ['parameter', 'buffer', 'constant', 'input', 'tangent', 'state', 'key', 'arg'];
+const DTYPE_SET = new Set<string>(DTYPES);
+
+/**
+ * Reads `swgraph 1` text. The result is linted.
+ *
+ * @throws E_GRAPH_PARSE with line, column, expected and found; E_GRAPH_LINT when the graph breaks a rule
+ */
+export function parseGraph(text: string, file?: string): Graph {
+  const reader = new GraphReader(text, file);
+  reader.space();
+  if (!reader.word('swgraph')) reader.expected(`'swgraph 1'`);
+  const version = reader.safeInteger('the version of the graph text');
+  if (version !== 1) reader.fail(`graph text version ${version}, this program reads version 1`, 0, 'write the text again with this version');
+  reader.endLine();
+  reader.space();
+  const dims = readDims(reader);
+  const graph = readGraph(reader, 0, dims);
+  reader.space();
+  if (reader.pos < text.length) reader.expected('the end of the text');
+  lintGraph(graph);
+  return graph;
+}
+
+type Dims = Record<string, { min: number; max: number; multiple?: number }>;
+
+function readDims(reader: GraphReader): Dims | undefined {
+  let dims: Dims | undefined;
+  while (reader.word('dim')) {
+    dims ??= {};
+    const at = reader.pos;
+    const name = reader.name('the name of a size');
+    if (Object.hasOwn(dims, name)) reader.fail(`size '${name}' is declared twice`, at);
+    if (!reader.word('in')) reader.expected(`'in'`);
+    reader.expect('[');
+    const min = reader.safeInteger('the smallest size');
+    reader.expect(',');
+    const max = reader.word('inf') ? Infinity : reader.safeInteger(`the largest size or 'inf'`);
+    reader.expect(']');
+    const multiple = reader.word('multiple') ? reader.safeInteger('a factor') : undefined;
+    setOwn(dims, name, { min, max, ...(multiple !== undefined ? { multiple } : {}) });
+    reader.endLine();
+    reader.space();
+  }
+  return dims;
+}
+
+function readGraph(reader: GraphReader, depth: number, outerDims?: Dims): Graph {
+  if (depth > MAX_NESTING) reader.fail(`graphs nest deeper than ${MAX_NESTING}`);
+  if (!reader.word('graph')) reader.expected(`'graph'`);
+  reader.expect('@');
+  const name = reader.name('the name of the graph');
+  reader.expect('{');
+  reader.endLine();
+  reader.space();
+  const dims = outerDims ?? readDims(reader);
+  const notes: string[] = [];
+  const ties: string[][] = [];
+  const nodes: Node[] = [];
+  const outputs: Output[] = [];
+  const subgraphs: Record<string, Graph> = {};
+  let callsSeen = false;
+  // Sections in canonical order: notes and ties, inputs, nodes, outputs, bodies.
+  for (;;) {
+    reader.space();
+    if (reader.accept('}')) break;
+    const start = reader.pos;
+    if (reader.word('note')) notes.push(reader.string('a sentence'));
+    else if (reader.word('tie')) ties.push(readTie(reader));
+    else if (reader.word('in')) {
+      if (callsSeen) reader.fail('an input stands after a node; inputs come first', start);
+      nodes.push(readInput(reader));
+    } else if (reader.peek('%')) {
+      if (outputs.length > 0) reader.fail('a node stands after an output; outputs come last', start);
+      callsSeen = true;
+      nodes.push(readNode(reader));
+    } else if (reader.word('out')) outputs.push(readOutput(reader));
+    else if (reader.peek('g') || reader.peek('b')) {
+      let key: string | undefined;
+      if (reader.word('body')) {
+        reader.expect('@');
+        key = reader.name('the name that calls use for the body');
+        reader.endLine();
+        reader.space();
+      }
+      const body = readGraph(reader, depth + 1);
+      if (Object.hasOwn(subgraphs, key ?? body.name)) reader.fail(`subgraph @${key ?? body.name} is defined twice`, start);
+      setOwn(subgraphs, key ?? body.name, body);
+    } else reader.expected(`'in', a node '%name = ...', 'out', 'graph' or '}'`);
+    reader.endLine();
+  }
+  return {
+    name,
+    nodes,
+    outputs,
+    subgraphs,
+    ...(notes.length > 0 ? { notes } : {}),
+    ...(ties.length > 0 ? { ties } : {}),
+    ...(dims !== undefined ? { dims } : {}),
+  };
+}
+
+function readTie(reader: GraphReader): string[] {
+  const group = [reader.string('the name of a parameter')];
+  while (reader.peek('"')) group.push(reader.string('the name of a parameter'));
+  if (group.length < 2) reader.expected('a second name');
+  return group;
+}
+
+function readInput(reader: GraphReader): Node {
+  const name = readValueName(reader);
+  reader.expect(':');
+  const type = readType(reader, 0);
+  const role = ROLES.find((r) => reader.word(r));
+  if (role === undefined) reader.expected(`a role (${ROLES.join(', ')})`);
+  const meta: Record<string, unknown> = { role };
+  if (role === 'tangent' || role === 'arg') meta.roleIndex = reader.safeInteger('an index');
+  else meta.roleName = reader.string('a name in quotes');
+  if (role === 'state') meta.stateName = reader.string('the name of the state');
+  const typed = readTags(reader, type, meta);
+  return { name, kind: 'placeholder', target: name, args: [], kwargs: NO_KWARGS, type: typed, meta: meta as NodeMeta };
+}
+
+function readNode(reader: GraphReader): Node {
+  const name = readValueName(reader);
+  reader.expect('=');
+  const target = reader.name('an operator');
+  reader.expect('(');
+  const args: Arg[] = [];
+  let kwargs: Record<string, Arg> | undefined;
+  while (!reader.peek(')')) {
+    const start = reader.pos;
+    const key = keywordAt(reader);
+    if (key !== undefined) {
+      kwargs ??= {};
+      if (Object.hasOwn(kwargs, key)) reader.fail(`argument '${key}' is given twice`, start);
+      setOwn(kwargs, key, readArg(reader, 0));
+    } else {
+      if (kwargs !== undefined) reader.fail('a positional argument stands after a keyword', start);
+      args.push(readArg(reader, 0));
+    }
+    if (!reader.accept(',') && !reader.peek(')')) reader.expected(`',' or ')'`);
+  }
+  reader.expect(')');
+  reader.expect(':');
+  const type = readType(reader, 0);
+  const meta: Record<string, unknown> = {};
+  const typed = readTags(reader, type, meta);
+  if (target === 'get_attr') {
+    const attribute = args[0];
+    if (typeof attribute !== 'string' || args.length !== 1) reader.fail('get_attr takes the name of one attribute in quotes');
+    return { name, kind: 'get_attr', target: attribute, args: [], kwargs: NO_KWARGS, type: typed, meta: meta as NodeMeta };
+  }
+  return { name, kind: 'call', target, args, kwargs: kwargs ?? NO_KWARGS, type: typed, meta: meta as NodeMeta };
+}
+
+/** `name=` before a value; undefined, and nothing read, where a value starts. */
+function keywordAt(reader: GraphReader): string | undefined {
+  reader.blanks();
+  const start = reader.pos;
+  const c = reader.text.charCodeAt(start);
+  if (c !== 34 && (!isNameCode(c) || (c >= 48 && c <= 57))) return undefined;
+  const name = reader.name('an argument');
+  if (reader.accept('=')) return name;
+  reader.pos = start;
+  return undefined;
+}
+
+function readOutput(reader: GraphReader): Output {
+  const value = reader.word('none') ? null : readValueName(reader);
+  if (reader.word('output')) return { value, role: 'output', index: reader.safeInteger('an index') };
+  for (const role of ['grad', 'mutation', 'newstate'] as const) {
+    if (!reader.word(role)) continue;
+    const of = reader.string('the role name of a placeholder');
+    if (role !== 'newstate') return { value, role, of };
+    return { value, role, of, stateName: reader.string('the name of the state') };
+  }
+  return reader.expected(`'output', 'grad', 'mutation' or 'newstate'`);
+}
+
+function readValueName(reader: GraphReader): string {
+  reader.expect('%');
+  return reader.name('the name of a value');
+}
+
+function readType(reader: GraphReader, depth: number): ValueType {
+  if (depth > MAX_NESTING) reader.fail(`tuples nest deeper than ${MAX_NESTING}`);
+  if (reader.accept('(')) {
+    const items: ValueType[] = [];
+    while (!reader.peek(')')) {
+      items.push(readType(reader, depth + 1));
+      if (!reader.accept(',') && !reader.peek(')')) reader.expected(`',' or ')'`);
+    }
+    reader.expect(')');
+    return { kind: 'tuple', items };
+  }
+  if (reader.word('none')) return NONE_TYPE;
+  if (reader.word('sym')) return reader.accept('(') ? { kind: 'sym', expr: readSize(reader, ')').sym } : { kind: 'sym' };
+  reader.blanks();
+  const start = reader.pos;
+  const dtype = reader.name('a type');
+  if (!isDType(dtype)) reader.fail(`'${dtype}' is no dtype`, start, suggestion(dtype, DTYPES, 'dtypes'));
+  reader.expect('[');
+  const shape: Dim[] = [];
+  while (!reader.peek(']')) {
+    shape.push(readDim(reader));
+    if (!reader.accept(',') && !reader.peek(']')) reader.expected(`',' or ']'`);
+  }
+  reader.expect(']');
+  if (reader.peek('{') || reader.peek('@')) reader.fail('local-SPMD types and explicit shardings are not read in this version');
+  return tensorType(dtype, shape);
+}
+
+function isDType(name: string): name is DType {
+  return DTYPE_SET.has(name);
+}
+
+function readDim(reader: GraphReader): Dim {
+  reader.blanks();
+  const start = reader.pos;
+  const end = reader.skipDigits(start);
+  const next = reader.text[end];
+  if (end > start && (next === ',' || next === ']')) {
+    reader.pos = end;
+    const size = exactInteger(reader.text.slice(start, end));
+    if (typeof size === 'bigint') reader.fail('a size beyond 2^53', start);
+    return size;
+  }
+  return readSize(reader, ',]');
+}
+
+/** A size expression up to one of the closing characters at bracket depth 0, with `=INT` for its example. */
+function readSize(reader: GraphReader, closing: string): Sym {
+  reader.blanks();
+  const start = reader.pos;
+  let depth = 0;
+  let at = start;
+  for (; ; at++) {
+    const c = reader.text[at];
+    if (c === undefined || c === '\n') reader.fail(`the size expression has no end`, start);
+    if (depth === 0 && (closing.includes(c) || c === '=')) break;
+    if (c === '(') depth++;
+    else if (c === ')') depth--;
+    else if (!/[A-Za-z0-9_.+\-*/%, <>!]/.test(c)) reader.fail(`'${c}' cannot stand in a size expression`, at);
+    if (depth > MAX_NESTING) reader.fail(`brackets nest deeper than ${MAX_NESTING}`, at);
+  }
+  const sym = reader.text.slice(start, at).trim();
+  if (sym === '') reader.expected('a size');
+  reader.pos = at;
+  return reader.accept('=') ? { sym, example: reader.safeInteger('the example size') } : { sym };
+}
+
+function readArg(reader: GraphReader, depth: number): Arg {
+  if (depth > MAX_NESTING) reader.fail(`lists nest deeper than ${MAX_NESTING}`);
+  reader.blanks();
+  const { text } = reader;
+  const c = text[reader.pos];
+  switch (c) {
+    case '%':
+      return { kind: 'value', name: readValueName(reader) };
+    case '@':
+      reader.pos++;
+      return { kind: 'graph', name: reader.name('the name of a subgraph') };
+    case '"':
+      return reader.string('a string');
+    case '$': {
+      reader.pos++;
+      reader.expect('(');
+      const size = readSize(reader, ')');
+      reader.expect(')');
+      return { kind: 'size', size };
+    }
+    case '[': {
+      reader.pos++;
+      const items: Arg[] = [];
+      while (!reader.peek(']')) {
+        items.push(readArg(reader, depth + 1));
+        if (!reader.accept(',') && !reader.peek(']')) reader.expected(`',' or ']'`);
+      }
+      reader.expect(']');
+      return items;
+    }
+    default:
+      break;
+  }
+  if (reader.word('true')) return true;
+  if (reader.word('false')) return false;
+  if (reader.word('none')) return null;
+  if (reader.word('inf')) return { kind: 'float', value: Infinity };
+  if (reader.word('nan')) return { kind: 'float', value: NaN };
+  if (text.startsWith('-inf', reader.pos)) {
+    reader.pos += 4;
+    return { kind: 'float', value: -Infinity };
+  }
+  if (text.startsWith('dtype:', reader.pos)) {
+    const start = reader.pos;
+    reader.pos += 6;
+    const dtype = reader.name('a dtype');
+    if (!isDType(dtype)) reader.fail(`'${dtype}' is no dtype`, start, suggestion(dtype, DTYPES, 'dtypes'));
+    return { kind: 'dtype', dtype };
+  }
+  if (text.startsWith('device:', reader.pos) || text.startsWith('layout:', reader.pos)) {
+    const kind = text.startsWith('device:', reader.pos) ? 'device' : 'layout';
+    reader.pos += 7;
+    return { kind, word: readWord(reader) };
+  }
+  if (text.startsWith('slice(', reader.pos)) {
+    reader.pos += 6;
+    const start = readArg(reader, depth + 1);
+    reader.expect(',');
+    const stop = readArg(reader, depth + 1);
+    reader.expect(',');
+    const step = readArg(reader, depth + 1);
+    reader.expect(')');
+    return { kind: 'slice', start, stop, step };
+  }
+  return readNumber(reader);
+}
+
+function readWord(reader: GraphReader): string {
+  if (reader.text[reader.pos] === '"') return reader.string('a word');
+  const start = reader.pos;
+  let end = start;
+  for (let c = reader.text.charCodeAt(end); isNameCode(c) || c === 58 || c === 45; c = reader.text.charCodeAt(++end));
+  if (end === start) reader.expected('a word');
+  reader.pos = end;
+  return reader.text.slice(start, end);
+}
+
+function readNumber(reader: GraphReader): Arg {
+  const { text } = reader;
+  const start = reader.pos;
+  const first = text[start] === '-' ? start + 1 : start;
+  let end = reader.skipDigits(first);
+  if (end === first) reader.expected('a value');
+  let float = false;
+  if (text[end] === '.') {
+    float = true;
+    end = reader.skipDigits(end + 1);
+  }
+  if (text[end] === 'e' || text[end] === 'E') {
+    const sign = text[end + 1] === '-' || text[end + 1] === '+' ? end + 2 : end + 1;
+    const exponent = reader.skipDigits(sign);
+    if (exponent === sign) reader.fail('a number with an empty exponent', start);
+    float = true;
+    end = exponent;
+  }
+  if (isNameCode(text.charCodeAt(end))) reader.fail('a number ends in a letter', end);
+  reader.pos = end;
+  const digits = text.slice(start, end);
+  return float ? { kind: 'float', value: Number(digits) } : exactInteger(digits);
+}
+
+/** Reads `; tag ...` into `meta`; returns the type with stride and placement tags worked in. */
+function readTags(reader: GraphReader, type: ValueType, meta: Record<string, unknown>): ValueType {
+  let typed = type;
+  if (!reader.accept(';')) return typed;
+  for (;;) {
+    reader.blanks();
+    const start = reader.pos;
+    if (start >= reader.text.length || reader.text[start] === '\n') return typed;
+    const tag = reader.name('a tag');
+    switch (tag) {
+      case 'forward':
+      case 'backward':
+      case 'optimizer':
+        meta.phase = tag;
+        break;
+      case 'savedOnly':
+      case 'inferred':
+        meta[tag] = true;
+        break;
+      case 'path':
+      case 'original':
+      case 'source':
+        reader.expect('=');
+        meta[tag] = reader.string('a string');
+        break;
+      case 'name':
+        reader.expect('=');
+        meta.roleName = reader.string('a string');
+        break;
+      case 'index':
+        reader.expect('=');
+        meta.roleIndex = reader.safeInteger('an index');
+        break;
+      case 'stride':
+      case 'placement': {
+        reader.expect('=');
+        const value = readArg(reader, 0);
+        typed = tag === 'stride' ? withStride(reader, typed, value, start) : withGiven(reader, typed, value, start);
+        break;
+      }
+      default:
+        reader.fail(
+          `'${tag}' is no tag`,
+          start,
+          suggestion(
+            tag,
+            ['forward', 'backward', 'optimizer', 'savedOnly', 'inferred', 'path', 'original', 'source', 'name', 'index', 'stride', 'placement'],
+            'tags',
+          ),
+        ); // prettier-ignore
+    }
+  }
+}
+
+function withStride(reader: GraphReader, type: ValueType, value: Arg, at: number): ValueType {
+  if (value === null) return type;
+  if (!isList(value)) return reader.fail('a stride is a list of integers', at);
+  if (type.kind === 'tuple') return { kind: 'tuple', items: mapItems(reader, type.items, value, at, withStride) };
+  if (type.kind !== 'tensor') return reader.fail('only a tensor has a stride', at);
+  if (value.length !== type.shape.length)
+    reader.fail(`a stride of ${value.length} numbers for a tensor of ${type.shape.length} dims`, at);
+  const stride = value.map((dim): Dim => {
+    if (typeof dim === 'number') return dim;
+    if (dim !== null && typeof dim === 'object' && !isList(dim) && dim.kind === 'size') return dim.size;
+    return reader.fail('a stride is a list of integers', at);
+  });
+  return tensorType(type.dtype, type.shape, stride, type.given);
+}
+
+function withGiven(reader: GraphReader, type: ValueType, value: Arg, at: number): ValueType {
+  if (value === null) return type;
+  if (type.kind === 'tuple' && isList(value))
+    return { kind: 'tuple', items: mapItems(reader, type.items, value, at, withGiven) };
+  if (type.kind !== 'tensor' || typeof value !== 'string') return reader.fail('a placement is a string, of a tensor', at);
+  return tensorType(type.dtype, type.shape, type.stride, value);
+}
+
+function mapItems(
+  reader: GraphReader,
+  items: readonly ValueType[],
+  values: readonly Arg[],
+  at: number,
+  change: (reader: GraphReader, type: ValueType, value: Arg, at: number) => ValueType,
+): ValueType[] {
+  if (items.length !== values.length) reader.fail(`a list of ${values.length} for a tuple of ${items.length}`, at);
+  return items.map((item, i) => change(reader, item, values[i], at));
+}

@@ -1,0 +1,80 @@
+import { interpret } from './interpret.ts';
+import { indexGraph } from './order.ts';
+import type { Graph, Node, NodeMeta, Phase } from './types.ts';
+import { eachGraphRef, getOwn, setOwn } from './value.ts';
+
+/** Phase of each node by position, and which forward nodes serve the backward pass alone. */
+export interface Phases {
+  /** 1 where the value depends on a tangent. */
+  readonly backward: Uint8Array;
+  /** 1 for a forward call that no user output, mutation or new state needs; all 0 in a graph without backward part. */
+  readonly savedOnly: Uint8Array;
+}
+
+/** A call is `backward` iff it depends on a tangent (AOTAutograd's rule), else `forward`. Linear. */
+export function computePhases(graph: Graph): Phases {
+  const { nodes } = graph;
+  const { values } = interpret<boolean>(graph, {
+    placeholder: (node) => node.meta.role === 'tangent',
+    getAttr: () => false,
+    call: (_node, operands) => operands.includes(true),
+  });
+  const backward = Uint8Array.from(values, Number);
+  const savedOnly = new Uint8Array(nodes.length);
+  if (!values.includes(true)) return { backward, savedOnly };
+
+  const { position, operandStart, operands } = indexGraph(graph);
+  const needed = new Uint8Array(nodes.length);
+  for (const output of graph.outputs) {
+    if (output.value !== null && output.role !== 'grad') needed[position.get(output.value)!] = 1;
+  }
+  for (let i = nodes.length - 1; i >= 0; i--) {
+    if (needed[i] === 0) continue;
+    for (let k = operandStart[i]; k < operandStart[i + 1]; k++) needed[operands[k]] = 1;
+  }
+  for (let i = 0; i < nodes.length; i++) {
+    if (nodes[i].kind === 'call' && backward[i] === 0 && needed[i] === 0) savedOnly[i] = 1;
+  }
+  return { backward, savedOnly };
+}
+
+/**
+ * The same graph with `meta.phase` and `meta.savedOnly` set on calls and attributes. A stated phase `optimizer` is kept.
+ * Nodes of a body take the phase of the call that runs it (of the first, if several do).
+ */
+export function withPhases(graph: Graph): Graph {
+  const { backward, savedOnly } = computePhases(graph);
+  const bodyPhase = new Map<string, Phase>();
+  const nodes = graph.nodes.map((node, i) => {
+    if (node.kind === 'placeholder') return node;
+    const phase = node.meta.phase === 'optimizer' ? 'optimizer' : backward[i] === 1 ? 'backward' : 'forward';
+    eachGraphRef(node, (name) => {
+      if (!bodyPhase.has(name)) bodyPhase.set(name, phase);
+    });
+    return stamped(node, phase, phase === 'forward' && savedOnly[i] === 1);
+  });
+  const subgraphs: Record<string, Graph> = {};
+  for (const name of Object.keys(graph.subgraphs)) {
+    setOwn(subgraphs, name, withBodyPhase(getOwn(graph.subgraphs, name)!, bodyPhase.get(name) ?? 'forward'));
+  }
+  return { ...graph, nodes, subgraphs };
+}
+
+function withBodyPhase(graph: Graph, phase: Phase): Graph {
+  const subgraphs: Record<string, Graph> = {};
+  for (const name of Object.keys(graph.subgraphs)) {
+    setOwn(subgraphs, name, withBodyPhase(getOwn(graph.subgraphs, name)!, phase));
+  }
+  const nodes = graph.nodes.map((node) => (node.kind === 'placeholder' ? node : stamped(node, phase, false)));
+  return { ...graph, nodes, subgraphs };
+}
+
+function stamped(node: Node, phase: Phase, savedOnly: boolean): Node {
+  const { name, kind, target, args, kwargs, type } = node;
+  const meta = node.meta.savedOnly === undefined ? node.meta : withoutSavedOnly(node.meta);
+  return { name, kind, target, args, kwargs, type, meta: savedOnly ? { ...meta, phase, savedOnly } : { ...meta, phase } };
+}
+
+function withoutSavedOnly(meta: NodeMeta): NodeMeta {
+  return Object.fromEntries(Object.entries(meta).filter(([key]) => key !== 'savedOnly'));
+}

@@ -1,0 +1,188 @@
+import {
+  DTYPE_BYTES,
+  type Arg,
+  type DType,
+  type Dim,
+  type GraphRef,
+  type SliceArg,
+  type Sym,
+  type TensorType,
+  type ValueRef,
+  type ValueType,
+} from './types.ts';
+
+/** Small questions about arguments and types that every analysis asks. Nothing here allocates per call without need. */
+
+export const NONE_TYPE: ValueType = Object.freeze({ kind: 'none' });
+/** The keyword arguments of a call that has none; shared, so that thousands of calls cost nothing. */
+export const NO_KWARGS: Readonly<Record<string, Arg>> = Object.freeze({});
+
+export function isList(arg: Arg): arg is readonly Arg[] {
+  return Array.isArray(arg);
+}
+
+export function isRef(arg: Arg): arg is ValueRef {
+  return typeof arg === 'object' && arg !== null && !isList(arg) && arg.kind === 'value';
+}
+
+export function isGraphRef(arg: Arg): arg is GraphRef {
+  return typeof arg === 'object' && arg !== null && !isList(arg) && arg.kind === 'graph';
+}
+
+export function isSlice(arg: Arg): arg is SliceArg {
+  return typeof arg === 'object' && arg !== null && !isList(arg) && arg.kind === 'slice';
+}
+
+/** Sets an own property even for `__proto__`, which plain assignment would take for the prototype. */
+export function setOwn<T>(record: Record<string, T>, key: string, value: T): void {
+  if (key === '__proto__') {
+    Object.defineProperty(record, key, { value, writable: true, enumerable: true, configurable: true });
+  } else {
+    record[key] = value;
+  }
+}
+
+/** The own property, undefined for inherited names such as `constructor`. */
+export function getOwn<T>(record: Readonly<Record<string, T>>, key: string): T | undefined {
+  return Object.hasOwn(record, key) ? record[key] : undefined;
+}
+
+/** Calls `visit` for every value used in `arg`, in order and with repetition. */
+export function eachRef(arg: Arg, visit: (name: string) => void): void {
+  if (typeof arg !== 'object' || arg === null) return;
+  if (isList(arg)) {
+    for (const member of arg) eachRef(member, visit);
+  } else if (arg.kind === 'value') {
+    visit(arg.name);
+  } else if (arg.kind === 'slice') {
+    eachRef(arg.start, visit);
+    eachRef(arg.stop, visit);
+    eachRef(arg.step, visit);
+  }
+}
+
+/** Calls `visit` for every value used by a call: positional arguments, then keywords in written order. */
+export function eachOperand(
+  node: { readonly args: readonly Arg[]; readonly kwargs: Readonly<Record<string, Arg>> },
+  visit: (name: string) => void,
+): void {
+  for (const arg of node.args) eachRef(arg, visit);
+  if (node.kwargs === NO_KWARGS) return;
+  for (const key of Object.keys(node.kwargs)) eachRef(node.kwargs[key], visit);
+}
+
+/** Calls `visit` for every subgraph that a call references. */
+export function eachGraphRef(
+  node: { readonly args: readonly Arg[]; readonly kwargs: Readonly<Record<string, Arg>> },
+  visit: (name: string) => void,
+): void {
+  const walk = (arg: Arg): void => {
+    if (typeof arg !== 'object' || arg === null) return;
+    if (isList(arg)) arg.forEach(walk);
+    else if (arg.kind === 'graph') visit(arg.name);
+  };
+  node.args.forEach(walk);
+  for (const key of Object.keys(node.kwargs)) walk(node.kwargs[key]);
+}
+
+export function sameDim(a: Dim, b: Dim): boolean {
+  if (typeof a === 'number' || typeof b === 'number') return a === b;
+  return a.sym === b.sym;
+}
+
+export function sameShape(a: readonly Dim[], b: readonly Dim[]): boolean {
+  if (a.length !== b.length) return false;
+  for (let i = 0; i < a.length; i++) if (!sameDim(a[i], b[i])) return false;
+  return true;
+}
+
+/** Equal kind, dtype and shape; strides and given shardings are not compared. */
+export function sameType(a: ValueType, b: ValueType): boolean {
+  if (a === b) return true;
+  if (a.kind === 'tensor') return b.kind === 'tensor' && a.dtype === b.dtype && sameShape(a.shape, b.shape);
+  if (a.kind === 'tuple') {
+    if (b.kind !== 'tuple' || a.items.length !== b.items.length) return false;
+    for (let i = 0; i < a.items.length; i++) if (!sameType(a.items[i], b.items[i])) return false;
+    return true;
+  }
+  return a.kind === b.kind;
+}
+
+/** Strides of a row-major tensor in elements; null where they would need a product of symbolic sizes. */
+export function contiguousStride(shape: readonly Dim[]): number[] | null {
+  const stride: number[] = new Array<number>(shape.length);
+  let step = 1;
+  for (let i = shape.length - 1; i >= 0; i--) {
+    stride[i] = step;
+    const size = shape[i];
+    if (typeof size === 'number') step *= Math.max(size, 1);
+    else if (i > 0) return null;
+  }
+  return stride;
+}
+
+/** Whether `stride` is the row-major one for `shape`. */
+export function isContiguousStride(shape: readonly Dim[], stride: readonly Dim[]): boolean {
+  let step = 1;
+  let known = true;
+  for (let i = shape.length - 1; i >= 0; i--) {
+    if (!known || stride[i] !== step) return false;
+    const size = shape[i];
+    if (typeof size === 'number') step *= Math.max(size, 1);
+    else known = false;
+  }
+  return stride.length === shape.length;
+}
+
+/** A frozen tensor type. A row-major stride is left out, so that equal tensors have equal records. */
+export function tensorType(dtype: DType, shape: readonly Dim[], stride?: readonly Dim[], given?: string): TensorType {
+  const keepStride = stride !== undefined && !isContiguousStride(shape, stride);
+  return Object.freeze({
+    kind: 'tensor',
+    dtype,
+    shape: Object.freeze([...shape]),
+    ...(keepStride ? { stride: Object.freeze([...stride]) } : {}),
+    ...(given !== undefined ? { given } : {}),
+  });
+}
+
+/** Size text: `8`, or the expression, with the example size where one is known (`s0=8`). */
+export function dimText(dim: Dim): string {
+  if (typeof dim === 'number') return String(dim);
+  return symText(dim);
+}
+
+export function symText(sym: Sym): string {
+  return sym.example === undefined ? sym.sym : `${sym.sym}=${sym.example}`;
+}
+
+/** `f32[8, 16]`, `(f32[8], none)`, `sym`, `none`; without strides. */
+export function typeText(type: ValueType): string {
+  switch (type.kind) {
+    case 'tensor':
+      return `${type.dtype}[${type.shape.map(dimText).join(', ')}]`;
+    case 'tuple':
+      return `(${type.items.map(typeText).join(', ')})`;
+    case 'sym':
+      return type.expr === undefined ? 'sym' : `sym(${type.expr})`;
+    case 'none':
+      return 'none';
+  }
+}
+
+/** Elements of a tensor; a symbolic size counts with its example, and is undefined without one. */
+export function elementCount(type: TensorType): number | undefined {
+  let n = 1;
+  for (const dim of type.shape) {
+    const size = typeof dim === 'number' ? dim : dim.example;
+    if (size === undefined) return undefined;
+    n *= size;
+  }
+  return n;
+}
+
+/** Bytes of a tensor; undefined where a size has no known value. */
+export function tensorBytes(type: TensorType): number | undefined {
+  const n = elementCount(type);
+  return n === undefined ? undefined : n * DTYPE_BYTES[type.dtype];
+}

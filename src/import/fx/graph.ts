@@ -1,0 +1,217 @@
+import { ShardwrightError } from '../../errors.ts';
+import { controlCall } from '../../graph/control.ts';
+import type { Arg, Graph, Node, NodeMeta, Output, ValueType } from '../../graph/types.ts';
+import { NONE_TYPE, NO_KWARGS, isRef, sameType, setOwn, typeText } from '../../graph/value.ts';
+import type { FxClass, FxNode } from './parse.ts';
+import type { Scanner } from './scan.ts';
+
+/** A call as operator inference sees it. */
+export interface CallToInfer {
+  readonly target: string;
+  readonly args: readonly Arg[];
+  readonly kwargs: Readonly<Record<string, Arg>>;
+  readonly name: string;
+}
+
+/**
+ * Type of a call by the operator's own rule; undefined where the operator is not known. May throw `E_TYPE` when the call
+ * does not fit the operator.
+ */
+export type Infer = (call: CallToInfer, typeOf: (name: string) => ValueType) => ValueType | undefined;
+
+/** Meaning of inputs and outputs of the top-level graph, worked out by `roles.ts`. */
+export interface Signature {
+  /** One per input, in order. */
+  readonly inputs: readonly NodeMeta[];
+  /** One per returned entry, in order. */
+  readonly outputs: readonly Omit<Output, 'value'>[];
+  readonly notes: readonly string[];
+}
+
+interface UnknownCall {
+  count: number;
+  readonly offset: number;
+}
+
+/**
+ * Turns parsed text into typed graphs, bodies first. Types come from the annotations, from `infer`, from the bodies of
+ * control-flow calls, or from the typed getitem lines that read a tuple.
+ */
+export class GraphMaker {
+  private readonly unknown = new Map<string, UnknownCall>();
+  private unread = 0;
+
+  constructor(
+    private readonly scanner: Scanner,
+    private readonly infer: Infer | undefined,
+  ) {}
+
+  /**
+   * @throws E_TYPE where an annotation differs from the operator's rule, E_UNKNOWN_OP for all calls without type and rule
+   */
+  make(root: FxClass, name: string, signature: Signature): Graph {
+    const graph = this.graph(root, name, signature);
+    this.refuseUnknown();
+    const notes = [...signature.notes];
+    if (this.unread > 0)
+      notes.push(`${this.unread} results of tuple-valued calls are never read and have no type in the text; they count as absent.`);
+    return notes.length > 0 ? { ...graph, notes } : graph;
+  }
+
+  private graph(source: FxClass, name: string, signature: Signature | undefined): Graph {
+    const { scanner } = this;
+    const subgraphs: Record<string, Graph> = {};
+    for (const nested of source.classes) setOwn(subgraphs, nested.name, this.graph(nested, nested.name, undefined));
+    // Attribute reads that name a nested class are uses of that body.
+    for (const node of source.nodes) {
+      if (node.kind !== 'get_attr' || !Object.hasOwn(subgraphs, node.target)) continue;
+      node.ref.kind = 'graph';
+      node.ref.name = node.target;
+    }
+    const types = new Map<string, ValueType>();
+    const typeOf = (value: string): ValueType => types.get(value) ?? NONE_TYPE;
+    const nodes: Node[] = [];
+    source.inputs.forEach((input, i) => {
+      if (input.type === undefined)
+        throw scanner.error('E_TYPE', `input '${input.name}' has no type`, input.offset, `write ${input.name}: "f32[...]"`, input.name);
+      types.set(input.name, input.type);
+      const meta = signature?.inputs[i] ?? { role: 'arg', roleIndex: i };
+      nodes.push({
+        name: input.name, kind: 'placeholder', target: input.name, args: [], kwargs: NO_KWARGS, type: input.type,
+        meta: { ...meta, line: input.line },
+      }); // prettier-ignore
+    });
+    const tuples = tupleReads(source.nodes);
+    for (const draft of source.nodes) {
+      const type = this.typeOfNode(draft, subgraphs, typeOf, tuples);
+      types.set(draft.name, type);
+      const { name: own, kind, target, args, kwargs, source: place, line } = draft;
+      const meta: NodeMeta = place === undefined ? { line } : { source: place, line };
+      nodes.push({ name: own, kind, target, args, kwargs, type, meta });
+    }
+    const outputs = source.returns.map((entry, i): Output => {
+      const part = signature?.outputs[i] ?? { role: 'output', index: i };
+      return { value: entry.value, ...part };
+    });
+    return { name, nodes, outputs, subgraphs };
+  }
+
+  private typeOfNode(
+    draft: FxNode,
+    subgraphs: Readonly<Record<string, Graph>>,
+    typeOf: (name: string) => ValueType,
+    tuples: ReadonlyMap<string, ValueType[]>,
+  ): ValueType {
+    const { scanner } = this;
+    if (draft.kind === 'get_attr') {
+      if (draft.ref.kind === 'graph') return NONE_TYPE;
+      if (draft.type === undefined)
+        throw scanner.error(
+          'E_REF', `'self.${draft.target}' is neither a nested class nor typed`, draft.offset,
+          `add the class ${draft.target}, or a type: ${draft.name}: "f32[...]" = self.${draft.target}`, draft.name,
+        ); // prettier-ignore
+      return draft.type;
+    }
+    const ours = this.rule(draft, subgraphs, typeOf);
+    if (draft.type !== undefined) {
+      if (ours !== undefined && !sameType(draft.type, ours)) throw this.mismatch(draft, draft.type, ours);
+      return draft.type;
+    }
+    if (ours !== undefined) return ours;
+    const read = tuples.get(draft.name);
+    if (read !== undefined) {
+      const items = Array.from(read, (item: ValueType | undefined) => {
+        if (item === undefined) this.unread++;
+        return item ?? NONE_TYPE;
+      });
+      return { kind: 'tuple', items };
+    }
+    if (isEffect(draft.target)) return NONE_TYPE;
+    const known = this.unknown.get(draft.target);
+    if (known === undefined) this.unknown.set(draft.target, { count: 1, offset: draft.offset });
+    else known.count++;
+    return NONE_TYPE;
+  }
+
+  /** Type by rule: reads of a tuple, control flow by its bodies, everything else by `infer`. */
+  private rule(
+    draft: FxNode,
+    subgraphs: Readonly<Record<string, Graph>>,
+    typeOf: (name: string) => ValueType,
+  ): ValueType | undefined {
+    const { scanner } = this;
+    if (draft.target === 'operator.getitem') {
+      const [tuple, index] = draft.args;
+      if (isRef(tuple) && typeof index === 'number') {
+        const type = typeOf(tuple.name);
+        if (type.kind === 'tuple') {
+          const item = type.items[index < 0 ? type.items.length + index : index];
+          if (item === undefined)
+            throw scanner.error(
+              'E_TYPE', `${draft.name} reads result ${index} of ${tuple.name}, which has ${type.items.length}`, draft.offset,
+              'use an index below the number of results', draft.name,
+            ); // prettier-ignore
+          // A result that nothing types is what the reading line says.
+          return item?.kind === 'none' && draft.type !== undefined ? draft.type : item;
+        }
+      }
+    }
+    try {
+      const control = controlCall(draft, subgraphs, typeOf);
+      if (control !== undefined) return control.result;
+      return this.infer?.(draft, typeOf);
+    } catch (error) {
+      if (error instanceof ShardwrightError && error.details.position !== undefined) throw error;
+      const code = error instanceof ShardwrightError ? error.code : 'E_TYPE';
+      const message = error instanceof Error ? error.message : String(error);
+      const hint = error instanceof ShardwrightError ? error.details.hint : undefined;
+      throw scanner.error(code, `${draft.name}: ${message}`, draft.offset, hint ?? 'correct the arguments of the call', draft.name);
+    }
+  }
+
+  private mismatch(draft: FxNode, stated: ValueType, ours: ValueType): ShardwrightError {
+    return this.scanner.error(
+      'E_TYPE',
+      `${draft.name}: the file says ${typeText(stated)}, but ${draft.target} gives ${typeText(ours)}`,
+      draft.offset,
+      `write ${typeText(ours)} in the annotation of ${draft.name}, or correct the types of its operands`,
+      draft.name,
+    );
+  }
+
+  /** All unknown calls in one error, so that one run shows what is missing. */
+  private refuseUnknown(): void {
+    if (this.unknown.size === 0) return;
+    const first = [...this.unknown.values()].reduce((a, b) => (b.offset < a.offset ? b : a));
+    const { scanner } = this;
+    const list = [...this.unknown].map(([target, { count, offset }]) => {
+      const { line } = scanner.error('', '', offset).details.position ?? { line: 0 };
+      return `${target} (${count} ${count === 1 ? 'call' : 'calls'}, first in line ${line})`;
+    });
+    throw scanner.error(
+      'E_UNKNOWN_OP',
+      `${list.length} unknown ${list.length === 1 ? 'operator' : 'operators'} whose results have no type: ${list.slice(0, 50).join(', ')}`,
+      first.offset,
+      'print the graph with types (print_readable does), or add the operator',
+    );
+  }
+}
+
+/** Results that getitem lines type, by producer; holes where nothing reads a result. */
+function tupleReads(nodes: readonly FxNode[]): Map<string, ValueType[]> {
+  const reads = new Map<string, ValueType[]>();
+  for (const node of nodes) {
+    if (node.target !== 'operator.getitem' || node.type === undefined || node.args.length !== 2) continue;
+    const [tuple, index] = node.args;
+    if (!isRef(tuple) || typeof index !== 'number' || index < 0 || index > 65_535) continue;
+    let items = reads.get(tuple.name);
+    if (items === undefined) reads.set(tuple.name, (items = []));
+    items[index] ??= node.type;
+  }
+  return reads;
+}
+
+/** Checks and constraints that return nothing. */
+function isEffect(target: string): boolean {
+  return /^aten\.(_assert_|sym_constrain_range)/.test(target);
+}

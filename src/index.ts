@@ -1,0 +1,23 @@
+/** The public library. Everything takes plain records and returns plain records. */
+export { ShardwrightError } from './errors.ts';
+export type { Graph, Node, Output, TensorType, ValueType, Arg, DType } from './graph/types.ts';
+export { GraphBuilder } from './graph/build.ts';
+export { lintGraph } from './graph/lint.ts';
+export { printGraph } from './graph/text.ts';
+export { parseGraph } from './graph/parse.ts';
+export { importGraph } from './import/import.ts';
+export { builtinOperators } from './ops/builtin.ts';
+export { defineOp, type OperatorRecord } from './ops/record.ts';
+export { OperatorTable } from './ops/table.ts';
+export { P, R, rule, S } from './ops/rule.ts';
+export { inferCall } from './ops/infer.ts';
+export { graphFlops } from './ops/flops.ts';
+export { parseMesh, DeviceMesh } from './mesh/mesh.ts';
+export { loadCluster, clusterNames, type Cluster } from './cost/cluster.ts';
+export { input, parameter, trace, Tensor } from './trace/trace.ts';
+export { DEFAULT_REQUEST, type Pin, type PlanRequest } from './plan/request.ts';
+export { prepare, shard, shardPrepared, type Infeasible, type ShardResult } from './plan/shard.ts';
+export type { Plan } from './plan/types.ts';
+export { priceRecipes, type RecipeResult } from './zoo/compare.ts';
+export { annotatedProgram } from './report/program.ts';
+export { planSummary } from './report/summary.ts';

@@ -1,0 +1,36 @@
+import type { Placement, ReduceOp } from './placement.ts';
+
+/** Every reduction that a Partial may wait for, in the order of their kind codes. */
+export const REDUCE_OPS: readonly ReduceOp[] = ['sum', 'avg', 'max', 'min', 'product', 'band', 'bor', 'bxor'];
+
+/** Each rank holds an operand of a pending reduction over the whole local tensor. */
+export class Partial implements Placement {
+  readonly kind = 'partial';
+  readonly dim = undefined;
+  readonly text: string;
+
+  private constructor(readonly op: ReduceOp) {
+    this.text = `P(${op})`;
+  }
+
+  /** One object for each reduction. */
+  static of(op: ReduceOp): Partial {
+    let made = Partial.made.get(op);
+    if (made === undefined) Partial.made.set(op, (made = Object.freeze(new Partial(op))));
+    return made;
+  }
+  private static readonly made = new Map<ReduceOp, Partial>();
+
+  localSize(size: number): number {
+    return size;
+  }
+  split(size: number, n: number): number[][] {
+    return Array.from({ length: n }, () => Array.from({ length: size }, (_, i) => i));
+  }
+  isEven(): boolean {
+    return true;
+  }
+  withDim(): Placement {
+    return this;
+  }
+}

@@ -1,0 +1,410 @@
+import type { DType } from '../../graph/types.ts';
+import { cuttable, linearKinds, need, sameShape } from '../dims.ts';
+import {
+  defineOp,
+  elements,
+  type OpContext,
+  type OperatorRecord,
+  type TensorMeta,
+  type TypedContext,
+} from '../record.ts';
+import { P, R, S, rule, type Rule, type RuleSlot } from '../rule.ts';
+
+/**
+ * Normalisations. Rows that are normalised on their own may be cut; the normalised dims must be whole. Statistics over a cut
+ * dim need collectives inside the operator (two values per row, or per channel): such rules are not offered yet, and each
+ * family says where they belong.
+ *
+ * Weight and bias enter linearly, so pending weights pass to the output, and a pending gradient passes to all gradients.
+ */
+
+/** Work per element of a normalisation, for time estimates. */
+const NORM_COST = 8;
+
+const work = (ctx: TypedContext): { matrix: number; vector: number } => ({
+  matrix: 0,
+  vector: NORM_COST * elements(need(ctx, 'input').shape),
+});
+
+/** Slots by argument name; absent tensors are left out, unnamed ones replicated. */
+function inputsOf(ctx: TypedContext, slots: Readonly<Record<string, RuleSlot>>): RuleSlot[] {
+  const inputs: RuleSlot[] = ctx.inputs.map(() => R);
+  for (const [name, slot] of Object.entries(slots)) {
+    const at = ctx.indexOf(name);
+    if (at >= 0) inputs[at] = slot;
+  }
+  return inputs;
+}
+
+/** Slots of the results; null where the call masks one off. */
+function outputsOf(ctx: TypedContext, slots: readonly RuleSlot[]): RuleSlot[] {
+  return ctx.outputs.map((meta, i) => (meta === null ? null : slots[i]));
+}
+
+function named(names: readonly string[], slot: RuleSlot): Record<string, RuleSlot> {
+  return Object.fromEntries(names.map((name) => [name, slot]));
+}
+
+/** Weight and bias pending alike (those that are there): the output is pending, statistics are not. */
+function pendingAffine(ctx: TypedContext, statistics: number): Rule[] {
+  const names = ['weight', 'bias'].filter((name) => ctx.indexOf(name) >= 0);
+  if (names.length === 0) return [];
+  return linearKinds(need(ctx, 'input').dtype).map((kind) =>
+    rule(inputsOf(ctx, named(names, P(kind))), outputsOf(ctx, [P(kind), ...new Array<RuleSlot>(statistics).fill(R)]), {
+      origin: 'ext',
+    }),
+  );
+}
+
+/** Pending gradient of the output: all gradients pending. */
+function pendingGrad(ctx: TypedContext): Rule[] {
+  return linearKinds(need(ctx, 'input').dtype).map((kind) =>
+    rule(inputsOf(ctx, { grad_out: P(kind) }), outputsOf(ctx, [P(kind), P(kind), P(kind)]), { origin: 'ext' }),
+  );
+}
+
+/** Pending weight: the input's gradient is linear in it, the weight's own gradient does not use it. */
+function pendingWeight(ctx: TypedContext): Rule[] {
+  if (ctx.indexOf('weight') < 0 || ctx.outputs[0] === null) return [];
+  return linearKinds(need(ctx, 'weight').dtype).map((kind) =>
+    rule(inputsOf(ctx, { weight: P(kind) }), outputsOf(ctx, [P(kind), R, R]), { origin: 'ext' }),
+  );
+}
+
+// ---- layer norm, RMS norm -------------------------------------------------------------------------------------------
+
+/** First normalised dim; the shape must end in `normalized_shape`. */
+function normAxis(ctx: OpContext): number {
+  const { shape } = need(ctx, 'input');
+  const inner = ctx.ints('normalized_shape');
+  const axis = shape.length - inner.length;
+  if (axis < 0 || inner.length === 0 || !sameShape(shape.slice(axis), inner))
+    return ctx.fail(`input of shape [${shape.join(', ')}] does not end in normalized_shape [${inner.join(', ')}]`);
+  for (const name of ['weight', 'bias']) {
+    const meta = ctx.tensor(name);
+    if (meta !== undefined && !sameShape(meta.shape, inner))
+      ctx.fail(`${name} has shape [${meta.shape.join(', ')}], expected [${inner.join(', ')}]`);
+  }
+  return axis;
+}
+
+/** Statistics of 16-bit inputs are kept in f32, as accelerators do. */
+function statisticType(dtype: DType): DType {
+  return dtype === 'f64' ? 'f64' : 'f32';
+}
+
+function rowStatistic(ctx: OpContext): TensorMeta {
+  const { dtype, shape } = need(ctx, 'input');
+  const axis = normAxis(ctx);
+  return { dtype: statisticType(dtype), shape: shape.map((n, d) => (d < axis ? n : 1)) };
+}
+
+/** Rows before the normalised dims are cut: `along` are the inputs that have them. */
+function rowRules(
+  ctx: TypedContext,
+  along: readonly string[],
+  results: (cut: RuleSlot) => readonly RuleSlot[],
+): Rule[] {
+  const axis = normAxis(ctx);
+  return cuttable(need(ctx, 'input').shape.slice(0, axis)).map((d) => {
+    const cut = S(d, along.length > 1 ? {} : { slicing: 'any' });
+    return rule(inputsOf(ctx, named(along, cut)), outputsOf(ctx, results(cut)));
+  });
+  // The normalised dim itself: `S(last), S(0), S(0)` with an all-reduce of two values per row belongs here.
+}
+
+/** A forward over the last dims with `statistics` further results. */
+function rowNorm(name: string, schema: string, statistics: 0 | 1 | 2): OperatorRecord {
+  return defineOp(name, {
+    schema,
+    cls: 'norm',
+    results: statistics === 0 ? 'single' : 'tuple',
+    infer: (ctx) => {
+      const row = rowStatistic(ctx);
+      const { dtype, shape } = need(ctx, 'input');
+      return [{ dtype, shape }, ...new Array<TensorMeta>(statistics).fill(row)];
+    },
+    shard: (ctx) => [...rowRules(ctx, ['input'], (cut) => [cut, cut, cut]), ...pendingAffine(ctx, statistics)],
+    flops: work,
+  });
+}
+
+/** A backward over the last dims; results are gradients of input, weight and (layer norm) bias, by `output_mask`. */
+function rowNormBackward(name: string, schema: string, statistics: readonly string[], results: 2 | 3): OperatorRecord {
+  const gradients = (ctx: OpContext): (TensorMeta | null)[] => {
+    const input = need(ctx, 'input');
+    const mask = ctx.bools('output_mask');
+    if (mask.length !== results) ctx.fail(`output_mask has ${mask.length} entries, expected ${results}`);
+    const weight = ctx.tensor('weight') ?? null;
+    const bias = results === 3 ? (ctx.tensor('bias') ?? null) : null;
+    return [input, weight, bias].slice(0, results).map((meta, i) => (mask[i] ? meta : null));
+  };
+  return defineOp(name, {
+    schema,
+    cls: 'norm',
+    results: 'tuple',
+    infer: (ctx) => {
+      normAxis(ctx);
+      const { shape } = need(ctx, 'input');
+      const grad = need(ctx, 'grad_out').shape;
+      if (!sameShape(grad, shape)) ctx.fail(`grad_out has shape [${grad.join(', ')}], expected [${shape.join(', ')}]`);
+      return gradients(ctx);
+    },
+    shard: (ctx) => [
+      ...rowRules(ctx, ['grad_out', 'input', ...statistics], (cut) => [cut, P(), P()]),
+      ...pendingGrad(ctx),
+      ...pendingWeight(ctx),
+    ],
+    flops: work,
+  });
+}
+
+const rowNorms: readonly OperatorRecord[] = [
+  rowNorm(
+    'aten.native_layer_norm.default',
+    'Tensor input, int[] normalized_shape, Tensor? weight, Tensor? bias, float eps',
+    2,
+  ),
+  rowNormBackward(
+    'aten.native_layer_norm_backward.default',
+    'Tensor grad_out, Tensor input, int[] normalized_shape, Tensor mean, Tensor rstd, Tensor? weight, Tensor? bias, ' +
+      'bool[] output_mask',
+    ['mean', 'rstd'],
+    3,
+  ),
+  rowNorm(
+    'aten.layer_norm.default',
+    'Tensor input, int[] normalized_shape, Tensor? weight=None, Tensor? bias=None, float eps=1e-05, ' +
+      'bool cudnn_enable=True',
+    0,
+  ),
+  rowNorm('aten._fused_rms_norm.default', 'Tensor input, int[] normalized_shape, Tensor? weight, float? eps', 1),
+  rowNormBackward(
+    'aten._fused_rms_norm_backward.default',
+    'Tensor grad_out, Tensor input, int[] normalized_shape, Tensor rstd, Tensor? weight, bool[] output_mask',
+    ['rstd'],
+    2,
+  ),
+  rowNorm('aten.rms_norm.default', 'Tensor input, int[] normalized_shape, Tensor? weight=None, float? eps=None', 0),
+];
+
+// ---- group norm -----------------------------------------------------------------------------------------------------
+
+const BATCH_CUT = S(0, { slicing: 'any' });
+
+/** Batch rows, whole groups of channels, and pending weights. */
+function groupRules(ctx: TypedContext, group: number, rewritten: boolean, statistics: number): Rule[] {
+  const { shape } = need(ctx, 'input');
+  const rewrite = rewritten ? { rewrite: 'local-shape' } : {};
+  const rules: Rule[] = [];
+  if (shape[0] > 1)
+    rules.push(rule(inputsOf(ctx, { input: BATCH_CUT }), outputsOf(ctx, [BATCH_CUT, BATCH_CUT, BATCH_CUT]), rewrite));
+  if (group > 1) {
+    const tie = { even: true, scaled: true } as const;
+    const unit = shape[1] / group;
+    const channel = S(1, { ...tie, unit });
+    const vector = S(0, { ...tie, unit });
+    const statistic = S(1, tie);
+    rules.push(
+      rule(
+        inputsOf(ctx, { input: channel, weight: vector, bias: vector }),
+        outputsOf(ctx, [channel, statistic, statistic]),
+        { origin: 'ext', rewrite: 'local-shape' },
+      ),
+    );
+  }
+  return [...rules, ...pendingAffine(ctx, statistics)];
+}
+
+function checkGroups(ctx: OpContext, channels: number, group: number): void {
+  if (group <= 0 || channels % group !== 0) ctx.fail(`${channels} channels do not divide into ${group} groups`);
+}
+
+const nativeGroupNorm = defineOp('aten.native_group_norm.default', {
+  schema: 'Tensor input, Tensor? weight, Tensor? bias, int N, int C, int HxW, int group, float eps',
+  cls: 'norm',
+  results: 'tuple',
+  infer: (ctx) => {
+    const input = need(ctx, 'input');
+    const [n, c, group] = [ctx.int('N'), ctx.int('C'), ctx.int('group')];
+    checkGroups(ctx, c, group);
+    if (n * c * ctx.int('HxW') !== elements(input.shape))
+      ctx.fail(`N=${n}, C=${c}, HxW=${ctx.int('HxW')} do not fit an input of shape [${input.shape.join(', ')}]`);
+    const statistic: TensorMeta = { dtype: statisticType(input.dtype), shape: [n, group] };
+    return [input, statistic, statistic];
+  },
+  shard: (ctx) => groupRules(ctx, ctx.int('group'), true, 2),
+  flops: work,
+});
+
+const groupNorm = defineOp('aten.group_norm.default', {
+  schema:
+    'Tensor input, int num_groups, Tensor? weight=None, Tensor? bias=None, float eps=1e-05, bool cudnn_enabled=True',
+  cls: 'norm',
+  infer: (ctx) => {
+    const input = need(ctx, 'input');
+    if (input.shape.length < 2) ctx.fail(`input has ${input.shape.length} dims, expected at least 2`);
+    checkGroups(ctx, input.shape[1], ctx.int('num_groups'));
+    return [input];
+  },
+  shard: (ctx) => groupRules(ctx, ctx.int('num_groups'), false, 0),
+  flops: work,
+});
+
+// ---- batch norm -----------------------------------------------------------------------------------------------------
+
+const PER_CHANNEL = ['weight', 'bias', 'running_mean', 'running_var', 'save_mean', 'save_invstd'] as const;
+
+interface BatchForm {
+  readonly name: string;
+  readonly schema: string;
+  /** Further results: saved mean and inverse deviation, updated running statistics, a reserve. */
+  readonly rest: readonly ('saved' | 'running' | 'reserve')[];
+  /** Whether this call normalises with statistics of the batch. */
+  readonly training: (ctx: OpContext) => boolean;
+}
+
+function channelsOf(ctx: OpContext): number {
+  const { shape } = need(ctx, 'input');
+  if (shape.length < 2) return ctx.fail(`input has ${shape.length} dims, expected at least 2 [batch, channels, ..]`);
+  for (const name of PER_CHANNEL) {
+    const meta = ctx.tensor(name);
+    // Evaluation saves nothing: its saved statistics are empty.
+    if (meta !== undefined && elements(meta.shape) > 0 && !sameShape(meta.shape, [shape[1]]))
+      ctx.fail(`${name} has shape [${meta.shape.join(', ')}], expected [${shape[1]}]`);
+  }
+  return shape[1];
+}
+
+function batchNorm(form: BatchForm): OperatorRecord {
+  return defineOp(form.name, {
+    schema: form.schema,
+    cls: 'norm',
+    results: form.rest.length === 0 ? 'single' : 'tuple',
+    infer: (ctx) => {
+      const input = need(ctx, 'input');
+      const channels = channelsOf(ctx);
+      const type = statisticType(input.dtype);
+      const training = form.training(ctx);
+      const running = ['running_mean', 'running_var'];
+      return [
+        input,
+        ...form.rest.map((what): TensorMeta | null => {
+          if (what === 'reserve') return { dtype: 'u8', shape: [0] };
+          if (what === 'saved') return { dtype: type, shape: [training ? channels : 0] };
+          return ctx.tensor(running.shift() ?? '') ?? null;
+        }),
+      ];
+    },
+    shard: (ctx) => {
+      const { shape } = need(ctx, 'input');
+      const training = form.training(ctx);
+      const rules: Rule[] = [];
+      const results = (input: RuleSlot, vector: RuleSlot): RuleSlot[] =>
+        outputsOf(ctx, [
+          input,
+          ...form.rest.map((what) => (what === 'reserve' || (what === 'saved' && !training) ? R : vector)),
+        ]);
+      if (shape[1] > 1) {
+        const vectors = PER_CHANNEL.filter((name) => ctx.indexOf(name) >= 0);
+        rules.push(rule(inputsOf(ctx, { input: S(1), ...named(vectors, S(0)) }), results(S(1), S(0))));
+      }
+      // In training a cut batch or spatial dim needs an all-reduce of two values per channel; such rules belong here.
+      if (!training)
+        for (const d of cuttable(shape)) {
+          const cut = S(d, { slicing: 'any' });
+          if (d !== 1) rules.push(rule(inputsOf(ctx, { input: cut }), results(cut, R), { origin: 'ext' }));
+        }
+      return [...rules, ...pendingAffine(ctx, form.rest.length)];
+    },
+    flops: work,
+  });
+}
+
+const AFFINE = 'Tensor input, Tensor? weight, Tensor? bias';
+const asked = (ctx: OpContext): boolean => ctx.bool('training');
+
+const batchNorms: readonly OperatorRecord[] = [
+  batchNorm({
+    name: 'aten.batch_norm.default',
+    schema: `${AFFINE}, Tensor? running_mean, Tensor? running_var, bool training, float momentum, float eps, bool cudnn_enabled`,
+    rest: [],
+    training: asked,
+  }),
+  batchNorm({
+    name: 'aten.native_batch_norm.default',
+    schema: `${AFFINE}, Tensor? running_mean, Tensor? running_var, bool training, float momentum, float eps`,
+    rest: ['saved', 'saved'],
+    training: asked,
+  }),
+  batchNorm({
+    name: 'aten._native_batch_norm_legit.default',
+    schema: `${AFFINE}, Tensor running_mean, Tensor running_var, bool training, float momentum, float eps`,
+    rest: ['saved', 'saved'],
+    training: asked,
+  }),
+  batchNorm({
+    name: 'aten._native_batch_norm_legit.no_stats',
+    schema: `${AFFINE}, bool training, float momentum, float eps`,
+    rest: ['saved', 'saved'],
+    training: () => true,
+  }),
+  batchNorm({
+    name: 'aten._native_batch_norm_legit_no_training.default',
+    schema: `${AFFINE}, Tensor running_mean, Tensor running_var, float momentum, float eps`,
+    rest: ['saved', 'saved'],
+    training: () => false,
+  }),
+  batchNorm({
+    name: 'aten._native_batch_norm_legit_functional.default',
+    schema: `${AFFINE}, Tensor running_mean, Tensor running_var, bool training, float momentum, float eps`,
+    rest: ['saved', 'saved', 'running', 'running'],
+    training: asked,
+  }),
+  batchNorm({
+    name: 'aten._batch_norm_with_update_functional.default',
+    schema: `${AFFINE}, Tensor running_mean, Tensor running_var, float momentum, float eps`,
+    rest: ['saved', 'saved', 'reserve', 'running', 'running'],
+    training: () => true,
+  }),
+];
+
+const batchNormBackward = defineOp('aten.native_batch_norm_backward.default', {
+  schema:
+    'Tensor grad_out, Tensor input, Tensor? weight, Tensor? running_mean, Tensor? running_var, Tensor? save_mean, ' +
+    'Tensor? save_invstd, bool train, float eps, bool[] output_mask',
+  cls: 'norm',
+  results: 'tuple',
+  infer: (ctx) => {
+    const input = need(ctx, 'input');
+    const channels = channelsOf(ctx);
+    const mask = ctx.bools('output_mask');
+    if (mask.length !== 3) ctx.fail(`output_mask has ${mask.length} entries, expected 3`);
+    const vector: TensorMeta = { dtype: ctx.tensor('weight')?.dtype ?? input.dtype, shape: [channels] };
+    return [mask[0] ? input : null, mask[1] ? vector : null, mask[2] ? vector : null];
+  },
+  shard: (ctx) => {
+    const { shape } = need(ctx, 'input');
+    const rules: Rule[] = [];
+    if (shape[1] > 1) {
+      const vectors = PER_CHANNEL.filter((name) => (ctx.tensor(name)?.shape[0] ?? 0) > 0);
+      const inputs = inputsOf(ctx, { grad_out: S(1), input: S(1), ...named(vectors, S(0)) });
+      rules.push(rule(inputs, outputsOf(ctx, [S(1), S(0), S(0)])));
+    }
+    // In training a cut batch or spatial dim needs an all-reduce of two values per channel; such rules belong here.
+    if (!ctx.bool('train'))
+      for (const d of cuttable(shape))
+        if (d !== 1)
+          rules.push(rule(inputsOf(ctx, { grad_out: S(d), input: S(d) }), outputsOf(ctx, [S(d), P(), P()]), { origin: 'ext' })); // prettier-ignore
+    return [...rules, ...pendingGrad(ctx), ...pendingWeight(ctx)];
+  },
+  flops: work,
+});
+
+export const normOps: readonly OperatorRecord[] = [
+  ...rowNorms,
+  nativeGroupNorm,
+  groupNorm,
+  ...batchNorms,
+  batchNormBackward,
+];

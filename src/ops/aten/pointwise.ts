@@ -1,0 +1,391 @@
+import type { DType } from '../../graph/types.ts';
+import { floatResult } from '../dtypes.ts';
+import {
+  additiveRules,
+  affineRules,
+  comparisonRules,
+  jointPartial,
+  latticeRules,
+  linearIn,
+  nonDecreasing,
+  nonDecreasingExt,
+  nonIncreasing,
+  onePartial,
+  scaleRules,
+} from '../partials.ts';
+import { pointwise, promotedType, TRANSCENDENTAL, type PointwiseSpec } from '../pointwise.ts';
+import type { OpContext, OperatorRecord, TypedContext } from '../record.ts';
+import { ALL_KINDS, LINEAR_KINDS, P, rule, type Rule } from '../rule.ts';
+
+/**
+ * Elementwise operators of ATen: unary, binary, comparison, logical, and the backward of activations. Which pending
+ * reductions pass follows from the function alone (linear, monotone, lattice); what is not listed reduces first.
+ */
+
+type Extra = NonNullable<PointwiseSpec['extra']>;
+
+/** `aten.add.Tensor` and its in-place twin `aten.add_.Tensor`, which keeps the dtype of its first argument. */
+function withInPlace(name: string, spec: PointwiseSpec): OperatorRecord[] {
+  const [space, base, overload] = name.split('.');
+  return [pointwise(name, spec), pointwise(`${space}.${base}_.${overload}`, { ...spec, result: 'first', aliases: [] })];
+}
+
+const unary = (names: string, spec: Omit<PointwiseSpec, 'schema'>): OperatorRecord[] =>
+  names.split(' ').flatMap((n) => withInPlace(`aten.${n}.default`, { schema: 'Tensor self', ...spec }));
+
+const scalarOf = (ctx: TypedContext, name: string): number => ctx.scalar(name)?.value ?? NaN;
+
+const SELF_OTHER = ['self', 'other'];
+const TENSOR_PAIR = 'TensorOrScalar self, TensorOrScalar other';
+const TENSOR_SCALAR = 'Tensor self, Scalar other';
+
+// ---- one tensor ------------------------------------------------------------------------------------------------------
+
+const keepsInteger = { result: 'promote' } as const;
+const real = { result: 'float', cost: TRANSCENDENTAL } as const;
+
+const unaryOps: OperatorRecord[] = [
+  // Non-decreasing on all reals.
+  ...unary('ceil floor round trunc sgn sign relu', { ...keepsInteger, extra: nonDecreasing }),
+  ...unary('asinh atan erf exp exp2 expm1 sigmoid sinh tanh', { ...real, extra: nonDecreasing }),
+  ...unary('deg2rad rad2deg', { result: 'float', extra: (ctx) => [...linearIn()(ctx), ...nonDecreasing(ctx)] }),
+  ...unary('relu6 hardsigmoid selu', { ...keepsInteger, extra: nonDecreasingExt }),
+  ...unary('erfc', { ...real, extra: nonIncreasing }),
+  pointwise('aten.log_sigmoid.default', { schema: 'Tensor self', ...real, extra: nonDecreasingExt }),
+  pointwise('aten.positive.default', { schema: 'Tensor self', extra: (ctx) => allKinds(ctx) }),
+  ...unary('neg', {
+    extra: (ctx) => [...LINEAR_KINDS.map((k) => onePartial(ctx, 0, k)), ...nonIncreasing(ctx)],
+  }),
+  // Neither linear nor monotone on all reals, or undefined on part of them: what the other ranks hold may be out of domain.
+  ...unary('abs square hardswish', keepsInteger),
+  ...unary('sin cos tan asin acos acosh atanh cosh silu mish lgamma digamma sinc frac', real),
+  ...unary('log log2 log10 log1p sqrt rsqrt reciprocal', real),
+  ...unary('bitwise_not', keepsInteger),
+  ...unary('logical_not', {
+    result: 'bool',
+    extra: (ctx) =>
+      ctx.inputs[0].dtype === 'b8' ? [onePartial(ctx, 0, 'bor', 'band', 'ext'), onePartial(ctx, 0, 'band', 'bor', 'ext')] : [],
+  }),
+  ...['isnan', 'isinf', 'isfinite', 'isposinf', 'isneginf', 'signbit'].map((n) =>
+    pointwise(`aten.${n}.default`, { schema: 'Tensor self', result: 'bool' }),
+  ),
+  // A NaN on one rank only is lost by nan_to_num, so extremes do not pass.
+  pointwise('aten.nan_to_num.default', {
+    schema: 'Tensor self, float? nan=None, float? posinf=None, float? neginf=None',
+  }),
+  ...withInPlace('aten.gelu.default', { schema: "Tensor self, *, str approximate='none'", ...real }),
+];
+
+function allKinds(ctx: TypedContext): Rule[] {
+  return ALL_KINDS.map((k) => onePartial(ctx, 0, k));
+}
+
+/** Non-decreasing when the condition on the parameters holds. */
+const monotoneIf =
+  (condition: (ctx: TypedContext) => boolean): Extra =>
+  (ctx) =>
+    condition(ctx) ? nonDecreasingExt(ctx) : [];
+
+const parametricOps: OperatorRecord[] = [
+  ...withInPlace('aten.clamp.default', {
+    schema: 'Tensor self, Scalar? min=None, Scalar? max=None',
+    operands: ['self', 'min', 'max'],
+    extra: nonDecreasingExt,
+  }),
+  ...withInPlace('aten.clamp_min.default', {
+    schema: 'Tensor self, Scalar min',
+    operands: ['self', 'min'],
+    extra: nonDecreasing,
+  }),
+  ...withInPlace('aten.clamp_max.default', {
+    schema: 'Tensor self, Scalar max',
+    operands: ['self', 'max'],
+    extra: nonDecreasing,
+  }),
+  ...withInPlace('aten.hardtanh.default', {
+    schema: 'Tensor self, Scalar min_val=-1, Scalar max_val=1',
+    extra: nonDecreasingExt,
+  }),
+  ...withInPlace('aten.leaky_relu.default', {
+    schema: 'Tensor self, Scalar negative_slope=0.01',
+    extra: monotoneIf((ctx) => ctx.number('negative_slope') >= 0),
+  }),
+  ...withInPlace('aten.elu.default', {
+    schema: 'Tensor self, Scalar alpha=1, Scalar scale=1, Scalar input_scale=1',
+    cost: TRANSCENDENTAL,
+    extra: monotoneIf((ctx) => ['alpha', 'scale', 'input_scale'].every((n) => ctx.number(n) >= 0)),
+  }),
+  ...withInPlace('aten.celu.default', {
+    schema: 'Tensor self, Scalar alpha=1.0',
+    cost: TRANSCENDENTAL,
+    extra: monotoneIf((ctx) => ctx.number('alpha') > 0),
+  }),
+  pointwise('aten.softplus.default', {
+    schema: 'Tensor self, Scalar beta=1, Scalar threshold=20',
+    cost: TRANSCENDENTAL,
+    // Past the threshold it is x itself, which is below softplus(x): a step down, so extremes pass only without one.
+    extra: monotoneIf((ctx) => ctx.number('beta') > 0 && ctx.number('threshold') >= 20),
+  }),
+  pointwise('aten.hardshrink.default', { schema: 'Tensor self, Scalar lambd=0.5', extra: nonDecreasing }),
+  pointwise('aten.softshrink.default', { schema: 'Tensor self, Scalar lambd=0.5', extra: nonDecreasingExt }),
+  ...withInPlace('aten.threshold.default', {
+    schema: 'Tensor self, Scalar threshold, Scalar value',
+    extra: (ctx) => (ctx.number('value') <= ctx.number('threshold') ? nonDecreasing(ctx) : []),
+  }),
+  ...withInPlace('aten.pow.Tensor_Scalar', {
+    schema: 'Tensor self, Scalar exponent',
+    operands: ['self', 'exponent'],
+    extra: (ctx) => {
+      const exponent = ctx.number('exponent');
+      if (exponent === 1) return scaleRules(ctx, 1);
+      // Odd powers are increasing on all reals; even ones fold the negative half over.
+      return exponent > 0 && Math.abs(exponent % 2) === 1 ? nonDecreasingExt(ctx) : [];
+    },
+  }),
+  pointwise('aten.pow.Scalar', {
+    schema: 'Scalar self, Tensor exponent',
+    operands: ['self', 'exponent'],
+    cost: TRANSCENDENTAL,
+    extra: monotoneIf((ctx) => ctx.number('self') >= 1),
+  }),
+];
+
+// ---- arithmetic of two ------------------------------------------------------------------------------------------------
+
+/** `c1 * self + c2 * other`, either side a tensor or a number. */
+const additive =
+  (signOfSelf: number, signOfOther: number, alphaOnSelf = false): Extra =>
+  (ctx) => {
+    const alpha = ctx.number('alpha');
+    const c1 = signOfSelf * (alphaOnSelf ? alpha : 1);
+    const c2 = signOfOther * (alphaOnSelf ? 1 : alpha);
+    const self = ctx.indexOf('self');
+    const other = ctx.indexOf('other');
+    if (self >= 0 && other >= 0) return additiveRules(ctx, self, other, c1, c2);
+    if (self >= 0) return affineRules(ctx, c1, c2 * scalarOf(ctx, 'other'));
+    return affineRules(ctx, c2, c1 * scalarOf(ctx, 'self'));
+  };
+
+const product: Extra = (ctx) => {
+  if (ctx.outputs[0]?.dtype === 'b8') return [];
+  if (ctx.inputs.length === 1) return scaleRules(ctx, scalarOf(ctx, ctx.indexOf('self') < 0 ? 'self' : 'other'));
+  return [0, 1].flatMap((i) => LINEAR_KINDS.map((kind) => onePartial(ctx, i, kind)));
+};
+
+/** The numerator only, and no rounding: a quotient is not linear in its divisor. */
+const quotient: Extra = (ctx) => {
+  if (ctx.indexOf('self') < 0) return [];
+  if (ctx.inputs.length === 1) return scaleRules(ctx, 1 / scalarOf(ctx, 'other'));
+  return LINEAR_KINDS.map((kind) => onePartial(ctx, 0, kind));
+};
+
+const ADD = { operands: SELF_OTHER, extra: additive(1, 1) };
+const SUB = { operands: SELF_OTHER, extra: additive(1, -1) };
+const RSUB = { operands: SELF_OTHER, extra: additive(-1, 1, true) };
+const MUL = { operands: SELF_OTHER, extra: product };
+const DIV = { operands: SELF_OTHER, result: 'float', extra: quotient } as const;
+const withAlpha = (schema: string): string => `${schema}, *, Scalar alpha=1`;
+
+/** Every overload of a binary operator whose partial rules are none. */
+const plainBinary = (names: string, spec: Omit<PointwiseSpec, 'schema'> = {}): OperatorRecord[] =>
+  names
+    .split(' ')
+    .flatMap((n) => [
+      ...withInPlace(`aten.${n}.Tensor`, { schema: TENSOR_PAIR, operands: SELF_OTHER, ...spec }),
+      ...withInPlace(`aten.${n}.Scalar`, { schema: TENSOR_SCALAR, operands: SELF_OTHER, ...spec }),
+    ]);
+const defaultBinary = (names: string, spec: Omit<PointwiseSpec, 'schema'> = {}): OperatorRecord[] =>
+  names
+    .split(' ')
+    .map((n) => pointwise(`aten.${n}.default`, { schema: TENSOR_PAIR, operands: SELF_OTHER, ...spec }));
+
+const binaryOps: OperatorRecord[] = [
+  ...withInPlace('aten.add.Tensor', { schema: withAlpha(TENSOR_PAIR), ...ADD }),
+  ...withInPlace('aten.add.Scalar', { schema: 'Tensor self, Scalar other, Scalar alpha=1', ...ADD }),
+  ...withInPlace('aten.sub.Tensor', { schema: withAlpha(TENSOR_PAIR), ...SUB }),
+  ...withInPlace('aten.sub.Scalar', { schema: 'Tensor self, Scalar other, Scalar alpha=1', ...SUB }),
+  pointwise('aten.rsub.Tensor', { schema: withAlpha(TENSOR_PAIR), ...RSUB }),
+  pointwise('aten.rsub.Scalar', { schema: 'Tensor self, Scalar other, Scalar alpha=1', ...RSUB }),
+  ...withInPlace('aten.mul.Tensor', { schema: TENSOR_PAIR, ...MUL }),
+  ...withInPlace('aten.mul.Scalar', { schema: TENSOR_SCALAR, ...MUL }),
+  ...withInPlace('aten.div.Tensor', { schema: TENSOR_PAIR, ...DIV, aliases: ['aten.true_divide.Tensor'] }),
+  ...withInPlace('aten.div.Scalar', { schema: TENSOR_SCALAR, ...DIV }),
+  ...['Tensor_mode', 'Scalar_mode'].map((overload) =>
+    pointwise(`aten.div.${overload}`, {
+      schema: `${overload === 'Tensor_mode' ? TENSOR_PAIR : TENSOR_SCALAR}, *, str? rounding_mode`,
+      operands: SELF_OTHER,
+      result: (ctx) => dividedType(ctx),
+      extra: (ctx) => (ctx.has('rounding_mode') ? [] : quotient(ctx)),
+    }),
+  ),
+  ...defaultBinary('floor_divide'),
+  pointwise('aten.floor_divide.Scalar', { schema: TENSOR_SCALAR, operands: SELF_OTHER }),
+  ...plainBinary('remainder fmod'),
+  ...defaultBinary('atan2', { result: 'float', cost: TRANSCENDENTAL }),
+  ...defaultBinary('hypot nextafter heaviside'),
+  pointwise('aten.copysign.Tensor', { schema: TENSOR_PAIR, operands: SELF_OTHER, result: 'float' }),
+  pointwise('aten.pow.Tensor_Tensor', {
+    schema: 'Tensor self, Tensor exponent',
+    cost: TRANSCENDENTAL,
+  }),
+  ...['maximum', 'fmax'].map((n) =>
+    pointwise(`aten.${n}.default`, { schema: 'Tensor self, Tensor other', extra: (ctx) => latticeRules(ctx, 'max') }),
+  ),
+  ...['minimum', 'fmin'].map((n) =>
+    pointwise(`aten.${n}.default`, { schema: 'Tensor self, Tensor other', extra: (ctx) => latticeRules(ctx, 'min') }),
+  ),
+  pointwise('aten.clamp_min.Tensor', { schema: 'Tensor self, Tensor min', extra: (ctx) => latticeRules(ctx, 'max') }),
+  pointwise('aten.clamp_max.Tensor', { schema: 'Tensor self, Tensor max', extra: (ctx) => latticeRules(ctx, 'min') }),
+  pointwise('aten.clamp.Tensor', { schema: 'Tensor self, Tensor? min=None, Tensor? max=None' }),
+  ...['logaddexp', 'logaddexp2'].map((n) =>
+    pointwise(`aten.${n}.default`, {
+      schema: 'Tensor self, Tensor other',
+      cost: TRANSCENDENTAL,
+      extra: (ctx) => latticeRules(ctx, null),
+    }),
+  ),
+  ...['aten.special_xlog1py.default', 'aten.xlogy.Tensor'].map((name) =>
+    pointwise(name, {
+      schema: TENSOR_PAIR,
+      operands: SELF_OTHER,
+      result: 'float',
+      cost: TRANSCENDENTAL,
+      extra: (ctx) => (ctx.indexOf('self') < 0 ? [] : linearIn('self')(ctx)),
+    }),
+  ),
+];
+
+function dividedType(ctx: OpContext): DType {
+  const promoted = promotedType(ctx, SELF_OTHER);
+  return ctx.has('rounding_mode') ? promoted : floatResult(promoted);
+}
+
+// ---- comparisons and logic --------------------------------------------------------------------------------------------
+
+const COMPARISONS: readonly [string, readonly boolean[]][] = [
+  ['lt', [false, true]],
+  ['le', [false, true]],
+  ['gt', [true, false]],
+  ['ge', [true, false]],
+];
+
+/** and, or: distributive over each other, so either pending kind passes beside a replicated operand. */
+const logic =
+  (own: 'bor' | 'band'): Extra =>
+  (ctx) => {
+    if (ctx.inputs.some((t) => t.dtype !== 'b8') || ctx.inputs.length < 2) return [];
+    const one = (['bor', 'band'] as const).flatMap((k) => [onePartial(ctx, 0, k, k, 'ext'), onePartial(ctx, 1, k, k, 'ext')]);
+    return [...one, rule([P(own), P(own)], [P(own)], { origin: 'ext' })];
+  };
+
+const comparisonOps: OperatorRecord[] = [
+  ...plainBinary('eq ne', { result: 'bool' }),
+  ...COMPARISONS.flatMap(([n, rises]) =>
+    plainBinary(n, {
+      result: 'bool',
+      extra: (ctx) => {
+        if (ctx.outputs[0]?.dtype !== 'b8' || ctx.inputs.some((t) => t.dtype === 'b8')) return [];
+        const present = ctx.inputs.length === 2 ? rises : [rises[ctx.indexOf('self') < 0 ? 1 : 0]];
+        return comparisonRules(ctx, present);
+      },
+    }),
+  ),
+  ...defaultBinary('logical_and', { result: 'bool', extra: logic('band') }),
+  ...defaultBinary('logical_or', { result: 'bool', extra: logic('bor') }),
+  ...defaultBinary('logical_xor', { result: 'bool' }),
+  ...plainBinary('bitwise_and __and__', { extra: logic('band') }),
+  ...plainBinary('bitwise_or __or__', { extra: logic('bor') }),
+  ...plainBinary('bitwise_xor __xor__ bitwise_left_shift bitwise_right_shift'),
+];
+
+// ---- selection and fused arithmetic -------------------------------------------------------------------------------------
+
+/** Elementwise choice between two values by a replicated mask: any pending kind that both share. */
+const choice =
+  (values: readonly [string, string]): Extra =>
+  (ctx) => {
+    const tensors = values.filter((n) => ctx.indexOf(n) >= 0);
+    const kinds = ctx.outputs[0]?.dtype === 'b8' ? (['bor', 'band'] as const) : ALL_KINDS;
+    if (tensors.length === 2) return kinds.map((k) => jointPartial(ctx, tensors, k));
+    if (tensors.length === 0) return [];
+    const constant = scalarOf(ctx, tensors[0] === values[0] ? values[1] : values[0]);
+    // A constant survives an average and an extreme; n copies of it add up to more than one.
+    return kinds.filter((k) => k !== 'sum' || constant === 0).map((k) => jointPartial(ctx, tensors, k));
+  };
+
+const linearGroups =
+  (...groups: readonly (readonly string[])[]): Extra =>
+  (ctx) =>
+    groups.flatMap((names) => LINEAR_KINDS.map((k) => jointPartial(ctx, names, k)));
+
+const selectionOps: OperatorRecord[] = [
+  pointwise('aten.where.self', {
+    schema: 'Tensor condition, TensorOrScalar self, TensorOrScalar other',
+    aliases: ['aten.where.ScalarSelf', 'aten.where.ScalarOther', 'aten.where.Scalar'],
+    operands: SELF_OTHER,
+    extra: choice(['self', 'other']),
+  }),
+  ...['Scalar', 'Tensor'].flatMap((overload) =>
+    withInPlace(`aten.masked_fill.${overload}`, {
+      schema: `Tensor self, Tensor mask, ${overload} value`,
+      result: 'first',
+      extra: choice(['self', 'value']),
+    }),
+  ),
+  pointwise('aten.lerp.Scalar', {
+    schema: 'Tensor self, Tensor end, Scalar weight',
+    extra: linearGroups(['self', 'end']),
+  }),
+  pointwise('aten.lerp.Tensor', {
+    schema: 'Tensor self, Tensor end, Tensor weight',
+    extra: (ctx) => [...linearGroups(['self', 'end'])(ctx), onePartial(ctx, 2, 'avg', 'avg', 'ext')],
+  }),
+  ...withInPlace('aten.addcmul.default', {
+    schema: 'Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1',
+    extra: linearGroups(['self', 'tensor1'], ['self', 'tensor2']),
+  }),
+  ...withInPlace('aten.addcdiv.default', {
+    schema: 'Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1',
+    extra: linearGroups(['self', 'tensor1']),
+  }),
+];
+
+// ---- backward of activations: linear in the incoming gradient -----------------------------------------------------------
+
+const backward = (name: string, schema: string, grad = 'grad_output', cost = TRANSCENDENTAL): OperatorRecord =>
+  pointwise(`aten.${name}.default`, { schema, cost, extra: linearIn(grad) });
+
+const backwardOps: OperatorRecord[] = [
+  backward('gelu_backward', "Tensor grad_output, Tensor self, *, str approximate='none'"),
+  backward('silu_backward', 'Tensor grad_output, Tensor self'),
+  backward('mish_backward', 'Tensor grad_output, Tensor self'),
+  backward('sigmoid_backward', 'Tensor grad_output, Tensor output', 'grad_output', 3),
+  backward('tanh_backward', 'Tensor grad_output, Tensor output', 'grad_output', 3),
+  backward('threshold_backward', 'Tensor grad_output, Tensor self, Scalar threshold', 'grad_output', 1),
+  backward('hardtanh_backward', 'Tensor grad_output, Tensor self, Scalar min_val, Scalar max_val', 'grad_output', 1),
+  backward('hardswish_backward', 'Tensor grad_output, Tensor self', 'grad_output', 3),
+  backward('hardsigmoid_backward', 'Tensor grad_output, Tensor self', 'grad_output', 1),
+  backward(
+    'leaky_relu_backward',
+    'Tensor grad_output, Tensor self, Scalar negative_slope, bool self_is_result',
+    'grad_output',
+    1,
+  ),
+  backward(
+    'elu_backward',
+    'Tensor grad_output, Scalar alpha, Scalar scale, Scalar input_scale, bool is_result, Tensor self_or_result',
+  ),
+  backward('softplus_backward', 'Tensor grad_output, Tensor self, Scalar beta, Scalar threshold'),
+  backward('log_sigmoid_backward', 'Tensor grad_output, Tensor self, Tensor buffer'),
+  backward('hardshrink_backward', 'Tensor grad_out, Tensor self, Scalar lambd', 'grad_out', 1),
+  backward('softshrink_backward', 'Tensor grad_output, Tensor self, Scalar lambd', 'grad_output', 1),
+];
+
+export const pointwiseOps: readonly OperatorRecord[] = [
+  ...unaryOps,
+  ...parametricOps,
+  ...binaryOps,
+  ...comparisonOps,
+  ...selectionOps,
+  ...backwardOps,
+];

@@ -1,0 +1,97 @@
+import { floatResult } from '../dtypes.ts';
+import { cuttable } from '../dims.ts';
+import { linearIn } from '../partials.ts';
+import { pointwiseRules } from '../pointwise.ts';
+import { defineOp, elements, metaBytes, type OpContext, type OperatorRecord, type TypedContext } from '../record.ts';
+import { LINEAR_KINDS, P, R, rule, S, type Rule } from '../rule.ts';
+
+/**
+ * Random operators. Values are drawn from a counter keyed by the GLOBAL element index, so a shard of the result is the
+ * slice of the unsharded one and any dim may be cut; lowering passes the offset of the shard.
+ */
+
+const OFFSET = { rewrite: 'random-offset' } as const;
+
+/** The noise is the same for every part of a pending sum, so dropout, linear in its input, keeps linear kinds. */
+const dropout = defineOp('aten.dropout.default', {
+  schema: 'Tensor input, float p, bool train',
+  cls: 'random',
+  infer: (ctx) => [ctx.inputs[0]],
+  shard: (ctx) => {
+    const idle = ctx.number('p') === 0 || !ctx.bool('train');
+    return [...(idle ? pointwiseRules(ctx) : keyed(pointwiseRules(ctx))), ...linearIn()(ctx)];
+  },
+  flops: (ctx) => ({ matrix: 0, vector: 4 * elements(ctx.inputs[0].shape) }),
+});
+
+const keyed = (rules: readonly Rule[]): Rule[] => rules.map((r) => ({ ...r, ...OFFSET }));
+
+const nativeDropout = defineOp('aten.native_dropout.default', {
+  schema: 'Tensor input, float p, Any train',
+  cls: 'random',
+  results: 'tuple',
+  infer: (ctx) => [ctx.inputs[0], { dtype: 'b8', shape: ctx.inputs[0].shape }],
+  shard: (ctx) => [
+    ...keyed(pointwiseRules(ctx)),
+    ...LINEAR_KINDS.map((kind) => rule([P(kind)], [P(kind), R], { origin: 'ext' })),
+  ],
+  flops: (ctx) => ({ matrix: 0, vector: 4 * elements(ctx.inputs[0].shape) }),
+});
+
+const nativeDropoutBackward = defineOp('aten.native_dropout_backward.default', {
+  schema: 'Tensor grad_output, Tensor mask, float scale',
+  cls: 'pointwise',
+  infer: (ctx) => [ctx.inputs[0]],
+  shard: (ctx) => [...pointwiseRules(ctx), ...linearIn('grad_output')(ctx)],
+});
+
+const inPlace = (names: string, schema: string): OperatorRecord[] =>
+  names.split(' ').map((n) =>
+    defineOp(`aten.${n}`, {
+      schema: `Tensor self${schema}`,
+      cls: 'random',
+      infer: (ctx) => [ctx.inputs[0]],
+      shard: (ctx) => keyed(pointwiseRules(ctx)),
+      flops: (ctx) => ({ matrix: 0, vector: 8 * elements(ctx.inputs[0].shape) }),
+    }),
+  );
+
+const TAIL = '*, ScalarType? dtype=None, Any layout=None, Any device=None, Any pin_memory=None';
+
+const created = (name: string, schema: string): OperatorRecord =>
+  defineOp(`aten.${name}`, {
+    schema: `${schema}, ${TAIL}`,
+    cls: 'random',
+    infer: (ctx: OpContext) => [{ dtype: ctx.dtype('dtype') ?? 'f32', shape: ctx.ints('size') }],
+    shard: (ctx: TypedContext) =>
+      cuttable(ctx.outputs[0]?.shape ?? []).map((d) => rule([], [S(d)], { origin: 'ext', ...OFFSET })),
+    flops: (ctx) => ({ matrix: 0, vector: 8 * elements(ctx.outputs[0]?.shape ?? []) }),
+  });
+
+const alike = (name: string): OperatorRecord =>
+  defineOp(`aten.${name}`, {
+    schema: `Tensor self, ${TAIL}, Any memory_format=None`,
+    cls: 'random',
+    infer: (ctx) => [{ dtype: ctx.dtype('dtype') ?? floatResult(ctx.inputs[0].dtype), shape: ctx.inputs[0].shape }],
+    shard: (ctx) => keyed(pointwiseRules(ctx)),
+    bytes: (ctx) => bytesWritten(ctx),
+  });
+
+function bytesWritten(ctx: TypedContext): number {
+  return ctx.outputs.reduce((sum, out) => sum + (out === null ? 0 : metaBytes(out)), 0);
+}
+
+export const randomOps: readonly OperatorRecord[] = [
+  dropout,
+  nativeDropout,
+  nativeDropoutBackward,
+  ...inPlace('bernoulli.default', ''),
+  ...inPlace('bernoulli.p bernoulli_.float', ', float p=0.5'),
+  ...inPlace('normal_.default', ', float mean=0.0, float std=1.0'),
+  ...inPlace('uniform_.default', ', float from=0.0, float to=1.0'),
+  ...inPlace('exponential_.default', ', float lambd=1.0'),
+  created('rand.default', 'int[] size'),
+  created('randn.default', 'int[] size'),
+  alike('rand_like.default'),
+  alike('randn_like.default'),
+];

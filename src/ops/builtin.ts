@@ -1,0 +1,39 @@
+import { attentionOps } from './aten/attention.ts';
+import { castOps } from './aten/cast.ts';
+import { convolutionOps } from './aten/convolution.ts';
+import { embeddingOps } from './aten/embedding.ts';
+import { factoryOps } from './aten/factory.ts';
+import { indexingOps } from './aten/indexing.ts';
+import { lossOps } from './aten/loss.ts';
+import { manipulateOps } from './aten/manipulate.ts';
+import { matmulOps } from './aten/matmul.ts';
+import { normOps } from './aten/norm.ts';
+import { pointwiseOps } from './aten/pointwise.ts';
+import { poolOps } from './aten/pool.ts';
+import { randomOps } from './aten/random.ts';
+import { reduceOps } from './aten/reduce.ts';
+import { softmaxOps } from './aten/softmax.ts';
+import { viewOps } from './aten/views.ts';
+import { OperatorTable } from './table.ts';
+
+/** The operators that come with Shardwright: ATen and prims. A new table each time; nothing is registered globally. */
+export function builtinOperators(): OperatorTable {
+  return new OperatorTable([
+    ...matmulOps,
+    ...pointwiseOps,
+    ...castOps,
+    ...reduceOps,
+    ...softmaxOps,
+    ...lossOps,
+    ...normOps,
+    ...convolutionOps,
+    ...poolOps,
+    ...attentionOps,
+    ...embeddingOps,
+    ...indexingOps,
+    ...viewOps,
+    ...manipulateOps,
+    ...factoryOps,
+    ...randomOps,
+  ]);
+}

@@ -1,0 +1,47 @@
+import type { Graph, Node, ValueType } from '../graph/types.ts';
+import { ShardwrightError } from '../errors.ts';
+import { bind } from './infer.ts';
+import type { OperatorTable } from './table.ts';
+
+/** Matrix FLOPs of a graph, 2 per multiply-add; products, convolutions and attention, nothing elementwise. */
+export interface GraphFlops {
+  readonly forward: number;
+  readonly backward: number;
+  /** Forward, backward and whatever has another phase. */
+  readonly total: number;
+  /** Targets with work, in order of name. */
+  readonly byTarget: Readonly<Record<string, number>>;
+}
+
+/**
+ * Counts the top level of a graph by `meta.phase`; a node without a phase counts as forward. Operators that the table does
+ * not know count nothing, as do bodies of control flow (the convention of the framework counters we compare with).
+ *
+ * @throws E_TYPE when a call does not fit its operator
+ */
+export function graphFlops(graph: Graph, table: OperatorTable): GraphFlops {
+  const types = new Map<string, ValueType>(graph.nodes.map((n) => [n.name, n.type]));
+  const typeOf = (name: string): ValueType => {
+    const type = types.get(name);
+    if (type === undefined) throw new ShardwrightError('E_REF', `value '${name}' is not defined in the graph`);
+    return type;
+  };
+  const sums = new Map<string, number>();
+  const phases = { forward: 0, backward: 0, optimizer: 0 };
+  for (const node of graph.nodes) {
+    const work = matrixFlops(node, table, typeOf);
+    if (work === 0) continue;
+    sums.set(node.target, (sums.get(node.target) ?? 0) + work);
+    phases[node.meta.phase ?? 'forward'] += work;
+  }
+  const byTarget = Object.fromEntries([...sums].sort(([a], [b]) => (a < b ? -1 : 1)));
+  const { forward, backward, optimizer } = phases;
+  return { forward, backward, total: forward + backward + optimizer, byTarget };
+}
+
+function matrixFlops(node: Node, table: OperatorTable, typeOf: (name: string) => ValueType): number {
+  if (node.kind !== 'call') return 0;
+  const record = table.get(node.target);
+  const context = record === undefined ? undefined : bind(table, node, typeOf);
+  return record === undefined || context === undefined ? 0 : record.flops(context).matrix;
+}

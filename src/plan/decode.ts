@@ -1,0 +1,183 @@
+import { COLLECTIVE_KINDS } from '../cost/collectives.ts';
+import { DTYPE_BYTES } from '../graph/types.ts';
+import type { Model, Use } from './model.ts';
+import type { PlanMemory, PlannedNode, PlannedOutput, PlannedRedistribution } from './types.ts';
+
+/** What a choice means: the placements of every node and the redistributions between them. */
+export interface Decoded {
+  readonly computeSeconds: number;
+  readonly communicationSeconds: number;
+  readonly parameters: readonly { name: string; shape: readonly number[]; placement: string }[];
+  readonly nodes: readonly PlannedNode[];
+  readonly outputs: readonly PlannedOutput[];
+  readonly memory: Omit<PlanMemory, 'budgetBytes'>;
+}
+
+/** Turns the solver's choice into placements, redistributions with their collectives, and bytes. */
+export function decode(model: Model, choice: Int32Array): Decoded {
+  const { graph, flow, strategies, space, nodeVariable } = model;
+  const movements = new Movements(model, choice);
+  let compute = 0;
+  let communication = 0;
+  const usesOfNode = new Map<number, Use[]>();
+  const usesOfOutput: Use[] = [];
+  for (const use of model.uses) {
+    if (use.at.kind === 'output') usesOfOutput.push(use);
+    else {
+      const list = usesOfNode.get(use.at.node);
+      if (list === undefined) usesOfNode.set(use.at.node, [use]);
+      else list.push(use);
+    }
+  }
+  const nodes = graph.nodes.map((node, n): PlannedNode => {
+    const entry = strategies.nodes[n];
+    const target = node.kind === 'call' ? node.target : node.kind;
+    if (entry === null) {
+      const value = flow.valueOf(node.name);
+      return { name: node.name, target, inputs: [], outputs: [movements.ownedText(value)], seconds: 0, redistributions: [] };
+    }
+    const { set, content } = entry;
+    const s = choice[nodeVariable[n]];
+    const width = set.inputCount + set.outputCount;
+    const text = (slot: number): string => {
+      const id = set.specs[s * width + slot];
+      return id < 0 ? '-' : space.text(id);
+    };
+    const seconds = model.nodeSeconds.get(content)!;
+    compute += seconds.compute[s];
+    communication += seconds.internal[s];
+    const redistributions = (usesOfNode.get(n) ?? []).flatMap((use) => movements.of(use));
+    for (const r of redistributions) communication += r.seconds;
+    return {
+      name: node.name,
+      target,
+      inputs: Array.from({ length: set.inputCount }, (_, i) => text(i)),
+      outputs: Array.from({ length: set.outputCount }, (_, k) => text(set.inputCount + k)),
+      seconds: seconds.compute[s],
+      ...(seconds.internal[s] > 0 ? { internalSeconds: seconds.internal[s] } : {}),
+      redistributions,
+    };
+  });
+  const outputs = usesOfOutput.map((use): PlannedOutput => {
+    const { output } = flow.outputs[use.at.kind === 'output' ? use.at.output : 0];
+    const redistributions = movements.of(use);
+    for (const r of redistributions) communication += r.seconds;
+    return {
+      value: output.value ?? '',
+      role: output.role,
+      ...(output.of !== undefined ? { of: output.of } : {}),
+      placement: space.text(movements.demanded(use)),
+      redistributions,
+    };
+  });
+  return {
+    computeSeconds: compute,
+    communicationSeconds: communication,
+    parameters: parameterPlacements(model, choice),
+    nodes,
+    outputs,
+    memory: stateMemory(model, choice),
+  };
+}
+
+/** Which redistributions each use needs under a choice; a shared copy is made by its first user. */
+class Movements {
+  private readonly made = new Set<number>();
+
+  constructor(
+    private readonly model: Model,
+    private readonly choice: Int32Array,
+  ) {}
+
+  owned(value: number): number {
+    const { node, result } = this.model.flow.values[value];
+    const { set } = this.model.strategies.nodes[node]!;
+    const s = this.choice[this.model.nodeVariable[node]];
+    return set.specs[s * (set.inputCount + set.outputCount) + set.inputCount + result];
+  }
+
+  ownedText(value: number): string {
+    return this.model.space.text(this.owned(value));
+  }
+
+  demanded(use: Use): number {
+    return use.demands.specs[use.demands.map[this.choice[use.variable]]];
+  }
+
+  of(use: Use): PlannedRedistribution[] {
+    const { model } = this;
+    const owned = this.owned(use.value);
+    const wanted = this.demanded(use);
+    if (owned === wanted) return [];
+    const meta = model.flow.values[use.value].meta;
+    const type = { shape: meta.shape, itemBytes: DTYPE_BYTES[meta.dtype] };
+    const copy = use.copy < 0 ? -1 : model.copies[use.copy].copy[this.choice[model.copies[use.copy].variable]];
+    const direct = model.redistributor.seconds(type, owned, wanted);
+    if (copy < 0 || model.redistributor.seconds(type, copy, wanted) >= direct) return [this.move(use, owned, wanted)];
+    const first = !this.made.has(use.copy);
+    this.made.add(use.copy);
+    const { space } = model;
+    const shared: PlannedRedistribution = first
+      ? { ...this.move(use, owned, copy), copy: 'made' }
+      : { input: inputOf(use), from: space.text(owned), to: space.text(copy), collectives: [], seconds: 0, copy: 'reused' };
+    return copy === wanted ? [shared] : [shared, this.move(use, copy, wanted)];
+  }
+
+  private move(use: Use, from: number, to: number): PlannedRedistribution {
+    const { model } = this;
+    const meta = model.flow.values[use.value].meta;
+    const plan = model.redistributor.plan({ shape: meta.shape, itemBytes: DTYPE_BYTES[meta.dtype] }, from, to);
+    if (plan === undefined)
+      throw new Error(`internal: chosen redistribution ${model.space.text(from)} -> ${model.space.text(to)} is refused`);
+    return {
+      input: inputOf(use),
+      from: model.space.text(from),
+      to: model.space.text(to),
+      collectives: plan.steps
+        .filter((step) => COLLECTIVES.has(step.kind))
+        .map((step) => ({
+          kind: step.kind,
+          meshDims: step.meshDims.map((d) => model.space.mesh.dims[d].name),
+          bytes: step.bytes,
+          seconds: step.seconds,
+        })),
+      seconds: plan.seconds,
+    };
+  }
+}
+
+const COLLECTIVES: ReadonlySet<string> = new Set<string>(COLLECTIVE_KINDS);
+
+function inputOf(use: Use): number {
+  return use.at.kind === 'input' ? use.at.input : 0;
+}
+
+function parameterPlacements(model: Model, choice: Int32Array): Decoded['parameters'] {
+  const { graph, flow, strategies, space, nodeVariable } = model;
+  return graph.nodes.flatMap((node, n) => {
+    if (node.kind !== 'placeholder' || node.meta.role !== 'parameter') return [];
+    const { set } = strategies.nodes[n]!;
+    const { meta } = flow.values[flow.results[n][0]];
+    const placement = space.text(set.specs[choice[nodeVariable[n]]]);
+    return [{ name: node.meta.roleName ?? node.name, shape: meta.shape, placement }];
+  });
+}
+
+export function stateMemory(model: Model, choice: Int32Array): Omit<PlanMemory, 'budgetBytes'> {
+  let parameterBytes = 0;
+  let gradientBytes = 0;
+  let optimizerBytes = 0;
+  for (const [n, state] of model.stateBytes) {
+    const local = state.localElements[choice[model.nodeVariable[n]]];
+    parameterBytes += local * state.parameter;
+    gradientBytes += local * state.gradient;
+    optimizerBytes += local * state.optimizer;
+  }
+  return {
+    peakBytes: parameterBytes + gradientBytes + optimizerBytes,
+    parameterBytes,
+    gradientBytes,
+    optimizerBytes,
+    activationBytes: null,
+  };
+}

@@ -1,0 +1,135 @@
+import { ShardwrightError, suggestion } from '../errors.ts';
+import type { Problem } from '../solver/types.ts';
+import type { Model } from './model.ts';
+import type { Pin } from './request.ts';
+
+/**
+ * Restrictions of a model: values of variables that are taken away, and by what. A pin is a restriction; so is a recipe of
+ * the zoo. Restricting never changes the model: it makes a problem of its own, and dropping the restriction restores the
+ * earlier one exactly.
+ */
+export class Restriction {
+  private readonly allowed = new Map<number, Uint8Array>();
+  private readonly reasons = new Map<number, string[]>();
+
+  constructor(private readonly model: Model) {}
+
+  /** Keeps only the values of a variable that the predicate accepts. `reason` is named if nothing is left. */
+  keep(variable: number, reason: string, accepts: (value: number) => boolean): void {
+    const size = this.model.problem.domains[variable];
+    let mask = this.allowed.get(variable);
+    if (mask === undefined) {
+      mask = new Uint8Array(size).fill(1);
+      this.allowed.set(variable, mask);
+      this.reasons.set(variable, []);
+    }
+    let removed = 0;
+    for (let a = 0; a < size; a++) {
+      if (mask[a] === 1 && !accepts(a)) {
+        mask[a] = 0;
+        removed++;
+      }
+    }
+    if (removed > 0) this.reasons.get(variable)!.push(reason);
+  }
+
+  allows(variable: number, value: number): boolean {
+    return (this.allowed.get(variable)?.[value] ?? 1) === 1;
+  }
+
+  /** Reasons that together leave some variable nothing; empty when every variable still has a value. */
+  contradictions(): string[] {
+    const out = new Set<string>();
+    for (const [variable, mask] of [...this.allowed].sort(([a], [b]) => a - b))
+      if (!mask.includes(1)) for (const reason of this.reasons.get(variable)!) out.add(reason);
+    return [...out];
+  }
+
+  /** The model's problem without the removed values: same variables and values, removed ones cost Infinity. */
+  problem(): Problem {
+    const { problem } = this.model;
+    if (this.allowed.size === 0) return problem;
+    const unary = Int32Array.from(problem.unary);
+    const vectors = [...problem.vectors];
+    const shared = new Map<string, number>();
+    for (const [variable, mask] of this.allowed) {
+      const key = `${unary[variable]}:${mask.join('')}`;
+      let id = shared.get(key);
+      if (id === undefined) {
+        id = vectors.length;
+        vectors.push(vectors[unary[variable]].map((cost, a) => (mask[a] === 1 ? cost : Infinity)));
+        shared.set(key, id);
+      }
+      unary[variable] = id;
+    }
+    return { ...problem, unary, vectors };
+  }
+}
+
+/** Parses `NODE=SPEC`. */
+export function parsePin(text: string): Pin {
+  const equals = text.indexOf('=');
+  if (equals <= 0 || equals === text.length - 1)
+    throw new ShardwrightError('E_USAGE', `--pin '${text}' is not NODE=SPEC`, {
+      hint: "write for example --pin 'lm_head.weight=S(0)R'.",
+    });
+  return { node: text.slice(0, equals), spec: text.slice(equals + 1) };
+}
+
+/**
+ * Adds the user's pins to a restriction.
+ *
+ * @throws E_REF for a node that does not exist, E_PIN for a sharding that the node has no strategy for
+ */
+export function applyPins(model: Model, restriction: Restriction, pins: readonly Pin[]): void {
+  const { graph, space, flow } = model;
+  const roleNames = new Map<string, string>();
+  for (const node of graph.nodes)
+    if (node.kind === 'placeholder' && node.meta.roleName !== undefined) roleNames.set(node.meta.roleName, node.name);
+  for (const pin of pins) {
+    const name = flow.byName.has(pin.node) ? pin.node : roleNames.get(pin.node);
+    if (name === undefined) {
+      const known = [...flow.byName.keys(), ...roleNames.keys()];
+      throw new ShardwrightError('E_REF', `pin names '${pin.node}', which the graph does not have`, {
+        hint: suggestion(pin.node, known, 'nodes and parameters'),
+      });
+    }
+    const wanted = space.parse(pin.spec);
+    const value = flow.values[flow.valueOf(name)];
+    const { set } = model.strategies.nodes[value.node]!;
+    const width = set.inputCount + set.outputCount;
+    const column = set.inputCount + value.result;
+    const specOf = (a: number): number => set.specs[a * width + column];
+    let offered = false;
+    for (let a = 0; a < set.count && !offered; a++) offered = specOf(a) === wanted;
+    if (!offered) {
+      const list = [...new Set(Array.from({ length: set.count }, (_, a) => specOf(a)))].map((id) => space.text(id));
+      const size = `[${value.meta.shape.join(', ')}]`;
+      throw new ShardwrightError('E_PIN', `'${pin.node}' ${size} cannot be ${space.text(wanted)}`, {
+        node: name,
+        hint: `it can be ${list.slice(0, 24).join(' ')}${list.length > 24 ? ' ...' : ''}`,
+      });
+    }
+    restriction.keep(model.nodeVariable[value.node], `--pin ${pin.node}=${pin.spec}`, (a) => specOf(a) === wanted);
+  }
+}
+
+/** Requires one sharding of all inputs (or all outputs); 'free' requires nothing. */
+export function applyInputOutput(model: Model, restriction: Restriction, inputs: string, outputs: string): void {
+  const { graph, space, strategies, nodeVariable } = model;
+  if (inputs !== 'free') {
+    const wanted = space.parse(inputs);
+    graph.nodes.forEach((node, n) => {
+      if (node.kind !== 'placeholder' || node.meta.role !== 'input') return;
+      const { set } = strategies.nodes[n]!;
+      restriction.keep(nodeVariable[n], `--inputs ${inputs}`, (a) => set.specs[a] === wanted);
+    });
+  }
+  if (outputs === 'free') return;
+  const wanted = space.parse(outputs);
+  for (const use of model.uses) {
+    if (use.at.kind !== 'output' || model.flow.outputs[use.at.output].output.role !== 'output') continue;
+    const { specs, map } = use.demands;
+    restriction.keep(use.variable, `--outputs ${outputs}`, (a) => specs[map[a]] === wanted);
+  }
+}

@@ -1,0 +1,129 @@
+import type { Cluster } from '../cost/cluster.ts';
+import type { CollectiveModel } from '../cost/collectives.ts';
+import { computeSeconds } from '../cost/compute.ts';
+import type { Redistributor } from '../cost/redistribute.ts';
+import { internalError } from '../errors.ts';
+import { DTYPE_BYTES, type Graph } from '../graph/types.ts';
+import type { ShardingSpace } from '../mesh/space.ts';
+import { atSizes, bindCall, tensorInputs, withOutputs } from '../ops/context.ts';
+import type { TensorMeta } from '../ops/record.ts';
+import type { OperatorTable } from '../ops/table.ts';
+import type { Dataflow } from '../strategy/dataflow.ts';
+import type { Decoded } from './decode.ts';
+import type { PlannedRedistribution } from './types.ts';
+
+/**
+ * Re-costs a plan from the plan and the graph alone: no problem, no tables, no choice vector. It walks the program, follows
+ * every value from the placement that its producer leaves, through the listed redistributions, to the placement that its
+ * consumer takes, and adds up prices asked one by one. A plan that does not hang together is an internal error.
+ */
+export function recost(
+  decoded: Pick<Decoded, 'nodes' | 'outputs' | 'parameters'>,
+  graph: Graph,
+  flow: Dataflow,
+  table: OperatorTable,
+  space: ShardingSpace,
+  cluster: Cluster,
+  collectives: CollectiveModel,
+  redistributor: Redistributor,
+): number {
+  const placed = new Map<string, readonly number[]>();
+  const copies = new Set<string>();
+  let seconds = 0;
+
+  const carry = (value: number, phase: string, moves: readonly PlannedRedistribution[], to: number, at: string): void => {
+    const { meta, node, result } = flow.values[value];
+    const type = { shape: meta.shape, itemBytes: DTYPE_BYTES[meta.dtype] };
+    let current = placed.get(graph.nodes[node].name)?.[result];
+    if (current === undefined) throw internalError(`plan uses ${graph.nodes[node].name} before it is placed`);
+    for (const move of moves) {
+      const from = space.parse(move.from);
+      if (from !== current) throw internalError(`plan moves ${at} from ${move.from}, but it is ${space.text(current)}`);
+      current = space.parse(move.to);
+      const key = `${value}:${phase}:${move.from}:${move.to}`;
+      if (move.copy === 'reused') {
+        if (!copies.has(key)) throw internalError(`plan reuses a copy of ${at} that nothing made`);
+        continue;
+      }
+      if (move.copy === 'made') copies.add(key);
+      const price = redistributor.seconds(type, from, current);
+      if (!Number.isFinite(price)) throw internalError(`plan moves ${at} by a refused redistribution`);
+      seconds += price;
+    }
+    if (current !== to) throw internalError(`plan leaves ${at} in ${space.text(current)}, wanted ${space.text(to)}`);
+  };
+
+  graph.nodes.forEach((node, n) => {
+    if (node.kind === 'call' && node.target === 'operator.getitem') return;
+    const planned = decoded.nodes[n];
+    if (planned.name !== node.name) throw internalError(`plan lists ${planned.name} where the graph has ${node.name}`);
+    const outputs = planned.outputs.map((text) => (text === '-' ? -1 : space.parse(text)));
+    placed.set(node.name, outputs);
+    if (node.kind !== 'call') return;
+    const inputs = planned.inputs.map((text) => space.parse(text));
+    flow.inputs[n].forEach((value, i) => {
+      const moves = planned.redistributions.filter((r) => r.input === i);
+      carry(value, node.meta.phase ?? 'forward', moves, inputs[i], `input ${i} of ${node.name}`);
+    });
+    const record = table.get(node.target);
+    if (record === undefined) return;
+    const used = tensorInputs(record, node.args, node.kwargs).map((name) => flow.values[flow.valueOf(name)].meta);
+    const results = Array.from(flow.results[n], (id): TensorMeta | null => (id < 0 ? null : flow.values[id].meta));
+    const call = withOutputs(
+      bindCall(record, node.args, node.kwargs, (name) => flow.values[flow.valueOf(name)].meta),
+      results,
+    );
+    const local = (meta: TensorMeta, id: number): TensorMeta => ({
+      dtype: meta.dtype,
+      shape: id < 0 ? meta.shape : space.localShape(id, meta.shape),
+    });
+    const here = atSizes(
+      call,
+      used.map((meta, i) => local(meta, inputs[i])),
+      results.map((meta, k) => (meta === null ? null : local(meta, outputs[k]))),
+    );
+    seconds += computeSeconds(record, here, cluster);
+    if (planned.internalSeconds !== undefined)
+      seconds += internalSeconds(record.shard(call), planned, space, here, collectives);
+  });
+  const byRole = new Map<string, number>();
+  graph.nodes.forEach((node) => {
+    if (node.kind === 'placeholder' && node.meta.roleName !== undefined)
+      byRole.set(node.meta.roleName, placed.get(node.name)![0]);
+  });
+  let k = 0;
+  for (const { output, value } of flow.outputs) {
+    if (value < 0) continue;
+    const planned = decoded.outputs[k++];
+    const to = space.parse(planned.placement);
+    const owner = output.role === 'grad' && output.of !== undefined ? byRole.get(output.of) : undefined;
+    if (owner !== undefined && owner !== to)
+      throw internalError(`gradient of ${output.of} is ${planned.placement}, its parameter is not`);
+    carry(value, output.role === 'output' ? 'forward' : 'backward', planned.redistributions, to, `output ${planned.value}`);
+  }
+  return seconds;
+}
+
+/** Collectives inside the rules that a node's placements say it took, one mesh dim at a time. */
+function internalSeconds(
+  rules: ReturnType<NonNullable<ReturnType<OperatorTable['get']>>['shard']>,
+  planned: { readonly inputs: readonly string[]; readonly outputs: readonly string[] },
+  space: ShardingSpace,
+  local: Parameters<NonNullable<(typeof rules)[number]['collectives']>[number]['bytes']>[0],
+  collectives: CollectiveModel,
+): number {
+  let seconds = 0;
+  const texts = [...planned.inputs, ...planned.outputs];
+  space.mesh.sizes.forEach((_, d) => {
+    const here = texts.map((text) => (text === '-' ? '-' : space.get(space.parse(text)).placements[d].text));
+    const taken = rules.find((rule) =>
+      [...rule.inputs, ...rule.outputs].every((slot, t) => {
+        if (slot === null) return here[t] === '-' || here[t] === 'R';
+        if (slot.kind === 'replicate') return here[t] === 'R';
+        return here[t] === (slot.kind === 'shard' ? `S(${slot.dim})` : `P(${slot.op})`);
+      }),
+    );
+    for (const use of taken?.collectives ?? []) seconds += collectives.seconds(use.kind, use.bytes(local), [d]);
+  });
+  return seconds;
+}

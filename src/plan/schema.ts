@@ -1,0 +1,102 @@
+import { z } from 'zod';
+import { ShardwrightError } from '../errors.ts';
+import { PLAN_VERSION, type Plan } from './types.ts';
+
+/** The schema of plan files, for reading them back and for publishing as JSON Schema. */
+
+const seconds = z.number().nonnegative();
+const bytes = z.number().nonnegative();
+const collective = z.object({ kind: z.string(), meshDims: z.array(z.string()), bytes, seconds });
+const redistribution = z.object({
+  input: z.int().nonnegative(),
+  from: z.string(),
+  to: z.string(),
+  collectives: z.array(collective),
+  seconds,
+  copy: z.enum(['made', 'reused']).optional(),
+});
+
+export const planSchema = z.object({
+  version: z.literal(PLAN_VERSION),
+  model: z.string(),
+  mesh: z.array(z.object({ name: z.string(), size: z.int().positive() })).min(1),
+  cluster: z.string(),
+  request: z.looseObject({ mesh: z.string(), cluster: z.string() }),
+  objective: z.object({ seconds, computeSeconds: seconds, communicationSeconds: seconds }),
+  proof: z.object({
+    status: z.enum(['optimal', 'feasible', 'infeasible']),
+    bound: seconds,
+    gap: z.number(),
+    solver: z.string(),
+    solveSeconds: seconds.nullable(),
+    recheckedSeconds: seconds,
+    evidence: z.array(z.string()),
+  }),
+  memory: z.object({
+    peakBytes: bytes,
+    budgetBytes: bytes,
+    parameterBytes: bytes,
+    gradientBytes: bytes,
+    optimizerBytes: bytes,
+    activationBytes: bytes.nullable(),
+  }),
+  parameters: z.array(z.object({ name: z.string(), shape: z.array(z.int().nonnegative()), placement: z.string() })),
+  nodes: z.array(
+    z.object({
+      name: z.string(),
+      target: z.string(),
+      inputs: z.array(z.string()),
+      outputs: z.array(z.string()),
+      seconds,
+      internalSeconds: seconds.optional(),
+      redistributions: z.array(redistribution),
+    }),
+  ),
+  outputs: z.array(
+    z.object({
+      value: z.string(),
+      role: z.string(),
+      of: z.string().optional(),
+      placement: z.string(),
+      redistributions: z.array(redistribution),
+    }),
+  ),
+  greedySeconds: seconds.nullable(),
+  assumptions: z.array(z.string()),
+});
+
+/** Largest plan file that is read, in characters. */
+const MAX_PLAN_LENGTH = 256 * 2 ** 20;
+
+/**
+ * Reads a plan from its JSON text.
+ *
+ * @throws E_SYNTAX for text that is no JSON, E_VERSION for another version, E_TYPE with the path of what does not fit
+ */
+export function readPlan(text: string, file?: string): Plan {
+  const place = file !== undefined ? { file } : {};
+  if (text.length > MAX_PLAN_LENGTH)
+    throw new ShardwrightError('E_LIMIT', `plan of ${text.length} characters, the limit is ${MAX_PLAN_LENGTH}`, place);
+  let value: unknown;
+  try {
+    value = JSON.parse(text);
+  } catch (error) {
+    throw new ShardwrightError('E_SYNTAX', `not JSON: ${error instanceof Error ? error.message : String(error)}`, place);
+  }
+  const version = z.looseObject({ version: z.unknown() }).safeParse(value);
+  if (version.success && version.data.version !== PLAN_VERSION)
+    throw new ShardwrightError('E_VERSION', `plan version ${String(version.data.version)}, this program reads ${PLAN_VERSION}`, {
+      ...place,
+      hint: 'make the plan again with this version.',
+    });
+  const parsed = planSchema.safeParse(value);
+  if (!parsed.success) {
+    const [issue] = parsed.error.issues;
+    throw new ShardwrightError('E_TYPE', `$.${issue.path.join('.')}: ${issue.message}`, {
+      ...place,
+      path: `$.${issue.path.join('.')}`,
+    });
+  }
+  // The schema keeps every key of `Plan`; the request's own keys are checked where the request is used.
+  return value as Plan;
+}

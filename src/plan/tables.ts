@@ -1,0 +1,144 @@
+import type { Redistributor } from '../cost/redistribute.ts';
+import type { Problem } from '../solver/types.ts';
+import type { SpecList } from './model.ts';
+
+/**
+ * The number side of the model while it is built: vectors, maps and cost tables in seconds, each stored once by meaning
+ * (the lists of shardings and the tensor type that it prices), and turned into integers together at the end.
+ */
+export class TableBuilder {
+  private readonly listIds = new Map<string, number>();
+  private readonly lists: Int32Array[] = [];
+  private readonly mapIds = new Map<string, number>();
+  private readonly maps: Int32Array[] = [];
+  private readonly tableIds = new Map<string, number>();
+  private readonly tables: { rows: number; columns: number; costs: Float64Array }[] = [];
+  private readonly vectorIds = new Map<string, number>();
+  private readonly vectors: Float64Array[] = [];
+  private readonly domains: number[] = [];
+  private readonly unary: number[] = [];
+  private readonly first: number[] = [];
+  private readonly second: number[] = [];
+  private readonly edgeTable: number[] = [];
+  private readonly firstMap: number[] = [];
+  private readonly secondMap: number[] = [];
+
+  constructor(private readonly redistributor: Redistributor) {}
+
+  /** Distinct shardings of a column of strategies, in order of first appearance. */
+  specList(ids: Int32Array): SpecList {
+    const position = new Map<number, number>();
+    const map = new Int32Array(ids.length);
+    let identity = true;
+    for (let i = 0; i < ids.length; i++) {
+      let p = position.get(ids[i]);
+      if (p === undefined) {
+        p = position.size;
+        position.set(ids[i], p);
+      }
+      map[i] = p;
+      if (p !== i) identity = false;
+    }
+    const specs = Int32Array.from(position.keys());
+    return { specs, list: this.listId(specs), map, mapId: identity ? -1 : this.mapId(map) };
+  }
+
+  listId(specs: Int32Array): number {
+    return internArray(specs, this.listIds, this.lists);
+  }
+
+  mapId(map: Int32Array): number {
+    return internArray(map, this.mapIds, this.maps);
+  }
+
+  /** Id of a unary cost vector in seconds, known by its meaning. */
+  vector(key: string, make: () => Float64Array): number {
+    let id = this.vectorIds.get(key);
+    if (id === undefined) {
+      id = this.vectors.length;
+      this.vectors.push(make());
+      this.vectorIds.set(key, id);
+    }
+    return id;
+  }
+
+  addVariable(size: number, vector: number): number {
+    this.domains.push(size);
+    this.unary.push(vector);
+    return this.domains.length - 1;
+  }
+
+  /** Id of the table of redistribution prices from every sharding of one list to every one of another. */
+  redistribution(type: number, meta: { shape: readonly number[]; itemBytes: number }, from: SpecList, to: SpecList): number {
+    return this.table(`r${type}:${from.list}:${to.list}`, from.specs.length, to.specs.length, () =>
+      this.redistributor.matrix(meta, from.specs, to.specs),
+    );
+  }
+
+  table(key: string, rows: number, columns: number, make: () => Float64Array): number {
+    let id = this.tableIds.get(key);
+    if (id === undefined) {
+      id = this.tables.length;
+      this.tables.push({ rows, columns, costs: make() });
+      this.tableIds.set(key, id);
+    }
+    return id;
+  }
+
+  addEdge(first: number, second: number, table: number, firstMap: number, secondMap: number): void {
+    this.first.push(first);
+    this.second.push(second);
+    this.edgeTable.push(table);
+    this.firstMap.push(firstMap);
+    this.secondMap.push(secondMap);
+  }
+
+  /**
+   * The problem in integers. One unit is a nanosecond divided by a power of two, chosen so that the dearest choice of
+   * everything stays below 2^51: sums are then exact in doubles.
+   */
+  finish(): { problem: Problem; unitsPerSecond: number } {
+    let dearest = 0;
+    const vectorMax = this.vectors.map(largest);
+    const tableMax = this.tables.map((t) => largest(t.costs));
+    for (const v of this.unary) dearest += vectorMax[v];
+    for (const t of this.edgeTable) dearest += tableMax[t];
+    const bits = Math.floor(Math.log2(2 ** 51 / Math.max(dearest * 1e9, 1)));
+    const unitsPerSecond = 1e9 * 2 ** Math.max(-20, Math.min(20, bits));
+    const scaled = (costs: Float64Array): Float64Array => costs.map((c) => Math.round(c * unitsPerSecond));
+    return {
+      unitsPerSecond,
+      problem: {
+        domains: Int32Array.from(this.domains),
+        unary: Int32Array.from(this.unary),
+        vectors: this.vectors.map(scaled),
+        edges: {
+          first: Int32Array.from(this.first),
+          second: Int32Array.from(this.second),
+          table: Int32Array.from(this.edgeTable),
+          firstMap: Int32Array.from(this.firstMap),
+          secondMap: Int32Array.from(this.secondMap),
+        },
+        maps: this.maps,
+        tables: this.tables.map((t) => ({ ...t, costs: scaled(t.costs) })),
+      },
+    };
+  }
+}
+
+function internArray(array: Int32Array, ids: Map<string, number>, store: Int32Array[]): number {
+  const key = array.join();
+  let id = ids.get(key);
+  if (id === undefined) {
+    id = store.length;
+    store.push(array);
+    ids.set(key, id);
+  }
+  return id;
+}
+
+function largest(costs: Float64Array): number {
+  let max = 0;
+  for (const c of costs) if (c !== Infinity && c > max) max = c;
+  return max;
+}

@@ -1,0 +1,40 @@
+import { nodeText } from '../graph/text.ts';
+import type { Graph } from '../graph/types.ts';
+import type { Plan, PlannedNode, PlannedRedistribution } from '../plan/types.ts';
+import { bytesText, secondsText } from './units.ts';
+
+/**
+ * The plan as the program itself: every line of the graph with the placement of its result, its seconds, and above it the
+ * redistributions that its inputs need.
+ */
+export function annotatedProgram(graph: Graph, plan: Plan): string {
+  const planned = new Map(plan.nodes.map((node) => [node.name, node]));
+  const lines: string[] = [];
+  for (const node of graph.nodes) {
+    const p = planned.get(node.name);
+    if (p === undefined) continue;
+    for (const r of p.redistributions) lines.push(redistributionLine(r, p.inputs.length));
+    lines.push(`${nodeText(node)}  # ${placementText(p)}${p.seconds > 0 ? `  ${secondsText(p.seconds)}` : ''}`);
+  }
+  for (const output of plan.outputs) {
+    for (const r of output.redistributions) lines.push(redistributionLine(r, 1));
+    const role = output.role === 'grad' ? `gradient of ${output.of ?? '?'}` : output.role;
+    lines.push(`return %${output.value}  # ${output.placement}  ${role}`);
+  }
+  return lines.join('\n');
+}
+
+function placementText(node: PlannedNode): string {
+  const outputs = node.outputs.length === 1 ? node.outputs[0] : `(${node.outputs.join(', ')})`;
+  return node.inputs.length === 0 ? outputs : `${node.inputs.join(', ')} -> ${outputs}`;
+}
+
+function redistributionLine(r: PlannedRedistribution, inputs: number): string {
+  const which = inputs > 1 ? `input ${r.input}: ` : '';
+  if (r.copy === 'reused') return `    # ${which}${r.from} -> ${r.to}  copy made before`;
+  const collectives = r.collectives
+    .map((c) => `${c.kind}(${c.meshDims.join(',')}) ${bytesText(c.bytes)} ${secondsText(c.seconds)}`)
+    .join(' + ');
+  const kept = r.copy === 'made' ? '  copy kept for later uses' : '';
+  return `    # ${which}${r.from} -> ${r.to}  ${collectives === '' ? 'local' : collectives}${kept}`;
+}

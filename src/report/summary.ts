@@ -1,0 +1,47 @@
+import type { Graph } from '../graph/types.ts';
+import type { Plan } from '../plan/types.ts';
+import type { RecipeResult } from '../zoo/compare.ts';
+import { parameterTable } from './parameters.ts';
+import { bytesText, countText, percentText, secondsText, tableText } from './units.ts';
+
+/** The first screen of a plan: what was read, the answer, its proof, and the plain recipes beside it. */
+export function planSummary(graph: Graph, plan: Plan, recipes: readonly RecipeResult[]): string {
+  const parameters = plan.parameters.reduce((sum, p) => sum + p.shape.reduce((a, b) => a * b, 1), 0);
+  const mesh = plan.mesh.map((d) => `${d.size} ${d.name}`).join(' x ');
+  const { objective, memory, proof } = plan;
+  const m = (bytes: number): string => bytesText(bytes);
+  const lines = [
+    `read       ${graph.name}  ${countText(parameters)} parameters  ${countText(graph.nodes.length + 1)} nodes`,
+    `mesh       ${mesh} on ${plan.cluster}`,
+    `step time  ${secondsText(objective.seconds)}   compute ${secondsText(objective.computeSeconds)}   communication ${secondsText(objective.communicationSeconds)}   (no overlap)`,
+    `memory     ${m(memory.peakBytes)} of ${m(memory.budgetBytes)} per device   parameters ${m(memory.parameterBytes)}   gradients ${m(memory.gradientBytes)}   optimizer ${m(memory.optimizerBytes)}   activations not modelled`,
+    `proof      ${proofText(plan)}`,
+  ];
+  for (const word of proof.evidence) lines.push(`           ${word}`);
+  if (plan.greedySeconds !== null)
+    lines.push(
+      `greed      ${secondsText(plan.greedySeconds)} when the same parameters and inputs are propagated node by node (+${percentText(Math.max(0, plan.greedySeconds / objective.seconds - 1))})`,
+    );
+  if (recipes.length > 0) lines.push('', recipeTable(recipes, plan));
+  lines.push('', parameterTable(plan));
+  lines.push('', ...plan.assumptions.map((a) => `note  ${a}`));
+  return lines.join('\n');
+}
+
+function proofText(plan: Plan): string {
+  const { proof } = plan;
+  const time = proof.solveSeconds === null ? '' : `, ${secondsText(proof.solveSeconds)}`;
+  const recheck = `re-costed ${secondsText(proof.recheckedSeconds)} from the plan alone`;
+  if (proof.status === 'optimal') return `optimal (gap 0) by ${proof.solver}${time}; ${recheck}`;
+  return `${proof.status}: no plan is below ${secondsText(proof.bound)} (gap ${percentText(proof.gap)}) by ${proof.solver}${time}; ${recheck}`;
+}
+
+/** Recipes with their price relative to the plan; what does not fit says why. */
+export function recipeTable(recipes: readonly RecipeResult[], plan: Plan): string {
+  const rows = recipes.map((r) => {
+    if (r.status === 'refused') return [r.name, '-', '', r.reason];
+    const more = r.seconds / plan.objective.seconds - 1;
+    return [r.name, secondsText(r.seconds), `+${percentText(Math.max(0, more))}`, `${bytesText(r.peakBytes)} per device`];
+  });
+  return tableText([['recipe', 'step time', 'to the plan', ''], ...rows], [1, 2]);
+}

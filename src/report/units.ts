@@ -1,0 +1,65 @@
+/** Numbers as people read them: three significant digits, binary units for memory. */
+
+export function secondsText(seconds: number): string {
+  if (!Number.isFinite(seconds)) return String(seconds);
+  if (seconds === 0) return '0 s';
+  const scales: readonly (readonly [number, string])[] = [
+    [1, 's'],
+    [1e-3, 'ms'],
+    [1e-6, 'µs'],
+    [1e-9, 'ns'],
+  ];
+  const [unit, name] = scales.find(([u]) => seconds >= u * 0.9995) ?? scales[3];
+  return `${significant(seconds / unit)} ${name}`;
+}
+
+export function bytesText(bytes: number): string {
+  const scales: readonly (readonly [number, string])[] = [
+    [2 ** 40, 'TiB'],
+    [2 ** 30, 'GiB'],
+    [2 ** 20, 'MiB'],
+    [2 ** 10, 'KiB'],
+  ];
+  const found = scales.find(([u]) => bytes >= u);
+  return found === undefined ? `${bytes} B` : `${significant(bytes / found[0])} ${found[1]}`;
+}
+
+export function flopsText(flops: number): string {
+  const scales: readonly (readonly [number, string])[] = [
+    [1e15, 'PFLOP'],
+    [1e12, 'TFLOP'],
+    [1e9, 'GFLOP'],
+    [1e6, 'MFLOP'],
+  ];
+  const found = scales.find(([u]) => flops >= u);
+  return found === undefined ? `${flops} FLOP` : `${(flops / found[0]).toFixed(3)} ${found[1]}`;
+}
+
+export function countText(n: number): string {
+  return String(n).replace(/\B(?=(\d{3})+(?!\d))/g, ',');
+}
+
+export function percentText(fraction: number): string {
+  if (fraction === 0) return '0 %';
+  const percent = fraction * 100;
+  return `${Math.abs(percent) < 0.01 ? percent.toExponential(1) : significant(percent)} %`;
+}
+
+function significant(value: number): string {
+  if (value >= 999.5) return value.toFixed(0);
+  return value.toPrecision(3);
+}
+
+/** A table with aligned columns; `right` columns are right-aligned. */
+export function tableText(rows: readonly (readonly string[])[], right: readonly number[] = []): string {
+  const widths: number[] = [];
+  for (const row of rows) row.forEach((cell, c) => (widths[c] = Math.max(widths[c] ?? 0, cell.length)));
+  return rows
+    .map((row) =>
+      row
+        .map((cell, c) => (right.includes(c) ? cell.padStart(widths[c]) : cell.padEnd(widths[c])))
+        .join('  ')
+        .trimEnd(),
+    )
+    .join('\n');
+}

@@ -1,0 +1,343 @@
+/**
+ * The working form of a problem: a network of cost factors over variables, all content interned in one `Pool`.
+ * Every change is an exact transformation and is written to the proof log; `expand` undoes the merges.
+ */
+import { compress, type Mapped, type Pool, type Table } from './pool.ts';
+import { Log, STEP } from './proof.ts';
+import type { Problem } from './types.ts';
+
+/** A table over some variables; `maps[k]` sends the positions of `vars[k]` to classes of axis k. */
+export interface Factor {
+  readonly vars: readonly number[];
+  readonly maps: readonly number[];
+  readonly table: Table;
+}
+
+/** A linear row over the network: amounts per variable (vector id, or -1 outside the row). */
+export interface NetworkRow {
+  readonly bound: number;
+  readonly amounts: Int32Array;
+}
+
+/** One usage piece of a variable: resident during [lo, hi). */
+export interface NetworkPiece {
+  readonly lo: number;
+  readonly hi: number;
+  readonly amounts: number;
+}
+
+/** An eliminated variable with all that decides its value once the later ones are known. */
+export interface Bucket {
+  readonly variable: number;
+  readonly unary: number;
+  /** Map id: position -> problem value, as it was then; the same for the neighbours. */
+  readonly values: number;
+  readonly factors: readonly Factor[];
+  readonly domains: readonly { readonly variable: number; readonly values: number }[];
+}
+
+const NO_FACTOR: Factor | undefined = undefined;
+
+export class Network {
+  readonly pool: Pool;
+  /** Present number of values of each variable. */
+  readonly size: Int32Array;
+  /** Cost vector of each variable. */
+  readonly unary: Int32Array;
+  /** 1: merged into another variable or eliminated. */
+  readonly gone: Uint8Array;
+  /** Map id: position -> value of the problem. */
+  readonly values: Int32Array;
+  readonly factors: (Factor | undefined)[] = [];
+  /** Factor ids of each variable, ascending. */
+  readonly incident: number[][];
+  /** Variables that live in this one, with the map from this variable's problem values to theirs. */
+  readonly members: { readonly variable: number; readonly map: number }[][];
+  readonly rows: NetworkRow[] = [];
+  readonly pieces: NetworkPiece[][];
+  /** Eliminated variables in order. */
+  readonly trail: Bucket[] = [];
+  constant = 0;
+  /** The variable whose domain became empty, or -1. */
+  empty = -1;
+  log: Log = new Log();
+  readonly #compressed = new Map<string, Mapped>();
+
+  constructor(pool: Pool, domains: Int32Array) {
+    const n = domains.length;
+    this.pool = pool;
+    this.size = domains.slice();
+    this.unary = new Int32Array(n).fill(-1);
+    this.gone = new Uint8Array(n);
+    this.values = Int32Array.from(domains, (k) => pool.identity(k));
+    this.incident = Array.from({ length: n }, () => []);
+    this.members = Array.from({ length: n }, (_, i) => [{ variable: i, map: pool.identity(domains[i]) }]);
+    this.pieces = Array.from({ length: n }, () => []);
+  }
+
+  get count(): number {
+    return this.size.length;
+  }
+
+  /** Appends a factor and returns its number; an undefined factor keeps the numbering in step with the log. */
+  addFactor(factor: Factor | undefined): number {
+    const id = this.factors.length;
+    this.factors.push(factor);
+    if (factor !== undefined) for (const v of factor.vars) this.incident[v].push(id);
+    return id;
+  }
+
+  removeFactor(id: number): void {
+    const factor = this.factors[id];
+    if (factor === undefined) return;
+    for (const v of factor.vars) {
+      const list = this.incident[v];
+      const at = list.indexOf(id);
+      if (at >= 0) list.splice(at, 1);
+    }
+    this.factors[id] = NO_FACTOR;
+  }
+
+  /** Compressed form of a table under its maps, memoised by content. */
+  compressed(table: Table, maps: readonly number[]): Mapped {
+    const key = `${table.id},${maps.join(',')}`;
+    let known = this.#compressed.get(key);
+    if (known === undefined) {
+      known = compress(this.pool, table.dims, table.cells, maps);
+      this.#compressed.set(key, known);
+    }
+    return known;
+  }
+
+  /** Keeps only the given positions of a variable (map id: new position -> old position). */
+  restrict(variable: number, keep: number): void {
+    const { pool } = this;
+    this.unary[variable] = pool.gather(this.unary[variable], keep);
+    this.values[variable] = pool.compose(this.values[variable], keep);
+    this.size[variable] = pool.mapOf(keep).length;
+    for (const id of this.incident[variable]) {
+      const f = this.factors[id];
+      if (f === undefined) continue;
+      const maps = f.maps.map((m, k) => (f.vars[k] === variable ? pool.compose(m, keep) : m));
+      const { table, maps: small } = this.compressed(f.table, maps);
+      this.factors[id] = { vars: f.vars, maps: small, table };
+    }
+    for (const row of this.rows) {
+      if (row.amounts[variable] >= 0) row.amounts[variable] = pool.gather(row.amounts[variable], keep);
+    }
+    const pieces = this.pieces[variable];
+    for (let p = 0; p < pieces.length; p++) pieces[p] = { ...pieces[p], amounts: pool.gather(pieces[p].amounts, keep) };
+    if (this.size[variable] === 0) this.empty = variable;
+  }
+
+  /** Replaces variable j by a function of variable i (map id: position of i -> position of j); factor `via` said so. */
+  merge(j: number, i: number, follow: number, via: number): void {
+    const { pool } = this;
+    this.log.push(STEP.merge, j, i, via);
+    const shared = this.factors[via];
+    if (shared === undefined) throw new Error('internal: merge through a missing factor');
+    this.removeFactor(via);
+    this.unary[i] = pool.sum(this.unary[i], pool.gather(this.unary[j], follow));
+    this.unary[i] = pool.sum(this.unary[i], this.#along(shared, i, j, follow));
+    for (const id of this.incident[j].slice()) {
+      const f = this.factors[id];
+      if (f === undefined) continue;
+      const vars = f.vars.map((v) => (v === j ? i : v));
+      const maps = f.maps.map((m, k) => (f.vars[k] === j ? pool.compose(m, follow) : m));
+      if (vars[0] === vars[1]) {
+        this.removeFactor(id);
+        this.unary[i] = pool.sum(this.unary[i], this.#diagonal(f.table, maps));
+        continue;
+      }
+      const { table, maps: small } = this.compressed(f.table, maps);
+      this.factors[id] = { vars, maps: small, table };
+      this.incident[i].push(id);
+    }
+    this.incident[i].sort((a, b) => a - b);
+    this.incident[j] = [];
+    for (const row of this.rows) {
+      if (row.amounts[j] < 0) continue;
+      const moved = pool.gather(row.amounts[j], follow);
+      row.amounts[i] = row.amounts[i] < 0 ? moved : pool.sum(row.amounts[i], moved);
+      row.amounts[j] = -1;
+    }
+    for (const piece of this.pieces[j]) this.pieces[i].push({ ...piece, amounts: pool.gather(piece.amounts, follow) });
+    this.pieces[j] = [];
+    this.gone[j] = 1;
+    this.#adopt(j, i, follow);
+  }
+
+  /** Cost of an edge read along a functional dependency. */
+  #along(f: Factor, i: number, j: number, follow: number): number {
+    const mapI = f.maps[f.vars.indexOf(i)];
+    const mapJ = this.pool.compose(f.maps[f.vars.indexOf(j)], follow);
+    return this.#diagonal(f.table, f.vars[0] === i ? [mapI, mapJ] : [mapJ, mapI]);
+  }
+
+  /** Vector a -> cells[maps0[a], maps1[a]]. */
+  #diagonal(table: Table, maps: readonly number[]): number {
+    const a = this.pool.mapOf(maps[0]);
+    const b = this.pool.mapOf(maps[1]);
+    const width = table.dims[1];
+    return this.pool.vector(
+      Float64Array.from(a, (row, p) => (row < 0 || b[p] < 0 ? Infinity : table.cells[row * width + b[p]])),
+    );
+  }
+
+  #adopt(j: number, i: number, follow: number): void {
+    const { pool } = this;
+    const originalJ = pool.mapOf(this.values[j]);
+    const originalI = pool.mapOf(this.values[i]);
+    const positions = pool.mapOf(follow);
+    // From problem values of i to problem values of j; dead values of i lead nowhere.
+    const own = this.members[i][0];
+    const full = new Int32Array(pool.mapOf(own.map).length).fill(-1);
+    for (let p = 0; p < positions.length; p++) {
+      if (positions[p] >= 0) full[originalI[p]] = originalJ[positions[p]];
+    }
+    const across = pool.map(full);
+    for (const m of this.members[j]) {
+      this.members[i].push({ variable: m.variable, map: pool.compose(m.map, across) });
+    }
+    this.members[j] = [];
+  }
+
+  /**
+   * Choice of the problem from positions of the variables that are still present (ignored for the others): merged
+   * variables follow their root, eliminated ones take the first best value, in reverse order of elimination.
+   */
+  complete(at: Int32Array): Int32Array {
+    const { pool } = this;
+    const choice = new Int32Array(this.count).fill(-1);
+    for (let i = 0; i < this.count; i++) {
+      if (this.gone[i] === 0) this.#assign(choice, i, pool.mapOf(this.values[i])[at[i]]);
+    }
+    for (let b = this.trail.length - 1; b >= 0; b--) this.#assign(choice, this.trail[b].variable, this.#best(choice, b));
+    return choice;
+  }
+
+  #assign(choice: Int32Array, i: number, value: number): void {
+    for (const m of this.members[i]) choice[m.variable] = this.pool.mapOf(m.map)[value];
+  }
+
+  /** Problem value of the b-th eliminated variable given the variables eliminated after it. */
+  #best(choice: Int32Array, b: number): number {
+    const { pool } = this;
+    const { variable, unary, values, factors, domains } = this.trail[b];
+    const costs = pool.vectorOf(unary);
+    const total = costs.slice();
+    for (const f of factors) {
+      let base = 0;
+      let stride = 1;
+      let own = 1;
+      let axis = 0;
+      for (let k = f.vars.length - 1; k >= 0; k--) {
+        const u = f.vars[k];
+        if (u === variable) {
+          own = stride;
+          axis = k;
+        } else {
+          const domain = domains.find((d) => d.variable === u);
+          if (domain === undefined) throw new Error('internal: bucket without its neighbour');
+          const position = pool.mapOf(pool.inverse(domain.values))[choice[u]];
+          const c = position === undefined || position < 0 ? -1 : pool.mapOf(f.maps[k])[position];
+          base = c < 0 || base < 0 ? -1 : base + c * stride;
+        }
+        stride *= f.table.dims[k];
+      }
+      const map = pool.mapOf(f.maps[axis]);
+      for (let a = 0; a < total.length; a++) {
+        total[a] += base < 0 || map[a] < 0 ? Infinity : f.table.cells[base + map[a] * own];
+      }
+    }
+    let chosen = -1;
+    let least = Infinity;
+    for (let a = 0; a < total.length; a++) {
+      if (total[a] < least) {
+        least = total[a];
+        chosen = a;
+      }
+    }
+    if (chosen < 0) throw new Error('internal: elimination lost its own optimum');
+    return pool.mapOf(values)[chosen];
+  }
+
+  /** Independent copy that shares the pool and the memo of compressed tables. */
+  clone(): Network {
+    const copy = new Network(this.pool, this.size);
+    copy.size.set(this.size);
+    copy.unary.set(this.unary);
+    copy.gone.set(this.gone);
+    copy.values.set(this.values);
+    for (const f of this.factors) copy.factors.push(f);
+    for (let i = 0; i < this.count; i++) {
+      copy.incident[i] = this.incident[i].slice();
+      copy.members[i] = this.members[i].slice();
+      copy.pieces[i] = this.pieces[i].slice();
+    }
+    for (const row of this.rows) copy.rows.push({ bound: row.bound, amounts: row.amounts.slice() });
+    for (const bucket of this.trail) copy.trail.push(bucket);
+    copy.constant = this.constant;
+    copy.empty = this.empty;
+    copy.log = this.log.clone();
+    return copy;
+  }
+}
+
+/** Any input of at least this size is "forbidden" (the benchmark's convention). */
+export const FORBIDDEN = 1e18;
+
+function clean(v: Float64Array): Float64Array {
+  return v.map((x) => (x >= FORBIDDEN ? Infinity : x + 0));
+}
+
+/** Interns a problem. Self loops fold into the unary of their variable. */
+export function networkOf(problem: Problem, pool: Pool): Network {
+  const net = new Network(pool, problem.domains);
+  const n = problem.domains.length;
+  const vectors = problem.vectors.map((v) => pool.vector(clean(v)));
+  for (let i = 0; i < n; i++) net.unary[i] = vectors[problem.unary[i]];
+  const cells = problem.tables.map(clean);
+  const maps = (problem.maps ?? []).map((m) => pool.map(m.of));
+  const tables = new Map<string, Table>();
+  const { first, second, table, firstMap, secondMap } = problem.edges;
+  for (let e = 0; e < first.length; e++) {
+    const i = first[e];
+    const j = second[e];
+    const mi = firstMap === undefined ? -1 : firstMap[e];
+    const mj = secondMap === undefined ? -1 : secondMap[e];
+    const a = mi < 0 ? problem.domains[i] : (problem.maps?.[mi].classes ?? 0);
+    const b = mj < 0 ? problem.domains[j] : (problem.maps?.[mj].classes ?? 0);
+    const key = `${table[e]},${a},${b}`;
+    let interned = tables.get(key);
+    if (interned === undefined) {
+      interned = pool.table([a, b], cells[table[e]]);
+      tables.set(key, interned);
+    }
+    const ids = [mi < 0 ? pool.identity(a) : maps[mi], mj < 0 ? pool.identity(b) : maps[mj]];
+    if (i === j) {
+      const p = pool.mapOf(ids[0]);
+      const q = pool.mapOf(ids[1]);
+      const diagonal = Float64Array.from(p, (row, x) => cells[table[e]][row * b + q[x]]);
+      net.unary[i] = pool.sum(net.unary[i], pool.vector(diagonal));
+      net.addFactor(undefined);
+      continue;
+    }
+    const small = net.compressed(interned, ids);
+    net.addFactor({ vars: [i, j], maps: small.maps, table: small.table });
+  }
+  for (const row of problem.rows ?? []) {
+    const amounts = new Int32Array(n).fill(-1);
+    row.variables.forEach((v, k) => {
+      const id = pool.vector(row.amounts[k].slice());
+      amounts[v] = amounts[v] < 0 ? id : pool.sum(amounts[v], id);
+    });
+    net.rows.push({ bound: row.bound, amounts });
+  }
+  for (const piece of problem.usage?.pieces ?? []) {
+    if (piece.lo >= piece.hi) continue;
+    net.pieces[piece.variable].push({ lo: piece.lo, hi: piece.hi, amounts: pool.vector(piece.amounts.slice()) });
+  }
+  net.constant = problem.constant ?? 0;
+  return net;
+}

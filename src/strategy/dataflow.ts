@@ -1,0 +1,163 @@
+import { ShardwrightError, internalError } from '../errors.ts';
+import type { Arg, Graph, Node, Output, TensorType, ValueType } from '../graph/types.ts';
+import { tensorInputs } from '../ops/context.ts';
+import type { TensorMeta } from '../ops/record.ts';
+import type { OperatorTable } from '../ops/table.ts';
+
+/**
+ * Who makes which tensor and who uses it, by number. A value is one tensor result of one node; `getitem` makes no value of
+ * its own but names one of its producer's, so that a placement cannot change between a tuple and its member.
+ */
+
+export interface Value {
+  /** Index of the producing node in `graph.nodes`. */
+  readonly node: number;
+  /** Position among the producer's results. */
+  readonly result: number;
+  /** Shared by content: equal types are one object, and carry one id. */
+  readonly meta: TensorMeta;
+  readonly type: number;
+}
+
+export interface Dataflow {
+  readonly values: readonly Value[];
+  /** Distinct tensor types; `Value.type` indexes it. */
+  readonly types: readonly TensorMeta[];
+  /** Per node: ids of the tensor inputs in schema order. */
+  readonly inputs: readonly Int32Array[];
+  /** Per node: ids of the results, -1 where a result is none or no tensor. */
+  readonly results: readonly Int32Array[];
+  /** Per graph output: the value id, or -1 for none. */
+  readonly outputs: readonly { readonly output: Output; readonly value: number }[];
+  /** Index of the node of that name. */
+  readonly byName: ReadonlyMap<string, number>;
+  /** Value id of a name (a getitem's name gives the member of its tuple). */
+  valueOf(name: string): number;
+}
+
+/**
+ * @throws E_UNSUPPORTED for symbolic sizes without an example, and for calls whose tensors sit in places that no schema names
+ */
+export function dataflow(graph: Graph, table: OperatorTable): Dataflow {
+  const values: Value[] = [];
+  const types: TensorMeta[] = [];
+  const typeIds = new Map<string, number>();
+  const byObject = new Map<TensorType, number>();
+  const inputs: Int32Array[] = [];
+  const results: Int32Array[] = [];
+  const byName = new Map<string, number>();
+  const names = new Map<string, number>();
+  const tuples = new Map<string, Int32Array>();
+  const none = new Int32Array(0);
+
+  const typeId = (type: TensorType, node: Node): number => {
+    const known = byObject.get(type);
+    if (known !== undefined) return known;
+    const meta = concreteMeta(type, node);
+    const key = `${meta.dtype}[${meta.shape.join()}]`;
+    let id = typeIds.get(key);
+    if (id === undefined) {
+      id = types.length;
+      types.push(meta);
+      typeIds.set(key, id);
+    }
+    byObject.set(type, id);
+    return id;
+  };
+  const valueOf = (name: string): number => {
+    const id = names.get(name);
+    if (id === undefined)
+      throw new ShardwrightError('E_TYPE', `'${name}' is used as a tensor but is none`, { node: name });
+    return id;
+  };
+
+  graph.nodes.forEach((node, index) => {
+    byName.set(node.name, index);
+    if (node.target === 'operator.getitem' && node.kind === 'call') {
+      const member = tupleMember(node, tuples);
+      if (member >= 0) names.set(node.name, member);
+      inputs.push(none);
+      results.push(none);
+      return;
+    }
+    if (node.kind === 'call') {
+      const record = table.get(node.target);
+      const used = record !== undefined ? tensorInputs(record, node.args, node.kwargs) : everyValue(node);
+      inputs.push(used.length === 0 ? none : Int32Array.from(used, valueOf));
+    } else inputs.push(none);
+    const flat = flatTypes(node.type);
+    const ids = new Int32Array(flat.length).fill(-1);
+    flat.forEach((type, result) => {
+      if (type === null) return;
+      ids[result] = values.length;
+      const id = typeId(type, node);
+      values.push({ node: index, result, meta: types[id], type: id });
+    });
+    results.push(ids);
+    if (node.type.kind === 'tensor') names.set(node.name, ids[0]);
+    else if (node.type.kind === 'tuple') tuples.set(node.name, ids);
+  });
+  return {
+    values,
+    types,
+    inputs,
+    results,
+    outputs: graph.outputs.map((output) => ({ output, value: output.value === null ? -1 : valueOf(output.value) })),
+    byName,
+    valueOf,
+  };
+}
+
+function tupleMember(node: Node, tuples: ReadonlyMap<string, Int32Array>): number {
+  const [source, index] = node.args;
+  const name = isValue(source) ? source.name : undefined;
+  const ids = name === undefined ? undefined : tuples.get(name);
+  if (ids === undefined || typeof index !== 'number')
+    throw new ShardwrightError('E_UNSUPPORTED', 'getitem of something that is no tuple of tensors', { node: node.name });
+  const id = ids[index < 0 ? ids.length + index : index];
+  if (id === undefined) throw new ShardwrightError('E_TYPE', `getitem ${index} of a tuple of ${ids.length}`, { node: node.name });
+  return id;
+}
+
+function isValue(arg: Arg | undefined): arg is { kind: 'value'; name: string } {
+  return typeof arg === 'object' && arg !== null && 'kind' in arg && arg.kind === 'value';
+}
+
+/** Tensor uses of a call whose operator has no record: every value among its arguments, in order. */
+function everyValue(node: Node): string[] {
+  const names: string[] = [];
+  const take = (arg: Arg): void => {
+    if (Array.isArray(arg)) arg.forEach(take);
+    else if (isValue(arg)) names.push(arg.name);
+  };
+  node.args.forEach(take);
+  for (const key of Object.keys(node.kwargs).sort()) take(node.kwargs[key]);
+  return names;
+}
+
+function flatTypes(type: ValueType): (TensorType | null)[] {
+  switch (type.kind) {
+    case 'tensor':
+      return [type];
+    case 'tuple':
+      return type.items.map((item) => (item.kind === 'tensor' ? item : null));
+    case 'sym':
+    case 'none':
+      return [];
+  }
+}
+
+/** Sizes as numbers; a symbolic size counts at its example. */
+function concreteMeta(type: TensorType, node: Node): TensorMeta {
+  const shape = type.shape.map((dim) => {
+    if (typeof dim === 'number') return dim;
+    if (dim.example === undefined)
+      throw new ShardwrightError('E_UNSUPPORTED', `size '${dim.sym}' has no example value`, {
+        node: node.name,
+        hint: 'plan needs concrete sizes: export the graph with the sizes you will run.',
+      });
+    return dim.example;
+  });
+  if (shape.some((n) => n < 0)) throw internalError(`negative size of ${node.name}`);
+  return { dtype: type.dtype, shape };
+}

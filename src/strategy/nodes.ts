@@ -1,0 +1,204 @@
+import { ShardwrightError } from '../errors.ts';
+import type { Arg, Graph, Node } from '../graph/types.ts';
+import { evenlyShardable, shardable } from '../mesh/sharding.ts';
+import { isPartialCode, type ShardingSpace } from '../mesh/space.ts';
+import { bindCall, withOutputs } from '../ops/context.ts';
+import type { OperatorRecord, TensorMeta, TypedContext } from '../ops/record.ts';
+import type { OperatorTable } from '../ops/table.ts';
+import type { Dataflow } from './dataflow.ts';
+import { expandRules, type StrategySet } from './expand.ts';
+
+/**
+ * Strategies of every node of a graph on a mesh. Nodes of equal content (operator, literal arguments, input types, pending
+ * reductions that can reach them) share one record, so that a deep model is expanded once per kind of call and not once
+ * per layer.
+ */
+
+export interface NodeStrategies {
+  readonly set: StrategySet;
+  /** Equal for nodes of equal content. */
+  readonly content: number;
+  readonly record?: OperatorRecord;
+  /** The bound call at global sizes; absent for placeholders and for operators without a record. */
+  readonly call?: TypedContext;
+}
+
+export interface StrategyOptions {
+  readonly uneven: 'allow' | 'forbid';
+  /** Operators without a record: refuse, or plan them replicated. */
+  readonly unknown: 'refuse' | 'replicate';
+}
+
+export interface StrategyTable {
+  /** Per node of the graph; null for `getitem`, which has no decision of its own. */
+  readonly nodes: readonly (NodeStrategies | null)[];
+  /** Operators that were planned replicated because they have no record, with their node counts. */
+  readonly replicatedUnknown: readonly { readonly target: string; readonly count: number }[];
+}
+
+/**
+ * @throws E_UNKNOWN_OP naming every operator without a record, its first line and its count (option `unknown: 'refuse'`)
+ */
+export function nodeStrategies(
+  graph: Graph,
+  flow: Dataflow,
+  table: OperatorTable,
+  space: ShardingSpace,
+  options: StrategyOptions,
+): StrategyTable {
+  const unknown = unknownOperators(graph, table);
+  if (unknown.length > 0 && options.unknown === 'refuse') throw unknownError(unknown);
+  const shared = new Map<string, NodeStrategies>();
+  // For every value, the pending reductions that its producer can leave.
+  const reachable = new Int32Array(flow.values.length);
+  const nodes = graph.nodes.map((node, index): NodeStrategies | null => {
+    if (node.kind === 'call' && node.target === 'operator.getitem') return null;
+    const inputs = flow.inputs[index];
+    const key = contentKey(node, inputs, flow, reachable);
+    let found = shared.get(key);
+    if (found === undefined) {
+      found = { ...expandNode(node, index, flow, table, space, reachable, options), content: shared.size };
+      shared.set(key, found);
+    }
+    const results = flow.results[index];
+    for (let k = 0; k < results.length; k++) if (results[k] >= 0) reachable[results[k]] = partialsOf(found.set, k, space);
+    return found;
+  });
+  return { nodes, replicatedUnknown: unknown.map(({ target, count }) => ({ target, count })) };
+}
+
+function expandNode(
+  node: Node,
+  index: number,
+  flow: Dataflow,
+  table: OperatorTable,
+  space: ShardingSpace,
+  reachable: Int32Array,
+  options: StrategyOptions,
+): Omit<NodeStrategies, 'content'> {
+  const outputs = Array.from(flow.results[index], (id): TensorMeta | null => (id < 0 ? null : flow.values[id].meta));
+  if (node.kind !== 'call') return { set: placements(outputs[0] ?? null, node, space, options.uneven) };
+  const inputs = Array.from(flow.inputs[index], (id) => flow.values[id].meta);
+  const record = table.get(node.target);
+  if (record === undefined) return { set: expandRules(space, [], inputs, outputs, options) };
+  const call = withOutputs(
+    bindCall(record, node.args, node.kwargs, (name) => flow.values[flow.valueOf(name)].meta),
+    outputs,
+  );
+  const set = expandRules(space, record.shard(call), inputs, outputs, {
+    uneven: options.uneven,
+    reachable: Array.from(flow.inputs[index], (id) => reachable[id]),
+  });
+  return { set, record, call };
+}
+
+/**
+ * Strategies of a placeholder: every sharding without a pending reduction. Parameters and buffers also get the shardings
+ * that cut one dim by several mesh dims in another order, because a parameter stored for FSDP on top of tensor parallelism
+ * is undone by one all-gather only in that order.
+ */
+function placements(
+  meta: TensorMeta | null,
+  node: Node,
+  space: ShardingSpace,
+  uneven: 'allow' | 'forbid',
+): StrategySet {
+  if (meta === null) throw new ShardwrightError('E_UNSUPPORTED', 'input is no tensor', { node: node.name });
+  const orders = node.meta.role === 'parameter' || node.meta.role === 'state';
+  const specs = space
+    .enumerate(meta.shape.length, { orders })
+    .filter((id) => (uneven === 'allow' ? shardable : evenlyShardable)(space.get(id), space.mesh, meta.shape));
+  const dims = space.meshRank;
+  return {
+    count: specs.length,
+    inputCount: 0,
+    outputCount: 1,
+    specs: Int32Array.from(specs),
+    choice: new Int32Array(specs.length * dims),
+    rules: [],
+  };
+}
+
+function partialsOf(set: StrategySet, result: number, space: ShardingSpace): number {
+  let bits = 0;
+  const width = set.inputCount + set.outputCount;
+  for (let s = 0; s < set.count; s++) {
+    const id = set.specs[s * width + set.inputCount + result];
+    if (id < 0) continue;
+    for (let d = 0; d < space.meshRank; d++) {
+      const code = space.kindAt(id, d);
+      if (isPartialCode(code)) bits |= 1 << code;
+    }
+  }
+  return bits;
+}
+
+function contentKey(node: Node, inputs: Int32Array, flow: Dataflow, reachable: Int32Array): string {
+  const first = node.kind === 'call' ? node.target : `placeholder ${node.meta.role ?? ''} ${typeKey(node, flow)}`;
+  let key = first;
+  for (const id of inputs) key += `|${flow.values[id].type},${reachable[id]}`;
+  if (node.kind === 'call') {
+    key += '(';
+    for (const arg of node.args) key += `${argKey(arg)},`;
+    for (const name of Object.keys(node.kwargs).sort()) key += `${name}=${argKey(node.kwargs[name])},`;
+  }
+  return key;
+}
+
+function typeKey(node: Node, flow: Dataflow): string {
+  const id = flow.values[flow.valueOf(node.name)].type;
+  return String(id);
+}
+
+/** Literal arguments as text; values are only marked, because their types stand in the key already. */
+function argKey(arg: Arg): string {
+  if (arg === null || typeof arg !== 'object') return typeof arg === 'string' ? JSON.stringify(arg) : String(arg);
+  if (!('kind' in arg)) return `[${arg.map((a) => argKey(a)).join()}]`;
+  switch (arg.kind) {
+    case 'value':
+      return '%';
+    case 'graph':
+      return `@${arg.name}`;
+    case 'float':
+      return `${arg.value}f`;
+    case 'dtype':
+      return arg.dtype;
+    case 'size':
+      return arg.size.sym;
+    case 'slice':
+      return `${argKey(arg.start)}:${argKey(arg.stop)}:${argKey(arg.step)}`;
+    case 'device':
+    case 'layout':
+      return arg.word;
+  }
+}
+
+interface Unknown {
+  readonly target: string;
+  count: number;
+  readonly node: Node;
+}
+
+function unknownOperators(graph: Graph, table: OperatorTable): Unknown[] {
+  const found = new Map<string, Unknown>();
+  for (const node of graph.nodes) {
+    if (node.kind !== 'call' || node.target === 'operator.getitem' || table.get(node.target) !== undefined) continue;
+    const entry = found.get(node.target);
+    if (entry === undefined) found.set(node.target, { target: node.target, count: 1, node });
+    else entry.count++;
+  }
+  return [...found.values()];
+}
+
+function unknownError(unknown: readonly Unknown[]): ShardwrightError {
+  const list = unknown.map((u) => {
+    const line = u.node.meta.line !== undefined ? `, first on line ${u.node.meta.line}` : '';
+    return `${u.target} (${u.count} ${u.count === 1 ? 'node' : 'nodes'}${line})`;
+  });
+  const { node } = unknown[0];
+  return new ShardwrightError('E_UNKNOWN_OP', `no sharding rules for ${list.join(', ')}`, {
+    node: node.name,
+    ...(node.meta.line !== undefined ? { position: { line: node.meta.line, column: 1 } } : {}),
+    hint: 'plan them replicated with --unknown replicate, or give the operator a record with registerOp.',
+  });
+}

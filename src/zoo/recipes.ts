@@ -1,0 +1,158 @@
+import { REPLICATE_CODE, shardCode } from '../mesh/space.ts';
+import type { Model } from '../plan/model.ts';
+import { Restriction } from '../plan/pins.ts';
+import { weightRoles, type WeightRole } from './weights.ts';
+
+/**
+ * The plain recipes that people write by hand, each as restrictions on the same problem that the optimizer solves: what a
+ * recipe fixes is taken from it, everything else is still chosen as cheaply as possible, and both are priced by one model.
+ *
+ * A recipe gives every mesh dim one part:
+ *  - `replicate`: every tensor is replicated over it;
+ *  - `data`: inputs are cut on their first dim, parameters are stored whole;
+ *  - `fsdp`: as `data`, but parameters are stored cut on their first dim and gathered before use;
+ *  - `tensor`: Megatron's pairing: column weights cut on the output dim, row weights on the input dim, the token
+ *    embedding on the vocabulary, all used as stored; everything else is stored whole.
+ */
+export type Part = 'replicate' | 'data' | 'fsdp' | 'tensor';
+
+export interface Recipe {
+  readonly name: string;
+  readonly parts: readonly Part[];
+}
+
+/** A recipe made ready, or the reason why the model does not admit it. */
+export type AppliedRecipe = { readonly restriction: Restriction } | { readonly refused: string };
+
+/** The plain recipes of a mesh, in a fixed order: data dims are taken from the outside, the tensor dim is the innermost. */
+export function plainRecipes(model: Model): Recipe[] {
+  const { dims } = model.space.mesh;
+  const n = dims.length;
+  const recipes: Recipe[] = [];
+  const add = (label: (active: string) => string, part: Part, last: Part, from: number, to: number): void => {
+    const parts = dims.map((_, d): Part => (d >= from && d < to ? part : d === n - 1 && last === 'tensor' ? last : 'replicate'));
+    const active = dims.filter((_, d) => d >= from && d < to).map((d) => d.name).join('+');
+    recipes.push({ name: label(active), parts });
+  };
+  recipes.push({ name: 'replicated', parts: dims.map(() => 'replicate') });
+  add((a) => `data parallel (${a})`, 'data', 'replicate', 0, n);
+  for (let d = 0; d < n; d++) add((a) => `FSDP (${a})`, 'fsdp', 'replicate', d, d + 1);
+  if (n > 1) {
+    add((a) => `FSDP (${a})`, 'fsdp', 'replicate', 0, n);
+    const tensor = dims[n - 1].name;
+    add((a) => `data parallel (${a}) + Megatron (${tensor})`, 'data', 'tensor', 0, n - 1);
+    add((a) => `FSDP (${a}) + Megatron (${tensor})`, 'fsdp', 'tensor', 0, n - 1);
+  } else recipes.push({ name: `Megatron (${dims[0].name})`, parts: ['tensor'] });
+  return recipes;
+}
+
+/** Restricts the model to a recipe. */
+export function applyRecipe(model: Model, recipe: Recipe): AppliedRecipe {
+  const restriction = new Restriction(model);
+  const roles = weightRoles(model.graph, model.flow);
+  if (recipe.parts.includes('tensor') && ![...roles.values()].some((r) => r.kind !== 'whole'))
+    return { refused: 'no weight has a name that tells its Megatron role' };
+  const refused = placeInputs(model, restriction, recipe) ?? placeParameters(model, restriction, recipe, roles);
+  if (refused !== undefined) return { refused };
+  replicateIdleDims(model, restriction, recipe);
+  const [reason] = restriction.contradictions();
+  return reason === undefined ? { restriction } : { refused: reason };
+}
+
+/** Inputs and tangents: cut on dim 0 by the data dims, whole on the others. */
+function placeInputs(model: Model, restriction: Restriction, recipe: Recipe): string | undefined {
+  const { graph, flow, space, strategies, nodeVariable } = model;
+  const batchDims = recipe.parts.map((p) => p === 'data' || p === 'fsdp');
+  const ways = batchDims.reduce((product, on, d) => (on ? product * space.mesh.sizes[d] : product), 1);
+  for (const [n, node] of graph.nodes.entries()) {
+    if (node.kind !== 'placeholder' || node.meta.role !== 'input') continue;
+    const { meta } = flow.values[flow.results[n][0]];
+    if (meta.shape.length === 0) continue;
+    if (meta.shape[0] < ways || meta.shape[0] % ways !== 0)
+      return `the batch of ${meta.shape[0]} (input ${node.meta.roleName ?? node.name}) cannot be cut ${ways} ways`;
+    const { set } = strategies.nodes[n]!;
+    restriction.keep(nodeVariable[n], `recipe ${recipe.name}`, (a) =>
+      batchDims.every((on, d) => space.kindAt(set.specs[a], d) === (on ? shardCode(0) : REPLICATE_CODE)),
+    );
+  }
+  return undefined;
+}
+
+/** Parameters: where they are stored, and in which placement the program takes them. */
+function placeParameters(
+  model: Model,
+  restriction: Restriction,
+  recipe: Recipe,
+  roles: ReadonlyMap<number, WeightRole>,
+): string | undefined {
+  const { graph, flow, space, strategies, nodeVariable } = model;
+  // For every value made from one parameter by views alone: the code in which each mesh dim takes it.
+  const taken = new Map<number, readonly number[]>();
+  for (const [n, node] of graph.nodes.entries()) {
+    if (node.kind !== 'placeholder' || node.meta.role !== 'parameter') continue;
+    const value = flow.results[n][0];
+    const { shape } = flow.values[value].meta;
+    const role = roles.get(n) ?? { kind: 'whole' };
+    let cut = 1;
+    const used = recipe.parts.map((part, d) => {
+      if (part !== 'tensor' || role.kind === 'whole') return REPLICATE_CODE;
+      return shape[role.dim] < space.mesh.sizes[d] ? REPLICATE_CODE : shardCode(role.dim);
+    });
+    const stored = recipe.parts.map((part, d) => {
+      if (part !== 'fsdp') return used[d];
+      const already = used.reduce((product, code, e) => (code === shardCode(0) ? product * space.mesh.sizes[e] : product), cut);
+      // A parameter with fewer rows than devices stays whole, as every FSDP implementation keeps it.
+      if (shape.length === 0 || shape[0] < already * space.mesh.sizes[d]) return REPLICATE_CODE;
+      cut *= space.mesh.sizes[d];
+      return shardCode(0);
+    });
+    const { set } = strategies.nodes[n]!;
+    restriction.keep(nodeVariable[n], `recipe ${recipe.name}`, (a) => {
+      const id = set.specs[a];
+      if (!stored.every((code, d) => space.kindAt(id, d) === code)) return false;
+      // FSDP cuts what tensor parallelism left, so its mesh dims come last and one all-gather undoes them.
+      const order = space.get(id).orderOf(0);
+      const sorted = [...order].sort((x, y) => Number(used[x] !== stored[x]) - Number(used[y] !== stored[y]) || x - y);
+      return order.every((d, i) => d === sorted[i]);
+    });
+    taken.set(value, used);
+  }
+  for (const [n, node] of graph.nodes.entries()) {
+    const entry = strategies.nodes[n];
+    if (entry === null || node.kind !== 'call') continue;
+    flow.inputs[n].forEach((value, i) => {
+      const codes = taken.get(value);
+      if (codes === undefined) return;
+      const { set } = entry;
+      const width = set.inputCount + set.outputCount;
+      const accepts = (a: number): boolean =>
+        codes.every((code, d) => space.kindAt(set.specs[a * width + i], d) === code);
+      restriction.keep(nodeVariable[n], `recipe ${recipe.name}`, accepts);
+      if (entry.record?.cls !== 'view' || set.inputCount !== 1 || set.outputCount !== 1) return;
+      for (let a = 0; a < set.count; a++) {
+        if (!accepts(a)) continue;
+        const out = set.specs[a * width + 1];
+        taken.set(flow.results[n][0], codes.map((_, d) => space.kindAt(out, d)));
+        break;
+      }
+    });
+  }
+  return undefined;
+}
+
+/** On a mesh dim without a part every tensor of every node is replicated. */
+function replicateIdleDims(model: Model, restriction: Restriction, recipe: Recipe): void {
+  const { space, strategies, nodeVariable } = model;
+  const idle = recipe.parts.flatMap((part, d) => (part === 'replicate' ? [d] : []));
+  if (idle.length === 0) return;
+  strategies.nodes.forEach((entry, n) => {
+    if (entry === null) return;
+    const { specs, inputCount, outputCount } = entry.set;
+    const width = inputCount + outputCount;
+    restriction.keep(nodeVariable[n], `recipe ${recipe.name}`, (a) => {
+      for (let t = a * width; t < (a + 1) * width; t++)
+        if (specs[t] >= 0 && idle.some((d) => space.kindAt(specs[t], d) !== REPLICATE_CODE)) return false;
+      return true;
+    });
+  });
+}

@@ -1,0 +1,38 @@
+import type { Graph } from '../graph/types.ts';
+import type { Dataflow } from '../strategy/dataflow.ts';
+
+/** What Megatron does with a weight: cut it on `dim`, or keep it whole. */
+export type WeightRole =
+  { readonly kind: 'column' | 'row' | 'vocabulary'; readonly dim: number } | { readonly kind: 'whole' };
+
+// Names that Hugging Face, torchtitan, Megatron and plain MLPs give to the first and the second weight of a pair.
+const COLUMN = /(^|[._])(q|k|v|qkv|gate|up|gate_up|in|query_key_value)_proj|(^|[._])(query|key|value|c_attn|c_fc|fc1|wq|wk|wv|w1|w3|lm_head|linear_fc1|linear_qkv)([._]|$)|intermediate\.dense/;
+const ROW = /(^|[._])(o|down|out)_proj|(^|[._])(c_proj|fc2|wo|w2|linear_fc2|linear_proj)([._]|$)|output\.dense/;
+const TOKENS = /(^|[._])(embed_tokens|wte|word_embeddings|tok_embeddings)([._]|$)/;
+
+/**
+ * Megatron's role of every parameter, by node index. Column and row are told by name; which of a matrix's dims is the
+ * output is told by the program: a weight that is transposed before its product is stored [out, in], one that is not
+ * [in, out].
+ */
+export function weightRoles(graph: Graph, flow: Dataflow): Map<number, WeightRole> {
+  const roles = new Map<number, WeightRole>();
+  const transposed = new Set<number>();
+  graph.nodes.forEach((node, n) => {
+    if (node.kind === 'call' && TRANSPOSES.has(node.target)) for (const v of flow.inputs[n]) transposed.add(v);
+  });
+  graph.nodes.forEach((node, n) => {
+    if (node.kind !== 'placeholder' || node.meta.role !== 'parameter') return;
+    const name = node.meta.roleName ?? node.name;
+    const value = flow.results[n][0];
+    const rank = flow.values[value].meta.shape.length;
+    const out = transposed.has(value) || rank === 1 ? 0 : 1;
+    if (TOKENS.test(name)) roles.set(n, { kind: 'vocabulary', dim: 0 });
+    else if (COLUMN.test(name) && rank <= 2) roles.set(n, { kind: 'column', dim: out });
+    else if (ROW.test(name) && rank === 2) roles.set(n, { kind: 'row', dim: 1 - out });
+    else roles.set(n, { kind: 'whole' });
+  });
+  return roles;
+}
+
+const TRANSPOSES = new Set(['aten.t.default', 'aten.transpose.int', 'aten.permute.default', 'aten.linear.default']);

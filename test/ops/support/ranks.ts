@@ -1,0 +1,207 @@
+import { atSizes } from '../../../src/ops/context.ts';
+import type { TensorMeta, TypedContext } from '../../../src/ops/record.ts';
+import { ruleText, type Rule, type RuleSlot } from '../../../src/ops/rule.ts';
+import type { ReduceOp } from '../../../src/mesh/placement.ts';
+import { concat, largestDifference, map2, random, take, zeros, type NDArray } from './arrays.ts';
+
+/**
+ * Judges single-dim rules by execution. Every input is cut or split as the rule says, the operator runs on each simulated
+ * rank, and the results are put together as the rule claims and compared with the unsharded run. Shares no code with the
+ * rules. A mesh of several dims takes one rule per mesh dim.
+ */
+
+/** One operator on local data. `starts` are the global coordinates of the first element of each input and output. */
+export interface LocalCall {
+  readonly ctx: TypedContext;
+  readonly global: TypedContext;
+  readonly inputs: readonly NDArray[];
+  readonly inputStarts: readonly (readonly number[])[];
+  readonly outputStarts: readonly (readonly number[])[];
+}
+export type Kernel = (call: LocalCall) => readonly (NDArray | null)[];
+
+interface Piece {
+  readonly array: NDArray;
+  readonly starts: readonly number[];
+}
+
+/** Rank's rows of a dim: chunks of ceil(size / n), later ranks short or empty. */
+function chunkOf(size: number, n: number, rank: number): readonly [number, number] {
+  const chunk = Math.ceil(size / n);
+  const start = Math.min(size, rank * chunk);
+  return [start, Math.min(size, start + chunk) - start];
+}
+
+function onePiece(piece: Piece, slot: RuleSlot, n: number, rank: number, seed: number): Piece {
+  if (slot === null || slot.kind === 'replicate') return piece;
+  if (slot.kind === 'shard') {
+    const [start, rows] = chunkOf(piece.array.shape[slot.dim], n, rank);
+    return {
+      array: take(piece.array, slot.dim, start, rows),
+      starts: piece.starts.map((s, d) => (d === slot.dim ? s + start : s)),
+    };
+  }
+  return { array: parts(piece.array, slot.op, n, seed)[rank], starts: piece.starts };
+}
+
+/**
+ * Operands of a pending reduction that cannot pass by accident: uneven shares that vary over the tensor plus offsets that
+ * cancel; for extremes, the holder of each element goes round and the others are clearly on the losing side.
+ */
+function parts(x: NDArray, op: ReduceOp, n: number, seed: number): NDArray[] {
+  const next = random(seed);
+  const out = Array.from({ length: n }, () => zeros(x.shape));
+  const range = x.data.reduce((a, v) => Math.max(a, Math.abs(v)), 0);
+  x.data.forEach((v, i) => {
+    const holder = (i + seed) % n;
+    if (op === 'sum' || op === 'avg') {
+      const total = op === 'avg' ? v * n : v;
+      let rest = total;
+      for (let r = 0; r < n; r++) {
+        const share = total * (0.6 - 0.5 * next()) + (r % 2 === 0 ? 1 : -1) * (Math.abs(v) + 1) * (0.5 + next());
+        out[r].data[i] = r === n - 1 ? rest : share;
+        rest -= share;
+      }
+    } else
+      for (let r = 0; r < n; r++) {
+        const away = (2 * range + 1) * (0.5 + next());
+        out[r].data[i] =
+          r === holder ? v : op === 'max' ? v - away : op === 'min' ? v + away : op === 'bor' ? 0 : op === 'band' ? 1 : NaN;
+      }
+  });
+  return out;
+}
+
+function reduce(values: readonly NDArray[], op: ReduceOp): NDArray {
+  const f = (a: number, b: number): number =>
+    op === 'sum' || op === 'avg' ? a + b : op === 'max' || op === 'bor' ? Math.max(a, b) : Math.min(a, b);
+  const total = values.slice(1).reduce((a, b) => map2(a, b, f), values[0]);
+  return op === 'avg' ? { shape: total.shape, data: total.data.map((v) => v / values.length) } : total;
+}
+
+/** What one rank of the mesh holds: the placements are applied outer mesh dim first. */
+function localPiece(array: NDArray, slots: readonly RuleSlot[], sizes: readonly number[], rank: readonly number[]): Piece {
+  let piece: Piece = { array, starts: array.shape.map(() => 0) };
+  slots.forEach((slot, m) => (piece = onePiece(piece, slot, sizes[m], rank[m], 17 * m + 5)));
+  return piece;
+}
+
+function* ranksOf(sizes: readonly number[]): Generator<number[]> {
+  if (sizes.length === 0) yield [];
+  else
+    for (let r = 0; r < sizes[0]; r++)
+      for (const rest of ranksOf(sizes.slice(1))) yield [r, ...rest];
+}
+
+/** Puts the results of all ranks together, inner mesh dim first; replicated results must be equal. */
+function combine(values: readonly NDArray[], slots: readonly RuleSlot[], sizes: readonly number[]): NDArray | string {
+  if (sizes.length === 0) return values[0];
+  const inner = values.length / sizes[0];
+  const groups: NDArray[] = [];
+  for (let r = 0; r < sizes[0]; r++) {
+    const part = combine(values.slice(r * inner, (r + 1) * inner), slots.slice(1), sizes.slice(1));
+    if (typeof part === 'string') return part;
+    groups.push(part);
+  }
+  const slot = slots[0];
+  if (slot === null) return groups[0];
+  if (slot.kind === 'shard') return concat(groups, slot.dim);
+  if (slot.kind === 'partial') return reduce(groups, slot.op);
+  for (const other of groups.slice(1))
+    if (largestDifference(other, groups[0]) > TOLERANCE) return 'ranks differ where the rule says R';
+  return groups[0];
+}
+
+const TOLERANCE = 1e-8;
+
+/**
+ * Whether the rules' own conditions admit them on these sizes: members of a tie equal (or scaled and even), every cut dim
+ * at least as large as the number of pieces, evenness in units, kinds of pending reductions that may meet.
+ */
+export function admitted(ctx: TypedContext, rules: readonly Rule[], sizes: readonly number[]): boolean {
+  const columns: [TensorMeta | null, RuleSlot[]][] = [
+    ...ctx.inputs.map((meta, i): [TensorMeta, RuleSlot[]] => [meta, rules.map((r) => r.inputs[i])]),
+    ...ctx.outputs.map((meta, i): [TensorMeta | null, RuleSlot[]] => [meta, rules.map((r) => r.outputs[i])]),
+  ];
+  for (const [meta, slots] of columns) {
+    const kinds = new Set(slots.flatMap((s) => (s?.kind === 'partial' ? [s.op] : [])));
+    if (kinds.size > 1 && ![...kinds].every((k) => k === 'sum' || k === 'avg')) return false;
+    if (meta === null) continue;
+    for (const slot of slots) {
+      if (slot?.kind !== 'shard') continue;
+      const pieces = slots.reduce((n, s, m) => (s?.kind === 'shard' && s.dim === slot.dim ? n * sizes[m] : n), 1);
+      const rows = meta.shape[slot.dim];
+      if (rows < pieces) return false;
+      if (slot.even || slot.scaled) {
+        if (rows % slot.unit !== 0 || (rows / slot.unit) % pieces !== 0) return false;
+      }
+    }
+  }
+  for (const [m] of rules.entries()) {
+    const tied = columns.flatMap(([meta, slots]) => {
+      const slot = slots[m];
+      return meta !== null && slot?.kind === 'shard' && !slot.scaled ? [[slot.tie, meta.shape[slot.dim]] as const] : [];
+    });
+    for (const [tie, rows] of tied) if (tied.some(([other, n]) => other === tie && n !== rows)) return false;
+  }
+  return true;
+}
+
+/** Runs the call with one rule per mesh dim; undefined when right, else what went wrong. */
+export function judge(
+  ctx: TypedContext,
+  inputs: readonly NDArray[],
+  kernel: Kernel,
+  rules: readonly Rule[],
+  sizes: readonly number[],
+): string | undefined {
+  const origin = (shape: readonly number[]): number[] => shape.map(() => 0);
+  const truth = kernel({
+    ctx,
+    global: ctx,
+    inputs,
+    inputStarts: ctx.inputs.map((m) => origin(m.shape)),
+    outputStarts: ctx.outputs.map((m) => origin(m?.shape ?? [])),
+  });
+  const wrong = (why: string): string => `${rules.map(ruleText).join(' x ')} on (${sizes.join()}): ${why}`;
+  const results: (readonly (NDArray | null)[])[] = [];
+  for (const rank of ranksOf(sizes)) {
+    const pieces = inputs.map((x, i) => localPiece(x, rules.map((r) => r.inputs[i]), sizes, rank)); // prettier-ignore
+    const expected = truth.map((x, k) => {
+      if (x === null) return null;
+      const slots = rules.map((r) => r.outputs[k]).map((s) => (s?.kind === 'shard' ? s : null));
+      return localPiece(x, slots, sizes, rank);
+    });
+    const metas = (all: readonly (TensorMeta | null)[], local: readonly (Piece | null)[]): (TensorMeta | null)[] =>
+      all.map((meta, i) => (meta === null ? null : { dtype: meta.dtype, shape: local[i]?.array.shape ?? meta.shape }));
+    let out: readonly (NDArray | null)[];
+    try {
+      out = kernel({
+        ctx: atSizes(ctx, metas(ctx.inputs, pieces) as TensorMeta[], metas(ctx.outputs, expected)),
+        global: ctx,
+        inputs: pieces.map((p) => p.array),
+        inputStarts: pieces.map((p) => p.starts),
+        outputStarts: expected.map((p) => p?.starts ?? []),
+      });
+    } catch (error) {
+      return wrong(`fails on rank ${rank.join()}: ${String(error)}`);
+    }
+    for (const [k, x] of out.entries()) {
+      const want = expected[k];
+      if (x === null || want === null || x === undefined) continue;
+      if (x.shape.join() !== want.array.shape.join())
+        return wrong(`result ${k} of rank ${rank.join()} has shape [${x.shape.join()}], claimed [${want.array.shape.join()}]`);
+    }
+    results.push(out);
+  }
+  for (const [k, want] of truth.entries()) {
+    if (want === null) continue;
+    const slots = rules.map((r) => r.outputs[k]);
+    const joined = combine(results.map((r) => r[k] ?? zeros([])), slots, sizes); // prettier-ignore
+    if (typeof joined === 'string') return wrong(`result ${k}: ${joined}`);
+    const difference = largestDifference(joined, want);
+    if (!(difference <= TOLERANCE)) return wrong(`result ${k} is off by ${difference}`);
+  }
+  return undefined;
+}
+
