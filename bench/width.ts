@@ -5,12 +5,12 @@
 import { writeFileSync } from 'node:fs';
 import { loadModel } from '../src/cli/load.ts';
 import { DEFAULT_REQUEST } from '../src/plan/request.ts';
-import { prepare } from '../src/plan/shard.ts';
+import { prepare } from '../src/plan/prepare.ts';
 
 const [path, mesh = 'dp=8,tp=8', cluster = 'dgx-h100', dump] = process.argv.slice(2);
 const cpu = (): number => process.cpuUsage().user / 1e6 + process.cpuUsage().system / 1e6;
 const start = cpu();
-const { graph, table } = await loadModel(path, { role: [], tie: [] });
+const { graph, table } = loadModel(path, { role: [], tie: [] });
 const loaded = cpu();
 for (const sharing of [true, false]) {
   const before = cpu();

@@ -64,7 +64,7 @@ export function inspectGraph(graph: Graph, table: OperatorTable, format: string)
 }
 
 export async function inspectCommand(model: string, options: InspectOptions, io: CliIo): Promise<number> {
-  const { graph, table, format } = await loadModel(model, options);
+  const { graph, table, format } = loadModel(model, options);
   const found = inspectGraph(graph, table, format);
   if (options.json === true) {
     io.stdout(`${JSON.stringify(found)}\n`);

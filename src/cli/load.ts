@@ -1,8 +1,9 @@
 import { ShardwrightError } from '../errors.ts';
-import type { Graph, Role } from '../graph/types.ts';
-import { importGraph } from '../import/import.ts';
+import type { Graph } from '../graph/types.ts';
+import { FORMAT_NAMES, isFormat } from '../import/formats.ts';
+import { importModel } from '../import/import.ts';
 import { readModelFile } from '../import/read.ts';
-import { applyRoles } from '../import/roles.ts';
+import { GIVABLE_ROLES, type GivableRole } from '../import/roles.ts';
 import { builtinOperators } from '../ops/builtin.ts';
 import { inferCall } from '../ops/infer.ts';
 import type { OperatorTable } from '../ops/table.ts';
@@ -15,36 +16,41 @@ export interface LoadOptions {
   readonly tie: readonly string[];
 }
 
-/** Reads, imports and corrects a model file. */
-export async function loadModel(path: string, options: LoadOptions): Promise<{ graph: Graph; table: OperatorTable; format: string }> {
-  const table = builtinOperators();
-  const graph = await readGraph(path, options, table);
-  const roles: Record<string, Role> = {};
-  for (const text of options.role) {
-    const [name, role] = pair(text, '--role', 'NAME=parameter');
-    const known = ROLES.find((r) => r === role);
-    if (known === undefined)
-      throw new ShardwrightError('E_USAGE', `--role ${text}: '${role}' is no role`, { hint: `roles: ${ROLES.join(', ')}` });
-    Object.defineProperty(roles, name, { value: known, enumerable: true });
-  }
-  const ties = options.tie.map((text) => pair(text, '--tie', 'a=b'));
-  return { graph: applyRoles(graph, { roles, ties }), table };
+export interface LoadedModel {
+  readonly graph: Graph;
+  readonly table: OperatorTable;
+  readonly format: string;
 }
 
-async function readGraph(path: string, options: LoadOptions, table: OperatorTable): Promise<Graph> {
+/** Reads, imports and corrects a model file. */
+export function loadModel(path: string, options: LoadOptions): LoadedModel {
   if (/\.[cm]?ts$/.test(path))
     throw new ShardwrightError('E_UNSUPPORTED', `${path}: a TypeScript model is not read from the command line yet`, {
       hint: 'call trace() and shard() from a script, as examples/mlp.ts does.',
     });
-  const bytes = readModelFile(path);
-  return importGraph(bytes, {
+  const { format } = options;
+  if (format !== undefined && !isFormat(format))
+    throw new ShardwrightError('E_USAGE', `--format '${format}' is no format`, { hint: `formats: ${FORMAT_NAMES.join(', ')}` });
+  const roles: Record<string, GivableRole> = {};
+  for (const text of options.role) {
+    const [name, role] = pair(text, '--role', 'NAME=parameter');
+    const known = GIVABLE_ROLES.find((r) => r === role);
+    if (known === undefined)
+      throw new ShardwrightError('E_USAGE', `--role ${text}: '${role}' is no role`, {
+        hint: `roles: ${GIVABLE_ROLES.join(', ')}`,
+      });
+    Object.defineProperty(roles, name, { value: known, enumerable: true });
+  }
+  const table = builtinOperators();
+  const imported = importModel(readModelFile(path), {
     file: path,
-    ...(options.format !== undefined ? { format: options.format } : {}),
+    roles,
+    ties: options.tie.map((text) => pair(text, '--tie', 'a=b')),
     infer: (node, typeOf) => inferCall(table, node, typeOf),
+    ...(format !== undefined ? { format } : {}),
   });
+  return { ...imported, table };
 }
-
-const ROLES: readonly Role[] = ['parameter', 'buffer', 'constant', 'input', 'tangent'];
 
 function pair(text: string, flag: string, form: string): [string, string] {
   const equals = text.indexOf('=');

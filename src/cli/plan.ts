@@ -9,7 +9,8 @@ import type { Graph } from '../graph/types.ts';
 import type { OperatorTable } from '../ops/table.ts';
 import { parsePin } from '../plan/pins.ts';
 import { DEFAULT_REQUEST, type PlanRequest } from '../plan/request.ts';
-import { prepare, shardPrepared, type Infeasible, type Prepared } from '../plan/shard.ts';
+import { prepare, type Prepared } from '../plan/prepare.ts';
+import { shardPrepared, type Infeasible } from '../plan/shard.ts';
 import type { Plan } from '../plan/types.ts';
 import { annotatedProgram } from '../report/program.ts';
 import { planSummary } from '../report/summary.ts';
@@ -49,7 +50,7 @@ export const SOLVERS = ['auto', 'exact', 'highs', 'javascript-lp-solver', 'propa
 
 export async function planCommand(model: string, options: PlanOptions, io: CliIo): Promise<number> {
   const request = requestOf(options);
-  const { graph, table } = await loadModel(model, options);
+  const { graph, table } = loadModel(model, options);
   return planGraph(graph, table, request, options, io);
 }
 

@@ -4,6 +4,7 @@ import type { Placement } from '../mesh/placement.ts';
 import type { ShardingSpace } from '../mesh/space.ts';
 import type { CollectiveKind, CollectiveModel } from './collectives.ts';
 import { PathFinder, quantized } from './paths.ts';
+import { DimSymmetry } from './symmetry.ts';
 import { StateGraph, type CutSignature, type PriceSlot } from './states.ts';
 
 /** A tensor, as far as moving it costs. */
@@ -52,11 +53,21 @@ const TIE = 1e-9;
 /** Cached distances, in numbers (8 bytes each), before old types are dropped. */
 const CACHE_LIMIT = 24e6;
 
+/** A state graph and what hangs on it alone. */
+interface KnownGraph {
+  readonly graph: StateGraph;
+  readonly finder: PathFinder;
+  readonly seeds: ReadonlySet<number>;
+  /** By the classes of tensor dims. */
+  readonly symmetries: Map<string, DimSymmetry>;
+}
+
 interface TypePrices {
   readonly finder: PathFinder;
   readonly graph: StateGraph;
   readonly prices: Float64Array;
-  /** Distances by source state. */
+  readonly symmetry: DimSymmetry;
+  /** Distances by source state, for sources that stand for their orbit. */
   readonly rows: (Float64Array | undefined)[];
   known: number;
 }
@@ -72,7 +83,7 @@ export class Redistributor {
   /** Mesh dims that take part: those of one device only if the model charges for them. */
   private readonly active: readonly number[];
   private readonly activeProduct: number;
-  private readonly graphs = new Map<string, { graph: StateGraph; finder: PathFinder; seeds: Set<number> }>();
+  private readonly graphs = new Map<string, KnownGraph>();
   private readonly kindKeys: string[] = [];
   private readonly types = new Map<string, TypePrices>();
   private cached = 0;
@@ -96,7 +107,8 @@ export class Redistributor {
     if (from === to) return 0;
     if (this.refusal(from, to) !== undefined) return Infinity;
     const prices = this.pricesOf(type, [from, to]);
-    return this.row(prices, prices.graph.stateOf(from))[prices.graph.stateOf(to)];
+    const orbit = prices.symmetry.of(prices.graph.stateOf(from));
+    return this.row(prices, orbit.canonical)[orbit.states[prices.graph.stateOf(to)]];
   }
 
   /**
@@ -143,7 +155,9 @@ export class Redistributor {
     const { graph } = prices;
     const source = graph.stateOf(from);
     const target = graph.stateOf(to);
-    const dist = this.row(prices, source);
+    const orbit = prices.symmetry.of(source);
+    const canonical = this.row(prices, orbit.canonical);
+    const dist = Float64Array.from(orbit.states, (s) => canonical[s]);
     if (dist[target] === Infinity) return undefined;
     const edges = source === target ? [] : this.bestPath(prices, dist, source, target, from);
     const steps: RedistributionStep[] = [];
@@ -281,7 +295,7 @@ export class Redistributor {
   private row(prices: TypePrices, source: number): Float64Array {
     let row = prices.rows[source];
     if (row === undefined) {
-      row = prices.finder.from(source, prices.prices, prices.rows);
+      row = prices.finder.from(source, prices.prices);
       prices.rows[source] = row;
       prices.known++;
       this.cached += row.length;
@@ -318,14 +332,24 @@ export class Redistributor {
       const seeds = new Set(entry?.seeds);
       for (const id of missing) seeds.add(id);
       const graph = new StateGraph(this.space, this.active, rank, seeds, this.merge);
-      entry = { graph, seeds, finder: new PathFinder(graph.edgeStart, graph.edgeTarget, graph.edgeSlot) };
+      entry = {
+        graph,
+        seeds,
+        symmetries: new Map(),
+        finder: new PathFinder(graph.edgeStart, graph.edgeTarget, graph.edgeSlot),
+      };
       this.graphs.set(graphKey, entry);
     }
     const typeKey = `${graphKey}|${this.sizeKey(type)}`;
     let prices = this.types.get(typeKey);
     if (prices === undefined || prices.graph !== entry.graph) {
-      const rows = new Array<Float64Array | undefined>(entry.graph.stateCount).fill(undefined);
-      prices = { graph: entry.graph, finder: entry.finder, prices: this.priceSlots(entry.graph, type), rows, known: 0 };
+      const { graph, finder, symmetries } = entry;
+      const classes = this.dimClasses(type);
+      const classKey = classes.join(' ');
+      let symmetry = symmetries.get(classKey);
+      if (symmetry === undefined) symmetries.set(classKey, (symmetry = new DimSymmetry(graph, classes)));
+      const rows = new Array<Float64Array | undefined>(graph.stateCount).fill(undefined);
+      prices = { graph, finder, symmetry, prices: this.priceSlots(graph, type), rows, known: 0 };
       this.types.set(typeKey, prices);
     }
     return prices;
@@ -349,12 +373,18 @@ export class Redistributor {
   /** Types with equal keys have equal prices: only uneven sizes matter beside the total. */
   private sizeKey(type: MovedType): string {
     let total = type.itemBytes;
-    let dims = '';
-    for (const size of type.shape) {
-      total *= size;
-      dims += size > 0 && size % this.activeProduct === 0 && this.activeProduct > 1 ? ',E' : `,${size}`;
-    }
-    return `${total}${dims}${dims.includes('E') ? '' : `,${type.itemBytes}`}`;
+    for (const size of type.shape) total *= size;
+    return `${total}|${type.shape.map((size) => this.sizeToken(size)).join(',')}`;
+  }
+
+  /** Size of a tensor dim as far as it matters: `E` divides evenly in whatever way the mesh cuts it. */
+  private sizeToken(size: number): string {
+    return size > 0 && size % this.activeProduct === 0 && this.activeProduct > 1 ? 'E' : String(size);
+  }
+
+  /** Dims of one class cost the same: same size as far as it matters, and both or neither contiguous. */
+  private dimClasses(type: MovedType): string[] {
+    return type.shape.map((size, d) => `${this.sizeToken(size)}${leads(type.shape, d) ? '!' : ''}`);
   }
 
   private priceSlots(graph: StateGraph, type: MovedType): Float64Array {

@@ -1,3 +1,4 @@
+import { internalError } from '../errors.ts';
 import { isPending } from '../mesh/sharding.ts';
 import {
   FIRST_OTHER_CODE,
@@ -67,7 +68,8 @@ export class StateGraph {
   private readonly sizes: readonly number[];
   private readonly pendingCodes: readonly number[];
   private readonly specialCodes: readonly number[];
-  private readonly dims: readonly number[];
+  /** Tensor dims that steps may cut, ascending. */
+  readonly dims: readonly number[];
 
   /**
    * @param active mesh dims that matter, ascending
@@ -145,6 +147,32 @@ export class StateGraph {
   }
   positionAt(state: number, axis: number): number {
     return this.positions[state * this.active.length + axis];
+  }
+
+  /** Tensor dim that an active mesh dim cuts, -1 if none. */
+  dimAt(state: number, axis: number): number {
+    return this.dimOfCode(this.codeAt(state, axis));
+  }
+
+  /** Whether any kind of the graph cuts otherwise than in ceil chunks. */
+  get hasSpecialCuts(): boolean {
+    return this.specialCodes.length > 0;
+  }
+
+  /** State that each state becomes when tensor dim d is renamed `to[d]` (a permutation of `dims`). */
+  relabelled(to: readonly number[]): Int32Array {
+    const k = this.active.length;
+    const out = new Int32Array(this.stateCount);
+    for (let s = 0; s < out.length; s++) {
+      const codes = this.codes.slice(s * k, s * k + k).map((code) => {
+        const dim = this.dimOfCode(code);
+        return dim < 0 ? code : shardCode(to[dim]);
+      });
+      const target = this.index.get(key(codes, this.positions.slice(s * k, s * k + k)));
+      if (target === undefined) throw internalError('the placement states are not closed under a renaming of dims');
+      out[s] = target;
+    }
+    return out;
   }
 
   /** Kind codes and positions of a sharding over the active mesh dims only. */

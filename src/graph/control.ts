@@ -20,6 +20,8 @@ export const CONTROL_TARGETS: readonly string[] = [
   'cond', 'while_loop', 'scan', 'map', 'map_impl', 'wrap_with_set_grad_enabled', 'wrap_with_autocast',
 ]; // prettier-ignore
 
+const CONTROL = new Set(CONTROL_TARGETS);
+
 /** Type of a name that the graph in hand defines. */
 export type TypeOf = (name: string) => ValueType;
 
@@ -34,6 +36,7 @@ export function controlCall(
   typeOf: TypeOf,
 ): ControlCall | undefined {
   const { target, args } = node;
+  if (!CONTROL.has(target)) return undefined;
   const body = (at: number): { name: string; graph: Graph } => {
     const arg: Arg | undefined = args[at];
     if (arg === undefined || !isGraphRef(arg)) throw new Error(`argument ${at} of ${target} must be a subgraph`);

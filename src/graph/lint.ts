@@ -2,7 +2,7 @@ import { ShardwrightError } from '../errors.ts';
 import { controlCall, placeholdersOf } from './control.ts';
 import { lintError, topologicalOrder, undefinedOutput, undefinedValue } from './order.ts';
 import type { Arg, Graph, Node, Output, TensorType, ValueType } from './types.ts';
-import { eachOperand, getOwn, isList, sameType, typeText } from './value.ts';
+import { NO_KWARGS, getOwn, isList, sameType, typeText } from './value.ts';
 
 /** Type of a call by the operator's own rule; undefined where the operator is not known. */
 export type Retype = (node: Node, typeOf: (name: string) => ValueType) => ValueType | undefined;
@@ -43,9 +43,9 @@ function lintBody(graph: Graph, retype: Retype | undefined, depth: number): void
       callsSeen = true;
       if (node.target === '' || (node.kind === 'call' && node.target === 'get_attr'))
         throw lintError('targets', node, `'${node.target}' is no operator`);
-      for (const arg of node.args) checkArg(arg, node, graph, 0);
-      for (const key of Object.keys(node.kwargs)) checkArg(node.kwargs[key], node, graph, 0);
-      eachOperand(node, useValue);
+      for (let i = 0; i < node.args.length; i++) checkArg(node.args[i], node, graph, useValue, 0);
+      if (node.kwargs !== NO_KWARGS)
+        for (const key of Object.keys(node.kwargs)) checkArg(node.kwargs[key], node, graph, useValue, 0);
     }
     defined.set(node.name, node);
   }
@@ -122,7 +122,8 @@ function checkRole(node: Node, roleNames: Map<string, Node>): void {
   roleNames.set(roleName, node);
 }
 
-function checkArg(arg: Arg, node: Node, graph: Graph, depth: number): void {
+/** One walk: literals are literals, subgraphs exist, and `useValue` sees every value. */
+function checkArg(arg: Arg, node: Node, graph: Graph, useValue: (name: string) => void, depth: number): void {
   switch (typeof arg) {
     case 'string':
     case 'boolean':
@@ -140,7 +141,7 @@ function checkArg(arg: Arg, node: Node, graph: Graph, depth: number): void {
   if (arg === null) return;
   if (depth > 256) throw lintError('literals', node, 'an argument nests deeper than 256 lists');
   if (isList(arg)) {
-    for (const member of arg) checkArg(member, node, graph, depth + 1);
+    for (let i = 0; i < arg.length; i++) checkArg(arg[i], node, graph, useValue, depth + 1);
     return;
   }
   switch (arg.kind) {
@@ -149,11 +150,13 @@ function checkArg(arg: Arg, node: Node, graph: Graph, depth: number): void {
         throw lintError('references resolve', node, `uses subgraph @${arg.name}, which graph ${graph.name} does not have`);
       return;
     case 'slice':
-      checkArg(arg.start, node, graph, depth + 1);
-      checkArg(arg.stop, node, graph, depth + 1);
-      checkArg(arg.step, node, graph, depth + 1);
+      checkArg(arg.start, node, graph, useValue, depth + 1);
+      checkArg(arg.stop, node, graph, useValue, depth + 1);
+      checkArg(arg.step, node, graph, useValue, depth + 1);
       return;
     case 'value':
+      useValue(arg.name);
+      return;
     case 'float':
     case 'dtype':
     case 'device':

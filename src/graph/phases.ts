@@ -39,6 +39,36 @@ export function computePhases(graph: Graph): Phases {
 }
 
 /**
+ * Sets `meta.phase` and `meta.savedOnly` of calls and attributes in place. Only for a graph under construction, which
+ * nobody else has seen yet; it spares the front end a copy of every node.
+ */
+export function stampPhases(graph: Graph): void {
+  const { backward, savedOnly } = computePhases(graph);
+  const bodyPhase = new Map<string, Phase>();
+  const hasBodies = Object.keys(graph.subgraphs).length > 0;
+  graph.nodes.forEach((node, i) => {
+    if (node.kind === 'placeholder') return;
+    const meta: { phase?: Phase; savedOnly?: boolean } = node.meta;
+    meta.phase = backward[i] === 1 ? 'backward' : 'forward';
+    if (savedOnly[i] === 1) meta.savedOnly = true;
+    if (hasBodies)
+      eachGraphRef(node, (name) => {
+        if (!bodyPhase.has(name)) bodyPhase.set(name, meta.phase ?? 'forward');
+      });
+  });
+  for (const name of Object.keys(graph.subgraphs))
+    stampBody(getOwn(graph.subgraphs, name)!, bodyPhase.get(name) ?? 'forward');
+}
+
+function stampBody(graph: Graph, phase: Phase): void {
+  for (const node of graph.nodes) {
+    const meta: { phase?: Phase } = node.meta;
+    if (node.kind !== 'placeholder') meta.phase = phase;
+  }
+  for (const name of Object.keys(graph.subgraphs)) stampBody(getOwn(graph.subgraphs, name)!, phase);
+}
+
+/**
  * The same graph with `meta.phase` and `meta.savedOnly` set on calls and attributes. A stated phase `optimizer` is kept.
  * Nodes of a body take the phase of the call that runs it (of the first, if several do).
  */

@@ -51,7 +51,8 @@ export function getOwn<T>(record: Readonly<Record<string, T>>, key: string): T |
 export function eachRef(arg: Arg, visit: (name: string) => void): void {
   if (typeof arg !== 'object' || arg === null) return;
   if (isList(arg)) {
-    for (const member of arg) eachRef(member, visit);
+    // Indexed, here and below: these loops run for every argument of every node, several times per import.
+    for (let i = 0; i < arg.length; i++) eachRef(arg[i], visit);
   } else if (arg.kind === 'value') {
     visit(arg.name);
   } else if (arg.kind === 'slice') {
@@ -66,9 +67,11 @@ export function eachOperand(
   node: { readonly args: readonly Arg[]; readonly kwargs: Readonly<Record<string, Arg>> },
   visit: (name: string) => void,
 ): void {
-  for (const arg of node.args) eachRef(arg, visit);
-  if (node.kwargs === NO_KWARGS) return;
-  for (const key of Object.keys(node.kwargs)) eachRef(node.kwargs[key], visit);
+  const { args, kwargs } = node;
+  for (let i = 0; i < args.length; i++) eachRef(args[i], visit);
+  if (kwargs === NO_KWARGS) return;
+  const keys = Object.keys(kwargs);
+  for (let i = 0; i < keys.length; i++) eachRef(kwargs[keys[i]], visit);
 }
 
 /** Calls `visit` for every subgraph that a call references. */

@@ -1,7 +1,7 @@
 import { ShardwrightError, suggestion } from '../errors.ts';
 import { lintGraph } from '../graph/lint.ts';
 import { parseGraph } from '../graph/parse.ts';
-import { withPhases } from '../graph/phases.ts';
+import { stampPhases } from '../graph/phases.ts';
 import type { Graph } from '../graph/types.ts';
 import { detectFormat } from './detect.ts';
 import { FORMAT_NAMES, FORMATS, READABLE, isFormat, type Format } from './formats.ts';
@@ -82,7 +82,8 @@ function readFx(text: string, format: Format, options: ImportOptions): Graph {
   const stated = end === undefined ? undefined : exportedSignature(text, end, root, scanner);
   const signature = stated?.signature ?? signatureOf(root, scanner);
   const made = new GraphMaker(scanner, options.infer).make(root, options.name ?? root.name, signature);
-  const graph = withPhases(stated?.dims === undefined ? made : { ...made, dims: stated.dims });
+  const graph = stated?.dims === undefined ? made : { ...made, dims: stated.dims };
   lintGraph(graph);
+  stampPhases(graph);
   return graph;
 }

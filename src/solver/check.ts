@@ -75,13 +75,11 @@ export function evaluate(problem: Problem, choice: ArrayLike<number>): Evaluatio
 
 /** Cost of edge e under two values. */
 function edgeCell(problem: Problem, e: number, x: number, y: number): number {
-  const { first, second, table, firstMap, secondMap } = problem.edges;
-  const maps = problem.maps ?? [];
-  const row = firstMap !== undefined && firstMap[e] >= 0 ? maps[firstMap[e]].of[x] : x;
-  const column = secondMap !== undefined && secondMap[e] >= 0 ? maps[secondMap[e]].of[y] : y;
-  const width = secondMap !== undefined && secondMap[e] >= 0 ? maps[secondMap[e]].classes : problem.domains[second[e]];
-  if (first[e] < 0) throw new Error('internal: malformed edge');
-  return problem.tables[table[e]][row * width + column];
+  const { table, firstMap, secondMap } = problem.edges;
+  const { columns, costs } = problem.tables[table[e]];
+  const row = firstMap[e] >= 0 ? problem.maps[firstMap[e]][x] : x;
+  const column = secondMap[e] >= 0 ? problem.maps[secondMap[e]][y] : y;
+  return costs[row * columns + column];
 }
 
 /** Largest total usage over all times and the first time that attains it. */

@@ -24,6 +24,8 @@ export interface EliminationLimits {
   readonly arity: number;
   /** Entries above this cost are forbidden; finite only when every factor and unary is non-negative. */
   readonly slack: number;
+  /** 1: leave this variable alone (it takes part in a row whose price is not fixed yet). */
+  readonly keep?: Uint8Array;
   readonly stop?: () => boolean;
 }
 
@@ -82,7 +84,7 @@ export class Eliminator {
     const prepared: (Prepared | undefined)[] = new Array<Prepared | undefined>(net.count).fill(undefined);
     let spent = 0;
     for (let v = 0; v < net.count; v++) {
-      if (net.gone[v] === 1) continue;
+      if (net.gone[v] === 1 || limits.keep?.[v] === 1) continue;
       const p = this.#prepare(net, v);
       prepared[v] = p;
       if (admissible(p, limits)) heap.push(v, p.scoped.cells, p.scoped.work);
@@ -114,6 +116,7 @@ export class Eliminator {
       net.gone[v] = 1;
       if (!this.#place(net, v, p, outcome)) return 'infeasible';
       for (const u of p.neighbours) {
+        if (limits.keep?.[u] === 1) continue;
         const q = this.#prepare(net, u);
         prepared[u] = q;
         if (admissible(q, limits)) heap.push(u, q.scoped.cells, q.scoped.work);

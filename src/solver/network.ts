@@ -19,13 +19,6 @@ export interface NetworkRow {
   readonly amounts: Int32Array;
 }
 
-/** One usage piece of a variable: resident during [lo, hi). */
-export interface NetworkPiece {
-  readonly lo: number;
-  readonly hi: number;
-  readonly amounts: number;
-}
-
 /** An eliminated variable with all that decides its value once the later ones are known. */
 export interface Bucket {
   readonly variable: number;
@@ -54,7 +47,6 @@ export class Network {
   /** Variables that live in this one, with the map from this variable's problem values to theirs. */
   readonly members: { readonly variable: number; readonly map: number }[][];
   readonly rows: NetworkRow[] = [];
-  readonly pieces: NetworkPiece[][];
   /** Eliminated variables in order. */
   readonly trail: Bucket[] = [];
   constant = 0;
@@ -72,7 +64,6 @@ export class Network {
     this.values = Int32Array.from(domains, (k) => pool.identity(k));
     this.incident = Array.from({ length: n }, () => []);
     this.members = Array.from({ length: n }, (_, i) => [{ variable: i, map: pool.identity(domains[i]) }]);
-    this.pieces = Array.from({ length: n }, () => []);
   }
 
   get count(): number {
@@ -125,8 +116,6 @@ export class Network {
     for (const row of this.rows) {
       if (row.amounts[variable] >= 0) row.amounts[variable] = pool.gather(row.amounts[variable], keep);
     }
-    const pieces = this.pieces[variable];
-    for (let p = 0; p < pieces.length; p++) pieces[p] = { ...pieces[p], amounts: pool.gather(pieces[p].amounts, keep) };
     if (this.size[variable] === 0) this.empty = variable;
   }
 
@@ -161,8 +150,6 @@ export class Network {
       row.amounts[i] = row.amounts[i] < 0 ? moved : pool.sum(row.amounts[i], moved);
       row.amounts[j] = -1;
     }
-    for (const piece of this.pieces[j]) this.pieces[i].push({ ...piece, amounts: pool.gather(piece.amounts, follow) });
-    this.pieces[j] = [];
     this.gone[j] = 1;
     this.#adopt(j, i, follow);
   }
@@ -273,7 +260,6 @@ export class Network {
     for (let i = 0; i < this.count; i++) {
       copy.incident[i] = this.incident[i].slice();
       copy.members[i] = this.members[i].slice();
-      copy.pieces[i] = this.pieces[i].slice();
     }
     for (const row of this.rows) copy.rows.push({ bound: row.bound, amounts: row.amounts.slice() });
     for (const bucket of this.trail) copy.trail.push(bucket);
@@ -291,52 +277,34 @@ function clean(v: Float64Array): Float64Array {
   return v.map((x) => (x >= FORBIDDEN ? Infinity : x + 0));
 }
 
-/** Interns a problem. Self loops fold into the unary of their variable. */
+/** Interns a problem without its rows (see `rows.ts`). Self loops fold into the unary of their variable. */
 export function networkOf(problem: Problem, pool: Pool): Network {
   const net = new Network(pool, problem.domains);
   const n = problem.domains.length;
   const vectors = problem.vectors.map((v) => pool.vector(clean(v)));
   for (let i = 0; i < n; i++) net.unary[i] = vectors[problem.unary[i]];
-  const cells = problem.tables.map(clean);
-  const maps = (problem.maps ?? []).map((m) => pool.map(m.of));
-  const tables = new Map<string, Table>();
+  const maps = problem.maps.map((m) => pool.map(m));
+  const tables = problem.tables.map((t) => pool.table([t.rows, t.columns], clean(t.costs)));
   const { first, second, table, firstMap, secondMap } = problem.edges;
   for (let e = 0; e < first.length; e++) {
     const i = first[e];
     const j = second[e];
-    const mi = firstMap === undefined ? -1 : firstMap[e];
-    const mj = secondMap === undefined ? -1 : secondMap[e];
-    const a = mi < 0 ? problem.domains[i] : (problem.maps?.[mi].classes ?? 0);
-    const b = mj < 0 ? problem.domains[j] : (problem.maps?.[mj].classes ?? 0);
-    const key = `${table[e]},${a},${b}`;
-    let interned = tables.get(key);
-    if (interned === undefined) {
-      interned = pool.table([a, b], cells[table[e]]);
-      tables.set(key, interned);
-    }
-    const ids = [mi < 0 ? pool.identity(a) : maps[mi], mj < 0 ? pool.identity(b) : maps[mj]];
+    const interned = tables[table[e]];
+    const ids = [
+      firstMap[e] < 0 ? pool.identity(problem.domains[i]) : maps[firstMap[e]],
+      secondMap[e] < 0 ? pool.identity(problem.domains[j]) : maps[secondMap[e]],
+    ];
     if (i === j) {
       const p = pool.mapOf(ids[0]);
       const q = pool.mapOf(ids[1]);
-      const diagonal = Float64Array.from(p, (row, x) => cells[table[e]][row * b + q[x]]);
+      const { cells, dims } = interned;
+      const diagonal = Float64Array.from(p, (row, x) => cells[row * dims[1] + q[x]]);
       net.unary[i] = pool.sum(net.unary[i], pool.vector(diagonal));
       net.addFactor(undefined);
       continue;
     }
     const small = net.compressed(interned, ids);
     net.addFactor({ vars: [i, j], maps: small.maps, table: small.table });
-  }
-  for (const row of problem.rows ?? []) {
-    const amounts = new Int32Array(n).fill(-1);
-    row.variables.forEach((v, k) => {
-      const id = pool.vector(row.amounts[k].slice());
-      amounts[v] = amounts[v] < 0 ? id : pool.sum(amounts[v], id);
-    });
-    net.rows.push({ bound: row.bound, amounts });
-  }
-  for (const piece of problem.usage?.pieces ?? []) {
-    if (piece.lo >= piece.hi) continue;
-    net.pieces[piece.variable].push({ lo: piece.lo, hi: piece.hi, amounts: pool.vector(piece.amounts.slice()) });
   }
   net.constant = problem.constant ?? 0;
   return net;

@@ -1,10 +1,19 @@
 /**
  * Building a `Problem`: vectors, class maps and tables are stored once by content, so that equal layers get equal ids.
  */
-import type { ClassMap, LinearRow, Problem, UsagePiece } from './types.ts';
+import type { LinearRow, Problem, UsagePiece } from './types.ts';
 
-/** An edge end that reads the table through classes: `of[value]` is the row, of `classes` rows in all. */
-export type End = { readonly classes: number; readonly of: Int32Array } | undefined;
+/** How an edge end reads its table: `of[value]` is the row (column), out of `classes`; absent: the value itself. */
+export interface End {
+  readonly classes: number;
+  readonly of: Int32Array;
+}
+
+interface CostTable {
+  readonly rows: number;
+  readonly columns: number;
+  readonly costs: Float64Array;
+}
 
 /** Largest total that the solver's integers may reach; sums of two such totals are still exact in a Float64. */
 export const LARGEST_TOTAL = 2 ** 52;
@@ -49,8 +58,8 @@ export class ProblemBuilder {
   readonly #domains: number[] = [];
   readonly #unary: number[] = [];
   readonly #vectors: Float64Array[] = [];
-  readonly #tables: Float64Array[] = [];
-  readonly #maps: ClassMap[] = [];
+  readonly #tables: CostTable[] = [];
+  readonly #maps: Int32Array[] = [];
   readonly #first: number[] = [];
   readonly #second: number[] = [];
   readonly #table: number[] = [];
@@ -82,10 +91,15 @@ export class ProblemBuilder {
     this.#first.push(i);
     this.#second.push(j);
     let id = this.#tableByArray.get(table);
-    if (id === undefined) {
+    const rows = first === undefined ? this.#domains[i] : first.classes;
+    const columns = second === undefined ? this.#domains[j] : second.classes;
+    if (id === undefined || this.#tables[id].rows !== rows) {
       const { length } = this.#tables;
-      id = this.#tableIndex.find(bits(table), length, (t) => sameFloats(this.#tables[t], table));
-      if (id === length) this.#tables.push(table);
+      id = this.#tableIndex.find(bits(table), length, (t) => {
+        const known = this.#tables[t];
+        return known.rows === rows && sameFloats(known.costs, table);
+      });
+      if (id === length) this.#tables.push({ rows, columns, costs: table });
       this.#tableByArray.set(table, id);
     }
     this.#table.push(id);
@@ -143,27 +157,16 @@ export class ProblemBuilder {
     return id;
   }
 
-  #internMap(end: End): number {
+  #internMap(end: End | undefined): number {
     if (end === undefined) return -1;
     const { length } = this.#maps;
     const id = this.#mapIndex.find(end.of, length, (t) => {
       const known = this.#maps[t];
-      return known.classes === end.classes && known.of.length === end.of.length && end.of.every((c, v) => c === known.of[v]);
+      return known.length === end.of.length && end.of.every((c, v) => c === known[v]);
     });
-    if (id === length) this.#maps.push(end);
+    if (id === length) this.#maps.push(end.of);
     return id;
   }
-}
-
-/** Rows and columns of the table of edge `e`. */
-export function edgeDims(problem: Problem, e: number): readonly [number, number] {
-  const { first, second, firstMap, secondMap } = problem.edges;
-  const a = firstMap === undefined ? -1 : firstMap[e];
-  const b = secondMap === undefined ? -1 : secondMap[e];
-  return [
-    a < 0 ? problem.domains[first[e]] : (problem.maps?.[a].classes ?? 0),
-    b < 0 ? problem.domains[second[e]] : (problem.maps?.[b].classes ?? 0),
-  ];
 }
 
 function fail(what: string): never {
@@ -173,7 +176,7 @@ function fail(what: string): never {
 /** Throws unless every id, length and number of the problem is in order. Costs must be integers or Infinity. */
 export function validateProblem(problem: Problem): void {
   const { domains, unary, vectors, edges, tables } = problem;
-  const maps = problem.maps ?? [];
+  const { maps } = problem;
   const n = domains.length;
   if (unary.length !== n) fail(`${n} domains but ${unary.length} unary ids`);
   const checkCosts = (v: Float64Array, what: string): void => {
@@ -184,31 +187,38 @@ export function validateProblem(problem: Problem): void {
     }
   };
   vectors.forEach((v, id) => checkCosts(v, `vector ${id}`));
-  tables.forEach((t, id) => checkCosts(t, `table ${id}`));
+  tables.forEach((t, id) => {
+    checkCosts(t.costs, `table ${id}`);
+    if (t.costs.length !== t.rows * t.columns) fail(`table ${id} has ${t.costs.length} costs, expected ${t.rows} x ${t.columns}`);
+  });
   for (let i = 0; i < n; i++) {
     const v = vectors[unary[i]];
     if (v === undefined) fail(`variable ${i} has unary id ${unary[i]} of ${vectors.length}`);
     if (v.length !== domains[i]) fail(`variable ${i} has ${domains[i]} values but ${v.length} costs`);
   }
-  maps.forEach((m, id) => {
-    for (const c of m.of) if (c < 0 || c >= m.classes) fail(`class map ${id} uses class ${c} of ${m.classes}`);
+  const top = maps.map((m, id) => {
+    let most = 0;
+    for (const c of m) {
+      if (c < 0) fail(`class map ${id} holds ${c}`);
+      if (c > most) most = c;
+    }
+    return most;
   });
   const { first, second, table, firstMap, secondMap } = edges;
   for (let e = 0; e < first.length; e++) {
-    for (const [v, ids] of [
-      [first[e], firstMap],
-      [second[e], secondMap],
-    ] as const) {
-      if (!(v >= 0 && v < n)) fail(`edge ${e} ends at variable ${v} of ${n}`);
-      const id = ids === undefined ? -1 : ids[e];
-      if (id >= 0 && maps[id]?.of.length !== domains[v]) {
-        fail(`edge ${e}: class map ${id} does not fit the ${domains[v]} values of variable ${v}`);
-      }
-    }
     const t = tables[table[e]];
     if (t === undefined) fail(`edge ${e} has table id ${table[e]} of ${tables.length}`);
-    const [a, b] = edgeDims(problem, e);
-    if (t.length !== a * b) fail(`edge ${e}: table ${table[e]} has ${t.length} cells, expected ${a} x ${b}`);
+    for (const [v, id, size] of [
+      [first[e], firstMap[e], t.rows],
+      [second[e], secondMap[e], t.columns],
+    ]) {
+      if (!(v >= 0 && v < n)) fail(`edge ${e} ends at variable ${v} of ${n}`);
+      if (id < 0) {
+        if (size !== domains[v]) fail(`edge ${e}: ${size} rows or columns for the ${domains[v]} values of variable ${v}`);
+      } else if (maps[id]?.length !== domains[v] || top[id] >= size) {
+        fail(`edge ${e}: class map ${id} does not fit variable ${v} (${domains[v]} values) and ${size} rows or columns`);
+      }
+    }
   }
   for (const row of problem.rows ?? []) {
     row.variables.forEach((v, k) => {

@@ -188,7 +188,6 @@ export class Reducer {
     const sides: { delta: Float64Array; classes: number; map: Int32Array }[] = [];
     // The signature holds all that the verdict depends on: costs, tables as seen from here, memory, and the tie order.
     let key = `${net.unary[i]};${net.rows.map((r) => r.amounts[i]).join(',')};`;
-    key += `${net.pieces[i].map((p) => `${p.amounts}`).join(',')};`;
     const members = net.members[i]
       .filter((m) => m.variable <= i)
       .sort((a, b) => a.variable - b.variable)
@@ -217,10 +216,7 @@ export class Reducer {
       sides.push({ delta, classes: pool.tables[table].dims[side], map: pool.mapOf(map) });
     }
     const orders = members.map((m) => pool.mapOf(m));
-    const amounts = [
-      ...net.rows.filter((r) => r.amounts[i] >= 0).map((r) => pool.vectorOf(r.amounts[i])),
-      ...net.pieces[i].map((p) => pool.vectorOf(p.amounts)),
-    ];
+    const amounts = net.rows.filter((r) => r.amounts[i] >= 0).map((r) => pool.vectorOf(r.amounts[i]));
     const verdict = dominated(k, pool.vectorOf(net.unary[i]), sides, amounts, orders);
     this.#verdicts.set(key, verdict);
     return verdict;

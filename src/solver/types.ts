@@ -45,12 +45,6 @@ export interface Problem {
   };
 }
 
-/** Which row (or column) of a table each value of a variable reads. */
-export interface ClassMap {
-  readonly classes: number;
-  readonly of: Int32Array;
-}
-
 export interface LinearRow {
   readonly name: string;
   /** Variables in the row and, for each, the amount of every value (non-negative integers). */

@@ -1,5 +1,5 @@
 import { stateMemory } from '../plan/decode.ts';
-import type { Prepared } from '../plan/shard.ts';
+import type { Prepared } from '../plan/prepare.ts';
 import { solve } from '../solver/solve.ts';
 import { applyRecipe, plainRecipes } from './recipes.ts';
 

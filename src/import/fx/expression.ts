@@ -85,7 +85,7 @@ export class ExpressionReader {
       }
       return this.call(`builtins.${first}`, []);
     }
-    const value = this.constant(first) ?? this.lookup(first, start);
+    const value = this.lookup(first, start);
     if (kind === 91) {
       scanner.next();
       const index = this.index();
@@ -199,7 +199,7 @@ export class ExpressionReader {
         const kind = scanner.next();
         if (kind === 46 || kind === 40) return this.literalCall(name, start, depth);
         if (kind === 91) this.nested();
-        return this.constant(name) ?? this.lookup(name, start);
+        return this.lookup(name, start);
       }
       case INTEGER: {
         const digits = scanner.word();
@@ -355,8 +355,10 @@ export class ExpressionReader {
     return { kind: 'device', word: typeof index === 'number' ? `${type}:${index}` : type };
   }
 
-  private constant(name: string): Arg | undefined {
-    if (this.env.has(name)) return undefined;
+  /** What a name stands for: a value of the graph, else a constant of Python. @throws E_REF */
+  lookup(name: string, start: number): Arg {
+    const value = this.env.get(name);
+    if (value !== undefined) return value;
     switch (name) {
       case 'None':
         return null;
@@ -371,15 +373,8 @@ export class ExpressionReader {
       case 'Ellipsis':
         return { kind: 'layout', word: 'Ellipsis' };
       default:
-        return undefined;
+        return this.unknownName(name, start);
     }
-  }
-
-  /** The value a name stands for. @throws E_REF */
-  lookup(name: string, start: number): Arg {
-    const value = this.env.get(name);
-    if (value === undefined) return this.unknownName(name, start);
-    return value;
   }
 
   private unknownName(name: string, start: number): never {

@@ -77,7 +77,16 @@ class JointSignature {
           `${forwardCount} forward outputs but ${tangents} tangents: the first outputs may be updated buffers, which the text does not mark.`,
         );
     }
+    if (hasSlots) this.noteWithoutGradient(gradient);
     return { inputs: this.inputs, outputs: this.outputs(forwardCount), notes: this.notes };
+  }
+
+  /** A parameter without gradient is frozen, or the second name of a tied weight. */
+  private noteWithoutGradient(gradient: ReadonlySet<number>): void {
+    const names = this.inputs.flatMap((meta, i) => (meta.role === 'parameter' && !gradient.has(i) ? [meta.roleName ?? ''] : []));
+    if (names.length === 0) return;
+    const shown = `${names.slice(0, 3).join(', ')}${names.length > 3 ? ` and ${names.length - 3} more` : ''}`;
+    this.notes.push(`Parameters without a gradient: ${shown}. For the second name of a tied weight, --tie A=B counts it once.`);
   }
 
   private input(input: FxInput, hasGradient: boolean, nextTangent: () => number): NodeMeta {

@@ -1,12 +1,12 @@
 import { readFileSync } from 'node:fs';
 import { gunzipSync } from 'node:zlib';
-import type { Arg, DType, ValueType } from '../../src/graph/types.ts';
-import { bind } from '../../src/ops/infer.ts';
-import type { TypedContext } from '../../src/ops/record.ts';
-import type { Rule, RuleSlot } from '../../src/ops/rule.ts';
-import type { OperatorTable } from '../../src/ops/table.ts';
+import type { Arg, DType, ValueType } from '../../../src/graph/types.ts';
+import { bind } from '../../../src/ops/infer.ts';
+import type { TypedContext } from '../../../src/ops/record.ts';
+import type { Rule, RuleSlot } from '../../../src/ops/rule.ts';
+import type { OperatorTable } from '../../../src/ops/table.ts';
 
-/** Reads the tables that a brute-force validator made (test/fixtures/oracle, schema in its README) and compares rules with them. */
+/** Reads the tables that a brute-force validator made (te../../fixtures/oracle, schema in its README) and compares rules with them. */
 
 type OracleArg = number | string | boolean | null | { t: number[]; dt: string } | OracleArg[];
 
@@ -28,7 +28,7 @@ export interface Validity {
 }
 
 function table<T>(name: string): Record<string, T> {
-  const bytes = readFileSync(new URL(`../fixtures/oracle/${name}`, import.meta.url));
+  const bytes = readFileSync(new URL(`../../fixtures/oracle/${name}`, import.meta.url));
   return (JSON.parse(gunzipSync(bytes).toString()) as { cases: Record<string, T> }).cases;
 }
 
