@@ -1,7 +1,7 @@
 import { internalError, ShardwrightError } from '../errors.ts';
 import { isPending, Sharding } from '../mesh/sharding.ts';
 import type { Placement } from '../mesh/placement.ts';
-import type { ShardingSpace } from '../mesh/space.ts';
+import { REPLICATE_CODE, shardDimOfCode, type ShardingSpace } from '../mesh/space.ts';
 import type { CollectiveKind, CollectiveModel } from './collectives.ts';
 import { PathFinder, quantized } from './paths.ts';
 import { DimSymmetry } from './symmetry.ts';
@@ -84,7 +84,14 @@ export class Redistributor {
   private readonly active: readonly number[];
   private readonly activeProduct: number;
   private readonly graphs = new Map<string, KnownGraph>();
-  private readonly kindKeys: string[] = [];
+  /** By sharding id, see `trait`. */
+  private readonly traits: Readonly<Record<'busy' | 'pending' | 'kinds' | 'lastDim', number[]>> = {
+    busy: [],
+    pending: [],
+    kinds: [],
+    lastDim: [],
+  };
+  private readonly kindBits: number[] = [];
   private readonly types = new Map<string, TypePrices>();
   private cached = 0;
 
@@ -122,13 +129,15 @@ export class Redistributor {
     for (let i = 0; i < fromIds.length; i++) ids.push(fromIds[i]);
     for (let j = 0; j < width; j++) ids.push(toIds[j]);
     const prices = this.pricesOf(type, ids);
-    const { graph } = prices;
+    const { graph, symmetry } = prices;
     const toStates = new Int32Array(width);
     for (let j = 0; j < width; j++) toStates[j] = graph.stateOf(toIds[j]);
     for (let i = 0; i < fromIds.length; i++) {
       const from = fromIds[i];
-      const row = this.row(prices, graph.stateOf(from));
-      for (let j = 0; j < width; j++) out[i * width + j] = this.refused(from, toIds[j]) ? Infinity : row[toStates[j]];
+      const { canonical, states } = symmetry.of(graph.stateOf(from));
+      const row = this.row(prices, canonical);
+      for (let j = 0; j < width; j++)
+        out[i * width + j] = this.refused(from, toIds[j]) ? Infinity : row[states[toStates[j]]];
     }
     return out;
   }
@@ -206,7 +215,14 @@ export class Redistributor {
   }
 
   private refused(from: number, to: number): boolean {
-    for (const m of this.active) if (this.refusedOn(from, to, m)) return true;
+    if (this.viaReplicate) return false;
+    const { busy, pending } = this.traits;
+    this.trait(from);
+    this.trait(to);
+    // Only a mesh dim that is cut or pending before and pending after can be at fault.
+    let suspects = busy[from] & pending[to];
+    for (let m = 0; suspects !== 0; m++, suspects >>>= 1)
+      if ((suspects & 1) !== 0 && this.space.kindAt(from, m) !== this.space.kindAt(to, m)) return true;
     return false;
   }
 
@@ -217,6 +233,39 @@ export class Redistributor {
     if (a === b || a === 0 || b === 0 || this.viaReplicate || space.mesh.sizes[m] === 1) return false;
     // Both cut or pending and different: allowed only towards a cut.
     return isPending(space.placementOf(b));
+  }
+
+  /** Fills the traits of a sharding: bit masks over mesh dims, its largest cut dim, and its kinds that shape the graph. */
+  private trait(id: number): void {
+    const { space, traits } = this;
+    if (traits.busy[id] !== undefined) return;
+    let busy = 0;
+    let pending = 0;
+    let kinds = 0;
+    let lastDim = -1;
+    for (let m = 0; m < space.meshRank; m++) {
+      lastDim = Math.max(lastDim, space.dimAt(id, m));
+      const code = space.kindAt(id, m);
+      if (code === REPLICATE_CODE || !this.active.includes(m)) continue;
+      const p = space.placementOf(code);
+      if (space.mesh.sizes[m] > 1) {
+        busy |= 1 << m;
+        if (isPending(p)) pending |= 1 << m;
+      }
+      if (shardDimOfCode(code) < 0) kinds |= 1 << this.kindBit(code);
+    }
+    traits.busy[id] = busy;
+    traits.pending[id] = pending;
+    traits.kinds[id] = kinds;
+    traits.lastDim[id] = lastDim;
+  }
+
+  private kindBit(code: number): number {
+    let bit = this.kindBits.indexOf(code);
+    if (bit < 0) bit = this.kindBits.push(code) - 1;
+    if (bit > 30)
+      throw new ShardwrightError('E_PLACEMENT', 'more than 31 kinds of pending or special placements at once');
+    return bit;
   }
 
   /** Fewest collectives, fewest steps, smallest step list among the paths of least price: the edges in order. */
@@ -314,20 +363,21 @@ export class Redistributor {
   /** The state graph that has all these shardings, and its prices for the type. */
   private pricesOf(type: MovedType, ids: readonly number[]): TypePrices {
     const rank = type.shape.length;
-    const kinds = new Set<string>();
+    const { kinds, lastDim } = this.traits;
+    let mask = 0;
     for (const id of ids) {
-      for (let m = 0; m < this.space.meshRank; m++)
-        if (this.space.dimAt(id, m) >= rank)
-          throw new ShardwrightError(
-            'E_PLACEMENT',
-            `${this.space.text(id)} cuts dim ${this.space.dimAt(id, m)} of a ${rank}-D tensor`,
-          );
-      const k = this.kindKey(id);
-      if (k !== '') for (const one of k.split(' ')) kinds.add(one);
+      this.trait(id);
+      mask |= kinds[id];
+      if (lastDim[id] >= rank)
+        throw new ShardwrightError(
+          'E_PLACEMENT',
+          `${this.space.text(id)} cuts dim ${lastDim[id]} of a ${rank}-D tensor`,
+        );
     }
-    const graphKey = `${rank}|${[...kinds].sort().join(' ')}`;
+    const graphKey = `${rank}|${mask}`;
     let entry = this.graphs.get(graphKey);
-    const missing = ids.filter((id) => entry === undefined || entry.graph.stateOf(id) < 0);
+    const known = entry?.graph;
+    const missing = known === undefined ? ids : ids.filter((id) => known.stateOf(id) < 0);
     if (entry === undefined || missing.length > 0) {
       const seeds = new Set(entry?.seeds);
       for (const id of missing) seeds.add(id);
@@ -353,21 +403,6 @@ export class Redistributor {
       this.types.set(typeKey, prices);
     }
     return prices;
-  }
-
-  /** Pending and special kinds of a sharding, which decide the state graph; sorted, blank-separated. */
-  private kindKey(id: number): string {
-    let k = this.kindKeys[id];
-    if (k === undefined) {
-      const codes = new Set<number>();
-      for (const m of this.active) {
-        const p = this.space.placementOf(this.space.kindAt(id, m));
-        if (isPending(p) || (p.dim !== undefined && p.kind !== 'shard')) codes.add(this.space.codeOf(p));
-      }
-      k = [...codes].sort((a, b) => a - b).join(' ');
-      this.kindKeys[id] = k;
-    }
-    return k;
   }
 
   /** Types with equal keys have equal prices: only uneven sizes matter beside the total. */

@@ -60,6 +60,7 @@ export class StateGraph {
 
   private readonly codes: number[] = [];
   private readonly positions: number[] = [];
+  private readonly stateById: number[] = [];
   private readonly index = new Map<string, number>();
   private readonly slotIndex = new Map<string, number>();
   private readonly cutIndex = new Map<string, number>();
@@ -138,8 +139,13 @@ export class StateGraph {
 
   /** State of a sharding, -1 if the graph was built without its kinds. */
   stateOf(id: number): number {
-    const [codes, positions] = this.read(id);
-    return this.index.get(key(codes, positions)) ?? -1;
+    let state = this.stateById[id];
+    if (state === undefined) {
+      const [codes, positions] = this.read(id);
+      state = this.index.get(key(codes, positions)) ?? -1;
+      this.stateById[id] = state;
+    }
+    return state;
   }
 
   codeAt(state: number, axis: number): number {

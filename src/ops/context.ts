@@ -114,7 +114,9 @@ class Call implements TypedContext {
     return this.index.get(name) ?? -1;
   }
   list(name: string): readonly ({ meta: TensorMeta; index: number } | null)[] {
-    return (this.lists.get(name) ?? []).map((m) => (m === null ? null : { meta: this.inputs[m.index], index: m.index }));
+    return (this.lists.get(name) ?? []).map((m) =>
+      m === null ? null : { meta: this.inputs[m.index], index: m.index },
+    );
   }
   int(name: string): number {
     return this.optionalInt(name) ?? this.fail(`argument '${name}' must be an integer`);
@@ -149,7 +151,7 @@ class Call implements TypedContext {
     const value = this.value(name);
     if (!Array.isArray(value) || !value.every((v) => typeof v === 'boolean'))
       return this.fail(`argument '${name}' must be a list of True and False`);
-    return value as boolean[];
+    return value;
   }
   text(name: string): string {
     const value = this.value(name);
@@ -187,7 +189,8 @@ class Call implements TypedContext {
   private value(name: string): Bound | null {
     if (this.bound.has(name)) return this.bound.get(name) ?? null;
     const schema = this.schema.find((s) => s.name === name);
-    if (schema === undefined) throw new ShardwrightError('E_INTERNAL', `internal: ${this.target} has no argument '${name}'`);
+    if (schema === undefined)
+      throw new ShardwrightError('E_INTERNAL', `internal: ${this.target} has no argument '${name}'`);
     return schema.default ?? null;
   }
   private asInt(value: unknown, name: string): number {

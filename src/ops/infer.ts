@@ -84,7 +84,8 @@ function infer(record: OperatorRecord, node: CallNode, typeOf: TypeOf): Resolved
     outputs.map((type) => (type === null ? null : metaOf(type, record.name))),
   );
   const items = outputs.map((type): ValueType => type ?? NONE);
-  if (record.results === 'tuple') return { type: Object.freeze({ kind: 'tuple', items: Object.freeze(items) }), context };
+  if (record.results === 'tuple')
+    return { type: Object.freeze({ kind: 'tuple', items: Object.freeze(items) }), context };
   return { type: items[0] ?? NONE, context };
 }
 

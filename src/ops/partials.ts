@@ -83,7 +83,9 @@ export function castKinds(ctx: TypedContext): Rule[] {
   const to = ctx.outputs[0]?.dtype ?? from;
   if (from === 'b8') {
     // False < true: a pending `or` is the maximum of the 0/1 numbers, a pending `and` their minimum.
-    return to === 'b8' ? identityKinds(ctx) : [onePartial(ctx, 0, 'bor', 'max', 'ext'), onePartial(ctx, 0, 'band', 'min', 'ext')];
+    return to === 'b8'
+      ? identityKinds(ctx)
+      : [onePartial(ctx, 0, 'bor', 'max', 'ext'), onePartial(ctx, 0, 'band', 'min', 'ext')];
   }
   if (to === 'b8') return [];
   const kinds = isFloating(from) && isIntegral(to) ? (['max', 'min'] as const) : ALL_KINDS;

@@ -83,11 +83,7 @@ export function S(dim: number, options: ShardOptions = {}): ShardSlot {
 
 export type RuleOptions = Partial<Pick<Rule, 'origin' | 'rewrite' | 'collectives'>>;
 
-export function rule(
-  inputs: readonly RuleSlot[],
-  outputs: readonly RuleSlot[],
-  options: RuleOptions = {},
-): Rule {
+export function rule(inputs: readonly RuleSlot[], outputs: readonly RuleSlot[], options: RuleOptions = {}): Rule {
   return { inputs, outputs, origin: 'base', ...options };
 }
 

@@ -49,6 +49,7 @@ export function buildModel(input: BuildInput): Model {
   const uses = collectUses(input, columns, tables, variables, nodeVariable);
   const copies = input.sharing ? shareCopies(input, uses, columns, tables, variables) : [];
   connect(input, uses, copies, columns, tables, nodeVariable);
+  tieParameters(input, columns, tables, nodeVariable);
   const { problem, unitsPerSecond } = tables.finish();
   const states = parameterStates(input, nodeVariable);
   return {
@@ -257,17 +258,20 @@ function wantedTwice(group: readonly Use[]): number[] {
 }
 
 /**
- * Whether `to` is what gathering or reducing some mesh dims of `from` gives: on every mesh dim unchanged, replicated, or
- * reduced to a shard. These are the copies worth keeping for several uses; others are priced at each use.
+ * Whether `to` is what gathering or reducing mesh dims of `from` gives: on every mesh dim unchanged, replicated, or
+ * reduced to a shard; on meshes of more than two dims, with one mesh dim changed at most. These are the copies worth
+ * keeping for several uses; others are priced at each use.
  */
 function isGather(space: ShardingSpace, from: number, to: number): boolean {
+  let changed = 0;
   for (let d = 0; d < space.meshRank; d++) {
     const a = space.kindAt(from, d);
     const b = space.kindAt(to, d);
-    if (a === b || b === REPLICATE_CODE) continue;
-    if (!isPartialCode(a)) return false;
+    if (a === b) continue;
+    if (b !== REPLICATE_CODE && !isPartialCode(a)) return false;
+    changed++;
   }
-  return true;
+  return changed <= (space.meshRank <= 2 ? 2 : 1);
 }
 
 function priced(meta: TensorMeta): { shape: readonly number[]; itemBytes: number } {
@@ -320,6 +324,30 @@ function connect(
   }
 }
 
+/** Parameters that are one tensor are placed alike: a table that allows equal placements only. */
+function tieParameters(input: BuildInput, columns: SpecColumns, tables: TableBuilder, nodeVariable: Int32Array): void {
+  const byRole = new Map<string, number>();
+  input.graph.nodes.forEach((node, n) => {
+    if (node.kind === 'placeholder') byRole.set(node.meta.roleName ?? node.name, n);
+  });
+  for (const group of input.graph.ties ?? []) {
+    const [owner, ...others] = group.map((name) => byRole.get(name) ?? -1);
+    for (const other of others) {
+      const a = columns.result(owner, 0);
+      const b = columns.result(other, 0);
+      const table = tables.table(`tie${a.list}:${b.list}`, a.specs.length, b.specs.length, () => {
+        const costs = new Float64Array(a.specs.length * b.specs.length).fill(Infinity);
+        a.specs.forEach((id, i) => {
+          const j = b.specs.indexOf(id);
+          if (j >= 0) costs[i * b.specs.length + j] = 0;
+        });
+        return costs;
+      });
+      tables.addEdge(nodeVariable[owner], nodeVariable[other], table, a.mapId, b.mapId);
+    }
+  }
+}
+
 /** State bytes of every parameter and buffer under each of its placements. Tied parameters count once. */
 function parameterStates(input: BuildInput, nodeVariable: Int32Array): Map<number, StateBytes> {
   const { graph, flow, strategies, space } = input;
@@ -327,9 +355,14 @@ function parameterStates(input: BuildInput, nodeVariable: Int32Array): Map<numbe
   const withGradient = new Set<string>();
   for (const output of graph.outputs)
     if (output.role === 'grad' && output.value !== null && output.of !== undefined) withGradient.add(output.of);
+  const tied = new Set<string>();
+  for (const [owner, ...others] of graph.ties ?? []) {
+    if (others.some((name) => withGradient.has(name))) withGradient.add(owner);
+    for (const name of others) tied.add(name);
+  }
   graph.nodes.forEach((node, n) => {
     const { role } = node.meta;
-    if (node.kind !== 'placeholder' || nodeVariable[n] < 0) return;
+    if (node.kind !== 'placeholder' || nodeVariable[n] < 0 || tied.has(node.meta.roleName ?? node.name)) return;
     if (role !== 'parameter' && role !== 'buffer' && role !== 'constant' && role !== 'state') return;
     const { set } = strategies.nodes[n]!;
     const { meta } = flow.values[flow.results[n][0]];

@@ -10,7 +10,7 @@ import type { Network } from './network.ts';
 import type { Table } from "./pool.ts";
 
 /** What one step of a variable yields. */
-interface Step {
+export interface Step {
   /** Messages to the neighbours in the direction of the sweep. */
   readonly sent: readonly number[];
   /** For the same edges: the shift on the variable's own side once it has given its share to the edge. */

@@ -34,7 +34,11 @@ describe('einsum rules', () => {
 
   test('a product never takes two pending sums', () => {
     for (const equation of ['mk,kn->mn', 'ab,ab->ab', 'i,i->']) {
-      expect(einsumRules(equation).map(ruleText).filter((t) => /^P\(\w+\), P/.test(t))).toEqual([]);
+      expect(
+        einsumRules(equation)
+          .map(ruleText)
+          .filter((t) => /^P\(\w+\), P/.test(t)),
+      ).toEqual([]);
     }
   });
 

@@ -8,11 +8,29 @@ import { graphFlops } from '../../src/ops/flops.ts';
 import { bind, inferCall } from '../../src/ops/infer.ts';
 
 /** Every different call of the PyTorch graphs of the fixture set, with the type that PyTorch gave it. */
-type RawArg = number | string | boolean | null | { t: string } | { f: string } | { big: string } | { kind: 'dtype'; dtype: DType } | { kind: 'device' | 'layout'; word: string } | RawArg[];
-type RawCall = [target: string, args: RawArg[], kwargs: Record<string, RawArg>, result: string | Record<string, string | null>];
+type RawArg =
+  | number
+  | string
+  | boolean
+  | null
+  | { t: string }
+  | { f: string }
+  | { big: string }
+  | { kind: 'dtype'; dtype: DType }
+  | { kind: 'device' | 'layout'; word: string }
+  | RawArg[];
+type RawCall = [
+  target: string,
+  args: RawArg[],
+  kwargs: Record<string, RawArg>,
+  result: string | Record<string, string | null>,
+];
 interface Fixture {
   readonly calls: RawCall[];
-  readonly graphs: Record<string, { calls: [number, number][]; flops: number | null; byOp: Record<string, number> | null }>;
+  readonly graphs: Record<
+    string,
+    { calls: [number, number][]; flops: number | null; byOp: Record<string, number> | null }
+  >;
 }
 const fixture = JSON.parse(
   gunzipSync(readFileSync(new URL('../fixtures/ops/calls.json.gz', import.meta.url))).toString(),
@@ -97,9 +115,20 @@ describe('types of calls', () => {
       kind: 'placeholder',
       type: tensor(shape),
     });
-    const nodes = [input('a', 'f32[2,3]'), input('b', 'f32[3,4]'), mm('x', 'forward'), mm('y', 'backward'), mm('z', 'backward')];
+    const nodes = [
+      input('a', 'f32[2,3]'),
+      input('b', 'f32[3,4]'),
+      mm('x', 'forward'),
+      mm('y', 'backward'),
+      mm('z', 'backward'),
+    ];
     const graph: Graph = { name: 'g', nodes, outputs: [], subgraphs: {} };
-    expect(graphFlops(graph, operators)).toEqual({ forward: 48, backward: 96, total: 144, byTarget: { 'aten.mm.default': 144 } });
+    expect(graphFlops(graph, operators)).toEqual({
+      forward: 48,
+      backward: 96,
+      total: 144,
+      byTarget: { 'aten.mm.default': 144 },
+    });
   });
 
   test('equal calls share one result, equal types one object', () => {
@@ -122,13 +151,26 @@ describe('types of calls', () => {
   test('getitem picks a result; a masked-off one is none', () => {
     const call = toNode('ln', [
       'aten.native_layer_norm_backward.default',
-      [{ t: 'f32[4,8]' }, { t: 'f32[4,8]' }, [8], { t: 'f32[4,1]' }, { t: 'f32[4,1]' }, { t: 'f32[8]' }, { t: 'f32[8]' }, [true, false, true]],
+      [
+        { t: 'f32[4,8]' },
+        { t: 'f32[4,8]' },
+        [8],
+        { t: 'f32[4,1]' },
+        { t: 'f32[4,1]' },
+        { t: 'f32[8]' },
+        { t: 'f32[8]' },
+        [true, false, true],
+      ],
       {},
       {},
     ]);
     const tuple = inferCall(operators, call, tensor);
     const item = (i: number): ValueType | undefined =>
-      inferCall(operators, { target: 'operator.getitem', args: [{ kind: 'value', name: 'ln' }, i], kwargs: {} }, () => tuple ?? { kind: 'none' });
+      inferCall(
+        operators,
+        { target: 'operator.getitem', args: [{ kind: 'value', name: 'ln' }, i], kwargs: {} },
+        () => tuple ?? { kind: 'none' },
+      );
     expect(text(item(0))).toBe('f32[4,8]');
     expect(item(1)).toEqual({ kind: 'none' });
     expect(text(item(-1))).toBe('f32[8]');
@@ -158,7 +200,9 @@ describe('types of calls', () => {
     expect(thrown).toBeInstanceOf(ShardwrightError);
     const { code, headline } = thrown as ShardwrightError;
     expect(code).toBe('E_TYPE');
-    expect(headline).toMatchInlineSnapshot(`"E_TYPE aten.mm.default: shapes [2, 3] and [4, 4] do not match: 3 against 4 (mk,kn->mn) (node mm_3)"`);
+    expect(headline).toMatchInlineSnapshot(
+      `"E_TYPE aten.mm.default: shapes [2, 3] and [4, 4] do not match: 3 against 4 (mk,kn->mn) (node mm_3)"`,
+    );
   });
 });
 
@@ -197,10 +241,12 @@ function graphOf(name: string, calls: readonly [number, number][]): Graph {
     const call = toNode(`c${index}`, fixture.calls[index]);
     const names: string[] = [];
     JSON.stringify([call.args, call.kwargs], (_, v: unknown) => {
-      if (typeof v === 'object' && v !== null && 'kind' in v && v.kind === 'value' && 'name' in v) names.push(String(v.name));
+      if (typeof v === 'object' && v !== null && 'kind' in v && v.kind === 'value' && 'name' in v)
+        names.push(String(v.name));
       return typeof v === 'bigint' ? String(v) : v;
     });
-    for (const n of names) inputs.set(n, { name: n, kind: 'placeholder', target: n, args: [], kwargs: {}, type: tensor(n), meta: {} });
+    for (const n of names)
+      inputs.set(n, { name: n, kind: 'placeholder', target: n, args: [], kwargs: {}, type: tensor(n), meta: {} });
     for (let i = 0; i < count; i++) nodes.push({ ...call, name: `c${index}_${i}`, type: { kind: 'none' } });
   }
   return { name, nodes: [...inputs.values(), ...nodes], outputs: [], subgraphs: {} };

@@ -21,7 +21,7 @@ const WAIVED: Readonly<Record<string, readonly [reason: string, entries: readonl
   nansum: ['a NaN in one part is no NaN of the sum; none was drawn', ['Psum -> Psum']],
   nll_loss: ['averages of means are wrong with ignored targets; offered as a global count', ['S0,S0 -> Pavg,Psum']],
   layer_norm_bw: [
-    "a bias that is pending is never a parameter; its values are not read",
+    'a bias that is pending is never a parameter; its values are not read',
     ['R,R,R,R,R,Psum -> R,R,R', 'R,R,R,R,Psum,Psum -> Psum,R,R', 'S0,S0,S0,S0,R,Psum -> S0,Psum,Psum', 'S1,S1,S1,S1,R,Psum -> S1,Psum,Psum', 'Psum,R,R,R,R,Psum -> Psum,Psum,Psum'], // prettier-ignore
   ],
   sdpa_efficient: ['the kernel pads its log-sum-exp to multiples of 32 rows', ['S2,R,R -> S2,S2']],
@@ -31,7 +31,9 @@ describe('rules against the brute-force validator', () => {
   test('nearly every case of the oracle has a record', () => {
     const without = cases.filter((c) => operators.get(c.op) === undefined).map((c) => c.op);
     // Upsampling and the fused optimizer (a list operator) are not in the table yet.
-    expect(without.filter((op) => !['aten.upsample_nearest2d.default', 'aten._fused_adamw_.default'].includes(op))).toEqual([]);
+    expect(
+      without.filter((op) => !['aten.upsample_nearest2d.default', 'aten._fused_adamw_.default'].includes(op)),
+    ).toEqual([]);
   });
 
   test.each([2, 3] as const)('OP-54 no rule is refuted on %i ranks', (ranks) => {
@@ -68,7 +70,10 @@ describe('rules against the brute-force validator', () => {
   test('rules that PyTorch 2.13 registers are offered, but for the masked lookup and pending products', () => {
     const absent: string[] = [];
     const dtensorText = (text: string): string =>
-      text.replace(/S\((\d)\)/g, 'S$1').replace(/P\((\w+)\)/g, 'P$1').replaceAll(', ', ',');
+      text
+        .replace(/S\((\d)\)/g, 'S$1')
+        .replace(/P\((\w+)\)/g, 'P$1')
+        .replaceAll(', ', ',');
     for (const c of cases) {
       const ctx = bindCase(operators, c);
       if (ctx === undefined || c.single_dim_rules === null) continue;

@@ -64,10 +64,7 @@ export const castOps: readonly OperatorRecord[] = [
     cls: 'pointwise',
     infer: (ctx) => [{ dtype: ctx.inputs[1].dtype, shape: ctx.inputs[0].shape }],
     // Only the dtype of `other` is read; it is asked for replicated because its shape is its own.
-    shard: (ctx) => [
-      ...cuttable(ctx.inputs[0].shape).map((d) => rule([anyS(d), R], [anyS(d)])),
-      ...castKinds(ctx),
-    ],
+    shard: (ctx) => [...cuttable(ctx.inputs[0].shape).map((d) => rule([anyS(d), R], [anyS(d)])), ...castKinds(ctx)],
   }),
   ...TARGETS.map(([n, dtype]) =>
     defineOp(`aten.${n}.default`, {

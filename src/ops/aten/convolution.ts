@@ -1,6 +1,13 @@
 import { resultType } from '../dtypes.ts';
 import { need } from '../dims.ts';
-import { defineOp, elements, type OpContext, type OperatorRecord, type TensorMeta, type TypedContext } from '../record.ts';
+import {
+  defineOp,
+  elements,
+  type OpContext,
+  type OperatorRecord,
+  type TensorMeta,
+  type TypedContext,
+} from '../record.ts';
 import { LINEAR_KINDS, P, R, rule, S, type Rule, type RuleSlot } from '../rule.ts';
 
 /**

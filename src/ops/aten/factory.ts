@@ -13,7 +13,9 @@ const TAIL = '*, ScalarType? dtype=None, Any layout=None, Any device=None, Any p
 
 /** Result cut in dim d without inputs. */
 function freeRules(ctx: TypedContext): Rule[] {
-  return cuttable(ctx.outputs[0]?.shape ?? []).map((d) => rule([], [anyS(d)], { origin: 'ext', rewrite: 'local-shape' }));
+  return cuttable(ctx.outputs[0]?.shape ?? []).map((d) =>
+    rule([], [anyS(d)], { origin: 'ext', rewrite: 'local-shape' }),
+  );
 }
 
 function constant(name: string, schema: string, dtype: (ctx: OpContext) => DType, size = 'size'): OperatorRecord {
@@ -72,7 +74,11 @@ function independentRules(ctx: TypedContext, known: readonly Rule[]): Rule[] {
     for (const result of results) {
       if (source?.kind === 'replicate' && result?.kind === 'replicate') continue;
       const listed = known.some(
-        (r) => source?.kind === 'shard' && result?.kind === 'shard' && dimOf(r.inputs[0]) === source.dim && source.dim === result.dim,
+        (r) =>
+          source?.kind === 'shard' &&
+          result?.kind === 'shard' &&
+          dimOf(r.inputs[0]) === source.dim &&
+          source.dim === result.dim,
       );
       if (listed) continue;
       // Local sizes are only what the body would read if the result is as whole as the input.
@@ -129,7 +135,9 @@ export const factoryOps: readonly OperatorRecord[] = [
   like('aten.ones_like.default', SELF_TAIL),
   like('aten.empty_like.default', SELF_TAIL),
   like('aten.full_like.default', `Tensor self, Scalar fill_value, ${TAIL}, Any memory_format=None`),
-  ...['fill.Scalar', 'fill_.Scalar'].map((n) => like(`aten.${n}`, 'Tensor self, Scalar value, *, ScalarType? dtype=None')),
+  ...['fill.Scalar', 'fill_.Scalar'].map((n) =>
+    like(`aten.${n}`, 'Tensor self, Scalar value, *, ScalarType? dtype=None'),
+  ),
   like('aten.zero_.default', 'Tensor self, *, ScalarType? dtype=None'),
   created('aten.new_zeros.default', `Tensor self, int[] size, ${TAIL}`),
   created('aten.new_ones.default', `Tensor self, int[] size, ${TAIL}`),
@@ -148,12 +156,7 @@ export const factoryOps: readonly OperatorRecord[] = [
     (ctx) => steps(ctx, ctx.number('start'), ctx.number('end'), ctx.number('step')),
     rangeType('start', 'end', 'step'),
   ),
-  range(
-    'aten.linspace.default',
-    `Scalar start, Scalar end, int steps, ${TAIL}`,
-    (ctx) => ctx.int('steps'),
-    floats,
-  ),
+  range('aten.linspace.default', `Scalar start, Scalar end, int steps, ${TAIL}`, (ctx) => ctx.int('steps'), floats),
   range(
     'prims.iota.default',
     'int length, *, int start, int step, ScalarType dtype, Any device=None, bool requires_grad=False',

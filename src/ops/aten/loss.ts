@@ -188,7 +188,7 @@ const crossEntropy = defineOp('aten.cross_entropy_loss.default', {
     if (self.shape[classes] > 1 && !probabilities && ctx.number('label_smoothing') === 0) {
       const row: InternalCollective = {
         kind: 'all_reduce',
-        bytes: (local) => Math.max(4, self.dtype === 'f64' ? 8 : 4) * elements(need(local, 'target').shape),
+        bytes: (local) => (self.dtype === 'f64' ? 8 : 4) * elements(need(local, 'target').shape),
       };
       const inputs = slots(ctx, { self: contiguous(classes) });
       rules.push(rule(inputs, [P('sum')], { origin: 'ext', rewrite: 'vocabulary-parallel', collectives: [row, row] }));

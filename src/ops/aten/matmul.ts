@@ -1,6 +1,13 @@
 import { resultType } from '../dtypes.ts';
 import { einsumFlops, einsumRules, parseEinsum } from '../einsum.ts';
-import { defineOp, elements, type OpContext, type OperatorRecord, type TensorMeta, type TypedContext } from '../record.ts';
+import {
+  defineOp,
+  elements,
+  type OpContext,
+  type OperatorRecord,
+  type TensorMeta,
+  type TypedContext,
+} from '../record.ts';
 import { LINEAR_KINDS, P, R, rule, S, type Rule } from '../rule.ts';
 
 /** Matrix products: each is an einsum, so its rules and its FLOPs come from letters. */

@@ -64,7 +64,9 @@ const unaryOps: OperatorRecord[] = [
   ...unary('logical_not', {
     result: 'bool',
     extra: (ctx) =>
-      ctx.inputs[0].dtype === 'b8' ? [onePartial(ctx, 0, 'bor', 'band', 'ext'), onePartial(ctx, 0, 'band', 'bor', 'ext')] : [],
+      ctx.inputs[0].dtype === 'b8'
+        ? [onePartial(ctx, 0, 'bor', 'band', 'ext'), onePartial(ctx, 0, 'band', 'bor', 'ext')]
+        : [],
   }),
   ...['isnan', 'isinf', 'isfinite', 'isposinf', 'isneginf', 'signbit'].map((n) =>
     pointwise(`aten.${n}.default`, { schema: 'Tensor self', result: 'bool' }),
@@ -195,9 +197,7 @@ const plainBinary = (names: string, spec: Omit<PointwiseSpec, 'schema'> = {}): O
       ...withInPlace(`aten.${n}.Scalar`, { schema: TENSOR_SCALAR, operands: SELF_OTHER, ...spec }),
     ]);
 const defaultBinary = (names: string, spec: Omit<PointwiseSpec, 'schema'> = {}): OperatorRecord[] =>
-  names
-    .split(' ')
-    .map((n) => pointwise(`aten.${n}.default`, { schema: TENSOR_PAIR, operands: SELF_OTHER, ...spec }));
+  names.split(' ').map((n) => pointwise(`aten.${n}.default`, { schema: TENSOR_PAIR, operands: SELF_OTHER, ...spec }));
 
 const binaryOps: OperatorRecord[] = [
   ...withInPlace('aten.add.Tensor', { schema: withAlpha(TENSOR_PAIR), ...ADD }),
@@ -274,7 +274,10 @@ const logic =
   (own: 'bor' | 'band'): Extra =>
   (ctx) => {
     if (ctx.inputs.some((t) => t.dtype !== 'b8') || ctx.inputs.length < 2) return [];
-    const one = (['bor', 'band'] as const).flatMap((k) => [onePartial(ctx, 0, k, k, 'ext'), onePartial(ctx, 1, k, k, 'ext')]);
+    const one = (['bor', 'band'] as const).flatMap((k) => [
+      onePartial(ctx, 0, k, k, 'ext'),
+      onePartial(ctx, 1, k, k, 'ext'),
+    ]);
     return [...one, rule([P(own), P(own)], [P(own)], { origin: 'ext' })];
   };
 

@@ -1,6 +1,13 @@
 import { cuttable, need } from '../dims.ts';
 import { linearIn } from '../partials.ts';
-import { defineOp, elements, type OpContext, type OperatorRecord, type TensorMeta, type TypedContext } from '../record.ts';
+import {
+  defineOp,
+  elements,
+  type OpContext,
+  type OperatorRecord,
+  type TensorMeta,
+  type TypedContext,
+} from '../record.ts';
 import { rule, S, type Rule } from '../rule.ts';
 
 /** Pooling over the last two dims: batch and channels follow, on inputs and results alike. */

@@ -35,7 +35,10 @@ export function makeCall(
   const convert = (arg: TestArg): Arg => {
     if (isTensor(arg)) {
       const name = `x${byName.size}`;
-      const meta: TensorMeta = { dtype: DTYPES[arg.dt ?? 'f32'] ?? (arg.dt as DType | undefined) ?? 'f32', shape: arg.t };
+      const meta: TensorMeta = {
+        dtype: DTYPES[arg.dt ?? 'f32'] ?? (arg.dt as DType | undefined) ?? 'f32',
+        shape: arg.t,
+      };
       byName.set(name, { arg, meta });
       metas.set(meta, arg);
       return { kind: 'value', name };

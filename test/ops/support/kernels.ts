@@ -31,7 +31,8 @@ function sliceRows(call: LocalCall, size: number): number[] {
     return Math.max(0, Math.min(size, at < 0 ? at + size : at));
   };
   const rows: number[] = [];
-  for (let i = bound(ctx.optionalInt('start'), 0); i < bound(ctx.optionalInt('end'), size); i += ctx.int('step')) rows.push(i);
+  for (let i = bound(ctx.optionalInt('start'), 0); i < bound(ctx.optionalInt('end'), size); i += ctx.int('step'))
+    rows.push(i);
   return rows;
 }
 
@@ -73,6 +74,7 @@ const manipulation: Record<string, Kernel> = {
     return [concat(lifted, dim)];
   },
   'aten.split.Tensor': (call) => splitBy(call, (n) => chunks(n, call.ctx.int('split_size'))),
+  'aten.split.sizes': (call) => splitBy(call, () => call.ctx.ints('split_size')),
   'aten.split_with_sizes.default': (call) => splitBy(call, () => call.ctx.ints('split_sizes')),
   'aten.chunk.default': (call) => splitBy(call, (n) => chunks(n, Math.ceil(n / call.ctx.int('chunks')))),
   'aten.unbind.int': ({ ctx, inputs: [x] }) => {
@@ -118,7 +120,9 @@ const manipulation: Record<string, Kernel> = {
     const back = (i: number, n: number, by: number): number => (((i - by) % n) + n) % n;
     if (dims.length === 0) return [build(x.shape, (_, flat) => x.data[back(flat, x.data.length, shifts[0])])];
     return [
-      build(x.shape, (at) =>
+      build(
+        x.shape,
+        (at) =>
         get(x, at.map((i, d) => (dims.includes(d) ? back(i, x.shape[d], shifts[dims.indexOf(d)]) : i))), // prettier-ignore
       ),
     ];
@@ -151,9 +155,17 @@ const manipulation: Record<string, Kernel> = {
     const dim = ctx.optionalInt('dim');
     const from = dim === undefined ? reshape(x, [x.data.length]) : x;
     const at = dim === undefined ? 0 : dimOf(dim, x.shape.length);
-    return [pick(from, at, Array.from({ length: from.shape[at] * times }, (_, i) => Math.floor(i / times)))];
+    return [
+      pick(
+        from,
+        at,
+        Array.from({ length: from.shape[at] * times }, (_, i) => Math.floor(i / times)),
+      ),
+    ];
   },
   'aten.sort.default': ({ ctx, inputs: [x] }) => rank(x, dimOf(ctx.int('dim'), x.shape.length), ctx.bool('descending')),
+  'aten.sort.stable': ({ ctx, inputs: [x] }) => rank(x, dimOf(ctx.int('dim'), x.shape.length), ctx.bool('descending')),
+  'aten.argsort.default': ({ ctx, inputs: [x] }) => [rank(x, dimOf(ctx.int('dim'), x.shape.length), false)[1]],
   'aten.topk.default': ({ ctx, inputs: [x] }) => {
     const dim = dimOf(ctx.int('dim'), x.shape.length);
     return rank(x, dim, true).map((r) => take(r, dim, 0, ctx.int('k')));
@@ -177,16 +189,20 @@ function splitBy(call: LocalCall, sizes: (n: number) => readonly number[]): NDAr
 function rank(x: NDArray, dim: number, descending: boolean): [NDArray, NDArray] {
   const values = zeros(x.shape);
   const places = zeros(x.shape);
-  build(x.shape.map((n, d) => (d === dim ? 1 : n)), (base) => { // prettier-ignore
-    const row = Array.from({ length: x.shape[dim] }, (_, i) => i);
-    const at = (i: number): number => flatIndex(x.shape, base.map((b, d) => (d === dim ? i : b))); // prettier-ignore
-    row.sort((a, b) => (descending ? -1 : 1) * (x.data[at(a)] - x.data[at(b)]) || a - b);
-    row.forEach((from, to) => {
-      values.data[at(to)] = x.data[at(from)];
-      places.data[at(to)] = from;
-    });
-    return 0;
-  });
+  build(
+    x.shape.map((n, d) => (d === dim ? 1 : n)),
+    (base) => {
+      // prettier-ignore
+      const row = Array.from({ length: x.shape[dim] }, (_, i) => i);
+      const at = (i: number): number => flatIndex(x.shape, base.map((b, d) => (d === dim ? i : b))); // prettier-ignore
+      row.sort((a, b) => (descending ? -1 : 1) * (x.data[at(a)] - x.data[at(b)]) || a - b);
+      row.forEach((from, to) => {
+        values.data[at(to)] = x.data[at(from)];
+        places.data[at(to)] = from;
+      });
+      return 0;
+    },
+  );
   return [values, places];
 }
 
@@ -204,11 +220,27 @@ const dimMoves: Record<string, Kernel> = {
     const [a, b] = [dimOf(ctx.int('dim0'), x.shape.length), dimOf(ctx.int('dim1'), x.shape.length)];
     return [permute(x, x.shape.map((_, d) => (d === a ? b : d === b ? a : d)))]; // prettier-ignore
   },
+  'aten.mT.default': ({ inputs: [x] }) => {
+    const n = x.shape.length;
+    return [permute(x, [...x.shape.slice(2).map((_, d) => d), n - 1, n - 2])];
+  },
+  'aten.numpy_T.default': ({ inputs: [x] }) => [permute(x, x.shape.map((_, d) => x.shape.length - 1 - d))], // prettier-ignore
+  'aten.movedim.int': ({ ctx, inputs: [x] }) => [move(x, ctx.ints('source'), ctx.ints('destination'))],
+  'aten.movedim.intlist': ({ ctx, inputs: [x] }) => [move(x, ctx.ints('source'), ctx.ints('destination'))],
   'aten.expand.default': expand,
   'aten.expand_as.default': (call) => [build(outShape(call), (at) => getBroadcast(call.inputs[0], at))],
   'aten.broadcast_tensors.default': (call) =>
     call.inputs.map((x, k) => build(outShape(call, k), (at) => getBroadcast(x, at))),
 };
+
+/** The named dims at their destinations, the others in their order. */
+function move(x: NDArray, source: readonly number[], destination: readonly number[]): NDArray {
+  const rank = x.shape.length;
+  const order = new Array<number>(rank).fill(-1);
+  source.forEach((d, i) => (order[dimOf(destination[i], rank)] = dimOf(d, rank)));
+  for (let d = 0; d < rank; d++) if (!order.includes(d)) order[order.indexOf(-1)] = d;
+  return permute(x, order);
+}
 
 // ---- indexing -------------------------------------------------------------------------------------------------------
 
@@ -386,4 +418,3 @@ const indexed: Record<string, Kernel> = {
 
 /** Kernels of shape, manipulation and indexing operators by name. */
 export const shapeKernels: Readonly<Record<string, Kernel>> = { ...views, ...dimMoves, ...manipulation, ...indexed };
-

@@ -39,7 +39,9 @@ const rowNorm =
       const rstd = 1 / Math.sqrt(mean(row.map((v) => (v - m) ** 2)) + eps);
       means.data[r] = m;
       rstds.data[r] = rstd;
-      row.forEach((v, i) => (out.data[r * length + i] = (v - m) * rstd * (weight?.data[i] ?? 1) + (bias?.data[i] ?? 0)));
+      row.forEach(
+        (v, i) => (out.data[r * length + i] = (v - m) * rstd * (weight?.data[i] ?? 1) + (bias?.data[i] ?? 0)),
+      );
     }
     return [out, ...(centred ? [means] : []), rstds].slice(0, call.ctx.outputs.length);
   };
@@ -100,14 +102,24 @@ function channelStatistics(x: NDArray): { mean: number[]; variance: number[]; co
   const values: number[][] = Array.from({ length: x.shape[1] }, () => []);
   build(x.shape, (at, flat) => values[at[1]].push(x.data[flat]));
   const means = values.map(mean);
-  return { mean: means, variance: values.map((v, c) => mean(v.map((y) => (y - means[c]) ** 2))), count: values[0]?.length ?? 0 };
+  return {
+    mean: means,
+    variance: values.map((v, c) => mean(v.map((y) => (y - means[c]) ** 2))),
+    count: values[0]?.length ?? 0,
+  };
+}
+
+/** Some forms say in their name whether they use the statistics of the batch. */
+function trains(call: LocalCall): boolean {
+  if (call.ctx.target.includes('no_training')) return false;
+  return call.ctx.target.includes('no_stats') || call.ctx.target.includes('with_update') || call.ctx.bool('training');
 }
 
 const batchNorm: Kernel = (call) => {
   const x = input(call, 'input');
   const [weight, bias] = [optional(call, 'weight'), optional(call, 'bias')];
   const [rm, rv] = [optional(call, 'running_mean'), optional(call, 'running_var')];
-  const training = call.ctx.bool('training');
+  const training = trains(call);
   const eps = call.ctx.number('eps');
   const momentum = call.ctx.number('momentum');
   const batch = channelStatistics(x);
@@ -122,7 +134,9 @@ const batchNorm: Kernel = (call) => {
     vector([...(old?.data ?? [])].map((o, c) => (training ? (1 - momentum) * o + momentum * now[c] : o)));
   const unbiased = batch.variance.map((y) => (y * batch.count) / Math.max(1, batch.count - 1));
   const saved = training ? [vector(m), vector(v.map((y) => 1 / Math.sqrt(y + eps)))] : [vector([]), vector([])];
-  return [out, ...saved, moved(rm, batch.mean), moved(rv, unbiased)].slice(0, call.ctx.outputs.length);
+  const reserve = call.ctx.target.includes('with_update') ? [zeros([0])] : [];
+  const running = [rm === undefined ? null : moved(rm, batch.mean), rv === undefined ? null : moved(rv, unbiased)];
+  return [out, ...saved, ...reserve, ...running].slice(0, call.ctx.outputs.length);
 };
 
 const batchNormBackward: Kernel = (call) => {
@@ -250,6 +264,11 @@ export const normKernels: Readonly<Record<string, Kernel>> = {
   'aten.native_group_norm.default': groupNorm,
   'aten.group_norm.default': groupNorm,
   'aten.batch_norm.default': batchNorm,
+  'aten.native_batch_norm.default': batchNorm,
+  'aten._native_batch_norm_legit.default': batchNorm,
+  'aten._native_batch_norm_legit.no_stats': batchNorm,
+  'aten._native_batch_norm_legit_no_training.default': batchNorm,
+  'aten._batch_norm_with_update_functional.default': batchNorm,
   'aten._native_batch_norm_legit_functional.default': batchNorm,
   'aten.native_batch_norm_backward.default': batchNormBackward,
   'aten.scaled_dot_product_attention.default': attentionForward,

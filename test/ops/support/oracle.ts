@@ -8,14 +8,25 @@ import type { OperatorTable } from '../../../src/ops/table.ts';
 
 /** Reads the tables that a brute-force validator made (te../../fixtures/oracle, schema in its README) and compares rules with them. */
 
-type OracleArg = number | string | boolean | null | { t: number[]; dt: string } | OracleArg[];
+/** A tensor; `init` says how values are drawn. */
+export interface OracleTensor {
+  readonly t: readonly number[];
+  readonly dt?: string;
+  readonly init?: string;
+  readonly hi?: number;
+}
+export type OracleArg = number | string | boolean | null | OracleTensor | readonly OracleArg[];
+
+function isList(arg: OracleArg): arg is readonly OracleArg[] {
+  return Array.isArray(arg);
+}
 
 export interface OracleCase {
   readonly name: string;
   readonly op: string;
   readonly family: string;
-  readonly args: OracleArg[];
-  readonly kwargs: Record<string, OracleArg>;
+  readonly args: readonly OracleArg[];
+  readonly kwargs: Readonly<Record<string, OracleArg>>;
   readonly single_dim_rules: [string, string][] | null;
 }
 export interface Validity {
@@ -43,13 +54,24 @@ export function verdicts(name: string, ranks: 2 | 3): Validity | undefined {
   return at === 'same as 2' ? (entry['2'] as Validity) : at;
 }
 
-const DTYPES: Readonly<Record<string, DType>> = { f32: 'f32', f16: 'f16', f64: 'f64', i64: 'i64', bool: 'b8' };
+const DTYPES: Readonly<Record<string, DType>> = {
+  f32: 'f32',
+  bf16: 'bf16',
+  f16: 'f16',
+  f64: 'f64',
+  i64: 'i64',
+  b8: 'b8',
+  bool: 'b8',
+};
 
 /** The call of a case, bound; undefined if the table has no such operator. */
-export function bindCase(operators: OperatorTable, c: OracleCase): TypedContext | undefined {
+export function bindCase(
+  operators: OperatorTable,
+  c: Pick<OracleCase, 'name' | 'op' | 'args' | 'kwargs'>,
+): TypedContext | undefined {
   const types = new Map<string, ValueType>();
   const toArg = (arg: OracleArg): Arg => {
-    if (Array.isArray(arg)) return arg.map(toArg);
+    if (isList(arg)) return arg.map(toArg);
     if (arg === 'max') return 9223372036854775807n;
     if (arg === 'inf') return { kind: 'float', value: Infinity };
     if (typeof arg === 'string') return arg in DTYPES ? { kind: 'dtype', dtype: DTYPES[arg] } : arg;
@@ -57,7 +79,7 @@ export function bindCase(operators: OperatorTable, c: OracleCase): TypedContext 
       return typeof arg === 'number' && !Number.isInteger(arg) ? { kind: 'float', value: arg } : arg;
     }
     const name = `t${types.size}`;
-    types.set(name, { kind: 'tensor', dtype: DTYPES[arg.dt], shape: arg.t });
+    types.set(name, { kind: 'tensor', dtype: DTYPES[arg.dt ?? 'f32'], shape: arg.t });
     return { kind: 'value', name };
   };
   const args = c.args.map(toArg);
@@ -105,7 +127,8 @@ function triedWords(verdict: Validity, ctx: TypedContext): (word: string, input:
   const shards = ctx.inputs.map((t) => t.shape.length);
   const all = shards.reduce((n, rank) => n * (rank + 5), 1);
   const onlySum = all !== verdict.total;
-  return (word) => word === 'R' || word.startsWith('S') || word === 'Psum' || (!onlySum && /^P(avg|max|min)$/.test(word));
+  return (word) =>
+    word === 'R' || word.startsWith('S') || word === 'Psum' || (!onlySum && /^P(avg|max|min)$/.test(word));
 }
 
 /** Plain rules (nothing rewritten) that the validator refutes. */

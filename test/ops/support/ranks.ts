@@ -66,7 +66,17 @@ function parts(x: NDArray, op: ReduceOp, n: number, seed: number): NDArray[] {
       for (let r = 0; r < n; r++) {
         const away = (2 * range + 1) * (0.5 + next());
         out[r].data[i] =
-          r === holder ? v : op === 'max' ? v - away : op === 'min' ? v + away : op === 'bor' ? 0 : op === 'band' ? 1 : NaN;
+          r === holder
+            ? v
+            : op === 'max'
+              ? v - away
+              : op === 'min'
+                ? v + away
+                : op === 'bor'
+                  ? 0
+                  : op === 'band'
+                    ? 1
+                    : NaN;
       }
   });
   return out;
@@ -80,7 +90,12 @@ function reduce(values: readonly NDArray[], op: ReduceOp): NDArray {
 }
 
 /** What one rank of the mesh holds: the placements are applied outer mesh dim first. */
-function localPiece(array: NDArray, slots: readonly RuleSlot[], sizes: readonly number[], rank: readonly number[]): Piece {
+function localPiece(
+  array: NDArray,
+  slots: readonly RuleSlot[],
+  sizes: readonly number[],
+  rank: readonly number[],
+): Piece {
   let piece: Piece = { array, starts: array.shape.map(() => 0) };
   slots.forEach((slot, m) => (piece = onePiece(piece, slot, sizes[m], rank[m], 17 * m + 5)));
   return piece;
@@ -88,9 +103,7 @@ function localPiece(array: NDArray, slots: readonly RuleSlot[], sizes: readonly 
 
 function* ranksOf(sizes: readonly number[]): Generator<number[]> {
   if (sizes.length === 0) yield [];
-  else
-    for (let r = 0; r < sizes[0]; r++)
-      for (const rest of ranksOf(sizes.slice(1))) yield [r, ...rest];
+  else for (let r = 0; r < sizes[0]; r++) for (const rest of ranksOf(sizes.slice(1))) yield [r, ...rest];
 }
 
 /** Puts the results of all ranks together, inner mesh dim first; replicated results must be equal. */
@@ -190,7 +203,9 @@ export function judge(
       const want = expected[k];
       if (x === null || want === null || x === undefined) continue;
       if (x.shape.join() !== want.array.shape.join())
-        return wrong(`result ${k} of rank ${rank.join()} has shape [${x.shape.join()}], claimed [${want.array.shape.join()}]`);
+        return wrong(
+          `result ${k} of rank ${rank.join()} has shape [${x.shape.join()}], claimed [${want.array.shape.join()}]`,
+        );
     }
     results.push(out);
   }
@@ -204,4 +219,3 @@ export function judge(
   }
   return undefined;
 }
-

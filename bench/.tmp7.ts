@@ -1,0 +1,11 @@
+import { loadCluster } from '../src/cost/cluster.ts';
+import { alphaBeta } from '../src/cost/alpha-beta.ts';
+import { Redistributor } from '../src/cost/redistribute.ts';
+import { parseMesh } from '../src/mesh/mesh.ts';
+import { ShardingSpace } from '../src/mesh/space.ts';
+const mesh = parseMesh('dp=4,cp=4,tp=4'); 
+const space = new ShardingSpace(mesh);
+const r = new Redistributor(space, alphaBeta(loadCluster('dgx-h100'), mesh)) as any;
+const ids = Int32Array.from(space.enumerate(3, { partialOps: ['sum'] }));
+const p = r.pricesOf({ shape: [64,128,128], itemBytes: 2 }, ids);
+console.log(p.symmetry.classes, p.graph.dims, p.graph.hasSpecialCuts, p.graph.stateOf(space.parse('S(2)RR')), p.symmetry.of(p.graph.stateOf(space.parse('S(2)RR'))).canonical, p.symmetry.maps.size);

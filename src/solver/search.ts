@@ -1,0 +1,328 @@
+/**
+ * The search: reduce, eliminate what is easy, raise the bound, prune against the incumbent, eliminate the core; branch only
+ * where the core is still too wide. Every node is the same function of a network; rows take part as prices first and as
+ * Pareto labels at the end.
+ */
+import { Messages, type Step } from './bound.ts';
+import { Eliminator } from './eliminate.ts';
+import { eliminateWithRows } from './labels.ts';
+import type { Network } from './network.ts';
+import { costAt, descend } from './primal.ts';
+import { Pruner } from './prune.ts';
+import { Reducer } from './reduce.ts';
+import { addPrices, amountsAt } from './rows.ts';
+
+/** The best checked choice so far. */
+export interface Incumbent {
+  readonly objective: number;
+  readonly choice: Int32Array;
+}
+
+export interface SearchHost {
+  /** True cost of a full choice under all rows; Infinity when it is not a solution. */
+  readonly evaluate: (choice: Int32Array) => number;
+  readonly stopped: () => boolean;
+  readonly progress: (phase: string, objective: number, bound: number) => void;
+  /** Relative gap that is good enough. */
+  readonly gap: number;
+}
+
+/** Engines and memos of one solve. */
+export interface Engines {
+  readonly reducer: Reducer;
+  readonly eliminator: Eliminator;
+  readonly pruner: Pruner;
+  readonly steps: Map<string, Step>;
+}
+
+export function makeEngines(net: Network): Engines {
+  return { reducer: new Reducer(), eliminator: new Eliminator(net.pool), pruner: new Pruner(), steps: new Map() };
+}
+
+const EASY = { cells: 50_000, work: 10_000_000, totalWork: 1e9, arity: 2, slack: Infinity };
+const CORE = { cells: 4_000_000, work: 1e8, totalWork: 4e8, arity: 64 };
+const NODE = { cells: 200_000, work: 1e7, totalWork: 2e7, arity: 64 };
+const LABELS = { labels: 400_000, work: 40_000_000 };
+/** A branch node first tries with this many sweeps, the root with more. */
+const ROOT_SWEEPS = 400;
+const NODE_SWEEPS = 12;
+
+export class Search {
+  readonly #host: SearchHost;
+  readonly #engines: Engines;
+  best: Incumbent | undefined;
+  nodes = 0;
+  #prices: readonly bigint[] = [];
+  #rootBound = -Infinity;
+
+  constructor(host: SearchHost, engines: Engines) {
+    this.#host = host;
+    this.#engines = engines;
+  }
+
+  /** Offers a full choice as incumbent. */
+  offer(choice: Int32Array): void {
+    const objective = this.#host.evaluate(choice);
+    if (objective === Infinity || (this.best !== undefined && objective >= this.best.objective)) return;
+    this.best = { objective, choice };
+    this.#host.progress('incumbent', objective, this.#rootBound);
+  }
+
+  /** A bound at least this large ends the search. */
+  #target(): number {
+    if (this.best === undefined) return Infinity;
+    const { objective } = this.best;
+    return Math.ceil(objective - this.#host.gap * Math.abs(objective));
+  }
+
+  /**
+   * Proves a lower bound on all choices of the network (its rows included) and finds the best ones on the way: the returned
+   * number is at least the target unless the clock ran out. Infinity with no incumbent means that there is no choice.
+   */
+  solve(net: Network): number {
+    if (!this.#prepare(net)) return Infinity;
+    const keep = net.rows.length > 0 ? rowVariables(net) : undefined;
+    if (net.rows.length > 0) return this.#solveRows(net, keep ?? new Uint8Array(net.count));
+    this.#prices = [];
+    return this.#explore(net, new Messages(net, this.#engines.steps), -Infinity, 0);
+  }
+
+  /** Reduction and easy eliminations; false when nothing is left. */
+  #prepare(net: Network): boolean {
+    const { reducer, eliminator } = this.#engines;
+    if (!reducer.reduce(net)) return false;
+    const keep = net.rows.length > 0 ? rowVariables(net) : undefined;
+    const limits = keep === undefined ? EASY : { ...EASY, keep };
+    if (eliminator.run(net, limits) === 'infeasible') return false;
+    return reducer.reduce(net);
+  }
+
+  #offerAt(net: Network, at: Int32Array): void {
+    if (costAt(net, at) !== Infinity) this.offer(net.complete(at));
+  }
+
+  /** Sweeps until the bound stalls, the target is reached or the clock stops; returns the best bound. */
+  #ascend(net: Network, messages: Messages, sweeps: number): number {
+    let bound = -Infinity;
+    let stalled = 0;
+    for (let k = 0; k < sweeps; k++) {
+      const now = messages.sweep();
+      const gain = now - bound;
+      if (now > bound) bound = now;
+      if (k < 3 || k % 5 === 4 || k === sweeps - 1) {
+        const at = messages.decode();
+        this.#offerAt(net, at);
+        if (k % 5 === 4) {
+          descend(net, at, 4);
+          this.#offerAt(net, at);
+        }
+      }
+      const target = this.#target();
+      if (bound >= target || this.#host.stopped()) break;
+      const close = target !== Infinity && target - bound <= 1e-6 * Math.abs(target);
+      if (close && gain <= 0.5 * (target - bound)) break;
+      stalled = gain <= 1e-7 * Math.abs(bound) ? stalled + 1 : 0;
+      if (stalled >= 3) break;
+    }
+    return bound;
+  }
+
+  /** Explores a reduced pairwise network; returns a bound that is at least the target unless the clock stopped. */
+  #explore(net: Network, messages: Messages, inherited: number, depth: number): number {
+    this.nodes++;
+    const { pruner, reducer, eliminator } = this.#engines;
+    if (!net.gone.includes(0)) {
+      this.#offerAt(net, new Int32Array(net.count));
+      return Math.max(inherited, net.constant);
+    }
+    let bound = Math.max(inherited, this.#ascend(net, messages, depth === 0 ? ROOT_SWEEPS : NODE_SWEEPS));
+    if (depth === 0) {
+      this.#rootBound = bound;
+      this.#host.progress('bound', this.best?.objective ?? Infinity, bound);
+    }
+    if (bound >= this.#target()) return bound;
+    const guide = messages.decode();
+    const guideValues = guide.map((p, i) => (p < 0 ? -1 : net.pool.mapOf(net.values[i])[p]));
+    pruner.shift(net, messages);
+    const cutoff = this.#target() - 1;
+    pruner.prune(net, cutoff);
+    if (net.constant > cutoff || !reducer.reduce(net)) return this.#target();
+    pruner.prune(net, cutoff);
+    if (net.constant > cutoff || !reducer.reduce(net)) return this.#target();
+    bound = Math.max(bound, net.constant);
+    if (this.#host.stopped()) return bound;
+    const core = this.#closeCore(net, cutoff, depth);
+    if (core) return this.#target();
+    if (this.#host.stopped()) return bound;
+    void eliminator;
+    return Math.max(bound, this.#branch(net, guideValues, bound, depth));
+  }
+
+  /** Exact elimination of a pruned network if it is narrow enough; true when the node is finished. */
+  #closeCore(net: Network, cutoff: number, depth: number): boolean {
+    const { eliminator } = this.#engines;
+    const slack = cutoff === Infinity ? Infinity : cutoff - net.constant;
+    const stop = this.#host.stopped;
+    if (net.rows.length > 0) {
+      const share = depth === 0 ? 1 : 0.05;
+      const result = eliminateWithRows(net, this.#prices, {
+        labels: LABELS.labels,
+        work: LABELS.work * share,
+        slack,
+        stop,
+      });
+      if (result.status === 'found') this.#offerAt(net, result.at);
+      return result.status !== 'wide';
+    }
+    const core = net.clone();
+    const status = eliminator.run(core, { ...(depth === 0 ? CORE : NODE), slack, stop });
+    if (status === 'done') this.#offerAt(core, new Int32Array(core.count));
+    return status === 'done' || status === 'infeasible';
+  }
+
+  /** Splits the domain of one variable into its guide value and the rest. */
+  #branch(net: Network, guide: Int32Array, bound: number, depth: number): number {
+    const v = branchVariable(net);
+    const values = net.pool.mapOf(net.values[v]);
+    let preferred = values.indexOf(guide[v]);
+    if (preferred < 0) preferred = 0;
+    let result = Infinity;
+    for (const first of [true, false]) {
+      const child = net.clone();
+      const keep = Int32Array.from(values.keys()).filter((p) => (p === preferred) === first);
+      child.restrict(v, net.pool.map(keep));
+      if (this.#host.stopped()) return Math.min(result, bound);
+      let sub: number;
+      if (!this.#prepare(child)) sub = Infinity;
+      else sub = this.#explore(child, new Messages(child, this.#engines.steps), bound, depth + 1);
+      result = Math.min(result, sub);
+    }
+    return result;
+  }
+
+  /** Price search on the rows, then pruning and Pareto elimination at the best prices. */
+  #solveRows(net: Network, keep: Uint8Array): number {
+    const free = net.clone();
+    free.rows.length = 0;
+    this.#prices = net.rows.map(() => 0n);
+    const state = new Messages(net, this.#engines.steps);
+    const trial = (prices: readonly bigint[], sweeps: number): Trial => {
+      const priced = net.clone();
+      addPrices(priced, prices);
+      const messages = new Messages(priced, this.#engines.steps);
+      messages.to.set(state.to);
+      const bound = this.#ascend(priced, messages, sweeps);
+      state.to.set(messages.to);
+      const at = messages.decode();
+      return { prices, net: priced, messages, bound, at, amounts: amountsAt(priced, at) };
+    };
+    void keep;
+    const best = net.rows.length === 1 ? this.#priceOne(net, trial) : this.#priceMany(net, trial);
+    this.#prices = best.prices;
+    return this.#explore(best.net, best.messages, best.bound, 0);
+  }
+
+  /** One row: the price where the relaxed choice changes sides, by doubling and bisection. */
+  #priceOne(net: Network, trial: (prices: readonly bigint[], sweeps: number) => Trial): Trial {
+    const { bound: limit } = net.rows[0];
+    let best = trial([0n], 60);
+    if (best.amounts[0] <= limit) return best;
+    const scale = Math.max(1, Math.abs(best.bound)) / Math.max(1, best.amounts[0]);
+    let low = 0n;
+    let high = BigInt(Math.max(1, Math.ceil(scale * 2 ** 20 * 2 ** -6)));
+    for (let k = 0; k < 60 && !this.#host.stopped(); k++) {
+      const t = trial([high], 20);
+      if (t.bound > best.bound) best = t;
+      if (t.amounts[0] <= limit) break;
+      low = high;
+      high *= 4n;
+      if (high > 2n ** 50n) return best;
+    }
+    for (let k = 0; k < 24 && high - low > 1n && !this.#host.stopped(); k++) {
+      const middle = (low + high) / 2n;
+      const t = trial([middle], 20);
+      if (t.bound > best.bound) best = t;
+      if (t.amounts[0] <= limit) high = middle;
+      else low = middle;
+      if (this.best !== undefined && best.bound >= this.#target()) break;
+      if (Number(high - low) < 1e-4 * Number(high)) break;
+    }
+    return best;
+  }
+
+  /** Several rows: projected subgradient with smoothed directions. */
+  #priceMany(net: Network, trial: (prices: readonly bigint[], sweeps: number) => Trial): Trial {
+    const rows = net.rows.length;
+    let best = trial(
+      net.rows.map(() => 0n),
+      60,
+    );
+    const lambda = new Float64Array(rows);
+    const kept = new Float64Array(rows);
+    const direction = new Float64Array(rows);
+    let eta = 1;
+    let since = 0;
+    let t = best;
+    for (let k = 0; k < 120 && !this.#host.stopped(); k++) {
+      if (best.bound >= this.#target()) break;
+      let norm = 0;
+      for (let r = 0; r < rows; r++) {
+        const g = t.amounts[r] - net.rows[r].bound;
+        direction[r] = 0.6 * direction[r] + 0.4 * g;
+        if (lambda[r] > 0 || direction[r] > 0) norm += direction[r] ** 2;
+      }
+      if (norm === 0) break;
+      const goal = Math.min(this.best?.objective ?? Infinity, best.bound + 0.3 * Math.abs(best.bound) + 1);
+      const step = (eta * Math.max(1, goal - t.bound)) / norm;
+      for (let r = 0; r < rows; r++) lambda[r] = Math.max(0, lambda[r] + step * direction[r]);
+      t = trial([...lambda].map((l) => BigInt(Math.round(l * 2 ** 20))), 6);
+      if (t.bound > best.bound + 1e-5 * Math.abs(best.bound)) since = 0;
+      else since++;
+      if (t.bound > best.bound) {
+        best = t;
+        kept.set(lambda);
+      }
+      if (since >= 8) {
+        eta *= 0.5;
+        since = 0;
+        lambda.set(kept);
+        direction.fill(0);
+        if (eta < 0.01) break;
+      }
+    }
+    return best;
+  }
+}
+
+/** One evaluation of prices. */
+interface Trial {
+  readonly prices: readonly bigint[];
+  readonly net: Network;
+  readonly messages: Messages;
+  readonly bound: number;
+  readonly at: Int32Array;
+  readonly amounts: readonly number[];
+}
+
+/** 1 for the variables that own an amount in some row. */
+function rowVariables(net: Network): Uint8Array {
+  const keep = new Uint8Array(net.count);
+  for (const row of net.rows) for (let i = 0; i < net.count; i++) if (row.amounts[i] >= 0) keep[i] = 1;
+  return keep;
+}
+
+/** The variable with the most neighbours, then values: deciding it cuts the network best. */
+function branchVariable(net: Network): number {
+  let best = -1;
+  let score = -1;
+  for (let i = 0; i < net.count; i++) {
+    if (net.gone[i] === 1 || net.size[i] < 2) continue;
+    const s = net.incident[i].length * 1000 + net.size[i];
+    if (s > score) {
+      score = s;
+      best = i;
+    }
+  }
+  if (best < 0) throw new Error('internal: nothing to branch on');
+  return best;
+}
