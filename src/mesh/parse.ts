@@ -61,11 +61,11 @@ export function parseSharding(text: string, mesh: DeviceMesh, options: ParseOpti
   for (const dim of explicit) {
     const on = items.map((item, m) => ({ ...item, m })).filter((i) => i.placement.dim === dim);
     const order: number[] = new Array<number>(on.length).fill(-1);
-    for (const { m, position, column, placement } of on) {
-      if (position === undefined || position >= on.length || order[position] >= 0 || !(placement instanceof Shard))
+    for (const { m, position, column } of on) {
+      if (position === undefined || position >= on.length || order[position] >= 0)
         throw new ShardwrightError(
           'E_SYNTAX',
-          `'${text}': positions on tensor dim ${dim} must be 0..${on.length - 1}, each once and on plain shards, at column ${column}`,
+          `'${text}': positions on tensor dim ${dim} must be 0..${on.length - 1}, each once, at column ${column}`,
           { hint: 'as in S(0)[1]S(0)[0]', position: { line: 1, column }, excerpt: text },
         );
       order[position] = m;

@@ -59,8 +59,9 @@ export class Sharding {
         throw new ShardwrightError('E_PLACEMENT', `an order is given for tensor dim ${dim}, which no mesh dim cuts`);
     this.orders = full;
     this.inMeshOrder = inMeshOrder;
-    this.text = this.print((list) => list.some((m, i) => i > 0 && m < list[i - 1]));
-    this.orderedText = this.print((list) => list.length > 1);
+    const disordered = (list: readonly number[]): boolean => list.some((m, i) => i > 0 && m < list[i - 1]);
+    this.text = this.print(disordered);
+    this.orderedText = this.print((list) => disordered(list) || list.every((m) => placements[m].kind === 'shard'));
   }
 
   static replicated(meshRank: number): Sharding {

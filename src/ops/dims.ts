@@ -1,7 +1,7 @@
 import type { DType } from '../graph/types.ts';
 import { ALL_KINDS, LINEAR_KINDS, P, R, S, rule, type Rule, type RuleSlot, type ShardOptions } from './rule.ts';
 import type { ReduceOp } from '../mesh/placement.ts';
-import type { OpContext, TensorMeta } from './record.ts';
+import type { OpContext, TensorMeta, TypedContext } from './record.ts';
 
 /** Small words that shape-moving records share: dims of a call, slots, rules that let everything through. */
 
@@ -99,4 +99,21 @@ export function pendingRules(
 /** A slot whose index only passes through or is summed. */
 export function anyS(dim: number, options: ShardOptions = {}): RuleSlot {
   return S(dim, { slicing: 'any', ...options });
+}
+
+/** One input, results alike: dims outside `touched` follow (shifted by `shift`), `kinds` pass. */
+export function untouched(
+  ctx: TypedContext,
+  touched: readonly number[],
+  kinds: readonly ReduceOp[],
+  options: { shift?: (dim: number) => number; rewrite?: string } = {},
+): Rule[] {
+  const meta = ctx.inputs[0];
+  const shift = options.shift ?? ((dim: number) => dim);
+  const rewrite = options.rewrite === undefined ? {} : { rewrite: options.rewrite };
+  const cuts = cuttable(meta.shape).filter((dim) => !touched.includes(dim));
+  return [
+    ...cuts.map((dim) => rule([anyS(dim)], ctx.outputs.map(() => anyS(shift(dim))), rewrite)),
+    ...pendingRules(1, [0], ctx.outputs.map(() => 'pending'), kinds),
+  ]; // prettier-ignore
 }

@@ -1,6 +1,7 @@
-import type { Graph, Node, ValueType } from '../graph/types.ts';
+import type { Graph, ValueType } from '../graph/types.ts';
 import { ShardwrightError } from '../errors.ts';
 import { bind } from './infer.ts';
+import type { TypedContext } from './record.ts';
 import type { OperatorTable } from './table.ts';
 
 /** Matrix FLOPs of a graph, 2 per multiply-add; products, convolutions and attention, nothing elementwise. */
@@ -28,8 +29,17 @@ export function graphFlops(graph: Graph, table: OperatorTable): GraphFlops {
   };
   const sums = new Map<string, number>();
   const phases = { forward: 0, backward: 0, optimizer: 0 };
+  // Equal calls share one context, so repeated layers are counted by look-up.
+  const known = new Map<TypedContext, number>();
   for (const node of graph.nodes) {
-    const work = matrixFlops(node, table, typeOf);
+    const record = node.kind === 'call' ? table.get(node.target) : undefined;
+    const context = record === undefined ? undefined : bind(table, node, typeOf);
+    if (record === undefined || context === undefined) continue;
+    let work = known.get(context);
+    if (work === undefined) {
+      work = record.flops(context).matrix;
+      known.set(context, work);
+    }
     if (work === 0) continue;
     sums.set(node.target, (sums.get(node.target) ?? 0) + work);
     phases[node.meta.phase ?? 'forward'] += work;
@@ -37,11 +47,4 @@ export function graphFlops(graph: Graph, table: OperatorTable): GraphFlops {
   const byTarget = Object.fromEntries([...sums].sort(([a], [b]) => (a < b ? -1 : 1)));
   const { forward, backward, optimizer } = phases;
   return { forward, backward, total: forward + backward + optimizer, byTarget };
-}
-
-function matrixFlops(node: Node, table: OperatorTable, typeOf: (name: string) => ValueType): number {
-  if (node.kind !== 'call') return 0;
-  const record = table.get(node.target);
-  const context = record === undefined ? undefined : bind(table, node, typeOf);
-  return record === undefined || context === undefined ? 0 : record.flops(context).matrix;
 }

@@ -168,12 +168,19 @@ function metaOf(type: TensorType, target: string): TensorMeta {
 function callKey(node: CallNode, typeOf: TypeOf): string {
   let key = node.target;
   for (const arg of node.args) key += `|${argKey(arg, typeOf)}`;
-  for (const name of Object.keys(node.kwargs).sort()) key += `|${name}=${argKey(node.kwargs[name], typeOf)}`;
+  const names = Object.keys(node.kwargs);
+  if (names.length === 0) return key;
+  if (names.length > 1) names.sort();
+  for (const name of names) key += `|${name}=${argKey(node.kwargs[name], typeOf)}`;
   return key;
 }
 
 function argKey(arg: Arg, typeOf: TypeOf): string {
-  if (isList(arg)) return `[${arg.map((member) => argKey(member, typeOf)).join(',')}]`;
+  if (isList(arg)) {
+    let key = '[';
+    for (const member of arg) key += `${argKey(member, typeOf)},`;
+    return `${key}]`;
+  }
   if (isRef(arg)) {
     const type = typeOf(arg.name);
     if (type.kind === 'tensor') {

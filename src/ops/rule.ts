@@ -1,5 +1,5 @@
 import type { ReduceOp } from '../mesh/placement.ts';
-import type { TypedContext } from './record.ts';
+import type { TypedContext } from './call.ts';
 
 /**
  * Single-dim sharding rules: which placements of inputs and outputs are right together on ONE mesh dim. A rule is only

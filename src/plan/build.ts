@@ -208,43 +208,58 @@ function shareCopies(
     else group.push(use);
   }
   const copies: CopyVariable[] = [];
+  const domains = new Map<string, CopyDomain | null>();
   for (const group of groups.values()) {
     if (group.length < 2) continue;
     const { value, phase } = group[0];
     const { node, result, type, meta } = input.flow.values[value];
     const owned = columns.result(node, result);
-    const wanted = wantedTwice(group);
-    if (wanted.length === 0) continue;
-    const wantedList = tables.specList(Int32Array.from(wanted));
-    const prices = input.redistributor.matrix(priced(meta), owned.specs, wantedList.specs);
-    const from: number[] = [];
-    const copy: number[] = [];
-    const cost: number[] = [];
-    for (let o = 0; o < owned.specs.length; o++) {
-      from.push(owned.specs[o]);
-      copy.push(-1);
-      cost.push(0);
-      for (let q = 0; q < wanted.length; q++) {
-        const price = prices[o * wanted.length + q];
-        // A copy that is free (a local slice) is made at each use instead.
-        if (price === 0 || price === Infinity || !isGather(input.space, owned.specs[o], wanted[q])) continue;
-        from.push(owned.specs[o]);
-        copy.push(wanted[q]);
-        cost.push(price);
-      }
+    const wanted = tables.specList(Int32Array.from(wantedTwice(group)));
+    const key = `c${type}:${owned.list}:${wanted.list}`;
+    let domain = domains.get(key);
+    if (domain === undefined) {
+      domain = copyDomain(input, meta, owned.specs, wanted.specs);
+      domains.set(key, domain);
     }
-    if (from.length === owned.specs.length) continue;
-    const key = `c${type}:${owned.list}:${wantedList.list}`;
-    const variable = tables.addVariable(
-      from.length,
-      tables.vector(key, () => Float64Array.from(cost)),
-    );
+    if (domain === null) continue;
+    const { cost } = domain;
+    const variable = tables.addVariable(cost.length, tables.vector(key, () => cost));
     const index = copies.length;
-    copies.push({ value, phase, variable, owned: Int32Array.from(from), copy: Int32Array.from(copy) });
+    copies.push({ value, phase, variable, owned: domain.owned, copy: domain.copy });
     variables.push({ kind: 'copy', copy: index });
     for (const use of group) use.copy = index;
   }
   return copies;
+}
+
+interface CopyDomain {
+  readonly owned: Int32Array;
+  readonly copy: Int32Array;
+  readonly cost: Float64Array;
+}
+
+/** The pairs (owned placement, copy or none) that are worth having; null when no copy is. */
+function copyDomain(input: BuildInput, meta: TensorMeta, owned: Int32Array, wanted: Int32Array): CopyDomain | null {
+  if (wanted.length === 0) return null;
+  const prices = input.redistributor.matrix(priced(meta), owned, wanted);
+  const from: number[] = [];
+  const copy: number[] = [];
+  const cost: number[] = [];
+  for (let o = 0; o < owned.length; o++) {
+    from.push(owned[o]);
+    copy.push(-1);
+    cost.push(0);
+    for (let q = 0; q < wanted.length; q++) {
+      const price = prices[o * wanted.length + q];
+      // A copy that is free (a local slice) is made at each use instead.
+      if (price === 0 || price === Infinity || !isGather(input.space, owned[o], wanted[q])) continue;
+      from.push(owned[o]);
+      copy.push(wanted[q]);
+      cost.push(price);
+    }
+  }
+  if (from.length === owned.length) return null;
+  return { owned: Int32Array.from(from), copy: Int32Array.from(copy), cost: Float64Array.from(cost) };
 }
 
 /** Shardings that two or more uses of the group can demand, in ascending order of id. */

@@ -6,7 +6,6 @@
  * limits; beyond them it answers `wide` and the caller branches.
  */
 import type { Network } from './network.ts';
-import { priceOf } from './rows.ts';
 
 /** A label is `2 + rows` numbers: reduced cost, priced part of it, amount of every row. */
 interface LabelFactor {
@@ -43,10 +42,10 @@ export interface LabelResult {
 
 class TooWide extends Error {}
 
-/** Minimises the true cost under the rows of a pairwise network that is priced with `prices` and non-negative. */
-export function eliminateWithRows(net: Network, prices: readonly bigint[], limits: LabelLimits): LabelResult {
+/** Minimises the true cost under the rows of a priced pairwise network whose costs are non-negative. */
+export function eliminateWithRows(net: Network, limits: LabelLimits): LabelResult {
   try {
-    return new LabelSearch(net, prices, limits).run();
+    return new LabelSearch(net, limits).run();
   } catch (error) {
     if (error instanceof TooWide) return { status: 'wide', at: new Int32Array(0) };
     throw error;
@@ -64,7 +63,7 @@ class LabelSearch {
   readonly #records: Elimination[] = [];
   #work = 0;
 
-  constructor(net: Network, prices: readonly bigint[], limits: LabelLimits) {
+  constructor(net: Network, limits: LabelLimits) {
     this.#net = net;
     this.#limits = limits;
     const rows = net.rows.length;
@@ -82,11 +81,14 @@ class LabelSearch {
         const least = net.pool.leastOf(id);
         this.#budget[r] -= least;
         for (let a = 0; a < costs.length; a++) {
-          labels[a * this.#width + 1] += priceOf(prices[r], amounts[a]);
           labels[a * this.#width + 2 + r] = amounts[a] - least;
         }
       }
-      for (let a = 0; a < costs.length; a++) labels[a * this.#width] = costs[a];
+      const priced = net.priced[i] < 0 ? undefined : net.pool.vectorOf(net.priced[i]);
+      for (let a = 0; a < costs.length; a++) {
+        labels[a * this.#width] = costs[a];
+        labels[a * this.#width + 1] = priced === undefined ? 0 : priced[a];
+      }
       this.#own[i] = labels;
     }
     for (const f of net.factors) {

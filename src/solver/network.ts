@@ -47,6 +47,8 @@ export class Network {
   /** Variables that live in this one, with the map from this variable's problem values to theirs. */
   readonly members: { readonly variable: number; readonly map: number }[][];
   readonly rows: NetworkRow[] = [];
+  /** Part of each unary that is a price of rows and not a cost (vector id, or -1). */
+  readonly priced: Int32Array;
   /** Eliminated variables in order. */
   readonly trail: Bucket[] = [];
   constant = 0;
@@ -60,6 +62,7 @@ export class Network {
     this.pool = pool;
     this.size = domains.slice();
     this.unary = new Int32Array(n).fill(-1);
+    this.priced = new Int32Array(n).fill(-1);
     this.gone = new Uint8Array(n);
     this.values = Int32Array.from(domains, (k) => pool.identity(k));
     this.incident = Array.from({ length: n }, () => []);
@@ -116,6 +119,7 @@ export class Network {
     for (const row of this.rows) {
       if (row.amounts[variable] >= 0) row.amounts[variable] = pool.gather(row.amounts[variable], keep);
     }
+    if (this.priced[variable] >= 0) this.priced[variable] = pool.gather(this.priced[variable], keep);
     if (this.size[variable] === 0) this.empty = variable;
   }
 
@@ -149,6 +153,11 @@ export class Network {
       const moved = pool.gather(row.amounts[j], follow);
       row.amounts[i] = row.amounts[i] < 0 ? moved : pool.sum(row.amounts[i], moved);
       row.amounts[j] = -1;
+    }
+    if (this.priced[j] >= 0) {
+      const moved = pool.gather(this.priced[j], follow);
+      this.priced[i] = this.priced[i] < 0 ? moved : pool.sum(this.priced[i], moved);
+      this.priced[j] = -1;
     }
     this.gone[j] = 1;
     this.#adopt(j, i, follow);
@@ -255,6 +264,7 @@ export class Network {
     copy.size.set(this.size);
     copy.unary.set(this.unary);
     copy.gone.set(this.gone);
+    copy.priced.set(this.priced);
     copy.values.set(this.values);
     for (const f of this.factors) copy.factors.push(f);
     for (let i = 0; i < this.count; i++) {

@@ -187,7 +187,7 @@ export class Reducer {
     const k = net.size[i];
     const sides: { delta: Float64Array; classes: number; map: Int32Array }[] = [];
     // The signature holds all that the verdict depends on: costs, tables as seen from here, memory, and the tie order.
-    let key = `${net.unary[i]};${net.rows.map((r) => r.amounts[i]).join(',')};`;
+    let key = `${net.unary[i]};${net.priced[i]};${net.rows.map((r) => r.amounts[i]).join(',')};`;
     const members = net.members[i]
       .filter((m) => m.variable <= i)
       .sort((a, b) => a.variable - b.variable)
@@ -217,7 +217,11 @@ export class Reducer {
     }
     const orders = members.map((m) => pool.mapOf(m));
     const amounts = net.rows.filter((r) => r.amounts[i] >= 0).map((r) => pool.vectorOf(r.amounts[i]));
-    const verdict = dominated(k, pool.vectorOf(net.unary[i]), sides, amounts, orders);
+    // Prices are no cost: a value that is cheaper only because it uses less of a row does not dominate.
+    const priced = net.priced[i] < 0 ? undefined : pool.vectorOf(net.priced[i]);
+    const unary = pool.vectorOf(net.unary[i]);
+    const costs = priced === undefined ? unary : unary.map((c, a) => c - priced[a]);
+    const verdict = dominated(k, costs, sides, amounts, orders);
     this.#verdicts.set(key, verdict);
     return verdict;
   }

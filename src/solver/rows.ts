@@ -36,6 +36,7 @@ export function addPrices(net: Network, prices: readonly bigint[]): void {
         priced.set(id, vector);
       }
       net.unary[i] = pool.sum(net.unary[i], vector);
+      net.priced[i] = net.priced[i] < 0 ? vector : pool.sum(net.priced[i], vector);
     }
     net.constant -= priceOfBound(price, row.bound);
   });

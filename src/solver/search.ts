@@ -52,7 +52,6 @@ export class Search {
   readonly #engines: Engines;
   best: Incumbent | undefined;
   nodes = 0;
-  #prices: readonly bigint[] = [];
   #rootBound = -Infinity;
 
   constructor(host: SearchHost, engines: Engines) {
@@ -81,9 +80,7 @@ export class Search {
    */
   solve(net: Network): number {
     if (!this.#prepare(net)) return Infinity;
-    const keep = net.rows.length > 0 ? rowVariables(net) : undefined;
-    if (net.rows.length > 0) return this.#solveRows(net, keep ?? new Uint8Array(net.count));
-    this.#prices = [];
+    if (net.rows.length > 0) return this.#solveRows(net);
     return this.#explore(net, new Messages(net, this.#engines.steps), -Infinity, 0);
   }
 
@@ -130,7 +127,7 @@ export class Search {
   /** Explores a reduced pairwise network; returns a bound that is at least the target unless the clock stopped. */
   #explore(net: Network, messages: Messages, inherited: number, depth: number): number {
     this.nodes++;
-    const { pruner, reducer, eliminator } = this.#engines;
+    const { pruner, reducer } = this.#engines;
     if (!net.gone.includes(0)) {
       this.#offerAt(net, new Int32Array(net.count));
       return Math.max(inherited, net.constant);
@@ -154,7 +151,6 @@ export class Search {
     const core = this.#closeCore(net, cutoff, depth);
     if (core) return this.#target();
     if (this.#host.stopped()) return bound;
-    void eliminator;
     return Math.max(bound, this.#branch(net, guideValues, bound, depth));
   }
 
@@ -165,7 +161,7 @@ export class Search {
     const stop = this.#host.stopped;
     if (net.rows.length > 0) {
       const share = depth === 0 ? 1 : 0.05;
-      const result = eliminateWithRows(net, this.#prices, {
+      const result = eliminateWithRows(net, {
         labels: LABELS.labels,
         work: LABELS.work * share,
         slack,
@@ -201,10 +197,7 @@ export class Search {
   }
 
   /** Price search on the rows, then pruning and Pareto elimination at the best prices. */
-  #solveRows(net: Network, keep: Uint8Array): number {
-    const free = net.clone();
-    free.rows.length = 0;
-    this.#prices = net.rows.map(() => 0n);
+  #solveRows(net: Network): number {
     const state = new Messages(net, this.#engines.steps);
     const trial = (prices: readonly bigint[], sweeps: number): Trial => {
       const priced = net.clone();
@@ -216,9 +209,7 @@ export class Search {
       const at = messages.decode();
       return { prices, net: priced, messages, bound, at, amounts: amountsAt(priced, at) };
     };
-    void keep;
     const best = net.rows.length === 1 ? this.#priceOne(net, trial) : this.#priceMany(net, trial);
-    this.#prices = best.prices;
     return this.#explore(best.net, best.messages, best.bound, 0);
   }
 

@@ -8,10 +8,7 @@ import { ShardingSpace } from '../../src/mesh/space.ts';
 
 /** `S0S1`, `P S0 P`, `S0R` of the tables to the printed form. */
 function spec(short: string): string {
-  return short
-    .replaceAll(' ', '')
-    .replaceAll(/S(\d)/g, 'S($1)')
-    .replaceAll('P', 'P(sum)');
+  return short.replaceAll(' ', '').replaceAll(/S(\d)/g, 'S($1)').replaceAll('P', 'P(sum)');
 }
 
 function setup(sizes: readonly number[], options: RedistributorOptions = {}, devicesPerHost = 8) {
@@ -67,7 +64,9 @@ describe('one mesh dim under the dtensor preset', () => {
       expect(planner.seconds(type, space.parse(from), space.parse(to))).toBe(Infinity);
       expect(planner.refusal(space.parse(from), space.parse(to))).toContain('go to R first');
     }
-    expect([...planner.matrix(type, [space.parse('S(0)')], [space.parse('P(sum)'), space.replicated])][0]).toBe(Infinity);
+    expect([...planner.matrix(type, [space.parse('S(0)')], [space.parse('P(sum)'), space.replicated])][0]).toBe(
+      Infinity,
+    );
     const asked = setup([4], { viaReplicate: true });
     expect(asked.plan('S(0)', 'P(sum)', [8, 8]).text).toBe('S(0)->R->P(sum)');
   });
@@ -174,7 +173,15 @@ describe('several mesh dims under the dtensor preset', () => {
 interface OracleSet {
   mesh: number[];
   shape: number[];
-  rows: [src: string, dst: string, plan: string, issued: string | null, at8: number | string, at1: number | string, graph: string | null][];
+  rows: [
+    src: string,
+    dst: string,
+    plan: string,
+    issued: string | null,
+    at8: number | string,
+    at1: number | string,
+    graph: string | null,
+  ][];
 }
 
 function oracle(): Record<string, OracleSet> {

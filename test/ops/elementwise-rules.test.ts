@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { ruleText, type Rule } from '../../src/ops/rule.ts';
+import { P, R, rule, ruleText, type Rule } from '../../src/ops/rule.ts';
 import { build, getBroadcast, type NDArray } from './support/arrays.ts';
 import { bound, judgeCall } from './support/judge-call.ts';
 import type { OracleArg } from './support/oracle.ts';
@@ -126,6 +126,44 @@ describe('elementwise rules by execution', () => {
     const texts = judged.map(ruleText);
     expect(texts).toEqual(expect.arrayContaining(expected));
     if (expected.length === 0) expect(texts.filter((t) => t.includes('P('))).toEqual([]);
+  });
+
+  test.each([
+    ['aten.mul.Tensor', [X, X], (a: number, b: number) => a * b, rule([P(), P()], [P()])],
+    ['aten.add.Tensor', [X, X], (a: number, b: number) => a + b, rule([P(), R], [P()])],
+    ['aten.abs.default', [X], Math.abs, rule([P('max')], [P('max')])],
+    ['aten.relu.default', [X], relu, rule([P()], [P()])],
+  ] as [string, OracleArg[], (...v: number[]) => number, Rule][])(
+    'OP-54 %s does not have a rule that is refuted',
+    (op, args, f, wrong) => {
+      expect(bound(op, args).rules.map(ruleText)).not.toContain(ruleText(wrong));
+      const { failed } = judgeCall(op, args, {}, () => elementwise(f), [wrong]);
+      expect(failed.length).toBeGreaterThan(0);
+    },
+  );
+
+  test('OP-11 OP-12 the base rules, in the order that breaks ties', () => {
+    const base = (op: string, args: OracleArg[]): string[] =>
+      bound(op, args)
+        .rules.filter((r) => r.origin === 'base')
+        .map(ruleText);
+    expect(base('aten.abs.default', [{ t: [4, 8] }])).toEqual(['S(0) -> S(0)', 'S(1) -> S(1)']);
+    expect(base('aten.neg.default', [{ t: [4, 8] }]).slice(2, 4)).toEqual(['P(sum) -> P(sum)', 'P(avg) -> P(avg)']);
+    expect(base('aten.add.Tensor', [{ t: [4, 8] }, { t: [8] }]).slice(0, 2)).toEqual([
+      'S(0), R -> S(0)',
+      'S(1), S(0) -> S(1)',
+    ]);
+    expect(base('aten.add.Tensor', [{ t: [4, 8] }, { t: [4, 8] }])).toEqual([
+      'S(0), S(0) -> S(0)',
+      'S(1), S(1) -> S(1)',
+      'P(sum), P(sum) -> P(sum)',
+      'P(avg), P(avg) -> P(avg)',
+      'P(avg), R -> P(avg)',
+      'P(max), R -> P(max)',
+      'P(min), R -> P(min)',
+      'R, P(avg) -> P(avg)',
+    ]);
+    expect(bound('aten.mul.Tensor', [{ t: [4, 8] }, 2]).rules.every((r) => r.inputs.length === 1)).toBe(true);
   });
 
   test('casts: truncation commutes with extremes, not with sums; a bool target takes nothing pending', () => {

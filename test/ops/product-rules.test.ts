@@ -190,7 +190,6 @@ describe('convolutions by execution', () => {
       ...TAIL(groups),
       [true, true, true],
     ];
-    // The backward's arguments have the mask after the groups.
     const { failed, judged } = judgeCall('aten.convolution_backward.default', args, {}, () => convolutionBackward);
     expect(failed).toEqual([]);
     expect(texts(judged)).toEqual(

@@ -64,6 +64,7 @@ const samples: readonly Sample[] = [
   ['t.default', [t(5, 4)]],
   ['transpose.int', [t(4, 5, 3), 0, -1]],
   ['permute.default', [t(4, 5, 3), [2, 0, 1]]],
+  ['diagonal.default', [t(4, 5, 3, 6), -1, 1, 3]],
   ['mT.default', [t(3, 4, 5)]],
   ['numpy_T.default', [t(3, 4, 5)]],
   ['movedim.int', [t(3, 4, 5), 0, -1]],
@@ -90,6 +91,7 @@ const samples: readonly Sample[] = [
   ['slice.Tensor', [t(5, 24), 1, 0, 'max', 2]],
   ['slice.Tensor', [t(5, 9), 1, 0, 'max', 2]],
   ['slice.Tensor', [t(5, 24), 1, 1, 'max', 2]],
+  ['narrow.default', [t(5, 8), 1, -5, 3]],
   ['slice_backward.default', [t(5, 4), [5, 9], 1, 2, 6, 1]],
   ['slice_backward.default', [t(5, 4), [5, 4], 1, 0, 'max', 1]],
   ['slice_scatter.default', [t(5, 9), t(5, 4), 1, 2, 6]],
@@ -165,6 +167,10 @@ const samples: readonly Sample[] = [
   ['_fused_rms_norm_backward.default', [t(4, 5, 6), t(4, 5, 6), [6], pos(4, 5, 1), t(6), [false, true]]],
   ['native_group_norm.default', [t(3, 8, 5), t(8), t(8), 3, 8, 5, 4, 1e-5]],
   ['native_group_norm.default', [t(3, 6, 5), null, null, 3, 6, 5, 3, 1e-5]],
+  [
+    'native_group_norm_backward.default',
+    [t(3, 8, 5), t(3, 8, 5), t(3, 4), pos(3, 4), t(8), 3, 8, 5, 4, [true, true, true]],
+  ],
   ['group_norm.default', [t(3, 8, 5), 4, t(8), t(8)]],
   ['batch_norm.default', [t(4, 5, 3), t(5), t(5), t(5), pos(5), true, 0.1, 1e-5, false]],
   ['batch_norm.default', [t(4, 5, 3), t(5), t(5), t(5), pos(5), false, 0.1, 1e-5, false]],
@@ -227,8 +233,10 @@ function load([op, args, kwargs]: Sample, seed: number) {
 }
 
 const title = ([op, args, kwargs]: Sample): string => {
-  const text = (a: TestArg): string =>
-    typeof a === 'object' && a !== null && 't' in a ? `(${a.t.join()})` : Array.isArray(a) ? `[${(a as TestArg[]).map(text).join(' ')}]` : String(a); // prettier-ignore
+  const text = (a: TestArg): string => {
+    if (typeof a !== 'object' || a === null) return String(a);
+    return 't' in a ? `(${a.t.join()})` : `[${a.map(text).join(' ')}]`;
+  };
   return `${op} ${args.map(text).join(' ')}${kwargs === undefined ? '' : ` ${Object.keys(kwargs).join()}`}`;
 };
 

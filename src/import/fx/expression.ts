@@ -118,7 +118,7 @@ export class ExpressionReader {
           scanner.fail('E_UNSUPPORTED', `the module self.${last} is called`, start, 'trace to aten operators first (torch.export, AOTAutograd)');
         return { kind: 'get_attr', target: scanner.text.slice(start + 5, end), args: [], kwargs: NO_KWARGS };
       }
-      if (links > 1) this.nested();
+      if (links > 1) this.nested(start);
       if (called) return this.call(`torch.Tensor.${last}`, [bound ?? null]);
       return { kind: 'call', target: 'builtins.getattr', args: [bound ?? null, last], kwargs: NO_KWARGS };
     }
@@ -184,8 +184,8 @@ export class ExpressionReader {
     if (scanner.at(46) || scanner.at(40) || scanner.at(91)) this.nested();
   }
 
-  private nested(): never {
-    this.scanner.fail('E_UNSUPPORTED', 'more than one operator in a statement', this.scanner.start, 'write one operator a statement, as FX does');
+  private nested(start = this.scanner.start): never {
+    this.scanner.fail('E_UNSUPPORTED', 'more than one operator in a statement', start, 'write one operator a statement, as FX does');
   }
 
   /** A value or literal; an operation is refused here. */
@@ -198,7 +198,7 @@ export class ExpressionReader {
         const name = scanner.word();
         const kind = scanner.next();
         if (kind === 46 || kind === 40) return this.literalCall(name, start, depth);
-        if (kind === 91) this.nested();
+        if (kind === 91) this.nested(start);
         return this.lookup(name, start);
       }
       case INTEGER: {
@@ -321,7 +321,7 @@ export class ExpressionReader {
         if (parts.length === 1) return { kind: 'slice', start: null, stop: parts[0], step: null };
         return { kind: 'slice', start: parts[0], stop: parts[1], step: parts[2] ?? null };
       }
-      return this.nested();
+      return this.nested(start);
     }
     scanner.next();
     scanner.expect(NAME, 'a name');
@@ -331,7 +331,7 @@ export class ExpressionReader {
       if (kind === 40 && member === 'device') return this.device();
       if (kind !== 46 && kind !== 40) return this.torchValue(member, start);
     }
-    if (kind === 40 || this.env.has(name)) return this.nested();
+    if (kind === 40 || this.env.has(name)) return this.nested(start);
     return this.unknownName(`${name}.${member}`, start);
   }
 

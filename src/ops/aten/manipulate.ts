@@ -1,5 +1,5 @@
 import { promoteTypes } from '../dtypes.ts';
-import { cuttable, movedKinds, need, normalDim, pendingRules, sameShape } from '../dims.ts';
+import { anyS, cuttable, movedKinds, need, normalDim, pendingRules, sameShape, untouched } from '../dims.ts';
 import {
   defineOp,
   elements,
@@ -9,32 +9,15 @@ import {
   type TypedContext,
 } from '../record.ts';
 import { P, R, S, rule, type Rule, type RuleSlot } from '../rule.ts';
-import type { ReduceOp } from '../../mesh/placement.ts';
+import { slicingOps } from './slicing.ts';
 
 /**
- * Moving rows about: joining, cutting, reversing, padding, repeating, sorting. Dims that an operator does not touch follow;
- * pending reductions pass wherever every element is moved or set to a value that the reduction leaves alone.
+ * Moving rows about: joining, reversing, padding, repeating, sorting (`slicing.ts` has the taking of rows). Dims that an
+ * operator does not touch follow; pending reductions pass wherever every element is moved or set to a value that the
+ * reduction leaves alone.
  */
 
 const self = (ctx: OpContext): TensorMeta => need(ctx, 'self');
-const any = (dim: number): RuleSlot => S(dim, { slicing: 'any' });
-
-/** One input, results alike: dims outside `touched` follow (shifted by `shift`), `kinds` pass. */
-function untouched(
-  ctx: TypedContext,
-  touched: readonly number[],
-  kinds: readonly ReduceOp[],
-  options: { shift?: (dim: number) => number; rewrite?: string } = {},
-): Rule[] {
-  const meta = ctx.inputs[0];
-  const shift = options.shift ?? ((dim: number) => dim);
-  const rewrite = options.rewrite === undefined ? {} : { rewrite: options.rewrite };
-  const cuts = cuttable(meta.shape).filter((dim) => !touched.includes(dim));
-  return [
-    ...cuts.map((dim) => rule([any(dim)], ctx.outputs.map(() => any(shift(dim))), rewrite)),
-    ...pendingRules(1, [0], ctx.outputs.map(() => 'pending'), kinds),
-  ]; // prettier-ignore
-}
 
 // ---- cat, stack -----------------------------------------------------------------------------------------------------
 
@@ -114,255 +97,6 @@ const stack = defineOp('aten.stack.default', {
   flops: () => ({ matrix: 0, vector: 0 }),
 });
 
-// ---- split, chunk, unbind -------------------------------------------------------------------------------------------
-
-/** A view of one tensor as several along `dim`, with the piece sizes of the call. */
-function splitting(
-  name: string,
-  schema: string,
-  sizes: (ctx: OpContext, rows: number) => readonly number[],
-  aliases: readonly string[] = [],
-): OperatorRecord {
-  return defineOp(name, {
-    schema,
-    cls: 'view',
-    results: 'tuple',
-    aliases,
-    infer: (ctx) => {
-      const { dtype, shape } = self(ctx);
-      if (shape.length === 0) ctx.fail('cannot split a tensor without dims');
-      const dim = normalDim(ctx, ctx.int('dim'), shape.length);
-      return sizes(ctx, shape[dim]).map((rows) => ({ dtype, shape: shape.map((n, i) => (i === dim ? rows : n)) }));
-    },
-    shard: (ctx) => {
-      const dim = normalDim(ctx, ctx.int('dim'), self(ctx).shape.length);
-      return untouched(ctx, [dim], movedKinds(self(ctx).dtype));
-    },
-  });
-}
-
-/** Pieces of `size` rows, the last one shorter; no rows make one empty piece. */
-function pieces(rows: number, size: number): number[] {
-  if (rows === 0) return [0];
-  const out: number[] = [];
-  for (let at = 0; at < rows; at += size) out.push(Math.min(size, rows - at));
-  return out;
-}
-
-const split = splitting('aten.split.Tensor', 'Tensor self, int split_size, int dim=0', (ctx, rows) => {
-  const size = ctx.int('split_size');
-  if (size < 0 || (size === 0 && rows > 0)) ctx.fail(`split_size must be positive, got ${size}`);
-  return pieces(rows, Math.max(size, 1));
-});
-
-const splitWithSizes = splitting(
-  'aten.split_with_sizes.default',
-  'Tensor self, int[] split_sizes, int dim=0',
-  (ctx, rows) => {
-    const sizes = ctx.ints('split_sizes');
-    const total = sizes.reduce((a, b) => a + b, 0);
-    if (total !== rows) ctx.fail(`split_sizes add up to ${total}, expected ${rows}`);
-    return sizes;
-  },
-);
-
-const splitSizes = splitting('aten.split.sizes', 'Tensor self, int[] split_size, int dim=0', (ctx, rows) => {
-  const sizes = ctx.ints('split_size');
-  const total = sizes.reduce((a, b) => a + b, 0);
-  if (total !== rows) ctx.fail(`split_size adds up to ${total}, expected ${rows}`);
-  return sizes;
-});
-
-const chunk = splitting(
-  'aten.chunk.default',
-  'Tensor self, int chunks, int dim=0',
-  (ctx, rows) => {
-    const chunks = ctx.int('chunks');
-    if (chunks <= 0) ctx.fail(`chunks must be positive, got ${chunks}`);
-    if (rows === 0) return new Array<number>(chunks).fill(0);
-    return pieces(rows, Math.ceil(rows / chunks));
-  },
-  ['aten.unsafe_chunk.default'],
-);
-
-const unbind = defineOp('aten.unbind.int', {
-  schema: 'Tensor self, int dim=0',
-  cls: 'view',
-  results: 'tuple',
-  infer: (ctx) => {
-    const { dtype, shape } = self(ctx);
-    if (shape.length === 0) ctx.fail('cannot unbind a tensor without dims');
-    const dim = normalDim(ctx, ctx.int('dim'), shape.length);
-    return Array.from({ length: shape[dim] }, () => ({ dtype, shape: shape.filter((_, i) => i !== dim) }));
-  },
-  shard: (ctx) => {
-    const dim = normalDim(ctx, ctx.int('dim'), self(ctx).shape.length);
-    return untouched(ctx, [dim], movedKinds(self(ctx).dtype), { shift: (d) => (d < dim ? d : d - 1) });
-  },
-});
-
-// ---- slice, select --------------------------------------------------------------------------------------------------
-
-interface Range {
-  readonly dim: number;
-  readonly start: number;
-  readonly end: number;
-  readonly step: number;
-  readonly rows: number;
-  /** Takes every row. */
-  readonly full: boolean;
-}
-
-/** The rows that `dim, start, end, step` take of a tensor of this shape: negative bounds count from the end, then clamp. */
-function rangeOf(ctx: OpContext, shape: readonly number[]): Range {
-  if (shape.length === 0) return ctx.fail('cannot slice a tensor without dims');
-  const dim = normalDim(ctx, ctx.int('dim'), shape.length);
-  const size = shape[dim];
-  const step = ctx.int('step');
-  if (step <= 0) ctx.fail(`step must be positive, got ${step}`);
-  const clamp = (at: number): number => Math.min(Math.max(at < 0 ? at + size : at, 0), size);
-  const start = clamp(ctx.optionalInt('start') ?? 0);
-  const end = Math.max(start, clamp(ctx.optionalInt('end') ?? size));
-  return {
-    dim,
-    start,
-    end,
-    step,
-    rows: Math.ceil((end - start) / step),
-    full: start === 0 && end === size && step === 1,
-  };
-}
-
-const slice = defineOp('aten.slice.Tensor', {
-  schema: 'Tensor self, int dim=0, int? start=None, int? end=None, int step=1',
-  cls: 'view',
-  aliases: ['aten.slice_copy.Tensor'],
-  infer: (ctx) => {
-    const { dtype, shape } = self(ctx);
-    const range = rangeOf(ctx, shape);
-    return [{ dtype, shape: shape.map((n, i) => (i === range.dim ? range.rows : n)) }];
-  },
-  shard: (ctx) => {
-    const { dtype, shape } = self(ctx);
-    const range = rangeOf(ctx, shape);
-    const rules = untouched(ctx, range.full ? [] : [range.dim], movedKinds(dtype));
-    // Every rank's block starts at a multiple of the step, so each takes its own rows of the result.
-    const strided = range.step > 1 && range.start === 0 && range.end === shape[range.dim];
-    if (strided && shape[range.dim] % range.step === 0 && range.rows > 1) {
-      const cut = { slicing: 'contiguous', even: true, scaled: true } as const;
-      rules.push(rule([S(range.dim, { ...cut, unit: range.step })], [S(range.dim, cut)], { origin: 'ext' }));
-    }
-    return rules;
-  },
-});
-
-const sliceBackward = defineOp('aten.slice_backward.default', {
-  schema: 'Tensor grad_output, int[] input_sizes, int dim, int start, int end, int step',
-  cls: 'other',
-  infer: (ctx) => {
-    const { dtype, shape } = need(ctx, 'grad_output');
-    const sizes = ctx.ints('input_sizes');
-    const range = rangeOf(ctx, sizes);
-    const expected = sizes.map((n, i) => (i === range.dim ? range.rows : n));
-    if (!sameShape(shape, expected))
-      ctx.fail(`grad_output has shape [${shape.join(', ')}], expected [${expected.join(', ')}]`);
-    return [{ dtype, shape: sizes }];
-  },
-  shard: (ctx) => {
-    const range = rangeOf(ctx, ctx.ints('input_sizes'));
-    const kinds = movedKinds(need(ctx, 'grad_output').dtype);
-    return untouched(ctx, range.full ? [] : [range.dim], kinds, { rewrite: 'local-shape' });
-  },
-  flops: () => ({ matrix: 0, vector: 0 }),
-});
-
-/** `P, P -> P` of all kinds on the two tensor inputs of a functional write: every element comes from one of them. */
-function writtenKinds(ctx: TypedContext): Rule[] {
-  return movedKinds(ctx.inputs[0].dtype).map((kind) => rule([P(kind), P(kind)], [P(kind)], { origin: 'ext' }));
-}
-
-const sliceScatter = defineOp('aten.slice_scatter.default', {
-  schema: 'Tensor self, Tensor src, int dim=0, int? start=None, int? end=None, int step=1',
-  cls: 'other',
-  infer: (ctx) => {
-    const { dtype, shape } = self(ctx);
-    const range = rangeOf(ctx, shape);
-    const expected = shape.map((n, i) => (i === range.dim ? range.rows : n));
-    const src = need(ctx, 'src');
-    if (!sameShape(src.shape, expected))
-      ctx.fail(`src has shape [${src.shape.join(', ')}], expected [${expected.join(', ')}]`);
-    return [{ dtype, shape }];
-  },
-  shard: (ctx) => {
-    const { shape } = self(ctx);
-    const range = rangeOf(ctx, shape);
-    const cuts = cuttable(shape).filter((d) => d !== range.dim || range.full);
-    return [...cuts.map((d) => rule([S(d), S(d)], [S(d)])), ...writtenKinds(ctx)];
-  },
-  flops: () => ({ matrix: 0, vector: 0 }),
-});
-
-/** The dim and index of a select; the index must exist. */
-function selected(ctx: OpContext, shape: readonly number[]): number {
-  if (shape.length === 0) return ctx.fail('cannot select from a tensor without dims');
-  const dim = normalDim(ctx, ctx.int('dim'), shape.length);
-  const index = ctx.int('index');
-  if (index < -shape[dim] || index >= shape[dim])
-    ctx.fail(`index ${index} is out of range for dim ${dim} of size ${shape[dim]}`);
-  return dim;
-}
-
-const select = defineOp('aten.select.int', {
-  schema: 'Tensor self, int dim, int index',
-  cls: 'view',
-  aliases: ['aten.select_copy.int'],
-  infer: (ctx) => {
-    const { dtype, shape } = self(ctx);
-    const dim = selected(ctx, shape);
-    return [{ dtype, shape: shape.filter((_, i) => i !== dim) }];
-  },
-  shard: (ctx) => {
-    const dim = selected(ctx, self(ctx).shape);
-    return untouched(ctx, [dim], movedKinds(self(ctx).dtype), { shift: (d) => (d < dim ? d : d - 1) });
-  },
-});
-
-const selectBackward = defineOp('aten.select_backward.default', {
-  schema: 'Tensor grad_output, int[] input_sizes, int dim, int index',
-  cls: 'other',
-  infer: (ctx) => {
-    const { dtype, shape } = need(ctx, 'grad_output');
-    const sizes = ctx.ints('input_sizes');
-    const dim = selected(ctx, sizes);
-    const expected = sizes.filter((_, i) => i !== dim);
-    if (!sameShape(shape, expected))
-      ctx.fail(`grad_output has shape [${shape.join(', ')}], expected [${expected.join(', ')}]`);
-    return [{ dtype, shape: sizes }];
-  },
-  shard: (ctx) => {
-    const dim = selected(ctx, ctx.ints('input_sizes'));
-    const kinds = movedKinds(need(ctx, 'grad_output').dtype);
-    return untouched(ctx, [], kinds, { shift: (d) => (d < dim ? d : d + 1), rewrite: 'local-shape' });
-  },
-  flops: () => ({ matrix: 0, vector: 0 }),
-});
-
-const selectScatter = defineOp('aten.select_scatter.default', {
-  schema: 'Tensor self, Tensor src, int dim, int index',
-  cls: 'other',
-  infer: (ctx) => {
-    selected(ctx, self(ctx).shape);
-    return [self(ctx)];
-  },
-  shard: (ctx) => {
-    const { shape } = self(ctx);
-    const dim = selected(ctx, shape);
-    const cuts = cuttable(shape).filter((d) => d !== dim);
-    return [...cuts.map((d) => rule([S(d), S(d < dim ? d : d - 1)], [S(d)])), ...writtenKinds(ctx)];
-  },
-  flops: () => ({ matrix: 0, vector: 0 }),
-});
-
 // ---- flip, roll, triangles, padding ---------------------------------------------------------------------------------
 
 /** Same shape out as in; the dims that `touched` names are R, pending kinds pass. */
@@ -404,7 +138,7 @@ function triangle(name: string): OperatorRecord {
       const rank = shape.length;
       return cuttable(shape)
         .map((d) => {
-          if (d < rank - 2) return rule([any(d)], [any(d)], { origin: 'ext' });
+          if (d < rank - 2) return rule([anyS(d)], [anyS(d)], { origin: 'ext' });
           const cut = S(d, { slicing: 'contiguous' });
           return rule([cut], [cut], { origin: 'ext', rewrite: 'offset' });
         })
@@ -469,8 +203,8 @@ const repeat = defineOp('aten.repeat.default', {
     const added = times.length - shape.length;
     const rules = times.flatMap((n, out) => {
       const rows = out < added ? 1 : shape[out - added];
-      if (rows === 1 && n > 1) return [rule([R], [any(out)], { origin: 'ext', rewrite: 'local-shape' })];
-      return rows > 1 && n === 1 ? [rule([any(out - added)], [any(out)])] : [];
+      if (rows === 1 && n > 1) return [rule([R], [anyS(out)], { origin: 'ext', rewrite: 'local-shape' })];
+      return rows > 1 && n === 1 ? [rule([anyS(out - added)], [anyS(out)])] : [];
     });
     return [...rules, ...pendingRules(1, [0], ['pending'], movedKinds(dtype))];
   },
@@ -567,17 +301,7 @@ const argsort = defineOp('aten.argsort.default', {
 export const manipulateOps: readonly OperatorRecord[] = [
   cat,
   stack,
-  split,
-  splitWithSizes,
-  splitSizes,
-  chunk,
-  unbind,
-  slice,
-  sliceBackward,
-  sliceScatter,
-  select,
-  selectBackward,
-  selectScatter,
+  ...slicingOps,
   flip,
   roll,
   triangle('aten.tril.default'),

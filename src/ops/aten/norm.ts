@@ -192,6 +192,12 @@ const rowNorms: readonly OperatorRecord[] = [
 
 const BATCH_CUT = S(0, { slicing: 'any' });
 
+/** Channels cut in whole groups of `unit`, with the per-channel vectors and the per-group statistics. */
+function groupCut(unit: number): { channel: RuleSlot; vector: RuleSlot; statistic: RuleSlot } {
+  const tie = { even: true, scaled: true } as const;
+  return { channel: S(1, { ...tie, unit }), vector: S(0, { ...tie, unit }), statistic: S(1, tie) };
+}
+
 /** Batch rows, whole groups of channels, and pending weights. */
 function groupRules(ctx: TypedContext, group: number, rewritten: boolean, statistics: number): Rule[] {
   const { shape } = need(ctx, 'input');
@@ -200,11 +206,7 @@ function groupRules(ctx: TypedContext, group: number, rewritten: boolean, statis
   if (shape[0] > 1)
     rules.push(rule(inputsOf(ctx, { input: BATCH_CUT }), outputsOf(ctx, [BATCH_CUT, BATCH_CUT, BATCH_CUT]), rewrite));
   if (group > 1) {
-    const tie = { even: true, scaled: true } as const;
-    const unit = shape[1] / group;
-    const channel = S(1, { ...tie, unit });
-    const vector = S(0, { ...tie, unit });
-    const statistic = S(1, tie);
+    const { channel, vector, statistic } = groupCut(shape[1] / group);
     rules.push(
       rule(
         inputsOf(ctx, { input: channel, weight: vector, bias: vector }),
@@ -248,6 +250,43 @@ const groupNorm = defineOp('aten.group_norm.default', {
     return [input];
   },
   shard: (ctx) => groupRules(ctx, ctx.int('num_groups'), false, 0),
+  flops: work,
+});
+
+/** Results are the gradients of input, weight and bias; `mean` and `rstd` are [batch, groups]. */
+const groupNormBackward = defineOp('aten.native_group_norm_backward.default', {
+  schema:
+    'Tensor grad_out, Tensor input, Tensor mean, Tensor rstd, Tensor? weight, int N, int C, int HxW, int group, ' +
+    'bool[] output_mask',
+  cls: 'norm',
+  results: 'tuple',
+  infer: (ctx) => {
+    const input = need(ctx, 'input');
+    const [c, group, mask] = [ctx.int('C'), ctx.int('group'), ctx.bools('output_mask')];
+    checkGroups(ctx, c, group);
+    if (mask.length !== 3) ctx.fail(`output_mask has ${mask.length} entries, expected 3`);
+    const vector: TensorMeta = { dtype: input.dtype, shape: [c] };
+    return [input, vector, vector].map((meta, i) => (mask[i] ? meta : null));
+  },
+  shard: (ctx) => {
+    const { shape } = need(ctx, 'input');
+    const group = ctx.int('group');
+    const rules: Rule[] = [];
+    if (shape[0] > 1) {
+      const inputs = inputsOf(ctx, named(['grad_out', 'input', 'mean', 'rstd'], S(0)));
+      rules.push(rule(inputs, outputsOf(ctx, [S(0), P(), P()]), { rewrite: 'local-shape' }));
+    }
+    if (group > 1) {
+      const { channel, vector, statistic } = groupCut(shape[1] / group);
+      const inputs = inputsOf(ctx, {
+        ...named(['grad_out', 'input'], channel),
+        ...named(['mean', 'rstd'], statistic),
+        weight: vector,
+      });
+      rules.push(rule(inputs, outputsOf(ctx, [channel, vector, vector]), { origin: 'ext', rewrite: 'local-shape' }));
+    }
+    return [...rules, ...pendingGrad(ctx), ...pendingWeight(ctx)];
+  },
   flops: work,
 });
 
@@ -405,6 +444,7 @@ export const normOps: readonly OperatorRecord[] = [
   ...rowNorms,
   nativeGroupNorm,
   groupNorm,
+  groupNormBackward,
   ...batchNorms,
   batchNormBackward,
 ];

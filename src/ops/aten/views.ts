@@ -268,6 +268,37 @@ const unsqueeze = defineOp('aten.unsqueeze.default', {
   },
 });
 
+/** `diagonal(offset, dim1, dim2)`: the two dims go, their diagonal comes last; its length by the offset. */
+const diagonal = defineOp('aten.diagonal.default', {
+  schema: 'Tensor self, int offset=0, int dim1=0, int dim2=1',
+  cls: 'view',
+  aliases: ['aten.diagonal_copy.default'],
+  infer: (ctx) => {
+    const { dtype, shape } = self(ctx);
+    const [a, b] = diagonalDims(ctx);
+    const offset = ctx.int('offset');
+    const length = Math.max(0, Math.min(shape[a] + Math.min(offset, 0), shape[b] - Math.max(offset, 0)));
+    return [{ dtype, shape: [...shape.filter((_, dim) => dim !== a && dim !== b), length] }];
+  },
+  shard: (ctx) => {
+    const meta = self(ctx);
+    const gone = diagonalDims(ctx);
+    const rest = meta.shape.flatMap((_, dim) => (gone.includes(dim) ? [] : [dim]));
+    return follow(
+      meta,
+      meta.shape.map((_, dim) => (gone.includes(dim) ? undefined : rest.indexOf(dim))),
+    );
+  },
+});
+
+function diagonalDims(ctx: OpContext): readonly [number, number] {
+  const rank = self(ctx).shape.length;
+  const a = normalDim(ctx, ctx.int('dim1'), rank);
+  const b = normalDim(ctx, ctx.int('dim2'), rank);
+  if (rank < 2 || a === b) ctx.fail(`dim1 and dim2 must be two of ${rank} dims`);
+  return [a, b];
+}
+
 /** `t`: the two dims change places; fewer dims stay as they are. */
 function matrixTransposed(ctx: OpContext, rank: number): number[] {
   if (rank > 2) ctx.fail(`expects at most 2 dims, got ${rank}`);
@@ -296,6 +327,7 @@ export const viewOps: readonly OperatorRecord[] = [
   expandAs,
   broadcastTensors,
   unsqueeze,
+  diagonal,
   squeezing('aten.squeeze.default', 'Tensor self', (_, rank) => allDims(rank), ['aten.squeeze_copy.default']),
   squeezing('aten.squeeze.dim', 'Tensor self, int dim', (ctx) => [ctx.int('dim')], ['aten.squeeze_copy.dim']),
   squeezing('aten.squeeze.dims', 'Tensor self, int[] dim', (ctx) => ctx.ints('dim'), ['aten.squeeze_copy.dims']),

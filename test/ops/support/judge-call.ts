@@ -45,14 +45,16 @@ export interface Judged {
   readonly rules: readonly Rule[];
 }
 
-/** Judges every rule of a call; `kernelOf` may choose the rewritten body by rule. Returns what failed and what was judged. */
+/** Judges every rule of a call; `kernelOf` may choose the rewritten body by rule; `instead` replaces the rules. Returns what failed and what was judged. */
 export function judgeCall(
   op: string,
   args: readonly OracleArg[],
   kwargs: Kwargs,
   kernelOf: (r: Rule, inputs: readonly NDArray[]) => Kernel | undefined,
+  instead?: readonly Rule[],
 ): Judged {
-  const { ctx, rules } = bound(op, args, kwargs);
+  const { ctx, rules: own } = bound(op, args, kwargs);
+  const rules = instead ?? own;
   const failed: string[] = [];
   const judged = new Set<Rule>();
   for (const ranks of [2, 3]) {

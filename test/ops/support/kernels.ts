@@ -85,6 +85,10 @@ const manipulation: Record<string, Kernel> = {
     const dim = dimOf(call.ctx.int('dim'), call.inputs[0].shape.length);
     return [pick(call.inputs[0], dim, sliceRows(call, call.inputs[0].shape[dim]))];
   },
+  'aten.narrow.default': ({ ctx, inputs: [x] }) => {
+    const dim = dimOf(ctx.int('dim'), x.shape.length);
+    return [take(x, dim, dimOf(ctx.int('start'), x.shape[dim]), ctx.int('length'))];
+  },
   'aten.slice_backward.default': (call) => {
     const shape = outShape(call);
     const dim = dimOf(call.ctx.int('dim'), shape.length);
@@ -219,6 +223,21 @@ const dimMoves: Record<string, Kernel> = {
   'aten.transpose.int': ({ ctx, inputs: [x] }) => {
     const [a, b] = [dimOf(ctx.int('dim0'), x.shape.length), dimOf(ctx.int('dim1'), x.shape.length)];
     return [permute(x, x.shape.map((_, d) => (d === a ? b : d === b ? a : d)))]; // prettier-ignore
+  },
+  'aten.diagonal.default': (call) => {
+    const [x] = call.inputs;
+    const [a, b] = [dimOf(call.ctx.int('dim1'), x.shape.length), dimOf(call.ctx.int('dim2'), x.shape.length)];
+    const offset = call.ctx.int('offset');
+    return [
+      build(outShape(call), (at) => {
+        const i = at[at.length - 1];
+        const others = at.slice(0, -1);
+        const from = x.shape.map((_, d) =>
+          d === a ? i - Math.min(offset, 0) : d === b ? i + Math.max(offset, 0) : (others.shift() ?? 0),
+        );
+        return get(x, from);
+      }),
+    ];
   },
   'aten.mT.default': ({ inputs: [x] }) => {
     const n = x.shape.length;

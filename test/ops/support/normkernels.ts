@@ -97,6 +97,32 @@ const groupNorm: Kernel = (call) => {
   return [out, means, rstds].slice(0, call.ctx.outputs.length);
 };
 
+const groupNormBackward: Kernel = (call) => {
+  const [g, x, means, rstds] = ['grad_out', 'input', 'mean', 'rstd'].map((name) => input(call, name));
+  const weight = optional(call, 'weight');
+  const size = call.global.int('C') / call.ctx.int('group');
+  const [n, c] = x.shape;
+  const inner = x.shape.slice(2).reduce((a, b) => a * b, 1);
+  const [dx, dw, db] = [zeros(x.shape), zeros([c]), zeros([c])];
+  for (let b = 0; b < n; b++)
+    for (let k = 0; k < c / size; k++) {
+      const from = (b * c + k * size) * inner;
+      const [m, r] = [get(means, [b, k]), get(rstds, [b, k])];
+      const index = Array.from({ length: size * inner }, (_, i) => i);
+      const channel = (i: number): number => k * size + Math.floor(i / inner);
+      const hat = (i: number): number => (x.data[from + i] - m) * r;
+      const gw = (i: number): number => g.data[from + i] * (weight?.data[channel(i)] ?? 1);
+      const a = mean(index.map((i) => gw(i) * hat(i)));
+      const centre = mean(index.map(gw));
+      for (const i of index) {
+        dx.data[from + i] = r * (gw(i) - centre - hat(i) * a);
+        dw.data[channel(i)] += g.data[from + i] * hat(i);
+        db.data[channel(i)] += g.data[from + i];
+      }
+    }
+  return [dx, dw, db].map((v, k) => (call.ctx.outputs[k] === null ? null : v));
+};
+
 /** Statistics per channel of a batch: mean and biased variance. */
 function channelStatistics(x: NDArray): { mean: number[]; variance: number[]; count: number } {
   const values: number[][] = Array.from({ length: x.shape[1] }, () => []);
@@ -263,6 +289,7 @@ export const normKernels: Readonly<Record<string, Kernel>> = {
   'aten._fused_rms_norm_backward.default': rowNormBackward(false),
   'aten.native_group_norm.default': groupNorm,
   'aten.group_norm.default': groupNorm,
+  'aten.native_group_norm_backward.default': groupNormBackward,
   'aten.batch_norm.default': batchNorm,
   'aten.native_batch_norm.default': batchNorm,
   'aten._native_batch_norm_legit.default': batchNorm,
