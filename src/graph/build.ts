@@ -76,7 +76,8 @@ export class GraphBuilder {
 
   typeOf(ref: ValueRef): ValueType {
     const type = this.types.get(ref.name);
-    if (type === undefined) throw lintError('references resolve', undefined, `'${ref.name}' is not defined in graph ${this.name}`);
+    if (type === undefined)
+      throw lintError('references resolve', undefined, `'${ref.name}' is not defined in graph ${this.name}`);
     return type;
   }
 

@@ -214,7 +214,12 @@ function readType(reader: GraphReader, depth: number): ValueType {
     return { kind: 'tuple', items };
   }
   if (reader.word('none')) return NONE_TYPE;
-  if (reader.word('sym')) return reader.accept('(') ? { kind: 'sym', expr: readSize(reader, ')').sym } : { kind: 'sym' };
+  if (reader.word('sym')) {
+    if (!reader.accept('(')) return { kind: 'sym' };
+    const { sym } = readSize(reader, ')');
+    reader.expect(')');
+    return { kind: 'sym', expr: sym };
+  }
   reader.blanks();
   const start = reader.pos;
   const dtype = reader.name('a type');

@@ -54,7 +54,7 @@ export class GraphMaker {
     this.refuseUnknown();
     const notes = [...signature.notes];
     if (this.unread > 0)
-      notes.push(`${this.unread} results of tuple-valued calls are never read and have no type in the text; they count as absent.`);
+      notes.push(`Results of calls that are never read and have no type in the text: ${this.unread}; they count as absent.`);
     return notes.length > 0 ? { ...graph, notes } : graph;
   }
 
