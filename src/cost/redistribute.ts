@@ -3,17 +3,10 @@ import { isPending, Sharding } from '../mesh/sharding.ts';
 import type { Placement } from '../mesh/placement.ts';
 import { REPLICATE_CODE, shardDimOfCode, type ShardingSpace } from '../mesh/space.ts';
 import type { CollectiveKind, CollectiveModel } from './collectives.ts';
-import { PathFinder, quantized } from './paths.ts';
+import { PathFinder } from './paths.ts';
+import { dimClasses, sizeKey, SlotPricing, type MovedType } from './pricing.ts';
 import { DimSymmetry } from './symmetry.ts';
-import { StateGraph, type CutSignature, type PriceSlot } from './states.ts';
-
-/** A tensor, as far as moving it costs. */
-export interface MovedType {
-  /** Global shape. */
-  readonly shape: readonly number[];
-  /** Bytes of one element. */
-  readonly itemBytes: number;
-}
+import { StateGraph, type PriceSlot } from './states.ts';
 
 export interface RedistributionStep {
   /** A collective, or a local step: `slice` (R to S), `to_partial` (R to P), `relabel` (mesh dims of one device). */
@@ -78,6 +71,7 @@ interface TypePrices {
  * (placements spec, section 5.2), so cost(A, C) <= cost(A, B) + cost(B, C) wherever all three are allowed.
  */
 export class Redistributor {
+  private readonly pricing: SlotPricing;
   private readonly merge: boolean;
   private readonly viaReplicate: boolean;
   /** Mesh dims that take part: those of one device only if the model charges for them. */
@@ -102,6 +96,7 @@ export class Redistributor {
   ) {
     if (model.mesh !== space.mesh && model.mesh.text !== space.mesh.text)
       throw internalError(`prices of mesh ${model.mesh.text} used on mesh ${space.mesh.text}`);
+    this.pricing = new SlotPricing(space, model);
     this.merge = options.merge ?? true;
     this.viaReplicate = options.viaReplicate ?? false;
     const { sizes } = space.mesh;
@@ -183,7 +178,7 @@ export class Redistributor {
         kind: slot.kind,
         meshDims,
         groupSize: slot.devices,
-        bytes: this.stepBytes(slot, graph.cuts[slot.cuts], type),
+        bytes: this.pricing.bytes(slot, graph.cuts[slot.cuts], type),
         seconds: price,
         to: id,
       });
@@ -390,72 +385,19 @@ export class Redistributor {
       };
       this.graphs.set(graphKey, entry);
     }
-    const typeKey = `${graphKey}|${this.sizeKey(type)}`;
+    const typeKey = `${graphKey}|${sizeKey(type, this.activeProduct)}`;
     let prices = this.types.get(typeKey);
     if (prices === undefined || prices.graph !== entry.graph) {
       const { graph, finder, symmetries } = entry;
-      const classes = this.dimClasses(type);
+      const classes = dimClasses(type, this.activeProduct);
       const classKey = classes.join(' ');
       let symmetry = symmetries.get(classKey);
       if (symmetry === undefined) symmetries.set(classKey, (symmetry = new DimSymmetry(graph, classes)));
       const rows = new Array<Float64Array | undefined>(graph.stateCount).fill(undefined);
-      prices = { graph, finder, symmetry, prices: this.priceSlots(graph, type), rows, known: 0 };
+      prices = { graph, finder, symmetry, prices: this.pricing.slots(graph, type), rows, known: 0 };
       this.types.set(typeKey, prices);
     }
     return prices;
-  }
-
-  /** Types with equal keys have equal prices: only uneven sizes matter beside the total. */
-  private sizeKey(type: MovedType): string {
-    let total = type.itemBytes;
-    for (const size of type.shape) total *= size;
-    return `${total}|${type.shape.map((size) => this.sizeToken(size)).join(',')}`;
-  }
-
-  /** Size of a tensor dim as far as it matters: `E` divides evenly in whatever way the mesh cuts it. */
-  private sizeToken(size: number): string {
-    return size > 0 && size % this.activeProduct === 0 && this.activeProduct > 1 ? 'E' : String(size);
-  }
-
-  /** Dims of one class cost the same: same size as far as it matters, and both or neither contiguous. */
-  private dimClasses(type: MovedType): string[] {
-    return type.shape.map((size, d) => `${this.sizeToken(size)}${leads(type.shape, d) ? '!' : ''}`);
-  }
-
-  private priceSlots(graph: StateGraph, type: MovedType): Float64Array {
-    const { model } = this;
-    const prices = new Float64Array(graph.slots.length);
-    graph.slots.forEach((slot, i) => {
-      const cuts = graph.cuts[slot.cuts];
-      prices[i] = quantized(this.slotSeconds(slot, cuts, type));
-    });
-    if (prices.some((p) => Number.isNaN(p) || p < 0))
-      throw internalError(`preset ${model.preset} gives a negative or undefined price`);
-    return prices;
-  }
-
-  private slotSeconds(slot: PriceSlot, cuts: CutSignature, type: MovedType): number {
-    for (const d of slot.evenDims) if (type.shape[d] % cuts.pieces[d] !== 0) return Infinity;
-    const { model } = this;
-    const bytes = this.stepBytes(slot, cuts, type);
-    switch (slot.kind) {
-      case 'to_partial':
-        return 0;
-      case 'slice':
-        return slot.devices === 1 ? 0 : model.copySeconds(bytes);
-      default: {
-        let copied = 0;
-        if (slot.devices > 1) for (const d of slot.copyDims) if (!leads(type.shape, d)) copied += 2 * bytes;
-        return model.seconds(slot.kind, bytes, slot.meshDims) + (copied > 0 ? model.copySeconds(copied) : 0);
-      }
-    }
-  }
-
-  /** Bytes of a step by the convention of its kind; of a slice the bytes that are written. */
-  private stepBytes(slot: PriceSlot, cuts: CutSignature, type: MovedType): number {
-    if (slot.kind === 'to_partial') return 0;
-    if (slot.kind === 'slice' && leads(type.shape, slot.copyDims[0])) return 0;
-    return localCutBytes(cuts, type, this.model.byteRule, (code) => this.space.placementOf(code)) * slot.times;
   }
 }
 
@@ -472,37 +414,4 @@ function before(a: Rank, b: Rank): boolean {
   if (a.collectives !== b.collectives) return a.collectives < b.collectives;
   if (a.steps !== b.steps) return a.steps < b.steps;
   return a.text < b.text;
-}
-
-/** Whether pieces along a dim are contiguous in memory: every dim before it has size 1. */
-function leads(shape: readonly number[], dim: number): boolean {
-  for (let d = 0; d < dim; d++) if (shape[d] !== 1) return false;
-  return true;
-}
-
-/** Bytes of the largest local tensor under some cuts. */
-function localCutBytes(
-  cuts: CutSignature,
-  type: MovedType,
-  rule: 'ceil' | 'fraction',
-  placementOf: (code: number) => Placement,
-): number {
-  let bytes = type.itemBytes;
-  for (let d = 0; d < type.shape.length; d++) {
-    const size = type.shape[d];
-    if (rule === 'fraction') {
-      bytes *= size;
-      continue;
-    }
-    let local = Math.ceil(size / cuts.pieces[d]);
-    for (const cut of cuts.special) if (cut.dim === d) local = placementOf(cut.code).localSize(local, cut.n);
-    bytes *= local;
-  }
-  if (rule === 'fraction') {
-    let pieces = 1;
-    for (const n of cuts.pieces) pieces *= n;
-    for (const cut of cuts.special) pieces *= cut.n;
-    bytes /= pieces;
-  }
-  return bytes;
 }

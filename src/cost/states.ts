@@ -4,13 +4,13 @@ import {
   FIRST_OTHER_CODE,
   FIRST_SHARD_CODE,
   isPartialCode,
-  partialCode,
   permutations,
   REPLICATE_CODE,
   shardCode,
   type ShardingSpace,
 } from '../mesh/space.ts';
 import type { CollectiveKind } from './collectives.ts';
+import { madeFromReplicate, mayStandTogether, reachedDims, subsets } from './moves.ts';
 
 /**
  * The graph of placement states that redistribution plans walk on (placements spec, section 5.2). A state is a kind for
@@ -131,6 +131,8 @@ export class StateGraph {
         this.edgeDims[e] = list[i + 2];
       }
     }
+    // Only the flat arrays are needed from here on.
+    this.edges.length = 0;
   }
 
   get stateCount(): number {
@@ -409,39 +411,4 @@ function key(codes: readonly number[], positions: readonly number[]): string {
   let out = '';
   for (let a = 0; a < codes.length; a++) out += String.fromCharCode(codes[a] * 16 + positions[a]);
   return out;
-}
-
-/** Non-empty subsets of at most `most` members, ascending inside. */
-function subsets(list: readonly number[], most: number): number[][] {
-  const out: number[][] = [];
-  for (let mask = 1; mask < 1 << list.length; mask++) {
-    const subset = list.filter((_, i) => (mask & (1 << i)) !== 0);
-    if (subset.length <= most) out.push(subset);
-  }
-  return out;
-}
-
-/**
- * Tensor dims that steps may cut. All of them on up to three mesh dims; beyond, those that a source or target cuts and
- * one more, because a detour needs only one spare dim and the states grow as rank ^ mesh dims.
- */
-function reachedDims(rank: number, axes: number, cut: ReadonlySet<number>): number[] {
-  const all = Array.from({ length: rank }, (_, d) => d);
-  if (axes <= 3) return all;
-  const spare = all.find((d) => !cut.has(d));
-  return all.filter((d) => cut.has(d) || d === spare);
-}
-
-const NOT_FROM_REPLICATE: ReadonlySet<number> = new Set(
-  (['product', 'band', 'bor', 'bxor'] as const).map((op) => partialCode(op)),
-);
-/** Whether equal values can be read as operands of the reduction without work: sum keeps one, avg, max and min keep all. */
-function madeFromReplicate(code: number): boolean {
-  return !NOT_FROM_REPLICATE.has(code);
-}
-
-const SUM = partialCode('sum');
-const AVG = partialCode('avg');
-function mayStandTogether(a: number, b: number): boolean {
-  return a === b || ((a === SUM || a === AVG) && (b === SUM || b === AVG));
 }

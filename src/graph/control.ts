@@ -56,7 +56,13 @@ export function controlCall(
       const [a, b] = [bodyResult(t.graph), bodyResult(f.graph)];
       if (a.length !== b.length)
         throw new Error(`branches return ${a.length} and ${b.length} values; both must return equally many`);
-      return { bodies: [{ ...t, inputs }, { ...f, inputs }], result: { kind: 'tuple', items: a } };
+      return {
+        bodies: [
+          { ...t, inputs },
+          { ...f, inputs },
+        ],
+        result: { kind: 'tuple', items: a },
+      };
     }
     case 'while_loop': {
       const carried = operands(2);
@@ -65,7 +71,13 @@ export function controlCall(
       const items = bodyResult(step.graph);
       if (items.length !== carried.length)
         throw new Error(`the body returns ${items.length} values for a carry of ${carried.length}`);
-      return { bodies: [{ ...body(0), inputs }, { ...step, inputs }], result: { kind: 'tuple', items } };
+      return {
+        bodies: [
+          { ...body(0), inputs },
+          { ...step, inputs },
+        ],
+        result: { kind: 'tuple', items },
+      };
     }
     case 'scan':
     case 'map':

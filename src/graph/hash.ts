@@ -7,5 +7,8 @@ import type { Graph } from './types.ts';
  * remarks. Plan folders use it to tie a plan to its graph.
  */
 export function graphHash(graph: Graph): string {
-  return createHash('sha256').update(printGraph(graph, { source: false })).digest('hex').slice(0, 16);
+  return createHash('sha256')
+    .update(printGraph(graph, { source: false }))
+    .digest('hex')
+    .slice(0, 16);
 }

@@ -58,7 +58,8 @@ export function interpret<V>(graph: Graph, visitor: Visitor<V>, inputs?: readonl
       if (inputs === undefined) {
         values.push(visitor.placeholder(node, placeholders));
       } else {
-        if (placeholders >= inputs.length) throw internalError(`body ${graph.name} got ${inputs.length} inputs, wants more`);
+        if (placeholders >= inputs.length)
+          throw internalError(`body ${graph.name} got ${inputs.length} inputs, wants more`);
         values.push(inputs[placeholders]);
       }
       placeholders++;

@@ -21,7 +21,8 @@ export function lintGraph(graph: Graph, retype?: Retype): void {
 }
 
 function lintBody(graph: Graph, retype: Retype | undefined, depth: number): void {
-  if (depth > MAX_BODY_DEPTH) throw lintError('bodies', undefined, `graph ${graph.name} nests deeper than ${MAX_BODY_DEPTH}`);
+  if (depth > MAX_BODY_DEPTH)
+    throw lintError('bodies', undefined, `graph ${graph.name} nests deeper than ${MAX_BODY_DEPTH}`);
   const defined = new Map<string, Node>();
   const roleNames = new Map<string, Node>();
   let callsSeen = false;
@@ -105,20 +106,33 @@ function unresolved(graph: Graph, name: string, user: Node): ShardwrightError {
     if (error instanceof ShardwrightError) return error;
     throw error;
   }
-  return lintError('definition before use', user, `uses ${name}, which is defined only later`, `move ${name} before ${user.name}`);
+  return lintError(
+    'definition before use',
+    user,
+    `uses ${name}, which is defined only later`,
+    `move ${name} before ${user.name}`,
+  );
 }
 
 function checkRole(node: Node, roleNames: Map<string, Node>): void {
   const { role, roleName, roleIndex, stateName } = node.meta;
   if (role === undefined) throw lintError('roles', node, 'a placeholder has no role');
   const wantsIndex = role === 'tangent' || role === 'arg';
-  if (wantsIndex && roleIndex === undefined) throw lintError('roles', node, `a placeholder of role ${role} has no index`);
-  if (!wantsIndex && roleName === undefined) throw lintError('roles', node, `a placeholder of role ${role} has no role name`);
-  if (role === 'state' && stateName === undefined) throw lintError('roles', node, 'a state placeholder does not say which state');
+  if (wantsIndex && roleIndex === undefined)
+    throw lintError('roles', node, `a placeholder of role ${role} has no index`);
+  if (!wantsIndex && roleName === undefined)
+    throw lintError('roles', node, `a placeholder of role ${role} has no role name`);
+  if (role === 'state' && stateName === undefined)
+    throw lintError('roles', node, 'a state placeholder does not say which state');
   if (roleName === undefined || wantsIndex || role === 'state') return;
   const twin = roleNames.get(roleName);
   if (twin !== undefined)
-    throw lintError('roles', node, `is called '${roleName}', as ${twin.name} is already`, 'give one of them another role name');
+    throw lintError(
+      'roles',
+      node,
+      `is called '${roleName}', as ${twin.name} is already`,
+      'give one of them another role name',
+    );
   roleNames.set(roleName, node);
 }
 
@@ -131,7 +145,12 @@ function checkArg(arg: Arg, node: Node, graph: Graph, useValue: (name: string) =
       return;
     case 'number':
       if (!Number.isSafeInteger(arg))
-        throw lintError('literals', node, `the number ${arg} is no exact integer`, 'use { kind: "float", value } or a bigint');
+        throw lintError(
+          'literals',
+          node,
+          `the number ${arg} is no exact integer`,
+          'use { kind: "float", value } or a bigint',
+        );
       return;
     case 'object':
       break;
@@ -147,7 +166,11 @@ function checkArg(arg: Arg, node: Node, graph: Graph, useValue: (name: string) =
   switch (arg.kind) {
     case 'graph':
       if (!Object.hasOwn(graph.subgraphs, arg.name))
-        throw lintError('references resolve', node, `uses subgraph @${arg.name}, which graph ${graph.name} does not have`);
+        throw lintError(
+          'references resolve',
+          node,
+          `uses subgraph @${arg.name}, which graph ${graph.name} does not have`,
+        );
       return;
     case 'slice':
       checkArg(arg.start, node, graph, useValue, depth + 1);
@@ -180,7 +203,11 @@ function checkControl(node: Node, graph: Graph, typeOf: (name: string) => ValueT
   for (const body of control.bodies) {
     const wanted = placeholdersOf(body.graph);
     if (wanted.length !== body.inputs.length)
-      throw lintError('bodies', node, `@${body.name} takes ${wanted.length} inputs, the call gives ${body.inputs.length}`);
+      throw lintError(
+        'bodies',
+        node,
+        `@${body.name} takes ${wanted.length} inputs, the call gives ${body.inputs.length}`,
+      );
     wanted.forEach((placeholder, i) => {
       if (!sameType(placeholder.type, body.inputs[i]))
         throw lintError(
@@ -205,10 +232,12 @@ function checkOutputs(graph: Graph, defined: ReadonlyMap<string, Node>, roleName
     if (seen.has(slot)) throw lintError('outputs', value, `graph ${graph.name} returns '${slot}' twice`);
     seen.add(slot);
     if (output.role === 'output') {
-      if (output.index === undefined) throw lintError('outputs', value, `an output of graph ${graph.name} has no index`);
+      if (output.index === undefined)
+        throw lintError('outputs', value, `an output of graph ${graph.name} has no index`);
       continue;
     }
-    const target = output.role === 'newstate' ? states.get(`${output.of} ${output.stateName}`) : roleNames.get(output.of ?? '');
+    const target =
+      output.role === 'newstate' ? states.get(`${output.of} ${output.stateName}`) : roleNames.get(output.of ?? '');
     if (target === undefined)
       throw lintError('outputs', value, `output '${slot}' of graph ${graph.name} belongs to no placeholder`);
     if (value === undefined) continue;
@@ -229,5 +258,7 @@ function slotName(output: Output): string {
 /** Narrowing for analyses that only meet tensors. @throws E_TYPE naming the node */
 export function expectTensor(type: ValueType, node: Node): TensorType {
   if (type.kind === 'tensor') return type;
-  throw new ShardwrightError('E_TYPE', `${node.name} is ${typeText(type)}, a tensor is needed here`, { node: node.name });
+  throw new ShardwrightError('E_TYPE', `${node.name} is ${typeText(type)}, a tensor is needed here`, {
+    node: node.name,
+  });
 }

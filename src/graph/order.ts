@@ -151,7 +151,11 @@ export function topologicalOrder(nodes: readonly Node[]): Node[] {
       if (state[operand] === 1) {
         const from = stack.findIndex((f) => f.at === operand);
         const cycle = stack.slice(from).map((f) => nodes[f.at].name);
-        throw lintError('no cycles', nodes[operand], `the values need each other: ${[...cycle, cycle[0]].join(' -> ')}`);
+        throw lintError(
+          'no cycles',
+          nodes[operand],
+          `the values need each other: ${[...cycle, cycle[0]].join(' -> ')}`,
+        );
       }
       if (state[operand] === 0) {
         state[operand] = 1;
@@ -169,7 +173,11 @@ export function lintError(check: string, node: Node | undefined, message: string
     ...(node !== undefined ? { node: node.name } : {}),
     ...(node?.meta.path !== undefined ? { path: node.meta.path } : {}),
     ...(node?.meta.line !== undefined ? { position: { line: node.meta.line, column: 1 } } : {}),
-    hint: hint ?? (node?.meta.source !== undefined ? `the node comes from ${node.meta.source}` : 'check the pass or text that made this graph'),
+    hint:
+      hint ??
+      (node?.meta.source !== undefined
+        ? `the node comes from ${node.meta.source}`
+        : 'check the pass or text that made this graph'),
   });
 }
 
@@ -178,7 +186,12 @@ export function undefinedValue(name: string, user: Node, known: ReadonlyMap<stri
 }
 
 export function undefinedOutput(name: string, graph: string, known: ReadonlyMap<string, unknown>): ShardwrightError {
-  return lintError('references resolve', undefined, `graph ${graph} returns '${name}', which is not defined`, nearest(name, known));
+  return lintError(
+    'references resolve',
+    undefined,
+    `graph ${graph} returns '${name}', which is not defined`,
+    nearest(name, known),
+  );
 }
 
 function nearest(name: string, known: ReadonlyMap<string, unknown>): string {

@@ -1,24 +1,11 @@
 import { suggestion } from '../errors.ts';
 import { lintGraph } from './lint.ts';
-import { GraphReader, exactInteger, isNameCode } from './token.ts';
-import {
-  DTYPES,
-  type Arg,
-  type DType,
-  type Dim,
-  type Graph,
-  type Node,
-  type NodeMeta,
-  type Output,
-  type Role,
-  type Sym,
-  type ValueType,
-} from './types.ts';
-import { NONE_TYPE, NO_KWARGS, isList, setOwn, tensorType } from './value.ts';
+import { MAX_NESTING, readArg, readType, readValueName } from './parse-values.ts';
+import { GraphReader, isNameCode } from './token.ts';
+import type { Arg, Dim, Graph, Node, Output, Role, ValueType } from './types.ts';
+import { NO_KWARGS, isList, setOwn, tensorType } from './value.ts';
 
-const MAX_NESTING = 256;
 const ROLES: readonly Role[] = ['parameter', 'buffer', 'constant', 'input', 'tangent', 'state', 'key', 'arg'];
-const DTYPE_SET = new Set<string>(DTYPES);
 
 /**
  * Reads `swgraph 1` text. The result is linted.
@@ -30,7 +17,12 @@ export function parseGraph(text: string, file?: string): Graph {
   reader.space();
   if (!reader.word('swgraph')) reader.expected(`'swgraph 1'`);
   const version = reader.safeInteger('the version of the graph text');
-  if (version !== 1) reader.fail(`graph text version ${version}, this program reads version 1`, 0, 'write the text again with this version');
+  if (version !== 1)
+    reader.fail(
+      `graph text version ${version}, this program reads version 1`,
+      0,
+      'write the text again with this version',
+    );
   reader.endLine();
   reader.space();
   const dims = readDims(reader);
@@ -103,7 +95,8 @@ function readGraph(reader: GraphReader, depth: number, outerDims?: Dims): Graph 
         reader.space();
       }
       const body = readGraph(reader, depth + 1);
-      if (Object.hasOwn(subgraphs, key ?? body.name)) reader.fail(`subgraph @${key ?? body.name} is defined twice`, start);
+      if (Object.hasOwn(subgraphs, key ?? body.name))
+        reader.fail(`subgraph @${key ?? body.name} is defined twice`, start);
       setOwn(subgraphs, key ?? body.name, body);
     } else reader.expected(`'in', a node '%name = ...', 'out', 'graph' or '}'`);
     reader.endLine();
@@ -137,7 +130,7 @@ function readInput(reader: GraphReader): Node {
   else meta.roleName = reader.string('a name in quotes');
   if (role === 'state') meta.stateName = reader.string('the name of the state');
   const typed = readTags(reader, type, meta);
-  return { name, kind: 'placeholder', target: name, args: [], kwargs: NO_KWARGS, type: typed, meta: meta as NodeMeta };
+  return { name, kind: 'placeholder', target: name, args: [], kwargs: NO_KWARGS, type: typed, meta: meta };
 }
 
 function readNode(reader: GraphReader): Node {
@@ -167,10 +160,19 @@ function readNode(reader: GraphReader): Node {
   const typed = readTags(reader, type, meta);
   if (target === 'get_attr') {
     const attribute = args[0];
-    if (typeof attribute !== 'string' || args.length !== 1) reader.fail('get_attr takes the name of one attribute in quotes');
-    return { name, kind: 'get_attr', target: attribute, args: [], kwargs: NO_KWARGS, type: typed, meta: meta as NodeMeta };
+    if (typeof attribute !== 'string' || args.length !== 1)
+      reader.fail('get_attr takes the name of one attribute in quotes');
+    return {
+      name,
+      kind: 'get_attr',
+      target: attribute,
+      args: [],
+      kwargs: NO_KWARGS,
+      type: typed,
+      meta: meta,
+    };
   }
-  return { name, kind: 'call', target, args, kwargs: kwargs ?? NO_KWARGS, type: typed, meta: meta as NodeMeta };
+  return { name, kind: 'call', target, args, kwargs: kwargs ?? NO_KWARGS, type: typed, meta: meta };
 }
 
 /** `name=` before a value; undefined, and nothing read, where a value starts. */
@@ -195,184 +197,6 @@ function readOutput(reader: GraphReader): Output {
     return { value, role, of, stateName: reader.string('the name of the state') };
   }
   return reader.expected(`'output', 'grad', 'mutation' or 'newstate'`);
-}
-
-function readValueName(reader: GraphReader): string {
-  reader.expect('%');
-  return reader.name('the name of a value');
-}
-
-function readType(reader: GraphReader, depth: number): ValueType {
-  if (depth > MAX_NESTING) reader.fail(`tuples nest deeper than ${MAX_NESTING}`);
-  if (reader.accept('(')) {
-    const items: ValueType[] = [];
-    while (!reader.peek(')')) {
-      items.push(readType(reader, depth + 1));
-      if (!reader.accept(',') && !reader.peek(')')) reader.expected(`',' or ')'`);
-    }
-    reader.expect(')');
-    return { kind: 'tuple', items };
-  }
-  if (reader.word('none')) return NONE_TYPE;
-  if (reader.word('sym')) {
-    if (!reader.accept('(')) return { kind: 'sym' };
-    const { sym } = readSize(reader, ')');
-    reader.expect(')');
-    return { kind: 'sym', expr: sym };
-  }
-  reader.blanks();
-  const start = reader.pos;
-  const dtype = reader.name('a type');
-  if (!isDType(dtype)) reader.fail(`'${dtype}' is no dtype`, start, suggestion(dtype, DTYPES, 'dtypes'));
-  reader.expect('[');
-  const shape: Dim[] = [];
-  while (!reader.peek(']')) {
-    shape.push(readDim(reader));
-    if (!reader.accept(',') && !reader.peek(']')) reader.expected(`',' or ']'`);
-  }
-  reader.expect(']');
-  if (reader.peek('{') || reader.peek('@')) reader.fail('local-SPMD types and explicit shardings are not read in this version');
-  return tensorType(dtype, shape);
-}
-
-function isDType(name: string): name is DType {
-  return DTYPE_SET.has(name);
-}
-
-function readDim(reader: GraphReader): Dim {
-  reader.blanks();
-  const start = reader.pos;
-  const end = reader.skipDigits(start);
-  const next = reader.text[end];
-  if (end > start && (next === ',' || next === ']')) {
-    reader.pos = end;
-    const size = exactInteger(reader.text.slice(start, end));
-    if (typeof size === 'bigint') reader.fail('a size beyond 2^53', start);
-    return size;
-  }
-  return readSize(reader, ',]');
-}
-
-/** A size expression up to one of the closing characters at bracket depth 0, with `=INT` for its example. */
-function readSize(reader: GraphReader, closing: string): Sym {
-  reader.blanks();
-  const start = reader.pos;
-  let depth = 0;
-  let at = start;
-  for (; ; at++) {
-    const c = reader.text[at];
-    if (c === undefined || c === '\n') reader.fail(`the size expression has no end`, start);
-    if (depth === 0 && (closing.includes(c) || c === '=')) break;
-    if (c === '(') depth++;
-    else if (c === ')') depth--;
-    else if (!/[A-Za-z0-9_.+\-*/%, <>!]/.test(c)) reader.fail(`'${c}' cannot stand in a size expression`, at);
-    if (depth > MAX_NESTING) reader.fail(`brackets nest deeper than ${MAX_NESTING}`, at);
-  }
-  const sym = reader.text.slice(start, at).trim();
-  if (sym === '') reader.expected('a size');
-  reader.pos = at;
-  return reader.accept('=') ? { sym, example: reader.safeInteger('the example size') } : { sym };
-}
-
-function readArg(reader: GraphReader, depth: number): Arg {
-  if (depth > MAX_NESTING) reader.fail(`lists nest deeper than ${MAX_NESTING}`);
-  reader.blanks();
-  const { text } = reader;
-  const c = text[reader.pos];
-  switch (c) {
-    case '%':
-      return { kind: 'value', name: readValueName(reader) };
-    case '@':
-      reader.pos++;
-      return { kind: 'graph', name: reader.name('the name of a subgraph') };
-    case '"':
-      return reader.string('a string');
-    case '$': {
-      reader.pos++;
-      reader.expect('(');
-      const size = readSize(reader, ')');
-      reader.expect(')');
-      return { kind: 'size', size };
-    }
-    case '[': {
-      reader.pos++;
-      const items: Arg[] = [];
-      while (!reader.peek(']')) {
-        items.push(readArg(reader, depth + 1));
-        if (!reader.accept(',') && !reader.peek(']')) reader.expected(`',' or ']'`);
-      }
-      reader.expect(']');
-      return items;
-    }
-    default:
-      break;
-  }
-  if (reader.word('true')) return true;
-  if (reader.word('false')) return false;
-  if (reader.word('none')) return null;
-  if (reader.word('inf')) return { kind: 'float', value: Infinity };
-  if (reader.word('nan')) return { kind: 'float', value: NaN };
-  if (text.startsWith('-inf', reader.pos)) {
-    reader.pos += 4;
-    return { kind: 'float', value: -Infinity };
-  }
-  if (text.startsWith('dtype:', reader.pos)) {
-    const start = reader.pos;
-    reader.pos += 6;
-    const dtype = reader.name('a dtype');
-    if (!isDType(dtype)) reader.fail(`'${dtype}' is no dtype`, start, suggestion(dtype, DTYPES, 'dtypes'));
-    return { kind: 'dtype', dtype };
-  }
-  if (text.startsWith('device:', reader.pos) || text.startsWith('layout:', reader.pos)) {
-    const kind = text.startsWith('device:', reader.pos) ? 'device' : 'layout';
-    reader.pos += 7;
-    return { kind, word: readWord(reader) };
-  }
-  if (text.startsWith('slice(', reader.pos)) {
-    reader.pos += 6;
-    const start = readArg(reader, depth + 1);
-    reader.expect(',');
-    const stop = readArg(reader, depth + 1);
-    reader.expect(',');
-    const step = readArg(reader, depth + 1);
-    reader.expect(')');
-    return { kind: 'slice', start, stop, step };
-  }
-  return readNumber(reader);
-}
-
-function readWord(reader: GraphReader): string {
-  if (reader.text[reader.pos] === '"') return reader.string('a word');
-  const start = reader.pos;
-  let end = start;
-  for (let c = reader.text.charCodeAt(end); isNameCode(c) || c === 58 || c === 45; c = reader.text.charCodeAt(++end));
-  if (end === start) reader.expected('a word');
-  reader.pos = end;
-  return reader.text.slice(start, end);
-}
-
-function readNumber(reader: GraphReader): Arg {
-  const { text } = reader;
-  const start = reader.pos;
-  const first = text[start] === '-' ? start + 1 : start;
-  let end = reader.skipDigits(first);
-  if (end === first) reader.expected('a value');
-  let float = false;
-  if (text[end] === '.') {
-    float = true;
-    end = reader.skipDigits(end + 1);
-  }
-  if (text[end] === 'e' || text[end] === 'E') {
-    const sign = text[end + 1] === '-' || text[end + 1] === '+' ? end + 2 : end + 1;
-    const exponent = reader.skipDigits(sign);
-    if (exponent === sign) reader.fail('a number with an empty exponent', start);
-    float = true;
-    end = exponent;
-  }
-  if (isNameCode(text.charCodeAt(end))) reader.fail('a number ends in a letter', end);
-  reader.pos = end;
-  const digits = text.slice(start, end);
-  return float ? { kind: 'float', value: Number(digits) } : exactInteger(digits);
 }
 
 /** Reads `; tag ...` into `meta`; returns the type with stride and placement tags worked in. */
@@ -448,7 +272,8 @@ function withGiven(reader: GraphReader, type: ValueType, value: Arg, at: number)
   if (value === null) return type;
   if (type.kind === 'tuple' && isList(value))
     return { kind: 'tuple', items: mapItems(reader, type.items, value, at, withGiven) };
-  if (type.kind !== 'tensor' || typeof value !== 'string') return reader.fail('a placement is a string, of a tensor', at);
+  if (type.kind !== 'tensor' || typeof value !== 'string')
+    return reader.fail('a placement is a string, of a tensor', at);
   return tensorType(type.dtype, type.shape, type.stride, value);
 }
 

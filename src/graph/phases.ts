@@ -1,7 +1,7 @@
 import { interpret } from './interpret.ts';
 import { indexGraph } from './order.ts';
-import type { Graph, Node, NodeMeta, Phase } from './types.ts';
-import { eachGraphRef, getOwn, setOwn } from './value.ts';
+import type { Graph, Node, Phase } from './types.ts';
+import { eachGraphRef, getOwn, setOwn, without } from './value.ts';
 
 /** Phase of each node by position, and which forward nodes serve the backward pass alone. */
 export interface Phases {
@@ -101,10 +101,14 @@ function withBodyPhase(graph: Graph, phase: Phase): Graph {
 
 function stamped(node: Node, phase: Phase, savedOnly: boolean): Node {
   const { name, kind, target, args, kwargs, type } = node;
-  const meta = node.meta.savedOnly === undefined ? node.meta : withoutSavedOnly(node.meta);
-  return { name, kind, target, args, kwargs, type, meta: savedOnly ? { ...meta, phase, savedOnly } : { ...meta, phase } };
-}
-
-function withoutSavedOnly(meta: NodeMeta): NodeMeta {
-  return Object.fromEntries(Object.entries(meta).filter(([key]) => key !== 'savedOnly'));
+  const meta = node.meta.savedOnly === undefined ? node.meta : without(node.meta, 'savedOnly');
+  return {
+    name,
+    kind,
+    target,
+    args,
+    kwargs,
+    type,
+    meta: savedOnly ? { ...meta, phase, savedOnly } : { ...meta, phase },
+  };
 }

@@ -31,7 +31,8 @@ function printBody(graph: Graph, indent: string, options: Required<PrintOptions>
   lines.push(`${indent}graph @${nameText(graph.name)} {`);
   if (!top) printDims(graph, inner, lines);
   if (options.source) for (const note of graph.notes ?? []) lines.push(`${inner}note ${JSON.stringify(note)}`);
-  for (const group of graph.ties ?? []) lines.push(`${inner}tie ${group.map((name) => JSON.stringify(name)).join(' ')}`);
+  for (const group of graph.ties ?? [])
+    lines.push(`${inner}tie ${group.map((name) => JSON.stringify(name)).join(' ')}`);
   for (const node of graph.nodes) lines.push(inner + nodeText(node, options));
   for (const output of graph.outputs) lines.push(inner + outputText(output));
   for (const name of Object.keys(graph.subgraphs)) {
@@ -46,7 +47,8 @@ function printBody(graph: Graph, indent: string, options: Required<PrintOptions>
 /** One node as a line of graph text, without indentation. */
 export function nodeText(node: Node, options: PrintOptions = {}): string {
   const tags = tagText(node, options.source ?? true);
-  if (node.kind === 'placeholder') return `in %${nameText(node.name)}: ${typeText(node.type)} ${roleText(node.meta)}${tags}`;
+  if (node.kind === 'placeholder')
+    return `in %${nameText(node.name)}: ${typeText(node.type)} ${roleText(node.meta)}${tags}`;
   const args = node.kind === 'get_attr' ? [JSON.stringify(node.target)] : node.args.map(argText);
   for (const key of Object.keys(node.kwargs)) args.push(`${nameText(key)}=${argText(node.kwargs[key])}`);
   const target = node.kind === 'get_attr' ? 'get_attr' : nameText(node.target);
@@ -62,7 +64,8 @@ function outputText(output: Output): string {
 
 function roleText(meta: NodeMeta): string {
   if (meta.role === 'tangent' || meta.role === 'arg') return `${meta.role} ${meta.roleIndex ?? 0}`;
-  if (meta.role === 'state') return `state ${JSON.stringify(meta.roleName ?? '')} ${JSON.stringify(meta.stateName ?? '')}`;
+  if (meta.role === 'state')
+    return `state ${JSON.stringify(meta.roleName ?? '')} ${JSON.stringify(meta.stateName ?? '')}`;
   return `${meta.role ?? 'input'} ${JSON.stringify(meta.roleName ?? '')}`;
 }
 
@@ -75,7 +78,8 @@ function tagText(node: Node, source: boolean): string {
   // A tangent may carry the name of its output, and an arg its name.
   if (meta.roleName !== undefined && (meta.role === 'tangent' || meta.role === 'arg' || meta.role === undefined))
     text += ` name=${JSON.stringify(meta.roleName)}`;
-  if (meta.roleIndex !== undefined && meta.role !== 'tangent' && meta.role !== 'arg') text += ` index=${meta.roleIndex}`;
+  if (meta.roleIndex !== undefined && meta.role !== 'tangent' && meta.role !== 'arg')
+    text += ` index=${meta.roleIndex}`;
   if (meta.path !== undefined) text += ` path=${JSON.stringify(meta.path)}`;
   if (meta.original !== undefined) text += ` original=${JSON.stringify(meta.original)}`;
   const stride = nested(node.type, strideText);

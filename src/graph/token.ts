@@ -102,7 +102,8 @@ export class GraphReader {
     if (!isNameCode(first) || (first >= 48 && first <= 57) || first === 46) this.expected(what);
     let end = start + 1;
     while (isNameCode(this.text.charCodeAt(end))) end++;
-    if (end - start > MAX_NAME) this.fail(`a name of ${end - start} characters; at most ${MAX_NAME} are allowed`, start);
+    if (end - start > MAX_NAME)
+      this.fail(`a name of ${end - start} characters; at most ${MAX_NAME} are allowed`, start);
     this.pos = end;
     return this.text.slice(start, end);
   }

@@ -42,6 +42,13 @@ export function setOwn<T>(record: Record<string, T>, key: string, value: T): voi
   }
 }
 
+/** A copy of the record that lacks one property. */
+export function without<T extends object, K extends keyof T>(record: T, key: K): Omit<T, K> {
+  const copy: Partial<T> = { ...record };
+  delete copy[key];
+  return copy as Omit<T, K>;
+}
+
 /** The own property, undefined for inherited names such as `constructor`. */
 export function getOwn<T>(record: Readonly<Record<string, T>>, key: string): T | undefined {
   return Object.hasOwn(record, key) ? record[key] : undefined;

@@ -26,7 +26,8 @@ export function detectFormat(content: Uint8Array | string): Format {
 const HEAD = 1 << 16;
 
 function detectBinary(bytes: Uint8Array): Format | undefined {
-  if (bytes[0] === 0x50 && bytes[1] === 0x4b && bytes[2] === 3 && bytes[3] === 4) return isPt2(bytes) ? 'pt2' : undefined;
+  if (bytes[0] === 0x50 && bytes[1] === 0x4b && bytes[2] === 3 && bytes[3] === 4)
+    return isPt2(bytes) ? 'pt2' : undefined;
   return isOnnx(bytes) ? 'onnx' : undefined;
 }
 

@@ -46,9 +46,13 @@ export function importModel(input: Uint8Array | string, options: ImportOptions =
     const bytes = typeof input === 'string' ? input : gunzip(input, options);
     const format = chosenFormat(options.format) ?? detectFormat(bytes);
     if (!READABLE.includes(format))
-      throw new ShardwrightError('E_UNSUPPORTED', `this is ${FORMATS[format].title} (${format}), which this version does not read yet`, {
-        hint: `formats it reads: ${READABLE.map((f) => `${f} (${FORMATS[f].names})`).join(', ')}`,
-      });
+      throw new ShardwrightError(
+        'E_UNSUPPORTED',
+        `this is ${FORMATS[format].title} (${format}), which this version does not read yet`,
+        {
+          hint: `formats it reads: ${READABLE.map((f) => `${f} (${FORMATS[f].names})`).join(', ')}`,
+        },
+      );
     const text = withoutMark(typeof bytes === 'string' ? bytes : decodeUtf8(bytes));
     const graph = format === 'swgraph' ? readSwgraph(text, options) : readFx(text, format, options);
     const corrected = options.roles === undefined && options.ties === undefined ? graph : applyRoles(graph, options);

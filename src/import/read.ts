@@ -17,7 +17,10 @@ export function readModelFile(path: string, maxBytes = DEFAULT_MAX_BYTES): Uint8
   try {
     const stat = fstatSync(handle);
     if (stat.isDirectory())
-      throw new ShardwrightError('E_FILE', `${path} is a folder, a model file is needed`, { file: path, hint: 'name the file inside it' });
+      throw new ShardwrightError('E_FILE', `${path} is a folder, a model file is needed`, {
+        file: path,
+        hint: 'name the file inside it',
+      });
     if (stat.size > maxBytes)
       throw new ShardwrightError('E_LIMIT', `${path} has ${stat.size} bytes, more than ${maxBytes}`, {
         file: path,
@@ -35,7 +38,10 @@ function fileError(path: string, error: unknown): ShardwrightError {
   const code = error instanceof Error && 'code' in error ? String(error.code) : '';
   const [message, hint] =
     code === 'ENOENT'
-      ? [`there is no file ${path}`, 'check the path; models with built-in graphs are listed by `shardwright models list`']
+      ? [
+          `there is no file ${path}`,
+          'check the path; models with built-in graphs are listed by `shardwright models list`',
+        ]
       : code === 'EACCES' || code === 'EPERM'
         ? [`${path} may not be read`, 'check its permissions']
         : [`${path} cannot be read: ${error instanceof Error ? error.message : String(error)}`, 'check the path'];

@@ -1,7 +1,7 @@
 import { ShardwrightError, suggestion } from '../errors.ts';
 import { lintGraph } from '../graph/lint.ts';
 import type { Graph, Node, NodeMeta, Output, Role } from '../graph/types.ts';
-import { sameType, typeText } from '../graph/value.ts';
+import { sameType, typeText, without } from '../graph/value.ts';
 
 /** Roles that a user may give to an input. */
 export const GIVABLE_ROLES = ['parameter', 'buffer', 'constant', 'input'] as const satisfies readonly Role[];
@@ -25,7 +25,10 @@ export function applyRoles(graph: Graph, corrections: RoleCorrections): Graph {
   const find = (name: string): Node => {
     const found = inputs.find((node) => node.meta.roleName === name) ?? inputs.find((node) => node.name === name);
     if (found !== undefined) return found;
-    const known = inputs.flatMap((node) => [node.name, ...(node.meta.roleName !== undefined ? [node.meta.roleName] : [])]);
+    const known = inputs.flatMap((node) => [
+      node.name,
+      ...(node.meta.roleName !== undefined ? [node.meta.roleName] : []),
+    ]);
     throw new ShardwrightError('E_REF', `there is no input '${name}'`, {
       hint: suggestion(name, [...new Set(known)], 'inputs'),
       ...(graph.name !== '' ? { path: graph.name } : {}),
@@ -35,9 +38,15 @@ export function applyRoles(graph: Graph, corrections: RoleCorrections): Graph {
   for (const [name, role] of Object.entries(corrections.roles ?? {})) {
     const node = find(name);
     if (node.meta.role === 'tangent')
-      throw new ShardwrightError('E_TYPE', `'${name}' is the gradient of an output and keeps that role`, { node: node.name, hint: 'leave it out' });
+      throw new ShardwrightError('E_TYPE', `'${name}' is the gradient of an output and keeps that role`, {
+        node: node.name,
+        hint: 'leave it out',
+      });
     if (node.type.kind !== 'tensor')
-      throw new ShardwrightError('E_TYPE', `'${name}' is ${typeText(node.type)}, which can be no ${role}`, { node: node.name, hint: 'name a tensor' });
+      throw new ShardwrightError('E_TYPE', `'${name}' is ${typeText(node.type)}, which can be no ${role}`, {
+        node: node.name,
+        hint: 'name a tensor',
+      });
     roles.set(node.name, role);
   }
   const nodes = graph.nodes.map((node) => {
@@ -46,24 +55,31 @@ export function applyRoles(graph: Graph, corrections: RoleCorrections): Graph {
   });
   const typed = new Map(nodes.map((node) => [node.name, node]));
   const groups = (graph.ties ?? []).map((group) => [...group]);
-  for (const [a, b] of corrections.ties ?? []) join(groups, parameter(typed.get(find(a).name)!), parameter(typed.get(find(b).name)!));
-  const { ties: _before, ...rest } = graph;
-  const result: Graph = { ...rest, nodes, ...(groups.length > 0 ? { ties: ordered(groups, nodes) } : {}) };
+  for (const [a, b] of corrections.ties ?? [])
+    join(groups, parameter(typed.get(find(a).name)!), parameter(typed.get(find(b).name)!));
+  const result: Graph = {
+    ...without(graph, 'ties'),
+    nodes,
+    ...(groups.length > 0 ? { ties: ordered(groups, nodes) } : {}),
+  };
   lintGraph(result);
   return result;
 }
 
 function stated(meta: NodeMeta, role: GivableRole): NodeMeta {
-  const { inferred: _inferred, ...rest } = meta;
-  return { ...rest, role };
+  return { ...without(meta, 'inferred'), role };
 }
 
 function parameter(node: Node): Node {
   if (node.meta.role !== 'parameter')
-    throw new ShardwrightError('E_TYPE', `'${node.meta.roleName}' is no parameter but ${node.meta.role}; only parameters can be tied`, {
-      node: node.name,
-      hint: `--role ${node.meta.roleName}=parameter makes it one`,
-    });
+    throw new ShardwrightError(
+      'E_TYPE',
+      `'${node.meta.roleName}' is no parameter but ${node.meta.role}; only parameters can be tied`,
+      {
+        node: node.name,
+        hint: `--role ${node.meta.roleName}=parameter makes it one`,
+      },
+    );
   return node;
 }
 

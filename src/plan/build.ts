@@ -5,7 +5,7 @@ import { defaultOptimizer, stateBytes, type Optimizer } from '../cost/memory.ts'
 import type { Redistributor } from '../cost/redistribute.ts';
 import { DTYPE_BYTES, type Graph } from '../graph/types.ts';
 import { shardable } from '../mesh/sharding.ts';
-import { isPartialCode, REPLICATE_CODE, type ShardingSpace } from '../mesh/space.ts';
+import type { ShardingSpace } from '../mesh/space.ts';
 import { atSizes } from '../ops/context.ts';
 import { elements, type TensorMeta } from '../ops/record.ts';
 import type { LinearRow } from '../solver/types.ts';
@@ -252,7 +252,7 @@ function copyDomain(input: BuildInput, meta: TensorMeta, owned: Int32Array, want
     for (let q = 0; q < wanted.length; q++) {
       const price = prices[o * wanted.length + q];
       // A copy that is free (a local slice) is made at each use instead.
-      if (price === 0 || price === Infinity || !isGather(input.space, owned[o], wanted[q])) continue;
+      if (price === 0 || price === Infinity || !worthKeeping(input.space, owned[o], wanted[q])) continue;
       from.push(owned[o]);
       copy.push(wanted[q]);
       cost.push(price);
@@ -273,20 +273,14 @@ function wantedTwice(group: readonly Use[]): number[] {
 }
 
 /**
- * Whether `to` is what gathering or reducing mesh dims of `from` gives: on every mesh dim unchanged, replicated, or
- * reduced to a shard; on meshes of more than two dims, with one mesh dim changed at most. These are the copies worth
- * keeping for several uses; others are priced at each use.
+ * Whether a copy `to` of a value in `from` is considered for several uses: one that differs on one mesh dim (an all-gather,
+ * all-to-all or reduction over it), or, on meshes of one or two dims, any. Others are priced at each use.
  */
-function isGather(space: ShardingSpace, from: number, to: number): boolean {
+function worthKeeping(space: ShardingSpace, from: number, to: number): boolean {
+  if (space.meshRank <= 2) return true;
   let changed = 0;
-  for (let d = 0; d < space.meshRank; d++) {
-    const a = space.kindAt(from, d);
-    const b = space.kindAt(to, d);
-    if (a === b) continue;
-    if (b !== REPLICATE_CODE && !isPartialCode(a)) return false;
-    changed++;
-  }
-  return changed <= (space.meshRank <= 2 ? 2 : 1);
+  for (let d = 0; d < space.meshRank; d++) if (space.kindAt(from, d) !== space.kindAt(to, d)) changed++;
+  return changed <= 1;
 }
 
 function priced(meta: TensorMeta): { shape: readonly number[]; itemBytes: number } {

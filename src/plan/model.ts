@@ -35,7 +35,7 @@ export interface Model {
   /** Costs in the problem are seconds times this, rounded. */
   readonly unitsPerSecond: number;
   readonly variables: readonly Variable[];
-  /** Variable of each node, -1 for getitem. */
+  /** Variable of each node, -1 for a node that is another name of a value. */
   readonly nodeVariable: Int32Array;
   readonly uses: readonly Use[];
   readonly copies: readonly CopyVariable[];

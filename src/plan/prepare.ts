@@ -40,7 +40,7 @@ export function prepare(graph: Graph, request: PlanRequest, table: OperatorTable
   const collectives = collectiveModel(request.cost, cluster, mesh);
   const redistributor = new Redistributor(space, collectives);
   refuseShardedText(graph);
-  const flow = dataflow(graph, table);
+  const flow = dataflow(graph, table, request.sharing);
   const strategies = nodeStrategies(graph, flow, table, space, { uneven: request.uneven, unknown: request.unknown });
   const budgetBytes = request.memoryBytes ?? usableMemoryBytes(cluster);
   const model = buildModel({

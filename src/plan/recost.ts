@@ -54,7 +54,7 @@ export function recost(
   };
 
   graph.nodes.forEach((node, n) => {
-    if (node.kind === 'call' && node.target === 'operator.getitem') return;
+    if (flow.alias[n] >= 0) return;
     const planned = decoded.nodes[n];
     if (planned.name !== node.name) throw internalError(`plan lists ${planned.name} where the graph has ${node.name}`);
     const outputs = planned.outputs.map((text) => (text === '-' ? -1 : space.parse(text)));

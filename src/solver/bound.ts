@@ -24,6 +24,8 @@ interface Side {
   /** 0 when the variable is the edge's first argument. */
   readonly side: 0 | 1;
   readonly other: number;
+  /** The other variable comes later in a forward sweep. */
+  readonly later: boolean;
 }
 
 /** The messages of a network: `to[2 * edge + side]` is a vector id over the classes of that side. */
@@ -54,6 +56,9 @@ export class Messages {
     this.shifts = this.to.slice();
     const order: number[] = [];
     for (let i = 0; i < net.count; i++) if (net.gone[i] === 0) order.push(i);
+    order.sort((a, b) => net.rank[a] - net.rank[b] || a - b);
+    const place = new Int32Array(net.count);
+    order.forEach((i, k) => (place[i] = k));
     this.#order = order;
     const signatures = new Map<string, number>();
     this.#signature = new Int32Array(net.count);
@@ -63,12 +68,13 @@ export class Messages {
         const f = net.factors[edge];
         if (f === undefined) throw new Error('internal: missing factor');
         const side = f.vars[0] === i ? 0 : 1;
-        return { edge, side, other: f.vars[1 - side] };
+        const other = f.vars[1 - side];
+        return { edge, side, other, later: place[other] > place[i] };
       });
       // Canonical order within earlier and later neighbours, so that isomorphic variables have equal signatures.
       const rank = (s: Side): readonly number[] => {
         const f = net.factors[s.edge];
-        return f === undefined ? [] : [s.other < i ? 0 : 1, f.table.id, s.side, f.maps[s.side]];
+        return f === undefined ? [] : [s.later ? 1 : 0, f.table.id, s.side, f.maps[s.side]];
       };
       sides.sort((a, b) => compareRanks(rank(a), rank(b)));
       all[i] = sides;
@@ -106,7 +112,7 @@ export class Messages {
     }
     let at = 0;
     for (const s of sides) {
-      if (s.other > i !== forward) continue;
+      if (s.later !== forward) continue;
       const message = step.sent[at];
       this.to[2 * s.edge + 1 - s.side] = message;
       this.shifts[2 * s.edge + 1 - s.side] = message;
@@ -122,8 +128,8 @@ export class Messages {
     let earlier = 0;
     let later = 0;
     for (const s of sides) {
-      if (s.other < i) earlier++;
-      else later++;
+      if (s.later) later++;
+      else earlier++;
     }
     const share = 1 / Math.max(earlier, later, 1);
     const total = this.belief(i);
@@ -132,7 +138,7 @@ export class Messages {
     const given: number[] = [];
     let gain = 0;
     for (const s of sides) {
-      if (s.other > i !== forward) continue;
+      if (s.later !== forward) continue;
       const f = net.factors[s.edge];
       if (f === undefined) continue;
       const incoming = pool.vectorOf(this.to[2 * s.edge + s.side]);
@@ -185,7 +191,7 @@ export class Messages {
         const f = net.factors[s.edge];
         if (f === undefined) continue;
         const map = pool.mapOf(f.maps[s.side]);
-        if (s.other > i) {
+        if (s.later) {
           const message = pool.vectorOf(this.to[2 * s.edge + s.side]);
           for (let a = 0; a < total.length; a++) total[a] += message[map[a]];
         } else {

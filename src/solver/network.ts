@@ -16,7 +16,7 @@ export interface Factor {
 /** A linear row over the network: amounts per variable (vector id, or -1 outside the row). */
 export interface NetworkRow {
   readonly bound: number;
-  readonly amounts: Int32Array;
+  amounts: Int32Array;
 }
 
 /** An eliminated variable with all that decides its value once the later ones are known. */
@@ -33,14 +33,18 @@ const NO_FACTOR: Factor | undefined = undefined;
 
 export class Network {
   readonly pool: Pool;
+  /** Number of variables of the problem; later numbers are fused variables. */
+  readonly real: number;
   /** Present number of values of each variable. */
-  readonly size: Int32Array;
+  size: Int32Array;
   /** Cost vector of each variable. */
-  readonly unary: Int32Array;
-  /** 1: merged into another variable or eliminated. */
-  readonly gone: Uint8Array;
+  unary: Int32Array;
+  /** 1: merged into another variable, fused or eliminated. */
+  gone: Uint8Array;
   /** Map id: position -> value of the problem. */
-  readonly values: Int32Array;
+  values: Int32Array;
+  /** Place of each variable in sweeps: a fused variable stands where its first part stood. */
+  rank: Int32Array;
   readonly factors: (Factor | undefined)[] = [];
   /** Factor ids of each variable, ascending. */
   readonly incident: number[][];
@@ -48,18 +52,21 @@ export class Network {
   readonly members: { readonly variable: number; readonly map: number }[][];
   readonly rows: NetworkRow[] = [];
   /** Part of each unary that is a price of rows and not a cost (vector id, or -1). */
-  readonly priced: Int32Array;
+  priced: Int32Array;
   /** Eliminated variables in order. */
   readonly trail: Bucket[] = [];
   constant = 0;
   /** The variable whose domain became empty, or -1. */
   empty = -1;
   log: Log = new Log();
-  readonly #compressed = new Map<string, Mapped>();
+  readonly #compressed: Map<string, Mapped>;
 
-  constructor(pool: Pool, domains: Int32Array) {
+  constructor(pool: Pool, domains: Int32Array, real = domains.length, compressed: Map<string, Mapped> = new Map()) {
     const n = domains.length;
     this.pool = pool;
+    this.real = real;
+    this.#compressed = compressed;
+    this.rank = Int32Array.from(domains.keys());
     this.size = domains.slice();
     this.unary = new Int32Array(n).fill(-1);
     this.priced = new Int32Array(n).fill(-1);
@@ -180,6 +187,104 @@ export class Network {
     );
   }
 
+  /**
+   * Joins the two variables of an edge into one new variable whose values are the finite pairs; returns its number. The
+   * edge becomes part of the new unary, every other edge sees its own half: relaxations get tighter, costs stay.
+   */
+  fuse(via: number): number {
+    const { pool } = this;
+    const f = this.factors[via];
+    if (f === undefined) throw new Error('internal: fuse through a missing factor');
+    const [u, v] = f.vars;
+    const [a, b] = f.maps.map((m) => pool.mapOf(m));
+    const { cells, dims } = f.table;
+    const left: number[] = [];
+    const right: number[] = [];
+    const costs: number[] = [];
+    for (let x = 0; x < a.length; x++) {
+      for (let y = 0; y < b.length; y++) {
+        const c = a[x] < 0 || b[y] < 0 ? Infinity : cells[a[x] * dims[1] + b[y]];
+        if (c === Infinity) continue;
+        left.push(x);
+        right.push(y);
+        costs.push(c);
+      }
+    }
+    const toLeft = pool.map(Int32Array.from(left));
+    const toRight = pool.map(Int32Array.from(right));
+    const w = this.#grow(left.length);
+    this.rank[w] = Math.min(this.rank[u], this.rank[v]);
+    this.log.push(STEP.fuse, via, w, left.length);
+    const originalLeft = pool.compose(this.values[u], toLeft);
+    const originalRight = pool.compose(this.values[v], toRight);
+    this.log.push(...pool.mapOf(originalLeft), ...pool.mapOf(originalRight));
+    this.removeFactor(via);
+    const own = pool.vector(Float64Array.from(costs));
+    const halves: readonly (readonly [number, number])[] = [
+      [u, toLeft],
+      [v, toRight],
+    ];
+    this.unary[w] = pool.sum(own, pool.sum(pool.gather(this.unary[u], toLeft), pool.gather(this.unary[v], toRight)));
+    for (const [part, map] of halves) {
+      for (const id of this.incident[part].slice()) {
+        const g = this.factors[id];
+        if (g === undefined) continue;
+        const vars = g.vars.map((x) => (x === part ? w : x));
+        const maps = g.maps.map((m, k) => (g.vars[k] === part ? pool.compose(m, map) : m));
+        if (vars[0] === vars[1]) {
+          this.removeFactor(id);
+          this.incident[w] = this.incident[w].filter((x) => x !== id);
+          this.unary[w] = pool.sum(this.unary[w], this.#diagonal(g.table, maps));
+          continue;
+        }
+        const small = this.compressed(g.table, maps);
+        this.factors[id] = { vars, maps: small.maps, table: small.table };
+        this.incident[w].push(id);
+      }
+      this.incident[part] = [];
+      const original = part === u ? originalLeft : originalRight;
+      for (const m of this.members[part]) this.members[w].push({ variable: m.variable, map: pool.compose(m.map, original) });
+      this.members[part] = [];
+      for (const row of this.rows) {
+        if (row.amounts[part] < 0) continue;
+        const moved = pool.gather(row.amounts[part], map);
+        row.amounts[w] = row.amounts[w] < 0 ? moved : pool.sum(row.amounts[w], moved);
+        row.amounts[part] = -1;
+      }
+      if (this.priced[part] >= 0) {
+        const moved = pool.gather(this.priced[part], map);
+        this.priced[w] = this.priced[w] < 0 ? moved : pool.sum(this.priced[w], moved);
+        this.priced[part] = -1;
+      }
+      this.gone[part] = 1;
+    }
+    this.incident[w].sort((x, y) => x - y);
+    return w;
+  }
+
+  /** A new variable with `k` values. */
+  #grow(k: number): number {
+    const w = this.size.length;
+    const append = (array: Int32Array, x: number): Int32Array => {
+      const out = new Int32Array(w + 1);
+      out.set(array);
+      out[w] = x;
+      return out;
+    };
+    this.size = append(this.size, k);
+    this.unary = append(this.unary, -1);
+    this.values = append(this.values, this.pool.identity(k));
+    this.rank = append(this.rank, w);
+    this.priced = append(this.priced, -1);
+    const gone = new Uint8Array(w + 1);
+    gone.set(this.gone);
+    this.gone = gone;
+    for (const row of this.rows) row.amounts = append(row.amounts, -1);
+    this.incident.push([]);
+    this.members.push([{ variable: w, map: this.pool.identity(k) }]);
+    return w;
+  }
+
   #adopt(j: number, i: number, follow: number): void {
     const { pool } = this;
     const originalJ = pool.mapOf(this.values[j]);
@@ -209,7 +314,7 @@ export class Network {
       if (this.gone[i] === 0) this.#assign(choice, i, pool.mapOf(this.values[i])[at[i]]);
     }
     for (let b = this.trail.length - 1; b >= 0; b--) this.#assign(choice, this.trail[b].variable, this.#best(choice, b));
-    return choice;
+    return choice.slice(0, this.real);
   }
 
   #assign(choice: Int32Array, i: number, value: number): void {
@@ -260,16 +365,17 @@ export class Network {
 
   /** Independent copy that shares the pool and the memo of compressed tables. */
   clone(): Network {
-    const copy = new Network(this.pool, this.size);
-    copy.size.set(this.size);
-    copy.unary.set(this.unary);
-    copy.gone.set(this.gone);
-    copy.priced.set(this.priced);
-    copy.values.set(this.values);
+    const copy = new Network(this.pool, new Int32Array(0), this.real, this.#compressed);
+    copy.size = this.size.slice();
+    copy.unary = this.unary.slice();
+    copy.gone = this.gone.slice();
+    copy.priced = this.priced.slice();
+    copy.values = this.values.slice();
+    copy.rank = this.rank.slice();
     for (const f of this.factors) copy.factors.push(f);
     for (let i = 0; i < this.count; i++) {
-      copy.incident[i] = this.incident[i].slice();
-      copy.members[i] = this.members[i].slice();
+      copy.incident.push(this.incident[i].slice());
+      copy.members.push(this.members[i].slice());
     }
     for (const row of this.rows) copy.rows.push({ bound: row.bound, amounts: row.amounts.slice() });
     for (const bucket of this.trail) copy.trail.push(bucket);

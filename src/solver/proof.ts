@@ -24,6 +24,8 @@ export const STEP = {
   shift: 7,
   /** No arguments. Minima move into the constant, then everything that alone costs as much as the claim is forbidden. */
   prune: 8,
+  /** f, w, m, then m values of the first and m values of the second variable: edge f's pairs become variable w. */
+  fuse: 9,
 } as const;
 
 /** A growing list of integers. */

@@ -189,7 +189,7 @@ export class Reducer {
     // The signature holds all that the verdict depends on: costs, tables as seen from here, memory, and the tie order.
     let key = `${net.unary[i]};${net.priced[i]};${net.rows.map((r) => r.amounts[i]).join(',')};`;
     const members = net.members[i]
-      .filter((m) => m.variable <= i)
+      .filter((m) => m.variable < net.real && (m.variable <= i || i >= net.real))
       .sort((a, b) => a.variable - b.variable)
       .map((m) => pool.compose(m.map, net.values[i]));
     key += `${members.join(',')};`;

@@ -7,6 +7,7 @@ import { Messages, type Step } from './bound.ts';
 import { Eliminator } from './eliminate.ts';
 import { eliminateWithRows } from './labels.ts';
 import type { Network } from './network.ts';
+import type { Table } from './pool.ts';
 import { costAt, descend } from './primal.ts';
 import { Pruner } from './prune.ts';
 import { Reducer } from './reduce.ts';
@@ -43,6 +44,8 @@ const EASY = { cells: 50_000, work: 10_000_000, totalWork: 1e9, arity: 2, slack:
 const CORE = { cells: 4_000_000, work: 1e8, totalWork: 4e8, arity: 64 };
 const NODE = { cells: 200_000, work: 1e7, totalWork: 2e7, arity: 64 };
 const LABELS = { labels: 400_000, work: 40_000_000 };
+/** Rounds of fusing before a node branches. */
+const MAX_ROUNDS = 12;
 /** A branch node first tries with this many sweeps, the root with more. */
 const ROOT_SWEEPS = 400;
 const NODE_SWEEPS = 12;
@@ -98,60 +101,62 @@ export class Search {
     if (costAt(net, at) !== Infinity) this.offer(net.complete(at));
   }
 
-  /** Sweeps until the bound stalls, the target is reached or the clock stops; returns the best bound. */
+  /**
+   * Sweeps until the rest of the gap no longer shrinks, the target is reached or the clock stops; returns the best bound.
+   */
   #ascend(net: Network, messages: Messages, sweeps: number): number {
     let bound = -Infinity;
-    let stalled = 0;
-    for (let k = 0; k < sweeps; k++) {
-      const now = messages.sweep();
-      const gain = now - bound;
-      if (now > bound) bound = now;
-      if (k < 3 || k % 5 === 4 || k === sweeps - 1) {
+    let before = -Infinity;
+    for (let k = 1; k <= sweeps; k++) {
+      bound = Math.max(bound, messages.sweep());
+      if (k <= 2 || k % 5 === 0 || k === sweeps) {
         const at = messages.decode();
+        if (k % 5 === 0) descend(net, at, 4);
         this.#offerAt(net, at);
-        if (k % 5 === 4) {
-          descend(net, at, 4);
-          this.#offerAt(net, at);
-        }
       }
       const target = this.#target();
       if (bound >= target || this.#host.stopped()) break;
-      const close = target !== Infinity && target - bound <= 1e-6 * Math.abs(target);
-      if (close && gain <= 0.5 * (target - bound)) break;
-      stalled = gain <= 1e-7 * Math.abs(bound) ? stalled + 1 : 0;
-      if (stalled >= 3) break;
+      if (k % 5 !== 0) continue;
+      const rest = Math.min(target, 2 * Math.abs(bound) + 1) - bound;
+      if (rest <= 1e-8 * Math.abs(bound) || bound - before < 0.25 * rest) break;
+      before = bound;
     }
     return bound;
   }
 
   /** Explores a reduced pairwise network; returns a bound that is at least the target unless the clock stopped. */
-  #explore(net: Network, messages: Messages, inherited: number, depth: number): number {
+  #explore(net: Network, start: Messages, inherited: number, depth: number): number {
     this.nodes++;
     const { pruner, reducer } = this.#engines;
-    if (!net.gone.includes(0)) {
-      this.#offerAt(net, new Int32Array(net.count));
-      return Math.max(inherited, net.constant);
+    let bound = inherited;
+    let messages = start;
+    for (let round = 0; ; round++) {
+      if (!net.gone.includes(0)) {
+        this.#offerAt(net, new Int32Array(net.count));
+        return Math.max(bound, net.constant);
+      }
+      bound = Math.max(bound, this.#ascend(net, messages, depth === 0 ? ROOT_SWEEPS : NODE_SWEEPS));
+      if (depth === 0) {
+        this.#rootBound = bound;
+        this.#host.progress('bound', this.best?.objective ?? Infinity, bound);
+      }
+      if (bound >= this.#target()) return bound;
+      const guide = messages.decode();
+      const guideValues = guide.map((p, i) => (p < 0 ? -1 : net.pool.mapOf(net.values[i])[p]));
+      pruner.shift(net, messages);
+      const cutoff = this.#target() - 1;
+      for (let k = 0; k < 2; k++) {
+        pruner.prune(net, cutoff);
+        if (net.constant > cutoff || !reducer.reduce(net)) return this.#target();
+      }
+      bound = Math.max(bound, net.constant);
+      if (this.#host.stopped()) return bound;
+      if (this.#closeCore(net, cutoff, depth)) return this.#target();
+      if (this.#host.stopped()) return bound;
+      if (round >= MAX_ROUNDS || !tighten(net)) return Math.max(bound, this.#branch(net, guideValues, bound, depth));
+      if (!reducer.reduce(net)) return this.#target();
+      messages = new Messages(net, this.#engines.steps);
     }
-    let bound = Math.max(inherited, this.#ascend(net, messages, depth === 0 ? ROOT_SWEEPS : NODE_SWEEPS));
-    if (depth === 0) {
-      this.#rootBound = bound;
-      this.#host.progress('bound', this.best?.objective ?? Infinity, bound);
-    }
-    if (bound >= this.#target()) return bound;
-    const guide = messages.decode();
-    const guideValues = guide.map((p, i) => (p < 0 ? -1 : net.pool.mapOf(net.values[i])[p]));
-    pruner.shift(net, messages);
-    const cutoff = this.#target() - 1;
-    pruner.prune(net, cutoff);
-    if (net.constant > cutoff || !reducer.reduce(net)) return this.#target();
-    pruner.prune(net, cutoff);
-    if (net.constant > cutoff || !reducer.reduce(net)) return this.#target();
-    bound = Math.max(bound, net.constant);
-    if (this.#host.stopped()) return bound;
-    const core = this.#closeCore(net, cutoff, depth);
-    if (core) return this.#target();
-    if (this.#host.stopped()) return bound;
-    return Math.max(bound, this.#branch(net, guideValues, bound, depth));
   }
 
   /** Exact elimination of a pruned network if it is narrow enough; true when the node is finished. */
@@ -300,6 +305,60 @@ function rowVariables(net: Network): Uint8Array {
   const keep = new Uint8Array(net.count);
   for (const row of net.rows) for (let i = 0; i < net.count; i++) if (row.amounts[i] >= 0) keep[i] = 1;
   return keep;
+}
+
+/**
+ * Fuses edges that lie in a triangle and have few finite pairs, each variable at most once; false when there is none.
+ * Weak relaxations live in odd cycles: a fused variable decides two corners at once.
+ */
+function tighten(net: Network): boolean {
+  const { pool } = net;
+  const used = new Uint8Array(net.count);
+  const candidates: { readonly id: number; readonly pairs: number }[] = [];
+  for (let id = 0; id < net.factors.length; id++) {
+    const f = net.factors[id];
+    if (f === undefined) continue;
+    const [u, v] = f.vars;
+    const pairs = finitePairs(pool.mapOf(f.maps[0]), pool.mapOf(f.maps[1]), f.table);
+    const larger = Math.max(net.size[u], net.size[v]);
+    if (pairs > MAX_FUSED || pairs > 6 * larger || !inTriangle(net, u, v)) continue;
+    candidates.push({ id, pairs });
+  }
+  candidates.sort((a, b) => a.pairs - b.pairs || a.id - b.id);
+  let any = false;
+  for (const { id } of candidates) {
+    const f = net.factors[id];
+    if (f === undefined) continue;
+    const [u, v] = f.vars;
+    if (u >= used.length || v >= used.length || used[u] === 1 || used[v] === 1) continue;
+    used[u] = 1;
+    used[v] = 1;
+    net.fuse(id);
+    any = true;
+  }
+  return any;
+}
+
+const MAX_FUSED = 600;
+
+function finitePairs(a: Int32Array, b: Int32Array, table: Table): number {
+  const [rows, columns] = table.dims;
+  const x = new Int32Array(rows);
+  const y = new Int32Array(columns);
+  for (const c of a) if (c >= 0) x[c]++;
+  for (const c of b) if (c >= 0) y[c]++;
+  let pairs = 0;
+  for (let r = 0; r < rows; r++) {
+    for (let c = 0; c < columns; c++) if (table.cells[r * columns + c] !== Infinity) pairs += x[r] * y[c];
+  }
+  return pairs;
+}
+
+function inTriangle(net: Network, u: number, v: number): boolean {
+  const near = new Set<number>();
+  for (const id of net.incident[u]) for (const w of net.factors[id]?.vars ?? []) if (w !== u && w !== v) near.add(w);
+  for (const id of net.incident[v]) for (const w of net.factors[id]?.vars ?? []) if (near.has(w)) return true;
+  return false;
 }
 
 /** The variable with the most neighbours, then values: deciding it cuts the network best. */

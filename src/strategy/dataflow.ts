@@ -5,8 +5,10 @@ import type { TensorMeta } from '../ops/record.ts';
 import type { OperatorTable } from '../ops/table.ts';
 
 /**
- * Who makes which tensor and who uses it, by number. A value is one tensor result of one node; `getitem` makes no value of
- * its own but names one of its producer's, so that a placement cannot change between a tuple and its member.
+ * Who makes which tensor and who uses it, by number. A value is one tensor result of one node. Two kinds of node make no
+ * value of their own but are another name of one that exists: `getitem`, so that a placement cannot change between a tuple
+ * and its member; and, with `mergeViews`, a view that repeats an earlier view of the same value, so that one
+ * redistribution serves the users of both (PyTorch views the input of q, k and v once for each).
  */
 
 export interface Value {
@@ -29,6 +31,8 @@ export interface Dataflow {
   readonly results: readonly Int32Array[];
   /** Per graph output: the value id, or -1 for none. */
   readonly outputs: readonly { readonly output: Output; readonly value: number }[];
+  /** Per node: the value that it is another name of, -1 for a node that decides for itself. */
+  readonly alias: Int32Array;
   /** Index of the node of that name. */
   readonly byName: ReadonlyMap<string, number>;
   /** Value id of a name (a getitem's name gives the member of its tuple). */
@@ -36,9 +40,10 @@ export interface Dataflow {
 }
 
 /**
+ * @param mergeViews whether a view that repeats an earlier one is another name of it
  * @throws E_UNSUPPORTED for symbolic sizes without an example, and for calls whose tensors sit in places that no schema names
  */
-export function dataflow(graph: Graph, table: OperatorTable): Dataflow {
+export function dataflow(graph: Graph, table: OperatorTable, mergeViews: boolean): Dataflow {
   const values: Value[] = [];
   const types: TensorMeta[] = [];
   const typeIds = new Map<string, number>();
@@ -49,6 +54,8 @@ export function dataflow(graph: Graph, table: OperatorTable): Dataflow {
   const names = new Map<string, number>();
   const tuples = new Map<string, Int32Array>();
   const none = new Int32Array(0);
+  const alias = new Int32Array(graph.nodes.length).fill(-1);
+  const views = new Map<string, number>();
 
   const typeId = (type: TensorType, node: Node): number => {
     const known = byObject.get(type);
@@ -76,6 +83,7 @@ export function dataflow(graph: Graph, table: OperatorTable): Dataflow {
     if (node.target === 'operator.getitem' && node.kind === 'call') {
       const member = tupleMember(node, tuples);
       if (member >= 0) names.set(node.name, member);
+      alias[index] = member;
       inputs.push(none);
       results.push(none);
       return;
@@ -83,7 +91,21 @@ export function dataflow(graph: Graph, table: OperatorTable): Dataflow {
     if (node.kind === 'call') {
       const record = table.get(node.target);
       const used = record !== undefined ? tensorInputs(record, node.args, node.kwargs) : everyValue(node);
-      inputs.push(used.length === 0 ? none : Int32Array.from(used, valueOf));
+      const ids = Int32Array.from(used, valueOf);
+      if (mergeViews && record?.cls === 'view' && ids.length === 1 && node.type.kind === 'tensor') {
+        const key = `${node.target}|${ids[0]}|${literalKey(node.args)}|${literalKey(Object.entries(node.kwargs).flat())}`;
+        const earlier = views.get(key);
+        if (earlier !== undefined) {
+          alias[index] = earlier;
+          names.set(node.name, earlier);
+          inputs.push(none);
+          results.push(none);
+          return;
+        }
+        // The value that the code below makes for this node.
+        views.set(key, values.length);
+      }
+      inputs.push(used.length === 0 ? none : ids);
     } else inputs.push(none);
     const flat = flatTypes(node.type);
     const ids = new Int32Array(flat.length).fill(-1);
@@ -102,6 +124,7 @@ export function dataflow(graph: Graph, table: OperatorTable): Dataflow {
     types,
     inputs,
     results,
+    alias,
     outputs: graph.outputs.map((output) => ({ output, value: output.value === null ? -1 : valueOf(output.value) })),
     byName,
     valueOf,
@@ -121,6 +144,14 @@ function tupleMember(node: Node, tuples: ReadonlyMap<string, Int32Array>): numbe
 
 function isValue(arg: Arg | undefined): arg is { kind: 'value'; name: string } {
   return typeof arg === 'object' && arg !== null && 'kind' in arg && arg.kind === 'value';
+}
+
+/** Literal arguments as text; values are marked only, because their ids stand beside the text. */
+function literalKey(args: readonly Arg[]): string {
+  return JSON.stringify(args, (_key, value: unknown) => {
+    if (typeof value === 'bigint') return `${value}n`;
+    return typeof value === 'object' && value !== null && 'kind' in value && value.kind === 'value' ? '%' : value;
+  });
 }
 
 /** Tensor uses of a call whose operator has no record: every value among its arguments, in order. */

@@ -30,7 +30,7 @@ export interface StrategyOptions {
 }
 
 export interface StrategyTable {
-  /** Per node of the graph; null for `getitem`, which has no decision of its own. */
+  /** Per node of the graph; null for a node that is another name of a value and has no decision of its own. */
   readonly nodes: readonly (NodeStrategies | null)[];
   /** Operators that were planned replicated because they have no record, with their node counts. */
   readonly replicatedUnknown: readonly { readonly target: string; readonly count: number }[];
@@ -52,7 +52,7 @@ export function nodeStrategies(
   // For every value, the pending reductions that its producer can leave.
   const reachable = new Int32Array(flow.values.length);
   const nodes = graph.nodes.map((node, index): NodeStrategies | null => {
-    if (node.kind === 'call' && node.target === 'operator.getitem') return null;
+    if (flow.alias[index] >= 0) return null;
     const inputs = flow.inputs[index];
     const key = contentKey(node, inputs, flow, reachable);
     let found = shared.get(key);

@@ -16,7 +16,9 @@ function randomGraph(reads: readonly (readonly number[])[], placeholders: number
   const refs: ValueRef[] = [];
   for (let i = 0; i < placeholders; i++) {
     const tangent = i % 3 === 2;
-    refs.push(b.placeholder(`p${i}`, F, tangent ? { role: 'tangent', roleIndex: i } : { role: 'input', roleName: `p${i}` }));
+    refs.push(
+      b.placeholder(`p${i}`, F, tangent ? { role: 'tangent', roleIndex: i } : { role: 'input', roleName: `p${i}` }),
+    );
   }
   for (const list of reads) {
     const args = list.map((r): Arg => refs[r % refs.length]);
@@ -86,7 +88,9 @@ describe('order, users, liveness', () => {
       nodes.push({ name: `n${i}`, kind: 'call', target: 'aten.neg.default', args, kwargs: {}, type: F, meta: {} });
     }
     expect(topologicalOrder([...nodes].reverse()).map((n) => n.name)).toEqual(nodes.map((n) => n.name));
-    expect(() => topologicalOrder([{ ...nodes[0], args: [{ kind: 'value', name: 'n99999' }] }, ...nodes.slice(1)])).toThrow(/no cycles/);
+    expect(() =>
+      topologicalOrder([{ ...nodes[0], args: [{ kind: 'value', name: 'n99999' }] }, ...nodes.slice(1)]),
+    ).toThrow(/no cycles/);
   });
 });
 
@@ -165,13 +169,18 @@ describe('phases', () => {
     b.call('aten.neg.default', [g], F, { meta: { phase: 'optimizer' } });
     const y = b.call('aten.neg.default', [x], F, { meta: { savedOnly: true } });
     b.output({ value: y.name, role: 'output', index: 0 });
-    expect(withPhases(b.build()).nodes.slice(2).map((n) => n.meta)).toEqual([{ phase: 'optimizer' }, { phase: 'forward' }]);
+    expect(
+      withPhases(b.build())
+        .nodes.slice(2)
+        .map((n) => n.meta),
+    ).toEqual([{ phase: 'optimizer' }, { phase: 'forward' }]);
   });
 });
 
 test('parameters: tied names are one tensor, owned by the first', () => {
   const b = new GraphBuilder('g');
-  for (const name of ['a', 'b', 'c']) b.placeholder(name, tensorType('bf16', [8, 2]), { role: 'parameter', roleName: `m.${name}` });
+  for (const name of ['a', 'b', 'c'])
+    b.placeholder(name, tensorType('bf16', [8, 2]), { role: 'parameter', roleName: `m.${name}` });
   b.placeholder('x', F, { role: 'input', roleName: 'x' });
   b.tie(['m.a', 'm.c']);
   expect(parametersOf(b.build()).map((p) => [p.name, p.elements, p.bytes, p.placeholders.map((n) => n.name)])).toEqual([

@@ -37,9 +37,14 @@ describe('GraphBuilder', () => {
   test('names are the base name, then _1, _2; wanted names are kept while free', () => {
     const b = new GraphBuilder('g');
     const x = b.placeholder('x', F, { role: 'arg', roleIndex: 0 });
-    const names = ['aten.mm.default', 'aten.mm.default', 'aten.sum.dim_IntList', 'operator.getitem', 'cond', 'aten.mm.default'].map(
-      (target) => b.call(target, [x], F).name,
-    );
+    const names = [
+      'aten.mm.default',
+      'aten.mm.default',
+      'aten.sum.dim_IntList',
+      'operator.getitem',
+      'cond',
+      'aten.mm.default',
+    ].map((target) => b.call(target, [x], F).name);
     expect(names).toEqual(['mm', 'mm_1', 'sum', 'getitem', 'cond', 'mm_2']);
     expect(b.call('aten.mm.default', [x], F, { name: 'mm_3' }).name).toBe('mm_3');
     expect(b.call('aten.mm.default', [x], F).name).toBe('mm_4');
@@ -58,7 +63,9 @@ describe('GraphBuilder', () => {
     expect(graph.nodes.map((n) => n.name)).toEqual(['w', 'x', 'g', 'mm', 't', 'mm_1']);
     const wrong = joint();
     wrong.call('aten.neg.default', [{ kind: 'value', name: 'nowhere' }], F);
-    expect(failure(() => wrong.build())).toBe(`E_GRAPH_LINT references resolve at neg: uses 'nowhere', which is not defined`);
+    expect(failure(() => wrong.build())).toBe(
+      `E_GRAPH_LINT references resolve at neg: uses 'nowhere', which is not defined`,
+    );
   });
 });
 
@@ -101,14 +108,22 @@ describe('lintGraph: one broken graph for each check', () => {
   test('no forward node uses a backward value', () => {
     const wrong = edit('mm_1', { meta: { phase: 'forward' } });
     lintGraph(wrong);
-    const late: Node = { ...graph.nodes[3], name: 'late', args: [ref('mm_1')], meta: { phase: 'forward', source: 'm.py:3' } };
+    const late: Node = {
+      ...graph.nodes[3],
+      name: 'late',
+      args: [ref('mm_1')],
+      meta: { phase: 'forward', source: 'm.py:3' },
+    };
     const error = failure(() => lintGraph({ ...graph, nodes: [...graph.nodes, late] }));
     expect(error).toBe('E_GRAPH_LINT phases at late: a forward node uses mm_1, which is of the backward phase');
   });
 
   test('retype: a stated type that differs from the rule is E_TYPE with both', () => {
-    const rule = (node: Node): ValueType | undefined => (node.target === 'aten.t.default' ? tensorType('f32', [4, 5]) : undefined);
-    expect(failure(() => lintGraph(graph, rule))).toBe('E_TYPE t: the file says f32[4, 4], but aten.t.default gives f32[4, 5]');
+    const rule = (node: Node): ValueType | undefined =>
+      node.target === 'aten.t.default' ? tensorType('f32', [4, 5]) : undefined;
+    expect(failure(() => lintGraph(graph, rule))).toBe(
+      'E_TYPE t: the file says f32[4, 4], but aten.t.default gives f32[4, 5]',
+    );
     lintGraph(graph, (node, typeOf) => (node.args.length === 2 ? typeOf('w') : undefined));
   });
 });
@@ -133,8 +148,12 @@ describe('bodies', () => {
 
   test('arity, types and number of results', () => {
     expect(Object.keys(cond(body([F], 1), body([F], 1)).subgraphs)).toEqual(['branch', 'branch_1']);
-    expect(failure(() => cond(body([F], 1), body([F, F], 1)))).toContain('bodies at cond: @branch_1 takes 2 inputs, the call gives 1');
-    expect(failure(() => cond(body([B], 1), body([F], 1)))).toContain('input 0 of @branch is b8[], the call gives f32[4, 4]');
+    expect(failure(() => cond(body([F], 1), body([F, F], 1)))).toContain(
+      'bodies at cond: @branch_1 takes 2 inputs, the call gives 1',
+    );
+    expect(failure(() => cond(body([B], 1), body([F], 1)))).toContain(
+      'input 0 of @branch is b8[], the call gives f32[4, 4]',
+    );
     expect(failure(() => cond(body([F], 1), body([F], 2)))).toContain('branches return 1 and 2 values');
   });
 

@@ -84,12 +84,18 @@ describe('graph text', () => {
     [['graph @main {', 'graph main {'], `4:7 expected '@', found 'main'`],
     [['f32[256, 128] parameter', 'f32[256, 128 parameter'], `7:33 '"' cannot stand in a size expression`],
     [['f32[256, 128] parameter', 'g32[256, 128] parameter'], `7:10 'g32' is no dtype`],
-    [['parameter "fc1', 'paramter "fc1'], '7:24 expected a role (parameter, buffer, constant, input, tangent, state, key, arg), found'],
+    [
+      ['parameter "fc1', 'paramter "fc1'],
+      '7:24 expected a role (parameter, buffer, constant, input, tangent, state, key, arg), found',
+    ],
     [['aten.mm.default(%x, %t)', 'aten.mm.default(%x %t)'], `15:28 expected ',' or ')', found '%t'`],
     [[': b8[] ; forward savedOnly', ' ; forward'], `16:32 expected ':', found ';'`],
     [['; forward savedOnly', '; forward saveOnly'], `16:48 'saveOnly' is no tag`],
     [['stride=[1, 128]', 'stride=[1]'], '14:63 a stride of 1 numbers for a tensor of 2 dims'],
-    [['out none grad "fc1.weight"', 'out none grad'], '22:16 expected the role name of a placeholder, found the end of the line'],
+    [
+      ['out none grad "fc1.weight"', 'out none grad'],
+      '22:16 expected the role name of a placeholder, found the end of the line',
+    ],
     [['"a\\"b\\n"', '"a'], `20:204 expected ',' or ')', found 'my'`],
     [['dtype=dtype:bf16', 'dtype=dtype:bfloat16'], `'bfloat16' is no dtype`],
     [['1.5e-7', '1.5e'], '20:69 a number with an empty exponent'],
@@ -100,11 +106,15 @@ describe('graph text', () => {
     expect(broken).not.toBe(CANONICAL);
     const error = failure(broken);
     expect(error.code).toBe('E_GRAPH_PARSE');
-    expect(`${error.details.position?.line}:${error.details.position?.column} ${error.message}`).toContain(message.trim());
+    expect(`${error.details.position?.line}:${error.details.position?.column} ${error.message}`).toContain(
+      message.trim(),
+    );
   });
 
   test('a graph that breaks a rule is refused after reading', () => {
-    expect(failure(CANONICAL.replace('%mm = aten.mm.default(%x', '%mm = aten.mm.default(%y')).code).toBe('E_GRAPH_LINT');
+    expect(failure(CANONICAL.replace('%mm = aten.mm.default(%x', '%mm = aten.mm.default(%y')).code).toBe(
+      'E_GRAPH_LINT',
+    );
   });
 
   test('every prefix of a text is refused with line and column, or by a rule', () => {
@@ -134,17 +144,37 @@ describe('graph text', () => {
   });
 
   test('10,000 nested lists and tuples are a coded error', () => {
-    const nest = (open: string): string => `swgraph 1\ngraph @g {\n  %a = op(${open === '[' ? '['.repeat(10_000) : '1): '.concat('('.repeat(10_000))}`;
+    const nest = (open: string): string =>
+      `swgraph 1\ngraph @g {\n  %a = op(${open === '[' ? '['.repeat(10_000) : '1): '.concat('('.repeat(10_000))}`;
     for (const open of ['[', '(']) expect(failure(nest(open)).message).toContain('nest deeper than 256');
   });
 });
 
 // Arbitrary graphs: hostile names, every literal, every type, every tag.
-const name = fc.oneof(fc.constantFrom('__proto__', 'constructor', 'a', 'b_1', 'x.y', '<lambda>', '0x', 'é', 'a "b"'), fc.string({ minLength: 1, maxLength: 6 }));
-const size = fc.oneof(fc.nat(9), fc.record({ sym: fc.constantFrom('s0', '2*((s77//2))', 'Max(1, u0)') }), fc.record({ sym: fc.constant('s1'), example: fc.nat(99) }));
+const name = fc.oneof(
+  fc.constantFrom('__proto__', 'constructor', 'a', 'b_1', 'x.y', '<lambda>', '0x', 'é', 'a "b"'),
+  fc.string({ minLength: 1, maxLength: 6 }),
+);
+const size = fc.oneof(
+  fc.nat(9),
+  fc.record({ sym: fc.constantFrom('s0', '2*((s77//2))', 'Max(1, u0)') }),
+  fc.record({ sym: fc.constant('s1'), example: fc.nat(99) }),
+);
 const tensor = fc
-  .tuple(fc.constantFrom(...DTYPES), fc.array(fc.tuple(size, fc.nat(20)), { maxLength: 3 }), fc.boolean(), fc.option(fc.constantFrom('S(0)R', 'P(sum)'), { nil: undefined }))
-  .map(([dtype, dims, strided, given]) => tensorType(dtype, dims.map((d) => d[0]), strided ? dims.map((d) => d[1]) : undefined, given));
+  .tuple(
+    fc.constantFrom(...DTYPES),
+    fc.array(fc.tuple(size, fc.nat(20)), { maxLength: 3 }),
+    fc.boolean(),
+    fc.option(fc.constantFrom('S(0)R', 'P(sum)'), { nil: undefined }),
+  )
+  .map(([dtype, dims, strided, given]) =>
+    tensorType(
+      dtype,
+      dims.map((d) => d[0]),
+      strided ? dims.map((d) => d[1]) : undefined,
+      given,
+    ),
+  );
 const { type } = fc.letrec<{ type: ValueType }>((tie) => ({
   type: fc.oneof(
     { maxDepth: 2 },
@@ -165,7 +195,7 @@ const { arg } = fc.letrec<{ arg: Arg }>((tie) => ({
     fc.boolean(),
     fc.constant(null),
     fc.constantFrom(...DTYPES).map((dtype): Arg => ({ kind: 'dtype', dtype })),
-    fc.tuple(fc.constantFrom('device', 'layout'), fc.string({ minLength: 1 })).map(([kind, word]) => ({ kind, word }) as Arg),
+    fc.tuple(fc.constantFrom('device', 'layout'), fc.string({ minLength: 1 })).map(([kind, word]) => ({ kind, word })),
     fc.constant<Arg>({ kind: 'size', size: { sym: 's0*4', example: 32 } }),
     fc.tuple(tie('arg'), tie('arg')).map(([start, stop]): Arg => ({ kind: 'slice', start, stop, step: null })),
     fc.array(tie('arg'), { maxLength: 3 }),

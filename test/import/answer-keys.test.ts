@@ -214,15 +214,17 @@ describe('roles, phases and sources of joint graphs', () => {
     expect(tensors.every((t) => Object.isFrozen(t))).toBe(true);
   });
 
-  test.each(['convnet/joint.expanded', 'hop-cond-joint/joint.readable', 'llama-tiny/export.readable', 'mlp-dynamic/export.ep'])(
-    'graph text of %s reads back to the same graph',
-    (path) => {
-      const imported = importGraph(packed(`${path}.txt.gz`));
-      const printed = printGraph(imported);
-      const again = parseGraph(printed);
-      expect(again).toEqual(withoutLines(imported));
-      expect(printGraph(again)).toBe(printed);
-      expect(importGraph(printed)).toEqual(again);
-    },
-  );
+  test.each([
+    'convnet/joint.expanded',
+    'hop-cond-joint/joint.readable',
+    'llama-tiny/export.readable',
+    'mlp-dynamic/export.ep',
+  ])('graph text of %s reads back to the same graph', (path) => {
+    const imported = importGraph(packed(`${path}.txt.gz`));
+    const printed = printGraph(imported);
+    const again = parseGraph(printed);
+    expect(again).toEqual(withoutLines(imported));
+    expect(printGraph(again)).toBe(printed);
+    expect(importGraph(printed)).toEqual(again);
+  });
 });

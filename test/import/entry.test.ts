@@ -33,7 +33,10 @@ describe('FM-1 detection by content', () => {
     ['fx', 'torch/fx/_lazy_graph_module.py class <lambda>(torch.nn.Module):\n'],
     ['exported-program', 'ExportedProgram:\n    class GraphModule(torch.nn.Module):\n'],
     ['fx-graph', 'graph():\n    %x : [num_users=1] = placeholder[target=x]\n'],
-    ['torch-log', 'V1120 11:01:03.362000 13582 torch/_dynamo/output_graph.py:2835] [0/0] [__graph_code] TRACED GRAPH\n'],
+    [
+      'torch-log',
+      'V1120 11:01:03.362000 13582 torch/_dynamo/output_graph.py:2835] [0/0] [__graph_code] TRACED GRAPH\n',
+    ],
     ['torch-trace', 'V1120 11:01:03.362000 13582 torch/_logging/structured.py:22] {"str": ["a.py", 0]}\n'],
     ['stablehlo', '#loc = loc(unknown)\nmodule @jit_f {\n'],
     ['stablehlo', '// class A(B):\nmodule attributes {} {\n'],
@@ -54,17 +57,22 @@ describe('FM-1 detection by content', () => {
   });
 
   test('formats that are not read yet are named; a packed twin alike', () => {
-    const error = failure(() => importGraph(gzipSync(bytes('HloModule jit_f, is_scheduled=true\n')), { file: 'a.hlo.gz' }));
+    const error = failure(() =>
+      importGraph(gzipSync(bytes('HloModule jit_f, is_scheduled=true\n')), { file: 'a.hlo.gz' }),
+    );
     expect(error.headline).toBe('a.hlo.gz: E_UNSUPPORTED this is HLO text (hlo), which this version does not read yet');
     expect(error.details.hint).toContain('exported-program');
   });
 
-  test.each(['', '   \n', 'hello world', '{"a": 1}', '\u0000\u0001', '# only a comment'])('%j fits no format', (content) => {
-    const error = failure(() => importGraph(content));
-    expect(error.code).toBe('E_FORMAT_UNKNOWN');
-    expect(error.message).toContain(JSON.stringify(content.slice(0, 60)));
-    expect(error.details.hint).toContain('swgraph');
-  });
+  test.each(['', '   \n', 'hello world', '{"a": 1}', '\u0000\u0001', '# only a comment'])(
+    '%j fits no format',
+    (content) => {
+      const error = failure(() => importGraph(content));
+      expect(error.code).toBe('E_FORMAT_UNKNOWN');
+      expect(error.message).toContain(JSON.stringify(content.slice(0, 60)));
+      expect(error.details.hint).toContain('swgraph');
+    },
+  );
 
   test('a zip without a model, and a protobuf that is none', () => {
     expect(failure(() => detectFormat(zip('weights/a.bin'))).code).toBe('E_FORMAT_UNKNOWN');
@@ -107,7 +115,9 @@ describe('role corrections', () => {
   });
 
   test('--role states a role by either name of the input', () => {
-    const input = plain.nodes.find((n) => n.meta.role === 'input' && n.type.kind === 'tensor' && n.type.dtype === 'f32');
+    const input = plain.nodes.find(
+      (n) => n.meta.role === 'input' && n.type.kind === 'tensor' && n.type.dtype === 'f32',
+    );
     expect(input?.name).toMatch(/^primals_\d+$/);
     const changed = applyRoles(plain, { roles: { [input!.name]: 'parameter' } });
     expect(changed.nodes.find((n) => n.name === input!.name)?.meta).toMatchObject({ role: 'parameter' });

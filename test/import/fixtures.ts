@@ -37,7 +37,11 @@ export function answerKey(id: string): AnswerKey {
 }
 
 /** The counts of a graph in the words of the index. */
-export function counts(graph: Graph): { nodes: number; by_kind: Record<string, number>; by_op: Record<string, number> } {
+export function counts(graph: Graph): {
+  nodes: number;
+  by_kind: Record<string, number>;
+  by_op: Record<string, number>;
+} {
   const by_kind: Record<string, number> = { output: 1 };
   const by_op: Record<string, number> = {};
   const count = (table: Record<string, number>, key: string): void => {

@@ -75,7 +75,10 @@ describe('bad FX text is refused with place and remedy', () => {
   });
 
   test('a body that takes other inputs than the call gives', () => {
-    const wrong = text('hop-cond/export.readable.txt.gz').replace('false_graph_0, (x, p_a_bias,', 'false_graph_0, (p_a_bias,');
+    const wrong = text('hop-cond/export.readable.txt.gz').replace(
+      'false_graph_0, (x, p_a_bias,',
+      'false_graph_0, (p_a_bias,',
+    );
     const error = refusal(wrong);
     expect(error.headline).toContain('E_GRAPH_LINT bodies at cond: @true_graph_0 takes 4 inputs, the call gives 3');
     expect(error.details.position?.line).toBe(10);
@@ -114,7 +117,9 @@ describe('limits', () => {
   test('FM-57 a gzip that unpacks 1,000 times, and a text above the limit', () => {
     const bomb = refusal(gzipSync(Buffer.alloc(2 ** 24, 32)));
     expect([bomb.code, bomb.message]).toEqual(['E_LIMIT', expect.stringContaining('200 times as many')]);
-    expect(refusal(gzipSync(HEAD + MM + TAIL), { maxBytes: 100 }).headline).toBe('E_LIMIT the text unpacks to more than 100 bytes');
+    expect(refusal(gzipSync(HEAD + MM + TAIL), { maxBytes: 100 }).headline).toBe(
+      'E_LIMIT the text unpacks to more than 100 bytes',
+    );
   });
   test('a damaged gzip, a cut gzip and bytes that are no UTF-8', () => {
     const good = gzipSync(HEAD + MM + TAIL);
@@ -149,7 +154,12 @@ describe('hostile names', () => {
   test('FM-56 classes may be called like prototype keys', () => {
     const graph = importGraph(
       `${HEAD}        c = self.__proto__\n        d = self.constructor\n        y = torch.ops.higher_order.cond(x, c, d, (w,))\n        return (w,)\n` +
-        ['__proto__', 'constructor'].map((name) => `    class ${name}(torch.nn.Module):\n        def forward(self, a: "f32[16, 16]"):\n            return (a,)\n`).join(''),
+        ['__proto__', 'constructor']
+          .map(
+            (name) =>
+              `    class ${name}(torch.nn.Module):\n        def forward(self, a: "f32[16, 16]"):\n            return (a,)\n`,
+          )
+          .join(''),
     );
     expect(Object.keys(graph.subgraphs)).toEqual(['__proto__', 'constructor']);
     expect(graph.nodes.at(-1)?.args[1]).toEqual({ kind: 'graph', name: '__proto__' });

@@ -6,7 +6,9 @@ import { importGraph } from '../../src/import/import.ts';
 /** Graph text lines of the calls that a body of statements makes. */
 function lines(body: string, inputs = 'x: "f32[4, 16]", y: "f32[4, 16]", n: "Sym(s0)"'): string[] {
   const indented = body.trim().split('\n').map((line) => `        ${line.trim()}\n`).join(''); // prettier-ignore
-  const graph = importGraph(`class G(torch.nn.Module):\n    def forward(self, ${inputs}):\n${indented}        return (x,)\n`);
+  const graph = importGraph(
+    `class G(torch.nn.Module):\n    def forward(self, ${inputs}):\n${indented}        return (x,)\n`,
+  );
   return graph.nodes.filter((node) => node.kind !== 'placeholder').map((node: Node) => nodeText(node));
 }
 
@@ -78,7 +80,9 @@ describe('the grammar of FX text, statement by statement', () => {
       'a: "bf16[2, 512][512, 1]cuda:0"', 'b: "f32[4, 16][1, 4]cpu"', 'c: "f32[][]cpu"', `d: "f32[2*((s77//2)), Max(1, u0)]"`,
       'e: "DTensor(f32[8, 16], S(0)R)"', 'f: "MyTensor(i64[3])"', 'x: "f8e4m3fn[0]"',
     ]; // prettier-ignore
-    const graph = importGraph(`class G(torch.nn.Module):\n    def forward(self, ${inputs.join(', ')}):\n        return (x,)\n`);
+    const graph = importGraph(
+      `class G(torch.nn.Module):\n    def forward(self, ${inputs.join(', ')}):\n        return (x,)\n`,
+    );
     expect(graph.nodes.map((n) => n.type)).toEqual([
       { kind: 'tensor', dtype: 'bf16', shape: [2, 512] },
       { kind: 'tensor', dtype: 'f32', shape: [4, 16], stride: [1, 4] },

@@ -10,7 +10,8 @@ const infer: Infer = (call, typeOf) => {
   const tensor = (at: number): TensorType => {
     const arg = call.args[at];
     const type: ValueType | undefined = arg !== undefined && isRef(arg) ? typeOf(arg.name) : undefined;
-    if (type?.kind !== 'tensor') throw new ShardwrightError('E_TYPE', `${call.target}: argument ${at} must be a tensor`);
+    if (type?.kind !== 'tensor')
+      throw new ShardwrightError('E_TYPE', `${call.target}: argument ${at} must be a tensor`);
     return type;
   };
   const make = (at: number, shape: TensorType['shape']): TensorType => tensorType(tensor(at).dtype, shape);
@@ -55,7 +56,8 @@ describe('operator rules at import', () => {
   test('FM-4 erased annotations are inferred again', () => {
     const inferred = importGraph(erased(joint), { infer });
     const stated = importGraph(joint, { infer });
-    const shapes = (nodes: typeof stated.nodes): unknown => nodes.map((n) => [n.name, n.type.kind === 'tensor' && [n.type.dtype, n.type.shape]]);
+    const shapes = (nodes: typeof stated.nodes): unknown =>
+      nodes.map((n) => [n.name, n.type.kind === 'tensor' && [n.type.dtype, n.type.shape]]);
     expect(shapes(inferred.nodes)).toEqual(shapes(stated.nodes));
   });
 
@@ -82,9 +84,13 @@ describe('operator rules at import', () => {
     const anything: Infer = (call) => {
       if (call.target.startsWith('foo.')) return undefined;
       const single = tensorType('f32', []);
-      return /getitem|flash|nll_loss_forward/.test(call.target) ? { kind: 'tuple', items: [single, single, single] } : single;
+      return /getitem|flash|nll_loss_forward/.test(call.target)
+        ? { kind: 'tuple', items: [single, single, single] }
+        : single;
     };
-    const error = refusal(unknown, (call, typeOf) => (call.target === 'operator.getitem' ? undefined : anything(call, typeOf)));
+    const error = refusal(unknown, (call, typeOf) =>
+      call.target === 'operator.getitem' ? undefined : anything(call, typeOf),
+    );
     expect(error.code).toBe('E_UNKNOWN_OP');
     expect(error.message).toMatch(
       /^3 unknown operators whose results have no type: foo\.three\.default \(1 call, first in line \d+\), foo\.two\.default \(5 calls, first in line \d+\), foo\.one\.default \(1 call, first in line \d+\)$/,
@@ -100,7 +106,11 @@ describe('operator rules at import', () => {
   test('a tuple is rebuilt from the lines that read it, and the gap is noted', () => {
     const graph = importGraph(text('convnet/joint.readable.txt.gz'));
     const backward = graph.nodes.find((n) => n.name === 'convolution_backward_1');
-    expect(backward?.type.kind === 'tuple' && backward.type.items.map((t) => t.kind)).toEqual(['none', 'tensor', 'tensor']);
+    expect(backward?.type.kind === 'tuple' && backward.type.items.map((t) => t.kind)).toEqual([
+      'none',
+      'tensor',
+      'tensor',
+    ]);
     expect(graph.notes?.join(' ')).toContain('never read and have no type in the text: 1;');
   });
 });

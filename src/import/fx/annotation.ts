@@ -45,12 +45,19 @@ export class Annotations {
     return this.tensor(text, open + 1, end, isDTensor ? given : undefined, scanner, at);
   }
 
-  private tensor(text: string, from: number, to: number, given: string | undefined, scanner: Scanner, at: number): TensorType {
+  private tensor(
+    text: string,
+    from: number,
+    to: number,
+    given: string | undefined,
+    scanner: Scanner,
+    at: number,
+  ): TensorType {
     const bracket = text.indexOf('[', from);
-    if (bracket < 0 || bracket >= to) bad(scanner, at + from, `expected a type such as f32[4, 16], found '${text.slice(from, to)}'`);
+    if (bracket < 0 || bracket >= to)
+      bad(scanner, at + from, `expected a type such as f32[4, 16], found '${text.slice(from, to)}'`);
     const name = text.slice(from, bracket);
-    if (!isDType(name))
-      scanner.fail('E_TYPE', `'${name}' is no dtype`, at + from, suggestion(name, DTYPES, 'dtypes'));
+    if (!isDType(name)) scanner.fail('E_TYPE', `'${name}' is no dtype`, at + from, suggestion(name, DTYPES, 'dtypes'));
     const shape: Dim[] = [];
     let end = readDims(text, bracket, to, shape, scanner, at);
     let stride: Dim[] | undefined;
@@ -59,7 +66,12 @@ export class Annotations {
       const strideAt = end;
       end = readDims(text, end, to, stride, scanner, at);
       if (stride.length !== shape.length)
-        scanner.fail('E_TYPE', `${shape.length} sizes but ${stride.length} strides in '${text}'`, at + strideAt, 'write one stride a size');
+        scanner.fail(
+          'E_TYPE',
+          `${shape.length} sizes but ${stride.length} strides in '${text}'`,
+          at + strideAt,
+          'write one stride a size',
+        );
     }
     for (let i = end; i < to; i++) {
       const c = text.charCodeAt(i);
@@ -94,13 +106,15 @@ function readDims(text: string, open: number, to: number, dims: Dim[], scanner: 
     for (let c = text.charCodeAt(pos); c >= 48 && c <= 57; c = text.charCodeAt(++pos)) value = value * 10 + (c - 48);
     const next = text.charCodeAt(pos);
     if (pos > start && (next === 44 || next === 93)) {
-      if (!Number.isSafeInteger(value)) scanner.fail('E_LIMIT', `the size ${text.slice(start, pos)} is beyond 2^53`, at + start);
+      if (!Number.isSafeInteger(value))
+        scanner.fail('E_LIMIT', `the size ${text.slice(start, pos)} is beyond 2^53`, at + start);
       dims.push(value);
     } else {
       pos = endOfSize(text, start, to, scanner, at);
       dims.push({ sym: text.slice(start, pos).trim() });
     }
-    if (dims.length > MAX_RANK) scanner.fail('E_LIMIT', `more than ${MAX_RANK} dims`, at + open, 'no tensor has so many dims');
+    if (dims.length > MAX_RANK)
+      scanner.fail('E_LIMIT', `more than ${MAX_RANK} dims`, at + open, 'no tensor has so many dims');
     if (text.charCodeAt(pos) === 93) return pos + 1;
     pos++;
   }
@@ -113,7 +127,13 @@ function endOfSize(text: string, from: number, to: number, scanner: Scanner, at:
   for (let pos = from; pos < to; pos++) {
     const c = text[pos];
     if (depth === 0 && (c === ',' || c === ']')) {
-      if (!letters) scanner.fail('E_TYPE', `'${text.slice(from, pos)}' is no size`, at + from, 'a size is an integer of at least 0 or an expression in symbols');
+      if (!letters)
+        scanner.fail(
+          'E_TYPE',
+          `'${text.slice(from, pos)}' is no size`,
+          at + from,
+          'a size is an integer of at least 0 or an expression in symbols',
+        );
       return pos;
     }
     if (c === '(') depth++;

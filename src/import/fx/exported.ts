@@ -1,7 +1,7 @@
 import type { Graph, NodeMeta, Output } from '../../graph/types.ts';
 import { setOwn } from '../../graph/value.ts';
 import type { Signature } from './graph.ts';
-import type { FxClass } from './parse.ts';
+import type { FxClass } from './record.ts';
 import { pythonString } from './literal.ts';
 import type { Scanner } from './scan.ts';
 
@@ -34,14 +34,19 @@ export function exportedSignature(
   scanner: Scanner,
 ): { signature: Signature; dims?: NonNullable<Graph['dims']> } {
   if (parts.classEnd >= text.length)
-    scanner.fail('E_SYNTAX', `expected 'Graph signature:' behind the class, found the end of the text`, text.length, 'print the whole ExportedProgram');
+    scanner.fail(
+      'E_SYNTAX',
+      `expected 'Graph signature:' behind the class, found the end of the text`,
+      text.length,
+      'print the whole ExportedProgram',
+    );
   const inputs: NodeMeta[] = [];
   const outputs: Omit<Output, 'value'>[] = [];
   let section: 'none' | 'inputs' | 'outputs' = 'none';
   let dims: NonNullable<Graph['dims']> | undefined;
   let closed = false;
   let userOutputs = 0;
-  for (let pos = text.indexOf('\n', parts.classEnd) + 1; pos > 0 && pos < text.length; ) {
+  for (let pos = text.indexOf('\n', parts.classEnd) + 1; pos > 0 && pos < text.length;) {
     const stop = text.indexOf('\n', pos);
     const end = stop < 0 ? text.length : stop;
     const line = text.slice(pos, end).trim();
@@ -57,7 +62,12 @@ export function exportedSignature(
     } else {
       const match = /^(\w+): ([A-Z_]+)((?: [a-z_]+=(?:'[^']*'|\w+))*)$/.exec(line);
       if (match === null || section === 'none') {
-        scanner.fail('E_SYNTAX', `expected 'name: KIND target=...', found '${line.slice(0, 60)}'`, at, 'older torch prints another signature; use print_readable() or .pt2');
+        scanner.fail(
+          'E_SYNTAX',
+          `expected 'name: KIND target=...', found '${line.slice(0, 60)}'`,
+          at,
+          'older torch prints another signature; use print_readable() or .pt2',
+        );
         break;
       }
       const target = /target='([^']*)'/.exec(match[3]);
@@ -69,7 +79,13 @@ export function exportedSignature(
       }
     }
   }
-  if (!closed) scanner.fail('E_SYNTAX', `expected 'Range constraints:', found the end of the text`, text.length, 'print the whole ExportedProgram');
+  if (!closed)
+    scanner.fail(
+      'E_SYNTAX',
+      `expected 'Range constraints:', found the end of the text`,
+      text.length,
+      'print the whole ExportedProgram',
+    );
   if (inputs.length !== root.inputs.length || outputs.length !== root.returns.length)
     scanner.fail(
       'E_SYNTAX',
@@ -111,7 +127,8 @@ function ranges(line: string, at: number, scanner: Scanner): NonNullable<Graph['
     }
     const bound = (word: string): number => (word === 'int_oo' ? Infinity : Number(word));
     const [, name, low, high] = match;
-    if (Number.isNaN(bound(low)) || Number.isNaN(bound(high))) scanner.fail('E_SYNTAX', `'VR[${low}, ${high}]' is no range`, at);
+    if (Number.isNaN(bound(low)) || Number.isNaN(bound(high)))
+      scanner.fail('E_SYNTAX', `'VR[${low}, ${high}]' is no range`, at);
     setOwn(dims, name.trim(), { min: bound(low), max: bound(high) });
   }
   return dims;

@@ -115,7 +115,12 @@ export class ExpressionReader {
     if (bound !== undefined || first === 'self') {
       if (first === 'self' && bound === undefined) {
         if (called)
-          scanner.fail('E_UNSUPPORTED', `the module self.${last} is called`, start, 'trace to aten operators first (torch.export, AOTAutograd)');
+          scanner.fail(
+            'E_UNSUPPORTED',
+            `the module self.${last} is called`,
+            start,
+            'trace to aten operators first (torch.export, AOTAutograd)',
+          );
         return { kind: 'get_attr', target: scanner.text.slice(start + 5, end), args: [], kwargs: NO_KWARGS };
       }
       if (links > 1) this.nested(start);
@@ -185,7 +190,12 @@ export class ExpressionReader {
   }
 
   private nested(start = this.scanner.start): never {
-    this.scanner.fail('E_UNSUPPORTED', 'more than one operator in a statement', start, 'write one operator a statement, as FX does');
+    this.scanner.fail(
+      'E_UNSUPPORTED',
+      'more than one operator in a statement',
+      start,
+      'write one operator a statement, as FX does',
+    );
   }
 
   /** A value or literal; an operation is refused here. */
@@ -317,7 +327,8 @@ export class ExpressionReader {
         scanner.next();
         const parts = this.members(41, depth);
         scanner.next();
-        if (parts.length < 1 || parts.length > 3) scanner.fail('E_SYNTAX', `slice takes 1 to 3 arguments, got ${parts.length}`, start);
+        if (parts.length < 1 || parts.length > 3)
+          scanner.fail('E_SYNTAX', `slice takes 1 to 3 arguments, got ${parts.length}`, start);
         if (parts.length === 1) return { kind: 'slice', start: null, stop: parts[0], step: null };
         return { kind: 'slice', start: parts[0], stop: parts[1], step: parts[2] ?? null };
       }
@@ -378,7 +389,12 @@ export class ExpressionReader {
   }
 
   private unknownName(name: string, start: number): never {
-    return this.scanner.fail('E_REF', `'${name}' is not defined`, start, suggestion(name, [...this.env.keys()], 'values'));
+    return this.scanner.fail(
+      'E_REF',
+      `'${name}' is not defined`,
+      start,
+      suggestion(name, [...this.env.keys()], 'values'),
+    );
   }
 }
 

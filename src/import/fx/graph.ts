@@ -2,7 +2,7 @@ import { ShardwrightError } from '../../errors.ts';
 import { controlCall } from '../../graph/control.ts';
 import type { Arg, Graph, Node, NodeMeta, Output, ValueType } from '../../graph/types.ts';
 import { NONE_TYPE, NO_KWARGS, isRef, sameType, setOwn, typeText } from '../../graph/value.ts';
-import type { FxClass, FxNode } from './parse.ts';
+import type { FxClass, FxNode } from './record.ts';
 import type { Scanner } from './scan.ts';
 
 /** A call as operator inference sees it. */
@@ -54,7 +54,9 @@ export class GraphMaker {
     this.refuseUnknown();
     const notes = [...signature.notes];
     if (this.unread > 0)
-      notes.push(`Results of calls that are never read and have no type in the text: ${this.unread}; they count as absent.`);
+      notes.push(
+        `Results of calls that are never read and have no type in the text: ${this.unread}; they count as absent.`,
+      );
     return notes.length > 0 ? { ...graph, notes } : graph;
   }
 
@@ -73,7 +75,13 @@ export class GraphMaker {
     const nodes: Node[] = [];
     source.inputs.forEach((input, i) => {
       if (input.type === undefined)
-        throw scanner.error('E_TYPE', `input '${input.name}' has no type`, input.offset, `write ${input.name}: "f32[...]"`, input.name);
+        throw scanner.error(
+          'E_TYPE',
+          `input '${input.name}' has no type`,
+          input.offset,
+          `write ${input.name}: "f32[...]"`,
+          input.name,
+        );
       types.set(input.name, input.type);
       const meta = signature?.inputs[i] ?? { role: 'arg', roleIndex: i };
       nodes.push({
@@ -165,7 +173,13 @@ export class GraphMaker {
       const code = error instanceof ShardwrightError ? error.code : 'E_TYPE';
       const message = error instanceof Error ? error.message : String(error);
       const hint = error instanceof ShardwrightError ? error.details.hint : undefined;
-      throw scanner.error(code, `${draft.name}: ${message}`, draft.offset, hint ?? 'correct the arguments of the call', draft.name);
+      throw scanner.error(
+        code,
+        `${draft.name}: ${message}`,
+        draft.offset,
+        hint ?? 'correct the arguments of the call',
+        draft.name,
+      );
     }
   }
 

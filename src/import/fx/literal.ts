@@ -29,16 +29,19 @@ export function torchConstant(name: string): Arg | undefined {
 export function pythonString(token: string): string {
   const body = token.slice(1, -1);
   if (!body.includes('\\')) return body;
-  return body.replace(/\\(x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|[0-7]{1,3}|\n|.)/gs, (whole, code: string) => {
-    const simple = SIMPLE.get(code);
-    if (simple !== undefined) return simple;
-    if (/^[xuU]./.test(code)) {
-      const point = Number.parseInt(code.slice(1), 16);
-      return point <= 0x10ffff ? String.fromCodePoint(point) : whole;
-    }
-    if (/^[0-7]/.test(code)) return String.fromCharCode(Number.parseInt(code, 8));
-    return whole;
-  });
+  return body.replace(
+    /\\(x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|[0-7]{1,3}|\n|.)/gs,
+    (whole, code: string) => {
+      const simple = SIMPLE.get(code);
+      if (simple !== undefined) return simple;
+      if (/^[xuU]./.test(code)) {
+        const point = Number.parseInt(code.slice(1), 16);
+        return point <= 0x10ffff ? String.fromCodePoint(point) : whole;
+      }
+      if (/^[0-7]/.test(code)) return String.fromCharCode(Number.parseInt(code, 8));
+      return whole;
+    },
+  );
 }
 
 const SIMPLE = new Map([

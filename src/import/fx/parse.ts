@@ -1,60 +1,12 @@
-import type { Arg, ValueType } from '../../graph/types.ts';
 import { Annotations } from './annotation.ts';
-import { ExpressionReader } from './expression.ts';
-import { END, INTEGER, NAME, NEWLINE, OPERATOR, STRING, Scanner } from './scan.ts';
+import { ForwardBody } from './forward.ts';
+import type { FxClass } from './record.ts';
+import { END, NAME, NEWLINE, Scanner } from './scan.ts';
 
-/** Reads `print_readable()` text into plain records; names are resolved, types and roles are not yet. */
+/** Reads `print_readable()` text: the classes and their order; `forward.ts` reads what stands in them. */
 
 const MAX_CLASS_DEPTH = 256;
 export const MAX_NODES = 2_000_000;
-
-/** Use of a value; becomes a use of a subgraph when its attribute turns out to be one. */
-export interface DraftRef {
-  kind: 'value' | 'graph';
-  name: string;
-}
-
-export interface FxInput {
-  readonly name: string;
-  readonly type: ValueType | undefined;
-  readonly offset: number;
-  readonly line: number;
-  /** AOT descriptor of the comment behind it, `ParamAOTInput(target='fc1.weight')`. */
-  readonly descriptor?: string;
-}
-
-export interface FxNode {
-  readonly name: string;
-  readonly kind: 'get_attr' | 'call';
-  readonly target: string;
-  readonly args: readonly Arg[];
-  readonly kwargs: Readonly<Record<string, Arg>>;
-  /** Stated type. */
-  readonly type: ValueType | undefined;
-  readonly offset: number;
-  readonly line: number;
-  /** `file:line` of the user's program. */
-  readonly source: string | undefined;
-  /** The reference object that all uses of the node share. */
-  readonly ref: DraftRef;
-}
-
-export interface FxReturn {
-  readonly value: string | null;
-  readonly offset: number;
-  readonly descriptor?: string;
-}
-
-export interface FxClass {
-  readonly name: string;
-  readonly offset: number;
-  readonly inputs: readonly FxInput[];
-  readonly nodes: readonly FxNode[];
-  readonly returns: readonly FxReturn[];
-  readonly classes: readonly FxClass[];
-  /** `forward(self, primals, tangents)`: AOTAutograd's joint graph. */
-  readonly joint: boolean;
-}
 
 /**
  * Parses one top-level class with its nested classes, between `start` and `end`.
@@ -78,7 +30,12 @@ class FxParser {
     this.preamble(start);
     const root = this.classBody(scanner.indent(), 0);
     if (scanner.is('class'))
-      scanner.fail('E_UNSUPPORTED', 'a second top-level class: the text holds more than one graph', scanner.start, 'import each graph from its own file');
+      scanner.fail(
+        'E_UNSUPPORTED',
+        'a second top-level class: the text holds more than one graph',
+        scanner.start,
+        'import each graph from its own file',
+      );
     if (!scanner.at(END)) scanner.expected('the end of the text');
     return root;
   }
@@ -120,7 +77,12 @@ class FxParser {
     scanner.next();
     const name = this.className();
     if (name === 'Repro')
-      scanner.fail('E_UNSUPPORTED', 'Inductor repro files are not read yet', offset, 'print the joint graph with print_readable() instead');
+      scanner.fail(
+        'E_UNSUPPORTED',
+        'Inductor repro files are not read yet',
+        offset,
+        'print the joint graph with print_readable() instead',
+      );
     scanner.expect(40, `'('`);
     scanner.next();
     this.dotted();
@@ -137,7 +99,8 @@ class FxParser {
       if (scanner.is('class')) {
         const at = scanner.start;
         const nested = this.classBody(scanner.indent(), depth + 1);
-        if (names.has(nested.name)) scanner.fail('E_DUP', `class '${nested.name}' is defined twice`, at, 'rename one of them');
+        if (names.has(nested.name))
+          scanner.fail('E_DUP', `class '${nested.name}' is defined twice`, at, 'rename one of them');
         names.add(nested.name);
         classes.push(nested);
       } else if (scanner.is('def')) {
@@ -148,7 +111,11 @@ class FxParser {
       } else scanner.expected(`'def' or 'class'`);
     }
     if (forward === undefined)
-      throw scanner.error('E_SYNTAX', `class ${name} has no 'def forward'; found ${scanner.found()} instead`, scanner.start);
+      throw scanner.error(
+        'E_SYNTAX',
+        `class ${name} has no 'def forward'; found ${scanner.found()} instead`,
+        scanner.start,
+      );
     const { inputs, nodes, returns, joint } = forward;
     return { name, offset, inputs, nodes, returns, classes, joint };
   }
@@ -202,335 +169,3 @@ class FxParser {
     if (++this.nodeCount > MAX_NODES) this.scanner.fail('E_LIMIT', `more than ${MAX_NODES} nodes`, at);
   }
 }
-
-/** One `def forward`: its inputs, statements and return. Names live here; nested classes have their own. */
-class ForwardBody {
-  inputs: FxInput[] = [];
-  readonly nodes: FxNode[] = [];
-  returns: FxReturn[] = [];
-  joint = false;
-  private readonly env = new Map<string, Arg>();
-  private readonly declared = new Map<string, FxInput>();
-  private readonly expressions: ExpressionReader;
-  private returned = false;
-  private flattened = false;
-  private source: string | undefined;
-  private sourceComment = -1;
-
-  constructor(
-    private readonly scanner: Scanner,
-    private readonly annotations: Annotations,
-    private readonly count: (at: number) => void,
-  ) {
-    this.sourceComment = scanner.loneComment;
-    this.expressions = new ExpressionReader(scanner, this.env);
-  }
-
-  read(indent: number): void {
-    const { scanner } = this;
-    scanner.next();
-    scanner.expect(40, `'('`);
-    scanner.next();
-    this.parameters();
-    scanner.next();
-    scanner.expect(58, `':'`);
-    scanner.next();
-    scanner.expect(NEWLINE, 'the end of the line');
-    scanner.next();
-    while (!scanner.atEnd() && scanner.indent() > indent) {
-      if (this.returned) scanner.fail('E_SYNTAX', `expected the end of 'forward' after its return, found ${scanner.found()}`);
-      this.statement();
-    }
-    if (!this.returned) scanner.fail('E_SYNTAX', `expected a return statement, found ${scanner.found()}`);
-    if (!this.flattened) for (const input of this.inputs) this.requireDeclared(input);
-  }
-
-  private parameters(): void {
-    const { scanner } = this;
-    if (!scanner.is('self')) scanner.expected(`'self'`);
-    scanner.next();
-    let previous: { input: FxInput; at: number } | undefined;
-    const describe = (): void => {
-      const descriptor = this.descriptor();
-      if (descriptor === undefined || previous === undefined) return;
-      previous.input = { ...previous.input, descriptor };
-      this.inputs[previous.at] = previous.input;
-      previous = undefined;
-    };
-    while (scanner.at(44)) {
-      scanner.next();
-      describe();
-      if (scanner.at(41)) break;
-      scanner.expect(NAME, 'a parameter');
-      const { start: offset, line } = scanner;
-      const name = scanner.word();
-      scanner.next();
-      let type: ValueType | undefined;
-      if (scanner.at(58)) {
-        scanner.next();
-        if (scanner.at(STRING)) {
-          type = this.annotations.read(scanner);
-          scanner.next();
-        } else this.dottedAnnotation();
-      }
-      if (scanner.at(61)) {
-        scanner.next();
-        this.expressions.value(0);
-      }
-      previous = { input: { name, type, offset, line }, at: this.inputs.length };
-      this.define(name, { kind: 'value', name }, offset);
-      this.inputs.push(previous.input);
-      describe();
-    }
-    scanner.expect(41, `',' or ')'`);
-  }
-
-  /** An annotation such as `torch.Tensor`, which says nothing of sizes. */
-  private dottedAnnotation(): void {
-    const { scanner } = this;
-    scanner.expect(NAME, 'a type');
-    scanner.next();
-    while (scanner.at(46)) {
-      scanner.next();
-      scanner.expect(NAME, 'a name');
-      scanner.next();
-    }
-  }
-
-  private statement(): void {
-    const { scanner } = this;
-    this.takeSource();
-    if (scanner.is('return')) {
-      scanner.next();
-      this.returnStatement();
-      this.endStatement();
-      return;
-    }
-    scanner.expect(NAME, 'a statement');
-    const { start, line } = scanner;
-    const name = scanner.word();
-    const kind = scanner.next();
-    if (kind === 61) this.assignment(name, undefined, start, line);
-      else if (kind === 58) this.annotated(name, start, line);
-      else if (kind === 44) this.unpacking(name, start, line);
-      else if (kind === 91)
-        scanner.fail('E_UNSUPPORTED', `'${name}' is changed in place`, start, 'functionalize the graph first (AOTAutograd does)');
-      else if (kind === OPERATOR && scanner.word().endsWith('='))
-        scanner.fail('E_UNSUPPORTED', `'${name}' is changed in place`, start, 'functionalize the graph first (AOTAutograd does)');
-      else scanner.expected(`'=', ':' or ','`);
-      // Behind ';' stand freed names or further declarations.
-      while (scanner.at(59)) {
-        scanner.next();
-        if (scanner.at(NEWLINE) || scanner.at(END)) break;
-        this.freedNames();
-      }
-    this.endStatement();
-  }
-
-  /** `a = b = None`, names that are freed, or one more declaration `a: "..."`. */
-  private freedNames(): void {
-    const { scanner } = this;
-    scanner.expect(NAME, 'a name');
-    const { start, end, line } = scanner;
-    if (scanner.next() === 58) {
-      this.annotated(scanner.text.slice(start, end), start, line);
-      return;
-    }
-    scanner.expect(61, `'=' or ':'`);
-    for (;;) {
-      scanner.next();
-      scanner.expect(NAME, `a name or 'None'`);
-      const last = scanner.is('None');
-      scanner.next();
-      if (last) return;
-      scanner.expect(61, `'='`);
-    }
-  }
-
-  private endStatement(): void {
-    const { scanner } = this;
-    if (scanner.at(END)) return;
-    scanner.expect(NEWLINE, 'the end of the line');
-    scanner.next();
-  }
-
-  /** `name: "type"` with or without a value. */
-  private annotated(name: string, offset: number, line: number): void {
-    const { scanner } = this;
-    scanner.next();
-    scanner.expect(STRING, 'a type in quotes');
-    const type = this.annotations.read(scanner);
-    if (scanner.next() === 61) {
-      this.assignment(name, type, offset, line);
-      return;
-    }
-    const descriptor = this.descriptor();
-    if (this.declared.has(name)) scanner.fail('E_DUP', `'${name}' is declared twice`, offset);
-    this.declared.set(name, { name, type, offset, line, ...(descriptor !== undefined ? { descriptor } : {}) });
-  }
-
-  private assignment(name: string, type: ValueType | undefined, offset: number, line: number): void {
-    const { scanner } = this;
-    scanner.next();
-    const operation = this.expressions.statement();
-    if (operation === undefined) {
-      // `x = y` is a second name for one value; `x = None` frees it.
-      const value = this.expressions.result;
-      if (value === null && type === undefined) return;
-      this.define(name, value, offset);
-      return;
-    }
-    this.count(offset);
-    const ref: DraftRef = { kind: 'value', name };
-    this.define(name, ref, offset);
-    const { kind, target, args, kwargs } = operation;
-    this.nodes.push({ name, kind, target, args, kwargs, type, offset, line, source: this.source, ref });
-  }
-
-  /** `a, b, = fx_pytree.tree_flatten_spec([primals, tangents], self._in_spec)`: the inputs in order. */
-  private unpacking(first: string, offset: number, line: number): void {
-    const { scanner } = this;
-    const names: { name: string; offset: number; line: number }[] = [{ name: first, offset, line }];
-    while (scanner.at(44)) {
-      if (scanner.next() !== NAME) break;
-      names.push({ name: scanner.word(), offset: scanner.start, line: scanner.line });
-      scanner.next();
-    }
-    scanner.expect(61, `'=' or ','`);
-    scanner.next();
-    if (!scanner.is('fx_pytree'))
-      scanner.fail('E_UNSUPPORTED', 'a value is unpacked into names', offset, 'write one getitem a name: x = y[0]');
-    if (this.flattened || this.nodes.length > 0) scanner.fail('E_SYNTAX', 'the inputs are unpacked twice or too late', offset);
-    this.callOf('tree_flatten_spec');
-    this.skipArguments();
-    this.flattened = true;
-    const before = new Map(this.inputs.map((input) => [input.name, input]));
-    this.joint = before.has('tangents') && !names.some((n) => n.name === 'tangents');
-    this.env.clear();
-    this.inputs = names.map(({ name, offset: at, line: atLine }) => {
-      const known = this.declared.get(name) ?? before.get(name);
-      this.define(name, { kind: 'value', name }, at);
-      if (known !== undefined) return known;
-      return { name, type: undefined, offset: at, line: atLine };
-    });
-    for (const name of this.declared.keys())
-      if (!this.env.has(name)) scanner.fail('E_REF', `'${name}' is declared but not unpacked from the inputs`, this.declared.get(name)!.offset);
-  }
-
-  /** A parameter may be typed by a declaration in the body instead. */
-  private requireDeclared(input: FxInput): void {
-    const declared = this.declared.get(input.name);
-    if (declared === undefined || input.type !== undefined) return;
-    this.inputs[this.inputs.indexOf(input)] = declared;
-  }
-
-  /** `module . name (`; leaves the scanner behind the bracket. */
-  private callOf(name: string): void {
-    const { scanner } = this;
-    scanner.next();
-    scanner.expect(46, `'.'`);
-    scanner.next();
-    if (!scanner.is(name)) scanner.expected(`'${name}'`);
-    scanner.next();
-    scanner.expect(40, `'('`);
-    scanner.next();
-  }
-
-  /** To behind the bracket that closes the current call. */
-  private skipArguments(): void {
-    const { scanner } = this;
-    let depth = 1;
-    while (depth > 0) {
-      if (scanner.at(END)) scanner.expected(`')'`);
-      if (scanner.at(40) || scanner.at(91) || scanner.at(123)) depth++;
-      if (scanner.at(41) || scanner.at(93) || scanner.at(125)) depth--;
-      scanner.next();
-    }
-  }
-
-  private returnStatement(): void {
-    const { scanner } = this;
-    this.returned = true;
-    if (scanner.is('pytree')) {
-      this.callOf('tree_unflatten');
-      this.returnList();
-      scanner.expect(44, `','`);
-      scanner.next();
-      this.skipArguments();
-    } else if (scanner.at(40) || scanner.at(91)) this.returnList();
-    else {
-      scanner.expect(NAME, 'a value');
-      this.returnEntry();
-    }
-    if (scanner.at(44)) scanner.fail('E_UNSUPPORTED', 'the return is a bare list', scanner.start, 'put the returned values in parentheses');
-  }
-
-  private returnList(): void {
-    const { scanner } = this;
-    const close = scanner.at(40) ? 41 : 93;
-    if (!scanner.at(40) && !scanner.at(91)) scanner.expected(`'['`);
-    scanner.next();
-    while (!scanner.at(close)) {
-      this.returnEntry();
-      this.describeReturn();
-      if (scanner.at(44)) {
-        scanner.next();
-        this.describeReturn();
-      } else if (!scanner.at(close)) scanner.expected(`',' or '${close === 41 ? ')' : ']'}'`);
-    }
-    scanner.next();
-  }
-
-  private returnEntry(): void {
-    const { scanner } = this;
-    const offset = scanner.start;
-    if (scanner.at(40) || scanner.at(91) || scanner.at(123))
-      scanner.fail('E_UNSUPPORTED', 'a nested structure is returned', offset, 'return a flat list of values');
-    if (scanner.at(INTEGER))
-      scanner.fail('E_UNSUPPORTED', 'a number is returned', offset, 'return tensors and None only');
-    scanner.expect(NAME, 'a value or None');
-    if (scanner.is('None')) {
-      this.returns.push({ value: null, offset });
-    } else {
-      const value = this.expressions.lookup(scanner.word(), offset);
-      if (typeof value !== 'object' || value === null || !('kind' in value) || value.kind !== 'value')
-        throw scanner.error('E_UNSUPPORTED', `'${scanner.word()}' is returned, but is no tensor`, offset, 'return tensors and None only');
-      this.returns.push({ value: value.name, offset });
-    }
-    scanner.next();
-  }
-
-  private describeReturn(): void {
-    const descriptor = this.descriptor();
-    const last = this.returns[this.returns.length - 1];
-    if (descriptor !== undefined && last?.descriptor === undefined)
-      this.returns[this.returns.length - 1] = { ...last, descriptor };
-  }
-
-  /** AOT descriptor in the comment just skipped. */
-  private descriptor(): string | undefined {
-    const { text, commentStart, commentEnd } = this.scanner;
-    if (commentStart < 0) return undefined;
-    const comment = text.slice(commentStart + 1, commentEnd).trim();
-    return /^\w+AOT(Input|Output)\(.*\)$/.test(comment) ? comment : undefined;
-  }
-
-  /** `# File: path:line in func, code: ...` is the place of all statements up to the next such comment. */
-  private takeSource(): void {
-    const { loneComment, text } = this.scanner;
-    if (loneComment === this.sourceComment) return;
-    this.sourceComment = loneComment;
-    const end = text.indexOf('\n', loneComment);
-    const comment = text.slice(loneComment, end < 0 ? undefined : Math.min(end, loneComment + 8192));
-    const at = comment.startsWith('# File: ') ? 8 : comment.startsWith('# Annotation') ? comment.indexOf(' File: ') + 7 : -1;
-    if (at > 6) this.source = /^(.{0,4096}?:\d+) in /.exec(comment.slice(at))?.[1];
-    else if (comment.startsWith('# No stacktrace')) this.source = undefined;
-  }
-
-  private define(name: string, value: Arg, offset: number): void {
-    if (this.env.has(name))
-      this.scanner.fail('E_DUP', `'${name}' is defined twice`, offset, 'every value needs its own name; rename the second');
-    this.env.set(name, value);
-  }
-}
-

@@ -139,7 +139,8 @@ export class Scanner {
       const c = pos < limit ? text.charCodeAt(pos) : 10;
       if (c === quote) break;
       if (c === 92) pos++;
-      else if (c === 10) this.fail('E_SYNTAX', 'the string has no closing quote', from, 'the text seems to be cut here');
+      else if (c === 10)
+        this.fail('E_SYNTAX', 'the string has no closing quote', from, 'the text seems to be cut here');
       pos++;
     }
     this.end = pos + 1;
@@ -154,7 +155,12 @@ export class Scanner {
       case 91:
       case 123:
         if (++this.depth > MAX_DEPTH)
-          this.fail('E_LIMIT', `brackets nest deeper than ${MAX_DEPTH}`, pos, 'no graph needs this; check that the text is a graph');
+          this.fail(
+            'E_LIMIT',
+            `brackets nest deeper than ${MAX_DEPTH}`,
+            pos,
+            'no graph needs this; check that the text is a graph',
+          );
         return (this.kind = c);
       case 41: // ) ] }
       case 93:

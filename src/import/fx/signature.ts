@@ -1,7 +1,7 @@
 import type { NodeMeta, Output, Role } from '../../graph/types.ts';
 import { inputDescriptor, outputDescriptor, type InputDescriptor } from './descriptor.ts';
 import type { Signature } from './graph.ts';
-import type { FxClass, FxInput } from './parse.ts';
+import type { FxClass, FxInput } from './record.ts';
 import type { Scanner } from './scan.ts';
 
 /**
@@ -83,10 +83,14 @@ class JointSignature {
 
   /** A parameter without gradient is frozen, or the second name of a tied weight. */
   private noteWithoutGradient(gradient: ReadonlySet<number>): void {
-    const names = this.inputs.flatMap((meta, i) => (meta.role === 'parameter' && !gradient.has(i) ? [meta.roleName ?? ''] : []));
+    const names = this.inputs.flatMap((meta, i) =>
+      meta.role === 'parameter' && !gradient.has(i) ? [meta.roleName ?? ''] : [],
+    );
     if (names.length === 0) return;
     const shown = `${names.slice(0, 3).join(', ')}${names.length > 3 ? ` and ${names.length - 3} more` : ''}`;
-    this.notes.push(`Parameters without a gradient: ${shown}. For the second name of a tied weight, --tie A=B counts it once.`);
+    this.notes.push(
+      `Parameters without a gradient: ${shown}. For the second name of a tied weight, --tie A=B counts it once.`,
+    );
   }
 
   private input(input: FxInput, hasGradient: boolean, nextTangent: () => number): NodeMeta {
@@ -107,7 +111,9 @@ class JointSignature {
   private unique(wanted: string, own: string): string {
     const name = this.taken.has(wanted) ? own : wanted;
     if (name !== wanted)
-      this.notes.push(`'${wanted}' is listed twice; the second is called '${own}' (--tie ${wanted}=${own} makes them one).`);
+      this.notes.push(
+        `'${wanted}' is listed twice; the second is called '${own}' (--tie ${wanted}=${own} makes them one).`,
+      );
     this.taken.add(name);
     return name;
   }
@@ -123,7 +129,12 @@ class JointSignature {
         if (stated?.kind === 'grad') {
           const named = roleNameOf(stated.of);
           if (named !== undefined && named !== of)
-            throw scanner.error('E_REF', `the gradient of '${named}' stands in the slot of '${of}'`, entry.offset, 'gradients stand in the order of the primals');
+            throw scanner.error(
+              'E_REF',
+              `the gradient of '${named}' stands in the slot of '${of}'`,
+              entry.offset,
+              'gradients stand in the order of the primals',
+            );
         }
         return { role: 'grad', of };
       }
@@ -131,7 +142,9 @@ class JointSignature {
         const named = roleNameOf(stated.of);
         if (named !== undefined && this.taken.has(named)) return { role: 'mutation', of: named };
         if (stated.of.kind === 'input') {
-          const wanted = this.root.inputs.findIndex((input) => input.descriptor !== undefined && sameInput(input.descriptor, stated.of));
+          const wanted = this.root.inputs.findIndex(
+            (input) => input.descriptor !== undefined && sameInput(input.descriptor, stated.of),
+          );
           if (wanted >= 0) return { role: 'mutation', of: this.inputs[wanted].roleName ?? '' };
         }
         throw scanner.error('E_REF', `an updated input is returned that is not among the inputs`, entry.offset);
@@ -169,7 +182,9 @@ function backwardSignature(root: FxClass): Signature {
         : { role: 'input', roleName: input.name, inferred: true },
     ),
     outputs: userOutputs(root),
-    notes: ['This is the backward part of a joint graph: its gradients are returned as plain outputs, in the order of the primals.'],
+    notes: [
+      'This is the backward part of a joint graph: its gradients are returned as plain outputs, in the order of the primals.',
+    ],
   };
 }
 
@@ -195,7 +210,9 @@ function exportSignature(root: FxClass): Signature {
     }
     return { role, roleName: name, inferred: true };
   });
-  const notes = ['Roles are read from the prefixes p_, b_ and c_ of torch.export; names have _ for the dots that the text has lost.'];
+  const notes = [
+    'Roles are read from the prefixes p_, b_ and c_ of torch.export; names have _ for the dots that the text has lost.',
+  ];
   if (unused.length > 0)
     notes.push(`${unused.join(', ')}: never used, as the second name of a tied weight is; not counted as a parameter.`);
   return { inputs, outputs: userOutputs(root), notes };

@@ -1,0 +1,51 @@
+import type { Arg, ValueType } from '../../graph/types.ts';
+
+/** What the parser hands on: the text as plain records, names resolved, types and roles not yet. */
+
+/** Use of a value; becomes a use of a subgraph when its attribute turns out to be one. */
+export interface DraftRef {
+  kind: 'value' | 'graph';
+  name: string;
+}
+
+export interface FxInput {
+  readonly name: string;
+  readonly type: ValueType | undefined;
+  readonly offset: number;
+  readonly line: number;
+  /** AOT descriptor of the comment behind it, `ParamAOTInput(target='fc1.weight')`. */
+  readonly descriptor?: string;
+}
+
+export interface FxNode {
+  readonly name: string;
+  readonly kind: 'get_attr' | 'call';
+  readonly target: string;
+  readonly args: readonly Arg[];
+  readonly kwargs: Readonly<Record<string, Arg>>;
+  /** Stated type. */
+  readonly type: ValueType | undefined;
+  readonly offset: number;
+  readonly line: number;
+  /** `file:line` of the user's program. */
+  readonly source: string | undefined;
+  /** The reference object that all uses of the node share. */
+  readonly ref: DraftRef;
+}
+
+export interface FxReturn {
+  readonly value: string | null;
+  readonly offset: number;
+  readonly descriptor?: string;
+}
+
+export interface FxClass {
+  readonly name: string;
+  readonly offset: number;
+  readonly inputs: readonly FxInput[];
+  readonly nodes: readonly FxNode[];
+  readonly returns: readonly FxReturn[];
+  readonly classes: readonly FxClass[];
+  /** `forward(self, primals, tangents)`: AOTAutograd's joint graph. */
+  readonly joint: boolean;
+}
