@@ -154,11 +154,13 @@ function writeFolder(folder: string, graph: Graph, plan: Plan, request: PlanRequ
 
 /** One status line, rewritten on a terminal, at most one plain line per 5 s otherwise. */
 function progressPrinter(io: CliIo, quiet: boolean): (event: Progress) => void {
-  let last = -5;
+  // Work of under a second needs no progress.
+  let last = io.isTerminal ? 0.95 : 0;
   return (event) => {
-    if (quiet || (!io.isTerminal && event.seconds - last < 5)) return;
+    if (quiet || event.seconds - last < (io.isTerminal ? 0.05 : 5)) return;
     last = event.seconds;
-    const line = `${event.phase}  gap ${percentText(event.gap)}  ${secondsText(event.seconds)}`;
+    const gap = Number.isFinite(event.gap) ? `gap ${percentText(event.gap)}` : 'no bound yet';
+    const line = `${event.phase}  ${gap}  ${secondsText(event.seconds)}`;
     io.stderr(io.isTerminal ? `\r\x1b[K${line}` : `${line}\n`);
   };
 }

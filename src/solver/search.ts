@@ -20,8 +20,8 @@ export interface Incumbent {
 }
 
 export interface SearchHost {
-  /** True cost of a full choice under all rows; Infinity when it is not a solution. */
-  readonly evaluate: (choice: Int32Array) => number;
+  /** True cost of a full choice; Infinity when it is not a solution. Rows count only where `rows` is true. */
+  readonly evaluate: (choice: Int32Array, rows: boolean) => number;
   readonly stopped: () => boolean;
   readonly progress: (phase: string, objective: number, bound: number) => void;
   /** Relative gap that is good enough. */
@@ -64,7 +64,7 @@ export class Search {
 
   /** Offers a full choice as incumbent. */
   offer(choice: Int32Array): void {
-    const objective = this.#host.evaluate(choice);
+    const objective = this.#host.evaluate(choice, true);
     if (objective === Infinity || (this.best !== undefined && objective >= this.best.objective)) return;
     this.best = { objective, choice };
     this.#host.progress('incumbent', objective, this.#rootBound);
@@ -82,9 +82,31 @@ export class Search {
    * number is at least the target unless the clock ran out. Infinity with no incumbent means that there is no choice.
    */
   solve(net: Network): number {
+    if (net.rows.length > 0) {
+      const relaxed = this.#withoutRows(net);
+      if (relaxed >= this.#target() || this.#host.stopped()) return relaxed;
+      if (!this.#prepare(net)) return Infinity;
+      return Math.max(relaxed, this.#solveRows(net));
+    }
     if (!this.#prepare(net)) return Infinity;
-    if (net.rows.length > 0) return this.#solveRows(net);
     return this.#explore(net, new Messages(net, this.#engines.steps), -Infinity, 0);
+  }
+
+  /** Bound (normally the optimum) of the problem without its rows; its choices are offered to the full problem too. */
+  #withoutRows(net: Network): number {
+    const free = net.clone();
+    free.rows.length = 0;
+    const host: SearchHost = {
+      ...this.#host,
+      evaluate: (choice) => {
+        this.offer(choice);
+        return this.#host.evaluate(choice, false);
+      },
+    };
+    const search = new Search(host, this.#engines);
+    const bound = search.solve(free);
+    this.nodes += search.nodes;
+    return bound;
   }
 
   /** Reduction and easy eliminations; false when nothing is left. */
@@ -151,6 +173,7 @@ export class Search {
       }
       bound = Math.max(bound, net.constant);
       if (this.#host.stopped()) return bound;
+      if (process.env.T) console.log('round', round, depth, performance.now()|0, 'gap', cutoff - net.constant, shape(net));
       if (this.#closeCore(net, cutoff, depth)) return this.#target();
       if (this.#host.stopped()) return bound;
       if (round >= MAX_ROUNDS || !tighten(net)) return Math.max(bound, this.#branch(net, guideValues, bound, depth));
@@ -375,4 +398,10 @@ function branchVariable(net: Network): number {
   }
   if (best < 0) throw new Error('internal: nothing to branch on');
   return best;
+}
+function shape(net: Network): string {
+  let n = 0, s = 0, m = 0, f = 0, c = 0;
+  for (let i = 0; i < net.count; i++) if (net.gone[i] === 0) { n++; s += net.size[i]; m = Math.max(m, net.size[i]); }
+  for (const x of net.factors) if (x) { f++; c += x.table.cells.length; }
+  return `live ${n} values ${s} max ${m} factors ${f} cells ${c}`;
 }

@@ -93,10 +93,10 @@ function gapOf(objective: number, bound: number): number {
 }
 
 /** A fast exact evaluation of full choices (sums stay below 2^53); the BigInt checker has the last word. */
-function evaluator(problem: Problem): (choice: Int32Array) => number {
+function evaluator(problem: Problem): (choice: Int32Array, withRows: boolean) => number {
   const { domains, unary, vectors, edges, tables, maps } = problem;
   const rows = plainRows(problem);
-  return (choice) => {
+  return (choice, withRows) => {
     let sum = problem.constant ?? 0;
     for (let i = 0; i < domains.length; i++) {
       const c = vectors[unary[i]][choice[i]];
@@ -113,7 +113,7 @@ function evaluator(problem: Problem): (choice: Int32Array) => number {
       if (!(c < FORBIDDEN)) return Infinity;
       sum += c;
     }
-    for (const row of rows) {
+    for (const row of withRows ? rows : []) {
       let amount = 0;
       row.variables.forEach((v, k) => {
         amount += row.amounts[k][choice[v]];

@@ -111,8 +111,9 @@ export function expandRules(
 }
 
 /**
- * Whether a rule can be of use: at least one of the Partial inputs it wants can be left pending by its producer (the
- * others may be made Partial for free). A rule with no Partial input always can.
+ * Whether a rule can be of use. A rule that only hands pending reductions on needs one input that its producer can leave
+ * pending (the others may be made Partial for free). A rule that cuts an input, such as a product over cut rows with a
+ * pending bias, or one with no Partial input, always is.
  */
 function usable(r: Rule, inputs: number, outputs: number, reachable: readonly number[] | undefined): boolean {
   if (r.inputs.length !== inputs || r.outputs.length !== outputs)
@@ -121,6 +122,7 @@ function usable(r: Rule, inputs: number, outputs: number, reachable: readonly nu
   let wants = false;
   for (let i = 0; i < inputs; i++) {
     const slot = r.inputs[i];
+    if (slot?.kind === 'shard') return true;
     if (slot?.kind !== 'partial') continue;
     wants = true;
     if ((reachable[i] & partialBit(slot.op)) !== 0) return true;

@@ -1,4 +1,4 @@
-import { REPLICATE_CODE, shardCode } from '../mesh/space.ts';
+import { isPartialCode, REPLICATE_CODE, shardCode } from '../mesh/space.ts';
 import type { Model } from '../plan/model.ts';
 import { Restriction } from '../plan/pins.ts';
 import { weightRoles, type WeightRole } from './weights.ts';
@@ -86,7 +86,8 @@ function placeParameters(
   roles: ReadonlyMap<number, WeightRole>,
 ): string | undefined {
   const { graph, flow, space, strategies, nodeVariable } = model;
-  // For every value made from one parameter by views alone: the code in which each mesh dim takes it.
+  // For every value made from one parameter by views alone: the code in which each mesh dim takes it. A replicated one may
+  // also be taken as pending (a bias is added once), and over the tensor dim in slices: both are free.
   const taken = new Map<number, readonly number[]>();
   for (const [n, node] of graph.nodes.entries()) {
     if (node.kind !== 'placeholder' || node.meta.role !== 'parameter') continue;
@@ -126,11 +127,15 @@ function placeParameters(
       const { set } = entry;
       const width = set.inputCount + set.outputCount;
       const accepts = (a: number): boolean =>
-        codes.every((code, d) => space.kindAt(set.specs[a * width + i], d) === code);
-      restriction.keep(nodeVariable[n], `recipe ${recipe.name}`, accepts);
+        codes.every((code, d) => {
+          const kind = space.kindAt(set.specs[a * width + i], d);
+          if (kind === code) return true;
+          return code === REPLICATE_CODE && (isPartialCode(kind) || recipe.parts[d] === 'tensor');
+        });
+      restriction.keep(nodeVariable[n], `${node.name} cannot take its weight as ${recipe.name} stores it`, accepts);
       if (entry.record?.cls !== 'view' || set.inputCount !== 1 || set.outputCount !== 1) return;
       for (let a = 0; a < set.count; a++) {
-        if (!accepts(a)) continue;
+        if (!codes.every((code, d) => space.kindAt(set.specs[a * width + i], d) === code)) continue;
         const out = set.specs[a * width + 1];
         taken.set(flow.results[n][0], codes.map((_, d) => space.kindAt(out, d)));
         break;

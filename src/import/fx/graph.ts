@@ -1,7 +1,7 @@
 import { ShardwrightError } from '../../errors.ts';
 import { controlCall } from '../../graph/control.ts';
 import type { Arg, Graph, Node, NodeMeta, Output, ValueType } from '../../graph/types.ts';
-import { NONE_TYPE, NO_KWARGS, isRef, sameType, setOwn, typeText } from '../../graph/value.ts';
+import { NONE_TYPE, NO_KWARGS, eachOperand, isRef, sameType, setOwn, typeText } from '../../graph/value.ts';
 import type { FxClass, FxNode } from './record.ts';
 import type { Scanner } from './scan.ts';
 
@@ -40,6 +40,7 @@ interface UnknownCall {
 export class GraphMaker {
   private readonly unknown = new Map<string, UnknownCall>();
   private unread = 0;
+  private unchecked = 0;
 
   constructor(
     private readonly scanner: Scanner,
@@ -57,6 +58,8 @@ export class GraphMaker {
       notes.push(
         `Results of calls that are never read and have no type in the text: ${this.unread}; they count as absent.`,
       );
+    if (this.unchecked > 0)
+      notes.push(`Calls with symbolic sizes, whose stated types were taken without a check: ${this.unchecked}.`);
     return notes.length > 0 ? { ...graph, notes } : graph;
   }
 
@@ -167,7 +170,13 @@ export class GraphMaker {
     try {
       const control = controlCall(draft, subgraphs, typeOf);
       if (control !== undefined) return control.result;
-      return this.infer?.(draft, typeOf);
+      if (this.infer === undefined) return undefined;
+      // Rules compute with numbers: a stated type in symbols stands as it is.
+      if (draft.type !== undefined && (isSymbolic(draft.type) || readsSymbols(draft, typeOf))) {
+        this.unchecked++;
+        return undefined;
+      }
+      return this.infer(draft, typeOf);
     } catch (error) {
       if (error instanceof ShardwrightError && error.details.position !== undefined) throw error;
       const code = error instanceof ShardwrightError ? error.code : 'E_TYPE';
@@ -223,6 +232,19 @@ function tupleReads(nodes: readonly FxNode[]): Map<string, ValueType[]> {
     items[index] ??= node.type;
   }
   return reads;
+}
+
+function isSymbolic(type: ValueType): boolean {
+  if (type.kind === 'tensor') return type.shape.some((size) => typeof size !== 'number');
+  return type.kind === 'sym' || (type.kind === 'tuple' && type.items.some(isSymbolic));
+}
+
+function readsSymbols(draft: FxNode, typeOf: (name: string) => ValueType): boolean {
+  let found = false;
+  eachOperand(draft, (name) => {
+    found ||= isSymbolic(typeOf(name));
+  });
+  return found;
 }
 
 /** Checks and constraints that return nothing. */

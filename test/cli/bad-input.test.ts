@@ -1,0 +1,123 @@
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { gunzipSync } from 'node:zlib';
+import { readFileSync } from 'node:fs';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { cli, fixture, type CliRun } from './support.ts';
+
+const MLP = gunzipSync(readFileSync(fixture('mlp'))).toString('utf8');
+let folder = '';
+beforeAll(() => void (folder = mkdtempSync(join(tmpdir(), 'shardwright-'))));
+afterAll(() => rmSync(folder, { recursive: true, force: true }));
+
+function file(name: string, text: string | Buffer): string {
+  const path = join(folder, name);
+  writeFileSync(path, text);
+  return path;
+}
+
+const PLAN = ['--mesh', 'x=8', '--cluster', 'dgx-h100', '--no-recipes'] as const;
+
+/** A refusal: the exit code, a first line with place and reason, a hint, and nothing on stdout. */
+function refused(run: CliRun, code: number, ...words: readonly string[]): void {
+  expect(run.code, run.err).toBe(code);
+  expect(run.out).toBe('');
+  const [first] = run.err.split('\n');
+  for (const word of words) expect(run.err).toContain(word);
+  expect(first.length).toBeGreaterThan(20);
+}
+
+describe('bad input is refused with place and fix', () => {
+  it('truncated text', async () => {
+    const path = file('cut.txt', MLP.slice(0, MLP.length / 2));
+    refused(await cli('inspect', path), 2, 'cut.txt:24:', 'hint');
+  });
+
+  it('wrong type in an annotation: names the node, both types and the line', async () => {
+    const path = file('type.txt', MLP.replace('mm: "f32[8, 256]', 'mm: "f32[8, 255]'));
+    refused(await cli('inspect', path), 2, 'type.txt:', 'E_TYPE', '[8, 255]', '[8, 256]');
+  });
+
+  it('a dtype that does not exist', async () => {
+    const path = file('dtype.txt', MLP.replace('mm: "f32[8, 256]', 'mm: "f33[8, 256]'));
+    refused(await cli('inspect', path), 2, 'dtype.txt:', 'f33');
+  });
+
+  it('an unknown operator: name, count and line; planned replicated when asked', async () => {
+    const path = file('op.txt', MLP.replaceAll('aten.relu.default', 'mylib.fancy.default'));
+    const run = await cli('plan', path, ...PLAN);
+    refused(run, 2, 'E_UNKNOWN_OP', 'mylib.fancy.default (1 node', '--unknown replicate');
+    const replicated = await cli('plan', path, ...PLAN, '--unknown', 'replicate');
+    expect(replicated.code).toBe(0);
+    expect(replicated.out).toContain('mylib.fancy.default');
+  });
+
+  it('an undefined name, with the name it may have meant', async () => {
+    const path = file('undefined.txt', MLP.replace('relu.default(addmm)', 'relu.default(admm)'));
+    refused(await cli('inspect', path), 2, 'undefined.txt:', 'E_REF', 'admm', 'addmm');
+  });
+
+  it('a cycle: a value used before it is made', async () => {
+    const path = file('cycle.txt', MLP.replace('aten.relu.default(addmm)', 'aten.relu.default(mm)'));
+    refused(await cli('inspect', path), 2, 'cycle.txt:', 'mm');
+  });
+
+  it('a mesh larger than the dim that a pin cuts', async () => {
+    const run = await cli('plan', fixture('mlp'), '--mesh', 'x=16', '--cluster', 'dgx-h100', '--pin', 'primals_5=S(0)');
+    refused(run, 2, 'E_PIN', 'primals_5', '[8, 128]', 'S(0)', 'it can be');
+  });
+
+  it('an unknown cluster, with the nearest name', async () => {
+    const run = await cli('plan', fixture('mlp'), '--mesh', 'x=8', '--cluster', 'dgx-h10');
+    refused(run, 2, 'dgx-h10', 'dgx-h100');
+  });
+
+  it('a mesh that cannot be read', async () => {
+    for (const mesh of ['dp', 'dp=0', 'dp=2,dp=4', 'dp=two'])
+      refused(await cli('plan', fixture('mlp'), '--mesh', mesh, '--cluster', 'dgx-h100'), 2, 'dp');
+  });
+
+  it('pins that contradict each other: infeasible, both named, exit 3', async () => {
+    const run = await cli('plan', fixture('mlp'), ...PLAN, '--pin', 'fc1.weight=S(0)', '--pin', 'fc1.weight=R');
+    refused(run, 3, 'fc1.weight=S(0)', 'fc1.weight=R');
+  });
+
+  it('a pin of a node that does not exist', async () => {
+    const run = await cli('plan', fixture('mlp'), ...PLAN, '--pin', 'fc1.weigth=R');
+    refused(run, 2, 'E_REF', 'fc1.weigth');
+  });
+
+  it('a memory budget that nothing fits: exit 3 and the smallest budget that works', async () => {
+    const run = await cli('plan', fixture('mlp'), ...PLAN, '--memory', '10KiB');
+    refused(run, 3, 'E_INFEASIBLE', '10.0 KiB', 'smallest budget');
+    const bytes = Number(/\((\d+) bytes\)/.exec(run.err)?.[1]);
+    // 16 bytes a parameter in float32 Adam; every parameter of the MLP can be cut 8 ways.
+    expect(bytes).toBe((49472 * 16) / 8);
+    expect((await cli('plan', fixture('mlp'), ...PLAN, '--memory', `${bytes}B`)).code).toBe(0);
+    expect((await cli('plan', fixture('mlp'), ...PLAN, '--memory', `${bytes - 1}B`)).code).toBe(3);
+  });
+
+  it('a size without unit is refused with both readings', async () => {
+    refused(await cli('plan', fixture('mlp'), ...PLAN, '--memory', '80'), 2, '80GiB', '80GB');
+  });
+
+  it('a file that is missing, empty, not text, or of another format', async () => {
+    refused(await cli('inspect', join(folder, 'nothing.txt')), 2, 'nothing.txt');
+    refused(await cli('inspect', file('empty.txt', '')), 2, 'empty.txt');
+    refused(await cli('inspect', file('bytes.txt', Buffer.from([0x63, 0xff, 0xfe, 0x00]))), 2, 'bytes.txt');
+    refused(await cli('inspect', file('x.mlir', 'module @jit_f {\n}\n')), 2, 'stablehlo');
+  });
+
+  it('--json prints one JSON value also for errors', async () => {
+    const run = await cli('inspect', join(folder, 'nothing.txt'), '--json');
+    expect(run.code).toBe(2);
+    const value = JSON.parse(run.out) as { error: { code: string; message: string } };
+    expect(value.error.code).toMatch(/^E_/);
+  });
+
+  it('an unknown command or flag: usage, exit 2', async () => {
+    expect((await cli('plann')).code).toBe(2);
+    expect((await cli('inspect', '--what')).code).toBe(2);
+  });
+});
