@@ -19,6 +19,17 @@ export interface Step {
   readonly gain: number;
 }
 
+/** Memo of steps, shared by all networks of one pool: what a variable sees -> what it sends. */
+export interface StepMemo {
+  readonly signatures: Map<string, number>;
+  readonly steps: Map<string, Step>;
+}
+
+/** An empty memo. */
+export function stepMemo(): StepMemo {
+  return { signatures: new Map(), steps: new Map() };
+}
+
 interface Side {
   readonly edge: number;
   /** 0 when the variable is the edge's first argument. */
@@ -40,9 +51,9 @@ export class Messages {
   readonly shifts: Int32Array;
 
   /** Zero messages on a pairwise network. `memo` may be shared between networks of one pool. */
-  constructor(net: Network, memo: Map<string, Step> = new Map()) {
+  constructor(net: Network, memo: StepMemo) {
     this.net = net;
-    this.#memo = memo;
+    this.#memo = memo.steps;
     const { pool } = net;
     this.to = new Int32Array(2 * net.factors.length).fill(-1);
     const zeros: number[] = [];
@@ -60,7 +71,7 @@ export class Messages {
     const place = new Int32Array(net.count);
     order.forEach((i, k) => (place[i] = k));
     this.#order = order;
-    const signatures = new Map<string, number>();
+    const { signatures } = memo;
     this.#signature = new Int32Array(net.count);
     const all: Side[][] = Array.from({ length: net.count }, () => []);
     for (const i of order) {

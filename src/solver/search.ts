@@ -3,7 +3,7 @@
  * where the core is still too wide. Every node is the same function of a network; rows take part as prices first and as
  * Pareto labels at the end.
  */
-import { Messages, type Step } from './bound.ts';
+import { Messages, stepMemo, type StepMemo } from './bound.ts';
 import { Eliminator } from './eliminate.ts';
 import { eliminateWithRows } from './labels.ts';
 import type { Network } from './network.ts';
@@ -33,11 +33,11 @@ export interface Engines {
   readonly reducer: Reducer;
   readonly eliminator: Eliminator;
   readonly pruner: Pruner;
-  readonly steps: Map<string, Step>;
+  readonly steps: StepMemo;
 }
 
 export function makeEngines(net: Network): Engines {
-  return { reducer: new Reducer(), eliminator: new Eliminator(net.pool), pruner: new Pruner(), steps: new Map() };
+  return { reducer: new Reducer(), eliminator: new Eliminator(net.pool), pruner: new Pruner(), steps: stepMemo() };
 }
 
 const EASY = { cells: 50_000, work: 10_000_000, totalWork: 1e9, arity: 2, slack: Infinity };

@@ -1,0 +1,39 @@
+import { readFileSync } from 'node:fs';
+import { fileURLToPath } from 'node:url';
+import type { Graph } from '../../src/graph/types.ts';
+import { importGraph } from '../../src/import/import.ts';
+import { builtinOperators } from '../../src/ops/builtin.ts';
+import { inferCall } from '../../src/ops/infer.ts';
+import { DEFAULT_REQUEST, type PlanRequest } from '../../src/plan/request.ts';
+import { shard, type ShardResult } from '../../src/plan/shard.ts';
+import type { Plan } from '../../src/plan/types.ts';
+
+export const TABLE = builtinOperators();
+
+/** A graph text of the fixtures, such as `torch/mlp/joint.expanded` or `peers/ffn-65536`. */
+export function load(name: string): Graph {
+  const path = fileURLToPath(new URL(`../fixtures/${name}.txt.gz`, import.meta.url));
+  return importGraph(readFileSync(path), { infer: (node, typeOf) => inferCall(TABLE, node, typeOf) });
+}
+
+export function request(mesh: string, more: Partial<PlanRequest> = {}): PlanRequest {
+  return { ...DEFAULT_REQUEST, mesh, cluster: 'dgx-h100', ...more };
+}
+
+export function solveFor(graph: Graph, mesh: string, more: Partial<PlanRequest> = {}): Promise<ShardResult> {
+  return shard(graph, request(mesh, more), { table: TABLE });
+}
+
+/** The plan of a request that has one. */
+export async function planFor(graph: Graph, mesh: string, more: Partial<PlanRequest> = {}): Promise<Plan> {
+  const result = await solveFor(graph, mesh, more);
+  if (result.status !== 'planned') throw new Error(`infeasible: ${result.conflict.join(', ')}`);
+  return result.plan;
+}
+
+/** Placement of a parameter by name. */
+export function placed(plan: Plan, name: string): string {
+  const found = plan.parameters.find((p) => p.name === name);
+  if (found === undefined) throw new Error(`no parameter ${name}`);
+  return found.placement;
+}
