@@ -2,11 +2,10 @@
 
 Usage: python export_joint.py OUTPUT_FOLDER [NAME ...]
 
-Models (f32, inputs without gradient):
+Models (f32; the block's input wants a gradient, the others' do not):
   ffn-BS             x[BS, 1024] -> 4096 -> relu -> 1024, no bias
   uneven-BS          x[BS, 1024] -> 280 -> relu -> 1024, first layer with bias
   block-B            one transformer block, x[B, 256, 6144], 48 heads, MLP 24576, relu, residuals, no mask, no bias
-  mlp-tutorial       X[8, 128], W1[128, 256], W2[256, 64]
 """
 
 import gzip
@@ -69,7 +68,8 @@ def build(name):
 def export(name):
     with FakeTensorMode(allow_non_fake_inputs=True):
         model, shapes = build(name)
-        inputs = tuple(torch.empty(shape) for shape in shapes)
+        wants_gradient = isinstance(model, Block)
+        inputs = tuple(torch.empty(shape, requires_grad=wants_gradient) for shape in shapes)
         with ExitStack() as stack:
             joint = aot_export_joint_with_descriptors(stack, model, inputs)
             return joint.graph_module.print_readable(

@@ -7,7 +7,7 @@
  * layers the messages become equal after a few layers, so a sweep over 126 layers computes little more than one over 8.
  */
 import type { Network } from './network.ts';
-import type { Table } from "./pool.ts";
+import type { Table } from './pool.ts';
 
 /** What one step of a variable yields. */
 export interface Step {

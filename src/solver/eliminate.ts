@@ -263,9 +263,7 @@ function compareMaps(
 }
 
 function admissible(p: Prepared, limits: EliminationLimits): boolean {
-  return (
-    p.neighbours.length <= limits.arity && p.scoped.cells <= limits.cells && p.scoped.work <= limits.work
-  );
+  return p.neighbours.length <= limits.arity && p.scoped.cells <= limits.cells && p.scoped.work <= limits.work;
 }
 
 /** Transposes a factor so that the candidates of the eliminated variable run last. */
@@ -306,9 +304,7 @@ function kernelInput(
     steps[k] = step;
     step *= dims[others[k]];
   }
-  const offsets = others.map((k, i) =>
-    pool.project(joints[axes[i]], factor.maps[k]).map((c) => c * steps[i]),
-  );
+  const offsets = others.map((k, i) => pool.project(joints[axes[i]], factor.maps[k]).map((c) => c * steps[i]));
   return { axes, offsets, cells: out };
 }
 

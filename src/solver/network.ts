@@ -243,7 +243,8 @@ export class Network {
       }
       this.incident[part] = [];
       const original = part === u ? originalLeft : originalRight;
-      for (const m of this.members[part]) this.members[w].push({ variable: m.variable, map: pool.compose(m.map, original) });
+      for (const m of this.members[part])
+        this.members[w].push({ variable: m.variable, map: pool.compose(m.map, original) });
       this.members[part] = [];
       for (const row of this.rows) {
         if (row.amounts[part] < 0) continue;
@@ -313,7 +314,8 @@ export class Network {
     for (let i = 0; i < this.count; i++) {
       if (this.gone[i] === 0) this.#assign(choice, i, pool.mapOf(this.values[i])[at[i]]);
     }
-    for (let b = this.trail.length - 1; b >= 0; b--) this.#assign(choice, this.trail[b].variable, this.#best(choice, b));
+    for (let b = this.trail.length - 1; b >= 0; b--)
+      this.#assign(choice, this.trail[b].variable, this.#best(choice, b));
     return choice.slice(0, this.real);
   }
 

@@ -189,7 +189,8 @@ export function validateProblem(problem: Problem): void {
   vectors.forEach((v, id) => checkCosts(v, `vector ${id}`));
   tables.forEach((t, id) => {
     checkCosts(t.costs, `table ${id}`);
-    if (t.costs.length !== t.rows * t.columns) fail(`table ${id} has ${t.costs.length} costs, expected ${t.rows} x ${t.columns}`);
+    if (t.costs.length !== t.rows * t.columns)
+      fail(`table ${id} has ${t.costs.length} costs, expected ${t.rows} x ${t.columns}`);
   });
   for (let i = 0; i < n; i++) {
     const v = vectors[unary[i]];
@@ -214,9 +215,12 @@ export function validateProblem(problem: Problem): void {
     ]) {
       if (!(v >= 0 && v < n)) fail(`edge ${e} ends at variable ${v} of ${n}`);
       if (id < 0) {
-        if (size !== domains[v]) fail(`edge ${e}: ${size} rows or columns for the ${domains[v]} values of variable ${v}`);
+        if (size !== domains[v])
+          fail(`edge ${e}: ${size} rows or columns for the ${domains[v]} values of variable ${v}`);
       } else if (maps[id]?.length !== domains[v] || top[id] >= size) {
-        fail(`edge ${e}: class map ${id} does not fit variable ${v} (${domains[v]} values) and ${size} rows or columns`);
+        fail(
+          `edge ${e}: class map ${id} does not fit variable ${v} (${domains[v]} values) and ${size} rows or columns`,
+        );
       }
     }
   }
@@ -243,7 +247,8 @@ export function validateProblem(problem: Problem): void {
  * (an upper bound of any choice's total, e.g. the sum of all largest finite costs) stays below 2^52 units.
  */
 export function unitsPerSecond(largestTotal: number): number {
-  if (!(largestTotal >= 0) || largestTotal === Infinity) throw new Error('internal: unitsPerSecond needs a finite total');
+  if (!(largestTotal >= 0) || largestTotal === Infinity)
+    throw new Error('internal: unitsPerSecond needs a finite total');
   if (largestTotal === 0) return 1;
   const exponent = Math.floor(Math.log2(LARGEST_TOTAL / largestTotal));
   let scale = 2 ** exponent;

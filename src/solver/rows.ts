@@ -73,7 +73,13 @@ export function plainRows(problem: Problem): PlainRow[] {
     amounts: row.amounts,
   }));
   const { usage } = problem;
-  if (usage !== undefined) rows.push(...timeRows(usage.pieces.filter((p) => p.lo < p.hi), usage.limit));
+  if (usage !== undefined)
+    rows.push(
+      ...timeRows(
+        usage.pieces.filter((p) => p.lo < p.hi),
+        usage.limit,
+      ),
+    );
   return rows.filter((row) => {
     let most = 0;
     const top = new Map<number, number>();

@@ -173,7 +173,6 @@ export class Search {
       }
       bound = Math.max(bound, net.constant);
       if (this.#host.stopped()) return bound;
-      if (process.env.T) console.log('round', round, depth, performance.now()|0, 'gap', cutoff - net.constant, shape(net));
       if (this.#closeCore(net, cutoff, depth)) return this.#target();
       if (this.#host.stopped()) return bound;
       if (round >= MAX_ROUNDS || !tighten(net)) return Math.max(bound, this.#branch(net, guideValues, bound, depth));
@@ -294,7 +293,10 @@ export class Search {
       const goal = Math.min(this.best?.objective ?? Infinity, best.bound + 0.3 * Math.abs(best.bound) + 1);
       const step = (eta * Math.max(1, goal - t.bound)) / norm;
       for (let r = 0; r < rows; r++) lambda[r] = Math.max(0, lambda[r] + step * direction[r]);
-      t = trial([...lambda].map((l) => BigInt(Math.round(l * 2 ** 20))), 6);
+      t = trial(
+        [...lambda].map((l) => BigInt(Math.round(l * 2 ** 20))),
+        6,
+      );
       if (t.bound > best.bound + 1e-5 * Math.abs(best.bound)) since = 0;
       else since++;
       if (t.bound > best.bound) {
@@ -398,10 +400,4 @@ function branchVariable(net: Network): number {
   }
   if (best < 0) throw new Error('internal: nothing to branch on');
   return best;
-}
-function shape(net: Network): string {
-  let n = 0, s = 0, m = 0, f = 0, c = 0;
-  for (let i = 0; i < net.count; i++) if (net.gone[i] === 0) { n++; s += net.size[i]; m = Math.max(m, net.size[i]); }
-  for (const x of net.factors) if (x) { f++; c += x.table.cells.length; }
-  return `live ${n} values ${s} max ${m} factors ${f} cells ${c}`;
 }
