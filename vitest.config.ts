@@ -5,6 +5,7 @@ export default defineConfig({
   resolve: { alias: { shardwright: fileURLToPath(new URL('./src/index.ts', import.meta.url)) } },
   test: {
     include: ['test/**/*.test.ts'],
+    // These need PyTorch: `npm run test:engines`.
     exclude: ['test/engines/**'],
     testTimeout: 120_000,
     hookTimeout: 120_000,

@@ -1,0 +1,50 @@
+"""Result types and schemas of operators as PyTorch has them, without data: every call runs on fake tensors.
+
+Request {"calls": [call], "targets": [name]}, with "tensors": [{"dtype", "shape"}] in a call. Answer:
+  types    for each call the results, `f32[2,3]` or null for an absent one, or {"error": TEXT} where PyTorch refuses it
+  schemas  by target: [[name, type, kwarg only, default as text or null when required]], null where PyTorch has no such operator
+"""
+
+from typing import Any
+
+import torch
+import wire
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+
+def text(result: Any) -> str | None:
+    if result is None:
+        return None
+    if not isinstance(result, torch.Tensor):
+        return f"{type(result).__name__}"
+    return f"{wire.NAMES[result.dtype]}[{','.join(str(int(n)) for n in result.shape)}]"
+
+
+def typed(call: dict[str, Any]) -> Any:
+    try:
+        op = wire.operator(call["target"])
+        tensors = [torch.empty(t["shape"], dtype=wire.DTYPES[t["dtype"]]) for t in call["tensors"]]
+        return [text(result) for result in wire.invoke(op, call, tensors)]
+    except Exception as error:  # whatever PyTorch raises is its answer, and the test reports it
+        return {"error": f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"}
+
+
+def schema(target: str) -> Any:
+    try:
+        found = wire.operator(target)._schema
+    except LookupError:
+        return None
+    return [
+        [a.name, str(a.type), a.kwarg_only, repr(a.default_value) if a.has_default_value() else None]
+        for a in found.arguments
+    ]
+
+
+def answer(request: dict[str, Any]) -> dict[str, Any]:
+    with torch.no_grad(), FakeTensorMode():
+        types = [typed(call) for call in request["calls"]]
+    return {"types": types, "schemas": {target: schema(target) for target in request["targets"]}}
+
+
+if __name__ == "__main__":
+    wire.serve(answer)

@@ -1,0 +1,13 @@
+import { defineConfig } from 'vitest/config';
+
+/** The checks against real PyTorch: `npm run test:engines`, which finds or installs the Python that they need. */
+export default defineConfig({
+  test: {
+    include: ['test/engines/**/*.test.ts'],
+    testTimeout: 170_000,
+    hookTimeout: 170_000,
+    pool: 'threads',
+    maxWorkers: 2,
+    reporters: ['default', './test/support/plain-line-reporter.ts'],
+  },
+});
