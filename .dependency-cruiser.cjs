@@ -16,10 +16,25 @@ const rows = [
 ];
 const forbidden = [
   { name: 'no-circular', severity: 'error', from: {}, to: { circular: true } },
-  { name: 'not-to-dev-dependency', severity: 'error', from: { path: '^src' }, to: { dependencyTypes: ['npm-dev', 'npm-no-pkg', 'npm-unknown'] } },
+  {
+    name: 'not-to-dev-dependency',
+    severity: 'error',
+    from: { path: '^src' },
+    to: { dependencyTypes: ['npm-dev', 'npm-no-pkg', 'npm-unknown'] },
+  },
   { name: 'not-to-test', severity: 'error', from: { path: '^src' }, to: { path: '^(test|bench|examples|scripts)' } },
-  { name: 'solver-knows-no-tensors', severity: 'error', from: { path: '^src/solver' }, to: { path: '^src/', pathNot: '^src/solver' } },
-  { name: 'index-is-the-only-barrel', severity: 'error', from: { path: '^src/', pathNot: '^src/cli' }, to: { path: '^src/index\\.ts$' } },
+  {
+    name: 'solver-knows-no-tensors',
+    severity: 'error',
+    from: { path: '^src/solver' },
+    to: { path: '^src/', pathNot: '^src/solver' },
+  },
+  {
+    name: 'index-is-the-only-barrel',
+    severity: 'error',
+    from: { path: '^src/', pathNot: '^src/cli' },
+    to: { path: '^src/index\\.ts$' },
+  },
 ];
 const mayMeet = { models: ['trace'] };
 rows.forEach((rooms, row) => {
@@ -41,6 +56,10 @@ module.exports = {
     doNotFollow: { path: 'node_modules' },
     tsPreCompilationDeps: true,
     tsConfig: { fileName: 'tsconfig.json' },
-    enhancedResolveOptions: { exportsFields: ['exports'], conditionNames: ['import', 'require', 'node', 'default'], mainFields: ['main', 'types'] },
+    enhancedResolveOptions: {
+      exportsFields: ['exports'],
+      conditionNames: ['import', 'require', 'node', 'default'],
+      mainFields: ['main', 'types'],
+    },
   },
 };

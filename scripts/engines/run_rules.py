@@ -89,6 +89,9 @@ def operands(x: torch.Tensor, op: str, ranks: int, generator: torch.Generator) -
             away = 5 * (0.5 + noise())
             parts.append(torch.where(holder == rank, x, x + sign * (away.ceil() if not x.is_floating_point() else away).to(x.dtype)))
         return parts
+    if op == "product":
+        factors = [((-1) ** rank * (0.5 + noise())).to(x.dtype) for rank in range(ranks - 1)]
+        return [*factors, x / torch.stack(factors).prod(0)]
     raise ValueError(f"no operands for a pending {op}")
 
 
@@ -115,6 +118,8 @@ def reduce(parts: list[torch.Tensor], op: str) -> torch.Tensor:
         return stacked.any(0)
     if op == "band":
         return stacked.all(0)
+    if op == "product":
+        return stacked.prod(0, dtype=stacked.dtype)
     raise ValueError(f"no reduction {op}")
 
 
@@ -148,6 +153,9 @@ def claimed(parts: list[torch.Tensor], want: torch.Tensor, slot: dict[str, Any],
             if list(part.shape) != shape:
                 return f"rank {rank} has shape {list(part.shape)}, claimed {shape}"
         return difference(torch.cat(parts, slot["dim"]), want)
+    for rank, part in enumerate(parts):
+        if part.shape != want.shape:
+            return f"rank {rank} has shape {list(part.shape)}, claimed {list(want.shape)}"
     return difference(reduce(parts, slot["op"]), want)
 
 
@@ -177,12 +185,12 @@ def judge(op: Any, call: dict[str, Any], rule: dict[str, Any], ranks: int, input
 
 
 def judge_call(call: dict[str, Any]) -> dict[str, Any]:
-    op = wire.operator(call["target"])
     drawn = []
     for seed in call["seeds"]:
         generator = torch.Generator().manual_seed(seed)
         drawn.append([draw(spec, generator) for spec in call["tensors"]])
     try:
+        op = wire.operator(call["target"])
         for inputs in drawn:
             wire.invoke(op, call, [x.clone() for x in inputs])
     except Exception as error:

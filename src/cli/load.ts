@@ -30,7 +30,9 @@ export function loadModel(path: string, options: LoadOptions): LoadedModel {
     });
   const { format } = options;
   if (format !== undefined && !isFormat(format))
-    throw new ShardwrightError('E_USAGE', `--format '${format}' is no format`, { hint: `formats: ${FORMAT_NAMES.join(', ')}` });
+    throw new ShardwrightError('E_USAGE', `--format '${format}' is no format`, {
+      hint: `formats: ${FORMAT_NAMES.join(', ')}`,
+    });
   const roles: Record<string, GivableRole> = {};
   for (const text of options.role) {
     const [name, role] = pair(text, '--role', 'NAME=parameter');

@@ -8,7 +8,9 @@ const UNITS: Readonly<Record<string, number>> = {
 export function parseBytes(text: string, flag: string): number {
   const match = /^(\d+(?:\.\d+)?)\s*([KMGT]i?B|B)?$/.exec(text.trim());
   if (match === null)
-    throw new ShardwrightError('E_USAGE', `${flag} '${text}' is not a size`, { hint: 'write for example 80GiB or 80GB.' });
+    throw new ShardwrightError('E_USAGE', `${flag} '${text}' is not a size`, {
+      hint: 'write for example 80GiB or 80GB.',
+    });
   const [, digits, unit] = match;
   if (unit === undefined)
     throw new ShardwrightError('E_USAGE', `${flag} '${text}' has no unit`, {
@@ -22,7 +24,9 @@ export function parseFraction(text: string, flag: string): number {
   const match = /^(\d+(?:\.\d+)?(?:e-?\d+)?)\s*(%?)$/.exec(text.trim());
   const value = match === null ? NaN : Number(match[1]) / (match[2] === '%' ? 100 : 1);
   if (!Number.isFinite(value) || value < 0 || value > 1)
-    throw new ShardwrightError('E_USAGE', `${flag} '${text}' is not a fraction`, { hint: 'write for example 0.005 or 0.5%.' });
+    throw new ShardwrightError('E_USAGE', `${flag} '${text}' is not a fraction`, {
+      hint: 'write for example 0.005 or 0.5%.',
+    });
   return value;
 }
 
@@ -43,7 +47,6 @@ export function parseCount(text: string, flag: string): number {
 /** One of a fixed list of words. */
 export function parseChoice<T extends string>(text: string, flag: string, words: readonly T[]): T {
   const found = words.find((w) => w === text);
-  if (found === undefined)
-    throw new ShardwrightError('E_USAGE', `${flag} '${text}' is not one of ${words.join(', ')}`);
+  if (found === undefined) throw new ShardwrightError('E_USAGE', `${flag} '${text}' is not one of ${words.join(', ')}`);
   return found;
 }

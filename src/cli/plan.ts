@@ -116,7 +116,11 @@ async function emitIlp(prepared: Prepared, path: string): Promise<void> {
 function checkRecipes(plan: Plan, recipes: readonly RecipeResult[]): void {
   if (plan.proof.status !== 'optimal' || plan.request.pins.length > 0 || plan.request.objective !== 'time') return;
   for (const r of recipes) {
-    if (r.status === 'priced' && r.seconds < plan.objective.seconds * (1 - 1e-12) && r.peakBytes <= plan.memory.budgetBytes)
+    if (
+      r.status === 'priced' &&
+      r.seconds < plan.objective.seconds * (1 - 1e-12) &&
+      r.peakBytes <= plan.memory.budgetBytes
+    )
       throw new ShardwrightError('E_INTERNAL', `internal: recipe '${r.name}' costs less than the plan called optimal`);
   }
 }
@@ -132,7 +136,10 @@ function reportInfeasible(result: Infeasible, prepared: Prepared, io: CliIo, jso
     smallest !== undefined
       ? `give --memory ${Math.ceil(smallest / 2 ** 20)}MiB or more, more devices, or a leaner --optimizer.`
       : 'drop one of them.';
-  if (json) io.stdout(`${JSON.stringify({ error: { code: 'E_INFEASIBLE', message: why, hint }, ...result, model: prepared.model.graph.name })}\n`);
+  if (json)
+    io.stdout(
+      `${JSON.stringify({ error: { code: 'E_INFEASIBLE', message: why, hint }, ...result, model: prepared.model.graph.name })}\n`,
+    );
   else io.stderr(`E_INFEASIBLE ${why}\n  hint: ${hint}\n`);
   return EXIT.infeasible;
 }
@@ -145,7 +152,11 @@ function writeFolder(folder: string, graph: Graph, plan: Plan, request: PlanRequ
   const text = printGraph(graph);
   const ask = `${JSON.stringify(request, null, 2)}\n`;
   const sha = (content: string): string => createHash('sha256').update(content).digest('hex');
-  const still = { ...plan, proof: { ...plan.proof, solveSeconds: null }, hashes: { graph: sha(text), request: sha(ask) } };
+  const still = {
+    ...plan,
+    proof: { ...plan.proof, solveSeconds: null },
+    hashes: { graph: sha(text), request: sha(ask) },
+  };
   mkdirSync(folder, { recursive: true });
   writeFileSync(join(folder, 'graph.swg'), text);
   writeFileSync(join(folder, 'request.json'), ask);

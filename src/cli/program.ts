@@ -13,12 +13,20 @@ export async function runCli(argv: readonly string[], io: CliIo): Promise<number
     .exitOverride()
     .showSuggestionAfterError(true)
     .configureOutput({ writeOut: io.stdout, writeErr: (text) => io.stderr(text) })
-    .addHelpText('after', '\nExample:\n  $ shardwright demo\n  $ shardwright plan model.fx.txt --mesh dp=8,tp=8 --cluster dgx-h100\n');
+    .addHelpText(
+      'after',
+      '\nExample:\n  $ shardwright demo\n  $ shardwright plan model.fx.txt --mesh dp=8,tp=8 --cluster dgx-h100\n',
+    );
 
   const model = (command: Command): Command =>
     command
       .option('--format <name>', 'format of the file, instead of detecting it')
-      .option('--role <NAME=role>', 'correct the role of an input (parameter, buffer, input ...); repeatable', collect, [])
+      .option(
+        '--role <NAME=role>',
+        'correct the role of an input (parameter, buffer, input ...); repeatable',
+        collect,
+        [],
+      )
       .option('--tie <a=b>', 'two parameters are one tensor; repeatable', collect, [])
       .option('--json', 'print exactly one JSON value');
 
@@ -58,7 +66,9 @@ export async function runCli(argv: readonly string[], io: CliIo): Promise<number
   } catch (error) {
     if (error instanceof CommanderError) {
       if (error.exitCode !== 0 && json)
-        io.stdout(`${JSON.stringify({ error: { code: 'E_USAGE', message: error.message.replace(/^error: /, '') } })}\n`);
+        io.stdout(
+          `${JSON.stringify({ error: { code: 'E_USAGE', message: error.message.replace(/^error: /, '') } })}\n`,
+        );
       return error.exitCode === 0 ? EXIT.ok : EXIT.usage;
     }
     return reportError(error, io, json);
@@ -69,10 +79,18 @@ export async function runCli(argv: readonly string[], io: CliIo): Promise<number
 function planFlags(command: Command): Command {
   return command
     .option('--memory <size>', 'budget per device, such as 60GiB (default: the usable memory of the device)')
-    .option('--pin <NODE=SPEC>', 'fix the placement of a node or parameter, such as lm_head.weight=S(0)R; repeatable', collect, [])
+    .option(
+      '--pin <NODE=SPEC>',
+      'fix the placement of a node or parameter, such as lm_head.weight=S(0)R; repeatable',
+      collect,
+      [],
+    )
     .option('--inputs <SPEC>', 'one placement for all inputs, or free', 'free')
     .option('--outputs <SPEC>', 'one placement for all outputs, or free', 'free')
-    .option('--optimizer <name>', 'none, sgd, adam, adamw-mixed (default: adamw-mixed for 16-bit weights, adam for float32)')
+    .option(
+      '--optimizer <name>',
+      'none, sgd, adam, adamw-mixed (default: adamw-mixed for 16-bit weights, adam for float32)',
+    )
     .addOption(new Option('--objective <name>', 'what is least').choices(['time', 'parameter-memory']).default('time'))
     .option('--cost <preset>', 'cost preset: alpha-beta, dtensor', 'alpha-beta')
     .option('--solver <name>', 'auto, exact, highs, javascript-lp-solver, propagate', 'auto')

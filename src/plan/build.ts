@@ -181,11 +181,12 @@ function collectUses(
     }
     const meta = flow.values[value].meta;
     const specs = Int32Array.from(
-      space
-        .enumerate(meta.shape.length)
-        .filter((id) => shardable(space.get(id), space.mesh, meta.shape)),
+      space.enumerate(meta.shape.length).filter((id) => shardable(space.get(id), space.mesh, meta.shape)),
     );
-    const variable = tables.addVariable(specs.length, tables.vector(`z${specs.length}`, () => new Float64Array(specs.length)));
+    const variable = tables.addVariable(
+      specs.length,
+      tables.vector(`z${specs.length}`, () => new Float64Array(specs.length)),
+    );
     variables.push({ kind: 'output', output: k, specs });
     uses.push({ value, variable, at, phase, demands: tables.specList(specs), copy: -1 });
   });
@@ -223,7 +224,10 @@ function shareCopies(
     }
     if (domain === null) continue;
     const { cost } = domain;
-    const variable = tables.addVariable(cost.length, tables.vector(key, () => cost));
+    const variable = tables.addVariable(
+      cost.length,
+      tables.vector(key, () => cost),
+    );
     const index = copies.length;
     copies.push({ value, phase, variable, owned: domain.owned, copy: domain.copy });
     variables.push({ kind: 'copy', copy: index });

@@ -34,7 +34,14 @@ export function decode(model: Model, choice: Int32Array): Decoded {
     const target = node.kind === 'call' ? node.target : node.kind;
     if (entry === null) {
       const value = flow.valueOf(node.name);
-      return { name: node.name, target, inputs: [], outputs: [movements.ownedText(value)], seconds: 0, redistributions: [] };
+      return {
+        name: node.name,
+        target,
+        inputs: [],
+        outputs: [movements.ownedText(value)],
+        seconds: 0,
+        redistributions: [],
+      };
     }
     const { set, content } = entry;
     const s = choice[nodeVariable[n]];
@@ -119,7 +126,14 @@ class Movements {
     const { space } = model;
     const shared: PlannedRedistribution = first
       ? { ...this.move(use, owned, copy), copy: 'made' }
-      : { input: inputOf(use), from: space.text(owned), to: space.text(copy), collectives: [], seconds: 0, copy: 'reused' };
+      : {
+          input: inputOf(use),
+          from: space.text(owned),
+          to: space.text(copy),
+          collectives: [],
+          seconds: 0,
+          copy: 'reused',
+        };
     return copy === wanted ? [shared] : [shared, this.move(use, copy, wanted)];
   }
 
@@ -128,7 +142,9 @@ class Movements {
     const meta = model.flow.values[use.value].meta;
     const plan = model.redistributor.plan({ shape: meta.shape, itemBytes: DTYPE_BYTES[meta.dtype] }, from, to);
     if (plan === undefined)
-      throw new Error(`internal: chosen redistribution ${model.space.text(from)} -> ${model.space.text(to)} is refused`);
+      throw new Error(
+        `internal: chosen redistribution ${model.space.text(from)} -> ${model.space.text(to)} is refused`,
+      );
     return {
       input: inputOf(use),
       from: model.space.text(from),

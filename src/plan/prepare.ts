@@ -86,7 +86,9 @@ function assumptionsOf(model: Model, request: PlanRequest): string[] {
     'Objective: compute and communication one after another, no overlap.',
   ];
   if (request.sharing)
-    list.push('A value keeps at most one redistributed copy per phase; uses that want the same placement pay for it once.');
+    list.push(
+      'A value keeps at most one redistributed copy per phase; uses that want the same placement pay for it once.',
+    );
   for (const { target, count } of model.strategies.replicatedUnknown)
     list.push(`${target} (${count} nodes) has no rules and was planned replicated at zero compute.`);
   return [...list, ...model.cluster.assumptions, ...(model.graph.notes ?? [])];

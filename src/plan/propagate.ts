@@ -72,3 +72,63 @@ function incidentEdges(problem: Problem): Int32Array[] {
   }
   return lists.map((list) => Int32Array.from(list));
 }
+
+/**
+ * Where propagation starts when nobody says: inputs cut on dim 0 by as many outer mesh dims as divide it, parameters
+ * replicated, or, when that does not fit the memory row, every parameter in the placement of least bytes. Values that the
+ * problem forbids (pins) are not taken.
+ */
+export function defaultStart(model: Model, problem: Problem): Map<number, number> {
+  const { graph, space, strategies, nodeVariable } = model;
+  const [row] = problem.rows ?? [];
+  const start = new Map<number, number>();
+  const allowed = (v: number, a: number): boolean => problem.vectors[problem.unary[v]][a] !== Infinity;
+  graph.nodes.forEach((node, n) => {
+    if (node.kind !== 'placeholder' || nodeVariable[n] < 0) return;
+    const v = nodeVariable[n];
+    const { set } = strategies.nodes[n]!;
+    let best = -1;
+    let most = -1;
+    for (let a = 0; a < set.count; a++) {
+      if (!allowed(v, a)) continue;
+      const cuts =
+        node.meta.role === 'input' ? leadingBatchDims(space, set.specs[a]) : set.specs[a] === space.replicated ? 1 : 0;
+      if (cuts > most) [best, most] = [a, cuts];
+    }
+    if (best >= 0) start.set(v, best);
+  });
+  if (row === undefined) return start;
+  let used = 0;
+  row.variables.forEach((v, k) => (used += row.amounts[k][start.get(v) ?? 0]));
+  if (used <= row.bound) return start;
+  row.variables.forEach((v, k) => {
+    let least = start.get(v) ?? 0;
+    row.amounts[k].forEach((bytes, a) => {
+      if (allowed(v, a) && bytes < row.amounts[k][least]) least = a;
+    });
+    start.set(v, least);
+  });
+  return start;
+}
+
+/** Number of outer mesh dims that cut dim 0, when no other dim is cut; -1 otherwise. */
+function leadingBatchDims(space: Model['space'], spec: number): number {
+  let count = 0;
+  for (let d = 0; d < space.meshRank; d++) {
+    const dim = space.dimAt(spec, d);
+    if (dim > 0 || (dim === 0 && count < d)) return -1;
+    if (dim === 0) count++;
+  }
+  return count;
+}
+
+/** Sum of the least value of every term: a bound that any choice keeps, in units. */
+export function termBound(problem: Problem): number {
+  const least = (costs: Float64Array): number => costs.reduce((a, b) => Math.min(a, b), Infinity);
+  const vectors = problem.vectors.map(least);
+  const tables = problem.tables.map((t) => least(t.costs));
+  let bound = problem.constant ?? 0;
+  for (const v of problem.unary) bound += vectors[v];
+  for (const t of problem.edges.table) bound += tables[t];
+  return bound;
+}

@@ -31,7 +31,13 @@ export function recost(
   const copies = new Set<string>();
   let seconds = 0;
 
-  const carry = (value: number, phase: string, moves: readonly PlannedRedistribution[], to: number, at: string): void => {
+  const carry = (
+    value: number,
+    phase: string,
+    moves: readonly PlannedRedistribution[],
+    to: number,
+    at: string,
+  ): void => {
     const { meta, node, result } = flow.values[value];
     const type = { shape: meta.shape, itemBytes: DTYPE_BYTES[meta.dtype] };
     let current = placed.get(graph.nodes[node].name)?.[result];
@@ -99,7 +105,13 @@ export function recost(
     const owner = output.role === 'grad' && output.of !== undefined ? byRole.get(output.of) : undefined;
     if (owner !== undefined && owner !== to)
       throw internalError(`gradient of ${output.of} is ${planned.placement}, its parameter is not`);
-    carry(value, output.role === 'output' ? 'forward' : 'backward', planned.redistributions, to, `output ${planned.value}`);
+    carry(
+      value,
+      output.role === 'output' ? 'forward' : 'backward',
+      planned.redistributions,
+      to,
+      `output ${planned.value}`,
+    );
   }
   return seconds;
 }

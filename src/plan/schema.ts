@@ -81,14 +81,22 @@ export function readPlan(text: string, file?: string): Plan {
   try {
     value = JSON.parse(text);
   } catch (error) {
-    throw new ShardwrightError('E_SYNTAX', `not JSON: ${error instanceof Error ? error.message : String(error)}`, place);
+    throw new ShardwrightError(
+      'E_SYNTAX',
+      `not JSON: ${error instanceof Error ? error.message : String(error)}`,
+      place,
+    );
   }
   const version = z.looseObject({ version: z.unknown() }).safeParse(value);
   if (version.success && version.data.version !== PLAN_VERSION)
-    throw new ShardwrightError('E_VERSION', `plan version ${String(version.data.version)}, this program reads ${PLAN_VERSION}`, {
-      ...place,
-      hint: 'make the plan again with this version.',
-    });
+    throw new ShardwrightError(
+      'E_VERSION',
+      `plan version ${String(version.data.version)}, this program reads ${PLAN_VERSION}`,
+      {
+        ...place,
+        hint: 'make the plan again with this version.',
+      },
+    );
   const parsed = planSchema.safeParse(value);
   if (!parsed.success) {
     const [issue] = parsed.error.issues;

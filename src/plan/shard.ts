@@ -8,7 +8,7 @@ import type { Problem, Progress, Solution } from '../solver/types.ts';
 import { decode } from './decode.ts';
 import type { Model } from './model.ts';
 import { prepare, type Prepared } from './prepare.ts';
-import { propagate } from './propagate.ts';
+import { defaultStart, propagate, termBound } from './propagate.ts';
 import { recost } from './recost.ts';
 import type { PlanRequest } from './request.ts';
 import { PLAN_VERSION, type Plan } from './types.ts';
@@ -33,12 +33,16 @@ export interface Infeasible {
 export type ShardResult = { readonly status: 'planned'; readonly plan: Plan; readonly choice: Int32Array } | Infeasible;
 
 /** Solves a prepared request and writes the plan. */
-export async function shardPrepared(prepared: Prepared, options: Omit<ShardOptions, 'table'> = {}): Promise<ShardResult> {
+export async function shardPrepared(
+  prepared: Prepared,
+  options: Omit<ShardOptions, 'table'> = {},
+): Promise<ShardResult> {
   const { request, budgetBytes, contradictions } = prepared;
   if (contradictions.length > 0) return { status: 'infeasible', conflict: contradictions, budgetBytes };
   const problem = await lexicographic(prepared, options);
+  if (request.solver === 'propagate') return propagated(prepared, problem);
   const solution = await solve(problem, {
-    engine: request.solver === 'propagate' ? 'auto' : request.solver,
+    engine: request.solver,
     gap: request.gap,
     seed: request.seed,
     ...(request.timeLimitSeconds !== undefined ? { timeLimitSeconds: request.timeLimitSeconds } : {}),
@@ -75,18 +79,49 @@ async function lexicographic(prepared: Prepared, options: Omit<ShardOptions, 'ta
   const unary = Int32Array.from(problem.unary);
   row.variables.forEach((variable, k) => {
     const id = vectors.length;
-    vectors.push(row.amounts[k].map((bytes, a) => (problem.vectors[problem.unary[variable]][a] === Infinity ? Infinity : bytes)));
+    vectors.push(
+      row.amounts[k].map((bytes, a) => (problem.vectors[problem.unary[variable]][a] === Infinity ? Infinity : bytes)),
+    );
     byteVectors.set(variable, id);
     unary[variable] = id;
   });
   const tables = problem.tables.map((t) => ({ ...t, costs: t.costs.map((c) => (c === Infinity ? Infinity : 0)) }));
-  const least = await solve({ ...problem, unary, vectors, tables, rows: [] }, {
-    gap: 0,
-    seed: prepared.request.seed,
-    ...(options.signal !== undefined ? { signal: options.signal } : {}),
-  });
+  const least = await solve(
+    { ...problem, unary, vectors, tables, rows: [] },
+    {
+      gap: 0,
+      seed: prepared.request.seed,
+      ...(options.signal !== undefined ? { signal: options.signal } : {}),
+    },
+  );
   if (least.status !== 'optimal') throw internalError('least parameter memory was not proven');
   return { ...problem, rows: [{ ...row, bound: Math.min(row.bound, least.objective) }] };
+}
+
+/** `--solver propagate`: greedy from the default placements, with the bound that its terms alone give. */
+function propagated(prepared: Prepared, problem: Problem): ShardResult {
+  const { model, budgetBytes } = prepared;
+  const started = performance.now();
+  const choice = propagate(model, problem, defaultStart(model, problem));
+  if (choice === undefined)
+    return { status: 'infeasible', conflict: ['propagation found no strategy for some node'], budgetBytes };
+  const { cost, violations } = evaluate(problem, choice);
+  if (violations.length > 0)
+    return { status: 'infeasible', conflict: violations.map((v) => (v.code === 'row' ? v.row : v.code)), budgetBytes };
+  const objective = Number(cost);
+  const bound = termBound(problem);
+  const solution: Solution = {
+    status: 'feasible',
+    choice,
+    objective,
+    bound,
+    gap: (objective - bound) / Math.max(1, Math.abs(objective)),
+    solver: 'propagate',
+    seconds: (performance.now() - started) / 1000,
+    statistics: {},
+    ties: 'engine',
+  };
+  return { status: 'planned', plan: writePlan(prepared, problem, solution), choice };
 }
 
 function writePlan(prepared: Prepared, problem: Problem, solution: Solution): Plan {
@@ -142,4 +177,3 @@ function greedySeconds(model: Model, problem: Problem, choice: Int32Array): numb
   const { cost, violations } = evaluate(problem, greedy);
   return violations.length > 0 ? null : Number(cost) / model.unitsPerSecond;
 }
-

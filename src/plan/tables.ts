@@ -69,7 +69,12 @@ export class TableBuilder {
   }
 
   /** Id of the table of redistribution prices from every sharding of one list to every one of another. */
-  redistribution(type: number, meta: { shape: readonly number[]; itemBytes: number }, from: SpecList, to: SpecList): number {
+  redistribution(
+    type: number,
+    meta: { shape: readonly number[]; itemBytes: number },
+    from: SpecList,
+    to: SpecList,
+  ): number {
     return this.table(`r${type}:${from.list}:${to.list}`, from.specs.length, to.specs.length, () =>
       this.redistributor.matrix(meta, from.specs, to.specs),
     );

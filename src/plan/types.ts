@@ -77,10 +77,18 @@ export interface Plan {
   readonly mesh: readonly { readonly name: string; readonly size: number }[];
   readonly cluster: string;
   readonly request: PlanRequest;
-  readonly objective: { readonly seconds: number; readonly computeSeconds: number; readonly communicationSeconds: number };
+  readonly objective: {
+    readonly seconds: number;
+    readonly computeSeconds: number;
+    readonly communicationSeconds: number;
+  };
   readonly proof: PlanProof;
   readonly memory: PlanMemory;
-  readonly parameters: readonly { readonly name: string; readonly shape: readonly number[]; readonly placement: string }[];
+  readonly parameters: readonly {
+    readonly name: string;
+    readonly shape: readonly number[];
+    readonly placement: string;
+  }[];
   readonly nodes: readonly PlannedNode[];
   readonly outputs: readonly PlannedOutput[];
   /** The best plan of node-by-node propagation, for the price of greed; null when greed finds none. */

@@ -41,7 +41,12 @@ export function recipeTable(recipes: readonly RecipeResult[], plan: Plan): strin
   const rows = recipes.map((r) => {
     if (r.status === 'refused') return [r.name, '-', '', r.reason];
     const more = r.seconds / plan.objective.seconds - 1;
-    return [r.name, secondsText(r.seconds), `+${percentText(Math.max(0, more))}`, `${bytesText(r.peakBytes)} per device`];
+    return [
+      r.name,
+      secondsText(r.seconds),
+      `+${percentText(Math.max(0, more))}`,
+      `${bytesText(r.peakBytes)} per device`,
+    ];
   });
   return tableText([['recipe', 'step time', 'to the plan', ''], ...rows], [1, 2]);
 }

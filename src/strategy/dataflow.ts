@@ -136,9 +136,12 @@ function tupleMember(node: Node, tuples: ReadonlyMap<string, Int32Array>): numbe
   const name = isValue(source) ? source.name : undefined;
   const ids = name === undefined ? undefined : tuples.get(name);
   if (ids === undefined || typeof index !== 'number')
-    throw new ShardwrightError('E_UNSUPPORTED', 'getitem of something that is no tuple of tensors', { node: node.name });
+    throw new ShardwrightError('E_UNSUPPORTED', 'getitem of something that is no tuple of tensors', {
+      node: node.name,
+    });
   const id = ids[index < 0 ? ids.length + index : index];
-  if (id === undefined) throw new ShardwrightError('E_TYPE', `getitem ${index} of a tuple of ${ids.length}`, { node: node.name });
+  if (id === undefined)
+    throw new ShardwrightError('E_TYPE', `getitem ${index} of a tuple of ${ids.length}`, { node: node.name });
   return id;
 }
 

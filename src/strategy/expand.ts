@@ -1,4 +1,11 @@
-import { isPartialCode, partialCode, REPLICATE_CODE, shardCode, shardDimOfCode, type ShardingSpace } from '../mesh/space.ts';
+import {
+  isPartialCode,
+  partialCode,
+  REPLICATE_CODE,
+  shardCode,
+  shardDimOfCode,
+  type ShardingSpace,
+} from '../mesh/space.ts';
 import type { ReduceOp } from '../mesh/placement.ts';
 import type { TensorMeta } from '../ops/record.ts';
 import { R, type Rule, type RuleSlot, type ShardSlot } from '../ops/rule.ts';
@@ -233,7 +240,11 @@ function tiesHold(
       if ((slot.even || slot.scaled || slot.unit > 1) && units % pieces !== 0) return false;
       for (let u = t + 1; u < row.length; u++) {
         const mate = row[u];
-        if (mate?.kind === 'shard' && mate.tie === slot.tie && !tied(slot, mate, tensor, tensors[u], pieces, filter, keys[u]))
+        if (
+          mate?.kind === 'shard' &&
+          mate.tie === slot.tie &&
+          !tied(slot, mate, tensor, tensors[u], pieces, filter, keys[u])
+        )
           return false;
       }
     }

@@ -61,7 +61,8 @@ export function nodeStrategies(
       shared.set(key, found);
     }
     const results = flow.results[index];
-    for (let k = 0; k < results.length; k++) if (results[k] >= 0) reachable[results[k]] = partialsOf(found.set, k, space);
+    for (let k = 0; k < results.length; k++)
+      if (results[k] >= 0) reachable[results[k]] = partialsOf(found.set, k, space);
     return found;
   });
   return { nodes, replicatedUnknown: unknown.map(({ target, count }) => ({ target, count })) };

@@ -41,7 +41,10 @@ export function trace<K extends string>(
   inputs: Readonly<Record<K, TensorSpec>>,
   options: { readonly name?: string; readonly table?: OperatorTable } = {},
 ): Graph {
-  const recorder = new Recorder(options.name ?? (fn.name === '' ? 'main' : fn.name), options.table ?? builtinOperators());
+  const recorder = new Recorder(
+    options.name ?? (fn.name === '' ? 'main' : fn.name),
+    options.table ?? builtinOperators(),
+  );
   const given = {} as Record<K, Tensor>;
   for (const name of Object.keys(inputs) as K[]) given[name] = recorder.placeholder(name, inputs[name]);
   const result: unknown = fn(given);
@@ -76,9 +79,15 @@ class Recorder {
     return new Tensor(this, this.builder.placeholder(name, type, meta), type);
   }
 
-  call(target: string, args: readonly (Arg | Tensor | readonly Tensor[])[], kwargs: Readonly<Record<string, Arg>> = {}): Tensor {
+  call(
+    target: string,
+    args: readonly (Arg | Tensor | readonly Tensor[])[],
+    kwargs: Readonly<Record<string, Arg>> = {},
+  ): Tensor {
     const plain = args.map((arg) => this.argument(target, arg));
-    const type = inferCall(this.table, { target, args: plain, kwargs }, (name) => this.builder.typeOf({ kind: 'value', name }));
+    const type = inferCall(this.table, { target, args: plain, kwargs }, (name) =>
+      this.builder.typeOf({ kind: 'value', name }),
+    );
     if (type?.kind !== 'tensor') throw new ShardwrightError('E_UNKNOWN_OP', `cannot trace ${target}`);
     return new Tensor(this, this.builder.call(target, plain, type, { kwargs, meta: { phase: 'forward' } }), type);
   }

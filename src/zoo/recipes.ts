@@ -30,8 +30,13 @@ export function plainRecipes(model: Model): Recipe[] {
   const n = dims.length;
   const recipes: Recipe[] = [];
   const add = (label: (active: string) => string, part: Part, last: Part, from: number, to: number): void => {
-    const parts = dims.map((_, d): Part => (d >= from && d < to ? part : d === n - 1 && last === 'tensor' ? last : 'replicate'));
-    const active = dims.filter((_, d) => d >= from && d < to).map((d) => d.name).join('+');
+    const parts = dims.map((_, d): Part =>
+      d >= from && d < to ? part : d === n - 1 && last === 'tensor' ? last : 'replicate',
+    );
+    const active = dims
+      .filter((_, d) => d >= from && d < to)
+      .map((d) => d.name)
+      .join('+');
     recipes.push({ name: label(active), parts });
   };
   recipes.push({ name: 'replicated', parts: dims.map(() => 'replicate') });
@@ -101,7 +106,10 @@ function placeParameters(
     });
     const stored = recipe.parts.map((part, d) => {
       if (part !== 'fsdp') return used[d];
-      const already = used.reduce((product, code, e) => (code === shardCode(0) ? product * space.mesh.sizes[e] : product), cut);
+      const already = used.reduce(
+        (product, code, e) => (code === shardCode(0) ? product * space.mesh.sizes[e] : product),
+        cut,
+      );
       // A parameter with fewer rows than devices stays whole, as every FSDP implementation keeps it.
       if (shape.length === 0 || shape[0] < already * space.mesh.sizes[d]) return REPLICATE_CODE;
       cut *= space.mesh.sizes[d];
@@ -137,7 +145,10 @@ function placeParameters(
       for (let a = 0; a < set.count; a++) {
         if (!codes.every((code, d) => space.kindAt(set.specs[a * width + i], d) === code)) continue;
         const out = set.specs[a * width + 1];
-        taken.set(flow.results[n][0], codes.map((_, d) => space.kindAt(out, d)));
+        taken.set(
+          flow.results[n][0],
+          codes.map((_, d) => space.kindAt(out, d)),
+        );
         break;
       }
     });

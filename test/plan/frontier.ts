@@ -14,7 +14,8 @@ export function cheapestByFrontier(prepared: Prepared, budgetBytes = Infinity): 
   const end = graph.nodes.length;
   const parameterOf = new Map<string, number>();
   graph.nodes.forEach((node, n) => {
-    if (node.kind === 'placeholder' && node.meta.roleName !== undefined) parameterOf.set(node.meta.roleName, flow.results[n][0]);
+    if (node.kind === 'placeholder' && node.meta.roleName !== undefined)
+      parameterOf.set(node.meta.roleName, flow.results[n][0]);
   });
   const tangents = new Map<number, number>();
   graph.nodes.forEach((node, n) => {
@@ -55,9 +56,10 @@ export function cheapestByFrontier(prepared: Prepared, budgetBytes = Infinity): 
     const cost = nodeSeconds.get(entry.content)!;
     const state = model.stateBytes.get(n);
     const results = [...flow.results[n]];
-    const kept = [...live.map((v, i) => ({ v, at: i, result: -1 })), ...results.map((v, k) => ({ v, at: -1, result: k }))].filter(
-      ({ v }) => v >= 0 && lastUse[v] > n,
-    );
+    const kept = [
+      ...live.map((v, i) => ({ v, at: i, result: -1 })),
+      ...results.map((v, k) => ({ v, at: -1, result: k })),
+    ].filter(({ v }) => v >= 0 && lastUse[v] > n);
     const next = new Map<string, State>();
     for (const s of states) {
       for (let a = 0; a < set.count; a++) {
@@ -65,7 +67,8 @@ export function cheapestByFrontier(prepared: Prepared, budgetBytes = Infinity): 
         flow.inputs[n].forEach((v, i) => (seconds += priceOf(v, s.specs[live.indexOf(v)], set.specs[a * width + i])));
         if (!Number.isFinite(seconds)) continue;
         const bytes =
-          s.bytes + (state === undefined ? 0 : state.localElements[a] * (state.parameter + state.gradient + state.optimizer));
+          s.bytes +
+          (state === undefined ? 0 : state.localElements[a] * (state.parameter + state.gradient + state.optimizer));
         if (bytes > budgetBytes) continue;
         const specs = kept.map((k) => (k.at >= 0 ? s.specs[k.at] : set.specs[a * width + set.inputCount + k.result]));
         const key = budgetBytes === Infinity ? specs.join() : `${specs.join()}|${bytes}`;

@@ -4,7 +4,12 @@ import { cheapestByFrontier } from './frontier.ts';
 import { load, planFor, request, solveFor, TABLE } from './support.ts';
 
 // A slow cluster makes the small program's communication and compute weigh alike, so that placements matter.
-const SLOW = JSON.stringify({ base: 'dgx-a100-80gb', launchSeconds: 1e-9, matmulLaunchSeconds: 1e-9, baseLatencySeconds: 1e-8 });
+const SLOW = JSON.stringify({
+  base: 'dgx-a100-80gb',
+  launchSeconds: 1e-9,
+  matmulLaunchSeconds: 1e-9,
+  baseLatencySeconds: 1e-8,
+});
 
 describe('the MLP is planned and equals exhaustive search', () => {
   for (const model of ['torch/mlp/joint.expanded', 'torch/mlp-loss/joint.expanded']) {

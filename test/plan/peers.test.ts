@@ -14,7 +14,9 @@ const M = {
 } as const;
 
 function products(plan: Plan): string[] {
-  return plan.nodes.filter((n) => n.target === 'aten.mm.default').map((n) => `${n.inputs.join(' , ')} -> ${n.outputs.join()}`);
+  return plan.nodes
+    .filter((n) => n.target === 'aten.mm.default')
+    .map((n) => `${n.inputs.join(' , ')} -> ${n.outputs.join()}`);
 }
 
 const FFN_STATE = 2 * 1024 * 4096 * 16;
@@ -114,8 +116,14 @@ describe('SO-27 plans of AutoParallel test models', () => {
     const graph = load('peers/ffn-65536');
     const joint = await planFor(graph, 'x=32,y=8', ON_2D);
     for (const pins of [
-      [{ node: 'linear1.weight', spec: 'RR' }, { node: 'linear2.weight', spec: 'RR' }],
-      [{ node: 'linear1.weight', spec: 'S(0)R' }, { node: 'linear2.weight', spec: 'S(0)R' }],
+      [
+        { node: 'linear1.weight', spec: 'RR' },
+        { node: 'linear2.weight', spec: 'RR' },
+      ],
+      [
+        { node: 'linear1.weight', spec: 'S(0)R' },
+        { node: 'linear2.weight', spec: 'S(0)R' },
+      ],
     ]) {
       const single = await planFor(graph, 'x=32,y=8', { ...ON_2D, pins });
       expect(joint.objective.seconds).toBeLessThanOrEqual(single.objective.seconds);

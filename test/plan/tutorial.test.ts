@@ -13,7 +13,9 @@ describe('the MLP of the einshard tutorial', () => {
     const plan = await planFor(graph, 'd=8', { inputs: 'R', outputs: 'R', objective: 'parameter-memory' });
     expect(placed(plan, 'w1')).toBe('S(1)');
     expect(placed(plan, 'w2')).toBe('S(0)');
-    const collectives = [...plan.nodes, ...plan.outputs].flatMap((n) => n.redistributions.flatMap((r) => r.collectives));
+    const collectives = [...plan.nodes, ...plan.outputs].flatMap((n) =>
+      n.redistributions.flatMap((r) => r.collectives),
+    );
     expect(collectives).toHaveLength(1);
     expect(collectives[0]).toMatchObject({ kind: 'all_reduce', meshDims: ['d'], bytes: 8 * 64 * 4 });
     expect(plan.proof.status).toBe('optimal');

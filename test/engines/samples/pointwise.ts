@@ -121,8 +121,9 @@ export function pointwiseSamples(record: OperatorRecord): string[] {
   }
   if (INTEGERS.test(bare) && !/shift/.test(bare)) texts.push(texts[0].replaceAll('i64[', 'bits[').replace(', 2)', ', True)'));
   const second = positional[1];
-  if (second?.type === 'TensorOrScalar' && positional.length === 2) {
-    const number = INTEGERS.test(bare) ? '3' : '1.5';
+  // PyTorch takes a number for the tensor of these only, as Python does it: a number is a zero-dim tensor.
+  if (second?.type === 'TensorOrScalar' && /^(add|sub|mul|div|floor_divide)$/.test(bare)) {
+    const number = '1.5';
     texts.push(call(`${tensor('5,6')}, ${number}`), call(`${tensor('5,6')}, 2`));
     if (positional[0].type === 'TensorOrScalar' && !inPlace) texts.push(call(`${number}, ${tensor('5,6')}`));
   }

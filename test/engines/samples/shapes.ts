@@ -134,7 +134,7 @@ export const shapes: readonly string[] = [
   'arange.start_step(9, 0, -2)',
   'arange.start_step(0, 1, 0.25)',
   'linspace(0, 1, 5)',
-  'prims.iota(6, start=0, step=1, dtype=i64, requires_grad=False)',
+  "prims.iota(6, start=0, step=1, dtype=i64, device='cpu', requires_grad=False)",
   'dropout(x[6,5], 0.5, False)',
   'native_dropout(x[6,5], 0.5, False)',
   'native_dropout_backward(x[6,5], b8[6,5], 2.0)',
