@@ -63,7 +63,7 @@ export function inspectGraph(graph: Graph, table: OperatorTable, format: string)
   };
 }
 
-export async function inspectCommand(model: string, options: InspectOptions, io: CliIo): Promise<number> {
+export function inspectCommand(model: string, options: InspectOptions, io: CliIo): number {
   const { graph, table, format } = loadModel(model, options);
   const found = inspectGraph(graph, table, format);
   if (options.json === true) {

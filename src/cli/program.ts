@@ -35,7 +35,7 @@ export async function runCli(argv: readonly string[], io: CliIo): Promise<number
     .description('Reads a graph and prints what it holds.\n\nExample:\n  $ shardwright inspect model.fx.txt.gz')
     .action(async (path: string, options) => {
       const { inspectCommand } = await import('./inspect.ts');
-      exit = await inspectCommand(path, options as Parameters<typeof inspectCommand>[1], io);
+      exit = inspectCommand(path, options as Parameters<typeof inspectCommand>[1], io);
     });
 
   planFlags(model(program.command('plan <model>')))

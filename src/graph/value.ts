@@ -4,6 +4,7 @@ import {
   type DType,
   type Dim,
   type GraphRef,
+  type Node,
   type SliceArg,
   type Sym,
   type TensorType,
@@ -79,6 +80,20 @@ export function eachOperand(
   if (kwargs === NO_KWARGS) return;
   const keys = Object.keys(kwargs);
   for (let i = 0; i < keys.length; i++) eachRef(kwargs[keys[i]], visit);
+}
+
+/** The node with every value that it uses renamed. */
+export function mapOperands(node: Node, rename: (name: string) => string): Node {
+  const map = (arg: Arg): Arg => {
+    if (typeof arg !== 'object' || arg === null) return arg;
+    if (isList(arg)) return arg.map(map);
+    if (arg.kind === 'value') return { kind: 'value', name: rename(arg.name) };
+    if (arg.kind === 'slice') return { ...arg, start: map(arg.start), stop: map(arg.stop), step: map(arg.step) };
+    return arg;
+  };
+  const kwargs: Record<string, Arg> = {};
+  for (const key of Object.keys(node.kwargs)) setOwn(kwargs, key, map(node.kwargs[key]));
+  return { ...node, args: node.args.map(map), kwargs };
 }
 
 /** Calls `visit` for every subgraph that a call references. */

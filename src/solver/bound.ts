@@ -3,101 +3,104 @@
  * minimization", PAMI 2006), in integers: every message moves cost between an edge and a variable, so whatever the
  * rounding, the sum of all minima is a lower bound on every choice.
  *
- * Departure: messages are interned by content and a variable's whole step is memoised by what it sees. In a model of equal
- * layers the messages become equal after a few layers, so a sweep over 126 layers computes little more than one over 8.
+ * All messages live in one flat array; a sweep allocates nothing. Repeated layers are not the concern of this file: see
+ * `fold.ts`, which runs the sweeps on a shortened network and spreads the messages over the long one.
  */
 import type { Network } from './network.ts';
-import type { Table } from './pool.ts';
 
-/** What one step of a variable yields. */
-export interface Step {
-  /** Messages to the neighbours in the direction of the sweep. */
-  readonly sent: readonly number[];
-  /** For the same edges: the shift on the variable's own side once it has given its share to the edge. */
-  readonly given: readonly number[];
-  /** Minimum that stays with the variable plus the minima taken out of the messages: its part of the bound. */
-  readonly gain: number;
-}
-
-/** Memo of steps, shared by all networks of one pool: what a variable sees -> what it sends. */
-export interface StepMemo {
-  readonly signatures: Map<string, number>;
-  readonly steps: Map<string, Step>;
-}
-
-/** An empty memo. */
-export function stepMemo(): StepMemo {
-  return { signatures: new Map(), steps: new Map() };
-}
-
-interface Side {
-  readonly edge: number;
-  /** 0 when the variable is the edge's first argument. */
-  readonly side: 0 | 1;
-  readonly other: number;
-  /** The other variable comes later in a forward sweep. */
-  readonly later: boolean;
-}
-
-/** The messages of a network: `to[2 * edge + side]` is a vector id over the classes of that side. */
+/** The messages of a pairwise network. Slot 2 * edge + side names the message from an edge to its variable on that side. */
 export class Messages {
   readonly net: Network;
-  readonly to: Int32Array;
-  readonly #order: readonly number[];
-  readonly #sides: readonly (readonly Side[])[];
-  readonly #signature: Int32Array;
-  readonly #memo: Map<string, Step>;
+  /** Start of each slot in `to` and `shifts`; the message of slot s covers start[s] .. start[s + 1] - 1. */
+  readonly start: Int32Array;
+  /** Messages over the classes of their side. */
+  readonly to: Float64Array;
   /** Shift of every edge side after the last backward sweep: the cost that left the edge for the variable. */
-  readonly shifts: Int32Array;
+  readonly shifts: Float64Array;
+  /** Variables in the order of a forward sweep. */
+  readonly order: Int32Array;
+  /** Sides of variable i: #begin[i] .. #begin[i + 1] - 1 in the arrays below, earlier neighbours first. */
+  readonly #begin: Int32Array;
+  readonly #middle: Int32Array;
+  readonly #slot: Int32Array;
+  readonly #other: Int32Array;
+  readonly #maps: Int32Array[] = [];
+  readonly #unary: Float64Array[] = [];
+  readonly #cells: Float64Array[] = [];
+  readonly #total: Float64Array;
+  readonly #rest: Float64Array;
+  readonly #best: Float64Array;
+  #steps = 0;
 
-  /** Zero messages on a pairwise network. `memo` may be shared between networks of one pool. */
-  constructor(net: Network, memo: StepMemo) {
+  /** Zero messages on a pairwise network. */
+  constructor(net: Network) {
     this.net = net;
-    this.#memo = memo.steps;
-    const { pool } = net;
-    this.to = new Int32Array(2 * net.factors.length).fill(-1);
-    const zeros: number[] = [];
-    const zero = (n: number): number => (zeros[n] ??= pool.vector(new Float64Array(n)));
-    net.factors.forEach((f, e) => {
-      if (f === undefined) return;
-      if (f.vars.length !== 2) throw new Error('internal: message passing needs a pairwise network');
-      this.to[2 * e] = zero(f.table.dims[0]);
-      this.to[2 * e + 1] = zero(f.table.dims[1]);
-    });
-    this.shifts = this.to.slice();
+    const { pool, factors } = net;
+    this.start = new Int32Array(2 * factors.length + 1);
+    let length = 0;
+    let widest = 1;
+    for (let e = 0; e < factors.length; e++) {
+      const f = factors[e];
+      this.start[2 * e] = length;
+      if (f !== undefined) {
+        if (f.vars.length !== 2) throw new Error('internal: message passing needs a pairwise network');
+        length += f.table.dims[0];
+        this.start[2 * e + 1] = length;
+        length += f.table.dims[1];
+        widest = Math.max(widest, f.table.dims[0], f.table.dims[1]);
+      } else {
+        this.start[2 * e + 1] = length;
+      }
+    }
+    this.start[2 * factors.length] = length;
+    this.to = new Float64Array(length);
+    this.shifts = new Float64Array(length);
     const order: number[] = [];
-    for (let i = 0; i < net.count; i++) if (net.gone[i] === 0) order.push(i);
+    let largest = 1;
+    let sides = 0;
+    for (let i = 0; i < net.count; i++) {
+      if (net.gone[i] === 1) continue;
+      order.push(i);
+      sides += net.incident[i].length;
+      largest = Math.max(largest, net.size[i]);
+    }
     order.sort((a, b) => net.rank[a] - net.rank[b] || a - b);
+    this.order = Int32Array.from(order);
     const place = new Int32Array(net.count);
     order.forEach((i, k) => (place[i] = k));
-    this.#order = order;
-    const { signatures } = memo;
-    this.#signature = new Int32Array(net.count);
-    const all: Side[][] = Array.from({ length: net.count }, () => []);
-    for (const i of order) {
-      const sides = net.incident[i].map((edge): Side => {
-        const f = net.factors[edge];
-        if (f === undefined) throw new Error('internal: missing factor');
-        const side = f.vars[0] === i ? 0 : 1;
-        const other = f.vars[1 - side];
-        return { edge, side, other, later: place[other] > place[i] };
-      });
-      // Canonical order within earlier and later neighbours, so that isomorphic variables have equal signatures.
-      const rank = (s: Side): readonly number[] => {
-        const f = net.factors[s.edge];
-        return f === undefined ? [] : [s.later ? 1 : 0, f.table.id, s.side, f.maps[s.side]];
-      };
-      sides.sort((a, b) => compareRanks(rank(a), rank(b)));
-      all[i] = sides;
-      const key = `${net.unary[i]};${sides.map((s) => rank(s).join(',')).join(';')}`;
-      let id = signatures.get(key);
-      if (id === undefined) {
-        id = signatures.size;
-        signatures.set(key, id);
+    this.#total = new Float64Array(largest);
+    this.#rest = new Float64Array(largest);
+    this.#best = new Float64Array(widest);
+    this.#begin = new Int32Array(net.count + 1);
+    this.#middle = new Int32Array(net.count);
+    this.#slot = new Int32Array(sides);
+    this.#other = new Int32Array(sides);
+    let at = 0;
+    for (let i = 0; i < net.count; i++) {
+      this.#begin[i] = at;
+      this.#unary.push(pool.vectorOf(Math.max(0, net.unary[i])));
+      for (const later of [false, true]) {
+        if (later) this.#middle[i] = at;
+        if (net.gone[i] === 1) continue;
+        for (const edge of net.incident[i]) {
+          const f = factors[edge];
+          if (f === undefined) continue;
+          const side = f.vars[0] === i ? 0 : 1;
+          const other = f.vars[1 - side];
+          if (place[other] > place[i] !== later) continue;
+          this.#slot[at] = 2 * edge + side;
+          this.#other[at++] = other;
+          this.#maps.push(pool.mapOf(f.maps[side]));
+          this.#cells.push(f.table.cells);
+        }
       }
-      this.#signature[i] = id;
     }
-    this.#sides = all;
+    this.#begin[net.count] = at;
+  }
+
+  /** Steps taken so far (one variable in one direction). */
+  get steps(): number {
+    return this.#steps;
   }
 
   /**
@@ -105,159 +108,147 @@ export class Messages {
    * behind the bound: all beliefs and reduced edges are non-negative but for their minima.
    */
   sweep(): number {
-    for (const i of this.#order) this.#step(i, true);
+    const { order } = this;
+    for (const i of order) this.#step(i, true);
     let bound = this.net.constant;
-    for (let k = this.#order.length - 1; k >= 0; k--) bound += this.#step(this.#order[k], false);
+    for (let k = order.length - 1; k >= 0; k--) bound += this.#step(order[k], false);
+    this.#steps += 2 * order.length;
     return bound;
   }
 
-  /** Sends the messages of variable i to its later (forward) or earlier neighbours. */
+  /** Sends the messages of variable i to its later (forward) or earlier neighbours; returns its part of the bound. */
   #step(i: number, forward: boolean): number {
-    const sides = this.#sides[i];
-    let key = forward ? `f${this.#signature[i]}` : `b${this.#signature[i]}`;
-    for (const s of sides) key += `,${this.to[2 * s.edge + s.side]}`;
-    let step = this.#memo.get(key);
-    if (step === undefined) {
-      step = this.#compute(i, forward);
-      this.#memo.set(key, step);
-    }
-    let at = 0;
-    for (const s of sides) {
-      if (s.later !== forward) continue;
-      const message = step.sent[at];
-      this.to[2 * s.edge + 1 - s.side] = message;
-      this.shifts[2 * s.edge + 1 - s.side] = message;
-      this.shifts[2 * s.edge + s.side] = step.given[at++];
-    }
-    return step.gain;
-  }
-
-  #compute(i: number, forward: boolean): Step {
-    const { net } = this;
-    const { pool } = net;
-    const sides = this.#sides[i];
-    let earlier = 0;
-    let later = 0;
-    for (const s of sides) {
-      if (s.later) later++;
-      else earlier++;
-    }
+    const from = forward ? this.#middle[i] : this.#begin[i];
+    const end = forward ? this.#begin[i + 1] : this.#middle[i];
+    if (forward && from === end) return 0;
+    const size = this.net.size[i];
+    const total = this.#total;
+    const rest = this.#rest;
+    const best = this.#best;
+    const { start, to, shifts } = this;
+    this.#gather(i, total);
+    if (!forward) for (let a = 0; a < size; a++) rest[a] = total[a];
+    const earlier = this.#middle[i] - this.#begin[i];
+    const later = this.#begin[i + 1] - this.#middle[i];
     const share = 1 / Math.max(earlier, later, 1);
-    const total = this.belief(i);
-    const rest = total.slice();
-    const sent: number[] = [];
-    const given: number[] = [];
     let gain = 0;
-    for (const s of sides) {
-      if (s.later !== forward) continue;
-      const f = net.factors[s.edge];
-      if (f === undefined) continue;
-      const incoming = pool.vectorOf(this.to[2 * s.edge + s.side]);
-      const map = pool.mapOf(f.maps[s.side]);
-      const best = new Float64Array(incoming.length).fill(Infinity);
-      for (let a = 0; a < map.length; a++) {
+    for (let s = from; s < end; s++) {
+      const slot = this.#slot[s];
+      const own = start[slot];
+      const classes = start[slot + 1] - own;
+      const map = this.#maps[s];
+      for (let c = 0; c < classes; c++) best[c] = Infinity;
+      for (let a = 0; a < size; a++) {
         const c = map[a];
-        if (c >= 0 && total[a] < best[c]) best[c] = total[a];
+        const t = total[a];
+        if (t < best[c]) best[c] = t;
       }
-      const shift = new Float64Array(incoming.length);
-      for (let c = 0; c < best.length; c++) {
-        if (best[c] === Infinity) continue;
-        const portion = Math.floor(best[c] * share);
-        best[c] = portion - incoming[c];
-        shift[c] = -best[c];
+      for (let c = 0; c < classes; c++) if (best[c] !== Infinity) best[c] = Math.floor(best[c] * share) - to[own + c];
+      if (!forward) {
+        for (let c = 0; c < classes; c++) shifts[own + c] = best[c] === Infinity ? 0 : -best[c];
+        for (let a = 0; a < size; a++) rest[a] += shifts[own + map[a]] - to[own + map[a]];
       }
-      for (let a = 0; a < map.length; a++) if (map[a] >= 0) rest[a] += shift[map[a]] - incoming[map[a]];
-      const { message, least } = through(f.table, s.side, best);
+      const there = start[slot ^ 1];
+      const width = start[(slot ^ 1) + 1] - there;
+      if ((slot & 1) === 0) throughRows(this.#cells[s], best, classes, width, to, there);
+      else throughColumns(this.#cells[s], best, width, classes, to, there);
+      let least = Infinity;
+      for (let c = there; c < there + width; c++) if (to[c] < least) least = to[c];
       gain += least;
-      sent.push(pool.vector(message));
-      given.push(pool.vector(shift));
+      if (least !== Infinity) for (let c = there; c < there + width; c++) to[c] -= least;
+      if (!forward) for (let c = there; c < there + width; c++) shifts[c] = to[c];
     }
+    if (forward) return 0;
     let least = Infinity;
-    for (const c of rest) if (c < least) least = c;
-    return { sent, given, gain: gain + least };
+    for (let a = 0; a < size; a++) if (rest[a] < least) least = rest[a];
+    return gain + least;
   }
 
-  /** Cost of each value of a variable with all messages it has received. */
-  belief(i: number): Float64Array {
-    const { pool } = this.net;
-    const total = pool.vectorOf(this.net.unary[i]).slice();
-    for (const s of this.#sides[i]) {
-      const f = this.net.factors[s.edge];
-      if (f === undefined) continue;
-      const message = pool.vectorOf(this.to[2 * s.edge + s.side]);
-      const map = pool.mapOf(f.maps[s.side]);
-      for (let a = 0; a < total.length; a++) total[a] += map[a] < 0 ? Infinity : message[map[a]];
+  /** Cost of each value of variable i with all messages it has received. */
+  #gather(i: number, total: Float64Array): void {
+    const size = this.net.size[i];
+    const unary = this.#unary[i];
+    for (let a = 0; a < size; a++) total[a] = unary[a];
+    for (let s = this.#begin[i]; s < this.#begin[i + 1]; s++) {
+      const map = this.#maps[s];
+      const own = this.start[this.#slot[s]];
+      for (let a = 0; a < size; a++) total[a] += map[a] < 0 ? Infinity : this.to[own + map[a]];
     }
-    return total;
   }
 
   /** A choice of positions: each variable in order takes the best value given the earlier ones and later messages. */
   decode(): Int32Array {
-    const { net } = this;
-    const { pool } = net;
+    const { net, start } = this;
     const at = new Int32Array(net.count).fill(-1);
-    for (const i of this.#order) {
-      const total = pool.vectorOf(net.unary[i]).slice();
-      for (const s of this.#sides[i]) {
-        const f = net.factors[s.edge];
-        if (f === undefined) continue;
-        const map = pool.mapOf(f.maps[s.side]);
-        if (s.later) {
-          const message = pool.vectorOf(this.to[2 * s.edge + s.side]);
-          for (let a = 0; a < total.length; a++) total[a] += message[map[a]];
-        } else {
-          const c = pool.mapOf(f.maps[1 - s.side])[at[s.other]];
-          const width = f.table.dims[1];
-          for (let a = 0; a < total.length; a++) {
-            total[a] += s.side === 0 ? f.table.cells[map[a] * width + c] : f.table.cells[c * width + map[a]];
-          }
+    const total = this.#total;
+    for (const i of this.order) {
+      const size = net.size[i];
+      const unary = this.#unary[i];
+      for (let a = 0; a < size; a++) total[a] = unary[a];
+      for (let s = this.#begin[i]; s < this.#begin[i + 1]; s++) {
+        const map = this.#maps[s];
+        const slot = this.#slot[s];
+        if (s >= this.#middle[i]) {
+          const own = start[slot];
+          for (let a = 0; a < size; a++) total[a] += this.to[own + map[a]];
+          continue;
         }
+        const f = net.factors[slot >> 1];
+        if (f === undefined) continue;
+        const side = slot & 1;
+        const cells = this.#cells[s];
+        const c = net.pool.mapOf(f.maps[1 - side])[at[this.#other[s]]];
+        const width = f.table.dims[1];
+        const scale = side === 0 ? width : 1;
+        const base = side === 0 ? c : c * width;
+        for (let a = 0; a < size; a++) total[a] += cells[base + map[a] * scale];
       }
-      let best = 0;
-      for (let a = 1; a < total.length; a++) if (total[a] < total[best]) best = a;
-      at[i] = best;
+      let chosen = 0;
+      for (let a = 1; a < size; a++) if (total[a] < total[chosen]) chosen = a;
+      at[i] = chosen;
     }
     return at;
   }
 }
 
-function compareRanks(a: readonly number[], b: readonly number[]): number {
-  for (let k = 0; k < a.length; k++) if (a[k] !== b[k]) return a[k] - b[k];
-  return 0;
-}
-
-/** min over one side of table + costs, as a vector over the other side, less its minimum. */
-function through(
-  table: Table,
-  side: 0 | 1,
+/** to[there + y] = min over x of costs[x] + cells[x, y]. */
+function throughRows(
+  cells: Float64Array,
   costs: Float64Array,
-): { readonly message: Float64Array; readonly least: number } {
-  const [rows, columns] = table.dims;
-  const { cells } = table;
-  const out = new Float64Array(side === 0 ? columns : rows).fill(Infinity);
-  if (side === 0) {
-    for (let x = 0; x < rows; x++) {
-      const c = costs[x];
-      if (c === Infinity) continue;
-      const base = x * columns;
-      for (let y = 0; y < columns; y++) {
-        const s = c + cells[base + y];
-        if (s < out[y]) out[y] = s;
-      }
+  rows: number,
+  columns: number,
+  to: Float64Array,
+  there: number,
+): void {
+  for (let y = there; y < there + columns; y++) to[y] = Infinity;
+  for (let x = 0, p = 0; x < rows; x++) {
+    const c = costs[x];
+    if (c === Infinity) {
+      p += columns;
+      continue;
     }
-  } else {
-    for (let x = 0; x < rows; x++) {
-      const base = x * columns;
-      let least = Infinity;
-      for (let y = 0; y < columns; y++) {
-        const s = costs[y] + cells[base + y];
-        if (s < least) least = s;
-      }
-      out[x] = least;
+    for (let y = there; y < there + columns; y++, p++) {
+      const s = c + cells[p];
+      if (s < to[y]) to[y] = s;
     }
   }
-  let least = Infinity;
-  for (const c of out) if (c < least) least = c;
-  if (least !== Infinity) for (let k = 0; k < out.length; k++) out[k] -= least;
-  return { message: out, least };
+}
+
+/** to[there + x] = min over y of costs[y] + cells[x, y]. */
+function throughColumns(
+  cells: Float64Array,
+  costs: Float64Array,
+  rows: number,
+  columns: number,
+  to: Float64Array,
+  there: number,
+): void {
+  for (let x = 0, p = 0; x < rows; x++) {
+    let least = Infinity;
+    for (let y = 0; y < columns; y++, p++) {
+      const s = costs[y] + cells[p];
+      if (s < least) least = s;
+    }
+    to[there + x] = least;
+  }
 }

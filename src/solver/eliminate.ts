@@ -129,23 +129,18 @@ export class Eliminator {
   /** Adds the outcome to the network; false when nothing finite is left. */
   #place(net: Network, v: number, p: Prepared, outcome: Outcome): boolean {
     const { table } = outcome;
+    net.log.push(STEP.eliminate, v);
     if (outcome.constant === Infinity) {
-      net.log.push(STEP.eliminate, v, -1);
       net.empty = v;
       return false;
     }
     net.constant += outcome.constant;
-    if (table === undefined) {
-      net.log.push(STEP.eliminate, v, -1);
-      return true;
-    }
+    if (table === undefined) return true;
     if (table.dims.length === 1) {
       const u = p.neighbours[0];
-      net.log.push(STEP.eliminate, v, -1);
       net.unary[u] = this.#pool.absorb(net.unary[u], table, outcome.maps[0]);
       return true;
     }
-    net.log.push(STEP.eliminate, v, net.factors.length);
     net.addFactor({ vars: p.neighbours, maps: outcome.maps, table });
     return true;
   }

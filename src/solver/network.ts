@@ -214,10 +214,9 @@ export class Network {
     const toRight = pool.map(Int32Array.from(right));
     const w = this.#grow(left.length);
     this.rank[w] = Math.min(this.rank[u], this.rank[v]);
-    this.log.push(STEP.fuse, via, w, left.length);
     const originalLeft = pool.compose(this.values[u], toLeft);
     const originalRight = pool.compose(this.values[v], toRight);
-    this.log.push(...pool.mapOf(originalLeft), ...pool.mapOf(originalRight));
+    this.log.push(STEP.fuse, via, u, v);
     this.removeFactor(via);
     const own = pool.vector(Float64Array.from(costs));
     const halves: readonly (readonly [number, number])[] = [

@@ -15,12 +15,14 @@ export class Pruner {
   /** Moves the shifts of the messages from the edges into the variables (exact: every choice keeps its cost). */
   shift(net: Network, messages: Messages): void {
     const { pool } = net;
-    const { shifts } = messages;
+    const { start, shifts } = messages;
     for (let e = 0; e < net.factors.length; e++) {
       const f = net.factors[e];
       if (f === undefined || f.vars.length !== 2) continue;
-      const a = shifts[2 * e];
-      const b = shifts[2 * e + 1];
+      const a = pool.vector(shifts.slice(start[2 * e], start[2 * e + 1]));
+      const b = pool.vector(shifts.slice(start[2 * e + 1], start[2 * e + 2]));
+      net.log.push(STEP.shift, e, f.vars[0], pool.gather(a, f.maps[0]));
+      net.log.push(STEP.shift, e, f.vars[1], pool.gather(b, f.maps[1]));
       net.factors[e] = { ...f, table: this.#lower(pool, f.table, a, b) };
       net.unary[f.vars[0]] = this.#lift(pool, net.unary[f.vars[0]], a, f.maps[0]);
       net.unary[f.vars[1]] = this.#lift(pool, net.unary[f.vars[1]], b, f.maps[1]);
@@ -52,7 +54,7 @@ export class Pruner {
   prune(net: Network, objective: number): void {
     const { pool } = net;
     this.normalise(net);
-    net.log.push(STEP.prune);
+    net.log.push(STEP.prune, pool.vector(Float64Array.of(objective)));
     const slack = objective - net.constant;
     for (let i = 0; i < net.count; i++) {
       if (net.gone[i] === 0) net.unary[i] = this.#cut(pool, net.unary[i], 0, slack);

@@ -19,6 +19,7 @@ export class Reducer {
   readonly #functions = new Map<string, Int32Array | null>();
   readonly #dominance = new Map<string, Float64Array | null>();
   readonly #verdicts = new Map<string, readonly (readonly [number, number])[]>();
+  readonly #lists = new Map<readonly (readonly [number, number])[], number>();
   readonly #added = new Map<string, { table: Table; maps: readonly number[] }>();
 
   /** Reduces to a fixpoint; returns false when some domain became empty (`net.empty` names it). */
@@ -172,14 +173,21 @@ export class Reducer {
       if (look[i] === 0 || net.gone[i] === 1 || net.size[i] < 2) continue;
       const pairs = this.#dominatedValues(net, i);
       if (pairs.length === 0) continue;
-      const values = net.pool.mapOf(net.values[i]);
       const dead = new Uint8Array(net.size[i]);
-      for (const [d, w] of pairs) {
-        dead[d] = 1;
-        net.log.push(STEP.dominated, i, values[d], values[w]);
-      }
+      for (const [d] of pairs) dead[d] = 1;
+      net.log.push(STEP.drop, i, this.#listOf(net, pairs));
       keepOnly(net, i, dead, next);
     }
+  }
+
+  /** Id of the pairs as one list for the log. */
+  #listOf(net: Network, pairs: readonly (readonly [number, number])[]): number {
+    let list = this.#lists.get(pairs);
+    if (list === undefined) {
+      list = net.pool.map(Int32Array.from(pairs.flat()));
+      this.#lists.set(pairs, list);
+    }
+    return list;
   }
 
   #dominatedValues(net: Network, i: number): readonly (readonly [number, number])[] {
@@ -275,14 +283,12 @@ function support(net: Network, touched: Uint8Array): boolean {
     const i = queue[at];
     queued[i] = 0;
     const costs = net.pool.vectorOf(net.unary[i]);
-    const values = net.pool.mapOf(net.values[i]);
     const dead = new Uint8Array(net.size[i]);
     let any = false;
     for (let a = 0; a < dead.length; a++) {
       if (costs[a] === Infinity) {
         dead[a] = 1;
         any = true;
-        net.log.push(STEP.unsupported, i, values[a], -1);
       }
     }
     for (const id of net.incident[i]) {
@@ -293,12 +299,14 @@ function support(net: Network, touched: Uint8Array): boolean {
         if (map[a] < 0 && dead[a] === 0) {
           dead[a] = 1;
           any = true;
-          net.log.push(STEP.unsupported, i, values[a], id);
         }
       }
     }
     if (!any) continue;
     touched[i] = 1;
+    const list: number[] = [];
+    for (let a = 0; a < dead.length; a++) if (dead[a] === 1) list.push(a, -1);
+    net.log.push(STEP.drop, i, net.pool.map(Int32Array.from(list)));
     keepOnly(net, i, dead, touched);
     if (net.empty >= 0) return false;
     for (const id of net.incident[i]) {

@@ -5,6 +5,7 @@
  * priced bound is rounded up, so every choice that keeps the row pays at most its true cost: the bound stays valid.
  */
 import type { Network, NetworkRow } from './network.ts';
+import { STEP } from './proof.ts';
 import type { Problem } from './types.ts';
 
 /** Denominator of prices: 2^20 (the certificate's largest scale). */
@@ -23,6 +24,7 @@ export function priceOfBound(price: bigint, bound: number): number {
 /** Adds the prices of the rows to a network in place; the rows themselves stay. */
 export function addPrices(net: Network, prices: readonly bigint[]): void {
   const { pool } = net;
+  net.log.push(STEP.price, pool.vector(Float64Array.from(prices, Number)));
   net.rows.forEach((row, r) => {
     const price = prices[r];
     if (price === 0n) return;
@@ -56,6 +58,8 @@ export function amountsAt(net: Network, at: Int32Array): number[] {
 /** A row of the problem in neutral form. */
 export interface PlainRow {
   readonly name: string;
+  /** Where it comes from: a linear row of the problem, or the usage at one time. */
+  readonly source: { readonly row: number } | { readonly time: number };
   readonly bound: number;
   readonly variables: readonly number[];
   readonly amounts: readonly Float64Array[];
@@ -66,8 +70,9 @@ export interface PlainRow {
  * subset of a neighbouring time's are dropped, and so are rows that even the largest amounts keep.
  */
 export function plainRows(problem: Problem): PlainRow[] {
-  const rows: PlainRow[] = (problem.rows ?? []).map((row) => ({
+  const rows: PlainRow[] = (problem.rows ?? []).map((row, k) => ({
     name: row.name,
+    source: { row: k },
     bound: row.bound,
     variables: [...row.variables],
     amounts: row.amounts,
@@ -108,6 +113,7 @@ function timeRows(pieces: NonNullable<Problem['usage']>['pieces'], limit: number
     const ids = [...live].sort((a, b) => a - b);
     rows.push({
       name: `memory at [${t},${next})`,
+      source: { time: t },
       bound: limit,
       variables: ids.map((id) => pieces[id].variable),
       amounts: ids.map((id) => pieces[id].amounts),

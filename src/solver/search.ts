@@ -3,7 +3,7 @@
  * where the core is still too wide. Every node is the same function of a network; rows take part as prices first and as
  * Pareto labels at the end.
  */
-import { Messages, stepMemo, type StepMemo } from './bound.ts';
+import { Messages } from './bound.ts';
 import { Eliminator } from './eliminate.ts';
 import { eliminateWithRows } from './labels.ts';
 import type { Network } from './network.ts';
@@ -33,11 +33,12 @@ export interface Engines {
   readonly reducer: Reducer;
   readonly eliminator: Eliminator;
   readonly pruner: Pruner;
-  readonly steps: StepMemo;
+  /** Message steps taken. */
+  steps: number;
 }
 
 export function makeEngines(net: Network): Engines {
-  return { reducer: new Reducer(), eliminator: new Eliminator(net.pool), pruner: new Pruner(), steps: stepMemo() };
+  return { reducer: new Reducer(), eliminator: new Eliminator(net.pool), pruner: new Pruner(), steps: 0 };
 }
 
 const EASY = { cells: 50_000, work: 10_000_000, totalWork: 1e9, arity: 2, slack: Infinity };
@@ -89,7 +90,7 @@ export class Search {
       return Math.max(relaxed, this.#solveRows(net));
     }
     if (!this.#prepare(net)) return Infinity;
-    return this.#explore(net, new Messages(net, this.#engines.steps), -Infinity, 0);
+    return this.#explore(net, new Messages(net), -Infinity, 0);
   }
 
   /** Bound (normally the optimum) of the problem without its rows; its choices are offered to the full problem too. */
@@ -177,7 +178,7 @@ export class Search {
       if (this.#host.stopped()) return bound;
       if (round >= MAX_ROUNDS || !tighten(net)) return Math.max(bound, this.#branch(net, guideValues, bound, depth));
       if (!reducer.reduce(net)) return this.#target();
-      messages = new Messages(net, this.#engines.steps);
+      messages = new Messages(net);
     }
   }
 
@@ -195,11 +196,13 @@ export class Search {
         stop,
       });
       if (result.status === 'found') this.#offerAt(net, result.at);
+      if (result.status !== 'wide') net.log.push(STEP.pareto);
       return result.status !== 'wide';
     }
     const core = net.clone();
     const status = eliminator.run(core, { ...(depth === 0 ? CORE : NODE), slack, stop });
     if (status === 'done') this.#offerAt(core, new Int32Array(core.count));
+    if (status === 'done' || status === 'infeasible') net.log.absorb(core.log);
     return status === 'done' || status === 'infeasible';
   }
 
@@ -217,7 +220,7 @@ export class Search {
       if (this.#host.stopped()) return Math.min(result, bound);
       let sub: number;
       if (!this.#prepare(child)) sub = Infinity;
-      else sub = this.#explore(child, new Messages(child, this.#engines.steps), bound, depth + 1);
+      else sub = this.#explore(child, new Messages(child), bound, depth + 1);
       result = Math.min(result, sub);
     }
     return result;
@@ -225,11 +228,11 @@ export class Search {
 
   /** Price search on the rows, then pruning and Pareto elimination at the best prices. */
   #solveRows(net: Network): number {
-    const state = new Messages(net, this.#engines.steps);
+    const state = new Messages(net);
     const trial = (prices: readonly bigint[], sweeps: number): Trial => {
       const priced = net.clone();
       addPrices(priced, prices);
-      const messages = new Messages(priced, this.#engines.steps);
+      const messages = new Messages(priced);
       messages.to.set(state.to);
       const bound = this.#ascend(priced, messages, sweeps);
       state.to.set(messages.to);

@@ -42,7 +42,7 @@ export function solveNow(problem: Problem, options: SolveOptions = {}): Solution
     eliminationsComputed: counts.computed,
     eliminationsFound: counts.found,
     largestTable: counts.largestTable,
-    messageSteps: engines.steps.steps.size,
+    messageSteps: engines.steps,
     nodes: search.nodes,
   };
   const common = { solver: search.nodes > 1 ? 'branch-and-bound' : 'elimination', statistics, ties: 'engine' as const };
