@@ -1,6 +1,6 @@
 import { COLLECTIVE_KINDS } from '../cost/collectives.ts';
-import { DTYPE_BYTES } from '../graph/types.ts';
 import type { Model, Use } from './model.ts';
+import { moved } from './tables.ts';
 import type { PlanMemory, PlannedNode, PlannedOutput, PlannedRedistribution } from './types.ts';
 
 /** What a choice means: the placements of every node and the redistributions between them. */
@@ -117,7 +117,7 @@ class Movements {
     const wanted = this.demanded(use);
     if (owned === wanted) return [];
     const meta = model.flow.values[use.value].meta;
-    const type = { shape: meta.shape, itemBytes: DTYPE_BYTES[meta.dtype] };
+    const type = moved(meta);
     const copy = use.copy < 0 ? -1 : model.copies[use.copy].copy[this.choice[model.copies[use.copy].variable]];
     const direct = model.redistributor.seconds(type, owned, wanted);
     if (copy < 0 || model.redistributor.seconds(type, copy, wanted) >= direct) return [this.move(use, owned, wanted)];
@@ -140,7 +140,7 @@ class Movements {
   private move(use: Use, from: number, to: number): PlannedRedistribution {
     const { model } = this;
     const meta = model.flow.values[use.value].meta;
-    const plan = model.redistributor.plan({ shape: meta.shape, itemBytes: DTYPE_BYTES[meta.dtype] }, from, to);
+    const plan = model.redistributor.plan(moved(meta), from, to);
     if (plan === undefined)
       throw new Error(
         `internal: chosen redistribution ${model.space.text(from)} -> ${model.space.text(to)} is refused`,

@@ -1,5 +1,7 @@
 import type { Redistributor } from '../cost/redistribute.ts';
 import type { Problem } from '../solver/types.ts';
+import { DTYPE_BYTES } from '../graph/types.ts';
+import type { TensorMeta } from '../ops/record.ts';
 import type { SpecList } from './model.ts';
 
 /**
@@ -129,6 +131,11 @@ export class TableBuilder {
       },
     };
   }
+}
+
+/** A tensor as the redistribution planner prices it. */
+export function moved(meta: TensorMeta): { shape: readonly number[]; itemBytes: number } {
+  return { shape: meta.shape, itemBytes: DTYPE_BYTES[meta.dtype] };
 }
 
 function internArray(array: Int32Array, ids: Map<string, number>, store: Int32Array[]): number {

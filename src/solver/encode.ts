@@ -41,8 +41,8 @@ export interface ProgramSize {
   readonly columns: number;
   readonly rows: number;
   readonly nonzeros: number;
-  /** Linear rows plus rows of memory over time. */
-  readonly couplingRows: number;
+  /** Linear rows and rows of memory over time that some combination of values would break. */
+  readonly bindingRows: number;
 }
 
 const FORBIDDEN = 1e18;
@@ -215,17 +215,22 @@ function outline(problem: Problem): Outline {
     for (const flag of columnUsed) rows += flag;
     return { edge: e, rowUsed, columnUsed };
   });
-  let couplingRows = 0;
+  let bindingRows = 0;
   for (const row of problem.rows ?? []) {
-    couplingRows++;
-    for (const v of row.variables) nonzeros += living[v];
+    let largest = 0;
+    rows++;
+    row.variables.forEach((v, k) => {
+      nonzeros += living[v];
+      largest += row.amounts[k].reduce((most, u) => Math.max(most, u), 0);
+    });
+    if (!(largest <= row.bound)) bindingRows++;
   }
   forBindingTimes(problem, undefined, (values) => {
-    couplingRows++;
+    rows++;
+    bindingRows++;
     nonzeros += values;
   });
-  rows += couplingRows;
-  return { problem, offset, alive, cost, flows, size: { binaries, columns, rows, nonzeros, couplingRows } };
+  return { problem, offset, alive, cost, flows, size: { binaries, columns, rows, nonzeros, bindingRows } };
 }
 
 /**

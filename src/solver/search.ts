@@ -11,6 +11,7 @@ import type { Table } from './pool.ts';
 import { costAt, descend } from './primal.ts';
 import { Pruner } from './prune.ts';
 import { Reducer } from './reduce.ts';
+import { type Log, STEP } from './proof.ts';
 import { addPrices, amountsAt } from './rows.ts';
 
 /** The best checked choice so far. */
@@ -56,6 +57,8 @@ export class Search {
   readonly #engines: Engines;
   best: Incumbent | undefined;
   nodes = 0;
+  /** The steps behind the last bound of `solve`, and whether they are about the problem with its rows. */
+  proof: { readonly log: Log; readonly rows: boolean } | undefined;
   #rootBound = -Infinity;
 
   constructor(host: SearchHost, engines: Engines) {
@@ -86,9 +89,11 @@ export class Search {
     if (net.rows.length > 0) {
       const relaxed = this.#withoutRows(net);
       if (relaxed >= this.#target() || this.#host.stopped()) return relaxed;
+      this.proof = { log: net.log, rows: true };
       if (!this.#prepare(net)) return Infinity;
       return Math.max(relaxed, this.#solveRows(net));
     }
+    this.proof = { log: net.log, rows: false };
     if (!this.#prepare(net)) return Infinity;
     return this.#explore(net, new Messages(net), -Infinity, 0);
   }
@@ -107,6 +112,7 @@ export class Search {
     const search = new Search(host, this.#engines);
     const bound = search.solve(free);
     this.nodes += search.nodes;
+    this.proof = search.proof;
     return bound;
   }
 
@@ -163,7 +169,10 @@ export class Search {
         this.#rootBound = bound;
         this.#host.progress('bound', this.best?.objective ?? Infinity, bound);
       }
-      if (bound >= this.#target()) return bound;
+      if (bound >= this.#target()) {
+        pruner.shift(net, messages);
+        return bound;
+      }
       const guide = messages.decode();
       const guideValues = guide.map((p, i) => (p < 0 ? -1 : net.pool.mapOf(net.values[i])[p]));
       pruner.shift(net, messages);
@@ -213,15 +222,19 @@ export class Search {
     let preferred = values.indexOf(guide[v]);
     if (preferred < 0) preferred = 0;
     let result = Infinity;
+    net.log.push(STEP.branch, v, 2);
     for (const first of [true, false]) {
       const child = net.clone();
-      const keep = Int32Array.from(values.keys()).filter((p) => (p === preferred) === first);
-      child.restrict(v, net.pool.map(keep));
-      if (this.#host.stopped()) return Math.min(result, bound);
+      const keep = net.pool.map(Int32Array.from(values.keys()).filter((p) => (p === preferred) === first));
+      child.restrict(v, keep);
       let sub: number;
-      if (!this.#prepare(child)) sub = Infinity;
+      if (this.#host.stopped()) sub = bound;
+      else if (!this.#prepare(child)) sub = Infinity;
       else sub = this.#explore(child, new Messages(child), bound, depth + 1);
       result = Math.min(result, sub);
+      net.log.push(STEP.part, keep);
+      net.log.absorb(child.log);
+      net.log.push(STEP.end);
     }
     return result;
   }
@@ -240,6 +253,7 @@ export class Search {
       return { prices, net: priced, messages, bound, at, amounts: amountsAt(priced, at) };
     };
     const best = net.rows.length === 1 ? this.#priceOne(net, trial) : this.#priceMany(net, trial);
+    this.proof = { log: best.net.log, rows: true };
     return this.#explore(best.net, best.messages, best.bound, 0);
   }
 

@@ -6,12 +6,18 @@ import { networkOf, FORBIDDEN } from './network.ts';
 import { Pool } from './pool.ts';
 import { installRows, plainRows } from './rows.ts';
 import { makeEngines, Search, type SearchHost } from './search.ts';
+import { solveWithLibrary, withSecondOpinion } from './solvers/dispatch.ts';
 import type { Problem, Solution, SolveOptions } from './types.ts';
 
-/** Solves a choice problem exactly, or says how far it is proven. Never throws on infeasible problems. */
+/**
+ * Solves a choice problem exactly, or says how far it is proven. Never throws on infeasible problems; the library engines
+ * throw `TooLargeForLibrary` beyond their size guard.
+ */
 export async function solve(problem: Problem, options: SolveOptions = {}): Promise<Solution> {
-  await Promise.resolve();
-  return solveNow(problem, options);
+  const { engine = 'auto' } = options;
+  if (engine === 'highs' || engine === 'javascript-lp-solver') return solveWithLibrary(engine, problem, options, solveNow);
+  const solution = solveNow(problem, options);
+  return engine === 'auto' ? withSecondOpinion(problem, solution, options.signal) : solution;
 }
 
 /** The same, synchronously, with our own engine only. */

@@ -4,8 +4,9 @@
  * 81e9 x + 40e9 y <= 80e9; results rounded to 8 decimals; misspelt names ignored; a dense tableau (1.6 GB at 1,000
  * binaries). So programs are scaled down, names are made by machine, the clock is ours, and `check.ts` judges.
  */
+import { programSize } from '../encode.ts';
 import type { Problem, Solution } from '../types.ts';
-import { consult, type Backend } from './verdict.ts';
+import { consult, fits, type Backend } from './verdict.ts';
 
 /** Size guard and scales of javascript-lp-solver: largest cost about 1e3, bytes end up below 64 (as GiB would). */
 export const JSLP: Backend = {
@@ -28,17 +29,16 @@ export interface SecondOpinion {
   readonly refuted?: { readonly choice: Int32Array; readonly objective: number };
 }
 
-/** Whether the second opinion applies: the solution is proven, the problem small and without a memory row. */
-export function wantsSecondOpinion(problem: Problem, solution: Solution, size: { binaries: number }): boolean {
-  return solution.status !== 'feasible' && size.binaries <= SECOND_OPINION.most.binaries;
-}
-
-/** Asks javascript-lp-solver about a problem that our own engine has closed. */
+/** Asks javascript-lp-solver about a problem that our own engine has closed; undefined when the problem is too large. */
 export async function secondOpinion(
   problem: Problem,
   ours: Solution,
   signal?: AbortSignal,
 ): Promise<SecondOpinion | undefined> {
+  // The sum of domains is free to know; the exact size costs a pass over all tables.
+  if (problem.domains.reduce((a, b) => a + b, 0) > 4 * SECOND_OPINION.most.binaries) return undefined;
+  const size = programSize(problem);
+  if (size.bindingRows > 0 || !fits(SECOND_OPINION, size)) return undefined;
   const { choice, objective, word } = await consult(problem, SECOND_OPINION, {
     timeLimitSeconds: SECOND_OPINION_SECONDS,
     ...(signal === undefined ? {} : { signal }),

@@ -48,6 +48,18 @@ export class TooLargeForLibrary extends Error {
   }
 }
 
+/** Whether a program of this size is within a library's guard. */
+export function fits({ most }: Backend, size: ProgramSize): boolean {
+  return size.binaries <= most.binaries && size.columns <= most.columns && size.nonzeros <= most.nonzeros;
+}
+
+/** Size of the problem's program. Throws `TooLargeForLibrary` when the library's guard refuses it. */
+export function requireFit(problem: Problem, backend: Backend): ProgramSize {
+  const size = programSize(problem);
+  if (!fits(backend, size)) throw new TooLargeForLibrary(backend, size);
+  return size;
+}
+
 /** Puts a choice problem to a library. Throws `TooLargeForLibrary`. */
 export async function consult(
   problem: Problem,
@@ -58,11 +70,7 @@ export async function consult(
     readonly onChoice?: (choice: Int32Array, objective: number) => void;
   } = {},
 ): Promise<Verdict> {
-  const size = programSize(problem);
-  const { most } = backend;
-  if (size.binaries > most.binaries || size.columns > most.columns || size.nonzeros > most.nonzeros) {
-    throw new TooLargeForLibrary(backend, size);
-  }
+  const size = requireFit(problem, backend);
   const lp = encode(problem);
   const { program, costScale } = scaled(lp, backend.costTarget, backend.rowTarget);
   const { start, onChoice, ...rest } = run;

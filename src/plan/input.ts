@@ -1,0 +1,23 @@
+import type { Cluster } from '../cost/cluster.ts';
+import type { CollectiveModel } from '../cost/collectives.ts';
+import type { Optimizer } from '../cost/memory.ts';
+import type { Redistributor } from '../cost/redistribute.ts';
+import type { Graph } from '../graph/types.ts';
+import type { ShardingSpace } from '../mesh/space.ts';
+import type { Dataflow } from '../strategy/dataflow.ts';
+import type { StrategyTable } from '../strategy/nodes.ts';
+
+/** Everything that the choice problem of a graph is built from. */
+export interface BuildInput {
+  readonly graph: Graph;
+  readonly flow: Dataflow;
+  readonly strategies: StrategyTable;
+  readonly space: ShardingSpace;
+  readonly cluster: Cluster;
+  readonly collectives: CollectiveModel;
+  readonly redistributor: Redistributor;
+  readonly optimizer: Optimizer | undefined;
+  readonly sharing: boolean;
+  /** Bytes per device that parameters, gradients, optimizer state and buffers may take. */
+  readonly budgetBytes: number;
+}

@@ -1,0 +1,56 @@
+import { defaultOptimizer, stateBytes } from '../cost/memory.ts';
+import { DTYPE_BYTES } from '../graph/types.ts';
+import { elements } from '../ops/record.ts';
+import type { LinearRow } from '../solver/types.ts';
+import type { BuildInput } from './input.ts';
+import type { StateBytes } from './model.ts';
+
+/** State bytes of every parameter and buffer under each of its placements. Tied parameters count once. */
+export function parameterStates(input: BuildInput, nodeVariable: Int32Array): Map<number, StateBytes> {
+  const { graph, flow, strategies, space } = input;
+  const states = new Map<number, StateBytes>();
+  const withGradient = new Set<string>();
+  for (const output of graph.outputs)
+    if (output.role === 'grad' && output.value !== null && output.of !== undefined) withGradient.add(output.of);
+  const tied = new Set<string>();
+  for (const [owner, ...others] of graph.ties ?? []) {
+    if (others.some((name) => withGradient.has(name))) withGradient.add(owner);
+    for (const name of others) tied.add(name);
+  }
+  graph.nodes.forEach((node, n) => {
+    const { role } = node.meta;
+    if (node.kind !== 'placeholder' || nodeVariable[n] < 0 || tied.has(node.meta.roleName ?? node.name)) return;
+    if (role !== 'parameter' && role !== 'buffer' && role !== 'constant' && role !== 'state') return;
+    const { set } = strategies.nodes[n]!;
+    const { meta } = flow.values[flow.results[n][0]];
+    const trained = role === 'parameter' && withGradient.has(node.meta.roleName ?? node.name);
+    const bytes = trained
+      ? stateBytes(input.optimizer ?? defaultOptimizer(meta.dtype), meta.dtype)
+      : { parameter: DTYPE_BYTES[meta.dtype], gradient: 0, optimizer: 0 };
+    const localElements = new Float64Array(set.count);
+    for (let s = 0; s < set.count; s++) localElements[s] = elements(space.localShape(set.specs[s], meta.shape));
+    states.set(n, { ...bytes, localElements });
+  });
+  return states;
+}
+
+/** The static memory row: bytes of parameters, gradients, optimizer state and buffers on the fullest device. */
+export function memoryRows(
+  input: BuildInput,
+  states: ReadonlyMap<number, StateBytes>,
+  nodeVariable: Int32Array,
+): LinearRow[] {
+  const nodes = [...states.keys()];
+  return [
+    {
+      name: 'memory',
+      variables: Int32Array.from(nodes, (n) => nodeVariable[n]),
+      amounts: nodes.map((n) => {
+        const s = states.get(n)!;
+        const perElement = s.parameter + s.gradient + s.optimizer;
+        return s.localElements.map((local) => local * perElement);
+      }),
+      bound: Math.floor(input.budgetBytes),
+    },
+  ];
+}

@@ -1,0 +1,94 @@
+import { shardable } from '../mesh/sharding.ts';
+import type { StrategyTable } from '../strategy/nodes.ts';
+import type { BuildInput } from './input.ts';
+import type { SpecList, Use, Variable } from './model.ts';
+import type { TableBuilder } from './tables.ts';
+
+/** The spec list of every (node content, slot), made once. */
+export class SpecColumns {
+  private readonly cache = new Map<number, SpecList>();
+
+  constructor(
+    private readonly strategies: StrategyTable,
+    private readonly tables: TableBuilder,
+  ) {}
+
+  /** Slot i < inputs: that input; slot inputs + k: result k. */
+  of(node: number, slot: number): SpecList {
+    const entry = this.strategies.nodes[node];
+    if (entry === null) throw new Error(`internal: node ${node} has no strategies`);
+    const key = entry.content * 4096 + slot;
+    let list = this.cache.get(key);
+    if (list === undefined) {
+      const { set } = entry;
+      const width = set.inputCount + set.outputCount;
+      const ids = new Int32Array(set.count);
+      for (let s = 0; s < set.count; s++) ids[s] = set.specs[s * width + slot];
+      list = this.tables.specList(ids);
+      this.cache.set(key, list);
+    }
+    return list;
+  }
+
+  result(node: number, result: number): SpecList {
+    const entry = this.strategies.nodes[node];
+    return this.of(node, (entry?.set.inputCount ?? 0) + result);
+  }
+}
+
+/** Every use of a value: inputs of calls in node order, then what the program returns. */
+export function collectUses(
+  input: BuildInput,
+  columns: SpecColumns,
+  tables: TableBuilder,
+  variables: Variable[],
+  nodeVariable: Int32Array,
+): Use[] {
+  const { graph, flow, space } = input;
+  const uses: Use[] = [];
+  graph.nodes.forEach((node, n) => {
+    flow.inputs[n].forEach((value, i) => {
+      uses.push({
+        value,
+        variable: nodeVariable[n],
+        at: { kind: 'input', node: n, input: i },
+        phase: node.meta.phase ?? 'forward',
+        demands: columns.of(n, i),
+        copy: -1,
+      });
+    });
+  });
+  const byRole = new Map<string, number>();
+  const tangents = new Map<number, number>();
+  graph.nodes.forEach((node, n) => {
+    if (node.kind !== 'placeholder') return;
+    if (node.meta.roleName !== undefined) byRole.set(node.meta.roleName, n);
+    if (node.meta.role === 'tangent') tangents.set(node.meta.roleIndex ?? 0, n);
+  });
+  flow.outputs.forEach(({ output, value }, k) => {
+    if (value < 0) return;
+    const partner =
+      output.role === 'output'
+        ? tangents.get(output.index ?? k)
+        : output.of === undefined
+          ? undefined
+          : byRole.get(output.of);
+    const at = { kind: 'output', output: k } as const;
+    const phase = output.role === 'output' ? 'forward' : 'backward';
+    if (partner !== undefined) {
+      uses.push({ value, variable: nodeVariable[partner], at, phase, demands: columns.result(partner, 0), copy: -1 });
+      return;
+    }
+    const meta = flow.values[value].meta;
+    const specs = Int32Array.from(
+      space.enumerate(meta.shape.length).filter((id) => shardable(space.get(id), space.mesh, meta.shape)),
+    );
+    const variable = tables.addVariable(
+      specs.length,
+      tables.vector(`z${specs.length}`, () => new Float64Array(specs.length)),
+    );
+    variables.push({ kind: 'output', output: k, specs });
+    uses.push({ value, variable, at, phase, demands: tables.specList(specs), copy: -1 });
+  });
+  return uses;
+}

@@ -1,0 +1,115 @@
+/**
+ * What the `engine` option means. A library's choice is checked, its proof is never taken: bounds come from our own engine,
+ * so a library's answer is `optimal` only when our engine has closed the same gap.
+ */
+import type { Problem, Solution, SolveOptions } from '../types.ts';
+import { HIGHS } from './highs.ts';
+import { JSLP, secondOpinion } from './jslp.ts';
+import { consult, requireFit, type Backend } from './verdict.ts';
+
+const FORBIDDEN = 1e18;
+
+/** Our engine gets this many seconds, and at most this share of the limit, for a start and a bound. */
+const OWN_SECONDS = 2;
+const OWN_SHARE = 0.25;
+
+const BACKENDS: Readonly<Record<'highs' | 'javascript-lp-solver', Backend>> = {
+  highs: HIGHS,
+  'javascript-lp-solver': JSLP,
+};
+
+/**
+ * Solves with a library, between a start and a bound of our own engine. `evidence` carries the library's word; `solver`
+ * names who found the choice (ours when the library has nothing better). Throws `TooLargeForLibrary`.
+ */
+export async function solveWithLibrary(
+  engine: 'highs' | 'javascript-lp-solver',
+  problem: Problem,
+  options: SolveOptions,
+  own: (problem: Problem, options: SolveOptions) => Solution,
+): Promise<Solution> {
+  const began = performance.now();
+  const elapsed = (): number => (performance.now() - began) / 1000;
+  const backend = BACKENDS[engine];
+  requireFit(problem, backend);
+  const limit = options.timeLimitSeconds;
+  const ours = own(problem, {
+    ...options,
+    timeLimitSeconds: limit === undefined ? OWN_SECONDS : Math.min(OWN_SECONDS, limit * OWN_SHARE),
+  });
+  const bound = Math.max(ours.bound, leastTotal(problem));
+  const found = ours.choice.length > 0 || problem.domains.length === 0;
+  const verdict = await consult(problem, backend, {
+    seed: options.seed ?? 0,
+    ...(limit === undefined ? {} : { timeLimitSeconds: Math.max(0.05, limit - elapsed()) }),
+    ...(options.signal === undefined ? {} : { signal: options.signal }),
+    ...(found ? { start: ours.choice } : {}),
+    onChoice: (_, objective) => {
+      const best = Math.min(objective, ours.objective);
+      options.onProgress?.({ phase: engine, seconds: elapsed(), objective: best, bound, gap: gapOf(best, bound) });
+    },
+  });
+  const statistics = {
+    ...ours.statistics,
+    columns: verdict.size.columns,
+    programRows: verdict.size.rows,
+    nonzeros: verdict.size.nonzeros,
+    librarySeconds: verdict.seconds,
+  };
+  const evidence = [...(ours.evidence ?? []), words(engine, verdict.word, verdict.objective, verdict.claimedBound)];
+  const { choice, objective } = verdict;
+  if (choice !== undefined && objective !== undefined && objective <= ours.objective) {
+    const rest = { evidence, statistics, seconds: elapsed(), solver: engine };
+    if (objective < bound) {
+      evidence.push(`internal error: our engine proved ${bound}, above a checked choice; please report this problem`);
+      return refuted(problem, ours, { choice, objective }, rest);
+    }
+    const { conflict: _conflict, smallestBudget: _budget, ...proof } = ours;
+    const status = bound >= objective ? 'optimal' : 'feasible';
+    return { ...proof, ...rest, status, choice, objective, bound, gap: gapOf(objective, bound), ties: 'engine' };
+  }
+  if (found) evidence.push(`the choice is our own engine's: ${engine} has ${objective === undefined ? 'none' : objective}`);
+  return { ...ours, evidence, statistics, seconds: elapsed() };
+}
+
+/** Appends javascript-lp-solver's second opinion to a proven solution of a small problem without a binding row. */
+export async function withSecondOpinion(problem: Problem, ours: Solution, signal?: AbortSignal): Promise<Solution> {
+  if (ours.status === 'feasible' || ours.bound < ours.objective) return ours;
+  const opinion = await secondOpinion(problem, ours, signal);
+  if (opinion === undefined) return ours;
+  const evidence = [...(ours.evidence ?? []), opinion.line];
+  if (opinion.refuted === undefined) return { ...ours, evidence };
+  const { seconds, statistics } = ours;
+  return refuted(problem, ours, opinion.refuted, { evidence, statistics, seconds, solver: 'javascript-lp-solver' });
+}
+
+/** Our proof was wrong: the cheaper checked choice is returned, and nothing but the trivial bound is claimed. */
+function refuted(
+  problem: Problem,
+  ours: Solution,
+  better: { readonly choice: Int32Array; readonly objective: number },
+  rest: Pick<Solution, 'statistics' | 'seconds' | 'solver'> & { readonly evidence: readonly string[] },
+): Solution {
+  const bound = leastTotal(problem);
+  return { ...better, ...rest, status: 'feasible', bound, gap: gapOf(better.objective, bound), ties: ours.ties };
+}
+
+function words(engine: string, word: string, objective: number | undefined, claimed: number | undefined): string {
+  const cost = objective === undefined ? '' : ` ${objective}`;
+  return `${engine}: ${word}${cost}${claimed === undefined ? '' : ` (its own bound ${claimed})`}`;
+}
+
+function gapOf(objective: number, bound: number): number {
+  return objective === Infinity ? Infinity : (objective - bound) / Math.max(1, Math.abs(objective));
+}
+
+/** The bound that needs no engine: the constant, every least unary cost and every least cell; Infinity when one has none. */
+export function leastTotal(problem: Problem): number {
+  const least = (costs: Float64Array): number => costs.reduce((a, b) => (b < FORBIDDEN ? Math.min(a, b) : a), Infinity);
+  const vectors = problem.vectors.map(least);
+  const tables = problem.tables.map((t) => least(t.costs));
+  let total = problem.constant ?? 0;
+  for (const id of problem.unary) total += vectors[id];
+  for (const id of problem.edges.table) total += tables[id];
+  return total;
+}
