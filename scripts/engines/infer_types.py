@@ -2,7 +2,7 @@
 
 Request {"calls": [call], "targets": [name]}, with "tensors": [{"dtype", "shape"}] in a call. A call with "run" true is small and
 runs for real on ones, because fake tensors also type calls that no kernel takes; the others run on fake tensors. Answer:
-  types    for each call the results, `f32[2,3]` or null for an absent one, or {"error": TEXT} where PyTorch refuses it
+  types    for each call the results, `f32[2,3]` or null for what is no tensor, or {"error": TEXT} where PyTorch refuses it
   schemas  by target: [[name, type, kwarg only, default as text or null when required]], null where PyTorch has no such operator
 """
 
@@ -15,10 +15,8 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 
 def text(result: Any) -> str | None:
-    if result is None:
+    if not isinstance(result, torch.Tensor):  # None, or a plain number such as a length
         return None
-    if not isinstance(result, torch.Tensor):
-        return f"{type(result).__name__}"
     return f"{wire.NAMES[result.dtype]}[{','.join(str(int(n)) for n in result.shape)}]"
 
 

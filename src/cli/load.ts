@@ -1,3 +1,4 @@
+import { basename } from 'node:path';
 import { ShardwrightError } from '../errors.ts';
 import type { Graph } from '../graph/types.ts';
 import { FORMAT_NAMES, isFormat } from '../import/formats.ts';
@@ -46,12 +47,18 @@ export function loadModel(path: string, options: LoadOptions): LoadedModel {
   const table = builtinOperators();
   const imported = importModel(readModelFile(path), {
     file: path,
+    name: modelName(path),
     roles,
     ties: options.tie.map((text) => pair(text, '--tie', 'a=b')),
     infer: (node, typeOf) => inferCall(table, node, typeOf),
     ...(format !== undefined ? { format } : {}),
   });
   return { ...imported, table };
+}
+
+/** `llama` of `models/llama.fx.txt.gz`. */
+function modelName(path: string): string {
+  return basename(path).replace(/(\.(gz|txt|py|fx|readable|swg))+$/, '');
 }
 
 function pair(text: string, flag: string, form: string): [string, string] {

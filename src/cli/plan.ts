@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import { mkdirSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { COST_PRESETS } from '../cost/presets.ts';
 import { OPTIMIZERS, type Optimizer } from '../cost/memory.ts';
@@ -49,7 +49,7 @@ export interface PlanOptions extends LoadOptions {
 export const SOLVERS = ['auto', 'exact', 'highs', 'javascript-lp-solver', 'propagate'] as const;
 
 export async function planCommand(model: string, options: PlanOptions, io: CliIo): Promise<number> {
-  const request = requestOf(options);
+  const request = requestOf({ ...options, cluster: clusterText(options.cluster) });
   const { graph, table } = loadModel(model, options);
   return planGraph(graph, table, request, options, io);
 }
@@ -80,6 +80,22 @@ export async function planGraph(
   if (!met && options.json !== true)
     io.stderr(`stopped at gap ${percentText(plan.proof.gap)}, asked for ${percentText(request.gap)} (--gap)\n`);
   return met ? EXIT.ok : EXIT.gap;
+}
+
+/** The name of a node design, or the content of a cluster file. */
+function clusterText(nameOrFile: string): string {
+  if (!nameOrFile.endsWith('.json')) return nameOrFile;
+  try {
+    return readFileSync(nameOrFile, 'utf8');
+  } catch (error) {
+    throw new ShardwrightError(
+      'E_IO',
+      `cannot read the cluster file ${nameOrFile}: ${error instanceof Error ? error.message : String(error)}`,
+      {
+        hint: 'give the path of a JSON file, or a node design such as dgx-h100.',
+      },
+    );
+  }
 }
 
 function requestOf(options: PlanOptions): PlanRequest {

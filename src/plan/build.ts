@@ -45,7 +45,6 @@ export function buildModel(input: BuildInput): Model {
     copies,
     nodeSeconds: seconds,
     stateBytes: states,
-    notes: [],
   };
 }
 

@@ -43,8 +43,6 @@ export interface Model {
   readonly nodeSeconds: ReadonlyMap<number, NodeSeconds>;
   /** State bytes of each parameter's placements, by node index. */
   readonly stateBytes: ReadonlyMap<number, StateBytes>;
-  /** What was assumed or left out, one sentence each. */
-  readonly notes: readonly string[];
 }
 
 export type Variable =

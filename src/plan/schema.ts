@@ -19,7 +19,7 @@ const redistribution = z.object({
 export const planSchema = z.object({
   version: z.literal(PLAN_VERSION),
   model: z.string(),
-  mesh: z.array(z.object({ name: z.string(), size: z.int().positive() })).min(1),
+  mesh: z.array(z.object({ name: z.string(), size: z.int().positive(), hosts: z.int().positive() })).min(1),
   cluster: z.string(),
   request: z.looseObject({ mesh: z.string(), cluster: z.string() }),
   objective: z.object({ seconds, computeSeconds: seconds, communicationSeconds: seconds }),

@@ -1,3 +1,4 @@
+import { groupTopology } from '../cost/collectives.ts';
 import { Redistributor } from '../cost/redistribute.ts';
 import { internalError } from '../errors.ts';
 import type { Graph } from '../graph/types.ts';
@@ -139,7 +140,11 @@ function writePlan(prepared: Prepared, problem: Problem, solution: Solution): Pl
   return {
     version: PLAN_VERSION,
     model: graph.name,
-    mesh: space.mesh.dims.map(({ name, size }) => ({ name, size })),
+    mesh: space.mesh.dims.map(({ name, size }, d) => ({
+      name,
+      size,
+      hosts: groupTopology(space.mesh, cluster.devicesPerHost, [d]).hosts,
+    })),
     cluster: cluster.id,
     request,
     objective: {

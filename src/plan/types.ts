@@ -74,7 +74,8 @@ export interface PlanProof {
 export interface Plan {
   readonly version: number;
   readonly model: string;
-  readonly mesh: readonly { readonly name: string; readonly size: number }[];
+  /** Mesh dims, outermost first, with the number of hosts that one group of the dim touches. */
+  readonly mesh: readonly { readonly name: string; readonly size: number; readonly hosts: number }[];
   readonly cluster: string;
   readonly request: PlanRequest;
   readonly objective: {

@@ -7,12 +7,15 @@ import { bytesText, countText, percentText, secondsText, tableText } from './uni
 /** The first screen of a plan: what was read, the answer, its proof, and the plain recipes beside it. */
 export function planSummary(graph: Graph, plan: Plan, recipes: readonly RecipeResult[]): string {
   const parameters = plan.parameters.reduce((sum, p) => sum + p.shape.reduce((a, b) => a * b, 1), 0);
-  const mesh = plan.mesh.map((d) => `${d.size} ${d.name}`).join(' x ');
+  const devices = plan.mesh.reduce((n, d) => n * d.size, 1);
+  const mesh = plan.mesh
+    .map((d) => `${d.name}=${d.size} ${d.hosts === 1 ? 'inside a host' : `across ${d.hosts} hosts`}`)
+    .join(', ');
   const { objective, memory, proof } = plan;
   const m = (bytes: number): string => bytesText(bytes);
   const lines = [
     `read       ${graph.name}  ${countText(parameters)} parameters  ${countText(graph.nodes.length + 1)} nodes`,
-    `mesh       ${mesh} on ${plan.cluster}`,
+    `mesh       ${devices} devices of ${plan.cluster}: ${mesh}`,
     `step time  ${secondsText(objective.seconds)}   compute ${secondsText(objective.computeSeconds)}   communication ${secondsText(objective.communicationSeconds)}   (no overlap)`,
     `memory     ${m(memory.peakBytes)} of ${m(memory.budgetBytes)} per device   parameters ${m(memory.parameterBytes)}   gradients ${m(memory.gradientBytes)}   optimizer ${m(memory.optimizerBytes)}   activations not modelled`,
     `proof      ${proofText(plan)}`,

@@ -17,7 +17,7 @@ export interface DominanceSide {
 /** Joint choices of the neighbours that every pair has to pass before the exact test. */
 const SAMPLES = 12;
 /** Largest square of worst differences that is kept, in entries. */
-const KEPT = 1 << 20;
+const KEPT = 1 << 18;
 /** Most table cells read by exact tests for one variable. */
 const WORK = 20_000_000;
 

@@ -79,7 +79,7 @@ export class KeyTable {
   }
 }
 
-function grown(array: Int32Array, length: number): Int32Array {
+function grown(array: Int32Array, length: number): Int32Array<ArrayBuffer> {
   const out = new Int32Array(length);
   out.set(array);
   return out;

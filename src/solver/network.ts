@@ -2,6 +2,7 @@
  * The working form of a problem: a network of cost factors over variables, all content interned in one `Pool`.
  * Every change is an exact transformation and is written to the proof log; `expand` undoes the merges.
  */
+import { KeyTable } from './keys.ts';
 import { compress, type Mapped, type Pool, type Table } from './pool.ts';
 import { Log, STEP } from './proof.ts';
 import type { Problem } from './types.ts';
@@ -27,6 +28,16 @@ export interface Bucket {
   readonly values: number;
   readonly factors: readonly Factor[];
   readonly domains: readonly { readonly variable: number; readonly values: number }[];
+}
+
+/** Compressed tables by table and maps. */
+interface CompressedMemo {
+  readonly keys: KeyTable;
+  readonly results: Mapped[];
+}
+
+function newMemo(): CompressedMemo {
+  return { keys: new KeyTable(), results: [] };
 }
 
 const NO_FACTOR: Factor | undefined = undefined;
@@ -59,9 +70,9 @@ export class Network {
   /** The variable whose domain became empty, or -1. */
   empty = -1;
   log: Log = new Log();
-  readonly #compressed: Map<string, Mapped>;
+  readonly #compressed: CompressedMemo;
 
-  constructor(pool: Pool, domains: Int32Array, real = domains.length, compressed: Map<string, Mapped> = new Map()) {
+  constructor(pool: Pool, domains: Int32Array, real = domains.length, compressed = newMemo()) {
     const n = domains.length;
     this.pool = pool;
     this.real = real;
@@ -101,13 +112,11 @@ export class Network {
 
   /** Compressed form of a table under its maps, memoised by content. */
   compressed(table: Table, maps: readonly number[]): Mapped {
-    const key = `${table.id},${maps.join(',')}`;
-    let known = this.#compressed.get(key);
-    if (known === undefined) {
-      known = compress(this.pool, table.dims, table.cells, maps);
-      this.#compressed.set(key, known);
-    }
-    return known;
+    const { keys, results } = this.#compressed;
+    keys.begin().add(table.id);
+    for (const m of maps) keys.add(m);
+    const id = keys.end();
+    return (results[id] ??= compress(this.pool, table.dims, table.cells, maps));
   }
 
   /** Keeps only the given positions of a variable (map id: new position -> old position). */

@@ -74,6 +74,8 @@ export class Pool {
   readonly #maps: Int32Array[] = [];
   readonly #counts: number[] = [];
   readonly #minima: number[] = [];
+  readonly #barred: boolean[] = [];
+  readonly #holes: boolean[] = [];
   readonly tables: Table[] = [];
   readonly #joins = new Map<number, number>();
   readonly #projections = new Map<number, Int32Array>();
@@ -90,8 +92,13 @@ export class Pool {
     if (id === this.#vectors.length) {
       this.#vectors.push(v);
       let least = Infinity;
-      for (let i = 0; i < v.length; i++) if (v[i] < least) least = v[i];
+      let barred = false;
+      for (let i = 0; i < v.length; i++) {
+        if (v[i] < least) least = v[i];
+        if (v[i] === Infinity) barred = true;
+      }
       this.#minima.push(least);
+      this.#barred.push(barred);
     }
     return id;
   }
@@ -104,20 +111,35 @@ export class Pool {
     return this.#minima[id];
   }
 
+  /** Whether some entry of a vector is Infinity. */
+  isBarred(id: number): boolean {
+    return this.#barred[id];
+  }
+
   /** Interns a class map: entry = class of the value, or -1. */
   map(m: Int32Array): number {
     const id = this.#mapStore.add(m);
     if (id === this.#maps.length) {
       this.#maps.push(m);
       let top = -1;
-      for (let i = 0; i < m.length; i++) if (m[i] > top) top = m[i];
+      let holes = false;
+      for (let i = 0; i < m.length; i++) {
+        if (m[i] > top) top = m[i];
+        if (m[i] < 0) holes = true;
+      }
       this.#counts.push(top + 1);
+      this.#holes.push(holes);
     }
     return id;
   }
 
   mapOf(id: number): Int32Array {
     return this.#maps[id];
+  }
+
+  /** Whether some entry of a map is -1. */
+  hasHoles(id: number): boolean {
+    return this.#holes[id];
   }
 
   /** Number of classes of a map (its largest entry plus one). */

@@ -1,46 +1,16 @@
 /**
- * The proof log: every exact step that the engine takes is one entry, so that the checker (which shares no code with this
- * room's engines) can replay the argument "no choice costs less than this" from the problem alone.
+ * The proof log: every exact step that the engine takes is one entry (codes: `certificate.ts`), so that the checker, which
+ * shares no code with this room's engines, can replay the argument "no choice costs less than this" from the problem alone.
  *
- * Factors are named by number: the edges of the problem are 0..E-1 (a self loop keeps its number but is part of its
- * variable's costs), every factor that an elimination makes gets the next free number. Values are positions among the
- * values that are still alive, in ascending order, so that equal layers write equal lists. Lists are ids of interned
- * content (`Pool.map` for integers, `Pool.vector` for costs); `certificate.ts` turns them into plain data.
- *
- * Whoever changes a `Network` must write the step; a missing step makes the checker reject and the answer `feasible`.
+ * Here lists are ids of interned content (`Pool.map` for integers, `Pool.vector` for costs); `certificateOf` turns them
+ * into plain data. Whoever changes a `Network` must write the step: a missing one makes the checker reject the proof and
+ * the answer `feasible`.
  */
+import { ARGUMENTS, STEP } from './certificate.ts';
+import type { Pool } from './pool.ts';
+import type { Certificate, CertificateRow } from './types.ts';
 
-/** Step codes; the comment gives the arguments that follow the code in the log. */
-export const STEP = {
-  /** j, i, f: edge f makes x_j a function of x_i; j is replaced by that function everywhere. */
-  merge: 1,
-  /**
-   * i, list of pairs (d, w) in order: position d of i is deleted because position w is at least as good whatever the
-   * neighbours do, or, with w = -1, because d is forbidden or has no finite partner in some factor.
-   */
-  drop: 2,
-  /** f: edge f is a function of its first plus a function of its second variable; both move into the unaries. */
-  separate: 3,
-  /** f, g: edge g joins the same two variables as f and is added to it. */
-  add: 4,
-  /** v: minimise over v; with two neighbours or more the result is the next free factor, else it joins a unary. */
-  eliminate: 5,
-  /** f, v, vector: an amount per position of v moves from edge f into the unary of v. */
-  shift: 6,
-  /** vector of one number: minima move into the constant, then all that alone exceeds this cost is forbidden. */
-  prune: 7,
-  /** f, u, v: the finite pairs of edge f, u first, become the values of the next free variable. */
-  fuse: 8,
-  /** vector: one price per row, in units of 2^-20, enters the unaries; the priced bounds leave the constant. */
-  price: 9,
-  /** No arguments. The rest is minimised under the rows by Pareto elimination. */
-  pareto: 10,
-  /** v, n: n parts follow, each `part`, steps, `end`; together they hold every value of v. Nothing follows the last. */
-  branch: 11,
-  /** list: the positions of the branching variable that this part keeps. */
-  part: 12,
-  end: 13,
-} as const;
+export { STEP };
 
 /** A growing list of integers; clones share their past. */
 export class Log {
@@ -101,4 +71,38 @@ export class Log {
     bigger.set(this.#data);
     this.#data = bigger;
   }
+}
+
+/** The log as plain data. `problem` is the hash of the problem, `rows` the source of each row of the network. */
+export function certificateOf(log: Log, pool: Pool, problem: string, rows: readonly CertificateRow[]): Certificate {
+  const raw = log.steps();
+  const steps: number[] = new Array<number>(raw.length);
+  const lists: number[][] = [];
+  const known = { m: new Map<number, number>(), v: new Map<number, number>() };
+  const listOf = (kind: 'm' | 'v', id: number): number => {
+    let index = known[kind].get(id);
+    if (index === undefined) {
+      index = lists.length;
+      // What lies beyond a forbidden value is no number of the proof; a prune without a limit has an empty list.
+      if (kind === 'm') lists.push(Array.from(pool.mapOf(id)));
+      else lists.push(plain(pool.vectorOf(id)));
+      known[kind].set(id, index);
+    }
+    return index;
+  };
+  for (let at = 0; at < raw.length; ) {
+    const kinds = ARGUMENTS[raw[at]];
+    steps[at] = raw[at];
+    at++;
+    for (let k = 0; k < kinds.length; k++, at++) {
+      const kind = kinds[k];
+      steps[at] = kind === 'm' || kind === 'v' ? listOf(kind, raw[at]) : raw[at];
+    }
+  }
+  return { version: 1, problem, rows, steps, lists };
+}
+
+function plain(vector: Float64Array): number[] {
+  if (vector.length === 1 && vector[0] === Infinity) return [];
+  return Array.from(vector, (c) => (Number.isFinite(c) ? c : 0));
 }

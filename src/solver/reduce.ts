@@ -5,22 +5,27 @@
  *
  * All tests are memoised by content, so a model of a hundred equal layers pays for one.
  */
+import { Dominance, type DominanceSide } from './dominance.ts';
+import { KeyTable } from './keys.ts';
 import type { Network } from './network.ts';
 import type { Table } from './pool.ts';
 import { STEP } from './proof.ts';
 
-/** Largest summed table of two parallel edges (cells) and largest work of one dominance matrix. */
+/** Largest summed table of two parallel edges, in cells. */
 const SUM_CELLS = 65_536;
-const DOMINANCE_WORK = 8_000_000;
+/** Ids below this bound combine into one exact integer key. */
+const PAIR = 2 ** 26;
 
 /** What the memos remember between rounds and between networks of one pool. */
 export class Reducer {
   readonly #separations = new Map<number, { rows: Float64Array; columns: Float64Array } | null>();
-  readonly #functions = new Map<string, Int32Array | null>();
-  readonly #dominance = new Map<string, Float64Array | null>();
-  readonly #verdicts = new Map<string, readonly (readonly [number, number])[]>();
+  readonly #functions = new Map<number, Int32Array | null>();
+  readonly #dominance = new Dominance();
+  readonly #verdictKeys = new KeyTable();
+  readonly #verdicts: (readonly (readonly [number, number])[])[] = [];
   readonly #lists = new Map<readonly (readonly [number, number])[], number>();
-  readonly #added = new Map<string, { table: Table; maps: readonly number[] }>();
+  readonly #addedKeys = new KeyTable();
+  readonly #added: { table: Table; maps: readonly number[] }[] = [];
 
   /** Reduces to a fixpoint; returns false when some domain became empty (`net.empty` names it). */
   reduce(net: Network): boolean {
@@ -73,7 +78,7 @@ export class Reducer {
   /** For each class of the given side: the one position of the other variable that it allows; null if not a function. */
   #functionOf(net: Network, table: Table, maps: readonly number[], side: 0 | 1): Int32Array | null {
     const other = maps[1 - side];
-    const key = `${table.id},${side},${other}`;
+    const key = (2 * table.id + side) * PAIR + other;
     const known = this.#functions.get(key);
     if (known !== undefined) return known;
     const result = functionOf(table, side, net.pool.mapOf(other));
@@ -111,8 +116,9 @@ export class Reducer {
     const swap = f.vars[0] !== g.vars[0];
     const ga = g.maps[swap ? 1 : 0];
     const gb = g.maps[swap ? 0 : 1];
-    const key = `${f.table.id},${f.maps[0]},${f.maps[1]},${g.table.id},${ga},${gb},${swap ? 1 : 0}`;
-    let sum = this.#added.get(key);
+    const keys = this.#addedKeys.begin().add(f.table.id).add(f.maps[0]).add(f.maps[1]).add(g.table.id);
+    const key = keys.add(ga).add(gb).add(swap ? 1 : 0).end();
+    let sum: { table: Table; maps: readonly number[] } | undefined = this.#added[key];
     if (sum === undefined) {
       const a = pool.join(f.maps[0], ga);
       const b = pool.join(f.maps[1], gb);
@@ -134,7 +140,7 @@ export class Reducer {
         }
       }
       sum = net.compressed(pool.table([rows, columns], cells), [a, b]);
-      this.#added.set(key, sum);
+      this.#added[key] = sum;
     }
     net.log.push(STEP.add, into, from);
     net.removeFactor(from);
@@ -192,76 +198,47 @@ export class Reducer {
 
   #dominatedValues(net: Network, i: number): readonly (readonly [number, number])[] {
     const { pool } = net;
-    const k = net.size[i];
-    const sides: { delta: Float64Array; classes: number; map: Int32Array }[] = [];
     // The signature holds all that the verdict depends on: costs, tables as seen from here, memory, and the tie order.
-    let key = `${net.unary[i]};${net.priced[i]};${net.rows.map((r) => r.amounts[i]).join(',')};`;
-    const members = net.members[i]
-      .filter((m) => m.variable < net.real && (m.variable <= i || i >= net.real))
-      .sort((a, b) => a.variable - b.variable)
-      .map((m) => pool.compose(m.map, net.values[i]));
-    key += `${members.join(',')};`;
     const seen: number[][] = [];
     for (const id of net.incident[i]) {
       const f = net.factors[id];
       if (f === undefined) continue;
       if (f.vars.length !== 2) return [];
       const side = f.vars[0] === i ? 0 : 1;
+      // A value that just lost its support (-1) waits for the next round.
+      if (pool.hasHoles(f.maps[side])) return [];
       seen.push([f.table.id, side, f.maps[side]]);
     }
     seen.sort((a, b) => a[0] - b[0] || a[1] - b[1] || a[2] - b[2]);
-    key += seen.join(';');
-    const known = this.#verdicts.get(key);
+    const members = net.members[i]
+      .filter((m) => m.variable < net.real && (m.variable <= i || i >= net.real))
+      .sort((a, b) => a.variable - b.variable)
+      .map((m) => pool.compose(m.map, net.values[i]));
+    const key = this.#verdictKeys.begin().add(net.unary[i]).add(net.priced[i]);
+    for (const row of net.rows) key.add(row.amounts[i]);
+    key.add(-2);
+    for (const m of members) key.add(m);
+    key.add(-2);
+    for (const s of seen) key.add(s[0]).add(s[1]).add(s[2]);
+    const id = key.end();
+    const known: (readonly (readonly [number, number])[]) | undefined = this.#verdicts[id];
     if (known !== undefined) return known;
-    for (const [table, side, map] of seen) {
-      const delta = this.#deltas(pool.tables[table], side);
-      if (delta === null) {
-        this.#verdicts.set(key, []);
-        return [];
-      }
-      // A value that just lost its support (-1) waits for the next round.
-      if (pool.mapOf(map).includes(-1)) return [];
-      sides.push({ delta, classes: pool.tables[table].dims[side], map: pool.mapOf(map) });
-    }
+    const sides = seen.map(
+      ([table, side, map]): DominanceSide => ({
+        table: pool.tables[table],
+        side: side === 0 ? 0 : 1,
+        map: pool.mapOf(map),
+      }),
+    );
     const orders = members.map((m) => pool.mapOf(m));
     const amounts = net.rows.filter((r) => r.amounts[i] >= 0).map((r) => pool.vectorOf(r.amounts[i]));
     // Prices are no cost: a value that is cheaper only because it uses less of a row does not dominate.
     const priced = net.priced[i] < 0 ? undefined : pool.vectorOf(net.priced[i]);
     const unary = pool.vectorOf(net.unary[i]);
     const costs = priced === undefined ? unary : unary.map((c, a) => c - priced[a]);
-    const verdict = dominated(k, costs, sides, amounts, orders);
-    this.#verdicts.set(key, verdict);
+    const verdict = this.#dominance.pairs(costs, sides, amounts, orders);
+    this.#verdicts[id] = verdict;
     return verdict;
-  }
-
-  /** delta[w * d + d'] = max over the other side of table[w] - table[d'], Infinity where w is forbidden and d' is not. */
-  #deltas(table: Table, side: number): Float64Array | null {
-    const key = `${table.id},${side}`;
-    const known = this.#dominance.get(key);
-    if (known !== undefined) return known;
-    const own = table.dims[side];
-    const other = table.dims[1 - side];
-    let result: Float64Array | null = null;
-    if (own * own * other <= DOMINANCE_WORK) {
-      result = new Float64Array(own * own);
-      const step = side === 0 ? 1 : own;
-      const stride = side === 0 ? other : 1;
-      const { cells } = table;
-      for (let w = 0; w < own; w++) {
-        for (let d = 0; d < own; d++) {
-          let worst = -Infinity;
-          for (let b = 0; b < other; b++) {
-            const there = cells[d * stride + b * step];
-            if (there === Infinity) continue;
-            const here = cells[w * stride + b * step];
-            if (here - there > worst) worst = here - there;
-          }
-          result[w * own + d] = worst;
-        }
-      }
-    }
-    this.#dominance.set(key, result);
-    return result;
   }
 }
 
@@ -282,27 +259,21 @@ function support(net: Network, touched: Uint8Array): boolean {
   for (let at = 0; at < queue.length; at++) {
     const i = queue[at];
     queued[i] = 0;
-    const costs = net.pool.vectorOf(net.unary[i]);
-    const dead = new Uint8Array(net.size[i]);
-    let any = false;
-    for (let a = 0; a < dead.length; a++) {
-      if (costs[a] === Infinity) {
-        dead[a] = 1;
-        any = true;
-      }
-    }
+    let any = net.pool.isBarred(net.unary[i]);
     for (const id of net.incident[i]) {
       const f = net.factors[id];
-      if (f === undefined) continue;
-      const map = net.pool.mapOf(f.maps[f.vars.indexOf(i)]);
-      for (let a = 0; a < dead.length; a++) {
-        if (map[a] < 0 && dead[a] === 0) {
-          dead[a] = 1;
-          any = true;
-        }
-      }
+      if (f !== undefined && net.pool.hasHoles(f.maps[f.vars.indexOf(i)])) any = true;
     }
     if (!any) continue;
+    const costs = net.pool.vectorOf(net.unary[i]);
+    const dead = new Uint8Array(net.size[i]);
+    for (let a = 0; a < dead.length; a++) if (costs[a] === Infinity) dead[a] = 1;
+    for (const id of net.incident[i]) {
+      const f = net.factors[id];
+      if (f === undefined || !net.pool.hasHoles(f.maps[f.vars.indexOf(i)])) continue;
+      const map = net.pool.mapOf(f.maps[f.vars.indexOf(i)]);
+      for (let a = 0; a < dead.length; a++) if (map[a] < 0) dead[a] = 1;
+    }
     touched[i] = 1;
     const list: number[] = [];
     for (let a = 0; a < dead.length; a++) if (dead[a] === 1) list.push(a, -1);
@@ -375,38 +346,4 @@ function separation(table: Table): { rows: Float64Array; columns: Float64Array }
     }
   }
   return { rows: r, columns: c };
-}
-
-/** Pairs [deleted, dominating] of positions; the dominating one is alive when its pair is reached. */
-function dominated(
-  k: number,
-  costs: Float64Array,
-  sides: readonly { delta: Float64Array; classes: number; map: Int32Array }[],
-  amounts: readonly Float64Array[],
-  orders: readonly Int32Array[],
-): (readonly [number, number])[] {
-  const pairs: (readonly [number, number])[] = [];
-  const dead = new Uint8Array(k);
-  // Cheap values are the likely killers: try them first, so that most values die at their first candidate.
-  const byCost = Array.from({ length: k }, (_, a) => a).sort((a, b) => costs[a] - costs[b] || a - b);
-  const before = (w: number, d: number): boolean => {
-    for (const order of orders) if (order[w] !== order[d]) return order[w] < order[d];
-    return w < d;
-  };
-  for (const d of byCost) {
-    for (const w of byCost) {
-      if (w === d || dead[w] === 1) continue;
-      let sum = costs[w] - costs[d];
-      for (const s of sides) {
-        sum += s.delta[s.map[w] * s.classes + s.map[d]];
-        if (sum === Infinity) break;
-      }
-      if (sum > 0 || (sum === 0 && !before(w, d))) continue;
-      if (amounts.some((u) => u[w] > u[d])) continue;
-      dead[d] = 1;
-      pairs.push([d, w]);
-      break;
-    }
-  }
-  return pairs;
 }

@@ -81,6 +81,23 @@ export interface Progress {
   readonly gap: number;
 }
 
+/** A row of a certificate: a linear row of the problem by index, or the usage at one time. */
+export type CertificateRow = { readonly row: number } | { readonly time: number };
+
+/**
+ * Proof of a lower bound, replayed by `verifyCertificate` against the problem alone. Plain data: it survives JSON.
+ */
+export interface Certificate {
+  readonly version: 1;
+  /** `hashProblem` of the problem that it is about. */
+  readonly problem: string;
+  /** The rows that the proof uses; leaving rows out can only lower what it proves. */
+  readonly rows: readonly CertificateRow[];
+  /** Codes and arguments, see `STEP` in `certificate.ts`. */
+  readonly steps: readonly number[];
+  readonly lists: readonly (readonly number[])[];
+}
+
 export type SolveStatus = 'optimal' | 'feasible' | 'infeasible';
 
 export interface Solution {
@@ -105,6 +122,8 @@ export interface Solution {
   readonly conflict?: readonly string[];
   /** `infeasible` by one row or the usage limit: the smallest bound that admits a choice. */
   readonly smallestBudget?: number;
+  /** Proof of `bound`; absent where none could be written within reason (then the status is not `optimal`). */
+  readonly certificate?: Certificate;
   /** How ties were broken: `lexicographic` (smallest choice vector) or `engine` (deterministic, not canonical). */
   readonly ties: 'lexicographic' | 'engine';
 }

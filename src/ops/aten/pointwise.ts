@@ -26,8 +26,14 @@ type Extra = NonNullable<PointwiseSpec['extra']>;
 
 /** `aten.add.Tensor` and its in-place twin `aten.add_.Tensor`, which keeps the dtype of its first argument. */
 function withInPlace(name: string, spec: PointwiseSpec): OperatorRecord[] {
+  return [pointwise(name, spec), pointwise(inPlaceName(name), { ...spec, result: 'first', aliases: [] })];
+}
+
+/** PyTorch's name of the in-place form: `add_`, `__iand__` of `__and__`; `pow_` calls its overload otherwise than `pow`. */
+function inPlaceName(name: string): string {
+  if (name === 'aten.pow.Tensor_Scalar') return 'aten.pow_.Scalar';
   const [space, base, overload] = name.split('.');
-  return [pointwise(name, spec), pointwise(`${space}.${base}_.${overload}`, { ...spec, result: 'first', aliases: [] })];
+  return `${space}.${base.startsWith('__') ? base.replace('__', '__i') : `${base}_`}.${overload}`;
 }
 
 const unary = (names: string, spec: Omit<PointwiseSpec, 'schema'>): OperatorRecord[] =>
@@ -57,7 +63,9 @@ const unaryOps: OperatorRecord[] = [
     extra: (ctx) => [...LINEAR_KINDS.map((k) => onePartial(ctx, 0, k)), ...nonIncreasing(ctx)],
   }),
   // Neither linear nor monotone on all reals, or undefined on part of them: what the other ranks hold may be out of domain.
-  ...unary('abs square hardswish', keepsInteger),
+  ...unary('abs hardswish', keepsInteger),
+  // A power with an integer exponent: bools become integers.
+  ...unary('square', { result: (ctx) => (ctx.inputs[0].dtype === 'b8' ? 'i64' : ctx.inputs[0].dtype) }),
   ...unary('sin cos tan asin acos acosh atanh cosh silu mish lgamma digamma sinc frac', real),
   ...unary('log log2 log10 log1p sqrt rsqrt reciprocal', real),
   ...unary('bitwise_not', keepsInteger),
@@ -222,7 +230,8 @@ const binaryOps: OperatorRecord[] = [
   pointwise('aten.floor_divide.Scalar', { schema: TENSOR_SCALAR, operands: SELF_OTHER }),
   ...plainBinary('remainder fmod'),
   ...defaultBinary('atan2', { result: 'float', cost: TRANSCENDENTAL }),
-  ...defaultBinary('hypot nextafter heaviside'),
+  ...defaultBinary('hypot nextafter'),
+  pointwise('aten.heaviside.default', { schema: 'Tensor self, Tensor values' }),
   pointwise('aten.copysign.Tensor', { schema: TENSOR_PAIR, operands: SELF_OTHER, result: 'float' }),
   pointwise('aten.pow.Tensor_Tensor', {
     schema: 'Tensor self, Tensor exponent',
@@ -298,7 +307,11 @@ const comparisonOps: OperatorRecord[] = [
   ...defaultBinary('logical_xor', { result: 'bool' }),
   ...plainBinary('bitwise_and __and__', { extra: logic('band') }),
   ...plainBinary('bitwise_or __or__', { extra: logic('bor') }),
-  ...plainBinary('bitwise_xor __xor__ bitwise_left_shift bitwise_right_shift'),
+  ...plainBinary('bitwise_xor __xor__'),
+  ...['bitwise_left_shift', 'bitwise_right_shift'].flatMap((n) => [
+    ...withInPlace(`aten.${n}.Tensor`, { schema: TENSOR_PAIR, operands: SELF_OTHER }),
+    ...withInPlace(`aten.${n}.Tensor_Scalar`, { schema: TENSOR_SCALAR, operands: SELF_OTHER }),
+  ]),
 ];
 
 // ---- selection and fused arithmetic -------------------------------------------------------------------------------------

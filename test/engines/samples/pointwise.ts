@@ -49,6 +49,7 @@ const OWN: Readonly<Record<string, readonly string[]>> = {
   'leaky_relu.default': ['x[6,5]', 'x[6,5], 0.5', 'x[6,5], -0.5'],
   'threshold.default': ['x[6,5], 0.5, 0.25', 'x[6,5], 0.5, 9', 'x[6,5], 0, 0'],
   'pow.Tensor_Scalar': ['x[6,5], 2', 'x[6,5], 3', 'x[6,5], 1', 'pos[6,5], -1.5', 'pos[6,5], 0.5'],
+  'pow_.Scalar': ['x[6,5], 2', 'x[6,5], 3', 'x[6,5], 1', 'pos[6,5], -1.5'],
   'pow.Scalar': ['2, x[6,5]', '0.5, x[6,5]', '1, x[6,5]'],
   'add.Tensor': ['x[6,5], x[6,5], alpha=-2', 'x[6,5], x[5], alpha=0.5', 'x[6,5], 0'],
   'add.Scalar': ['x[6,5], 1.5', 'x[6,5], 0', 'x[6,5], 2, -3'],
@@ -96,8 +97,8 @@ export const ELSEWHERE = /_loss_backward$|^binary_cross_entropy_backward$|^nativ
 export function pointwiseSamples(record: OperatorRecord): string[] {
   const name = record.name.replace('aten.', '');
   const short = name.replace('prims.', '').split('.')[0];
-  const bare = short.startsWith('__') ? short : short.replace(/_$/, '');
-  const inPlace = bare !== short || short.endsWith('___');
+  const bare = short.replace(/^__i?(\w+)__$/, '__$1__').replace(/([^_])_$/, '$1');
+  const inPlace = bare !== short;
   const call = (args: string): string => `${name}(${args})`;
   const own = OWN[name.replace('prims.', '')] ?? OWN[`${bare}.${name.split('.').at(-1) ?? ''}`];
   const positional = record.schema.filter((s) => !s.kwargOnly && s.required);

@@ -1,0 +1,92 @@
+/**
+ * Smaller forms of a table that say the same: classes without a living value go, classes with equal slices become one,
+ * classes whose slice is wholly forbidden become -1. Written for the checker alone.
+ */
+import type { Grid, Store } from './check-store.ts';
+
+export interface Shrunk {
+  readonly grid: Grid;
+  readonly maps: readonly number[];
+}
+
+/** Works axis by axis; the result depends on the arguments only. */
+export function shrink(store: Store, grid: Grid, maps: readonly number[]): Shrunk {
+  let { cells } = grid;
+  const dims = [...grid.dims];
+  const newMaps = [...maps];
+  for (let axis = 0; axis < dims.length; axis++) {
+    const size = dims[axis];
+    let inner = 1;
+    for (let k = axis + 1; k < dims.length; k++) inner *= dims[k];
+    const outer = size === 0 ? 0 : cells.length / (size * inner);
+    const map = store.maps[newMaps[axis]];
+    const kept: number[] = [];
+    const target = new Int32Array(size).fill(-2);
+    const buckets = new Map<number, number[]>();
+    const fresh = new Int32Array(map.length);
+    for (let a = 0; a < map.length; a++) {
+      const c = map[a];
+      if (c < 0) {
+        fresh[a] = -1;
+        continue;
+      }
+      if (target[c] === -2) target[c] = place(cells, size, inner, outer, c, kept, buckets);
+      fresh[a] = target[c];
+    }
+    if (kept.length === size && kept.every((c, k) => c === k) && fresh.every((c, a) => c === map[a])) continue;
+    newMaps[axis] = store.map(fresh);
+    const smaller = new Float64Array(outer * kept.length * inner);
+    let to = 0;
+    for (let o = 0; o < outer; o++) {
+      for (const c of kept) {
+        const from = (o * size + c) * inner;
+        for (let k = 0; k < inner; k++) smaller[to++] = cells[from + k];
+      }
+    }
+    cells = smaller;
+    dims[axis] = kept.length;
+  }
+  return { grid: cells === grid.cells ? grid : store.grid(dims, cells), maps: newMaps };
+}
+
+/** Class of slice c among the kept ones (a new one if need be), or -1 when it is wholly forbidden. */
+function place(
+  cells: Float64Array,
+  size: number,
+  inner: number,
+  outer: number,
+  c: number,
+  kept: number[],
+  buckets: Map<number, number[]>,
+): number {
+  let hash = 17;
+  let finite = false;
+  for (let o = 0; o < outer; o++) {
+    const from = (o * size + c) * inner;
+    for (let k = from; k < from + inner; k++) {
+      const x = cells[k];
+      if (x === Infinity) {
+        hash = Math.imul(hash, 31) + 7;
+      } else {
+        finite = true;
+        hash = Math.imul(hash, 31) + (x | 0) + ((x / 4294967296) | 0);
+      }
+      hash ^= hash >>> 15;
+    }
+  }
+  if (!finite) return -1;
+  const bucket = buckets.get(hash) ?? [];
+  for (const k of bucket) if (sameSlice(cells, size, inner, outer, kept[k], c)) return k;
+  buckets.set(hash, [...bucket, kept.length]);
+  kept.push(c);
+  return kept.length - 1;
+}
+
+function sameSlice(cells: Float64Array, size: number, inner: number, outer: number, a: number, b: number): boolean {
+  for (let o = 0; o < outer; o++) {
+    const x = (o * size + a) * inner;
+    const y = (o * size + b) * inner;
+    for (let k = 0; k < inner; k++) if (cells[x + k] !== cells[y + k]) return false;
+  }
+  return true;
+}

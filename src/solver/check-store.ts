@@ -1,0 +1,227 @@
+/**
+ * Content store of the checker: vectors, class maps and tables are kept once, named by small integers, so that what was
+ * checked for one layer of a model need not be checked again for the next. Written for the checker alone.
+ *
+ * All costs are integers of at most 2^52 in size or Infinity (forbidden): a sum of two is exact, and whoever adds more
+ * than two asks `exactSum` first.
+ */
+
+/** The certificate does not prove what it says; the message says why. */
+export class Refused extends Error {}
+
+/** Costs over classes, row-major. */
+export interface Grid {
+  readonly id: number;
+  readonly dims: readonly number[];
+  readonly cells: Float64Array;
+  readonly least: number;
+  /** Largest finite size. */
+  readonly most: number;
+}
+
+const LARGEST = 2 ** 52;
+
+/** Refuses unless sums whose terms have these sizes are exact. */
+export function exactSum(...sizes: readonly number[]): void {
+  let total = 0;
+  for (const s of sizes) total += s;
+  if (total > 2 * LARGEST) throw new Refused('sums exceed 2^53: the replay would not be exact');
+}
+
+function wordsOf(cells: Float64Array): Int32Array {
+  return new Int32Array(cells.buffer, cells.byteOffset, 2 * cells.length);
+}
+
+/** Index of integer arrays by content. */
+class Index {
+  readonly #slots = new Map<number, number[]>();
+  readonly #content: Int32Array[] = [];
+
+  find(words: Int32Array): number {
+    let h = 0x811c9dc5;
+    for (let k = 0; k < words.length; k++) h = Math.imul(h ^ words[k] ^ (h >>> 13), 0x01000193);
+    h = Math.imul(h ^ words.length, 0x01000193);
+    const slot = this.#slots.get(h);
+    const fresh = this.#content.length;
+    if (slot === undefined) {
+      this.#slots.set(h, [fresh]);
+    } else {
+      for (const id of slot) if (equal(this.#content[id], words)) return id;
+      slot.push(fresh);
+    }
+    this.#content.push(words);
+    return fresh;
+  }
+}
+
+function equal(a: Int32Array, b: Int32Array): boolean {
+  if (a.length !== b.length) return false;
+  for (let k = 0; k < a.length; k++) if (a[k] !== b[k]) return false;
+  return true;
+}
+
+/** Memo over two small integers. */
+export class PairMemo<T> {
+  readonly #known = new Map<number, T>();
+
+  get(a: number, b: number, make: () => T): T {
+    const key = (a + 1) * 2 ** 26 + b + 1;
+    let value = this.#known.get(key);
+    if (value === undefined) {
+      value = make();
+      this.#known.set(key, value);
+    }
+    return value;
+  }
+}
+
+export class Store {
+  readonly vectors: Float64Array[] = [];
+  readonly leasts: number[] = [];
+  readonly mosts: number[] = [];
+  readonly maps: Int32Array[] = [];
+  /** Number of classes of each map. */
+  readonly classes: number[] = [];
+  readonly grids: Grid[] = [];
+  readonly #vectorIndex = new Index();
+  readonly #mapIndex = new Index();
+  readonly #gridIndex = new Map<string, { readonly index: Index; readonly ids: number[] }>();
+  readonly #tuples = new Map<number, number>();
+  readonly #composed = new PairMemo<number>();
+  readonly #gathered = new PairMemo<number>();
+  readonly #gatheredZero = new PairMemo<number>();
+  readonly #sums = new PairMemo<number>();
+  readonly #joins = new PairMemo<number>();
+  readonly #identities = new Map<number, number>();
+
+  /** Number of a sequence of small integers, built up from its prefix (start with -1). */
+  tuple(prefix: number, next: number): number {
+    const key = (prefix + 1) * 2 ** 26 + next + 1;
+    let id = this.#tuples.get(key);
+    if (id === undefined) {
+      id = this.#tuples.size;
+      this.#tuples.set(key, id);
+    }
+    return id;
+  }
+
+  vector(v: Float64Array): number {
+    const id = this.#vectorIndex.find(wordsOf(v));
+    if (id === this.vectors.length) {
+      const { least, most } = range(v);
+      this.vectors.push(v);
+      this.leasts.push(least);
+      this.mosts.push(most);
+    }
+    return id;
+  }
+
+  map(m: Int32Array): number {
+    const id = this.#mapIndex.find(m);
+    if (id === this.maps.length) {
+      this.maps.push(m);
+      let top = -1;
+      for (const c of m) if (c > top) top = c;
+      this.classes.push(top + 1);
+    }
+    return id;
+  }
+
+  identity(n: number): number {
+    let id = this.#identities.get(n);
+    if (id === undefined) {
+      id = this.map(Int32Array.from({ length: n }, (_, a) => a));
+      this.#identities.set(n, id);
+    }
+    return id;
+  }
+
+  grid(dims: readonly number[], cells: Float64Array): Grid {
+    const shape = dims.join(',');
+    let shelf = this.#gridIndex.get(shape);
+    if (shelf === undefined) {
+      shelf = { index: new Index(), ids: [] };
+      this.#gridIndex.set(shape, shelf);
+    }
+    const local = shelf.index.find(wordsOf(cells));
+    if (local < shelf.ids.length) return this.grids[shelf.ids[local]];
+    const grid: Grid = { id: this.grids.length, dims, cells, ...range(cells) };
+    shelf.ids.push(grid.id);
+    this.grids.push(grid);
+    return grid;
+  }
+
+  /** a -> outer[inner[a]]; -1 stays. */
+  compose(outer: number, inner: number): number {
+    return this.#composed.get(outer, inner, () => {
+      const o = this.maps[outer];
+      return this.map(this.maps[inner].map((x) => (x < 0 ? -1 : o[x])));
+    });
+  }
+
+  /** a -> vector[map[a]], Infinity where the map is -1. */
+  gather(vector: number, map: number): number {
+    return this.#gathered.get(vector, map, () => this.vector(pick(this.vectors[vector], this.maps[map], Infinity)));
+  }
+
+  /** a -> vector[map[a]], 0 where the map is -1. */
+  gatherOrZero(vector: number, map: number): number {
+    return this.#gatheredZero.get(vector, map, () => this.vector(pick(this.vectors[vector], this.maps[map], 0)));
+  }
+
+  sum(a: number, b: number): number {
+    return this.#sums.get(Math.min(a, b), Math.max(a, b), () => {
+      const y = this.vectors[b];
+      return this.vector(this.vectors[a].map((c, k) => c + y[k]));
+    });
+  }
+
+  /** Common refinement, classes numbered by first occurrence; -1 where either is. */
+  join(a: number, b: number): number {
+    if (a === b) return a;
+    return this.#joins.get(a, b, () => {
+      const x = this.maps[a];
+      const y = this.maps[b];
+      const width = this.classes[b] + 1;
+      const seen = new Map<number, number>();
+      return this.map(
+        x.map((c, k) => {
+          if (c < 0 || y[k] < 0) return -1;
+          const pair = c * width + y[k];
+          const known = seen.get(pair);
+          if (known !== undefined) return known;
+          seen.set(pair, seen.size);
+          return seen.size - 1;
+        }),
+      );
+    });
+  }
+
+  /** For a map that refines `coarse`: the coarse class of each of its classes. */
+  project(fine: number, coarse: number): Int32Array {
+    const f = this.maps[fine];
+    const c = this.maps[coarse];
+    const out = new Int32Array(this.classes[fine]);
+    for (let a = 0; a < f.length; a++) if (f[a] >= 0) out[f[a]] = c[a];
+    return out;
+  }
+}
+
+function pick(vector: Float64Array, map: Int32Array, otherwise: number): Float64Array {
+  const out = new Float64Array(map.length);
+  for (let a = 0; a < map.length; a++) out[a] = map[a] < 0 ? otherwise : vector[map[a]];
+  return out;
+}
+
+function range(cells: Float64Array): { readonly least: number; readonly most: number } {
+  let least = Infinity;
+  let most = 0;
+  for (const c of cells) {
+    if (c === Infinity) continue;
+    const size = Math.abs(c);
+    if (!(size <= LARGEST) || !Number.isInteger(c)) throw new Refused(`a cost of ${c} is no integer of at most 2^52`);
+    if (c < least) least = c;
+    if (size > most) most = size;
+  }
+  return { least, most };
+}
