@@ -26,6 +26,6 @@ const result = await shard(
 if (result.status === 'infeasible') console.log('no plan:', result.conflict.join(', '));
 else {
   const { plan } = result;
-  console.log(annotatedProgram(graph, plan));
+  console.log(annotatedProgram(result.graph, plan));
   console.log(`\n${plan.proof.status}, ${plan.memory.parameterBytes} bytes of weights per device`);
 }

@@ -22,7 +22,7 @@ def text(result: Any) -> str | None:
 
 def typed(call: dict[str, Any]) -> Any:
     try:
-        op = wire.operator(call["target"])
+        op = wire.implementation(call["target"])
         with nullcontext() if call["run"] else FakeTensorMode():
             tensors = [torch.ones(t["shape"], dtype=wire.DTYPES[t["dtype"]]) for t in call["tensors"]]
             return [text(result) for result in wire.invoke(op, call, tensors)]

@@ -1,7 +1,8 @@
 """Judges single-dim sharding rules by running the real operator on every rank of a simulated group.
 
 Request {"calls": [call]}, where a call has "tensors": [{"dtype", "shape", "init", "hi"}], "seeds": [int] and
-"rules": [{"inputs": [slot], "outputs": [slot], "ranks": [int]}]. A slot is null, {"kind": "replicate"},
+"rules": [{"inputs": [slot], "outputs": [slot], "ranks": [int], "size": int or null}]; "size" is the argument that states the size
+of the result, which every rank gets as its local size. A slot is null, {"kind": "replicate"},
 {"kind": "shard", "dim"} or {"kind": "partial", "op"}. Answer: for each call {"refused": TEXT} where PyTorch does not run the
 unsharded call, else {"verdicts": [[TEXT or null for each number of ranks] for each rule]}: null is right, a text
 that starts with "kernel:" says that the kernel does not take the local call.
@@ -163,6 +164,17 @@ def claimed(
     return difference(reduce(parts, slot["op"]), want, tolerance)
 
 
+def local_call(call: dict[str, Any], rule: dict[str, Any], ranks: int, rank: int, shape: list[int]) -> dict[str, Any]:
+    """The call as a rank makes it: the same, but for a size argument, which is local."""
+    if rule["size"] is None:
+        return call
+    slot = rule["outputs"][0]
+    if slot["kind"] == "shard":
+        shape = [chunk(n, ranks, rank)[1] if d == slot["dim"] else n for d, n in enumerate(shape)]
+    args = [shape if k == rule["size"] else arg for k, arg in enumerate(call["args"])]
+    return {**call, "args": args}
+
+
 def judge(op: Any, call: dict[str, Any], rule: dict[str, Any], ranks: int, inputs: list[torch.Tensor], seed: int) -> str | None:
     """None where the rule is right on `ranks` ranks, else what is wrong."""
     truth = wire.invoke(op, call, [x.clone() for x in inputs])
@@ -171,7 +183,8 @@ def judge(op: Any, call: dict[str, Any], rule: dict[str, Any], ranks: int, input
     results = []
     for rank in range(ranks):
         try:
-            results.append(wire.invoke(op, call, [parts[rank] for parts in held]))
+            local = local_call(call, rule, ranks, rank, list(truth[0].shape))
+            results.append(wire.invoke(op, local, [parts[rank] for parts in held]))
         except Exception as error:
             return f"kernel: {str(error).splitlines()[0]}"
     if len(truth) != len(rule["outputs"]):
@@ -194,7 +207,7 @@ def judge_call(call: dict[str, Any]) -> dict[str, Any]:
         generator = torch.Generator().manual_seed(seed)
         drawn.append([draw(spec, generator) for spec in call["tensors"]])
     try:
-        op = wire.operator(call["target"])
+        op = wire.implementation(call["target"])
         for inputs in drawn:
             wire.invoke(op, call, [x.clone() for x in inputs])
     except Exception as error:

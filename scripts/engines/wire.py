@@ -33,6 +33,10 @@ DTYPES: dict[str, torch.dtype] = {
 }
 NAMES: dict[torch.dtype, str] = {dtype: name for name, dtype in DTYPES.items()}
 
+VERSION = torch.__version__.split("+")[0]
+# Operators of which PyTorch has a GPU kernel and a decomposition only.
+WITHOUT_CPU_KERNEL = {"aten._fused_rms_norm_backward.default"}
+
 # Words of a device or layout argument that a call may carry; results are judged by dtype and shape only.
 LAYOUTS = {"torch.strided": torch.strided}
 MEMORY_FORMATS = {
@@ -48,7 +52,15 @@ def operator(target: str) -> Any:
     packet = getattr(getattr(torch.ops, namespace), name, None)
     found = getattr(packet, overload, None)
     if found is None:
-        raise LookupError(f"PyTorch {torch.__version__} has no {target}")
+        raise LookupError(f"PyTorch {VERSION} has no {target}")
+    return found
+
+
+def implementation(target: str) -> Any:
+    """The operator, or its registered decomposition where it has no CPU kernel."""
+    found = operator(target)
+    if target in WITHOUT_CPU_KERNEL:
+        return torch._decomp.get_decompositions([found])[found]
     return found
 
 
@@ -91,5 +103,5 @@ def serve(answer: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
     torch.set_num_threads(1)
     request = json.load(sys.stdin)
     response = answer(request)
-    response["torch"] = torch.__version__.split("+")[0]
+    response["torch"] = VERSION
     json.dump(response, out)

@@ -69,11 +69,11 @@ export async function planGraph(
   if (result.status === 'infeasible') return reportInfeasible(result, prepared, io, options.json === true);
   const { plan } = result;
   checkRecipes(plan, recipes);
-  if (options.output !== undefined) writeFolder(options.output, graph, plan, request);
+  if (options.output !== undefined) writeFolder(options.output, result.graph, plan, request);
   if (options.json === true) io.stdout(`${JSON.stringify(plan)}\n`);
   else {
-    if (options.program === true) io.stdout(`${annotatedProgram(graph, plan)}\n\n`);
-    io.stdout(`${planSummary(graph, plan, recipes)}\n`);
+    if (options.program === true) io.stdout(`${annotatedProgram(result.graph, plan)}\n\n`);
+    io.stdout(`${planSummary(result.graph, plan, recipes)}\n`);
     if (options.output !== undefined) io.stdout(`wrote ${options.output}/plan.json, graph.swg, request.json\n`);
   }
   const met = plan.proof.gap <= request.gap || plan.proof.status === 'optimal';

@@ -6,6 +6,7 @@ import { ShardwrightError } from '../errors.ts';
 import type { Graph } from '../graph/types.ts';
 import { parseMesh } from '../mesh/mesh.ts';
 import { ShardingSpace } from '../mesh/space.ts';
+import { retakeWeightViews } from '../passes/weight-views.ts';
 import type { OperatorTable } from '../ops/table.ts';
 import type { Problem } from '../solver/types.ts';
 import { dataflow } from '../strategy/dataflow.ts';
@@ -33,13 +34,14 @@ export interface Prepared {
  *
  * @throws E_MESH, E_CLUSTER, E_UNKNOWN_OP, E_PIN, E_REF ... for a request that cannot be read
  */
-export function prepare(graph: Graph, request: PlanRequest, table: OperatorTable): Prepared {
+export function prepare(original: Graph, request: PlanRequest, table: OperatorTable): Prepared {
   const mesh = parseMesh(request.mesh);
   const cluster = loadCluster(request.cluster);
   const space = new ShardingSpace(mesh);
   const collectives = collectiveModel(request.cost, cluster, mesh);
   const redistributor = new Redistributor(space, collectives);
-  refuseShardedText(graph);
+  refuseShardedText(original);
+  const graph = retakeWeightViews(original, table);
   const flow = dataflow(graph, table, request.sharing);
   const strategies = nodeStrategies(graph, flow, table, space, { uneven: request.uneven, unknown: request.unknown });
   const budgetBytes = request.memoryBytes ?? usableMemoryBytes(cluster);

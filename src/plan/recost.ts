@@ -69,7 +69,7 @@ export function recost(
     const inputs = planned.inputs.map((text) => space.parse(text));
     flow.inputs[n].forEach((value, i) => {
       const moves = planned.redistributions.filter((r) => r.input === i);
-      carry(value, node.meta.phase ?? 'forward', moves, inputs[i], `input ${i} of ${node.name}`);
+      carry(value, flow.phases[n], moves, inputs[i], `input ${i} of ${node.name}`);
     });
     const record = table.get(node.target);
     if (record === undefined) return;

@@ -31,7 +31,15 @@ export interface Infeasible {
   readonly budgetBytes: number;
 }
 
-export type ShardResult = { readonly status: 'planned'; readonly plan: Plan; readonly choice: Int32Array } | Infeasible;
+export type ShardResult =
+  | {
+      readonly status: 'planned';
+      readonly plan: Plan;
+      /** The graph that was planned: the given one with views of weights taken again in the backward pass. */
+      readonly graph: Graph;
+      readonly choice: Int32Array;
+    }
+  | Infeasible;
 
 /** Solves a prepared request and writes the plan. */
 export async function shardPrepared(
@@ -59,7 +67,12 @@ export async function shardPrepared(
       ...(solution.smallestBudget !== undefined ? { smallestBudgetBytes: solution.smallestBudget } : {}),
     };
   }
-  return { status: 'planned', plan: writePlan(prepared, problem, solution), choice: solution.choice };
+  return {
+    status: 'planned',
+    plan: writePlan(prepared, problem, solution),
+    graph: prepared.model.graph,
+    choice: solution.choice,
+  };
 }
 
 /** `shard(graph, request)`: prepare, solve, decode, re-cost. */
@@ -122,7 +135,7 @@ function propagated(prepared: Prepared, problem: Problem): ShardResult {
     statistics: {},
     ties: 'engine',
   };
-  return { status: 'planned', plan: writePlan(prepared, problem, solution), choice };
+  return { status: 'planned', plan: writePlan(prepared, problem, solution), graph: model.graph, choice };
 }
 
 function writePlan(prepared: Prepared, problem: Problem, solution: Solution): Plan {

@@ -46,13 +46,13 @@ export function collectUses(
 ): Use[] {
   const { graph, flow, space } = input;
   const uses: Use[] = [];
-  graph.nodes.forEach((node, n) => {
+  graph.nodes.forEach((_, n) => {
     flow.inputs[n].forEach((value, i) => {
       uses.push({
         value,
         variable: nodeVariable[n],
         at: { kind: 'input', node: n, input: i },
-        phase: node.meta.phase ?? 'forward',
+        phase: flow.phases[n],
         demands: columns.of(n, i),
         copy: -1,
       });

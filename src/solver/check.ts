@@ -1,8 +1,13 @@
 /**
- * The judge: evaluates choices and replays proofs from the problem alone. It shares no code with the engines of this
- * room. Sums are BigInt; tables of the replay are Float64 integers, and every cell is checked to stay exact (< 2^53).
+ * The judge: evaluates choices and replays proofs (`check-*.ts`) from the problem alone. It shares no code with the engines
+ * of this room. Sums are BigInt; tables of the replay are Float64 integers, and every one is checked to stay exact.
  */
-import type { Problem } from './types.ts';
+import { hashProblem } from './check-hash.ts';
+import { replay } from './check-replay.ts';
+import { Refused } from './check-store.ts';
+import type { Certificate, Problem } from './types.ts';
+
+export { hashProblem } from './check-hash.ts';
 
 /** Why a choice is not a solution. */
 export type Violation =
@@ -102,4 +107,47 @@ function peakUsage(problem: Problem, choice: ArrayLike<number>): { peak: bigint;
     }
   }
   return { peak, peakTime };
+}
+
+/** The bound of a certificate which proves that there is no choice at all. */
+export const NO_CHOICE = 1n << 62n;
+
+/** What the checker says of a solution. */
+export interface Verdict {
+  /** The choice (if any) is a solution of the stated objective, and every step of the certificate holds. */
+  readonly accepted: boolean;
+  readonly reason?: string;
+  /** Proven lower bound on every choice (`NO_CHOICE` when there is none); without meaning unless accepted. */
+  readonly bound: bigint;
+}
+
+/**
+ * Checks a choice and replays its certificate against the problem. A solution without choice (infeasible) has objective
+ * Infinity. Never throws on a bad certificate: it says `accepted: false` and why.
+ */
+export function verifyCertificate(
+  problem: Problem,
+  solution: { readonly choice: ArrayLike<number>; readonly objective: number; readonly certificate?: Certificate },
+): Verdict {
+  const refuse = (reason: string): Verdict => ({ accepted: false, reason, bound: -NO_CHOICE });
+  const { certificate, choice, objective } = solution;
+  if (certificate === undefined) return refuse('there is no certificate');
+  if (certificate.version !== 1) return refuse(`version ${String(certificate.version)} is unknown`);
+  if (objective !== Infinity) {
+    const { violations, cost } = evaluate(problem, choice);
+    if (violations.length > 0) return refuse(`the choice breaks the problem: ${violations[0].code}`);
+    if (cost !== BigInt(objective)) return refuse(`the choice costs ${cost}, not ${objective}`);
+  }
+  const hash = hashProblem(problem);
+  if (certificate.problem !== hash) return refuse(`it is about problem ${certificate.problem}, not ${hash}`);
+  try {
+    const bound = replay(problem, certificate) ?? NO_CHOICE;
+    if (objective !== Infinity && bound > BigInt(objective)) {
+      return refuse(`internal: it proves ${bound}, more than a choice costs`);
+    }
+    return { accepted: true, bound };
+  } catch (error) {
+    if (error instanceof Refused) return refuse(error.message);
+    throw error;
+  }
 }

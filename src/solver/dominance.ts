@@ -16,8 +16,10 @@ export interface DominanceSide {
 
 /** Joint choices of the neighbours that every pair has to pass before the exact test. */
 const SAMPLES = 12;
+/** In larger domains only the values that are best by cost or under some sample may kill: the full square does not pay. */
+const SQUARE = 64;
 /** Largest square of worst differences that is kept, in entries. */
-const KEPT = 1 << 18;
+const KEPT = 1 << 14;
 /** Most table cells read by exact tests for one variable. */
 const WORK = 20_000_000;
 
@@ -64,7 +66,7 @@ export class Dominance {
     };
     const found: (readonly [number, number])[] = [];
     const dead = new Uint8Array(k);
-    let alive = byCost.slice();
+    let alive: Int32Array = k <= SQUARE ? byCost.slice() : killers(byCost, scores, count);
     let work = 0;
     for (const d of byCost) {
       candidates: for (const w of alive) {
@@ -124,6 +126,18 @@ export class Dominance {
     }
     return out;
   }
+}
+
+/** The first values by cost and the best ones of every sample, in order of cost. */
+function killers(byCost: Int32Array, scores: Float64Array, count: number): Int32Array {
+  const chosen = new Uint8Array(byCost.length);
+  for (let q = 0; q < count; q++) {
+    chosen[byCost[q]] = 1;
+    let best = byCost[0];
+    for (const a of byCost) if (scores[a * count + q] < scores[best * count + q]) best = a;
+    chosen[best] = 1;
+  }
+  return byCost.filter((a) => chosen[a] === 1);
 }
 
 /** Largest cells[w] - cells[d] over the neighbour's classes; Infinity where w is forbidden and d is not. */

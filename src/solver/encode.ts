@@ -103,6 +103,37 @@ export function decodeColumns(problem: Problem, lp: ChoiceProgram, values: Array
   return choice.includes(-1) ? undefined : choice;
 }
 
+/**
+ * The same program with every row's amounts counted above the least amount of each variable: exact because a variable
+ * takes exactly one value. A constant of gigabytes in a row would otherwise drown the bytes that are left to decide.
+ */
+export function aboveLeast(lp: ChoiceProgram): ChoiceProgram {
+  const binaries = lp.choiceVariable.length;
+  const columnsOf = new Map<number, number>();
+  for (const v of lp.choiceVariable) columnsOf.set(v, (columnsOf.get(v) ?? 0) + 1);
+  const values = lp.values.slice();
+  const rowLower = lp.rowLower.slice();
+  const rowUpper = lp.rowUpper.slice();
+  for (let r = 0; r < lp.rows; r++) {
+    if (rowLower[r] !== -Infinity) continue;
+    const end = lp.starts[r + 1];
+    for (let k = lp.starts[r]; k < end; ) {
+      const variable = lp.indices[k] < binaries ? lp.choiceVariable[lp.indices[k]] : -1;
+      let [next, least] = [k, Infinity];
+      for (; next < end && lp.indices[next] < binaries && lp.choiceVariable[lp.indices[next]] === variable; next++) {
+        least = Math.min(least, values[next]);
+      }
+      if (next === k) next++;
+      else if (next - k === columnsOf.get(variable)) {
+        for (let m = k; m < next; m++) values[m] -= least;
+        rowUpper[r] -= least;
+      }
+      k = next;
+    }
+  }
+  return { ...lp, values, rowLower, rowUpper };
+}
+
 /** Column values of a choice: the start that a library is given. */
 export function encodeChoice(problem: Problem, lp: ChoiceProgram, choice: Int32Array): Float64Array {
   const { first, second, firstMap, secondMap } = problem.edges;

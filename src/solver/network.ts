@@ -129,6 +129,12 @@ export class Network {
       const f = this.factors[id];
       if (f === undefined) continue;
       const maps = f.maps.map((m, k) => (f.vars[k] === variable ? pool.compose(m, keep) : m));
+      // While every class is still reached, no slice can have become equal to another or empty.
+      const axis = f.vars.indexOf(variable);
+      if (pool.reachedOf(maps[axis]) === f.table.dims[axis]) {
+        this.factors[id] = { vars: f.vars, maps, table: f.table };
+        continue;
+      }
       const { table, maps: small } = this.compressed(f.table, maps);
       this.factors[id] = { vars: f.vars, maps: small, table };
     }

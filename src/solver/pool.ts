@@ -76,6 +76,7 @@ export class Pool {
   readonly #minima: number[] = [];
   readonly #barred: boolean[] = [];
   readonly #holes: boolean[] = [];
+  readonly #used: number[] = [];
   readonly tables: Table[] = [];
   readonly #joins = new Map<number, number>();
   readonly #projections = new Map<number, Int32Array>();
@@ -129,6 +130,14 @@ export class Pool {
       }
       this.#counts.push(top + 1);
       this.#holes.push(holes);
+      const seen = new Uint8Array(top + 1);
+      let used = 0;
+      for (let i = 0; i < m.length; i++) {
+        if (m[i] < 0 || seen[m[i]] === 1) continue;
+        seen[m[i]] = 1;
+        used++;
+      }
+      this.#used.push(used);
     }
     return id;
   }
@@ -140,6 +149,11 @@ export class Pool {
   /** Whether some entry of a map is -1. */
   hasHoles(id: number): boolean {
     return this.#holes[id];
+  }
+
+  /** Number of different classes that a map reaches. */
+  reachedOf(id: number): number {
+    return this.#used[id];
   }
 
   /** Number of classes of a map (its largest entry plus one). */

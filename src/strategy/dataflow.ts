@@ -2,13 +2,14 @@ import { ShardwrightError, internalError } from '../errors.ts';
 import type { Arg, Graph, Node, Output, TensorType, ValueType } from '../graph/types.ts';
 import { tensorInputs } from '../ops/context.ts';
 import type { TensorMeta } from '../ops/record.ts';
+import { backwardStart } from '../passes/weight-views.ts';
 import type { OperatorTable } from '../ops/table.ts';
 
 /**
  * Who makes which tensor and who uses it, by number. A value is one tensor result of one node. Two kinds of node make no
  * value of their own but are another name of one that exists: `getitem`, so that a placement cannot change between a tuple
- * and its member; and, with `mergeViews`, a view that repeats an earlier view of the same value, so that one
- * redistribution serves the users of both (PyTorch views the input of q, k and v once for each).
+ * and its member; and, with `mergeViews`, a view that repeats an earlier view of the same value in the same pass, so that
+ * one redistribution serves the users of both (PyTorch views the input of q, k and v once for each).
  */
 
 export interface Value {
@@ -33,6 +34,11 @@ export interface Dataflow {
   readonly outputs: readonly { readonly output: Output; readonly value: number }[];
   /** Per node: the value that it is another name of, -1 for a node that decides for itself. */
   readonly alias: Int32Array;
+  /**
+   * Per node: the pass in which it runs. By place in the program, not by what it depends on: a value that only the
+   * backward pass needs and that is made there counts to it.
+   */
+  readonly phases: readonly ('forward' | 'backward')[];
   /** Index of the node of that name. */
   readonly byName: ReadonlyMap<string, number>;
   /** Value id of a name (a getitem's name gives the member of its tuple). */
@@ -54,6 +60,7 @@ export function dataflow(graph: Graph, table: OperatorTable, mergeViews: boolean
   const names = new Map<string, number>();
   const tuples = new Map<string, Int32Array>();
   const none = new Int32Array(0);
+  const split = backwardStart(graph);
   const alias = new Int32Array(graph.nodes.length).fill(-1);
   const views = new Map<string, number>();
 
@@ -93,7 +100,7 @@ export function dataflow(graph: Graph, table: OperatorTable, mergeViews: boolean
       const used = record !== undefined ? tensorInputs(record, node.args, node.kwargs) : everyValue(node);
       const ids = Int32Array.from(used, valueOf);
       if (mergeViews && record?.cls === 'view' && ids.length === 1 && node.type.kind === 'tensor') {
-        const key = `${node.target}|${ids[0]}|${literalKey(node.args)}|${literalKey(Object.entries(node.kwargs).flat())}`;
+        const key = `${index < split ? 'f' : 'b'}${node.target}|${ids[0]}|${literalKey(node.args)}|${literalKey(Object.entries(node.kwargs).flat())}`;
         const earlier = views.get(key);
         if (earlier !== undefined) {
           alias[index] = earlier;
@@ -125,6 +132,7 @@ export function dataflow(graph: Graph, table: OperatorTable, mergeViews: boolean
     inputs,
     results,
     alias,
+    phases: graph.nodes.map((_, i) => (i < split ? 'forward' : 'backward')),
     outputs: graph.outputs.map((output) => ({ output, value: output.value === null ? -1 : valueOf(output.value) })),
     byName,
     valueOf,

@@ -18,9 +18,14 @@ const TOKENS = /(^|[._])(embed_tokens|wte|word_embeddings|tok_embeddings)([._]|$
  */
 export function weightRoles(graph: Graph, flow: Dataflow): Map<number, WeightRole> {
   const roles = new Map<number, WeightRole>();
+  // By first use: the backward pass transposes what the forward did not.
+  const seen = new Set<number>();
   const transposed = new Set<number>();
   graph.nodes.forEach((node, n) => {
-    if (node.kind === 'call' && TRANSPOSES.has(node.target)) for (const v of flow.inputs[n]) transposed.add(v);
+    for (const v of flow.inputs[n]) {
+      if (!seen.has(v) && node.kind === 'call' && TRANSPOSES.has(node.target)) transposed.add(v);
+      seen.add(v);
+    }
   });
   graph.nodes.forEach((node, n) => {
     if (node.kind !== 'placeholder' || node.meta.role !== 'parameter') return;

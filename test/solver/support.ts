@@ -209,6 +209,8 @@ export interface RandomOptions {
   readonly values: number;
   readonly row?: boolean;
   readonly usage?: boolean;
+  /** Amounts of a few units beside amounts of gigabytes in one row; otherwise a problem has one scale. */
+  readonly mixed?: boolean;
 }
 
 /**
@@ -235,8 +237,9 @@ export function randomProblem(seed: number, options: RandomOptions): PlainProble
       }
     }
   }
+  const oneScale = next() < 0.2 ? 2 ** 30 : next() < 0.2 ? 999_999_937 : 1;
   const amounts = (k: number): number[] => {
-    const scale = next() < 0.2 ? 2 ** 30 : 1;
+    const scale = options.mixed === true ? (next() < 0.2 ? 2 ** 30 : 1) : oneScale;
     return Array.from({ length: k }, () => int(50) * scale);
   };
   const slack = (least: number, most: number): number => least + Math.floor((next() * 0.9 - 0.05) * (most - least));

@@ -354,15 +354,7 @@ const fused: readonly OperatorRecord[] = [
       'Tensor query, Tensor key, Tensor value, float dropout_p=0.0, bool is_causal=False, ' +
       'bool return_debug_mask=False, *, float? scale=None',
     // cum_seq_q, cum_seq_k, max_q, max_k, rng_state, unused, debug_attn_mask
-    rest: [
-      null,
-      null,
-      null,
-      null,
-      { dtype: 'u64', shape: [2] },
-      { dtype: 'u64', shape: [] },
-      EMPTY_MASK,
-    ],
+    rest: [null, null, null, null, { dtype: 'u64', shape: [2] }, { dtype: 'u64', shape: [] }, EMPTY_MASK],
   }),
   fusedBackward({
     name: `${flash}_backward.default`,

@@ -137,8 +137,7 @@ async function runJslp(job) {
   }
   for (let r = 0; r < p.rows; r++) {
     const [lo, hi] = [p.rowLower[r], p.rowUpper[r]];
-    // An empty row is no constraint to the library, whatever its bounds are.
-    if (p.starts[r] === p.starts[r + 1] && (lo > 0 || hi < 0)) return { id: job.id, word: 'infeasible (an empty row)' };
+    if (p.starts[r] === p.starts[r + 1]) continue;
     if (lo === hi) constraints[`r${r}`] = { equal: lo };
     else constraints[`r${r}`] = { ...(lo === -Infinity ? {} : { min: lo }), ...(hi === Infinity ? {} : { max: hi }) };
     for (let k = p.starts[r]; k < p.starts[r + 1]; k++) variables[`x${p.indices[k]}`][`r${r}`] = p.values[k];

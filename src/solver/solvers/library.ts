@@ -48,7 +48,10 @@ function takeWorker(library: Library): Worker {
     kept.ref();
     return kept;
   }
-  return new Worker(new URL('./library-worker.mjs', import.meta.url), { execArgv: [] });
+  const worker = new Worker(new URL('./library-worker.mjs', import.meta.url), { execArgv: [] });
+  // A worker that was told to die may still report a fault; by then nobody listens any more.
+  worker.on('error', () => undefined);
+  return worker;
 }
 
 function keepWorker(library: Library, worker: Worker): void {
@@ -61,6 +64,12 @@ export function askLibrary(library: Library, lp: LinearProgram, run: LibraryRun 
   const { columns, rows, cost, lower, upper, integer, starts, indices, values, rowLower, rowUpper } = lp;
   const program = { columns, rows, cost, lower, upper, integer, starts, indices, values, rowLower, rowUpper };
   const began = performance.now();
+  // To javascript-lp-solver an empty row is no constraint whatever its bounds are; HiGHS calls a program of them "Empty".
+  for (let r = 0; r < rows; r++) {
+    if (starts[r] === starts[r + 1] && (rowLower[r] > 0 || rowUpper[r] < 0)) {
+      return Promise.resolve({ word: `infeasible before asking: row ${lp.rowName(r)} is empty`, seconds: 0 });
+    }
+  }
   const id = ++lastId;
   return new Promise((resolve) => {
     const worker = takeWorker(library);
@@ -72,8 +81,6 @@ export function askLibrary(library: Library, lp: LinearProgram, run: LibraryRun 
       worker.off('error', onError);
       worker.off('exit', onExit);
       run.signal?.removeEventListener('abort', onAbort);
-      // A worker that was told to die may still report; nobody listens any more.
-      worker.on('error', () => undefined);
       if (healthy && values.length < LARGE_NONZEROS) keepWorker(library, worker);
       else void worker.terminate();
       resolve({ ...word, seconds: (performance.now() - began) / 1000 });

@@ -2,7 +2,7 @@
  * From a choice problem to a library and back: guard, encode, scale, ask, and believe only what `check.ts` re-evaluates.
  */
 import { evaluate } from '../check.ts';
-import { decodeColumns, encode, encodeChoice, programSize, type ProgramSize } from '../encode.ts';
+import { aboveLeast, decodeColumns, encode, encodeChoice, programSize, type ProgramSize } from '../encode.ts';
 import { scaled } from '../linear-program.ts';
 import type { Problem } from '../types.ts';
 import { askLibrary, type Library, type LibraryRun, type LibraryWord } from './library.ts';
@@ -72,7 +72,7 @@ export async function consult(
 ): Promise<Verdict> {
   const size = requireFit(problem, backend);
   const lp = encode(problem);
-  const { program, costScale } = scaled(lp, backend.costTarget, backend.rowTarget);
+  const { program, costScale } = scaled(aboveLeast(lp), backend.costTarget, backend.rowTarget);
   const { start, onChoice, ...rest } = run;
   const checked = (values: Float64Array): { choice: Int32Array; objective: number } | string => {
     const choice = decodeColumns(problem, lp, values);

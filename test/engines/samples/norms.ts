@@ -16,6 +16,7 @@ export const norms: readonly string[] = [
   'rms_norm(x[5,6], [6])',
   'native_group_norm(x[5,6,7], x[6], x[6], 5, 6, 7, 3, 1e-5)',
   'native_group_norm(x[6,12,5], None, None, 6, 12, 5, 6, 1e-5)',
+  'native_group_norm(bf16[5,6,7], f32[6], f32[6], 5, 6, 7, 3, 1e-5)',
   'group_norm(x[5,6,7], 3, x[6], x[6])',
   'group_norm(x[6,12,5,2], 6)',
   'native_group_norm_backward(x[5,6,7], x[5,6,7], x[5,3], pos[5,3], x[6], 5, 6, 7, 3, [True,True,True])',

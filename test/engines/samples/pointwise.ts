@@ -77,7 +77,13 @@ const OWN: Readonly<Record<string, readonly string[]>> = {
   'elu_backward.default': ['x[6,5], 1.0, 1.0, 1.0, False, x[6,5]', 'x[6,5], 1.0, 1.5, 0.5, False, x[6,5]'],
   'softplus_backward.default': ['x[6,5], x[6,5], 1, 20', 'x[6,5], x[6,5], 3.0, 0.5'],
   'log_sigmoid_backward.default': ['x[6,5], x[6,5], unit[6,5]'],
-  '_to_copy.default': ['x[6,5]', 'x[6,5], dtype=f32', 'x[6,5], dtype=i64', 'bits[6,5], dtype=f64', 'i64[6,5], dtype=b8'],
+  '_to_copy.default': [
+    'x[6,5]',
+    'x[6,5], dtype=f32',
+    'x[6,5], dtype=i64',
+    'bits[6,5], dtype=f64',
+    'i64[6,5], dtype=b8',
+  ],
   'to.dtype': ['x[6,5], f64', 'x[6,5], bf16', 'x[6,5], i32', 'bits[6,5], f32'],
   'to.device': ["x[6,5], 'cpu', f64", "x[6,5], 'cpu', bf16"],
   'to.dtype_layout': ['x[6,5], dtype=f16', 'x[6,5]'],
@@ -120,7 +126,8 @@ export function pointwiseSamples(record: OperatorRecord): string[] {
     texts.push(call(fill('5,6', () => '')));
     if (!inPlace) texts.push(call(fill('6,1', (k) => (k === 2 ? '3,1,5' : '5'))));
   }
-  if (INTEGERS.test(bare) && !/shift/.test(bare)) texts.push(texts[0].replaceAll('i64[', 'bits[').replace(', 2)', ', True)'));
+  if (INTEGERS.test(bare) && !/shift/.test(bare))
+    texts.push(texts[0].replaceAll('i64[', 'bits[').replace(', 2)', ', True)'));
   const second = positional[1];
   // PyTorch takes a number for the tensor of these only, as Python does it: a number is a zero-dim tensor.
   if (second?.type === 'TensorOrScalar' && /^(add|sub|mul|div|floor_divide)$/.test(bare)) {

@@ -3,7 +3,7 @@ import { DTYPES } from '../../../src/graph/types.ts';
 import { bind } from '../../../src/ops/infer.ts';
 import type { OperatorRecord, TypedContext } from '../../../src/ops/record.ts';
 import { tensorInputs } from '../../../src/ops/context.ts';
-import { OperatorTable } from '../../../src/ops/table.ts';
+import type { OperatorTable } from '../../../src/ops/table.ts';
 
 /**
  * Calls of operators written as text: `mm(x[5,6], x[6,7])`, `sum.dim_IntList(x[5,6], [-1], True, dtype=f32)`. A target without

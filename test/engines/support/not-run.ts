@@ -1,6 +1,77 @@
-/** What the checks against PyTorch cannot run or find different, so that it cannot grow in silence. */
-export const REFUSED: readonly string[] = [];
-export const NOT_RUN: Readonly<Record<string, readonly string[]>> = {};
-export const ABSENT: readonly string[] = [];
-export const OTHER_SCHEMA: readonly string[] = [];
-export const KERNEL_LIMITS: readonly string[] = [];
+/** What the checks against PyTorch cannot run or find different, with the reason, so that it cannot grow in silence. */
+
+/** Names under which Python's tensor methods print in hand-written graphs; PyTorch has `_to_copy` for them. */
+export const ABSENT: readonly string[] = ['float', 'double', 'half', 'bfloat16', 'long', 'int', 'bool'].map(
+  (name) => `aten.${name}.default`,
+);
+
+/** Sample calls that PyTorch does not run. */
+export const REFUSED: readonly string[] = ABSENT.map(
+  (name) => `${name.replace('aten.', '')}(x[6,5]): PyTorch 2.13.0 has no ${name}`,
+);
+
+/** Operators of which no rule was run, by reason. */
+export const NOT_RUN: Readonly<Record<string, readonly string[]>> = {
+  'PyTorch has no such overload': ABSENT,
+  // What is left of them on a rank is the lowering's: a local size, an offset, a random stream.
+  'every rule rewrites the call': [
+    'aten.empty.memory_format',
+    'aten.arange.default',
+    'aten.arange.start',
+    'aten.arange.start_step',
+    'aten.linspace.default',
+    'prims.iota.default',
+    'aten.bernoulli.default',
+    'aten.bernoulli.p',
+    'aten.bernoulli_.float',
+    'aten.normal_.default',
+    'aten.uniform_.default',
+    'aten.exponential_.default',
+    'aten.rand.default',
+    'aten.randn.default',
+    'aten.rand_like.default',
+    'aten.randn_like.default',
+  ],
+  'no rule but replicate': ['aten.median.default', 'aten.scalar_tensor.default'],
+  // GPU kernels; their rules are those of the CPU's fused attention.
+  'no sample': [
+    'aten._scaled_dot_product_flash_attention.default',
+    'aten._scaled_dot_product_flash_attention_backward.default',
+    'aten._scaled_dot_product_efficient_attention.default',
+    'aten._scaled_dot_product_efficient_attention_backward.default',
+    'aten._scaled_dot_product_cudnn_attention.default',
+    'aten._scaled_dot_product_cudnn_attention_backward.default',
+  ],
+};
+
+const flash = 'aten._scaled_dot_product_flash_attention_for_cpu';
+const sameWidth = 'Q/K/V should have the same head size';
+/**
+ * Rules whose local call the kernel refuses, though the mathematics is right: the flash kernels want values as wide as the
+ * queries. `aten.scaled_dot_product_attention` runs the same rule.
+ */
+export const KERNEL_LIMITS: readonly string[] = [
+  ...['S(3) -> S(3), R', 'S(3), R -> S(3), R'].map(
+    (rest) => `${flash}.default: R, R, ${rest}: kernel: scaled_dot_product_attention_flash_attention: ${sameWidth}`,
+  ),
+  ...['R -> P(sum), P(sum), S(3)', 'R, R -> P(sum), P(sum), S(3)'].map(
+    (rest) =>
+      `${flash}_backward.default: S(3), R, R, S(3), S(3), ${rest}: ` +
+      `kernel: scaled_dot_product_attention_flash_attention_backward: ${sameWidth}`,
+  ),
+];
+
+/** Where our schema is wider than PyTorch's: defaults for arguments that traced graphs leave out, and one schema for a family. */
+export const OTHER_SCHEMA: readonly string[] = [
+  "aten.contiguous.default: 'memory_format' is 0 by default in PyTorch, null here",
+  "aten.sum.dim_IntList: 'dim' is required in PyTorch",
+  "aten.mean.dim: 'dim' is required in PyTorch",
+  "aten.fill.Scalar: PyTorch has no argument 'dtype'",
+  "aten.fill_.Scalar: PyTorch has no argument 'dtype'",
+  "aten.zero_.default: PyTorch has no argument 'dtype'",
+  "prims.iota.default: 'device' is required in PyTorch",
+  "aten.bernoulli.p: 'p' is required in PyTorch",
+];
+
+/** Rules of samples whose own conditions (evenness, units) admit them at these sizes on neither 2 nor 3 ranks. */
+export const NOT_ADMITTED = 21;

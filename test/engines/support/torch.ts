@@ -8,7 +8,8 @@ export function runPython(script: string, args: readonly string[], input = ''): 
   const path = fileURLToPath(new URL(`../../../scripts/engines/${script}`, import.meta.url));
   const run = spawnSync(python, ['-W', 'ignore', path, ...args], { input, encoding: 'utf8', maxBuffer: 1 << 28 });
   if (run.error !== undefined) throw run.error;
-  if (run.status !== 0) throw new Error(`${script} ended with ${run.status ?? run.signal}:\n${run.stderr.slice(-4000)}`);
+  if (run.status !== 0)
+    throw new Error(`${script} ended with ${run.status ?? run.signal}:\n${run.stderr.slice(-4000)}`);
   return run.stdout;
 }
 
