@@ -41,7 +41,8 @@ export function repeatLayer(graph: Graph, extra: number): Graph {
     return name;
   };
   const last = (name: string): string => (forward.place(name)?.layers === 0 ? copy(name, extra) : name);
-  const moved = (node: Node, c: number): Node => mapOperands({ ...node, name: copy(node.name, c) }, (name) => rename(name, c));
+  const moved = (node: Node, c: number): Node =>
+    mapOperands({ ...node, name: copy(node.name, c) }, (name) => rename(name, c));
   const repeated = (nodes: readonly Node[], copies: readonly number[]): Node[] =>
     copies.flatMap((c) => nodes.map((node) => moved(node, c)));
   const up = Array.from({ length: extra + 1 }, (_, c) => c);

@@ -164,11 +164,11 @@ def claimed(
     return difference(reduce(parts, slot["op"]), want, tolerance)
 
 
-def local_call(call: dict[str, Any], rule: dict[str, Any], ranks: int, rank: int, shape: list[int]) -> dict[str, Any]:
+def local_call(call: dict[str, Any], rule: dict[str, Any], ranks: int, rank: int, truth: list[Any]) -> dict[str, Any]:
     """The call as a rank makes it: the same, but for a size argument, which is local."""
     if rule["size"] is None:
         return call
-    slot = rule["outputs"][0]
+    slot, shape = rule["outputs"][0], list(truth[0].shape)
     if slot["kind"] == "shard":
         shape = [chunk(n, ranks, rank)[1] if d == slot["dim"] else n for d, n in enumerate(shape)]
     args = [shape if k == rule["size"] else arg for k, arg in enumerate(call["args"])]
@@ -183,9 +183,9 @@ def judge(op: Any, call: dict[str, Any], rule: dict[str, Any], ranks: int, input
     results = []
     for rank in range(ranks):
         try:
-            local = local_call(call, rule, ranks, rank, list(truth[0].shape))
+            local = local_call(call, rule, ranks, rank, truth)
             results.append(wire.invoke(op, local, [parts[rank] for parts in held]))
-        except Exception as error:
+        except (RuntimeError, ValueError, IndexError) as error:
             return f"kernel: {str(error).splitlines()[0]}"
     if len(truth) != len(rule["outputs"]):
         return f"{len(truth)} results, {len(rule['outputs'])} placements"

@@ -2,7 +2,7 @@
  * From the engine's log to a bound that the checker has accepted.
  */
 import { STEP } from './certificate.ts';
-import { hashProblem, verifyCertificate } from './check.ts';
+import { hashProblem, judge } from './check.ts';
 import type { Pool } from './pool.ts';
 import { certificateOf, type Log } from './proof.ts';
 import type { PlainRow } from './rows.ts';
@@ -45,7 +45,7 @@ export function prove(
   for (const attempt of attempts) {
     const certificate = attempt();
     if (certificate === undefined) continue;
-    const verdict = verifyCertificate(problem, { choice, objective, certificate });
+    const verdict = judge(problem, hash, { choice, objective, certificate });
     if (!verdict.accepted) {
       refused ??= verdict.reason ?? 'refused';
       continue;

@@ -89,12 +89,10 @@ export function minimise(
       for (let x = 0; x < lastSize; x++) {
         let least = Infinity;
         if (inner.length === 1) {
-          const { cells } = inner[0];
-          const from = bases[0] + steps[0][x];
-          for (let q = 0; q < count; q++) {
-            const sum = sums[q] + cells[from + live[q]];
-            if (sum < least) least = sum;
-          }
+          least = leastOfOne(sums, live, count, inner[0].cells, bases[0] + steps[0][x]);
+        } else if (inner.length === 2) {
+          const second = bases[1] + steps[1][x];
+          least = leastOfTwo(sums, live, count, inner[0].cells, bases[0] + steps[0][x], inner[1].cells, second);
         } else {
           for (let q = 0; q < count; q++) {
             let sum = sums[q];
@@ -109,6 +107,33 @@ export function minimise(
     while (k >= 0 && ++at[k] === dims[k]) at[k--] = 0;
   }
   return out;
+}
+
+function leastOfOne(sums: Float64Array, live: Int32Array, count: number, cells: Float64Array, from: number): number {
+  let least = Infinity;
+  for (let q = 0; q < count; q++) {
+    const sum = sums[q] + cells[from + live[q]];
+    if (sum < least) least = sum;
+  }
+  return least;
+}
+
+function leastOfTwo(
+  sums: Float64Array,
+  live: Int32Array,
+  count: number,
+  first: Float64Array,
+  from: number,
+  second: Float64Array,
+  other: number,
+): number {
+  let least = Infinity;
+  for (let q = 0; q < count; q++) {
+    const c = live[q];
+    const sum = sums[q] + first[from + c] + second[other + c];
+    if (sum < least) least = sum;
+  }
+  return least;
 }
 
 function offset(layout: Layout, at: Int32Array): number {

@@ -140,7 +140,7 @@ export class Model {
   #shrink(grid: Grid, maps: readonly number[]): Shrunk {
     let key = -1;
     for (const m of maps) key = this.store.tuple(key, m);
-    return this.memos.shrunk.get(grid.id, key, () => shrink(this.store, grid, maps));
+    return this.memos.shrunk.get(grid.id, key, () => shrink(this.store, grid.dims, grid.cells, maps, grid));
   }
 
   /** Part f, which must join two variables. */
@@ -314,7 +314,7 @@ export class Model {
           cells[to] = a.grid.cells[ar[x] * aw + ac[y]] + b.grid.cells[swap ? bc[y] * bw + br[x] : br[x] * bw + bc[y]];
         }
       }
-      return shrink(store, store.grid([ar.length, ac.length], cells), [rows, columns]);
+      return shrink(store, [ar.length, ac.length], cells, [rows, columns]);
     });
     this.#remove(g);
     this.parts[f] = { vars: a.vars, maps: sum.maps, grid: sum.grid, tidy: true };
@@ -381,14 +381,11 @@ export class Model {
     }));
     const axes = order.map((k) => joints[k]);
     const cells = minimise(store, this.unary[v], own, axes, summands, slack);
-    let least = Infinity;
-    for (const c of cells) if (c < least) least = c;
+    const least = leastOf(cells);
     if (least === Infinity || order.length === 0) return { least, neighbours: order, shrunk: undefined };
-    const grid = store.grid(
-      axes.map((m) => store.classes[m]),
-      cells.map((c) => c - least),
-    );
-    return { least, neighbours: order, shrunk: shrink(store, grid, axes) };
+    for (let k = 0; k < cells.length; k++) cells[k] -= least;
+    const dims = axes.map((m) => store.classes[m]);
+    return { least, neighbours: order, shrunk: shrink(store, dims, cells, axes) };
   }
 
   /** Moves an amount per position of v from factor f into the unary of v. */
@@ -438,18 +435,16 @@ export class Model {
       return;
     }
     const name = memos.nameOf(slack);
-    const level = (costs: Float64Array, least: number): Float64Array =>
-      costs.map((c) => (c - least > slack ? Infinity : c - least));
     for (let i = 0; i < this.size.length; i++) {
       if (this.gone[i]) continue;
       const u = this.unary[i];
-      this.unary[i] = memos.cutVectors.get(u, name, () => store.vector(level(store.vectors[u], store.leasts[u])));
+      this.unary[i] = memos.cutVectors.get(u, name, () => store.vector(level(store.vectors[u], store.leasts[u], slack)));
     }
     for (let f = 0; f < this.parts.length; f++) {
       const part = this.parts[f];
       if (part === undefined) continue;
       const { grid } = part;
-      const levelled = memos.cutGrids.get(grid.id, name, () => store.grid(grid.dims, level(grid.cells, grid.least)));
+      const levelled = memos.cutGrids.get(grid.id, name, () => store.grid(grid.dims, level(grid.cells, grid.least, slack)));
       if (levelled !== grid) this.parts[f] = { vars: part.vars, maps: part.maps, grid: levelled, tidy: false };
     }
     this.nonNegative = true;
@@ -544,6 +539,22 @@ export class Model {
     for (let f = 0; f < this.parts.length; f++) if (this.parts[f] !== undefined) out.push(this.#part(f));
     return out;
   }
+}
+
+function leastOf(cells: Float64Array): number {
+  let least = Infinity;
+  for (let k = 0; k < cells.length; k++) if (cells[k] < least) least = cells[k];
+  return least;
+}
+
+/** The costs less their minimum; what exceeds the slack then is forbidden. */
+function level(costs: Float64Array, least: number, slack: number): Float64Array {
+  const out = new Float64Array(costs.length);
+  for (let k = 0; k < out.length; k++) {
+    const c = costs[k] - least;
+    out[k] = c > slack ? Infinity : c;
+  }
+  return out;
 }
 
 /** Largest cost by which row w of a side exceeds row d where d is allowed. */

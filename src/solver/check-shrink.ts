@@ -9,10 +9,16 @@ export interface Shrunk {
   readonly maps: readonly number[];
 }
 
-/** Works axis by axis; the result depends on the arguments only. */
-export function shrink(store: Store, grid: Grid, maps: readonly number[]): Shrunk {
-  let { cells } = grid;
-  const dims = [...grid.dims];
+/** Works axis by axis; the result depends on the arguments only. `stored` is the table itself where it is in the store. */
+export function shrink(
+  store: Store,
+  from: readonly number[],
+  given: Float64Array,
+  maps: readonly number[],
+  stored?: Grid,
+): Shrunk {
+  let cells = given;
+  const dims = [...from];
   const newMaps = [...maps];
   for (let axis = 0; axis < dims.length; axis++) {
     const size = dims[axis];
@@ -46,7 +52,7 @@ export function shrink(store: Store, grid: Grid, maps: readonly number[]): Shrun
     cells = smaller;
     dims[axis] = kept.length;
   }
-  return { grid: cells === grid.cells ? grid : store.grid(dims, cells), maps: newMaps };
+  return { grid: cells === given && stored !== undefined ? stored : store.grid(dims, cells), maps: newMaps };
 }
 
 /** Class of slice c among the kept ones (a new one if need be), or -1 when it is wholly forbidden. */

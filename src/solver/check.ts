@@ -129,6 +129,15 @@ export function verifyCertificate(
   problem: Problem,
   solution: { readonly choice: ArrayLike<number>; readonly objective: number; readonly certificate?: Certificate },
 ): Verdict {
+  return judge(problem, hashProblem(problem), solution);
+}
+
+/** `verifyCertificate` for a problem whose hash is known. */
+export function judge(
+  problem: Problem,
+  hash: string,
+  solution: { readonly choice: ArrayLike<number>; readonly objective: number; readonly certificate?: Certificate },
+): Verdict {
   const refuse = (reason: string): Verdict => ({ accepted: false, reason, bound: -NO_CHOICE });
   const { certificate, choice, objective } = solution;
   if (certificate === undefined) return refuse('there is no certificate');
@@ -138,7 +147,6 @@ export function verifyCertificate(
     if (violations.length > 0) return refuse(`the choice breaks the problem: ${violations[0].code}`);
     if (cost !== BigInt(objective)) return refuse(`the choice costs ${cost}, not ${objective}`);
   }
-  const hash = hashProblem(problem);
   if (certificate.problem !== hash) return refuse(`it is about problem ${certificate.problem}, not ${hash}`);
   try {
     const bound = replay(problem, certificate) ?? NO_CHOICE;

@@ -5,6 +5,7 @@
 import type { Problem, Solution, SolveOptions } from '../types.ts';
 import { HIGHS } from './highs.ts';
 import { JSLP, secondOpinion } from './jslp.ts';
+import { leastUseChoice } from './least-use.ts';
 import { consult, requireFit, type Backend } from './verdict.ts';
 
 const FORBIDDEN = 1e18;
@@ -33,8 +34,10 @@ export async function solveWithLibrary(
   const backend = BACKENDS[engine];
   requireFit(problem, backend);
   const limit = options.timeLimitSeconds;
+  const least = leastUseChoice(problem);
   const ours = own(problem, {
     ...options,
+    starts: [...(options.starts ?? []), ...(least === undefined ? [] : [least])],
     timeLimitSeconds: limit === undefined ? OWN_SECONDS : Math.min(OWN_SECONDS, limit * OWN_SHARE),
   });
   const bound = Math.max(ours.bound, leastTotal(problem));

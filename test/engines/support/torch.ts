@@ -6,7 +6,7 @@ export function runPython(script: string, args: readonly string[], input = ''): 
   const python = process.env['SHARDWRIGHT_PYTHON'];
   if (python === undefined) throw new Error('SHARDWRIGHT_PYTHON is not set: run `npm run test:engines`');
   const path = fileURLToPath(new URL(`../../../scripts/engines/${script}`, import.meta.url));
-  const run = spawnSync(python, ['-W', 'ignore', path, ...args], { input, encoding: 'utf8', maxBuffer: 1 << 28 });
+  const run = spawnSync(python, ['-B', '-W', 'ignore', path, ...args], { input, encoding: 'utf8', maxBuffer: 1 << 28 });
   if (run.error !== undefined) throw run.error;
   if (run.status !== 0)
     throw new Error(`${script} ended with ${run.status ?? run.signal}:\n${run.stderr.slice(-4000)}`);

@@ -1,0 +1,12 @@
+/** Writes the 32-layer Llama graph with its middle layer repeated to 126 layers. Run: npx tsx bench/deepen.ts FILE.swg */
+import { writeFileSync } from 'node:fs';
+import { fileURLToPath } from 'node:url';
+import { loadModel } from '../src/cli/load.ts';
+import { printGraph } from '../src/graph/text.ts';
+import { repeatLayer } from './repeat.ts';
+
+const source = fileURLToPath(
+  new URL('../test/fixtures/torch/llama3-8b-32l-b16/joint.expanded.txt.gz', import.meta.url),
+);
+const { graph } = loadModel(source, { role: [], tie: [] });
+writeFileSync(process.argv[2], printGraph(repeatLayer(graph, 94)));
