@@ -57,7 +57,7 @@ for (const [name, model, mesh, ...more] of cases) {
         ],
         { maxBuffer: 2 ** 30 },
       );
-      const [user, system, kilobytes] = run.stderr.toString().trim().split('\n').at(-1).split(' ').map(Number);
+      const [user, system, kilobytes] = run.stderr.toString().trim().split('\n').slice(-1)[0].split(' ').map(Number);
       best = Math.min(best, user + system);
       megabytes = Math.max(megabytes, kilobytes / 1024);
       proof = JSON.parse(run.stdout.toString()).proof;

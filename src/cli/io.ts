@@ -12,7 +12,7 @@ export const EXIT = { ok: 0, internal: 1, usage: 2, infeasible: 3, gap: 4 } as c
 /** Prints an error for people, or as one JSON value, and returns the exit code that it means. */
 export function reportError(error: unknown, io: CliIo, json: boolean): number {
   const known = error instanceof ShardwrightError ? error : undefined;
-  const code = known === undefined || known.code === 'E_INTERNAL' ? EXIT.internal : EXIT.usage;
+  const code = exitOf(known?.code);
   const message = known?.headline ?? `E_INTERNAL internal: ${error instanceof Error ? error.message : String(error)}`;
   const hint = known?.details.hint ?? (code === EXIT.internal ? INTERNAL_HINT : undefined);
   if (json) {
@@ -33,6 +33,11 @@ export function reportError(error: unknown, io: CliIo, json: boolean): number {
   if (code === EXIT.internal && error instanceof Error && error.stack !== undefined && known === undefined)
     io.stderr(`${error.stack}\n`);
   return code;
+}
+
+function exitOf(code: string | undefined): number {
+  if (code === undefined || code === 'E_INTERNAL') return EXIT.internal;
+  return code === 'E_TIME_LIMIT' ? EXIT.gap : EXIT.usage;
 }
 
 const INTERNAL_HINT = 'This is a defect of Shardwright. Please report it with the command and the model file.';

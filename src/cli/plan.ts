@@ -51,7 +51,13 @@ export const SOLVERS = ['auto', 'exact', 'highs', 'javascript-lp-solver', 'propa
 export async function planCommand(model: string, options: PlanOptions, io: CliIo): Promise<number> {
   const request = requestOf({ ...options, cluster: clusterText(options.cluster) });
   const { graph, table } = loadModel(model, options);
-  return planGraph(graph, table, request, options, io);
+  try {
+    return await planGraph(graph, table, request, options, io);
+  } catch (error) {
+    // A line number means a line of the model's text.
+    if (error instanceof ShardwrightError && error.details.position !== undefined) throw error.with({ file: model });
+    throw error;
+  }
 }
 
 export async function planGraph(

@@ -1,11 +1,12 @@
 import { groupTopology } from '../cost/collectives.ts';
 import { Redistributor } from '../cost/redistribute.ts';
-import { internalError } from '../errors.ts';
+import { internalError, ShardwrightError } from '../errors.ts';
 import type { Graph } from '../graph/types.ts';
 import type { OperatorTable } from '../ops/table.ts';
 import { evaluate } from '../solver/check.ts';
-import { solve } from '../solver/solve.ts';
-import type { Problem, Progress, Solution } from '../solver/types.ts';
+import { NoChoiceInTime, solve } from '../solver/solve.ts';
+import { TooLargeForLibrary } from '../solver/solvers/verdict.ts';
+import type { Problem, Progress, Solution, SolveOptions } from '../solver/types.ts';
 import { decode } from './decode.ts';
 import type { Model } from './model.ts';
 import { prepare, type Prepared } from './prepare.ts';
@@ -50,7 +51,7 @@ export async function shardPrepared(
   if (contradictions.length > 0) return { status: 'infeasible', conflict: contradictions, budgetBytes };
   const problem = await lexicographic(prepared, options);
   if (request.solver === 'propagate') return propagated(prepared, problem);
-  const solution = await solve(problem, {
+  const solution = await solveOrRefuse(problem, {
     engine: request.solver,
     gap: request.gap,
     seed: request.seed,
@@ -110,6 +111,19 @@ async function lexicographic(prepared: Prepared, options: Omit<ShardOptions, 'ta
   );
   if (least.status !== 'optimal') throw internalError('least parameter memory was not proven');
   return { ...problem, rows: [{ ...row, bound: Math.min(row.bound, least.objective) }] };
+}
+
+/** Solves; what the solver cannot do in the time or size given becomes an error for the user. */
+async function solveOrRefuse(problem: Problem, options: SolveOptions): Promise<Solution> {
+  try {
+    return await solve(problem, options);
+  } catch (error) {
+    if (error instanceof NoChoiceInTime)
+      throw new ShardwrightError('E_TIME_LIMIT', error.message, { hint: 'raise --time-limit or --memory.' });
+    if (error instanceof TooLargeForLibrary)
+      throw new ShardwrightError('E_LIMIT', error.message, { hint: 'use --solver auto, or a smaller mesh.' });
+    throw error;
+  }
 }
 
 /** `--solver propagate`: greedy from the default placements, with the bound that its terms alone give. */

@@ -17,6 +17,8 @@ export class Messages {
   readonly to: Float64Array;
   /** Shift of every edge side after the last backward sweep: the cost that left the edge for the variable. */
   readonly shifts: Float64Array;
+  /** Least cost that is left on every edge after the last backward sweep. */
+  readonly least: Float64Array;
   /** Variables in the order of a forward sweep. */
   readonly order: Int32Array;
   /** Sides of variable i: #begin[i] .. #begin[i + 1] - 1 in the arrays below, earlier neighbours first. */
@@ -55,6 +57,7 @@ export class Messages {
     this.start[2 * factors.length] = length;
     this.to = new Float64Array(length);
     this.shifts = new Float64Array(length);
+    this.least = new Float64Array(factors.length);
     const order: number[] = [];
     let largest = 1;
     let sides = 0;
@@ -155,24 +158,23 @@ export class Messages {
       let least = Infinity;
       for (let c = there; c < there + width; c++) if (to[c] < least) least = to[c];
       gain += least;
+      if (!forward) this.least[slot >> 1] = least;
       if (least !== Infinity) for (let c = there; c < there + width; c++) to[c] -= least;
       if (!forward) for (let c = there; c < there + width; c++) shifts[c] = to[c];
     }
     if (forward) return 0;
-    let least = Infinity;
-    for (let a = 0; a < size; a++) if (rest[a] < least) least = rest[a];
-    return gain + least;
+    return gain + smallest(rest, size);
   }
 
   /** Cost of each value of variable i with all messages it has received. */
-  #gather(i: number, total: Float64Array): void {
+  #gather(i: number, total: Float64Array, from = this.to): void {
     const size = this.net.size[i];
     const unary = this.#unary[i];
     for (let a = 0; a < size; a++) total[a] = unary[a];
     for (let s = this.#begin[i]; s < this.#begin[i + 1]; s++) {
       const map = this.#maps[s];
       const own = this.start[this.#slot[s]];
-      for (let a = 0; a < size; a++) total[a] += map[a] < 0 ? Infinity : this.to[own + map[a]];
+      for (let a = 0; a < size; a++) total[a] += map[a] < 0 ? Infinity : from[own + map[a]];
     }
   }
 
@@ -209,6 +211,12 @@ export class Messages {
     }
     return at;
   }
+}
+
+function smallest(values: Float64Array, count: number): number {
+  let least = Infinity;
+  for (let a = 0; a < count; a++) if (values[a] < least) least = values[a];
+  return least;
 }
 
 /** to[there + y] = min over x of costs[x] + cells[x, y]. */

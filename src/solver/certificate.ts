@@ -22,7 +22,7 @@ export const STEP = {
   add: 4,
   /** v: minimise over v; with two neighbours or more the result is the next free factor, else it joins a unary. */
   eliminate: 5,
-  /** f, v, list: an amount per position of v moves from edge f into the unary of v. */
+  /** f, u, v, list, list: amounts per position of u and of v move from edge f into the unaries of u and v. */
   shift: 6,
   /** list of one number (or none): minima move into the constant, then what alone exceeds that cost is forbidden. */
   prune: 7,
@@ -40,7 +40,7 @@ export const STEP = {
 } as const;
 
 /** Kinds of the arguments of each code: `i` a plain number, `m` a list of integers, `v` a list of costs. */
-export const ARGUMENTS: readonly string[] = ['', 'iii', 'im', 'i', 'ii', 'i', 'iiv', 'v', 'iii', 'v', '', 'ii', 'm', ''];
+export const ARGUMENTS: readonly string[] = ['', 'iii', 'im', 'i', 'ii', 'i', 'iiivv', 'v', 'iii', 'v', '', 'ii', 'm', ''];
 
 /** Bits behind the point of a price. */
 export const PRICE_SCALE = 20n;

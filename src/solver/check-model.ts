@@ -29,15 +29,25 @@ interface Elimination {
   readonly shrunk: Shrunk | undefined;
 }
 
+/** Amounts per class of a (refined) map: which class of the old table each comes from, and what it loses. */
+interface ByClass {
+  readonly id: number;
+  readonly map: number;
+  readonly origin: Int32Array;
+  readonly amounts: Float64Array;
+}
+
 /** What the verdicts of one replay are remembered by. */
 export class Memos {
   readonly shrunk = new PairMemo<Shrunk>();
   readonly drops = new PairMemo<number>();
-  readonly follows = new PairMemo<Int32Array>();
+  readonly follows = new PairMemo<number>();
+  readonly diagonals = new PairMemo<number>();
   readonly splits = new PairMemo<readonly [number, number]>();
   readonly added = new PairMemo<Shrunk>();
   readonly eliminations = new PairMemo<Elimination>();
-  readonly lowered = new PairMemo<Shrunk>();
+  readonly byClass = new PairMemo<ByClass>();
+  readonly lowered = new PairMemo<Grid>();
   readonly cutVectors = new PairMemo<number>();
   readonly cutGrids = new PairMemo<Grid>();
   readonly numbers = new Map<number, number>();
@@ -114,12 +124,15 @@ export class Model {
   /** Adds costs that a table gives when both its axes are read along one variable. */
   addDiagonal(i: number, grid: Grid, mapA: number, mapB: number): void {
     const { store } = this;
-    const b = store.maps[mapB];
-    const width = grid.dims[1];
-    const diagonal = Float64Array.from(store.maps[mapA], (row, a) =>
-      row < 0 || b[a] < 0 ? Infinity : grid.cells[row * width + b[a]],
-    );
-    this.unary[i] = store.sum(this.unary[i], store.vector(diagonal));
+    const key = store.tuple(store.tuple(-1, mapA), mapB);
+    const diagonal = this.memos.diagonals.get(grid.id, key, () => {
+      const a = store.maps[mapA];
+      const b = store.maps[mapB];
+      const out = new Float64Array(a.length).fill(Infinity);
+      for (let p = 0; p < a.length; p++) if (a[p] >= 0 && b[p] >= 0) out[p] = grid.cells[a[p] * grid.dims[1] + b[p]];
+      return store.vector(out);
+    });
+    this.unary[i] = store.sum(this.unary[i], diagonal);
   }
 
   #variable(v: number): void {
@@ -151,7 +164,11 @@ export class Model {
   }
 
   #remove(f: number): void {
-    for (const v of this.parts[f]?.vars ?? []) this.incident[v] = this.incident[v].filter((g) => g !== f);
+    for (const v of this.parts[f]?.vars ?? []) {
+      const list = this.incident[v];
+      const at = list.indexOf(f);
+      if (at >= 0) list.splice(at, 1);
+    }
     this.parts[f] = undefined;
   }
 
@@ -228,10 +245,11 @@ export class Model {
     const edge = this.#edge(f);
     const side = edge.vars.indexOf(i);
     if (side < 0 || edge.vars[1 - side] !== j) throw new Refused(`factor ${f} does not join ${i} and ${j}`);
-    const target = this.memos.follows.get(2 * edge.grid.id + side, edge.maps[1 - side], () =>
-      functionOf(edge.grid, side, store.maps[edge.maps[1 - side]]),
-    );
-    const follow = store.map(store.maps[edge.maps[side]].map((c) => (c < 0 ? -1 : target[c])));
+    const key = store.tuple(store.tuple(-1, edge.maps[side]), edge.maps[1 - side]);
+    const follow = this.memos.follows.get(2 * edge.grid.id + side, key, () => {
+      const target = functionOf(edge.grid, side, store.maps[edge.maps[1 - side]]);
+      return store.map(store.maps[edge.maps[side]].map((c) => (c < 0 ? -1 : target[c])));
+    });
     this.#remove(f);
     this.unary[i] = store.sum(this.unary[i], store.gather(this.unary[j], follow));
     const along = store.compose(edge.maps[1 - side], follow);
@@ -388,23 +406,26 @@ export class Model {
     return { least, neighbours: order, shrunk: shrink(store, dims, cells, axes) };
   }
 
-  /** Moves an amount per position of v from factor f into the unary of v. */
-  shift(f: number, v: number, list: Float64Array): void {
+  /** Moves amounts per position of u and of v (vector ids) from edge f into their unaries. */
+  shift(f: number, u: number, v: number, first: number, second: number): void {
+    this.#variable(u);
     this.#variable(v);
-    const { store } = this;
-    const part = this.#part(f);
-    const axis = part.vars.indexOf(v);
-    if (axis < 0 || list.length !== this.size[v]) throw new Refused(`the message from factor ${f} does not fit variable ${v}`);
-    const vector = store.vector(list);
-    const key = store.tuple(store.tuple(store.tuple(-1, vector), part.maps[axis]), axis);
-    const lowered = this.memos.lowered.get(part.grid.id, key, () => lower(store, part.grid, part.maps[axis], axis, list));
-    this.parts[f] = {
-      vars: part.vars,
-      maps: part.maps.map((m, k) => (k === axis ? lowered.maps[0] : m)),
-      grid: lowered.grid,
-      tidy: true,
-    };
-    this.unary[v] = store.sum(this.unary[v], vector);
+    const { store, memos } = this;
+    const edge = this.#edge(f);
+    if (edge.vars[0] !== u && edge.vars[1] !== u) throw new Refused(`the message from factor ${f} is not for ${u}`);
+    const swap = edge.vars[0] !== u;
+    if (edge.vars[swap ? 0 : 1] !== v) throw new Refused(`the message from factor ${f} is not for ${v}`);
+    const sides = (swap ? [second, first] : [first, second]).map((vector, side) => {
+      if (store.vectors[vector].length !== this.size[edge.vars[side]]) {
+        throw new Refused(`a message from factor ${f} does not fit its variable`);
+      }
+      return memos.byClass.get(vector, edge.maps[side], () => byClass(store, edge.maps[side], vector));
+    });
+    const key = store.tuple(store.tuple(-1, sides[0].id), sides[1].id);
+    const grid = memos.lowered.get(edge.grid.id, key, () => lower(store, edge.grid, sides[0], sides[1]));
+    this.parts[f] = { vars: edge.vars, maps: sides.map((s) => s.map), grid, tidy: true };
+    this.unary[u] = store.sum(this.unary[u], first);
+    this.unary[v] = store.sum(this.unary[v], second);
     this.nonNegative = false;
   }
 
@@ -420,13 +441,14 @@ export class Model {
       }
       this.constant += BigInt(least);
     }
-    for (const part of this.parts) {
-      if (part === undefined) continue;
-      if (part.grid.least === Infinity) {
+    for (let f = 0; f < this.parts.length; f++) {
+      if (this.parts[f] === undefined) continue;
+      const { least } = this.#part(f).grid;
+      if (least === Infinity) {
         this.empty = true;
         return;
       }
-      this.constant += BigInt(part.grid.least);
+      this.constant += BigInt(least);
     }
     if (cut !== undefined && (this.cut === undefined || cut < this.cut)) this.cut = cut;
     const slack = cut === undefined ? Infinity : Number(cut - this.constant);
@@ -492,7 +514,7 @@ export class Model {
     const { store } = this;
     if (prices.length !== this.rows.length) throw new Refused(`${prices.length} prices for ${this.rows.length} rows`);
     this.rows.forEach((row, r) => {
-      if (!Number.isSafeInteger(prices[r]) || prices[r] < 0) throw new Refused(`a row has the price ${prices[r]}`);
+      if (!Number.isInteger(prices[r]) || prices[r] < 0) throw new Refused(`a row has the price ${prices[r]}`);
       const price = BigInt(prices[r]);
       if (price === 0n) return;
       const known = new Map<number, number>();
@@ -615,34 +637,49 @@ function splitOf(store: Store, grid: Grid): readonly [number, number] {
   return [store.vector(left), store.vector(top)];
 }
 
-/** The table less an amount per position; classes are split where their positions get different amounts. */
-function lower(store: Store, grid: Grid, map: number, axis: number, list: Float64Array): Shrunk {
-  const classes = store.maps[map];
-  const byClass = new Map<number, number[]>();
+/** An amount per class; classes whose positions get different amounts are split. */
+function byClass(store: Store, map: number, vector: number): ByClass {
+  const list = store.vectors[vector];
+  const old = store.maps[map];
+  // New classes of an old one form a chain; nearly always it has one link.
+  const first = new Int32Array(store.classes[map]).fill(-1);
+  const next: number[] = [];
   const origin: number[] = [];
   const amounts: number[] = [];
-  const same = Int32Array.from(classes, (c, p) => {
-    if (c < 0) return -1;
-    const mine = byClass.get(c) ?? [];
-    const known = mine.find((k) => amounts[k] === list[p]);
-    if (known !== undefined) return known;
-    const fresh = origin.length;
-    byClass.set(c, [...mine, fresh]);
-    origin.push(c);
-    amounts.push(list[p]);
-    return fresh;
-  });
-  const { dims, cells } = grid;
-  let inner = 1;
-  for (let k = axis + 1; k < dims.length; k++) inner *= dims[k];
-  const outer = cells.length / (dims[axis] * inner);
-  const out = new Float64Array(outer * origin.length * inner);
-  for (let o = 0, to = 0; o < outer; o++) {
-    for (let c = 0; c < origin.length; c++) {
-      const from = (o * dims[axis] + origin[c]) * inner;
-      for (let k = 0; k < inner; k++, to++) out[to] = cells[from + k] - amounts[c];
+  const classes = new Int32Array(old.length).fill(-1);
+  for (let p = 0; p < old.length; p++) {
+    const c = old[p];
+    if (c < 0) continue;
+    let k = first[c];
+    while (k >= 0 && amounts[k] !== list[p]) k = next[k];
+    if (k < 0) {
+      k = origin.length;
+      next.push(first[c]);
+      first[c] = k;
+      origin.push(c);
+      amounts.push(list[p]);
     }
+    classes[p] = k;
   }
-  const newDims = dims.map((d, k) => (k === axis ? origin.length : d));
-  return { grid: store.grid(newDims, out), maps: [store.map(same)] };
+  const split = store.map(classes);
+  const costs = Float64Array.from(amounts);
+  const id = store.tuple(store.tuple(-1, store.vector(costs)), store.map(Int32Array.from(origin)));
+  return { id, map: split, origin: Int32Array.from(origin), amounts: costs };
+}
+
+/** The table less an amount per row and per column. */
+function lower(store: Store, grid: Grid, rows: ByClass, columns: ByClass): Grid {
+  exactSum(2 * grid.most);
+  const { cells } = grid;
+  const width = grid.dims[1];
+  const { origin, amounts } = columns;
+  const count = amounts.length;
+  const out = new Float64Array(rows.amounts.length * count);
+  let to = 0;
+  for (let x = 0; x < rows.amounts.length; x++) {
+    const from = rows.origin[x] * width;
+    const amount = rows.amounts[x];
+    for (let y = 0; y < count; y++) out[to++] = cells[from + origin[y]] - amount - amounts[y];
+  }
+  return store.fresh([rows.amounts.length, count], out);
 }

@@ -26,6 +26,7 @@ class Reader {
   readonly #steps: readonly number[];
   readonly #lists: readonly (readonly number[])[];
   readonly #integers = new Map<number, Int32Array>();
+  readonly #vectors = new Map<number, number>();
   #at = 0;
 
   constructor(certificate: Certificate) {
@@ -51,6 +52,18 @@ class Reader {
     const list = this.#lists[this.integer()];
     if (!Array.isArray(list)) throw new Refused(`step ${this.#at - 1} names a list that is not there`);
     return list;
+  }
+
+  /** A list of costs as a vector of the store. */
+  vector(store: Store): number {
+    const id = this.#steps[this.#at];
+    const list = this.list();
+    let made = this.#vectors.get(id);
+    if (made === undefined) {
+      made = store.vector(Float64Array.from(list));
+      this.#vectors.set(id, made);
+    }
+    return made;
   }
 
   /** A list of small integers, made once. */
@@ -92,9 +105,8 @@ function run(model: Model, reader: Reader): bigint | undefined {
         model.eliminate(reader.integer());
         break;
       case STEP.shift: {
-        const f = reader.integer();
-        const v = reader.integer();
-        model.shift(f, v, Float64Array.from(reader.list()));
+        const edge = [reader.integer(), reader.integer(), reader.integer()] as const;
+        model.shift(...edge, reader.vector(model.store), reader.vector(model.store));
         break;
       }
       case STEP.prune: {
@@ -161,7 +173,7 @@ function skip(reader: Reader, code: number): void {
   throw new Refused('a branch where nothing is left');
 }
 
-const ARGUMENT_COUNTS = [0, 3, 2, 1, 2, 1, 3, 1, 3, 1, 0, 2, 1, 0];
+const ARGUMENT_COUNTS = [0, 3, 2, 1, 2, 1, 5, 1, 3, 1, 0, 2, 1, 0];
 
 function clean(costs: Float64Array): Float64Array {
   return costs.map((c) => (c >= FORBIDDEN ? Infinity : c + 0));

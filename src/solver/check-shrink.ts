@@ -9,7 +9,11 @@ export interface Shrunk {
   readonly maps: readonly number[];
 }
 
-/** Works axis by axis; the result depends on the arguments only. `stored` is the table itself where it is in the store. */
+/**
+ * The result depends on the arguments only. `stored` is the table itself where it is in the store.
+ *
+ * First all axes lose the classes without a value, so that the slices which are compared then hold nothing but living cells.
+ */
 export function shrink(
   store: Store,
   from: readonly number[],
@@ -20,39 +24,44 @@ export function shrink(
   let cells = given;
   const dims = [...from];
   const newMaps = [...maps];
-  for (let axis = 0; axis < dims.length; axis++) {
-    const size = dims[axis];
-    let inner = 1;
-    for (let k = axis + 1; k < dims.length; k++) inner *= dims[k];
-    const outer = size === 0 ? 0 : cells.length / (size * inner);
-    const map = store.maps[newMaps[axis]];
-    const kept: number[] = [];
-    const target = new Int32Array(size).fill(-2);
-    const buckets = new Map<number, number[]>();
-    const fresh = new Int32Array(map.length);
-    for (let a = 0; a < map.length; a++) {
-      const c = map[a];
-      if (c < 0) {
-        fresh[a] = -1;
-        continue;
+  for (const merging of [false, true]) {
+    for (let axis = 0; axis < dims.length; axis++) {
+      const size = dims[axis];
+      let inner = 1;
+      for (let k = axis + 1; k < dims.length; k++) inner *= dims[k];
+      const outer = size === 0 ? 0 : cells.length / (size * inner);
+      const map = store.maps[newMaps[axis]];
+      const kept: number[] = [];
+      const target = new Int32Array(size).fill(-2);
+      const buckets = new Map<number, number[]>();
+      const fresh = new Int32Array(map.length);
+      for (let a = 0; a < map.length; a++) {
+        const c = map[a];
+        if (c >= 0 && target[c] === -2) {
+          target[c] = merging ? place(cells, size, inner, outer, c, kept, buckets) : kept.push(c) - 1;
+        }
+        fresh[a] = c < 0 ? -1 : target[c];
       }
-      if (target[c] === -2) target[c] = place(cells, size, inner, outer, c, kept, buckets);
-      fresh[a] = target[c];
+      // Classes in another order are as good: renaming waits for the pass that compares.
+      if (kept.length === size && (!merging || kept.every((c, k) => c === k))) continue;
+      newMaps[axis] = store.map(fresh);
+      cells = pick(cells, size, inner, outer, kept);
+      dims[axis] = kept.length;
     }
-    if (kept.length === size && kept.every((c, k) => c === k) && fresh.every((c, a) => c === map[a])) continue;
-    newMaps[axis] = store.map(fresh);
-    const smaller = new Float64Array(outer * kept.length * inner);
-    let to = 0;
-    for (let o = 0; o < outer; o++) {
-      for (const c of kept) {
-        const from = (o * size + c) * inner;
-        for (let k = 0; k < inner; k++) smaller[to++] = cells[from + k];
-      }
-    }
-    cells = smaller;
-    dims[axis] = kept.length;
   }
   return { grid: cells === given && stored !== undefined ? stored : store.grid(dims, cells), maps: newMaps };
+}
+
+function pick(cells: Float64Array, size: number, inner: number, outer: number, kept: readonly number[]): Float64Array {
+  const out = new Float64Array(outer * kept.length * inner);
+  let to = 0;
+  for (let o = 0; o < outer; o++) {
+    for (const c of kept) {
+      const from = (o * size + c) * inner;
+      for (let k = 0; k < inner; k++) out[to++] = cells[from + k];
+    }
+  }
+  return out;
 }
 
 /** Class of slice c among the kept ones (a new one if need be), or -1 when it is wholly forbidden. */

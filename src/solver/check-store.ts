@@ -151,6 +151,13 @@ export class Store {
     return grid;
   }
 
+  /** A table that is remembered by how it was made: its content is not looked up. */
+  fresh(dims: readonly number[], cells: Float64Array): Grid {
+    const grid: Grid = { id: this.grids.length, dims, cells, ...range(cells) };
+    this.grids.push(grid);
+    return grid;
+  }
+
   /** a -> outer[inner[a]]; -1 stays. */
   compose(outer: number, inner: number): number {
     return this.#composed.get(outer, inner, () => {
@@ -216,10 +223,11 @@ function pick(vector: Float64Array, map: Int32Array, otherwise: number): Float64
 function range(cells: Float64Array): { readonly least: number; readonly most: number } {
   let least = Infinity;
   let most = 0;
-  for (const c of cells) {
+  for (let k = 0; k < cells.length; k++) {
+    const c = cells[k];
     if (c === Infinity) continue;
-    const size = Math.abs(c);
-    if (!(size <= LARGEST) || !Number.isInteger(c)) throw new Refused(`a cost of ${c} is no integer of at most 2^52`);
+    const size = c < 0 ? -c : c;
+    if (!(size <= LARGEST) || Math.floor(c) !== c) throw new Refused(`a cost of ${c} is no integer of at most 2^52`);
     if (c < least) least = c;
     if (size > most) most = size;
   }

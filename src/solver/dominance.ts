@@ -68,6 +68,7 @@ export class Dominance {
     const dead = new Uint8Array(k);
     let alive: Int32Array = k <= SQUARE ? byCost.slice() : killers(byCost, scores, count);
     let work = 0;
+    let next = 64;
     for (const d of byCost) {
       candidates: for (const w of alive) {
         if (dead[w] === 1 || w === d) continue;
@@ -98,7 +99,10 @@ export class Dominance {
         break;
       }
       if (work > WORK) break;
-      if (found.length % 64 === 63) alive = alive.filter((a) => dead[a] === 0);
+      if (found.length >= next) {
+        alive = alive.filter((a) => dead[a] === 0);
+        next = found.length + 64;
+      }
     }
     return found;
   }

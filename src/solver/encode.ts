@@ -117,7 +117,7 @@ export function aboveLeast(lp: ChoiceProgram): ChoiceProgram {
   for (let r = 0; r < lp.rows; r++) {
     if (rowLower[r] !== -Infinity) continue;
     const end = lp.starts[r + 1];
-    for (let k = lp.starts[r]; k < end; ) {
+    for (let k = lp.starts[r]; k < end;) {
       const variable = lp.indices[k] < binaries ? lp.choiceVariable[lp.indices[k]] : -1;
       let [next, least] = [k, Infinity];
       for (; next < end && lp.indices[next] < binaries && lp.choiceVariable[lp.indices[next]] === variable; next++) {

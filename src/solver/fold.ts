@@ -15,9 +15,9 @@ import { Network } from './network.ts';
 /** Fewest blocks that are worth removing. */
 const LEAST_REMOVED = 3;
 /** Complete blocks kept at either end. */
-const KEPT_BLOCKS = 2;
+const KEPT_BLOCKS = 1;
 /** Depths of colouring to try: deeper ones tell more variables of a block apart but lose more blocks at the ends. */
-const DEPTHS: readonly number[] = [2, 3, 4, 6];
+const DEPTHS: readonly number[] = [3, 4, 6, 8];
 
 /** A shortened network and the way back. */
 export interface Fold {
@@ -41,24 +41,29 @@ interface Blocks {
   /** Blocks first .. last exist in every periodic colour. */
   readonly first: number;
   readonly last: number;
+  /** Most blocks that an edge leads forward or back. */
+  readonly spread: number;
 }
 
 const NONE = -(2 ** 30);
 
 /** Shortens a pairwise network if it has enough equal blocks. */
 export function foldOf(net: Network): Fold | undefined {
+  const total = present(net);
   let best: Fold | undefined;
   for (const depth of DEPTHS) {
     const blocks = blocksOf(net, colours(net, depth));
     if (blocks === undefined) continue;
-    const from = blocks.first + KEPT_BLOCKS;
-    const to = blocks.last - KEPT_BLOCKS + 1;
+    const kept = Math.max(KEPT_BLOCKS, blocks.spread);
+    const from = blocks.first + kept;
+    const to = blocks.last - kept + 1;
     if (to - from < LEAST_REMOVED) continue;
     const fold = shorten(net, blocks, from, to);
+    if (fold.edge.some((e, id) => e < 0 && net.factors[id] !== undefined)) continue;
     if (best === undefined || fold.short.count < best.short.count) best = fold;
-    else break;
+    if (2 * best.short.count <= total) break;
   }
-  return best !== undefined && 4 * best.short.count <= 3 * present(net) ? best : undefined;
+  return best !== undefined && 4 * best.short.count <= 3 * total ? best : undefined;
 }
 
 function present(net: Network): number {
@@ -78,11 +83,11 @@ function blocksOf(net: Network, colour: Int32Array): Blocks | undefined {
   // Direction (1 or -1; 0: not yet known) and offset of each colour: block = offset + direction * index.
   const direction = new Int32Array(members.length);
   const offset = new Int32Array(members.length);
-  let seed = -1;
-  members.forEach((m, c) => {
-    if (m.length >= least && (seed < 0 || m.length > members[seed].length)) seed = c;
-  });
-  if (seed < 0) return undefined;
+  // Colours that occur twice in a block are rare: start from one of the usual size.
+  const usual = members.flatMap((m, c) => (m.length >= least ? [c] : []));
+  usual.sort((a, b) => members[a].length - members[b].length || a - b);
+  if (usual.length === 0) return undefined;
+  const seed = usual[usual.length >> 1];
   direction[seed] = 1;
   const queue = [seed];
   for (const c of queue) {
@@ -101,6 +106,7 @@ function blocksOf(net: Network, colour: Int32Array): Blocks | undefined {
       queue.push(d);
     }
   }
+  const spread = straighten(net, colour, members, index, direction, offset);
   const block = new Int32Array(net.count).fill(NONE);
   const base = new Int32Array(members.length);
   const at: (Int32Array | undefined)[] = [];
@@ -117,7 +123,49 @@ function blocksOf(net: Network, colour: Int32Array): Blocks | undefined {
     first = Math.max(first, low);
     last = Math.min(last, low + list.length - 1);
   }
-  return { colour, block, at, base, first, last };
+  return { colour, block, at, base, first, last, spread };
+}
+
+/** Shifts whole colours so that most edges stay in their block; returns the longest edge that is left, in blocks. */
+function straighten(
+  net: Network,
+  colour: Int32Array,
+  members: readonly (readonly number[])[],
+  index: Int32Array,
+  direction: Int32Array,
+  offset: Int32Array,
+): number {
+  const blockOf = (i: number): number => offset[colour[i]] + direction[colour[i]] * index[i];
+  const lengths = (c: number): number[] => {
+    const i = members[c][members[c].length >> 1];
+    const out: number[] = [];
+    for (const id of net.incident[i]) {
+      for (const v of net.factors[id]?.vars ?? []) {
+        if (v !== i && direction[colour[v]] !== 0) out.push(blockOf(v) - blockOf(i));
+      }
+    }
+    return out.sort((a, b) => a - b);
+  };
+  let longest = 0;
+  for (let pass = 0; pass < 8; pass++) {
+    let moved = false;
+    longest = 0;
+    for (let c = 0; c < members.length; c++) {
+      if (direction[c] === 0) continue;
+      const found = lengths(c);
+      if (found.length === 0) continue;
+      const middle = found[(found.length - 1) >> 1];
+      const other = found[found.length >> 1];
+      const shift = middle > 0 ? middle : Math.min(0, other);
+      if (shift !== 0) {
+        offset[c] += shift;
+        moved = true;
+      }
+      longest = Math.max(longest, Math.abs(found[0] - shift), Math.abs(found[found.length - 1] - shift));
+    }
+    if (!moved) break;
+  }
+  return longest;
 }
 
 /** Neighbour by edge content for edges that are the only ones of their content; -1 for the others. */
@@ -153,7 +201,7 @@ function shorten(net: Network, blocks: Blocks, from: number, to: number): Fold {
   });
   for (const row of net.rows) short.rows.push({ bound: row.bound, amounts: Int32Array.from(origin, (i) => row.amounts[i]) });
   short.constant = net.constant;
-  const variable = Int32Array.from(block, (b, i) => {
+  const variable = Int32Array.from(block, (_, i) => {
     if (net.gone[i] === 1) return -1;
     return removed(i) ? name[member(colour[i], from - 1)] : name[i];
   });
@@ -203,7 +251,7 @@ function twinOf(net: Network, blocks: Blocks, edge: Int32Array, id: number, from
   return -1;
 }
 
-/** Messages of the long network from those of the short one. */
+/** Messages of the long network from those of the short one, to be followed by a sweep. */
 export function spreadMessages(fold: Fold, from: Messages, net: Network): Messages {
   const out = new Messages(net);
   for (let e = 0; e < fold.edge.length; e++) {
@@ -212,7 +260,19 @@ export function spreadMessages(fold: Fold, from: Messages, net: Network): Messag
     const a = from.start[2 * twin];
     const b = from.start[2 * twin + 2];
     out.to.set(from.to.subarray(a, b), out.start[2 * e]);
-    out.shifts.set(from.shifts.subarray(a, b), out.start[2 * e]);
+  }
+  return out;
+}
+
+/** Messages of the short network from those of the long one. */
+export function gatherMessages(fold: Fold, from: Messages, short: Network): Messages {
+  const out = new Messages(short);
+  const done = new Uint8Array(short.factors.length);
+  for (let e = 0; e < fold.edge.length; e++) {
+    const twin = fold.edge[e];
+    if (twin < 0 || done[twin] === 1) continue;
+    done[twin] = 1;
+    out.to.set(from.to.subarray(from.start[2 * e], from.start[2 * e + 2]), out.start[2 * twin]);
   }
   return out;
 }

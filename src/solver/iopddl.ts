@@ -31,7 +31,8 @@ function show(value: unknown): string {
 }
 
 function record(value: unknown, path: string): Readonly<Record<string, unknown>> {
-  if (typeof value !== 'object' || value === null || Array.isArray(value)) throw new IopddlError(path, 'an object', value);
+  if (typeof value !== 'object' || value === null || Array.isArray(value))
+    throw new IopddlError(path, 'an object', value);
   return { ...value };
 }
 

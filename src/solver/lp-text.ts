@@ -48,7 +48,8 @@ class Text {
   }
 
   list(names: readonly string[]): void {
-    for (let k = 0; k < names.length; k += TERMS_PER_LINE) this.line(` ${names.slice(k, k + TERMS_PER_LINE).join(' ')}`);
+    for (let k = 0; k < names.length; k += TERMS_PER_LINE)
+      this.line(` ${names.slice(k, k + TERMS_PER_LINE).join(' ')}`);
   }
 
   toString(): string {
@@ -60,7 +61,9 @@ class Text {
 export function lpText(lp: LinearProgram): string {
   const text = new Text();
   const names = Array.from({ length: lp.columns }, (_, j) => safeName(lp.columnName(j)));
-  text.line(`\\ ${lp.name.replace(/[^\x20-\x7e]/g, ' ')}: ${lp.columns} columns, ${lp.rows} rows, ${lp.values.length} nonzeros`);
+  text.line(
+    `\\ ${lp.name.replace(/[^\x20-\x7e]/g, ' ')}: ${lp.columns} columns, ${lp.rows} rows, ${lp.values.length} nonzeros`,
+  );
   text.line('Minimize');
   const objective: string[] = [];
   lp.cost.forEach((c, j) => {

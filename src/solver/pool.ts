@@ -304,14 +304,20 @@ export interface Mapped {
  * slice is wholly forbidden become -1, and the rest are numbered by their first value, so that tables which differ only
  * in the names of their classes become equal. Exact.
  */
-export function compress(pool: Pool, dims: readonly number[], cells: Float64Array, maps: readonly number[]): Mapped {
+export function compress(
+  pool: Pool,
+  givenDims: readonly number[],
+  givenCells: Float64Array,
+  maps: readonly number[],
+): Mapped {
+  const { dims, cells, arrays, shrunk } = reachedOnly(pool, givenDims, givenCells, maps);
   const words = wordsOf(cells);
   const rank = dims.length;
   const remaps: Int32Array[] = [];
   const newDims: number[] = [];
   const newMaps: number[] = [];
   let stride = cells.length;
-  let changed = false;
+  let changed = shrunk;
   for (let axis = 0; axis < rank; axis++) {
     const d = dims[axis];
     const block = stride;
@@ -335,7 +341,7 @@ export function compress(pool: Pool, dims: readonly number[], cells: Float64Arra
     const merged = new Int32Array(d).fill(-2);
     const representatives: number[] = [];
     const byHash = new Map<number, number[]>();
-    const map = pool.mapOf(maps[axis]);
+    const map = arrays[axis];
     const fresh = new Int32Array(map.length);
     let same = true;
     for (let value = 0; value < map.length; value++) {
@@ -372,7 +378,7 @@ export function compress(pool: Pool, dims: readonly number[], cells: Float64Arra
     }
     if (representatives.length !== d) same = false;
     if (same) {
-      newMaps.push(maps[axis]);
+      newMaps.push(map === pool.mapOf(maps[axis]) ? maps[axis] : pool.map(map));
     } else {
       newMaps.push(pool.map(fresh));
       changed = true;
@@ -382,6 +388,27 @@ export function compress(pool: Pool, dims: readonly number[], cells: Float64Arra
   }
   if (!changed) return { table: pool.table(dims, cells), maps };
   return { table: pool.table(newDims, pick(dims, cells, remaps)), maps: newMaps };
+}
+
+/** Drops the classes that no value reaches, so that the rest of the work is on what is left. */
+function reachedOnly(
+  pool: Pool,
+  dims: readonly number[],
+  cells: Float64Array,
+  maps: readonly number[],
+): { dims: readonly number[]; cells: Float64Array; arrays: readonly Int32Array[]; shrunk: boolean } {
+  const arrays = maps.map((m) => pool.mapOf(m));
+  if (maps.every((m, axis) => pool.reachedOf(m) === dims[axis])) return { dims, cells, arrays, shrunk: false };
+  const keep: Int32Array[] = [];
+  const renamed = arrays.map((map, axis) => {
+    const rename = new Int32Array(dims[axis]).fill(-1);
+    for (const c of map) if (c >= 0) rename[c] = 0;
+    const list: number[] = [];
+    for (let c = 0; c < rename.length; c++) if (rename[c] === 0) rename[c] = list.push(c) - 1;
+    keep.push(Int32Array.from(list));
+    return list.length === dims[axis] ? map : map.map((c) => (c < 0 ? -1 : rename[c]));
+  });
+  return { dims: keep.map((k) => k.length), cells: pick(dims, cells, keep), arrays: renamed, shrunk: true };
 }
 
 function equalSlices(words: Int32Array, length: number, block: number, stride: number, a: number, b: number): boolean {

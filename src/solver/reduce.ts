@@ -27,8 +27,11 @@ export class Reducer {
   readonly #addedKeys = new KeyTable();
   readonly #added: { table: Table; maps: readonly number[] }[] = [];
 
-  /** Reduces to a fixpoint; returns false when some domain became empty (`net.empty` names it). */
-  reduce(net: Network): boolean {
+  /**
+   * Reduces to a fixpoint; returns false when some domain became empty (`net.empty` names it). Dominance is quadratic in
+   * the domains and pays only where pruning has made them small.
+   */
+  reduce(net: Network, dominance = false): boolean {
     let touched = new Uint8Array(net.count).fill(1);
     for (;;) {
       if (!support(net, touched)) return false;
@@ -37,7 +40,7 @@ export class Reducer {
       if (!support(net, next)) return false;
       this.#addParallel(net, merged ? union(touched, next) : touched, next);
       this.#separateAll(net, union(touched, next), next);
-      this.#dominate(net, union(touched, next), next);
+      if (dominance) this.#dominate(net, union(touched, next), next);
       if (!support(net, next)) return false;
       if (!next.includes(1)) return true;
       touched = next;

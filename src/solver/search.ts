@@ -3,12 +3,14 @@
  * where the core is still too wide. Every node is the same function of a network; rows take part as prices first and as
  * Pareto labels at the end.
  */
+import { climb } from './ascent.ts';
 import { Messages } from './bound.ts';
 import { Eliminator } from './eliminate.ts';
+import { foldOf, gatherMessages, spreadChoice, spreadMessages } from './fold.ts';
 import { eliminateWithRows } from './labels.ts';
 import type { Network } from './network.ts';
 import type { Table } from './pool.ts';
-import { costAt, descend } from './primal.ts';
+import { costAt } from './primal.ts';
 import { Pruner } from './prune.ts';
 import { Reducer } from './reduce.ts';
 import { type Log, STEP } from './proof.ts';
@@ -134,23 +136,39 @@ export class Search {
    * Sweeps until the rest of the gap no longer shrinks, the target is reached or the clock stops; returns the best bound.
    */
   #ascend(net: Network, messages: Messages, sweeps: number): number {
-    let bound = -Infinity;
-    let before = -Infinity;
-    for (let k = 1; k <= sweeps; k++) {
-      bound = Math.max(bound, messages.sweep());
-      if (k <= 2 || k % 5 === 0 || k === sweeps) {
-        const at = messages.decode();
-        if (k % 5 === 0) descend(net, at, 4);
-        this.#offerAt(net, at);
-      }
-      const target = this.#target();
-      if (bound >= target || this.#host.stopped()) break;
-      if (k % 5 !== 0) continue;
-      const rest = Math.min(target, 2 * Math.abs(bound) + 1) - bound;
-      if (rest <= 1e-8 * Math.abs(bound) || bound - before < 0.25 * rest) break;
-      before = bound;
-    }
+    const before = messages.steps;
+    const bound = climb(messages, {
+      sweeps,
+      offer: (at) => this.#offerAt(net, at),
+      target: () => this.#target(),
+      stopped: this.#host.stopped,
+    });
+    this.#engines.steps += messages.steps - before;
     return bound;
+  }
+
+  /** First messages and a first choice of a long network of equal blocks from a short one; else the given messages. */
+  #shortcut(net: Network, messages: Messages): Messages {
+    const fold = foldOf(net);
+    if (fold === undefined) return messages;
+    const { short } = fold;
+    const start = gatherMessages(fold, messages, short);
+    let best: Int32Array | undefined;
+    let least = Infinity;
+    climb(start, {
+      sweeps: ROOT_SWEEPS,
+      offer: (at) => {
+        const cost = costAt(short, at);
+        if (cost >= least) return;
+        least = cost;
+        best = at;
+      },
+      target: () => least,
+      stopped: this.#host.stopped,
+    });
+    this.#engines.steps += start.steps;
+    if (best !== undefined) this.#offerAt(net, spreadChoice(fold, best));
+    return spreadMessages(fold, start, net);
   }
 
   /** Explores a reduced pairwise network; returns a bound that is at least the target unless the clock stopped. */
@@ -164,6 +182,7 @@ export class Search {
         this.#offerAt(net, new Int32Array(net.count));
         return Math.max(bound, net.constant);
       }
+      if (depth === 0 && round === 0) messages = this.#shortcut(net, messages);
       bound = Math.max(bound, this.#ascend(net, messages, depth === 0 ? ROOT_SWEEPS : NODE_SWEEPS));
       if (depth === 0) {
         this.#rootBound = bound;
@@ -175,12 +194,9 @@ export class Search {
       }
       const guide = messages.decode();
       const guideValues = guide.map((p, i) => (p < 0 ? -1 : net.pool.mapOf(net.values[i])[p]));
-      pruner.shift(net, messages);
       const cutoff = this.#target() - 1;
-      for (let k = 0; k < 2; k++) {
-        pruner.prune(net, cutoff);
-        if (net.constant > cutoff || !reducer.reduce(net)) return this.#target();
-      }
+      if (!pruner.prune(net, cutoff, messages) || !reducer.reduce(net, true)) return this.#target();
+      if (!pruner.prune(net, cutoff) || !reducer.reduce(net, true)) return this.#target();
       bound = Math.max(bound, net.constant);
       if (this.#host.stopped()) return bound;
       if (this.#closeCore(net, cutoff, depth)) return this.#target();
@@ -242,7 +258,9 @@ export class Search {
   /** Price search on the rows, then pruning and Pareto elimination at the best prices. */
   #solveRows(net: Network): number {
     const state = new Messages(net);
-    const trial = (prices: readonly bigint[], sweeps: number): Trial => {
+    const caps = net.rows.map((_, r) => largestPrice(net, r));
+    const trial = (wanted: readonly bigint[], sweeps: number): Trial => {
+      const prices = wanted.map((price, r) => (price > caps[r] ? caps[r] : price));
       const priced = net.clone();
       addPrices(priced, prices);
       const messages = new Messages(priced);
@@ -330,6 +348,16 @@ export class Search {
     }
     return best;
   }
+}
+
+/** The price beyond which the priced costs of a row could no longer be summed exactly (2^50 units, shared by all rows). */
+function largestPrice(net: Network, r: number): bigint {
+  const { amounts, bound } = net.rows[r];
+  let most = Math.max(1, bound);
+  for (let i = 0; i < net.count; i++) {
+    if (amounts[i] >= 0) most += net.pool.vectorOf(amounts[i]).reduce((a, b) => Math.max(a, b), 0);
+  }
+  return BigInt(Math.floor(2 ** 70 / (most * net.rows.length)));
 }
 
 /** One evaluation of prices. */

@@ -3,15 +3,18 @@
  */
 import { prove } from './certify.ts';
 import { evaluate } from './check.ts';
+import { anyChoice, explain } from './infeasible.ts';
 import { networkOf, FORBIDDEN } from './network.ts';
 import { Pool } from './pool.ts';
 import { installRows, plainRows } from './rows.ts';
 import { makeEngines, Search, type SearchHost } from './search.ts';
 import { solveWithLibrary, withSecondOpinion } from './solvers/dispatch.ts';
+import { smallestOptimum } from './ties.ts';
 import type { Problem, Solution, SolveOptions } from './types.ts';
 
 /**
- * Solves a choice problem exactly, or says how far it is proven. Never throws on infeasible problems; the library engines
+ * Solves a choice problem exactly, or says how far it is proven. Never throws on infeasible problems; throws
+ * `NoChoiceInTime` when time ran out before it is known whether there is any choice, and the library engines
  * throw `TooLargeForLibrary` beyond their size guard.
  */
 export async function solve(problem: Problem, options: SolveOptions = {}): Promise<Solution> {
@@ -23,6 +26,10 @@ export async function solve(problem: Problem, options: SolveOptions = {}): Promi
 
 /** The same, synchronously, with our own engine only. */
 export function solveNow(problem: Problem, options: SolveOptions = {}): Solution {
+  return run(problem, options, false);
+}
+
+function run(problem: Problem, options: SolveOptions, variant: boolean): Solution {
   const started = performance.now();
   const deadline = options.timeLimitSeconds === undefined ? Infinity : started + options.timeLimitSeconds * 1000;
   const elapsed = (): number => (performance.now() - started) / 1000;
@@ -52,20 +59,23 @@ export function solveNow(problem: Problem, options: SolveOptions = {}): Solution
     messageSteps: engines.steps,
     nodes: search.nodes,
   };
-  const common = { solver: search.nodes > 1 ? 'branch-and-bound' : 'elimination', statistics, ties: 'engine' as const };
-  if (search.best === undefined) {
-    if (proven !== Infinity) {
-      return {
-        ...common,
-        status: 'infeasible',
-        choice: new Int32Array(0),
-        objective: Infinity,
-        bound: proven,
-        gap: Infinity,
-        seconds: elapsed(),
-        conflict: ['no choice was found within the time limit'],
-      };
-    }
+  const found = search.best ?? (proven === Infinity ? undefined : lateChoice(problem, variant, cheap));
+  // The engine's own bound is only its word: what counts is what the checker has replayed.
+  const checkStarted = performance.now();
+  const proof = prove(problem, found?.choice ?? new Int32Array(0), found?.objective ?? Infinity, pool, rows, search.proof);
+  const common = {
+    solver: search.nodes > 1 ? 'branch-and-bound' : 'elimination',
+    statistics: {
+      ...statistics,
+      proofSteps: proof.certificate.steps.length,
+      proofMilliseconds: Math.round(performance.now() - checkStarted),
+    },
+    ties: 'engine' as const,
+    certificate: proof.certificate,
+    ...(proof.refused === undefined ? {} : { evidence: [`the proof of the bound ${proven} was refused: ${proof.refused}`] }),
+  };
+  if (found === undefined) {
+    const why = variant ? { conflict: [] } : explain(problem, solveVariant);
     return {
       ...common,
       status: 'infeasible',
@@ -74,34 +84,57 @@ export function solveNow(problem: Problem, options: SolveOptions = {}): Solution
       bound: Infinity,
       gap: 0,
       seconds: elapsed(),
-      conflict: rows.map((r) => r.name),
+      ...why,
     };
   }
-  const { objective, choice } = search.best;
+  const { objective } = found;
+  const bound = Math.min(proof.bound, objective);
+  const status = bound >= objective ? 'optimal' : 'feasible';
+  let { choice } = found;
+  let ties: Solution['ties'] = 'engine';
+  if (options.ties === 'lexicographic' && status === 'optimal' && problem.domains.length <= MOST_LEXICOGRAPHIC) {
+    const left = deadline === Infinity ? {} : { timeLimitSeconds: Math.max(0, (deadline - performance.now()) / 1000) };
+    const smallest = smallestOptimum(problem, choice, objective, solveVariant, left);
+    if (smallest !== undefined) {
+      choice = smallest;
+      ties = 'lexicographic';
+    }
+  }
   const checked = evaluate(problem, choice);
   if (checked.violations.length > 0 || Number(checked.cost) !== objective) {
     throw new Error(`internal: the checker rejects the solver's choice (${checked.violations[0]?.code ?? 'cost'})`);
   }
-  // The engine's own bound is only its word: what counts is what the checker has replayed.
-  const checkStarted = performance.now();
-  const proof = prove(problem, choice, objective, pool, rows, search.proof);
-  const bound = Math.min(proof.bound, objective);
-  return {
-    ...common,
-    statistics: {
-      ...statistics,
-      proofSteps: proof.certificate.steps.length,
-      proofMilliseconds: Math.round(performance.now() - checkStarted),
-    },
-    status: bound >= objective ? 'optimal' : 'feasible',
-    choice,
-    objective,
-    bound,
-    gap: gapOf(objective, bound),
-    seconds: elapsed(),
-    certificate: proof.certificate,
-    ...(proof.refused === undefined ? {} : { evidence: [`the proof of the bound ${proven} was refused: ${proof.refused}`] }),
-  };
+  return { ...common, status, choice, objective, bound, gap: gapOf(objective, bound), seconds: elapsed(), ties };
+}
+
+/** Largest problem whose ties are broken lexicographically on request. */
+const MOST_LEXICOGRAPHIC = 2000;
+
+/** Seconds for the question whether several rows admit any choice, once the time for the real question is over. */
+const FEASIBILITY_SECONDS = 10;
+
+/** The clock ran out before any choice was found, and so did the time to find out whether there is one. */
+export class NoChoiceInTime extends Error {
+  constructor() {
+    super('no choice that keeps all rows was found in time, and it is not known whether there is one; allow more time');
+    this.name = 'NoChoiceInTime';
+  }
+}
+
+/** Answers a question that this room asks about a variant of a problem: no explanation, no second search. */
+function solveVariant(problem: Problem, options: SolveOptions): Solution {
+  return run(problem, options, true);
+}
+
+/** A choice after the clock ran out without one; undefined when there is none at all. Throws `NoChoiceInTime`. */
+function lateChoice(
+  problem: Problem,
+  variant: boolean,
+  cost: (choice: Int32Array, withRows: boolean) => number,
+): { readonly objective: number; readonly choice: Int32Array } | undefined {
+  if (variant) throw new NoChoiceInTime();
+  const choice = anyChoice(problem, FEASIBILITY_SECONDS, solveVariant);
+  return choice === undefined ? undefined : { choice, objective: cost(choice, true) };
 }
 
 function gapOf(objective: number, bound: number): number {

@@ -71,6 +71,12 @@ export interface SolveOptions {
   readonly onProgress?: (event: Progress) => void;
   /** Choices known beforehand (recipes, an earlier plan); infeasible ones are ignored. */
   readonly starts?: readonly Int32Array[];
+  /**
+   * `engine` (default): the engine's deterministic choice among those of least cost. `lexicographic`: the smallest choice
+   * vector, up to 2,000 variables. It takes up to one more solve per variable that is not at its first value, hence it
+   * is no default; beyond 2,000 variables or out of time the answer says `ties: 'engine'`.
+   */
+  readonly ties?: 'lexicographic' | 'engine';
 }
 
 export interface Progress {

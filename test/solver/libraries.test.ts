@@ -15,7 +15,11 @@ import { build, enumerate, exhaust, mulberry32, randomProblem, so28, type PlainP
 const BACKENDS = [HIGHS, JSLP];
 
 /** A program by hand: rows are [coefficients, lower, upper]. */
-function program(cost: number[], upper: number[], rows: readonly (readonly [number[], number, number])[]): LinearProgram {
+function program(
+  cost: number[],
+  upper: number[],
+  rows: readonly (readonly [number[], number, number])[],
+): LinearProgram {
   const columns = cost.length;
   const indices = rows.flatMap(([r]) => r.flatMap((c, j) => (c === 0 ? [] : [j])));
   const values = rows.flatMap(([r]) => r.filter((c) => c !== 0));
@@ -51,12 +55,20 @@ function hard(n = 50, chord = 7): PlainProblem {
   const least = amounts.reduce((s, u) => s + Math.min(...u), 0);
   const most = amounts.reduce((s, u) => s + Math.max(...u), 0);
   const variables = unary.map((_, i) => i);
-  return { unary, edges, rows: [{ name: 'memory', variables, amounts, bound: least + Math.floor((most - least) / 3) }] };
+  return {
+    unary,
+    edges,
+    rows: [{ name: 'memory', variables, amounts, bound: least + Math.floor((most - least) / 3) }],
+  };
 }
 
 describe('SO-31: adapters', () => {
   it.each(BACKENDS)('$library: x + y = 1, 81e9 x + 40e9 y <= 80e9 is feasible with y = 1', async (backend) => {
-    const plain = { unary: [[0, 5]], edges: [], rows: [{ name: 'memory', variables: [0], amounts: [[81e9, 40e9]], bound: 80e9 }] };
+    const plain = {
+      unary: [[0, 5]],
+      edges: [],
+      rows: [{ name: 'memory', variables: [0], amounts: [[81e9, 40e9]], bound: 80e9 }],
+    };
     const verdict = await consult(build(plain), backend);
     expect([verdict.objective, [...(verdict.choice ?? [])]]).toEqual([5, [1]]);
     const raw = program([0, 5], [1, 1], [[[1, 1], 1, 1], [[81e9, 40e9], -Infinity, 80e9]]); // prettier-ignore
@@ -102,7 +114,11 @@ describe('SO-31: adapters', () => {
     const verdict = await consult(problem, JSLP, { timeLimitSeconds: 0.2 });
     expect(verdict.seconds).toBeLessThan(2);
     if (verdict.choice === undefined) expect(verdict.word).toMatch(/rejected|terminated|infeasible/);
-    else expect(evaluate(problem, verdict.choice)).toMatchObject({ violations: [], cost: BigInt(verdict.objective ?? -1) });
+    else
+      expect(evaluate(problem, verdict.choice)).toMatchObject({
+        violations: [],
+        cost: BigInt(verdict.objective ?? -1),
+      });
   });
 
   it('HiGHS and our engine agree on a smaller one', async () => {
@@ -111,6 +127,27 @@ describe('SO-31: adapters', () => {
     const ours = await solve(problem, { engine: 'exact' });
     expect(verdict.word).toBe('Optimal');
     expect([ours.status, ours.objective]).toEqual(['optimal', verdict.objective]);
+  });
+
+  it('HiGHS: improving choices are reported while it runs, an abort ends it at once with the last of them', async () => {
+    const problem = build(hard());
+    const abort = new AbortController();
+    const seen: number[] = [];
+    let abortedAt = Infinity;
+    const verdict = await consult(problem, HIGHS, {
+      timeLimitSeconds: 60,
+      signal: abort.signal,
+      onChoice: (choice, objective) => {
+        expect(evaluate(problem, choice)).toMatchObject({ violations: [], cost: BigInt(objective) });
+        seen.push(objective);
+        if (seen.length > 1) return;
+        abortedAt = performance.now();
+        abort.abort();
+      },
+    });
+    expect(performance.now() - abortedAt).toBeLessThan(200);
+    expect(verdict.word).toBe('stopped by the caller');
+    expect(verdict.objective).toBe(Math.min(...seen));
   });
 
   it('refuses a problem above the size guard with its counts, before allocating the program', async () => {
@@ -134,17 +171,19 @@ describe('SO-31: adapters', () => {
 });
 
 describe('bounds and words', () => {
-  const lying = (objective: number, bound: number): ((p: unknown) => Solution) => () => ({
-    status: objective === bound ? 'optimal' : 'feasible',
-    choice: new Int32Array(0),
-    objective: Infinity,
-    bound,
-    gap: 0,
-    solver: 'elimination',
-    seconds: 0,
-    statistics: {},
-    ties: 'engine',
-  });
+  const lying =
+    (objective: number, bound: number): ((p: unknown) => Solution) =>
+    () => ({
+      status: objective === bound ? 'optimal' : 'feasible',
+      choice: new Int32Array(0),
+      objective: Infinity,
+      bound,
+      gap: 0,
+      solver: 'elimination',
+      seconds: 0,
+      statistics: {},
+      ties: 'engine',
+    });
 
   it('a library alone is never optimal: with a weak bound of ours its optimum is feasible', async () => {
     const plain = so28(3);

@@ -7,11 +7,11 @@ import { solve } from '../../src/solver/solve.ts';
 import { build, enumerate, randomProblem, type RandomOptions } from './support.ts';
 
 const CASES: readonly (readonly [string, number, number, RandomOptions])[] = [
-  ['no row', 1000, 200, { most: 12, values: 4 }],
-  ['a memory row', 2000, 200, { most: 12, values: 3, row: true }],
-  ['memory over time', 3000, 150, { most: 10, values: 4, usage: true }],
-  ['memory over time and rows', 4000, 50, { most: 9, values: 3, row: true, usage: true }],
-  ['units beside gigabytes', 5000, 50, { most: 9, values: 3, row: true, usage: true, mixed: true }],
+  ['no row', 10_000, 400, { most: 12, values: 4 }],
+  ['a memory row', 20_000, 400, { most: 12, values: 3, row: true }],
+  ['memory over time', 30_000, 300, { most: 10, values: 4, usage: true }],
+  ['memory over time and rows', 40_000, 100, { most: 9, values: 3, row: true, usage: true }],
+  ['units beside gigabytes', 50_000, 100, { most: 9, values: 3, row: true, usage: true, mixed: true }],
 ];
 
 describe('SO-29: enumeration = own engine = HiGHS = javascript-lp-solver', () => {

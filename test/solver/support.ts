@@ -197,7 +197,9 @@ export function so28(seed: number): PlainProblem {
     }
   }
   const peak = (pick: (amounts: number[]) => number): number =>
-    Math.max(...pieces.map(({ lo }) => pieces.reduce((s, p) => (p.lo <= lo && lo < p.hi ? s + pick(p.amounts) : s), 0)));
+    Math.max(
+      ...pieces.map(({ lo }) => pieces.reduce((s, p) => (p.lo <= lo && lo < p.hi ? s + pick(p.amounts) : s), 0)),
+    );
   const most = peak((u) => Math.max(...u));
   const least = peak((u) => Math.min(...u));
   return { unary, edges, pieces, limit: least + Math.floor(0.35 * (most - least)) };
@@ -261,7 +263,10 @@ export function randomProblem(seed: number, options: RandomOptions): PlainProble
     }),
   );
   const peak = (pick: (u: number[]) => number): number =>
-    Math.max(0, ...pieces.map(({ lo }) => pieces.reduce((s, p) => (p.lo <= lo && lo < p.hi ? s + pick(p.amounts) : s), 0)));
+    Math.max(
+      0,
+      ...pieces.map(({ lo }) => pieces.reduce((s, p) => (p.lo <= lo && lo < p.hi ? s + pick(p.amounts) : s), 0)),
+    );
   const limit = Math.max(0, slack(peak((u) => Math.min(...u)), peak((u) => Math.max(...u)))); // prettier-ignore
   return { unary, edges, rows, pieces, limit, constant: int(2) * 17 };
 }

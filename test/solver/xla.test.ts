@@ -17,7 +17,8 @@ const intervals = [[0, 5], [0, 5], [2, 4], [3, 5], [0, 0]]; // prettier-ignore
 /** Row a of a table: first + step * a + {0, 100, 200, 300}. */
 const ramp = (rows: number, first: number): number[] =>
   Array.from({ length: rows * 4 }, (_, c) => first + 1000 * Math.floor(c / 4) + 100 * (c % 4));
-const equal = (k: number): number[] => Array.from({ length: k * k }, (_, c) => (Math.floor(c / k) === c % k ? 0 : Infinity));
+const equal = (k: number): number[] =>
+  Array.from({ length: k * k }, (_, c) => (Math.floor(c / k) === c % k ? 0 : Infinity));
 
 const unary = computation.map((row, i) => row.map((c, a) => c + communication[i][a]));
 const X1: PlainProblem = {
@@ -28,7 +29,12 @@ const X1: PlainProblem = {
     [C, D, equal(4)],
     [B, E, equal(3)],
   ],
-  pieces: memory.map((amounts, variable) => ({ variable, lo: intervals[variable][0], hi: intervals[variable][1], amounts })),
+  pieces: memory.map((amounts, variable) => ({
+    variable,
+    lo: intervals[variable][0],
+    hi: intervals[variable][1],
+    amounts,
+  })),
   limit: 1500000,
 };
 const departures = {
@@ -121,13 +127,18 @@ describe('SO-20: the XLA instance', () => {
     const ok = evaluate(build(X1), [3, 1, 2, 2, 1]);
     expect(ok).toMatchObject({ violations: [], unaryCost: 1749n, edgeCost: 10400n, cost: 12149n });
     const codes = (plain: PlainProblem, choice: number[]): unknown[] =>
-      evaluate(build(plain), choice).violations.map((v) => [v.code, 'edge' in v ? v.edge : 'variable' in v ? v.variable : '']);
+      evaluate(build(plain), choice).violations.map((v) => [
+        v.code,
+        'edge' in v ? v.edge : 'variable' in v ? v.variable : '',
+      ]);
     expect(codes(X1, [3, 1, 2, 1, 1])).toEqual([['forbidden-edge', 2]]);
     expect(codes(X1, [3, 1, 2, 2, 0])).toEqual([['forbidden-edge', 3]]);
     const over = evaluate(build(X1), [2, 1, 2, 2, 1]);
     expect(over.violations.map((v) => v.code)).toEqual(['memory']);
     expect([over.cost, over.peak]).toEqual([11138n, 1940000n]);
-    expect(codes(replaceUnary(A, [Infinity, Infinity, Infinity, 143]), [0, 1, 2, 2, 1])).toEqual([['forbidden-node', A]]);
+    expect(codes(replaceUnary(A, [Infinity, Infinity, Infinity, 143]), [0, 1, 2, 2, 1])).toEqual([
+      ['forbidden-node', A],
+    ]);
     expect(codes(forbidCell(0, 2), [0, 1, 2, 2, 1])).toEqual([['forbidden-edge', 0]]);
   });
 

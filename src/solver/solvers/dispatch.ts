@@ -68,10 +68,12 @@ export async function solveWithLibrary(
       return refuted(problem, ours, { choice, objective }, rest);
     }
     const { conflict: _conflict, smallestBudget: _budget, ...proof } = ours;
+    evidence.push(`the bound ${bound} is our own engine's (${ours.solver}), not ${engine}'s`);
     const status = bound >= objective ? 'optimal' : 'feasible';
     return { ...proof, ...rest, status, choice, objective, bound, gap: gapOf(objective, bound), ties: 'engine' };
   }
-  if (found) evidence.push(`the choice is our own engine's: ${engine} has ${objective === undefined ? 'none' : objective}`);
+  if (found)
+    evidence.push(`the choice is our own engine's: ${engine} has ${objective === undefined ? 'none' : objective}`);
   return { ...ours, evidence, statistics, seconds: elapsed() };
 }
 

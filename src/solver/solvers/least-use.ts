@@ -16,7 +16,8 @@ export function leastUseChoice(problem: Problem): Int32Array | undefined {
     amounts.forEach((u, a) => (use[variable][a] += u / unit));
   };
   for (const row of rows) row.variables.forEach((v, k) => add(v, row.amounts[k], row.bound));
-  for (const piece of usage?.pieces ?? []) if (piece.lo < piece.hi) add(piece.variable, piece.amounts, usage?.limit ?? 1);
+  for (const piece of usage?.pieces ?? [])
+    if (piece.lo < piece.hi) add(piece.variable, piece.amounts, usage?.limit ?? 1);
   const choice = new Int32Array(domains.length);
   for (let i = 0; i < domains.length; i++) {
     const costs = vectors[unary[i]];

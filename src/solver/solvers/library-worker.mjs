@@ -69,7 +69,14 @@ async function runHighs(job) {
     colUpper: p.upper,
     rowLower: p.rowLower,
     rowUpper: p.rowUpper,
-    matrix: { format: 'csr', numRows: p.rows, numCols: p.columns, starts: p.starts, indices: p.indices, values: p.values },
+    matrix: {
+      format: 'csr',
+      numRows: p.rows,
+      numCols: p.columns,
+      starts: p.starts,
+      indices: p.indices,
+      values: p.values,
+    },
     integrality: Array.from(p.integer, (flag) => (flag === 1 ? variableType.integer : variableType.continuous)),
   });
   try {
@@ -87,7 +94,12 @@ async function runHighs(job) {
     // 2: a feasible primal solution exists (kSolutionStatusFeasible).
     const values = Number(model.info.get('primal_solution_status')) === 2 ? model.getSolution().colValue : undefined;
     const bound = Number(model.info.get('mip_dual_bound'));
-    return { id: job.id, word, ...(values === undefined ? {} : { values }), ...(Number.isFinite(bound) ? { bound } : {}) };
+    return {
+      id: job.id,
+      word,
+      ...(values === undefined ? {} : { values }),
+      ...(Number.isFinite(bound) ? { bound } : {}),
+    };
   } finally {
     model.dispose();
   }
@@ -127,7 +139,8 @@ async function runJslp(job) {
   const ints = {};
   const implied = impliedUpper(p);
   for (let j = 0; j < p.columns; j++) {
-    if (p.lower[j] !== 0) throw new Error(`internal: column ${j} has lower bound ${p.lower[j]}; only 0 is supported here`);
+    if (p.lower[j] !== 0)
+      throw new Error(`internal: column ${j} has lower bound ${p.lower[j]}; only 0 is supported here`);
     variables[`x${j}`] = { cost: p.cost[j] };
     if (p.integer[j] === 1) ints[`x${j}`] = 1;
     if (p.upper[j] < implied[j]) {

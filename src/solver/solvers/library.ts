@@ -85,7 +85,8 @@ export function askLibrary(library: Library, lp: LinearProgram, run: LibraryRun 
       else void worker.terminate();
       resolve({ ...word, seconds: (performance.now() - began) / 1000 });
     };
-    const stop = (word: string): void => finish({ word, ...(incumbent === undefined ? {} : { values: incumbent }) }, false);
+    const stop = (word: string): void =>
+      finish({ word, ...(incumbent === undefined ? {} : { values: incumbent }) }, false);
     const onAbort = (): void => stop('stopped by the caller');
     const onError = (fault: Error): void => stop(`crashed (${fault.message.split('\n')[0]})`);
     const onExit = (code: number): void => stop(`its worker exited with code ${code}`);
@@ -97,7 +98,10 @@ export function askLibrary(library: Library, lp: LinearProgram, run: LibraryRun 
       } else if (message.word !== undefined) {
         const found = message.values ?? incumbent;
         const { word, bound } = message;
-        finish({ word, ...(found === undefined ? {} : { values: found }), ...(bound === undefined ? {} : { bound }) }, true);
+        finish(
+          { word, ...(found === undefined ? {} : { values: found }), ...(bound === undefined ? {} : { bound }) },
+          true,
+        );
       }
     };
     worker.on('message', onMessage);

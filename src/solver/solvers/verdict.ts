@@ -103,7 +103,9 @@ export async function consult(
 function fractional(binaries: number, values: Float64Array): string {
   let count = 0;
   for (let j = 0; j < binaries; j++) if (Math.abs(values[j] - Math.round(values[j])) > 1e-4) count++;
-  return count > 0 ? `rejected: ${count} of ${binaries} binaries are fractional` : 'rejected: some variable has no value';
+  return count > 0
+    ? `rejected: ${count} of ${binaries} binaries are fractional`
+    : 'rejected: some variable has no value';
 }
 
 function claim(answer: LibraryWord, costScale: number, constant: number): { claimedBound?: number } {

@@ -1,0 +1,42 @@
+/**
+ * The dual ascent with its stopping rule, shared by the long network and its fold.
+ */
+import type { Messages } from './bound.ts';
+import { descend } from './primal.ts';
+
+export interface Climb {
+  readonly sweeps: number;
+  /** Takes every choice (positions) that is decoded on the way. */
+  readonly offer: (at: Int32Array) => void;
+  /** A bound that is good enough: normally the cost of the best choice so far. */
+  readonly target: () => number;
+  readonly stopped: () => boolean;
+}
+
+/** Relative gap at which pruning and elimination take over. */
+const CLOSE = 1e-8;
+
+/** Sweeps until the rest of the gap no longer shrinks, the target is reached or the clock stops; returns the best bound. */
+export function climb(messages: Messages, { sweeps, offer, target, stopped }: Climb): number {
+  const { net } = messages;
+  let bound = -Infinity;
+  let before = -Infinity;
+  for (let k = 1; k <= sweeps; k++) {
+    bound = Math.max(bound, messages.sweep());
+    if (bound >= target() || stopped()) break;
+    const known = Math.min(target(), 2 * Math.abs(bound) + 1) - bound;
+    if (known <= CLOSE * Math.abs(bound)) break;
+    if (k <= 2 || k % 5 === 0 || k === sweeps) {
+      const at = messages.decode();
+      if (k % 5 === 0) descend(net, at, 4);
+      offer(at);
+    }
+    const goal = target();
+    if (bound >= goal) break;
+    if (k % 5 !== 0) continue;
+    const rest = Math.min(goal, 2 * Math.abs(bound) + 1) - bound;
+    if (rest <= CLOSE * Math.abs(bound) || bound - before < 0.25 * rest) break;
+    before = bound;
+  }
+  return bound;
+}
