@@ -13,14 +13,17 @@ import { dataflow } from '../strategy/dataflow.ts';
 import { nodeStrategies } from '../strategy/nodes.ts';
 import { buildModel } from './build.ts';
 import type { Model } from './model.ts';
-import { applyInputOutput, applyPins, Restriction } from './pins.ts';
+import { applyInputOutput, applyPins, Restriction, type CompactProblem } from './pins.ts';
 import type { PlanRequest } from './request.ts';
 
 /** A request made ready: the model, and the problem that the request's pins leave of it. */
 export interface Prepared {
   readonly request: PlanRequest;
   readonly model: Model;
+  /** Values that pins take away cost Infinity. */
   readonly problem: Problem;
+  /** The same problem with those values left out: what is solved. */
+  readonly compact: CompactProblem;
   readonly collectives: CollectiveModel;
   readonly table: OperatorTable;
   readonly budgetBytes: number;
@@ -64,6 +67,7 @@ export function prepare(original: Graph, request: PlanRequest, table: OperatorTa
     request,
     model,
     problem: restriction.problem(),
+    compact: restriction.compact(),
     collectives,
     table,
     budgetBytes,

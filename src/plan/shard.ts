@@ -49,14 +49,16 @@ export async function shardPrepared(
 ): Promise<ShardResult> {
   const { request, budgetBytes, contradictions } = prepared;
   if (contradictions.length > 0) return { status: 'infeasible', conflict: contradictions, budgetBytes };
+  if (request.solver === 'propagate') return propagated(prepared);
+  const { expand, contract } = prepared.compact;
   const problem = await lexicographic(prepared, options);
-  if (request.solver === 'propagate') return propagated(prepared, problem);
+  const starts = options.starts?.flatMap((choice) => contract(choice) ?? []);
   const solution = await solveOrRefuse(problem, {
     engine: request.solver,
     gap: request.gap,
     seed: request.seed,
     ...(request.timeLimitSeconds !== undefined ? { timeLimitSeconds: request.timeLimitSeconds } : {}),
-    ...(options.starts !== undefined ? { starts: options.starts } : {}),
+    ...(starts !== undefined ? { starts } : {}),
     ...(options.signal !== undefined ? { signal: options.signal } : {}),
     ...(options.onProgress !== undefined ? { onProgress: options.onProgress } : {}),
   });
@@ -70,9 +72,9 @@ export async function shardPrepared(
   }
   return {
     status: 'planned',
-    plan: writePlan(prepared, problem, solution),
+    plan: writePlan(prepared, { ...solution, choice: expand(solution.choice) }),
     graph: prepared.model.graph,
-    choice: solution.choice,
+    choice: expand(solution.choice),
   };
 }
 
@@ -86,7 +88,7 @@ export async function shard(graph: Graph, request: PlanRequest, options: ShardOp
  * row; time is then minimised among the plans that reach it.
  */
 async function lexicographic(prepared: Prepared, options: Omit<ShardOptions, 'table'>): Promise<Problem> {
-  const { problem } = prepared;
+  const { problem } = prepared.compact;
   if (prepared.request.objective === 'time') return problem;
   const [row] = problem.rows!;
   const byteVectors = new Map<number, number>();
@@ -127,8 +129,8 @@ async function solveOrRefuse(problem: Problem, options: SolveOptions): Promise<S
 }
 
 /** `--solver propagate`: greedy from the default placements, with the bound that its terms alone give. */
-function propagated(prepared: Prepared, problem: Problem): ShardResult {
-  const { model, budgetBytes } = prepared;
+function propagated(prepared: Prepared): ShardResult {
+  const { model, problem, budgetBytes } = prepared;
   const started = performance.now();
   const choice = propagate(model, problem, defaultStart(model, problem));
   if (choice === undefined)
@@ -149,11 +151,11 @@ function propagated(prepared: Prepared, problem: Problem): ShardResult {
     statistics: {},
     ties: 'engine',
   };
-  return { status: 'planned', plan: writePlan(prepared, problem, solution), graph: model.graph, choice };
+  return { status: 'planned', plan: writePlan(prepared, solution), graph: model.graph, choice };
 }
 
-function writePlan(prepared: Prepared, problem: Problem, solution: Solution): Plan {
-  const { model, request, collectives, table, budgetBytes } = prepared;
+function writePlan(prepared: Prepared, solution: Solution): Plan {
+  const { model, problem, request, collectives, table, budgetBytes } = prepared;
   const decoded = decode(model, solution.choice);
   // A redistributor of its own: the re-check asks every price anew.
   const fresh = new Redistributor(model.space, collectives);

@@ -40,7 +40,22 @@ export const STEP = {
 } as const;
 
 /** Kinds of the arguments of each code: `i` a plain number, `m` a list of integers, `v` a list of costs. */
-export const ARGUMENTS: readonly string[] = ['', 'iii', 'im', 'i', 'ii', 'i', 'iiivv', 'v', 'iii', 'v', '', 'ii', 'm', ''];
+export const ARGUMENTS: readonly string[] = [
+  '',
+  'iii',
+  'im',
+  'i',
+  'ii',
+  'i',
+  'iiivv',
+  'v',
+  'iii',
+  'v',
+  '',
+  'ii',
+  'm',
+  '',
+];
 
 /** Bits behind the point of a price. */
 export const PRICE_SCALE = 20n;

@@ -38,7 +38,12 @@ export function prove(
   const hash = hashProblem(problem);
   const attempts: (() => Certificate | undefined)[] = [
     () => claim && certificateOf(claim.log, pool, hash, claim.rows ? rows.map((row) => row.source) : []),
-    () => eliminationCertificate(problem, hash, rows.map((row) => row.source)),
+    () =>
+      eliminationCertificate(
+        problem,
+        hash,
+        rows.map((row) => row.source),
+      ),
     () => ({ version: 1, problem: hash, rows: [], steps: [], lists: [] }),
   ];
   let refused: string | undefined;

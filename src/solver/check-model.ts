@@ -192,12 +192,13 @@ export class Model {
   drop(i: number, list: Int32Array): void {
     this.#variable(i);
     const { store } = this;
-    const incident = this.incident[i].map((f) => this.#part(f));
+    // Edges are read as they are, living classes only: making them small after every deletion would cost far more.
+    const incident = this.incident[i].map((f) => (this.parts[f]?.vars.length === 2 ? this.parts[f] : this.#part(f)));
     let key = store.tuple(store.tuple(-1, this.unary[i]), this.priced[i]);
     for (const row of this.rows) key = store.tuple(key, row.amounts[i]);
     for (const p of incident) {
-      const side = p.vars.indexOf(i);
-      key = store.tuple(store.tuple(store.tuple(key, p.grid.id), p.maps[side]), side);
+      key = store.tuple(store.tuple(key, p.grid.id), p.vars.indexOf(i));
+      for (const m of p.maps) key = store.tuple(key, m);
     }
     const keep = this.memos.drops.get(key, store.map(list), () => this.#checkDrop(i, list, incident));
     this.restrict(i, keep);
@@ -208,7 +209,7 @@ export class Model {
     const costs = store.vectors[this.unary[i]];
     const priced = this.priced[i] < 0 ? undefined : store.vectors[this.priced[i]];
     const amounts = this.rows.filter((r) => r.amounts[i] >= 0).map((r) => store.vectors[r.amounts[i]]);
-    const maps = incident.map((p) => store.maps[p.maps[p.vars.indexOf(i)]]);
+    const views = incident.map((p) => new View(store, p, p.vars.indexOf(i)));
     exactSum(4 * store.mosts[this.unary[i]], ...incident.map((p) => 2 * p.grid.most));
     const dead = new Uint8Array(this.size[i]);
     for (let k = 0; k < list.length; k += 2) {
@@ -216,19 +217,19 @@ export class Model {
       const w = list[k + 1];
       if (!(d >= 0 && d < dead.length) || dead[d] === 1) throw new Refused(`variable ${i} has no value ${d} to delete`);
       if (w < 0) {
-        if (costs[d] !== Infinity && !maps.some((m) => m[d] < 0)) {
+        if (costs[d] !== Infinity && views.every((view) => view.allows(d))) {
           throw new Refused(`value ${d} of variable ${i} was deleted though it has partners`);
         }
       } else {
         if (!(w < dead.length) || w === d || dead[w] === 1) throw new Refused(`value ${w} of ${i} cannot stand in`);
         let worse = costs[w] - costs[d] - (priced === undefined ? 0 : priced[w] - priced[d]);
-        for (let p = 0; p < incident.length && worse !== Infinity; p++) {
-          worse += worst(incident[p], incident[p].vars.indexOf(i), maps[p][w], maps[p][d]);
-        }
+        for (let p = 0; p < views.length && worse !== Infinity; p++) worse += views[p].worst(w, d);
         if (!(worse <= 0) && costs[d] !== Infinity) {
           throw new Refused(`value ${w} of variable ${i} is not always as good as ${d}`);
         }
-        if (amounts.some((u) => u[w] > u[d])) throw new Refused(`value ${w} of variable ${i} needs more of a row than ${d}`);
+        if (amounts.some((u) => u[w] > u[d])) {
+          throw new Refused(`value ${w} of variable ${i} needs more of a row than ${d}`);
+        }
       }
       dead[d] = 1;
     }
@@ -347,7 +348,8 @@ export class Model {
   /** Minimises over v. */
   eliminate(v: number): void {
     this.#variable(v);
-    if (this.rows.some((row) => row.amounts[v] >= 0)) throw new Refused(`variable ${v} is in a row: it cannot go alone`);
+    if (this.rows.some((row) => row.amounts[v] >= 0))
+      throw new Refused(`variable ${v} is in a row: it cannot go alone`);
     const { store } = this;
     const parts = this.incident[v].map((f) => this.#part(f));
     const slack = this.#slack();
@@ -460,13 +462,17 @@ export class Model {
     for (let i = 0; i < this.size.length; i++) {
       if (this.gone[i]) continue;
       const u = this.unary[i];
-      this.unary[i] = memos.cutVectors.get(u, name, () => store.vector(level(store.vectors[u], store.leasts[u], slack)));
+      this.unary[i] = memos.cutVectors.get(u, name, () =>
+        store.vector(level(store.vectors[u], store.leasts[u], slack)),
+      );
     }
     for (let f = 0; f < this.parts.length; f++) {
       const part = this.parts[f];
       if (part === undefined) continue;
       const { grid } = part;
-      const levelled = memos.cutGrids.get(grid.id, name, () => store.grid(grid.dims, level(grid.cells, grid.least, slack)));
+      const levelled = memos.cutGrids.get(grid.id, name, () =>
+        store.grid(grid.dims, level(grid.cells, grid.least, slack)),
+      );
       if (levelled !== grid) this.parts[f] = { vars: part.vars, maps: part.maps, grid: levelled, tidy: false };
     }
     this.nonNegative = true;
@@ -579,22 +585,65 @@ function level(costs: Float64Array, least: number, slack: number): Float64Array 
   return out;
 }
 
-/** Largest cost by which row w of a side exceeds row d where d is allowed. */
-function worst(part: Part, side: number, w: number, d: number): number {
-  if (d < 0) return -Infinity;
-  if (w < 0) return Infinity;
-  if (w === d) return 0;
-  if (part.vars.length !== 2) throw new Refused('a value beside a wide factor cannot be replaced');
-  const { dims, cells } = part.grid;
-  const step = side === 0 ? 1 : dims[1];
-  const stride = side === 0 ? dims[1] : 1;
-  let most = -Infinity;
-  for (let b = 0, x = w * stride, y = d * stride; b < dims[1 - side]; b++, x += step, y += step) {
-    if (cells[y] === Infinity) continue;
-    const more = cells[x] - cells[y];
-    if (more > most) most = more;
+/** A factor as one of its variables sees it: its own classes against the living classes of the other variable. */
+class View {
+  readonly #cells: Float64Array;
+  readonly #own: Int32Array;
+  readonly #stride: number;
+  /** Offsets of the living classes of the other variable; undefined beside a factor of more than two variables. */
+  readonly #others: Int32Array | undefined;
+  /** Per own class: 1 some partner is finite, 2 none is, 0 not looked at. */
+  readonly #known: Uint8Array;
+
+  constructor(store: Store, part: Part, side: number) {
+    const { dims, cells } = part.grid;
+    this.#cells = cells;
+    this.#own = store.maps[part.maps[side]];
+    this.#stride = side === 0 ? dims[1] : 1;
+    this.#known = new Uint8Array(dims[side]);
+    if (part.vars.length !== 2) return;
+    const step = side === 0 ? 1 : dims[1];
+    const living = new Set<number>();
+    for (const c of store.maps[part.maps[1 - side]]) if (c >= 0) living.add(c * step);
+    this.#others = Int32Array.from(living);
   }
-  return most;
+
+  /** Whether the value has a finite partner. */
+  allows(a: number): boolean {
+    const c = this.#own[a];
+    if (c < 0) return false;
+    // A wide factor is in its smallest form, where a class without a partner is -1.
+    if (this.#others === undefined) return true;
+    if (this.#known[c] === 0) {
+      const base = c * this.#stride;
+      this.#known[c] = 2;
+      for (const b of this.#others) {
+        if (this.#cells[base + b] === Infinity) continue;
+        this.#known[c] = 1;
+        break;
+      }
+    }
+    return this.#known[c] === 1;
+  }
+
+  /** Largest cost by which value w exceeds value d where d is allowed. */
+  worst(w: number, d: number): number {
+    const [x, y] = [this.#own[w], this.#own[d]];
+    if (x === y) return 0;
+    if (y < 0) return -Infinity;
+    if (x < 0) return Infinity;
+    if (this.#others === undefined) throw new Refused('a value beside a wide factor cannot be replaced');
+    const [here, there] = [x * this.#stride, y * this.#stride];
+    const cells = this.#cells;
+    let most = -Infinity;
+    for (let k = 0; k < this.#others.length; k++) {
+      const b = this.#others[k];
+      if (cells[there + b] === Infinity) continue;
+      const more = cells[here + b] - cells[there + b];
+      if (more > most) most = more;
+    }
+    return most;
+  }
 }
 
 /** For each class of the side: the one position of the other variable that it allows. */

@@ -50,7 +50,7 @@ class Reader {
 
   list(): readonly number[] {
     const list = this.#lists[this.integer()];
-    if (!Array.isArray(list)) throw new Refused(`step ${this.#at - 1} names a list that is not there`);
+    if (list === undefined) throw new Refused(`step ${this.#at - 1} names a list that is not there`);
     return list;
   }
 

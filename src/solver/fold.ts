@@ -199,7 +199,8 @@ function shorten(net: Network, blocks: Blocks, from: number, to: number): Fold {
     short.priced[k] = net.priced[i];
     short.rank[k] = net.rank[i];
   });
-  for (const row of net.rows) short.rows.push({ bound: row.bound, amounts: Int32Array.from(origin, (i) => row.amounts[i]) });
+  for (const row of net.rows)
+    short.rows.push({ bound: row.bound, amounts: Int32Array.from(origin, (i) => row.amounts[i]) });
   short.constant = net.constant;
   const variable = Int32Array.from(block, (_, i) => {
     if (net.gone[i] === 1) return -1;
@@ -219,7 +220,8 @@ function shorten(net: Network, blocks: Blocks, from: number, to: number): Fold {
     if (gap === 1) {
       const inside = removed(f.vars[0]) ? 0 : 1;
       const outside = block[f.vars[1 - inside]];
-      const far = outside === NONE || outside >= to ? -1 : member(colour[f.vars[inside]], block[f.vars[inside]] + to - from);
+      const far =
+        outside === NONE || outside >= to ? -1 : member(colour[f.vars[inside]], block[f.vars[inside]] + to - from);
       if (far < 0 || name[far] < 0) {
         open.push(id);
         continue;
@@ -239,7 +241,9 @@ function twinOf(net: Network, blocks: Blocks, edge: Int32Array, id: number, from
   if (f === undefined) return -1;
   const low = Math.min(...f.vars.map((i) => block[i]).filter((b) => b !== NONE));
   const shift = low - (from - 1);
-  const [u, v] = f.vars.map((i) => (block[i] === NONE ? i : (at[colour[i]]?.[block[i] - shift - base[colour[i]]] ?? -1)));
+  const [u, v] = f.vars.map((i) =>
+    block[i] === NONE ? i : (at[colour[i]]?.[block[i] - shift - base[colour[i]]] ?? -1),
+  );
   // Search from a periodic end: hubs have long lists.
   const start = block[f.vars[0]] === NONE ? v : u;
   if (u < 0 || v < 0) return -1;

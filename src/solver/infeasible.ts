@@ -125,7 +125,7 @@ function emptyVariables(problem: Problem): string[] {
   );
   const none = alive.findIndex((values) => !values.includes(1));
   if (none >= 0) return [`variable ${none}`];
-  for (let changed = true; changed; ) {
+  for (let changed = true; changed;) {
     changed = false;
     for (let e = 0; e < edges.first.length; e++) {
       const { columns, costs } = tables[edges.table[e]];

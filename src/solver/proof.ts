@@ -47,10 +47,13 @@ export class Log {
     const parts: Int32Array[] = [];
     let length = this.#length;
     let log = this.#parent;
+    let shared = this.#shared;
     parts.push(this.own());
-    for (let child: Log = this; log !== undefined; child = log, log = log.#parent) {
-      parts.push(log.#data.subarray(0, child.#shared));
-      length += child.#shared;
+    while (log !== undefined) {
+      parts.push(log.#data.subarray(0, shared));
+      length += shared;
+      shared = log.#shared;
+      log = log.#parent;
     }
     const out = new Int32Array(length);
     let at = 0;
@@ -90,7 +93,7 @@ export function certificateOf(log: Log, pool: Pool, problem: string, rows: reado
     }
     return index;
   };
-  for (let at = 0; at < raw.length; ) {
+  for (let at = 0; at < raw.length;) {
     const kinds = ARGUMENTS[raw[at]];
     steps[at] = raw[at];
     at++;

@@ -62,7 +62,15 @@ export class Pruner {
       keys.begin().add(f.table.id).add(shifts.first[e]).add(shifts.second[e]);
       for (const m of maps) keys.add(m);
       const id = keys.end();
-      const result = (results[id] ??= cutTable(pool, f.table, maps, shifts.first[e], shifts.second[e], least[e], slack));
+      const result = (results[id] ??= cutTable(
+        pool,
+        f.table,
+        maps,
+        shifts.first[e],
+        shifts.second[e],
+        least[e],
+        slack,
+      ));
       net.factors[e] = { vars: f.vars, maps: result.maps, table: result.table };
     }
     return true;

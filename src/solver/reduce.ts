@@ -120,7 +120,11 @@ export class Reducer {
     const ga = g.maps[swap ? 1 : 0];
     const gb = g.maps[swap ? 0 : 1];
     const keys = this.#addedKeys.begin().add(f.table.id).add(f.maps[0]).add(f.maps[1]).add(g.table.id);
-    const key = keys.add(ga).add(gb).add(swap ? 1 : 0).end();
+    const key = keys
+      .add(ga)
+      .add(gb)
+      .add(swap ? 1 : 0)
+      .end();
     let sum: { table: Table; maps: readonly number[] } | undefined = this.#added[key];
     if (sum === undefined) {
       const a = pool.join(f.maps[0], ga);
@@ -224,15 +228,13 @@ export class Reducer {
     key.add(-2);
     for (const s of seen) key.add(s[0]).add(s[1]).add(s[2]);
     const id = key.end();
-    const known: (readonly (readonly [number, number])[]) | undefined = this.#verdicts[id];
+    const known: readonly (readonly [number, number])[] | undefined = this.#verdicts[id];
     if (known !== undefined) return known;
-    const sides = seen.map(
-      ([table, side, map]): DominanceSide => ({
-        table: pool.tables[table],
-        side: side === 0 ? 0 : 1,
-        map: pool.mapOf(map),
-      }),
-    );
+    const sides = seen.map(([table, side, map]): DominanceSide => ({
+      table: pool.tables[table],
+      side: side === 0 ? 0 : 1,
+      map: pool.mapOf(map),
+    }));
     const orders = members.map((m) => pool.mapOf(m));
     const amounts = net.rows.filter((r) => r.amounts[i] >= 0).map((r) => pool.vectorOf(r.amounts[i]));
     // Prices are no cost: a value that is cheaper only because it uses less of a row does not dominate.

@@ -9,10 +9,11 @@ import { Eliminator } from './eliminate.ts';
 import { foldOf, gatherMessages, spreadChoice, spreadMessages } from './fold.ts';
 import { eliminateWithRows } from './labels.ts';
 import type { Network } from './network.ts';
-import type { Table } from './pool.ts';
 import { costAt } from './primal.ts';
+import { bracketOf, priceBetween, priceMany, priceOne, type Bracket, type PriceHost, type Trial } from './prices.ts';
 import { Pruner } from './prune.ts';
 import { Reducer } from './reduce.ts';
+import { branchVariable, tighten } from './tighten.ts';
 import { type Log, STEP } from './proof.ts';
 import { addPrices, amountsAt } from './rows.ts';
 
@@ -182,7 +183,7 @@ export class Search {
         this.#offerAt(net, new Int32Array(net.count));
         return Math.max(bound, net.constant);
       }
-      if (depth === 0 && round === 0) messages = this.#shortcut(net, messages);
+      if (depth === 0 && round === 0 && net.rows.length === 0) messages = this.#shortcut(net, messages);
       bound = Math.max(bound, this.#ascend(net, messages, depth === 0 ? ROOT_SWEEPS : NODE_SWEEPS));
       if (depth === 0) {
         this.#rootBound = bound;
@@ -270,84 +271,73 @@ export class Search {
       const at = messages.decode();
       return { prices, net: priced, messages, bound, at, amounts: amountsAt(priced, at) };
     };
-    const best = net.rows.length === 1 ? this.#priceOne(net, trial) : this.#priceMany(net, trial);
+    let best: Trial;
+    if (net.rows.length === 1) {
+      const near = this.#nearPrice(net, caps[0], state);
+      best = near === undefined ? priceOne(net, trial, this.#prices()) : priceBetween(net, trial, near, this.#prices());
+    } else {
+      best = priceMany(net, trial, this.#prices());
+    }
     this.proof = { log: best.net.log, rows: true };
     return this.#explore(best.net, best.messages, best.bound, 0);
   }
 
-  /** One row: the price where the relaxed choice changes sides, by doubling and bisection. */
-  #priceOne(net: Network, trial: (prices: readonly bigint[], sweeps: number) => Trial): Trial {
-    const { bound: limit } = net.rows[0];
-    let best = trial([0n], 60);
-    if (best.amounts[0] <= limit) return best;
-    const scale = Math.max(1, Math.abs(best.bound)) / Math.max(1, best.amounts[0]);
-    let low = 0n;
-    let high = BigInt(Math.max(1, Math.ceil(scale * 2 ** 20 * 2 ** -6)));
-    for (let k = 0; k < 60 && !this.#host.stopped(); k++) {
-      const t = trial([high], 20);
-      if (t.bound > best.bound) best = t;
-      if (t.amounts[0] <= limit) break;
-      low = high;
-      high *= 4n;
-      if (high > 2n ** 50n) return best;
-    }
-    for (let k = 0; k < 24 && high - low > 1n && !this.#host.stopped(); k++) {
-      const middle = (low + high) / 2n;
-      const t = trial([middle], 20);
-      if (t.bound > best.bound) best = t;
-      if (t.amounts[0] <= limit) high = middle;
-      else low = middle;
-      if (this.best !== undefined && best.bound >= this.#target()) break;
-      if (Number(high - low) < 1e-4 * Number(high)) break;
-    }
-    return best;
+  #prices(): PriceHost {
+    return {
+      stopped: this.#host.stopped,
+      target: () => this.#target(),
+      objective: () => this.best?.objective ?? Infinity,
+    };
   }
 
-  /** Several rows: projected subgradient with smoothed directions. */
-  #priceMany(net: Network, trial: (prices: readonly bigint[], sweeps: number) => Trial): Trial {
-    const rows = net.rows.length;
-    let best = trial(
-      net.rows.map(() => 0n),
-      60,
-    );
-    const lambda = new Float64Array(rows);
-    const kept = new Float64Array(rows);
-    const direction = new Float64Array(rows);
-    let eta = 1;
-    let since = 0;
-    let t = best;
-    for (let k = 0; k < 120 && !this.#host.stopped(); k++) {
-      if (best.bound >= this.#target()) break;
-      let norm = 0;
-      for (let r = 0; r < rows; r++) {
-        const g = t.amounts[r] - net.rows[r].bound;
-        direction[r] = 0.6 * direction[r] + 0.4 * g;
-        if (lambda[r] > 0 || direction[r] > 0) norm += direction[r] ** 2;
-      }
-      if (norm === 0) break;
-      const goal = Math.min(this.best?.objective ?? Infinity, best.bound + 0.3 * Math.abs(best.bound) + 1);
-      const step = (eta * Math.max(1, goal - t.bound)) / norm;
-      for (let r = 0; r < rows; r++) lambda[r] = Math.max(0, lambda[r] + step * direction[r]);
-      t = trial(
-        [...lambda].map((l) => BigInt(Math.round(l * 2 ** 20))),
-        6,
-      );
-      if (t.bound > best.bound + 1e-5 * Math.abs(best.bound)) since = 0;
-      else since++;
-      if (t.bound > best.bound) {
-        best = t;
-        kept.set(lambda);
-      }
-      if (since >= 8) {
-        eta *= 0.5;
-        since = 0;
-        lambda.set(kept);
-        direction.fill(0);
-        if (eta < 0.01) break;
-      }
-    }
-    return best;
+  /**
+   * The bracket of the price of one row, found on the folded network: its relaxed choices, spread over the long network,
+   * say on which side of the bound a price lies. Leaves the messages of the upper end in `state`.
+   */
+  #nearPrice(net: Network, cap: bigint, state: Messages): Bracket | undefined {
+    const fold = foldOf(net);
+    if (fold === undefined) return undefined;
+    const { short } = fold;
+    const start = gatherMessages(fold, state, short);
+    let kept = start;
+    const amountAt = (price: bigint, sweeps: number): number => {
+      const priced = short.clone();
+      addPrices(priced, [price > cap ? cap : price]);
+      const messages = new Messages(priced);
+      messages.to.set(start.to);
+      let best: Int32Array | undefined;
+      let least = Infinity;
+      climb(messages, {
+        sweeps,
+        offer: (at) => {
+          const cost = costAt(priced, at);
+          if (cost < least) {
+            least = cost;
+            best = at;
+          }
+        },
+        target: () => least,
+        stopped: this.#host.stopped,
+      });
+      this.#engines.steps += messages.steps;
+      start.to.set(messages.to);
+      const at = spreadChoice(fold, best ?? messages.decode());
+      this.#offerAt(net, at);
+      const [amount] = amountsAt(net, at);
+      if (amount <= net.rows[0].bound) kept = messages;
+      return amount;
+    };
+    const found = bracketOf(net, amountAt, this.#host.stopped);
+    state.to.set(spreadMessages(fold, kept, net).to);
+    return found;
   }
+}
+
+/** 1 for the variables that own an amount in some row. */
+function rowVariables(net: Network): Uint8Array {
+  const keep = new Uint8Array(net.count);
+  for (const row of net.rows) for (let i = 0; i < net.count; i++) if (row.amounts[i] >= 0) keep[i] = 1;
+  return keep;
 }
 
 /** The price beyond which the priced costs of a row could no longer be summed exactly (2^50 units, shared by all rows). */
@@ -358,91 +348,4 @@ function largestPrice(net: Network, r: number): bigint {
     if (amounts[i] >= 0) most += net.pool.vectorOf(amounts[i]).reduce((a, b) => Math.max(a, b), 0);
   }
   return BigInt(Math.floor(2 ** 70 / (most * net.rows.length)));
-}
-
-/** One evaluation of prices. */
-interface Trial {
-  readonly prices: readonly bigint[];
-  readonly net: Network;
-  readonly messages: Messages;
-  readonly bound: number;
-  readonly at: Int32Array;
-  readonly amounts: readonly number[];
-}
-
-/** 1 for the variables that own an amount in some row. */
-function rowVariables(net: Network): Uint8Array {
-  const keep = new Uint8Array(net.count);
-  for (const row of net.rows) for (let i = 0; i < net.count; i++) if (row.amounts[i] >= 0) keep[i] = 1;
-  return keep;
-}
-
-/**
- * Fuses edges that lie in a triangle and have few finite pairs, each variable at most once; false when there is none.
- * Weak relaxations live in odd cycles: a fused variable decides two corners at once.
- */
-function tighten(net: Network): boolean {
-  const { pool } = net;
-  const used = new Uint8Array(net.count);
-  const candidates: { readonly id: number; readonly pairs: number }[] = [];
-  for (let id = 0; id < net.factors.length; id++) {
-    const f = net.factors[id];
-    if (f === undefined) continue;
-    const [u, v] = f.vars;
-    const pairs = finitePairs(pool.mapOf(f.maps[0]), pool.mapOf(f.maps[1]), f.table);
-    const larger = Math.max(net.size[u], net.size[v]);
-    if (pairs > MAX_FUSED || pairs > 6 * larger || !inTriangle(net, u, v)) continue;
-    candidates.push({ id, pairs });
-  }
-  candidates.sort((a, b) => a.pairs - b.pairs || a.id - b.id);
-  let any = false;
-  for (const { id } of candidates) {
-    const f = net.factors[id];
-    if (f === undefined) continue;
-    const [u, v] = f.vars;
-    if (u >= used.length || v >= used.length || used[u] === 1 || used[v] === 1) continue;
-    used[u] = 1;
-    used[v] = 1;
-    net.fuse(id);
-    any = true;
-  }
-  return any;
-}
-
-const MAX_FUSED = 600;
-
-function finitePairs(a: Int32Array, b: Int32Array, table: Table): number {
-  const [rows, columns] = table.dims;
-  const x = new Int32Array(rows);
-  const y = new Int32Array(columns);
-  for (const c of a) if (c >= 0) x[c]++;
-  for (const c of b) if (c >= 0) y[c]++;
-  let pairs = 0;
-  for (let r = 0; r < rows; r++) {
-    for (let c = 0; c < columns; c++) if (table.cells[r * columns + c] !== Infinity) pairs += x[r] * y[c];
-  }
-  return pairs;
-}
-
-function inTriangle(net: Network, u: number, v: number): boolean {
-  const near = new Set<number>();
-  for (const id of net.incident[u]) for (const w of net.factors[id]?.vars ?? []) if (w !== u && w !== v) near.add(w);
-  for (const id of net.incident[v]) for (const w of net.factors[id]?.vars ?? []) if (near.has(w)) return true;
-  return false;
-}
-
-/** The variable with the most neighbours, then values: deciding it cuts the network best. */
-function branchVariable(net: Network): number {
-  let best = -1;
-  let score = -1;
-  for (let i = 0; i < net.count; i++) {
-    if (net.gone[i] === 1 || net.size[i] < 2) continue;
-    const s = net.incident[i].length * 1000 + net.size[i];
-    if (s > score) {
-      score = s;
-      best = i;
-    }
-  }
-  if (best < 0) throw new Error('internal: nothing to branch on');
-  return best;
 }

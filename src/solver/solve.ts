@@ -19,7 +19,8 @@ import type { Problem, Solution, SolveOptions } from './types.ts';
  */
 export async function solve(problem: Problem, options: SolveOptions = {}): Promise<Solution> {
   const { engine = 'auto' } = options;
-  if (engine === 'highs' || engine === 'javascript-lp-solver') return solveWithLibrary(engine, problem, options, solveNow);
+  if (engine === 'highs' || engine === 'javascript-lp-solver')
+    return solveWithLibrary(engine, problem, options, solveNow);
   const solution = solveNow(problem, options);
   return engine === 'auto' ? withSecondOpinion(problem, solution, options.signal) : solution;
 }
@@ -62,17 +63,22 @@ function run(problem: Problem, options: SolveOptions, variant: boolean): Solutio
   const found = search.best ?? (proven === Infinity ? undefined : lateChoice(problem, variant, cheap));
   // The engine's own bound is only its word: what counts is what the checker has replayed.
   const checkStarted = performance.now();
-  const proof = prove(problem, found?.choice ?? new Int32Array(0), found?.objective ?? Infinity, pool, rows, search.proof);
+  const certify = options.certify !== false;
+  const proof = certify
+    ? prove(problem, found?.choice ?? new Int32Array(0), found?.objective ?? Infinity, pool, rows, search.proof)
+    : undefined;
   const common = {
     solver: search.nodes > 1 ? 'branch-and-bound' : 'elimination',
     statistics: {
       ...statistics,
-      proofSteps: proof.certificate.steps.length,
+      proofSteps: proof?.certificate.steps.length ?? 0,
       proofMilliseconds: Math.round(performance.now() - checkStarted),
     },
     ties: 'engine' as const,
-    certificate: proof.certificate,
-    ...(proof.refused === undefined ? {} : { evidence: [`the proof of the bound ${proven} was refused: ${proof.refused}`] }),
+    ...(proof === undefined ? {} : { certificate: proof.certificate }),
+    ...(proof?.refused === undefined
+      ? {}
+      : { evidence: [`the proof of the bound ${proven} was refused: ${proof.refused}`] }),
   };
   if (found === undefined) {
     const why = variant ? { conflict: [] } : explain(problem, solveVariant);
@@ -88,8 +94,8 @@ function run(problem: Problem, options: SolveOptions, variant: boolean): Solutio
     };
   }
   const { objective } = found;
-  const bound = Math.min(proof.bound, objective);
-  const status = bound >= objective ? 'optimal' : 'feasible';
+  const bound = Math.min(proof?.bound ?? proven, objective);
+  const status = certify && bound >= objective ? 'optimal' : 'feasible';
   let { choice } = found;
   let ties: Solution['ties'] = 'engine';
   if (options.ties === 'lexicographic' && status === 'optimal' && problem.domains.length <= MOST_LEXICOGRAPHIC) {

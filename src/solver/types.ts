@@ -69,6 +69,11 @@ export interface SolveOptions {
   readonly seed?: number;
   readonly signal?: AbortSignal;
   readonly onProgress?: (event: Progress) => void;
+  /**
+   * Whether a certificate is built and replayed; default true. Without it the answer is at most `feasible`, with the
+   * engine's own word for the bound.
+   */
+  readonly certify?: boolean;
   /** Choices known beforehand (recipes, an earlier plan); infeasible ones are ignored. */
   readonly starts?: readonly Int32Array[];
   /**

@@ -1,6 +1,7 @@
 import { stateMemory } from '../plan/decode.ts';
 import type { Prepared } from '../plan/prepare.ts';
 import { solve } from '../solver/solve.ts';
+import type { Problem } from '../solver/types.ts';
 import { applyRecipe, plainRecipes } from './recipes.ts';
 
 /** A recipe priced on the same problem, or the reason why the mesh or the budget does not admit it. */
@@ -24,7 +25,17 @@ export async function priceRecipes(prepared: Prepared, signal?: AbortSignal): Pr
       results.push({ status: 'refused', name: recipe.name, reason: applied.refused });
       continue;
     }
-    const solution = await solve(applied.restriction.problem(), {
+    const { problem, expand } = applied.restriction.compact();
+    // A recipe fixes every parameter, so what it needs is known before it is solved.
+    const needed = leastMemory(problem);
+    if (needed > prepared.budgetBytes) {
+      const reason = infeasibleReason({ smallestBudget: needed }, prepared.budgetBytes);
+      results.push({ status: 'refused', name: recipe.name, reason });
+      continue;
+    }
+    const solution = await solve(problem, {
+      engine: 'exact',
+      certify: false,
       seed: prepared.request.seed,
       ...(signal !== undefined ? { signal } : {}),
     });
@@ -32,15 +43,23 @@ export async function priceRecipes(prepared: Prepared, signal?: AbortSignal): Pr
       results.push({ status: 'refused', name: recipe.name, reason: infeasibleReason(solution, prepared.budgetBytes) });
       continue;
     }
+    const choice = expand(solution.choice);
     results.push({
       status: 'priced',
       name: recipe.name,
       seconds: solution.objective / model.unitsPerSecond,
-      peakBytes: stateMemory(model, solution.choice).peakBytes,
-      choice: solution.choice,
+      peakBytes: stateMemory(model, choice).peakBytes,
+      choice,
     });
   }
   return results;
+}
+
+/** Least amount of the memory row over all values that are left. */
+function leastMemory(problem: Problem): number {
+  let total = 0;
+  for (const amounts of problem.rows?.[0]?.amounts ?? []) total += amounts.reduce((a, b) => Math.min(a, b), Infinity);
+  return total;
 }
 
 function infeasibleReason(

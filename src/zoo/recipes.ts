@@ -1,6 +1,7 @@
 import { isPartialCode, REPLICATE_CODE, shardCode } from '../mesh/space.ts';
 import type { Model } from '../plan/model.ts';
 import { Restriction } from '../plan/pins.ts';
+import { lockDataDim } from './lock.ts';
 import { weightRoles, type WeightRole } from './weights.ts';
 
 /**
@@ -57,9 +58,13 @@ export function applyRecipe(model: Model, recipe: Recipe): AppliedRecipe {
   const roles = weightRoles(model.graph, model.flow);
   if (recipe.parts.includes('tensor') && ![...roles.values()].some((r) => r.kind !== 'whole'))
     return { refused: 'no weight has a name that tells its Megatron role' };
-  const refused = placeInputs(model, restriction, recipe) ?? placeParameters(model, restriction, recipe, roles);
+  const refused = placeInputs(model, restriction, recipe);
   if (refused !== undefined) return { refused };
+  const weights = placeParameters(model, restriction, recipe, roles);
   replicateIdleDims(model, restriction, recipe);
+  recipe.parts.forEach((part, d) => {
+    if (part === 'data' || part === 'fsdp') lockDataDim(model, restriction, d, weights);
+  });
   const [reason] = restriction.contradictions();
   return reason === undefined ? { restriction } : { refused: reason };
 }
@@ -83,13 +88,16 @@ function placeInputs(model: Model, restriction: Restriction, recipe: Recipe): st
   return undefined;
 }
 
-/** Parameters: where they are stored, and in which placement the program takes them. */
+/**
+ * Parameters: where they are stored, and in which placement the program takes them. Returns the latter: the code on each
+ * mesh dim of every parameter and of its views.
+ */
 function placeParameters(
   model: Model,
   restriction: Restriction,
   recipe: Recipe,
   roles: ReadonlyMap<number, WeightRole>,
-): string | undefined {
+): Map<number, readonly number[]> {
   const { graph, flow, space, strategies, nodeVariable } = model;
   // For every value made from one parameter by views alone: the code in which each mesh dim takes it. A replicated one may
   // also be taken as pending (a bias is added once), and over the tensor dim in slices: both are free.
@@ -153,7 +161,7 @@ function placeParameters(
       }
     });
   }
-  return undefined;
+  return taken;
 }
 
 /** On a mesh dim without a part every tensor of every node is replicated. */

@@ -67,7 +67,8 @@ export function randomChoice(seed: number, flavour: Flavour): Problem {
       const cells = table(2, 3);
       return { i, j, add: (u, v) => void b.addEdge(u, v, cells, first, second) };
     }
-    const cells = kind === 2 ? Float64Array.from({ length: k * l }, (_, p) => ((p / l) | 0) * 4 + (p % l) * 7) : table(k, l);
+    const cells =
+      kind === 2 ? Float64Array.from({ length: k * l }, (_, p) => ((p / l) | 0) * 4 + (p % l) * 7) : table(k, l);
     return { i, j, add: (u, v) => void b.addEdge(u, v, cells) };
   };
   const edges: Edge[] = [];

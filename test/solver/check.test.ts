@@ -147,7 +147,8 @@ describe('a changed certificate never proves more than is true (SO-36)', () => {
         }
       }
       certificate.steps.forEach((x, k) => {
-        for (const y of [x + 1, x - 1, 0, 1e6, -1, 0.5]) judged(s, { ...certificate, steps: certificate.steps.with(k, y) });
+        for (const y of [x + 1, x - 1, 0, 1e6, -1, 0.5])
+          judged(s, { ...certificate, steps: certificate.steps.with(k, y) });
       });
     }
   }, 60_000);

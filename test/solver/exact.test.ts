@@ -227,6 +227,7 @@ describe('SO-29 exact engine against exhaustive search', () => {
     for (let seed = 1; seed <= 100; seed++) check(randomProblem(2000 + seed, 2), `seed ${2000 + seed}`);
   });
   it('SO-34 layered problems with a hub', () => {
-    for (let seed = 1; seed <= 60; seed++) check(layeredProblem(3000 + seed, seed % 3 === 0 ? 1 : 0, 4), `seed ${seed}`);
+    for (let seed = 1; seed <= 60; seed++)
+      check(layeredProblem(3000 + seed, seed % 3 === 0 ? 1 : 0, 4), `seed ${seed}`);
   });
 });
