@@ -2,7 +2,7 @@
  * From the engine's log to a bound that the checker has accepted.
  */
 import { STEP } from './certificate.ts';
-import { hashProblem, judge } from './check.ts';
+import { hashProblem, judge, NO_CHOICE } from './check.ts';
 import type { Pool } from './pool.ts';
 import { certificateOf, type Log } from './proof.ts';
 import type { PlainRow } from './rows.ts';
@@ -26,6 +26,7 @@ export interface Claim {
 /**
  * Has the checker replay the engine's proof; where it is refused (or there is none), a plain elimination of the whole
  * problem, and at last the sum of all minima, which is always a proof. `choice` empty: the claim is that there is none.
+ * `complete`: the engine says that nothing costs less, so a weaker bound is worth a second attempt.
  */
 export function prove(
   problem: Problem,
@@ -34,6 +35,7 @@ export function prove(
   pool: Pool,
   rows: readonly PlainRow[],
   claim: Claim | undefined,
+  complete: boolean,
 ): Proven {
   const hash = hashProblem(problem);
   const attempts: (() => Certificate | undefined)[] = [
@@ -47,6 +49,7 @@ export function prove(
     () => ({ version: 1, problem: hash, rows: [], steps: [], lists: [] }),
   ];
   let refused: string | undefined;
+  let best: { readonly bound: number; readonly certificate: Certificate } | undefined;
   for (const attempt of attempts) {
     const certificate = attempt();
     if (certificate === undefined) continue;
@@ -55,10 +58,12 @@ export function prove(
       refused ??= verdict.reason ?? 'refused';
       continue;
     }
-    const bound = verdict.bound >= 1n << 61n ? Infinity : Number(verdict.bound);
-    return { bound, certificate, ...(refused === undefined ? {} : { refused }) };
+    const bound = verdict.bound === NO_CHOICE ? Infinity : Number(verdict.bound);
+    if (best === undefined || bound > best.bound) best = { bound, certificate };
+    if (bound >= objective || !complete) break;
   }
-  throw new Error(`internal: the checker refuses every proof (${refused ?? ''})`);
+  if (best === undefined) throw new Error(`internal: the checker refuses every proof (${refused ?? ''})`);
+  return refused === undefined ? best : { ...best, refused };
 }
 
 /** Plain elimination is tried on problems of at most this many variables. */

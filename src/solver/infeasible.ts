@@ -81,6 +81,8 @@ export function explain(problem: Problem, solver: Solver): Explanation {
     return { conflict, ...(least === undefined ? {} : { smallestBudget: least.objective }) };
   }
   if (linear.length > 0) return { conflict };
+  // A linear row that nothing keeps on its own would stand in the way under any usage limit.
+  if (!admits(plainRows(problem).filter((r) => 'row' in r.source))) return { conflict };
   return { conflict, smallestBudget: smallestLimit(problem, admits) };
 }
 

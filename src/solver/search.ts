@@ -189,10 +189,7 @@ export class Search {
         this.#rootBound = bound;
         this.#host.progress('bound', this.best?.objective ?? Infinity, bound);
       }
-      if (bound >= this.#target()) {
-        pruner.shift(net, messages);
-        return bound;
-      }
+      // A bound at the target is no end yet: sweeps round, and only what the pruned network says can be replayed.
       const guide = messages.decode();
       const guideValues = guide.map((p, i) => (p < 0 ? -1 : net.pool.mapOf(net.values[i])[p]));
       const cutoff = this.#target() - 1;

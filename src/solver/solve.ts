@@ -64,8 +64,17 @@ function run(problem: Problem, options: SolveOptions, variant: boolean): Solutio
   // The engine's own bound is only its word: what counts is what the checker has replayed.
   const checkStarted = performance.now();
   const certify = options.certify !== false;
+  const claimed = proven >= (found?.objective ?? Infinity);
   const proof = certify
-    ? prove(problem, found?.choice ?? new Int32Array(0), found?.objective ?? Infinity, pool, rows, search.proof)
+    ? prove(
+        problem,
+        found?.choice ?? new Int32Array(0),
+        found?.objective ?? Infinity,
+        pool,
+        rows,
+        search.proof,
+        claimed,
+      )
     : undefined;
   const common = {
     solver: search.nodes > 1 ? 'branch-and-bound' : 'elimination',
