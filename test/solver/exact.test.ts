@@ -205,8 +205,6 @@ function layeredProblem(seed: number, rows: number, layers: number): Problem {
 
 function check(p: Problem, name: string): void {
   const { least } = exhaustive(p);
-  // Why a mixture of time rows and linear rows has no choice is the matter of infeasible.ts and not of this file.
-  if (least === Infinity && p.usage !== undefined) return;
   const s = solveNow(p);
   if (least === Infinity) {
     expect(s.status, name).toBe('infeasible');
