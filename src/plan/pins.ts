@@ -1,5 +1,6 @@
 import { ShardwrightError, suggestion } from '../errors.ts';
 import type { Problem } from '../solver/types.ts';
+import { compactProblem, KeptLists, type CompactProblem, type KeptList } from './compact.ts';
 import type { Model } from './model.ts';
 import type { Pin } from './request.ts';
 
@@ -52,18 +53,24 @@ export class Restriction {
   compact(): CompactProblem {
     const { problem } = this.model;
     if (this.allowed.size === 0) return { problem, expand: (choice) => choice, contract: (choice) => choice };
-    const kept: (Int32Array | undefined)[] = Array.from({ length: problem.domains.length }, (_, v) =>
-      keptValues(this.allowed.get(v)),
-    );
+    const lists = new KeptLists();
+    const kept: (KeptList | undefined)[] = Array.from({ length: problem.domains.length }, (_, v) => {
+      const mask = this.allowed.get(v);
+      return mask === undefined ? undefined : lists.ofMask(mask);
+    });
     for (const copy of this.model.copies) {
       const { node, result } = this.model.flow.values[copy.value];
-      const values = kept[this.model.nodeVariable[node]];
-      if (values === undefined) continue;
-      const { set } = this.model.strategies.nodes[node]!;
-      const column = set.inputCount + result;
-      const width = set.inputCount + set.outputCount;
-      const owned = new Set(Array.from(values, (a) => set.specs[a * width + column]));
-      kept[copy.variable] = Int32Array.from(copy.owned.keys()).filter((z) => owned.has(copy.owned[z]));
+      const left = kept[this.model.nodeVariable[node]];
+      if (left === undefined) continue;
+      const entry = this.model.strategies.nodes[node]!;
+      // Equal producers with equal values left, and equal copy domains, lose the same pairs.
+      kept[copy.variable] = lists.of(`${entry.content}:${result}:${left.id}:${lists.idOf(copy.owned)}`, () => {
+        const { set } = entry;
+        const column = set.inputCount + result;
+        const width = set.inputCount + set.outputCount;
+        const owned = new Set(Array.from(left.values, (a) => set.specs[a * width + column]));
+        return Int32Array.from(copy.owned.keys()).filter((z) => owned.has(copy.owned[z]));
+      });
     }
     return compactProblem(problem, kept);
   }
@@ -87,75 +94,6 @@ export class Restriction {
     }
     return { ...problem, unary, vectors };
   }
-}
-
-/** A problem on fewer values, and the way between its choices and those of the full one. */
-export interface CompactProblem {
-  readonly problem: Problem;
-  /** Choice of the full problem for one of the compact problem. */
-  readonly expand: (choice: Int32Array) => Int32Array;
-  /** The other way; undefined when the choice takes a value that was left out. */
-  readonly contract: (choice: Int32Array) => Int32Array | undefined;
-}
-
-function keptValues(mask: Uint8Array | undefined): Int32Array | undefined {
-  return mask === undefined ? undefined : Int32Array.from(mask.keys()).filter((a) => mask[a] === 1);
-}
-
-/** Leaves values out: domains, unary vectors and the maps into the tables shrink; the tables stay. */
-function compactProblem(problem: Problem, kept: readonly (Int32Array | undefined)[]): CompactProblem {
-  const domains = problem.domains.map((size, v) => kept[v]?.length ?? size);
-  const texts = kept.map((values) => values?.join());
-  const vectors = [...problem.vectors];
-  const maps = [...problem.maps];
-  const shared = new Map<string, number>();
-  const shrink = <T>(key: string, store: T[], make: () => T): number => {
-    let id = shared.get(key);
-    if (id === undefined) {
-      id = store.push(make()) - 1;
-      shared.set(key, id);
-    }
-    return id;
-  };
-  const unary = problem.unary.map((id, v) => {
-    const values = kept[v];
-    if (values === undefined) return id;
-    return shrink(`u${id}:${texts[v]}`, vectors, () => Float64Array.from(values, (a) => problem.vectors[id][a]));
-  });
-  const remap = (map: Int32Array, ends: Int32Array): Int32Array =>
-    map.map((id, e) => {
-      const values = kept[ends[e]];
-      if (values === undefined) return id;
-      return shrink(`m${id}:${texts[ends[e]]}`, maps, () => (id < 0 ? values : values.map((a) => problem.maps[id][a])));
-    });
-  const { edges } = problem;
-  const rows = problem.rows?.map((row) => ({
-    ...row,
-    amounts: row.amounts.map((amounts, k) => {
-      const values = kept[row.variables[k]];
-      return values === undefined ? amounts : Float64Array.from(values, (a) => amounts[a]);
-    }),
-  }));
-  return {
-    problem: {
-      ...problem,
-      domains,
-      unary,
-      vectors,
-      maps,
-      edges: {
-        ...edges,
-        firstMap: remap(edges.firstMap, edges.first),
-        secondMap: remap(edges.secondMap, edges.second),
-      },
-      ...(rows !== undefined ? { rows } : {}),
-    },
-    expand: (choice) => choice.map((a, v) => kept[v]?.[a] ?? a),
-    contract: (choice) => {
-      const out = choice.map((a, v) => kept[v]?.indexOf(a) ?? a);
-      return out.includes(-1) ? undefined : out;
-    },
-  };
 }
 
 /** Parses `NODE=SPEC`. */

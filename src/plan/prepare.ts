@@ -13,7 +13,8 @@ import { dataflow } from '../strategy/dataflow.ts';
 import { nodeStrategies } from '../strategy/nodes.ts';
 import { buildModel } from './build.ts';
 import type { Model } from './model.ts';
-import { applyInputOutput, applyPins, Restriction, type CompactProblem } from './pins.ts';
+import type { CompactProblem } from './compact.ts';
+import { applyInputOutput, applyPins, Restriction } from './pins.ts';
 import type { PlanRequest } from './request.ts';
 
 /** A request made ready: the model, and the problem that the request's pins leave of it. */
