@@ -1,0 +1,62 @@
+import { describe, expect, it } from 'vitest';
+import { repeatLayer } from '../../bench/repeat.ts';
+import { lintGraph } from '../../src/graph/lint.ts';
+import { graphFlops } from '../../src/ops/flops.ts';
+import { inferCall } from '../../src/ops/infer.ts';
+import { prepare } from '../../src/plan/prepare.ts';
+import { priceRecipes } from '../../src/zoo/compare.ts';
+import { load, planFor, request, TABLE } from './support.ts';
+
+const DEEP = 'torch/llama3-8b-32l-b16/joint.expanded';
+// The long runs belong to `npm run test:full`.
+const FULL = process.env['SHARDWRIGHT_FULL'] === '1';
+
+describe('32 layers of Llama-3 8B', () => {
+  it('8 x 8: proven optimal, inside the device memory, and no plain recipe is cheaper', async () => {
+    const graph = load(DEEP);
+    const plan = await planFor(graph, 'dp=8,tp=8');
+    expect(plan.proof.status).toBe('optimal');
+    expect(plan.proof.gap).toBe(0);
+    expect(Math.abs(plan.proof.recheckedSeconds / plan.objective.seconds - 1)).toBeLessThan(1e-9);
+    expect(plan.memory.peakBytes).toBeLessThanOrEqual(plan.memory.budgetBytes);
+    const recipes = await priceRecipes(prepare(graph, request('dp=8,tp=8'), TABLE));
+    const priced = recipes.flatMap((r) => (r.status === 'priced' ? [r.seconds] : []));
+    expect(priced.length).toBeGreaterThanOrEqual(4);
+    for (const seconds of priced) expect(seconds).toBeGreaterThanOrEqual(plan.objective.seconds);
+    const replicated = recipes.find((r) => r.name === 'replicated');
+    expect(replicated).toMatchObject({ status: 'refused' });
+  });
+
+  it('the middle layer repeated: a graph that lints, types, and has the work of its layers', () => {
+    const graph = load(DEEP);
+    const deeper = repeatLayer(graph, 4);
+    lintGraph(deeper, (node, typeOf) => inferCall(TABLE, node, typeOf));
+    const flops = (g: typeof graph): number => graphFlops(g, TABLE).total;
+    // Every layer does equal work, so two more copies add as much as the two before.
+    const two = flops(repeatLayer(graph, 2));
+    expect(flops(deeper) - two).toBe(two - flops(graph));
+    expect(deeper.outputs.length - graph.outputs.length).toBe(4 * 9);
+  });
+});
+
+describe('3-D meshes', () => {
+  it('2 layers on 2 x 4 x 8: proven optimal, and no dearer than without sharing', async () => {
+    const graph = load('torch/llama3-8b-2l-b16/joint.expanded');
+    const plan = await planFor(graph, 'pod=2,dp=4,tp=8');
+    expect(plan.proof.status).toBe('optimal');
+    const each = await planFor(graph, 'pod=2,dp=4,tp=8', { sharing: false });
+    expect(plan.objective.seconds).toBeLessThanOrEqual(each.objective.seconds);
+  });
+
+  if (FULL) {
+    it('32 layers on 2 x 4 x 8: proven optimal', async () => {
+      const plan = await planFor(load(DEEP), 'pod=2,dp=4,tp=8');
+      expect(plan.proof.gap).toBeLessThanOrEqual(0.005);
+    });
+
+    it('126 layers on 8 x 8: proven optimal', async () => {
+      const plan = await planFor(repeatLayer(load(DEEP), 94), 'dp=8,tp=8', { memoryBytes: 400 * 2 ** 30 });
+      expect(plan.proof.status).toBe('optimal');
+    });
+  }
+});
