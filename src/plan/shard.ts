@@ -8,6 +8,7 @@ import { NoChoiceInTime, solve } from '../solver/solve.ts';
 import { TooLargeForLibrary } from '../solver/solvers/verdict.ts';
 import type { Problem, Progress, Solution, SolveOptions } from '../solver/types.ts';
 import { decode } from './decode.ts';
+import { leastMemory, leastMemoryBound } from './least-memory.ts';
 import type { Model } from './model.ts';
 import { prepare, type Prepared } from './prepare.ts';
 import { defaultStart, propagate, termBound } from './propagate.ts';
@@ -51,7 +52,17 @@ export async function shardPrepared(
   if (contradictions.length > 0) return { status: 'infeasible', conflict: contradictions, budgetBytes };
   if (request.solver === 'propagate') return propagated(prepared);
   const { expand, contract } = prepared.compact;
-  const problem = await lexicographic(prepared, options);
+  // A budget below the sum of the least placements needs no search: what is left to say is the smallest one that works.
+  if (leastMemoryBound(prepared.compact.problem) > budgetBytes) {
+    const least = await leastMemory(prepared.compact.problem, options.signal);
+    return {
+      status: 'infeasible',
+      conflict: ['memory'],
+      budgetBytes,
+      ...(least !== undefined ? { smallestBudgetBytes: least } : {}),
+    };
+  }
+  const problem = await lexicographic(prepared, options.signal);
   const starts = options.starts?.flatMap((choice) => contract(choice) ?? []);
   const solution = await solveOrRefuse(problem, {
     engine: request.solver,
@@ -87,32 +98,12 @@ export async function shard(graph: Graph, request: PlanRequest, options: ShardOp
  * With the objective `parameter-memory` the least memory of parameters is found first and becomes the bound of the memory
  * row; time is then minimised among the plans that reach it.
  */
-async function lexicographic(prepared: Prepared, options: Omit<ShardOptions, 'table'>): Promise<Problem> {
+async function lexicographic(prepared: Prepared, signal: AbortSignal | undefined): Promise<Problem> {
   const { problem } = prepared.compact;
   if (prepared.request.objective === 'time') return problem;
+  const least = await leastMemory(problem, signal);
   const [row] = problem.rows!;
-  const byteVectors = new Map<number, number>();
-  const vectors: Float64Array[] = problem.vectors.map((v) => v.map((c) => (c === Infinity ? Infinity : 0)));
-  const unary = Int32Array.from(problem.unary);
-  row.variables.forEach((variable, k) => {
-    const id = vectors.length;
-    vectors.push(
-      row.amounts[k].map((bytes, a) => (problem.vectors[problem.unary[variable]][a] === Infinity ? Infinity : bytes)),
-    );
-    byteVectors.set(variable, id);
-    unary[variable] = id;
-  });
-  const tables = problem.tables.map((t) => ({ ...t, costs: t.costs.map((c) => (c === Infinity ? Infinity : 0)) }));
-  const least = await solve(
-    { ...problem, unary, vectors, tables, rows: [] },
-    {
-      gap: 0,
-      seed: prepared.request.seed,
-      ...(options.signal !== undefined ? { signal: options.signal } : {}),
-    },
-  );
-  if (least.status !== 'optimal') throw internalError('least parameter memory was not proven');
-  return { ...problem, rows: [{ ...row, bound: Math.min(row.bound, least.objective) }] };
+  return least === undefined ? problem : { ...problem, rows: [{ ...row, bound: Math.min(row.bound, least) }] };
 }
 
 /** Solves; what the solver cannot do in the time or size given becomes an error for the user. */

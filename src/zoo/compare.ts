@@ -1,7 +1,7 @@
 import { stateMemory } from '../plan/decode.ts';
+import { leastMemoryBound } from '../plan/least-memory.ts';
 import type { Prepared } from '../plan/prepare.ts';
 import { solve } from '../solver/solve.ts';
-import type { Problem } from '../solver/types.ts';
 import { applyRecipe, plainRecipes } from './recipes.ts';
 
 /** A recipe priced on the same problem, or the reason why the mesh or the budget does not admit it. */
@@ -27,7 +27,7 @@ export async function priceRecipes(prepared: Prepared, signal?: AbortSignal): Pr
     }
     const { problem, expand } = applied.restriction.compact();
     // A recipe fixes every parameter, so what it needs is known before it is solved.
-    const needed = leastMemory(problem);
+    const needed = leastMemoryBound(problem);
     if (needed > prepared.budgetBytes) {
       const reason = infeasibleReason({ smallestBudget: needed }, prepared.budgetBytes);
       results.push({ status: 'refused', name: recipe.name, reason });
@@ -53,13 +53,6 @@ export async function priceRecipes(prepared: Prepared, signal?: AbortSignal): Pr
     });
   }
   return results;
-}
-
-/** Least amount of the memory row over all values that are left. */
-function leastMemory(problem: Problem): number {
-  let total = 0;
-  for (const amounts of problem.rows?.[0]?.amounts ?? []) total += amounts.reduce((a, b) => Math.min(a, b), Infinity);
-  return total;
 }
 
 function infeasibleReason(

@@ -1,0 +1,35 @@
+import { internalError } from '../errors.ts';
+import { solve } from '../solver/solve.ts';
+import type { Problem } from '../solver/types.ts';
+
+/** Sum over the memory row of the least bytes of each placement: no plan needs less. */
+export function leastMemoryBound(problem: Problem): number {
+  let total = 0;
+  for (const amounts of problem.rows?.[0]?.amounts ?? []) total += amounts.reduce((a, b) => Math.min(a, b), Infinity);
+  return total;
+}
+
+/**
+ * The least bytes of the memory row over all plans: the same problem with bytes for costs, solved exactly.
+ *
+ * @returns undefined when the problem has no plan even without a limit
+ */
+export async function leastMemory(problem: Problem, signal?: AbortSignal): Promise<number | undefined> {
+  const [row] = problem.rows ?? [];
+  if (row === undefined) return 0;
+  const free = (costs: Float64Array): Float64Array => costs.map((c) => (c === Infinity ? Infinity : 0));
+  const vectors = problem.vectors.map(free);
+  const unary = Int32Array.from(problem.unary);
+  row.variables.forEach((variable, k) => {
+    const allowed = problem.vectors[problem.unary[variable]];
+    unary[variable] = vectors.push(row.amounts[k].map((bytes, a) => (allowed[a] === Infinity ? Infinity : bytes))) - 1;
+  });
+  const tables = problem.tables.map((t) => ({ ...t, costs: free(t.costs) }));
+  const least = await solve(
+    { ...problem, unary, vectors, tables, rows: [] },
+    { engine: 'exact', ...(signal !== undefined ? { signal } : {}) },
+  );
+  if (least.status === 'infeasible') return undefined;
+  if (least.status !== 'optimal') throw internalError('the least memory was not proven');
+  return least.objective;
+}
