@@ -96,7 +96,7 @@ function planFlags(command: Command): Command {
     .option('--solver <name>', 'auto, exact, highs, javascript-lp-solver, propagate', 'auto')
     .option('--gap <fraction>', 'relative gap that is good enough; above it the exit code is 4', '0')
     .option('--time-limit <seconds>', 'stop the solver after this long')
-    .option('--seed <n>', 'seed of everything random', '0')
+    .option('--seed <n>', 'seed handed to the library solvers; our own engine has nothing random', '0')
     .option('--uneven <policy>', 'whether a dim may be cut into unequal pieces: allow, forbid', 'allow')
     .option('--unknown <policy>', 'operators without a record: refuse, replicate', 'refuse')
     .option('--no-sharing', 'price a redistribution at every use, even where one copy would serve several')

@@ -1,15 +1,16 @@
-import type { Placement, ReduceOp } from './placement.ts';
+import type { ReduceOp } from './placement.ts';
+import { Uncut } from './uncut.ts';
 
 /** Every reduction that a Partial may wait for, in the order of their kind codes. */
 export const REDUCE_OPS: readonly ReduceOp[] = ['sum', 'avg', 'max', 'min', 'product', 'band', 'bor', 'bxor'];
 
 /** Each rank holds an operand of a pending reduction over the whole local tensor. */
-export class Partial implements Placement {
+export class Partial extends Uncut {
   readonly kind = 'partial';
-  readonly dim = undefined;
   readonly text: string;
 
   private constructor(readonly op: ReduceOp) {
+    super();
     this.text = `P(${op})`;
   }
 
@@ -20,17 +21,4 @@ export class Partial implements Placement {
     return made;
   }
   private static readonly made = new Map<ReduceOp, Partial>();
-
-  localSize(size: number): number {
-    return size;
-  }
-  split(size: number, n: number): number[][] {
-    return Array.from({ length: n }, () => Array.from({ length: size }, (_, i) => i));
-  }
-  isEven(): boolean {
-    return true;
-  }
-  withDim(): Placement {
-    return this;
-  }
 }

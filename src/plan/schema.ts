@@ -63,6 +63,7 @@ export const planSchema = z.object({
   ),
   greedySeconds: seconds.nullable(),
   assumptions: z.array(z.string()),
+  hashes: z.object({ graph: z.string(), request: z.string() }).optional(),
 });
 
 /** Largest plan file that is read, in characters. */

@@ -96,4 +96,6 @@ export interface Plan {
   readonly greedySeconds: number | null;
   /** What was assumed or left out, one sentence each. */
   readonly assumptions: readonly string[];
+  /** Plan folders only: SHA-256 of graph.swg and request.json beside the plan. */
+  readonly hashes?: { readonly graph: string; readonly request: string };
 }
