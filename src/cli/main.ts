@@ -1,4 +1,5 @@
 #!/usr/bin/env node
+import './runtime.ts';
 import { runCli } from './program.ts';
 
 process.exitCode = await runCli(process.argv.slice(2), {

@@ -34,8 +34,8 @@ export class Messages {
   readonly #best: Float64Array;
   #steps = 0;
 
-  /** Zero messages on a pairwise network. */
-  constructor(net: Network) {
+  /** Zero messages on a pairwise network; variables are swept in ascending rank. */
+  constructor(net: Network, rank = net.rank) {
     this.net = net;
     const { pool, factors } = net;
     this.start = new Int32Array(2 * factors.length + 1);
@@ -67,7 +67,7 @@ export class Messages {
       sides += net.incident[i].length;
       largest = Math.max(largest, net.size[i]);
     }
-    order.sort((a, b) => net.rank[a] - net.rank[b] || a - b);
+    order.sort((a, b) => rank[a] - rank[b] || a - b);
     this.order = Int32Array.from(order);
     const place = new Int32Array(net.count);
     order.forEach((i, k) => (place[i] = k));

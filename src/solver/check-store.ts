@@ -60,17 +60,64 @@ function equal(a: Int32Array, b: Int32Array): boolean {
   return true;
 }
 
-/** Memo over two small integers. */
+/** Numbers pairs of integers (-1 and above) in order of first appearance; one probe sequence in flat arrays. */
+class Pairs {
+  #first = new Int32Array(512);
+  #second = new Int32Array(512);
+  #number = new Int32Array(512).fill(-1);
+  count = 0;
+
+  /** Number of the pair; equal to the former `count` when it is new. */
+  of(a: number, b: number): number {
+    const mask = this.#number.length - 1;
+    let at = spread(a, b) & mask;
+    while (this.#number[at] >= 0) {
+      if (this.#first[at] === a && this.#second[at] === b) return this.#number[at];
+      at = (at + 1) & mask;
+    }
+    this.#first[at] = a;
+    this.#second[at] = b;
+    this.#number[at] = this.count++;
+    const name = this.count - 1;
+    if (this.count * 2 > mask) this.#double();
+    return name;
+  }
+
+  #double(): void {
+    const [first, second, number] = [this.#first, this.#second, this.#number];
+    const size = 2 * number.length;
+    this.#first = new Int32Array(size);
+    this.#second = new Int32Array(size);
+    this.#number = new Int32Array(size).fill(-1);
+    for (let from = 0; from < number.length; from++) {
+      if (number[from] < 0) continue;
+      let at = spread(first[from], second[from]) & (size - 1);
+      while (this.#number[at] >= 0) at = (at + 1) & (size - 1);
+      this.#first[at] = first[from];
+      this.#second[at] = second[from];
+      this.#number[at] = number[from];
+    }
+  }
+}
+
+function spread(a: number, b: number): number {
+  const h = Math.imul(a ^ Math.imul(b, 0x27d4eb2f), 0x165667b1);
+  return h ^ (h >>> 16);
+}
+
+/** Memo over two integers of at least -1. */
 export class PairMemo<T> {
-  readonly #known = new Map<number, T>();
+  readonly #pairs = new Pairs();
+  readonly #values: T[] = [];
 
   get(a: number, b: number, make: () => T): T {
-    const key = (a + 1) * 2 ** 26 + b + 1;
-    let value = this.#known.get(key);
-    if (value === undefined) {
-      value = make();
-      this.#known.set(key, value);
-    }
+    const before = this.#values.length;
+    const id = this.#pairs.of(a, b);
+    if (id < before) return this.#values[id];
+    // The value of a pair may ask for other pairs of this memo while it is made.
+    this.#values.push(undefined as T);
+    const value = make();
+    this.#values[id] = value;
     return value;
   }
 }
@@ -86,7 +133,7 @@ export class Store {
   readonly #vectorIndex = new Index();
   readonly #mapIndex = new Index();
   readonly #gridIndex = new Map<string, { readonly index: Index; readonly ids: number[] }>();
-  readonly #tuples = new Map<number, number>();
+  readonly #tuples = new Pairs();
   readonly #composed = new PairMemo<number>();
   readonly #gathered = new PairMemo<number>();
   readonly #gatheredZero = new PairMemo<number>();
@@ -96,13 +143,7 @@ export class Store {
 
   /** Number of a sequence of small integers, built up from its prefix (start with -1). */
   tuple(prefix: number, next: number): number {
-    const key = (prefix + 1) * 2 ** 26 + next + 1;
-    let id = this.#tuples.get(key);
-    if (id === undefined) {
-      id = this.#tuples.size;
-      this.#tuples.set(key, id);
-    }
-    return id;
+    return this.#tuples.of(prefix, next);
   }
 
   vector(v: Float64Array): number {

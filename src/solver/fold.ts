@@ -3,13 +3,9 @@
  * first and last blocks; what is learnt there (messages and a choice) is spread over the long network. Messages prove a
  * bound whatever they are and a choice is a choice, so nothing depends on the fold being right: a network that only looks
  * periodic just starts with worse messages.
- *
- * Blocks are found by content (`colours.ts`): the t-th variable of a colour, in sweep order, belongs to block t, counted up
- * or down. Edges between colours say in which direction and with which offset, so a backward pass that visits the layers
- * in reverse falls into place by itself.
  */
+import { type Blocks, blocksOf, NONE } from './blocks.ts';
 import { Messages } from './bound.ts';
-import { colours } from './colours.ts';
 import { Network } from './network.ts';
 
 /** Fewest blocks that are worth removing. */
@@ -28,31 +24,19 @@ export interface Fold {
   readonly edge: Int32Array;
   /** Variable of the short network -> the variable of the long one it was taken from. */
   readonly origin: Int32Array;
+  /**
+   * Sweep places in the long network that let all blocks advance together: equal blocks with equal messages then keep equal
+   * messages, and all that follows is done once for them.
+   */
+  readonly lockstep: Int32Array;
 }
-
-/** Blocks of the periodic variables. */
-interface Blocks {
-  readonly colour: Int32Array;
-  /** Block of each variable; NONE for variables outside the periodic part. */
-  readonly block: Int32Array;
-  /** Members of each periodic colour by block - base. */
-  readonly at: readonly (Int32Array | undefined)[];
-  readonly base: Int32Array;
-  /** Blocks first .. last exist in every periodic colour. */
-  readonly first: number;
-  readonly last: number;
-  /** Most blocks that an edge leads forward or back. */
-  readonly spread: number;
-}
-
-const NONE = -(2 ** 30);
 
 /** Shortens a pairwise network if it has enough equal blocks. */
 export function foldOf(net: Network): Fold | undefined {
   const total = present(net);
   let best: Fold | undefined;
   for (const depth of DEPTHS) {
-    const blocks = blocksOf(net, colours(net, depth));
+    const blocks = blocksOf(net, depth, KEPT_BLOCKS * 2 + LEAST_REMOVED);
     if (blocks === undefined) continue;
     const kept = Math.max(KEPT_BLOCKS, blocks.spread);
     const from = blocks.first + kept;
@@ -70,116 +54,6 @@ function present(net: Network): number {
   let count = 0;
   for (let i = 0; i < net.count; i++) if (net.gone[i] === 0) count++;
   return count;
-}
-
-function blocksOf(net: Network, colour: Int32Array): Blocks | undefined {
-  const members: number[][] = [];
-  const order: number[] = [];
-  for (let i = 0; i < net.count; i++) if (net.gone[i] === 0) order.push(i);
-  order.sort((a, b) => net.rank[a] - net.rank[b] || a - b);
-  const index = new Int32Array(net.count).fill(-1);
-  for (const i of order) index[i] = (members[colour[i]] ??= []).push(i) - 1;
-  const least = KEPT_BLOCKS * 2 + LEAST_REMOVED;
-  // Direction (1 or -1; 0: not yet known) and offset of each colour: block = offset + direction * index.
-  const direction = new Int32Array(members.length);
-  const offset = new Int32Array(members.length);
-  // Colours that occur twice in a block are rare: start from one of the usual size.
-  const usual = members.flatMap((m, c) => (m.length >= least ? [c] : []));
-  usual.sort((a, b) => members[a].length - members[b].length || a - b);
-  if (usual.length === 0) return undefined;
-  const seed = usual[usual.length >> 1];
-  direction[seed] = 1;
-  const queue = [seed];
-  for (const c of queue) {
-    const middle = members[c].length >> 1;
-    const here = neighbours(net, members[c][middle], colour);
-    const next = neighbours(net, members[c][middle + 1], colour);
-    for (const [key, v] of here) {
-      const w = next.get(key);
-      if (v < 0 || w === undefined || w < 0) continue;
-      const d = colour[v];
-      if (d !== colour[w] || direction[d] !== 0 || members[d].length < least) continue;
-      const step = index[w] - index[v];
-      if (step !== 1 && step !== -1) continue;
-      direction[d] = direction[c] * step;
-      offset[d] = offset[c] + direction[c] * middle - direction[d] * index[v];
-      queue.push(d);
-    }
-  }
-  const spread = straighten(net, colour, members, index, direction, offset);
-  const block = new Int32Array(net.count).fill(NONE);
-  const base = new Int32Array(members.length);
-  const at: (Int32Array | undefined)[] = [];
-  let first = NONE;
-  let last = -NONE;
-  for (let c = 0; c < members.length; c++) {
-    if (direction[c] === 0) continue;
-    const list = Int32Array.from(members[c]);
-    if (direction[c] < 0) list.reverse();
-    const low = direction[c] > 0 ? offset[c] : offset[c] - (list.length - 1);
-    base[c] = low;
-    at[c] = list;
-    list.forEach((i, k) => (block[i] = low + k));
-    first = Math.max(first, low);
-    last = Math.min(last, low + list.length - 1);
-  }
-  return { colour, block, at, base, first, last, spread };
-}
-
-/** Shifts whole colours so that most edges stay in their block; returns the longest edge that is left, in blocks. */
-function straighten(
-  net: Network,
-  colour: Int32Array,
-  members: readonly (readonly number[])[],
-  index: Int32Array,
-  direction: Int32Array,
-  offset: Int32Array,
-): number {
-  const blockOf = (i: number): number => offset[colour[i]] + direction[colour[i]] * index[i];
-  const lengths = (c: number): number[] => {
-    const i = members[c][members[c].length >> 1];
-    const out: number[] = [];
-    for (const id of net.incident[i]) {
-      for (const v of net.factors[id]?.vars ?? []) {
-        if (v !== i && direction[colour[v]] !== 0) out.push(blockOf(v) - blockOf(i));
-      }
-    }
-    return out.sort((a, b) => a - b);
-  };
-  let longest = 0;
-  for (let pass = 0; pass < 8; pass++) {
-    let moved = false;
-    longest = 0;
-    for (let c = 0; c < members.length; c++) {
-      if (direction[c] === 0) continue;
-      const found = lengths(c);
-      if (found.length === 0) continue;
-      const middle = found[(found.length - 1) >> 1];
-      const other = found[found.length >> 1];
-      const shift = middle > 0 ? middle : Math.min(0, other);
-      if (shift !== 0) {
-        offset[c] += shift;
-        moved = true;
-      }
-      longest = Math.max(longest, Math.abs(found[0] - shift), Math.abs(found[found.length - 1] - shift));
-    }
-    if (!moved) break;
-  }
-  return longest;
-}
-
-/** Neighbour by edge content for edges that are the only ones of their content; -1 for the others. */
-function neighbours(net: Network, i: number, colour: Int32Array): Map<string, number> {
-  const out = new Map<string, number>();
-  for (const id of net.incident[i]) {
-    const f = net.factors[id];
-    if (f === undefined) continue;
-    const side = f.vars[0] === i ? 0 : 1;
-    const other = f.vars[1 - side];
-    const key = `${f.table.id},${f.maps.join(',')},${side},${colour[other]}`;
-    out.set(key, out.has(key) ? -1 : other);
-  }
-  return out;
 }
 
 /** Removes blocks from .. to - 1 and joins block from - 1 to block `to`. */
@@ -231,7 +105,10 @@ function shorten(net: Network, blocks: Blocks, from: number, to: number): Fold {
     edge[id] = short.addFactor({ vars, maps: f.maps, table: f.table });
   }
   for (const id of open) edge[id] = twinOf(net, blocks, edge, id, from);
-  return { short, variable, edge, origin: Int32Array.from(origin) };
+  const lockstep = Int32Array.from(net.rank, (own, i) =>
+    block[i] >= blocks.first && block[i] <= blocks.last ? net.rank[member(colour[i], from)] : own,
+  );
+  return { short, variable, edge, origin: Int32Array.from(origin), lockstep };
 }
 
 /** Short edge of the edge of equal content whose first block is the last one before the gap, or -1. */
@@ -257,7 +134,7 @@ function twinOf(net: Network, blocks: Blocks, edge: Int32Array, id: number, from
 
 /** Messages of the long network from those of the short one, to be followed by a sweep. */
 export function spreadMessages(fold: Fold, from: Messages, net: Network): Messages {
-  const out = new Messages(net);
+  const out = new Messages(net, fold.lockstep);
   for (let e = 0; e < fold.edge.length; e++) {
     const twin = fold.edge[e];
     if (twin < 0) continue;

@@ -7,6 +7,7 @@
  * equal rows share a class, so a strategy variable with hundreds of values meets its neighbour through the few dozen
  * placements of the one tensor that both see.
  */
+import { PairMap } from './pair-map.ts';
 
 /** A dense table of costs over classes, row-major; `Infinity` is forbidden. Interned: equal content, equal `id`. */
 export interface Table {
@@ -36,9 +37,6 @@ function sameWords(a: Int32Array, b: Int32Array): boolean {
 function wordsOf(v: Float64Array): Int32Array {
   return new Int32Array(v.buffer, v.byteOffset, v.length * 2);
 }
-
-/** Ids below this bound combine into one exact integer key. */
-const PAIR = 2 ** 26;
 
 /** One content-addressed store of integer arrays. */
 class Store {
@@ -78,12 +76,13 @@ export class Pool {
   readonly #holes: boolean[] = [];
   readonly #used: number[] = [];
   readonly tables: Table[] = [];
-  readonly #joins = new Map<number, number>();
-  readonly #projections = new Map<number, Int32Array>();
-  readonly #composed = new Map<number, number>();
-  readonly #gathered = new Map<number, number>();
-  readonly #sums = new Map<number, number>();
-  readonly #absorbed = new Map<string, number>();
+  readonly #joins = new PairMap();
+  readonly #projections = new PairMap();
+  readonly #projected: Int32Array[] = [];
+  readonly #composed = new PairMap();
+  readonly #gathered = new PairMap();
+  readonly #sums = new PairMap();
+  readonly #absorbed: (PairMap | undefined)[] = [];
   readonly #inverses = new Map<number, number>();
   readonly #identities: number[] = [];
 
@@ -187,13 +186,12 @@ export class Pool {
 
   /** The map a -> outer[inner[a]] (-1 stays -1). */
   compose(outer: number, inner: number): number {
-    const key = outer * PAIR + inner;
-    const known = this.#composed.get(key);
-    if (known !== undefined) return known;
+    const known = this.#composed.get(outer, inner);
+    if (known >= 0) return known;
     const o = this.#maps[outer];
     const i = this.#maps[inner];
     const id = this.map(i.map((x) => (x < 0 ? -1 : o[x])));
-    this.#composed.set(key, id);
+    this.#composed.set(outer, inner, id);
     return id;
   }
 
@@ -212,53 +210,54 @@ export class Pool {
 
   /** The vector a -> v[m[a]] (Infinity where the map is -1). */
   gather(vector: number, map: number): number {
-    const key = vector * PAIR + map;
-    const known = this.#gathered.get(key);
-    if (known !== undefined) return known;
+    const known = this.#gathered.get(vector, map);
+    if (known >= 0) return known;
     const v = this.#vectors[vector];
     const m = this.#maps[map];
     const out = new Float64Array(m.length);
     for (let a = 0; a < m.length; a++) out[a] = m[a] < 0 ? Infinity : v[m[a]];
     const id = this.vector(out);
-    this.#gathered.set(key, id);
+    this.#gathered.set(vector, map, id);
     return id;
   }
 
   /** Sum of two vectors of equal length. */
   sum(a: number, b: number): number {
-    const key = a < b ? a * PAIR + b : b * PAIR + a;
-    const known = this.#sums.get(key);
-    if (known !== undefined) return known;
+    const low = Math.min(a, b);
+    const high = Math.max(a, b);
+    const known = this.#sums.get(low, high);
+    if (known >= 0) return known;
     const x = this.#vectors[a];
     const y = this.#vectors[b];
     const id = this.vector(x.map((c, i) => c + y[i]));
-    this.#sums.set(key, id);
+    this.#sums.set(low, high, id);
     return id;
   }
 
   /** The vector a -> v[a] + cells[m[a]] for a one-dimensional table. */
   absorb(vector: number, table: Table, map: number): number {
-    const key = `${vector},${table.id},${map}`;
-    const known = this.#absorbed.get(key);
-    if (known !== undefined) return known;
+    const memo = (this.#absorbed[table.id] ??= new PairMap());
+    const known = memo.get(vector, map);
+    if (known >= 0) return known;
     const v = this.#vectors[vector];
     const m = this.#maps[map];
     const out = new Float64Array(m.length);
     for (let a = 0; a < m.length; a++) out[a] = m[a] < 0 ? Infinity : v[a] + table.cells[m[a]];
     const id = this.vector(out);
-    this.#absorbed.set(key, id);
+    memo.set(vector, map, id);
     return id;
   }
 
   /** Common refinement of two maps over the same values; classes are numbered by first occurrence. */
   join(a: number, b: number): number {
     if (a === b) return a;
-    const key = a < b ? a * PAIR + b : b * PAIR + a;
-    const known = this.#joins.get(key);
-    if (known !== undefined) return known;
-    const x = this.#maps[a < b ? a : b];
-    const y = this.#maps[a < b ? b : a];
-    const width = this.#counts[a < b ? b : a] + 1;
+    const low = Math.min(a, b);
+    const high = Math.max(a, b);
+    const known = this.#joins.get(low, high);
+    if (known >= 0) return known;
+    const x = this.#maps[low];
+    const y = this.#maps[high];
+    const width = this.#counts[high] + 1;
     const seen = new Map<number, number>();
     const out = new Int32Array(x.length);
     for (let i = 0; i < x.length; i++) {
@@ -275,20 +274,19 @@ export class Pool {
       out[i] = c;
     }
     const map = this.map(out);
-    this.#joins.set(key, map);
+    this.#joins.set(low, high, map);
     return map;
   }
 
   /** For a map that refines `coarse`: which coarse class each of its classes lies in. */
   project(fine: number, coarse: number): Int32Array {
-    const key = fine * PAIR + coarse;
-    const known = this.#projections.get(key);
-    if (known !== undefined) return known;
+    const known = this.#projections.get(fine, coarse);
+    if (known >= 0) return this.#projected[known];
     const f = this.#maps[fine];
     const c = this.#maps[coarse];
     const out = new Int32Array(this.#counts[fine]);
     for (let i = 0; i < f.length; i++) if (f[i] >= 0) out[f[i]] = c[i];
-    this.#projections.set(key, out);
+    this.#projections.set(fine, coarse, this.#projected.push(out) - 1);
     return out;
   }
 }

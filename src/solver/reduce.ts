@@ -9,17 +9,17 @@ import { Dominance, type DominanceSide } from './dominance.ts';
 import { KeyTable } from './keys.ts';
 import type { Network } from './network.ts';
 import type { Table } from './pool.ts';
+import { PairMap } from './pair-map.ts';
 import { STEP } from './proof.ts';
 
 /** Largest summed table of two parallel edges, in cells. */
 const SUM_CELLS = 65_536;
-/** Ids below this bound combine into one exact integer key. */
-const PAIR = 2 ** 26;
 
 /** What the memos remember between rounds and between networks of one pool. */
 export class Reducer {
   readonly #separations = new Map<number, { rows: Float64Array; columns: Float64Array } | null>();
-  readonly #functions = new Map<number, Int32Array | null>();
+  readonly #functionKeys = new PairMap();
+  readonly #functions: (Int32Array | null)[] = [];
   readonly #dominance = new Dominance();
   readonly #verdictKeys = new KeyTable();
   readonly #verdicts: (readonly (readonly [number, number])[])[] = [];
@@ -81,11 +81,10 @@ export class Reducer {
   /** For each class of the given side: the one position of the other variable that it allows; null if not a function. */
   #functionOf(net: Network, table: Table, maps: readonly number[], side: 0 | 1): Int32Array | null {
     const other = maps[1 - side];
-    const key = (2 * table.id + side) * PAIR + other;
-    const known = this.#functions.get(key);
-    if (known !== undefined) return known;
+    const known = this.#functionKeys.get(2 * table.id + side, other);
+    if (known >= 0) return this.#functions[known];
     const result = functionOf(table, side, net.pool.mapOf(other));
-    this.#functions.set(key, result);
+    this.#functionKeys.set(2 * table.id + side, other, this.#functions.push(result) - 1);
     return result;
   }
 

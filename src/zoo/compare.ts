@@ -1,4 +1,5 @@
 import { stateMemory } from '../plan/decode.ts';
+import { withoutFixed } from '../plan/fixed.ts';
 import { leastMemoryBound } from '../plan/least-memory.ts';
 import type { Prepared } from '../plan/prepare.ts';
 import { solve } from '../solver/solve.ts';
@@ -25,15 +26,16 @@ export async function priceRecipes(prepared: Prepared, signal?: AbortSignal): Pr
       results.push({ status: 'refused', name: recipe.name, reason: applied.refused });
       continue;
     }
-    const { problem, expand } = applied.restriction.compact();
+    const compact = applied.restriction.compact();
     // A recipe fixes every parameter, so what it needs is known before it is solved.
-    const needed = leastMemoryBound(problem);
+    const needed = leastMemoryBound(compact.problem);
     if (needed > prepared.budgetBytes) {
       const reason = infeasibleReason({ smallestBudget: needed }, prepared.budgetBytes);
       results.push({ status: 'refused', name: recipe.name, reason });
       continue;
     }
-    const solution = await solve(problem, {
+    const free = withoutFixed(compact.problem);
+    const solution = await solve(free.problem, {
       engine: 'exact',
       certify: false,
       seed: prepared.request.seed,
@@ -43,7 +45,7 @@ export async function priceRecipes(prepared: Prepared, signal?: AbortSignal): Pr
       results.push({ status: 'refused', name: recipe.name, reason: infeasibleReason(solution, prepared.budgetBytes) });
       continue;
     }
-    const choice = expand(solution.choice);
+    const choice = compact.expand(free.expand(solution.choice));
     results.push({
       status: 'priced',
       name: recipe.name,
