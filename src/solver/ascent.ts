@@ -11,18 +11,22 @@ export interface Climb {
   /** A bound that is good enough: normally the cost of the best choice so far. */
   readonly target: () => number;
   readonly stopped: () => boolean;
+  /** Stop as soon as a sweep gains less than this part of the bound; default 0: judge every fifth sweep by the gap. */
+  readonly flat?: number;
 }
 
 /** Relative gap at which pruning and elimination take over. */
 const CLOSE = 1e-8;
 
 /** Sweeps until the rest of the gap no longer shrinks, the target is reached or the clock stops; returns the best bound. */
-export function climb(messages: Messages, { sweeps, offer, target, stopped }: Climb): number {
+export function climb(messages: Messages, { sweeps, offer, target, stopped, flat = 0 }: Climb): number {
   const { net } = messages;
   let bound = -Infinity;
   let before = -Infinity;
   for (let k = 1; k <= sweeps; k++) {
-    bound = Math.max(bound, messages.sweep());
+    const reached = messages.sweep();
+    const level = k > 1 && reached - bound < flat * Math.abs(bound);
+    bound = Math.max(bound, reached);
     if (bound >= target() || stopped()) break;
     const known = Math.min(target(), 2 * Math.abs(bound) + 1) - bound;
     if (known <= CLOSE * Math.abs(bound)) break;
@@ -32,7 +36,7 @@ export function climb(messages: Messages, { sweeps, offer, target, stopped }: Cl
       offer(at);
     }
     const goal = target();
-    if (bound >= goal) break;
+    if (bound >= goal || level) break;
     if (k % 5 !== 0) continue;
     const rest = Math.min(goal, 2 * Math.abs(bound) + 1) - bound;
     if (rest <= CLOSE * Math.abs(bound) || bound - before < 0.25 * rest) break;

@@ -11,6 +11,7 @@ import type { Network } from './network.ts';
 /** The messages of a pairwise network. Slot 2 * edge + side names the message from an edge to its variable on that side. */
 export class Messages {
   readonly net: Network;
+  readonly rank: Int32Array;
   /** Start of each slot in `to` and `shifts`; the message of slot s covers start[s] .. start[s + 1] - 1. */
   readonly start: Int32Array;
   /** Messages over the classes of their side. */
@@ -37,6 +38,7 @@ export class Messages {
   /** Zero messages on a pairwise network; variables are swept in ascending rank. */
   constructor(net: Network, rank = net.rank) {
     this.net = net;
+    this.rank = rank;
     const { pool, factors } = net;
     this.start = new Int32Array(2 * factors.length + 1);
     let length = 0;

@@ -29,6 +29,8 @@ export interface Fold {
    * messages, and all that follows is done once for them.
    */
   readonly lockstep: Int32Array;
+  /** Variables of the long network layer by layer, those outside the layers last. */
+  readonly layers: Int32Array;
 }
 
 /** Shortens a pairwise network if it has enough equal blocks. */
@@ -108,7 +110,11 @@ function shorten(net: Network, blocks: Blocks, from: number, to: number): Fold {
   const lockstep = Int32Array.from(net.rank, (own, i) =>
     block[i] >= blocks.first && block[i] <= blocks.last ? net.rank[member(colour[i], from)] : own,
   );
-  return { short, variable, edge, origin: Int32Array.from(origin), lockstep };
+  const layerOf = (i: number): number => (block[i] === NONE ? Infinity : block[i]);
+  const layers = Int32Array.from(net.gone.keys()).sort(
+    (i, j) => (layerOf(i) === layerOf(j) ? net.rank[i] - net.rank[j] : layerOf(i) - layerOf(j)) || i - j,
+  );
+  return { short, variable, edge, origin: Int32Array.from(origin), lockstep, layers };
 }
 
 /** Short edge of the edge of equal content whose first block is the last one before the gap, or -1. */

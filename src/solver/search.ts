@@ -9,10 +9,11 @@ import { Eliminator } from './eliminate.ts';
 import { foldOf, gatherMessages, spreadChoice, spreadMessages } from './fold.ts';
 import { eliminateWithRows } from './labels.ts';
 import type { Network } from './network.ts';
-import { costAt } from './primal.ts';
+import { costAt, descend } from './primal.ts';
 import { bracketOf, priceBetween, priceMany, priceOne, type Bracket, type PriceHost, type Trial } from './prices.ts';
 import { Pruner } from './prune.ts';
 import { Reducer } from './reduce.ts';
+import { relink } from './relink.ts';
 import { branchVariable, tighten } from './tighten.ts';
 import { type Log, STEP } from './proof.ts';
 import { addPrices, amountsAt } from './rows.ts';
@@ -49,6 +50,8 @@ const EASY = { cells: 50_000, work: 10_000_000, totalWork: 1e9, arity: 2, slack:
 const CORE = { cells: 4_000_000, work: 1e8, totalWork: 4e8, arity: 64 };
 const NODE = { cells: 200_000, work: 1e7, totalWork: 2e7, arity: 64 };
 const LABELS = { labels: 400_000, work: 40_000_000 };
+/** A price is judged as soon as a sweep gains less than this part of the bound. */
+const FLAT = 1e-9;
 /** Rounds of fusing before a node branches. */
 const MAX_ROUNDS = 12;
 /** A branch node first tries with this many sweeps, the root with more. */
@@ -136,13 +139,14 @@ export class Search {
   /**
    * Sweeps until the rest of the gap no longer shrinks, the target is reached or the clock stops; returns the best bound.
    */
-  #ascend(net: Network, messages: Messages, sweeps: number): number {
+  #ascend(net: Network, messages: Messages, sweeps: number, flat = 0): number {
     const before = messages.steps;
     const bound = climb(messages, {
       sweeps,
       offer: (at) => this.#offerAt(net, at),
       target: () => this.#target(),
       stopped: this.#host.stopped,
+      flat,
     });
     this.#engines.steps += messages.steps - before;
     return bound;
@@ -212,6 +216,7 @@ export class Search {
     const stop = this.#host.stopped;
     if (net.rows.length > 0) {
       const share = depth === 0 ? 1 : 0.05;
+
       const result = eliminateWithRows(net, {
         labels: LABELS.labels,
         work: LABELS.work * share,
@@ -255,15 +260,15 @@ export class Search {
 
   /** Price search on the rows, then pruning and Pareto elimination at the best prices. */
   #solveRows(net: Network): number {
-    const state = new Messages(net);
+    let state = new Messages(net);
     const caps = net.rows.map((_, r) => largestPrice(net, r));
     const trial = (wanted: readonly bigint[], sweeps: number): Trial => {
       const prices = wanted.map((price, r) => (price > caps[r] ? caps[r] : price));
       const priced = net.clone();
       addPrices(priced, prices);
-      const messages = new Messages(priced);
+      const messages = new Messages(priced, state.rank);
       messages.to.set(state.to);
-      const bound = this.#ascend(priced, messages, sweeps);
+      const bound = this.#ascend(priced, messages, sweeps, FLAT);
       state.to.set(messages.to);
       const at = messages.decode();
       return { prices, net: priced, messages, bound, at, amounts: amountsAt(priced, at) };
@@ -271,7 +276,11 @@ export class Search {
     let best: Trial;
     if (net.rows.length === 1) {
       const near = this.#nearPrice(net, caps[0], state);
-      best = near === undefined ? priceOne(net, trial, this.#prices()) : priceBetween(net, trial, near, this.#prices());
+      if (near === undefined) best = priceOne(net, trial, this.#prices());
+      else {
+        state = near.messages;
+        best = priceBetween(net, trial, near.bracket, this.#prices());
+      }
     } else {
       best = priceMany(net, trial, this.#prices());
     }
@@ -289,14 +298,20 @@ export class Search {
 
   /**
    * The bracket of the price of one row, found on the folded network: its relaxed choices, spread over the long network,
-   * say on which side of the bound a price lies. Leaves the messages of the upper end in `state`.
+   * say on which side of the bound a price lies. With it come the messages of its upper end.
    */
-  #nearPrice(net: Network, cap: bigint, state: Messages): Bracket | undefined {
+  #nearPrice(
+    net: Network,
+    cap: bigint,
+    state: Messages,
+  ): { readonly bracket: Bracket; readonly messages: Messages } | undefined {
     const fold = foldOf(net);
     if (fold === undefined) return undefined;
     const { short } = fold;
     const start = gatherMessages(fold, state, short);
     let kept = start;
+    let cheap: Int32Array | undefined;
+    let small: Int32Array | undefined;
     const amountAt = (price: bigint, sweeps: number): number => {
       const priced = short.clone();
       addPrices(priced, [price > cap ? cap : price]);
@@ -321,12 +336,23 @@ export class Search {
       const at = spreadChoice(fold, best ?? messages.decode());
       this.#offerAt(net, at);
       const [amount] = amountsAt(net, at);
-      if (amount <= net.rows[0].bound) kept = messages;
+      if (amount <= net.rows[0].bound) {
+        kept = messages;
+        small = at;
+      } else cheap = at;
       return amount;
     };
-    const found = bracketOf(net, amountAt, this.#host.stopped);
-    state.to.set(spreadMessages(fold, kept, net).to);
-    return found;
+    const bracket = bracketOf(net, amountAt, this.#host.stopped);
+    // Between the two sides of the price, some layers take the cheap plan and some the small one.
+    if (cheap !== undefined && small !== undefined) {
+      for (const order of [fold.layers, fold.layers.slice().reverse()]) {
+        const mixed = relink(net, cheap, small, order);
+        if (mixed === undefined) continue;
+        descend(net, mixed, 4);
+        this.#offerAt(net, mixed);
+      }
+    }
+    return bracket === undefined ? undefined : { bracket, messages: spreadMessages(fold, kept, net) };
   }
 }
 
