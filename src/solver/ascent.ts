@@ -13,13 +13,15 @@ export interface Climb {
   readonly stopped: () => boolean;
   /** Stop as soon as a sweep gains less than this part of the bound; default 0: judge every fifth sweep by the gap. */
   readonly flat?: number;
+  /** Part of the gap that five sweeps must close for five more to follow; default a quarter. */
+  readonly patience?: number;
 }
 
 /** Relative gap at which pruning and elimination take over. */
-const CLOSE = 1e-8;
+const CLOSE = 1e-7;
 
 /** Sweeps until the rest of the gap no longer shrinks, the target is reached or the clock stops; returns the best bound. */
-export function climb(messages: Messages, { sweeps, offer, target, stopped, flat = 0 }: Climb): number {
+export function climb(messages: Messages, { sweeps, offer, target, stopped, flat = 0, patience = 0.25 }: Climb): number {
   const { net } = messages;
   let bound = -Infinity;
   let before = -Infinity;
@@ -39,7 +41,7 @@ export function climb(messages: Messages, { sweeps, offer, target, stopped, flat
     if (bound >= goal || level) break;
     if (k % 5 !== 0) continue;
     const rest = Math.min(goal, 2 * Math.abs(bound) + 1) - bound;
-    if (rest <= CLOSE * Math.abs(bound) || bound - before < 0.25 * rest) break;
+    if (rest <= CLOSE * Math.abs(bound) || bound - before < patience * rest) break;
     before = bound;
   }
   return bound;

@@ -267,14 +267,13 @@ export class Model {
       const maps = part.maps.map((m, k) => (part.vars[k] === j ? store.compose(m, map) : m));
       if (!part.vars.includes(i)) {
         this.parts[g] = { vars: part.vars.map((v) => (v === j ? i : v)), maps, grid: part.grid, tidy: false };
-        this.incident[i].push(g);
+        place(this.incident[i], g);
         continue;
       }
       if (part.vars.length !== 2) throw new Refused('two variables of one wide factor cannot become one');
       this.#remove(g);
       this.addDiagonal(i, part.grid, maps[0], maps[1]);
     }
-    this.incident[i].sort((a, b) => a - b);
     this.incident[j] = [];
     for (const row of this.rows) {
       row.amounts[i] = this.#moved(row.amounts[i], row.amounts[j], map);
@@ -567,6 +566,13 @@ export class Model {
     for (let f = 0; f < this.parts.length; f++) if (this.parts[f] !== undefined) out.push(this.#part(f));
     return out;
   }
+}
+
+/** Keeps a list of parts ascending. */
+function place(list: number[], part: number): void {
+  let at = list.length;
+  while (at > 0 && list[at - 1] > part) at--;
+  list.splice(at, 0, part);
 }
 
 function leastOf(cells: Float64Array): number {

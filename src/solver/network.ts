@@ -166,9 +166,8 @@ export class Network {
       }
       const { table, maps: small } = this.compressed(f.table, maps);
       this.factors[id] = { vars, maps: small, table };
-      this.incident[i].push(id);
+      insert(this.incident[i], id);
     }
-    this.incident[i].sort((a, b) => a - b);
     this.incident[j] = [];
     for (const row of this.rows) {
       if (row.amounts[j] < 0) continue;
@@ -400,6 +399,13 @@ export class Network {
     copy.log = this.log.clone();
     return copy;
   }
+}
+
+/** Adds a number to an ascending list. */
+function insert(list: number[], x: number): void {
+  let at = list.length;
+  while (at > 0 && list[at - 1] > x) at--;
+  list.splice(at, 0, x);
 }
 
 /** Any input of at least this size is "forbidden" (the benchmark's convention). */

@@ -70,10 +70,11 @@ export class Reducer {
       const target = intoFirst ? forward : backward;
       if (target === null) continue;
       const follow = net.pool.map(classes.map((c) => (c < 0 ? -1 : target[c])));
+      // Only the edges that move can have become functions: what the root had before reads as it did.
+      for (const g of net.incident[follower]) if (g !== id) queue.push(g);
       net.merge(follower, root, follow, id);
       next[root] = 1;
       any = true;
-      for (const g of net.incident[root]) queue.push(g);
     }
     return any;
   }

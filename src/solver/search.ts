@@ -50,6 +50,8 @@ const EASY = { cells: 50_000, work: 10_000_000, totalWork: 1e9, arity: 2, slack:
 const CORE = { cells: 4_000_000, work: 1e8, totalWork: 4e8, arity: 64 };
 const NODE = { cells: 200_000, work: 1e7, totalWork: 2e7, arity: 64 };
 const LABELS = { labels: 400_000, work: 40_000_000 };
+/** Sweeps of a folded network cost little and save sweeps of the long one. */
+const SHORT_PATIENCE = 0.01;
 /** A price is judged as soon as a sweep gains less than this part of the bound. */
 const FLAT = 1e-9;
 /** Rounds of fusing before a node branches. */
@@ -170,6 +172,7 @@ export class Search {
       },
       target: () => least,
       stopped: this.#host.stopped,
+      patience: SHORT_PATIENCE,
     });
     this.#engines.steps += start.steps;
     if (best !== undefined) this.#offerAt(net, spreadChoice(fold, best));
