@@ -50,3 +50,22 @@ export function parseChoice<T extends string>(text: string, flag: string, words:
   if (found === undefined) throw new ShardwrightError('E_USAGE', `${flag} '${text}' is not one of ${words.join(', ')}`);
   return found;
 }
+
+/** `4,8`, `(4, 8)` or `[4, 8]`: sizes of at least 0, outermost dim first. `()` and the empty text are a scalar. */
+export function parseShape(text: string, flag: string): number[] {
+  const inner = /^\s*(?:\(([^()]*)\)|\[([^[\]]*)\]|([^()[\]]*))\s*$/.exec(text);
+  const body = inner?.[1] ?? inner?.[2] ?? inner?.[3];
+  const wrong = (why: string): ShardwrightError =>
+    new ShardwrightError('E_USAGE', `${flag} '${text}' is not a shape: ${why}`, {
+      hint: `write for example ${flag} 4,8.`,
+    });
+  if (body === undefined) throw wrong('the brackets do not match');
+  if (body.trim() === '') return [];
+  const parts = body.split(',');
+  if (parts.length > 1 && parts.at(-1)?.trim() === '') parts.pop(); // `(4,)`, as Python writes it
+  return parts.map((part, dim) => {
+    const size = Number(part);
+    if (!/^\s*\d+\s*$/.test(part) || !Number.isSafeInteger(size)) throw wrong(`size ${dim} is '${part.trim()}'`);
+    return size;
+  });
+}

@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { COST_PRESETS } from '../cost/presets.ts';
 import { OPTIMIZERS, type Optimizer } from '../cost/memory.ts';
@@ -17,6 +17,7 @@ import { planSummary } from '../report/summary.ts';
 import { bytesText, percentText, secondsText } from '../report/units.ts';
 import type { Progress } from '../solver/types.ts';
 import { priceRecipes, type RecipeResult } from '../zoo/compare.ts';
+import { clusterText } from './cluster-file.ts';
 import { EXIT, type CliIo } from './io.ts';
 import { loadModel, type LoadOptions } from './load.ts';
 import { parseBytes, parseChoice, parseCount, parseFraction, parsePositive } from './options.ts';
@@ -86,22 +87,6 @@ export async function planGraph(
   if (!met && options.json !== true)
     io.stderr(`stopped at gap ${percentText(plan.proof.gap)}, asked for ${percentText(request.gap)} (--gap)\n`);
   return met ? EXIT.ok : EXIT.gap;
-}
-
-/** The name of a node design, or the content of a cluster file. */
-function clusterText(nameOrFile: string): string {
-  if (!nameOrFile.endsWith('.json')) return nameOrFile;
-  try {
-    return readFileSync(nameOrFile, 'utf8');
-  } catch (error) {
-    throw new ShardwrightError(
-      'E_IO',
-      `cannot read the cluster file ${nameOrFile}: ${error instanceof Error ? error.message : String(error)}`,
-      {
-        hint: 'give the path of a JSON file, or a node design such as dgx-h100.',
-      },
-    );
-  }
 }
 
 function requestOf(options: PlanOptions): PlanRequest {

@@ -1,3 +1,5 @@
+import { isPending } from '../mesh/sharding.ts';
+import type { Placement } from '../mesh/placement.ts';
 import { partialCode } from '../mesh/space.ts';
 
 /** What steps between placement states may do: which axes together, which tensor dims, which reductions from R. */
@@ -23,17 +25,22 @@ export function reachedDims(rank: number, axes: number, cut: ReadonlySet<number>
   return all.filter((d) => cut.has(d) || d === spare);
 }
 
-const NOT_FROM_REPLICATE: ReadonlySet<number> = new Set(
-  (['product', 'band', 'bor', 'bxor'] as const).map((op) => partialCode(op)),
-);
-/** Whether equal values can be read as operands of the reduction without work: sum keeps one, avg, max and min keep all. */
-export function madeFromReplicate(code: number): boolean {
-  return !NOT_FROM_REPLICATE.has(code);
+/**
+ * Whether a tensor that every rank holds can be read as operands of the reduction without communication: a value is taken
+ * apart as its kind says, an index tensor becomes a masked lookup.
+ */
+export function madeFromReplicate(p: Placement, n: number): boolean {
+  return isLookup(p) || (isPending(p) && p.operand(1, 0, n) !== undefined);
+}
+
+/** Masked lookups are made from indices, never from values that were reduced. */
+export function isLookup(p: Placement): boolean {
+  return p.kind === 'mask-partial';
 }
 
 const SUM = partialCode('sum');
 const AVG = partialCode('avg');
-/** Whether two kinds of pending reduction may stand on one tensor, by their codes. */
-export function mayStandTogether(a: number, b: number): boolean {
+/** Whether two pending mesh dims may be reduced in one collective, by their kind codes: one kind, or sum and avg. */
+export function reduceTogether(a: number, b: number): boolean {
   return a === b || ((a === SUM || a === AVG) && (b === SUM || b === AVG));
 }

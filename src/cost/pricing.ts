@@ -1,8 +1,12 @@
 import { internalError } from '../errors.ts';
-import type { ShardingSpace } from '../mesh/space.ts';
+import type { Placement } from '../mesh/placement.ts';
+import { Shard } from '../mesh/shard.ts';
+import type { Sharding } from '../mesh/sharding.ts';
+import { shardDimOfCode, type ShardingSpace } from '../mesh/space.ts';
 import type { CollectiveModel } from './collectives.ts';
 import { quantized } from './paths.ts';
-import type { CutSignature, PriceSlot, StateGraph } from './states.ts';
+import type { CutSignature, PriceSlot, SpecialCut } from './slots.ts';
+import type { StateGraph } from './states.ts';
 
 /** What the steps of redistribution plans cost for one tensor type: exact byte counts, collectives, local copies. */
 
@@ -41,7 +45,35 @@ function leads(shape: readonly number[], dim: number): boolean {
   return true;
 }
 
-/** Prices of the slots of a state graph under one collective model. */
+/** Bytes of the largest local tensor of a sharding. @throws E_PLACEMENT when a dim is cut that the shape lacks */
+export function localBytesOf(space: ShardingSpace, id: number, type: MovedType): number {
+  let n = type.itemBytes;
+  for (const size of space.localShape(id, type.shape)) n *= size;
+  return n;
+}
+
+/** The local cuts of a sharding of a tensor of this rank. */
+export function cutsOfSharding(space: ShardingSpace, sharding: Sharding, rank: number): CutSignature {
+  const pieces = new Array<number>(rank).fill(1);
+  const special: SpecialCut[] = [];
+  for (const [dim, order] of sharding.orders) {
+    let before = 1;
+    for (const m of order) {
+      const code = space.codeOf(sharding.placements[m]);
+      const n = space.mesh.sizes[m];
+      if (shardDimOfCode(code) >= 0) {
+        pieces[dim] *= n;
+        before *= n;
+      } else {
+        special.push({ dim, code, n, before });
+        before = 1;
+      }
+    }
+  }
+  return { pieces, special };
+}
+
+/** Prices of steps, and of all slots of a state graph, under one collective model. */
 export class SlotPricing {
   constructor(
     private readonly space: ShardingSpace,
@@ -51,43 +83,48 @@ export class SlotPricing {
   /** Seconds of every slot; Infinity where the type does not divide as the step needs. */
   slots(graph: StateGraph, type: MovedType): Float64Array {
     const prices = new Float64Array(graph.slots.length);
+    const local = Float64Array.from(graph.cuts, (cuts) => this.localBytes(cuts, type));
     graph.slots.forEach((slot, i) => {
-      const seconds = quantized(this.seconds(slot, graph.cuts[slot.cuts], type));
+      const seconds = quantized(this.seconds(slot, graph.cuts[slot.cuts], local[slot.cuts], type));
       if (!(seconds >= 0)) throw internalError(`preset ${this.model.preset} gives ${seconds} s for ${slot.kind}`);
       prices[i] = seconds;
     });
     return prices;
   }
 
+  /**
+   * Seconds of one step: a collective, and a read and a write of its bytes for every dim along which pieces are not
+   * contiguous; a slice costs what it writes, nothing where it is a view. Rounded as `quantized` says.
+   */
+  price(slot: PriceSlot, cuts: CutSignature, type: MovedType): number {
+    return quantized(this.seconds(slot, cuts, this.localBytes(cuts, type), type));
+  }
+
   /** Bytes of a step by the convention of its kind; of a slice the bytes that are written. */
   bytes(slot: PriceSlot, cuts: CutSignature, type: MovedType): number {
+    return slotBytes(slot, this.localBytes(cuts, type), type);
+  }
+
+  private seconds(slot: PriceSlot, cuts: CutSignature, local: number, type: MovedType): number {
     if (slot.kind === 'to_partial') return 0;
-    if (slot.kind === 'slice' && leads(type.shape, slot.copyDims[0])) return 0;
-    return this.localBytes(cuts, type) * slot.times;
-  }
-
-  /**
-   * A collective, and a read and a write of its bytes for every dim along which pieces are not contiguous; a slice costs
-   * what it writes, nothing where it is a view.
-   */
-  private seconds(slot: PriceSlot, cuts: CutSignature, type: MovedType): number {
-    for (const d of slot.evenDims) if (type.shape[d] % cuts.pieces[d] !== 0) return Infinity;
+    // A kind refuses to cut this size: no state of it can be reached.
+    if (local === Infinity) return Infinity;
     const { model } = this;
-    switch (slot.kind) {
-      case 'to_partial':
-        return 0;
-      case 'slice':
-        return slot.devices === 1 ? 0 : model.copySeconds(this.bytes(slot, cuts, type));
-      default: {
-        const bytes = this.bytes(slot, cuts, type);
-        let copied = 0;
-        if (slot.devices > 1) for (const d of slot.copyDims) if (!leads(type.shape, d)) copied += 2 * bytes;
-        return model.seconds(slot.kind, bytes, slot.meshDims) + (copied > 0 ? model.copySeconds(copied) : 0);
-      }
-    }
+    const bytes = slotBytes(slot, local, type);
+    if (slot.kind === 'slice') return slot.devices === 1 ? 0 : model.copySeconds(bytes);
+    for (const d of slot.evenDims) if (!this.divides(cuts, d, type.shape[d])) return Infinity;
+    let copied = 0;
+    if (slot.devices > 1) for (const d of slot.copyDims) if (!leads(type.shape, d)) copied += 2 * bytes;
+    return model.seconds(slot.kind, bytes, slot.meshDims) + (copied > 0 ? model.copySeconds(copied) : 0);
   }
 
-  /** Bytes of the largest local tensor under some cuts. */
+  /** Whether every piece of a dim is equally large. */
+  private divides(cuts: CutSignature, dim: number, size: number): boolean {
+    if (size % cuts.pieces[dim] !== 0) return false;
+    return cuts.special.every((c) => c.dim !== dim || this.space.placementOf(c.code).isEven(size, c.n));
+  }
+
+  /** Bytes of the largest local tensor under some cuts; Infinity where a kind refuses to cut the dim. */
   private localBytes(cuts: CutSignature, type: MovedType): number {
     let bytes = type.itemBytes;
     if (this.model.byteRule === 'fraction') {
@@ -95,14 +132,44 @@ export class SlotPricing {
       let pieces = 1;
       for (const n of cuts.pieces) pieces *= n;
       for (const cut of cuts.special) pieces *= cut.n;
+      for (const cut of cuts.special)
+        if (this.cutSize(cuts, cut.dim, type.shape[cut.dim]) === Infinity) return Infinity;
       return bytes / pieces;
     }
-    for (let d = 0; d < type.shape.length; d++) {
-      let local = Math.ceil(type.shape[d] / cuts.pieces[d]);
-      for (const cut of cuts.special)
-        if (cut.dim === d) local = this.space.placementOf(cut.code).localSize(local, cut.n);
-      bytes *= local;
-    }
+    for (let d = 0; d < type.shape.length; d++)
+      bytes *=
+        cuts.special.length === 0 ? Math.ceil(type.shape[d] / cuts.pieces[d]) : this.cutSize(cuts, d, type.shape[d]);
     return bytes;
   }
+
+  /** Rows of a dim that the largest rank holds, cut by cut; Infinity where a kind refuses a size that some rank has. */
+  private cutSize(cuts: CutSignature, dim: number, size: number): number {
+    let sizes: readonly number[] = [size];
+    let pieces = cuts.pieces[dim];
+    for (const cut of cuts.special) {
+      if (cut.dim !== dim) continue;
+      const p = this.space.placementOf(cut.code);
+      sizes = localSizes(PLAIN, sizes, cut.before);
+      if (sizes.some((s) => p.refusal(s, cut.n) !== undefined)) return Infinity;
+      sizes = localSizes(p, sizes, cut.n);
+      pieces /= cut.before;
+    }
+    return Math.max(...localSizes(PLAIN, sizes, pieces));
+  }
+}
+
+const PLAIN = Shard.of(0);
+
+/** Distinct sizes that ranks hold after a cut of dims of these sizes. */
+function localSizes(p: Placement, sizes: readonly number[], n: number): readonly number[] {
+  if (n === 1 && p === PLAIN) return sizes;
+  const out = new Set<number>();
+  for (const size of sizes) for (let r = 0; r < n; r++) out.add(p.localSize(size, n, r));
+  return [...out];
+}
+
+function slotBytes(slot: PriceSlot, local: number, type: MovedType): number {
+  if (slot.kind === 'to_partial') return 0;
+  if (slot.kind === 'slice' && leads(type.shape, slot.copyDims[0])) return 0;
+  return local * slot.times;
 }

@@ -1,12 +1,16 @@
 import { internalError, ShardwrightError } from '../errors.ts';
-import { isPending, Sharding } from '../mesh/sharding.ts';
+import { REPLICATE } from '../mesh/replicate.ts';
+import { isPending, pendingTogether, refusedCut, Sharding } from '../mesh/sharding.ts';
 import type { Placement } from '../mesh/placement.ts';
-import { REPLICATE_CODE, shardDimOfCode, type ShardingSpace } from '../mesh/space.ts';
+import type { ShardingSpace } from '../mesh/space.ts';
 import type { CollectiveKind, CollectiveModel } from './collectives.ts';
 import { PathFinder } from './paths.ts';
-import { dimClasses, sizeKey, SlotPricing, type MovedType } from './pricing.ts';
+import { permutationPairs, type SourceTarget } from './permutation.ts';
+import { dimClasses, localBytesOf, sizeKey, SlotPricing, type MovedType } from './pricing.ts';
+import { Refusals } from './refusals.ts';
+import { communicates } from './slots.ts';
 import { DimSymmetry } from './symmetry.ts';
-import { StateGraph, type PriceSlot } from './states.ts';
+import { StateGraph } from './states.ts';
 
 export interface RedistributionStep {
   /** A collective, or a local step: `slice` (R to S), `to_partial` (R to P), `relabel` (mesh dims of one device). */
@@ -20,6 +24,8 @@ export interface RedistributionStep {
   readonly seconds: number;
   /** Sharding after the step. */
   readonly to: number;
+  /** Of a permutation: who sends to whom, by source; ranks that keep their tile send to themselves. */
+  readonly pairs?: readonly SourceTarget[];
 }
 
 export interface RedistributionPlan {
@@ -43,6 +49,8 @@ export interface RedistributorOptions {
 }
 
 const TIE = 1e-9;
+/** Plans kept; all are dropped when there are more. */
+const PLAN_LIMIT = 20_000;
 /** Cached distances, in numbers (8 bytes each), before old types are dropped. */
 const CACHE_LIMIT = 24e6;
 
@@ -56,6 +64,8 @@ interface KnownGraph {
 }
 
 interface TypePrices {
+  /** What prices depend on. */
+  readonly key: string;
   readonly finder: PathFinder;
   readonly graph: StateGraph;
   readonly prices: Float64Array;
@@ -73,20 +83,14 @@ interface TypePrices {
 export class Redistributor {
   private readonly pricing: SlotPricing;
   private readonly merge: boolean;
-  private readonly viaReplicate: boolean;
+  private readonly refusals: Refusals;
   /** Mesh dims that take part: those of one device only if the model charges for them. */
   private readonly active: readonly number[];
   private readonly activeProduct: number;
   private readonly graphs = new Map<string, KnownGraph>();
-  /** By sharding id, see `trait`. */
-  private readonly traits: Readonly<Record<'busy' | 'pending' | 'kinds' | 'lastDim', number[]>> = {
-    busy: [],
-    pending: [],
-    kinds: [],
-    lastDim: [],
-  };
-  private readonly kindBits: number[] = [];
   private readonly types = new Map<string, TypePrices>();
+  /** By graph, tensor type as far as it matters, source and target. */
+  private readonly plans = new Map<string, RedistributionPlan>();
   private cached = 0;
 
   constructor(
@@ -98,10 +102,10 @@ export class Redistributor {
       throw internalError(`prices of mesh ${model.mesh.text} used on mesh ${space.mesh.text}`);
     this.pricing = new SlotPricing(space, model);
     this.merge = options.merge ?? true;
-    this.viaReplicate = options.viaReplicate ?? false;
     const { sizes } = space.mesh;
     this.active = sizes.map((_, m) => m).filter((m) => model.chargesUnitDims || sizes[m] > 1);
     this.activeProduct = space.mesh.sizeOf(this.active);
+    this.refusals = new Refusals(space, this.active, options.viaReplicate ?? false);
   }
 
   /** Seconds of the best plan; Infinity when the change is refused or impossible. */
@@ -125,14 +129,23 @@ export class Redistributor {
     for (let j = 0; j < width; j++) ids.push(toIds[j]);
     const prices = this.pricesOf(type, ids);
     const { graph, symmetry } = prices;
+    const { refusals } = this;
     const toStates = new Int32Array(width);
-    for (let j = 0; j < width; j++) toStates[j] = graph.stateOf(toIds[j]);
+    const pending = new Int32Array(width);
+    for (let j = 0; j < width; j++) {
+      toStates[j] = graph.stateOf(toIds[j]);
+      // Targets with operands that cannot be made of every value are looked at each time.
+      pending[j] = refusals.unmakeable[toIds[j]] !== 0 ? -1 : refusals.pending[toIds[j]];
+    }
     for (let i = 0; i < fromIds.length; i++) {
       const from = fromIds[i];
       const { canonical, states } = symmetry.of(graph.stateOf(from));
       const row = this.row(prices, canonical);
+      const busy = refusals.busy[from];
       for (let j = 0; j < width; j++)
-        out[i * width + j] = this.refused(from, toIds[j]) ? Infinity : row[states[toStates[j]]];
+        // Only what is pending in the target, on mesh dims that the source uses, can be refused.
+        out[i * width + j] =
+          (busy & pending[j]) !== 0 && refusals.refused(from, toIds[j]) ? Infinity : row[states[toStates[j]]];
     }
     return out;
   }
@@ -140,22 +153,27 @@ export class Redistributor {
   /**
    * The best plan; ties within 1e-9 go to fewer collectives, then fewer steps, then the smaller list of steps written
    * as `mesh dims:sharding after` (so outer mesh dims move first). Undefined when the change is refused: `refusal` says why.
+   * Plans are kept: the same question has the same object for an answer.
+   *
+   * @throws E_PLACEMENT when a sharding does not fit the shape
    */
   plan(type: MovedType, from: number, to: number): RedistributionPlan | undefined {
-    const { space } = this;
-    const start = space.get(from);
-    if (from === to)
-      return {
-        from,
-        to,
-        seconds: 0,
-        steps: [],
-        collectives: 0,
-        peakBytes: this.localBytes(type, from),
-        text: start.orderedText,
-      };
-    if (this.refusal(from, to) !== undefined) return undefined;
+    if (from !== to && this.refusal(from, to) !== undefined) return undefined;
     const prices = this.pricesOf(type, [from, to]);
+    const key = `${prices.key}|${from}|${to}`;
+    const known = this.plans.get(key);
+    if (known !== undefined) return known;
+    this.checkCuts(type, from);
+    this.checkCuts(type, to);
+    const plan = this.search(prices, type, from, to);
+    if (plan === undefined) return undefined;
+    if (this.plans.size >= PLAN_LIMIT) this.plans.clear();
+    this.plans.set(key, plan);
+    return plan;
+  }
+
+  private search(prices: TypePrices, type: MovedType, from: number, to: number): RedistributionPlan | undefined {
+    const { space } = this;
     const { graph } = prices;
     const source = graph.stateOf(from);
     const target = graph.stateOf(to);
@@ -165,14 +183,16 @@ export class Redistributor {
     if (dist[target] === Infinity) return undefined;
     const edges = source === target ? [] : this.bestPath(prices, dist, source, target, from);
     const steps: RedistributionStep[] = [];
-    let text = start.orderedText;
-    let peakBytes = this.localBytes(type, from);
+    let before = space.get(from);
+    let text = before.orderedText;
+    let peakBytes = localBytesOf(space, from, type);
     let seconds = 0;
     let collectives = 0;
     for (const e of edges) {
       const slot = graph.slots[graph.edgeSlot[e]];
       const meshDims = graph.dimLists[graph.edgeDims[e]];
       const id = space.intern(this.shardingOf(graph, graph.edgeTarget[e], from));
+      const after = space.get(id);
       const price = prices.prices[graph.edgeSlot[e]];
       steps.push({
         kind: slot.kind,
@@ -181,11 +201,15 @@ export class Redistributor {
         bytes: this.pricing.bytes(slot, graph.cuts[slot.cuts], type),
         seconds: price,
         to: id,
+        ...(slot.kind === 'collective_permute' && {
+          pairs: permutationPairs(before, after, space.mesh, meshDims),
+        }),
       });
       seconds += price;
-      if (isCollective(slot)) collectives++;
-      text += (meshDims.length > 1 ? '-->' : '->') + space.get(id).orderedText;
-      peakBytes = Math.max(peakBytes, this.localBytes(type, id));
+      if (communicates(slot)) collectives++;
+      text += (meshDims.length > 1 ? '-->' : '->') + after.orderedText;
+      peakBytes = Math.max(peakBytes, localBytesOf(space, id, type));
+      before = after;
     }
     if ((steps.at(-1)?.to ?? from) !== to) {
       const changed = space.mesh.sizes
@@ -197,70 +221,23 @@ export class Redistributor {
     return { from, to, seconds, steps, collectives, peakBytes, text };
   }
 
+  /** @throws E_PLACEMENT when a kind cannot cut a dim of the shape into its pieces */
+  private checkCuts(type: MovedType, id: number): void {
+    const { space } = this;
+    const sharding = space.get(id);
+    for (const dim of sharding.orders.keys()) {
+      const reason = refusedCut(sharding, space.mesh, dim, type.shape[dim]);
+      if (reason !== undefined)
+        throw new ShardwrightError(
+          'E_PLACEMENT',
+          `${space.text(id)} does not fit [${type.shape.join(', ')}]: ${reason}`,
+        );
+    }
+  }
+
   /** Why a change is refused, naming the legal route; undefined when it is allowed. */
   refusal(from: number, to: number): string | undefined {
-    const { space } = this;
-    for (const m of this.active) {
-      if (!this.refusedOn(from, to, m)) continue;
-      const a = space.get(from).placements[m].text;
-      const b = space.get(to).placements[m].text;
-      return `${space.text(from)} -> ${space.text(to)} is refused: on mesh dim '${space.mesh.names[m]}' ${a} does not become ${b}; go to R first, and from there ask for ${b}`;
-    }
-    return undefined;
-  }
-
-  private refused(from: number, to: number): boolean {
-    if (this.viaReplicate) return false;
-    const { busy, pending } = this.traits;
-    this.trait(from);
-    this.trait(to);
-    // Only a mesh dim that is cut or pending before and pending after can be at fault.
-    let suspects = busy[from] & pending[to];
-    for (let m = 0; suspects !== 0; m++, suspects >>>= 1)
-      if ((suspects & 1) !== 0 && this.space.kindAt(from, m) !== this.space.kindAt(to, m)) return true;
-    return false;
-  }
-
-  private refusedOn(from: number, to: number, m: number): boolean {
-    const { space } = this;
-    const a = space.kindAt(from, m);
-    const b = space.kindAt(to, m);
-    if (a === b || a === 0 || b === 0 || this.viaReplicate || space.mesh.sizes[m] === 1) return false;
-    // Both cut or pending and different: allowed only towards a cut.
-    return isPending(space.placementOf(b));
-  }
-
-  /** Fills the traits of a sharding: bit masks over mesh dims, its largest cut dim, and its kinds that shape the graph. */
-  private trait(id: number): void {
-    const { space, traits } = this;
-    if (traits.busy[id] !== undefined) return;
-    let busy = 0;
-    let pending = 0;
-    let kinds = 0;
-    let lastDim = -1;
-    for (let m = 0; m < space.meshRank; m++) {
-      lastDim = Math.max(lastDim, space.dimAt(id, m));
-      const code = space.kindAt(id, m);
-      if (code === REPLICATE_CODE || !this.active.includes(m)) continue;
-      const p = space.placementOf(code);
-      if (space.mesh.sizes[m] > 1) {
-        busy |= 1 << m;
-        if (isPending(p)) pending |= 1 << m;
-      }
-      if (shardDimOfCode(code) < 0) kinds |= 1 << this.kindBit(code);
-    }
-    traits.busy[id] = busy;
-    traits.pending[id] = pending;
-    traits.kinds[id] = kinds;
-    traits.lastDim[id] = lastDim;
-  }
-
-  private kindBit(code: number): number {
-    let bit = this.kindBits.indexOf(code);
-    if (bit < 0) bit = this.kindBits.push(code) - 1;
-    if (bit > 30)
-      throw new ShardwrightError('E_PLACEMENT', 'more than 31 kinds of pending or special placements at once');
-    return bit;
+    return this.refusals.refused(from, to) ? this.refusals.reason(from, to) : undefined;
   }
 
   /** Fewest collectives, fewest steps, smallest step list among the paths of least price: the edges in order. */
@@ -286,7 +263,7 @@ export class Redistributor {
         const rest = tail(v);
         if (rest === undefined) continue;
         const next: Tail = {
-          collectives: rest.collectives + (isCollective(graph.slots[edgeSlot[e]]) ? 1 : 0),
+          collectives: rest.collectives + (communicates(graph.slots[edgeSlot[e]]) ? 1 : 0),
           steps: rest.steps + 1,
           text: `${graph.dimLists[graph.edgeDims[e]].join(',')}:${this.shardingOf(graph, v, from).orderedText};${rest.text}`,
           edges: [e, ...rest.edges],
@@ -316,6 +293,11 @@ export class Redistributor {
       placements[m] = p;
       if (p.dim !== undefined) cut.push({ dim: p.dim, position: graph.positionAt(state, a), m });
     });
+    // A reduction on a mesh dim of one device is done already: it gives way to one that is really pending.
+    const pending = active.map((m) => placements[m]).find(isPending);
+    placements.forEach((p, m) => {
+      if (pending !== undefined && isPending(p) && !pendingTogether(p, pending)) placements[m] = REPLICATE;
+    });
     cut.sort((x, y) => x.position - y.position);
     for (const { dim, m } of cut) orders.set(dim, [...(orders.get(dim) ?? []), m]);
     // Mesh dims of one device carry no data: where they sit in an order means nothing, so mesh order is kept if it can be.
@@ -328,12 +310,6 @@ export class Redistributor {
         );
     }
     return new Sharding(placements, orders);
-  }
-
-  private localBytes(type: MovedType, id: number): number {
-    let n = type.itemBytes;
-    for (const size of this.space.localShape(id, type.shape)) n *= size;
-    return n;
   }
 
   private row(prices: TypePrices, source: number): Float64Array {
@@ -358,10 +334,10 @@ export class Redistributor {
   /** The state graph that has all these shardings, and its prices for the type. */
   private pricesOf(type: MovedType, ids: readonly number[]): TypePrices {
     const rank = type.shape.length;
-    const { kinds, lastDim } = this.traits;
+    const { kinds, lastDim } = this.refusals;
     let mask = 0;
     for (const id of ids) {
-      this.trait(id);
+      this.refusals.read(id);
       mask |= kinds[id];
       if (lastDim[id] >= rank)
         throw new ShardwrightError(
@@ -385,7 +361,11 @@ export class Redistributor {
       };
       this.graphs.set(graphKey, entry);
     }
-    const typeKey = `${graphKey}|${sizeKey(type, this.activeProduct)}`;
+    // Pieces of cuts that are not ceil chunks depend on the sizes themselves.
+    const size = entry.graph.hasSpecialCuts
+      ? `${type.itemBytes}|${type.shape.join(',')}`
+      : sizeKey(type, this.activeProduct);
+    const typeKey = `${graphKey}|${size}`;
     let prices = this.types.get(typeKey);
     if (prices === undefined || prices.graph !== entry.graph) {
       const { graph, finder, symmetries } = entry;
@@ -394,15 +374,11 @@ export class Redistributor {
       let symmetry = symmetries.get(classKey);
       if (symmetry === undefined) symmetries.set(classKey, (symmetry = new DimSymmetry(graph, classes)));
       const rows = new Array<Float64Array | undefined>(graph.stateCount).fill(undefined);
-      prices = { graph, finder, symmetry, prices: this.pricing.slots(graph, type), rows, known: 0 };
+      prices = { key: typeKey, graph, finder, symmetry, prices: this.pricing.slots(graph, type), rows, known: 0 };
       this.types.set(typeKey, prices);
     }
     return prices;
   }
-}
-
-function isCollective(slot: PriceSlot): boolean {
-  return slot.kind !== 'slice' && slot.kind !== 'to_partial' && slot.devices > 1;
 }
 
 interface Rank {

@@ -1,5 +1,5 @@
 import { internalError } from '../errors.ts';
-import { isPending } from '../mesh/sharding.ts';
+import { isPending, pendingTogether } from '../mesh/sharding.ts';
 import {
   FIRST_OTHER_CODE,
   FIRST_SHARD_CODE,
@@ -9,45 +9,17 @@ import {
   shardCode,
   type ShardingSpace,
 } from '../mesh/space.ts';
-import type { CollectiveKind } from './collectives.ts';
-import { madeFromReplicate, mayStandTogether, reachedDims, subsets } from './moves.ts';
+import { isLookup, madeFromReplicate, reachedDims, reduceTogether, subsets } from './moves.ts';
+import { SlotTable, type CutSignature, type PriceSlot, type SpecialCut, type StepKind } from './slots.ts';
 
 /**
  * The graph of placement states that redistribution plans walk on (placements spec, section 5.2). A state is a kind for
  * each mesh dim and an order of mesh dims on each tensor dim; an edge is one collective or one free local step. The graph
  * knows no sizes of tensors: what an edge costs is its slot's business, priced once for each tensor type.
  */
-
-export type StepKind = CollectiveKind | 'slice' | 'to_partial';
-
-/** Local cuts of a tensor: pieces of each dim, and the cuts that are not ceil chunks. */
-export interface CutSignature {
-  /** Number of pieces of each tensor dim by plain shards. */
-  readonly pieces: readonly number[];
-  /** Further cuts in order: tensor dim, kind code, size of the mesh dim. */
-  readonly special: readonly { readonly dim: number; readonly code: number; readonly n: number }[];
-}
-
-/** What a step costs, apart from the tensor: equal slots have equal prices. */
-export interface PriceSlot {
-  readonly kind: StepKind;
-  /** Mesh dims of the flattened group, ascending. */
-  readonly meshDims: readonly number[];
-  /** Devices of the group. */
-  readonly devices: number;
-  /** Index of the local cuts whose size the step moves; bytes = local bytes x `times`. */
-  readonly cuts: number;
-  readonly times: number;
-  /** Tensor dims along which pieces are put together or taken apart, for local copies. */
-  readonly copyDims: readonly number[];
-  /** Tensor dims that must divide evenly by the pieces of the cuts (merged steps and permutations). */
-  readonly evenDims: readonly number[];
-}
-
-/** State lists of one tensor rank over the mesh dims that matter. */
 export class StateGraph {
-  readonly slots: PriceSlot[] = [];
-  readonly cuts: CutSignature[] = [];
+  readonly slots: readonly PriceSlot[];
+  readonly cuts: readonly CutSignature[];
   /** CSR: edges of state s are edgeStart[s] .. edgeStart[s+1]-1. */
   readonly edgeStart: Int32Array;
   readonly edgeTarget: Int32Array;
@@ -57,20 +29,25 @@ export class StateGraph {
   readonly dimLists: (readonly number[])[] = [];
   /** Index of the local cuts of each state. */
   readonly stateCuts: number[] = [];
+  /** Tensor dims that steps may cut, ascending. */
+  readonly dims: readonly number[];
 
+  private readonly table: SlotTable;
   private readonly codes: number[] = [];
   private readonly positions: number[] = [];
   private readonly stateById: number[] = [];
-  private readonly index = new Map<string, number>();
-  private readonly slotIndex = new Map<string, number>();
-  private readonly cutIndex = new Map<string, number>();
-  private readonly dimListIndex = new Map<string, number>();
+  private readonly index = new Map<number | string, number>();
+  private readonly dimListIndex = new Map<number | string, number>();
+  /** Target, slot and mesh dims of each edge, by state. */
   private readonly edges: number[][] = [];
   private readonly sizes: readonly number[];
   private readonly pendingCodes: readonly number[];
   private readonly specialCodes: readonly number[];
-  /** Tensor dims that steps may cut, ascending. */
-  readonly dims: readonly number[];
+  /** Number of each kind code in this graph, and the weight of each axis in the number of a state. */
+  private readonly digits = new Map<number, number>();
+  private readonly weights: readonly number[];
+  /** Whether numbers of states are exact; else texts are used. */
+  private readonly exact: boolean;
 
   /**
    * @param active mesh dims that matter, ascending
@@ -84,7 +61,11 @@ export class StateGraph {
     seeds: Iterable<number>,
     merge: boolean,
   ) {
+    const k = active.length;
     this.sizes = active.map((m) => space.mesh.sizes[m]);
+    this.table = new SlotTable(active, this.sizes, rank);
+    this.slots = this.table.slots;
+    this.cuts = this.table.cuts;
     const pending = new Set<number>();
     const special = new Set<number>();
     const cutDims = new Set<number>();
@@ -102,7 +83,12 @@ export class StateGraph {
     const ascending = (a: number, b: number): number => a - b;
     this.pendingCodes = [...pending].sort(ascending);
     this.specialCodes = [...special].sort(ascending);
-    this.dims = reachedDims(rank, active.length, cutDims);
+    this.dims = reachedDims(rank, k, cutDims);
+    for (const code of [REPLICATE_CODE, ...this.pendingCodes, ...this.specialCodes, ...this.dims.map(shardCode)])
+      this.digits.set(code, this.digits.size);
+    const radix = this.digits.size * Math.max(k, 1);
+    this.weights = active.map((_, a) => Math.pow(radix, a));
+    this.exact = Math.pow(radix, k) < 2 ** 52;
 
     this.add(
       active.map(() => REPLICATE_CODE),
@@ -144,7 +130,7 @@ export class StateGraph {
     let state = this.stateById[id];
     if (state === undefined) {
       const [codes, positions] = this.read(id);
-      state = this.index.get(key(codes, positions)) ?? -1;
+      state = codes.every((c) => this.digits.has(c)) ? (this.index.get(this.key(codes, positions)) ?? -1) : -1;
       this.stateById[id] = state;
     }
     return state;
@@ -176,7 +162,7 @@ export class StateGraph {
         const dim = this.dimOfCode(code);
         return dim < 0 ? code : shardCode(to[dim]);
       });
-      const target = this.index.get(key(codes, this.positions.slice(s * k, s * k + k)));
+      const target = this.index.get(this.key(codes, this.positions.slice(s * k, s * k + k)));
       if (target === undefined) throw internalError('the placement states are not closed under a renaming of dims');
       out[s] = target;
     }
@@ -209,56 +195,61 @@ export class StateGraph {
     return code < FIRST_OTHER_CODE ? code - FIRST_SHARD_CODE : (this.space.placementOf(code).dim ?? -1);
   }
 
-  private add(codes: readonly number[], positions: readonly number[]): number {
-    const k = key(codes, positions);
+  /** Number of a state: exact arithmetic, or a text on meshes of very many dims. */
+  private key(codes: readonly number[], positions: readonly number[]): number | string {
+    const k = codes.length;
+    if (!this.exact) return `${codes.join(',')}|${positions.join(',')}`;
+    let out = 0;
+    for (let a = 0; a < k; a++) out += ((this.digits.get(codes[a]) ?? 0) * k + positions[a]) * this.weights[a];
+    return out;
+  }
+
+  private add(codes: readonly number[], positions: readonly number[], k = this.key(codes, positions)): number {
     const known = this.index.get(k);
     if (known !== undefined) return known;
     const s = this.edges.length;
     this.index.set(k, s);
     this.edges.push([]);
-    this.codes.push(...codes);
-    this.positions.push(...positions);
     const pieces = new Array<number>(this.rank).fill(1);
-    const special: { dim: number; code: number; n: number; position: number }[] = [];
-    codes.forEach((code, a) => {
-      const dim = this.dimOfCode(code);
-      if (dim < 0) return;
-      if (code < FIRST_OTHER_CODE) pieces[dim] *= this.sizes[a];
-      else special.push({ dim, code, n: this.sizes[a], position: positions[a] });
-    });
-    special.sort((x, y) => x.dim - y.dim || x.position - y.position);
-    this.stateCuts.push(this.cutsOf(pieces, special));
+    let special: { dim: number; axis: number; position: number }[] | undefined;
+    for (let a = 0; a < codes.length; a++) {
+      this.codes.push(codes[a]);
+      this.positions.push(positions[a]);
+      const dim = this.dimOfCode(codes[a]);
+      if (dim < 0) continue;
+      if (codes[a] < FIRST_OTHER_CODE) pieces[dim] *= this.sizes[a];
+      else (special ??= []).push({ dim, axis: a, position: positions[a] });
+    }
+    this.stateCuts.push(this.table.cutsOf(pieces, this.specialCuts(codes, positions, special)));
     return s;
   }
 
-  private cutsOf(pieces: readonly number[], special: CutSignature['special']): number {
-    const k = `${pieces.join(',')}|${special.map((c) => `${c.dim}:${c.code}:${c.n}`).join(',')}`;
-    let i = this.cutIndex.get(k);
-    if (i === undefined) {
-      i = this.cuts.length;
-      this.cuts.push({ pieces, special });
-      this.cutIndex.set(k, i);
-    }
-    return i;
+  private specialCuts(
+    codes: readonly number[],
+    positions: readonly number[],
+    found: { dim: number; axis: number; position: number }[] | undefined,
+  ): readonly SpecialCut[] {
+    if (found === undefined) return NONE;
+    found.sort((x, y) => x.dim - y.dim || x.position - y.position);
+    let last = -1;
+    return found.map(({ dim, axis, position }, i) => {
+      if (i > 0 && found[i - 1].dim !== dim) last = -1;
+      let before = 1;
+      for (let b = 0; b < codes.length; b++)
+        if (this.dimOfCode(codes[b]) === dim && positions[b] > last && positions[b] < position) before *= this.sizes[b];
+      last = position;
+      return { dim, code: codes[axis], n: this.sizes[axis], before };
+    });
   }
 
-  private slotOf(slot: PriceSlot): number {
-    const k = `${slot.kind}|${slot.meshDims.join(',')}|${slot.cuts}|${slot.times}|${slot.copyDims.join(',')}|${slot.evenDims.join(',')}`;
-    let i = this.slotIndex.get(k);
-    if (i === undefined) {
-      i = this.slots.length;
-      this.slots.push(slot);
-      this.slotIndex.set(k, i);
-    }
-    return i;
-  }
-
-  private listOf(dims: readonly number[]): number {
-    const k = dims.join(',');
+  private listOf(axes: readonly number[]): number {
+    let k: number | string = 0;
+    if (axes.length <= 10) for (const a of axes) k = k * 32 + a + 1;
+    else k = axes.join(',');
     let i = this.dimListIndex.get(k);
     if (i === undefined) {
       i = this.dimLists.length;
-      this.dimLists.push(dims);
+      this.dimLists.push(axes.map((a) => this.active[a]));
       this.dimListIndex.set(k, i);
     }
     return i;
@@ -271,20 +262,14 @@ export class StateGraph {
     axes: readonly number[],
     cuts: number,
     times: number,
-    copyDims: readonly number[],
-    evenDims: readonly number[],
+    gathered: number,
+    scattered: number,
+    even: boolean,
   ): void {
-    const meshDims = axes.map((a) => this.active[a]);
-    const slot = this.slotOf({
-      kind,
-      meshDims: [...meshDims].sort((a, b) => a - b),
-      devices: this.space.mesh.sizeOf(meshDims),
-      cuts,
-      times,
-      copyDims,
-      evenDims,
-    });
-    this.edges[from].push(to, slot, this.listOf(meshDims));
+    let mask = 0;
+    for (const a of axes) mask |= 1 << a;
+    const slot = this.table.slotOf(kind, mask, cuts, times, gathered, scattered, even);
+    this.edges[from].push(to, slot, this.listOf(axes));
   }
 
   /** Every step out of a state except permutations. */
@@ -293,26 +278,40 @@ export class StateGraph {
     const codes = this.codes.slice(s * k, s * k + k);
     const positions = this.positions.slice(s * k, s * k + k);
     const { pieces, special } = this.cuts[this.stateCuts[s]];
+    const fine = [...pieces];
     const orders = new Map<number, number[]>();
+    const pendingAxes: number[] = [];
     for (let a = 0; a < k; a++) {
       const dim = this.dimOfCode(codes[a]);
-      if (dim < 0) continue;
-      const list = orders.get(dim) ?? [];
-      list[positions[a]] = a;
-      orders.set(dim, list);
+      if (dim < 0) {
+        if (codes[a] !== REPLICATE_CODE && this.isPendingCode(codes[a])) pendingAxes.push(a);
+        continue;
+      }
+      const list = orders.get(dim);
+      if (list === undefined) orders.set(dim, []);
+      (list ?? orders.get(dim) ?? [])[positions[a]] = a;
     }
     const length = (dim: number): number => orders.get(dim)?.length ?? 0;
-    const pendingAxes: number[] = [];
-    codes.forEach((code, a) => this.isPendingCode(code) && pendingAxes.push(a));
     const group = (axes: readonly number[]): number => axes.reduce((n, a) => n * this.sizes[a], 1);
+    const own = this.exact ? Number(this.key(codes, positions)) : 0;
     /** The state with some axes given a new code, appended to the end of their dim in the order listed. */
     const moved = (axes: readonly number[], code: number): number => {
+      const dim = this.dimOfCode(code);
+      const first = dim < 0 ? 0 : length(dim);
+      if (this.exact) {
+        let next = own;
+        axes.forEach((a, i) => {
+          const digit = (this.digits.get(code) ?? 0) * k + (dim < 0 ? 0 : first + i);
+          next += (digit - (this.digits.get(codes[a]) ?? 0) * k - positions[a]) * this.weights[a];
+        });
+        const known = this.index.get(next);
+        if (known !== undefined) return known;
+      }
       const nextCodes = [...codes];
       const nextPositions = [...positions];
-      const dim = this.dimOfCode(code);
       axes.forEach((a, i) => {
         nextCodes[a] = code;
-        nextPositions[a] = dim < 0 ? 0 : length(dim) + i;
+        nextPositions[a] = dim < 0 ? 0 : first + i;
       });
       return this.add(nextCodes, nextPositions);
     };
@@ -325,28 +324,27 @@ export class StateGraph {
         const plain = suffix.every((a) => codes[a] < FIRST_OTHER_CODE);
         if (take > 1 && !plain) break;
         const n = group(suffix);
-        const even = take > 1 ? [dim] : [];
-        this.link(s, moved(suffix, REPLICATE_CODE), 'all_gather', suffix, here, n, [dim], even);
+        this.link(s, moved(suffix, REPLICATE_CODE), 'all_gather', suffix, here, n, dim, -1, take > 1);
         if (!plain) continue;
         for (const other of this.dims) {
           if (other === dim) continue;
           // The buffer of one rank, padded where the new cut is uneven: n tiles at the finer cut of both dims.
-          const fine = [...pieces];
           fine[other] *= n;
-          const cuts = this.cutsOf(fine, special);
-          const to = moved(suffix, shardCode(other));
-          this.link(s, to, 'all_to_all', suffix, cuts, n, [dim, other], take > 1 ? [dim, other] : []);
+          const cuts = this.table.cutsOf(fine, special);
+          fine[other] = pieces[other];
+          this.link(s, moved(suffix, shardCode(other)), 'all_to_all', suffix, cuts, n, dim, other, take > 1);
         }
       }
     }
     for (const subset of subsets(pendingAxes, merge ? pendingAxes.length : 1)) {
+      if (subset.some((a) => !reduceTogether(codes[a], codes[subset[0]]))) continue;
       const n = group(subset);
-      this.link(s, moved(subset, REPLICATE_CODE), 'all_reduce', subset, here, 1, [], []);
+      this.link(s, moved(subset, REPLICATE_CODE), 'all_reduce', subset, here, 1, -1, -1, false);
+      const listings = permutations(subset);
       for (const dim of this.dims) {
-        for (const order of permutations(subset)) {
+        for (const order of listings) {
           const to = moved(order, shardCode(dim));
-          const even = order.length > 1 ? [dim] : [];
-          this.link(s, to, 'reduce_scatter', order, this.stateCuts[to], n, [dim], even);
+          this.link(s, to, 'reduce_scatter', order, this.stateCuts[to], n, -1, dim, order.length > 1);
         }
       }
     }
@@ -354,61 +352,72 @@ export class StateGraph {
       if (codes[a] !== REPLICATE_CODE) continue;
       for (const dim of this.dims) {
         const to = moved([a], shardCode(dim));
-        this.link(s, to, 'slice', [a], this.stateCuts[to], 1, [dim], []);
+        this.link(s, to, 'slice', [a], this.stateCuts[to], 1, -1, dim, false);
       }
       for (const code of this.specialCodes) {
         const to = moved([a], code);
-        this.link(s, to, 'slice', [a], this.stateCuts[to], 1, [this.dimOfCode(code)], []);
+        this.link(s, to, 'slice', [a], this.stateCuts[to], 1, -1, this.dimOfCode(code), false);
       }
       for (const code of this.pendingCodes) {
-        if (!madeFromReplicate(code)) continue;
-        if (pendingAxes.some((b) => !mayStandTogether(codes[b], code))) continue;
-        this.link(s, moved([a], code), 'to_partial', [a], here, 0, [], []);
+        if (!this.mayBecome(a, code, codes, pendingAxes)) continue;
+        this.link(s, moved([a], code), 'to_partial', [a], here, 0, -1, -1, false);
       }
     }
   }
 
-  /** Permutations: between states with the same pending mesh dims whose dims are cut in equally many pieces. */
+  /** Whether a replicated axis may be read as operands of a pending reduction. One device holds the only operand. */
+  private mayBecome(axis: number, code: number, codes: readonly number[], pendingAxes: readonly number[]): boolean {
+    const p = this.space.placementOf(code);
+    if (this.sizes[axis] > 1 && !madeFromReplicate(p, this.sizes[axis])) return false;
+    if (isLookup(p) && pendingAxes.some((b) => this.sizes[b] > 1)) return false;
+    return pendingAxes.every((b) => pendingTogether(this.space.placementOf(codes[b]), p));
+  }
+
+  /**
+   * Permutations: between states with the same pending mesh dims whose dims are cut in equally many pieces. Cuts other
+   * than ceil chunks take part where they are the only cut of their dim: then the tiles are the same.
+   */
   private permute(): void {
     const k = this.active.length;
     const classes = new Map<string, number[]>();
-    for (let s = 0; s < this.edges.length; s++) {
-      const codes = this.codes.slice(s * k, s * k + k);
-      if (codes.some((c) => c >= FIRST_OTHER_CODE)) continue;
-      const pending = codes.map((c) => (isPartialCode(c) ? c : 0)).join(',');
-      const name = `${pending}|${this.stateCuts[s]}`;
+    for (let s = 0; s < this.stateCount; s++) {
+      const cuts = this.stateCuts[s];
+      const { pieces, special } = this.cuts[cuts];
+      if (special.some((c, i) => pieces[c.dim] > 1 || special.some((other, j) => i !== j && other.dim === c.dim)))
+        continue;
+      let name = String(cuts);
+      for (let a = 0; a < k; a++) {
+        const code = this.codes[s * k + a];
+        name += this.isPendingCode(code) ? `,${code}` : ',';
+      }
       const list = classes.get(name);
       if (list === undefined) classes.set(name, [s]);
       else list.push(s);
     }
     for (const list of classes.values()) {
-      for (const s of list) {
-        const cuts = this.stateCuts[s];
-        const cutDims: number[] = [];
-        this.cuts[cuts].pieces.forEach((n, d) => n > 1 && cutDims.push(d));
-        for (const t of list) {
-          if (s === t) continue;
+      if (list.length < 2) continue;
+      const digits = list.map((s) => this.active.map((_, a) => this.digit(s, a)));
+      const cuts = this.stateCuts[list[0]];
+      list.forEach((s, i) => {
+        list.forEach((t, j) => {
+          if (s === t) return;
           const axes: number[] = [];
-          for (let a = 0; a < k; a++) if (this.digit(s, a) !== this.digit(t, a)) axes.push(a);
-          this.link(s, t, 'collective_permute', axes, cuts, 1, [], cutDims);
-        }
-      }
+          for (let a = 0; a < k; a++) if (digits[i][a] !== digits[j][a]) axes.push(a);
+          this.link(s, t, 'collective_permute', axes, cuts, 1, -1, -1, true);
+        });
+      });
     }
   }
 
-  /** What an axis decides of the tile number: its tensor dim and the step of its coordinate. Equal digits stay put. */
-  private digit(s: number, axis: number): string {
+  /** What an axis decides of the tile number: its kind and the step of its coordinate. Equal digits stay put. */
+  private digit(s: number, axis: number): number {
     const code = this.codeAt(s, axis);
-    if (code < FIRST_SHARD_CODE) return String(code);
+    if (code < FIRST_SHARD_CODE) return code;
     let step = 1;
     for (let b = 0; b < this.active.length; b++)
       if (this.codeAt(s, b) === code && this.positionAt(s, b) > this.positionAt(s, axis)) step *= this.sizes[b];
-    return `${code}:${step}`;
+    return step * 256 + code;
   }
 }
 
-function key(codes: readonly number[], positions: readonly number[]): string {
-  let out = '';
-  for (let a = 0; a < codes.length; a++) out += String.fromCharCode(codes[a] * 16 + positions[a]);
-  return out;
-}
+const NONE: readonly SpecialCut[] = [];

@@ -56,10 +56,14 @@ export class DeviceMesh {
         throw new ShardwrightError('E_MESH', `the mesh has ${total} places but ${devices.length} device ids`, {
           hint: 'give one device id for each place, or none for 0..N-1',
         });
-      const ids = new Set<number>();
-      for (const id of devices) {
-        if (ids.has(id)) throw new ShardwrightError('E_MESH', `device ${id} is in the mesh twice`);
-        ids.add(id);
+      const ids = new Map<number, number>();
+      for (const [rank, id] of devices.entries()) {
+        if (!Number.isSafeInteger(id) || id < 0)
+          throw new ShardwrightError('E_MESH', `device id ${id} of rank ${rank} is not an integer of at least 0`);
+        const before = ids.get(id);
+        if (before !== undefined)
+          throw new ShardwrightError('E_MESH', `device ${id} is in the mesh twice, as ranks ${before} and ${rank}`);
+        ids.set(id, rank);
       }
     }
     this.names = dims.map((d) => d.name);
@@ -81,12 +85,22 @@ export class DeviceMesh {
     return this.dims.map((d) => `${d.name}=${d.size}`).join(',');
   }
 
-  /** `DeviceMesh((dp=2, tp=2), stride=(2, 1))`; a table that is not 0..N-1 is printed too. */
+  /**
+   * `DeviceMesh((dp=2, tp=2), stride=(2, 1))`: what `parseMesh` reads back. The strides step through device ids from 0 on, so
+   * that every second device is `DeviceMesh((dp=2), stride=(2))`; a table that no strides give is printed after them.
+   */
   toString(): string {
     const dims = this.dims.map((d) => `${d.name}=${d.size}`).join(', ');
-    const plain = this.devices.every((id, i) => id === i);
-    const table = plain ? '' : `, devices=(${this.devices.join(', ')})`;
-    return `DeviceMesh((${dims}), stride=(${this.strides.join(', ')})${table})`;
+    const steps = this.deviceStrides;
+    const table = steps === undefined ? `, devices=(${this.devices.join(', ')})` : '';
+    return `DeviceMesh((${dims}), stride=(${(steps ?? this.strides).join(', ')})${table})`;
+  }
+
+  /** Step of the device id along each dim, where the table counts from 0 in even steps; undefined for other tables. */
+  get deviceStrides(): readonly number[] | undefined {
+    const steps = this.dims.map(({ size }, i) => (size === 1 ? this.strides[i] : this.devices[this.strides[i]]));
+    const table = stridedTable(this.sizes, steps);
+    return this.devices.every((id, rank) => id === table[rank]) ? steps : undefined;
   }
 
   /** Position of a named dim. @throws E_MESH with the nearest names */
@@ -129,16 +143,14 @@ export class DeviceMesh {
 
   /** Rank offsets of all coordinates of `dims`, the last listed fastest. */
   private offsets(dims: readonly number[]): number[] {
-    let out = [0];
-    for (const d of dims) {
-      const next: number[] = [];
-      for (const base of out) for (let c = 0; c < this.sizes[d]; c++) next.push(base + c * this.strides[d]);
-      out = next;
-    }
-    return out;
+    return stridedTable(
+      dims.map((d) => this.sizes[d]),
+      dims.map((d) => this.strides[d]),
+    );
   }
 
-  private resolve(dims: readonly (number | string)[]): number[] {
+  /** Positions of dims given by name or position, in the order given. @throws E_MESH for an unknown dim or one listed twice */
+  resolve(dims: readonly (number | string)[]): number[] {
     const out: number[] = [];
     for (const d of dims) {
       const i = typeof d === 'number' ? d : this.indexOf(d);
@@ -153,23 +165,44 @@ export class DeviceMesh {
 
 const MAX_DEVICES = 1 << 24;
 
+/** Sum of coordinate times step for all coordinates in lexicographic order, the last dim fastest. */
+function stridedTable(sizes: readonly number[], steps: readonly number[]): number[] {
+  let out = [0];
+  sizes.forEach((size, d) => {
+    const next = new Array<number>(out.length * size);
+    let at = 0;
+    for (const base of out) for (let c = 0; c < size; c++) next[at++] = base + c * steps[d];
+    out = next;
+  });
+  return out;
+}
+
 /**
- * Reads `dp=8,tp=8`, outermost dim first; blanks around names and numbers are allowed.
+ * Reads `dp=8,tp=8`, outermost dim first; blanks around names and numbers are allowed. Also reads what `DeviceMesh` prints,
+ * and what PyTorch prints: `DeviceMesh((dp=2, tp=2), 'cuda', stride=(2, 1))`, where the kind of device says nothing here.
  *
  * @throws E_SYNTAX with the column, or E_MESH for duplicate names and sizes below 1
  */
 export function parseMesh(text: string): DeviceMesh {
+  const printed = text.trimStart();
+  return printed.startsWith('DeviceMesh')
+    ? parsePrinted(text)
+    : new DeviceMesh(parseDims(text, 1, text, `mesh '${text}'`));
+}
+
+/** `dp=8,tp=8` as a part of `whole` that starts at a 1-based column. */
+function parseDims(text: string, start: number, whole: string, what: string): MeshDim[] {
   const dims: MeshDim[] = [];
-  let column = 1;
+  let column = start;
   const parts = text.split(',');
   for (const part of parts) {
     const trimmed = part.trim();
     const at = column + part.length - part.trimStart().length;
     const fail = (message: string, hint: string): never => {
-      throw new ShardwrightError('E_SYNTAX', `mesh '${text}': ${message} at column ${at}`, {
+      throw new ShardwrightError('E_SYNTAX', `${what}: ${message} at column ${at}`, {
         hint,
         position: { line: 1, column: at },
-        excerpt: text,
+        excerpt: whole,
       });
     };
     if (trimmed === '')
@@ -190,5 +223,51 @@ export function parseMesh(text: string): DeviceMesh {
     }
     column += part.length + 1;
   }
-  return new DeviceMesh(dims);
+  return dims;
+}
+
+/** The printed form, in any case with one stride for each dim; strides other than row-major give the table themselves. */
+function parsePrinted(text: string): DeviceMesh {
+  const fail = (message: string, at: number): never => {
+    throw new ShardwrightError('E_SYNTAX', `printed mesh: ${message} at column ${at + 1}`, {
+      hint: 'write DeviceMesh((dp=2, tp=2), stride=(2, 1)), or dp=2,tp=2',
+      position: { line: 1, column: at + 1 },
+      excerpt: text,
+    });
+  };
+  let at = 0;
+  const take = (pattern: RegExp, expected: string): string => {
+    pattern.lastIndex = at;
+    const match = pattern.exec(text);
+    if (match === null) return fail(`expected ${expected}`, at);
+    at = pattern.lastIndex;
+    return match[1] ?? '';
+  };
+  const integers = (what: string): number[] => {
+    const start = at;
+    const list = take(/\s*\(([\d,\s]*)\)/y, `${what} in brackets`).replace(/,\s*$/, '');
+    if (list.trim() === '') return [];
+    return list.split(',').map((part) => (/^\s*\d+\s*$/.test(part) ? Number(part) : fail(`a gap in ${what}`, start)));
+  };
+  take(/\s*DeviceMesh\s*\(\s*\(/y, "'DeviceMesh(('");
+  const start = at;
+  const inner = take(/([^()]*)\)/y, "NAME=SIZE and ')'");
+  const dims = inner.trim() === '' ? [] : parseDims(inner.replace(/,\s*$/, ''), start + 1, text, 'printed mesh');
+  take(/\s*(?:,\s*'[a-z]*'\s*)?,\s*stride\s*=/y, "', stride='");
+  const stridesAt = at;
+  const strides = integers('strides');
+  if (strides.length !== dims.length) fail(`${strides.length} strides for ${dims.length} dims`, stridesAt);
+  let devices: number[] | undefined;
+  if (/\s*,/y.test(text.slice(at))) {
+    take(/\s*,\s*devices\s*=/y, "', devices='");
+    devices = integers('device ids');
+  }
+  take(/\s*\)\s*$/y, "')' at the end");
+  const rowMajor = new DeviceMesh(dims);
+  if (devices === undefined) return new DeviceMesh(dims, stridedTable(rowMajor.sizes, strides));
+  strides.forEach((s, i) => {
+    if (s !== rowMajor.strides[i])
+      fail(`stride ${s} of '${dims[i].name}' beside a table of devices, expected ${rowMajor.strides[i]}`, stridesAt);
+  });
+  return new DeviceMesh(dims, devices);
 }

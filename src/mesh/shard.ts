@@ -1,30 +1,41 @@
-import type { Placement } from './placement.ts';
+import { Cut, normalDim } from './cut.ts';
 
 /** Ceil chunks of one tensor dim: chunk = ceil(size / n), later ranks short or empty (as DTensor's Shard). */
-export class Shard implements Placement {
+export class Shard extends Cut {
   readonly kind = 'shard';
   readonly text: string;
 
-  private constructor(readonly dim: number) {
+  private constructor(dim: number) {
+    super(dim);
     this.text = `S(${dim})`;
   }
 
-  /** One object for each dim. */
-  static of(dim: number): Shard {
-    if (!Number.isInteger(dim) || dim < 0) throw new RangeError(`internal: Shard of dim ${dim}`);
-    return (SHARDS[dim] ??= Object.freeze(new Shard(dim)));
+  /**
+   * One object for each dim.
+   *
+   * @param rank of the tensor, for dims counted from the end: `Shard.of(-1, 3)` is `S(2)`
+   * @throws E_PLACEMENT when a tensor of that rank has no such dim, RangeError for a negative dim without a rank
+   */
+  static of(dim: number, rank?: number): Shard {
+    const normal = rank === undefined ? dim : normalDim(dim, rank);
+    return (SHARDS[normal] ??= Object.freeze(new Shard(normal)));
   }
 
-  localSize(size: number, n: number): number {
-    return Math.ceil(size / n);
+  override localSize(size: number, n: number, rank?: number): number {
+    const chunk = Math.ceil(size / n);
+    return rank === undefined ? chunk : Math.max(0, Math.min(chunk, size - rank * chunk));
+  }
+  /** First row of a rank; `size` for an empty one. */
+  offset(size: number, n: number, rank: number): number {
+    return Math.min(rank * Math.ceil(size / n), size);
   }
   split(size: number, n: number): number[][] {
     return ceilChunks(size, n).map(({ offset, length }) => Array.from({ length }, (_, i) => offset + i));
   }
-  isEven(size: number, n: number): boolean {
+  override isEven(size: number, n: number): boolean {
     return size % n === 0;
   }
-  withDim(dim: number): Placement {
+  withDim(dim: number): Shard {
     return Shard.of(dim);
   }
 }

@@ -1,10 +1,8 @@
 import { ShardwrightError } from '../errors.ts';
-import { MaskPartial } from './mask-partial.ts';
 import type { DeviceMesh } from './mesh.ts';
-import { Partial } from './partial.ts';
+import { Pending } from './pending.ts';
 import type { Placement } from './placement.ts';
 import { REPLICATE } from './replicate.ts';
-import { StridedShard } from './strided.ts';
 
 /**
  * A sharding: one placement per mesh dim, and on each cut tensor dim the order in which the mesh dims cut it. The order is
@@ -16,7 +14,7 @@ export class Sharding {
   readonly orders: ReadonlyMap<number, readonly number[]>;
   /** Whether every tensor dim is cut in mesh order. */
   readonly inMeshOrder: boolean;
-  /** `S(0)R`; positions are printed where the order is not mesh order: `S(0)[1]S(0)[0]`. Equal iff the shardings are. */
+  /** `S(0)R`; positions are printed where the order is not mesh order: `S(0)[1]S(0)[0]`. Equal iff the shardings are (masks apart). */
   readonly text: string;
   /** As `text`, with positions on every tensor dim that several mesh dims cut: `S(0)[0]S(0)[1]R` (plans print this). */
   readonly orderedText: string;
@@ -74,7 +72,15 @@ export class Sharding {
   }
 
   equals(other: Sharding): boolean {
-    return this.text === other.text;
+    return (
+      this.text === other.text &&
+      (!this.hasIdentities || this.placements.every((p, m) => p.equals(other.placements[m])))
+    );
+  }
+
+  /** Whether some placement belongs to a run-time object, so that equal texts may differ. */
+  get hasIdentities(): boolean {
+    return this.placements.some((p) => p.identity !== undefined);
   }
 
   toString(): string {
@@ -95,16 +101,14 @@ export class Sharding {
 const NONE: readonly number[] = [];
 
 /** Whether a placement is a pending reduction of any kind. */
-export function isPending(p: Placement): boolean {
-  return p instanceof Partial || p instanceof MaskPartial || p.kind === 'partial';
+export function isPending(p: Placement): p is Pending {
+  return p instanceof Pending;
 }
 
 /** Whether two pending reductions may stand on one tensor: the same one, or sum with avg. */
 export function pendingTogether(a: Placement, b: Placement): boolean {
-  if (a.text === b.text) return true;
-  return a instanceof Partial && b instanceof Partial && LINEAR.has(a.op) && LINEAR.has(b.op);
+  return isPending(a) && isPending(b) && a.standsWith(b) && b.standsWith(a);
 }
-const LINEAR = new Set<string>(['sum', 'avg']);
 
 function checkPending(placements: readonly Placement[]): void {
   let first: Placement | undefined;
@@ -124,32 +128,58 @@ function checkPending(placements: readonly Placement[]): void {
 
 /**
  * Whether every rank can hold at least one row: each tensor dim is at least as long as the product of the mesh dims that
- * cut it (times the stride factors). A cut of a dim that the tensor does not have is not shardable.
+ * cut it; a strided cut wants its factor times the product up to itself. A cut of a dim that the tensor does not have is
+ * not shardable, nor is one that its kind refuses (units that do not add up to the size).
  */
 export function shardable(sharding: Sharding, mesh: DeviceMesh, shape: readonly number[]): boolean {
   for (const [dim, order] of sharding.orders) {
     if (dim >= shape.length) return false;
-    if (shape[dim] < piecesWanted(sharding, mesh, order)) return false;
+    let pieces = 1;
+    for (const m of order) {
+      pieces *= mesh.sizes[m];
+      if (shape[dim] < pieces * sharding.placements[m].chunks) return false;
+    }
+    if (refusedCut(sharding, mesh, dim, shape[dim]) !== undefined) return false;
   }
   return true;
 }
 
-/** Whether every rank holds equally many rows of every dim. */
+/**
+ * Whether every cut gives every rank equally many rows, in equal chunks: the size divides by the product of the mesh dims
+ * that cut it, times the factor of a strided cut for the product up to itself; other kinds are asked.
+ */
 export function evenlyShardable(sharding: Sharding, mesh: DeviceMesh, shape: readonly number[]): boolean {
   for (const [dim, order] of sharding.orders) {
     if (dim >= shape.length) return false;
-    if (shape[dim] % piecesWanted(sharding, mesh, order) !== 0) return false;
+    let local = shape[dim];
+    for (const m of order) {
+      const p = sharding.placements[m];
+      if (!p.isEven(local, mesh.sizes[m])) return false;
+      local = p.localSize(local, mesh.sizes[m]);
+    }
   }
   return true;
 }
 
-function piecesWanted(sharding: Sharding, mesh: DeviceMesh, order: readonly number[]): number {
-  let pieces = 1;
-  for (const m of order) {
+/**
+ * Why some cut of a tensor dim cannot be made, at the local size of some rank; undefined when all can.
+ */
+export function refusedCut(sharding: Sharding, mesh: DeviceMesh, dim: number, size: number): string | undefined {
+  // Nearly all cuts take any size; shardability is asked for thousands of shardings.
+  if (sharding.orderOf(dim).every((m) => sharding.placements[m].anySize)) return undefined;
+  // Distinct local sizes after each cut: few, because ranks that hold equally much are one entry.
+  let sizes = new Set([size]);
+  for (const m of sharding.orderOf(dim)) {
     const p = sharding.placements[m];
-    pieces *= mesh.sizes[m] * (p instanceof StridedShard ? p.factor : 1);
+    const next = new Set<number>();
+    for (const local of sizes) {
+      const reason = p.refusal(local, mesh.sizes[m]);
+      if (reason !== undefined) return `mesh dim '${mesh.names[m]}': ${reason}`;
+      for (let r = 0; r < mesh.sizes[m]; r++) next.add(p.localSize(local, mesh.sizes[m], r));
+    }
+    sizes = next;
   }
-  return pieces;
+  return undefined;
 }
 
 /** Shape of the largest local tensor: every cut in order, ceil sizes. */
@@ -161,6 +191,39 @@ export function localShape(sharding: Sharding, mesh: DeviceMesh, shape: readonly
     for (const m of order) out[dim] = sharding.placements[m].localSize(out[dim], mesh.sizes[m]);
   }
   return out;
+}
+
+/** Shape of the tensor that one rank (a place in the mesh, not a device id) holds. */
+export function localShapeAt(sharding: Sharding, mesh: DeviceMesh, shape: readonly number[], rank: number): number[] {
+  const out = [...shape];
+  for (const [dim, order] of sharding.orders) {
+    if (dim >= shape.length)
+      throw new ShardwrightError('E_PLACEMENT', `${sharding.text} cuts dim ${dim} of a ${shape.length}-D tensor`);
+    for (const m of order) {
+      const coordinate = Math.floor(rank / mesh.strides[m]) % mesh.sizes[m];
+      out[dim] = sharding.placements[m].localSize(out[dim], mesh.sizes[m], coordinate);
+    }
+  }
+  return out;
+}
+
+/**
+ * The sharding with one more cut after all others of that dim. Fully sharded data parallelism on top of tensor parallelism
+ * is this: on (dp, tp), `RS(0)` cut further by dp is `S(0)[1]S(0)[0]`, in the mesh view `_S(0, 2)S(0)`.
+ *
+ * @throws E_PLACEMENT when the mesh dim cuts or reduces something already
+ */
+export function cutFurther(sharding: Sharding, meshDim: number, cut: Placement): Sharding {
+  const old = sharding.placements[meshDim];
+  if (old.kind !== 'replicate')
+    throw new ShardwrightError('E_PLACEMENT', `${sharding.text}: mesh dim ${meshDim} is ${old.text} already`, {
+      hint: 'only a replicated mesh dim can cut further',
+    });
+  if (cut.dim === undefined) throw new ShardwrightError('E_PLACEMENT', `${cut.text} cuts nothing`);
+  const placements = sharding.placements.map((p, m) => (m === meshDim ? cut : p));
+  const orders = new Map(sharding.orders);
+  orders.set(cut.dim, [...sharding.orderOf(cut.dim), meshDim]);
+  return new Sharding(placements, orders);
 }
 
 /** Global row numbers of one tensor dim that each rank of the mesh holds, in local order. */

@@ -35,6 +35,8 @@ export function shardDimOfCode(code: number): number {
 export interface EnumerateOptions {
   /** Pending reductions that mesh dims may carry; default none. */
   readonly partialOps?: readonly ReduceOp[];
+  /** Further cuts that mesh dims may make, besides plain shards of every dim. */
+  readonly cuts?: readonly Placement[];
   /** Also every order of mesh dims that cut one tensor dim; default mesh order only. */
   readonly orders?: boolean;
 }
@@ -52,6 +54,7 @@ export class ShardingSpace {
   private readonly ids = new Map<string, number>();
   private readonly others: Placement[] = [];
   private readonly otherCodes = new Map<string, number>();
+  private readonly identities = new Map<object, number>();
   private codes = new Uint8Array(256);
   private positions = new Uint8Array(256);
 
@@ -66,7 +69,10 @@ export class ShardingSpace {
   }
 
   intern(sharding: Sharding): number {
-    const known = this.ids.get(sharding.text);
+    const key = sharding.hasIdentities
+      ? `${sharding.text} ${sharding.placements.map((p) => this.nameOf(p)).join('')}`
+      : sharding.text;
+    const known = this.ids.get(key);
     if (known !== undefined) return known;
     if (sharding.placements.length !== this.meshRank)
       throw new ShardwrightError(
@@ -89,7 +95,7 @@ export class ShardingSpace {
       this.positions[base + m] = p.dim === undefined ? 0 : sharding.orderOf(p.dim).indexOf(m);
     });
     this.shardings.push(sharding);
-    this.ids.set(sharding.text, id);
+    this.ids.set(key, id);
     return id;
   }
 
@@ -127,7 +133,11 @@ export class ShardingSpace {
 
   /** Tensor dim that the mesh dim cuts, -1 if none. */
   dimAt(id: number, meshDim: number): number {
-    const code = this.kindAt(id, meshDim);
+    return this.dimOfCode(this.kindAt(id, meshDim));
+  }
+
+  /** Tensor dim that a placement of this code cuts, -1 if none. */
+  dimOfCode(code: number): number {
     if (code < FIRST_SHARD_CODE) return -1;
     return code < FIRST_OTHER_CODE ? code - FIRST_SHARD_CODE : (this.placementOf(code).dim ?? -1);
   }
@@ -151,15 +161,24 @@ export class ShardingSpace {
         throw new ShardwrightError('E_PLACEMENT', `${p.text}: tensors have at most ${MAX_TENSOR_RANK} dims`);
       return shardCode(p.dim);
     }
-    let code = this.otherCodes.get(p.text);
+    const name = this.nameOf(p);
+    let code = this.otherCodes.get(name);
     if (code === undefined) {
       code = FIRST_OTHER_CODE + this.others.length;
       if (code > 255)
         throw new ShardwrightError('E_PLACEMENT', `more than ${256 - FIRST_OTHER_CODE} special placements`);
       this.others.push(p);
-      this.otherCodes.set(p.text, code);
+      this.otherCodes.set(name, code);
     }
     return code;
+  }
+
+  /** Text of a placement, with the number of the run-time object that it belongs to. */
+  private nameOf(p: Placement): string {
+    if (p.identity === undefined) return p.text;
+    let number = this.identities.get(p.identity);
+    if (number === undefined) this.identities.set(p.identity, (number = this.identities.size));
+    return `${p.text}#${number}`;
   }
 
   /** Whether any mesh dim of more than one device carries a pending reduction. */
@@ -203,6 +222,7 @@ export class ShardingSpace {
     const pending = (options.partialOps ?? []).map((op) => Partial.of(op));
     const choices: Placement[] = [REPLICATE, ...pending];
     for (let d = 0; d < rank; d++) choices.push(Shard.of(d));
+    choices.push(...(options.cuts ?? []).filter((p) => p.dim !== undefined && p.dim < rank));
     const out: number[] = [];
     const chosen: Placement[] = [];
     const walk = (m: number): void => {

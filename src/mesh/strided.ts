@@ -1,41 +1,54 @@
-import type { Placement } from './placement.ts';
+import { Cut } from './cut.ts';
 import { ceilChunks } from './shard.ts';
 
 /**
  * The dim is cut into `factor` ceil chunks and each chunk into n ceil pieces; rank r holds piece r of every chunk
  * (DTensor's _StridedShard). Factor 1 is a plain Shard and is not made here.
  */
-export class StridedShard implements Placement {
+export class StridedShard extends Cut {
   readonly kind = 'strided';
   readonly text: string;
+  override readonly chunks: number;
 
   constructor(
-    readonly dim: number,
+    dim: number,
     readonly factor: number,
   ) {
-    if (!Number.isInteger(dim) || dim < 0) throw new RangeError(`internal: StridedShard of dim ${dim}`);
-    if (!Number.isInteger(factor) || factor < 1) throw new RangeError(`internal: StridedShard with factor ${factor}`);
+    super(dim);
+    if (!Number.isSafeInteger(factor) || factor < 1)
+      throw new RangeError(`internal: StridedShard with factor ${factor}`);
     this.text = `_S(${dim}, ${factor})`;
+    this.chunks = factor;
   }
 
-  localSize(size: number, n: number): number {
-    let rows = 0;
-    for (const { length } of ceilChunks(size, this.factor)) rows += Math.ceil(length / n);
-    return rows;
+  override localSize(size: number, n: number, rank?: number): number {
+    if (size === 0) return 0;
+    const chunk = Math.ceil(size / this.factor);
+    const whole = Math.floor(size / chunk);
+    return whole * piece(chunk, n, rank) + piece(size - whole * chunk, n, rank);
   }
   split(size: number, n: number): number[][] {
     const out: number[][] = Array.from({ length: n }, () => []);
-    for (const chunk of ceilChunks(size, this.factor)) {
-      ceilChunks(chunk.length, n).forEach(({ offset, length }, r) => {
-        for (let i = 0; i < length; i++) out[r].push(chunk.offset + offset + i);
+    if (size === 0) return out;
+    // Chunks that hold a row; a factor far above the size has no more of them than rows.
+    const chunk = Math.ceil(size / this.factor);
+    for (let start = 0; start < size; start += chunk) {
+      ceilChunks(Math.min(chunk, size - start), n).forEach(({ offset, length }, r) => {
+        for (let i = 0; i < length; i++) out[r].push(start + offset + i);
       });
     }
     return out;
   }
-  isEven(size: number, n: number): boolean {
+  override isEven(size: number, n: number): boolean {
     return size % (n * this.factor) === 0;
   }
-  withDim(dim: number): Placement {
-    return new StridedShard(dim, this.factor);
+  withDim(dim: number): StridedShard {
+    return dim === this.dim ? this : new StridedShard(dim, this.factor);
   }
+}
+
+/** Rows of a ceil piece of `length` rows; without a rank, of the largest. */
+function piece(length: number, n: number, rank: number | undefined): number {
+  const rows = Math.ceil(length / n);
+  return rank === undefined ? rows : Math.max(0, Math.min(rows, length - rank * rows));
 }

@@ -1,4 +1,7 @@
 import { ShardwrightError, suggestion } from '../errors.ts';
+import { einshardOnMesh } from '../mesh/einshard/on-mesh.ts';
+import { isEinshard } from '../mesh/einshard/syntax.ts';
+import type { ShardingSpace } from '../mesh/space.ts';
 import type { Problem } from '../solver/types.ts';
 import { compactProblem, KeptLists, type CompactProblem, type KeptList } from './compact.ts';
 import type { Model } from './model.ts';
@@ -124,8 +127,8 @@ export function applyPins(model: Model, restriction: Restriction, pins: readonly
         hint: suggestion(pin.node, known, 'nodes and parameters'),
       });
     }
-    const wanted = space.parse(pin.spec);
     const value = flow.values[flow.valueOf(name)];
+    const wanted = shardingId(space, pin.spec, value.meta.shape, `--pin ${pin.node}=${pin.spec}`);
     const { set } = model.strategies.nodes[value.node]!;
     const width = set.inputCount + set.outputCount;
     const column = set.inputCount + value.result;
@@ -144,21 +147,38 @@ export function applyPins(model: Model, restriction: Restriction, pins: readonly
   }
 }
 
+/**
+ * Id of a sharding text of a tensor, in placements (`S(0)R`) or in einshard (`a b -> a8 b 8`). Errors name the flag in
+ * place of a column, because columns are those of the model's text here.
+ */
+function shardingId(space: ShardingSpace, text: string, shape: readonly number[], flag: string): number {
+  try {
+    return isEinshard(text) ? space.intern(einshardOnMesh(text, space.mesh, shape)) : space.parse(text);
+  } catch (error) {
+    if (!(error instanceof ShardwrightError)) throw error;
+    const { hint } = error.details;
+    throw new ShardwrightError(error.code, `${flag}: ${error.message}`, hint === undefined ? {} : { hint });
+  }
+}
+
 /** Requires one sharding of all inputs (or all outputs); 'free' requires nothing. */
 export function applyInputOutput(model: Model, restriction: Restriction, inputs: string, outputs: string): void {
-  const { graph, space, strategies, nodeVariable } = model;
+  const { graph, space, flow, strategies, nodeVariable } = model;
   if (inputs !== 'free') {
-    const wanted = space.parse(inputs);
+    // A text that is wrong for every tensor is refused even if there is no input.
+    if (!isEinshard(inputs)) shardingId(space, inputs, [], '--inputs');
     graph.nodes.forEach((node, n) => {
       if (node.kind !== 'placeholder' || node.meta.role !== 'input') return;
+      const wanted = shardingId(space, inputs, flow.values[flow.results[n][0]].meta.shape, `--inputs (${node.name})`);
       const { set } = strategies.nodes[n]!;
       restriction.keep(nodeVariable[n], `--inputs ${inputs}`, (a) => set.specs[a] === wanted);
     });
   }
   if (outputs === 'free') return;
-  const wanted = space.parse(outputs);
+  if (!isEinshard(outputs)) shardingId(space, outputs, [], '--outputs');
   for (const use of model.uses) {
-    if (use.at.kind !== 'output' || model.flow.outputs[use.at.output].output.role !== 'output') continue;
+    if (use.at.kind !== 'output' || flow.outputs[use.at.output].output.role !== 'output') continue;
+    const wanted = shardingId(space, outputs, flow.values[use.value].meta.shape, '--outputs');
     const { specs, map } = use.demands;
     restriction.keep(use.variable, `--outputs ${outputs}`, (a) => specs[map[a]] === wanted);
   }

@@ -1,4 +1,8 @@
+import { fromMeshView } from '../mesh/mesh-view.ts';
+import type { Placement, ReduceOp } from '../mesh/placement.ts';
+import { evenlyShardable, shardable, Sharding } from '../mesh/sharding.ts';
 import {
+  FIRST_OTHER_CODE,
   isPartialCode,
   partialCode,
   REPLICATE_CODE,
@@ -6,7 +10,6 @@ import {
   shardDimOfCode,
   type ShardingSpace,
 } from '../mesh/space.ts';
-import type { ReduceOp } from '../mesh/placement.ts';
 import type { TensorMeta } from '../ops/record.ts';
 import { R, type Rule, type RuleSlot, type ShardSlot } from '../ops/rule.ts';
 
@@ -21,6 +24,9 @@ import { R, type Rule, type RuleSlot, type ShardSlot } from '../ops/rule.ts';
  *  4. duplicates: of strategies with equal shardings the first stays.
  *
  * On a mesh dim of size 1 only the all-replicate rule is taken. Several mesh dims on one tensor dim cut it in mesh order.
+ *
+ * Rules speak of plain shards. Further cuts (strided, ragged, kinds of the user) are offered with `cuts`: a rule then also
+ * stands with such a cut in the place of its shards, wherever it asks nothing of them but to be alike (`cutRows`).
  */
 
 export interface StrategySet {
@@ -40,6 +46,8 @@ export interface ExpandOptions {
   readonly uneven: 'allow' | 'forbid';
   /** Pending reductions that the producer of each input can leave, as bit sets over PARTIAL_OPS. */
   readonly reachable?: readonly number[];
+  /** Cuts other than plain shards that rules may be taken with, on any tensor dim; default none. */
+  readonly cuts?: readonly Placement[];
 }
 
 /** Bit of a pending reduction in a reachability set. */
@@ -77,8 +85,12 @@ export function expandRules(
     origin: 'base',
   };
   const list = [replicate, ...rules.filter((r) => usable(r, inputs.length, outputs.length, options.reachable))];
-  const slots = list.map((r) => [...r.inputs, ...r.outputs]);
-  const codes = slots.map((row) => Int32Array.from(row, slotCode));
+  const rows = list.map((r, rule): Row => {
+    const slots = [...r.inputs, ...r.outputs];
+    return { rule, slots, codes: Int32Array.from(slots, slotCode) };
+  });
+  if (options.cuts !== undefined && options.cuts.length > 0) rows.push(...cutRows(space, rows, options.cuts));
+  const codes = rows.map((row) => row.codes);
   const { sizes } = space.mesh;
   const filter = new TensorFilter(space, sizes, tensors, options);
 
@@ -94,16 +106,16 @@ export function expandRules(
       for (let d = 0; d < sizes.length; d++) key = key * BASE + codes[pick[d]][t];
       combined[t] = key;
     }
-    if (filter.accepts(combined) && tiesHold(slots, pick, tensors, filter, combined)) {
+    if (filter.accepts(combined) && tiesHold(rows, pick, tensors, filter, combined)) {
       const text = combined.join();
       if (!seen.has(text)) {
         seen.set(text, true);
-        for (let t = 0; t < width; t++) kept.push(tensors[t] === null ? -1 : filter.id(combined[t]));
-        for (let d = 0; d < sizes.length; d++) chosen.push(pick[d]);
+        for (let t = 0; t < width; t++) kept.push(tensors[t] === null ? -1 : filter.id(t, combined[t]));
+        for (let d = 0; d < sizes.length; d++) chosen.push(rows[pick[d]].rule);
       }
     }
     let d = sizes.length - 1;
-    while (d >= 0 && (sizes[d] === 1 || pick[d] === list.length - 1)) pick[d--] = 0;
+    while (d >= 0 && (sizes[d] === 1 || pick[d] === rows.length - 1)) pick[d--] = 0;
     if (d < 0) break;
     pick[d]++;
   }
@@ -115,6 +127,47 @@ export function expandRules(
     choice: Int32Array.from(chosen),
     rules: list,
   };
+}
+
+/** A rule on one mesh dim: its slots for inputs and outputs, and the kind codes that they stand for. */
+interface Row {
+  readonly rule: number;
+  readonly slots: readonly RuleSlot[];
+  readonly codes: Int32Array;
+}
+
+/**
+ * The rules with further cuts in the place of plain shards: for every tie group of a rule, all its slots alike. A group
+ * takes part only if none of its slots counts rows (`contiguous`: offsets are computed from the rank), cuts in units, or
+ * ties dims of different sizes.
+ */
+function cutRows(space: ShardingSpace, rows: readonly Row[], cuts: readonly Placement[]): Row[] {
+  const out: Row[] = [];
+  for (const { rule, slots, codes } of rows) {
+    const open = new Map<string, boolean>();
+    for (const slot of slots)
+      if (slot?.kind === 'shard') open.set(slot.tie, (open.get(slot.tie) ?? true) && takesAnyCut(slot));
+    let variants: Int32Array[] = [codes];
+    for (const [tie, takes] of open) {
+      if (!takes) continue;
+      const more = variants.flatMap((base) =>
+        cuts.map((cut) =>
+          base.map((code, t) => {
+            const slot = slots[t];
+            return slot?.kind === 'shard' && slot.tie === tie ? space.codeOf(cut.withDim(slot.dim)) : code;
+          }),
+        ),
+      );
+      variants = [...variants, ...more];
+    }
+    for (const variant of variants) if (variant !== codes) out.push({ rule, slots, codes: variant });
+  }
+  return out;
+}
+
+/** Whether a slot asks nothing of a cut but to be the same, or even, where its tie group needs it. */
+export function takesAnyCut(slot: ShardSlot): boolean {
+  return slot.slicing !== 'contiguous' && !slot.scaled && slot.unit === 1;
 }
 
 /**
@@ -139,6 +192,8 @@ function usable(r: Rule, inputs: number, outputs: number, reachable: readonly nu
 
 /** Filters 1 and 2 for single tensors, remembered per tensor and sharding key. */
 class TensorFilter {
+  /** Whether any cut may be other than ceil chunks; if not, nothing needs to look for them. */
+  readonly mayHaveSpecial: boolean;
   private readonly verdict: Map<number, boolean>[];
   private readonly ids = new Map<number, number>();
 
@@ -148,6 +203,7 @@ class TensorFilter {
     private readonly tensors: readonly (TensorMeta | null)[],
     private readonly options: ExpandOptions,
   ) {
+    this.mayHaveSpecial = (options.cuts?.length ?? 0) > 0;
     this.verdict = tensors.map(() => new Map<number, boolean>());
   }
 
@@ -163,10 +219,12 @@ class TensorFilter {
     return true;
   }
 
-  id(key: number): number {
+  id(t: number, key: number): number {
     let id = this.ids.get(key);
     if (id === undefined) {
-      id = this.space.internCodes(this.digits(key));
+      const digits = this.digits(key);
+      if (digits.some((code) => code >= FIRST_OTHER_CODE)) return this.specialId(t, digits);
+      id = this.space.internCodes(digits);
       this.ids.set(key, id);
     }
     return id;
@@ -176,9 +234,43 @@ class TensorFilter {
   pieces(key: number, dim: number): number {
     let n = 1;
     this.digits(key).forEach((code, d) => {
-      if (code === shardCode(dim)) n *= this.sizes[d];
+      if (this.space.dimOfCode(code) === dim) n *= this.sizes[d];
     });
     return n;
+  }
+
+  /** Whether a dim is cut otherwise than in ceil chunks. */
+  hasSpecial(key: number, dim: number): boolean {
+    return this.digits(key).some((code) => code >= FIRST_OTHER_CODE && this.space.dimOfCode(code) === dim);
+  }
+
+  /** Whether all ranks hold equally many rows of every dim. */
+  even(t: number, key: number): boolean {
+    const tensor = this.tensors[t];
+    return tensor !== null && evenlyShardable(this.sharding(this.digits(key)), this.space.mesh, tensor.shape);
+  }
+
+  /** Whether two dims are cut by the same mesh dims in the same ways. */
+  sameCuts(key: number, dim: number, otherKey: number, otherDim: number): boolean {
+    const { space } = this;
+    const other = this.digits(otherKey);
+    return this.digits(key).every((code, d) => {
+      const cuts = space.dimOfCode(code) === dim;
+      if (cuts !== (space.dimOfCode(other[d]) === otherDim)) return false;
+      return !cuts || space.placementOf(code).withDim(otherDim).equals(space.placementOf(other[d]));
+    });
+  }
+
+  private sharding(digits: readonly number[]): Sharding {
+    return new Sharding(digits.map((code) => this.space.placementOf(code)));
+  }
+
+  /** Strides that are an order of mesh dims have one form only, the order; where the pieces are the same. */
+  private specialId(t: number, digits: readonly number[]): number {
+    const sharding = this.sharding(digits);
+    const { mesh } = this.space;
+    const even = evenlyShardable(sharding, mesh, this.tensors[t]?.shape ?? []);
+    return this.space.intern(even ? fromMeshView(sharding.placements, mesh) : sharding);
   }
 
   private check(tensor: TensorMeta | null, key: number): boolean {
@@ -186,10 +278,12 @@ class TensorFilter {
     const digits = this.digits(key);
     let linear = false;
     let other = -1;
+    let special = false;
     const pieces = new Map<number, number>();
     for (let d = 0; d < digits.length; d++) {
       const code = digits[d];
-      if (isPartialCode(code)) {
+      if (code >= FIRST_OTHER_CODE) special = true;
+      else if (isPartialCode(code)) {
         if (LINEAR_CODES.has(code)) linear = true;
         else if (other >= 0 && other !== code) return false;
         else other = code;
@@ -199,6 +293,10 @@ class TensorFilter {
       }
     }
     if (linear && other >= 0) return false;
+    if (special) {
+      const fits = this.options.uneven === 'forbid' ? evenlyShardable : shardable;
+      return fits(this.sharding(digits), this.space.mesh, tensor.shape);
+    }
     for (const [dim, n] of pieces) {
       const size = tensor.shape[dim];
       if (size === undefined || size < n) return false;
@@ -222,14 +320,14 @@ const LINEAR_CODES = new Set([partialCode('sum'), partialCode('avg')]);
 
 /** Filter 3: the tie groups of the rule taken on each mesh dim, judged at the full sharding of each tensor. */
 function tiesHold(
-  slots: readonly (readonly RuleSlot[])[],
+  rows: readonly Row[],
   pick: Int32Array,
   tensors: readonly (TensorMeta | null)[],
   filter: TensorFilter,
   keys: Float64Array,
 ): boolean {
   for (let d = 0; d < pick.length; d++) {
-    const row = slots[pick[d]];
+    const row = rows[pick[d]].slots;
     for (let t = 0; t < row.length; t++) {
       const slot = row[t];
       if (slot?.kind !== 'shard') continue;
@@ -238,12 +336,16 @@ function tiesHold(
       const units = tensor.shape[slot.dim] / slot.unit;
       const pieces = filter.pieces(keys[t], slot.dim);
       if ((slot.even || slot.scaled || slot.unit > 1) && units % pieces !== 0) return false;
+      const special = filter.mayHaveSpecial && filter.hasSpecial(keys[t], slot.dim);
+      // Another mesh dim may have brought a special cut to the same dim.
+      if (special && (!takesAnyCut(slot) || (slot.even && !filter.even(t, keys[t])))) return false;
       for (let u = t + 1; u < row.length; u++) {
         const mate = row[u];
         if (
           mate?.kind === 'shard' &&
           mate.tie === slot.tie &&
-          !tied(slot, mate, tensor, tensors[u], pieces, filter, keys[u])
+          (!tied(slot, mate, tensor, tensors[u], pieces, filter, keys[u]) ||
+            (filter.mayHaveSpecial && !filter.sameCuts(keys[t], slot.dim, keys[u], mate.dim)))
         )
           return false;
       }

@@ -1,5 +1,6 @@
 import { ShardwrightError } from '../errors.ts';
 import type { Arg, Graph, Node } from '../graph/types.ts';
+import type { Placement } from '../mesh/placement.ts';
 import { evenlyShardable, shardable } from '../mesh/sharding.ts';
 import { isPartialCode, type ShardingSpace } from '../mesh/space.ts';
 import { bindCall, withOutputs } from '../ops/context.ts';
@@ -27,6 +28,8 @@ export interface StrategyOptions {
   readonly uneven: 'allow' | 'forbid';
   /** Operators without a record: refuse, or plan them replicated. */
   readonly unknown: 'refuse' | 'replicate';
+  /** Cuts other than plain shards that placeholders and rules may take; default none. */
+  readonly cuts?: readonly Placement[];
 }
 
 export interface StrategyTable {
@@ -78,7 +81,7 @@ function expandNode(
   options: StrategyOptions,
 ): Omit<NodeStrategies, 'content'> {
   const outputs = Array.from(flow.results[index], (id): TensorMeta | null => (id < 0 ? null : flow.values[id].meta));
-  if (node.kind !== 'call') return { set: placements(outputs[0] ?? null, node, space, options.uneven) };
+  if (node.kind !== 'call') return { set: placements(outputs[0] ?? null, node, space, options) };
   const inputs = Array.from(flow.inputs[index], (id) => flow.values[id].meta);
   const record = table.get(node.target);
   if (record === undefined) return { set: expandRules(space, [], inputs, outputs, options) };
@@ -88,6 +91,7 @@ function expandNode(
   );
   const set = expandRules(space, record.shard(call), inputs, outputs, {
     uneven: options.uneven,
+    ...(options.cuts === undefined ? {} : { cuts: options.cuts }),
     reachable: Array.from(flow.inputs[index], (id) => reachable[id]),
   });
   return { set, record, call };
@@ -102,12 +106,12 @@ function placements(
   meta: TensorMeta | null,
   node: Node,
   space: ShardingSpace,
-  uneven: 'allow' | 'forbid',
+  { uneven, cuts = [] }: StrategyOptions,
 ): StrategySet {
   if (meta === null) throw new ShardwrightError('E_UNSUPPORTED', 'input is no tensor', { node: node.name });
   const orders = node.meta.role === 'parameter' || node.meta.role === 'state';
   const specs = space
-    .enumerate(meta.shape.length, { orders })
+    .enumerate(meta.shape.length, { orders, cuts })
     .filter((id) => (uneven === 'allow' ? shardable : evenlyShardable)(space.get(id), space.mesh, meta.shape));
   const dims = space.meshRank;
   return {

@@ -204,6 +204,33 @@ describe('the default model', () => {
     expect(both?.steps.map((s) => s.kind)).toEqual(['all_reduce']);
   });
 
+  test('sizes count where pieces are not ceil chunks, whatever was priced before', () => {
+    const { space, planner } = setup([2]);
+    const strided = space.parse('_S(0, 3)');
+    const bytes = (shape: number[]): number | undefined =>
+      planner.plan({ shape, itemBytes: 4 }, strided, space.replicated)?.steps[0].bytes;
+    // Equal totals, both dims even: 12 rows leave 6 on a rank; 8 rows in chunks of 3, 3 and 2 leave 2 + 2 + 1.
+    expect(bytes([12, 8])).toBe(2 * 6 * 8 * 4);
+    expect(bytes([8, 12])).toBe(2 * 5 * 12 * 4);
+  });
+
+  test('a reduction on a mesh dim of one device gives way to one that is really pending', () => {
+    const { space, planner } = setup([4, 1]);
+    const plan = planner.plan({ shape: [8], itemBytes: 4 }, space.parse('RP(max)'), space.parse('P(sum)R'));
+    expect(plan?.collectives).toBe(0);
+    expect(plan?.steps.at(-1)?.to).toBe(space.parse('P(sum)R'));
+  });
+
+  test('the same question has the same answer, another type another one', () => {
+    const { space, planner } = setup([2, 2, 2]);
+    const [from, to] = [space.parse('S(0)S(1)S(0)'), space.parse('RS(0)S(1)')];
+    const first = planner.plan({ shape: [64, 32], itemBytes: 4 }, from, to);
+    expect(planner.plan({ shape: [64, 32], itemBytes: 4 }, from, to)).toBe(first);
+    // 64 x 32 and 32 x 64 divide evenly and are equally large: one question. 4-byte and 2-byte items are two.
+    expect(planner.plan({ shape: [32, 64], itemBytes: 4 }, from, to)).toBe(first);
+    expect(planner.plan({ shape: [64, 32], itemBytes: 2 }, from, to)).not.toBe(first);
+  });
+
   test('a dim that the tensor lacks is an error', () => {
     const { space, planner } = setup([2]);
     expect(() => planner.seconds({ shape: [4], itemBytes: 4 }, space.parse('S(1)'), 0)).toThrow(/cuts dim 1 of a 1-D/);

@@ -62,7 +62,9 @@ describe('one mesh dim under the dtensor preset', () => {
     ]) {
       expect(planner.plan(type, space.parse(from), space.parse(to))).toBeUndefined();
       expect(planner.seconds(type, space.parse(from), space.parse(to))).toBe(Infinity);
-      expect(planner.refusal(space.parse(from), space.parse(to))).toContain('go to R first');
+      expect(planner.refusal(space.parse(from), space.parse(to))).toContain(
+        `is refused: on mesh dim 'm0' ${from} does not become ${to}; go to R first, and from there ask for ${to}: ${from} -> R, then R -> ${to}`,
+      );
     }
     expect([...planner.matrix(type, [space.parse('S(0)')], [space.parse('P(sum)'), space.replicated])][0]).toBe(
       Infinity,
@@ -74,7 +76,13 @@ describe('one mesh dim under the dtensor preset', () => {
   test('reductions that equal values cannot stand for are not made from R', () => {
     const { planner, space } = setup([4]);
     const type = { shape: [8, 8], itemBytes: 4 };
-    expect(planner.seconds(type, space.replicated, space.parse('P(product)'))).toBe(Infinity);
+    for (const op of ['product', 'band', 'bor', 'bxor']) {
+      expect(planner.seconds(type, space.replicated, space.parse(`P(${op})`))).toBe(Infinity);
+      expect(planner.plan(type, space.replicated, space.parse(`P(${op})`))).toBeUndefined();
+      expect(planner.refusal(space.replicated, space.parse(`P(${op})`))).toContain(
+        'equal values are no operands of it',
+      );
+    }
     expect(planner.seconds(type, space.parse('P(product)'), space.replicated)).toBeGreaterThan(0);
     expect(planner.seconds(type, space.replicated, space.parse('P(max)'))).toBe(0);
   });
@@ -126,9 +134,32 @@ describe('several mesh dims under the dtensor preset', () => {
     expect(kinds(merged)).toEqual(['collective_permute']);
     expect(merged.text).toBe('S(0)[0]S(0)[1]-->S(0)[1]S(0)[0]');
     expect(micro(merged.seconds)).toBeCloseTo(7.2001, 4);
+    expect(merged.steps[0].pairs).toEqual([
+      [0, 0],
+      [1, 2],
+      [2, 1],
+      [3, 3],
+    ]);
   });
 
-  test('an ordered source is gathered from the end of its order', () => {
+  test('PL-61 mesh dims of one device take part in the prices of this preset, and carry nothing', () => {
+    const { plan } = setup([1, 1, 4]);
+    const swap = plan('S(0)S(1)S(0)', 'S(1)S(0)S(0)', [8, 8]);
+    expect(swap.collectives).toBe(0);
+    expect(micro(swap.seconds)).toBeGreaterThan(6.6);
+    for (const step of swap.steps) expect(step.pairs?.every(([source, target]) => source === target)).not.toBe(false);
+  });
+
+  test('PL-23 the weight of fully sharded data parallelism, cut by tp and then by dp', () => {
+    const { plan } = setup([2, 2], { merge: false });
+    const unshard = plan('_S(0, 2)S(0)', 'RS(0)', [8, 8]);
+    expect(unshard.text).toBe('S(0)[1]S(0)[0]->RS(0)');
+    expect(unshard.steps.map((s) => [s.kind, s.meshDims])).toEqual([['all_gather', [0]]]);
+    expect(plan('S(0)S(0)', 'RS(0)', [8, 8]).steps.map((s) => s.kind)).toEqual(['all_gather', 'all_gather', 'slice']);
+    expect(kinds(setup([2, 2]).plan('_S(0, 2)S(0)', 'RS(0)', [8, 8]))).toEqual(['all_gather']);
+  });
+
+  test('PL-53, CM-22 an ordered source is gathered from the end of its order', () => {
     const { plan } = setup([2, 2, 2], { merge: false });
     expect(plan('S(0)[1]S(0)[0]S(0)[2]', 'RS(0)S(0)', [8, 8, 8]).text).toBe(
       'S(0)[1]S(0)[0]S(0)[2]->S(0)[1]S(0)[0]R->RS(0)R->RS(0)[0]S(0)[1]',

@@ -1,0 +1,158 @@
+import { loadCluster } from '../cost/cluster.ts';
+import { GreedyPlanner } from '../cost/greedy.ts';
+import { collectiveModel } from '../cost/presets.ts';
+import { Redistributor, type RedistributionPlan } from '../cost/redistribute.ts';
+import { ShardwrightError, suggestion } from '../errors.ts';
+import { DTYPE_BYTES, DTYPES, type DType } from '../graph/types.ts';
+import { parseShardingFor } from '../mesh/einshard/on-mesh.ts';
+import { parseMesh, type DeviceMesh } from '../mesh/mesh.ts';
+import { toMeshView } from '../mesh/mesh-view.ts';
+import { evenlyShardable, Sharding } from '../mesh/sharding.ts';
+import { ShardingSpace } from '../mesh/space.ts';
+import { bytesText, tableText } from '../report/units.ts';
+import { clusterText } from './cluster-file.ts';
+import { EXIT, type CliIo } from './io.ts';
+import { parseShape } from './options.ts';
+
+export interface RedistributeOptions {
+  readonly mesh: string;
+  readonly shape: string;
+  readonly dtype: string;
+  readonly cost: string;
+  readonly cluster: string;
+  /** False with `--no-merge`. */
+  readonly merge: boolean;
+  readonly json?: boolean;
+}
+
+/** What `redistribute` prints; the keys are a contract. */
+export interface Redistribution {
+  readonly plan: string;
+  readonly steps: readonly {
+    readonly kind: string;
+    readonly meshDims: readonly string[];
+    readonly groupSize: number;
+    readonly bytes: number;
+    readonly seconds: number;
+    /** Of a permutation: source and target rank of every message. */
+    readonly pairs?: readonly (readonly [number, number])[];
+  }[];
+  readonly seconds: number;
+  readonly collectives: number;
+  /** Largest local tensor on the way. */
+  readonly peakBytes: number;
+  /** PyTorch's default plan under the same preset; null where it has none. */
+  readonly greedy: { readonly plan: string; readonly seconds: number; readonly collectives: number } | null;
+}
+
+export function redistributeCommand(from: string, to: string, options: RedistributeOptions, io: CliIo): number {
+  const mesh = parseMesh(options.mesh);
+  const shape = parseShape(options.shape, '--shape');
+  const type = { shape, itemBytes: DTYPE_BYTES[dtypeOf(options.dtype)] };
+  const cluster = loadCluster(clusterText(options.cluster));
+  const model = collectiveModel(options.cost, cluster, mesh);
+  const space = new ShardingSpace(mesh);
+  const source = space.intern(read(from, mesh, shape));
+  const target = space.intern(read(to, mesh, shape));
+  const planner = new Redistributor(space, model, { merge: options.merge });
+  const plan = planner.plan(type, source, target);
+  if (plan === undefined) {
+    const [reason, route] = (planner.refusal(source, target) ?? `${from} -> ${to} is refused`).split('; ');
+    throw new ShardwrightError('E_PLACEMENT', reason, route === undefined ? {} : { hint: route });
+  }
+  const greedy = greedyPlan(new GreedyPlanner(space, model), type, plan);
+  if (options.json === true) io.stdout(`${JSON.stringify(record(plan, greedy, mesh))}\n`);
+  else io.stdout(`${planText(plan, greedy, mesh, `${options.cost} on ${cluster.id}`)}\n`);
+  return EXIT.ok;
+}
+
+function record(plan: RedistributionPlan, greedy: RedistributionPlan | undefined, mesh: DeviceMesh): Redistribution {
+  return {
+    plan: plan.text,
+    steps: plan.steps.map((step) => ({
+      kind: step.kind,
+      meshDims: step.meshDims.map((m) => mesh.names[m]),
+      groupSize: step.groupSize,
+      bytes: step.bytes,
+      seconds: step.seconds,
+      ...(step.pairs !== undefined && { pairs: step.pairs }),
+    })),
+    seconds: plan.seconds,
+    collectives: plan.collectives,
+    peakBytes: plan.peakBytes,
+    greedy:
+      greedy === undefined ? null : { plan: greedy.text, seconds: greedy.seconds, collectives: greedy.collectives },
+  };
+}
+
+function planText(
+  plan: RedistributionPlan,
+  greedy: RedistributionPlan | undefined,
+  mesh: DeviceMesh,
+  prices: string,
+): string {
+  const lines = [
+    plan.text,
+    `${timeText(plan.seconds)} (${prices}), ${countOf(plan.collectives, 'collective')}, at most ${bytesText(plan.peakBytes)} of it on a device`,
+  ];
+  if (plan.steps.length > 0) {
+    const rows = plan.steps.map((step) => [
+      step.kind,
+      step.meshDims.map((m) => mesh.names[m]).join(','),
+      String(step.groupSize),
+      bytesText(step.bytes),
+      timeText(step.seconds),
+      (step.pairs ?? []).map(([a, b]) => `${a}->${b}`).join(' '),
+    ]);
+    lines.push('', tableText([['step', 'mesh dims', 'devices', 'bytes', 'time', ''], ...rows], [2, 3, 4]));
+  }
+  if (greedy !== undefined && greedy.text !== plan.text)
+    lines.push(
+      '',
+      `PyTorch by default: ${timeText(greedy.seconds)}, ${countOf(greedy.collectives, 'collective')}`,
+      `  ${greedy.text}`,
+    );
+  return lines.map((line) => line.trimEnd()).join('\n');
+}
+
+/** PyTorch's default plan, where both ends are in its reach. */
+function greedyPlan(
+  planner: GreedyPlanner,
+  type: { shape: readonly number[]; itemBytes: number },
+  { from, to }: RedistributionPlan,
+): RedistributionPlan | undefined {
+  try {
+    return planner.plan(type, from, to);
+  } catch (error) {
+    if (error instanceof ShardwrightError && error.code === 'E_PLACEMENT') return undefined;
+    throw error;
+  }
+}
+
+/** A strided list is read as an order of mesh dims; on a dim that does not divide the two differ, and the text decides. */
+function read(text: string, mesh: DeviceMesh, shape: readonly number[]): Sharding {
+  const sharding = parseShardingFor(text, mesh, shape);
+  if (sharding.inMeshOrder || !text.includes('_S') || evenlyShardable(sharding, mesh, shape)) return sharding;
+  const view = toMeshView(sharding, mesh);
+  return 'refused' in view ? sharding : new Sharding(view.placements);
+}
+
+function dtypeOf(text: string): DType {
+  const found = DTYPES.find((d) => d === text);
+  if (found === undefined)
+    throw new ShardwrightError('E_USAGE', `--dtype '${text}' is not an element type`, {
+      hint: suggestion(text, DTYPES, 'element types'),
+    });
+  return found;
+}
+
+/** Five significant digits: the figures of presets are compared to that many. */
+function timeText(seconds: number): string {
+  if (seconds === 0) return '0 s';
+  const [unit, name] = seconds < 1e-3 ? [1e-6, 'µs'] : seconds < 1 ? [1e-3, 'ms'] : [1, 's'];
+  return `${Number((seconds / unit).toPrecision(5))} ${name}`;
+}
+
+function countOf(n: number, what: string): string {
+  return n === 1 ? `1 ${what}` : `${n === 0 ? 'no' : n} ${what}s`;
+}

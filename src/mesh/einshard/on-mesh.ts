@@ -1,0 +1,41 @@
+import { ShardwrightError } from '../../errors.ts';
+import type { DeviceMesh } from '../mesh.ts';
+import { parseSharding } from '../parse.ts';
+import type { Placement } from '../placement.ts';
+import { REPLICATE } from '../replicate.ts';
+import { Sharding } from '../sharding.ts';
+import { resolveEinshard } from './resolve.ts';
+import { isEinshard } from './syntax.ts';
+import { toPlacements } from './placements.ts';
+
+/**
+ * A sharding text of a given mesh in either notation: placements (`S(0)R`) or, with an arrow, einshard.
+ *
+ * @param shape global shape of the tensor
+ * @throws E_SYNTAX, E_PLACEMENT, E_EINSHARD; E_MESH when an einshard text makes another mesh than the given one
+ */
+export function parseShardingFor(text: string, mesh: DeviceMesh, shape: readonly number[]): Sharding {
+  return isEinshard(text) ? einshardOnMesh(text, mesh, shape) : parseSharding(text, mesh, { rank: shape.length });
+}
+
+/**
+ * The sharding that an einshard text means on a given mesh. Both must have the same dims in the same order, but for dims
+ * of size 1, which carry no data.
+ */
+export function einshardOnMesh(text: string, mesh: DeviceMesh, shape: readonly number[]): Sharding {
+  const einshard = resolveEinshard(text, { devices: mesh.size, shape });
+  const made = einshard.axes.map((a) => a.size).filter((n) => n > 1);
+  const wanted = mesh.sizes.filter((n) => n > 1);
+  if (made.length !== wanted.length || made.some((n, i) => n !== wanted[i]))
+    throw new ShardwrightError(
+      'E_MESH',
+      `'${text}' makes the mesh (${made.join(', ')}), but the mesh is ${mesh.text}, that is (${wanted.join(', ')})`,
+      {
+        hint: `write the right side with one element for each of ${mesh.text}, in this order; dims of size 1 do not count`,
+        excerpt: text,
+      },
+    );
+  const placements = toPlacements(einshard, { dropUnit: true });
+  let next = 0;
+  return new Sharding(mesh.sizes.map((n): Placement => (n > 1 ? placements[next++] : REPLICATE)));
+}

@@ -1,0 +1,58 @@
+import { complement } from './complement.ts';
+import { composition } from './composition.ts';
+import { concat, Layout } from './layout.ts';
+import { byMode, checkModes, viewTiler, type Tiler } from './tiler.ts';
+
+/**
+ * Divides A into tiles: the first mode runs inside a tile, the second over the tiles. All divides are colex. With a list, every
+ * mode of A is divided by its part. They differ in how the modes are gathered:
+ *
+ * | logical | ((tile0, rest0), (tile1, rest1), more ...) |
+ * | zipped  | ((tile0, tile1), (rest0, rest1, more ...)) |
+ * | tiled   | ((tile0, tile1), rest0, rest1, more ...)   |
+ * | flat    | (tile0, tile1, rest0, rest1, more ...)     |
+ */
+
+/** A o (B, complement(B, size A)), by mode with a list. @throws E_LAYOUT where B does not divide A */
+export function logicalDivide(a: Layout, b: Tiler): Layout {
+  const view = viewTiler(b);
+  if (view.kind === 'nothing') return a;
+  if (view.kind === 'modes') return byMode(a, view.modes, logicalDivide);
+  return composition(a, concat(view.layout, complement(view.layout, a.size, 'colex')), 'colex');
+}
+
+export function zippedDivide(a: Layout, b: Tiler): Layout {
+  return unzip(logicalDivide, a, b);
+}
+
+export function tiledDivide(a: Layout, b: Tiler): Layout {
+  return spreadRest(zippedDivide(a, b));
+}
+
+export function flatDivide(a: Layout, b: Tiler): Layout {
+  return spreadAll(zippedDivide(a, b));
+}
+
+/** @internal Splits every mode in two by `split` and gathers first halves and second halves. */
+export function unzip(split: (a: Layout, b: Tiler) => Layout, a: Layout, b: Tiler): Layout {
+  const view = viewTiler(b);
+  // A mode left alone has a tile of one element.
+  if (view.kind === 'nothing') return concat(new Layout(1, 0), a);
+  if (view.kind === 'layout') return split(a, view.layout);
+  checkModes(a, view.modes);
+  const { modes } = a;
+  const halves = view.modes.map((part, i) => unzip(split, modes[i], part).modes);
+  return concat(concat(...halves.map((h) => h[0])), concat(...halves.map((h) => h[1]), ...modes.slice(halves.length)));
+}
+
+/** @internal */
+export function spreadRest(zipped: Layout): Layout {
+  const [tile, rest] = zipped.modes;
+  return concat(tile, ...rest.modes);
+}
+
+/** @internal */
+export function spreadAll(zipped: Layout): Layout {
+  const [tile, rest] = zipped.modes;
+  return concat(...tile.modes, ...rest.modes);
+}

@@ -1,0 +1,197 @@
+import { ShardwrightError, type ErrorDetails } from '../../errors.ts';
+import { MAX_TREE_DEPTH, MAX_TREE_LEAVES, sameNesting, treeText, type IntTree, type Order } from './int-tree.ts';
+import { compact, Layout } from './layout.ts';
+import type { Tiler } from './tiler.ts';
+
+/** Characters that a text of layouts may have. */
+const MAX_TEXT = 1 << 16;
+const MAX_EXCERPT = 400;
+
+/**
+ * A layout such as `((2,2),3):((24,2),8)`. Without strides it is compact in the order: LayoutLeft or LayoutRight.
+ *
+ * @throws E_SYNTAX with the column
+ */
+export function parseLayout(text: string, order: Order): Layout {
+  const scan = new LayoutScanner(text);
+  const layout = scan.layout(order);
+  scan.end();
+  return layout;
+}
+
+/** A shape, stride or coordinate such as `(2,(3,4))`. @throws E_SYNTAX with the column */
+export function parseIntTree(text: string): IntTree {
+  const scan = new LayoutScanner(text);
+  const tree = scan.tree();
+  scan.end();
+  return tree;
+}
+
+/** Reads texts of layouts; columns in errors count from 1. */
+export class LayoutScanner {
+  private at = 0;
+  private count = 0;
+
+  constructor(private readonly text: string) {
+    if (text.length > MAX_TEXT)
+      throw new ShardwrightError('E_LIMIT', `a text of layouts has ${text.length} characters, more than ${MAX_TEXT}`);
+  }
+
+  get done(): boolean {
+    this.blanks();
+    return this.at >= this.text.length;
+  }
+  /** 1-based column of the next character that is not blank. */
+  get column(): number {
+    this.blanks();
+    return this.at + 1;
+  }
+
+  /** Letters, digits, `_` and `-`, such as the name of a function. */
+  word(what: string): string {
+    this.blanks();
+    const start = this.at;
+    while (this.at < this.text.length && /[A-Za-z0-9_-]/.test(this.text[this.at])) this.at++;
+    if (this.at === start) this.fail(what);
+    return this.text.slice(start, this.at);
+  }
+
+  layout(order: Order): Layout {
+    const column = this.column;
+    const shape = this.tree();
+    return this.stridesOf(shape, column) ?? this.placed(column, () => compact(shape, order));
+  }
+
+  /**
+   * The second argument of a function by mode: a layout; a list `<3:4, 8:2>` with one part for each mode, `_` where the
+   * mode is left alone; or a bare shape, which stands for its sizes with stride 1, mode by mode.
+   */
+  tiler(): Tiler {
+    return this.tilerAt(0);
+  }
+
+  private tilerAt(depth: number): Tiler {
+    if (this.peek() === '_') {
+      this.at++;
+      return null;
+    }
+    if (this.peek() === '<') {
+      if (depth >= MAX_TREE_DEPTH) this.fail(`lists nested at most ${MAX_TREE_DEPTH} deep`);
+      this.at++;
+      const parts: Tiler[] = [];
+      do parts.push(this.tilerAt(depth + 1));
+      while (this.take(','));
+      if (!this.take('>')) this.fail("',' or '>'");
+      return parts;
+    }
+    const column = this.column;
+    const shape = this.tree();
+    return this.stridesOf(shape, column) ?? shape;
+  }
+
+  /** An integer of at most 2^53 - 1. */
+  integer(): number {
+    this.blanks();
+    const start = this.at;
+    while (this.at < this.text.length && this.text[this.at] >= '0' && this.text[this.at] <= '9') this.at++;
+    if (this.at === start) this.fail('an integer');
+    const value = Number(this.text.slice(start, this.at));
+    if (!Number.isSafeInteger(value)) this.fail('an integer of at most 2^53 - 1', start);
+    return value;
+  }
+
+  tree(): IntTree {
+    if (this.peek() !== '(') {
+      if (!/[0-9]/.test(this.peek())) this.fail("an integer or '('");
+      return this.counted();
+    }
+    // Open lists are kept here instead of on the stack of calls: the text may be as deep as it likes.
+    const open: IntTree[][] = [];
+    for (;;) {
+      while (this.peek() === '(') {
+        if (open.length >= MAX_TREE_DEPTH) this.fail(`lists nested at most ${MAX_TREE_DEPTH} deep`);
+        this.at++;
+        open.push([]);
+      }
+      if (!/[0-9]/.test(this.peek())) this.fail("an integer or '('");
+      open[open.length - 1].push(this.counted());
+      for (;;) {
+        // `(24,)` is how Python writes a list of one.
+        const comma = this.take(',');
+        if (comma && this.peek() !== ')') break;
+        if (!this.take(')')) this.fail("',' or ')'");
+        const closed = open.pop() ?? [];
+        if (open.length === 0) return closed;
+        open[open.length - 1].push(closed);
+      }
+    }
+  }
+
+  /** @throws E_SYNTAX when something is left */
+  end(): void {
+    if (!this.done) this.fail('nothing more');
+  }
+
+  fail(expected: string, at = this.at): never {
+    const got = at < this.text.length ? `'${this.text[at]}'` : 'the end';
+    throw new ShardwrightError('E_SYNTAX', `expected ${expected}, got ${got} at column ${at + 1}`, {
+      ...this.place(at + 1),
+      hint: 'a layout is SHAPE:STRIDE, as in ((2,2),3):((24,2),8)',
+    });
+  }
+
+  private stridesOf(shape: IntTree, column: number): Layout | undefined {
+    if (!this.take(':')) return undefined;
+    const strideColumn = this.column;
+    const stride = this.tree();
+    if (!sameNesting(shape, stride))
+      throw new ShardwrightError(
+        'E_SYNTAX',
+        `strides ${brief(stride)} are not nested as the shape ${brief(shape)} is, at column ${strideColumn}`,
+        {
+          ...this.place(strideColumn),
+          hint: 'give one stride for each size, in the same brackets',
+        },
+      );
+    return this.placed(column, () => new Layout(shape, stride));
+  }
+
+  /** A layout that is refused says where it stands. */
+  private placed(column: number, make: () => Layout): Layout {
+    try {
+      return make();
+    } catch (error) {
+      if (!(error instanceof ShardwrightError)) throw error;
+      throw error.with(this.place(column));
+    }
+  }
+
+  /** Place of an error; a very long line is not shown again. */
+  private place(column: number): ErrorDetails {
+    const position = { line: 1, column };
+    return this.text.length <= MAX_EXCERPT ? { position, excerpt: this.text } : { position };
+  }
+
+  private counted(): number {
+    if (++this.count > MAX_TREE_LEAVES) this.fail(`at most ${MAX_TREE_LEAVES} integers`);
+    return this.integer();
+  }
+  private peek(): string {
+    this.blanks();
+    return this.text[this.at] ?? '';
+  }
+  private take(mark: string): boolean {
+    if (this.peek() !== mark) return false;
+    this.at++;
+    return true;
+  }
+  private blanks(): void {
+    while (this.text[this.at] === ' ' || this.text[this.at] === '\t' || this.text[this.at] === '\n') this.at++;
+  }
+}
+
+/** A tree as errors show it. */
+function brief(tree: IntTree): string {
+  const text = treeText(tree);
+  return text.length <= 60 ? text : `${text.slice(0, 57)}...`;
+}

@@ -1,0 +1,120 @@
+import { ShardwrightError, internalError } from '../../errors.ts';
+import type { Arg, TensorType } from '../../graph/types.ts';
+import { getOwn } from '../../graph/value.ts';
+import { flat, NDArray } from '../../ndarray/array.ts';
+import { map, wrapInteger } from '../../ndarray/elementwise.ts';
+import type { RandomStream } from '../../ndarray/random.ts';
+import type { TensorMeta } from '../call.ts';
+import { tensorInputs } from '../context.ts';
+import { bind } from '../infer.ts';
+import type { OperatorRecord } from '../record.ts';
+import type { OperatorTable } from '../table.ts';
+import { elementType, type EvaluatedArg } from './kernel.ts';
+import { kernelOf } from './table.ts';
+
+export type { EvaluatedArg } from './kernel.ts';
+
+/** One array; or several, of which a masked-off one is null. */
+export type EvaluatedResult = NDArray | readonly (NDArray | null)[] | null;
+
+export const NO_SEED: RandomStream = { seed: 0, stream: 0 };
+
+/**
+ * Evaluates one operator call in float64. Arguments are checked and results typed by the operator's own inference; the
+ * values are those of PyTorch in float64, exact for integers up to 2^53 (beyond, an error). In-place operators return the
+ * new value and change nothing.
+ *
+ * @param random numbers for random operators; default seed 0, stream 0
+ * @throws E_TYPE when the arguments do not fit, E_VALUE when a value is outside of what the operator takes,
+ *   E_NO_KERNEL when there is no such operator or it has no kernel
+ */
+export function evaluateCall(
+  table: OperatorTable,
+  target: string,
+  args: readonly EvaluatedArg[],
+  kwargs: Readonly<Record<string, EvaluatedArg>> = {},
+  random: RandomStream = NO_SEED,
+): EvaluatedResult {
+  const record = table.get(target);
+  const kernel = record === undefined ? undefined : kernelOf(record.name);
+  if (record === undefined || kernel === undefined) throw noKernel(target, record);
+  const arrays: NDArray[] = [];
+  const names = new Map<NDArray, string>();
+  const named = (arg: EvaluatedArg): Arg => {
+    if (isList(arg)) return arg.map(named);
+    if (!(arg instanceof NDArray)) return arg;
+    let name = names.get(arg);
+    if (name === undefined) {
+      name = String(arrays.length);
+      arrays.push(arg);
+      names.set(arg, name);
+    }
+    return { kind: 'value', name };
+  };
+  const call = { target, args: args.map(named), kwargs: mapValues(kwargs, named) };
+  const array = (name: string): NDArray => arrays[Number(name)];
+  const ctx = bind(table, call, (name) => typeOf(array(name)));
+  if (ctx === undefined) throw noKernel(target, record);
+  const inputs = tensorInputs(record, call.args, call.kwargs).map(array);
+  const argument = (name: string): EvaluatedArg | undefined => {
+    const at = record.schema.filter((s) => !s.kwargOnly).findIndex((s) => s.name === name);
+    return at >= 0 && at < args.length ? args[at] : getOwn(kwargs, name);
+  };
+  const results = kernel({ ctx, inputs, random, argument });
+  if (results.length < ctx.outputs.length)
+    throw internalError(`${record.name} gives ${results.length} of ${ctx.outputs.length} results`);
+  const settled = ctx.outputs.map((meta, i) => (meta === null ? null : settle(record, i, results[i], meta)));
+  return record.results === 'tuple' ? settled : (settled[0] ?? null);
+}
+
+/** Canonical names of the operators of a table that cannot be evaluated, sorted. */
+export function operatorsWithoutKernel(table: OperatorTable): string[] {
+  return table.records.flatMap((r) => (kernelOf(r.name) === undefined ? [r.name] : [])).sort();
+}
+
+function noKernel(target: string, record: OperatorRecord | undefined): ShardwrightError {
+  if (record === undefined)
+    return new ShardwrightError('E_NO_KERNEL', `there is no operator ${target}, so it cannot be evaluated`, {
+      hint: 'define it with a record, or evaluate a graph without it',
+    });
+  return new ShardwrightError('E_NO_KERNEL', `${record.name} has no kernel, so it cannot be evaluated`);
+}
+
+/** The result under its inferred type; integers and bools are checked to be such. */
+function settle(record: OperatorRecord, index: number, x: NDArray | null | undefined, meta: TensorMeta): NDArray {
+  if (x === null || x === undefined) throw internalError(`${record.name} gives no result ${index}`);
+  if (x.shape.length !== meta.shape.length || x.shape.some((n, d) => n !== meta.shape[d]))
+    throw internalError(
+      `result ${index} of ${record.name} has shape [${x.shape.join(', ')}], inferred [${meta.shape.join(', ')}]`,
+    );
+  const dtype = elementType({ target: record.name }, meta.dtype);
+  const named = x.as(dtype);
+  if (named.kind === 'float' || record.cls === 'view') return named;
+  return checked(record, named);
+}
+
+function checked(record: OperatorRecord, x: NDArray): NDArray {
+  let wraps = false;
+  for (const v of x.strides.every((s) => s === 0) && x.size > 0 ? [x.storage[x.offset]] : flat(x)) {
+    if (x.kind === 'bool' ? v !== 0 && v !== 1 : !Number.isInteger(v))
+      throw internalError(`${record.name} gives ${v} as ${x.dtype}`);
+    if (Math.abs(v) > Number.MAX_SAFE_INTEGER)
+      throw new ShardwrightError('E_VALUE', `${record.name} gives ${v}, an integer beyond what is held exactly (2^53)`);
+    wraps ||= wrapInteger(v, x.dtype) !== v || Object.is(v, -0);
+  }
+  return wraps ? map(x, (v) => wrapInteger(v, x.dtype) + 0) : x;
+}
+
+function typeOf(x: NDArray): TensorType {
+  return { kind: 'tensor', dtype: x.dtype, shape: x.shape };
+}
+
+function isList(arg: EvaluatedArg): arg is readonly EvaluatedArg[] {
+  return Array.isArray(arg);
+}
+
+function mapValues(from: Readonly<Record<string, EvaluatedArg>>, f: (arg: EvaluatedArg) => Arg): Record<string, Arg> {
+  const out: Record<string, Arg> = {};
+  for (const [key, value] of Object.entries(from)) out[key] = f(value);
+  return out;
+}

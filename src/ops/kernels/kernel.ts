@@ -1,0 +1,91 @@
+import { ShardwrightError } from '../../errors.ts';
+import type { DType, Literal } from '../../graph/types.ts';
+import { full, scalar, type ElementType, type NDArray } from '../../ndarray/array.ts';
+import { cast } from '../../ndarray/elementwise.ts';
+import type { RandomStream } from '../../ndarray/random.ts';
+import type { ScalarArg, TypedContext } from '../call.ts';
+
+/** An argument of an evaluated call: an array where the graph has a value, else a literal. */
+export type EvaluatedArg = NDArray | Literal | readonly EvaluatedArg[];
+
+/**
+ * A kernel gives an operator's results on float64 arrays, from its definition. It reads arguments by name as inference and
+ * rules do, and sizes from the arrays. Element types of the results are set by the caller from the inferred types.
+ */
+export interface KernelCall {
+  readonly ctx: TypedContext;
+  /** In the order of `ctx.inputs`. */
+  readonly inputs: readonly NDArray[];
+  /** Numbers for random operators. */
+  readonly random: RandomStream;
+  /** An argument as the call has it, by the name in the schema; for those that `ctx` has no word for. */
+  argument(name: string): EvaluatedArg | undefined;
+}
+
+/** Results in order; null for one that the call masks off. */
+export type Kernel = (call: KernelCall) => readonly (NDArray | null)[];
+export type Kernels = Readonly<Record<string, Kernel>>;
+
+/** A kernel with one result. */
+export function one(f: (call: KernelCall) => NDArray): Kernel {
+  return (call) => [f(call)];
+}
+
+/** The same kernel under several names of the aten namespace. */
+export function named(names: string, kernel: Kernel): Kernels {
+  return Object.fromEntries(names.split(' ').map((name) => [`aten.${name}`, kernel]));
+}
+
+/** A tensor argument. */
+export function tensor(call: KernelCall, name: string): NDArray {
+  return optional(call, name) ?? call.ctx.fail(`argument '${name}' must be a tensor`);
+}
+
+export function optional(call: KernelCall, name: string): NDArray | undefined {
+  const at = call.ctx.indexOf(name);
+  return at < 0 ? undefined : call.inputs[at];
+}
+
+/** A tensor-list argument; null members keep their place. */
+export function tensors(call: KernelCall, name: string): (NDArray | null)[] {
+  return call.ctx.list(name).map((member) => (member === null ? null : call.inputs[member.index]));
+}
+
+const SCALAR_TYPE: Readonly<Record<ScalarArg['kind'], ElementType>> = { int: 'i64', float: 'f64', bool: 'b8' };
+
+/** A tensor argument, or a number in its place as an array without dims. */
+export function operand(call: KernelCall, name: string): NDArray {
+  const given = optional(call, name);
+  if (given !== undefined) return given;
+  const number = call.ctx.scalar(name);
+  if (number === undefined) return call.ctx.fail(`argument '${name}' must be a tensor or a number`);
+  return scalar(number.value, SCALAR_TYPE[number.kind]);
+}
+
+/** Element type of the first result. */
+export function resultType(call: KernelCall): ElementType {
+  return elementType(call.ctx, call.ctx.outputs[0]?.dtype ?? 'f64');
+}
+
+/** Shape of a result. */
+export function resultShape(call: KernelCall, index = 0): readonly number[] {
+  return call.ctx.outputs[index]?.shape ?? call.ctx.fail(`has no result ${index}`);
+}
+
+/** @throws E_NO_KERNEL for complex types */
+export function elementType(ctx: { readonly target: string }, dtype: DType): ElementType {
+  if (dtype === 'c64' || dtype === 'c128')
+    throw new ShardwrightError('E_NO_KERNEL', `${ctx.target}: there are no arrays of complex numbers (${dtype})`);
+  return dtype;
+}
+
+/** A result of one value everywhere. */
+export function constant(call: KernelCall, value: number): NDArray {
+  const dtype = resultType(call);
+  return cast(full(resultShape(call), value), dtype);
+}
+
+/** Refuses values that the operator is not defined on. */
+export function valueError(call: KernelCall, message: string): never {
+  throw new ShardwrightError('E_VALUE', `${call.ctx.target}: ${message}`);
+}

@@ -1,0 +1,63 @@
+import { internalError } from '../../errors.ts';
+import { activationBackwardKernels } from './activation-backward.ts';
+import { attentionKernels } from './attention.ts';
+import { binaryKernels } from './binary.ts';
+import { copyKernels } from './copies.ts';
+import { factoryKernels } from './factory.ts';
+import { indexingKernels } from './indexing.ts';
+import type { Kernel, Kernels } from './kernel.ts';
+import { lossKernels } from './loss.ts';
+import { manipulateKernels } from './manipulate.ts';
+import { normKernels } from './norm.ts';
+import { poolKernels } from './pool.ts';
+import { productKernels } from './product.ts';
+import { randomKernels } from './random.ts';
+import { reductionKernels } from './reduction.ts';
+import { softmaxKernels } from './softmax.ts';
+import { stablehloElementwiseKernels } from './stablehlo-elementwise.ts';
+import { stablehloIndexingKernels } from './stablehlo-indexing.ts';
+import { stablehloShapeKernels } from './stablehlo-shapes.ts';
+import { stablehloProductKernels } from './stablehlo-products.ts';
+import { unaryKernels } from './unary.ts';
+import { viewKernels } from './view.ts';
+
+/** Float64 kernels by canonical operator name. */
+const FAMILIES: readonly Kernels[] = [
+  unaryKernels,
+  binaryKernels,
+  activationBackwardKernels,
+  copyKernels,
+  reductionKernels,
+  softmaxKernels,
+  lossKernels,
+  normKernels,
+  productKernels,
+  poolKernels,
+  attentionKernels,
+  indexingKernels,
+  viewKernels,
+  manipulateKernels,
+  factoryKernels,
+  randomKernels,
+  stablehloElementwiseKernels,
+  stablehloShapeKernels,
+  stablehloProductKernels,
+  stablehloIndexingKernels,
+];
+
+const byName = new Map<string, Kernel>();
+for (const family of FAMILIES)
+  for (const [name, kernel] of Object.entries(family)) {
+    if (byName.has(name)) throw internalError(`two kernels for ${name}`);
+    byName.set(name, kernel);
+  }
+
+/** The kernel of an operator, by its canonical name with overload (`aten.mm.default`). */
+export function kernelOf(name: string): Kernel | undefined {
+  return byName.get(name);
+}
+
+/** Names of all kernels, sorted. */
+export function kernelNames(): string[] {
+  return [...byName.keys()].sort();
+}

@@ -1,0 +1,145 @@
+import { ShardwrightError } from '../errors.ts';
+import { CONTROL_TARGETS } from '../graph/control.ts';
+import type { Arg, Node } from '../graph/types.ts';
+import { getOwn, isGraphRef, isList, isRef } from '../graph/value.ts';
+import { NDArray } from '../ndarray/array.ts';
+import { concat, select, unsqueeze } from '../ndarray/views.ts';
+import type { Value } from './values.ts';
+
+/** Control-flow calls on values: which body runs, how often, and on what. The forms of the calls are those of `graph/control`. */
+export interface ControlFrame {
+  /** Value of a name of the graph in hand. */
+  value(name: string): Value;
+  readonly maxTrips: number;
+  /** Runs a body; `trip` counts its runs within this call. */
+  run(body: string, inputs: readonly Value[], trip: number): Value[];
+}
+
+const CONTROL = new Set(CONTROL_TARGETS);
+
+export function isControl(target: string): boolean {
+  return CONTROL.has(target);
+}
+
+/** Results of a control-flow call. @throws E_TYPE when it does not have the form of its target */
+export function controlFlow(node: Node, frame: ControlFrame): readonly Value[] {
+  const { target, args } = node;
+  const body = (at: number): string => {
+    const arg: Arg | undefined = args[at];
+    if (arg === undefined || !isGraphRef(arg)) throw malformed(target, `argument ${at} must be a subgraph`);
+    return arg.name;
+  };
+  const operands = (at: number): Value[] => {
+    const arg: Arg | undefined = args[at];
+    if (arg === undefined || !isList(arg)) throw malformed(target, `argument ${at} must be a list of values`);
+    return arg.map((member) => operand(member, frame));
+  };
+  switch (target) {
+    case 'call':
+      return frame.run(body(0), operands(1), 0);
+    case 'case':
+      return frame.run(branchOf(node, operand(args[0], frame)), operands(2), 0);
+    case 'cond':
+      return frame.run(truth(target, operand(args[0], frame)) ? body(1) : body(2), operands(3), 0);
+    case 'while_loop':
+      return whileLoop(target, frame, body(0), body(1), operands(2), args.length > 3 ? operands(3) : []);
+    case 'scan':
+    case 'map':
+    case 'map_impl': {
+      const scans = target === 'scan';
+      const [xsAt, capturedAt] = scans ? [2, 3] : [1, 2];
+      const captured = args.length > capturedAt ? operands(capturedAt) : [];
+      return scan(node, frame, body(0), scans ? operands(1) : [], operands(xsAt), captured);
+    }
+    case 'wrap_with_set_grad_enabled':
+    case 'wrap_with_autocast': {
+      const at = target === 'wrap_with_autocast' ? 4 : 1;
+      return frame.run(body(at), args.slice(at + 1).map((arg) => operand(arg, frame)), 0); // prettier-ignore
+    }
+    default:
+      throw new ShardwrightError('E_NO_KERNEL', `control flow by ${target} is not evaluated`);
+  }
+}
+
+/** The branch of a `case` that the index names; the last one for an index outside, as StableHLO has it. */
+function branchOf({ target, args }: Node, index: Value): string {
+  const list: Arg | undefined = args[1];
+  if (list === undefined || !isList(list)) throw malformed(target, 'argument 1 must be a list of subgraphs');
+  const at = index instanceof NDArray ? index.item() : index;
+  const branch = list[typeof at === 'number' && at >= 0 && at < list.length ? at : list.length - 1];
+  if (branch === undefined || !isGraphRef(branch)) throw malformed(target, 'a branch is no subgraph');
+  return branch.name;
+}
+
+function whileLoop(
+  target: string,
+  frame: ControlFrame,
+  condition: string,
+  step: string,
+  init: readonly Value[],
+  captured: readonly Value[],
+): readonly Value[] {
+  let carried = init;
+  for (let trip = 0; ; trip++) {
+    const [goesOn] = frame.run(condition, [...carried, ...captured], trip);
+    if (!truth(target, goesOn ?? null)) return carried;
+    if (trip === frame.maxTrips)
+      throw new ShardwrightError('E_LIMIT', `while_loop runs for more than ${frame.maxTrips} trips`, {
+        hint: 'check its condition, or raise the option `maxTrips`',
+      });
+    carried = frame.run(step, [...carried, ...captured], trip);
+  }
+}
+
+/** One run for each row of the scanned values; what the body returns beyond the carry is stacked. */
+function scan(
+  node: Node,
+  frame: ControlFrame,
+  step: string,
+  init: readonly Value[],
+  xs: readonly Value[],
+  captured: readonly Value[],
+): readonly Value[] {
+  const { target, kwargs } = node;
+  const arrays = xs.map((x) => {
+    if (x instanceof NDArray && x.rank > 0) return x;
+    throw malformed(target, 'a scanned value must be an array with dims');
+  });
+  const stated = getOwn(kwargs, 'length');
+  const length = arrays[0]?.shape[0] ?? stated;
+  if (typeof length !== 'number') throw malformed(target, 'a scan without scanned values needs a length');
+  if (arrays.some((x) => x.shape[0] !== length)) throw malformed(target, 'scanned values differ in length');
+  if (length === 0) throw malformed(target, 'a scan of no rows gives no values to stack');
+  const backwards = getOwn(kwargs, 'reverse') === true;
+  let carried = init;
+  const rows: NDArray[][] = [];
+  for (let trip = 0; trip < length; trip++) {
+    const row = backwards ? length - 1 - trip : trip;
+    const results = frame.run(step, [...carried, ...arrays.map((x) => select(x, 0, row)), ...captured], trip);
+    carried = results.slice(0, init.length);
+    results.slice(init.length).forEach((y, k) => {
+      if (!(y instanceof NDArray)) throw malformed(target, 'a body must return arrays to stack');
+      (rows[k] ??= [])[row] = unsqueeze(y, 0);
+    });
+  }
+  return [...carried, ...rows.map((ys) => concat(ys, 0))];
+}
+
+function operand(arg: Arg, frame: ControlFrame): Value {
+  if (isRef(arg)) return frame.value(arg.name);
+  if (typeof arg === 'number' || arg === null) return arg;
+  if (typeof arg === 'boolean') return arg ? 1 : 0;
+  if (!isList(arg) && typeof arg === 'object' && arg.kind === 'size' && arg.size.example !== undefined)
+    return arg.size.example;
+  throw new ShardwrightError('E_TYPE', 'an operand of a control-flow call must be a value or an integer');
+}
+
+function truth(target: string, value: Value): boolean {
+  if (typeof value === 'number') return value !== 0;
+  if (value instanceof NDArray && value.size === 1) return value.item() !== 0;
+  throw malformed(target, 'the condition must be one bool');
+}
+
+function malformed(target: string, message: string): ShardwrightError {
+  return new ShardwrightError('E_TYPE', `${target}: ${message}`);
+}

@@ -1,0 +1,47 @@
+import { existsSync, readFileSync, writeFileSync } from 'node:fs';
+import { fileURLToPath } from 'node:url';
+import { describe, expect, test } from 'vitest';
+import { kernelSamples, inputArrays, type KernelSample } from '../ops/support/kernel-calls.ts';
+import { compareSample, UNCOMPARED } from '../ops/support/kernel-check.ts';
+import { encode, readRecording, writeRecording, type RecordedResult } from '../ops/support/kernel-record.ts';
+import { operators } from './samples/all.ts';
+import { wireCall } from './support/call-text.ts';
+import { askTorch } from './support/torch.ts';
+
+/**
+ * Every kernel against PyTorch in float64, on the sample calls. What PyTorch answers is also kept in a file for `npm test`;
+ * `SHARDWRIGHT_RECORD=1` writes that file, else it is compared with the answer.
+ */
+const FILE = fileURLToPath(new URL('../fixtures/kernels/torch.json.gz', import.meta.url));
+
+function wire(s: KernelSample): unknown {
+  const record = operators.get(s.call.target);
+  if (record === undefined) throw new Error(`no record ${s.call.target}`);
+  return { ...wireCall(record, s.call), tensors: inputArrays(s).map(encode) };
+}
+
+const answer = askTorch<{ readonly calls: readonly RecordedResult[] }>('run_kernels.py', {
+  calls: kernelSamples.map(wire),
+});
+
+const recording = {
+  torch: answer.torch,
+  calls: Object.fromEntries(kernelSamples.map((s, i) => [s.text, UNCOMPARED.has(s.call.target) ? { results: [] } : answer.calls[i]])), // prettier-ignore
+};
+if (process.env['SHARDWRIGHT_RECORD'] === '1') writeFileSync(FILE, writeRecording(recording));
+
+describe('kernels against PyTorch', () => {
+  test('every sample agrees to 1e-9', () => {
+    const wrong = kernelSamples.flatMap((s, i) => compareSample(s, answer.calls[i]) ?? []);
+    expect(wrong).toEqual([]);
+  });
+
+  test('the recorded answers are those of this PyTorch', () => {
+    expect(existsSync(FILE)).toBe(true);
+    const kept = readRecording(readFileSync(FILE));
+    expect(kept.torch).toBe(answer.torch);
+    expect(Object.keys(kept.calls)).toEqual(Object.keys(recording.calls));
+    const changed = kernelSamples.filter((s) => JSON.stringify(kept.calls[s.text]) !== JSON.stringify(recording.calls[s.text])); // prettier-ignore
+    expect(changed.map((s) => s.text)).toEqual([]);
+  });
+});

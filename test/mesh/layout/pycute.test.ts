@@ -1,0 +1,63 @@
+import { readFileSync } from 'node:fs';
+import { fileURLToPath } from 'node:url';
+import { gunzipSync } from 'node:zlib';
+import { expect, test } from 'vitest';
+import { coalesce } from '../../../src/mesh/layout/coalesce.ts';
+import { complement } from '../../../src/mesh/layout/complement.ts';
+import { composition } from '../../../src/mesh/layout/composition.ts';
+import { offsets } from '../../../src/mesh/layout/coordinates.ts';
+import { logicalDivide } from '../../../src/mesh/layout/divide.ts';
+import { leftInverse, rightInverse } from '../../../src/mesh/layout/inverse.ts';
+import type { Layout } from '../../../src/mesh/layout/layout.ts';
+import { parseLayout } from '../../../src/mesh/layout/parse.ts';
+import { logicalProduct } from '../../../src/mesh/layout/product.ts';
+
+/** Results of PyTorch's layout module; see the README beside the file. */
+
+type Row = readonly [string, ...(string | number | readonly number[])[]];
+const path = fileURLToPath(new URL('../../fixtures/layout/pycute.json.gz', import.meta.url));
+const { cases } = JSON.parse(gunzipSync(readFileSync(path)).toString('utf8')) as { cases: readonly Row[] };
+const rows = (name: string): (readonly (string | number)[])[] =>
+  cases.filter((c) => c[0] === name).map((c) => c.slice(1) as (string | number)[]);
+const L = (text: string | number): Layout => parseLayout(String(text), 'lex');
+
+test('PL-66 offsets in lex order', () => {
+  const all = cases.filter((c) => c[0] === 'offsets');
+  expect(all.length).toBe(250);
+  for (const [, a, list] of all) expect(offsets(L(a as string), 'lex'), String(a)).toEqual(list);
+});
+
+const functions: Record<string, (args: readonly (string | number)[]) => Layout> = {
+  coalesce: ([a]) => coalesce(L(a), 'lex'),
+  compose: ([a, b]) => composition(L(a), L(b), 'lex'),
+  complement: ([a, bound]) => complement(L(a), Number(bound), 'lex'),
+  right_inverse: ([a]) => rightInverse(L(a), 'lex'),
+  left_inverse: ([a]) => leftInverse(L(a), 'lex'),
+  logical_divide: ([a, b]) => logicalDivide(L(a), L(b)),
+  logical_product: ([a, b]) => logicalProduct(L(a), L(b)),
+};
+
+test.each([
+  ['PL-73', 'coalesce', 250],
+  ['PL-74', 'compose', 250],
+  ['PL-78', 'complement', 250],
+  ['PL-86', 'right_inverse', 250],
+  ['PL-87', 'left_inverse', 250],
+  ['PL-79', 'logical_divide', 250],
+  ['PL-83', 'logical_product', 150],
+])('%s %s as PyTorch has it', (_, name, count) => {
+  const list = rows(name);
+  expect(list.length).toBe(count);
+  const wrong: string[] = [];
+  for (const row of list) {
+    const want = row[row.length - 1];
+    let got: string;
+    try {
+      got = functions[name](row).text;
+    } catch (error) {
+      got = error instanceof Error ? error.message : 'thrown';
+    }
+    if (got !== want) wrong.push(`${row.slice(0, -1).join(' ')}: want ${want}, got ${got}`);
+  }
+  expect(wrong).toEqual([]);
+});

@@ -1,0 +1,47 @@
+import type { NDArray } from '../../../src/ndarray/array.ts';
+import { evaluateCall } from '../../../src/ops/kernels/evaluate.ts';
+import { operators } from '../../engines/samples/all.ts';
+import { ABSENT } from '../../engines/support/not-run.ts';
+import { evaluatedArgs, type KernelSample } from './kernel-calls.ts';
+import { decode, difference, type RecordedResult } from './kernel-record.ts';
+
+/** Operators whose values PyTorch draws or leaves unset: their own tests judge them. */
+export const UNCOMPARED: ReadonlySet<string> = new Set([
+  ...['empty.memory_format', 'empty_like.default', 'new_empty.default'],
+  ...['bernoulli.default', 'bernoulli.p', 'bernoulli_.float', 'normal_.default', 'uniform_.default'],
+  ...['exponential_.default', 'rand.default', 'randn.default', 'rand_like.default', 'randn_like.default'],
+].map((n) => `aten.${n}`)); // prettier-ignore
+
+/** PyTorch multiplies by a sixth that it rounded to float32, whatever the type of the tensors. */
+const ROUNDED: ReadonlySet<string> = new Set(['aten.hardsigmoid_backward.default']);
+
+/** Results of our kernel as a list. */
+export function evaluateSample(s: KernelSample): readonly (NDArray | null)[] {
+  const { args, kwargs } = evaluatedArgs(s);
+  const result = evaluateCall(operators, s.call.target, args, kwargs);
+  return result === null ? [null] : Array.isArray(result) ? (result as readonly (NDArray | null)[]) : [result as NDArray]; // prettier-ignore
+}
+
+/** Differences of a kernel from what PyTorch gave; undefined for none. */
+export function compareSample(s: KernelSample, recorded: RecordedResult): string[] | undefined {
+  if (UNCOMPARED.has(s.call.target)) return undefined;
+  if ('refused' in recorded)
+    return ABSENT.includes(s.call.target) ? undefined : [`${s.text}: PyTorch refuses: ${recorded.refused}`];
+  let got: readonly (NDArray | null)[];
+  try {
+    got = evaluateSample(s);
+  } catch (error) {
+    return [`${s.text}: ${error instanceof Error ? error.message : String(error)}`];
+  }
+  const wrong: string[] = [];
+  if (got.length > recorded.results.length)
+    wrong.push(`${s.text}: ${got.length} results, PyTorch has ${recorded.results.length}`);
+  recorded.results.forEach((want, k) => {
+    const ours = got[k];
+    // A result that the call masks off is whatever PyTorch leaves there.
+    if (want === null || ours === null || ours === undefined) return;
+    const why = difference(ours, decode(want), ROUNDED.has(s.call.target) ? 1e-7 : undefined);
+    if (why !== undefined) wrong.push(`${s.text}: result ${k}: ${why}`);
+  });
+  return wrong.length > 0 ? wrong : undefined;
+}
