@@ -7,9 +7,8 @@ import { einshardMesh, toPlacements } from '../mesh/einshard/placements.ts';
 import { isEinshard } from '../mesh/einshard/syntax.ts';
 import { parseLayout } from '../mesh/layout/parse.ts';
 import { parseMesh, type DeviceMesh } from '../mesh/mesh.ts';
-import { toMeshView } from '../mesh/mesh-view.ts';
 import { parsePartitionSpec } from '../mesh/partition-spec.ts';
-import { evenlyShardable, Sharding } from '../mesh/sharding.ts';
+import { Sharding } from '../mesh/sharding.ts';
 import type { Cuts, Drawing } from '../report/draw/matrix.ts';
 import { drawSvg } from '../report/draw/svg.ts';
 import { drawText } from '../report/draw/text.ts';
@@ -128,7 +127,7 @@ function readPlacement(
     const mesh = parseMesh(options.mesh);
     if (PARTITION_SPEC.test(text))
       return { mesh, sharding: fromDimView(parsePartitionSpec(text).forRank(shape.length), mesh).sharding };
-    return { mesh, sharding: asWritten(parseShardingFor(text, mesh, shape), text, mesh, shape) };
+    return { mesh, sharding: parseShardingFor(text, mesh, shape) };
   }
   if (!isEinshard(text)) throw usage(`--placement '${text}' needs a mesh`, 'write for example --mesh dp=2,tp=2.');
   if (options.devices === undefined)
@@ -139,18 +138,6 @@ function readPlacement(
 
 /** `P("tp", None)` and `P(("tp", "dp"))`, but not `P(sum)` or `P()`, which are placements. */
 const PARTITION_SPEC = /^\s*(?:PartitionSpec\s*\(|P\s*\(\s*(?:[("']|None\b|unreduced\b|reduced\b))/;
-
-/**
- * Reading turns a strided list into an order of mesh dims where it is one. On a dim that does not divide the two cut
- * differently, and the text decides.
- */
-function asWritten(sharding: Sharding, text: string, mesh: DeviceMesh, shape: readonly number[]): Sharding {
-  const ordered = /\)\s*\[\s*\d+\s*\]/.test(text);
-  if (sharding.inMeshOrder || ordered || isEinshard(text) || evenlyShardable(sharding, mesh, shape)) return sharding;
-  const view = toMeshView(sharding, mesh);
-  if ('refused' in view) throw new ShardwrightError('E_PLACEMENT', view.refused);
-  return new Sharding(view.placements);
-}
 
 /**
  * `0,1` cuts these dims everywhere; `1@2` cuts dim 1 only before its slice 2. Both may be repeated and mixed; whether the

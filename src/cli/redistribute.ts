@@ -6,8 +6,6 @@ import { ShardwrightError, suggestion } from '../errors.ts';
 import { DTYPE_BYTES, DTYPES, type DType } from '../graph/types.ts';
 import { parseShardingFor } from '../mesh/einshard/on-mesh.ts';
 import { parseMesh, type DeviceMesh } from '../mesh/mesh.ts';
-import { toMeshView } from '../mesh/mesh-view.ts';
-import { evenlyShardable, Sharding } from '../mesh/sharding.ts';
 import { ShardingSpace } from '../mesh/space.ts';
 import { bytesText, tableText } from '../report/units.ts';
 import { clusterText } from './cluster-file.ts';
@@ -52,8 +50,8 @@ export function redistributeCommand(from: string, to: string, options: Redistrib
   const cluster = loadCluster(clusterText(options.cluster));
   const model = collectiveModel(options.cost, cluster, mesh);
   const space = new ShardingSpace(mesh);
-  const source = space.intern(read(from, mesh, shape));
-  const target = space.intern(read(to, mesh, shape));
+  const source = space.intern(parseShardingFor(from, mesh, shape));
+  const target = space.intern(parseShardingFor(to, mesh, shape));
   const planner = new Redistributor(space, model, { merge: options.merge });
   const plan = planner.plan(type, source, target);
   if (plan === undefined) {
@@ -127,14 +125,6 @@ function greedyPlan(
     if (error instanceof ShardwrightError && error.code === 'E_PLACEMENT') return undefined;
     throw error;
   }
-}
-
-/** A strided list is read as an order of mesh dims; on a dim that does not divide the two differ, and the text decides. */
-function read(text: string, mesh: DeviceMesh, shape: readonly number[]): Sharding {
-  const sharding = parseShardingFor(text, mesh, shape);
-  if (sharding.inMeshOrder || !text.includes('_S') || evenlyShardable(sharding, mesh, shape)) return sharding;
-  const view = toMeshView(sharding, mesh);
-  return 'refused' in view ? sharding : new Sharding(view.placements);
 }
 
 function dtypeOf(text: string): DType {

@@ -1,3 +1,4 @@
+import { groupLevels, hostLevel } from '../mesh/levels.ts';
 import type { DeviceMesh } from '../mesh/mesh.ts';
 
 /**
@@ -56,39 +57,14 @@ export interface GroupTopology {
 }
 
 /**
- * Topology of the flattened group of some mesh dims: ranks fill hosts in order, so the innermost mesh dim is inside the
- * host first. Where groups differ (sizes that do not divide the host) the worst of them counts.
+ * Topology of the flattened group of some mesh dims. Hosts hold consecutive device ids, so with the default table the
+ * innermost mesh dim is inside the host first. Where groups differ (sizes that do not divide the host) the worst counts.
  */
 export function groupTopology(mesh: DeviceMesh, devicesPerHost: number, meshDims: readonly number[]): GroupTopology {
   const devices = mesh.sizeOf(meshDims);
   if (devices === 1) return { devices, hosts: 1, perHost: 1 };
-  if (mesh.size <= devicesPerHost) return { devices, hosts: 1, perHost: devices };
-  const dims = [...meshDims].sort((a, b) => a - b);
-  const others = mesh.sizes.map((_, i) => i).filter((i) => !dims.includes(i));
-  let hosts = 1;
-  let perHost = devices;
-  const inner = offsets(mesh, dims);
-  const counts = new Map<number, number>();
-  for (const base of offsets(mesh, others)) {
-    counts.clear();
-    for (const o of inner) {
-      const host = Math.floor((base + o) / devicesPerHost);
-      counts.set(host, (counts.get(host) ?? 0) + 1);
-    }
-    hosts = Math.max(hosts, counts.size);
-    for (const c of counts.values()) perHost = Math.min(perHost, c);
-  }
-  return { devices, hosts, perHost };
-}
-
-function offsets(mesh: DeviceMesh, dims: readonly number[]): number[] {
-  let out = [0];
-  for (const d of dims) {
-    const next: number[] = [];
-    for (const base of out) for (let c = 0; c < mesh.sizes[d]; c++) next.push(base + c * mesh.strides[d]);
-    out = next;
-  }
-  return out;
+  const [{ units, members }] = groupLevels(mesh, meshDims, hostLevel(devicesPerHost)).spans;
+  return { devices, hosts: units, perHost: members };
 }
 
 /** Key of a set of mesh dims: one bit for each. */

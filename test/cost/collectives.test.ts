@@ -4,7 +4,7 @@ import { alphaBeta } from '../../src/cost/alpha-beta.ts';
 import { loadCluster } from '../../src/cost/cluster.ts';
 import { COLLECTIVE_KINDS, groupTopology } from '../../src/cost/collectives.ts';
 import { collectiveModel, COST_PRESETS } from '../../src/cost/presets.ts';
-import { parseMesh } from '../../src/mesh/mesh.ts';
+import { DeviceMesh, parseMesh } from '../../src/mesh/mesh.ts';
 
 const mesh = (...sizes: number[]) => parseMesh(sizes.map((n, i) => `m${i}=${n}`).join(','));
 
@@ -24,6 +24,19 @@ describe('CM-14 topology', () => {
   ])('%j dims %j on %i a host: %i hosts, %i on each', (sizes, dims, perHost, hosts, each) => {
     expect(groupTopology(mesh(...sizes), perHost, dims)).toMatchObject({ hosts, perHost: each });
   });
+});
+
+test('CM-14 a permuted table is read as it stands: device ids say which host a rank is on', () => {
+  const ids = [0, 8, 1, 9, 2, 10, 3, 11];
+  const table = new DeviceMesh(
+    [
+      { name: 'a', size: 4 },
+      { name: 'b', size: 2 },
+    ],
+    ids,
+  );
+  expect(groupTopology(table, 8, [0])).toEqual({ devices: 4, hosts: 1, perHost: 4 });
+  expect(groupTopology(table, 8, [1])).toEqual({ devices: 2, hosts: 2, perHost: 1 });
 });
 
 describe('alpha-beta', () => {

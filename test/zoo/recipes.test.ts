@@ -57,7 +57,7 @@ describe('recipes are what people write by hand', () => {
   });
 });
 
-describe('no recipe is cheaper than the optimum', () => {
+describe('PL-160 no recipe is cheaper than the optimum', () => {
   for (const [model, mesh] of [
     ['torch/mlp-loss/joint.expanded', 'x=4'],
     ['torch/mlp-loss/joint.expanded', 'x=2,y=4'],

@@ -1,21 +1,29 @@
 import { ShardwrightError } from '../../errors.ts';
 import type { DeviceMesh } from '../mesh.ts';
+import { toMeshView } from '../mesh-view.ts';
 import { parseSharding } from '../parse.ts';
 import type { Placement } from '../placement.ts';
 import { REPLICATE } from '../replicate.ts';
-import { Sharding } from '../sharding.ts';
+import { evenlyShardable, Sharding } from '../sharding.ts';
 import { resolveEinshard } from './resolve.ts';
 import { isEinshard } from './syntax.ts';
 import { toPlacements } from './placements.ts';
 
 /**
- * A sharding text of a given mesh in either notation: placements (`S(0)R`) or, with an arrow, einshard.
+ * A sharding text of a given mesh in either notation: placements (`S(0)R`) or, with an arrow, einshard. A strided list
+ * such as `_S(0, 2)S(0)` is read as the order of mesh dims that it is where the dim divides; where it does not, the two
+ * cut differently (ceil chunks) and the strides are kept as they stand.
  *
  * @param shape global shape of the tensor
  * @throws E_SYNTAX, E_PLACEMENT, E_EINSHARD; E_MESH when an einshard text makes another mesh than the given one
  */
 export function parseShardingFor(text: string, mesh: DeviceMesh, shape: readonly number[]): Sharding {
-  return isEinshard(text) ? einshardOnMesh(text, mesh, shape) : parseSharding(text, mesh, { rank: shape.length });
+  if (isEinshard(text)) return einshardOnMesh(text, mesh, shape);
+  const sharding = parseSharding(text, mesh, { rank: shape.length });
+  const strided = !/\)\s*\[\s*\d+\s*\]/.test(text);
+  if (sharding.inMeshOrder || !strided || evenlyShardable(sharding, mesh, shape)) return sharding;
+  const view = toMeshView(sharding, mesh);
+  return 'refused' in view ? sharding : new Sharding(view.placements);
 }
 
 /**
