@@ -39,9 +39,10 @@ export function climb(messages: Messages, { sweeps, offer, target, stopped, flat
     }
     const goal = target();
     if (bound >= goal || level) break;
-    if (k % 5 !== 0) continue;
     const rest = Math.min(goal, 2 * Math.abs(bound) + 1) - bound;
-    if (rest <= CLOSE * Math.abs(bound) || bound - before < patience * rest) break;
+    if (rest <= CLOSE * Math.abs(bound)) break;
+    if (k % 5 !== 0) continue;
+    if (bound - before < patience * rest) break;
     before = bound;
   }
   return bound;
