@@ -1,6 +1,9 @@
 import { countNodes, DTYPE_BYTES, type Graph } from '../graph/types.ts';
 import { graphFlops } from '../ops/flops.ts';
+import { programFlops } from '../ops/program-flops.ts';
 import type { OperatorTable } from '../ops/table.ts';
+import type { ProgramCounts } from '../import/import.ts';
+import { CONTROL_TARGETS } from '../graph/control.ts';
 import { bytesText, countText, flopsText, tableText } from '../report/units.ts';
 import type { CliIo } from './io.ts';
 import { EXIT } from './io.ts';
@@ -25,8 +28,9 @@ export interface Inspection {
   readonly notes: readonly string[];
 }
 
-export function inspectGraph(graph: Graph, table: OperatorTable, format: string): Inspection {
-  const counts = new Map<string, number>();
+/** `counts`: of programs with functions, whose FLOPs then enter bodies; other graphs are counted at their top level. */
+export function inspectGraph(graph: Graph, table: OperatorTable, format: string, counts?: ProgramCounts): Inspection {
+  const byName = new Map<string, number>();
   const unknown = new Set<string>();
   const tied = new Set((graph.ties ?? []).flatMap((group) => group.slice(1)));
   let parameters = 0;
@@ -44,15 +48,16 @@ export function inspectGraph(graph: Graph, table: OperatorTable, format: string)
     }
     if (node.kind !== 'call') continue;
     const name = node.meta.original ?? node.target;
-    counts.set(name, (counts.get(name) ?? 0) + 1);
-    if (node.target !== 'operator.getitem' && table.get(node.target) === undefined) unknown.add(name);
+    byName.set(name, (byName.get(name) ?? 0) + 1);
   }
-  const ops = Object.fromEntries([...counts].sort(([a, x], [b, y]) => y - x || (a < b ? -1 : 1)));
-  const { forward, backward, total } = graphFlops(graph, table);
+  addUnknown(graph, table, unknown);
+  const counted = counts === undefined ? [...byName] : Object.entries(counts.ops);
+  const ops = Object.fromEntries(counted.sort(([a, x], [b, y]) => y - x || (a < b ? -1 : 1)));
+  const { forward, backward, total } = counts === undefined ? graphFlops(graph, table) : programFlops(graph, table);
   return {
     name: graph.name,
     format,
-    nodes: countNodes(graph),
+    nodes: counts?.nodes ?? countNodes(graph),
     parameters,
     parameterCount,
     parameterBytes,
@@ -63,9 +68,25 @@ export function inspectGraph(graph: Graph, table: OperatorTable, format: string)
   };
 }
 
-export function inspectCommand(model: string, options: InspectOptions, io: CliIo): number {
-  const { graph, table, format } = loadModel(model, options);
-  const found = inspectGraph(graph, table, format);
+const STRUCTURAL = new Set([...CONTROL_TARGETS, 'operator.getitem', 'sdy.manual_computation']);
+
+/** Operators without a record, bodies included; control flow is structure. */
+function addUnknown(graph: Graph, table: OperatorTable, unknown: Set<string>): void {
+  const seen = new Set<Graph>();
+  const stack = [graph];
+  for (let body = stack.pop(); body !== undefined; body = stack.pop()) {
+    if (seen.has(body)) continue;
+    seen.add(body);
+    for (const node of body.nodes)
+      if (node.kind === 'call' && !STRUCTURAL.has(node.target) && table.get(node.target) === undefined)
+        unknown.add(node.target);
+    for (const name of Object.keys(body.subgraphs)) stack.push(body.subgraphs[name]);
+  }
+}
+
+export async function inspectCommand(model: string, options: InspectOptions, io: CliIo): Promise<number> {
+  const { graph, table, format, counts } = await loadModel(model, options);
+  const found = inspectGraph(graph, table, format, counts);
   if (options.json === true) {
     io.stdout(`${JSON.stringify(found)}\n`);
     return EXIT.ok;

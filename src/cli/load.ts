@@ -2,12 +2,13 @@ import { basename } from 'node:path';
 import { ShardwrightError } from '../errors.ts';
 import type { Graph } from '../graph/types.ts';
 import { FORMAT_NAMES, isFormat } from '../import/formats.ts';
-import { importModel } from '../import/import.ts';
+import { importModel, type ProgramCounts } from '../import/import.ts';
 import { readModelFile } from '../import/read.ts';
 import { GIVABLE_ROLES, type GivableRole } from '../import/roles.ts';
 import { builtinOperators } from '../ops/builtin.ts';
 import { inferCall } from '../ops/infer.ts';
 import type { OperatorTable } from '../ops/table.ts';
+import { isScript } from './script-name.ts';
 
 export interface LoadOptions {
   readonly format?: string;
@@ -21,15 +22,13 @@ export interface LoadedModel {
   readonly graph: Graph;
   readonly table: OperatorTable;
   readonly format: string;
+  readonly counts?: ProgramCounts;
 }
 
-/** Reads, imports and corrects a model file. */
-export function loadModel(path: string, options: LoadOptions): LoadedModel {
-  if (/\.[cm]?ts$/.test(path))
-    throw new ShardwrightError('E_UNSUPPORTED', `${path}: a TypeScript model is not read from the command line yet`, {
-      hint: 'call trace() and shard() from a script, as examples/mlp.ts does.',
-    });
+/** Reads, imports and corrects a model file; a program is run and traced. */
+export async function loadModel(path: string, options: LoadOptions): Promise<LoadedModel> {
   const { format } = options;
+  if (isScript(path)) return loadScript(path, options);
   if (format !== undefined && !isFormat(format))
     throw new ShardwrightError('E_USAGE', `--format '${format}' is no format`, {
       hint: `formats: ${FORMAT_NAMES.join(', ')}`,
@@ -56,9 +55,20 @@ export function loadModel(path: string, options: LoadOptions): LoadedModel {
   return { ...imported, table };
 }
 
+/** A program states roles and ties itself, so corrections from outside are refused. */
+async function loadScript(path: string, { format, role, tie }: LoadOptions): Promise<LoadedModel> {
+  if (format !== undefined || role.length > 0 || tie.length > 0)
+    throw new ShardwrightError('E_USAGE', `${path} is a program: --format, --role and --tie are for graph files`, {
+      hint: 'state roles in the program, with param, buffer and spec.',
+    });
+  const { traceScript } = await import('./load-script.ts');
+  const table = builtinOperators();
+  return { graph: await traceScript(path, table), table, format: 'trace' };
+}
+
 /** `llama` of `models/llama.fx.txt.gz`. */
 function modelName(path: string): string {
-  return basename(path).replace(/(\.(gz|txt|py|fx|readable|swg))+$/, '');
+  return basename(path).replace(/(\.(gz|txt|py|fx|readable|swg|mlir|jaxpr))+$/, '');
 }
 
 function pair(text: string, flag: string, form: string): [string, string] {

@@ -1,5 +1,5 @@
 import type { Arg, Dim, Graph, Node, TensorType, ValueType } from './types.ts';
-import { NONE_TYPE, getOwn, isGraphRef, isList, isRef, tensorType, typeText } from './value.ts';
+import { NONE_TYPE, getOwn, isGraphRef, isList, isRef, sameType, tensorType, typeText } from './value.ts';
 
 /**
  * Control-flow calls: which bodies a call runs, on which inputs, and what it returns. This is structure, not operator
@@ -17,7 +17,7 @@ export interface ControlCall {
 
 /** Targets that this module understands. */
 export const CONTROL_TARGETS: readonly string[] = [
-  'cond', 'while_loop', 'scan', 'map', 'map_impl', 'wrap_with_set_grad_enabled', 'wrap_with_autocast',
+  'call', 'cond', 'case', 'while_loop', 'scan', 'map', 'map_impl', 'wrap_with_set_grad_enabled', 'wrap_with_autocast',
 ]; // prettier-ignore
 
 const CONTROL = new Set(CONTROL_TARGETS);
@@ -50,6 +50,29 @@ export function controlCall(
     return arg.map((member) => operand(member, typeOf));
   };
   switch (target) {
+    case 'call': {
+      const callee = body(0);
+      return {
+        bodies: [{ ...callee, inputs: operands(1) }],
+        result: { kind: 'tuple', items: bodyResult(callee.graph) },
+      };
+    }
+    case 'case': {
+      const list: Arg | undefined = args[1];
+      if (list === undefined || !isList(list) || list.length === 0)
+        throw new Error('argument 1 of case must be a list of subgraphs');
+      const inputs = operands(2);
+      const branches = list.map((branch) => {
+        const graph = isGraphRef(branch) ? getOwn(subgraphs, branch.name) : undefined;
+        if (!isGraphRef(branch) || graph === undefined) throw new Error('a branch of case is no subgraph');
+        return { name: branch.name, graph, inputs };
+      });
+      const [first, ...rest] = branches.map((branch) => bodyResult(branch.graph));
+      for (const items of rest)
+        if (items.length !== first.length || !items.every((type, i) => sameType(type, first[i])))
+          throw new Error('the branches return values of different types');
+      return { bodies: branches, result: { kind: 'tuple', items: first } };
+    }
     case 'cond': {
       const inputs = operands(3);
       const [t, f] = [body(1), body(2)];

@@ -70,6 +70,11 @@ function lintBody(graph: Graph, retype: Retype | undefined, depth: number): void
         throw lintError('ties', undefined, `'${name}' is tied, but is no parameter of graph ${graph.name}`);
     }
   }
+  for (const { value, output } of graph.given ?? []) {
+    const known = value !== undefined ? defined.has(value) : output !== undefined && output < graph.outputs.length;
+    if (!known)
+      throw lintError('given shardings', undefined, `one is of ${value ?? `output ${output}`}, which is not there`);
+  }
   for (const name of Object.keys(graph.subgraphs)) lintBody(getOwn(graph.subgraphs, name)!, retype, depth + 1);
 }
 

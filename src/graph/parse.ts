@@ -2,7 +2,7 @@ import { suggestion } from '../errors.ts';
 import { lintGraph } from './lint.ts';
 import { MAX_NESTING, readArg, readType, readValueName } from './parse-values.ts';
 import { GraphReader, isNameCode } from './token.ts';
-import type { Arg, Dim, Graph, Node, Output, Role, ValueType } from './types.ts';
+import type { Arg, Dim, GivenSharding, Graph, Node, Output, Role, ValueType } from './types.ts';
 import { NO_KWARGS, isList, setOwn, tensorType } from './value.ts';
 
 const ROLES: readonly Role[] = ['parameter', 'buffer', 'constant', 'input', 'tangent', 'state', 'key', 'arg'];
@@ -67,6 +67,8 @@ function readGraph(reader: GraphReader, depth: number, outerDims?: Dims): Graph 
   const dims = outerDims ?? readDims(reader);
   const notes: string[] = [];
   const ties: string[][] = [];
+  let mesh: string | undefined;
+  const given: GivenSharding[] = [];
   const nodes: Node[] = [];
   const outputs: Output[] = [];
   const subgraphs: Record<string, Graph> = {};
@@ -78,6 +80,8 @@ function readGraph(reader: GraphReader, depth: number, outerDims?: Dims): Graph 
     const start = reader.pos;
     if (reader.word('note')) notes.push(reader.string('a sentence'));
     else if (reader.word('tie')) ties.push(readTie(reader));
+    else if (reader.word('mesh')) mesh = reader.string('the dims of a mesh');
+    else if (reader.word('given')) given.push(readGiven(reader));
     else if (reader.word('in')) {
       if (callsSeen) reader.fail('an input stands after a node; inputs come first', start);
       nodes.push(readInput(reader));
@@ -108,6 +112,8 @@ function readGraph(reader: GraphReader, depth: number, outerDims?: Dims): Graph 
     subgraphs,
     ...(notes.length > 0 ? { notes } : {}),
     ...(ties.length > 0 ? { ties } : {}),
+    ...(mesh !== undefined ? { mesh } : {}),
+    ...(given.length > 0 ? { given } : {}),
     ...(dims !== undefined ? { dims } : {}),
   };
 }
@@ -117,6 +123,17 @@ function readTie(reader: GraphReader): string[] {
   while (reader.peek('"')) group.push(reader.string('the name of a parameter'));
   if (group.length < 2) reader.expected('a second name');
   return group;
+}
+
+function readGiven(reader: GraphReader): GivenSharding {
+  const on = reader.word('output')
+    ? { output: reader.safeInteger('the position of an output') }
+    : { value: readValueName(reader) };
+  const sharding = reader.string('a sharding');
+  const strength = reader.word('pin') ? 'pin' : 'hint';
+  if (strength === 'hint' && !reader.word('hint')) reader.expected(`'pin' or 'hint'`);
+  const priority = reader.word('priority') ? reader.safeInteger('a priority') : undefined;
+  return { ...on, sharding, strength, ...(priority !== undefined ? { priority } : {}) };
 }
 
 function readInput(reader: GraphReader): Node {
@@ -219,6 +236,7 @@ function readTags(reader: GraphReader, type: ValueType, meta: Record<string, unk
         meta[tag] = true;
         break;
       case 'path':
+      case 'of':
       case 'original':
       case 'source':
         reader.expect('=');
@@ -245,7 +263,7 @@ function readTags(reader: GraphReader, type: ValueType, meta: Record<string, unk
           start,
           suggestion(
             tag,
-            ['forward', 'backward', 'optimizer', 'savedOnly', 'inferred', 'path', 'original', 'source', 'name', 'index', 'stride', 'placement'],
+            ['forward', 'backward', 'optimizer', 'savedOnly', 'inferred', 'path', 'of', 'original', 'source', 'name', 'index', 'stride', 'placement'],
             'tags',
           ),
         ); // prettier-ignore

@@ -1,4 +1,4 @@
-import type { Arg, Dim, Graph, Node, NodeMeta, Output, TensorType, ValueType } from './types.ts';
+import type { Arg, Dim, GivenSharding, Graph, Node, NodeMeta, Output, TensorType, ValueType } from './types.ts';
 import { dimText, getOwn, isContiguousStride, isList, symText, typeText } from './value.ts';
 
 export interface PrintOptions {
@@ -33,6 +33,8 @@ function printBody(graph: Graph, indent: string, options: Required<PrintOptions>
   if (options.source) for (const note of graph.notes ?? []) lines.push(`${inner}note ${JSON.stringify(note)}`);
   for (const group of graph.ties ?? [])
     lines.push(`${inner}tie ${group.map((name) => JSON.stringify(name)).join(' ')}`);
+  if (graph.mesh !== undefined) lines.push(`${inner}mesh ${JSON.stringify(graph.mesh)}`);
+  for (const given of graph.given ?? []) lines.push(inner + givenText(given));
   for (const node of graph.nodes) lines.push(inner + nodeText(node, options));
   for (const output of graph.outputs) lines.push(inner + outputText(output));
   for (const name of Object.keys(graph.subgraphs)) {
@@ -53,6 +55,11 @@ export function nodeText(node: Node, options: PrintOptions = {}): string {
   for (const key of Object.keys(node.kwargs)) args.push(`${nameText(key)}=${argText(node.kwargs[key])}`);
   const target = node.kind === 'get_attr' ? 'get_attr' : nameText(node.target);
   return `%${nameText(node.name)} = ${target}(${args.join(', ')}): ${typeText(node.type)}${tags}`;
+}
+
+function givenText({ value, output, sharding, strength, priority }: GivenSharding): string {
+  const on = value !== undefined ? `%${nameText(value)}` : `output ${output ?? 0}`;
+  return `given ${on} ${JSON.stringify(sharding)} ${strength}${priority === undefined ? '' : ` priority ${priority}`}`;
 }
 
 function outputText(output: Output): string {
@@ -81,6 +88,7 @@ function tagText(node: Node, source: boolean): string {
   if (meta.roleIndex !== undefined && meta.role !== 'tangent' && meta.role !== 'arg')
     text += ` index=${meta.roleIndex}`;
   if (meta.path !== undefined) text += ` path=${JSON.stringify(meta.path)}`;
+  if (meta.of !== undefined) text += ` of=${JSON.stringify(meta.of)}`;
   if (meta.original !== undefined) text += ` original=${JSON.stringify(meta.original)}`;
   const stride = nested(node.type, strideText);
   if (stride !== null) text += ` stride=${stride}`;

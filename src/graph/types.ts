@@ -107,6 +107,8 @@ export interface NodeMeta {
   readonly path?: string;
   /** `file:line` or `file:line:column` of the user's program. */
   readonly source?: string;
+  /** Backward calls: the forward node whose derivative this is part of. */
+  readonly of?: string;
   /** Target as the file wrote it, where it differs from `target`. */
   readonly original?: string;
   /** 1-based line of the imported text that defined the node; for messages only, never printed in graph text. */
@@ -135,6 +137,22 @@ export interface Output {
   readonly stateName?: string;
 }
 
+/**
+ * A sharding that the source states for a value or an output. `pin`: the value has exactly this sharding. `hint`: the
+ * source leaves some of it open (open dims, a priority), so a plan may differ.
+ */
+export interface GivenSharding {
+  /** Name of the value; absent for an output. */
+  readonly value?: string;
+  /** Position in `Graph.outputs`; absent for a value. */
+  readonly output?: number;
+  /** One placement per dim of `Graph.mesh`, `S(0)R`. */
+  readonly sharding: string;
+  readonly strength: 'pin' | 'hint';
+  /** Shardy priority, 0 first; hints only. */
+  readonly priority?: number;
+}
+
 export interface Graph {
   readonly name: string;
   /** Placeholders first, then calls in execution order. The return statement is `outputs`, not a node. */
@@ -148,6 +166,10 @@ export interface Graph {
    * storage: it is counted once, and all members must be placed alike.
    */
   readonly ties?: readonly (readonly string[])[];
+  /** The mesh that the shardings of the source name, `p=2,q=4`; bodies have that of the graph around them. */
+  readonly mesh?: string;
+  /** Shardings that the source states, values before outputs. */
+  readonly given?: readonly GivenSharding[];
   /** Ranges of symbolic sizes. */
   readonly dims?: Readonly<Record<string, { readonly min: number; readonly max: number; readonly multiple?: number }>>;
 }

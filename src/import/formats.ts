@@ -21,7 +21,19 @@ export type Format = keyof typeof FORMATS;
 export const FORMAT_NAMES = Object.keys(FORMATS) as Format[];
 
 /** What `importGraph` reads in this version. */
-export const READABLE: readonly Format[] = ['fx', 'exported-program', 'swgraph'];
+export const READABLE: readonly Format[] = [
+  'fx',
+  'exported-program',
+  'fx-graph',
+  'torch-log',
+  'torch-trace',
+  'pt2',
+  'pt2-json',
+  'onnx',
+  'stablehlo',
+  'jaxpr',
+  'swgraph',
+];
 
 export function isFormat(name: string): name is Format {
   return Object.hasOwn(FORMATS, name);

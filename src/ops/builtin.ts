@@ -14,9 +14,10 @@ import { randomOps } from './aten/random.ts';
 import { reduceOps } from './aten/reduce.ts';
 import { softmaxOps } from './aten/softmax.ts';
 import { viewOps } from './aten/views.ts';
+import { stablehloOps } from './stablehlo/operators.ts';
 import { OperatorTable } from './table.ts';
 
-/** The operators that come with Shardwright: ATen and prims. A new table each time; nothing is registered globally. */
+/** The operators that come with Shardwright: ATen, prims, StableHLO. A new table each time; nothing is registered globally. */
 export function builtinOperators(): OperatorTable {
   return new OperatorTable([
     ...matmulOps,
@@ -35,5 +36,6 @@ export function builtinOperators(): OperatorTable {
     ...manipulateOps,
     ...factoryOps,
     ...randomOps,
+    ...stablehloOps,
   ]);
 }

@@ -6,6 +6,7 @@ import { ShardwrightError } from '../errors.ts';
 import type { Graph } from '../graph/types.ts';
 import { parseMesh } from '../mesh/mesh.ts';
 import { ShardingSpace } from '../mesh/space.ts';
+import { inlineCalls } from '../passes/inline-calls.ts';
 import { retakeWeightViews } from '../passes/weight-views.ts';
 import type { OperatorTable } from '../ops/table.ts';
 import type { Problem } from '../solver/types.ts';
@@ -45,7 +46,7 @@ export function prepare(original: Graph, request: PlanRequest, table: OperatorTa
   const collectives = collectiveModel(request.cost, cluster, mesh);
   const redistributor = new Redistributor(space, collectives);
   refuseShardedText(original);
-  const graph = retakeWeightViews(original, table);
+  const graph = retakeWeightViews(inlineCalls(original), table);
   const flow = dataflow(graph, table, request.sharing);
   const strategies = nodeStrategies(graph, flow, table, space, { uneven: request.uneven, unknown: request.unknown });
   const budgetBytes = request.memoryBytes ?? usableMemoryBytes(cluster);

@@ -106,7 +106,8 @@ describe('bad input is refused with place and fix', () => {
     refused(await cli('inspect', join(folder, 'nothing.txt')), 2, 'nothing.txt');
     refused(await cli('inspect', file('empty.txt', '')), 2, 'empty.txt');
     refused(await cli('inspect', file('bytes.txt', Buffer.from([0x63, 0xff, 0xfe, 0x00]))), 2, 'bytes.txt');
-    refused(await cli('inspect', file('x.mlir', 'module @jit_f {\n}\n')), 2, 'stablehlo');
+    refused(await cli('inspect', file('x.mlir', 'module @jit_f {\n}\n')), 2, 'x.mlir:1:1', 'E_REF', 'no function');
+    refused(await cli('inspect', file('x.hlo', 'HloModule f\n')), 2, 'hlo');
   });
 
   it('--json prints one JSON value also for errors', async () => {

@@ -14,7 +14,7 @@ export type TestArg = TensorArg | number | string | boolean | null | readonly Te
 const DTYPES: Readonly<Record<string, DType>> = { bool: 'b8' };
 
 function isTensor(arg: TestArg): arg is TensorArg {
-  return typeof arg === 'object' && arg !== null && !Array.isArray(arg);
+  return typeof arg === 'object' && arg !== null && !Array.isArray(arg) && 't' in arg;
 }
 
 export interface TestCall {

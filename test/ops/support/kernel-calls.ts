@@ -4,7 +4,7 @@ import { philox, streamOf } from '../../../src/ndarray/random.ts';
 import { tensorInputs } from '../../../src/ops/context.ts';
 import type { EvaluatedArg } from '../../../src/ops/kernels/evaluate.ts';
 import { operators, samples } from '../../engines/samples/all.ts';
-import { parseCall, type CallText, type TensorSpec } from '../../engines/support/call-text.ts';
+import { parseCall, type CallText, type TensorSpec } from '../../../src/ops/samples/call-text.ts';
 import { GIVEN_VALUES, moreKernelSamples } from './kernel-samples.ts';
 
 /** Sample calls with values, for kernels and PyTorch alike. Every float is a float64: nothing is rounded on either side. */

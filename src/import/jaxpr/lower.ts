@@ -1,0 +1,107 @@
+import { internalError } from '../../errors.ts';
+import { lintGraph } from '../../graph/lint.ts';
+import type { Graph, NodeMeta, Output, TensorType } from '../../graph/types.ts';
+import type { Infer } from '../fx/graph.ts';
+import { GraphOfJaxpr, type JaxprContext } from './builder.ts';
+import { higherOrder } from './higher-order.ts';
+import type { JaxprParser } from './parse.ts';
+import { loweringOf, opaque } from './primitives.ts';
+import { meshesOf, meshText, type JaxMesh } from './shardings.ts';
+import type { Jaxpr } from './syntax.ts';
+
+/** A parsed jaxpr as a graph in the StableHLO vocabulary. */
+
+const MAX_NODES = 2_000_000;
+
+export interface LowerOptions {
+  readonly name?: string;
+  readonly infer?: Infer;
+  readonly ignoreShardings?: boolean;
+}
+
+/** @throws E_REF, E_DUP, E_TYPE, E_LIMIT with line and column; E_GRAPH_LINT */
+export function lowerJaxpr(root: Jaxpr, parser: JaxprParser, options: LowerOptions): Graph {
+  const meshes = meshesOf(root);
+  const mesh = meshes[0];
+  const context = new Context(parser, options.infer, mesh);
+  const { graph } = context.make(root, options.name ?? 'jaxpr', true);
+  const notes =
+    meshes.length > 1 ? [`The text names ${meshes.length} meshes; shardings over ${meshText(mesh)} were read.`] : [];
+  const keep = options.ignoreShardings !== true && mesh !== undefined;
+  const { given, ...plain } = graph;
+  const full: Graph = {
+    ...plain,
+    ...(notes.length > 0 ? { notes } : {}),
+    ...(keep ? { mesh: meshText(mesh) } : {}),
+    ...(keep && given !== undefined ? { given } : {}),
+  };
+  lintGraph(full);
+  return full;
+}
+
+interface Made {
+  readonly graph: Graph;
+  readonly size: number;
+}
+
+class Context implements JaxprContext {
+  readonly maxNodes = MAX_NODES;
+  private readonly made = new Map<Jaxpr, Map<string, Made>>();
+
+  constructor(
+    readonly parser: JaxprParser,
+    readonly infer: Infer | undefined,
+    readonly mesh: JaxMesh | undefined,
+  ) {}
+
+  body(jaxpr: Jaxpr, layout?: readonly (number | TensorType)[]): Made {
+    const key = layout === undefined ? '' : layout.map((entry) => (typeof entry === 'number' ? entry : typeKey(entry))).join();
+    let known = this.made.get(jaxpr);
+    if (known === undefined) this.made.set(jaxpr, (known = new Map<string, Made>()));
+    let made = known.get(key);
+    if (made === undefined) known.set(key, (made = this.make(jaxpr, 'body', false, layout)));
+    return made;
+  } // prettier-ignore
+
+  make(jaxpr: Jaxpr, name: string, root: boolean, layout?: readonly (number | TensorType)[]): Made {
+    const b = new GraphOfJaxpr(this, name);
+    const meta = (role: 'input' | 'constant', variable: string): NodeMeta =>
+      root ? { role, roleName: variable, inferred: true } : { role: 'arg', roleIndex: b.inputs.length };
+    if (root) for (const variable of jaxpr.constants) b.input(variable, meta('constant', variable.name));
+    const order = layout ?? jaxpr.inputs.map((_, i) => i);
+    for (const entry of order) {
+      if (typeof entry !== 'number') {
+        b.addInput('unread', entry, meta('input', 'unread'));
+        continue;
+      }
+      const variable = jaxpr.inputs[entry];
+      if (variable === undefined) throw internalError(`body input ${entry} of ${jaxpr.inputs.length}`);
+      b.input(variable, meta('input', variable.name === '_' ? `_${b.inputs.length}` : variable.name));
+    }
+    if (!root)
+      for (const variable of jaxpr.constants) {
+        // A constant that the body was closed over; its value is not in the text.
+        const shape = [...variable.type.shape];
+        const kwargs = { dtype: { kind: 'dtype', dtype: variable.type.dtype } as const, shape: shape.map(Number) };
+        b.define(
+          variable,
+          b.helper('stablehlo.constant', [`constant ${variable.name}`], kwargs, variable.type, variable.name).name,
+        );
+      }
+    for (const equation of jaxpr.equations)
+      (higherOrder(equation.primitive) ?? loweringOf(equation.primitive) ?? opaque)(b, equation);
+    const outputs = jaxpr.outputs.map((atom, index): Output => ({ value: b.value(atom).name, role: 'output', index }));
+    const graph: Graph = {
+      name,
+      nodes: [...b.inputs, ...b.nodes],
+      outputs,
+      subgraphs: b.subgraphs,
+      ...(b.given.length > 0 ? { given: b.given } : {}),
+    };
+    return { graph, size: b.size + graph.nodes.length };
+  }
+}
+
+function typeKey(type: TensorType): string {
+  return `${type.dtype}[${type.shape.map((size) => (typeof size === 'number' ? size : size.sym)).join('x')}]`;
+}

@@ -1,0 +1,475 @@
+import { ShardwrightError } from '../../errors.ts';
+import type { Arg, Graph, NodeMeta, TensorType, ValueRef, ValueType } from '../../graph/types.ts';
+import { NONE_TYPE, NO_KWARGS, sameType, setOwn, typeText } from '../../graph/value.ts';
+import { controlMismatch } from '../control-types.ts';
+import { BodyScope, type Entry, type Lowered } from './body-scope.ts';
+import { convertCall, type ConvertedCall } from './convert.ts';
+import { denseValue } from './dense.ts';
+import type { Stated } from './given.ts';
+import { resolveLocation } from './location.ts';
+import { baseName, canonicalName, plainName, ref, scopeOf } from './names.ts';
+import { TERMINATORS } from './reducer.ts';
+import { freeUses } from './scope.ts';
+import type { BlockArgument, MlirFunc, MlirTensor, MlirType, Operation, Region, Use } from './syntax.ts';
+import { sameMlirType, typeName } from './types.ts';
+
+/** Nodes when every call is written out; a chain of functions that call two others doubles it each time. */
+const MAX_EXPANDED = 2_000_000;
+
+/** One region or function in the making. */
+export class Body extends BodyScope {
+  make(args: readonly BlockArgument[], region: Region, func?: MlirFunc, captured: readonly Use[] = []): Lowered {
+    const { context } = this;
+    for (const arg of args) {
+      const tensors = context.tensors(arg.type, arg.at);
+      const names = tensors.map((type, i) =>
+        this.input(tensors.length === 1 ? plainName(arg.id) : `${plainName(arg.id)}_${i}`, type, arg.at),
+      );
+      this.define(arg.id, { types: [arg.type], node: '', tuple: false, offsets: [0], names }, arg.at);
+      const stated = context.shardings?.ofAttributes(arg.attributes, arg.type, arg.at);
+      if (stated !== undefined && names.length === 1) this.given.push({ value: names[0], ...stated });
+    }
+    const seen = new Map<string, { entry: Entry; uses: Map<number, string[]> }>();
+    for (const use of captured) {
+      const source = this.outer!.entry(use);
+      const names = context
+        .tensors(source.types[use.result], use.at)
+        .map((type) => this.input(plainName(use.id), type, use.at));
+      let kept = seen.get(use.id);
+      if (kept === undefined) {
+        const total = source.offsets.length === 0 ? 0 : source.names.length;
+        kept = {
+          entry: { ...source, node: '', tuple: false, names: new Array<string | undefined>(total) },
+          uses: new Map(),
+        };
+        seen.set(use.id, kept);
+        this.scope.set(use.id, kept.entry);
+      }
+      names.forEach((name, i) => (kept.entry.names[source.offsets[use.result] + i] = name));
+    }
+    const outputs: string[] = [];
+    let returned: Operation | undefined;
+    for (const operation of region.operations) {
+      if (returned !== undefined) throw this.error('E_SYNTAX', `an operation stands behind the return`, operation.at);
+      if (TERMINATORS.has(operation.name)) {
+        this.checkOperands(operation);
+        outputs.push(...operation.operands.flatMap((use) => this.tensorsOf(use)));
+        returned = operation;
+      } else this.operation(operation);
+    }
+    if (returned === undefined) throw this.error('E_SYNTAX', `'${this.name}' ends without a return`, region.at);
+    if (func !== undefined) this.checkReturn(func, returned);
+    const graph: Graph = {
+      name: this.name,
+      nodes: [...this.inputs, ...this.nodes],
+      outputs: outputs.map((value, index) => ({ value, role: 'output', index })),
+      subgraphs: this.subgraphs,
+      ...(this.given.length > 0 ? { given: this.given } : {}),
+    };
+    return { graph, size: this.size + graph.nodes.length };
+  }
+
+  private checkReturn(func: MlirFunc, returned: Operation): void {
+    const { context } = this;
+    if (func.results.length !== returned.operands.length)
+      throw this.error('E_TYPE', `@${func.name} returns ${returned.operands.length} values, its type says ${func.results.length}`, returned.at);
+    let position = 0;
+    func.results.forEach(({ type, attributes }, i) => {
+      if (!sameMlirType(type, returned.operandTypes[i]))
+        throw this.error('E_TYPE', `result ${i} of @${func.name} is ${typeName(returned.operandTypes[i])}, its type says ${typeName(type)}`, returned.at);
+      const stated = context.shardings?.ofAttributes(attributes, type, func.at);
+      if (stated !== undefined) this.given.push({ output: position, ...stated });
+      position += context.tensors(type, func.at).length;
+    });
+  } // prettier-ignore
+
+  // ---- operations -------------------------------------------------------------------------------------------------------
+
+  /** Operands are defined and have the types that the operation states. */
+  private checkOperands({ operands, operandTypes, name, at }: Operation): void {
+    if (operands.length !== operandTypes.length)
+      throw this.error(
+        'E_TYPE',
+        `${name} has ${operands.length} operands and ${operandTypes.length} operand types`,
+        at,
+      );
+    operands.forEach((use, i) => {
+      const type = this.entry(use).types[use.result];
+      if (!sameMlirType(type, operandTypes[i]))
+        throw this.error(
+          'E_TYPE',
+          `'%${use.id}' is ${typeName(type)}, ${name} says ${typeName(operandTypes[i])}`,
+          use.at,
+        );
+    });
+  }
+
+  private operation(operation: Operation): void {
+    this.checkOperands(operation);
+    const base = baseName(operation.name);
+    switch (operation.name.startsWith('func.') || operation.name.startsWith('sdy.') ? operation.name : base) {
+      case 'func.call':
+        return this.call(operation, this.symbol(operation, 'callee'));
+      case 'composite':
+        return this.call(operation, this.symbol(operation, 'decomposition'));
+      case 'while':
+        return this.loop(operation);
+      case 'case':
+      case 'if':
+        return this.branches(operation, base === 'if');
+      case 'tuple':
+      case 'get_tuple_element':
+        return this.retuple(operation, base === 'tuple');
+      case 'constant':
+        return this.constant(operation);
+      case 'custom_call':
+        return this.customCall(operation);
+      case 'sdy.manual_computation':
+        return this.manual(operation);
+      case 'sdy.sharding_group':
+        return;
+      default:
+        return operation.name.startsWith('sdy.') ? this.resharding(operation) : this.plain(operation, base);
+    }
+  }
+
+  private symbol(operation: Operation, key: string): string {
+    const value = operation.attributes.get(key);
+    if (value?.kind === 'symbol') return value.name;
+    throw this.error(
+      'E_TYPE',
+      `${operation.name} does not say which function it runs`,
+      operation.at,
+      `write ${key} = @name`,
+    );
+  }
+
+  private meta(operation: Operation): NodeMeta {
+    const { name, place } = resolveLocation(operation.location, this.context.module.locationAliases);
+    const path = name === undefined ? undefined : scopeOf(name);
+    return {
+      original: operation.name,
+      ...(path !== undefined ? { path } : {}),
+      ...(place !== undefined ? { source: place } : {}),
+      line: this.context.line(operation.at),
+    };
+  }
+
+  /** Adds the call of an operation and defines its results. */
+  private emit(operation: Operation, target: string, call: ConvertedCall, meta = this.meta(operation)): void {
+    const { context } = this;
+    const [first] = operation.results;
+    const name = this.unique(first === undefined ? plainName(baseName(operation.name)) : plainName(first.id));
+    const stated = operation.resultTypes.flatMap((type) =>
+      context.tensors(type, operation.at).map((t) => context.typeOf(t)),
+    );
+    const type = this.checkedType(operation, target, call, name, stated);
+    this.add({ name, kind: 'call', target, args: call.args, kwargs: call.kwargs, type, meta });
+    this.results(operation, name, type.kind === 'tuple');
+    const given = context.shardings?.perValue(operation.attributes, operation.resultTypes, operation.at) ?? [];
+    this.give(operation, given);
+  }
+
+  /** Notes shardings of the results of an operation. */
+  private give(operation: Operation, given: readonly (Stated | undefined)[]): void {
+    const uses = operation.results.flatMap(({ id, count, at }) =>
+      Array.from({ length: count }, (_, result): Use => ({ id, result, at })),
+    );
+    given.forEach((one, i) => {
+      if (one === undefined || uses[i] === undefined) return;
+      const names = this.tensorsOf(uses[i]);
+      if (names.length === 1) this.given.push({ value: names[0], ...one });
+    });
+  }
+
+  private results(operation: Operation, node: string, tuple: boolean): void {
+    const { context } = this;
+    let at = 0;
+    let position = 0;
+    for (const group of operation.results) {
+      const types = operation.resultTypes.slice(at, at + group.count);
+      const offsets = types.map((type) => {
+        const start = position;
+        position += context.tensors(type, group.at).length;
+        return start;
+      });
+      const names = new Array<string | undefined>(position).fill(undefined);
+      if (!tuple && names.length > 0) names[0] = node;
+      this.define(group.id, { types, node, tuple, offsets, names }, group.at);
+      at += group.count;
+    }
+  }
+
+  /** The type by the operator's own rule, compared with what the text says. */
+  private checkedType(
+    operation: Operation,
+    target: string,
+    call: ConvertedCall,
+    name: string,
+    stated: readonly TensorType[],
+  ): ValueType {
+    const { infer } = this.context.options;
+    const fallback = (): ValueType =>
+      stated.length === 1 ? stated[0] : stated.length === 0 ? NONE_TYPE : { kind: 'tuple', items: stated };
+    if (CONTROL.has(target)) {
+      const typeOf = (value: string): ValueType => this.nodeTypes.get(value) ?? NONE_TYPE;
+      const wrong = controlMismatch({ target, ...call }, this.subgraphs, typeOf, stated);
+      if (wrong !== undefined)
+        throw this.error('E_TYPE', `${operation.name}: ${wrong}`, operation.at, 'correct the types of the body or of the operation');
+      return { kind: 'tuple', items: stated };
+    }
+    if (infer === undefined) return TUPLES.has(target) ? { kind: 'tuple', items: stated } : fallback();
+    let ours: ValueType | undefined;
+    try {
+      ours = infer({ target, args: call.args, kwargs: call.kwargs, name }, (value) => this.nodeTypes.get(value) ?? NONE_TYPE);
+    } catch (error) {
+      if (!(error instanceof ShardwrightError)) throw error;
+      throw this.error(error.code, `${operation.name}: ${error.message}`, operation.at, error.details.hint ?? 'correct the operation');
+    }
+    if (ours === undefined) return fallback();
+    const flat = ours.kind === 'tuple' ? ours.items : [ours];
+    const fits = flat.length === stated.length && flat.every((type, i) => sameType(type, stated[i]));
+    if (!fits)
+      throw this.error(
+        'E_TYPE',
+        `the text says (${stated.map(typeText).join(', ')}), but ${operation.name} gives (${flat.map(typeText).join(', ')})`,
+        operation.at,
+        'correct the types, or the operation',
+      );
+    return ours;
+  } // prettier-ignore
+
+  private operandRefs(operation: Operation): ValueRef[] {
+    return operation.operands.flatMap((use) => this.tensorsOf(use).map(ref));
+  }
+
+  private tensorTypes(types: readonly MlirType[], at: number): MlirTensor[] {
+    return types.flatMap((type) => this.context.tensors(type, at));
+  }
+
+  private plain(
+    operation: Operation,
+    base: string,
+    target = canonicalName(operation.name),
+    extra: Record<string, Arg> = {},
+  ): void {
+    const { context } = this;
+    const call = convertCall(base, operation, this.operandRefs(operation), {
+      reader: context.reader,
+      values: context.values,
+      operandTypes: this.tensorTypes(operation.operandTypes, operation.at),
+      resultTypes: this.tensorTypes(operation.resultTypes, operation.at),
+      region: (region, keyword) => this.closedRegion(operation, region, keyword),
+    });
+    this.emit(operation, target, { args: call.args, kwargs: { ...call.kwargs, ...extra } });
+  }
+
+  private constant(operation: Operation): void {
+    const { context } = this;
+    const value = operation.attributes.get('value');
+    const resolved = value === undefined ? undefined : context.values.resolve(value);
+    const [type] = this.tensorTypes(operation.resultTypes, operation.at);
+    if (type === undefined || (resolved?.kind !== 'dense' && resolved?.kind !== 'resource'))
+      throw this.error('E_TYPE', 'a constant needs a dense value', operation.at);
+    const literal =
+      resolved.kind === 'dense'
+        ? denseValue(context.reader, resolved.payload, resolved.type)
+        : `dense_resource<${resolved.name}>`;
+    const kwargs = { dtype: { kind: 'dtype', dtype: type.dtype } as const, shape: [...type.shape] };
+    this.emit(operation, 'stablehlo.constant', { args: [literal], kwargs });
+  }
+
+  /** A region that the operation hands its own values to, such as a reducer. */
+  private closedRegion(operation: Operation, region: Region, keyword: string): { kind: 'graph'; name: string } {
+    const free = freeUses([region]);
+    if (free.length > 0)
+      throw this.error(
+        'E_UNSUPPORTED',
+        `the body of ${operation.name} reads '%${free[0].id}' from outside`,
+        free[0].at,
+        'pass the value as an operand',
+      );
+    return this.subgraph(`${this.nameHint(operation)}_${keyword}`, region, region.args, []);
+  }
+
+  private nameHint(operation: Operation): string {
+    const [first] = operation.results;
+    return first === undefined ? baseName(operation.name) : plainName(first.id);
+  }
+
+  private subgraph(
+    name: string,
+    region: Region,
+    args: readonly BlockArgument[],
+    captured: readonly Use[],
+  ): { kind: 'graph'; name: string } {
+    const key = this.bodyName(name);
+    const { graph, size } = new Body(this.context, key, this).make(args, region, undefined, captured);
+    return this.keep(key, graph, size, region.at);
+  }
+
+  private bodyName(name: string): string {
+    let key = name;
+    for (let i = 1; Object.hasOwn(this.subgraphs, key); i++) key = `${name}_${i}`;
+    return key;
+  }
+
+  private keep(key: string, graph: Graph, size: number, at: number): { kind: 'graph'; name: string } {
+    setOwn(this.subgraphs, key, graph);
+    this.size += size;
+    if (this.size > MAX_EXPANDED)
+      throw this.error(
+        'E_LIMIT',
+        `the program has more than ${MAX_EXPANDED} nodes when its calls are written out`,
+        at,
+        'import a smaller part',
+      );
+    return { kind: 'graph', name: key };
+  }
+
+  private call(operation: Operation, callee: string): void {
+    const { graph, size } = this.context.function(callee, operation.at);
+    if (!Object.hasOwn(this.subgraphs, callee)) this.keep(callee, graph, size, operation.at);
+    else if (this.subgraphs[callee] !== graph)
+      throw this.error('E_UNSUPPORTED', `a body is called '${callee}' like the function`, operation.at, 'rename the function');
+    const func = this.context.module.functions.get(callee)!;
+    const check = (what: string, wanted: readonly MlirType[], stated: readonly MlirType[]): void => {
+      if (wanted.length !== stated.length || wanted.some((type, i) => !sameMlirType(type, stated[i])))
+        throw this.error('E_TYPE', `@${callee} has ${what} (${wanted.map(typeName).join(', ')}), the call says (${stated.map(typeName).join(', ')})`, operation.at);
+    };
+    check('inputs', func.args.map((arg) => arg.type), operation.operandTypes);
+    check('results', func.results.map((result) => result.type), operation.resultTypes);
+    const name = operation.attributes.get('name');
+    const kwargs: Record<string, Arg> = operation.name.endsWith('composite') && name?.kind === 'string' ? { composite: name.value } : {};
+    this.emit(operation, 'call', { args: [{ kind: 'graph', name: callee }, this.operandRefs(operation)], kwargs });
+  } // prettier-ignore
+
+  private loop(operation: Operation): void {
+    const [condition, body] = operation.regions;
+    if (operation.regions.length !== 2) throw this.error('E_SYNTAX', 'a loop has a condition and a body', operation.at);
+    const captured = freeUses([condition, body]);
+    const carried = this.operandRefs(operation);
+    const outside = captured.flatMap((use) => this.tensorsOf(use).map(ref));
+    const hint = this.nameHint(operation);
+    const test = this.subgraph(`${hint}_cond`, condition, condition.args, captured);
+    const step = this.subgraph(`${hint}_body`, body, body.args, captured);
+    this.emit(operation, 'while_loop', {
+      args: [test, step, carried, ...(outside.length > 0 ? [outside] : [])],
+      kwargs: NO_KWARGS,
+    });
+  }
+
+  /** `case` of a converted bool and `if` are `cond`; the branches read what they use as operands. */
+  private branches(operation: Operation, isIf: boolean): void {
+    const { regions } = operation;
+    if (regions.length === 0 || (isIf && regions.length !== 2) || operation.operands.length !== 1)
+      throw this.error('E_SYNTAX', `${operation.name} needs one operand and its branches`, operation.at);
+    const captured = freeUses(regions);
+    const [selector] = this.operandRefs(operation);
+    const outside = captured.flatMap((use) => this.tensorsOf(use).map(ref));
+    const hint = this.nameHint(operation);
+    const graphs = regions.map((region, i) => this.subgraph(`${hint}_branch${i}`, region, region.args, captured));
+    const predicate = isIf ? selector : regions.length === 2 ? this.boolBehind(selector) : undefined;
+    if (predicate === undefined) this.emit(operation, 'case', { args: [selector, graphs, outside], kwargs: NO_KWARGS });
+    else {
+      // Branch 0 of a case is that of false, the first region of an `if` that of true.
+      const [whenTrue, whenFalse] = isIf ? graphs : [graphs[1], graphs[0]];
+      this.emit(operation, 'cond', { args: [predicate, whenTrue, whenFalse, outside], kwargs: NO_KWARGS });
+    }
+  }
+
+  /** The bool that an index was converted from. */
+  private boolBehind(index: ValueRef): ValueRef | undefined {
+    const node = this.nodes.find((candidate) => candidate.name === index.name);
+    if (node?.target !== 'stablehlo.convert') return undefined;
+    const source = node.args[0] as ValueRef;
+    const type = this.nodeTypes.get(source.name);
+    return type?.kind === 'tensor' && type.dtype === 'b8' ? source : undefined;
+  }
+
+  /** Tuples are only names of their members. */
+  private retuple(operation: Operation, makes: boolean): void {
+    const members = operation.operands.flatMap((use) => this.tensorsOf(use));
+    const [group] = operation.results;
+    const [type] = operation.resultTypes;
+    if (group === undefined || type === undefined) return;
+    let names = members;
+    if (!makes) {
+      const tuple = operation.operandTypes[0];
+      const index = operation.attributes.get('index');
+      const at = index?.kind === 'int' ? Number(index.value) : -1;
+      if (tuple.kind !== 'tuple' || tuple.items[at] === undefined)
+        throw this.error('E_TYPE', `there is no element ${at} of ${typeName(tuple)}`, operation.at);
+      const start = this.tensorTypes(tuple.items.slice(0, at), operation.at).length;
+      names = members.slice(start, start + this.context.tensors(tuple.items[at], operation.at).length);
+    }
+    const wanted = this.context.tensors(type, operation.at).map((t) => this.context.typeOf(t));
+    if (
+      names.length !== wanted.length ||
+      names.some((name, i) => !sameType(this.nodeTypes.get(name) ?? NONE_TYPE, wanted[i]))
+    )
+      throw this.error('E_TYPE', `${operation.name} does not give ${typeName(type)}`, operation.at);
+    this.define(group.id, { types: [type], node: '', tuple: false, offsets: [0], names: [...names] }, group.at);
+  }
+
+  /** `@Sharding` is a constraint; others are named by their target. */
+  private customCall(operation: Operation): void {
+    const name = operation.attributes.get('call_target_name');
+    if (name?.kind !== 'string') throw this.error('E_TYPE', 'a custom call without a target', operation.at);
+    const same = operation.operandTypes.length === 1 && operation.resultTypes.length === 1 && sameMlirType(operation.operandTypes[0], operation.resultTypes[0]);
+    if (same && (name.value === 'Sharding' || name.value === 'annotate_device_placement'))
+      return this.emit(operation, 'sdy.sharding_constraint', { args: this.operandRefs(operation), kwargs: NO_KWARGS });
+    const kwargs: Record<string, Arg> = {};
+    for (const [key, value] of operation.attributes) {
+      const plain = key === 'call_target_name' || key.startsWith('jax.') ? undefined : this.context.values.plain(value);
+      if (plain !== undefined) setOwn(kwargs, key.replaceAll('.', '_'), plain);
+    }
+    this.emit(operation, `custom_call.${name.value}`, { args: this.operandRefs(operation), kwargs });
+  } // prettier-ignore
+
+  /** A sharding written out for a value: an identity with a given sharding. */
+  private resharding(operation: Operation): void {
+    const target = operation.name === 'sdy.sharding_constraint' ? operation.name : 'sdy.reshard';
+    if (operation.operands.length !== 1 || operation.resultTypes.length !== 1)
+      throw this.error(
+        'E_UNSUPPORTED',
+        `${operation.name}`,
+        operation.at,
+        'constraints, reshards and manual computations are read',
+      );
+    this.emit(operation, target, { args: this.operandRefs(operation), kwargs: NO_KWARGS });
+    const value = operation.attributes.get('sharding') ?? operation.attributes.get('out_sharding');
+    this.give(operation, this.context.shardings?.list(value, operation.resultTypes) ?? []);
+  }
+
+  /** A region in which each device runs its own part: local types inside, the shardings of the boundary as arguments. */
+  private manual(operation: Operation): void {
+    const { context } = this;
+    const [region] = operation.regions;
+    if (region === undefined) throw this.error('E_SYNTAX', 'a manual computation without a body', operation.at);
+    const free = freeUses([region]);
+    if (free.length > 0)
+      throw this.error('E_REF', `'%${free[0].id}' is not an argument of the manual computation`, free[0].at);
+    if (region.args.length !== operation.operands.length)
+      throw this.error(
+        'E_TYPE',
+        `${operation.operands.length} operands for ${region.args.length} arguments`,
+        operation.at,
+      );
+    const shardings = (key: string, types: readonly MlirType[]): Arg[] =>
+      types.map((_, i) => context.shardings?.list(operation.attributes.get(key), types)[i]?.sharding ?? null);
+    const axes = operation.attributes.get('manual_axes');
+    const kwargs: Record<string, Arg> = {
+      in_shardings: shardings('in_shardings', operation.operandTypes),
+      out_shardings: shardings('out_shardings', operation.resultTypes),
+      manual_axes: axes === undefined ? [] : context.values.strings(axes, operation.at),
+    };
+    const body = this.subgraph(`${this.nameHint(operation)}_manual`, region, region.args, []);
+    this.emit(operation, 'sdy.manual_computation', { args: [body, this.operandRefs(operation)], kwargs });
+  }
+}
+const CONTROL = new Set(['call', 'cond', 'case', 'while_loop', 'sdy.manual_computation']);
+/** Read through getitem even with one result. */
+const TUPLES = new Set(
+  ['reduce', 'reduce_window', 'scatter', 'sort', 'all_reduce', 'optimization_barrier'].map((n) => `stablehlo.${n}`),
+);

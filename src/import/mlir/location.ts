@@ -1,0 +1,86 @@
+import type { MlirReader } from './reader.ts';
+import type { MlirLocation } from './syntax.ts';
+
+/**
+ * Locations: `loc("file.py":12:3)`, `loc("name"(#loc2))`, `loc(fused[...])`, `loc(callsite(a at b))`, `loc(#loc1)`. Of a
+ * fused or call-site location the first part with a name or a place counts.
+ */
+
+/** Reads `loc(...)`. */
+export function readMlirLocation(reader: MlirReader): MlirLocation {
+  reader.expectWord('loc');
+  reader.expect('(');
+  const location = readLocation(reader);
+  reader.expect(')');
+  return location;
+}
+
+export function optionalLocation(reader: MlirReader): MlirLocation | undefined {
+  return reader.peekWord('loc') ? readMlirLocation(reader) : undefined;
+}
+
+function readLocation(reader: MlirReader): MlirLocation {
+  return reader.nested(() => {
+    if (reader.peekWord('loc')) return readMlirLocation(reader);
+    if (reader.peek('#')) return { alias: reader.sigil('#', 'a location') };
+    if (reader.peek('"')) return readNamed(reader);
+    const at = reader.pos;
+    switch (reader.word('a location')) {
+      case 'unknown':
+        return {};
+      case 'callsite': {
+        reader.expect('(');
+        const callee = readLocation(reader);
+        reader.expectWord('at');
+        const caller = readLocation(reader);
+        reader.expect(')');
+        return isKnown(callee) ? callee : caller;
+      }
+      case 'fused': {
+        if (reader.accept('<')) reader.balanced();
+        const parts = reader.list('[', ']', () => readLocation(reader));
+        return parts.find(isKnown) ?? {};
+      }
+      default:
+        return reader.fail('expected a location', at);
+    }
+  });
+}
+
+function isKnown(location: MlirLocation): boolean {
+  return location.name !== undefined || location.place !== undefined || location.alias !== undefined;
+}
+
+/** `"file":line:column`, with `to` and further numbers in ranges, or `"name"` with the location that it stands for. */
+function readNamed(reader: MlirReader): MlirLocation {
+  const text = reader.string('a string');
+  if (reader.accept(':')) {
+    const line = reader.size('a line');
+    const column = reader.accept(':') ? reader.size('a column') : undefined;
+    if (reader.acceptWord('to')) {
+      while (reader.accept(':')) reader.size('a number');
+    }
+    return { place: column === undefined ? `${text}:${line}` : `${text}:${line}:${column}` };
+  }
+  if (!reader.accept('(')) return { name: text };
+  const child = readLocation(reader);
+  reader.expect(')');
+  return { ...child, name: text };
+}
+
+/** A location with its aliases followed: name from the outermost, place from the first that has one. */
+export function resolveLocation(
+  location: MlirLocation | undefined,
+  aliases: ReadonlyMap<string, MlirLocation>,
+): { readonly name?: string; readonly place?: string } {
+  let name: string | undefined;
+  let place: string | undefined;
+  let at = location;
+  // A chain of aliases longer than their number goes round.
+  for (let hops = 0; at !== undefined && hops <= aliases.size; hops++) {
+    name ??= at.name;
+    place ??= at.place;
+    at = at.alias === undefined ? undefined : aliases.get(at.alias);
+  }
+  return { ...(name !== undefined ? { name } : {}), ...(place !== undefined ? { place } : {}) };
+}

@@ -1,0 +1,116 @@
+import type { Arg, Graph, Node, Phase, ValueType } from '../graph/types.ts';
+import { getOwn, isGraphRef, isList } from '../graph/value.ts';
+import { bind } from './infer.ts';
+import type { OperatorTable } from './table.ts';
+
+/** Matrix FLOPs of a program with its bodies: calls at every use, loops by their trips, the dearest branch of a condition. */
+export interface ProgramFlops {
+  readonly forward: number;
+  readonly backward: number;
+  readonly total: number;
+  /** Loops whose trips are not known; they count once. */
+  readonly uncountedLoops: number;
+}
+
+/**
+ * @throws E_TYPE when a call does not fit its operator
+ */
+export function programFlops(graph: Graph, table: OperatorTable): ProgramFlops {
+  const work = new Counter(table);
+  const sums: Record<Phase, number> = { forward: 0, backward: 0, optimizer: 0 };
+  const types = typesOf(graph);
+  for (const node of graph.nodes) sums[node.meta.phase ?? 'forward'] += work.ofNode(node, graph, types);
+  const { forward, backward, optimizer } = sums;
+  return { forward, backward, total: forward + backward + optimizer, uncountedLoops: work.uncounted };
+}
+
+/** Each body once, however often it runs: what a count over the text gives. */
+export function flopsEachOnce(graph: Graph, table: OperatorTable): number {
+  const seen = new Set<Graph>();
+  const stack: Graph[] = [graph];
+  let total = 0;
+  for (let body = stack.pop(); body !== undefined; body = stack.pop()) {
+    if (seen.has(body)) continue;
+    seen.add(body);
+    const types = typesOf(body);
+    for (const node of body.nodes) total += direct(node, table, types);
+    for (const name of Object.keys(body.subgraphs)) stack.push(getOwn(body.subgraphs, name)!);
+  }
+  return total;
+}
+
+class Counter {
+  uncounted = 0;
+  private readonly known = new Map<Graph, number>();
+
+  constructor(private readonly table: OperatorTable) {}
+
+  ofNode(node: Node, graph: Graph, types: ReadonlyMap<string, ValueType>): number {
+    if (node.kind !== 'call') return 0;
+    const bodies = bodiesOf(node.args, graph);
+    if (bodies.length === 0) return direct(node, this.table, types);
+    const each = bodies.map((body) => this.ofGraph(body));
+    const sum = each.reduce((a, b) => a + b, 0);
+    switch (node.target) {
+      case 'cond':
+      case 'case':
+        return Math.max(...each);
+      case 'while_loop':
+      case 'scan':
+      case 'map':
+      case 'map_impl':
+        return sum * this.trips(node, types);
+      default:
+        return sum;
+    }
+  }
+
+  private trips(node: Node, types: ReadonlyMap<string, ValueType>): number {
+    const stated = getOwn(node.kwargs, 'trips') ?? getOwn(node.kwargs, 'length');
+    if (typeof stated === 'number') return stated;
+    const xs = node.target === 'while_loop' ? undefined : node.args[node.target === 'scan' ? 2 : 1];
+    const first = xs !== undefined && isList(xs) ? xs[0] : undefined;
+    const type =
+      first !== undefined && first !== null && typeof first === 'object' && 'kind' in first && first.kind === 'value'
+        ? types.get(first.name)
+        : undefined;
+    const length = type?.kind === 'tensor' ? type.shape[0] : undefined;
+    if (typeof length === 'number') return length;
+    this.uncounted++;
+    return 1;
+  }
+
+  private ofGraph(graph: Graph): number {
+    const known = this.known.get(graph);
+    if (known !== undefined) return known;
+    const types = typesOf(graph);
+    let total = 0;
+    for (const node of graph.nodes) total += this.ofNode(node, graph, types);
+    this.known.set(graph, total);
+    return total;
+  }
+}
+
+function typesOf(graph: Graph): Map<string, ValueType> {
+  return new Map(graph.nodes.map((node) => [node.name, node.type]));
+}
+
+/** Work of an operator by its own record. */
+function direct(node: Node, table: OperatorTable, types: ReadonlyMap<string, ValueType>): number {
+  const record = node.kind === 'call' ? table.get(node.target) : undefined;
+  const context = record === undefined ? undefined : bind(table, node, (name) => types.get(name) ?? { kind: 'none' });
+  return record === undefined || context === undefined ? 0 : record.flops(context).matrix;
+}
+
+/** Subgraphs among the arguments of a control-flow call; keyword bodies (reducers) hold no matrix work. */
+function bodiesOf(args: readonly Arg[], graph: Graph): Graph[] {
+  const out: Graph[] = [];
+  for (const arg of args) {
+    if (isList(arg)) out.push(...arg.flatMap((member) => (isGraphRef(member) ? bodiesOf([member], graph) : [])));
+    else if (isGraphRef(arg)) {
+      const body = getOwn(graph.subgraphs, arg.name);
+      if (body !== undefined) out.push(body);
+    }
+  }
+  return out;
+}

@@ -1,0 +1,21 @@
+import type { OperatorRecord } from '../record.ts';
+import { collectiveOps } from './collective.ts';
+import { elementwiseOps } from './elementwise.ts';
+import { indexingOps } from './indexing.ts';
+import { normOps } from './norm.ts';
+import { productOps } from './product.ts';
+import { randomOps } from './random.ts';
+import { reduceOps } from './reduce.ts';
+import { shapeOps } from './shapes.ts';
+
+/** Every record of the StableHLO vocabulary (`stablehlo.*`, `chlo.*`, `sdy.*`). */
+export const stablehloOps: readonly OperatorRecord[] = [
+  ...productOps,
+  ...elementwiseOps,
+  ...shapeOps,
+  ...reduceOps,
+  ...indexingOps,
+  ...normOps,
+  ...collectiveOps,
+  ...randomOps,
+];
