@@ -8,5 +8,5 @@ import { repeatLayer } from './repeat.ts';
 const source = fileURLToPath(
   new URL('../test/fixtures/torch/llama3-8b-32l-b16/joint.expanded.txt.gz', import.meta.url),
 );
-const { graph } = loadModel(source, { role: [], tie: [] });
+const { graph } = await loadModel(source, { role: [], tie: [] });
 writeFileSync(process.argv[2], printGraph(repeatLayer(graph, 94)));

@@ -10,7 +10,7 @@ import { prepare } from '../src/plan/prepare.ts';
 const [path, mesh = 'dp=8,tp=8', cluster = 'dgx-h100', dump] = process.argv.slice(2);
 const cpu = (): number => process.cpuUsage().user / 1e6 + process.cpuUsage().system / 1e6;
 const start = cpu();
-const { graph, table } = loadModel(path, { role: [], tie: [] });
+const { graph, table } = await loadModel(path, { role: [], tie: [] });
 const loaded = cpu();
 for (const sharing of [true, false]) {
   const before = cpu();

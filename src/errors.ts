@@ -38,7 +38,7 @@ export class ShardwrightError extends Error {
   get headline(): string {
     const { file, position, node } = this.details;
     const place = [file, position?.line, position?.column].filter((part) => part !== undefined).join(':');
-    const where = place !== '' ? `${place}: ` : '';
+    const where = place !== '' && !this.message.includes(place) ? `${place}: ` : '';
     const at = node !== undefined && !this.message.includes(node) ? ` (node ${node})` : '';
     return `${where}${this.code} ${this.message}${at}`;
   }

@@ -12,13 +12,148 @@ export { OperatorTable } from './ops/table.ts';
 export { P, R, rule, S } from './ops/rule.ts';
 export { inferCall } from './ops/infer.ts';
 export { graphFlops } from './ops/flops.ts';
-export { parseMesh, DeviceMesh } from './mesh/mesh.ts';
+export { VjpCall, type Gradients, type Vjp, type VjpEntry, type Vjps } from './ops/vjp/vjp.ts';
+export { jointGraph, type JointOptions, type Wanted } from './passes/joint.ts';
+export { joinForwardBackward } from './passes/joint-from-parts.ts';
+export { savedValues, type SavedValue } from './passes/joint-saved.ts';
+export { forwardPart, withoutDeadCode } from './passes/dead-code.ts';
+export { trainStep, type TrainStepOptions } from './passes/train-step.ts';
+export { adam, adamw, sgd, type AdamOptions, type Optimizer, type SgdOptions } from './passes/optimizer.ts';
+export { parseMesh, DeviceMesh, type MeshDim } from './mesh/mesh.ts';
+export { init_device_mesh, make_mesh } from './mesh/aliases.ts';
+export type { Placement, ReduceOp } from './mesh/placement.ts';
+export { Cut, normalDim } from './mesh/cut.ts';
+export { Pending } from './mesh/pending.ts';
+export { REPLICATE } from './mesh/replicate.ts';
+export { Shard } from './mesh/shard.ts';
+export { StridedShard } from './mesh/strided.ts';
+export { Ragged } from './mesh/ragged.ts';
+export { Interleaved } from './mesh/interleaved.ts';
+export { Partial, REDUCE_OPS } from './mesh/partial.ts';
+export { NormPartial } from './mesh/norm-partial.ts';
+export { lookupMask, maskedRows, MaskPartial, type LookupMask } from './mesh/mask-partial.ts';
+export { builtinKinds } from './mesh/builtin-kinds.ts';
+export { PlacementKinds, type PlacementKind } from './mesh/kinds.ts';
+export { sliceKind, type SliceKind, type SliceKindOptions } from './mesh/slice-kind.ts';
+export { placementFaults } from './mesh/placement-faults.ts';
+export { parsePlacement, parseSharding, type ParseOptions } from './mesh/parse.ts';
+export {
+  cutFurther,
+  evenlyShardable,
+  heldRows,
+  localShape,
+  localShapeAt,
+  shardable,
+  Sharding,
+} from './mesh/sharding.ts';
+export { fromMeshView, toMeshView } from './mesh/mesh-view.ts';
+export { fromDimView, toDimView } from './mesh/dim-view.ts';
+export { parsePartitionSpec, PartitionSpec } from './mesh/partition-spec.ts';
+export { parseShardedType, ShardedType } from './mesh/sharded-type.ts';
+export { parseSpec, printSpec } from './mesh/spec-text.ts';
+export { gradientState, stateName, statesOf, stateTable, type State, type Vocabulary } from './mesh/four-states.ts';
+export { admit, type Admission } from './strategy/admit.ts';
+export { commonRefinement, flattenDims, permuteDims, sameDevices, submesh, unflattenDim } from './mesh/submesh.ts';
+export { areOrthogonal, checkOrthogonal, groupsMeet, meshAxis, type MeshAxis } from './mesh/orthogonal.ts';
+export { groupLevels, hostLevel, levelText, meshLevels, type GroupLevels, type PhysicalLevel } from './mesh/levels.ts';
+export type { IntTree, Order } from './mesh/layout/int-tree.ts';
+export { compact, compatible, Layout } from './mesh/layout/layout.ts';
+export { parseLayout } from './mesh/layout/parse.ts';
+export { crd2idx, idx2crd, offsetAt, offsets as layoutOffsets } from './mesh/layout/coordinates.ts';
+export { coalesce, coalesceModes } from './mesh/layout/coalesce.ts';
+export { composition } from './mesh/layout/composition.ts';
+export { complement } from './mesh/layout/complement.ts';
+export { flatDivide, logicalDivide, tiledDivide, zippedDivide } from './mesh/layout/divide.ts';
+export {
+  blockedProduct,
+  flatProduct,
+  logicalProduct,
+  rakedProduct,
+  tiledProduct,
+  zippedProduct,
+} from './mesh/layout/product.ts';
+export { leftInverse, rightInverse } from './mesh/layout/inverse.ts';
+export { layoutGroups, meshLayout, stridedShardLayout, unflattenLayout } from './mesh/layout/mesh-layout.ts';
+export { formatEinshard, parseEinshard, type EinshardExpression } from './mesh/einshard/syntax.ts';
+export { einshardLocalShape, resolveEinshard, type Einshard } from './mesh/einshard/resolve.ts';
+export { einshardBlocks } from './mesh/einshard/blocks.ts';
+export { einshardMesh, fromPlacements, toPlacements, toSpec } from './mesh/einshard/placements.ts';
 export { loadCluster, clusterNames, type Cluster } from './cost/cluster.ts';
-export { input, parameter, trace, Tensor } from './trace/trace.ts';
+export {
+  capture,
+  input,
+  parameter,
+  Tensor,
+  trace,
+  type Capture,
+  type InputTree,
+  type OutputTree,
+  type TraceOptions,
+} from './trace/trace.ts';
+export { dim, randomKey, spec, TensorSpec, type DimOptions, type DimSpec } from './trace/spec.ts';
+export { buffer, guardOn, isTraining, param, scope, withSharding } from './trace/state.ts';
+export { sizes, Sym, type Size } from './trace/sizes.ts';
+export { GraphCache, type CachedCapture, type GraphCacheOptions } from './trace/cache.ts';
+export { apply, applyTuple } from './trace/tensor.ts';
+export { einsum } from './trace/einsum.ts';
+export {
+  arange,
+  cat,
+  crossEntropy,
+  dropout,
+  embedding,
+  matmul,
+  mseLoss,
+  scaledDotProductAttention,
+  splitKey,
+  stack,
+  stopGradient,
+  where,
+  zeros,
+} from './trace/functional.ts';
+export * as functional from './trace/functional.ts';
+export { MultiHeadAttention } from './trace/nn/attention.ts';
+export { Conv2d } from './trace/nn/conv.ts';
+export { Dropout } from './trace/nn/dropout.ts';
+export { MLP, SwiGLU } from './trace/nn/feed-forward.ts';
+export { Embedding, Linear } from './trace/nn/linear.ts';
+export { MixtureOfExperts } from './trace/nn/moe.ts';
+export { LayerNorm, RMSNorm } from './trace/nn/norm.ts';
+export { GRUCell, LSTMCell } from './trace/nn/recurrent.ts';
+export { rotate, rotation, type Rotation } from './trace/nn/rope.ts';
+export { Transformer, TransformerBlock, type TransformerConfig } from './trace/nn/transformer.ts';
+/** What modules transformed by the source-level front end call. */
+export * as sourceHooks from './trace/source-hooks.ts';
+export type { ControlFlow, ControlSite, Variables } from './trace/control-interface.ts';
 export { DEFAULT_REQUEST, type Pin, type PlanRequest } from './plan/request.ts';
 export { prepare, type Prepared } from './plan/prepare.ts';
 export { shard, shardPrepared, type Infeasible, type ShardResult } from './plan/shard.ts';
 export type { Plan } from './plan/types.ts';
+export { lower, type LowerablePlan } from './plan/lower.ts';
+export { programAtRank, type DeviceProgram, type ProgramValue, type RandomPiece } from './plan/lower/program.ts';
+export { promisedCollectives, type PromisedCollective } from './plan/lower/promised.ts';
+export { randomPlan } from './plan/random-plan.ts';
+export { transplant } from './plan/transplant.ts';
+export { shrinkGraph, type Shrunk, type ShrinkOptions } from './passes/shrink.ts';
+export { runDevices, type DeviceRun, type ExecutedCollective } from './simulate/devices.ts';
+export { drawInputs } from './simulate/inputs.ts';
+export { verify, type Mismatch, type Verification, type VerifyOptions } from './simulate/verify.ts';
+export {
+  denseMesh,
+  DERIVED_AXES,
+  expertFold,
+  strategyGroups,
+  type ExpertFold,
+  type FoldSizes,
+} from './zoo/mesh-fold.ts';
+export { MEGATRON_ORDERS, megatronMeshes, type MegatronMeshes, type MegatronSizes } from './zoo/megatron-order.ts';
+export {
+  fullyShard,
+  modulePreset,
+  parallelizeModule,
+  type ModulePreset,
+  type ModuleStyle,
+} from './zoo/module-presets.ts';
 export { priceRecipes, type RecipeResult } from './zoo/compare.ts';
 export { annotatedProgram } from './report/program.ts';
 export { planSummary } from './report/summary.ts';

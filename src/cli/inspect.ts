@@ -1,9 +1,9 @@
 import { countNodes, DTYPE_BYTES, type Graph } from '../graph/types.ts';
-import { graphFlops } from '../ops/flops.ts';
 import { programFlops } from '../ops/program-flops.ts';
 import type { OperatorTable } from '../ops/table.ts';
 import type { ProgramCounts } from '../import/import.ts';
 import { CONTROL_TARGETS } from '../graph/control.ts';
+import { isCheck } from '../passes/checks.ts';
 import { bytesText, countText, flopsText, tableText } from '../report/units.ts';
 import type { CliIo } from './io.ts';
 import { EXIT } from './io.ts';
@@ -28,7 +28,7 @@ export interface Inspection {
   readonly notes: readonly string[];
 }
 
-/** `counts`: of programs with functions, whose FLOPs then enter bodies; other graphs are counted at their top level. */
+/** `counts`: what the file itself holds, where that is not one node for each of the graph. */
 export function inspectGraph(graph: Graph, table: OperatorTable, format: string, counts?: ProgramCounts): Inspection {
   const byName = new Map<string, number>();
   const unknown = new Set<string>();
@@ -53,19 +53,27 @@ export function inspectGraph(graph: Graph, table: OperatorTable, format: string,
   addUnknown(graph, table, unknown);
   const counted = counts === undefined ? [...byName] : Object.entries(counts.ops);
   const ops = Object.fromEntries(counted.sort(([a, x], [b, y]) => y - x || (a < b ? -1 : 1)));
-  const { forward, backward, total } = counts === undefined ? graphFlops(graph, table) : programFlops(graph, table);
+  const { forward, backward, total, uncountedLoops, unsizedCalls } = programFlops(graph, table);
   return {
     name: graph.name,
     format,
     nodes: counts?.nodes ?? countNodes(graph),
-    parameters,
-    parameterCount,
-    parameterBytes,
+    parameters: counts?.parameters?.elements ?? parameters,
+    parameterCount: counts?.parameters?.count ?? parameterCount,
+    parameterBytes: counts?.parameters?.bytes ?? parameterBytes,
     flops: { forward, backward, total },
     ops,
     unknownOps: [...unknown].sort(),
-    notes: graph.notes ?? [],
+    notes: [...(graph.notes ?? []), ...workNotes(uncountedLoops, unsizedCalls)],
   };
+}
+
+/** What the work does not hold. */
+function workNotes(uncountedLoops: number, unsizedCalls: number): string[] {
+  const notes: string[] = [];
+  if (uncountedLoops > 0) notes.push(`Loops whose number of trips is not known, counted once: ${uncountedLoops}.`);
+  if (unsizedCalls > 0) notes.push(`Calls with sizes that have no value, whose work counts as 0: ${unsizedCalls}.`);
+  return notes;
 }
 
 const STRUCTURAL = new Set([...CONTROL_TARGETS, 'operator.getitem', 'sdy.manual_computation']);
@@ -78,7 +86,12 @@ function addUnknown(graph: Graph, table: OperatorTable, unknown: Set<string>): v
     if (seen.has(body)) continue;
     seen.add(body);
     for (const node of body.nodes)
-      if (node.kind === 'call' && !STRUCTURAL.has(node.target) && table.get(node.target) === undefined)
+      if (
+        node.kind === 'call' &&
+        !STRUCTURAL.has(node.target) &&
+        !isCheck(node) &&
+        table.get(node.target) === undefined
+      )
         unknown.add(node.target);
     for (const name of Object.keys(body.subgraphs)) stack.push(body.subgraphs[name]);
   }

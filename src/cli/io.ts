@@ -7,7 +7,7 @@ export interface CliIo {
   readonly isTerminal: boolean;
 }
 
-export const EXIT = { ok: 0, internal: 1, usage: 2, infeasible: 3, gap: 4 } as const;
+export const EXIT = { ok: 0, internal: 1, usage: 2, infeasible: 3, gap: 4, findings: 5 } as const;
 
 /** Prints an error for people, or as one JSON value, and returns the exit code that it means. */
 export function reportError(error: unknown, io: CliIo, json: boolean): number {

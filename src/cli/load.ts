@@ -16,6 +16,10 @@ export interface LoadOptions {
   readonly role: readonly string[];
   /** `a=b` parameters that are one tensor. */
   readonly tie: readonly string[];
+  /** `NAME=f32[8, 16]`: types of inputs that the file does not state. */
+  readonly input?: readonly string[];
+  /** Which graph of a log. */
+  readonly select?: string;
 }
 
 export interface LoadedModel {
@@ -51,6 +55,8 @@ export async function loadModel(path: string, options: LoadOptions): Promise<Loa
     ties: options.tie.map((text) => pair(text, '--tie', 'a=b')),
     infer: (node, typeOf) => inferCall(table, node, typeOf),
     ...(format !== undefined ? { format } : {}),
+    ...(options.input !== undefined ? { inputs: inputTypes(options.input) } : {}),
+    ...(options.select !== undefined ? { select: options.select } : {}),
   });
   return { ...imported, table };
 }
@@ -66,9 +72,18 @@ async function loadScript(path: string, { format, role, tie }: LoadOptions): Pro
   return { graph: await traceScript(path, table), table, format: 'trace' };
 }
 
+function inputTypes(texts: readonly string[]): Record<string, string> {
+  const types: Record<string, string> = {};
+  for (const text of texts) {
+    const [name, value] = pair(text, '--input', 'NAME=f32[8, 16]');
+    Object.defineProperty(types, name, { value, enumerable: true });
+  }
+  return types;
+}
+
 /** `llama` of `models/llama.fx.txt.gz`. */
 function modelName(path: string): string {
-  return basename(path).replace(/(\.(gz|txt|py|fx|readable|swg|mlir|jaxpr))+$/, '');
+  return basename(path).replace(/(\.(gz|txt|py|fx|readable|swg|mlir|jaxpr|pt2|onnx|json|model|graph|ep|log))+$/, '');
 }
 
 function pair(text: string, flag: string, form: string): [string, string] {

@@ -51,7 +51,7 @@ export const SOLVERS = ['auto', 'exact', 'highs', 'javascript-lp-solver', 'propa
 
 export async function planCommand(model: string, options: PlanOptions, io: CliIo): Promise<number> {
   const request = requestOf({ ...options, cluster: clusterText(options.cluster) });
-  const { graph, table } = loadModel(model, options);
+  const { graph, table } = await loadModel(model, options);
   try {
     return await planGraph(graph, table, request, options, io);
   } catch (error) {
@@ -89,7 +89,7 @@ export async function planGraph(
   return met ? EXIT.ok : EXIT.gap;
 }
 
-function requestOf(options: PlanOptions): PlanRequest {
+export function requestOf(options: PlanOptions): PlanRequest {
   const request: PlanRequest = {
     ...DEFAULT_REQUEST,
     mesh: options.mesh,
@@ -132,7 +132,7 @@ function checkRecipes(plan: Plan, recipes: readonly RecipeResult[]): void {
   }
 }
 
-function reportInfeasible(result: Infeasible, prepared: Prepared, io: CliIo, json: boolean): number {
+export function reportInfeasible(result: Infeasible, prepared: Prepared, io: CliIo, json: boolean): number {
   const budget = bytesText(result.budgetBytes);
   const smallest = result.smallestBudgetBytes;
   const why =
@@ -171,7 +171,7 @@ function writeFolder(folder: string, graph: Graph, plan: Plan, request: PlanRequ
 }
 
 /** One status line, rewritten on a terminal, at most one plain line per 5 s otherwise. */
-function progressPrinter(io: CliIo, quiet: boolean): (event: Progress) => void {
+export function progressPrinter(io: CliIo, quiet: boolean): (event: Progress) => void {
   // Work of under a second needs no progress.
   let last = io.isTerminal ? 0.95 : 0;
   return (event) => {

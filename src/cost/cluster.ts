@@ -25,6 +25,8 @@ export interface Cluster {
   readonly devicesPerHost: number;
   readonly intra: LinkLevel;
   readonly inter: LinkLevel;
+  /** Of chips that are linked to their neighbours in a torus; absent where a switch or a full mesh links them. */
+  readonly torus?: TorusLinks;
   /** Start of any collective. */
   readonly baseLatencySeconds: number;
   /** Least time of any kernel. */
@@ -35,6 +37,17 @@ export interface Cluster {
   readonly sources: Readonly<Record<string, string>>;
   /** What was assumed for want of a figure, one sentence each; printed with every plan. */
   readonly assumptions: readonly string[];
+}
+
+/** A torus of chips: two links on every axis, one to each neighbour. */
+export interface TorusLinks {
+  /** Longest axes, descending. */
+  readonly longestAxes: readonly number[];
+  /** An axis closes to a ring when its size is a multiple of this; else its ends are open. */
+  readonly wrapMultiple: number;
+  /** One link, one way. */
+  readonly linkBytesPerSecond: number;
+  readonly hopSeconds: number;
 }
 
 /** Links of one level: inside a host, or between hosts. */
@@ -92,7 +105,12 @@ export function loadCluster(nameOrJson: string): Cluster {
 
 function clusterOfNode(node: NodeFacts, facts: Hardware): Cluster {
   const accelerator = facts.accelerators.find((a) => a.name === node.accelerator);
-  if (accelerator?.scaleup === undefined)
+  const torus = accelerator === undefined ? undefined : torusOf(accelerator);
+  // Collectives inside a host or slice: the switch's or mesh's rate, or both directions of one axis of the torus.
+  const linkGBps =
+    accelerator?.scaleup?.GBps_unidir_per_gpu ??
+    (torus === undefined ? undefined : (2 * torus.linkBytesPerSecond) / GB);
+  if (accelerator === undefined || linkGBps === undefined)
     throw new ShardwrightError('E_CLUSTER', `node design '${node.id}' names no accelerator with links that we know`);
   const assumptions: string[] = [];
   const sources: Record<string, string> = {};
@@ -126,8 +144,11 @@ function clusterOfNode(node: NodeFacts, facts: Hardware): Cluster {
   let efficiency = DEFAULT_EFFICIENCY;
   // A figure above the data-sheet link (L40S over switches) or a collapsed one would be no share of it.
   if (typeof measured === 'object' && accelerator.vendor === 'nvidia' && accelerator.id !== 'l40s-48gb') {
-    efficiency = measured.all_gather_busbw_GBps / accelerator.scaleup.GBps_unidir_per_gpu;
+    efficiency = measured.all_gather_busbw_GBps / linkGBps;
     sources['intra.efficiency'] = facts.measured_scaleup._about;
+  } else if (torus !== undefined) {
+    efficiency = 1;
+    sources['intra.efficiency'] = 'the link figure is the effective one';
   } else {
     sources['intra.efficiency'] = `assumed: ${pct(efficiency)}`;
     assumptions.push(`no measured collectives for ${accelerator.name}: ${pct(efficiency)} of the link rate is used`);
@@ -138,7 +159,7 @@ function clusterOfNode(node: NodeFacts, facts: Hardware): Cluster {
   const nccl = facts.latency_models.nccl_us;
   const latencySource = `NCCL ring, LL protocol: ${facts._about.sources.nccl}`;
   sources.baseLatencySeconds = latencySource;
-  sources['intra.latencySeconds'] = latencySource;
+  sources['intra.latencySeconds'] = torus === undefined ? latencySource : `one hop between chips: ${ofAccelerator}`;
   sources['inter.latencySeconds'] = latencySource;
   sources.devicesPerHost =
     node.nvlink_domain !== undefined ? `NVLink domain of the rack: ${ofNode}` : `devices of the node: ${ofNode}`;
@@ -158,15 +179,16 @@ function clusterOfNode(node: NodeFacts, facts: Hardware): Cluster {
     memoryEfficiency: facts.latency_models.aiconfigurator.mem_bw_empirical_scaling,
     devicesPerHost: node.nvlink_domain ?? node.accelerators,
     intra: {
-      bytesPerSecond: accelerator.scaleup.GBps_unidir_per_gpu * GB,
+      bytesPerSecond: linkGBps * GB,
       efficiency,
-      latencySeconds: nccl.hop_nvlink.ring[0] * MICRO,
+      latencySeconds: torus?.hopSeconds ?? nccl.hop_nvlink.ring[0] * MICRO,
     },
     inter: {
       bytesPerSecond: node.scaleout_GBps_unidir_per_gpu * GB,
       efficiency: INTER_EFFICIENCY,
       latencySeconds: nccl.hop_net.ring[0] * MICRO,
     },
+    ...(torus !== undefined && { torus }),
     baseLatencySeconds: nccl.base.ring[0] * MICRO,
     launchSeconds: LAUNCH_SECONDS,
     matmulLaunchSeconds: MATMUL_LAUNCH_SECONDS,
@@ -174,6 +196,25 @@ function clusterOfNode(node: NodeFacts, facts: Hardware): Cluster {
     assumptions,
   };
 }
+
+/** The torus of a TPU: 3-D pods close axes of multiples of 4, 2-D pods only whole axes. */
+function torusOf(accelerator: AcceleratorFacts): TorusLinks | undefined {
+  const { ici, max_torus } = accelerator;
+  if (ici === undefined) return undefined;
+  const given = (max_torus ?? '')
+    .split('x')
+    .map(Number)
+    .filter((n) => n > 0);
+  const longestAxes = given.length > 0 ? given : new Array<number>(ici.torus_dims).fill(TPU7X_AXIS);
+  return {
+    longestAxes: longestAxes.sort((a, b) => b - a),
+    wrapMultiple: ici.torus_dims === 3 ? 4 : longestAxes[0],
+    linkBytesPerSecond: ici.GBps_per_link_unidir_effective * GB,
+    hopSeconds: ici.hop_latency_us * MICRO,
+  };
+}
+/** Where no largest torus is published: the cube root of 9216 chips, as a multiple of 4. */
+const TPU7X_AXIS = 20;
 
 const DEFAULT_MATMUL_CAP = 794.5 / 989;
 const INTER_EFFICIENCY = 0.9;

@@ -44,6 +44,8 @@ export interface CollectiveModel {
   record(kind: CollectiveKind, bytes: number, meshDims: readonly number[]): CostRecord;
   /** Seconds to read and write local bytes, given the sum of both. */
   copySeconds(bytes: number): number;
+  /** Seconds of a local slice by the bytes that it writes; absent: those of a copy. */
+  sliceSeconds?(bytes: number): number;
 }
 
 /** How the group of some mesh dims lies on the hosts. */

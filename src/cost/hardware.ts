@@ -9,15 +9,26 @@ import { internalError } from '../errors.ts';
 
 const scaleupSchema = z.looseObject({ GBps_unidir_per_gpu: z.number().positive() });
 
+/** Inter-chip links of a TPU: every chip has two links on each axis of a torus. */
+const iciSchema = z.looseObject({
+  torus_dims: z.int().positive(),
+  GBps_per_link_unidir_effective: z.number().positive(),
+  hop_latency_us: z.number().positive(),
+});
+
 const acceleratorSchema = z.looseObject({
   id: z.string(),
   name: z.string(),
   vendor: z.string(),
+  arch: z.string(),
   mem_GB: z.number().positive(),
   mem_usable_MiB: z.number().positive().optional(),
   mem_bw_GBps: z.number().positive(),
   peak_dense_TFLOPS: z.record(z.string(), z.number().positive()),
   scaleup: scaleupSchema.optional(),
+  ici: iciSchema.optional(),
+  /** Chips of the largest torus, axis by axis: `16x16`. */
+  max_torus: z.string().optional(),
   sources: z.array(z.string()),
 });
 

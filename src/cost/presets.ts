@@ -1,16 +1,22 @@
 import { ShardwrightError, suggestion } from '../errors.ts';
 import type { DeviceMesh } from '../mesh/mesh.ts';
+import type { OperatorRecord, TypedContext } from '../ops/record.ts';
 import { alphaBeta } from './alpha-beta.ts';
+import { autoparallelCompute, autoparallelModel } from './autoparallel.ts';
 import type { Cluster } from './cluster.ts';
-import type { CollectiveModel } from './collectives.ts';
+import type { CollectiveModel, CostRecord } from './collectives.ts';
+import { computeCost } from './compute.ts';
 import { dtensorModel } from './dtensor.ts';
+import { ncclModel } from './nccl/preset.ts';
 
 type MakeModel = (cluster: Cluster, mesh: DeviceMesh) => CollectiveModel;
 
 /** Cost presets by the name that `--cost` takes. */
 const PRESETS: Readonly<Record<string, MakeModel>> = {
   'alpha-beta': alphaBeta,
+  autoparallel: autoparallelModel,
   dtensor: (cluster, mesh) => dtensorModel(mesh, cluster.devicesPerHost),
+  nccl: ncclModel,
 };
 
 /** Names of the presets that can be used, sorted. */
@@ -28,4 +34,18 @@ export function collectiveModel(preset: string, cluster: Cluster, mesh: DeviceMe
       hint: `--cost takes ${COST_PRESETS.join(' or ')}; ${suggestion(preset, COST_PRESETS, 'presets')}`,
     });
   return PRESETS[preset](cluster, mesh);
+}
+
+/**
+ * Price of one call under a preset: AutoParallel's own roofline under `autoparallel`, ours under every other one.
+ *
+ * @param ctx the call at the sizes of the largest shard
+ */
+export function presetComputeCost(
+  preset: string,
+  record: OperatorRecord,
+  ctx: TypedContext,
+  cluster: Cluster,
+): CostRecord {
+  return preset === 'autoparallel' ? autoparallelCompute(record, ctx, cluster) : computeCost(record, ctx, cluster);
 }

@@ -111,7 +111,8 @@ export class SlotPricing {
     if (local === Infinity) return Infinity;
     const { model } = this;
     const bytes = slotBytes(slot, local, type);
-    if (slot.kind === 'slice') return slot.devices === 1 ? 0 : model.copySeconds(bytes);
+    if (slot.kind === 'slice')
+      return slot.devices === 1 ? 0 : (model.sliceSeconds?.(bytes) ?? model.copySeconds(bytes));
     for (const d of slot.evenDims) if (!this.divides(cuts, d, type.shape[d])) return Infinity;
     let copied = 0;
     if (slot.devices > 1) for (const d of slot.copyDims) if (!leads(type.shape, d)) copied += 2 * bytes;

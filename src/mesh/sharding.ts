@@ -182,6 +182,18 @@ export function refusedCut(sharding: Sharding, mesh: DeviceMesh, dim: number, si
   return undefined;
 }
 
+/** Whether every rank holds at least one row of a dim. */
+export function fillsAllRanks(sharding: Sharding, mesh: DeviceMesh, dim: number, size: number): boolean {
+  let sizes = new Set([size]);
+  for (const m of sharding.orderOf(dim)) {
+    const next = new Set<number>();
+    for (const local of sizes)
+      for (let r = 0; r < mesh.sizes[m]; r++) next.add(sharding.placements[m].localSize(local, mesh.sizes[m], r));
+    sizes = next;
+  }
+  return !sizes.has(0);
+}
+
 /** Shape of the largest local tensor: every cut in order, ceil sizes. */
 export function localShape(sharding: Sharding, mesh: DeviceMesh, shape: readonly number[]): number[] {
   const out = [...shape];

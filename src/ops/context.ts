@@ -29,7 +29,7 @@ export function bindCall(
   args.forEach((arg, i) => given.set(positional[i].name, arg));
   for (const [key, value] of Object.entries(kwargs)) {
     const known = schema.some((s) => s.name === key);
-    // Factories are printed with device, layout and the like; they mean nothing to a plan.
+    // Factories are printed with device, layout and the like, random operators with a generator; they mean nothing to a plan.
     if (!known) {
       if (IGNORED_KEYWORDS.has(key)) continue;
       fail(`unknown argument '${key}'`);
@@ -84,7 +84,15 @@ function isNumber(arg: Arg): boolean {
   return isLiteral(arg, 'float') || isLiteral(arg, 'size');
 }
 
-const IGNORED_KEYWORDS = new Set(['device', 'layout', 'pin_memory', 'memory_format', 'non_blocking', 'requires_grad']);
+const IGNORED_KEYWORDS = new Set([
+  'device',
+  'layout',
+  'pin_memory',
+  'memory_format',
+  'non_blocking',
+  'requires_grad',
+  'generator',
+]);
 
 class Call implements TypedContext {
   readonly outputs: readonly (TensorMeta | null)[];

@@ -126,6 +126,13 @@ function extremes(ctx: TypedContext, i: number, c: number, origin: 'base' | 'ext
   return [];
 }
 
+/** An operand that is only added, times `c`, to a function of the others: averages pass beside replicated others, extremes by the sign of c. */
+export function addedOperand(ctx: TypedContext, name: string, c: number): Rule[] {
+  const i = ctx.indexOf(name);
+  if (i < 0 || ctx.outputs[0]?.dtype === 'b8') return [];
+  return [onePartial(ctx, i, 'avg', 'avg', 'ext'), ...extremes(ctx, i, c, 'ext')];
+}
+
 /** `maximum` (or `minimum`, or logaddexp with no kind): extremes beside a replicated operand, and its own kind jointly. */
 export function latticeRules(ctx: TypedContext, own: 'max' | 'min' | null): Rule[] {
   if (ctx.inputs.length < 2) return [...nonDecreasing(ctx)];
@@ -139,8 +146,10 @@ export function latticeRules(ctx: TypedContext, own: 'max' | 'min' | null): Rule
  * it is". `rises` says for each tensor operand whether a larger value makes the comparison true.
  */
 export function comparisonRules(ctx: TypedContext, rises: readonly boolean[]): Rule[] {
+  // In place the truth is written as a number: "any" is then a maximum, "all" a minimum.
+  const [any, all] = ctx.outputs[0]?.dtype === 'b8' ? (['bor', 'band'] as const) : (['max', 'min'] as const);
   return rises.flatMap((rising, i) => [
-    onePartial(ctx, i, 'max', rising ? 'bor' : 'band', 'ext'),
-    onePartial(ctx, i, 'min', rising ? 'band' : 'bor', 'ext'),
+    onePartial(ctx, i, 'max', rising ? any : all, 'ext'),
+    onePartial(ctx, i, 'min', rising ? all : any, 'ext'),
   ]);
 }

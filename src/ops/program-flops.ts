@@ -1,5 +1,5 @@
 import type { Arg, Graph, Node, Phase, ValueType } from '../graph/types.ts';
-import { getOwn, isGraphRef, isList } from '../graph/value.ts';
+import { eachOperand, getOwn, isGraphRef, isList } from '../graph/value.ts';
 import { bind } from './infer.ts';
 import type { OperatorTable } from './table.ts';
 
@@ -10,6 +10,8 @@ export interface ProgramFlops {
   readonly total: number;
   /** Loops whose trips are not known; they count once. */
   readonly uncountedLoops: number;
+  /** Calls with a symbolic size that has no example; they count nothing. */
+  readonly unsizedCalls: number;
 }
 
 /**
@@ -21,7 +23,7 @@ export function programFlops(graph: Graph, table: OperatorTable): ProgramFlops {
   const types = typesOf(graph);
   for (const node of graph.nodes) sums[node.meta.phase ?? 'forward'] += work.ofNode(node, graph, types);
   const { forward, backward, optimizer } = sums;
-  return { forward, backward, total: forward + backward + optimizer, uncountedLoops: work.uncounted };
+  return { forward, backward, total: forward + backward + optimizer, uncountedLoops: work.uncounted, unsizedCalls: work.unsized };
 }
 
 /** Each body once, however often it runs: what a count over the text gives. */
@@ -41,6 +43,7 @@ export function flopsEachOnce(graph: Graph, table: OperatorTable): number {
 
 class Counter {
   uncounted = 0;
+  unsized = 0;
   private readonly known = new Map<Graph, number>();
 
   constructor(private readonly table: OperatorTable) {}
@@ -48,7 +51,11 @@ class Counter {
   ofNode(node: Node, graph: Graph, types: ReadonlyMap<string, ValueType>): number {
     if (node.kind !== 'call') return 0;
     const bodies = bodiesOf(node.args, graph);
-    if (bodies.length === 0) return direct(node, this.table, types);
+    if (bodies.length === 0) {
+      if (isSized(node, types)) return direct(node, this.table, types);
+      if (this.table.get(node.target) !== undefined) this.unsized++;
+      return 0;
+    }
     const each = bodies.map((body) => this.ofGraph(body));
     const sum = each.reduce((a, b) => a + b, 0);
     switch (node.target) {
@@ -93,6 +100,16 @@ class Counter {
 
 function typesOf(graph: Graph): Map<string, ValueType> {
   return new Map(graph.nodes.map((node) => [node.name, node.type]));
+}
+
+/** Whether all operands have sizes that are numbers or have an example. */
+function isSized(node: Node, types: ReadonlyMap<string, ValueType>): boolean {
+  let sized = true;
+  eachOperand(node, (name) => {
+    const type = types.get(name);
+    if (type?.kind === 'tensor') sized &&= type.shape.every((dim) => typeof dim === 'number' || dim.example !== undefined);
+  });
+  return sized;
 }
 
 /** Work of an operator by its own record. */

@@ -23,6 +23,8 @@ export interface ShardSlot {
   readonly even: boolean;
   /** The dim is cut in multiples of this many rows: heads, groups. */
   readonly unit: number;
+  /** Every rank must hold a row: the operator is not defined on none (the largest of no values, a window over no rows). */
+  readonly filled: boolean;
   /** Members of the group may differ in size (flatten, split, repeat); legal only if every member divides evenly. */
   readonly scaled: boolean;
 }
@@ -78,7 +80,7 @@ export type ShardOptions = Partial<Omit<ShardSlot, 'kind' | 'dim'>>;
 /** "Some sharding of tensor dim `dim`". The default is slicing `same` in the unnamed tie group, uneven allowed. */
 export function S(dim: number, options: ShardOptions = {}): ShardSlot {
   if (!Number.isInteger(dim) || dim < 0) throw new Error(`internal: rule shards dim ${dim}`);
-  return { kind: 'shard', dim, tie: '', slicing: 'same', even: false, unit: 1, scaled: false, ...options };
+  return { kind: 'shard', dim, tie: '', slicing: 'same', even: false, unit: 1, filled: false, scaled: false, ...options };
 }
 
 export type RuleOptions = Partial<Pick<Rule, 'origin' | 'rewrite' | 'collectives'>>;

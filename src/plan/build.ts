@@ -3,7 +3,7 @@ import type { BuildInput } from './input.ts';
 import type { CopyVariable, Model, NodeSeconds, Use, Variable } from './model.ts';
 import { strategySeconds } from './seconds.ts';
 import { memoryRows, parameterStates } from './states.ts';
-import { moved, TableBuilder } from './tables.ts';
+import { moved, repeated, TableBuilder } from './tables.ts';
 import { collectUses, SpecColumns } from './uses.ts';
 
 /** Builds the choice problem of `Model` from strategies and prices. */
@@ -15,10 +15,15 @@ export function buildModel(input: BuildInput): Model {
   const seconds = new Map<number, NodeSeconds>();
   strategies.nodes.forEach((entry, node) => {
     if (entry === null) return;
-    const vector = tables.vector(`n${entry.content}`, () => {
-      const v = strategySeconds(entry, input);
-      seconds.set(entry.content, v);
-      return v.compute.map((c, i) => c + v.internal[i]);
+    const times = input.opened?.loops.runsOf(graph.nodes[node].name) ?? 1;
+    const vector = tables.vector(`n${entry.content}x${times}`, () => {
+      let v = seconds.get(entry.content);
+      if (v === undefined) seconds.set(entry.content, (v = strategySeconds(entry, input)));
+      const { compute, internal } = v;
+      return repeated(
+        compute.map((c, i) => c + internal[i]),
+        times,
+      );
     });
     nodeVariable[node] = tables.addVariable(entry.set.count, vector);
     variables.push({ kind: 'node', node });
@@ -32,6 +37,7 @@ export function buildModel(input: BuildInput): Model {
   const states = parameterStates(input, nodeVariable);
   return {
     graph,
+    ...(input.opened !== undefined ? { opened: input.opened } : {}),
     flow,
     strategies,
     space,
@@ -74,13 +80,13 @@ function connect(
     const { node, result, type, meta } = flow.values[use.value];
     if (use.copy < 0) {
       const owned = columns.result(node, result);
-      const table = tables.redistribution(type, moved(meta), owned, use.demands);
+      const table = tables.redistribution(type, moved(meta), owned, use.demands, use.times);
       tables.addEdge(nodeVariable[node], use.variable, table, owned.mapId, use.demands.mapId);
       continue;
     }
     const copy = copies[use.copy];
     const wanted = use.demands.specs;
-    const key = `use${type}:${copyLists[use.copy]}:${use.demands.list}`;
+    const key = `use${type}:${copyLists[use.copy]}:${use.demands.list}x${use.times}`;
     const table = tables.table(key, copy.owned.length, wanted.length, () => {
       const own = redistributor.matrix(moved(meta), copy.owned, wanted);
       const shared = redistributor.matrix(
@@ -88,7 +94,10 @@ function connect(
         copy.copy.map((q, z) => (q < 0 ? copy.owned[z] : q)),
         wanted,
       );
-      return own.map((price, i) => Math.min(price, shared[i]));
+      return repeated(
+        own.map((price, i) => Math.min(price, shared[i])),
+        use.times,
+      );
     });
     tables.addEdge(copy.variable, use.variable, table, -1, use.demands.mapId);
   }

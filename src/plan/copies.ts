@@ -2,7 +2,7 @@ import type { ShardingSpace } from '../mesh/space.ts';
 import type { TensorMeta } from '../ops/record.ts';
 import type { BuildInput } from './input.ts';
 import type { CopyVariable, Use, Variable } from './model.ts';
-import { moved, type TableBuilder } from './tables.ts';
+import { moved, repeated, type TableBuilder } from './tables.ts';
 import type { SpecColumns } from './uses.ts';
 
 /** Adds the copy variable of every value that has two or more uses in one phase, and names it in those uses. */
@@ -15,7 +15,7 @@ export function shareCopies(
 ): CopyVariable[] {
   const groups = new Map<string, Use[]>();
   for (const use of uses) {
-    const key = `${use.value}:${use.phase}`;
+    const key = `${use.value}:${use.phase}:${use.times}`;
     const group = groups.get(key);
     if (group === undefined) groups.set(key, [use]);
     else group.push(use);
@@ -24,14 +24,15 @@ export function shareCopies(
   const domains = new Map<string, CopyDomain | null>();
   for (const group of groups.values()) {
     if (group.length < 2) continue;
-    const { value, phase } = group[0];
+    const { value, phase, times } = group[0];
     const { node, result, type, meta } = input.flow.values[value];
     const owned = columns.result(node, result);
     const wanted = tables.specList(Int32Array.from(wantedTwice(group)));
-    const key = `c${type}:${owned.list}:${wanted.list}`;
+    const key = `c${type}:${owned.list}:${wanted.list}x${times}`;
     let domain = domains.get(key);
     if (domain === undefined) {
       domain = copyDomain(input, meta, owned.specs, wanted.specs);
+      if (domain !== null) domain = { ...domain, cost: repeated(domain.cost, times) };
       domains.set(key, domain);
     }
     if (domain === null) continue;

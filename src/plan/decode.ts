@@ -22,7 +22,7 @@ export function decode(model: Model, choice: Int32Array): Decoded {
   const usesOfNode = new Map<number, Use[]>();
   const usesOfOutput: Use[] = [];
   for (const use of model.uses) {
-    if (use.at.kind === 'output') usesOfOutput.push(use);
+    if (use.at.kind !== 'input') usesOfOutput.push(use);
     else {
       const list = usesOfNode.get(use.at.node);
       if (list === undefined) usesOfNode.set(use.at.node, [use]);
@@ -51,24 +51,34 @@ export function decode(model: Model, choice: Int32Array): Decoded {
       return id < 0 ? '-' : space.text(id);
     };
     const seconds = model.nodeSeconds.get(content)!;
-    compute += seconds.compute[s];
-    communication += seconds.internal[s];
+    const times = model.opened?.loops.runsOf(node.name) ?? 1;
+    compute += seconds.compute[s] * times;
+    communication += seconds.internal[s] * times;
     const redistributions = (usesOfNode.get(n) ?? []).flatMap((use) => movements.of(use));
-    for (const r of redistributions) communication += r.seconds;
+    for (const r of redistributions) communication += r.seconds * (r.times ?? 1);
     return {
       name: node.name,
       target,
       inputs: Array.from({ length: set.inputCount }, (_, i) => text(i)),
       outputs: Array.from({ length: set.outputCount }, (_, k) => text(set.inputCount + k)),
       seconds: seconds.compute[s],
+      ...(times !== 1 ? { times } : {}),
       ...(seconds.internal[s] > 0 ? { internalSeconds: seconds.internal[s] } : {}),
       redistributions,
     };
   });
   const outputs = usesOfOutput.map((use): PlannedOutput => {
-    const { output } = flow.outputs[use.at.kind === 'output' ? use.at.output : 0];
     const redistributions = movements.of(use);
-    for (const r of redistributions) communication += r.seconds;
+    for (const r of redistributions) communication += r.seconds * (r.times ?? 1);
+    if (use.at.kind !== 'output')
+      return {
+        value: nameOfValue(model, use.value),
+        role: 'carry',
+        of: use.at.kind === 'carry' ? graph.nodes[use.at.node].name : '',
+        placement: space.text(movements.demanded(use)),
+        redistributions,
+      };
+    const { output } = flow.outputs[use.at.output];
     return {
       value: output.value ?? '',
       role: output.role,
@@ -149,6 +159,7 @@ class Movements {
       input: inputOf(use),
       from: model.space.text(from),
       to: model.space.text(to),
+      ...(use.times !== 1 ? { times: use.times } : {}),
       collectives: plan.steps
         .filter((step) => COLLECTIVES.has(step.kind))
         .map((step) => ({
@@ -163,6 +174,13 @@ class Movements {
 }
 
 const COLLECTIVES: ReadonlySet<string> = new Set<string>(COLLECTIVE_KINDS);
+
+/** Name of the node that makes a value, with the position of the result where it has several. */
+function nameOfValue(model: Model, value: number): string {
+  const { node, result } = model.flow.values[value];
+  const { name } = model.graph.nodes[node];
+  return model.flow.results[node].length > 1 ? `${name}[${result}]` : name;
+}
 
 function inputOf(use: Use): number {
   return use.at.kind === 'input' ? use.at.input : 0;

@@ -3,6 +3,7 @@ import type { CollectiveModel } from '../cost/collectives.ts';
 import type { Optimizer } from '../cost/memory.ts';
 import type { Redistributor } from '../cost/redistribute.ts';
 import type { Graph } from '../graph/types.ts';
+import type { OpenedGraph } from '../passes/open-bodies.ts';
 import type { ShardingSpace } from '../mesh/space.ts';
 import type { Dataflow } from '../strategy/dataflow.ts';
 import type { StrategyTable } from '../strategy/nodes.ts';
@@ -10,6 +11,8 @@ import type { StrategyTable } from '../strategy/nodes.ts';
 /** Everything that the choice problem of a graph is built from. */
 export interface BuildInput {
   readonly graph: Graph;
+  /** How often each node runs, and what bodies hand to their next trip; absent for a straight-line program. */
+  readonly opened?: Pick<OpenedGraph, 'loops' | 'carries'>;
   readonly flow: Dataflow;
   readonly strategies: StrategyTable;
   readonly space: ShardingSpace;

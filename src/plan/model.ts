@@ -3,6 +3,7 @@ import type { Redistributor } from '../cost/redistribute.ts';
 import type { Graph } from '../graph/types.ts';
 import type { ShardingSpace } from '../mesh/space.ts';
 import type { Problem } from '../solver/types.ts';
+import type { BuildInput } from './input.ts';
 import type { Dataflow } from '../strategy/dataflow.ts';
 import type { StrategyTable } from '../strategy/nodes.ts';
 
@@ -26,6 +27,8 @@ import type { StrategyTable } from '../strategy/nodes.ts';
  */
 export interface Model {
   readonly graph: Graph;
+  /** How often each node runs; absent for a straight-line program. */
+  readonly opened?: BuildInput['opened'];
   readonly flow: Dataflow;
   readonly strategies: StrategyTable;
   readonly space: ShardingSpace;
@@ -57,8 +60,12 @@ export interface Use {
   /** Consumer node and input position, or the graph output. */
   readonly at:
     | { readonly kind: 'input'; readonly node: number; readonly input: number }
-    | { readonly kind: 'output'; readonly output: number };
+    | { readonly kind: 'output'; readonly output: number }
+    /** What a body hands to its next trip: it must end in the placement of this carry. */
+    | { readonly kind: 'carry'; readonly node: number };
   readonly phase: string;
+  /** How often the value is moved for this use in one run of the program. */
+  readonly times: number;
   /** Distinct demanded shardings, and for each value of the variable the position of its demand. */
   readonly demands: SpecList;
   /** Copy variable that serves this use, -1 where the value has none in this phase. */

@@ -6,8 +6,8 @@ import { ShardwrightError } from '../errors.ts';
 import type { Graph } from '../graph/types.ts';
 import { parseMesh } from '../mesh/mesh.ts';
 import { ShardingSpace } from '../mesh/space.ts';
-import { inlineCalls } from '../passes/inline-calls.ts';
-import { retakeWeightViews } from '../passes/weight-views.ts';
+import { openBodies, type OpenedGraph } from '../passes/open-bodies.ts';
+import { plannable } from '../passes/plannable.ts';
 import type { OperatorTable } from '../ops/table.ts';
 import type { Problem } from '../solver/types.ts';
 import { dataflow } from '../strategy/dataflow.ts';
@@ -46,12 +46,15 @@ export function prepare(original: Graph, request: PlanRequest, table: OperatorTa
   const collectives = collectiveModel(request.cost, cluster, mesh);
   const redistributor = new Redistributor(space, collectives);
   refuseShardedText(original);
-  const graph = retakeWeightViews(inlineCalls(original), table);
+  const straight = plannable(original, table);
+  const opened = openBodies(straight, table);
+  const graph = opened?.graph ?? straight;
   const flow = dataflow(graph, table, request.sharing);
   const strategies = nodeStrategies(graph, flow, table, space, { uneven: request.uneven, unknown: request.unknown });
   const budgetBytes = request.memoryBytes ?? usableMemoryBytes(cluster);
   const model = buildModel({
     graph,
+    ...(opened !== undefined ? { opened } : {}),
     flow,
     strategies,
     space,
@@ -73,7 +76,7 @@ export function prepare(original: Graph, request: PlanRequest, table: OperatorTa
     collectives,
     table,
     budgetBytes,
-    assumptions: assumptionsOf(model, request),
+    assumptions: assumptionsOf(model, request, opened),
     contradictions: restriction.contradictions(),
   };
 }
@@ -88,7 +91,7 @@ function refuseShardedText(graph: Graph): void {
   });
 }
 
-function assumptionsOf(model: Model, request: PlanRequest): string[] {
+function assumptionsOf(model: Model, request: PlanRequest, opened: OpenedGraph | undefined): string[] {
   const list = [
     'Activation memory is not modelled: the memory row holds parameters, gradients, optimizer state and buffers only.',
     'Objective: compute and communication one after another, no overlap.',
@@ -99,5 +102,10 @@ function assumptionsOf(model: Model, request: PlanRequest): string[] {
     );
   for (const { target, count } of model.strategies.replicatedUnknown)
     list.push(`${target} (${count} nodes) has no rules and was planned replicated at zero compute.`);
+  if (opened !== undefined)
+    list.push(
+      'Control flow: each body is listed once; its times count by trips, and what a loop does not change is moved before it.',
+      ...opened.notes,
+    );
   return [...list, ...model.cluster.assumptions, ...(model.graph.notes ?? [])];
 }

@@ -1,9 +1,10 @@
 import type { Cluster } from '../cost/cluster.ts';
 import type { CollectiveModel } from '../cost/collectives.ts';
-import { computeSeconds } from '../cost/compute.ts';
+import { presetComputeCost } from '../cost/presets.ts';
 import type { Redistributor } from '../cost/redistribute.ts';
 import { internalError } from '../errors.ts';
 import { DTYPE_BYTES, type Graph } from '../graph/types.ts';
+import type { OpenedGraph } from '../passes/open-bodies.ts';
 import type { ShardingSpace } from '../mesh/space.ts';
 import { atSizes, bindCall, tensorInputs, withOutputs } from '../ops/context.ts';
 import type { TensorMeta } from '../ops/record.ts';
@@ -26,6 +27,7 @@ export function recost(
   cluster: Cluster,
   collectives: CollectiveModel,
   redistributor: Redistributor,
+  opened?: Pick<OpenedGraph, 'loops' | 'carries'>,
 ): number {
   const placed = new Map<string, readonly number[]>();
   const copies = new Set<string>();
@@ -37,6 +39,7 @@ export function recost(
     moves: readonly PlannedRedistribution[],
     to: number,
     at: string,
+    times = 1,
   ): void => {
     const { meta, node, result } = flow.values[value];
     const type = { shape: meta.shape, itemBytes: DTYPE_BYTES[meta.dtype] };
@@ -46,7 +49,7 @@ export function recost(
       const from = space.parse(move.from);
       if (from !== current) throw internalError(`plan moves ${at} from ${move.from}, but it is ${space.text(current)}`);
       current = space.parse(move.to);
-      const key = `${value}:${phase}:${move.from}:${move.to}`;
+      const key = `${value}:${phase}:${times}:${move.from}:${move.to}`;
       if (move.copy === 'reused') {
         if (!copies.has(key)) throw internalError(`plan reuses a copy of ${at} that nothing made`);
         continue;
@@ -54,7 +57,7 @@ export function recost(
       if (move.copy === 'made') copies.add(key);
       const price = redistributor.seconds(type, from, current);
       if (!Number.isFinite(price)) throw internalError(`plan moves ${at} by a refused redistribution`);
-      seconds += price;
+      seconds += price * times;
     }
     if (current !== to) throw internalError(`plan leaves ${at} in ${space.text(current)}, wanted ${space.text(to)}`);
   };
@@ -69,7 +72,9 @@ export function recost(
     const inputs = planned.inputs.map((text) => space.parse(text));
     flow.inputs[n].forEach((value, i) => {
       const moves = planned.redistributions.filter((r) => r.input === i);
-      carry(value, flow.phases[n], moves, inputs[i], `input ${i} of ${node.name}`);
+      const producer = graph.nodes[flow.values[value].node].name;
+      const times = opened?.loops.movesBetween(producer, node.name);
+      carry(value, flow.phases[n], moves, inputs[i], `input ${i} of ${node.name}`, times);
     });
     const record = table.get(node.target);
     if (record === undefined) return;
@@ -88,9 +93,10 @@ export function recost(
       used.map((meta, i) => local(meta, inputs[i])),
       results.map((meta, k) => (meta === null ? null : local(meta, outputs[k]))),
     );
-    seconds += computeSeconds(record, here, cluster);
+    const runs = opened?.loops.runsOf(node.name) ?? 1;
+    seconds += presetComputeCost(collectives.preset, record, here, cluster).seconds * runs;
     if (planned.internalSeconds !== undefined)
-      seconds += internalSeconds(record.shard(call), planned, space, here, collectives);
+      seconds += runs * internalSeconds(record.shard(call), planned, space, here, collectives);
   });
   const byRole = new Map<string, number>();
   graph.nodes.forEach((node) => {
@@ -112,6 +118,15 @@ export function recost(
       to,
       `output ${planned.value}`,
     );
+  }
+  for (const { value, carry: name } of opened?.carries ?? []) {
+    const planned = decoded.outputs[k++];
+    const id = flow.valueOf(value);
+    const to = placed.get(name)?.[0];
+    if (to === undefined || planned?.of !== name) throw internalError(`plan lacks the carry ${name}`);
+    const producer = graph.nodes[flow.values[id].node].name;
+    const phase = flow.phases[flow.values[id].node];
+    carry(id, phase, planned.redistributions, to, `carry ${name}`, opened?.loops.movesBetween(producer, name));
   }
   return seconds;
 }

@@ -13,6 +13,7 @@ const redistribution = z.object({
   to: z.string(),
   collectives: z.array(collective),
   seconds,
+  times: z.number().nonnegative().optional(),
   copy: z.enum(['made', 'reused']).optional(),
 });
 
@@ -48,6 +49,7 @@ export const planSchema = z.object({
       inputs: z.array(z.string()),
       outputs: z.array(z.string()),
       seconds,
+      times: z.number().nonnegative().optional(),
       internalSeconds: seconds.optional(),
       redistributions: z.array(redistribution),
     }),

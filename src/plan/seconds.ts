@@ -1,4 +1,4 @@
-import { computeSeconds } from '../cost/compute.ts';
+import { presetComputeCost } from '../cost/presets.ts';
 import { atSizes } from '../ops/context.ts';
 import type { TensorMeta } from '../ops/record.ts';
 import type { NodeStrategies } from '../strategy/nodes.ts';
@@ -26,7 +26,7 @@ export function strategySeconds(entry: NodeStrategies, input: BuildInput): NodeS
     const key = `${inputs.map((m) => m.shape.join('x')).join()}>${outputs.map((m) => m?.shape.join('x')).join()}`;
     let cost = remembered.get(key);
     if (cost === undefined) {
-      cost = computeSeconds(record, local, input.cluster);
+      cost = presetComputeCost(input.collectives.preset, record, local, input.cluster).seconds;
       remembered.set(key, cost);
     }
     for (let d = 0; d < dims; d++) {

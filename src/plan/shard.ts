@@ -151,7 +151,7 @@ function writePlan(prepared: Prepared, solution: Solution): Plan {
   // A redistributor of its own: the re-check asks every price anew.
   const fresh = new Redistributor(model.space, collectives);
   const { graph, flow, space, cluster, unitsPerSecond } = model;
-  const recheckedSeconds = recost(decoded, graph, flow, table, space, cluster, collectives, fresh);
+  const recheckedSeconds = recost(decoded, graph, flow, table, space, cluster, collectives, fresh, model.opened);
   const seconds = solution.objective / unitsPerSecond;
   // Every term was rounded to a unit once; the sums may differ by half a unit a term.
   const terms = problem.domains.length + problem.edges.first.length;

@@ -76,9 +76,10 @@ export class TableBuilder {
     meta: { shape: readonly number[]; itemBytes: number },
     from: SpecList,
     to: SpecList,
+    times: number,
   ): number {
-    return this.table(`r${type}:${from.list}:${to.list}`, from.specs.length, to.specs.length, () =>
-      this.redistributor.matrix(meta, from.specs, to.specs),
+    return this.table(`r${type}:${from.list}:${to.list}x${times}`, from.specs.length, to.specs.length, () =>
+      repeated(this.redistributor.matrix(meta, from.specs, to.specs), times),
     );
   }
 
@@ -131,6 +132,11 @@ export class TableBuilder {
       },
     };
   }
+}
+
+/** Costs that are paid so many times; what is forbidden stays so, even where it is never paid. */
+export function repeated(costs: Float64Array, times: number): Float64Array {
+  return times === 1 ? costs : costs.map((c) => (c === Infinity ? Infinity : c * times));
 }
 
 /** A tensor as the redistribution planner prices it. */

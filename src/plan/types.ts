@@ -22,8 +22,10 @@ export interface PlannedRedistribution {
   readonly from: string;
   readonly to: string;
   readonly collectives: readonly PlannedCollective[];
-  /** Seconds in all: the collectives and the local copies that they need. */
+  /** Seconds in all of one execution: the collectives and the local copies that they need. */
   readonly seconds: number;
+  /** Executions in one run of the program where they are not one: trips of the loops around it. */
+  readonly times?: number;
   /** `made`: this use makes a copy that later uses of the same phase take; `reused`: it takes one, and pays nothing. */
   readonly copy?: 'made' | 'reused';
 }
@@ -35,6 +37,8 @@ export interface PlannedNode {
   readonly outputs: readonly string[];
   /** Compute of the node on the device with the largest shard. */
   readonly seconds: number;
+  /** Runs of the node where they are not one: trips of the loops around it, or the weight of its branch. */
+  readonly times?: number;
   /** Collectives inside the operator's own rule, where it has any. */
   readonly internalSeconds?: number;
   readonly redistributions: readonly PlannedRedistribution[];

@@ -46,6 +46,9 @@ export function collectUses(
 ): Use[] {
   const { graph, flow, space } = input;
   const uses: Use[] = [];
+  const loops = input.opened?.loops;
+  const timesOf = (value: number, consumer: number): number =>
+    loops?.movesBetween(graph.nodes[flow.values[value].node].name, graph.nodes[consumer].name) ?? 1;
   graph.nodes.forEach((_, n) => {
     flow.inputs[n].forEach((value, i) => {
       uses.push({
@@ -53,11 +56,13 @@ export function collectUses(
         variable: nodeVariable[n],
         at: { kind: 'input', node: n, input: i },
         phase: flow.phases[n],
+        times: timesOf(value, n),
         demands: columns.of(n, i),
         copy: -1,
       });
     });
   });
+  const typeOf = (n: number): number => flow.values[flow.results[n][0]].type;
   const byRole = new Map<string, number>();
   const tangents = new Map<number, number>();
   graph.nodes.forEach((node, n) => {
@@ -67,16 +72,26 @@ export function collectUses(
   });
   flow.outputs.forEach(({ output, value }, k) => {
     if (value < 0) return;
-    const partner =
+    const named =
       output.role === 'output'
         ? tangents.get(output.index ?? k)
         : output.of === undefined
           ? undefined
           : byRole.get(output.of);
+    // A graph without stated roles counts updated statistics among its outputs: their tangent is another tensor's.
+    const partner = named !== undefined && typeOf(named) === flow.values[value].type ? named : undefined;
     const at = { kind: 'output', output: k } as const;
     const phase = output.role === 'output' ? 'forward' : 'backward';
     if (partner !== undefined) {
-      uses.push({ value, variable: nodeVariable[partner], at, phase, demands: columns.result(partner, 0), copy: -1 });
+      uses.push({
+        value,
+        variable: nodeVariable[partner],
+        at,
+        phase,
+        times: 1,
+        demands: columns.result(partner, 0),
+        copy: -1,
+      });
       return;
     }
     const meta = flow.values[value].meta;
@@ -88,7 +103,20 @@ export function collectUses(
       tables.vector(`z${specs.length}`, () => new Float64Array(specs.length)),
     );
     variables.push({ kind: 'output', output: k, specs });
-    uses.push({ value, variable, at, phase, demands: tables.specList(specs), copy: -1 });
+    uses.push({ value, variable, at, phase, times: 1, demands: tables.specList(specs), copy: -1 });
   });
+  for (const { value: name, carry } of input.opened?.carries ?? []) {
+    const value = flow.valueOf(name);
+    const node = flow.values[flow.valueOf(carry)].node;
+    uses.push({
+      value,
+      variable: nodeVariable[node],
+      at: { kind: 'carry', node },
+      phase: flow.phases[flow.values[value].node],
+      times: timesOf(value, node),
+      demands: columns.result(node, 0),
+      copy: -1,
+    });
+  }
   return uses;
 }

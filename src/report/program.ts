@@ -14,11 +14,16 @@ export function annotatedProgram(graph: Graph, plan: Plan): string {
     const p = planned.get(node.name);
     if (p === undefined) continue;
     for (const r of p.redistributions) lines.push(redistributionLine(r, p.inputs.length));
-    lines.push(`${nodeText(node)}  # ${placementText(p)}${p.seconds > 0 ? `  ${secondsText(p.seconds)}` : ''}`);
+    const time = p.seconds > 0 && p.times !== 0 ? `  ${secondsText(p.seconds)}${timesText(p.times)}` : '';
+    lines.push(`${nodeText(node)}  # ${placementText(p)}${time}`);
   }
   for (const output of plan.outputs) {
     for (const r of output.redistributions) lines.push(redistributionLine(r, 1));
     const role = output.role === 'grad' ? `gradient of ${output.of ?? '?'}` : output.role;
+    if (output.role === 'carry') {
+      lines.push(`next %${output.of ?? '?'} = %${output.value}  # ${output.placement}`);
+      continue;
+    }
     lines.push(`return %${output.value}  # ${output.placement}  ${role}`);
   }
   return lines.join('\n');
@@ -29,6 +34,11 @@ function placementText(node: PlannedNode): string {
   return node.inputs.length === 0 ? outputs : `${node.inputs.join(', ')} -> ${outputs}`;
 }
 
+/** Runs of a line inside a loop; a branch that counts less than once runs at most once. */
+function timesText(times: number | undefined): string {
+  return times === undefined || times < 1 ? '' : ` x${times}`;
+}
+
 function redistributionLine(r: PlannedRedistribution, inputs: number): string {
   const which = inputs > 1 ? `input ${r.input}: ` : '';
   if (r.copy === 'reused') return `    # ${which}${r.from} -> ${r.to}  copy made before`;
@@ -36,5 +46,5 @@ function redistributionLine(r: PlannedRedistribution, inputs: number): string {
     .map((c) => `${c.kind}(${c.meshDims.join(',')}) ${bytesText(c.bytes)} ${secondsText(c.seconds)}`)
     .join(' + ');
   const kept = r.copy === 'made' ? '  copy kept for later uses' : '';
-  return `    # ${which}${r.from} -> ${r.to}  ${collectives === '' ? 'local' : collectives}${kept}`;
+  return `    # ${which}${r.from} -> ${r.to}  ${collectives === '' ? 'local' : collectives}${timesText(r.times)}${kept}`;
 }

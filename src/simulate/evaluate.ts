@@ -190,7 +190,7 @@ function item(node: Node, look: (name: string) => Value): Value {
 }
 
 /** An argument with the values of the graph put in; a symbolic size counts at its example size. */
-function argument(arg: Arg, look: (name: string) => Value): EvaluatedArg {
+export function argument(arg: Arg, look: (name: string) => Value): EvaluatedArg {
   if (isList(arg)) return arg.map((member) => argument(member, look));
   if (isRef(arg)) {
     const value = look(arg.name);

@@ -21,7 +21,10 @@ export interface Climb {
 const CLOSE = 1e-7;
 
 /** Sweeps until the rest of the gap no longer shrinks, the target is reached or the clock stops; returns the best bound. */
-export function climb(messages: Messages, { sweeps, offer, target, stopped, flat = 0, patience = 0.25 }: Climb): number {
+export function climb(
+  messages: Messages,
+  { sweeps, offer, target, stopped, flat = 0, patience = 0.25 }: Climb,
+): number {
   const { net } = messages;
   let bound = -Infinity;
   let before = -Infinity;

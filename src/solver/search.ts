@@ -106,6 +106,14 @@ export class Search {
     return this.#explore(net, new Messages(net), -Infinity, 0);
   }
 
+  /** `solve` for a network whose row prices (units of 2^-20) are known from elsewhere: no search for them. */
+  solvePriced(net: Network, prices: readonly bigint[]): number {
+    this.proof = { log: net.log, rows: true };
+    if (!this.#prepare(net)) return Infinity;
+    addPrices(net, prices);
+    return this.#explore(net, new Messages(net), -Infinity, 0);
+  }
+
   /** Bound (normally the optimum) of the problem without its rows; its choices are offered to the full problem too. */
   #withoutRows(net: Network): number {
     const free = net.clone();

@@ -4,10 +4,10 @@ import { Partial } from '../mesh/partial.ts';
 import type { Placement } from '../mesh/placement.ts';
 import { REPLICATE } from '../mesh/replicate.ts';
 import { Shard } from '../mesh/shard.ts';
-import { evenlyShardable, isPending, pendingTogether, refusedCut, Sharding } from '../mesh/sharding.ts';
+import { evenlyShardable, fillsAllRanks, isPending, pendingTogether, refusedCut, Sharding } from '../mesh/sharding.ts';
 import type { TensorMeta } from '../ops/record.ts';
 import { R, type Rule, type RuleSlot, type ShardSlot } from '../ops/rule.ts';
-import { takesAnyCut } from './expand.ts';
+import { takesAnyCut } from './row-product.ts';
 
 /**
  * Asks the rules of one call whether given input shardings may stand as they are, and what comes out. Nothing is moved:
@@ -184,9 +184,11 @@ function namesOf(mesh: DeviceMesh, cuts: readonly OneCut[]): string {
 
 /** Whether a slot that needs even or whole units gets them. */
 function unevenness(call: Call, t: number, slot: ShardSlot): string | undefined {
-  if (!slot.even && !slot.scaled && slot.unit === 1) return undefined;
   const { mesh, inputs, given } = call;
   const size = inputs[t].shape[slot.dim];
+  if (slot.filled && !fillsAllRanks(given[t], mesh, slot.dim, size))
+    return `input ${t} is ${given[t].text}, which leaves ranks without a row of dim ${slot.dim} (${size}), and this operator needs one`;
+  if (!slot.even && !slot.scaled && slot.unit === 1) return undefined;
   const only = new Sharding(
     given[t].placements.map((p) => (p.dim === slot.dim ? p.withDim(0) : REPLICATE)),
     new Map([[0, given[t].orderOf(slot.dim)]]),

@@ -1,17 +1,8 @@
-import { fromMeshView } from '../mesh/mesh-view.ts';
 import type { Placement, ReduceOp } from '../mesh/placement.ts';
-import { evenlyShardable, shardable, Sharding } from '../mesh/sharding.ts';
-import {
-  FIRST_OTHER_CODE,
-  isPartialCode,
-  partialCode,
-  REPLICATE_CODE,
-  shardCode,
-  shardDimOfCode,
-  type ShardingSpace,
-} from '../mesh/space.ts';
+import { partialCode, REPLICATE_CODE, shardCode, type ShardingSpace } from '../mesh/space.ts';
 import type { TensorMeta } from '../ops/record.ts';
-import { R, type Rule, type RuleSlot, type ShardSlot } from '../ops/rule.ts';
+import { R, type Rule, type RuleSlot } from '../ops/rule.ts';
+import { RowProduct, takesAnyCut, type Row } from './row-product.ts';
 
 /**
  * Single-dim rules expanded to the whole mesh. A strategy takes one rule per mesh dim; it fixes the sharding of every
@@ -48,15 +39,14 @@ export interface ExpandOptions {
   readonly reachable?: readonly number[];
   /** Cuts other than plain shards that rules may be taken with, on any tensor dim; default none. */
   readonly cuts?: readonly Placement[];
+  /** Mesh dims of one device: `replicate` (default) takes the all-replicate rule there, `expand` every rule. */
+  readonly unitDims?: 'replicate' | 'expand';
 }
 
 /** Bit of a pending reduction in a reachability set. */
 export function partialBit(op: ReduceOp): number {
   return 1 << partialCode(op);
 }
-
-// Tensor shardings are handled as their kind codes on each mesh dim, packed into one number in this base.
-const BASE = 256;
 
 function slotCode(slot: RuleSlot): number {
   if (slot === null || slot.kind === 'replicate') return REPLICATE_CODE;
@@ -77,50 +67,77 @@ export function expandRules(
   outputs: readonly (TensorMeta | null)[],
   options: ExpandOptions,
 ): StrategySet {
-  const tensors: (TensorMeta | null)[] = [...inputs, ...outputs];
-  const width = tensors.length;
-  const replicate: Rule = {
-    inputs: inputs.map(() => R),
-    outputs: outputs.map((o) => (o === null ? null : R)),
-    origin: 'base',
-  };
-  const list = [replicate, ...rules.filter((r) => usable(r, inputs.length, outputs.length, options.reachable))];
-  const rows = list.map((r, rule): Row => {
-    const slots = [...r.inputs, ...r.outputs];
-    return { rule, slots, codes: Int32Array.from(slots, slotCode) };
-  });
+  const list = [
+    allReplicate(inputs, outputs),
+    ...rules.filter((r) => usable(r, inputs.length, outputs.length, options.reachable)),
+  ];
+  const rows = list.map((r, rule) => plainRow(r, rule));
   if (options.cuts !== undefined && options.cuts.length > 0) rows.push(...cutRows(space, rows, options.cuts));
-  const codes = rows.map((row) => row.codes);
-  const { sizes } = space.mesh;
-  const filter = new TensorFilter(space, sizes, tensors, options);
+  return expandRows(space, list, rows, inputs, outputs, options);
+}
 
+/** The rule that every call has. */
+export function allReplicate(inputs: readonly TensorMeta[], outputs: readonly (TensorMeta | null)[]): Rule {
+  return { inputs: inputs.map(() => R), outputs: outputs.map((o) => (o === null ? null : R)), origin: 'base' };
+}
+
+/** A rule as it stands, with plain shards. */
+export function plainRow(r: Rule, rule: number): Row {
+  const slots = [...r.inputs, ...r.outputs];
+  const codes = new Int32Array(slots.length);
+  for (let t = 0; t < slots.length; t++) codes[t] = slotCode(slots[t]);
+  return { rule, slots, codes };
+}
+
+/** All combinations of rows over the mesh dims that pass the filters, in order. @param list what `Row.rule` counts */
+export function expandRows(
+  space: ShardingSpace,
+  list: readonly Rule[],
+  rows: readonly Row[],
+  inputs: readonly TensorMeta[],
+  outputs: readonly (TensorMeta | null)[],
+  options: Pick<ExpandOptions, 'uneven' | 'cuts' | 'unitDims'>,
+): StrategySet {
+  const { sizes } = space.mesh;
+  const product = new RowProduct(space, rows, [...inputs, ...outputs], options);
+  const width = inputs.length + outputs.length;
   const kept: number[] = [];
   const chosen: number[] = [];
-  const seen = new Map<string, true>();
-  const pick = new Int32Array(sizes.length);
-  const combined = new Float64Array(width);
-  for (;;) {
-    // Key of each tensor's sharding: its slot codes in base BASE.
-    for (let t = 0; t < width; t++) {
-      let key = 0;
-      for (let d = 0; d < sizes.length; d++) key = key * BASE + codes[pick[d]][t];
-      combined[t] = key;
-    }
-    if (filter.accepts(combined) && tiesHold(rows, pick, tensors, filter, combined)) {
-      const text = combined.join();
-      if (!seen.has(text)) {
-        seen.set(text, true);
-        for (let t = 0; t < width; t++) kept.push(tensors[t] === null ? -1 : filter.id(t, combined[t]));
-        for (let d = 0; d < sizes.length; d++) chosen.push(rows[pick[d]].rule);
+  // Only rows that look alike, or cuts with several forms, can give one strategy twice.
+  const seen = product.mayRepeat ? new Set<string>() : undefined;
+  const next = new Int32Array(sizes.length);
+  let m = 0;
+  while (m >= 0) {
+    const end = product.choices(m);
+    let stepped = false;
+    while (next[m] < end)
+      if (product.take(m, next[m]++)) {
+        stepped = true;
+        break;
       }
+    if (!stepped) {
+      next[m--] = 0;
+      continue;
     }
-    let d = sizes.length - 1;
-    while (d >= 0 && (sizes[d] === 1 || pick[d] === rows.length - 1)) pick[d--] = 0;
-    if (d < 0) break;
-    pick[d]++;
+    if (m + 1 < sizes.length) {
+      m++;
+      continue;
+    }
+    if (!product.complete()) continue;
+    const from = kept.length;
+    for (let t = 0; t < width; t++) kept.push(product.id(t));
+    if (seen !== undefined) {
+      const text = kept.slice(from).join();
+      if (seen.has(text)) {
+        kept.length = from;
+        continue;
+      }
+      seen.add(text);
+    }
+    for (let d = 0; d < sizes.length; d++) chosen.push(rows[product.picked[d]].rule);
   }
   return {
-    count: chosen.length / sizes.length,
+    count: sizes.length === 0 ? 0 : chosen.length / sizes.length,
     inputCount: inputs.length,
     outputCount: outputs.length,
     specs: Int32Array.from(kept),
@@ -129,19 +146,12 @@ export function expandRules(
   };
 }
 
-/** A rule on one mesh dim: its slots for inputs and outputs, and the kind codes that they stand for. */
-interface Row {
-  readonly rule: number;
-  readonly slots: readonly RuleSlot[];
-  readonly codes: Int32Array;
-}
-
 /**
  * The rules with further cuts in the place of plain shards: for every tie group of a rule, all its slots alike. A group
  * takes part only if none of its slots counts rows (`contiguous`: offsets are computed from the rank), cuts in units, or
  * ties dims of different sizes.
  */
-function cutRows(space: ShardingSpace, rows: readonly Row[], cuts: readonly Placement[]): Row[] {
+export function cutRows(space: ShardingSpace, rows: readonly Row[], cuts: readonly Placement[]): Row[] {
   const out: Row[] = [];
   for (const { rule, slots, codes } of rows) {
     const open = new Map<string, boolean>();
@@ -165,11 +175,6 @@ function cutRows(space: ShardingSpace, rows: readonly Row[], cuts: readonly Plac
   return out;
 }
 
-/** Whether a slot asks nothing of a cut but to be the same, or even, where its tie group needs it. */
-export function takesAnyCut(slot: ShardSlot): boolean {
-  return slot.slicing !== 'contiguous' && !slot.scaled && slot.unit === 1;
-}
-
 /**
  * Whether a rule can be of use. A rule that only hands pending reductions on needs one input that its producer can leave
  * pending (the others may be made Partial for free). A rule that cuts an input, such as a product over cut rows with a
@@ -188,183 +193,4 @@ function usable(r: Rule, inputs: number, outputs: number, reachable: readonly nu
     if ((reachable[i] & partialBit(slot.op)) !== 0) return true;
   }
   return !wants;
-}
-
-/** Filters 1 and 2 for single tensors, remembered per tensor and sharding key. */
-class TensorFilter {
-  /** Whether any cut may be other than ceil chunks; if not, nothing needs to look for them. */
-  readonly mayHaveSpecial: boolean;
-  private readonly verdict: Map<number, boolean>[];
-  private readonly ids = new Map<number, number>();
-
-  constructor(
-    private readonly space: ShardingSpace,
-    private readonly sizes: readonly number[],
-    private readonly tensors: readonly (TensorMeta | null)[],
-    private readonly options: ExpandOptions,
-  ) {
-    this.mayHaveSpecial = (options.cuts?.length ?? 0) > 0;
-    this.verdict = tensors.map(() => new Map<number, boolean>());
-  }
-
-  accepts(keys: Float64Array): boolean {
-    for (let t = 0; t < keys.length; t++) {
-      let ok = this.verdict[t].get(keys[t]);
-      if (ok === undefined) {
-        ok = this.check(this.tensors[t], keys[t]);
-        this.verdict[t].set(keys[t], ok);
-      }
-      if (!ok) return false;
-    }
-    return true;
-  }
-
-  id(t: number, key: number): number {
-    let id = this.ids.get(key);
-    if (id === undefined) {
-      const digits = this.digits(key);
-      if (digits.some((code) => code >= FIRST_OTHER_CODE)) return this.specialId(t, digits);
-      id = this.space.internCodes(digits);
-      this.ids.set(key, id);
-    }
-    return id;
-  }
-
-  /** Pieces into which the sharding cuts a dim. */
-  pieces(key: number, dim: number): number {
-    let n = 1;
-    this.digits(key).forEach((code, d) => {
-      if (this.space.dimOfCode(code) === dim) n *= this.sizes[d];
-    });
-    return n;
-  }
-
-  /** Whether a dim is cut otherwise than in ceil chunks. */
-  hasSpecial(key: number, dim: number): boolean {
-    return this.digits(key).some((code) => code >= FIRST_OTHER_CODE && this.space.dimOfCode(code) === dim);
-  }
-
-  /** Whether all ranks hold equally many rows of every dim. */
-  even(t: number, key: number): boolean {
-    const tensor = this.tensors[t];
-    return tensor !== null && evenlyShardable(this.sharding(this.digits(key)), this.space.mesh, tensor.shape);
-  }
-
-  /** Whether two dims are cut by the same mesh dims in the same ways. */
-  sameCuts(key: number, dim: number, otherKey: number, otherDim: number): boolean {
-    const { space } = this;
-    const other = this.digits(otherKey);
-    return this.digits(key).every((code, d) => {
-      const cuts = space.dimOfCode(code) === dim;
-      if (cuts !== (space.dimOfCode(other[d]) === otherDim)) return false;
-      return !cuts || space.placementOf(code).withDim(otherDim).equals(space.placementOf(other[d]));
-    });
-  }
-
-  private sharding(digits: readonly number[]): Sharding {
-    return new Sharding(digits.map((code) => this.space.placementOf(code)));
-  }
-
-  /** Strides that are an order of mesh dims have one form only, the order; where the pieces are the same. */
-  private specialId(t: number, digits: readonly number[]): number {
-    const sharding = this.sharding(digits);
-    const { mesh } = this.space;
-    const even = evenlyShardable(sharding, mesh, this.tensors[t]?.shape ?? []);
-    return this.space.intern(even ? fromMeshView(sharding.placements, mesh) : sharding);
-  }
-
-  private check(tensor: TensorMeta | null, key: number): boolean {
-    if (tensor === null) return true;
-    const digits = this.digits(key);
-    let linear = false;
-    let other = -1;
-    let special = false;
-    const pieces = new Map<number, number>();
-    for (let d = 0; d < digits.length; d++) {
-      const code = digits[d];
-      if (code >= FIRST_OTHER_CODE) special = true;
-      else if (isPartialCode(code)) {
-        if (LINEAR_CODES.has(code)) linear = true;
-        else if (other >= 0 && other !== code) return false;
-        else other = code;
-      } else if (code !== REPLICATE_CODE) {
-        const dim = shardDimOfCode(code);
-        pieces.set(dim, (pieces.get(dim) ?? 1) * this.sizes[d]);
-      }
-    }
-    if (linear && other >= 0) return false;
-    if (special) {
-      const fits = this.options.uneven === 'forbid' ? evenlyShardable : shardable;
-      return fits(this.sharding(digits), this.space.mesh, tensor.shape);
-    }
-    for (const [dim, n] of pieces) {
-      const size = tensor.shape[dim];
-      if (size === undefined || size < n) return false;
-      if (this.options.uneven === 'forbid' && size % n !== 0) return false;
-    }
-    return true;
-  }
-
-  private digits(key: number): number[] {
-    const out: number[] = new Array<number>(this.sizes.length);
-    let rest = key;
-    for (let d = this.sizes.length - 1; d >= 0; d--) {
-      out[d] = rest % BASE;
-      rest = Math.floor(rest / BASE);
-    }
-    return out;
-  }
-}
-
-const LINEAR_CODES = new Set([partialCode('sum'), partialCode('avg')]);
-
-/** Filter 3: the tie groups of the rule taken on each mesh dim, judged at the full sharding of each tensor. */
-function tiesHold(
-  rows: readonly Row[],
-  pick: Int32Array,
-  tensors: readonly (TensorMeta | null)[],
-  filter: TensorFilter,
-  keys: Float64Array,
-): boolean {
-  for (let d = 0; d < pick.length; d++) {
-    const row = rows[pick[d]].slots;
-    for (let t = 0; t < row.length; t++) {
-      const slot = row[t];
-      if (slot?.kind !== 'shard') continue;
-      const tensor = tensors[t];
-      if (tensor === null) return false;
-      const units = tensor.shape[slot.dim] / slot.unit;
-      const pieces = filter.pieces(keys[t], slot.dim);
-      if ((slot.even || slot.scaled || slot.unit > 1) && units % pieces !== 0) return false;
-      const special = filter.mayHaveSpecial && filter.hasSpecial(keys[t], slot.dim);
-      // Another mesh dim may have brought a special cut to the same dim.
-      if (special && (!takesAnyCut(slot) || (slot.even && !filter.even(t, keys[t])))) return false;
-      for (let u = t + 1; u < row.length; u++) {
-        const mate = row[u];
-        if (
-          mate?.kind === 'shard' &&
-          mate.tie === slot.tie &&
-          (!tied(slot, mate, tensor, tensors[u], pieces, filter, keys[u]) ||
-            (filter.mayHaveSpecial && !filter.sameCuts(keys[t], slot.dim, keys[u], mate.dim)))
-        )
-          return false;
-      }
-    }
-  }
-  return true;
-}
-
-function tied(
-  a: ShardSlot,
-  b: ShardSlot,
-  first: TensorMeta,
-  second: TensorMeta | null,
-  pieces: number,
-  filter: TensorFilter,
-  secondKey: number,
-): boolean {
-  if (second === null) return false;
-  // The mesh dims that cut the two dims must be the same ones: a rule on one mesh dim speaks for its own cut only.
-  if (filter.pieces(secondKey, b.dim) !== pieces) return false;
-  return a.scaled || b.scaled || first.shape[a.dim] === second.shape[b.dim];
 }

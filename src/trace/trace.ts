@@ -1,189 +1,227 @@
-import { ShardwrightError } from '../errors.ts';
-import { GraphBuilder } from '../graph/build.ts';
-import type { Arg, DType, Graph, TensorType, ValueRef } from '../graph/types.ts';
+import { lintGraph } from '../graph/lint.ts';
 import { withPhases } from '../graph/phases.ts';
+import type { Graph } from '../graph/types.ts';
 import { builtinOperators } from '../ops/builtin.ts';
-import { inferCall } from '../ops/infer.ts';
 import type { OperatorTable } from '../ops/table.ts';
+import { checkStable, otherSizes } from './check-twice.ts';
+import type { ControlDecision, ControlFlow } from './control-interface.ts';
+import { guardsOf, type Guard } from './guards.ts';
+import { recordInto, Trace } from './recorder.ts';
+import { refusal } from './refusal.ts';
+import { SizeExpression } from './size-expression.ts';
+import { sizeOf, Sym, type Size } from './sizes.ts';
+import { DimSpec, TensorSpec } from './spec.ts';
+import { tracedValue } from './tensor-core.ts';
+import { tensorOf, type Tensor } from './tensor.ts';
+import { mapTree, treeOf, valueOfTree, type HostValue, type Tree } from './tree.ts';
 
 /**
- * Tracing: a TypeScript function over tensors is run once on stand-ins that record every operation as an `aten.*` node.
- * Shapes and dtypes are checked as the program is recorded. Straight-line functions only: JavaScript cannot tell us of a
- * branch on a traced value, so stand-ins refuse what can be trapped (arithmetic, comparison, text, iteration).
+ * Tracing: a TypeScript function over tensors is run on stand-ins that record every operation as an `aten.*` node. Shapes
+ * and dtypes are checked as the program is recorded; host control flow runs as it stands, and what it rested on becomes a
+ * guard. Nothing passes in silence: see `tensor-core.ts`, `wrap-conditions.ts`, `lint/` and `check-twice.ts`.
  */
 
-/** What an input looks like. */
-export interface TensorSpec {
-  readonly shape: readonly number[];
-  readonly dtype: DType;
-  readonly role: 'input' | 'parameter';
+export { input, parameter } from './spec.ts';
+export { Tensor } from './tensor.ts';
+
+/** Inputs of a traced function: descriptions of tensors and host constants, nested in lists and records. */
+export type InputTree = TensorSpec | HostValue | readonly InputTree[] | { readonly [key: string]: InputTree };
+
+/** What the function gets for its inputs: a tensor for each description. */
+export type Traced<T> = T extends TensorSpec
+  ? Tensor
+  : T extends HostValue
+    ? T
+    : { readonly [K in keyof T]: Traced<T[K]> };
+
+/** A list of inputs is spread over the arguments; anything else is the one argument. */
+export type TracedArguments<T> = T extends readonly unknown[]
+  ? { -readonly [K in keyof T]: Traced<T[K]> }
+  : [Traced<T>];
+
+/** What a traced function may return: tensors, sizes and host constants, nested in lists and records. */
+export type OutputTree = Tensor | Sym | HostValue | readonly OutputTree[] | { readonly [key: string]: OutputTree };
+
+export interface TraceOptions {
+  /** Name of the graph; the function's own name by default. */
+  readonly name?: string;
+  readonly table?: OperatorTable;
+  /** What `isTraining()` says, true by default. */
+  readonly training?: boolean;
+  /** Traces again, dynamic dims at another size, and compares: catches random numbers, clocks, counters. Default true. */
+  readonly checkTwice?: boolean;
+  /** Guards property traffic on tensors with a Proxy. Default true. */
+  readonly proxy?: boolean;
+  /** Who records control flow that the source-level front end meets. */
+  readonly control?: ControlFlow;
+  /** Mesh that `withSharding` speaks of, `dp=2,tp=4`. */
+  readonly mesh?: string;
 }
 
-/** Description of an input, f32 unless said otherwise. */
-export function input(shape: readonly number[], dtype: DType = 'f32'): TensorSpec {
-  return { shape, dtype, role: 'input' };
-}
+/** One returned leaf: the number of the graph output, or a size. */
+export type OutputLeaf = { readonly output: number } | { readonly size: string };
 
-/** Description of a parameter, f32 unless said otherwise. */
-export function parameter(shape: readonly number[], dtype: DType = 'f32'): TensorSpec {
-  return { shape, dtype, role: 'parameter' };
+export interface Capture {
+  readonly graph: Graph;
+  readonly inputTree: Tree<TensorSpec>;
+  readonly outputTree: Tree<OutputLeaf>;
+  /** What the graph takes for granted. */
+  readonly guards: readonly Guard[];
+  readonly report: {
+    /** `s0 in [2, 512]`, traced at its example. */
+    readonly dims: readonly string[];
+    /** Texts of the guards, in order. */
+    readonly guards: readonly string[];
+    /** Dims that the program used as plain numbers: `specialised s0 = 8 at model.ts:12:7`. */
+    readonly specialised: readonly string[];
+    readonly controlFlow: readonly ControlDecision[];
+  };
 }
 
 /**
- * Records `fn` over inputs of the given shapes.
+ * Records `fn` as a graph.
  *
- * @param fn called once with one traced tensor per entry of `inputs`, by name; returns a tensor or a list of tensors
- * @param inputs in the order in which they become placeholders
- * @throws E_TRACE_INPUT, E_TYPE (a call that does not fit), E_TRACE_COERCE (a traced value used as a JavaScript value)
+ * @param fn run once for every trace; must not be async
+ * @param inputs a record is handed on as one argument, a list as several
+ * @throws E_TRACE_INPUT, E_SHAPE and E_DTYPE (a call that does not fit), E_TRACE_COERCE (a traced value used as a
+ * JavaScript value), E_TRACE_LEAK, E_TRACE_ASYNC, E_TRACE_UNSTABLE, E_TRACE_HOST_READ, E_TRACE_IMPURE
  */
-export function trace<K extends string>(
-  fn: (inputs: Readonly<Record<K, Tensor>>) => Tensor | readonly Tensor[],
-  inputs: Readonly<Record<K, TensorSpec>>,
-  options: { readonly name?: string; readonly table?: OperatorTable } = {},
+export function trace<const I>(
+  fn: (...args: TracedArguments<I>) => OutputTree,
+  inputs: I & InputTree,
+  options: TraceOptions = {},
 ): Graph {
-  const recorder = new Recorder(
-    options.name ?? (fn.name === '' ? 'main' : fn.name),
-    options.table ?? builtinOperators(),
-  );
-  const given = {} as Record<K, Tensor>;
-  for (const name of Object.keys(inputs) as K[]) given[name] = recorder.placeholder(name, inputs[name]);
-  const result: unknown = fn(given);
-  const outputs = Array.isArray(result) ? (result as unknown[]) : [result];
-  outputs.forEach((value, index) => {
-    if (!(value instanceof Tensor))
-      throw new ShardwrightError('E_TRACE_INPUT', `output ${index} of the traced function is no tensor`, {
-        hint: 'return a traced tensor, or a list of them; an async function cannot be traced.',
-      });
-    recorder.output(value, index);
+  return captureAny(fn as unknown as AnyFunction, inputs, options).graph;
+}
+
+/** As `trace`, with the trees of inputs and outputs, the guards, and a report of what was decided on the way. */
+export function capture<const I>(
+  fn: (...args: TracedArguments<I>) => OutputTree,
+  inputs: I & InputTree,
+  options: TraceOptions = {},
+): Capture {
+  return captureAny(fn as unknown as AnyFunction, inputs, options);
+}
+
+type AnyFunction = (...args: unknown[]) => unknown;
+
+/** `capture` without the types of the arguments. */
+export function captureAny(fn: AnyFunction, inputs: unknown, options: TraceOptions): Capture {
+  const first = run(fn, inputs, options, new Map());
+  if (options.checkTwice ?? true) {
+    const sizes = otherSizes(first.trace.dims);
+    checkStable(first.graph, run(fn, inputs, options, sizes).graph);
+  }
+  const { graph, inputTree, outputTree } = first;
+  const { dims, sites } = first.trace;
+  const guards = guardsOf(first.trace, inputTree);
+  return {
+    graph,
+    inputTree,
+    outputTree,
+    guards,
+    report: {
+      dims: [...dims.ranges.values()].map((r) => `${r.name} in [${r.min}, ${r.max}], traced at ${r.example}`),
+      guards: guards.map((guard) => guard.text),
+      specialised: dims.guards
+        .filter((guard) => guard.specialised)
+        .map((guard) => `specialised ${guard.text.replace('==', '=')} at ${guard.source ?? 'an unknown place'}`),
+      controlFlow: [...sites],
+    },
+  };
+}
+
+interface Run {
+  readonly trace: Trace;
+  readonly graph: Graph;
+  readonly inputTree: Tree<TensorSpec>;
+  readonly outputTree: Tree<OutputLeaf>;
+}
+
+function run(
+  fn: (...args: unknown[]) => unknown,
+  inputs: unknown,
+  options: TraceOptions,
+  sizes: ReadonlyMap<string, number>,
+): Run {
+  const trace = new Trace(options.name ?? (fn.name === '' ? 'main' : fn.name), {
+    table: options.table ?? builtinOperators(),
+    training: options.training ?? true,
+    proxy: options.proxy ?? true,
+    control: options.control,
+    mesh: options.mesh,
   });
-  return recorder.finish();
-}
-
-class Recorder {
-  private readonly builder: GraphBuilder;
-
-  constructor(
-    name: string,
-    private readonly table: OperatorTable,
-  ) {
-    this.builder = new GraphBuilder(name);
-  }
-
-  placeholder(name: string, spec: TensorSpec): Tensor {
-    if (spec.shape.some((n) => !Number.isSafeInteger(n) || n < 0))
-      throw new ShardwrightError('E_TRACE_INPUT', `input '${name}' has shape [${spec.shape.join(', ')}]`, {
-        hint: 'sizes are whole numbers.',
-      });
-    const type: TensorType = { kind: 'tensor', dtype: spec.dtype, shape: [...spec.shape] };
-    const meta = { role: spec.role, roleName: name } as const;
-    return new Tensor(this, this.builder.placeholder(name, type, meta), type);
-  }
-
-  call(
-    target: string,
-    args: readonly (Arg | Tensor | readonly Tensor[])[],
-    kwargs: Readonly<Record<string, Arg>> = {},
-  ): Tensor {
-    const plain = args.map((arg) => this.argument(target, arg));
-    const type = inferCall(this.table, { target, args: plain, kwargs }, (name) =>
-      this.builder.typeOf({ kind: 'value', name }),
-    );
-    if (type?.kind !== 'tensor') throw new ShardwrightError('E_UNKNOWN_OP', `cannot trace ${target}`);
-    return new Tensor(this, this.builder.call(target, plain, type, { kwargs, meta: { phase: 'forward' } }), type);
-  }
-
-  output(tensor: Tensor, index: number): void {
-    this.builder.output({ value: this.own(tensor, 'return').name, role: 'output', index });
-  }
-
-  finish(): Graph {
-    return withPhases(this.builder.build());
-  }
-
-  private argument(target: string, arg: Arg | Tensor | readonly Tensor[]): Arg {
-    if (arg instanceof Tensor) return this.own(arg, target);
-    if (Array.isArray(arg)) return arg.map((a: Arg | Tensor) => (a instanceof Tensor ? this.own(a, target) : a));
-    return arg as Arg;
-  }
-
-  private own(tensor: Tensor, where: string): ValueRef {
-    if (tensor.recorder !== this)
-      throw new ShardwrightError('E_TRACE_LEAK', `${where}: tensor %${tensor.ref.name} belongs to another trace`, {
-        hint: 'pass it to this function as an input.',
-      });
-    return tensor.ref;
+  const inputTree = inputTreeOf(inputs);
+  const given = valueOfTree(mapTree(inputTree, (leaf, path) => placeholder(trace, leaf, path, sizes)));
+  try {
+    const returned = recordInto(trace.root, () => fn(...(Array.isArray(inputs) ? (given as unknown[]) : [given])));
+    const outputTree = outputs(trace, returned);
+    const graph = withGiven(withPhases(trace.root.finish()), trace);
+    return { trace, graph, inputTree, outputTree };
+  } finally {
+    trace.open = false;
   }
 }
 
-/** A stand-in for a tensor while a function is traced. Every method records one operator call. */
-export class Tensor {
-  /** Not part of the public surface. */
-  constructor(
-    readonly recorder: Recorder,
-    readonly ref: ValueRef,
-    private readonly type: TensorType,
-  ) {}
+/** The tree of described inputs; members of a top-level list are the arguments `arg0`, `arg1` and so on. */
+export function inputTreeOf(inputs: unknown): Tree<TensorSpec> {
+  const leafOf = (value: unknown): TensorSpec | undefined => (value instanceof TensorSpec ? value : undefined);
+  if (Array.isArray(inputs))
+    return { kind: 'list', items: inputs.map((item: unknown, i) => treeOf(item, leafOf, 'input', `arg${i}`)) };
+  return treeOf(inputs, leafOf, 'input', inputs instanceof TensorSpec ? 'arg0' : '');
+}
 
-  get shape(): readonly number[] {
-    return this.type.shape as readonly number[];
-  }
-  get dtype(): DType {
-    return this.type.dtype;
-  }
+function placeholder(trace: Trace, spec: TensorSpec, path: string, sizes: ReadonlyMap<string, number>): Tensor {
+  const shape = spec.shape.map((size): Size => {
+    if (!(size instanceof DimSpec)) return size;
+    const { range } = size;
+    if (range.min === range.max) return range.min;
+    trace.dims.declare({ ...range, example: sizes.get(range.name) ?? range.example });
+    return sizeOf(SizeExpression.dim(range.name), trace.dims);
+  });
+  const value = trace.root.placeholder(path, spec.dtype, shape, { role: spec.role, roleName: path }, spec.grad);
+  if (spec.role === 'parameter' || spec.role === 'buffer')
+    trace.declared.set(path, { value, role: spec.role, text: `${spec.role} ${spec.dtype}` });
+  return tensorOf(value);
+}
 
-  /** Matrix product: 2-D x 2-D, batched for more dims. */
-  matmul(other: Tensor): Tensor {
-    const target = this.shape.length === 2 && other.shape.length === 2 ? 'aten.mm.default' : 'aten.matmul.default';
-    return this.recorder.call(target, [this, other]);
+function outputs(trace: Trace, returned: unknown): Tree<OutputLeaf> {
+  if (isThenable(returned)) {
+    // The function has failed or will; nobody else waits for it.
+    Promise.resolve(returned).catch(() => undefined);
+    throw refusal('E_TRACE_ASYNC', 'the traced function returned a promise', {}, {
+      hint: 'a traced function is synchronous: load data before tracing, and drop async.',
+    }); // prettier-ignore
   }
-  add(other: Tensor): Tensor {
-    return this.recorder.call('aten.add.Tensor', [this, other]);
-  }
-  sub(other: Tensor): Tensor {
-    return this.recorder.call('aten.sub.Tensor', [this, other]);
-  }
-  mul(other: Tensor): Tensor {
-    return this.recorder.call('aten.mul.Tensor', [this, other]);
-  }
-  relu(): Tensor {
-    return this.recorder.call('aten.relu.default', [this]);
-  }
-  gelu(): Tensor {
-    return this.recorder.call('aten.gelu.default', [this]);
-  }
-  silu(): Tensor {
-    return this.recorder.call('aten.silu.default', [this]);
-  }
-  tanh(): Tensor {
-    return this.recorder.call('aten.tanh.default', [this]);
-  }
-  /** Transpose of a matrix. */
-  t(): Tensor {
-    return this.recorder.call('aten.t.default', [this]);
-  }
-  transpose(dim0: number, dim1: number): Tensor {
-    return this.recorder.call('aten.transpose.int', [this, dim0, dim1]);
-  }
-  view(...shape: readonly number[]): Tensor {
-    return this.recorder.call('aten.view.default', [this, [...shape]]);
-  }
-  /** Sum over the given dims. */
-  sum(dims: readonly number[], keepdim = false): Tensor {
-    return this.recorder.call('aten.sum.dim_IntList', [this, [...dims], keepdim]);
-  }
+  let count = 0;
+  const tree = treeOf(
+    returned,
+    (value): OutputLeaf | undefined => {
+      const traced = tracedValue(value);
+      if (traced !== undefined) {
+        const index = count++;
+        trace.root.output({ value: trace.root.own(traced, 'return').name, role: 'output', index });
+        return { output: index };
+      }
+      return value instanceof Sym ? { size: value.sym } : undefined;
+    },
+    'output',
+  );
+  if (count === 0)
+    throw refusal('E_TRACE_INPUT', 'the traced function returned no tensor', {}, {
+      hint: 'return a traced tensor, or a list or record of them.',
+    }); // prettier-ignore
+  return tree;
+}
 
-  /** JavaScript asks for a plain value (`t + 1`, `t < 3`, `${t}`, `arr[t]`): there is none while tracing. */
-  [Symbol.toPrimitive](hint: string): never {
-    throw new ShardwrightError('E_TRACE_COERCE', `traced tensor %${this.ref.name} was used as a JavaScript ${hint}`, {
-      hint: 'use the tensor methods: add, mul, matmul.',
-    });
-  }
-  [Symbol.iterator](): never {
-    throw new ShardwrightError('E_TRACE_COERCE', `traced tensor %${this.ref.name} cannot be iterated`, {
-      hint: 'its values are not known while tracing.',
-    });
-  }
-  toJSON(): never {
-    throw new ShardwrightError('E_TRACE_COERCE', `traced tensor %${this.ref.name} cannot be written as JSON`);
-  }
+function isThenable(value: unknown): value is PromiseLike<unknown> {
+  if (typeof value !== 'object' || value === null || tracedValue(value) !== undefined) return false;
+  return 'then' in value && typeof value.then === 'function';
+}
+
+function withGiven(graph: Graph, { given, settings }: Trace): Graph {
+  if (settings.mesh === undefined) return graph;
+  const stated: Graph = { ...graph, mesh: settings.mesh, ...(given.length > 0 ? { given: [...given] } : {}) };
+  lintGraph(stated);
+  return stated;
 }

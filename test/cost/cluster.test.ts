@@ -27,7 +27,7 @@ describe('loadCluster', () => {
       expect(c.intra.bytesPerSecond * c.intra.efficiency).toBeGreaterThan(c.inter.bytesPerSecond * c.inter.efficiency);
       expect(c.matmulCap).toBeGreaterThan(0.5);
       expect(c.matmulCap).toBeLessThan(1);
-      expect(usableMemoryBytes(c)).toBeGreaterThan(0.9 * c.memoryBytes);
+      expect(usableMemoryBytes(c)).toBeGreaterThan(0.96 * c.memoryBytes - 2 ** 30 - 1);
     }
   });
 
@@ -50,7 +50,8 @@ describe('loadCluster', () => {
     expect(details('dgx-h10')).toContain("did you mean 'dgx-h100'");
     expect(details('nowhere-at-all')).toContain('known clusters: aws-p4d-24xlarge');
     expect(details('h100-sxm5-80gb')).toContain('use one of');
-    expect(details('tpu-v5p')).toContain('pass a JSON file');
+    expect(details('l40s-48gb')).toContain('pass a JSON file');
+    expect(details('tpu-v5p')).toContain('tpu-v5p-pod');
     expect(details('{"base": "dgx-h100", "memory": 1}')).toMatch(/E_CLUSTER.*memory/s);
     expect(details('{oops')).toContain('not JSON');
   });

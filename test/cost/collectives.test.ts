@@ -91,10 +91,11 @@ describe('alpha-beta', () => {
 });
 
 describe('presets', () => {
-  test('by name; an unbuilt one is a clear error', () => {
+  test('by name; an unknown one is a clear error', () => {
     const cluster = loadCluster('dgx-h100');
+    expect(COST_PRESETS).toEqual(['alpha-beta', 'autoparallel', 'dtensor', 'nccl']);
     for (const name of COST_PRESETS) expect(collectiveModel(name, cluster, mesh(2, 2)).preset).toBe(name);
-    expect(() => collectiveModel('nccl', cluster, mesh(2))).toThrow(/no cost preset 'nccl'/);
+    expect(() => collectiveModel('alpa', cluster, mesh(2))).toThrow(/no cost preset 'alpa'/);
     expect(() => collectiveModel('toString', cluster, mesh(2))).toThrow(/no cost preset/);
   });
 

@@ -5,7 +5,7 @@ import { kernelSamples, inputArrays, type KernelSample } from '../ops/support/ke
 import { compareSample, UNCOMPARED } from '../ops/support/kernel-check.ts';
 import { encode, readRecording, writeRecording, type RecordedResult } from '../ops/support/kernel-record.ts';
 import { operators } from './samples/all.ts';
-import { wireCall } from './support/call-text.ts';
+import { wireCall } from './support/wire-call.ts';
 import { askTorch } from './support/torch.ts';
 
 /**

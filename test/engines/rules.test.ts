@@ -2,7 +2,8 @@ import { describe, expect, test } from 'vitest';
 import { ruleText, rule, R, S, P, type Rule } from '../../src/ops/rule.ts';
 import { admitted } from '../ops/support/ranks.ts';
 import { operators, samples } from './samples/all.ts';
-import { bindText, parseCall, wireCall, type CallText } from './support/call-text.ts';
+import { bindText, parseCall, type CallText } from '../../src/ops/samples/call-text.ts';
+import { wireCall } from './support/wire-call.ts';
 import { askTorch } from './support/torch.ts';
 import { KERNEL_LIMITS, NOT_ADMITTED, NOT_RUN, REFUSED } from './support/not-run.ts';
 

@@ -6,7 +6,8 @@ import { inferCall } from '../../src/ops/infer.ts';
 import type { ArgSchema } from '../../src/ops/schema.ts';
 import { operators, samples } from './samples/all.ts';
 import { fixtureCall, type FixtureCall } from './support/fixture-calls.ts';
-import { parseCall, retyped, typeOf, wireCall, type CallText } from './support/call-text.ts';
+import { parseCall, retyped, typeOf, type CallText } from '../../src/ops/samples/call-text.ts';
+import { wireCall } from './support/wire-call.ts';
 import { ABSENT, OTHER_SCHEMA } from './support/not-run.ts';
 import { askTorch } from './support/torch.ts';
 

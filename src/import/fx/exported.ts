@@ -2,6 +2,7 @@ import type { Graph, NodeMeta, Output } from '../../graph/types.ts';
 import { setOwn } from '../../graph/value.ts';
 import type { Signature } from './graph.ts';
 import type { FxClass } from './record.ts';
+import { withoutUnused } from './signature.ts';
 import { pythonString } from './literal.ts';
 import type { Scanner } from './scan.ts';
 
@@ -92,7 +93,7 @@ export function exportedSignature(
       `the signature lists ${inputs.length} inputs and ${outputs.length} outputs, the class has ${root.inputs.length} and ${root.returns.length}`,
       parts.classEnd,
     );
-  return { signature: { inputs, outputs, notes: [] }, ...(dims !== undefined ? { dims } : {}) };
+  return { signature: withoutUnused({ inputs, outputs, notes: [] }, root), ...(dims !== undefined ? { dims } : {}) };
 }
 
 function inputMeta(name: string, kind: string, fqn: string | undefined): NodeMeta {

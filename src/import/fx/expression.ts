@@ -4,6 +4,7 @@ import type { Arg } from '../../graph/types.ts';
 import { NO_KWARGS, setOwn } from '../../graph/value.ts';
 import { INFIX, PREFIX, pythonString, torchConstant } from './literal.ts';
 import { END, FLOAT, INTEGER, NAME, NEWLINE, OPERATOR, STRING, type Scanner } from './scan.ts';
+import { targetName } from './target.ts';
 
 const MAX_NESTING = 256;
 
@@ -140,10 +141,7 @@ export class ExpressionReader {
     const written = this.scanner.text.slice(start, end);
     const known = this.targets.get(written);
     if (known !== undefined) return known;
-    let target = written;
-    if (written.startsWith('torch.ops.higher_order.')) target = written.slice(23);
-    else if (written.startsWith('torch.ops.')) target = written.slice(10);
-    else if (written.startsWith('_operator.')) target = written.slice(1);
+    const target = targetName(written);
     this.targets.set(written, target);
     return target;
   }

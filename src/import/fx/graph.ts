@@ -1,23 +1,13 @@
 import { ShardwrightError } from '../../errors.ts';
 import { controlCall } from '../../graph/control.ts';
-import type { Arg, Graph, Node, NodeMeta, Output, ValueType } from '../../graph/types.ts';
+import type { Graph, Node, NodeMeta, Output, ValueType } from '../../graph/types.ts';
 import { NONE_TYPE, NO_KWARGS, eachOperand, isRef, sameType, setOwn, typeText } from '../../graph/value.ts';
-import type { FxClass, FxNode } from './record.ts';
-import type { Scanner } from './scan.ts';
+import { inferSymbolic } from '../symbolic.ts';
+import { bodyInputs } from './bodies.ts';
+import type { Infer } from './infer.ts';
+import type { FxClass, FxInput, FxNode } from './record.ts';
 
-/** A call as operator inference sees it. */
-export interface CallToInfer {
-  readonly target: string;
-  readonly args: readonly Arg[];
-  readonly kwargs: Readonly<Record<string, Arg>>;
-  readonly name: string;
-}
-
-/**
- * Type of a call by the operator's own rule; undefined where the operator is not known. May throw `E_TYPE` when the call
- * does not fit the operator.
- */
-export type Infer = (call: CallToInfer, typeOf: (name: string) => ValueType) => ValueType | undefined;
+export type { CallToInfer, Infer } from './infer.ts';
 
 /** Meaning of inputs and outputs of the top-level graph, worked out by `roles.ts`. */
 export interface Signature {
@@ -26,6 +16,11 @@ export interface Signature {
   /** One per returned entry, in order. */
   readonly outputs: readonly Omit<Output, 'value'>[];
   readonly notes: readonly string[];
+}
+
+/** Makes errors at the places that parsed records carry; a text's places does, and so do formats without lines. */
+export interface Places {
+  error(code: string, message: string, at: number, hint?: string, node?: string): ShardwrightError;
 }
 
 interface UnknownCall {
@@ -43,7 +38,7 @@ export class GraphMaker {
   private unchecked = 0;
 
   constructor(
-    private readonly scanner: Scanner,
+    private readonly places: Places,
     private readonly infer: Infer | undefined,
   ) {}
 
@@ -51,7 +46,12 @@ export class GraphMaker {
    * @throws E_TYPE where an annotation differs from the operator's rule, E_UNKNOWN_OP for all calls without type and rule
    */
   make(root: FxClass, name: string, signature: Signature): Graph {
-    const graph = this.graph(root, name, signature);
+    const graph = this.graph(
+      root,
+      name,
+      signature,
+      root.inputs.map((input) => input.type),
+    );
     this.refuseUnknown();
     const notes = [...signature.notes];
     if (this.unread > 0)
@@ -63,13 +63,24 @@ export class GraphMaker {
     return notes.length > 0 ? { ...graph, notes } : graph;
   }
 
-  private graph(source: FxClass, name: string, signature: Signature | undefined): Graph {
-    const { scanner } = this;
+  private graph(
+    source: FxClass,
+    name: string,
+    signature: Signature | undefined,
+    inputTypes: readonly (ValueType | undefined)[],
+  ): Graph {
+    const { places } = this;
     const subgraphs: Record<string, Graph> = {};
-    for (const nested of source.classes) setOwn(subgraphs, nested.name, this.graph(nested, nested.name, undefined));
+    // A body whose inputs have no types in the text waits for the call that runs it.
+    const waiting = new Map<string, FxClass>();
+    for (const nested of source.classes) {
+      if (nested.inputs.every((input) => input.type !== undefined))
+        setOwn(subgraphs, nested.name, this.graph(nested, nested.name, undefined, typesOf(nested.inputs)));
+      else waiting.set(nested.name, nested);
+    }
     // Attribute reads that name a nested class are uses of that body.
     for (const node of source.nodes) {
-      if (node.kind !== 'get_attr' || !Object.hasOwn(subgraphs, node.target)) continue;
+      if (node.kind !== 'get_attr' || !(Object.hasOwn(subgraphs, node.target) || waiting.has(node.target))) continue;
       node.ref.kind = 'graph';
       node.ref.name = node.target;
     }
@@ -77,29 +88,39 @@ export class GraphMaker {
     const typeOf = (value: string): ValueType => types.get(value) ?? NONE_TYPE;
     const nodes: Node[] = [];
     source.inputs.forEach((input, i) => {
-      if (input.type === undefined)
-        throw scanner.error(
+      const type = inputTypes[i];
+      if (type === undefined)
+        throw places.error(
           'E_TYPE',
           `input '${input.name}' has no type`,
           input.offset,
-          `write ${input.name}: "f32[...]"`,
+          `write ${input.name}: "f32[...]", or give its type in the option inputs`,
           input.name,
         );
-      types.set(input.name, input.type);
-      const meta = signature?.inputs[i] ?? { role: 'arg', roleIndex: i };
+      types.set(input.name, type);
+      const meta: NodeMeta = signature?.inputs[i] ?? { role: 'arg', roleIndex: i };
       nodes.push({
-        name: input.name, kind: 'placeholder', target: input.name, args: [], kwargs: NO_KWARGS, type: input.type,
-        meta: { ...meta, line: input.line },
+        name: input.name, kind: 'placeholder', target: input.name, args: [], kwargs: NO_KWARGS, type,
+        meta: input.line === undefined ? meta : { ...meta, line: input.line },
       }); // prettier-ignore
     });
     const tuples = tupleReads(source.nodes);
     for (const draft of source.nodes) {
+      if (waiting.size > 0)
+        bodyInputs(draft, typeOf).forEach((given, bodyName) => {
+          const nested = waiting.get(bodyName);
+          if (nested === undefined) return;
+          waiting.delete(bodyName);
+          const inner = nested.inputs.map((input, i) => input.type ?? given[i]);
+          setOwn(subgraphs, bodyName, this.graph(nested, bodyName, undefined, inner));
+        });
       const type = this.typeOfNode(draft, subgraphs, typeOf, tuples);
       types.set(draft.name, type);
-      const { name: own, kind, target, args, kwargs, source: place, line } = draft;
-      const meta: NodeMeta = place === undefined ? { line } : { source: place, line };
-      nodes.push({ name: own, kind, target, args, kwargs, type, meta });
+      const { name: own, kind, target, args, kwargs } = draft;
+      nodes.push({ name: own, kind, target, args, kwargs, type, meta: metaOf(draft) });
     }
+    for (const [bodyName, nested] of waiting)
+      throw places.error('E_TYPE', `no call runs graph '${bodyName}', whose inputs have no types`, nested.offset);
     const outputs = source.returns.map((entry, i): Output => {
       const part = signature?.outputs[i] ?? { role: 'output', index: i };
       return { value: entry.value, ...part };
@@ -113,11 +134,11 @@ export class GraphMaker {
     typeOf: (name: string) => ValueType,
     tuples: ReadonlyMap<string, ValueType[]>,
   ): ValueType {
-    const { scanner } = this;
+    const { places } = this;
     if (draft.kind === 'get_attr') {
       if (draft.ref.kind === 'graph') return NONE_TYPE;
       if (draft.type === undefined)
-        throw scanner.error(
+        throw places.error(
           'E_REF', `'self.${draft.target}' is neither a nested class nor typed`, draft.offset,
           `add the class ${draft.target}, or a type: ${draft.name}: "f32[...]" = self.${draft.target}`, draft.name,
         ); // prettier-ignore
@@ -150,7 +171,7 @@ export class GraphMaker {
     subgraphs: Readonly<Record<string, Graph>>,
     typeOf: (name: string) => ValueType,
   ): ValueType | undefined {
-    const { scanner } = this;
+    const { places } = this;
     if (draft.target === 'operator.getitem') {
       const [tuple, index] = draft.args;
       if (isRef(tuple) && typeof index === 'number') {
@@ -158,7 +179,7 @@ export class GraphMaker {
         if (type.kind === 'tuple') {
           const item = type.items[index < 0 ? type.items.length + index : index];
           if (item === undefined)
-            throw scanner.error(
+            throw places.error(
               'E_TYPE', `${draft.name} reads result ${index} of ${tuple.name}, which has ${type.items.length}`, draft.offset,
               'use an index below the number of results', draft.name,
             ); // prettier-ignore
@@ -170,19 +191,23 @@ export class GraphMaker {
     try {
       const control = controlCall(draft, subgraphs, typeOf);
       if (control !== undefined) return control.result;
-      if (this.infer === undefined) return undefined;
+      // Indexing of a tensor, as Dynamo prints it, has no rule: its stated type stands.
+      if (this.infer === undefined || (draft.target === 'operator.getitem' && draft.type !== undefined))
+        return undefined;
       // Rules compute with numbers: a stated type in symbols stands as it is.
-      if (draft.type !== undefined && (isSymbolic(draft.type) || readsSymbols(draft, typeOf))) {
+      if (readsSymbols(draft, typeOf) || (draft.type !== undefined && isSymbolic(draft.type))) {
+        if (draft.type === undefined) return inferSymbolic(this.infer, draft, typeOf);
         this.unchecked++;
         return undefined;
       }
       return this.infer(draft, typeOf);
     } catch (error) {
-      if (error instanceof ShardwrightError && error.details.position !== undefined) throw error;
+      if (error instanceof ShardwrightError && (error.details.position ?? error.details.path) !== undefined)
+        throw error;
       const code = error instanceof ShardwrightError ? error.code : 'E_TYPE';
       const message = error instanceof Error ? error.message : String(error);
       const hint = error instanceof ShardwrightError ? error.details.hint : undefined;
-      throw scanner.error(
+      throw places.error(
         code,
         `${draft.name}: ${message}`,
         draft.offset,
@@ -193,7 +218,7 @@ export class GraphMaker {
   }
 
   private mismatch(draft: FxNode, stated: ValueType, ours: ValueType): ShardwrightError {
-    return this.scanner.error(
+    return this.places.error(
       'E_TYPE',
       `${draft.name}: the file says ${typeText(stated)}, but ${draft.target} gives ${typeText(ours)}`,
       draft.offset,
@@ -206,18 +231,30 @@ export class GraphMaker {
   private refuseUnknown(): void {
     if (this.unknown.size === 0) return;
     const first = [...this.unknown.values()].reduce((a, b) => (b.offset < a.offset ? b : a));
-    const { scanner } = this;
+    const { places } = this;
     const list = [...this.unknown].map(([target, { count, offset }]) => {
-      const { line } = scanner.error('', '', offset).details.position ?? { line: 0 };
+      const { line } = places.error('', '', offset).details.position ?? { line: 0 };
       return `${target} (${count} ${count === 1 ? 'call' : 'calls'}, first in line ${line})`;
     });
-    throw scanner.error(
+    throw places.error(
       'E_UNKNOWN_OP',
       `${list.length} unknown ${list.length === 1 ? 'operator' : 'operators'} whose results have no type: ${list.slice(0, 50).join(', ')}`,
       first.offset,
       'print the graph with types (print_readable does), or add the operator',
     );
   }
+}
+
+function typesOf(inputs: readonly FxInput[]): (ValueType | undefined)[] {
+  return inputs.map((input) => input.type);
+}
+
+function metaOf({ source, line, path }: FxNode): NodeMeta {
+  return {
+    ...(source !== undefined ? { source } : {}),
+    ...(line !== undefined ? { line } : {}),
+    ...(path !== undefined ? { path } : {}),
+  };
 }
 
 /** Results that getitem lines type, by producer; holes where nothing reads a result. */
@@ -249,5 +286,5 @@ function readsSymbols(draft: FxNode, typeOf: (name: string) => ValueType): boole
 
 /** Checks and constraints that return nothing. */
 function isEffect(target: string): boolean {
-  return /^aten\.(_assert_|sym_constrain_range)/.test(target);
+  return /^(aten\.(_assert_|sym_constrain_range)|torch\._C\._(set_grad_enabled|log_api_usage)|torch\._check)/.test(target);
 }

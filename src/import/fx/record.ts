@@ -11,8 +11,10 @@ export interface DraftRef {
 export interface FxInput {
   readonly name: string;
   readonly type: ValueType | undefined;
+  /** Place for errors: an offset in the text, or the number of a place. */
   readonly offset: number;
-  readonly line: number;
+  /** Absent for formats without lines. */
+  readonly line?: number;
   /** AOT descriptor of the comment behind it, `ParamAOTInput(target='fc1.weight')`. */
   readonly descriptor?: string;
 }
@@ -26,9 +28,11 @@ export interface FxNode {
   /** Stated type. */
   readonly type: ValueType | undefined;
   readonly offset: number;
-  readonly line: number;
+  readonly line?: number;
   /** `file:line` of the user's program. */
   readonly source: string | undefined;
+  /** Module path, where the format states it. */
+  readonly path?: string | undefined;
   /** The reference object that all uses of the node share. */
   readonly ref: DraftRef;
 }

@@ -1,4 +1,5 @@
 import type { NodeMeta, Output, Role } from '../../graph/types.ts';
+import { eachOperand } from '../../graph/value.ts';
 import { inputDescriptor, outputDescriptor, type InputDescriptor } from './descriptor.ts';
 import type { Signature } from './graph.ts';
 import type { FxClass, FxInput } from './record.ts';
@@ -188,34 +189,42 @@ function backwardSignature(root: FxClass): Signature {
   };
 }
 
+/** Names of the values that some node uses or that are returned. */
+export function usedInputs(root: FxClass): ReadonlySet<string> {
+  const used = new Set<string>();
+  for (const node of root.nodes) eachOperand(node, (name) => used.add(name));
+  for (const entry of root.returns) if (entry.value !== null) used.add(entry.value);
+  return used;
+}
+
+/**
+ * A parameter that nothing uses is the second name of a tied weight, which torch.export lists twice: it counts as a
+ * constant. `tied` names those whose other name is known, which stay parameters.
+ */
+export function withoutUnused(signature: Signature, root: FxClass, tied?: ReadonlySet<string>): Signature {
+  const used = usedInputs(root);
+  const unused: string[] = [];
+  const inputs = signature.inputs.map((meta, i): NodeMeta => {
+    const name = meta.roleName ?? '';
+    if (meta.role !== 'parameter' || used.has(root.inputs[i].name) || tied?.has(name) === true) return meta;
+    unused.push(name);
+    return { ...meta, role: 'constant' };
+  });
+  if (unused.length === 0) return signature;
+  const note = `${unused.join(', ')}: never used, as the second name of a tied weight is; not counted as a parameter.`;
+  return { ...signature, inputs, notes: [...signature.notes, note] };
+}
+
 /** torch.export: `p_` parameters, `b_` buffers, `c_` constants. Dots of the names are lost; the signature text has them. */
 function exportSignature(root: FxClass): Signature {
-  const used = new Set<string>();
-  const mark = (value: unknown): void => {
-    if (typeof value !== 'object' || value === null) return;
-    if (Array.isArray(value)) value.forEach(mark);
-    else if ('kind' in value && value.kind === 'value' && 'name' in value) used.add(value.name as string);
-  };
-  for (const node of root.nodes) {
-    node.args.forEach(mark);
-    Object.values(node.kwargs).forEach(mark);
-  }
-  for (const entry of root.returns) if (entry.value !== null) used.add(entry.value);
-  const unused: string[] = [];
   const inputs = root.inputs.map(({ name }): NodeMeta => {
-    let role: Role = name.startsWith('p_') ? 'parameter' : name.startsWith('b_') ? 'buffer' : name.startsWith('c_') ? 'constant' : 'input'; // prettier-ignore
-    if (role === 'parameter' && !used.has(name)) {
-      unused.push(name);
-      role = 'constant';
-    }
+    const role: Role = name.startsWith('p_') ? 'parameter' : name.startsWith('b_') ? 'buffer' : name.startsWith('c_') ? 'constant' : 'input'; // prettier-ignore
     return { role, roleName: name, inferred: true };
   });
   const notes = [
     'Roles are read from the prefixes p_, b_ and c_ of torch.export; names have _ for the dots that the text has lost.',
   ];
-  if (unused.length > 0)
-    notes.push(`${unused.join(', ')}: never used, as the second name of a tied weight is; not counted as a parameter.`);
-  return { inputs, outputs: userOutputs(root), notes };
+  return withoutUnused({ inputs, outputs: userOutputs(root), notes }, root);
 }
 
 /** Dynamo: `L_self_modules_fc1_parameters_weight_` is `fc1.weight`, `L_x_` is the input `x`. */

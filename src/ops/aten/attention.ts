@@ -146,7 +146,7 @@ function forwardRules(plan: ForwardPlan): Rule[] {
   const lse = (slot: RuleSlot): RuleSlot => (plan.lse ? slot : R);
   const random = ctx.number('dropout_p') > 0;
   const together = (dim: number, cut: RuleSlot): Rule =>
-    rule(inputsOf(ctx, { query: cut, key: cut, value: cut, ...masked(dim, cut) }), results(plan, cut, lse(cut)));
+    rule(inputsOf(ctx, { query: cut, key: cut, value: cut, ...masked(dim, cut) }), results(plan, cut, cut));
   if (rank >= 3 && sizes.heads > 1) rules.push(together(rank - 3, headCut(rank - 3)));
   for (const d of cuttable(sizes.batch)) rules.push(together(d, S(d)));
   // With dropout the same random numbers would be needed on every rank.

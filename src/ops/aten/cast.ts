@@ -84,6 +84,9 @@ export const castOps: readonly OperatorRecord[] = [
         ...pointwiseRules(ctx),
         ...ALL_KINDS.map((kind) => rule([P(kind), P(kind)], [P(kind)])),
         ...ALL_KINDS.map((kind) => rule([P(kind), R], [R], { origin: 'ext' })),
+        ...ALL_KINDS.flatMap((old) =>
+          ALL_KINDS.filter((kind) => kind !== old).map((kind) => rule([P(old), P(kind)], [P(kind)], { origin: 'ext' })),
+        ),
       ],
       bytes: (ctx) => metaBytes(ctx.inputs[1]) + metaBytes(ctx.inputs[0]),
     }),

@@ -1,5 +1,5 @@
 import { resultType } from '../dtypes.ts';
-import { need } from '../dims.ts';
+import { cuttable, need } from '../dims.ts';
 import {
   defineOp,
   elements,
@@ -63,12 +63,26 @@ function forwardFlops(x: TensorMeta, w: TensorMeta, out: readonly number[], tran
   return 2 * x.shape[0] * positions * elements(w.shape);
 }
 
+/** Spatial dims of the input over which every window is the element itself. */
+function pointDims(ctx: OpContext, x: TensorMeta, transposed: boolean): number[] {
+  const w = need(ctx, 'weight').shape;
+  const spatial = w.length - 2;
+  const [stride, padding] = ['stride', 'padding'].map((name) => perDim(ctx.ints(name), spatial));
+  if (transposed) return [];
+  return cuttable(x.shape).filter((d) => d >= 2 && w[d] === 1 && stride[d - 2] === 1 && padding[d - 2] === 0);
+}
+
 function forwardRules(ctx: TypedContext, xName: string, transposed: boolean): Rule[] {
   const { x, groups } = setup(ctx, xName, transposed);
   const [wOut, wIn] = transposed ? [1, 0] : [0, 1];
   const bias = (slot: RuleSlot): RuleSlot[] => (ctx.has('bias') ? [slot] : []);
   const rules: Rule[] = [];
   if (x.shape[0] > 1) rules.push(rule([S(0), R, ...bias(R)], [S(0)]));
+  // A window of one element needs no neighbours.
+  for (const d of pointDims(ctx, x, transposed)) {
+    const cut = S(d, { slicing: 'any' });
+    rules.push(rule([cut, R, ...bias(R)], [cut], { origin: 'ext' }));
+  }
   if (groups === 1) {
     rules.push(rule([R, S(wOut), ...bias(S(0))], [S(1)], { origin: 'ext' }));
     rules.push(rule([S(1), S(wIn), ...bias(P('sum'))], [P('sum')], { origin: 'ext' }));

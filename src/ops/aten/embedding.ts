@@ -1,5 +1,5 @@
 import { DTYPE_BYTES } from '../../graph/types.ts';
-import { cuttable, linearKinds, need, pendingRules } from '../dims.ts';
+import { cuttable, linearKinds, movedKinds, need, pendingRules } from '../dims.ts';
 import { isIntegral } from '../dtypes.ts';
 import { defineOp, elements, metaBytes, type OpContext, type OperatorRecord, type TensorMeta } from '../record.ts';
 import { P, R, S, rule, type Rule } from '../rule.ts';
@@ -33,7 +33,7 @@ const embedding = defineOp('aten.embedding.default', {
     if (weight.shape[1] > 1) rules.push(rule([S(1, { slicing: 'any' }), R], [S(shape.length, { slicing: 'any' })]));
     for (const d of cuttable(shape)) rules.push(rule([R, S(d, { slicing: 'any' })], [S(d, { slicing: 'any' })]));
     if (weight.shape[0] > 1) rules.push(rule([S(0, { slicing: 'contiguous' }), R], [P()], MASK));
-    rules.push(...pendingRules(2, [0], ['pending'], linearKinds(weight.dtype), 'ext'));
+    rules.push(...pendingRules(2, [0], ['pending'], movedKinds(weight.dtype), 'ext'));
     return rules;
   },
   flops: () => ({ matrix: 0, vector: 0 }),

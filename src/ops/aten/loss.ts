@@ -1,6 +1,6 @@
 import { isFloating } from '../dtypes.ts';
 import { broadcastAll, broadcastSlot, cuttable, need } from '../dims.ts';
-import { linearIn, onePartial } from '../partials.ts';
+import { jointPartial, linearIn, onePartial } from '../partials.ts';
 import { defineOp, elements, type OpContext, type OperatorRecord, type TypedContext } from '../record.ts';
 import {
   ALL_KINDS,
@@ -233,7 +233,7 @@ function elementwiseLoss(name: string, schema: string, cost: number): OperatorRe
  * Backward of an elementwise loss. With mean reduction the divisor is the global count: a rank that divides by its own
  * count makes the gradient n times too large (the fault of 2.13), so cut inputs need a rewritten body.
  */
-function elementwiseLossBackward(name: string, schema: string, cost: number): OperatorRecord {
+function elementwiseLossBackward(name: string, schema: string, cost: number, jointly = false): OperatorRecord {
   return defineOp(name, {
     schema,
     cls: 'pointwise',
@@ -258,6 +258,7 @@ function elementwiseLossBackward(name: string, schema: string, cost: number): Op
           ),
         ),
         ...LINEAR_KINDS.map((kind) => onePartial(ctx, ctx.indexOf('grad_output'), kind, kind, 'ext')),
+        ...(jointly ? LINEAR_KINDS.map((kind) => jointPartial(ctx, ['self', 'target'], kind)) : []),
       ];
     },
     flops: (ctx) => ({ matrix: 0, vector: cost * elements(ctx.outputs[0]?.shape ?? []) }),
@@ -283,7 +284,7 @@ export const lossOps: readonly OperatorRecord[] = [
     `${PAIR}, Tensor? weight=None, Tensor? pos_weight=None, int reduction=1`,
     20,
   ),
-  elementwiseLossBackward('aten.mse_loss_backward.default', `${GRAD}, int reduction`, 3),
+  elementwiseLossBackward('aten.mse_loss_backward.default', `${GRAD}, int reduction`, 3, true),
   elementwiseLossBackward('aten.smooth_l1_loss_backward.default', `${GRAD}, int reduction, float beta`, 5),
   elementwiseLossBackward('aten.huber_loss_backward.default', `${GRAD}, int reduction, float delta`, 5),
   elementwiseLossBackward(

@@ -113,9 +113,10 @@ function matmulLetters(ctx: OpContext): string {
     const sizeA = batchA[i - (rank - batchA.length)];
     const sizeB = batchB[i - (rank - batchB.length)];
     const [both, ones] = [LEADING[i], LEADING[i].toUpperCase()];
-    const same = sizeA === sizeB;
-    if (sizeA !== undefined) left += same || sizeA !== 1 ? both : ones;
-    if (sizeB !== undefined) right += same || sizeB !== 1 ? both : ones;
+    // A dim of one row is a letter of its own only where the other operand has more of it.
+    const widened = (own: number | undefined, other: number | undefined): boolean => own === 1 && (other ?? 1) !== 1;
+    if (sizeA !== undefined) left += widened(sizeA, sizeB) ? ones : both;
+    if (sizeB !== undefined) right += widened(sizeB, sizeA) ? ones : both;
     out += both;
   }
   return `${left}${m}k,${right}${n === '' ? 'k' : 'kn'}->${out}${m}${n}`;

@@ -1,6 +1,7 @@
 import type { DType } from '../../graph/types.ts';
 import { floatResult } from '../dtypes.ts';
 import {
+  addedOperand,
   additiveRules,
   affineRules,
   comparisonRules,
@@ -68,7 +69,13 @@ const unaryOps: OperatorRecord[] = [
   ...unary('square', { result: (ctx) => (ctx.inputs[0].dtype === 'b8' ? 'i64' : ctx.inputs[0].dtype) }),
   ...unary('sin cos tan asin acos acosh atanh cosh silu mish lgamma digamma sinc frac', real),
   ...unary('log log2 log10 log1p sqrt rsqrt reciprocal', real),
-  ...unary('bitwise_not', keepsInteger),
+  // Of an integer it is -1 - x.
+  ...unary('bitwise_not', {
+    extra: (ctx) =>
+      ctx.inputs[0].dtype === 'b8'
+        ? [onePartial(ctx, 0, 'bor', 'band', 'ext'), onePartial(ctx, 0, 'band', 'bor', 'ext')]
+        : [onePartial(ctx, 0, 'max', 'min', 'ext'), onePartial(ctx, 0, 'min', 'max', 'ext')],
+  }),
   ...unary('logical_not', {
     result: 'bool',
     extra: (ctx) =>
@@ -76,7 +83,12 @@ const unaryOps: OperatorRecord[] = [
         ? [onePartial(ctx, 0, 'bor', 'band', 'ext'), onePartial(ctx, 0, 'band', 'bor', 'ext')]
         : [],
   }),
-  ...['isnan', 'isinf', 'isfinite', 'isposinf', 'isneginf', 'signbit'].map((n) =>
+  pointwise('aten.signbit.default', {
+    schema: 'Tensor self',
+    result: 'bool',
+    extra: (ctx) => (ctx.inputs[0].dtype === 'b8' ? [] : comparisonRules(ctx, [false])),
+  }),
+  ...['isnan', 'isinf', 'isfinite', 'isposinf', 'isneginf'].map((n) =>
     pointwise(`aten.${n}.default`, { schema: 'Tensor self', result: 'bool' }),
   ),
   // A NaN on one rank only is lost by nan_to_num, so extremes do not pass.
@@ -156,7 +168,11 @@ const parametricOps: OperatorRecord[] = [
     schema: 'Scalar self, Tensor exponent',
     operands: ['self', 'exponent'],
     cost: TRANSCENDENTAL,
-    extra: monotoneIf((ctx) => ctx.number('self') >= 1),
+    extra: (ctx) => {
+      const base = ctx.number('self');
+      if (base >= 1) return nonDecreasingExt(ctx);
+      return base > 0 ? [onePartial(ctx, 0, 'max', 'min', 'ext'), onePartial(ctx, 0, 'min', 'max', 'ext')] : [];
+    },
   }),
 ];
 
@@ -189,6 +205,13 @@ const quotient: Extra = (ctx) => {
   return LINEAR_KINDS.map((kind) => onePartial(ctx, 0, kind));
 };
 
+/** Rounding keeps the order: beside a number, extremes pass by its sign. */
+function roundedQuotient(ctx: TypedContext): Rule[] {
+  if (ctx.inputs.length !== 1 || ctx.indexOf('self') < 0) return [];
+  const divisor = scalarOf(ctx, 'other');
+  return addedOperand(ctx, 'self', 1 / divisor).filter((r) => r.inputs[0]?.kind === 'partial' && r.inputs[0].op !== 'avg');
+} // prettier-ignore
+
 const ADD = { operands: SELF_OTHER, extra: additive(1, 1) };
 const SUB = { operands: SELF_OTHER, extra: additive(1, -1) };
 const RSUB = { operands: SELF_OTHER, extra: additive(-1, 1, true) };
@@ -207,6 +230,16 @@ const plainBinary = (names: string, spec: Omit<PointwiseSpec, 'schema'> = {}): O
 const defaultBinary = (names: string, spec: Omit<PointwiseSpec, 'schema'> = {}): OperatorRecord[] =>
   names.split(' ').map((n) => pointwise(`aten.${n}.default`, { schema: TENSOR_PAIR, operands: SELF_OTHER, ...spec }));
 
+/** `min(max(x, low), high)`: each operand is non-decreasing; maxima join with the lower bound, minima with the upper. */
+export function clampRules(ctx: TypedContext, x: string, low: string, high: string): Rule[] {
+  const present = [x, low, high].filter((name) => ctx.indexOf(name) >= 0);
+  return [
+    ...present.flatMap((name) => (['max', 'min'] as const).map((k) => jointPartial(ctx, [name], k))),
+    ...(ctx.indexOf(low) < 0 ? [] : [jointPartial(ctx, [x, low], 'max')]),
+    ...(ctx.indexOf(high) < 0 ? [] : [jointPartial(ctx, [x, high], 'min')]),
+  ];
+}
+
 const binaryOps: OperatorRecord[] = [
   ...withInPlace('aten.add.Tensor', { schema: withAlpha(TENSOR_PAIR), ...ADD }),
   ...withInPlace('aten.add.Scalar', { schema: 'Tensor self, Scalar other, Scalar alpha=1', ...ADD }),
@@ -223,11 +256,11 @@ const binaryOps: OperatorRecord[] = [
       schema: `${overload === 'Tensor_mode' ? TENSOR_PAIR : TENSOR_SCALAR}, *, str? rounding_mode`,
       operands: SELF_OTHER,
       result: (ctx) => dividedType(ctx),
-      extra: (ctx) => (ctx.has('rounding_mode') ? [] : quotient(ctx)),
+      extra: (ctx) => (ctx.has('rounding_mode') ? roundedQuotient(ctx) : quotient(ctx)),
     }),
   ),
-  ...defaultBinary('floor_divide'),
-  pointwise('aten.floor_divide.Scalar', { schema: TENSOR_SCALAR, operands: SELF_OTHER }),
+  ...defaultBinary('floor_divide', { extra: (ctx) => roundedQuotient(ctx) }),
+  pointwise('aten.floor_divide.Scalar', { schema: TENSOR_SCALAR, operands: SELF_OTHER, extra: (ctx) => roundedQuotient(ctx) }), // prettier-ignore
   ...plainBinary('remainder fmod'),
   ...defaultBinary('atan2', { result: 'float', cost: TRANSCENDENTAL }),
   ...defaultBinary('hypot nextafter'),
@@ -245,7 +278,10 @@ const binaryOps: OperatorRecord[] = [
   ),
   pointwise('aten.clamp_min.Tensor', { schema: 'Tensor self, Tensor min', extra: (ctx) => latticeRules(ctx, 'max') }),
   pointwise('aten.clamp_max.Tensor', { schema: 'Tensor self, Tensor max', extra: (ctx) => latticeRules(ctx, 'min') }),
-  pointwise('aten.clamp.Tensor', { schema: 'Tensor self, Tensor? min=None, Tensor? max=None' }),
+  pointwise('aten.clamp.Tensor', {
+    schema: 'Tensor self, Tensor? min=None, Tensor? max=None',
+    extra: (ctx) => clampRules(ctx, 'self', 'min', 'max'),
+  }),
   ...['logaddexp', 'logaddexp2'].map((n) =>
     pointwise(`aten.${n}.default`, {
       schema: 'Tensor self, Tensor other',
@@ -282,7 +318,9 @@ const COMPARISONS: readonly [string, readonly boolean[]][] = [
 const logic =
   (own: 'bor' | 'band'): Extra =>
   (ctx) => {
-    if (ctx.inputs.some((t) => t.dtype !== 'b8') || ctx.inputs.length < 2) return [];
+    if (ctx.inputs.some((t) => t.dtype !== 'b8') || ctx.outputs[0]?.dtype !== 'b8') return [];
+    // Beside a constant: either kind passes whatever the constant is.
+    if (ctx.inputs.length < 2) return (['bor', 'band'] as const).map((k) => onePartial(ctx, 0, k, k, 'ext'));
     const one = (['bor', 'band'] as const).flatMap((k) => [
       onePartial(ctx, 0, k, k, 'ext'),
       onePartial(ctx, 1, k, k, 'ext'),
@@ -296,7 +334,7 @@ const comparisonOps: OperatorRecord[] = [
     plainBinary(n, {
       result: 'bool',
       extra: (ctx) => {
-        if (ctx.outputs[0]?.dtype !== 'b8' || ctx.inputs.some((t) => t.dtype === 'b8')) return [];
+        if (ctx.inputs.some((t) => t.dtype === 'b8')) return [];
         const present = ctx.inputs.length === 2 ? rises : [rises[ctx.indexOf('self') < 0 ? 1 : 0]];
         return comparisonRules(ctx, present);
       },
@@ -307,7 +345,13 @@ const comparisonOps: OperatorRecord[] = [
   ...defaultBinary('logical_xor', { result: 'bool' }),
   ...plainBinary('bitwise_and __and__', { extra: logic('band') }),
   ...plainBinary('bitwise_or __or__', { extra: logic('bor') }),
-  ...plainBinary('bitwise_xor __xor__'),
+  ...plainBinary('bitwise_xor __xor__', {
+    extra: (ctx) => {
+      if (ctx.inputs.length > 1 || ctx.inputs[0].dtype !== 'b8' || ctx.outputs[0]?.dtype !== 'b8') return [];
+      const flips = scalarOf(ctx, ctx.indexOf('self') < 0 ? 'self' : 'other') !== 0;
+      return [onePartial(ctx, 0, 'bor', flips ? 'band' : 'bor', 'ext'), onePartial(ctx, 0, 'band', flips ? 'bor' : 'band', 'ext')];
+    },
+  }), // prettier-ignore
   ...['bitwise_left_shift', 'bitwise_right_shift'].flatMap((n) => [
     ...withInPlace(`aten.${n}.Tensor`, { schema: TENSOR_PAIR, operands: SELF_OTHER }),
     ...withInPlace(`aten.${n}.Tensor_Scalar`, { schema: TENSOR_SCALAR, operands: SELF_OTHER }),
@@ -350,7 +394,10 @@ const selectionOps: OperatorRecord[] = [
   ),
   pointwise('aten.lerp.Scalar', {
     schema: 'Tensor self, Tensor end, Scalar weight',
-    extra: linearGroups(['self', 'end']),
+    extra: (ctx) => {
+      const w = ctx.number('weight');
+      return [...linearGroups(['self', 'end'])(ctx), ...addedOperand(ctx, 'self', 1 - w), ...addedOperand(ctx, 'end', w)];
+    }, // prettier-ignore
   }),
   pointwise('aten.lerp.Tensor', {
     schema: 'Tensor self, Tensor end, Tensor weight',
@@ -358,11 +405,11 @@ const selectionOps: OperatorRecord[] = [
   }),
   ...withInPlace('aten.addcmul.default', {
     schema: 'Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1',
-    extra: linearGroups(['self', 'tensor1'], ['self', 'tensor2']),
+    extra: (ctx) => [...linearGroups(['self', 'tensor1'], ['self', 'tensor2'])(ctx), ...addedOperand(ctx, 'self', 1)],
   }),
   ...withInPlace('aten.addcdiv.default', {
     schema: 'Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1',
-    extra: linearGroups(['self', 'tensor1']),
+    extra: (ctx) => [...linearGroups(['self', 'tensor1'])(ctx), ...addedOperand(ctx, 'self', 1)],
   }),
 ];
 

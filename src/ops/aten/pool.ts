@@ -1,5 +1,5 @@
 import { cuttable, need } from '../dims.ts';
-import { linearIn } from '../partials.ts';
+import { linearIn, nonDecreasingExt } from '../partials.ts';
 import {
   defineOp,
   elements,
@@ -23,6 +23,24 @@ function followRules(ctx: TypedContext): Rule[] {
         ctx.outputs.map(() => S(d)),
       ),
     );
+}
+
+/**
+ * A pooled dim cut between windows: where windows lie side by side without padding, a rank that holds whole windows pools
+ * them alone.
+ */
+function windowRules(ctx: TypedContext): Rule[] {
+  const { shape } = need(ctx, 'self');
+  const kernel = pair(ctx.ints('kernel_size'));
+  const given = ctx.ints('stride');
+  const stride = given.length === 0 ? kernel : pair(given);
+  return [0, 1].flatMap((i) => {
+    const d = shape.length - 2 + i;
+    const beside = stride[i] === kernel[i] && pair(ctx.ints('padding'))[i] === 0 && shape[d] % kernel[i] === 0;
+    if (!beside || shape[d] === kernel[i]) return [];
+    const cut = { slicing: 'contiguous', even: true, scaled: true } as const;
+    return [rule([S(d, { ...cut, unit: kernel[i] })], [S(d, cut)], { origin: 'ext' })];
+  });
 }
 
 const pair = (values: readonly number[]): readonly [number, number] => [values[0], values[1] ?? values[0]];
@@ -86,7 +104,12 @@ export const poolOps: readonly OperatorRecord[] = [
     schema: `Tensor self, ${MAX_WINDOW}`,
     cls: 'reduction',
     infer: (ctx) => [pooled(ctx, true)],
-    shard: followRules,
+    // The largest value of a window of maxima over ranks is the maximum of the ranks' largest.
+    shard: (ctx) => [
+      ...followRules(ctx),
+      ...nonDecreasingExt(ctx).filter((r) => r.inputs[0]?.kind === 'partial' && r.inputs[0].op === 'max'),
+      ...(ctx.ints('dilation').every((n) => n === 1) ? windowRules(ctx) : []),
+    ],
     flops: windowWork,
   }),
   defineOp('aten.max_pool2d_with_indices.default', {
@@ -108,7 +131,7 @@ export const poolOps: readonly OperatorRecord[] = [
     schema: `Tensor self, ${AVG_WINDOW}`,
     cls: 'reduction',
     infer: (ctx) => [pooled(ctx, false)],
-    shard: (ctx) => [...followRules(ctx), ...linearIn()(ctx)],
+    shard: (ctx) => [...followRules(ctx), ...linearIn()(ctx), ...windowRules(ctx)],
     flops: windowWork,
   }),
   gradient(

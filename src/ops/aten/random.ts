@@ -1,6 +1,6 @@
 import { floatResult } from '../dtypes.ts';
 import { cuttable } from '../dims.ts';
-import { linearIn } from '../partials.ts';
+import { identityKinds, linearIn } from '../partials.ts';
 import { pointwiseRules } from '../pointwise.ts';
 import { defineOp, elements, metaBytes, type OpContext, type OperatorRecord, type TypedContext } from '../record.ts';
 import { LINEAR_KINDS, P, R, rule, S, type Rule } from '../rule.ts';
@@ -19,7 +19,8 @@ const dropout = defineOp('aten.dropout.default', {
   infer: (ctx) => [ctx.inputs[0]],
   shard: (ctx) => {
     const idle = ctx.number('p') === 0 || !ctx.bool('train');
-    return [...(idle ? pointwiseRules(ctx) : keyed(pointwiseRules(ctx))), ...linearIn()(ctx)];
+    const kinds = idle ? identityKinds(ctx, 'ext') : linearIn()(ctx);
+    return [...(idle ? pointwiseRules(ctx) : keyed(pointwiseRules(ctx))), ...kinds];
   },
   flops: (ctx) => ({ matrix: 0, vector: 4 * elements(ctx.inputs[0].shape) }),
 });

@@ -20,6 +20,8 @@ interface Reduction {
   readonly dtype: (ctx: OpContext) => DType;
   /** Kind that a cut of a reduced dim leaves; undefined where partial results do not combine (`var`, `median`). */
   readonly leaves?: Leaves;
+  /** There is no result over no values, so every rank needs a row of a cut dim. */
+  readonly needsValues?: boolean;
   /** Further rules, such as pending inputs that pass. */
   readonly extra?: (ctx: TypedContext) => readonly Rule[];
   /** Number of results of the reduced shape, all placed alike. Default 1. */
@@ -56,7 +58,7 @@ function reduction(name: string, spec: Reduction): OperatorRecord {
     },
     shard(ctx) {
       const leaves = spec.leaves?.(ctx);
-      const rules = reductionRules(ctx, reducedDims(ctx, hasDim), keeps(ctx), leaves);
+      const rules = reductionRules(ctx, reducedDims(ctx, hasDim), keeps(ctx), leaves, spec.needsValues === true);
       return [...rules, ...(spec.extra?.(ctx) ?? [])];
     },
     flops: (ctx) => ({ matrix: 0, vector: (spec.cost ?? 1) * elements(ctx.inputs[0].shape) }),
@@ -68,6 +70,7 @@ function reductionRules(
   reduced: readonly number[],
   keepdim: boolean,
   leaves: ReduceOp | undefined,
+  filled: boolean,
 ): Rule[] {
   const rules: Rule[] = [];
   const all = (slot: RuleSlot): RuleSlot[] => ctx.outputs.map(() => slot);
@@ -76,7 +79,7 @@ function reductionRules(
       const before = reduced.filter((r) => r < d).length;
       rules.push(rule([anyS(d)], all(anyS(keepdim ? d : d - before))));
     } else if (leaves !== undefined) {
-      rules.push(rule([anyS(d)], all(P(leaves))));
+      rules.push(rule([anyS(d, { filled })], all(P(leaves))));
     }
   }
   return rules;
@@ -104,8 +107,8 @@ const leavesMax: Leaves = (ctx) => (keep(ctx) === 'b8' ? 'bor' : 'max');
 const leavesMin: Leaves = (ctx) => (keep(ctx) === 'b8' ? 'band' : 'min');
 const SUM = { dtype: summed, leaves: leavesSum, extra: unlessBool(passes('sum', 'avg')) } as const;
 const PROD = { dtype: summed, leaves: leavesProduct } as const;
-const AMAX = { dtype: keep, leaves: leavesMax, extra: unlessBool(passes('max')) } as const;
-const AMIN = { dtype: keep, leaves: leavesMin, extra: unlessBool(passes('min')) } as const;
+const AMAX = { dtype: keep, leaves: leavesMax, needsValues: true, extra: unlessBool(passes('max')) } as const;
+const AMIN = { dtype: keep, leaves: leavesMin, needsValues: true, extra: unlessBool(passes('min')) } as const;
 const bool = (ctx: OpContext): DType => (keep(ctx) === 'u8' ? 'u8' : 'b8');
 const onBool =
   (kind: ReduceOp): ((ctx: TypedContext) => Rule[]) =>

@@ -1,5 +1,5 @@
 import type { Arg, DType } from '../../../src/graph/types.ts';
-import type { CallText, TensorSpec } from './call-text.ts';
+import type { CallText, TensorSpec } from '../../../src/ops/samples/call-text.ts';
 
 /** A call of test/fixtures/ops/calls.json.gz: tensors by their type text, floats and large integers by theirs. */
 type FixtureArg =

@@ -1,9 +1,8 @@
-import type { Arg, DType, TensorType } from '../../../src/graph/types.ts';
-import { DTYPES } from '../../../src/graph/types.ts';
-import { bind } from '../../../src/ops/infer.ts';
-import type { OperatorRecord, TypedContext } from '../../../src/ops/record.ts';
-import { tensorInputs } from '../../../src/ops/context.ts';
-import type { OperatorTable } from '../../../src/ops/table.ts';
+import type { Arg, DType, TensorType } from '../../graph/types.ts';
+import { DTYPES } from '../../graph/types.ts';
+import { bind } from '../infer.ts';
+import type { OperatorRecord, TypedContext } from '../record.ts';
+import type { OperatorTable } from '../table.ts';
 
 /**
  * Calls of operators written as text: `mm(x[5,6], x[6,7])`, `sum.dim_IntList(x[5,6], [-1], True, dtype=f32)`. A target without
@@ -126,6 +125,7 @@ export function parseCall(text: string): CallText {
 }
 
 function fullTarget(name: string): string {
+  if (/^(stablehlo|chlo|sdy)\./.test(name)) return name; // no overloads there
   const qualified = /^(aten|prims)\./.test(name) ? name : `aten.${name}`;
   return qualified.split('.').length === 3 ? qualified : `${qualified}.default`;
 }
@@ -154,35 +154,4 @@ export function bindText(table: OperatorTable, call: CallText): { record: Operat
   const ctx = bind(table, call, typeOf(call));
   if (record === undefined || ctx === undefined) throw new Error(`no record ${call.target}`);
   return { record, ctx };
-}
-
-/** JSON of a call for scripts/engines/wire.py. */
-export interface WireCall {
-  readonly target: string;
-  readonly args: readonly unknown[];
-  readonly kwargs: Readonly<Record<string, unknown>>;
-  readonly tensors: readonly Omit<TensorSpec, 'free'>[];
-}
-
-/** The call for PyTorch; tensors stand in the order of `OpContext.inputs`. */
-export function wireCall(record: OperatorRecord, call: CallText): WireCall {
-  const order = tensorInputs(record, call.args, call.kwargs);
-  const convert = (arg: Arg): unknown => {
-    if (Array.isArray(arg)) return (arg as readonly Arg[]).map(convert);
-    if (typeof arg === 'bigint') return { int: String(arg) };
-    if (arg === null || typeof arg !== 'object' || !('kind' in arg)) return arg;
-    if (arg.kind === 'value') return { x: order.indexOf(arg.name) };
-    if (arg.kind === 'float') return { f: String(arg.value).replace('Infinity', 'inf') };
-    if (arg.kind === 'dtype') return { dtype: arg.dtype };
-    if (arg.kind === 'device' || arg.kind === 'layout') return { word: arg.word };
-    throw new Error(`${call.text}: a ${arg.kind} argument cannot be sent`);
-  };
-  const tensors = order.map((name) => {
-    const tensor = call.tensors.get(name);
-    if (tensor === undefined) throw new Error(`no tensor ${name} in ${call.text}`);
-    const { dtype, shape, init, hi } = tensor;
-    return { dtype, shape, init, ...(hi === undefined ? {} : { hi }) };
-  });
-  const kwargs = Object.fromEntries(Object.entries(call.kwargs).map(([k, v]) => [k, convert(v)]));
-  return { target: call.target, args: call.args.map(convert), kwargs, tensors };
 }

@@ -1,0 +1,74 @@
+/**
+ * One transformer block, written by the recipe of the einshard tutorial: each product is an einsum, the letters that a
+ * product sums over are those that its weights are cut on last, norms and embeddings are replicated. The plan then needs
+ * one all-reduce for each pair of products: after attention, and after the feed-forward layer.
+ * Run: npx tsx examples/transformer.ts
+ */
+import {
+  builtinOperators,
+  DEFAULT_REQUEST,
+  einsum,
+  embedding,
+  param,
+  scaledDotProductAttention,
+  scope,
+  shard,
+  spec,
+  trace,
+  type Tensor,
+} from 'shardwright';
+
+const [vocabulary, width, heads, headWidth, hidden] = [512, 256, 8, 32, 1024];
+
+function norm(x: Tensor): Tensor {
+  return x.rmsNorm([width], param('norm', [width]), 1e-5);
+}
+
+function attention(x: Tensor): Tensor {
+  const [q, k, v] = ['wq', 'wk', 'wv'].map((name) =>
+    einsum('bsd,dhk->bhsk', x, param(name, [width, heads, headWidth])),
+  );
+  const mixed = scaledDotProductAttention(q, k, v, { causal: true });
+  return einsum('bhsk,hkd->bsd', mixed, param('wo', [heads, headWidth, width]));
+}
+
+function feedForward(x: Tensor): Tensor {
+  const inner = einsum('bsd,df->bsf', x, param('w1', [width, hidden])).gelu();
+  return einsum('bsf,fd->bsd', inner, param('w2', [hidden, width]));
+}
+
+const graph = trace(
+  ({ tokens }) => {
+    const x = embedding(param('table', [vocabulary, width]), tokens);
+    const seen = x.add(scope('attention', () => attention(norm(x))));
+    return seen.add(scope('mlp', () => feedForward(norm(seen))));
+  },
+  { tokens: spec([4, 128], 'i64') },
+  { name: 'transformer' },
+);
+
+const replicated = ['table', 'attention.norm', 'mlp.norm'].map((node) => ({ node, spec: 'R' }));
+const result = await shard(
+  graph,
+  {
+    ...DEFAULT_REQUEST,
+    mesh: 'd=8',
+    cluster: 'dgx-h100',
+    inputs: 'R',
+    outputs: 'R',
+    pins: replicated,
+    objective: 'parameter-memory',
+  },
+  { table: builtinOperators() },
+);
+
+if (result.status === 'infeasible') console.log('no plan:', result.conflict.join(', '));
+else {
+  const { plan } = result;
+  for (const { name, placement } of plan.parameters) console.log(`${name.padEnd(16)} ${placement}`);
+  for (const node of [...plan.nodes, ...plan.outputs])
+    for (const { collectives } of node.redistributions)
+      for (const { kind, bytes } of collectives)
+        console.log(`${kind} of ${bytes} bytes before ${'name' in node ? node.name : 'the output'}`);
+  console.log(`${plan.proof.status}, ${plan.memory.parameterBytes} bytes of weights per device`);
+}

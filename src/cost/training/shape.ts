@@ -1,0 +1,134 @@
+import type { Cluster } from '../cluster.ts';
+
+/**
+ * A training step by its dimensions alone: no graph, for quick ranking of parallel plans, for validation against published
+ * runs, and as a cross-check of the graph path.
+ */
+
+/** Dimensions of a decoder-only transformer. */
+export interface TransformerShape {
+  readonly layers: number;
+  readonly hidden: number;
+  readonly heads: number;
+  readonly kvHeads: number;
+  readonly headDim: number;
+  /** Width of the MLP, of the dense layers. */
+  readonly ffn: number;
+  /** Gate and up projection beside each other (swiglu). */
+  readonly gated: boolean;
+  readonly vocab: number;
+  readonly sequence: number;
+  readonly experts?: ExpertShape;
+}
+
+export interface ExpertShape {
+  readonly count: number;
+  readonly topK: number;
+  readonly ffn: number;
+  /** Experts that every token passes. */
+  readonly shared: number;
+  /** Leading layers without experts. */
+  readonly denseLayers: number;
+}
+
+/** What is computed again in the backward pass: nothing, the attention core, every second layer's or every operator's worth. */
+export type RecomputeMode = 'none' | 'core' | 'selective' | 'full';
+
+/** Degrees of a parallel plan; `replicas * shards * tensor * pipeline * context` devices. */
+export interface ParallelPlan {
+  readonly replicas: number;
+  /** Devices that parameters are sharded over (ZeRO stage 3). */
+  readonly shards: number;
+  readonly tensor: number;
+  readonly sequenceParallel: boolean;
+  readonly pipeline: number;
+  /** Model chunks of a device (interleaved schedule). */
+  readonly chunks: number;
+  readonly context: number;
+  /** Devices that experts are spread over, carved out of the data-parallel ones. */
+  readonly expert: number;
+  /** Sequences of a microbatch and of the whole step. */
+  readonly microbatch: number;
+  readonly globalBatch: number;
+  readonly recompute: RecomputeMode;
+  /** ZeRO stage of replicas: 0, 1 optimizer, 2 gradients too; sharded plans are stage 3. */
+  readonly zeroStage: 0 | 1 | 2 | 3;
+}
+
+/** The machine and the software that runs on it. */
+export interface TrainingSystem {
+  readonly cluster: Cluster;
+  /** Unit of the matrix work: `bf16`, `fp16`, `fp8`, `fp4`. */
+  readonly matmulUnit: string;
+  /** Attention in one kernel, causal half only, scores never stored. */
+  readonly flashAttention: boolean;
+  /** Share of the matrix peak that the attention kernel reaches; kernels older than the device reach little. */
+  readonly attentionShare: number;
+  /** Bias, activation, dropout and residual in few kernels (Megatron's, or a compiler's). */
+  readonly fusedPointwise: boolean;
+  /** Clocks fall under sustained matrix work (devices of 500 W and more). */
+  readonly powerLimited: boolean;
+  /** Pointwise chains fused by a compiler, little host work. */
+  readonly compiled: boolean;
+  /** Gradient and parameter collectives run beside the compute. */
+  readonly overlap: boolean;
+  /** State of the optimizer lives in the host's memory. */
+  readonly offloadedOptimizer: boolean;
+  /** Bytes per logit at the loss: logits, 32-bit copies, gradients; 0 where the loss is taken piece by piece. */
+  readonly logitBytes: number;
+  /** Input table and output head are one tensor. */
+  readonly tiedEmbedding: boolean;
+  /** Dropout masks are kept. */
+  readonly dropout: boolean;
+  /** Bytes per parameter element: weight, gradient, optimizer state. */
+  readonly stateBytes: { readonly parameter: number; readonly gradient: number; readonly optimizer: number };
+}
+
+/** Microbatches of one replica in a step, at least one. */
+export function microbatches(plan: ParallelPlan): number {
+  return Math.max(1, Math.ceil(plan.globalBatch / (plan.replicas * plan.shards * plan.microbatch)));
+}
+
+/** Parameters of one layer, by what tensor and expert parallelism do to them. */
+export interface LayerParameters {
+  /** Split over tensor-parallel devices: attention, dense or shared MLP. */
+  readonly split: number;
+  /** On every device: norms. */
+  readonly whole: number;
+  /** Routed experts, all of them. */
+  readonly routed: number;
+}
+
+export function layerParameters(shape: TransformerShape, layer: number): LayerParameters {
+  const { hidden: h, heads, kvHeads, headDim, ffn, gated, experts } = shape;
+  const attention = h * headDim * (2 * heads + 2 * kvHeads);
+  const mats = gated ? 3 : 2;
+  const sparse = experts !== undefined && layer >= experts.denseLayers;
+  const dense = sparse ? mats * h * experts.ffn * experts.shared : mats * h * ffn;
+  return {
+    split: attention + dense,
+    whole: 4 * h + (sparse ? h * experts.count : 0),
+    routed: sparse ? mats * h * experts.ffn * experts.count : 0,
+  };
+}
+
+/** Parameters that every token is multiplied with in all layers and the output head (no input embedding). */
+export function activeMatmulParameters(shape: TransformerShape): number {
+  let sum = shape.hidden * shape.vocab;
+  for (let l = 0; l < shape.layers; l++) {
+    const { split, routed } = layerParameters(shape, l);
+    const { experts } = shape;
+    sum += split + (experts === undefined ? 0 : (routed * experts.topK) / experts.count);
+  }
+  return sum;
+}
+
+/**
+ * Model FLOPs of a step: 6 for each active matmul parameter and token, and attention, causal or not.
+ *
+ * @param causal counts half of the attention scores (6 L h s a token instead of 12)
+ */
+export function modelFlops(shape: TransformerShape, sequences: number, causal: boolean): number {
+  const attention = (causal ? 6 : 12) * shape.layers * shape.heads * shape.headDim * shape.sequence;
+  return (6 * activeMatmulParameters(shape) + attention) * sequences * shape.sequence;
+}

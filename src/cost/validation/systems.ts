@@ -1,0 +1,75 @@
+import { loadCluster, type Cluster } from '../cluster.ts';
+
+/**
+ * Machines of published runs: the device text of a row as a cluster. Links and memory by the text where it says them, the
+ * node design else; what had to be assumed is written down and printed.
+ */
+export interface RunMachine {
+  readonly cluster: Cluster;
+  readonly assumption?: string;
+}
+
+interface MachineRule {
+  readonly text: RegExp;
+  readonly base: string;
+  /** Fields of the cluster that differ, as a cluster file has them. */
+  readonly change?: Readonly<Record<string, unknown>>;
+  readonly assumption?: string;
+}
+
+const GB = 1e9;
+const inter = (bytesPerSecond: number): Record<string, unknown> => ({ inter: { bytesPerSecond } });
+
+/** First match wins. */
+const RULES: readonly MachineRule[] = [
+  { text: /V100-16GB/, base: 'dgx-v100', change: { memoryBytes: 16 * GB, devicesPerHost: 8, ...inter(3.125 * GB) } },
+  { text: /V100-32GB \(DGX-2\)/, base: 'dgx-v100', change: { devicesPerHost: 16 } },
+  {
+    text: /A100.*Omni-Path/,
+    base: 'dgx-a100-80gb',
+    // A pair over nodes reaches 8.1 of 12.5 GB/s (two devices share a card).
+    change: { inter: { bytesPerSecond: 6.25 * GB, efficiency: 0.65 } },
+    assumption: 'Omni-Path: 65 % of the cards\' rate, as a measured pair of devices reaches',
+  },
+  { text: /A100.*4x200Gb/, base: 'dgx-a100-80gb', change: inter(12.5 * GB) },
+  { text: /A100-40GB/, base: 'dgx-a100-80gb', change: { memoryBytes: 40 * GB, memoryBytesPerSecond: 1555 * GB } },
+  { text: /A100-80GB/, base: 'dgx-a100-80gb' },
+  {
+    text: /H100-96GB-HBM2e-500W/,
+    base: 'dgx-h100',
+    // 500 of 700 W: clocks fall about with the cube root of the power.
+    change: { memoryBytes: 102 * GB, memoryBytesPerSecond: 2400 * GB, matmulCap: 0.65 },
+    assumption: 'H100 at 500 W: 65 % of the peak at most, HBM2e of 2.4 TB/s',
+  },
+  { text: /H200/, base: 'dgx-h200' },
+  { text: /H100/, base: 'dgx-h100' },
+  { text: /DGX-GB300/, base: 'gb300-nvl72' },
+  { text: /DGX-GB200/, base: 'gb200-nvl72' },
+  { text: /DGX-B300/, base: 'gb300-nvl72', change: { devicesPerHost: 8 }, assumption: 'DGX-B300: GB300 devices, 8 a node' },
+  {
+    text: /B200 \(power limited\)/,
+    base: 'dgx-b200',
+    change: { matmulCap: 0.55 },
+    assumption: 'power-limited B200: 55 % of the peak at most',
+  },
+  { text: /B200/, base: 'dgx-b200' },
+  { text: /TPU v5p/, base: 'tpu-v5p-pod' },
+  { text: /TPU v5e/, base: 'tpu-v5e-pod' },
+];
+
+const known = new Map<string, RunMachine | undefined>();
+
+/** The machine of a row's `gpu_type`, undefined when it is none that we know. */
+export function runMachine(gpuType: string): RunMachine | undefined {
+  if (known.has(gpuType)) return known.get(gpuType);
+  const rule = RULES.find((r) => r.text.test(gpuType));
+  const machine =
+    rule === undefined
+      ? undefined
+      : {
+          cluster: loadCluster(rule.change === undefined ? rule.base : JSON.stringify({ base: rule.base, ...rule.change })),
+          ...(rule.assumption !== undefined && { assumption: rule.assumption }),
+        };
+  known.set(gpuType, machine);
+  return machine;
+}

@@ -1,0 +1,205 @@
+import { ShardwrightError } from '../../errors.ts';
+import type { Arg, DType, Dim, Graph, TensorType } from '../../graph/types.ts';
+import { isRef } from '../../graph/value.ts';
+import type { Constant } from './constant.ts';
+import type { OnnxAttribute, OnnxGraph, OnnxNode } from './model.ts';
+
+/** A value of the graph being built, or one known at import. */
+export interface OnnxOperand {
+  readonly name: string;
+  readonly type: TensorType;
+  /** Present for values known at import. */
+  readonly constant?: Constant;
+}
+
+/** What lowering of one ONNX node may do; made by `lower.ts`. */
+export interface Builder {
+  /** Adds a call and returns its tensor result. @throws E_TYPE when it does not fit the operator */
+  emit(target: string, args: readonly Arg[], kwargs?: Readonly<Record<string, Arg>>): OnnxOperand;
+  /** Adds a call with several results and returns those. */
+  emitTuple(target: string, args: readonly Arg[]): OnnxOperand[];
+  /** The value as an argument; a constant becomes a value of the graph. */
+  ref(operand: OnnxOperand): Arg;
+  constant(value: Constant): OnnxOperand;
+}
+
+/** What lowering of control flow may do. */
+export interface BodyBuilder extends Builder {
+  /** Values of the graph around that this body reads, in order of first use. */
+  readonly captured: readonly OnnxOperand[];
+  /** Value of an ONNX name; undefined for one that nothing types. @throws E_REF */
+  lookup(name: string): OnnxOperand | undefined;
+  /** The lowering of a body of this graph. */
+  nested(source: OnnxGraph): BodyBuilder;
+  /** Lowers a body whose first inputs have these types; captured values become its last inputs. */
+  body(
+    name: string,
+    types: readonly TensorType[],
+    finish: (inputs: readonly OnnxOperand[], results: readonly OnnxOperand[]) => readonly OnnxOperand[],
+  ): Graph;
+  bodyName(wanted: string): string;
+  emitControl(
+    target: string,
+    args: readonly Arg[],
+    bodies: readonly (readonly [string, Graph])[],
+    kwargs?: Readonly<Record<string, Arg>>,
+  ): OnnxOperand[];
+}
+
+/** One node with its inputs looked up, as the operator tables see it. */
+export class OnnxCall {
+  constructor(
+    readonly node: OnnxNode,
+    readonly index: number,
+    readonly operands: readonly (OnnxOperand | undefined)[],
+    readonly build: Builder,
+  ) {}
+
+  /** Required input. @throws E_TYPE */
+  input(i: number): OnnxOperand {
+    return this.operands[i] ?? this.fail('E_TYPE', `input ${i} is missing`);
+  }
+
+  optional(i: number): OnnxOperand | undefined {
+    return this.operands[i];
+  }
+
+  /** Required input as an argument. */
+  arg(i: number): Arg {
+    return this.build.ref(this.input(i));
+  }
+
+  optionalArg(i: number): Arg {
+    const operand = this.optional(i);
+    return operand === undefined ? null : this.build.ref(operand);
+  }
+
+  type(i: number): TensorType {
+    return this.input(i).type;
+  }
+
+  rank(i: number): number {
+    return this.type(i).shape.length;
+  }
+
+  /** A scalar known at import as a literal of its own kind, else the value; `isScalar` tells them apart. */
+  scalarOrRef(i: number): Arg {
+    const operand = this.input(i);
+    return this.literal(operand) ?? this.build.ref(operand);
+  }
+
+  isLiteral(arg: Arg): boolean {
+    return !isRef(arg);
+  }
+
+  /** The literal of a constant with one element and rank 0; undefined otherwise. */
+  literal(operand: OnnxOperand): Arg | undefined {
+    const { constant } = operand;
+    if (constant?.dims.length !== 0) return undefined;
+    return literalOf(constant);
+  }
+
+  /** Integers of an input that must be known at import; undefined where the input is absent. */
+  constantInts(i: number): number[] | undefined {
+    const dims = this.constantDims(i);
+    return dims?.map((dim) => {
+      if (typeof dim === 'number') return dim;
+      return this.fail('E_UNSUPPORTED', `input ${i} holds the symbolic size ${dim.sym}`);
+    });
+  }
+
+  /** Like `constantInts`, with symbolic sizes. Integers beyond 2^53, which mean "to the end", are cut to 2^53. */
+  constantDims(i: number): Dim[] | undefined {
+    const operand = this.optional(i);
+    if (operand === undefined) return undefined;
+    const { constant } = operand;
+    if (constant === undefined)
+      return this.fail('E_UNSUPPORTED', `input ${i} ('${operand.name}') is computed at run time, but decides the shape`);
+    return constant.values.map((value) => {
+      if (typeof value === 'bigint') return value < 0n ? -Number.MAX_SAFE_INTEGER : Number.MAX_SAFE_INTEGER;
+      return value;
+    });
+  }
+
+  attribute(name: string): OnnxAttribute | undefined {
+    return this.node.attributes.get(name);
+  }
+
+  int(name: string): number | undefined;
+  int(name: string, fallback: number): number;
+  int(name: string, fallback?: number): number | undefined {
+    const value = this.attribute(name)?.int;
+    if (value === undefined) return fallback;
+    if (typeof value === 'bigint') return this.fail('E_LIMIT', `attribute ${name} is ${value}`);
+    return value;
+  }
+
+  float(name: string, fallback: number): number {
+    return this.attribute(name)?.float ?? fallback;
+  }
+
+  text(name: string, fallback: string): string {
+    return this.attribute(name)?.text ?? fallback;
+  }
+
+  ints(name: string): number[] | undefined {
+    return this.attribute(name)?.ints.map((value) =>
+      typeof value === 'bigint' ? this.fail('E_LIMIT', `attribute ${name} holds ${value}`) : value,
+    );
+  }
+
+  /** Axes of a reduction or squeeze: an attribute in old opsets, an input in new ones. */
+  axes(input: number): number[] | undefined {
+    return this.ints('axes') ?? this.constantInts(input);
+  }
+
+  /** An axis counted from the front. */
+  axis(axis: number, rank: number): number {
+    if (axis < -rank || axis >= Math.max(rank, 1))
+      return this.fail('E_TYPE', `axis ${axis} does not exist in a tensor of ${rank} dims`);
+    return axis < 0 ? axis + rank : axis;
+  }
+
+  /** A size that must be a number. */
+  size(dim: Dim, what: string): number {
+    return typeof dim === 'number' ? dim : this.fail('E_UNSUPPORTED', `${what} is the symbolic size ${dim.sym}`);
+  }
+
+  fail(code: string, message: string, hint?: string): never {
+    throw nodeError(code, message, this.node, this.index, hint);
+  }
+}
+
+/** An error at a node: its position among the nodes, its operator and its name. */
+export function nodeError(code: string, message: string, node: OnnxNode, index: number, hint?: string): ShardwrightError {
+  const name = node.name !== '' ? node.name : (node.outputs[0] ?? '');
+  return new ShardwrightError(code, `node ${index} (${node.op}${name === '' ? '' : ` '${name}'`}): ${message}`, {
+    node: name === '' ? `${node.op} ${index}` : name,
+    path: `graph.node[${index}]`,
+    hint: hint ?? 'check the model with onnx.checker, or export it again',
+  });
+}
+
+export function literalOf(constant: Constant): Arg | undefined {
+  const [value] = constant.values;
+  if (value === undefined || (typeof value === 'object' && constant.values.length === 1)) return undefined;
+  if (typeof value === 'bigint') return value;
+  if (typeof value === 'object') return undefined;
+  if (constant.dtype === 'b8') return value !== 0;
+  return /^[iu]/.test(constant.dtype) ? value : { kind: 'float', value };
+}
+
+export function dtypeArg(dtype: DType): Arg {
+  return { kind: 'dtype', dtype };
+}
+
+export function floatArg(value: number): Arg {
+  return { kind: 'float', value };
+}
+
+export function dimArg(dim: Dim): Arg {
+  return typeof dim === 'number' ? dim : { kind: 'size', size: dim };
+}
+
+/** Lowering of one operator: its results in order; undefined for one that is not made. */
+export type Lowering = (call: OnnxCall) => readonly (OnnxOperand | undefined)[];

@@ -1,0 +1,66 @@
+import { ShardwrightError } from '../../errors.ts';
+import type { Node, NodeMeta, TensorType } from '../../graph/types.ts';
+import { typeText } from '../../graph/value.ts';
+import type { Infer } from '../fx/infer.ts';
+import { sourcePosition } from '../origin.ts';
+import type { OnnxModel, OnnxNode } from './model.ts';
+
+/** What all graphs of one model share. */
+export class ModelContext {
+  /** Placeholders of the main graph that hold initializers, by key. */
+  readonly weights = new Map<string, Node>();
+  private readonly unknown = new Map<string, { count: number; readonly first: number }>();
+  private readonly types = new Map<string, TensorType>();
+
+  constructor(
+    readonly model: OnnxModel,
+    readonly infer: Infer,
+  ) {}
+
+  /** Equal types are one object. */
+  intern(type: TensorType): TensorType {
+    const key = typeText(type);
+    const known = this.types.get(key);
+    if (known !== undefined) return known;
+    this.types.set(key, type);
+    return type;
+  }
+
+  /** Notes an operator that neither a lowering nor the file types. */
+  addUnknown(operator: string, index: number): void {
+    const known = this.unknown.get(operator);
+    if (known === undefined) this.unknown.set(operator, { count: 1, first: index });
+    else known.count++;
+  }
+
+  /** All such operators in one error; undefined where there are none. */
+  unknownError(): ShardwrightError | undefined {
+    if (this.unknown.size === 0) return undefined;
+    const entries = [...this.unknown];
+    const list = entries.map(
+      ([name, { count, first }]) => `${name} (${count} ${count === 1 ? 'node' : 'nodes'}, first node ${first})`,
+    );
+    const what = entries.length === 1 ? '1 unknown operator' : `${entries.length} unknown operators`;
+    return new ShardwrightError('E_UNKNOWN_OP', `${what} without a type for the results: ${list.slice(0, 50).join(', ')}`, {
+      hint: 'run onnx.shape_inference on the model, or export it with types',
+      path: `graph.node[${entries[0][1].first}]`,
+    });
+  }
+}
+
+/** A name without characters that other notations cannot take. */
+export function mangled(name: string): string {
+  const plain = name.replace(/[^A-Za-z0-9_]/g, '_');
+  return /^[A-Za-z_]/.test(plain) ? plain : `v_${plain}`;
+}
+
+/** Module path and source position that torch's exporter writes. */
+export function originOf(node: OnnxNode): NodeMeta {
+  const scopes = node.metadata.get('pkg.torch.onnx.name_scopes');
+  const trace = node.metadata.get('pkg.torch.onnx.stack_trace');
+  const names = scopes === undefined ? [] : [...scopes.matchAll(/'([^'\n]{0,1024})'/g)].map((match) => match[1]);
+  // The last scope is the node itself.
+  const path = names.length >= 2 ? names[names.length - 2] : '';
+  const source = trace === undefined ? undefined : sourcePosition(trace);
+  return { ...(path !== '' ? { path } : {}), ...(source !== undefined ? { source } : {}) };
+}

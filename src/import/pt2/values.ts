@@ -1,0 +1,210 @@
+import { suggestion } from '../../errors.ts';
+import type { Arg, DType, Dim, TensorType, ValueType } from '../../graph/types.ts';
+import { tensorType } from '../../graph/value.ts';
+import type { JsonObject, JsonValue } from '../json.ts';
+import { booleanAt, floatAt, integerAt, listAt, objectAt, onlyKey, sizeAt, stringAt, type Place } from './place.ts';
+import { sizeExpression } from './sympy.ts';
+
+/** Types and arguments of an exported program; the numbers are those of torch's export schema. */
+
+const DTYPES: ReadonlyMap<number, DType> = new Map<number, DType>([
+  [1, 'u8'], [2, 'i8'], [3, 'i16'], [4, 'i32'], [5, 'i64'], [6, 'f16'], [7, 'f32'], [8, 'f64'], [10, 'c64'], [11, 'c128'],
+  [12, 'b8'], [13, 'bf16'], [28, 'u16'], [29, 'f8e4m3fn'], [30, 'f8e5m2'], [33, 'f8e8m0fnu'], [34, 'u32'], [35, 'u64'],
+]); // prettier-ignore
+
+const LAYOUTS: ReadonlyMap<number, string> = new Map([
+  [1, 'sparse_coo'], [2, 'sparse_csr'], [3, 'sparse_csc'], [4, 'sparse_bsr'], [5, 'sparse_bsc'], [6, '_mkldnn'], [7, 'strided'],
+]); // prettier-ignore
+
+const MEMORY_FORMATS: ReadonlyMap<number, string> = new Map([
+  [1, 'contiguous_format'], [2, 'channels_last'], [3, 'channels_last_3d'], [4, 'preserve_format'],
+]); // prettier-ignore
+
+const MAX_RANK = 64;
+const MAX_NAME = 4096;
+
+const ARG_KEYS = [
+  'as_none', 'as_tensor', 'as_tensors', 'as_optional_tensor', 'as_optional_tensors', 'as_nested_tensors', 'as_int', 'as_ints',
+  'as_int_lists', 'as_float', 'as_floats', 'as_bool', 'as_bools', 'as_string', 'as_strings', 'as_sym_int', 'as_sym_ints',
+  'as_sym_bool', 'as_sym_bools', 'as_sym_float', 'as_sym_floats', 'as_scalar_type', 'as_memory_format', 'as_layout', 'as_device',
+  'as_graph', 'as_operator',
+]; // prettier-ignore
+
+/** What arguments may refer to. */
+export interface Scope {
+  has(name: string): boolean;
+  names(): Iterable<string>;
+}
+
+export function nameAt(value: JsonValue | undefined, place: Place): string {
+  const name = stringAt(value, place);
+  if (name.length > MAX_NAME)
+    throw place.error('E_LIMIT', `a name of ${name.length} characters; at most ${MAX_NAME} are allowed`);
+  if (name === '') throw place.error('E_SYNTAX', 'a value has an empty name');
+  return name;
+}
+
+/**
+ * The argument that a tagged JSON value means. A body (`as_graph`) is not read here: `body` is asked for its reference.
+ *
+ * @throws E_SYNTAX, E_REF, E_UNSUPPORTED, each with the JSON path
+ */
+export function readArg(
+  value: JsonValue | undefined,
+  place: Place,
+  scope: Scope,
+  body: (value: JsonObject, place: Place) => Arg,
+): Arg {
+  const key = onlyKey(value, place, ARG_KEYS);
+  const inner = objectAt(value, place)[key];
+  const here = place.at(key);
+  const ref = (from: JsonValue | undefined, at: Place): Arg => {
+    const name = nameAt(objectAt(from, at).name, at.at('name'));
+    return reference(name, at, scope);
+  };
+  const each = (read: (item: JsonValue, at: Place) => Arg): Arg =>
+    listAt(inner, here).map((item, i) => read(item, here.at(i)));
+  switch (key) {
+    case 'as_none':
+      return null;
+    case 'as_tensor':
+      return ref(inner, here);
+    case 'as_tensors':
+      return each(ref);
+    case 'as_optional_tensor':
+      return optionalTensor(inner, here, ref);
+    case 'as_optional_tensors':
+      return each((item, at) => optionalTensor(item, at, ref));
+    case 'as_nested_tensors':
+      return each((item, at) => listAt(item, at).map((tensor, i) => ref(tensor, at.at(i))));
+    case 'as_int':
+      return integerAt(inner, here);
+    case 'as_ints':
+      return each(integerAt);
+    case 'as_int_lists':
+      return each((item, at) => listAt(item, at).map((n, i) => integerAt(n, at.at(i))));
+    case 'as_float':
+      return { kind: 'float', value: floatAt(inner, here) };
+    case 'as_floats':
+      return each((item, at) => ({ kind: 'float', value: floatAt(item, at) }));
+    case 'as_bool':
+      return booleanAt(inner, here);
+    case 'as_bools':
+      return each(booleanAt);
+    case 'as_string':
+    case 'as_operator':
+      return stringAt(inner, here);
+    case 'as_strings':
+      return each(stringAt);
+    case 'as_sym_int':
+    case 'as_sym_bool':
+    case 'as_sym_float':
+      return symbolic(inner, here, scope);
+    case 'as_sym_ints':
+    case 'as_sym_bools':
+    case 'as_sym_floats':
+      return each((item, at) => symbolic(item, at, scope));
+    case 'as_scalar_type':
+      return { kind: 'dtype', dtype: dtypeAt(inner, here) };
+    case 'as_memory_format':
+      return { kind: 'layout', word: word(MEMORY_FORMATS, inner, here, 'memory format') };
+    case 'as_layout':
+      return { kind: 'layout', word: word(LAYOUTS, inner, here, 'layout') };
+    case 'as_device':
+      return { kind: 'device', word: deviceAt(inner, here) };
+    default:
+      return body(objectAt(inner, here), here);
+  }
+}
+
+function reference(name: string, place: Place, scope: Scope): Arg {
+  if (scope.has(name)) return { kind: 'value', name };
+  throw place.error('E_REF', `'${name.slice(0, 80)}' is not defined`, suggestion(name, [...scope.names()], 'values'));
+}
+
+function optionalTensor(value: JsonValue | undefined, place: Place, ref: (v: JsonValue, at: Place) => Arg): Arg {
+  const key = onlyKey(value, place, ['as_tensor', 'as_none']);
+  return key === 'as_none' ? null : ref(objectAt(value, place)[key], place.at(key));
+}
+
+/** `{as_name}` is a use of a symbolic value; the other keys are literals. */
+function symbolic(value: JsonValue | undefined, place: Place, scope: Scope): Arg {
+  const key = onlyKey(value, place, ['as_name', 'as_int', 'as_bool', 'as_float']);
+  const inner = objectAt(value, place)[key];
+  const here = place.at(key);
+  if (key === 'as_name') return reference(nameAt(inner, here), place, scope);
+  if (key === 'as_int') return integerAt(inner, here);
+  return key === 'as_bool' ? booleanAt(inner, here) : { kind: 'float', value: floatAt(inner, here) };
+}
+
+function word(words: ReadonlyMap<number, string>, value: JsonValue | undefined, place: Place, what: string): string {
+  const number = integerAt(value, place);
+  const found = words.get(Number(number));
+  if (found === undefined) throw place.error('E_UNSUPPORTED', `${what} ${number} is not known`);
+  return found;
+}
+
+function dtypeAt(value: JsonValue | undefined, place: Place): DType {
+  const number = integerAt(value, place);
+  const dtype = DTYPES.get(Number(number));
+  if (dtype === undefined)
+    throw place.error('E_UNSUPPORTED', `dtype number ${number} of the export schema is none we know`);
+  return dtype;
+}
+
+function deviceAt(value: JsonValue | undefined, place: Place): string {
+  const device = objectAt(value, place);
+  const type = stringAt(device.type, place.at('type'));
+  const { index } = device;
+  return index === null || index === undefined ? type : `${type}:${sizeAt(index, place.at('index'))}`;
+}
+
+/** Types are written once a value; equal ones become one frozen object, on which later stages key their tables. */
+export class Types {
+  private readonly known = new Map<string, TensorType>();
+
+  /** Type of an entry of `tensor_values`. */
+  tensor(value: JsonValue | undefined, place: Place): TensorType {
+    const meta = objectAt(value, place);
+    const dtype = dtypeAt(meta.dtype, place.at('dtype'));
+    const shape = this.dims(meta.sizes, place.at('sizes'));
+    const stride = meta.strides === undefined ? undefined : this.dims(meta.strides, place.at('strides'));
+    if (stride !== undefined && stride.length !== shape.length)
+      throw place.error('E_TYPE', `${shape.length} sizes but ${stride.length} strides`);
+    const type = tensorType(dtype, shape, stride);
+    const key = `${dtype}${JSON.stringify([type.shape, type.stride ?? 0])}`;
+    const known = this.known.get(key);
+    if (known !== undefined) return known;
+    this.known.set(key, type);
+    return type;
+  }
+
+  /** Type of an entry of `sym_int_values` and its like. */
+  symbol(value: JsonValue | undefined, place: Place): ValueType {
+    const entry = objectAt(value, place);
+    const expression = entry.as_expr;
+    if (expression === undefined) return { kind: 'sym' };
+    const at = place.at('as_expr');
+    return { kind: 'sym', expr: sizeExpression(stringAt(objectAt(expression, at).expr_str, at.at('expr_str')), at) };
+  }
+
+  private dims(value: JsonValue | undefined, place: Place): Dim[] {
+    const list = listAt(value, place);
+    if (list.length > MAX_RANK)
+      throw place.error('E_LIMIT', `more than ${MAX_RANK} dims`, 'no tensor has so many dims');
+    return list.map((dim, i) => this.dim(dim, place.at(i)));
+  }
+
+  private dim(value: JsonValue, place: Place): Dim {
+    const key = onlyKey(value, place, ['as_int', 'as_expr']);
+    const here = place.at(key);
+    const inner = objectAt(value, place)[key];
+    if (key === 'as_int') return sizeAt(inner, here);
+    const expression = objectAt(inner, here);
+    const sym = sizeExpression(stringAt(expression.expr_str, here.at('expr_str')), here);
+    const { hint } = expression;
+    if (hint === null || hint === undefined) return { sym };
+    const at = here.at('hint');
+    return { sym, example: sizeAt(objectAt(hint, at).as_int, at.at('as_int')) };
+  }
+}

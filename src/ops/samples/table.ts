@@ -1,0 +1,70 @@
+import { ShardwrightError } from '../../errors.ts';
+import { kernelOf } from '../kernels/table.ts';
+import type { OperatorRecord } from '../record.ts';
+import type { OperatorTable } from '../table.ts';
+import { gpuAttention } from './attention.ts';
+import { bindText, parseCall, type CallText } from './call-text.ts';
+import { norms } from './norms.ts';
+import { ELSEWHERE, pointwiseSamples } from './pointwise.ts';
+import { products } from './products.ts';
+import { reductions } from './reductions.ts';
+import { ruleSamples } from './rules.ts';
+import { shapes } from './shapes.ts';
+import { stablehloPointwise, stablehloSamples } from './stablehlo.ts';
+
+/**
+ * Sample calls of the built-in operators: what rules and kernels are tried with. Sizes are even on 2 and 3 ranks (6, 9 on
+ * 3), uneven (5, 7) and 1; elementwise operators get theirs from the schema, the others are written by family.
+ */
+
+const IDENTITIES = ['detach', 'detach_', 'alias', 'lift_fresh'].map((name) => `${name}(x[6,5])`);
+
+/** Samples of ATen and prims operators that PyTorch runs on a CPU. */
+export function torchSamples(table: OperatorTable): CallText[] {
+  const elementwise = (r: OperatorRecord): boolean => r.cls === 'pointwise' && isTorch(r.name);
+  return [
+    ...table.records.filter((r) => elementwise(r) && !ELSEWHERE.test(r.name.split('.')[1])).flatMap(pointwiseSamples),
+    ...IDENTITIES,
+    ...products,
+    ...norms,
+    ...reductions,
+    ...shapes,
+  ].map(parseCall);
+}
+
+/** Samples of every operator of the table that has a kernel, in the order of its records. */
+export function sampleCalls(table: OperatorTable): CallText[] {
+  const hlo = table.records.filter((r) => r.cls === 'pointwise' && !isTorch(r.name) && kernelOf(r.name) !== undefined);
+  const all = [
+    ...torchSamples(table),
+    ...[...gpuAttention, ...ruleSamples, ...hlo.flatMap(stablehloPointwise), ...stablehloSamples].map(parseCall),
+  ];
+  const byRecord = new Map<OperatorRecord, CallText[]>(table.records.map((r) => [r, []]));
+  for (const call of all) {
+    const record = table.get(call.target);
+    if (record !== undefined) byRecord.get(record)?.push(call);
+  }
+  return [...byRecord.values()].flat();
+}
+
+/** ATen and prims, as against the StableHLO vocabulary. */
+export function isTorch(name: string): boolean {
+  return /^(aten|prims)\./.test(name);
+}
+
+/**
+ * The same call with 4 rows wherever it has 5: on 3 ranks the last holds none. Undefined where the
+ * call then makes no sense, or has no such size.
+ */
+export function resized(table: OperatorTable, call: CallText): CallText | undefined {
+  const text = call.text.replaceAll(/(?<![\w.-])5(?![\w.])|(?<=index|distinct|signed)5(?=\[)/g, '4');
+  if (text === call.text) return undefined;
+  try {
+    const other = parseCall(text);
+    bindText(table, other);
+    return other;
+  } catch (error) {
+    if (error instanceof ShardwrightError && error.code === 'E_TYPE') return undefined;
+    throw error;
+  }
+}

@@ -1,0 +1,59 @@
+import { ShardwrightError } from '../../errors.ts';
+import type { DType } from '../../graph/types.ts';
+import { fromList, type NDArray } from '../../ndarray/array.ts';
+import { philox } from '../../ndarray/random.ts';
+import type { TensorSpec } from './call-text.ts';
+
+/** How the values of a sample are drawn: smooth, small integers with ties and zeros, or bools that are mostly one value. */
+export type Draw = 'plain' | 'ties' | 'sparse' | 'dense';
+
+/** Share of true values among drawn bools. */
+const TRUE_SHARE: Readonly<Record<Draw, number>> = { plain: 0.4, ties: 0.4, sparse: 0.03, dense: 0.97 };
+
+/**
+ * Values of a tensor by its `init`; the same for the same seed, whatever else is drawn.
+ *
+ * @throws E_NO_KERNEL for complex types, of which there are no arrays
+ */
+export function drawValues(spec: TensorSpec, seed: number, draw: Draw = 'plain'): NDArray {
+  const { shape, init, hi = 2, dtype } = spec;
+  const count = shape.reduce((a, b) => a * b, 1);
+  const u = Array.from({ length: count }, (_, i) => philox([i, 0, 0, 0], [seed, 7])[0] / 2 ** 32);
+  return fromList(shape, VALUES[init](u, { hi, seed, count, draw }), realType(dtype));
+}
+
+interface Drawing {
+  readonly hi: number;
+  readonly seed: number;
+  readonly count: number;
+  readonly draw: Draw;
+}
+
+const VALUES: Readonly<Record<TensorSpec['init'], (u: readonly number[], d: Drawing) => number[]>> = {
+  any: (u, d) => u.map((v) => (d.draw === 'ties' ? Math.floor(5 * v) - 2 : 4 * v - 2)),
+  positive: (u) => u.map((v) => v + 0.5),
+  unit: (u) => u.map((v) => 0.9 * v + 0.05),
+  'above-one': (u) => u.map((v) => v + 1.1),
+  large: (u) => u.map((v) => v + 3),
+  few: (u, d) =>
+    u.map((v) => (d.draw === 'sparse' ? Number(v < 0.03) : d.draw === 'dense' ? Number(v < 0.97) : Math.floor(5 * v) - 2)),
+  index: (u, d) => u.map((v) => Math.floor(d.hi * v)),
+  'signed-index': (u, d) => u.map((v) => Math.floor(2 * d.hi * v) - d.hi),
+  distinct: (_, d) => order(d.seed, d.hi).slice(0, d.count),
+  shuffled: (_, d) => order(d.seed, d.count).map((i) => i / 3 - 2),
+  bits: (u, d) => u.map((v) => (v < TRUE_SHARE[d.draw] ? 1 : 0)),
+  seven: (u) => u.map(() => 7),
+}; // prettier-ignore
+
+/** A permutation of 0 .. n - 1. */
+function order(seed: number, n: number): number[] {
+  return Array.from({ length: n }, (_, i) => [philox([i, 1, 0, 0], [seed, 7])[0], i] as const)
+    .sort((a, b) => a[0] - b[0] || a[1] - b[1])
+    .map(([, i]) => i);
+}
+
+function realType(dtype: DType): Exclude<DType, 'c64' | 'c128'> {
+  if (dtype === 'c64' || dtype === 'c128')
+    throw new ShardwrightError('E_NO_KERNEL', `there are no arrays of complex numbers (${dtype})`);
+  return dtype;
+}

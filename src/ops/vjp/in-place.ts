@@ -1,0 +1,27 @@
+/**
+ * The functional form of an in-place operator (`aten.add_.Tensor` is `aten.add.Tensor`): the same arguments, the result in
+ * a new value. Undefined for other operators.
+ */
+export function functionalForm(name: string): string | undefined {
+  const named = FORMS[name];
+  if (named !== undefined) return named;
+  const match = /^aten\.([a-z0-9_]*[a-z0-9])_\.(\w+)$/.exec(name);
+  if (match === null || KEPT.has(match[1])) return undefined;
+  return `aten.${match[1]}.${match[2]}`;
+}
+
+/** Overloads that are named otherwise, and operators with Python's double underscores. */
+const FORMS: Readonly<Record<string, string | undefined>> = Object.assign(Object.create(null) as object, {
+  'aten.pow_.Scalar': 'aten.pow.Tensor_Scalar',
+  'aten.zero_.default': 'aten.zeros_like.default',
+  'aten.detach_.default': 'aten.detach.default',
+  'aten.__iand__.Tensor': 'aten.__and__.Tensor',
+  'aten.__iand__.Scalar': 'aten.__and__.Scalar',
+  'aten.__ior__.Tensor': 'aten.__or__.Tensor',
+  'aten.__ior__.Scalar': 'aten.__or__.Scalar',
+  'aten.__ixor__.Tensor': 'aten.__xor__.Tensor',
+  'aten.__ixor__.Scalar': 'aten.__xor__.Scalar',
+});
+
+/** In-place fills by random numbers: they have no functional form among the records, and pass no gradient. */
+const KEPT: ReadonlySet<string> = new Set(['bernoulli', 'normal', 'uniform', 'exponential']);

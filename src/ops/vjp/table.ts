@@ -1,0 +1,71 @@
+import { internalError } from '../../errors.ts';
+import { attentionVjps } from './attention.ts';
+import { binaryVjps } from './binary.ts';
+import { castVjps } from './cast.ts';
+import { convolutionVjps } from './convolution.ts';
+import { indexingVjps } from './indexing.ts';
+import { lossVjps } from './loss.ts';
+import { normVjps } from './norm.ts';
+import { poolVjps } from './pool.ts';
+import { productVjps } from './products.ts';
+import { randomVjps } from './random.ts';
+import { reduceVjps } from './reduce.ts';
+import { slicingVjps } from './slicing.ts';
+import { softmaxVjps } from './softmax.ts';
+import { unaryVjps } from './unary.ts';
+import { viewVjps } from './views.ts';
+import type { VjpEntry, Vjps } from './vjp.ts';
+
+const FAMILIES: readonly Vjps[] = [
+  productVjps,
+  unaryVjps,
+  binaryVjps,
+  castVjps,
+  reduceVjps,
+  softmaxVjps,
+  lossVjps,
+  normVjps,
+  convolutionVjps,
+  poolVjps,
+  attentionVjps,
+  indexingVjps,
+  viewVjps,
+  slicingVjps,
+  randomVjps,
+];
+
+const byName = new Map<string, VjpEntry>();
+for (const family of FAMILIES)
+  for (const [name, entry] of Object.entries(family)) {
+    if (byName.has(name)) throw internalError(`two derivatives of ${name}`);
+    byName.set(name, typeof entry === 'function' ? { vjp: entry } : entry);
+  }
+
+/** The derivative of an operator, by its canonical name with overload (`aten.mm.default`). */
+export function vjpOf(name: string): VjpEntry | undefined {
+  return byName.get(name);
+}
+
+/** Operators that have a derivative, sorted. */
+export function vjpNames(): string[] {
+  return [...byName.keys()].sort();
+}
+
+/**
+ * Operators whose results do not depend smoothly on any operand: integers and truth values, steps, new values, random
+ * numbers. No gradient passes, as if the result were constant. `detach` says so by purpose.
+ */
+const CUT: ReadonlySet<string> = new Set(
+  [
+    'detach.default detach_copy.default',
+    'ceil.default floor.default round.default trunc.default sign.default sgn.default heaviside.default floor_divide.default floor_divide.Scalar',
+    'zeros_like.default ones_like.default empty_like.default full_like.default fill.Scalar',
+    'new_zeros.default new_ones.default new_empty.default new_full.default',
+    'bernoulli.default bernoulli.p rand_like.default randn_like.default histc.default',
+  ].flatMap((line) => line.split(' ').map((name) => `aten.${name}`)),
+);
+
+/** Whether an operator passes no gradient although operand and result are real numbers. */
+export function cutsGradient(name: string): boolean {
+  return CUT.has(name);
+}

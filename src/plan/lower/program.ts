@@ -1,0 +1,62 @@
+import type { Arg, Graph, Node, ValueType } from '../../graph/types.ts';
+import type { DeviceMesh } from '../../mesh/mesh.ts';
+import type { ShardingSpace } from '../../mesh/space.ts';
+import { argAtRank, dimAtRank } from './rank-int.ts';
+
+/**
+ * What every device runs: a graph of local calls and explicit collectives, and beside it what the graph means in terms of
+ * the unsharded program. Nothing communicates but the collective nodes (`collectives.ts` has their vocabulary).
+ */
+export interface DeviceProgram {
+  readonly graph: Graph;
+  readonly mesh: DeviceMesh;
+  readonly space: ShardingSpace;
+  /**
+   * Value on each rank of the integers that differ from rank to rank; they stand in the graph as symbolic sizes. Empty if
+   * every cut is even and nothing counts rows.
+   */
+  readonly symbols: ReadonlyMap<string, readonly number[]>;
+  /** Where the tensors of the unsharded program are, by its names, in its order. */
+  readonly values: readonly ProgramValue[];
+  /** Shardings of what the program returns, by position in `graph.outputs`; null where it returns nothing. */
+  readonly outputs: readonly (number | null)[];
+  /** Calls that draw random numbers, by name of the local call. */
+  readonly random: ReadonlyMap<string, RandomPiece>;
+}
+
+export interface ProgramValue {
+  /** Name of the tensor in the unsharded program; of a member of a tuple, that of the call. */
+  readonly name: string;
+  /** Which result of the call. */
+  readonly result: number;
+  /** Name of the local tensor, as its producer leaves it. */
+  readonly local: string;
+  /** Id in the program's space. */
+  readonly sharding: number;
+  /** Global shape. */
+  readonly shape: readonly number[];
+}
+
+/** Random numbers are a function of the position in the global result, so that shards are parts of the unsharded one. */
+export interface RandomPiece {
+  /** Name of the call in the unsharded program: the stream of numbers. */
+  readonly stream: string;
+  readonly sharding: number;
+  readonly shape: readonly number[];
+}
+
+/** The program of one rank (a place in the mesh): no symbols of the program are left in it. */
+export function programAtRank(program: DeviceProgram, rank: number): Graph {
+  const { symbols, graph } = program;
+  if (symbols.size === 0) return graph;
+  const type = (of: ValueType): ValueType => {
+    if (of.kind === 'tuple') return { ...of, items: of.items.map(type) };
+    return of.kind === 'tensor' ? { ...of, shape: of.shape.map((dim) => dimAtRank(dim, symbols, rank)) } : of;
+  };
+  const nodes = graph.nodes.map((node): Node => {
+    const arg = (of: Arg): Arg => argAtRank(of, symbols, rank);
+    const kwargs = Object.fromEntries(Object.entries(node.kwargs).map(([key, value]) => [key, arg(value)]));
+    return { ...node, args: node.args.map(arg), kwargs, type: type(node.type) };
+  });
+  return { ...graph, nodes };
+}

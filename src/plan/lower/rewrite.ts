@@ -1,0 +1,57 @@
+import { internalError } from '../../errors.ts';
+import type { LocalCall } from './local-call.ts';
+import { attentionRewrites } from './rewrites/attention.ts';
+import { embeddingRewrites } from './rewrites/embedding.ts';
+import { factoryRewrites, randomRewrites } from './rewrites/factory.ts';
+import { indexingRewrites } from './rewrites/indexing.ts';
+import { lossRewrites } from './rewrites/loss.ts';
+import { normRewrites } from './rewrites/norm.ts';
+import { nllRewrites } from './rewrites/nll.ts';
+import { productRewrites } from './rewrites/product.ts';
+import { extremes, reductionRewrites } from './rewrites/reduction.ts';
+import { shapeRewrites } from './rewrites/shape.ts';
+import { softmaxRewrites } from './rewrites/softmax.ts';
+
+/** The local form of a call whose rules ask for a change: names of its results, null for one that is masked off. */
+export type Rewrite = (call: LocalCall) => readonly (string | null)[];
+export type Rewrites = Readonly<Record<string, Rewrite>>;
+
+const FAMILIES: readonly Rewrites[] = [
+  attentionRewrites,
+  embeddingRewrites,
+  factoryRewrites,
+  indexingRewrites,
+  lossRewrites,
+  nllRewrites,
+  normRewrites,
+  productRewrites,
+  randomRewrites,
+  reductionRewrites,
+  shapeRewrites,
+  softmaxRewrites,
+];
+
+const byName = new Map<string, Rewrite>();
+for (const family of FAMILIES)
+  for (const [name, made] of Object.entries(family)) {
+    if (byName.has(name)) throw internalError(`two local forms of ${name}`);
+    byName.set(name, made);
+  }
+
+/** Whether calls of an operator can be lowered where its rules ask for a change. */
+export function hasLocalForm(name: string): boolean {
+  return byName.has(name);
+}
+
+/**
+ * Writes a call for one device: as it is, or in the form that its rules ask for.
+ *
+ * @throws E_UNSUPPORTED naming operator and node when there is no such form
+ */
+export function rewrite(call: LocalCall): readonly (string | null)[] {
+  const words = call.rewrites();
+  if (words.size === 0) return extremes(call) ?? call.run();
+  const form = byName.get(call.record.name);
+  if (form === undefined) return call.unsupported(`there is no local form for '${[...words].join("', '")}'`);
+  return form(call);
+}

@@ -1,0 +1,110 @@
+import type { DType } from '../../../graph/types.ts';
+import { ref } from '../emitter.ts';
+import type { LocalCall } from '../local-call.ts';
+import type { Rewrite, Rewrites } from '../rewrite.ts';
+import { padEnd, someEmpty } from './masked.ts';
+import { combine } from '../rank-int.ts';
+
+/** Softmax with the normalised dim cut: row maxima and row sums are reduced over the ranks. */
+
+export interface RowStatistics {
+  /** x - max over all ranks, and its exponential. */
+  readonly shifted: string;
+  readonly exponentials: string;
+  /** Sum of the exponentials over all ranks; the dim stays, with size 1. */
+  readonly total: string;
+  /** Largest value over all ranks; the dim stays, with size 1. */
+  readonly largest: string;
+}
+
+/** All-reduced one mesh dim after the other: each is a collective of its own. */
+export function reducedOver(call: LocalCall, value: string, op: 'max' | 'sum', meshDims: readonly number[]): string {
+  let now = value;
+  for (const m of meshDims) now = call.emit.collective('all_reduce', now, [m], [op]);
+  return now;
+}
+
+/** @param meshDims mesh dims that cut dim `dim` of x */
+export function rowStatistics(call: LocalCall, x: string, dim: number, meshDims: readonly number[]): RowStatistics {
+  const { emit } = call;
+  const rows = emit.type(x).shape[dim];
+  // A rank without rows has no largest one; minus infinity never wins.
+  const filled = someEmpty(rows)
+    ? padEnd(
+        emit,
+        x,
+        dim,
+        combine([rows], 'padding of an empty piece', (n) => (n === 0 ? 1 : 0)),
+        -Infinity,
+      )
+    : x;
+  const largest = reducedOver(call, emit.call('aten.amax.default', [ref(filled), [dim], true]), 'max', meshDims);
+  const shifted = emit.call('aten.sub.Tensor', [ref(x), ref(largest)]);
+  const exponentials = emit.call('aten.exp.default', [ref(shifted)]);
+  const sum = emit.call('aten.sum.dim_IntList', [ref(exponentials), [dim], true]);
+  return { shifted, exponentials, total: reducedOver(call, sum, 'sum', meshDims), largest };
+}
+
+/** Statistics are kept in at least f32. */
+export function widened(call: LocalCall, x: string): string {
+  const { dtype } = call.emit.type(x);
+  return cast(call, x, dtype === 'f64' ? 'f64' : 'f32');
+}
+
+export function cast(call: LocalCall, x: string, dtype: DType, name?: string): string {
+  if (call.emit.type(x).dtype === dtype && name === undefined) return x;
+  const options = name === undefined ? {} : { name };
+  return call.emit.call('prims.convert_element_type.default', [ref(x), { kind: 'dtype', dtype }], options);
+}
+
+function dimOf(call: LocalCall): number {
+  const dim = call.global.int('dim');
+  return dim < 0 ? dim + call.global.inputs[0].shape.length : dim;
+}
+
+type Finish = (call: LocalCall, s: RowStatistics) => string;
+
+const forward =
+  (finish: Finish): Rewrite =>
+  (call) => {
+    const x = widened(call, call.inputs[0]);
+    const statistics = rowStatistics(call, x, dimOf(call), call.meshDims('all-reduce-max-sum'));
+    return [cast(call, finish(call, statistics), call.global.outputs[0]?.dtype ?? 'f32', call.node.name)];
+  };
+
+const probabilities: Finish = ({ emit }, s) => emit.call('aten.div.Tensor', [ref(s.exponentials), ref(s.total)]);
+const logarithms: Finish = ({ emit }, s) =>
+  emit.call('aten.sub.Tensor', [ref(s.shifted), ref(emit.call('aten.log.default', [ref(s.total)]))]);
+
+/** Zero in rows that are minus infinity everywhere. */
+const safe: Finish = (call, s) => {
+  const { emit } = call;
+  const masked = emit.call('aten.eq.Scalar', [ref(s.largest), { kind: 'float', value: -Infinity }]);
+  return emit.call('aten.masked_fill.Scalar', [ref(probabilities(call, s)), ref(masked), 0]);
+};
+
+const backward =
+  (log: boolean): Rewrite =>
+  (call) => {
+    const { emit } = call;
+    const grad = widened(call, call.tensor('grad_output'));
+    const output = widened(call, call.tensor('output'));
+    const weighted = log ? grad : emit.call('aten.mul.Tensor', [ref(grad), ref(output)]);
+    const sum = emit.call('aten.sum.dim_IntList', [ref(weighted), [dimOf(call)], true]);
+    const total = reducedOver(call, sum, 'sum', call.meshDims('all-reduce-sum'));
+    const factor = log ? emit.call('aten.exp.default', [ref(output)]) : output;
+    const result = log
+      ? emit.call('aten.sub.Tensor', [ref(grad), ref(emit.call('aten.mul.Tensor', [ref(factor), ref(total)]))])
+      : emit.call('aten.mul.Tensor', [ref(factor), ref(emit.call('aten.sub.Tensor', [ref(grad), ref(total)]))]);
+    return [cast(call, result, call.global.outputs[0]?.dtype ?? 'f32', call.node.name)];
+  };
+
+export const softmaxRewrites: Rewrites = {
+  'aten._softmax.default': forward(probabilities),
+  'aten.softmax.int': forward(probabilities),
+  'aten._safe_softmax.default': forward(safe),
+  'aten._log_softmax.default': forward(logarithms),
+  'aten.log_softmax.int': forward(logarithms),
+  'aten._softmax_backward_data.default': backward(false),
+  'aten._log_softmax_backward_data.default': backward(true),
+};

@@ -1,0 +1,108 @@
+import type { Decoded } from './decode.ts';
+import { decode } from './decode.ts';
+import { moved } from './tables.ts';
+import type { Model, Use } from './model.ts';
+import type { Prepared } from './prepare.ts';
+import type { Plan } from './types.ts';
+
+/**
+ * A feasible plan drawn at random: any strategy of each node that its inputs can be brought to, any placement of inputs and
+ * outputs, any shared copies. Optimal plans use a small part of the rules; these use all of it, for tests of the lowering.
+ */
+export function randomPlan(
+  prepared: Prepared,
+  seed: number,
+): Pick<Plan, 'request' | 'nodes' | 'outputs' | 'parameters'> {
+  const { model, request } = prepared;
+  const decoded: Decoded = decode(model, randomChoice(model, seed));
+  return { request, nodes: decoded.nodes, outputs: decoded.outputs, parameters: decoded.parameters };
+}
+
+/**
+ * A feasible choice of the model. Nodes are drawn in program order; gradients go to the placement of their parameter, which
+ * every value can reach.
+ */
+export function randomChoice(model: Model, seed: number): Int32Array {
+  const { nodeVariable, strategies, redistributor, flow } = model;
+  const next = generator(seed);
+  const choice = new Int32Array(model.variables.length).fill(-1);
+  const uses = new Map<number, Use[]>();
+  for (const use of model.uses) {
+    const list = uses.get(use.variable);
+    if (list === undefined) uses.set(use.variable, [use]);
+    else list.push(use);
+  }
+  const ownedBy = (value: number): number => {
+    const { node, result } = flow.values[value];
+    const set = strategies.nodes[node]?.set;
+    if (set === undefined) throw new Error(`internal: node ${node} has no strategies`);
+    return set.specs[choice[nodeVariable[node]] * (set.inputCount + set.outputCount) + set.inputCount + result];
+  };
+  const reachable = (use: Use, value: number): boolean => {
+    const owned = ownedBy(use.value);
+    const wanted = use.demands.specs[use.demands.map[value]];
+    return Number.isFinite(redistributor.seconds(moved(flow.values[use.value].meta), owned, wanted));
+  };
+  const ties = tiedVariables(model);
+  const draw = (variable: number, count: number): void => {
+    const partner = ties.get(variable);
+    if (partner !== undefined && choice[partner] >= 0) {
+      choice[variable] = choice[partner];
+      return;
+    }
+    // What a placeholder's placement decides of gradients lies ahead and is always possible.
+    const own = (uses.get(variable) ?? []).filter((use) => use.at.kind === 'input' || !isPlaceholder(model, variable));
+    const candidates: number[] = [];
+    for (let s = 0; s < count; s++) if (own.every((use) => reachable(use, s))) candidates.push(s);
+    if (candidates.length === 0) throw new Error(`internal: variable ${variable} has no feasible value`);
+    choice[variable] = candidates[Math.floor(next() * candidates.length)];
+  };
+  // Variables of nodes come first and in program order; outputs and copies look back at them.
+  model.variables.forEach((v, variable) => {
+    if (v.kind === 'node') draw(variable, strategies.nodes[v.node]?.set.count ?? 0);
+  });
+  model.variables.forEach((v, variable) => {
+    if (v.kind === 'output') draw(variable, v.specs.length);
+    if (v.kind !== 'copy') return;
+    const { value, owned } = model.copies[v.copy];
+    const candidates: number[] = [];
+    owned.forEach((id, z) => {
+      if (id === ownedBy(value)) candidates.push(z);
+    });
+    choice[variable] = candidates[Math.floor(next() * candidates.length)];
+  });
+  return choice;
+}
+
+function isPlaceholder(model: Model, variable: number): boolean {
+  const v = model.variables[variable];
+  return v.kind === 'node' && model.graph.nodes[v.node].kind === 'placeholder';
+}
+
+/** Variables of tied parameters, each with the first of its group. Members of a group have equal domains. */
+function tiedVariables(model: Model): Map<number, number> {
+  const byRole = new Map<string, number>();
+  model.graph.nodes.forEach((node, n) => {
+    if (node.kind === 'placeholder') byRole.set(node.meta.roleName ?? node.name, model.nodeVariable[n]);
+  });
+  const out = new Map<number, number>();
+  for (const [owner, ...others] of model.graph.ties ?? []) {
+    const first = byRole.get(owner);
+    for (const other of others) {
+      const variable = byRole.get(other);
+      if (first !== undefined && variable !== undefined) out.set(variable, first);
+    }
+  }
+  return out;
+}
+
+/** Numbers from 0 to below 1 (xorshift with a multiplication). */
+function generator(seed: number): () => number {
+  let state = Math.imul(seed + 1, 0x9e3779b1) >>> 0 || 1;
+  return () => {
+    state ^= state << 13;
+    state ^= state >>> 17;
+    state ^= state << 5;
+    return (Math.imul(state, 0x2c1b3c6d) >>> 0) / 2 ** 32;
+  };
+}

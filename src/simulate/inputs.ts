@@ -1,0 +1,135 @@
+import { ShardwrightError } from '../errors.ts';
+import type { Graph, Node } from '../graph/types.ts';
+import { isRef } from '../graph/value.ts';
+import { build, kindOf, type NDArray } from '../ndarray/array.ts';
+import { normal, streamOf, uniform, type RandomStream } from '../ndarray/random.ts';
+import { bindCall } from '../ops/context.ts';
+import { elementType } from '../ops/kernels/kernel.ts';
+import type { OperatorTable } from '../ops/table.ts';
+
+/**
+ * Values for the inputs of a graph, drawn from a seed. Floats are of the size that networks have at their start, so that
+ * nothing overflows; integers stay inside of what they index, found from the calls that they reach.
+ */
+export function drawInputs(table: OperatorTable, graph: Graph, seed = 0): NDArray[] {
+  const bounds = indexBounds(table, graph);
+  const positive = positiveInputs(table, graph);
+  return graph.nodes
+    .filter((node) => node.kind === 'placeholder')
+    .map((node) => {
+      if (node.type.kind !== 'tensor')
+        throw new ShardwrightError('E_UNSUPPORTED', `input ${node.name} is no tensor`, { node: node.name });
+      const shape = node.type.shape.map((dim) => (typeof dim === 'number' ? dim : (dim.example ?? 1)));
+      const dtype = elementType({ target: `input ${node.name}` }, node.type.dtype);
+      const stream: RandomStream = { seed, stream: streamOf(`input ${node.name}`) };
+      switch (kindOf(dtype)) {
+        case 'bool':
+          return build(shape, (i) => (uniform(stream, i) < 0.6 ? 1 : 0), dtype);
+        case 'integer': {
+          const bound = bounds.get(node.name) ?? 10;
+          return build(shape, (i) => Math.floor(uniform(stream, i) * bound), dtype);
+        }
+        default: {
+          if (positive.has(node.name)) return build(shape, (i) => 0.5 + uniform(stream, i), dtype);
+          const scale = shape.length >= 2 ? 1 / Math.sqrt(Math.max(1, shape.at(-1) ?? 1)) : 1;
+          return build(shape, (i) => normal(stream, i) * scale, dtype);
+        }
+      }
+    });
+}
+
+/** Arguments that are row numbers, with the argument and dim whose size bounds them. */
+const INDEXERS: Readonly<Record<string, readonly [index: string, table: string, dim: (dim: number) => number]>> = {
+  'aten.embedding.default': ['indices', 'weight', () => 0],
+  'aten.nll_loss_forward.default': ['target', 'self', () => 1],
+  'aten.nll_loss2d_forward.default': ['target', 'self', () => 1],
+  'aten.cross_entropy_loss.default': ['target', 'self', () => 1],
+  'aten.gather.default': ['index', 'self', (d) => d],
+  'aten.scatter.src': ['index', 'self', (d) => d],
+  'aten.scatter.value': ['index', 'self', (d) => d],
+  'aten.scatter_add.default': ['index', 'self', (d) => d],
+  'aten.index_select.default': ['index', 'self', (d) => d],
+  'aten.index_add.default': ['index', 'self', (d) => d],
+  'aten.index_copy.default': ['index', 'self', (d) => d],
+  'aten.index_fill.int_Scalar': ['index', 'self', (d) => d],
+};
+
+/** For each input that becomes row numbers, the least size that it indexes. Views and copies on the way are followed. */
+function indexBounds(table: OperatorTable, graph: Graph): Map<string, number> {
+  const bounds = new Map<string, number>();
+  /** Inputs that a value is made of by views and casts. */
+  const source = new Map<string, string>();
+  const shapes = new Map<string, readonly number[]>();
+  const limit = (name: string, size: number | undefined): void => {
+    const input = source.get(name);
+    if (input !== undefined && size !== undefined && size > 0)
+      bounds.set(input, Math.min(bounds.get(input) ?? Infinity, size));
+  };
+  for (const node of graph.nodes) {
+    if (node.type.kind === 'tensor')
+      shapes.set(
+        node.name,
+        node.type.shape.map((dim) => (typeof dim === 'number' ? dim : (dim.example ?? 1))),
+      );
+    if (node.kind === 'placeholder') {
+      source.set(node.name, node.name);
+      continue;
+    }
+    const record = table.get(node.target);
+    const [first] = node.args;
+    if (record === undefined) continue;
+    if (isRef(first) && passes(node, record.cls)) {
+      const from = source.get(first.name);
+      if (from !== undefined) source.set(node.name, from);
+    }
+    if (record.name === 'aten.index.Tensor' || record.name === 'aten.index_put.default') {
+      const [self, list] = node.args;
+      if (isRef(self) && Array.isArray(list))
+        list.forEach((member, d) => {
+          if (member !== null && isRef(member)) limit(member.name, shapes.get(self.name)?.[d]);
+        });
+    }
+    if (record.name === 'aten.one_hot.default' && isRef(first)) limit(first.name, Number(node.args[1]));
+    const known = Object.hasOwn(INDEXERS, record.name) ? INDEXERS[record.name] : undefined;
+    if (known === undefined) continue;
+    const [index, rows, dimOf] = known;
+    const named = namedTensors(node, record.schema.map((s) => s.name)); // prettier-ignore
+    const [indexName, tableName] = [named.get(index), named.get(rows)];
+    if (indexName === undefined || tableName === undefined) continue;
+    const shape = shapes.get(tableName) ?? [];
+    const ctx = bindCall(record, node.args, node.kwargs, (name) => ({ dtype: 'f32', shape: shapes.get(name) ?? [] }));
+    const written = record.schema.some((s) => s.name === 'dim') ? ctx.int('dim') : 0;
+    const dim = dimOf(written < 0 ? written + shape.length : written);
+    limit(indexName, shape[Math.min(dim, shape.length - 1)]);
+  }
+  return bounds;
+}
+
+/** Calls whose values are some of those of their first argument. */
+function passes(node: Node, cls: string): boolean {
+  return cls === 'view' || MOVES.test(node.target);
+}
+
+const MOVES = /\.(clone|_to_copy|to|convert_element_type|detach|alias|gather|index|index_select|flip|roll|repeat)\./;
+
+/** Inputs that are variances: batch norms take their roots. */
+function positiveInputs(table: OperatorTable, graph: Graph): Set<string> {
+  const out = new Set<string>();
+  for (const node of graph.nodes) {
+    const record = node.kind === 'call' ? table.get(node.target) : undefined;
+    if (record === undefined || record.cls !== 'norm') continue;
+    const variance = namedTensors(node, record.schema.map((s) => s.name)).get('running_var'); // prettier-ignore
+    if (variance !== undefined) out.add(variance);
+  }
+  return out;
+}
+
+/** Names of the values that stand at positional and keyword arguments. */
+function namedTensors(node: Node, schema: readonly string[]): Map<string, string> {
+  const out = new Map<string, string>();
+  node.args.forEach((arg, i) => {
+    if (isRef(arg)) out.set(schema[i], arg.name);
+  });
+  for (const [key, arg] of Object.entries(node.kwargs)) if (isRef(arg)) out.set(key, arg.name);
+  return out;
+}

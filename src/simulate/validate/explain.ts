@@ -1,0 +1,41 @@
+import type { Explanation } from '../../ops/explained.ts';
+import type { Finding } from './validate.ts';
+
+export interface ExplainedFinding extends Finding {
+  readonly reason: string;
+}
+
+export interface Explained {
+  /** Findings that no entry explains. */
+  readonly open: readonly Finding[];
+  readonly explained: readonly ExplainedFinding[];
+  /** Entries that explain something. */
+  readonly used: ReadonlySet<Explanation>;
+}
+
+/** Sorts findings into explained and open ones. */
+export function explain(
+  findings: readonly Finding[],
+  kind: Explanation['finding'],
+  explanations: readonly Explanation[],
+): Explained {
+  const entries = explanations
+    .filter((e) => e.finding === kind)
+    .map((entry) => ({ entry, operators: whole(entry.operators), rule: whole(entry.rule) }));
+  const open: Finding[] = [];
+  const explained: ExplainedFinding[] = [];
+  const used = new Set<Explanation>();
+  for (const finding of findings) {
+    const found = entries.find((e) => e.operators.test(finding.operator) && e.rule.test(finding.rule));
+    if (found === undefined) open.push(finding);
+    else {
+      used.add(found.entry);
+      explained.push({ ...finding, reason: found.entry.reason });
+    }
+  }
+  return { open, explained, used };
+}
+
+function whole(pattern: RegExp): RegExp {
+  return new RegExp(`^(?:${pattern.source})$`);
+}

@@ -1,0 +1,11 @@
+/**
+ * Runs `close` in a thread of its own, so that signals and limits are heard while it works. Plain JavaScript for the same
+ * reason as `worker.mjs`.
+ */
+import { existsSync } from 'node:fs';
+import { parentPort, workerData } from 'node:worker_threads';
+
+if (parentPort === null) throw new Error('internal: close-worker.mjs runs as a worker only');
+if (existsSync(new URL('./close.ts', import.meta.url))) (await import('tsx/esm/api')).register();
+const { close } = await import('./close.js');
+parentPort.postMessage(close(workerData));

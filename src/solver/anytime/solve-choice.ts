@@ -1,0 +1,267 @@
+/**
+ * The way in for large problems with memory over time: reduce, raise a bound by prices and messages, search in blocks,
+ * close exactly where the reduced model is small, and hand out nothing but checked choices and checked bounds.
+ */
+import { Worker } from 'node:worker_threads';
+import { evaluate } from '../check.ts';
+import { verifyDual, type DualCertificate } from '../check-dual.ts';
+import { solve } from '../solve.ts';
+import type { Certificate, Problem } from '../types.ts';
+import type { Closing, ClosingJob } from './close.ts';
+import { compact, type Compact } from './compact.ts';
+import { costOf } from './dual.ts';
+import { firstChoice } from './lane.ts';
+import { dualCertificate, sourceOf } from './prove.ts';
+import { search, type Findings } from './rounds.ts';
+
+export interface ChoiceOptions {
+  /** Wall-clock limit of everything, reading excluded. Default: none, stop at proof or after `rounds`. */
+  readonly timeLimitSeconds?: number;
+  /** Stop once (objective - bound) / max(1, |objective|) is at most this. Default 0. */
+  readonly gap?: number;
+  readonly seed?: number;
+  /** Worker threads; 1 works in the calling thread. The answer does not depend on it. Default 2. */
+  readonly threads?: number;
+  /** Most rounds of search: the deterministic limit. Default: none when there is a time limit, else 400. */
+  readonly rounds?: number;
+  readonly signal?: AbortSignal;
+  readonly onProgress?: (event: ChoiceProgress) => void;
+}
+
+/** Objective falls and bound rises; the bound of an event is not yet certified, the one of the solution is. */
+export interface ChoiceProgress {
+  readonly phase: 'reduce' | 'search' | 'close' | 'certify';
+  readonly seconds: number;
+  readonly objective: number;
+  readonly bound: number;
+  readonly gap: number;
+}
+
+export interface ChoiceSolution {
+  readonly status: 'optimal' | 'feasible' | 'infeasible';
+  readonly choice: Int32Array;
+  /** Cost by the checker; absent when infeasible. */
+  readonly objective?: bigint;
+  /** Lower bound by the checker; absent when infeasible. */
+  readonly bound?: bigint;
+  readonly gap: number;
+  readonly seconds: number;
+  readonly rounds: number;
+  readonly certificate?: Certificate | DualCertificate;
+  readonly conflict?: readonly string[];
+  readonly smallestBudget?: number;
+}
+
+/** Problems of at most this many variables go to the exact engine when they are infeasible or have no easy first choice. */
+const SMALL = 2000;
+/** Closing is tried on reduced models of at most this many values. */
+const CLOSE_VALUES = 6000;
+/** Rounds without a better choice before closing is tried, and the least number of rounds before it. */
+const CLOSE_PATIENCE = 2;
+const CLOSE_ROUNDS = 4;
+/** Rows whose share of all prices is below this are left out of closing at first. */
+const ROW_SHARE = 0.01;
+/** Time set aside for the certificate, in multiples of the time of the reduction, and beyond. */
+const RESERVE = 2.5;
+const RESERVE_SECONDS = 0.3;
+
+/** Solves a choice problem within limits. Never calls an answer optimal without a certificate that the checker accepted. */
+export async function solveChoice(problem: Problem, options: ChoiceOptions = {}): Promise<ChoiceSolution> {
+  return new Run(problem, options).solve();
+}
+
+class Run {
+  readonly #problem: Problem;
+  readonly #options: ChoiceOptions;
+  readonly #started = performance.now();
+  readonly #control = new Int32Array(new SharedArrayBuffer(4));
+  #closed: Closing | undefined;
+  #lastBound = -Infinity;
+
+  constructor(problem: Problem, options: ChoiceOptions) {
+    this.#problem = problem;
+    this.#options = options;
+  }
+
+  #elapsed(): number {
+    return (performance.now() - this.#started) / 1000;
+  }
+
+  #progress(phase: ChoiceProgress['phase'], objective: number, bound: number): void {
+    this.#lastBound = Math.max(this.#lastBound, bound);
+    const best = Math.min(this.#lastBound, objective);
+    this.#options.onProgress?.({ phase, seconds: this.#elapsed(), objective, bound: best, gap: gapOf(objective, best) });
+  }
+
+  async solve(): Promise<ChoiceSolution> {
+    const { signal } = this.#options;
+    const abort = (): void => void Atomics.store(this.#control, 0, 1);
+    if (signal?.aborted === true) abort();
+    signal?.addEventListener('abort', abort, { once: true });
+    try {
+      const reduced = compact(this.#problem);
+      const start = reduced === undefined ? undefined : firstChoice(reduced.model);
+      if (reduced === undefined || start === undefined) return await this.#byEngine(reduced);
+      return await this.#search(reduced, start);
+    } finally {
+      signal?.removeEventListener('abort', abort);
+    }
+  }
+
+  async #search(reduced: Compact, start: Int32Array): Promise<ChoiceSolution> {
+    const { model } = reduced;
+    const options = this.#options;
+    const cost = costOf(model, start);
+    this.#progress('reduce', cost, -Infinity);
+    const reserve = RESERVE * this.#elapsed() + RESERVE_SECONDS;
+    const limit = options.timeLimitSeconds ?? Infinity;
+    const deadline = limit === Infinity ? Infinity : Date.now() + 1000 * Math.max(0.05, limit - this.#elapsed() - reserve);
+    const gap = options.gap ?? 0;
+    const closable = model.start[model.count] <= CLOSE_VALUES;
+    let patience = 0;
+    let known = cost;
+    const pauses = (found: Findings): boolean => {
+      const bound = found.bound?.best ?? -Infinity;
+      this.#progress('search', found.cost, bound);
+      if (gapOf(found.cost, bound) <= gap && gap > 0) return true;
+      if (found.cost - bound < 0.5) return true;
+      patience = found.cost < known ? 0 : patience + 1;
+      known = Math.min(known, found.cost);
+      return closable && this.#closed === undefined && found.rounds >= CLOSE_ROUNDS && patience >= CLOSE_PATIENCE;
+    };
+    const budget = options.rounds ?? (limit === Infinity ? 400 : Infinity);
+    const settings = { threads: options.threads ?? 2, deadline, control: this.#control, onRound: pauses };
+    let found = await search(model, start, cost, { ...settings, seed: options.seed ?? 0, rounds: budget });
+    if (closable && !this.#over(found, gap, deadline)) {
+      await this.#close(reduced, found, deadline);
+      const closed = this.#closed;
+      const done = closed !== undefined && gapOf(closed.objective, closed.bound) <= gap;
+      if (!done && !this.#over(found, gap, deadline) && found.rounds < budget) {
+        const rest = { ...settings, seed: (options.seed ?? 0) + 1, rounds: budget - found.rounds };
+        const more = await search(model, found.choice, found.cost, rest);
+        found = { ...more, rounds: found.rounds + more.rounds };
+      }
+    }
+    return this.#conclude(reduced, found);
+  }
+
+  #over(found: Findings, gap: number, deadline: number): boolean {
+    if (Atomics.load(this.#control, 0) !== 0 || Date.now() > deadline) return true;
+    return gap > 0 && gapOf(found.cost, found.bound?.best ?? -Infinity) <= gap;
+  }
+
+  /** Runs the exact engine in a thread of its own; gives up at the deadline or when told to stop. */
+  async #close(reduced: Compact, found: Findings, deadline: number): Promise<void> {
+    if (found.bound === undefined) return;
+    this.#progress('close', found.cost, found.bound.best);
+    const { lambda } = found.bound;
+    const { capacity, sources } = reduced.model;
+    const worth = lambda.map((l, t) => l * capacity[t]);
+    const total = worth.reduce((a, b) => a + b, 0);
+    const rows = Array.from(lambda.keys()).filter((t) => lambda[t] > 0 && worth[t] >= ROW_SHARE * total);
+    const job: ClosingJob = {
+      problem: this.#problem,
+      choice: reduced.expand(found.choice),
+      rows: rows.map((t) => sourceOf(sources[t])),
+      prices: rows.map((t) => BigInt(Math.round(lambda[t] * 2 ** 20))),
+      deadline: deadline === Infinity ? Number.MAX_SAFE_INTEGER : deadline,
+    };
+    const worker = new Worker(new URL('./close-worker.mjs', import.meta.url), { workerData: job, execArgv: [] });
+    try {
+      this.#closed = await new Promise<Closing | undefined>((resolve, reject) => {
+        // The engine looks at the clock itself; past that it is stopped.
+        const patience = deadline === Infinity ? undefined : setTimeout(() => resolve(undefined), deadline - Date.now() + 500);
+        const watch = setInterval(() => {
+          if (Atomics.load(this.#control, 0) !== 0) resolve(undefined);
+        }, 50);
+        const settle = (): void => {
+          clearTimeout(patience);
+          clearInterval(watch);
+        };
+        worker.on('message', (closing: Closing) => (settle(), resolve(closing)));
+        worker.on('error', (error) => (settle(), reject(error)));
+      });
+    } finally {
+      await worker.terminate();
+    }
+    if (this.#closed !== undefined) this.#progress('close', Math.min(found.cost, this.#closed.objective), this.#closed.bound);
+  }
+
+  /** Checks the best choice and the best bound; what the checker says is the answer. */
+  #conclude(reduced: Compact, found: Findings): ChoiceSolution {
+    const problem = this.#problem;
+    const closed = this.#closed;
+    let choice = reduced.expand(found.choice);
+    if (closed !== undefined && closed.objective < found.cost) ({ choice } = closed);
+    const checked = evaluate(problem, choice);
+    if (checked.violations.length > 0)
+      throw new Error(`internal: the checker rejects the solver's choice (${checked.violations[0].code})`);
+    const objective = checked.cost;
+    let bound = -1n << 62n;
+    let certificate: Certificate | DualCertificate | undefined;
+    if (closed !== undefined) {
+      bound = BigInt(closed.bound);
+      ({ certificate } = closed);
+    }
+    if (bound < objective && found.bound !== undefined) {
+      this.#progress('certify', Number(objective), found.bound.best);
+      const dual = dualCertificate(problem, reduced, found.bound);
+      const verdict = verifyDual(problem, dual);
+      if (!verdict.accepted) throw new Error(`internal: the checker rejects the bound (${verdict.reason ?? ''})`);
+      if (verdict.bound > bound) {
+        bound = verdict.bound;
+        certificate = dual;
+      }
+    }
+    if (bound > objective) throw new Error('internal: a bound above a checked choice');
+    return {
+      status: bound === objective ? 'optimal' : 'feasible',
+      choice,
+      objective,
+      bound,
+      gap: gapOf(Number(objective), Number(bound)),
+      seconds: this.#elapsed(),
+      rounds: found.rounds,
+      ...(certificate === undefined ? {} : { certificate }),
+    };
+  }
+
+  /** No easy first choice: the exact engine decides whether there is any. */
+  async #byEngine(reduced: Compact | undefined): Promise<ChoiceSolution> {
+    const { timeLimitSeconds, gap, signal } = this.#options;
+    const size = this.#problem.domains.length;
+    if (reduced === undefined && size > SMALL) {
+      return {
+        status: 'infeasible',
+        choice: new Int32Array(0),
+        gap: 0,
+        seconds: this.#elapsed(),
+        rounds: 0,
+        conflict: ['least usage of all variables exceeds a row, or some variable has no value with a partner'],
+      };
+    }
+    const solution = await solve(this.#problem, {
+      engine: 'exact',
+      ...(timeLimitSeconds === undefined ? {} : { timeLimitSeconds: Math.max(0.05, timeLimitSeconds - this.#elapsed()) }),
+      ...(gap === undefined ? {} : { gap }),
+      ...(signal === undefined ? {} : { signal }),
+    });
+    const { status, choice, certificate, conflict, smallestBudget } = solution;
+    const finite = status !== 'infeasible';
+    return {
+      status,
+      choice,
+      ...(finite ? { objective: BigInt(solution.objective), bound: BigInt(Math.ceil(solution.bound)) } : {}),
+      gap: solution.gap,
+      seconds: this.#elapsed(),
+      rounds: 0,
+      ...(certificate === undefined ? {} : { certificate }),
+      ...(conflict === undefined ? {} : { conflict }),
+      ...(smallestBudget === undefined ? {} : { smallestBudget }),
+    };
+  }
+}
+
+function gapOf(objective: number, bound: number): number {
+  return bound === -Infinity ? Infinity : Math.max(0, objective - bound) / Math.max(1, Math.abs(objective));
+}

@@ -1,0 +1,24 @@
+/**
+ * Carries lanes of the anytime search in a thread of their own. Plain JavaScript, because a worker entry in TypeScript
+ * fails under vitest and tsx on Node 20; from a source tree it loads the lanes through tsx.
+ */
+import { existsSync } from 'node:fs';
+import { parentPort, workerData } from 'node:worker_threads';
+
+if (parentPort === null) throw new Error('internal: worker.mjs runs as a worker only');
+const port = parentPort;
+if (existsSync(new URL('./lane.ts', import.meta.url))) (await import('tsx/esm/api')).register();
+const { Lane } = await import('./lane.js');
+
+/** @type {{ model: import('./model.js').Model, seeds: { lane: number, seed: number }[], control: Int32Array, deadline: number }} */
+const { model, seeds, control, deadline } = workerData;
+const stopped = () => Atomics.load(control, 0) !== 0 || Date.now() > deadline;
+/** @type {Map<number, InstanceType<typeof Lane>>} */
+const lanes = new Map();
+for (const { lane, seed } of seeds) lanes.set(lane, new Lane(model, seed, stopped));
+
+port.on('message', (/** @type {{ lane: number, orders: import('./lane.js').Orders }} */ { lane, orders }) => {
+  const carried = lanes.get(lane);
+  if (carried === undefined) throw new Error(`internal: no lane ${lane} here`);
+  port.postMessage({ lane, report: carried.round(orders) });
+});

@@ -1,0 +1,70 @@
+import type { Placement } from '../mesh/placement.ts';
+import { Shard } from '../mesh/shard.ts';
+import type { Sharding } from '../mesh/sharding.ts';
+import type { ShardingSpace } from '../mesh/space.ts';
+import { StridedShard } from '../mesh/strided.ts';
+import type { TensorMeta } from '../ops/record.ts';
+import type { Rule } from '../ops/rule.ts';
+import { allReplicate, cutRows, plainRow } from './expand.ts';
+import type { Row } from './row-product.ts';
+
+/**
+ * Discovery: the rules of one call with their shard slots filled by the cuts that its inputs really have. A rule with shard
+ * slots stands once for every kind of cut that occurs, plain shards first, then strided ones by ascending split factor,
+ * then others by their text; without any cut among the inputs it is left out. Rules without shard slots stay as they are,
+ * so that pending reductions are at hand even when all inputs are replicated.
+ */
+export interface FillOptions {
+  /** `found` (default): the cuts that occur; `all`: plain shards as well. */
+  readonly fill?: 'found' | 'all';
+  /** Only the rules that PyTorch 2.13 has. */
+  readonly compat?: boolean;
+}
+
+export interface FilledRules {
+  /** What `Row.rule` counts; 0 is the all-replicate rule. */
+  readonly rules: readonly Rule[];
+  readonly rows: readonly Row[];
+}
+
+/** The kinds of cuts among placements, named for dim 0, each once, in the order in which rules are filled. */
+export function cutsAmong(given: readonly Sharding[]): Placement[] {
+  const found = new Map<string, Placement>();
+  for (const sharding of given)
+    for (const p of sharding.placements) if (p.dim !== undefined) found.set(p.withDim(0).text, p.withDim(0));
+  const rank = (p: Placement): number => (p instanceof Shard ? 0 : p instanceof StridedShard ? p.factor : Infinity);
+  return [...found.values()].sort((a, b) => {
+    const [x, y] = [rank(a), rank(b)];
+    return x === y ? (a.text < b.text ? -1 : a.text > b.text ? 1 : 0) : x - y;
+  });
+}
+
+/** @param given the sharding of each input */
+export function fillRules(
+  space: ShardingSpace,
+  rules: readonly Rule[],
+  inputs: readonly TensorMeta[],
+  outputs: readonly (TensorMeta | null)[],
+  given: readonly Sharding[],
+  options: FillOptions = {},
+): FilledRules {
+  const cuts = cutsAmong(given);
+  const plain = options.fill === 'all' || cuts.some((p) => p instanceof Shard);
+  const others = cuts.filter((p) => !(p instanceof Shard));
+  const list = [allReplicate(inputs, outputs), ...rules.filter((r) => options.compat !== true || r.origin === 'base')];
+  const rows = list.flatMap((r, i): Row[] => {
+    const row = plainRow(r, i);
+    if (!row.slots.some((slot) => slot?.kind === 'shard')) return [row];
+    return [...(plain ? [row] : []), ...cutRows(space, [row], others)];
+  });
+  return { rules: list, rows };
+}
+
+/** `[R, R, R] [P(sum), S(1), S(0)]`: filled rules in the interchange form, results first. */
+export function filledText(space: ShardingSpace, filled: FilledRules, inputs: number): string[] {
+  return filled.rows.map(({ codes, slots }) => {
+    const word = (t: number): string => (slots[t] === null ? '-' : space.placementOf(codes[t]).text);
+    const order = [...codes.keys()];
+    return `[${[...order.slice(inputs), ...order.slice(0, inputs)].map(word).join(', ')}]`;
+  });
+}

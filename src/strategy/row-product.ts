@@ -1,0 +1,303 @@
+import { fromMeshView } from '../mesh/mesh-view.ts';
+import { evenlyShardable, fillsAllRanks, shardable, Sharding } from '../mesh/sharding.ts';
+import { FIRST_OTHER_CODE, FIRST_SHARD_CODE, partialCode, REPLICATE_CODE, type ShardingSpace } from '../mesh/space.ts';
+import type { Placement } from '../mesh/placement.ts';
+import type { TensorMeta } from '../ops/record.ts';
+import type { RuleSlot, ShardSlot } from '../ops/rule.ts';
+
+/**
+ * The product of single-dim rules over the mesh dims, one mesh dim at a time: what the rules taken so far make of every
+ * tensor is kept for each number of mesh dims, so that a combination which cannot pass is left where it first fails and
+ * going on from a prefix costs one step.
+ */
+
+/** A rule on one mesh dim: its slots for inputs and outputs, and the kind codes that they stand for. */
+export interface Row {
+  readonly rule: number;
+  readonly slots: readonly RuleSlot[];
+  readonly codes: Int32Array;
+}
+
+/** Whether a slot asks nothing of a cut but to be the same, or even, where its tie group needs it. */
+export function takesAnyCut(slot: ShardSlot): boolean {
+  return slot.slicing !== 'contiguous' && !slot.scaled && slot.unit === 1;
+}
+
+export interface ProductOptions {
+  readonly uneven: 'allow' | 'forbid';
+  readonly cuts?: readonly Placement[];
+  readonly unitDims?: 'replicate' | 'expand';
+}
+
+// A sharding's key: its kind codes on the mesh dims, packed into one number in this base.
+const BASE = 256;
+/** Mesh dims of which a key still fits a float64. */
+const MAX_MESH_RANK = 6;
+
+/** What a row asks beyond cutting alike: its slots with needs of their own, and the pairs that are tied. */
+interface RowNeeds {
+  readonly singles: readonly { readonly t: number; readonly slot: ShardSlot }[];
+  readonly pairs: readonly { readonly t: number; readonly dim: number; readonly u: number; readonly mate: number }[];
+  /** Tied dims of unequal size that are not scaled: the row is never right. */
+  readonly dead: boolean;
+}
+
+/** Ids of shardings by key. A pure function of the space, kept for speed. */
+const idsOf = new WeakMap<ShardingSpace, Map<number, number>>();
+
+export class RowProduct {
+  /** Rows taken, by mesh dim. */
+  readonly picked: Int32Array;
+  /** Whether two combinations may be one strategy. */
+  readonly mayRepeat: boolean;
+  private readonly sizes: readonly number[];
+  private readonly width: number;
+  private readonly needs: readonly RowNeeds[];
+  /** First of the tensor's dims among the dims of all tensors. */
+  private readonly firstDim: Int32Array;
+  private readonly dimSizes: Float64Array;
+  // By number of mesh dims taken: keys of tensors, pending kinds (-1 none, -2 sum or avg, else the code), pieces of dims.
+  private readonly keys: Float64Array[];
+  private readonly pending: Int16Array[];
+  private readonly pieces: Float64Array[];
+  private readonly special: Uint8Array;
+  private readonly ids: Map<number, number>;
+
+  constructor(
+    private readonly space: ShardingSpace,
+    private readonly rows: readonly Row[],
+    private readonly tensors: readonly (TensorMeta | null)[],
+    private readonly options: ProductOptions,
+  ) {
+    const { sizes } = space.mesh;
+    if (sizes.length > MAX_MESH_RANK)
+      throw new RangeError(`internal: rules are expanded on at most ${MAX_MESH_RANK} mesh dims`);
+    this.sizes = sizes;
+    this.width = tensors.length;
+    this.picked = new Int32Array(sizes.length);
+    this.firstDim = new Int32Array(tensors.length);
+    const all: number[] = [];
+    tensors.forEach((meta, t) => {
+      this.firstDim[t] = all.length;
+      if (meta !== null) for (const size of meta.shape) all.push(size);
+    });
+    this.dimSizes = Float64Array.from(all);
+    this.keys = [];
+    this.pending = [];
+    this.pieces = [];
+    for (let m = 0; m <= sizes.length; m++) {
+      this.keys.push(new Float64Array(tensors.length));
+      this.pending.push(new Int16Array(tensors.length).fill(-1));
+      this.pieces.push(new Float64Array(all.length).fill(1));
+    }
+    this.special = new Uint8Array(sizes.length + 1);
+    this.needs = rows.map((row) => needsOf(row, tensors));
+    const looks = new Set(rows.map((row) => row.codes.join()));
+    this.mayRepeat = looks.size < rows.length || (options.cuts?.length ?? 0) > 0;
+    let ids = idsOf.get(space);
+    if (ids === undefined) idsOf.set(space, (ids = new Map<number, number>()));
+    this.ids = ids;
+  }
+
+  /** Number of rows to choose from on a mesh dim: one device replicates. */
+  choices(m: number): number {
+    return this.sizes[m] === 1 && this.options.unitDims !== 'expand' ? 1 : this.rows.length;
+  }
+
+  /**
+   * Takes a row on mesh dim `m`, after the rows of the mesh dims before it; those after it are open again. False when no
+   * completion can pass: a tensor with two kinds of pending reduction, or a dim with fewer rows than pieces.
+   */
+  take(m: number, r: number): boolean {
+    const needs = this.needs[r];
+    if (needs.dead && this.sizes[m] !== 1) return false;
+    const { codes } = this.rows[r];
+    const keys = this.keys[m];
+    const nextKeys = this.keys[m + 1];
+    const pending = this.pending[m];
+    const nextPending = this.pending[m + 1];
+    const nextPieces = this.pieces[m + 1];
+    nextPieces.set(this.pieces[m]);
+    const n = this.sizes[m];
+    let special = this.special[m];
+    for (let t = 0; t < this.width; t++) {
+      const code = codes[t];
+      nextKeys[t] = keys[t] * BASE + code;
+      let kind = pending[t];
+      if (code === REPLICATE_CODE || this.tensors[t] === null) {
+        nextPending[t] = kind;
+        continue;
+      }
+      if (code < FIRST_SHARD_CODE) {
+        const mine = LINEAR_CODES.has(code) ? -2 : code;
+        if (kind !== -1 && kind !== mine) return false;
+        kind = mine;
+      } else {
+        const dim = this.space.dimOfCode(code);
+        const shape = this.tensors[t]?.shape ?? [];
+        if (dim >= shape.length) return false;
+        const at = this.firstDim[t] + dim;
+        const count = (nextPieces[at] *= n);
+        if (code >= FIRST_OTHER_CODE) special = 1;
+        else if (this.dimSizes[at] < count || (this.options.uneven === 'forbid' && this.dimSizes[at] % count !== 0))
+          return false;
+      }
+      nextPending[t] = kind;
+    }
+    this.special[m + 1] = special;
+    this.picked[m] = r;
+    return true;
+  }
+
+  /** Whether the rows taken on all mesh dims pass what needs all of them: units, evenness and ties; other cuts' own sizes. */
+  complete(): boolean {
+    const last = this.sizes.length;
+    const keys = this.keys[last];
+    const pieces = this.pieces[last];
+    const special = this.special[last] === 1;
+    if (special && !this.specialFits()) return false;
+    for (let m = 0; m < last; m++) {
+      const needs = this.needs[this.picked[m]];
+      for (const { t, slot } of needs.singles) {
+        const meta = this.tensors[t];
+        if (meta === null) return false;
+        const count = pieces[this.firstDim[t] + slot.dim];
+        const units = meta.shape[slot.dim] / slot.unit;
+        if ((slot.even || slot.scaled || slot.unit > 1) && units % count !== 0) return false;
+        if (slot.filled && !fillsAllRanks(this.sharding(keys[t]), this.space.mesh, slot.dim, meta.shape[slot.dim])) return false;
+        // Another mesh dim may have brought a special cut to the same dim.
+        if (special && this.hasSpecial(keys[t], slot.dim) && (!takesAnyCut(slot) || (slot.even && !this.even(meta, keys[t])))) return false;
+      }
+      for (const { t, dim, u, mate } of needs.pairs) {
+        // The mesh dims that cut the two dims must be the same ones: a rule on one mesh dim speaks for its own cut only.
+        if (pieces[this.firstDim[t] + dim] !== pieces[this.firstDim[u] + mate]) return false;
+        if (special && !this.sameCuts(keys[t], dim, keys[u], mate)) return false;
+      }
+    }
+    return true;
+  } // prettier-ignore
+
+  /** Sharding of a tensor under the rows taken; -1 for a masked-off result. */
+  id(t: number): number {
+    if (this.tensors[t] === null) return -1;
+    return this.idOfKey(this.keys[this.sizes.length][t], this.tensors[t]?.shape ?? []);
+  }
+
+  /** Whether a tensor can have these kinds on the mesh dims: a row for each piece, one kind of pending reduction. */
+  stands(codes: readonly number[], meta: TensorMeta): boolean {
+    let pending = -1;
+    for (let m = 0; m < codes.length; m++) {
+      const code = codes[m];
+      if (code === REPLICATE_CODE) continue;
+      if (code < FIRST_SHARD_CODE) {
+        const mine = LINEAR_CODES.has(code) ? -2 : code;
+        if (pending !== -1 && pending !== mine) return false;
+        pending = mine;
+        continue;
+      }
+      const dim = code - FIRST_SHARD_CODE;
+      let pieces = 1;
+      for (let d = 0; d <= m; d++) if (codes[d] === code) pieces *= this.sizes[d];
+      const size = meta.shape[dim] ?? 0;
+      if (size < pieces || (this.options.uneven === 'forbid' && size % pieces !== 0)) return false;
+    }
+    return true;
+  }
+
+  /** Sharding of plain kinds, one per mesh dim. */
+  idOfCodes(codes: readonly number[]): number {
+    let key = 0;
+    for (const code of codes) key = key * BASE + code;
+    return this.idOfKey(key, []);
+  }
+
+  private idOfKey(key: number, shape: readonly number[]): number {
+    const known = this.ids.get(key);
+    if (known !== undefined) return known;
+    const digits = this.digits(key);
+    if (digits.some((code) => code >= FIRST_OTHER_CODE)) {
+      // Strides that are an order of mesh dims have one form only, the order; where the pieces are the same.
+      const sharding = this.sharding(key);
+      const { mesh } = this.space;
+      const even = evenlyShardable(sharding, mesh, shape);
+      return this.space.intern(even ? fromMeshView(sharding.placements, mesh) : sharding);
+    }
+    const id = this.space.internCodes(digits);
+    this.ids.set(key, id);
+    return id;
+  }
+
+  private specialFits(): boolean {
+    const fits = this.options.uneven === 'forbid' ? evenlyShardable : shardable;
+    const keys = this.keys[this.sizes.length];
+    for (let t = 0; t < this.width; t++) {
+      const meta = this.tensors[t];
+      if (meta === null || !this.digits(keys[t]).some((code) => code >= FIRST_OTHER_CODE)) continue;
+      if (!fits(this.sharding(keys[t]), this.space.mesh, meta.shape)) return false;
+    }
+    return true;
+  }
+
+  /** Whether a dim is cut otherwise than in ceil chunks. */
+  private hasSpecial(key: number, dim: number): boolean {
+    return this.digits(key).some((code) => code >= FIRST_OTHER_CODE && this.space.dimOfCode(code) === dim);
+  }
+
+  /** Whether all ranks hold equally many rows of every dim. */
+  private even(meta: TensorMeta, key: number): boolean {
+    return evenlyShardable(this.sharding(key), this.space.mesh, meta.shape);
+  }
+
+  /** Whether two dims are cut by the same mesh dims in the same ways. */
+  private sameCuts(key: number, dim: number, otherKey: number, otherDim: number): boolean {
+    const { space } = this;
+    const other = this.digits(otherKey);
+    return this.digits(key).every((code, d) => {
+      const cuts = space.dimOfCode(code) === dim;
+      if (cuts !== (space.dimOfCode(other[d]) === otherDim)) return false;
+      return !cuts || space.placementOf(code).withDim(otherDim).equals(space.placementOf(other[d]));
+    });
+  }
+
+  private sharding(key: number): Sharding {
+    return new Sharding(this.digits(key).map((code) => this.space.placementOf(code)));
+  }
+
+  private digits(key: number): number[] {
+    const out: number[] = new Array<number>(this.sizes.length);
+    let rest = key;
+    for (let d = this.sizes.length - 1; d >= 0; d--) {
+      out[d] = rest % BASE;
+      rest = Math.floor(rest / BASE);
+    }
+    return out;
+  }
+}
+
+const LINEAR_CODES = new Set([partialCode('sum'), partialCode('avg')]);
+
+function needsOf(row: Row, tensors: readonly (TensorMeta | null)[]): RowNeeds {
+  const singles: { t: number; slot: ShardSlot }[] = [];
+  const pairs: { t: number; dim: number; u: number; mate: number }[] = [];
+  let dead = false;
+  for (let t = 0; t < row.slots.length; t++) {
+    const slot = row.slots[t];
+    if (slot?.kind !== 'shard') continue;
+    const meta = tensors[t];
+    if (meta === null) {
+      dead = true;
+      continue;
+    }
+    const wants = slot.even || slot.scaled || slot.unit > 1 || slot.filled || slot.slicing === 'contiguous';
+    if (wants) singles.push({ t, slot });
+    for (let u = t + 1; u < row.slots.length; u++) {
+      const mate = row.slots[u];
+      if (mate?.kind !== 'shard' || mate.tie !== slot.tie) continue;
+      const other = tensors[u];
+      if (other === null || (!slot.scaled && !mate.scaled && meta.shape[slot.dim] !== other.shape[mate.dim]))
+        dead = true;
+      else pairs.push({ t, dim: slot.dim, u, mate: mate.dim });
+    }
+  }
+  return { singles, pairs, dead };
+}

@@ -1,0 +1,36 @@
+/**
+ * What the source-level front end asks of whoever records control flow. The rewritten program calls `condition`, `cond` and
+ * `whileLoop`; operators and region policies answer. Tensors are `unknown` here, so that this file depends on nothing.
+ */
+
+/** Where a condition stands. */
+export interface ControlSite {
+  readonly kind: string;
+  /** `file:line:column` in the source as the user wrote it. */
+  readonly position: string;
+}
+
+/** The outer variables that a rewritten statement assigns. */
+export interface Variables {
+  readonly names: readonly string[];
+  read(): readonly unknown[];
+  write(values: readonly unknown[]): void;
+}
+
+export interface ControlFlow {
+  /** Policy `regions`: the host value of a traced condition. Without it such a condition is `E_TRACE_CONTROL_FLOW`. */
+  condition?(value: unknown, site: ControlSite): boolean;
+  /** Policy `operators`: `pred ? onTrue() : onFalse()` as an operator; the branches return trees of tensors. */
+  cond?(pred: unknown, onTrue: () => unknown, onFalse: () => unknown, site: ControlSite): unknown;
+  /**
+   * Policy `operators`: a loop as an operator. `variables` is the carry: `test` and `body` read and assign the program's own
+   * variables, so the recorder writes its stand-ins before it runs them and reads them afterwards.
+   */
+  whileLoop?(test: () => unknown, body: () => void, variables: Variables, site: ControlSite): void;
+}
+
+/** One line of the report: a site, the policy that dealt with it, and why. */
+export interface ControlDecision extends ControlSite {
+  readonly policy: 'guards' | 'operators' | 'regions' | 'opaque' | 'predicate' | 'cfg';
+  readonly reason: string;
+}

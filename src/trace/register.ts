@@ -1,0 +1,30 @@
+import { register } from 'node:module';
+
+/**
+ * `node --import shardwright/register app.ts`: installs the module-loading hook of the source-level front end for this
+ * process. Files named `*.model.ts` (js, mts, mjs) and the file on the command line have their conditions wrapped; other
+ * TypeScript outside node_modules only loses its types. Needs Node 20.6 or later.
+ */
+
+export interface RegisterOptions {
+  /** Files whose conditions are wrapped, as absolute paths, beside those named `*.model.*`. */
+  readonly files?: readonly string[];
+  readonly mode?: 'check' | 'rewrite';
+}
+
+/** What the hook's thread is told. */
+export interface HookData {
+  readonly files: readonly string[];
+  readonly mode: 'check' | 'rewrite';
+  /** Where imports of `shardwright` lead: the copy that is running, so that models and tracer share one state. */
+  readonly library: string;
+}
+
+/** Installs the hook. A second call adds another one, for other files. */
+export function registerTraceHook({ files = [], mode = 'check' }: RegisterOptions = {}): void {
+  process.setSourceMapsEnabled(true);
+  // The sources run as `.ts` in development and as `.js` in the package.
+  const extension = import.meta.url.endsWith('.ts') ? 'ts' : 'js';
+  const data: HookData = { files, mode, library: new URL(`../index.${extension}`, import.meta.url).href };
+  register(`./loader.${extension}`, { parentURL: import.meta.url, data });
+}

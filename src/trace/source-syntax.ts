@@ -1,0 +1,14 @@
+import ts from 'typescript';
+
+/** The expression without parentheses, `as`, `satisfies` and `!`. */
+export function bare(expression: ts.Expression): ts.Expression {
+  let inner = expression;
+  while (
+    ts.isParenthesizedExpression(inner) ||
+    ts.isAsExpression(inner) ||
+    ts.isSatisfiesExpression(inner) ||
+    ts.isNonNullExpression(inner)
+  )
+    inner = inner.expression;
+  return inner;
+}

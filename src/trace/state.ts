@@ -1,0 +1,91 @@
+import type { DType } from '../graph/types.ts';
+import { inModule, needRecorder } from './recorder.ts';
+import { refusal } from './refusal.ts';
+import type { Size } from './sizes.ts';
+import { tracedValue } from './tensor-core.ts';
+import { tensorOf, type Tensor } from './tensor.ts';
+import type { HostValue } from './tree.ts';
+import { valueText } from './typed-value.ts';
+
+/** What a traced function may read beside its arguments: named parameters and buffers, module paths, host state. */
+
+/** What a parameter or buffer looks like. */
+export interface StateSpec {
+  readonly shape: readonly Size[];
+  /** f32 by default. */
+  readonly dtype?: DType;
+}
+
+/** Runs `body` with the module path one step longer; the paths of nested scopes join with `.`. */
+export function scope<T>(path: string, body: () => T): T {
+  return inModule(path, body);
+}
+
+/**
+ * The trainable tensor of this name, below the module path of the scopes around the call. It is declared at its first use;
+ * later uses of the same name are the same tensor.
+ *
+ * @throws E_TRACE_INPUT when the name is declared with another shape, dtype or role
+ */
+export function param(fqn: string, spec: StateSpec | readonly Size[]): Tensor {
+  return state(fqn, spec, 'parameter');
+}
+
+/** A tensor that the model keeps but does not train. @throws E_TRACE_INPUT as `param` does */
+export function buffer(fqn: string, spec: StateSpec | readonly Size[]): Tensor {
+  return state(fqn, spec, 'buffer');
+}
+
+function state(fqn: string, given: StateSpec | readonly Size[], role: 'parameter' | 'buffer'): Tensor {
+  const { trace } = needRecorder(`${role} '${fqn}'`);
+  const { shape, dtype = 'f32' } = isShape(given) ? { shape: given } : given;
+  const name = trace.path === '' ? fqn : `${trace.path}.${fqn}`;
+  const text = `${role} ${valueText({ dtype, shape })}`;
+  const known = trace.declared.get(name);
+  if (known !== undefined) {
+    if (known.text === text) return tensorOf(known.value);
+    throw refusal('E_TRACE_INPUT', `'${name}' is declared as ${text}, but was declared as ${known.text}`, trace.place(), {
+      hint: 'give one of them another name, or one shape to both.',
+    }); // prettier-ignore
+  }
+  const value = trace.root.placeholder(name, dtype, shape, { role, roleName: name }, role === 'parameter');
+  trace.declared.set(name, { value, role, text });
+  return tensorOf(value);
+}
+
+function isShape(given: StateSpec | readonly Size[]): given is readonly Size[] {
+  return Array.isArray(given);
+}
+
+/** Whether the trace is of a training step; dropout and the like ask. */
+export function isTraining(): boolean {
+  return needRecorder('isTraining()').trace.settings.training;
+}
+
+/**
+ * Reads host state and makes its value a guard: a cached graph holds only while `read()` gives the same.
+ *
+ * @param name what the guard is called: `mode == "train"`
+ */
+export function guardOn<T extends HostValue>(name: string, read: () => T): T {
+  const { trace } = needRecorder('guardOn()');
+  const value = read();
+  trace.hostGuards.push({ name, value, read });
+  return value;
+}
+
+/**
+ * States where a tensor must live: one placement for each dim of the mesh that `trace` was given, such as `S(0)R`.
+ *
+ * @throws E_TRACE_INPUT when the trace has no mesh
+ */
+export function withSharding(tensor: Tensor, placements: string): Tensor {
+  const { trace } = needRecorder('withSharding()');
+  const value = tracedValue(tensor);
+  if (trace.settings.mesh === undefined || value === undefined || value.recorder !== trace.root)
+    throw refusal('E_TRACE_INPUT', `withSharding(${placements}): the trace ${trace.settings.mesh === undefined ? 'has no mesh' : 'runs a body, which has no shardings of its own'}`, trace.place(), {
+      hint: "name the mesh: trace(fn, inputs, { mesh: 'dp=2,tp=4' }).",
+    }); // prettier-ignore
+  trace.given.push({ value: value.name, sharding: placements, strength: 'pin' });
+  return tensor;
+}

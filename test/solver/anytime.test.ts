@@ -1,0 +1,202 @@
+import { describe, expect, it } from 'vitest';
+import { compact } from '../../src/solver/anytime/compact.ts';
+import { costOf, Dual, usageOf } from '../../src/solver/anytime/dual.ts';
+import { PriceAscent } from '../../src/solver/anytime/ascent.ts';
+import { firstChoice } from '../../src/solver/anytime/lane.ts';
+import { dualCertificate } from '../../src/solver/anytime/prove.ts';
+import { search } from '../../src/solver/anytime/rounds.ts';
+import { solveChoice } from '../../src/solver/anytime/solve-choice.ts';
+import { verifyDual } from '../../src/solver/check-dual.ts';
+import { evaluate, verifyCertificate } from '../../src/solver/check.ts';
+import { build, enumerate, exhaust, mulberry32, randomProblem, so28, type PlainProblem } from './support.ts';
+
+/** Optimum and choice of the table of SO-28, by seed. */
+const SO28: readonly (readonly [number, number])[] = [
+  [1, 694], [2, 606], [3, 483], [4, 641], [5, 837], [6, 743], [7, 228], [8, 280],
+  [9, 292], [10, 474], [11, 545], [12, 427], [13, 702], [14, 314], [15, 284], [16, 565],
+]; // prettier-ignore
+
+const numbers = (choice: ArrayLike<number>): number[] => Array.from(choice);
+
+/** A problem of many variables in a ring with chords, usage pieces that overlap, and a tight limit. */
+function ring(seed: number, n: number): PlainProblem {
+  const next = mulberry32(seed);
+  const int = (k: number): number => Math.floor(next() * k);
+  const unary = Array.from({ length: n }, () => Array.from({ length: 3 + int(3) }, () => int(1000)));
+  const edges: [number, number, number[]][] = [];
+  for (let i = 0; i < n; i++) {
+    for (const step of [1, 2 + int(9)]) {
+      const j = (i + step) % n;
+      const [a, b] = i < j ? [i, j] : [j, i];
+      if (a !== b) edges.push([a, b, Array.from({ length: unary[a].length * unary[b].length }, () => int(500))]);
+    }
+  }
+  const pieces = unary.map((u, variable) => {
+    const lo = int(n);
+    return { variable, lo, hi: lo + 1 + int(12), amounts: u.map(() => 1 + int(100)) };
+  });
+  const peak = Math.max(...pieces.map(({ lo }) => pieces.reduce((s, p) => (p.lo <= lo && lo < p.hi ? s + Math.min(...p.amounts) : s), 0)));
+  return { unary, edges, pieces, limit: Math.floor(1.1 * peak) };
+} // prettier-ignore
+
+describe('reduction to the search model', () => {
+  it('SO-35: the optimum of the reduced model is that of the problem, and every choice expands to one of equal cost', () => {
+    let reducedAway = 0;
+    for (let seed = 1; seed <= 216; seed++) {
+      const plain = seed <= 16 ? so28(seed) : randomProblem(seed, { most: 6, values: 3, usage: true, row: seed % 3 === 0 });
+      const problem = build(plain, seed % 2 === 0);
+      const { objective } = exhaust(plain);
+      const reduced = compact(problem);
+      if (reduced === undefined) {
+        expect(objective, `seed ${seed}`).toBe(Infinity);
+        continue;
+      }
+      const { model } = reduced;
+      if (model.count === 0) reducedAway++;
+      let best = Infinity;
+      const x = new Int32Array(model.count);
+      for (;;) {
+        const cost = costOf(model, x);
+        const keeps = usageOf(model, x).every((u, t) => u <= model.capacity[t]);
+        if (cost < Infinity) {
+          const found = evaluate(problem, reduced.expand(x));
+          const broken = found.violations.map((v) => v.code);
+          expect([found.cost, broken.length === 0], `seed ${seed}`).toEqual([BigInt(cost), keeps]);
+          if (keeps) best = Math.min(best, cost);
+        }
+        let i = model.count - 1;
+        while (i >= 0 && ++x[i] === model.sizes[i]) x[i--] = 0;
+        if (i < 0) break;
+      }
+      expect(best, `seed ${seed}`).toBe(objective);
+    }
+    expect(reducedAway).toBeGreaterThan(0);
+  });
+});
+
+describe('bounds by prices and messages', () => {
+  it('SO-36: no bound above the optimum, on the way up or certified', () => {
+    let close = 0;
+    for (let seed = 1; seed <= 60; seed++) {
+      const plain = seed <= 16 ? so28(seed) : randomProblem(seed, { most: 8, values: 3, usage: true, row: seed % 3 === 0 });
+      const problem = build(plain, seed % 2 === 0);
+      const optimum = enumerate(plain);
+      const reduced = compact(problem);
+      if (reduced === undefined || optimum === Infinity) continue;
+      const ascent = new PriceAscent(new Dual(reduced.model));
+      for (let k = 0; k < 80; k++) expect(ascent.step(), `seed ${seed}`).toBeLessThanOrEqual(optimum + 1e-6);
+      const certificate = dualCertificate(problem, reduced, { lambda: ascent.kept, toFirst: ascent.bestFirst, toSecond: ascent.bestSecond });
+      const verdict = verifyDual(problem, certificate);
+      expect(verdict.reason).toBeUndefined();
+      expect(verdict.bound, `seed ${seed}`).toBeLessThanOrEqual(BigInt(optimum));
+      if (Number(verdict.bound) >= optimum - 0.2 * Math.abs(optimum)) close++;
+    }
+    expect(close).toBeGreaterThan(30);
+  }); // prettier-ignore
+
+  it('SO-36: a certificate with a flipped, shifted or foreign part is refused or proves less, never more than the optimum', () => {
+    const plain = so28(5);
+    const problem = build(plain);
+    const reduced = compact(problem);
+    if (reduced === undefined) throw new Error('it has choices');
+    const ascent = new PriceAscent(new Dual(reduced.model));
+    for (let k = 0; k < 60; k++) ascent.step();
+    const good = dualCertificate(problem, reduced, { lambda: ascent.kept, toFirst: ascent.bestFirst, toSecond: ascent.bestSecond });
+    const honest = verifyDual(problem, good);
+    expect(honest.accepted).toBe(true);
+    expect(good.prices.length).toBeGreaterThan(0);
+    expect(good.messages.length).toBeGreaterThan(0);
+    const flipped = verifyDual(problem, { ...good, prices: good.prices.map((p) => ({ ...p, price: `-${p.price}` })) });
+    expect(flipped.accepted).toBe(false);
+    const [message, ...others] = good.messages;
+    const shifted = verifyDual(problem, {
+      ...good,
+      messages: [{ ...message, toFirst: message.toFirst.map((m, a) => (a === 0 ? m + 1e9 : m)) }, ...others],
+    });
+    expect(shifted.accepted && shifted.bound >= honest.bound).toBe(false);
+    const scaled = verifyDual(problem, { ...good, prices: good.prices.map((p) => ({ ...p, price: `${p.price}000` })) });
+    expect(scaled.bound).toBeLessThanOrEqual(837n);
+    expect(verifyDual(problem, { ...good, problem: '0123456789abcdef' }).accepted).toBe(false);
+    expect(verifyDual(problem, { ...good, joins: [[0, 0]] }).accepted).toBe(false);
+    expect(verifyDual(problem, { ...good, messages: [message, message] }).accepted).toBe(false);
+    expect(verifyDual(problem, { ...good, messages: [{ ...message, toFirst: [0.5] }] }).accepted).toBe(false);
+    expect(verifyDual(build(so28(6)), good).accepted).toBe(false);
+  }); // prettier-ignore
+});
+
+describe('solveChoice', () => {
+  it('SO-28: sixteen random instances, proven', async () => {
+    for (const [seed, optimum] of SO28) {
+      const problem = build(so28(seed));
+      const solution = await solveChoice(problem, { threads: 1, rounds: 12 });
+      expect([seed, solution.status, solution.objective, solution.bound]).toEqual([seed, 'optimal', BigInt(optimum), BigInt(optimum)]);
+    }
+  }); // prettier-ignore
+
+  it('SO-29: random problems of every kind against enumeration; certificates are accepted', async () => {
+    for (let seed = 400; seed < 425; seed++) {
+      const plain = randomProblem(seed, { most: 9, values: 3, usage: true, row: seed % 2 === 0 });
+      const problem = build(plain, seed % 3 === 0);
+      const optimum = enumerate(plain);
+      const solution = await solveChoice(problem, { threads: 1, rounds: 8 });
+      if (optimum === Infinity) {
+        expect(solution.status, `seed ${seed}`).toBe('infeasible');
+        continue;
+      }
+      expect([seed, solution.objective, solution.bound]).toEqual([seed, BigInt(optimum), BigInt(optimum)]);
+      const { certificate, choice } = solution;
+      if (certificate === undefined) throw new Error('an optimum without certificate');
+      const verdict = 'kind' in certificate ? verifyDual(problem, certificate) : verifyCertificate(problem, { choice, objective: optimum, certificate });
+      expect([verdict.accepted, verdict.bound]).toEqual([true, BigInt(optimum)]);
+    }
+  }); // prettier-ignore
+
+  it('SO-37: the same bytes with one thread and with three', async () => {
+    const problem = build(ring(7, 300));
+    const [alone, together] = await Promise.all([
+      solveChoice(problem, { threads: 1, rounds: 3, seed: 5 }),
+      solveChoice(problem, { threads: 3, rounds: 3, seed: 5 }),
+    ]);
+    expect(numbers(together.choice)).toEqual(numbers(alone.choice));
+    expect([together.objective, together.bound, together.certificate]).toEqual([alone.objective, alone.bound, alone.certificate]);
+  }); // prettier-ignore
+
+  it('SO-38: cost falls and bound rises; a stop in mid-search returns a checked choice with an honest bound', async () => {
+    const problem = build(ring(3, 400));
+    const stop = new AbortController();
+    const events: (readonly [number, number])[] = [];
+    const solution = await solveChoice(problem, {
+      threads: 1,
+      signal: stop.signal,
+      onProgress: ({ objective, bound, phase }) => {
+        events.push([objective, bound]);
+        if (phase === 'search' && events.length > 3) stop.abort();
+      },
+    });
+    expect(events.length).toBeGreaterThan(3);
+    for (let k = 1; k < events.length; k++) {
+      expect(events[k][0]).toBeLessThanOrEqual(events[k - 1][0]);
+      expect(events[k][1]).toBeGreaterThanOrEqual(events[k - 1][1]);
+    }
+    const found = evaluate(problem, solution.choice);
+    expect([found.violations.length, found.cost]).toEqual([0, solution.objective]);
+    expect(solution.bound).toBeGreaterThan(0n);
+    expect(solution.bound).toBeLessThanOrEqual(found.cost);
+    if (solution.bound !== solution.objective) expect(solution.status).toBe('feasible');
+  });
+
+  it('finds what the exact engine proves on a ring of sixty', async () => {
+    const plain = ring(11, 60);
+    const problem = build(plain);
+    const solution = await solveChoice(problem, { threads: 1, rounds: 10 });
+    const reduced = compact(problem);
+    const start = reduced === undefined ? undefined : firstChoice(reduced.model);
+    if (reduced === undefined || start === undefined) throw new Error('it has choices');
+    // The search alone, without closing.
+    const control = new Int32Array(new SharedArrayBuffer(4));
+    const alone = await search(reduced.model, start, costOf(reduced.model, start), { seed: 1, threads: 1, deadline: Infinity, control, rounds: 10, onRound: () => false });
+    expect(BigInt(alone.cost)).toBeGreaterThanOrEqual(solution.bound ?? 0n);
+    if (solution.status === 'optimal') expect(BigInt(alone.cost)).toBe(solution.objective);
+    expect(evaluate(problem, reduced.expand(alone.choice))).toMatchObject({ violations: [], cost: BigInt(alone.cost) });
+  }); // prettier-ignore
+});

@@ -1,0 +1,132 @@
+import { execFileSync, spawnSync } from 'node:child_process';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+
+/** The command and the hook in processes of their own: module hooks do not run inside the test runner. */
+
+const root = join(import.meta.dirname, '../..');
+let folder = '';
+beforeAll(() => void (folder = mkdtempSync(join(tmpdir(), 'shardwright-trace-'))));
+afterAll(() => rmSync(folder, { recursive: true, force: true }));
+
+interface Run {
+  readonly code: number | null;
+  readonly out: string;
+  readonly err: string;
+}
+
+function node(...args: readonly string[]): Run {
+  const { status, stdout, stderr } = spawnSync(process.execPath, ['--import', 'tsx', ...args], {
+    cwd: root,
+    encoding: 'utf8',
+  });
+  return { code: status, out: stdout, err: stderr };
+}
+const cli = (...args: readonly string[]): Run => node('src/cli/main.ts', ...args);
+
+function file(name: string, text: string): string {
+  const path = join(folder, name);
+  writeFileSync(path, text);
+  return path;
+}
+
+const MODEL = `import { MLP, spec, type Tensor } from 'shardwright';
+
+const net: MLP = new MLP('', [128, 256, 64]);
+export function model({ x }: { x: Tensor }): Tensor {
+  return net.forward(x);
+}
+export const inputs = { x: spec([8, 128]) };
+`;
+
+describe('CA-17 shardwright trace', () => {
+  it('CA-17 prints the canonical text; --json counts', () => {
+    const path = file('mlp.model.ts', MODEL);
+    const run = cli('trace', path);
+    expect(run.err).toBe('');
+    expect(run.out).toMatch(
+      /^swgraph 1\ngraph @mlp \{\n {2}in %fc1\.weight: f32\[256, 128\] parameter "fc1\.weight"\n/,
+    );
+    expect(run.out).toMatch(
+      /%relu = aten\.relu\.default\(%linear\): f32\[8, 256\] ; forward source=".*mlp\.model\.ts:5:14"/,
+    );
+    expect(JSON.parse(cli('trace', path, '--json').out)).toEqual({
+      nodes: 9,
+      ops: { 'aten.linear.default': 2, 'aten.relu.default': 1 },
+      subgraphs: {},
+    });
+  });
+
+  it('CA-17 a file without inputs exits 2 and names the export', () => {
+    const run = cli('trace', file('no-inputs.ts', 'export default (x) => x;'));
+    expect([run.code, run.out]).toEqual([2, '']);
+    expect(run.err).toContain("has no export 'inputs'");
+    expect(cli('trace', file('no-model.ts', 'export const inputs = [];')).err).toContain("has no export 'model'");
+    expect(cli('trace', join(folder, 'absent.ts')).code).toBe(2);
+  });
+
+  it('CA-6 a branch on a traced value exits 2 with the place of the condition in the source', () => {
+    const path = file(
+      'branch.ts',
+      MODEL.replace('return net.forward(x);', 'if (x.sum().gt(0)) return x.sin();\n  return x;'),
+    );
+    const run = cli('trace', path);
+    expect(run.code).toBe(2);
+    expect(run.err).toContain('symbolically traced variables cannot be used as inputs to control flow');
+    expect(run.err).toMatch(/branch\.ts:5:7\n/);
+  });
+
+  it('inspect and plan read a program', () => {
+    const path = file('planned.model.ts', MODEL);
+    expect(JSON.parse(cli('inspect', path, '--json').out)).toMatchObject({
+      format: 'trace', parameters: 49_472, flops: { forward: 786_432 },
+    }); // prettier-ignore
+    const plan = JSON.parse(
+      cli('plan', path, '--mesh', 'x=8', '--cluster', 'dgx-h100', '--no-recipes', '--json').out,
+    ) as { proof: { status: string }; parameters: unknown[] };
+    expect(plan.proof.status).toBe('optimal');
+    expect(plan.parameters).toHaveLength(4);
+    expect(cli('inspect', path, '--role', 'x=parameter').code).toBe(2);
+  });
+});
+
+describe('CA-4 node --import shardwright/register', () => {
+  const app = `import { trace, spec } from 'shardwright';
+import { model } from './net.model.ts';
+import { helper } from './helper.ts';
+const kind: string = helper();
+try {
+  trace(model, { x: spec([2]) });
+} catch (error) {
+  console.log(kind, (error as { code: string }).code, (error as Error).message);
+}
+`;
+  const run = (): Run => {
+    file(
+      'net.model.ts',
+      `import type { Tensor } from 'shardwright';\n\nexport const model = ({ x }: { x: Tensor }): Tensor =>\n  (x.sum() ? x : x.neg());\n`,
+    );
+    file('helper.ts', `export function helper(): string { const t: unknown = {}; return t ? 'host' : 'none'; }\n`);
+    return node('--import', join(root, 'src/trace/register-main.ts'), file('app.ts', app));
+  };
+
+  it('CA-4 model files are watched, their imports share the tracer, other TypeScript only loses its types', () => {
+    const { out, err } = run();
+    expect(err).toBe('');
+    expect(out).toMatch(
+      /^host E_TRACE_CONTROL_FLOW symbolically traced variables .* in '\?:' at .*net\.model\.ts:4:4\n$/,
+    );
+  });
+
+  it('CA-62 two processes print the same text', () => {
+    const path = file('twice.model.ts', MODEL);
+    const once = (): string =>
+      execFileSync(process.execPath, ['--import', 'tsx', 'src/cli/main.ts', 'trace', path], {
+        cwd: root,
+        encoding: 'utf8',
+      });
+    expect(once()).toBe(once());
+  });
+});

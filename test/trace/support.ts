@@ -1,0 +1,29 @@
+import { expect } from 'vitest';
+import { ShardwrightError } from '../../src/errors.ts';
+import { spec } from '../../src/trace/spec.ts';
+import { trace, type Tensor } from '../../src/trace/trace.ts';
+
+/** Runs `body` on a traced f32[4, 8] and an integer tensor. */
+export function withTensor<T>(body: (t: Tensor, u: Tensor) => T, proxy = true): T {
+  let result: T | undefined;
+  trace(
+    ({ t, u }) => {
+      result = body(t, u);
+      return t;
+    },
+    { t: spec([4, 8]), u: spec([4, 8]) },
+    { checkTwice: false, proxy },
+  );
+  return result as T;
+}
+
+/** The library's error that `body` throws; fails if it throws none. */
+export function errorOf(body: () => unknown): ShardwrightError {
+  try {
+    body();
+  } catch (error) {
+    if (error instanceof ShardwrightError) return error;
+    throw error;
+  }
+  return expect.fail('nothing was thrown');
+}
