@@ -68,6 +68,11 @@ export const planSchema = z.object({
   hashes: z.object({ graph: z.string(), request: z.string() }).optional(),
 });
 
+/** The schema of plan files as JSON Schema (draft 2020-12); published as docs/plan.schema.json. */
+export function planJsonSchema(): object {
+  return { title: `Shardwright plan, version ${PLAN_VERSION}`, ...z.toJSONSchema(planSchema) };
+}
+
 /** Largest plan file that is read, in characters. */
 const MAX_PLAN_LENGTH = 256 * 2 ** 20;
 
