@@ -88,7 +88,8 @@ class Grouping {
   follow(joins: DualCertificate['joins']): void {
     const { first, second } = this.problem.edges;
     for (const [e, side] of joins) {
-      if (!(e >= 0 && e < first.length) || (side !== 0 && side !== 1)) throw new Refused(`there is no edge ${e} to join along`);
+      if (!(e >= 0 && e < first.length) || (side !== 0 && side !== 1))
+        throw new Refused(`there is no edge ${e} to join along`);
       const [from, to] = side === 0 ? [first[e], second[e]] : [second[e], first[e]];
       let image = this.#image(e, from, to, side === 0);
       if (image === undefined) {
@@ -212,8 +213,10 @@ function boundOf(problem: Problem, certificate: DualCertificate, groups: Groupin
     if (table === undefined) throw new Refused(`no edge joins the groups of ${first} and ${second}`);
     if (table.done) throw new Refused(`two messages between ${first} and ${second}`);
     const [k, l] = [node[first].length, node[second].length];
-    if (toFirst.length !== k || toSecond.length !== l) throw new Refused(`a message between ${first} and ${second} has a wrong length`);
-    for (const x of [...toFirst, ...toSecond]) if (!Number.isInteger(exact(x))) throw new Refused('a message is no integer');
+    if (toFirst.length !== k || toSecond.length !== l)
+      throw new Refused(`a message between ${first} and ${second} has a wrong length`);
+    for (const x of [...toFirst, ...toSecond])
+      if (!Number.isInteger(exact(x))) throw new Refused('a message is no integer');
     table.done = true;
     let least = Infinity;
     for (let a = 0; a < k; a++) {
@@ -242,7 +245,7 @@ function boundOf(problem: Problem, certificate: DualCertificate, groups: Groupin
     bound += least;
   }
   // Costs are integers: round up.
-  return -((-bound) >> PRICE_BITS);
+  return -(-bound >> PRICE_BITS);
 }
 
 /** Hands every variable's amounts in a row to `charge`; returns the row's bound. */
@@ -277,7 +280,10 @@ function pairTables(
     const [lu, lv] = [groups.leader[u], groups.leader[v]];
     const [rows, columns] = [groups.value[u], groups.value[v]];
     if (lu === lv) {
-      own(lu, Float64Array.from(rows, (x, a) => cell(problem, e, x, columns[a])));
+      own(
+        lu,
+        Float64Array.from(rows, (x, a) => cell(problem, e, x, columns[a])),
+      );
       continue;
     }
     const swap = lu > lv;

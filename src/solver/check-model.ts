@@ -6,8 +6,9 @@
  */
 import { PRICE_SCALE } from './certificate.ts';
 import { minimise, type Summand } from './check-minimise.ts';
-import { exactSum, type Grid, PairMemo, Refused, type Store } from './check-store.ts';
-import { shrink, type Shrunk } from './check-shrink.ts';
+import { exactSum, type Grid, level, PairMemo, Refused, type Store } from './check-store.ts';
+import { reachedOnly, shrink, type Shrunk } from './check-shrink.ts';
+import { type ByClass, byClass, functionOf, LevelledGrid, LoweredGrid, splitOf, View } from './check-tables.ts';
 
 /** A table over variables; `maps[k]` sends the positions of `vars[k]` to classes of axis k. */
 export interface Part {
@@ -27,14 +28,6 @@ interface Elimination {
   readonly least: number;
   readonly neighbours: readonly number[];
   readonly shrunk: Shrunk | undefined;
-}
-
-/** Amounts per class of a (refined) map: which class of the old table each comes from, and what it loses. */
-interface ByClass {
-  readonly id: number;
-  readonly map: number;
-  readonly origin: Int32Array;
-  readonly amounts: Float64Array;
 }
 
 /** What the verdicts of one replay are remembered by. */
@@ -153,7 +146,19 @@ export class Model {
   #shrink(grid: Grid, maps: readonly number[]): Shrunk {
     let key = -1;
     for (const m of maps) key = this.store.tuple(key, m);
-    return this.memos.shrunk.get(grid.id, key, () => shrink(this.store, grid.dims, grid.cells, maps, grid));
+    return this.memos.shrunk.get(grid.id, key, () => {
+      const { pick } = grid;
+      if (pick === undefined) return shrink(this.store, grid.dims, grid.cells, maps, grid);
+      // Of a table that was never written out only the part that is still alive is.
+      const living = reachedOnly(this.store, grid.dims, maps);
+      const cells = pick.call(grid, living.kept[0], living.kept[1]);
+      return shrink(
+        this.store,
+        living.kept.map((k) => k.length),
+        cells,
+        living.maps,
+      );
+    });
   }
 
   /** Part f, which must join two variables. */
@@ -423,7 +428,9 @@ export class Model {
       return memos.byClass.get(vector, edge.maps[side], () => byClass(store, edge.maps[side], vector));
     });
     const key = store.tuple(store.tuple(-1, sides[0].id), sides[1].id);
-    const grid = memos.lowered.get(edge.grid.id, key, () => lower(store, edge.grid, sides[0], sides[1]));
+    const grid = memos.lowered.get(edge.grid.id, key, () =>
+      store.admit((id) => new LoweredGrid(id, edge.grid, sides[0], sides[1])),
+    );
     this.parts[f] = { vars: edge.vars, maps: sides.map((s) => s.map), grid, tidy: true };
     this.unary[u] = store.sum(this.unary[u], first);
     this.unary[v] = store.sum(this.unary[v], second);
@@ -470,7 +477,9 @@ export class Model {
       if (part === undefined) continue;
       const { grid } = part;
       const levelled = memos.cutGrids.get(grid.id, name, () =>
-        store.grid(grid.dims, level(grid.cells, grid.least, slack)),
+        grid.pick === undefined
+          ? store.grid(grid.dims, level(grid.cells, grid.least, slack))
+          : store.admit((id) => new LevelledGrid(id, grid, slack)),
       );
       if (levelled !== grid) this.parts[f] = { vars: part.vars, maps: part.maps, grid: levelled, tidy: false };
     }
@@ -579,162 +588,4 @@ function leastOf(cells: Float64Array): number {
   let least = Infinity;
   for (let k = 0; k < cells.length; k++) if (cells[k] < least) least = cells[k];
   return least;
-}
-
-/** The costs less their minimum; what exceeds the slack then is forbidden. */
-function level(costs: Float64Array, least: number, slack: number): Float64Array {
-  const out = new Float64Array(costs.length);
-  for (let k = 0; k < out.length; k++) {
-    const c = costs[k] - least;
-    out[k] = c > slack ? Infinity : c;
-  }
-  return out;
-}
-
-/** A factor as one of its variables sees it: its own classes against the living classes of the other variable. */
-class View {
-  readonly #cells: Float64Array;
-  readonly #own: Int32Array;
-  readonly #stride: number;
-  /** Offsets of the living classes of the other variable; undefined beside a factor of more than two variables. */
-  readonly #others: Int32Array | undefined;
-  /** Per own class: 1 some partner is finite, 2 none is, 0 not looked at. */
-  readonly #known: Uint8Array;
-
-  constructor(store: Store, part: Part, side: number) {
-    const { dims, cells } = part.grid;
-    this.#cells = cells;
-    this.#own = store.maps[part.maps[side]];
-    this.#stride = side === 0 ? dims[1] : 1;
-    this.#known = new Uint8Array(dims[side]);
-    if (part.vars.length !== 2) return;
-    const step = side === 0 ? 1 : dims[1];
-    const living = new Set<number>();
-    for (const c of store.maps[part.maps[1 - side]]) if (c >= 0) living.add(c * step);
-    this.#others = Int32Array.from(living);
-  }
-
-  /** Whether the value has a finite partner. */
-  allows(a: number): boolean {
-    const c = this.#own[a];
-    if (c < 0) return false;
-    // A wide factor is in its smallest form, where a class without a partner is -1.
-    if (this.#others === undefined) return true;
-    if (this.#known[c] === 0) {
-      const base = c * this.#stride;
-      this.#known[c] = 2;
-      for (const b of this.#others) {
-        if (this.#cells[base + b] === Infinity) continue;
-        this.#known[c] = 1;
-        break;
-      }
-    }
-    return this.#known[c] === 1;
-  }
-
-  /** Largest cost by which value w exceeds value d where d is allowed. */
-  worst(w: number, d: number): number {
-    const [x, y] = [this.#own[w], this.#own[d]];
-    if (x === y) return 0;
-    if (y < 0) return -Infinity;
-    if (x < 0) return Infinity;
-    if (this.#others === undefined) throw new Refused('a value beside a wide factor cannot be replaced');
-    const [here, there] = [x * this.#stride, y * this.#stride];
-    const cells = this.#cells;
-    let most = -Infinity;
-    for (let k = 0; k < this.#others.length; k++) {
-      const b = this.#others[k];
-      if (cells[there + b] === Infinity) continue;
-      const more = cells[here + b] - cells[there + b];
-      if (more > most) most = more;
-    }
-    return most;
-  }
-}
-
-/** For each class of the side: the one position of the other variable that it allows. */
-function functionOf(grid: Grid, side: number, other: Int32Array): Int32Array {
-  const { dims, cells } = grid;
-  const step = side === 0 ? 1 : dims[1];
-  const stride = side === 0 ? dims[1] : 1;
-  const position = new Int32Array(dims[1 - side]).fill(-1);
-  const shared = new Uint8Array(dims[1 - side]);
-  other.forEach((c, p) => {
-    if (c < 0) return;
-    if (position[c] >= 0) shared[c] = 1;
-    position[c] = p;
-  });
-  const out = new Int32Array(dims[side]).fill(-1);
-  for (let a = 0; a < out.length; a++) {
-    for (let b = 0; b < dims[1 - side]; b++) {
-      if (cells[a * stride + b * step] === Infinity || position[b] < 0) continue;
-      if (out[a] >= 0 || shared[b] === 1) throw new Refused('a merged variable is no function of the other');
-      out[a] = position[b];
-    }
-  }
-  return out;
-}
-
-/** Row and column costs whose sums are the table. */
-function splitOf(store: Store, grid: Grid): readonly [number, number] {
-  const [rows, columns] = grid.dims;
-  const { cells } = grid;
-  let least = Infinity;
-  for (let b = 0; b < columns; b++) least = Math.min(least, cells[b]);
-  const top = Float64Array.from({ length: columns }, (_, b) => cells[b] - least);
-  const left = Float64Array.from({ length: rows }, (_, a) => cells[a * columns] - top[0]);
-  for (let a = 0; a < rows; a++) {
-    for (let b = 0; b < columns; b++) {
-      const c = cells[a * columns + b];
-      if (c === Infinity || c !== left[a] + top[b]) throw new Refused('a separated edge is no sum of two costs');
-    }
-  }
-  return [store.vector(left), store.vector(top)];
-}
-
-/** An amount per class; classes whose positions get different amounts are split. */
-function byClass(store: Store, map: number, vector: number): ByClass {
-  const list = store.vectors[vector];
-  const old = store.maps[map];
-  // New classes of an old one form a chain; nearly always it has one link.
-  const first = new Int32Array(store.classes[map]).fill(-1);
-  const next: number[] = [];
-  const origin: number[] = [];
-  const amounts: number[] = [];
-  const classes = new Int32Array(old.length).fill(-1);
-  for (let p = 0; p < old.length; p++) {
-    const c = old[p];
-    if (c < 0) continue;
-    let k = first[c];
-    while (k >= 0 && amounts[k] !== list[p]) k = next[k];
-    if (k < 0) {
-      k = origin.length;
-      next.push(first[c]);
-      first[c] = k;
-      origin.push(c);
-      amounts.push(list[p]);
-    }
-    classes[p] = k;
-  }
-  const split = store.map(classes);
-  const costs = Float64Array.from(amounts);
-  const id = store.tuple(store.tuple(-1, store.vector(costs)), store.map(Int32Array.from(origin)));
-  return { id, map: split, origin: Int32Array.from(origin), amounts: costs };
-}
-
-/** The table less an amount per row and per column. */
-function lower(store: Store, grid: Grid, rows: ByClass, columns: ByClass): Grid {
-  exactSum(2 * grid.most);
-  const { cells } = grid;
-  const width = grid.dims[1];
-  const { origin, amounts } = columns;
-  const count = amounts.length;
-  const out = new Float64Array(rows.amounts.length * count);
-  let to = 0;
-  for (let x = 0; x < rows.amounts.length; x++) {
-    const from = rows.origin[x] * width;
-    const amount = rows.amounts[x];
-    for (let y = 0; y < count; y++) out[to++] = cells[from + origin[y]] - amount - amounts[y];
-  }
-  return store.fresh([rows.amounts.length, count], out);
 }

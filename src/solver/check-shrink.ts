@@ -52,6 +52,24 @@ export function shrink(
   return { grid: cells === given && stored !== undefined ? stored : store.grid(dims, cells), maps: newMaps };
 }
 
+/** The classes of each axis that some value has, and the maps into their lists. */
+export function reachedOnly(
+  store: Store,
+  dims: readonly number[],
+  maps: readonly number[],
+): { readonly kept: readonly Int32Array[]; readonly maps: readonly number[] } {
+  const kept: Int32Array[] = [];
+  const renamed = maps.map((m, axis) => {
+    const map = store.maps[m];
+    const name = new Int32Array(dims[axis]).fill(-1);
+    const list: number[] = [];
+    for (const c of map) if (c >= 0 && name[c] < 0) name[c] = list.push(c) - 1;
+    kept.push(Int32Array.from(list));
+    return store.map(map.map((c) => (c < 0 ? -1 : name[c])));
+  });
+  return { kept, maps: renamed };
+}
+
 function pick(cells: Float64Array, size: number, inner: number, outer: number, kept: readonly number[]): Float64Array {
   const out = new Float64Array(outer * kept.length * inner);
   let to = 0;

@@ -15,8 +15,10 @@ export interface Grid {
   readonly dims: readonly number[];
   readonly cells: Float64Array;
   readonly least: number;
-  /** Largest finite size. */
+  /** Largest finite size, or more. */
   readonly most: number;
+  /** Two-dimensional tables that are not written out: the cells of these rows and columns. */
+  pick?(rows: Int32Array, columns: Int32Array): Float64Array;
 }
 
 const LARGEST = 2 ** 52;
@@ -26,6 +28,16 @@ export function exactSum(...sizes: readonly number[]): void {
   let total = 0;
   for (const s of sizes) total += s;
   if (total > 2 * LARGEST) throw new Refused('sums exceed 2^53: the replay would not be exact');
+}
+
+/** The costs less their minimum; what exceeds the slack then is forbidden. */
+export function level(costs: Float64Array, least: number, slack: number): Float64Array {
+  const out = new Float64Array(costs.length);
+  for (let k = 0; k < out.length; k++) {
+    const c = costs[k] - least;
+    out[k] = c > slack ? Infinity : c;
+  }
+  return out;
 }
 
 function wordsOf(cells: Float64Array): Int32Array {
@@ -193,8 +205,8 @@ export class Store {
   }
 
   /** A table that is remembered by how it was made: its content is not looked up. */
-  fresh(dims: readonly number[], cells: Float64Array): Grid {
-    const grid: Grid = { id: this.grids.length, dims, cells, ...range(cells) };
+  admit(make: (id: number) => Grid): Grid {
+    const grid = make(this.grids.length);
     this.grids.push(grid);
     return grid;
   }
