@@ -147,11 +147,10 @@ export class Model {
     let key = -1;
     for (const m of maps) key = this.store.tuple(key, m);
     return this.memos.shrunk.get(grid.id, key, () => {
-      const { pick } = grid;
-      if (pick === undefined) return shrink(this.store, grid.dims, grid.cells, maps, grid);
+      if (grid.pick === undefined) return shrink(this.store, grid.dims, grid.cells, maps, grid);
       // Of a table that was never written out only the part that is still alive is.
       const living = reachedOnly(this.store, grid.dims, maps);
-      const cells = pick.call(grid, living.kept[0], living.kept[1]);
+      const cells = grid.pick(living.kept[0], living.kept[1]);
       return shrink(
         this.store,
         living.kept.map((k) => k.length),

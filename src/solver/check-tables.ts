@@ -101,9 +101,9 @@ export class LevelledGrid implements Grid {
   }
 
   pick(rows: Int32Array, columns: Int32Array): Float64Array {
-    const { pick } = this.#base;
-    if (pick === undefined) throw new Error('internal: a levelled table of a written one');
-    return level(pick.call(this.#base, rows, columns), this.#base.least, this.#slack);
+    const cells = this.#base.pick?.(rows, columns);
+    if (cells === undefined) throw new Error('internal: a levelled table of a written one');
+    return level(cells, this.#base.least, this.#slack);
   }
 }
 
