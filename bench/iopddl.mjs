@@ -30,7 +30,8 @@ for (let k = 0; k < rest.length; k++) {
   else letters.push(rest[k]);
 }
 const built = join(root, 'dist', 'cli', 'main.js');
-const command = flags.source !== undefined || !existsSync(built) ? ['--import', 'tsx', join(root, 'src', 'cli', 'main.ts')] : [built];
+const command =
+  flags.source !== undefined || !existsSync(built) ? ['--import', 'tsx', join(root, 'src', 'cli', 'main.ts')] : [built];
 
 /**
  * Cost and peak of a choice from the file alone.
@@ -59,12 +60,15 @@ function evaluate(path, choice) {
   let level = 0n;
   for (const t of [...steps.keys()].sort((a, b) => a - b)) {
     level += steps.get(t) ?? 0n;
-    if (usage_limit !== undefined && level > BigInt(usage_limit)) throw new Error(`usage ${level} exceeds the limit at ${t}`);
+    if (usage_limit !== undefined && level > BigInt(usage_limit))
+      throw new Error(`usage ${level} exceeds the limit at ${t}`);
   }
   return cost;
 }
 
-console.log('| file | limit s | cost | bound | gap | seconds | status | contest best | / own | best published | published bound |');
+console.log(
+  '| file | limit s | cost | bound | gap | seconds | status | contest best | / own | best published | published bound |',
+);
 console.log('|---|---|---|---|---|---|---|---|---|---|---|');
 for (const [letter, [contest, best, published, bound]] of Object.entries(FILES)) {
   if (letters.length > 0 && !letters.includes(letter)) continue;
@@ -72,10 +76,16 @@ for (const [letter, [contest, best, published, bound]] of Object.entries(FILES))
   if (!existsSync(path)) continue;
   const limit = Number(flags.limit ?? contest);
   const args = ['solve', path, '--json', '--quiet', '--time-limit', String(limit), '--threads', flags.threads ?? '2'];
-  const run = spawnSync(process.execPath, [...command, ...args, '--seed', flags.seed ?? '0'], { maxBuffer: 2 ** 28, encoding: 'utf8' });
+  const run = spawnSync(process.execPath, [...command, ...args, '--seed', flags.seed ?? '0'], {
+    maxBuffer: 2 ** 28,
+    encoding: 'utf8',
+  });
   const answer = JSON.parse(run.stdout);
   const cost = evaluate(path, answer.choice);
-  if (cost !== BigInt(answer.objective)) throw new Error(`${letter}: reported ${answer.objective}, the file says ${cost}`);
+  if (cost !== BigInt(answer.objective))
+    throw new Error(`${letter}: reported ${answer.objective}, the file says ${cost}`);
   const gap = `${(100 * answer.gap).toFixed(3)} %`;
-  console.log(`| ${letter} | ${limit} | ${answer.objective} | ${answer.bound} | ${gap} | ${answer.seconds.toFixed(1)} | ${answer.status} | ${best} | ${(best / Number(cost)).toFixed(4)} | ${published} | ${bound} |`);
+  console.log(
+    `| ${letter} | ${limit} | ${answer.objective} | ${answer.bound} | ${gap} | ${answer.seconds.toFixed(1)} | ${answer.status} | ${best} | ${(best / Number(cost)).toFixed(4)} | ${published} | ${bound} |`,
+  );
 }

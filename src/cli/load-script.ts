@@ -5,7 +5,7 @@ import { ShardwrightError } from '../errors.ts';
 import type { Graph } from '../graph/types.ts';
 import type { OperatorTable } from '../ops/table.ts';
 import { registerTraceHook } from '../trace/register.ts';
-import { trace, type InputTree, type OutputTree, type TraceOptions } from '../trace/trace.ts';
+import { captureAny, type TraceOptions } from '../trace/trace.ts';
 
 /**
  * Runs a model file and traces what it exports: `model` (or the default export), a function; `inputs`, what it takes;
@@ -17,7 +17,7 @@ export async function traceScript(path: string, table: OperatorTable): Promise<G
   const file = resolve(path);
   if (!existsSync(file)) throw new ShardwrightError('E_INPUT', `${path}: there is no such file`, { file: path });
   registerTraceHook({ files: [file] });
-  const module: Readonly<Record<string, unknown>> = await import(pathToFileURL(file).href);
+  const module = (await import(pathToFileURL(file).href)) as Readonly<Record<string, unknown>>;
   const model = module.model ?? module.default;
   const missing = (name: string, what: string): never => {
     throw new ShardwrightError('E_INPUT', `${path} has no export '${name}'`, {
@@ -28,7 +28,6 @@ export async function traceScript(path: string, table: OperatorTable): Promise<G
   if (typeof model !== 'function') return missing('model', 'function model({ x }) { ... }');
   if (module.inputs === undefined) return missing('inputs', 'const inputs = { x: spec([8, 128]) };');
   const options = (module.options ?? {}) as TraceOptions;
-  const name = options.name ?? basename(path).replace(/(\.model)?\.[cm]?[jt]s$/, '');
-  const fn = model as (...args: unknown[]) => OutputTree;
-  return trace<unknown>(fn as never, module.inputs as InputTree, { table, ...options, name });
+  const name = options.name ?? basename(path).replace(/(\.model)?\.m?[jt]s$/, '');
+  return captureAny(model as (...args: unknown[]) => unknown, module.inputs, { table, ...options, name }).graph;
 }

@@ -49,7 +49,7 @@ export async function runCli(argv: readonly string[], io: CliIo): Promise<number
     .command('trace <file>')
     .summary('the graph of a traced TypeScript program')
     .description(
-      'Runs a program that exports `model` and `inputs`, and prints the graph that tracing the model gives.\n\nExample:\n  $ shardwright trace examples/mlp.model.ts',
+      'Runs a program that exports `model` and `inputs` (docs/tracing.md), and prints the graph that tracing the model gives.\n\nExample:\n  $ shardwright trace net.model.ts',
     )
     .option('--json', 'print exactly one JSON value')
     .action(async (path: string, options) => {
@@ -196,6 +196,19 @@ export async function runCli(argv: readonly string[], io: CliIo): Promise<number
     .action(async (options) => {
       const { rulesCommand } = await import('./rules.ts');
       exit = rulesCommand(options as Parameters<typeof rulesCommand>[0], io);
+    });
+
+  program
+    .command('validate <runs.csv>')
+    .summary('predicted against measured training runs: rank, regret, error, memory')
+    .description(
+      'Predicts every training run of a table from its dimensions and its parallel plan, and compares with what was measured.\n\nExample:\n  $ shardwright validate measured_runs.csv --groups',
+    )
+    .option('--groups', 'also print every group of comparable runs')
+    .option('--json', 'print exactly one JSON value')
+    .action(async (path: string, options) => {
+      const { validateCommand } = await import('./validate.ts');
+      exit = validateCommand(path, options as Parameters<typeof validateCommand>[1], io);
     });
 
   try {

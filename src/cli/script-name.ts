@@ -1,4 +1,4 @@
 /** Whether a model is a program to trace, by its name. */
 export function isScript(path: string): boolean {
-  return /\.[cm]?[jt]s$/.test(path);
+  return /\.m?[jt]s$/.test(path);
 }

@@ -114,7 +114,9 @@ function report(solution: ChoiceSolution, seconds: number, json: boolean, io: Cl
     if (budget !== undefined) io.stdout(`smallest usage limit that admits a choice: ${budget}\n`);
     return;
   }
-  io.stdout(`${status}  cost ${objective ?? ''}  bound ${bound ?? ''}  gap ${percentText(gap)}  ${secondsText(seconds)}\n`);
+  io.stdout(
+    `${status}  cost ${objective ?? ''}  bound ${bound ?? ''}  gap ${percentText(gap)}  ${secondsText(seconds)}\n`,
+  );
 }
 
 /** Incumbent, bound, gap and seconds: one rewritten line on a terminal, a line per change otherwise. */

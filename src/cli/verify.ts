@@ -1,5 +1,6 @@
 import { ShardwrightError } from '../errors.ts';
 import { parseMesh } from '../mesh/mesh.ts';
+import { plannable } from '../passes/plannable.ts';
 import { shrinkGraph, type Shrunk } from '../passes/shrink.ts';
 import { prepare } from '../plan/prepare.ts';
 import { shardPrepared } from '../plan/shard.ts';
@@ -36,8 +37,9 @@ export interface VerifyReport extends Verification {
 export async function verifyCommand(path: string, options: VerifyOptions, io: CliIo): Promise<number> {
   const request = requestOf({ ...options, cluster: clusterText(options.cluster) });
   const tolerance = parsePositive(options.tolerance, '--tolerance');
-  const { graph, table } = await loadModel(path, options);
+  const { graph: given, table } = await loadModel(path, options);
   try {
+    const graph = plannable(given, table);
     const { sizes: meshSizes } = parseMesh(request.mesh);
     const own: Shrunk = { graph, sizes: [], kept: [] };
     const reduced = options.shrink ? shrinkGraph(graph, table, { meshSizes }) : own;

@@ -57,7 +57,8 @@ export class GraphBuilder {
   subgraph(name: string, graph: Graph): string {
     let unique = name;
     for (let i = 1; Object.hasOwn(this.subgraphs, unique); i++) unique = `${name}_${i}`;
-    setOwn(this.subgraphs, unique, graph);
+    // A body that is called as it is referred to stays so.
+    setOwn(this.subgraphs, unique, unique !== name && graph.name === name ? { ...graph, name: unique } : graph);
     return unique;
   }
 

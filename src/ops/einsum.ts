@@ -61,6 +61,17 @@ export function einsumDims(equation: string): EinsumDims {
  * operand order, then linearity. A letter that one operand repeats (a diagonal) stays whole.
  */
 export function einsumRules(equation: string, options: EinsumOptions = {}): Rule[] {
+  if (options.bias !== undefined) return makeRules(equation, options);
+  const key = `${equation} ${options.linear !== false} ${options.jointlyLinear === true}`;
+  let rules = known.get(key);
+  if (rules === undefined) known.set(key, (rules = makeRules(equation, options)));
+  return [...rules];
+}
+
+/** Rules by equation and options: a pure function of them, kept because models repeat few equations many times. */
+const known = new Map<string, readonly Rule[]>();
+
+function makeRules(equation: string, options: EinsumOptions): Rule[] {
   const { operands, output } = parseEinsum(equation);
   const { bias } = options;
   const rules: Rule[] = [];

@@ -59,4 +59,79 @@ export const EXPLAINED: readonly Explanation[] = [
     ANY,
     'one operand is read for its dtype or shape only; it is offered replicated and cut alike, not in every other placement',
   ),
+  missing(
+    /aten\.(addmm|cat|convolution_backward|nll_loss_backward|nll_loss2d_backward)\.default/,
+    ANY,
+    'an operand is not read at all in this call (beta = 0, an empty member, a gradient that is masked off, the scores of a loss): it is offered in the placements that its readers leave, not in all',
+  ),
+  missing(
+    /aten\.(native_batch_norm|_native_batch_norm_legit|_native_batch_norm_legit_functional|_native_batch_norm_legit_no_training|batch_norm)\.default|stablehlo\.batch_norm_(training|inference|grad)/,
+    /.*P\((sum|avg|max|min)\).*/,
+    'statistics, weights and biases of a norm are parameters, which are never pending; joint sums of several of them hold, and are left out',
+  ),
+  missing(
+    /aten\.(broadcast_tensors\.default)|stablehlo\.optimization_barrier/,
+    ANY,
+    'the operands are independent: each is offered alone and all alike; every pair of placements would be a product of them',
+  ),
+  missing(
+    /aten\.(nextafter\.default)|chlo\.next_after/,
+    ANY,
+    'the result is nearer to the first operand than the tolerance: what is confirmed is the first operand, not the function',
+  ),
+  missing(
+    /aten\.bitwise_(left|right)_shift_?\..*/,
+    ANY,
+    'shifts scale integers, and pending integers do not occur in programs; a left shift may also overflow one operand',
+  ),
+  missing(
+    /aten\.(binary_cross_entropy|binary_cross_entropy_with_logits|binary_cross_entropy_backward|cross_entropy_loss|nll_loss_forward|nll_loss2d_forward)\.default/,
+    /[^>]*P\(.*/,
+    'targets and class weights are data, never pending; extremes of scores hold for one sign of the weights only',
+  ),
+  missing(
+    /aten\.(cross_entropy_loss)\.default/,
+    /S\(0\), S\(0\) -> P\(avg\)/,
+    'an average of means is wrong as soon as one target is ignored; the rule with the global count is offered',
+  ),
+  missing(
+    /aten\.(nansum|nan_to_num)\.default/,
+    ANY,
+    'a NaN in one part is no NaN of the whole; the samples draw none',
+  ),
+  missing(
+    /aten\.masked_fill_?\.Scalar/,
+    /.*P\((bor|band)\).*/,
+    'a pending mask passes only where the value lies beyond everything that it replaces',
+  ),
+  missing(
+    /aten\.heaviside\.default/,
+    /R, P\(.*/,
+    'affine in the value at zero, which is a constant in programs',
+  ),
+  missing(
+    /aten\.copysign\.Tensor/,
+    EXTREME,
+    'a maximum of -0 and 0 has no defined sign',
+  ),
+  missing(
+    /aten\.(native_dropout|bernoulli)\.default/,
+    EXTREME,
+    'true where nothing is dropped, or of probabilities, which are not pending',
+  ),
+  missing(
+    /stablehlo\.(reduce|reduce_window)/,
+    ANY,
+    'the initial value is a constant, which is offered replicated',
+  ),
+  missing(
+    /stablehlo\.(clamp|rng)/,
+    ANY,
+    'bounds and parameters are constants, which are offered replicated',
+  ),
+  missing(
+    /stablehlo\.reduce_precision/,
+    /P\((sum|avg)\) -> P\((sum|avg)\)/,
+    'the sample asks for the precision that float64 has; a rounded sum is no sum of rounded parts',
+  ),
 ];

@@ -23,7 +23,13 @@ export function programFlops(graph: Graph, table: OperatorTable): ProgramFlops {
   const types = typesOf(graph);
   for (const node of graph.nodes) sums[node.meta.phase ?? 'forward'] += work.ofNode(node, graph, types);
   const { forward, backward, optimizer } = sums;
-  return { forward, backward, total: forward + backward + optimizer, uncountedLoops: work.uncounted, unsizedCalls: work.unsized };
+  return {
+    forward,
+    backward,
+    total: forward + backward + optimizer,
+    uncountedLoops: work.uncounted,
+    unsizedCalls: work.unsized,
+  };
 }
 
 /** Each body once, however often it runs: what a count over the text gives. */
@@ -73,7 +79,7 @@ class Counter {
   }
 
   private trips(node: Node, types: ReadonlyMap<string, ValueType>): number {
-    const stated = getOwn(node.kwargs, 'trips') ?? getOwn(node.kwargs, 'length');
+    const stated = getOwn(node.kwargs, 'trips') ?? getOwn(node.kwargs, 'length') ?? getOwn(node.kwargs, 'max_trips');
     if (typeof stated === 'number') return stated;
     const xs = node.target === 'while_loop' ? undefined : node.args[node.target === 'scan' ? 2 : 1];
     const first = xs !== undefined && isList(xs) ? xs[0] : undefined;
@@ -107,7 +113,8 @@ function isSized(node: Node, types: ReadonlyMap<string, ValueType>): boolean {
   let sized = true;
   eachOperand(node, (name) => {
     const type = types.get(name);
-    if (type?.kind === 'tensor') sized &&= type.shape.every((dim) => typeof dim === 'number' || dim.example !== undefined);
+    if (type?.kind === 'tensor')
+      sized &&= type.shape.every((dim) => typeof dim === 'number' || dim.example !== undefined);
   });
   return sized;
 }

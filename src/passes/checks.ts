@@ -9,7 +9,9 @@ export function isCheck(node: Node): boolean {
   return (
     node.kind === 'call' &&
     node.type.kind === 'none' &&
-    /^(aten\.(_assert_|sym_constrain_range)|torch\._C\._(set_grad_enabled|log_api_usage)|torch\._check)/.test(node.target)
+    /^(aten\.(_assert_|sym_constrain_range)|torch\._C\._(set_grad_enabled|log_api_usage)|torch\._check)/.test(
+      node.target,
+    )
   );
 }
 

@@ -10,15 +10,16 @@ export function withoutDeadCode(graph: Graph): Graph {
   for (let i = graph.nodes.length - 1; i >= 0; i--)
     if (needed[i] === 1) for (let k = operandStart[i]; k < operandStart[i + 1]; k++) needed[operands[k]] = 1;
   const nodes = graph.nodes.filter((node, i) => needed[i] === 1 || node.kind === 'placeholder');
-  if (nodes.length === graph.nodes.length) return graph;
   const used = new Set<string>();
   for (const node of nodes) {
     eachGraphRef(node, (name) => used.add(name));
     // An attribute node may name a body.
     if (node.kind === 'get_attr') used.add(node.target);
   }
+  const names = Object.keys(graph.subgraphs);
+  if (nodes.length === graph.nodes.length && names.every((name) => used.has(name))) return graph;
   const subgraphs: Record<string, Graph> = {};
-  for (const name of Object.keys(graph.subgraphs)) {
+  for (const name of names) {
     const body = getOwn(graph.subgraphs, name);
     if (used.has(name) && body !== undefined) setOwn(subgraphs, name, body);
   }

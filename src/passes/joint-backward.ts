@@ -5,6 +5,7 @@ import { bind } from '../ops/infer.ts';
 import { sameSizes, type CallBuilder } from '../ops/vjp/build.ts';
 import { vjpOf } from '../ops/vjp/table.ts';
 import { VjpCall, type Gradient, type VjpEntry, type Vjps } from '../ops/vjp/vjp.ts';
+import type { ControlVjp } from './control-vjp.ts';
 import type { ForwardCopy } from './joint-forward.ts';
 
 /** The backward sweep: forward calls from the last to the first, each handing its gradient on to its operands. */
@@ -18,6 +19,7 @@ export class Backward {
     private readonly forward: ForwardCopy,
     /** Derivatives beyond the built-in ones. */
     private readonly more: Vjps,
+    private readonly control: ControlVjp,
   ) {
     for (const node of forward.nodes) this.producers.set(node.name, node);
   }
@@ -90,6 +92,10 @@ export class Backward {
   }
 
   private throughCall(node: Node, gradients: readonly (ValueRef | undefined)[]): void {
+    if (this.control.handles(node)) {
+      for (const { operand, gradient } of this.control.backward(node, gradients)) this.contribute(operand, gradient);
+      return;
+    }
     const record = this.calls.table.get(node.target);
     const entry = record === undefined ? undefined : this.entryOf(record.name);
     const ctx = bind(this.calls.table, node, (name) => this.typeOf(name));

@@ -7,6 +7,7 @@ import { functionalForm } from '../ops/vjp/in-place.ts';
 import type { CallBuilder } from '../ops/vjp/build.ts';
 import { compositeOf } from '../ops/vjp/composite.ts';
 import { VjpCall } from '../ops/vjp/vjp.ts';
+import type { ControlVjp } from './control-vjp.ts';
 import { Activity } from './joint-activity.ts';
 
 /**
@@ -32,11 +33,12 @@ export class ForwardCopy {
     this.activity = new Activity(calls.table, wanted);
   }
 
-  run(): this {
+  /** @param control derivatives of control flow, asked for the form that its calls take in the forward pass */
+  run(control: ControlVjp): this {
     for (const node of this.source.nodes) {
       if (node.kind === 'placeholder') this.placeholders.set(node.name, node);
       else if (node.kind === 'get_attr') this.keep(node);
-      else this.copy(node);
+      else this.copy(node, control);
     }
     return this;
   }
@@ -57,8 +59,12 @@ export class ForwardCopy {
     return this.renamed.get(name) ?? name;
   }
 
-  private copy(original: Node): void {
+  private copy(original: Node, control: ControlVjp): void {
     const node = mapOperands(original, (name) => this.nameOf(name));
+    if (control.handles(node)) {
+      this.keep(this.activity.visit(node) ? control.forward(node) : node);
+      return;
+    }
     const record = this.calls.table.get(node.target);
     const inPlace = record === undefined ? undefined : functionalForm(node.target);
     if (inPlace !== undefined && this.calls.table.get(inPlace) !== undefined) {

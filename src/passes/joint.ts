@@ -1,14 +1,17 @@
 import { ShardwrightError } from '../errors.ts';
 import { GraphBuilder } from '../graph/build.ts';
 import { lintGraph } from '../graph/lint.ts';
-import type { Graph, Node, Output, TensorType, ValueRef } from '../graph/types.ts';
+import type { GivenSharding, Graph, Node, Output, TensorType, ValueRef } from '../graph/types.ts';
 import { typeText } from '../graph/value.ts';
 import { builtinOperators } from '../ops/builtin.ts';
 import { inferCall } from '../ops/infer.ts';
 import type { OperatorTable } from '../ops/table.ts';
 import { CallBuilder } from '../ops/vjp/build.ts';
 import type { Vjps } from '../ops/vjp/vjp.ts';
+import { asProgram, neededNodes } from './body-gradients.ts';
+import { ControlVjp } from './control-vjp.ts';
 import { withoutDeadCode } from './dead-code.ts';
+import { withDifferentiableLoops } from './differentiable-loops.ts';
 import { Activity } from './joint-activity.ts';
 import { Backward } from './joint-backward.ts';
 import { ForwardCopy } from './joint-forward.ts';
@@ -28,6 +31,8 @@ export interface JointOptions {
   readonly seed?: number;
   /** Zeros in place of `none` for a wanted gradient that nothing contributes to. Default false. */
   readonly materializeZeros?: boolean;
+  /** Indices of the outputs that gradients start at; by default all that depend on what is differentiated. */
+  readonly from?: readonly number[];
   /** Derivatives of operators that have none of their own, by canonical name. */
   readonly vjps?: Vjps;
   /** Operators; the built-in ones by default. */
@@ -50,12 +55,13 @@ export interface JointOptions {
  */
 export function jointGraph(graph: Graph, options: JointOptions = {}): Graph {
   const table = options.table ?? builtinOperators();
-  const source = atExampleSizes(graph);
+  const sized = atExampleSizes(graph);
+  const source = withDifferentiableLoops(sized, table, options.wrt ?? 'parameters');
   const builder = new GraphBuilder(graph.name);
   const calls = new CallBuilder(builder, table, new Set(source.nodes.map((node) => node.name)));
   const placeholders = inOrder(source.nodes.filter((node) => node.kind === 'placeholder'));
   const wanted = differentiated(source, placeholders, options.wrt ?? 'parameters');
-  const ends = lossesOf(source, table, wanted, options.seed !== undefined);
+  const ends = lossesOf(source, table, wanted, options.seed !== undefined, options.from);
   for (const node of placeholders) builder.keep(node);
   const tangents = options.seed === undefined ? ends.map((end, i) => tangent(calls, end, i)) : [];
   for (const [name, body] of Object.entries(source.subgraphs)) builder.subgraph(name, body);
@@ -63,7 +69,12 @@ export function jointGraph(graph: Graph, options: JointOptions = {}): Graph {
   for (const group of source.ties ?? []) builder.tie(group);
   for (const [name, range] of Object.entries(source.dims ?? {})) builder.dim(name, range);
 
-  const forward = new ForwardCopy(source, calls, wanted).run();
+  const forward = new ForwardCopy(source, calls, wanted);
+  const needed = neededNodes(source, ends.map((end) => end.value)); // prettier-ignore
+  const control = new ControlVjp(calls, source, forward.activity, needed, (body, wrt, from) =>
+    jointGraph(asProgram(body), { wrt, from, table, ...(options.vjps === undefined ? {} : { vjps: options.vjps }) }),
+  );
+  forward.run(control);
   const kept = source.outputs.filter((output) => output.role !== 'grad');
   const outputs = [
     ...forward.newMutations(kept),
@@ -71,7 +82,7 @@ export function jointGraph(graph: Graph, options: JointOptions = {}): Graph {
   ];
   const { seed } = options;
   const starts = seed === undefined ? tangents : ends.map(({ type }) => calls.full([], seed, type.dtype));
-  const backward = new Backward(calls, forward, options.vjps ?? {});
+  const backward = new Backward(calls, forward, options.vjps ?? {}, control);
   ends.forEach(({ output }, i) => backward.start(forward.output(output).value ?? '', starts[i]));
   backward.run();
   for (const output of outputs) builder.output(output);
@@ -94,12 +105,19 @@ interface End {
 }
 
 /** The outputs where gradients start: those that depend on what is differentiated; scalars only, if they start at a constant. */
-function lossesOf(graph: Graph, table: OperatorTable, wanted: ReadonlySet<string>, scalars: boolean): End[] {
+function lossesOf(
+  graph: Graph,
+  table: OperatorTable,
+  wanted: ReadonlySet<string>,
+  scalars: boolean,
+  from: readonly number[] | undefined,
+): End[] {
   const activity = new Activity(table, wanted);
   const types = new Map(graph.nodes.map((node) => [node.name, node.type]));
   for (const node of graph.nodes) activity.visit(node);
   const ends = graph.outputs.flatMap((output): End[] => {
     if (output.value === null || output.role !== 'output' || !activity.has(output.value)) return [];
+    if (from !== undefined && !from.includes(output.index ?? -1)) return [];
     const type = types.get(output.value);
     return type?.kind === 'tensor' && isReal(type) ? [{ output, value: output.value, type }] : [];
   });
@@ -121,7 +139,7 @@ function tangent(calls: CallBuilder, { output, type }: End, position: number): V
 /** The mesh and the shardings that the source states, as far as their values and outputs are still there. */
 function givenOf(source: Graph, built: Graph, nameOf: (name: string) => string): Pick<Graph, 'mesh' | 'given'> {
   const names = new Set(built.nodes.map((node) => node.name));
-  const given = (source.given ?? []).flatMap((stated) => {
+  const given = (source.given ?? []).flatMap((stated): GivenSharding[] => {
     if (stated.value !== undefined) {
       const value = nameOf(stated.value);
       return names.has(value) ? [{ ...stated, value }] : [];

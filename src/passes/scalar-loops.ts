@@ -37,12 +37,7 @@ function counted(graph: Graph, budget: Budget): Graph {
   return changed ? { ...graph, nodes, subgraphs } : graph;
 }
 
-function tripsOf(
-  loop: Node,
-  graph: Graph,
-  outer: ReadonlyMap<string, number>,
-  budget: Budget,
-): number | undefined {
+function tripsOf(loop: Node, graph: Graph, outer: ReadonlyMap<string, number>, budget: Budget): number | undefined {
   const [test, body, carried, captured] = loop.args;
   const condition = bodyOf(test, graph);
   const step = bodyOf(body, graph);

@@ -56,7 +56,8 @@ const one =
   (name: string): Literals =>
   ({ ctx, sizes }) => ({ [name]: size(sizes, ctx.int(name)) });
 
-const dimOf = (ctx: TypedContext, rank: number): number => (ctx.int('dim') < 0 ? ctx.int('dim') + rank : ctx.int('dim'));
+const dimOf = (ctx: TypedContext, rank: number): number =>
+  ctx.int('dim') < 0 ? ctx.int('dim') + rank : ctx.int('dim');
 
 const slice =
   (whole: (ctx: TypedContext) => readonly number[]): Literals =>
@@ -141,4 +142,3 @@ const LITERALS: Readonly<Record<string, Literals | undefined>> = {
   'native_group_norm.default': groupNorm,
   'native_group_norm_backward.default': groupNorm,
 };
-

@@ -178,7 +178,10 @@ const unbind: Reader = (relations, ctx) => relations.fix(ctx.inputs[0].shape[dim
 const stack: Reader = (relations, ctx) => relations.fix(ctx.inputs.length);
 
 /** Rows before, in and after a slice, by the place where they are cut. */
-export function sliceParts(ctx: TypedContext, size: number): { start: number; rows: number; rest: number; step: number } {
+export function sliceParts(
+  ctx: TypedContext,
+  size: number,
+): { start: number; rows: number; rest: number; step: number } {
   const clamp = (at: number): number => Math.min(Math.max(at < 0 ? at + size : at, 0), size);
   const start = clamp(ctx.optionalInt('start') ?? 0);
   const end = Math.max(start, clamp(ctx.optionalInt('end') ?? size));

@@ -2,8 +2,7 @@ import type { Relation, SizeRelations } from './shrink-relations.ts';
 
 /** Chooses new sizes: small, distinct where they were distinct, cut evenly by a mesh where they were. */
 
-export type Chosen =
-  { readonly sizes: ReadonlyMap<number, number> } | { readonly contradiction: string };
+export type Chosen = { readonly sizes: ReadonlyMap<number, number> } | { readonly contradiction: string };
 
 const MAX_SIZES = 256;
 /** Tries per size, besides the size itself. */

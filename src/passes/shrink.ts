@@ -1,4 +1,5 @@
 import { ShardwrightError } from '../errors.ts';
+import { CONTROL_TARGETS } from '../graph/control.ts';
 import { lintGraph } from '../graph/lint.ts';
 import type { Dim, Graph, Node, TensorType, ValueType } from '../graph/types.ts';
 import { sameType, tensorType, typeText } from '../graph/value.ts';
@@ -44,10 +45,11 @@ export function shrinkGraph(graph: Graph, table: OperatorTable, options: ShrinkO
   return elementsOf(second.graph) < elementsOf(first.graph) ? second : first;
 }
 
+const CONTROL: ReadonlySet<string> = new Set(CONTROL_TARGETS);
+
 function refuseUnknown(graph: Graph, table: OperatorTable): void {
-  const unknown = graph.nodes.find(
-    (node) => node.kind === 'call' && node.target !== 'operator.getitem' && table.get(node.target) === undefined,
-  );
+  const known = (target: string): boolean => target === 'operator.getitem' || table.get(target) !== undefined;
+  const unknown = graph.nodes.find((node) => node.kind === 'call' && (!known(node.target) || CONTROL.has(node.target)));
   if (unknown !== undefined)
     throw new ShardwrightError('E_UNSUPPORTED', `${unknown.target} is not shrunk: what its sizes mean is not known`, {
       node: unknown.name,
@@ -132,11 +134,7 @@ function agree(stated: ValueType, own: ValueType): boolean {
   return stated.items.every((item, i) => item.kind === 'none' || agree(item, own.items[i]));
 }
 
-function resized(
-  type: ValueType,
-  sizes: ReadonlyMap<number, number>,
-  cache: Map<ValueType, ValueType>,
-): ValueType {
+function resized(type: ValueType, sizes: ReadonlyMap<number, number>, cache: Map<ValueType, ValueType>): ValueType {
   if (type.kind === 'tuple') return { kind: 'tuple', items: type.items.map((item) => resized(item, sizes, cache)) };
   if (type.kind !== 'tensor') return type;
   let made = cache.get(type);

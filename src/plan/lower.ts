@@ -2,6 +2,7 @@ import { loadCluster } from '../cost/cluster.ts';
 import { collectiveModel } from '../cost/presets.ts';
 import { Redistributor } from '../cost/redistribute.ts';
 import { internalError, ShardwrightError } from '../errors.ts';
+import { CONTROL_TARGETS } from '../graph/control.ts';
 import { lintGraph } from '../graph/lint.ts';
 import { DTYPE_BYTES, type Graph, type Node, type NodeMeta, type Output } from '../graph/types.ts';
 import { parseMesh } from '../mesh/mesh.ts';
@@ -36,17 +37,31 @@ export function lower(graph: Graph, plan: LowerablePlan, table: OperatorTable): 
   return new Lowering(plannedGraph(graph, plan, table), plan, table).run();
 }
 
-/** The graph whose nodes the plan lists. */
+/**
+ * The graph whose nodes the plan lists.
+ *
+ * @throws E_UNSUPPORTED for control flow, whose plan lists every body once: such a list is no program
+ */
 export function plannedGraph(graph: Graph, plan: LowerablePlan, table: OperatorTable): Graph {
   const fits = (g: Graph): boolean =>
     g.nodes.length === plan.nodes.length && g.nodes.every((node, i) => node.name === plan.nodes[i].name);
   if (fits(graph)) return graph;
-  const again = plannable(graph, table);
-  if (fits(again)) return again;
-  throw new ShardwrightError('E_PLAN', `the plan lists ${plan.nodes.length} nodes that are not those of graph ${graph.name}`, {
-    hint: 'lower the graph that the plan was made for (graph.swg of the plan folder)',
-  }); // prettier-ignore
+  const written = plannable(graph, table);
+  const control = written.nodes.find((node) => node.kind === 'call' && CONTROL.has(node.target));
+  if (control !== undefined)
+    throw new ShardwrightError('E_UNSUPPORTED', `control flow is planned but not lowered: ${control.target}`, {
+      node: control.name,
+      hint: 'lower a graph without loops and branches, such as one that is unrolled',
+    });
+  if (fits(written)) return written;
+  throw new ShardwrightError(
+    'E_PLAN',
+    `the plan lists ${plan.nodes.length} nodes that are not those of graph ${graph.name}`,
+    { hint: 'lower the graph that the plan was made for (graph.swg of the plan folder)' },
+  );
 }
+
+const CONTROL: ReadonlySet<string> = new Set(CONTROL_TARGETS);
 
 /** A local value and the placement that it has. */
 interface Placed {

@@ -12,7 +12,17 @@ import type { PlannedRedistribution } from './types.ts';
  * @throws E_PLAN, with the node, where a placement of the plan does not exist at these sizes
  */
 export function transplant(plan: LowerablePlan, prepared: Prepared): LowerablePlan {
-  const { model, request } = prepared;
+  const decoded = decode(prepared.model, choiceOfPlan(plan, prepared));
+  return { request: prepared.request, nodes: decoded.nodes, outputs: decoded.outputs };
+}
+
+/**
+ * The choice that a plan is, in the model of a prepared request: the way back from placements to the solver's numbers.
+ *
+ * @throws E_PLAN, with the node, where a placement of the plan is none of the model
+ */
+export function choiceOfPlan(plan: Pick<LowerablePlan, 'nodes' | 'outputs'>, prepared: Prepared): Int32Array {
+  const { model } = prepared;
   const { space, flow, strategies, nodeVariable, graph } = model;
   if (plan.nodes.length !== graph.nodes.length)
     throw new ShardwrightError('E_PLAN', `the plan lists ${plan.nodes.length} nodes, graph ${graph.name} has ${graph.nodes.length}`); // prettier-ignore
@@ -70,6 +80,5 @@ export function transplant(plan: LowerablePlan, prepared: Prepared): LowerablePl
       if (copy[z] === shared || (copy[z] < 0 && choice[variable] < 0)) choice[variable] = z;
     });
   });
-  const decoded = decode(model, choice);
-  return { request, nodes: decoded.nodes, outputs: decoded.outputs };
+  return choice;
 }

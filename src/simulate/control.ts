@@ -2,7 +2,7 @@ import { ShardwrightError } from '../errors.ts';
 import { CONTROL_TARGETS } from '../graph/control.ts';
 import type { Arg, Node } from '../graph/types.ts';
 import { getOwn, isGraphRef, isList, isRef } from '../graph/value.ts';
-import { NDArray } from '../ndarray/array.ts';
+import { NDArray, fromFlat, sizeOf } from '../ndarray/array.ts';
 import { concat, select, unsqueeze } from '../ndarray/views.ts';
 import type { Value } from './values.ts';
 
@@ -42,7 +42,7 @@ export function controlFlow(node: Node, frame: ControlFrame): readonly Value[] {
     case 'cond':
       return frame.run(truth(target, operand(args[0], frame)) ? body(1) : body(2), operands(3), 0);
     case 'while_loop':
-      return whileLoop(target, frame, body(0), body(1), operands(2), args.length > 3 ? operands(3) : []);
+      return whileLoop(node, frame, body(0), body(1), operands(2), args.length > 3 ? operands(3) : []);
     case 'scan':
     case 'map':
     case 'map_impl': {
@@ -72,7 +72,7 @@ function branchOf({ target, args }: Node, index: Value): string {
 }
 
 function whileLoop(
-  target: string,
+  { target, kwargs }: Node,
   frame: ControlFrame,
   condition: string,
   step: string,
@@ -80,7 +80,10 @@ function whileLoop(
   captured: readonly Value[],
 ): readonly Value[] {
   let carried = init;
+  // A stated bound ends the loop whatever its condition says.
+  const bound = getOwn(kwargs, 'max_trips');
   for (let trip = 0; ; trip++) {
+    if (trip === bound) return carried;
     const [goesOn] = frame.run(condition, [...carried, ...captured], trip);
     if (!truth(target, goesOn ?? null)) return carried;
     if (trip === frame.maxTrips)
@@ -109,7 +112,6 @@ function scan(
   const length = arrays[0]?.shape[0] ?? stated;
   if (typeof length !== 'number') throw malformed(target, 'a scan without scanned values needs a length');
   if (arrays.some((x) => x.shape[0] !== length)) throw malformed(target, 'scanned values differ in length');
-  if (length === 0) throw malformed(target, 'a scan of no rows gives no values to stack');
   const backwards = getOwn(kwargs, 'reverse') === true;
   let carried = init;
   const rows: NDArray[][] = [];
@@ -122,7 +124,18 @@ function scan(
       (rows[k] ??= [])[row] = unsqueeze(y, 0);
     });
   }
+  if (length === 0) return [...init, ...noRows(node, init.length)];
   return [...carried, ...rows.map((ys) => concat(ys, 0))];
+}
+
+/** What a scan without trips stacks: its stated types say what the rows would be. */
+function noRows({ target, type }: Node, carried: number): NDArray[] {
+  return (type.kind === 'tuple' ? type.items.slice(carried) : []).map((item) => {
+    if (item.kind !== 'tensor' || !item.shape.every((dim) => typeof dim === 'number' || dim.example !== undefined))
+      throw malformed(target, 'a scan of no rows gives no values to stack');
+    const shape = item.shape.map((dim) => (typeof dim === 'number' ? dim : (dim.example ?? 0)));
+    return fromFlat(shape, new Float64Array(sizeOf(shape)), elementType(item.dtype));
+  });
 }
 
 function operand(arg: Arg, frame: ControlFrame): Value {

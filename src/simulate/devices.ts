@@ -92,7 +92,7 @@ class Devices {
       this.checkShapes(node, i, held);
       this.values.set(node.name, [...held]);
       if (this.options.onValue !== undefined && held.every((x) => x instanceof NDArray))
-        this.options.onValue(node.name, held as readonly NDArray[]);
+        this.options.onValue(node.name, held);
       for (const name of dying[i]) this.values.delete(name);
     });
     const outputs = graph.outputs.map((output) =>

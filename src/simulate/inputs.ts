@@ -1,6 +1,6 @@
 import { ShardwrightError } from '../errors.ts';
 import type { Graph, Node } from '../graph/types.ts';
-import { isRef } from '../graph/value.ts';
+import { isList, isRef } from '../graph/value.ts';
 import { build, kindOf, type NDArray } from '../ndarray/array.ts';
 import { normal, streamOf, uniform, type RandomStream } from '../ndarray/random.ts';
 import { bindCall } from '../ops/context.ts';
@@ -84,7 +84,7 @@ function indexBounds(table: OperatorTable, graph: Graph): Map<string, number> {
     }
     if (record.name === 'aten.index.Tensor' || record.name === 'aten.index_put.default') {
       const [self, list] = node.args;
-      if (isRef(self) && Array.isArray(list))
+      if (isRef(self) && isList(list))
         list.forEach((member, d) => {
           if (member !== null && isRef(member)) limit(member.name, shapes.get(self.name)?.[d]);
         });

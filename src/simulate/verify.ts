@@ -65,8 +65,18 @@ export function verify(
 ): Verification {
   const planned = plannedGraph(graph, plan, table);
   const program = lower(planned, plan, table);
-  const promised = promisedCollectives(planned, plan, table);
-  return new Comparison(planned, program, promised, table, options).run();
+  return verifyProgram(planned, program, promisedCollectives(planned, plan, table), table, options);
+}
+
+/** The same for a program that is there already, with the collectives that it ought to run. */
+export function verifyProgram(
+  graph: Graph,
+  program: DeviceProgram,
+  promised: readonly PromisedCollective[],
+  table: OperatorTable,
+  options: VerifyOptions = {},
+): Verification {
+  return new Comparison(graph, program, promised, table, options).run();
 }
 
 /** Values below this count as zero but for rounding. */
@@ -122,7 +132,13 @@ class Comparison {
       seed,
       onValue: (name, byRank) => {
         for (const value of byLocal.get(name) ?? []) {
-          this.compare(value.name, value.name, memberOf(reference.get(value.name), value.result), value.sharding, byRank);
+          this.compare(
+            value.name,
+            value.name,
+            memberOf(reference.get(value.name), value.result),
+            value.sharding,
+            byRank,
+          );
           this.nodesCompared++;
         }
       },

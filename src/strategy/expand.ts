@@ -83,10 +83,19 @@ export function allReplicate(inputs: readonly TensorMeta[], outputs: readonly (T
 
 /** A rule as it stands, with plain shards. */
 export function plainRow(r: Rule, rule: number): Row {
+  let shape = shapes.get(r);
+  if (shape === undefined) shapes.set(r, (shape = shapeOf(r)));
+  return { rule, slots: shape.slots, codes: shape.codes };
+}
+
+/** Slots and codes of rules: a pure function of the rule. */
+const shapes = new WeakMap<Rule, Pick<Row, 'slots' | 'codes'>>();
+
+function shapeOf(r: Rule): Pick<Row, 'slots' | 'codes'> {
   const slots = [...r.inputs, ...r.outputs];
   const codes = new Int32Array(slots.length);
   for (let t = 0; t < slots.length; t++) codes[t] = slotCode(slots[t]);
-  return { rule, slots, codes };
+  return { slots, codes };
 }
 
 /** All combinations of rows over the mesh dims that pass the filters, in order. @param list what `Row.rule` counts */

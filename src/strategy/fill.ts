@@ -48,15 +48,22 @@ export function fillRules(
   given: readonly Sharding[],
   options: FillOptions = {},
 ): FilledRules {
-  const cuts = cutsAmong(given);
-  const plain = options.fill === 'all' || cuts.some((p) => p instanceof Shard);
-  const others = cuts.filter((p) => !(p instanceof Shard));
-  const list = [allReplicate(inputs, outputs), ...rules.filter((r) => options.compat !== true || r.origin === 'base')];
-  const rows = list.flatMap((r, i): Row[] => {
-    const row = plainRow(r, i);
-    if (!row.slots.some((slot) => slot?.kind === 'shard')) return [row];
-    return [...(plain ? [row] : []), ...cutRows(space, [row], others)];
-  });
+  let plain = options.fill === 'all';
+  let special = false;
+  for (const { placements } of given)
+    for (const p of placements)
+      if (p instanceof Shard) plain = true;
+      else if (p.dim !== undefined) special = true;
+  const others = special ? cutsAmong(given).filter((p) => !(p instanceof Shard)) : [];
+  const list = [allReplicate(inputs, outputs)];
+  for (const r of rules) if (options.compat !== true || r.origin === 'base') list.push(r);
+  const rows: Row[] = [];
+  for (let i = 0; i < list.length; i++) {
+    const row = plainRow(list[i], i);
+    const cuts = row.slots.some((slot) => slot?.kind === 'shard');
+    if (!cuts || plain) rows.push(row);
+    if (cuts && others.length > 0) rows.push(...cutRows(space, [row], others));
+  }
   return { rules: list, rows };
 }
 

@@ -121,7 +121,7 @@ function choose(
     const ids = idsAt(s);
     let cost = 0;
     for (let i = 0; i < moves.length; i++) cost += moves[i].seconds(ids[i]);
-    if (cost < least - SAME_COST * least) [best, least] = [s, cost];
+    if (cost < Infinity && (least === Infinity || cost < least * (1 - SAME_COST))) [best, least] = [s, cost];
   }
   return best;
 }

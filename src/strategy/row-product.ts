@@ -92,8 +92,7 @@ export class RowProduct {
     }
     this.special = new Uint8Array(sizes.length + 1);
     this.needs = rows.map((row) => needsOf(row, tensors));
-    const looks = new Set(rows.map((row) => row.codes.join()));
-    this.mayRepeat = looks.size < rows.length || (options.cuts?.length ?? 0) > 0;
+    this.mayRepeat = (options.cuts?.length ?? 0) > 0 || someLookAlike(rows);
     let ids = idsOf.get(space);
     if (ids === undefined) idsOf.set(space, (ids = new Map<number, number>()));
     this.ids = ids;
@@ -276,7 +275,22 @@ export class RowProduct {
 
 const LINEAR_CODES = new Set([partialCode('sum'), partialCode('avg')]);
 
+/** Whether two rows have the same kinds in every place. */
+function someLookAlike(rows: readonly Row[]): boolean {
+  if (rows.length > 64) return new Set(rows.map((row) => row.codes.join())).size < rows.length;
+  for (let a = 0; a < rows.length; a++)
+    for (let b = a + 1; b < rows.length; b++) {
+      let t = 0;
+      while (t < rows[a].codes.length && rows[a].codes[t] === rows[b].codes[t]) t++;
+      if (t === rows[a].codes.length) return true;
+    }
+  return false;
+}
+
+const NO_NEEDS: RowNeeds = { singles: [], pairs: [], dead: false };
+
 function needsOf(row: Row, tensors: readonly (TensorMeta | null)[]): RowNeeds {
+  if (!row.slots.some((slot) => slot?.kind === 'shard')) return NO_NEEDS;
   const singles: { t: number; slot: ShardSlot }[] = [];
   const pairs: { t: number; dim: number; u: number; mate: number }[] = [];
   let dead = false;

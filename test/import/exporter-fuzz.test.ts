@@ -31,7 +31,7 @@ const HOSTILE = [
 ]; // prettier-ignore
 
 function damaged(source: Uint8Array, pick: (below: number) => number): Uint8Array {
-  let data = Uint8Array.from(source);
+  let data: Uint8Array = Uint8Array.from(source);
   const edits = 1 + pick(3);
   for (let i = 0; i < edits; i++) {
     const at = pick(data.length);

@@ -44,7 +44,8 @@ function readPacked(path: string): string {
   return path.endsWith('.gz') ? gunzipSync(bytes).toString('utf8') : bytes.toString('utf8');
 }
 
-const HEAD = 'graph():\n    %x : Tensor "f32[4, 16]"[num_users=1] = placeholder[target=x]\n    %w : [num_users=1] = placeholder[target=w](default=None)\n';
+const HEAD =
+  'graph():\n    %x : Tensor "f32[4, 16]"[num_users=1] = placeholder[target=x]\n    %w : [num_users=1] = placeholder[target=w](default=None)\n';
 const inputs = { w: 'f32[16, 16]' };
 
 function told(body: string): string {
@@ -54,15 +55,21 @@ function told(body: string): string {
 }
 
 describe('FM-12 FM-55 hand-written texts', () => {
-  const MM = '    %mm : [num_users=1] = call_function[target=torch.ops.aten.mm.default](args = (%x, %w), kwargs = {})\n';
+  const MM =
+    '    %mm : [num_users=1] = call_function[target=torch.ops.aten.mm.default](args = (%x, %w), kwargs = {})\n';
   const RETURN = '    return (mm,)\n';
 
   test('types in the text, types from the option, a devices and dtypes without quotes', () => {
     const graph = importGraph(`${HEAD}${MM}    return mm\n`, { infer, inputs });
     expect(graph.nodes.map((n) => n.type)).toMatchObject([{ shape: [4, 16] }, { shape: [16, 16] }, { shape: [4, 16] }]);
-    const full = 'graph():\n    %z : [num_users=1] = call_function[target=torch.ops.aten.full.default](args = ([2, 2], -inf), kwargs = {dtype: torch.float32, device: cuda:0, pin_memory: False})\n    return [z, None]';
+    const full =
+      'graph():\n    %z : [num_users=1] = call_function[target=torch.ops.aten.full.default](args = ([2, 2], -inf), kwargs = {dtype: torch.float32, device: cuda:0, pin_memory: False})\n    return [z, None]';
     const made = importGraph(full, { infer });
-    expect(made.nodes[0].kwargs).toEqual({ dtype: { kind: 'dtype', dtype: 'f32' }, device: { kind: 'device', word: 'cuda:0' }, pin_memory: false });
+    expect(made.nodes[0].kwargs).toEqual({
+      dtype: { kind: 'dtype', dtype: 'f32' },
+      device: { kind: 'device', word: 'cuda:0' },
+      pin_memory: false,
+    });
     expect(made.nodes[0].args).toEqual([[2, 2], { kind: 'float', value: -Infinity }]);
     expect(made.outputs.map((o) => o.value)).toEqual(['z', null]);
   });
@@ -98,7 +105,9 @@ describe('FM-12 FM-55 hand-written texts', () => {
   }); // prettier-ignore
 
   test('100,000 brackets and a name of 1 MiB', () => {
-    expect(told(MM.replace('(%x, %w)', `(%x, ${'['.repeat(100_000)}`))).toMatch(/^E_LIMIT 4:\d+ lists nest deeper than 256$/);
+    expect(told(MM.replace('(%x, %w)', `(%x, ${'['.repeat(100_000)}`))).toMatch(
+      /^E_LIMIT 4:\d+ lists nest deeper than 256$/,
+    );
     expect(told(MM.replace('%mm', `%${'m'.repeat(2 ** 20)}`))).toMatch(/^E_LIMIT 4:6 a name of 1048576 characters/);
   });
 });

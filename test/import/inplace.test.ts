@@ -37,7 +37,9 @@ describe('values instead of changes in place', () => {
         'return (neg, relu_)',
     );
     const error = refusal(() => importGraph(text, { infer }));
-    expect(error.headline).toBe(`5:1: E_UNSUPPORTED 'view' shares memory with a value that relu_ changed in place (node neg)`);
+    expect(error.headline).toBe(
+      `5:1: E_UNSUPPORTED 'view' shares memory with a value that relu_ changed in place (node neg)`,
+    );
     expect(error.details.hint).toContain('run_decompositions');
   });
 

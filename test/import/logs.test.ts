@@ -26,7 +26,9 @@ describe('FM-11 TORCH_LOGS', () => {
     const source = text(`logs/${log}.log.gz`);
     const found = readTorchLog(source).graphs;
     expect(found).toHaveLength(log === 'mlp-recompile-dynamic' ? 8 : 4);
-    expect([...new Set(found.map((g) => g.compileId))]).toEqual(log === 'mlp-recompile-dynamic' ? ['0/0', '0/1'] : ['0/0']);
+    expect([...new Set(found.map((g) => g.compileId))]).toEqual(
+      log === 'mlp-recompile-dynamic' ? ['0/0', '0/1'] : ['0/0'],
+    );
     for (const [select, placeholders, calls] of graphs)
       expect([select, ...shape(importGraph(source, { infer, select }))]).toEqual([select, placeholders, calls]);
   });
@@ -54,7 +56,9 @@ describe('FM-11 TORCH_LOGS', () => {
     expect(graph.nodes.find((n) => n.name === 'addmm')?.meta.line).toBe(at + 1);
     lines[at] = lines[at].replace('primals_3, permute', 'primals_33, permute');
     const error = refusal(() => importGraph(lines.join('\n'), { select: 'Joint graph 0', file: 'run.log' }));
-    expect(error.headline).toBe(`run.log:${at + 1}:${lines[at].indexOf('primals_33') + 1}: E_REF 'primals_33' is not defined`);
+    expect(error.headline).toBe(
+      `run.log:${at + 1}:${lines[at].indexOf('primals_33') + 1}: E_REF 'primals_33' is not defined`,
+    );
   });
 
   test('interleaved frames, other lines between, and a log without graphs', () => {

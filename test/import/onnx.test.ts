@@ -73,20 +73,23 @@ function fields(data: Uint8Array): { number: number; bytes: Uint8Array; value: U
 }
 
 describe('FM-45 FM-46 the models of the index', () => {
-  test.each(MODELS)('%s: %i nodes, %i initializers, %i elements, %i FLOPs', (name, nodes, initializers, elements, flops) => {
-    const wanted = key(name);
-    const file = fixture(`onnx/${name}.onnx.gz`);
-    const { graph, format, counts } = importModel(file, { infer });
-    if (name !== 'mlp-dynamic') lintGraph(graph, infer); // rules compute with numbers
-    const found = inspectGraph(graph, table, format, counts);
-    expect([found.nodes, found.parameterCount, found.parameters]).toEqual([nodes, initializers, elements]);
-    expect([found.nodes, found.ops]).toEqual([wanted.graph.nodes, wanted.graph.by_op]);
-    expect([initializers, elements]).toEqual([wanted.params.initializers, wanted.params.numel]);
-    expect(found.flops.total).toBe(flops);
-    expect(found.unknownOps).toEqual([]);
-    // The index counts products of the main graph only, nothing of convolutions or bodies.
-    if (!/hop|conv/.test(name)) expect(flops).toBe(wanted.matmul);
-  });
+  test.each(MODELS)(
+    '%s: %i nodes, %i initializers, %i elements, %i FLOPs',
+    (name, nodes, initializers, elements, flops) => {
+      const wanted = key(name);
+      const file = fixture(`onnx/${name}.onnx.gz`);
+      const { graph, format, counts } = importModel(file, { infer });
+      if (name !== 'mlp-dynamic') lintGraph(graph, infer); // rules compute with numbers
+      const found = inspectGraph(graph, table, format, counts);
+      expect([found.nodes, found.parameterCount, found.parameters]).toEqual([nodes, initializers, elements]);
+      expect([found.nodes, found.ops]).toEqual([wanted.graph.nodes, wanted.graph.by_op]);
+      expect([initializers, elements]).toEqual([wanted.params.initializers, wanted.params.numel]);
+      expect(found.flops.total).toBe(flops);
+      expect(found.unknownOps).toEqual([]);
+      // The index counts products of the main graph only, nothing of convolutions or bodies.
+      if (!/hop|conv/.test(name)) expect(flops).toBe(wanted.matmul);
+    },
+  );
 
   test.each(MODELS.map(([name]) => name))('%s: types equal the answer key, also without value_info', (name) => {
     const { shapes } = key(name);

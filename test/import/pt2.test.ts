@@ -47,19 +47,22 @@ describe('FM-20 exported programs against the index and their readable twins', (
     expect(content(graph)).toEqual(content(importGraph(packed(`${id}.readable.txt.gz`), { infer })));
   });
 
-  test.each(PROGRAMS.map(([id, file]) => [id, file]))('%s.%s: dtype, shape and stride of the answer key', (id, file) => {
-    const { shapes } = answerKey(id);
-    let compared = 0;
-    for (const { name, type } of importGraph(packed(`${id}.${file}.gz`)).nodes) {
-      const wanted = shapes[name] as KeyType | undefined;
-      if (wanted === undefined || type.kind !== 'tensor') continue;
-      const shape = type.shape.map((d) => (typeof d === 'number' ? d : d.sym));
-      expect([type.dtype, shape], name).toEqual([KEY_DTYPES[wanted[0]], wanted[1]]);
-      if (type.stride !== undefined) expect(type.stride, name).toEqual(wanted[2]);
-      compared++;
-    }
-    expect(compared).toBeGreaterThan(3);
-  });
+  test.each(PROGRAMS.map(([id, file]) => [id, file]))(
+    '%s.%s: dtype, shape and stride of the answer key',
+    (id, file) => {
+      const { shapes } = answerKey(id);
+      let compared = 0;
+      for (const { name, type } of importGraph(packed(`${id}.${file}.gz`)).nodes) {
+        const wanted = shapes[name] as KeyType | undefined;
+        if (wanted === undefined || type.kind !== 'tensor') continue;
+        const shape = type.shape.map((d) => (typeof d === 'number' ? d : d.sym));
+        expect([type.dtype, shape], name).toEqual([KEY_DTYPES[wanted[0]], wanted[1]]);
+        if (type.stride !== undefined) expect(type.stride, name).toEqual(wanted[2]);
+        compared++;
+      }
+      expect(compared).toBeGreaterThan(3);
+    },
+  );
 
   test('FM-13 a dynamic batch: named s77, 2 to 512, hint 8', () => {
     const graph = importGraph(packed('mlp-dynamic/export.pt2.gz'), { infer });
@@ -239,6 +242,8 @@ describe('FM-23 broken archives', () => {
       graph = { inputs: [], outputs: [], tensor_values: {}, nodes: [{ target: 'torch.ops.higher_order.cond', inputs: [body], outputs: [], metadata: {} }] }; // prettier-ignore
     }
     const text = JSON.stringify({ graph_module: { graph, signature: {} }, schema_version: { major: 8, minor: 20 } });
-    expect(refusal(() => importGraph(text)).headline).toMatch(/^1:\d+: E_LIMIT lists and objects nest deeper than 256$/);
+    expect(refusal(() => importGraph(text)).headline).toMatch(
+      /^1:\d+: E_LIMIT lists and objects nest deeper than 256$/,
+    );
   });
 });

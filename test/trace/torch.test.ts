@@ -1,8 +1,13 @@
 import { describe, expect, it } from 'vitest';
+import { graphHash } from '../../src/graph/hash.ts';
+import { lintGraph } from '../../src/graph/lint.ts';
+import { parseGraph } from '../../src/graph/parse.ts';
+import { printGraph } from '../../src/graph/text.ts';
 import { typeText } from '../../src/graph/value.ts';
 import { parametersOf } from '../../src/graph/parameters.ts';
 import type { Arg, Graph, Node } from '../../src/graph/types.ts';
 import { builtinOperators } from '../../src/ops/builtin.ts';
+import { inferCall } from '../../src/ops/infer.ts';
 import { graphFlops } from '../../src/ops/flops.ts';
 import { MLP } from '../../src/trace/nn/feed-forward.ts';
 import { Transformer } from '../../src/trace/nn/transformer.ts';
@@ -68,6 +73,18 @@ describe('CA-55 a Llama of our own layers beside llama-tiny', () => {
       'aten.scaled_dot_product_attention.default': 1_048_576,
     });
     expect(forward).toBe(14_680_576);
+  });
+
+  it('CA-14 print, parse, print, and the types of every call derived again', () => {
+    const text = printGraph(graph);
+    expect(printGraph(parseGraph(text))).toBe(text);
+    expect(parseGraph(printGraph(graph, { source: false }))).toEqual(
+      parseGraph(text.replaceAll(/ source="[^"]*"/g, '')),
+    );
+    expect(graphHash(parseGraph(text.replaceAll(/source="[^"]*"/g, 'source="elsewhere.ts:1:1"')))).toBe(
+      graphHash(graph),
+    );
+    lintGraph(graph, (node, typeOf) => inferCall(table, node, typeOf));
   });
 
   it('parameters have the names and shapes that transformers gives them', () => {

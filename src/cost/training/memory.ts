@@ -1,4 +1,10 @@
-import { layerParameters, microbatches, type ParallelPlan, type TrainingSystem, type TransformerShape } from './shape.ts';
+import {
+  layerParameters,
+  microbatches,
+  type ParallelPlan,
+  type TrainingSystem,
+  type TransformerShape,
+} from './shape.ts';
 
 /** Peak bytes of a device in a training step and what they are. */
 export interface StepMemory {
@@ -35,12 +41,7 @@ export function stepMemory(shape: TransformerShape, plan: ParallelPlan, system: 
   return fullest as StepMemory;
 }
 
-function stageMemory(
-  shape: TransformerShape,
-  plan: ParallelPlan,
-  system: TrainingSystem,
-  stage: number,
-): StepMemory {
+function stageMemory(shape: TransformerShape, plan: ParallelPlan, system: TrainingSystem, stage: number): StepMemory {
   const { layers, hidden: h, vocab } = shape;
   const p = plan.pipeline;
   const first = Math.ceil((stage * layers) / p);
@@ -70,8 +71,7 @@ function stageMemory(
   const cut = (from: number, degree: number): number => (plan.zeroStage >= from ? degree : 1);
   const over = sharded ? shards : data;
   const expertOver = Math.max(1, over / plan.expert);
-  const bytes = (per: number, from: number): number =>
-    per * (dense / cut(from, over) + routed / cut(from, expertOver));
+  const bytes = (per: number, from: number): number => per * (dense / cut(from, over) + routed / cut(from, expertOver));
   // Stage 2 with sharded weights keeps the 16-bit copy gathered; so do pipelines, and gradients until the last microbatch.
   const keeps = sharded && (plan.zeroStage === 2 || p > 1);
   const gathered = keeps ? 2 * (dense + routed) : 0;
@@ -134,8 +134,7 @@ export function layerActivationBytes(
   const whole = (4 * 2 + 2 * mask) * h + (sparse ? 2 * experts.topK * h : 0);
   const attention = 2 * (heads + 2 * kvHeads) * headDim + 2 * heads * headDim;
   const mlp = 2 * ffn * ((gated ? 2 : 1) + 1);
-  const scores =
-    system.flashAttention || recompute === 'core' ? 0 : (heads * sequence * (4 + mask)) / plan.context;
+  const scores = system.flashAttention || recompute === 'core' ? 0 : (heads * sequence * (4 + mask)) / plan.context;
   const kept = tokens * (whole / spread + (attention + mlp + scores) / t);
   // Every second matmul and the attention output stay; the rest runs again.
   return recompute === 'selective' ? SELECTIVE_KEPT * kept : kept;

@@ -104,7 +104,13 @@ class StepModel {
     const forward = busySeconds(this.forward(sparse));
     const backward = busySeconds(this.backward(sparse));
     const again =
-      recompute === 'full' ? forward : recompute === 'core' ? busySeconds(this.core().time) : recompute === 'selective' ? SELECTIVE * forward : 0;
+      recompute === 'full'
+        ? forward
+        : recompute === 'core'
+          ? busySeconds(this.core().time)
+          : recompute === 'selective'
+            ? SELECTIVE * forward
+            : 0;
     return forward + backward + again;
   }
 
@@ -201,8 +207,7 @@ class StepModel {
     const n = b * local;
     const s = sequence / plan.context;
     if (times === 1) sum.matmul(s, headDim, sequence, n).matmul(s, sequence, headDim, n);
-    else
-      for (let i = 0; i < 2; i++) sum.matmul(s, headDim, sequence, n).matmul(s, sequence, headDim, n);
+    else for (let i = 0; i < 2; i++) sum.matmul(s, headDim, sequence, n).matmul(s, sequence, headDim, n);
     // Scaled masked softmax, dropout with its mask, and their gradients.
     sum.memory(n * s * sequence * (4 + (this.system.dropout ? 5 : 0)) * (times > 1 ? 1.5 : 1), times > 1 ? 3 : 4);
     sum.memory(8 * T * local * headDim, 4);
@@ -320,7 +325,9 @@ class StepModel {
     const data = plan.replicas * plan.shards * plan.context;
     const share = plan.zeroStage === 0 && plan.shards === 1 ? 1 : plan.shards === 1 ? data : plan.shards * plan.context;
     const bytes = ((dense + routed) / share) * 32;
-    const rate = system.offloadedOptimizer ? HOST_BYTES_PER_SECOND : cluster.memoryBytesPerSecond * cluster.memoryEfficiency;
+    const rate = system.offloadedOptimizer
+      ? HOST_BYTES_PER_SECOND
+      : cluster.memoryBytesPerSecond * cluster.memoryEfficiency;
     return bytes / rate;
   }
 

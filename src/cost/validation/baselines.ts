@@ -60,7 +60,10 @@ export function calculonSeconds(run: MeasuredRun): number | undefined {
     mm(sequence, headDim, sequence, local) * 2; // prettier-ignore
   const spread = plan.sequenceParallel ? t : 1;
   const pointwise =
-    touch((4 * T * h) / spread) * 2 + touch((5 * T * h) / spread) * 2 + touch((4 * T * ffn) / t) + touch(local * sequence * sequence * 9);
+    touch((4 * T * h) / spread) * 2 +
+    touch((5 * T * h) / spread) * 2 +
+    touch((4 * T * ffn) / t) +
+    touch(local * sequence * sequence * 9);
   const reduce = inside(2 * T * h, t, 2, -1) * 2;
   const forward = matmuls + pointwise + reduce;
   const layer = forward * (plan.recompute === 'full' ? 2 : 1) + 2 * (matmuls + pointwise) + reduce;
@@ -73,7 +76,11 @@ export function calculonSeconds(run: MeasuredRun): number | undefined {
   const parameters = (activeMatmulParameters(shape) + vocab * h) / (t * plan.pipeline);
   const data = plan.replicas * plan.shards;
   const gradients =
-    data === 1 ? 0 : run.devices <= 8 ? inside(2 * parameters, data, 2, -1) : outside(2 * parameters, 2 * ((data - 1) / data));
+    data === 1
+      ? 0
+      : run.devices <= 8
+        ? inside(2 * parameters, data, 2, -1)
+        : outside(2 * parameters, 2 * ((data - 1) / data));
   const optimizer = touch((parameters * 32) / (plan.zeroStage > 0 ? data : 1));
   return m * stage + ((plan.pipeline - 1) * stage) / plan.chunks + m * head + gradients + optimizer;
 }

@@ -4,7 +4,7 @@
 export function ranks(values: readonly number[]): number[] {
   const order = values.map((_, i) => i).sort((a, b) => values[a] - values[b]);
   const out = new Array<number>(values.length);
-  for (let i = 0; i < order.length; ) {
+  for (let i = 0; i < order.length;) {
     let j = i;
     while (j < order.length && values[order[j]] === values[order[i]]) j++;
     for (let k = i; k < j; k++) out[order[k]] = (i + j + 1) / 2;

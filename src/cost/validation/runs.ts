@@ -1,5 +1,11 @@
 import { ShardwrightError } from '../../errors.ts';
-import { modelFlops, type ParallelPlan, type RecomputeMode, type TrainingSystem, type TransformerShape } from '../training/shape.ts';
+import {
+  modelFlops,
+  type ParallelPlan,
+  type RecomputeMode,
+  type TrainingSystem,
+  type TransformerShape,
+} from '../training/shape.ts';
 import { parseCsv, type CsvRow } from './csv.ts';
 import { runMachine } from './systems.ts';
 
@@ -45,7 +51,10 @@ type Column = (typeof RUN_COLUMNS)[number];
  *
  * @throws E_CSV for text that is no such table; a cell that is no number is an error with its line
  */
-export function parseRuns(text: string): { readonly runs: readonly MeasuredRun[]; readonly skipped: readonly SkippedRun[] } {
+export function parseRuns(text: string): {
+  readonly runs: readonly MeasuredRun[];
+  readonly skipped: readonly SkippedRun[];
+} {
   const runs: MeasuredRun[] = [];
   const skipped: SkippedRun[] = [];
   for (const row of parseCsv(text, RUN_COLUMNS).rows) {
@@ -137,7 +146,7 @@ function readRun(row: CsvRow): MeasuredRun | SkippedRun {
     microbatch: Math.min(microbatch, Math.max(1, globalBatch / (degrees.replicas * degrees.shards))),
     globalBatch,
     recompute: recomputeMode(ac),
-    zeroStage: zeroStage(zero, degrees.shards * degrees.context),
+    zeroStage: zeroStage(`${zero} ${cell('extras')}`, degrees.shards * degrees.context),
   };
   const system: TrainingSystem = { cluster: machine.cluster, ...software };
   const unit = cell('mem_unit') === 'GB' ? 1e9 : 2 ** 30;
@@ -159,7 +168,7 @@ function readRun(row: CsvRow): MeasuredRun | SkippedRun {
   };
   const seconds = measuredSeconds(run, cell, number);
   if (seconds === undefined && !run.outOfMemory) return skip('no step time, tokens/s, TFLOPS or MFU');
-  return run.outOfMemory ? run : { ...run, stepSeconds: seconds };
+  return run.outOfMemory || seconds === undefined ? run : { ...run, stepSeconds: seconds };
 }
 
 /** Step time from what the row states, in this order: time, tokens per second, TFLOPS or MFU by their convention. */
@@ -174,7 +183,9 @@ function measuredSeconds(
   const { sequence } = run.shape;
   if (rate > 0) return (sequence * run.plan.globalBatch) / (rate * run.devices);
   const convention = cell('tflops_convention');
-  const flops = modelFlops(run.shape, run.plan.globalBatch, convention.includes('causal')) * (convention.includes('hardware') ? 4 / 3 : 1);
+  const flops =
+    modelFlops(run.shape, run.plan.globalBatch, convention.includes('causal')) *
+    (convention.includes('hardware') ? 4 / 3 : 1);
   const tera = number('tflops_gpu', 0);
   if (tera > 0) return flops / (tera * 1e12 * run.devices);
   const share = number('mfu_pct', 0);
@@ -199,7 +210,11 @@ function softwareOf(
   // DeepSpeed's stage 1 keeps a 32-bit copy of its gradients; its bf16 optimizer whole 32-bit sums beside the 16-bit ones.
   const stateBytes = megatron
     ? /BLOOM|vTrain/.test(source)
-      ? { parameter: 2, gradient: /fp32 grad accumulation/.test(dtype) ? 6 : 2, optimizer: 16 }
+      ? {
+          parameter: 2,
+          gradient: /fp32 grad accumulation/.test(dtype) ? 6 : 2,
+          optimizer: /BLOOM/.test(source) ? 16 : 12,
+        }
       : { parameter: 2, gradient: 4, optimizer: 12 }
     : /Bridge|NeMo|Megatron-Core|nanotron/.test(source)
       ? { parameter: 2, gradient: 4, optimizer: 12 }
@@ -215,12 +230,21 @@ function softwareOf(
     compiled,
     overlap: !megatron,
     offloadedOptimizer,
-    // Liger takes the loss piece by piece; the loss is compiled since 2025, and vocabulary-parallel in Megatron.
-    logitBytes: /Liger/.test(extras) ? 0 : megatron || vendor ? 10 : /TorchTitan 2024/.test(source) ? 16 : compiled ? 6 : 12,
+    logitBytes: logitBytes(source, extras, megatron, compiled),
     tiedEmbedding: megatron,
     dropout: megatron,
     stateBytes,
   };
+}
+
+/** Liger takes the loss piece by piece; llm-foundry and compilers fuse it; Megatron's is vocabulary-parallel in 32 bits. */
+function logitBytes(source: string, extras: string, megatron: boolean, compiled: boolean): number {
+  if (/Liger/.test(extras)) return 0;
+  if (/MosaicML|MaxText/.test(source)) return 6;
+  if (megatron || /Bridge|NeMo|Megatron-Core|Llama 3 herd/.test(source)) return 10;
+  // TorchTitan compiles the loss since 2025.
+  if (/TorchTitan 2024/.test(source)) return 16;
+  return compiled ? 6 : 12;
 }
 
 /** Attention kernels by generation: made for the device (vendor's, FA3, FA4), or for the one before. */
@@ -239,6 +263,7 @@ function recomputeMode(text: string): RecomputeMode {
 function zeroStage(text: string, shards: number): 0 | 1 | 2 | 3 {
   if (/SHARD_GRAD_OP|ZeRO-2|no reshard/.test(text)) return 2;
   if (shards > 1 && /FSDP|ZeRO-3|fsdp/.test(text)) return 3;
-  if (text === '1' || /ZeRO-1|distributed optimizer/.test(text)) return 1;
+  if (/Megatron-FSDP/.test(text)) return 3;
+  if (/^1( |$)|ZeRO-1|distributed optimizer|overlap-param-gather/.test(text)) return 1;
   return 0;
 }

@@ -29,7 +29,7 @@ const RULES: readonly MachineRule[] = [
     base: 'dgx-a100-80gb',
     // A pair over nodes reaches 8.1 of 12.5 GB/s (two devices share a card).
     change: { inter: { bytesPerSecond: 6.25 * GB, efficiency: 0.65 } },
-    assumption: 'Omni-Path: 65 % of the cards\' rate, as a measured pair of devices reaches',
+    assumption: "Omni-Path: 65 % of the cards' rate, as a measured pair of devices reaches",
   },
   { text: /A100.*4x200Gb/, base: 'dgx-a100-80gb', change: inter(12.5 * GB) },
   { text: /A100-40GB/, base: 'dgx-a100-80gb', change: { memoryBytes: 40 * GB, memoryBytesPerSecond: 1555 * GB } },
@@ -45,7 +45,12 @@ const RULES: readonly MachineRule[] = [
   { text: /H100/, base: 'dgx-h100' },
   { text: /DGX-GB300/, base: 'gb300-nvl72' },
   { text: /DGX-GB200/, base: 'gb200-nvl72' },
-  { text: /DGX-B300/, base: 'gb300-nvl72', change: { devicesPerHost: 8 }, assumption: 'DGX-B300: GB300 devices, 8 a node' },
+  {
+    text: /DGX-B300/,
+    base: 'gb300-nvl72',
+    change: { devicesPerHost: 8 },
+    assumption: 'DGX-B300: GB300 devices, 8 a node',
+  },
   {
     text: /B200 \(power limited\)/,
     base: 'dgx-b200',
@@ -67,7 +72,9 @@ export function runMachine(gpuType: string): RunMachine | undefined {
     rule === undefined
       ? undefined
       : {
-          cluster: loadCluster(rule.change === undefined ? rule.base : JSON.stringify({ base: rule.base, ...rule.change })),
+          cluster: loadCluster(
+            rule.change === undefined ? rule.base : JSON.stringify({ base: rule.base, ...rule.change }),
+          ),
           ...(rule.assumption !== undefined && { assumption: rule.assumption }),
         };
   known.set(gpuType, machine);

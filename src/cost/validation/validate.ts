@@ -89,7 +89,13 @@ export function validateRuns(text: string): Validation {
   const counts = new Map<string, number>();
   for (const { assumptions } of runs) for (const a of assumptions) counts.set(a, (counts.get(a) ?? 0) + 1);
   return {
-    sources: names.map((source) => sourceReport(source, predictions.filter((p) => p.run.source === source), skipped)),
+    sources: names.map((source) =>
+      sourceReport(
+        source,
+        predictions.filter((p) => p.run.source === source),
+        skipped,
+      ),
+    ),
     groups: rankedGroups(predictions).map(groupReport),
     predictions,
     skipped,
@@ -127,7 +133,9 @@ interface Timed {
 }
 
 function timed(predictions: readonly RunPrediction[]): Timed[] {
-  return predictions.flatMap((p) => (p.run.stepSeconds === undefined ? [] : [{ prediction: p, measured: p.run.stepSeconds }]));
+  return predictions.flatMap((p) =>
+    p.run.stepSeconds === undefined ? [] : [{ prediction: p, measured: p.run.stepSeconds }],
+  );
 }
 
 /** Runs of one group of the table; a group of two sources is two groups, because software differs. */
@@ -168,8 +176,10 @@ function sourceReport(
   const rows = timed(predictions);
   const runs = rows.map((t) => t.prediction.run);
   const calculon = new Map(runs.map((r) => [r.id, calculonSeconds(r)]));
-  const constant = new Map(runs.map((r, i) => [r.id, fittedUtilisation(runs, false)[i]]));
-  const withBubble = new Map(runs.map((r, i) => [r.id, fittedUtilisation(runs, true)[i]]));
+  const byId = (seconds: readonly number[]): ReadonlyMap<string, number> =>
+    new Map(runs.map((r, i) => [r.id, seconds[i]]));
+  const constant = byId(fittedUtilisation(runs, false));
+  const withBubble = byId(fittedUtilisation(runs, true));
   const groups = rankedGroups(predictions);
   const scoreOf = (predict: (p: RunPrediction) => number | undefined): Score => score(rows, groups, predict);
   const memory = predictions.filter((p) => p.run.memoryBytes !== undefined);
@@ -187,7 +197,11 @@ function sourceReport(
     constantUtilisation: scoreOf((p) => constant.get(p.run.id)),
     constantUtilisationBubble: scoreOf((p) => withBubble.get(p.run.id)),
     memoryRows: memory.length,
-    ...defined({ memoryMape: mean(memoryErrors), memoryMedianApe: median(memoryErrors), memoryBias: median(memoryRatios) }),
+    ...defined({
+      memoryMape: mean(memoryErrors),
+      memoryMedianApe: median(memoryErrors),
+      memoryBias: median(memoryRatios),
+    }),
     oomRows: oom.length,
     ...(oom.length > 0 && { oomCorrect: oom.filter((p) => !p.fits).length / oom.length }),
     falseAlarms: rows.filter((t) => !t.prediction.fits).length,
@@ -226,6 +240,10 @@ function score(
 }
 
 /** The record without its undefined fields. */
-function defined<T extends Readonly<Record<string, number | undefined>>>(record: T): { readonly [K in keyof T]?: number } {
-  return Object.fromEntries(Object.entries(record).filter(([, v]) => v !== undefined)) as { readonly [K in keyof T]?: number };
+function defined<T extends Readonly<Record<string, number | undefined>>>(
+  record: T,
+): { readonly [K in keyof T]?: number } {
+  return Object.fromEntries(Object.entries(record).filter(([, v]) => v !== undefined)) as {
+    readonly [K in keyof T]?: number;
+  };
 }

@@ -286,5 +286,7 @@ function readsSymbols(draft: FxNode, typeOf: (name: string) => ValueType): boole
 
 /** Checks and constraints that return nothing. */
 function isEffect(target: string): boolean {
-  return /^(aten\.(_assert_|sym_constrain_range)|torch\._C\._(set_grad_enabled|log_api_usage)|torch\._check)/.test(target);
+  return /^(aten\.(_assert_|sym_constrain_range)|torch\._C\._(set_grad_enabled|log_api_usage)|torch\._check)/.test(
+    target,
+  );
 }

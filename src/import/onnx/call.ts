@@ -114,7 +114,10 @@ export class OnnxCall {
     if (operand === undefined) return undefined;
     const { constant } = operand;
     if (constant === undefined)
-      return this.fail('E_UNSUPPORTED', `input ${i} ('${operand.name}') is computed at run time, but decides the shape`);
+      return this.fail(
+        'E_UNSUPPORTED',
+        `input ${i} ('${operand.name}') is computed at run time, but decides the shape`,
+      );
     return constant.values.map((value) => {
       if (typeof value === 'bigint') return value < 0n ? -Number.MAX_SAFE_INTEGER : Number.MAX_SAFE_INTEGER;
       return value;
@@ -171,7 +174,13 @@ export class OnnxCall {
 }
 
 /** An error at a node: its position among the nodes, its operator and its name. */
-export function nodeError(code: string, message: string, node: OnnxNode, index: number, hint?: string): ShardwrightError {
+export function nodeError(
+  code: string,
+  message: string,
+  node: OnnxNode,
+  index: number,
+  hint?: string,
+): ShardwrightError {
   const name = node.name !== '' ? node.name : (node.outputs[0] ?? '');
   return new ShardwrightError(code, `node ${index} (${node.op}${name === '' ? '' : ` '${name}'`}): ${message}`, {
     node: name === '' ? `${node.op} ${index}` : name,

@@ -8,7 +8,11 @@ export interface Constant {
 }
 
 /** Operators that are computed at import when all of their inputs are known; the key of exporters' shape arithmetic. */
-export function fold(op: string, inputs: readonly Constant[], attribute: (name: string) => number | undefined): Constant | undefined {
+export function fold(
+  op: string,
+  inputs: readonly Constant[],
+  attribute: (name: string) => number | undefined,
+): Constant | undefined {
   const [a, b] = inputs;
   switch (op) {
     case 'Identity':
@@ -26,7 +30,10 @@ export function fold(op: string, inputs: readonly Constant[], attribute: (name: 
       return inputs.length === 2 ? arithmetic(op, a, b) : undefined;
     case 'Concat':
       return a.dims.length === 1 && inputs.every((x) => x.dims.length === 1)
-        ? vector(a.dtype, inputs.flatMap((x) => [...x.values]))
+        ? vector(
+            a.dtype,
+            inputs.flatMap((x) => [...x.values]),
+          )
         : undefined;
     case 'Unsqueeze':
       return a.dims.length === 0 ? vector(a.dtype, a.values) : undefined;
@@ -84,7 +91,9 @@ function arithmetic(op: string, a: Constant, b: Constant): Constant | undefined 
 
 function gather(data: Constant, indices: Constant): Constant | undefined {
   if (data.dims.length !== 1 || !numbers(indices) || indices.dims.length > 1) return undefined;
-  const values = indices.values.map((i) => data.values[(i as number) < 0 ? data.values.length + (i as number) : (i as number)]);
+  const values = indices.values.map(
+    (i) => data.values[(i as number) < 0 ? data.values.length + (i as number) : (i as number)],
+  );
   if (values.some((v) => v === undefined)) return undefined;
   return { dtype: data.dtype, dims: indices.dims, values };
 }

@@ -1,5 +1,5 @@
 import { ShardwrightError } from '../../errors.ts';
-import type { Node, NodeMeta, TensorType } from '../../graph/types.ts';
+import type { NodeMeta, TensorType } from '../../graph/types.ts';
 import { typeText } from '../../graph/value.ts';
 import type { Infer } from '../fx/infer.ts';
 import { sourcePosition } from '../origin.ts';
@@ -7,8 +7,6 @@ import type { OnnxModel, OnnxNode } from './model.ts';
 
 /** What all graphs of one model share. */
 export class ModelContext {
-  /** Placeholders of the main graph that hold initializers, by key. */
-  readonly weights = new Map<string, Node>();
   private readonly unknown = new Map<string, { count: number; readonly first: number }>();
   private readonly types = new Map<string, TensorType>();
 
@@ -41,10 +39,14 @@ export class ModelContext {
       ([name, { count, first }]) => `${name} (${count} ${count === 1 ? 'node' : 'nodes'}, first node ${first})`,
     );
     const what = entries.length === 1 ? '1 unknown operator' : `${entries.length} unknown operators`;
-    return new ShardwrightError('E_UNKNOWN_OP', `${what} without a type for the results: ${list.slice(0, 50).join(', ')}`, {
-      hint: 'run onnx.shape_inference on the model, or export it with types',
-      path: `graph.node[${entries[0][1].first}]`,
-    });
+    return new ShardwrightError(
+      'E_UNKNOWN_OP',
+      `${what} without a type for the results: ${list.slice(0, 50).join(', ')}`,
+      {
+        hint: 'run onnx.shape_inference on the model, or export it with types',
+        path: `graph.node[${entries[0][1].first}]`,
+      },
+    );
   }
 }
 

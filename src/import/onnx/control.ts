@@ -86,7 +86,9 @@ class Control {
     const types = [
       ...states.map((operand) => operand.type),
       ...xs.map(({ type }) =>
-        type.shape.length === 0 ? this.fail('E_TYPE', 'a scalar is scanned') : tensorType(type.dtype, type.shape.slice(1)),
+        type.shape.length === 0
+          ? this.fail('E_TYPE', 'a scalar is scanned')
+          : tensorType(type.dtype, type.shape.slice(1)),
       ),
     ];
     const lowering = this.lowering(source);
@@ -122,18 +124,25 @@ class Control {
     });
     const init = [number(0), start ?? truth, ...carried];
     const stacked = source.outputs.length - 1 - carried.length;
-    if (stacked < 0) return this.fail('E_TYPE', `the body returns ${source.outputs.length} values for ${carried.length} carried ones`);
+    if (stacked < 0)
+      return this.fail('E_TYPE', `the body returns ${source.outputs.length} values for ${carried.length} carried ones`);
     if (counted) {
       const args: Arg[] = [{ kind: 'graph', name }, this.refs(init), [], this.refs(lowering.captured)];
       return graph.emitControl('scan', args, [[name, made]], { length: count }).slice(2);
     }
     if (stacked > 0) return this.fail('E_UNSUPPORTED', 'a loop with a condition that also collects values');
-    if (limit !== undefined && !isEndless(limit)) return this.fail('E_UNSUPPORTED', 'a loop with both a count and a condition');
+    if (limit !== undefined && !isEndless(limit))
+      return this.fail('E_UNSUPPORTED', 'a loop with both a count and a condition');
     const test = graph.bodyName(`${source.name}_condition`);
     const captured = lowering.captured;
     const inputs = [...types, ...captured.map((operand) => operand.type)];
     const args: Arg[] = [{ kind: 'graph', name: test }, { kind: 'graph', name }, this.refs(init), this.refs(captured)];
-    return graph.emitControl('while_loop', args, [[test, conditionBody(test, inputs)], [name, made]]).slice(2);
+    return graph
+      .emitControl('while_loop', args, [
+        [test, conditionBody(test, inputs)],
+        [name, made],
+      ])
+      .slice(2);
   }
 }
 

@@ -1,6 +1,6 @@
 import type { Arg } from '../../graph/types.ts';
 import { dtypeArg, floatArg, type Lowering, type OnnxCall, type OnnxOperand } from './call.ts';
-import { dtypeOf } from './model.ts';
+import { dtypeOf } from './tensor.ts';
 
 /** Element-wise operators of ai.onnx. */
 

@@ -34,13 +34,16 @@ export function importOnnx(bytes: Uint8Array, options: OnnxOptions = {}): { grap
   const model = readModel(bytes);
   checkVersions(model);
   const table = options.infer === undefined ? builtinOperators() : undefined;
-  const infer: Infer = options.infer ?? ((call, typeOf) => (table === undefined ? undefined : inferCall(table, call, typeOf)));
+  const infer: Infer =
+    options.infer ?? ((call, typeOf) => (table === undefined ? undefined : inferCall(table, call, typeOf)));
   const context = new ModelContext(model, infer);
   const lowering = new GraphLowering(context, model.graph, undefined, 0);
   const made = lowering.main(options.name ?? (model.graph.name === '' ? 'main_graph' : model.graph.name));
   const unknown = context.unknownError();
   if (unknown !== undefined) throw unknown;
-  const notes = ['ONNX states no roles: initializers of floating type count as parameters; --role NAME=constant corrects this.'];
+  const notes = [
+    'ONNX states no roles: initializers of floating type count as parameters; --role NAME=constant corrects this.',
+  ];
   return { graph: { ...made, notes }, counts: countsOf(model) };
 }
 

@@ -8,9 +8,11 @@ import { fold, type Constant } from './constant.ts';
 import { mangled, originOf, type ModelContext } from './context.ts';
 import { lowerControl } from './control.ts';
 import { ELEMENTWISE } from './elementwise.ts';
-import type { OnnxGraph, OnnxNode, OnnxTensor, OnnxValue } from './model.ts';
+import type { OnnxGraph, OnnxNode, OnnxValue } from './model.ts';
+import type { OnnxTensor } from './tensor.ts';
 import { NETWORK } from './network.ts';
 import { SHAPES } from './shapes.ts';
+import { Weights } from './weights.ts';
 
 /** Operators by name; those of another domain carry it. */
 const LOWERINGS: ReadonlyMap<string, Lowering> = new Map([...ELEMENTWISE, ...SHAPES, ...NETWORK]);
@@ -38,6 +40,7 @@ export class GraphLowering implements BodyBuilder {
   private readonly nodes: Node[] = [];
   private readonly types = new Map<string, ValueType>();
   private readonly scope = new Map<string, Scoped>();
+  private readonly weights: Weights;
   private readonly subgraphs: Record<string, Graph> = {};
   private readonly taken = new Set<string>();
   private readonly stated: ReadonlyMap<string, OnnxValue>;
@@ -50,7 +53,10 @@ export class GraphLowering implements BodyBuilder {
     readonly depth: number,
   ) {
     if (depth > MAX_BODY_DEPTH)
-      throw new ShardwrightError('E_LIMIT', `graphs nest deeper than ${MAX_BODY_DEPTH}`, { hint: 'no model needs this' });
+      throw new ShardwrightError('E_LIMIT', `graphs nest deeper than ${MAX_BODY_DEPTH}`, {
+        hint: 'no model needs this',
+      });
+    this.weights = outer?.weights ?? new Weights(context, (wanted) => this.fresh(wanted));
     // An output may be listed with a type in one place and without in the other.
     const stated = new Map<string, OnnxValue>();
     for (const value of [...source.values, ...source.outputs])
@@ -68,12 +74,9 @@ export class GraphLowering implements BodyBuilder {
     }
     this.run();
     const outputs = this.results().map((operand, i): Output => ({ value: operand.name, role: 'output', index: i }));
-    const weights = source.initializers.flatMap((tensor) => this.context.weights.get(tensor.name) ?? []);
-    const own = new Set(weights);
-    const hoisted = [...this.context.weights.values()].filter((node) => !own.has(node));
     return {
       name,
-      nodes: [...this.placeholders, ...weights, ...hoisted, ...this.nodes],
+      nodes: [...this.placeholders, ...this.weights.placeholders(source.initializers), ...this.nodes],
       outputs,
       subgraphs: this.subgraphs,
     };
@@ -90,7 +93,10 @@ export class GraphLowering implements BodyBuilder {
   ): Graph {
     const { source } = this;
     if (source.inputs.length !== types.length)
-      throw this.failure('E_TYPE', `graph '${source.name}' takes ${source.inputs.length} inputs, the call gives ${types.length}`);
+      throw this.failure(
+        'E_TYPE',
+        `graph '${source.name}' takes ${source.inputs.length} inputs, the call gives ${types.length}`,
+      );
     this.initializers(`${name}/`);
     const inputs = source.inputs.map((input, i) => {
       this.sameAsStated(input, types[i], `input '${input.name}' of graph '${source.name}'`);
@@ -109,7 +115,7 @@ export class GraphLowering implements BodyBuilder {
     const found = this.scope.get(name);
     if (found?.kind === 'untyped') return undefined;
     if (found?.kind === 'here') return found.operand;
-    if (found?.kind === 'weight') return this.weight(found.tensor, found.key);
+    if (found?.kind === 'weight') return this.weights.operand(found.tensor, found.key);
     if (this.outer === undefined) {
       const known = [...this.scope.keys()];
       throw this.failure('E_REF', `'${name.slice(0, 80)}' is not defined`, suggestion(name, known, 'values'));
@@ -157,36 +163,6 @@ export class GraphLowering implements BodyBuilder {
     });
   }
 
-  /** An initializer: a scalar is known at import, anything else a placeholder of the main graph from its first use on. */
-  private weight(tensor: OnnxTensor, key: string): OnnxOperand {
-    if (this.outer !== undefined) return this.outer.weight(tensor, key);
-    const known = this.weightOperands.get(key);
-    if (known !== undefined) return known;
-    const { values, dims, dtype } = tensor;
-    const type = this.context.intern(tensorType(dtype, dims));
-    const constant = values === undefined ? {} : { constant: { dtype, dims, values } };
-    const scalar = values !== undefined && dims.length === 0;
-    const made: OnnxOperand = { name: scalar ? '' : this.fresh(key), type, ...constant };
-    this.weightOperands.set(key, made);
-    if (!scalar) this.weightKeys.set(made.name, key);
-    return made;
-  }
-
-  private readonly weightOperands = new Map<string, OnnxOperand>();
-  private readonly weightKeys = new Map<string, string>();
-
-  /** Enters a weight among the placeholders when a call uses it. */
-  private useWeight(name: string): void {
-    const key = this.weightKeys.get(name);
-    const operand = key === undefined ? undefined : this.weightOperands.get(key);
-    if (key === undefined || operand === undefined || this.context.weights.has(key)) return;
-    const { type } = operand;
-    const role: Role = /^(f|bf|c)/.test(type.dtype) ? 'parameter' : 'constant';
-    const meta: NodeMeta = { role, roleName: key, inferred: true };
-    this.context.weights.set(key, { name, kind: 'placeholder', target: name, args: [], kwargs: NO_KWARGS, type, meta });
-    this.types.set(name, type);
-  }
-
   private initializers(prefix: string): void {
     for (const tensor of this.source.initializers) {
       if (this.scope.has(tensor.name))
@@ -196,7 +172,8 @@ export class GraphLowering implements BodyBuilder {
   }
 
   private input(name: string, type: TensorType, meta: NodeMeta): OnnxOperand {
-    if (this.scope.has(name)) throw this.failure('E_DUP', `'${name.slice(0, 80)}' is defined twice`, 'rename one of them');
+    if (this.scope.has(name))
+      throw this.failure('E_DUP', `'${name.slice(0, 80)}' is defined twice`, 'rename one of them');
     const operand = this.placeholder(name, type, meta);
     this.scope.set(name, { kind: 'here', operand });
     return operand;
@@ -237,10 +214,12 @@ export class GraphLowering implements BodyBuilder {
     const made = this.lowered(node, index);
     node.outputs.forEach((name, i) => {
       if (name === '') return;
-      if (this.scope.has(name)) throw this.failure('E_DUP', `'${name.slice(0, 80)}' is defined twice`, 'rename one of them');
+      if (this.scope.has(name))
+        throw this.failure('E_DUP', `'${name.slice(0, 80)}' is defined twice`, 'rename one of them');
       const result = made?.[i];
       if (result === undefined) {
-        if (made !== undefined) throw this.failure('E_UNSUPPORTED', `result ${i} ('${name.slice(0, 80)}') is not made here`);
+        if (made !== undefined)
+          throw this.failure('E_UNSUPPORTED', `result ${i} ('${name.slice(0, 80)}') is not made here`);
         this.scope.set(name, { kind: 'untyped' });
         return;
       }
@@ -257,7 +236,8 @@ export class GraphLowering implements BodyBuilder {
     const at = last === undefined || last.name === operand.name ? this.nodes.length - 1 : this.nodes.findLastIndex((n) => n.name === operand.name); // prettier-ignore
     const node = this.nodes[at];
     const plain = mangled(wanted);
-    if (node === undefined || !this.mine.has(operand) || node.name === plain || !node.name.startsWith('tmp_')) return operand;
+    if (node === undefined || !this.mine.has(operand) || node.name === plain || !node.name.startsWith('tmp_'))
+      return operand;
     const name = this.fresh(wanted);
     this.nodes[at] = { ...node, name };
     this.taken.delete(node.name);
@@ -272,7 +252,13 @@ export class GraphLowering implements BodyBuilder {
     const { context } = this;
     const operator = node.domain === '' ? node.op : `${node.domain}.${node.op}`;
     if (context.model.functions.has(`${node.domain}.${node.op}`))
-      throw nodeError('E_UNSUPPORTED', 'functions that the model itself defines', node, index, 'inline them: onnx.inliner.inline_local_functions');
+      throw nodeError(
+        'E_UNSUPPORTED',
+        'functions that the model itself defines',
+        node,
+        index,
+        'inline them: onnx.inliner.inline_local_functions',
+      );
     if (operator === 'If' || operator === 'Loop' || operator === 'Scan') return lowerControl(this, node, index);
     if (operator === 'Constant') return [this.attributeConstant(node, index)];
     const inputs = node.inputs.map((name) => (name === '' ? undefined : this.lookup(name)));
@@ -295,7 +281,7 @@ export class GraphLowering implements BodyBuilder {
     const tensor = attributes.get('value')?.tensor;
     if (tensor !== undefined) {
       const key = `${node.outputs[0] ?? 'constant'}`;
-      return this.weight({ ...tensor, name: key }, key);
+      return this.weights.operand(tensor, key);
     }
     const float = attributes.get('value_float')?.float;
     if (float !== undefined) return this.constant({ dtype: 'f32', dims: [], values: [float] });
@@ -397,7 +383,8 @@ export class GraphLowering implements BodyBuilder {
       const typeOf = (name: string): ValueType => this.typeOf(name);
       return symbolic ? inferSymbolic(infer, call, typeOf) : infer(call, typeOf);
     } catch (error) {
-      if (error instanceof ShardwrightError && error.code === 'E_TYPE') throw this.failure('E_TYPE', error.message, error.details.hint);
+      if (error instanceof ShardwrightError && error.code === 'E_TYPE')
+        throw this.failure('E_TYPE', error.message, error.details.hint);
       throw error;
     }
   }
@@ -405,17 +392,21 @@ export class GraphLowering implements BodyBuilder {
   private typeOf(name: string): ValueType {
     const known = this.types.get(name);
     if (known !== undefined) return known;
-    this.useWeight(name);
-    return this.types.get(name) ?? { kind: 'none' };
+    return this.weights.use(name) ?? { kind: 'none' };
   }
 
-  private push(target: string, args: readonly Arg[], kwargs: Readonly<Record<string, Arg>>, type: TensorType): OnnxOperand {
+  private push(
+    target: string,
+    args: readonly Arg[],
+    kwargs: Readonly<Record<string, Arg>>,
+    type: TensorType,
+  ): OnnxOperand {
     const own = this.context.intern(type);
     return this.operand(this.call(target, args, kwargs, own), own);
   }
 
   private call(target: string, args: readonly Arg[], kwargs: Readonly<Record<string, Arg>>, type: ValueType): string {
-    eachOperand({ args, kwargs }, (name) => this.useWeight(name));
+    eachOperand({ args, kwargs }, (name) => void this.weights.use(name));
     const name = this.fresh(`tmp_${mangled(this.current?.node.outputs[0] ?? 'value')}`);
     this.types.set(name, type);
     this.nodes.push({ name, kind: 'call', target, args, kwargs, type, meta: this.current?.meta ?? {} });
@@ -427,14 +418,19 @@ export class GraphLowering implements BodyBuilder {
   private results(): OnnxOperand[] {
     return this.source.outputs.map((output) => {
       const operand = this.lookup(output.name);
-      if (operand === undefined) throw this.context.unknownError() ?? this.failure('E_TYPE', `'${output.name}' has no type`);
+      if (operand === undefined)
+        throw this.context.unknownError() ?? this.failure('E_TYPE', `'${output.name}' has no type`);
       return this.local(operand);
     });
   }
 
   typeOfValue(value: OnnxValue, what: string): TensorType {
     if (value.dtype === undefined || value.shape === undefined)
-      throw this.failure('E_TYPE', `${what} '${value.name.slice(0, 80)}' has no type`, 'export the model with static or named sizes');
+      throw this.failure(
+        'E_TYPE',
+        `${what} '${value.name.slice(0, 80)}' has no type`,
+        'export the model with static or named sizes',
+      );
     const dims = value.shape.map((dim, i): Dim => {
       if (typeof dim === 'number') return dim;
       return { sym: dim ?? `${mangled(value.name)}_dim${i}` };

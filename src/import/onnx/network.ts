@@ -33,7 +33,8 @@ const gemm: Lowering = (c) => {
 
 /** com.microsoft: MatMul with the last two dims of an operand exchanged first. */
 const fusedMatMul: Lowering = (c) => {
-  if (c.int('transBatchA', 0) !== 0 || c.int('transBatchB', 0) !== 0) return c.fail('E_UNSUPPORTED', 'a transposed batch');
+  if (c.int('transBatchA', 0) !== 0 || c.int('transBatchB', 0) !== 0)
+    return c.fail('E_UNSUPPORTED', 'a transposed batch');
   const turned = (i: number, name: string): OnnxOperand =>
     c.int(name, 0) !== 0 ? c.build.emit('aten.transpose.int', [c.arg(i), -2, -1]) : c.input(i);
   const made = product(c, turned(0, 'transA'), turned(1, 'transB'));
@@ -112,11 +113,19 @@ const pool =
     if (kind === 'max') {
       const { operand, padding } = evened(c, window, floatArg(-Infinity));
       return [
-        c.build.emit('aten.max_pool2d.default', [c.build.ref(operand), kernel, window.stride, padding, window.dilation, ceil]),
+        c.build.emit('aten.max_pool2d.default', [
+          c.build.ref(operand),
+          kernel,
+          window.stride,
+          padding,
+          window.dilation,
+          ceil,
+        ]),
       ];
     }
     if (window.dilation.some((n) => n !== 1)) return c.fail('E_UNSUPPORTED', 'average pooling with dilation');
-    if (window.begins.some((n, i) => n !== window.ends[i])) return c.fail('E_UNSUPPORTED', 'average pooling with uneven pads');
+    if (window.begins.some((n, i) => n !== window.ends[i]))
+      return c.fail('E_UNSUPPORTED', 'average pooling with uneven pads');
     const counted = c.int('count_include_pad', 0) === 1;
     return [c.build.emit('aten.avg_pool2d.default', [c.arg(0), kernel, window.stride, window.begins, ceil, counted])];
   };
@@ -127,7 +136,8 @@ const globalPool =
   (c) => [c.build.emit(target, [c.arg(0), Array.from({ length: c.rank(0) - 2 }, (_, i) => i + 2), true])];
 
 const normalized = (c: OnnxCall, axis: number): number[] =>
-  c.type(0)
+  c
+    .type(0)
     .shape.slice(c.axis(axis, c.rank(0)))
     .map((dim) => c.size(dim, 'a normalized dim'));
 
@@ -140,7 +150,8 @@ const layerNorm: Lowering = (c) => {
 };
 
 const rmsNorm: Lowering = (c) => {
-  if (c.node.outputs.filter((name) => name !== '').length > 1) return c.fail('E_UNSUPPORTED', 'the statistics of an RMS norm');
+  if (c.node.outputs.filter((name) => name !== '').length > 1)
+    return c.fail('E_UNSUPPORTED', 'the statistics of an RMS norm');
   const epsilon = floatArg(c.float('epsilon', 1e-5));
   return [c.build.emit('aten.rms_norm.default', [c.arg(0), normalized(c, c.int('axis', -1)), c.arg(1), epsilon])];
 };
@@ -207,7 +218,8 @@ const topK: Lowering = (c) => {
 };
 
 const cumSum: Lowering = (c) => {
-  if (c.int('exclusive', 0) === 1 || c.int('reverse', 0) === 1) return c.fail('E_UNSUPPORTED', 'an exclusive or reversed sum');
+  if (c.int('exclusive', 0) === 1 || c.int('reverse', 0) === 1)
+    return c.fail('E_UNSUPPORTED', 'an exclusive or reversed sum');
   const axis = c.constantInts(1)?.[0] ?? c.fail('E_TYPE', 'the axis is missing');
   return [c.build.emit('aten.cumsum.default', [c.arg(0), axis])];
 };

@@ -24,7 +24,7 @@ const flatten: Lowering = (c) => {
   const { shape } = c.type(0);
   const left = shape.slice(0, at);
   const product = left.every((dim) => typeof dim === 'number')
-    ? left.reduce<number>((n, dim) => n * (dim as number), 1)
+    ? left.reduce((n, dim) => n * dim, 1)
     : left.length === 1
       ? left[0]
       : c.fail('E_UNSUPPORTED', 'several symbolic sizes are flattened into one');
@@ -171,13 +171,13 @@ const constantOfShape: Lowering = (c) => {
   const value = Number(stated?.values?.[0] ?? 0);
   const fill: Arg = dtype === 'b8' ? value !== 0 : /^[iu]/.test(dtype) ? value : floatArg(value);
   const device: Arg = { kind: 'device', word: 'cpu' };
-  return [
-    c.build.emit('aten.full.default', [sizes.map(dimArg), fill], { dtype: { kind: 'dtype', dtype }, device }),
-  ];
+  return [c.build.emit('aten.full.default', [sizes.map(dimArg), fill], { dtype: { kind: 'dtype', dtype }, device })];
 };
 
 const range: Lowering = (c) => {
-  const ends = [0, 1, 2].map((i) => c.literal(c.input(i)) ?? c.fail('E_UNSUPPORTED', 'a range with ends computed at run time'));
+  const ends = [0, 1, 2].map(
+    (i) => c.literal(c.input(i)) ?? c.fail('E_UNSUPPORTED', 'a range with ends computed at run time'),
+  );
   const { dtype } = c.type(0);
   return [c.build.emit('aten.arange.start_step', ends, { dtype: { kind: 'dtype', dtype } })];
 };
@@ -189,7 +189,8 @@ const trilu: Lowering = (c) => {
 
 const scatterElements: Lowering = (c) => {
   const reduction = c.text('reduction', 'none');
-  const target = reduction === 'none' ? 'aten.scatter.src' : reduction === 'add' ? 'aten.scatter_add.default' : undefined;
+  const target =
+    reduction === 'none' ? 'aten.scatter.src' : reduction === 'add' ? 'aten.scatter_add.default' : undefined;
   if (target === undefined) return c.fail('E_UNSUPPORTED', `a scatter with reduction '${reduction}'`);
   return [c.build.emit(target, [c.arg(0), c.int('axis', 0), c.arg(1), c.arg(2)])];
 };

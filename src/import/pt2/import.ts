@@ -88,7 +88,7 @@ function checkVersion(program: JsonObject, root: Place): void {
   if (major !== SCHEMA_MAJOR)
     throw at.error(
       'E_VERSION',
-      `the schema has version ${major}.${String(version.minor)}, this reader knows ${SCHEMA_MAJOR}.x`,
+      `the schema has version ${major}.${integerAt(version.minor, at.at('minor'))}, this reader knows ${SCHEMA_MAJOR}.x`,
       'export the model again with torch 2.7 or later, or use print_readable()',
     );
 }

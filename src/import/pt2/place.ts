@@ -14,12 +14,17 @@ export class Place {
 
   /** `$.graph_module.graph.nodes[12].inputs[0].arg` */
   get path(): string {
-    const parts: string[] = [];
-    for (let here: Place | undefined = this; here !== undefined; here = here.up) {
-      const { key } = here;
-      parts.push(here.up === undefined ? '$' : typeof key === 'number' ? `[${key}]` : memberText(key));
-    }
-    return parts.reverse().join('');
+    return pathOf(this);
+  }
+
+  /** The member of the place around; undefined at the root. */
+  get member(): string | undefined {
+    if (this.up === undefined) return undefined;
+    return typeof this.key === 'number' ? `[${this.key}]` : memberText(this.key);
+  }
+
+  get around(): Place | undefined {
+    return this.up;
   }
 
   /** The error at this place; the path stands in the message too, as JSON has no lines worth showing. */
@@ -31,6 +36,12 @@ export class Place {
       ...(node !== undefined ? { node } : {}),
     });
   }
+}
+
+function pathOf(place: Place): string {
+  const parts: string[] = [];
+  for (let here: Place | undefined = place; here !== undefined; here = here.around) parts.push(here.member ?? '$');
+  return parts.reverse().join('');
 }
 
 function memberText(key: string): string {

@@ -80,7 +80,7 @@ function forwardRules(ctx: TypedContext, xName: string, transposed: boolean): Ru
   if (x.shape[0] > 1) rules.push(rule([S(0), R, ...bias(R)], [S(0)]));
   // A window of one element needs no neighbours.
   for (const d of pointDims(ctx, x, transposed)) {
-    const cut = S(d, { slicing: 'any' });
+    const cut = S(d, { slicing: 'any', filled: true });
     rules.push(rule([cut, R, ...bias(R)], [cut], { origin: 'ext' }));
   }
   if (groups === 1) {

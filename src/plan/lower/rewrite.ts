@@ -8,7 +8,7 @@ import { lossRewrites } from './rewrites/loss.ts';
 import { normRewrites } from './rewrites/norm.ts';
 import { nllRewrites } from './rewrites/nll.ts';
 import { productRewrites } from './rewrites/product.ts';
-import { extremes, reductionRewrites } from './rewrites/reduction.ts';
+import { reductionRewrites } from './rewrites/reduction.ts';
 import { shapeRewrites } from './rewrites/shape.ts';
 import { softmaxRewrites } from './rewrites/softmax.ts';
 
@@ -50,7 +50,7 @@ export function hasLocalForm(name: string): boolean {
  */
 export function rewrite(call: LocalCall): readonly (string | null)[] {
   const words = call.rewrites();
-  if (words.size === 0) return extremes(call) ?? call.run();
+  if (words.size === 0) return call.run();
   const form = byName.get(call.record.name);
   if (form === undefined) return call.unsupported(`there is no local form for '${[...words].join("', '")}'`);
   return form(call);

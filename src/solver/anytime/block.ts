@@ -212,7 +212,8 @@ export class Block {
     this.#need(to + rows * columns);
     this.#used = to + rows * columns;
     const cells = this.#cells;
-    for (let a = 0; a < rows; a++) for (let b = 0; b < columns; b++) cells[to + b * rows + a] = cells[at + a * columns + b];
+    for (let a = 0; a < rows; a++)
+      for (let b = 0; b < columns; b++) cells[to + b * rows + a] = cells[at + a * columns + b];
     return to;
   }
 
@@ -224,7 +225,8 @@ export class Block {
     const from = start[v];
     const factors = this.#buckets[k];
     const axes: number[] = [];
-    for (const f of factors) for (let x = 0; x < f.vars.length - 1; x++) if (!axes.includes(f.vars[x])) axes.push(f.vars[x]);
+    for (const f of factors)
+      for (let x = 0; x < f.vars.length - 1; x++) if (!axes.includes(f.vars[x])) axes.push(f.vars[x]);
     // Axes that are eliminated later come first, so that the result's cells suit the next elimination.
     axes.sort((a, b) => place[b] - place[a]);
     let product = 1;
@@ -284,7 +286,15 @@ export class Block {
   }
 
   /** Two axes or more: partial sums per level, the last level fused with the minimum. */
-  #grid(axes: number[], d: number, unary: Float64Array, from: number, factors: Factor[], to: number, pick: number): void {
+  #grid(
+    axes: number[],
+    d: number,
+    unary: Float64Array,
+    from: number,
+    factors: Factor[],
+    to: number,
+    pick: number,
+  ): void {
     const cells = this.#cells;
     const picks = this.#picks;
     const rank = axes.length;

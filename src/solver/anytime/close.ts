@@ -34,6 +34,9 @@ export interface Closing {
 /** Most rows that closing works with; beyond, labels explode. */
 const MOST_ROWS = 40;
 
+/** Most rows that are added after one attempt. */
+const MOST_FRESH = 4;
+
 /** Tries to prove that nothing costs less than the job's choice, or finds what does. */
 export function close(job: ClosingJob): Closing {
   const { problem, deadline } = job;
@@ -45,13 +48,11 @@ export function close(job: ClosingJob): Closing {
     const result = attempt({ ...job, choice, rows: sources, prices }, evaluateChoice);
     choice = result.choice;
     if (result.bound >= result.objective || Date.now() > deadline) return result;
-    const fresh = result.broken.filter((time) => !sources.some((s) => 'time' in s && s.time === time));
-    if (fresh.length === 0 || sources.length >= MOST_ROWS) return result;
-    for (const time of fresh) {
+    if (result.broken.length === 0 || sources.length >= MOST_ROWS) return result;
+    for (const time of result.broken) {
       sources.push({ time });
       prices.push(0n);
     }
-    if (problem.usage === undefined) return result;
   }
 }
 
@@ -64,15 +65,13 @@ function attempt(
   const pool = new Pool();
   const net = networkOf(problem, pool);
   installRows(net, rows);
-  // The time that the cheapest choice so far that only breaks memory breaks most.
-  let cheapest = Infinity;
-  let broken: number[] = [];
+  // Times that choices cheaper than the best one break, and that are not among the rows yet.
+  const known = new Set(job.rows.flatMap((s) => ('time' in s ? [s.time] : [])));
+  const broken = new Map<number, number>();
   const cost = (choice: Int32Array, withRows: boolean): number => {
     const { cost: value, worstTime, breaksRow } = evaluateChoice(choice);
-    if (worstTime >= 0 && value < cheapest) {
-      cheapest = value;
-      broken = [worstTime];
-    }
+    if (worstTime >= 0 && value < Infinity && !known.has(worstTime))
+      broken.set(worstTime, Math.min(value, broken.get(worstTime) ?? Infinity));
     return withRows && (worstTime >= 0 || breaksRow) ? Infinity : value;
   };
   const stopped = (): boolean => Date.now() > deadline;
@@ -87,7 +86,11 @@ function attempt(
     bound: proven.bound,
     certificate: proven.certificate,
     nodes: search.nodes,
-    broken: cheapest < objective ? broken : [],
+    broken: Array.from(broken)
+      .filter(([, value]) => value < objective)
+      .sort((a, b) => a[1] - b[1] || a[0] - b[0])
+      .slice(0, MOST_FRESH)
+      .map(([time]) => time),
   };
 }
 

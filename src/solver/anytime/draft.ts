@@ -52,8 +52,7 @@ export function restrict(draft: Draft, i: number, keep: Int32Array): void {
   };
   for (const [other, edge] of v.edges) {
     const width = draft.variables[other]?.size ?? 0;
-    edge.cells =
-      edge.a === i ? rowsOf(edge.cells, width, keep) : columnsOf(edge.cells, v.size, width, keep);
+    edge.cells = edge.a === i ? rowsOf(edge.cells, width, keep) : columnsOf(edge.cells, v.size, width, keep);
   }
   v.unary = pick(v.unary);
   v.segments = v.segments.map((s) => ({ lo: s.lo, hi: s.hi, amounts: pick(s.amounts) }));

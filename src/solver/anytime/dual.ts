@@ -232,6 +232,7 @@ export function costOf(model: Model, choice: ArrayLike<number>): number {
   const { count, start, unary, first, second, table, cells, sizes } = model;
   let sum = model.constant;
   for (let i = 0; i < count; i++) sum += unary[start[i] + choice[i]];
-  for (let e = 0; e < first.length; e++) sum += cells[table[e] + choice[first[e]] * sizes[second[e]] + choice[second[e]]];
+  for (let e = 0; e < first.length; e++)
+    sum += cells[table[e] + choice[first[e]] * sizes[second[e]] + choice[second[e]]];
   return sum;
 }

@@ -125,7 +125,8 @@ export class Explorer {
       this.#release();
       return false;
     }
-    if (move.noise > 0) for (let c = 0; c < block.start[block.count]; c++) block.costs[c] += move.noise * this.random.next();
+    if (move.noise > 0)
+      for (let c = 0; c < block.start[block.count]; c++) block.costs[c] += move.noise * this.random.next();
     const before = this.#presentCost();
     let accepted = false;
     for (let round = 0; round < 6; round++) {
@@ -213,12 +214,13 @@ export class Explorer {
     let alive = 0;
     for (let a = 0; a < size; a++) if (hint[hints + a] <= limit) alive++;
     const full = candidates > 1 && alive > candidates ? row.slice(0, size) : row;
-    if (full !== row) for (let k = incident[i]; k < incident[i + 1]; k++) {
-      const j = other[k];
-      if (this.#local[j] < 0) continue;
-      const from = this.#back[k] + this.x[j] * size;
-      for (let a = 0; a < size; a++) full[a] += cells[from + a];
-    }
+    if (full !== row)
+      for (let k = incident[i]; k < incident[i + 1]; k++) {
+        const j = other[k];
+        if (this.#local[j] < 0) continue;
+        const from = this.#back[k] + this.x[j] * size;
+        for (let a = 0; a < size; a++) full[a] += cells[from + a];
+      }
     const mark = this.#mark;
     mark.fill(0, 0, size);
     mark[this.x[i]] = 1;
@@ -368,7 +370,8 @@ export class Explorer {
         else high = middle;
       }
       if (low === segment[i + 1] || lo[low] > row) return;
-      for (let c = block.start[k]; c < block.start[k + 1]; c++) block.costs[c] += price * amounts[amount[low] + this.#values[c]];
+      for (let c = block.start[k]; c < block.start[k + 1]; c++)
+        block.costs[c] += price * amounts[amount[low] + this.#values[c]];
     });
   }
 

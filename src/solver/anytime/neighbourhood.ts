@@ -25,13 +25,7 @@ export class Neighbourhood {
    * A connected set of at most `most` variables around `seed`, breadth first or by random steps. Only variables that
    * `admit` allows take part.
    */
-  connected(
-    seed: number,
-    most: number,
-    breadth: boolean,
-    admit?: (i: number) => boolean,
-    fanOut = FAN_OUT,
-  ): number[] {
+  connected(seed: number, most: number, breadth: boolean, admit?: (i: number) => boolean, fanOut = FAN_OUT): number[] {
     const { incident, other } = this.#model;
     const random = this.#random;
     const stamp = ++this.#stamp;

@@ -40,7 +40,8 @@ export function dualCertificate(
     for (const x of list) if (Math.abs(x) < Infinity && Math.abs(x) > largest) largest = Math.abs(x);
   const messageBits = Math.max(0, Math.min(20, 49 - Math.ceil(Math.log2(largest))));
   const scale = 2 ** messageBits;
-  const round = (list: Float64Array): number[] => Array.from(list, (x) => Math.round(Math.min(x, 2 ** 50 / scale) * scale) + 0);
+  const round = (list: Float64Array): number[] =>
+    Array.from(list, (x) => Math.round(Math.min(x, 2 ** 50 / scale) * scale) + 0);
   return {
     version: 1,
     kind: 'dual',

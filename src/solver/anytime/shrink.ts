@@ -83,9 +83,7 @@ function sideOf(draft: Draft, edge: DraftEdge, i: number): Side {
   const { a, b, cells } = edge;
   const columns = draft.variables[b]?.size ?? 0;
   const rows = draft.variables[a]?.size ?? 0;
-  return a === i
-    ? { cells, own: columns, theirs: 1, width: columns }
-    : { cells, own: 1, theirs: columns, width: rows };
+  return a === i ? { cells, own: columns, theirs: 1, width: columns } : { cells, own: 1, theirs: columns, width: rows };
 }
 
 function dominated(draft: Draft, v: DraftVariable, i: number): { dead: Uint8Array; work: number } {

@@ -10,7 +10,7 @@ import type { Certificate, Problem } from '../types.ts';
 import type { Closing, ClosingJob } from './close.ts';
 import { compact, type Compact } from './compact.ts';
 import { costOf } from './dual.ts';
-import { firstChoice } from './lane.ts';
+import { firstChoice, type BoundReport } from './lane.ts';
 import { dualCertificate, sourceOf } from './prove.ts';
 import { search, type Findings } from './rounds.ts';
 
@@ -24,6 +24,8 @@ export interface ChoiceOptions {
   readonly threads?: number;
   /** Most rounds of search: the deterministic limit. Default: none when there is a time limit, else 400. */
   readonly rounds?: number;
+  /** Whether the exact engine may close small models (at most a minute of it without a time limit). Default true. */
+  readonly close?: boolean;
   readonly signal?: AbortSignal;
   readonly onProgress?: (event: ChoiceProgress) => void;
 }
@@ -61,6 +63,10 @@ const CLOSE_PATIENCE = 2;
 const CLOSE_ROUNDS = 4;
 /** Rows whose share of all prices is below this are left out of closing at first. */
 const ROW_SHARE = 0.01;
+/** Up to this many rows all of them take part. */
+const FEW_ROWS = 24;
+/** Milliseconds of closing when there is no time limit. */
+const CLOSE_MILLISECONDS = 60_000;
 /** Time set aside for the certificate, in multiples of the time of the reduction, and beyond. */
 const RESERVE = 2.5;
 const RESERVE_SECONDS = 0.3;
@@ -90,7 +96,13 @@ class Run {
   #progress(phase: ChoiceProgress['phase'], objective: number, bound: number): void {
     this.#lastBound = Math.max(this.#lastBound, bound);
     const best = Math.min(this.#lastBound, objective);
-    this.#options.onProgress?.({ phase, seconds: this.#elapsed(), objective, bound: best, gap: gapOf(objective, best) });
+    this.#options.onProgress?.({
+      phase,
+      seconds: this.#elapsed(),
+      objective,
+      bound: best,
+      gap: gapOf(objective, best),
+    });
   }
 
   async solve(): Promise<ChoiceSolution> {
@@ -115,9 +127,10 @@ class Run {
     this.#progress('reduce', cost, -Infinity);
     const reserve = RESERVE * this.#elapsed() + RESERVE_SECONDS;
     const limit = options.timeLimitSeconds ?? Infinity;
-    const deadline = limit === Infinity ? Infinity : Date.now() + 1000 * Math.max(0.05, limit - this.#elapsed() - reserve);
+    const deadline =
+      limit === Infinity ? Infinity : Date.now() + 1000 * Math.max(0.05, limit - this.#elapsed() - reserve);
     const gap = options.gap ?? 0;
-    const closable = model.start[model.count] <= CLOSE_VALUES;
+    const closable = options.close !== false && model.start[model.count] <= CLOSE_VALUES;
     let patience = 0;
     let known = cost;
     const pauses = (found: Findings): boolean => {
@@ -131,12 +144,15 @@ class Run {
     };
     const budget = options.rounds ?? (limit === Infinity ? 400 : Infinity);
     const settings = { threads: options.threads ?? 2, deadline, control: this.#control, onRound: pauses };
-    let found = await search(model, start, cost, { ...settings, seed: options.seed ?? 0, rounds: budget });
+    let found: Findings =
+      model.count === 0
+        ? { choice: start, cost, bound: noPrices(reduced), rounds: 0 }
+        : await search(model, start, cost, { ...settings, seed: options.seed ?? 0, rounds: budget });
     if (closable && !this.#over(found, gap, deadline)) {
       await this.#close(reduced, found, deadline);
       const closed = this.#closed;
       const done = closed !== undefined && gapOf(closed.objective, closed.bound) <= gap;
-      if (!done && !this.#over(found, gap, deadline) && found.rounds < budget) {
+      if (!done && model.count > 0 && !this.#over(found, gap, deadline) && found.rounds < budget) {
         const rest = { ...settings, seed: (options.seed ?? 0) + 1, rounds: budget - found.rounds };
         const more = await search(model, found.choice, found.cost, rest);
         found = { ...more, rounds: found.rounds + more.rounds };
@@ -151,26 +167,29 @@ class Run {
   }
 
   /** Runs the exact engine in a thread of its own; gives up at the deadline or when told to stop. */
-  async #close(reduced: Compact, found: Findings, deadline: number): Promise<void> {
+  async #close(reduced: Compact, found: Findings, limit: number): Promise<void> {
     if (found.bound === undefined) return;
+    const deadline = Math.min(limit, Date.now() + (limit === Infinity ? CLOSE_MILLISECONDS : Infinity));
     this.#progress('close', found.cost, found.bound.best);
     const { lambda } = found.bound;
     const { capacity, sources } = reduced.model;
     const worth = lambda.map((l, t) => l * capacity[t]);
     const total = worth.reduce((a, b) => a + b, 0);
-    const rows = Array.from(lambda.keys()).filter((t) => lambda[t] > 0 && worth[t] >= ROW_SHARE * total);
+    const rows = Array.from(lambda.keys()).filter(
+      (t) => lambda.length <= FEW_ROWS || (lambda[t] > 0 && worth[t] >= ROW_SHARE * total),
+    );
     const job: ClosingJob = {
       problem: this.#problem,
       choice: reduced.expand(found.choice),
       rows: rows.map((t) => sourceOf(sources[t])),
       prices: rows.map((t) => BigInt(Math.round(lambda[t] * 2 ** 20))),
-      deadline: deadline === Infinity ? Number.MAX_SAFE_INTEGER : deadline,
+      deadline,
     };
     const worker = new Worker(new URL('./close-worker.mjs', import.meta.url), { workerData: job, execArgv: [] });
     try {
       this.#closed = await new Promise<Closing | undefined>((resolve, reject) => {
         // The engine looks at the clock itself; past that it is stopped.
-        const patience = deadline === Infinity ? undefined : setTimeout(() => resolve(undefined), deadline - Date.now() + 500);
+        const patience = setTimeout(() => resolve(undefined), deadline - Date.now() + 500);
         const watch = setInterval(() => {
           if (Atomics.load(this.#control, 0) !== 0) resolve(undefined);
         }, 50);
@@ -184,7 +203,8 @@ class Run {
     } finally {
       await worker.terminate();
     }
-    if (this.#closed !== undefined) this.#progress('close', Math.min(found.cost, this.#closed.objective), this.#closed.bound);
+    if (this.#closed !== undefined)
+      this.#progress('close', Math.min(found.cost, this.#closed.objective), this.#closed.bound);
   }
 
   /** Checks the best choice and the best bound; what the checker says is the answer. */
@@ -242,7 +262,9 @@ class Run {
     }
     const solution = await solve(this.#problem, {
       engine: 'exact',
-      ...(timeLimitSeconds === undefined ? {} : { timeLimitSeconds: Math.max(0.05, timeLimitSeconds - this.#elapsed()) }),
+      ...(timeLimitSeconds === undefined
+        ? {}
+        : { timeLimitSeconds: Math.max(0.05, timeLimitSeconds - this.#elapsed()) }),
       ...(gap === undefined ? {} : { gap }),
       ...(signal === undefined ? {} : { signal }),
     });
@@ -260,6 +282,22 @@ class Run {
       ...(smallestBudget === undefined ? {} : { smallestBudget }),
     };
   }
+}
+
+/** The bound of a model without variables: its constant. */
+function noPrices({ model }: Compact): BoundReport {
+  const none = new Float64Array(0);
+  return {
+    best: model.constant,
+    present: model.constant,
+    lambda: new Float64Array(model.rows),
+    marginal: none,
+    guests: [],
+    toFirst: none,
+    toSecond: none,
+    raw: false,
+    stalled: true,
+  };
 }
 
 function gapOf(objective: number, bound: number): number {

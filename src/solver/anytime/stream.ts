@@ -43,6 +43,8 @@ const FACTORS = [0, 0.3, 0.7, 1, 1, 1.3];
 const CEILINGS = [1.001, 1.004, 1.004, 1.01];
 /** Blocks without a new best after which the stream goes back to it. */
 const PATIENCE = 2000;
+/** Most blocks of a round: tiny models are not worth more. */
+const MOST_STEPS = 1500;
 /** Share of blocks whose operator is drawn by success. */
 const GREED = 0.4;
 /** A stream whose best is this much dearer than the best of all joins that one when it restarts. */
@@ -126,7 +128,8 @@ export class SearchStream {
   run(work: number, stopped: () => boolean): void {
     const explorer = this.#explorer;
     const until = explorer.work + work;
-    while (explorer.work < until) {
+    const last = explorer.steps + MOST_STEPS;
+    for (let tries = 0; explorer.work < until && explorer.steps < last && tries < 2 * MOST_STEPS; tries++) {
       if ((explorer.steps & 7) === 0 && stopped()) return;
       this.#step();
     }

@@ -21,6 +21,14 @@ export function floats(b: ProgramBuilder, minRank = 0, maxRank = 4): Tensor {
   return b.input('f32', shapeOf(b, minRank + b.draw.below(Math.min(maxRank, 3) - minRank + 1)), b.draw.pick(['input', 'parameter'])); // prettier-ignore
 }
 
+type Call = readonly [target: string, args: readonly Arg[], kwargs?: Readonly<Record<string, Arg>>];
+
+/** Adds one of several calls. */
+function oneOf(b: ProgramBuilder, calls: readonly Call[]): void {
+  const [target, args, kwargs] = b.draw.pick(calls);
+  b.tuple(target, args, kwargs ?? {});
+}
+
 const dimOf = (b: ProgramBuilder, t: Tensor): number => {
   const dim = b.draw.below(t.shape.length);
   return b.draw.chance(0.3) ? dim - t.shape.length : dim;
@@ -155,10 +163,10 @@ const reduceBool: Family = (b) => {
   const m = mask(b, floats(b, 1).shape);
   if (m.shape.length === 0) return;
   const dim = dimOf(b, m);
-  b.call(...b.draw.pick([
+  oneOf(b, [
     ['aten.any.default', [ref(m)]], ['aten.all.default', [ref(m)]], ['aten.any.dim', [ref(m), dim]],
     ['aten.all.dim', [ref(m), dim, true]], ['aten.sum.dim_IntList', [ref(m), [dim]]], ['aten.amax.default', [ref(m), [dim]]],
-  ] as const)); // prettier-ignore
+  ]); // prettier-ignore
 };
 
 const alongDim: Family = (b) => {
@@ -253,21 +261,21 @@ const view: Family = (b) => {
 const permute: Family = (b) => {
   const x = floats(b, 2);
   const order = x.shape.map((_, d) => d).sort(() => b.draw.below(3) - 1);
-  b.call(...b.draw.pick([
+  oneOf(b, [
     ['aten.permute.default', [ref(x), order]], ['aten.transpose.int', [ref(x), dimOf(b, x), dimOf(b, x)]],
     ['aten.movedim.int', [ref(x), dimOf(b, x), dimOf(b, x)]],
-  ] as const)); // prettier-ignore
+  ]); // prettier-ignore
 };
 
 const ones: Family = (b) => {
   const x = floats(b);
   const added = b.call('aten.unsqueeze.default', [ref(x), b.draw.below(x.shape.length + 1)]);
   if (added === undefined || b.draw.chance(0.4)) return;
-  b.call(...b.draw.pick([
+  oneOf(b, [
     ['aten.squeeze.dim', [ref(added), dimOf(b, added)]], ['aten.squeeze.default', [ref(added)]],
     ['aten.squeeze.dims', [ref(added), added.shape.map((_, d) => d).filter(() => b.draw.chance(0.6))]],
     ['aten.expand.default', [ref(added), added.shape.map((n) => (n === 1 ? b.draw.pick(SIZES) : b.draw.pick([n, -1])))]],
-  ] as const)); // prettier-ignore
+  ]); // prettier-ignore
 };
 
 const expand: Family = (b) => {
@@ -310,10 +318,10 @@ const split: Family = (b) => {
   const x = floats(b, 1);
   const dim = dimOf(b, x);
   const n = x.shape[front(dim, x.shape.length)];
-  b.tuple(...b.draw.pick([
+  oneOf(b, [
     ['aten.split.Tensor', [ref(x), 1 + b.draw.below(n), dim]], ['aten.chunk.default', [ref(x), 1 + b.draw.below(3), dim]],
     ['aten.unbind.int', [ref(x), dim]],
-  ] as const)); // prettier-ignore
+  ]); // prettier-ignore
 };
 
 // ---- moving rows ------------------------------------------------------------------------------------------------------
@@ -330,14 +338,14 @@ const cat: Family = (b) => {
 const rearrange: Family = (b) => {
   const x = floats(b, 2);
   const dim = dimOf(b, x);
-  b.call(...b.draw.pick([
+  oneOf(b, [
     ['aten.flip.default', [ref(x), [dim]]], ['aten.roll.default', [ref(x), [b.draw.below(5) - 2], [dim]]],
     ['aten.tril.default', [ref(x), b.draw.below(5) - 2]], ['aten.triu.default', [ref(x), b.draw.below(5) - 2]],
     ['aten.constant_pad_nd.default', [ref(x), [b.draw.below(3), b.draw.below(3), 0, b.draw.below(2)], b.draw.pick([0, float(1.5)])]],
     ['aten.repeat.default', [ref(x), x.shape.map(() => 1 + b.draw.below(2))]],
     ['aten.repeat_interleave.self_int', [ref(x), 2, dim]],
     ['aten.diagonal.default', [ref(x), b.draw.below(3) - 1]],
-  ] as const)); // prettier-ignore
+  ]); // prettier-ignore
 };
 
 // ---- indexing ---------------------------------------------------------------------------------------------------------
@@ -468,7 +476,11 @@ const attention: Family = (b) => {
   const own = b.draw.chance(0.5) ? heads : shared;
   const k = b.input('f32', [batch, own, keys, channels]);
   const v = b.input('f32', [batch, own, keys, values]);
-  const maskShape = b.draw.pick([[rows, keys], [batch, heads, rows, keys], [batch, 1, 1, keys]]);
+  const maskShape = b.draw.pick([
+    [rows, keys],
+    [batch, heads, rows, keys],
+    [batch, 1, 1, keys],
+  ]);
   const bias = !causal && b.draw.chance(0.4) ? { attn_mask: ref(b.input('f32', maskShape)) } : {};
   if (b.draw.chance(0.3)) {
     b.call('aten.scaled_dot_product_attention.default', [ref(q), ref(k), ref(v)], { is_causal: causal, ...bias, ...(own === heads ? {} : { enable_gqa: true }) }); // prettier-ignore
@@ -498,10 +510,10 @@ const convolution: Family = (b) => {
 const pooling: Family = (b) => {
   const x = floats(b, 4, 4);
   if (x.shape.slice(2).some((n) => n < 2)) return;
-  b.tuple(...b.draw.pick([
+  oneOf(b, [
     ['aten.max_pool2d_with_indices.default', [ref(x), [2, 2], [2, 2]]], ['aten.avg_pool2d.default', [ref(x), [2, 2], [2, 2]]],
     ['aten._adaptive_avg_pool2d.default', [ref(x), [2, 1]]],
-  ] as const)); // prettier-ignore
+  ]); // prettier-ignore
 };
 
 // ---- factories, random ------------------------------------------------------------------------------------------------
@@ -510,24 +522,24 @@ const factory: Family = (b) => {
   const shape = shapeOf(b, 1 + b.draw.below(3));
   const x = floats(b);
   const n = b.draw.pick(SIZES);
-  const f32 = { dtype: dtypeArg('f32' as DType) };
-  b.call(...b.draw.pick([
+  const f32 = { dtype: dtypeArg('f32') };
+  oneOf(b, [
     ['aten.full.default', [shape, float(0.75)], f32], ['aten.ones.default', [shape], f32], ['aten.zeros.default', [shape], f32],
     ['aten.zeros_like.default', [ref(x)]], ['aten.ones_like.default', [ref(x)]], ['aten.full_like.default', [ref(x), float(0.5)]],
     ['aten.new_ones.default', [ref(x), shape]], ['aten.new_zeros.default', [ref(x), shape]], ['aten.new_full.default', [ref(x), shape, float(2)]],
     ['aten.arange.default', [n], f32], ['aten.arange.start_step', [1, 1 + 2 * n, 2], f32], ['aten.arange.start', [float(0.5), float(n + 0.25)], f32],
     ['aten.linspace.default', [float(-1), float(1), n], f32],
-  ] as const)); // prettier-ignore
+  ]); // prettier-ignore
 };
 
 const noise: Family = (b) => {
   const x = floats(b, 1);
   const half = float(0.5);
-  b.tuple(...b.draw.pick([
+  oneOf(b, [
     ['aten.dropout.default', [ref(x), half, true]], ['aten.native_dropout.default', [ref(x), half, true]],
     ['aten.rand_like.default', [ref(x)]], ['aten.bernoulli.p', [ref(x), half]],
     ['aten.randn.default', [shapeOf(b, 2)], { dtype: dtypeArg('f32') }],
-  ] as const)); // prettier-ignore
+  ]); // prettier-ignore
 };
 
 /** Every family with its weight. */

@@ -1,0 +1,97 @@
+/**
+ * Expansion and choice of strategies beside PyTorch 2.13's own figures (`enumerate_us`, `choose_us` of the recorded timing:
+ * one thread, milliseconds of Python). "expand" lists every candidate; "propagate" also prices and chooses, best first or
+ * by enumeration; "first" is a fresh space, where no sharding and no price is known yet.
+ * Budget: listing at least 100 times faster than the recorded enumeration on mm, the search faster than our enumeration
+ * from two mesh dims on. Run: npx tsx bench/expand.ts
+ */
+import { existsSync, readFileSync } from 'node:fs';
+import { dtensorModel } from '../src/cost/dtensor.ts';
+import { Redistributor } from '../src/cost/redistribute.ts';
+import { parseMesh } from '../src/mesh/mesh.ts';
+import { ShardingSpace } from '../src/mesh/space.ts';
+import { builtinOperators } from '../src/ops/builtin.ts';
+import { bindText, parseCall } from '../src/ops/samples/call-text.ts';
+import { tableText } from '../src/report/units.ts';
+import { expandRows } from '../src/strategy/expand.ts';
+import { fillRules } from '../src/strategy/fill.ts';
+import { propagate } from '../src/strategy/propagate.ts';
+
+interface Recorded {
+  readonly strategies: Readonly<Record<string, Readonly<Record<string, { readonly mixed: { readonly enumerate_us: number } }>>>>;
+} // prettier-ignore
+
+const file = new URL('../../shared/fixtures/oracle/timing.json', import.meta.url);
+const recorded = existsSync(file) ? (JSON.parse(readFileSync(file, 'utf8')) as Recorded) : undefined;
+
+const CALLS: Readonly<Record<string, readonly [call: string, inputs: number]>> = {
+  mm: ['mm(f32[64,64], f32[64,64])', 2],
+  bmm: ['bmm(f32[64,64,64], f32[64,64,64])', 2],
+  addmm: ['addmm(f32[64], f32[64,64], f32[64,64])', 3],
+  add: ['add.Tensor(f32[64,64], f32[64,64])', 2],
+};
+const MESHES = ['1d(8)', '2d(2,4)', '3d(2,2,2)', '4d(2,2,2,2)'];
+
+function microseconds(run: () => void): number {
+  for (let i = 0; i < 30; i++) run();
+  const times: number[] = [];
+  for (let i = 0; i < 60; i++) {
+    const start = process.hrtime.bigint();
+    run();
+    times.push(Number(process.hrtime.bigint() - start) / 1e3);
+  }
+  return times.sort((a, b) => a - b)[30];
+}
+
+const operators = builtinOperators();
+const rows: string[][] = [];
+for (const [name, [text, inputs]] of Object.entries(CALLS))
+  for (const meshText of MESHES) {
+    const sizes = meshText.slice(3, -1).split(',').map(Number);
+    const mesh = parseMesh(sizes.map((n, i) => `m${i}=${n}`).join(','));
+    const { record, ctx } = bindText(operators, parseCall(text));
+    const given = Array.from({ length: inputs }, (_, i) => sizes.map((__, m) => (i === 0 && m === 0 ? 'S(0)' : i > 0 && m === 0 ? 'P(sum)' : 'R')).join('')); // prettier-ignore
+    const setup = () => {
+      const space = new ShardingSpace(mesh);
+      return { space, ids: given.map((g) => space.parse(g)), prices: new Redistributor(space, dtensorModel(mesh), { merge: false }) };
+    }; // prettier-ignore
+    const { space, ids, prices } = setup();
+    const shardings = ids.map((id) => space.get(id));
+    let count = 0;
+    const list = (): void => {
+      const filled = fillRules(space, record.shard(ctx), ctx.inputs, ctx.outputs, shardings, { compat: true });
+      count = expandRows(space, filled.rules, filled.rows, ctx.inputs, ctx.outputs, { uneven: 'allow', unitDims: 'expand' }).count;
+    }; // prettier-ignore
+    const expand = microseconds(list);
+    const best = (search: 'priority' | 'enumerate'): number =>
+      microseconds(() => propagate(space, record, ctx, ids, prices, { compat: true, search }));
+    const [priority, enumerate] = [best('priority'), best('enumerate')];
+    const fresh = setup();
+    const start = process.hrtime.bigint();
+    propagate(fresh.space, record, ctx, fresh.ids, fresh.prices, { compat: true });
+    const first = Number(process.hrtime.bigint() - start) / 1e3;
+    const theirs = recorded?.strategies[name]?.[meshText]?.mixed.enumerate_us;
+    rows.push([
+      name,
+      meshText,
+      String(count),
+      expand.toFixed(1),
+      theirs === undefined ? '-' : theirs.toFixed(0),
+      theirs === undefined ? '-' : `${(theirs / expand).toFixed(0)}x`,
+      enumerate.toFixed(1),
+      priority.toFixed(1),
+      first.toFixed(0),
+    ]);
+  }
+const head = [
+  'call',
+  'mesh',
+  'candidates',
+  'expand us',
+  '2.13 enumerate us',
+  'ratio',
+  'enumerate us',
+  'priority us',
+  'first us',
+];
+process.stdout.write(`${tableText([head, ...rows], [2, 3, 4, 5, 6, 7, 8])}\n`);

@@ -1,0 +1,103 @@
+import { createHash } from 'node:crypto';
+import { z } from 'zod';
+import { OPTIMIZERS } from '../cost/memory.ts';
+import { ShardwrightError } from '../errors.ts';
+import { parseGraph } from '../graph/parse.ts';
+import type { Graph } from '../graph/types.ts';
+import type { PlanRequest } from './request.ts';
+import { readPlan } from './schema.ts';
+import type { Plan } from './types.ts';
+
+/** The texts of a plan folder; a plan file alone has neither graph nor request beside it. */
+export interface PlanTexts {
+  readonly plan: string;
+  readonly graph?: string;
+  readonly request?: string;
+}
+
+/** A plan with what it was made from, as far as that is there. */
+export interface PlanFolder {
+  readonly plan: Plan;
+  readonly graph?: Graph;
+  readonly request?: PlanRequest;
+}
+
+/** Largest `request.json`, in characters: a request may hold the text of a cluster file and thousands of pins. */
+const MAX_REQUEST_LENGTH = 16 * 2 ** 20;
+
+const requestSchema = z.strictObject({
+  mesh: z.string(),
+  cluster: z.string(),
+  memoryBytes: z.number().nonnegative().optional(),
+  pins: z.array(z.strictObject({ node: z.string(), spec: z.string() })),
+  optimizer: z.enum(OPTIMIZERS).optional(),
+  cost: z.string(),
+  solver: z.enum(['auto', 'exact', 'highs', 'javascript-lp-solver', 'propagate']),
+  gap: z.number().nonnegative(),
+  timeLimitSeconds: z.number().positive().optional(),
+  seed: z.int().nonnegative(),
+  uneven: z.enum(['allow', 'forbid']),
+  unknown: z.enum(['refuse', 'replicate']),
+  sharing: z.boolean(),
+  inputs: z.string(),
+  outputs: z.string(),
+  objective: z.enum(['time', 'parameter-memory']),
+});
+
+/**
+ * Reads a plan folder from its texts, and holds it to its hashes: a graph or a request that was changed after the plan was
+ * made is refused, because nothing said about the plan would be true of it.
+ *
+ * @param file where the texts come from, for messages
+ * @throws E_SYNTAX, E_TYPE, E_VERSION for texts that cannot be read, E_PLAN for a folder whose parts do not belong together
+ */
+export function readPlanFolder(texts: PlanTexts, file: string): PlanFolder {
+  const plan = readPlan(texts.plan, file);
+  const { graph, request } = texts;
+  if (graph !== undefined) holdTo(plan.hashes?.graph, graph, 'graph.swg', file);
+  if (request !== undefined) holdTo(plan.hashes?.request, request, 'request.json', file);
+  return {
+    plan,
+    ...(graph !== undefined ? { graph: parseGraph(graph, 'graph.swg') } : {}),
+    ...(request !== undefined ? { request: readRequest(request) } : {}),
+  };
+}
+
+/** @throws E_SYNTAX for text that is no JSON, E_TYPE with the path of what does not fit */
+export function readRequest(text: string, file = 'request.json'): PlanRequest {
+  if (text.length > MAX_REQUEST_LENGTH)
+    throw new ShardwrightError('E_LIMIT', `request of ${text.length} characters, the limit is ${MAX_REQUEST_LENGTH}`, {
+      file,
+    });
+  let value: unknown;
+  try {
+    value = JSON.parse(text);
+  } catch (error) {
+    throw new ShardwrightError('E_SYNTAX', `not JSON: ${error instanceof Error ? error.message : String(error)}`, {
+      file,
+    });
+  }
+  const parsed = requestSchema.safeParse(value);
+  if (!parsed.success) {
+    const [issue] = parsed.error.issues;
+    const path = `$.${issue.path.join('.')}`;
+    throw new ShardwrightError('E_TYPE', `${path}: ${issue.message}`, { file, path });
+  }
+  // The schema has exactly the keys of `PlanRequest`; zod's `undefined` for absent keys is what JSON never has.
+  return value as PlanRequest;
+}
+
+function holdTo(expected: string | undefined, content: string, name: string, file: string): void {
+  const got = createHash('sha256').update(content).digest('hex');
+  if (expected === undefined)
+    throw new ShardwrightError('E_PLAN', `the plan states no hash of ${name}, so that file may be another plan's`, {
+      file,
+      hint: 'write the plan with `shardwright plan ... -o DIR`.',
+    });
+  if (expected !== got)
+    throw new ShardwrightError(
+      'E_PLAN',
+      `${name} is not the file the plan was made with: its SHA-256 is ${got.slice(0, 12)}..., the plan says ${expected.slice(0, 12)}...`,
+      { file, hint: 'make the plan again, or restore the file.' },
+    );
+}

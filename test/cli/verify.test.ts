@@ -1,0 +1,67 @@
+import { describe, expect, it } from 'vitest';
+import type { VerifyReport } from '../../src/cli/verify.ts';
+import { cli, fixture } from './support.ts';
+
+const model = (name: string): string => fixture(name, 'joint.readable');
+
+async function report(...argv: readonly string[]): Promise<VerifyReport> {
+  const run = await cli('verify', ...argv, '--json');
+  expect(run.err).toBe('');
+  expect(run.code, run.out).toBe(0);
+  return JSON.parse(run.out) as VerifyReport;
+}
+
+describe('verify', () => {
+  it('has the JSON keys that tests rely on, and compares everything', async () => {
+    const out = await report(model('mlp'), '--mesh', 'd=4', '--pin', 'primals_1=S(0)', '--pin', 'primals_3=S(1)');
+    expect(Object.keys(out)).toEqual(
+      expect.arrayContaining(['devices', 'nodesCompared', 'maxRelativeError', 'mismatches', 'collectives']),
+    );
+    expect(out).toMatchObject({ devices: 4, mismatches: [], planned: 'full' });
+    expect(out.nodesCompared).toBeGreaterThan(20);
+    expect(out.outputsCompared).toBe(5);
+    expect(out.maxRelativeError).toBeLessThan(1e-9);
+    expect(Object.values(out.collectives).reduce((a, b) => a + b, 0)).toBeGreaterThan(0);
+    expect(out.collectives).toEqual(out.promised);
+  }, 60_000);
+
+  it('places a model that is too large to run as its full-size plan says', async () => {
+    const out = await report(model('gpt2-2l'), '--mesh', 'dp=2,tp=2', '--quiet');
+    expect(out.mismatches).toEqual([]);
+    expect(out.sizes).toContainEqual({ from: 50257, to: expect.any(Number) as number });
+    expect(out.collectives.all_reduce).toBeGreaterThan(0);
+  }, 120_000);
+
+  it('can plan the reduced model instead, or run at the own sizes', async () => {
+    expect(await report(model('mlp'), '--mesh', 'd=3', '--replan')).toMatchObject({ planned: 'reduced', mismatches: [] }); // prettier-ignore
+    expect(await report(model('mlp'), '--mesh', 'd=3', '--no-shrink')).toMatchObject({ sizes: [], mismatches: [] });
+  }, 60_000);
+
+  it('prints a summary for people', async () => {
+    const run = await cli('verify', model('mlp'), '--mesh', 'd=2');
+    expect(run.code).toBe(0);
+    expect(run.out).toContain('the sharded program computes what the unsharded one does');
+    expect(run.out).toMatch(/devices +2 virtual \(d=2\)/);
+  }, 60_000);
+
+  it('exits 1 when a tensor is off by more than the tolerance', async () => {
+    const run = await cli('verify', model('gpt2-2l'), '--mesh', 'dp=2,tp=2', '--tolerance', '1e-30', '--quiet', '--json'); // prettier-ignore
+    expect(run.code).toBe(1);
+    const out = JSON.parse(run.out) as VerifyReport;
+    expect(out.mismatches.length).toBeGreaterThan(0);
+    expect(out.mismatches[0]).toMatchObject({ where: expect.any(String) as string, relativeError: expect.any(Number) as number }); // prettier-ignore
+  }, 120_000);
+
+  it('exits 2 for a mesh that cannot be read, 3 for a budget below every plan', async () => {
+    expect((await cli('verify', model('mlp'), '--mesh', 'd=x', '--json')).code).toBe(2);
+    const run = await cli('verify', model('mlp'), '--mesh', 'd=2', '--memory', '1KiB', '--json');
+    expect(run.code).toBe(3);
+    expect(run.out).toContain('E_INFEASIBLE');
+  }, 60_000);
+
+  it('refuses control flow by name', async () => {
+    const run = await cli('verify', model('hop-scan-joint'), '--mesh', 'd=2', '--json');
+    expect(run.code).toBe(2);
+    expect(run.out).toContain('scan is not shrunk');
+  }, 60_000);
+});

@@ -1,0 +1,143 @@
+import { describe, expect, test } from 'vitest';
+import { parseGraph } from '../../src/graph/parse.ts';
+import { printGraph } from '../../src/graph/text.ts';
+import type { Graph } from '../../src/graph/types.ts';
+import { defineOp } from '../../src/ops/record.ts';
+import { shrinkGraph } from '../../src/passes/shrink.ts';
+import { evaluateGraph } from '../../src/simulate/evaluate.ts';
+import { drawInputs } from '../../src/simulate/inputs.ts';
+import { NDArray } from '../../src/ndarray/array.ts';
+import { load, TABLE } from '../plan/support.ts';
+
+const graphOf = (body: string): Graph => parseGraph(`swgraph 1\ngraph @g {\n${body}\n}\n`);
+const lines = (graph: Graph): string[] =>
+  printGraph(graph, { source: false })
+    .split('\n')
+    .slice(2, -2)
+    .map((line) => line.trim());
+
+describe('shrinking a program', () => {
+  test('views keep their products, slices their sums, literals follow', () => {
+    const graph = graphOf(
+      '  in %x: f32[8, 1024, 768] input "x"\n  in %w: f32[768, 2304] parameter "w"\n' +
+        '  %v = aten.view.default(%x, [8192, 768]): f32[8192, 768]\n' +
+        '  %m = aten.mm.default(%v, %w): f32[8192, 2304]\n' +
+        '  %q = aten.slice.Tensor(%m, 1, 768, 1536): f32[8192, 768]\n' +
+        '  %h = aten.view.default(%q, [8, 1024, 12, 64]): f32[8, 1024, 12, 64]\n' +
+        '  %r = aten.slice.Tensor(%h, 3, 0, 32): f32[8, 1024, 12, 32]\n' +
+        '  %p = aten.arange.default(1024): i64[1024]\n' +
+        '  %e = aten.expand.default(%p, [8, -1]): i64[8, 1024]\n' +
+        '  %n = aten.slice.Tensor(%e, 1, 0, 1023): i64[8, 1023]\n' +
+        '  %l = aten.layer_norm.default(%x, [768]): f32[8, 1024, 768]\n' +
+        '  out %r output 0\n  out %n output 1\n  out %l output 2',
+    );
+    const { graph: small, sizes, kept } = shrinkGraph(graph, TABLE, { meshSizes: [2, 2] });
+    expect(kept).toEqual([]);
+    expect(sizes.map(({ from, to }) => `${from} as ${to}`)).toMatchInlineSnapshot(`
+      [
+        "8 as 4",
+        "12 as 8",
+        "32 as 12",
+        "64 as 24",
+        "768 as 192",
+        "1023 as 7",
+        "1024 as 8",
+        "2304 as 576",
+        "8192 as 32",
+      ]
+    `);
+    expect(lines(small)).toMatchInlineSnapshot(`
+      [
+        "in %x: f32[4, 8, 192] input "x"",
+        "in %w: f32[192, 576] parameter "w"",
+        "%v = aten.view.default(%x, [32, 192]): f32[32, 192]",
+        "%m = aten.mm.default(%v, %w): f32[32, 576]",
+        "%q = aten.slice.Tensor(%m, 1, 192, 384): f32[32, 192]",
+        "%h = aten.view.default(%q, [4, 8, 8, 24]): f32[4, 8, 8, 24]",
+        "%r = aten.slice.Tensor(%h, 3, 0, 12): f32[4, 8, 8, 12]",
+        "%p = aten.arange.default(8): i64[8]",
+        "%e = aten.expand.default(%p, [4, -1]): i64[4, 8]",
+        "%n = aten.slice.Tensor(%e, 1, 0, 7): i64[4, 7]",
+        "%l = aten.layer_norm.default(%x, [192]): f32[4, 8, 192]",
+        "out %r output 0",
+        "out %n output 1",
+        "out %l output 2",
+      ]
+    `);
+    // Every size that the mesh cuts evenly stays one that it cuts evenly.
+    for (const { from, to } of sizes) if (from % 4 === 0) expect(to % 4, String(from)).toBe(0);
+  });
+
+  test('equal sizes stay equal, small ones stay, one row stays one row', () => {
+    const graph = graphOf(
+      '  in %x: f32[1, 3, 96, 96] input "x"\n  %y = aten.transpose.int(%x, 2, 3): f32[1, 3, 96, 96]\n  out %y output 0',
+    );
+    const { graph: small } = shrinkGraph(graph, TABLE);
+    expect(lines(small)[0]).toBe('in %x: f32[1, 3, 2, 2] input "x"');
+  });
+
+  test('grouped heads stay multiples of their keys, picked rows exist', () => {
+    const graph = graphOf(
+      '  in %q: f32[2, 32, 128, 64] input "q"\n  in %k: f32[2, 8, 128, 64] input "k"\n' +
+        '  %s = aten.scaled_dot_product_attention.default(%q, %k, %k, none, 0.0, true, enable_gqa=true): f32[2, 32, 128, 64]\n' +
+        '  %l = aten.select.int(%s, 2, 5): f32[2, 32, 64]\n  %t = aten.select.int(%s, 2, -1): f32[2, 32, 64]\n  out %l output 0\n  out %t output 1',
+    );
+    const to = new Map(shrinkGraph(graph, TABLE, { meshSizes: [4] }).sizes.map((s) => [s.from, s.to]));
+    expect((to.get(32) ?? 0) % (to.get(8) ?? 1)).toBe(0);
+    expect(to.get(128)).toBeGreaterThan(5);
+  });
+
+  test('spatial sizes of convolutions stay, batch and channels shrink', () => {
+    const graph = graphOf(
+      '  in %x: f32[64, 48, 14, 14] input "x"\n  in %w: f32[96, 48, 3, 3] parameter "w"\n' +
+        '  %y = aten.convolution.default(%x, %w, none, [1, 1], [1, 1], [1, 1], false, [0, 0], 1): f32[64, 96, 14, 14]\n  out %y output 0',
+    );
+    const to = new Map(shrinkGraph(graph, TABLE).sizes.map((s) => [s.from, s.to]));
+    expect([to.get(14), to.get(3)]).toEqual([14, 3]);
+    for (const n of [64, 48, 96]) expect(to.get(n), String(n)).toBeLessThan(n);
+  });
+
+  test('a call with a literal whose meaning is not known keeps its sizes and is named', () => {
+    const tile = defineOp('my.tile.default', {
+      schema: 'Tensor self, int n',
+      cls: 'other',
+      infer: (ctx) => [{ dtype: ctx.inputs[0].dtype, shape: [ctx.int('n'), ...ctx.inputs[0].shape] }],
+    });
+    const graph = graphOf(
+      '  in %x: f32[100, 60] input "x"\n  %r = aten.sum.dim_IntList(%x, [1]): f32[100]\n  %y = my.tile.default(%r, 40): f32[40, 100]\n  out %y output 0',
+    );
+    const { sizes, kept } = shrinkGraph(graph, TABLE.with([tile]));
+    expect(kept).toEqual([{ node: 'y', target: 'my.tile.default', reason: expect.stringContaining('f32[40') as string }]);
+    const to = new Map(sizes.map((s) => [s.from, s.to]));
+    expect([to.get(40), to.get(100)]).toEqual([40, 100]);
+    expect(to.get(60)).toBeLessThan(60);
+  }); // prettier-ignore
+
+  test('unknown operators and control flow are refused by name', () => {
+    const unknown = graphOf('  in %x: f32[100] input "x"\n  %y = my.op.default(%x): f32[100]\n  out %y output 0');
+    expect(() => shrinkGraph(unknown, TABLE)).toThrow(/my\.op\.default is not shrunk/);
+    expect(() => shrinkGraph(load('torch/hop-scan-joint/joint.readable'), TABLE)).toThrow(
+      expect.objectContaining({ code: 'E_UNSUPPORTED' }),
+    );
+  });
+});
+
+describe('real graphs', () => {
+  test.each(['mlp-loss', 'llama-tiny', 'gpt2-2l', 'bert-base', 'llama3-8b-2l', 'convnet'])(
+    '%s: the reduced graph runs, and is the same program',
+    (model) => {
+      const graph = load(`torch/${model}/joint.readable`);
+      const { graph: small, sizes, kept } = shrinkGraph(graph, TABLE, { meshSizes: [2, 2] });
+      expect(kept).toEqual([]);
+      expect(small.nodes.map((n) => [n.name, n.target])).toEqual(graph.nodes.map((n) => [n.name, n.target]));
+      expect(sizes.every(({ from, to }) => to <= from)).toBe(true);
+      const { outputs } = evaluateGraph(TABLE, small, drawInputs(TABLE, small));
+      const numbers = outputs.filter((o) => o instanceof NDArray);
+      expect(numbers.length).toBeGreaterThan(0);
+      // Finite everywhere and not all zero: the run means something.
+      for (const x of numbers) expect(x.toArray().every((v) => Number.isFinite(v))).toBe(true);
+      expect(numbers.some((x) => x.toArray().some((v) => v !== 0))).toBe(true);
+    },
+    60_000,
+  );
+});

@@ -1,0 +1,134 @@
+import { describe, expect, test } from 'vitest';
+import type { Arg, Graph } from '../../src/graph/types.ts';
+import { shrinkGraph } from '../../src/passes/shrink.ts';
+import { lower, type LowerablePlan } from '../../src/plan/lower.ts';
+import type { DeviceProgram } from '../../src/plan/lower/program.ts';
+import { promisedCollectives } from '../../src/plan/lower/promised.ts';
+import { prepare } from '../../src/plan/prepare.ts';
+import { randomPlan } from '../../src/plan/random-plan.ts';
+import { shardPrepared } from '../../src/plan/shard.ts';
+import { transplant } from '../../src/plan/transplant.ts';
+import { verify, verifyProgram, type Verification } from '../../src/simulate/verify.ts';
+import { load, request, TABLE } from '../plan/support.ts';
+
+const FULL = process.env.SHARDWRIGHT_FULL === '1';
+const MESHES = ['d=4', 'a=2,b=2', 'a=2,b=2,c=2', 'd=3'];
+
+function sizesOf(mesh: string): number[] {
+  return mesh.split(',').map((dim) => Number(dim.split('=')[1]));
+}
+
+function reduced(model: string, mesh: string): Graph {
+  return shrinkGraph(load(`torch/${model}/joint.readable`), TABLE, { meshSizes: sizesOf(mesh) }).graph;
+}
+
+function expectRight(v: Verification): void {
+  expect(v.mismatches).toEqual([]);
+  expect(v.maxRelativeError).toBeLessThan(1e-9);
+  expect(v.collectives).toEqual(v.promised);
+}
+
+describe('random feasible plans of real training graphs', () => {
+  test.each(['mlp', 'mlp-loss', 'llama-tiny', 'convnet'].flatMap((model) => MESHES.map((mesh) => [model, mesh])))(
+    'OP-51: %s on (%s): sharded equals unsharded, collectives as planned',
+    (model, mesh) => {
+      const graph = reduced(model, mesh);
+      const prepared = prepare(graph, request(mesh), TABLE);
+      const seeds = FULL ? 20 : model === 'llama-tiny' ? 1 : 4;
+      let communicated = 0;
+      for (let seed = 0; seed < seeds; seed++) {
+        const v = verify(prepared.model.graph, randomPlan(prepared, seed), TABLE, { seed });
+        expectRight(v);
+        expect(v.nodesCompared).toBeGreaterThan(graph.nodes.length / 2);
+        for (const n of Object.values(v.collectives)) communicated += n;
+      }
+      expect(communicated).toBeGreaterThan(0);
+    },
+    120_000,
+  );
+});
+
+describe('plans of the solver at full size, run at reduced sizes', () => {
+  const cases = [
+    ['gpt2-2l', 'a=2,b=2'],
+    ['gpt2-2l', 'd=3'],
+    ['bert-base', 'd=4'],
+    ['llama3-8b-2l', 'a=2,b=2,c=2'],
+    ...(FULL ? MESHES.flatMap((mesh) => ['gpt2-2l', 'bert-base', 'llama-tiny', 'llama3-8b-2l'].map((m) => [m, mesh])) : []), // prettier-ignore
+  ];
+  test.each(cases)(
+    '%s on (%s)',
+    async (model, mesh) => {
+      const full = prepare(load(`torch/${model}/joint.readable`), request(mesh), TABLE);
+      const solved = await shardPrepared(full);
+      if (solved.status !== 'planned') throw new Error('infeasible');
+      const small = prepare(reduced(model, mesh), request(mesh), TABLE);
+      const plan = transplant(solved.plan, small);
+      // The placements are those of the solver.
+      expect(plan.nodes.map((n) => n.outputs)).toEqual(solved.plan.nodes.map((n) => n.outputs));
+      const v = verify(small.model.graph, plan, TABLE);
+      expectRight(v);
+      expect(Object.values(v.collectives).reduce((a, b) => a + b, 0)).toBeGreaterThan(0);
+    },
+    180_000,
+  );
+});
+
+describe('faults are found', () => {
+  const mesh = 'a=2,b=2';
+  const graph = reduced('mlp', mesh);
+  const prepared = prepare(graph, request(mesh), TABLE);
+  const planned = prepared.model.graph;
+  /** A plan with collectives of several kinds. */
+  const plan = [...Array(40).keys()]
+    .map((seed) => randomPlan(prepared, seed))
+    .find((p) => new Set(promisedCollectives(planned, p, TABLE).map((c) => c.kind)).size >= 4) as LowerablePlan;
+  const program = lower(planned, plan, TABLE);
+  const promised = promisedCollectives(planned, plan, TABLE);
+
+  /** The program with the arguments of one node changed. */
+  function changed(pick: (target: string) => boolean, change: (args: readonly Arg[]) => readonly Arg[]): DeviceProgram {
+    const at = program.graph.nodes.findIndex((n) => pick(n.target));
+    expect(at).toBeGreaterThanOrEqual(0);
+    const nodes = program.graph.nodes.map((n, i) => (i === at ? { ...n, args: change(n.args) } : n));
+    return { ...program, graph: { ...program.graph, nodes } };
+  }
+  const run = (p: DeviceProgram): Verification => verifyProgram(planned, p, promised, TABLE);
+
+  test('the program as lowered is right', () => expectRight(run(program)));
+
+  test('a sum that is a maximum', () => {
+    const wrong = changed((t) => /all_reduce|reduce_scatter/.test(t), ([x, , ...rest]) => [x, 'max', ...rest]); // prettier-ignore
+    expect(run(wrong).mismatches.length).toBeGreaterThan(0);
+  });
+
+  test('a group over the other mesh dim', () => {
+    const wrong = changed((t) => t.includes('all_gather'), (args) => [...args.slice(0, -1), args.at(-1) === 'a' ? 'b' : 'a']); // prettier-ignore
+    expect(run(wrong).mismatches.length).toBeGreaterThan(0);
+  });
+
+  test('rows of a slice that are another rank\'s', () => {
+    const wrong = changed((t) => t === 'aten.slice.Tensor', ([x, dim, , end]) => [x, dim, 0, end]);
+    // Either the shape or the values betray it.
+    let found = 0;
+    try {
+      found = run(wrong).mismatches.length;
+    } catch (error) {
+      expect((error as { code: string }).code).toBe('E_VERIFY');
+      found = 1;
+    }
+    expect(found).toBeGreaterThan(0);
+  }); // prettier-ignore
+
+  test('a collective that the plan does not list', () => {
+    const [first, ...rest] = promised;
+    const v = verifyProgram(planned, program, rest, TABLE);
+    expect(v.mismatches).toHaveLength(1);
+    expect(v.mismatches[0].message).toContain(`an ${first.kind}`);
+  });
+
+  test('a plan of another graph is refused', () => {
+    const other = reduced('mlp-loss', mesh);
+    expect(() => lower(other, plan, TABLE)).toThrow(expect.objectContaining({ code: 'E_PLAN' }));
+  });
+});
