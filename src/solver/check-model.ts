@@ -6,17 +6,9 @@
  */
 import { PRICE_SCALE } from './certificate.ts';
 import { minimise, type Summand } from './check-minimise.ts';
-import { exactSum, type Grid, level, PairMemo, Refused, type Store } from './check-store.ts';
+import { exactSum, type Grid, level, PairMemo, type Part, Refused, type Store } from './check-store.ts';
 import { reachedOnly, shrink, type Shrunk } from './check-shrink.ts';
 import { type ByClass, byClass, functionOf, LevelledGrid, LoweredGrid, splitOf, View } from './check-tables.ts';
-
-/** A table over variables; `maps[k]` sends the positions of `vars[k]` to classes of axis k. */
-export interface Part {
-  readonly vars: readonly number[];
-  readonly maps: readonly number[];
-  readonly grid: Grid;
-  readonly tidy: boolean;
-}
 
 /** Amounts of a row per variable: vector id or -1. */
 export interface ModelRow {

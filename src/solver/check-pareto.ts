@@ -2,8 +2,8 @@
  * The checker's own Pareto elimination: the least true cost of a model under its rows. A cell holds all pairs of cost and
  * amounts that no other beats. Written for the checker alone.
  */
-import type { Model, Part } from './check-model.ts';
-import { Refused, type Store } from './check-store.ts';
+import type { Model } from './check-model.ts';
+import { Refused, type Store, type Part } from './check-store.ts';
 
 /** One way to fill in the eliminated variables: priced cost, cost without prices, amount of every row. */
 interface Label {

@@ -21,6 +21,14 @@ export interface Grid {
   pick?(rows: Int32Array, columns: Int32Array): Float64Array;
 }
 
+/** A table over variables; `maps[k]` sends the positions of `vars[k]` to classes of axis k. */
+export interface Part {
+  readonly vars: readonly number[];
+  readonly maps: readonly number[];
+  readonly grid: Grid;
+  readonly tidy: boolean;
+}
+
 const LARGEST = 2 ** 52;
 
 /** Refuses unless sums whose terms have these sizes are exact. */

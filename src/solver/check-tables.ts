@@ -4,8 +4,7 @@
  * A lowered or levelled table is not written out: after a cut most of its classes die, and only what lives is ever asked
  * for (`pick`). Written for the checker alone.
  */
-import type { Part } from './check-model.ts';
-import { exactSum, type Grid, level, Refused, type Store } from './check-store.ts';
+import { exactSum, type Grid, level, type Part, Refused, type Store } from './check-store.ts';
 
 /** Amounts per class of a (refined) map: which class of the old table each comes from, and what it loses. */
 export interface ByClass {
