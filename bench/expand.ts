@@ -32,15 +32,17 @@ const CALLS: Readonly<Record<string, readonly [call: string, inputs: number]>> =
 };
 const MESHES = ['1d(8)', '2d(2,4)', '3d(2,2,2)', '4d(2,2,2,2)'];
 
+/** Median microseconds of a call, after 200 ms of calls that let the compiler settle. */
 function microseconds(run: () => void): number {
-  for (let i = 0; i < 30; i++) run();
+  const until = process.hrtime.bigint() + 200_000_000n;
+  while (process.hrtime.bigint() < until) run();
   const times: number[] = [];
-  for (let i = 0; i < 60; i++) {
+  for (let i = 0; i < 101; i++) {
     const start = process.hrtime.bigint();
     run();
     times.push(Number(process.hrtime.bigint() - start) / 1e3);
   }
-  return times.sort((a, b) => a - b)[30];
+  return times.sort((a, b) => a - b)[50];
 }
 
 const operators = builtinOperators();

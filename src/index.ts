@@ -96,6 +96,18 @@ export { sizes, Sym, type Size } from './trace/sizes.ts';
 export { GraphCache, type CachedCapture, type GraphCacheOptions } from './trace/cache.ts';
 export { apply, applyTuple } from './trace/tensor.ts';
 export { einsum } from './trace/einsum.ts';
+export { cond, type BodyTree } from './trace/control.ts';
+export { foriLoop, map, scan, whileLoop, type ScanOptions, type WhileOptions } from './trace/control-loops.ts';
+export type { Policy } from './trace/control-policy.ts';
+export { customOp, type CustomOp, type CustomOpSpec } from './trace/custom-op.ts';
+export { captureRegions, type Region, type RegionCapture, type RegionOptions } from './trace/regions.ts';
+export { branch, captureCfg, jump, leave, type BlockSpec } from './trace/control-cfg.ts';
+export { checkCfg, runCfg, type Block, type Cfg } from './passes/cfg.ts';
+export { structure, type Structured } from './passes/structure.ts';
+export { predicate, type Predicated, type PredicateOptions } from './passes/predicate.ts';
+export { unrollScan, type UnrollOptions } from './passes/unroll-scan.ts';
+export { hoistInvariants, type HoistOptions } from './passes/hoist-invariants.ts';
+export { boundedLoopsToScans, type BoundedLoopOptions } from './passes/bounded-loops.ts';
 export {
   arange,
   cat,

@@ -1,18 +1,32 @@
 import { readFileSync } from 'node:fs';
+import { calibratedClusterText, parseCalibration } from '../cost/calibration.ts';
 import { ShardwrightError } from '../errors.ts';
 
-/** What `--cluster` names: the text of a JSON file, or the name of a node design as it is. @throws E_IO */
-export function clusterText(nameOrFile: string): string {
-  if (!nameOrFile.endsWith('.json')) return nameOrFile;
+/**
+ * What `--cluster` names: the text of a JSON file, or the name of a node design as it is; with `--calibration` the cluster
+ * file of that cluster as it was measured.
+ *
+ * @throws E_IO for a file that cannot be read, E_CALIBRATION for one that is no calibration of this cluster
+ */
+export function clusterText(nameOrFile: string, calibrationFile?: string): string {
+  const text = nameOrFile.endsWith('.json')
+    ? read(nameOrFile, 'cluster file', 'give the path of a JSON file, or a node design such as dgx-h100.')
+    : nameOrFile;
+  if (calibrationFile === undefined) return text;
+  return calibratedClusterText(
+    text,
+    parseCalibration(read(calibrationFile, 'calibration file', 'write one with bench/calibrate.py.')),
+  );
+}
+
+function read(path: string, what: string, hint: string): string {
   try {
-    return readFileSync(nameOrFile, 'utf8');
+    return readFileSync(path, 'utf8');
   } catch (error) {
     throw new ShardwrightError(
       'E_IO',
-      `cannot read the cluster file ${nameOrFile}: ${error instanceof Error ? error.message : String(error)}`,
-      {
-        hint: 'give the path of a JSON file, or a node design such as dgx-h100.',
-      },
+      `cannot read the ${what} ${path}: ${error instanceof Error ? error.message : String(error)}`,
+      { hint },
     );
   }
 }

@@ -8,9 +8,10 @@ import { GIVABLE_ROLES, type GivableRole } from '../import/roles.ts';
 import { builtinOperators } from '../ops/builtin.ts';
 import { inferCall } from '../ops/infer.ts';
 import type { OperatorTable } from '../ops/table.ts';
+import { configModel, namedModel, refuseSizes, type SizeFlags } from './load-config.ts';
 import { isScript } from './script-name.ts';
 
-export interface LoadOptions {
+export interface LoadOptions extends SizeFlags {
   readonly format?: string;
   /** `NAME=parameter` corrections. */
   readonly role: readonly string[];
@@ -29,7 +30,7 @@ export interface LoadedModel {
   readonly counts?: ProgramCounts;
 }
 
-/** Reads, imports and corrects a model file; a program is run and traced. */
+/** Reads, imports and corrects a model file; a program is run and traced, a config or the name of a model is built. */
 export async function loadModel(path: string, options: LoadOptions): Promise<LoadedModel> {
   const { format } = options;
   if (isScript(path)) return loadScript(path, options);
@@ -37,6 +38,13 @@ export async function loadModel(path: string, options: LoadOptions): Promise<Loa
     throw new ShardwrightError('E_USAGE', `--format '${format}' is no format`, {
       hint: `formats: ${FORMAT_NAMES.join(', ')}`,
     });
+  const table = builtinOperators();
+  const named = namedModel(path, options, table);
+  if (named !== undefined) return ofConfig(path, named, table, options);
+  const bytes = readModelFile(path);
+  const configured = configModel(bytes, path, format, options, table);
+  if (configured !== undefined) return ofConfig(path, configured, table, options);
+  refuseSizes(path, options);
   const roles: Record<string, GivableRole> = {};
   for (const text of options.role) {
     const [name, role] = pair(text, '--role', 'NAME=parameter');
@@ -47,8 +55,7 @@ export async function loadModel(path: string, options: LoadOptions): Promise<Loa
       });
     Object.defineProperty(roles, name, { value: known, enumerable: true });
   }
-  const table = builtinOperators();
-  const imported = importModel(readModelFile(path), {
+  const imported = importModel(bytes, {
     file: path,
     name: modelName(path),
     roles,
@@ -61,8 +68,20 @@ export async function loadModel(path: string, options: LoadOptions): Promise<Loa
   return { ...imported, table };
 }
 
+/** A config decides roles, ties and inputs, so corrections from outside are refused. */
+function ofConfig(path: string, graph: Graph, table: OperatorTable, options: LoadOptions): LoadedModel {
+  const { role, tie, input = [], select } = options;
+  if (role.length > 0 || tie.length > 0 || input.length > 0 || select !== undefined)
+    throw new ShardwrightError('E_USAGE', `${path} is built from a config: --role, --tie, --input and --select are for graph files`, {
+      hint: '--batch, --seq, --dtype, --layers and --training choose what is built.',
+    }); // prettier-ignore
+  return { graph, table, format: 'hf-config' };
+}
+
 /** A program states roles and ties itself, so corrections from outside are refused. */
-async function loadScript(path: string, { format, role, tie }: LoadOptions): Promise<LoadedModel> {
+async function loadScript(path: string, options: LoadOptions): Promise<LoadedModel> {
+  const { format, role, tie } = options;
+  refuseSizes(path, options);
   if (format !== undefined || role.length > 0 || tie.length > 0)
     throw new ShardwrightError('E_USAGE', `${path} is a program: --format, --role and --tie are for graph files`, {
       hint: 'state roles in the program, with param, buffer and spec.',

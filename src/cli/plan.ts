@@ -25,6 +25,7 @@ import { parseBytes, parseChoice, parseCount, parseFraction, parsePositive } fro
 export interface PlanOptions extends LoadOptions {
   readonly mesh: string;
   readonly cluster: string;
+  readonly calibration?: string;
   readonly memory?: string;
   readonly pin: readonly string[];
   readonly optimizer?: string;
@@ -50,7 +51,7 @@ export interface PlanOptions extends LoadOptions {
 export const SOLVERS = ['auto', 'exact', 'highs', 'javascript-lp-solver', 'propagate'] as const;
 
 export async function planCommand(model: string, options: PlanOptions, io: CliIo): Promise<number> {
-  const request = requestOf({ ...options, cluster: clusterText(options.cluster) });
+  const request = requestOf({ ...options, cluster: clusterText(options.cluster, options.calibration) });
   const { graph, table } = await loadModel(model, options);
   try {
     return await planGraph(graph, table, request, options, io);

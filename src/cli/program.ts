@@ -35,6 +35,14 @@ export async function runCli(argv: readonly string[], io: CliIo): Promise<number
         [],
       )
       .option('--select <title>', 'which graph of a log, "Joint graph 0"')
+      .option('--batch <n>', 'sequences at once, of a model name or config (default: 8)')
+      .option(
+        '--seq <n>',
+        'tokens of a sequence, of a model name or config (default: 2048, or what the positions allow)',
+      )
+      .option('--dtype <name>', 'element type, of a model name or config (default: what the config states, else bf16)')
+      .option('--layers <n>', 'layers, of a model name or config (default: what the config states)')
+      .option('--training', 'loss and gradients of a model name or config (default: the forward pass only)')
       .option('--json', 'print exactly one JSON value');
 
   model(program.command('inspect <model>'))
@@ -211,6 +219,99 @@ export async function runCli(argv: readonly string[], io: CliIo): Promise<number
       exit = validateCommand(path, options as Parameters<typeof validateCommand>[1], io);
     });
 
+  program
+    .command('report <plan>')
+    .summary('a plan as one HTML file that opens from disk, or as Markdown, JSON or CSV')
+    .description(
+      'Writes what a plan says: the answer, placements by layer, the program, collectives, time, memory, proof, assumptions with sources.\n\nExamples:\n  $ shardwright report out/ -o report.html\n  $ shardwright report out/ --format md',
+    )
+    .option('-o, --output <file>', 'write a file (default: stdout)')
+    .option('--format <name>', 'html, md, json, csv (default: by the ending of the file, else html)')
+    .option(
+      '--draw <name>',
+      'parameter to draw as a matrix of matrices; repeatable (default: four of them)',
+      collect,
+      [],
+    )
+    .option('--no-recipes', 'leave out the plain recipes, which are priced anew')
+    .option('--json', 'the same as --format json')
+    .action(async (path: string, options) => {
+      const { reportCommand } = await import('./report.ts');
+      exit = await reportCommand(path, options as Parameters<typeof reportCommand>[1], io);
+    });
+
+  program
+    .command('explain <plan> <node>')
+    .summary('why a node is placed as it is, and what another placement would cost')
+    .description(
+      'Lists the strategies of a node with their costs; with --force solves the plan again with the node placed so, and says what changes and why.\n\nExample:\n  $ shardwright explain out/ model.lm_head.weight --force RR',
+    )
+    .option('--force <spec>', 'placement of its result to solve again with, such as S(0)R')
+    .option('--limit <n>', 'lines of each table', '12')
+    .option('--json', 'print exactly one JSON value')
+    .option('--quiet', 'no progress on stderr')
+    .action(async (path: string, node: string, options) => {
+      const { explainCommand } = await import('./explain.ts');
+      exit = await explainCommand(path, node, options as Parameters<typeof explainCommand>[2], io);
+    });
+
+  program
+    .command('diff <a> <b>')
+    .summary('what differs between two plans: placements, seconds, bytes, collectives')
+    .description(
+      'Compares two plans of one model, folders or plan files.\n\nExample:\n  $ shardwright diff before/ after/',
+    )
+    .option('--json', 'print exactly one JSON value')
+    .action(async (a: string, b: string, options) => {
+      const { diffCommand } = await import('./diff.ts');
+      exit = diffCommand(a, b, options as Parameters<typeof diffCommand>[2], io);
+    });
+
+  const hardwareCommand = program
+    .command('hardware')
+    .summary('the node designs that --cluster takes, with sources')
+    .description('Lists the built-in node designs.\n\nExample:\n  $ shardwright hardware show dgx-h100');
+  hardwareCommand
+    .command('list')
+    .summary('every node design')
+    .description('Lists the node designs that --cluster takes.\n\nExample:\n  $ shardwright hardware list')
+    .option('--json', 'print exactly one JSON value')
+    .action(async (options) => {
+      const { hardwareListCommand } = await import('./hardware.ts');
+      exit = hardwareListCommand(options as Parameters<typeof hardwareListCommand>[0], io);
+    });
+  hardwareCommand
+    .command('show <name>')
+    .summary('every constant of one, with its unit and source')
+    .description(
+      'Prints the constants of a node design, or of a JSON file of your own.\n\nExample:\n  $ shardwright hardware show dgx-h100',
+    )
+    .option('--json', 'print exactly one JSON value')
+    .action(async (name: string, options) => {
+      const { hardwareShowCommand } = await import('./hardware.ts');
+      exit = hardwareShowCommand(name, options as Parameters<typeof hardwareShowCommand>[1], io);
+    });
+
+  const models = program.command('models').summary('the models that are known by name');
+  models
+    .command('list')
+    .summary('names, families, parameters')
+    .description('Lists the models that every command takes by name.\n\nExample:\n  $ shardwright models list')
+    .option('--json', 'print exactly one JSON value')
+    .action(async (options) => {
+      const { listModels } = await import('./models.ts');
+      exit = listModels(options as Parameters<typeof listModels>[0], io);
+    });
+  models
+    .command('show <name>')
+    .summary('one model: sizes, parameters, where its config is from')
+    .description('Shows one model.\n\nExample:\n  $ shardwright models show llama-3.1-8b')
+    .option('--json', 'print exactly one JSON value')
+    .action(async (name: string, options) => {
+      const { showModel } = await import('./models.ts');
+      exit = showModel(name, options as Parameters<typeof showModel>[1], io);
+    });
+
   try {
     await program.parseAsync(argv, { from: 'user' });
   } catch (error) {
@@ -243,6 +344,7 @@ function planFlags(command: Command): Command {
     )
     .addOption(new Option('--objective <name>', 'what is least').choices(['time', 'parameter-memory']).default('time'))
     .option('--cost <preset>', 'cost preset: alpha-beta, nccl, dtensor, autoparallel', 'alpha-beta')
+    .option('--calibration <file>', 'measured kernels of the device, written by bench/calibrate.py')
     .option('--solver <name>', 'auto, exact, highs, javascript-lp-solver, propagate', 'auto')
     .option('--gap <fraction>', 'relative gap that is good enough; above it the exit code is 4', '0')
     .option('--time-limit <seconds>', 'stop the solver after this long')

@@ -33,7 +33,7 @@ function readTable(path: string): string {
     bytes = readFileSync(path);
   } catch (error) {
     const code = (error as NodeJS.ErrnoException).code ?? '';
-    throw new ShardwrightError('E_FILE', `cannot read '${path}' (${code})`, {
+    throw new ShardwrightError('E_IO', `cannot read '${path}' (${code})`, {
       hint: 'give a CSV file of measured runs, or a .csv.gz',
     });
   }
@@ -41,7 +41,7 @@ function readTable(path: string): string {
   try {
     return gunzipSync(bytes, { maxOutputLength: UNPACKED_LIMIT }).toString('utf8');
   } catch (error) {
-    throw new ShardwrightError('E_FILE', `cannot unpack '${path}': ${error instanceof Error ? error.message : ''}`);
+    throw new ShardwrightError('E_IO', `cannot unpack '${path}': ${error instanceof Error ? error.message : ''}`);
   }
 }
 

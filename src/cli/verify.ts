@@ -35,7 +35,7 @@ export interface VerifyReport extends Verification {
 
 /** `verify`: plan, reduce the sizes, lower, run on virtual devices, compare with the single-device run. */
 export async function verifyCommand(path: string, options: VerifyOptions, io: CliIo): Promise<number> {
-  const request = requestOf({ ...options, cluster: clusterText(options.cluster) });
+  const request = requestOf({ ...options, cluster: clusterText(options.cluster, options.calibration) });
   const tolerance = parsePositive(options.tolerance, '--tolerance');
   const { graph: given, table } = await loadModel(path, options);
   try {

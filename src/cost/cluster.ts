@@ -33,10 +33,18 @@ export interface Cluster {
   readonly launchSeconds: number;
   /** Least time of a kernel on the matrix units. */
   readonly matmulLaunchSeconds: number;
+  /** Measured efficiency of matmuls by unit, where the cluster was calibrated. */
+  readonly matmulCurves?: Readonly<Record<string, MatmulCurve>>;
   /** Where each constant comes from, by field name. */
   readonly sources: Readonly<Record<string, string>>;
   /** What was assumed for want of a figure, one sentence each; printed with every plan. */
   readonly assumptions: readonly string[];
+}
+
+/** Share of the peak that matmuls reach: plateau * intensity / (intensity + half), intensity in FLOPs per byte. */
+export interface MatmulCurve {
+  readonly plateau: number;
+  readonly halfIntensity: number;
 }
 
 /** A torus of chips: two links on every axis, one to each neighbour. */
@@ -259,6 +267,12 @@ export const clusterFileSchema = z.strictObject({
   baseLatencySeconds: z.number().nonnegative().default(6.6e-6),
   launchSeconds: z.number().nonnegative().default(LAUNCH_SECONDS),
   matmulLaunchSeconds: z.number().nonnegative().default(MATMUL_LAUNCH_SECONDS),
+  matmulCurves: z
+    .record(
+      z.string(),
+      z.strictObject({ plateau: z.number().positive().max(1), halfIntensity: z.number().nonnegative() }),
+    )
+    .optional(),
   sources: z.record(z.string(), z.string()).optional(),
 });
 
@@ -300,12 +314,13 @@ function clusterFromJson(text: string): Cluster {
       assumptions: [...base.assumptions, `fields changed by the user's file: ${keys.join(', ')}`],
     };
   }
-  const file = check(clusterFileSchema, json);
+  const { matmulCurves, ...file } = check(clusterFileSchema, json);
   const assumptions: string[] = [];
   if (file.reservedBytes === undefined)
     assumptions.push('4 % of memory + 1 GiB is reserved for context, allocator and communication buffers');
   return {
     ...file,
+    ...(matmulCurves !== undefined && { matmulCurves }),
     name: file.name ?? file.id,
     reservedBytes: file.reservedBytes ?? Math.round(0.04 * file.memoryBytes) + 2 ** 30,
     sources: { '*': "user's file", ...file.sources },

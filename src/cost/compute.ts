@@ -68,13 +68,34 @@ export function matrixPeak(cluster: Cluster, dtype: DType): { flopsPerSecond: nu
 
 /**
  * Seconds of matrix work: `flops` at the peak times the efficiency of its intensity. Never falls when FLOPs or bytes grow.
+ *
+ * @param unit of the peak; with it a calibrated cluster's own curve is used
  */
-export function matrixSeconds(flops: number, bytes: number, peak: number, cluster: Cluster): number {
+export function matrixSeconds(flops: number, bytes: number, peak: number, cluster: Cluster, unit?: string): number {
   if (flops <= 0) return 0;
+  const curve = unit === undefined ? undefined : cluster.matmulCurves?.[unit];
+  if (curve !== undefined) {
+    const intensity = flops / Math.max(bytes, 1);
+    // Rises with FLOPs and with bytes: seconds = flops / (peak * plateau) + bytes * half / (peak * plateau).
+    const share = (curve.plateau * intensity) / (intensity + curve.halfIntensity);
+    return Math.max(flops / (peak * share), flops / (peak * cluster.matmulCap));
+  }
   const half = (HALF_INTENSITY * (peak / cluster.memoryBytesPerSecond)) / H100_BALANCE;
   const padded = Math.max(flops, bytes * half * TURNING_POINT);
   return Math.max(padded / (peak * matmulEfficiency(padded / bytes, 1, half)), flops / (peak * cluster.matmulCap));
 }
+
+/** What a preset adds to the roofline. */
+export interface ComputeOptions {
+  /**
+   * Share of the matrix peak that a fused attention kernel reaches. Absent: priced as a matmul of its intensity, which is
+   * far above what such kernels reach, because they read little.
+   */
+  readonly attentionShare?: number;
+}
+
+/** Attention kernels made for the device reach a good half of the dense peak (FlashAttention-3 and vendors' kernels). */
+export const ATTENTION_SHARE = 0.55;
 
 /** Dtype whose units do the work: the first float among inputs and results, else that of the first tensor. */
 function workDtype(ctx: TypedContext): DType {
@@ -88,7 +109,12 @@ const FLOATS: ReadonlySet<DType> = new Set<DType>(['f64', 'f32', 'bf16', 'f16', 
  *
  * @param ctx the call at the sizes of the largest shard
  */
-export function computeCost(record: OperatorRecord, ctx: TypedContext, cluster: Cluster): CostRecord {
+export function computeCost(
+  record: OperatorRecord,
+  ctx: TypedContext,
+  cluster: Cluster,
+  options: ComputeOptions = {},
+): CostRecord {
   if (FREE_CLASSES.has(record.cls)) return { seconds: 0, kind: record.cls, terms: {}, source: 'no kernel' };
   const bytes = record.bytes(ctx);
   const matrix = record.flops(ctx).matrix;
@@ -99,8 +125,13 @@ export function computeCost(record: OperatorRecord, ctx: TypedContext, cluster: 
   if (matrix > 0) {
     const dtype = workDtype(ctx);
     const { flopsPerSecond, unit } = matrixPeak(cluster, dtype);
-    flopSeconds = matrixSeconds(matrix, Math.max(bytes, 1), flopsPerSecond, cluster);
+    const share = record.cls === 'attention' ? options.attentionShare : undefined;
+    flopSeconds =
+      share === undefined
+        ? matrixSeconds(matrix, Math.max(bytes, 1), flopsPerSecond, cluster, unit)
+        : matrix / (flopsPerSecond * Math.min(share, cluster.matmulCap));
     source += `, ${dtype} on the ${unit} units`;
+    if (cluster.matmulCurves?.[unit] !== undefined && share === undefined) source += ', calibrated';
   }
   const launch = matrix > 0 ? cluster.matmulLaunchSeconds : cluster.launchSeconds;
   return {

@@ -5,7 +5,7 @@ import { alphaBeta } from './alpha-beta.ts';
 import { autoparallelCompute, autoparallelModel } from './autoparallel.ts';
 import type { Cluster } from './cluster.ts';
 import type { CollectiveModel, CostRecord } from './collectives.ts';
-import { computeCost } from './compute.ts';
+import { ATTENTION_SHARE, computeCost } from './compute.ts';
 import { dtensorModel } from './dtensor.ts';
 import { ncclModel } from './nccl/preset.ts';
 
@@ -37,7 +37,8 @@ export function collectiveModel(preset: string, cluster: Cluster, mesh: DeviceMe
 }
 
 /**
- * Price of one call under a preset: AutoParallel's own roofline under `autoparallel`, ours under every other one.
+ * Price of one call under a preset: AutoParallel's own roofline under `autoparallel`; ours under every other one, with
+ * attention at what its kernels reach under `nccl`.
  *
  * @param ctx the call at the sizes of the largest shard
  */
@@ -47,5 +48,6 @@ export function presetComputeCost(
   ctx: TypedContext,
   cluster: Cluster,
 ): CostRecord {
-  return preset === 'autoparallel' ? autoparallelCompute(record, ctx, cluster) : computeCost(record, ctx, cluster);
+  if (preset === 'autoparallel') return autoparallelCompute(record, ctx, cluster);
+  return computeCost(record, ctx, cluster, preset === 'nccl' ? { attentionShare: ATTENTION_SHARE } : {});
 }

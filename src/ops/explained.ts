@@ -1,6 +1,6 @@
 /**
  * What the validator finds and we keep as it is, with the reason. A finding is explained by the first entry that its
- * operator, its rule and the kind of finding match; a test reads the list and fails for a finding without entry, and for an
+ * operator, its rule, its call and the kind of finding match; a test reads the list and fails for a finding without entry, and for an
  * entry that nothing needs any more.
  */
 export interface Explanation {
@@ -10,18 +10,24 @@ export interface Explanation {
   readonly operators: RegExp;
   /** Text of the rule, `P(max), R -> P(max)`, whole. */
   readonly rule: RegExp;
+  /** Part of the sample call, where the reason is in its arguments. */
+  readonly call?: RegExp;
   readonly reason: string;
 }
 
-const missing = (operators: RegExp, rule: RegExp, reason: string): Explanation => ({
+const missing = (operators: RegExp, rule: RegExp, reason: string, call?: RegExp): Explanation => ({
   finding: 'missing',
   operators,
   rule,
   reason,
+  ...(call === undefined ? {} : { call }),
 });
 
 const EXTREME = /.*P\((max|min)\).*/;
-const ANY = /.*/;
+/** Something is pending. */
+const PENDING = /.*P\(.*/;
+/** The second operand is cut or pending. */
+const SECOND = /[^,>]*, [SP]\(.*/;
 
 export const EXPLAINED: readonly Explanation[] = [
   missing(
@@ -40,7 +46,7 @@ export const EXPLAINED: readonly Explanation[] = [
     'domain: monotone in one operand only where the other is positive, as the samples draw both',
   ),
   missing(
-    /aten\.div\.Tensor_mode|(stablehlo|chlo)\.(broadcast_)?(divide|remainder)/,
+    /aten\.div\.Tensor_mode|aten\.addcdiv_?\.default|(stablehlo|chlo)\.(broadcast_)?(divide|remainder)/,
     EXTREME,
     'domain: the samples draw positive divisors; with a negative one the order turns round',
   ),
@@ -56,32 +62,43 @@ export const EXPLAINED: readonly Explanation[] = [
   ),
   missing(
     /aten\.(type_as|expand_as|avg_pool2d_backward|_adaptive_avg_pool2d_backward|max_pool2d_with_indices_backward)\.default/,
-    ANY,
+    SECOND,
     'one operand is read for its dtype or shape only; it is offered replicated and cut alike, not in every other placement',
   ),
   missing(
-    /aten\.(addmm|cat|convolution_backward|nll_loss_backward|nll_loss2d_backward)\.default/,
-    ANY,
-    'an operand is not read at all in this call (beta = 0, an empty member, a gradient that is masked off, the scores of a loss): it is offered in the placements that its readers leave, not in all',
+    /aten\.(addmm|cat|convolution_backward)\.default/,
+    /[^>]*[SP]\(.*/,
+    'an operand is not read in this call (beta = 0, an empty member, a gradient that is masked off): it is offered as where it is read',
+    /beta=0|x\[0\]|\[(True|False)(,(True|False))*,?False/,
   ),
   missing(
-    /aten\.(native_batch_norm|_native_batch_norm_legit|_native_batch_norm_legit_functional|_native_batch_norm_legit_no_training|batch_norm)\.default|stablehlo\.batch_norm_(training|inference|grad)/,
+    /aten\.convolution_backward\.default/,
+    /R, P\((sum|avg)\), P\((sum|avg)\) -> .*/,
+    'input and weight are read by one gradient each; both pending at once does not occur',
+  ),
+  missing(
+    /aten\.(nll_loss_backward|nll_loss2d_backward)\.default/,
+    PENDING,
+    'the scores of a loss are not read by its gradient, nor the total weight without a mean: they are offered as their readers leave them',
+  ),
+  missing(
+    /aten\.(native_batch_norm_backward|_batch_norm_with_update_functional|native_batch_norm|_native_batch_norm_legit|_native_batch_norm_legit_functional|_native_batch_norm_legit_no_training|batch_norm)\.default|stablehlo\.batch_norm_(training|inference|grad)/,
     /.*P\((sum|avg|max|min)\).*/,
     'statistics, weights and biases of a norm are parameters, which are never pending; joint sums of several of them hold, and are left out',
   ),
   missing(
     /aten\.(broadcast_tensors\.default)|stablehlo\.optimization_barrier/,
-    ANY,
+    /(S|P)\([^>]*, (R|[SP]\(\w+\)) -> .*|R, P\(.*/,
     'the operands are independent: each is offered alone and all alike; every pair of placements would be a product of them',
   ),
   missing(
     /aten\.(nextafter\.default)|chlo\.next_after/,
-    ANY,
+    PENDING,
     'the result is nearer to the first operand than the tolerance: what is confirmed is the first operand, not the function',
   ),
   missing(
     /aten\.bitwise_(left|right)_shift_?\..*/,
-    ANY,
+    PENDING,
     'shifts scale integers, and pending integers do not occur in programs; a left shift may also overflow one operand',
   ),
   missing(
@@ -96,7 +113,7 @@ export const EXPLAINED: readonly Explanation[] = [
   ),
   missing(
     /aten\.(nansum|nan_to_num)\.default/,
-    ANY,
+    PENDING,
     'a NaN in one part is no NaN of the whole; the samples draw none',
   ),
   missing(
@@ -104,15 +121,12 @@ export const EXPLAINED: readonly Explanation[] = [
     /.*P\((bor|band)\).*/,
     'a pending mask passes only where the value lies beyond everything that it replaces',
   ),
+  missing(/aten\.heaviside\.default/, /R, P\(.*/, 'affine in the value at zero, which is a constant in programs'),
+  missing(/aten\.copysign\.Tensor/, EXTREME, 'a maximum of -0 and 0 has no defined sign'),
   missing(
-    /aten\.heaviside\.default/,
-    /R, P\(.*/,
-    'affine in the value at zero, which is a constant in programs',
-  ),
-  missing(
-    /aten\.copysign\.Tensor/,
-    EXTREME,
-    'a maximum of -0 and 0 has no defined sign',
+    /aten\.tanh_backward\.default/,
+    /R, P\(min\) -> P\(max\)/,
+    'true for positive gradients and outputs, as the samples draw them',
   ),
   missing(
     /aten\.(native_dropout|bernoulli)\.default/,
@@ -121,17 +135,23 @@ export const EXPLAINED: readonly Explanation[] = [
   ),
   missing(
     /stablehlo\.(reduce|reduce_window)/,
-    ANY,
+    /.*, P\(\w+\) -> .*/,
     'the initial value is a constant, which is offered replicated',
   ),
-  missing(
-    /stablehlo\.(clamp|rng)/,
-    ANY,
-    'bounds and parameters are constants, which are offered replicated',
-  ),
+  missing(/stablehlo\.(clamp|rng)/, PENDING, 'bounds and parameters are constants, which are offered replicated'),
   missing(
     /stablehlo\.reduce_precision/,
     /P\((sum|avg)\) -> P\((sum|avg)\)/,
     'the sample asks for the precision that float64 has; a rounded sum is no sum of rounded parts',
+  ),
+  missing(
+    /aten\.native_layer_norm_backward\.default/,
+    /[^>]*, P\(sum\) -> .*/,
+    'the values of a bias are not read by the gradient, and a bias is a parameter, which is never pending',
+  ),
+  missing(
+    /aten\.all\..*/,
+    /P\((max|min)\) -> .*/,
+    'true of numbers that are truth values, not of others: among the samples a number that is not zero has smaller ones beside it too rarely',
   ),
 ];

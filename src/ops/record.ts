@@ -1,5 +1,6 @@
 import { DTYPE_BYTES } from '../graph/types.ts';
 import type { OpContext, TensorMeta, TypedContext } from './call.ts';
+import type { Kernel } from './kernels/kernel.ts';
 import type { Rule } from './rule.ts';
 import { parseSchema, type ArgSchema } from './schema.ts';
 
@@ -35,6 +36,8 @@ export interface OperatorRecord {
   flops(ctx: TypedContext): OpWork;
   /** Bytes read and written at the sizes of the context. */
   bytes(ctx: TypedContext): number;
+  /** Values of an operator that comes with its own kernel; the built-in ones have theirs in a table. */
+  readonly kernel?: Kernel;
 }
 
 export interface OperatorSpec {
@@ -46,6 +49,7 @@ export interface OperatorSpec {
   shard?(ctx: TypedContext): readonly Rule[];
   flops?(ctx: TypedContext): OpWork;
   bytes?(ctx: TypedContext): number;
+  readonly kernel?: Kernel;
 }
 
 /** Completes a record: schema parsed, default work (one vector operation per output element) and default bytes. */
@@ -60,6 +64,7 @@ export function defineOp(name: string, spec: OperatorSpec): OperatorRecord {
     shard: (ctx) => (spec.shard === undefined ? [] : spec.shard(ctx)),
     flops: (ctx) => (spec.flops !== undefined ? spec.flops(ctx) : defaultWork(spec.cls, ctx)),
     bytes: (ctx) => (spec.bytes !== undefined ? spec.bytes(ctx) : defaultBytes(spec.cls, ctx)),
+    ...(spec.kernel === undefined ? {} : { kernel: spec.kernel }),
   };
 }
 

@@ -17,7 +17,9 @@ export interface Contribution {
 
 /** Gradients of these inputs, null where nothing contributes. */
 export function gradientSlots(joint: Graph, inputs: readonly string[]): (string | null)[] {
-  const byInput = new Map(joint.outputs.map((output) => [output.role === 'grad' ? output.of : undefined, output.value]));
+  const byInput = new Map(
+    joint.outputs.map((output) => [output.role === 'grad' ? output.of : undefined, output.value]),
+  );
   return inputs.map((name) => byInput.get(name) ?? null);
 }
 
@@ -42,5 +44,9 @@ export function asProgram(body: Graph): Graph {
     if (node.kind !== 'placeholder') return node;
     return { ...node, meta: { role: 'input', roleName: node.name } };
   });
-  return { ...body, nodes, outputs: body.outputs.map((output, index) => ({ ...output, index: output.index ?? index })) };
+  return {
+    ...body,
+    nodes,
+    outputs: body.outputs.map((output, index) => ({ ...output, index: output.index ?? index })),
+  };
 }

@@ -1,5 +1,5 @@
 import { internalError } from '../errors.ts';
-import type { GraphBuilder } from '../graph/build.ts';
+import { baseName, type GraphBuilder } from '../graph/build.ts';
 import type { Arg, Graph, Node, NodeMeta, ValueRef } from '../graph/types.ts';
 import { getOwn, isList, isRef, NO_KWARGS, setOwn } from '../graph/value.ts';
 
@@ -13,10 +13,10 @@ export type Names = ReadonlyMap<string, Arg>;
 export class BodyWriter {
   private readonly bodies = new Map<Graph, string>();
 
-  /** @param fresh a free name near the given one; by default the builder's own */
+  /** @param fresh a free name near the base name of an operator; by default copies keep their names as far as they are free */
   constructor(
     readonly builder: GraphBuilder,
-    private readonly fresh: (base: string) => string = (base) => base,
+    private readonly fresh?: (base: string) => string,
   ) {}
 
   /** Appends a copy of a call of `from`. */
@@ -26,7 +26,8 @@ export class BodyWriter {
     const kwargs = mapKwargs(node.kwargs, map);
     const { target, type } = node;
     if (node.kind === 'get_attr') return this.builder.getAttr(target, type, meta);
-    return this.builder.call(target, args, type, { kwargs, meta, name: this.fresh(node.name) });
+    const name = this.fresh === undefined ? node.name : this.fresh(baseName(target));
+    return this.builder.call(target, args, type, { kwargs, meta, name });
   }
 
   /**

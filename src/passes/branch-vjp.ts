@@ -53,7 +53,11 @@ interface BranchJoint {
   readonly slots: readonly (string | null)[];
 }
 
-function jointOf({ node, wrt, calls, differentiate }: BranchGradient, body: Graph, from: readonly number[]): BranchJoint {
+function jointOf(
+  { node, wrt, calls, differentiate }: BranchGradient,
+  body: Graph,
+  from: readonly number[],
+): BranchJoint {
   const inputs = placeholdersOf(body);
   const names = wrt.map((position) => inputs[position].name);
   const joint = differentiate(body, names, from);

@@ -19,6 +19,7 @@ export interface WhileForm {
   readonly step: Graph;
   readonly carry: readonly Arg[];
   readonly captured: readonly Arg[];
+  /** Trips after which the loop ends, as the program states; a count that was worked out (`trips`) is none. */
   readonly maxTrips?: number;
 }
 
@@ -57,7 +58,7 @@ export function controlForm(node: Node, subgraphs: Readonly<Record<string, Graph
     case 'case':
       return { kind: 'branch', test: args[0], bodies: list(1).map(body), operands: list(2) };
     case 'while_loop': {
-      const stated = getOwn(kwargs, 'max_trips') ?? getOwn(kwargs, 'trips');
+      const stated = getOwn(kwargs, 'max_trips');
       const maxTrips = typeof stated === 'number' ? { maxTrips: stated } : {};
       const [condition, step] = [body(args[0]).graph, body(args[1]).graph];
       return { kind: 'while', condition, step, carry: list(2), captured: list(3), ...maxTrips };

@@ -86,7 +86,7 @@ export class ControlVjp {
     const operands = [...init, ...xs, ...captured];
     const real = (name: string): boolean => isReal(types.get(name) ?? { kind: 'none' });
     const active = new Set(names.filter((name, i) => real(name) && this.isActive(operands[i])));
-    for (let grows = active.size > 0; grows; ) {
+    for (let grows = active.size > 0; grows;) {
       const activity = new Activity(this.calls.table, active);
       for (const inner of step.nodes) activity.visit(inner);
       const before = active.size;

@@ -1,4 +1,5 @@
-import { getOwn, isRef } from '../graph/value.ts';
+import { eachOperand, getOwn, isRef } from '../graph/value.ts';
+import { placeholdersOf } from '../graph/control.ts';
 import type { Arg, Graph, Node, ValueRef, ValueType } from '../graph/types.ts';
 import { builtinOperators } from '../ops/builtin.ts';
 import { isFloating } from '../ops/dtypes.ts';
@@ -15,12 +16,15 @@ export interface PredicateOptions {
   readonly safeValue?: number;
 }
 
-/** Work that a site does although the program may not need it. */
-export interface Waste extends OpWork {
+/** Work that a site does although the program would not need it; how much depends on what is decided. */
+export interface Waste {
   /** The control-flow call that was replaced. */
   readonly node: string;
-  /** `cond`: the cheaper branch. `while_loop`: all trips, as if the loop ended at once. */
   readonly kind: 'cond' | 'while_loop';
+  /** `cond`: the cheaper branch, when the dearer is taken. `while_loop`: nothing, when it runs all its trips. */
+  readonly least: OpWork;
+  /** `cond`: the dearer branch, when the cheaper is taken. `while_loop`: all trips, when it ends at once. */
+  readonly most: OpWork;
 }
 
 export interface Predicated {
@@ -42,13 +46,15 @@ export function predicate(graph: Graph, options: PredicateOptions = {}): Predica
     const { form, node } = site;
     if (form.kind === 'branch' && node.target === 'cond') {
       const [a, b] = form.bodies.map((body) => workOf(body.graph, table));
-      wasted.push({ node: node.name, kind: 'cond', ...(total(a) <= total(b) ? a : b) });
+      const [least, most] = total(a) <= total(b) ? [a, b] : [b, a];
+      wasted.push({ node: node.name, kind: 'cond', least, most });
       return branches(site, form, safeValue);
     }
     if (form.kind !== 'while' || form.maxTrips === undefined) return undefined;
     const [test, step] = [workOf(form.condition, table), workOf(form.step, table)];
     const times = (part: keyof OpWork): number => (form.maxTrips ?? 0) * (test[part] + step[part]);
-    wasted.push({ node: node.name, kind: 'while_loop', matrix: times('matrix'), vector: times('vector') });
+    const most = { matrix: times('matrix'), vector: times('vector') };
+    wasted.push({ node: node.name, kind: 'while_loop', least: { matrix: 0, vector: 0 }, most });
     return trips(site, form, form.maxTrips, safeValue);
   });
   return { graph: result, wasted, remaining: remaining(result) };
@@ -59,8 +65,12 @@ function branches({ calls, writer }: Site, form: BranchForm, safe: number): Arg[
   const { test, bodies, operands } = form;
   if (!isRef(test)) return [];
   const not = calls.unary('logical_not', test);
-  const yes = writer.inline(bodies[0].graph, guarded(calls, test, operands, safe), (node) => node.meta);
-  const no = writer.inline(bodies[1].graph, guarded(calls, not, operands, safe), (node) => node.meta);
+  const yes = writer.inline(
+    bodies[0].graph,
+    guarded(calls, test, bodies[0].graph, operands, safe),
+    (node) => node.meta,
+  );
+  const no = writer.inline(bodies[1].graph, guarded(calls, not, bodies[1].graph, operands, safe), (node) => node.meta);
   return yes.map((value, i) => chosen(calls, test, value, no[i]));
 }
 
@@ -71,17 +81,23 @@ function trips({ calls, writer }: Site, form: WhileForm, count: number, safe: nu
   for (let trip = 0; trip < count; trip++) {
     const [active] = writer.inline(condition, [...carry, ...captured]);
     if (!isRef(active)) return carry;
-    const next = writer.inline(step, guarded(calls, active, [...carry, ...captured], safe));
+    const next = writer.inline(step, guarded(calls, active, step, [...carry, ...captured], safe));
     carry = carry.map((value, i) => chosen(calls, active, next[i], value));
   }
   return carry;
 }
 
-/** The operands where the side is taken, else safe values. An operand that occurs twice is replaced once. */
-function guarded(calls: CallBuilder, taken: ValueRef, operands: readonly Arg[], safe: number): Arg[] {
+/**
+ * The operands where the side is taken, else safe values. An operand that occurs twice is replaced once; one that no call of
+ * the body reads stays, since results are selected.
+ */
+function guarded(calls: CallBuilder, taken: ValueRef, body: Graph, operands: readonly Arg[], safe: number): Arg[] {
   const known = new Map<string, ValueRef>();
-  return operands.map((operand) => {
-    if (!isRef(operand)) return operand;
+  const read = new Set<string>();
+  for (const node of body.nodes) eachOperand(node, (name) => read.add(name));
+  const inputs = placeholdersOf(body);
+  return operands.map((operand, i) => {
+    if (!isRef(operand) || !read.has(inputs[i].name)) return operand;
     const type = calls.typeOf(operand);
     if (type.kind !== 'tensor' || type.dtype === 'b8') return operand;
     let made = known.get(operand.name);

@@ -149,7 +149,8 @@ class ScanSplit {
     if (node === undefined) throw internalError(`the body of ${this.site.node.name} reads ${name}, which it lacks`);
     const { form, calls } = this.site;
     const cheap = calls.table.get(node.target)?.cls === 'view' || node.type.kind !== 'tensor';
-    const again = node.kind !== 'placeholder' && !this.stacks.has(name) && (cheap || form.checkpoint) && !this.draws(node);
+    const again =
+      node.kind !== 'placeholder' && !this.stacks.has(name) && (cheap || form.checkpoint) && !this.draws(node);
     const made: Source = again ? 'again' : 'stack';
     this.sources.set(name, made);
     if (made === 'stack') stacked.add(name);

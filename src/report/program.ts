@@ -1,6 +1,6 @@
 import { nodeText } from '../graph/text.ts';
-import type { Graph } from '../graph/types.ts';
-import type { Plan, PlannedNode, PlannedRedistribution } from '../plan/types.ts';
+import type { Graph, Node } from '../graph/types.ts';
+import type { Plan, PlannedNode, PlannedOutput, PlannedRedistribution } from '../plan/types.ts';
 import { bytesText, secondsText } from './units.ts';
 
 /**
@@ -12,21 +12,27 @@ export function annotatedProgram(graph: Graph, plan: Plan): string {
   const lines: string[] = [];
   for (const node of graph.nodes) {
     const p = planned.get(node.name);
-    if (p === undefined) continue;
-    for (const r of p.redistributions) lines.push(redistributionLine(r, p.inputs.length));
-    const time = p.seconds > 0 && p.times !== 0 ? `  ${secondsText(p.seconds)}${timesText(p.times)}` : '';
-    lines.push(`${nodeText(node)}  # ${placementText(p)}${time}`);
+    if (p !== undefined) lines.push(...nodeLines(node, p));
   }
-  for (const output of plan.outputs) {
-    for (const r of output.redistributions) lines.push(redistributionLine(r, 1));
-    const role = output.role === 'grad' ? `gradient of ${output.of ?? '?'}` : output.role;
-    if (output.role === 'carry') {
-      lines.push(`next %${output.of ?? '?'} = %${output.value}  # ${output.placement}`);
-      continue;
-    }
-    lines.push(`return %${output.value}  # ${output.placement}  ${role}`);
-  }
+  for (const output of plan.outputs) lines.push(...outputLines(output));
   return lines.join('\n');
+}
+
+/** The line of a node, after one for each redistribution of its inputs. */
+export function nodeLines(node: Node, p: PlannedNode): string[] {
+  const time = p.seconds > 0 && p.times !== 0 ? `  ${secondsText(p.seconds)}${timesText(p.times)}` : '';
+  return [
+    ...p.redistributions.map((r) => redistributionLine(r, p.inputs.length)),
+    `${nodeText(node)}  # ${placementText(p)}${time}`,
+  ];
+}
+
+/** The line of an output, after one for each redistribution of it. */
+export function outputLines(output: PlannedOutput): string[] {
+  const moves = output.redistributions.map((r) => redistributionLine(r, 1));
+  const role = output.role === 'grad' ? `gradient of ${output.of ?? '?'}` : output.role;
+  if (output.role === 'carry') return [...moves, `next %${output.of ?? '?'} = %${output.value}  # ${output.placement}`];
+  return [...moves, `return %${output.value}  # ${output.placement}  ${role}`];
 }
 
 function placementText(node: PlannedNode): string {

@@ -4,6 +4,7 @@ import type { Arg, Node } from '../graph/types.ts';
 import { getOwn, isGraphRef, isList, isRef } from '../graph/value.ts';
 import { NDArray, fromFlat, sizeOf } from '../ndarray/array.ts';
 import { concat, select, unsqueeze } from '../ndarray/views.ts';
+import { elementType } from '../ops/kernels/kernel.ts';
 import type { Value } from './values.ts';
 
 /** Control-flow calls on values: which body runs, how often, and on what. The forms of the calls are those of `graph/control`. */
@@ -134,7 +135,7 @@ function noRows({ target, type }: Node, carried: number): NDArray[] {
     if (item.kind !== 'tensor' || !item.shape.every((dim) => typeof dim === 'number' || dim.example !== undefined))
       throw malformed(target, 'a scan of no rows gives no values to stack');
     const shape = item.shape.map((dim) => (typeof dim === 'number' ? dim : (dim.example ?? 0)));
-    return fromFlat(shape, new Float64Array(sizeOf(shape)), elementType(item.dtype));
+    return fromFlat(shape, new Float64Array(sizeOf(shape)), elementType({ target }, item.dtype));
   });
 }
 

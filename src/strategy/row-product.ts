@@ -98,6 +98,10 @@ export class RowProduct {
     this.ids = ids;
   }
 
+  get uneven(): 'allow' | 'forbid' {
+    return this.options.uneven;
+  }
+
   /** Number of rows to choose from on a mesh dim: one device replicates. */
   choices(m: number): number {
     return this.sizes[m] === 1 && this.options.unitDims !== 'expand' ? 1 : this.rows.length;

@@ -164,20 +164,9 @@ class PriceTable {
     const size = codes.length ** depth;
     if (size > MOST_SHARDINGS) return undefined;
     const full = new Float64Array(size).fill(Infinity);
-    const targets: number[] = [];
-    const places: number[] = [];
-    const digits = new Array<number>(depth);
-    for (let at = 0; at < size; at++) {
-      for (let m = depth - 1, rest = at; m >= 0; m--) {
-        digits[m] = codes[rest % codes.length];
-        rest = Math.floor(rest / codes.length);
-      }
-      if (!product.stands(digits, meta)) continue;
-      targets.push(product.idOfCodes(digits));
-      places.push(at);
-    }
+    const { targets, places } = targetsOf(space, product, codes, meta);
     move.prepare(targets);
-    targets.forEach((id, k) => (full[places[k]] = move.seconds(id)));
+    for (let k = 0; k < targets.length; k++) full[places[k]] = move.seconds(targets[k]);
     const least = [full];
     for (let m = depth - 1; m >= 0; m--) {
       const finer = least[0];
@@ -197,6 +186,40 @@ class PriceTable {
     for (let d = 0; d < m; d++) at = at * this.codes + this.number[this.rows[product.picked[d]].codes[input]];
     return this.least_[m][at];
   }
+}
+
+interface Targets {
+  /** Sharding ids, and their packed codes. */
+  readonly targets: readonly number[];
+  readonly places: readonly number[];
+}
+
+/** Shardings that a tensor can have under some kinds: a pure function of space, kinds and shape, kept for speed. */
+const targetsBySpace = new WeakMap<ShardingSpace, Map<string, Targets>>();
+
+function targetsOf(space: ShardingSpace, product: RowProduct, codes: readonly number[], meta: TensorMeta): Targets {
+  let known = targetsBySpace.get(space);
+  if (known === undefined) targetsBySpace.set(space, (known = new Map<string, Targets>()));
+  const key = `${codes.join()}|${meta.shape.join()}|${product.uneven}`;
+  const found = known.get(key);
+  if (found !== undefined) return found;
+  const depth = space.meshRank;
+  const size = codes.length ** depth;
+  const targets: number[] = [];
+  const places: number[] = [];
+  const digits = new Array<number>(depth);
+  for (let at = 0; at < size; at++) {
+    for (let m = depth - 1, rest = at; m >= 0; m--) {
+      digits[m] = codes[rest % codes.length];
+      rest = Math.floor(rest / codes.length);
+    }
+    if (!product.stands(digits, meta)) continue;
+    targets.push(product.idOfCodes(digits));
+    places.push(at);
+  }
+  const made = { targets, places };
+  known.set(key, made);
+  return made;
 }
 
 interface Entry {

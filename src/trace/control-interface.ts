@@ -18,6 +18,8 @@ export interface Variables {
 }
 
 export interface ControlFlow {
+  /** A condition on a host value, which decides while tracing; for the report. */
+  host?(site: ControlSite): void;
   /** Policy `regions`: the host value of a traced condition. Without it such a condition is `E_TRACE_CONTROL_FLOW`. */
   condition?(value: unknown, site: ControlSite): boolean;
   /** Policy `operators`: `pred ? onTrue() : onFalse()` as an operator; the branches return trees of tensors. */

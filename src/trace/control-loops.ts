@@ -214,9 +214,8 @@ export function foriLoop<const C extends BodyTree>(
     }
     const { checkpoint = false } = options;
     const counter = arange(hi, { start: lo, dtype: 'i64' });
-    return scan((carry: Carried<C>, i: Tensor) => [body(i, carry), null], init, counter, {
-      checkpoint,
-    })[0] as Carried<C>;
+    const step = (carry: unknown, i: unknown): unknown => [body(i as Tensor, carry as Carried<C>), null];
+    return scanAny(step, init, counter, { checkpoint })[0] as Carried<C>;
   }
   const [, last] = whileAny(
     (state) => {
@@ -224,15 +223,15 @@ export function foriLoop<const C extends BodyTree>(
       return i.lt(hi);
     },
     (state) => {
-      const [i, carry] = state as [Tensor, Carried<C>];
-      return [i.add(1), body(i, carry)];
+      const [i, carry] = state as [Tensor, unknown];
+      return [i.add(1), body(i, carry as Carried<C>)];
     },
     [lo, init],
     options,
     sourcePosition(),
     'foriLoop with a tensor bound',
-  ) as [Tensor, Carried<C>];
-  return last;
+  ) as [Tensor, unknown];
+  return last as Carried<C>;
 }
 
 /** The scanned tensors, their rows along dim 0. */

@@ -12,8 +12,11 @@ const HINT = 'choose by value with where(condition, a, b), or record both sides 
 
 /** The value itself, unless it is a traced tensor, which no condition can be. @throws E_TRACE_CONTROL_FLOW */
 export function condition<T>(value: T, kind: string, position: string): T | boolean {
-  if (tracedValue(value) === undefined) return value;
   const policy = control();
+  if (tracedValue(value) === undefined) {
+    policy?.host?.({ kind, position });
+    return value;
+  }
   if (policy?.condition !== undefined && !IDENTITY.has(kind)) return policy.condition(value, { kind, position });
   throw inControlFlow(value, { kind, position });
 }
@@ -41,9 +44,12 @@ export function branch(
   kind: string,
   position: string,
 ): unknown {
-  if (tracedValue(value) === undefined) return value ? onTrue() : onFalse();
   const site = { kind, position };
   const policy = control();
+  if (tracedValue(value) === undefined) {
+    policy?.host?.(site);
+    return value ? onTrue() : onFalse();
+  }
   if (policy?.cond !== undefined) return policy.cond(value, onTrue, onFalse, site);
   return condition(value, kind, position) ? onTrue() : onFalse();
 }
@@ -97,7 +103,10 @@ export function loop(
 
 /** The value itself, unless it is a traced tensor: the statement around it has no form as an operator. @throws E_REWRITE */
 export function refuse<T>(value: T, kind: string, position: string, reason: string): T {
-  if (tracedValue(value) === undefined) return value;
+  if (tracedValue(value) === undefined) {
+    control()?.host?.({ kind, position });
+    return value;
+  }
   throw refusal('E_REWRITE', `this ${kind} on ${shown(value)} cannot be written as an operator: ${reason}`, { source: position }, {
     hint: 'both branches of an if must return, or assign the same variables; a while may only assign variables.',
   }); // prettier-ignore

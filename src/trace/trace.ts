@@ -3,8 +3,10 @@ import { withPhases } from '../graph/phases.ts';
 import type { Graph } from '../graph/types.ts';
 import { builtinOperators } from '../ops/builtin.ts';
 import type { OperatorTable } from '../ops/table.ts';
+import { predicate } from '../passes/predicate.ts';
 import { checkStable, otherSizes } from './check-twice.ts';
 import type { ControlDecision, ControlFlow } from './control-interface.ts';
+import { controlOf, controlSites, type Policy } from './control-policy.ts';
 import { guardsOf, type Guard } from './guards.ts';
 import { recordInto, Trace } from './recorder.ts';
 import { refusal } from './refusal.ts';
@@ -54,6 +56,8 @@ export interface TraceOptions {
   readonly proxy?: boolean;
   /** Who records control flow that the source-level front end meets. */
   readonly control?: ControlFlow;
+  /** What becomes of conditions; without it, one on a tensor is `E_TRACE_CONTROL_FLOW`. `control` wins over it. */
+  readonly policy?: Policy;
   /** Mesh that `withSharding` speaks of, `dp=2,tp=4`. */
   readonly mesh?: string;
 }
@@ -113,7 +117,7 @@ export function captureAny(fn: AnyFunction, inputs: unknown, options: TraceOptio
     checkStable(first.graph, run(fn, inputs, options, sizes).graph);
   }
   const { graph, inputTree, outputTree } = first;
-  const { dims, sites } = first.trace;
+  const { dims } = first.trace;
   const guards = guardsOf(first.trace, inputTree);
   return {
     graph,
@@ -126,7 +130,7 @@ export function captureAny(fn: AnyFunction, inputs: unknown, options: TraceOptio
       specialised: dims.guards
         .filter((guard) => guard.specialised)
         .map((guard) => `specialised ${guard.text.replace('==', '=')} at ${guard.source ?? 'an unknown place'}`),
-      controlFlow: [...sites],
+      controlFlow: controlSites(first.trace),
     },
   };
 }
@@ -148,7 +152,7 @@ function run(
     table: options.table ?? builtinOperators(),
     training: options.training ?? true,
     proxy: options.proxy ?? true,
-    control: options.control,
+    control: options.control ?? (options.policy === undefined ? undefined : controlOf(options.policy)),
     mesh: options.mesh,
   });
   const inputTree = inputTreeOf(inputs);
@@ -156,7 +160,12 @@ function run(
   try {
     const returned = recordInto(trace.root, () => fn(...(Array.isArray(inputs) ? (given as unknown[]) : [given])));
     const outputTree = outputs(trace, returned);
-    const graph = withGiven(withPhases(trace.root.finish()), trace);
+    const recorded = withPhases(trace.root.finish());
+    const { table } = trace.settings;
+    const graph = withGiven(
+      options.policy === 'predicate' ? withPhases(predicate(recorded, { table }).graph) : recorded,
+      trace,
+    );
     return { trace, graph, inputTree, outputTree };
   } finally {
     trace.open = false;

@@ -1,3 +1,4 @@
+import { isPartialCode, REPLICATE_CODE } from '../mesh/space.ts';
 import type { Model } from '../plan/model.ts';
 import type { Restriction } from '../plan/pins.ts';
 
@@ -10,6 +11,9 @@ const UNKNOWN = -1;
  * than one result is possible, the node (or its result) is left free.
  *
  * @param dim mesh dim
+ * On a tensor-parallel dim the same holds between the sums: a pending result is `reduced` where it is made in the forward pass,
+ * and what follows takes it whole; in the backward pass several pending gradients may be added first, so theirs are left free.
+ *
  * @param weights codes of parameters and of their views as the program takes them, by value
  */
 export function lockDataDim(
@@ -17,6 +21,7 @@ export function lockDataDim(
   restriction: Restriction,
   dim: number,
   weights: ReadonlyMap<number, readonly number[]>,
+  reduced = false,
 ): void {
   const { flow, space, strategies, nodeVariable } = model;
   const codes = new Int32Array(flow.values.length).fill(UNKNOWN);
@@ -38,7 +43,7 @@ export function lockDataDim(
     let any = false;
     for (let a = 0; a < set.count && !any; a++) any = restriction.allows(v, a) && takes(a);
     if (!any) return;
-    if (isCall) restriction.keep(v, `mesh dim ${space.mesh.names[dim]} is data parallel`, takes);
+    if (isCall) restriction.keep(v, `mesh dim ${space.mesh.names[dim]} is ${reduced ? 'tensor' : 'data'} parallel`, takes);
     flow.results[n].forEach((value, k) => {
       if (value < 0 || codes[value] !== UNKNOWN) return;
       let code = UNKNOWN;
@@ -48,7 +53,9 @@ export function lockDataDim(
         if (code === UNKNOWN) code = kind;
         else if (code !== kind) return;
       }
-      codes[value] = code;
+      if (reduced && isPartialCode(code)) {
+        if (flow.phases[n] === 'forward') codes[value] = REPLICATE_CODE;
+      } else codes[value] = code;
     });
   });
 }

@@ -13,9 +13,44 @@ import { weightRoles, type WeightRole } from './weights.ts';
  *  - `data`: inputs are cut on their first dim, parameters are stored whole;
  *  - `fsdp`: as `data`, but parameters are stored cut on their first dim and gathered before use;
  *  - `tensor`: Megatron's pairing: column weights cut on the output dim, row weights on the input dim, the token
- *    embedding on the vocabulary, all used as stored; everything else is stored whole.
+ *    embedding on the vocabulary, all used as stored; everything else is stored whole;
+ *  - `tensor-whole`, `tensor-sequence`: as `tensor`, with the residual stream whole over the dim, or cut on its sequence;
+ *  - `context`, `ulysses`: inputs are cut on their second dim, the sequence; attention takes its queries cut on the sequence,
+ *    or on the heads; parameters are stored whole. With `-fsdp` they are stored cut, as by `fsdp`;
+ *  - `expert`: as `data`, and the weights of routed experts are cut on the expert dim and used as stored.
  */
-export type Part = 'replicate' | 'data' | 'fsdp' | 'tensor';
+export type Part =
+  | 'replicate'
+  | 'data'
+  | 'fsdp'
+  | 'tensor'
+  | 'tensor-whole'
+  | 'tensor-sequence'
+  | 'context'
+  | 'context-fsdp'
+  | 'ulysses'
+  | 'ulysses-fsdp'
+  | 'expert';
+
+/** Dim on which a part cuts the inputs; undefined: it leaves them whole. */
+function inputDim(part: Part): number | undefined {
+  switch (part) {
+    case 'data':
+    case 'fsdp':
+    case 'expert':
+      return 0;
+    case 'context':
+    case 'context-fsdp':
+    case 'ulysses':
+    case 'ulysses-fsdp':
+      return 1;
+    default:
+      return undefined;
+  }
+}
+
+const isTensor = (part: Part): boolean => part.startsWith('tensor');
+const storesCut = (part: Part): boolean => part.endsWith('fsdp');
 
 export interface Recipe {
   readonly name: string;
@@ -56,33 +91,44 @@ export function plainRecipes(model: Model): Recipe[] {
 export function applyRecipe(model: Model, recipe: Recipe): AppliedRecipe {
   const restriction = new Restriction(model);
   const roles = weightRoles(model.graph, model.flow);
-  if (recipe.parts.includes('tensor') && ![...roles.values()].some((r) => r.kind !== 'whole'))
+  if (recipe.parts.some(isTensor) && ![...roles.values()].some((r) => r.kind !== 'whole' && r.kind !== 'expert'))
     return { refused: 'no weight has a name that tells its Megatron role' };
+  if (recipe.parts.includes('expert') && ![...roles.values()].some((r) => r.kind === 'expert'))
+    return { refused: 'no weight has the name of routed experts' };
   const refused = placeInputs(model, restriction, recipe);
   if (refused !== undefined) return { refused };
   const weights = placeParameters(model, restriction, recipe, roles);
   replicateIdleDims(model, restriction, recipe);
+  const unplaced = placeActivations(model, restriction, recipe);
+  if (unplaced !== undefined) return { refused: unplaced };
   recipe.parts.forEach((part, d) => {
-    if (part === 'data' || part === 'fsdp') lockDataDim(model, restriction, d, weights);
+    if (inputDim(part) !== undefined) lockDataDim(model, restriction, d, weights);
+    else if (part === 'tensor-whole') lockDataDim(model, restriction, d, weights, true);
   });
   const [reason] = restriction.contradictions();
   return reason === undefined ? { restriction } : { refused: reason };
 }
 
-/** Inputs and tangents: cut on dim 0 by the data dims, whole on the others. */
+/** Inputs and tangents: cut on dim 0 by the data dims, on dim 1 by the sequence dims, whole on the others. */
 function placeInputs(model: Model, restriction: Restriction, recipe: Recipe): string | undefined {
   const { graph, flow, space, strategies, nodeVariable } = model;
-  const batchDims = recipe.parts.map((p) => p === 'data' || p === 'fsdp');
-  const ways = batchDims.reduce((product, on, d) => (on ? product * space.mesh.sizes[d] : product), 1);
+  const cuts = recipe.parts.map(inputDim);
+  const ways = [0, 1].map((dim) => cuts.reduce<number>((w, c, d) => (c === dim ? w * space.mesh.sizes[d] : w), 1));
   for (const [n, node] of graph.nodes.entries()) {
     if (node.kind !== 'placeholder' || node.meta.role !== 'input') continue;
     const { meta } = flow.values[flow.results[n][0]];
     if (meta.shape.length === 0) continue;
-    if (meta.shape[0] < ways || meta.shape[0] % ways !== 0)
-      return `the batch of ${meta.shape[0]} (input ${node.meta.roleName ?? node.name}) cannot be cut ${ways} ways`;
+    for (const [dim, what] of ['batch', 'sequence'].entries()) {
+      if (ways[dim] === 1) continue;
+      const size = meta.shape.at(dim);
+      const name = node.meta.roleName ?? node.name;
+      if (size === undefined || meta.shape.length <= dim) return `input ${name} has no ${what} dim`;
+      if (size < ways[dim] || size % ways[dim] !== 0)
+        return `the ${what} of ${size} (input ${name}) cannot be cut ${ways[dim]} ways`;
+    }
     const { set } = strategies.nodes[n]!;
     restriction.keep(nodeVariable[n], `recipe ${recipe.name}`, (a) =>
-      batchDims.every((on, d) => space.kindAt(set.specs[a], d) === (on ? shardCode(0) : REPLICATE_CODE)),
+      cuts.every((dim, d) => space.kindAt(set.specs[a], d) === (dim === undefined ? REPLICATE_CODE : shardCode(dim))),
     );
   }
   return undefined;
@@ -109,11 +155,11 @@ function placeParameters(
     const role = roles.get(n) ?? { kind: 'whole' };
     let cut = 1;
     const used = recipe.parts.map((part, d) => {
-      if (part !== 'tensor' || role.kind === 'whole') return REPLICATE_CODE;
+      if (role.kind === 'whole' || !(role.kind === 'expert' ? part === 'expert' : isTensor(part))) return REPLICATE_CODE;
       return shape[role.dim] < space.mesh.sizes[d] ? REPLICATE_CODE : shardCode(role.dim);
     });
     const stored = recipe.parts.map((part, d) => {
-      if (part !== 'fsdp') return used[d];
+      if (!storesCut(part)) return used[d];
       const already = used.reduce(
         (product, code, e) => (code === shardCode(0) ? product * space.mesh.sizes[e] : product),
         cut,
@@ -146,7 +192,7 @@ function placeParameters(
         codes.every((code, d) => {
           const kind = space.kindAt(set.specs[a * width + i], d);
           if (kind === code) return true;
-          return code === REPLICATE_CODE && (isPartialCode(kind) || recipe.parts[d] === 'tensor');
+          return code === REPLICATE_CODE && (isPartialCode(kind) || isTensor(recipe.parts[d]));
         });
       restriction.keep(nodeVariable[n], `${node.name} cannot take its weight as ${recipe.name} stores it`, accepts);
       if (entry.record?.cls !== 'view' || set.inputCount !== 1 || set.outputCount !== 1) return;
@@ -162,6 +208,70 @@ function placeParameters(
     });
   }
   return taken;
+}
+
+/**
+ * The residual stream over tensor dims, and the queries of attention over sequence dims.
+ *
+ * @returns why the model has no such thing
+ */
+function placeActivations(model: Model, restriction: Restriction, recipe: Recipe): string | undefined {
+  const { graph, flow, space, strategies, nodeVariable } = model;
+  const residual = new Set(residualNodes(graph, flow));
+  const shapes = new Set([...residual].map((n) => flow.values[flow.results[n][0]].meta.shape.join()));
+  const attention = graph.nodes.flatMap((node, n) => (isAttention(node, flow.phases[n]) ? [n] : []));
+  for (const [d, part] of recipe.parts.entries()) {
+    const reason = `recipe ${recipe.name}: ${part} over ${space.mesh.names[d]}`;
+    if (part === 'tensor-whole' || part === 'tensor-sequence') {
+      if (residual.size === 0 && part === 'tensor-sequence') return 'the model has no residual stream of [batch, sequence, hidden]';
+      strategies.nodes.forEach((entry, n) => {
+        if (entry === null || entry.set.inputCount === 0) return;
+        const { set } = entry;
+        const width = set.inputCount + set.outputCount;
+        if (part === 'tensor-sequence') {
+          if (!residual.has(n)) return;
+          restriction.keep(nodeVariable[n], reason, (a) => space.kindAt(set.specs[a * width + set.inputCount], d) === shardCode(1));
+          return;
+        }
+        const streams = [...flow.inputs[n], ...flow.results[n]].map(
+          (v) => v >= 0 && shapes.has(flow.values[v].meta.shape.join()),
+        );
+        restriction.keep(nodeVariable[n], reason, (a) =>
+          streams.every((stream, t) => {
+            if (!stream) return true;
+            const kind = space.kindAt(set.specs[a * width + t], d);
+            if (kind === shardCode(0) || kind === shardCode(1)) return false;
+            return !residual.has(n) || t < set.inputCount || kind === REPLICATE_CODE;
+          }),
+        );
+      });
+    }
+    if (inputDim(part) !== 1) continue;
+    if (attention.length === 0) return 'the model has no attention node';
+    // Queries are [batch, heads, sequence, head size].
+    const wanted = shardCode(part.startsWith('ulysses') ? 1 : 2);
+    for (const n of attention) {
+      const { set } = strategies.nodes[n]!;
+      const width = set.inputCount + set.outputCount;
+      restriction.keep(nodeVariable[n], reason, (a) => space.kindAt(set.specs[a * width], d) === wanted);
+    }
+  }
+  return undefined;
+}
+
+function isAttention(node: Model['graph']['nodes'][number], phase: string): boolean {
+  return node.kind === 'call' && phase === 'forward' && node.target.includes('scaled_dot_product');
+}
+
+/** Sums of two activations [batch, sequence, hidden] in the forward pass. */
+function residualNodes(graph: Model['graph'], flow: Model['flow']): number[] {
+  return graph.nodes.flatMap((node, n) => {
+    if (node.kind !== 'call' || flow.phases[n] !== 'forward' || !/(^|[._])add([._]|$)/.test(node.target)) return [];
+    const [result] = flow.results[n];
+    const { shape, dtype } = flow.values[result].meta;
+    if (shape.length !== 3 || shape[1] === 1 || shape[2] === 1 || /^[iub]\d/.test(dtype) || flow.inputs[n].length !== 2) return [];
+    return flow.inputs[n].every((v) => flow.values[v].meta.shape.join() === shape.join()) ? [n] : [];
+  });
 }
 
 /** On a mesh dim without a part every tensor of every node is replicated. */

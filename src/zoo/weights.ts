@@ -1,14 +1,15 @@
 import type { Graph } from '../graph/types.ts';
 import type { Dataflow } from '../strategy/dataflow.ts';
 
-/** What Megatron does with a weight: cut it on `dim`, or keep it whole. */
+/** What Megatron does with a weight: cut it on `dim`, or keep it whole. The dim of an expert weight is that of the experts. */
 export type WeightRole =
-  { readonly kind: 'column' | 'row' | 'vocabulary'; readonly dim: number } | { readonly kind: 'whole' };
+  { readonly kind: 'column' | 'row' | 'vocabulary' | 'expert'; readonly dim: number } | { readonly kind: 'whole' };
 
 // Names that Hugging Face, torchtitan, Megatron and plain MLPs give to the first and the second weight of a pair.
 const COLUMN =
   /(^|[._])(q|k|v|qkv|gate|up|gate_up|in|query_key_value)_proj|(^|[._])(query|key|value|c_attn|c_fc|fc1|wq|wk|wv|w1|w3|lm_head|linear1|linear_fc1|linear_qkv)([._]|$)|intermediate\.dense/;
 const ROW = /(^|[._])(o|down|out)_proj|(^|[._])(c_proj|fc2|wo|w2|linear2|linear_fc2|linear_proj)([._]|$)|output\.dense/;
+const EXPERTS = /(^|[._])experts([._]|$)/;
 const TOKENS = /(^|[._])(embed_tokens|wte|word_embeddings|tok_embeddings)([._]|$)/;
 
 /**
@@ -34,6 +35,7 @@ export function weightRoles(graph: Graph, flow: Dataflow): Map<number, WeightRol
     const rank = flow.values[value].meta.shape.length;
     const out = transposed.has(value) || rank === 1 ? 0 : 1;
     if (TOKENS.test(name)) roles.set(n, { kind: 'vocabulary', dim: 0 });
+    else if (EXPERTS.test(name) && rank === 3) roles.set(n, { kind: 'expert', dim: 0 });
     else if (COLUMN.test(name) && rank <= 2) roles.set(n, { kind: 'column', dim: out });
     else if (ROW.test(name) && rank === 2) roles.set(n, { kind: 'row', dim: 1 - out });
     else roles.set(n, { kind: 'whole' });

@@ -27,7 +27,7 @@ const run = (id: string) => {
   return found;
 };
 
-describe('CM-60 measured runs: not below the published layer model, and what was first to reach', () => {
+describe('CM-60 measured runs (in-sample): not below the published layer model, and what was first to reach', () => {
   /** Rank, mean and largest regret, MAPE of Calculon with its A100 file, as published beside the table. */
   test.each([
     ['vTrain ground truth (multi-node)', 62, 0.548, 0.0225, 0.0455, 0.138],

@@ -3,6 +3,8 @@ import { gunzipSync } from 'node:zlib';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { lintGraph } from '../../src/graph/lint.ts';
+import { parseGraph } from '../../src/graph/parse.ts';
+import { printGraph } from '../../src/graph/text.ts';
 import { tensorType } from '../../src/graph/value.ts';
 import { inspectGraph } from '../../src/cli/inspect.ts';
 import { importGraph, importModel } from '../../src/import/import.ts';
@@ -207,6 +209,41 @@ describe('opset differences and shape arithmetic', () => {
     expect(graph.nodes.find((n) => n.target === 'scan')?.kwargs).toEqual({ length: 7 });
     expect(graph.nodes.find((n) => n.name === graph.outputs[0].value)?.type).toEqual(tensorType('f32', [7, 2, 3]));
   }); // prettier-ignore
+});
+
+describe('bodies and their constants', () => {
+  test('sibling branches use one name for two tensors; a value of the main graph that both read is passed once', () => {
+    const branch = (attribute: string, dims: number[]): Uint8Array => {
+      const constant = node('Constant', [], ['c'], message(5, text(1, 'value'), tensor(5, '', 1, dims, [1, 2, 3, 4, 5, 6].slice(0, dims.reduce((a, b) => a * b))), field(20, varint(4)))); // prettier-ignore
+      const graph = joined(
+        constant,
+        node('Add', ['x', 'c'], [`${attribute}_r`]),
+        text(2, attribute),
+        value(12, `${attribute}_r`),
+      );
+      return message(5, text(1, attribute), message(6, graph), field(20, varint(5)));
+    };
+    const test = [node('ReduceSum', ['x'], ['s'], message(5, text(1, 'keepdims'), field(3, varint(0)))), node('Greater', ['s', 'zero'], ['p'])]; // prettier-ignore
+    const choice = node('If', ['p'], ['y'], joined(branch('then_branch', [2, 3]), branch('else_branch', [1, 3])));
+    const graph = importGraph(small([...test, choice], [tensor(5, 'zero', 1, [], [0])]), { infer });
+    const constants = graph.nodes.filter((n) => n.meta.role === 'parameter');
+    expect(constants.map((n) => [n.meta.roleName, n.type])).toEqual([
+      ['c', tensorType('f32', [2, 3])],
+      ['c_1', tensorType('f32', [1, 3])],
+    ]);
+    expect(graph.nodes.find((n) => n.target === 'cond')?.args[3]).toEqual(
+      ['x', 'c', 'c_1'].map((name) => ({ kind: 'value', name })),
+    );
+    lintGraph(graph, infer);
+  });
+
+  test('graph text of imported models reads back to the same graph', () => {
+    for (const name of ['hop-cond', 'hop-while', 'hop-scan', 'gpt2-tiny', 'mlp-dynamic']) {
+      const graph = importGraph(fixture(`onnx/${name}.onnx.gz`), { infer });
+      const printed = printGraph(graph);
+      expect(printGraph(parseGraph(printed)), name).toBe(printed);
+    }
+  });
 });
 
 describe('FM-47 FM-23 broken and unknown', () => {

@@ -202,7 +202,9 @@ describe('map and fori', () => {
   });
 
   it('CA-29 fori lowers to a scan that a gradient passes', () => {
-    const graph = trace(({ x }: { x: Tensor }) => foriLoop(0, 3, (i, c) => c.add(i).mul(x).sin(), x).sum(), { x: f64(3) });
+    const graph = trace(({ x }: { x: Tensor }) => foriLoop(0, 3, (i, c) => c.add(i).mul(x).sin(), x).sum(), {
+      x: f64(3),
+    });
     expect(controlCalls(graph)).toEqual(['scan']);
     expectGradients(graph, { x: [0.3, -0.7, 1.1] }, ['x']);
   });

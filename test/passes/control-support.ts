@@ -45,7 +45,12 @@ export function gradients(graph: Graph, values: Values, wrt: readonly string[]):
 }
 
 /** Central differences of the one scalar output. */
-export function differences(graph: Graph, values: Values, wrt: readonly string[], step = 1e-6): Record<string, number[]> {
+export function differences(
+  graph: Graph,
+  values: Values,
+  wrt: readonly string[],
+  step = 1e-6,
+): Record<string, number[]> {
   const at = (name: string, i: number, by: number): number => {
     const moved = values[name].map((v, k) => (k === i ? v + by : v));
     return run(graph, { ...values, [name]: moved })[0]?.[0] ?? NaN;

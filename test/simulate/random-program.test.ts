@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest';
 import { kernelOf } from '../../src/ops/kernels/table.ts';
 import { hasLocalForm } from '../../src/plan/lower/rewrite.ts';
 import { printGraph } from '../../src/graph/text.ts';
-import { randomProgram, runRandom } from './random/program.ts';
+import { randomProgram, runRandom, runSolved } from './random/program.ts';
 import { TABLE } from './random/builder.ts';
 
 const PROGRAMS = process.env.SHARDWRIGHT_FULL === '1' ? 10_000 : 300;
@@ -30,6 +30,16 @@ describe('random programs, random meshes, random feasible placements', () => {
     },
     120_000,
   );
+
+  test('plans of the solver, too', async () => {
+    const faults: string[] = [];
+    const count = process.env.SHARDWRIGHT_FULL === '1' ? 500 : 30;
+    for (let seed = 50_000; seed < 50_000 + count; seed++) {
+      const { fault, mesh } = await runSolved(seed);
+      if (fault !== undefined) faults.push(`seed ${seed} on (${mesh}): ${fault}`);
+    }
+    expect(faults).toEqual([]);
+  }, 300_000);
 
   test('same seed, same program', () => {
     expect(printGraph(randomProgram(11))).toBe(printGraph(randomProgram(11)));

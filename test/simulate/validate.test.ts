@@ -4,6 +4,7 @@ import { EXPLAINED } from '../../src/ops/explained.ts';
 import type { OperatorRecord } from '../../src/ops/record.ts';
 import { P, R, rule, ruleText, S, type Rule } from '../../src/ops/rule.ts';
 import { parseCall } from '../../src/ops/samples/call-text.ts';
+import { sampleCalls } from '../../src/ops/samples/table.ts';
 import { OperatorTable } from '../../src/ops/table.ts';
 import { explain } from '../../src/simulate/validate/explain.ts';
 import { refute, trialsOf } from '../../src/simulate/validate/judge.ts';
@@ -13,8 +14,10 @@ import { validateRules } from '../../src/simulate/validate/validate.ts';
 
 const FULL = process.env['SHARDWRIGHT_FULL'] === '1';
 const operators = builtinOperators();
-/** Without SHARDWRIGHT_FULL: every operator's rules, and missing rules of one operator in twenty. */
-const searched = operators.records.map((r) => r.name).filter((_, i) => FULL || i % 20 === 3);
+/** Without SHARDWRIGHT_FULL: the rules of one operator in four, and missing rules of one in thirty. */
+const names = operators.records.map((r) => r.name);
+const judgedOperators = names.filter((_, i) => FULL || i % 4 === 1);
+const searched = names.filter((_, i) => FULL || i % 30 === 3);
 
 /** Operators that no kernel runs: complex numbers, sorts by a body, collectives of a manual program, device numbers. */
 const UNTESTED: readonly string[] = [
@@ -47,11 +50,19 @@ const UNTESTED: readonly string[] = [
 
 describe('rules run on simulated ranks', () => {
   test('OP-54 no rule of any operator is refuted on 2 and 3 ranks, even, uneven and with empty shards', () => {
-    const found = validateRules(operators, { complete: false });
+    const found = validateRules(operators, {
+      operators: judgedOperators,
+      complete: false,
+      ...(FULL ? {} : { draws: 3 }),
+    });
     expect(found.unsound.map((f) => `${f.call}: ${f.rule} on ${f.ranks.join()}: ${f.why ?? ''}`)).toEqual([]);
-    expect(found.operators).toBeGreaterThan(590);
-    expect(found.rulesChecked).toBeGreaterThan(19_000);
-    expect([...found.untested].sort()).toEqual([...UNTESTED].sort());
+    expect(found.operators).toBeGreaterThan(FULL ? 590 : 140);
+    expect(found.rulesChecked).toBeGreaterThan(FULL ? 19_000 : 4_000);
+  }, 1_800_000);
+
+  test('every operator with a kernel has samples', () => {
+    const tried = new Set(sampleCalls(operators).map((c) => operators.get(c.target)?.name));
+    expect(names.filter((name) => !tried.has(name)).sort()).toEqual([...UNTESTED].sort());
   });
 
   test('OP-55 what is valid and not offered is explained, and every explanation is needed', () => {
@@ -61,6 +72,9 @@ describe('rules run on simulated ranks', () => {
     expect(found.combinations).toBeGreaterThan(1_000);
     if (!FULL) return;
     expect(EXPLAINED.filter((e) => !used.has(e)).map((e) => e.reason)).toEqual([]);
+    // Seven tensors of up to four dims: 100,000 combinations and more. The same call without a mask is tried.
+    const wide = /^_scaled_dot_product_flash_attention_for_cpu_backward\(.*attn_mask/;
+    expect(found.untried.filter((text) => !wide.test(text))).toEqual([]);
   }, 1_800_000);
 });
 
@@ -103,8 +117,7 @@ describe('wrong rules are found', () => {
     ['native_dropout(x[6,5], 0.5, True)', rule([S(0)], [S(0), S(0)])],
   ];
   test.each(wrong.map(([call, r]) => [`OP-54 ${call}: ${ruleText(r)}`, call, r] as const))('%s', (_, call, r) => {
-    const found = [2, 3, 4].map((ranks) => judged(call, r, ranks));
-    expect(found.some((why) => why !== undefined)).toBe(true);
+    expect([2, 3, 4].some((ranks) => judged(call, r, ranks) !== undefined)).toBe(true);
     const offered = [2, 3, 4].flatMap((ranks) => {
       const sample = new SampleCall(operators, parseCall(call));
       return offeredRules(sample, sample.record.shard(sample.ctx), ranks).filter((o) => o.rewrite === undefined);
@@ -163,7 +176,7 @@ describe('missing rules are found', () => {
     );
   }
   test.each(must)('OP-55 %s without %s', (name, text) => {
-    const found = validateRules(without(name, text), { operators: [name] });
+    const found = validateRules(without(name, text), { operators: [name], ranks: [2], budget: 300 });
     const { open } = explain(found.missing, 'missing', EXPLAINED);
     expect(open.map((f) => f.rule)).toContain(text);
   });

@@ -193,7 +193,10 @@ function measuredSeconds(
   return share > 0 && peak > 0 ? flops / ((share / 100) * peak * run.devices) : undefined;
 }
 
-/** What the programs of each source do; by the source's documentation, never by its figures. */
+/**
+ * What the programs of each source do. Which features there are follows the sources' documentation; the sizes of logits,
+ * optimizer copies and attention rates were settled with the residuals of the same rows in view (`bench/validate.md`).
+ */
 function softwareOf(
   source: string,
   extras: string,

@@ -1,6 +1,6 @@
 import { ShardwrightError, suggestion } from '../../errors.ts';
 import { controlCall } from '../../graph/control.ts';
-import type { Arg, Dim, Graph, Node, NodeMeta, Output, Role, TensorType, ValueType } from '../../graph/types.ts';
+import type { Arg, Dim, Graph, Node, NodeMeta, Output, TensorType, ValueType } from '../../graph/types.ts';
 import { NO_KWARGS, eachOperand, setOwn, tensorType, typeText } from '../../graph/value.ts';
 import { inferSymbolic } from '../symbolic.ts';
 import { OnnxCall, literalOf, nodeError, type BodyBuilder, type Lowering, type OnnxOperand } from './call.ts';
@@ -406,7 +406,8 @@ export class GraphLowering implements BodyBuilder {
   }
 
   private call(target: string, args: readonly Arg[], kwargs: Readonly<Record<string, Arg>>, type: ValueType): string {
-    eachOperand({ args, kwargs }, (name) => void this.weights.use(name));
+    // Bodies have weights as inputs; the call of the main graph that hands them over is their use.
+    if (this.outer === undefined) eachOperand({ args, kwargs }, (name) => void this.weights.use(name));
     const name = this.fresh(`tmp_${mangled(this.current?.node.outputs[0] ?? 'value')}`);
     this.types.set(name, type);
     this.nodes.push({ name, kind: 'call', target, args, kwargs, type, meta: this.current?.meta ?? {} });

@@ -11,7 +11,10 @@ import type { OnnxTensor } from './tensor.ts';
 export class Weights {
   /** By the record of the tensor: sibling bodies may use one name for two tensors. */
   private readonly operands = new Map<OnnxTensor, OnnxOperand>();
-  private readonly known = new Map<string, { readonly tensor: OnnxTensor; readonly key: string; readonly type: TensorType }>();
+  private readonly known = new Map<
+    string,
+    { readonly tensor: OnnxTensor; readonly key: string; readonly type: TensorType }
+  >();
   private readonly keys = new Set<string>();
   private readonly used = new Map<OnnxTensor, Node>();
 

@@ -237,6 +237,7 @@ export function clampRules(ctx: TypedContext, x: string, low: string, high: stri
     ...present.flatMap((name) => (['max', 'min'] as const).map((k) => jointPartial(ctx, [name], k))),
     ...(ctx.indexOf(low) < 0 ? [] : [jointPartial(ctx, [x, low], 'max')]),
     ...(ctx.indexOf(high) < 0 ? [] : [jointPartial(ctx, [x, high], 'min')]),
+    ...(ctx.indexOf(low) < 0 || ctx.indexOf(high) < 0 ? [] : [jointPartial(ctx, [low, high], 'min')]),
   ];
 }
 

@@ -36,7 +36,7 @@ export function evaluateCall(
   random: RandomStream = NO_SEED,
 ): EvaluatedResult {
   const record = table.get(target);
-  const kernel = record === undefined ? undefined : kernelOf(record.name);
+  const kernel = record === undefined ? undefined : (record.kernel ?? kernelOf(record.name));
   if (record === undefined || kernel === undefined) throw noKernel(target, record);
   const arrays: NDArray[] = [];
   const names = new Map<NDArray, string>();

@@ -7,6 +7,11 @@ import { ref, type Emitter } from './emitter.ts';
 import type { Piece, Pieces } from './pieces.ts';
 import type { RankInt } from './rank-int.ts';
 
+/** The local form of a call whose rules ask for a change: names of its results, null for one that is masked off. */
+export type Rewrite = (call: LocalCall) => readonly (string | null)[];
+/** By canonical operator name. */
+export type Rewrites = Readonly<Record<string, Rewrite>>;
+
 /** A call of the unsharded program that is written for one device: its operands are local, its rules known. */
 export class LocalCall {
   /** Arguments and keywords with the local operands in them. */

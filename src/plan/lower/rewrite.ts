@@ -1,5 +1,5 @@
 import { internalError } from '../../errors.ts';
-import type { LocalCall } from './local-call.ts';
+import type { LocalCall, Rewrite, Rewrites } from './local-call.ts';
 import { attentionRewrites } from './rewrites/attention.ts';
 import { embeddingRewrites } from './rewrites/embedding.ts';
 import { factoryRewrites, randomRewrites } from './rewrites/factory.ts';
@@ -11,10 +11,6 @@ import { productRewrites } from './rewrites/product.ts';
 import { reductionRewrites } from './rewrites/reduction.ts';
 import { shapeRewrites } from './rewrites/shape.ts';
 import { softmaxRewrites } from './rewrites/softmax.ts';
-
-/** The local form of a call whose rules ask for a change: names of its results, null for one that is masked off. */
-export type Rewrite = (call: LocalCall) => readonly (string | null)[];
-export type Rewrites = Readonly<Record<string, Rewrite>>;
 
 const FAMILIES: readonly Rewrites[] = [
   attentionRewrites,

@@ -26,7 +26,12 @@ export function explain(
   const explained: ExplainedFinding[] = [];
   const used = new Set<Explanation>();
   for (const finding of findings) {
-    const found = entries.find((e) => e.operators.test(finding.operator) && e.rule.test(finding.rule));
+    const found = entries.find(
+      (e) =>
+        e.operators.test(finding.operator) &&
+        e.rule.test(finding.rule) &&
+        (e.entry.call === undefined || e.entry.call.test(finding.call)),
+    );
     if (found === undefined) open.push(finding);
     else {
       used.add(found.entry);

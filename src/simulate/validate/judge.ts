@@ -60,7 +60,7 @@ export function isConstant(trials: readonly Trial[], k: number): boolean {
   if (first === null || first === undefined || first.size === 0) return true;
   const text = flat(first).join();
   return (
-    trials.length > 1 && trials.every(({ truth }) => truth[k] !== null && flat(truth[k] as NDArray).join() === text)
+    trials.length > 1 && trials.every(({ truth }) => truth[k] !== null && flat(truth[k]).join() === text)
   );
 }
 

@@ -73,6 +73,12 @@ interface Split {
   readonly integer: boolean;
 }
 
+/** How far rank `r` stays behind an extreme that it does not hold; whole numbers at least 1, unless it ties. */
+function distance(s: Split, r: number): number {
+  const d = s.away * (1 + s.near / (r + 1));
+  return s.integer && d > 0 ? Math.max(1, Math.round(d)) : d;
+}
+
 function splitValue(out: Float64Array, v: number, op: ReduceOp, s: Split): void {
   const n = out.length;
   const whole = (u: number): number => (s.integer ? Math.round(u) : u);
@@ -92,7 +98,7 @@ function splitValue(out: Float64Array, v: number, op: ReduceOp, s: Split): void 
     case 'max':
     case 'min': {
       const side = op === 'max' ? -1 : 1;
-      for (let r = 0; r < n; r++) out[r] = r === s.holder ? v : v + side * whole(s.away * (1 + s.near / (r + 1)));
+      for (let r = 0; r < n; r++) out[r] = r === s.holder ? v : v + side * distance(s, r);
       return;
     }
     case 'product': {

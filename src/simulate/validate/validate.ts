@@ -24,6 +24,8 @@ export interface ValidationOptions {
   readonly complete?: boolean;
   /** Combinations tried for one call; calls with more are tried with pending sums only, then not at all. Default 50,000. */
   readonly budget?: number;
+  /** Draws on which a rule is run, at most; default all. The search for missing rules always uses all of them. */
+  readonly draws?: number;
 }
 
 export interface Finding {
@@ -100,6 +102,7 @@ class Run {
   private readonly ranks: readonly number[];
   private readonly budget: number;
   private readonly complete: boolean;
+  private readonly draws: number;
 
   constructor(
     private readonly table: OperatorTable,
@@ -108,6 +111,7 @@ class Run {
     this.ranks = options.ranks ?? [2, 3];
     this.budget = options.budget ?? 50_000;
     this.complete = options.complete ?? true;
+    this.draws = options.draws ?? Infinity;
   }
 
   try(call: CallText): void {
@@ -124,7 +128,7 @@ class Run {
     for (const ranks of this.ranks)
       for (const r of offeredRules(sample, rules, ranks)) {
         this.rulesChecked++;
-        const why = refute(sample, trials, r, ranks);
+        const why = refute(sample, trials.slice(0, this.draws), r, ranks);
         if (why === undefined) continue;
         const text = `${combinationText(r.inputs, r.outputs)}${r.rewrite === undefined ? '' : ` [${r.rewrite}]`}`;
         const known = wrong.get(text);

@@ -6,6 +6,8 @@ import { existsSync } from 'node:fs';
 import { parentPort, workerData } from 'node:worker_threads';
 
 if (parentPort === null) throw new Error('internal: close-worker.mjs runs as a worker only');
-if (existsSync(new URL('./close.ts', import.meta.url))) (await import('tsx/esm/api')).register();
+// In a source tree only, where the development tool is there; the built package has no TypeScript.
+const loader = 'tsx/esm/api';
+if (existsSync(new URL('./close.ts', import.meta.url))) (await import(loader)).register();
 const { close } = await import('./close.js');
 parentPort.postMessage(close(workerData));

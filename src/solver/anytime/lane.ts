@@ -52,7 +52,10 @@ const RAW_GAIN = 0.01;
 /** Rounded bounds that are kept as guests. */
 const MOST_DECODED = 4;
 /** Moves batches that a repair of a rounded choice may take. */
-const REPAIRS = 300;
+const REPAIRS = 200;
+/** Rounds of the bound from one repair to the next while the prices are raw, and after. */
+const REPAIR_RAW = 4;
+const REPAIR = 2;
 
 export class Lane {
   readonly #model: Model;
@@ -119,7 +122,8 @@ export class Lane {
     const guests = [...this.#decoded, dual.argmin()];
     let choice: Int32Array | undefined;
     let cost = Infinity;
-    if (this.#rounds++ % 2 === 0 && costOf(model, decoded) < Infinity && repair(model, decoded, REPAIRS)) {
+    const due = this.#rounds++ % (this.#raw ? REPAIR_RAW : REPAIR) === 0;
+    if (due && costOf(model, decoded) < Infinity && repair(model, decoded, REPAIRS, this.#stopped)) {
       choice = decoded;
       cost = costOf(model, decoded);
     }

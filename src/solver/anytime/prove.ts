@@ -9,8 +9,10 @@ import { unreduced, type Compact } from './compact.ts';
 import { Dual } from './dual.ts';
 import type { BoundReport } from './lane.ts';
 
-/** Sweeps on the unreduced model. */
-const SWEEPS = 16;
+/** Sweeps on the unreduced model: at least so many, more while they gain, within a number of cells. */
+const SWEEPS = 12;
+const SWEPT_CELLS = 2e8;
+const GAIN = 1e-7;
 const PRICE_SCALE = 2 ** 40;
 
 /** A row of the problem by the number that a model keeps of it. */
@@ -32,8 +34,13 @@ export function dualCertificate(
   for (const { source, price } of prices) dual.lambda[place.get(source) ?? 0] = Number(price) / PRICE_SCALE;
   dual.reprice();
   carryMessages(reduced, report, whole, dual);
-  for (let k = 0; k < SWEEPS; k++) dual.sweep();
   const { model } = whole;
+  const most = SWEEPS + SWEPT_CELLS / (1 + model.cells.length + model.unary.length);
+  for (let k = 0, before = -Infinity; k < most; k++) {
+    const bound = dual.sweep();
+    if (k >= SWEEPS && bound - before < GAIN * Math.abs(bound)) break;
+    before = bound;
+  }
   const settled = dual.settled();
   let largest = 1;
   for (const list of [dual.toFirst, settled, model.cells])

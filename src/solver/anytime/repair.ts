@@ -23,12 +23,17 @@ export function leastUsage(model: Model): Int32Array {
   });
 }
 
-/** Repairs `choice` in place; returns whether every row is kept. */
-export function repair(model: Model, choice: Int32Array, rounds = 20_000): boolean {
+/** Repairs `choice` in place by at most `rounds` batches of moves; returns whether every row is kept. */
+export function repair(
+  model: Model,
+  choice: Int32Array,
+  rounds: number,
+  stopped: () => boolean = () => false,
+): boolean {
   const { capacity, rows, count, sizes, segment, lo, hi, amount, amounts } = model;
   const usage = usageOf(model, choice).slice();
   const row = new Float64Array(sizes.reduce((a, b) => Math.max(a, b), 1));
-  for (let round = 0; round < rounds; round++) {
+  for (let round = 0; round < rounds && !stopped(); round++) {
     let worst = -1;
     let excess = 0;
     for (let t = 0; t < rows; t++) {

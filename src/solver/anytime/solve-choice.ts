@@ -65,11 +65,15 @@ const CLOSE_ROUNDS = 4;
 const ROW_SHARE = 0.01;
 /** Up to this many rows all of them take part. */
 const FEW_ROWS = 24;
+/** Share of the time left that closing may take; the rest is for more search. */
+const CLOSE_SHARE = 0.6;
+/** Milliseconds after the deadline that the engine gets to notice it. */
+const CLOSE_GRACE = 500;
 /** Milliseconds of closing when there is no time limit. */
 const CLOSE_MILLISECONDS = 60_000;
 /** Time set aside for the certificate, in multiples of the time of the reduction, and beyond. */
-const RESERVE = 2.5;
-const RESERVE_SECONDS = 0.3;
+const RESERVE = 4;
+const RESERVE_SECONDS = 0.5;
 
 /** Solves a choice problem within limits. Never calls an answer optimal without a certificate that the checker accepted. */
 export async function solveChoice(problem: Problem, options: ChoiceOptions = {}): Promise<ChoiceSolution> {
@@ -149,7 +153,11 @@ class Run {
         ? { choice: start, cost, bound: noPrices(reduced), rounds: 0 }
         : await search(model, start, cost, { ...settings, seed: options.seed ?? 0, rounds: budget });
     if (closable && !this.#over(found, gap, deadline)) {
-      await this.#close(reduced, found, deadline);
+      await this.#close(
+        reduced,
+        found,
+        deadline === Infinity ? Infinity : Date.now() + CLOSE_SHARE * (deadline - Date.now()),
+      );
       const closed = this.#closed;
       const done = closed !== undefined && gapOf(closed.objective, closed.bound) <= gap;
       if (!done && model.count > 0 && !this.#over(found, gap, deadline) && found.rounds < budget) {
@@ -186,21 +194,18 @@ class Run {
       deadline,
     };
     const worker = new Worker(new URL('./close-worker.mjs', import.meta.url), { workerData: job, execArgv: [] });
+    let timer: NodeJS.Timeout | undefined;
     try {
       this.#closed = await new Promise<Closing | undefined>((resolve, reject) => {
-        // The engine looks at the clock itself; past that it is stopped.
-        const patience = setTimeout(() => resolve(undefined), deadline - Date.now() + 500);
-        const watch = setInterval(() => {
-          if (Atomics.load(this.#control, 0) !== 0) resolve(undefined);
+        worker.on('message', resolve);
+        worker.on('error', reject);
+        // The engine looks at the clock itself; past that it is stopped, and a stop of the caller is heard at once.
+        timer = setInterval(() => {
+          if (Date.now() > deadline + CLOSE_GRACE || Atomics.load(this.#control, 0) !== 0) resolve(undefined);
         }, 50);
-        const settle = (): void => {
-          clearTimeout(patience);
-          clearInterval(watch);
-        };
-        worker.on('message', (closing: Closing) => (settle(), resolve(closing)));
-        worker.on('error', (error) => (settle(), reject(error)));
       });
     } finally {
+      clearInterval(timer);
       await worker.terminate();
     }
     if (this.#closed !== undefined)

@@ -7,7 +7,9 @@ import { parentPort, workerData } from 'node:worker_threads';
 
 if (parentPort === null) throw new Error('internal: worker.mjs runs as a worker only');
 const port = parentPort;
-if (existsSync(new URL('./lane.ts', import.meta.url))) (await import('tsx/esm/api')).register();
+// In a source tree only, where the development tool is there; the built package has no TypeScript.
+const loader = 'tsx/esm/api';
+if (existsSync(new URL('./lane.ts', import.meta.url))) (await import(loader)).register();
 const { Lane } = await import('./lane.js');
 
 /** @type {{ model: import('./model.js').Model, seeds: { lane: number, seed: number }[], control: Int32Array, deadline: number }} */

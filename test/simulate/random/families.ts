@@ -1,4 +1,4 @@
-import type { Arg, DType } from '../../../src/graph/types.ts';
+import type { Arg } from '../../../src/graph/types.ts';
 import { kernelOf } from '../../../src/ops/kernels/table.ts';
 import { dtypeArg, float, ref, TABLE, type ProgramBuilder, type Tensor } from './builder.ts';
 
@@ -24,7 +24,7 @@ export function floats(b: ProgramBuilder, minRank = 0, maxRank = 4): Tensor {
 type Call = readonly [target: string, args: readonly Arg[], kwargs?: Readonly<Record<string, Arg>>];
 
 /** Adds one of several calls. */
-function oneOf(b: ProgramBuilder, calls: readonly Call[]): void {
+export function oneOf(b: ProgramBuilder, calls: readonly Call[]): void {
   const [target, args, kwargs] = b.draw.pick(calls);
   b.tuple(target, args, kwargs ?? {});
 }
@@ -41,7 +41,7 @@ function broadcastShape(b: ProgramBuilder, shape: readonly number[]): number[] {
   return shape.slice(drop).map((n) => (b.draw.chance(0.2) ? 1 : n));
 }
 
-function partner(b: ProgramBuilder, t: Tensor): Tensor {
+export function partner(b: ProgramBuilder, t: Tensor): Tensor {
   const same = b.tensors.filter((u) => u.dtype === t.dtype && u.shape.join() === t.shape.join());
   if (same.length > 0 && b.draw.chance(0.6)) return b.draw.pick(same);
   return b.input(t.dtype, b.draw.chance(0.5) ? t.shape : broadcastShape(b, t.shape));
@@ -101,7 +101,7 @@ const compare: Family = (b) => {
   else b.call(`aten.${name}.Tensor`, [ref(x), ref(partner(b, x))]);
 };
 
-function mask(b: ProgramBuilder, shape: readonly number[]): Tensor {
+export function mask(b: ProgramBuilder, shape: readonly number[]): Tensor {
   const fits = b.tensors.filter((t) => t.dtype === 'b8' && t.shape.join() === shape.join());
   if (fits.length > 0 && b.draw.chance(0.7)) return b.draw.pick(fits);
   return b.input('b8', b.draw.chance(0.5) ? shape : broadcastShape(b, shape));
@@ -350,7 +350,7 @@ const rearrange: Family = (b) => {
 
 // ---- indexing ---------------------------------------------------------------------------------------------------------
 
-const indices = (b: ProgramBuilder, shape: readonly number[]): Tensor => b.input('i64', shape);
+export const indices = (b: ProgramBuilder, shape: readonly number[]): Tensor => b.input('i64', shape);
 
 const embedding: Family = (b) => {
   const w = floats(b, 2, 2);
@@ -528,7 +528,7 @@ const factory: Family = (b) => {
     ['aten.zeros_like.default', [ref(x)]], ['aten.ones_like.default', [ref(x)]], ['aten.full_like.default', [ref(x), float(0.5)]],
     ['aten.new_ones.default', [ref(x), shape]], ['aten.new_zeros.default', [ref(x), shape]], ['aten.new_full.default', [ref(x), shape, float(2)]],
     ['aten.arange.default', [n], f32], ['aten.arange.start_step', [1, 1 + 2 * n, 2], f32], ['aten.arange.start', [float(0.5), float(n + 0.25)], f32],
-    ['aten.linspace.default', [float(-1), float(1), n], f32],
+    ['aten.linspace.default', [float(-1), float(1.5), n], f32],
   ]); // prettier-ignore
 };
 

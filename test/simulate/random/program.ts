@@ -1,20 +1,25 @@
 import type { Graph } from '../../../src/graph/types.ts';
+import type { LowerablePlan } from '../../../src/plan/lower.ts';
+import { prepare, type Prepared } from '../../../src/plan/prepare.ts';
+import { randomPlan } from '../../../src/plan/random-plan.ts';
+import { DEFAULT_REQUEST, type PlanRequest } from '../../../src/plan/request.ts';
+import { shardPrepared } from '../../../src/plan/shard.ts';
 import { drawOf, ProgramBuilder, TABLE } from './builder.ts';
 import { FAMILIES, floats } from './families.ts';
-import { prepare } from '../../../src/plan/prepare.ts';
-import { randomPlan } from '../../../src/plan/random-plan.ts';
-import { DEFAULT_REQUEST } from '../../../src/plan/request.ts';
+import { MORE_FAMILIES } from './more-families.ts';
 import { verify, type Verification } from '../../../src/simulate/verify.ts';
+
+const ALL = [...FAMILIES, ...MORE_FAMILIES];
 
 /** A typed random program: 2 to 14 calls over all families of operators. */
 export function randomProgram(seed: number): Graph {
   const draw = drawOf(seed);
   const b = new ProgramBuilder(draw);
-  const total = FAMILIES.reduce((sum, [, , weight]) => sum + weight, 0);
+  const total = ALL.reduce((sum, [, , weight]) => sum + weight, 0);
   const wanted = 2 + draw.below(10);
   for (let tries = 0; (b.callCount < wanted || b.tensors.length === 0) && tries < 60; tries++) {
     let at = draw.below(total);
-    for (const [, family, weight] of FAMILIES) {
+    for (const [, family, weight] of ALL) {
       at -= weight;
       if (at >= 0) continue;
       family(b);
@@ -40,11 +45,28 @@ export interface Outcome {
 
 /** One random program on a random mesh under a random feasible plan. */
 export function runRandom(seed: number): Outcome {
-  const graph = randomProgram(seed);
-  const mesh = drawOf(seed + 1_000_003).pick(MESHES);
+  return judged(seed, (prepared) => randomPlan(prepared, seed));
+}
+
+/** One random program under the plan of the solver. */
+export async function runSolved(seed: number): Promise<Outcome> {
+  const { graph, mesh } = drawn(seed);
+  const prepared = prepare(graph, requestOf(mesh), TABLE);
+  const solved = await shardPrepared(prepared);
+  if (solved.status !== 'planned') return { seed, mesh, graph, fault: `infeasible: ${solved.conflict.join()}` };
+  return judged(seed, () => solved.plan);
+}
+
+function drawn(seed: number): { graph: Graph; mesh: string } {
+  return { graph: randomProgram(seed), mesh: drawOf(seed + 1_000_003).pick(MESHES) };
+}
+
+const requestOf = (mesh: string): PlanRequest => ({ ...DEFAULT_REQUEST, mesh, cluster: 'dgx-h100' });
+
+function judged(seed: number, planOf: (prepared: Prepared) => LowerablePlan): Outcome {
+  const { graph, mesh } = drawn(seed);
   try {
-    const prepared = prepare(graph, { ...DEFAULT_REQUEST, mesh, cluster: 'dgx-h100' }, TABLE);
-    const plan = randomPlan(prepared, seed);
+    const plan = planOf(prepare(graph, requestOf(mesh), TABLE));
     const verification = verify(graph, plan, TABLE, { seed });
     const [first] = verification.mismatches;
     if (first === undefined) return { seed, mesh, graph, verification };

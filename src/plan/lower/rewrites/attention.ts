@@ -1,5 +1,5 @@
 import { ref } from '../emitter.ts';
-import type { Rewrite, Rewrites } from '../rewrite.ts';
+import type { Rewrite, Rewrites } from '../local-call.ts';
 
 /**
  * Causal attention with query or key rows cut: which keys a query sees follows from its place in the whole, so the causal

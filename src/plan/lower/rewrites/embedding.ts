@@ -1,5 +1,5 @@
 import { ref } from '../emitter.ts';
-import type { Rewrite, Rewrites } from '../rewrite.ts';
+import type { Rewrite, Rewrites } from '../local-call.ts';
 import { firstRows, notEmpty, oneMore, ownRows, withTrailing, zeroed } from './masked.ts';
 
 /** Lookup tables cut by rows. Reads of other ranks' rows are zero, so that results add up; writes there are dropped. */

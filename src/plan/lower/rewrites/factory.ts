@@ -1,8 +1,7 @@
 import type { Arg, DType } from '../../../graph/types.ts';
 import { ref } from '../emitter.ts';
-import type { LocalCall } from '../local-call.ts';
+import type { LocalCall, Rewrite, Rewrites } from '../local-call.ts';
 import { combine } from '../rank-int.ts';
-import type { Rewrite, Rewrites } from '../rewrite.ts';
 import { localShape } from './shape.ts';
 
 /** Tensors from nothing: each rank makes its own piece. */

@@ -1,6 +1,5 @@
 import { elements } from '../../../ops/record.ts';
-import type { LocalCall } from '../local-call.ts';
-import type { Rewrite, Rewrites } from '../rewrite.ts';
+import type { LocalCall, Rewrite, Rewrites } from '../local-call.ts';
 import { dividedBy, divisor } from './reduction.ts';
 
 /** Elementwise losses with mean reduction: local sums over the GLOBAL number of elements. */

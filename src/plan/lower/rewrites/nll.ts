@@ -1,7 +1,6 @@
 import type { Arg } from '../../../graph/types.ts';
 import { ref } from '../emitter.ts';
-import type { LocalCall } from '../local-call.ts';
-import type { Rewrite, Rewrites } from '../rewrite.ts';
+import type { LocalCall, Rewrite, Rewrites } from '../local-call.ts';
 import { plus } from '../rank-int.ts';
 import { ownRows } from './masked.ts';
 import { dividedBy } from './reduction.ts';

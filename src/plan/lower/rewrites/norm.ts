@@ -1,4 +1,4 @@
-import type { Rewrite, Rewrites } from '../rewrite.ts';
+import type { Rewrite, Rewrites } from '../local-call.ts';
 
 /** Group norms name their sizes: batch rows, channels and groups that the rank has. */
 const sizes: Rewrite = (call) => {

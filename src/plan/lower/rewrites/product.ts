@@ -1,6 +1,5 @@
 import { ref } from '../emitter.ts';
-import type { LocalCall } from '../local-call.ts';
-import type { Rewrite, Rewrites } from '../rewrite.ts';
+import type { LocalCall, Rewrite, Rewrites } from '../local-call.ts';
 
 /** Products: convolutions with whole groups cut, grouped products with their rows cut. */
 

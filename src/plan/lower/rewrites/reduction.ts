@@ -1,7 +1,6 @@
 import { elements } from '../../../ops/record.ts';
 import { ref } from '../emitter.ts';
-import type { LocalCall } from '../local-call.ts';
-import type { Rewrite, Rewrites } from '../rewrite.ts';
+import type { LocalCall, Rewrite, Rewrites } from '../local-call.ts';
 
 /** Reductions over a cut dim whose result is not just the reduction of the local rows. */
 

@@ -1,7 +1,6 @@
 import { ref } from '../emitter.ts';
-import type { LocalCall } from '../local-call.ts';
+import type { LocalCall, Rewrite, Rewrites } from '../local-call.ts';
 import { combine, type RankInt } from '../rank-int.ts';
-import type { Rewrite, Rewrites } from '../rewrite.ts';
 
 /** Shape arguments become those of the local result. */
 export const localShape =

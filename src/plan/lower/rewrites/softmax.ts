@@ -1,7 +1,6 @@
 import type { DType } from '../../../graph/types.ts';
 import { ref } from '../emitter.ts';
-import type { LocalCall } from '../local-call.ts';
-import type { Rewrite, Rewrites } from '../rewrite.ts';
+import type { LocalCall, Rewrite, Rewrites } from '../local-call.ts';
 import { padEnd, someEmpty } from './masked.ts';
 import { combine } from '../rank-int.ts';
 

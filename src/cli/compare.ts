@@ -1,0 +1,130 @@
+import { readFileSync } from 'node:fs';
+import { z } from 'zod';
+import { ShardwrightError } from '../errors.ts';
+import { DEFAULT_REQUEST, type PlanRequest } from '../plan/request.ts';
+import { comparisonText } from '../report/comparison.ts';
+import { compare, mergeComparisons, type Comparison } from '../zoo/comparison.ts';
+import { COST_PRESETS } from '../cost/presets.ts';
+import { OPTIMIZERS, type Optimizer } from '../cost/memory.ts';
+import { clusterText } from './cluster-file.ts';
+import { EXIT, type CliIo } from './io.ts';
+import { loadModel, type LoadOptions } from './load.ts';
+import { parseBytes, parseChoice, parseCount, parseFraction, parsePositive } from './options.ts';
+
+export interface CompareOptions extends LoadOptions {
+  readonly devices?: string;
+  readonly cluster?: string;
+  readonly plans?: string;
+  readonly maxDims: string;
+  readonly memory?: string;
+  readonly optimizer?: string;
+  readonly cost: string;
+  readonly gap: string;
+  readonly timeLimit?: string;
+  readonly slice?: string;
+  readonly merge: readonly string[];
+  readonly json?: boolean;
+  readonly quiet?: boolean;
+}
+
+/** `compare`: the zoo and the optimum on every mesh of some devices. */
+export async function compareCommand(model: string | undefined, options: CompareOptions, io: CliIo): Promise<number> {
+  const comparison = options.merge.length > 0 ? mergeComparisons(options.merge.map(readPiece)) : await compareModel(model, options, io);
+  io.stdout(`${options.json === true ? JSON.stringify(comparison) : comparisonText(comparison)}\n`);
+  // A piece need not have a plan that fits: another piece may.
+  if (comparison.best === null && options.slice === undefined) {
+    // A named plan that the linter stops is bad input; anything else does not fit.
+    const stopped = comparison.plans.length === 0 && options.plans !== undefined;
+    return stopped ? EXIT.usage : EXIT.infeasible;
+  }
+  return EXIT.ok;
+}
+
+async function compareModel(model: string | undefined, options: CompareOptions, io: CliIo): Promise<Comparison> {
+  const { devices, cluster } = options;
+  if (model === undefined || devices === undefined || cluster === undefined)
+    throw new ShardwrightError('E_USAGE', 'compare needs a model, --devices and --cluster', {
+      hint: 'shardwright compare model.fx.txt.gz --devices 64 --cluster dgx-h100',
+    });
+  const { pins: _, ...defaults } = DEFAULT_REQUEST;
+  const request: Omit<PlanRequest, 'mesh'> = {
+    ...defaults,
+    pins: [],
+    cluster: clusterText(cluster),
+    cost: parseChoice(options.cost, '--cost', COST_PRESETS),
+    gap: parseFraction(options.gap, '--gap'),
+    ...(options.memory !== undefined ? { memoryBytes: parseBytes(options.memory, '--memory') } : {}),
+    ...(options.optimizer !== undefined ? { optimizer: parseChoice<Optimizer>(options.optimizer, '--optimizer', OPTIMIZERS) } : {}),
+    ...(options.timeLimit !== undefined ? { timeLimitSeconds: parsePositive(options.timeLimit, '--time-limit') } : {}),
+  };
+  const maxDims = parseCount(options.maxDims, '--max-dims');
+  if (maxDims < 1 || maxDims > 3) throw new ShardwrightError('E_USAGE', `--max-dims ${maxDims} is not 1, 2 or 3`);
+  const { graph, table } = await loadModel(model, options);
+  return compare(graph, {
+    table,
+    devices: parseCount(devices, '--devices'),
+    request,
+    maxDims,
+    ...(options.plans !== undefined ? { plans: options.plans.split(',').map((name) => name.trim()) } : {}),
+    ...(options.slice !== undefined ? { slice: parseSlice(options.slice) } : {}),
+    ...(options.quiet === true ? {} : { onProgress: (line) => io.stderr(io.isTerminal ? `\r\x1b[K${line}` : `${line}\n`) }),
+  });
+}
+
+/** `2/4`: the second of four pieces. */
+function parseSlice(text: string): { readonly index: number; readonly count: number } {
+  const match = /^(\d+)\/(\d+)$/.exec(text.trim());
+  const [index, count] = match === null ? [0, 0] : [Number(match[1]), Number(match[2])];
+  if (index < 1 || index > count)
+    throw new ShardwrightError('E_USAGE', `--slice '${text}' is not i/n`, { hint: 'write --slice 1/4, 2/4, 3/4, 4/4.' });
+  return { index: index - 1, count };
+}
+
+const pieceSchema = z.object({
+  devices: z.int().positive(),
+  cluster: z.string(),
+  budgetBytes: z.number().nonnegative(),
+  plans: z
+    .array(
+      z.looseObject({
+        name: z.string(),
+        plan: z.string(),
+        origin: z.enum(['ilp', 'zoo']),
+        mesh: z.string(),
+        seconds: z.number(),
+        communicationSeconds: z.number(),
+        peakBytes: z.number(),
+        fits: z.boolean(),
+        choice: z.boolean(),
+      }),
+    )
+    .max(100_000),
+  refused: z.array(z.looseObject({ plan: z.string(), mesh: z.string(), reason: z.string() })).max(100_000),
+  findings: z.array(z.looseObject({ plan: z.string(), mesh: z.string(), code: z.string() })).max(1_000_000),
+  meshes: z.array(z.looseObject({ mesh: z.string(), status: z.string() })).max(100_000),
+  best: z.string().nullable(),
+  pareto: z.array(z.string()),
+});
+
+/** A comparison that `--slice ... --json` wrote. @throws E_IO, E_SYNTAX, E_TYPE */
+function readPiece(path: string): Comparison {
+  let text: string;
+  try {
+    text = readFileSync(path, 'utf8');
+  } catch (error) {
+    throw new ShardwrightError('E_IO', `cannot read the comparison: ${error instanceof Error ? error.message : String(error)}`, { file: path });
+  }
+  let value: unknown;
+  try {
+    value = JSON.parse(text);
+  } catch (error) {
+    throw new ShardwrightError('E_SYNTAX', `not JSON: ${error instanceof Error ? error.message : String(error)}`, { file: path });
+  }
+  const parsed = pieceSchema.safeParse(value);
+  if (!parsed.success) {
+    const [issue] = parsed.error.issues;
+    throw new ShardwrightError('E_TYPE', `$.${issue.path.join('.')}: ${issue.message}`, { file: path });
+  }
+  // The schema holds every key that merging and printing read.
+  return parsed.data as unknown as Comparison;
+}

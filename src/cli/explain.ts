@@ -1,0 +1,65 @@
+import type { Forced, NodeExplanation } from '../plan/explain.ts';
+import { explainNode, forceNode, reopen } from '../plan/explain.ts';
+import { builtinOperators } from '../ops/builtin.ts';
+import { explanationText, forcedText } from '../report/explain.ts';
+import { EXIT, type CliIo } from './io.ts';
+import { parsePositive } from './options.ts';
+import { progressPrinter, reportInfeasible } from './plan.ts';
+import { wholePlan } from './plan-folder.ts';
+
+export interface ExplainOptions {
+  readonly force?: string;
+  readonly limit: string;
+  readonly json?: boolean;
+  readonly quiet?: boolean;
+}
+
+/** What `explain --json` prints; the keys are a contract. `attribution` and `changedNodes` are empty without `--force`. */
+export type ExplainResult = NodeExplanation & {
+  readonly attribution: Forced['attribution'];
+  readonly changedNodes: readonly string[];
+  readonly forced?: {
+    readonly spec: string;
+    readonly globalSeconds: number;
+    readonly seconds: number;
+    readonly status: string;
+    readonly changes: readonly string[];
+  };
+};
+
+export async function explainCommand(path: string, node: string, options: ExplainOptions, io: CliIo): Promise<number> {
+  const limit = Math.floor(parsePositive(options.limit, '--limit'));
+  const { plan, graph, request } = wholePlan(path);
+  const opened = reopen(plan, graph, request, builtinOperators());
+  const found = explainNode(opened, node);
+  let forced: Forced | undefined;
+  if (options.force !== undefined) {
+    const onProgress = progressPrinter(io, options.quiet === true);
+    const result = await forceNode(opened, node, options.force, { onProgress });
+    if ('status' in result) return reportInfeasible(result, opened.prepared, io, options.json === true);
+    forced = result;
+  }
+  if (options.json === true) {
+    const result: ExplainResult = {
+      ...found,
+      attribution: forced?.attribution ?? [],
+      changedNodes: forced?.changedNodes ?? [],
+      ...(forced !== undefined
+        ? {
+            forced: {
+              spec: forced.spec,
+              globalSeconds: forced.globalSeconds,
+              seconds: forced.plan.objective.seconds,
+              status: forced.plan.proof.status,
+              changes: forced.changes,
+            },
+          }
+        : {}),
+    };
+    io.stdout(`${JSON.stringify(result)}\n`);
+    return EXIT.ok;
+  }
+  io.stdout(`${explanationText(found, limit)}\n`);
+  if (forced !== undefined) io.stdout(`\n${forcedText(forced, plan.objective.seconds, limit)}\n`);
+  return EXIT.ok;
+}

@@ -1,0 +1,84 @@
+import { existsSync } from 'node:fs';
+import { basename, dirname, resolve } from 'node:path';
+import { ShardwrightError, didYouMean } from '../errors.ts';
+import type { Graph } from '../graph/types.ts';
+import { detectFormat } from '../import/detect.ts';
+import { decodeUtf8, gunzip } from '../import/unpack.ts';
+import { buildModel, dtypeNamed } from '../models/build.ts';
+import { parseModelConfig, type ModelConfig } from '../models/families.ts';
+import { MAX_CONFIG_BYTES } from '../models/read-config.ts';
+import { isModelName, knownModelConfig, modelEntries, modelEntry } from '../models/registry.ts';
+import type { OperatorTable } from '../ops/table.ts';
+import { parseCount } from './options.ts';
+
+/** Flags for models that are built from a config: a file of a graph has its sizes in it. */
+export interface SizeFlags {
+  readonly batch?: string;
+  readonly seq?: string;
+  readonly dtype?: string;
+  readonly layers?: string;
+  readonly training?: boolean;
+}
+
+/** The graph of a model known by name, undefined where a file of that name exists or no model has it. */
+export function namedModel(name: string, flags: SizeFlags, table: OperatorTable): Graph | undefined {
+  if (existsSync(name)) return undefined;
+  if (isModelName(name)) return built(knownModelConfig(name), modelEntry(name).name, flags, table);
+  const near = didYouMean(name, modelEntries().map((entry) => entry.name)); // prettier-ignore
+  if (near.length === 0 || /[\\/]/.test(name)) return undefined;
+  throw new ShardwrightError('E_REF', `there is no file and no model '${name}'`, {
+    hint: `did you mean ${near.map((n) => `'${n}'`).join(' or ')}?`,
+  });
+}
+
+/** The graph of a Hugging Face config, packed or not; undefined for any other content. */
+export function configModel(
+  bytes: Uint8Array,
+  path: string,
+  format: string | undefined,
+  flags: SizeFlags,
+  table: OperatorTable,
+): Graph | undefined {
+  const text = configText(bytes, format);
+  if (text === undefined) return undefined;
+  const folder = basename(dirname(resolve(path)));
+  const plain = basename(path).replace(/(\.(gz|json))+$/, '');
+  return built(parseModelConfig(text, path), plain === 'config' ? folder : plain, flags, table);
+}
+
+/** @throws E_USAGE for a flag that only configs take */
+export function refuseSizes(path: string, flags: SizeFlags): void {
+  const given = (['batch', 'seq', 'dtype', 'layers', 'training'] as const).find((name) => flags[name] !== undefined);
+  if (given === undefined) return;
+  throw new ShardwrightError('E_USAGE', `--${given} is for model names and configs; ${path} states its own sizes`, {
+    hint: `leave out --${given}, or name a model (shardwright models list).`,
+  });
+}
+
+function configText(bytes: Uint8Array, format: string | undefined): string | undefined {
+  if (format !== undefined && format !== 'hf-config') return undefined;
+  if (bytes.byteLength > MAX_CONFIG_BYTES) return undefined;
+  try {
+    const content = gunzip(bytes, { maxBytes: MAX_CONFIG_BYTES });
+    return format !== undefined || detectFormat(content) === 'hf-config' ? decodeUtf8(content) : undefined;
+  } catch {
+    // What is wrong with another kind of file is the business of the importer, which reads it next.
+    return undefined;
+  }
+}
+
+function built(config: ModelConfig, name: string, flags: SizeFlags, table: OperatorTable): Graph {
+  const count = (flag: 'batch' | 'seq' | 'layers'): Partial<Record<typeof flag, number>> => {
+    const text = flags[flag];
+    return text === undefined ? {} : { [flag]: parseCount(text, `--${flag}`) };
+  };
+  return buildModel(config, {
+    name,
+    table,
+    training: flags.training === true,
+    ...count('batch'),
+    ...count('seq'),
+    ...count('layers'),
+    ...(flags.dtype === undefined ? {} : { dtype: dtypeNamed(flags.dtype) }),
+  });
+}

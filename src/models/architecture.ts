@@ -1,0 +1,64 @@
+import type { DType } from '../graph/types.ts';
+import type { TensorSpec } from '../trace/spec.ts';
+import type { Tensor } from '../trace/tensor.ts';
+import type { ConfigReader } from './read-config.ts';
+
+/** What a family makes of a config: sizes for people, and a program for each batch, length and form. */
+
+export interface ModelShape {
+  readonly layers: number;
+  readonly width: number;
+  readonly heads: number;
+  readonly keyHeads: number;
+  readonly headWidth: number;
+  /** Width inside the dense feed-forward layer. */
+  readonly hidden: number;
+  /** 0 for a model without a vocabulary. */
+  readonly vocabulary: number;
+  /** Longest sequence that the config states. */
+  readonly positions?: number;
+}
+
+/** Routed experts: all parameters below a module named `experts`. */
+export interface RoutedExperts {
+  readonly experts: number;
+  /** Experts that see each token. */
+  readonly active: number;
+}
+
+export interface ProgramOptions {
+  readonly batch: number;
+  /** Tokens of a sequence; of the decoder where the encoder does not read text. */
+  readonly seq: number;
+  readonly dtype: DType;
+  /** With the loss instead of the logits, where the class has a loss. */
+  readonly training: boolean;
+  readonly layers: number;
+}
+
+/** A program to trace: its inputs, and what it makes of them. */
+export interface ModelProgram {
+  readonly inputs: Readonly<Record<string, TensorSpec>>;
+  readonly run: (given: Readonly<Record<string, Tensor>>) => Readonly<Record<string, Tensor>>;
+}
+
+export interface Architecture {
+  readonly shape: ModelShape;
+  readonly program: (options: ProgramOptions) => ModelProgram;
+  readonly routed?: RoutedExperts;
+  /** Parameters that are stored and never trained. */
+  readonly frozen?: readonly string[];
+  /** Whether positions are a table: a longer sequence is then refused. */
+  readonly learnedPositions?: boolean;
+  /** What is left out or assumed, for the notes of the graph. */
+  readonly notes?: readonly string[];
+}
+
+export interface Family {
+  /** `model_type` of the configs. */
+  readonly types: readonly string[];
+  /** Beginnings of the class names in `architectures`, for configs without a `model_type`. */
+  readonly classes: readonly string[];
+  /** @throws E_SYNTAX, E_TYPE, E_UNSUPPORTED with the JSON path */
+  readonly read: (config: ConfigReader, type: string, className: string | undefined) => Architecture;
+}

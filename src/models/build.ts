@@ -1,0 +1,121 @@
+import { ShardwrightError } from '../errors.ts';
+import { DTYPE_BYTES, type DType, type Graph } from '../graph/types.ts';
+import { builtinOperators } from '../ops/builtin.ts';
+import type { OperatorTable } from '../ops/table.ts';
+import { jointGraph } from '../passes/joint.ts';
+import { trace } from '../trace/trace.ts';
+import type { ModelConfig } from './families.ts';
+
+/** From a config to a graph: the forward program is traced; training adds the loss and the backward pass. */
+
+export interface BuildOptions {
+  /** Sequences at once, 8 by default. */
+  readonly batch?: number;
+  /** Tokens of a sequence, 2048 by default or as many as the positions allow. */
+  readonly seq?: number;
+  /** Element type of parameters and activations; what the config states by default, else bf16. */
+  readonly dtype?: DType;
+  /** Loss and gradients of all parameters instead of the logits. Default false. */
+  readonly training?: boolean;
+  /** Fewer or more layers than the config has. */
+  readonly layers?: number;
+  /** Name of the graph; the family by default. */
+  readonly name?: string;
+  readonly table?: OperatorTable;
+}
+
+export const DEFAULT_BATCH = 8;
+export const DEFAULT_SEQUENCE = 2048;
+/** Batch, length and layers beyond these are a slip of the keyboard. */
+const LIMITS = { batch: 2 ** 20, seq: 2 ** 24, layers: 4096 } as const;
+
+const DTYPES = new Map<string, DType>([
+  ['float32', 'f32'], ['float', 'f32'], ['float16', 'f16'], ['half', 'f16'], ['bfloat16', 'bf16'], ['float64', 'f64'],
+]); // prettier-ignore
+const REAL_DTYPES: readonly DType[] = ['f64', 'f32', 'bf16', 'f16'];
+
+/** An element type as PyTorch or we write it. @throws E_UNSUPPORTED for one that weights cannot have */
+export function dtypeNamed(text: string): DType {
+  const plain = text.replace(/^torch\./, '');
+  const found = DTYPES.get(plain) ?? REAL_DTYPES.find((dtype) => dtype === plain);
+  if (found !== undefined) return found;
+  throw new ShardwrightError('E_UNSUPPORTED', `'${text}' is no element type of weights`, {
+    hint: `known: ${[...DTYPES.keys(), ...REAL_DTYPES].join(', ')}`,
+  });
+}
+
+/**
+ * The graph of a model: logits (or the last hidden state), or loss and gradients. Parameters carry the names of the
+ * checkpoint; the sizes that were chosen and the defaults that were taken stand in the notes of the graph.
+ *
+ * @throws E_LIMIT for sizes out of range, E_TYPE for a sequence that a table of positions does not hold
+ */
+export function buildModel(config: ModelConfig, options: BuildOptions = {}): Graph {
+  const { architecture } = config;
+  const { shape } = architecture;
+  const dtype = options.dtype ?? (config.statedDtype === undefined ? 'bf16' : dtypeNamed(config.statedDtype));
+  const training = options.training ?? false;
+  const layers = within('layers', options.layers ?? shape.layers);
+  const batch = within('batch', options.batch ?? DEFAULT_BATCH);
+  const seq = within('seq', options.seq ?? Math.min(DEFAULT_SEQUENCE, shape.positions ?? DEFAULT_SEQUENCE));
+  const beyond = shape.positions !== undefined && seq > shape.positions;
+  if (beyond && architecture.learnedPositions === true)
+    throw new ShardwrightError('E_TYPE', `a sequence of ${seq} tokens, but the model has a table of ${shape.positions} positions`, { hint: `--seq ${shape.positions} is the longest.` }); // prettier-ignore
+  const { inputs, run } = architecture.program({ batch, seq, dtype, training, layers });
+  const table = options.table ?? builtinOperators();
+  // The programs here are our own and pure: the second trace and the guards on property traffic have nothing to find.
+  const forward = trace((given) => run(given), inputs, {
+    name: options.name ?? config.type,
+    table,
+    training,
+    checkTwice: false,
+    proxy: false,
+  });
+  const graph = training ? jointGraph(forward, { table }) : forward;
+  const notes = [
+    `built from a ${config.type} config: batch ${batch}, sequence ${seq}, ${dtype}, ${layers} layers, ${training ? 'training (forward and backward)' : 'inference (forward only)'}`,
+    ...(layers === shape.layers ? [] : [`the config has ${shape.layers} layers`]),
+    ...(beyond ? [`the config states at most ${shape.positions} positions`] : []),
+    ...config.notes,
+    ...(config.defaults.length === 0 ? [] : [`defaults taken: ${config.defaults.join(', ')}`]),
+    ...(config.ignored.length === 0 ? [] : [`keys without effect: ${config.ignored.join(', ')}`]),
+  ];
+  return { ...graph, notes: [...(graph.notes ?? []), ...notes] };
+}
+
+function within(name: keyof typeof LIMITS, value: number): number {
+  if (Number.isSafeInteger(value) && value >= 1 && value <= LIMITS[name]) return value;
+  throw new ShardwrightError('E_LIMIT', `${name} is ${value}, expected a whole number from 1 to ${LIMITS[name]}`, {
+    hint: `--${name} N`,
+  });
+}
+
+export interface ParameterCounts {
+  readonly total: number;
+  /** Without the parameters that are stored and never trained. */
+  readonly trainable: number;
+  readonly bytes: number;
+  /** Parameters of routed experts, and all parameters that one token meets; only for models that route. */
+  readonly routed?: number;
+  readonly active?: number;
+}
+
+/** Parameters of a graph of this config; tied ones are one parameter. */
+export function countParameters(graph: Graph, config: ModelConfig): ParameterCounts {
+  const { routed: routing, frozen = [] } = config.architecture;
+  const still = new Set(frozen);
+  let [total, fixed, routed, bytes] = [0, 0, 0, 0];
+  for (const node of graph.nodes) {
+    if (node.kind !== 'placeholder' || node.meta.role !== 'parameter' || node.type.kind !== 'tensor') continue;
+    const name = node.meta.roleName ?? node.name;
+    const size = node.type.shape.reduce<number>((n, d) => n * (typeof d === 'number' ? d : (d.example ?? 1)), 1);
+    total += size;
+    bytes += size * DTYPE_BYTES[node.type.dtype];
+    if (still.has(name)) fixed += size;
+    if (name.includes('.experts.')) routed += size;
+  }
+  if (routing === undefined) return { total, trainable: total - fixed, bytes };
+  // Whole numbers: every expert has as many parameters as the others.
+  const idle = (routed / routing.experts) * (routing.experts - routing.active);
+  return { total, trainable: total - fixed, bytes, routed, active: total - idle };
+}

@@ -1,0 +1,53 @@
+import { readFileSync } from 'node:fs';
+import { z } from 'zod';
+import { internalError, ShardwrightError, suggestion } from '../errors.ts';
+import { readModelConfig, type ModelConfig } from './families.ts';
+import type { JsonRecord } from './read-config.ts';
+
+/** The models that the package knows by name (`data/models.json`). */
+
+const entrySchema = z.object({
+  name: z.string(),
+  hfId: z.string().optional(),
+  source: z.string(),
+  verbatim: z.boolean(),
+  parameters: z.object({ total: z.number(), trainable: z.number(), active: z.number().optional() }),
+  config: z.record(z.string(), z.json()),
+});
+const registrySchema = z.object({ models: z.array(entrySchema) });
+
+/** A known model: its config, where that is from, and the counts of the published classes. */
+export type ModelEntry = z.infer<typeof entrySchema>;
+
+let loaded: readonly ModelEntry[] | undefined;
+
+/** All entries in the order of the file, read once; the file is part of the package. */
+export function modelEntries(): readonly ModelEntry[] {
+  if (loaded !== undefined) return loaded;
+  const text = readFileSync(new URL('../../data/models.json', import.meta.url), 'utf8');
+  const parsed = registrySchema.safeParse(JSON.parse(text));
+  if (!parsed.success) throw internalError(`data/models.json: ${z.prettifyError(parsed.error)}`);
+  return (loaded = parsed.data.models);
+}
+
+export function isModelName(name: string): boolean {
+  return modelEntries().some((entry) => entry.name === name || entry.hfId === name);
+}
+
+/** The entry of this name, or of this Hugging Face id. @throws E_REF with near names */
+export function modelEntry(name: string): ModelEntry {
+  const found = modelEntries().find((entry) => entry.name === name || entry.hfId === name);
+  if (found !== undefined) return found;
+  throw new ShardwrightError('E_REF', `there is no model '${name}'`, {
+    hint: suggestion(
+      name,
+      modelEntries().map((entry) => entry.name),
+      'models',
+    ),
+  });
+}
+
+/** @throws E_REF with near names */
+export function knownModelConfig(name: string): ModelConfig {
+  return readModelConfig(modelEntry(name).config as JsonRecord);
+}

@@ -1,0 +1,72 @@
+import type { Cluster } from '../../cost/cluster.ts';
+import { computeCost } from '../../cost/compute.ts';
+import { ShardwrightError } from '../../errors.ts';
+import type { Graph, Node } from '../../graph/types.ts';
+import { eachOperand, tensorBytes } from '../../graph/value.ts';
+import type { OpClass, TensorMeta } from '../../ops/record.ts';
+import type { OperatorTable } from '../../ops/table.ts';
+import { callContext, tensorMetas } from '../call-context.ts';
+import { backwardStart } from '../weight-views.ts';
+import type { ForwardValue } from './saved-values.ts';
+
+/** Classes whose results are never computed again for free. */
+const DEAR: ReadonlySet<OpClass> = new Set<OpClass>(['matmul', 'attention', 'collective', 'other', 'control']);
+/** Classes that fuse into their reader: computing them again takes no kernel of their own. */
+const FUSED: ReadonlySet<OpClass> = new Set<OpClass>(['pointwise', 'view', 'factory']);
+
+/**
+ * The forward values of a joint graph as the choice of what to keep sees them: bytes, time of a kernel of their own on one
+ * device, who reads them in the backward pass. Unsharded sizes; symbolic sizes by their example.
+ *
+ * @throws E_UNSUPPORTED for a graph without a backward pass
+ */
+export function forwardValues(graph: Graph, table: OperatorTable, cluster: Cluster): ForwardValue[] {
+  const split = backwardStart(graph);
+  if (split === graph.nodes.length)
+    throw new ShardwrightError('E_UNSUPPORTED', `graph '${graph.name}' has no backward pass`, {
+      hint: 'give a joint graph, or make one with jointGraph',
+    });
+  const forward = graph.nodes.filter((n, i) => i < split || n.kind !== 'call');
+  const position = new Map(forward.map((n, i) => [n.name, i]));
+  const metas = tensorMetas(graph);
+  const readers = new Map<string, { any: boolean; dear: boolean }>();
+  for (const node of graph.nodes.slice(split)) {
+    if (node.kind !== 'call') continue;
+    const cls = table.get(node.target)?.cls;
+    eachOperand(node, (name) => {
+      if (!position.has(name)) return;
+      const found = readers.get(name) ?? { any: false, dear: false };
+      readers.set(name, { any: true, dear: found.dear || cls === undefined || DEAR.has(cls) });
+    });
+  }
+  return forward.map((node): ForwardValue => {
+    const inputs = new Set<number>();
+    eachOperand(node, (name) => void inputs.add(position.get(name) ?? -1));
+    inputs.delete(-1);
+    const cls = node.kind === 'call' ? (table.get(node.target)?.cls ?? 'other') : undefined;
+    const read = readers.get(node.name);
+    return {
+      name: node.name,
+      // Of a node with several results only the results themselves can be kept.
+      bytes: node.type.kind === 'tensor' ? (tensorBytes(node.type) ?? 0) : Infinity,
+      seconds: cls === undefined || FUSED.has(cls) ? 0 : kernelSeconds(node, table, metas, cluster),
+      inputs: [...inputs].sort((a, b) => a - b),
+      ...(cls === undefined && { isInput: true }),
+      ...(cls !== undefined && DEAR.has(cls) && node.type.kind === 'tensor' && { dear: true }),
+      ...(cls === 'random' && { once: true }),
+      ...(read !== undefined && { readInBackward: read.any, readByDear: read.dear }),
+    };
+  });
+}
+
+function kernelSeconds(
+  node: Node,
+  table: OperatorTable,
+  metas: ReadonlyMap<string, TensorMeta>,
+  cluster: Cluster,
+): number {
+  const record = table.get(node.target);
+  if (record === undefined) return 0;
+  const ctx = callContext(node, record, metas);
+  return ctx === undefined ? 0 : computeCost(record, ctx, cluster).seconds;
+}

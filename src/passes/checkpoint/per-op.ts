@@ -1,0 +1,67 @@
+import { ShardwrightError } from '../../errors.ts';
+import { bestKept } from './knapsack.ts';
+
+/**
+ * Per-operator checkpointing of one region: every operator's result is kept or computed again. Some are not free to choose:
+ * results without bytes of their own are kept, views are taken again, what is written in place goes with its owner.
+ */
+
+export interface RegionOp {
+  readonly seconds: number;
+  readonly bytes: number;
+  /** A view of another result: no bytes, taken again whenever its base is there. */
+  readonly view?: boolean;
+  /** Writes into the result of this operator: both are kept or neither. */
+  readonly inPlaceOf?: number;
+}
+
+export interface RegionChoice {
+  readonly keep: readonly boolean[];
+  readonly recomputeSeconds: number;
+  readonly keptBytes: number;
+}
+
+/**
+ * The choice of least recompute time whose kept results fit.
+ *
+ * @throws E_USAGE when an in-place operator names none of the region
+ */
+export function chooseRegion(ops: readonly RegionOp[], limitBytes: number): RegionChoice {
+  const owner = ops.map((_, i) => ownerOf(ops, i));
+  const groups = new Map<number, { bytes: number; seconds: number; members: number[]; written: boolean }>();
+  ops.forEach((op, i) => {
+    if (op.view === true) return;
+    let group = groups.get(owner[i]);
+    if (group === undefined) groups.set(owner[i], (group = { bytes: 0, seconds: 0, members: [], written: false }));
+    group.bytes += op.bytes;
+    group.seconds += op.seconds;
+    group.members.push(i);
+    group.written ||= op.inPlaceOf !== undefined;
+  });
+  const list = [...groups.values()];
+  const { kept } = bestKept(list, limitBytes);
+  const keep = new Array<boolean>(ops.length).fill(false);
+  let keptBytes = 0;
+  for (const g of kept) {
+    keptBytes += list[g].bytes;
+    for (const i of list[g].members) keep[i] = true;
+  }
+  // Without bytes and without time there is nothing to decide: kept.
+  for (const { bytes, members } of list) if (bytes === 0) for (const i of members) keep[i] = true;
+  const recomputeSeconds = ops.reduce((sum, op, i) => (keep[i] ? sum : sum + op.seconds), 0);
+  return { keep, recomputeSeconds, keptBytes };
+}
+
+function ownerOf(ops: readonly RegionOp[], start: number): number {
+  let i = start;
+  for (let hops = 0; ops[i].inPlaceOf !== undefined; hops++) {
+    const next = ops[i].inPlaceOf as number;
+    if (!(next >= 0 && next < ops.length) || hops > ops.length)
+      throw new ShardwrightError(
+        'E_USAGE',
+        `operator ${start} writes in place into ${next}, which is no operator of the region`,
+      );
+    i = next;
+  }
+  return i;
+}

@@ -1,0 +1,158 @@
+import { ShardwrightError } from '../../errors.ts';
+
+/**
+ * Optimal checkpointing of a chain of stages under a memory limit (persistent schedules): Rotor, Beaumont et al.,
+ * "Optimal Re-Materialization Strategies for Heterogeneous Chains" (arXiv:1911.13214), the dynamic program of its section 4.
+ * A stage is run without saving (its input is kept or dropped) or saving everything that its backward needs.
+ */
+
+/** One stage of a chain. Bytes are in slots of any unit, whole numbers. */
+export interface ChainStage {
+  readonly forwardSeconds: number;
+  readonly backwardSeconds: number;
+  /** Slots of the input of the stage. */
+  readonly inputSlots: number;
+  /** Slots of the output with everything that the backward of this stage needs. */
+  readonly savedSlots: number;
+  /** Slots needed only while the stage runs. */
+  readonly forwardTemporarySlots?: number;
+  readonly backwardTemporarySlots?: number;
+}
+
+/** What to do, in order; stages count from 0. */
+export interface ChainStep {
+  /** Forward keeping its input, forward dropping its input, forward saving everything, backward. */
+  readonly kind: 'forward-keep' | 'forward-drop' | 'forward-save' | 'backward';
+  readonly stage: number;
+}
+
+export interface ChainSchedule {
+  readonly seconds: number;
+  readonly steps: readonly ChainStep[];
+}
+
+/** Largest table of the dynamic program, in entries. */
+const TABLE_LIMIT = 2e8;
+
+/**
+ * The quickest schedule of a chain with a final loss stage of no cost and `outputSlots`, or undefined when no persistent
+ * schedule fits.
+ *
+ * @param slots memory in slots, the input of the first stage included
+ * @throws E_USAGE for sizes that are not whole, E_LIMIT for a table that is too large
+ */
+export function rotor(stages: readonly ChainStage[], slots: number, outputSlots = 1): ChainSchedule | undefined {
+  const n = stages.length;
+  for (const s of stages)
+    for (const v of [
+      s.inputSlots,
+      s.savedSlots,
+      s.forwardTemporarySlots ?? 0,
+      s.backwardTemporarySlots ?? 0,
+      slots,
+      outputSlots,
+    ])
+      if (!Number.isInteger(v) || v < 0) throw new ShardwrightError('E_USAGE', `slots are whole numbers, not ${v}`);
+  // Stages 1..n and the loss as n + 1; x[i] is the output of stage i, x[0] the input of the chain.
+  const x = [...stages.map((s) => s.inputSlots), outputSlots, 0];
+  const saved = [0, ...stages.map((s) => s.savedSlots), 0];
+  const f = [0, ...stages.map((s) => s.forwardSeconds), 0];
+  const b = [0, ...stages.map((s) => s.backwardSeconds), 0];
+  const ft = [0, ...stages.map((s) => s.forwardTemporarySlots ?? 0), 0];
+  const bt = [0, ...stages.map((s) => s.backwardTemporarySlots ?? 0), 0];
+  const budget = slots - x[0];
+  const size = n + 2;
+  if (budget < 0) return undefined;
+  if (size * size * (budget + 1) > TABLE_LIMIT)
+    throw new ShardwrightError('E_LIMIT', `a chain of ${n} stages with ${slots} slots needs too large a table`, {
+      hint: 'use coarser slots',
+    });
+  const sums = [0];
+  for (let i = 1; i <= n + 1; i++) sums.push(sums[i - 1] + f[i]);
+  const width = budget + 1;
+  const cost = new Float64Array(size * size * width).fill(Infinity);
+  // -1: save everything of stage i; j > 0: keep the input, run to j without saving.
+  const choice = new Int32Array(size * size * width).fill(-2);
+  const at = (i: number, k: number, m: number): number => (i * size + k) * width + m;
+  for (let length = 0; length <= n; length++)
+    for (let i = 1; i + length <= n + 1; i++) {
+      const k = i + length;
+      const least = leastSlots(i, k, x, saved, ft, bt);
+      for (let m = 0; m < width; m++) {
+        if (m < least) continue;
+        const here = at(i, k, m);
+        if (length === 0) {
+          cost[here] = f[i] + b[i];
+          choice[here] = -1;
+          continue;
+        }
+        for (let j = i + 1; j <= k; j++) {
+          if (m < x[j - 1]) continue;
+          const seconds = sums[j - 1] - sums[i - 1] + cost[at(j, k, m - x[j - 1])] + cost[at(i, j - 1, m)];
+          if (seconds < cost[here]) {
+            cost[here] = seconds;
+            choice[here] = j;
+          }
+        }
+        if (m >= saved[i]) {
+          const seconds = cost[at(i, i, m)] + cost[at(i + 1, k, m - saved[i])];
+          if (seconds <= cost[here]) {
+            cost[here] = seconds;
+            choice[here] = -1;
+          }
+        }
+      }
+    }
+  const total = cost[at(1, n + 1, budget)];
+  if (total === Infinity) return undefined;
+  return { seconds: total, steps: unfold(choice, at, n, budget, x, saved) };
+}
+
+/** Slots beside the input of stage i that the stages i..k cannot do without. */
+function leastSlots(
+  i: number,
+  k: number,
+  x: readonly number[],
+  saved: readonly number[],
+  ft: readonly number[],
+  bt: readonly number[],
+): number {
+  // The gradient of the output of k is as large as the output; i is the last one to run back.
+  if (i === k) return x[i] + saved[i] + Math.max(ft[i], bt[i]);
+  let least = x[k] + x[i] + ft[i];
+  for (let j = i + 1; j < k; j++) least = Math.max(least, x[k] + x[j - 1] + x[j] + ft[j]);
+  return least;
+}
+
+function unfold(
+  choice: Int32Array,
+  at: (i: number, k: number, m: number) => number,
+  n: number,
+  budget: number,
+  x: readonly number[],
+  saved: readonly number[],
+): ChainStep[] {
+  const steps: ChainStep[] = [];
+  type Task = { readonly i: number; readonly k: number; readonly m: number } | ChainStep;
+  const stack: Task[] = [{ i: 1, k: n + 1, m: budget }];
+  for (let task = stack.pop(); task !== undefined; task = stack.pop()) {
+    if ('kind' in task) {
+      steps.push(task);
+      continue;
+    }
+    const { i, k, m } = task;
+    const j = choice[at(i, k, m)];
+    // What comes later goes on the stack first.
+    if (j === -1) {
+      if (i <= n) {
+        stack.push({ kind: 'backward', stage: i - 1 });
+        if (k > i) stack.push({ i: i + 1, k, m: m - saved[i] });
+        stack.push({ kind: 'forward-save', stage: i - 1 });
+      } else if (k > i) stack.push({ i: i + 1, k, m: m - saved[i] });
+      continue;
+    }
+    stack.push({ i, k: j - 1, m }, { i: j, k, m: m - x[j - 1] });
+    for (let s = j - 1; s >= i; s--) stack.push({ kind: s === i ? 'forward-keep' : 'forward-drop', stage: s - 1 });
+  }
+  return steps;
+}

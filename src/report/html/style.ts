@@ -1,0 +1,114 @@
+import { DARK, LIGHT, type Theme } from '../draw/palette.ts';
+
+/** Colours of the page beside those of drawings. Text keeps a contrast of at least 4.5:1 on its ground in both themes. */
+interface PageTheme extends Theme {
+  /** Raised ground: tables' heads, code. */
+  readonly raised: string;
+  readonly accent: string;
+  readonly good: string;
+  readonly compute: string;
+  readonly communication: string;
+  readonly other: string;
+}
+
+const PAGE_LIGHT: PageTheme = {
+  ...LIGHT,
+  raised: '#f4f6f9',
+  accent: '#0b57b0',
+  good: '#176b3a',
+  compute: '#2f6fb7',
+  communication: '#c2571a',
+  other: '#6b7280',
+};
+
+const PAGE_DARK: PageTheme = {
+  ...DARK,
+  raised: '#1d2026',
+  accent: '#8ab8f5',
+  good: '#7fd6a3',
+  compute: '#6ea8e6',
+  communication: '#ec9a66',
+  other: '#9aa3b0',
+};
+
+function variables(theme: PageTheme): string {
+  return Object.entries(theme)
+    .map(([name, value]) => `--${name}:${String(value)}`)
+    .join(';');
+}
+
+/** The style sheet of the page: light, dark by preference or by the switch, and paper. */
+export function pageStyle(): string {
+  return `
+:root{color-scheme:light;${variables(PAGE_LIGHT)}}
+@media (prefers-color-scheme:dark){:root:not([data-theme=light]){color-scheme:dark;${variables(PAGE_DARK)}}}
+:root[data-theme=dark]{color-scheme:dark;${variables(PAGE_DARK)}}
+*{box-sizing:border-box}
+body{margin:0;background:var(--page);color:var(--ink);font:16px/1.55 system-ui,-apple-system,'Segoe UI',Roboto,'DejaVu Sans',sans-serif}
+main,header,footer{max-width:1120px;margin:0 auto;padding:0 24px}
+header{padding-top:36px;display:flex;gap:16px;align-items:flex-start;justify-content:space-between}
+h1{font-size:28px;line-height:1.2;margin:0 0 4px;overflow-wrap:anywhere;letter-spacing:-.01em}
+h2{font-size:20px;margin:52px 0 12px;scroll-margin-top:16px}
+h3{font-size:16px;margin:28px 0 8px}
+p{margin:8px 0;max-width:78ch}
+.soft,.caption{color:var(--soft)}
+nav{max-width:1120px;margin:12px auto 0;padding:0 24px;display:flex;flex-wrap:wrap;gap:4px 18px;font-size:14px}
+a{color:var(--accent)}
+:focus-visible{outline:3px solid var(--accent);outline-offset:2px;border-radius:3px}
+button{font:inherit;font-size:14px;color:var(--ink);background:var(--raised);border:1px solid var(--border);border-radius:8px;padding:6px 12px;cursor:pointer;flex:none}
+button:hover{border-color:var(--ink)}
+th button{all:unset;cursor:pointer;text-decoration:underline dotted;text-underline-offset:3px}
+th button:focus-visible{outline:3px solid var(--accent);outline-offset:2px}
+.answer{margin:20px 0 0;display:grid;grid-template-columns:max-content 1fr;gap:10px 22px;padding:20px 24px;background:var(--raised);border:1px solid var(--border);border-radius:12px}
+.answer dt{font-weight:600}
+.answer dd{margin:0;overflow-wrap:anywhere}
+.good{color:var(--good);font-weight:600}
+.scroll{overflow-x:auto;margin:6px 0 12px}
+table{border-collapse:collapse;width:100%;font-size:14.5px}
+.caption{margin:20px 0 0;font-size:14.5px}
+th,td{text-align:left;vertical-align:top;padding:7px 14px 7px 0;border-bottom:1px solid var(--border);overflow-wrap:anywhere}
+th{font-weight:600;white-space:nowrap;color:var(--soft)}
+td.number,th.number{text-align:right;white-space:nowrap;font-variant-numeric:tabular-nums}
+td.name{min-width:14em}
+td.keep{white-space:nowrap}
+code,pre{font-family:ui-monospace,SFMono-Regular,Menlo,Consolas,'DejaVu Sans Mono',monospace;font-size:13.5px}
+pre{background:var(--raised);border:1px solid var(--border);border-radius:10px;padding:14px 16px;overflow-x:auto;line-height:1.5;margin:10px 0;tab-size:2}
+pre .move{color:var(--communication)}
+pre .where{color:var(--accent)}
+details{border-bottom:1px solid var(--border)}
+details>pre{margin:0 0 14px}
+summary{cursor:pointer;padding:9px 0;display:flex;flex-wrap:wrap;gap:2px 16px;align-items:baseline}
+summary::before{content:'▸';color:var(--soft);width:1em}
+details[open]>summary::before{content:'▾'}
+summary .title{font-weight:600;overflow-wrap:anywhere}
+summary .soft{font-size:14px}
+.bar{display:flex;height:30px;border-radius:8px;overflow:hidden;border:1px solid var(--border);margin:14px 0 8px;background:var(--raised)}
+.bar span{display:block;height:100%;border-right:2px solid var(--page)}
+.bar span:last-child{border-right:0}
+.bar .compute,.key .compute{background:var(--compute)}
+.bar .communication,.key .communication{background:var(--communication)}
+.bar .other,.key .other{background:var(--other)}
+.bar .m1,.key .m1{background:#77aadd}.bar .m2,.key .m2{background:#ee8866}.bar .m3,.key .m3{background:#44bb99}
+.key{list-style:none;display:flex;flex-wrap:wrap;gap:4px 22px;padding:0;margin:0 0 12px;font-size:14.5px}
+.key i{display:inline-block;width:12px;height:12px;border-radius:3px;margin-right:7px}
+.drawings{display:flex;flex-wrap:wrap;gap:20px}
+figure{margin:0;border:1px solid var(--border);border-radius:12px;padding:12px;background:var(--page);max-width:100%;overflow-x:auto}
+figure svg{display:block;max-width:100%;height:auto}
+footer{padding:40px 24px;color:var(--soft);font-size:14px}
+.skip{position:absolute;left:-9999px}
+.skip:focus{left:12px;top:12px;background:var(--page);padding:8px 12px;z-index:2}
+@media (max-width:640px){main,header,footer,nav{padding-left:16px;padding-right:16px}header{flex-direction:column}.answer{grid-template-columns:1fr;gap:2px;padding:16px}.answer dd{margin-bottom:10px}h1{font-size:23px}}
+@media print{
+:root,:root[data-theme=dark]{color-scheme:light;${variables(PAGE_LIGHT)}}
+body{font-size:10.5pt}
+main,header,footer{max-width:none;padding:0}
+nav,button.theme,.skip{display:none}
+h2{break-after:avoid;margin-top:26px}
+section.sheet{break-before:page}
+tr,figure,.answer,.bar,.key{break-inside:avoid}
+.scroll,pre{overflow:visible}
+pre{white-space:pre-wrap;overflow-wrap:anywhere;font-size:8.5pt}
+table{font-size:9.5pt}
+summary::before{content:none}
+}`.trim();
+}

@@ -1,0 +1,93 @@
+import { condAny, valueOf } from './control.ts';
+import type { ControlDecision, ControlFlow, ControlSite } from './control-interface.ts';
+import { whileAny } from './control-loops.ts';
+import { needRecorder, type Trace } from './recorder.ts';
+import { refusal } from './refusal.ts';
+import { valueText } from './typed-value.ts';
+
+/**
+ * What happens to control flow that the source-level front end meets. `guards`: host values and sizes decide while tracing.
+ * `operators`: conditions on tensors become `cond` and `while_loop`. `predicate`: as operators, then selection. `auto`: guards
+ * for host values, operators for tensors where the source was rewritten, else an error that lists the ways out. `regions`,
+ * `opaque` and `cfg` have calls of their own: `captureRegions`, `customOp`, `structure`.
+ */
+export type Policy = 'auto' | 'guards' | 'operators' | 'predicate';
+
+/** Who records control flow under a policy. */
+export function controlOf(policy: Policy): ControlFlow {
+  const host = (site: ControlSite): void => noteHost(site);
+  if (policy === 'guards') return { host, condition: dataDependent };
+  const label = policy === 'predicate' ? 'predicate' : 'operators';
+  const decide = (site: ControlSite, reason: string): void => relabel(site, label, reason);
+  return {
+    host,
+    condition: dataDependent,
+    cond: (pred, onTrue, onFalse, site) => {
+      const result = condAny(pred, onTrue, onFalse, [], site.position, `a tensor decides: ${shown(pred)}`);
+      decide(site, `a tensor decides: ${shown(pred)}`);
+      return result;
+    },
+    whileLoop: (test, body, variables, site) => {
+      const before = variables.read();
+      try {
+        const after = whileAny(
+          (carry) => {
+            variables.write(carry as readonly unknown[]);
+            return test();
+          },
+          (carry) => {
+            variables.write(carry as readonly unknown[]);
+            body();
+            return variables.read();
+          },
+          before,
+          {},
+          site.position,
+        );
+        decide(site, `a tensor decides; the carry is ${variables.names.join(', ')}`);
+        variables.write(after as readonly unknown[]);
+      } catch (error) {
+        variables.write(before);
+        throw error;
+      }
+    },
+  };
+}
+
+const WAYS =
+  'six ways out: guards (make it a host value or a size), operators (cond, whileLoop, or the rewriting front end), predicate (where), regions (captureRegions), opaque (customOp), cfg (structure).';
+
+/** @throws E_DATA_DEPENDENT always */
+export function dataDependent(value: unknown, site: ControlSite): never {
+  throw refusal('E_DATA_DEPENDENT', `Data-dependent branching: ${shown(value)} decides in '${site.kind}'`, { source: site.position }, {
+    hint: WAYS,
+  }); // prettier-ignore
+}
+
+function shown(value: unknown): string {
+  const traced = valueOf(value, 'the condition');
+  return `%${traced.name}: ${valueText(traced)}`;
+}
+
+/** A host value decides: noted once for each place. */
+function noteHost({ kind, position }: ControlSite): void {
+  const { sites } = needRecorder('a condition').trace;
+  if (sites.some((site) => site.kind === kind && site.position === position)) return;
+  sites.push({ kind, position, policy: 'guards', reason: 'a host value decides while tracing' });
+}
+
+/** The operator that was just recorded is this site of the program. */
+function relabel({ kind, position }: ControlSite, policy: ControlDecision['policy'], reason: string): void {
+  const { sites } = needRecorder('a condition').trace;
+  // Operators inside the bodies were noted before the one that holds them.
+  sites.splice(sites.length - 1, 1, { kind, position, policy, reason });
+}
+
+/** Where control flow was met and what became of it: conditions and operators, then comparisons of sizes. */
+export function controlSites(trace: Trace): ControlDecision[] {
+  const sizes = trace.dims.guards.map(({ text, source, specialised }): ControlDecision => {
+    const reason = specialised ? `a size is used as a number: ${text}` : `a size decides: ${text}`;
+    return { kind: 'size', position: source ?? 'an unknown place', policy: 'guards', reason };
+  });
+  return [...trace.sites, ...sizes];
+}

@@ -1,0 +1,103 @@
+import { decode, stateMemory, type Decoded } from '../plan/decode.ts';
+import { withoutFixed } from '../plan/fixed.ts';
+import { leastMemoryBound } from '../plan/least-memory.ts';
+import type { Restriction } from '../plan/pins.ts';
+import type { Prepared } from '../plan/prepare.ts';
+import { solve } from '../solver/solve.ts';
+
+/** The cheapest choice that a restriction leaves. */
+export interface Priced {
+  readonly seconds: number;
+  /** Bytes of states on the fullest device. */
+  readonly peakBytes: number;
+  /** Whether they are within the budget; where no choice is, this is the cheapest one without a budget. */
+  readonly fits: boolean;
+  readonly choice: Int32Array;
+}
+
+/**
+ * Solves what a restriction leaves of the problem, exactly. A restriction that does not fit the budget is priced without it.
+ *
+ * @returns the reasons where no choice is left whatever the budget
+ */
+export async function priceRestriction(
+  prepared: Prepared,
+  restriction: Restriction,
+  signal?: AbortSignal,
+): Promise<Priced | { readonly refused: string }> {
+  const contradictions = restriction.contradictions();
+  if (contradictions.length > 0) return { refused: contradictions.join('; ') };
+  const compact = restriction.compact();
+  const problems =
+    leastMemoryBound(compact.problem) > prepared.budgetBytes
+      ? [{ ...compact.problem, rows: [] }]
+      : [compact.problem, { ...compact.problem, rows: [] }];
+  let conflict: readonly string[] = [];
+  for (const problem of problems) {
+    const free = withoutFixed(problem);
+    const solution = await solve(free.problem, {
+      engine: 'exact',
+      certify: false,
+      seed: prepared.request.seed,
+      ...(signal !== undefined ? { signal } : {}),
+    });
+    if (solution.status === 'infeasible') {
+      conflict = solution.conflict ?? [];
+      continue;
+    }
+    const choice = compact.expand(free.expand(solution.choice));
+    const { peakBytes } = stateMemory(prepared.model, choice);
+    return {
+      seconds: solution.objective / prepared.model.unitsPerSecond,
+      peakBytes,
+      fits: peakBytes <= prepared.budgetBytes,
+      choice,
+    };
+  }
+  return { refused: `no placement of every node fits it${conflict.length === 0 ? '' : ` (${conflict.join(', ')})`}` };
+}
+
+/** What the devices of one group send in one step. */
+export interface Traffic {
+  readonly kind: string;
+  /** Mesh dims that take part, joined by `+`. */
+  readonly axes: string;
+  readonly count: number;
+  /** Bytes that each device sends by a ring. */
+  readonly sentBytes: number;
+  readonly seconds: number;
+}
+
+/**
+ * Collectives of a plan by kind and mesh dims; sorted by seconds, most first. Those inside an operator's own rule are not in it.
+ *
+ * @param names of the mesh dims, where the plan calls them by others than the problem
+ */
+export function trafficOf(
+  prepared: Prepared,
+  decoded: Pick<Decoded, 'nodes' | 'outputs'>,
+  names: readonly string[] = prepared.model.space.mesh.names,
+): Traffic[] {
+  const { mesh } = prepared.model.space;
+  const sums = new Map<string, { kind: string; axes: string; count: number; sentBytes: number; seconds: number }>();
+  for (const { redistributions } of [...decoded.nodes, ...decoded.outputs])
+    for (const move of redistributions)
+      for (const { kind, meshDims, bytes, seconds } of move.collectives) {
+        const dims = mesh.resolve(meshDims);
+        const axes = dims.map((d) => names[d]).join('+');
+        const key = `${kind}:${axes}`;
+        let sum = sums.get(key);
+        if (sum === undefined) sums.set(key, (sum = { kind, axes, count: 0, sentBytes: 0, seconds: 0 }));
+        const times = move.times ?? 1;
+        sum.count += times;
+        sum.sentBytes += times * ringBytes(kind, bytes, mesh.sizeOf(dims));
+        sum.seconds += times * seconds;
+      }
+  return [...sums.values()].sort((a, b) => b.seconds - a.seconds || (`${a.kind}${a.axes}` < `${b.kind}${b.axes}` ? -1 : 1));
+}
+
+/** Bytes that each of n devices sends in a ring; `bytes` as in `PlannedCollective`. */
+export function ringBytes(kind: string, bytes: number, n: number): number {
+  if (kind === 'collective_permute') return bytes;
+  return (kind === 'all_reduce' ? 2 : 1) * ((n - 1) / n) * bytes;
+}
