@@ -9,6 +9,7 @@ export { importGraph } from './import/import.ts';
 export { builtinOperators } from './ops/builtin.ts';
 export { defineOp, type OperatorRecord } from './ops/record.ts';
 export { OperatorTable } from './ops/table.ts';
+export { OperatorRegistry } from './ops/registry.ts';
 export { P, R, rule, S } from './ops/rule.ts';
 export { inferCall } from './ops/infer.ts';
 export { graphFlops } from './ops/flops.ts';
@@ -150,6 +151,9 @@ export { shrinkGraph, type Shrunk, type ShrinkOptions } from './passes/shrink.ts
 export { runDevices, type DeviceRun, type ExecutedCollective } from './simulate/devices.ts';
 export { drawInputs } from './simulate/inputs.ts';
 export { verify, type Mismatch, type Verification, type VerifyOptions } from './simulate/verify.ts';
+export { buildModel, countParameters, type BuildOptions, type ParameterCounts } from './models/build.ts';
+export { MODEL_TYPES, parseModelConfig, type ModelConfig } from './models/families.ts';
+export { knownModelConfig, modelEntries, modelEntry, type ModelEntry } from './models/registry.ts';
 export {
   denseMesh,
   DERIVED_AXES,
@@ -167,5 +171,10 @@ export {
   type ModuleStyle,
 } from './zoo/module-presets.ts';
 export { priceRecipes, type RecipeResult } from './zoo/compare.ts';
+export { compare, mergeComparisons, type CompareOptions, type Comparison } from './zoo/comparison.ts';
+export { audit, type Audit, type AuditOptions, type Edit } from './zoo/audit.ts';
+export { lint, lintPlan, type Finding, type LintInput } from './zoo/lint.ts';
+export { modelFacts, type ModelFacts } from './zoo/model-facts.ts';
+export { ZOO, zooPlan, type ZooPlan } from './zoo/registry.ts';
 export { annotatedProgram } from './report/program.ts';
 export { planSummary } from './report/summary.ts';

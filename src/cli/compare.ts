@@ -3,6 +3,7 @@ import { z } from 'zod';
 import { ShardwrightError } from '../errors.ts';
 import { DEFAULT_REQUEST, type PlanRequest } from '../plan/request.ts';
 import { comparisonText } from '../report/comparison.ts';
+import { percentText } from '../report/units.ts';
 import { compare, mergeComparisons, type Comparison } from '../zoo/comparison.ts';
 import { COST_PRESETS } from '../cost/presets.ts';
 import { OPTIMIZERS, type Optimizer } from '../cost/memory.ts';
@@ -29,7 +30,8 @@ export interface CompareOptions extends LoadOptions {
 
 /** `compare`: the zoo and the optimum on every mesh of some devices. */
 export async function compareCommand(model: string | undefined, options: CompareOptions, io: CliIo): Promise<number> {
-  const comparison = options.merge.length > 0 ? mergeComparisons(options.merge.map(readPiece)) : await compareModel(model, options, io);
+  const comparison =
+    options.merge.length > 0 ? mergeComparisons(options.merge.map(readPiece)) : await compareModel(model, options, io);
   io.stdout(`${options.json === true ? JSON.stringify(comparison) : comparisonText(comparison)}\n`);
   // A piece need not have a plan that fits: another piece may.
   if (comparison.best === null && options.slice === undefined) {
@@ -37,7 +39,14 @@ export async function compareCommand(model: string | undefined, options: Compare
     const stopped = comparison.plans.length === 0 && options.plans !== undefined;
     return stopped ? EXIT.usage : EXIT.infeasible;
   }
-  return EXIT.ok;
+  // An optimum that a time limit stopped may not be the best of its mesh.
+  const gap = parseFraction(options.gap, '--gap');
+  const open = comparison.plans.filter(
+    (p) => p.proof !== undefined && p.proof.status !== 'optimal' && p.proof.gap > gap,
+  );
+  for (const p of open)
+    io.stderr(`${p.mesh}: stopped at gap ${percentText(p.proof?.gap ?? 0)} (--gap, --time-limit)\n`);
+  return open.length > 0 ? EXIT.gap : EXIT.ok;
 }
 
 async function compareModel(model: string | undefined, options: CompareOptions, io: CliIo): Promise<Comparison> {
@@ -54,7 +63,9 @@ async function compareModel(model: string | undefined, options: CompareOptions, 
     cost: parseChoice(options.cost, '--cost', COST_PRESETS),
     gap: parseFraction(options.gap, '--gap'),
     ...(options.memory !== undefined ? { memoryBytes: parseBytes(options.memory, '--memory') } : {}),
-    ...(options.optimizer !== undefined ? { optimizer: parseChoice<Optimizer>(options.optimizer, '--optimizer', OPTIMIZERS) } : {}),
+    ...(options.optimizer !== undefined
+      ? { optimizer: parseChoice<Optimizer>(options.optimizer, '--optimizer', OPTIMIZERS) }
+      : {}),
     ...(options.timeLimit !== undefined ? { timeLimitSeconds: parsePositive(options.timeLimit, '--time-limit') } : {}),
   };
   const maxDims = parseCount(options.maxDims, '--max-dims');
@@ -67,7 +78,9 @@ async function compareModel(model: string | undefined, options: CompareOptions, 
     maxDims,
     ...(options.plans !== undefined ? { plans: options.plans.split(',').map((name) => name.trim()) } : {}),
     ...(options.slice !== undefined ? { slice: parseSlice(options.slice) } : {}),
-    ...(options.quiet === true ? {} : { onProgress: (line) => io.stderr(io.isTerminal ? `\r\x1b[K${line}` : `${line}\n`) }),
+    ...(options.quiet === true
+      ? {}
+      : { onProgress: (line) => io.stderr(io.isTerminal ? `\r\x1b[K${line}` : `${line}\n`) }),
   });
 }
 
@@ -76,7 +89,9 @@ function parseSlice(text: string): { readonly index: number; readonly count: num
   const match = /^(\d+)\/(\d+)$/.exec(text.trim());
   const [index, count] = match === null ? [0, 0] : [Number(match[1]), Number(match[2])];
   if (index < 1 || index > count)
-    throw new ShardwrightError('E_USAGE', `--slice '${text}' is not i/n`, { hint: 'write --slice 1/4, 2/4, 3/4, 4/4.' });
+    throw new ShardwrightError('E_USAGE', `--slice '${text}' is not i/n`, {
+      hint: 'write --slice 1/4, 2/4, 3/4, 4/4.',
+    });
   return { index: index - 1, count };
 }
 
@@ -112,13 +127,19 @@ function readPiece(path: string): Comparison {
   try {
     text = readFileSync(path, 'utf8');
   } catch (error) {
-    throw new ShardwrightError('E_IO', `cannot read the comparison: ${error instanceof Error ? error.message : String(error)}`, { file: path });
+    throw new ShardwrightError(
+      'E_IO',
+      `cannot read the comparison: ${error instanceof Error ? error.message : String(error)}`,
+      { file: path },
+    );
   }
   let value: unknown;
   try {
     value = JSON.parse(text);
   } catch (error) {
-    throw new ShardwrightError('E_SYNTAX', `not JSON: ${error instanceof Error ? error.message : String(error)}`, { file: path });
+    throw new ShardwrightError('E_SYNTAX', `not JSON: ${error instanceof Error ? error.message : String(error)}`, {
+      file: path,
+    });
   }
   const parsed = pieceSchema.safeParse(value);
   if (!parsed.success) {

@@ -35,7 +35,7 @@ export interface ModelReport extends ModelRow {
 /** `models list`: every model that the package knows, with the counts of the published classes. */
 export function listModels(options: { readonly json?: boolean }, io: CliIo): number {
   const rows = modelEntries().map(({ name, hfId, parameters, config }): ModelRow => {
-    const { type, architecture } = readModelConfig(config as JsonRecord);
+    const { type, architecture } = readModelConfig(config);
     const { layers, width } = architecture.shape;
     const { total, active } = parameters;
     const optional = { ...(active === undefined ? {} : { active }), ...(hfId === undefined ? {} : { hfId }) };
@@ -68,7 +68,7 @@ export function showModel(name: string, options: { readonly json?: boolean }, io
 /** @throws E_REF with near names */
 export function modelReport(name: string): ModelReport {
   const entry = modelEntry(name);
-  const config = readModelConfig(entry.config as JsonRecord);
+  const config = readModelConfig(entry.config);
   const { shape } = config.architecture;
   // Parameters do not depend on batch and sequence.
   const counts = countParameters(buildModel(config, { batch: 1, seq: 16 }), config);
@@ -88,7 +88,7 @@ export function modelReport(name: string): ModelReport {
     notes: config.notes,
     defaults: config.defaults,
     ignored: config.ignored,
-    config: entry.config as JsonRecord,
+    config: entry.config,
   };
 }
 

@@ -35,6 +35,11 @@ export async function runCli(argv: readonly string[], io: CliIo): Promise<number
         [],
       )
       .option('--select <title>', 'which graph of a log, "Joint graph 0"')
+      .option('--json', 'print exactly one JSON value');
+
+  // Sizes of what is built from a config; graph files have theirs in them.
+  const sized = (command: Command): Command =>
+    command
       .option('--batch <n>', 'sequences at once, of a model name or config (default: 8)')
       .option(
         '--seq <n>',
@@ -42,10 +47,9 @@ export async function runCli(argv: readonly string[], io: CliIo): Promise<number
       )
       .option('--dtype <name>', 'element type, of a model name or config (default: what the config states, else bf16)')
       .option('--layers <n>', 'layers, of a model name or config (default: what the config states)')
-      .option('--training', 'loss and gradients of a model name or config (default: the forward pass only)')
-      .option('--json', 'print exactly one JSON value');
+      .option('--training', 'loss and gradients of a model name or config (default: the forward pass only)');
 
-  model(program.command('inspect <model>'))
+  sized(model(program.command('inspect <model>')))
     .summary('what a graph holds: nodes, parameters, FLOPs, operators')
     .description('Reads a graph and prints what it holds.\n\nExample:\n  $ shardwright inspect model.fx.txt.gz')
     .action(async (path: string, options) => {
@@ -65,7 +69,7 @@ export async function runCli(argv: readonly string[], io: CliIo): Promise<number
       exit = await traceCommand(path, options as Parameters<typeof traceCommand>[1], io);
     });
 
-  planFlags(model(program.command('plan <model>')))
+  planFlags(sized(model(program.command('plan <model>'))))
     .summary('the cheapest placements on a mesh, with proof')
     .description(
       'Plans a graph on a mesh of devices and proves the plan.\n\nExample:\n  $ shardwright plan model.fx.txt.gz --mesh dp=8,tp=8 --cluster dgx-h100 --memory 60GiB',
@@ -77,7 +81,7 @@ export async function runCli(argv: readonly string[], io: CliIo): Promise<number
       exit = await planCommand(path, options as Parameters<typeof planCommand>[1], io);
     });
 
-  planFlags(model(program.command('verify <model>')))
+  planFlags(sized(model(program.command('verify <model>'))))
     .summary('run the plan with numbers on virtual devices, against the unsharded run')
     .description(
       'Plans a model, reduces its sizes, lowers it to the program of every device, runs that on virtual devices in float64 and compares every tensor, output and gradient with the single-device run, and the collectives with those of the plan.\n\nExample:\n  $ shardwright verify model.fx.txt.gz --mesh dp=2,tp=2',
@@ -310,6 +314,81 @@ export async function runCli(argv: readonly string[], io: CliIo): Promise<number
     .action(async (name: string, options) => {
       const { showModel } = await import('./models.ts');
       exit = showModel(name, options as Parameters<typeof showModel>[1], io);
+    });
+
+  sized(model(program.command('compare [model]')))
+    .summary('the zoo and the optimum on every mesh of some devices')
+    .description(
+      'Prices the plans that people write by hand and the optimum on every mesh, and says which is best and why the others are not.\n\nExample:\n  $ shardwright compare model.fx.txt.gz --devices 64 --cluster dgx-h100 --plans fsdp,dp+tp,optimum',
+    )
+    .option('--devices <n>', 'number of devices')
+    .option('--cluster <name>', 'node design such as dgx-h100, or a JSON file')
+    .option('--plans <names>', 'plans of the zoo, and optimum, separated by commas (default: all)')
+    .option('--max-dims <n>', 'most dims of a mesh: 1, 2 or 3', '3')
+    .option('--memory <size>', 'budget per device, such as 60GiB (default: the usable memory of the device)')
+    .option(
+      '--optimizer <name>',
+      'none, sgd, adam, adamw-mixed (default: adamw-mixed for 16-bit weights, adam for float32)',
+    )
+    .option('--cost <preset>', 'cost preset: alpha-beta, nccl, dtensor, autoparallel', 'alpha-beta')
+    .option('--gap <fraction>', 'relative gap of the optimum that is good enough', '0')
+    .option('--time-limit <seconds>', 'stop the solver on a mesh after this long')
+    .option('--slice <i/n>', 'only the i-th of n parts of the meshes')
+    .option('--merge <file>', 'put together what --slice --json wrote; repeatable', collect, [])
+    .option('--quiet', 'no progress on stderr')
+    .action(async (path: string | undefined, options) => {
+      const { compareCommand } = await import('./compare.ts');
+      exit = await compareCommand(path, options as Parameters<typeof compareCommand>[1], io);
+    });
+
+  planFlags(sized(model(program.command('audit <model>'))))
+    .summary('how far a plan is from the optimum, and the edits that bring it nearer')
+    .description(
+      'Prices a plan on the problem that the optimizer solves, and finds the best few changes. Exit 4 above the allowed regret.\n\nExample:\n  $ shardwright audit model.fx.txt.gz --plan zoo:fsdp+tp --mesh dp=8,tp=8 --cluster dgx-h100 --max-regret 3%',
+    )
+    .requiredOption(
+      '--plan <plan>',
+      'plan folder or file, zoo:NAME, or given: the shardings that the model file states',
+    )
+    .option('--mesh <dims>', 'mesh dims, outermost first (default for given: that of the model file)')
+    .option('--cluster <name>', 'node design such as dgx-h100, or a JSON file')
+    .option('--edits <k>', 'most edits of the path', '3')
+    .option('--max-regret <fraction>', 'regret above which the exit code is 4, such as 3% (default: none)')
+    .action(async (path: string, options) => {
+      const { auditCommand } = await import('./audit.ts');
+      exit = await auditCommand(path, options as Parameters<typeof auditCommand>[1], io);
+    });
+
+  const zooCommand = program
+    .command('zoo')
+    .summary('the plans that people write by hand, and what is wrong with one')
+    .description('Lists the zoo, or lints a plan of it.\n\nExample:\n  $ shardwright zoo list --mesh dp=2,tp=4');
+  zooCommand
+    .command('list')
+    .summary('every plan: axes, what it shards, its collectives')
+    .description('Lists the plans that compare and audit take.\n\nExample:\n  $ shardwright zoo list --mesh dp=2,tp=4')
+    .option('--mesh <dims>', 'only plans with as many axes, with their process groups')
+    .option('--cluster <name>', 'node design whose hosts are counted', 'dgx-h100')
+    .option('--json', 'print exactly one JSON value')
+    .action(async (options) => {
+      const { zooListCommand } = await import('./zoo.ts');
+      exit = zooListCommand(options as Parameters<typeof zooListCommand>[0], io);
+    });
+  model(zooCommand.command('lint <model>'))
+    .summary('what is wrong with a plan on a mesh')
+    .description(
+      'Checks a plan of the zoo against the sizes of a model; exit 5 where it has an error.\n\nExample:\n  $ shardwright zoo lint model.fx.txt.gz --plan dp+tp --mesh dp=8,tp=8',
+    )
+    .requiredOption('--plan <name>', 'plan of the zoo')
+    .requiredOption('--mesh <dims>', 'sizes of its axes, outermost first; one may be -1 with --devices')
+    .option('--cluster <name>', 'node design whose hosts are counted', 'dgx-h100')
+    .option('--devices <n>', 'number of devices')
+    .option('--batch <n>', 'global batch (default: that of the graph)')
+    .option('--seq <n>', 'tokens of a sequence (default: those of the graph)')
+    .option('--microbatch <n>', 'sequences of a microbatch and data rank (default: 1)')
+    .action(async (path: string, options) => {
+      const { zooLintCommand } = await import('./zoo.ts');
+      exit = await zooLintCommand(path, options as Parameters<typeof zooLintCommand>[1], io);
     });
 
   try {

@@ -35,10 +35,11 @@ export function parseConfigText(text: string, file?: string): JsonRecord {
     value = JSON.parse(text);
   } catch (error) {
     const message = error instanceof Error ? error.message : String(error);
-    const offset = /position (\d+)/.exec(message)?.[1];
-    const at = offset === undefined ? text.length : Number(offset);
+    const at = faultOffset(text, message);
     const before = text.slice(0, at).split('\n');
-    throw new ShardwrightError('E_SYNTAX', `the config is no JSON: ${message}`, {
+    // The engine quotes the text around the fault; line and column say it better.
+    const what = /^[^,]*?(?= in JSON|, \.\.\.|, "| at position|$)/.exec(message)?.[0] ?? message;
+    throw new ShardwrightError('E_SYNTAX', `the config is no JSON: ${what}`, {
       ...place,
       position: { line: before.length, column: (before.at(-1)?.length ?? 0) + 1 },
     });
@@ -46,6 +47,21 @@ export function parseConfigText(text: string, file?: string): JsonRecord {
   if (!isRecord(value as Json))
     throw new ShardwrightError('E_SYNTAX', 'the config is no JSON object', { ...place, path: '$' });
   return value as JsonRecord;
+}
+
+/**
+ * Where `JSON.parse` stopped. Engines state the offset, or quote the text around the unexpected character, which then stands
+ * in the middle of the quote; without either it is the end.
+ */
+function faultOffset(text: string, message: string): number {
+  const stated = /position (\d+)/.exec(message)?.[1];
+  if (stated !== undefined) return Number(stated);
+  const quoted = /^Unexpected token '([\s\S]+?)', (\.\.\.)?"([\s\S]*?)"(\.\.\.)? is not valid JSON$/.exec(message);
+  if (quoted === null) return text.length;
+  const [, token, , excerpt] = quoted;
+  const start = text.indexOf(excerpt);
+  const middle = excerpt.indexOf(token, Math.max(0, Math.min(10, excerpt.length - 11)));
+  return start < 0 || middle < 0 ? text.length : start + middle;
 }
 
 export function isRecord(value: Json | undefined): value is JsonRecord {

@@ -2,7 +2,6 @@ import { readFileSync } from 'node:fs';
 import { z } from 'zod';
 import { internalError, ShardwrightError, suggestion } from '../errors.ts';
 import { readModelConfig, type ModelConfig } from './families.ts';
-import type { JsonRecord } from './read-config.ts';
 
 /** The models that the package knows by name (`data/models.json`). */
 
@@ -49,5 +48,5 @@ export function modelEntry(name: string): ModelEntry {
 
 /** @throws E_REF with near names */
 export function knownModelConfig(name: string): ModelConfig {
-  return readModelConfig(modelEntry(name).config as JsonRecord);
+  return readModelConfig(modelEntry(name).config);
 }

@@ -154,4 +154,9 @@ export const EXPLAINED: readonly Explanation[] = [
     /P\((max|min)\) -> .*/,
     'true of numbers that are truth values, not of others: among the samples a number that is not zero has smaller ones beside it too rarely',
   ),
+  missing(
+    /aten\.max_pool2d_with_indices_backward\.default/,
+    /S\((2|3)\), R, S\(\1\) -> P\(sum\)/,
+    'true by the definition, but the kernel of PyTorch refuses a gradient that has not the pooled size of the whole input',
+  ),
 ];

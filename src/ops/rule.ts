@@ -80,7 +80,17 @@ export type ShardOptions = Partial<Omit<ShardSlot, 'kind' | 'dim'>>;
 /** "Some sharding of tensor dim `dim`". The default is slicing `same` in the unnamed tie group, uneven allowed. */
 export function S(dim: number, options: ShardOptions = {}): ShardSlot {
   if (!Number.isInteger(dim) || dim < 0) throw new Error(`internal: rule shards dim ${dim}`);
-  return { kind: 'shard', dim, tie: '', slicing: 'same', even: false, unit: 1, filled: false, scaled: false, ...options };
+  return {
+    kind: 'shard',
+    dim,
+    tie: '',
+    slicing: 'same',
+    even: false,
+    unit: 1,
+    filled: false,
+    scaled: false,
+    ...options,
+  };
 }
 
 export type RuleOptions = Partial<Pick<Rule, 'origin' | 'rewrite' | 'collectives'>>;

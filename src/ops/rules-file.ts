@@ -1,6 +1,5 @@
 import { ShardwrightError } from '../errors.ts';
 import { REDUCE_OPS } from '../mesh/partial.ts';
-import type { ReduceOp } from '../mesh/placement.ts';
 import type { OpContext, TensorMeta, TypedContext } from './call.ts';
 import { pointwiseRules } from './pointwise.ts';
 import { defineOp, type OperatorRecord } from './record.ts';

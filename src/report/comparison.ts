@@ -3,7 +3,10 @@ import { bytesText, percentText, secondsText, tableText } from './units.ts';
 
 /** A comparison as text: plans that fit by seconds, the others by bytes, the front, the meshes, and what was refused. */
 export function comparisonText(c: Comparison): string {
-  const lines = [`${c.devices} devices of ${c.cluster}, ${bytesText(c.budgetBytes)} each for states (activations are not counted)`, ''];
+  const lines = [
+    `${c.devices} devices of ${c.cluster}, ${bytesText(c.budgetBytes)} each for states (activations are not counted)`,
+    '',
+  ];
   const row = (p: ComparedPlan): string[] => [
     p.name === c.best ? '*' : c.pareto.includes(p.name) ? '+' : '',
     p.plan,
@@ -14,19 +17,44 @@ export function comparisonText(c: Comparison): string {
     p.name === c.best ? 'best' : (p.why ?? ''),
   ];
   const head = ['', 'plan', 'mesh', 'step time', 'communication', 'states', ''];
-  if (c.plans.length > 0) lines.push(tableText([head, ...c.plans.map(row)], [3, 4, 5]), '', '* best   + no other plan is better in both time and memory');
+  if (c.plans.length > 0)
+    lines.push(
+      tableText([head, ...c.plans.map(row)], [3, 4, 5]),
+      '',
+      '* best   + no other plan is better in both time and memory',
+    );
   const best = c.plans.find((p) => p.name === c.best);
   if (best === undefined) lines.push('', 'no plan fits the budget');
   else {
     lines.push('', `best   ${best.name} on ${best.mesh}: ${secondsText(best.seconds)}, ${bytesText(best.peakBytes)}`);
-    if (best.proof !== undefined) lines.push(`proof  ${best.proof.status} on its mesh, gap ${percentText(best.proof.gap)}`);
+    if (best.proof !== undefined)
+      lines.push(`proof  ${best.proof.status} on its mesh, gap ${percentText(best.proof.gap)}`);
     const zoo = c.plans.find((p) => p.origin === 'zoo' && p.fits);
     if (zoo !== undefined && zoo !== best)
-      lines.push(`zoo    ${zoo.name} on ${zoo.mesh} is the best of the zoo, ${percentText(zoo.seconds / best.seconds - 1)} slower`);
+      lines.push(
+        `zoo    ${zoo.name} on ${zoo.mesh} is the best of the zoo, ${percentText(zoo.seconds / best.seconds - 1)} slower`,
+      );
   }
-  if (c.plans.some((p) => !p.choice)) lines.push('note   zero1 and zero2 are priced beside the planning problem, in which states follow their parameter');
-  lines.push('', tableText([['mesh', 'optimum', ''], ...c.meshes.map((m) => [m.mesh, m.status, m.reason ?? (m.boundSeconds === undefined ? '' : `at least ${secondsText(m.boundSeconds)}`)])]));
+  if (c.plans.some((p) => !p.choice))
+    lines.push('note   zero1 and zero2 are priced beside the planning problem, in which states follow their parameter');
+  lines.push(
+    '',
+    tableText([
+      ['mesh', 'optimum', ''],
+      ...c.meshes.map((m) => [
+        m.mesh,
+        m.status,
+        m.reason ?? (m.boundSeconds === undefined ? '' : `at least ${secondsText(m.boundSeconds)}`),
+      ]),
+    ]),
+  );
   if (c.refused.length > 0)
-    lines.push('', tableText([['refused', 'mesh', ''], ...c.refused.map((r) => [r.plan, r.mesh, `${r.code === undefined ? '' : `${r.code} `}${r.reason}`])]));
+    lines.push(
+      '',
+      tableText([
+        ['refused', 'mesh', ''],
+        ...c.refused.map((r) => [r.plan, r.mesh, `${r.code === undefined ? '' : `${r.code} `}${r.reason}`]),
+      ]),
+    );
   return lines.join('\n');
 }

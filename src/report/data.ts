@@ -143,7 +143,7 @@ function answerOf(plan: Plan, zoo: readonly ReportRecipe[] | null): Report['answ
 }
 
 function againstText(plan: Plan, zoo: readonly ReportRecipe[] | null): string {
-  const more = (seconds: number): string => `+${percentText(Math.max(0, seconds / plan.objective.seconds - 1))}`;
+  const more = (seconds: number): string => slowerText(seconds, plan.objective.seconds);
   const parts: string[] = [];
   const priced = (zoo ?? []).flatMap((r) => (r.seconds === null ? [] : [{ name: r.name, seconds: r.seconds }]));
   const [best] = [...priced].sort((a, b) => a.seconds - b.seconds);
@@ -156,6 +156,12 @@ function againstText(plan: Plan, zoo: readonly ReportRecipe[] | null): string {
       : `greedy propagation ${secondsText(plan.greedySeconds)} (${more(plan.greedySeconds)})`,
   );
   return parts.join('; ');
+}
+
+/** How much slower than the plan: `+16.4 %`. A plan with pins may be the slower one, and then it says so. */
+export function slowerText(seconds: number, planSeconds: number): string {
+  const more = planSeconds > 0 ? seconds / planSeconds - 1 : 0;
+  return `${more < 0 ? '-' : '+'}${percentText(Math.abs(more))}`;
 }
 
 function recipeRow(r: RecipeResult): ReportRecipe {

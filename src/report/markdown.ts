@@ -1,4 +1,4 @@
-import { visibleTerms, type Report } from './data.ts';
+import { slowerText, visibleTerms, type Report } from './data.ts';
 import { bytesText, countText, percentText, secondsText } from './units.ts';
 
 /** The report as Markdown, with the same numbers as the page. Texts of files cannot make markup. */
@@ -42,7 +42,7 @@ export function markdownReport(report: Report): string {
       (r) =>
       r.seconds === null || r.peakBytes === null
         ? [r.name, '-', '-', '-', `does not fit: ${r.reason}`]
-        : [r.name, secondsText(r.seconds), `+${percentText(Math.max(0, r.seconds / seconds - 1))}`, bytesText(r.peakBytes), ''], // prettier-ignore
+        : [r.name, secondsText(r.seconds), slowerText(r.seconds, seconds), bytesText(r.peakBytes), ''], // prettier-ignore
     ),
   );
   add('Proof', ['What', 'Value'], [

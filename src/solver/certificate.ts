@@ -37,6 +37,8 @@ export const STEP = {
   /** list: the positions of the branching variable that this part keeps. */
   part: 12,
   end: 13,
+  /** No arguments. Until the next `prune`, eliminations keep every cost, however large: nothing is forbidden on the way. */
+  whole: 14,
 } as const;
 
 /** Kinds of the arguments of each code: `i` a plain number, `m` a list of integers, `v` a list of costs. */
@@ -54,6 +56,7 @@ export const ARGUMENTS: readonly string[] = [
   '',
   'ii',
   'm',
+  '',
   '',
 ];
 

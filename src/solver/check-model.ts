@@ -66,6 +66,8 @@ export class Model {
   nonNegative = false;
   /** Choices above this cost may have been deleted. */
   cut: bigint | undefined;
+  /** Eliminations keep costs above the cut, as the engine did: later steps name positions that a cut would have taken. */
+  whole = false;
   /** No choice is left. */
   empty = false;
 
@@ -87,6 +89,7 @@ export class Model {
     copy.pricedConstant = this.pricedConstant;
     copy.nonNegative = this.nonNegative;
     copy.cut = this.cut;
+    copy.whole = this.whole;
     copy.empty = this.empty;
     return copy;
   }
@@ -336,7 +339,7 @@ export class Model {
 
   /** Largest cost that may still matter, over the constant. */
   #slack(): number {
-    if (!this.nonNegative || this.cut === undefined) return Infinity;
+    if (this.whole || !this.nonNegative || this.cut === undefined) return Infinity;
     return Number(this.cut - this.constant);
   }
 
@@ -475,6 +478,7 @@ export class Model {
       if (levelled !== grid) this.parts[f] = { vars: part.vars, maps: part.maps, grid: levelled, tidy: false };
     }
     this.nonNegative = true;
+    this.whole = false;
   }
 
   /** The finite pairs of edge f become the values of a new variable. */

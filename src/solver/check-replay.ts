@@ -115,6 +115,9 @@ function run(model: Model, reader: Reader): bigint | undefined {
         model.prune(cut === undefined ? undefined : BigInt(cut));
         break;
       }
+      case STEP.whole:
+        model.whole = true;
+        break;
       case STEP.fuse:
         model.fuse(reader.integer(), reader.integer(), reader.integer());
         break;
@@ -173,7 +176,7 @@ function skip(reader: Reader, code: number): void {
   throw new Refused('a branch where nothing is left');
 }
 
-const ARGUMENT_COUNTS = [0, 3, 2, 1, 2, 1, 5, 1, 3, 1, 0, 2, 1, 0];
+const ARGUMENT_COUNTS = [0, 3, 2, 1, 2, 1, 5, 1, 3, 1, 0, 2, 1, 0, 0];
 
 function clean(costs: Float64Array): Float64Array {
   return costs.map((c) => (c >= FORBIDDEN ? Infinity : c + 0));

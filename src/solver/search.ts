@@ -138,6 +138,7 @@ export class Search {
     if (!reducer.reduce(net)) return false;
     const keep = net.rows.length > 0 ? rowVariables(net) : undefined;
     const limits = keep === undefined ? EASY : { ...EASY, keep };
+    net.log.push(STEP.whole);
     if (eliminator.run(net, limits) === 'infeasible') return false;
     return reducer.reduce(net);
   }

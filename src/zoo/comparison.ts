@@ -1,4 +1,4 @@
-import { loadCluster } from '../cost/cluster.ts';
+import { loadCluster, usableMemoryBytes } from '../cost/cluster.ts';
 import { groupTopology } from '../cost/collectives.ts';
 import { internalError, ShardwrightError } from '../errors.ts';
 import type { Graph } from '../graph/types.ts';
@@ -100,7 +100,21 @@ export async function compare(graph: Graph, options: CompareOptions): Promise<Co
   const all = meshCandidates(options.devices, cluster.devicesPerHost, options.maxDims ?? 3);
   const { slice } = options;
   const candidates = slice === undefined ? all : all.filter((_, i) => i % slice.count === slice.index);
-  const state: State = { raw: [], refused: [], findings: [], meshes: [], incumbent: Infinity, budgetBytes: 0, wanted };
+  const state: State = {
+    raw: [],
+    refused: [],
+    findings: [],
+    meshes: [],
+    incumbent: Infinity,
+    budgetBytes: options.request.memoryBytes ?? usableMemoryBytes(cluster),
+    wanted,
+  };
+  if (wanted?.includes('pp') === true)
+    state.refused.push({
+      plan: 'pp',
+      mesh: `pp=${options.devices}`,
+      reason: zooPlan('pp').outside ?? 'it is not planned',
+    });
   for (const candidate of candidates) await compareOn(graph, candidate, options, state);
   return conclude(options.devices, cluster.id, state);
 }
@@ -115,10 +129,15 @@ interface State {
   readonly wanted: readonly string[] | undefined;
   /** Least seconds of a plan that fits. */
   incumbent: number;
-  budgetBytes: number;
+  readonly budgetBytes: number;
 }
 
-async function compareOn(graph: Graph, { sizes, refused }: MeshCandidate, options: CompareOptions, state: State): Promise<void> {
+async function compareOn(
+  graph: Graph,
+  { sizes, refused }: MeshCandidate,
+  options: CompareOptions,
+  state: State,
+): Promise<void> {
   const { request, signal } = options;
   const mesh = new DeviceMesh(sizes.map((size, d) => ({ name: `d${d}`, size })));
   const { devicesPerHost } = loadCluster(request.cluster);
@@ -127,14 +146,17 @@ async function compareOn(graph: Graph, { sizes, refused }: MeshCandidate, option
     state.meshes.push({ mesh: mesh.text, hosts, status: 'refused', reason: refused });
     return;
   }
+  const asked = (name: string): boolean => state.wanted?.includes(name) ?? true;
+  const plans = ZOO.filter((zoo) => zoo.axes.length === sizes.length && zoo.name !== 'pp' && asked(zoo.name));
+  if (plans.length === 0 && !asked(OPTIMUM)) {
+    state.meshes.push({ mesh: mesh.text, hosts, status: 'not asked' });
+    return;
+  }
   options.onProgress?.(`mesh ${sizes.join(' x ')}: preparing`);
   const prepared = prepare(graph, { ...request, mesh: mesh.text }, options.table);
-  state.budgetBytes = prepared.budgetBytes;
   const starts: Int32Array[] = [];
   let bestHere = Infinity;
-  for (const zoo of ZOO) {
-    if (zoo.axes.length !== sizes.length || zoo.name === 'pp') continue;
-    if (state.wanted !== undefined && !state.wanted.includes(zoo.name)) continue;
+  for (const zoo of plans) {
     const found = await priceZoo(prepared, zoo, state, signal);
     if (found === undefined) continue;
     if (found.choice !== undefined) {
@@ -143,7 +165,7 @@ async function compareOn(graph: Graph, { sizes, refused }: MeshCandidate, option
     }
     if (found.plan.fits) state.incumbent = Math.min(state.incumbent, found.plan.seconds);
   }
-  if (state.wanted !== undefined && !state.wanted.includes(OPTIMUM)) {
+  if (!asked(OPTIMUM)) {
     state.meshes.push({ mesh: mesh.text, hosts, status: 'not asked' });
     return;
   }

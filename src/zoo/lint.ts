@@ -40,67 +40,159 @@ export interface LintInput {
 /** Every finding, in the order of the codes. */
 export function lint(input: LintInput): Finding[] {
   const out: Finding[] = [];
-  const say = (code: string, severity: Finding['severity'], message: string, values: Record<string, number>, nearest: readonly number[] = []): void =>
-    void out.push({ code, severity, message, values, nearest });
+  const say = (
+    code: string,
+    severity: Finding['severity'],
+    message: string,
+    values: Record<string, number>,
+    nearest: readonly number[] = [],
+  ): void => void out.push({ code, severity, message, values, nearest });
   const sizes = filled(input, say);
   if (sizes === undefined) return out;
   const size = (axis: (typeof LINT_AXES)[number]): number => sizes.get(axis) ?? 1;
   const [pp, replicas, shards, cp, tp] = LINT_AXES.map(size);
-  const { facts, ulysses = 1, microbatch = 1, ep = 1, etp = 1, virtualStages = 1, microbatches, devicesPerHost } = input;
+  const {
+    facts,
+    ulysses = 1,
+    microbatch = 1,
+    ep = 1,
+    etp = 1,
+    virtualStages = 1,
+    microbatches,
+    devicesPerHost,
+  } = input;
   const { batch, sequence, heads, kvHeads, mlpWidth, vocabulary, layers, experts, tied } = facts;
 
   const data = replicas * shards;
   if (batch !== undefined && (data > batch || batch % (data * microbatch) !== 0)) {
     const step = data * microbatch;
-    const why = data > batch ? `${data} data ranks are more than the global batch of ${batch}` : `global batch ${batch} mod ${step} (data ranks x microbatch) is ${batch % step}`;
+    const why =
+      data > batch
+        ? `${data} data ranks are more than the global batch of ${batch}`
+        : `global batch ${batch} mod ${step} (data ranks x microbatch) is ${batch % step}`;
     say('ZL02', 'error', why, { batch, dataRanks: data, microbatch }, multiples(batch, step));
   }
-  for (const [name, value] of [['heads', heads], ['MLP width', mlpWidth]] as const)
+  for (const [name, value] of [
+    ['heads', heads],
+    ['MLP width', mlpWidth],
+  ] as const)
     if (value !== undefined && value % tp !== 0)
-      say('ZL03', 'error', `${name} ${value} mod tp ${tp} is ${value % tp}`, { [name]: value, tp }, near(divisors(value), tp));
+      say(
+        'ZL03',
+        'error',
+        `${name} ${value} mod tp ${tp} is ${value % tp}`,
+        { [name]: value, tp },
+        near(divisors(value), tp),
+      );
   const keyHeads = (code: string, ways: number, name: string): void => {
     if (kvHeads === undefined || kvHeads % ways === 0) return;
     if (ways % kvHeads === 0)
-      say(code, 'warn', `${ways} ${name} ranks for ${kvHeads} KV heads: each is kept ${ways / kvHeads} times`, { kvHeads, [name]: ways, copies: ways / kvHeads });
-    else say(code, 'error', `KV heads ${kvHeads} mod ${name} ${ways} is ${kvHeads % ways}, and the other way ${ways % kvHeads}`, { kvHeads, [name]: ways }, near(divisors(kvHeads), ways));
+      say(code, 'warn', `${ways} ${name} ranks for ${kvHeads} KV heads: each is kept ${ways / kvHeads} times`, {
+        kvHeads,
+        [name]: ways,
+        copies: ways / kvHeads,
+      });
+    else
+      say(
+        code,
+        'error',
+        `KV heads ${kvHeads} mod ${name} ${ways} is ${kvHeads % ways}, and the other way ${ways % kvHeads}`,
+        { kvHeads, [name]: ways },
+        near(divisors(kvHeads), ways),
+      );
   };
   keyHeads('ZL04', tp, 'tp');
   if (ulysses > 1) {
     const ways = ulysses * tp;
     if (heads !== undefined && heads % ways !== 0)
-      say('ZL05', 'error', `heads ${heads} mod ${ways} (sp x tp) is ${heads % ways}`, { heads, sp: ulysses, tp }, near(divisors(heads), ways));
+      say(
+        'ZL05',
+        'error',
+        `heads ${heads} mod ${ways} (sp x tp) is ${heads % ways}`,
+        { heads, sp: ulysses, tp },
+        near(divisors(heads), ways),
+      );
     else keyHeads('ZL05', ways, 'sp x tp');
   }
   if (sequence !== undefined) {
     const parts = cp * ulysses * (input.sequenceParallel === true ? tp : 1);
     const ways = parts * (input.balancedContext === true && cp > 1 ? 2 : 1);
     if (ways > 1 && sequence % ways !== 0)
-      say('ZL06', 'error', `sequence ${sequence} mod ${ways} is ${sequence % ways}`, { sequence, ways, cp, tp }, multiples(sequence, ways));
+      say(
+        'ZL06',
+        'error',
+        `sequence ${sequence} mod ${ways} is ${sequence % ways}`,
+        { sequence, ways, cp, tp },
+        multiples(sequence, ways),
+      );
   }
   if (vocabulary !== undefined && vocabulary % tp !== 0) {
     const padded = Math.ceil(vocabulary / tp) * tp;
-    say('ZL07', 'warn', `vocabulary ${vocabulary} mod tp ${tp} is ${vocabulary % tp}: the largest rank holds ${padded / tp} rows, as if it were ${padded}`, { vocabulary, tp, padded }, [padded]);
+    say(
+      'ZL07',
+      'warn',
+      `vocabulary ${vocabulary} mod tp ${tp} is ${vocabulary % tp}: the largest rank holds ${padded / tp} rows, as if it were ${padded}`,
+      { vocabulary, tp, padded },
+      [padded],
+    );
   }
-  lintExperts(input, { replicas, shards, cp, tp, pp }, experts, ep, etp, say);
+  lintExperts({ replicas, shards, cp, tp, pp }, experts, ep, etp, say);
   if (layers !== undefined && layers < pp * virtualStages)
-    say('ZL09', 'error', `${layers} layers for ${pp * virtualStages} stages`, { layers, stages: pp * virtualStages }, near(divisors(layers), pp));
+    say(
+      'ZL09',
+      'error',
+      `${layers} layers for ${pp * virtualStages} stages`,
+      { layers, stages: pp * virtualStages },
+      near(divisors(layers), pp),
+    );
   if (virtualStages > 1 && microbatches !== undefined && microbatches % pp !== 0)
-    say('ZL09', 'error', `the interleaved schedule needs microbatches in multiples of pp: ${microbatches} mod ${pp} is ${microbatches % pp}`, { microbatches, pp }, multiples(microbatches, pp));
+    say(
+      'ZL09',
+      'error',
+      `the interleaved schedule needs microbatches in multiples of pp: ${microbatches} mod ${pp} is ${microbatches % pp}`,
+      { microbatches, pp },
+      multiples(microbatches, pp),
+    );
   if (microbatches !== undefined && microbatches < pp)
-    say('ZL10', 'warn', `${microbatches} microbatches for ${pp} stages: about half of the step or more is bubble`, { microbatches, pp }, [pp]);
+    say(
+      'ZL10',
+      'warn',
+      `${microbatches} microbatches for ${pp} stages: about half of the step or more is bubble`,
+      { microbatches, pp },
+      [pp],
+    );
   if (layers !== undefined && layers >= pp * virtualStages && layers % (pp * virtualStages) !== 0)
-    say('ZL10', 'warn', `${layers} layers over ${pp * virtualStages} stages are uneven`, { layers, stages: pp * virtualStages }, near(divisors(layers), pp));
+    say(
+      'ZL10',
+      'warn',
+      `${layers} layers over ${pp * virtualStages} stages are uneven`,
+      { layers, stages: pp * virtualStages },
+      near(divisors(layers), pp),
+    );
   if (tp > devicesPerHost || (tp > 1 && devicesPerHost % tp !== 0))
-    say('ZL11', 'warn', `tp groups of ${tp} span hosts of ${devicesPerHost} devices`, { tp, devicesPerHost }, near(divisors(devicesPerHost), tp));
-  if (input.sequenceParallel === true && tp === 1) say('ZL13', 'info', 'sequence parallelism without tensor parallelism does nothing', { tp });
+    say(
+      'ZL11',
+      'warn',
+      `tp groups of ${tp} span hosts of ${devicesPerHost} devices`,
+      { tp, devicesPerHost },
+      near(divisors(devicesPerHost), tp),
+    );
+  if (input.sequenceParallel === true && tp === 1)
+    say('ZL13', 'info', 'sequence parallelism without tensor parallelism does nothing', { tp });
   for (const axis of LINT_AXES)
-    if (input.sizes[axis] === 1) say('ZL13', 'info', `${axis} has size 1: the plan without it is the same`, { [axis]: 1 });
+    if (input.sizes[axis] === 1)
+      say('ZL13', 'info', `${axis} has size 1: the plan without it is the same`, { [axis]: 1 });
   if (tied === true && pp > 1)
     say('ZL14', 'warn', 'the tied embedding is on the first and the last stage, which all-reduce its gradient', { pp });
   const { peakBytes, budgetBytes } = input;
   if (peakBytes !== undefined && budgetBytes !== undefined) {
-    if (peakBytes > budgetBytes) say('ZL15', 'error', `${peakBytes - budgetBytes} bytes over the budget`, { peakBytes, budgetBytes });
-    else if (peakBytes > 0.9 * budgetBytes) say('ZL15', 'warn', `${((100 * peakBytes) / budgetBytes).toFixed(1)} % of the budget`, { peakBytes, budgetBytes });
+    if (peakBytes > budgetBytes)
+      say('ZL15', 'error', `${peakBytes - budgetBytes} bytes over the budget`, { peakBytes, budgetBytes });
+    else if (peakBytes > 0.9 * budgetBytes)
+      say('ZL15', 'warn', `${((100 * peakBytes) / budgetBytes).toFixed(1)} % of the budget`, {
+        peakBytes,
+        budgetBytes,
+      });
   }
   const inside = etp > 1 && etp === tp ? ep * tp : ep;
   if (ep > 1 && inside > devicesPerHost)
@@ -108,7 +200,13 @@ export function lint(input: LintInput): Finding[] {
   return out.sort((a, b) => (a.code < b.code ? -1 : a.code > b.code ? 1 : 0));
 }
 
-type Say = (code: string, severity: Finding['severity'], message: string, values: Record<string, number>, nearest?: readonly number[]) => void;
+type Say = (
+  code: string,
+  severity: Finding['severity'],
+  message: string,
+  values: Record<string, number>,
+  nearest?: readonly number[],
+) => void;
 
 /** The sizes without -1, or a ZL01. */
 function filled(input: LintInput, say: Say): Map<string, number> | undefined {
@@ -128,7 +226,6 @@ function filled(input: LintInput, say: Say): Map<string, number> | undefined {
 }
 
 function lintExperts(
-  input: LintInput,
   { replicas, shards, cp, tp, pp }: Readonly<Record<'replicas' | 'shards' | 'cp' | 'tp' | 'pp', number>>,
   experts: number | undefined,
   ep: number,
@@ -137,7 +234,13 @@ function lintExperts(
 ): void {
   if (ep === 1 && etp === 1) return;
   if (experts !== undefined && experts % ep !== 0)
-    say('ZL08', 'error', `experts ${experts} mod ep ${ep} is ${experts % ep}`, { experts, ep }, near(divisors(experts), ep));
+    say(
+      'ZL08',
+      'error',
+      `experts ${experts} mod ep ${ep} is ${experts % ep}`,
+      { experts, ep },
+      near(divisors(experts), ep),
+    );
   try {
     expertFold(pp * replicas * shards * cp * tp, { pp, dp_replicate: replicas, dp_shard: shards, cp, tp, ep, etp });
   } catch (error) {
@@ -153,7 +256,12 @@ export function lintPlan(
   sizes: readonly number[],
   facts: ModelFacts,
   devicesPerHost: number,
-  more: Partial<Pick<LintInput, 'microbatch' | 'microbatches' | 'virtualStages' | 'balancedContext' | 'peakBytes' | 'budgetBytes' | 'devices'>> = {},
+  more: Partial<
+    Pick<
+      LintInput,
+      'microbatch' | 'microbatches' | 'virtualStages' | 'balancedContext' | 'peakBytes' | 'budgetBytes' | 'devices'
+    >
+  > = {},
 ): Finding[] {
   const own: Partial<Record<(typeof LINT_AXES)[number], number>> = {};
   let ulysses = 1;

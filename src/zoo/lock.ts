@@ -43,7 +43,8 @@ export function lockDataDim(
     let any = false;
     for (let a = 0; a < set.count && !any; a++) any = restriction.allows(v, a) && takes(a);
     if (!any) return;
-    if (isCall) restriction.keep(v, `mesh dim ${space.mesh.names[dim]} is ${reduced ? 'tensor' : 'data'} parallel`, takes);
+    if (isCall)
+      restriction.keep(v, `mesh dim ${space.mesh.names[dim]} is ${reduced ? 'tensor' : 'data'} parallel`, takes);
     flow.results[n].forEach((value, k) => {
       if (value < 0 || codes[value] !== UNKNOWN) return;
       let code = UNKNOWN;

@@ -25,7 +25,9 @@ export function meshCandidates(devices: number, devicesPerHost: number, maxDims 
       const inner = sizes.map((_, d) => sizes.slice(d).reduce((a, b) => a * b, 1));
       const bad = inner.find((n) => devicesPerHost % n !== 0 && n % devicesPerHost !== 0);
       const refused =
-        bad === undefined ? undefined : `${bad} inner devices neither divide a host of ${devicesPerHost} nor fill whole ones`;
+        bad === undefined
+          ? undefined
+          : `${bad} inner devices neither divide a host of ${devicesPerHost} nor fill whole ones`;
       out.push({ sizes, ...(refused !== undefined ? { refused } : {}) });
     }
   return out;

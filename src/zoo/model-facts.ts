@@ -25,8 +25,11 @@ export function modelFacts(graph: Graph): ModelFacts {
   const [vocabulary, hidden] = table ?? [];
   const input = graph.nodes.find((n) => n.kind === 'placeholder' && n.meta.role === 'input' && shape(n).length > 0);
   const [batch, sequence] = input === undefined ? [] : shape(input);
-  const query = graph.nodes.flatMap((n) => (n.kind === 'call' && n.target.includes('scaled_dot_product') ? [n.args[0]] : []))[0];
-  const named = query !== null && typeof query === 'object' && 'kind' in query && query.kind === 'value' ? query.name : undefined;
+  const query = graph.nodes.flatMap((n) =>
+    n.kind === 'call' && n.target.includes('scaled_dot_product') ? [n.args[0]] : [],
+  )[0];
+  const named =
+    query !== null && typeof query === 'object' && 'kind' in query && query.kind === 'value' ? query.name : undefined;
   const q = named === undefined ? [] : shape(graph.nodes.find((n) => n.name === named));
   const heads = q.length === 4 ? q[1] : undefined;
   const keys = shapeOf(/(^|[._])(k_proj|wk|key)\.weight/);

@@ -1,4 +1,4 @@
-import { decode, stateMemory, type Decoded } from '../plan/decode.ts';
+import { stateMemory, type Decoded } from '../plan/decode.ts';
 import { withoutFixed } from '../plan/fixed.ts';
 import { leastMemoryBound } from '../plan/least-memory.ts';
 import type { Restriction } from '../plan/pins.ts';
@@ -27,34 +27,51 @@ export async function priceRestriction(
 ): Promise<Priced | { readonly refused: string }> {
   const contradictions = restriction.contradictions();
   if (contradictions.length > 0) return { refused: contradictions.join('; ') };
-  const compact = restriction.compact();
-  const problems =
-    leastMemoryBound(compact.problem) > prepared.budgetBytes
-      ? [{ ...compact.problem, rows: [] }]
-      : [compact.problem, { ...compact.problem, rows: [] }];
+  // Without a budget the cheapest choice is priced, so that what does not fit can be said by how much.
+  const needed = leastMemoryBound(restriction.compact().problem);
+  const bounds = needed > prepared.budgetBytes ? [Infinity] : [prepared.budgetBytes, Infinity];
   let conflict: readonly string[] = [];
-  for (const problem of problems) {
-    const free = withoutFixed(problem);
-    const solution = await solve(free.problem, {
-      engine: 'exact',
-      certify: false,
-      seed: prepared.request.seed,
-      ...(signal !== undefined ? { signal } : {}),
-    });
-    if (solution.status === 'infeasible') {
-      conflict = solution.conflict ?? [];
-      continue;
-    }
-    const choice = compact.expand(free.expand(solution.choice));
-    const { peakBytes } = stateMemory(prepared.model, choice);
-    return {
-      seconds: solution.objective / prepared.model.unitsPerSecond,
-      peakBytes,
-      fits: peakBytes <= prepared.budgetBytes,
-      choice,
-    };
+  for (const bound of bounds) {
+    const found = await solveRestricted(prepared, restriction, bound, signal);
+    if (!('conflict' in found)) return found;
+    ({ conflict } = found);
   }
   return { refused: `no placement of every node fits it${conflict.length === 0 ? '' : ` (${conflict.join(', ')})`}` };
+}
+
+/**
+ * Solves what a restriction leaves, exactly, under a bound on the bytes of states.
+ *
+ * @param boundBytes Infinity: no bound
+ * @returns the names of what contradicts, where no choice is left
+ */
+export async function solveRestricted(
+  prepared: Prepared,
+  restriction: Restriction,
+  boundBytes: number,
+  signal?: AbortSignal,
+): Promise<Priced | { readonly conflict: readonly string[] }> {
+  const contradictions = restriction.contradictions();
+  if (contradictions.length > 0) return { conflict: contradictions };
+  const compact = restriction.compact();
+  const rows =
+    boundBytes === Infinity ? [] : compact.problem.rows?.map((row) => ({ ...row, bound: Math.floor(boundBytes) }));
+  const free = withoutFixed({ ...compact.problem, ...(rows !== undefined ? { rows } : {}) });
+  const solution = await solve(free.problem, {
+    engine: 'exact',
+    certify: false,
+    seed: prepared.request.seed,
+    ...(signal !== undefined ? { signal } : {}),
+  });
+  if (solution.status === 'infeasible') return { conflict: solution.conflict ?? [] };
+  const choice = compact.expand(free.expand(solution.choice));
+  const { peakBytes } = stateMemory(prepared.model, choice);
+  return {
+    seconds: solution.objective / prepared.model.unitsPerSecond,
+    peakBytes,
+    fits: peakBytes <= prepared.budgetBytes,
+    choice,
+  };
 }
 
 /** What the devices of one group send in one step. */
@@ -93,7 +110,9 @@ export function trafficOf(
         sum.sentBytes += times * ringBytes(kind, bytes, mesh.sizeOf(dims));
         sum.seconds += times * seconds;
       }
-  return [...sums.values()].sort((a, b) => b.seconds - a.seconds || (`${a.kind}${a.axes}` < `${b.kind}${b.axes}` ? -1 : 1));
+  return [...sums.values()].sort(
+    (a, b) => b.seconds - a.seconds || (`${a.kind}${a.axes}` < `${b.kind}${b.axes}` ? -1 : 1),
+  );
 }
 
 /** Bytes that each of n devices sends in a ring; `bytes` as in `PlannedCollective`. */

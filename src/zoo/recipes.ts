@@ -1,61 +1,12 @@
 import { isPartialCode, REPLICATE_CODE, shardCode } from '../mesh/space.ts';
 import type { Model } from '../plan/model.ts';
 import { Restriction } from '../plan/pins.ts';
+import { placeActivations } from './activations.ts';
 import { lockDataDim } from './lock.ts';
+import { inputDim, isTensor, storesCut, type Recipe, type Part } from './parts.ts';
 import { weightRoles, type WeightRole } from './weights.ts';
 
-/**
- * The plain recipes that people write by hand, each as restrictions on the same problem that the optimizer solves: what a
- * recipe fixes is taken from it, everything else is still chosen as cheaply as possible, and both are priced by one model.
- *
- * A recipe gives every mesh dim one part:
- *  - `replicate`: every tensor is replicated over it;
- *  - `data`: inputs are cut on their first dim, parameters are stored whole;
- *  - `fsdp`: as `data`, but parameters are stored cut on their first dim and gathered before use;
- *  - `tensor`: Megatron's pairing: column weights cut on the output dim, row weights on the input dim, the token
- *    embedding on the vocabulary, all used as stored; everything else is stored whole;
- *  - `tensor-whole`, `tensor-sequence`: as `tensor`, with the residual stream whole over the dim, or cut on its sequence;
- *  - `context`, `ulysses`: inputs are cut on their second dim, the sequence; attention takes its queries cut on the sequence,
- *    or on the heads; parameters are stored whole. With `-fsdp` they are stored cut, as by `fsdp`;
- *  - `expert`: as `data`, and the weights of routed experts are cut on the expert dim and used as stored.
- */
-export type Part =
-  | 'replicate'
-  | 'data'
-  | 'fsdp'
-  | 'tensor'
-  | 'tensor-whole'
-  | 'tensor-sequence'
-  | 'context'
-  | 'context-fsdp'
-  | 'ulysses'
-  | 'ulysses-fsdp'
-  | 'expert';
-
-/** Dim on which a part cuts the inputs; undefined: it leaves them whole. */
-function inputDim(part: Part): number | undefined {
-  switch (part) {
-    case 'data':
-    case 'fsdp':
-    case 'expert':
-      return 0;
-    case 'context':
-    case 'context-fsdp':
-    case 'ulysses':
-    case 'ulysses-fsdp':
-      return 1;
-    default:
-      return undefined;
-  }
-}
-
-const isTensor = (part: Part): boolean => part.startsWith('tensor');
-const storesCut = (part: Part): boolean => part.endsWith('fsdp');
-
-export interface Recipe {
-  readonly name: string;
-  readonly parts: readonly Part[];
-}
+export type { Part, Recipe } from './parts.ts';
 
 /** A recipe made ready, or the reason why the model does not admit it. */
 export type AppliedRecipe = { readonly restriction: Restriction } | { readonly refused: string };
@@ -155,7 +106,8 @@ function placeParameters(
     const role = roles.get(n) ?? { kind: 'whole' };
     let cut = 1;
     const used = recipe.parts.map((part, d) => {
-      if (role.kind === 'whole' || !(role.kind === 'expert' ? part === 'expert' : isTensor(part))) return REPLICATE_CODE;
+      if (role.kind === 'whole' || !(role.kind === 'expert' ? part === 'expert' : isTensor(part)))
+        return REPLICATE_CODE;
       return shape[role.dim] < space.mesh.sizes[d] ? REPLICATE_CODE : shardCode(role.dim);
     });
     const stored = recipe.parts.map((part, d) => {
@@ -208,70 +160,6 @@ function placeParameters(
     });
   }
   return taken;
-}
-
-/**
- * The residual stream over tensor dims, and the queries of attention over sequence dims.
- *
- * @returns why the model has no such thing
- */
-function placeActivations(model: Model, restriction: Restriction, recipe: Recipe): string | undefined {
-  const { graph, flow, space, strategies, nodeVariable } = model;
-  const residual = new Set(residualNodes(graph, flow));
-  const shapes = new Set([...residual].map((n) => flow.values[flow.results[n][0]].meta.shape.join()));
-  const attention = graph.nodes.flatMap((node, n) => (isAttention(node, flow.phases[n]) ? [n] : []));
-  for (const [d, part] of recipe.parts.entries()) {
-    const reason = `recipe ${recipe.name}: ${part} over ${space.mesh.names[d]}`;
-    if (part === 'tensor-whole' || part === 'tensor-sequence') {
-      if (residual.size === 0 && part === 'tensor-sequence') return 'the model has no residual stream of [batch, sequence, hidden]';
-      strategies.nodes.forEach((entry, n) => {
-        if (entry === null || entry.set.inputCount === 0) return;
-        const { set } = entry;
-        const width = set.inputCount + set.outputCount;
-        if (part === 'tensor-sequence') {
-          if (!residual.has(n)) return;
-          restriction.keep(nodeVariable[n], reason, (a) => space.kindAt(set.specs[a * width + set.inputCount], d) === shardCode(1));
-          return;
-        }
-        const streams = [...flow.inputs[n], ...flow.results[n]].map(
-          (v) => v >= 0 && shapes.has(flow.values[v].meta.shape.join()),
-        );
-        restriction.keep(nodeVariable[n], reason, (a) =>
-          streams.every((stream, t) => {
-            if (!stream) return true;
-            const kind = space.kindAt(set.specs[a * width + t], d);
-            if (kind === shardCode(0) || kind === shardCode(1)) return false;
-            return !residual.has(n) || t < set.inputCount || kind === REPLICATE_CODE;
-          }),
-        );
-      });
-    }
-    if (inputDim(part) !== 1) continue;
-    if (attention.length === 0) return 'the model has no attention node';
-    // Queries are [batch, heads, sequence, head size].
-    const wanted = shardCode(part.startsWith('ulysses') ? 1 : 2);
-    for (const n of attention) {
-      const { set } = strategies.nodes[n]!;
-      const width = set.inputCount + set.outputCount;
-      restriction.keep(nodeVariable[n], reason, (a) => space.kindAt(set.specs[a * width], d) === wanted);
-    }
-  }
-  return undefined;
-}
-
-function isAttention(node: Model['graph']['nodes'][number], phase: string): boolean {
-  return node.kind === 'call' && phase === 'forward' && node.target.includes('scaled_dot_product');
-}
-
-/** Sums of two activations [batch, sequence, hidden] in the forward pass. */
-function residualNodes(graph: Model['graph'], flow: Model['flow']): number[] {
-  return graph.nodes.flatMap((node, n) => {
-    if (node.kind !== 'call' || flow.phases[n] !== 'forward' || !/(^|[._])add([._]|$)/.test(node.target)) return [];
-    const [result] = flow.results[n];
-    const { shape, dtype } = flow.values[result].meta;
-    if (shape.length !== 3 || shape[1] === 1 || shape[2] === 1 || /^[iub]\d/.test(dtype) || flow.inputs[n].length !== 2) return [];
-    return flow.inputs[n].every((v) => flow.values[v].meta.shape.join() === shape.join()) ? [n] : [];
-  });
 }
 
 /** On a mesh dim without a part every tensor of every node is replicated. */

@@ -186,7 +186,13 @@ export const ZOO: readonly ZooPlan[] = [
 ];
 
 /** Other names of the same plans. */
-const ALIASES: Readonly<Record<string, string>> = { ddp: 'dp', zero3: 'fsdp', 'zero-1': 'zero1', 'zero-2': 'zero2', 'zero-3': 'fsdp' };
+const ALIASES: Readonly<Record<string, string>> = {
+  ddp: 'dp',
+  zero3: 'fsdp',
+  'zero-1': 'zero1',
+  'zero-2': 'zero2',
+  'zero-3': 'fsdp',
+};
 
 /** @throws E_USAGE, with the nearest names, for a name that the zoo does not have */
 export function zooPlan(name: string): ZooPlan {

@@ -24,7 +24,8 @@ export function zeroFromData(
       for (const { kind, meshDims, bytes, seconds } of move.collectives) {
         if (kind !== 'all_reduce') continue;
         const dims = space.mesh.resolve(meshDims);
-        const split = collectives.seconds('reduce_scatter', bytes, dims) + collectives.seconds('all_gather', bytes, dims);
+        const split =
+          collectives.seconds('reduce_scatter', bytes, dims) + collectives.seconds('all_gather', bytes, dims);
         change += (split - seconds) * (move.times ?? 1);
       }
   };

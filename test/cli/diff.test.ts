@@ -91,7 +91,9 @@ describe('hardware', () => {
   it('list names every cluster, show has every constant with a source', async () => {
     const list = await cli('hardware', 'list');
     expect(list.code).toBe(0);
-    const json = JSON.parse((await cli('hardware', 'list', '--json')).out) as { clusters: { id: string; sources: string[] }[] };
+    const json = JSON.parse((await cli('hardware', 'list', '--json')).out) as {
+      clusters: { id: string; sources: string[] }[];
+    };
     for (const { id, sources } of json.clusters) {
       expect(list.out).toContain(`${id} `);
       expect(sources.length).toBeGreaterThan(0);

@@ -44,7 +44,8 @@ function setup(sizes: readonly number[], call: string, planner: 'greedy' | 'leas
     count: (given: readonly string[], options: FillOptions = COMPAT) => {
       const { inputs, outputs } = ctx;
       const filled = fillRules(space, record.shard(ctx), inputs, outputs, ids(given).map((id) => space.get(id)), options); // prettier-ignore
-      return expandRows(space, filled.rules, filled.rows, inputs, outputs, { uneven: 'allow', unitDims: 'expand' }).count;
+      return expandRows(space, filled.rules, filled.rows, inputs, outputs, { uneven: 'allow', unitDims: 'expand' })
+        .count;
     },
     filled: (given: readonly string[], options: FillOptions = COMPAT) => {
       const { inputs, outputs } = ctx;

@@ -83,14 +83,14 @@ const unaryOps: OperatorRecord[] = [
         ? [onePartial(ctx, 0, 'bor', 'band', 'ext'), onePartial(ctx, 0, 'band', 'bor', 'ext')]
         : [],
   }),
+  ...['isnan', 'isinf', 'isfinite', 'isposinf', 'isneginf'].map((n) =>
+    pointwise(`aten.${n}.default`, { schema: 'Tensor self', result: 'bool' }),
+  ),
   pointwise('aten.signbit.default', {
     schema: 'Tensor self',
     result: 'bool',
     extra: (ctx) => (ctx.inputs[0].dtype === 'b8' ? [] : comparisonRules(ctx, [false])),
   }),
-  ...['isnan', 'isinf', 'isfinite', 'isposinf', 'isneginf'].map((n) =>
-    pointwise(`aten.${n}.default`, { schema: 'Tensor self', result: 'bool' }),
-  ),
   // A NaN on one rank only is lost by nan_to_num, so extremes do not pass.
   pointwise('aten.nan_to_num.default', {
     schema: 'Tensor self, float? nan=None, float? posinf=None, float? neginf=None',

@@ -8,7 +8,7 @@ import {
   type TensorMeta,
   type TypedContext,
 } from '../record.ts';
-import { P, R, rule, S, type Rule } from '../rule.ts';
+import { rule, S, type Rule } from '../rule.ts';
 
 /** Pooling over the last two dims: batch and channels follow, on inputs and results alike. */
 
@@ -72,24 +72,12 @@ const WINDOW = 'int[] kernel_size, int[] stride=[], int[] padding=[0]';
 const MAX_WINDOW = `${WINDOW}, int[] dilation=[1], bool ceil_mode=False`;
 const AVG_WINDOW = `${WINDOW}, bool ceil_mode=False, bool count_include_pad=True, int? divisor_override=None`;
 
-/** Of a max pool: windows of one part write into the whole input, wherever their maxima lie; the parts add up. */
-function scatteredRules(ctx: TypedContext): Rule[] {
-  const rank = ctx.inputs[0].shape.length;
-  return cuttable(ctx.inputs[0].shape)
-    .filter((d) => d >= rank - 2)
-    .map((d) => rule([S(d), R, S(d)], [P('sum')], { origin: 'ext' }));
-}
-
-function gradient(
-  name: string,
-  schema: string,
-  extra: (ctx: TypedContext) => readonly Rule[] = () => [],
-): OperatorRecord {
+function gradient(name: string, schema: string): OperatorRecord {
   return defineOp(name, {
     schema,
     cls: 'reduction',
     infer: (ctx) => [need(ctx, 'self')],
-    shard: (ctx) => [...followRules(ctx), ...linearIn('grad_output')(ctx), ...extra(ctx)],
+    shard: (ctx) => [...followRules(ctx), ...linearIn('grad_output')(ctx)],
   });
 }
 
@@ -138,7 +126,6 @@ export const poolOps: readonly OperatorRecord[] = [
   gradient(
     'aten.max_pool2d_with_indices_backward.default',
     'Tensor grad_output, Tensor self, int[] kernel_size, int[] stride, int[] padding, int[] dilation, bool ceil_mode, Tensor indices',
-    scatteredRules,
   ),
   defineOp('aten.avg_pool2d.default', {
     schema: `Tensor self, ${AVG_WINDOW}`,

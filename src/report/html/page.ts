@@ -1,5 +1,5 @@
 import type { Graph } from '../../graph/types.ts';
-import { visibleTerms, type Report } from '../data.ts';
+import { slowerText, visibleTerms, type Report } from '../data.ts';
 import { bytesText, countText, percentText, secondsText } from '../units.ts';
 import type { Drawings } from './drawings.ts';
 import { h, Markup, scriptJson, type Child } from './markup.ts';
@@ -222,9 +222,7 @@ function against(report: Report): Child[] {
   const rows: Cell[][] = report.zoo.map((r) => [
     { show: r.name },
     r.seconds === null ? { show: '–' } : secondsCell(r.seconds),
-    r.seconds === null
-      ? { show: '–' }
-      : { show: `+${percentText(Math.max(0, r.seconds / seconds - 1))}`, value: r.seconds },
+    r.seconds === null ? { show: '–' } : { show: slowerText(r.seconds, seconds), value: r.seconds },
     r.peakBytes === null ? { show: '–' } : bytesCell(r.peakBytes),
     { show: r.reason === '' ? '' : `does not fit: ${r.reason}` },
   ]);

@@ -74,10 +74,11 @@ function phaseBlocks(lines: readonly Line[], least: number, budget: { lines: num
   return findRepeats(ids, least).flatMap(({ start, period, count }) => {
     const body = lines.slice(start, start + period);
     const suffix = count > 1 ? `${count} equal stretches of ${period} lines, the first shown` : '';
-    return byPath(body).map(
-      (part, i, all) =>
-      block(titleOf(part, count > 1 && all.length === 1), [suffix, timeText(part, count)].filter((t) => t !== '').join(' · '), part.flatMap(shownLines), budget), // prettier-ignore
-    );
+    const parts = byPath(body);
+    return parts.map((part) => {
+      const note = [suffix, timeText(part, count)].filter((t) => t !== '').join(' · ');
+      return block(titleOf(part, count > 1 && parts.length === 1), note, part.flatMap(shownLines), budget);
+    });
   });
 }
 

@@ -17,7 +17,7 @@ const PAGE_LIGHT: PageTheme = {
   accent: '#0b57b0',
   good: '#176b3a',
   compute: '#2f6fb7',
-  communication: '#c2571a',
+  communication: '#a8480f',
   other: '#6b7280',
 };
 

@@ -59,9 +59,7 @@ export function isConstant(trials: readonly Trial[], k: number): boolean {
   const first = trials[0]?.truth[k];
   if (first === null || first === undefined || first.size === 0) return true;
   const text = flat(first).join();
-  return (
-    trials.length > 1 && trials.every(({ truth }) => truth[k] !== null && flat(truth[k]).join() === text)
-  );
+  return trials.length > 1 && trials.every(({ truth }) => truth[k] !== null && flat(truth[k]).join() === text);
 }
 
 function partsOf(trial: Trial, i: number, slot: RuleSlot, ranks: number, board: number): readonly Piece[] {

@@ -46,6 +46,8 @@ const STALL_ROUNDS = 3;
 const GAIN = 1e-6;
 /** Prices are raw until this many sweeps gain less than `RAW_GAIN` of the bound. */
 const RAW_SWEEPS = 20;
+/** Cells that a sweep visits in the time that an elimination takes for one. */
+const SWEEP_SPEED = 4;
 /** Most sweeps of a round: tiny models are not worth more. */
 const MOST_SWEEPS = 400;
 const RAW_GAIN = 0.01;
@@ -102,9 +104,8 @@ export class Lane {
     const ascent = this.#ascent;
     const { dual } = ascent;
     const before = ascent.best;
-    // A sweep visits every cell twice and is about half as dear per cell as an elimination.
     const perSweep = this.#cells + model.unary.length + 4 * (model.rows + model.amounts.length + model.lo.length);
-    const sweeps = Math.min(MOST_SWEEPS, Math.max(2, Math.ceil(work / (1 + perSweep))));
+    const sweeps = Math.min(MOST_SWEEPS, Math.max(2, Math.ceil((SWEEP_SPEED * work) / (1 + perSweep))));
     let previous = -Infinity;
     let present = -Infinity;
     for (let k = 0; k < sweeps; k++) {

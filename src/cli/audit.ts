@@ -1,0 +1,139 @@
+import { ShardwrightError } from '../errors.ts';
+import type { Graph } from '../graph/types.ts';
+import type { OperatorTable } from '../ops/table.ts';
+import { givenPins } from '../plan/given.ts';
+import { prepare, type Prepared } from '../plan/prepare.ts';
+import type { PlanRequest } from '../plan/request.ts';
+import { shardPrepared, type Infeasible } from '../plan/shard.ts';
+import { choiceOfPlan } from '../plan/transplant.ts';
+import { changeRequest, withPins } from '../plan/what-if.ts';
+import { auditText } from '../report/audit.ts';
+import { bytesText, percentText } from '../report/units.ts';
+import { audit } from '../zoo/audit.ts';
+import { priceRestriction } from '../zoo/price.ts';
+import { applyRecipe } from '../zoo/recipes.ts';
+import { recipeOf, zooPlan } from '../zoo/registry.ts';
+import { clusterText } from './cluster-file.ts';
+import { EXIT, type CliIo } from './io.ts';
+import { loadModel } from './load.ts';
+import { parseCount, parseFraction } from './options.ts';
+import { reportInfeasible, requestOf, type PlanOptions } from './plan.ts';
+import { loadPlan } from './plan-folder.ts';
+
+export interface AuditCliOptions extends Omit<PlanOptions, 'mesh' | 'cluster'> {
+  readonly plan: string;
+  readonly mesh?: string;
+  readonly cluster?: string;
+  readonly edits: string;
+  readonly maxRegret?: string;
+}
+
+/** `audit`: how far a plan is from the optimum of its problem, and which edits bring it nearer. */
+export async function auditCommand(model: string, options: AuditCliOptions, io: CliIo): Promise<number> {
+  const edits = parseCount(options.edits, '--edits');
+  const allowed = options.maxRegret === undefined ? undefined : parseFraction(options.maxRegret, '--max-regret');
+  const { graph, table } = await loadModel(model, options);
+  const named = await choiceOf(graph, table, options);
+  const json = options.json === true;
+  if ('infeasible' in named) return reportInfeasible(named.infeasible, named.prepared, io, json);
+  const { prepared, choice, notes } = named;
+  const result = await audit(prepared, choice, {
+    edits,
+    ...(options.quiet === true
+      ? {}
+      : { onProgress: (line) => io.stderr(io.isTerminal ? `\r\x1b[K${line}` : `${line}\n`) }),
+  });
+  if ('conflict' in result) return reportInfeasible(result, prepared, io, json);
+  io.stdout(
+    json
+      ? `${JSON.stringify({ ...result, notes })}\n`
+      : `${auditText(options.plan, result)}\n${notes.map((n) => `note     ${n}\n`).join('')}`,
+  );
+  if (!result.fits) {
+    if (!json)
+      io.stderr(`the plan needs ${bytesText(result.peakBytes)}, the budget is ${bytesText(prepared.budgetBytes)}\n`);
+    return EXIT.infeasible;
+  }
+  if (allowed === undefined || result.regret <= allowed) return EXIT.ok;
+  if (!json) io.stderr(`regret ${percentText(result.regret)}, allowed ${percentText(allowed)} (--max-regret)\n`);
+  return EXIT.gap;
+}
+
+type Named = { readonly prepared: Prepared } & (
+  { readonly choice: Int32Array; readonly notes: readonly string[] } | { readonly infeasible: Infeasible }
+);
+
+async function choiceOf(graph: Graph, table: OperatorTable, options: AuditCliOptions): Promise<Named> {
+  const { plan } = options;
+  if (plan === 'given') return givenChoice(graph, table, options);
+  if (plan.startsWith('zoo:')) return zooChoice(graph, table, options, plan.slice('zoo:'.length));
+  const found = loadPlan(plan);
+  if (options.mesh !== undefined || options.cluster !== undefined)
+    throw new ShardwrightError('E_USAGE', '--mesh and --cluster are those of the plan file');
+  // The optimum is over the whole problem, so the pins that the plan was made with are not in it.
+  const request: PlanRequest = {
+    ...(found.request ?? found.plan.request),
+    pins: [],
+    inputs: 'free',
+    outputs: 'free',
+    objective: 'time',
+    solver: 'auto',
+  };
+  const prepared = prepare(graph, request, table);
+  return { prepared, choice: choiceOfPlan(found.plan, prepared), notes: [] };
+}
+
+async function zooChoice(graph: Graph, table: OperatorTable, options: AuditCliOptions, name: string): Promise<Named> {
+  const zoo = zooPlan(name);
+  const recipe = recipeOf(zoo);
+  if (recipe === undefined)
+    throw new ShardwrightError('E_USAGE', `'${name}' cannot be audited: ${zoo.outside ?? 'it is not planned'}`);
+  const prepared = prepare(graph, freeRequest(options, options.mesh), table);
+  const { mesh } = prepared.model.space;
+  if (mesh.rank !== zoo.axes.length)
+    throw new ShardwrightError(
+      'E_USAGE',
+      `'${zoo.name}' has axes ${zoo.axes.join(', ')}, mesh ${mesh.text} has ${mesh.rank} dims`,
+    );
+  const applied = applyRecipe(prepared.model, recipe);
+  const priced = 'refused' in applied ? applied : await priceRestriction(prepared, applied.restriction);
+  if ('refused' in priced)
+    throw new ShardwrightError('E_PLAN', `the model does not admit '${zoo.name}' on ${mesh.text}: ${priced.refused}`);
+  return { prepared, choice: priced.choice, notes: ['what the plan leaves open is placed as cheaply as it admits'] };
+}
+
+async function givenChoice(graph: Graph, table: OperatorTable, options: AuditCliOptions): Promise<Named> {
+  const mesh = options.mesh ?? graph.mesh;
+  const request = freeRequest(options, mesh);
+  const { pins, skipped } = givenPins(graph, request.mesh);
+  if (pins.length === 0)
+    throw new ShardwrightError(
+      'E_USAGE',
+      `no shardings came with the model${skipped.length > 0 ? `: ${skipped[0]}` : ''}`,
+      {
+        hint: 'give --plan FILE or --plan zoo:NAME.',
+      },
+    );
+  const prepared = prepare(graph, request, table);
+  const pinned = withPins(
+    prepared,
+    changeRequest(request, (draft) => void (draft.pins = pins.map((p) => ({ ...p })))).request,
+  );
+  const result = await shardPrepared(pinned);
+  if (result.status === 'infeasible') return { prepared, infeasible: result };
+  return {
+    prepared,
+    choice: result.choice,
+    notes: [...skipped, 'what the source leaves open is placed as cheaply as it admits'],
+  };
+}
+
+function freeRequest(options: AuditCliOptions, mesh: string | undefined): PlanRequest {
+  const { cluster } = options;
+  if (mesh === undefined || cluster === undefined)
+    throw new ShardwrightError(
+      'E_USAGE',
+      `audit --plan ${options.plan} needs ${mesh === undefined ? '--mesh' : '--cluster'}`,
+    );
+  return requestOf({ ...options, pin: [], mesh, cluster: clusterText(cluster) });
+}

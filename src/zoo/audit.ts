@@ -1,0 +1,240 @@
+import { stateMemory } from '../plan/decode.ts';
+import type { Model } from '../plan/model.ts';
+import { Restriction } from '../plan/pins.ts';
+import type { Prepared } from '../plan/prepare.ts';
+import { shardPrepared, type Infeasible } from '../plan/shard.ts';
+import { evaluate } from '../solver/check.ts';
+import { solveRestricted, type Priced } from './price.ts';
+
+/** One edit of a plan: a parameter (the same one of every layer), or the inputs, placed otherwise. */
+export interface Edit {
+  readonly node: string;
+  readonly from: string;
+  readonly to: string;
+  /** Against the plan before this edit; negative where only the next edit makes it pay. */
+  readonly secondsSaved: number;
+  readonly bytesFreed: number;
+}
+
+/** A plan against the optimum of its own problem. */
+export interface Audit {
+  readonly seconds: number;
+  readonly peakBytes: number;
+  readonly fits: boolean;
+  readonly overBytes?: number;
+  readonly optimumSeconds: number;
+  readonly optimumPeakBytes: number;
+  /** Proven lower bound on the seconds of every plan that fits. */
+  readonly bound: number;
+  readonly status: string;
+  /** seconds / optimumSeconds - 1; negative only for a plan that does not fit. */
+  readonly regret: number;
+  /** seconds / bound - 1: no plan that fits can be further away than this. */
+  readonly provenRegret: number;
+  readonly edits: readonly Edit[];
+  readonly editedSeconds: number;
+  readonly editedPeakBytes: number;
+  /** How edits were found and priced. */
+  readonly method: string;
+}
+
+export interface AuditOptions {
+  /** Most edits of the path. */
+  readonly edits: number;
+  readonly signal?: AbortSignal;
+  readonly onProgress?: (line: string) => void;
+}
+
+const METHOD =
+  'greedy: at each step every parameter (alike in all layers) or the inputs whose placement differs from the optimum is released alone, or two at once where one does not pay, the others stay, activations are planned again; every candidate is solved exactly';
+
+/** Name of the edit that leaves parameters and inputs alone. */
+const ACTIVATIONS = '(activations)';
+
+/**
+ * Prices a choice against the optimum of its problem, and finds the edits that bring it nearest.
+ *
+ * @param prepared without pins: the optimum is over the whole problem
+ * @returns what is infeasible, where the problem has no plan that fits
+ */
+export async function audit(
+  prepared: Prepared,
+  choice: Int32Array,
+  options: AuditOptions,
+): Promise<Audit | Infeasible> {
+  const { model, budgetBytes } = prepared;
+  const seconds = Number(evaluate({ ...model.problem, rows: [] }, choice).cost) / model.unitsPerSecond;
+  const { peakBytes } = stateMemory(model, choice);
+  options.onProgress?.('solving the optimum');
+  const best = await shardPrepared(prepared, {
+    starts: [choice],
+    ...(options.signal !== undefined ? { signal: options.signal } : {}),
+  });
+  if (best.status === 'infeasible') return best;
+  const { objective, proof, memory } = best.plan;
+  const given: Priced = { seconds, peakBytes, fits: peakBytes <= budgetBytes, choice };
+  const path = await new EditPath(prepared, best.choice, options).walk(given);
+  return {
+    seconds,
+    peakBytes,
+    fits: given.fits,
+    ...(given.fits ? {} : { overBytes: peakBytes - budgetBytes }),
+    optimumSeconds: objective.seconds,
+    optimumPeakBytes: memory.peakBytes,
+    bound: proof.bound,
+    status: proof.status,
+    regret: seconds / objective.seconds - 1,
+    provenRegret: seconds / proof.bound - 1,
+    edits: path.edits,
+    editedSeconds: path.end.seconds,
+    editedPeakBytes: path.end.peakBytes,
+    method: METHOD,
+  };
+}
+
+/** Variables that one edit places. */
+interface Group {
+  readonly name: string;
+  readonly variables: readonly number[];
+}
+
+class EditPath {
+  private readonly groups: readonly Group[];
+
+  constructor(
+    private readonly prepared: Prepared,
+    private readonly optimum: Int32Array,
+    private readonly options: AuditOptions,
+  ) {
+    this.groups = groupsOf(prepared.model);
+  }
+
+  async walk(given: Priced): Promise<{ readonly edits: readonly Edit[]; readonly end: Priced }> {
+    const edits: Edit[] = [];
+    let at = given;
+    const take = (name: string, from: string, to: string, next: Priced): void => {
+      edits.push({
+        node: name,
+        from,
+        to,
+        secondsSaved: at.seconds - next.seconds,
+        bytesFreed: at.peakBytes - next.peakBytes,
+      });
+      at = next;
+    };
+    if (this.options.edits > 0) {
+      const replanned = await this.solve(at, []);
+      if (replanned !== undefined && replanned.seconds < at.seconds)
+        take(ACTIVATIONS, 'as given', 'planned again', replanned);
+    }
+    while (edits.length < this.options.edits) {
+      this.options.onProgress?.(`edit ${edits.length + 1} of at most ${this.options.edits}`);
+      const single = await this.best(
+        at,
+        this.candidates(at).map((g) => [g]),
+      );
+      const better = (found: { readonly next: Priced } | undefined): boolean =>
+        found !== undefined && (at.fits ? found.next.seconds < at.seconds : found.next.peakBytes < at.peakBytes);
+      if (single !== undefined && better(single)) {
+        const [group] = single.groups;
+        take(group.name, this.text(group, at.choice), this.text(group, single.next.choice), single.next);
+        continue;
+      }
+      if (edits.length + 2 > this.options.edits) break;
+      const pair = await this.best(at, pairs(this.candidates(at)));
+      if (pair === undefined || !better(pair)) break;
+      const [first, second] = pair.groups;
+      const between = await this.solve(at, [], new Map(first.variables.map((v) => [v, pair.next.choice[v]])));
+      // Half of a pair may be no plan at all; then the two are one edit.
+      if (between === undefined) {
+        const both = { name: `${first.name} and ${second.name}`, variables: [...first.variables, ...second.variables] };
+        take(both.name, this.text(both, at.choice), this.text(both, pair.next.choice), pair.next);
+        continue;
+      }
+      take(first.name, this.text(first, at.choice), this.text(first, pair.next.choice), between);
+      take(second.name, this.text(second, at.choice), this.text(second, pair.next.choice), pair.next);
+    }
+    return { edits, end: at };
+  }
+
+  /** Groups that the optimum places otherwise, as they are now. */
+  private candidates(at: Priced): Group[] {
+    return this.groups.filter((g) => g.variables.some((v) => at.choice[v] !== this.optimum[v]));
+  }
+
+  private async best(
+    at: Priced,
+    sets: readonly (readonly Group[])[],
+  ): Promise<{ readonly groups: readonly Group[]; readonly next: Priced } | undefined> {
+    let best: { readonly groups: readonly Group[]; readonly next: Priced } | undefined;
+    for (const groups of sets) {
+      const variables = groups.flatMap((g) => g.variables);
+      // A plan that does not fit has first to fit: the optimum's placements do.
+      const next = at.fits
+        ? await this.solve(at, variables)
+        : await this.solve(at, [], new Map(variables.map((v) => [v, this.optimum[v]])));
+      if (next !== undefined && (best === undefined || this.order(at, next, best.next) < 0)) best = { groups, next };
+    }
+    return best;
+  }
+
+  /** Less seconds first, or less bytes for a plan that does not fit; then the other of the two. */
+  private order(at: Priced, a: Priced, b: Priced): number {
+    const bySeconds = a.seconds - b.seconds;
+    const byBytes = a.peakBytes - b.peakBytes;
+    return at.fits ? bySeconds || byBytes : byBytes || bySeconds;
+  }
+
+  /** The cheapest plan with parameters and inputs as they are, but those that are released or moved. */
+  private async solve(
+    at: Priced,
+    released: readonly number[],
+    moved = new Map<number, number>(),
+  ): Promise<Priced | undefined> {
+    const restriction = new Restriction(this.prepared.model);
+    for (const group of this.groups)
+      for (const v of group.variables) {
+        if (released.includes(v)) continue;
+        const value = moved.get(v) ?? at.choice[v];
+        restriction.keep(v, group.name, (a) => a === value);
+      }
+    const bound = Math.max(this.prepared.budgetBytes, at.fits ? 0 : Infinity);
+    const found = await solveRestricted(this.prepared, restriction, bound, this.options.signal);
+    return 'conflict' in found ? undefined : found;
+  }
+
+  /** Placements of a group, each once. */
+  private text(group: Group, choice: Int32Array): string {
+    const { space, strategies, variables } = this.prepared.model;
+    const texts = group.variables.map((v) => {
+      const variable = variables[v];
+      const set = variable.kind === 'node' ? strategies.nodes[variable.node]?.set : undefined;
+      return set === undefined ? '-' : space.text(set.specs[choice[v]]);
+    });
+    return [...new Set(texts)].join(' or ');
+  }
+}
+
+function pairs(groups: readonly Group[]): Group[][] {
+  return groups.flatMap((a, i) => groups.slice(i + 1).map((b) => [a, b]));
+}
+
+/** Parameters by name with layer numbers as `*` and by shape, tied ones together; all inputs are one group. */
+function groupsOf({ graph, flow, nodeVariable }: Model): Group[] {
+  const owner = new Map<string, string>();
+  for (const [first, ...others] of graph.ties ?? []) for (const name of others) owner.set(name, first);
+  const groups = new Map<string, { name: string; variables: number[] }>();
+  graph.nodes.forEach((node, n) => {
+    if (node.kind !== 'placeholder' || nodeVariable[n] < 0) return;
+    const { role } = node.meta;
+    if (role !== 'parameter' && role !== 'input') return;
+    const own = node.meta.roleName ?? node.name;
+    const name = role === 'input' ? '(inputs)' : (owner.get(own) ?? own).replace(/(^|\.)\d+(?=\.)/g, '$1*');
+    const shape = role === 'input' ? '' : flow.values[flow.results[n][0]].meta.shape.join();
+    const key = `${name}:${shape}`;
+    const group = groups.get(key);
+    if (group === undefined) groups.set(key, { name, variables: [nodeVariable[n]] });
+    else group.variables.push(nodeVariable[n]);
+  });
+  return [...groups.values()];
+}

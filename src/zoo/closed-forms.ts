@@ -1,0 +1,75 @@
+/**
+ * Bytes that each device sends, and bytes of states that it keeps, in closed form: for first estimates, and to hold priced plans to.
+ * Rings: an all-reduce of B bytes over n devices sends 2 (n-1)/n B, a gather or scatter (n-1)/n B, an all-to-all (n-1)/n of what a
+ * device has. Sources: ZeRO (arXiv:1910.02054), Megatron-LM (arXiv:1909.08053, 2205.05198), Ulysses (arXiv:2309.14509).
+ */
+
+const ring = (n: number): number => (n - 1) / n;
+
+/** Data parallelism, a step: gradients of G bytes reduced over n devices. */
+export function dataBytes(n: number, gradientBytes: number): number {
+  return 2 * ring(n) * gradientBytes;
+}
+
+/** ZeRO-1, a step: gradients scattered, weights gathered. */
+export function zero1Bytes(n: number, gradientBytes: number, weightBytes: number): number {
+  return ring(n) * (gradientBytes + weightBytes);
+}
+
+/** FSDP: weights gathered forward, again backward if they were let go, gradients scattered. */
+export function fsdpBytes(n: number, weightBytes: number, gradientBytes: number, reshard = true): number {
+  return ring(n) * ((reshard ? 2 : 1) * weightBytes + gradientBytes);
+}
+
+/** HSDP: on the shard axis as FSDP; on the replica axis all-reduces of gradient shards. */
+export function hsdpBytes(
+  replicas: number,
+  shards: number,
+  weightBytes: number,
+  gradientBytes: number,
+): { readonly shardAxis: number; readonly replicaAxis: number } {
+  return {
+    shardAxis: fsdpBytes(shards, weightBytes, gradientBytes),
+    replicaAxis: dataBytes(replicas, gradientBytes / shards),
+  };
+}
+
+/** Tensor parallelism, a block, forward and backward: four all-reduces of b s h, six where the forward is run again. */
+export function tensorBytes(n: number, streamBytes: number, recomputed = false): number {
+  return (recomputed ? 6 : 4) * 2 * ring(n) * streamBytes;
+}
+
+/** With sequence parallelism: four gathers and four scatters, two gathers more where inputs are gathered again. */
+export function sequenceBytes(n: number, streamBytes: number, regathered = false): number {
+  return (regathered ? 10 : 8) * ring(n) * streamBytes;
+}
+
+/** Ulysses, a block and direction: queries and output (b s a d each), keys and values (b s k d each) change their cut. */
+export function ulyssesBytes(n: number, queryBytes: number, keyBytes: number): number {
+  return (ring(n) * (2 * queryBytes + 2 * keyBytes)) / n;
+}
+
+/** Context parallelism by all-gather, a block and direction: keys and values of b s k d bytes each. */
+export function contextBytes(n: number, keyBytes: number): number {
+  return 2 * ring(n) * keyBytes;
+}
+
+/** Experts, one all-to-all of K copies of N local tokens, routing balanced; a layer has two in each direction. */
+export function expertBytes(n: number, tokens: number, copies: number, rowBytes: number): number {
+  return ring(n) * copies * tokens * rowBytes;
+}
+
+/** State bytes of a device at 16 bytes a parameter: 2 for the weight, 2 for its gradient, 12 for the optimizer. */
+export function stateBytesPerDevice(
+  plan: 'dp' | 'zero1' | 'zero2' | 'fsdp',
+  parameters: number,
+  n: number,
+  bytes: { readonly weight: number; readonly gradient: number; readonly optimizer: number } = {
+    weight: 2,
+    gradient: 2,
+    optimizer: 12,
+  },
+): number {
+  const cut = { dp: [1, 1, 1], zero1: [1, 1, n], zero2: [1, n, n], fsdp: [n, n, n] }[plan];
+  return parameters * (bytes.weight / cut[0] + bytes.gradient / cut[1] + bytes.optimizer / cut[2]);
+}

@@ -1,0 +1,54 @@
+/**
+ * The plain recipes that people write by hand, each as restrictions on the same problem that the optimizer solves: what a
+ * recipe fixes is taken from it, everything else is still chosen as cheaply as possible, and both are priced by one model.
+ *
+ * A recipe gives every mesh dim one part:
+ *  - `replicate`: every tensor is replicated over it;
+ *  - `data`: inputs are cut on their first dim, parameters are stored whole;
+ *  - `fsdp`: as `data`, but parameters are stored cut on their first dim and gathered before use;
+ *  - `tensor`: Megatron's pairing: column weights cut on the output dim, row weights on the input dim, the token
+ *    embedding on the vocabulary, all used as stored; everything else is stored whole;
+ *  - `tensor-whole`, `tensor-sequence`: as `tensor`, with the residual stream whole over the dim, or cut on its sequence;
+ *  - `context`, `ulysses`: inputs are cut on their second dim, the sequence; attention takes its queries cut on the sequence,
+ *    or on the heads; parameters are stored whole. With `-fsdp` they are stored cut, as by `fsdp`;
+ *  - `expert`: as `data`, and the weights of routed experts are cut on the expert dim and used as stored.
+ */
+export type Part =
+  | 'replicate'
+  | 'data'
+  | 'fsdp'
+  | 'tensor'
+  | 'tensor-whole'
+  | 'tensor-sequence'
+  | 'context'
+  | 'context-fsdp'
+  | 'ulysses'
+  | 'ulysses-fsdp'
+  | 'expert';
+
+/** Dim on which a part cuts the inputs; undefined: it leaves them whole. */
+export function inputDim(part: Part): number | undefined {
+  switch (part) {
+    case 'data':
+    case 'fsdp':
+    case 'expert':
+      return 0;
+    case 'context':
+    case 'context-fsdp':
+    case 'ulysses':
+    case 'ulysses-fsdp':
+      return 1;
+    default:
+      return undefined;
+  }
+}
+
+/** Whether a part is one of tensor parallelism. */
+export const isTensor = (part: Part): boolean => part.startsWith('tensor');
+/** Whether a part stores parameters cut on their first dim. */
+export const storesCut = (part: Part): boolean => part.endsWith('fsdp');
+
+export interface Recipe {
+  readonly name: string;
+  readonly parts: readonly Part[];
+}

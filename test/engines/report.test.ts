@@ -1,0 +1,89 @@
+import { execFileSync, spawnSync } from 'node:child_process';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { pathToFileURL } from 'node:url';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { planInto } from '../cli/plan-folders.ts';
+import { cli } from '../cli/support.ts';
+
+/** The report in a real browser: headless Chromium opens the file from disk, and a probe clicks and measures. */
+const browser = ['chromium', 'chromium-browser', 'google-chrome'].find(
+  (name) => spawnSync(name, ['--version'], { stdio: 'ignore' }).status === 0,
+);
+
+interface Probe {
+  readonly width: number;
+  readonly overflow: number;
+  readonly outside: readonly string[];
+  readonly themes: readonly string[];
+  readonly sorted: readonly string[];
+  readonly opened: readonly number[];
+  readonly requests: number;
+  readonly focusable: number;
+}
+
+const PROBE = `<script>
+const themes = [];
+const ground = () => getComputedStyle(document.body).backgroundColor;
+themes.push(ground());
+document.querySelector('button.theme').click();
+themes.push(ground());
+const table = [...document.querySelectorAll('table.sortable')].find((t) => t.tHead.textContent.includes('Nodes'));
+table.querySelectorAll('th button')[1].click();
+const sorted = [...table.tBodies[0].rows].map((r) => r.cells[1].textContent);
+const boxes = () => document.querySelectorAll('#program-lines details[open]').length;
+const before = boxes();
+document.querySelector('button.all').click();
+const opened = [before, boxes(), document.querySelectorAll('#program-lines details').length];
+const width = document.documentElement.clientWidth;
+const outside = [...document.querySelectorAll('h1,h2,h3,p,dt,dd,summary,.bar,figure,nav')].filter((e) => e.getBoundingClientRect().right > width + 1).map((e) => e.tagName + ' ' + e.textContent.slice(0, 40));
+const result = { width, overflow: document.documentElement.scrollWidth - width, outside, themes, sorted, opened, requests: performance.getEntriesByType('resource').length, focusable: document.querySelectorAll('a[href],button:not([hidden]),summary,[tabindex="0"]').length };
+const out = document.createElement('pre'); out.id = 'probe'; out.textContent = JSON.stringify(result); document.body.append(out);
+</script>`;
+
+describe.skipIf(browser === undefined)(
+  'ZO-34 the report in headless Chromium (skipped where none is installed)',
+  () => {
+    let root = '';
+    let page = '';
+    beforeAll(async () => {
+      root = mkdtempSync(join(tmpdir(), 'shardwright-browser-'));
+      const folder = await planInto(root, 'plan', '--inputs', 'S(0)R');
+      const run = await cli('report', folder);
+      page = join(root, 'report.html');
+      writeFileSync(page, run.out.replace('</body>', `${PROBE}</body>`));
+    });
+    afterAll(() => rmSync(root, { recursive: true, force: true }));
+
+    it.each([
+      ['light', 500],
+      ['light', 1280],
+      ['dark', 1280],
+    ] as const)('%s, %i px: fits, sorts, folds, switches', (scheme, width) => {
+      // prettier-ignore
+      const flags = ['--headless', '--no-sandbox', '--disable-gpu', `--window-size=${width},900`, '--dump-dom'];
+      if (scheme === 'dark') flags.push('--blink-settings=preferredColorScheme=0');
+      const dom = execFileSync(browser ?? '', [...flags, pathToFileURL(page).href], {
+        encoding: 'utf8',
+        stdio: ['ignore', 'pipe', 'ignore'],
+        maxBuffer: 2 ** 26,
+      });
+      const [, text] = /<pre id="probe">([^<]*)<\/pre>/.exec(dom) ?? [];
+      const probe = JSON.parse((text ?? '').replaceAll('&gt;', '>').replaceAll('&lt;', '<').replaceAll('&amp;', '&')) as Probe; // prettier-ignore
+      expect(probe.overflow).toBe(0);
+      expect(probe.outside).toEqual([]);
+      expect(probe.themes).toEqual(
+        scheme === 'light' ? ['rgb(255, 255, 255)', 'rgb(20, 22, 26)'] : ['rgb(20, 22, 26)', 'rgb(255, 255, 255)'],
+      );
+      const counts = probe.sorted.map((n) => Number(n.replaceAll(',', '')));
+      expect(counts).toEqual([...counts].sort((a, b) => b - a));
+      expect(counts.length).toBeGreaterThan(3);
+      const [before, after, all] = probe.opened;
+      expect(before).toBeLessThan(after);
+      expect(after).toBe(all);
+      expect(probe.requests).toBe(0);
+      expect(probe.focusable).toBeGreaterThan(20);
+    });
+  },
+);

@@ -1,0 +1,219 @@
+import { execFileSync } from 'node:child_process';
+import { cpSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { createHash } from 'node:crypto';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import type { Report } from '../../src/report/data.ts';
+import { readPlan } from '../../src/plan/schema.ts';
+import { bytesText, secondsText } from '../../src/report/units.ts';
+import { planInto } from '../cli/plan-folders.ts';
+import { cli } from '../cli/support.ts';
+import { checkHtml, textOf } from './html-reader.ts';
+
+let root = '';
+let folder = '';
+let html = '';
+let report: Report;
+beforeAll(async () => {
+  root = mkdtempSync(join(tmpdir(), 'shardwright-report-'));
+  // Inputs cut over dp, so that gradients are reduced: left free, so small a model is best replicated.
+  folder = await planInto(root, 'plan', '--inputs', 'S(0)R');
+  html = await made('html');
+  report = JSON.parse(await made('json')) as Report;
+});
+afterAll(() => rmSync(root, { recursive: true, force: true }));
+
+async function made(format: string, ...more: string[]): Promise<string> {
+  const run = await cli('report', folder, '--format', format, ...more);
+  expect(run.code, run.err).toBe(0);
+  return run.out;
+}
+
+describe('ZO-34 the report of a 2-layer Llama plan', () => {
+  it('is well-formed, with every tag closed and every id once', () => {
+    expect(checkHtml(html)).toEqual([]);
+  });
+
+  it('refers to nothing outside itself, and forbids it', () => {
+    expect(html.includes('default-src &#39;none&#39;')).toBe(true);
+    const markup = html.replace(/<script type="application\/json"[^]*?<\/script>/, '');
+    for (const [, value] of markup.matchAll(/(?:src|href|action|data|poster|srcset)="([^"]*)"/g))
+      expect(value).toMatch(/^#/);
+    expect(markup).not.toMatch(/@import|\bfetch\(|XMLHttpRequest|import\(|url\((?!#)|<link|<iframe|<img|<object|<base/);
+  });
+
+  it('holds the same JSON as --format json', () => {
+    const [, block] = /<script type="application\/json" id="shardwright-report">([^]*?)<\/script>/.exec(html)!;
+    expect(block).not.toContain('<');
+    expect(JSON.parse(block)).toEqual(report);
+  });
+
+  it('says the answer alike in HTML, Markdown and JSON, from the numbers of the plan', async () => {
+    const page = textOf(html);
+    const markdown = (await made('md')).replace(/\\([\\`*_{}[\]|#~!])/g, '$1');
+    expect(report.answer).toHaveLength(5);
+    for (const { label, text } of report.answer) {
+      expect(page).toContain(`${label}${text}`);
+      expect(markdown).toContain(`- **${label}**: ${text}`);
+    }
+    const plan = readPlan(readFileSync(join(folder, 'plan.json'), 'utf8'));
+    const said = report.answer.map((a) => a.text).join('\n');
+    for (const s of [plan.objective.seconds, plan.objective.computeSeconds, plan.objective.communicationSeconds])
+      expect(said).toContain(secondsText(s));
+    expect(said).toContain(`${bytesText(plan.memory.peakBytes)} of ${bytesText(plan.memory.budgetBytes)}`);
+    expect(said).toContain('optimal');
+    expect(said).toMatch(/best plain recipe .* \([+-]/);
+  });
+
+  it('reads without scripts: placements, collectives, proof, sources and the command are text', () => {
+    const page = textOf(html.replace(/<script[^]*?<\/script>/g, ''));
+    for (const p of report.parameters) {
+      expect(page).toContain(p.count > 1 ? `${p.name} ×${p.count}` : p.name);
+      expect(page).toContain(`[${p.shape.join(', ')}]`);
+    }
+    for (const c of report.collectives) expect(page).toContain(c.kind);
+    expect(report.collectives.length).toBeGreaterThan(0);
+    for (const c of report.constants) expect(page).toContain(c.source);
+    for (const a of report.assumptions) expect(page).toContain(a);
+    expect(page).toContain(report.command);
+    for (const node of report.plan.nodes)
+      if (node.target === 'aten.mm.default') expect(page).toContain(node.outputs[0]);
+  });
+
+  it('has light and dark, a switch, a print style, drawings with titles, and headings in order', () => {
+    expect(html).toContain('@media (prefers-color-scheme:dark)');
+    expect(html).toContain('data-theme=dark');
+    expect(html).toContain('@media print');
+    expect(html).toMatch(/<button type="button" class="theme" hidden>/);
+    expect([...html.matchAll(/<svg[^>]*role="img" aria-labelledby="/g)].length).toBeGreaterThan(0);
+    const levels = [...html.matchAll(/<h([1-6])[ >]/g)].map((m) => Number(m[1]));
+    levels.forEach((level, i) => expect(level).toBeLessThanOrEqual((levels[i - 1] ?? 0) + 1));
+  });
+
+  it('every text has a contrast of at least 4.5:1 in both themes', () => {
+    const themes = [...html.matchAll(/--page:(#\w+);--ink:(#\w+);--soft:(#\w+)[^}]*?--raised:(#\w+);--accent:(#\w+)[^}]*?--communication:(#\w+)/g)]; // prettier-ignore
+    expect(new Set(themes.map((t) => t[1])).size).toBe(2);
+    for (const [, page, ink, soft, raised, accent] of themes)
+      for (const ground of [page, raised])
+        for (const text of [ink, soft, accent]) expect(contrast(text, ground)).toBeGreaterThanOrEqual(4.5);
+    const inPrograms = themes.map(([, , , , raised, , communication]) => contrast(communication, raised));
+    for (const ratio of inPrograms) expect(ratio).toBeGreaterThanOrEqual(4.5);
+  });
+
+  it('shows a node named as markup as text', async () => {
+    const evil = '</script><b>x';
+    const bad = join(root, 'evil');
+    cpSync(folder, bad, { recursive: true });
+    const plan = readPlan(readFileSync(join(folder, 'plan.json'), 'utf8'));
+    const [first] = plan.parameters;
+    const swap = (text: string): string => text.replaceAll(JSON.stringify(first.name), JSON.stringify(evil));
+    const graph = swap(readFileSync(join(folder, 'graph.swg'), 'utf8'));
+    writeFileSync(join(bad, 'graph.swg'), graph);
+    const changed = {
+      ...plan,
+      model: `<img src=x onerror=alert(1)> "'&`,
+      assumptions: [...plan.assumptions, '<i>note</i> \u202e'],
+    };
+    const text = swap(JSON.stringify({ ...changed, hashes: { ...plan.hashes, graph: sha(graph) } }));
+    writeFileSync(join(bad, 'plan.json'), text);
+    const run = await cli('report', bad, '--no-recipes', '--draw', evil);
+    expect(run.code, run.err).toBe(0);
+    expect(checkHtml(run.out)).toEqual([]);
+    expect(run.out).not.toContain('<b>x');
+    expect(run.out).not.toContain('<img');
+    expect(run.out).not.toContain('<i>note');
+    expect(run.out).not.toContain('\u202e<');
+    expect(textOf(run.out.replace(/<script[^]*?<\/script>/g, ''))).toContain(evil);
+    const markdown = await cli('report', bad, '--no-recipes', '--format', 'md');
+    expect(markdown.out).not.toMatch(/<(?!\/?$)/);
+  });
+});
+
+describe('ZO-35', () => {
+  it('two runs give the same bytes, in every format', async () => {
+    for (const format of ['html', 'md', 'json', 'csv']) expect(await made(format)).toBe(await made(format));
+    expect(report.run).toEqual({ solveSeconds: null });
+  });
+
+  it('the objective is recomputed from the JSON alone', () => {
+    const { plan, terms } = report;
+    let seconds = 0;
+    for (const node of plan.nodes) {
+      seconds += node.seconds + (node.internalSeconds ?? 0);
+      for (const r of node.redistributions) seconds += r.seconds;
+    }
+    for (const output of plan.outputs) for (const r of output.redistributions) seconds += r.seconds;
+    expect(secondsText(seconds)).toBe(secondsText(plan.objective.seconds));
+    expect(Math.abs(terms.reduce((n, t) => n + t.seconds, 0) - plan.objective.seconds)).toBeLessThan(1e-12);
+  });
+
+  it('the command makes the same plan again', async () => {
+    // Read by a shell, as a person would paste it.
+    const words = execFileSync('sh', ['-c', `printf '%s\\n' ${report.command}`], { encoding: 'utf8' }).trimEnd().split('\n'); // prettier-ignore
+    expect(words.slice(0, 3)).toEqual(['shardwright', 'plan', 'graph.swg']);
+    const again = join(root, 'again');
+    const run = await cli('plan', join(folder, 'graph.swg'), ...words.slice(3), '--no-recipes', '-o', again);
+    expect(run.code, run.err).toBe(0);
+    const [a, b] = [folder, again].map((f) => readPlan(readFileSync(join(f, 'plan.json'), 'utf8')));
+    expect(b.objective).toEqual(a.objective);
+    expect(b.parameters).toEqual(a.parameters);
+  });
+});
+
+describe('CSV', () => {
+  it('has a row for each parameter, node and result, and its seconds sum to the step', async () => {
+    const [head, ...rows] = (await made('csv')).trimEnd().split('\r\n').map(cells);
+    expect(rows.every((row) => row.length === head.length)).toBe(true);
+    const { plan } = report;
+    expect(rows).toHaveLength(plan.parameters.length + plan.nodes.length + plan.outputs.length);
+    const column = (name: string): number[] => rows.map((row) => Number(row[head.indexOf(name)]));
+    const sum = ['compute_seconds', 'internal_seconds', 'redistribution_seconds']
+      .flatMap(column)
+      .reduce((n, s) => n + s, 0);
+    expect(Math.abs(sum / plan.objective.seconds - 1)).toBeLessThan(1e-9);
+  });
+});
+
+describe('wrong input exits with 2', () => {
+  it.each<[string[], string]>([
+    [['--format', 'pdf'], 'html, md, json, csv'],
+    [['--json', '--format', 'md'], 'two formats'],
+    [['--draw', 'nothing'], "no parameter 'nothing'"],
+    [['-o', '/no/such/folder/r.html', '--no-recipes'], 'folder that exists'],
+  ])('%j', async (flags, what) => {
+    const run = await cli('report', folder, ...flags);
+    expect(run.code, run.err).toBe(2);
+    expect(run.err + run.out).toContain(what);
+  });
+
+  it('a plan file that is none', async () => {
+    const path = join(root, 'broken.json');
+    writeFileSync(path, '{"version": 1, "model": 3}');
+    const run = await cli('report', path);
+    expect(run.code).toBe(2);
+    expect(run.err).toContain('$.model');
+  });
+});
+
+function sha(text: string): string {
+  return createHash('sha256').update(text).digest('hex');
+}
+
+/** Fields of one line of CSV without line breaks in fields. */
+function cells(line: string): string[] {
+  return [...line.matchAll(/(?:^|,)(?:"((?:[^"]|"")*)"|([^",]*))/g)].map((m) => m[1] ?? m[2]);
+}
+
+/** WCAG 2.2 contrast ratio of two `#rrggbb`. */
+function contrast(a: string, b: string): number {
+  const luminance = (hex: string): number => {
+    const [r, g, blue] = [1, 3, 5].map((i) => {
+      const c = parseInt(hex.slice(i, i + 2), 16) / 255;
+      return c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4;
+    });
+    return 0.2126 * r + 0.7152 * g + 0.0722 * blue;
+  };
+  const [light, dark] = [luminance(a), luminance(b)].sort((x, y) => y - x);
+  return (light + 0.05) / (dark + 0.05);
+}

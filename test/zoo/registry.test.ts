@@ -1,0 +1,157 @@
+import { describe, expect, it } from 'vitest';
+import { Redistributor } from '../../src/cost/redistribute.ts';
+import { decode, type Decoded } from '../../src/plan/decode.ts';
+import { prepare, type Prepared } from '../../src/plan/prepare.ts';
+import { recost } from '../../src/plan/recost.ts';
+import { shardPrepared } from '../../src/plan/shard.ts';
+import { evaluate } from '../../src/solver/check.ts';
+import { dataBytes, fsdpBytes } from '../../src/zoo/closed-forms.ts';
+import { priceRestriction, trafficOf, type Priced } from '../../src/zoo/price.ts';
+import { applyRecipe } from '../../src/zoo/recipes.ts';
+import { recipeOf, ZOO, zooPlan } from '../../src/zoo/registry.ts';
+import { load, request, TABLE } from '../plan/support.ts';
+
+async function priceZoo(prepared: Prepared, name: string): Promise<Priced | { readonly refused: string }> {
+  const recipe = recipeOf(zooPlan(name));
+  if (recipe === undefined) return { refused: 'outside' };
+  const applied = applyRecipe(prepared.model, recipe);
+  return 'refused' in applied ? applied : priceRestriction(prepared, applied.restriction);
+}
+
+async function zooPlanned(prepared: Prepared, name: string): Promise<Decoded & { readonly priced: Priced }> {
+  const priced = await priceZoo(prepared, name);
+  if ('refused' in priced) throw new Error(priced.refused);
+  return { ...decode(prepared.model, priced.choice), priced };
+}
+
+describe('ZO-25 PL-160 every plan of the zoo is a choice of the problem, and the optimum is never dearer', () => {
+  for (const [model, mesh, least] of [
+    ['torch/mlp-loss/joint.expanded', 'a=8', 3],
+    ['torch/mlp-loss/joint.expanded', 'a=2,b=4', 3],
+    ['torch/llama-tiny/joint.expanded', 'a=2,b=2', 8],
+    ['torch/gpt2-2l/joint.expanded', 'a=8', 4],
+    ['torch/mixtral-tiny/export.readable', 'a=2', 5],
+  ] as const) {
+    it(`${model} on ${mesh}`, async () => {
+      const prepared = prepare(load(model), request(mesh), TABLE);
+      const { model: m, collectives } = prepared;
+      const plans = ZOO.filter((z) => z.axes.length === m.space.meshRank);
+      const priced: Priced[] = [];
+      for (const { name } of plans) {
+        const found = await priceZoo(prepared, name);
+        if (!('refused' in found)) priced.push(found);
+      }
+      expect(priced.length).toBeGreaterThanOrEqual(least);
+      for (const p of priced) {
+        const { cost, violations } = evaluate(m.problem, p.choice);
+        expect(violations).toEqual([]);
+        expect(Number(cost) / m.unitsPerSecond / p.seconds).toBeCloseTo(1, 9);
+        // Priced again from the placements alone, without the tables of the problem.
+        const walked = recost(
+          decode(m, p.choice),
+          m.graph,
+          m.flow,
+          TABLE,
+          m.space,
+          m.cluster,
+          collectives,
+          new Redistributor(m.space, collectives),
+        );
+        expect(walked / p.seconds).toBeCloseTo(1, 9);
+      }
+      const best = await shardPrepared(prepared, { starts: priced.map((p) => p.choice) });
+      if (best.status !== 'planned') throw new Error(best.conflict.join());
+      expect(best.plan.proof.status).toBe('optimal');
+      for (const p of priced) expect(p.seconds).toBeGreaterThanOrEqual(best.plan.objective.seconds * (1 - 1e-12));
+    }, 30_000);
+  }
+});
+
+describe('what a plan sends is what its closed form says', () => {
+  it('ZO-8 dp all-reduces every gradient, fsdp scatters it and gathers the weights', async () => {
+    const prepared = prepare(load('torch/mlp-loss/joint.expanded'), request('a=8'), TABLE);
+    const dp = await zooPlanned(prepared, 'dp');
+    const weights = dp.parameters.reduce((sum, p) => sum + 4 * p.shape.reduce((a, b) => a * b, 1), 0);
+    const sent = (plan: Decoded, kind: string): number =>
+      trafficOf(prepared, plan).find((t) => t.kind === kind)?.sentBytes ?? 0;
+    // The loss, one number, is reduced too.
+    expect(sent(dp, 'all_reduce')).toBeCloseTo(dataBytes(8, weights + 4), 6);
+    expect(dp.memory.peakBytes).toBe(4 * weights);
+    const fsdp = await zooPlanned(prepared, 'fsdp');
+    expect(fsdp.memory.peakBytes).toBe(dp.memory.peakBytes / 8);
+    expect(sent(fsdp, 'reduce_scatter')).toBeCloseTo((7 / 8) * weights, 6);
+    // The first weight is not needed in the backward pass, and biases never are: less than the closed form.
+    const whole = fsdpBytes(8, weights, weights);
+    expect(sent(fsdp, 'all_gather') + sent(fsdp, 'reduce_scatter')).toBeLessThan(whole);
+    expect(sent(fsdp, 'all_gather')).toBeGreaterThan((7 / 8) * weights);
+  });
+
+  it('ZO-41 ZO-9 large collectives of a Llama of two layers over tp', async () => {
+    const prepared = prepare(load('torch/llama3-8b-2l-b16/joint.expanded'), request('dp=8,tp=8'), TABLE);
+    const { flow } = prepared.model;
+    // b s h of a data rank, 16 bits.
+    const stream = 2 * 8192 * 4096 * 2;
+    const large = (plan: Decoded, kind: string): [number, number] => {
+      const count: [number, number] = [0, 0];
+      plan.nodes.forEach((node, n) => {
+        for (const { collectives } of node.redistributions)
+          for (const c of collectives)
+            if (c.kind === kind && c.meshDims.join() === 'tp' && c.bytes >= stream)
+              count[flow.phases[n] === 'forward' ? 0 : 1]++;
+      });
+      return count;
+    };
+    const tp = await zooPlanned(prepared, 'dp+tp');
+    expect(large(tp, 'all_reduce')).toEqual([5, 5]);
+    expect(large(tp, 'reduce_scatter')).toEqual([0, 0]);
+    const sp = await zooPlanned(prepared, 'dp+tp+sp');
+    expect(large(sp, 'all_gather')).toEqual([5, 5]);
+    expect(large(sp, 'reduce_scatter')).toEqual([5, 5]);
+    expect(large(sp, 'all_reduce')).toEqual([0, 0]);
+    // Same parameters, same bytes of states.
+    expect(sp.memory.peakBytes).toBe(tp.memory.peakBytes);
+    const placed = Object.fromEntries(sp.parameters.map((p) => [p.name.replace('model.model.', ''), p.placement]));
+    expect(placed['layers.0.self_attn.q_proj.weight']).toBe('RS(0)');
+    expect(placed['layers.0.mlp.down_proj.weight']).toBe('RS(1)');
+    expect(placed['norm.weight']).toBe('RR');
+  });
+
+  it('sequences are cut everywhere: attention takes its queries so with cp, its heads with Ulysses', async () => {
+    const prepared = prepare(load('torch/gpt2-2l/joint.expanded'), request('dp=2,cp=4'), TABLE);
+    const queries = async (name: string): Promise<string[]> =>
+      (await zooPlanned(prepared, name)).nodes
+        .filter((n) => /scaled_dot_product\w*(?<!backward)\.default/.test(n.target))
+        .map((n) => n.inputs[0]);
+    expect(await queries('dp+cp')).toEqual(['S(0)S(2)', 'S(0)S(2)']);
+    expect(await queries('dp+ulysses')).toEqual(['S(0)S(1)', 'S(0)S(1)']);
+  });
+
+  it('experts are stored and used cut; a model without them, or without a residual stream, is refused by name', async () => {
+    const moe = prepare(load('torch/mixtral-tiny/export.readable'), request('ep=2'), TABLE);
+    const plan = await zooPlanned(moe, 'ep');
+    const experts = plan.parameters.filter((p) => /experts/.test(p.name));
+    expect(experts.length).toBeGreaterThan(0);
+    for (const p of experts) expect(p.placement).toBe('S(0)');
+    for (const p of plan.parameters) if (!/experts/.test(p.name)) expect(p.placement).toBe('R');
+    const mlp = prepare(load('torch/mlp-loss/joint.expanded'), request('tp=2'), TABLE);
+    expect(await priceZoo(mlp, 'ep')).toEqual({ refused: 'no weight has the name of routed experts' });
+    expect(await priceZoo(mlp, 'tp+sp')).toEqual({
+      refused: 'the model has no residual stream of [batch, sequence, hidden]',
+    });
+  });
+});
+
+describe('the registry', () => {
+  it('ZO-37 a name that is nearly one is told', () => {
+    expect(() => zooPlan('fspd')).toThrow(expect.objectContaining({ details: { hint: "did you mean 'fsdp'?" } }));
+    expect(zooPlan('zero3')).toBe(zooPlan('fsdp'));
+  });
+
+  it('names are unique, and every plan has a part for every axis or a reason', () => {
+    expect(new Set(ZOO.map((z) => z.name)).size).toBe(ZOO.length);
+    for (const z of ZOO) {
+      if (z.parts === undefined) expect(z.outside).toMatch(/\w/);
+      else expect(z.parts).toHaveLength(z.axes.length);
+    }
+  });
+});
