@@ -3,34 +3,55 @@
  * devices, and tokens travel to their experts and back.
  * Run: npx tsx examples/moe.ts
  */
-import { builtinOperators, DEFAULT_REQUEST, MixtureOfExperts, RMSNorm, shard, spec, trace } from 'shardwright';
+import { fileURLToPath } from 'node:url';
+import {
+  builtinOperators,
+  DEFAULT_REQUEST,
+  MixtureOfExperts,
+  RMSNorm,
+  shard,
+  spec,
+  trace,
+  type Tensor,
+} from 'shardwright';
 
 const norm = new RMSNorm('norm', 1024);
 const moe = new MixtureOfExperts('moe', 1024, 4096, 8, { active: 2, capacityFactor: 1.25 });
 
-const graph = trace(({ x }) => x.add(moe.forward(norm.forward(x))), { x: spec([8, 512, 1024]) }, { name: 'moe' });
+export const inputs = { x: spec([8, 512, 1024]) };
 
-const result = await shard(
-  graph,
-  {
-    ...DEFAULT_REQUEST,
-    mesh: 'ep=8',
-    cluster: 'dgx-h100',
-    pins: [
-      { node: 'x', spec: 'S(0)' },
-      ...['gate', 'up', 'down'].map((w) => ({ node: `moe.experts.${w}`, spec: 'S(0)' })),
-    ],
-  },
-  { table: builtinOperators() },
-);
+export function model({ x }: { x: Tensor }): Tensor {
+  return x.add(moe.forward(norm.forward(x)));
+}
 
-if (result.status === 'infeasible') console.log('no plan:', result.conflict.join(', '));
-else {
-  const { plan } = result;
-  for (const { name, placement } of plan.parameters) console.log(`${name.padEnd(18)} ${placement}`);
-  for (const node of [...plan.nodes, ...plan.outputs])
-    for (const { from, to, collectives } of node.redistributions)
-      for (const { kind, bytes } of collectives)
-        console.log(`${kind} of ${bytes} bytes, ${from} -> ${to}, before ${'name' in node ? node.name : 'the output'}`);
-  console.log(plan.proof.status);
+// Run as a program it plans and prints; `shardwright trace` only takes the exports above.
+if (process.argv[1] === fileURLToPath(import.meta.url)) {
+  const graph = trace(model, inputs, { name: 'moe' });
+
+  const result = await shard(
+    graph,
+    {
+      ...DEFAULT_REQUEST,
+      mesh: 'ep=8',
+      cluster: 'dgx-h100',
+      pins: [
+        { node: 'x', spec: 'S(0)' },
+        ...['gate', 'up', 'down'].map((w) => ({ node: `moe.experts.${w}`, spec: 'S(0)' })),
+      ],
+    },
+    { table: builtinOperators() },
+  );
+
+  if (result.status === 'infeasible') console.log('no plan:', result.conflict.join(', '));
+  else {
+    const { plan } = result;
+    for (const { name, placement } of plan.parameters) console.log(`${name.padEnd(18)} ${placement}`);
+    for (const node of [...plan.nodes, ...plan.outputs])
+      for (const { from, to, collectives } of node.redistributions)
+        for (const { kind, bytes } of collectives)
+          console.log(
+            `${kind} of ${bytes} bytes, ${from} -> ${to}, before ${'name' in node ? node.name : 'the output'}`,
+          );
+    console.log(plan.proof.status);
+  }
 }

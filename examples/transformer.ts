@@ -4,6 +4,7 @@
  * one all-reduce for each pair of products: after attention, and after the feed-forward layer.
  * Run: npx tsx examples/transformer.ts
  */
+import { fileURLToPath } from 'node:url';
 import {
   builtinOperators,
   DEFAULT_REQUEST,
@@ -37,38 +38,41 @@ function feedForward(x: Tensor): Tensor {
   return einsum('bsf,fd->bsd', inner, param('w2', [hidden, width]));
 }
 
-const graph = trace(
-  ({ tokens }) => {
-    const x = embedding(param('table', [vocabulary, width]), tokens);
-    const seen = x.add(scope('attention', () => attention(norm(x))));
-    return seen.add(scope('mlp', () => feedForward(norm(seen))));
-  },
-  { tokens: spec([4, 128], 'i64') },
-  { name: 'transformer' },
-);
+export const inputs = { tokens: spec([4, 128], 'i64') };
 
-const replicated = ['table', 'attention.norm', 'mlp.norm'].map((node) => ({ node, spec: 'R' }));
-const result = await shard(
-  graph,
-  {
-    ...DEFAULT_REQUEST,
-    mesh: 'd=8',
-    cluster: 'dgx-h100',
-    inputs: 'R',
-    outputs: 'R',
-    pins: replicated,
-    objective: 'parameter-memory',
-  },
-  { table: builtinOperators() },
-);
+export function model({ tokens }: { tokens: Tensor }): Tensor {
+  const x = embedding(param('table', [vocabulary, width]), tokens);
+  const seen = x.add(scope('attention', () => attention(norm(x))));
+  return seen.add(scope('mlp', () => feedForward(norm(seen))));
+}
 
-if (result.status === 'infeasible') console.log('no plan:', result.conflict.join(', '));
-else {
-  const { plan } = result;
-  for (const { name, placement } of plan.parameters) console.log(`${name.padEnd(16)} ${placement}`);
-  for (const node of [...plan.nodes, ...plan.outputs])
-    for (const { collectives } of node.redistributions)
-      for (const { kind, bytes } of collectives)
-        console.log(`${kind} of ${bytes} bytes before ${'name' in node ? node.name : 'the output'}`);
-  console.log(`${plan.proof.status}, ${plan.memory.parameterBytes} bytes of weights per device`);
+// Run as a program it plans and prints; `shardwright trace` only takes the exports above.
+if (process.argv[1] === fileURLToPath(import.meta.url)) {
+  const graph = trace(model, inputs, { name: 'transformer' });
+
+  const replicated = ['table', 'attention.norm', 'mlp.norm'].map((node) => ({ node, spec: 'R' }));
+  const result = await shard(
+    graph,
+    {
+      ...DEFAULT_REQUEST,
+      mesh: 'd=8',
+      cluster: 'dgx-h100',
+      inputs: 'R',
+      outputs: 'R',
+      pins: replicated,
+      objective: 'parameter-memory',
+    },
+    { table: builtinOperators() },
+  );
+
+  if (result.status === 'infeasible') console.log('no plan:', result.conflict.join(', '));
+  else {
+    const { plan } = result;
+    for (const { name, placement } of plan.parameters) console.log(`${name.padEnd(16)} ${placement}`);
+    for (const node of [...plan.nodes, ...plan.outputs])
+      for (const { collectives } of node.redistributions)
+        for (const { kind, bytes } of collectives)
+          console.log(`${kind} of ${bytes} bytes before ${'name' in node ? node.name : 'the output'}`);
+    console.log(`${plan.proof.status}, ${plan.memory.parameterBytes} bytes of weights per device`);
+  }
 }
