@@ -10,6 +10,7 @@ export default defineConfig({
     testTimeout: 120_000,
     hookTimeout: 120_000,
     pool: 'threads',
+    maxWorkers: 2,
     reporters: ['default', './test/support/plain-line-reporter.ts'],
   },
 });
