@@ -23,7 +23,7 @@ export function planSummary(graph: Graph, plan: Plan, recipes: readonly RecipeRe
   for (const word of proof.evidence) lines.push(`           ${word}`);
   if (plan.greedySeconds !== null)
     lines.push(
-      `greed      ${secondsText(plan.greedySeconds)} when the same parameters and inputs are propagated node by node (+${percentText(Math.max(0, plan.greedySeconds / objective.seconds - 1))})`,
+      `greed      ${secondsText(plan.greedySeconds)} when the same parameters and inputs are propagated node by node (${moreText(plan.greedySeconds / objective.seconds - 1)})`,
     );
   if (recipes.length > 0) lines.push('', recipeTable(recipes, plan));
   lines.push('', parameterTable(plan));
@@ -39,17 +39,18 @@ function proofText(plan: Plan): string {
   return `${proof.status}: no plan is below ${secondsText(proof.bound)} (gap ${percentText(proof.gap)}) by ${proof.solver}${time}; ${recheck}`;
 }
 
+/** How much more something takes than the plan. With pins a recipe may take less, and says so; rounding is no difference. */
+function moreText(more: number): string {
+  if (Math.abs(more) < 1e-9) return '+0 %';
+  return more > 0 ? `+${percentText(more)}` : percentText(more);
+}
+
 /** Recipes with their price relative to the plan; what does not fit says why. */
 export function recipeTable(recipes: readonly RecipeResult[], plan: Plan): string {
   const rows = recipes.map((r) => {
     if (r.status === 'refused') return [r.name, '-', '', r.reason];
     const more = r.seconds / plan.objective.seconds - 1;
-    return [
-      r.name,
-      secondsText(r.seconds),
-      `+${percentText(Math.max(0, more))}`,
-      `${bytesText(r.peakBytes)} per device`,
-    ];
+    return [r.name, secondsText(r.seconds), moreText(more), `${bytesText(r.peakBytes)} per device`];
   });
   return tableText([['recipe', 'step time', 'to the plan', ''], ...rows], [1, 2]);
 }

@@ -3,8 +3,9 @@
  */
 import { prove } from './certify.ts';
 import { evaluate } from './check.ts';
+import { costFunction } from './cost.ts';
 import { anyChoice, explain } from './infeasible.ts';
-import { networkOf, FORBIDDEN } from './network.ts';
+import { networkOf } from './network.ts';
 import { Pool } from './pool.ts';
 import { installRows, plainRows } from './rows.ts';
 import { makeEngines, Search, type SearchHost } from './search.ts';
@@ -159,25 +160,11 @@ function gapOf(objective: number, bound: number): number {
 
 /** A fast exact evaluation of full choices (sums stay below 2^53); the BigInt checker has the last word. */
 function evaluator(problem: Problem): (choice: Int32Array, withRows: boolean) => number {
-  const { domains, unary, vectors, edges, tables, maps } = problem;
+  const costOf = costFunction(problem);
   const rows = plainRows(problem);
   return (choice, withRows) => {
-    let sum = problem.constant ?? 0;
-    for (let i = 0; i < domains.length; i++) {
-      const c = vectors[unary[i]][choice[i]];
-      if (!(c < FORBIDDEN)) return Infinity;
-      sum += c;
-    }
-    for (let e = 0; e < edges.first.length; e++) {
-      const x = choice[edges.first[e]];
-      const y = choice[edges.second[e]];
-      const t = tables[edges.table[e]];
-      const row = edges.firstMap[e] < 0 ? x : maps[edges.firstMap[e]][x];
-      const column = edges.secondMap[e] < 0 ? y : maps[edges.secondMap[e]][y];
-      const c = t.costs[row * t.columns + column];
-      if (!(c < FORBIDDEN)) return Infinity;
-      sum += c;
-    }
+    const sum = costOf(choice);
+    if (sum === Infinity) return Infinity;
     for (const row of withRows ? rows : []) {
       let amount = 0;
       row.variables.forEach((v, k) => {

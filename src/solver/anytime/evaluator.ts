@@ -1,7 +1,6 @@
 /** Fast exact evaluation of full choices (sums stay below 2^53); the BigInt checker has the last word. */
+import { costFunction } from '../cost.ts';
 import type { Problem } from '../types.ts';
-
-const FORBIDDEN = 1e18;
 
 export interface Evaluated {
   /** Infinity when the choice holds something forbidden. */
@@ -14,7 +13,7 @@ export interface Evaluated {
 
 /** Makes the evaluation function of a problem. */
 export function evaluator(problem: Problem): (choice: ArrayLike<number>) => Evaluated {
-  const { domains, unary, vectors, edges, tables, maps, usage } = problem;
+  const { usage } = problem;
   const pieces = (usage?.pieces ?? []).filter((p) => p.lo < p.hi);
   const times = Float64Array.from(new Set(pieces.flatMap((p) => [p.lo, p.hi]))).sort();
   const place = new Map<number, number>();
@@ -22,25 +21,7 @@ export function evaluator(problem: Problem): (choice: ArrayLike<number>) => Eval
   const lo = Int32Array.from(pieces, (p) => place.get(p.lo) ?? 0);
   const hi = Int32Array.from(pieces, (p) => place.get(p.hi) ?? 0);
   const level = new Float64Array(times.length);
-  const costOf = (choice: ArrayLike<number>): number => {
-    let sum = problem.constant ?? 0;
-    for (let i = 0; i < domains.length; i++) {
-      const c = vectors[unary[i]][choice[i]];
-      if (!(c < FORBIDDEN)) return Infinity;
-      sum += c;
-    }
-    for (let e = 0; e < edges.first.length; e++) {
-      const x = choice[edges.first[e]];
-      const y = choice[edges.second[e]];
-      const t = tables[edges.table[e]];
-      const row = edges.firstMap[e] < 0 ? x : maps[edges.firstMap[e]][x];
-      const column = edges.secondMap[e] < 0 ? y : maps[edges.secondMap[e]][y];
-      const c = t.costs[row * t.columns + column];
-      if (!(c < FORBIDDEN)) return Infinity;
-      sum += c;
-    }
-    return sum;
-  };
+  const costOf = costFunction(problem);
   return (choice) => {
     level.fill(0);
     pieces.forEach((p, k) => {
