@@ -1,7 +1,9 @@
 /**
  * Expansion and choice of strategies beside PyTorch 2.13's own figures (`enumerate_us`, `choose_us` of the recorded timing:
- * one thread, milliseconds of Python). "expand" lists every candidate; "propagate" also prices and chooses, best first or
- * by enumeration; "first" is a fresh space, where no sharding and no price is known yet.
+ * one thread, milliseconds of Python). "expand" lists every candidate; "enumerate" and "priority" also price and choose, by
+ * enumeration or best first. These are warm: the rules of the call are at hand, and shardings and prices that were asked
+ * for before are known (DTensor's figures are of repeated calls too). "first" is the first call in a fresh space, where
+ * nothing is known yet; most of it is the redistribution planner, and the compiler that has not seen these sizes.
  * Budget: listing at least 100 times faster than the recorded enumeration on mm, the search faster than our enumeration
  * from two mesh dims on. Run: npx tsx bench/expand.ts
  */
@@ -32,17 +34,26 @@ const CALLS: Readonly<Record<string, readonly [call: string, inputs: number]>> =
 };
 const MESHES = ['1d(8)', '2d(2,4)', '3d(2,2,2)', '4d(2,2,2,2)'];
 
-/** Median microseconds of a call, after 200 ms of calls that let the compiler settle. */
+/**
+ * Microseconds of user CPU of a call: the least of five batches of 60 ms, after 200 ms of calls that let the compiler
+ * settle. CPU time and not wall time, so that other work on the machine does not count.
+ */
 function microseconds(run: () => void): number {
   const until = process.hrtime.bigint() + 200_000_000n;
   while (process.hrtime.bigint() < until) run();
-  const times: number[] = [];
-  for (let i = 0; i < 101; i++) {
-    const start = process.hrtime.bigint();
-    run();
-    times.push(Number(process.hrtime.bigint() - start) / 1e3);
+  let least = Infinity;
+  for (let batch = 0; batch < 5; batch++) {
+    const start = process.cpuUsage();
+    let calls = 0;
+    let used = 0;
+    while (used < 60_000) {
+      for (let i = 0; i < 16; i++) run();
+      calls += 16;
+      used = process.cpuUsage(start).user;
+    }
+    least = Math.min(least, used / calls);
   }
-  return times.sort((a, b) => a - b)[50];
+  return least;
 }
 
 const operators = builtinOperators();

@@ -14,6 +14,7 @@ import {
   printGraph,
   shard,
   trace,
+  type Graph,
   type Tensor,
 } from 'shardwright';
 
@@ -35,7 +36,24 @@ export function model({ x, w1, w2, head }: Record<keyof typeof inputs, Tensor>):
   );
 }
 
-// Run as a program it plans and prints; `shardwright trace` only takes the exports above.
+/** Plans a graph on 8 devices so that its weights take the least memory, and prints their placements. */
+async function plan(what: string, graph: Graph): Promise<void> {
+  const result = await shard(
+    graph,
+    { ...DEFAULT_REQUEST, mesh: 'd=8', cluster: 'dgx-h100', objective: 'parameter-memory' },
+    { table: builtinOperators() },
+  );
+  console.log(`\n${what}, planned:`);
+  if (result.status === 'infeasible') return console.log('no plan:', result.conflict.join(', '));
+  const { parameters, nodes, proof, memory } = result.plan;
+  for (const { name, shape, placement } of parameters) console.log(`${name} [${shape.join(', ')}]: ${placement}`);
+  // The branches of a condition stand in line, and end in one placement; the predicate is whole on every device.
+  const meet = nodes.find(({ name }) => name === 'cond.out.0');
+  if (meet !== undefined) console.log(`predicate, branches -> result: ${meet.inputs.join(', ')} -> ${meet.outputs[0]}`);
+  console.log(`${proof.status}, ${memory.parameterBytes} bytes of weights per device`);
+}
+
+// Run as a program it prints and plans; `shardwright trace` only takes the exports above.
 if (process.argv[1] === fileURLToPath(import.meta.url)) {
   const graph = trace(model, inputs);
   console.log(printGraph(graph, { source: false }));
@@ -46,16 +64,6 @@ if (process.argv[1] === fileURLToPath(import.meta.url)) {
   for (const { node, least, most } of straight.wasted)
     console.log(`${node}: ${least.matrix} to ${most.matrix} matrix FLOPs that the program would not need`);
 
-  const result = await shard(
-    straight.graph,
-    { ...DEFAULT_REQUEST, mesh: 'd=8', cluster: 'dgx-h100', objective: 'parameter-memory' },
-    { table: builtinOperators() },
-  );
-  if (result.status === 'infeasible') console.log('no plan:', result.conflict.join(', '));
-  else {
-    console.log('\nPlanned:');
-    for (const { name, shape, placement } of result.plan.parameters)
-      console.log(`${name} [${shape.join(', ')}]: ${placement}`);
-    console.log(`${result.plan.proof.status}, ${result.plan.memory.parameterBytes} bytes of weights per device`);
-  }
+  await plan('The condition', graph);
+  await plan('The straight code', straight.graph);
 }

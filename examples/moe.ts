@@ -8,6 +8,7 @@ import {
   builtinOperators,
   DEFAULT_REQUEST,
   MixtureOfExperts,
+  printGraph,
   RMSNorm,
   shard,
   spec,
@@ -24,9 +25,10 @@ export function model({ x }: { x: Tensor }): Tensor {
   return x.add(moe.forward(norm.forward(x)));
 }
 
-// Run as a program it plans and prints; `shardwright trace` only takes the exports above.
+// Run as a program it prints and plans; `shardwright trace` only takes the exports above.
 if (process.argv[1] === fileURLToPath(import.meta.url)) {
   const graph = trace(model, inputs, { name: 'moe' });
+  console.log(printGraph(graph, { source: false }));
 
   const result = await shard(
     graph,
@@ -45,6 +47,7 @@ if (process.argv[1] === fileURLToPath(import.meta.url)) {
   if (result.status === 'infeasible') console.log('no plan:', result.conflict.join(', '));
   else {
     const { plan } = result;
+    console.log('On 8 devices, tokens by batch and weights by expert:\n');
     for (const { name, placement } of plan.parameters) console.log(`${name.padEnd(18)} ${placement}`);
     for (const node of [...plan.nodes, ...plan.outputs])
       for (const { from, to, collectives } of node.redistributions)

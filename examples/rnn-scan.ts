@@ -1,19 +1,24 @@
 /**
- * A recurrent network as a scan: the loop is one node of the graph, and so is its backward pass. Then the same program with
- * the loop written out, planned on 8 devices.
+ * A recurrent network as a scan: the loop is one node of the graph, and so is its backward pass. Planned on 8 devices it gets
+ * the layout of the same program with the loop written out, but the problem that is solved does not grow with the trips.
  * Run: npx tsx examples/rnn-scan.ts
  */
 import { fileURLToPath } from 'node:url';
 import {
-  builtinOperators, DEFAULT_REQUEST, input, jointGraph, parameter, printGraph, scan, shard, trace, unrollScan, type Tensor,
+  builtinOperators, DEFAULT_REQUEST, input, jointGraph, parameter, prepare, printGraph, scan, shardPrepared, trace, unrollScan,
+  type Graph, type Tensor,
 } from 'shardwright'; // prettier-ignore
 
-export const inputs = {
-  h0: input([16, 64]),
-  xs: input([4, 16, 64]),
-  wx: parameter([64, 64]),
-  wh: parameter([64, 64]),
-};
+const [batch, width] = [64, 2048];
+
+const inputsFor = (trips: number) => ({
+  h0: input([batch, width]),
+  xs: input([trips, batch, width]),
+  wx: parameter([width, width]),
+  wh: parameter([width, width]),
+});
+
+export const inputs = inputsFor(4);
 
 export function model({ h0, xs, wx, wh }: Record<keyof typeof inputs, Tensor>): Tensor {
   const [last, ys] = scan(
@@ -27,7 +32,20 @@ export function model({ h0, xs, wx, wh }: Record<keyof typeof inputs, Tensor>): 
   return last.sum().add(ys.mul(ys).sum());
 }
 
-// Run as a program it plans and prints; `shardwright trace` only takes the exports above.
+/** Plans a training step and prints what it was and how large the problem is. */
+async function plan(what: string, graph: Graph): Promise<void> {
+  const request = { ...DEFAULT_REQUEST, mesh: 'd=8', cluster: 'dgx-h100' };
+  const prepared = prepare(jointGraph(graph, { seed: 1 }), request, builtinOperators());
+  const result = await shardPrepared(prepared);
+  const { length } = prepared.problem.domains;
+  if (result.status === 'infeasible') console.log(`${what}: no plan: ${result.conflict.join(', ')}`);
+  else {
+    const layout = result.plan.parameters.map(({ name, placement }) => `${name} ${placement}`).join(', ');
+    console.log(`${what}: ${layout}; ${result.plan.proof.status}, ${length} choices`);
+  }
+}
+
+// Run as a program it prints and plans; `shardwright trace` only takes the exports above.
 if (process.argv[1] === fileURLToPath(import.meta.url)) {
   const graph = trace(model, inputs);
   console.log(printGraph(graph, { source: false }));
@@ -35,17 +53,8 @@ if (process.argv[1] === fileURLToPath(import.meta.url)) {
   console.log('With its backward pass: the second scan goes the other way.\n');
   console.log(printGraph(jointGraph(graph, { seed: 1 }), { source: false }));
 
-  const table = builtinOperators();
-  const result = await shard(
-    unrollScan(graph),
-    { ...DEFAULT_REQUEST, mesh: 'd=8', cluster: 'dgx-h100', objective: 'parameter-memory' },
-    { table },
-  );
-  if (result.status === 'infeasible') console.log('no plan:', result.conflict.join(', '));
-  else {
-    console.log('The loop written out, planned:\n');
-    for (const { name, shape, placement } of result.plan.parameters)
-      console.log(`${name} [${shape.join(', ')}]: ${placement}`);
-    console.log(`${result.plan.proof.status}, ${result.plan.memory.parameterBytes} bytes of weights per device`);
-  }
+  console.log('A training step, planned on 8 devices:\n');
+  await plan('scan of 4 trips', graph);
+  await plan('written out, 4 trips', unrollScan(graph));
+  await plan('scan of 4000 trips', trace(model, inputsFor(4000)));
 }

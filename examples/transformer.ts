@@ -1,16 +1,19 @@
 /**
  * One transformer block, written by the recipe of the einshard tutorial: each product is an einsum, the letters that a
- * product sums over are those that its weights are cut on last, norms and embeddings are replicated. The plan then needs
- * one all-reduce for each pair of products: after attention, and after the feed-forward layer.
+ * product sums over are those that its weights are cut on last, norms and embeddings are replicated. The plan cuts q, k and v
+ * by head, the feed-forward layer by column and then by row, and needs one all-reduce for each pair of products: after
+ * attention, and after the feed-forward layer. It is printed in einshard notation: `d h k -> h8 d k` cuts h into 8.
  * Run: npx tsx examples/transformer.ts
  */
 import { fileURLToPath } from 'node:url';
 import {
   builtinOperators,
   DEFAULT_REQUEST,
+  einshardParameters,
   einsum,
   embedding,
   param,
+  printGraph,
   scaledDotProductAttention,
   scope,
   shard,
@@ -46,9 +49,16 @@ export function model({ tokens }: { tokens: Tensor }): Tensor {
   return seen.add(scope('mlp', () => feedForward(norm(seen))));
 }
 
-// Run as a program it plans and prints; `shardwright trace` only takes the exports above.
+/** What the dims of the parameters are called in the einsums above. */
+const LETTERS = {
+  table: 'vd', 'attention.norm': 'd', 'attention.wq': 'dhk', 'attention.wk': 'dhk', 'attention.wv': 'dhk', 'attention.wo': 'hkd',
+  'mlp.norm': 'd', 'mlp.w1': 'df', 'mlp.w2': 'fd',
+}; // prettier-ignore
+
+// Run as a program it prints and plans; `shardwright trace` only takes the exports above.
 if (process.argv[1] === fileURLToPath(import.meta.url)) {
   const graph = trace(model, inputs, { name: 'transformer' });
+  console.log(printGraph(graph, { source: false }));
 
   const replicated = ['table', 'attention.norm', 'mlp.norm'].map((node) => ({ node, spec: 'R' }));
   const result = await shard(
@@ -68,7 +78,11 @@ if (process.argv[1] === fileURLToPath(import.meta.url)) {
   if (result.status === 'infeasible') console.log('no plan:', result.conflict.join(', '));
   else {
     const { plan } = result;
-    for (const { name, placement } of plan.parameters) console.log(`${name.padEnd(16)} ${placement}`);
+    console.log(
+      'On 8 devices, inputs and outputs whole, embedding and norms replicated, the least memory of weights:\n',
+    );
+    for (const { name, expression, refused } of einshardParameters(plan, LETTERS))
+      console.log(`${name.padEnd(16)} ${expression ?? refused}`);
     for (const node of [...plan.nodes, ...plan.outputs])
       for (const { collectives } of node.redistributions)
         for (const { kind, bytes } of collectives)

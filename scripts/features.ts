@@ -10,6 +10,7 @@ import { builtinOperators } from '../src/ops/builtin.ts';
 import { kernelOf } from '../src/ops/kernels/table.ts';
 import { bindText } from '../src/ops/samples/call-text.ts';
 import { sampleCalls } from '../src/ops/samples/table.ts';
+import { compositeOf } from '../src/ops/vjp/composite.ts';
 import { vjpOf } from '../src/ops/vjp/table.ts';
 
 const root = fileURLToPath(new URL('..', import.meta.url));
@@ -30,8 +31,8 @@ export async function featuresDocument(): Promise<string> {
   const count = { kernel: 0, vjp: 0, verified: 0 };
   const rows = table.records.map((r) => {
     const sample = samples.get(r.name);
-    const kernel = kernelOf(r.name) !== undefined;
-    const vjp = vjpOf(r.name) !== undefined;
+    const kernel = (r.kernel ?? kernelOf(r.name)) !== undefined;
+    const vjp = vjpOf(r.name) !== undefined || compositeOf(r) !== undefined;
     if (kernel) count.kernel++;
     if (vjp) count.vjp++;
     if (sample !== undefined) count.verified++;

@@ -29,8 +29,8 @@ export type ExplainResult = NodeExplanation & {
 
 export async function explainCommand(path: string, node: string, options: ExplainOptions, io: CliIo): Promise<number> {
   const limit = Math.floor(parsePositive(options.limit, '--limit'));
-  const { plan, graph, request } = wholePlan(path);
-  const opened = reopen(plan, graph, request, builtinOperators());
+  const { plan, program, request } = wholePlan(path);
+  const opened = reopen(plan, program, request, builtinOperators());
   const found = explainNode(opened, node);
   let forced: Forced | undefined;
   if (options.force !== undefined) {

@@ -7,6 +7,7 @@ import { isCheck } from '../passes/checks.ts';
 import { bytesText, countText, flopsText, tableText } from '../report/units.ts';
 import type { CliIo } from './io.ts';
 import { EXIT } from './io.ts';
+import { hloText, inspectHlo } from './inspect-hlo.ts';
 import { loadModel, type LoadOptions } from './load.ts';
 
 export interface InspectOptions extends LoadOptions {
@@ -98,6 +99,11 @@ function addUnknown(graph: Graph, table: OperatorTable, unknown: Set<string>): v
 }
 
 export async function inspectCommand(model: string, options: InspectOptions, io: CliIo): Promise<number> {
+  const compiled = inspectHlo(model, options.format);
+  if (compiled !== undefined) {
+    io.stdout(`${options.json === true ? JSON.stringify(compiled) : hloText(compiled)}\n`);
+    return EXIT.ok;
+  }
   const { graph, table, format, counts } = await loadModel(model, options);
   const found = inspectGraph(graph, table, format, counts);
   if (options.json === true) {

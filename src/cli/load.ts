@@ -1,14 +1,17 @@
 import { basename } from 'node:path';
 import { ShardwrightError } from '../errors.ts';
+import type { SizeValues } from '../graph/size-value.ts';
 import type { Graph } from '../graph/types.ts';
 import { FORMAT_NAMES, isFormat } from '../import/formats.ts';
 import { importModel, type ProgramCounts } from '../import/import.ts';
 import { readModelFile } from '../import/read.ts';
 import { GIVABLE_ROLES, type GivableRole } from '../import/roles.ts';
-import { builtinOperators } from '../ops/builtin.ts';
 import { inferCall } from '../ops/infer.ts';
 import type { OperatorTable } from '../ops/table.ts';
+import { atSizes } from '../passes/fix-sizes.ts';
 import { configModel, namedModel, refuseSizes, type SizeFlags } from './load-config.ts';
+import { operatorsWith } from './load-operators.ts';
+import { parseCount } from './options.ts';
 import { isScript } from './script-name.ts';
 
 export interface LoadOptions extends SizeFlags {
@@ -19,12 +22,19 @@ export interface LoadOptions extends SizeFlags {
   readonly tie: readonly string[];
   /** `NAME=f32[8, 16]`: types of inputs that the file does not state. */
   readonly input?: readonly string[];
+  /** Files with operators and rules of the user. */
+  readonly ops?: readonly string[];
   /** Which graph of a log. */
   readonly select?: string;
+  /** `s77=64`: values of the sizes that the model leaves open. */
+  readonly size?: readonly string[];
 }
 
 export interface LoadedModel {
   readonly graph: Graph;
+  /** The graph with the sizes open that `--size` fixed, and what it fixed them at. */
+  readonly open: Graph;
+  readonly sizes: SizeValues;
   readonly table: OperatorTable;
   readonly format: string;
   readonly counts?: ProgramCounts;
@@ -32,13 +42,25 @@ export interface LoadedModel {
 
 /** Reads, imports and corrects a model file; a program is run and traced, a config or the name of a model is built. */
 export async function loadModel(path: string, options: LoadOptions): Promise<LoadedModel> {
+  const read = await readModel(path, options);
+  const sizes = new Map<string, number>();
+  for (const text of options.size ?? []) {
+    const [name, value] = pair(text, '--size', 'NAME=VALUE');
+    sizes.set(name, parseCount(value, '--size'));
+  }
+  return { ...read, graph: sizes.size === 0 ? read.graph : atSizes(read.graph, sizes), open: read.graph, sizes };
+}
+
+type ReadModel = Omit<LoadedModel, 'open' | 'sizes'>;
+
+async function readModel(path: string, options: LoadOptions): Promise<ReadModel> {
   const { format } = options;
   if (isScript(path)) return loadScript(path, options);
   if (format !== undefined && !isFormat(format))
     throw new ShardwrightError('E_USAGE', `--format '${format}' is no format`, {
       hint: `formats: ${FORMAT_NAMES.join(', ')}`,
     });
-  const table = builtinOperators();
+  const table = await operatorsWith(options.ops ?? []);
   const named = namedModel(path, options, table);
   if (named !== undefined) return ofConfig(path, named, table, options);
   const bytes = readModelFile(path);
@@ -69,7 +91,7 @@ export async function loadModel(path: string, options: LoadOptions): Promise<Loa
 }
 
 /** A config decides roles, ties and inputs, so corrections from outside are refused. */
-function ofConfig(path: string, graph: Graph, table: OperatorTable, options: LoadOptions): LoadedModel {
+function ofConfig(path: string, graph: Graph, table: OperatorTable, options: LoadOptions): ReadModel {
   const { role, tie, input = [], select } = options;
   if (role.length > 0 || tie.length > 0 || input.length > 0 || select !== undefined)
     throw new ShardwrightError('E_USAGE', `${path} is built from a config: --role, --tie, --input and --select are for graph files`, {
@@ -79,7 +101,7 @@ function ofConfig(path: string, graph: Graph, table: OperatorTable, options: Loa
 }
 
 /** A program states roles and ties itself, so corrections from outside are refused. */
-async function loadScript(path: string, options: LoadOptions): Promise<LoadedModel> {
+async function loadScript(path: string, options: LoadOptions): Promise<ReadModel> {
   const { format, role, tie } = options;
   refuseSizes(path, options);
   if (format !== undefined || role.length > 0 || tie.length > 0)
@@ -87,7 +109,7 @@ async function loadScript(path: string, options: LoadOptions): Promise<LoadedMod
       hint: 'state roles in the program, with param, buffer and spec.',
     });
   const { traceScript } = await import('./load-script.ts');
-  const table = builtinOperators();
+  const table = await operatorsWith(options.ops ?? []);
   return { graph: await traceScript(path, table), table, format: 'trace' };
 }
 

@@ -1,9 +1,7 @@
 import { existsSync, readFileSync, statSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { ShardwrightError } from '../errors.ts';
-import type { Graph } from '../graph/types.ts';
 import { readPlanFolder, type PlanFolder } from '../plan/folder.ts';
-import type { PlanRequest } from '../plan/request.ts';
 
 /** A `<plan>` argument: a plan folder, or a plan file; what lies beside `plan.json` is read with it. @throws E_IO ... */
 export function loadPlan(path: string): PlanFolder {
@@ -23,18 +21,18 @@ export function loadPlan(path: string): PlanFolder {
 }
 
 /** The same, for what needs the graph and the request of the plan. @throws E_PLAN where one is missing */
-export function wholePlan(path: string): PlanFolder & { readonly graph: Graph; readonly request: PlanRequest } {
-  const { plan, graph, request } = loadPlan(path);
-  if (graph === undefined || request === undefined)
+export function wholePlan(path: string): Required<PlanFolder> {
+  const { plan, program, graph, request } = loadPlan(path);
+  if (program === undefined || graph === undefined || request === undefined)
     throw new ShardwrightError(
       'E_PLAN',
-      `${graph === undefined ? 'graph.swg' : 'request.json'} is not beside the plan`,
+      `${program === undefined ? 'graph.swg' : 'request.json'} is not beside the plan`,
       {
         file: path,
         hint: 'give a plan folder, as `shardwright plan ... -o DIR` writes it.',
       },
     );
-  return { plan, graph, request };
+  return { plan, program, graph, request };
 }
 
 function readText(path: string): string {

@@ -5,14 +5,18 @@ import { COST_PRESETS } from '../cost/presets.ts';
 import { OPTIMIZERS, type Optimizer } from '../cost/memory.ts';
 import { ShardwrightError } from '../errors.ts';
 import { printGraph } from '../graph/text.ts';
+import type { SizeValues } from '../graph/size-value.ts';
 import type { Graph } from '../graph/types.ts';
 import type { OperatorTable } from '../ops/table.ts';
+import { atSizes } from '../passes/fix-sizes.ts';
 import { parsePin } from '../plan/pins.ts';
 import { DEFAULT_REQUEST, type PlanRequest } from '../plan/request.ts';
 import { prepare, type Prepared } from '../plan/prepare.ts';
+import { planAtEnds, plannedSizes } from '../plan/size-range.ts';
 import { shardPrepared, type Infeasible } from '../plan/shard.ts';
 import type { Plan } from '../plan/types.ts';
 import { annotatedProgram } from '../report/program.ts';
+import { endsText } from '../report/size-range.ts';
 import { planSummary } from '../report/summary.ts';
 import { bytesText, percentText, secondsText } from '../report/units.ts';
 import type { Progress } from '../solver/types.ts';
@@ -28,6 +32,7 @@ export interface PlanOptions extends LoadOptions {
   readonly calibration?: string;
   readonly memory?: string;
   readonly pin: readonly string[];
+  readonly cut?: readonly string[];
   readonly optimizer?: string;
   readonly cost: string;
   readonly solver: string;
@@ -40,21 +45,27 @@ export interface PlanOptions extends LoadOptions {
   readonly inputs: string;
   readonly outputs: string;
   readonly objective: string;
+  readonly maps?: string;
+  readonly activations?: string;
+  readonly checkpoint?: string;
   readonly recipes: boolean;
   readonly program?: boolean;
   readonly output?: string;
   readonly emitIlp?: string;
   readonly json?: boolean;
   readonly quiet?: boolean;
+  /** Also at the ends of the sizes that the program admits. */
+  readonly range?: boolean;
 }
 
 export const SOLVERS = ['auto', 'exact', 'highs', 'javascript-lp-solver', 'propagate'] as const;
 
 export async function planCommand(model: string, options: PlanOptions, io: CliIo): Promise<number> {
   const request = requestOf({ ...options, cluster: clusterText(options.cluster, options.calibration) });
-  const { graph, table } = await loadModel(model, options);
+  const { graph, table, open, sizes } = await loadModel(model, options);
   try {
-    return await planGraph(graph, table, request, options, io);
+    const range = options.range === true ? { open, sizes: plannedSizes(open, sizes) } : undefined;
+    return await planGraph(atSizes(graph, new Map()), table, request, options, io, range);
   } catch (error) {
     // A line number means a line of the model's text.
     if (error instanceof ShardwrightError && error.details.position !== undefined) throw error.with({ file: model });
@@ -68,6 +79,8 @@ export async function planGraph(
   request: PlanRequest,
   options: Pick<PlanOptions, 'recipes' | 'program' | 'output' | 'emitIlp' | 'json' | 'quiet'>,
   io: CliIo,
+  /** The program with its sizes open, and what they are fixed at: the plan is priced at the ends of their ranges too. */
+  range?: { readonly open: Graph; readonly sizes: SizeValues },
 ): Promise<number> {
   const prepared = prepare(graph, request, table);
   if (options.emitIlp !== undefined) await emitIlp(prepared, options.emitIlp);
@@ -77,11 +90,13 @@ export async function planGraph(
   if (result.status === 'infeasible') return reportInfeasible(result, prepared, io, options.json === true);
   const { plan } = result;
   checkRecipes(plan, recipes);
-  if (options.output !== undefined) writeFolder(options.output, result.graph, plan, request);
-  if (options.json === true) io.stdout(`${JSON.stringify(plan)}\n`);
+  if (options.output !== undefined) writeFolder(options.output, result.prepared.program, plan, plan.request);
+  const ends = range === undefined ? undefined : await planAtEnds(plan, range.open, range.sizes, request, { table });
+  if (options.json === true) io.stdout(`${JSON.stringify(ends === undefined ? plan : { ...plan, ends })}\n`);
   else {
     if (options.program === true) io.stdout(`${annotatedProgram(result.graph, plan)}\n\n`);
     io.stdout(`${planSummary(result.graph, plan, recipes)}\n`);
+    if (ends !== undefined) io.stdout(`\n${endsText(ends)}\n`);
     if (options.output !== undefined) io.stdout(`wrote ${options.output}/plan.json, graph.swg, request.json\n`);
   }
   const met = plan.proof.gap <= request.gap || plan.proof.status === 'optimal';
@@ -106,13 +121,26 @@ export function requestOf(options: PlanOptions): PlanRequest {
     inputs: options.inputs,
     outputs: options.outputs,
     objective: parseChoice(options.objective, '--objective', ['time', 'parameter-memory'] as const),
+    ...(options.maps !== undefined ? { maps: parseChoice(options.maps, '--maps', ['bodies', 'rows'] as const) } : {}),
+    ...(options.cut !== undefined && options.cut.length > 0 ? { cuts: options.cut } : {}),
     ...(options.memory !== undefined ? { memoryBytes: parseBytes(options.memory, '--memory') } : {}),
     ...(options.optimizer !== undefined
       ? { optimizer: parseChoice<Optimizer>(options.optimizer, '--optimizer', OPTIMIZERS) }
       : {}),
+    ...(options.activations !== undefined
+      ? { activations: parseChoice(options.activations, '--activations', ['constraint', 'report', 'off'] as const) }
+      : {}),
+    ...(options.checkpoint !== undefined ? { checkpoint: parseCheckpoint(options.checkpoint) } : {}),
     ...(options.timeLimit !== undefined ? { timeLimitSeconds: parsePositive(options.timeLimit, '--time-limit') } : {}),
   };
   return request;
+}
+
+const CHECKPOINTS = ['none', 'full', 'selective', 'auto', 'two-stage'] as const;
+
+/** A policy by name, or a share between 0 and 1. */
+function parseCheckpoint(text: string): NonNullable<PlanRequest['checkpoint']> {
+  return /^[0-9.]/.test(text) ? parseFraction(text, '--checkpoint') : parseChoice(text, '--checkpoint', CHECKPOINTS);
 }
 
 async function emitIlp(prepared: Prepared, path: string): Promise<void> {
@@ -139,11 +167,15 @@ export function reportInfeasible(result: Infeasible, prepared: Prepared, io: Cli
   const why =
     smallest !== undefined
       ? `no plan fits ${budget} per device: the smallest budget that works is ${bytesText(smallest)} (${smallest} bytes)`
-      : `no plan exists: ${result.conflict.join(' contradicts ')}`;
+      : result.neededBytes !== undefined
+        ? `no plan fits ${budget} per device: none needs less than ${bytesText(result.neededBytes)}, activations included`
+        : `no plan exists: ${result.conflict.join(' contradicts ')}`;
   const hint =
     smallest !== undefined
       ? `give --memory ${Math.ceil(smallest / 2 ** 20)}MiB or more, more devices, or a leaner --optimizer.`
-      : 'drop one of them.';
+      : result.neededBytes !== undefined
+        ? 'give more --memory, more devices, or --checkpoint auto.'
+        : 'drop one of them.';
   if (json)
     io.stdout(
       `${JSON.stringify({ error: { code: 'E_INFEASIBLE', message: why, hint }, ...result, model: prepared.model.graph.name })}\n`,
@@ -153,11 +185,11 @@ export function reportInfeasible(result: Infeasible, prepared: Prepared, io: Cli
 }
 
 /**
- * A plan folder: the plan, the graph's text, the request, tied together by hashes. No clock time is written, so equal
+ * A plan folder: the plan, the program's text with its bodies, the request, tied together by hashes. No clock time is written, so equal
  * requests give equal bytes.
  */
-function writeFolder(folder: string, graph: Graph, plan: Plan, request: PlanRequest): void {
-  const text = printGraph(graph);
+function writeFolder(folder: string, program: Graph, plan: Plan, request: PlanRequest): void {
+  const text = printGraph(program);
   const ask = `${JSON.stringify(request, null, 2)}\n`;
   const sha = (content: string): string => createHash('sha256').update(content).digest('hex');
   const still = {

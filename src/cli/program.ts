@@ -34,7 +34,14 @@ export async function runCli(argv: readonly string[], io: CliIo): Promise<number
         collect,
         [],
       )
+      .option(
+        '--ops <file>',
+        'operators and rules of your own: a rules file (.json), or a program that exports `operators`; repeatable',
+        collect,
+        [],
+      )
       .option('--select <title>', 'which graph of a log, "Joint graph 0"')
+      .option('--size <NAME=n>', 'value of a size that the model leaves open, s77=64; repeatable', collect, [])
       .option('--json', 'print exactly one JSON value');
 
   // Sizes of what is built from a config; graph files have theirs in them.
@@ -61,7 +68,7 @@ export async function runCli(argv: readonly string[], io: CliIo): Promise<number
     .command('trace <file>')
     .summary('the graph of a traced TypeScript program')
     .description(
-      'Runs a program that exports `model` and `inputs` (docs/tracing.md), and prints the graph that tracing the model gives.\n\nExample:\n  $ shardwright trace net.model.ts',
+      'Runs a program that exports `model` and `inputs` (docs/capture.md), and prints the graph that tracing the model gives.\n\nExample:\n  $ shardwright trace net.model.ts',
     )
     .option('--json', 'print exactly one JSON value')
     .action(async (path: string, options) => {
@@ -76,6 +83,7 @@ export async function runCli(argv: readonly string[], io: CliIo): Promise<number
     )
     .requiredOption('--mesh <dims>', 'mesh dims, outermost first, such as dp=8,tp=8')
     .requiredOption('--cluster <name>', 'node design such as dgx-h100, or a JSON file')
+    .option('--range', 'price the plan at the least and the largest sizes that the program admits, too')
     .action(async (path: string, options) => {
       const { planCommand } = await import('./plan.ts');
       exit = await planCommand(path, options as Parameters<typeof planCommand>[1], io);
@@ -242,6 +250,28 @@ export async function runCli(argv: readonly string[], io: CliIo): Promise<number
     .action(async (path: string, options) => {
       const { reportCommand } = await import('./report.ts');
       exit = await reportCommand(path, options as Parameters<typeof reportCommand>[1], io);
+    });
+
+  program
+    .command('simulate <plan>')
+    .summary('a step of a plan over time: compute beside communication, memory, trace')
+    .description(
+      'Plays a plan on one device, compute and communication side by side, and says how long the step takes, what of the communication is not hidden, and how much memory is alive at once.\n\nExample:\n  $ shardwright simulate out/ --trace trace.json',
+    )
+    .option('--trace <file>', 'write the timeline for ui.perfetto.dev')
+    .option('--prefetch <n>', 'calls that gathers of weights run ahead, 0 for none, or auto: the fastest', 'auto')
+    .option('--in-flight <size>', 'most bytes of gathered weights that wait for their call', '2GB')
+    .option(
+      '--bucket <size>',
+      'most bytes of one bucket of collectives, 0 for none, or auto: the faster of none and 25MiB',
+      'auto',
+    )
+    .option('--async-tp', 'take gathers and scatters apart with the matrix products beside them')
+    .option('--slowdown <factor>', 'time of compute beside communication, relative to compute alone', '1')
+    .option('--json', 'print exactly one JSON value')
+    .action(async (path: string, options) => {
+      const { simulateCommand } = await import('./simulate.ts');
+      exit = simulateCommand(path, options as Parameters<typeof simulateCommand>[1], io);
     });
 
   program
@@ -422,6 +452,20 @@ function planFlags(command: Command): Command {
       'none, sgd, adam, adamw-mixed (default: adamw-mixed for 16-bit weights, adam for float32)',
     )
     .addOption(new Option('--objective <name>', 'what is least').choices(['time', 'parameter-memory']).default('time'))
+    .addOption(
+      new Option('--maps <how>', 'cut the tensors in the bodies of maps, or share out their rows').choices([
+        'bodies',
+        'rows',
+      ]),
+    )
+    .option(
+      '--activations <how>',
+      'memory of activations: report (default: compute and say it), constraint (keep the peak within the budget), off',
+    )
+    .option(
+      '--checkpoint <policy>',
+      'run forward nodes again in the backward pass: none (default), full, selective, a share from 0 to 1, two-stage (chosen after the placements), auto (chosen with them; both hold the peak within the budget)',
+    )
     .option('--cost <preset>', 'cost preset: alpha-beta, nccl, dtensor, autoparallel', 'alpha-beta')
     .option('--calibration <file>', 'measured kernels of the device, written by bench/calibrate.py')
     .option('--solver <name>', 'auto, exact, highs, javascript-lp-solver, propagate', 'auto')
@@ -429,6 +473,7 @@ function planFlags(command: Command): Command {
     .option('--time-limit <seconds>', 'stop the solver after this long')
     .option('--seed <n>', 'seed handed to the library solvers; our own engine has nothing random', '0')
     .option('--uneven <policy>', 'whether a dim may be cut into unequal pieces: allow, forbid', 'allow')
+    .option('--cut <placement>', 'a further kind of cut to offer, such as "_S(0, 3)"; repeatable', collect, [])
     .option('--unknown <policy>', 'operators without a record: refuse, replicate', 'refuse')
     .option('--no-sharing', 'price a redistribution at every use, even where one copy would serve several')
     .option('--no-recipes', 'leave out the comparison with the plain recipes')

@@ -51,15 +51,19 @@ async function reportText(
   return format === 'md' ? markdownReport(report) : htmlPage(report, graph, drawings);
 }
 
-async function gather({ plan, graph, request }: PlanFolder, options: ReportOptions, io: CliIo): Promise<Report> {
+async function gather(
+  { plan, program, graph, request }: PlanFolder,
+  options: ReportOptions,
+  io: CliIo,
+): Promise<Report> {
   let recipes: readonly RecipeResult[] | undefined;
   let withoutRecipes = 'left out by --no-recipes';
   if (options.recipes) {
-    if (graph === undefined || request === undefined)
+    if (program === undefined || request === undefined)
       withoutRecipes = 'the graph and the request are not beside the plan';
     else {
       try {
-        recipes = await priceRecipes(reopen(plan, graph, request, builtinOperators()).prepared);
+        recipes = await priceRecipes(reopen(plan, program, request, builtinOperators()).prepared);
       } catch (error) {
         // A plan that cannot be priced anew can still be read; the report says what is missing from it.
         if (!(error instanceof ShardwrightError) || error.code === 'E_INTERNAL') throw error;

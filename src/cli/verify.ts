@@ -42,14 +42,22 @@ export async function verifyCommand(path: string, options: VerifyOptions, io: Cl
     const graph = plannable(given, table);
     const { sizes: meshSizes } = parseMesh(request.mesh);
     const own: Shrunk = { graph, sizes: [], kept: [] };
-    const reduced = options.shrink ? shrinkGraph(graph, table, { meshSizes }) : own;
     const replan = options.replan === true || !options.shrink;
-    const prepared = prepare(replan ? reduced.graph : graph, request, table);
+    const again = request.checkpoint !== undefined && request.checkpoint !== 'none';
+    const before = options.shrink && (replan || !again) ? shrinkGraph(graph, table, { meshSizes }) : own;
+    const prepared = prepare(replan ? before.graph : graph, request, table);
     const result = await shardPrepared(prepared, { onProgress: progressPrinter(io, options.quiet === true) });
     if (result.status === 'infeasible') return reportInfeasible(result, prepared, io, options.json === true);
-    const small = replan ? prepared : prepare(reduced.graph, request, table);
+    // Second runs of a checkpointed plan stand in the program that it was made for.
+    const { program, request: settled } = result.prepared;
+    const reduced = !again
+      ? before
+      : replan
+        ? { ...before, graph: program }
+        : shrinkGraph(program, table, { meshSizes });
+    const small = replan ? result.prepared : prepare(reduced.graph, settled, table);
     const plan = replan ? result.plan : transplant(result.plan, small);
-    const verification = verify(small.model.graph, plan, table, { seed: request.seed, tolerance });
+    const verification = verify(reduced.graph, plan, table, { seed: request.seed, tolerance });
     const report: VerifyReport = {
       ...verification,
       model: result.plan.model,

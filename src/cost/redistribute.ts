@@ -9,7 +9,7 @@ import { permutationPairs, type SourceTarget } from './permutation.ts';
 import { dimClasses, localBytesOf, sizeKey, SlotPricing, type MovedType } from './pricing.ts';
 import { Refusals } from './refusals.ts';
 import { communicates } from './slots.ts';
-import { DimSymmetry } from './symmetry.ts';
+import { AxisExchanges, DimSymmetry } from './symmetry.ts';
 import { StateGraph } from './states.ts';
 
 export interface RedistributionStep {
@@ -59,7 +59,8 @@ interface KnownGraph {
   readonly graph: StateGraph;
   readonly finder: PathFinder;
   readonly seeds: ReadonlySet<number>;
-  /** By the classes of tensor dims. */
+  readonly exchanges: AxisExchanges;
+  /** By the classes of tensor dims and the exchanges of mesh dims that keep prices. */
   readonly symmetries: Map<string, DimSymmetry>;
 }
 
@@ -357,6 +358,7 @@ export class Redistributor {
         graph,
         seeds,
         symmetries: new Map(),
+        exchanges: new AxisExchanges(graph),
         finder: new PathFinder(graph.edgeStart, graph.edgeTarget, graph.edgeSlot),
       };
       this.graphs.set(graphKey, entry);
@@ -370,11 +372,13 @@ export class Redistributor {
     if (prices === undefined || prices.graph !== entry.graph) {
       const { graph, finder, symmetries } = entry;
       const classes = dimClasses(type, this.activeProduct);
-      const classKey = classes.join(' ');
+      const slotPrices = this.pricing.slots(graph, type);
+      const swaps = entry.exchanges.alike(slotPrices);
+      const classKey = `${classes.join(' ')}|${swaps.map(({ a, b }) => `${a}=${b}`).join()}`;
       let symmetry = symmetries.get(classKey);
-      if (symmetry === undefined) symmetries.set(classKey, (symmetry = new DimSymmetry(graph, classes)));
+      if (symmetry === undefined) symmetries.set(classKey, (symmetry = new DimSymmetry(graph, classes, swaps)));
       const rows = new Array<Float64Array | undefined>(graph.stateCount).fill(undefined);
-      prices = { key: typeKey, graph, finder, symmetry, prices: this.pricing.slots(graph, type), rows, known: 0 };
+      prices = { key: typeKey, graph, finder, symmetry, prices: slotPrices, rows, known: 0 };
       this.types.set(typeKey, prices);
     }
     return prices;

@@ -58,6 +58,7 @@ export class SlotTable {
   readonly slots: PriceSlot[] = [];
   readonly cuts: CutSignature[] = [];
   private readonly slotIndex = new Map<number, number>();
+  private readonly slotKeys: number[] = [];
   private readonly cutIndex = new Map<number | string, number>();
   /** Index of every product of mesh dims that a dim can be cut into. */
   private readonly products = new Map<number, number>();
@@ -116,6 +117,7 @@ export class SlotTable {
     if (i !== undefined) return i;
     i = this.slots.length;
     this.slotIndex.set(key, i);
+    this.slotKeys.push(key);
     const axes = this.sizes.map((_, a) => a).filter((a) => (mask & (1 << a)) !== 0);
     const copyDims = [gathered, scattered].filter((d) => d >= 0);
     const cutDims = (): number[] => {
@@ -132,5 +134,19 @@ export class SlotTable {
       evenDims: !even ? [] : kind === 'collective_permute' ? cutDims() : copyDims,
     });
     return i;
+  }
+  /** Slot of the same step with two axes of equal size exchanged, for each slot; undefined when one has none. */
+  swapped(a: number, b: number): Int32Array | undefined {
+    const out = new Int32Array(this.slots.length);
+    for (let i = 0; i < out.length; i++) {
+      const key = this.slotKeys[i];
+      // The mesh dims of the group are the lowest digits of the key; local cuts do not say which mesh dims made them.
+      const mask = key % this.masks;
+      const bits = ((mask >> a) ^ (mask >> b)) & 1;
+      const mirror = this.slotIndex.get(key - mask + (mask ^ ((bits << a) | (bits << b))));
+      if (mirror === undefined) return undefined;
+      out[i] = mirror;
+    }
+    return out;
   }
 }

@@ -121,6 +121,11 @@ export class StateGraph {
     this.edges.length = 0;
   }
 
+  /** Devices along each axis. */
+  get axisSizes(): readonly number[] {
+    return this.sizes;
+  }
+
   get stateCount(): number {
     return this.stateCuts.length;
   }
@@ -167,6 +172,27 @@ export class StateGraph {
       out[s] = target;
     }
     return out;
+  }
+
+  /** State that each state becomes when two axes are exchanged; undefined when some state has no such mirror. */
+  swapped(a: number, b: number): Int32Array | undefined {
+    const k = this.active.length;
+    const out = new Int32Array(this.stateCount);
+    for (let s = 0; s < out.length; s++) {
+      const codes = this.codes.slice(s * k, s * k + k);
+      const positions = this.positions.slice(s * k, s * k + k);
+      [codes[a], codes[b]] = [codes[b], codes[a]];
+      [positions[a], positions[b]] = [positions[b], positions[a]];
+      const target = this.index.get(this.key(codes, positions));
+      if (target === undefined) return undefined;
+      out[s] = target;
+    }
+    return out;
+  }
+
+  /** Slot that each slot becomes when two axes are exchanged; undefined when some slot has no mirror. */
+  swappedSlots(a: number, b: number): Int32Array | undefined {
+    return this.table.swapped(a, b);
   }
 
   /** Kind codes and positions of a sharding over the active mesh dims only. */

@@ -130,6 +130,20 @@ export function controlCall(
   }
 }
 
+/** How often the predicate of a `cond` is stated to be true, 0 to 1. */
+export function statedProbability({ kwargs }: { readonly kwargs: Readonly<Record<string, Arg>> }): number | undefined {
+  const prob = getOwn(kwargs, 'prob');
+  return prob !== undefined && prob !== null && typeof prob === 'object' && !isList(prob) && prob.kind === 'float'
+    ? prob.value
+    : undefined;
+}
+
+/** Trips of a `while_loop` for its costs: those that are known, else the most, else those that the program expects. */
+export function statedTrips({ kwargs }: { readonly kwargs: Readonly<Record<string, Arg>> }): number | undefined {
+  const stated = getOwn(kwargs, 'trips') ?? getOwn(kwargs, 'max_trips') ?? getOwn(kwargs, 'expected_trips');
+  return typeof stated === 'number' ? stated : undefined;
+}
+
 /** Types that a graph returns, in order; `none` where it returns none. */
 export function bodyResult(graph: Graph): ValueType[] {
   const wanted = new Map<string, ValueType>();

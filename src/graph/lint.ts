@@ -84,7 +84,13 @@ function agrees(stated: ValueType, ours: ValueType): boolean {
     if (stated.items.length > ours.items.length) return false;
     return stated.items.every((item, i) => item.kind === 'none' || agrees(item, ours.items[i]));
   }
-  return sameType(stated, ours);
+  return sameType(atExamples(stated), atExamples(ours));
+}
+
+/** Types are derived at the examples of symbolic sizes, so that is where they are compared. */
+function atExamples(type: ValueType): ValueType {
+  if (type.kind !== 'tensor' || type.shape.every((dim) => typeof dim === 'number')) return type;
+  return { ...type, shape: type.shape.map((dim) => (typeof dim === 'number' ? dim : (dim.example ?? dim))) };
 }
 
 /** The E_TYPE error for a stated type that differs from the operator's own. */

@@ -52,13 +52,13 @@ function readDim(reader: GraphReader): Dim {
   reader.blanks();
   const start = reader.pos;
   const end = reader.skipDigits(start);
-  const next = reader.text[end];
-  if (end > start && (next === ',' || next === ']')) {
-    reader.pos = end;
+  reader.pos = end;
+  if (end > start && (reader.peek(',') || reader.peek(']'))) {
     const size = exactInteger(reader.text.slice(start, end));
     if (typeof size === 'bigint') reader.fail('a size beyond 2^53', start);
     return size;
   }
+  reader.pos = start;
   return readSize(reader, ',]');
 }
 
@@ -91,7 +91,7 @@ export function readArg(reader: GraphReader, depth: number): Arg {
   const c = text[reader.pos];
   switch (c) {
     case '%':
-      return { kind: 'value', name: readValueName(reader) };
+      return { kind: 'value', name: readValueUse(reader) };
     case '@':
       reader.pos++;
       return { kind: 'graph', name: reader.name('the name of a subgraph') };
@@ -189,4 +189,13 @@ function readNumber(reader: GraphReader): Arg {
 export function readValueName(reader: GraphReader): string {
   reader.expect('%');
   return reader.name('the name of a value');
+}
+
+/** The name of a value that is read here. */
+export function readValueUse(reader: GraphReader): string {
+  reader.blanks();
+  const at = reader.pos;
+  const name = readValueName(reader);
+  reader.onUse(name, at);
+  return name;
 }

@@ -1,6 +1,7 @@
 import { suggestion } from '../errors.ts';
-import { lintGraph } from './lint.ts';
-import { MAX_NESTING, readArg, readType, readValueName } from './parse-values.ts';
+import { lintGraph, type Retype } from './lint.ts';
+import { checkedAt, Places, type PlacedGraphs } from './parse-places.ts';
+import { MAX_NESTING, readArg, readType, readValueName, readValueUse } from './parse-values.ts';
 import { GraphReader, isNameCode } from './token.ts';
 import type { Arg, Dim, GivenSharding, Graph, Node, Output, Role, ValueType } from './types.ts';
 import { NO_KWARGS, isList, setOwn, tensorType } from './value.ts';
@@ -8,11 +9,12 @@ import { NO_KWARGS, isList, setOwn, tensorType } from './value.ts';
 const ROLES: readonly Role[] = ['parameter', 'buffer', 'constant', 'input', 'tangent', 'state', 'key', 'arg'];
 
 /**
- * Reads `swgraph 1` text. The result is linted.
+ * Reads `swgraph 1` text. The result is linted; with `retype`, every stated type is compared with the operator's own.
  *
- * @throws E_GRAPH_PARSE with line, column, expected and found; E_GRAPH_LINT when the graph breaks a rule
+ * @throws E_GRAPH_PARSE with expected and found; E_GRAPH_LINT when the graph breaks a rule; E_TYPE where a type differs; each
+ *   with line and column
  */
-export function parseGraph(text: string, file?: string): Graph {
+export function parseGraph(text: string, file?: string, retype?: Retype): Graph {
   const reader = new GraphReader(text, file);
   reader.space();
   if (!reader.word('swgraph')) reader.expected(`'swgraph 1'`);
@@ -26,10 +28,11 @@ export function parseGraph(text: string, file?: string): Graph {
   reader.endLine();
   reader.space();
   const dims = readDims(reader);
-  const graph = readGraph(reader, 0, dims);
+  const placed: PlacedGraphs = [];
+  const graph = readGraph(reader, 0, placed, dims);
   reader.space();
   if (reader.pos < text.length) reader.expected('the end of the text');
-  lintGraph(graph);
+  checkedAt(placed, (one) => lintGraph(one, retype));
   return graph;
 }
 
@@ -56,7 +59,7 @@ function readDims(reader: GraphReader): Dims | undefined {
   return dims;
 }
 
-function readGraph(reader: GraphReader, depth: number, outerDims?: Dims): Graph {
+function readGraph(reader: GraphReader, depth: number, placed: PlacedGraphs, outerDims?: Dims): Graph {
   if (depth > MAX_NESTING) reader.fail(`graphs nest deeper than ${MAX_NESTING}`);
   if (!reader.word('graph')) reader.expected(`'graph'`);
   reader.expect('@');
@@ -69,6 +72,8 @@ function readGraph(reader: GraphReader, depth: number, outerDims?: Dims): Graph 
   const ties: string[][] = [];
   let mesh: string | undefined;
   const given: GivenSharding[] = [];
+  const places = new Places(reader);
+  reader.onUse = (value, at) => places.use(value, at);
   const nodes: Node[] = [];
   const outputs: Output[] = [];
   const subgraphs: Record<string, Graph> = {};
@@ -84,11 +89,11 @@ function readGraph(reader: GraphReader, depth: number, outerDims?: Dims): Graph 
     else if (reader.word('given')) given.push(readGiven(reader));
     else if (reader.word('in')) {
       if (callsSeen) reader.fail('an input stands after a node; inputs come first', start);
-      nodes.push(readInput(reader));
+      nodes.push(readInput(reader, places));
     } else if (reader.peek('%')) {
       if (outputs.length > 0) reader.fail('a node stands after an output; outputs come last', start);
       callsSeen = true;
-      nodes.push(readNode(reader));
+      nodes.push(readNode(reader, places));
     } else if (reader.word('out')) outputs.push(readOutput(reader));
     else if (reader.peek('g') || reader.peek('b')) {
       let key: string | undefined;
@@ -98,14 +103,16 @@ function readGraph(reader: GraphReader, depth: number, outerDims?: Dims): Graph 
         reader.endLine();
         reader.space();
       }
-      const body = readGraph(reader, depth + 1);
+      const body = readGraph(reader, depth + 1, placed);
+      reader.onUse = (value, at) => places.use(value, at);
       if (Object.hasOwn(subgraphs, key ?? body.name))
         reader.fail(`subgraph @${key ?? body.name} is defined twice`, start);
       setOwn(subgraphs, key ?? body.name, body);
     } else reader.expected(`'in', a node '%name = ...', 'out', 'graph' or '}'`);
     reader.endLine();
   }
-  return {
+  places.checkUses();
+  const graph: Graph = {
     name,
     nodes,
     outputs,
@@ -116,6 +123,8 @@ function readGraph(reader: GraphReader, depth: number, outerDims?: Dims): Graph 
     ...(given.length > 0 ? { given } : {}),
     ...(dims !== undefined ? { dims } : {}),
   };
+  placed.push([graph, places]);
+  return graph;
 }
 
 function readTie(reader: GraphReader): string[] {
@@ -136,9 +145,13 @@ function readGiven(reader: GraphReader): GivenSharding {
   return { ...on, sharding, strength, ...(priority !== undefined ? { priority } : {}) };
 }
 
-function readInput(reader: GraphReader): Node {
+function readInput(reader: GraphReader, places: Places): Node {
+  reader.blanks();
+  const at = reader.pos;
   const name = readValueName(reader);
   reader.expect(':');
+  reader.blanks();
+  places.define(name, at, reader.pos);
   const type = readType(reader, 0);
   const role = ROLES.find((r) => reader.word(r));
   if (role === undefined) reader.expected(`a role (${ROLES.join(', ')})`);
@@ -150,7 +163,9 @@ function readInput(reader: GraphReader): Node {
   return { name, kind: 'placeholder', target: name, args: [], kwargs: NO_KWARGS, type: typed, meta: meta };
 }
 
-function readNode(reader: GraphReader): Node {
+function readNode(reader: GraphReader, places: Places): Node {
+  reader.blanks();
+  const at = reader.pos;
   const name = readValueName(reader);
   reader.expect('=');
   const target = reader.name('an operator');
@@ -172,6 +187,8 @@ function readNode(reader: GraphReader): Node {
   }
   reader.expect(')');
   reader.expect(':');
+  reader.blanks();
+  places.define(name, at, reader.pos);
   const type = readType(reader, 0);
   const meta: Record<string, unknown> = {};
   const typed = readTags(reader, type, meta);
@@ -205,7 +222,7 @@ function keywordAt(reader: GraphReader): string | undefined {
 }
 
 function readOutput(reader: GraphReader): Output {
-  const value = reader.word('none') ? null : readValueName(reader);
+  const value = reader.word('none') ? null : readValueUse(reader);
   if (reader.word('output')) return { value, role: 'output', index: reader.safeInteger('an index') };
   for (const role of ['grad', 'mutation', 'newstate'] as const) {
     if (!reader.word(role)) continue;

@@ -1,4 +1,4 @@
-import { ShardwrightError } from '../errors.ts';
+import { ShardwrightError, type ErrorDetails } from '../errors.ts';
 
 /** Tokenizer of graph text: by character codes, positions for every error, no look-behind. */
 
@@ -6,6 +6,8 @@ const MAX_NAME = 4096;
 
 export class GraphReader {
   pos = 0;
+  /** Told of every `%name` that an argument or output reads, with its place. */
+  onUse: (name: string, at: number) => void = () => undefined;
   constructor(
     readonly text: string,
     readonly file: string | undefined,
@@ -13,17 +15,24 @@ export class GraphReader {
 
   /** The E_GRAPH_PARSE error at `at`, with line, column and the line's text. */
   fail(message: string, at = this.pos, hint?: string): never {
+    throw new ShardwrightError('E_GRAPH_PARSE', message, {
+      ...this.place(at),
+      hint: hint ?? 'the grammar of graph text is in the documentation, "Graph text"; `printGraph` writes it',
+    });
+  }
+
+  /** Line, column and text of the line of a place, for errors. */
+  place(at: number): Pick<ErrorDetails, 'file' | 'position' | 'excerpt'> {
     const before = this.text.slice(0, at);
     const lineStart = before.lastIndexOf('\n') + 1;
     let line = 1;
     for (let i = before.indexOf('\n'); i >= 0; i = before.indexOf('\n', i + 1)) line++;
     const lineEnd = this.text.indexOf('\n', lineStart);
-    throw new ShardwrightError('E_GRAPH_PARSE', message, {
+    return {
       ...(this.file !== undefined ? { file: this.file } : {}),
       position: { line, column: at - lineStart + 1 },
       excerpt: this.text.slice(lineStart, lineEnd < 0 ? undefined : lineEnd).slice(0, 400),
-      hint: hint ?? 'the grammar of graph text is in the documentation, "Graph text"; `printGraph` writes it',
-    });
+    };
   }
 
   expected(what: string): never {

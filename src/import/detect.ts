@@ -85,6 +85,8 @@ function detectText(head: string, all: Uint8Array | string | undefined): Format 
   if (/^(module\b|"builtin\.module"|#loc|func\.func\b|sdy\.mesh\b)/.test(line)) return 'stablehlo';
   // Python files that define a graph class after their imports.
   if (/^(import|from) /.test(line) && /^class \w+\([\w.]*\):/m.test(text)) return 'fx';
+  // Inductor's repro files may begin with the values of sizes and settings of the compiler.
+  if (/^\w+ = \d+$|^os\.environ|^torch\./.test(line) && /^class Repro\([\w.]*\):/m.test(text)) return 'fx';
   return undefined;
 }
 

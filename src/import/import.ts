@@ -16,6 +16,7 @@ import type { Infer } from './fx/infer.ts';
 import { inLog, readTorchLog, readTorchTrace, selectGraph } from './fx/log.ts';
 import { parseFx } from './fx/parse.ts';
 import { exportedSignature, signatureStart } from './fx/exported.ts';
+import { reproInputs, reproParts, type ReproParts } from './fx/repro.ts';
 import { signatureOf } from './fx/signature.ts';
 import { readJaxpr } from './jaxpr/import.ts';
 import { readStablehlo } from './mlir/import.ts';
@@ -71,6 +72,14 @@ export function importModel(input: Uint8Array | string, options: ImportOptions =
   try {
     const bytes = typeof input === 'string' ? input : gunzip(input, options);
     const format = chosenFormat(options.format) ?? detectFormat(bytes);
+    if (format === 'hlo')
+      throw new ShardwrightError(
+        'E_UNSUPPORTED',
+        'this is HLO text, what a compiler made of a program for one device; it is no graph to plan',
+        {
+          hint: 'import the program before compilation (StableHLO: jax.jit(f).lower(...).as_text()); `shardwright inspect FILE` and readHlo list what the compiler communicates',
+        },
+      );
     if (!READABLE.includes(format))
       throw new ShardwrightError(
         'E_UNSUPPORTED',
@@ -136,8 +145,7 @@ function withoutMark(text: string): string {
 }
 
 function readSwgraph(text: string, options: ImportOptions): Graph {
-  const graph = parseGraph(text, options.file);
-  if (options.infer !== undefined) lintGraph(graph, options.infer);
+  const graph = parseGraph(text, options.file, options.infer);
   return options.name === undefined ? graph : { ...graph, name: options.name };
 }
 
@@ -170,10 +178,21 @@ function readFx(text: string, format: Format, options: ImportOptions): Graph {
     const signature = signatureOf(root, scanner);
     return complete(new GraphMaker(scanner, options.infer).make(root, options.name ?? root.name, signature));
   }
+  const repro = format === 'fx' ? reproParts(text) : undefined;
+  if (repro !== undefined) return readRepro(text, repro, options);
   const end = format === 'exported-program' ? signatureStart(text) : undefined;
   const { root, scanner } = parseFx(text, options.file, end?.classEnd, end?.classStart);
   const stated = end === undefined ? undefined : exportedSignature(text, end, root, scanner);
   const signature = stated?.signature ?? signatureOf(root, scanner);
   const made = new GraphMaker(scanner, options.infer).make(root, options.name ?? root.name, signature);
   return complete(stated?.dims === undefined ? made : { ...made, dims: stated.dims });
+}
+
+/** A repro of Inductor: types of the inputs stand behind the class, all others follow. */
+function readRepro(text: string, parts: ReproParts, options: ImportOptions): Graph {
+  const parsed = parseFx(text, options.file, parts.classEnd, parts.classStart);
+  const { root, notes } = reproInputs(parsed.root, parts, parsed.scanner);
+  const maker = new GraphMaker(parsed.scanner, options.infer);
+  const made = maker.make(root, options.name ?? root.name, signatureOf(root, parsed.scanner));
+  return complete(notes.length === 0 ? made : { ...made, notes: [...(made.notes ?? []), ...notes] });
 }

@@ -1,6 +1,7 @@
 import { attentionOps } from './aten/attention.ts';
 import { castOps } from './aten/cast.ts';
 import { convolutionOps } from './aten/convolution.ts';
+import { decomposedOps } from './aten/decomposed.ts';
 import { embeddingOps } from './aten/embedding.ts';
 import { factoryOps } from './aten/factory.ts';
 import { indexingOps } from './aten/indexing.ts';
@@ -19,7 +20,7 @@ import { OperatorTable } from './table.ts';
 
 /** The operators that come with Shardwright: ATen, prims, StableHLO. A new table each time; nothing is registered globally. */
 export function builtinOperators(): OperatorTable {
-  return new OperatorTable([
+  const direct = new OperatorTable([
     ...matmulOps,
     ...pointwiseOps,
     ...castOps,
@@ -38,4 +39,5 @@ export function builtinOperators(): OperatorTable {
     ...randomOps,
     ...stablehloOps,
   ]);
+  return direct.with(decomposedOps(direct));
 }

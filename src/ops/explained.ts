@@ -41,6 +41,11 @@ export const EXPLAINED: readonly Explanation[] = [
     'domain: the power is monotone for a positive base, as the samples draw it, and no promise says so',
   ),
   missing(
+    /aten\.prelu\.default/,
+    /R, P\((max|min)\) -> P\((min|max)\)/,
+    'a slope multiplies negative values only, which the decomposition does not tell; slopes are parameters, never pending',
+  ),
+  missing(
     /aten\.(xlogy\.Tensor|special_xlog1py\.default)/,
     EXTREME,
     'domain: monotone in one operand only where the other is positive, as the samples draw both',

@@ -1,9 +1,13 @@
+import { statedProbability, statedTrips } from '../graph/control.ts';
 import type { Arg, Graph, Node, Phase, ValueType } from '../graph/types.ts';
 import { eachOperand, getOwn, isGraphRef, isList } from '../graph/value.ts';
 import { bind } from './infer.ts';
 import type { OperatorTable } from './table.ts';
 
-/** Matrix FLOPs of a program with its bodies: calls at every use, loops by their trips, the dearest branch of a condition. */
+/**
+ * Matrix FLOPs of a program with its bodies: calls at every use, loops by their trips, of a condition the dearest branch or,
+ * where its probability is stated, what is to be expected.
+ */
 export interface ProgramFlops {
   readonly forward: number;
   readonly backward: number;
@@ -66,8 +70,10 @@ class Counter {
     const sum = each.reduce((a, b) => a + b, 0);
     switch (node.target) {
       case 'cond':
-      case 'case':
-        return Math.max(...each);
+      case 'case': {
+        const known = statedProbability(node);
+        return known === undefined ? Math.max(...each) : known * each[0] + (1 - known) * each[1];
+      }
       case 'while_loop':
       case 'scan':
       case 'map':
@@ -79,7 +85,7 @@ class Counter {
   }
 
   private trips(node: Node, types: ReadonlyMap<string, ValueType>): number {
-    const stated = getOwn(node.kwargs, 'trips') ?? getOwn(node.kwargs, 'length') ?? getOwn(node.kwargs, 'max_trips');
+    const stated = node.target === 'while_loop' ? statedTrips(node) : getOwn(node.kwargs, 'length');
     if (typeof stated === 'number') return stated;
     const xs = node.target === 'while_loop' ? undefined : node.args[node.target === 'scan' ? 2 : 1];
     const first = xs !== undefined && isList(xs) ? xs[0] : undefined;

@@ -40,7 +40,10 @@ export function branchBackward(site: BranchGradient): Contribution[] {
     node.target === 'call' ? [bodies[0], operands]
     : node.target === 'case' ? [form.test, bodies, operands]
     : [form.test, ...bodies, operands]; // prettier-ignore
-  const call = calls.graph.call(node.target, args, { kind: 'tuple', items }, { meta: calls.meta, name: calls.freshName(node.target) });
+  const call = calls.graph.call(node.target, args, { kind: 'tuple', items }, {
+    meta: calls.meta, name: calls.freshName(node.target),
+    ...(node.kwargs.prob === undefined ? {} : { kwargs: { prob: node.kwargs.prob } }),
+  });
   return live.flatMap((position, i): Contribution[] => {
     const operand = form.operands[position];
     return isRef(operand) ? [{ operand, gradient: calls.item(call, i) }] : [];

@@ -7,6 +7,7 @@ import { BodyWriter } from './body-writer.ts';
 import type { Contribution, Differentiate } from './body-gradients.ts';
 import { branchBackward } from './branch-vjp.ts';
 import { controlForm, inputNames, type ScanForm } from './control-form.ts';
+import { customDerivative, type CustomDerivative } from './custom-vjp.ts';
 import { Activity } from './joint-activity.ts';
 import { isReal } from './joint-wanted.ts';
 import { planScan, type ScanPlan } from './scan-vjp.ts';
@@ -19,6 +20,7 @@ import { planScan, type ScanPlan } from './scan-vjp.ts';
  */
 export class ControlVjp {
   private readonly plans = new Map<string, ScanPlan>();
+  private readonly stated = new Map<string, CustomDerivative>();
   private readonly writer: BodyWriter;
 
   constructor(
@@ -39,6 +41,11 @@ export class ControlVjp {
 
   /** The forward call as the backward pass needs it, after whatever it captures beyond the given operands. */
   forward(node: Node): Node {
+    const stated = customDerivative(node, this.source.subgraphs, this.calls);
+    if (stated !== undefined) {
+      this.stated.set(node.name, stated);
+      return stated.forward;
+    }
     const form = controlForm(node, this.source.subgraphs);
     if (form?.kind !== 'scan') return node;
     const wanted = this.wantedResults(node);
@@ -55,6 +62,8 @@ export class ControlVjp {
   backward(node: Node, gradients: readonly (ValueRef | undefined)[]): Contribution[] {
     const plan = this.plans.get(node.name);
     if (plan !== undefined) return plan.backward(gradients);
+    const stated = this.stated.get(node.name);
+    if (stated !== undefined) return stated.backward(gradients, (operand) => this.isActive(operand));
     const form = controlForm(node, this.source.subgraphs);
     if (form?.kind === 'branch') {
       for (const body of form.bodies) refuseMutation(node, body.graph);

@@ -1,12 +1,17 @@
 import type { Arg, Graph, Node } from '../graph/types.ts';
 import { getOwn, isGraphRef, isList, isRef, setOwn } from '../graph/value.ts';
 
+/** Finds the counter of a loop of a graph; undefined where the number of trips depends on data. */
+export type FindCounter = (loop: Node, graph: Graph, byName: ReadonlyMap<string, Node>) => Counter | undefined;
+
 /**
- * Trip counts of `while_loop` calls in the StableHLO vocabulary: a carried integer that starts at a constant, grows by a
- * constant and is compared with a constant. The count becomes the keyword `trips`; other loops stay as they are.
+ * Trip counts of `while_loop` calls: a carried integer that starts at a constant, grows by a constant and is compared with a
+ * constant. The count becomes the keyword `trips`; other loops stay as they are.
+ *
+ * @param find the counters of a vocabulary; by default StableHLO's
  */
-export function withTripCounts(graph: Graph): Graph {
-  return counted(graph, new Map());
+export function withTripCounts(graph: Graph, find: FindCounter = counterOf): Graph {
+  return counted(graph, find, new Map());
 }
 
 /** What a counted loop does to its counter. */
@@ -19,21 +24,21 @@ export interface Counter {
 }
 
 /** Bodies that are one object stay one object. */
-function counted(graph: Graph, done: Map<Graph, Graph>): Graph {
+function counted(graph: Graph, find: FindCounter, done: Map<Graph, Graph>): Graph {
   const known = done.get(graph);
   if (known !== undefined) return known;
   let changed = false;
   const subgraphs: Record<string, Graph> = {};
   for (const name of Object.keys(graph.subgraphs)) {
     const before = getOwn(graph.subgraphs, name)!;
-    const after = counted(before, done);
+    const after = counted(before, find, done);
     changed ||= after !== before;
     setOwn(subgraphs, name, after);
   }
   const byName = new Map(graph.nodes.map((node) => [node.name, node]));
   const nodes = graph.nodes.map((node) => {
     if (node.target !== 'while_loop' || node.kind !== 'call' || Object.hasOwn(node.kwargs, 'trips')) return node;
-    const counter = counterOf(node, graph, byName);
+    const counter = find(node, graph, byName);
     if (counter === undefined) return node;
     changed = true;
     return { ...node, kwargs: { ...node.kwargs, trips: counter.trips } };
@@ -43,7 +48,7 @@ function counted(graph: Graph, done: Map<Graph, Graph>): Graph {
   return result;
 }
 
-/** The counter of a loop; undefined where the number of trips depends on data. */
+/** The counter of a loop in the StableHLO vocabulary. */
 export function counterOf(loop: Node, graph: Graph, byName: ReadonlyMap<string, Node>): Counter | undefined {
   const [test, body, carried] = loop.args;
   const condition = bodyOf(test, graph);
@@ -64,7 +69,8 @@ export function counterOf(loop: Node, graph: Graph, byName: ReadonlyMap<string, 
   return trips === undefined ? undefined : { index, start, step: stepBy, trips };
 }
 
-function tripsOf(direction: string, start: number, bound: number, step: number): number | undefined {
+/** Trips of a loop that goes on while its counter is `LT`, `LE`, `GT`, `GE` or `NE` to the bound. */
+export function tripsOf(direction: string, start: number, bound: number, step: number): number | undefined {
   const distance =
     direction === 'LT' || direction === 'NE' ? bound - start : direction === 'LE' ? bound - start + 1 : undefined;
   const up = distance ?? (direction === 'GT' ? start - bound : direction === 'GE' ? start - bound + 1 : undefined);

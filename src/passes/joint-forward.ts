@@ -71,7 +71,7 @@ export class ForwardCopy {
       this.replaceInPlace(original, { ...node, target: inPlace });
       return;
     }
-    const composite = record === undefined ? undefined : compositeOf(record.name);
+    const composite = record === undefined ? undefined : compositeOf(record);
     if (record === undefined || composite === undefined || !this.activity.visit(node)) {
       this.noteView(original);
       this.keep(node);

@@ -16,7 +16,7 @@ import { Activity } from './joint-activity.ts';
 import { Backward } from './joint-backward.ts';
 import { ForwardCopy } from './joint-forward.ts';
 import { stampJointPhases } from './joint-phases.ts';
-import { atExampleSizes } from './joint-sizes.ts';
+import { atExampleSizes } from './fix-sizes.ts';
 import { differentiated, isReal, type Wanted } from './joint-wanted.ts';
 
 export type { Wanted } from './joint-wanted.ts';

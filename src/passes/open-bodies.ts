@@ -1,10 +1,14 @@
 import { ShardwrightError } from '../errors.ts';
-import { CONTROL_TARGETS } from '../graph/control.ts';
+import { CONTROL_TARGETS, statedProbability, statedTrips } from '../graph/control.ts';
 import type { Arg, Graph, Node, Output, TensorType, ValueType } from '../graph/types.ts';
 import { getOwn, isGraphRef, isList, isRef, setOwn, tensorType } from '../graph/value.ts';
 import { programFlops } from '../ops/program-flops.ts';
+import type { OperatorRecord } from '../ops/record.ts';
 import type { OperatorTable } from '../ops/table.ts';
 import { Loops } from './loops.ts';
+import { mapRowsRecord } from './map-rows.ts';
+import type { OpenedBody, Region, SharedMap } from './regions.ts';
+import { nameOf, replaced } from './renamed.ts';
 
 /**
  * A view of a program with control flow for planning: every body stands once, in line, where its call was.
@@ -12,16 +16,26 @@ import { Loops } from './loops.ts';
  *  - A carry is a node of its own: it starts as the initial value, the body and whoever reads the result see it, and what
  *    the body returns must end in its placement (`carries`). One placement holds at entry, in the body and at exit.
  *  - A scanned tensor is read by `aten.select.int` on dim 0, so a cut of dim 0 cannot survive; what a body stacks leaves by
- *    `unsqueeze` and `expand`, so its new dim 0 is whole.
- *  - The results of branches meet in `aten.where.self`, which makes their placements equal and the predicate replicated.
+ *    `unsqueeze` and `expand`, so its new dim 0 is whole until the loop is over.
+ *  - The results of branches meet in `aten.where.self`, which makes their placements equal and the predicate replicated; so
+ *    does one of the test of a while loop with itself.
  *
- * `loops` says how often each node runs. The graph is for pricing and placing; running it would run each body once.
+ * `loops` says how often each node runs; the nodes that only place values are marks, which never do. The graph is for
+ * pricing and placing; running it would run each body once. `regions` says what stood where, for the way back.
  */
 export interface OpenedGraph {
   readonly graph: Graph;
   readonly loops: Loops;
+  /** The control-flow calls that were opened, inner ones before the one that holds them. */
+  readonly regions: readonly Region[];
+  /** What the nodes of bodies are called in their own graph. */
+  readonly origins: ReadonlyMap<string, string>;
   /** What a body returns for the next trip, and the carry that it becomes. */
   readonly carries: readonly { readonly value: string; readonly carry: string }[];
+  /** Maps whose rows are shared out, by the node that each is. */
+  readonly sharedMaps: ReadonlyMap<string, SharedMap>;
+  /** The operators of the graph: those that were given, and one for each such map. */
+  readonly table: OperatorTable;
   /** What was assumed of trip counts and branches, one sentence each. */
   readonly notes: readonly string[];
 }
@@ -33,23 +47,39 @@ const MAX_DEPTH = 64;
 
 const CONTROL: ReadonlySet<string> = new Set(CONTROL_TARGETS);
 
-/** Opens all bodies; undefined for a graph without control flow. Calls and wrappers must have been written out. */
-export function openBodies(graph: Graph, table: OperatorTable): OpenedGraph | undefined {
-  if (!graph.nodes.some((node) => node.kind === 'call' && CONTROL.has(node.target))) return undefined;
-  return new Opener(graph, table).run();
+export interface OpenOptions {
+  /**
+   * How maps are planned. `bodies` (default): the body in line, its tensors cut over the devices and its rows not. `rows`: the
+   * rows shared out, each device running the whole body for its own; maps with control flow or random numbers in their body
+   * are opened all the same.
+   */
+  readonly maps?: 'bodies' | 'rows';
 }
+
+/** Opens all bodies; undefined for a graph without control flow. Calls and wrappers must have been written out. */
+export function openBodies(graph: Graph, table: OperatorTable, options: OpenOptions = {}): OpenedGraph | undefined {
+  if (!graph.nodes.some((node) => node.kind === 'call' && CONTROL.has(node.target))) return undefined;
+  return new Opener(graph, table, options).run();
+}
+
+type Body = Pick<OpenedBody, 'name' | 'graph'>;
 
 class Opener {
   private readonly nodes: Node[] = [];
   private readonly names = new Set<string>();
   private readonly loops = new Loops();
   private readonly carries: { value: string; carry: string }[] = [];
+  private readonly regions: Region[] = [];
+  private readonly origins = new Map<string, string>();
+  private readonly sharedMaps = new Map<string, SharedMap>();
+  private readonly records: OperatorRecord[] = [];
   private readonly notes = new Set<string>();
   private readonly types = new Map<string, ValueType>();
 
   constructor(
     private readonly original: Graph,
     private readonly table: OperatorTable,
+    private readonly options: OpenOptions,
   ) {}
 
   run(): OpenedGraph {
@@ -62,6 +92,10 @@ class Opener {
     return {
       graph: { ...rest, nodes: this.nodes, outputs, subgraphs: {} },
       loops: this.loops,
+      regions: this.regions,
+      origins: this.origins,
+      sharedMaps: this.sharedMaps,
+      table: this.records.length === 0 ? this.table : this.table.with(this.records),
       carries: this.carries,
       notes: [...this.notes],
     };
@@ -89,6 +123,7 @@ class Opener {
       const kwargs: Record<string, Arg> = {};
       for (const key of Object.keys(node.kwargs)) setOwn(kwargs, key, replaced(node.kwargs[key], renamed));
       this.emit({ ...node, name, args: node.args.map((arg) => replaced(arg, renamed)), kwargs }, scope);
+      if (depth > 0) this.origins.set(name, node.name);
       if (name !== node.name) renamed.set(node.name, { kind: 'value', name });
     }
   }
@@ -102,7 +137,7 @@ class Opener {
     depth: number,
   ): (Arg | undefined)[] {
     const args = node.args.map((arg) => replaced(arg, renamed));
-    const bodyAt = (at: number): Graph => this.graphOf(args[at], graph, node);
+    const bodyAt = (at: number): Body => this.bodyOf(args[at], graph, node);
     const listAt = (at: number): readonly Arg[] => {
       const list = args[at];
       return list !== undefined && isList(list) ? list : [];
@@ -110,19 +145,21 @@ class Opener {
     switch (node.target) {
       case 'cond': {
         const bodies = [bodyAt(1), bodyAt(2)];
-        const prob = getOwn(node.kwargs, 'prob');
-        const share = typeof prob === 'object' && prob !== null && 'kind' in prob && prob.kind === 'float' ? prob.value : undefined;
+        const share = statedProbability(node);
         return this.branches(node, bodies, share === undefined ? undefined : [share, 1 - share], listAt(3), args[0], scope, prefix, depth);
       }
       case 'case': {
-        const list = listAt(1).map((arg) => this.graphOf(arg, graph, node));
+        const list = listAt(1).map((arg) => this.bodyOf(arg, graph, node));
         return this.branches(node, list, undefined, listAt(2), args[0], scope, prefix, depth);
       }
       case 'scan':
         return this.scan(node, bodyAt(0), listAt(1), listAt(2), listAt(3), scope, prefix, depth);
       case 'map':
-      case 'map_impl':
+      case 'map_impl': {
+        const shared = this.options.maps === 'rows' ? this.rowsOf(node, bodyAt(0), listAt(1), listAt(2), scope, prefix, depth) : undefined; // prettier-ignore
+        if (shared !== undefined) return shared;
         return this.scan(node, bodyAt(0), [], listAt(1), listAt(2), scope, prefix, depth);
+      }
       case 'while_loop':
         return this.loop(node, bodyAt(0), bodyAt(1), listAt(2), listAt(3), scope, prefix, depth);
       default:
@@ -133,7 +170,7 @@ class Opener {
   /** The bodies of a cond or case, and the meeting of their results. */
   private branches(
     node: Node,
-    bodies: readonly Graph[],
+    bodies: readonly Body[],
     shares: readonly number[] | undefined,
     operands: readonly Arg[],
     which: Arg,
@@ -141,43 +178,79 @@ class Opener {
     prefix: string,
     depth: number,
   ): (Arg | undefined)[] {
-    const flops = bodies.map((body) => programFlops(body, this.table).total);
+    const flops = bodies.map((body) => programFlops(body.graph, this.table).total);
     const heaviest = flops.indexOf(Math.max(...flops));
     const weights = shares ?? bodies.map((_, b) => (b === heaviest ? 1 : RARE));
     if (shares === undefined)
       this.notes.add('Of the branches of a condition the one with the most FLOPs counts whole, the others a thousandth.');
-    const idle = this.loops.scope(scope, 0);
-    const results = bodies.map((body, b) => {
-      const inner = this.bind(body, operands);
-      this.body(body, this.loops.scope(scope, weights[b]), inner, `${prefix}${b}.`, depth + 1);
-      return body.outputs.map((o) => (o.value === null ? undefined : replaced({ kind: 'value', name: o.value }, inner)));
+    const start = this.nodes.length;
+    const around = this.loops.splitScope(scope, 1);
+    const opened = bodies.map((body, b) => {
+      const inside = this.loops.scope(around, weights[b]);
+      return this.inLine(body, operands, inside, `${prefix}${b}.`, depth);
     });
     // The predicate of a cond; of a case, whether the index is b. The last branch is what remains.
+    const tests: string[] = [];
     const choose = (b: number): Arg => {
       if (node.target === 'cond') return which;
       const name = this.unique(`${prefix}is.${b}`);
-      const type = tensorType('b8', []);
-      this.emit({ name, kind: 'call', target: 'aten.eq.Scalar', args: [which, b], kwargs: {}, type, meta: {} }, idle);
-      return { kind: 'value', name };
+      tests.push(name);
+      return this.mark(name, 'aten.eq.Scalar', [which, b], tensorType('b8', []), scope);
     };
-    const tests = bodies.slice(1).map((_, b) => choose(b));
-    return results[0].map((_, k): Arg | undefined => {
-      let value = results[results.length - 1][k];
-      for (let b = results.length - 2; b >= 0; b--) {
-        const other = results[b][k];
+    const chosen = bodies.slice(1).map((_, b) => choose(b));
+    const last = opened.length - 1;
+    const meets: (string | undefined)[][] = [];
+    const results = opened[0].returns.map((_, k): Arg | undefined => {
+      let value = opened[last].returns[k];
+      const met: (string | undefined)[] = new Array<undefined>(last).fill(undefined);
+      meets.push(met);
+      for (let b = last - 1; b >= 0; b--) {
+        const other = opened[b].returns[k];
         if (value === undefined || other === undefined || !isRef(value) || !isRef(other)) return undefined;
-        const type = this.tensor(other.name, node);
         const name = this.unique(`${prefix}out.${k}`);
-        this.emit({ name, kind: 'call', target: 'aten.where.self', args: [tests[b], other, value], kwargs: {}, type, meta: {} }, idle);
-        value = { kind: 'value', name };
+        met[b] = name;
+        value = this.mark(name, 'aten.where.self', [chosen[b], other, value], this.tensor(other.name, node), around);
       }
       return value;
     });
+    this.regions.push({ kind: 'branch', call: node, prefix: prefix.slice(0, -1), scope, start, end: this.nodes.length, bodies: opened, which, tests, meets });
+    return results;
   } // prettier-ignore
+
+  /** A map as one call that shares out its rows; undefined where its body does not allow that. */
+  private rowsOf(
+    node: Node,
+    body: Body,
+    xs: readonly Arg[],
+    captured: readonly Arg[],
+    scope: number,
+    prefix: string,
+    depth: number,
+  ): Arg[] | undefined {
+    const isTensor = (arg: Arg): boolean => isRef(arg) && this.types.get(arg.name)?.kind === 'tensor';
+    if (node.type.kind !== 'tuple' || xs.length === 0 || ![...xs, ...captured].every(isTensor)) return undefined;
+    const target = `map.rows.${this.records.length}`;
+    const record = mapRowsRecord(target, body.graph, this.table);
+    if (record === undefined) return undefined;
+    this.records.push(record);
+    const name = depth === 0 ? node.name : this.unique(prefix.slice(0, -1));
+    if (depth > 0) this.origins.set(name, node.name);
+    this.sharedMaps.set(name, { call: node, name: body.name, body: body.graph });
+    this.emit(
+      { name, kind: 'call', target, args: [xs, captured], kwargs: {}, type: node.type, meta: node.meta },
+      scope,
+    );
+    return node.type.items.map((type, k): Arg => {
+      const member = this.unique(`${prefix}ys.${k}`);
+      const args = [{ kind: 'value', name } as const, k];
+      this.emit({ name: member, kind: 'call', target: 'operator.getitem', args, kwargs: {}, type, meta: {} }, scope);
+      return { kind: 'value', name: member };
+    });
+  }
 
   private scan(
     node: Node,
-    body: Graph,
+    body: Body,
     init: readonly Arg[],
     xs: readonly Arg[],
     captured: readonly Arg[],
@@ -190,77 +263,97 @@ class Opener {
     const length = first !== undefined && isRef(first) ? sizeOf(this.tensor(first.name, node)) : stated;
     if (typeof length !== 'number')
       throw new ShardwrightError('E_UNSUPPORTED', `the length of ${node.target} is not known`, { node: node.name });
+    const start = this.nodes.length;
     const inside = this.loops.scope(scope, length);
-    const idle = this.loops.scope(inside, 0);
-    const carries = init.map((arg, k) => this.carry(arg, idle, `${prefix}carry.${k}`, node));
-    const slices = xs.map((x, k): Arg => {
-      if (!isRef(x)) return x;
+    const carries = init.map((arg, k) => this.carry(arg, inside, `${prefix}carry.${k}`, node));
+    const rows = xs.map((x, k): { from: Arg; row: Arg } => {
+      if (!isRef(x)) return { from: x, row: x };
       const { dtype, shape } = this.tensor(x.name, node);
-      const name = this.unique(`${prefix}x.${k}`);
       const type = tensorType(dtype, shape.slice(1));
-      this.emit({ name, kind: 'call', target: 'aten.select.int', args: [x, 0, 0], kwargs: {}, type, meta: {} }, idle);
-      return { kind: 'value', name };
+      return { from: x, row: this.mark(this.unique(`${prefix}x.${k}`), 'aten.select.int', [x, 0, 0], type, inside) };
     });
-    const inner = this.bind(body, [...carries, ...slices, ...captured]);
-    this.body(body, inside, inner, prefix, depth + 1);
-    const out = body.outputs.map((o) => (o.value === null ? undefined : replaced({ kind: 'value', name: o.value }, inner)));
-    this.close(carries, out);
-    return out.map((value, k): Arg | undefined => {
+    const opened = this.inLine(body, [...carries, ...rows.map((x) => x.row), ...captured], inside, prefix, depth);
+    this.close(carries, opened.returns);
+    const stacks: ({ row: string; whole: string } | undefined)[] = [];
+    const results = opened.returns.map((value, k): Arg | undefined => {
       if (k < init.length) return carries[k];
+      stacks.push(undefined);
       if (value === undefined || !isRef(value)) return undefined;
       const { dtype, shape } = this.tensor(value.name, node);
-      const one = this.unique(`${prefix}y.${k}`);
-      const lifted = tensorType(dtype, [1, ...shape]);
-      this.emit({ name: one, kind: 'call', target: 'aten.unsqueeze.default', args: [value, 0], kwargs: {}, type: lifted, meta: {} }, idle);
-      const name = this.unique(`${prefix}ys.${k}`);
+      const [row, whole] = [this.unique(`${prefix}y.${k}`), this.unique(`${prefix}ys.${k}`)];
+      const lifted = this.mark(row, 'aten.unsqueeze.default', [value, 0], tensorType(dtype, [1, ...shape]), inside);
       const type = tensorType(dtype, [length, ...shape]);
       const sizes = type.shape.map((d): Arg => (typeof d === 'number' ? d : { kind: 'size', size: d }));
-      this.emit({ name, kind: 'call', target: 'aten.expand.default', args: [{ kind: 'value', name: one }, sizes], kwargs: {}, type, meta: {} }, idle);
-      return { kind: 'value', name };
+      stacks[stacks.length - 1] = { row, whole };
+      return this.mark(whole, 'aten.expand.default', [lifted, sizes], type, inside);
     });
-  } // prettier-ignore
+    const end = this.nodes.length;
+    this.regions.push({
+      kind: 'scan',
+      call: node,
+      prefix: prefix.slice(0, -1),
+      scope,
+      start,
+      end,
+      bodies: [opened],
+      length,
+      carries,
+      rows,
+      stacks,
+    });
+    return results;
+  }
 
   private loop(
     node: Node,
-    test: Graph,
-    body: Graph,
+    test: Body,
+    body: Body,
     init: readonly Arg[],
     captured: readonly Arg[],
     scope: number,
     prefix: string,
     depth: number,
   ): (Arg | undefined)[] {
-    const stated = getOwn(node.kwargs, 'trips') ?? getOwn(node.kwargs, 'max_trips');
-    const trips = typeof stated === 'number' ? stated : 1;
-    if (typeof stated !== 'number')
+    const stated = statedTrips(node);
+    const trips = stated ?? 1;
+    if (stated === undefined)
       this.notes.add(`The trips of ${node.name} are not known; its body is counted once.`);
-    const inside = this.loops.scope(scope, trips);
-    const idle = this.loops.scope(inside, 0);
-    const carries = init.map((arg, k) => this.carry(arg, idle, `${prefix}carry.${k}`, node));
-    const tested = this.bind(test, [...carries, ...captured]);
-    this.body(test, inside, tested, `${prefix}test.`, depth + 1);
-    const inner = this.bind(body, [...carries, ...captured]);
-    this.body(body, inside, inner, prefix, depth + 1);
-    this.close(carries, body.outputs.map((o) => (o.value === null ? undefined : replaced({ kind: 'value', name: o.value }, inner))));
-    // The test decides on every rank alike: it is read as a predicate, which is replicated.
-    const [flag] = test.outputs;
-    const pred = flag?.value === null || flag === undefined ? undefined : replaced({ kind: 'value', name: flag.value }, tested);
-    return carries.map((carry, k): Arg => {
-      if (pred === undefined || !isRef(pred) || !isRef(carry)) return carry;
-      const name = this.unique(`${prefix}out.${k}`);
-      const type = this.tensor(carry.name, node);
-      this.emit({ name, kind: 'call', target: 'aten.where.self', args: [pred, carry, carry], kwargs: {}, type, meta: {} }, idle);
-      return { kind: 'value', name };
-    });
+    const start = this.nodes.length;
+    const around = this.loops.splitScope(scope, trips);
+    const [testing, stepping] = [this.loops.scope(around, 1), this.loops.scope(around, 1)];
+    const carries = init.map((arg, k) => this.carry(arg, around, `${prefix}carry.${k}`, node));
+    const tested = this.inLine(test, [...carries, ...captured], testing, `${prefix}test.`, depth);
+    // The test decides on every rank alike: it is read as a predicate, which is replicated. It runs once more than the body.
+    const [flag] = tested.returns;
+    let decided: string | undefined;
+    if (flag !== undefined && isRef(flag)) {
+      decided = this.unique(`${prefix}test`);
+      this.mark(decided, 'aten.where.self', [flag, flag, flag], this.tensor(flag.name, node), testing);
+    }
+    const opened = this.inLine(body, [...carries, ...captured], stepping, prefix, depth);
+    this.close(carries, opened.returns);
+    const end = this.nodes.length;
+    this.regions.push({ kind: 'while', call: node, prefix: prefix.slice(0, -1), scope, start, end, bodies: [tested, opened], carries, test: decided });
+    return [...carries];
   } // prettier-ignore
+
+  /** Writes a body in line. */
+  private inLine(body: Body, operands: readonly Arg[], scope: number, prefix: string, depth: number): OpenedBody {
+    const start = this.nodes.length;
+    const inner = this.bind(body.graph, operands);
+    this.body(body.graph, scope, inner, prefix, depth + 1);
+    const returns = body.graph.outputs.map((o) =>
+      o.value === null ? undefined : replaced({ kind: 'value', name: o.value }, inner),
+    );
+    return { ...body, scope, start, end: this.nodes.length, returns };
+  }
 
   /** A node that starts as the initial value; numbers are carried as they are. */
   private carry(init: Arg, scope: number, base: string, node: Node): Arg {
     if (!isRef(init) || this.types.get(init.name)?.kind !== 'tensor') return init;
     const name = this.unique(base);
     const type = this.tensor(init.name, node);
-    this.emit({ name, kind: 'call', target: 'aten.clone.default', args: [init], kwargs: {}, type, meta: {} }, scope);
-    return { kind: 'value', name };
+    return this.mark(name, 'aten.clone.default', [init], type, scope);
   }
 
   private close(carries: readonly Arg[], out: readonly (Arg | undefined)[]): void {
@@ -282,11 +375,11 @@ class Opener {
     return renamed;
   }
 
-  private graphOf(arg: Arg | undefined, graph: Graph, node: Node): Graph {
+  private bodyOf(arg: Arg | undefined, graph: Graph, node: Node): Body {
     const body = arg !== undefined && isGraphRef(arg) ? getOwn(graph.subgraphs, arg.name) : undefined;
-    if (body === undefined)
+    if (arg === undefined || !isGraphRef(arg) || body === undefined)
       throw new ShardwrightError('E_UNSUPPORTED', `'${node.target}' has no body to plan`, { node: node.name });
-    return body;
+    return { name: arg.name, graph: body };
   }
 
   private tensor(name: string, node: Node): TensorType {
@@ -303,40 +396,23 @@ class Opener {
     return name;
   }
 
-  private emit(node: Node, scope: number): void {
+  /** A node that places values and never runs. */
+  private mark(name: string, target: string, args: readonly Arg[], type: ValueType, scope: number): Arg {
+    this.emit({ name, kind: 'call', target, args, kwargs: {}, type, meta: {} }, scope, false);
+    return { kind: 'value', name };
+  }
+
+  private emit(node: Node, scope: number, runs = true): void {
     if (this.nodes.length >= MAX_NODES)
       throw new ShardwrightError('E_LIMIT', `the program has more than ${MAX_NODES} nodes with its bodies in line`, {});
     this.nodes.push(node);
     this.names.add(node.name);
     this.types.set(node.name, node.type);
-    this.loops.place(node.name, scope);
+    this.loops.place(node.name, scope, runs);
   }
 }
 
 function sizeOf(type: TensorType): number | undefined {
   const [size] = type.shape;
   return typeof size === 'number' ? size : size?.example;
-}
-
-function nameOf(name: string, renamed: ReadonlyMap<string, Arg>): string {
-  const value = renamed.get(name);
-  return value !== undefined && isRef(value) ? value.name : name;
-}
-
-function replaced(arg: Arg, renamed: ReadonlyMap<string, Arg>): Arg {
-  if (typeof arg !== 'object' || arg === null) return arg;
-  if (isList(arg)) return arg.map((member) => replaced(member, renamed));
-  switch (arg.kind) {
-    case 'value':
-      return renamed.get(arg.name) ?? arg;
-    case 'slice':
-      return {
-        ...arg,
-        start: replaced(arg.start, renamed),
-        stop: replaced(arg.stop, renamed),
-        step: replaced(arg.step, renamed),
-      };
-    default:
-      return arg;
-  }
 }

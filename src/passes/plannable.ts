@@ -2,12 +2,15 @@ import type { Graph, Node } from '../graph/types.ts';
 import type { OperatorTable } from '../ops/table.ts';
 import { getOwn, setOwn } from '../graph/value.ts';
 import { withoutChecks } from './checks.ts';
+import { atenCounter } from './counted-aten.ts';
+import { withTripCounts } from './counted-loops.ts';
 import { inlineCalls } from './inline-calls.ts';
 import { retakeWeightViews } from './weight-views.ts';
 
-/** The graph that a plan lists: checks left out, regions and calls written out, weight views taken again. */
+/** The program that a plan is made of: checks left out, regions and calls written out, loops counted, weight views taken again. */
 export function plannable(graph: Graph, table: OperatorTable): Graph {
-  return retakeWeightViews(inlineCalls(regionsAsCalls(withoutChecks(graph))), table);
+  const written = inlineCalls(regionsAsCalls(withoutChecks(graph)));
+  return retakeWeightViews(withTripCounts(written, atenCounter), table);
 }
 
 /**

@@ -1,9 +1,10 @@
 import type { Graph, Node, TensorType, ValueType } from '../graph/types.ts';
 import { eachOperand } from '../graph/value.ts';
 import { bindCall } from '../ops/context.ts';
-import { elements, type TypedContext } from '../ops/record.ts';
+import { elements, type OperatorRecord, type TypedContext } from '../ops/record.ts';
 import type { OperatorTable } from '../ops/table.ts';
 import { viewGroups, type DimSpec } from '../ops/viewgroups.ts';
+import { slidDims, type Slide } from './shrink-windows.ts';
 
 /**
  * What the sizes of a graph must satisfy whatever they are: the new size of a size is one function for the whole graph, so
@@ -11,12 +12,17 @@ import { viewGroups, type DimSpec } from '../ops/viewgroups.ts';
  */
 
 export interface Relation {
-  readonly kind: 'product' | 'sum' | 'multiple' | 'atMost';
-  /** `product`, `sum`: both sides give the same. `multiple`: left is a multiple of right. `atMost`: left <= right. */
+  readonly kind: 'product' | 'sum' | 'multiple' | 'atMost' | 'window';
+  /**
+   * `product`, `sum`: both sides give the same. `multiple`: left is a multiple of right. `atMost`: left <= right. `window`:
+   * left, rows and kernel, has right many windows.
+   */
   readonly left: readonly number[];
   readonly right: readonly number[];
   /** Further factor of the right side of a product. */
   readonly times?: number;
+  /** Of windows. A kernel that is a literal and no size stands here. */
+  readonly slide?: Slide & { readonly kernel?: number };
 }
 
 export class SizeRelations {
@@ -25,6 +31,8 @@ export class SizeRelations {
   readonly fixed = new Set<number>();
   /** Smallest new size, where a literal asks for one. */
   readonly atLeast = new Map<number, number>();
+  /** Sizes of spatial dims. Windows decide what they can be, so they need not stay divisible by a mesh. */
+  readonly spatial = new Set<number>();
   private readonly byText = new Map<string, Relation>();
 
   get relations(): Relation[] {
@@ -34,11 +42,13 @@ export class SizeRelations {
   read(node: Node, graph: Graph, table: OperatorTable): void {
     for (const shape of shapesOf(node.type)) for (const n of shape) this.meet(n);
     const record = node.kind === 'call' ? table.get(node.target) : undefined;
+    const length = node.target === 'scan' ? node.kwargs['length'] : undefined;
+    if (typeof length === 'number') this.meet(length);
     if (record === undefined) return;
     const ctx = contextOf(node, graph, table);
     const reader = READERS[record.name.replace(/^(aten|prims)\./, '')];
     if (reader !== undefined) reader(this, ctx);
-    if (/conv|pool|upsample|group_norm|_grouped_mm/.test(record.name)) this.window(ctx, record.name);
+    if (/conv|pool|upsample|group_norm|_grouped_mm/.test(record.name)) this.window(ctx, record);
     if (record.cls === 'attention') {
       const heads = (name: string): number | undefined => ctx.tensor(name)?.shape.at(-3);
       const [own, shared] = [heads('query'), heads('key')];
@@ -58,10 +68,11 @@ export class SizeRelations {
 
   relate(relation: Relation): void {
     const [left, right] = [relation.left.filter((n) => n !== 1), relation.right.filter((n) => n !== 1)];
-    const plain = relation.kind === 'sum' ? relation : { ...relation, left, right };
+    const plain = relation.kind === 'sum' || relation.kind === 'window' ? relation : { ...relation, left, right };
     for (const n of [...plain.left, ...plain.right]) this.meet(n);
-    if (plain.times === undefined && sorted(plain.left) === sorted(plain.right)) return;
-    const text = `${plain.kind} ${sorted(plain.left)} | ${sorted(plain.right)} | ${plain.times ?? 1}`;
+    if (plain.kind !== 'window' && plain.times === undefined && sorted(plain.left) === sorted(plain.right)) return;
+    const sides = plain.kind === 'window' ? [plain.left, plain.right] : [sorted(plain.left), sorted(plain.right)];
+    const text = `${plain.kind} ${sides.join(' | ')} | ${plain.times ?? 1} ${JSON.stringify(plain.slide ?? null)}`;
     this.byText.set(text, plain);
   }
 
@@ -78,8 +89,18 @@ export class SizeRelations {
     this.atLeast.set(n, Math.max(this.atLeast.get(n) ?? 0, bound));
   }
 
-  /** Operators that slide windows or count groups: all but batch and plain channels stays. */
-  private window(ctx: TypedContext, name: string): void {
+  /** Operators that slide windows or count groups: where no relation is known, all but batch and plain channels stays. */
+  private window(ctx: TypedContext, record: OperatorRecord): void {
+    const dims = slidDims(ctx, record);
+    const { name } = record;
+    if (dims !== undefined) {
+      for (const { size, kernel, weighted, count, ...slide } of dims) {
+        const left = weighted ? [size, kernel] : [size];
+        this.relate({ kind: 'window', left, right: [count], slide: weighted ? slide : { ...slide, kernel } });
+        for (const n of [size, count]) this.spatial.add(n);
+      }
+      return;
+    }
     const grouped = /group/.test(name) || (/conv/.test(name) && ctx.int('groups') > 1);
     for (const meta of [...ctx.inputs, ...ctx.outputs]) {
       if (meta === null) continue;

@@ -1,4 +1,5 @@
 import type { Relation, SizeRelations } from './shrink-relations.ts';
+import { fewestRows, windowCount } from './shrink-windows.ts';
 
 /** Chooses new sizes: small, distinct where they were distinct, cut evenly by a mesh where they were. */
 
@@ -26,7 +27,7 @@ export function chooseSizes(
     to >= least(n) &&
     to <= n &&
     (n === to || !(given.fixed.has(n) || n <= keepUpTo)) &&
-    pieces.every((p) => n === to || ((n < p || to >= p) && (n % p !== 0 || to % p === 0)));
+    pieces.every((p) => n === to || ((n < p || to >= p) && (n % p !== 0 || to % p === 0 || given.spatial.has(n))));
   // One row stays one row.
   const chosen = new Map<number, number>([[1, 1]]);
   const used = new Map<number, number>();
@@ -77,7 +78,7 @@ export function chooseSizes(
     while (at < sizes.length && chosen.has(sizes[at])) at++;
     if (at === sizes.length) return true;
     const n = sizes[at];
-    for (const to of candidates(n, allowed, used, distinct)) {
+    for (const to of candidates(n, allowed, used, distinct, fewest(n, touching.get(n) ?? [], chosen))) {
       if (++steps > MAX_STEPS) return false;
       const trail: number[] = [];
       if (assign(n, to, trail) && search(at + 1)) return true;
@@ -95,16 +96,28 @@ export function chooseSizes(
   return found ? { sizes: chosen } : { contradiction: 'views, joins and slices contradict each other' };
 }
 
+/** The least value that leaves enough rows for the windows that are counted already. */
+function fewest(n: number, relations: readonly Relation[], chosen: ReadonlyMap<number, number>): number {
+  let least = 2;
+  for (const { kind, left, right, slide } of relations) {
+    if (kind !== 'window' || slide === undefined || left[0] !== n) continue;
+    const [count, kernel] = [chosen.get(right[0]), slide.kernel ?? chosen.get(left[1])];
+    if (count !== undefined && kernel !== undefined) least = Math.max(least, fewestRows(count, kernel, slide));
+  }
+  return least;
+}
+
 /** Values ascending, those not taken yet first if sizes shall differ; at last the size itself. */
 function* candidates(
   n: number,
   allowed: (n: number, to: number) => boolean,
   used: ReadonlyMap<number, number>,
   distinct: boolean,
+  from: number,
 ): Generator<number> {
   const taken: number[] = [];
   let found = 0;
-  for (let to = 2; to < n && found < MAX_CANDIDATES; to++) {
+  for (let to = from; to < n && found < MAX_CANDIDATES; to++) {
     if (!allowed(n, to)) continue;
     found++;
     if (distinct && (used.get(to) ?? 0) > 0) taken.push(to);
@@ -118,7 +131,7 @@ function candidatesExist(n: number, allowed: (n: number, to: number) => boolean)
   return allowed(n, n);
 }
 
-function holds({ kind, left, right, times = 1 }: Relation, of: ReadonlyMap<number, number>): boolean {
+function holds({ kind, left, right, times = 1, slide }: Relation, of: ReadonlyMap<number, number>): boolean {
   const value = (n: number): number => of.get(n) ?? n;
   switch (kind) {
     case 'product':
@@ -129,16 +142,26 @@ function holds({ kind, left, right, times = 1 }: Relation, of: ReadonlyMap<numbe
       return value(left[0]) % value(right[0]) === 0;
     case 'atMost':
       return value(left[0]) <= value(right[0]);
+    case 'window': {
+      if (slide === undefined) return false;
+      return windowCount(value(left[0]), slide.kernel ?? value(left[1]), slide) === value(right[0]);
+    }
   }
 }
 
 /** The only value that one open size can have; 'free' where more than one may do, undefined where none. */
 function solvedFor(
-  { kind, left, right, times = 1 }: Relation,
+  { kind, left, right, times = 1, slide }: Relation,
   open: number,
   of: ReadonlyMap<number, number>,
 ): number | 'free' | undefined {
   if (kind === 'multiple' || kind === 'atMost') return 'free';
+  if (kind === 'window') {
+    if (slide === undefined || left.includes(open)) return 'free';
+    const kernel = slide.kernel ?? of.get(left[1]) ?? left[1];
+    const windows = windowCount(of.get(left[0]) ?? left[0], kernel, slide);
+    return windows > 0 ? windows : undefined;
+  }
   const count = (list: readonly number[]): number => list.filter((n) => n === open).length;
   const [l, r] = [count(left), count(right)];
   const known = (list: readonly number[]): number[] => list.filter((n) => n !== open).map((n) => of.get(n) ?? n);

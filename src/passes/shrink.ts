@@ -1,8 +1,8 @@
 import { ShardwrightError } from '../errors.ts';
-import { CONTROL_TARGETS } from '../graph/control.ts';
+import { CONTROL_TARGETS, controlCall } from '../graph/control.ts';
 import { lintGraph } from '../graph/lint.ts';
-import type { Dim, Graph, Node, TensorType, ValueType } from '../graph/types.ts';
-import { sameType, tensorType, typeText } from '../graph/value.ts';
+import type { Arg, Dim, Graph, Node, TensorType, ValueType } from '../graph/types.ts';
+import { getOwn, sameType, setOwn, tensorType, typeText } from '../graph/value.ts';
 import { inferCall } from '../ops/infer.ts';
 import type { OperatorTable } from '../ops/table.ts';
 import { SizeRelations } from './shrink-relations.ts';
@@ -33,9 +33,10 @@ const MAX_ROUNDS = 64;
  * The same program at smaller sizes, to be run with numbers: batch, sequence, width, heads and vocabulary are replaced
  * consistently, in types and in literals (view sizes, slice bounds, ranges, counts). Equal sizes stay equal; products that
  * views rely on and sums that joins and slices rely on hold for the new sizes too; every new type is checked against the
- * operator's own inference. Sizes of a call that fits no smaller form stay as they are, and the call is named.
+ * operator's own inference. Sizes of a call that fits no smaller form stay as they are, and the call is named. Bodies of loops
+ * and branches shrink with the program around them; a loop over rows makes as many trips as there are rows now.
  *
- * @throws E_UNSUPPORTED for calls without a record and for control flow, with the node; E_SHRINK when no sizes fit
+ * @throws E_UNSUPPORTED for calls without a record, with the node; E_SHRINK when no sizes fit
  */
 export function shrinkGraph(graph: Graph, table: OperatorTable, options: ShrinkOptions = {}): Shrunk {
   refuseUnknown(graph, table);
@@ -48,12 +49,19 @@ export function shrinkGraph(graph: Graph, table: OperatorTable, options: ShrinkO
 const CONTROL: ReadonlySet<string> = new Set(CONTROL_TARGETS);
 
 function refuseUnknown(graph: Graph, table: OperatorTable): void {
-  const known = (target: string): boolean => target === 'operator.getitem' || table.get(target) !== undefined;
-  const unknown = graph.nodes.find((node) => node.kind === 'call' && (!known(node.target) || CONTROL.has(node.target)));
+  const known = (target: string): boolean =>
+    target === 'operator.getitem' || CONTROL.has(target) || table.get(target) !== undefined;
+  const unknown = programNodes(graph).find(({ node }) => node.kind === 'call' && !known(node.target))?.node;
   if (unknown !== undefined)
     throw new ShardwrightError('E_UNSUPPORTED', `${unknown.target} is not shrunk: what its sizes mean is not known`, {
       node: unknown.name,
     });
+}
+
+/** The nodes of a program and of all its bodies, each with the graph that it stands in. */
+function programNodes(graph: Graph): { readonly node: Node; readonly graph: Graph }[] {
+  const own = graph.nodes.map((node) => ({ node, graph }));
+  return [...own, ...Object.keys(graph.subgraphs).flatMap((name) => programNodes(getOwn(graph.subgraphs, name)!))];
 }
 
 function elementsOf(graph: Graph): number {
@@ -61,15 +69,17 @@ function elementsOf(graph: Graph): number {
     if (type.kind === 'tuple') return type.items.reduce((sum, item) => sum + count(item), 0);
     return type.kind === 'tensor' ? shapeOf(type).reduce((n, size) => n * size, 1) : 0;
   };
-  return graph.nodes.reduce((sum, node) => sum + count(node.type), 0);
+  return programNodes(graph).reduce((sum, { node }) => sum + count(node.type), 0);
 }
 
 function shrunkWith(graph: Graph, table: OperatorTable, options: ShrinkOptions, distinct: boolean): Shrunk {
   const kept: { node: string; target: string; reason: string }[] = [];
+  const stuck = new Set<Node>();
+  const all = programNodes(graph);
   for (let round = 0; round <= MAX_ROUNDS; round++) {
     const relations = new SizeRelations();
-    for (const node of graph.nodes) relations.read(node, graph, table);
-    for (const { node } of kept) relations.fixNode(graph, node);
+    for (const at of all) relations.read(at.node, at.graph, table);
+    for (const at of all) if (stuck.has(at.node)) relations.fixNode(at.graph, at.node.name);
     const chosen = chooseSizes(relations, options.meshSizes ?? [], options.keepUpTo ?? 4, distinct);
     if ('contradiction' in chosen)
       throw new ShardwrightError('E_SHRINK', `no smaller sizes fit: ${chosen.contradiction}`, {
@@ -77,14 +87,18 @@ function shrunkWith(graph: Graph, table: OperatorTable, options: ShrinkOptions, 
       });
     const made = rebuild(graph, table, chosen.sizes);
     if ('graph' in made) {
+      const notes = [...(graph.notes ?? []), 'Sizes are reduced for a run with numbers.'];
+      const shrunk = { ...made.graph, notes };
+      lintGraph(shrunk);
       const sizes = [...chosen.sizes].map(([from, to]) => ({ from, to })).sort((a, b) => a.from - b.from);
-      return { graph: made.graph, sizes, kept };
+      return { graph: shrunk, sizes, kept };
     }
-    if (kept.some((k) => k.node === made.node.name))
+    if (stuck.has(made.node))
       throw new ShardwrightError('E_SHRINK', `${made.node.target} does not shrink: ${made.reason}`, {
         node: made.node.name,
         hint: 'verify the model at its own sizes, or export a smaller one',
       });
+    stuck.add(made.node);
     kept.push({ node: made.node.name, target: made.node.target, reason: made.reason });
   }
   throw new ShardwrightError('E_SHRINK', `more than ${MAX_ROUNDS} calls do not shrink`, {
@@ -101,6 +115,13 @@ function rebuild(
   const types = new Map<string, ValueType>();
   const cache = new Map<ValueType, ValueType>();
   const nodes: Node[] = [];
+  const subgraphs: Record<string, Graph> = {};
+  for (const name of Object.keys(graph.subgraphs)) {
+    const body = rebuild(getOwn(graph.subgraphs, name)!, table, sizes);
+    if (!('graph' in body)) return body;
+    setOwn(subgraphs, name, body.graph);
+  }
+  const typeOf = (name: string): ValueType => types.get(name) ?? { kind: 'none' };
   for (const node of graph.nodes) {
     const type = resized(node.type, sizes, cache);
     types.set(node.name, type);
@@ -108,9 +129,15 @@ function rebuild(
       nodes.push({ ...node, type });
       continue;
     }
+    if (CONTROL.has(node.target)) {
+      const changed = withLength(node, sizes);
+      const own = controlCall(changed, subgraphs, typeOf)?.result;
+      if (own !== undefined && !agree(type, own)) return { node, reason: `it gives ${typeText(own)}, not ${typeText(type)}` };
+      nodes.push({ ...changed, type });
+      continue;
+    }
     try {
       const changed = rewriteLiterals(node, type, table, graph, sizes);
-      const typeOf = (name: string): ValueType => types.get(name) ?? { kind: 'none' };
       const own = inferCall(table, { ...changed, name: node.name }, typeOf);
       if (own !== undefined && !agree(type, own)) return { node, reason: `it gives ${typeText(own)}, not ${typeText(type)}` };
       nodes.push({ ...changed, type });
@@ -119,13 +146,14 @@ function rebuild(
       throw error;
     }
   } // prettier-ignore
-  const shrunk: Graph = {
-    ...graph,
-    nodes,
-    notes: [...(graph.notes ?? []), 'Sizes are reduced for a run with numbers.'],
-  };
-  lintGraph(shrunk);
-  return { graph: shrunk };
+  return { graph: { ...graph, nodes, subgraphs } };
+}
+
+/** A scan that states its length, at the new size of its rows. */
+function withLength(node: Node, sizes: ReadonlyMap<number, number>): Node {
+  const length: Arg | undefined = getOwn(node.kwargs, 'length');
+  if (typeof length !== 'number') return node;
+  return { ...node, kwargs: { ...node.kwargs, length: sizes.get(length) ?? length } };
 }
 
 /** Equal, where a stated tuple may leave a member untyped. */

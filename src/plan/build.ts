@@ -94,10 +94,8 @@ function connect(
         copy.copy.map((q, z) => (q < 0 ? copy.owned[z] : q)),
         wanted,
       );
-      return repeated(
-        own.map((price, i) => Math.min(price, shared[i])),
-        use.times,
-      );
+      for (let i = 0; i < own.length; i++) own[i] = Math.min(own[i], shared[i]);
+      return repeated(own, use.times);
     });
     tables.addEdge(copy.variable, use.variable, table, -1, use.demands.mapId);
   }

@@ -1,11 +1,11 @@
-import type { ShardingSpace } from '../mesh/space.ts';
 import type { TensorMeta } from '../ops/record.ts';
+import { runsOf } from '../strategy/runs.ts';
 import type { BuildInput } from './input.ts';
 import type { CopyVariable, Use, Variable } from './model.ts';
 import { moved, repeated, type TableBuilder } from './tables.ts';
 import type { SpecColumns } from './uses.ts';
 
-/** Adds the copy variable of every value that has two or more uses in one phase, and names it in those uses. */
+/** Adds the copy variable of every value that has two or more uses in one phase of one body, and names it in those uses. */
 export function shareCopies(
   input: BuildInput,
   uses: readonly Use[],
@@ -15,7 +15,7 @@ export function shareCopies(
 ): CopyVariable[] {
   const groups = new Map<string, Use[]>();
   for (const use of uses) {
-    const key = `${use.value}:${use.phase}:${use.times}`;
+    const key = `${use.value}:${use.phase}:${use.scope}`;
     const group = groups.get(key);
     if (group === undefined) groups.set(key, [use]);
     else group.push(use);
@@ -69,7 +69,7 @@ function copyDomain(input: BuildInput, meta: TensorMeta, owned: Int32Array, want
     for (let q = 0; q < wanted.length; q++) {
       const price = prices[o * wanted.length + q];
       // A copy that is free (a local slice) is made at each use instead.
-      if (price === 0 || price === Infinity || !worthKeeping(input.space, owned[o], wanted[q])) continue;
+      if (price === 0 || price === Infinity || !worthKeeping(input, owned[o], wanted[q])) continue;
       from.push(owned[o]);
       copy.push(wanted[q]);
       cost.push(price);
@@ -91,10 +91,12 @@ function wantedTwice(group: readonly Use[]): number[] {
 
 /**
  * Whether a copy `to` of a value in `from` is considered for several uses: one that differs on one mesh dim (an all-gather,
- * all-to-all or reduction over it), or, on meshes of one or two dims, any. Others are priced at each use.
+ * all-to-all or reduction over it), or, on meshes of one or two dims, any. Where strategies are limited to some stretches of
+ * neighbouring mesh dims, both sides of a copy have one stretch less. Others are priced at each use.
  */
-function worthKeeping(space: ShardingSpace, from: number, to: number): boolean {
+function worthKeeping({ space, mostRuns }: BuildInput, from: number, to: number): boolean {
   if (space.meshRank <= 2) return true;
+  if (mostRuns !== undefined && (runsOf(space, from) >= mostRuns || runsOf(space, to) >= mostRuns)) return false;
   let changed = 0;
   for (let d = 0; d < space.meshRank; d++) if (space.kindAt(from, d) !== space.kindAt(to, d)) changed++;
   return changed <= 1;

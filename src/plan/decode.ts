@@ -1,5 +1,6 @@
 import { COLLECTIVE_KINDS } from '../cost/collectives.ts';
 import type { Model, Use } from './model.ts';
+import { Routes } from './routes.ts';
 import { moved } from './tables.ts';
 import type { PlanMemory, PlannedNode, PlannedOutput, PlannedRedistribution } from './types.ts';
 
@@ -97,54 +98,32 @@ export function decode(model: Model, choice: Int32Array): Decoded {
   };
 }
 
-/** Which redistributions each use needs under a choice; a shared copy is made by its first user. */
+/** The redistributions of each use as the plan lists them. */
 class Movements {
-  private readonly made = new Set<number>();
+  private readonly routes: Routes;
 
   constructor(
     private readonly model: Model,
-    private readonly choice: Int32Array,
-  ) {}
-
-  owned(value: number): number {
-    const { node, result } = this.model.flow.values[value];
-    const { set } = this.model.strategies.nodes[node]!;
-    const s = this.choice[this.model.nodeVariable[node]];
-    return set.specs[s * (set.inputCount + set.outputCount) + set.inputCount + result];
+    choice: Int32Array,
+  ) {
+    this.routes = new Routes(model, choice);
   }
 
   ownedText(value: number): string {
-    return this.model.space.text(this.owned(value));
+    return this.model.space.text(this.routes.owned(value));
   }
 
   demanded(use: Use): number {
-    return use.demands.specs[use.demands.map[this.choice[use.variable]]];
+    return this.routes.demanded(use);
   }
 
   of(use: Use): PlannedRedistribution[] {
-    const { model } = this;
-    const owned = this.owned(use.value);
-    const wanted = this.demanded(use);
-    if (owned === wanted) return [];
-    const meta = model.flow.values[use.value].meta;
-    const type = moved(meta);
-    const copy = use.copy < 0 ? -1 : model.copies[use.copy].copy[this.choice[model.copies[use.copy].variable]];
-    const direct = model.redistributor.seconds(type, owned, wanted);
-    if (copy < 0 || model.redistributor.seconds(type, copy, wanted) >= direct) return [this.move(use, owned, wanted)];
-    const first = !this.made.has(use.copy);
-    this.made.add(use.copy);
-    const { space } = model;
-    const shared: PlannedRedistribution = first
-      ? { ...this.move(use, owned, copy), copy: 'made' }
-      : {
-          input: inputOf(use),
-          from: space.text(owned),
-          to: space.text(copy),
-          collectives: [],
-          seconds: 0,
-          copy: 'reused',
-        };
-    return copy === wanted ? [shared] : [shared, this.move(use, copy, wanted)];
+    const { space } = this.model;
+    return this.routes.of(use).map(({ from, to, copy }): PlannedRedistribution => {
+      if (copy === 'reused')
+        return { input: inputOf(use), from: space.text(from), to: space.text(to), collectives: [], seconds: 0, copy };
+      return { ...this.move(use, from, to), ...(copy === undefined ? {} : { copy }) };
+    });
   }
 
   private move(use: Use, from: number, to: number): PlannedRedistribution {

@@ -54,16 +54,11 @@ export interface Reopened {
 /**
  * Prepares the request of a plan again and finds the plan in it. Nothing is solved.
  *
- * @throws E_UNSUPPORTED for a plan of control flow, E_PLAN where the plan is none of this graph and request
+ * @param program with its bodies, as a plan folder keeps it
+ * @throws E_PLAN where the plan is none of this program and request
  */
-export function reopen(plan: Plan, graph: Graph, request: PlanRequest, table: OperatorTable): Reopened {
-  const looped = plan.nodes.find((node) => node.times !== undefined);
-  if (looped !== undefined)
-    throw new ShardwrightError('E_UNSUPPORTED', `the plan has control flow, whose trips its folder does not keep`, {
-      node: looped.name,
-      hint: 'ask about the plan of a graph without loops.',
-    });
-  const prepared = prepare(graph, request, table);
+export function reopen(plan: Plan, program: Graph, request: PlanRequest, table: OperatorTable): Reopened {
+  const prepared = prepare(program, request, table);
   const choice = choiceOfPlan(plan, prepared);
   const { cost, violations } = evaluate(prepared.model.problem, choice);
   const seconds = Number(cost) / prepared.model.unitsPerSecond;

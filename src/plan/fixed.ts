@@ -59,16 +59,20 @@ export function withoutFixed(problem: Problem): CompactProblem {
     });
   }
   const pick = (list: Int32Array): Int32Array => Int32Array.from(left, (e) => list[e]);
+  const used = [...new Set(pick(edges.table))].sort((a, b) => a - b);
+  const renamed = new Map(used.map((id, at) => [id, at]));
   return {
     problem: {
       ...problem,
+      // Few edges are left, and with them few tables: the solver reads every one that it is given.
+      tables: used.map((id) => tables[id]),
       domains: Int32Array.from(kept, (i) => domains[i]),
       unary,
       vectors: costs.vectors,
       edges: {
         first: Int32Array.from(left, (e) => name[edges.first[e]]),
         second: Int32Array.from(left, (e) => name[edges.second[e]]),
-        table: pick(edges.table),
+        table: pick(edges.table).map((id) => renamed.get(id) ?? -1),
         firstMap: pick(edges.firstMap),
         secondMap: pick(edges.secondMap),
       },

@@ -4,6 +4,8 @@ import { OPTIMIZERS } from '../cost/memory.ts';
 import { ShardwrightError } from '../errors.ts';
 import { parseGraph } from '../graph/parse.ts';
 import type { Graph } from '../graph/types.ts';
+import { builtinOperators } from '../ops/builtin.ts';
+import { openBodies } from '../passes/open-bodies.ts';
 import type { PlanRequest } from './request.ts';
 import { readPlan } from './schema.ts';
 import type { Plan } from './types.ts';
@@ -18,6 +20,9 @@ export interface PlanTexts {
 /** A plan with what it was made from, as far as that is there. */
 export interface PlanFolder {
   readonly plan: Plan;
+  /** The program that was planned, its bodies as bodies: what `prepare` takes to ask about the plan again. */
+  readonly program?: Graph;
+  /** The nodes that the plan lists: the program with each body in line. */
   readonly graph?: Graph;
   readonly request?: PlanRequest;
 }
@@ -37,11 +42,17 @@ const requestSchema = z.strictObject({
   timeLimitSeconds: z.number().positive().optional(),
   seed: z.int().nonnegative(),
   uneven: z.enum(['allow', 'forbid']),
+  cuts: z.array(z.string()).optional(),
   unknown: z.enum(['refuse', 'replicate']),
   sharing: z.boolean(),
   inputs: z.string(),
   outputs: z.string(),
   objective: z.enum(['time', 'parameter-memory']),
+  activations: z.enum(['constraint', 'report', 'off']).optional(),
+  checkpoint: z
+    .union([z.enum(['none', 'full', 'selective', 'auto', 'two-stage']), z.number().min(0).max(1)])
+    .optional(),
+  maps: z.enum(['bodies', 'rows']).optional(),
 });
 
 /**
@@ -56,9 +67,12 @@ export function readPlanFolder(texts: PlanTexts, file: string): PlanFolder {
   const { graph, request } = texts;
   if (graph !== undefined) holdTo(plan.hashes?.graph, graph, 'graph.swg', file);
   if (request !== undefined) holdTo(plan.hashes?.request, request, 'request.json', file);
+  const program = graph === undefined ? undefined : parseGraph(graph, 'graph.swg');
   return {
     plan,
-    ...(graph !== undefined ? { graph: parseGraph(graph, 'graph.swg') } : {}),
+    ...(program !== undefined
+      ? { program, graph: openBodies(program, builtinOperators(), plan.request)?.graph ?? program }
+      : {}),
     ...(request !== undefined ? { request: readRequest(request) } : {}),
   };
 }

@@ -21,6 +21,8 @@ export interface BuildInput {
   readonly redistributor: Redistributor;
   readonly optimizer: Optimizer | undefined;
   readonly sharing: boolean;
+  /** Most stretches of neighbouring mesh dims in which a placement may differ, see `runsOf`; absent: any number. */
+  readonly mostRuns?: number;
   /** Bytes per device that parameters, gradients, optimizer state and buffers may take. */
   readonly budgetBytes: number;
 }

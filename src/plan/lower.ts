@@ -2,7 +2,6 @@ import { loadCluster } from '../cost/cluster.ts';
 import { collectiveModel } from '../cost/presets.ts';
 import { Redistributor } from '../cost/redistribute.ts';
 import { internalError, ShardwrightError } from '../errors.ts';
-import { CONTROL_TARGETS } from '../graph/control.ts';
 import { lintGraph } from '../graph/lint.ts';
 import { DTYPE_BYTES, type Graph, type Node, type NodeMeta, type Output } from '../graph/types.ts';
 import { parseMesh } from '../mesh/mesh.ts';
@@ -10,63 +9,35 @@ import { ShardingSpace } from '../mesh/space.ts';
 import { bindCall, withOutputs } from '../ops/context.ts';
 import type { TensorMeta } from '../ops/record.ts';
 import type { OperatorTable } from '../ops/table.ts';
-import { plannable } from '../passes/plannable.ts';
+import type { OpenedGraph } from '../passes/open-bodies.ts';
+import type { Region } from '../passes/regions.ts';
 import { dataflow, type Dataflow } from '../strategy/dataflow.ts';
-import { Emitter } from './lower/emitter.ts';
+import { ControlWriter, type Move } from './lower/control.ts';
+import { Emitter, type LocalType } from './lower/emitter.ts';
+import { Frame, type Placed } from './lower/frame.ts';
 import { LocalCall } from './lower/local-call.ts';
 import { Pieces } from './lower/pieces.ts';
-import type { DeviceProgram, ProgramValue, RandomPiece } from './lower/program.ts';
+import { plannedProgram, type LowerablePlan, type PlannedProgram } from './lower/planned.ts';
+import type { DeviceProgram, ProgramCall, ProgramValue, RandomPiece } from './lower/program.ts';
 import { RankSymbols, sameInt } from './lower/rank-int.ts';
 import { RedistributionWriter } from './lower/redistribution.ts';
 import { rewrite } from './lower/rewrite.ts';
 import { rulesTaken } from './lower/rules-taken.ts';
-import type { Plan, PlannedRedistribution } from './types.ts';
 
-/** What of a plan the lowering reads. */
-export type LowerablePlan = Pick<Plan, 'request' | 'nodes' | 'outputs'>;
+export { plannedProgram, type LowerablePlan, type PlannedProgram } from './lower/planned.ts';
 
 /**
  * The program that every device runs under a plan: local shapes and literals, every redistribution as the collectives that
- * were priced, each shared copy made once, and the collectives that operators' own rules contain. Every local result is
- * typed on every rank and compared with the shard that the plan promises.
+ * were priced, each shared copy made once, and the collectives that operators' own rules contain. Bodies of loops and
+ * branches become bodies with collectives of their own. Every local result is typed on every rank and compared with the shard
+ * that the plan promises.
  *
  * @param graph the planned graph, or the graph that was handed to `shard`
  * @throws E_PLAN when the plan is not of this graph; E_UNSUPPORTED, with the node, for what has no local form
  */
 export function lower(graph: Graph, plan: LowerablePlan, table: OperatorTable): DeviceProgram {
-  return new Lowering(plannedGraph(graph, plan, table), plan, table).run();
-}
-
-/**
- * The graph whose nodes the plan lists.
- *
- * @throws E_UNSUPPORTED for control flow, whose plan lists every body once: such a list is no program
- */
-export function plannedGraph(graph: Graph, plan: LowerablePlan, table: OperatorTable): Graph {
-  const fits = (g: Graph): boolean =>
-    g.nodes.length === plan.nodes.length && g.nodes.every((node, i) => node.name === plan.nodes[i].name);
-  if (fits(graph)) return graph;
-  const written = plannable(graph, table);
-  const control = written.nodes.find((node) => node.kind === 'call' && CONTROL.has(node.target));
-  if (control !== undefined)
-    throw new ShardwrightError('E_UNSUPPORTED', `control flow is planned but not lowered: ${control.target}`, {
-      node: control.name,
-      hint: 'lower a graph without loops and branches, such as one that is unrolled',
-    });
-  if (fits(written)) return written;
-  throw new ShardwrightError(
-    'E_PLAN',
-    `the plan lists ${plan.nodes.length} nodes that are not those of graph ${graph.name}`,
-    { hint: 'lower the graph that the plan was made for (graph.swg of the plan folder)' },
-  );
-}
-
-const CONTROL: ReadonlySet<string> = new Set(CONTROL_TARGETS);
-
-/** A local value and the placement that it has. */
-interface Placed {
-  readonly name: string;
-  readonly sharding: number;
+  const planned = plannedProgram(graph, plan, table);
+  return new Lowering(planned, plan, planned.opened?.table ?? table).run();
 }
 
 class Lowering {
@@ -77,40 +48,53 @@ class Lowering {
   private readonly pieces: Pieces;
   private readonly writer: RedistributionWriter;
   private readonly symbols = new RankSymbols();
-  /** By value id: what its producer leaves. */
-  private readonly owned = new Map<number, Placed>();
-  private readonly copies = new Map<string, Placed>();
+  private readonly graph: Graph;
+  private readonly opened: OpenedGraph | undefined;
+  /** Frames by scope of the opened graph, and the bodies that stand in each. */
+  private readonly frames = new Map<number, Frame>();
+  private readonly regions = new Map<number, Region[]>();
+  private readonly control: ControlWriter | undefined;
+  private readonly noted: (ProgramValue & { readonly order: number })[] = [];
+  private readonly calls = new Map<string, ProgramCall>();
   private readonly random = new Map<string, RandomPiece>();
   private readonly outputShardings: (number | null)[] = [];
 
   constructor(
-    private readonly graph: Graph,
+    { listed, opened }: PlannedProgram,
     private readonly plan: LowerablePlan,
     private readonly table: OperatorTable,
   ) {
     const { request } = plan;
+    const graph = listed;
+    this.graph = graph;
+    this.opened = opened;
     const mesh = parseMesh(request.mesh);
     this.space = new ShardingSpace(mesh);
     this.redistributor = new Redistributor(this.space, collectiveModel(request.cost, loadCluster(request.cluster), mesh)); // prettier-ignore
-    this.flow = dataflow(graph, table, request.sharing);
+    this.flow = dataflow(graph, table, request.sharing, opened?.loops);
     this.emit = new Emitter(table, mesh, this.symbols, new Set(graph.nodes.map((n) => n.name)));
     this.pieces = new Pieces(this.space);
     this.writer = new RedistributionWriter(this.emit, this.space, this.pieces);
+    if (opened === undefined) return;
+    for (const region of opened.regions) {
+      const list = this.regions.get(region.scope);
+      if (list === undefined) this.regions.set(region.scope, [region]);
+      else list.push(region);
+    }
+    for (const list of this.regions.values()) list.sort((a, b) => a.start - b.start);
+    this.control = new ControlWriter(this.siteOf(opened));
   }
 
   run(): DeviceProgram {
-    const { graph, flow } = this;
-    graph.nodes.forEach((node, n) => {
-      if (flow.alias[n] >= 0) return;
-      if (node.kind === 'call') this.call(node, n);
-      else this.placeholder(node, n);
-    });
-    const outputs = this.outputs();
+    const { graph } = this;
+    const frame = new Frame(this.emit, 0, undefined);
+    this.walk(frame, 0, graph.nodes.length);
+    const outputs = this.outputs(frame);
     const program: Graph = {
       name: graph.name,
-      nodes: this.emit.nodes,
+      nodes: frame.section.nodes,
       outputs,
-      subgraphs: graph.subgraphs,
+      subgraphs: Object.fromEntries(frame.bodies),
       notes: [
         `Program of each device of the mesh ${this.space.mesh.text}.`,
         ...[...this.symbols.values].map(([symbol, values]) => `${symbol} is ${values.join(', ')} on ranks 0, 1, ..`),
@@ -122,13 +106,51 @@ class Lowering {
       mesh: this.space.mesh,
       space: this.space,
       symbols: this.symbols.values,
-      values: this.values(),
+      values: this.noted.sort((a, b) => a.order - b.order).map(({ order: _, ...value }) => value),
       outputs: this.outputShardings,
       random: this.random,
+      calls: this.calls,
     };
   }
 
-  private placeholder(node: Node, n: number): void {
+  private siteOf(opened: OpenedGraph): ConstructorParameters<typeof ControlWriter>[0] {
+    const { flow, plan, space, redistributor, emit, pieces, writer } = this;
+    return {
+      flow, plan, opened, space, redistributor, emit, pieces, writer,
+      walk: (frame, start, end) => this.walk(frame, start, end),
+      move: (frame, move) => {
+        emit.meta = move.phase === 'forward' ? { phase: 'forward' } : {};
+        return this.carry(frame, move);
+      },
+      note: (value, { call, scope }, result, placed) => this.note(value, call.name, result, placed, scope),
+      called: (name, call) => void this.calls.set(name, call),
+    }; // prettier-ignore
+  }
+
+  /** Writes nodes of the listed graph, and the calls whose bodies stand among them. */
+  private walk(frame: Frame, start: number, end: number): void {
+    this.frames.set(frame.scope, frame);
+    const regions = (this.regions.get(frame.scope) ?? []).filter((r) => r.start >= start && r.end <= end);
+    let next = 0;
+    for (let n = start; n < end;) {
+      const region = regions[next];
+      if (region !== undefined && region.start === n) {
+        this.control?.write(frame, region);
+        next++;
+        n = region.end;
+        continue;
+      }
+      const node = this.graph.nodes[n];
+      if (this.flow.alias[n] < 0) {
+        this.emit.section = frame.section;
+        if (node.kind === 'call') this.call(frame, node, n);
+        else this.placeholder(frame, node, n);
+      }
+      n++;
+    }
+  }
+
+  private placeholder(frame: Frame, node: Node, n: number): void {
     const [id] = this.flow.results[n];
     if (node.kind !== 'placeholder' || id === undefined || id < 0)
       throw new ShardwrightError('E_UNSUPPORTED', `${node.kind} ${node.name} is no tensor input`, { node: node.name });
@@ -138,32 +160,49 @@ class Lowering {
       dtype: meta.dtype,
       shape: this.pieces.shape(sharding, meta.shape),
     });
-    this.owned.set(id, { name, sharding });
+    frame.owned.set(id, { name, sharding });
+    this.note(id, node.name, 0, { name, sharding });
   }
 
-  private call(node: Node, n: number): void {
+  private call(frame: Frame, node: Node, n: number): void {
     const { flow, space } = this;
     const planned = this.plan.nodes[n];
     const inputSpecs = planned.inputs.map((text) => space.parse(text));
     const outputSpecs = planned.outputs.map((text) => (text === '-' ? -1 : space.parse(text)));
     this.emit.meta = this.moveMeta(node, flow.phases[n]);
     const inputs = Array.from(flow.inputs[n], (value, i) =>
-      this.carry(
+      this.carry(frame, {
         value,
-        flow.phases[n],
-        planned.redistributions.filter((r) => r.input === i),
-        inputSpecs[i],
-        `input ${i} of ${node.name}`,
-      ),
+        phase: flow.phases[n],
+        moves: planned.redistributions.filter((r) => r.input === i),
+        to: inputSpecs[i],
+        scope: this.opened?.loops.moveScope(this.graph.nodes[flow.values[value].node].name, node.name) ?? 0,
+        use: `input ${i} of ${node.name}`,
+      }),
     );
+    this.emit.section = frame.section;
     this.emit.meta = node.meta;
     const results = Array.from(flow.results[n], (id): TensorMeta | null => (id < 0 ? null : flow.values[id].meta));
-    const names = this.local(node, n, inputs, inputSpecs, outputSpecs, results);
+    const shared = this.opened?.sharedMaps.get(node.name);
+    const names =
+      shared === undefined
+        ? this.local(node, n, inputs, inputSpecs, outputSpecs, results)
+        : this.control?.sharedRows(frame, node, shared, inputs, this.localTypes(results, outputSpecs));
+    if (names === undefined) throw internalError(`${node.name} has bodies that nothing writes`);
     results.forEach((meta, k) => {
       const name = names[k];
       if (meta === null || name === undefined || name === null) return;
       this.check(node, name, meta, outputSpecs[k]);
-      this.owned.set(flow.results[n][k], { name, sharding: outputSpecs[k] });
+      const placed = { name, sharding: outputSpecs[k] };
+      frame.owned.set(flow.results[n][k], placed);
+      this.note(flow.results[n][k], this.originOf(node.name), k, placed, frame.scope);
+    });
+  }
+
+  private localTypes(results: readonly (TensorMeta | null)[], specs: readonly number[]): LocalType[] {
+    return results.map((meta, k) => {
+      if (meta === null) throw internalError('a body returns nothing');
+      return { dtype: meta.dtype, shape: this.pieces.shape(specs[k], meta.shape) };
     });
   }
 
@@ -200,7 +239,7 @@ class Lowering {
       rules,
       (k) => members.get(k),
     );
-    const first = this.emit.nodes.length;
+    const first = this.emit.section.nodes.length;
     const names = rewrite(call);
     this.noteRandom(node, first, results, outputSpecs);
     return names;
@@ -238,10 +277,10 @@ class Lowering {
   ): void {
     const [meta] = results;
     if (meta === undefined || meta === null) return;
-    for (const written of this.emit.nodes.slice(first)) {
+    for (const written of this.emit.section.nodes.slice(first)) {
       const cls = this.table.get(written.target)?.cls;
       if (cls !== 'random' && cls !== 'attention') continue;
-      this.random.set(written.name, { stream: node.name, sharding: outputSpecs[0], shape: meta.shape });
+      this.random.set(written.name, { stream: this.originOf(node.name), sharding: outputSpecs[0], shape: meta.shape });
     }
   }
 
@@ -258,39 +297,36 @@ class Lowering {
     );
   }
 
-  /** Takes a value through the redistributions of one use. */
-  private carry(
-    value: number,
-    phase: string,
-    moves: readonly PlannedRedistribution[],
-    to: number,
-    use: string,
-  ): string {
+  /** Takes a value through the redistributions of one use, in the body where they are priced. */
+  private carry(frame: Frame, { value, phase, moves, to, scope, use }: Move): string {
     const { meta } = this.flow.values[value];
-    let now = this.owned.get(value);
+    const at = moves.length === 0 ? frame : this.frames.get(scope);
+    if (at === undefined) throw internalError(`${use} is moved in a body that is not there`);
+    let now = at.find(value);
     if (now === undefined) throw internalError(`${use} is used before it is made`);
+    this.emit.section = at.section;
     for (const move of moves) {
       const [from, next] = [this.space.parse(move.from), this.space.parse(move.to)];
       if (from !== now.sharding)
         throw internalError(`the plan moves ${use} from ${move.from}, it is ${this.space.text(now.sharding)}`);
       const key = `${value}:${phase}:${move.from}:${move.to}`;
-      const kept = this.copies.get(key);
-      if (move.copy === 'reused') {
-        if (kept === undefined) throw internalError(`the plan reuses a copy of ${use} that nothing made`);
+      // The plan lists what loops hand on after all nodes, so the use that it says makes a copy need not be the first here.
+      const kept = move.copy === undefined ? undefined : at.copies.get(key);
+      if (kept !== undefined) {
         now = kept;
         continue;
       }
       const steps = this.redistributor.plan({ shape: meta.shape, itemBytes: DTYPE_BYTES[meta.dtype] }, from, next);
       if (steps === undefined) throw internalError(`the plan moves ${use} in a way that is refused`);
       now = { name: this.writer.write(steps, now.name, meta.shape), sharding: next };
-      if (move.copy === 'made') this.copies.set(key, now);
+      if (move.copy !== undefined) at.copies.set(key, now);
     }
     if (now.sharding !== to)
       throw internalError(`the plan leaves ${use} in ${this.space.text(now.sharding)}, wanted ${this.space.text(to)}`);
-    return now.name;
+    return frame.bring(now.name, at);
   }
 
-  private outputs(): Output[] {
+  private outputs(frame: Frame): Output[] {
     let k = 0;
     return this.flow.outputs.map(({ output, value }): Output => {
       if (value < 0) {
@@ -301,8 +337,9 @@ class Lowering {
       const phase = output.role === 'output' ? 'forward' : 'backward';
       const node = this.graph.nodes[this.flow.values[value].node];
       this.emit.meta = this.moveMeta(node, phase);
-      const name = this.carry(value, phase, planned.redistributions, this.space.parse(planned.placement), `output ${k - 1}`); // prettier-ignore
-      this.outputShardings.push(this.space.parse(planned.placement));
+      const to = this.space.parse(planned.placement);
+      const name = this.carry(frame, { value, phase, moves: planned.redistributions, to, scope: 0, use: `output ${k - 1}` }); // prettier-ignore
+      this.outputShardings.push(to);
       return { ...output, value: name };
     });
   }
@@ -316,12 +353,13 @@ class Lowering {
     };
   }
 
-  private values(): ProgramValue[] {
-    return [...this.owned]
-      .sort((a, b) => a[0] - b[0])
-      .map(([id, { name, sharding }]) => {
-        const { node, result, meta } = this.flow.values[id];
-        return { name: this.graph.nodes[node].name, result, local: name, sharding, shape: meta.shape };
-      });
+  /** Name of a node in its own graph. */
+  private originOf(name: string): string {
+    return this.opened?.origins.get(name) ?? name;
+  }
+
+  private note(value: number, name: string, result: number, { name: local, sharding }: Placed, scope = 0): void {
+    const { meta } = this.flow.values[value];
+    this.noted.push({ name, result, local, sharding, shape: meta.shape, inBody: scope !== 0, order: value });
   }
 }

@@ -64,7 +64,9 @@ export interface Use {
     /** What a body hands to its next trip: it must end in the placement of this carry. */
     | { readonly kind: 'carry'; readonly node: number };
   readonly phase: string;
-  /** How often the value is moved for this use in one run of the program. */
+  /** Scope of `opened.loops` in which the value is moved for this use; 0 is the program. */
+  readonly scope: number;
+  /** How often it is moved in one run of the program. */
   readonly times: number;
   /** Distinct demanded shardings, and for each value of the variable the position of its demand. */
   readonly demands: SpecList;

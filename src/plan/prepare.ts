@@ -1,17 +1,23 @@
-import { loadCluster, usableMemoryBytes } from '../cost/cluster.ts';
+import { loadCluster, usableMemoryBytes, type Cluster } from '../cost/cluster.ts';
 import type { CollectiveModel } from '../cost/collectives.ts';
 import { collectiveModel } from '../cost/presets.ts';
 import { Redistributor } from '../cost/redistribute.ts';
 import { ShardwrightError } from '../errors.ts';
 import type { Graph } from '../graph/types.ts';
 import { parseMesh } from '../mesh/mesh.ts';
+import { parsePlacement } from '../mesh/parse.ts';
+import type { Placement } from '../mesh/placement.ts';
+import { Shard } from '../mesh/shard.ts';
 import { ShardingSpace } from '../mesh/space.ts';
+import { recomputedBy, type CheckpointPolicy } from '../passes/checkpoint/policies.ts';
+import { recomputeInBackward } from '../passes/checkpoint/recompute.ts';
 import { openBodies, type OpenedGraph } from '../passes/open-bodies.ts';
 import { plannable } from '../passes/plannable.ts';
 import type { OperatorTable } from '../ops/table.ts';
 import type { Problem } from '../solver/types.ts';
 import { dataflow } from '../strategy/dataflow.ts';
 import { nodeStrategies } from '../strategy/nodes.ts';
+import { MOST_RUNS, runsOf } from '../strategy/runs.ts';
 import { buildModel } from './build.ts';
 import type { Model } from './model.ts';
 import type { CompactProblem } from './compact.ts';
@@ -21,6 +27,8 @@ import type { PlanRequest } from './request.ts';
 /** A request made ready: the model, and the problem that the request's pins leave of it. */
 export interface Prepared {
   readonly request: PlanRequest;
+  /** What a plan folder keeps: the program with its bodies. `model.graph` lists each body in line. */
+  readonly program: Graph;
   readonly model: Model;
   /** Values that pins take away cost Infinity. */
   readonly problem: Problem;
@@ -39,18 +47,23 @@ export interface Prepared {
  *
  * @throws E_MESH, E_CLUSTER, E_UNKNOWN_OP, E_PIN, E_REF ... for a request that cannot be read
  */
-export function prepare(original: Graph, request: PlanRequest, table: OperatorTable): Prepared {
+export function prepare(original: Graph, request: PlanRequest, operators: OperatorTable): Prepared {
   const mesh = parseMesh(request.mesh);
   const cluster = loadCluster(request.cluster);
   const space = new ShardingSpace(mesh);
   const collectives = collectiveModel(request.cost, cluster, mesh);
   const redistributor = new Redistributor(space, collectives);
   refuseShardedText(original);
-  const straight = plannable(original, table);
-  const opened = openBodies(straight, table);
+  const straight = checkpointed(plannable(original, operators), request, operators, cluster);
+  const opened = openBodies(straight, operators, request);
+  const table = opened?.table ?? operators;
   const graph = opened?.graph ?? straight;
-  const flow = dataflow(graph, table, request.sharing);
-  const strategies = nodeStrategies(graph, flow, table, space, { uneven: request.uneven, unknown: request.unknown });
+  const flow = dataflow(graph, table, request.sharing, opened?.loops);
+  const mostRuns = limitOfRuns(space, request);
+  const runs = mostRuns === undefined ? {} : { mostRuns };
+  const { uneven, unknown } = request;
+  const cuts = cutsOf(request, Math.max(0, ...flow.types.map((meta) => meta.shape.length)));
+  const strategies = nodeStrategies(graph, flow, table, space, { uneven, unknown, ...cuts, ...runs });
   const budgetBytes = request.memoryBytes ?? usableMemoryBytes(cluster);
   const model = buildModel({
     graph,
@@ -63,22 +76,60 @@ export function prepare(original: Graph, request: PlanRequest, table: OperatorTa
     redistributor,
     optimizer: request.optimizer,
     sharing: request.sharing,
+    ...runs,
     budgetBytes,
   });
   const restriction = new Restriction(model);
   applyPins(model, restriction, request.pins);
   applyInputOutput(model, restriction, request.inputs, request.outputs);
   return {
-    request,
+    // A policy that is applied stands in the program from here on: asking for it again would apply it twice.
+    request: isPolicy(request.checkpoint) ? { ...request, checkpoint: 'none' } : request,
+    program: straight,
     model,
     problem: restriction.problem(),
     compact: restriction.compact(),
     collectives,
     table,
     budgetBytes,
-    assumptions: assumptionsOf(model, request, opened),
+    assumptions: assumptionsOf(model, request, opened, mostRuns),
     contradictions: restriction.contradictions(),
   };
+}
+
+/** Cuts that the request adds, each on every dim that some tensor of the program has. */
+function cutsOf({ cuts = [] }: PlanRequest, rank: number): { readonly cuts?: readonly Placement[] } {
+  if (cuts.length === 0) return {};
+  const found = new Map<string, Placement>();
+  for (const text of cuts) {
+    const cut = parsePlacement(text);
+    if (cut.dim === undefined || cut instanceof Shard)
+      throw new ShardwrightError('E_USAGE', `the cut '${text}' is no cut beyond a plain shard`, {
+        hint: 'write for example _S(0, 3) or Interleaved(0, [64, 16, 16])',
+      });
+    for (let dim = 0; dim < rank; dim++) found.set(cut.withDim(dim).text, cut.withDim(dim));
+  }
+  return { cuts: [...found.values()] };
+}
+
+/** What the budget holds, by what becomes of activation memory. */
+const ACTIVATION_NOTES = {
+  off: 'Activation memory is not modelled: the memory row holds parameters, gradients, optimizer state and buffers only.',
+  report:
+    'Activation memory is reported, not constrained: the memory row holds parameters, gradients, optimizer state and buffers only.',
+  constraint:
+    'The budget holds the peak over time: parameters, gradients, optimizer state, activations and copies on the way.',
+} as const;
+
+function isPolicy(checkpoint: PlanRequest['checkpoint']): checkpoint is CheckpointPolicy {
+  return checkpoint === 'full' || checkpoint === 'selective' || typeof checkpoint === 'number';
+}
+
+/** Policies that need no placements are applied here; `auto` and `two-stage` are part of the search. */
+function checkpointed(graph: Graph, request: PlanRequest, table: OperatorTable, cluster: Cluster): Graph {
+  const { checkpoint } = request;
+  if (!isPolicy(checkpoint)) return graph;
+  return recomputeInBackward(graph, recomputedBy(checkpoint, graph, table, cluster)).graph;
 }
 
 /** A graph that is one rank's program has collectives in it and local shapes: there is nothing left to shard. */
@@ -91,15 +142,53 @@ function refuseShardedText(graph: Graph): void {
   });
 }
 
-function assumptionsOf(model: Model, request: PlanRequest, opened: OpenedGraph | undefined): string[] {
+/**
+ * Meshes of up to three dims are planned without a limit. So is any mesh where the request itself names a placement beyond
+ * the limit: what the user pins must be possible.
+ */
+function limitOfRuns(space: ShardingSpace, request: PlanRequest): number | undefined {
+  if (space.mesh.sizes.filter((n) => n > 1).length <= MOST_RUNS) return undefined;
+  const named = [...request.pins.map(({ spec }) => spec), request.inputs, request.outputs];
+  return named.some((text) => (readRuns(space, text) ?? 0) > MOST_RUNS) ? undefined : MOST_RUNS;
+}
+
+function readRuns(space: ShardingSpace, text: string): number | undefined {
+  try {
+    return runsOf(space, space.parse(text));
+  } catch (error) {
+    // Words such as `free`, and texts that the pins refuse with their own message.
+    if (error instanceof ShardwrightError) return undefined;
+    throw error;
+  }
+}
+
+function limitedSpace(space: ShardingSpace, mostRuns: number, sharing: boolean): string[] {
+  const dims = space.mesh.sizes.filter((n) => n > 1).length;
   const list = [
-    'Activation memory is not modelled: the memory row holds parameters, gradients, optimizer state and buffers only.',
+    `Mesh of ${dims} dims: on every tensor and call at most ${mostRuns} stretches of neighbouring mesh dims are placed differently; the bound is that of such plans.`,
+  ];
+  if (sharing)
+    list.push(
+      `Shared copies differ from the value on one mesh dim, and both have at most ${mostRuns - 1} such stretches; other redistributions are paid by each use.`,
+    );
+  return list;
+}
+
+function assumptionsOf(
+  model: Model,
+  request: PlanRequest,
+  opened: OpenedGraph | undefined,
+  mostRuns: number | undefined,
+): string[] {
+  const list = [
+    ACTIVATION_NOTES[request.checkpoint === 'auto' || request.checkpoint === 'two-stage' ? 'constraint' : (request.activations ?? 'report')], // prettier-ignore
     'Objective: compute and communication one after another, no overlap.',
   ];
   if (request.sharing)
     list.push(
       'A value keeps at most one redistributed copy per phase; uses that want the same placement pay for it once.',
     );
+  if (mostRuns !== undefined) list.push(...limitedSpace(model.space, mostRuns, request.sharing));
   for (const { target, count } of model.strategies.replicatedUnknown)
     list.push(`${target} (${count} nodes) has no rules and was planned replicated at zero compute.`);
   if (opened !== undefined)

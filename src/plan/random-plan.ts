@@ -1,3 +1,4 @@
+import { isPending } from '../mesh/sharding.ts';
 import type { Decoded } from './decode.ts';
 import { decode } from './decode.ts';
 import { moved } from './tables.ts';
@@ -20,17 +21,30 @@ export function randomPlan(
 
 /**
  * A feasible choice of the model. Nodes are drawn in program order; gradients go to the placement of their parameter, which
- * every value can reach.
+ * every value can reach. So do carries of loops, unless they are pending and the body leaves a value that cannot be: then
+ * another choice is drawn, without pending carries.
  */
 export function randomChoice(model: Model, seed: number): Int32Array {
-  const { nodeVariable, strategies, redistributor, flow } = model;
+  const choice = drawChoice(model, seed, true) ?? drawChoice(model, seed, false);
+  if (choice === undefined) throw new Error(`internal: no feasible choice is found from seed ${seed}`);
+  return choice;
+}
+
+function drawChoice(model: Model, seed: number, pendingCarries: boolean): Int32Array | undefined {
+  const { nodeVariable, strategies, redistributor, flow, space } = model;
   const next = generator(seed);
   const choice = new Int32Array(model.variables.length).fill(-1);
   const uses = new Map<number, Use[]>();
-  for (const use of model.uses) {
-    const list = uses.get(use.variable);
-    if (list === undefined) uses.set(use.variable, [use]);
+  const add = (variable: number, use: Use): void => {
+    const list = uses.get(variable);
+    if (list === undefined) uses.set(variable, [use]);
     else list.push(use);
+  };
+  for (const use of model.uses) {
+    add(use.variable, use);
+    // What a body hands to its next trip: mostly made after the carry is placed.
+    const maker = nodeVariable[flow.values[use.value].node];
+    if (use.at.kind === 'carry' && maker !== use.variable) add(maker, use);
   }
   const ownedBy = (value: number): number => {
     const { node, result } = flow.values[value];
@@ -38,12 +52,20 @@ export function randomChoice(model: Model, seed: number): Int32Array {
     if (set === undefined) throw new Error(`internal: node ${node} has no strategies`);
     return set.specs[choice[nodeVariable[node]] * (set.inputCount + set.outputCount) + set.inputCount + result];
   };
-  const reachable = (use: Use, value: number): boolean => {
+  /** Whether both ends of a use can be as they are drawn; an end that is not drawn yet lies ahead. */
+  const reachable = (use: Use): boolean => {
+    if (use.at.kind === 'carry') {
+      const [maker, carry] = [choice[nodeVariable[flow.values[use.value].node]], choice[use.variable]];
+      const pending = carry >= 0 && isPendingSpec(use.demands.specs[use.demands.map[carry]]);
+      if (maker < 0 || carry < 0) return pendingCarries || !pending;
+    }
     const owned = ownedBy(use.value);
-    const wanted = use.demands.specs[use.demands.map[value]];
+    const wanted = use.demands.specs[use.demands.map[choice[use.variable]]];
     return Number.isFinite(redistributor.seconds(moved(flow.values[use.value].meta), owned, wanted));
   };
+  const isPendingSpec = (id: number): boolean => space.get(id).placements.some(isPending);
   const ties = tiedVariables(model);
+  let stuck = false;
   const draw = (variable: number, count: number): void => {
     const partner = ties.get(variable);
     if (partner !== undefined && choice[partner] >= 0) {
@@ -53,9 +75,12 @@ export function randomChoice(model: Model, seed: number): Int32Array {
     // What a placeholder's placement decides of gradients lies ahead and is always possible.
     const own = (uses.get(variable) ?? []).filter((use) => use.at.kind === 'input' || !isPlaceholder(model, variable));
     const candidates: number[] = [];
-    for (let s = 0; s < count; s++) if (own.every((use) => reachable(use, s))) candidates.push(s);
-    if (candidates.length === 0) throw new Error(`internal: variable ${variable} has no feasible value`);
-    choice[variable] = candidates[Math.floor(next() * candidates.length)];
+    for (let s = 0; s < count; s++) {
+      choice[variable] = s;
+      if (own.every(reachable)) candidates.push(s);
+    }
+    stuck ||= candidates.length === 0;
+    choice[variable] = candidates.length === 0 ? 0 : candidates[Math.floor(next() * candidates.length)];
   };
   // Variables of nodes come first and in program order; outputs and copies look back at them.
   model.variables.forEach((v, variable) => {
@@ -71,7 +96,7 @@ export function randomChoice(model: Model, seed: number): Int32Array {
     });
     choice[variable] = candidates[Math.floor(next() * candidates.length)];
   });
-  return choice;
+  return stuck ? undefined : choice;
 }
 
 function isPlaceholder(model: Model, variable: number): boolean {

@@ -39,8 +39,9 @@ export function recost(
     moves: readonly PlannedRedistribution[],
     to: number,
     at: string,
-    times = 1,
+    scope = 0,
   ): void => {
+    const times = opened?.loops.timesOf(scope) ?? 1;
     const { meta, node, result } = flow.values[value];
     const type = { shape: meta.shape, itemBytes: DTYPE_BYTES[meta.dtype] };
     let current = placed.get(graph.nodes[node].name)?.[result];
@@ -49,7 +50,7 @@ export function recost(
       const from = space.parse(move.from);
       if (from !== current) throw internalError(`plan moves ${at} from ${move.from}, but it is ${space.text(current)}`);
       current = space.parse(move.to);
-      const key = `${value}:${phase}:${times}:${move.from}:${move.to}`;
+      const key = `${value}:${phase}:${scope}:${move.from}:${move.to}`;
       if (move.copy === 'reused') {
         if (!copies.has(key)) throw internalError(`plan reuses a copy of ${at} that nothing made`);
         continue;
@@ -73,8 +74,8 @@ export function recost(
     flow.inputs[n].forEach((value, i) => {
       const moves = planned.redistributions.filter((r) => r.input === i);
       const producer = graph.nodes[flow.values[value].node].name;
-      const times = opened?.loops.movesBetween(producer, node.name);
-      carry(value, flow.phases[n], moves, inputs[i], `input ${i} of ${node.name}`, times);
+      const scope = opened?.loops.moveScope(producer, node.name);
+      carry(value, flow.phases[n], moves, inputs[i], `input ${i} of ${node.name}`, scope);
     });
     const record = table.get(node.target);
     if (record === undefined) return;
@@ -126,7 +127,7 @@ export function recost(
     if (to === undefined || planned?.of !== name) throw internalError(`plan lacks the carry ${name}`);
     const producer = graph.nodes[flow.values[id].node].name;
     const phase = flow.phases[flow.values[id].node];
-    carry(id, phase, planned.redistributions, to, `carry ${name}`, opened?.loops.movesBetween(producer, name));
+    carry(id, phase, planned.redistributions, to, `carry ${name}`, opened?.loops.moveScope(producer, name));
   }
   return seconds;
 }

@@ -30,6 +30,11 @@ export interface PlanRequest {
   readonly seed: number;
   /** Whether a dim may be cut into unequal pieces. */
   readonly uneven: 'allow' | 'forbid';
+  /**
+   * Kinds of cuts beyond plain shards that parameters, inputs and rules may take, on any tensor dim: `_S(0, 3)`,
+   * `Interleaved(0, [64, 16, 16])`. Absent means none.
+   */
+  readonly cuts?: readonly string[];
   /** What to do with operators that have no record. */
   readonly unknown: 'refuse' | 'replicate';
   /** Whether a redistribution that several consumers need is paid once. */
@@ -39,6 +44,24 @@ export interface PlanRequest {
   readonly outputs: string;
   /** `time`: least seconds. `parameter-memory`: least bytes of parameters first, then least seconds. */
   readonly objective: 'time' | 'parameter-memory';
+  /**
+   * How maps are planned. `bodies` (and absent): tensors of the body are cut, rows are not. `rows`: each device runs the whole
+   * body for its own rows.
+   */
+  readonly maps?: 'bodies' | 'rows';
+  /**
+   * What becomes of activation memory. `report` (and absent): it is computed for the plan and said, the budget is held by
+   * parameters, gradients, optimizer state and buffers. `constraint`: the peak over time stays within the budget.
+   * `off`: it is not computed.
+   */
+  readonly activations?: 'constraint' | 'report' | 'off';
+  /**
+   * Which forward results the backward pass computes again. `none` (and absent): what the graph itself does. `full`: all but
+   * the narrow points of the program. `selective`: all but what matmuls and attention make. A number from 0 to 1: the share
+   * of the way from keeping least to keeping what is dear. `auto`: chosen together with the placements under the memory
+   * budget; `two-stage`: chosen after them. Both imply `activations: 'constraint'`.
+   */
+  readonly checkpoint?: 'none' | 'full' | 'selective' | 'auto' | 'two-stage' | number;
 }
 
 export const DEFAULT_REQUEST: Omit<PlanRequest, 'mesh' | 'cluster'> = {

@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { MEMORY_KINDS } from '../cost/memory-timeline.ts';
 import { ShardwrightError } from '../errors.ts';
 import { PLAN_VERSION, type Plan } from './types.ts';
 
@@ -15,6 +16,16 @@ const redistribution = z.object({
   seconds,
   times: z.number().nonnegative().optional(),
   copy: z.enum(['made', 'reused']).optional(),
+});
+
+const timeline = z.object({
+  peakBytes: bytes,
+  node: z.string(),
+  phase: z.enum(['forward', 'backward']),
+  activationBytes: bytes,
+  byKind: z.partialRecord(z.enum(MEMORY_KINDS), bytes),
+  largest: z.array(z.object({ name: z.string(), bytes, kind: z.enum(MEMORY_KINDS) })),
+  curve: z.array(z.object({ bytes, node: z.int().nonnegative() })),
 });
 
 export const planSchema = z.object({
@@ -40,6 +51,7 @@ export const planSchema = z.object({
     gradientBytes: bytes,
     optimizerBytes: bytes,
     activationBytes: bytes.nullable(),
+    timeline: timeline.optional(),
   }),
   parameters: z.array(z.object({ name: z.string(), shape: z.array(z.int().nonnegative()), placement: z.string() })),
   nodes: z.array(

@@ -1,4 +1,5 @@
 import { groupTopology } from '../cost/collectives.ts';
+import { peakOf } from '../cost/memory-timeline.ts';
 import { Redistributor } from '../cost/redistribute.ts';
 import { internalError, ShardwrightError } from '../errors.ts';
 import type { Graph } from '../graph/types.ts';
@@ -9,12 +10,14 @@ import { TooLargeForLibrary } from '../solver/solvers/verdict.ts';
 import type { Problem, Progress, Solution, SolveOptions } from '../solver/types.ts';
 import { decode } from './decode.ts';
 import { leastMemory, leastMemoryBound } from './least-memory.ts';
+import { memoryOverTime, planTimeline, type MemoryOverTime } from './memory-over-time.ts';
 import type { Model } from './model.ts';
 import { prepare, type Prepared } from './prepare.ts';
 import { defaultStart, propagate, termBound } from './propagate.ts';
 import { recost } from './recost.ts';
 import type { PlanRequest } from './request.ts';
-import { PLAN_VERSION, type Plan } from './types.ts';
+import { PLAN_VERSION, type Plan, type PlanMemory } from './types.ts';
+import { planWithin } from './within-memory.ts';
 
 export interface ShardOptions {
   readonly table: OperatorTable;
@@ -30,6 +33,8 @@ export interface Infeasible {
   readonly conflict: readonly string[];
   /** Bytes per device; absent when memory is not what is in the way. */
   readonly smallestBudgetBytes?: number;
+  /** Bytes per device below which no plan exists, activations included; a lower bound, not always reached. */
+  readonly neededBytes?: number;
   readonly budgetBytes: number;
 }
 
@@ -40,6 +45,8 @@ export type ShardResult =
       /** The graph that was planned: the given one with views of weights taken again in the backward pass. */
       readonly graph: Graph;
       readonly choice: Int32Array;
+      /** What the choice is a choice of: the given request, or, with second runs in the graph, that of the new graph. */
+      readonly prepared: Prepared;
     }
   | Infeasible;
 
@@ -81,13 +88,99 @@ export async function shardPrepared(
       ...(solution.smallestBudget !== undefined ? { smallestBudgetBytes: solution.smallestBudget } : {}),
     };
   }
-  return {
-    status: 'planned',
-    plan: writePlan(prepared, { ...solution, choice: expand(solution.choice) }),
-    graph: prepared.model.graph,
-    choice: expand(solution.choice),
-  };
+  const choice = expand(solution.choice);
+  const memory = activationsOf(request) === 'off' ? undefined : memoryOverTime(prepared.model, choice, prepared.table);
+  if (
+    activationsOf(request) === 'constraint' &&
+    memory !== undefined &&
+    peakOf(memory.intervals).peakBytes > budgetBytes
+  )
+    return withinBudget(prepared, solution, problem, options);
+  return planned(prepared, { ...solution, choice }, memory);
 }
+
+/** What becomes of activation memory, as asked for or as checkpointing implies. */
+function activationsOf({ activations, checkpoint }: PlanRequest): 'constraint' | 'report' | 'off' {
+  return checkpoint === 'auto' || checkpoint === 'two-stage' ? 'constraint' : (activations ?? 'report');
+}
+
+function planned(prepared: Prepared, solution: Solution, memory: MemoryOverTime | undefined): ShardResult {
+  const plan = writePlan(prepared, solution, memory);
+  return { status: 'planned', plan, graph: prepared.model.graph, choice: solution.choice, prepared };
+}
+
+/** The plan of least seconds does not fit: the peak over time becomes a constraint, and recomputation a choice if asked. */
+async function withinBudget(
+  prepared: Prepared,
+  free: Solution,
+  problem: Problem,
+  options: Omit<ShardOptions, 'table'>,
+): Promise<ShardResult> {
+  const { request, budgetBytes, compact, table } = prepared;
+  const started = performance.now();
+  const recompute = request.checkpoint === 'auto' || request.checkpoint === 'two-stage';
+  // Second runs stand in the graph from here on: the request of the plan does not ask for them again.
+  const settled: PlanRequest = { ...request, activations: 'constraint', checkpoint: 'none' };
+  const firstStage = async (share: number): Promise<Int32Array | undefined> => {
+    if (share === 1) return compact.expand(free.choice);
+    const rows = problem.rows?.map((row) => ({ ...row, bound: Math.floor(row.bound * share) })) ?? [];
+    const solution = await solveOrRefuse({ ...problem, rows }, { engine: 'exact', certify: false, gap: Math.max(request.gap, 1e-3), seed: request.seed }); // prettier-ignore
+    return solution.status === 'infeasible' ? undefined : compact.expand(solution.choice);
+  };
+  const found = await planWithin(prepared, firstStage, (graph) => prepare(graph, settled, table), {
+    recompute,
+    mode: request.checkpoint === 'two-stage' ? 'two-stage' : 'joint',
+    ...(options.signal !== undefined ? { signal: options.signal } : {}),
+    ...(options.onProgress !== undefined ? { onProgress: options.onProgress } : {}),
+  });
+  if (found.plan === undefined) {
+    if (found.boundSeconds === Infinity)
+      return {
+        status: 'infeasible',
+        conflict: ['activation memory'],
+        budgetBytes,
+        ...(found.neededBytes === undefined ? {} : { neededBytes: found.neededBytes }),
+      };
+    throw new ShardwrightError(
+      'E_LIMIT',
+      `no plan within ${budgetBytes} bytes was found, and none was proven impossible`,
+      {
+        hint: recompute ? 'raise --memory a little.' : 'raise --memory, or allow recomputation with --checkpoint auto.',
+      },
+    );
+  }
+  const { prepared: after, choice, seconds, again } = found.plan;
+  const units = after.model.unitsPerSecond;
+  const bound = Math.min(seconds, Math.max(found.boundSeconds, free.bound / prepared.model.unitsPerSecond));
+  const evidence = [
+    `${found.rounds} problems solved for the memory over time${found.certified ? '; the bound was replayed' : ''}`,
+  ];
+  if (found.twoStage !== undefined)
+    evidence.push(
+      `sharding first and checkpointing after takes ${found.twoStage.seconds.toPrecision(4)} s within the same budget`,
+    );
+  const solution: Solution = {
+    status: 'feasible',
+    choice,
+    objective: seconds * units,
+    bound: bound * units,
+    gap: (seconds - bound) / seconds,
+    solver: recompute ? 'joint' : 'memory rows',
+    evidence,
+    seconds: free.seconds + (performance.now() - started) / 1000,
+    statistics: {},
+    ties: 'engine',
+  };
+  const noted = {
+    ...after,
+    assumptions: [...after.assumptions, KEPT_AS_MADE, ...(again.length > 0 ? [SECOND_RUNS] : [])],
+  };
+  return planned(noted, solution, memoryOverTime(after.model, choice, table));
+}
+
+const KEPT_AS_MADE =
+  'The bound under the memory budget is that of plans whose tensors stay as their producers leave them up to their last reader.';
+const SECOND_RUNS = 'Second runs are placed as first runs; the bound is that of such plans.';
 
 /** `shard(graph, request)`: prepare, solve, decode, re-cost. */
 export async function shard(graph: Graph, request: PlanRequest, options: ShardOptions): Promise<ShardResult> {
@@ -142,10 +235,17 @@ function propagated(prepared: Prepared): ShardResult {
     statistics: {},
     ties: 'engine',
   };
-  return { status: 'planned', plan: writePlan(prepared, solution), graph: model.graph, choice };
+  const memory = activationsOf(prepared.request) === 'off' ? undefined : memoryOverTime(model, choice, prepared.table);
+  if (
+    activationsOf(prepared.request) === 'constraint' &&
+    memory !== undefined &&
+    peakOf(memory.intervals).peakBytes > budgetBytes
+  )
+    return { status: 'infeasible', conflict: ['propagation does not fit the memory over time'], budgetBytes };
+  return planned(prepared, solution, memory);
 }
 
-function writePlan(prepared: Prepared, solution: Solution): Plan {
+function writePlan(prepared: Prepared, solution: Solution, memory: MemoryOverTime | undefined): Plan {
   const { model, problem, request, collectives, table, budgetBytes } = prepared;
   const decoded = decode(model, solution.choice);
   // A redistributor of its own: the re-check asks every price anew.
@@ -181,13 +281,21 @@ function writePlan(prepared: Prepared, solution: Solution): Plan {
       recheckedSeconds,
       evidence: solution.evidence ?? [],
     },
-    memory: { ...decoded.memory, budgetBytes },
+    memory: { ...decoded.memory, ...timelineOf(prepared, memory), budgetBytes },
     parameters: decoded.parameters,
     nodes: decoded.nodes,
     outputs: decoded.outputs,
     greedySeconds: greedySeconds(model, problem, solution.choice),
     assumptions: prepared.assumptions,
   };
+}
+
+/** What the timeline adds to the states, and replaces where it is what the budget is held against. */
+function timelineOf({ model, request }: Prepared, memory: MemoryOverTime | undefined): Partial<PlanMemory> {
+  if (memory === undefined) return {};
+  const timeline = planTimeline(model, memory);
+  const held = activationsOf(request) === 'constraint' ? { peakBytes: timeline.peakBytes } : {};
+  return { ...held, activationBytes: timeline.activationBytes, timeline };
 }
 
 /** Seconds of greedy propagation from the plan's own placements of inputs and parameters. */

@@ -128,7 +128,11 @@ export class TableBuilder {
           secondMap: Int32Array.from(this.secondMap),
         },
         maps: this.maps,
-        tables: this.tables.map((t) => ({ ...t, costs: scaled(t.costs) })),
+        tables: this.tables.map((t) => {
+          // In place: tables are the bulk of a problem, and nobody else has them.
+          for (let c = 0; c < t.costs.length; c++) t.costs[c] = Math.round(t.costs[c] * unitsPerSecond);
+          return t;
+        }),
       },
     };
   }

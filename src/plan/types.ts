@@ -1,3 +1,4 @@
+import type { MemoryKind } from '../cost/memory-timeline.ts';
 import type { PlanRequest } from './request.ts';
 
 /**
@@ -52,14 +53,36 @@ export interface PlannedOutput {
   readonly redistributions: readonly PlannedRedistribution[];
 }
 
+/** Memory of the device with the largest shards over the program's moments; see `memoryOverTime` for what counts. */
+export interface PlanTimeline {
+  /** The most bytes alive at one moment, states and activations together. */
+  readonly peakBytes: number;
+  /** Node that runs, or whose inputs are being brought, at the first such moment. */
+  readonly node: string;
+  readonly phase: 'forward' | 'backward';
+  /** Bytes at that moment that are no parameter, buffer, gradient or optimizer state. */
+  readonly activationBytes: number;
+  readonly byKind: Readonly<Partial<Record<MemoryKind, number>>>;
+  /** The largest tensors at the peak that are no states. */
+  readonly largest: readonly { readonly name: string; readonly bytes: number; readonly kind: MemoryKind }[];
+  /** The most bytes in each of equally long stretches of the program, with the index of the node there. */
+  readonly curve: readonly { readonly bytes: number; readonly node: number }[];
+}
+
 export interface PlanMemory {
+  /**
+   * What is held against the budget: with `activations: 'constraint'` the peak of the timeline, else the sum of parameters,
+   * gradients, optimizer state and buffers.
+   */
   readonly peakBytes: number;
   readonly budgetBytes: number;
   readonly parameterBytes: number;
   readonly gradientBytes: number;
   readonly optimizerBytes: number;
-  /** Null: activation memory is not modelled yet, and `peakBytes` leaves it out. */
+  /** `timeline.activationBytes`: activations, temporaries and copies at the peak. Null with `activations: 'off'`. */
   readonly activationBytes: number | null;
+  /** Absent with `activations: 'off'`. */
+  readonly timeline?: PlanTimeline;
 }
 
 export interface PlanProof {

@@ -1,4 +1,5 @@
 import { shardable } from '../mesh/sharding.ts';
+import { runsOf } from '../strategy/runs.ts';
 import type { StrategyTable } from '../strategy/nodes.ts';
 import type { BuildInput } from './input.ts';
 import type { SpecList, Use, Variable } from './model.ts';
@@ -36,6 +37,8 @@ export class SpecColumns {
   }
 }
 
+const OUTERMOST = { scope: 0, times: 1 } as const;
+
 /** Every use of a value: inputs of calls in node order, then what the program returns. */
 export function collectUses(
   input: BuildInput,
@@ -47,8 +50,11 @@ export function collectUses(
   const { graph, flow, space } = input;
   const uses: Use[] = [];
   const loops = input.opened?.loops;
-  const timesOf = (value: number, consumer: number): number =>
-    loops?.movesBetween(graph.nodes[flow.values[value].node].name, graph.nodes[consumer].name) ?? 1;
+  const moveOf = (value: number, consumer: number): Pick<Use, 'scope' | 'times'> => {
+    if (loops === undefined) return OUTERMOST;
+    const scope = loops.moveScope(graph.nodes[flow.values[value].node].name, graph.nodes[consumer].name);
+    return { scope, times: loops.timesOf(scope) };
+  };
   graph.nodes.forEach((_, n) => {
     flow.inputs[n].forEach((value, i) => {
       uses.push({
@@ -56,7 +62,7 @@ export function collectUses(
         variable: nodeVariable[n],
         at: { kind: 'input', node: n, input: i },
         phase: flow.phases[n],
-        times: timesOf(value, n),
+        ...moveOf(value, n),
         demands: columns.of(n, i),
         copy: -1,
       });
@@ -88,7 +94,7 @@ export function collectUses(
         variable: nodeVariable[partner],
         at,
         phase,
-        times: 1,
+        ...OUTERMOST,
         demands: columns.result(partner, 0),
         copy: -1,
       });
@@ -96,14 +102,17 @@ export function collectUses(
     }
     const meta = flow.values[value].meta;
     const specs = Int32Array.from(
-      space.enumerate(meta.shape.length).filter((id) => shardable(space.get(id), space.mesh, meta.shape)),
+      space
+        .enumerate(meta.shape.length)
+        .filter((id) => runsOf(space, id) <= (input.mostRuns ?? Infinity))
+        .filter((id) => shardable(space.get(id), space.mesh, meta.shape)),
     );
     const variable = tables.addVariable(
       specs.length,
       tables.vector(`z${specs.length}`, () => new Float64Array(specs.length)),
     );
     variables.push({ kind: 'output', output: k, specs });
-    uses.push({ value, variable, at, phase, times: 1, demands: tables.specList(specs), copy: -1 });
+    uses.push({ value, variable, at, phase, ...OUTERMOST, demands: tables.specList(specs), copy: -1 });
   });
   for (const { value: name, carry } of input.opened?.carries ?? []) {
     const value = flow.valueOf(name);
@@ -113,7 +122,7 @@ export function collectUses(
       variable: nodeVariable[node],
       at: { kind: 'carry', node },
       phase: flow.phases[flow.values[value].node],
-      times: timesOf(value, node),
+      ...moveOf(value, node),
       demands: columns.result(node, 0),
       copy: -1,
     });

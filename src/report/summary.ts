@@ -17,7 +17,8 @@ export function planSummary(graph: Graph, plan: Plan, recipes: readonly RecipeRe
     `read       ${graph.name}  ${countText(parameters)} parameters  ${countText(graph.nodes.length + 1)} nodes`,
     `mesh       ${devices} devices of ${plan.cluster}: ${mesh}`,
     `step time  ${secondsText(objective.seconds)}   compute ${secondsText(objective.computeSeconds)}   communication ${secondsText(objective.communicationSeconds)}   (no overlap)`,
-    `memory     ${m(memory.peakBytes)} of ${m(memory.budgetBytes)} per device   parameters ${m(memory.parameterBytes)}   gradients ${m(memory.gradientBytes)}   optimizer ${m(memory.optimizerBytes)}   activations not modelled`,
+    `memory     ${m(memory.peakBytes)} of ${m(memory.budgetBytes)} per device   parameters ${m(memory.parameterBytes)}   gradients ${m(memory.gradientBytes)}   optimizer ${m(memory.optimizerBytes)}   ${activationText(memory)}`,
+    ...timelineLines(memory),
     `proof      ${proofText(plan)}`,
   ];
   for (const word of proof.evidence) lines.push(`           ${word}`);
@@ -29,6 +30,32 @@ export function planSummary(graph: Graph, plan: Plan, recipes: readonly RecipeRe
   lines.push('', parameterTable(plan));
   lines.push('', ...plan.assumptions.map((a) => `note  ${a}`));
   return lines.join('\n');
+}
+
+function activationText({ activationBytes }: Plan['memory']): string {
+  return activationBytes === null
+    ? 'activations not modelled'
+    : `activations ${bytesText(activationBytes)} at the peak`;
+}
+
+const LEVELS = '▁▂▃▄▅▆▇█';
+
+/** Where memory peaks, what is largest there, and the curve over the program. */
+function timelineLines({ timeline, budgetBytes }: Plan['memory']): string[] {
+  if (timeline === undefined) return [];
+  const { peakBytes, node, phase, curve, largest } = timeline;
+  const over = peakBytes > budgetBytes ? `, ${bytesText(peakBytes - budgetBytes)} over the budget (--activations constraint, --checkpoint auto)` : ''; // prettier-ignore
+  const every = Math.ceil(curve.length / 48);
+  const bars: string[] = [];
+  for (let k = 0; k < curve.length; k += every) {
+    const bytes = curve.slice(k, k + every).reduce((most, p) => Math.max(most, p.bytes), 0);
+    bars.push(LEVELS[Math.min(LEVELS.length - 1, Math.floor((bytes / Math.max(1, peakBytes)) * LEVELS.length))]);
+  }
+  const [top] = largest;
+  return [
+    `over time  peak ${bytesText(peakBytes)} at ${node} (${phase})${over}`,
+    `           ${bars.join('')}${top === undefined ? '' : `   largest there: ${top.name} ${bytesText(top.bytes)}`}`,
+  ];
 }
 
 function proofText(plan: Plan): string {

@@ -1,19 +1,28 @@
 import { ShardwrightError } from '../errors.ts';
 import { CONTROL_TARGETS } from '../graph/control.ts';
-import type { Arg, Node } from '../graph/types.ts';
+import type { Arg, Node, ValueType } from '../graph/types.ts';
 import { getOwn, isGraphRef, isList, isRef } from '../graph/value.ts';
 import { NDArray, fromFlat, sizeOf } from '../ndarray/array.ts';
 import { concat, select, unsqueeze } from '../ndarray/views.ts';
 import { elementType } from '../ops/kernels/kernel.ts';
 import type { Value } from './values.ts';
 
-/** Control-flow calls on values: which body runs, how often, and on what. The forms of the calls are those of `graph/control`. */
+/** A value on each rank; a run without ranks has one. */
+export type Held = readonly Value[];
+
+/**
+ * Control-flow calls on values: which body runs, how often, and on what. The forms of the calls are those of `graph/control`.
+ * All ranks run in step, so what decides must be the same on all of them.
+ */
 export interface ControlFrame {
+  readonly ranks: number;
   /** Value of a name of the graph in hand. */
-  value(name: string): Value;
+  value(name: string): Held;
+  /** Stated type of the call on a rank. */
+  type(rank: number): ValueType;
   readonly maxTrips: number;
   /** Runs a body; `trip` counts its runs within this call. */
-  run(body: string, inputs: readonly Value[], trip: number): Value[];
+  run(body: string, inputs: readonly Held[], trip: number): Held[];
 }
 
 const CONTROL = new Set(CONTROL_TARGETS);
@@ -22,15 +31,19 @@ export function isControl(target: string): boolean {
   return CONTROL.has(target);
 }
 
-/** Results of a control-flow call. @throws E_TYPE when it does not have the form of its target */
-export function controlFlow(node: Node, frame: ControlFrame): readonly Value[] {
+/**
+ * Results of a control-flow call.
+ *
+ * @throws E_TYPE when it does not have the form of its target; E_VERIFY when ranks would go different ways
+ */
+export function controlFlow(node: Node, frame: ControlFrame): readonly Held[] {
   const { target, args } = node;
   const body = (at: number): string => {
     const arg: Arg | undefined = args[at];
     if (arg === undefined || !isGraphRef(arg)) throw malformed(target, `argument ${at} must be a subgraph`);
     return arg.name;
   };
-  const operands = (at: number): Value[] => {
+  const operands = (at: number): Held[] => {
     const arg: Arg | undefined = args[at];
     if (arg === undefined || !isList(arg)) throw malformed(target, `argument ${at} must be a list of values`);
     return arg.map((member) => operand(member, frame));
@@ -63,10 +76,10 @@ export function controlFlow(node: Node, frame: ControlFrame): readonly Value[] {
 }
 
 /** The branch of a `case` that the index names; the last one for an index outside, as StableHLO has it. */
-function branchOf({ target, args }: Node, index: Value): string {
+function branchOf({ target, args }: Node, index: Held): string {
   const list: Arg | undefined = args[1];
   if (list === undefined || !isList(list)) throw malformed(target, 'argument 1 must be a list of subgraphs');
-  const at = index instanceof NDArray ? index.item() : index;
+  const at = agreed(target, index, (x) => (x instanceof NDArray ? x.item() : x));
   const branch = list[typeof at === 'number' && at >= 0 && at < list.length ? at : list.length - 1];
   if (branch === undefined || !isGraphRef(branch)) throw malformed(target, 'a branch is no subgraph');
   return branch.name;
@@ -77,16 +90,16 @@ function whileLoop(
   frame: ControlFrame,
   condition: string,
   step: string,
-  init: readonly Value[],
-  captured: readonly Value[],
-): readonly Value[] {
+  init: readonly Held[],
+  captured: readonly Held[],
+): readonly Held[] {
   let carried = init;
   // A stated bound ends the loop whatever its condition says.
   const bound = getOwn(kwargs, 'max_trips');
   for (let trip = 0; ; trip++) {
     if (trip === bound) return carried;
     const [goesOn] = frame.run(condition, [...carried, ...captured], trip);
-    if (!truth(target, goesOn ?? null)) return carried;
+    if (!truth(target, goesOn ?? [null])) return carried;
     if (trip === frame.maxTrips)
       throw new ShardwrightError('E_LIMIT', `while_loop runs for more than ${frame.maxTrips} trips`, {
         hint: 'check its condition, or raise the option `maxTrips`',
@@ -100,58 +113,78 @@ function scan(
   node: Node,
   frame: ControlFrame,
   step: string,
-  init: readonly Value[],
-  xs: readonly Value[],
-  captured: readonly Value[],
-): readonly Value[] {
+  init: readonly Held[],
+  xs: readonly Held[],
+  captured: readonly Held[],
+): readonly Held[] {
   const { target, kwargs } = node;
-  const arrays = xs.map((x) => {
-    if (x instanceof NDArray && x.rank > 0) return x;
-    throw malformed(target, 'a scanned value must be an array with dims');
-  });
+  const arrays = xs.map((held) =>
+    held.map((x) => {
+      if (x instanceof NDArray && x.rank > 0) return x;
+      throw malformed(target, 'a scanned value must be an array with dims');
+    }),
+  );
   const stated = getOwn(kwargs, 'length');
-  const length = arrays[0]?.shape[0] ?? stated;
+  const length = arrays[0]?.[0]?.shape[0] ?? stated;
   if (typeof length !== 'number') throw malformed(target, 'a scan without scanned values needs a length');
-  if (arrays.some((x) => x.shape[0] !== length)) throw malformed(target, 'scanned values differ in length');
+  if (arrays.some((held) => held.some((x) => x.shape[0] !== length)))
+    throw malformed(target, 'scanned values differ in length');
   const backwards = getOwn(kwargs, 'reverse') === true;
   let carried = init;
-  const rows: NDArray[][] = [];
+  const rows: NDArray[][][] = [];
   for (let trip = 0; trip < length; trip++) {
     const row = backwards ? length - 1 - trip : trip;
-    const results = frame.run(step, [...carried, ...arrays.map((x) => select(x, 0, row)), ...captured], trip);
+    const sliced = arrays.map((held) => held.map((x) => select(x, 0, row)));
+    const results = frame.run(step, [...carried, ...sliced, ...captured], trip);
     carried = results.slice(0, init.length);
-    results.slice(init.length).forEach((y, k) => {
-      if (!(y instanceof NDArray)) throw malformed(target, 'a body must return arrays to stack');
-      (rows[k] ??= [])[row] = unsqueeze(y, 0);
+    results.slice(init.length).forEach((held, k) => {
+      held.forEach((y, rank) => {
+        if (!(y instanceof NDArray)) throw malformed(target, 'a body must return arrays to stack');
+        ((rows[k] ??= [])[rank] ??= [])[row] = unsqueeze(y, 0);
+      });
     });
   }
-  if (length === 0) return [...init, ...noRows(node, init.length)];
-  return [...carried, ...rows.map((ys) => concat(ys, 0))];
+  if (length === 0) return [...init, ...noRows(node, frame, init.length)];
+  return [...carried, ...rows.map((byRank) => byRank.map((ys) => concat(ys, 0)))];
 }
 
 /** What a scan without trips stacks: its stated types say what the rows would be. */
-function noRows({ target, type }: Node, carried: number): NDArray[] {
-  return (type.kind === 'tuple' ? type.items.slice(carried) : []).map((item) => {
-    if (item.kind !== 'tensor' || !item.shape.every((dim) => typeof dim === 'number' || dim.example !== undefined))
-      throw malformed(target, 'a scan of no rows gives no values to stack');
-    const shape = item.shape.map((dim) => (typeof dim === 'number' ? dim : (dim.example ?? 0)));
-    return fromFlat(shape, new Float64Array(sizeOf(shape)), elementType({ target }, item.dtype));
+function noRows({ target }: Node, frame: ControlFrame, carried: number): Held[] {
+  const byRank = Array.from({ length: frame.ranks }, (_, rank) => {
+    const type = frame.type(rank);
+    return (type.kind === 'tuple' ? type.items.slice(carried) : []).map((item) => {
+      if (item.kind !== 'tensor' || !item.shape.every((dim) => typeof dim === 'number' || dim.example !== undefined))
+        throw malformed(target, 'a scan of no rows gives no values to stack');
+      const shape = item.shape.map((dim) => (typeof dim === 'number' ? dim : (dim.example ?? 0)));
+      return fromFlat(shape, new Float64Array(sizeOf(shape)), elementType({ target }, item.dtype));
+    });
   });
+  return byRank[0].map((_, k) => byRank.map((items) => items[k]));
 }
 
-function operand(arg: Arg, frame: ControlFrame): Value {
+function operand(arg: Arg, frame: ControlFrame): Held {
   if (isRef(arg)) return frame.value(arg.name);
-  if (typeof arg === 'number' || arg === null) return arg;
-  if (typeof arg === 'boolean') return arg ? 1 : 0;
+  const everywhere = (value: Value): Held => new Array<Value>(frame.ranks).fill(value);
+  if (typeof arg === 'number' || arg === null) return everywhere(arg);
+  if (typeof arg === 'boolean') return everywhere(arg ? 1 : 0);
   if (!isList(arg) && typeof arg === 'object' && arg.kind === 'size' && arg.size.example !== undefined)
-    return arg.size.example;
+    return everywhere(arg.size.example);
   throw new ShardwrightError('E_TYPE', 'an operand of a control-flow call must be a value or an integer');
 }
 
-function truth(target: string, value: Value): boolean {
-  if (typeof value === 'number') return value !== 0;
-  if (value instanceof NDArray && value.size === 1) return value.item() !== 0;
-  throw malformed(target, 'the condition must be one bool');
+function truth(target: string, held: Held): boolean {
+  return agreed(target, held, (value) => {
+    if (typeof value === 'number') return value !== 0;
+    if (value instanceof NDArray && value.size === 1) return value.item() !== 0;
+    throw malformed(target, 'the condition must be one bool');
+  });
+}
+
+/** What all ranks make of a value. */
+function agreed<T>(target: string, held: Held, read: (value: Value) => T): T {
+  const [first, ...others] = held.map(read);
+  if (others.every((other) => other === first)) return first;
+  throw new ShardwrightError('E_VERIFY', `${target}: ranks decide differently`);
 }
 
 function malformed(target: string, message: string): ShardwrightError {

@@ -2,7 +2,7 @@ import { internalError, ShardwrightError } from '../errors.ts';
 import type { CollectiveKind } from '../cost/collectives.ts';
 import { DTYPE_BYTES, type Graph, type Node } from '../graph/types.ts';
 import { indexGraph } from '../graph/order.ts';
-import { isRef } from '../graph/value.ts';
+import { getOwn, isRef } from '../graph/value.ts';
 import { fromFlat, flat, NDArray } from '../ndarray/array.ts';
 import { streamOf, type RandomStream } from '../ndarray/random.ts';
 import { concat, slice } from '../ndarray/views.ts';
@@ -12,7 +12,8 @@ import { evaluateCall, type EvaluatedArg } from '../ops/kernels/evaluate.ts';
 import type { OperatorTable } from '../ops/table.ts';
 import { groupOf, collectiveKind, readCollective, type CollectiveCall } from '../plan/lower/collectives.ts';
 import { programAtRank, type DeviceProgram, type RandomPiece } from '../plan/lower/program.ts';
-import { argument, type Value } from './evaluate.ts';
+import { controlFlow, isControl, type Held } from './control.ts';
+import { argument, runOf, type Value } from './evaluate.ts';
 
 /**
  * Virtual devices: every rank of the mesh runs the per-device program on its own arrays in float64, in step, and nothing
@@ -36,13 +37,15 @@ export interface DeviceRun {
   /** By position in the graph's outputs, then by rank; null for one that the program does not return. */
   readonly outputs: readonly (readonly NDArray[] | null)[];
   readonly collectives: readonly ExecutedCollective[];
+  /** How often each body ran, by its name. */
+  readonly runs: ReadonlyMap<string, number>;
 }
 
 export interface DeviceOptions {
   /** Seed of the random operators; as for `evaluateGraph`. Default 0. */
   readonly seed?: number;
-  /** Called with the arrays of every local value when it is made. */
-  readonly onValue?: (name: string, byRank: readonly NDArray[]) => void;
+  /** Called with the arrays of every local value when it is made, and the run of the body that it is in. */
+  readonly onValue?: (name: string, byRank: readonly NDArray[], run: string) => void;
 }
 
 /**
@@ -61,13 +64,26 @@ export function runDevices(
   return new Devices(table, program, options).run(inputs);
 }
 
-type Held = (Value | undefined)[];
+/** Trips of one while loop after which it counts as endless. */
+const MAX_TRIPS = 10_000;
+
+/** A graph that is running: the program, or a body of it. */
+interface RunningFrame {
+  readonly graph: Graph;
+  /** The graph as each rank has it. */
+  readonly ranks: readonly Graph[];
+  readonly values: Map<string, Held>;
+  /** Path of the run, in names of the unsharded program. */
+  readonly run: string;
+}
 
 class Devices {
   private readonly ranks: readonly Graph[];
-  private readonly values = new Map<string, Held>();
+  private frame: RunningFrame;
   private readonly collectives: ExecutedCollective[] = [];
-  private readonly streams = new Map<string, readonly RandomStream[]>();
+  private readonly runs = new Map<string, number>();
+  private readonly positions = new Map<string, readonly RandomStream['position'][]>();
+  private readonly deaths = new Map<Graph, readonly (readonly string[])[]>();
 
   constructor(
     private readonly table: OperatorTable,
@@ -75,40 +91,82 @@ class Devices {
     private readonly options: DeviceOptions,
   ) {
     this.ranks = program.mesh.devices.map((_, rank) => programAtRank(program, rank));
+    this.frame = { graph: program.graph, ranks: this.ranks, values: new Map(), run: '' };
   }
 
   run(inputs: readonly (readonly NDArray[])[]): DeviceRun {
     const { graph } = this.program;
-    const { userStart, users, returned } = indexGraph(graph);
-    const dying = graph.nodes.map((): string[] => []);
-    graph.nodes.forEach((node, i) => {
-      if (returned[i] === 0) dying[userStart[i + 1] > userStart[i] ? users[userStart[i + 1] - 1] : i].push(node.name);
+    const placeholders = graph.nodes.filter((node) => node.kind === 'placeholder');
+    placeholders.forEach((node, k) => {
+      if (inputs[k]?.length !== this.ranks.length)
+        throw new ShardwrightError('E_INPUT', `placeholder ${node.name} has no array for every rank`);
     });
+    const returned = this.graph(graph, this.ranks, inputs, '');
+    const outputs = returned.map((held, k) => held?.map((value) => arrayOf(value, `output ${k}`)) ?? null);
+    return { outputs, collectives: this.collectives, runs: this.runs };
+  }
+
+  /** Runs the program or a body of it on all ranks, node by node: what it returns, null where it returns nothing. */
+  private graph(
+    graph: Graph,
+    ranks: readonly Graph[],
+    inputs: readonly (readonly Value[])[],
+    run: string,
+  ): (Held | null)[] {
+    const around = this.frame;
+    this.frame = { graph, ranks, values: new Map(), run };
+    const { values } = this.frame;
+    let dying = this.deaths.get(graph);
+    if (dying === undefined) this.deaths.set(graph, (dying = deathsOf(graph)));
     let placeholders = 0;
     graph.nodes.forEach((node, i) => {
       const held = node.kind === 'placeholder' ? inputs[placeholders++] : this.compute(node, i);
-      if (held === undefined || held.length !== this.ranks.length)
-        throw new ShardwrightError('E_INPUT', `placeholder ${node.name} has no array for every rank`);
       this.checkShapes(node, i, held);
-      this.values.set(node.name, [...held]);
+      values.set(node.name, held);
       if (this.options.onValue !== undefined && held.every((x) => x instanceof NDArray))
-        this.options.onValue(node.name, held);
-      for (const name of dying[i]) this.values.delete(name);
+        this.options.onValue(node.name, held, run);
+      for (const name of dying[i]) values.delete(name);
     });
-    const outputs = graph.outputs.map((output) =>
-      output.value === null ? null : this.ranks.map((_, rank) => this.array(output.value ?? '', rank)),
-    );
-    return { outputs, collectives: this.collectives };
+    const returned = graph.outputs.map(({ value }) => (value === null ? null : this.held(value)));
+    this.frame = around;
+    return returned;
   }
 
-  private compute(node: Node, i: number): readonly Value[] {
+  private compute(node: Node, i: number): Held {
+    const { ranks } = this.frame;
     try {
       if (collectiveKind(node.target) !== undefined) return this.collective(node);
-      return this.ranks.map((graph, rank) => this.local(graph.nodes[i], rank));
+      if (isControl(node.target)) return this.control(node, i);
+      return ranks.map((graph, rank) => this.local(graph.nodes[i], rank));
     } catch (error) {
       if (error instanceof ShardwrightError && error.details.node === undefined) throw error.with({ node: node.name });
       throw error;
     }
+  }
+
+  /** A call with bodies: all ranks take the same way through it. Its value is, on each rank, the list of its results. */
+  private control(node: Node, i: number): Held {
+    const { graph, ranks, run } = this.frame;
+    const call = this.program.calls.get(node.name);
+    if (call === undefined) throw internalError(`${node.name} is a call of no known bodies`);
+    const bodyOf = (of: Graph, name: string): Graph => {
+      const body = getOwn(of.subgraphs, name);
+      if (body === undefined) throw internalError(`graph ${of.name} has no body @${name}`);
+      return body;
+    };
+    const results = controlFlow(node, {
+      ranks: ranks.length,
+      value: (name) => this.held(name),
+      type: (rank) => ranks[rank].nodes[i].type,
+      maxTrips: MAX_TRIPS,
+      run: (name, inputs, trip) => {
+        this.runs.set(name, (this.runs.get(name) ?? 0) + 1);
+        const path = runOf(run, call.name, trip, call.bodies.get(name)?.name ?? name);
+        const returned = this.graph(bodyOf(graph, name), ranks.map((of) => bodyOf(of, name)), inputs, path); // prettier-ignore
+        return returned.map((held) => held ?? ranks.map(() => null));
+      },
+    });
+    return ranks.map((_, rank) => results.map((held) => held[rank]));
   }
 
   private local(node: Node, rank: number): Value {
@@ -128,34 +186,34 @@ class Devices {
   /** Random numbers of a call on one rank: those of its positions in the global result. */
   private stream(name: string, rank: number): RandomStream {
     const seed = this.options.seed ?? 0;
+    const { run } = this.frame;
     const piece = this.program.random.get(name);
-    if (piece === undefined) return { seed, stream: streamOf(name) };
-    let streams = this.streams.get(name);
-    if (streams === undefined) this.streams.set(name, (streams = this.streamsOf(piece, seed)));
-    return streams[rank];
+    if (piece === undefined) return { seed, stream: streamOf(`${run}${name}`) };
+    let positions = this.positions.get(name);
+    if (positions === undefined) this.positions.set(name, (positions = this.positionsOf(piece)));
+    const position = positions[rank];
+    const stream = { seed, stream: streamOf(`${run}${piece.stream}`) };
+    return position === undefined ? stream : { ...stream, position };
   }
 
-  private streamsOf({ stream, sharding, shape }: RandomPiece, seed: number): RandomStream[] {
+  /** For each rank where its elements lie in the global result; undefined where a rank holds all of it. */
+  private positionsOf({ sharding, shape }: RandomPiece): RandomStream['position'][] {
     const { space, mesh } = this.program;
-    const whole = { seed, stream: streamOf(stream) };
     const spec = space.get(sharding);
-    if (spec.orders.size === 0) return mesh.devices.map(() => whole);
+    if (spec.orders.size === 0) return mesh.devices.map(() => undefined);
     const rows = shape.map((size, dim) => heldRows(spec, mesh, dim, size));
     return mesh.devices.map((_, rank) => {
       const local = rows.map((of) => of[rank]);
-      return {
-        ...whole,
-        position: (at: number): number => {
-          let rest = at;
-          let position = 0;
-          let step = 1;
-          for (let d = local.length - 1; d >= 0; d--) {
-            position += local[d][rest % local[d].length] * step;
-            rest = Math.floor(rest / local[d].length);
-            step *= shape[d];
-          }
-          return position;
-        },
+      return (at: number): number => {
+        let rest = at;
+        let position = 0;
+        let step = 1;
+        for (let d = local.length - 1; d >= 0; d--) {
+          position += local[d][rest % local[d].length] * step;
+          rest = Math.floor(rest / local[d].length);
+          step *= shape[d];
+        }
+        return position;
       };
     });
   }
@@ -165,7 +223,7 @@ class Devices {
     const call = readCollective(mesh, node.target, node.args);
     const [input] = node.args;
     if (!isRef(input)) throw internalError(`${node.name} communicates no value`);
-    const tensors = this.ranks.map((_, rank) => this.array(input.name, rank));
+    const tensors = this.held(input.name).map((value) => arrayOf(value, input.name));
     let elements = 0;
     const out = tensors.map((_, rank): NDArray => {
       const group = groupOf(mesh, call.meshDims, rank);
@@ -181,9 +239,9 @@ class Devices {
     return out;
   }
 
-  private checkShapes(node: Node, i: number, held: readonly Value[]): void {
+  private checkShapes(node: Node, i: number, held: Held): void {
     held.forEach((value, rank) => {
-      const { type } = this.ranks[rank].nodes[i];
+      const { type } = this.frame.ranks[rank].nodes[i];
       const fits =
         type.kind !== 'tensor' ||
         (value instanceof NDArray &&
@@ -197,17 +255,30 @@ class Devices {
     });
   }
 
-  private value(name: string, rank: number): Value {
-    const value = this.values.get(name)?.[rank];
-    if (value === undefined) throw internalError(`${name} is read before it is made on rank ${rank}`);
-    return value;
+  private held(name: string): Held {
+    const held = this.frame.values.get(name);
+    if (held === undefined) throw internalError(`${name} is read before it is made`);
+    return held;
   }
 
-  private array(name: string, rank: number): NDArray {
-    const value = this.value(name, rank);
-    if (!(value instanceof NDArray)) throw internalError(`${name} is no array`);
-    return value;
+  private value(name: string, rank: number): Value {
+    return this.held(name)[rank];
   }
+}
+
+/** For each node the values that nothing reads after it. */
+function deathsOf(graph: Graph): string[][] {
+  const { userStart, users, returned } = indexGraph(graph);
+  const dying = graph.nodes.map((): string[] => []);
+  graph.nodes.forEach((node, i) => {
+    if (returned[i] === 0) dying[userStart[i + 1] > userStart[i] ? users[userStart[i + 1] - 1] : i].push(node.name);
+  });
+  return dying;
+}
+
+function arrayOf(value: Value, what: string): NDArray {
+  if (!(value instanceof NDArray)) throw internalError(`${what} is no array`);
+  return value;
 }
 
 /** What member `me` of a group has after a collective; `parts` are what the members bring. */

@@ -21,6 +21,11 @@ export interface EvaluateOptions {
   readonly attributes?: ReadonlyMap<string, NDArray>;
   /** Trips of one while loop after which it counts as endless. Default 10,000. */
   readonly maxTrips?: number;
+  /**
+   * Called with every value when it is made, inputs of bodies included, and with the run of the body that it is in: the path
+   * of calls, trips and bodies, empty for the graph itself.
+   */
+  readonly onValue?: (run: string, node: Node, value: Value) => void;
 }
 
 export interface Evaluation {
@@ -45,6 +50,8 @@ export function evaluateGraph(
 ): Evaluation {
   checkInputs(graph, inputs);
   const evaluator = new Evaluator(table, options);
+  let at = 0;
+  for (const node of graph.nodes) if (node.kind === 'placeholder') options.onValue?.('', node, inputs[at++]);
   const ledger = evaluator.ledger;
   for (const input of inputs) ledger.hold(input);
   const wanted = new Set(options.outputs ?? graph.outputs.map((_, i) => i));
@@ -87,6 +94,7 @@ class Evaluator implements Visitor<Cell> {
   call(node: Node, _operands: readonly Cell[], frame: Frame<Cell>): Cell {
     const value = this.skipped.has(node) ? null : this.compute(node, frame);
     this.ledger.hold(value);
+    this.options.onValue?.(this.scope, node, value);
     const cell: Cell = { value };
     this.free(node, frame, cell);
     return cell;
@@ -103,10 +111,13 @@ class Evaluator implements Visitor<Cell> {
       if (node.target === 'operator.getitem') return item(node, look);
       if (isControl(node.target))
         return controlFlow(node, {
-          value: look,
+          ranks: 1,
+          value: (name) => [look(name)],
+          type: () => node.type,
           maxTrips: this.options.maxTrips ?? 10_000,
-          run: (body, inputs, trip) => this.runBody(frame, node, body, inputs, trip),
-        });
+          run: (body, inputs, trip) =>
+            this.runBody(frame, node, body, inputs.map(([value]) => value), trip).map((value) => [value]), // prettier-ignore
+        }).map(([value]) => value);
       const seed = this.options.seed ?? 0;
       return evaluateCall(
         this.table,
@@ -123,8 +134,12 @@ class Evaluator implements Visitor<Cell> {
 
   private runBody(frame: Frame<Cell>, node: Node, body: string, inputs: readonly Value[], trip: number): Value[] {
     const outer = this.scope;
-    this.scope = `${outer}${node.name}[${trip}].${body}.`;
+    this.scope = runOf(outer, node.name, trip, body);
     for (const input of inputs) this.ledger.hold(input);
+    const graph = getOwn(frame.graph.subgraphs, body);
+    let at = 0;
+    for (const inner of graph?.nodes ?? [])
+      if (inner.kind === 'placeholder') this.options.onValue?.(this.scope, inner, inputs[at++]);
     // Cells of its own, so that the body may free what it was given.
     const results = frame.run(body, inputs.map((value) => ({ value }))); // prettier-ignore
     this.scope = outer;
@@ -147,6 +162,11 @@ class Evaluator implements Visitor<Cell> {
       cell.value = undefined;
     }
   }
+}
+
+/** Path of a run of a body: part of the name of every random stream in it. */
+export function runOf(around: string, call: string, trip: number, body: string): string {
+  return `${around}${call}[${trip}].${body}.`;
 }
 
 /** For each node the names that are not used after it. What the graph returns stays. */

@@ -1,6 +1,7 @@
 import { ShardwrightError } from '../errors.ts';
-import type { Graph, Node } from '../graph/types.ts';
-import { isList, isRef } from '../graph/value.ts';
+import { controlCall, placeholdersOf } from '../graph/control.ts';
+import type { Arg, Graph, Node } from '../graph/types.ts';
+import { isGraphRef, isList, isRef } from '../graph/value.ts';
 import { build, kindOf, type NDArray } from '../ndarray/array.ts';
 import { normal, streamOf, uniform, type RandomStream } from '../ndarray/random.ts';
 import { bindCall } from '../ops/context.ts';
@@ -54,12 +55,24 @@ const INDEXERS: Readonly<Record<string, readonly [index: string, table: string, 
   'aten.index_fill.int_Scalar': ['index', 'self', (d) => d],
 };
 
-/** For each input that becomes row numbers, the least size that it indexes. Views and copies on the way are followed. */
+/** For each input that becomes row numbers, the least size that it indexes. Views, copies and bodies are followed. */
 function indexBounds(table: OperatorTable, graph: Graph): Map<string, number> {
   const bounds = new Map<string, number>();
-  /** Inputs that a value is made of by views and casts. */
   const source = new Map<string, string>();
+  for (const node of graph.nodes) if (node.kind === 'placeholder') source.set(node.name, node.name);
+  noteBounds(table, graph, source, bounds);
+  return bounds;
+}
+
+/** @param source inputs of the program that values of the graph are made of by views and casts; filled */
+function noteBounds(
+  table: OperatorTable,
+  graph: Graph,
+  source: Map<string, string>,
+  bounds: Map<string, number>,
+): void {
   const shapes = new Map<string, readonly number[]>();
+  const types = new Map(graph.nodes.map((node) => [node.name, node.type]));
   const limit = (name: string, size: number | undefined): void => {
     const input = source.get(name);
     if (input !== undefined && size !== undefined && size > 0)
@@ -71,9 +84,17 @@ function indexBounds(table: OperatorTable, graph: Graph): Map<string, number> {
         node.name,
         node.type.shape.map((dim) => (typeof dim === 'number' ? dim : (dim.example ?? 1))),
       );
-    if (node.kind === 'placeholder') {
-      source.set(node.name, node.name);
-      continue;
+    if (node.kind === 'placeholder') continue;
+    const control = controlCall(node, graph.subgraphs, (name) => types.get(name) ?? { kind: 'none' });
+    const operands = control === undefined ? [] : bodyOperands(node);
+    for (const { graph: body } of control?.bodies ?? []) {
+      const inner = new Map<string, string>();
+      placeholdersOf(body).forEach(({ name }, k) => {
+        const operand: Arg | undefined = operands[k];
+        const from = operand !== undefined && isRef(operand) ? source.get(operand.name) : undefined;
+        if (from !== undefined) inner.set(name, from);
+      });
+      noteBounds(table, body, inner, bounds);
     }
     const record = table.get(node.target);
     const [first] = node.args;
@@ -102,7 +123,13 @@ function indexBounds(table: OperatorTable, graph: Graph): Map<string, number> {
     const dim = dimOf(written < 0 ? written + shape.length : written);
     limit(indexName, shape[Math.min(dim, shape.length - 1)]);
   }
-  return bounds;
+}
+
+/** What a call hands to its bodies, in the order of their inputs: its lists of values, one after another. */
+function bodyOperands(node: Node): readonly Arg[] {
+  const body = node.args.findIndex((arg) => isGraphRef(arg));
+  if (node.target.startsWith('wrap_')) return node.args.slice(body + 1);
+  return node.args.flatMap((arg) => (isList(arg) && !arg.some((member) => isGraphRef(member)) ? arg : []));
 }
 
 /** Calls whose values are some of those of their first argument. */

@@ -1,13 +1,13 @@
 import { ShardwrightError } from '../errors.ts';
 import type { CollectiveKind } from '../cost/collectives.ts';
-import type { Graph } from '../graph/types.ts';
+import type { Graph, Node } from '../graph/types.ts';
 import { eachOperand } from '../graph/value.ts';
 import { flat, NDArray } from '../ndarray/array.ts';
 import type { OperatorTable } from '../ops/table.ts';
-import { lower, plannedGraph, type LowerablePlan } from '../plan/lower.ts';
+import { lower, plannedProgram, type LowerablePlan } from '../plan/lower.ts';
 import type { DeviceProgram, ProgramValue } from '../plan/lower/program.ts';
 import { promisedCollectives, type PromisedCollective } from '../plan/lower/promised.ts';
-import { runDevices, type ExecutedCollective } from './devices.ts';
+import { runDevices, type DeviceRun, type ExecutedCollective } from './devices.ts';
 import { evaluateGraph, type Value } from './evaluate.ts';
 import { drawInputs } from './inputs.ts';
 import { difference, layOut, putTogether } from './laid-out.ts';
@@ -63,9 +63,9 @@ export function verify(
   table: OperatorTable,
   options: VerifyOptions = {},
 ): Verification {
-  const planned = plannedGraph(graph, plan, table);
-  const program = lower(planned, plan, table);
-  return verifyProgram(planned, program, promisedCollectives(planned, plan, table), table, options);
+  const planned = plannedProgram(graph, plan, table);
+  const program = lower(planned.program, plan, table);
+  return verifyProgram(planned.program, program, promisedCollectives(planned, plan, table), table, options);
 }
 
 /** The same for a program that is there already, with the collectives that it ought to run. */
@@ -88,8 +88,14 @@ class Comparison {
   private maxRelativeError = 0;
   private nodesCompared = 0;
   private readonly targets: ReadonlyMap<string, string>;
-  /** By node: the value to which its errors are relative. */
+  /** Of the unsharded run, by run of a body and node. */
+  private readonly reference = new Map<string, Value>();
+  private kept = 0;
+  private readonly largest = new Map<string, number>();
+  /** The value to which errors are relative. */
   private readonly scales = new Map<string, number>();
+  /** By call: the largest scale in its bodies. */
+  private readonly within = new Map<string, number>();
 
   constructor(
     private readonly graph: Graph,
@@ -98,7 +104,7 @@ class Comparison {
     private readonly table: OperatorTable,
     private readonly options: VerifyOptions,
   ) {
-    this.targets = new Map(graph.nodes.flatMap((n) => (n.kind === 'call' ? [[n.name, n.target]] : [])));
+    this.targets = targetsOf(graph);
   }
 
   run(): Verification {
@@ -112,33 +118,20 @@ class Comparison {
         { hint: 'verify a smaller model (shrink does that) or a smaller mesh' },
       );
     const inputs = drawInputs(table, graph, seed);
-    const names = graph.nodes.filter((node) => node.type.kind === 'tensor' || node.type.kind === 'tuple');
-    const everything: Graph = {
-      ...graph,
-      outputs: names.map(({ name }, index) => ({ value: name, role: 'output', index })),
-    };
-    const reference = new Map<string, Value>();
-    evaluateGraph(table, everything, inputs, { seed }).outputs.forEach((value, i) => reference.set(names[i].name, value)); // prettier-ignore
-
-    this.measure(reference);
+    evaluateGraph(table, graph, inputs, { seed, onValue: (run, node, value) => this.measure(run, node, value) });
     const byLocal = new Map<string, ProgramValue[]>();
     for (const value of program.values) byLocal.set(value.local, [...(byLocal.get(value.local) ?? []), value]);
     const placeholders = graph.nodes.filter((node) => node.kind === 'placeholder');
     const laid = placeholders.map((node, i) => {
-      const value = program.values.find((v) => v.name === node.name);
+      const value = program.values.find((v) => v.name === node.name && !v.inBody);
       return layOut(program.space, value?.sharding ?? program.space.replicated, inputs[i]);
     });
     const run = runDevices(table, program, laid, {
       seed,
-      onValue: (name, byRank) => {
-        for (const value of byLocal.get(name) ?? []) {
-          this.compare(
-            value.name,
-            value.name,
-            memberOf(reference.get(value.name), value.result),
-            value.sharding,
-            byRank,
-          );
+      onValue: (name, byRank, path) => {
+        for (const { name: node, result, sharding } of byLocal.get(name) ?? []) {
+          const key = `${path}${node}`;
+          this.compare(key, key, node, memberOf(this.reference.get(key), result), sharding, byRank);
           this.nodesCompared++;
         }
       },
@@ -147,10 +140,12 @@ class Comparison {
     graph.outputs.forEach((output, i) => {
       const [byRank, sharding] = [run.outputs[i], program.outputs[i]];
       if (output.value === null || byRank === null || sharding === null) return;
-      this.compare(`output ${i}`, output.value, memberOf(reference.get(output.value), 0), sharding, byRank);
+      const want = memberOf(this.reference.get(output.value), 0);
+      this.compare(`output ${i}`, output.value, output.value, want, sharding, byRank);
       outputsCompared++;
     });
-    this.compareCollectives(run.collectives);
+    const promised = this.promisedIn(run);
+    this.compareCollectives(run.collectives, promised);
     return {
       devices: program.mesh.size,
       nodesCompared: this.nodesCompared,
@@ -158,28 +153,53 @@ class Comparison {
       maxRelativeError: this.maxRelativeError,
       mismatches: this.mismatches,
       collectives: countKinds(run.collectives),
-      promised: countKinds(this.promised),
+      promised: countKinds(promised),
     };
   }
 
-  /** Largest finite value of every node's results and of the floating-point tensors that it reads. */
-  private measure(reference: ReadonlyMap<string, Value>): void {
-    const own = new Map<string, number>();
-    for (const node of this.graph.nodes) {
-      const value = reference.get(node.name);
-      const tensors = value instanceof NDArray ? [value] : isValues(value ?? null) ? (value as readonly Value[]) : [];
-      let largest = 0;
-      for (const x of tensors)
-        if (x instanceof NDArray && x.kind === 'float') largest = Math.max(largest, largestFinite(x));
-      own.set(node.name, largest);
-      let scale = Math.max(SMALL, largest);
-      eachOperand(node, (name) => (scale = Math.max(scale, own.get(name) ?? 0)));
-      this.scales.set(node.name, scale);
+  /**
+   * Keeps a value of the unsharded run, and notes its scale: the largest finite value of it and of the floating-point
+   * tensors that its call reads; of a call with bodies, of everything in them.
+   */
+  private measure(run: string, node: Node, value: Value): void {
+    const key = `${run}${node.name}`;
+    this.reference.set(key, value);
+    const tensors = isValues(value) ? value : [value];
+    let own = 0;
+    for (const x of tensors) {
+      if (!(x instanceof NDArray)) continue;
+      this.kept += x.size;
+      if (x.kind === 'float') own = Math.max(own, largestFinite(x));
     }
+    if (this.kept > MAX_ELEMENTS)
+      throw new ShardwrightError('E_LIMIT', `the unsharded run makes more than ${MAX_ELEMENTS} numbers`, {
+        hint: 'verify a smaller model (shrink does that), or loops of fewer trips',
+      });
+    own = Math.max(own, this.within.get(key) ?? 0);
+    this.largest.set(key, own);
+    let scale = Math.max(SMALL, own);
+    eachOperand(node, (name) => (scale = Math.max(scale, this.largest.get(`${run}${name}`) ?? 0)));
+    this.scales.set(key, scale);
+    // The call around: its path is that of the run up to the trip.
+    const around = run.slice(0, run.lastIndexOf('['));
+    if (run !== '') this.within.set(around, Math.max(scale, this.within.get(around) ?? 0));
   }
 
+  /** What the plan promises for the runs that its bodies had. */
+  private promisedIn({ runs }: DeviceRun): PromisedCollective[] {
+    const times = new Map<number, number>([[0, 1]]);
+    for (const { bodies } of this.program.calls.values())
+      for (const [name, { scope }] of bodies) times.set(scope, runs.get(name) ?? 0);
+    return this.promised.flatMap((one) => {
+      const count = one.scopes.reduce((sum, scope) => sum + (times.get(scope) ?? 0), 0);
+      return new Array<PromisedCollective>(count).fill(one);
+    });
+  }
+
+  /** @param key node of the unsharded program with its run */
   private compare(
     where: string,
+    key: string,
     node: string,
     want: NDArray | undefined,
     sharding: number,
@@ -195,7 +215,7 @@ class Comparison {
     const { data, disagreement } = putTogether(space, sharding, want.shape, byRank);
     let off = disagreement;
     flat(want).forEach((v, i) => (off = Math.max(off, difference(v, data[i]))));
-    const relativeError = off / (this.scales.get(node) ?? 1);
+    const relativeError = off / (this.scales.get(key) ?? 1);
     this.maxRelativeError = Math.max(this.maxRelativeError, relativeError);
     if (relativeError <= (this.options.tolerance ?? 1e-9)) return;
     const why = disagreement === off ? 'ranks that should hold the same differ' : 'differs from the unsharded run';
@@ -203,12 +223,12 @@ class Comparison {
   }
 
   /** One by one by kind, group and bytes; the order in which independent ones run is free. */
-  private compareCollectives(executed: readonly ExecutedCollective[]): void {
+  private compareCollectives(executed: readonly ExecutedCollective[], promised: readonly PromisedCollective[]): void {
     const { names } = this.program.mesh;
     const key = (c: { kind: CollectiveKind; meshDims: readonly number[]; bytes: number | null }): string =>
       `${c.kind} over ${[...c.meshDims].sort((a, b) => a - b).map((m) => names[m]).join(',')}`; // prettier-ignore
     const open = new Map<string, { bytes: number | null }[]>();
-    for (const c of this.promised) open.set(key(c), [...(open.get(key(c)) ?? []), c]);
+    for (const c of promised) open.set(key(c), [...(open.get(key(c)) ?? []), c]);
     for (const c of executed) {
       const list = open.get(key(c)) ?? [];
       const exact = list.findIndex((p) => p.bytes === c.bytes);
@@ -224,6 +244,13 @@ class Comparison {
       for (const { bytes } of list)
         this.mismatches.push({ where: 'collectives', message: `the plan lists an ${what} of ${bytes ?? 'some'} bytes that did not run` }); // prettier-ignore
   }
+}
+
+/** Operators by node, those of bodies included; the first where bodies use a name again. */
+function targetsOf(graph: Graph, into = new Map<string, string>()): Map<string, string> {
+  for (const { name, kind, target } of graph.nodes) if (kind === 'call' && !into.has(name)) into.set(name, target);
+  for (const body of Object.values(graph.subgraphs)) targetsOf(body, into);
+  return into;
 }
 
 function memberOf(value: Value | undefined, k: number): NDArray | undefined {

@@ -2,6 +2,7 @@ import { ShardwrightError, internalError } from '../errors.ts';
 import type { Arg, Graph, Node, Output, TensorType, ValueType } from '../graph/types.ts';
 import { tensorInputs } from '../ops/context.ts';
 import type { TensorMeta } from '../ops/record.ts';
+import type { Loops } from '../passes/loops.ts';
 import { backwardStart } from '../passes/weight-views.ts';
 import type { OperatorTable } from '../ops/table.ts';
 
@@ -47,9 +48,15 @@ export interface Dataflow {
 
 /**
  * @param mergeViews whether a view that repeats an earlier one is another name of it
+ * @param loops of an opened graph: views of different bodies are not merged, and marks are no views
  * @throws E_UNSUPPORTED for symbolic sizes without an example, and for calls whose tensors sit in places that no schema names
  */
-export function dataflow(graph: Graph, table: OperatorTable, mergeViews: boolean): Dataflow {
+export function dataflow(
+  graph: Graph,
+  table: OperatorTable,
+  mergeViews: boolean,
+  loops?: Pick<Loops, 'scopeOf' | 'isMark'>,
+): Dataflow {
   const values: Value[] = [];
   const types: TensorMeta[] = [];
   const typeIds = new Map<string, number>();
@@ -99,8 +106,9 @@ export function dataflow(graph: Graph, table: OperatorTable, mergeViews: boolean
       const record = table.get(node.target);
       const used = record !== undefined ? tensorInputs(record, node.args, node.kwargs) : everyValue(node);
       const ids = Int32Array.from(used, valueOf);
-      if (mergeViews && record?.cls === 'view' && ids.length === 1 && node.type.kind === 'tensor') {
-        const key = `${index < split ? 'f' : 'b'}${node.target}|${ids[0]}|${literalKey(node.args)}|${literalKey(Object.entries(node.kwargs).flat())}`;
+      const view = mergeViews && record?.cls === 'view' && loops?.isMark(node.name) !== true;
+      if (view && ids.length === 1 && node.type.kind === 'tensor') {
+        const key = `${index < split ? 'f' : 'b'}${loops?.scopeOf(node.name) ?? 0}|${node.target}|${ids[0]}|${literalKey(node.args)}|${literalKey(Object.entries(node.kwargs).flat())}`;
         const earlier = views.get(key);
         if (earlier !== undefined) {
           alias[index] = earlier;
@@ -196,7 +204,7 @@ function concreteMeta(type: TensorType, node: Node): TensorMeta {
     if (dim.example === undefined)
       throw new ShardwrightError('E_UNSUPPORTED', `size '${dim.sym}' has no example value`, {
         node: node.name,
-        hint: 'plan needs concrete sizes: export the graph with the sizes you will run.',
+        hint: `plan needs numbers: give --size NAME=VALUE for each name in '${dim.sym}', or export with the sizes you will run.`,
       });
     return dim.example;
   });

@@ -2,7 +2,7 @@ import type { Placement, ReduceOp } from '../mesh/placement.ts';
 import { partialCode, REPLICATE_CODE, shardCode, type ShardingSpace } from '../mesh/space.ts';
 import type { TensorMeta } from '../ops/record.ts';
 import { R, type Rule, type RuleSlot } from '../ops/rule.ts';
-import { RowProduct, takesAnyCut, type Row } from './row-product.ts';
+import { RowProduct, shardsOf, takesAnyCut, type Row } from './row-product.ts';
 
 /**
  * Single-dim rules expanded to the whole mesh. A strategy takes one rule per mesh dim; it fixes the sharding of every
@@ -41,6 +41,8 @@ export interface ExpandOptions {
   readonly cuts?: readonly Placement[];
   /** Mesh dims of one device: `replicate` (default) takes the all-replicate rule there, `expand` every rule. */
   readonly unitDims?: 'replicate' | 'expand';
+  /** Most stretches of neighbouring mesh dims that take different rules, see `mostRuns`; default any number. */
+  readonly mostRuns?: number;
 }
 
 /** Bit of a pending reduction in a reachability set. */
@@ -78,24 +80,33 @@ export function expandRules(
 
 /** The rule that every call has. */
 export function allReplicate(inputs: readonly TensorMeta[], outputs: readonly (TensorMeta | null)[]): Rule {
-  return { inputs: inputs.map(() => R), outputs: outputs.map((o) => (o === null ? null : R)), origin: 'base' };
+  if (outputs.includes(null)) return replicated(inputs.length, outputs.map((o) => o && R)); // prettier-ignore
+  const byResults = (wholes[inputs.length] ??= []);
+  return (byResults[outputs.length] ??= replicated(inputs.length, outputs.map(() => R))); // prettier-ignore
 }
+
+function replicated(inputs: number, outputs: readonly RuleSlot[]): Rule {
+  return { inputs: new Array<RuleSlot>(inputs).fill(R), outputs, origin: 'base' };
+}
+
+/** Those of calls without masked-off results, by numbers of inputs and of results. */
+const wholes: (Rule | undefined)[][] = [];
 
 /** A rule as it stands, with plain shards. */
 export function plainRow(r: Rule, rule: number): Row {
   let shape = shapes.get(r);
   if (shape === undefined) shapes.set(r, (shape = shapeOf(r)));
-  return { rule, slots: shape.slots, codes: shape.codes };
+  return { rule, slots: shape.slots, codes: shape.codes, shards: shape.shards };
 }
 
 /** Slots and codes of rules: a pure function of the rule. */
-const shapes = new WeakMap<Rule, Pick<Row, 'slots' | 'codes'>>();
+const shapes = new WeakMap<Rule, Omit<Row, 'rule'>>();
 
-function shapeOf(r: Rule): Pick<Row, 'slots' | 'codes'> {
+function shapeOf(r: Rule): Omit<Row, 'rule'> {
   const slots = [...r.inputs, ...r.outputs];
   const codes = new Int32Array(slots.length);
   for (let t = 0; t < slots.length; t++) codes[t] = slotCode(slots[t]);
-  return { slots, codes };
+  return { slots, codes, shards: shardsOf(slots) };
 }
 
 /** All combinations of rows over the mesh dims that pass the filters, in order. @param list what `Row.rule` counts */
@@ -105,7 +116,7 @@ export function expandRows(
   rows: readonly Row[],
   inputs: readonly TensorMeta[],
   outputs: readonly (TensorMeta | null)[],
-  options: Pick<ExpandOptions, 'uneven' | 'cuts' | 'unitDims'>,
+  options: Pick<ExpandOptions, 'uneven' | 'cuts' | 'unitDims' | 'mostRuns'>,
 ): StrategySet {
   const { sizes } = space.mesh;
   const product = new RowProduct(space, rows, [...inputs, ...outputs], options);
@@ -114,7 +125,7 @@ export function expandRows(
   const chosen: number[] = [];
   // Only rows that look alike, or cuts with several forms, can give one strategy twice.
   const seen = product.mayRepeat ? new Set<string>() : undefined;
-  const next = new Int32Array(sizes.length);
+  const next = sizes.map(() => 0);
   let m = 0;
   while (m >= 0) {
     const end = product.choices(m);
@@ -149,8 +160,8 @@ export function expandRows(
     count: sizes.length === 0 ? 0 : chosen.length / sizes.length,
     inputCount: inputs.length,
     outputCount: outputs.length,
-    specs: Int32Array.from(kept),
-    choice: Int32Array.from(chosen),
+    specs: new Int32Array(kept),
+    choice: new Int32Array(chosen),
     rules: list,
   };
 }
@@ -162,7 +173,8 @@ export function expandRows(
  */
 export function cutRows(space: ShardingSpace, rows: readonly Row[], cuts: readonly Placement[]): Row[] {
   const out: Row[] = [];
-  for (const { rule, slots, codes } of rows) {
+  const kinds = [...new Map(cuts.map((cut) => [cut.withDim(0).text, cut] as const)).values()];
+  for (const { rule, slots, codes, shards } of rows) {
     const open = new Map<string, boolean>();
     for (const slot of slots)
       if (slot?.kind === 'shard') open.set(slot.tie, (open.get(slot.tie) ?? true) && takesAnyCut(slot));
@@ -170,7 +182,7 @@ export function cutRows(space: ShardingSpace, rows: readonly Row[], cuts: readon
     for (const [tie, takes] of open) {
       if (!takes) continue;
       const more = variants.flatMap((base) =>
-        cuts.map((cut) =>
+        kinds.map((cut) =>
           base.map((code, t) => {
             const slot = slots[t];
             return slot?.kind === 'shard' && slot.tie === tie ? space.codeOf(cut.withDim(slot.dim)) : code;
@@ -179,7 +191,7 @@ export function cutRows(space: ShardingSpace, rows: readonly Row[], cuts: readon
       );
       variants = [...variants, ...more];
     }
-    for (const variant of variants) if (variant !== codes) out.push({ rule, slots, codes: variant });
+    for (const variant of variants) if (variant !== codes) out.push({ rule, slots, codes: variant, shards });
   }
   return out;
 }

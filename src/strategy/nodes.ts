@@ -8,6 +8,7 @@ import type { OperatorRecord, TensorMeta, TypedContext } from '../ops/record.ts'
 import type { OperatorTable } from '../ops/table.ts';
 import type { Dataflow } from './dataflow.ts';
 import { expandRules, type StrategySet } from './expand.ts';
+import { runsOf } from './runs.ts';
 
 /**
  * Strategies of every node of a graph on a mesh. Nodes of equal content (operator, literal arguments, input types, pending
@@ -30,6 +31,8 @@ export interface StrategyOptions {
   readonly unknown: 'refuse' | 'replicate';
   /** Cuts other than plain shards that placeholders and rules may take; default none. */
   readonly cuts?: readonly Placement[];
+  /** Most stretches of neighbouring mesh dims that differ, see `runsOf`; default any number. */
+  readonly mostRuns?: number;
 }
 
 export interface StrategyTable {
@@ -84,6 +87,7 @@ function expandNode(
   if (node.kind !== 'call') return { set: placements(outputs[0] ?? null, node, space, options) };
   const inputs = Array.from(flow.inputs[index], (id) => flow.values[id].meta);
   const record = table.get(node.target);
+  const runs = options.mostRuns === undefined ? {} : { mostRuns: options.mostRuns };
   if (record === undefined) return { set: expandRules(space, [], inputs, outputs, options) };
   const call = withOutputs(
     bindCall(record, node.args, node.kwargs, (name) => flow.values[flow.valueOf(name)].meta),
@@ -92,6 +96,7 @@ function expandNode(
   const set = expandRules(space, record.shard(call), inputs, outputs, {
     uneven: options.uneven,
     ...(options.cuts === undefined ? {} : { cuts: options.cuts }),
+    ...runs,
     reachable: Array.from(flow.inputs[index], (id) => reachable[id]),
   });
   return { set, record, call };
@@ -106,12 +111,13 @@ function placements(
   meta: TensorMeta | null,
   node: Node,
   space: ShardingSpace,
-  { uneven, cuts = [] }: StrategyOptions,
+  { uneven, cuts = [], mostRuns = Infinity }: StrategyOptions,
 ): StrategySet {
   if (meta === null) throw new ShardwrightError('E_UNSUPPORTED', 'input is no tensor', { node: node.name });
   const orders = node.meta.role === 'parameter' || node.meta.role === 'state';
   const specs = space
     .enumerate(meta.shape.length, { orders, cuts })
+    .filter((id) => runsOf(space, id) <= mostRuns)
     .filter((id) => (uneven === 'allow' ? shardable : evenlyShardable)(space.get(id), space.mesh, meta.shape));
   const dims = space.meshRank;
   return {

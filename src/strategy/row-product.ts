@@ -16,6 +16,25 @@ export interface Row {
   readonly rule: number;
   readonly slots: readonly RuleSlot[];
   readonly codes: Int32Array;
+  /** The slots that cut, see `shardsOf`. */
+  readonly shards: readonly ShardPlace[];
+}
+
+/** A slot that cuts: its tensor, and the later ones of the same index. */
+export interface ShardPlace {
+  readonly t: number;
+  readonly slot: ShardSlot;
+  readonly mates: readonly { readonly t: number; readonly slot: ShardSlot }[];
+}
+
+/** Where a rule cuts, and which of its cuts belong together. */
+export function shardsOf(slots: readonly RuleSlot[]): ShardPlace[] {
+  const cuts = slots.flatMap((slot, t) => (slot?.kind === 'shard' ? [{ t, slot }] : []));
+  return cuts.map(({ t, slot }, i) => ({
+    t,
+    slot,
+    mates: cuts.slice(i + 1).filter((mate) => mate.slot.tie === slot.tie),
+  }));
 }
 
 /** Whether a slot asks nothing of a cut but to be the same, or even, where its tie group needs it. */
@@ -27,6 +46,8 @@ export interface ProductOptions {
   readonly uneven: 'allow' | 'forbid';
   readonly cuts?: readonly Placement[];
   readonly unitDims?: 'replicate' | 'expand';
+  /** Most stretches of neighbouring mesh dims (those of one device apart) that take different rows; default any number. */
+  readonly mostRuns?: number;
 }
 
 // A sharding's key: its kind codes on the mesh dims, packed into one number in this base.
@@ -42,25 +63,40 @@ interface RowNeeds {
   readonly dead: boolean;
 }
 
+/** Plain arrays: they are short, made for every call, and cost a tenth of a typed array to make. */
+function filled(length: number, value: number): number[] {
+  const list: number[] = [];
+  for (let i = 0; i < length; i++) list.push(value);
+  return list;
+}
+
+function zeros(length: number): number[] {
+  return filled(length, 0);
+}
+
 /** Ids of shardings by key. A pure function of the space, kept for speed. */
 const idsOf = new WeakMap<ShardingSpace, Map<number, number>>();
 
 export class RowProduct {
   /** Rows taken, by mesh dim. */
-  readonly picked: Int32Array;
+  readonly picked: number[];
   /** Whether two combinations may be one strategy. */
   readonly mayRepeat: boolean;
   private readonly sizes: readonly number[];
   private readonly width: number;
   private readonly needs: readonly RowNeeds[];
   /** First of the tensor's dims among the dims of all tensors. */
-  private readonly firstDim: Int32Array;
-  private readonly dimSizes: Float64Array;
+  private readonly firstDim: readonly number[];
+  private readonly dimSizes: readonly number[];
   // By number of mesh dims taken: keys of tensors, pending kinds (-1 none, -2 sum or avg, else the code), pieces of dims.
-  private readonly keys: Float64Array[];
-  private readonly pending: Int16Array[];
-  private readonly pieces: Float64Array[];
-  private readonly special: Uint8Array;
+  private readonly keys: number[][];
+  private readonly pending: number[][];
+  private readonly pieces: number[][];
+  private readonly special: number[];
+  /** By number of mesh dims taken: the row of the last one of several devices (-1 none), and the stretches so far. */
+  private readonly lastRow: number[];
+  private readonly runs: number[];
+  private readonly mostRuns: number;
   private readonly ids: Map<number, number>;
 
   constructor(
@@ -74,23 +110,27 @@ export class RowProduct {
       throw new RangeError(`internal: rules are expanded on at most ${MAX_MESH_RANK} mesh dims`);
     this.sizes = sizes;
     this.width = tensors.length;
-    this.picked = new Int32Array(sizes.length);
-    this.firstDim = new Int32Array(tensors.length);
+    this.picked = zeros(sizes.length);
     const all: number[] = [];
-    tensors.forEach((meta, t) => {
-      this.firstDim[t] = all.length;
+    const firstDim: number[] = [];
+    for (const meta of tensors) {
+      firstDim.push(all.length);
       if (meta !== null) for (const size of meta.shape) all.push(size);
-    });
-    this.dimSizes = Float64Array.from(all);
+    }
+    this.firstDim = firstDim;
+    this.dimSizes = all;
     this.keys = [];
     this.pending = [];
     this.pieces = [];
     for (let m = 0; m <= sizes.length; m++) {
-      this.keys.push(new Float64Array(tensors.length));
-      this.pending.push(new Int16Array(tensors.length).fill(-1));
-      this.pieces.push(new Float64Array(all.length).fill(1));
+      this.keys.push(zeros(tensors.length));
+      this.pending.push(filled(tensors.length, -1));
+      this.pieces.push(filled(all.length, 1));
     }
-    this.special = new Uint8Array(sizes.length + 1);
+    this.special = zeros(sizes.length + 1);
+    this.lastRow = filled(sizes.length + 1, -1);
+    this.runs = zeros(sizes.length + 1);
+    this.mostRuns = options.mostRuns ?? Infinity;
     this.needs = rows.map((row) => needsOf(row, tensors));
     this.mayRepeat = (options.cuts?.length ?? 0) > 0 || someLookAlike(rows);
     let ids = idsOf.get(space);
@@ -114,13 +154,15 @@ export class RowProduct {
   take(m: number, r: number): boolean {
     const needs = this.needs[r];
     if (needs.dead && this.sizes[m] !== 1) return false;
+    if (this.mostRuns < Infinity && !this.run(m, r)) return false;
     const { codes } = this.rows[r];
     const keys = this.keys[m];
     const nextKeys = this.keys[m + 1];
     const pending = this.pending[m];
     const nextPending = this.pending[m + 1];
     const nextPieces = this.pieces[m + 1];
-    nextPieces.set(this.pieces[m]);
+    const pieces = this.pieces[m];
+    for (let d = 0; d < pieces.length; d++) nextPieces[d] = pieces[d];
     const n = this.sizes[m];
     let special = this.special[m];
     for (let t = 0; t < this.width; t++) {
@@ -149,6 +191,16 @@ export class RowProduct {
     }
     this.special[m + 1] = special;
     this.picked[m] = r;
+    return true;
+  }
+
+  /** Counts the stretches of equal rows with row `r` on mesh dim `m`; false when there are too many. */
+  private run(m: number, r: number): boolean {
+    const real = this.sizes[m] > 1;
+    const runs = this.runs[m] + (real && r !== this.lastRow[m] ? 1 : 0);
+    if (runs > this.mostRuns) return false;
+    this.runs[m + 1] = runs;
+    this.lastRow[m + 1] = real ? r : this.lastRow[m];
     return true;
   }
 
@@ -294,27 +346,23 @@ function someLookAlike(rows: readonly Row[]): boolean {
 const NO_NEEDS: RowNeeds = { singles: [], pairs: [], dead: false };
 
 function needsOf(row: Row, tensors: readonly (TensorMeta | null)[]): RowNeeds {
-  if (!row.slots.some((slot) => slot?.kind === 'shard')) return NO_NEEDS;
+  if (row.shards.length === 0) return NO_NEEDS;
   const singles: { t: number; slot: ShardSlot }[] = [];
   const pairs: { t: number; dim: number; u: number; mate: number }[] = [];
   let dead = false;
-  for (let t = 0; t < row.slots.length; t++) {
-    const slot = row.slots[t];
-    if (slot?.kind !== 'shard') continue;
+  for (const place of row.shards) {
+    const { t, slot, mates } = place;
     const meta = tensors[t];
     if (meta === null) {
       dead = true;
       continue;
     }
-    const wants = slot.even || slot.scaled || slot.unit > 1 || slot.filled || slot.slicing === 'contiguous';
-    if (wants) singles.push({ t, slot });
-    for (let u = t + 1; u < row.slots.length; u++) {
-      const mate = row.slots[u];
-      if (mate?.kind !== 'shard' || mate.tie !== slot.tie) continue;
-      const other = tensors[u];
-      if (other === null || (!slot.scaled && !mate.scaled && meta.shape[slot.dim] !== other.shape[mate.dim]))
-        dead = true;
-      else pairs.push({ t, dim: slot.dim, u, mate: mate.dim });
+    if (slot.even || slot.scaled || slot.unit > 1 || slot.filled || slot.slicing === 'contiguous') singles.push(place);
+    for (const mate of mates) {
+      const other = tensors[mate.t];
+      const scaled = slot.scaled || mate.slot.scaled;
+      if (other === null || (!scaled && meta.shape[slot.dim] !== other.shape[mate.slot.dim])) dead = true;
+      else pairs.push({ t, dim: slot.dim, u: mate.t, mate: mate.slot.dim });
     }
   }
   return { singles, pairs, dead };

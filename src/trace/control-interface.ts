@@ -22,6 +22,8 @@ export interface ControlFlow {
   host?(site: ControlSite): void;
   /** Policy `regions`: the host value of a traced condition. Without it such a condition is `E_TRACE_CONTROL_FLOW`. */
   condition?(value: unknown, site: ControlSite): boolean;
+  /** Policy `regions`: the values of a tensor that the program reads, row by row. Without it that is `E_TRACE_HOST_READ`. */
+  read?(value: unknown, site: ControlSite): readonly number[];
   /** Policy `operators`: `pred ? onTrue() : onFalse()` as an operator; the branches return trees of tensors. */
   cond?(pred: unknown, onTrue: () => unknown, onFalse: () => unknown, site: ControlSite): unknown;
   /**

@@ -1,6 +1,7 @@
 import {
   captures, finishBody, operandRefs, ownedTree, resultLike, tensorsOf, traceBody, treeTypes, withScalars,
 } from './control-body.ts'; // prettier-ignore
+import { commonPrefix, withSettledCarry } from './carry.ts';
 import { asTensor, bodyName, flat, note, predicate, refill, valueOf, type BodyTree, type Flat } from './control.ts';
 import { arange } from './functional.ts';
 import { sourcePosition } from './position.ts';
@@ -26,6 +27,8 @@ export type Carried<T> = T extends Tensor
 export interface WhileOptions {
   /** The loop ends after this many trips, whatever its condition says. Gradients and unrolling need it. */
   readonly maxTrips?: number;
+  /** How many trips are to be expected, for costs, where the number is not known. */
+  readonly expectedTrips?: number;
 }
 
 /**
@@ -49,34 +52,42 @@ export function whileAny(
   test: (carry: unknown) => unknown,
   body: (carry: unknown) => unknown,
   carry: unknown,
-  { maxTrips }: WhileOptions,
+  { maxTrips, expectedTrips }: WhileOptions,
   position: string | undefined,
   reason = 'explicit operator',
 ): unknown {
   const recorder = needRecorder('whileLoop()');
-  if (maxTrips !== undefined && !(Number.isSafeInteger(maxTrips) && maxTrips >= 0))
-    throw refusal('E_WHILE_COND', `maxTrips must be a whole number from 0, but is ${maxTrips}`, recorder.trace.place());
-  const init = flat(withScalars(recorder, ownedTree(recorder, carry)));
+  for (const [name, trips] of Object.entries({ maxTrips, expectedTrips }))
+    if (trips !== undefined && !(Number.isSafeInteger(trips) && trips >= 0))
+      throw refusal('E_WHILE_COND', `${name} must be a whole number from 0, but is ${trips}`, recorder.trace.place());
+  const given = ownedTree(recorder, carry);
+  const [testName, stepName] = [bodyName(recorder, 'while_cond'), bodyName(recorder, 'while_body')];
+  const { carry: init, traced: [condition, step] } = withSettledCarry(recorder, given, (start) => {
+    const values = start.leaves.map(({ leaf }) => leaf);
+    const asked = traceBody(recorder, testName, values, (now) => test(tensorsOf(refill(start.tree, now))));
+    const run = traceBody(recorder, stepName, values, (now) => body(tensorsOf(refill(start.tree, now))), asked.recorder.captured.keys());
+    return { next: run.result, traced: [asked, run] as const };
+  });
   const inputs = init.leaves.map(({ leaf }) => leaf);
-  const condition = traceBody(recorder, bodyName(recorder, 'while_cond'), inputs, (values) => test(tensorsOf(refill(init.tree, values))));
   const goesOn = condition.result.kind === 'leaf' ? condition.result.leaf : undefined;
   const checked = predicate(condition.recorder, goesOn === undefined ? condition.result.kind : asTensor(goesOn), 'E_WHILE_COND', 'the condition of whileLoop');
-  const shared = condition.recorder.captured.keys();
-  const step = traceBody(recorder, bodyName(recorder, 'while_body'), inputs, (values) => body(tensorsOf(refill(init.tree, values))), shared);
   const next = carryOf(step.recorder, step.result, init, 'E_WHILE_CARRY');
   const read = captures([condition, step]);
   const all = [...inputs, ...read];
   const refs = operandRefs(recorder, all, 'whileLoop');
   const conditionName = recorder.subgraph(condition.recorder.name, finishBody(condition, [checked]));
-  const stepName = recorder.subgraph(step.recorder.name, finishBody(step, next));
+  const bodyRef = recorder.subgraph(step.recorder.name, finishBody(step, next));
   const args: Arg[] = [
     { kind: 'graph', name: conditionName },
-    { kind: 'graph', name: stepName },
+    { kind: 'graph', name: bodyRef },
     refs.slice(0, inputs.length),
     refs.slice(inputs.length),
   ];
   const results = next.map((value) => resultLike(value, all));
-  const made = recorder.controlCall('while_loop', args, results, maxTrips === undefined ? {} : { max_trips: maxTrips });
+  const made = recorder.controlCall('while_loop', args, results, {
+    ...(maxTrips === undefined ? {} : { max_trips: maxTrips }),
+    ...(expectedTrips === undefined ? {} : { expected_trips: expectedTrips }),
+  });
   note(recorder, 'while_loop', 'operators', reason, position);
   return tensorsOf(refill(init.tree, present(made)));
 } // prettier-ignore
@@ -117,14 +128,21 @@ function scanAny(
 ): [unknown, unknown] {
   const recorder = needRecorder('scan()');
   const { reverse = false, checkpoint = false, dim = 0 } = options;
-  const carry = flat(withScalars(recorder, ownedTree(recorder, init)));
+  const given = ownedTree(recorder, init);
+  const scalars = withScalars(recorder, given);
   const rows = rowsOf(recorder, xs, dim, 'scan');
   const length = lengthOf(recorder, rows, options.length, 'scan');
+  const bodyTitle = bodyName(recorder, 'scan_body');
+  const { carry, traced: step } = withSettledCarry(recorder, given, (start) => {
+    const values = start.leaves.map(({ leaf }) => leaf);
+    const run = traceBody(recorder, bodyTitle, [...values, ...rows.leaves.map(({ leaf }) => sliceOf(leaf))], (now) => {
+      const c = tensorsOf(refill(start.tree, now.slice(0, values.length)));
+      return body(c, tensorsOf(refill(rows.tree, now.slice(values.length))));
+    });
+    const { result } = run;
+    return { next: result.kind === 'list' && result.items.length === 2 ? result.items[0] : result, traced: run };
+  }, scalars);
   const inputs = carry.leaves.map(({ leaf }) => leaf);
-  const step = traceBody(recorder, bodyName(recorder, 'scan_body'), [...inputs, ...rows.leaves.map(({ leaf }) => sliceOf(leaf))], (values) => {
-    const c = tensorsOf(refill(carry.tree, values.slice(0, inputs.length)));
-    return body(c, tensorsOf(refill(rows.tree, values.slice(inputs.length))));
-  });
   const pair = step.result;
   if (pair.kind !== 'list' || pair.items.length !== 2)
     throw refusal('E_SCAN_CARRY', `the body of scan must return [carry, y], but returns ${treeTypes(pair)}`, recorder.trace.place(), {
@@ -235,7 +253,7 @@ export function foriLoop<const C extends BodyTree>(
 }
 
 /** The scanned tensors, their rows along dim 0. */
-function rowsOf(recorder: Recorder, xs: unknown, dim: number, what: string): Flat {
+export function rowsOf(recorder: Recorder, xs: unknown, dim: number, what: string): Flat {
   const rows = flat(ownedTree(recorder, xs));
   for (const { path, leaf } of rows.leaves)
     if (leaf.shape.length === 0 || dim >= leaf.shape.length || dim < -leaf.shape.length)
@@ -245,7 +263,7 @@ function rowsOf(recorder: Recorder, xs: unknown, dim: number, what: string): Fla
   return flat(refill(rows.tree, moved));
 } // prettier-ignore
 
-function lengthOf(recorder: Recorder, rows: Flat, stated: number | undefined, what: string): Size {
+export function lengthOf(recorder: Recorder, rows: Flat, stated: number | undefined, what: string): Size {
   const sizes: (readonly [where: string, size: Size])[] = rows.leaves.map(({ path, leaf }) => [path, leaf.shape[0]]);
   if (stated !== undefined) sizes.push(['length', stated]);
   const [first] = sizes;
@@ -287,16 +305,6 @@ function carryOf(recorder: Recorder, result: Tree<TracedValue>, init: Flat, code
   });
   if (treeTypes(tree) !== treeTypes(init.tree)) fail(`expected ${treeTypes(init.tree)}, got ${treeTypes(tree)}`);
   return leaves;
-} // prettier-ignore
-
-/** The tree with the paths of the other one, as far as they have the same structure: `1.h` of a pair becomes `h`. */
-function commonPrefix(tree: Tree<TracedValue>, like: Tree<TracedValue>): Tree<TracedValue> {
-  if ((tree.kind === 'leaf' || tree.kind === 'host') && (like.kind === 'leaf' || like.kind === 'host')) return { ...tree, path: like.path };
-  if (tree.kind === 'list' && like.kind === 'list' && tree.items.length === like.items.length)
-    return { kind: 'list', items: tree.items.map((item, i) => commonPrefix(item, like.items[i])) };
-  if (tree.kind === 'record' && like.kind === 'record' && tree.entries.length === like.entries.length)
-    return { kind: 'record', entries: tree.entries.map(([key, inner], i) => [key, commonPrefix(inner, like.entries[i][1])] as const) };
-  return tree;
 } // prettier-ignore
 
 function sliceOf(value: TracedValue): TracedValue {

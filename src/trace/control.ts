@@ -13,6 +13,11 @@ import { valueText } from './typed-value.ts';
 /** What a body returns: tensors and host constants, nested in lists and records. */
 export type BodyTree = Tensor | HostValue | readonly BodyTree[] | { readonly [key: string]: BodyTree };
 
+export interface CondOptions {
+  /** How often the predicate is true, 0 to 1: costs are weighted by it. Without it the dearer branch counts whole. */
+  readonly prob?: number;
+}
+
 /**
  * `pred ? onTrue(...operands) : onFalse(...operands)` as one operator that decides when the program runs. Both branches are
  * traced; outer tensors that they read become operands. A host boolean decides now, and the graph says so in a note.
@@ -26,8 +31,9 @@ export function cond<T extends BodyTree>(
   onTrue: (...operands: Tensor[]) => T,
   onFalse: (...operands: Tensor[]) => T,
   operands: readonly Tensor[] = [],
+  options: CondOptions = {},
 ): T {
-  return condAny(pred, onTrue, onFalse, operands, sourcePosition()) as T;
+  return condAny(pred, onTrue, onFalse, operands, sourcePosition(), 'explicit operator', options) as T;
 }
 
 /** `cond` without the types of its branches; `position` is what the report says. */
@@ -38,9 +44,12 @@ export function condAny(
   operands: readonly Tensor[],
   position: string | undefined,
   reason = 'explicit operator',
+  { prob }: CondOptions = {},
 ): unknown {
   const recorder = needRecorder('cond()');
   const { trace } = recorder;
+  if (prob !== undefined && !(prob >= 0 && prob <= 1))
+    throw refusal('E_COND_PRED', `the probability of cond is a number from 0 to 1, but is ${prob}`, trace.place());
   if (typeof pred === 'boolean') {
     const taken = pred ? 'true' : 'false';
     trace.notes.push(
@@ -71,6 +80,7 @@ export function condAny(
       operandRefs(recorder, all, 'cond'),
     ],
     results,
+    prob === undefined ? {} : { prob: { kind: 'float', value: prob } },
   );
   note(recorder, 'cond', 'operators', reason, position);
   return tensorsOf(numbered(tree, made));

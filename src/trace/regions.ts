@@ -10,36 +10,40 @@ import { refusal } from './refusal.ts';
 import { captureAny, type InputTree, type OutputTree, type TraceOptions, type TracedArguments } from './trace.ts';
 
 /**
- * Policy `regions`: the program runs as it is, and each condition on a tensor ends a region, whose graph is then run for the
- * value. There is one graph for each region and each sequence of values read before it. A later region takes the values of
+ * Policy `regions`: the program runs as it is, and each condition on a tensor, `item()` and `toArray()` ends a region, whose
+ * graph is then run for the value. There is one graph for each region and each sequence of values read before it. A later region takes the values of
  * earlier ones that it reads. The function is traced anew for each sequence, so it must be deterministic. There is no plan
  * for the whole program, and none can be exported: it has no one graph.
  */
 export interface Region {
-  /** Values read before this region: `[true, false]`. */
-  readonly path: readonly boolean[];
-  /** Returns the condition that ends it, if one does, then what later regions are known to read, then what the program returns. */
+  /** Values read before this region: `[true, 3]`. */
+  readonly path: readonly HostRead[];
+  /** Returns the value that is read at its end, if one is, then what later regions are known to read, then what the program returns. */
   readonly graph: Graph;
   /** Where it ends; undefined for one that returns. */
   readonly site?: ControlSite;
 }
 
+/** What the program read of a tensor: a condition, a number, or the numbers of `toArray()`. */
+export type HostRead = boolean | number | readonly number[];
+
 /** Runs a graph: one value for each placeholder in order, one for each output. */
 export type RunGraph<V> = (graph: Graph, inputs: readonly V[]) => readonly V[];
 
 export interface RegionOptions extends Omit<TraceOptions, 'control' | 'policy' | 'checkTwice'> {
-  /** The program must be one graph: a condition on a tensor is E_DATA_DEPENDENT. Default false. */
+  /** The program must be one graph: reading a tensor is E_DATA_DEPENDENT. Default false. */
   readonly fullgraph?: boolean;
-  /** Most conditions in one run. Default 64. */
+  /** Most reads in one run. Default 64. */
   readonly maxRegions?: number;
 }
 
 interface Part {
-  readonly path: readonly boolean[];
+  readonly path: readonly HostRead[];
   readonly site?: ControlSite;
   /** All nodes recorded up to the end of the region, and how many of the calls belong to earlier regions. */
   readonly whole: Graph;
   readonly from: number;
+  /** The value that is read at its end. */
   readonly condition?: string;
   /** Own values that later regions read, in the order in which they were found out. */
   readonly read: Set<string>;
@@ -72,12 +76,18 @@ export class RegionCapture<const I> {
     return [...this.parts.values()].map((part) => this.regionOf(part));
   }
 
-  /** One line for every region that ended at a condition. */
+  /** One line for every region that ended where a tensor was read. */
   get report(): readonly ControlDecision[] {
     return [...this.parts.values()].flatMap(({ site, path }) =>
       site === undefined
         ? []
-        : [{ ...site, policy: 'regions' as const, reason: `a tensor decides; region ${path.length} ends here` }],
+        : [
+            {
+              ...site,
+              policy: 'regions' as const,
+              reason: `${site.kind.endsWith(')') ? 'a tensor is read' : 'a tensor decides'}; region ${path.length} ends here`,
+            },
+          ],
     );
   }
 
@@ -85,11 +95,17 @@ export class RegionCapture<const I> {
    * Runs the program: each region's graph on the values that it reads.
    *
    * @param values one for each placeholder of the first region, in order
+   * @param numbers the elements of a value, row by row; for programs that use `item()` or `toArray()`
    * @returns what the program returns, in order
-   * @throws E_DATA_DEPENDENT with `fullgraph`; E_LIMIT beyond `maxRegions`
+   * @throws E_DATA_DEPENDENT with `fullgraph`; E_LIMIT beyond `maxRegions`; E_USAGE for `item()` without `numbers`
    */
-  run<V>(values: readonly V[], runGraph: RunGraph<V>, truth: (value: V) => boolean): V[] {
-    const path: boolean[] = [];
+  run<V>(
+    values: readonly V[],
+    runGraph: RunGraph<V>,
+    truth: (value: V) => boolean,
+    numbers?: (value: V) => readonly number[],
+  ): V[] {
+    const path: HostRead[] = [];
     const known = new Map<string, V>();
     const run: Part[] = [];
     for (;;) {
@@ -102,10 +118,10 @@ export class RegionCapture<const I> {
         if ([...earlier.read].some((name) => !known.has(name))) this.execute(earlier, known, runGraph);
       const outputs = this.execute(part, known, runGraph);
       if (part.condition === undefined) return outputs;
-      path.push(truth(outputs[0]));
+      path.push(readOf(part, outputs[0], truth, numbers));
       const limit = this.options.maxRegions ?? 64;
       if (path.length > limit)
-        throw new ShardwrightError('E_LIMIT', `the program reads more than ${limit} conditions in one run`, {
+        throw new ShardwrightError('E_LIMIT', `the program reads more than ${limit} values in one run`, {
           hint: 'write the loop with whileLoop, or raise maxRegions',
         });
     }
@@ -126,31 +142,36 @@ export class RegionCapture<const I> {
   }
 
   /** The region after these values; traced at its first use. */
-  private part(path: readonly boolean[]): Part {
-    const key = path.join(',');
+  private part(path: readonly HostRead[]): Part {
+    const key = keyOf(path);
     const found = this.parts.get(key);
     if (found !== undefined) return found;
-    const before = path.length === 0 ? undefined : this.parts.get(path.slice(0, -1).join(','));
+    const before = path.length === 0 ? undefined : this.parts.get(keyOf(path.slice(0, -1)));
     const from = before === undefined ? 0 : callsOf(before.whole).length;
     const part = this.traced([...path], from);
     this.parts.set(key, part);
     return part;
   }
 
-  private traced(path: readonly boolean[], from: number): Part {
+  private traced(path: readonly HostRead[], from: number): Part {
     let next = 0;
-    const control: ControlFlow = {
-      condition: (value, site) => {
-        const traced = valueOf(value, 'the condition');
-        const recorder = needRecorder('a condition');
-        if (recorder !== recorder.trace.root || this.options.fullgraph === true)
-          throw refusal('E_DATA_DEPENDENT', `Data-dependent branching: %${traced.name} decides in '${site.kind}'`, { source: site.position }, {
-            hint: this.options.fullgraph === true ? 'drop fullgraph, or use cond, whileLoop or where.' : 'a region cannot end inside the body of an operator: use cond or where there.',
-          });
-        if (next < path.length) return path[next++];
-        throw new RegionEnd(recorder.finish(), traced.name, site);
-      },
+    const read = (value: unknown, site: ControlSite): HostRead => {
+      const traced = valueOf(value, 'what is read');
+      const recorder = needRecorder(site.kind);
+      if (recorder !== recorder.trace.root || this.options.fullgraph === true)
+        throw refusal('E_DATA_DEPENDENT', `Data-dependent branching: %${traced.name} decides in '${site.kind}'`, { source: site.position }, {
+          hint: this.options.fullgraph === true ? 'drop fullgraph, or use cond, whileLoop or where.' : 'a region cannot end inside the body of an operator: use cond or where there.',
+        });
+      if (next < path.length) return path[next++];
+      throw new RegionEnd(recorder.finish(), traced.name, site);
     }; // prettier-ignore
+    const control: ControlFlow = {
+      condition: (value, site) => read(value, site) === true,
+      read: (value, site) => {
+        const found = read(value, site);
+        return typeof found === 'object' ? found : [Number(found)];
+      },
+    };
     try {
       const { graph } = captureAny(this.fn as unknown as (...args: unknown[]) => unknown, this.inputs, { ...this.options, control, checkTwice: false });
       return { path, whole: graph, from, read: new Set() };
@@ -202,6 +223,28 @@ export function captureRegions<const I>(
   options: RegionOptions = {},
 ): RegionCapture<I> {
   return new RegionCapture(fn, inputs, options);
+}
+
+/** The host's value of what a region ends with. */
+function readOf<V>(
+  { site }: Part,
+  value: V,
+  truth: (value: V) => boolean,
+  numbers: ((value: V) => readonly number[]) | undefined,
+): HostRead {
+  if (site?.kind !== 'item()' && site?.kind !== 'toArray()') return truth(value);
+  if (numbers === undefined)
+    throw new ShardwrightError('E_USAGE', `the program uses ${site.kind} at ${site.position}; run() needs \`numbers\``, {
+      hint: 'give run() a fourth argument: the elements of a value.',
+    }); // prettier-ignore
+  const list = numbers(value);
+  return site.kind === 'item()' ? list[0] : list;
+}
+
+/** Sequences of reads, told apart: true is not 1, and -0 is not 0. */
+function keyOf(path: readonly HostRead[]): string {
+  const text = (read: boolean | number): string => (Object.is(read, -0) ? '-0' : String(read));
+  return path.map((read) => (typeof read === 'object' ? `[${read.map(text).join(' ')}]` : text(read))).join(',');
 }
 
 function callsOf(graph: Graph): Node[] {

@@ -187,10 +187,16 @@ function termsText(terms: readonly Term[]): string {
   return terms
     .map((term, i) => {
       const text = termText({ ...term, coefficient: Math.abs(term.coefficient) });
-      if (i === 0) return term.coefficient < 0 ? `-${text}` : text;
+      if (i === 0) return term.coefficient >= 0 ? text : `-${isQuotient(term) ? `(${text})` : text}`;
       return `${term.coefficient < 0 ? '-' : '+'} ${text}`;
     })
     .join(' ');
+}
+
+/** A quotient alone: a minus before it binds more closely than // and %, so that -(a//b) is not -a//b. */
+function isQuotient({ coefficient, factors }: Term): boolean {
+  const [first] = factors;
+  return Math.abs(coefficient) === 1 && factors.length === 1 && (first.kind === 'floordiv' || first.kind === 'mod');
 }
 
 function termText({ coefficient, factors }: Term): string {

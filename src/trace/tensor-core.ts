@@ -84,13 +84,21 @@ export abstract class TensorCore {
     }); // prettier-ignore
   }
 
-  /** Always refused: there are no values while tracing. @throws E_TRACE_HOST_READ */
-  item(): never {
-    return hostRead(this, 'item()');
-  }
-  /** Always refused: there are no values while tracing. @throws E_TRACE_HOST_READ */
-  toArray(): never {
-    return hostRead(this, 'toArray()');
+  /**
+   * The one value of a tensor, true as 1: ends a region under the policy `regions`, else there are no values while tracing.
+   *
+   * @throws E_TRACE_HOST_READ; E_SHAPE under `regions` when the tensor may have another number of elements than one
+   */
+  item(): number {
+    const { shape } = this;
+    return hostRead(this, 'item()', () => {
+      if (shape.some((size) => size !== 1))
+        throw refuse('E_SHAPE', this, 'has not one element, item() reads one', 'reduce or select first, or use toArray().');
+    })[0];
+  } // prettier-ignore
+  /** All values, row by row, true as 1; as `item()`. @throws E_TRACE_HOST_READ */
+  toArray(): readonly number[] {
+    return hostRead(this, 'toArray()', () => undefined);
   }
 
   [Symbol.toPrimitive](hint: string): never {
@@ -136,12 +144,17 @@ function coercion(tensor: TensorCore, as: string, hint: string): Error {
   return refuse('E_TRACE_COERCE', tensor, `was used as ${as}`, hint);
 }
 
-function hostRead(tensor: TensorCore, what: string): never {
+function hostRead(tensor: TensorCore, what: string, check: () => void): readonly number[] {
+  const control = runningRecorder()?.trace.settings.control;
+  if (control?.read !== undefined) {
+    check();
+    return control.read(tensor, { kind: what, position: sourcePosition() ?? 'an unknown place' });
+  }
   throw refuse(
     'E_TRACE_HOST_READ',
     tensor,
     `has no values while tracing, ${what} cannot read them`,
-    'return the tensor, or choose by value with `where` or `cond`.',
+    'return the tensor, choose by value with `where` or `cond`, or run the program in regions (`captureRegions`).',
   );
 }
 

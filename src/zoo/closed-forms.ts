@@ -1,3 +1,7 @@
+import { ShardwrightError } from '../errors.ts';
+import type { DeviceMesh } from '../mesh/mesh.ts';
+import type { ExpertFold } from './mesh-fold.ts';
+
 /**
  * Bytes that each device sends, and bytes of states that it keeps, in closed form: for first estimates, and to hold priced plans to.
  * Rings: an all-reduce of B bytes over n devices sends 2 (n-1)/n B, a gather or scatter (n-1)/n B, an all-to-all (n-1)/n of what a
@@ -72,4 +76,43 @@ export function stateBytesPerDevice(
 ): number {
   const cut = { dp: [1, 1, 1], zero1: [1, 1, n], zero2: [1, n, n], fsdp: [n, n, n] }[plan];
   return parameters * (bytes.weight / cut[0] + bytes.gradient / cut[1] + bytes.optimizer / cut[2]);
+}
+
+/** Parameter elements by what tensor and expert parallelism do to them. */
+export interface ParameterParts {
+  /** Cut over tp: attention and MLP matrices, vocabulary tables. */
+  readonly split: number;
+  /** Whole on every tp rank: norms, routers, biases of row-parallel layers. */
+  readonly rest: number;
+  /** Routed experts, all of them. */
+  readonly routed?: number;
+}
+
+/**
+ * State bytes of a device on a dense mesh with its expert fold: dense states are cut over dp_shard and cp (and tp), those of
+ * routed experts over efsdp, ep and etp; dp_replicate cuts nothing. For a pipeline hand in the parts of a stage.
+ *
+ * @param bytesPerParameter 16: bf16 weight and gradient, three fp32 states
+ */
+export function foldedStateBytes(parts: ParameterParts, fold: ExpertFold, bytesPerParameter = 16): number {
+  const { dense, expert } = fold;
+  const dim = (mesh: DeviceMesh, name: string): number =>
+    mesh.names.includes(name) ? mesh.sizes[mesh.indexOf(name)] : 1;
+  const shards = dim(dense, 'dp_shard') * dim(dense, 'cp');
+  const experts = dim(expert, 'efsdp') * dim(expert, 'ep') * dim(expert, 'etp');
+  const own = parts.split / (dim(dense, 'tp') * shards) + parts.rest / shards + (parts.routed ?? 0) / experts;
+  return bytesPerParameter * own;
+}
+
+/**
+ * Rows of a vocabulary table that every tp rank can hold an equal, aligned part of: the next multiple of `multiple` * tp, as
+ * Megatron-LM pads. A multiple of 1 with tp 1 pads nothing; the padded rows are parameters of no model, so count them apart.
+ *
+ * @throws E_USAGE for sizes below 1
+ */
+export function paddedVocabulary(rows: number, tensor: number, multiple = 128): number {
+  for (const size of [rows, tensor, multiple])
+    if (!Number.isSafeInteger(size) || size < 1)
+      throw new ShardwrightError('E_USAGE', `a vocabulary of ${rows} rows padded to ${multiple} x ${tensor}`);
+  return Math.ceil(rows / (multiple * tensor)) * multiple * tensor;
 }

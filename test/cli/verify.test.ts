@@ -1,3 +1,8 @@
+import { spawnSync } from 'node:child_process';
+import { mkdtempSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
 import type { VerifyReport } from '../../src/cli/verify.ts';
 import { cli, fixture } from './support.ts';
@@ -59,9 +64,56 @@ describe('verify', () => {
     expect(run.out).toContain('E_INFEASIBLE');
   }, 60_000);
 
-  it('refuses control flow by name', async () => {
-    const run = await cli('verify', model('hop-scan-joint'), '--mesh', 'd=2', '--json');
+  it('runs loops and branches, at reduced sizes', async () => {
+    const out = await report(model('hop-scan-joint'), '--mesh', 'a=2,b=2', '--pin', 'primals_1=S(0)R', '--quiet');
+    expect(out.mismatches).toEqual([]);
+    expect(out.sizes).toContainEqual({ from: 16, to: 8 });
+    // Every trip of both loops is compared, not every body once.
+    expect(out.nodesCompared).toBeGreaterThan(60);
+    expect(out.collectives).toEqual({ all_gather: 1 });
+  }, 60_000);
+
+  it('shares out the rows of a map when asked to', async () => {
+    const path = fixture('hop-map', 'export.readable');
+    const out = await report(path, '--mesh', 'd=2', '--maps', 'rows', '--pin', 'xs=S(0)', '--quiet');
+    expect(out).toMatchObject({ mismatches: [], collectives: {} });
+  }, 60_000);
+
+  it("takes operators of the user's files, with rules and kernels of their own", async () => {
+    const folder = mkdtempSync(join(tmpdir(), 'verify-'));
+    const [ops, path, rules] = ['ops.ts', 'g.swg', 'rules.json'].map((name) => join(folder, name));
+    writeFileSync(ops, `import { defineOp } from 'shardwright';
+export const operators = [
+  defineOp('my.twice.default', {
+    schema: 'Tensor self', cls: 'other', infer: (ctx) => [ctx.inputs[0]],
+    shard: () => [{ inputs: [{ kind: 'shard', dim: 0 }], outputs: [{ kind: 'shard', dim: 0 }], origin: 'base' }],
+    kernel: (call) => [call.inputs[0]],
+  }),
+];
+`); // prettier-ignore
+    writeFileSync(path, 'swgraph 1\ngraph @g {\n  in %x: f32[8, 6] input "x"\n  %y = my.twice.default(%x): f32[8, 6]\n  out %y output 0\n}\n'); // prettier-ignore
+    // A process of its own: a program of the user is loaded by hooks that stay.
+    const main = fileURLToPath(new URL('../../src/cli/main.ts', import.meta.url));
+    const run = spawnSync(process.execPath, ['--import', 'tsx', main, 'verify', path, '--mesh', 'd=2', '--ops', ops, '--pin', 'y=S(0)', '--no-shrink', '--quiet', '--json'], { encoding: 'utf8' }); // prettier-ignore
+    expect(run.status, run.stdout + run.stderr).toBe(0);
+    expect(JSON.parse(run.stdout)).toMatchObject({ mismatches: [], nodesCompared: 2 });
+    // Without the file, and with a name that is there already.
+    expect((await cli('verify', path, '--mesh', 'd=2', '--json')).code).toBe(2);
+    const entry = { name: 'aten.relu.default', schema: 'Tensor x', outputs: ['x'], rules: [] };
+    writeFileSync(rules, JSON.stringify({ format: 'shardwright-rules/1', operators: [entry] }));
+    const twice = await cli('verify', path, '--mesh', 'd=2', '--ops', rules, '--json');
+    expect(twice.code).toBe(2);
+    expect(twice.out).toMatch(/registered twice/);
+  }, 60_000);
+
+  it('refuses by name what has no record', async () => {
+    const path = join(mkdtempSync(join(tmpdir(), 'verify-')), 'g.swg');
+    writeFileSync(
+      path,
+      'swgraph 1\ngraph @g {\n  in %x: f32[4] input "x"\n  %y = my.op(%x): f32[4]\n  out %y output 0\n}\n',
+    );
+    const run = await cli('verify', path, '--mesh', 'd=2', '--json');
     expect(run.code).toBe(2);
-    expect(run.out).toContain('scan is not shrunk');
+    expect(run.out).toContain('my.op is not shrunk');
   }, 60_000);
 });

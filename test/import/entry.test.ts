@@ -56,12 +56,14 @@ describe('FM-1 detection by content', () => {
     if (typeof content === 'string') expect(detectFormat(bytes(content))).toBe(format);
   });
 
-  test('formats that are not read yet are named; a packed twin alike', () => {
+  test('compiled text is named as what it is; a packed twin alike', () => {
     const error = failure(() =>
       importGraph(gzipSync(bytes('HloModule jit_f, is_scheduled=true\n')), { file: 'a.hlo.gz' }),
     );
-    expect(error.headline).toBe('a.hlo.gz: E_UNSUPPORTED this is HLO text (hlo), which this version does not read yet');
-    expect(error.details.hint).toContain('exported-program');
+    expect(error.headline).toBe(
+      'a.hlo.gz: E_UNSUPPORTED this is HLO text, what a compiler made of a program for one device; it is no graph to plan',
+    );
+    expect(error.details.hint).toContain('as_text()');
   });
 
   test.each(['', '   \n', 'hello world', '{"a": 1}', '\u0000\u0001', '# only a comment'])(

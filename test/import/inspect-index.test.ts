@@ -1,26 +1,10 @@
-import { readFileSync } from 'node:fs';
-import { join } from 'node:path';
-import { gunzipSync } from 'node:zlib';
 import { describe, expect, test } from 'vitest';
 import { inspectGraph, type Inspection } from '../../src/cli/inspect.ts';
 import { importModel } from '../../src/import/import.ts';
-import type { AnswerKey } from './fixtures.ts';
-import { ALL_GRAPHS, HAS_ALL_GRAPHS, infer, inputTypes, table } from './twins.ts';
+import { corpus, corpusFile, graphFiles, shapesOf, type CorpusRecord } from './corpus.ts';
+import { infer, inputTypes, table } from './twins.ts';
 
-/**
- * What `inspect` says of every file that PyTorch's tools wrote, against the index of the fixtures. The full set is not part
- * of the project; copies of a part are compared in the tests of each format.
- */
-
-interface Record {
-  readonly id: string;
-  readonly tool: string;
-  readonly model: string;
-  readonly files: readonly { readonly path: string }[];
-  readonly params: { readonly count?: number; readonly initializers?: number; readonly numel: number };
-  readonly graph?: { readonly nodes: number; readonly by_op: { readonly [op: string]: number } };
-  readonly graph_flops?: { readonly total: number; readonly total_group_aware?: number };
-}
+/** What `inspect` says of every file that PyTorch's tools wrote, against the index of the corpus. */
 
 // Exceptions, each with the place that names it.
 
@@ -44,7 +28,7 @@ const TIED: { readonly [id: string]: readonly [count: number, elements: number] 
   'bert-base/joint': [204, 109_514_298 + 30_522 * 768 + 30_522],
 };
 
-function flopsOf(record: Record, path: string): number | undefined {
+function flopsOf(record: CorpusRecord, path: string): number | undefined {
   const { id, model, graph_flops } = record;
   const withBodies = WITH_BODIES[id];
   if (withBodies !== undefined) return withBodies;
@@ -56,7 +40,7 @@ function flopsOf(record: Record, path: string): number | undefined {
   return total + (stillWrapped ? (ROTARY[model] ?? 0) : 0);
 }
 
-function parametersOf(record: Record, path: string): readonly [number, number] {
+function parametersOf(record: CorpusRecord, path: string): readonly [number, number] {
   // Specification 2.3: the partitioned graphs of AOTAutograd state no roles.
   if (/\/(forward|backward)(_inductor)?\./.test(path)) return [0, 0];
   const tied = TIED[record.id];
@@ -64,29 +48,18 @@ function parametersOf(record: Record, path: string): readonly [number, number] {
   return [record.params.count ?? record.params.initializers ?? -1, record.params.numel];
 }
 
-function read(path: string): Uint8Array {
-  const bytes = readFileSync(join(ALL_GRAPHS, path));
-  return new Uint8Array(path.endsWith('.gz') ? gunzipSync(bytes) : bytes);
-}
-
-function inspected(record: Record, path: string): Inspection {
-  const shapes = record.files.find((file) => file.path.includes('.shapes.json'))?.path;
-  const inputs =
-    path.includes('.graph.txt') && shapes !== undefined
-      ? inputTypes(JSON.parse(new TextDecoder().decode(read(shapes))) as AnswerKey['shapes'])
-      : {};
-  const { graph, format, counts } = importModel(read(path), { infer, inputs });
+function inspected(record: CorpusRecord, path: string): Inspection {
+  const shapes = path.includes('.graph.txt') ? shapesOf(record) : undefined;
+  const { graph, format, counts } = importModel(corpusFile(path), { infer, inputs: inputTypes(shapes ?? {}) });
   return inspectGraph(graph, table, format, counts);
 }
 
 describe('inspect equals the index', () => {
-  test.skipIf(!HAS_ALL_GRAPHS)('FM-2 FM-6 FM-8 FM-9 FM-20 FM-45 every torch and ONNX file (skipped where the full set is not there)', () => {
-    const { records } = JSON.parse(readFileSync(join(ALL_GRAPHS, 'INDEX.json'), 'utf8')) as { records: Record[] };
+  test('FM-2 FM-6 FM-8 FM-9 FM-20 FM-45 every torch and ONNX file', () => {
     let files = 0;
-    for (const record of records) {
+    for (const record of corpus) {
       if (record.graph === undefined || !/^torch/.test(record.tool)) continue;
-      for (const { path } of record.files) {
-        if (/shapes\.json|\.hlo|onnx\/.*\.txt$/.test(path)) continue;
+      for (const path of graphFiles(record)) {
         const found = inspected(record, path);
         expect([found.nodes, found.ops], path).toEqual([record.graph.nodes, record.graph.by_op]);
         expect([found.parameterCount, found.parameters], path).toEqual(parametersOf(record, path));
@@ -96,7 +69,7 @@ describe('inspect equals the index', () => {
         files++;
       }
     }
-    // Readable, expanded, graph() and signature texts, archives and JSON, ONNX.
-    expect(files).toBeGreaterThan(200);
-  }, 120_000); // prettier-ignore
+    // Readable, expanded, graph() and signature texts, archives, JSON, ONNX.
+    expect(files).toBe(78 + 21 + 75 + 21 + 10 + 11 + 8);
+  }, 120_000);
 });

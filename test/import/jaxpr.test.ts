@@ -177,7 +177,7 @@ describe('FM-55 bad text is refused with place and remedy', () => {
     ['a symbolic size', '{ lambda ; a:f32[b,4]. let  in (a,) }', 'E_UNSUPPORTED 1:18 a symbolic size'],
     ['a mutable reference', '{ lambda ; a:Ref{f32[4]}. let  in () }', 'E_UNSUPPORTED 1:14 a mutable reference'],
     ['a body that is missing', '{ lambda ; a:f32[4]. let b:f32[4] = jit[name=f jaxpr=jaxpr7] a in (b,) }', `E_REF 1:54 parameter 'jaxpr' of jit is no jaxpr`],
-    ['an open bracket', '{ lambda ; a:f32[4]. let b:f32[4] = neg[x=(1 a in (b,) }', `E_SYNTAX 1:43 the bracket '[' of the parameters is never closed`],
+    ['an open bracket', '{ lambda ; a:f32[4]. let b:f32[4] = neg[x=(1 a in (b,) }', `E_SYNTAX 1:43 the bracket '(' is not closed before '}'`],
     ['no end', '{ lambda ; a:f32[4]. let b:f32[4] = neg a', `E_SYNTAX 1:42 expected a primitive, found the end of the text`],
     ['text behind the end', '{ lambda ; a:f32[4]. let  in (a,) } }', `E_SYNTAX 1:37 expected the end of the text, found '}'`],
     ['a wrong body', '{ lambda ; a:f32[4]. let b:f32[4] = jit[name=f jaxpr={ lambda ; c:f32[5]. let  in (c,) }] a in (b,) }', 'E_TYPE 1:37 jit: input 0 of a body is f32[5], and gets f32[4]'],

@@ -3,9 +3,12 @@ import { describe, expect, test } from 'vitest';
 import { ShardwrightError } from '../../src/errors.ts';
 import { importGraph } from '../../src/import/import.ts';
 import { axesOf, commonAxes, tilingOf } from '../../src/import/mlir/axes.ts';
+import { gspmdText } from '../../src/import/mlir/gspmd-text.ts';
 import { parseGspmd, tileDevices } from '../../src/import/mlir/gspmd.ts';
+import { DeviceMesh } from '../../src/mesh/mesh.ts';
+import { parseSharding } from '../../src/mesh/parse.ts';
 import type { Graph, Node } from '../../src/graph/types.ts';
-import { infer } from './support-jax.ts';
+import { infer, jaxText, mlirAnswers } from './support-jax.ts';
 
 /** A module with one function of two f32[4, 8] arguments; `body` ends before the return of `%r`. */
 const module = (
@@ -196,6 +199,74 @@ describe('FM-34 GSPMD strings', () => {
     expect(tilingOf(listed)!.dims.map((f) => axesOf(f, axes))).toEqual(tiling.dims.map((f) => axesOf(f, axes)));
   }); // prettier-ignore
 
+  const mesh = (sizes: readonly number[]): DeviceMesh =>
+    new DeviceMesh(sizes.map((size, i) => ({ name: `m${i}`, size })));
+
+  test.each([
+    ['S(0)S(1)', '{devices=[2,4]<=[8]}'],
+    ['S(1)S(0)', '{devices=[4,2]<=[2,4]T(1,0)}'],
+    ['S(0)S(0)', '{devices=[8,1]<=[8]}'],
+    ['S(0)[1]S(0)[0]', '{devices=[8,1]<=[2,4]T(1,0)}'],
+    ['RS(1)', '{devices=[1,4,2]<=[2,4]T(1,0) last_tile_dim_replicate}'],
+    ['S(0)R', '{devices=[2,1,4]<=[8] last_tile_dim_replicate}'],
+    ['RR', '{replicated}'],
+  ])('%s is written as %s', (placements, text) => {
+    const on = mesh([2, 4]);
+    expect(gspmdText(parseSharding(placements, on), on, 2)).toBe(text);
+    expect(() => gspmdText(parseSharding('P(sum)R', on), on, 2)).toThrow('pending');
+  });
+
+  test('the strings that JAX wrote are written again, letter for letter', () => {
+    let compared = 0;
+    for (const { file } of mlirAnswers.filter((a) => a.file.includes('gspmd'))) {
+      const text = jaxText(file);
+      const graph = importGraph(text, { infer });
+      const on = mesh((graph.mesh ?? '').split(',').map((dim) => Number(dim.split('=')[1])));
+      const ranks = new Map(graph.nodes.map((n) => [n.name, n.type.kind === 'tensor' ? n.type.shape.length : 0]));
+      // Arguments stand in the text in the order of the inputs.
+      const head = /@main\((.*)/.exec(text)?.[1].split(') -> ')[0] ?? '';
+      const stated = [...head.matchAll(/%(\w+): tensor<[^>]*>(?: \{mhlo\.sharding = "([^"]*)"\})?/g)];
+      for (const { value, sharding } of graph.given ?? []) {
+        const original = stated.find(([, name]) => name === value)?.[2];
+        if (original === undefined || value === undefined) continue;
+        expect([file, value, gspmdText(parseSharding(sharding, on), on, ranks.get(value) ?? 0)]).toEqual([
+          file,
+          value,
+          original,
+        ]);
+        compared++;
+      }
+    }
+    expect(compared).toBeGreaterThan(60);
+  });
+
+  test('random meshes of up to 3 axes: what is written reads back', () => {
+    fc.assert(
+      fc.property(
+        fc.array(fc.constantFrom(1, 2, 3, 4), { minLength: 1, maxLength: 3 }),
+        fc.array(fc.constantFrom('R', 'S(0)', 'S(1)', 'S(2)'), { minLength: 3, maxLength: 3 }),
+        (sizes, kinds) => {
+          const on = mesh(sizes);
+          const sharding = parseSharding(kinds.slice(0, sizes.length).join(''), on);
+          const parsed = parseGspmd(gspmdText(sharding, on, 3));
+          const wanted = [0, 1, 2].map((d) => sharding.orderOf(d).filter((axis) => sizes[axis] > 1));
+          if (parsed.kind !== 'tiled') {
+            expect([parsed.kind, wanted.flat()]).toEqual(['replicated', []]);
+            return;
+          }
+          const own = sizes.map((size, k) => ({ size, stride: on.strides[k] }));
+          // An axis of one device cuts nothing; `axesOf` may name it anywhere.
+          expect(
+            tilingOf(parsed)!
+              .dims.slice(0, 3)
+              .map((f) => axesOf(f, own).filter((axis) => sizes[axis] > 1)),
+          ).toEqual(wanted);
+        },
+      ),
+      { seed: 34, numRuns: 300 },
+    );
+  });
+
   test('random meshes of up to 3 axes: the string of any placement reads back', () => {
     fc.assert(
       fc.property(
@@ -236,3 +307,54 @@ describe('FM-34 GSPMD strings', () => {
       expect(() => parseGspmd(text)).toThrow(ShardwrightError);
   });
 });
+
+describe('FM-35 manual regions of GSPMD', () => {
+  const full = (result: string, operand: string, sharding: string, from: string, to: string): string =>
+    `    ${result}s = stablehlo.custom_call @Sharding(${operand}) {mhlo.sharding = "${sharding}"} : (tensor<${from}xf32>) -> tensor<${from}xf32>\n` +
+    `    ${result} = stablehlo.custom_call @SPMDFullToShardShape(${result}s) {mhlo.sharding = "{manual}"} : (tensor<${from}xf32>) -> tensor<${to}xf32>\n`;
+  const shard = (result: string, operand: string, sharding: string, from: string, to: string): string =>
+    `    ${result} = stablehlo.custom_call @SPMDShardToFullShape(${operand}) {mhlo.sharding = "${sharding}"} : (tensor<${from}xf32>) -> tensor<${to}xf32>\n`;
+  const rows = '{devices=[2,1]<=[2]}';
+  const regions = (graph: Graph): Node[] => graph.nodes.filter((n) => n.target === 'sdy.manual_computation');
+
+  test('two regions behind each other; a constant from outside is repeated inside', () => {
+    const text = module(
+      '    %c = stablehlo.constant dense<2.0> : tensor<2x8xf32>\n' +
+        full('%x', '%a', rows, '4x8', '2x8') +
+        '    %y = stablehlo.multiply %x, %c : tensor<2x8xf32>\n' +
+        shard('%z', '%y', rows, '2x8', '4x8') +
+        '    %w = stablehlo.add %z, %b : tensor<4x8xf32>\n' +
+        full('%u', '%w', rows, '4x8', '2x8') +
+        '    %v = stablehlo.negate %u : tensor<2x8xf32>\n' +
+        shard('%r', '%v', rows, '2x8', '4x8'),
+    );
+    const graph = read(text);
+    expect(regions(graph).map((n) => [n.name, n.args[1], n.kwargs])).toEqual([
+      ['z', [{ kind: 'value', name: 'a' }], { in_shardings: ['S(0)'], out_shardings: ['S(0)'], manual_axes: ['axis_0'] }],
+      ['r', [{ kind: 'value', name: 'w' }], { in_shardings: ['S(0)'], out_shardings: ['S(0)'], manual_axes: ['axis_0'] }],
+    ]);
+    expect(Object.values(graph.subgraphs).map((body) => body.nodes.map((n) => n.target))).toEqual([
+      ['x', 'stablehlo.constant', 'stablehlo.multiply'],
+      ['u', 'stablehlo.negate'],
+    ]);
+    expect(read(text.replaceAll('{manual}', '{devices=[1,1,2]<=[2] last_tile_dims={manual}}')).nodes).toEqual(graph.nodes);
+  });
+
+  test('axes that stay automatic are not divided at the boundary', () => {
+    // Mesh (2, 4): the second axis cuts the columns and is left to the compiler.
+    const both = '{devices=[2,4]<=[8]}';
+    const text = module(full('%x', '%a', both, '4x8', '2x8') + '    %y = stablehlo.negate %x : tensor<2x8xf32>\n' + shard('%r', '%y', both, '2x8', '4x8'))
+      .replaceAll('{manual}', '{devices=[1,1,2,4]<=[8] last_tile_dims={manual, replicated}}');
+    expect(regions(read(text))[0].kwargs).toEqual({ in_shardings: ['S(0)S(1)'], out_shardings: ['S(0)S(1)'], manual_axes: ['axis_0'] });
+  });
+
+  test.each<[what: string, text: string, message: string]>([
+    ['a region without end', module(full('%x', '%a', rows, '4x8', '2x8') + '    %r = stablehlo.negate %a : tensor<4x8xf32>'), 'E_UNSUPPORTED 4:10 a manual region without end: no @SPMDShardToFullShape'],
+    ['a local value returned', module(full('%x', '%a', rows, '4x8', '2x8') + '    %r = stablehlo.negate %x : tensor<2x8xf32>', 'tensor<2x8xf32>'), 'E_UNSUPPORTED 6:5 a value of a manual region is returned without @SPMDShardToFullShape'],
+    ['an end without a region', module(shard('%r', '%a', rows, '4x8', '4x8')), 'E_UNSUPPORTED 3:10 @SPMDShardToFullShape of a value that is in no manual region'],
+    ['an outer value inside', module(full('%x', '%a', rows, '4x8', '2x8') + '    %y = stablehlo.dot_general %x, %b, contracting_dims = [1] x [1] : (tensor<2x8xf32>, tensor<4x8xf32>) -> tensor<2x4xf32>\n' + shard('%r', '%y', rows, '2x4', '4x4'), 'tensor<4x4xf32>'), `E_UNSUPPORTED 5:36 a manual region reads '%b', which is not local to a device`],
+    ['a local type that is no half', module(full('%x', '%a', rows, '4x8', '1x8') + shard('%r', '%x', rows, '1x8', '4x8')), 'E_TYPE 4:10 in_shardings 0: S(0) of tensor<4x8xf32> leaves [2, 8] to a device, the region has tensor<1x8xf32>'],
+  ])('%s', (_, text, message) => {
+    expect(told(text)).toBe(message);
+  });
+}); // prettier-ignore

@@ -78,10 +78,7 @@ describe('every StableHLO text of the fixtures', () => {
       expect(found.ops['stablehlo.dot_general']).toBe(answer.dot_flops.dot_generals);
       expect(flopsEachOnce(graph, table)).toBe(answer.dot_flops.flops_each_once);
     }
-    // GSPMD's boundaries of manual regions stay custom calls.
-    expect(found.unknownOps).toEqual(
-      file === 'shard-map-mlp/gspmd.mlir.gz' ? ['custom_call.SPMDFullToShardShape', 'custom_call.SPMDShardToFullShape'] : [],
-    );
+    expect(found.unknownOps).toEqual([]);
     expect(withoutLines(parseGraph(printGraph(graph)))).toEqual(withoutLines(graph));
   }); // prettier-ignore
 
@@ -218,10 +215,7 @@ describe('FM-34 given shardings', () => {
       const [gspmd, shardy] = [file, file.replace('gspmd', 'shardy')].map((name) =>
         importGraph(packedJax(name), { infer }),
       );
-      // The boundary of a manual region is a pair of constraints in one dialect and a region in the other.
-      const compared = (graph: Graph): unknown =>
-        file.startsWith('shard-map') ? graph.given?.filter((g) => g.value?.startsWith('arg')) : graph.given;
-      expect(compared(gspmd)).toEqual(compared(shardy));
+      expect(gspmd.given).toEqual(shardy.given);
     }
   });
 
@@ -238,16 +232,24 @@ describe('FM-34 given shardings', () => {
     }
   });
 
-  test('FM-35 shard-map-mlp: a manual region with local FLOPs and one all-reduce', () => {
-    const graph = importGraph(packedJax('shard-map-mlp/shardy.mlir.gz'), { infer });
+  // GSPMD's strings have axes without names.
+  test.each([
+    ['shardy', ['data', 'model']],
+    ['gspmd', ['axis_0', 'axis_1']],
+  ])('FM-35 shard-map-mlp in %s: a manual region with local FLOPs and one all-reduce', (dialect, axes) => {
+    const graph = importGraph(packedJax(`shard-map-mlp/${dialect}.mlir.gz`), { infer });
+    lintGraph(graph, infer);
+    expect(graph.nodes.map((n) => n.target).slice(3)).toEqual(['sdy.manual_computation', 'operator.getitem']);
     const region = graph.nodes.find((n) => n.target === 'sdy.manual_computation')!;
     expect(region.kwargs).toEqual({
       in_shardings: ['S(0)R', 'RS(1)', 'RS(0)'],
       out_shardings: ['S(0)R'],
-      manual_axes: ['data', 'model'],
+      manual_axes: axes,
     });
     expect(programFlops(graph, table).total).toBe(196_608);
-    const body = getOwn(graph.subgraphs, (region.args[0] as { name: string }).name)!;
+    expect(8 * programFlops(graph, table).total).toBe(1_572_864);
+    // GSPMD's text calls a function of the body.
+    const [body] = Object.values(inlineCalls(graph).subgraphs);
     const reductions = body.nodes.filter((n) => n.target === 'stablehlo.all_reduce');
     expect(reductions.map((n) => [n.kwargs.reducer, n.kwargs.replica_groups])).toEqual([['add', [[0, 1, 2, 3], [4, 5, 6, 7]]]]);
   }); // prettier-ignore

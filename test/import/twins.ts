@@ -1,4 +1,4 @@
-import { existsSync, readFileSync } from 'node:fs';
+import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { gunzipSync } from 'node:zlib';
 import { ShardwrightError } from '../../src/errors.ts';
@@ -18,10 +18,6 @@ export function fixture(path: string): Uint8Array {
   const packed = readFileSync(join(HERE, path));
   return new Uint8Array(path.endsWith('.gz') ? gunzipSync(packed) : packed);
 }
-
-/** Folder of all fixture graphs, which only the workplace of the project has. */
-export const ALL_GRAPHS = join(import.meta.dirname, '..', '..', '..', 'shared', 'fixtures', 'graphs');
-export const HAS_ALL_GRAPHS = existsSync(join(ALL_GRAPHS, 'INDEX.json'));
 
 /** What two formats of one program must agree on; uses of bodies carry the body's name, so its attribute node may differ. */
 export function content(graph: Graph): unknown {

@@ -22,10 +22,13 @@ function expertOf(token: number): number {
 
 describe('grouped products by execution', () => {
   test('tokens against experts', () => {
-    const kernel: Kernel = ({ inputs: [x, w], inputStarts: [[first]] }) => [
+    const kernel: Kernel = ({ inputs: [x, w], inputStarts: [[first], [own]] }) => [
       build([x.shape[0], w.shape[2]], ([i, n]) => {
+        // The expert's place on the rank; tokens of experts that it does not hold give nothing.
+        const expert = expertOf(i + first) - own;
+        if (expert < 0 || expert >= w.shape[0]) return 0;
         let sum = 0;
-        for (let k = 0; k < x.shape[1]; k++) sum += get(x, [i, k]) * get(w, [expertOf(i + first), k, n]);
+        for (let k = 0; k < x.shape[1]; k++) sum += get(x, [i, k]) * get(w, [expert, k, n]);
         return sum;
       }),
     ];
@@ -40,6 +43,7 @@ describe('grouped products by execution', () => {
       'R, S(2), R -> S(1)',
       'S(1), S(1), R -> P(sum)',
       'S(0), R, R -> S(0)',
+      'R, S(0), R -> P(sum)',
       'P(sum), R, R -> P(sum)',
       'R, P(sum), R -> P(sum)',
       'P(avg), R, R -> P(avg)',
@@ -48,10 +52,11 @@ describe('grouped products by execution', () => {
   });
 
   test('weight gradients: tokens are contracted, group by group', () => {
-    const kernel: Kernel = ({ inputs: [a, b], inputStarts: [[, first]] }) => [
-      build([ENDS.length, a.shape[0], b.shape[1]], ([g, m, n]) => {
+    const kernel: Kernel = ({ ctx, inputs: [a, b], inputStarts: [[, first]], outputStarts: [[own]] }) => [
+      build([ctx.outputs[0]?.shape[0] ?? 0, a.shape[0], b.shape[1]], ([g, m, n]) => {
         let sum = 0;
-        for (let t = 0; t < a.shape[1]; t++) if (expertOf(t + first) === g) sum += get(a, [m, t]) * get(b, [t, n]);
+        for (let t = 0; t < a.shape[1]; t++)
+          if (expertOf(t + first) === g + own) sum += get(a, [m, t]) * get(b, [t, n]);
         return sum;
       }),
     ];
@@ -63,7 +68,12 @@ describe('grouped products by execution', () => {
     );
     expect(failed).toEqual([]);
     expect(texts(judged)).toEqual(
-      expect.arrayContaining(['S(0), R, R -> S(1)', 'R, S(1), R -> S(2)', 'S(1), S(0), R -> P(sum)']),
+      expect.arrayContaining([
+        'S(0), R, R -> S(1)',
+        'R, S(1), R -> S(2)',
+        'S(1), S(0), R -> P(sum)',
+        'R, R, R -> S(0)',
+      ]),
     );
   });
 

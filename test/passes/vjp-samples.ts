@@ -141,7 +141,7 @@ function sampleOf(text: CallText): GradientSample[] {
   if (record === undefined) return [];
   const functional = functionalForm(text.target) ?? record.name;
   const entry = vjpOf(functional);
-  if (entry === undefined && compositeOf(functional) === undefined) return [];
+  if (entry === undefined && compositeOf(table.get(functional) ?? record) === undefined) return [];
   const call: CallText = {
     ...text,
     args: text.args.map(widened),

@@ -2,12 +2,66 @@ import { describe, expect, test } from 'vitest';
 import { kernelOf } from '../../src/ops/kernels/table.ts';
 import { hasLocalForm } from '../../src/plan/lower/rewrite.ts';
 import { printGraph } from '../../src/graph/text.ts';
-import { randomProgram, runRandom, runSolved } from './random/program.ts';
+import { CONTROL_TARGETS } from '../../src/graph/control.ts';
+import { randomProgram, runRandom, runSolved, type Kind } from './random/program.ts';
 import { TABLE } from './random/builder.ts';
 
 const PROGRAMS = process.env.SHARDWRIGHT_FULL === '1' ? 10_000 : 300;
 /** Programs per test, so that a failure names a small range. */
 const BATCH = 50;
+
+/** Loops and branches run their bodies several times: fewer programs take as long. */
+const LOOPED = process.env.SHARDWRIGHT_FULL === '1' ? 10_020 : 30;
+
+describe('random programs with loops, branches and backward passes', () => {
+  const first = (kind: Kind, count: number): [Kind, number][] =>
+    Array.from({ length: count / 30 }, (_, i): [Kind, number] => [kind, i * 30]);
+  test.each([...first('control', LOOPED), ...first('joint', LOOPED)])(
+    '%s: sharded equals unsharded, seeds from %i',
+    (kind, from) => {
+      const faults: string[] = [];
+      let compared = 0;
+      let communicated = 0;
+      for (let seed = from; seed < from + 30; seed++) {
+        const { fault, mesh, verification } = runRandom(seed, kind);
+        if (fault !== undefined) faults.push(`seed ${seed} on (${mesh}): ${fault}`);
+        compared += verification?.nodesCompared ?? 0;
+        for (const n of Object.values(verification?.collectives ?? {})) communicated += n;
+      }
+      expect(faults).toEqual([]);
+      expect(compared).toBeGreaterThan(300);
+      expect(communicated).toBeGreaterThan(30);
+    },
+    120_000,
+  );
+
+  test.each(['control', 'joint'] as const)('%s: plans of the solver, too', async (kind) => {
+    const faults: string[] = [];
+    const count = process.env.SHARDWRIGHT_FULL === '1' ? 500 : 3;
+    for (let seed = 50_000; seed < 50_000 + count; seed++) {
+      const { fault, mesh } = await runSolved(seed, kind);
+      if (fault !== undefined) faults.push(`seed ${seed} on (${mesh}): ${fault}`);
+    }
+    expect(faults).toEqual([]);
+  }, 600_000); // prettier-ignore
+
+  test('they have all kinds of bodies, bodies in bodies, and gradients through them', () => {
+    const counts: Record<string, number> = {};
+    const count = (key: string): void => void (counts[key] = (counts[key] ?? 0) + 1);
+    for (let seed = 0; seed < 40; seed++)
+      for (const kind of ['control', 'joint'] as const) {
+        const graph = randomProgram(seed, kind);
+        for (const node of graph.nodes) if (CONTROL_TARGETS.includes(node.target)) count(node.target);
+        if (Object.values(graph.subgraphs).some((body) => Object.keys(body.subgraphs).length > 0)) count('nested');
+        if (graph.outputs.some((o) => o.role === 'grad' && o.value !== null)) {
+          count('gradients');
+          if (graph.nodes.some((n) => CONTROL_TARGETS.includes(n.target))) count('gradients around bodies');
+        }
+      }
+    for (const kind of ['cond', 'case', 'scan', 'map', 'while_loop', 'nested', 'gradients', 'gradients around bodies'])
+      expect(counts[kind], kind).toBeGreaterThan(2);
+  });
+});
 
 describe('random programs, random meshes, random feasible placements', () => {
   const batches = Array.from({ length: PROGRAMS / BATCH }, (_, i) => i * BATCH);

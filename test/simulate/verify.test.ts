@@ -82,9 +82,11 @@ describe('faults are found', () => {
   /** A plan with collectives of several kinds. */
   const plan = [...Array(40).keys()]
     .map((seed) => randomPlan(prepared, seed))
-    .find((p) => new Set(promisedCollectives(planned, p, TABLE).map((c) => c.kind)).size >= 4) as LowerablePlan;
+    .find(
+      (p) => new Set(promisedCollectives({ program: planned, listed: planned }, p, TABLE).map((c) => c.kind)).size >= 4,
+    ) as LowerablePlan;
   const program = lower(planned, plan, TABLE);
-  const promised = promisedCollectives(planned, plan, TABLE);
+  const promised = promisedCollectives({ program: planned, listed: planned }, plan, TABLE);
 
   /** The program with the arguments of one node changed. */
   function changed(pick: (target: string) => boolean, change: (args: readonly Arg[]) => readonly Arg[]): DeviceProgram {

@@ -6,12 +6,25 @@ import { parseMesh } from '../../src/mesh/mesh.ts';
 import { ShardingSpace } from '../../src/mesh/space.ts';
 import { builtinOperators } from '../../src/ops/builtin.ts';
 import { inferCall } from '../../src/ops/infer.ts';
-import { ruleText } from '../../src/ops/rule.ts';
+import { P, rule, ruleText, S } from '../../src/ops/rule.ts';
 import { bindText, parseCall } from '../../src/ops/samples/call-text.ts';
 import { refute, trialsOf } from '../../src/simulate/validate/judge.ts';
 import { offeredRules } from '../../src/simulate/validate/offers.ts';
 import { SampleCall } from '../../src/simulate/validate/sample-call.ts';
-import { decomposedRules } from '../../src/strategy/decompose.ts';
+import { dtensorModel } from '../../src/cost/dtensor.ts';
+import { Redistributor } from '../../src/cost/redistribute.ts';
+import { decomposedRules, derivations } from '../../src/ops/decompose.ts';
+import { decomposedOp, isDecomposed } from '../../src/ops/decomposed.ts';
+import { OperatorRegistry } from '../../src/ops/registry.ts';
+import type { OperatorTable } from '../../src/ops/table.ts';
+import { jointGraph } from '../../src/passes/joint.ts';
+import { verify } from '../../src/simulate/verify.ts';
+import { propagate } from '../../src/strategy/propagate.ts';
+import { input, parameter } from '../../src/trace/spec.ts';
+import { apply, type Tensor } from '../../src/trace/tensor.ts';
+import { trace } from '../../src/trace/trace.ts';
+import { planFor } from '../plan/support.ts';
+import { setup } from './support.ts';
 import { expandRules } from '../../src/strategy/expand.ts';
 import { elementCalls } from '../../src/strategy/list-operators.ts';
 
@@ -46,7 +59,7 @@ describe('rules from decompositions', () => {
   test('OP-50 an operator of operators, and the second time from memory', () => {
     const graph = body([[8, 8], [8, 8]], (call, x, w) => [call('aten.mm.default', call('aten.neg.default', x), w)]); // prettier-ignore
     const rules = decomposedRules(graph, operators);
-    expect(decomposedRules(graph, operators)).toBe(rules);
+    expect(derivations(graph, operators)).toBe(derivations(graph, operators));
     // A negation turns extremes round, which the product does not take: what is left are the rules of the product.
     expect([...texts(graph)].sort()).toEqual([...direct('mm(f32[8,8], f32[8,8])')].sort());
     const space = new ShardingSpace(parseMesh('a=2,b=2'));
@@ -135,5 +148,83 @@ describe('operators over lists', () => {
       /no operator aten.nothing/,
     );
     expect(() => elementCalls(operators, 'aten.add.Tensor', [ref('a')])).toThrow(/no operator over lists/);
+  });
+});
+
+describe('operators that are described by what they are made of', () => {
+  const text = (table: OperatorTable, call: string): string[] => {
+    const { record, ctx } = bindText(table, parseCall(call));
+    return record.shard(ctx).map(ruleText);
+  };
+  const scaledMean = decomposedOp(operators, 'aten.my_row_mean.default', {
+    schema: 'Tensor x',
+    cls: 'reduction',
+    decompose: ({ b, x }) => [b.mul(b.sum(x('x'), [0]), 1 / b.shape(x('x'))[0])],
+  });
+  const doubled = decomposedOp(operators, 'aten.my_negated.default', {
+    schema: 'Tensor x',
+    cls: 'pointwise',
+    decompose: ({ b, x }) => [b.neg(x('x'))],
+  });
+  const first = operators.with([scaledMean, doubled]);
+  const nested = first.with([
+    decomposedOp(first, 'aten.my_negated_product.default', {
+      schema: 'Tensor x, Tensor w',
+      cls: 'matmul',
+      decompose: ({ b, x }) => [b.mm(b.call('aten.my_negated.default', [x('x')]), x('w'))],
+    }),
+  ]);
+
+  test('OP-50 aminmax from shards and a pending minimum', () => {
+    const one = setup([4], 'aminmax(f32[8,8])').run(['S0'], { search: 'enumerate' });
+    expect([one.text, one.cost]).toEqual(['S(0)->P(min),P(max)', 0]);
+    const two = setup([2, 2], 'aminmax(f32[8,8])', 'least').run(['S1Pmin'], { search: 'enumerate' });
+    expect(two.text).toBe('S(1)S(0)->P(min)P(min),P(max)P(max)');
+  });
+
+  test('OP-50 an operator of an operator of an operator: the row form of the product', () => {
+    const { record, ctx } = bindText(nested, parseCall('my_negated_product(f32[8,8], f32[8,8])'));
+    const space = new ShardingSpace(parseMesh('a=2,b=2'));
+    const mesh = space.mesh;
+    const given = ['S(0)S(1)', 'RS(0)'].map((s) => space.parse(s));
+    const found = propagate(space, record, ctx, given, new Redistributor(space, dtensorModel(mesh), { merge: false }));
+    expect([found.outputs.map((id) => space.text(id)), found.cost]).toEqual([['S(0)P(sum)'], 0]);
+  });
+
+  test('a number that comes from a size is another one on the device: no rule where that dim is cut', () => {
+    expect(text(first, 'my_row_mean(f32[6,5])')).toEqual(['S(1) -> S(0)', 'P(sum) -> P(sum)', 'P(avg) -> P(avg)']);
+  });
+
+  test('a direct rule wins: records with rules of their own are not derived', () => {
+    const derived = operators.records.filter(isDecomposed).map((r) => r.name);
+    expect(derived).toContain('aten.pixel_shuffle.default');
+    expect(derived.filter((name) => /layer_norm|softmax|stack|embedding|empty_like|full_like/.test(name))).toEqual([]);
+  });
+
+  test('what is derived is added to by rules of the user, and replaced by name', () => {
+    const registry = new OperatorRegistry(operators);
+    registry.registerOp(scaledMean);
+    registry.registerRule('aten.my_row_mean.default', () => [rule([S(0)], [P('avg')])]);
+    expect(text(registry.table(), 'my_row_mean(f32[6,5])')).toContain('S(0) -> P(avg)');
+    expect(() => registry.registerOp(scaledMean)).toThrow(/registered twice/);
+  });
+
+  test('planned, differentiated and run: outputs and gradients are those of one device', async () => {
+    const forward = trace(
+      ({ x, w }: Record<'x' | 'w', Tensor>) => {
+        const [y] = [apply('aten.pixel_shuffle.default', [x.conv2d(w, undefined, { padding: 1 }), 2])];
+        return apply('aten.glu.default', [y, 1]).square().sum();
+      },
+      { x: input([8, 3, 4, 4]), w: parameter([8, 3, 3, 3]) },
+    );
+    const graph = jointGraph(forward, { seed: 1 });
+    for (const mesh of ['a=4', 'a=2,b=2']) {
+      const plan = await planFor(graph, mesh, { pins: [{ node: 'x', spec: mesh === 'a=4' ? 'S(0)' : 'S(0)R' }] });
+      expect(verify(graph, plan, operators).mismatches).toEqual([]);
+    }
+    const pins = ['x', 'pixel_shuffle'].map((node) => ({ node, spec: 'S(0)' }));
+    const plan = await planFor(forward, 'a=4', { pins });
+    expect(plan.nodes.find((n) => n.target === 'aten.pixel_shuffle.default')?.outputs).toEqual(['S(0)']);
+    expect(verify(forward, plan, operators).mismatches).toEqual([]);
   });
 });

@@ -1,59 +1,9 @@
 import { describe, expect, test } from 'vitest';
-import { dtensorModel } from '../../src/cost/dtensor.ts';
-import { GreedyPlanner } from '../../src/cost/greedy.ts';
-import { Redistributor } from '../../src/cost/redistribute.ts';
-import { parseMesh } from '../../src/mesh/mesh.ts';
-import { ShardingSpace } from '../../src/mesh/space.ts';
-import { builtinOperators } from '../../src/ops/builtin.ts';
-import { bindText, parseCall } from '../../src/ops/samples/call-text.ts';
 import { expandRows } from '../../src/strategy/expand.ts';
-import { cutsAmong, filledText, fillRules, type FillOptions } from '../../src/strategy/fill.ts';
-import { MovePrices, type Prices } from '../../src/strategy/prices.ts';
-import { propagate, type PropagateOptions } from '../../src/strategy/propagate.ts';
+import { cutsAmong, fillRules } from '../../src/strategy/fill.ts';
+import { MovePrices } from '../../src/strategy/prices.ts';
 import { cheapestFew } from '../../src/strategy/search.ts';
-
-const operators = builtinOperators();
-const COMPAT = { compat: true } as const;
-
-/** `S0R`, `PsPs`, `SS(0,2)S0` of the tables to the printed form. */
-const spec = (text: string): string =>
-  text
-    .replaceAll(/SS\((\d),(\d)\)/g, '_S($1, $2)')
-    .replaceAll(/(?<!_)S(\d)/g, 'S($1)')
-    .replaceAll('Ps', 'P(sum)')
-    .replaceAll('Pa', 'P(avg)');
-
-function setup(sizes: readonly number[], call: string, planner: 'greedy' | 'least' = 'greedy') {
-  const mesh = parseMesh(sizes.map((n, i) => `m${i}=${n}`).join(','));
-  const space = new ShardingSpace(mesh);
-  const model = dtensorModel(mesh);
-  const prices: Prices = planner === 'greedy' ? new GreedyPlanner(space, model) : new Redistributor(space, model, { merge: false }); // prettier-ignore
-  const { record, ctx } = bindText(operators, parseCall(call));
-  const ids = (given: readonly string[]): number[] => given.map((text) => space.parse(spec(text)));
-  return {
-    space,
-    record,
-    ctx,
-    ids,
-    prices,
-    run: (given: readonly string[], options: PropagateOptions = { ...COMPAT, search: 'enumerate' }) => {
-      const found = propagate(space, record, ctx, ids(given), prices, options);
-      const text = (list: readonly number[]): string => list.map((id) => (id < 0 ? '-' : space.text(id))).join(',');
-      return { ...found, text: `${text(found.inputs)}->${text(found.outputs)}`, micro: found.cost * 1e6 };
-    },
-    count: (given: readonly string[], options: FillOptions = COMPAT) => {
-      const { inputs, outputs } = ctx;
-      const filled = fillRules(space, record.shard(ctx), inputs, outputs, ids(given).map((id) => space.get(id)), options); // prettier-ignore
-      return expandRows(space, filled.rules, filled.rows, inputs, outputs, { uneven: 'allow', unitDims: 'expand' })
-        .count;
-    },
-    filled: (given: readonly string[], options: FillOptions = COMPAT) => {
-      const { inputs, outputs } = ctx;
-      const filled = fillRules(space, record.shard(ctx), inputs, outputs, ids(given).map((id) => space.get(id)), options); // prettier-ignore
-      return filledText(space, filled, inputs.length);
-    },
-  };
-}
+import { COMPAT, setup, spec } from './support.ts';
 
 const MM = 'mm(f32[64,64], f32[64,64])';
 const repeat = (word: string, n: number): string => word.repeat(n);
@@ -85,7 +35,7 @@ describe('filling', () => {
 
   test('OP-10 each strided copy keeps its own factor (PyTorch issue 171942)', () => {
     const { space, ids } = setup([4], MM);
-    const cuts = cutsAmong(ids(['SS(0,4)', 'SS(1,2)']).map((id) => space.get(id)));
+    const cuts = cutsAmong(ids(['SS(0,4)', 'SS(1,2)']).map((id) => space.get(id).placements));
     expect(cuts.map((c) => c.text)).toEqual(['_S(0, 2)', '_S(0, 4)']);
   });
 });

@@ -3,6 +3,7 @@ import type { Graph } from '../../src/graph/types.ts';
 import { fromList, NDArray } from '../../src/ndarray/array.ts';
 import { builtinOperators } from '../../src/ops/builtin.ts';
 import { evaluateGraph, type Value } from '../../src/simulate/evaluate.ts';
+import { cond } from '../../src/trace/control.ts';
 import { captureRegions, type RegionCapture } from '../../src/trace/regions.ts';
 import * as sourceHooks from '../../src/trace/source-hooks.ts';
 import { spec } from '../../src/trace/spec.ts';
@@ -95,4 +96,56 @@ export function model(x) { return b(x.mul(2)).add(3); }`),
     const regions = captureRegions(load('export function model(x) { while (x.sum().gt(0)) x = x.mul(2); return x; }'), [spec([1], 'f64')], { maxRegions: 5 }); // prettier-ignore
     expect(errorOf(() => run(regions, [1])).code).toBe('E_LIMIT');
   });
+});
+
+describe('reading values ends a region', () => {
+  const values = (value: Value): readonly number[] => (value instanceof NDArray ? value.toArray() : []);
+  const runReads = <I>(regions: RegionCapture<I>, x: readonly number[]): readonly number[] =>
+    values(
+      regions.run<Value>(
+        [fromList([x.length], x, 'f64')],
+        (graph, inputs) => evaluateGraph(table, graph, inputs).outputs,
+        (pred) => values(pred)[0] !== 0,
+        values,
+      )[0],
+    );
+
+  it('item(): the number is a constant of the regions after it; an equal number reuses them', () => {
+    const regions = captureRegions((x: Tensor) => {
+      const n = x.sum().item();
+      let y = x;
+      for (let i = 0; i < n; i++) y = y.mul(2);
+      return y.div(n);
+    }, [spec([2], 'f64')]);
+    expect(runReads(regions, [1, 2])).toEqual([8 / 3, 16 / 3]);
+    expect(runReads(regions, [2, 1])).toEqual([16 / 3, 8 / 3]);
+    expect(regions.regions.map(({ path, graph }) => [path, ops(graph)])).toEqual([
+      [[], ['sum']],
+      [[3], ['mul', 'mul_1', 'mul_2', 'div']],
+    ]);
+    expect(runReads(regions, [1, 0])).toEqual([2, 0]);
+    expect(regions.regions.map(({ path }) => path)).toEqual([[], [3], [1]]);
+    expect(regions.report).toMatchObject([{ kind: 'item()', policy: 'regions', reason: 'a tensor is read; region 0 ends here' }]);
+  }); // prettier-ignore
+
+  it('toArray(), and conditions beside it', () => {
+    const regions = captureRegions(
+      load('export function model(x) { const [a, b] = x.sort(0).values.toArray(); if (x.sum().gt(0)) return x.mul(b); return x.mul(a); }'),
+      [spec([2], 'f64')],
+    );
+    expect(runReads(regions, [5, -2])).toEqual([25, -10]);
+    expect(runReads(regions, [-5, 2])).toEqual([25, -10]);
+    expect(regions.regions.map(({ path }) => path)).toEqual([[], [[-2, 5]], [[-2, 5], true], [[-5, 2]], [[-5, 2], false]]);
+  }); // prettier-ignore
+
+  it('refusals: fullgraph, inside a body, more than one element, no way to read numbers', () => {
+    const item = (x: Tensor): Tensor => x.mul(x.sum().item());
+    const inputs = [spec([2], 'f64')] as const;
+    expect(errorOf(() => runReads(captureRegions(item, inputs, { fullgraph: true }), [1, 2])).code).toBe('E_DATA_DEPENDENT');
+    const inBody = (x: Tensor): Tensor => cond(x.sum().gt(0), () => x.mul(x.sum().item()), () => x);
+    expect(errorOf(() => runReads(captureRegions(inBody, inputs), [1, 2])).code).toBe('E_DATA_DEPENDENT');
+    const many = (x: Tensor): Tensor => x.mul(x.item());
+    expect(errorOf(() => runReads(captureRegions(many, inputs), [1, 2])).code).toBe('E_SHAPE');
+    expect(errorOf(() => run(captureRegions(item, inputs), [1, 2])).code).toBe('E_USAGE');
+  }); // prettier-ignore
 });

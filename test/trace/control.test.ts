@@ -283,3 +283,45 @@ describe('scan, map, fori', () => {
     ]);
   });
 });
+
+describe('a carry that starts as a number of the host', () => {
+  it('starts as the type that the body gives it', () => {
+    const halves = trace(({ x }: { x: Tensor }) => foriLoop(0, 3, (_, c) => c.mul(0.5), 1).mul(x), { x: spec([2], 'f64') });
+    expect(run(halves, { x: [8, 16] })).toEqual([[1, 2]]);
+    const sums = trace(
+      ({ x }: { x: Tensor }) => scan(({ n, s }, row: Tensor) => [{ n: n.add(1), s: s.add(row) }, null], { n: 0, s: 0 }, x)[0],
+      { x: spec([3], 'f64') },
+    );
+    // The counter stays a whole number, the sum takes the type of the rows.
+    expect(run(sums, { x: [0.5, 0.25, 4] })).toEqual([[3], [4.75]]);
+    const types = sums.nodes.flatMap((n) => (n.target === 'operator.getitem' && n.type.kind === 'tensor' ? [n.type.dtype] : []));
+    expect(types).toEqual(['i64', 'f64']);
+    const loop = trace(
+      ({ x }: { x: Tensor }) => whileLoop(({ a }) => a.lt(100), ({ a, b }) => ({ a: b, b: a.add(x) }), { a: 1, b: 2 }).a,
+      { x: spec([], 'f64') },
+    );
+    const truth = (x: number): number => {
+      let [a, b] = [1, 2];
+      while (a < 100) [a, b] = [b, a + x];
+      return a;
+    };
+    expect(run(loop, { x: [2.5] })).toEqual([[truth(2.5)]]);
+  }); // prettier-ignore
+
+  it('a number that the body returns decides too; a tensor keeps its type', () => {
+    const constant = trace(({ x }: { x: Tensor }) => scan((_, row: Tensor) => [0.5, row], 1, x)[0].mul(1), { x: spec([3]) });
+    expect(run(constant, { x: [1, 2, 3] })).toEqual([[0.5]]);
+    const error = errorOf(() =>
+      trace(({ x }: { x: Tensor }) => foriLoop(0, 3, (_, c) => c.mul(0.5), x.sum().to('i64')), { x: spec([3]) }),
+    );
+    expect(error.code).toBe('E_SCAN_CARRY');
+  }); // prettier-ignore
+
+  it('what the body notes is noted once', () => {
+    const { report } = capture(
+      ({ x }: { x: Tensor }) => foriLoop(0, 3, (_, c) => cond(x.sum().gt(0), () => c.mul(0.5), () => c.mul(0.25)), 1),
+      { x: spec([3]) },
+    );
+    expect(report.controlFlow.map(({ kind }) => kind)).toEqual(['cond', 'scan']);
+  }); // prettier-ignore
+});

@@ -1,10 +1,12 @@
 import { ShardwrightError } from '../../errors.ts';
-import { controlCall } from '../../graph/control.ts';
+import { CONTROL_TARGETS, controlCall } from '../../graph/control.ts';
 import type { Graph, Node, NodeMeta, Output, ValueType } from '../../graph/types.ts';
 import { NONE_TYPE, NO_KWARGS, eachOperand, isRef, sameType, setOwn, typeText } from '../../graph/value.ts';
 import { inferSymbolic } from '../symbolic.ts';
 import { bodyInputs } from './bodies.ts';
+import { collectiveType } from './collectives.ts';
 import type { Infer } from './infer.ts';
+import { withStrides } from './strides.ts';
 import type { FxClass, FxInput, FxNode } from './record.ts';
 
 export type { CallToInfer, Infer } from './infer.ts';
@@ -34,6 +36,8 @@ interface UnknownCall {
  */
 export class GraphMaker {
   private readonly unknown = new Map<string, UnknownCall>();
+  /** Values that have no type because of an unknown operator. */
+  private readonly untyped = new Set<string>();
   private unread = 0;
   private unchecked = 0;
 
@@ -111,6 +115,7 @@ export class GraphMaker {
           const nested = waiting.get(bodyName);
           if (nested === undefined) return;
           waiting.delete(bodyName);
+          if (this.readsUntyped(draft)) return;
           const inner = nested.inputs.map((input, i) => input.type ?? given[i]);
           setOwn(subgraphs, bodyName, this.graph(nested, bodyName, undefined, inner));
         });
@@ -144,12 +149,18 @@ export class GraphMaker {
         ); // prettier-ignore
       return draft.type;
     }
+    if (this.readsUntyped(draft)) {
+      if (draft.type !== undefined) return draft.type;
+      this.untyped.add(draft.name);
+      if (this.isUnknown(draft, typeOf)) this.countUnknown(draft);
+      return NONE_TYPE;
+    }
     const ours = this.rule(draft, subgraphs, typeOf);
     if (draft.type !== undefined) {
       if (ours !== undefined && !sameType(draft.type, ours)) throw this.mismatch(draft, draft.type, ours);
       return draft.type;
     }
-    if (ours !== undefined) return ours;
+    if (ours !== undefined) return withStrides(draft, ours, typeOf);
     const read = tuples.get(draft.name);
     if (read !== undefined) {
       const items = Array.from(read, (item: ValueType | undefined) => {
@@ -159,10 +170,37 @@ export class GraphMaker {
       return { kind: 'tuple', items };
     }
     if (isEffect(draft.target)) return NONE_TYPE;
-    const known = this.unknown.get(draft.target);
-    if (known === undefined) this.unknown.set(draft.target, { count: 1, offset: draft.offset });
-    else known.count++;
+    this.untyped.add(draft.name);
+    this.countUnknown(draft);
     return NONE_TYPE;
+  }
+
+  private countUnknown({ target, offset }: FxNode): void {
+    const known = this.unknown.get(target);
+    if (known === undefined) this.unknown.set(target, { count: 1, offset });
+    else known.count++;
+  }
+
+  /** Whether the operator itself is unknown; one that is known may well refuse an operand without a type. */
+  private isUnknown(draft: FxNode, typeOf: (name: string) => ValueType): boolean {
+    if (this.infer === undefined || draft.target === 'operator.getitem' || CONTROL_TARGETS.includes(draft.target))
+      return false;
+    try {
+      return this.infer(draft, typeOf) === undefined;
+    } catch (error) {
+      if (error instanceof ShardwrightError) return false;
+      throw error;
+    }
+  }
+
+  /** Whether an operand has no type because an operator before it is unknown, which will be told at the end. */
+  private readsUntyped(draft: FxNode): boolean {
+    if (this.untyped.size === 0) return false;
+    let found = false;
+    eachOperand(draft, (name) => {
+      found ||= this.untyped.has(name);
+    });
+    return found;
   }
 
   /** Type by rule: reads of a tuple, control flow by its bodies, everything else by `infer`. */
@@ -200,7 +238,7 @@ export class GraphMaker {
         this.unchecked++;
         return undefined;
       }
-      return this.infer(draft, typeOf);
+      return this.infer(draft, typeOf) ?? collectiveType(draft, typeOf);
     } catch (error) {
       if (error instanceof ShardwrightError && (error.details.position ?? error.details.path) !== undefined)
         throw error;

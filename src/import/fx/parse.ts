@@ -76,13 +76,6 @@ class FxParser {
     if (depth > MAX_CLASS_DEPTH) scanner.fail('E_LIMIT', `classes nest deeper than ${MAX_CLASS_DEPTH}`);
     scanner.next();
     const name = this.className();
-    if (name === 'Repro')
-      scanner.fail(
-        'E_UNSUPPORTED',
-        'Inductor repro files are not read yet',
-        offset,
-        'print the joint graph with print_readable() instead',
-      );
     scanner.expect(40, `'('`);
     scanner.next();
     this.dotted();

@@ -13,6 +13,7 @@ import type {
 import { NONE_TYPE, NO_KWARGS, sameType, setOwn, tensorType, typeText } from '../../graph/value.ts';
 import { controlMismatch } from '../control-types.ts';
 import type { Infer } from '../fx/graph.ts';
+import { NodeNames, ref } from '../node-names.ts';
 import { parseLiteral, type Literal } from './literal.ts';
 import type { JaxprParser } from './parse.ts';
 import type { Atom, Equation, Jaxpr, Parameter, Variable } from './syntax.ts';
@@ -43,7 +44,7 @@ export class GraphOfJaxpr {
   readonly subgraphs: Record<string, Graph> = {};
   size = 0;
   private readonly scope = new Map<string, string>();
-  private readonly taken = new Map<string, number>();
+  private readonly names = new NodeNames();
   private readonly types = new Map<string, ValueType>();
   private readonly constants = new Map<string, string>();
 
@@ -76,16 +77,7 @@ export class GraphOfJaxpr {
   }
 
   unique(base: string): string {
-    const count = this.taken.get(base);
-    if (count === undefined) {
-      this.taken.set(base, 1);
-      return base;
-    }
-    let suffix = count;
-    while (this.taken.has(`${base}_${suffix}`)) suffix++;
-    this.taken.set(base, suffix + 1);
-    this.taken.set(`${base}_${suffix}`, 1);
-    return `${base}_${suffix}`;
+    return this.names.unique(base);
   }
 
   typeOf(name: string): ValueType {
@@ -340,9 +332,6 @@ function flat(value: Literal): number[] | undefined {
   return walk(value) ? out : undefined;
 }
 
-export function ref(name: string): ValueRef {
-  return { kind: 'value', name };
-}
 export function dtypeArg(dtype: DType): Arg {
   return { kind: 'dtype', dtype };
 }

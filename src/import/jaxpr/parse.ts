@@ -1,7 +1,7 @@
-import { ShardwrightError, suggestion } from '../../errors.ts';
+import { suggestion } from '../../errors.ts';
 import type { DType, TensorType } from '../../graph/types.ts';
 import { tensorType } from '../../graph/value.ts';
-import { excerptAt, positionAt } from '../fx/scan.ts';
+import { isDigit, isLetterOrDigit, MAX_DEPTH, TextReader, type Bracket } from '../text-reader.ts';
 import type { Atom, Equation, Jaxpr, Parameter, Variable } from './syntax.ts';
 
 /**
@@ -9,8 +9,6 @@ import type { Atom, Equation, Jaxpr, Parameter, Variable } from './syntax.ts';
  * and operands wrap over lines, so an equation ends where a binder, a `;`, or a line that is not indented deeper begins.
  */
 
-const MAX_DEPTH = 256;
-const MAX_NAME = 4096;
 const MAX_EQUATIONS = 2_000_000;
 const MAX_RANK = 64;
 
@@ -28,101 +26,49 @@ export function parseJaxpr(text: string, file?: string): { readonly root: Jaxpr;
   return { root: parser.program(), parser };
 }
 
-export class JaxprParser {
-  private pos = 0;
-  private depth = 0;
+export class JaxprParser extends TextReader {
+  protected override readonly advice =
+    'check the text against str(jax.make_jaxpr(f)(...)); StableHLO text is the more stable form';
+  protected override readonly comment = '#';
   private equations = 0;
   private readonly named = new Map<string, Jaxpr>();
   private readonly types = new Map<string, TensorType>();
 
-  constructor(
-    readonly text: string,
-    readonly file: string | undefined,
-  ) {}
-
-  error(code: string, message: string, at: number, hint?: string, node?: string): ShardwrightError {
-    return new ShardwrightError(code, message, {
-      ...(this.file !== undefined ? { file: this.file } : {}),
-      position: positionAt(this.text, at),
-      excerpt: excerptAt(this.text, at),
-      ...(node !== undefined ? { node } : {}),
-      hint: hint ?? 'check the text against str(jax.make_jaxpr(f)(...)); StableHLO text is the more stable form',
-    });
-  }
-
-  fail(message: string, at = this.pos, code = 'E_SYNTAX', hint?: string): never {
-    throw this.error(code, message, at, hint);
+  protected override isWordCode(c: number): boolean {
+    return isLetterOrDigit(c) || c === 95;
   }
 
   /** `let NAME = jaxpr in ... jaxpr`. */
   program(): Jaxpr {
     for (;;) {
-      this.blanks();
-      if (!this.peekWord('let')) break;
-      this.pos += 3;
-      this.blanks();
+      if (!this.acceptWord('let')) break;
+      this.skip();
       const at = this.pos;
       const name = this.name('the name of a jaxpr');
       if (this.named.has(name)) this.fail(`jaxpr '${name}' is defined twice`, at, 'E_DUP');
       this.expect('=');
       this.named.set(name, this.jaxpr());
-      this.blanks();
-      if (!this.peekWord('in')) this.expected(`'in'`);
-      this.pos += 2;
+      this.expectWord('in');
     }
     const root = this.jaxpr();
-    this.blanks();
-    if (this.pos < this.text.length) this.expected('the end of the text');
+    if (!this.atEnd()) this.expected('the end of the text');
     return root;
   }
 
   // ---- tokens -----------------------------------------------------------------------------------------------------------
 
-  private blanks(): void {
-    for (;;) {
-      const c = this.text.charCodeAt(this.pos);
-      if (c === 32 || c === 10 || c === 13 || c === 9) this.pos++;
-      else if (c === 35) {
-        const stop = this.text.indexOf('\n', this.pos);
-        this.pos = stop < 0 ? this.text.length : stop;
-      } else return;
-    }
-  }
-
-  private expected(what: string): never {
-    this.blanks();
-    const found = /^[\w.-]+|^./.exec(this.text.slice(this.pos, this.pos + 40));
-    return this.fail(`expected ${what}, found ${found === null ? 'the end of the text' : `'${found[0]}'`}`);
-  }
-
-  private accept(token: string): boolean {
-    this.blanks();
-    if (!this.text.startsWith(token, this.pos)) return false;
-    this.pos += token.length;
-    return true;
-  }
-
-  private expect(token: string): void {
-    if (!this.accept(token)) this.expected(`'${token}'`);
-  }
-
-  private peekWord(word: string): boolean {
-    return this.text.startsWith(word, this.pos) && !isWordCode(this.text.charCodeAt(this.pos + word.length));
-  }
-
   /** End of the name that starts here; the position itself where none does. */
   private nameEnd(from: number, hyphens = false): number {
     const first = this.text.charCodeAt(from);
-    if (!isWordCode(first) || (first >= 48 && first <= 57)) return from;
-    let at = from + 1;
-    while (isWordCode(this.text.charCodeAt(at)) || (hyphens && this.text[at] === '-')) at++;
-    if (at - from > MAX_NAME)
-      this.fail(`a name of ${at - from} characters; at most ${MAX_NAME} are allowed`, from, 'E_LIMIT');
+    if (!this.isWordCode(first) || isDigit(first)) return from;
+    let at = this.wordEnd(from);
+    while (hyphens && this.text[at] === '-') at = this.wordEnd(at + 1);
+    this.checkLength(from, at);
     return at;
   }
 
   private name(what: string, hyphens = false): string {
-    this.blanks();
+    this.skip();
     const end = this.nameEnd(this.pos, hyphens);
     if (end === this.pos) this.expected(what);
     const name = this.text.slice(this.pos, end);
@@ -133,25 +79,23 @@ export class JaxprParser {
   // ---- jaxprs -----------------------------------------------------------------------------------------------------------
 
   private jaxpr(): Jaxpr {
-    if (++this.depth > MAX_DEPTH)
-      this.fail(`jaxprs nest deeper than ${MAX_DEPTH}`, this.pos, 'E_LIMIT', 'no program needs this');
-    this.blanks();
+    return this.nested(() => this.oneJaxpr());
+  }
+
+  private oneJaxpr(): Jaxpr {
+    this.skip();
     const at = this.pos;
     this.expect('{');
-    this.blanks();
-    if (!this.peekWord('lambda')) this.expected(`'lambda'`);
-    this.pos += 6;
+    this.expectWord('lambda');
     const constants = this.binders(';');
     this.expect(';');
     const inputs = this.binders('.');
     this.expect('.');
-    this.blanks();
-    if (!this.peekWord('let')) this.expected(`'let'`);
-    this.pos += 3;
+    this.expectWord('let');
     const equations: Equation[] = [];
     for (;;) {
       this.accept(';');
-      this.blanks();
+      this.skip();
       if (this.endsHere()) break;
       equations.push(this.equation());
     }
@@ -163,12 +107,11 @@ export class JaxprParser {
       if (!this.accept(',') && !this.text.startsWith(')', this.skipTo())) this.expected(`',' or ')'`);
     }
     this.expect('}');
-    this.depth--;
     return { at, constants, inputs, equations, outputs };
   }
 
   private skipTo(): number {
-    this.blanks();
+    this.skip();
     return this.pos;
   }
 
@@ -180,14 +123,14 @@ export class JaxprParser {
   private binders(stop: string): Variable[] {
     const out: Variable[] = [];
     for (;;) {
-      this.blanks();
+      this.skip();
       if (this.text[this.pos] === stop || this.nameEnd(this.pos) === this.pos) return out;
       out.push(this.binder());
     }
   }
 
   private binder(): Variable {
-    this.blanks();
+    this.skip();
     const at = this.pos;
     const name = this.name('a variable');
     this.expect(':');
@@ -207,10 +150,10 @@ export class JaxprParser {
     const results: Variable[] = [];
     while (this.binderHere()) {
       results.push(this.binder());
-      this.blanks();
+      this.skip();
     }
     if (results.length > 0) this.expect('=');
-    this.blanks();
+    this.skip();
     const at = this.pos;
     const primitive = this.name('a primitive', true);
     const parameters = this.text[this.pos] === '[' ? this.parameters() : new Map<string, Parameter>();
@@ -222,7 +165,7 @@ export class JaxprParser {
     const out: Atom[] = [];
     for (;;) {
       const before = this.pos;
-      this.blanks();
+      this.skip();
       const c = this.text[this.pos];
       if (c === undefined || c === ';' || c === '}' || this.endsHere()) return out;
       const newLine = this.text.slice(before, this.pos).includes('\n');
@@ -237,10 +180,10 @@ export class JaxprParser {
   }
 
   private atom(): Atom {
-    this.blanks();
+    this.skip();
     const at = this.pos;
     const found = LITERAL.exec(this.text.slice(at, at + 80));
-    if (found !== null && !isWordCode(this.text.charCodeAt(at + found[0].length))) {
+    if (found !== null && !this.isWordCode(this.text.charCodeAt(at + found[0].length))) {
       const word = found[0];
       if (this.text[at + word.length] === ':') {
         this.pos = at + word.length + 1;
@@ -256,7 +199,7 @@ export class JaxprParser {
 
   /** `f32[8,64]`, with shardings (`8@data`) and varying axes (`{V:data}`) left out. */
   private type(): TensorType {
-    this.blanks();
+    this.skip();
     const at = this.pos;
     const word = this.name('a type');
     let tail: number | undefined;
@@ -291,7 +234,7 @@ export class JaxprParser {
     if (this.text[this.pos] !== '[') this.expected(`'[' and sizes`);
     this.pos++;
     while (!this.accept(']')) {
-      this.blanks();
+      this.skip();
       const at = this.pos;
       let end = at;
       while (isDigit(this.text.charCodeAt(end))) end++;
@@ -326,7 +269,7 @@ export class JaxprParser {
     this.expect('[');
     for (;;) {
       if (this.accept(']')) return out;
-      this.blanks();
+      this.skip();
       const at = this.pos;
       const key = this.name('the name of a parameter');
       this.expect('=');
@@ -336,7 +279,7 @@ export class JaxprParser {
   }
 
   private parameter(key: string): Parameter {
-    this.blanks();
+    this.skip();
     const at = this.pos;
     if (LAMBDA.test(this.text.slice(at, at + 200))) {
       const body = this.jaxpr();
@@ -366,7 +309,7 @@ export class JaxprParser {
   /** End of a value: the closing bracket of the parameters, or the blank before the next `key=`. */
   private valueEnd(from: number): number {
     const { text } = this;
-    let depth = 0;
+    const open: Bracket[] = [];
     for (let at = from; at < text.length; at++) {
       const c = text.charCodeAt(at);
       if (c === 39 || c === 34) {
@@ -374,14 +317,21 @@ export class JaxprParser {
         if (close < 0) this.fail('the string has no closing quote', at);
         at = close;
       } else if (c === 40 || c === 91 || c === 123) {
-        if (++depth > MAX_DEPTH) this.fail(`brackets nest deeper than ${MAX_DEPTH}`, at, 'E_LIMIT');
+        open.push({ mark: text[at], at });
+        if (open.length > MAX_DEPTH) this.fail(`brackets nest deeper than ${MAX_DEPTH}`, at, 'E_LIMIT');
       } else if (c === 41 || c === 93 || c === 125) {
-        if (depth === 0) {
-          if (c !== 93) this.fail(`expected ']', found '${text[at]}'`, at);
+        if (open.length === 0) {
+          if (c !== 93)
+            this.fail(
+              `the bracket '[' of the parameters is not closed before '${text[at]}'`,
+              from,
+              'E_SYNTAX',
+              `']' closes it`,
+            );
           return at;
         }
-        depth--;
-      } else if (depth === 0 && (c === 32 || c === 10)) {
+        this.closeBracket(open, text[at]);
+      } else if (open.length === 0 && (c === 32 || c === 10)) {
         let next = at;
         while (text.charCodeAt(next) === 32 || text.charCodeAt(next) === 10) next++;
         const end = this.nameEnd(next);
@@ -419,12 +369,4 @@ function closingQuote(text: string, open: number): number {
 /** Blanks before a place on its line. */
 function column(text: string, at: number): number {
   return at - (at === 0 ? 0 : text.lastIndexOf('\n', at - 1) + 1);
-}
-
-function isDigit(c: number): boolean {
-  return c >= 48 && c <= 57;
-}
-
-function isWordCode(c: number): boolean {
-  return (c >= 97 && c <= 122) || (c >= 65 && c <= 90) || isDigit(c) || c === 95;
 }

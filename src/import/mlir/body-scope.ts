@@ -3,7 +3,7 @@ import type { GivenSharding, Graph, Node, NodeMeta, TensorType, ValueType } from
 import { NO_KWARGS } from '../../graph/value.ts';
 import type { Infer } from '../fx/graph.ts';
 import type { StatedShardings } from './given.ts';
-import { ref } from './names.ts';
+import { NodeNames, ref } from '../node-names.ts';
 import type { MlirReader } from './reader.ts';
 import type { MlirModule, MlirTensor, MlirType, Use } from './syntax.ts';
 import type { AttributeValues } from './values.ts';
@@ -47,7 +47,7 @@ export class BodyScope {
   protected readonly inputs: Node[] = [];
   protected readonly nodes: Node[] = [];
   protected readonly scope = new Map<string, Entry>();
-  protected readonly taken = new Map<string, number>();
+  private readonly names = new NodeNames();
   protected readonly nodeTypes = new Map<string, ValueType>();
   protected readonly subgraphs: Record<string, Graph> = {};
   protected readonly given: GivenSharding[] = [];
@@ -82,16 +82,7 @@ export class BodyScope {
   }
 
   protected unique(base: string): string {
-    const count = this.taken.get(base);
-    if (count === undefined) {
-      this.taken.set(base, 1);
-      return base;
-    }
-    let suffix = count;
-    while (this.taken.has(`${base}_${suffix}`)) suffix++;
-    this.taken.set(base, suffix + 1);
-    this.taken.set(`${base}_${suffix}`, 1);
-    return `${base}_${suffix}`;
+    return this.names.unique(base);
   }
 
   protected define(id: string, entry: Entry, at: number): void {

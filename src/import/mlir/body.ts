@@ -7,7 +7,9 @@ import { convertCall, type ConvertedCall } from './convert.ts';
 import { denseValue } from './dense.ts';
 import type { Stated } from './given.ts';
 import { resolveLocation } from './location.ts';
-import { baseName, canonicalName, plainName, ref, scopeOf } from './names.ts';
+import { manualKeywords } from './manual-boundary.ts';
+import { ref } from '../node-names.ts';
+import { baseName, canonicalName, plainName, scopeOf } from './names.ts';
 import { TERMINATORS } from './reducer.ts';
 import { freeUses } from './scope.ts';
 import type { BlockArgument, MlirFunc, MlirTensor, MlirType, Operation, Region, Use } from './syntax.ts';
@@ -439,7 +441,7 @@ export class Body extends BodyScope {
       );
     this.emit(operation, target, { args: this.operandRefs(operation), kwargs: NO_KWARGS });
     const value = operation.attributes.get('sharding') ?? operation.attributes.get('out_sharding');
-    this.give(operation, this.context.shardings?.list(value, operation.resultTypes) ?? []);
+    this.give(operation, this.context.shardings?.list(value, operation.resultTypes, operation.at) ?? []);
   }
 
   /** A region in which each device runs its own part: local types inside, the shardings of the boundary as arguments. */
@@ -456,14 +458,7 @@ export class Body extends BodyScope {
         `${operation.operands.length} operands for ${region.args.length} arguments`,
         operation.at,
       );
-    const shardings = (key: string, types: readonly MlirType[]): Arg[] =>
-      types.map((_, i) => context.shardings?.list(operation.attributes.get(key), types)[i]?.sharding ?? null);
-    const axes = operation.attributes.get('manual_axes');
-    const kwargs: Record<string, Arg> = {
-      in_shardings: shardings('in_shardings', operation.operandTypes),
-      out_shardings: shardings('out_shardings', operation.resultTypes),
-      manual_axes: axes === undefined ? [] : context.values.strings(axes, operation.at),
-    };
+    const kwargs = manualKeywords(operation, region, context);
     const body = this.subgraph(`${this.nameHint(operation)}_manual`, region, region.args, []);
     this.emit(operation, 'sdy.manual_computation', { args: [body, this.operandRefs(operation)], kwargs });
   }

@@ -88,11 +88,39 @@ export class StatedShardings {
     return types.map((type) => this.tiled(parsed, type, at));
   }
 
-  /** Of one attribute that holds Shardy shardings, for values of these types. */
-  list(value: MlirAttribute | undefined, types: readonly MlirType[]): (Stated | undefined)[] {
+  /** Of one attribute that holds Shardy shardings or a list of GSPMD strings, for values of these types. */
+  list(value: MlirAttribute | undefined, types: readonly MlirType[], at: number): (Stated | undefined)[] {
+    if (value?.kind === 'list')
+      return types.map((type, i) => {
+        const item = value.items[i] as MlirAttribute | undefined;
+        return item?.kind === 'string' ? this.fromGspmd(item.value, type, at) : undefined;
+      });
     return value === undefined
       ? []
       : this.shardyOf(value).map((s, i) => (i < types.length ? this.shardy(s, types[i]) : undefined));
+  }
+
+  /** Axes that a GSPMD string makes manual: all of them, or those of its subgroups of that kind. */
+  manualAxes(text: string, at: number): string[] {
+    const sharding = this.parse(text, at);
+    if (sharding.kind !== 'tiled') return sharding.kind === 'manual' ? this.axes.map(({ name }) => name) : [];
+    const tiling = this.tilingOf(sharding);
+    const own = this.axes.map(({ size, stride }): Factor => ({ size, stride: stride ?? 1 }));
+    return sharding.subgroups.flatMap((word, i) =>
+      word === 'manual' && tiling !== undefined
+        ? axesOf(tiling.dims[sharding.rank + i], own).map((axis) => this.axes[axis].name)
+        : [],
+    );
+  }
+
+  /** Sizes of the part that one device has of a value in a region where these axes are manual. */
+  localSizes(stated: Stated, shape: readonly number[], manual: readonly string[]): number[] {
+    const sizes = [...shape];
+    [...stated.sharding.matchAll(PLACEMENT)].forEach(([, dim], axis) => {
+      const { name, of, size } = this.axes[axis];
+      if (dim !== undefined && manual.includes(of ?? name)) sizes[Number(dim)] /= size;
+    });
+    return sizes;
   }
 
   fromGspmd(text: string, type: MlirType, at: number): Stated | undefined {
@@ -283,6 +311,9 @@ export class StatedShardings {
     return new Sharding(placements, orders).text;
   }
 }
+
+/** One placement of a sharding's text; the group is the tensor dim that it cuts. */
+const PLACEMENT = /S\((\d+)\)(?:\[\d+\])?|R|P\(\w+\)/g;
 
 function meshKey({ axes }: MlirMesh): string {
   return axes.map(({ name, size }) => `${name}=${size}`).join();

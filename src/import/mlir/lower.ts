@@ -6,6 +6,7 @@ import type { Infer } from '../fx/graph.ts';
 import { Body } from './body.ts';
 import { StatedShardings } from './given.ts';
 import { resolveLocation } from './location.ts';
+import { withManualRegions } from './manual-regions.ts';
 import { plainName } from './names.ts';
 import type { MlirReader } from './reader.ts';
 import type { Lowered, LoweringContext } from './body-scope.ts';
@@ -29,7 +30,8 @@ export interface LowerOptions {
 
 /** @throws E_REF, E_TYPE, E_UNSUPPORTED, E_LIMIT with line and column; E_GRAPH_LINT */
 export function lowerModule(module: MlirModule, reader: MlirReader, options: LowerOptions): Graph {
-  const lowering = new Lowering(module, reader, options);
+  const shardings = options.ignoreShardings === true ? undefined : new StatedShardings(module, reader);
+  const lowering = new Lowering(withManualRegions(module, reader), reader, options, shardings);
   const graph = lowering.run();
   lintGraph(graph);
   return graph;
@@ -37,7 +39,6 @@ export function lowerModule(module: MlirModule, reader: MlirReader, options: Low
 
 class Lowering implements LoweringContext {
   readonly values: AttributeValues;
-  readonly shardings: StatedShardings | undefined;
   private readonly done = new Map<string, Lowered>();
   private readonly active = new Set<string>();
   private readonly lines: Int32Array;
@@ -47,9 +48,9 @@ class Lowering implements LoweringContext {
     readonly module: MlirModule,
     readonly reader: MlirReader,
     readonly options: LowerOptions,
+    readonly shardings: StatedShardings | undefined,
   ) {
     this.values = new AttributeValues(reader, module.attributeAliases);
-    this.shardings = options.ignoreShardings === true ? undefined : new StatedShardings(module, reader);
     this.lines = lineStarts(reader.text);
   }
 

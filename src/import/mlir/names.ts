@@ -1,10 +1,4 @@
-import type { ValueRef } from '../../graph/types.ts';
-
 /** Names: of operations with and without dialect, of values as graph text prints them. */
-
-export function ref(name: string): ValueRef {
-  return { kind: 'value', name };
-}
 
 export function baseName(name: string): string {
   return name.slice(name.indexOf('.') + 1);

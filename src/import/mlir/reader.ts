@@ -1,27 +1,14 @@
-import { ShardwrightError } from '../../errors.ts';
 import { exactInteger } from '../../graph/token.ts';
-import { excerptAt, positionAt } from '../fx/scan.ts';
+import { isDigit, isLetterOrDigit, MAX_DEPTH, TextReader, type Bracket } from '../text-reader.ts';
 
-/**
- * Tokenizer of MLIR text: reads one token where it is asked for one, by character codes. Blanks and `//` comments count
- * nowhere but inside strings. Nesting is counted here, so that no text can exhaust the stack.
- */
+/** Tokenizer of MLIR text: names with sigils, strings, numbers and balanced bodies of dialect attributes. */
+export class MlirReader extends TextReader {
+  protected override readonly advice = 'check the text against what the compiler printed; it may be cut or edited';
+  protected override readonly comment = '//';
 
-const MAX_NAME = 4096;
-const MAX_DEPTH = 256;
-
-export class MlirReader {
-  pos: number;
-  private depth = 0;
-
-  constructor(
-    readonly text: string,
-    readonly file: string | undefined,
-    from = 0,
-    /** The text ends here for this reader. */
-    readonly end = text.length,
-  ) {
-    this.pos = from;
+  /** Letter, digit, `_`, `$` or `.`. */
+  protected override isWordCode(c: number): boolean {
+    return isLetterOrDigit(c) || c === 95 || c === 36 || c === 46;
   }
 
   /** A reader of a part of the text, for bodies of dialect attributes; errors keep their place. */
@@ -29,115 +16,18 @@ export class MlirReader {
     return new MlirReader(this.text, this.file, span.from, span.to);
   }
 
-  error(code: string, message: string, at: number, hint?: string, node?: string): ShardwrightError {
-    return new ShardwrightError(code, message, {
-      ...(this.file !== undefined ? { file: this.file } : {}),
-      position: positionAt(this.text, at),
-      excerpt: excerptAt(this.text, at),
-      ...(node !== undefined ? { node } : {}),
-      hint: hint ?? 'check the text against what the compiler printed; it may be cut or edited',
-    });
-  }
-
-  fail(message: string, at = this.pos, code = 'E_SYNTAX', hint?: string): never {
-    throw this.error(code, message, at, hint);
-  }
-
-  expected(what: string): never {
-    this.skip();
-    this.fail(`expected ${what}, found ${this.found()}`);
-  }
-
-  private found(): string {
-    if (this.pos >= this.end) return 'the end of the text';
-    const word = /^[%@#^!]?[\w$.]+|^./.exec(this.text.slice(this.pos, Math.min(this.end, this.pos + 40)));
-    return `'${word?.[0] ?? this.text[this.pos]}'`;
-  }
-
-  /** Runs `read` one level deeper. @throws E_LIMIT at depth 256 */
-  nested<T>(read: () => T): T {
-    if (++this.depth > MAX_DEPTH)
-      this.fail(`brackets and regions nest deeper than ${MAX_DEPTH}`, this.pos, 'E_LIMIT', 'no program needs this');
-    try {
-      return read();
-    } finally {
-      this.depth--;
-    }
-  }
-
-  /** Moves behind blanks and comments. */
-  skip(): void {
-    const { text, end } = this;
-    for (;;) {
-      const c = text.charCodeAt(this.pos);
-      if (this.pos >= end) {
-        this.pos = end;
-        return;
-      }
-      if (c === 32 || c === 10 || c === 13 || c === 9) this.pos++;
-      else if (c === 47 && text.charCodeAt(this.pos + 1) === 47) {
-        const stop = text.indexOf('\n', this.pos);
-        this.pos = stop < 0 ? end : Math.min(stop, end);
-      } else return;
-    }
-  }
-
-  atEnd(): boolean {
-    this.skip();
-    return this.pos >= this.end;
-  }
-
-  /** Whether `token` (punctuation) stands here. */
-  peek(token: string): boolean {
-    this.skip();
-    return this.pos < this.end && this.text.startsWith(token, this.pos);
-  }
-
-  accept(token: string): boolean {
-    if (!this.peek(token)) return false;
-    this.pos += token.length;
-    return true;
-  }
-
-  expect(token: string): void {
-    if (!this.accept(token)) this.expected(`'${token}'`);
-  }
-
-  /** Whether the word stands here as a whole. */
-  peekWord(word: string): boolean {
-    return this.peek(word) && !isWordCode(this.text.charCodeAt(this.pos + word.length));
-  }
-
-  acceptWord(word: string): boolean {
-    if (!this.peekWord(word)) return false;
-    this.pos += word.length;
-    return true;
-  }
-
-  expectWord(word: string): void {
-    if (!this.acceptWord(word)) this.expected(`'${word}'`);
-  }
-
   /** A bare name with dots, `stablehlo.add`; undefined, and nothing read, where none stands. */
   wordHere(): string | undefined {
     this.skip();
     const start = this.pos;
     const c = this.text.charCodeAt(start);
-    if (start >= this.end || !isWordCode(c) || (c >= 48 && c <= 57) || c === 46) return undefined;
-    let at = start + 1;
-    while (at < this.end && isWordCode(this.text.charCodeAt(at))) at++;
-    this.checkLength(start, at);
-    this.pos = at;
-    return this.text.slice(start, at);
+    if (start >= this.end || !this.isWordCode(c) || isDigit(c) || c === 46) return undefined;
+    this.pos = this.wordEnd(start);
+    return this.text.slice(start, this.pos);
   }
 
   word(what: string): string {
     return this.wordHere() ?? this.expected(what);
-  }
-
-  private checkLength(from: number, to: number): void {
-    if (to - from > MAX_NAME)
-      this.fail(`a name of ${to - from} characters; at most ${MAX_NAME} are allowed`, from, 'E_LIMIT');
   }
 
   /** What follows one of `%`, `^`, `@`, `#`, `!`: a bare name (digits too), or a string after `@`. */
@@ -145,12 +35,10 @@ export class MlirReader {
     if (!this.accept(mark)) this.expected(what);
     const start = this.pos;
     if (mark === '@' && this.text.charCodeAt(start) === 34) return this.string(what);
-    let at = start;
-    while (at < this.end && isWordCode(this.text.charCodeAt(at))) at++;
-    if (at === start) this.expected(`a name after '${mark}'`);
-    this.checkLength(start, at);
-    this.pos = at;
-    return this.text.slice(start, at);
+    const end = this.wordEnd(start);
+    if (end === start) this.expected(`a name after '${mark}'`);
+    this.pos = end;
+    return this.text.slice(start, end);
   }
 
   /** A string with MLIR's escapes: `\n`, `\t`, `\"`, `\\` and two hexadecimal digits. */
@@ -206,7 +94,7 @@ export class MlirReader {
     this.skip();
     const c = this.text.charCodeAt(this.pos);
     const first = c === 45 ? this.text.charCodeAt(this.pos + 1) : c;
-    return this.pos < this.end && first >= 48 && first <= 57;
+    return this.pos < this.end && isDigit(first);
   }
 
   /** A decimal, hexadecimal or floating-point number; `float` tells the last two apart from integers. */
@@ -222,7 +110,7 @@ export class MlirReader {
       return { text: text.slice(start, at), form: 'hex' };
     }
     const digits = (): void => {
-      while (at < end && text.charCodeAt(at) >= 48 && text.charCodeAt(at) <= 57) at++;
+      while (at < end && isDigit(text.charCodeAt(at))) at++;
     };
     digits();
     let form: 'int' | 'float' = 'int';
@@ -256,21 +144,10 @@ export class MlirReader {
     return value;
   }
 
-  /** Members between brackets, separated by commas. */
-  list<T>(open: string, close: string, member: () => T): T[] {
-    this.expect(open);
-    const out: T[] = [];
-    if (this.accept(close)) return out;
-    do out.push(member());
-    while (this.accept(','));
-    this.expect(close);
-    return out;
-  }
-
   /** The range up to the bracket that closes `<`, which stands before the reader; moves behind it. */
   balanced(): Span {
     const from = this.pos;
-    const open: string[] = ['<'];
+    const open: Bracket[] = [{ mark: '<', at: from - 1 }];
     for (; this.pos < this.end; this.pos++) {
       const c = this.text[this.pos];
       if (c === '"') {
@@ -278,11 +155,10 @@ export class MlirReader {
         this.pos--;
       } else if (c === '-' && this.text[this.pos + 1] === '>') this.pos++;
       else if (c === '<' || c === '[' || c === '(' || c === '{') {
-        open.push(c);
+        open.push({ mark: c, at: this.pos });
         if (open.length > MAX_DEPTH) this.fail(`brackets nest deeper than ${MAX_DEPTH}`, this.pos, 'E_LIMIT');
       } else if (c === '>' || c === ']' || c === ')' || c === '}') {
-        const want = { '<': '>', '[': ']', '(': ')', '{': '}' }[open.pop() ?? ''];
-        if (want !== c) this.fail(`expected '${want ?? ''}', found '${c}'`);
+        this.closeBracket(open, c);
         if (open.length === 0) return { from, to: this.pos++ };
       }
     }
@@ -296,10 +172,5 @@ interface Span {
 }
 
 function isHex(c: number): boolean {
-  return (c >= 48 && c <= 57) || (c >= 65 && c <= 70) || (c >= 97 && c <= 102);
-}
-
-/** Letter, digit, `_`, `$` or `.`. */
-function isWordCode(c: number): boolean {
-  return (c >= 97 && c <= 122) || (c >= 65 && c <= 90) || (c >= 48 && c <= 57) || c === 95 || c === 36 || c === 46;
+  return isDigit(c) || (c >= 65 && c <= 70) || (c >= 97 && c <= 102);
 }

@@ -47,19 +47,22 @@ export function einshardMesh({ axes }: Einshard, options: AxisOptions = {}): Dev
 
 /**
  * The expression of a sharding, if it has one: every mesh dim replicates or cuts a tensor dim of its own, and the ids of
- * the mesh count up. Mesh dims of size 1 are left out. Tensor dims are called a, b, c ...; a scalar is an ellipsis.
+ * the mesh count up. Mesh dims of size 1 are left out. A scalar is an ellipsis.
  *
  * @param shape global shape of the tensor; einshard cuts dims evenly only
+ * @param names what its dims are called, letters only; by default a, b, c ...
  * @returns the expression, or the reason why there is none
  */
 export function fromPlacements(
   sharding: Sharding,
   mesh: DeviceMesh,
   shape: readonly number[],
+  names: readonly string[] = shape.map((_, d) => dimName(d)),
 ): { expression: EinshardExpression } | { refused: string } {
   const refused = (why: string): { refused: string } => ({
     refused: `${sharding.text} on ${mesh.text} has no einshard text: ${why}`,
   });
+  if (names.length !== shape.length) return refused(`${names.length} names for ${shape.length} dims`);
   if (mesh.devices.some((id, rank) => id !== rank)) return refused('the device ids of the mesh do not count up from 0');
   const right: RightElement[] = [];
   const cutBy = new Map<number, string>();
@@ -77,16 +80,16 @@ export function fromPlacements(
       if (shape[p.dim] % base !== 0) return refused(`dim ${p.dim} of size ${shape[p.dim]} is not divisible by ${base}`);
       cutBy.set(p.dim, axis);
     }
-    right.push({ kind: 'factor', name: p instanceof Shard ? dimName(p.dim) : null, base, starred: false, at: 0 });
+    right.push({ kind: 'factor', name: p instanceof Shard ? names[p.dim] : null, base, starred: false, at: 0 });
   }
   shape.forEach((_, d) => {
-    if (!cutBy.has(d)) right.push({ kind: 'factor', name: dimName(d), base: 1, starred: false, at: 0 });
+    if (!cutBy.has(d)) right.push({ kind: 'factor', name: names[d], base: 1, starred: false, at: 0 });
   });
   if (shape.length === 0) right.push({ kind: 'ellipsis', at: 0 });
   const left =
     shape.length === 0
       ? [{ kind: 'ellipsis' as const, at: 0 }]
-      : shape.map((_, d) => ({ kind: 'name' as const, name: dimName(d), at: 0 }));
+      : names.map((name) => ({ kind: 'name' as const, name, at: 0 }));
   // Read once more, so that positions point into the text.
   return { expression: parseEinshard(formatEinshard({ left, right })) };
 }

@@ -137,21 +137,27 @@ function groupedRules(ctx: TypedContext): Rule[] {
   // A rank holds a contiguous run of tokens; the group bounds are clipped to that run.
   const tokens = (d: number) => S(d, { slicing: 'contiguous' });
   const clipped = { origin: 'ext', rewrite: 'offsets' } as const;
+  // A rank holds some experts and computes their groups; rows of the others are zero. Whole tokens meet cut experts.
+  const owned = { origin: 'ext', rewrite: 'offset' } as const;
+  const experts = S(0, { slicing: 'contiguous', even: true });
   const table: Readonly<Record<string, readonly Rule[]>> = {
     '2x3': [
       rule([R, cut(2), ...offs], [cut(1)]),
       rule([cut(1), cut(1), ...offs], [P('sum')]),
       rule([tokens(0), R, ...offs], [tokens(0)], clipped),
+      rule([R, experts, ...offs], [P('sum')], owned),
     ],
     '3x2': [
       rule([cut(2), cut(0), ...offs], [P('sum')]),
       rule([cut(1), R, ...offs], [cut(0)]),
       rule([R, tokens(1), ...offs], [tokens(1)], clipped),
+      rule([experts, R, ...offs], [P('sum')], owned),
     ],
     '2x2': [
       rule([cut(0), R, ...offs], [cut(1)]),
       rule([R, cut(1), ...offs], [cut(2)]),
       rule([tokens(1), tokens(0), ...offs], [P('sum')], clipped),
+      rule([R, R, ...offs], [experts], owned),
     ],
     '3x3': [
       rule([S(0), S(0), ...offs], [S(0)]),
@@ -191,11 +197,14 @@ const groupedMm = defineOp('aten._grouped_mm.default', {
   },
   shard: (ctx) => (ctx.has('bias') ? [] : groupedRules(ctx)),
   flops(ctx) {
-    // Every row meets one expert: 2 * tokens * k * n, whatever the groups.
+    // Every row meets one expert: 2 * tokens * k * n, whatever the groups. A rank with some of the experts has as many of
+    // the rows, if the routing is balanced: which rows there are is data.
     const { ranks, a, b } = groupedForm(ctx);
     const [k, n] = b.shape.slice(-2);
     const rows = ranks === '3x2' ? a.shape[1] : ranks === '3x3' ? a.shape[0] * a.shape[1] : a.shape[0];
-    return { matrix: 2 * rows * k * n, vector: 0 };
+    const groups = ctx.tensor('offs')?.shape[0] ?? 0;
+    const held = ranks === '2x3' ? b.shape[0] : ranks === '3x2' ? a.shape[0] : (ctx.outputs[0]?.shape[0] ?? groups);
+    return { matrix: (2 * rows * k * n * (groups > 0 ? held : 1)) / Math.max(groups, 1), vector: 0 };
   },
 });
 

@@ -3,7 +3,7 @@ import type { Arg, TensorType } from '../../graph/types.ts';
 import { getOwn } from '../../graph/value.ts';
 import { flat, NDArray } from '../../ndarray/array.ts';
 import { map, wrapInteger } from '../../ndarray/elementwise.ts';
-import type { RandomStream } from '../../ndarray/random.ts';
+import { streamOf, type RandomStream } from '../../ndarray/random.ts';
 import type { TensorMeta } from '../call.ts';
 import { tensorInputs } from '../context.ts';
 import { bind } from '../infer.ts';
@@ -24,7 +24,7 @@ export const NO_SEED: RandomStream = { seed: 0, stream: 0 };
  * values are those of PyTorch in float64, exact for integers up to 2^53 (beyond, an error). In-place operators return the
  * new value and change nothing.
  *
- * @param random numbers for random operators; default seed 0, stream 0
+ * @param random numbers for random operators without a key (`generator`); default seed 0, stream 0
  * @throws E_TYPE when the arguments do not fit, E_VALUE when a value is outside of what the operator takes,
  *   E_NO_KERNEL when there is no such operator or it has no kernel
  */
@@ -60,16 +60,24 @@ export function evaluateCall(
     const at = record.schema.filter((s) => !s.kwargOnly).findIndex((s) => s.name === name);
     return at >= 0 && at < args.length ? args[at] : getOwn(kwargs, name);
   };
-  const results = kernel({ ctx, inputs, random, argument });
+  const results = kernel({ ctx, inputs, random: keyed(random, getOwn(kwargs, 'generator')), argument });
   if (results.length < ctx.outputs.length)
     throw internalError(`${record.name} gives ${results.length} of ${ctx.outputs.length} results`);
   const settled = ctx.outputs.map((meta, i) => (meta === null ? null : settle(record, i, results[i], meta)));
   return record.results === 'tuple' ? settled : (settled[0] ?? null);
 }
 
+/**
+ * A call with a key draws by the key alone, so that the same call computed again, in a backward pass or before a loop, draws
+ * the same numbers; without one it draws from its own stream.
+ */
+function keyed(random: RandomStream, key: EvaluatedArg | undefined): RandomStream {
+  return key instanceof NDArray ? { ...random, stream: streamOf(`key ${flat(key).join(' ')}`) } : random;
+}
+
 /** Canonical names of the operators of a table that cannot be evaluated, sorted. */
 export function operatorsWithoutKernel(table: OperatorTable): string[] {
-  return table.records.flatMap((r) => (kernelOf(r.name) === undefined ? [r.name] : [])).sort();
+  return table.records.flatMap((r) => ((r.kernel ?? kernelOf(r.name)) === undefined ? [r.name] : [])).sort();
 }
 
 function noKernel(target: string, record: OperatorRecord | undefined): ShardwrightError {

@@ -12,7 +12,7 @@ import type { OperatorTable } from '../table.ts';
 
 export type Init =
   | 'any' | 'positive' | 'unit' | 'above-one' | 'large' | 'few' | 'index' | 'signed-index' | 'distinct' | 'shuffled' | 'bits'
-  | 'seven'; // prettier-ignore
+  | 'seven' | 'ends'; // prettier-ignore
 
 export interface TensorSpec {
   readonly dtype: DType;
@@ -44,6 +44,7 @@ const WORDS: Readonly<Record<string, readonly [DType, Init]>> = {
   signed: ['i64', 'signed-index'],
   distinct: ['i64', 'distinct'],
   seven: ['i64', 'seven'],
+  ends: ['i32', 'ends'],
   bits: ['b8', 'bits'],
 };
 

@@ -4,6 +4,7 @@ import type { OperatorRecord } from '../record.ts';
 import type { OperatorTable } from '../table.ts';
 import { gpuAttention } from './attention.ts';
 import { bindText, parseCall, type CallText } from './call-text.ts';
+import { decomposed } from './decomposed.ts';
 import { norms } from './norms.ts';
 import { ELSEWHERE, pointwiseSamples } from './pointwise.ts';
 import { products } from './products.ts';
@@ -29,6 +30,7 @@ export function torchSamples(table: OperatorTable): CallText[] {
     ...norms,
     ...reductions,
     ...shapes,
+    ...decomposed,
   ].map(parseCall);
 }
 

@@ -43,6 +43,7 @@ const VALUES: Readonly<Record<TensorSpec['init'], (u: readonly number[], d: Draw
   shuffled: (_, d) => order(d.seed, d.count).map((i) => i / 3 - 2),
   bits: (u, d) => u.map((v) => (v < TRUE_SHARE[d.draw] ? 1 : 0)),
   seven: (u) => u.map(() => 7),
+  ends: (u, d) => u.map((v) => Math.floor((d.hi + 1) * v)).sort((a, b) => a - b),
 }; // prettier-ignore
 
 /** A permutation of 0 .. n - 1. */

@@ -1,5 +1,6 @@
 import type { Arg, DType, ValueRef } from '../../graph/types.ts';
-import { elements } from '../record.ts';
+import { isDecomposed } from '../decomposed.ts';
+import { elements, type OperatorRecord } from '../record.ts';
 import { literal } from './build.ts';
 import { attention, withRowSums } from './composite-attention.ts';
 import { crossEntropy } from './composite-loss.ts';
@@ -152,9 +153,12 @@ const COMPOSITES: Readonly<Record<string, Composite>> = {
   'aten.to.dtype': (c) => c.b.cast(c.x('self'), outputType(c)),
 };
 
-/** How an operator is put together, by its canonical name. */
-export function compositeOf(name: string): Composite | undefined {
-  return Object.hasOwn(COMPOSITES, name) ? COMPOSITES[name] : undefined;
+/** How an operator is put together: as PyTorch traces it, or by the body that its record has. */
+export function compositeOf(record: OperatorRecord): Composite | undefined {
+  if (Object.hasOwn(COMPOSITES, record.name)) return COMPOSITES[record.name];
+  if (!isDecomposed(record) || record.results !== 'single') return undefined;
+  return (c) =>
+    record.decompose({ b: c.b, ctx: c.ctx, x: (name) => c.x(name), optional: (name) => c.optional(name) })[0];
 }
 
 /** Operators that are replaced where a gradient passes, sorted. */

@@ -15,6 +15,17 @@ export interface LocalType {
   readonly shape: readonly RankInt[];
 }
 
+/** The nodes of the program or of one of its bodies. */
+export interface Section {
+  readonly nodes: Node[];
+  /** Calls that are written once in it, by key. */
+  readonly shared: Map<string, string>;
+}
+
+export function emptySection(): Section {
+  return { nodes: [], shared: new Map() };
+}
+
 export interface EmitOptions {
   readonly kwargs?: Readonly<Record<string, Arg>>;
   /** Wanted name; made unique. */
@@ -30,12 +41,12 @@ export function ref(name: string): ValueRef {
  * size which does not fit on some rank is found when the program is made.
  */
 export class Emitter {
-  readonly nodes: Node[] = [];
+  /** Where nodes are written from here on. */
+  section: Section = emptySection();
   /** Meta data of the nodes that are written from here on. */
   meta: NodeMeta = {};
   private readonly types = new Map<string, readonly (LocalType | null)[]>();
   private readonly taken: Set<string>;
-  private readonly shared = new Map<string, string>();
 
   /** @param reserved names that only `name: ` of the same text may take */
   constructor(
@@ -50,8 +61,33 @@ export class Emitter {
   placeholder(node: Node, type: LocalType | null): string {
     this.taken.add(node.name);
     this.types.set(node.name, [type]);
-    this.nodes.push({ ...node, type: type === null ? node.type : this.typeOf(type) });
+    this.section.nodes.push({ ...node, type: type === null ? node.type : this.typeOf(type) });
     return node.name;
+  }
+
+  /** An input of a body; it belongs to no section yet. */
+  bodyInput(base: string, type: LocalType): Node {
+    const name = this.unique(base);
+    this.types.set(name, [type]);
+    return { name, kind: 'placeholder', target: name, args: [], kwargs: NO_KWARGS, type: this.typeOf(type), meta: { role: 'arg' } };
+  } // prettier-ignore
+
+  /** A control-flow call: its own name, and the names of its members. */
+  control(
+    target: string,
+    args: readonly Arg[],
+    kwargs: Readonly<Record<string, Arg>>,
+    base: string,
+    types: readonly LocalType[],
+  ): { readonly name: string; readonly members: readonly string[] } {
+    const name = this.unique(base);
+    this.push(name, target, args, kwargs, types, { kind: 'tuple', items: types.map((type) => this.typeOf(type)) });
+    const members = types.map((type, k) => {
+      const member = this.unique(`${name}_${k}`);
+      this.push(member, 'operator.getitem', [ref(name), k], NO_KWARGS, [type], this.typeOf(type));
+      return member;
+    });
+    return { name, members };
   }
 
   /** Type of a value with one result. */
@@ -85,13 +121,14 @@ export class Emitter {
     });
   }
 
-  /** A call without operands that is the same wherever it stands, written once; it belongs to no phase. */
+  /** A call without operands that is the same wherever it stands in a section, written once; it belongs to no phase. */
   once(key: string, target: string, args: readonly Arg[], options: EmitOptions = {}): string {
-    let name = this.shared.get(key);
+    const { shared } = this.section;
+    let name = shared.get(key);
     if (name === undefined) {
       const { meta } = this;
       this.meta = {};
-      this.shared.set(key, (name = this.call(target, args, options)));
+      shared.set(key, (name = this.call(target, args, options)));
       this.meta = meta;
     }
     return name;
@@ -161,7 +198,7 @@ export class Emitter {
     type: ValueType,
   ): void {
     this.types.set(name, types);
-    this.nodes.push({ name, kind: 'call', target, args, kwargs, type, meta: this.meta });
+    this.section.nodes.push({ name, kind: 'call', target, args, kwargs, type, meta: this.meta });
   }
 
   /** Result types on every rank; once where nothing in the call differs between ranks. */

@@ -22,10 +22,19 @@ export interface DeviceProgram {
   readonly outputs: readonly (number | null)[];
   /** Calls that draw random numbers, by name of the local call. */
   readonly random: ReadonlyMap<string, RandomPiece>;
+  /** Control-flow calls, by name of the local call. */
+  readonly calls: ReadonlyMap<string, ProgramCall>;
+}
+
+/** What a control-flow call of the program was in the unsharded one. */
+export interface ProgramCall {
+  readonly name: string;
+  /** By name of a body here: its name there, and the scope of the opened graph that it is. */
+  readonly bodies: ReadonlyMap<string, { readonly name: string; readonly scope: number }>;
 }
 
 export interface ProgramValue {
-  /** Name of the tensor in the unsharded program; of a member of a tuple, that of the call. */
+  /** Name of the tensor in its graph of the unsharded program; of a member of a tuple, that of the call. */
   readonly name: string;
   /** Which result of the call. */
   readonly result: number;
@@ -35,11 +44,13 @@ export interface ProgramValue {
   readonly sharding: number;
   /** Global shape. */
   readonly shape: readonly number[];
+  /** Whether it stands in a body, so that it has a value for every run of that. */
+  readonly inBody: boolean;
 }
 
 /** Random numbers are a function of the position in the global result, so that shards are parts of the unsharded one. */
 export interface RandomPiece {
-  /** Name of the call in the unsharded program: the stream of numbers. */
+  /** Name of the call in its graph of the unsharded program: the stream of numbers. */
   readonly stream: string;
   readonly sharding: number;
   readonly shape: readonly number[];
@@ -48,7 +59,10 @@ export interface RandomPiece {
 /** The program of one rank (a place in the mesh): no symbols of the program are left in it. */
 export function programAtRank(program: DeviceProgram, rank: number): Graph {
   const { symbols, graph } = program;
-  if (symbols.size === 0) return graph;
+  return symbols.size === 0 ? graph : graphAtRank(graph, symbols, rank);
+}
+
+function graphAtRank(graph: Graph, symbols: DeviceProgram['symbols'], rank: number): Graph {
   const type = (of: ValueType): ValueType => {
     if (of.kind === 'tuple') return { ...of, items: of.items.map(type) };
     return of.kind === 'tensor' ? { ...of, shape: of.shape.map((dim) => dimAtRank(dim, symbols, rank)) } : of;
@@ -58,5 +72,9 @@ export function programAtRank(program: DeviceProgram, rank: number): Graph {
     const kwargs = Object.fromEntries(Object.entries(node.kwargs).map(([key, value]) => [key, arg(value)]));
     return { ...node, args: node.args.map(arg), kwargs, type: type(node.type) };
   });
-  return { ...graph, nodes };
+  const bodies = Object.entries(graph.subgraphs).map(([name, body]): [string, Graph] => [
+    name,
+    graphAtRank(body, symbols, rank),
+  ]);
+  return { ...graph, nodes, subgraphs: Object.fromEntries(bodies) };
 }

@@ -200,7 +200,14 @@ function memory(report: Report): Child[] {
     { kind: 'm1', label: 'Parameters', amount: m.parameterBytes },
     { kind: 'm2', label: 'Gradients', amount: m.gradientBytes },
     { kind: 'm3', label: 'Optimizer', amount: m.optimizerBytes },
-    ...(m.activationBytes === null ? [] : [{ kind: 'other', label: 'Activations', amount: m.activationBytes }]),
+  ];
+  const { timeline } = m;
+  const atPeak = timeline?.byKind ?? {};
+  const peakParts = [
+    { kind: 'm1', label: 'Parameters', amount: (atPeak.parameter ?? 0) + (atPeak.buffer ?? 0) },
+    { kind: 'm2', label: 'Gradients', amount: atPeak.gradient ?? 0 },
+    { kind: 'm3', label: 'Optimizer', amount: atPeak.optimizer ?? 0 },
+    { kind: 'other', label: 'Activations', amount: timeline?.activationBytes ?? 0 },
   ];
   const used = m.budgetBytes > 0 ? ` (${percentText(m.peakBytes / m.budgetBytes)})` : '';
   return [
@@ -210,9 +217,16 @@ function memory(report: Report): Child[] {
       `${bytesText(m.peakBytes)} of a budget of ${bytesText(m.budgetBytes)} per device${used}. The bar is the whole budget.`,
     ),
     ...bar(parts, bytesText, 'Memory per device by what it holds', Math.max(m.budgetBytes, m.peakBytes)),
-    ...(m.activationBytes === null
+    ...(timeline === undefined
       ? [h('p', { class: 'soft' }, 'Activations are not modelled, and not in these numbers.')]
-      : []),
+      : [
+          h(
+            'p',
+            {},
+            `Over time the peak is ${bytesText(timeline.peakBytes)}, at ${timeline.node} (${timeline.phase}):`,
+          ),
+          ...bar(peakParts, bytesText, 'Memory per device at its peak', Math.max(m.budgetBytes, timeline.peakBytes)),
+        ]),
   ];
 }
 

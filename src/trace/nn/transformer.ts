@@ -1,4 +1,5 @@
 import type { DType } from '../../graph/types.ts';
+import { checkpoint } from '../checkpoint.ts';
 import { crossEntropy } from '../functional.ts';
 import { scope } from '../state.ts';
 import type { Tensor } from '../tensor.ts';
@@ -22,6 +23,8 @@ export interface TransformerConfig {
   readonly dtype?: DType;
   /** The output layer is the embedding table. Default false. */
   readonly tied?: boolean;
+  /** Each block keeps its inputs only; the backward pass runs it again. Default false. */
+  readonly checkpoint?: boolean;
 }
 
 /** One decoder block: attention and a feed-forward layer, each behind a norm and added to its input. */
@@ -70,7 +73,9 @@ export class Transformer {
     const { width, heads, dtype = 'f32', tied = false } = this.config;
     const embedded = this.embedding.forward(ids);
     const turn = scope('model', () => rotation(ids.size(1), width / heads, dtype));
-    const last = this.norm.forward(this.blocks.reduce((x, block) => block.forward(x, turn), embedded));
+    const run = (x: Tensor, block: TransformerBlock): Tensor =>
+      this.config.checkpoint === true ? checkpoint((input) => block.forward(input, turn), x) : block.forward(x, turn);
+    const last = this.norm.forward(this.blocks.reduce(run, embedded));
     return tied ? this.embedding.attend(last) : this.head.forward(last);
   }
 

@@ -49,6 +49,7 @@ function draw(spec: TensorSpec, seed: number, special: boolean, type: DType): ND
     shuffled: () => order(count).map((i) => i / 3 - 2),
     bits: () => u.map((v) => (v < 0.4 ? 1 : 0)),
     seven: () => u.map(() => 7),
+    ends: () => u.map((v) => Math.floor((hi + 1) * v)).sort((a, b) => a - b),
   };
   const drawn = special && spec.free ? u.map((v, i) => SPECIAL[i % SPECIAL.length] * (i < SPECIAL.length ? 1 : v)) : values[init](); // prettier-ignore
   if (type === 'c64' || type === 'c128') throw new Error(`no values of ${type}`);

@@ -1,4 +1,5 @@
 import { ShardwrightError } from '../../../src/errors.ts';
+import { controlCall } from '../../../src/graph/control.ts';
 import { lintGraph } from '../../../src/graph/lint.ts';
 import type { Arg, DType, Graph, Node, Output, ValueType } from '../../../src/graph/types.ts';
 import { builtinOperators } from '../../../src/ops/builtin.ts';
@@ -45,11 +46,18 @@ const MAX_ELEMENTS = 3000;
 export class ProgramBuilder {
   readonly tensors: Tensor[] = [];
   private readonly inputs: Node[] = [];
+  /** Inputs of a body. */
+  protected readonly arguments: Node[] = [];
   private readonly calls: Node[] = [];
+  private readonly subgraphs: Record<string, Graph> = {};
   private readonly types = new Map<string, ValueType>();
   private count = 0;
 
-  constructor(readonly draw: Draw) {}
+  /** @param prefix of names: those of a body must differ from those of another */
+  constructor(
+    readonly draw: Draw,
+    private readonly prefix = '',
+  ) {}
 
   input(dtype: DType, shape: readonly number[], role: 'input' | 'parameter' = 'input'): Tensor {
     const name = `x${this.inputs.length}`;
@@ -57,6 +65,46 @@ export class ProgramBuilder {
     this.inputs.push({ name, kind: 'placeholder', target: name, args: [], kwargs: {}, type, meta: { role, roleName: name } }); // prettier-ignore
     this.types.set(name, type);
     return { name, dtype, shape };
+  }
+
+  /** An input of a body. */
+  protected argument(dtype: DType, shape: readonly number[]): Tensor {
+    const name = `${this.prefix}a${this.count++}`;
+    const type: ValueType = { kind: 'tensor', dtype, shape: [...shape] };
+    this.arguments.push({ name, kind: 'placeholder', target: name, args: [], kwargs: {}, type, meta: { role: 'arg' } });
+    this.types.set(name, type);
+    return { name, dtype, shape };
+  }
+
+  /** Adds a body, under a name of its own. */
+  subgraph(graph: Graph): Arg {
+    const name = `${graph.name}_${Object.keys(this.subgraphs).length}`;
+    this.subgraphs[name] = { ...graph, name };
+    return { kind: 'graph', name };
+  }
+
+  /** A call with bodies; its results become tensors of the program. */
+  control(target: string, args: readonly Arg[], kwargs: Readonly<Record<string, Arg>> = {}): void {
+    const typeOf = (name: string): ValueType => this.types.get(name) ?? { kind: 'none' };
+    const call = controlCall({ target, args, kwargs }, this.subgraphs, typeOf);
+    if (call === undefined) throw new Error(`${target} is no call with bodies`);
+    const name = `${this.prefix}v${this.count++}`;
+    this.calls.push({ name, kind: 'call', target, args, kwargs, type: call.result, meta: {} });
+    if (call.result.kind !== 'tuple') throw new Error(`${target} gives no tuple`);
+    call.result.items.forEach((type, k) => {
+      if (type.kind !== 'tensor') throw new Error(`${target} gives a ${type.kind}`);
+      const member = `${name}_${k}`;
+      this.calls.push({ name: member, kind: 'call', target: 'operator.getitem', args: [ref(name), k], kwargs: {}, type, meta: {} }); // prettier-ignore
+      this.types.set(member, type);
+      this.tensors.push({ name: member, dtype: type.dtype, shape: type.shape.map(Number) });
+    });
+  }
+
+  /** The finished body. */
+  body(name: string, returns: readonly Tensor[]): Graph {
+    const placeholders = this.arguments.map((node, roleIndex): Node => ({ ...node, meta: { role: 'arg', roleIndex } }));
+    const outputs = returns.map((t, index): Output => ({ value: t.name, role: 'output', index }));
+    return { name, nodes: [...placeholders, ...this.calls], outputs, subgraphs: this.subgraphs };
   }
 
   /** Members of the result; undefined when the call is refused or too large. */
@@ -74,7 +122,7 @@ export class ProgramBuilder {
     if (metas === undefined || type === undefined) throw new Error(`no operator ${target}`);
     if (metas.some((m) => m !== null && (m.shape.includes(0) || m.shape.reduce((a, b) => a * b, 1) > MAX_ELEMENTS)))
       return undefined;
-    const name = `v${this.count++}`;
+    const name = `${this.prefix}v${this.count++}`;
     this.calls.push({ name, kind: 'call', target, args, kwargs, type, meta: {} });
     this.types.set(name, type);
     if (type.kind !== 'tuple') {
@@ -115,7 +163,7 @@ export class ProgramBuilder {
     }
     const ends = this.calls.filter((node) => node.type.kind === 'tensor' && !used.has(node.name));
     const outputs = ends.map((node, index): Output => ({ value: node.name, role: 'output', index }));
-    const graph: Graph = { name, nodes: [...this.inputs, ...this.calls], outputs, subgraphs: {} };
+    const graph: Graph = { name, nodes: [...this.inputs, ...this.calls], outputs, subgraphs: this.subgraphs };
     lintGraph(graph, (node, typeOf) => inferCall(TABLE, node, typeOf));
     return graph;
   }

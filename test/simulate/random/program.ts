@@ -1,34 +1,51 @@
+import { ShardwrightError } from '../../../src/errors.ts';
 import type { Graph } from '../../../src/graph/types.ts';
+import { jointGraph } from '../../../src/passes/joint.ts';
 import type { LowerablePlan } from '../../../src/plan/lower.ts';
 import { prepare, type Prepared } from '../../../src/plan/prepare.ts';
 import { randomPlan } from '../../../src/plan/random-plan.ts';
 import { DEFAULT_REQUEST, type PlanRequest } from '../../../src/plan/request.ts';
 import { shardPrepared } from '../../../src/plan/shard.ts';
 import { drawOf, ProgramBuilder, TABLE } from './builder.ts';
-import { FAMILIES, floats } from './families.ts';
-import { MORE_FAMILIES } from './more-families.ts';
+import { CONTROL, grow } from './control.ts';
 import { verify, type Verification } from '../../../src/simulate/verify.ts';
 
-const ALL = [...FAMILIES, ...MORE_FAMILIES];
+/** `control`: with loops and branches. `joint`: with its backward pass, where every operator on the way has a derivative. */
+export type Kind = 'straight' | 'control' | 'joint';
 
 /** A typed random program: 2 to 14 calls over all families of operators. */
-export function randomProgram(seed: number): Graph {
-  const draw = drawOf(seed);
+export function randomProgram(seed: number, kind: Kind = 'straight'): Graph {
+  const draw = drawOf(kind === 'straight' ? seed : seed + 5_000_011);
   const b = new ProgramBuilder(draw);
-  const total = ALL.reduce((sum, [, , weight]) => sum + weight, 0);
-  const wanted = 2 + draw.below(10);
-  for (let tries = 0; (b.callCount < wanted || b.tensors.length === 0) && tries < 60; tries++) {
-    let at = draw.below(total);
-    for (const [, family, weight] of ALL) {
-      at -= weight;
-      if (at >= 0) continue;
-      family(b);
-      break;
-    }
+  if (kind === 'straight') grow(b, 2 + draw.below(10));
+  else {
+    const loops = kind === 'control' || draw.chance(0.5) ? 1 + draw.below(2) : 0;
+    grow(b, 1 + draw.below(5));
+    for (let i = 0; i < loops; i++) draw.pick(CONTROL)(b, 0);
+    grow(b, b.callCount + draw.below(4));
   }
-  if (b.tensors.length === 0) b.call('aten.relu.default', [{ kind: 'value', name: floats(b).name }]);
-  return b.build(`random${seed}`);
+  const graph = b.build(`random${seed}`);
+  return kind === 'joint' ? (withBackward(graph) ?? graph) : graph;
 }
+
+/** Undefined where something on the way has no derivative: an operator, or a loop of unknown length. */
+function withBackward(graph: Graph): Graph | undefined {
+  const floating = graph.nodes.filter((n) => n.kind === 'placeholder' && n.type.kind === 'tensor' && n.type.dtype === 'f32'); // prettier-ignore
+  try {
+    return jointGraph(graph, { wrt: floating.map((node) => node.name) });
+  } catch (error) {
+    if (error instanceof ShardwrightError && NOT_DIFFERENTIABLE.has(error.code)) return undefined;
+    throw error;
+  }
+}
+
+const NOT_DIFFERENTIABLE: ReadonlySet<string> = new Set([
+  'E_NO_VJP',
+  'E_GRAD_WHILE',
+  'E_TYPE',
+  'E_MUTATION',
+  'E_HOP_MUTATION',
+]);
 
 const MESHES = [
   'd=2', 'd=3', 'd=4', 'a=2,b=2', 'a=2,b=3', 'a=4,b=2', 'a=1,b=3', 'a=2,b=1', 'a=2,b=2,c=2', 'a=3,b=2', 'a=2,b=4',
@@ -44,29 +61,35 @@ export interface Outcome {
 }
 
 /** One random program on a random mesh under a random feasible plan. */
-export function runRandom(seed: number): Outcome {
-  return judged(seed, (prepared) => randomPlan(prepared, seed));
+export function runRandom(seed: number, kind: Kind = 'straight'): Outcome {
+  return judged(seed, kind, (prepared) => randomPlan(prepared, seed));
 }
 
 /** One random program under the plan of the solver. */
-export async function runSolved(seed: number): Promise<Outcome> {
-  const { graph, mesh } = drawn(seed);
-  const prepared = prepare(graph, requestOf(mesh), TABLE);
+export async function runSolved(seed: number, kind: Kind = 'straight'): Promise<Outcome> {
+  const { graph, mesh } = drawn(seed, kind);
+  const prepared = prepare(graph, requestOf(mesh, seed), TABLE);
   const solved = await shardPrepared(prepared);
   if (solved.status !== 'planned') return { seed, mesh, graph, fault: `infeasible: ${solved.conflict.join()}` };
-  return judged(seed, () => solved.plan);
+  return judged(seed, kind, () => solved.plan);
 }
 
-function drawn(seed: number): { graph: Graph; mesh: string } {
-  return { graph: randomProgram(seed), mesh: drawOf(seed + 1_000_003).pick(MESHES) };
+function drawn(seed: number, kind: Kind): { graph: Graph; mesh: string } {
+  return { graph: randomProgram(seed, kind), mesh: drawOf(seed + 1_000_003).pick(MESHES) };
 }
 
-const requestOf = (mesh: string): PlanRequest => ({ ...DEFAULT_REQUEST, mesh, cluster: 'dgx-h100' });
+/** Every other program shares out the rows of its maps. */
+const requestOf = (mesh: string, seed: number): PlanRequest => ({
+  ...DEFAULT_REQUEST,
+  mesh,
+  cluster: 'dgx-h100',
+  ...(seed % 2 === 1 ? { maps: 'rows' } : {}),
+});
 
-function judged(seed: number, planOf: (prepared: Prepared) => LowerablePlan): Outcome {
-  const { graph, mesh } = drawn(seed);
+function judged(seed: number, kind: Kind, planOf: (prepared: Prepared) => LowerablePlan): Outcome {
+  const { graph, mesh } = drawn(seed, kind);
   try {
-    const plan = planOf(prepare(graph, requestOf(mesh), TABLE));
+    const plan = planOf(prepare(graph, requestOf(mesh, seed), TABLE));
     const verification = verify(graph, plan, TABLE, { seed });
     const [first] = verification.mismatches;
     if (first === undefined) return { seed, mesh, graph, verification };

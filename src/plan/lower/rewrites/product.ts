@@ -1,5 +1,6 @@
 import { ref } from '../emitter.ts';
 import type { LocalCall, Rewrite, Rewrites } from '../local-call.ts';
+import { combine, minus, plus, type RankInt } from '../rank-int.ts';
 
 /** Products: convolutions with whole groups cut, grouped products with their rows cut. */
 
@@ -9,13 +10,52 @@ const groups: Rewrite = (call) => {
   return call.run({ groups: call.global.int('groups') / pieces });
 };
 
-/** Ends of the groups of rows, counted from the rank's first row and clipped to its rows. */
-const clipped: Rewrite = (call) => {
+/**
+ * Groups of rows, each with an expert. Where rows are cut, the ends of the groups are counted from the rank's first row and
+ * clipped to its rows. Where experts are cut, the rank's own groups are turned to the front, because groups start at row 0,
+ * and the rest is zero.
+ */
+const grouped: Rewrite = (call) => {
   const { emit } = call;
-  const piece = tokens(call);
-  const shifted = emit.call('aten.sub.Tensor', [ref(call.tensor('offs')), emit.int(piece.start)]);
-  const ends = emit.call('aten.clamp.default', [ref(shifted), 0, emit.int(piece.rows)]);
-  return call.run({ offs: ref(ends) });
+  let ends = call.tensor('offs');
+  if (call.meshDims('offsets').length > 0) {
+    const piece = tokens(call);
+    const shifted = emit.call('aten.sub.Tensor', [ref(ends), emit.int(piece.start)]);
+    ends = emit.call('aten.clamp.default', [ref(shifted), 0, emit.int(piece.rows)]);
+  }
+  if (call.meshDims('offset').length === 0) return call.run({ offs: ref(ends) });
+  const form = call.global.inputs.slice(0, 2).map((meta) => meta.shape.length).join('x'); // prettier-ignore
+  const experts = form === '2x3' ? call.inputPiece('mat2', 0) : form === '3x2' ? call.inputPiece('self', 0) : call.outputPiece(0); // prettier-ignore
+  const [left, right] = [call.tensor('self'), call.tensor('mat2')];
+  const [, columns] = emit.type(left).shape;
+  const rows = form === '2x3' ? emit.type(left).shape[0] : form === '3x2' ? emit.type(right).shape[1] : columns;
+  const last = plus(experts.start, experts.rows);
+  const part = (value: string, from: RankInt, to: RankInt): string =>
+    emit.call('aten.slice.Tensor', [ref(value), 0, emit.int(from), emit.int(to)]);
+  // Row at which the first own group starts: the end of the group before.
+  const starts = emit.call('aten.constant_pad_nd.default', [ref(ends), [1, 0], 0]);
+  const first = part(starts, experts.start, plus(experts.start, 1));
+  const own = emit.call('aten.sub.Tensor', [ref(part(ends, experts.start, last)), ref(first)]);
+  const numbers = emit.call('aten.arange.default', [emit.int(rows)]);
+  const around = combine([rows], 'rows at least one', (n) => Math.max(1, n));
+  const turned = (by: 'add' | 'sub'): string => {
+    const moved = emit.call(`aten.${by}.Tensor`, [ref(numbers), ref(first)]);
+    return emit.call('aten.remainder.Scalar', [ref(moved), emit.int(around)]);
+  };
+  const forward = turned('add');
+  const pick = (value: string, dim: number, index: string, name?: string): string =>
+    emit.call('aten.index_select.default', [ref(value), dim, ref(index)], name === undefined ? {} : { name });
+  if (form === '2x2')
+    return call.run({ self: ref(pick(left, 1, forward)), mat2: ref(pick(right, 0, forward)), offs: ref(own) });
+  const dim = form === '2x3' ? 0 : 1;
+  const operands = dim === 0 ? { self: ref(pick(left, 0, forward)) } : { mat2: ref(pick(right, 1, forward)) };
+  const made = call.runOne({ ...operands, offs: ref(own) }, false);
+  // Rows after the last own group: the kernel leaves them unwritten.
+  const done = part(own, minus(experts.rows, 1), experts.rows);
+  const after = emit.call('aten.ge.Tensor', [ref(numbers), ref(done)]);
+  const mask = dim === 0 ? emit.call('aten.unsqueeze.default', [ref(after), 1]) : after;
+  const zeroed = emit.call('aten.masked_fill.Scalar', [ref(made), ref(mask), 0]);
+  return [pick(zeroed, dim, turned('sub'), call.node.name)];
 };
 
 /** The rows that the groups divide: those of the operand cut in the rule. */
@@ -33,5 +73,5 @@ export const productRewrites: Rewrites = {
   'aten.conv2d.default': groups,
   'aten.conv3d.default': groups,
   'aten.convolution_backward.default': groups,
-  'aten._grouped_mm.default': clipped,
+  'aten._grouped_mm.default': grouped,
 };

@@ -1,12 +1,11 @@
 import { internalError, ShardwrightError } from '../errors.ts';
 import type { Dim, Graph, Node } from '../graph/types.ts';
 import { isRef } from '../graph/value.ts';
-import { tensorInputs } from '../ops/context.ts';
-import { bind } from '../ops/infer.ts';
-import type { TensorMeta } from '../ops/record.ts';
-import { R, type Rule, type RuleSlot, type ShardSlot } from '../ops/rule.ts';
-import type { OperatorTable } from '../ops/table.ts';
-import { allReplicate } from './expand.ts';
+import { tensorInputs } from './context.ts';
+import { bind } from './infer.ts';
+import type { TensorMeta } from './record.ts';
+import { R, rule, type Rule, type RuleSlot, type ShardSlot } from './rule.ts';
+import type { OperatorTable } from './table.ts';
 
 /**
  * Rules of an operator that has none of its own, from its decomposition: a graph of operators that have. Placements are
@@ -24,8 +23,16 @@ export interface DecomposeOptions {
 }
 
 const LIMIT = 20_000;
-/** By table and body. */
-const known = new WeakMap<OperatorTable, WeakMap<Graph, readonly Rule[]>>();
+/** By table and by the content of the body: operators, literal arguments and types. */
+const known = new WeakMap<OperatorTable, Map<string, readonly Derivation[]>>();
+
+/** A derived rule, and what every value of the body holds under it. */
+export interface Derivation {
+  readonly rule: Rule;
+  readonly slots: ReadonlyMap<string, RuleSlot>;
+  /** How the inner call of that name must be rewritten. */
+  readonly rewrites: ReadonlyMap<string, string>;
+}
 
 /**
  * @param body placeholders are the tensor inputs in schema order, outputs the results
@@ -33,15 +40,29 @@ const known = new WeakMap<OperatorTable, WeakMap<Graph, readonly Rule[]>>();
  * @throws E_UNKNOWN_OP when an inner operator has no record, E_LIMIT when there are too many ways through
  */
 export function decomposedRules(body: Graph, table: OperatorTable, options: DecomposeOptions = {}): readonly Rule[] {
+  return derivations(body, table, options).map((d) => d.rule);
+}
+
+/** The same with what the values of the body hold. */
+export function derivations(body: Graph, table: OperatorTable, options: DecomposeOptions = {}): readonly Derivation[] {
   let byBody = known.get(table);
-  if (byBody === undefined) known.set(table, (byBody = new WeakMap<Graph, readonly Rule[]>()));
-  let rules = byBody.get(body);
-  if (rules === undefined) byBody.set(body, (rules = new Search(body, table, options.limit ?? LIMIT).run()));
-  return rules;
+  if (byBody === undefined) known.set(table, (byBody = new Map<string, readonly Derivation[]>()));
+  const key = contentOf(body);
+  let found = byBody.get(key);
+  if (found === undefined) byBody.set(key, (found = new Search(body, table, options.limit ?? LIMIT).run()));
+  return found;
+}
+
+function contentOf({ nodes, outputs }: Graph): string {
+  const content = nodes.map(({ name, target, args, kwargs, type }) => [name, target, args, kwargs, type]);
+  return JSON.stringify([content, outputs.map((o) => o.value)], (_, value: unknown) =>
+    typeof value === 'bigint' ? `${value}n` : value,
+  );
 }
 
 /** One inner call: names of its tensor inputs and results, and its rules with the replicated one. */
 interface Step {
+  readonly name: string;
   readonly inputs: readonly string[];
   /** By result; null where masked off or not read. */
   readonly outputs: readonly (string | null)[];
@@ -52,7 +73,7 @@ class Search {
   private readonly placeholders: readonly string[];
   private readonly steps: readonly Step[];
   private readonly metas = new Map<string, TensorMeta>();
-  private readonly found = new Map<string, Rule>();
+  private readonly found = new Map<string, Derivation>();
   private visited = 0;
 
   constructor(
@@ -66,9 +87,9 @@ class Search {
     this.steps = body.nodes.flatMap((n) => (n.kind === 'call' && n.target !== 'operator.getitem' ? [this.step(n)] : []));
   } // prettier-ignore
 
-  run(): readonly Rule[] {
+  run(): readonly Derivation[] {
     // An explicit stack: a decomposition may be long.
-    const stack: State[] = [new State(new Map(), 0, [], false)];
+    const stack: State[] = [new State(new Map(), 0, [], new Map())];
     for (;;) {
       const state = stack.pop();
       if (state === undefined) break;
@@ -102,9 +123,16 @@ class Search {
     });
     const rules = record.shard(ctx).filter((r) => r.collectives === undefined);
     return {
+      name: node.name,
       inputs: tensorInputs(record, node.args, node.kwargs),
       outputs,
-      rules: [allReplicate(ctx.inputs, ctx.outputs), ...rules],
+      rules: [
+        rule(
+          ctx.inputs.map(() => R),
+          ctx.outputs.map((o) => o && R),
+        ),
+        ...rules,
+      ],
     };
   }
 
@@ -131,12 +159,15 @@ class Search {
     };
     const ins = inputs.map((slot, i) => finished(this.placeholders[i], slot));
     const outs = outputs.map((slot, k) => finished(this.body.outputs[k].value, slot));
-    if (ins.every((s) => s?.kind === 'replicate') && outs.every((s) => s === null || s.kind === 'replicate')) return;
-    const r: Rule = { inputs: ins, outputs: outs, origin: 'ext', ...(state.rewritten ? { rewrite: DECOMPOSED } : {}) };
+    // Whole inputs and a whole result, or one that is only called pending: the replicated rule.
+    if (ins.every((s) => s?.kind === 'replicate') && outs.every((s) => s?.kind !== 'shard')) return;
+    const r: Rule = { inputs: ins, outputs: outs, origin: 'ext', ...(state.rewrites.size > 0 ? { rewrite: DECOMPOSED } : {}) };
     // Two ways through the body with one relation: the one that asks less is kept, else the first.
     const key = [...ins, ...outs].map(slotKey).join();
     const before = this.found.get(key);
-    if (before === undefined || (demands(r) < demands(before))) this.found.set(key, r);
+    if (before !== undefined && demands(r) >= demands(before.rule)) return;
+    const slots = new Map([...state.slots].map(([name, held]) => [name, held.slot]));
+    this.found.set(key, { rule: r, slots, rewrites: state.rewrites });
   } // prettier-ignore
 
   /** A slot with what its index asks anywhere in the body. */
@@ -173,7 +204,7 @@ class State {
     readonly slots: ReadonlyMap<string, Held>,
     readonly at: number,
     private readonly parents: readonly number[],
-    readonly rewritten: boolean,
+    readonly rewrites: ReadonlyMap<string, string>,
   ) {}
 
   /** The state after a step under one rule; undefined when a value is held otherwise. Inputs of the body are free until a rule reads them. */
@@ -199,20 +230,27 @@ class State {
       if (held === undefined) {
         if (!free.includes(name)) return undefined;
         hold(name, slot);
-      } else if (slotKey(held.slot) !== slotKey(slot)) return undefined;
-      else {
+      } else if (slotKey(held.slot) !== slotKey(slot)) {
+        if (!standsFor(held.slot, slot)) return undefined;
+      } else {
         const both = strictest(held.slot, slot);
         slots.set(name, { slot: both, group: held.group });
         join({ slot: both?.kind === 'shard' && slot?.kind === 'shard' ? { ...both, tie: slot.tie } : both, group: held.group });
       }
     }
     for (const [k, name] of step.outputs.entries()) if (name !== null) hold(name, r.outputs[k]);
-    return new State(slots, this.at + 1, parents, this.rewritten || r.rewrite !== undefined);
+    const rewrites = r.rewrite === undefined ? this.rewrites : new Map(this.rewrites).set(step.name, r.rewrite);
+    return new State(slots, this.at + 1, parents, rewrites);
   } // prettier-ignore
 
   root(group: number): number {
     return rootOf(this.parents, group);
   }
+}
+
+/** A value that all ranks hold is its own average, largest and least: nothing has to be done. */
+function standsFor(held: RuleSlot, wanted: RuleSlot): boolean {
+  return held?.kind === 'replicate' && wanted?.kind === 'partial' && ['avg', 'max', 'min'].includes(wanted.op);
 }
 
 function rootOf(parents: readonly number[], group: number): number {

@@ -1,0 +1,39 @@
+/**
+ * A feed-forward layer whose batch is not fixed: one graph for all admissible sizes. It is planned at one size, and the plan
+ * is held against the best plan at both ends of the range.
+ * Run: npx tsx examples/dynamic-batch.ts
+ */
+import { fileURLToPath } from 'node:url';
+import {
+  atSizes, builtinOperators, capture, DEFAULT_REQUEST, dim, MLP, planAtEnds, printGraph, shard, spec, type Tensor,
+} from 'shardwright'; // prettier-ignore
+
+const net = new MLP('net', [4096, 16384, 4096]);
+
+export const inputs = { x: spec([dim('batch', { min: 8, max: 65536, multiple: 8 }), 4096]) };
+
+export function model({ x }: { x: Tensor }): Tensor {
+  return net.forward(x);
+}
+
+// Run as a program it prints and plans; `shardwright trace` only takes the exports above.
+if (process.argv[1] === fileURLToPath(import.meta.url)) {
+  const { graph, guards } = capture(model, inputs);
+  console.log(printGraph(graph, { source: false }));
+  for (const { text } of guards) console.log(`guard ${text}`);
+
+  const request = { ...DEFAULT_REQUEST, mesh: 'd=8', cluster: 'dgx-h100' };
+  const options = { table: builtinOperators() };
+  for (const batch of [8, 4096]) {
+    const sizes = new Map([['batch', batch]]);
+    const result = await shard(atSizes(graph, sizes), request, options);
+    if (result.status === 'infeasible') continue;
+    const { plan } = result;
+    console.log(
+      `\nPlanned at batch ${batch}:`,
+      plan.parameters.map(({ name, placement }) => `${name} ${placement}`).join(', '),
+    );
+    for (const end of await planAtEnds(plan, graph, sizes, request, options))
+      console.log(`at batch ${end.sizes.batch} it could save at most ${((end.regret ?? 1) * 100).toFixed(1)} %`);
+  }
+}

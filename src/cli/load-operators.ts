@@ -1,0 +1,58 @@
+import { existsSync, readFileSync } from 'node:fs';
+import { resolve } from 'node:path';
+import { pathToFileURL } from 'node:url';
+import { ShardwrightError } from '../errors.ts';
+import { builtinOperators } from '../ops/builtin.ts';
+import type { OperatorRecord } from '../ops/record.ts';
+import { OperatorRegistry } from '../ops/registry.ts';
+import type { OperatorTable } from '../ops/table.ts';
+import { registerTraceHook } from '../trace/register.ts';
+
+/**
+ * The built-in operators with those of the user's files: a rules file (`.json`), or a program (`.ts`, `.mts`, `.js`, `.mjs`)
+ * that exports `operators`, records made by `defineOp`, or `register`, a function of an `OperatorRegistry`. Programs are run.
+ *
+ * @throws E_INPUT for a file that is not there or exports neither; E_DUP for a name that is taken; E_RULES for a malformed
+ *   rules file
+ */
+export async function operatorsWith(files: readonly string[]): Promise<OperatorTable> {
+  if (files.length === 0) return builtinOperators();
+  const registry = new OperatorRegistry(builtinOperators());
+  for (const path of files) {
+    const file = resolve(path);
+    if (!existsSync(file)) throw new ShardwrightError('E_INPUT', `${path}: there is no such file`, { file: path });
+    if (path.endsWith('.json')) registry.registerRulesFile(readFileSync(file, 'utf8'), { site: path });
+    else await registerFrom(registry, path, file);
+  }
+  return registry.table();
+}
+
+async function registerFrom(registry: OperatorRegistry, path: string, file: string): Promise<void> {
+  if (!/\.m?[jt]s$/.test(path))
+    throw new ShardwrightError('E_USAGE', `--ops ${path}: operators come from .json, .ts, .mts, .js or .mjs files`, {
+      file: path,
+    });
+  registerTraceHook();
+  const { operators, register } = (await import(pathToFileURL(file).href)) as Readonly<Record<string, unknown>>;
+  if (typeof register === 'function') (register as (registry: OperatorRegistry) => void)(registry);
+  if (Array.isArray(operators))
+    for (const record of operators as readonly unknown[]) {
+      if (!isRecord(record))
+        throw new ShardwrightError('E_INPUT', `${path}: 'operators' holds something that defineOp did not make`, {
+          file: path,
+        });
+      registry.registerOp(record, { site: path });
+    }
+  if (typeof register === 'function' || Array.isArray(operators)) return;
+  throw new ShardwrightError('E_INPUT', `${path} exports neither 'operators' nor 'register'`, {
+    file: path,
+    hint: "export const operators = [defineOp('my.op.default', { ... })];",
+  });
+}
+
+function isRecord(value: unknown): value is OperatorRecord {
+  if (typeof value !== 'object' || value === null) return false;
+  const { name, aliases, schema, infer, shard } = value as Readonly<Record<string, unknown>>;
+  const lists = Array.isArray(aliases) && Array.isArray(schema);
+  return typeof name === 'string' && lists && typeof infer === 'function' && typeof shard === 'function';
+}

@@ -1,0 +1,349 @@
+import { peakOf } from '../cost/memory-timeline.ts';
+import { internalError } from '../errors.ts';
+import type { Graph } from '../graph/types.ts';
+import { recomputeInBackward } from '../passes/checkpoint/recompute.ts';
+import type { OpClass } from '../ops/record.ts';
+import { metaBytes } from '../ops/record.ts';
+import { costFunction } from '../solver/cost.ts';
+import { solve } from '../solver/solve.ts';
+import type { LinearRow, Problem, Progress, Solution } from '../solver/types.ts';
+import { compactProblem, KeptLists, type CompactProblem } from './compact.ts';
+import { fatesOf, jointProblem, type Fates, type JointProblem } from './joint-problem.ts';
+import { livenessOf, type Liveness } from './liveness.ts';
+import { memoryOverTime } from './memory-over-time.ts';
+import { amountsAt, type MomentAmounts } from './moment-rows.ts';
+import type { Prepared } from './prepare.ts';
+import { placedLikeFirstRuns } from './second-runs.ts';
+
+/**
+ * Plans whose memory over time stays within the budget, with or without recomputation. The peak of a plan is known only
+ * when the plan is, so moments enter the problem as they are found: solve, follow the memory of the answer, add the moment
+ * of its peak as a row, solve again. Where a row holds and the true peak still is over (copies on the way, which no single
+ * variable knows), that row's bound is lowered by the excess; bounds on the seconds always come from rows at the full
+ * budget, so they stay true.
+ */
+
+/** A plan that is checked against the budget: its graph, its choice, its seconds and its true peak. */
+export interface FittingPlan {
+  readonly prepared: Prepared;
+  readonly choice: Int32Array;
+  readonly seconds: number;
+  readonly peakBytes: number;
+  /** Forward nodes that run again. */
+  readonly again: readonly string[];
+}
+
+export interface WithinMemory {
+  /** Undefined when none was found. */
+  readonly plan: FittingPlan | undefined;
+  /** Sharding first, checkpointing after, for comparison; undefined when that finds no plan or was not asked for. */
+  readonly twoStage: FittingPlan | undefined;
+  /** Lower bound on the seconds of every plan within the budget. */
+  readonly boundSeconds: number;
+  /** Lower bound on the budget of any plan; only when none was found. */
+  readonly neededBytes?: number;
+  /** Whether the bound was replayed by the checker. */
+  readonly certified: boolean;
+  /** Problems solved on the way. */
+  readonly rounds: number;
+}
+
+export interface WithinOptions {
+  /** Whether forward results may be computed again. */
+  readonly recompute: boolean;
+  /** `two-stage`: placements are those of the first stage; `joint`: both are chosen at once, from there. */
+  readonly mode: 'joint' | 'two-stage';
+  readonly signal?: AbortSignal;
+  readonly onProgress?: (event: Progress) => void;
+}
+
+/** Classes of operators that never run twice: their second run need not give the same numbers, or is not one kernel. */
+const ONCE: ReadonlySet<OpClass> = new Set<OpClass>(['random', 'control', 'collective', 'other']);
+
+/** Shares of the budget that the states may take in the first of two stages, tried in this order. */
+const STATE_SHARES = [1, 0.5, 0.25];
+/** Relative gap of the problems on the way, where none is asked for. */
+const LEAST_GAP = 1e-3;
+/** Rounds of solving and following. */
+const ROUNDS = 12;
+/** Results below this share of the budget are kept. */
+const SMALL_SHARE = 2 ** -14;
+/** What a bound is lowered by beside the excess, per round, as a share of the budget. */
+const ROUND_SHARE = 2 ** -12;
+/** Rows at a time: the price search of one row is far quicker than of several. */
+const MOST_ROWS = 2;
+
+/** The choice of least seconds whose states take at most a share of the budget; undefined when there is none. */
+export type FirstStage = (share: number) => Promise<Int32Array | undefined>;
+
+/** A plan that fits, and the choice of the joint problem that it came from. */
+interface Fitted {
+  readonly plan: FittingPlan;
+  readonly choice: Int32Array;
+}
+
+/**
+ * @param prepared the request, prepared for the graph without recomputation
+ * @param reprepare prepares the same request for a graph with second runs
+ */
+export function planWithin(
+  prepared: Prepared,
+  firstStage: FirstStage,
+  reprepare: (graph: Graph) => Prepared,
+  options: WithinOptions,
+): Promise<WithinMemory> {
+  return new MemorySearch(prepared, reprepare, options).run(firstStage);
+}
+
+class MemorySearch {
+  private readonly live: Liveness;
+  private readonly fates: Fates;
+  private readonly chosen: Uint8Array;
+  private readonly amounts = new Map<number, readonly MomentAmounts[]>();
+  private rounds = 0;
+
+  constructor(
+    private readonly prepared: Prepared,
+    private readonly reprepare: (graph: Graph) => Prepared,
+    private readonly options: WithinOptions,
+  ) {
+    const { model, table } = prepared;
+    const { graph, flow } = model;
+    this.live = livenessOf(model, table);
+    this.chosen = new Uint8Array(graph.nodes.length);
+    const canRunAgain = (n: number): boolean => !ONCE.has(table.get(graph.nodes[n].target)?.cls ?? 'other');
+    this.fates = options.recompute
+      ? fatesOf(
+          model,
+          this.live,
+          (value) => metaBytes(flow.values[value].meta),
+          prepared.budgetBytes * SMALL_SHARE,
+          canRunAgain,
+        )
+      : new Map();
+    for (const n of this.fates.keys()) this.chosen[n] = 1;
+  }
+
+  async run(firstStage: FirstStage): Promise<WithinMemory> {
+    const { prepared, options } = this;
+    const joint = jointProblem(prepared.model, prepared.compact, this.fates, 'as placed', this.live);
+    const free = await firstStage(1);
+    if (free === undefined) throw internalError('no first stage for the whole budget');
+    const first = this.momentOf(prepared, this.follow(prepared, free).moment);
+    const moments = [first];
+    const stage = options.recompute ? await this.twoStage(joint, firstStage, first) : undefined;
+    let found: Fitted | undefined;
+    if (options.mode === 'joint')
+      found = await this.fit(whole(joint.problem), joint, moments, stage === undefined ? [] : [stage.choice]);
+    const plans = [found?.plan, stage?.plan].filter((p) => p !== undefined);
+    const plan = plans.length === 0 ? undefined : plans.reduce((a, b) => (b.seconds < a.seconds ? b : a));
+    return {
+      plan,
+      twoStage: stage?.plan,
+      ...(await this.bound(moments, plan?.seconds)),
+      rounds: this.rounds,
+      ...(plan === undefined ? await this.least(joint, first) : {}),
+    };
+  }
+
+  /** Sharding first, under less and less of the budget for the states, then checkpointing in those placements. */
+  private async twoStage(joint: JointProblem, firstStage: FirstStage, moment: number): Promise<Fitted | undefined> {
+    // The joint search starts from the plain two stages only: tight ones are a search of their own.
+    for (const share of this.options.mode === 'joint' ? [1] : STATE_SHARES) {
+      const full = await firstStage(share);
+      const placed = full === undefined ? undefined : this.prepared.compact.contract(full);
+      if (placed === undefined) continue;
+      const found = await this.fit(fixedStrategies(joint, placed), joint, [moment], []);
+      if (found !== undefined) return found;
+    }
+    return undefined;
+  }
+
+  /** Solves and follows until the true peak is within the budget. Adds the moments that it needs to `moments`. */
+  private async fit(
+    restricted: CompactProblem,
+    joint: JointProblem,
+    moments: number[],
+    starts: readonly Int32Array[],
+  ): Promise<Fitted | undefined> {
+    const { budgetBytes } = this.prepared;
+    const slack = new Map<number, number>();
+    let offered = starts;
+    const least = new Map<number, number>();
+    for (let round = 0; round < ROUNDS; round++) {
+      this.rounds++;
+      const rows = moments.map((m) => joint.row(this.amountsOf(m), this.rowName(m), budgetBytes - (slack.get(m) ?? 0)));
+      const own = restrictRows(rows, restricted);
+      // Asked first, because the solver explains at length why a row cannot be kept.
+      for (let k = 0; k < own.length; k++) {
+        const known = least.get(moments[k]) ?? (await this.leastOf(restricted.problem, own[k]));
+        least.set(moments[k], known);
+        if (known > own[k].bound) return undefined;
+      }
+      const solution = await this.solve({ ...restricted.problem, rows: own }, offered, false);
+      if (solution.status === 'infeasible') return undefined;
+      const choice = restricted.expand(solution.choice);
+      const { plan, moment } = this.followJoint(joint, choice);
+      if (plan.peakBytes <= budgetBytes) return { plan, choice };
+      const excess = plan.peakBytes - budgetBytes;
+      const at = this.momentOf(plan.prepared, moment);
+      const row = joint.row(this.amountsOf(at), '', budgetBytes);
+      const used = row.variables.reduce((sum, v, k) => sum + row.amounts[k][choice[v]], 0);
+      if (!moments.includes(at) && used > budgetBytes && moments.length < MOST_ROWS) moments.push(at);
+      else {
+        // The row that uses most of the budget answers for what no row counts.
+        const tight = moments.includes(at) ? at : moments[0];
+        // A little more every round, so that small excesses do not take many.
+        slack.set(tight, (slack.get(tight) ?? 0) + excess + 1 + round * budgetBytes * ROUND_SHARE);
+      }
+      offered = [];
+    }
+    return undefined;
+  }
+
+  /** The bound from rows at the full budget, with the least that second runs cost in any placement. */
+  private async bound(
+    moments: readonly number[],
+    seconds: number | undefined,
+  ): Promise<Pick<WithinMemory, 'boundSeconds' | 'certified'>> {
+    const { prepared } = this;
+    const sure = jointProblem(prepared.model, prepared.compact, this.fates, 'sure', this.live);
+    const rows = moments.map((m) => sure.row(this.amountsOf(m), this.rowName(m), prepared.budgetBytes));
+    for (const row of seconds === undefined ? rows : [])
+      if ((await this.leastOf(sure.problem, row)) > row.bound) return { boundSeconds: Infinity, certified: false };
+    const solution = await this.solve({ ...sure.problem, rows }, [], true);
+    if (solution.status === 'infeasible') return { boundSeconds: Infinity, certified: false };
+    const bound = solution.bound / prepared.model.unitsPerSecond;
+    return { boundSeconds: Math.min(bound, seconds ?? Infinity), certified: solution.certificate !== undefined };
+  }
+
+  /** No plan holds less than this at a moment, whatever it keeps. */
+  private async least(joint: JointProblem, moment: number): Promise<{ readonly neededBytes?: number }> {
+    return { neededBytes: await this.leastOf(joint.problem, joint.row(this.amountsOf(moment), 'least', Infinity)) };
+  }
+
+  /** The least amount of a row over all choices; Infinity when there is none. */
+  private async leastOf(problem: Problem, row: LinearRow): Promise<number> {
+    const solution = await this.solve(withRowAsCost(problem, row), [], false);
+    return solution.status === 'infeasible' ? Infinity : solution.bound;
+  }
+
+  private async solve(problem: Problem, starts: readonly Int32Array[], certify: boolean): Promise<Solution> {
+    const { request } = this.prepared;
+    const { signal, onProgress } = this.options;
+    return solve(problem, {
+      engine: 'exact',
+      certify,
+      gap: Math.max(request.gap / 2, LEAST_GAP),
+      seed: request.seed,
+      starts,
+      ...(request.timeLimitSeconds !== undefined ? { timeLimitSeconds: request.timeLimitSeconds } : {}),
+      ...(signal !== undefined ? { signal } : {}),
+      ...(onProgress !== undefined ? { onProgress } : {}),
+    });
+  }
+
+  /** The plan that a choice of the joint problem is, with its true peak and the node at it. */
+  private followJoint(
+    joint: JointProblem,
+    choice: Int32Array,
+  ): { readonly plan: FittingPlan; readonly moment: number } {
+    const { prepared } = this;
+    const { graph, flow } = prepared.model;
+    const again = new Set(joint.again(choice));
+    const full = prepared.compact.expand(joint.strategies(choice));
+    if (again.size === 0) return this.followed(prepared, full, []);
+    const names = new Set<string>();
+    graph.nodes.slice(0, this.live.split).forEach((node, n) => {
+      const own = flow.alias[n] >= 0 ? flow.values[flow.alias[n]].node : n;
+      if (again.has(own)) names.add(node.name);
+    });
+    const rewritten = recomputeInBackward(graph, names);
+    const after = this.reprepare(rewritten.graph);
+    const placed = placedLikeFirstRuns(prepared.model, full, after.model, rewritten.originalOf);
+    if (placed === undefined) throw internalError('second runs cannot be placed as the first');
+    return this.followed(after, placed, [...new Set(rewritten.originalOf.values())]);
+  }
+
+  private followed(
+    prepared: Prepared,
+    choice: Int32Array,
+    again: readonly string[],
+  ): { readonly plan: FittingPlan; readonly moment: number } {
+    const { peakBytes, moment } = this.follow(prepared, choice);
+    const seconds = costFunction(prepared.model.problem)(choice) / prepared.model.unitsPerSecond;
+    return { plan: { prepared, choice, seconds, peakBytes, again }, moment };
+  }
+
+  private follow(prepared: Prepared, choice: Int32Array): { readonly peakBytes: number; readonly moment: number } {
+    const memory = memoryOverTime(prepared.model, choice, prepared.table);
+    const { peakBytes, step } = peakOf(memory.intervals);
+    return { peakBytes, moment: memory.nodeOfMoment[step] };
+  }
+
+  /** The node of the graph without second runs that stands for a node: the next one in program order. */
+  private momentOf(prepared: Prepared, node: number): number {
+    const { byName } = this.prepared.model.flow;
+    for (let n = node; n < prepared.model.graph.nodes.length; n++) {
+      const known = byName.get(prepared.model.graph.nodes[n].name);
+      if (known !== undefined && this.prepared.model.flow.alias[known] < 0) return known;
+    }
+    return this.prepared.model.graph.nodes.length - 1;
+  }
+
+  private amountsOf(moment: number): readonly MomentAmounts[] {
+    let known = this.amounts.get(moment);
+    if (known === undefined) {
+      known = amountsAt(this.prepared.model, this.live, moment, this.options.recompute ? this.chosen : undefined);
+      this.amounts.set(moment, known);
+    }
+    return known;
+  }
+
+  private rowName(moment: number): string {
+    return `memory at ${this.prepared.model.graph.nodes[moment].name}`;
+  }
+}
+
+function whole(problem: Problem): CompactProblem {
+  return { problem, expand: (choice) => choice, contract: (choice) => choice };
+}
+
+/** The joint problem with every strategy, copy and output fixed and the fates left: checkpointing after sharding. */
+function fixedStrategies(joint: JointProblem, compact: Int32Array): CompactProblem {
+  const lists = new KeptLists();
+  const kept = Array.from(joint.problem.domains, (size, v) => {
+    const fates = joint.fatesOf(v);
+    const from = compact[v] * fates;
+    return lists.of(`${from}:${fates}:${size}`, () => Int32Array.from({ length: fates }, (_, k) => from + k));
+  });
+  return compactProblem(joint.problem, kept);
+}
+
+/** Rows of the joint problem on the values that a restricted one has. */
+function restrictRows(rows: readonly LinearRow[], restricted: CompactProblem): LinearRow[] {
+  const { domains } = restricted.problem;
+  const most = domains.reduce((a, b) => Math.max(a, b), 0);
+  const columns = Array.from({ length: most }, (_, a) =>
+    restricted.expand(domains.map((size) => Math.min(a, size - 1))),
+  );
+  return rows.map((row) => ({
+    ...row,
+    amounts: row.amounts.map((amounts, k) => {
+      const v = row.variables[k];
+      return Float64Array.from({ length: domains[v] }, (_, a) => amounts[columns[a][v]]);
+    }),
+  }));
+}
+
+/** The problem with the amounts of a row for costs. */
+function withRowAsCost(problem: Problem, row: LinearRow): Problem {
+  const free = (costs: Float64Array): Float64Array => costs.map((c) => (c === Infinity ? Infinity : 0));
+  const vectors = problem.vectors.map(free);
+  const unary = Int32Array.from(problem.unary);
+  row.variables.forEach((v, k) => {
+    const allowed = problem.vectors[problem.unary[v]];
+    unary[v] = vectors.push(row.amounts[k].map((bytes, a) => (allowed[a] === Infinity ? Infinity : bytes))) - 1;
+  });
+  return { ...problem, vectors, unary, tables: problem.tables.map((t) => ({ ...t, costs: free(t.costs) })), rows: [] };
+}

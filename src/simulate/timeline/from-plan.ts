@@ -1,0 +1,397 @@
+import { loadCluster, type Cluster } from '../../cost/cluster.ts';
+import { COLLECTIVE_KINDS, groupTopology, type CollectiveKind, type CollectiveModel } from '../../cost/collectives.ts';
+import type { MemoryKind } from '../../cost/memory-timeline.ts';
+import { collectiveModel } from '../../cost/presets.ts';
+import { Redistributor, type RedistributionStep } from '../../cost/redistribute.ts';
+import { internalError, ShardwrightError } from '../../errors.ts';
+import { DTYPE_BYTES, type Graph, type Node } from '../../graph/types.ts';
+import { parseMesh, type DeviceMesh } from '../../mesh/mesh.ts';
+import { ShardingSpace } from '../../mesh/space.ts';
+import { atSizes, bindCall, withOutputs } from '../../ops/context.ts';
+import { elements, type TensorMeta } from '../../ops/record.ts';
+import type { OperatorTable } from '../../ops/table.ts';
+import { plannedProgram } from '../../plan/lower.ts';
+import { rulesTaken } from '../../plan/lower/rules-taken.ts';
+import type { Plan, PlannedNode, PlannedRedistribution } from '../../plan/types.ts';
+import { dataflow, type Dataflow } from '../../strategy/dataflow.ts';
+import { COMPUTE, type Buffer, type Schedule, type Task } from './schedule.ts';
+
+/** What of a plan is simulated. */
+export type SimulatedPlan = Pick<Plan, 'request' | 'nodes' | 'outputs' | 'memory'>;
+
+export interface ScheduleOptions {
+  /** Seconds before every kernel; default 1 microsecond. */
+  readonly launchSeconds?: number;
+  /** `link`: one stream for collectives inside a host, one for those between hosts (default). `axis`: one for each group. */
+  readonly streams?: 'link' | 'axis';
+}
+
+/** The schedule of a plan and what it was made with. */
+export interface PlanSchedule extends Schedule {
+  readonly mesh: DeviceMesh;
+  readonly cluster: Cluster;
+  readonly collectives: CollectiveModel;
+  /** What was assumed, one sentence each. */
+  readonly notes: readonly string[];
+}
+
+/** PyTorch and its compilers: about a microsecond between kernels that are queued. */
+const LAUNCH_SECONDS = 1e-6;
+
+/**
+ * The tasks of one device under a plan, with the plan's own prices: every node, and every step of every redistribution just
+ * before the node that asks for it, as the lowered program has them. Outputs are brought to their placement as soon as they are
+ * made, so that gradients are reduced beside the rest of the backward pass. Views share the storage of what they show.
+ *
+ * @throws E_PLAN when the plan is not of this graph
+ */
+export function planSchedule(
+  graph: Graph,
+  plan: SimulatedPlan,
+  table: OperatorTable,
+  options: ScheduleOptions = {},
+): PlanSchedule {
+  return new Writer(graph, plan, table, options).write();
+}
+
+/** A collective of one redistribution, or one inside an operator's rule. */
+interface Step {
+  readonly kind: CollectiveKind;
+  readonly bytes: number;
+  readonly meshDims: readonly number[];
+}
+
+class Writer {
+  private readonly listed: Graph;
+  private readonly space: ShardingSpace;
+  private readonly cluster: Cluster;
+  private readonly model: CollectiveModel;
+  private readonly redistributor: Redistributor;
+  private readonly flow: Dataflow;
+  private readonly tasks: Task[] = [];
+  private readonly buffers: Buffer[] = [];
+  private readonly streams = ['compute'];
+  private readonly streamOf = new Map<string, number>();
+  private readonly shardings = new Map<string, number>();
+  /** By value: its storage, then what else must have happened before it may be read. */
+  private readonly held = new Map<number, readonly number[]>();
+  private readonly copies = new Map<string, readonly number[]>();
+  private repeated = 0;
+
+  constructor(
+    graph: Graph,
+    private readonly plan: SimulatedPlan,
+    private readonly table: OperatorTable,
+    private readonly options: ScheduleOptions,
+  ) {
+    const { listed, opened } = plannedProgram(graph, plan, table);
+    const { request } = plan;
+    this.listed = listed;
+    this.space = new ShardingSpace(parseMesh(request.mesh));
+    this.cluster = loadCluster(request.cluster);
+    this.model = collectiveModel(request.cost, this.cluster, this.space.mesh);
+    this.redistributor = new Redistributor(this.space, this.model);
+    this.flow = dataflow(listed, table, request.sharing, opened?.loops);
+    if ((options.streams ?? 'link') === 'link') this.streams.push('inside a host', 'between hosts');
+  }
+
+  write(): PlanSchedule {
+    const { listed, flow, plan } = this;
+    const tied = new Set((listed.ties ?? []).flatMap(([, ...others]) => others));
+    if (plan.memory.optimizerBytes > 0)
+      this.buffer('optimizer states', plan.memory.optimizerBytes, 'optimizer', { given: true, kept: true });
+    const outputs = this.outputsByValue();
+    listed.nodes.forEach((node, n) => {
+      if (flow.alias[n] >= 0) return;
+      if (node.kind === 'call') this.call(node, n);
+      else this.placeholder(node, n, tied.has(node.meta.roleName ?? node.name));
+      for (const value of flow.results[n]) if (value >= 0) this.bring(outputs, value);
+    });
+    for (const [value] of outputs) this.bring(outputs, value, true);
+    return {
+      tasks: this.tasks,
+      buffers: this.buffers,
+      streams: this.streams,
+      launchSeconds: this.options.launchSeconds ?? LAUNCH_SECONDS,
+      mesh: this.space.mesh,
+      cluster: this.cluster,
+      collectives: this.model,
+      notes: [
+        'Gradients and results are brought to their placement as soon as they are made.',
+        ...(this.repeated === 0
+          ? []
+          : [`${this.repeated} tasks run several times (bodies of loops); the runs of each are taken together.`]),
+      ],
+    };
+  }
+
+  private placeholder(node: Node, n: number, tied: boolean): void {
+    const [value] = this.flow.results[n];
+    if (value === undefined || value < 0) return;
+    const { role } = node.meta;
+    const stored = role === 'parameter' || role === 'buffer' || role === 'constant' || role === 'state';
+    const bytes = tied ? 0 : this.bytes(value, this.sharding(this.plan.nodes[n].outputs[0]));
+    const kind: MemoryKind = role === 'parameter' ? 'parameter' : stored ? 'buffer' : 'activation';
+    const weight = role === 'parameter' || role === 'constant';
+    this.held.set(value, [this.buffer(node.name, bytes, kind, { given: true, kept: true, weight })]);
+  }
+
+  private call(node: Node, n: number): void {
+    const { flow, plan } = this;
+    const planned = plan.nodes[n];
+    const phase = flow.phases[n];
+    const reads = Array.from(flow.inputs[n], (value, i) =>
+      this.carry(
+        value,
+        planned.redistributions.filter((r) => r.input === i),
+        phase,
+        node.name,
+      ),
+    );
+    const record = this.table.get(node.target);
+    if (record?.cls === 'view' && reads.length === 1 && planned.seconds === 0) {
+      for (const value of flow.results[n]) if (value >= 0) this.held.set(value, reads[0]);
+      return;
+    }
+    const all = [...new Set(reads.flat())];
+    const results = Array.from(flow.results[n]).filter((value) => value >= 0);
+    const weight = all.length > 0 && all.every((b) => this.buffers[b].weight);
+    const made = results.map((value) => {
+      const spec = planned.outputs[flow.values[value].result];
+      const b = this.buffer(node.name, this.bytes(value, this.sharding(spec)), 'activation', { weight });
+      this.held.set(value, [b]);
+      return b;
+    });
+    const times = planned.times ?? 1;
+    if (times !== 1) this.repeated++;
+    this.task({
+      name: node.name,
+      kind: 'compute',
+      stream: COMPUTE,
+      seconds: planned.seconds * times,
+      kernels: planned.seconds > 0 ? times : 0,
+      reads: all,
+      writes: made,
+      phase,
+      target: node.target,
+    });
+    if (planned.internalSeconds !== undefined && planned.internalSeconds > 0) this.inside(node, n, planned, made);
+  }
+
+  /** Collectives inside the rule of a call: one after another, done before its results may be read. */
+  private inside(node: Node, n: number, planned: PlannedNode, made: readonly number[]): void {
+    const { flow } = this;
+    let last = made;
+    for (const step of this.internalSteps(node, n, planned)) {
+      const done = this.buffer(`${node.name} ${step.kind}`, 0, 'communication');
+      this.collective(node.name, step, this.model.seconds(step.kind, step.bytes, step.meshDims), planned.times ?? 1, last, [done], flow.phases[n], 'inside'); // prettier-ignore
+      last = [done];
+    }
+    if (last === made) return;
+    for (const value of flow.results[n]) {
+      const held = value < 0 ? undefined : this.held.get(value);
+      if (held !== undefined) this.held.set(value, [...held, ...last]);
+    }
+  }
+
+  private internalSteps(node: Node, n: number, planned: PlannedNode): Step[] {
+    const { flow, space } = this;
+    const record = this.table.get(node.target);
+    if (record === undefined) return [];
+    const results = Array.from(flow.results[n], (id): TensorMeta | null => (id < 0 ? null : flow.values[id].meta));
+    const meta = (name: string): TensorMeta => flow.values[flow.valueOf(name)].meta;
+    const call = withOutputs(bindCall(record, node.args, node.kwargs, meta), results);
+    const ids = (texts: readonly string[]): number[] => texts.map((text) => (text === '-' ? -1 : this.sharding(text)));
+    const [inputs, outputs] = [ids(planned.inputs), ids(planned.outputs)];
+    const local = (of: TensorMeta, id: number): TensorMeta =>
+      id < 0 ? of : { dtype: of.dtype, shape: space.localShape(id, of.shape) };
+    const here = atSizes(
+      call,
+      call.inputs.map((of, i) => local(of, inputs[i])),
+      results.map((of, k) => (of === null ? null : local(of, outputs[k]))),
+    );
+    return rulesTaken(space, record.shard(call), inputs, outputs).flatMap((rule, m) =>
+      (rule?.collectives ?? []).map(({ kind, bytes }) => ({ kind, bytes: bytes(here), meshDims: [m] })),
+    );
+  }
+
+  /** Takes a value through its redistributions for one use, and gives what the use must read. */
+  private carry(
+    value: number,
+    moves: readonly PlannedRedistribution[],
+    phase: 'forward' | 'backward',
+    user: string,
+  ): readonly number[] {
+    let now = this.held.get(value);
+    if (now === undefined) throw internalError(`${user} reads a value before it is made`);
+    for (const move of moves) {
+      const key = `${value}:${phase}:${move.from}:${move.to}`;
+      if (move.copy === 'reused') {
+        now = this.copies.get(key);
+        if (now === undefined) throw internalError(`${user} reads a copy that nothing made`);
+        continue;
+      }
+      now = this.move(value, move, now, phase);
+      if (move.copy === 'made') this.copies.set(key, now);
+    }
+    return now;
+  }
+
+  private move(
+    value: number,
+    move: PlannedRedistribution,
+    held: readonly number[],
+    phase: 'forward' | 'backward',
+  ): readonly number[] {
+    const { meta, node } = this.flow.values[value];
+    const [from, to] = [this.sharding(move.from), this.sharding(move.to)];
+    const steps = this.redistributor.plan({ shape: meta.shape, itemBytes: DTYPE_BYTES[meta.dtype] }, from, to)?.steps;
+    if (steps === undefined)
+      throw internalError(`the plan moves a value from ${move.from} to ${move.to}, which is refused`);
+    const name = this.listed.nodes[node].name;
+    let now = held;
+    for (const step of steps) {
+      if (step.kind === 'relabel' || step.groupSize === 1 || (step.kind === 'slice' && step.bytes === 0)) continue;
+      now = this.step(name, value, step, now, move.times ?? 1, phase);
+    }
+    return now;
+  }
+
+  private step(
+    name: string,
+    value: number,
+    step: RedistributionStep,
+    reads: readonly number[],
+    times: number,
+    phase: 'forward' | 'backward',
+  ): readonly number[] {
+    const weight = reads.every((b) => this.buffers[b].weight);
+    const text = `${name} to ${this.space.text(step.to)}`;
+    const result = this.buffer(text, this.bytes(value, step.to), 'communication', { weight });
+    const kind = COLLECTIVE_KINDS.find((k) => k === step.kind);
+    if (times !== 1) this.repeated++;
+    const local = (seconds: number, from: readonly number[]): void =>
+      this.task({
+        name: text,
+        kind: 'copy',
+        stream: COMPUTE,
+        seconds: seconds * times,
+        kernels: seconds > 0 ? times : 0,
+        reads: from,
+        writes: [result],
+        phase,
+        target: step.kind,
+      });
+    if (kind === undefined) {
+      local(step.seconds, reads);
+      return [result];
+    }
+    // A step on a dim that is not contiguous has a copy in its price: kernels of the compute stream.
+    const communicating = Math.min(step.seconds, this.model.seconds(kind, step.bytes, step.meshDims));
+    const copying = step.seconds - communicating;
+    const { dtype } = this.flow.values[value].meta;
+    const work = { kind, bytes: step.bytes, meshDims: step.meshDims };
+    if (copying <= 1e-9 * step.seconds) {
+      this.collective(text, work, step.seconds, times, reads, [result], phase, dtype);
+      return [result];
+    }
+    const done = this.buffer(text, 0, 'communication', { weight });
+    this.collective(text, work, communicating, times, reads, [done], phase, dtype);
+    local(copying, [...reads, done]);
+    return [result];
+  }
+
+  private collective(
+    name: string,
+    { kind, bytes, meshDims }: Step,
+    seconds: number,
+    times: number,
+    reads: readonly number[],
+    writes: readonly number[],
+    phase: 'forward' | 'backward',
+    key: string,
+  ): void {
+    this.task({
+      name,
+      kind: 'collective',
+      stream: this.stream(meshDims),
+      seconds: seconds * times,
+      kernels: seconds > 0 ? times : 0,
+      reads,
+      writes,
+      phase,
+      target: kind,
+      collective: { kind, meshDims, bytes, key },
+    });
+  }
+
+  /** Brings the outputs that a value is to their placements; those that wait for a shared copy come later. */
+  private bring(outputs: Map<number, PlannedUse[]>, value: number, last = false): void {
+    const uses = outputs.get(value);
+    if (uses === undefined) return;
+    const left = uses.filter(({ role, moves }) => {
+      const phase = role === 'output' ? 'forward' : 'backward';
+      const [first] = moves;
+      const missing = first?.copy === 'reused' && !this.copies.has(`${value}:${phase}:${first.from}:${first.to}`);
+      if (missing && !last) return true;
+      for (const b of this.carry(value, moves, phase, 'an output')) {
+        const buffer = this.buffers[b];
+        const kind = role === 'grad' && buffer.kind !== 'parameter' ? 'gradient' : buffer.kind;
+        this.buffers[b] = { ...buffer, kind, kept: true };
+      }
+      return false;
+    });
+    if (left.length === 0) outputs.delete(value);
+    else outputs.set(value, left);
+  }
+
+  private outputsByValue(): Map<number, PlannedUse[]> {
+    const out = new Map<number, PlannedUse[]>();
+    let k = 0;
+    for (const { output, value } of this.flow.outputs) {
+      if (value < 0) continue;
+      const moves = this.plan.outputs[k++].redistributions;
+      out.set(value, [...(out.get(value) ?? []), { role: output.role, moves }]);
+    }
+    return out;
+  }
+
+  private stream(meshDims: readonly number[]): number {
+    const { mesh } = this.space;
+    if ((this.options.streams ?? 'link') === 'link')
+      return groupTopology(mesh, this.cluster.devicesPerHost, meshDims).hosts > 1 ? 2 : 1;
+    const name = [...meshDims]
+      .sort((a, b) => a - b)
+      .map((d) => mesh.names[d])
+      .join('+');
+    const known = this.streamOf.get(name);
+    if (known !== undefined) return known;
+    this.streamOf.set(name, this.streams.length);
+    return this.streams.push(name) - 1;
+  }
+
+  private sharding(text: string): number {
+    let id = this.shardings.get(text);
+    if (id === undefined) this.shardings.set(text, (id = this.space.parse(text)));
+    return id;
+  }
+
+  private bytes(value: number, sharding: number): number {
+    const { meta } = this.flow.values[value];
+    return elements(this.space.localShape(sharding, meta.shape)) * DTYPE_BYTES[meta.dtype];
+  }
+
+  private buffer(name: string, bytes: number, kind: MemoryKind, more: Partial<Pick<Buffer, 'given' | 'kept' | 'weight'>> = {}): number {
+    if (!Number.isFinite(bytes)) throw new ShardwrightError('E_PLAN', `${name} has no known size`);
+    return this.buffers.push({ name, bytes, kind, given: false, kept: false, weight: false, ...more }) - 1;
+  } // prettier-ignore
+
+  private task(task: Omit<Task, 'id'>): void {
+    this.tasks.push({ id: this.tasks.length, ...task });
+  }
+}
+
+interface PlannedUse {
+  readonly role: string;
+  readonly moves: readonly PlannedRedistribution[];
+}

@@ -1,0 +1,206 @@
+import { ShardwrightError } from '../../errors.ts';
+import { decode, stateMemory } from '../../plan/decode.ts';
+import type { Model } from '../../plan/model.ts';
+import type { Prepared } from '../../plan/prepare.ts';
+import { solve } from '../../solver/solve.ts';
+import type { Problem } from '../../solver/types.ts';
+import type { SimulatedPlan } from './from-plan.ts';
+import { hiddenSeconds, overlapDiscount } from './overlap.ts';
+import type { Timeline } from './play.ts';
+import { COMPUTE, type Schedule } from './schedule.ts';
+import { simulate, type SimulateOptions } from './simulate.ts';
+
+/**
+ * Plans with overlap in view. The planning problem adds costs; a device overlaps them. So the redistributions that can run
+ * beside compute (gathers of weights, reductions of gradients) get a discount, the problem is solved again, and the plan is
+ * simulated; the discount of the next round is the share that the simulation really hid. The discount is bounded: what compute
+ * can hide at most (`hiddenSeconds`), less what it loses by it, and never all of a price, because free communication makes
+ * degenerate plans. The best simulated plan is kept, and only if all its costs one after another are within a stated ratio of
+ * the plain optimum's.
+ */
+export interface OverlapOptions extends SimulateOptions {
+  /** Most serial seconds of the kept plan, relative to the plan without overlap. Default 1.05. */
+  readonly serialRatio?: number;
+  /** Most rounds; they stop when a better plan is better by less than 0.5 %. Default 5. */
+  readonly rounds?: number;
+  readonly signal?: AbortSignal;
+}
+
+export interface OverlapCandidate {
+  readonly choice: Int32Array;
+  readonly plan: SimulatedPlan;
+  /** Every cost once, nothing beside anything: the objective without overlap. */
+  readonly serialSeconds: number;
+  readonly simulatedSeconds: number;
+  /** Share of the price that was taken off, by class; zeros for the plan without overlap. */
+  readonly discount: Shares;
+}
+
+export interface OverlapAware {
+  /** The plan without overlap. */
+  readonly base: OverlapCandidate;
+  /** The plan to take. */
+  readonly best: OverlapCandidate;
+  /** Every plan that was simulated, the base first. */
+  readonly rounds: readonly OverlapCandidate[];
+}
+
+interface Shares {
+  readonly gathers: number;
+  readonly reductions: number;
+}
+
+/** Nothing is ever free: a tenth of every price stays. */
+const MOST = 0.9;
+/** Discounts below this change no plan worth simulating. */
+const LEAST = 0.02;
+
+/**
+ * @throws E_PLAN when no plan fits the budget; what `simulate` throws
+ */
+export async function overlapAware(prepared: Prepared, options: OverlapOptions = {}): Promise<OverlapAware> {
+  const { serialRatio = 1.05, rounds: most = 5, overlapSlowdown = 1 } = options;
+  const classes = hideable(prepared.model);
+  const first = await candidate(prepared, classes, { gathers: 0, reductions: 0 }, options);
+  const rounds = [first.candidate];
+  let best = first.candidate;
+  let shares = discounts(first.schedule, first.timeline, overlapSlowdown);
+  for (let round = 0; round < most && Math.max(shares.gathers, shares.reductions) > LEAST; round++) {
+    const next = await candidate(prepared, classes, shares, options);
+    rounds.push(next.candidate);
+    const { serialSeconds, simulatedSeconds } = next.candidate;
+    const saved = best.simulatedSeconds - simulatedSeconds;
+    if (saved > 0 && serialSeconds <= serialRatio * first.candidate.serialSeconds) {
+      best = next.candidate;
+      if (saved < 0.005 * simulatedSeconds) break;
+      shares = discounts(next.schedule, next.timeline, overlapSlowdown);
+      // Too much taken off, or nothing gained by it: half of it.
+    } else shares = { gathers: shares.gathers / 2, reductions: shares.reductions / 2 };
+  }
+  return { base: first.candidate, best, rounds };
+}
+
+async function candidate(
+  prepared: Prepared,
+  classes: Classes,
+  discount: Shares,
+  options: OverlapOptions,
+): Promise<{ readonly candidate: OverlapCandidate; readonly timeline: Timeline; readonly schedule: Schedule }> {
+  const { model, table, request, budgetBytes } = prepared;
+  const { problem, expand } = prepared.compact;
+  const solution = await solve(discounted(problem, classes, discount), {
+    engine: 'exact',
+    certify: false,
+    seed: request.seed,
+    gap: request.gap,
+    ...(request.timeLimitSeconds !== undefined ? { timeLimitSeconds: request.timeLimitSeconds } : {}),
+    ...(options.signal !== undefined ? { signal: options.signal } : {}),
+  });
+  if (solution.status === 'infeasible')
+    throw new ShardwrightError('E_PLAN', 'no plan fits the budget, with overlap or without', {
+      hint: 'raise --memory.',
+    });
+  const choice = expand(solution.choice);
+  const { nodes, outputs, computeSeconds, communicationSeconds } = decode(model, choice);
+  const plan: SimulatedPlan = { request, nodes, outputs, memory: { ...stateMemory(model, choice), budgetBytes } };
+  const { timeline, schedule } = simulate(prepared.program, plan, table, options);
+  return {
+    candidate: {
+      choice,
+      plan,
+      serialSeconds: computeSeconds + communicationSeconds,
+      simulatedSeconds: timeline.seconds,
+      discount,
+    },
+    timeline,
+    schedule,
+  };
+}
+
+/** Edges and variables of the problem whose cost can run beside compute. */
+interface Classes {
+  readonly gatherEdges: readonly number[];
+  readonly gatherVariables: readonly number[];
+  readonly reductionEdges: readonly number[];
+}
+
+function hideable(model: Model): Classes {
+  const { graph, flow, copies, uses } = model;
+  const weight = new Uint8Array(flow.values.length);
+  graph.nodes.forEach((node, n) => {
+    const inputs = flow.inputs[n];
+    const own = node.kind === 'placeholder' ? node.meta.role === 'parameter' : inputs.length > 0 && inputs.every((v) => weight[v] === 1); // prettier-ignore
+    for (const value of flow.results[n]) if (value >= 0 && own) weight[value] = 1;
+  });
+  const gatherEdges: number[] = [];
+  const reductionEdges: number[] = [];
+  uses.forEach((use, k) => {
+    // Edges stand in the order of `Model`: one for each copy, then one for each use.
+    const edge = copies.length + k;
+    if (use.at.kind === 'input' && weight[use.value] === 1) gatherEdges.push(edge);
+    if (use.at.kind === 'output' && flow.outputs[use.at.output].output.role === 'grad') reductionEdges.push(edge);
+  });
+  const gatherVariables = copies.filter((copy) => weight[copy.value] === 1).map((copy) => copy.variable);
+  return { gatherEdges, gatherVariables, reductionEdges };
+}
+
+/** The same problem with part of some prices taken off; costs stay whole numbers. */
+function discounted(problem: Problem, classes: Classes, { gathers, reductions }: Shares): Problem {
+  if (gathers === 0 && reductions === 0) return problem;
+  const tables = [...problem.tables];
+  const vectors = [...problem.vectors];
+  const table = problem.edges.table.slice();
+  const unary = problem.unary.slice();
+  const less = (costs: Float64Array, share: number): Float64Array => costs.map((c) => (c === Infinity ? c : Math.round(c * (1 - share)))); // prettier-ignore
+  const cheaper = <T>(store: T[], make: (of: T) => T): ((id: number) => number) => {
+    const known = new Map<number, number>();
+    return (id) => {
+      const found = known.get(id);
+      if (found !== undefined) return found;
+      known.set(id, store.length);
+      return store.push(make(store[id])) - 1;
+    };
+  };
+  const gatherTable = cheaper(tables, (t) => ({ ...t, costs: less(t.costs, gathers) }));
+  const reductionTable = cheaper(tables, (t) => ({ ...t, costs: less(t.costs, reductions) }));
+  const gatherVector = cheaper(vectors, (v) => less(v, gathers));
+  for (const e of classes.gatherEdges) table[e] = gatherTable(table[e]);
+  for (const e of classes.reductionEdges) table[e] = reductionTable(table[e]);
+  for (const v of classes.gatherVariables) unary[v] = gatherVector(unary[v]);
+  return { ...problem, tables, vectors, unary, edges: { ...problem.edges, table } };
+}
+
+/**
+ * Share of the gathers' and of the reductions' price to take off: what the simulation hid of them, bounded by what compute could
+ * hide; of a class that the plan does not have, the bound for a little of it.
+ */
+function discounts(schedule: Schedule, timeline: Timeline, slowdown: number): Shares {
+  const { buffers } = schedule;
+  const busy = timeline.spans.filter((s) => s.task.stream === COMPUTE && s.end > s.start);
+  const beside = (from: number, to: number): number => {
+    let sum = 0;
+    for (const s of busy) sum += Math.max(0, Math.min(s.end, to) - Math.max(s.start, from));
+    return sum;
+  };
+  const of = (name: 'gathers' | 'reductions'): number => {
+    const mine = timeline.spans.map(({ task }) => {
+      if (task.collective === undefined) return false;
+      if (name === 'gathers') return task.writes.every((b) => buffers[b].weight);
+      return task.writes.every((b) => buffers[b].kind === 'gradient');
+    });
+    let [total, hidden] = [0, 0];
+    timeline.spans.forEach(({ start, end }, i) => {
+      if (!mine[i]) return;
+      total += end - start;
+      hidden += beside(start, end);
+    });
+    if (total === 0) return Math.min(MOST, overlapDiscount(MOST, slowdown));
+    const steps = timeline.spans.map(({ task, start, end }, i) => ({
+      computeSeconds: task.stream === COMPUTE ? end - start : 0,
+      hideableSeconds: mine[i] ? end - start : 0,
+    }));
+    const bound = hiddenSeconds(steps, name === 'gathers' ? 'before' : 'after').reduce((a, b) => a + b, 0);
+    return Math.min(MOST, overlapDiscount(Math.min(hidden, bound) / total, slowdown));
+  };
+  return { gathers: of('gathers'), reductions: of('reductions') };
+}

@@ -1,0 +1,266 @@
+import { internalError, ShardwrightError } from '../../errors.ts';
+import { COMPUTE, taskSeconds, type Schedule, type Task } from './schedule.ts';
+
+/**
+ * Runs a schedule by events: every stream takes its tasks in program order, each as soon as the stream is free, its data is
+ * there and what it waits for has happened. Buffers are alive from the start of their producer to the end of their last
+ * reader.
+ */
+export interface Timeline {
+  readonly seconds: number;
+  /** All tasks one after another. */
+  readonly serialSeconds: number;
+  /** Busy time of the compute stream, and of the communication streams together. */
+  readonly computeSeconds: number;
+  readonly communicationSeconds: number;
+  /** Time in which something communicates and nothing computes. */
+  readonly exposedCommunicationSeconds: number;
+  /** In the order of the schedule's tasks. */
+  readonly spans: readonly Span[];
+  readonly memory: MemoryCurve;
+}
+
+export interface Span {
+  readonly task: Task;
+  readonly start: number;
+  readonly end: number;
+}
+
+export interface MemoryCurve {
+  readonly peakBytes: number;
+  /** First moment of the peak, and the task that starts it; undefined when the step begins with it. */
+  readonly peakAt: number;
+  readonly peakTask: string | undefined;
+  /** Bytes at the peak by kind of buffer. */
+  readonly byKind: Readonly<Record<string, number>>;
+  /** Buffers alive at the peak, by index. */
+  readonly live: readonly number[];
+  /** Moments at which the live bytes change, ascending, and the bytes from there on. */
+  readonly points: readonly { readonly at: number; readonly bytes: number }[];
+}
+
+export interface PlayOptions {
+  /**
+   * Time of compute beside communication, relative to compute alone: collectives take part of the device. 1.13 to 1.3 have
+   * been measured; default 1.
+   */
+  readonly overlapSlowdown?: number;
+}
+
+/** @throws E_USAGE for a slowdown below 1; E_INTERNAL for a schedule whose tasks wait for each other */
+export function play(schedule: Schedule, options: PlayOptions = {}): Timeline {
+  const { overlapSlowdown: slowdown = 1 } = options;
+  if (!(slowdown >= 1 && slowdown < Infinity))
+    throw new ShardwrightError('E_USAGE', `compute beside communication takes ${slowdown} of its time, expected 1 or more`); // prettier-ignore
+  const run = new Run(schedule, slowdown).run();
+  const { start, end } = run;
+  const spans = schedule.tasks.map((task, i) => ({ task, start: start[i], end: end[i] }));
+  const busy = (of: (task: Task) => boolean): number =>
+    spans.reduce((sum, s) => (of(s.task) ? sum + (s.end - s.start) : sum), 0);
+  return {
+    seconds: end.reduce((most, t) => Math.max(most, t), 0),
+    serialSeconds: schedule.tasks.reduce((sum, task) => sum + taskSeconds(schedule, task), 0),
+    computeSeconds: busy((t) => t.stream === COMPUTE),
+    communicationSeconds: busy((t) => t.stream !== COMPUTE),
+    exposedCommunicationSeconds: exposed(spans),
+    spans,
+    memory: memoryCurve(schedule, run),
+  };
+}
+
+/** When every task starts and ends, and in which order all of that happens: several things may happen at one moment. */
+interface Happened {
+  readonly start: Float64Array;
+  readonly end: Float64Array;
+  readonly startOrder: Int32Array;
+  readonly endOrder: Int32Array;
+}
+
+class Run implements Happened {
+  readonly start: Float64Array;
+  readonly end: Float64Array;
+  readonly startOrder: Int32Array;
+  readonly endOrder: Int32Array;
+  private happened = 0;
+  /** What every task still waits for. */
+  private readonly waits: Int32Array;
+  private readonly onStart: number[][];
+  private readonly onEnd: number[][];
+  private readonly queues: number[][];
+  private readonly heads: Int32Array;
+  /** Task that each stream runs, -1: idle. */
+  private readonly running: Int32Array;
+
+  constructor(
+    private readonly schedule: Schedule,
+    private readonly slowdown: number,
+  ) {
+    const { tasks, streams, buffers } = schedule;
+    const n = tasks.length;
+    this.start = new Float64Array(n);
+    this.end = new Float64Array(n).fill(Infinity);
+    this.startOrder = new Int32Array(n);
+    this.endOrder = new Int32Array(n);
+    this.waits = new Int32Array(n);
+    this.onStart = Array.from({ length: n }, () => []);
+    this.onEnd = Array.from({ length: n }, () => []);
+    this.queues = streams.map(() => []);
+    this.heads = new Int32Array(streams.length);
+    this.running = new Int32Array(streams.length).fill(-1);
+    const writer = new Int32Array(buffers.length).fill(-1);
+    const position = new Map<number, number>();
+    tasks.forEach((task, i) => {
+      position.set(task.id, i);
+      for (const b of task.writes) writer[b] = i;
+    });
+    const wait = (i: number, list: number[] | undefined): void => {
+      if (list === undefined) throw internalError(`${tasks[i].name} waits for a task that is not there`);
+      list.push(i);
+      this.waits[i]++;
+    };
+    tasks.forEach((task, i) => {
+      for (const b of task.reads) if (writer[b] >= 0) wait(i, this.onEnd[writer[b]]);
+      for (const id of task.afterStart ?? []) wait(i, this.onStart[position.get(id) ?? -1]);
+      for (const id of task.afterEnd ?? []) wait(i, this.onEnd[position.get(id) ?? -1]);
+      this.queues[task.stream].push(i);
+    });
+  }
+
+  run(): Happened {
+    const { tasks } = this.schedule;
+    let now = 0;
+    for (let done = 0; done < tasks.length;) {
+      this.startAll(now);
+      let next = Infinity;
+      for (const i of this.running) if (i >= 0) next = Math.min(next, this.end[i]);
+      if (next === Infinity) throw internalError(`${this.stuck()} waits for a task that never ends`);
+      now = next;
+      for (let s = 0; s < this.running.length; s++) {
+        const i = this.running[s];
+        if (i < 0 || this.end[i] > now) continue;
+        this.running[s] = -1;
+        this.endOrder[i] = this.happened++;
+        done++;
+        for (const k of this.onEnd[i]) this.waits[k]--;
+        if (s !== COMPUTE) this.pace(now);
+      }
+    }
+    return this;
+  }
+
+  /** Starts whatever can start now. A start may let another stream's head start. */
+  private startAll(now: number): void {
+    for (let moved = true; moved;) {
+      moved = false;
+      for (let s = 0; s < this.running.length; s++) {
+        const queue = this.queues[s];
+        if (this.running[s] >= 0 || this.heads[s] >= queue.length) continue;
+        const i = queue[this.heads[s]];
+        if (this.waits[i] > 0) continue;
+        this.heads[s]++;
+        this.start[i] = now;
+        this.startOrder[i] = this.happened++;
+        const seconds = taskSeconds(this.schedule, this.schedule.tasks[i]);
+        this.end[i] = now + seconds * (s === COMPUTE && this.communicating() ? this.slowdown : 1);
+        this.running[s] = i;
+        for (const k of this.onStart[i]) this.waits[k]--;
+        if (s !== COMPUTE) this.pace(now);
+        moved = true;
+      }
+    }
+  }
+
+  private beside = false;
+
+  private communicating(): boolean {
+    return (this.beside = this.running.some((i, s) => s !== COMPUTE && i >= 0));
+  }
+
+  /** The running kernel goes on at another pace when communication begins or ends. */
+  private pace(now: number): void {
+    const before = this.beside;
+    const after = this.communicating();
+    const i = this.running[COMPUTE];
+    if (before === after || i < 0 || this.slowdown === 1) return;
+    const left = this.end[i] - now;
+    this.end[i] = now + (after ? left * this.slowdown : left / this.slowdown);
+  }
+
+  private stuck(): string {
+    const s = this.queues.findIndex((queue, k) => this.heads[k] < queue.length);
+    return this.schedule.tasks[this.queues[s][this.heads[s]]].name;
+  }
+}
+
+/** Length of the time in which a communication stream is busy and the compute stream is not. */
+function exposed(spans: readonly Span[]): number {
+  const events: { readonly at: number; readonly compute: number; readonly other: number }[] = [];
+  for (const { task, start, end } of spans) {
+    if (end <= start) continue;
+    const [compute, other] = task.stream === COMPUTE ? [1, 0] : [0, 1];
+    events.push({ at: start, compute, other }, { at: end, compute: -compute, other: -other });
+  }
+  events.sort((a, b) => a.at - b.at);
+  let [computing, communicating, since, sum] = [0, 0, 0, 0];
+  for (const { at, compute, other } of events) {
+    if (communicating > 0 && computing === 0) sum += at - since;
+    since = at;
+    computing += compute;
+    communicating += other;
+  }
+  return sum;
+}
+
+/** Adds up what is alive, event by event: what ends at a moment is free for what begins after it at the same moment. */
+function memoryCurve(schedule: Schedule, run: Happened): MemoryCurve {
+  const { tasks, buffers } = schedule;
+  const n = buffers.length;
+  // Orders of events: given buffers are there before the first, kept and unread ones stay after the last.
+  const from = Int32Array.from(buffers, (b) => (b.given ? -1 : NEVER));
+  const to = new Int32Array(n).fill(-1);
+  tasks.forEach((task, i) => {
+    for (const b of task.writes) from[b] = run.startOrder[i];
+    for (const b of [...task.reads, ...task.writes]) to[b] = Math.max(to[b], run.endOrder[i]);
+  });
+  const count = 2 * tasks.length;
+  const change = new Float64Array(count);
+  const at = new Float64Array(count);
+  const starter = new Int32Array(count).fill(-1);
+  tasks.forEach((_, i) => {
+    at[run.startOrder[i]] = run.start[i];
+    at[run.endOrder[i]] = run.end[i];
+    starter[run.startOrder[i]] = i;
+  });
+  let bytes = 0;
+  buffers.forEach((b, i) => {
+    if (b.kept || (b.given && to[i] < 0)) to[i] = NEVER;
+    if (from[i] === NEVER) return;
+    if (from[i] < 0) bytes += b.bytes;
+    else change[from[i]] += b.bytes;
+    if (to[i] !== NEVER) change[to[i]] -= b.bytes;
+  });
+  const points = [{ at: 0, bytes }];
+  let [peakBytes, peakAt, peak] = [bytes, 0, -1];
+  for (let e = 0; e < count; e++) {
+    if (change[e] === 0) continue;
+    bytes += change[e];
+    // A moment keeps its largest sum, and its last where that is less.
+    const last = points[points.length - 1];
+    if (last.at !== at[e] || last.bytes > bytes) points.push({ at: at[e], bytes });
+    else last.bytes = bytes;
+    if (bytes > peakBytes) [peakBytes, peakAt, peak] = [bytes, at[e], e];
+  }
+  const live = buffers.flatMap((b, i) => (b.bytes > 0 && from[i] <= peak && peak < to[i] ? [i] : []));
+  const byKind: Record<string, number> = {};
+  for (const i of live) byKind[buffers[i].kind] = (byKind[buffers[i].kind] ?? 0) + buffers[i].bytes;
+  return {
+    peakBytes,
+    peakAt,
+    peakTask: peak < 0 || starter[peak] < 0 ? undefined : tasks[starter[peak]].name,
+    byKind,
+    live,
+    points,
+  };
+}
+
+const NEVER = 2 ** 31 - 1;

@@ -1,0 +1,114 @@
+import { ShardwrightError } from '../../errors.ts';
+import { COMPUTE, type Schedule, type Task } from './schedule.ts';
+
+/**
+ * Prefetch as a pass: collectives that are made of parameters alone (the gathers of sharded weights) depend on nothing that
+ * the step computes, so they may run ahead of the call that reads them. The pass says how far.
+ */
+export interface PrefetchOptions {
+  /**
+   * Gathers for the calls k + 1, .. k + distance that need one may start when call k does; 0: only when the call before has
+   * ended, so that nothing is hidden. Calls that share a gather count once.
+   */
+  readonly distance: number;
+  /** Most bytes of gathered weights whose call has not started; one gather is always allowed. Default no limit. */
+  readonly limitBytes?: number;
+}
+
+/** What one call needs gathered. */
+interface Unit {
+  /** Position of the call. */
+  readonly reader: number;
+  /** Positions of its collectives and of what they need that is made of parameters alone, in order. */
+  readonly tasks: number[];
+  bytes: number;
+}
+
+/**
+ * The same tasks with the gathers moved and bounded.
+ *
+ * @throws E_USAGE for a distance that is no whole number from 0 on
+ */
+export function prefetch(schedule: Schedule, { distance, limitBytes = Infinity }: PrefetchOptions): Schedule {
+  if (!(distance >= 0) || (distance !== Infinity && !Number.isInteger(distance)))
+    throw new ShardwrightError('E_USAGE', `a prefetch distance of ${distance}, expected a whole number from 0 on`);
+  const { tasks } = schedule;
+  const units = gatherUnits(schedule);
+  if (units.length === 0) return schedule;
+  if (distance === 0) return onDemand(schedule, units);
+  const front: Task[] = [];
+  const after = new Map<number, Task[]>();
+  const moved = new Set<number>();
+  units.forEach((unit, k) => {
+    let back = 1;
+    let bytes = unit.bytes;
+    while (back < distance && k - back >= 0 && (bytes += units[k - back].bytes) <= limitBytes) back++;
+    const anchor = k - back < 0 ? undefined : units[k - back].reader;
+    const list = anchor === undefined ? front : (after.get(anchor) ?? []);
+    for (const at of unit.tasks) {
+      // Something else that needs it stands before: a gather never moves back.
+      if (anchor !== undefined && at < anchor) continue;
+      moved.add(at);
+      const task = tasks[at];
+      const starts = anchor === undefined || task.stream === COMPUTE ? [] : [tasks[anchor].id];
+      list.push(starts.length === 0 ? task : { ...task, afterStart: [...(task.afterStart ?? []), ...starts] });
+    }
+    if (anchor !== undefined) after.set(anchor, list);
+  });
+  const order = [...front];
+  tasks.forEach((task, at) => {
+    if (!moved.has(at)) order.push(task);
+    order.push(...(after.get(at) ?? []));
+  });
+  return { ...schedule, tasks: order };
+}
+
+/** Every gather waits for the end of the kernel before the call that reads it. */
+function onDemand(schedule: Schedule, units: readonly Unit[]): Schedule {
+  const { tasks } = schedule;
+  const waits = new Map<number, number>();
+  for (const { reader, tasks: own } of units) {
+    let before = reader - 1;
+    while (before >= 0 && (tasks[before].stream !== COMPUTE || own.includes(before) || before > own[0])) before--;
+    if (before >= 0) for (const at of own) if (tasks[at].stream !== COMPUTE) waits.set(at, tasks[before].id);
+  }
+  return {
+    ...schedule,
+    tasks: tasks.map((task, at) => {
+      const id = waits.get(at);
+      return id === undefined ? task : { ...task, afterEnd: [...(task.afterEnd ?? []), id] };
+    }),
+  };
+}
+
+/** The gathers of weights, by the first call that is no weight itself and reads what they make; in the order of the calls. */
+function gatherUnits({ tasks, buffers }: Schedule): Unit[] {
+  const n = tasks.length;
+  const isWeight = Uint8Array.from(tasks, (task) =>
+    Number(task.writes.length > 0 && task.writes.every((b) => buffers[b].weight)),
+  );
+  // First call that needs a buffer, and whether a gather does.
+  const first = new Int32Array(buffers.length).fill(n);
+  const gathered = new Uint8Array(buffers.length);
+  const units = new Map<number, Unit>();
+  for (let at = n - 1; at >= 0; at--) {
+    const task = tasks[at];
+    let reader = at;
+    let needed = 1;
+    if (isWeight[at] === 1) {
+      reader = Math.min(...task.writes.map((b) => first[b]));
+      needed = Number(task.stream !== COMPUTE || task.writes.some((b) => gathered[b] === 1));
+      if (needed === 1 && reader < n) {
+        const unit = units.get(reader) ?? { reader, tasks: [], bytes: 0 };
+        unit.tasks.unshift(at);
+        if (task.stream !== COMPUTE) unit.bytes += task.collective?.bytes ?? 0;
+        units.set(reader, unit);
+      }
+    }
+    for (const b of task.reads) {
+      first[b] = Math.min(first[b], reader);
+      if (isWeight[at] === 1 && needed === 1) gathered[b] = 1;
+    }
+  }
+  return [...units.values()].sort((a, b) => a.reader - b.reader);
+}

@@ -1,0 +1,71 @@
+/** A straight-line program in XLA's terms, as far as Alpa's small test programs need it. */
+export type Op =
+  | { readonly kind: 'parameter' | 'constant' | 'elementwise' | 'tuple' | 'replicated' }
+  | { readonly kind: 'broadcast'; readonly dims: readonly number[] }
+  | { readonly kind: 'transpose'; readonly permutation: readonly number[] }
+  | { readonly kind: 'reshape' }
+  | { readonly kind: 'reduce'; readonly dims: readonly number[] }
+  | { readonly kind: 'dot'; readonly batch: readonly (readonly [number, number])[]; readonly contract: readonly (readonly [number, number])[] }; // prettier-ignore
+
+export interface Instruction {
+  readonly id: number;
+  readonly shape: readonly number[];
+  readonly op: Op;
+  readonly operands: readonly Instruction[];
+  /** Longest way from a parameter or constant. */
+  readonly depth: number;
+}
+
+export class Hlo {
+  readonly instructions: Instruction[] = [];
+  /** Parameters and the values that replace them: equal specs. */
+  readonly aliases: (readonly [Instruction, Instruction])[] = [];
+
+  private add(op: Op, shape: readonly number[], ...operands: readonly Instruction[]): Instruction {
+    const depth = operands.length === 0 ? 0 : 1 + Math.max(...operands.map((o) => o.depth));
+    const made = { id: this.instructions.length, shape, op, operands, depth };
+    this.instructions.push(made);
+    return made;
+  }
+
+  parameter(...shape: number[]): Instruction {
+    return this.add({ kind: 'parameter' }, shape);
+  }
+  constant(): Instruction {
+    return this.add({ kind: 'constant' }, []);
+  }
+  /** Any operation on equal shapes, position by position. */
+  elementwise(...operands: readonly Instruction[]): Instruction {
+    return this.add({ kind: 'elementwise' }, operands[0].shape, ...operands);
+  }
+  /** Dim i of the operand becomes dim dims[i]. */
+  broadcast(x: Instruction, shape: readonly number[], dims: readonly number[] = []): Instruction {
+    return this.add({ kind: 'broadcast', dims }, shape, x);
+  }
+  /** Dim i of the result is dim permutation[i] of the operand. */
+  transpose(x: Instruction, ...permutation: number[]): Instruction {
+    return this.add({ kind: 'transpose', permutation }, permutation.map((d) => x.shape[d]), x); // prettier-ignore
+  }
+  reshape(x: Instruction, ...shape: number[]): Instruction {
+    return this.add({ kind: 'reshape' }, shape, x);
+  }
+  reduce(x: Instruction, ...dims: number[]): Instruction {
+    return this.add({ kind: 'reduce', dims }, x.shape.filter((_, d) => !dims.includes(d)), x); // prettier-ignore
+  }
+  /** Pairs of dims of the two sides; batch dims first in the result, then what is left of a, then of b. */
+  dot(a: Instruction, b: Instruction, contract: readonly (readonly [number, number])[] = [[1, 0]], batch: readonly (readonly [number, number])[] = []): Instruction {
+    const pairs = [...contract, ...batch];
+    const left = a.shape.filter((_, d) => !pairs.some(([x]) => x === d));
+    const right = b.shape.filter((_, d) => !pairs.some(([, y]) => y === d));
+    return this.add({ kind: 'dot', batch, contract }, [...batch.map(([x]) => a.shape[x]), ...left, ...right], a, b);
+  } // prettier-ignore
+  forceReplicated(x: Instruction): Instruction {
+    return this.add({ kind: 'replicated' }, x.shape, x);
+  }
+  tuple(...operands: readonly Instruction[]): Instruction {
+    return this.add({ kind: 'tuple' }, [], ...operands);
+  }
+  alias(parameter: Instruction, replacement: Instruction): void {
+    this.aliases.push([parameter, replacement]);
+  }
+}

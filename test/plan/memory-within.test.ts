@@ -1,0 +1,167 @@
+import { describe, expect, test } from 'vitest';
+import { peakOf } from '../../src/cost/memory-timeline.ts';
+import { ShardwrightError } from '../../src/errors.ts';
+import type { Graph } from '../../src/graph/types.ts';
+import { memoryOverTime } from '../../src/plan/memory-over-time.ts';
+import { livenessOf } from '../../src/plan/liveness.ts';
+import { amountsAt } from '../../src/plan/moment-rows.ts';
+import { prepare } from '../../src/plan/prepare.ts';
+import { randomChoice } from '../../src/plan/random-plan.ts';
+import type { PlanRequest } from '../../src/plan/request.ts';
+import type { Plan } from '../../src/plan/types.ts';
+import { play } from '../../src/simulate/timeline/play.ts';
+import { planSchedule } from '../../src/simulate/timeline/from-plan.ts';
+import { serial } from '../../src/simulate/timeline/simulate.ts';
+import { load, placed, planFor, request, solveFor, TABLE } from './support.ts';
+
+/** The plan of a request and the peak of its schedule, which is worked out by other code from plan and graph. */
+async function checked(graph: Graph, mesh: string, more: Partial<PlanRequest>): Promise<Plan | undefined> {
+  const result = await solveFor(graph, mesh, more);
+  if (result.status === 'infeasible') return undefined;
+  const { memory } = play(serial(planSchedule(result.graph, result.plan, TABLE)));
+  expect(memory.peakBytes).toBe(result.plan.memory.timeline?.peakBytes);
+  return result.plan;
+}
+
+const ffn = (): Graph => load('peers/ffn-65536');
+const ON_2D = { inputs: 'S(0)R', outputs: 'S(0)R' } as const;
+
+describe('memory over time in the plan', () => {
+  test('is reported by default and changes nothing else', async () => {
+    const graph = load('torch/mlp/joint.expanded');
+    const reported = await planFor(graph, 'dp=2,tp=2');
+    const off = await planFor(graph, 'dp=2,tp=2', { activations: 'off' });
+    expect(off.memory.activationBytes).toBeNull();
+    expect(off.memory.timeline).toBeUndefined();
+    const { timeline, activationBytes, ...states } = reported.memory;
+    expect({ ...states, activationBytes: null }).toEqual(off.memory);
+    expect(activationBytes).toBe(timeline?.activationBytes);
+    expect(reported.objective).toEqual(off.objective);
+    expect(timeline?.curve.reduce((most, p) => Math.max(most, p.bytes), 0)).toBe(timeline?.peakBytes);
+    expect(reported.nodes.map((n) => n.name)).toContain(timeline?.node);
+  });
+
+  test('a budget that does not bind gives the plan of least seconds, proven', async () => {
+    const graph = load('torch/mlp/joint.expanded');
+    const free = await planFor(graph, 'dp=2,tp=2');
+    const held = await planFor(graph, 'dp=2,tp=2', { activations: 'constraint', checkpoint: 'auto' });
+    expect(held.objective).toEqual(free.objective);
+    expect(held.proof.status).toBe('optimal');
+    expect(held.memory.peakBytes).toBe(free.memory.timeline?.peakBytes);
+  });
+
+  test('without shared copies rows never count more than is alive, on random plans at every node', () => {
+    for (const name of ['torch/mlp/joint.expanded', 'torch/llama-tiny/joint.expanded'])
+      for (const mesh of ['d=4', 'dp=2,tp=2'])
+        for (let seed = 0; seed < 2; seed++) {
+          const { model } = prepare(load(name), request(mesh, { sharing: false }), TABLE);
+          const choice = randomChoice(model, seed);
+          const memory = memoryOverTime(model, choice, TABLE);
+          const live = livenessOf(model, TABLE);
+          model.graph.nodes.forEach((node, n) => {
+            const at = memory.momentOfNode[n];
+            if (at < 0 || node.kind !== 'call') return;
+            const alive = memory.intervals.reduce((sum, i) => (i.start <= at && at <= i.end ? sum + i.bytes : sum), 0);
+            const counted = amountsAt(model, live, n).reduce((sum, a) => sum + a.keep[choice[a.variable]], 0);
+            expect(counted, `${name} ${mesh} ${seed} ${node.name}`).toBeLessThanOrEqual(alive);
+            // What no single variable knows is little: most of what is alive counts.
+            if (peakOf(memory.intervals).step === at) expect(counted).toBeGreaterThan(0.5 * alive);
+          });
+        }
+  });
+});
+
+describe('CM-46 memory rows bind', () => {
+  test('an FFN on (32, 8) from the unconstrained peak down to a budget that nothing keeps', async () => {
+    const free = await planFor(ffn(), 'x=32,y=8', ON_2D);
+    const peak = free.memory.timeline?.peakBytes ?? NaN;
+    let before = 0;
+    for (const share of [1, 0.9, 0.8, 0.3]) {
+      const memoryBytes = Math.floor(peak * share);
+      const plan = await checked(ffn(), 'x=32,y=8', { ...ON_2D, memoryBytes, activations: 'constraint', gap: 0.01 });
+      if (plan === undefined) {
+        const result = await solveFor(ffn(), 'x=32,y=8', { ...ON_2D, memoryBytes, activations: 'constraint' });
+        if (result.status !== 'infeasible') throw new Error('infeasible a moment ago');
+        expect(result.neededBytes ?? result.smallestBudgetBytes).toBeGreaterThan(memoryBytes);
+        continue;
+      }
+      expect(plan.memory.peakBytes).toBeLessThanOrEqual(memoryBytes);
+      expect(plan.proof.bound).toBeLessThanOrEqual(plan.objective.seconds);
+      expect(plan.objective.seconds).toBeGreaterThanOrEqual(before);
+      before = plan.objective.seconds * (1 - plan.proof.gap);
+    }
+  });
+});
+
+test('CM-47 an embedding counts by its bytes: under a tight budget the large table is cut, the norms need not be', async () => {
+  const graph = load('torch/llama-tiny/joint.expanded');
+  const table = 'model.model.embed_tokens.weight';
+  const free = await planFor(graph, 'dp=4');
+  const size = (name: string): number =>
+    free.parameters.find((p) => p.name === name)?.shape.reduce((a, b) => a * b, 1) ?? NaN;
+  const norms = free.parameters.filter((p) => p.shape.length === 1).map((p) => p.name);
+  const pins = free.parameters.filter((p) => p.name !== table && p.shape.length > 1).map((p) => ({ node: p.name, spec: 'R' })); // prettier-ignore
+  const whole = await planFor(graph, 'dp=4', {
+    pins: [...pins, ...[table, ...norms].map((node) => ({ node, spec: 'R' }))],
+  });
+  // A count of parameters would see one table among nine; by bytes all norms together are a hundredth of it.
+  expect(norms.reduce((sum, name) => sum + size(name), 0)).toBeLessThan(size(table) / 50);
+  const statesPerElement = 16;
+  const memoryBytes = Math.ceil(whole.memory.peakBytes - 0.7 * size(table) * statesPerElement);
+  const tight = await planFor(graph, 'dp=4', { pins, memoryBytes });
+  expect(tight.memory.peakBytes).toBeLessThanOrEqual(memoryBytes);
+  expect(placed(tight, table)).toMatch(/^S/);
+  const kept = await solveFor(graph, 'dp=4', { pins: [...pins, { node: table, spec: 'R' }], memoryBytes });
+  expect(kept.status).toBe('infeasible');
+});
+
+describe('CM-58 checkpointing chosen with the placements', () => {
+  test.each([
+    // Half of the peak is not enough for the FFN: 57 % are inputs, outputs and what one matmul holds.
+    ['FFN', 'peers/ffn-65536', 0.8],
+  ])('%s: never worse than sharding first', async (_, name, share) => {
+    const graph = load(name);
+    const free = await planFor(graph, 'x=32,y=8', ON_2D);
+    const memoryBytes = Math.floor((free.memory.timeline?.peakBytes ?? NaN) * share);
+    const joint = await checked(graph, 'x=32,y=8', { ...ON_2D, memoryBytes, checkpoint: 'auto', gap: 0.01 });
+    // Sharding first may leave no room for any checkpointing, and says so.
+    const stages = await checked(graph, 'x=32,y=8', {
+      ...ON_2D,
+      memoryBytes,
+      checkpoint: 'two-stage',
+      gap: 0.01,
+    }).catch((error: unknown) => {
+      if (error instanceof ShardwrightError && error.code === 'E_LIMIT') return undefined;
+      throw error;
+    });
+    expect(joint).toBeDefined();
+    expect(joint?.memory.peakBytes).toBeLessThanOrEqual(memoryBytes);
+    if (stages !== undefined) expect(joint?.objective.seconds).toBeLessThanOrEqual(stages.objective.seconds);
+    expect(joint?.proof.bound).toBeLessThanOrEqual(joint?.objective.seconds ?? 0);
+  });
+
+  test('less memory takes no less time than is proven for more', async () => {
+    const free = await planFor(ffn(), 'x=32,y=8', ON_2D);
+    const peak = free.memory.timeline?.peakBytes ?? NaN;
+    let bound = 0;
+    for (const share of [1, 0.9, 0.8]) {
+      const memoryBytes = Math.floor(peak * share);
+      const plan = await checked(ffn(), 'x=32,y=8', { ...ON_2D, memoryBytes, checkpoint: 'auto', gap: 0.01 });
+      expect(plan?.memory.peakBytes).toBeLessThanOrEqual(memoryBytes);
+      expect(plan?.objective.seconds).toBeGreaterThanOrEqual(bound);
+      bound = plan?.proof.bound ?? NaN;
+    }
+  });
+
+  test('second runs stand in the plan: named, priced, and re-costed from the plan alone', async () => {
+    const graph = load('torch/llama-tiny/joint.expanded');
+    const full = await planFor(graph, 'dp=2,tp=2', { checkpoint: 'full' });
+    const plain = await planFor(graph, 'dp=2,tp=2');
+    const again = full.nodes.filter((n) => n.name.includes('_again'));
+    expect(again.filter((n) => n.target === 'aten.mm.default').length).toBeGreaterThan(0);
+    const seconds = (plan: Plan): number => plan.nodes.reduce((sum, n) => sum + n.seconds, 0);
+    expect(seconds(full)).toBeCloseTo(full.objective.computeSeconds, 12);
+    expect(seconds(full) - again.reduce((sum, n) => sum + n.seconds, 0)).toBeLessThan(seconds(plain) * 1.05);
+    expect(full.objective.seconds).toBeGreaterThan(plain.objective.seconds);
+  });
+});

@@ -1,0 +1,447 @@
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { peakOf } from '../../src/cost/memory-timeline.ts';
+import type { Graph } from '../../src/graph/types.ts';
+import { decode, stateMemory } from '../../src/plan/decode.ts';
+import { lower, plannedProgram } from '../../src/plan/lower.ts';
+import { collectiveKind, readCollective } from '../../src/plan/lower/collectives.ts';
+import { promisedCollectives } from '../../src/plan/lower/promised.ts';
+import { memoryOverTime } from '../../src/plan/memory-over-time.ts';
+import { prepare } from '../../src/plan/prepare.ts';
+import { randomChoice } from '../../src/plan/random-plan.ts';
+import { asyncTensor } from '../../src/simulate/timeline/async-tensor.ts';
+import { bucket } from '../../src/simulate/timeline/bucket.ts';
+import { planSchedule, type PlanSchedule, type SimulatedPlan } from '../../src/simulate/timeline/from-plan.ts';
+import { hiddenSeconds, overlapDiscount } from '../../src/simulate/timeline/overlap.ts';
+import { play, type Timeline } from '../../src/simulate/timeline/play.ts';
+import { prefetch } from '../../src/simulate/timeline/prefetch.ts';
+import {
+  checkSchedule,
+  taskSeconds,
+  type Buffer,
+  type Schedule,
+  type Task,
+} from '../../src/simulate/timeline/schedule.ts';
+import { busiest, serial, simulate } from '../../src/simulate/timeline/simulate.ts';
+import { timelineTrace, type TraceEvent } from '../../src/simulate/timeline/trace.ts';
+import { priceRestriction } from '../../src/zoo/price.ts';
+import { applyRecipe } from '../../src/zoo/recipes.ts';
+import { load, planFor, request, TABLE } from '../plan/support.ts';
+
+const WEIGHT: Buffer = { name: 'w', bytes: 0, kind: 'parameter', given: true, kept: true, weight: true };
+
+/** Layers without order among them: each computes once its weight is gathered. A gathered weight is one byte. */
+function gatheredLayers(layers: number, gather: number, compute: number): Schedule {
+  const tasks: Task[] = [];
+  const buffers: Buffer[] = [];
+  for (let i = 0; i < layers; i++) {
+    const [stored, whole, out] = [3 * i, 3 * i + 1, 3 * i + 2];
+    buffers.push(
+      WEIGHT,
+      { name: `gathered ${i}`, bytes: 1, kind: 'communication', given: false, kept: false, weight: true },
+      { name: `out ${i}`, bytes: 0, kind: 'activation', given: false, kept: false, weight: false },
+    );
+    const collective = { kind: 'all_gather', meshDims: [0], bytes: 1, key: 'f32' } as const;
+    tasks.push(
+      { id: 2 * i, name: `gather ${i}`, kind: 'collective', stream: 1, seconds: gather, kernels: 1, reads: [stored], writes: [whole], phase: 'forward', collective },
+      { id: 2 * i + 1, name: `compute ${i}`, kind: 'compute', stream: 0, seconds: compute, kernels: 1, reads: [whole], writes: [out], phase: 'forward' },
+    );
+  } // prettier-ignore
+  return { tasks, buffers, streams: ['compute', 'links'], launchSeconds: 0 };
+}
+
+/** A random program: tasks on three streams that read what earlier ones wrote. Every task takes time. */
+const programs = fc
+  .array(
+    fc.record({
+      stream: fc.integer({ min: 0, max: 2 }),
+      seconds: fc.integer({ min: 0, max: 9 }),
+      reads: fc.array(fc.nat(1000), { maxLength: 3 }),
+      bytes: fc.integer({ min: 0, max: 50 }),
+      kept: fc.boolean(),
+      fromWeights: fc.boolean(),
+    }),
+    { minLength: 1, maxLength: 30 },
+  )
+  .map((list): Schedule => {
+    const buffers: Buffer[] = [
+      WEIGHT,
+      { name: 'x', bytes: 3, kind: 'activation', given: true, kept: false, weight: false },
+    ];
+    const tasks = list.map((of, id): Task => {
+      const weights = buffers.flatMap((b, i) => (b.weight ? [i] : []));
+      const pool = of.fromWeights ? weights : buffers.map((_, i) => i);
+      const reads = [...new Set(of.reads.map((r) => pool[r % pool.length]))];
+      const weight = reads.length > 0 && reads.every((b) => buffers[b].weight);
+      buffers.push({ name: `b${id}`, bytes: of.bytes, kind: 'activation', given: false, kept: of.kept, weight });
+      const common = { id, name: `t${id}`, stream: of.stream, seconds: of.seconds, kernels: 1, reads, writes: [buffers.length - 1], phase: 'forward' as const }; // prettier-ignore
+      if (of.stream === 0) return { ...common, kind: 'compute', target: 'aten.mm.default' };
+      const kind = (['all_gather', 'reduce_scatter', 'all_reduce'] as const)[id % 3];
+      return {
+        ...common,
+        kind: 'collective',
+        collective: { kind, meshDims: [of.stream], bytes: of.bytes, key: 'f32' },
+      };
+    });
+    return { tasks, buffers, streams: ['compute', 'one', 'two'], launchSeconds: 1 };
+  });
+
+/** Holds a timeline to its rules, without looking at how it came about. */
+function judge(schedule: Schedule, timeline: Timeline): void {
+  const { tasks, buffers } = schedule;
+  const end = new Map<number, number>();
+  const start = new Map<number, number>();
+  const free = schedule.streams.map(() => 0);
+  const made = new Map<number, number>();
+  timeline.spans.forEach(({ task, start: s, end: e }, i) => {
+    expect(task).toBe(tasks[i]);
+    expect(e - s).toBeCloseTo(taskSeconds(schedule, task), 9);
+    expect(s).toBeGreaterThanOrEqual(free[task.stream]);
+    free[task.stream] = e;
+    start.set(task.id, s);
+    end.set(task.id, e);
+    for (const b of task.writes) made.set(b, e);
+  });
+  timeline.spans.forEach(({ task, start: s }) => {
+    for (const b of task.reads) if (!buffers[b].given) expect(s).toBeGreaterThanOrEqual(made.get(b)!);
+    for (const id of task.afterStart ?? []) expect(s).toBeGreaterThanOrEqual(start.get(id)!);
+    for (const id of task.afterEnd ?? []) expect(s).toBeGreaterThanOrEqual(end.get(id)!);
+  });
+  // Memory and exposure at every moment at which anything happens.
+  const moments = [...new Set(timeline.spans.flatMap((s) => [s.start, s.end]))].sort((a, b) => a - b);
+  const finish = Math.max(0, ...moments);
+  expect(timeline.seconds).toBe(finish);
+  const alive = buffers.map((b, i): [number, number] => {
+    const readers = timeline.spans.filter((s) => s.task.reads.includes(i) || s.task.writes.includes(i));
+    const maker = timeline.spans.find((s) => s.task.writes.includes(i));
+    const to = b.kept || readers.length === 0 ? Infinity : Math.max(...readers.map((s) => s.end));
+    return [b.given ? 0 : (maker?.start ?? Infinity), to];
+  });
+  let [peak, exposed] = [0, 0];
+  moments.forEach((t, k) => {
+    const live = buffers.reduce((sum, b, i) => (alive[i][0] <= t && t < alive[i][1] ? sum + b.bytes : sum), 0);
+    peak = Math.max(peak, live);
+    const runs = (compute: boolean): boolean =>
+      timeline.spans.some((s) => (s.task.stream === 0) === compute && s.start <= t && t < s.end);
+    if (k + 1 < moments.length && runs(false) && !runs(true)) exposed += moments[k + 1] - t;
+  });
+  expect(timeline.exposedCommunicationSeconds).toBeCloseTo(exposed, 9);
+  expect(timeline.memory.peakBytes).toBe(peak);
+  expect(Math.max(0, ...timeline.memory.points.map((p) => p.bytes))).toBe(peak);
+}
+
+describe('two streams', () => {
+  it('CM-30 three gathered layers: unlimited, one ahead, none ahead', () => {
+    const cases = [
+      [10, [38, 38, 54], [8, 8, 24]],
+      [5, [29, 29, 39], [14, 14, 24]],
+    ] as const;
+    for (const [compute, totals, exposed] of cases) {
+      const layers = gatheredLayers(3, 8, compute);
+      const runs = [layers, prefetch(layers, { distance: 1 }), prefetch(layers, { distance: 0 })].map((s) => {
+        checkSchedule(s);
+        const timeline = play(s);
+        judge(s, timeline);
+        return timeline;
+      });
+      expect(runs.map((r) => r.seconds)).toEqual(totals);
+      expect(runs.map((r) => r.exposedCommunicationSeconds)).toEqual(exposed);
+    }
+    const free = play(gatheredLayers(3, 8, 10)).memory;
+    expect([free.peakBytes, free.peakAt]).toEqual([3, 16]);
+    expect(free.points.find((p) => p.at > 16)).toEqual({ at: 18, bytes: 2 });
+    const ahead = prefetch(gatheredLayers(3, 8, 10), { distance: 1 });
+    expect(play(ahead).memory.peakBytes).toBe(2);
+  });
+
+  it('CM-30 the distance may be any, and bytes may bound it', () => {
+    const peak = (options: Parameters<typeof prefetch>[1]): number =>
+      play(prefetch(gatheredLayers(12, 1, 10), options)).memory.peakBytes;
+    for (let distance = 1; distance < 9; distance++) expect(peak({ distance })).toBe(distance + 1);
+    // The gathers that wait, and the one that is being read.
+    for (let limitBytes = 1; limitBytes < 9; limitBytes++) expect(peak({ distance: Infinity, limitBytes })).toBe(limitBytes + 1); // prettier-ignore
+    expect(() => prefetch(gatheredLayers(1, 1, 1), { distance: -1 })).toThrow(/distance of -1/);
+    expect(() => prefetch(gatheredLayers(1, 1, 1), { distance: 0.5 })).toThrow(/distance of 0.5/);
+  });
+
+  it('CM-32 random programs: every rule of the timeline, at least the busiest stream, at most one after another', () => {
+    fc.assert(
+      fc.property(programs, (schedule) => {
+        checkSchedule(schedule);
+        const timeline = play(schedule);
+        judge(schedule, timeline);
+        const sum = schedule.tasks.reduce((n, t) => n + taskSeconds(schedule, t), 0);
+        expect(timeline.serialSeconds).toBe(sum);
+        expect(timeline.seconds).toBeLessThanOrEqual(sum);
+        expect(timeline.seconds).toBeGreaterThanOrEqual(busiest(timeline, 3));
+        expect(timeline.computeSeconds + timeline.communicationSeconds).toBe(sum);
+        expect(play(serial(schedule)).seconds).toBe(sum);
+      }),
+      { numRuns: 300 },
+    );
+  });
+
+  it('CM-32 prefetch and buckets keep every result, and data in order; buckets are never dearer', () => {
+    const seconds = (_: string, bytes: number): number => (bytes > 60 ? 100 : 4 + bytes / 20);
+    fc.assert(
+      fc.property(programs, fc.integer({ min: 0, max: 4 }), fc.integer({ min: 0, max: 100 }), (given, distance, bucketBytes) => {
+        // Prices must be those of the model that the buckets ask.
+        const tasks = given.tasks.map((t) => (t.collective === undefined ? t : { ...t, kernels: 1, seconds: seconds('', t.collective.bytes) })); // prettier-ignore
+        const schedule = { ...given, tasks };
+        const written = (s: Schedule): number[] => s.tasks.flatMap((t) => [...t.writes]).sort((a, b) => a - b);
+        const communication = (s: Schedule): number => s.tasks.reduce((n, t) => (t.collective === undefined ? n : n + t.seconds), 0); // prettier-ignore
+        const bytes = (s: Schedule): number => s.tasks.reduce((n, t) => n + (t.collective?.bytes ?? 0), 0);
+        const ahead = prefetch(schedule, { distance });
+        expect(ahead.tasks.map((t) => t.id).sort((a, b) => a - b)).toEqual(schedule.tasks.map((t) => t.id));
+        const packed = bucket(schedule, { bucketBytes, seconds });
+        const both = prefetch(packed, { distance });
+        for (const s of [ahead, packed, both]) {
+          checkSchedule(s);
+          judge(s, play(s));
+          expect(written(s)).toEqual(written(schedule));
+          expect(bytes(s)).toBe(bytes(schedule));
+        }
+        expect(communication(packed)).toBeLessThanOrEqual(communication(schedule) + 1e-9);
+        for (const t of packed.tasks) {
+          const merged = t.collective !== undefined && t.writes.length > 1;
+          if (merged) expect(t.collective.bytes).toBeLessThanOrEqual(bucketBytes);
+        }
+      }),
+      { numRuns: 300 },
+    ); // prettier-ignore
+  });
+
+  it('CM-32 chunks of asynchronous tensor parallelism keep every result and all communication', () => {
+    let changed = 0;
+    fc.assert(
+      fc.property(programs, fc.integer({ min: 2, max: 4 }), (schedule, n) => {
+        const apart = asyncTensor(schedule, { matmulLaunchSeconds: 0, groupSize: () => n });
+        checkSchedule(apart);
+        judge(apart, play(apart));
+        const sum = (s: Schedule, collective: boolean): number =>
+          s.tasks.reduce((total, t) => ((t.collective !== undefined) === collective ? total + t.seconds : total), 0);
+        expect(sum(apart, true)).toBeCloseTo(sum(schedule, true), 9);
+        expect(sum(apart, false)).toBeCloseTo(sum(schedule, false), 9);
+        const made = new Set(apart.tasks.flatMap((t) => [...t.writes]));
+        for (const t of schedule.tasks) for (const b of t.writes) expect(made.has(b)).toBe(true);
+        if (apart.tasks.length > schedule.tasks.length) changed++;
+      }),
+      { numRuns: 800 },
+    );
+    expect(changed).toBeGreaterThan(5);
+  });
+
+  it('a chunk is multiplied while the next one travels', () => {
+    const collective = { kind: 'all_gather', meshDims: [0], bytes: 4, key: 'f32' } as const;
+    const buffer = (name: string, given = false): Buffer => ({ name, bytes: 1, kind: 'activation', given, kept: false, weight: false }); // prettier-ignore
+    const schedule: Schedule = {
+      tasks: [
+        { id: 0, name: 'gather', kind: 'collective', stream: 1, seconds: 6, kernels: 1, reads: [0], writes: [1], phase: 'forward', collective },
+        { id: 1, name: 'mm', target: 'aten.mm.default', kind: 'compute', stream: 0, seconds: 8, kernels: 1, reads: [1], writes: [2], phase: 'forward' },
+        { id: 2, name: 'relu', kind: 'compute', stream: 0, seconds: 1, kernels: 1, reads: [2], writes: [3], phase: 'forward' },
+      ],
+      buffers: [buffer('x', true), buffer('gathered'), buffer('y'), buffer('z')],
+      streams: ['compute', 'links'],
+      launchSeconds: 0,
+    }; // prettier-ignore
+    expect(play(schedule).seconds).toBe(15);
+    // Four chunks of 2 s, three messages of 2 s: the first chunk is at hand.
+    expect(play(asyncTensor(schedule, { matmulLaunchSeconds: 0, groupSize: () => 4 })).seconds).toBe(9);
+  });
+
+  it('compute beside communication takes longer by the stated factor', () => {
+    const layers = gatheredLayers(2, 8, 10);
+    // The second gather, from 8 to 16, lies beside the first layer: 8 s of it do 8 / 1.25 s of work.
+    expect(play(layers, { overlapSlowdown: 1.25 }).seconds).toBeCloseTo(16 + (10 - 8 / 1.25) + 10, 12);
+    expect(() => play(layers, { overlapSlowdown: 0.5 })).toThrow(/expected 1 or more/);
+  });
+});
+
+describe('budget of overlap', () => {
+  const steps = fc.array(
+    fc.record({ computeSeconds: fc.integer({ min: 0, max: 6 }), hideableSeconds: fc.integer({ min: 0, max: 6 }) }),
+    { minLength: 1, maxLength: 8 },
+  );
+
+  it('CM-33 never more than the compute before it, at every place; the most that this allows', () => {
+    fc.assert(
+      fc.property(steps, (list) => {
+        const hidden = hiddenSeconds(list, 'before');
+        let [saved, computed] = [0, 0];
+        list.forEach((step, i) => {
+          saved += hidden[i];
+          expect(saved).toBeLessThanOrEqual(computed);
+          expect(hidden[i]).toBeLessThanOrEqual(step.hideableSeconds);
+          expect(hidden[i]).toBeGreaterThanOrEqual(0);
+          computed += step.computeSeconds;
+        });
+        // Every way to hide whole seconds: by what is hidden so far, the most is kept by definition.
+        let reachable = new Set([0]);
+        let before = 0;
+        for (const step of list) {
+          const next = new Set<number>();
+          for (const r of reachable) for (let s = 0; s <= step.hideableSeconds && r + s <= before; s++) next.add(r + s);
+          reachable = next;
+          before += step.computeSeconds;
+        }
+        expect(saved).toBe(Math.max(...reachable));
+        const mirrored = hiddenSeconds([...list].reverse(), 'after').reverse();
+        expect(mirrored).toEqual(hidden);
+      }),
+    );
+  });
+
+  it('CM-33 without compute nothing is hidden, and a discount is never a fine', () => {
+    const idle = [3, 5].map((hideableSeconds) => ({ computeSeconds: 0, hideableSeconds }));
+    for (const side of ['before', 'after'] as const) expect(hiddenSeconds(idle, side)).toEqual([0, 0]);
+    expect(overlapDiscount(10, 1.13)).toBeCloseTo(8.7, 12);
+    expect(overlapDiscount(10, 3)).toBe(0);
+    expect(() => hiddenSeconds([{ computeSeconds: -1, hideableSeconds: 0 }], 'before')).toThrow(/-1 s compute/);
+  });
+});
+
+/** A plan with a random strategy for every node. */
+function randomSimulated(graph: Graph, mesh: string, seed: number): { plan: SimulatedPlan; seconds: number; peakBytes: number } {
+  const prepared = prepare(graph, request(mesh), TABLE);
+  const { model } = prepared;
+  const choice = randomChoice(model, seed);
+  const { nodes, outputs, computeSeconds, communicationSeconds } = decode(model, choice);
+  const memory = { ...stateMemory(model, choice), budgetBytes: prepared.budgetBytes };
+  return {
+    plan: { request: prepared.request, nodes, outputs, memory },
+    seconds: computeSeconds + communicationSeconds,
+    peakBytes: peakOf(memoryOverTime(model, choice, TABLE).intervals).peakBytes,
+  };
+} // prettier-ignore
+
+const kernels = (s: Schedule): number => s.tasks.reduce((n, t) => n + t.kernels, 0);
+
+describe('schedules of plans', () => {
+  const graphs = ['torch/mlp/joint.expanded', 'torch/mlp-loss/joint.expanded', 'torch/llama-tiny/joint.expanded'];
+
+  it('CM-32 without overlap a plan takes its objective and the launches, whatever the placements', () => {
+    for (const name of graphs) {
+      const graph = load(name);
+      for (const mesh of ['d=4', 'dp=2,tp=2'])
+        for (let seed = 0; seed < 2; seed++) {
+          const { plan, seconds } = randomSimulated(graph, mesh, seed);
+          const schedule = planSchedule(graph, plan, TABLE);
+          checkSchedule(schedule);
+          const alone = play(serial(schedule));
+          const expected = seconds + kernels(schedule) * 1e-6;
+          expect(Math.abs(alone.seconds - expected)).toBeLessThan(1e-9 * expected);
+          const beside = play(schedule);
+          expect(beside.seconds).toBeLessThanOrEqual(alone.seconds);
+          expect(beside.seconds).toBeGreaterThanOrEqual(busiest(beside, 3));
+        }
+    }
+  });
+
+  it('CM-44 in program order the peak is that of memory over time, worked out by other code, byte for byte', () => {
+    for (const name of graphs) {
+      const graph = load(name);
+      for (const mesh of ['d=4', 'dp=2,tp=2'])
+        for (let seed = 0; seed < 2; seed++) {
+          const { plan, peakBytes } = randomSimulated(graph, mesh, seed);
+          const { memory } = play(serial(planSchedule(graph, plan, TABLE, { launchSeconds: 1e-6 })));
+          expect([name, mesh, seed, memory.peakBytes]).toEqual([name, mesh, seed, peakBytes]);
+        }
+    }
+  });
+
+  it('the collectives are those of the lowered program, by kind, group and bytes', () => {
+    for (const name of graphs) {
+      const graph = load(name);
+      for (let seed = 0; seed < 2; seed++) {
+        const { plan } = randomSimulated(graph, 'dp=2,tp=2', seed);
+        const schedule = planSchedule(graph, plan, TABLE);
+        const text = (kind: string, dims: readonly number[]): string => `${kind} ${[...dims].sort().join()}`;
+        const ours = schedule.tasks.flatMap((t) => (t.collective === undefined ? [] : [text(t.collective.kind, t.collective.meshDims)])); // prettier-ignore
+        const program = lower(graph, plan, TABLE);
+        const lowered = program.graph.nodes.flatMap((node) => {
+          if (collectiveKind(node.target) === undefined) return [];
+          const { kind, meshDims } = readCollective(program.mesh, node.target, node.args);
+          return [text(kind, meshDims)];
+        });
+        expect(ours.sort()).toEqual(lowered.sort());
+        const promised = promisedCollectives(plannedProgram(graph, plan, TABLE), plan, TABLE);
+        const bytes = (list: readonly { readonly bytes: number | null }[]): number => list.reduce((n, c) => n + (c.bytes ?? 0), 0); // prettier-ignore
+        const inRules = schedule.tasks.filter((t) => t.collective?.key === 'inside').map((t) => t.collective!);
+        const all = schedule.tasks.flatMap((t) => (t.collective === undefined ? [] : [t.collective]));
+        expect(bytes(all) - bytes(inRules)).toBe(bytes(promised));
+      }
+    }
+  });
+
+  it('CM-32 passes on a sharded data-parallel plan: the fastest distance is taken, buckets save latency', async () => {
+    const graph = load('torch/llama-tiny/joint.expanded');
+    const prepared = prepare(graph, request('dp=2'), TABLE);
+    const applied = applyRecipe(prepared.model, { name: 'fsdp', parts: ['fsdp'] });
+    if ('refused' in applied) throw new Error(applied.refused);
+    const priced = await priceRestriction(prepared, applied.restriction);
+    if ('refused' in priced) throw new Error(priced.refused);
+    const { nodes, outputs } = decode(prepared.model, priced.choice);
+    const memory = { ...stateMemory(prepared.model, priced.choice), budgetBytes: prepared.budgetBytes };
+    const plan: SimulatedPlan = { request: prepared.request, nodes, outputs, memory };
+    const best = simulate(graph, plan, TABLE, { bucketBytes: 0 });
+    judge(best.schedule, best.timeline);
+    const { tasks, buffers } = best.schedule;
+    const gathers = tasks.filter(
+      (t) => t.collective?.kind === 'all_gather' && t.writes.every((b) => buffers[b].weight),
+    );
+    expect(gathers.length).toBeGreaterThan(20);
+    const at = (options: Parameters<typeof simulate>[3]): Timeline => {
+      const { schedule, timeline } = simulate(graph, plan, TABLE, options);
+      judge(schedule, timeline);
+      return timeline;
+    };
+    const none = at({ bucketBytes: 0, prefetch: 0 });
+    for (const prefetch of [1, 4, 16]) {
+      const ahead = at({ bucketBytes: 0, prefetch });
+      expect(ahead.seconds).toBeLessThan(none.seconds);
+      expect(best.timeline.seconds).toBeLessThanOrEqual(ahead.seconds);
+    }
+    const packed = at({ bucketBytes: 2 ** 20 });
+    expect(packed.communicationSeconds).toBeLessThan(best.timeline.communicationSeconds);
+    expect(at({}).seconds).toBeLessThanOrEqual(best.timeline.seconds);
+  });
+});
+
+describe('traces', () => {
+  it('ZO-36 valid events, no overlap on a thread, ends at the step time, peak and compute as reported', async () => {
+    const graph = load('torch/llama-tiny/joint.expanded');
+    const plan = await planFor(graph, 'dp=2,tp=2');
+    for (const options of [{}, { asyncTensor: true }, { prefetch: 1, overlapSlowdown: 1.2 }]) {
+      const { schedule, timeline } = simulate(graph, plan, TABLE, options);
+      checkTrace(schedule, timeline);
+    }
+  });
+});
+
+function checkTrace(schedule: PlanSchedule, timeline: Timeline): void {
+  const { displayTimeUnit, traceEvents } = JSON.parse(JSON.stringify(timelineTrace(schedule, timeline))) as {
+    displayTimeUnit: string;
+    traceEvents: TraceEvent[];
+  };
+  expect(displayTimeUnit).toBe('ms');
+  expect(new Set(traceEvents.map((e) => e.ph))).toEqual(new Set(['M', 'X', 'C']));
+  const threads = new Map<string, number>();
+  let [last, compute] = [0, 0];
+  for (const e of traceEvents.filter((event) => event.ph === 'X')) {
+    const key = `${e.pid} ${e.tid}`;
+    expect(e.ts).toBeGreaterThanOrEqual((threads.get(key) ?? 0) - 1e-6);
+    threads.set(key, e.ts! + e.dur!);
+    last = Math.max(last, e.ts! + e.dur!);
+    expect(['compute', 'collective']).toContain(e.cat);
+    expect(e.tid === 0).toBe(e.cat === 'compute');
+    if (e.tid === 0) compute += e.dur!;
+  }
+  const near = (a: number, b: number): void => expect(Math.abs(a - b)).toBeLessThanOrEqual(1e-9 * b);
+  near(last, timeline.seconds * 1e6);
+  near(compute, timeline.computeSeconds * 1e6);
+  const counters = traceEvents.filter((e) => e.ph === 'C').map((e) => Number(e.args?.MiB));
+  expect(Math.max(...counters) * 2 ** 20).toBe(timeline.memory.peakBytes);
+  const named = traceEvents.filter((e) => e.name === 'thread_name').map((e) => e.args?.name);
+  expect(named[0]).toBe('compute');
+  expect(named.length).toBe(new Set(threads.keys()).size);
+}
