@@ -33,7 +33,7 @@ export function buildModel(input: BuildInput): Model {
   const copies = input.sharing ? shareCopies(input, uses, columns, tables, variables) : [];
   connect(input, uses, copies, columns, tables, nodeVariable);
   tieParameters(input, columns, tables, nodeVariable);
-  const { problem, unitsPerSecond } = tables.finish();
+  const { problem, unitsPerSecond, quantum } = tables.finish();
   const states = parameterStates(input, nodeVariable);
   return {
     graph,
@@ -45,6 +45,7 @@ export function buildModel(input: BuildInput): Model {
     redistributor: input.redistributor,
     problem: { ...problem, name: graph.name, rows: memoryRows(input, states, nodeVariable) },
     unitsPerSecond,
+    quantum,
     variables,
     nodeVariable,
     uses,

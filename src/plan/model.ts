@@ -37,6 +37,8 @@ export interface Model {
   readonly problem: Problem;
   /** Costs in the problem are seconds times this, rounded. */
   readonly unitsPerSecond: number;
+  /** Every cost is a multiple of so many units. */
+  readonly quantum: number;
   readonly variables: readonly Variable[];
   /** Variable of each node, -1 for a node that is another name of a value. */
   readonly nodeVariable: Int32Array;

@@ -42,6 +42,7 @@ export const planSchema = z.object({
     solver: z.string(),
     solveSeconds: seconds.nullable(),
     recheckedSeconds: seconds,
+    roundingSeconds: seconds.optional(),
     evidence: z.array(z.string()),
   }),
   memory: z.object({

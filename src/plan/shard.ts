@@ -250,12 +250,13 @@ function writePlan(prepared: Prepared, solution: Solution, memory: MemoryOverTim
   const decoded = decode(model, solution.choice);
   // A redistributor of its own: the re-check asks every price anew.
   const fresh = new Redistributor(model.space, collectives);
-  const { graph, flow, space, cluster, unitsPerSecond } = model;
+  const { graph, flow, space, cluster, unitsPerSecond, quantum } = model;
   const recheckedSeconds = recost(decoded, graph, flow, table, space, cluster, collectives, fresh, model.opened);
   const seconds = solution.objective / unitsPerSecond;
-  // Every term was rounded to a unit once; the sums may differ by half a unit a term.
+  // Every term was rounded to a quantum once; the sums may differ by half a quantum a term.
   const terms = problem.domains.length + problem.edges.first.length;
-  if (Math.abs(recheckedSeconds - seconds) > (terms / unitsPerSecond) * 2 + 1e-9 * seconds)
+  const roundingSeconds = (terms * quantum) / 2 / unitsPerSecond;
+  if (Math.abs(recheckedSeconds - seconds) > 4 * roundingSeconds + 1e-9 * seconds)
     throw internalError(`the plan costs ${recheckedSeconds} s re-checked, the solver says ${seconds} s`);
   return {
     version: PLAN_VERSION,
@@ -279,6 +280,7 @@ function writePlan(prepared: Prepared, solution: Solution, memory: MemoryOverTim
       solver: solution.solver,
       solveSeconds: solution.seconds,
       recheckedSeconds,
+      roundingSeconds,
       evidence: solution.evidence ?? [],
     },
     memory: { ...decoded.memory, ...timelineOf(prepared, memory), budgetBytes },

@@ -105,7 +105,7 @@ export class TableBuilder {
    * The problem in integers. One unit is a nanosecond divided by a power of two, chosen so that the dearest choice of
    * everything stays below 2^51: sums are then exact in doubles.
    */
-  finish(): { problem: Problem; unitsPerSecond: number } {
+  finish(): { problem: Problem; unitsPerSecond: number; quantum: number } {
     let dearest = 0;
     const vectorMax = this.vectors.map(largest);
     const tableMax = this.tables.map((t) => largest(t.costs));
@@ -113,13 +113,16 @@ export class TableBuilder {
     for (const t of this.edgeTable) dearest += tableMax[t];
     const bits = Math.floor(Math.log2(2 ** 51 / Math.max(dearest * 1e9, 1)));
     const unitsPerSecond = 1e9 * 2 ** Math.max(-20, Math.min(20, bits));
-    const scaled = (costs: Float64Array): Float64Array => costs.map((c) => Math.round(c * unitsPerSecond));
+    // Costs are multiples of a quantum of units: bounds, which round in units, then reach the next multiple exactly.
+    const quantum = quantumOf(this.domains.length + this.first.length, unitsPerSecond);
+    const units = (seconds: number): number => Math.round((seconds * unitsPerSecond) / quantum) * quantum;
     return {
       unitsPerSecond,
+      quantum,
       problem: {
         domains: Int32Array.from(this.domains),
         unary: Int32Array.from(this.unary),
-        vectors: this.vectors.map(scaled),
+        vectors: this.vectors.map((costs) => costs.map(units)),
         edges: {
           first: Int32Array.from(this.first),
           second: Int32Array.from(this.second),
@@ -130,12 +133,27 @@ export class TableBuilder {
         maps: this.maps,
         tables: this.tables.map((t) => {
           // In place: tables are the bulk of a problem, and nobody else has them.
-          for (let c = 0; c < t.costs.length; c++) t.costs[c] = Math.round(t.costs[c] * unitsPerSecond);
+          for (let c = 0; c < t.costs.length; c++) t.costs[c] = units(t.costs[c]);
           return t;
         }),
       },
     };
   }
+}
+
+/** A bound loses about a unit in so many terms. */
+const TERMS_PER_UNIT = 8;
+
+/** Largest quantum of costs, in seconds. */
+const COARSEST_SECONDS = 4e-9;
+
+/**
+ * Units in a quantum, a power of two: enough for the rounding of a bound over so many terms, at most 4 ns.
+ */
+function quantumOf(terms: number, unitsPerSecond: number): number {
+  const wanted = Math.ceil(Math.log2(Math.max(1, terms / TERMS_PER_UNIT)));
+  const coarsest = Math.floor(Math.log2(Math.max(1, COARSEST_SECONDS * unitsPerSecond)));
+  return 2 ** Math.min(wanted, coarsest);
 }
 
 /** Costs that are paid so many times; what is forbidden stays so, even where it is never paid. */

@@ -15,6 +15,8 @@ export interface Climb {
   readonly flat?: number;
   /** Part of the gap that five sweeps must close for five more to follow; default a quarter. */
   readonly patience?: number;
+  /** Sweeps before patience is asked for; default 0. */
+  readonly grace?: number;
 }
 
 /** Relative gap at which pruning and elimination take over. */
@@ -23,7 +25,7 @@ const CLOSE = 1e-7;
 /** Sweeps until the rest of the gap no longer shrinks, the target is reached or the clock stops; returns the best bound. */
 export function climb(
   messages: Messages,
-  { sweeps, offer, target, stopped, flat = 0, patience = 0.25 }: Climb,
+  { sweeps, offer, target, stopped, flat = 0, patience = 0.25, grace = 0 }: Climb,
 ): number {
   const { net } = messages;
   let bound = -Infinity;
@@ -45,7 +47,7 @@ export function climb(
     const rest = Math.min(goal, 2 * Math.abs(bound) + 1) - bound;
     if (rest <= CLOSE * Math.abs(bound)) break;
     if (k % 5 !== 0) continue;
-    if (bound - before < patience * rest) break;
+    if (k > grace && bound - before < patience * rest) break;
     before = bound;
   }
   return bound;

@@ -23,6 +23,9 @@ export class Messages {
   /** Variables in the order of a forward sweep. */
   readonly order: Int32Array;
   /** Sides of variable i: #begin[i] .. #begin[i + 1] - 1 in the arrays below, earlier neighbours first. */
+  readonly #weight: Float64Array;
+  /** Part of its cost that a variable gives each edge. */
+  readonly #share: Float64Array;
   readonly #begin: Int32Array;
   readonly #middle: Int32Array;
   readonly #slot: Int32Array;
@@ -35,8 +38,11 @@ export class Messages {
   readonly #best: Float64Array;
   #steps = 0;
 
-  /** Zero messages on a pairwise network; variables are swept in ascending rank. */
-  constructor(net: Network, rank = net.rank) {
+  /**
+   * Zero messages on a pairwise network; variables are swept in ascending rank. `weights` (per slot): how many equal edges
+   * of its variable a slot stands for, on a network that stands for a longer one; default 1.
+   */
+  constructor(net: Network, rank = net.rank, weights?: Float64Array) {
     this.net = net;
     this.rank = rank;
     const { pool, factors } = net;
@@ -79,6 +85,8 @@ export class Messages {
     this.#begin = new Int32Array(net.count + 1);
     this.#middle = new Int32Array(net.count);
     this.#slot = new Int32Array(sides);
+    this.#weight = new Float64Array(sides).fill(1);
+    this.#share = new Float64Array(net.count);
     this.#other = new Int32Array(sides);
     let at = 0;
     for (let i = 0; i < net.count; i++) {
@@ -94,6 +102,7 @@ export class Messages {
           const other = f.vars[1 - side];
           if (place[other] > place[i] !== later) continue;
           this.#slot[at] = 2 * edge + side;
+          if (weights !== undefined) this.#weight[at] = weights[2 * edge + side];
           this.#other[at++] = other;
           this.#maps.push(pool.mapOf(f.maps[side]));
           this.#cells.push(f.table.cells);
@@ -101,6 +110,13 @@ export class Messages {
       }
     }
     this.#begin[net.count] = at;
+    for (let i = 0; i < net.count; i++) {
+      let earlier = 0;
+      let later = 0;
+      for (let s = this.#begin[i]; s < this.#middle[i]; s++) earlier += this.#weight[s];
+      for (let s = this.#middle[i]; s < this.#begin[i + 1]; s++) later += this.#weight[s];
+      this.#share[i] = 1 / Math.max(earlier, later, 1);
+    }
   }
 
   /** Steps taken so far (one variable in one direction). */
@@ -133,9 +149,7 @@ export class Messages {
     const { start, to, shifts } = this;
     this.#gather(i, total);
     if (!forward) for (let a = 0; a < size; a++) rest[a] = total[a];
-    const earlier = this.#middle[i] - this.#begin[i];
-    const later = this.#begin[i + 1] - this.#middle[i];
-    const share = 1 / Math.max(earlier, later, 1);
+    const share = this.#share[i];
     let gain = 0;
     for (let s = from; s < end; s++) {
       const slot = this.#slot[s];
@@ -151,7 +165,8 @@ export class Messages {
       for (let c = 0; c < classes; c++) if (best[c] !== Infinity) best[c] = Math.floor(best[c] * share) - to[own + c];
       if (!forward) {
         for (let c = 0; c < classes; c++) shifts[own + c] = best[c] === Infinity ? 0 : -best[c];
-        for (let a = 0; a < size; a++) rest[a] += shifts[own + map[a]] - to[own + map[a]];
+        const weight = this.#weight[s];
+        for (let a = 0; a < size; a++) rest[a] += weight * (shifts[own + map[a]] - to[own + map[a]]);
       }
       const there = start[slot ^ 1];
       const width = start[(slot ^ 1) + 1] - there;
@@ -176,7 +191,8 @@ export class Messages {
     for (let s = this.#begin[i]; s < this.#begin[i + 1]; s++) {
       const map = this.#maps[s];
       const own = this.start[this.#slot[s]];
-      for (let a = 0; a < size; a++) total[a] += map[a] < 0 ? Infinity : from[own + map[a]];
+      const weight = this.#weight[s];
+      for (let a = 0; a < size; a++) total[a] += map[a] < 0 ? Infinity : weight * from[own + map[a]];
     }
   }
 

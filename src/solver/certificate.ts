@@ -39,6 +39,12 @@ export const STEP = {
   end: 13,
   /** No arguments. Until the next `prune`, eliminations keep every cost, however large: nothing is forbidden on the way. */
   whole: 14,
+  /**
+   * list, list: the only step of its certificate. For each edge, which list holds the costs that leave it (and all later
+   * edges of the same two variables, taken as one) for the values of its first, and of its second variable; -1: nothing
+   * does. The bound is the sum of all minima.
+   */
+  messages: 15,
 } as const;
 
 /** Kinds of the arguments of each code: `i` a plain number, `m` a list of integers, `v` a list of costs. */
@@ -58,6 +64,7 @@ export const ARGUMENTS: readonly string[] = [
   'm',
   '',
   '',
+  'mm',
 ];
 
 /** Bits behind the point of a price. */

@@ -3,6 +3,7 @@
  * choice undercuts. Shares no code with the engines.
  */
 import { STEP } from './certificate.ts';
+import { boundByMessages } from './check-messages.ts';
 import { Memos, Model } from './check-model.ts';
 import { leastUnderRows } from './check-pareto.ts';
 import { type Grid, Refused, Store } from './check-store.ts';
@@ -15,6 +16,13 @@ const FORBIDDEN = 1e18;
  * Throws `Refused` when a step does not hold.
  */
 export function replay(problem: Problem, certificate: Certificate): bigint | undefined {
+  const { steps, lists } = certificate;
+  if (steps[0] === STEP.messages) {
+    const [, first, second] = steps;
+    if (steps.length !== 3 || lists[first] === undefined || lists[second] === undefined)
+      throw new Refused('a proof by messages is one step with two lists');
+    return boundByMessages(problem, lists, lists[first], lists[second]);
+  }
   const model = modelOf(problem, certificate.rows);
   const reader = new Reader(certificate);
   const bound = run(model, reader);

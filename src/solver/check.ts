@@ -149,7 +149,8 @@ export function judge(
   }
   if (certificate.problem !== hash) return refuse(`it is about problem ${certificate.problem}, not ${hash}`);
   try {
-    const bound = replay(problem, certificate) ?? NO_CHOICE;
+    const least = replay(problem, certificate);
+    const bound = least === undefined ? NO_CHOICE : nextMultiple(least, commonDivisor(problem));
     if (objective !== Infinity && bound > BigInt(objective)) {
       return refuse(`internal: it proves ${bound}, more than a choice costs`);
     }
@@ -158,4 +159,23 @@ export function judge(
     if (error instanceof Refused) return refuse(error.message);
     throw error;
   }
+}
+
+/** Greatest common divisor of all costs that are not forbidden: it divides what any choice costs. */
+function commonDivisor(problem: Problem): bigint {
+  let divisor = Math.abs(problem.constant ?? 0);
+  const lists = [...problem.vectors, ...problem.tables.map((t) => t.costs)];
+  for (const costs of lists) {
+    for (let k = 0; k < costs.length && divisor !== 1; k++) {
+      let rest = Math.abs(costs[k]);
+      if (rest >= FORBIDDEN || rest === 0) continue;
+      while (rest !== 0) [divisor, rest] = [rest, divisor % rest];
+    }
+  }
+  return BigInt(Math.max(1, divisor));
+}
+
+function nextMultiple(x: bigint, divisor: bigint): bigint {
+  const over = ((x % divisor) + divisor) % divisor;
+  return over === 0n ? x : x + divisor - over;
 }

@@ -40,5 +40,56 @@ export function colours(net: Network, rounds: number): Int32Array {
     if (keys.count === classes) break;
     classes = keys.count;
   }
+  return apart(net, colour);
+}
+
+/** Rounds of telling twins apart: the last looks at variables 2^(rounds - 1) places away. */
+const TWIN_ROUNDS = 4;
+
+/**
+ * Twins within a layer (two projections of one shape) have the same neighbourhood; what stands before and after them in
+ * the program tells them apart. Only colours that are more frequent than most are split: the order of the rest may differ
+ * between equal layers.
+ */
+function apart(net: Network, given: Int32Array): Int32Array {
+  let colour = given;
+  const order: number[] = [];
+  for (let i = 0; i < net.count; i++) if (net.gone[i] === 0) order.push(i);
+  order.sort((a, b) => net.rank[a] - net.rank[b] || a - b);
+  for (let round = 0; round < TWIN_ROUNDS; round++) {
+    const sizes: number[] = [];
+    for (const i of order) sizes[colour[i]] = (sizes[colour[i]] ?? 0) + 1;
+    const usual = mostFrequent(sizes);
+    if (usual === 0) return colour;
+    const keys = new KeyTable();
+    const next = new Int32Array(net.count).fill(-1);
+    const reach = 1 << round;
+    order.forEach((i, k) => {
+      keys.begin().add(colour[i]);
+      if (sizes[colour[i]] > usual)
+        keys.add(colourAt(colour, order, k - reach)).add(colourAt(colour, order, k + reach));
+      next[i] = keys.end();
+    });
+    colour = next;
+  }
   return colour;
+}
+
+function colourAt(colour: Int32Array, order: readonly number[], k: number): number {
+  return k < 0 || k >= order.length ? -1 : colour[order[k]];
+}
+
+/** The size that most variables' colours have, of those with several members; 0 when there is none. */
+function mostFrequent(sizes: readonly number[]): number {
+  const weight = new Map<number, number>();
+  for (const size of sizes) if (size > 2) weight.set(size, (weight.get(size) ?? 0) + size);
+  let best = 0;
+  let most = 0;
+  for (const [size, w] of [...weight].sort((a, b) => a[0] - b[0])) {
+    if (w > most) {
+      most = w;
+      best = size;
+    }
+  }
+  return best;
 }

@@ -24,6 +24,11 @@ export interface EliminationLimits {
   readonly arity: number;
   /** Entries above this cost are forbidden; finite only when every factor and unary is non-negative. */
   readonly slack: number;
+  /**
+   * Only variables between at most two others that nothing else joins, so that no cycle is closed: messages pass back
+   * through such eliminations without loss.
+   */
+  readonly series?: boolean;
   /** 1: leave this variable alone (it takes part in a row whose price is not fixed yet). */
   readonly keep?: Uint8Array;
   readonly stop?: () => boolean;
@@ -87,13 +92,15 @@ export class Eliminator {
       if (net.gone[v] === 1 || limits.keep?.[v] === 1) continue;
       const p = this.#prepare(net, v);
       prepared[v] = p;
-      if (admissible(p, limits)) heap.push(v, p.scoped.cells, p.scoped.work);
+      if (admissible(net, p, limits)) heap.push(v, p.scoped.cells, p.scoped.work);
     }
     for (;;) {
       const v = heap.pop();
       if (v < 0) break;
       if (limits.stop?.() === true) return 'stopped';
       const p = prepared[v] ?? this.#prepare(net, v);
+      // Another elimination may have joined its neighbours since it was queued.
+      if (limits.series === true && !admissible(net, p, limits)) continue;
       const key = `${p.key}|${limits.slack}`;
       let outcome = this.#outcomes.get(key);
       if (outcome === undefined) {
@@ -112,14 +119,23 @@ export class Eliminator {
         factors: p.factors,
         domains: p.neighbours.map((u) => ({ variable: u, values: net.values[u] })),
       });
+      const before = net.series === undefined ? [] : net.factorsOf(v);
       for (const id of net.incident[v].slice()) net.removeFactor(id);
       net.gone[v] = 1;
+      const made = net.factors.length;
       if (!this.#place(net, v, p, outcome)) return 'infeasible';
+      net.series?.push({
+        variable: v,
+        unary: net.trail[net.trail.length - 1].unary,
+        factors: before,
+        made: net.factors.length > made ? made : -1,
+        neighbours: p.neighbours,
+      });
       for (const u of p.neighbours) {
         if (limits.keep?.[u] === 1) continue;
         const q = this.#prepare(net, u);
         prepared[u] = q;
-        if (admissible(q, limits)) heap.push(u, q.scoped.cells, q.scoped.work);
+        if (admissible(net, q, limits)) heap.push(u, q.scoped.cells, q.scoped.work);
         else heap.remove(u);
       }
     }
@@ -257,8 +273,16 @@ function compareMaps(
   return 0;
 }
 
-function admissible(p: Prepared, limits: EliminationLimits): boolean {
-  return p.neighbours.length <= limits.arity && p.scoped.cells <= limits.cells && p.scoped.work <= limits.work;
+function admissible(net: Network, p: Prepared, limits: EliminationLimits): boolean {
+  const { neighbours, factors, scoped } = p;
+  if (neighbours.length > limits.arity || scoped.cells > limits.cells || scoped.work > limits.work) return false;
+  if (limits.series !== true) return true;
+  return factors.length === neighbours.length && (neighbours.length < 2 || !joined(net, neighbours[0], neighbours[1]));
+}
+
+function joined(net: Network, a: number, b: number): boolean {
+  const [few, other] = net.incident[a].length <= net.incident[b].length ? [a, b] : [b, a];
+  return net.incident[few].some((id) => net.factors[id]?.vars.includes(other) === true);
 }
 
 /** Transposes a factor so that the candidates of the eliminated variable run last. */

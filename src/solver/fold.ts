@@ -13,7 +13,7 @@ const LEAST_REMOVED = 3;
 /** Complete blocks kept at either end. */
 const KEPT_BLOCKS = 1;
 /** Depths of colouring to try: deeper ones tell more variables of a block apart but lose more blocks at the ends. */
-const DEPTHS: readonly number[] = [3, 4, 6, 8];
+const DEPTHS: readonly number[] = [6, 4, 3, 8];
 
 /** A shortened network and the way back. */
 export interface Fold {
@@ -31,6 +31,10 @@ export interface Fold {
   readonly lockstep: Int32Array;
   /** Variables of the long network layer by layer, those outside the layers last. */
   readonly layers: Int32Array;
+  /** 1: a variable of the long network that is in no layer. */
+  readonly outside: Uint8Array;
+  /** The same fold with so many more blocks kept on either side of the gap; undefined where too few are left to remove. */
+  readonly wider: (blocks: number) => Fold | undefined;
 }
 
 /** Shortens a pairwise network if it has enough equal blocks. */
@@ -78,6 +82,7 @@ function shorten(net: Network, blocks: Blocks, from: number, to: number): Fold {
   for (const row of net.rows)
     short.rows.push({ bound: row.bound, amounts: Int32Array.from(origin, (i) => row.amounts[i]) });
   short.constant = net.constant;
+  short.quantum = net.quantum;
   const variable = Int32Array.from(block, (_, i) => {
     if (net.gone[i] === 1) return -1;
     return removed(i) ? name[member(colour[i], from - 1)] : name[i];
@@ -114,7 +119,10 @@ function shorten(net: Network, blocks: Blocks, from: number, to: number): Fold {
   const layers = Int32Array.from(net.gone.keys()).sort(
     (i, j) => (layerOf(i) === layerOf(j) ? net.rank[i] - net.rank[j] : layerOf(i) - layerOf(j)) || i - j,
   );
-  return { short, variable, edge, origin: Int32Array.from(origin), lockstep, layers };
+  const outside = Uint8Array.from(block, (b) => (b === NONE ? 1 : 0));
+  const wider = (more: number): Fold | undefined =>
+    to - from - 2 * more < 1 ? undefined : shorten(net, blocks, from + more, to - more);
+  return { short, variable, edge, origin: Int32Array.from(origin), lockstep, layers, outside, wider };
 }
 
 /** Short edge of the edge of equal content whose first block is the last one before the gap, or -1. */

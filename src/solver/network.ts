@@ -40,6 +40,17 @@ function newMemo(): CompressedMemo {
   return { keys: new KeyTable(), results: [] };
 }
 
+/** An eliminated variable between at most two others, with what it takes to carry messages back (`unreduce.ts`). */
+export interface SeriesElimination {
+  readonly variable: number;
+  readonly unary: number;
+  /** Its factors with their numbers, one for each neighbour. */
+  readonly factors: readonly (readonly [number, Factor])[];
+  /** The factor that came of it (or -1), over these variables. */
+  readonly made: number;
+  readonly neighbours: readonly number[];
+}
+
 const NO_FACTOR: Factor | undefined = undefined;
 
 export class Network {
@@ -67,9 +78,13 @@ export class Network {
   /** Eliminated variables in order. */
   readonly trail: Bucket[] = [];
   constant = 0;
+  /** Every cost of the problem is a multiple of this power of two, hence so is the cost of every choice. */
+  quantum = 1;
   /** The variable whose domain became empty, or -1. */
   empty = -1;
   log: Log = new Log();
+  /** Series eliminations in order, where somebody asked for them. */
+  series: SeriesElimination[] | undefined;
   readonly #compressed: CompressedMemo;
 
   constructor(pool: Pool, domains: Int32Array, real = domains.length, compressed = newMemo()) {
@@ -108,6 +123,16 @@ export class Network {
       if (at >= 0) list.splice(at, 1);
     }
     this.factors[id] = NO_FACTOR;
+  }
+
+  /** The factors of a variable with their numbers. */
+  factorsOf(variable: number): (readonly [number, Factor])[] {
+    const out: (readonly [number, Factor])[] = [];
+    for (const id of this.incident[variable]) {
+      const f = this.factors[id];
+      if (f !== undefined) out.push([id, f]);
+    }
+    return out;
   }
 
   /** Compressed form of a table under its maps, memoised by content. */
@@ -395,6 +420,7 @@ export class Network {
     for (const row of this.rows) copy.rows.push({ bound: row.bound, amounts: row.amounts.slice() });
     for (const bucket of this.trail) copy.trail.push(bucket);
     copy.constant = this.constant;
+    copy.quantum = this.quantum;
     copy.empty = this.empty;
     copy.log = this.log.clone();
     return copy;
@@ -413,6 +439,21 @@ export const FORBIDDEN = 1e18;
 
 function clean(v: Float64Array): Float64Array {
   return v.map((x) => (x >= FORBIDDEN ? Infinity : x + 0));
+}
+
+/** Largest power of two, up to 2^30, that divides every cost of a problem. */
+export function quantumOf(problem: Problem): number {
+  let quantum = 2 ** 30;
+  const take = (costs: Float64Array): void => {
+    for (let k = 0; k < costs.length && quantum > 1; k++) {
+      const c = costs[k];
+      if (c < FORBIDDEN) while (quantum > 1 && c % quantum !== 0) quantum /= 2;
+    }
+  };
+  take(Float64Array.of(problem.constant ?? 0));
+  problem.vectors.forEach(take);
+  for (const table of problem.tables) take(table.costs);
+  return quantum;
 }
 
 /** Interns a problem without its rows (see `rows.ts`). Self loops fold into the unary of their variable. */
@@ -445,5 +486,6 @@ export function networkOf(problem: Problem, pool: Pool): Network {
     net.addFactor({ vars: [i, j], maps: small.maps, table: small.table });
   }
   net.constant = problem.constant ?? 0;
+  net.quantum = quantumOf(problem);
   return net;
 }

@@ -47,6 +47,11 @@ export class Reducer {
     }
   }
 
+  /** Sums the parallel edges of a network, and nothing else. */
+  sumParallel(net: Network): void {
+    this.#addParallel(net, new Uint8Array(net.count).fill(1), new Uint8Array(net.count));
+  }
+
   /** Merges every variable that is a function of a neighbour. */
   #mergeAll(net: Network, touched: Uint8Array, next: Uint8Array): boolean {
     let any = false;

@@ -46,7 +46,7 @@ export function makeEngines(net: Network): Engines {
   return { reducer: new Reducer(), eliminator: new Eliminator(net.pool), pruner: new Pruner(), steps: 0 };
 }
 
-const EASY = { cells: 50_000, work: 10_000_000, totalWork: 1e9, arity: 2, slack: Infinity };
+export const EASY = { cells: 50_000, work: 10_000_000, totalWork: 1e9, arity: 2, slack: Infinity };
 const CORE = { cells: 4_000_000, work: 1e8, totalWork: 4e8, arity: 64 };
 const NODE = { cells: 200_000, work: 1e7, totalWork: 2e7, arity: 64 };
 const LABELS = { labels: 400_000, work: 40_000_000 };
@@ -68,6 +68,7 @@ export class Search {
   /** The steps behind the last bound of `solve`, and whether they are about the problem with its rows. */
   proof: { readonly log: Log; readonly rows: boolean } | undefined;
   #rootBound = -Infinity;
+  #quantum = 1;
 
   constructor(host: SearchHost, engines: Engines) {
     this.#host = host;
@@ -82,11 +83,11 @@ export class Search {
     this.#host.progress('incumbent', objective, this.#rootBound);
   }
 
-  /** A bound at least this large ends the search. */
+  /** A bound at least this large ends the search: no better choice costs more than a quantum less than the best one. */
   #target(): number {
     if (this.best === undefined) return Infinity;
     const { objective } = this.best;
-    return Math.ceil(objective - this.#host.gap * Math.abs(objective));
+    return Math.ceil(objective - Math.max(this.#quantum - 1, this.#host.gap * Math.abs(objective)));
   }
 
   /**
@@ -94,6 +95,7 @@ export class Search {
    * number is at least the target unless the clock ran out. Infinity with no incumbent means that there is no choice.
    */
   solve(net: Network): number {
+    this.#quantum = net.quantum;
     if (net.rows.length > 0) {
       const relaxed = this.#withoutRows(net);
       if (relaxed >= this.#target() || this.#host.stopped()) return relaxed;
@@ -108,6 +110,7 @@ export class Search {
 
   /** `solve` for a network whose row prices (units of 2^-20) are known from elsewhere: no search for them. */
   solvePriced(net: Network, prices: readonly bigint[]): number {
+    this.#quantum = net.quantum;
     this.proof = { log: net.log, rows: true };
     if (!this.#prepare(net)) return Infinity;
     addPrices(net, prices);

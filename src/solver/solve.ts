@@ -1,6 +1,7 @@
 /**
  * The one way in: `solve(problem, options)`.
  */
+import { solveByMessages } from './by-messages.ts';
 import { prove } from './certify.ts';
 import { evaluate } from './check.ts';
 import { costFunction } from './cost.ts';
@@ -50,7 +51,39 @@ function run(problem: Problem, options: SolveOptions, variant: boolean): Solutio
   };
   const search = new Search(host, engines);
   for (const start of options.starts ?? []) if (start.length === problem.domains.length) search.offer(start);
-  const proven = search.solve(net);
+  const certified = options.certify !== false;
+  const relaxed =
+    options.ties === 'lexicographic'
+      ? undefined
+      : solveByMessages(problem, net, engines, (choice) => cheap(choice, true), host.stopped, certified);
+  if (relaxed !== undefined) search.offer(relaxed.choice);
+  if (relaxed?.tight === true && (relaxed.certificate !== undefined || !certified)) {
+    const { choice, certificate } = relaxed;
+    const objective = cheap(choice, true);
+    confirm(problem, choice, objective);
+    return {
+      status: certified ? 'optimal' : 'feasible',
+      choice,
+      objective,
+      bound: objective,
+      gap: 0,
+      solver: 'message-passing',
+      seconds: elapsed(),
+      statistics: {
+        variables: problem.domains.length,
+        edges: problem.edges.first.length,
+        eliminationsComputed: engines.eliminator.counts.computed,
+        eliminationsFound: engines.eliminator.counts.found,
+        largestTable: engines.eliminator.counts.largestTable,
+        messageSteps: engines.steps,
+        nodes: 1,
+      },
+      ...(certificate === undefined ? {} : { certificate }),
+      ties: 'engine',
+    };
+  }
+  // No choice lies between two multiples of the quantum.
+  const proven = Math.ceil(search.solve(net) / net.quantum) * net.quantum;
   const { counts } = engines.eliminator;
   const statistics = {
     variables: problem.domains.length,
@@ -64,9 +97,8 @@ function run(problem: Problem, options: SolveOptions, variant: boolean): Solutio
   const found = search.best ?? (proven === Infinity ? undefined : lateChoice(problem, variant, cheap));
   // The engine's own bound is only its word: what counts is what the checker has replayed.
   const checkStarted = performance.now();
-  const certify = options.certify !== false;
   const claimed = proven >= (found?.objective ?? Infinity);
-  const proof = certify
+  const proof = certified
     ? prove(
         problem,
         found?.choice ?? new Int32Array(0),
@@ -105,7 +137,7 @@ function run(problem: Problem, options: SolveOptions, variant: boolean): Solutio
   }
   const { objective } = found;
   const bound = Math.min(proof?.bound ?? proven, objective);
-  const status = certify && bound >= objective ? 'optimal' : 'feasible';
+  const status = certified && bound >= objective ? 'optimal' : 'feasible';
   let { choice } = found;
   let ties: Solution['ties'] = 'engine';
   if (options.ties === 'lexicographic' && status === 'optimal' && problem.domains.length <= MOST_LEXICOGRAPHIC) {
@@ -116,11 +148,15 @@ function run(problem: Problem, options: SolveOptions, variant: boolean): Solutio
       ties = 'lexicographic';
     }
   }
-  const checked = evaluate(problem, choice);
-  if (checked.violations.length > 0 || Number(checked.cost) !== objective) {
-    throw new Error(`internal: the checker rejects the solver's choice (${checked.violations[0]?.code ?? 'cost'})`);
-  }
+  confirm(problem, choice, objective);
   return { ...common, status, choice, objective, bound, gap: gapOf(objective, bound), seconds: elapsed(), ties };
+}
+
+/** The checker has the last word on every choice. */
+function confirm(problem: Problem, choice: Int32Array, objective: number): void {
+  const checked = evaluate(problem, choice);
+  if (checked.violations.length > 0 || Number(checked.cost) !== objective)
+    throw new Error(`internal: the checker rejects the solver's choice (${checked.violations[0]?.code ?? 'cost'})`);
 }
 
 /** Largest problem whose ties are broken lexicographically on request. */

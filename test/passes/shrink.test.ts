@@ -87,14 +87,14 @@ describe('shrinking a program', () => {
     expect(to.get(128)).toBeGreaterThan(5);
   });
 
-  test('spatial sizes of convolutions stay, batch and channels shrink', () => {
+  test('spatial sizes of convolutions shrink with batch and channels, windows stay', () => {
     const graph = graphOf(
       '  in %x: f32[64, 48, 14, 14] input "x"\n  in %w: f32[96, 48, 3, 3] parameter "w"\n' +
         '  %y = aten.convolution.default(%x, %w, none, [1, 1], [1, 1], [1, 1], false, [0, 0], 1): f32[64, 96, 14, 14]\n  out %y output 0',
     );
     const to = new Map(shrinkGraph(graph, TABLE).sizes.map((s) => [s.from, s.to]));
-    expect([to.get(14), to.get(3)]).toEqual([14, 3]);
-    for (const n of [64, 48, 96]) expect(to.get(n), String(n)).toBeLessThan(n);
+    expect(to.get(3)).toBe(3);
+    for (const n of [64, 48, 96, 14]) expect(to.get(n), String(n)).toBeLessThan(n);
   });
 
   test('a call with a literal whose meaning is not known keeps its sizes and is named', () => {

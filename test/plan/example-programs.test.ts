@@ -109,7 +109,7 @@ describe('rnn-scan.ts', () => {
     expect(new Set(products(twin, /^mm(_[1-7])?$/))).toEqual(new Set(['S(1)']));
   });
 
-  it('the problem is the same whatever the number of trips; that of the twin grows', async () => {
+  it('the problem is the same whatever the number of trips; that of the twin grows', () => {
     const size = (graph: Parameters<typeof prepare>[0]): number[] => {
       const { problem } = prepare(graph, request('d=8'), TABLE);
       return [problem.domains.length, problem.edges.first.length];

@@ -14,7 +14,8 @@ async function both(graph: Graph, mesh: string, memoryBytes: number): Promise<Ov
   const found = await overlapAware(prepare(graph, request(mesh, asked), TABLE));
   // The plan without overlap is the planner's own, and both figures are those of a fresh simulation.
   const plan = await planFor(graph, mesh, asked);
-  expect(found.base.serialSeconds).toBeCloseTo(plan.objective.seconds, 12);
+  expect(found.base.serialSeconds).toBeCloseTo(plan.proof.recheckedSeconds, 12);
+  expect(Math.abs(plan.proof.recheckedSeconds - plan.objective.seconds)).toBeLessThan(plan.proof.roundingSeconds!);
   for (const { plan: simulated, simulatedSeconds } of [found.base, found.best])
     expect(simulate(graph, simulated, TABLE).timeline.seconds).toBe(simulatedSeconds);
   return found;

@@ -77,7 +77,7 @@ function attempt(
   const stopped = (): boolean => Date.now() > deadline;
   const search = new Search({ evaluate: cost, stopped, progress: () => undefined, gap: 0 }, makeEngines(net));
   search.offer(job.choice);
-  const bound = search.solvePriced(net, job.prices);
+  const bound = Math.ceil(search.solvePriced(net, job.prices) / net.quantum) * net.quantum;
   const { choice, objective } = search.best ?? { choice: job.choice, objective: cost(job.choice, true) };
   const proven = prove(problem, choice, objective, pool, rows, search.proof, bound >= objective);
   return {

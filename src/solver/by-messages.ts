@@ -1,0 +1,163 @@
+/**
+ * Problems whose relaxation is tight, as those of repeated layers mostly are: messages alone prove the optimum. A long
+ * problem of equal layers is shortened first (`fold.ts`) and reduced; the messages that prove the short, reduced network
+ * are carried back through the reductions (`unreduce.ts`) and spread over all layers. What counts is that the checker then
+ * finds the bound to reach the cost of the choice; where it does not, the caller searches on.
+ */
+import { climb } from './ascent.ts';
+import { Messages } from './bound.ts';
+import { STEP } from './certificate.ts';
+import { hashProblem, judge } from './check.ts';
+import { foldOf, type Fold } from './fold.ts';
+import type { Network } from './network.ts';
+import type { Pool } from './pool.ts';
+import { costAt } from './primal.ts';
+import { EASY, type Engines } from './search.ts';
+import type { Certificate, Problem } from './types.ts';
+import { type Shifts, shiftsOf, unreduce } from './unreduce.ts';
+
+/** Problems of fewer variables are not worth a fold. */
+const FOLD_VARIABLES = 1500;
+const SWEEPS = 200;
+/** Part of the rest of the gap that five sweeps must close for five more to follow, after so many sweeps. */
+const PATIENCE = 0.25;
+const GRACE = 10;
+/** Blocks kept on either side of the middle when messages settle, and the sweeps they take. */
+const MARGIN = 3;
+const SETTLING_SWEEPS = 2;
+const SERIES = { ...EASY, series: true };
+
+/** A choice and what is known of it. */
+export interface Relaxed {
+  readonly choice: Int32Array;
+  /** The messages reach its cost, on the short network where there is one. */
+  readonly tight: boolean;
+  /** Present when the checker found that no choice costs less. */
+  readonly certificate?: Certificate;
+}
+
+/** Undefined when no choice was found on the way. The network is left alone. */
+export function solveByMessages(
+  problem: Problem,
+  net: Network,
+  engines: Engines,
+  evaluate: (choice: Int32Array) => number,
+  stopped: () => boolean,
+  certify: boolean,
+): Relaxed | undefined {
+  const fold = net.count >= FOLD_VARIABLES ? foldOf(net) : undefined;
+  const work = fold?.short ?? net.clone();
+  work.rows.length = 0;
+  const { reducer, eliminator } = engines;
+  reducer.sumParallel(work);
+  work.series = [];
+  if (eliminator.run(work, SERIES) === 'infeasible') return undefined;
+  const messages = new Messages(work);
+  let best: Int32Array | undefined;
+  let least = Infinity;
+  const target = (): number => least - work.quantum + 1;
+  const bound = climb(messages, {
+    sweeps: SWEEPS,
+    offer: (at) => {
+      const cost = costAt(work, at);
+      if (cost >= least) return;
+      least = cost;
+      best = at;
+    },
+    target,
+    stopped,
+    patience: PATIENCE,
+    grace: GRACE,
+  });
+  engines.steps += messages.steps;
+  if (best === undefined) return undefined;
+  const short = work.complete(best);
+  const choice = fold === undefined ? short : fold.variable.map((v) => short[v]);
+  if (bound < target()) return { choice, tight: false };
+  const objective = evaluate(choice);
+  if (!certify || objective === Infinity) return { choice, tight: objective < Infinity };
+  const shifts = unreduce(net.pool, work.series, shiftsOf(work, messages));
+  const spread = fold === undefined ? { shifts, edge: undefined } : settle(net, fold, shifts, engines);
+  const certificate = certificateOf(problem, net.pool, spread.shifts, spread.edge);
+  const verdict = judge(problem, certificate.problem, { choice, objective, certificate });
+  return { choice, tight: true, ...(verdict.accepted && verdict.bound >= BigInt(objective) ? { certificate } : {}) };
+}
+
+/** Shifts by edge, and the edge that each edge of the long network takes its shifts from (undefined: its own). */
+interface Spread {
+  readonly shifts: readonly (Shifts | undefined)[];
+  readonly edge: Int32Array | undefined;
+}
+
+/**
+ * One sweep of a network with a few more blocks, all in lock step: what the blocks in its middle say then holds for any
+ * number of blocks between them.
+ */
+function settle(net: Network, fold: Fold, shifts: readonly (Shifts | undefined)[], engines: Engines): Spread {
+  const wide = fold.wider(MARGIN);
+  const target = wide?.short ?? net.clone();
+  engines.reducer.sumParallel(target);
+  const origin = wide?.origin;
+  const rank = origin === undefined ? fold.lockstep : origin.map((i) => fold.lockstep[i]);
+  // Edge of the target -> edge of the short network, and how many edges of the long one it stands for.
+  const twin = new Int32Array(target.factors.length).fill(-1);
+  const count = new Float64Array(target.factors.length);
+  for (let e = 0; e < fold.edge.length; e++) {
+    const there = wide === undefined ? e : wide.edge[e];
+    if (there < 0) continue;
+    count[there]++;
+    if (twin[there] < 0) twin[there] = fold.edge[e];
+  }
+  // What all layers read gives each of them its part.
+  const weights = new Float64Array(2 * target.factors.length).fill(1);
+  target.factors.forEach((f, e) => {
+    f?.vars.forEach((v, side) => {
+      if (fold.outside[origin === undefined ? v : origin[v]] === 1) weights[2 * e + side] = count[e];
+    });
+  });
+  const messages = new Messages(target, rank, weights);
+  target.factors.forEach((f, e) => {
+    const pair = twin[e] < 0 ? undefined : shifts[twin[e]];
+    if (f === undefined || pair === undefined) return;
+    for (const side of [0, 1] as const) {
+      const start = messages.start[2 * e + side];
+      target.pool.mapOf(f.maps[side]).forEach((c, a) => {
+        if (c >= 0) messages.to[start + c] = pair[side][a];
+      });
+    }
+  });
+  for (let sweep = 0; sweep < SETTLING_SWEEPS; sweep++) messages.sweep();
+  engines.steps += messages.steps;
+  return { shifts: shiftsOf(target, messages), edge: wide?.edge };
+}
+
+/** The messages of all edges as lists that equal edges share. */
+function certificateOf(
+  problem: Problem,
+  pool: Pool,
+  shifts: readonly (Shifts | undefined)[],
+  edge: Int32Array | undefined,
+): Certificate {
+  const names = new Map<number, number>();
+  const lists: (readonly number[])[] = [];
+  const name = (shift: Float64Array): number => {
+    const id = pool.vector(shift);
+    let list = names.get(id);
+    if (list === undefined) {
+      list = lists.push(Array.from(pool.vectorOf(id))) - 1;
+      names.set(id, list);
+    }
+    return list;
+  };
+  const own = shifts.map((pair) => pair && ([name(pair[0]), name(pair[1])] as const));
+  const edges = problem.edges.first.length;
+  const first = new Array<number>(edges).fill(-1);
+  const second = new Array<number>(edges).fill(-1);
+  for (let e = 0; e < edges; e++) {
+    const pair = own[edge === undefined ? e : edge[e]];
+    if (pair === undefined) continue;
+    [first[e], second[e]] = pair;
+  }
+  const steps = [STEP.messages, lists.length, lists.length + 1];
+  return { version: 1, problem: hashProblem(problem), rows: [], steps, lists: [...lists, first, second] };
+}
