@@ -18,6 +18,8 @@ import { type Shifts, shiftsOf, unreduce } from './unreduce.ts';
 
 /** Problems of fewer variables are not worth a fold. */
 const FOLD_VARIABLES = 1500;
+/** With larger tables (three mesh dims and more) the reductions that the search makes first are worth their time. */
+const MOST_CELLS = 6_000_000;
 const SWEEPS = 200;
 /** Part of the rest of the gap that five sweeps must close for five more to follow, after so many sweeps. */
 const PATIENCE = 0.25;
@@ -48,6 +50,7 @@ export function solveByMessages(
   const fold = net.count >= FOLD_VARIABLES ? foldOf(net) : undefined;
   const work = fold?.short ?? net.clone();
   work.rows.length = 0;
+  if (cellsOf(work) > MOST_CELLS) return undefined;
   const { reducer, eliminator } = engines;
   reducer.sumParallel(work);
   work.series = [];
@@ -81,6 +84,12 @@ export function solveByMessages(
   const certificate = certificateOf(problem, net.pool, spread.shifts, spread.edge);
   const verdict = judge(problem, certificate.problem, { choice, objective, certificate });
   return { choice, tight: true, ...(verdict.accepted && verdict.bound >= BigInt(objective) ? { certificate } : {}) };
+}
+
+function cellsOf(net: Network): number {
+  let cells = 0;
+  for (const f of net.factors) cells += f?.table.cells.length ?? 0;
+  return cells;
 }
 
 /** Shifts by edge, and the edge that each edge of the long network takes its shifts from (undefined: its own). */
