@@ -32,8 +32,9 @@ const SERIES = { ...EASY, series: true };
 /** A choice and what is known of it. */
 export interface Relaxed {
   readonly choice: Int32Array;
-  /** The messages reach its cost, on the short network where there is one. */
+  /** The messages reach its cost: on the short network only, where the problem was folded and nothing was certified. */
   readonly tight: boolean;
+  readonly folded: boolean;
   /** Present when the checker found that no choice costs less. */
   readonly certificate?: Certificate;
 }
@@ -76,14 +77,16 @@ export function solveByMessages(
   if (best === undefined) return undefined;
   const short = work.complete(best);
   const choice = fold === undefined ? short : fold.variable.map((v) => short[v]);
-  if (bound < target()) return { choice, tight: false };
+  const folded = fold !== undefined;
+  if (bound < target()) return { choice, tight: false, folded };
   const objective = evaluate(choice);
-  if (!certify || objective === Infinity) return { choice, tight: objective < Infinity };
+  if (!certify || objective === Infinity) return { choice, tight: objective < Infinity, folded };
   const shifts = unreduce(net.pool, work.series, shiftsOf(work, messages));
   const spread = fold === undefined ? { shifts, edge: undefined } : settle(net, fold, shifts, engines);
   const certificate = certificateOf(problem, net.pool, spread.shifts, spread.edge);
   const verdict = judge(problem, certificate.problem, { choice, objective, certificate });
-  return { choice, tight: true, ...(verdict.accepted && verdict.bound >= BigInt(objective) ? { certificate } : {}) };
+  const proven = verdict.accepted && verdict.bound >= BigInt(objective);
+  return { choice, tight: true, folded, ...(proven ? { certificate } : {}) };
 }
 
 function cellsOf(net: Network): number {

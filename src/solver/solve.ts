@@ -61,12 +61,14 @@ function run(problem: Problem, options: SolveOptions, variant: boolean): Solutio
     const { choice, certificate } = relaxed;
     const objective = cheap(choice, true);
     confirm(problem, choice, objective);
+    // Of a folded problem without a certificate only the short network's bound is known.
+    const bound = certificate === undefined && relaxed.folded ? -Infinity : objective;
     return {
       status: certified ? 'optimal' : 'feasible',
       choice,
       objective,
-      bound: objective,
-      gap: 0,
+      bound,
+      gap: gapOf(objective, bound),
       solver: 'message-passing',
       seconds: elapsed(),
       statistics: {
