@@ -105,7 +105,7 @@ function extend(net: Network, found: Found, edge: number, step: 1 | -1): boolean
     before = missing.length;
     missing = missing.filter((c) => {
       const twin = memberOf(c, edge);
-      const v = candidate(net, found, twin, step, placed, taken);
+      const v = twin < 0 ? -1 : candidate(net, found, twin, step, placed, taken);
       if (v < 0) return true;
       placed.set(c, v);
       taken.add(v);
