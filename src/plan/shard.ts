@@ -124,7 +124,8 @@ async function withinBudget(
   const firstStage = async (share: number): Promise<Int32Array | undefined> => {
     if (share === 1) return compact.expand(free.choice);
     const rows = problem.rows?.map((row) => ({ ...row, bound: Math.floor(row.bound * share) })) ?? [];
-    const solution = await solveOrRefuse({ ...problem, rows }, { engine: 'exact', certify: false, gap: Math.max(request.gap, 1e-3), seed: request.seed }); // prettier-ignore
+    const asked = { engine: 'exact', certify: false, gap: Math.max(request.gap, 1e-3), seed: request.seed } as const;
+    const solution = await solveOrRefuse({ ...problem, rows }, asked);
     return solution.status === 'infeasible' ? undefined : compact.expand(solution.choice);
   };
   const found = await planWithin(prepared, firstStage, (graph) => prepare(graph, settled, table), {
