@@ -1,4 +1,4 @@
-import { readFileSync, writeFileSync } from 'node:fs';
+import { readFileSync } from 'node:fs';
 import { z } from 'zod';
 import { loadCluster } from '../cost/cluster.ts';
 import { ShardwrightError } from '../errors.ts';
@@ -14,6 +14,7 @@ import { priceRecipes, type RecipeResult } from '../zoo/compare.ts';
 import { EXIT, type CliIo } from './io.ts';
 import { parseChoice } from './options.ts';
 import { loadPlan } from './plan-folder.ts';
+import { writeText } from './write-file.ts';
 
 export interface ReportOptions {
   readonly output?: string;
@@ -31,7 +32,7 @@ export async function reportCommand(path: string, options: ReportOptions, io: Cl
   const text = await reportText(folder, format, options, io);
   if (options.output === undefined) io.stdout(text);
   else {
-    write(options.output, text);
+    writeText(options.output, text, 'report');
     io.stderr(`wrote ${options.output}\n`);
   }
   return EXIT.ok;
@@ -98,19 +99,4 @@ function formatOf({ format, json, output }: ReportOptions): (typeof FORMATS)[num
 function packageVersion(): string {
   const text = readFileSync(new URL('../../package.json', import.meta.url), 'utf8');
   return z.object({ version: z.string() }).parse(JSON.parse(text)).version;
-}
-
-function write(path: string, text: string): void {
-  try {
-    writeFileSync(path, text);
-  } catch (error) {
-    throw new ShardwrightError(
-      'E_IO',
-      `cannot write the report: ${error instanceof Error ? error.message : String(error)}`,
-      {
-        file: path,
-        hint: 'name a file in a folder that exists and that you may write.',
-      },
-    );
-  }
 }

@@ -1,7 +1,5 @@
-import { writeFileSync } from 'node:fs';
 import { matrixPeak } from '../cost/compute.ts';
 import { programUtilization } from '../cost/training/mfu.ts';
-import { ShardwrightError } from '../errors.ts';
 import type { DType, Graph } from '../graph/types.ts';
 import { builtinOperators } from '../ops/builtin.ts';
 import { programFlops } from '../ops/program-flops.ts';
@@ -11,6 +9,7 @@ import { timelineTrace } from '../simulate/timeline/trace.ts';
 import { EXIT, type CliIo } from './io.ts';
 import { parseBytes, parseCount, parsePositive } from './options.ts';
 import { wholePlan } from './plan-folder.ts';
+import { writeText } from './write-file.ts';
 
 export interface SimulateFlags {
   readonly trace?: string;
@@ -70,7 +69,7 @@ export function simulateCommand(path: string, flags: SimulateFlags, io: CliIo): 
     notes,
   };
   if (flags.trace !== undefined) {
-    write(flags.trace, `${JSON.stringify(timelineTrace(schedule, timeline))}\n`);
+    writeText(flags.trace, `${JSON.stringify(timelineTrace(schedule, timeline))}\n`, 'trace');
     io.stderr(`wrote ${flags.trace} (open it in ui.perfetto.dev or chrome://tracing)\n`);
   }
   io.stdout(flags.json === true ? `${JSON.stringify(report)}\n` : `${textOf(report)}\n`);
@@ -106,16 +105,4 @@ function textOf(r: SimulateReport): string {
     ['passes', r.passes.join('; ')],
   ]);
   return [lines, ...r.notes.map((note) => `note  ${note}`)].join('\n');
-}
-
-function write(path: string, text: string): void {
-  try {
-    writeFileSync(path, text);
-  } catch (error) {
-    throw new ShardwrightError(
-      'E_IO',
-      `cannot write the trace: ${error instanceof Error ? error.message : String(error)}`,
-      { file: path, hint: 'name a file in a folder that exists and that you may write.' },
-    );
-  }
 }

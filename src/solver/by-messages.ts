@@ -1,7 +1,7 @@
 /**
  * Problems whose relaxation is tight, as those of repeated layers mostly are: messages alone prove the optimum. A long
- * problem of equal layers is shortened first (`fold.ts`) and reduced; the messages that prove the short, reduced network
- * are carried back through the reductions (`unreduce.ts`) and spread over all layers. What counts is that the checker then
+ * problem of equal layers is shortened first (`fold.ts`) and variables between two others are eliminated; the messages
+ * that prove what is left are carried back through the eliminations (`unreduce.ts`) and spread over all layers. What counts is that the checker then
  * finds the bound to reach the cost of the choice; where it does not, the caller searches on.
  */
 import { climb } from './ascent.ts';
@@ -102,7 +102,7 @@ interface Spread {
 }
 
 /**
- * One sweep of a network with a few more blocks, all in lock step: what the blocks in its middle say then holds for any
+ * A few sweeps of a network with some more blocks, all in lock step: what the blocks in its middle say then holds for any
  * number of blocks between them.
  */
 function settle(net: Network, fold: Fold, shifts: readonly (Shifts | undefined)[], engines: Engines): Spread {

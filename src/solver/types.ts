@@ -118,11 +118,11 @@ export interface Solution {
   readonly choice: Int32Array;
   /** Re-evaluated by the checker from the problem alone. Infinity when infeasible. */
   readonly objective: number;
-  /** Proven lower bound on every choice. */
+  /** Proven lower bound on every choice (without a certificate: the engine's word; -Infinity where it has none). */
   readonly bound: number;
   /** (objective - bound) / max(1, |objective|). */
   readonly gap: number;
-  /** Engine that produced the choice: `elimination`, `branch-and-bound`, `highs`, `javascript-lp-solver`. */
+  /** Engine that produced the choice: `message-passing`, `elimination`, `branch-and-bound`, `highs`, `javascript-lp-solver`. */
   readonly solver: string;
   /** Other engines' words, such as HiGHS' own "Optimal": evidence, never proof. */
   readonly evidence?: readonly string[];
