@@ -2,30 +2,36 @@
  * A traced MLP, planned on 8 devices so that its weights take the least memory.
  * Run: npx tsx examples/mlp.ts
  */
-import { annotatedProgram, builtinOperators, DEFAULT_REQUEST, input, parameter, shard, trace } from 'shardwright';
+import { fileURLToPath } from 'node:url';
+import {
+  annotatedProgram, builtinOperators, DEFAULT_REQUEST, input, parameter, shard, trace, type Tensor,
+} from 'shardwright'; // prettier-ignore
 
-const graph = trace(({ x, w1, w2 }) => x.matmul(w1).relu().matmul(w2), {
+export const inputs = {
   x: input([8, 128]),
   w1: parameter([128, 256]),
   w2: parameter([256, 64]),
-});
+};
 
-const result = await shard(
-  graph,
-  {
+export function model({ x, w1, w2 }: Record<keyof typeof inputs, Tensor>): Tensor {
+  return x.matmul(w1).relu().matmul(w2);
+}
+
+// Run as a program it plans; `shardwright trace` only takes the exports above.
+if (process.argv[1] === fileURLToPath(import.meta.url)) {
+  const request = {
     ...DEFAULT_REQUEST,
     mesh: 'd=8',
     cluster: 'dgx-h100',
     inputs: 'R',
     outputs: 'R',
-    objective: 'parameter-memory',
-  },
-  { table: builtinOperators() },
-);
-
-if (result.status === 'infeasible') console.log('no plan:', result.conflict.join(', '));
-else {
-  const { plan } = result;
-  console.log(annotatedProgram(result.graph, plan));
-  console.log(`\n${plan.proof.status}, ${plan.memory.parameterBytes} bytes of weights per device`);
+    objective: 'parameter-memory' as const,
+  };
+  const result = await shard(trace(model, inputs), request, { table: builtinOperators() });
+  if (result.status === 'infeasible') console.log('no plan:', result.conflict.join(', '));
+  else {
+    const { plan } = result;
+    console.log(annotatedProgram(result.graph, plan));
+    console.log(`\n${plan.proof.status}, ${plan.memory.parameterBytes} bytes of weights per device`);
+  }
 }

@@ -4,6 +4,7 @@ export type { Graph, Node, Output, TensorType, ValueType, Arg, DType } from './g
 export { GraphBuilder } from './graph/build.ts';
 export { lintGraph } from './graph/lint.ts';
 export { printGraph } from './graph/text.ts';
+export { graphHash } from './graph/hash.ts';
 export { parseGraph } from './graph/parse.ts';
 export { importGraph } from './import/import.ts';
 export { readHlo, type HloCollective, type HloOptions, type HloSummary } from './import/hlo/collectives.ts';
@@ -101,6 +102,7 @@ export { apply, applyTuple } from './trace/tensor.ts';
 export { einsum } from './trace/einsum.ts';
 export { associativeScan } from './trace/associative-scan.ts';
 export { checkpoint } from './trace/checkpoint.ts';
+export { recompute, save } from './trace/retain.ts';
 export { customVjp } from './trace/custom-vjp.ts';
 export { cond, type BodyTree, type CondOptions } from './trace/control.ts';
 export { foriLoop, map, scan, whileLoop, type ScanOptions, type WhileOptions } from './trace/control-loops.ts';

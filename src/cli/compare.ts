@@ -1,10 +1,18 @@
-import { readFileSync } from 'node:fs';
+import { existsSync, readFileSync } from 'node:fs';
+import { basename } from 'node:path';
 import { z } from 'zod';
 import { ShardwrightError } from '../errors.ts';
 import { DEFAULT_REQUEST, type PlanRequest } from '../plan/request.ts';
 import { comparisonText } from '../report/comparison.ts';
 import { percentText } from '../report/units.ts';
 import { compare, mergeComparisons, type Comparison } from '../zoo/comparison.ts';
+import { compareModel } from '../zoo/sweep/compare-model.ts';
+import type { SweepQuestion } from '../zoo/sweep/question.ts';
+import { dtypeNamed } from '../models/build.ts';
+import { looksLikeConfig, parseModelConfig } from '../models/families.ts';
+import type { JsonRecord } from '../models/read-config.ts';
+import { isModelName, modelEntry } from '../models/registry.ts';
+import { builtinOperators } from '../ops/builtin.ts';
 import { COST_PRESETS } from '../cost/presets.ts';
 import { OPTIMIZERS, type Optimizer } from '../cost/memory.ts';
 import { clusterText } from './cluster-file.ts';
@@ -24,6 +32,9 @@ export interface CompareOptions extends LoadOptions {
   readonly timeLimit?: string;
   readonly slice?: string;
   readonly merge: readonly string[];
+  readonly globalBatch?: string;
+  readonly threads?: string;
+  readonly resume?: string;
   readonly json?: boolean;
   readonly quiet?: boolean;
 }
@@ -31,7 +42,7 @@ export interface CompareOptions extends LoadOptions {
 /** `compare`: the zoo and the optimum on every mesh of some devices. */
 export async function compareCommand(model: string | undefined, options: CompareOptions, io: CliIo): Promise<number> {
   const comparison =
-    options.merge.length > 0 ? mergeComparisons(options.merge.map(readPiece)) : await compareModel(model, options, io);
+    options.merge.length > 0 ? mergeComparisons(options.merge.map(readPiece)) : await compareGiven(model, options, io);
   io.stdout(`${options.json === true ? JSON.stringify(comparison) : comparisonText(comparison)}\n`);
   // A piece need not have a plan that fits: another piece may.
   if (comparison.best === null && options.slice === undefined) {
@@ -49,12 +60,18 @@ export async function compareCommand(model: string | undefined, options: Compare
   return open.length > 0 ? EXIT.gap : EXIT.ok;
 }
 
-async function compareModel(model: string | undefined, options: CompareOptions, io: CliIo): Promise<Comparison> {
+async function compareGiven(model: string | undefined, options: CompareOptions, io: CliIo): Promise<Comparison> {
   const { devices, cluster } = options;
   if (model === undefined || devices === undefined || cluster === undefined)
     throw new ShardwrightError('E_USAGE', 'compare needs a model, --devices and --cluster', {
       hint: 'shardwright compare model.fx.txt.gz --devices 64 --cluster dgx-h100',
     });
+  const config = graphSizes(options) ? undefined : configOf(model);
+  if (config !== undefined)
+    return compareByConfig(config.name, config.text, devices, clusterText(cluster), options, io);
+  for (const flag of ['globalBatch', 'threads', 'resume'] as const)
+    if (options[flag] !== undefined)
+      throw new ShardwrightError('E_USAGE', `--${flag === 'globalBatch' ? 'global-batch' : flag} is for models by name or config; ${model} is compared as a graph`); // prettier-ignore
   const { pins: _, ...defaults } = DEFAULT_REQUEST;
   const request: Omit<PlanRequest, 'mesh'> = {
     ...defaults,
@@ -83,6 +100,67 @@ async function compareModel(model: string | undefined, options: CompareOptions, 
       : { onProgress: (line) => io.stderr(io.isTerminal ? `\r\x1b[K${line}` : `${line}\n`) }),
   });
 }
+
+/** Flags that ask for one graph of stated sizes, which is compared as it is. */
+function graphSizes(options: CompareOptions): boolean {
+  return options.batch !== undefined || options.layers !== undefined || options.training !== undefined;
+}
+
+/** The config of a model by name or of a config file; undefined for anything else. */
+function configOf(model: string): { readonly name: string; readonly text: string } | undefined {
+  if (!existsSync(model))
+    return isModelName(model)
+      ? { name: modelEntry(model).name, text: JSON.stringify(modelEntry(model).config) }
+      : undefined;
+  if (!model.endsWith('.json')) return undefined;
+  const text = readFileSync(model, 'utf8');
+  try {
+    const json: unknown = JSON.parse(text);
+    if (typeof json !== 'object' || json === null || !looksLikeConfig(json as JsonRecord)) return undefined;
+  } catch {
+    // What is wrong with the file is said by the loader of graphs, which knows where.
+    return undefined;
+  }
+  return { name: basename(model, '.json'), text };
+}
+
+async function compareByConfig(
+  name: string,
+  text: string,
+  devices: string,
+  cluster: string,
+  options: CompareOptions,
+  io: CliIo,
+): Promise<Comparison> {
+  const count = parseCount(devices, '--devices');
+  const positions = parseModelConfig(text).architecture.shape.positions;
+  const question: SweepQuestion = {
+    model: name,
+    config: text,
+    devices: count,
+    cluster,
+    sequence: options.seq === undefined ? Math.min(DEFAULT_SEQUENCE, positions ?? DEFAULT_SEQUENCE) : parseCount(options.seq, '--seq'), // prettier-ignore
+    globalBatch: options.globalBatch === undefined ? count : parseCount(options.globalBatch, '--global-batch'),
+    cost: parseChoice(options.cost, '--cost', COST_PRESETS),
+    ...(options.dtype === undefined ? {} : { dtype: dtypeNamed(options.dtype) }),
+    ...(options.memory === undefined ? {} : { memoryBytes: parseBytes(options.memory, '--memory') }),
+    ...(options.optimizer === undefined
+      ? {}
+      : { optimizer: parseChoice<Optimizer>(options.optimizer, '--optimizer', OPTIMIZERS) }),
+  };
+  return compareModel(question, {
+    table: builtinOperators(),
+    ...(options.plans === undefined ? {} : { plans: options.plans.split(',').map((plan) => plan.trim()) }),
+    ...(options.slice === undefined ? {} : { slice: parseSlice(options.slice) }),
+    ...(options.threads === undefined ? {} : { threads: parseCount(options.threads, '--threads') }),
+    ...(options.resume === undefined ? {} : { resume: options.resume }),
+    ...(options.quiet === true
+      ? {}
+      : { onProgress: (line) => io.stderr(io.isTerminal ? `\r\x1b[K${line}` : `${line}\n`) }),
+  });
+}
+
+const DEFAULT_SEQUENCE = 4096;
 
 /** `2/4`: the second of four pieces. */
 function parseSlice(text: string): { readonly index: number; readonly count: number } {

@@ -4,10 +4,8 @@ import { ShardwrightError, didYouMean } from '../errors.ts';
 import type { Graph } from '../graph/types.ts';
 import { detectFormat } from '../import/detect.ts';
 import { decodeUtf8, gunzip } from '../import/unpack.ts';
-import { buildModel, dtypeNamed } from '../models/build.ts';
-import { parseModelConfig, type ModelConfig } from '../models/families.ts';
+import type { ModelConfig } from '../models/families.ts';
 import { MAX_CONFIG_BYTES } from '../models/read-config.ts';
-import { isModelName, knownModelConfig, modelEntries, modelEntry } from '../models/registry.ts';
 import type { OperatorTable } from '../ops/table.ts';
 import { parseCount } from './options.ts';
 
@@ -21,8 +19,10 @@ export interface SizeFlags {
 }
 
 /** The graph of a model known by name, undefined where a file of that name exists or no model has it. */
-export function namedModel(name: string, flags: SizeFlags, table: OperatorTable): Graph | undefined {
+export async function namedModel(name: string, flags: SizeFlags, table: OperatorTable): Promise<Graph | undefined> {
   if (existsSync(name)) return undefined;
+  // The families are a third of all code: a command on a file does without them.
+  const { isModelName, knownModelConfig, modelEntries, modelEntry } = await import('../models/registry.ts');
   if (isModelName(name)) return built(knownModelConfig(name), modelEntry(name).name, flags, table);
   const near = didYouMean(name, modelEntries().map((entry) => entry.name)); // prettier-ignore
   if (near.length === 0 || /[\\/]/.test(name)) return undefined;
@@ -32,15 +32,16 @@ export function namedModel(name: string, flags: SizeFlags, table: OperatorTable)
 }
 
 /** The graph of a Hugging Face config, packed or not; undefined for any other content. */
-export function configModel(
+export async function configModel(
   bytes: Uint8Array,
   path: string,
   format: string | undefined,
   flags: SizeFlags,
   table: OperatorTable,
-): Graph | undefined {
+): Promise<Graph | undefined> {
   const text = configText(bytes, format);
   if (text === undefined) return undefined;
+  const { parseModelConfig } = await import('../models/families.ts');
   const folder = basename(dirname(resolve(path)));
   const plain = basename(path).replace(/(\.(gz|json))+$/, '');
   return built(parseModelConfig(text, path), plain === 'config' ? folder : plain, flags, table);
@@ -67,7 +68,8 @@ function configText(bytes: Uint8Array, format: string | undefined): string | und
   }
 }
 
-function built(config: ModelConfig, name: string, flags: SizeFlags, table: OperatorTable): Graph {
+async function built(config: ModelConfig, name: string, flags: SizeFlags, table: OperatorTable): Promise<Graph> {
+  const { buildModel, dtypeNamed } = await import('../models/build.ts');
   const count = (flag: 'batch' | 'seq' | 'layers'): Partial<Record<typeof flag, number>> => {
     const text = flags[flag];
     return text === undefined ? {} : { [flag]: parseCount(text, `--${flag}`) };

@@ -61,10 +61,10 @@ async function readModel(path: string, options: LoadOptions): Promise<ReadModel>
       hint: `formats: ${FORMAT_NAMES.join(', ')}`,
     });
   const table = await operatorsWith(options.ops ?? []);
-  const named = namedModel(path, options, table);
+  const named = await namedModel(path, options, table);
   if (named !== undefined) return ofConfig(path, named, table, options);
   const bytes = readModelFile(path);
-  const configured = configModel(bytes, path, format, options, table);
+  const configured = await configModel(bytes, path, format, options, table);
   if (configured !== undefined) return ofConfig(path, configured, table, options);
   refuseSizes(path, options);
   const roles: Record<string, GivableRole> = {};

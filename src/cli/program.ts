@@ -233,12 +233,12 @@ export async function runCli(argv: readonly string[], io: CliIo): Promise<number
 
   program
     .command('report <plan>')
-    .summary('a plan as one HTML file that opens from disk, or as Markdown, JSON or CSV')
+    .summary('a plan or a comparison as one HTML file that opens from disk, or as Markdown, text, JSON or CSV')
     .description(
-      'Writes what a plan says: the answer, placements by layer, the program, collectives, time, memory, proof, assumptions with sources.\n\nExamples:\n  $ shardwright report out/ -o report.html\n  $ shardwright report out/ --format md',
+      'Writes what a plan says: the answer, placements by layer, roofline and timeline, memory over time, known plans beside it, the program, proof, assumptions with sources. Also takes what `compare --json` prints.\n\nExamples:\n  $ shardwright report out/ -o report.html\n  $ shardwright report out/ --format md',
     )
     .option('-o, --output <file>', 'write a file (default: stdout)')
-    .option('--format <name>', 'html, md, json, csv (default: by the ending of the file, else html)')
+    .option('--format <name>', 'html, md, text, json, csv (default: by the ending of the file, else html)')
     .option(
       '--draw <name>',
       'parameter to draw as a matrix of matrices; repeatable (default: four of them)',
@@ -246,6 +246,7 @@ export async function runCli(argv: readonly string[], io: CliIo): Promise<number
       [],
     )
     .option('--no-recipes', 'leave out the plain recipes, which are priced anew')
+    .option('--what-if', 'solve anew without the memory budget, and on faster and slower links (several solves)')
     .option('--json', 'the same as --format json')
     .action(async (path: string, options) => {
       const { reportCommand } = await import('./report.ts');
@@ -349,7 +350,7 @@ export async function runCli(argv: readonly string[], io: CliIo): Promise<number
   sized(model(program.command('compare [model]')))
     .summary('the zoo and the optimum on every mesh of some devices')
     .description(
-      'Prices the plans that people write by hand and the optimum on every mesh, and says which is best and why the others are not.\n\nExample:\n  $ shardwright compare model.fx.txt.gz --devices 64 --cluster dgx-h100 --plans fsdp,dp+tp,optimum',
+      'Prices the plans that people write by hand and the optimum on every mesh, and says which is best and why the others are not. A model by name is compared over pipeline stages too, from its layers.\n\nExamples:\n  $ shardwright compare llama-3.1-70b --devices 256 --cluster dgx-h100 --seq 8192 --global-batch 512\n  $ shardwright compare model.fx.txt.gz --devices 64 --cluster dgx-h100 --plans fsdp,dp+tp,optimum',
     )
     .option('--devices <n>', 'number of devices')
     .option('--cluster <name>', 'node design such as dgx-h100, or a JSON file')
@@ -363,6 +364,9 @@ export async function runCli(argv: readonly string[], io: CliIo): Promise<number
     .option('--cost <preset>', 'cost preset: alpha-beta, nccl, dtensor, autoparallel', 'alpha-beta')
     .option('--gap <fraction>', 'relative gap of the optimum that is good enough', '0')
     .option('--time-limit <seconds>', 'stop the solver on a mesh after this long')
+    .option('--global-batch <n>', 'sequences of one step, for a model by name (default: one a device)')
+    .option('--threads <n>', 'threads that price, for a model by name (default: one a core, at most 8)')
+    .option('--resume <file>', 'keep what was priced in a file, and go on from it, for a model by name')
     .option('--slice <i/n>', 'only the i-th of n parts of the meshes')
     .option('--merge <file>', 'put together what --slice --json wrote; repeatable', collect, [])
     .option('--quiet', 'no progress on stderr')

@@ -4,16 +4,17 @@ import { loadCluster } from '../cost/cluster.ts';
 import { ShardwrightError } from '../errors.ts';
 import { builtinOperators } from '../ops/builtin.ts';
 import type { PlanFolder } from '../plan/folder.ts';
-import { reopen } from '../plan/explain.ts';
 import { csvReport } from '../report/csv.ts';
 import { reportOf, type Report } from '../report/data.ts';
-import { markdownReport } from '../report/markdown.ts';
+import { analyse } from '../report/gather.ts';
 import { drawParameters } from '../report/html/drawings.ts';
 import { htmlPage } from '../report/html/page.ts';
-import { priceRecipes, type RecipeResult } from '../zoo/compare.ts';
+import { markdownReport } from '../report/markdown.ts';
+import { textReport } from '../report/plain-text.ts';
 import { EXIT, type CliIo } from './io.ts';
 import { parseChoice } from './options.ts';
 import { loadPlan } from './plan-folder.ts';
+import { comparisonText, readComparison } from './report-comparison.ts';
 import { writeText } from './write-file.ts';
 
 export interface ReportOptions {
@@ -21,15 +22,21 @@ export interface ReportOptions {
   readonly format?: string;
   readonly draw: readonly string[];
   readonly recipes: boolean;
+  readonly whatIf?: boolean;
   readonly json?: boolean;
 }
 
-const FORMATS = ['html', 'md', 'json', 'csv'] as const;
+const FORMATS = ['html', 'md', 'text', 'json', 'csv'] as const;
+export type ReportFormat = (typeof FORMATS)[number];
 
+/** `report`: a plan, or a comparison that `compare --json` wrote, as one file. */
 export async function reportCommand(path: string, options: ReportOptions, io: CliIo): Promise<number> {
   const format = formatOf(options);
-  const folder = loadPlan(path);
-  const text = await reportText(folder, format, options, io);
+  const comparison = readComparison(path);
+  const text =
+    comparison === undefined
+      ? await reportText(loadPlan(path), format, options, io)
+      : comparisonText(comparison, format, packageVersion());
   if (options.output === undefined) io.stdout(text);
   else {
     writeText(options.output, text, 'report');
@@ -40,7 +47,7 @@ export async function reportCommand(path: string, options: ReportOptions, io: Cl
 
 async function reportText(
   folder: PlanFolder,
-  format: (typeof FORMATS)[number],
+  format: ReportFormat,
   options: ReportOptions,
   io: CliIo,
 ): Promise<string> {
@@ -49,41 +56,23 @@ async function reportText(
   const drawings = drawParameters(plan, options.draw);
   const report = await gather(folder, options, io);
   if (format === 'json') return `${JSON.stringify(report)}\n`;
-  return format === 'md' ? markdownReport(report) : htmlPage(report, graph, drawings);
+  if (format === 'md') return markdownReport(report);
+  return format === 'text' ? textReport(report) : htmlPage(report, graph, drawings);
 }
 
-async function gather(
-  { plan, program, graph, request }: PlanFolder,
-  options: ReportOptions,
-  io: CliIo,
-): Promise<Report> {
-  let recipes: readonly RecipeResult[] | undefined;
-  let withoutRecipes = 'left out by --no-recipes';
-  if (options.recipes) {
-    if (program === undefined || request === undefined)
-      withoutRecipes = 'the graph and the request are not beside the plan';
-    else {
-      try {
-        recipes = await priceRecipes(reopen(plan, program, request, builtinOperators()).prepared);
-      } catch (error) {
-        // A plan that cannot be priced anew can still be read; the report says what is missing from it.
-        if (!(error instanceof ShardwrightError) || error.code === 'E_INTERNAL') throw error;
-        withoutRecipes = error.message;
-        io.stderr(`the plain recipes are left out: ${error.message}\n`);
-      }
-    }
-  }
-  return reportOf({
-    plan,
-    cluster: loadCluster(plan.request.cluster),
-    version: packageVersion(),
-    withoutRecipes,
-    ...(graph !== undefined ? { graph } : {}),
-    ...(recipes !== undefined ? { recipes } : {}),
+async function gather(folder: PlanFolder, options: ReportOptions, io: CliIo): Promise<Report> {
+  const { plan, graph } = folder;
+  const cluster = loadCluster(plan.request.cluster);
+  const analysis = await analyse(folder, builtinOperators(), {
+    recipes: options.recipes,
+    whatIf: options.whatIf === true,
+    onMissing: (line) => io.stderr(`left out: ${line}\n`),
+    onProgress: (line) => io.stderr(`${line}\n`),
   });
+  return reportOf({ plan, cluster, analysis, version: packageVersion(), ...(graph !== undefined ? { graph } : {}) });
 }
 
-function formatOf({ format, json, output }: ReportOptions): (typeof FORMATS)[number] {
+function formatOf({ format, json, output }: ReportOptions): ReportFormat {
   if (json === true) {
     if (format !== undefined && format !== 'json')
       throw new ShardwrightError('E_USAGE', `--json and --format ${format} are two formats`, {
@@ -93,7 +82,7 @@ function formatOf({ format, json, output }: ReportOptions): (typeof FORMATS)[num
   }
   if (format !== undefined) return parseChoice(format, '--format', FORMATS);
   const ending = /\.(\w+)$/.exec(output ?? '')?.[1];
-  return FORMATS.find((f) => f === ending) ?? 'html';
+  return ending === 'txt' ? 'text' : (FORMATS.find((f) => f === ending) ?? 'html');
 }
 
 function packageVersion(): string {

@@ -86,6 +86,8 @@ function list(table: OperatorTable, options: RulesOptions, io: CliIo): number {
     return [{ operator: record.name, call: call.text, rules: record.shard(ctx).map((r) => ({ text: ruleText(r), origin: r.origin, rewrite: r.rewrite ?? null })) }]; // prettier-ignore
   });
   if (options.json === true) io.stdout(`${JSON.stringify({ calls }, null, 2)}\n`);
+  else if (wanted !== undefined && calls.length === 0)
+    io.stdout(`${wanted.name}: there is no sample call of it, because no kernel runs it alone\n`);
   else
     for (const { call, rules } of calls) {
       io.stdout(`${call}\n`);

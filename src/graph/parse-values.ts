@@ -1,4 +1,5 @@
 import { suggestion } from '../errors.ts';
+import { impliedSize } from './text-sizes.ts';
 import { exactInteger, isNameCode, type GraphReader } from './token.ts';
 import { DTYPES, type Arg, type DType, type Dim, type Sym, type ValueType } from './types.ts';
 import { NONE_TYPE, tensorType } from './value.ts';
@@ -62,7 +63,7 @@ function readDim(reader: GraphReader): Dim {
   return readSize(reader, ',]');
 }
 
-/** A size expression up to one of the closing characters at bracket depth 0, with `=INT` for its example. */
+/** A size expression up to one of the closing characters at bracket depth 0, with `=INT` or `=none` for an example that does not follow from the dims. */
 function readSize(reader: GraphReader, closing: string): Sym {
   reader.blanks();
   const start = reader.pos;
@@ -80,7 +81,10 @@ function readSize(reader: GraphReader, closing: string): Sym {
   const sym = reader.text.slice(start, at).trim();
   if (sym === '') reader.expected('a size');
   reader.pos = at;
-  return reader.accept('=') ? { sym, example: reader.safeInteger('the example size') } : { sym };
+  if (reader.accept('='))
+    return reader.word('none') ? { sym } : { sym, example: reader.safeInteger('the example size') };
+  const example = impliedSize(sym, reader.examples);
+  return example === undefined ? { sym } : { sym, example };
 }
 
 /** An argument: a value, a subgraph, a literal, a list or a slice. */

@@ -2,6 +2,7 @@ import { suggestion } from '../errors.ts';
 import { lintGraph, type Retype } from './lint.ts';
 import { checkedAt, Places, type PlacedGraphs } from './parse-places.ts';
 import { MAX_NESTING, readArg, readType, readValueName, readValueUse } from './parse-values.ts';
+import { usualSize, type SizeRange } from './size-value.ts';
 import { GraphReader, isNameCode } from './token.ts';
 import type { Arg, Dim, GivenSharding, Graph, Node, Output, Role, ValueType } from './types.ts';
 import { NO_KWARGS, isList, setOwn, tensorType } from './value.ts';
@@ -27,7 +28,7 @@ export function parseGraph(text: string, file?: string, retype?: Retype): Graph 
     );
   reader.endLine();
   reader.space();
-  const dims = readDims(reader);
+  const dims = readDims(reader, true);
   const placed: PlacedGraphs = [];
   const graph = readGraph(reader, 0, placed, dims);
   reader.space();
@@ -38,7 +39,8 @@ export function parseGraph(text: string, file?: string, retype?: Retype): Graph 
 
 type Dims = Record<string, { min: number; max: number; multiple?: number }>;
 
-function readDims(reader: GraphReader): Dims | undefined {
+/** `top`: of the outermost graph, whose dims have examples. */
+function readDims(reader: GraphReader, top = false): Dims | undefined {
   let dims: Dims | undefined;
   while (reader.word('dim')) {
     dims ??= {};
@@ -52,11 +54,21 @@ function readDims(reader: GraphReader): Dims | undefined {
     const max = reader.word('inf') ? Infinity : reader.safeInteger(`the largest size or 'inf'`);
     reader.expect(']');
     const multiple = reader.word('multiple') ? reader.safeInteger('a factor') : undefined;
-    setOwn(dims, name, { min, max, ...(multiple !== undefined ? { multiple } : {}) });
+    const range = { min, max, ...(multiple !== undefined ? { multiple } : {}) };
+    setOwn(dims, name, range);
+    if (top) readExample(reader, name, range);
     reader.endLine();
     reader.space();
   }
   return dims;
+}
+
+/** ` example 5`, ` example none`; without it the usual size. */
+function readExample(reader: GraphReader, name: string, range: SizeRange): void {
+  if (!reader.word('example')) {
+    const usual = usualSize(range);
+    if (usual !== undefined) reader.examples.set(name, usual);
+  } else if (!reader.word('none')) reader.examples.set(name, reader.safeInteger('the example size'));
 }
 
 function readGraph(reader: GraphReader, depth: number, placed: PlacedGraphs, outerDims?: Dims): Graph {
@@ -252,6 +264,12 @@ function readTags(reader: GraphReader, type: ValueType, meta: Record<string, unk
       case 'inferred':
         meta[tag] = true;
         break;
+      case 'save': {
+        reader.expect('=');
+        const wish = (['save', 'recompute'] as const).find((word) => reader.word(word));
+        meta.save = wish ?? reader.expected(`'save' or 'recompute'`);
+        break;
+      }
       case 'path':
       case 'of':
       case 'original':
@@ -280,7 +298,7 @@ function readTags(reader: GraphReader, type: ValueType, meta: Record<string, unk
           start,
           suggestion(
             tag,
-            ['forward', 'backward', 'optimizer', 'savedOnly', 'inferred', 'path', 'of', 'original', 'source', 'name', 'index', 'stride', 'placement'],
+            ['forward', 'backward', 'optimizer', 'savedOnly', 'inferred', 'save', 'path', 'of', 'original', 'source', 'name', 'index', 'stride', 'placement'],
             'tags',
           ),
         ); // prettier-ignore

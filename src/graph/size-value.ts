@@ -20,6 +20,20 @@ const NAMES: ReadonlyMap<string, string> = new Map([
 const MAX_DEPTH = 100;
 const TOKEN = /\s*(?:(\d+)|([A-Za-z_]\w*)|(\*\*|\/\/|[-+*/%(),]))/y;
 
+/** Admissible sizes of a dim: those in `[min, max]` that are multiples of `multiple`. */
+export interface SizeRange {
+  readonly min: number;
+  readonly max: number;
+  readonly multiple?: number;
+}
+
+/** The size that a dim stands at where none is stated: the least admissible one of at least 8, else the least; undefined for none. */
+export function usualSize({ min, max, multiple = 1 }: SizeRange): number | undefined {
+  const first = Math.ceil(min / multiple) * multiple;
+  const usual = Math.max(first, Math.ceil(8 / multiple) * multiple);
+  return usual <= max ? usual : first <= max ? first : undefined;
+}
+
 /** Names that an expression reads, in order of first use. */
 export function sizeNames(text: string): string[] {
   const found = new Set<string>();

@@ -1,10 +1,18 @@
-import type { Arg, Dim, GivenSharding, Graph, Node, NodeMeta, Output, TensorType, ValueType } from './types.ts';
-import { dimText, getOwn, isContiguousStride, isList, symText, typeText } from './value.ts';
+import type { Arg, Dim, GivenSharding, Graph, Node, NodeMeta, Output, Sym, TensorType, ValueType } from './types.ts';
+import { exampleSizes, impliedText, type ExampleSizes } from './text-sizes.ts';
+import { getOwn, isContiguousStride, isList, symText, typeText } from './value.ts';
 
 export interface PrintOptions {
   /** False leaves out `source=` tags and notes, which say nothing of the program; the graph hash does so. */
   readonly source?: boolean;
 }
+
+interface Print extends Required<PrintOptions> {
+  readonly size: SizeText;
+}
+
+/** A symbolic size as text. */
+type SizeText = (sym: Sym) => string;
 
 /**
  * The canonical `swgraph 1` text of a graph. `parseGraph(printGraph(g))` equals `g` in every field but `meta.line`.
@@ -12,21 +20,24 @@ export interface PrintOptions {
  */
 export function printGraph(graph: Graph, options: PrintOptions = {}): string {
   const lines: string[] = ['swgraph 1'];
-  printDims(graph, '', lines);
-  printBody(graph, '', { source: options.source ?? true }, lines, true);
+  const sizes = exampleSizes(graph);
+  printDims(graph, '', lines, sizes);
+  printBody(graph, '', { source: options.source ?? true, size: (sym) => impliedText(sym, sizes) }, lines, true);
   lines.push('');
   return lines.join('\n');
 }
 
-function printDims(graph: Graph, indent: string, lines: string[]): void {
+/** `sizes`: examples of the dims, which only the outermost graph states. */
+function printDims(graph: Graph, indent: string, lines: string[], sizes?: ExampleSizes): void {
   for (const name of Object.keys(graph.dims ?? {})) {
     const { min, max, multiple } = getOwn(graph.dims ?? {}, name)!;
     const tail = multiple === undefined ? '' : ` multiple ${multiple}`;
-    lines.push(`${indent}dim ${nameText(name)} in [${min}, ${max === Infinity ? 'inf' : max}]${tail}`);
+    const example = sizes?.stated.get(name) ?? '';
+    lines.push(`${indent}dim ${nameText(name)} in [${min}, ${max === Infinity ? 'inf' : max}]${tail}${example}`);
   }
 }
 
-function printBody(graph: Graph, indent: string, options: Required<PrintOptions>, lines: string[], top: boolean): void {
+function printBody(graph: Graph, indent: string, options: Print, lines: string[], top: boolean): void {
   const inner = `${indent}  `;
   lines.push(`${indent}graph @${nameText(graph.name)} {`);
   if (!top) printDims(graph, inner, lines);
@@ -35,7 +46,7 @@ function printBody(graph: Graph, indent: string, options: Required<PrintOptions>
     lines.push(`${inner}tie ${group.map((name) => JSON.stringify(name)).join(' ')}`);
   if (graph.mesh !== undefined) lines.push(`${inner}mesh ${JSON.stringify(graph.mesh)}`);
   for (const given of graph.given ?? []) lines.push(inner + givenText(given));
-  for (const node of graph.nodes) lines.push(inner + nodeText(node, options));
+  for (const node of graph.nodes) lines.push(inner + nodeText(node, options, options.size));
   for (const output of graph.outputs) lines.push(inner + outputText(output));
   for (const name of Object.keys(graph.subgraphs)) {
     const body = getOwn(graph.subgraphs, name)!;
@@ -47,14 +58,14 @@ function printBody(graph: Graph, indent: string, options: Required<PrintOptions>
 }
 
 /** One node as a line of graph text, without indentation. */
-export function nodeText(node: Node, options: PrintOptions = {}): string {
-  const tags = tagText(node, options.source ?? true);
-  if (node.kind === 'placeholder')
-    return `in %${nameText(node.name)}: ${typeText(node.type)} ${roleText(node.meta)}${tags}`;
-  const args = node.kind === 'get_attr' ? [JSON.stringify(node.target)] : node.args.map(argText);
-  for (const key of Object.keys(node.kwargs)) args.push(`${nameText(key)}=${argText(node.kwargs[key])}`);
+export function nodeText(node: Node, options: PrintOptions = {}, size: SizeText = symText): string {
+  const tags = tagText(node, options.source ?? true, size);
+  const type = typeText(node.type, size);
+  if (node.kind === 'placeholder') return `in %${nameText(node.name)}: ${type} ${roleText(node.meta)}${tags}`;
+  const args = node.kind === 'get_attr' ? [JSON.stringify(node.target)] : node.args.map((arg) => argText(arg, size));
+  for (const key of Object.keys(node.kwargs)) args.push(`${nameText(key)}=${argText(node.kwargs[key], size)}`);
   const target = node.kind === 'get_attr' ? 'get_attr' : nameText(node.target);
-  return `%${nameText(node.name)} = ${target}(${args.join(', ')}): ${typeText(node.type)}${tags}`;
+  return `%${nameText(node.name)} = ${target}(${args.join(', ')}): ${type}${tags}`;
 }
 
 function givenText({ value, output, sharding, strength, priority }: GivenSharding): string {
@@ -76,12 +87,13 @@ function roleText(meta: NodeMeta): string {
   return `${meta.role ?? 'input'} ${JSON.stringify(meta.roleName ?? '')}`;
 }
 
-function tagText(node: Node, source: boolean): string {
+function tagText(node: Node, source: boolean, size: SizeText): string {
   const { meta } = node;
   let text = '';
   if (meta.phase !== undefined) text += ` ${meta.phase}`;
   if (meta.savedOnly === true) text += ' savedOnly';
   if (meta.inferred === true) text += ' inferred';
+  if (meta.save !== undefined) text += ` save=${meta.save}`;
   // A tangent may carry the name of its output, and an arg its name.
   if (meta.roleName !== undefined && (meta.role === 'tangent' || meta.role === 'arg' || meta.role === undefined))
     text += ` name=${JSON.stringify(meta.roleName)}`;
@@ -90,7 +102,7 @@ function tagText(node: Node, source: boolean): string {
   if (meta.path !== undefined) text += ` path=${JSON.stringify(meta.path)}`;
   if (meta.of !== undefined) text += ` of=${JSON.stringify(meta.of)}`;
   if (meta.original !== undefined) text += ` original=${JSON.stringify(meta.original)}`;
-  const stride = nested(node.type, strideText);
+  const stride = nested(node.type, (type) => strideText(type, size));
   if (stride !== null) text += ` stride=${stride}`;
   const given = nested(node.type, (type) => (type.given === undefined ? null : JSON.stringify(type.given)));
   if (given !== null) text += ` placement=${given}`;
@@ -107,13 +119,13 @@ function nested(type: ValueType, text: (tensor: TensorType) => string | null): s
   return `[${items.map((item) => item ?? 'none').join(', ')}]`;
 }
 
-function strideText(type: TensorType): string | null {
+function strideText(type: TensorType, size: SizeText): string | null {
   if (type.stride === undefined || isContiguousStride(type.shape, type.stride)) return null;
-  return `[${type.stride.map((dim: Dim) => (typeof dim === 'number' ? dimText(dim) : `$(${symText(dim)})`)).join(', ')}]`;
+  return `[${type.stride.map((dim: Dim) => (typeof dim === 'number' ? String(dim) : `$(${size(dim)})`)).join(', ')}]`;
 }
 
 /** An argument as graph text. */
-export function argText(arg: Arg): string {
+export function argText(arg: Arg, size: SizeText = symText): string {
   switch (typeof arg) {
     case 'number':
     case 'bigint':
@@ -125,7 +137,7 @@ export function argText(arg: Arg): string {
       break;
   }
   if (arg === null) return 'none';
-  if (isList(arg)) return `[${arg.map(argText).join(', ')}]`;
+  if (isList(arg)) return `[${arg.map((member) => argText(member, size)).join(', ')}]`;
   switch (arg.kind) {
     case 'value':
       return `%${nameText(arg.name)}`;
@@ -139,9 +151,9 @@ export function argText(arg: Arg): string {
     case 'layout':
       return `${arg.kind}:${wordText(arg.word)}`;
     case 'size':
-      return `$(${symText(arg.size)})`;
+      return `$(${size(arg.size)})`;
     case 'slice':
-      return `slice(${argText(arg.start)}, ${argText(arg.stop)}, ${argText(arg.step)})`;
+      return `slice(${[arg.start, arg.stop, arg.step].map((part) => argText(part, size)).join(', ')})`;
   }
 }
 

@@ -8,6 +8,8 @@ export class GraphReader {
   pos = 0;
   /** Told of every `%name` that an argument or output reads, with its place. */
   onUse: (name: string, at: number) => void = () => undefined;
+  /** Examples of the dims of the outermost graph, by name. */
+  readonly examples = new Map<string, number>();
   constructor(
     readonly text: string,
     readonly file: string | undefined,

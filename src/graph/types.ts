@@ -89,6 +89,9 @@ export type Arg = ValueRef | GraphRef | Literal | SliceArg | readonly Arg[];
 export type Role = 'parameter' | 'buffer' | 'constant' | 'input' | 'tangent' | 'state' | 'key' | 'arg';
 export type Phase = 'forward' | 'backward' | 'optimizer';
 
+/** Whether a forward value is kept for the backward pass or computed there again. */
+export type Retention = 'save' | 'recompute';
+
 export interface NodeMeta {
   /** Placeholders only: what the value is to the program. */
   readonly role?: Role;
@@ -103,6 +106,8 @@ export interface NodeMeta {
   readonly phase?: Phase;
   /** A forward value that only the backward pass needs. */
   readonly savedOnly?: boolean;
+  /** What the user wants of a forward value: kept for the backward pass, or run again there. */
+  readonly save?: Retention;
   /** Module path, `layers.0.mlp`. */
   readonly path?: string;
   /** `file:line` or `file:line:column` of the user's program. */

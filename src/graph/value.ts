@@ -182,12 +182,12 @@ export function symText(sym: Sym): string {
 }
 
 /** `f32[8, 16]`, `(f32[8], none)`, `sym`, `none`; without strides. */
-export function typeText(type: ValueType): string {
+export function typeText(type: ValueType, sizeText: (sym: Sym) => string = symText): string {
   switch (type.kind) {
     case 'tensor':
-      return `${type.dtype}[${type.shape.map(dimText).join(', ')}]`;
+      return `${type.dtype}[${type.shape.map((dim) => (typeof dim === 'number' ? dim : sizeText(dim))).join(', ')}]`;
     case 'tuple':
-      return `(${type.items.map(typeText).join(', ')})`;
+      return `(${type.items.map((item) => typeText(item, sizeText)).join(', ')})`;
     case 'sym':
       return type.expr === undefined ? 'sym' : `sym(${type.expr})`;
     case 'none':

@@ -1,8 +1,11 @@
 import { ShardwrightError, suggestion } from '../errors.ts';
-import { lintGraph } from '../graph/lint.ts';
+import { lintGraph, type Retype } from '../graph/lint.ts';
 import { parseGraph } from '../graph/parse.ts';
 import { stampPhases } from '../graph/phases.ts';
-import type { Graph } from '../graph/types.ts';
+import type { Arg, Graph, ValueType } from '../graph/types.ts';
+import { eachOperand, isList } from '../graph/value.ts';
+import { builtinOperators } from '../ops/builtin.ts';
+import { inferCall } from '../ops/infer.ts';
 import { withTripCounts } from '../passes/counted-loops.ts';
 import { withScalarTrips } from '../passes/scalar-loops.ts';
 import { detectFormat } from './detect.ts';
@@ -57,17 +60,34 @@ export interface Imported {
   readonly counts?: ProgramCounts;
 }
 
+/** Options of `importGraph`. */
+export interface GraphImportOptions extends Omit<ImportOptions, 'infer'> {
+  /**
+   * Operator rules: types of calls that the file leaves out, and the check of all that it states. Those of the built-in
+   * operators by default; false takes the file at its word.
+   */
+  readonly infer?: Infer | false;
+}
+
 /**
- * Reads a graph of any format we can read; packed or not. The result is complete, linted and has its phases set.
+ * Reads a graph of any format we can read; packed or not. The result is complete, linted, has its types compared with the
+ * operators' own and its phases set.
  *
  * @throws E_FORMAT_UNKNOWN, E_UNSUPPORTED, E_ENCODING, E_ARCHIVE, E_LIMIT, E_SYNTAX, E_REF, E_DUP, E_TYPE, E_UNKNOWN_OP,
  *   E_GRAPH_PARSE, E_GRAPH_LINT; each with place and remedy. Nothing half-done is returned.
  */
-export function importGraph(input: Uint8Array | string, options: ImportOptions = {}): Graph {
-  return importModel(input, options).graph;
+export function importGraph(input: Uint8Array | string, options: GraphImportOptions = {}): Graph {
+  const { infer: given, ...rest } = options;
+  if (given === false) return importModel(input, rest).graph;
+  return importModel(input, { ...rest, infer: given ?? builtinInfer() }).graph;
 }
 
-/** Like `importGraph`, with the format that was found. */
+function builtinInfer(): Infer {
+  const table = builtinOperators();
+  return (node, typeOf) => inferCall(table, node, typeOf);
+}
+
+/** Like `importGraph`, with the format that was found; types are compared only with `infer`. */
 export function importModel(input: Uint8Array | string, options: ImportOptions = {}): Imported {
   try {
     const bytes = typeof input === 'string' ? input : gunzip(input, options);
@@ -145,8 +165,30 @@ function withoutMark(text: string): string {
 }
 
 function readSwgraph(text: string, options: ImportOptions): Graph {
-  const graph = parseGraph(text, options.file, options.infer);
+  const graph = parseGraph(text, options.file, sized(options.infer));
   return options.name === undefined ? graph : { ...graph, name: options.name };
+}
+
+/** Rules compute with numbers: where a size has no example, the stated type stands. */
+function sized(infer: Infer | undefined): Retype | undefined {
+  if (infer === undefined) return undefined;
+  return (node, typeOf) => {
+    let unknown = isOpen(node.type);
+    eachOperand(node, (name) => (unknown ||= isOpen(typeOf(name))));
+    for (const arg of [...node.args, ...Object.values(node.kwargs)]) unknown ||= holdsOpenSize(arg);
+    return unknown ? undefined : infer(node, typeOf);
+  };
+}
+
+function isOpen(type: ValueType): boolean {
+  if (type.kind === 'tuple') return type.items.some(isOpen);
+  if (type.kind === 'sym') return true;
+  return type.kind === 'tensor' && type.shape.some((dim) => typeof dim !== 'number' && dim.example === undefined);
+}
+
+function holdsOpenSize(arg: Arg): boolean {
+  if (isList(arg)) return arg.some(holdsOpenSize);
+  return arg !== null && typeof arg === 'object' && arg.kind === 'size' && arg.size.example === undefined;
 }
 
 /** One graph of a log; errors and lines are those of the log. */

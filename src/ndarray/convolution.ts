@@ -1,3 +1,4 @@
+import { ShardwrightError } from '../errors.ts';
 import type { NDArray } from './array.ts';
 import { flat, fromFlat, sizeOf } from './array.ts';
 
@@ -19,11 +20,16 @@ interface Incidence {
   /** Channels of one group on either side. */
   readonly smallChannels: number;
   readonly largeChannels: number;
-  readonly small: readonly number[];
-  readonly large: readonly number[];
-  readonly kernel: readonly number[];
-  /** By spatial dim and tap: pairs of small and large rows that meet. */
-  readonly pairs: readonly (readonly (readonly [number, number])[][])[];
+  /** Points of one channel of an image. */
+  readonly smallImage: number;
+  readonly largeImage: number;
+  /** By tap of the kernel: places in a channel's images of the points that meet. */
+  readonly taps: readonly Meetings[];
+}
+
+interface Meetings {
+  readonly small: Int32Array;
+  readonly large: Int32Array;
 }
 
 function three(list: readonly number[], fill: number): number[] {
@@ -36,61 +42,61 @@ function incidence(
   weight: readonly number[],
   g: Geometry,
 ): Incidence {
-  const spatial = {
-    small: three(small.slice(2), 1),
-    large: three(large.slice(2), 1),
-    kernel: three(weight.slice(2), 1),
-  };
+  if (small[0] !== large[0] || weight[0] !== small[1] || weight[1] * g.groups !== large[1] || small[1] % g.groups !== 0)
+    throw new ShardwrightError('E_VALUE', `images [${small.join(', ')}] and [${large.join(', ')}] do not meet in weights [${weight.join(', ')}] of ${g.groups} groups`); // prettier-ignore
+  const [s, l, kernel] = [three(small.slice(2), 1), three(large.slice(2), 1), three(weight.slice(2), 1)];
   const [stride, padding, dilation] = [three(g.stride, 1), three(g.padding, 0), three(g.dilation, 1)];
+  /** By spatial dim and tap: pairs of small and large rows that meet. */
   const pairs = [0, 1, 2].map((d) =>
-    Array.from({ length: spatial.kernel[d] }, (_, tap) => {
+    Array.from({ length: kernel[d] }, (_, tap) => {
       const list: (readonly [number, number])[] = [];
-      for (let s = 0; s < spatial.small[d]; s++) {
-        const l = s * stride[d] - padding[d] + tap * dilation[d];
-        if (l >= 0 && l < spatial.large[d]) list.push([s, l]);
+      for (let row = 0; row < s[d]; row++) {
+        const other = row * stride[d] - padding[d] + tap * dilation[d];
+        if (other >= 0 && other < l[d]) list.push([row, other]);
       }
       return list;
     }),
   );
+  const taps: Meetings[] = [];
+  for (const p0 of pairs[0])
+    for (const p1 of pairs[1])
+      for (const p2 of pairs[2]) {
+        const met: Meetings = {
+          small: new Int32Array(p0.length * p1.length * p2.length),
+          large: new Int32Array(p0.length * p1.length * p2.length),
+        };
+        let i = 0;
+        for (const [s0, l0] of p0)
+          for (const [s1, l1] of p1)
+            for (const [s2, l2] of p2) {
+              met.small[i] = (s0 * s[1] + s1) * s[2] + s2;
+              met.large[i++] = (l0 * l[1] + l1) * l[2] + l2;
+            }
+        taps.push(met);
+      }
   return {
     batch: small[0],
     groups: g.groups,
     smallChannels: small[1] / g.groups,
     largeChannels: large[1] / g.groups,
-    ...spatial,
-    pairs,
+    smallImage: sizeOf(s),
+    largeImage: sizeOf(l),
+    taps,
   };
 }
 
-/** Calls back for every row of the last spatial dim: starts of the row in each array, and the pairs that meet on it. */
-function rowsOf(
-  shape: Incidence,
-  visit: (small: number, large: number, weight: number, meets: readonly (readonly [number, number])[]) => void,
-): void {
-  const [s0, s1, s2] = shape.small;
-  const [l0, l1, l2] = shape.large;
-  const [k0, k1, k2] = shape.kernel;
-  const smallImage = s0 * s1 * s2;
-  const largeImage = l0 * l1 * l2;
-  const taps = k0 * k1 * k2;
-  const { batch, groups, smallChannels, largeChannels, pairs } = shape;
+/** Calls back for every pair of channels that a tap joins: starts of their images, place of the weight, and what meets. */
+function forTaps(shape: Incidence, visit: (small: number, large: number, weight: number, met: Meetings) => void): void {
+  const { batch, groups, smallChannels, largeChannels, smallImage, largeImage, taps } = shape;
   for (let n = 0; n < batch; n++)
     for (let g = 0; g < groups; g++)
       for (let a = 0; a < smallChannels; a++) {
-        const smallChannel = g * smallChannels + a;
-        const small = (n * groups * smallChannels + smallChannel) * smallImage;
+        const channel = g * smallChannels + a;
+        const small = (n * groups * smallChannels + channel) * smallImage;
         for (let b = 0; b < largeChannels; b++) {
           const large = (n * groups * largeChannels + g * largeChannels + b) * largeImage;
-          const weight = (smallChannel * largeChannels + b) * taps;
-          for (let t0 = 0; t0 < k0; t0++)
-            for (let t1 = 0; t1 < k1; t1++)
-              for (let t2 = 0; t2 < k2; t2++) {
-                const tap = weight + (t0 * k1 + t1) * k2 + t2;
-                const meets = pairs[2][t2];
-                for (const [p0, q0] of pairs[0][t0])
-                  for (const [p1, q1] of pairs[1][t1])
-                    visit(small + (p0 * s1 + p1) * s2, large + (q0 * l1 + q1) * l2, tap, meets);
-              }
+          const weight = (channel * largeChannels + b) * taps.length;
+          for (let t = 0; t < taps.length; t++) visit(small, large, weight + t, taps[t]);
         }
       }
 }
@@ -99,9 +105,9 @@ function rowsOf(
 export function toSmall(large: NDArray, weight: NDArray, spatial: readonly number[], g: Geometry): NDArray {
   const shape = [large.shape[0], weight.shape[0], ...spatial];
   const [x, w, out] = [flat(large), flat(weight), new Float64Array(sizeOf(shape))];
-  rowsOf(incidence(shape, large.shape, weight.shape, g), (s, l, k, meets) => {
+  forTaps(incidence(shape, large.shape, weight.shape, g), (s, l, k, met) => {
     const v = w[k];
-    for (const [i, j] of meets) out[s + i] += x[l + j] * v;
+    for (let i = 0; i < met.small.length; i++) out[s + met.small[i]] += x[l + met.large[i]] * v;
   });
   return fromFlat(shape, out, large.dtype);
 }
@@ -110,9 +116,9 @@ export function toSmall(large: NDArray, weight: NDArray, spatial: readonly numbe
 export function toLarge(small: NDArray, weight: NDArray, spatial: readonly number[], g: Geometry): NDArray {
   const shape = [small.shape[0], weight.shape[1] * g.groups, ...spatial];
   const [x, w, out] = [flat(small), flat(weight), new Float64Array(sizeOf(shape))];
-  rowsOf(incidence(small.shape, shape, weight.shape, g), (s, l, k, meets) => {
+  forTaps(incidence(small.shape, shape, weight.shape, g), (s, l, k, met) => {
     const v = w[k];
-    for (const [i, j] of meets) out[l + j] += x[s + i] * v;
+    for (let i = 0; i < met.small.length; i++) out[l + met.large[i]] += x[s + met.small[i]] * v;
   });
   return fromFlat(shape, out, small.dtype);
 }
@@ -120,9 +126,9 @@ export function toLarge(small: NDArray, weight: NDArray, spatial: readonly numbe
 /** Sum over all meetings of a tap: the gradient of the weights, of shape `weight`. */
 export function toWeight(small: NDArray, large: NDArray, weight: readonly number[], g: Geometry): NDArray {
   const [x, y, out] = [flat(small), flat(large), new Float64Array(sizeOf(weight))];
-  rowsOf(incidence(small.shape, large.shape, weight, g), (s, l, k, meets) => {
+  forTaps(incidence(small.shape, large.shape, weight, g), (s, l, k, met) => {
     let total = 0;
-    for (const [i, j] of meets) total += x[s + i] * y[l + j];
+    for (let i = 0; i < met.small.length; i++) total += x[s + met.small[i]] * y[l + met.large[i]];
     out[k] += total;
   });
   return fromFlat(weight, out, small.dtype);

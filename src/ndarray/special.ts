@@ -18,6 +18,48 @@ export function erf(x: number): number {
   return x < 0 ? -value : value === 0 ? x : value;
 }
 
+/** exp(x^2) erfc(x), without overflow of either factor for large x. */
+export function erfcx(x: number): number {
+  if (Number.isNaN(x)) return x;
+  if (x < 2) return Math.exp(x * x) * erfc(x);
+  // The continued fraction of erfc, from its tail, without the exponential.
+  let tail = 0;
+  for (let k = 120; k >= 1; k--) tail = k / 2 / (x + tail);
+  return 1 / (Math.sqrt(Math.PI) * (x + tail));
+}
+
+/** Trapezoids over [0, pi]: of a smooth periodic function they converge faster than any power of the step. */
+function meanOverHalfTurn(f: (t: number) => number): number {
+  const STEPS = 256;
+  let total = (f(0) + f(Math.PI)) / 2;
+  for (let i = 1; i < STEPS; i++) total += f((i * Math.PI) / STEPS);
+  return total / STEPS;
+}
+
+/** Modified Bessel function of the first kind, order 0 or 1: the mean of exp(x cos t) cos(n t). As in PyTorch, NaN at infinity. */
+export function besselI(order: 0 | 1, x: number): number {
+  if (!Number.isFinite(x)) return NaN;
+  return meanOverHalfTurn((t) => Math.exp(x * Math.cos(t)) * Math.cos(order * t));
+}
+
+/**
+ * Modified Bessel function of the second kind, order 0 or 1, times exp(x): the integral of exp(-x (cosh t - 1)) cosh(n t)
+ * over t > 0, by trapezoids. Infinite at 0, NaN below.
+ */
+export function besselKScaled(order: 0 | 1, x: number): number {
+  if (Number.isNaN(x) || x < 0) return NaN;
+  if (x === 0) return Infinity;
+  if (x === Infinity) return 0;
+  const STEP = 1 / 64;
+  let total = 0.5;
+  for (let t = STEP; ; t += STEP) {
+    // cosh t - 1 without cancellation.
+    const term = Math.exp(-2 * x * Math.sinh(t / 2) ** 2) * Math.cosh(order * t);
+    total += term;
+    if (term < 1e-20 * total) return total * STEP;
+  }
+}
+
 /** 1 - erf(x), without cancellation for large x: a continued fraction, evaluated from its tail. */
 export function erfc(x: number): number {
   if (Number.isNaN(x)) return x;

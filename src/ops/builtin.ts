@@ -2,9 +2,11 @@ import { attentionOps } from './aten/attention.ts';
 import { castOps } from './aten/cast.ts';
 import { convolutionOps } from './aten/convolution.ts';
 import { decomposedOps } from './aten/decomposed.ts';
+import { einsumOps } from './aten/einsum.ts';
 import { embeddingOps } from './aten/embedding.ts';
 import { factoryOps } from './aten/factory.ts';
 import { indexingOps } from './aten/indexing.ts';
+import { linalgOps } from './aten/linalg.ts';
 import { lossOps } from './aten/loss.ts';
 import { manipulateOps } from './aten/manipulate.ts';
 import { matmulOps } from './aten/matmul.ts';
@@ -13,7 +15,9 @@ import { pointwiseOps } from './aten/pointwise.ts';
 import { poolOps } from './aten/pool.ts';
 import { randomOps } from './aten/random.ts';
 import { reduceOps } from './aten/reduce.ts';
+import { searchOps } from './aten/search.ts';
 import { softmaxOps } from './aten/softmax.ts';
+import { upsampleOps } from './aten/upsample.ts';
 import { viewOps } from './aten/views.ts';
 import { stablehloOps } from './stablehlo/operators.ts';
 import { OperatorTable } from './table.ts';
@@ -35,6 +39,10 @@ export function builtinOperators(): OperatorTable {
     ...indexingOps,
     ...viewOps,
     ...manipulateOps,
+    ...einsumOps,
+    ...searchOps,
+    ...linalgOps,
+    ...upsampleOps,
     ...factoryOps,
     ...randomOps,
     ...stablehloOps,

@@ -18,23 +18,25 @@ export interface BranchGradient {
   readonly wrt: readonly number[];
   /** By result. */
   readonly gradients: readonly (ValueRef | undefined)[];
+  /** Results of the forward call that the backward body reads instead of making them again. */
+  readonly saved: readonly { readonly output: number; readonly value: ValueRef }[];
   readonly calls: CallBuilder;
   readonly differentiate: Differentiate;
 }
 
 /** A second condition on the same predicate, on the same operands and the gradients. */
 export function branchBackward(site: BranchGradient): Contribution[] {
-  const { node, form, wrt, gradients, calls } = site;
+  const { node, form, wrt, gradients, saved, calls } = site;
   const from = gradients.flatMap((gradient, i) => (gradient === undefined ? [] : [i]));
   const joints = form.bodies.map(({ graph }) => jointOf(site, graph, from));
   // Operands that no branch has a gradient for are left out.
   const live = wrt.filter((_, k) => joints.some(({ slots }) => slots[k] !== null));
   if (live.length === 0) return [];
   const bodies = form.bodies.map(({ name, graph }, b) => {
-    const body = backwardBody(graph, joints[b], wrt, live, from, calls);
+    const body = backwardBody(graph, joints[b], { wrt, live, from, saved: saved.map(({ output }) => output), table: calls.table });
     return { kind: 'graph', name: calls.graph.subgraph(`${name}_backward`, { ...body, name: `${name}_backward` }) } as const;
   });
-  const operands: Arg[] = [...form.operands, ...from.flatMap((i): ValueRef[] => (gradients[i] === undefined ? [] : [gradients[i]]))];
+  const operands: Arg[] = [...form.operands, ...saved.map(({ value }) => value), ...from.flatMap((i): ValueRef[] => (gradients[i] === undefined ? [] : [gradients[i]]))];
   const items = live.map((position) => operandType(form.operands[position], calls));
   const args: Arg[] =
     node.target === 'call' ? [bodies[0], operands]
@@ -69,14 +71,20 @@ function jointOf(
   return { joint, slots: gradientSlots(joint, names) };
 }
 
-/** The derivative of one branch: inputs are the operands and all gradients, results those of the live operands. */
+interface BackwardParts {
+  readonly wrt: readonly number[];
+  readonly live: readonly number[];
+  readonly from: readonly number[];
+  /** Results of the branch that are given. */
+  readonly saved: readonly number[];
+  readonly table: OperatorTable;
+}
+
+/** The derivative of one branch: inputs are the operands, what was saved and all gradients, results those of the live operands. */
 function backwardBody(
   body: Graph,
   { joint, slots }: BranchJoint,
-  wrt: readonly number[],
-  live: readonly number[],
-  from: readonly number[],
-  calls: CallBuilder,
+  { wrt, live, from, saved, table }: BackwardParts,
 ): Graph {
   const builder = new GraphBuilder(joint.name);
   const writer = new BodyWriter(builder);
@@ -87,18 +95,26 @@ function backwardBody(
   });
   const tangents = new Map(placeholdersOf(joint).map((p) => [p.meta.role === 'tangent' ? p.meta.roleIndex : undefined, p.name]));
   const types = new Map(body.nodes.map((inner) => [inner.name, inner.type]));
+  const given = new Set<string>();
+  saved.forEach((output, i) => {
+    const value = joint.outputs.find((one) => one.role === 'output' && one.index === output)?.value ?? '';
+    const type = types.get(body.outputs[output].value ?? '') ?? { kind: 'none' as const };
+    const role = { role: 'arg' as const, roleIndex: inputs.length + i };
+    names.set(value, builder.placeholder(`saved_${i + 1}`, type, role));
+    given.add(value);
+  });
   from.forEach((output, i) => {
     const type = types.get(body.outputs[output].value ?? '') ?? { kind: 'none' as const };
-    const ref = builder.placeholder(`tangent_${i + 1}`, type, { role: 'arg', roleIndex: inputs.length + i });
+    const ref = builder.placeholder(`tangent_${i + 1}`, type, { role: 'arg', roleIndex: inputs.length + saved.length + i });
     const tangent = tangents.get(output);
     if (tangent !== undefined) names.set(tangent, ref);
   });
-  const needed = neededNodes(joint, slots);
+  const needed = neededNodes(joint, slots, given);
   for (const inner of joint.nodes)
-    if (needed.has(inner.name) && inner.kind !== 'placeholder' && !isBodyName(inner, joint)) names.set(inner.name, writer.copy(inner, joint, names));
+    if (needed.has(inner.name) && !given.has(inner.name) && inner.kind !== 'placeholder' && !isBodyName(inner, joint)) names.set(inner.name, writer.copy(inner, joint, names));
   live.forEach((position, index) => {
     const slot = slots[wrt.indexOf(position)];
-    const value = slot === null ? zeros(builder, inputs[position].type, calls.table) : names.get(slot);
+    const value = slot === null ? zeros(builder, inputs[position].type, table) : names.get(slot);
     builder.output({ value: value !== undefined && isRef(value) ? value.name : null, role: 'output', index });
   });
   return builder.build();

@@ -99,7 +99,7 @@ export function checkCfg({ name, entry, blocks }: Cfg): void {
     if (end.kind !== 'return') continue;
     const types = end.values.map(typeOf);
     if (returned !== undefined && !(types.length === returned.length && types.every((type, i) => sameType(type, returned?.[i] ?? type))))
-      fail(block.id, `it returns (${types.map(typeText).join(', ')}), another block (${returned.map(typeText).join(', ')})`);
+      fail(block.id, `it returns (${types.map((type) => typeText(type)).join(', ')}), another block (${returned.map((type) => typeText(type)).join(', ')})`);
     returned = types;
   }
 } // prettier-ignore

@@ -10,6 +10,7 @@ import { controlForm, inputNames, type ScanForm } from './control-form.ts';
 import { customDerivative, type CustomDerivative } from './custom-vjp.ts';
 import { Activity } from './joint-activity.ts';
 import { isReal } from './joint-wanted.ts';
+import { keptRegion, type KeptRegion } from './kept-region.ts';
 import { planScan, type ScanPlan } from './scan-vjp.ts';
 
 /**
@@ -21,6 +22,7 @@ import { planScan, type ScanPlan } from './scan-vjp.ts';
 export class ControlVjp {
   private readonly plans = new Map<string, ScanPlan>();
   private readonly stated = new Map<string, CustomDerivative>();
+  private readonly kept = new Map<string, KeptRegion>();
   private readonly writer: BodyWriter;
 
   constructor(
@@ -47,6 +49,12 @@ export class ControlVjp {
       return stated.forward;
     }
     const form = controlForm(node, this.source.subgraphs);
+    if (form?.kind === 'branch') {
+      const kept = keptRegion(node, form, this.calls);
+      if (kept === undefined) return node;
+      this.kept.set(node.name, kept);
+      return kept.forward;
+    }
     if (form?.kind !== 'scan') return node;
     const wanted = this.wantedResults(node);
     const wrt = this.activeInputs(form);
@@ -64,11 +72,23 @@ export class ControlVjp {
     if (plan !== undefined) return plan.backward(gradients);
     const stated = this.stated.get(node.name);
     if (stated !== undefined) return stated.backward(gradients, (operand) => this.isActive(operand));
-    const form = controlForm(node, this.source.subgraphs);
+    const kept = this.kept.get(node.name);
+    const form = kept?.form ?? controlForm(node, this.source.subgraphs);
     if (form?.kind === 'branch') {
       for (const body of form.bodies) refuseMutation(node, body.graph);
       const wrt = form.operands.flatMap((operand, i) => (this.isActive(operand) ? [i] : []));
-      return branchBackward({ node, form, wrt, gradients, calls: this.calls, differentiate: this.differentiate });
+      const saved =
+        kept?.saved.map((output) => ({ output, value: this.calls.item({ kind: 'value', name: node.name }, output) })) ??
+        [];
+      return branchBackward({
+        node,
+        form,
+        wrt,
+        gradients,
+        saved,
+        calls: this.calls,
+        differentiate: this.differentiate,
+      });
     }
     return [];
   }

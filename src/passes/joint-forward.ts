@@ -80,7 +80,9 @@ export class ForwardCopy {
     const ctx = bind(this.calls.table, node, (name) => this.calls.typeOf({ kind: 'value', name }));
     if (ctx === undefined) return;
     const from = this.calls.made.length;
-    this.calls.meta = node.meta;
+    const { save, ...meta } = node.meta;
+    // What a composite is made of is run again with it; `save` is for its result, see `retained`.
+    this.calls.meta = save === 'recompute' ? node.meta : meta;
     const active = (name: string): boolean => {
       const arg = call.arg(name);
       return arg !== undefined && isRef(arg) && this.activity.has(arg.name);

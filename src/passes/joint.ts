@@ -17,6 +17,7 @@ import { Backward } from './joint-backward.ts';
 import { ForwardCopy } from './joint-forward.ts';
 import { stampJointPhases } from './joint-phases.ts';
 import { atExampleSizes } from './fix-sizes.ts';
+import { retained } from './retention.ts';
 import { differentiated, isReal, type Wanted } from './joint-wanted.ts';
 
 export type { Wanted } from './joint-wanted.ts';
@@ -45,7 +46,7 @@ export interface JointOptions {
  * gradient or none. A call is `backward` if it depends on a tangent; each names the forward node that it came from.
  *
  * Contributions are added in reverse order of their users. Tied parameters get one gradient, in the slot of the first of
- * them. Operators without a derivative of their own (`linear`, `layer_norm`, attention) are replaced by those that PyTorch
+ * them. Values tagged `recompute` are made again in the backward pass. Operators without a derivative of their own (`linear`, `layer_norm`, attention) are replaced by those that PyTorch
  * traces them to; in-place operators by their functional form. Code that no output needs is left out. Symbolic sizes are
  * fixed at their examples, and a note says so.
  *
@@ -90,10 +91,14 @@ export function jointGraph(graph: Graph, options: JointOptions = {}): Graph {
   for (const [of, value] of slots) builder.output({ role: 'grad', of, value });
 
   const built = withoutDeadCode(builder.build());
-  const joint = stampJointPhases(
+  const stamped = stampJointPhases(
     { ...built, ...givenOf(source, built, (name) => forward.nameOf(name)) },
     new Set(seed === undefined ? [] : starts.map((ref) => ref.name)),
   );
+  const wishes = source.nodes.flatMap(({ name, meta: { save } }) =>
+    save === undefined ? [] : [[forward.nameOf(name), save] as const],
+  );
+  const joint = retained(stamped, new Map(wishes), table);
   lintGraph(joint, (node, typeOf) => inferCall(table, node, typeOf));
   return joint;
 }

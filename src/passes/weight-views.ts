@@ -13,8 +13,10 @@ import type { OperatorTable } from '../ops/table.ts';
  * returned as it is.
  */
 export function retakeWeightViews(graph: Graph, table: OperatorTable): Graph {
-  const split = backwardStart(graph);
+  let split = backwardStart(graph);
   if (split === graph.nodes.length) return graph;
+  // What stands right before the backward pass and serves only it is taken there already: the pass leaves its own results.
+  while (split > 0 && graph.nodes[split - 1].meta.savedOnly === true) split--;
   const names = new Set(graph.nodes.map((n) => n.name));
   // Forward values made from one parameter by views and casts alone, with the node that makes them.
   const derived = new Map<string, Node>();

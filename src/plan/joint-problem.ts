@@ -227,7 +227,7 @@ function interned<T>(ids: Map<string, number>, store: T[], key: string, make: ()
 }
 
 /** Values of the full problem by compact value, for any variable. */
-function fullValues({ problem, expand }: CompactProblem): (variable: number) => Int32Array {
+export function fullValues({ problem, expand }: CompactProblem): (variable: number) => Int32Array {
   const most = problem.domains.reduce((a, b) => Math.max(a, b), 0);
   const columns = Array.from({ length: most }, (_, a) => expand(problem.domains.map((size) => Math.min(a, size - 1))));
   return (variable) => Int32Array.from({ length: problem.domains[variable] }, (_, a) => columns[a][variable]);

@@ -27,9 +27,18 @@ export interface MomentAmounts {
 /**
  * @param moment node that runs
  * @param chosen nodes whose fate is chosen; the results of all others stay as the graph has it
+ * @param anchors nodes that are kept for certain. With them the amounts are no lower bound but an estimate: what runs again
+ *   is taken to run as soon as anything up to the next anchor is needed, since one chain of second runs brings all of it
  */
-export function amountsAt(model: Model, live: Liveness, moment: number, chosen?: Uint8Array): MomentAmounts[] {
+export function amountsAt(
+  model: Model,
+  live: Liveness,
+  moment: number,
+  chosen?: Uint8Array,
+  anchors?: Uint8Array,
+): MomentAmounts[] {
   const { graph, flow, strategies, space, nodeVariable, stateBytes } = model;
+  const runsFrom = anchors === undefined ? undefined : chainsOf(model, live, chosen, anchors);
   const needs = needsOf(model, live);
   const gradients = gradientsBefore(model, moment);
   const viewOf = viewsAlive(model, live, moment, chosen);
@@ -79,7 +88,7 @@ export function amountsAt(model: Model, live: Liveness, moment: number, chosen?:
       const forward = n === moment || moment < live.lastForward[value];
       // What is kept because the graph says so counts through its views (`viewsAlive`).
       const kept = forward || moment < (chosen?.[n] === 1 ? needs.until : live.lastBackward)[value];
-      const backward = needs.first[value] >= 0 && moment >= needs.first[value] && moment < needs.last[value];
+      const backward = needs.first[value] >= 0 && moment >= (runsFrom ?? needs.first)[value] && moment < needs.last[value]; // prettier-ignore
       if (!kept && !forward && !backward) continue;
       const bytes = bytesOf(value, set.inputCount + k);
       if (kept) keep = add(keep, bytes);
@@ -143,6 +152,23 @@ function needsOf(model: Model, live: Liveness): Needs {
     }
   }
   return { first, last, until };
+}
+
+/** The backward node at which the second run of a value happens, when all that may run again between anchors does. */
+function chainsOf(
+  { graph, flow }: Model,
+  live: Liveness,
+  chosen: Uint8Array | undefined,
+  anchors: Uint8Array,
+): Int32Array {
+  const from = live.firstBackward.map((n) => (n < 0 ? graph.nodes.length : n));
+  // Backward views are other names: who reads them reads what they look at, later than they run themselves.
+  for (let n = live.split - 1; n >= 0; n--) {
+    if (flow.alias[n] >= 0 || live.wanted[n] === 0 || chosen?.[n] !== 1 || anchors[n] === 1) continue;
+    for (const value of flow.results[n])
+      if (value >= 0) for (const input of flow.inputs[n]) from[input] = Math.min(from[input], from[value]);
+  }
+  return from;
 }
 
 /** Values that a node reads as the last of all, with their input positions: one of each storage, inputs of the program left out. */

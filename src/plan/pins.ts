@@ -37,6 +37,28 @@ export class Restriction {
     if (removed > 0) this.reasons.get(variable)!.push(reason);
   }
 
+  /** `keep` with a list that says 1 of every value to keep; what many variables share is worked out once. */
+  keepMarked(variable: number, reason: string, marked: Uint8Array): void {
+    const mask = this.allowed.get(variable);
+    if (mask === undefined) {
+      if (!marked.includes(0)) return;
+      this.allowed.set(variable, marked.slice());
+      this.reasons.set(variable, [reason]);
+      return;
+    }
+    let removed = 0;
+    for (let a = 0; a < mask.length; a++) {
+      removed += mask[a] & ~marked[a];
+      mask[a] &= marked[a];
+    }
+    if (removed > 0) this.reasons.get(variable)!.push(reason);
+  }
+
+  /** 1 for every value that is left of a variable; undefined where all are. Not to be changed. */
+  left(variable: number): Readonly<Uint8Array> | undefined {
+    return this.allowed.get(variable);
+  }
+
   allows(variable: number, value: number): boolean {
     return (this.allowed.get(variable)?.[value] ?? 1) === 1;
   }

@@ -191,6 +191,11 @@ function assumptionsOf(
   if (mostRuns !== undefined) list.push(...limitedSpace(model.space, mostRuns, request.sharing));
   for (const { target, count } of model.strategies.replicatedUnknown)
     list.push(`${target} (${count} nodes) has no rules and was planned replicated at zero compute.`);
+  const grouped = model.graph.nodes.filter((node) => node.target.startsWith('aten._grouped_mm.')).length;
+  if (grouped > 0)
+    list.push(
+      `Routing is taken to be balanced: a device with a share of the experts of a grouped product (${grouped} nodes) is priced with that share of the tokens.`,
+    );
   if (opened !== undefined)
     list.push(
       'Control flow: each body is listed once; its times count by trips, and what a loop does not change is moved before it.',

@@ -1,8 +1,9 @@
 import { peakOf } from '../cost/memory-timeline.ts';
 import { internalError } from '../errors.ts';
 import type { Graph } from '../graph/types.ts';
+import { narrowPoints } from '../passes/checkpoint/policies.ts';
 import { recomputeInBackward } from '../passes/checkpoint/recompute.ts';
-import type { OpClass } from '../ops/record.ts';
+import { runsAgain } from '../passes/checkpoint/repeatable.ts';
 import { metaBytes } from '../ops/record.ts';
 import { costFunction } from '../solver/cost.ts';
 import { solve } from '../solver/solve.ts';
@@ -11,16 +12,19 @@ import { compactProblem, KeptLists, type CompactProblem } from './compact.ts';
 import { fatesOf, jointProblem, type Fates, type JointProblem } from './joint-problem.ts';
 import { livenessOf, type Liveness } from './liveness.ts';
 import { memoryOverTime } from './memory-over-time.ts';
-import { amountsAt, type MomentAmounts } from './moment-rows.ts';
+import { amountsAt, type Fate, type MomentAmounts } from './moment-rows.ts';
+import { Cuts } from './memory-cuts.ts';
 import type { Prepared } from './prepare.ts';
 import { placedLikeFirstRuns } from './second-runs.ts';
+import { Transients } from './transients.ts';
 
 /**
  * Plans whose memory over time stays within the budget, with or without recomputation. The peak of a plan is known only
  * when the plan is, so moments enter the problem as they are found: solve, follow the memory of the answer, add the moment
- * of its peak as a row, solve again. Where a row holds and the true peak still is over (copies on the way, which no single
- * variable knows), that row's bound is lowered by the excess; bounds on the seconds always come from rows at the full
- * budget, so they stay true.
+ * of its peak as a row, solve again. What one decision alone cannot hold within the budget is taken out beforehand. Where
+ * the rows hold and the true peak still is over (copies on the way, which no single variable knows), large copies are left
+ * out of the search, and else that row's bound is lowered by the excess; bounds on the seconds always come from rows at the
+ * full budget and from all that may fit, so they stay true.
  */
 
 /** A plan that is checked against the budget: its graph, its choice, its seconds and its true peak. */
@@ -57,9 +61,6 @@ export interface WithinOptions {
   readonly onProgress?: (event: Progress) => void;
 }
 
-/** Classes of operators that never run twice: their second run need not give the same numbers, or is not one kernel. */
-const ONCE: ReadonlySet<OpClass> = new Set<OpClass>(['random', 'control', 'collective', 'other']);
-
 /** Shares of the budget that the states may take in the first of two stages, tried in this order. */
 const STATE_SHARES = [1, 0.5, 0.25];
 /** Relative gap of the problems on the way, where none is asked for. */
@@ -72,9 +73,34 @@ const SMALL_SHARE = 2 ** -14;
 const ROUND_SHARE = 2 ** -12;
 /** Rows at a time: the price search of one row is far quicker than of several. */
 const MOST_ROWS = 2;
+/** Copies of this share of the budget are left out where they stand in the way; smaller excesses tighten a row. */
+const LARGE_COPY = 1 / 32;
+
+/** An excess of this share of the budget that no row knows is a chain of second runs: tighter rows do not help. */
+const CHAIN_EXCESS = 1 / 8;
+/** Narrow points between two that are kept for certain, tried in this order. */
+const ANCHORS_EVERY = [1, 2, 4, 8, 16, 32];
+const KEPT: readonly Fate[] = ['keep'];
 
 /** The choice of least seconds whose states take at most a share of the budget; undefined when there is none. */
 export type FirstStage = (share: number) => Promise<Int32Array | undefined>;
+
+/** What a search may choose among. */
+interface Scope {
+  /** What of the joint problem may be chosen. */
+  readonly restrict: (joint: JointProblem) => CompactProblem;
+  /** Whether copies on the way may be left out of the search to make room. */
+  readonly mayLimit: boolean;
+  /** Nodes whose results are kept for certain. */
+  readonly anchors?: Uint8Array;
+}
+
+/** A plan, the node at its peak, and the largest copy on the way that is alive there. */
+interface Followed {
+  readonly plan: FittingPlan;
+  readonly moment: number;
+  readonly copyBytes: number;
+}
 
 /** A plan that fits, and the choice of the joint problem that it came from. */
 interface Fitted {
@@ -100,6 +126,9 @@ class MemorySearch {
   private readonly fates: Fates;
   private readonly chosen: Uint8Array;
   private readonly amounts = new Map<number, readonly MomentAmounts[]>();
+  private readonly transients: Transients;
+  /** What one decision may hold at a moment beside the states of any plan. */
+  private readonly mostHeldBytes: number;
   private rounds = 0;
 
   constructor(
@@ -110,8 +139,11 @@ class MemorySearch {
     const { model, table } = prepared;
     const { graph, flow } = model;
     this.live = livenessOf(model, table);
+    this.transients = new Transients(model, this.live);
+    this.mostHeldBytes = prepared.budgetBytes - this.transients.leastStates();
     this.chosen = new Uint8Array(graph.nodes.length);
-    const canRunAgain = (n: number): boolean => !ONCE.has(table.get(graph.nodes[n].target)?.cls ?? 'other');
+    const canRunAgain = (n: number): boolean =>
+      graph.nodes[n].meta.save !== 'save' && runsAgain(graph.nodes[n].target, table.get(graph.nodes[n].target));
     this.fates = options.recompute
       ? fatesOf(
           model,
@@ -126,15 +158,30 @@ class MemorySearch {
 
   async run(firstStage: FirstStage): Promise<WithinMemory> {
     const { prepared, options } = this;
-    const joint = jointProblem(prepared.model, prepared.compact, this.fates, 'as placed', this.live);
+    const joint = this.jointWithin(Infinity);
     const free = await firstStage(1);
     if (free === undefined) throw internalError('no first stage for the whole budget');
     const first = this.momentOf(prepared, this.follow(prepared, free).moment);
     const moments = [first];
-    const stage = options.recompute ? await this.twoStage(joint, firstStage, first) : undefined;
+    // What plain two stages find is an answer of the joint problem too: joint is never worse. Tight ones are a search of
+    // their own: joint asks for them only where it finds nothing itself.
+    const shares = options.mode === 'joint' ? STATE_SHARES.slice(0, 1) : STATE_SHARES;
+    let stage = options.recompute ? await this.twoStage(firstStage, first, shares) : undefined;
     let found: Fitted | undefined;
-    if (options.mode === 'joint')
-      found = await this.fit(whole(joint.problem), joint, moments, stage === undefined ? [] : [stage.choice]);
+    if (options.mode === 'joint') {
+      const starts = stage === undefined ? [] : [stage.choice];
+      found = await this.fit({ restrict: ({ problem }) => whole(problem), mayLimit: true }, moments, starts);
+      // Where much runs again, long chains of second runs hold more than rows know: points of the program that are kept
+      // for certain bound them. Denser points hold more themselves.
+      for (const every of found === undefined && options.recompute ? ANCHORS_EVERY : []) {
+        const anchors = this.anchorsEvery(every);
+        if (anchors === undefined) break;
+        found = await this.fit({ restrict: ({ problem }) => whole(problem), mayLimit: true, anchors }, [first], []);
+        if (found !== undefined) break;
+      }
+      if (found === undefined && stage === undefined && options.recompute)
+        stage = await this.twoStage(firstStage, first, STATE_SHARES.slice(1));
+    }
     const plans = [found?.plan, stage?.plan].filter((p) => p !== undefined);
     const plan = plans.length === 0 ? undefined : plans.reduce((a, b) => (b.seconds < a.seconds ? b : a));
     return {
@@ -147,58 +194,117 @@ class MemorySearch {
   }
 
   /** Sharding first, under less and less of the budget for the states, then checkpointing in those placements. */
-  private async twoStage(joint: JointProblem, firstStage: FirstStage, moment: number): Promise<Fitted | undefined> {
-    // The joint search starts from the plain two stages only: tight ones are a search of their own.
-    for (const share of this.options.mode === 'joint' ? [1] : STATE_SHARES) {
+  private async twoStage(
+    firstStage: FirstStage,
+    moment: number,
+    shares: readonly number[],
+  ): Promise<Fitted | undefined> {
+    for (const share of shares) {
       const full = await firstStage(share);
       const placed = full === undefined ? undefined : this.prepared.compact.contract(full);
       if (placed === undefined) continue;
-      const found = await this.fit(fixedStrategies(joint, placed), joint, [moment], []);
+      const found = await this.fit(
+        { restrict: (joint) => fixedStrategies(joint, placed), mayLimit: false },
+        [moment],
+        [],
+      );
       if (found !== undefined) return found;
     }
     return undefined;
   }
 
-  /** Solves and follows until the true peak is within the budget. Adds the moments that it needs to `moments`. */
+  /**
+   * Solves and follows until the true peak is within the budget. Adds the moments that it needs to `moments`.
+   */
   private async fit(
-    restricted: CompactProblem,
-    joint: JointProblem,
+    { restrict, mayLimit, anchors }: Scope,
     moments: number[],
     starts: readonly Int32Array[],
   ): Promise<Fitted | undefined> {
     const { budgetBytes } = this.prepared;
-    const slack = new Map<number, number>();
+    const cuts = new Cuts();
     let offered = starts;
-    const least = new Map<number, number>();
+    let joint = this.jointWithin(cuts.copyBytes, 'as placed', anchors);
+    let restricted = restrict(joint);
+    let least = new Map<number, number>();
     for (let round = 0; round < ROUNDS; round++) {
       this.rounds++;
-      const rows = moments.map((m) => joint.row(this.amountsOf(m), this.rowName(m), budgetBytes - (slack.get(m) ?? 0)));
-      const own = restrictRows(rows, restricted);
-      // Asked first, because the solver explains at length why a row cannot be kept.
-      for (let k = 0; k < own.length; k++) {
-        const known = least.get(moments[k]) ?? (await this.leastOf(restricted.problem, own[k]));
-        least.set(moments[k], known);
-        if (known > own[k].bound) return undefined;
+      if (cuts.limitChanged) {
+        joint = this.jointWithin(cuts.copyBytes, 'as placed', anchors);
+        restricted = restrict(joint);
+        least = new Map();
       }
-      const solution = await this.solve({ ...restricted.problem, rows: own }, offered, false);
-      if (solution.status === 'infeasible') return undefined;
+      const rows = moments.map((m) =>
+        joint.row(this.amountsOf(m, anchors), this.rowName(m), budgetBytes - cuts.slackAt(m)),
+      );
+      const solution = await this.solveRows(restricted, rows, moments, least, offered);
+      offered = [];
+      if (solution === undefined) {
+        if (!cuts.retreat()) return undefined;
+        continue;
+      }
       const choice = restricted.expand(solution.choice);
-      const { plan, moment } = this.followJoint(joint, choice);
+      const { plan, moment, copyBytes } = this.followJoint(joint, choice);
       if (plan.peakBytes <= budgetBytes) return { plan, choice };
       const excess = plan.peakBytes - budgetBytes;
       const at = this.momentOf(plan.prepared, moment);
-      const row = joint.row(this.amountsOf(at), '', budgetBytes);
+      const row = joint.row(this.amountsOf(at, anchors), '', budgetBytes);
       const used = row.variables.reduce((sum, v, k) => sum + row.amounts[k][choice[v]], 0);
-      if (!moments.includes(at) && used > budgetBytes && moments.length < MOST_ROWS) moments.push(at);
-      else {
-        // The row that uses most of the budget answers for what no row counts.
-        const tight = moments.includes(at) ? at : moments[0];
-        // A little more every round, so that small excesses do not take many.
-        slack.set(tight, (slack.get(tight) ?? 0) + excess + 1 + round * budgetBytes * ROUND_SHARE);
-      }
-      offered = [];
+      if (!moments.includes(at) && used > budgetBytes && moments.length < MOST_ROWS) {
+        moments.push(at);
+        cuts.added();
+      } else if (anchors === undefined && mayLimit && plan.again.length > 0 && excess > budgetBytes * CHAIN_EXCESS) {
+        return undefined;
+      } else if (!mayLimit || copyBytes < budgetBytes * LARGE_COPY || !cuts.limit(copyBytes))
+        // The row of the peak, or the one that uses most of the budget, answers for what no row counts. A little more
+        // every round, so that small excesses do not take many.
+        cuts.slack(moments.includes(at) ? at : moments[0], excess + 1 + round * budgetBytes * ROUND_SHARE);
     }
     return undefined;
+  }
+
+  /** A choice that keeps the rows; undefined when there is none. */
+  private async solveRows(
+    restricted: CompactProblem,
+    rows: readonly LinearRow[],
+    moments: readonly number[],
+    least: Map<number, number>,
+    starts: readonly Int32Array[],
+  ): Promise<Solution | undefined> {
+    const own = restrictRows(rows, restricted);
+    // Asked first, because the solver explains at length why a row cannot be kept.
+    for (let k = 0; k < own.length; k++) {
+      const known = least.get(moments[k]) ?? (await this.leastOf(restricted.problem, own[k]));
+      least.set(moments[k], known);
+      if (known > own[k].bound) return undefined;
+    }
+    const solution = await this.solve({ ...restricted.problem, rows: own }, starts, false);
+    return solution.status === 'infeasible' ? undefined : solution;
+  }
+
+  /** The joint problem of decisions that may fit, with copies on the way of at most so many bytes. */
+  private jointWithin(
+    copyBytes: number,
+    charge: 'as placed' | 'sure' = 'as placed',
+    anchors?: Uint8Array,
+  ): JointProblem {
+    const { model, compact } = this.prepared;
+    const fates = anchors === undefined ? this.fates : new Map([...this.fates].map(([n, list]) => [n, anchors[n] === 1 ? KEPT : list])); // prettier-ignore
+    const possible = this.transients.within(compact, { heldBytes: this.mostHeldBytes, copyBytes });
+    return jointProblem(model, possible, fates, charge, this.live);
+  }
+
+  /** Every so many narrow points of the forward pass, from the last; undefined where there are not as many. */
+  private anchorsEvery(every: number): Uint8Array | undefined {
+    const { graph, flow } = this.prepared.model;
+    const points = narrowPoints(graph, this.prepared.table).reverse();
+    if (points.length <= every) return undefined;
+    const anchors = new Uint8Array(graph.nodes.length);
+    points.forEach((name, i) => {
+      const n = flow.byName.get(name) ?? -1;
+      if (i % every === 0 && this.fates.get(n)?.includes('keep') === true) anchors[n] = 1;
+    });
+    return anchors;
   }
 
   /** The bound from rows at the full budget, with the least that second runs cost in any placement. */
@@ -207,7 +313,7 @@ class MemorySearch {
     seconds: number | undefined,
   ): Promise<Pick<WithinMemory, 'boundSeconds' | 'certified'>> {
     const { prepared } = this;
-    const sure = jointProblem(prepared.model, prepared.compact, this.fates, 'sure', this.live);
+    const sure = this.jointWithin(Infinity, 'sure');
     const rows = moments.map((m) => sure.row(this.amountsOf(m), this.rowName(m), prepared.budgetBytes));
     for (const row of seconds === undefined ? rows : [])
       if ((await this.leastOf(sure.problem, row)) > row.bound) return { boundSeconds: Infinity, certified: false };
@@ -224,7 +330,7 @@ class MemorySearch {
 
   /** The least amount of a row over all choices; Infinity when there is none. */
   private async leastOf(problem: Problem, row: LinearRow): Promise<number> {
-    const solution = await this.solve(withRowAsCost(problem, row), [], false);
+    const solution = await this.solve(withRowAsCost(problem, row), [], true);
     return solution.status === 'infeasible' ? Infinity : solution.bound;
   }
 
@@ -234,7 +340,7 @@ class MemorySearch {
     return solve(problem, {
       engine: 'exact',
       certify,
-      gap: Math.max(request.gap / 2, LEAST_GAP),
+      gap: Math.max(request.gap / 4, LEAST_GAP),
       seed: request.seed,
       starts,
       ...(request.timeLimitSeconds !== undefined ? { timeLimitSeconds: request.timeLimitSeconds } : {}),
@@ -244,10 +350,7 @@ class MemorySearch {
   }
 
   /** The plan that a choice of the joint problem is, with its true peak and the node at it. */
-  private followJoint(
-    joint: JointProblem,
-    choice: Int32Array,
-  ): { readonly plan: FittingPlan; readonly moment: number } {
+  private followJoint(joint: JointProblem, choice: Int32Array): Followed {
     const { prepared } = this;
     const { graph, flow } = prepared.model;
     const again = new Set(joint.again(choice));
@@ -265,20 +368,17 @@ class MemorySearch {
     return this.followed(after, placed, [...new Set(rewritten.originalOf.values())]);
   }
 
-  private followed(
-    prepared: Prepared,
-    choice: Int32Array,
-    again: readonly string[],
-  ): { readonly plan: FittingPlan; readonly moment: number } {
-    const { peakBytes, moment } = this.follow(prepared, choice);
+  private followed(prepared: Prepared, choice: Int32Array, again: readonly string[]): Followed {
+    const { peakBytes, ...rest } = this.follow(prepared, choice);
     const seconds = costFunction(prepared.model.problem)(choice) / prepared.model.unitsPerSecond;
-    return { plan: { prepared, choice, seconds, peakBytes, again }, moment };
+    return { plan: { prepared, choice, seconds, peakBytes, again }, ...rest };
   }
 
-  private follow(prepared: Prepared, choice: Int32Array): { readonly peakBytes: number; readonly moment: number } {
+  private follow(prepared: Prepared, choice: Int32Array): { readonly peakBytes: number } & Omit<Followed, 'plan'> {
     const memory = memoryOverTime(prepared.model, choice, prepared.table);
-    const { peakBytes, step } = peakOf(memory.intervals);
-    return { peakBytes, moment: memory.nodeOfMoment[step] };
+    const { peakBytes, step, live } = peakOf(memory.intervals);
+    const copyBytes = live.reduce((most, b) => (b.kind === 'communication' ? Math.max(most, b.bytes) : most), 0);
+    return { peakBytes, moment: memory.nodeOfMoment[step], copyBytes };
   }
 
   /** The node of the graph without second runs that stands for a node: the next one in program order. */
@@ -291,10 +391,12 @@ class MemorySearch {
     return this.prepared.model.graph.nodes.length - 1;
   }
 
-  private amountsOf(moment: number): readonly MomentAmounts[] {
+  private amountsOf(moment: number, anchors?: Uint8Array): readonly MomentAmounts[] {
+    const { model } = this.prepared;
+    if (anchors !== undefined) return amountsAt(model, this.live, moment, this.chosen, anchors);
     let known = this.amounts.get(moment);
     if (known === undefined) {
-      known = amountsAt(this.prepared.model, this.live, moment, this.options.recompute ? this.chosen : undefined);
+      known = amountsAt(model, this.live, moment, this.options.recompute ? this.chosen : undefined);
       this.amounts.set(moment, known);
     }
     return known;

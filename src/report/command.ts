@@ -16,6 +16,14 @@ export function planCommandLine(request: PlanRequest, graph = 'graph.swg'): stri
     ...(['cost', 'solver', 'gap', 'seed', 'uneven', 'unknown', 'inputs', 'outputs', 'objective'] as const).map(
       (key) => [`--${key}`, request[key] === DEFAULT_REQUEST[key] ? undefined : String(request[key])] as const,
     ),
+    ['--maps', request.maps],
+    ['--activations', request.activations],
+    // A policy that was applied stands in the graph, and the request then says none.
+    [
+      '--checkpoint',
+      request.checkpoint === undefined || request.checkpoint === 'none' ? undefined : String(request.checkpoint),
+    ],
+    ...(request.cuts ?? []).map((cut) => ['--cut', cut] as const),
     ...request.pins.map((pin) => ['--pin', `${pin.node}=${pin.spec}`] as const),
   ];
   const words = flags.flatMap(([flag, value]) => (value === undefined ? [] : [flag, shellWord(value)]));

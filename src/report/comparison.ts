@@ -1,8 +1,10 @@
 import type { ComparedPlan, Comparison } from '../zoo/comparison.ts';
+import { sweepText } from './sweep.ts';
 import { bytesText, percentText, secondsText, tableText } from './units.ts';
 
 /** A comparison as text: plans that fit by seconds, the others by bytes, the front, the meshes, and what was refused. */
 export function comparisonText(c: Comparison): string {
+  if (c.question !== undefined) return sweepText(c, c.question);
   const lines = [
     `${c.devices} devices of ${c.cluster}, ${bytesText(c.budgetBytes)} each for states (activations are not counted)`,
     '',

@@ -32,6 +32,11 @@ export function csvReport(plan: Plan, graph?: Graph): string {
   }
   for (const output of plan.outputs)
     rows.push([output.role, output.value, 'return', '', output.of ?? '', '', '', output.placement, 1, 0, 0, ...movesOf(output.redistributions)]); // prettier-ignore
+  return csvLines(rows);
+}
+
+/** Rows as RFC 4180 has them. */
+export function csvLines(rows: readonly (readonly (string | number)[])[]): string {
   return `${rows.map((row) => row.map(field).join(',')).join('\r\n')}\r\n`;
 }
 

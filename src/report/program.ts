@@ -35,6 +35,15 @@ export function outputLines(output: PlannedOutput): string[] {
   return [...moves, `return %${output.value}  # ${output.placement}  ${role}`];
 }
 
+/** What makes two lines equal: everything but the names of values and the numbers of layers. */
+export function lineSignature(node: Node, planned: PlannedNode): string {
+  const text = nodeLines(node, planned)
+    .join('\n')
+    .replace(/%[\w.$-]+/g, '%');
+  return `${text}|${(node.meta.path ?? '').replace(/\d+/g, '*')}|${node.meta.roleName?.replace(/\d+/g, '*') ?? ''}`
+    .replace(/"[^"]*"/g, (quoted) => quoted.replace(/\d+/g, '*')); // prettier-ignore
+}
+
 function placementText(node: PlannedNode): string {
   const outputs = node.outputs.length === 1 ? node.outputs[0] : `(${node.outputs.join(', ')})`;
   return node.inputs.length === 0 ? outputs : `${node.inputs.join(', ')} -> ${outputs}`;

@@ -17,6 +17,8 @@ export interface EvaluateOptions {
   readonly seed?: number;
   /** Positions in `graph.outputs` that are wanted; the others are null and what only they need is not evaluated. Default all. */
   readonly outputs?: readonly number[];
+  /** Evaluate calls that no output needs as well. Default false. */
+  readonly unused?: boolean;
   /** Values of attribute nodes, by target. */
   readonly attributes?: ReadonlyMap<string, NDArray>;
   /** Trips of one while loop after which it counts as endless. Default 10,000. */
@@ -55,7 +57,7 @@ export function evaluateGraph(
   const ledger = evaluator.ledger;
   for (const input of inputs) ledger.hold(input);
   const wanted = new Set(options.outputs ?? graph.outputs.map((_, i) => i));
-  evaluator.skipped = unneeded(graph, wanted);
+  if (options.unused !== true) evaluator.skipped = unneeded(graph, wanted);
   const { outputs } = interpret(graph, evaluator, inputs.map((value) => ({ value }))); // prettier-ignore
   return {
     outputs: outputs.map((cell, i) => (cell === null || !wanted.has(i) ? null : evaluator.read(cell))),

@@ -118,7 +118,9 @@ class Comparison {
         { hint: 'verify a smaller model (shrink does that) or a smaller mesh' },
       );
     const inputs = drawInputs(table, graph, seed);
-    evaluateGraph(table, graph, inputs, { seed, onValue: (run, node, value) => this.measure(run, node, value) });
+    // Devices run every call of the program, those without readers too: second runs leave some first ones without.
+    const onValue = (run: string, node: Node, value: Value): void => this.measure(run, node, value);
+    evaluateGraph(table, graph, inputs, { seed, unused: true, onValue });
     const byLocal = new Map<string, ProgramValue[]>();
     for (const value of program.values) byLocal.set(value.local, [...(byLocal.get(value.local) ?? []), value]);
     const placeholders = graph.nodes.filter((node) => node.kind === 'placeholder');

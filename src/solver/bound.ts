@@ -6,6 +6,7 @@
  * All messages live in one flat array; a sweep allocates nothing. Repeated layers are not the concern of this file: see
  * `fold.ts`, which runs the sweeps on a shortened network and spreads the messages over the long one.
  */
+import { addMapped, addSlice, firstLeast, leastByClass, smallest, throughColumns, throughRows } from './inner-loops.ts';
 import type { Network } from './network.ts';
 
 /** The messages of a pairwise network. Slot 2 * edge + side names the message from an edge to its variable on that side. */
@@ -156,12 +157,7 @@ export class Messages {
       const own = start[slot];
       const classes = start[slot + 1] - own;
       const map = this.#maps[s];
-      for (let c = 0; c < classes; c++) best[c] = Infinity;
-      for (let a = 0; a < size; a++) {
-        const c = map[a];
-        const t = total[a];
-        if (t < best[c]) best[c] = t;
-      }
+      leastByClass(best, classes, total, size, map);
       for (let c = 0; c < classes; c++) if (best[c] !== Infinity) best[c] = Math.floor(best[c] * share) - to[own + c];
       if (!forward) {
         for (let c = 0; c < classes; c++) shifts[own + c] = best[c] === Infinity ? 0 : -best[c];
@@ -172,28 +168,22 @@ export class Messages {
       const width = start[(slot ^ 1) + 1] - there;
       if ((slot & 1) === 0) throughRows(this.#cells[s], best, classes, width, to, there);
       else throughColumns(this.#cells[s], best, width, classes, to, there);
-      let least = Infinity;
-      for (let c = there; c < there + width; c++) if (to[c] < least) least = to[c];
+      const least = smallest(to, there, there + width);
       gain += least;
       if (!forward) this.least[slot >> 1] = least;
       if (least !== Infinity) for (let c = there; c < there + width; c++) to[c] -= least;
       if (!forward) for (let c = there; c < there + width; c++) shifts[c] = to[c];
     }
     if (forward) return 0;
-    return gain + smallest(rest, size);
+    return gain + smallest(rest, 0, size);
   }
 
   /** Cost of each value of variable i with all messages it has received. */
-  #gather(i: number, total: Float64Array, from = this.to): void {
+  #gather(i: number, total: Float64Array): void {
     const size = this.net.size[i];
-    const unary = this.#unary[i];
-    for (let a = 0; a < size; a++) total[a] = unary[a];
-    for (let s = this.#begin[i]; s < this.#begin[i + 1]; s++) {
-      const map = this.#maps[s];
-      const own = this.start[this.#slot[s]];
-      const weight = this.#weight[s];
-      for (let a = 0; a < size; a++) total[a] += map[a] < 0 ? Infinity : weight * from[own + map[a]];
-    }
+    total.set(this.#unary[i]);
+    for (let s = this.#begin[i]; s < this.#begin[i + 1]; s++)
+      addMapped(total, size, this.#maps[s], this.to, this.start[this.#slot[s]], this.#weight[s]);
   }
 
   /** A choice of positions: each variable in order takes the best value given the earlier ones and later messages. */
@@ -203,78 +193,24 @@ export class Messages {
     const total = this.#total;
     for (const i of this.order) {
       const size = net.size[i];
-      const unary = this.#unary[i];
-      for (let a = 0; a < size; a++) total[a] = unary[a];
+      total.set(this.#unary[i]);
       for (let s = this.#begin[i]; s < this.#begin[i + 1]; s++) {
         const map = this.#maps[s];
         const slot = this.#slot[s];
         if (s >= this.#middle[i]) {
-          const own = start[slot];
-          for (let a = 0; a < size; a++) total[a] += this.to[own + map[a]];
+          addMapped(total, size, map, this.to, start[slot], 1);
           continue;
         }
         const f = net.factors[slot >> 1];
         if (f === undefined) continue;
         const side = slot & 1;
-        const cells = this.#cells[s];
         const c = net.pool.mapOf(f.maps[1 - side])[at[this.#other[s]]];
         const width = f.table.dims[1];
-        const scale = side === 0 ? width : 1;
-        const base = side === 0 ? c : c * width;
-        for (let a = 0; a < size; a++) total[a] += cells[base + map[a] * scale];
+        if (side === 0) addSlice(total, size, map, this.#cells[s], c, width);
+        else addSlice(total, size, map, this.#cells[s], c * width, 1);
       }
-      let chosen = 0;
-      for (let a = 1; a < size; a++) if (total[a] < total[chosen]) chosen = a;
-      at[i] = chosen;
+      at[i] = firstLeast(total, size);
     }
     return at;
-  }
-}
-
-function smallest(values: Float64Array, count: number): number {
-  let least = Infinity;
-  for (let a = 0; a < count; a++) if (values[a] < least) least = values[a];
-  return least;
-}
-
-/** to[there + y] = min over x of costs[x] + cells[x, y]. */
-function throughRows(
-  cells: Float64Array,
-  costs: Float64Array,
-  rows: number,
-  columns: number,
-  to: Float64Array,
-  there: number,
-): void {
-  for (let y = there; y < there + columns; y++) to[y] = Infinity;
-  for (let x = 0, p = 0; x < rows; x++) {
-    const c = costs[x];
-    if (c === Infinity) {
-      p += columns;
-      continue;
-    }
-    for (let y = there; y < there + columns; y++, p++) {
-      const s = c + cells[p];
-      if (s < to[y]) to[y] = s;
-    }
-  }
-}
-
-/** to[there + x] = min over y of costs[y] + cells[x, y]. */
-function throughColumns(
-  cells: Float64Array,
-  costs: Float64Array,
-  rows: number,
-  columns: number,
-  to: Float64Array,
-  there: number,
-): void {
-  for (let x = 0, p = 0; x < rows; x++) {
-    let least = Infinity;
-    for (let y = 0; y < columns; y++, p++) {
-      const s = costs[y] + cells[p];
-      if (s < least) least = s;
-    }
-    to[there + x] = least;
   }
 }

@@ -12,7 +12,7 @@ import { foldOf, type Fold } from './fold.ts';
 import type { Network } from './network.ts';
 import type { Pool } from './pool.ts';
 import { costAt } from './primal.ts';
-import { EASY, type Engines } from './search.ts';
+import { EASY, type Engines, Search } from './search.ts';
 import type { Certificate, Problem } from './types.ts';
 import { type Shifts, shiftsOf, unreduce } from './unreduce.ts';
 
@@ -32,7 +32,7 @@ const SERIES = { ...EASY, series: true };
 /** A choice and what is known of it. */
 export interface Relaxed {
   readonly choice: Int32Array;
-  /** The messages reach its cost: on the short network only, where the problem was folded and nothing was certified. */
+  /** Nothing is cheaper: on the short network only, where the problem was folded and nothing was certified. */
   readonly tight: boolean;
   readonly folded: boolean;
   /** Present when the checker found that no choice costs less. */
@@ -51,6 +51,8 @@ export function solveByMessages(
   const fold = net.count >= FOLD_VARIABLES ? foldOf(net) : undefined;
   const work = fold?.short ?? net.clone();
   work.rows.length = 0;
+  // A choice that nobody wants proven is as good from the short network, whatever finds it there.
+  const untouched = fold !== undefined && !certify ? work.clone() : undefined;
   if (cellsOf(work) > MOST_CELLS) return undefined;
   const { reducer, eliminator } = engines;
   reducer.sumParallel(work);
@@ -75,10 +77,18 @@ export function solveByMessages(
   });
   engines.steps += messages.steps;
   if (best === undefined) return undefined;
-  const short = work.complete(best);
+  let short = work.complete(best);
+  let tight = bound >= target();
+  if (!tight && untouched !== undefined) {
+    const searched = searchShort(untouched, short, engines, stopped);
+    if (searched !== undefined) {
+      short = searched;
+      tight = true;
+    }
+  }
   const choice = fold === undefined ? short : fold.variable.map((v) => short[v]);
   const folded = fold !== undefined;
-  if (bound < target()) return { choice, tight: false, folded };
+  if (!tight) return { choice, tight, folded };
   const objective = evaluate(choice);
   if (!certify || objective === Infinity) return { choice, tight: objective < Infinity, folded };
   const shifts = unreduce(net.pool, work.series, shiftsOf(work, messages));
@@ -87,6 +97,24 @@ export function solveByMessages(
   const verdict = judge(problem, certificate.problem, { choice, objective, certificate });
   const proven = verdict.accepted && verdict.bound >= BigInt(objective);
   return { choice, tight: true, folded, ...(proven ? { certificate } : {}) };
+}
+
+/** The optimum of a short network by the search that long ones are spared; undefined when the clock stopped it. */
+function searchShort(
+  net: Network,
+  start: Int32Array,
+  engines: Engines,
+  stopped: () => boolean,
+): Int32Array | undefined {
+  const original = net.clone();
+  const search = new Search(
+    { evaluate: (choice) => costAt(original, choice), stopped, progress: () => undefined, gap: 0 },
+    engines,
+  );
+  search.offer(start);
+  const bound = search.solve(net);
+  const { best } = search;
+  return best !== undefined && bound > best.objective - net.quantum ? best.choice : undefined;
 }
 
 function cellsOf(net: Network): number {

@@ -4,6 +4,7 @@
  */
 import { KeyTable } from './keys.ts';
 import type { Network } from './network.ts';
+import { PairMap } from './pair-map.ts';
 
 /** Colour per variable after `rounds` rounds of refinement; -1 for variables that are gone. */
 export function colours(net: Network, rounds: number): Int32Array {
@@ -16,10 +17,12 @@ export function colours(net: Network, rounds: number): Int32Array {
     colour[i] = first.end();
   }
   let classes = first.count;
+  const content = contents(net);
   for (let round = 0; round < rounds; round++) {
     const keys = new KeyTable();
     const next = new Int32Array(net.count).fill(-1);
-    const sides = new KeyTable();
+    const sides = new PairMap();
+    let count = 0;
     const seen: number[] = [];
     for (let i = 0; i < net.count; i++) {
       if (net.gone[i] === 1) continue;
@@ -28,10 +31,13 @@ export function colours(net: Network, rounds: number): Int32Array {
         const f = net.factors[id];
         if (f === undefined) continue;
         const side = f.vars[0] === i ? 0 : 1;
-        const key = sides.begin().add(f.table.id).add(side).add(f.maps[0]).add(f.maps[1]);
-        seen.push(key.add(colour[f.vars[1 - side]]).end());
+        const a = 2 * content[id] + side;
+        const b = colour[f.vars[1 - side]];
+        let name = sides.get(a, b);
+        if (name < 0) sides.set(a, b, (name = count++));
+        seen.push(name);
       }
-      seen.sort((a, b) => a - b);
+      ascending(seen);
       keys.begin().add(colour[i]);
       for (const s of seen) keys.add(s);
       next[i] = keys.end();
@@ -41,6 +47,29 @@ export function colours(net: Network, rounds: number): Int32Array {
     classes = keys.count;
   }
   return apart(net, colour);
+}
+
+/** One number per edge; edges of equal table and maps share it. */
+function contents(net: Network): Int32Array {
+  const keys = new KeyTable();
+  return Int32Array.from(net.factors, (f) => {
+    if (f === undefined) return -1;
+    return keys.begin().add(f.table.id).add(f.maps[0]).add(f.maps[1]).end();
+  });
+}
+
+/** Sorts in place: most lists have two or three entries. */
+function ascending(list: number[]): void {
+  if (list.length > 24) {
+    list.sort((a, b) => a - b);
+    return;
+  }
+  for (let k = 1; k < list.length; k++) {
+    const x = list[k];
+    let at = k;
+    for (; at > 0 && list[at - 1] > x; at--) list[at] = list[at - 1];
+    list[at] = x;
+  }
 }
 
 /** Rounds of telling twins apart: the last looks at variables 2^(rounds - 1) places away. */

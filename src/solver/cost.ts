@@ -1,4 +1,4 @@
-import { FORBIDDEN } from './network.ts';
+import { FORBIDDEN } from './intern.ts';
 import type { Problem } from './types.ts';
 
 /** The cost of full choices of a problem, rows aside; Infinity for a forbidden one. Exact while sums stay below 2^53. */

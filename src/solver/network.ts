@@ -5,7 +5,6 @@
 import { KeyTable } from './keys.ts';
 import { compress, type Mapped, type Pool, type Table } from './pool.ts';
 import { Log, STEP } from './proof.ts';
-import type { Problem } from './types.ts';
 
 /** A table over some variables; `maps[k]` sends the positions of `vars[k]` to classes of axis k. */
 export interface Factor {
@@ -432,60 +431,4 @@ function insert(list: number[], x: number): void {
   let at = list.length;
   while (at > 0 && list[at - 1] > x) at--;
   list.splice(at, 0, x);
-}
-
-/** Any input of at least this size is "forbidden" (the benchmark's convention). */
-export const FORBIDDEN = 1e18;
-
-function clean(v: Float64Array): Float64Array {
-  return v.map((x) => (x >= FORBIDDEN ? Infinity : x + 0));
-}
-
-/** Largest power of two, up to 2^30, that divides every cost of a problem. */
-export function quantumOf(problem: Problem): number {
-  let quantum = 2 ** 30;
-  const take = (costs: Float64Array): void => {
-    for (let k = 0; k < costs.length && quantum > 1; k++) {
-      const c = costs[k];
-      if (c < FORBIDDEN) while (quantum > 1 && c % quantum !== 0) quantum /= 2;
-    }
-  };
-  take(Float64Array.of(problem.constant ?? 0));
-  problem.vectors.forEach(take);
-  for (const table of problem.tables) take(table.costs);
-  return quantum;
-}
-
-/** Interns a problem without its rows (see `rows.ts`). Self loops fold into the unary of their variable. */
-export function networkOf(problem: Problem, pool: Pool): Network {
-  const net = new Network(pool, problem.domains);
-  const n = problem.domains.length;
-  const vectors = problem.vectors.map((v) => pool.vector(clean(v)));
-  for (let i = 0; i < n; i++) net.unary[i] = vectors[problem.unary[i]];
-  const maps = problem.maps.map((m) => pool.map(m));
-  const tables = problem.tables.map((t) => pool.table([t.rows, t.columns], clean(t.costs)));
-  const { first, second, table, firstMap, secondMap } = problem.edges;
-  for (let e = 0; e < first.length; e++) {
-    const i = first[e];
-    const j = second[e];
-    const interned = tables[table[e]];
-    const ids = [
-      firstMap[e] < 0 ? pool.identity(problem.domains[i]) : maps[firstMap[e]],
-      secondMap[e] < 0 ? pool.identity(problem.domains[j]) : maps[secondMap[e]],
-    ];
-    if (i === j) {
-      const p = pool.mapOf(ids[0]);
-      const q = pool.mapOf(ids[1]);
-      const { cells, dims } = interned;
-      const diagonal = Float64Array.from(p, (row, x) => cells[row * dims[1] + q[x]]);
-      net.unary[i] = pool.sum(net.unary[i], pool.vector(diagonal));
-      net.addFactor(undefined);
-      continue;
-    }
-    const small = net.compressed(interned, ids);
-    net.addFactor({ vars: [i, j], maps: small.maps, table: small.table });
-  }
-  net.constant = problem.constant ?? 0;
-  net.quantum = quantumOf(problem);
-  return net;
 }

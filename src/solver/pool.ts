@@ -322,20 +322,7 @@ export function compress(
     stride = d === 0 ? 0 : stride / d;
     const hash = new Int32Array(d);
     const finite = new Uint8Array(d);
-    for (let base = 0; base < cells.length; base += block) {
-      for (let c = 0; c < d; c++) {
-        let h = hash[c];
-        let f = finite[c];
-        const from = base + c * stride;
-        for (let p = from; p < from + stride; p++) {
-          if (cells[p] !== Infinity) f = 1;
-          h = Math.imul(h ^ words[2 * p], GOLDEN);
-          h = Math.imul(h ^ words[2 * p + 1] ^ (h >>> 15), GOLDEN);
-        }
-        hash[c] = h;
-        finite[c] = f;
-      }
-    }
+    hashSlices(words, cells.length, block, stride, hash, finite);
     const merged = new Int32Array(d).fill(-2);
     const representatives: number[] = [];
     const byHash = new Map<number, number[]>();
@@ -386,6 +373,35 @@ export function compress(
   }
   if (!changed) return { table: pool.table(dims, cells), maps };
   return { table: pool.table(newDims, pick(dims, cells, remaps)), maps: newMaps };
+}
+
+/** High word of Infinity; every other high word is that of a finite cost. */
+const INFINITE = 0x7ff00000;
+
+/** Hash of each slice of one axis, and whether it holds anything finite. Integers only: doubles are slow until compiled. */
+function hashSlices(
+  words: Int32Array,
+  length: number,
+  block: number,
+  stride: number,
+  hash: Int32Array,
+  finite: Uint8Array,
+): void {
+  for (let base = 0; base < length; base += block) {
+    for (let c = 0; c < hash.length; c++) {
+      let h = hash[c];
+      let f = finite[c];
+      const end = 2 * (base + (c + 1) * stride);
+      for (let p = end - 2 * stride; p < end; p += 2) {
+        const high = words[p + 1];
+        if (high !== INFINITE) f = 1;
+        h = Math.imul(h ^ words[p], GOLDEN);
+        h = Math.imul(h ^ high ^ (h >>> 15), GOLDEN);
+      }
+      hash[c] = h;
+      finite[c] = f;
+    }
+  }
 }
 
 /** Drops the classes that no value reaches, so that the rest of the work is on what is left. */

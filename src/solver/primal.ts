@@ -1,6 +1,7 @@
 /**
  * Choices: true cost and amounts of positions, and 1-opt descent under hard rows.
  */
+import { addSlice, firstLeast } from './inner-loops.ts';
 import type { Network } from './network.ts';
 
 /** Cost of positions in a network (its own constant included), Infinity when forbidden. */
@@ -34,11 +35,13 @@ export function descend(net: Network, at: Int32Array, rounds: number): void {
     }
     return sum;
   });
+  const total = new Float64Array(net.size.reduce((a, b) => Math.max(a, b), 1));
   for (let round = 0; round < rounds; round++) {
     let moved = false;
     for (let i = 0; i < net.count; i++) {
-      if (net.gone[i] === 1 || net.size[i] < 2) continue;
-      const total = pool.vectorOf(net.unary[i]).slice();
+      const size = net.size[i];
+      if (net.gone[i] === 1 || size < 2) continue;
+      total.set(pool.vectorOf(net.unary[i]));
       for (const id of net.incident[i]) {
         const f = net.factors[id];
         if (f === undefined) continue;
@@ -46,14 +49,16 @@ export function descend(net: Network, at: Int32Array, rounds: number): void {
         const own = pool.mapOf(f.maps[side]);
         const c = pool.mapOf(f.maps[1 - side])[at[f.vars[1 - side]]];
         const width = f.table.dims[1];
-        const { cells } = f.table;
-        for (let a = 0; a < total.length; a++) {
-          if (own[a] < 0 || c < 0) total[a] = Infinity;
-          else total[a] += side === 0 ? cells[own[a] * width + c] : cells[c * width + own[a]];
-        }
+        if (c < 0) total.fill(Infinity, 0, size);
+        else if (side === 0) addSlice(total, size, own, f.table.cells, c, width);
+        else addSlice(total, size, own, f.table.cells, c * width, 1);
       }
       let best = at[i];
-      for (let a = 0; a < total.length; a++) {
+      if (net.rows.length === 0) {
+        const least = firstLeast(total, size);
+        if (total[least] < total[best]) best = least;
+      }
+      for (let a = 0; a < size && net.rows.length > 0; a++) {
         if (total[a] >= total[best]) continue;
         const allowed = net.rows.every((row, r) => {
           if (row.amounts[i] < 0) return true;

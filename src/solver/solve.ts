@@ -6,7 +6,7 @@ import { prove } from './certify.ts';
 import { evaluate } from './check.ts';
 import { costFunction } from './cost.ts';
 import { anyChoice, explain } from './infeasible.ts';
-import { networkOf } from './network.ts';
+import { networkOf } from './intern.ts';
 import { Pool } from './pool.ts';
 import { installRows, plainRows } from './rows.ts';
 import { makeEngines, Search, type SearchHost } from './search.ts';

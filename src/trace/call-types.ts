@@ -9,7 +9,7 @@ import { refusal, type Place } from './refusal.ts';
 import type { DimValues, SizeExpression } from './size-expression.ts';
 import { expressionOf, sizeOf, type DimScope, type Size } from './sizes.ts';
 import { SizeMisfit, symbolicShapes } from './symbolic-infer.ts';
-import { plainDim, type TypedValue } from './typed-value.ts';
+import { isFloating, plainDim, type TypedValue } from './typed-value.ts';
 
 /** Types of recorded calls, by the operator records; where dims stand in them, by probing the records. */
 
@@ -64,6 +64,23 @@ export function callTypes(table: OperatorTable, dims: DimScope, call: TypedCall)
 function typeAt(value: TypedValue | undefined, values: DimValues): ValueType {
   if (value === undefined) return { kind: 'none' };
   return tensorType(value.dtype, value.shape.map((size) => expressionOf(size).evaluate(values))); // prettier-ignore
+}
+
+/** Operators whose tensors have one dtype; the rules of the table would promote. As PyTorch, which refuses a mixture. */
+const ONE_DTYPE: ReadonlySet<string> = new Set(
+  ['mm', 'bmm', 'matmul', 'linear', 'addmm', 'baddbmm', 'conv1d', 'conv2d', 'conv3d'].map((op) => `aten.${op}.default`),
+);
+
+/** @throws E_DTYPE for a product of tensors of different dtypes, and a mean of integers, which has no dtype of its own */
+export function refuseDtypes({ target, operands, kwargs }: TypedCall, place: Place): void {
+  const dtypes = [...operands.values()].map(({ dtype }) => dtype);
+  const listed = [...operands.values()].map(({ type }) => typeText(type).replaceAll(/=\d+/g, ''));
+  if (ONE_DTYPE.has(target) && dtypes.some((dtype) => dtype !== dtypes[0]))
+    throw refusal('E_DTYPE', `${baseName(target)}: dtypes differ, ${listed.join(' x ')}`, place, {
+      hint: "cast one side: x.to('bf16').",
+    });
+  if (target.startsWith('aten.mean.') && kwargs.dtype === undefined && !isFloating(dtypes[0]) && !/^c/.test(dtypes[0]))
+    throw refusal('E_DTYPE', `mean: ${listed[0]} is not floating`, place, { hint: "cast it first: x.to('f32')." });
 }
 
 /** What is wrong with a call, in words of the caller: both sides named, at the user's line. */

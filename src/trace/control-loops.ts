@@ -106,7 +106,7 @@ export interface ScanOptions {
 /**
  * `[carry, y] = body(carry, x)` for the rows x of `xs`, one after the other, as one operator.
  *
- * @param xs a tensor or a tree of tensors with equal sizes along the scanned dim; null for none
+ * @param xs a tensor or a tree of tensors with equal sizes along the scanned dim; null or undefined for none
  * @returns the final carry, and the ys stacked along a new dim 0
  * @throws E_SCAN_LENGTH when the scanned sizes differ or none is given; E_SCAN_CARRY when the body changes the carry in type
  */
@@ -254,7 +254,8 @@ export function foriLoop<const C extends BodyTree>(
 
 /** The scanned tensors, their rows along dim 0. */
 export function rowsOf(recorder: Recorder, xs: unknown, dim: number, what: string): Flat {
-  const rows = flat(ownedTree(recorder, xs));
+  // A scan over nothing may also leave it out.
+  const rows = flat(ownedTree(recorder, xs ?? null));
   for (const { path, leaf } of rows.leaves)
     if (leaf.shape.length === 0 || dim >= leaf.shape.length || dim < -leaf.shape.length)
       throw refusal('E_SCAN_LENGTH', `${what}: ${valueText(leaf)}${path === '' ? '' : ` ('${path}')`} has no dim ${dim} to go along`, recorder.trace.place());

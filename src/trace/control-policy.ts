@@ -1,3 +1,4 @@
+import { ShardwrightError, suggestion } from '../errors.ts';
 import { condAny, valueOf } from './control.ts';
 import type { ControlDecision, ControlFlow, ControlSite } from './control-interface.ts';
 import { whileAny } from './control-loops.ts';
@@ -53,6 +54,36 @@ export function controlOf(policy: Policy): ControlFlow {
     },
   };
 }
+
+/**
+ * The policy that options ask for; `controlFlow: 'capture'` alone is `auto`.
+ *
+ * @throws E_USAGE for a name that is no policy, or one that has a call of its own
+ */
+export function policyOf(options: {
+  readonly policy?: Policy | undefined;
+  readonly controlFlow?: 'check' | 'capture' | undefined;
+}): Policy | undefined {
+  const { policy, controlFlow } = options as Readonly<Record<string, string | undefined>>;
+  if (controlFlow !== undefined && controlFlow !== 'check' && controlFlow !== 'capture')
+    throw new ShardwrightError('E_USAGE', `controlFlow '${controlFlow}' is neither 'check' nor 'capture'`);
+  if (policy === undefined) return controlFlow === 'capture' ? 'auto' : undefined;
+  const known = POLICIES.find((name) => name === policy);
+  if (known !== undefined) return known;
+  const call = CALLS.get(policy);
+  throw new ShardwrightError(
+    'E_USAGE',
+    call === undefined ? `there is no policy '${policy}'` : `policy '${policy}' makes more than one graph or node`,
+    { hint: call === undefined ? suggestion(policy, [...POLICIES, ...CALLS.keys()], 'policies') : call },
+  );
+}
+
+const POLICIES: readonly Policy[] = ['auto', 'guards', 'operators', 'predicate'];
+const CALLS: ReadonlyMap<string, string> = new Map([
+  ['regions', 'call captureRegions(fn, inputs): it gives one graph for each region.'],
+  ['opaque', 'call customOp({ name, schema, type }) for the part that is to be hidden.'],
+  ['cfg', 'call captureCfg(...) for the blocks, and structure(cfg) to make operators of them.'],
+]);
 
 const WAYS =
   'six ways out: guards (make it a host value or a size), operators (cond, whileLoop, or the rewriting front end), predicate (where), regions (captureRegions), opaque (customOp), cfg (structure).';

@@ -1,11 +1,11 @@
 import { internalError } from '../errors.ts';
 import { baseName, GraphBuilder } from '../graph/build.ts';
-import type { Arg, DType, Graph, Node, NodeMeta, Output, ValueType } from '../graph/types.ts';
+import type { Arg, DType, Graph, Node, NodeMeta, Output, Retention, ValueType } from '../graph/types.ts';
 import { NO_KWARGS, setOwn, tensorType } from '../graph/value.ts';
 import type { ArgSchema } from '../ops/schema.ts';
 import type { OperatorTable } from '../ops/table.ts';
 import { mapArgs, toArg, withoutExpression, type CallArgument } from './call-arguments.ts';
-import { callError, callTypes, type CallResult, type TypedCall } from './call-types.ts';
+import { callError, callTypes, refuseDtypes, type CallResult, type TypedCall } from './call-types.ts';
 import type { ControlDecision, ControlFlow } from './control-interface.ts';
 import { sourcePosition } from './position.ts';
 import { refusal, type Place } from './refusal.ts';
@@ -245,6 +245,15 @@ export class Recorder {
     this.outputs.push(output);
   }
 
+  /** Marks the call that made a value of this recorder. Undefined for an input, which no call made. */
+  retain(name: string, save: Retention): Node | undefined {
+    const at = this.nodes.findIndex((node) => node.name === name);
+    if (at < 0) return undefined;
+    const node = this.nodes[at];
+    this.nodes[at] = { ...node, meta: { ...node.meta, save } };
+    return node;
+  }
+
   /** This recorder's own value for `value`: the same, or the placeholder that a body lifts it to. */
   own(value: TracedValue, where: string): TracedValue {
     if (value.recorder === this) return value;
@@ -289,6 +298,10 @@ export class Recorder {
       throw refusal('E_UNKNOWN_OP', `there is no operator ${target}`, trace.place(), {
         hint: 'hand trace() a table that has its record.',
       });
+    if (record.cls === 'random' && (kwargs.generator ?? null) === null)
+      throw refusal('E_TRACE_IMPURE', `${baseName(target)} draws random numbers and was given no key`, trace.place(), {
+        hint: 'give it one: { generator: key }, or use dropout, bernoulli, rand, randn with a key of randomKey().',
+      });
     if (!trace.open) throw refusal('E_TRACE_LEAK', `${baseName(target)}: the trace has ended`, trace.place());
     const operands = new Map<string, TracedValue>();
     const own = (value: TracedValue): TracedValue => {
@@ -303,6 +316,7 @@ export class Recorder {
     for (const key of Object.keys(kwargs)) setOwn(named, key, toArg(kwargs[key], keyword(key), own));
     const source = sourcePosition();
     const call: TypedCall = { target, args: plain, kwargs: named, operands };
+    refuseDtypes(call, { source, path: trace.path });
     let typed: CallResult[];
     try {
       typed = callTypes(trace.settings.table, trace.dims, call);

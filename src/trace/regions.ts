@@ -18,6 +18,8 @@ import { captureAny, type InputTree, type OutputTree, type TraceOptions, type Tr
 export interface Region {
   /** Values read before this region: `[true, 3]`. */
   readonly path: readonly HostRead[];
+  /** The same as guards: `item#1 == true`. */
+  readonly guards: readonly string[];
   /** Returns the value that is read at its end, if one is, then what later regions are known to read, then what the program returns. */
   readonly graph: Graph;
   /** Where it ends; undefined for one that returns. */
@@ -212,7 +214,8 @@ export class RegionCapture<const I> {
     const returned: readonly Output[] = condition === undefined ? whole.outputs : [];
     for (const value of [...(condition === undefined ? [] : [condition]), ...read, ...returned.map((o) => o.value)])
       builder.output({ value, role: 'output', index: index++ });
-    return { path, graph: builder.build(), ...(site === undefined ? {} : { site }) };
+    const guards = path.map((read, i) => `item#${i + 1} == ${JSON.stringify(read)}`);
+    return { path, guards, graph: builder.build(), ...(site === undefined ? {} : { site }) };
   }
 }
 

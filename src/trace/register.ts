@@ -9,6 +9,10 @@ import { register } from 'node:module';
 export interface RegisterOptions {
   /** Files whose conditions are wrapped, as absolute paths, beside those named `*.model.*`. */
   readonly files?: readonly string[];
+  /**
+   * `rewrite` (default): what a traced condition becomes is for the trace to say (`controlFlow`, `policy`); `check`: it is an
+   * error or ends a region, whatever the trace says.
+   */
   readonly mode?: 'check' | 'rewrite';
 }
 
@@ -21,7 +25,7 @@ export interface HookData {
 }
 
 /** Installs the hook. A second call adds another one, for other files. */
-export function registerTraceHook({ files = [], mode = 'check' }: RegisterOptions = {}): void {
+export function registerTraceHook({ files = [], mode = 'rewrite' }: RegisterOptions = {}): void {
   process.setSourceMapsEnabled(true);
   // The sources run as `.ts` in development and as `.js` in the package.
   const extension = import.meta.url.endsWith('.ts') ? 'ts' : 'js';

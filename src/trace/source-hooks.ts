@@ -101,12 +101,13 @@ export function loop(
   }
 }
 
-/** The value itself, unless it is a traced tensor: the statement around it has no form as an operator. @throws E_REWRITE */
-export function refuse<T>(value: T, kind: string, position: string, reason: string): T {
-  if (tracedValue(value) === undefined) {
-    control()?.host?.({ kind, position });
-    return value;
-  }
+/**
+ * The value itself, unless it is a traced tensor: the statement around it has no form as an operator.
+ *
+ * @throws E_REWRITE where operators were asked for; else what `condition` throws
+ */
+export function refuse<T>(value: T, kind: string, position: string, reason: string): T | boolean {
+  if (tracedValue(value) === undefined || control()?.cond === undefined) return condition(value, kind, position);
   throw refusal('E_REWRITE', `this ${kind} on ${shown(value)} cannot be written as an operator: ${reason}`, { source: position }, {
     hint: 'both branches of an if must return, or assign the same variables; a while may only assign variables.',
   }); // prettier-ignore

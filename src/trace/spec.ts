@@ -1,5 +1,6 @@
-import { ShardwrightError } from '../errors.ts';
-import type { DType } from '../graph/types.ts';
+import { ShardwrightError, suggestion } from '../errors.ts';
+import { usualSize } from '../graph/size-value.ts';
+import { DTYPES, type DType } from '../graph/types.ts';
 import type { DimRange } from './sizes.ts';
 
 /** Descriptions of what a traced function takes: tensors, and dims of a size that is not fixed. */
@@ -39,10 +40,8 @@ export function dim(name: string, options: DimOptions = {}): DimSpec {
   if (!Number.isSafeInteger(min) || min < 0) fail(`min is ${min}; a size is a whole number from 0`);
   if (max !== Infinity && !Number.isSafeInteger(max)) fail(`max is ${max}; a size is a whole number`);
   if (!Number.isSafeInteger(multiple) || multiple < 1) fail(`multiple is ${multiple}; expected a whole number from 1`);
-  const first = Math.ceil(min / multiple) * multiple;
-  if (first > max) fail(`no multiple of ${multiple} lies in [${min}, ${max}]`);
-  const usual = Math.max(first, Math.ceil(8 / multiple) * multiple);
-  const example = options.example ?? (usual <= max ? usual : first);
+  const example =
+    options.example ?? usualSize({ min, max, multiple }) ?? fail(`no multiple of ${multiple} lies in [${min}, ${max}]`);
   if (!admissible({ min, max, multiple }, example))
     fail(`the example ${example} is no multiple of ${multiple} in [${min}, ${max}]`);
   return new DimSpec({ name, min, max, multiple, example, unbacked });
@@ -70,9 +69,18 @@ export class TensorSpec {
         throw new ShardwrightError('E_TRACE_INPUT', `a shape [${shape.map(String).join(', ')}] has the size ${size}`, {
           hint: 'a size is a whole number from 0, or a dim(name).',
         });
+    knownDtype(dtype);
     Object.freeze(this.shape);
     Object.freeze(this);
   }
+}
+
+/** @throws E_TRACE_INPUT for a name that is no dtype; programs without types may say anything */
+export function knownDtype(dtype: string): void {
+  if (DTYPES.some((known) => known === dtype)) return;
+  throw new ShardwrightError('E_TRACE_INPUT', `'${dtype}' is no dtype`, {
+    hint: suggestion(dtype, DTYPES, 'dtypes'),
+  });
 }
 
 /** Description of a tensor; f32 without gradient unless said otherwise. @throws E_TRACE_INPUT for a size that is none */

@@ -1,4 +1,9 @@
 import type { DType } from '../graph/types.ts';
+import { DimSpec, knownDtype, type TensorSpec } from './spec.ts';
+import { ShardwrightError } from '../errors.ts';
+import { parseMesh } from '../mesh/mesh.ts';
+import { parseSharding } from '../mesh/parse.ts';
+import { localShape } from '../mesh/sharding.ts';
 import { inModule, needRecorder } from './recorder.ts';
 import { refusal } from './refusal.ts';
 import type { Size } from './sizes.ts';
@@ -9,7 +14,7 @@ import { valueText } from './typed-value.ts';
 
 /** What a traced function may read beside its arguments: named parameters and buffers, module paths, host state. */
 
-/** What a parameter or buffer looks like. */
+/** What a parameter or buffer looks like; a `spec` or a bare shape says the same. */
 export interface StateSpec {
   readonly shape: readonly Size[];
   /** f32 by default. */
@@ -27,18 +32,25 @@ export function scope<T>(path: string, body: () => T): T {
  *
  * @throws E_TRACE_INPUT when the name is declared with another shape, dtype or role
  */
-export function param(fqn: string, spec: StateSpec | readonly Size[]): Tensor {
+export function param(fqn: string, spec: StateSpec | TensorSpec | readonly Size[]): Tensor {
   return state(fqn, spec, 'parameter');
 }
 
 /** A tensor that the model keeps but does not train. @throws E_TRACE_INPUT as `param` does */
-export function buffer(fqn: string, spec: StateSpec | readonly Size[]): Tensor {
+export function buffer(fqn: string, spec: StateSpec | TensorSpec | readonly Size[]): Tensor {
   return state(fqn, spec, 'buffer');
 }
 
-function state(fqn: string, given: StateSpec | readonly Size[], role: 'parameter' | 'buffer'): Tensor {
+function state(fqn: string, given: StateSpec | TensorSpec | readonly Size[], role: 'parameter' | 'buffer'): Tensor {
   const { trace } = needRecorder(`${role} '${fqn}'`);
-  const { shape, dtype = 'f32' } = isShape(given) ? { shape: given } : given;
+  const { shape: described, dtype = 'f32' } = isShape(given) ? { shape: given } : given;
+  knownDtype(dtype);
+  const shape = described.map((size): Size => {
+    if (!(size instanceof DimSpec)) return size;
+    throw refusal('E_TRACE_INPUT', `${role} '${fqn}' has the open size '${size.range.name}'`, trace.place(), {
+      hint: 'a parameter has fixed sizes, or sizes of the inputs: x.shape[1].',
+    });
+  });
   const name = trace.path === '' ? fqn : `${trace.path}.${fqn}`;
   const text = `${role} ${valueText({ dtype, shape })}`;
   const known = trace.declared.get(name);
@@ -53,7 +65,7 @@ function state(fqn: string, given: StateSpec | readonly Size[], role: 'parameter
   return tensorOf(value);
 }
 
-function isShape(given: StateSpec | readonly Size[]): given is readonly Size[] {
+function isShape(given: StateSpec | TensorSpec | readonly Size[]): given is readonly Size[] {
   return Array.isArray(given);
 }
 
@@ -75,17 +87,34 @@ export function guardOn<T extends HostValue>(name: string, read: () => T): T {
 }
 
 /**
- * States where a tensor must live: one placement for each dim of the mesh that `trace` was given, such as `S(0)R`.
+ * States where a tensor must live: one placement for each dim of the mesh that `trace` was given, such as `S(0)R` or
+ * `['S(0)', 'R']`.
  *
- * @throws E_TRACE_INPUT when the trace has no mesh
+ * @throws E_TRACE_INPUT when the trace has no mesh, or the placements do not fit mesh and tensor
  */
-export function withSharding(tensor: Tensor, placements: string): Tensor {
+export function withSharding(tensor: Tensor, placements: string | readonly string[]): Tensor {
   const { trace } = needRecorder('withSharding()');
   const value = tracedValue(tensor);
   if (trace.settings.mesh === undefined || value === undefined || value.recorder !== trace.root)
-    throw refusal('E_TRACE_INPUT', `withSharding(${placements}): the trace ${trace.settings.mesh === undefined ? 'has no mesh' : 'runs a body, which has no shardings of its own'}`, trace.place(), {
+    throw refusal('E_TRACE_INPUT', `withSharding(${String(placements)}): the trace ${trace.settings.mesh === undefined ? 'has no mesh' : 'runs a body, which has no shardings of its own'}`, trace.place(), {
       hint: "name the mesh: trace(fn, inputs, { mesh: 'dp=2,tp=4' }).",
     }); // prettier-ignore
-  trace.given.push({ value: value.name, sharding: placements, strength: 'pin' });
+  const sharding = typeof placements === 'string' ? placements : placements.join('');
+  try {
+    const mesh = parseMesh(trace.settings.mesh);
+    const parsed = parseSharding(sharding, mesh);
+    // Sizes may be open; whether there is such a dim is known.
+    localShape(
+      parsed,
+      mesh,
+      value.shape.map((size) => (typeof size === 'number' ? size : mesh.size)),
+    );
+  } catch (error) {
+    if (!(error instanceof ShardwrightError)) throw error;
+    throw refusal('E_TRACE_INPUT', `withSharding(%${value.name}, ${sharding}): ${error.message}`, trace.place(), {
+      hint: error.details.hint ?? 'one placement for each dim of the mesh: S(0)R.',
+    });
+  }
+  trace.given.push({ value: value.name, sharding, strength: 'pin' });
   return tensor;
 }

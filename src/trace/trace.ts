@@ -6,7 +6,7 @@ import type { OperatorTable } from '../ops/table.ts';
 import { predicate } from '../passes/predicate.ts';
 import { checkStable, otherSizes } from './check-twice.ts';
 import type { ControlDecision, ControlFlow } from './control-interface.ts';
-import { controlOf, controlSites, type Policy } from './control-policy.ts';
+import { controlOf, controlSites, policyOf, type Policy } from './control-policy.ts';
 import { guardsOf, type Guard } from './guards.ts';
 import { recordInto, Trace } from './recorder.ts';
 import { refusal } from './refusal.ts';
@@ -58,6 +58,8 @@ export interface TraceOptions {
   readonly control?: ControlFlow;
   /** What becomes of conditions; without it, one on a tensor is `E_TRACE_CONTROL_FLOW`. `control` wins over it. */
   readonly policy?: Policy;
+  /** `capture`: conditions on tensors become operators where the source went through the front end, as with policy `auto`. Default `check`. */
+  readonly controlFlow?: 'check' | 'capture';
   /** Mesh that `withSharding` speaks of, `dp=2,tp=4`. */
   readonly mesh?: string;
 }
@@ -148,11 +150,12 @@ function run(
   options: TraceOptions,
   sizes: ReadonlyMap<string, number>,
 ): Run {
+  const policy = policyOf(options);
   const trace = new Trace(options.name ?? (fn.name === '' ? 'main' : fn.name), {
     table: options.table ?? builtinOperators(),
     training: options.training ?? true,
     proxy: options.proxy ?? true,
-    control: options.control ?? (options.policy === undefined ? undefined : controlOf(options.policy)),
+    control: options.control ?? (policy === undefined ? undefined : controlOf(policy)),
     mesh: options.mesh,
   });
   const inputTree = inputTreeOf(inputs);
@@ -163,7 +166,7 @@ function run(
     const recorded = withPhases(trace.root.finish());
     const { table } = trace.settings;
     const graph = withGiven(
-      options.policy === 'predicate' ? withPhases(predicate(recorded, { table }).graph) : recorded,
+      policy === 'predicate' ? withPhases(predicate(recorded, { table }).graph) : recorded,
       trace,
     );
     return { trace, graph, inputTree, outputTree };

@@ -11,6 +11,8 @@ export interface ConditionPlugin {
 /**
  * The source-level front end as a Vite plugin: test runners do not run module hooks.
  *
+ * As with `shardwright/register` the mode is `rewrite` by default: what a condition becomes is for the trace to say.
+ *
  * @param options.files absolute paths beside those named `*.model.*`
  */
 export function wrapConditionsPlugin(
@@ -25,7 +27,7 @@ export function wrapConditionsPlugin(
       if (path.includes('/node_modules/')) return undefined;
       if (!/\.model\.(ts|js|mts|mjs)$/.test(path) && !files.has(path)) return undefined;
       // The text ends in its own source map.
-      return { code: wrapConditions(code, path, options), map: null };
+      return { code: wrapConditions(code, path, { mode: 'rewrite', ...options }), map: null };
     },
   };
 }

@@ -118,7 +118,8 @@ class Wrapper {
       const test = ts.isConditionalExpression(node) ? node.condition : node.expression;
       const position = this.position(test);
       const visited = ts.visitEachChild(node, this.visit, this.context);
-      if (this.rewriter !== undefined && !isConstant(test)) return this.rewriter.rewrite(node, visited, kind, position);
+      if (this.rewriter !== undefined && !isConstant(test))
+        return mappedTo(test, this.rewriter.rewrite(node, visited, kind, position));
       if (ts.isIfStatement(visited))
         return factory.updateIfStatement(
           visited,
@@ -133,10 +134,15 @@ class Wrapper {
       ); // prettier-ignore
     }
     if (ts.isDoStatement(node))
-      return factory.updateDoStatement(node, inner(node.statement), this.wrapped(node.expression, 'do', inner));
+      return factory.updateDoStatement(
+        node,
+        inner(node.statement),
+        this.watchedLoop(node.expression, inner(node.expression), 'do'),
+      );
     if (ts.isForStatement(node) && node.condition !== undefined) {
       const visited = ts.visitEachChild(node, this.visit, this.context);
-      const test = visited.condition === undefined ? undefined : this.watched(node.condition, visited.condition, 'for');
+      const test =
+        visited.condition === undefined ? undefined : this.watchedLoop(node.condition, visited.condition, 'for');
       return factory.updateForStatement(visited, visited.initializer, test, visited.incrementor, visited.statement);
     }
     if (ts.isSwitchStatement(node))
@@ -237,6 +243,13 @@ class Wrapper {
     return isConstant(original) ? visited : this.hook('condition', [visited], kind, this.position(original));
   }
 
+  /** The test of a loop that no operator is made of. */
+  private watchedLoop(original: ts.Expression, visited: ts.Expression, kind: 'do' | 'for'): ts.Expression {
+    if (this.rewriter === undefined || isConstant(original)) return this.watched(original, visited, kind);
+    const reason = ts.factory.createStringLiteral(`a ${kind} loop has no form as an operator, a while loop has`);
+    return this.hook('refuse', [visited], kind, this.position(original), reason);
+  }
+
   private hook(
     name: string,
     args: readonly ts.Expression[],
@@ -256,6 +269,16 @@ class Wrapper {
     const { line, character } = this.file.getLineAndCharacterOfPosition(node.getStart(this.file));
     return `${this.shown}:${line + 1}:${character + 1}`;
   }
+}
+
+/** Source maps lead from the call that records an operator to the condition that it was. */
+function mappedTo(test: ts.Expression, made: ts.Node): ts.Node {
+  const call =
+    ts.isExpressionStatement(made) || (ts.isReturnStatement(made) && made.expression !== undefined)
+      ? made.expression
+      : made;
+  if (call !== undefined && ts.isCallExpression(call)) ts.setTextRange(call, test);
+  return made;
 }
 
 /** A literal: it is no tensor. */

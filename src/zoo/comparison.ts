@@ -40,6 +40,56 @@ export interface ComparedPlan {
   readonly traffic?: readonly Traffic[];
   /** Why it is not the best. */
   readonly why?: string;
+  /** Of a plan that was put together from priced layers; absent where the whole graph was priced. */
+  readonly layout?: ComparedLayout;
+}
+
+/** What a comparison by model name says of a plan besides its figures. Seconds of the device that works longest. */
+export interface ComparedLayout {
+  readonly computeSeconds: number;
+  readonly exposedCommunicationSeconds: number;
+  readonly bubbleSeconds: number;
+  readonly tokensPerSecond: number;
+  /** Bytes of the fullest device by class. */
+  readonly memory: {
+    readonly parameterBytes: number;
+    readonly gradientBytes: number;
+    readonly optimizerBytes: number;
+    readonly activationBytes: number;
+    readonly temporaryBytes: number;
+  };
+  readonly sizes: Readonly<Record<'pp' | 'dp_replicate' | 'dp_shard' | 'cp' | 'tp' | 'ep', number>>;
+  /** Sequences of a microbatch on a data rank, and microbatches of a step. */
+  readonly microbatch: number;
+  readonly microbatches: number;
+  readonly schedule: string;
+  readonly chunks: number;
+  readonly checkpoint: 'none' | 'selective' | 'full';
+  readonly stages: readonly {
+    readonly first: number;
+    readonly end: number;
+    readonly embedding: boolean;
+    readonly head: boolean;
+    readonly seconds: number;
+    readonly peakBytes: number;
+    readonly inFlight: number;
+    readonly idleShare: number;
+  }[];
+  /** Layers that were priced; the others are written alike. */
+  readonly pricedLayers: number;
+  /** Of a free plan: what was proven of the program of the priced layers, not of the whole model. */
+  readonly shallowProof?: { readonly status: string; readonly bound: number; readonly gap: number; readonly objective: number }; // prettier-ignore
+}
+
+/** What would change the answer. */
+export interface WhatIf {
+  readonly change: string;
+  readonly best: string | null;
+  readonly mesh?: string;
+  readonly seconds?: number;
+  /** Whether plan and mesh are those of the answer. */
+  readonly same: boolean;
+  readonly next?: string;
 }
 
 /** A plan that a mesh, the model or the linter does not admit. */
@@ -72,6 +122,24 @@ export interface Comparison {
   /** Name of the best plan that fits; null where none does. */
   readonly best: string | null;
   readonly pareto: readonly string[];
+  /** What was asked, where a model was named. */
+  readonly question?: {
+    readonly model: string;
+    readonly sequence: number;
+    readonly globalBatch: number;
+    readonly cost: string;
+    readonly layers: number;
+    readonly pricedLayers: number;
+    readonly layerKinds: number;
+  };
+  /** How the figures were made, one sentence each. */
+  readonly notes?: readonly string[];
+  /** The Pareto front by memory. */
+  readonly frontier?: readonly { readonly peakBytes: number; readonly seconds: number; readonly gap: number | null; readonly name: string }[]; // prettier-ignore
+  readonly priceOfMemory?: readonly { readonly fromBytes: number; readonly toBytes: number; readonly deltaSeconds: number }[]; // prettier-ignore
+  readonly nextBest?: readonly { readonly kind: string; readonly name: string; readonly mesh: string; readonly deltaSeconds: number }[]; // prettier-ignore
+  readonly whatIf?: readonly WhatIf[];
+  readonly smallestBudgetBytes?: number;
 }
 
 export interface CompareOptions {

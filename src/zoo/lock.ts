@@ -1,6 +1,7 @@
-import { isPartialCode, REPLICATE_CODE } from '../mesh/space.ts';
+import { isPartialCode, REPLICATE_CODE, type ShardingSpace } from '../mesh/space.ts';
 import type { Model } from '../plan/model.ts';
 import type { Restriction } from '../plan/pins.ts';
+import type { StrategySet } from '../strategy/expand.ts';
 
 const UNKNOWN = -1;
 
@@ -26,30 +27,26 @@ export function lockDataDim(
   const { flow, space, strategies, nodeVariable } = model;
   const codes = new Int32Array(flow.values.length).fill(UNKNOWN);
   for (const [value, list] of weights) codes[value] = list[dim];
+  const known = new Map<string, Uint8Array>();
   strategies.nodes.forEach((entry, n) => {
     if (entry === null) return;
     const { set } = entry;
     const width = set.inputCount + set.outputCount;
     const v = nodeVariable[n];
-    const inputs = flow.inputs[n];
-    const takes = (a: number): boolean => {
-      for (let i = 0; i < inputs.length; i++) {
-        const code = codes[inputs[i]];
-        if (code !== UNKNOWN && space.kindAt(set.specs[a * width + i], dim) !== code) return false;
-      }
-      return true;
-    };
-    const isCall = set.inputCount > 0;
-    let any = false;
-    for (let a = 0; a < set.count && !any; a++) any = restriction.allows(v, a) && takes(a);
-    if (!any) return;
-    if (isCall)
-      restriction.keep(v, `mesh dim ${space.mesh.names[dim]} is ${reduced ? 'tensor' : 'data'} parallel`, takes);
+    const coming = flow.inputs[n].map((value) => codes[value]);
+    const key = `${entry.content}:${coming.join()}`;
+    let takes = known.get(key);
+    if (takes === undefined) known.set(key, (takes = takesAsTheyCome(space, set, dim, coming)));
+    const before = restriction.left(v);
+    if (!takes.some((yes, a) => yes === 1 && before?.[a] !== 0)) return;
+    if (set.inputCount > 0)
+      restriction.keepMarked(v, `mesh dim ${space.mesh.names[dim]} is ${reduced ? 'tensor' : 'data'} parallel`, takes);
+    const left = restriction.left(v);
     flow.results[n].forEach((value, k) => {
       if (value < 0 || codes[value] !== UNKNOWN) return;
       let code = UNKNOWN;
       for (let a = 0; a < set.count; a++) {
-        if (!restriction.allows(v, a)) continue;
+        if (left?.[a] === 0) continue;
         const kind = space.kindAt(set.specs[a * width + set.inputCount + k], dim);
         if (code === UNKNOWN) code = kind;
         else if (code !== kind) return;
@@ -58,5 +55,15 @@ export function lockDataDim(
         if (flow.phases[n] === 'forward') codes[value] = REPLICATE_CODE;
       } else codes[value] = code;
     });
+  });
+}
+
+/** 1 for every strategy whose inputs have these codes on the mesh dim; UNKNOWN: any. */
+function takesAsTheyCome(space: ShardingSpace, set: StrategySet, dim: number, coming: Int32Array): Uint8Array {
+  const width = set.inputCount + set.outputCount;
+  return Uint8Array.from({ length: set.count }, (_, a) => {
+    for (let i = 0; i < coming.length; i++)
+      if (coming[i] !== UNKNOWN && space.kindAt(set.specs[a * width + i], dim) !== coming[i]) return 0;
+    return 1;
   });
 }

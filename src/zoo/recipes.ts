@@ -1,6 +1,7 @@
-import { isPartialCode, REPLICATE_CODE, shardCode } from '../mesh/space.ts';
+import { isPartialCode, REPLICATE_CODE, shardCode, type ShardingSpace } from '../mesh/space.ts';
 import type { Model } from '../plan/model.ts';
 import { Restriction } from '../plan/pins.ts';
+import type { StrategySet } from '../strategy/expand.ts';
 import { placeActivations } from './activations.ts';
 import { lockDataDim } from './lock.ts';
 import { inputDim, isTensor, storesCut, type Recipe, type Part } from './parts.ts';
@@ -167,14 +168,22 @@ function replicateIdleDims(model: Model, restriction: Restriction, recipe: Recip
   const { space, strategies, nodeVariable } = model;
   const idle = recipe.parts.flatMap((part, d) => (part === 'replicate' ? [d] : []));
   if (idle.length === 0) return;
+  const whole = new Map<StrategySet, Uint8Array>();
   strategies.nodes.forEach((entry, n) => {
     if (entry === null) return;
-    const { specs, inputCount, outputCount } = entry.set;
-    const width = inputCount + outputCount;
-    restriction.keep(nodeVariable[n], `recipe ${recipe.name}`, (a) => {
-      for (let t = a * width; t < (a + 1) * width; t++)
-        if (specs[t] >= 0 && idle.some((d) => space.kindAt(specs[t], d) !== REPLICATE_CODE)) return false;
-      return true;
-    });
+    let marked = whole.get(entry.set);
+    if (marked === undefined) whole.set(entry.set, (marked = wholeOver(space, entry.set, idle)));
+    restriction.keepMarked(nodeVariable[n], `recipe ${recipe.name}`, marked);
   });
+}
+
+/** 1 for every strategy whose tensors are all replicated over these mesh dims. */
+function wholeOver(space: ShardingSpace, set: StrategySet, dims: readonly number[]): Uint8Array {
+  const width = set.inputCount + set.outputCount;
+  const marked = new Uint8Array(set.count).fill(1);
+  for (let t = 0; t < set.count * width; t++) {
+    const id = set.specs[t];
+    if (id >= 0 && dims.some((d) => space.kindAt(id, d) !== REPLICATE_CODE)) marked[Math.floor(t / width)] = 0;
+  }
+  return marked;
 }

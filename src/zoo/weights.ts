@@ -7,7 +7,7 @@ export type WeightRole =
 
 // Names that Hugging Face, torchtitan, Megatron and plain MLPs give to the first and the second weight of a pair.
 const COLUMN =
-  /(^|[._])(q|k|v|qkv|gate|up|gate_up|in|query_key_value)_proj|(^|[._])(query|key|value|c_attn|c_fc|fc1|wq|wk|wv|w1|w3|lm_head|linear1|linear_fc1|linear_qkv)([._]|$)|intermediate\.dense/;
+  /(^|[._])(q|k|v|qkv|q_b|kv_b|gate|up|gate_up|in|query_key_value)_proj|(^|[._])(query|key|value|c_attn|c_fc|fc1|wq|wk|wv|w1|w3|lm_head|linear1|linear_fc1|linear_qkv)([._]|$)|intermediate\.dense/;
 const ROW = /(^|[._])(o|down|out)_proj|(^|[._])(c_proj|fc2|wo|w2|linear2|linear_fc2|linear_proj)([._]|$)|output\.dense/;
 const EXPERTS = /(^|[._])experts([._]|$)/;
 const TOKENS = /(^|[._])(embed_tokens|wte|word_embeddings|tok_embeddings)([._]|$)/;

@@ -16,30 +16,30 @@ graph @main {
   tie "fc1.weight" "fc2.weight"
   in %w: f32[256, 128] parameter "fc1.weight"
   in %v: f32[256, 128] parameter "fc2.weight" ; inferred
-  in %x: f32[s0=8, 128] input "x" ; placement="S(0)R" source="m.py:1"
-  in %g: f32[s0=8, 256] tangent 0
+  in %x: f32[s0, 128] input "x" ; placement="S(0)R" source="m.py:1"
+  in %g: f32[s0, 256] tangent 0
   in %m: f32[256, 128] state "fc1.weight" "exp_avg"
   in %n: sym(s0) arg 4
   in %k: u32[2] key "rng"
   %t = aten.t.default(%w): f32[128, 256] ; forward path="fc1" stride=[1, 128] source="mlp.ts:14:10"
-  %mm = aten.mm.default(%x, %t): f32[s0=8, 256] ; forward
+  %mm = aten.mm.default(%x, %t): f32[s0, 256] ; forward
   %gt = aten.gt.Scalar(%mm, 0): b8[] ; forward savedOnly
   %true_graph = get_attr("true_0"): none ; forward
-  %cond = cond(%gt, @true_0, @"<lambda>", [%mm]): (f32[s0=8, 256], none) ; backward stride=[[1, $(s0=8)], none]
-  %getitem = operator.getitem(%cond, 0): f32[s0=8, 256] ; backward original="y[0]"
-  %op = aten.op.default([1, -9223372036854775808, 1.0, -0.0, 1e+21, 1.5e-7, inf, -inf, nan], "a\\"b\\n", $(2*s0=16), slice(none, %n, 2), true, false, none, dtype=dtype:bf16, device=device:cuda:0, layout=layout:"my layout"): (sym, f8e4m3fn[]) ; optimizer
+  %cond = cond(%gt, @true_0, @"<lambda>", [%mm]): (f32[s0, 256], none) ; backward stride=[[1, $(s0)], none]
+  %getitem = operator.getitem(%cond, 0): f32[s0, 256] ; backward original="y[0]"
+  %op = aten.op.default([1, -9223372036854775808, 1.0, -0.0, 1e+21, 1.5e-7, inf, -inf, nan], "a\\"b\\n", $(2*s0), slice(none, %n, 2), true, false, none, dtype=dtype:bf16, device=device:cuda:0, layout=layout:"my layout"): (sym, f8e4m3fn[]) ; optimizer
   out %getitem output 0
   out none grad "fc1.weight"
   out %w mutation "fc2.weight"
   out %m newstate "fc1.weight" "exp_avg"
   graph @true_0 {
-    in %a: f32[s0=8, 256] arg 0
+    in %a: f32[s0, 256] arg 0
     out %a output 0
     out %a output 1
   }
   body @"<lambda>"
   graph @other {
-    in %a: f32[s0=8, 256] arg 0
+    in %a: f32[s0, 256] arg 0
     out none output 0
     out none output 1
   }
@@ -60,6 +60,29 @@ describe('graph text', () => {
   test('print(parse(s)) = s for canonical text', () => {
     expect(printGraph(parseGraph(CANONICAL))).toBe(CANONICAL);
   });
+
+  test('CA-12 CA-14 a size has its example from the dim line, and says so itself where it has another', () => {
+    const at = (line: string, size: string): string =>
+      `swgraph 1\n${line}\ngraph @main {\n  in %x: f32[${size}] input "x"\n  out %x output 0\n}\n`;
+    const read = (line: string, size: string): unknown => {
+      const text = at(line, size);
+      const graph = parseGraph(text);
+      expect(printGraph(graph)).toBe(text);
+      return graph.nodes[0].type.kind === 'tensor' ? graph.nodes[0].type.shape : undefined;
+    };
+    const s0 = (example: number) => ({ sym: 's0', example });
+    // The usual example is the least admissible size of at least 8, else the largest below.
+    expect(read('dim s0 in [2, 512]', 's0, 128')).toEqual([s0(8), 128]);
+    expect(read('dim s0 in [2, 512] multiple 3', 's0')).toEqual([s0(9)]);
+    expect(read('dim s0 in [2, 4]', 's0')).toEqual([s0(2)]);
+    expect(read('dim s0 in [2, 512] example 20', 's0, 2*s0 + 1')).toEqual([s0(20), { sym: '2*s0 + 1', example: 41 }]);
+    expect(read('dim s0 in [2, 512] multiple 4 example none', 's0')).toEqual([{ sym: 's0' }]);
+    // Two uses that disagree, an expression that does not follow, a name without a dim line.
+    expect(read('dim s0 in [2, 512] example none', 's0=8, s0=9')).toEqual([s0(8), s0(9)]);
+    expect(read('dim s0 in [2, 512]', 's0, 2*s0=5, s0//2=none')).toEqual([s0(8), { sym: '2*s0', example: 5 }, { sym: 's0//2' }]);
+    expect(read('dim s0 in [2, 512]', 'u0=5, u1')).toEqual([{ sym: 'u0', example: 5 }, { sym: 'u1' }]);
+    expect(failure(at('dim s0 in [2, 512] example x', 's0')).details.position).toEqual({ line: 2, column: 28 });
+  }); // prettier-ignore
 
   test('comments, blank lines and free indentation mean nothing', () => {
     const loose = CANONICAL.replaceAll('\n', '  # comment "x"\r\n\n').replaceAll(/^ +/gm, '\t');
@@ -96,7 +119,7 @@ describe('graph text', () => {
       ['out none grad "fc1.weight"', 'out none grad'],
       '22:16 expected the role name of a placeholder, found the end of the line',
     ],
-    [['"a\\"b\\n"', '"a'], `20:204 expected ',' or ')', found 'my'`],
+    [['"a\\"b\\n"', '"a'], `20:201 expected ',' or ')', found 'my'`],
     [['dtype=dtype:bf16', 'dtype=dtype:bfloat16'], `'bfloat16' is no dtype`],
     [['1.5e-7', '1.5e'], '20:69 a number with an empty exponent'],
     [['1.5e-7', '1.5x'], `20:72 a number ends in a letter`],

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { encode } from '../../src/solver/encode.ts';
-import { networkOf } from '../../src/solver/network.ts';
+import { networkOf } from '../../src/solver/intern.ts';
 import { Pool } from '../../src/solver/pool.ts';
 import { ProblemBuilder } from '../../src/solver/problem.ts';
 import { Reducer } from '../../src/solver/reduce.ts';

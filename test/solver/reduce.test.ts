@@ -1,7 +1,8 @@
 /** SO-35: the reduced problem plus its constant has the optimum of the whole, and its choices expand to whole ones. */
 import { describe, expect, it } from 'vitest';
 import { evaluate } from '../../src/solver/check.ts';
-import { networkOf, type Network } from '../../src/solver/network.ts';
+import { networkOf } from '../../src/solver/intern.ts';
+import type { Network } from '../../src/solver/network.ts';
 import { Pool } from '../../src/solver/pool.ts';
 import { Reducer } from '../../src/solver/reduce.ts';
 import { installRows, plainRows } from '../../src/solver/rows.ts';

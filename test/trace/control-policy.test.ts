@@ -68,6 +68,27 @@ describe('policies of the front end', () => {
     expect(errorOf(() => trace(load(IF, 'rewrite'), [spec([2])], { policy: 'guards' })).code).toBe('E_DATA_DEPENDENT');
   });
 
+  it("CA-6 CA-40 rewritten source asks the trace: an error by default, operators with controlFlow: 'capture'", () => {
+    const model = load(IF, 'rewrite');
+    expect(errorOf(() => trace(model, [spec([2])])).code).toBe('E_TRACE_CONTROL_FLOW');
+    expect(errorOf(() => trace(model, [spec([2])], { controlFlow: 'check' })).code).toBe('E_TRACE_CONTROL_FLOW');
+    const { graph, report } = capture(model, [spec([2])], { controlFlow: 'capture' });
+    expect(controlCalls(graph)).toEqual(['cond']);
+    expect(report.controlFlow).toMatchObject([{ kind: 'if', policy: 'operators' }]);
+    expect(errorOf(() => trace(model, [spec([2])], { controlFlow: 'yes' as 'check' })).code).toBe('E_USAGE');
+    // What has no form as an operator is E_REWRITE only where operators were asked for.
+    for (const body of [
+      'if (x.sum().gt(0)) return x.sin(); return x.cos();',
+      'do { x = x.mul(2); } while (x.sum().lt(9)); return x;',
+      'for (; x.sum().lt(9); ) x = x.mul(2); return x;',
+    ]) {
+      const other = load(`export function model(x) { ${body} }`, 'rewrite');
+      expect(errorOf(() => trace(other, [spec([2])])).code, body).toBe('E_TRACE_CONTROL_FLOW');
+      expect(errorOf(() => trace(other, [spec([2])], { policy: 'guards' })).code, body).toBe('E_DATA_DEPENDENT');
+      expect(errorOf(() => trace(other, [spec([2])], { controlFlow: 'capture' })).code, body).toBe('E_REWRITE');
+    }
+  });
+
   it('operators: if, assignments and while of the rewritten source', () => {
     const source = `export function model(x) {
   let y = x;

@@ -67,6 +67,7 @@ export function model(x) { return b(x.mul(2)).add(3); }`),
     );
     expect(run(regions, [1, 2])).toEqual([Math.sin(3) + 3, Math.sin(5) + 3]);
     expect(regions.regions.map(({ graph }) => ops(graph))).toEqual([['mul', 'add', 'sum', 'gt'], ['sin', 'add_1']]);
+    expect(regions.regions.map(({ guards }) => guards)).toEqual([[], ['item#1 == true']]);
     expect(run(regions, [-4, -2])).toEqual([-4, 0]);
   }); // prettier-ignore
 

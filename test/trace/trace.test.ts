@@ -9,7 +9,8 @@ import { parseGraph } from '../../src/graph/parse.ts';
 import { parametersOf } from '../../src/graph/parameters.ts';
 import { printGraph } from '../../src/graph/text.ts';
 import type { Graph } from '../../src/graph/types.ts';
-import { dropout, matmul, rand, randn, splitKey } from '../../src/trace/functional.ts';
+import { dropout, matmul, rand, randn, splitKey, zeros } from '../../src/trace/functional.ts';
+import { apply } from '../../src/trace/tensor.ts';
 import { MLP } from '../../src/trace/nn/feed-forward.ts';
 import { dim, randomKey, spec } from '../../src/trace/spec.ts';
 import { sizes, type Size } from '../../src/trace/sizes.ts';
@@ -64,10 +65,51 @@ describe('CA-11 a traced MLP', () => {
   });
 });
 
+describe('CA-9 dtypes', () => {
+  it('CA-9 a product of two dtypes, a mean of integers, a name that is no dtype', () => {
+    const refused = (fn: (x: Tensor, y: Tensor) => Tensor, dtype: 'bf16' | 'i64'): string => {
+      const error = errorOf(() => trace(({ x, y }) => fn(x, y), { x: spec([2, 2]), y: spec([2, 2], dtype) }));
+      return `${error.code} ${error.message.replace(/ at .*/, '')}`;
+    };
+    expect(refused((x, y) => x.matmul(y), 'bf16')).toBe('E_DTYPE mm: dtypes differ, f32[2, 2] x bf16[2, 2]');
+    expect(refused((x, y) => y.linear(x), 'bf16')).toBe('E_DTYPE linear: dtypes differ, bf16[2, 2] x f32[2, 2]');
+    expect(refused((_, y) => y.mean(), 'i64')).toBe('E_DTYPE mean: i64[2, 2] is not floating');
+    expect(errorOf(() => spec([2], 'float32' as 'f32')).code).toBe('E_TRACE_INPUT');
+    const named = (dtype: string) => trace(() => param('w', { shape: [2], dtype: dtype as 'f32' }).sin(), {});
+    expect(errorOf(() => named('bfloat16')).message).toContain("'bfloat16' is no dtype");
+    // A description of a tensor describes a parameter too.
+    const { nodes } = trace(({ x }) => x.matmul(param('w', spec([2, 3], 'bf16'))), { x: spec([4, 2], 'bf16') });
+    expect(nodes[0]).toMatchObject({ meta: { role: 'parameter' }, type: { dtype: 'bf16', shape: [2, 3] } });
+    expect(errorOf(() => trace(() => param('w', spec([dim('n')])).sin(), {})).code).toBe('E_TRACE_INPUT');
+  });
+
+  it('CA-8 any random operator without a key, also by its name', () => {
+    const draw = (kwargs: Record<string, Tensor>) => apply('aten.bernoulli.p', [zeros([2]), 0.5], kwargs);
+    expect(errorOf(() => trace(() => draw({}), {})).code).toBe('E_TRACE_IMPURE');
+    expect(trace(({ key }) => draw({ generator: key }), { key: randomKey() }).nodes.at(-1)?.target).toBe(
+      'aten.bernoulli.p',
+    );
+  });
+});
+
+describe('CA-40 names of policies', () => {
+  it('CA-40 a policy with a call of its own names it; controlFlow is auto', () => {
+    const at = (policy: string) => errorOf(() => trace(({ x }) => x, { x: spec([2]) }, { policy: policy as 'auto' }));
+    expect([at('regions').code, at('regions').details.hint]).toEqual([
+      'E_USAGE',
+      expect.stringContaining('captureRegions'),
+    ]);
+    expect(at('cfg').details.hint).toContain('structure');
+    expect(at('opaque').details.hint).toContain('customOp');
+    expect(at('banana').message).toBe("there is no policy 'banana'");
+  });
+});
+
 describe('CA-12, CA-13 dims', () => {
   it('CA-12 a dynamic batch', () => {
     const { graph, guards } = capture(model, { x: spec([dim('s0', { min: 2, max: 512 }), 128]) });
     expect(printGraph(graph)).toContain('dim s0 in [2, 512]\n');
+    expect(printGraph(graph)).toMatch(/%linear_1 = aten\.linear\.default\(.*\): f32\[s0, 64\] ;/);
     const last = graph.nodes.at(-1);
     expect(last?.type).toMatchObject({ dtype: 'f32', shape: [{ sym: 's0' }, 64] });
     expect(guards.map((g) => g.text).slice(0, 3)).toEqual(['inputs {"x": *}', 'x: f32[s0, 128]', '2 <= s0 <= 512']);
@@ -306,6 +348,11 @@ describe('inputs, outputs and state', () => {
     const graph = trace(({ x }) => withSharding(x.sin(), 'S(0)R'), { x: spec([4, 4]) }, { mesh: 'dp=2,tp=2' });
     expect(graph.given).toEqual([{ value: 'sin', sharding: 'S(0)R', strength: 'pin' }]);
     expect(errorOf(() => trace(({ x }) => withSharding(x, 'R'), { x: spec([4]) })).code).toBe('E_TRACE_INPUT');
+    const pinned = (placements: string | string[]) =>
+      trace(({ x }) => withSharding(x.sin(), placements), { x: spec([4, 4]) }, { mesh: 'dp=2,tp=2' });
+    expect(pinned(['S(0)', 'R']).given).toEqual(graph.given);
+    for (const wrong of ['S(0)', 'S(2)R', 'T(0)R', 'S(0)RR'])
+      expect(errorOf(() => pinned(wrong)).code, wrong).toBe('E_TRACE_INPUT');
   });
 
   it('gradients are wanted of what asks for them and what follows from it', () => {

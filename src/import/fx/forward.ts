@@ -1,8 +1,16 @@
-import type { Arg, ValueType } from '../../graph/types.ts';
+import type { Arg, Retention, ValueType } from '../../graph/types.ts';
 import type { Annotations } from './annotation.ts';
 import { ExpressionReader } from './expression.ts';
 import type { DraftRef, FxInput, FxNode, FxReturn } from './record.ts';
 import { END, INTEGER, NAME, NEWLINE, OPERATOR, STRING, type Scanner } from './scan.ts';
+
+/** What the partitioner of PyTorch is told of a node (`torch.utils.checkpoint.CheckpointPolicy`). */
+const RETENTIONS: ReadonlyMap<string, Retention> = new Map([
+  ['MUST_SAVE', 'save'],
+  ['PREFER_SAVE', 'save'],
+  ['MUST_RECOMPUTE', 'recompute'],
+  ['PREFER_RECOMPUTE', 'recompute'],
+]);
 
 /** One `def forward`: its inputs, statements and return. Names live here; nested classes have their own. */
 export class ForwardBody {
@@ -16,6 +24,7 @@ export class ForwardBody {
   private returned = false;
   private flattened = false;
   private source: string | undefined;
+  private save: Retention | undefined;
   private sourceComment = -1;
 
   constructor(
@@ -196,7 +205,19 @@ export class ForwardBody {
     const ref: DraftRef = { kind: 'value', name };
     this.define(name, ref, offset);
     const { kind, target, args, kwargs } = operation;
-    this.nodes.push({ name, kind, target, args, kwargs, type, offset, line, source: this.source, ref });
+    this.nodes.push({
+      name,
+      kind,
+      target,
+      args,
+      kwargs,
+      type,
+      offset,
+      line,
+      source: this.source,
+      save: this.save,
+      ref,
+    });
   }
 
   /** `a, b, = fx_pytree.tree_flatten_spec([primals, tangents], self._in_spec)`: the inputs in order. */
@@ -351,13 +372,16 @@ export class ForwardBody {
     this.sourceComment = loneComment;
     const end = text.indexOf('\n', loneComment);
     const comment = text.slice(loneComment, end < 0 ? undefined : Math.min(end, loneComment + 8192));
+    const [, wish] =
+      /^#(?: Annotation: [^\n]{0,512}?)? (?:ac_graph_id: \d{1,9} - |recompute: )(\w{1,32})/.exec(comment) ?? [];
+    this.save = wish === undefined ? undefined : RETENTIONS.get(wish);
     const at = comment.startsWith('# File: ')
       ? 8
-      : comment.startsWith('# Annotation')
+      : /^# (?:Annotation|recompute|ac_graph_id)/.test(comment)
         ? comment.indexOf(' File: ') + 7
         : -1;
     if (at > 6) this.source = /^(.{0,4096}?:\d+) in /.exec(comment.slice(at))?.[1];
-    else if (comment.startsWith('# No stacktrace')) this.source = undefined;
+    else if (comment.includes('No stacktrace found')) this.source = undefined;
   }
 
   private define(name: string, value: Arg, offset: number): void {

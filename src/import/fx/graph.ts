@@ -287,9 +287,10 @@ function typesOf(inputs: readonly FxInput[]): (ValueType | undefined)[] {
   return inputs.map((input) => input.type);
 }
 
-function metaOf({ source, line, path }: FxNode): NodeMeta {
+function metaOf({ source, line, path, save }: FxNode): NodeMeta {
   return {
     ...(source !== undefined ? { source } : {}),
+    ...(save !== undefined ? { save } : {}),
     ...(line !== undefined ? { line } : {}),
     ...(path !== undefined ? { path } : {}),
   };

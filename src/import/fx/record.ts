@@ -1,4 +1,4 @@
-import type { Arg, ValueType } from '../../graph/types.ts';
+import type { Retention, Arg, ValueType } from '../../graph/types.ts';
 
 /** What the parser hands on: the text as plain records, names resolved, types and roles not yet. */
 
@@ -31,6 +31,8 @@ export interface FxNode {
   readonly line?: number;
   /** `file:line` of the user's program. */
   readonly source: string | undefined;
+  /** Stated in the comment before it: `# recompute: MUST_SAVE`. */
+  readonly save?: Retention | undefined;
   /** Module path, where the format states it. */
   readonly path?: string | undefined;
   /** The reference object that all uses of the node share. */

@@ -217,7 +217,7 @@ export class GraphOfJaxpr {
     if (flat.length !== stated.length || !flat.every((type, i) => sameType(type, stated[i])))
       throw this.error(
         'E_TYPE',
-        `the text says (${stated.map(typeText).join(', ')}), but ${equation.primitive} gives (${flat.map(typeText).join(', ')})`,
+        `the text says (${stated.map((type) => typeText(type)).join(', ')}), but ${equation.primitive} gives (${flat.map((type) => typeText(type)).join(', ')})`,
         equation.at,
         'correct the types, or the parameters',
       );

@@ -234,7 +234,7 @@ export class Body extends BodyScope {
     if (!fits)
       throw this.error(
         'E_TYPE',
-        `the text says (${stated.map(typeText).join(', ')}), but ${operation.name} gives (${flat.map(typeText).join(', ')})`,
+        `the text says (${stated.map((type) => typeText(type)).join(', ')}), but ${operation.name} gives (${flat.map((type) => typeText(type)).join(', ')})`,
         operation.at,
         'correct the types, or the operation',
       );

@@ -35,6 +35,8 @@ function setup(ctx: OpContext, xName: string, transposed: boolean): Setup {
   }
   const expected = transposed ? w.shape[0] : w.shape[1] * groups;
   if (x.shape[1] !== expected) ctx.fail(`input has ${x.shape[1]} channels, the weight takes ${expected}`);
+  if (w.shape[0] % groups !== 0)
+    ctx.fail(`the weight [${w.shape.join(', ')}] is not divisible in ${groups} groups along its first dim`);
   return { x, w, groups, transposed, channels: transposed ? w.shape[1] * groups : w.shape[0] };
 }
 

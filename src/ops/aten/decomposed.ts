@@ -157,6 +157,17 @@ function addr(body: Body): ValueRef {
   return b.add(b.scaled(body.x('self'), ctx.number('beta')), b.scaled(outer, ctx.number('alpha')));
 }
 
+/** One row of an image. */
+function averagePool1d({ b, ctx, x }: Body): ValueRef {
+  const image = b.call('aten.unsqueeze.default', [x('self'), -2]);
+  const [kernel] = ctx.ints('kernel_size');
+  const [stride = kernel] = ctx.ints('stride');
+  const padding = [0, ctx.ints('padding')[0]];
+  const flags = [ctx.bool('ceil_mode'), ctx.bool('count_include_pad')];
+  const pooled = b.call('aten.avg_pool2d.default', [image, [1, kernel], [1, stride], padding, ...flags]);
+  return b.call('aten.squeeze.dim', [pooled, -2]);
+}
+
 const one = (make: (body: Body) => ValueRef) => (body: Body): readonly ValueRef[] => [make(body)]; // prettier-ignore
 
 const SPECS: Readonly<Record<string, DecomposedSpec>> = {
@@ -214,6 +225,40 @@ const SPECS: Readonly<Record<string, DecomposedSpec>> = {
     schema: 'Tensor elements, Tensor test_elements, *, bool assume_unique=False, bool invert=False',
     cls: 'other',
     decompose: one(isin),
+  },
+  'aten.tile.default': {
+    schema: 'Tensor self, int[] dims',
+    cls: 'other',
+    decompose: one(({ b, ctx, x }) => {
+      const times = [...ctx.ints('dims')];
+      while (times.length < b.shape(x('self')).length) times.unshift(1);
+      return b.call('aten.repeat.default', [x('self'), times]);
+    }),
+  },
+  'aten.norm.Scalar': {
+    schema: 'Tensor self, Scalar p=2',
+    cls: 'reduction',
+    decompose: one((body) => normOf(body, body.x('self'), body.ctx.number('p'), null)),
+  },
+  'aten.norm.ScalarOpt_dim': {
+    schema: 'Tensor self, Scalar? p, int[] dim, bool keepdim=False',
+    cls: 'reduction',
+    decompose: one((body) =>
+      normOf(body, body.x('self'), body.ctx.optionalNumber('p') ?? 2, body.ctx.ints('dim'), body.ctx.bool('keepdim')),
+    ),
+  },
+  'aten.avg_pool1d.default': {
+    schema: 'Tensor self, int[] kernel_size, int[] stride=[], int[] padding=[0], bool ceil_mode=False, bool count_include_pad=True', // prettier-ignore
+    cls: 'reduction',
+    decompose: one(averagePool1d),
+  },
+  'aten.adaptive_avg_pool1d.default': {
+    schema: 'Tensor self, int[] output_size',
+    cls: 'reduction',
+    decompose: one(({ b, ctx, x }) => {
+      const image = b.call('aten.unsqueeze.default', [x('self'), -2]);
+      return b.call('aten.squeeze.dim', [b.call('aten.adaptive_avg_pool2d.default', [image, [1, ...ctx.ints('output_size')]]), -2]); // prettier-ignore
+    }),
   },
   'aten.margin_ranking_loss.default': {
     schema: 'Tensor input1, Tensor input2, Tensor target, float margin=0.0, int reduction=1',

@@ -83,6 +83,20 @@ const unaryOps: OperatorRecord[] = [
         ? [onePartial(ctx, 0, 'bor', 'band', 'ext'), onePartial(ctx, 0, 'band', 'bor', 'ext')]
         : [],
   }),
+  pointwise('aten.special_i1.default', { schema: 'Tensor self', ...real, extra: nonDecreasing }),
+  pointwise('aten.special_i0.default', { schema: 'Tensor self', ...real }),
+  pointwise('aten.special_erfcx.default', { schema: 'Tensor self', ...real, extra: nonIncreasing }),
+  // Decreasing for positive arguments, NaN below zero: other ranks hold values above a pending minimum, so that it passes.
+  ...['k0', 'k1'].flatMap((k) =>
+    ['special_modified_bessel', 'special_scaled_modified_bessel'].map((n) =>
+      pointwise(`aten.${n}_${k}.default`, {
+        // PyTorch names the argument of the scaled ones otherwise.
+        schema: n.includes('scaled') ? 'Tensor x' : 'Tensor self',
+        ...real,
+        extra: (ctx) => [onePartial(ctx, 0, 'min', 'max')],
+      }),
+    ),
+  ),
   ...['isnan', 'isinf', 'isfinite', 'isposinf', 'isneginf'].map((n) =>
     pointwise(`aten.${n}.default`, { schema: 'Tensor self', result: 'bool' }),
   ),

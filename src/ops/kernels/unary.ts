@@ -1,6 +1,6 @@
 import { kindOf, type NDArray } from '../../ndarray/array.ts';
 import { map } from '../../ndarray/elementwise.ts';
-import { digamma, erf, erfc, lgamma, roundHalfEven } from '../../ndarray/special.ts';
+import { besselI, besselKScaled, digamma, erf, erfc, erfcx, lgamma, roundHalfEven } from '../../ndarray/special.ts';
 import { one, operand, resultType, tensor, type Kernel, type KernelCall, type Kernels } from './kernel.ts';
 
 /** Elementwise functions of one tensor, with their parameters. NaN stays NaN unless the function says otherwise. */
@@ -69,6 +69,13 @@ const FUNCTIONS: Readonly<Record<string, Real>> = {
   rsqrt: (x) => 1 / Math.sqrt(x),
   reciprocal: (x) => 1 / x,
   logical_not: (x) => (x === 0 ? 1 : 0),
+  special_erfcx: erfcx,
+  special_i0: (x) => besselI(0, x),
+  special_i1: (x) => besselI(1, x),
+  special_modified_bessel_k0: (x) => Math.exp(-x) * besselKScaled(0, x),
+  special_modified_bessel_k1: (x) => Math.exp(-x) * besselKScaled(1, x),
+  special_scaled_modified_bessel_k0: (x) => besselKScaled(0, x),
+  special_scaled_modified_bessel_k1: (x) => besselKScaled(1, x),
 };
 
 const TESTS: Readonly<Record<string, (x: number) => boolean>> = {
@@ -197,7 +204,7 @@ const OUT_OF_PLACE = new Set(
   ['log_sigmoid', 'positive', 'nan_to_num', 'softplus', 'hardshrink', 'softshrink'].map((n) => `${n}.default`),
 );
 const forms = (name: string, kernel: Kernel): [string, Kernel][] =>
-  OUT_OF_PLACE.has(name) ? [[`aten.${name}`, kernel]] : bothForms(name, kernel);
+  OUT_OF_PLACE.has(name) || name.startsWith('special_') ? [[`aten.${name}`, kernel]] : bothForms(name, kernel);
 
 /** Integer powers: what a negative exponent leaves of a whole number. */
 export function integerPow(base: number, exponent: number): number {

@@ -35,6 +35,10 @@ const DOMAIN: Readonly<Record<string, string>> = {
   bitwise_right_shift: 'i64',
   sigmoid_backward: 'unit',
   tanh_backward: 'unit',
+  special_modified_bessel_k0: 'pos',
+  special_modified_bessel_k1: 'pos',
+  special_scaled_modified_bessel_k0: 'pos',
+  special_scaled_modified_bessel_k1: 'pos',
 };
 const INTEGERS = /^(bitwise_|__)/;
 

@@ -3,6 +3,10 @@ import { kernelOf } from '../kernels/table.ts';
 import type { OperatorRecord } from '../record.ts';
 import type { OperatorTable } from '../table.ts';
 import { gpuAttention } from './attention.ts';
+import { einsumSamples } from '../aten/einsum.ts';
+import { linalgSamples } from '../aten/linalg.ts';
+import { searchSamples } from '../aten/search.ts';
+import { upsampleSamples } from '../aten/upsample.ts';
 import { bindText, parseCall, type CallText } from './call-text.ts';
 import { decomposed } from './decomposed.ts';
 import { norms } from './norms.ts';
@@ -31,6 +35,10 @@ export function torchSamples(table: OperatorTable): CallText[] {
     ...reductions,
     ...shapes,
     ...decomposed,
+    ...einsumSamples,
+    ...searchSamples,
+    ...linalgSamples,
+    ...upsampleSamples,
   ].map(parseCall);
 }
 

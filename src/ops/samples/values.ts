@@ -42,6 +42,8 @@ const VALUES: Readonly<Record<TensorSpec['init'], (u: readonly number[], d: Draw
   distinct: (_, d) => order(d.seed, d.hi).slice(0, d.count),
   shuffled: (_, d) => order(d.seed, d.count).map((i) => i / 3 - 2),
   bits: (u, d) => u.map((v) => (v < TRUE_SHARE[d.draw] ? 1 : 0)),
+  // Matrices of hi rows whose diagonal outweighs the rest: positive definite by their lower triangle.
+  definite: (u, d) => u.map((v, i) => ((i % d.hi ** 2) % (d.hi + 1) === 0 ? d.hi + v : v - 0.5)),
   seven: (u) => u.map(() => 7),
   ends: (u, d) => u.map((v) => Math.floor((d.hi + 1) * v)).sort((a, b) => a - b),
 }; // prettier-ignore

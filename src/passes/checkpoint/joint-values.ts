@@ -53,7 +53,8 @@ export function forwardValues(graph: Graph, table: OperatorTable, cluster: Clust
       inputs: [...inputs].sort((a, b) => a - b),
       ...(cls === undefined && { isInput: true }),
       ...(cls !== undefined && DEAR.has(cls) && node.type.kind === 'tensor' && { dear: true }),
-      ...(cls === 'random' && { once: true }),
+      // The user's `save` wins over every policy.
+      ...((cls === 'random' || node.meta.save === 'save') && { once: true }),
       ...(read !== undefined && { readInBackward: read.any, readByDear: read.dear }),
     };
   });

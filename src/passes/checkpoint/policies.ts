@@ -6,6 +6,7 @@ import type { OpClass } from '../../ops/record.ts';
 import type { OperatorTable } from '../../ops/table.ts';
 import { backwardStart } from '../weight-views.ts';
 import { forwardValues } from './joint-values.ts';
+import { runsAgain } from './repeatable.ts';
 import { savedUnderBudget } from './saved-values.ts';
 
 /** Policies that need no placements: which forward calls run again in the backward pass. */
@@ -47,12 +48,11 @@ export function recomputedBy(
   const names = new Set<string>();
   graph.nodes.slice(0, Math.max(0, last)).forEach((node) => {
     if (node.kind !== 'call' || kept.has(node.name)) return;
-    if (!ONCE.has(table.get(node.target)?.cls ?? 'other')) names.add(node.name);
+    if (node.meta.save !== 'save' && runsAgain(node.target, table.get(node.target))) names.add(node.name);
   });
   return names;
 }
 
-const ONCE: ReadonlySet<OpClass> = new Set<OpClass>(['random', 'control', 'collective', 'other']);
 const DEAR: ReadonlySet<OpClass> = new Set<OpClass>(['matmul', 'attention']);
 
 /**

@@ -1,7 +1,7 @@
 import type { Graph, Node } from '../../graph/types.ts';
 import { backwardStart } from '../../passes/weight-views.ts';
 import type { Plan, PlannedNode } from '../../plan/types.ts';
-import { nodeLines, outputLines } from '../program.ts';
+import { lineSignature, nodeLines, outputLines } from '../program.ts';
 import { findRepeats } from '../repeats.ts';
 import { countText, secondsText } from '../units.ts';
 import { h, type Markup } from './markup.ts';
@@ -66,7 +66,7 @@ export function programSection(graph: Graph, plan: Plan): Markup[] {
 function phaseBlocks(lines: readonly Line[], least: number, budget: { lines: number }): Markup[] {
   const numbers = new Map<string, number>();
   const ids = Int32Array.from(lines, (line) => {
-    const text = signature(line);
+    const text = lineSignature(line.node, line.planned);
     let id = numbers.get(text);
     if (id === undefined) numbers.set(text, (id = numbers.size));
     return id;
@@ -80,15 +80,6 @@ function phaseBlocks(lines: readonly Line[], least: number, budget: { lines: num
       return block(titleOf(part, count > 1 && parts.length === 1), note, part.flatMap(shownLines), budget);
     });
   });
-}
-
-/** What makes two lines equal: everything but the names of values and the numbers of layers. */
-function signature({ node, planned }: Line): string {
-  const text = nodeLines(node, planned)
-    .join('\n')
-    .replace(/%[\w.$-]+/g, '%');
-  return `${text}|${(node.meta.path ?? '').replace(/\d+/g, '*')}|${node.meta.roleName?.replace(/\d+/g, '*') ?? ''}`
-    .replace(/"[^"]*"/g, (quoted) => quoted.replace(/\d+/g, '*')); // prettier-ignore
 }
 
 /** Neighbouring lines of one module together; without paths everything is one part. */

@@ -39,6 +39,55 @@ export const PAGE_SCRIPT = `
     for (const box of document.querySelectorAll('details:not([open])')) if (box.dataset.print !== 'no') { closed.add(box); box.open = true; }
   });
   addEventListener('afterprint', () => { for (const box of closed) box.open = false; closed.clear(); });
+  const nodes = [...document.querySelectorAll('.node')];
+  const panel = document.getElementById('strategies');
+  if (nodes.length > 0 && panel) {
+    const explain = JSON.parse(document.getElementById('shardwright-report').textContent).explain || [];
+    const element = (tag, text, cls) => { const e = document.createElement(tag); if (text !== undefined) e.textContent = text; if (cls) e.className = cls; return e; };
+    const digits = (x) => x >= 999.5 ? x.toFixed(0) : x.toPrecision(3);
+    const time = (s) => {
+      if (s === null || s === undefined) return '\u2013';
+      if (s === 0) return '0 s';
+      const [unit, name] = [[1, 's'], [1e-3, 'ms'], [1e-6, '\u00b5s'], [1e-9, 'ns']].find(([u]) => Math.abs(s) >= u * 0.9995) || [1e-9, 'ns'];
+      return (s < 0 ? '-' : '') + digits(Math.abs(s) / unit) + ' ' + name;
+    };
+    const show = (index) => {
+      for (const node of nodes) node.classList.toggle('picked', node === nodes[index]);
+      const found = explain[index];
+      panel.replaceChildren();
+      if (!found) return;
+      panel.append(element('h3', found.node), element('p', found.target + ', ' + found.strategies + ' strategies; the chosen one and the nearest:', 'soft'));
+      const table = element('table');
+      const head = element('tr');
+      for (const [text, cls] of [['Strategy'], [''], ['Local', 'number'], ['Compute', 'number'], ['Moves in', 'number'], ['Moves out', 'number']]) head.append(element('th', text, cls));
+      table.append(element('thead'), element('tbody'));
+      table.tHead.append(head);
+      for (const c of found.nearest) {
+        const row = element('tr');
+        const spec = element('td', undefined, 'name');
+        spec.append(element('code', c.spec));
+        const local = c.localSeconds === null ? '\u2013' : (c.localSeconds > 0 ? '+' : '') + time(c.localSeconds);
+        row.append(spec, element('td', c.class + (c.reason ? ': ' + c.reason : '')), element('td', local, 'number'), element('td', time(c.computeSeconds), 'number'), element('td', time(c.inSeconds), 'number'), element('td', time(c.outSeconds), 'number'));
+        table.tBodies[0].append(row);
+      }
+      const box = element('div', undefined, 'scroll');
+      box.tabIndex = 0;
+      box.append(table);
+      panel.append(box, element('p', 'Local: seconds more than the chosen strategy, with everything around the node as it is. ' + found.limits.join(' '), 'soft'));
+    };
+    const go = (index) => { for (const node of nodes) node.tabIndex = -1; nodes[index].tabIndex = 0; nodes[index].focus(); };
+    nodes.forEach((node, index) => {
+      node.tabIndex = index === 0 ? 0 : -1;
+      node.addEventListener('click', () => { go(index); show(index); });
+      node.addEventListener('keydown', (event) => {
+        const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
+        if (step) go(Math.min(nodes.length - 1, Math.max(0, index + step)));
+        else if (event.key === 'Enter' || event.key === ' ') show(index);
+        else return;
+        event.preventDefault();
+      });
+    });
+  }
   for (const all of document.querySelectorAll('button.all')) {
     all.hidden = false;
     all.addEventListener('click', () => {

@@ -50,7 +50,8 @@ header{padding-top:36px;display:flex;gap:16px;align-items:flex-start;justify-con
 h1{font-size:28px;line-height:1.2;margin:0 0 4px;overflow-wrap:anywhere;letter-spacing:-.01em}
 h2{font-size:20px;margin:52px 0 12px;scroll-margin-top:16px}
 h3{font-size:16px;margin:28px 0 8px}
-p{margin:8px 0;max-width:78ch}
+p{margin:8px 0;max-width:78ch;overflow-wrap:anywhere}
+li{overflow-wrap:anywhere}
 .soft,.caption{color:var(--soft)}
 nav{max-width:1120px;margin:12px auto 0;padding:0 24px;display:flex;flex-wrap:wrap;gap:4px 18px;font-size:14px}
 a{color:var(--accent)}
@@ -88,27 +89,69 @@ summary .soft{font-size:14px}
 .bar .compute,.key .compute{background:var(--compute)}
 .bar .communication,.key .communication{background:var(--communication)}
 .bar .other,.key .other{background:var(--other)}
-.bar .m1,.key .m1{background:#77aadd}.bar .m2,.key .m2{background:#ee8866}.bar .m3,.key .m3{background:#44bb99}
+.bar .m1,.key .m1{background:#77aadd}.bar .m2,.key .m2{background:#ee8866}.bar .m3,.key .m3{background:#44bb99}.bar .m4,.key .m4{background:#eedd88}.bar .m5,.key .m5{background:#ffaabb}
 .key{list-style:none;display:flex;flex-wrap:wrap;gap:4px 22px;padding:0;margin:0 0 12px;font-size:14.5px}
 .key i{display:inline-block;width:12px;height:12px;border-radius:3px;margin-right:7px}
 .drawings{display:flex;flex-wrap:wrap;gap:20px}
 figure{margin:0;border:1px solid var(--border);border-radius:12px;padding:12px;background:var(--page);max-width:100%;overflow-x:auto}
 figure svg{display:block;max-width:100%;height:auto}
+figure.drawn{margin:14px 0 18px;padding:14px 14px 12px;overflow:visible}
+figure.drawn .scroll{margin:0}
+figcaption{font-size:14px;margin-top:8px;max-width:78ch}
+.chart{display:block}
+figure.drawn .chart{width:100%;max-width:900px;min-width:560px;margin:0 auto}
+.chart text{fill:var(--ink);font-size:12.5px}
+.chart .soft{fill:var(--soft)}
+.chart .strong{font-weight:600}
+.chart .grid{stroke:var(--border);stroke-width:1}
+.chart .mark{stroke:var(--soft);stroke-width:1;stroke-dasharray:3 3}
+.chart .limit{stroke:var(--ink);stroke-width:1.5;stroke-dasharray:7 4}
+.chart .roof{stroke:var(--ink);stroke-width:2}
+.chart .front{fill:none;stroke:var(--soft);stroke-width:1.5}
+.chart .point{fill:var(--ink)}
+.chart .dot{fill:#77aadd;stroke:#16181d;stroke-width:1}
+.chart .dot.memory{fill:#eedd88}.chart .dot.launch{fill:#bbcc33}.chart .dot.communication{fill:#ee8866}.chart .dot.chosen{fill:#44bb99;stroke-width:2}.chart .dot.over{fill:#dde1e7;stroke-dasharray:3 2}
+.chart .ontask{fill:#16181d;font-size:12px;pointer-events:none}
+.chart .number{font-weight:600;font-size:12.5px;paint-order:stroke;stroke:var(--page);stroke-width:3px}
+.chart .lead{stroke:var(--soft);stroke-width:1}
+.chart .area.compute{fill:var(--compute)}.chart .area.communication{fill:var(--communication)}
+.chart .task.compute{fill:#77aadd}.chart .task.communication{fill:#ee8866}
+.chart .area.m1{fill:#77aadd}.chart .area.m2{fill:#ee8866}.chart .area.m3{fill:#44bb99}.chart .area.m4{fill:#eedd88}.chart .area.m5{fill:#ffaabb}
+.graph{border:1px solid var(--border);border-radius:12px;max-height:680px;overflow:auto;background:var(--page)}
+.chart .edge{fill:none;stroke:var(--border);stroke-width:1.3}
+.chart .edge.moved{stroke:var(--communication);stroke-width:2}
+.chart .edge.next{stroke:var(--soft)}
+.chart text.moved{fill:var(--communication);font-size:11.5px;paint-order:stroke;stroke:var(--page);stroke-width:3px}
+.node{cursor:pointer}
+.node rect{fill:var(--raised);stroke:var(--border)}
+.node.backward rect{stroke-dasharray:5 3}
+.node.input rect{fill:var(--page);stroke:var(--soft)}
+.node:focus{outline:none}
+.node:focus-visible rect{stroke:var(--accent);stroke-width:3}
+.node.picked rect{stroke:var(--accent);stroke-width:3}
+.onpaper{display:none}
 footer{padding:40px 24px;color:var(--soft);font-size:14px}
 .skip{position:absolute;left:-9999px}
 .skip:focus{left:12px;top:12px;background:var(--page);padding:8px 12px;z-index:2}
 @media (max-width:640px){main,header,footer,nav{padding-left:16px;padding-right:16px}header{flex-direction:column}.answer{grid-template-columns:1fr;gap:2px;padding:16px}.answer dd{margin-bottom:10px}h1{font-size:23px}}
 @media print{
-:root,:root[data-theme=dark]{color-scheme:light;${variables(PAGE_LIGHT)}}
+:root:root:root{color-scheme:light;${variables(PAGE_LIGHT)}}
 body{font-size:10.5pt}
 main,header,footer{max-width:none;padding:0}
 nav,button.theme,.skip{display:none}
 h2{break-after:avoid;margin-top:26px}
 section.sheet{break-before:page}
 tr,figure,.answer,.bar,.key{break-inside:avoid}
+figure.drawn .chart{min-width:0}
+.graph,#strategies{display:none}
+.onpaper{display:block}
 .scroll,pre{overflow:visible}
 pre{white-space:pre-wrap;overflow-wrap:anywhere;font-size:8.5pt}
-table{font-size:9.5pt}
+table{font-size:9pt}
+th,td.keep,td.number,th.number{white-space:normal}
+th,td{padding-right:8px}
+td.name{min-width:0}
+td code{font-size:8pt}
 summary::before{content:none}
 }`.trim();
 }

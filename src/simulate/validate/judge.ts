@@ -56,10 +56,24 @@ function distinct(trials: readonly Trial[]): Trial[] {
 
 /** Whether a result is absent, empty, or one and the same in every draw. */
 export function isConstant(trials: readonly Trial[], k: number): boolean {
+  let known = constants.get(trials);
+  if (known === undefined) constants.set(trials, (known = []));
+  return (known[k] ??= sameInEvery(trials, k));
+}
+
+/** Every combination of placements asks the same of the same trials. */
+const constants = new WeakMap<readonly Trial[], boolean[]>();
+
+function sameInEvery(trials: readonly Trial[], k: number): boolean {
   const first = trials[0]?.truth[k];
   if (first === null || first === undefined || first.size === 0) return true;
-  const text = flat(first).join();
-  return trials.length > 1 && trials.every(({ truth }) => truth[k] !== null && flat(truth[k]).join() === text);
+  if (trials.length < 2) return false;
+  const values = flat(first);
+  return trials.every(({ truth: { [k]: other } }) => {
+    if (other === null || other === undefined || other.size !== values.length) return false;
+    const own = flat(other);
+    return values.every((v, i) => Object.is(v, own[i]));
+  });
 }
 
 function partsOf(trial: Trial, i: number, slot: RuleSlot, ranks: number, board: number): readonly Piece[] {
@@ -163,41 +177,87 @@ export function validOutputs(
   ranks: number,
   kinds: readonly ReduceOp[] = [],
 ): RuleSlot[][] | undefined {
-  let open: RuleSlot[][] = sample.ctx.outputs.map((meta, k) => 
+  let open: RuleSlot[][] = sample.ctx.outputs.map((meta, k) =>
     meta === null || isConstant(trials, k) ? [null] : outputSlots(meta, ranks, kinds),
   );
   const probe = rule(slots, sample.ctx.outputs.map(() => R));
   for (const [board, trial] of trials.entries()) {
     const group = groupOf(sample, trial, probe, ranks, board);
-    const plain = attempt(() => runGroup(group));
     const { truth } = trial;
     const stated = localSizes(sample, trial.inputs, truth[0]?.shape ?? []) !== undefined;
-    open = open.map((candidates, k) =>
-      candidates.filter((slot) => {
-        const whole = truth[k];
+    const plain = stated ? undefined : runRanks(group, open);
+    const ran: Ran = new Map();
+    const next: RuleSlot[][] = [];
+    for (const [k, candidates] of open.entries()) {
+      const whole = truth[k];
+      const held = candidates.filter((slot) => {
         if (whole === null || slot === null) return true;
-        const results = stated ? sized(group, trial, slot, k, ranks) : plain;
+        const results = stated ? sized(group, trial, slot, k, ranks, ran) : plain;
         const local = results?.map((of) => of[k]);
         // A call on parts may have fewer results, such as the rows of a cut dim.
         return local !== undefined && local.every(isArray) && holds(local, whole, slot);
-      }),
-    );
-    if (open.some((candidates) => candidates.length === 0)) return undefined;
+      });
+      if (held.length === 0) return undefined;
+      next.push(held);
+    }
+    open = next;
   }
   return open;
 } // prettier-ignore
 
-/** Results when each rank states the size of its piece of result `k`. */
-function sized(group: Group, trial: Trial, slot: RuleSlot, k: number, ranks: number): readonly Results[] | undefined {
-  const { sample } = group;
-  return attempt(() =>
-    group.inputs.map((pieces, rank) => {
-      const inputs = pieces.map((p) => p.array);
-      const shape = windowOf(trial.truth[k], slot, ranks, rank)?.shape ?? [];
-      return sample.run(inputs, localSizes(sample, inputs, shape));
-    }),
+/**
+ * The call on every rank; undefined when one fails, or when no placement that is open has pieces of the sizes that the first
+ * rank gives, so that the other ranks need not run.
+ */
+function runRanks(group: Group, open: readonly (readonly RuleSlot[])[]): readonly Results[] | undefined {
+  const ranks = group.inputs.length;
+  return attempt(() => {
+    const all: Results[] = [];
+    for (const pieces of group.inputs) {
+      const own = group.sample.run(pieces.map((p) => p.array));
+      all.push(own);
+      if (all.length === 1 && !open.every((slots, k) => slots.some((slot) => fits(group, own[k], slot, k, ranks))))
+        return undefined;
+    }
+    return all;
+  });
+}
+
+/** Whether the first rank's result has the sizes of its piece under a slot. */
+function fits(
+  { outputs: [first] }: Group,
+  x: NDArray | null | undefined,
+  slot: RuleSlot,
+  k: number,
+  ranks: number,
+): boolean {
+  const whole = first[k]?.shape;
+  if (slot === null || whole === undefined) return true;
+  if (!isArray(x) || x.rank !== whole.length) return false;
+  return x.shape.every(
+    (n, d) => n === (slot.kind === 'shard' && slot.dim === d ? chunkOf(whole[d], ranks, 0)[1] : whole[d]),
   );
 }
+
+/** What a rank gave, by the sizes that it stated; undefined where the call failed. */
+type Ran = Map<string, Results | undefined>;
+
+/** Results when each rank states the size of its piece of result `k`. */
+function sized(group: Group, trial: Trial, slot: RuleSlot, k: number, ranks: number, ran: Ran): readonly Results[] | undefined {
+  const { sample } = group;
+  const all: Results[] = [];
+  for (const [rank, pieces] of group.inputs.entries()) {
+    const inputs = pieces.map((p) => p.array);
+    const shape = windowOf(trial.truth[k], slot, ranks, rank)?.shape ?? [];
+    const sizes = localSizes(sample, inputs, shape);
+    const key = `${rank} ${JSON.stringify(sizes)}`;
+    if (!ran.has(key)) ran.set(key, attempt(() => sample.run(inputs, sizes)));
+    const own = ran.get(key);
+    if (own === undefined) return undefined;
+    all.push(own);
+  }
+  return all;
+} // prettier-ignore
 
 function isArray(x: NDArray | null | undefined): x is NDArray {
   return x !== null && x !== undefined;

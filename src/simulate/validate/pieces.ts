@@ -165,7 +165,22 @@ export function holds(local: readonly NDArray[], whole: NDArray, slot: RuleSlot)
   }
   if (!local.every((x) => sameSizes(x, whole))) return false;
   if (slot.kind === 'replicate') return local.every((x) => agree(x, whole));
-  return agree(reduceRanks(local, slot.op), whole);
+  return reducesTo(local, slot.op, whole);
+}
+
+/** `agree(reduceRanks(local, op), whole)`, which stops at the first element that differs. */
+function reducesTo(local: readonly NDArray[], op: ReduceOp, whole: NDArray): boolean {
+  const data = local.map((x) => flat(x));
+  const want = flat(whole);
+  const [first] = data;
+  const join = JOIN[op];
+  const exact = whole.kind !== 'float';
+  for (let i = 0; i < want.length; i++) {
+    let v = first[i];
+    for (let r = 1; r < data.length; r++) v = join(v, data[r][i]);
+    if (!same(op === 'avg' ? v / data.length : v, want[i], exact)) return false;
+  }
+  return true;
 }
 
 function sameSizes(a: NDArray, b: NDArray): boolean {

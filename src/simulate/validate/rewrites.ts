@@ -106,7 +106,7 @@ export function localSizes(
       return { num_groups: (ctx.int('num_groups') * channels) / ctx.inputs[0].shape[1] };
     }
     default:
-      return undefined;
+      return /^upsample_.*_backward$/.test(short) ? { input_size: output } : undefined;
   }
 }
 

@@ -1,4 +1,4 @@
-import { ShardwrightError } from '../../errors.ts';
+import { didYouMean, ShardwrightError } from '../../errors.ts';
 import type { ReduceOp } from '../../mesh/placement.ts';
 import { R, type Rule, type RuleSlot } from '../../ops/rule.ts';
 import type { CallText } from '../../ops/samples/call-text.ts';
@@ -79,13 +79,32 @@ export function validateRules(table: OperatorTable, options: ValidationOptions =
   };
 }
 
-/** The record of a name, which may leave out `aten.` and `.default`. @throws E_UNKNOWN_OP */
+/**
+ * The record of a name, which may leave out `aten.` and the overload where there is one only.
+ *
+ * @throws E_UNKNOWN_OP for a name that is none, with the nearest ones, or that several overloads share, with all of them
+ */
 export function operatorNamed(table: OperatorTable, name: string): OperatorRecord {
-  const record = table.get(name) ?? table.get(`aten.${name}`) ?? table.get(`aten.${name}.default`);
-  if (record !== undefined) return record;
+  const exact = table.get(name) ?? table.get(`aten.${name}`) ?? table.get(`aten.${name}.default`) ?? table.get(`${name}.default`);
+  if (exact !== undefined) return exact;
+  const known = table.names();
+  const overloads = known.filter((n) => n.startsWith(`${name}.`) || n.startsWith(`aten.${name}.`));
+  if (overloads.length === 1) return table.get(overloads[0])!;
+  if (overloads.length > 1)
+    throw new ShardwrightError('E_UNKNOWN_OP', `'${name}' has several overloads`, { hint: `name one of ${overloads.join(', ')}` });
+  const words = [...new Set(known.flatMap((n) => [n, withoutDefaults(n)]))];
+  const near = didYouMean(withoutDefaults(name), words);
   throw new ShardwrightError('E_UNKNOWN_OP', `there is no operator '${name}'`, {
-    hint: 'name it with namespace and overload, such as aten.mm.default',
+    hint:
+      near.length > 0
+        ? `did you mean ${near.map((n) => `'${n}'`).join(' or ')}?`
+        : 'name it with namespace and overload, such as aten.mm.default; FEATURES.md lists all',
   });
+} // prettier-ignore
+
+/** `mm` of `aten.mm.default`. */
+function withoutDefaults(name: string): string {
+  return name.replace(/^aten\./, '').replace(/\.default$/, '');
 }
 
 function nameOf(table: OperatorTable, call: CallText): string {

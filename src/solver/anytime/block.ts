@@ -6,8 +6,10 @@
  * One object is reused for all blocks of a thread: nothing is allocated in the loop once the buffers have grown.
  */
 
-/** Largest number of variables in a block. */
-export const MOST_VARIABLES = 2048;
+import { arrange } from './order.ts';
+
+/** Cells between two looks at whether to stop. */
+const LOOK_EVERY = 2e6;
 
 interface Factor {
   /** Local variables, the one that is eliminated first last. */
@@ -20,18 +22,19 @@ export class Block {
   /** Number of local variables. */
   count = 0;
   /** Number of candidates of each local variable, and the candidate that is the present value. */
-  readonly sizes = new Int32Array(MOST_VARIABLES);
-  readonly present = new Int32Array(MOST_VARIABLES);
+  readonly sizes: Int32Array;
+  readonly present: Int32Array;
   /** Where the candidate costs of each local variable begin in `costs`. */
-  readonly start = new Int32Array(MOST_VARIABLES + 1);
+  readonly start: Int32Array;
   costs = new Float64Array(4096);
   /** Result: the chosen candidate of each local variable. */
-  readonly chosen = new Int32Array(MOST_VARIABLES);
+  readonly chosen: Int32Array;
   /** Cells of all numbers that were minimised over, for step counting. */
   work = 0;
 
-  readonly #frozen = new Uint8Array(MOST_VARIABLES);
-  readonly #order = new Int32Array(MOST_VARIABLES);
+  readonly #frozen: Uint8Array;
+  readonly #order: Int32Array;
+  readonly #stopped: () => boolean;
   #ordered = 0;
   readonly #near: Set<number>[] = [];
   readonly #edgeFirst: number[] = [];
@@ -46,6 +49,17 @@ export class Block {
   readonly #plan: { v: number; axes: number[]; at: number }[] = [];
   readonly #sums: Float64Array[] = [];
   readonly #buckets: Factor[][] = [];
+
+  /** For blocks of at most `most` variables; `stopped` is asked now and then and ends a minimisation early. */
+  constructor(most: number, stopped: () => boolean = () => false) {
+    this.sizes = new Int32Array(most);
+    this.present = new Int32Array(most);
+    this.start = new Int32Array(most + 1);
+    this.chosen = new Int32Array(most);
+    this.#frozen = new Uint8Array(most);
+    this.#order = new Int32Array(most);
+    this.#stopped = stopped;
+  }
 
   /** Starts a new block. */
   begin(): void {
@@ -103,60 +117,16 @@ export class Block {
   }
 
   /**
-   * Fixes the elimination order for tables of at most `cap` cells; call once, before any `minimise`. The first `spared`
-   * variables are frozen only when nothing else is left to freeze.
+   * Fixes the elimination order for tables of at most `cap` cells (`order.ts`); call once, before any `minimise`. The first
+   * `spared` variables are frozen only when nothing else is left to freeze; `luck` is a random factor on who is frozen.
    */
-  arrange(cap: number, spared: number): void {
+  arrange(cap: number, spared: number, luck?: () => number): void {
     const { count, sizes } = this;
-    const near = this.#near;
     this.#edgeEnd = this.#used;
-    this.#ordered = 0;
-    const left = new Set<number>();
-    const weight = new Float64Array(count);
-    const weigh = (v: number): void => {
-      let product = 1;
-      for (const w of near[v]) product *= sizes[w];
-      weight[v] = product;
-    };
-    for (let v = 0; v < count; v++) {
-      this.#frozen[v] = 0;
-      left.add(v);
-      weigh(v);
-    }
-    while (left.size > 0) {
-      let best = -1;
-      let heaviest = -1;
-      let load = -1;
-      for (const v of left) {
-        if (best < 0 || weight[v] < weight[best]) best = v;
-      }
-      if (weight[best] * sizes[best] > cap) {
-        // Freeze what holds the most neighbours together.
-        for (const v of left) {
-          const own = (v < spared ? 1e-9 : 1) * near[v].size * Math.log2(1 + sizes[v]);
-          if (own > load) {
-            load = own;
-            heaviest = v;
-          }
-        }
-        this.#frozen[heaviest] = 1;
-        left.delete(heaviest);
-        for (const w of near[heaviest]) near[w].delete(heaviest);
-        for (const w of near[heaviest]) weigh(w);
-        continue;
-      }
-      this.#order[this.#ordered++] = best;
-      left.delete(best);
-      const around = [...near[best]];
-      for (const w of around) near[w].delete(best);
-      for (let x = 0; x < around.length; x++) {
-        for (let y = x + 1; y < around.length; y++) {
-          near[around[x]].add(around[y]);
-          near[around[y]].add(around[x]);
-        }
-      }
-      for (const w of around) weigh(w);
-    }
+    const job = { near: this.#near, sizes, count, cap, spared, ...(luck === undefined ? {} : { luck }) };
+    const { ordered, work } = arrange(job, this.#order, this.#frozen);
+    this.#ordered = ordered;
+    this.work += work;
   }
 
   /** Number of variables that take part (are not frozen). */
@@ -164,7 +134,10 @@ export class Block {
     return this.#ordered;
   }
 
-  /** Minimises; returns the least cost (of the costs as they are now) and leaves the minimiser in `chosen`. */
+  /**
+   * Minimises; returns the least cost (of the costs as they are now) and leaves the minimiser in `chosen`. NaN when it was
+   * stopped before it had one.
+   */
   minimise(): number {
     const { sizes, present, start, count } = this;
     this.#used = this.#edgeEnd;
@@ -197,7 +170,13 @@ export class Block {
         this.#buckets[place[i]].push({ vars: [j, i], at: this.#flip(at, sizes[i], columns) });
       } else this.#buckets[place[j]].push({ vars: [i, j], at });
     }
-    for (let k = 0; k < this.#ordered; k++) total += this.#eliminate(k, place, unary);
+    let next = this.work + LOOK_EVERY;
+    for (let k = 0; k < this.#ordered; k++) {
+      total += this.#eliminate(k, place, unary);
+      if (this.work < next) continue;
+      if (this.#stopped()) return NaN;
+      next = this.work + LOOK_EVERY;
+    }
     for (let k = this.#ordered - 1; k >= 0; k--) {
       const { v, axes, at } = this.#plan[k];
       let cell = 0;

@@ -4,7 +4,7 @@
  * relaxed optima break are added and it tries again.
  */
 import { prove } from '../certify.ts';
-import { networkOf } from '../network.ts';
+import { networkOf } from '../intern.ts';
 import { Pool } from '../pool.ts';
 import { installRows, type PlainRow } from '../rows.ts';
 import { makeEngines, Search } from '../search.ts';

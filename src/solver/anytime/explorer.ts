@@ -2,7 +2,7 @@
  * Local search over feasible choices: a block of variables is minimised exactly given all others (`block.ts`), memory
  * enters as prices, and what would still exceed a row is priced up inside the block until it fits or nothing is gained.
  */
-import { Block, MOST_VARIABLES } from './block.ts';
+import { Block } from './block.ts';
 import { costOf, usageOf } from './dual.ts';
 import type { Model } from './model.ts';
 import type { Random } from './random.ts';
@@ -25,7 +25,16 @@ export interface BlockMove {
   readonly spared: number;
   /** How much dearer (at the block's prices) the result may be. */
   readonly tolerance: number;
+  /** Random factor on who is frozen when tables grow too large; default 1. */
+  readonly luck?: () => number;
+  /** Most minimisations, with prices inside the block raised and lowered until its result fits. */
+  readonly attempts: number;
 }
+
+/** Share of the price at which the block would gain nothing that an exceeded row is charged at first. */
+const FIRST_CHARGE = 0.5;
+/** Relative change of a charge below which another attempt is not worth it. */
+const LEAST_CHANGE = 0.02;
 
 export class Explorer {
   readonly model: Model;
@@ -39,7 +48,7 @@ export class Explorer {
   /** Values with a larger hint are no candidates (no choice that is worth anything holds them). */
   limit = Infinity;
   readonly random: Random;
-  readonly #block = new Block();
+  readonly #block: Block;
   readonly #local: Int32Array;
   readonly #back: Int32Array;
   readonly #row: Float64Array;
@@ -54,7 +63,8 @@ export class Explorer {
   #high = 0;
   steps = 0;
 
-  constructor(model: Model, choice: Int32Array, random: Random) {
+  constructor(model: Model, choice: Int32Array, random: Random, stopped?: () => boolean) {
+    this.#block = new Block(model.count, stopped);
     this.model = model;
     this.random = random;
     this.x = choice.slice();
@@ -119,7 +129,7 @@ export class Explorer {
     this.steps++;
     const { factor, ceiling } = move;
     const block = this.#block;
-    this.#vars = vars.slice(0, MOST_VARIABLES);
+    this.#vars = [...vars];
     this.#prepare(move);
     if (block.free === 0) {
       this.#release();
@@ -129,21 +139,25 @@ export class Explorer {
       for (let c = 0; c < block.start[block.count]; c++) block.costs[c] += move.noise * this.random.next();
     const before = this.#presentCost();
     let accepted = false;
-    for (let round = 0; round < 6; round++) {
-      const after = block.minimise();
+    this.#charges.clear();
+    for (let attempt = 0; attempt < move.attempts; attempt++) {
+      if (Number.isNaN(block.minimise())) break;
       this.#collect();
-      if (this.#changed.length === 0) break;
+      const none = this.#changed.length === 0;
       // Prices that were added inside the block count for the choice of the block, not for its worth.
       const { priced, cost } = this.#worth(factor);
-      if (priced > move.tolerance || this.cost + cost > ceiling) break;
-      const row = this.#worstRow();
-      if (row < 0) {
+      const poor = none || priced > move.tolerance || this.cost + cost > ceiling;
+      if (poor && attempt === 0) break;
+      const row = none ? -1 : this.#worstRow();
+      if (row >= 0) this.#charge(row, poor ? 0 : Math.max(-priced, 1e-9 * Math.abs(before)));
+      else if (!poor) {
         this.#apply(cost);
         accepted = true;
         break;
+      } else {
+        this.#clear();
+        if (!this.#relent()) break;
       }
-      if (after >= before + 1e-9 * Math.abs(before) && round > 0 && priced >= move.tolerance) break;
-      this.#charge(row, Math.max(-priced, 1e-9 * Math.abs(before)));
     }
     this.#release();
     return accepted;
@@ -193,7 +207,7 @@ export class Explorer {
         }
       }
     }
-    block.arrange(move.cap, move.spared);
+    block.arrange(move.cap, move.spared, move.luck);
   }
 
   #reserve(length: number): void {
@@ -351,16 +365,46 @@ export class Explorer {
 
   #excess = 0;
   #looked = 0;
+  /** Prices per row inside the present block: known to be too low, known to be too high, in force. */
+  readonly #charges = new Map<number, { low: number; high: number; now: number }>();
 
   #clear(): void {
     if (this.#high > this.#low) this.#difference.fill(0, this.#low, this.#high + 1);
   }
 
-  /** Prices the row inside the block so that the present solution of the block is worth nothing any more. */
+  /** An exceeded row gets dearer inside the block: threefold, or halfway to what was too dear. */
   #charge(row: number, gain: number): void {
+    let charge = this.#charges.get(row);
+    if (charge === undefined) {
+      charge = { low: 0, high: Infinity, now: 0 };
+      this.#charges.set(row, charge);
+    }
+    const { high, now } = charge;
+    // What is too little alone may do together with another row.
+    charge.low = Math.min(now, high);
+    const first = (FIRST_CHARGE * gain) / this.#excess;
+    const next = high < Infinity ? (charge.low + high) / 2 : now > 0 ? 3 * now : first;
+    this.#bill(row, next - now);
+    charge.now = next;
+  }
+
+  /** The result fits but is not worth it: all charges go halfway back. False when that would change little. */
+  #relent(): boolean {
+    let any = false;
+    for (const [row, charge] of this.#charges) {
+      charge.high = charge.now;
+      const next = (charge.low + charge.now) / 2;
+      if (charge.now - next > LEAST_CHANGE * charge.now) any = true;
+      this.#bill(row, next - charge.now);
+      charge.now = next;
+    }
+    return any;
+  }
+
+  /** Adds `price` per unit of the row to the costs of the block. */
+  #bill(row: number, price: number): void {
     const { segment, lo, hi, amount, amounts } = this.model;
     const block = this.#block;
-    const price = gain / this.#excess;
     this.#vars.forEach((i, k) => {
       let low = segment[i];
       let high = segment[i + 1];

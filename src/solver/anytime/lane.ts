@@ -4,6 +4,7 @@
  * clock nor on how many threads carry the lanes.
  */
 import { PriceAscent } from './ascent.ts';
+import { Descent } from './descent.ts';
 import { costOf, Dual, usageOf } from './dual.ts';
 import type { Model } from './model.ts';
 import { leastUsage, repair } from './repair.ts';
@@ -13,7 +14,7 @@ import { SearchStream, type News } from './stream.ts';
 export type Orders =
   | { readonly kind: 'rest' }
   | { readonly kind: 'bound'; readonly work: number; readonly objective: number }
-  | { readonly kind: 'search'; readonly work: number; readonly news: News };
+  | { readonly kind: 'search' | 'descend'; readonly work: number; readonly news: News };
 
 /** What a lane has to say after a round. */
 export interface Report {
@@ -64,6 +65,7 @@ export class Lane {
   readonly #seed: number;
   readonly #stopped: () => boolean;
   #search: SearchStream | undefined;
+  #descent: Descent | undefined;
   #ascent: PriceAscent | undefined;
   #stall = 0;
   #cells = 0;
@@ -88,6 +90,8 @@ export class Lane {
         return this.#bound(orders.work, orders.objective);
       case 'search':
         return this.#look(orders.work, orders.news);
+      case 'descend':
+        return this.#descend(orders.work, orders.news);
     }
   }
 
@@ -96,6 +100,13 @@ export class Lane {
     this.#search.receive(news);
     this.#search.run(work, this.#stopped);
     return { kind: 'search', choice: this.#search.best, cost: this.#search.cost, steps: this.#search.steps };
+  }
+
+  #descend(work: number, news: News): Report {
+    this.#descent ??= new Descent(this.#model, this.#seed, news, this.#stopped);
+    this.#descent.receive(news);
+    this.#descent.run(work);
+    return { kind: 'descend', choice: this.#descent.best, cost: this.#descent.cost, steps: this.#descent.steps };
   }
 
   #bound(work: number, objective: number): Report {

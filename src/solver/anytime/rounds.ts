@@ -1,5 +1,6 @@
 /**
- * The rounds of the anytime search: lane 0 raises the bound (and searches once that stalls), the others search; after
+ * The rounds of the anytime search: lane 0 raises the bound (and searches once that stalls), the others search, two of them
+ * by descents once blocks have brought the cost near; after
  * every round all know the best choice, the prices and the marginals. Everything is counted in cells and rounds; the
  * clock only says when to stop.
  */
@@ -12,6 +13,9 @@ const LANES = 4;
 /** Work of a lane in the first round and in a full one, in cells. */
 const FIRST_WORK = 3e6;
 const FULL_WORK = 24e6;
+/** Lanes that descend, as soon as a round of blocks gains less than this share of the cost. */
+const DESCENDING: readonly number[] = [1, 2];
+const NEAR = 0.02;
 /** Once stalled, the bound is taken up again every so many rounds. */
 const REVISIT = 8;
 
@@ -40,6 +44,7 @@ export async function search(model: Model, choice: Int32Array, cost: number, opt
   const team = crew(model, seeds, options.threads, { deadline, control });
   let best: Findings = { choice, cost, bound: undefined, rounds: 0 };
   let others: Int32Array[] = [];
+  let near = false;
   const stopped = (): boolean => Atomics.load(control, 0) !== 0 || Date.now() > deadline;
   try {
     while (best.rounds < options.rounds && !stopped()) {
@@ -58,15 +63,18 @@ export async function search(model: Model, choice: Int32Array, cost: number, opt
       const raw = bound === undefined || bound.raw;
       const orders = Array.from({ length: LANES }, (_, k): Orders => {
         if (k === 0 && raise) return { kind: 'bound', work, objective: best.cost };
-        return raw ? { kind: 'rest' } : { kind: 'search', work, news };
+        if (raw) return { kind: 'rest' };
+        return { kind: near && DESCENDING.includes(k) ? 'descend' : 'search', work, news };
       });
       const reports = await team.round(orders);
       others = [];
+      const before = best.cost;
       for (const report of reports) {
         if (report.choice === undefined) continue;
         if (report.cost < best.cost) best = { ...best, choice: report.choice, cost: report.cost };
         else if (report.cost > best.cost) others.push(report.choice);
       }
+      if (!raw && best.cost > (1 - NEAR) * before) near = true;
       const raised = reports[0].bound;
       best = { ...best, bound: raised ?? best.bound, rounds: rounds + 1 };
       if (options.onRound(best)) break;

@@ -21,8 +21,12 @@ interface Operator {
 }
 
 const ALL = 1 << 20;
+/** Candidates, variables and table of blocks that take a hundred times the work of the others. */
+const DEEP = [[ALL, 25, 1e6], [ALL, 60, 1e6], [ALL, 150, 1e6], [ALL, 40, 4e6], [8, 150, 1e6], [16, 150, 1e6]] as const; // prettier-ignore
+/** Models of at most this many values get those; larger ones are better served by more blocks, and by descents. */
+const DEEP_VALUES = 20_000;
 
-function operators(): Operator[] {
+function operators(deep: boolean): Operator[] {
   const list: Operator[] = [];
   const add = (kind: Kind, variables: number, candidates: number, cap: number): void =>
     void list.push({ kind, variables, candidates, cap, gain: 0, work: 0, uses: 0 });
@@ -32,6 +36,7 @@ function operators(): Operator[] {
       [3, 250, 50_000], [6, 40, 50_000], [6, 100, 10_000], [6, 250, 50_000], [12, 40, 20_000], [12, 100, 50_000],
     ]) add(kind, variables, candidates, cap);
   } // prettier-ignore
+  if (deep) for (const kind of ['ball', 'walk'] as const) for (const [candidates, variables, cap] of DEEP) add(kind, variables, candidates, cap); // prettier-ignore
   for (const [candidates, variables, cap] of [[3, 200, 20_000], [3, 800, 20_000], [6, 200, 20_000], [6, 800, 50_000], [ALL, 200, 50_000], [ALL, 800, 10_000]]) add('hub', variables, candidates, cap); // prettier-ignore
   for (const [candidates, variables] of [[3, 150], [6, 60], [ALL, 30]]) add('row', variables, candidates, 20_000); // prettier-ignore
   for (const [candidates, variables] of [[1, 80], [1, 400], [1, 1000], [3, 150]]) add('merge', variables, candidates, 50_000); // prettier-ignore
@@ -53,6 +58,8 @@ const BEHIND = 1.001;
 const KICKS = 6;
 const NOISE = 2e-4;
 const TOLERANCE = 6e-4;
+/** Minimisations of a block until it fits the rows. */
+const ATTEMPTS = 6;
 /** Best choices of earlier walks that are kept as guests. */
 const MOST_ELITES = 6;
 
@@ -72,7 +79,7 @@ export class SearchStream {
   readonly #random: Random;
   readonly #explorer: Explorer;
   readonly #neighbourhood: Neighbourhood;
-  readonly #operators = operators();
+  readonly #operators: Operator[];
   readonly #next: Int32Array;
   readonly #elites: Int32Array[] = [];
   readonly #prefix: Float64Array;
@@ -88,6 +95,7 @@ export class SearchStream {
 
   constructor(model: Model, seed: number, choice: Int32Array) {
     this.#model = model;
+    this.#operators = operators(model.unary.length <= DEEP_VALUES);
     this.#random = new Random(seed);
     this.#explorer = new Explorer(model, choice, this.#random);
     this.#neighbourhood = new Neighbourhood(model, this.#random);
@@ -151,6 +159,7 @@ export class SearchStream {
       spared: operator.kind === 'hub' || random.next() < 0.5 ? 1 : 0,
       noise: this.#kicks > 0 ? NOISE * this.cost * random.next() : 0,
       tolerance: this.#kicks > 0 ? TOLERANCE * this.cost : 0,
+      attempts: ATTEMPTS,
     };
     if (this.#kicks > 0) this.#kicks--;
     if (vars.length > 0) explorer.improve(vars, move);

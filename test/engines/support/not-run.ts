@@ -75,3 +75,12 @@ export const OTHER_SCHEMA: readonly string[] = [
 
 /** Rules of samples whose own conditions (evenness, units) admit them at these sizes on neither 2 nor 3 ranks. */
 export const NOT_ADMITTED = 21;
+
+/** PyTorch looks at values (is a matrix singular?) before it types these, so that it refuses fake tensors. */
+export const VALUES_FIRST: readonly string[] = [
+  'aten.linalg_cholesky.default',
+  'aten.cholesky.default',
+  'aten.linalg_inv.default',
+  'aten.inverse.default',
+  'aten.linalg_solve.default',
+];

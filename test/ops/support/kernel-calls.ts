@@ -48,6 +48,7 @@ function draw(spec: TensorSpec, seed: number, special: boolean, type: DType): ND
     distinct: () => order(hi).slice(0, count),
     shuffled: () => order(count).map((i) => i / 3 - 2),
     bits: () => u.map((v) => (v < 0.4 ? 1 : 0)),
+    definite: () => u.map((v, i) => ((i % hi ** 2) % (hi + 1) === 0 ? hi + v : v - 0.5)),
     seven: () => u.map(() => 7),
     ends: () => u.map((v) => Math.floor((hi + 1) * v)).sort((a, b) => a - b),
   };

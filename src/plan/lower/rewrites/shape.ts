@@ -1,4 +1,5 @@
 import { ref } from '../emitter.ts';
+import { UPSAMPLE_GRADIENTS } from '../../../ops/aten/upsample.ts';
 import type { LocalCall, Rewrite, Rewrites } from '../local-call.ts';
 import { combine, type RankInt } from '../rank-int.ts';
 
@@ -55,6 +56,7 @@ export const shapeRewrites: Rewrites = {
   'aten.squeeze.dims': reshaped,
   'aten.slice_backward.default': localShape('input_sizes'),
   'aten.select_backward.default': localShape('input_sizes'),
+  ...Object.fromEntries(UPSAMPLE_GRADIENTS.map((name) => [name, localShape('input_size')])),
   'aten.repeat.default': repeat,
   'aten.repeat_interleave.self_int': repeatInterleave,
   'aten.tril.default': triangle,

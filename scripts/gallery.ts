@@ -1,0 +1,123 @@
+/**
+ * Writes docs/gallery: reports of real plans, as the command line makes them. The pages are generated, never edited; a test makes
+ * the small ones again and compares, and all of them with SHARDWRIGHT_FULL=1. Run: npx tsx scripts/gallery.ts
+ */
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { format, resolveConfig } from 'prettier';
+import { runCli } from '../src/cli/program.ts';
+
+const root = fileURLToPath(new URL('..', import.meta.url));
+/** The folder of the gallery. */
+export const GALLERY = join(root, 'docs/gallery');
+
+/** A page of the gallery: a plan or a comparison of a program of the repository, and its report. */
+export interface GalleryPage {
+  readonly name: string;
+  readonly about: string;
+  /** Words after `shardwright`; paths are those of a checkout. */
+  readonly make: readonly string[];
+  readonly report: readonly string[];
+  /** Made again by every test run. */
+  readonly small: boolean;
+}
+
+export const PAGES: readonly GalleryPage[] = [
+  {
+    name: 'llama3-8b-2l',
+    about:
+      '2 layers of Llama-3 8B, forward and backward as PyTorch wrote them, on 64 H100s; with the questions of `--what-if`',
+    make: ['plan', 'examples/llama3-8b-2l-b16.fx.txt.gz', '--mesh', 'dp=8,tp=8', '--cluster', 'dgx-h100'],
+    report: ['--what-if'],
+    small: false,
+  },
+  {
+    name: 'transformer',
+    about: 'a transformer block traced from TypeScript, on 8 H100s of one host',
+    make: ['plan', 'examples/transformer.ts', '--mesh', 'dp=2,tp=4', '--cluster', 'dgx-h100'],
+    report: [],
+    small: true,
+  },
+  {
+    name: 'compare-transformer',
+    about: 'the same block compared over all meshes of 8 devices, beside the known plans',
+    make: ['compare', 'examples/transformer.ts', '--devices', '8', '--cluster', 'dgx-h100', '--quiet', '--json'],
+    report: [],
+    small: true,
+  },
+];
+
+/** The HTML of a page. @throws Error when a command fails */
+export async function galleryPage({ make, report }: GalleryPage): Promise<string> {
+  const folder = mkdtempSync(join(tmpdir(), 'shardwright-gallery-'));
+  try {
+    const [command, model, ...rest] = make;
+    const words = [command, join(root, model), ...rest];
+    const subject = join(folder, command === 'plan' ? 'plan' : 'comparison.json');
+    if (command === 'plan') await run([...words, '--no-recipes', '-o', subject]);
+    else writeFileSync(subject, await run(words));
+    return await run(['report', subject, ...report]);
+  } finally {
+    rmSync(folder, { recursive: true, force: true });
+  }
+}
+
+async function run(words: readonly string[]): Promise<string> {
+  let out = '';
+  let err = '';
+  const io = {
+    stdout: (text: string) => void (out += text),
+    stderr: (text: string) => void (err += text),
+    isTerminal: false,
+  };
+  const code = await runCli(words, io);
+  if (code !== 0) throw new Error(`shardwright ${words.join(' ')} exits ${code}: ${err}`);
+  return out;
+}
+
+/** The list of the pages, with the answer of each, from the pages themselves. */
+export async function galleryList(pages: ReadonlyMap<string, string>): Promise<string> {
+  const parts = PAGES.map(({ name, about, make, report }) => {
+    const data = /<script type="application\/json" id="shardwright-report">([^]*?)<\/script>/.exec(
+      pages.get(name) ?? '',
+    );
+    const { answer } = JSON.parse(data?.[1] ?? '{"answer":[]}') as { answer: { label: string; text: string }[] };
+    const subject = make[0] === 'plan' ? 'out' : 'comparison.json';
+    const first = `npx shardwright ${make.join(' ')}${make[0] === 'plan' ? ` -o ${subject}` : ` > ${subject}`}`;
+    const second = `npx shardwright report ${[subject, ...report].join(' ')} -o report.html`;
+    return `## [${name}.html](${name}.html)
+
+${about.charAt(0).toUpperCase()}${about.slice(1)}.
+
+\`\`\`sh
+${first}
+${second}
+\`\`\`
+
+${answer.map((a) => `- **${a.label}**: ${a.text.replaceAll('*', '\\*').replaceAll('_', '\\_')}`).join('\n')}`;
+  });
+  const text = `# Gallery
+
+<!-- Written by scripts/gallery.ts from the pages beside it. -->
+
+Reports as \`shardwright report\` writes them: one HTML file each, which opens from disk and loads nothing. Download one, or open it
+in a checkout. [What stands in a report](../reports.md).
+
+${parts.join('\n\n')}
+`;
+  const path = join(GALLERY, 'README.md');
+  return format(text, { ...(await resolveConfig(path)), filepath: path });
+}
+
+if (process.argv[1] === fileURLToPath(import.meta.url)) {
+  mkdirSync(GALLERY, { recursive: true });
+  const pages = new Map<string, string>();
+  for (const page of PAGES) {
+    const html = await galleryPage(page);
+    pages.set(page.name, html);
+    writeFileSync(join(GALLERY, `${page.name}.html`), html);
+  }
+  writeFileSync(join(GALLERY, 'README.md'), await galleryList(pages));
+}

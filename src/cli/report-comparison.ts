@@ -1,0 +1,71 @@
+import { readFileSync, statSync } from 'node:fs';
+import { ShardwrightError } from '../errors.ts';
+import {
+  comparisonReport,
+  comparisonSchema,
+  comparisonSections,
+  comparisonTitle,
+  type ReadComparison,
+} from '../report/compared.ts';
+import { csvLines } from '../report/csv.ts';
+import { htmlFile } from '../report/html/page.ts';
+import { markdownDocument } from '../report/markdown.ts';
+import { textDocument } from '../report/plain-text.ts';
+import type { ReportFormat } from './report.ts';
+
+/**
+ * The comparison in a file, as `compare --json` printed it; undefined for anything else, which is then read as a plan and refused
+ * where it is none.
+ *
+ * @throws E_TYPE with the path of what does not fit
+ */
+export function readComparison(path: string): ReadComparison | undefined {
+  let value: unknown;
+  try {
+    if (!statSync(path).isFile()) return undefined;
+    value = JSON.parse(readFileSync(path, 'utf8'));
+  } catch {
+    // Not there, not readable or no JSON: reading it as a plan says which.
+    return undefined;
+  }
+  if (typeof value !== 'object' || value === null || !('devices' in value) || !('pareto' in value)) return undefined;
+  const parsed = comparisonSchema.safeParse(value);
+  if (!parsed.success) {
+    const [issue] = parsed.error.issues;
+    throw new ShardwrightError('E_TYPE', `$.${issue.path.join('.')}: ${issue.message}`, {
+      file: path,
+      hint: 'give what `shardwright compare ... --json` prints.',
+    });
+  }
+  return parsed.data;
+}
+
+/** The report of a comparison. */
+export function comparisonText(comparison: ReadComparison, format: ReportFormat, version: string): string {
+  const report = comparisonReport(comparison, version);
+  const title = comparisonTitle(comparison);
+  const sections = comparisonSections(comparison);
+  switch (format) {
+    case 'json':
+      return `${JSON.stringify(report)}\n`;
+    case 'md':
+      return markdownDocument(title, report.answer, sections);
+    case 'text':
+      return textDocument(title, report.answer, sections);
+    case 'csv':
+      return csvLines([
+        ['name', 'plan', 'origin', 'mesh', 'seconds', 'communication_seconds', 'peak_bytes', 'fits', 'why'],
+        ...comparison.plans.map((p) => [p.name, p.plan, p.origin, p.mesh, p.seconds, p.communicationSeconds, p.peakBytes, String(p.fits), p.why ?? '']), // prettier-ignore
+      ]);
+    case 'html':
+      return htmlFile({
+        title,
+        heading: title,
+        subtitle: 'Known plans and the free optimum, on every mesh',
+        answer: report.answer,
+        sections,
+        data: report,
+        version,
+      });
+  }
+}

@@ -1,0 +1,171 @@
+import { backwardStart } from '../../passes/weight-views.ts';
+import type { Reopened } from '../../plan/explain.ts';
+import type { Plan } from '../../plan/types.ts';
+import { lineSignature } from '../program.ts';
+import { findRepeats } from '../repeats.ts';
+
+/** The program with equal layers drawn once, and nodes without a kernel and without a move left out. */
+export interface FoldedGraph {
+  readonly nodes: readonly FoldedNode[];
+  readonly edges: readonly FoldedEdge[];
+  /** Nodes of the program that no drawn node stands for: views, constants and the like. */
+  readonly leftOut: number;
+}
+
+export interface FoldedNode {
+  /** Index in the graph of the node that is drawn. */
+  readonly node: number;
+  readonly name: string;
+  readonly target: string;
+  /** How many equal nodes it stands for. */
+  readonly count: number;
+  readonly phase: 'input' | 'forward' | 'backward';
+  /** Placement of its first result. */
+  readonly placement: string;
+  readonly seconds: number;
+  readonly communicationSeconds: number;
+}
+
+export interface FoldedEdge {
+  /** Positions in `nodes`. */
+  readonly from: number;
+  readonly to: number;
+  /** Placements on the way where they change: `S(0)R -> RR`. */
+  readonly change?: string;
+  readonly seconds: number;
+  /** Leads back to an earlier node, that is on to the next of several equal layers. */
+  readonly next: boolean;
+}
+
+/** Stretches shorter than this are easier to read in full. */
+const LEAST_STRETCH = 12;
+/** Nodes that are laid out at most, dearest first, and the share of the step that they need not reach beyond. */
+const MOST_NODES = 140;
+const SHARE = 0.99;
+
+/** Inputs of the program that are drawn. */
+const MOST_INPUTS = 8;
+
+/** Folds the program of a plan; undefined for one that has nothing to draw. */
+export function foldedGraphOf({ prepared, plan }: Pick<Reopened, 'prepared' | 'plan'>): FoldedGraph {
+  const { graph, flow } = prepared.model;
+  const split = backwardStart(graph);
+  const stands = representatives(prepared, plan);
+  const weight = (n: number): number => {
+    const p = plan.nodes[n];
+    return p.seconds + (p.internalSeconds ?? 0) + p.redistributions.reduce((sum, r) => sum + r.seconds, 0);
+  };
+  const counts = new Map<number, number>();
+  stands.forEach((r) => counts.set(r, (counts.get(r) ?? 0) + 1));
+  const candidates = [...counts.keys()].filter((n) => {
+    const { kind, meta } = graph.nodes[n];
+    if (kind === 'placeholder') return meta.role === 'input';
+    return kind === 'call' && flow.alias[n] < 0 && weight(n) > 0;
+  });
+  const whole = (n: number): number => weight(n) * (counts.get(n) ?? 1);
+  const total = candidates.reduce((sum, n) => sum + whole(n), 0);
+  let reached = 0;
+  const dearest = candidates
+    .filter((n) => graph.nodes[n].kind === 'call')
+    .sort((x, y) => whole(y) - whole(x) || x - y)
+    .filter((n) => {
+      const needed = reached < SHARE * total;
+      reached += whole(n);
+      return needed;
+    })
+    .slice(0, MOST_NODES);
+  const inputs = candidates.filter((n) => graph.nodes[n].kind === 'placeholder');
+  const kept = [...inputs.slice(0, MOST_INPUTS), ...dearest].sort((x, y) => x - y);
+  const position = new Map(kept.map((n, k) => [n, k]));
+  const nodes = kept.map((n): FoldedNode => {
+    const { name, kind, meta } = graph.nodes[n];
+    const p = plan.nodes[n];
+    return {
+      node: n,
+      name: meta.roleName ?? name,
+      target: p.target,
+      count: counts.get(n) ?? 1,
+      phase: kind === 'placeholder' ? 'input' : n < split ? 'forward' : 'backward',
+      placement: p.outputs[0] ?? '',
+      seconds: p.seconds * (p.times ?? 1),
+      communicationSeconds: (weight(n) - p.seconds) * (p.times ?? 1),
+    };
+  });
+  return {
+    nodes,
+    edges: edgesOf(prepared, plan, stands, position),
+    leftOut: graph.nodes.length - kept.reduce((sum, n) => sum + (counts.get(n) ?? 1), 0),
+  };
+}
+
+/** For every node the one that is drawn in its place: itself, or its like in the first of several equal stretches. */
+function representatives({ model }: Reopened['prepared'], plan: Plan): Int32Array {
+  const { graph } = model;
+  const numbers = new Map<string, number>();
+  const ids = Int32Array.from(graph.nodes, (node, n) => {
+    const text = lineSignature(node, plan.nodes[n]);
+    let id = numbers.get(text);
+    if (id === undefined) numbers.set(text, (id = numbers.size));
+    return id;
+  });
+  const stands = new Int32Array(graph.nodes.length);
+  for (const { start, period, count } of findRepeats(ids, LEAST_STRETCH))
+    for (let k = 0; k < period * count; k++) stands[start + k] = count > 1 ? start + (k % period) : start + k;
+  return stands;
+}
+
+/** Edges between drawn nodes of one pass, through what is not drawn. */
+function edgesOf(
+  { model }: Reopened['prepared'],
+  plan: Plan,
+  stands: Int32Array,
+  position: ReadonlyMap<number, number>,
+): FoldedEdge[] {
+  const { graph, flow } = model;
+  const split = backwardStart(graph);
+  /** Drawn nodes that a node's results come from. */
+  const sources = new Map<number, readonly number[]>();
+  const edges = new Map<string, FoldedEdge>();
+  graph.nodes.forEach((node, n) => {
+    const own = position.get(stands[n]);
+    const from = [...flow.inputs[n]].map((value) => {
+      const producer = flow.values[value].node;
+      return position.has(stands[producer]) ? [stands[producer]] : (sources.get(producer) ?? []);
+    });
+    if (flow.alias[n] >= 0) {
+      const producer = flow.values[flow.alias[n]].node;
+      sources.set(n, position.has(stands[producer]) ? [stands[producer]] : (sources.get(producer) ?? []));
+      return;
+    }
+    if (own === undefined) {
+      sources.set(n, [...new Set(from.flat())].slice(0, MOST_SOURCES));
+      return;
+    }
+    if (node.kind !== 'call') return;
+    from.forEach((producers, input) => {
+      const moves = plan.nodes[n].redistributions.filter((r) => r.input === input);
+      const change = moves.length === 0 ? undefined : `${moves[0].from} -> ${moves[moves.length - 1].to}`;
+      const seconds = moves.reduce((sum, r) => sum + r.seconds, 0);
+      for (const producer of producers) {
+        const source = position.get(producer);
+        if (source === undefined || source === own) continue;
+        // What is saved for the backward pass would run across the whole drawing.
+        if (n >= split && producer < split && graph.nodes[producer].kind === 'call') continue;
+        const key = `${source} ${own}`;
+        const known = edges.get(key);
+        if (known !== undefined && (known.change !== undefined || change === undefined)) continue;
+        edges.set(key, {
+          from: source,
+          to: own,
+          ...(change === undefined ? {} : { change }),
+          seconds,
+          next: source > own,
+        });
+      }
+    });
+  });
+  return [...edges.values()].sort((a, b) => a.from - b.from || a.to - b.to);
+}
+
+/** A chain of views has one source; what gathers more than these is not followed further. */
+const MOST_SOURCES = 4;

@@ -1,0 +1,45 @@
+import { atSizes, bindCall, tensorInputs, withOutputs } from '../../ops/context.ts';
+import type { OperatorRecord, TensorMeta, TypedContext } from '../../ops/record.ts';
+import type { Prepared } from '../../plan/prepare.ts';
+import type { Plan, PlannedNode } from '../../plan/types.ts';
+
+/** A call of the program at the sizes of the largest shard that a plan gives it. */
+export interface LocalCall {
+  /** Index in the graph, and in the plan's nodes. */
+  readonly node: number;
+  readonly planned: PlannedNode;
+  readonly record: OperatorRecord;
+  readonly context: TypedContext;
+  /** Runs in one step. */
+  readonly times: number;
+}
+
+/** Every call that a plan prices, in the order of the program; other names of a value and calls without a record are left out. */
+export function localCalls({ model, table }: Pick<Prepared, 'model' | 'table'>, plan: Plan): LocalCall[] {
+  const { graph, flow, space } = model;
+  const ids = new Map<string, number>();
+  const idOf = (text: string): number => {
+    if (text === '-') return -1;
+    let id = ids.get(text);
+    if (id === undefined) ids.set(text, (id = space.parse(text)));
+    return id;
+  };
+  const local = (meta: TensorMeta, id: number): TensorMeta => ({
+    dtype: meta.dtype,
+    shape: id < 0 ? meta.shape : space.localShape(id, meta.shape),
+  });
+  return graph.nodes.flatMap((node, n): LocalCall[] => {
+    const planned = plan.nodes[n];
+    const record = node.kind === 'call' && flow.alias[n] < 0 ? table.get(node.target) : undefined;
+    if (record === undefined) return [];
+    const meta = (name: string): TensorMeta => flow.values[flow.valueOf(name)].meta;
+    const results = Array.from(flow.results[n], (id): TensorMeta | null => (id < 0 ? null : flow.values[id].meta));
+    const call = withOutputs(bindCall(record, node.args, node.kwargs, meta), results);
+    const context = atSizes(
+      call,
+      tensorInputs(record, node.args, node.kwargs).map((name, i) => local(meta(name), idOf(planned.inputs[i]))),
+      results.map((of, k) => (of === null ? null : local(of, idOf(planned.outputs[k])))),
+    );
+    return [{ node: n, planned, record, context, times: planned.times ?? 1 }];
+  });
+}

@@ -1,0 +1,95 @@
+import { peakOf, type LiveInterval, type MemoryKind } from '../../cost/memory-timeline.ts';
+import { memoryOverTime } from '../../plan/memory-over-time.ts';
+import type { Reopened } from '../../plan/explain.ts';
+
+/** Bytes alive on the fullest device over the moments of the program, by what they are. */
+export interface MemoryCurve {
+  readonly moments: number;
+  readonly peakBytes: number;
+  readonly peakMoment: number;
+  /** Node that runs, or whose inputs are being brought, at the peak. */
+  readonly peakNode: string;
+  readonly phase: 'forward' | 'backward';
+  /** First moment of the backward pass; null where there is none. */
+  readonly backwardAt: number | null;
+  readonly kinds: readonly CurveKind[];
+  /** In each of equally many moments, at the fullest of them: bytes of each of `kinds`, bottom first. */
+  readonly points: readonly (readonly number[])[];
+  /** The largest tensors alive at the peak that are no parameter, gradient or state. */
+  readonly largest: readonly LiveTensor[];
+}
+
+export interface LiveTensor {
+  readonly name: string;
+  readonly bytes: number;
+  readonly kind: MemoryKind;
+  /** Moments from which to which it is alive, both included. */
+  readonly from: number;
+  readonly to: number;
+}
+
+export type CurveKind = 'parameters' | 'optimizer' | 'gradients' | 'activations' | 'copies on the way';
+
+const KINDS: readonly CurveKind[] = ['parameters', 'optimizer', 'gradients', 'activations', 'copies on the way'];
+const KIND_OF: Readonly<Record<MemoryKind, CurveKind>> = {
+  parameter: 'parameters',
+  buffer: 'parameters',
+  optimizer: 'optimizer',
+  gradient: 'gradients',
+  activation: 'activations',
+  temporary: 'activations',
+  reserved: 'activations',
+  communication: 'copies on the way',
+};
+const POINTS = 200;
+const LARGEST = 10;
+
+/** The curve of a plan, from the placements that it takes: the same moments as `plan.memory.timeline`. */
+export function memoryCurveOf({ prepared, choice }: Reopened): MemoryCurve {
+  const { model, table } = prepared;
+  const { intervals, nodeOfMoment } = memoryOverTime(model, choice, table);
+  const peak = peakOf(intervals);
+  const phaseAt = (moment: number): 'forward' | 'backward' => model.flow.phases[nodeOfMoment[moment]] ?? 'forward';
+  const backwardAt = nodeOfMoment.findIndex((_, moment) => phaseAt(moment) === 'backward');
+  return {
+    moments: nodeOfMoment.length,
+    peakBytes: peak.peakBytes,
+    peakMoment: peak.step,
+    peakNode: model.graph.nodes[nodeOfMoment[peak.step]]?.name ?? '',
+    phase: phaseAt(peak.step),
+    backwardAt: backwardAt < 0 ? null : backwardAt,
+    kinds: KINDS,
+    points: pointsOf(intervals, nodeOfMoment.length),
+    largest: [...peak.live]
+      .filter(({ kind = 'temporary' }) => ['activations', 'copies on the way'].includes(KIND_OF[kind]))
+      .sort((a, b) => b.bytes - a.bytes || a.start - b.start || ((a.name ?? '') < (b.name ?? '') ? -1 : 1))
+      .slice(0, LARGEST)
+      .map(({ name = '', bytes, kind = 'temporary', start, end }) => ({ name, bytes, kind, from: start, to: end })),
+  };
+}
+
+function pointsOf(intervals: readonly LiveInterval[], moments: number): number[][] {
+  const changes = KINDS.map(() => new Float64Array(moments + 1));
+  for (const { start, end, bytes, kind = 'temporary' } of intervals) {
+    const change = changes[KINDS.indexOf(KIND_OF[kind])];
+    change[start] += bytes;
+    change[end + 1] -= bytes;
+  }
+  const count = Math.min(POINTS, moments);
+  const points: number[][] = [];
+  const live = KINDS.map(() => 0);
+  let most = -1;
+  for (let t = 0; t < moments; t++) {
+    changes.forEach((change, k) => (live[k] += change[t]));
+    const at = Math.floor((t * count) / moments);
+    const sum = live.reduce((n, bytes) => n + bytes, 0);
+    if (at === points.length) {
+      points.push([...live]);
+      most = sum;
+    } else if (sum > most) {
+      points[at] = [...live];
+      most = sum;
+    }
+  }
+  return points;
+}

@@ -1,0 +1,67 @@
+import { leastMemory } from '../../plan/least-memory.ts';
+import { applyInputOutput, applyPins, Restriction } from '../../plan/pins.ts';
+import { prepare } from '../../plan/prepare.ts';
+import { shardPrepared } from '../../plan/shard.ts';
+import type { Reopened } from '../../plan/explain.ts';
+import type { Graph } from '../../graph/types.ts';
+import type { OperatorTable } from '../../ops/table.ts';
+import { changeRequest } from '../../plan/what-if.ts';
+import { solveRestricted } from '../../zoo/price.ts';
+import type { Compared } from './known-plans.ts';
+import { linkChanges, withLinks, type Sensitivity } from './sensitivity.ts';
+
+/** What more memory would be worth, and how little would do; states only, activations are not part of these budgets. */
+export interface MemoryBounds {
+  /** The best plan without any limit on states. */
+  readonly unlimited: { readonly peakBytes: number; readonly seconds: number } | null;
+  /** The smallest budget that admits a plan. */
+  readonly smallestBudgetBytes: number | null;
+}
+
+/** Solves the request without its memory budget, and for the least memory. */
+export async function memoryBounds({ prepared }: Reopened): Promise<MemoryBounds> {
+  const { model, request, compact } = prepared;
+  const restriction = new Restriction(model);
+  applyPins(model, restriction, request.pins);
+  applyInputOutput(model, restriction, request.inputs, request.outputs);
+  const found = await solveRestricted(prepared, restriction, Infinity);
+  const least = await leastMemory(compact.problem);
+  return {
+    unlimited: 'conflict' in found ? null : { peakBytes: found.peakBytes, seconds: found.seconds },
+    smallestBudgetBytes: least ?? null,
+  };
+}
+
+/** Seconds that are paid, at most, for less memory: between neighbours on the front of plans that are known. */
+export interface PriceStep {
+  readonly fromBytes: number;
+  readonly toBytes: number;
+  readonly deltaSeconds: number;
+}
+
+export function priceSteps(frontier: Compared['frontier']): PriceStep[] {
+  const down = [...frontier].sort((a, b) => b.peakBytes - a.peakBytes);
+  return down.slice(1).map((to, k) => ({
+    fromBytes: down[k].peakBytes,
+    toBytes: to.peakBytes,
+    deltaSeconds: to.seconds - down[k].seconds,
+  }));
+}
+
+/** The best plan on faster and slower links, solved anew with this plan as a start. */
+export async function bestOnOtherLinks(
+  { prepared, plan, choice }: Reopened,
+  program: Graph,
+  operators: OperatorTable,
+  priced: readonly Sensitivity[],
+): Promise<Sensitivity[]> {
+  const out: Sensitivity[] = [];
+  for (const [k, change] of linkChanges(plan).entries()) {
+    const { request } = changeRequest(prepared.request, (draft) => {
+      draft.cluster = withLinks(draft.cluster, change);
+    });
+    const result = await shardPrepared(prepare(program, request, operators), { starts: [choice] });
+    out.push({ ...priced[k], bestSeconds: result.status === 'infeasible' ? null : result.plan.objective.seconds });
+  }
+  return out;
+}

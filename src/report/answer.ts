@@ -1,0 +1,87 @@
+import type { Plan } from '../plan/types.ts';
+import type { KnownPlan } from './analysis/known-plans.ts';
+import type { Streams } from './analysis/streams.ts';
+import { bytesText, countText, percentText, secondsText } from './units.ts';
+
+/** What the answer is made of. */
+export interface AnswerInput {
+  readonly plan: Plan;
+  readonly known: readonly KnownPlan[] | null;
+  readonly streams: Streams | null;
+  /** Tokens of one step; null where the program does not tell. */
+  readonly tokens: number | null;
+}
+
+/** The answer, in five lines that every format prints alike. */
+export function answerOf(input: AnswerInput): readonly { readonly label: string; readonly text: string }[] {
+  return [
+    { label: 'Memory', text: memoryLine(input.plan) },
+    { label: 'Step time', text: timeLine(input) },
+    { label: 'Devices', text: deviceLine(input.plan) },
+    { label: 'Proof', text: proofLine(input.plan) },
+    { label: 'Against', text: againstLine(input) },
+  ];
+}
+
+function memoryLine({ memory }: Plan): string {
+  const { peakBytes, budgetBytes, timeline } = memory;
+  const parts = `parameters ${bytesText(memory.parameterBytes)}, gradients ${bytesText(memory.gradientBytes)}, optimizer ${bytesText(memory.optimizerBytes)}`;
+  const of = `${bytesText(peakBytes)} of ${bytesText(budgetBytes)} per device`;
+  const fits = peakBytes <= budgetBytes;
+  if (timeline === undefined) return `${fits ? 'fits' : 'does not fit'}: ${of} (${parts}; activations not modelled)`;
+  const at = `${bytesText(timeline.peakBytes)} at ${timeline.node} (${timeline.phase}), ${bytesText(timeline.activationBytes)} of it activations`;
+  if (peakBytes === timeline.peakBytes) return `${fits ? 'fits' : 'does not fit'}: ${of}, reached at ${timeline.node} (${timeline.phase}) (${parts}; activations ${bytesText(timeline.activationBytes)})`; // prettier-ignore
+  if (timeline.peakBytes <= budgetBytes) return `fits: states ${of} (${parts}); over time at most ${at}`;
+  const over = bytesText(timeline.peakBytes - budgetBytes);
+  return `${fits ? 'the states fit' : 'does not fit'}: ${of} (${parts}); over time it does not: ${at}, ${over} over the budget (--activations constraint, --checkpoint auto)`;
+}
+
+function timeLine({ plan, streams, tokens }: AnswerInput): string {
+  const { seconds, computeSeconds, communicationSeconds } = plan.objective;
+  const share = (part: number): string => (seconds > 0 ? percentText(part / seconds) : '0 %');
+  const bound = computeSeconds >= communicationSeconds ? 'compute' : 'communication';
+  const serial = `${secondsText(seconds)}: compute ${secondsText(computeSeconds)} (${share(computeSeconds)}), communication ${secondsText(communicationSeconds)} (${share(communicationSeconds)}), no overlap; bound by ${bound}`;
+  if (streams === null) return serial;
+  const rate = tokens === null ? '' : `, ${countText(Math.round(tokens / streams.seconds))} tokens/s`;
+  return `${serial}. Simulated with overlap ${secondsText(streams.seconds)}, of it ${secondsText(streams.exposedCommunicationSeconds)} of communication with nothing beside it${rate}, MFU ${percentText(streams.mfu)} (${streams.mfuConvention.replace(/^MFU: /, '')})`;
+}
+
+/** Where the mesh dims lie. */
+export function deviceLine(plan: Plan): string {
+  const devices = plan.mesh.reduce((n, d) => n * d.size, 1);
+  const where = plan.mesh.map(
+    (d) => `${d.name}=${d.size} ${d.hosts === 1 ? 'inside a host' : `across ${d.hosts} hosts`}`,
+  );
+  return `${countText(devices)} of ${plan.cluster}: ${where.join(', ')}`;
+}
+
+function proofLine({ proof }: Plan): string {
+  const status =
+    proof.status === 'optimal'
+      ? 'optimal, nothing is cheaper'
+      : `${proof.status}: no plan is below ${secondsText(proof.bound)} (gap ${percentText(proof.gap)})`;
+  return `${status}; solved by ${proof.solver}, re-costed from the plan alone at ${secondsText(proof.recheckedSeconds)}`;
+}
+
+function againstLine({ plan, known }: AnswerInput): string {
+  const more = (seconds: number): string => slowerText(seconds, plan.objective.seconds);
+  const parts: string[] = [];
+  const priced = (known ?? []).flatMap((r) => (r.seconds === null || r.overBytes !== undefined ? [] : [{ name: r.name, seconds: r.seconds }])); // prettier-ignore
+  const [best] = [...priced].sort((a, b) => a.seconds - b.seconds);
+  if (best !== undefined)
+    parts.push(`best plain recipe ${best.name} ${secondsText(best.seconds)} (${more(best.seconds)})`);
+  else parts.push(known === null ? 'plain recipes were not priced' : 'no plain recipe fits');
+  parts.push(
+    plan.greedySeconds === null
+      ? 'greedy propagation finds no plan'
+      : `greedy propagation ${secondsText(plan.greedySeconds)} (${more(plan.greedySeconds)})`,
+  );
+  return parts.join('; ');
+}
+
+/** How much slower than the plan: `+16.4 %`. A plan with pins may be the slower one, and then it says so. */
+export function slowerText(seconds: number, planSeconds: number): string {
+  const more = planSeconds > 0 ? seconds / planSeconds - 1 : 0;
+  if (Math.abs(more) < 1e-9) return '+0 %';
+  return `${more < 0 ? '-' : '+'}${percentText(Math.abs(more))}`;
+}

@@ -1,0 +1,85 @@
+import type { MemoryCurve } from '../analysis/memory.ts';
+import { h, type Markup } from '../html/markup.ts';
+import { bytesText } from '../units.ts';
+import { chart, clip, label, leftAxis, line, linear, px } from './chart.ts';
+
+const [WIDTH, HEIGHT] = [760, 330];
+const [LEFT, RIGHT, TOP, BOTTOM] = [78, 744, 46, 276];
+
+/** Classes of the layers, as the bars of the page have them. */
+const CLASS: Readonly<Record<MemoryCurve['kinds'][number], string>> = {
+  parameters: 'm1',
+  optimizer: 'm3',
+  gradients: 'm2',
+  activations: 'm4',
+  'copies on the way': 'm5',
+};
+
+/** Bytes alive over the moments of the program, stacked by what they are, with the peak named and the budget. */
+export function memoryFigure(curve: MemoryCurve, budgetBytes: number): Markup {
+  const y = linear(
+    1.06 * Math.max(curve.peakBytes, budgetBytes),
+    BOTTOM,
+    TOP,
+    unitOf(Math.max(curve.peakBytes, budgetBytes)),
+  );
+  const { points } = curve;
+  const x = (k: number): number => LEFT + (k / points.length) * (RIGHT - LEFT);
+  const at = (moment: number): number => LEFT + (moment / curve.moments) * (RIGHT - LEFT);
+  let below = points.map(() => 0);
+  const layers = curve.kinds.flatMap((kind, k): Markup[] => {
+    const above = points.map((p, i) => below[i] + p[k]);
+    const path = areaPath(below, above, x, y.at);
+    const empty = points.every((p) => p[k] === 0);
+    below = above;
+    return empty ? [] : [h('path', { d: path, class: `area ${CLASS[kind]}` }, h('title', {}, kind))];
+  });
+  const peakX = at(curve.peakMoment + 0.5);
+  const named = `peak ${bytesText(curve.peakBytes)} at ${clip(curve.peakNode, 44)} (${curve.phase})`;
+  const left = peakX > (LEFT + RIGHT) / 2;
+  return chart(
+    {
+      id: 'memory-curve',
+      title: 'Memory over the program',
+      description: `Bytes alive on the fullest device at every moment of the program, in the order of its nodes: ${named}; the budget is ${bytesText(budgetBytes)}.`, // prettier-ignore
+      width: WIDTH,
+      height: HEIGHT,
+    },
+    leftAxis(y, LEFT, RIGHT, bytesText),
+    layers,
+    line(LEFT, y.at(budgetBytes), RIGHT, y.at(budgetBytes), 'limit'),
+    label(LEFT + 6, y.at(budgetBytes) - 6, `budget ${bytesText(budgetBytes)}`),
+    curve.backwardAt === null || curve.backwardAt === 0
+      ? []
+      : [
+          line(at(curve.backwardAt), TOP, at(curve.backwardAt), BOTTOM + 8, 'mark'),
+          label(at(curve.backwardAt) - 6, BOTTOM + 20, 'forward', { anchor: 'end', class: 'soft' }),
+          label(at(curve.backwardAt) + 6, BOTTOM + 20, 'backward', { class: 'soft' }),
+        ],
+    line(peakX, TOP - 16, peakX, y.at(curve.peakBytes), 'mark'),
+    h('circle', { cx: px(peakX), cy: px(y.at(curve.peakBytes)), r: 4, class: 'point' }),
+    label(left ? peakX - 6 : peakX + 6, TOP - 10, named, { anchor: left ? 'end' : 'start', class: 'strong' }),
+    label((LEFT + RIGHT) / 2, HEIGHT - 12, `moments of the program (${curve.moments})`, { anchor: 'middle' }),
+  );
+}
+
+/** Steps, one for each point: a point is the most of its moments, and nothing lies between two of them. */
+function areaPath(
+  below: readonly number[],
+  above: readonly number[],
+  x: (k: number) => number,
+  y: (bytes: number) => number,
+): string {
+  const steps = (values: readonly number[]): string[] =>
+    values.map((v, k) => `${px(x(k))} ${px(y(v))}H${px(x(k + 1))}`);
+  const back = [...below].reverse().map((v, k) => {
+    const from = below.length - k;
+    return `${px(x(from))} ${px(y(v))}H${px(x(from - 1))}`;
+  });
+  return `M${steps(above).join('L')}L${back.join('L')}Z`;
+}
+
+/** The unit that ticks are round in. */
+export function unitOf(bytes: number): number {
+  return [2 ** 40, 2 ** 30, 2 ** 20, 2 ** 10].find((u) => bytes >= 2 * u) ?? 1;
+}

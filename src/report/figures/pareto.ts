@@ -1,0 +1,69 @@
+import { h, type Markup } from '../html/markup.ts';
+import { bytesText, secondsText } from '../units.ts';
+import {
+  bottomAxis,
+  chart,
+  label,
+  leftAxis,
+  line,
+  linear,
+  logarithmicFine,
+  placeNumbers,
+  px,
+  type Scale,
+} from './chart.ts';
+import { unitOf } from './memory-curve.ts';
+
+/** A plan as a point: memory across, step time up. */
+export interface PlanPoint {
+  readonly name: string;
+  readonly seconds: number;
+  readonly bytes: number;
+  readonly fits: boolean;
+  /** The plan that the report is about, or the best of a comparison. */
+  readonly chosen?: boolean;
+  /** Where no other fitting plan is better in both. */
+  readonly front: boolean;
+}
+
+const [WIDTH, HEIGHT] = [760, 390];
+const [LEFT, RIGHT, TOP, BOTTOM] = [84, 724, 34, 330];
+
+/** Step time (logarithmic) over memory; numbers are those of the table. */
+export function paretoFigure(points: readonly PlanPoint[], budgetBytes: number, what: string): Markup {
+  const times = points.map((p) => p.seconds).filter((s) => s > 0);
+  const most = Math.max(budgetBytes, ...points.map((p) => p.bytes));
+  const y = logarithmicFine(0.8 * Math.min(...times), 1.25 * Math.max(...times), BOTTOM, TOP);
+  const x = linear(1.05 * most, LEFT, RIGHT, unitOf(most));
+  const front = points.filter((p) => p.front).sort((a, b) => a.bytes - b.bytes);
+  const dots = points.map((p) => ({ x: x.at(p.bytes), y: y.at(Math.max(p.seconds, 0.8 * Math.min(...times))), r: p.chosen === true ? 8 : 6 })); // prettier-ignore
+  return chart(
+    {
+      id: 'pareto',
+      title: 'Step time against memory',
+      description: `${points.map((p, k) => `${k + 1}: ${p.name}, ${secondsText(p.seconds)}, ${bytesText(p.bytes)}${p.fits ? '' : ', does not fit'}`).join('; ')}. Budget ${bytesText(budgetBytes)}.`, // prettier-ignore
+      width: WIDTH,
+      height: HEIGHT,
+    },
+    bottomAxis(x, TOP, BOTTOM, bytesText),
+    leftAxis(y, LEFT, RIGHT, secondsText),
+    line(x.at(budgetBytes), TOP - 6, x.at(budgetBytes), BOTTOM, 'limit'),
+    label(x.at(budgetBytes) + (x.at(budgetBytes) > (LEFT + RIGHT) / 2 ? -6 : 6), TOP - 8, `budget ${bytesText(budgetBytes)}`, { anchor: x.at(budgetBytes) > (LEFT + RIGHT) / 2 ? 'end' : 'start' }), // prettier-ignore
+    front.length > 1 ? [h('path', { d: stairs(front, x, y), class: 'front' })] : [],
+    points.map((p, k) => {
+      const kind = p.chosen === true ? 'chosen' : p.fits ? 'fits' : 'over';
+      const words = `${k + 1}: ${p.name}: ${secondsText(p.seconds)}, ${bytesText(p.bytes)}${p.fits ? '' : ', does not fit'}`;
+      const { x: cx, y: cy, r } = dots[k];
+      return h('circle', { cx: px(cx), cy: px(cy), r, class: `dot ${kind}` }, h('title', {}, words));
+    }),
+    placeNumbers(dots, { left: LEFT, right: WIDTH, top: TOP, bottom: BOTTOM }),
+    label((LEFT + RIGHT) / 2, HEIGHT - 14, what, { anchor: 'middle' }),
+  );
+}
+
+/** Everything above and to the right of these steps is worse than some plan on them. */
+function stairs(front: readonly PlanPoint[], x: Scale, y: Scale): string {
+  const at = (p: PlanPoint): string => px(y.at(p.seconds)).toString();
+  const [first, ...rest] = front;
+  return `M${px(x.at(first.bytes))} ${at(first)}${rest.map((p) => `H${px(x.at(p.bytes))}V${at(p)}`).join('')}`;
+}

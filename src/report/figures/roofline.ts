@@ -1,0 +1,87 @@
+import type { Roofline } from '../analysis/layers.ts';
+import { h, type Markup } from '../html/markup.ts';
+import { percentText, secondsText } from '../units.ts';
+import { bottomAxis, chart, label, leftAxis, line, logarithmic, placeNumbers, px } from './chart.ts';
+
+const [WIDTH, HEIGHT] = [760, 380];
+const [LEFT, RIGHT, TOP, BOTTOM] = [92, 724, 34, 326];
+const NUMBERED = 10;
+
+/** The layer groups that the picture numbers, dearest first; the table has the same numbers. */
+export function numberedGroups(roofline: Roofline): Roofline['groups'] {
+  return roofline.groups.filter((g) => g.flops > 0 && g.bytes > 0 && g.computeSeconds > 0).slice(0, NUMBERED);
+}
+
+/**
+ * FLOP/s that each layer group reaches over its FLOPs per byte, under the two roofs: what the memory feeds, and what the matrix
+ * units do. The area of a dot is its compute time.
+ */
+export function rooflineFigure(roofline: Roofline): Markup {
+  const groups = numberedGroups(roofline);
+  const dots = groups.map((g) => ({ x: g.flops / g.bytes, y: g.flops / g.computeSeconds, seconds: g.computeSeconds, bound: g.bound })); // prettier-ignore
+  const { flopsPerSecond: peak, bytesPerSecond: rate } = roofline;
+  const ridge = peak / rate;
+  const xs = [...dots.map((d) => d.x), ridge];
+  const ys = [...dots.map((d) => d.y), peak];
+  const x = logarithmic(decade(Math.min(...xs), -1), decade(Math.max(...xs), 1), LEFT, RIGHT);
+  const y = logarithmic(decade(Math.min(...ys), -1), decade(Math.max(...ys) * 1.01, 1), BOTTOM, TOP);
+  const [least, most] = [x.ticks[0], x.ticks[x.ticks.length - 1]];
+  const start = Math.max(least, y.ticks[0] / rate);
+  const longest = Math.max(...dots.map((d) => d.seconds));
+  const radius = (seconds: number): number => 5 + 9 * Math.sqrt(seconds / longest);
+  const total = roofline.groups.reduce((sum, g) => sum + g.computeSeconds, 0);
+  return chart(
+    {
+      id: 'roofline',
+      title: 'Roofline of the layer groups',
+      description: `FLOP/s reached over FLOPs per byte, both logarithmic. Roofs: ${rateText(peak)} of the matrix units (${roofline.unit}) and ${(rate / 1e9).toFixed(0)} GB/s of memory, which meet at ${ridge.toFixed(0)} FLOPs per byte. ${groups.map((g, k) => `${k + 1}: ${g.name}, ${secondsText(g.computeSeconds)}`).join('; ')}.`, // prettier-ignore
+      width: WIDTH,
+      height: HEIGHT,
+    },
+    bottomAxis(x, TOP, BOTTOM, plainNumber),
+    leftAxis(y, LEFT, RIGHT, rateText),
+    line(x.at(start), y.at(start * rate), x.at(ridge), y.at(peak), 'roof'),
+    line(x.at(ridge), y.at(peak), x.at(most), y.at(peak), 'roof'),
+    label(RIGHT, TOP - 12, `roof: ${rateText(peak)} (${roofline.unit})`, { anchor: 'end', class: 'soft' }),
+    label(LEFT, TOP - 12, `slope: ${(rate / 1e9).toFixed(0)} GB/s of memory`, { class: 'soft' }),
+    // Large dots first, so that small ones are not hidden.
+    dots
+      .map((d, k) => ({ ...d, k }))
+      .sort((a, b) => b.seconds - a.seconds)
+      .map(({ x: dx, y: dy, seconds, bound, k }) =>
+        h(
+          'circle',
+          { cx: px(x.at(dx)), cy: px(y.at(dy)), r: px(radius(seconds)), class: `dot ${bound}` },
+          h('title', {}, `${k + 1}: ${groups[k].name}: ${secondsText(seconds)} of compute (${percentText(seconds / total)}), ${rateText(dy)} at ${dx.toPrecision(3)} FLOPs per byte, ${bound}-bound`), // prettier-ignore
+        ),
+      ),
+    placeNumbers(
+      dots.map((d) => ({ x: x.at(d.x), y: y.at(d.y), r: radius(d.seconds) })),
+      { left: LEFT, right: RIGHT, top: TOP, bottom: BOTTOM },
+    ),
+    label((LEFT + RIGHT) / 2, HEIGHT - 14, 'FLOPs per byte read or written', { anchor: 'middle' }),
+  );
+}
+
+/** The power of ten below (-1) or above (1). */
+function decade(value: number, side: -1 | 1): number {
+  const log = Math.log10(value);
+  return 10 ** (side < 0 ? Math.floor(log) : Math.ceil(log));
+}
+
+function plainNumber(value: number): string {
+  return value >= 1 ? String(Math.round(value)) : value.toPrecision(1);
+}
+
+/** FLOP/s as people read them. */
+export function rateText(flopsPerSecond: number): string {
+  const units: readonly (readonly [number, string])[] = [
+    [1e15, 'P'],
+    [1e12, 'T'],
+    [1e9, 'G'],
+    [1e6, 'M'],
+  ];
+  const found = units.find(([u]) => flopsPerSecond >= u * 0.9995);
+  if (found === undefined) return `${flopsPerSecond.toPrecision(3)} FLOPS`;
+  return `${Number((flopsPerSecond / found[0]).toPrecision(3))} ${found[1]}FLOPS`;
+}

@@ -1,0 +1,117 @@
+import { ShardwrightError } from '../errors.ts';
+import type { Graph } from '../graph/types.ts';
+import type { OperatorTable } from '../ops/table.ts';
+import { reopen, type Reopened } from '../plan/explain.ts';
+import type { PlanFolder } from '../plan/folder.ts';
+import { candidatesOf, nextBestOf, parameterNodes } from './analysis/candidates.ts';
+import { foldedGraphOf } from './analysis/folded-graph.ts';
+import { knownPlans } from './analysis/known-plans.ts';
+import { rooflineOf } from './analysis/layers.ts';
+import { memoryCurveOf } from './analysis/memory.ts';
+import { sensitivityOf } from './analysis/sensitivity.ts';
+import { solverTraceOf } from './analysis/solver-trace.ts';
+import { streamsOf } from './analysis/streams.ts';
+import { bestOnOtherLinks, memoryBounds, priceSteps } from './analysis/what-if.ts';
+import type { Analysis } from './data.ts';
+
+export interface GatherOptions {
+  /** Price the plain recipes anew. */
+  readonly recipes: boolean;
+  /** Solve anew without a memory budget and on other links. */
+  readonly whatIf: boolean;
+  /** Told of each part that cannot be had. */
+  readonly onMissing?: (line: string) => void;
+  readonly onProgress?: (line: string) => void;
+}
+
+const NOTHING: Omit<Analysis, 'missing'> = {
+  roofline: null, streams: null, memory: null, known: null, nextBest: null, sensitivity: null, priceOfMemory: null, memoryBounds: null, graph: null,
+  explain: null, solverTrace: null,
+}; // prettier-ignore
+
+/**
+ * Finds out what a plan file alone does not say, from the program and the request beside it. Each part that the program or this
+ * version does not admit is left out and named; nothing is assumed in its place.
+ */
+export async function analyse(folder: PlanFolder, operators: OperatorTable, options: GatherOptions): Promise<Analysis> {
+  const { plan, program, request } = folder;
+  const missing: string[] = [];
+  const leaveOut = (what: string, why: string): void => {
+    missing.push(`${what}: ${why}.`);
+    options.onMissing?.(`${what}: ${why}`);
+  };
+  if (program === undefined || request === undefined) {
+    missing.push(
+      'Roofline, timeline, memory over time, known plans, sensitivity and strategies: the graph and the request are not beside the plan.',
+    );
+    return { ...NOTHING, missing };
+  }
+  const attempt = async <T>(what: string, make: () => T | Promise<T>): Promise<T | null> => {
+    try {
+      return await make();
+    } catch (error) {
+      // A plan that cannot be asked about can still be read; the report says what is missing from it.
+      if (!(error instanceof ShardwrightError) || error.code === 'E_INTERNAL') throw error;
+      leaveOut(what, error.message);
+      return null;
+    }
+  };
+  const opened = await attempt('Everything that is asked of the plan anew', () =>
+    reopen(plan, program, request, operators),
+  );
+  if (opened === null) return { ...NOTHING, missing };
+  const { prepared } = opened;
+  const known = options.recipes ? await attempt('Plain recipes', () => knownPlans(prepared, plan)) : null;
+  if (!options.recipes) missing.push('Plain recipes: left out by --no-recipes.');
+  const graph = await attempt('The folded graph', () => foldedGraphOf(opened));
+  const explain =
+    graph === null
+      ? null
+      : candidatesOf(
+          opened,
+          graph.nodes.map((node) => node.node),
+        );
+  const priced = await attempt('Sensitivity', () => sensitivityOf(prepared, plan));
+  const fitting = (known?.plans ?? []).flatMap((p) =>
+    p.seconds === null || p.overBytes !== undefined ? [] : [{ name: p.name, seconds: p.seconds }],
+  );
+  const solved = await whatIf(opened, program, operators, priced, options, attempt);
+  if (!options.whatIf)
+    missing.push('The best plan without a memory budget and on other links: they are solved for with --what-if.');
+  return {
+    roofline: await attempt('Roofline', () => rooflineOf(prepared, plan)),
+    streams: await attempt('Timeline', () => streamsOf(program, prepared, plan, operators)),
+    memory: await attempt('Memory over time', () => memoryCurveOf(opened)),
+    known,
+    nextBest:
+      explain === null
+        ? null
+        : nextBestOf(explain, candidatesOf(opened, parameterNodes(opened)), fitting, plan.objective.seconds),
+    sensitivity: solved.sensitivity,
+    priceOfMemory: known === null ? null : priceSteps(known.frontier),
+    memoryBounds: solved.memoryBounds,
+    graph,
+    explain,
+    solverTrace: solverTraceOf(prepared),
+    missing,
+  };
+}
+
+type Attempt = <T>(what: string, make: () => T | Promise<T>) => Promise<T | null>;
+
+async function whatIf(
+  opened: Reopened,
+  program: Graph,
+  operators: OperatorTable,
+  priced: Analysis['sensitivity'],
+  options: GatherOptions,
+  attempt: Attempt,
+): Promise<Pick<Analysis, 'sensitivity' | 'memoryBounds'>> {
+  if (!options.whatIf) return { sensitivity: priced, memoryBounds: null };
+  options.onProgress?.('solving without a memory budget');
+  const memory = await attempt('The best plan without a memory budget', () => memoryBounds(opened));
+  options.onProgress?.('solving on other links');
+  const sensitivity =
+    priced === null ? null : await attempt('The best plan on other links', () => bestOnOtherLinks(opened, program, operators, priced)); // prettier-ignore
+  return { sensitivity: sensitivity ?? priced, memoryBounds: memory };
+}

@@ -1,0 +1,94 @@
+import type { BarBlock, Block, Cell, Column, Section, TableBlock } from '../blocks.ts';
+import { percentText } from '../units.ts';
+import { h, type Markup } from './markup.ts';
+
+/** A section of a page, with its heading. */
+export function sectionMarkup({ id, title, sheet, blocks }: Section): Markup {
+  return h(
+    'section',
+    { 'aria-labelledby': id, class: sheet === true ? 'sheet' : '' },
+    h('h2', { id }, title),
+    blocks.map(blockMarkup),
+  );
+}
+
+function blockMarkup(block: Block): Markup | readonly Markup[] {
+  switch (block.kind) {
+    case 'text':
+      return h('p', block.soft === true ? { class: 'soft' } : {}, block.text);
+    case 'heading':
+      return h('h3', {}, block.text);
+    case 'list':
+      return h('ul', {}, block.items.map((item) => h('li', {}, item))); // prettier-ignore
+    case 'code':
+      return h('pre', { tabindex: 0 }, block.text);
+    case 'bar':
+      return barMarkup(block);
+    case 'figure':
+      return h('figure', { class: 'drawn' }, h('div', { class: 'scroll', tabindex: 0, role: 'region', 'aria-label': block.caption }, block.svg), h('figcaption', { class: 'soft' }, block.caption)); // prettier-ignore
+    case 'table':
+      return tableMarkup(block);
+    case 'page':
+      return block.markup;
+  }
+}
+
+function tableMarkup({ caption, columns, rows, open = Infinity }: TableBlock): Markup[] {
+  if (rows.length <= open) return table(caption, columns, rows);
+  const rest = rows.slice(open);
+  return [
+    ...table(caption, columns, rows.slice(0, open)),
+    h(
+      'details',
+      { class: 'more' },
+      h('summary', {}, h('span', { class: 'title' }, `${rest.length} more`)),
+      table(`${caption} (from row ${open + 1} on)`, columns, rest),
+    ),
+  ];
+}
+
+/** A table under its caption; it scrolls inside itself where the page is narrow. */
+function table(caption: string, columns: readonly Column[], rows: TableBlock['rows']): Markup[] {
+  const kindOf = (c: number): Record<string, string> => {
+    const kind = columns[c].kind;
+    return kind === undefined ? {} : { class: kind };
+  };
+  const cell = (given: Cell | string, c: number): Markup => {
+    if (typeof given === 'string') return h('td', kindOf(c), given);
+    const { text, value, code } = given;
+    const shown = code === true ? h('code', {}, text) : text;
+    return h('td', { ...kindOf(c), ...(value === undefined ? {} : { 'data-value': value }) }, shown);
+  };
+  return [
+    // Above the part that scrolls, so that a narrow page wraps it.
+    h('p', { class: 'caption' }, caption),
+    h(
+      'div',
+      { class: 'scroll', tabindex: 0, role: 'region', 'aria-label': caption },
+      h(
+        'table',
+        { class: 'sortable' },
+        h('thead', {}, h('tr', {}, columns.map((c, i) => h('th', { scope: 'col', ...kindOf(i) }, c.head)))), // prettier-ignore
+        h('tbody', {}, rows.map((row) => h('tr', {}, row.map(cell)))), // prettier-ignore
+      ),
+    ),
+  ];
+}
+
+function barMarkup({ parts, text, title, whole }: BarBlock): Markup[] {
+  const total = whole ?? parts.reduce((n, p) => n + p.amount, 0);
+  const width = (amount: number): string => `${total > 0 ? Number(((100 * amount) / total).toFixed(3)) : 0}%`;
+  const spoken = `${title}: ${parts.map((p) => `${p.label} ${text(p.amount)}`).join(', ')}`;
+  return [
+    h('div', { class: 'bar', role: 'img', 'aria-label': spoken }, parts.map((p) => h('span', { class: p.kind, style: `width:${width(p.amount)}` }))), // prettier-ignore
+    h('ul', { class: 'key' }, parts.map((p) => h('li', {}, h('i', { class: p.kind }), `${p.label} ${text(p.amount)}`))), // prettier-ignore
+  ];
+}
+
+/** What a bar says, for formats without colour. */
+export function barText({ parts, text, title, whole }: BarBlock): string {
+  const total = whole ?? parts.reduce((n, p) => n + p.amount, 0);
+  const share = (amount: number): string =>
+    total > 0 && whole !== undefined ? ` (${percentText(amount / total)})` : '';
+  return `${title}: ${parts.map((p) => `${p.label} ${text(p.amount)}${share(p.amount)}`).join(', ')}.`;
+}

@@ -1,0 +1,164 @@
+import { bytes, seconds, type Block, type Section } from '../blocks.ts';
+import { THIS_PLAN, stateBytesOf, type KnownPlan } from '../analysis/known-plans.ts';
+import type { NextBest } from '../analysis/candidates.ts';
+import { slowerText } from '../answer.ts';
+import type { Report } from '../data.ts';
+import { deltaBytesText, deltaSecondsText } from '../explain.ts';
+import { paretoFigure, type PlanPoint } from '../figures/pareto.ts';
+import { bytesText, percentText, secondsText } from '../units.ts';
+
+export function against(report: Report): Section {
+  return {
+    id: 'against',
+    title: 'Against the known plans',
+    sheet: true,
+    blocks: [...knownPlans(report), ...nextBest(report), ...priceOfMemory(report), ...sensitivity(report)],
+  };
+}
+
+function knownPlans(report: Report): Block[] {
+  const { zoo, plan } = report;
+  const whole = plan.objective.seconds;
+  const out: Block[] = [];
+  const points = pointsOf(report);
+  if (zoo !== null && points.length > 1)
+    out.push({
+      kind: 'figure',
+      caption:
+        'Step time over the memory of parameters, gradients and optimizer state. Numbers: those of the table; the line joins the plans that no other fitting one beats in both.',
+      svg: paretoFigure(points, plan.memory.budgetBytes, 'states per device'),
+    });
+  const numbers = new Map(points.map((p, k) => [p.name, k + 1]));
+  const row = (name: string, r: Pick<KnownPlan, 'seconds' | 'peakBytes'>, front: string, why: string) => {
+    const number = numbers.get(name);
+    return [
+      number === undefined ? '' : { text: String(number), value: number },
+      name,
+      seconds(r.seconds),
+      r.seconds === null ? '–' : { text: slowerText(r.seconds, whole), value: r.seconds },
+      bytes(r.peakBytes),
+      front,
+      why,
+    ];
+  };
+  const onFront = new Set((report.frontier ?? []).map((p) => p.name));
+  const rows = [
+    row(THIS_PLAN, { seconds: whole, peakBytes: stateBytesOf(plan) }, onFront.has(THIS_PLAN) ? 'on the front' : '', ''),
+    ...(zoo ?? []).map((r) => row(r.name, r, standing(r, onFront), whyText(r))),
+  ];
+  if (plan.greedySeconds !== null)
+    rows.push(row('greedy propagation', { seconds: plan.greedySeconds, peakBytes: null }, '', 'from the plan’s own parameters and inputs, node by node')); // prettier-ignore
+  out.push({
+    kind: 'table',
+    caption: 'Plans that people write by hand, as restrictions of the same problem, and why each of them loses',
+    columns: [
+      { head: 'No.', kind: 'number' },
+      { head: 'Plan', kind: 'name' },
+      { head: 'Step time', kind: 'number' },
+      { head: 'Slower by', kind: 'number' },
+      { head: 'States', kind: 'number' },
+      { head: 'Standing' },
+      { head: 'Why', kind: 'name' },
+    ],
+    rows,
+  });
+  return out;
+}
+
+function standing(r: KnownPlan, onFront: ReadonlySet<string>): string {
+  if (r.seconds === null) return 'refused';
+  if (r.overBytes !== undefined) return `does not fit, ${bytesText(r.overBytes)} over`;
+  if (onFront.has(r.name)) return 'on the front';
+  return r.dominatedBy === undefined ? '' : `dominated by ${r.dominatedBy}`;
+}
+
+function whyText(r: KnownPlan): string {
+  if (r.seconds === null) return r.reason;
+  return r.losses
+    .map((l) => `${l.term} ${deltaSecondsText(l.seconds)}${l.bytes === null ? '' : ` (${deltaBytesText(l.bytes)})`}`)
+    .join(', ');
+}
+
+function pointsOf({ zoo, plan, frontier }: Report): PlanPoint[] {
+  const front = new Set((frontier ?? []).map((p) => p.name));
+  return [
+    { name: THIS_PLAN, seconds: plan.objective.seconds, bytes: stateBytesOf(plan), fits: true, chosen: true, front: front.has(THIS_PLAN) }, // prettier-ignore
+    ...(zoo ?? []).flatMap(
+      (r) =>
+      r.seconds === null || r.peakBytes === null
+        ? []
+        : [{ name: r.name, seconds: r.seconds, bytes: r.peakBytes, fits: r.overBytes === undefined, front: front.has(r.name) }], // prettier-ignore
+    ),
+  ];
+}
+
+function nextBest({ nextBest: found, plan }: Report): Block[] {
+  if (found === null || found.length === 0) return [];
+  return [
+    { kind: 'heading', text: 'Next best' },
+    {
+      kind: 'list',
+      items: found.map((n) => nextText(n, plan.objective.seconds)),
+    },
+  ];
+}
+
+function nextText({ kind, name, spec = '', deltaSeconds }: NextBest, whole: number): string {
+  const more = `${deltaSecondsText(deltaSeconds)} (${percentText(Math.abs(deltaSeconds) / whole)} of the step)`;
+  switch (kind) {
+    case 'tie':
+      return `The plan is not the only one of its cost: ${name} as ${spec} costs the same, with everything else as it is.`;
+    case 'one node':
+      return `The cheapest dearer change of one drawn node with everything else as it is: ${name} as ${spec}, ${more}.`;
+    case 'one parameter':
+      return `The cheapest dearer change of one parameter with everything else as it is: ${name} as ${spec}, ${more}.`;
+    case 'known plan':
+      return `The best known plan that fits: ${name}, ${more}.`;
+  }
+}
+
+function priceOfMemory({ priceOfMemory: steps, memoryBounds, plan }: Report): Block[] {
+  const items = (steps ?? []).map((s) => {
+    const gib = (s.fromBytes - s.toBytes) / 2 ** 30;
+    return `From ${bytesText(s.fromBytes)} of states down to ${bytesText(s.toBytes)}: at most ${deltaSecondsText(s.deltaSeconds)}, ${secondsText(s.deltaSeconds / gib)} for each GiB (by the plans on the front; the best plans between them are not solved for).`;
+  });
+  if (memoryBounds !== null) {
+    const { unlimited, smallestBudgetBytes } = memoryBounds;
+    if (unlimited !== null)
+      items.unshift(
+        `Without any limit the best plan takes ${secondsText(unlimited.seconds)} (${slowerText(unlimited.seconds, plan.objective.seconds)}) and ${bytesText(unlimited.peakBytes)} of states.`,
+      );
+    if (smallestBudgetBytes !== null)
+      items.push(`The smallest budget of states with a plan is ${bytesText(smallestBudgetBytes)}.`);
+  }
+  if (items.length === 0) return [];
+  return [
+    { kind: 'heading', text: 'Price of memory' },
+    { kind: 'list', items },
+  ];
+}
+
+function sensitivity({ sensitivity: found, plan }: Report): Block[] {
+  if (found === null || found.length === 0) return [];
+  const solved = found.some((s) => s.bestSeconds !== null);
+  const whole = plan.proof.recheckedSeconds;
+  return [
+    { kind: 'heading', text: 'On other links' },
+    {
+      kind: 'table',
+      caption: `This plan priced anew on faster and slower links, latencies as they are${solved ? ', and the best plan there' : '; the best plan there can only be faster (--what-if solves for it)'}`,
+      columns: [
+        { head: 'Change', kind: 'name' },
+        { head: 'This plan', kind: 'number' },
+        { head: 'Change of the step', kind: 'number' },
+        ...(solved ? ([{ head: 'Best there', kind: 'number' }] as const) : []),
+      ],
+      rows: found.map((s) => [
+        s.what,
+        seconds(s.seconds),
+        { text: slowerText(s.seconds, whole), value: s.deltaSeconds },
+        ...(solved ? [seconds(s.bestSeconds)] : []),
+      ]),
+    },
+  ];
+}

@@ -1,0 +1,83 @@
+import { bytes, code, type Block, type Section } from '../blocks.ts';
+import type { Report } from '../data.ts';
+import { memoryFigure } from '../figures/memory-curve.ts';
+import { bytesText, percentText } from '../units.ts';
+
+export function memory(report: Report): Section {
+  const m = report.plan.memory;
+  const { timeline } = m;
+  const used = m.budgetBytes > 0 ? ` (${percentText(m.peakBytes / m.budgetBytes)})` : '';
+  const blocks: Block[] = [
+    {
+      kind: 'text',
+      text: `${bytesText(m.peakBytes)} of a budget of ${bytesText(m.budgetBytes)} per device${used}. The bar is the whole budget.`,
+    },
+    {
+      kind: 'bar',
+      title: 'States per device by what they are',
+      parts: [
+        { kind: 'm1', label: 'Parameters', amount: m.parameterBytes },
+        { kind: 'm2', label: 'Gradients', amount: m.gradientBytes },
+        { kind: 'm3', label: 'Optimizer', amount: m.optimizerBytes },
+      ],
+      text: bytesText,
+      whole: Math.max(m.budgetBytes, m.parameterBytes + m.gradientBytes + m.optimizerBytes),
+    },
+  ];
+  if (timeline === undefined) {
+    blocks.push({ kind: 'text', soft: true, text: 'Activations are not modelled, and not in these numbers.' });
+    return { id: 'memory', title: 'Memory over time', blocks };
+  }
+  const kinds = timeline.byKind;
+  blocks.push(
+    {
+      kind: 'text',
+      text: `Over time the peak is ${bytesText(timeline.peakBytes)}, at ${timeline.node} (${timeline.phase}):`,
+    },
+    {
+      kind: 'bar',
+      title: 'Memory per device at its peak',
+      parts: [
+        { kind: 'm1', label: 'Parameters', amount: (kinds.parameter ?? 0) + (kinds.buffer ?? 0) },
+        { kind: 'm2', label: 'Gradients', amount: kinds.gradient ?? 0 },
+        { kind: 'm3', label: 'Optimizer', amount: kinds.optimizer ?? 0 },
+        { kind: 'm4', label: 'Activations', amount: (kinds.activation ?? 0) + (kinds.temporary ?? 0) + (kinds.reserved ?? 0) }, // prettier-ignore
+        { kind: 'm5', label: 'Copies on the way', amount: kinds.communication ?? 0 },
+      ],
+      text: bytesText,
+      whole: Math.max(m.budgetBytes, timeline.peakBytes),
+    },
+    ...curve(report),
+  );
+  return { id: 'memory', title: 'Memory over time', sheet: true, blocks };
+}
+
+function curve({ memory: found, plan }: Report): Block[] {
+  const columns = [{ head: 'Tensor', kind: 'name' }, { head: 'What' }, { head: 'Bytes', kind: 'number' }] as const;
+  if (found === null) {
+    const largest = plan.memory.timeline?.largest ?? [];
+    return [
+      {
+        kind: 'table',
+        caption: 'The largest tensors at the peak',
+        columns,
+        rows: largest.map((t) => [code(t.name), t.kind, bytes(t.bytes)]),
+      },
+    ];
+  }
+  const at = (moment: number): { text: string; value: number } => ({ text: String(moment), value: moment });
+  return [
+    {
+      kind: 'figure',
+      caption:
+        'Bytes alive on the fullest device at every moment of the program, in the order of its nodes. From below: parameters, optimizer state, gradients, activations, copies on the way of redistributions.',
+      svg: memoryFigure(found, plan.memory.budgetBytes),
+    },
+    {
+      kind: 'table',
+      caption: `The largest tensors alive at the peak (moment ${found.peakMoment} of ${found.moments}), states apart`,
+      columns: [...columns, { head: 'From moment', kind: 'number' }, { head: 'To moment', kind: 'number' }],
+      rows: found.largest.map((t) => [code(t.name), t.kind, bytes(t.bytes), at(t.from), at(t.to)]),
+    },
+  ];
+}

@@ -1,0 +1,162 @@
+import { bytes, code, count, seconds, type Block, type Section } from '../blocks.ts';
+import { visibleTerms, type Report } from '../data.ts';
+import { closeUpFigure, streamsFigure } from '../figures/streams.ts';
+import { numberedGroups, rateText, rooflineFigure } from '../figures/roofline.ts';
+import { countText, percentText, secondsText } from '../units.ts';
+
+/** Rows of long tables that stand open on a page. */
+const OPEN = 12;
+
+export function time(report: Report): Section {
+  const { seconds: whole, computeSeconds, communicationSeconds } = report.plan.objective;
+  const of = (part: number): string => (whole > 0 ? percentText(part / whole) : '0 %');
+  const blocks: Block[] = [
+    {
+      kind: 'bar',
+      title: 'Step time, one after another: compute against communication',
+      parts: [
+        { kind: 'compute', label: 'Compute', amount: computeSeconds },
+        { kind: 'communication', label: 'Communication', amount: communicationSeconds },
+      ],
+      text: (s) => `${secondsText(s)} (${of(s)})`,
+    },
+    {
+      kind: 'table',
+      caption: 'The step time by term; the terms sum to it',
+      columns: [
+        { head: 'Term', kind: 'name' },
+        { head: 'Time', kind: 'number' },
+        { head: 'Of the step', kind: 'number' },
+      ],
+      rows: visibleTerms(report).map((t) => [t.term, seconds(t.seconds), { text: of(t.seconds), value: t.seconds }]),
+    },
+    collectives(report),
+    ...roofline(report),
+    ...streams(report),
+    {
+      kind: 'table',
+      caption: 'Operators, dearest first',
+      columns: [
+        { head: 'Operator', kind: 'name' },
+        { head: 'Nodes', kind: 'number' },
+        { head: 'Compute', kind: 'number' },
+        { head: 'Communication', kind: 'number' },
+      ],
+      rows: report.operators.map((o) => [code(o.target), count(o.count), seconds(o.computeSeconds), seconds(o.communicationSeconds)]), // prettier-ignore
+      open: OPEN,
+    },
+  ];
+  return { id: 'time', title: 'Time', sheet: true, blocks };
+}
+
+function collectives(report: Report): Block {
+  if (report.collectives.length === 0) return { kind: 'text', text: 'The plan has no collectives between operators.' };
+  return {
+    kind: 'table',
+    caption:
+      'Collectives by kind and mesh dims. Tensor: gathered output, scattered input, reduced tensor, or one rank’s buffer; sent: by each device in a ring. Beside compute: the share of their time that overlaps when the step is simulated.',
+    columns: [
+      { head: 'Collective', kind: 'name' },
+      { head: 'Mesh dims' },
+      { head: 'Devices', kind: 'number' },
+      { head: 'Hosts', kind: 'number' },
+      { head: 'Count', kind: 'number' },
+      { head: 'Tensor', kind: 'number' },
+      { head: 'Sent', kind: 'number' },
+      { head: 'Time', kind: 'number' },
+      { head: 'Beside compute', kind: 'number' },
+    ],
+    rows: report.collectives.map((c) => [
+      code(c.kind),
+      c.axes,
+      count(c.groupSize),
+      count(c.hosts),
+      count(c.count),
+      bytes(c.bytes),
+      bytes(Math.round(c.sentBytes)),
+      seconds(c.seconds),
+      c.overlappedShare === null ? '–' : { text: percentText(c.overlappedShare), value: c.overlappedShare },
+    ]),
+  };
+}
+
+function roofline({ roofline: found, plan }: Report): Block[] {
+  if (found === null || found.groups.length === 0) return [];
+  const numbers = new Map(numberedGroups(found).map((g, k) => [g.name, String(k + 1)]));
+  const total = plan.objective.seconds;
+  return [
+    { kind: 'heading', text: 'What each layer waits for' },
+    ...(numbers.size === 0
+      ? []
+      : [
+          {
+            kind: 'figure',
+            caption:
+              'Roofline: the rate that each group of layers reaches over its FLOPs per byte. Area: compute time; numbers: those of the table below.',
+            svg: rooflineFigure(found),
+          } as const,
+        ]),
+    {
+      kind: 'table',
+      caption:
+        'Layers, equal ones folded, forward and backward together, on the device with the largest shards. A group is bound by what most of its time waits for: the matrix units (compute), memory, the start of kernels (launch), or communication.',
+      columns: [
+        { head: 'No.', kind: 'number' },
+        { head: 'Layers', kind: 'name' },
+        { head: 'Bound by', kind: 'keep' },
+        { head: 'Compute', kind: 'number' },
+        { head: 'Communication', kind: 'number' },
+        { head: 'Of the step', kind: 'number' },
+        { head: 'FLOPs per byte', kind: 'number' },
+        { head: 'Reached', kind: 'number' },
+      ],
+      rows: found.groups.map((g) => {
+        const all = g.computeSeconds + g.communicationSeconds;
+        const rate = g.computeSeconds > 0 ? g.flops / g.computeSeconds : 0;
+        const number = numbers.get(g.name);
+        return [
+          number === undefined ? '' : { text: number, value: Number(number) },
+          code(g.name),
+          g.bound,
+          seconds(g.computeSeconds),
+          seconds(g.communicationSeconds),
+          { text: percentText(all / total), value: all },
+          g.bytes > 0 ? { text: String(Number((g.flops / g.bytes).toPrecision(3))), value: g.flops / g.bytes } : '–',
+          rate > 0 ? { text: rateText(rate), value: rate } : '–',
+        ];
+      }),
+      open: OPEN,
+    },
+  ];
+}
+
+function streams({ streams: found, tokens }: Report): Block[] {
+  if (found === null) return [];
+  const rate = tokens === null ? '' : ` That is ${countText(Math.round(tokens / found.seconds))} tokens/s.`;
+  return [
+    { kind: 'heading', text: 'Compute beside communication' },
+    {
+      kind: 'text',
+      text: `Simulated on two streams and more, the step takes ${secondsText(found.seconds)} (one after another with kernel starts ${secondsText(found.serialSeconds)}); ${secondsText(found.exposedCommunicationSeconds)} of ${secondsText(found.communicationSeconds)} of communication have nothing beside them.${rate}`,
+    },
+    {
+      kind: 'figure',
+      caption: 'The step: how much of each moment each stream works; at the left, the share of the step.',
+      svg: streamsFigure(found),
+    },
+    ...(found.closeUp === null
+      ? []
+      : [{ kind: 'figure', caption: 'A stretch of the forward pass, task by task.', svg: closeUpFigure(found, found.closeUp) } as const]), // prettier-ignore
+    { kind: 'text', soft: true, text: [...found.passes, ...found.notes].map(sentence).join(' ') },
+    {
+      kind: 'text',
+      soft: true,
+      text: 'For all tasks: shardwright simulate DIR --trace trace.json, which opens in ui.perfetto.dev.',
+    },
+  ];
+}
+
+function sentence(text: string): string {
+  const first = text.charAt(0).toUpperCase() + text.slice(1);
+  return first.endsWith('.') ? first : `${first}.`;
+}

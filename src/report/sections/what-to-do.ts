@@ -1,0 +1,33 @@
+import { bytes, code, type Block, type Section } from '../blocks.ts';
+import type { Report } from '../data.ts';
+import { dtensorText } from '../dtensor-text.ts';
+
+export function whatToDo(report: Report): Section {
+  const mesh = report.mesh.map((d) => d.name).join(', ');
+  const blocks: Block[] = [
+    ...report.warnings.map((text): Block => ({ kind: 'text', text: `Warning: ${text}` })),
+    {
+      kind: 'table',
+      caption: `Every parameter, equal layers folded. Placement: one kind for each mesh dim (${mesh}); S(d) cuts dim d, R repeats.`,
+      columns: [
+        { head: 'Parameter', kind: 'name' },
+        { head: 'Shape', kind: 'keep' },
+        { head: `Placement (${mesh})`, kind: 'keep' },
+        { head: 'Each, per device', kind: 'number' },
+      ],
+      rows: report.parameters.map((p) => [
+        code(p.count > 1 ? `${p.name} ×${p.count}` : p.name),
+        code(`[${p.shape.join(', ')}]`),
+        code(p.placement),
+        bytes(p.localBytes),
+      ]),
+      open: 24,
+    },
+  ];
+  if (report.parameters.length > 0)
+    blocks.push(
+      { kind: 'text', text: 'The same for PyTorch DTensor, to copy:' },
+      { kind: 'code', text: dtensorText(report.plan) },
+    );
+  return { id: 'what', title: 'What to do', blocks };
+}

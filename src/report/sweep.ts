@@ -1,0 +1,95 @@
+import type { ComparedPlan, Comparison } from '../zoo/comparison.ts';
+import { bytesText, percentText, secondsText, tableText } from './units.ts';
+
+/** Plans that the text lists; `--json` has all of them. */
+const LISTED = 24;
+
+/** A comparison by model name as text: the answer, the best mesh of every plan, what is next and what would change it. */
+export function sweepText(c: Comparison, question: NonNullable<Comparison['question']>): string {
+  const best = c.plans.find((p) => p.name === c.best);
+  const fitting = c.plans.filter((p) => p.fits);
+  const lines = [
+    `model     ${question.model}, ${question.layers} layers, sequences of ${question.sequence}, ${question.globalBatch} a step (--seq, --global-batch)`,
+    `cluster   ${c.devices} devices of ${c.cluster}, ${bytesText(c.budgetBytes)} each`,
+    `priced    ${c.plans.length} plans, ${fitting.length} fit; meshes: ${statusText(c)}`,
+    '',
+  ];
+  if (best === undefined) lines.push('no plan fits the budget');
+  else lines.push(...answerLines(best));
+  if (c.smallestBudgetBytes !== undefined && best === undefined)
+    lines.push(`smallest  ${bytesText(c.smallestBudgetBytes)} would be needed by the leanest plan`);
+  const first = firstOfEach(c.plans);
+  const shown = [...first.filter((p) => p.fits).slice(0, LISTED), ...first.filter((p) => !p.fits).slice(0, LISTED / 2)];
+  lines.push('', tableText([HEAD, ...shown.map((p) => row(p, c))], [3, 4, 5]));
+  lines.push('* best   + no other plan is better in both time and memory; each plan on its best mesh, --json has all');
+  if (first.length > shown.length) lines.push(`${first.length - shown.length} more plans are left out`);
+  if (c.nextBest !== undefined && c.nextBest.length > 0)
+    lines.push(
+      '',
+      tableText([
+        ['next best', '', '', ''],
+        ...c.nextBest.map((n) => [n.kind, n.name.replace(/ \[.*/, ''), n.mesh, `+${secondsText(n.deltaSeconds)}`]),
+      ]),
+    );
+  if (c.whatIf !== undefined && c.whatIf.length > 0)
+    lines.push(
+      '',
+      tableText([
+        ['what if', '', ''],
+        ...c.whatIf.map((w) => [
+          w.change,
+          w.seconds === undefined ? 'nothing fits' : secondsText(w.seconds),
+          w.same ? 'the same plan' : `${w.best ?? ''} on ${w.mesh ?? ''}`,
+        ]),
+      ]),
+    );
+  const front = c.frontier ?? [];
+  if (front.length > 1)
+    lines.push('', `memory    ${front.map((p) => `${bytesText(p.peakBytes)}: ${secondsText(p.seconds)}`).join('   ')}`);
+  for (const note of c.notes ?? []) lines.push(`note      ${note}`);
+  return lines.join('\n');
+}
+
+const HEAD = ['', 'plan', 'mesh', 'step time', 'communication', 'memory', ''];
+
+function answerLines(p: ComparedPlan): string[] {
+  const { layout } = p;
+  const lines = [`best      ${p.plan} on ${p.mesh}`];
+  if (layout === undefined) return lines;
+  const { memory } = layout;
+  const schedule = layout.chunks > 1 ? `${layout.schedule} by ${layout.chunks}` : layout.schedule;
+  const pipeline = layout.sizes.pp > 1 ? `, ${schedule}` : '';
+  lines.push(
+    `step time ${secondsText(p.seconds)}   compute ${secondsText(layout.computeSeconds)}   communication ${secondsText(layout.exposedCommunicationSeconds)}   bubble ${secondsText(layout.bubbleSeconds)}   ${Math.round(layout.tokensPerSecond)} tokens/s`,
+    `memory    ${bytesText(p.peakBytes)}   parameters ${bytesText(memory.parameterBytes)}   gradients ${bytesText(memory.gradientBytes)}   optimizer ${bytesText(memory.optimizerBytes)}   activations ${bytesText(memory.activationBytes)}   other ${bytesText(memory.temporaryBytes)}`,
+    `with      ${layout.microbatches} microbatches of ${layout.microbatch}${pipeline}, checkpointing ${layout.checkpoint}`,
+  );
+  if (layout.shallowProof !== undefined)
+    lines.push(
+      `proof     ${layout.shallowProof.status} for the ${layout.pricedLayers} priced layers of a data rank (gap ${percentText(layout.shallowProof.gap)}); not a bound on the whole model`,
+    );
+  return lines;
+}
+
+function firstOfEach(plans: readonly ComparedPlan[]): ComparedPlan[] {
+  const seen = new Set<string>();
+  return plans.filter((p) => !seen.has(p.plan) && seen.add(p.plan));
+}
+
+function row(p: ComparedPlan, c: Comparison): string[] {
+  return [
+    p.name === c.best ? '*' : c.pareto.includes(p.name) ? '+' : '',
+    p.plan,
+    p.mesh,
+    secondsText(p.seconds),
+    secondsText(p.communicationSeconds),
+    bytesText(p.peakBytes),
+    p.name === c.best ? 'best' : (p.why ?? ''),
+  ];
+}
+
+function statusText(c: Comparison): string {
+  const counts = new Map<string, number>();
+  for (const { status } of c.meshes) counts.set(status, (counts.get(status) ?? 0) + 1);
+  return [...counts].map(([status, n]) => `${n} ${status}`).join(', ');
+}

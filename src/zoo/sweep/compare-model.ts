@@ -1,0 +1,63 @@
+import { availableParallelism } from 'node:os';
+import { loadCluster } from '../../cost/cluster.ts';
+import { parseModelConfig } from '../../models/families.ts';
+import type { OperatorTable } from '../../ops/table.ts';
+import type { Comparison } from '../comparison.ts';
+import { sweepComparison } from './conclude.ts';
+import { withOptima } from './optima.ts';
+import { localPool } from './local-pool.ts';
+import { parsePlans } from './plan-names.ts';
+import type { SweepPool } from './pool.ts';
+import type { SweepQuestion } from './question.ts';
+import { resumedPool } from './resume.ts';
+import { layerKinds } from './shallow.ts';
+import { sweep } from './sweep.ts';
+import { threadPool } from './thread-pool.ts';
+import { whatIf } from './what-if.ts';
+
+export interface CompareModelOptions {
+  readonly table: OperatorTable;
+  /** Names of plans, such as `pp+fsdp+tp+sp`, or of families; absent: all. `optimum` is the free optimum of the model dims. */
+  readonly plans?: readonly string[];
+  readonly slice?: { readonly index: number; readonly count: number };
+  /** Threads; default as many as there are cores, 1: none besides this one. */
+  readonly threads?: number;
+  /** File that keeps what was priced. */
+  readonly resume?: string;
+  readonly onProgress?: (line: string) => void;
+}
+
+/**
+ * The zoo on every mesh of some devices for a model known by its config: layers of a kind are priced once, stages and data ranks
+ * are put together from them.
+ *
+ * @throws E_USAGE for an unknown plan, E_UNSUPPORTED for a model whose layers are not one stack, E_CLUSTER, E_IO
+ */
+export async function compareModel(question: SweepQuestion, options: CompareModelOptions): Promise<Comparison> {
+  const { table, slice, onProgress, threads = Math.min(8, availableParallelism()) } = options;
+  const wants = parsePlans(options.plans);
+  const config = parseModelConfig(question.config);
+  const cluster = loadCluster(question.cluster);
+  onProgress?.(`${question.model}: reading its layers`);
+  const sizes = { batch: 1, sequence: question.sequence, ...(question.dtype === undefined ? {} : { dtype: question.dtype }) }; // prettier-ignore
+  const kinds = layerKinds(config, sizes, table);
+  const plain: SweepPool = threads > 1 ? threadPool(threads, { question, kinds }) : localPool(question, table, kinds);
+  const pool = options.resume === undefined ? plain : resumedPool(plain, question, options.resume);
+  try {
+    const found = await sweep({
+      question,
+      config,
+      cluster,
+      kinds,
+      pool,
+      wants: wants.row,
+      ...(slice === undefined ? {} : { slice }),
+      ...(onProgress === undefined ? {} : { onProgress }),
+    });
+    const result = wants.optimum ? await withOptima(found, pool, onProgress) : found;
+    onProgress?.('pricing what would change the answer');
+    return sweepComparison(question, result, slice === undefined ? await whatIf(question, result, table) : []);
+  } finally {
+    await pool.close();
+  }
+}

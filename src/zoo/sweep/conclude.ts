@@ -1,0 +1,205 @@
+import { dominator, paretoFront } from '../pareto.ts';
+import type { ComparedPlan, Comparison, WhatIf } from '../comparison.ts';
+import type { Traffic } from '../price.ts';
+import { coreKey, type CoreCost } from './core-types.ts';
+import { coreRequest } from './layout.ts';
+import type { SweepQuestion } from './question.ts';
+import type { PricedRow } from './row-pricer.ts';
+import type { SweepResult } from './sweep.ts';
+
+/** A sweep as a comparison: names, the front, why every other plan is not the best, the next best. */
+export function sweepComparison(question: SweepQuestion, result: SweepResult, whatIf: readonly WhatIf[]): Comparison {
+  const { priced, kinds, budgetBytes } = result;
+  const named = nameRows(priced);
+  const best = named.find(({ row }) => row.fits);
+  const reported = best === undefined ? undefined : { ...best, traffic: trafficOf(result, best.row) };
+  const points = named.map(({ name, row }) => ({
+    name,
+    seconds: row.figures.seconds,
+    peakBytes: row.figures.peakBytes,
+    fits: row.fits,
+  }));
+  const front = paretoFront(points);
+  const plans = named.map(({ name, row }): ComparedPlan => {
+    const { figures, tuning, fits } = row;
+    const traffic = trafficOf(result, row);
+    const core = coreOf(result, row);
+    const over = figures.peakBytes - budgetBytes;
+    const why =
+      reported === undefined || name !== reported.name
+        ? whyNot(row, traffic, reported, dominator(points, { name, ...row.figures, fits }), over, best)
+        : undefined;
+    return {
+      name,
+      plan: row.row.name,
+      origin: row.row.kind.free === true ? 'ilp' : 'zoo',
+      mesh: row.row.mesh,
+      seconds: figures.seconds,
+      communicationSeconds: figures.communicationSeconds,
+      peakBytes: figures.peakBytes,
+      fits,
+      ...(over > 0 ? { overBytes: over } : {}),
+      choice: row.row.kind.mode !== 'zero1' && row.row.kind.mode !== 'zero2',
+      traffic,
+      ...(why === undefined ? {} : { why }),
+      layout: {
+        computeSeconds: figures.computeSeconds,
+        exposedCommunicationSeconds: figures.communicationSeconds,
+        bubbleSeconds: figures.bubbleSeconds,
+        tokensPerSecond: (question.globalBatch * question.sequence) / figures.seconds,
+        memory: figures.memory,
+        sizes: row.row.sizes,
+        microbatch: tuning.microbatch,
+        microbatches: figures.microbatches,
+        schedule: tuning.schedule,
+        chunks: tuning.chunks,
+        checkpoint: tuning.checkpoint,
+        stages: figures.stages,
+        pricedLayers: kinds.shallow,
+        ...(core?.proof === undefined ? {} : { shallowProof: core.proof }),
+      },
+    };
+  });
+  const frontier = front.flatMap((name) => {
+    const p = points.find((q) => q.name === name);
+    return p === undefined ? [] : [{ name, peakBytes: p.peakBytes, seconds: p.seconds, gap: null }];
+  });
+  const smallest = priced.length === 0 ? undefined : Math.min(...priced.map((p) => p.figures.peakBytes));
+  return {
+    devices: question.devices,
+    cluster: result.composer.cluster.id,
+    budgetBytes,
+    plans,
+    refused: result.refused,
+    findings: priced.flatMap(({ row }) => row.findings.map((f) => ({ ...f, plan: row.name, mesh: row.mesh }))),
+    meshes: result.meshes.map((m) => ({
+      mesh: m.mesh,
+      hosts: [],
+      status: m.status,
+      ...(m.boundSeconds === undefined ? {} : { boundSeconds: m.boundSeconds }),
+      ...(m.code === undefined ? {} : { code: m.code }),
+      ...(m.reason === undefined ? {} : { reason: m.reason }),
+    })),
+    best: best?.name ?? null,
+    pareto: front,
+    question: {
+      model: question.model,
+      sequence: question.sequence,
+      globalBatch: question.globalBatch,
+      cost: question.cost,
+      layers: kinds.layers,
+      pricedLayers: kinds.shallow,
+      layerKinds: kinds.kinds,
+    },
+    notes: notesOf(result),
+    frontier,
+    priceOfMemory: frontier.slice(1).map((to, i) => ({
+      fromBytes: frontier[i].peakBytes,
+      toBytes: to.peakBytes,
+      deltaSeconds: to.seconds - frontier[i].seconds,
+    })),
+    nextBest: nextBest(named, best),
+    whatIf,
+    ...(smallest === undefined ? {} : { smallestBudgetBytes: smallest }),
+  };
+}
+
+interface NamedRow {
+  readonly name: string;
+  readonly row: PricedRow;
+}
+
+/** The best mesh of a plan has the plain name, the others their sizes behind it. */
+function nameRows(rows: readonly PricedRow[]): NamedRow[] {
+  const seen = new Set<string>();
+  return rows.map((row) => {
+    const name = seen.has(row.row.name) ? `${row.row.name} [${row.row.mesh}]` : row.row.name;
+    seen.add(row.row.name);
+    return { name, row };
+  });
+}
+
+function coreOf(result: SweepResult, { row, tuning }: PricedRow): CoreCost | undefined {
+  return result.cores.get(coreKey(coreRequest(row.sizes, row.kind, tuning.microbatch)));
+}
+
+function trafficOf(result: SweepResult, priced: PricedRow): readonly Traffic[] {
+  const core = coreOf(result, priced);
+  if (core === undefined) return [];
+  const { sizes, kind } = priced.row;
+  const ways = core.request.axes.reduce((n, a) => n * a.size, 1);
+  const routed = result.routed.get(`${core.request.microbatch} ${ways}`);
+  return result.composer.traffic(core, routed, sizes, kind, priced.tuning.checkpoint, priced.figures);
+}
+
+/** The term that costs a plan most against the best one, with the bytes where it is a collective. */
+function whyNot(
+  row: PricedRow,
+  traffic: readonly Traffic[],
+  best: (NamedRow & { readonly traffic: readonly Traffic[] }) | undefined,
+  dominated: string | undefined,
+  overBytes: number,
+  fastest: NamedRow | undefined,
+): string {
+  if (overBytes > 0) return `does not fit: ${overBytes} bytes over the budget, ${largestClass(row)}`;
+  if (best === undefined || fastest === undefined) return 'no plan fits';
+  const a = row.figures;
+  const b = best.row.figures;
+  const dearer = a.seconds / b.seconds - 1;
+  const terms: (readonly [text: string, seconds: number])[] = [
+    [row.tuning.checkpoint === best.row.tuning.checkpoint ? 'compute' : `compute (${row.tuning.checkpoint} checkpointing)`, a.computeSeconds - b.computeSeconds],
+    ['pipeline bubble', a.bubbleSeconds - b.bubbleSeconds],
+    ...[...new Set([...traffic, ...best.traffic].map((t) => `${t.kind} over ${t.axes}`))].map((key) => {
+      const own = traffic.find((t) => `${t.kind} over ${t.axes}` === key);
+      const other = best.traffic.find((t) => `${t.kind} over ${t.axes}` === key);
+      const bytes = (own?.sentBytes ?? 0) - (other?.sentBytes ?? 0);
+      return [`${key}, ${Math.round(bytes)} bytes more a device`, (own?.seconds ?? 0) - (other?.seconds ?? 0)] as const;
+    }),
+  ]; // prettier-ignore
+  const [text, seconds] = terms.reduce((most, t) => (t[1] > most[1] ? t : most));
+  const parts = [
+    dearer === 0 ? 'equal seconds' : `${(dearer * 100).toPrecision(3)} % slower: +${seconds.toPrecision(3)} s ${text}`,
+  ];
+  parts.push(dominated === undefined ? 'no plan is better in both seconds and bytes' : `dominated by ${dominated}`);
+  return parts.join('; ');
+}
+
+function largestClass({ figures: { memory } }: PricedRow): string {
+  const [name, bytes] = Object.entries(memory).reduce((most, entry) => (entry[1] > most[1] ? entry : most));
+  return `most of it ${name.replace('Bytes', '')} memory (${Math.round(bytes)} bytes)`;
+}
+
+/** The nearest plan, the nearest on another mesh, the nearest that treats states or tensors otherwise. */
+function nextBest(named: readonly NamedRow[], best: NamedRow | undefined): NonNullable<Comparison['nextBest']> {
+  if (best === undefined) return [];
+  const others = named.filter(({ row }) => row.fits && row !== best.row);
+  const { row } = best.row;
+  const kinds: readonly (readonly [string, (n: NamedRow) => boolean])[] = [
+    ['any other plan', () => true],
+    ['another mesh', (n) => n.row.row.mesh !== row.mesh],
+    ['another plan', (n) => n.row.row.name !== row.name],
+    ['without a pipeline', (n) => n.row.row.sizes.pp === 1 && row.sizes.pp > 1],
+    ['without tensor parallelism', (n) => n.row.row.sizes.tp === 1 && row.sizes.tp > 1],
+    ['other state sharding', (n) => n.row.row.kind.mode !== row.kind.mode],
+  ];
+  return kinds.flatMap(([kind, accepts]) => {
+    const found = others.find(accepts);
+    if (found === undefined) return [];
+    const deltaSeconds = found.row.figures.seconds - best.row.figures.seconds;
+    return [{ kind, name: found.name, mesh: found.row.row.mesh, deltaSeconds }];
+  });
+}
+
+function notesOf({ kinds, cores, beaten, routed }: SweepResult): string[] {
+  return [
+    `Priced from ${kinds.shallow} of ${kinds.layers} layers (${kinds.kinds} ${kinds.kinds === 1 ? 'kind' : 'kinds'}): layers that are written alike cost alike.`,
+    `${cores.size} programs of one data rank were placed and priced; ${beaten} were left out because a lower bound of theirs is above the best plan.`,
+    'Compute and communication one after another, no overlap; the optimizer update itself is not counted.',
+    'Memory: states, activations of the microbatches that the schedule keeps, and the most that else is alive in one layer.',
+    'Results run again in the backward pass (selective, then full checkpointing) only where a plan would not fit otherwise.',
+    'Microbatches of 1, 2 and 4 sequences are tried, of 1 where the sequence is cut; 1F1B, ZB-H1 and interleaving by 2, 4 and 8 chunks, of which only 1F1B for plans far from the best.',
+    ...(routed.size === 0
+      ? []
+      : ['Experts: balanced routing; each rank sorts its own tokens and exchanges them over ep, which folds over data and model ranks.']), // prettier-ignore
+  ];
+}

@@ -1,0 +1,44 @@
+import { withoutFixed } from '../../plan/fixed.ts';
+import type { Prepared } from '../../plan/prepare.ts';
+import { solve } from '../../solver/solve.ts';
+
+/** The cheapest placements of a program, whatever they need; the states that they need are held against the budget later. */
+export async function solveFree(
+  prepared: Prepared,
+  signal?: AbortSignal,
+): Promise<
+  | {
+      readonly choice: Int32Array;
+      readonly seconds: number;
+      readonly proof: {
+        readonly status: string;
+        readonly bound: number;
+        readonly gap: number;
+        readonly objective: number;
+      };
+    }
+  | { readonly refused: string }
+> {
+  const { compact, model, contradictions } = prepared;
+  if (contradictions.length > 0) return { refused: contradictions.join('; ') };
+  const free = withoutFixed({ ...compact.problem, rows: [] });
+  const solution = await solve(free.problem, {
+    engine: 'exact',
+    certify: false,
+    seed: prepared.request.seed,
+    ...(signal === undefined ? {} : { signal }),
+  });
+  if (solution.status === 'infeasible')
+    return { refused: `no placement fits (${(solution.conflict ?? []).join(', ')})` };
+  const per = model.unitsPerSecond;
+  return {
+    choice: compact.expand(free.expand(solution.choice)),
+    seconds: solution.objective / per,
+    proof: {
+      status: solution.status,
+      bound: solution.bound / per,
+      gap: solution.gap,
+      objective: solution.objective / per,
+    },
+  };
+}

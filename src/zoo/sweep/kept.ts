@@ -1,0 +1,63 @@
+import type { Graph } from '../../graph/types.ts';
+import type { OperatorTable } from '../../ops/table.ts';
+import { narrowPoints } from '../../passes/checkpoint/policies.ts';
+import { backwardStart } from '../../passes/weight-views.ts';
+import type { Checkpoint } from './core-types.ts';
+import type { GraphUnits } from './units.ts';
+
+/**
+ * Bytes that the forward pass keeps for the backward pass, by unit: results that a backward call reads, and under a policy that
+ * runs calls again, those that stay and that a second run reads. Views count with what they show; parameters are states.
+ *
+ * @param bytesOf bytes of the result of a node on one device
+ * @param again names of the calls that run again
+ * @param counts whether a node is looked at
+ */
+export function keptByUnit(
+  graph: Graph,
+  units: GraphUnits,
+  again: ReadonlySet<string>,
+  bytesOf: (node: number) => number,
+  counts: (node: number) => boolean = () => true,
+): { readonly bytes: Float64Array; readonly nodes: Set<number> } {
+  const { unit, pass, root, weight, index } = units;
+  const bytes = new Float64Array(units.count);
+  const nodes = new Set<number>();
+  graph.nodes.forEach((node, i) => {
+    if (node.kind !== 'call') return;
+    const reads = pass[i] !== 'forward' || again.has(node.name);
+    if (!reads) return;
+    for (let k = index.operandStart[i]; k < index.operandStart[i + 1]; k++) {
+      const r = root[index.operands[k]];
+      const made = graph.nodes[r];
+      if (made.kind !== 'call' || weight[r] === 1 || pass[r] !== 'forward' || again.has(made.name)) continue;
+      if (!nodes.has(r) && counts(r)) {
+        nodes.add(r);
+        bytes[unit[r]] += bytesOf(r);
+      }
+    }
+  });
+  return { bytes, nodes };
+}
+
+/**
+ * Names of the forward calls that run again in the backward pass. `full`: all up to the last narrow point of the program but the
+ * narrow points themselves, which in a transformer are the sums of the residual stream. `selective`: of those, all but products
+ * of matrices and attention.
+ */
+export function runAgain(policy: Checkpoint, graph: Graph, table: OperatorTable): Set<string> {
+  if (policy === 'none') return new Set();
+  const narrow = narrowPoints(graph, table);
+  const last = graph.nodes.findIndex((n) => n.name === narrow.at(-1));
+  const kept = new Set(narrow);
+  const names = new Set<string>();
+  for (const node of graph.nodes.slice(0, Math.max(0, Math.min(last, backwardStart(graph))))) {
+    const cls = table.get(node.target)?.cls;
+    if (node.kind !== 'call' || kept.has(node.name) || cls === undefined || ONCE.has(cls)) continue;
+    if (policy === 'full' || !DEAR.has(cls)) names.add(node.name);
+  }
+  return names;
+}
+
+const ONCE: ReadonlySet<string> = new Set(['random', 'control', 'collective', 'other']);
+const DEAR: ReadonlySet<string> = new Set(['matmul', 'attention']);

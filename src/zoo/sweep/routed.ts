@@ -1,0 +1,276 @@
+import type { Cluster } from '../../cost/cluster.ts';
+import { stateBytes, defaultOptimizer, type Optimizer } from '../../cost/memory.ts';
+import { presetComputeCost } from '../../cost/presets.ts';
+import { internalError } from '../../errors.ts';
+import { DTYPE_BYTES, type Graph, type Node, type ValueType } from '../../graph/types.ts';
+import { eachOperand, elementCount, mapOperands, sameShape } from '../../graph/value.ts';
+import { bind } from '../../ops/infer.ts';
+import type { OperatorTable } from '../../ops/table.ts';
+import { withoutDeadCode } from '../../passes/dead-code.ts';
+import { CHECKPOINTS, type Checkpoint, type CoreParameter } from './core-types.ts';
+import { keptByUnit } from './kept.ts';
+import { graphUnits } from './units.ts';
+
+/**
+ * Routed experts are priced beside the rest of the program. In the whole program tokens are sorted by expert over the whole
+ * batch, which no data rank does: each sorts its own tokens and exchanges them with the other ranks of its expert group. So the
+ * routed blocks are taken out of the program that is placed, and what one device does for its own tokens is priced by its calls:
+ * balanced routing is assumed, rows stay as many, and of the experts' weights one device reads its share.
+ */
+
+const EXPERTS = '.experts.';
+const SHARED = /\.shared_expert/;
+
+/** Module paths that hold routed experts, such as `model.layers.3.mlp`. */
+export function routedScopes(graph: Graph): string[] {
+  const scopes = new Set<string>();
+  for (const node of graph.nodes) {
+    const name = node.meta.roleName ?? node.name;
+    const at = name.indexOf(EXPERTS);
+    if (node.kind === 'placeholder' && node.meta.role === 'parameter' && at > 0) scopes.add(name.slice(0, at));
+  }
+  return [...scopes];
+}
+
+function inside(path: string | undefined, scope: string): boolean {
+  if (path === undefined || !(path === scope || path.startsWith(`${scope}.`))) return false;
+  return !SHARED.test(path.slice(scope.length));
+}
+
+interface Block {
+  readonly scope: string;
+  /** The value that the block reads, and the one that it gives back. */
+  readonly entry: string;
+  readonly exit: string;
+  /** Its calls, exit included. */
+  readonly calls: ReadonlySet<string>;
+}
+
+/** The routed block of each scope in a forward pass. */
+function blocks(graph: Graph, forward: (node: Node, i: number) => boolean): Block[] {
+  const types = new Map(graph.nodes.map((n) => [n.name, n]));
+  return routedScopes(graph).map((scope) => {
+    const calls = new Set<string>();
+    const expert = new Set<string>();
+    let entry: string | undefined;
+    let exit: string | undefined;
+    for (const [i, node] of graph.nodes.entries()) {
+      if (node.kind === 'placeholder') {
+        if ((node.meta.roleName ?? node.name).startsWith(`${scope}${EXPERTS}`)) expert.add(node.name);
+        continue;
+      }
+      if (exit !== undefined || !forward(node, i) || !inside(node.meta.path, scope)) continue;
+      calls.add(node.name);
+      eachOperand(node, (name) => {
+        if (expert.has(name)) expert.add(node.name);
+        const from = types.get(name);
+        if (entry === undefined && from?.kind === 'call' && !calls.has(name)) entry = name;
+      });
+      if (entry === undefined || !expert.has(node.name)) continue;
+      const [read, made] = [types.get(entry)?.type, node.type];
+      if (read?.kind === 'tensor' && made.kind === 'tensor' && sameShape(read.shape, made.shape)) exit = node.name;
+    }
+    if (entry === undefined || exit === undefined)
+      throw internalError(`the routed block ${scope} has no value that goes in or comes out`);
+    return { scope, entry, exit, calls };
+  });
+}
+
+/** A forward program whose routed blocks hand on what they read; their parameters are gone. */
+export function withoutRouted(graph: Graph): Graph {
+  const found = blocks(graph, (node) => node.kind === 'call');
+  if (found.length === 0) return graph;
+  const instead = new Map(found.map((b) => [b.exit, b.entry]));
+  const rename = (name: string): string => instead.get(name) ?? name;
+  const cut = withoutDeadCode({
+    ...graph,
+    nodes: graph.nodes.map((node) => mapOperands(node, rename)),
+    outputs: graph.outputs.map((o) => (o.value === null ? o : { ...o, value: rename(o.value) })),
+  });
+  const gone = (node: Node): boolean =>
+    node.kind === 'placeholder' &&
+    node.meta.role !== 'input' &&
+    found.some((b) => inside(node.meta.roleName ?? node.name, b.scope));
+  return { ...cut, nodes: cut.nodes.filter((n) => !gone(n)) };
+}
+
+/** What one unit's routed block adds. */
+export interface RoutedUnit {
+  readonly forwardSeconds: number;
+  readonly inputSeconds: number;
+  readonly weightSeconds: number;
+  readonly againSeconds: Readonly<Record<Checkpoint, number>>;
+  readonly keptBytes: Readonly<Record<Checkpoint, number>>;
+  readonly temporaryBytes: number;
+  /** Payload of one all-to-all on a device: all copies of its tokens. */
+  readonly dispatchBytes: number;
+}
+
+export interface RoutedCosts {
+  /** By devices of an expert group. */
+  readonly units: Readonly<Record<number, readonly RoutedUnit[]>>;
+  readonly parameters: readonly CoreParameter[];
+}
+
+export interface RoutedRequest {
+  /** Joint program of one device's tokens. */
+  readonly graph: Graph;
+  readonly phases: readonly ('forward' | 'backward')[];
+  readonly layers: number;
+  readonly table: OperatorTable;
+  readonly cluster: Cluster;
+  readonly preset: string;
+  readonly optimizer?: Optimizer | undefined;
+  readonly experts: number;
+  readonly active: number;
+  /** Sizes of expert groups to price for. */
+  readonly groups: readonly number[];
+}
+
+/** Routed blocks of a joint program, by unit and by size of the expert group. */
+export function routedCosts(request: RoutedRequest): RoutedCosts {
+  const { graph, phases, layers, table, cluster, preset, experts } = request;
+  const units = graphUnits(graph, phases, layers, table);
+  const found = blocks(graph, (node, i) => node.kind === 'call' && phases[i] === 'forward');
+  const forward = new Set(found.flatMap((b) => [...b.calls]));
+  const scopes = found.map((b) => b.scope);
+  const isRouted = graph.nodes.map((node, i) => {
+    if (node.kind !== 'call') return false;
+    if (phases[i] === 'forward') return forward.has(node.name);
+    const { of, path } = node.meta;
+    return of !== undefined ? forward.has(of) : scopes.some((scope) => inside(path, scope));
+  });
+  const types = new Map(graph.nodes.map((n) => [n.name, n.type]));
+  const bytesOf = (i: number): number => typeBytes(graph.nodes[i].type);
+  const again = Object.fromEntries(
+    CHECKPOINTS.map((policy) => [
+      policy,
+      new Set(graph.nodes.flatMap((n) => (forward.has(n.name) && runsAgain(policy, n) ? [n.name] : []))),
+    ]),
+  ) as Record<Checkpoint, Set<string>>;
+  const kept = CHECKPOINTS.map((policy) => keptByUnit(graph, units, again[policy], bytesOf, (i) => isRouted[i]));
+  const byGroup = request.groups.map((ep) => {
+    const seconds = graph.nodes.map((node, i) =>
+      isRouted[i] ? callSeconds(node, types, experts, Math.ceil(experts / ep), table, cluster, preset) : 0,
+    );
+    const sum = (u: number, accepts: (i: number) => boolean): number =>
+      seconds.reduce((total, s, i) => (isRouted[i] && units.unit[i] === u && accepts(i) ? total + s : total), 0);
+    return Array.from({ length: units.count }, (_, u): RoutedUnit => {
+      const largest = graph.nodes.reduce(
+        (most, node, i) =>
+          isRouted[i] && units.unit[i] === u && !isStack(node.type, experts) ? Math.max(most, bytesOf(i)) : most,
+        0,
+      );
+      return {
+        forwardSeconds: sum(u, (i) => units.pass[i] === 'forward'),
+        inputSeconds: sum(u, (i) => units.pass[i] === 'input'),
+        weightSeconds: sum(u, (i) => units.pass[i] === 'weight'),
+        againSeconds: record((policy) => sum(u, (i) => again[policy].has(graph.nodes[i].name))),
+        keptBytes: record((policy) => kept[CHECKPOINTS.indexOf(policy)].bytes[u]),
+        // A product's operand and its result, and the gradient of one of them.
+        temporaryBytes: 2 * largest,
+        dispatchBytes: dispatchOf(found, graph, u, request.active),
+      };
+    });
+  });
+  return {
+    units: Object.fromEntries(request.groups.map((ep, k) => [ep, byGroup[k]])),
+    parameters: routedParameters(graph, scopes, units.unit, request),
+  };
+}
+
+/** Of a block that runs again, only what goes in is kept; selectively, the products of the experts are kept too. */
+function runsAgain(policy: Checkpoint, node: Node): boolean {
+  return policy === 'full' || (policy === 'selective' && !node.target.includes('_grouped_mm'));
+}
+
+/** Weights or gradients of all experts: states, not results. */
+function isStack(type: ValueType, experts: number): boolean {
+  return type.kind === 'tensor' && type.shape.length === 3 && type.shape[0] === experts;
+}
+
+function record(of: (policy: Checkpoint) => number): Record<Checkpoint, number> {
+  return { none: of('none'), selective: of('selective'), full: of('full') };
+}
+
+function dispatchOf(found: readonly Block[], graph: Graph, unit: number, active: number): number {
+  const block = found.find((b) => unitOfScope(b.scope) === unit);
+  const entry = block === undefined ? undefined : graph.nodes.find((n) => n.name === block.entry);
+  return entry === undefined ? 0 : active * typeBytes(entry.type);
+}
+
+function unitOfScope(scope: string): number {
+  const match = /(\d+)[^\d]*$/.exec(scope);
+  return match === null ? -1 : Number(match[1]) + 1;
+}
+
+/** A call at the sizes of a device that holds `share` of the experts. */
+function callSeconds(
+  node: Node,
+  types: ReadonlyMap<string, ValueType>,
+  experts: number,
+  share: number,
+  table: OperatorTable,
+  cluster: Cluster,
+  preset: string,
+): number {
+  const operator = table.get(node.target);
+  if (operator === undefined || operator.cls === 'view') return 0;
+  const cut = (type: ValueType): ValueType => {
+    if (type.kind !== 'tensor' || type.shape[0] !== experts || (type.shape.length !== 3 && type.shape.length !== 1))
+      return type;
+    const { stride: _, ...plain } = type;
+    return { ...plain, shape: [share, ...type.shape.slice(1)] };
+  };
+  const isProduct = node.target.includes('_grouped_mm');
+  const context = bind(table, isProduct ? { ...node, type: cut(node.type) } : node, (name) => {
+    const type = types.get(name);
+    if (type === undefined) throw internalError(`value '${name}' is not defined`);
+    return isProduct ? cut(type) : type;
+  });
+  return context === undefined ? 0 : presetComputeCost(preset, operator, context, cluster).seconds;
+}
+
+function routedParameters(
+  graph: Graph,
+  scopes: readonly string[],
+  unit: Int32Array,
+  { optimizer, experts }: RoutedRequest,
+): CoreParameter[] {
+  return graph.nodes.flatMap((node, i): CoreParameter[] => {
+    const { role } = node.meta;
+    if (node.kind !== 'placeholder' || (role !== 'parameter' && role !== 'buffer') || node.type.kind !== 'tensor')
+      return [];
+    const name = node.meta.roleName ?? node.name;
+    if (!scopes.some((scope) => inside(name, scope))) return [];
+    const { dtype } = node.type;
+    const isExpert = name.includes(EXPERTS);
+    const trained = role === 'parameter';
+    const elements = elementCount(node.type) ?? 0;
+    const rows = isExpert ? experts : Number(node.type.shape[0] ?? 1);
+    return [
+      {
+        name,
+        unit: unit[i],
+        kind: isExpert ? 'expert' : 'router',
+        localElements: elements,
+        localRows: rows,
+        rows,
+        rowWays: 1,
+        itemBytes: DTYPE_BYTES[dtype],
+        state: trained
+          ? stateBytes(optimizer ?? defaultOptimizer(dtype), dtype)
+          : { parameter: DTYPE_BYTES[dtype], gradient: 0, optimizer: 0 },
+        usedForward: true,
+        usedBackward: trained,
+        trained,
+        pending: [],
+      },
+    ];
+  });
+}
+
+function typeBytes(type: ValueType): number {
+  if (type.kind === 'tuple') return type.items.reduce((sum, item) => sum + typeBytes(item), 0);
+  return type.kind === 'tensor' ? (elementCount(type) ?? 0) * DTYPE_BYTES[type.dtype] : 0;
+}

@@ -1,0 +1,83 @@
+import { CHECKPOINTS, type CoreCost } from './core-types.ts';
+import type { Composer, Figures } from './compose.ts';
+import type { LayoutTuning } from './layout.ts';
+import type { LayoutRow } from './layouts.ts';
+import type { RoutedCosts } from './routed.ts';
+
+/** A plan that was priced, with the best of what was left to choose. */
+export interface PricedRow {
+  readonly row: LayoutRow;
+  readonly tuning: LayoutTuning;
+  readonly figures: Figures;
+  readonly fits: boolean;
+}
+
+/** Schedules other than 1F1B are tried where a plan may come this near to the best. */
+export const SCHEDULE_MARGIN = 1.25;
+
+/** Prices rows and keeps the best tuning of each. */
+export class RowPricer {
+  readonly best = new Map<LayoutRow, PricedRow>();
+  /** Least seconds of a plan that fits. */
+  incumbent = Infinity;
+
+  constructor(
+    readonly composer: Composer,
+    private readonly layers: number,
+  ) {}
+
+  /** Tries the schedules of a row on a program of its data rank; results run again only where they would not fit otherwise. */
+  price(row: LayoutRow, core: CoreCost, routed: RoutedCosts | undefined): void {
+    for (const { schedule, chunks } of this.schedules(row, core.request.microbatch)) {
+      const known = this.best.get(row);
+      if (schedule !== '1f1b' && known?.fits === true && known.figures.busySeconds > SCHEDULE_MARGIN * this.incumbent) return; // prettier-ignore
+      for (const checkpoint of CHECKPOINTS) {
+        const tuning = { microbatch: core.request.microbatch, schedule, chunks, checkpoint };
+        const last = checkpoint === 'full' && this.best.get(row)?.fits !== true;
+        const limits = last ? {} : { fitting: true, below: this.best.get(row)?.figures.seconds ?? Infinity };
+        const figures = this.composer.compose(core, routed, row.sizes, row.kind, tuning, limits);
+        if (figures === undefined) continue;
+        if (this.offer({ row, tuning, figures, fits: figures.peakBytes <= this.composer.budgetBytes })) break;
+      }
+    }
+  }
+
+  /** @returns whether it fits */
+  private offer(found: PricedRow): boolean {
+    const known = this.best.get(found.row);
+    if (known === undefined || better(found, known)) this.best.set(found.row, found);
+    if (found.fits) this.incumbent = Math.min(this.incumbent, found.figures.seconds);
+    return found.fits;
+  }
+
+  private schedules(row: LayoutRow, microbatch: number): Pick<LayoutTuning, 'schedule' | 'chunks'>[] {
+    const { pp } = row.sizes;
+    if (pp === 1) return [{ schedule: '1f1b', chunks: 1 }];
+    const m = this.composer.microbatches(row.sizes, microbatch);
+    const list: Pick<LayoutTuning, 'schedule' | 'chunks'>[] = [
+      { schedule: '1f1b', chunks: 1 },
+      { schedule: 'zb-h1', chunks: 1 },
+    ];
+    for (const chunks of [2, 4, 8])
+      if (pp * chunks <= this.layers && m % pp === 0) list.push({ schedule: 'interleaved', chunks });
+    return list;
+  }
+}
+
+/** Fitting plans by seconds, the others by bytes. */
+export function order(a: PricedRow, b: PricedRow): number {
+  return (
+    Number(b.fits) - Number(a.fits) ||
+    (a.fits ? a.figures.seconds - b.figures.seconds : 0) ||
+    a.figures.peakBytes - b.figures.peakBytes ||
+    a.figures.seconds - b.figures.seconds ||
+    a.row.mesh.length - b.row.mesh.length ||
+    (`${a.row.mesh} ${a.row.name}` < `${b.row.mesh} ${b.row.name}` ? -1 : 1)
+  );
+}
+
+function better(a: PricedRow, b: PricedRow): boolean {
+  if (a.fits !== b.fits) return a.fits;
+  if (a.fits) return a.figures.seconds < b.figures.seconds;
+  return a.figures.peakBytes < b.figures.peakBytes;
+}

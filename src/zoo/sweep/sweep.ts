@@ -1,0 +1,257 @@
+import type { Cluster } from '../../cost/cluster.ts';
+import { collectiveModel } from '../../cost/presets.ts';
+import { DeviceMesh } from '../../mesh/mesh.ts';
+import { DTYPE_BYTES } from '../../graph/types.ts';
+import { dtypeNamed } from '../../models/build.ts';
+import type { ModelConfig } from '../../models/families.ts';
+import { coreKey, type CoreCost, type CoreRequest } from './core-types.ts';
+import { Composer } from './compose.ts';
+import { coreRequest } from './layout.ts';
+import { divisors, meshRows, type LayoutRow, type MeshRows } from './layouts.ts';
+import type { SweepJob, SweepPool } from './pool.ts';
+import type { SweepQuestion } from './question.ts';
+import type { RoutedCosts } from './routed.ts';
+import { order, RowPricer, type PricedRow } from './row-pricer.ts';
+import type { LayerKinds } from './shallow.ts';
+
+export interface SweepMesh {
+  readonly mesh: string;
+  readonly sizes: readonly number[];
+  readonly status: 'solved' | 'beaten' | 'refused' | 'not asked';
+  readonly boundSeconds?: number;
+  readonly code?: string;
+  readonly reason?: string;
+}
+
+export interface SweepResult {
+  readonly priced: readonly PricedRow[];
+  readonly refused: readonly { readonly plan: string; readonly mesh: string; readonly code?: string; readonly reason: string }[]; // prettier-ignore
+  readonly meshes: readonly SweepMesh[];
+  readonly kinds: LayerKinds;
+  readonly budgetBytes: number;
+  /** Programs of a data rank that were priced, and how many a bound left out. */
+  readonly cores: ReadonlyMap<string, CoreCost>;
+  readonly routed: ReadonlyMap<string, RoutedCosts>;
+  readonly beaten: number;
+  readonly composer: Composer;
+}
+
+export interface SweepOptions {
+  readonly question: SweepQuestion;
+  readonly config: ModelConfig;
+  readonly cluster: Cluster;
+  readonly kinds: LayerKinds;
+  readonly pool: SweepPool;
+  /** Whether a plan of this name is wanted. */
+  readonly wants?: (row: LayoutRow) => boolean;
+  /** Every n-th mesh. */
+  readonly slice?: { readonly index: number; readonly count: number };
+  readonly onProgress?: (line: string) => void;
+}
+
+/** Jobs between two looks at the bounds. It does not depend on the number of threads, so that neither does the result. */
+const WAVE = 8;
+const MICROBATCHES = [1, 2, 4] as const;
+
+/**
+ * Prices the zoo on every mesh of the devices. Programs of data ranks are priced in the order of their lower bounds; those whose
+ * bound is above the best plan that fits are left out, and so are the meshes that need them.
+ */
+export async function sweep(options: SweepOptions): Promise<SweepResult> {
+  return new Sweep(options).run();
+}
+
+class Sweep {
+  private readonly composer: Composer;
+  private readonly pricer: RowPricer;
+  private readonly meshes: readonly MeshRows[];
+  private readonly cores = new Map<string, CoreCost | { readonly refused: string }>();
+  private readonly routed = new Map<string, RoutedCosts>();
+  private readonly refused: SweepResult['refused'][number][] = [];
+
+  constructor(private readonly options: SweepOptions) {
+    const { question, config, cluster, kinds, slice, wants } = options;
+    this.composer = new Composer(question, kinds);
+    this.pricer = new RowPricer(this.composer, kinds.layers);
+    this.meshes = meshRows(config, question, cluster.devicesPerHost)
+      .filter((_, i) => slice === undefined || i % slice.count === slice.index)
+      .map((m) => (wants === undefined ? m : { ...m, rows: m.rows.filter(wants) }));
+  }
+
+  private get routes(): boolean {
+    return this.options.config.architecture.routed !== undefined;
+  }
+
+  async run(): Promise<SweepResult> {
+    const { onProgress } = this.options;
+    const needs = this.needs();
+    // Programs on one device come first: every bound is made of them.
+    const single = [...new Set([...needs.values()].map((n) => n.request.microbatch))].sort((a, b) => a - b);
+    await this.ask(single.map((microbatch) => ({ microbatch, axes: [] })));
+    const open = [...needs.values()].map((n) => ({ ...n, bound: this.bound(n.request) }));
+    open.sort((a, b) => a.bound - b.bound || (coreKey(a.request) < coreKey(b.request) ? -1 : 1));
+    const beaten = new Map<string, number>();
+    let done = 0;
+    while (open.length > 0) {
+      const wave: typeof open = [];
+      while (wave.length < WAVE && open.length > 0) {
+        const next = open.shift();
+        if (next === undefined) break;
+        if (next.bound >= this.pricer.incumbent) beaten.set(coreKey(next.request), next.bound);
+        else wave.push(next);
+      }
+      await this.ask(wave.map((w) => w.request));
+      for (const { request, rows } of wave) this.place(request, rows);
+      done += wave.length;
+      onProgress?.(`${done} programs priced, ${beaten.size} beaten by their bound, ${this.pricer.best.size} plans; best ${(this.pricer.incumbent * 1e3).toPrecision(4)} ms`); // prettier-ignore
+    }
+    return this.conclude(beaten);
+  }
+
+  /** The programs that the rows need, with the rows. */
+  private needs(): Map<string, { readonly request: CoreRequest; readonly rows: LayoutRow[] }> {
+    const needs = new Map<string, { readonly request: CoreRequest; readonly rows: LayoutRow[] }>();
+    for (const { rows } of this.meshes)
+      for (const row of rows)
+        for (const microbatch of MICROBATCHES) {
+          if (microbatch > 1 && row.sizes.cp > 1) continue;
+          if (this.composer.microbatches(row.sizes, microbatch) === 0) continue;
+          const request = coreRequest(row.sizes, row.kind, microbatch);
+          const key = coreKey(request);
+          const known = needs.get(key);
+          if (known === undefined) needs.set(key, { request, rows: [row] });
+          else known.rows.push(row);
+        }
+    return needs;
+  }
+
+  private async ask(requests: readonly CoreRequest[]): Promise<void> {
+    const { pool, config } = this.options;
+    const jobs: SweepJob[] = [];
+    const keys: string[] = [];
+    for (const request of requests) {
+      if (!this.cores.has(coreKey(request))) {
+        jobs.push({ kind: 'core', request });
+        keys.push(coreKey(request));
+      }
+      const ways = request.axes.reduce((n, a) => n * a.size, 1);
+      const key = `${request.microbatch} ${ways}`;
+      if (!this.routes || this.routed.has(key) || keys.includes(key)) continue;
+      const experts = config.architecture.routed?.experts ?? 1;
+      const groups = divisors(experts).filter((ep) => this.options.question.devices % ep === 0);
+      jobs.push({ kind: 'routed', microbatch: request.microbatch, ways, groups });
+      keys.push(key);
+    }
+    const answers = await pool.run(jobs);
+    answers.forEach((answer, i) => {
+      if (answer.kind === 'routed') {
+        if (answer.costs !== null) this.routed.set(keys[i], answer.costs);
+      } else if (answer.result.status === 'priced') this.cores.set(keys[i], answer.result.core);
+      else this.cores.set(keys[i], { refused: answer.result.reason });
+    });
+  }
+
+  private routedOf(request: CoreRequest): RoutedCosts | undefined {
+    return this.routed.get(`${request.microbatch} ${request.axes.reduce((n, a) => n * a.size, 1)}`);
+  }
+
+  /**
+   * Seconds below which no step on this program can be, whatever the stages and data ranks: all devices compute all the time,
+   * cut perfectly by the model dims, and the collectives that the plan cannot do without are on top.
+   */
+  private bound(request: CoreRequest): number {
+    const { question, kinds } = this.options;
+    const { microbatch, axes } = request;
+    const one = this.cores.get(coreKey({ microbatch, axes: [] }));
+    if (one === undefined || 'refused' in one) return 0;
+    const routed = this.routed.get(`${microbatch} 1`);
+    const ways = axes.reduce((n, a) => n * a.size, 1);
+    const ofUnit = (u: number): number => {
+      const { forward, backwardInput, backwardWeight } = one.units[u];
+      const blocks = routed === undefined ? [] : Object.values(routed.units).map((list) => list[u].forwardSeconds + list[u].inputSeconds + list[u].weightSeconds); // prettier-ignore
+      return forward.compute + backwardInput.compute + backwardWeight.compute + (blocks.length === 0 ? 0 : Math.min(...blocks)); // prettier-ignore
+    };
+    const compute = [0, ...kinds.standsFor.map((l) => l + 1), one.units.length - 1].reduce((t, u) => t + ofUnit(u), 0);
+    const moved = kinds.layers * this.leastCollectives(request);
+    const microbatchesOfAll = (question.globalBatch * ways) / (question.devices * microbatch);
+    return microbatchesOfAll * (compute / ways + moved);
+  }
+
+  /** Seconds of a layer's collectives on the model dims that a plan of the zoo has at least. */
+  private leastCollectives({ axes, microbatch }: CoreRequest): number {
+    const { question, config, cluster } = this.options;
+    const { shape } = config.architecture;
+    const item = DTYPE_BYTES[question.dtype ?? (config.statedDtype === undefined ? 'bf16' : dtypeNamed(config.statedDtype))]; // prettier-ignore
+    const ways = axes.reduce((n, a) => n * a.size, 1);
+    const mesh = new DeviceMesh([
+      { name: 'rest', size: question.devices / ways },
+      ...axes.map(({ name, size }) => ({ name, size })),
+    ]);
+    const model = collectiveModel(question.cost, cluster, mesh);
+    const sequenceWays = axes.find((a) => a.name !== 'tp')?.size ?? 1;
+    const tokens = (microbatch * question.sequence) / sequenceWays;
+    return axes.reduce((sum, axis, d) => {
+      if (axis.name === 'sp') {
+        const queries =
+          (tokens * shape.heads * shape.headWidth * item) / (axes.find((a) => a.name === 'tp')?.size ?? 1);
+        return sum + 4 * model.seconds('all_to_all', queries, [d + 1]);
+      }
+      if (axis.name !== 'tp') return sum;
+      const stream = tokens * shape.width * item;
+      const reduced = Math.min(
+        model.seconds('all_reduce', stream, [d + 1]),
+        model.seconds('all_gather', stream, [d + 1]) + model.seconds('reduce_scatter', stream, [d + 1]),
+      );
+      // The sums after attention, and after a dense feed-forward layer; the same on the way back.
+      return sum + (this.routes ? 2 : 4) * reduced;
+    }, 0);
+  }
+
+  /** Prices rows on a program of a data rank. */
+  private place(request: CoreRequest, rows: readonly LayoutRow[]): void {
+    const core = this.cores.get(coreKey(request));
+    if (core === undefined) return;
+    if ('refused' in core) {
+      const seen = new Set<string>();
+      for (const row of rows) {
+        if (seen.has(row.mesh + row.name)) continue;
+        seen.add(row.mesh + row.name);
+        this.refused.push({ plan: row.name, mesh: row.mesh, reason: core.refused });
+      }
+      return;
+    }
+    const routed = this.routedOf(request);
+    for (const row of rows) this.pricer.price(row, core, routed);
+  }
+
+  private conclude(beaten: ReadonlyMap<string, number>): SweepResult {
+    const priced = [...this.pricer.best.values()];
+    const solved = new Set(priced.map((p) => p.row.meshIndex));
+    const refused = [...this.refused];
+    const meshes = this.meshes.map(({ mesh, sizes, rows, refused: stopped }): SweepMesh => {
+      for (const { name, mesh: where, finding } of stopped)
+        refused.push({ plan: name, mesh: where, code: finding.code, reason: finding.message });
+      const at = { mesh, sizes };
+      if (rows.some((r) => solved.has(r.meshIndex))) return { ...at, status: 'solved' };
+      const bounds = rows.flatMap((row) =>
+        MICROBATCHES.flatMap((b) => beaten.get(coreKey(coreRequest(row.sizes, row.kind, b))) ?? []),
+      );
+      if (bounds.length > 0) return { ...at, status: 'beaten', boundSeconds: Math.min(...bounds) };
+      if (rows.length === 0 && stopped.length > 0)
+        return { ...at, status: 'refused', code: stopped[0].finding.code, reason: stopped[0].finding.message };
+      const reason = rows.length === 0 ? 'no plan of it is asked for' : (this.refused.find((r) => rows.some((row) => row.mesh === r.mesh))?.reason ?? 'the batch does not divide'); // prettier-ignore
+      return rows.length === 0 ? { ...at, status: 'not asked', reason } : { ...at, status: 'refused', reason };
+    });
+    return {
+      priced: priced.sort(order),
+      refused,
+      meshes,
+      kinds: this.options.kinds,
+      budgetBytes: this.composer.budgetBytes,
+      cores: new Map([...this.cores].flatMap(([key, c]) => ('refused' in c ? [] : [[key, c] as const]))),
+      routed: this.routed,
+      beaten: beaten.size,
+      composer: this.composer,
+    };
+  }
+}

@@ -1,0 +1,106 @@
+import { describe, expect, test } from 'vitest';
+import { fromFlat, type NDArray } from '../../src/ndarray/array.ts';
+import { matmul } from '../../src/ndarray/matmul.ts';
+import { transpose } from '../../src/ndarray/views.ts';
+import { builtinOperators } from '../../src/ops/builtin.ts';
+import { evaluateCall, type EvaluatedArg } from '../../src/ops/kernels/evaluate.ts';
+import { drawValues } from '../../src/ops/samples/values.ts';
+import { operatorNamed } from '../../src/simulate/validate/validate.ts';
+
+/** What decompositions must satisfy, whatever their signs; values beside PyTorch are compared in `kernels.test.ts`. */
+const table = builtinOperators();
+
+function drawn(shape: readonly number[]): NDArray {
+  return drawValues({ dtype: 'f64', shape, init: 'any', free: true }, 3);
+}
+
+function run(name: string, ...args: readonly EvaluatedArg[]): NDArray[] {
+  const result = evaluateCall(table, `aten.${name}.default`, args);
+  return (Array.isArray(result) ? [...(result as readonly NDArray[])] : [result]) as NDArray[];
+}
+
+function expectClose(a: NDArray, b: NDArray): void {
+  expect(a.shape).toEqual(b.shape);
+  const want = b.toArray();
+  a.toArray().forEach((v, i) => expect(Math.abs(v - want[i])).toBeLessThan(1e-12));
+}
+
+const identity = (n: number): NDArray =>
+  fromFlat(
+    [n, n],
+    Float64Array.from({ length: n * n }, (_, i) => (i % (n + 1) === 0 ? 1 : 0)),
+  );
+
+describe('decompositions of matrices', () => {
+  test.each([[[5, 3]], [[3, 5]], [[4, 4]]])('QR of %j: orthonormal columns, an upper triangle, and their product', (shape) => {
+    const a = drawn(shape);
+    const [q, r] = run('linalg_qr', a);
+    expectClose(matmul(transpose(q, 0, 1), q), identity(Math.min(...shape)));
+    expectClose(matmul(q, r), a);
+    for (let i = 0; i < r.shape[0]; i++) for (let j = 0; j < Math.min(i, r.shape[1]); j++) expect(r.at(i, j)).toBe(0);
+  }); // prettier-ignore
+
+  test('eigenvalues rise, and eigenvectors are orthonormal and scaled by them', () => {
+    const half = drawn([4, 4]);
+    const a = matmul(half, transpose(half, 0, 1));
+    const [values, vectors] = run('linalg_eigh', a);
+    const list = values.toArray();
+    expect([...list].sort((x, y) => x - y)).toEqual(list);
+    expectClose(matmul(transpose(vectors, 0, 1), vectors), identity(4));
+    const diagonal = fromFlat(
+      [4, 4],
+      Float64Array.from({ length: 16 }, (_, i) => (i % 5 === 0 ? list[i / 5] : 0)),
+    );
+    expectClose(matmul(matmul(vectors, diagonal), transpose(vectors, 0, 1)), a);
+  });
+
+  test('a singular matrix has no inverse, one that is not positive definite no factor', () => {
+    const flat = fromFlat([2, 2], Float64Array.of(1, 2, 2, 4));
+    expect(() => run('linalg_inv', flat)).toThrow(/singular/);
+    expect(() => run('linalg_cholesky', flat)).toThrow(/positive definite/);
+    expect(run('linalg_det', flat)[0].item()).toBe(0);
+  });
+});
+
+describe('names of operators', () => {
+  test.each([
+    ['mm', 'aten.mm.default'],
+    ['aten.mm', 'aten.mm.default'],
+    ['topk', 'aten.topk.default'],
+    ['searchsorted', 'aten.searchsorted.Tensor'],
+    ['stablehlo.dot_general', 'stablehlo.dot_general'],
+  ])('%s is %s', (name, full) => expect(operatorNamed(table, name).name).toBe(full));
+
+  const hint = (name: string): string => {
+    try {
+      operatorNamed(table, name);
+    } catch (error) {
+      return String((error as { details: { hint: string } }).details.hint);
+    }
+    return 'found';
+  };
+  test('a misspelt name gets the nearest, a name of several overloads all of them', () => {
+    expect(hint('aten.mmm.default')).toBe("did you mean 'bmm' or 'mm'?");
+    expect(hint('softmaxx')).toContain("'_softmax'");
+    expect(hint('aten.add')).toBe('name one of aten.add.Scalar, aten.add.Tensor');
+    expect(hint('quite_another_thing')).toMatch(/FEATURES.md/);
+  });
+});
+
+/** Operators that the rules tables of the specification name, beside those of the fixtures. */
+const NAMED =
+  'searchsorted.Tensor bucketize.Tensor bincount kthvalue nanmedian unfold linalg__powsum norm.Scalar einsum tile ' +
+  'index_fill.int_Tensor upsample_nearest2d upsample_bilinear2d upsample_bicubic2d upsample_nearest2d_backward ' +
+  'linalg_cholesky linalg_inv linalg_det linalg_solve linalg_qr linalg_eigh linalg_cross special_i1 special_erfcx ' +
+  'special_modified_bessel_k0 special_modified_bessel_k1 avg_pool1d adaptive_avg_pool1d logcumsumexp cummax histc ' +
+  'native_group_norm convolution_backward embedding_dense_backward index_add scatter_add roll flip tril triu diagonal';
+
+test('operators of the rules tables have records (a part of them: complex transforms, grids and fused optimizers have none)', () => {
+  const missing = NAMED.split(' ').filter((name) => table.get(`aten.${name}`) === undefined && table.get(`aten.${name}.default`) === undefined); // prettier-ignore
+  expect(missing).toEqual([]);
+});
+
+test('a convolution whose groups do not divide the weight is refused, not computed at fractions of channels', () => {
+  const [x, w] = [drawn([2, 6, 5]), drawn([4, 2, 3])];
+  expect(() => run('conv1d', x, w, null, [1], [0], [1], 3)).toThrow(/not divisible in 3 groups/);
+});
