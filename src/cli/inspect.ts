@@ -1,7 +1,7 @@
 import { countNodes, DTYPE_BYTES, type Graph } from '../graph/types.ts';
 import { programFlops } from '../ops/program-flops.ts';
 import type { OperatorTable } from '../ops/table.ts';
-import type { ProgramCounts } from '../import/import.ts';
+import type { ProgramCounts } from '../import/content.ts';
 import { CONTROL_TARGETS } from '../graph/control.ts';
 import { isCheck } from '../passes/checks.ts';
 import { bytesText, countText, flopsText, tableText } from '../report/units.ts';

@@ -3,7 +3,8 @@ import { ShardwrightError } from '../errors.ts';
 import type { SizeValues } from '../graph/size-value.ts';
 import type { Graph } from '../graph/types.ts';
 import { FORMAT_NAMES, isFormat } from '../import/formats.ts';
-import { importModel, type ProgramCounts } from '../import/import.ts';
+import type { ProgramCounts } from '../import/content.ts';
+import { importOnDemand } from '../import/on-demand.ts';
 import { readModelFile } from '../import/read.ts';
 import { GIVABLE_ROLES, type GivableRole } from '../import/roles.ts';
 import { inferCall } from '../ops/infer.ts';
@@ -77,7 +78,7 @@ async function readModel(path: string, options: LoadOptions): Promise<ReadModel>
       });
     Object.defineProperty(roles, name, { value: known, enumerable: true });
   }
-  const imported = importModel(bytes, {
+  const imported = await importOnDemand(bytes, {
     file: path,
     name: modelName(path),
     roles,

@@ -1,0 +1,13 @@
+import { lintGraph } from '../graph/lint.ts';
+import { stampPhases } from '../graph/phases.ts';
+import type { Graph } from '../graph/types.ts';
+import { withScalarTrips } from '../passes/scalar-loops.ts';
+import { withoutMutation } from './inplace.ts';
+
+/** A graph as a reader made it: values only, linted, phases set. */
+export function complete(made: Graph): Graph {
+  const graph = withScalarTrips(withoutMutation(made));
+  lintGraph(graph);
+  stampPhases(graph);
+  return graph;
+}

@@ -1,0 +1,229 @@
+import { ShardwrightError, suggestion } from '../errors.ts';
+import type { Retype } from '../graph/lint.ts';
+import { parseGraph } from '../graph/parse.ts';
+import type { Arg, Graph, ValueType } from '../graph/types.ts';
+import { eachOperand, isList } from '../graph/value.ts';
+import { complete } from './complete.ts';
+import { detectFormat } from './detect.ts';
+import type { OnnxCounts } from './onnx/import.ts';
+import { FORMAT_NAMES, FORMATS, READABLE, isFormat, type Format } from './formats.ts';
+import { GraphMaker } from './fx/graph.ts';
+import { parseGraphText } from './fx/graph-text.ts';
+import type { Infer } from './fx/infer.ts';
+import { inLog, readTorchLog, readTorchTrace, selectGraph } from './fx/log.ts';
+import { parseFx } from './fx/parse.ts';
+import { exportedSignature, signatureStart } from './fx/exported.ts';
+import { reproInputs, reproParts, type ReproParts } from './fx/repro.ts';
+import { signatureOf } from './fx/signature.ts';
+import { applyRoles, type RoleCorrections } from './roles.ts';
+import { decodeUtf8, gunzip, type UnpackLimits } from './unpack.ts';
+
+export type { Infer } from './fx/infer.ts';
+
+export interface ImportOptions extends RoleCorrections, UnpackLimits {
+  /** Format, where content detection is not wanted. */
+  readonly format?: Format;
+  /** Name of the graph; the name of its class by default. */
+  readonly name?: string;
+  /** File name for messages. */
+  readonly file?: string;
+  /** Operator rules: types of calls without annotation, and the check of all others. */
+  readonly infer?: Infer;
+  /** Types of inputs that the text does not state (`str(graph)`), as annotations: `{ x: 'f32[8, 16]' }`. */
+  readonly inputs?: Readonly<Record<string, string>>;
+  /** Which graph of a log that holds several: its title, `Joint graph 0`, or `0/1 Joint graph 1`. */
+  readonly select?: string;
+  /** Drop the shardings that the text states (StableHLO, jaxpr). */
+  readonly ignoreShardings?: boolean;
+}
+
+/** Counts of a format whose programs have functions: every operation once, by its name in the file. */
+export interface ProgramCounts {
+  readonly nodes: number;
+  readonly ops: Readonly<Record<string, number>>;
+  /** ONNX: all initializers, those of shapes and scalars included. */
+  readonly parameters?: OnnxCounts['parameters'];
+}
+
+export interface Imported {
+  readonly graph: Graph;
+  readonly format: Format;
+  /** StableHLO, jaxpr and ONNX only. */
+  readonly counts?: ProgramCounts;
+}
+
+/** What reads a format that has a room of its own, from its bytes or from its text. */
+export type ForeignReader =
+  | {
+      readonly kind: 'binary';
+      readonly read: (bytes: Uint8Array, options: ImportOptions) => Omit<Imported, 'format'>;
+    }
+  | { readonly kind: 'text'; readonly read: (text: string, options: ImportOptions) => Omit<Imported, 'format'> };
+
+/** Formats with a reader of their own; the others are read here. */
+export const FOREIGN_FORMATS = ['onnx', 'pt2', 'pt2-json', 'stablehlo', 'jaxpr'] as const;
+export type ForeignFormat = (typeof FOREIGN_FORMATS)[number];
+
+export const isForeign = (format: Format): format is ForeignFormat =>
+  (FOREIGN_FORMATS as readonly Format[]).includes(format);
+
+/** The unpacked content and its format, stated or found. @throws as `importGraph` */
+export function contentOf(
+  input: Uint8Array | string,
+  options: ImportOptions,
+): { readonly content: Uint8Array | string; readonly format: Format } {
+  return inFile(options, () => {
+    const content = typeof input === 'string' ? input : gunzip(input, options);
+    return { content, format: chosenFormat(options.format) ?? detectFormat(content) };
+  });
+}
+
+/** Reads unpacked content of a known format. @throws as `importGraph` */
+export function importContent(
+  content: Uint8Array | string,
+  format: Format,
+  options: ImportOptions,
+  foreign: ForeignReader | undefined,
+): Imported {
+  return inFile(options, () => {
+    refuseUnreadable(format);
+    const { graph, counts } = readFormat(content, format, options, foreign);
+    const corrected = options.roles === undefined && options.ties === undefined ? graph : applyRoles(graph, options);
+    return { graph: corrected, format, ...(counts !== undefined ? { counts } : {}) };
+  });
+}
+
+/** Errors name the file that was being read. */
+function inFile<T>(options: ImportOptions, read: () => T): T {
+  try {
+    return read();
+  } catch (error) {
+    if (error instanceof ShardwrightError && options.file !== undefined) throw error.with({ file: options.file });
+    throw error;
+  }
+}
+
+function refuseUnreadable(format: Format): void {
+  if (format === 'hlo')
+    throw new ShardwrightError(
+      'E_UNSUPPORTED',
+      'this is HLO text, what a compiler made of a program for one device; it is no graph to plan',
+      {
+        hint: 'import the program before compilation (StableHLO: jax.jit(f).lower(...).as_text()); `shardwright inspect FILE` and readHlo list what the compiler communicates',
+      },
+    );
+  if (!READABLE.includes(format))
+    throw new ShardwrightError(
+      'E_UNSUPPORTED',
+      `this is ${FORMATS[format].title} (${format}), which this version does not read yet`,
+      {
+        hint: `formats it reads: ${READABLE.map((f) => `${f} (${FORMATS[f].names})`).join(', ')}`,
+      },
+    );
+}
+
+function readFormat(
+  bytes: Uint8Array | string,
+  format: Format,
+  options: ImportOptions,
+  foreign: ForeignReader | undefined,
+): Omit<Imported, 'format'> {
+  if (foreign?.kind === 'binary') return foreign.read(binary(bytes, format), options);
+  const text = withoutMark(typeof bytes === 'string' ? bytes : decodeUtf8(bytes));
+  if (foreign !== undefined) return foreign.read(text, options);
+  if (format === 'torch-log' || format === 'torch-trace') return { graph: readLog(text, format, options) };
+  return { graph: format === 'swgraph' ? readSwgraph(text, options) : readFx(text, format, options) };
+}
+
+function binary(bytes: Uint8Array | string, format: Format): Uint8Array {
+  if (typeof bytes !== 'string') return bytes;
+  throw new ShardwrightError('E_ENCODING', `${FORMATS[format].title} is binary, but a text was given`, {
+    hint: 'give the bytes of the file',
+  });
+}
+
+function chosenFormat(format: string | undefined): Format | undefined {
+  if (format === undefined || isFormat(format)) return format;
+  throw new ShardwrightError('E_FORMAT_UNKNOWN', `there is no format '${format}'`, {
+    hint: suggestion(format, FORMAT_NAMES, 'formats'),
+  });
+}
+
+function withoutMark(text: string): string {
+  return text.startsWith('\ufeff') ? text.slice(1) : text;
+}
+
+function readSwgraph(text: string, options: ImportOptions): Graph {
+  const graph = parseGraph(text, options.file, sized(options.infer));
+  return options.name === undefined ? graph : { ...graph, name: options.name };
+}
+
+/** Rules compute with numbers: where a size has no example, the stated type stands. */
+function sized(infer: Infer | undefined): Retype | undefined {
+  if (infer === undefined) return undefined;
+  return (node, typeOf) => {
+    let unknown = isOpen(node.type);
+    eachOperand(node, (name) => (unknown ||= isOpen(typeOf(name))));
+    for (const arg of [...node.args, ...Object.values(node.kwargs)]) unknown ||= holdsOpenSize(arg);
+    return unknown ? undefined : infer(node, typeOf);
+  };
+}
+
+function isOpen(type: ValueType): boolean {
+  if (type.kind === 'tuple') return type.items.some(isOpen);
+  if (type.kind === 'sym') return true;
+  return type.kind === 'tensor' && type.shape.some((dim) => typeof dim !== 'number' && dim.example === undefined);
+}
+
+function holdsOpenSize(arg: Arg): boolean {
+  if (isList(arg)) return arg.some(holdsOpenSize);
+  return arg !== null && typeof arg === 'object' && arg.kind === 'size' && arg.size.example === undefined;
+}
+
+/** One graph of a log; errors and lines are those of the log. */
+function readLog(text: string, format: 'torch-log' | 'torch-trace', options: ImportOptions): Graph {
+  const content = format === 'torch-log' ? readTorchLog(text) : readTorchTrace(text);
+  const chosen = selectGraph(content, options.select);
+  try {
+    const inner = chosen.artifact === 'exported_program' ? 'exported-program' : 'fx';
+    const graph = readFx(chosen.text, inner, options);
+    const moved = withLines(graph, chosen.lines);
+    return content.notes.length === 0 ? moved : { ...moved, notes: [...(moved.notes ?? []), ...content.notes] };
+  } catch (error) {
+    throw error instanceof ShardwrightError ? inLog(error, chosen) : error;
+  }
+}
+
+function withLines(graph: Graph, lines: readonly number[]): Graph {
+  const nodes = graph.nodes.map((node) => {
+    const line = node.meta.line === undefined ? undefined : lines[node.meta.line - 1];
+    return line === undefined ? node : { ...node, meta: { ...node.meta, line } };
+  });
+  const bodies = Object.entries(graph.subgraphs).map(([name, body]) => [name, withLines(body, lines)] as const);
+  return { ...graph, nodes, subgraphs: Object.fromEntries(bodies) };
+}
+
+function readFx(text: string, format: Format, options: ImportOptions): Graph {
+  if (format === 'fx-graph') {
+    const { root, scanner } = parseGraphText(text, options.file, options.inputs);
+    const signature = signatureOf(root, scanner);
+    return complete(new GraphMaker(scanner, options.infer).make(root, options.name ?? root.name, signature));
+  }
+  const repro = format === 'fx' ? reproParts(text) : undefined;
+  if (repro !== undefined) return readRepro(text, repro, options);
+  const end = format === 'exported-program' ? signatureStart(text) : undefined;
+  const { root, scanner } = parseFx(text, options.file, end?.classEnd, end?.classStart);
+  const stated = end === undefined ? undefined : exportedSignature(text, end, root, scanner);
+  const signature = stated?.signature ?? signatureOf(root, scanner);
+  const made = new GraphMaker(scanner, options.infer).make(root, options.name ?? root.name, signature);
+  return complete(stated?.dims === undefined ? made : { ...made, dims: stated.dims });
+}
+
+/** A repro of Inductor: types of the inputs stand behind the class, all others follow. */
+function readRepro(text: string, parts: ReproParts, options: ImportOptions): Graph {
+  const parsed = parseFx(text, options.file, parts.classEnd, parts.classStart);
+  const { root, notes } = reproInputs(parsed.root, parts, parsed.scanner);
+  const maker = new GraphMaker(parsed.scanner, options.infer);
+  const made = maker.make(root, options.name ?? root.name, signatureOf(root, parsed.scanner));
+  return complete(notes.length === 0 ? made : { ...made, notes: [...(made.notes ?? []), ...notes] });
+}

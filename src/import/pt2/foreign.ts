@@ -1,0 +1,13 @@
+import { complete } from '../complete.ts';
+import type { ForeignReader } from '../content.ts';
+import { importArchive, importExportedProgram } from './import.ts';
+
+export const archiveReader: ForeignReader = {
+  kind: 'binary',
+  read: (bytes, options) => ({ graph: complete(importArchive(bytes, options)) }),
+};
+
+export const programJsonReader: ForeignReader = {
+  kind: 'text',
+  read: (text, options) => ({ graph: complete(importExportedProgram(text, options)) }),
+};
