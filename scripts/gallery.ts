@@ -24,6 +24,8 @@ export interface GalleryPage {
   readonly small: boolean;
 }
 
+const TINY = 'test/fixtures/torch/llama-tiny/joint.expanded.txt.gz';
+
 export const PAGES: readonly GalleryPage[] = [
   {
     name: 'llama3-8b-2l',
@@ -34,16 +36,16 @@ export const PAGES: readonly GalleryPage[] = [
     small: false,
   },
   {
-    name: 'transformer',
-    about: 'a transformer block traced from TypeScript, on 8 H100s of one host',
-    make: ['plan', 'examples/transformer.ts', '--mesh', 'dp=2,tp=4', '--cluster', 'dgx-h100'],
+    name: 'llama-tiny',
+    about: 'a Llama of two small layers with its backward pass, batch cut over the outer mesh dim, on 4 H100s',
+    make: ['plan', TINY, '--mesh', 'dp=2,tp=2', '--cluster', 'dgx-h100', '--inputs', 'S(0)R'],
     report: [],
     small: true,
   },
   {
-    name: 'compare-transformer',
-    about: 'the same block compared over all meshes of 8 devices, beside the known plans',
-    make: ['compare', 'examples/transformer.ts', '--devices', '8', '--cluster', 'dgx-h100', '--quiet', '--json'],
+    name: 'compare-llama-tiny',
+    about: 'the same model compared over all meshes of 4 devices, the free optimum beside the known plans',
+    make: ['compare', TINY, '--devices', '4', '--cluster', 'dgx-h100', '--quiet', '--json'],
     report: [],
     small: true,
   },
@@ -85,7 +87,7 @@ export async function galleryList(pages: ReadonlyMap<string, string>): Promise<s
     );
     const { answer } = JSON.parse(data?.[1] ?? '{"answer":[]}') as { answer: { label: string; text: string }[] };
     const subject = make[0] === 'plan' ? 'out' : 'comparison.json';
-    const first = `npx shardwright ${make.join(' ')}${make[0] === 'plan' ? ` -o ${subject}` : ` > ${subject}`}`;
+    const first = `npx shardwright ${make.map((w) => (/[()]/.test(w) ? `'${w}'` : w)).join(' ')}${make[0] === 'plan' ? ` -o ${subject}` : ` > ${subject}`}`;
     const second = `npx shardwright report ${[subject, ...report].join(' ')} -o report.html`;
     return `## [${name}.html](${name}.html)
 

@@ -8,10 +8,10 @@ import {
   type ReadComparison,
 } from '../report/compared.ts';
 import { csvLines } from '../report/csv.ts';
+import type { ReportFormat } from '../report/formats.ts';
 import { htmlFile } from '../report/html/page.ts';
 import { markdownDocument } from '../report/markdown.ts';
 import { textDocument } from '../report/plain-text.ts';
-import type { ReportFormat } from './report.ts';
 
 /**
  * The comparison in a file, as `compare --json` printed it; undefined for anything else, which is then read as a plan and refused

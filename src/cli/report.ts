@@ -7,6 +7,7 @@ import type { PlanFolder } from '../plan/folder.ts';
 import { csvReport } from '../report/csv.ts';
 import { reportOf, type Report } from '../report/data.ts';
 import { analyse } from '../report/gather.ts';
+import { REPORT_FORMATS, type ReportFormat } from '../report/formats.ts';
 import { drawParameters } from '../report/html/drawings.ts';
 import { htmlPage } from '../report/html/page.ts';
 import { markdownReport } from '../report/markdown.ts';
@@ -25,9 +26,6 @@ export interface ReportOptions {
   readonly whatIf?: boolean;
   readonly json?: boolean;
 }
-
-const FORMATS = ['html', 'md', 'text', 'json', 'csv'] as const;
-export type ReportFormat = (typeof FORMATS)[number];
 
 /** `report`: a plan, or a comparison that `compare --json` wrote, as one file. */
 export async function reportCommand(path: string, options: ReportOptions, io: CliIo): Promise<number> {
@@ -80,9 +78,9 @@ function formatOf({ format, json, output }: ReportOptions): ReportFormat {
       });
     return 'json';
   }
-  if (format !== undefined) return parseChoice(format, '--format', FORMATS);
+  if (format !== undefined) return parseChoice(format, '--format', REPORT_FORMATS);
   const ending = /\.(\w+)$/.exec(output ?? '')?.[1];
-  return ending === 'txt' ? 'text' : (FORMATS.find((f) => f === ending) ?? 'html');
+  return ending === 'txt' ? 'text' : (REPORT_FORMATS.find((f) => f === ending) ?? 'html');
 }
 
 function packageVersion(): string {

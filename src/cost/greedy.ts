@@ -7,7 +7,7 @@ import { Shard } from '../mesh/shard.ts';
 import { Sharding } from '../mesh/sharding.ts';
 import type { ShardingSpace } from '../mesh/space.ts';
 import type { CollectiveKind, CollectiveModel } from './collectives.ts';
-import { cutsOfSharding, localBytesOf, SlotPricing, type MovedType } from './pricing.ts';
+import { cutsOfSharding, localTensorBytes, SlotPricing, type MovedType } from './pricing.ts';
 import type { RedistributionPlan, RedistributionStep } from './redistribute.ts';
 import type { PriceSlot } from './slots.ts';
 
@@ -107,7 +107,7 @@ export class GreedyPlanner {
     let text = source.orderedText;
     let seconds = 0;
     let collectives = 0;
-    let peakBytes = localBytesOf(space, from, type);
+    let peakBytes = localTensorBytes(space, from, type);
     let before = source;
     for (const { meshDim: m, from: old, to: next } of changes) {
       const kind = stepKind(old, next);
@@ -121,7 +121,7 @@ export class GreedyPlanner {
       steps.push({ kind, meshDims: [m], groupSize: mesh.sizes[m], bytes, seconds: price, to: id });
       seconds += price;
       if (mesh.sizes[m] > 1 && kind !== 'slice' && kind !== 'to_partial') collectives++;
-      peakBytes = Math.max(peakBytes, localBytesOf(space, id, type));
+      peakBytes = Math.max(peakBytes, localTensorBytes(space, id, type));
       text += `->${after.orderedText}`;
       before = after;
     }

@@ -79,6 +79,6 @@ const QUANTUM = 2 ** -52;
  * a path does not depend on the order of adding, equal plans have equal prices, and the triangle inequality holds to the
  * last bit.
  */
-export function quantized(seconds: number): number {
+export function quantizedSeconds(seconds: number): number {
   return seconds < 1 ? Math.round(seconds / QUANTUM) * QUANTUM : seconds;
 }

@@ -4,7 +4,7 @@ import { Shard } from '../mesh/shard.ts';
 import type { Sharding } from '../mesh/sharding.ts';
 import { shardDimOfCode, type ShardingSpace } from '../mesh/space.ts';
 import type { CollectiveModel } from './collectives.ts';
-import { quantized } from './paths.ts';
+import { quantizedSeconds } from './paths.ts';
 import type { CutSignature, PriceSlot, SpecialCut } from './slots.ts';
 import type { StateGraph } from './states.ts';
 
@@ -46,7 +46,7 @@ function leads(shape: readonly number[], dim: number): boolean {
 }
 
 /** Bytes of the largest local tensor of a sharding. @throws E_PLACEMENT when a dim is cut that the shape lacks */
-export function localBytesOf(space: ShardingSpace, id: number, type: MovedType): number {
+export function localTensorBytes(space: ShardingSpace, id: number, type: MovedType): number {
   let n = type.itemBytes;
   for (const size of space.localShape(id, type.shape)) n *= size;
   return n;
@@ -85,7 +85,7 @@ export class SlotPricing {
     const prices = new Float64Array(graph.slots.length);
     const local = Float64Array.from(graph.cuts, (cuts) => this.localBytes(cuts, type));
     graph.slots.forEach((slot, i) => {
-      const seconds = quantized(this.seconds(slot, graph.cuts[slot.cuts], local[slot.cuts], type));
+      const seconds = quantizedSeconds(this.seconds(slot, graph.cuts[slot.cuts], local[slot.cuts], type));
       if (!(seconds >= 0)) throw internalError(`preset ${this.model.preset} gives ${seconds} s for ${slot.kind}`);
       prices[i] = seconds;
     });
@@ -94,10 +94,10 @@ export class SlotPricing {
 
   /**
    * Seconds of one step: a collective, and a read and a write of its bytes for every dim along which pieces are not
-   * contiguous; a slice costs what it writes, nothing where it is a view. Rounded as `quantized` says.
+   * contiguous; a slice costs what it writes, nothing where it is a view. Rounded as `quantizedSeconds` says.
    */
   price(slot: PriceSlot, cuts: CutSignature, type: MovedType): number {
-    return quantized(this.seconds(slot, cuts, this.localBytes(cuts, type), type));
+    return quantizedSeconds(this.seconds(slot, cuts, this.localBytes(cuts, type), type));
   }
 
   /** Bytes of a step by the convention of its kind; of a slice the bytes that are written. */

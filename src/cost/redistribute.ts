@@ -6,7 +6,7 @@ import type { ShardingSpace } from '../mesh/space.ts';
 import type { CollectiveKind, CollectiveModel } from './collectives.ts';
 import { PathFinder } from './paths.ts';
 import { permutationPairs, type SourceTarget } from './permutation.ts';
-import { dimClasses, localBytesOf, sizeKey, SlotPricing, type MovedType } from './pricing.ts';
+import { dimClasses, localTensorBytes, sizeKey, SlotPricing, type MovedType } from './pricing.ts';
 import { Refusals } from './refusals.ts';
 import { communicates } from './slots.ts';
 import { AxisExchanges, DimSymmetry } from './symmetry.ts';
@@ -186,7 +186,7 @@ export class Redistributor {
     const steps: RedistributionStep[] = [];
     let before = space.get(from);
     let text = before.orderedText;
-    let peakBytes = localBytesOf(space, from, type);
+    let peakBytes = localTensorBytes(space, from, type);
     let seconds = 0;
     let collectives = 0;
     for (const e of edges) {
@@ -209,7 +209,7 @@ export class Redistributor {
       seconds += price;
       if (communicates(slot)) collectives++;
       text += (meshDims.length > 1 ? '-->' : '->') + after.orderedText;
-      peakBytes = Math.max(peakBytes, localBytesOf(space, id, type));
+      peakBytes = Math.max(peakBytes, localTensorBytes(space, id, type));
       before = after;
     }
     if ((steps.at(-1)?.to ?? from) !== to) {

@@ -8,13 +8,14 @@ import { metaBytes } from '../ops/record.ts';
 import { costFunction } from '../solver/cost.ts';
 import { solve } from '../solver/solve.ts';
 import type { LinearRow, Problem, Progress, Solution } from '../solver/types.ts';
-import { compactProblem, KeptLists, type CompactProblem } from './compact.ts';
+import type { CompactProblem } from './compact.ts';
 import { fatesOf, jointProblem, type Fates, type JointProblem } from './joint-problem.ts';
 import { livenessOf, type Liveness } from './liveness.ts';
 import { memoryOverTime } from './memory-over-time.ts';
 import { amountsAt, type Fate, type MomentAmounts } from './moment-rows.ts';
 import { Cuts } from './memory-cuts.ts';
 import type { Prepared } from './prepare.ts';
+import { fixedStrategies, restrictRows, whole, withRowAsCost } from './restricted.ts';
 import { placedLikeFirstRuns } from './second-runs.ts';
 import { Transients } from './transients.ts';
 
@@ -63,6 +64,8 @@ export interface WithinOptions {
 
 /** Shares of the budget that the states may take in the first of two stages, tried in this order. */
 const STATE_SHARES = [1, 0.5, 0.25];
+/** Largest program, in nodes, for which the joint search also asks for two stages with less than the whole budget. */
+const TIGHT_NODES = 2000;
 /** Relative gap of the problems on the way, where none is asked for. */
 const LEAST_GAP = 1e-3;
 /** Rounds of solving and following. */
@@ -163,34 +166,44 @@ class MemorySearch {
     if (free === undefined) throw internalError('no first stage for the whole budget');
     const first = this.momentOf(prepared, this.follow(prepared, free).moment);
     const moments = [first];
-    // What plain two stages find is an answer of the joint problem too: joint is never worse. Tight ones are a search of
-    // their own: joint asks for them only where it finds nothing itself.
-    const shares = options.mode === 'joint' ? STATE_SHARES.slice(0, 1) : STATE_SHARES;
-    let stage = options.recompute ? await this.twoStage(firstStage, first, shares) : undefined;
-    let found: Fitted | undefined;
-    if (options.mode === 'joint') {
-      const starts = stage === undefined ? [] : [stage.choice];
-      found = await this.fit({ restrict: ({ problem }) => whole(problem), mayLimit: true }, moments, starts);
-      // Where much runs again, long chains of second runs hold more than rows know: points of the program that are kept
-      // for certain bound them. Denser points hold more themselves.
-      for (const every of found === undefined && options.recompute ? ANCHORS_EVERY : []) {
-        const anchors = this.anchorsEvery(every);
-        if (anchors === undefined) break;
-        found = await this.fit({ restrict: ({ problem }) => whole(problem), mayLimit: true, anchors }, [first], []);
-        if (found !== undefined) break;
-      }
-      if (found === undefined && stage === undefined && options.recompute)
-        stage = await this.twoStage(firstStage, first, STATE_SHARES.slice(1));
-    }
+    // What plain two stages find is an answer of the joint problem too. Tight ones are a search of their own, slow on large
+    // programs: joint asks for them where its own answer is not proven good enough, so that on programs of up to
+    // `TIGHT_NODES` nodes it is never worse than they are beyond the gap asked for.
+    const joins = options.mode === 'joint';
+    let stage = options.recompute
+      ? await this.twoStage(firstStage, first, joins ? STATE_SHARES.slice(0, 1) : STATE_SHARES)
+      : undefined;
+    const found = joins ? await this.search(moments, first, stage?.choice) : undefined;
+    const proven = await this.bound(moments, found?.plan.seconds);
+    const good = found !== undefined && found.plan.seconds <= proven.boundSeconds * (1 + prepared.request.gap);
+    const small = prepared.model.graph.nodes.length <= TIGHT_NODES;
+    if (joins && options.recompute && stage === undefined && !good && small)
+      stage = await this.twoStage(firstStage, first, STATE_SHARES.slice(1));
     const plans = [found?.plan, stage?.plan].filter((p) => p !== undefined);
     const plan = plans.length === 0 ? undefined : plans.reduce((a, b) => (b.seconds < a.seconds ? b : a));
     return {
       plan,
       twoStage: stage?.plan,
-      ...(await this.bound(moments, plan?.seconds)),
+      ...proven,
+      boundSeconds: Math.min(proven.boundSeconds, plan?.seconds ?? Infinity),
       rounds: this.rounds,
       ...(plan === undefined ? await this.least(joint, first) : {}),
     };
+  }
+
+  /** Placements and second runs at once. */
+  private async search(moments: number[], first: number, start: Int32Array | undefined): Promise<Fitted | undefined> {
+    const restrict = ({ problem }: JointProblem): CompactProblem => whole(problem);
+    const found = await this.fit({ restrict, mayLimit: true }, moments, start === undefined ? [] : [start]);
+    // Where much runs again, long chains of second runs hold more than rows know: points of the program that are kept for
+    // certain bound them. Denser points hold more themselves.
+    for (const every of found === undefined && this.options.recompute ? ANCHORS_EVERY : []) {
+      const anchors = this.anchorsEvery(every);
+      if (anchors === undefined) break;
+      const anchored = await this.fit({ restrict, mayLimit: true, anchors }, [first], []);
+      if (anchored !== undefined) return anchored;
+    }
+    return found;
   }
 
   /** Sharding first, under less and less of the budget for the states, then checkpointing in those placements. */
@@ -250,12 +263,13 @@ class MemorySearch {
       const at = this.momentOf(plan.prepared, moment);
       const row = joint.row(this.amountsOf(at, anchors), '', budgetBytes);
       const used = row.variables.reduce((sum, v, k) => sum + row.amounts[k][choice[v]], 0);
-      if (!moments.includes(at) && used > budgetBytes && moments.length < MOST_ROWS) {
-        moments.push(at);
-        cuts.added();
-      } else if (anchors === undefined && mayLimit && plan.again.length > 0 && excess > budgetBytes * CHAIN_EXCESS) {
-        return undefined;
-      } else if (!mayLimit || copyBytes < budgetBytes * LARGE_COPY || !cuts.limit(copyBytes))
+      const isNew = !moments.includes(at) && moments.length < MOST_ROWS;
+      const chain = anchors === undefined && mayLimit && plan.again.length > 0 && excess > budgetBytes * CHAIN_EXCESS;
+      if (chain && used <= budgetBytes) return undefined;
+      if (isNew) moments.push(at);
+      if (isNew && used > budgetBytes) cuts.added();
+      else if (chain) return undefined;
+      else if (!mayLimit || copyBytes < budgetBytes * LARGE_COPY || !cuts.limit(copyBytes))
         // The row of the peak, or the one that uses most of the budget, answers for what no row counts. A little more
         // every round, so that small excesses do not take many.
         cuts.slack(moments.includes(at) ? at : moments[0], excess + 1 + round * budgetBytes * ROUND_SHARE);
@@ -405,47 +419,4 @@ class MemorySearch {
   private rowName(moment: number): string {
     return `memory at ${this.prepared.model.graph.nodes[moment].name}`;
   }
-}
-
-function whole(problem: Problem): CompactProblem {
-  return { problem, expand: (choice) => choice, contract: (choice) => choice };
-}
-
-/** The joint problem with every strategy, copy and output fixed and the fates left: checkpointing after sharding. */
-function fixedStrategies(joint: JointProblem, compact: Int32Array): CompactProblem {
-  const lists = new KeptLists();
-  const kept = Array.from(joint.problem.domains, (size, v) => {
-    const fates = joint.fatesOf(v);
-    const from = compact[v] * fates;
-    return lists.of(`${from}:${fates}:${size}`, () => Int32Array.from({ length: fates }, (_, k) => from + k));
-  });
-  return compactProblem(joint.problem, kept);
-}
-
-/** Rows of the joint problem on the values that a restricted one has. */
-function restrictRows(rows: readonly LinearRow[], restricted: CompactProblem): LinearRow[] {
-  const { domains } = restricted.problem;
-  const most = domains.reduce((a, b) => Math.max(a, b), 0);
-  const columns = Array.from({ length: most }, (_, a) =>
-    restricted.expand(domains.map((size) => Math.min(a, size - 1))),
-  );
-  return rows.map((row) => ({
-    ...row,
-    amounts: row.amounts.map((amounts, k) => {
-      const v = row.variables[k];
-      return Float64Array.from({ length: domains[v] }, (_, a) => amounts[columns[a][v]]);
-    }),
-  }));
-}
-
-/** The problem with the amounts of a row for costs. */
-function withRowAsCost(problem: Problem, row: LinearRow): Problem {
-  const free = (costs: Float64Array): Float64Array => costs.map((c) => (c === Infinity ? Infinity : 0));
-  const vectors = problem.vectors.map(free);
-  const unary = Int32Array.from(problem.unary);
-  row.variables.forEach((v, k) => {
-    const allowed = problem.vectors[problem.unary[v]];
-    unary[v] = vectors.push(row.amounts[k].map((bytes, a) => (allowed[a] === Infinity ? Infinity : bytes))) - 1;
-  });
-  return { ...problem, vectors, unary, tables: problem.tables.map((t) => ({ ...t, costs: free(t.costs) })), rows: [] };
 }

@@ -375,12 +375,16 @@ export function mergeComparisons(pieces: readonly Comparison[]): Comparison {
   const [first] = pieces;
   if (pieces.length === 0) throw new ShardwrightError('E_USAGE', 'there is nothing to merge');
   for (const piece of pieces)
-    if (piece.devices !== first.devices || piece.cluster !== first.cluster)
+    if (
+      piece.devices !== first.devices ||
+      piece.cluster !== first.cluster ||
+      JSON.stringify(piece.question) !== JSON.stringify(first.question)
+    )
       throw new ShardwrightError(
         'E_USAGE',
         `one comparison is of ${first.devices} devices of ${first.cluster}, another of ${piece.devices} of ${piece.cluster}`,
       );
-  return conclude(first.devices, first.cluster, {
+  const whole = conclude(first.devices, first.cluster, {
     raw: pieces.flatMap((p) => p.plans.map(({ name: _, why: __, ...raw }) => raw)),
     refused: pieces.flatMap((p) => p.refused),
     findings: pieces.flatMap((p) => p.findings),
@@ -389,4 +393,12 @@ export function mergeComparisons(pieces: readonly Comparison[]): Comparison {
     incumbent: Infinity,
     budgetBytes: Math.max(...pieces.map((p) => p.budgetBytes)),
   });
+  if (first.question === undefined) return whole;
+  // What would change the answer was not asked of pieces; the rest is said of the whole again.
+  const { question, notes = [] } = first;
+  const frontier = whole.pareto.flatMap((name) => {
+    const p = whole.plans.find((q) => q.name === name);
+    return p === undefined ? [] : [{ name, peakBytes: p.peakBytes, seconds: p.seconds, gap: null }];
+  });
+  return { ...whole, question, notes, frontier };
 }

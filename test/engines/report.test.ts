@@ -21,6 +21,9 @@ interface Probe {
   readonly opened: readonly number[];
   readonly requests: number;
   readonly focusable: number;
+  /** Strategies shown for the node that is clicked, and the name shown after an arrow key and Enter. */
+  readonly strategies: number;
+  readonly chosen: readonly string[];
 }
 
 const PROBE = `<script>
@@ -36,9 +39,18 @@ const boxes = () => document.querySelectorAll('#program-lines details[open]').le
 const before = boxes();
 document.querySelector('button.all').click();
 const opened = [before, boxes(), document.querySelectorAll('#program-lines details').length];
+const node = document.querySelectorAll('.node')[3];
+node.dispatchEvent(new MouseEvent('click', { bubbles: true }));
+const strategies = document.querySelectorAll('#strategies tbody tr').length;
+const chosen = [document.querySelector('#strategies h3').textContent];
+const press = (key) => document.activeElement.dispatchEvent(new KeyboardEvent('keydown', { key, bubbles: true, cancelable: true }));
+press('ArrowRight');
+press('Enter');
+chosen.push(document.querySelector('#strategies h3').textContent);
 const width = document.documentElement.clientWidth;
 const outside = [...document.querySelectorAll('h1,h2,h3,p,dt,dd,summary,.bar,figure,nav')].filter((e) => e.getBoundingClientRect().right > width + 1).map((e) => e.tagName + ' ' + e.textContent.slice(0, 40));
-const result = { width, overflow: document.documentElement.scrollWidth - width, outside, themes, sorted, opened, requests: performance.getEntriesByType('resource').length, focusable: document.querySelectorAll('a[href],button:not([hidden]),summary,[tabindex="0"]').length };
+const result = { width, overflow: document.documentElement.scrollWidth - width, outside, themes, sorted, opened, requests: performance.getEntriesByType('resource').length, focusable: document.querySelectorAll('a[href],button:not([hidden]),summary,[tabindex="0"]').length, strategies, chosen };
+if (parent !== window) parent.postMessage(JSON.stringify(result), '*');
 const out = document.createElement('pre'); out.id = 'probe'; out.textContent = JSON.stringify(result); document.body.append(out);
 </script>`;
 
@@ -57,14 +69,22 @@ describe.skipIf(browser === undefined)(
     afterAll(() => rmSync(root, { recursive: true, force: true }));
 
     it.each([
+      ['light', 390],
       ['light', 500],
       ['light', 1280],
       ['dark', 1280],
     ] as const)('%s, %i px: fits, sorts, folds, switches', (scheme, width) => {
       // prettier-ignore
-      const flags = ['--headless', '--no-sandbox', '--disable-gpu', `--window-size=${width},900`, '--dump-dom'];
+      const flags = ['--headless', '--no-sandbox', '--disable-gpu', '--virtual-time-budget=3000', `--window-size=${width},900`, '--dump-dom'];
       if (scheme === 'dark') flags.push('--blink-settings=preferredColorScheme=0');
-      const dom = execFileSync(browser ?? '', [...flags, pathToFileURL(page).href], {
+      // A window is never narrower than 500 px; a frame in it is.
+      const file = width < 500 ? join(root, 'frame.html') : page;
+      if (width < 500)
+        writeFileSync(
+          file,
+          `<pre id="probe"></pre><script>addEventListener('message', (e) => { document.getElementById('probe').textContent = e.data; });</script><iframe src="report.html" style="width:${width}px;height:900px;border:0"></iframe>`,
+        );
+      const dom = execFileSync(browser ?? '', [...flags, pathToFileURL(file).href], {
         encoding: 'utf8',
         stdio: ['ignore', 'pipe', 'ignore'],
         maxBuffer: 2 ** 26,
@@ -84,6 +104,8 @@ describe.skipIf(browser === undefined)(
       expect(after).toBe(all);
       expect(probe.requests).toBe(0);
       expect(probe.focusable).toBeGreaterThan(20);
+      expect(probe.strategies).toBeGreaterThan(1);
+      expect(new Set(probe.chosen).size).toBe(2);
     });
   },
 );

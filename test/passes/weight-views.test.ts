@@ -26,6 +26,13 @@ describe('views of weights are taken again in the backward pass', () => {
     });
   }
 
+  it('leaves its own results: a program that is prepared twice keeps its names', () => {
+    for (const model of ['torch/mlp/joint.readable', 'torch/llama-tiny/joint.expanded', 'joint/resnet18/joint']) {
+      const once = retakeWeightViews(load(model), TABLE);
+      expect(retakeWeightViews(once, TABLE).nodes.map((n) => n.name)).toEqual(once.nodes.map((n) => n.name));
+    }
+  });
+
   it('keeps what the program computes: the same targets, the same outputs', () => {
     const before = load('torch/mlp/joint.expanded');
     const after = retakeWeightViews(before, TABLE);

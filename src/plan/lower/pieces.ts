@@ -30,7 +30,7 @@ export class Pieces {
     for (const m of order)
       if (!(spec.placements[m] instanceof Shard))
         throw new ShardwrightError('E_UNSUPPORTED', `${spec.text} is not lowered: ${spec.placements[m].text} is no cut into chunks`, {
-          hint: 'lowering takes R, S(d) and pending reductions',
+          hint: 'lowering takes R, S(d) and pending reductions; a plan has other cuts only where the request asks for them (--cut, a pin)',
         }); // prettier-ignore
     const { mesh } = this.space;
     const starts: number[] = [];

@@ -1,4 +1,4 @@
-import type { Markup} from '../html/markup.ts';
+import type { Markup } from '../html/markup.ts';
 import { h, type Child } from '../html/markup.ts';
 
 /**

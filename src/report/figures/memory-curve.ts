@@ -17,12 +17,10 @@ const CLASS: Readonly<Record<MemoryCurve['kinds'][number], string>> = {
 
 /** Bytes alive over the moments of the program, stacked by what they are, with the peak named and the budget. */
 export function memoryFigure(curve: MemoryCurve, budgetBytes: number): Markup {
-  const y = linear(
-    1.06 * Math.max(curve.peakBytes, budgetBytes),
-    BOTTOM,
-    TOP,
-    unitOf(Math.max(curve.peakBytes, budgetBytes)),
-  );
+  // A budget far above everything would leave the curve no room: it is then said, not drawn.
+  const isFar = budgetBytes > 2.5 * curve.peakBytes;
+  const top = isFar ? curve.peakBytes : Math.max(curve.peakBytes, budgetBytes);
+  const y = linear(1.06 * top, BOTTOM, TOP, unitOf(top));
   const { points } = curve;
   const x = (k: number): number => LEFT + (k / points.length) * (RIGHT - LEFT);
   const at = (moment: number): number => LEFT + (moment / curve.moments) * (RIGHT - LEFT);
@@ -36,7 +34,9 @@ export function memoryFigure(curve: MemoryCurve, budgetBytes: number): Markup {
   });
   const peakX = at(curve.peakMoment + 0.5);
   const named = `peak ${bytesText(curve.peakBytes)} at ${clip(curve.peakNode, 44)} (${curve.phase})`;
-  const left = peakX > (LEFT + RIGHT) / 2;
+  // A bold letter is about 8 pixels wide.
+  const left = peakX + 8 * named.length > WIDTH && peakX - 8 * named.length > 0;
+  const middle = !left && peakX + 8 * named.length > WIDTH;
   return chart(
     {
       id: 'memory-curve',
@@ -47,8 +47,12 @@ export function memoryFigure(curve: MemoryCurve, budgetBytes: number): Markup {
     },
     leftAxis(y, LEFT, RIGHT, bytesText),
     layers,
-    line(LEFT, y.at(budgetBytes), RIGHT, y.at(budgetBytes), 'limit'),
-    label(LEFT + 6, y.at(budgetBytes) - 6, `budget ${bytesText(budgetBytes)}`),
+    isFar
+      ? label(RIGHT, HEIGHT - 12, `budget ${bytesText(budgetBytes)}, above the drawing`, { anchor: 'end' })
+      : [
+          line(LEFT, y.at(budgetBytes), RIGHT, y.at(budgetBytes), 'limit'),
+          label(LEFT + 6, y.at(budgetBytes) - 6, `budget ${bytesText(budgetBytes)}`),
+        ],
     curve.backwardAt === null || curve.backwardAt === 0
       ? []
       : [
@@ -58,8 +62,11 @@ export function memoryFigure(curve: MemoryCurve, budgetBytes: number): Markup {
         ],
     line(peakX, TOP - 16, peakX, y.at(curve.peakBytes), 'mark'),
     h('circle', { cx: px(peakX), cy: px(y.at(curve.peakBytes)), r: 4, class: 'point' }),
-    label(left ? peakX - 6 : peakX + 6, TOP - 10, named, { anchor: left ? 'end' : 'start', class: 'strong' }),
-    label((LEFT + RIGHT) / 2, HEIGHT - 12, `moments of the program (${curve.moments})`, { anchor: 'middle' }),
+    label(middle ? WIDTH / 2 : left ? peakX - 6 : peakX + 6, TOP - (middle ? 22 : 10), named, {
+      anchor: middle ? 'middle' : left ? 'end' : 'start',
+      class: 'strong',
+    }),
+    label(LEFT, HEIGHT - 12, `moments of the program (${curve.moments})`),
   );
 }
 

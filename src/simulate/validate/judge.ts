@@ -72,7 +72,8 @@ function sameInEvery(trials: readonly Trial[], k: number): boolean {
   return trials.every(({ truth: { [k]: other } }) => {
     if (other === null || other === undefined || other.size !== values.length) return false;
     const own = flat(other);
-    return values.every((v, i) => Object.is(v, own[i]));
+    // The sign of a zero tells nothing.
+    return values.every((v, i) => v === own[i] || (Number.isNaN(v) && Number.isNaN(own[i])));
   });
 }
 

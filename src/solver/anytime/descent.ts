@@ -6,7 +6,7 @@
  *
  * Like a stream, a descent depends on its seed and on what it receives, never on the clock.
  */
-import { priceValues } from './dual.ts';
+import { priceValues, usageOf } from './dual.ts';
 import { Explorer } from './explorer.ts';
 import type { Model } from './model.ts';
 import { Neighbourhood } from './neighbourhood.ts';
@@ -37,10 +37,10 @@ const LARGEST_STEP = 0.5;
 const FIRST_SHARE = 1e-3;
 /** A priced row with more room than this is slack. */
 const SLACK = 1e-3;
-/** A descent whose best is this much dearer than the best of all starts from that one. */
-const BEHIND = 1.001;
+/** Most moves of a round: tiny models are not worth more. */
+const MOST_STEPS = 100;
 /** Rests after which a descent that found nothing better starts from the best choice with the given prices again. */
-const PATIENCE = 12;
+const PATIENCE = 8;
 
 export class Descent {
   readonly #model: Model;
@@ -94,14 +94,15 @@ export class Descent {
       // Under changed prices the marginals only rank values.
       explorer.limit = Infinity;
     }
-    if (news.cost >= this.cost) return;
-    // A little better is worth a look (it is a guest from now on), much better a new start.
-    if (news.cost * BEHIND < this.cost) {
-      this.#relaxed.moveTo(news.choice);
-      this.#quiet = 0;
+    if (news.cost < this.cost) {
+      this.best = news.choice;
+      this.cost = news.cost;
     }
-    this.best = news.choice;
-    this.cost = news.cost;
+    // The relaxed choice may lie in a worse valley than a choice that others found under the true rows.
+    const model = this.#model;
+    if (this.#priced(news.cost, usageOf(model, news.choice)) >= this.#lagrangian()) return;
+    this.#relaxed.moveTo(news.choice);
+    this.#quiet = 0;
   }
 
   get work(): number {
@@ -111,7 +112,8 @@ export class Descent {
   /** Descends until `work` more cells have been looked at or it is told to stop; the last move may exceed that. */
   run(work: number): void {
     const until = this.work + work;
-    while (this.work < until && !this.#stopped()) this.#move();
+    const last = this.steps + MOST_STEPS;
+    while (this.work < until && this.steps < last && !this.#stopped()) this.#move();
   }
 
   #move(): void {
@@ -143,9 +145,12 @@ export class Descent {
     this.#adapt();
   }
 
-  /** Cost plus prices, without the constant part of the prices. */
   #lagrangian(): number {
-    const { usage, cost } = this.#relaxed;
+    return this.#priced(this.#relaxed.cost, this.#relaxed.usage);
+  }
+
+  /** Cost plus prices, without the constant part of the prices. */
+  #priced(cost: number, usage: Float64Array): number {
     let sum = cost;
     for (let t = 0; t < this.#model.rows; t++) if (this.#lambda[t] > 0) sum += this.#lambda[t] * usage[t];
     return sum;

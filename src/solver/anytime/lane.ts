@@ -14,7 +14,7 @@ import { SearchStream, type News } from './stream.ts';
 export type Orders =
   | { readonly kind: 'rest' }
   | { readonly kind: 'bound'; readonly work: number; readonly objective: number }
-  | { readonly kind: 'search' | 'descend'; readonly work: number; readonly news: News };
+  | { readonly kind: 'search' | 'descend'; readonly work: number; readonly news: News; readonly generation: number };
 
 /** What a lane has to say after a round. */
 export interface Report {
@@ -66,6 +66,8 @@ export class Lane {
   readonly #stopped: () => boolean;
   #search: SearchStream | undefined;
   #descent: Descent | undefined;
+  /** A new generation forgets what the lane had found and starts from the news. */
+  #generation = 0;
   #ascent: PriceAscent | undefined;
   #stall = 0;
   #cells = 0;
@@ -83,6 +85,11 @@ export class Lane {
   }
 
   round(orders: Orders): Report {
+    if ('generation' in orders && orders.generation !== this.#generation) {
+      this.#generation = orders.generation;
+      this.#search = undefined;
+      this.#descent = undefined;
+    }
     switch (orders.kind) {
       case 'rest':
         return { kind: 'rest', cost: Infinity, steps: 0 };
@@ -96,14 +103,14 @@ export class Lane {
   }
 
   #look(work: number, news: News): Report {
-    this.#search ??= new SearchStream(this.#model, this.#seed, news.choice);
+    this.#search ??= new SearchStream(this.#model, this.#seed + this.#generation, news.choice);
     this.#search.receive(news);
     this.#search.run(work, this.#stopped);
     return { kind: 'search', choice: this.#search.best, cost: this.#search.cost, steps: this.#search.steps };
   }
 
   #descend(work: number, news: News): Report {
-    this.#descent ??= new Descent(this.#model, this.#seed, news, this.#stopped);
+    this.#descent ??= new Descent(this.#model, this.#seed + this.#generation, news, this.#stopped);
     this.#descent.receive(news);
     this.#descent.run(work);
     return { kind: 'descend', choice: this.#descent.best, cost: this.#descent.cost, steps: this.#descent.steps };

@@ -198,6 +198,7 @@ function notesOf({ kinds, cores, beaten, routed }: SweepResult): string[] {
     'Memory: states, activations of the microbatches that the schedule keeps, and the most that else is alive in one layer.',
     'Results run again in the backward pass (selective, then full checkpointing) only where a plan would not fit otherwise.',
     'Microbatches of 1, 2 and 4 sequences are tried, of 1 where the sequence is cut; 1F1B, ZB-H1 and interleaving by 2, 4 and 8 chunks, of which only 1F1B for plans far from the best.',
+    'A plan named optimum has the cheapest placements of the priced layers on the model dims, proven for those layers alone; what data ranks and stages add is not in that proof, so a plan of the zoo may be cheaper in all.',
     ...(routed.size === 0
       ? []
       : ['Experts: balanced routing; each rank sorts its own tokens and exchanges them over ep, which folds over data and model ranks.']), // prettier-ignore

@@ -389,7 +389,8 @@ class PlanReader {
           localElements: elements(local),
           localRows: local[0] ?? 1,
           rows: meta.shape[0] ?? 1,
-          rowWays: meta.shape.length === 0 ? Infinity : rowWays,
+          // Buffers and scalars are never cut.
+          rowWays: meta.shape.length === 0 || role !== 'parameter' ? Number.MAX_SAFE_INTEGER : rowWays,
           itemBytes: DTYPE_BYTES[meta.dtype],
           state: { parameter: state.parameter, gradient: state.gradient, optimizer: state.optimizer },
           usedForward: used?.forward ?? false,

@@ -24,7 +24,6 @@ export async function solveFree(
   const free = withoutFixed({ ...compact.problem, rows: [] });
   const solution = await solve(free.problem, {
     engine: 'exact',
-    certify: false,
     seed: prepared.request.seed,
     ...(signal === undefined ? {} : { signal }),
   });

@@ -91,14 +91,21 @@ class Sweep {
     const open = [...needs.values()].map((n) => ({ ...n, bound: this.bound(n.request) }));
     open.sort((a, b) => a.bound - b.bound || (coreKey(a.request) < coreKey(b.request) ? -1 : 1));
     const beaten = new Map<string, number>();
+    const cuts = new Set<string>();
     let done = 0;
     while (open.length > 0) {
       const wave: typeof open = [];
       while (wave.length < WAVE && open.length > 0) {
         const next = open.shift();
         if (next === undefined) break;
-        if (next.bound >= this.pricer.incumbent) beaten.set(coreKey(next.request), next.bound);
-        else wave.push(next);
+        const cut = cutText(next.request);
+        // Every way to cut the program is priced at least once, so that each plan of the zoo is among the answers.
+        const known = this.cores.has(coreKey(next.request)) || !cuts.has(cut);
+        if (next.bound >= this.pricer.incumbent && !known) beaten.set(coreKey(next.request), next.bound);
+        else {
+          wave.push(next);
+          cuts.add(cut);
+        }
       }
       await this.ask(wave.map((w) => w.request));
       for (const { request, rows } of wave) this.place(request, rows);
@@ -254,4 +261,9 @@ class Sweep {
       composer: this.composer,
     };
   }
+}
+
+/** What the axes of a program do, without their sizes. */
+function cutText({ axes }: CoreRequest): string {
+  return axes.map((a) => `${a.name}:${a.part ?? 'free'}`).join();
 }

@@ -1,0 +1,285 @@
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { beforeAll, describe, expect, it } from 'vitest';
+import { buildModel } from '../../src/models/build.ts';
+import { parseModelConfig } from '../../src/models/families.ts';
+import { modelEntry } from '../../src/models/registry.ts';
+import { prepare } from '../../src/plan/prepare.ts';
+import { DEFAULT_REQUEST } from '../../src/plan/request.ts';
+import { playPipeline } from '../../src/simulate/pipeline/play.ts';
+import type { PipelineSchedule } from '../../src/simulate/pipeline/schedules.ts';
+import { mergeComparisons, type Comparison } from '../../src/zoo/comparison.ts';
+import { partitionStages } from '../../src/zoo/pipeline-partition.ts';
+import { priceRestriction } from '../../src/zoo/price.ts';
+import { applyRecipe } from '../../src/zoo/recipes.ts';
+import { recipeOf, zooPlan } from '../../src/zoo/registry.ts';
+import { balancedCuts } from '../../src/zoo/sweep/balanced-cuts.ts';
+import { Composer } from '../../src/zoo/sweep/compose.ts';
+import { compareModel } from '../../src/zoo/sweep/compare-model.ts';
+import { CoreSolver } from '../../src/zoo/sweep/core.ts';
+import { PipelinePlayer } from '../../src/zoo/sweep/fast-play.ts';
+import { coreRequest, type LayoutKind, type LayoutSizes } from '../../src/zoo/sweep/layout.ts';
+import { meshRows } from '../../src/zoo/sweep/layouts.ts';
+import { publishedRank, type PublishedLayout } from '../../src/zoo/sweep/published.ts';
+import type { SweepQuestion } from '../../src/zoo/sweep/question.ts';
+import { layerKinds } from '../../src/zoo/sweep/shallow.ts';
+import { TABLE } from '../plan/support.ts';
+
+/** A small Llama of 8 equal layers; every size is a multiple of 8. */
+const SMALL = JSON.stringify({
+  model_type: 'llama',
+  hidden_size: 512,
+  intermediate_size: 1536,
+  num_attention_heads: 8,
+  num_key_value_heads: 8,
+  num_hidden_layers: 8,
+  vocab_size: 4096,
+  torch_dtype: 'bfloat16',
+});
+
+function ask(more: Partial<SweepQuestion> = {}): SweepQuestion {
+  return {
+    model: 'small',
+    config: SMALL,
+    devices: 16,
+    cluster: 'dgx-h100',
+    sequence: 256,
+    globalBatch: 16,
+    cost: 'alpha-beta',
+    ...more,
+  };
+}
+
+/** The solver rounds each price to a quantum of its problem: half a quantum for each of some thousand terms. */
+const TOLERANCE = 1e-6;
+
+const one: LayoutSizes = { pp: 1, dp_replicate: 1, dp_shard: 1, cp: 1, tp: 1, ep: 1 };
+
+describe('a plan put together from 3 layers is the plan of all 8', () => {
+  const question = ask();
+  const config = parseModelConfig(SMALL);
+  const solver = new CoreSolver(question, TABLE);
+  const composer = new Composer(question, solver.kinds);
+
+  const cases: readonly (readonly [string, string, LayoutSizes, LayoutKind['mode'], boolean])[] = [
+    ['dp', 'dp=16', { ...one, dp_shard: 16 }, 'dp', false],
+    ['fsdp', 'dp_shard=16', { ...one, dp_shard: 16 }, 'fsdp', false],
+    ['hsdp', 'dp_replicate=2,dp_shard=8', { ...one, dp_replicate: 2, dp_shard: 8 }, 'hsdp', false],
+    ['dp+tp', 'dp=4,tp=4', { ...one, dp_shard: 4, tp: 4 }, 'dp', false],
+    ['dp+tp+sp', 'dp=4,tp=4', { ...one, dp_shard: 4, tp: 4 }, 'dp', true],
+    ['fsdp+tp+sp', 'dp_shard=4,tp=4', { ...one, dp_shard: 4, tp: 4 }, 'fsdp', true],
+    ['dp+cp', 'dp=4,cp=4', { ...one, dp_shard: 4, cp: 4 }, 'dp', false],
+  ];
+  it.each(cases)('%s: seconds and states equal those of the whole graph', async (name, mesh, sizes, mode, sp) => {
+    const data = sizes.dp_replicate * sizes.dp_shard;
+    const microbatch = question.globalBatch / data;
+    const kind: LayoutKind = { mode, context: 'cp', sequenceParallel: sp };
+    const priced = await solver.price(coreRequest(sizes, kind, microbatch));
+    if (priced.status === 'refused') throw new Error(priced.reason);
+    const tuning = { microbatch, schedule: '1f1b', chunks: 1, checkpoint: 'none' } as const;
+    const figures = composer.compose(priced.core, undefined, sizes, kind, tuning);
+    const graph = buildModel(config, { training: true, batch: question.globalBatch, seq: question.sequence, table: TABLE });
+    const prepared = prepare(graph, { ...DEFAULT_REQUEST, cluster: 'dgx-h100', mesh, activations: 'off' }, TABLE);
+    const applied = applyRecipe(prepared.model, recipeOf(zooPlan(name))!);
+    if ('refused' in applied) throw new Error(applied.refused);
+    const whole = await priceRestriction(prepared, applied.restriction);
+    if ('refused' in whole) throw new Error(whole.refused);
+    const states = (figures?.memory.parameterBytes ?? 0) + (figures?.memory.gradientBytes ?? 0) + (figures?.memory.optimizerBytes ?? 0);
+    expect(states).toBeCloseTo(whole.peakBytes, 0);
+    // Over cp the whole problem may also gather activations for the gradients of weights, where many data ranks make their sums
+    // dear; a program of one data rank does not see that, so what is put together is a choice of it, and not the cheapest.
+    const ratio = figures!.seconds / whole.seconds;
+    // Small gradients of HSDP are cheaper summed over both dims at once and sliced.
+    if (sizes.cp > 1 || sizes.dp_replicate > 1) {
+      expect(ratio).toBeGreaterThan(1 - 1e-6);
+      expect(ratio).toBeLessThan(sizes.cp > 1 ? 1.05 : 1.001);
+    } else expect(Math.abs(ratio - 1)).toBeLessThan(TOLERANCE);
+  }); // prettier-ignore
+});
+
+describe('layers of a kind', () => {
+  it.each([['llama-3.2-1b', 16, 3]])('%s has %i layers, %i are built', (name, layers, shallow) => {
+    const config = parseModelConfig(JSON.stringify(modelEntry(name).config));
+    // Windows show on sequences that are longer than they are.
+    const kinds = layerKinds(config, { batch: 1, sequence: 8192 }, TABLE);
+    expect(kinds).toMatchObject({ layers, shallow });
+    expect(kinds.standsFor).toHaveLength(layers);
+    expect(kinds.standsFor[0]).toBe(0);
+    expect(kinds.standsFor.at(-1)).toBe(shallow - 1);
+  });
+});
+
+describe('pipelines of a sweep', () => {
+  const stages = [3, 1, 2, 1.5, 4, 1, 2, 2].map((f) => ({
+    forward: f,
+    backwardInput: 1.3 * f,
+    backwardWeight: 0.8 * f,
+  }));
+  const hops = [0.1, 0.2, 0.05, 0.3, 0.1, 0.1, 0.2];
+  const cases: readonly (readonly [PipelineSchedule, number, number, number])[] = [
+    ['gpipe', 4, 1, 6], ['1f1b', 4, 1, 3], ['1f1b', 4, 1, 24], ['interleaved', 4, 2, 8], ['interleaved', 2, 4, 16],
+    ['zb-h1', 4, 1, 12], ['zb-h2', 8, 1, 20],
+  ]; // prettier-ignore
+  it.each(cases)('%s on %i devices with %i chunks, %i microbatches ends as the simulation does', (schedule, p, v, m) => {
+    const own = stages.slice(0, p * v);
+    const links = hops.slice(0, p * v - 1);
+    const run = playPipeline(schedule, { devices: p, microbatches: m, ...(v > 1 ? { chunks: v } : {}) }, { stages: own, hopSeconds: links });
+    const ends = new PipelinePlayer().ends(schedule, p, v, m, own, links);
+    expect([...ends]).toEqual(run.devices.map((d) => d.spans.at(-1)?.end));
+  }); // prettier-ignore
+
+  it('very long pipelines go on at the rate of their last microbatches', () => {
+    const m = 6000;
+    const ends = new PipelinePlayer().ends('1f1b', 8, 1, m, stages, hops);
+    const run = playPipeline('1f1b', { devices: 8, microbatches: m }, { stages, hopSeconds: hops });
+    expect(Math.max(...ends) / run.seconds).toBeCloseTo(1, 6);
+  });
+
+  it('cuts have the longest stage of the exact partition, with and without a memory limit', () => {
+    const units = Array.from({ length: 18 }, (_, i) => ({
+      seconds: i === 0 ? 0.4 : i === 17 ? 2.6 : 1 + (i % 3 === 0 ? 0.2 : 0),
+      stateBytes: i === 17 ? 30 : 10,
+      activationBytes: 3,
+    }));
+    const named = units.map((u, i) => ({ ...u, name: `${i}`, hopSeconds: 0.1 }));
+    for (const stages of [2, 3, 4, 6])
+      for (const limitBytes of [Infinity, 110, 90]) {
+        const request = { stages, microbatches: 12, schedule: '1f1b', limitBytes } as const;
+        const exact = partitionStages(named, request);
+        const found = balancedCuts(units, request);
+        if (exact.status === 'infeasible') {
+          expect(found).toBeUndefined();
+          continue;
+        }
+        const longest = (bounds: readonly number[]): number =>
+          Math.max(...bounds.slice(1).map((end, s) => units.slice(bounds[s], end).reduce((t, u) => t + u.seconds, 0)));
+        expect(longest(found!)).toBeCloseTo(longest([0, ...exact.cuts, units.length]), 9);
+      }
+  });
+});
+
+describe('a sweep of the small model on 8 devices', () => {
+  let all: Comparison;
+  const small = (more: Partial<SweepQuestion> = {}): SweepQuestion => ask({ devices: 8, globalBatch: 8, ...more });
+  const options = { table: TABLE, threads: 1 } as const;
+  beforeAll(async () => void (all = await compareModel(small(), options)), 120_000);
+
+  it('ZO-7 every ordered factorization is solved, beaten by a bound, or refused with its code', () => {
+    expect(all.meshes).toHaveLength(20);
+    for (const mesh of all.meshes) {
+      expect(['solved', 'beaten', 'refused']).toContain(mesh.status);
+      if (mesh.status === 'refused') expect(mesh.reason).not.toBe('');
+      if (mesh.status === 'beaten') expect(mesh.boundSeconds).toBeGreaterThanOrEqual(all.plans[0].seconds);
+    }
+  });
+
+  it('ZO-7 (pp, dp, cp, tp) on 64 devices: 84 meshes', () => {
+    const meshes = meshRows(parseModelConfig(SMALL), ask({ devices: 64, globalBatch: 64 }), 8);
+    expect(meshes).toHaveLength(84);
+    expect(meshes.find((m) => m.mesh === 'tp=64')?.refused[0].finding.code).toBe('ZL03');
+    expect(meshes.find((m) => m.mesh === 'pp=64')?.refused.map((r) => r.finding.code)).toContain('ZL09');
+  });
+
+  it('ZO-39 lists the rows of the zoo, the best, the front, and why each other one loses', () => {
+    const plans = new Set(all.plans.map((p) => p.plan));
+    for (const name of ['dp', 'zero1', 'zero2', 'fsdp', 'hsdp', 'dp+tp', 'dp+tp+sp', 'fsdp+tp+sp', 'pp+dp', 'pp+fsdp+tp+sp', 'hsdp+tp+sp'])
+      expect(plans).toContain(name);
+    const [first, ...others] = all.plans;
+    expect(all.best).toBe(first.name);
+    for (const p of others) {
+      expect(p.seconds).toBeGreaterThanOrEqual(first.seconds);
+      expect(p.why).toMatch(/slower: \+|equal seconds|does not fit/);
+    }
+    for (let i = 1; i < (all.frontier?.length ?? 0); i++)
+      expect(all.frontier![i].seconds).toBeLessThan(all.frontier![i - 1].seconds);
+    expect(all.nextBest?.[0].deltaSeconds).toBe(all.plans[1].seconds - first.seconds);
+    expect(all.whatIf?.map((w) => w.change)).toContain('twice the bandwidth between hosts');
+  }); // prettier-ignore
+
+  it('the split of the step is that of its longest device', () => {
+    for (const { seconds, layout } of all.plans)
+      expect(layout!.computeSeconds + layout!.exposedCommunicationSeconds + layout!.bubbleSeconds).toBeCloseTo(
+        seconds,
+        9,
+      );
+  });
+
+  it('an optimum of the priced layers is labelled as such and is at most each plan on its program', () => {
+    const optima = all.plans.filter((p) => p.origin === 'ilp');
+    expect(optima.length).toBeGreaterThan(0);
+    for (const p of optima) {
+      expect(p.proof).toBeUndefined();
+      expect(p.layout?.shallowProof?.status).toBe('optimal');
+      expect(p.layout?.pricedLayers).toBe(3);
+    }
+  });
+
+  it('the same bytes with threads, and from a file of a run that was stopped', async () => {
+    const folder = mkdtempSync(join(tmpdir(), 'shardwright-'));
+    try {
+      const resume = join(folder, 'sweep.jsonl');
+      const plans = ['zero1', 'zero1+tp+sp', 'pp+zero1+cp'];
+      const whole = JSON.stringify(await compareModel(small(), { ...options, plans }));
+      expect(JSON.stringify(await compareModel(small(), { table: TABLE, plans, threads: 2, resume }))).toBe(whole);
+      const lines = readFileSync(resume, 'utf8').split('\n');
+      writeFileSync(resume, `${lines.slice(0, 4).join('\n')}\n{"key":"cut`);
+      expect(JSON.stringify(await compareModel(small(), { ...options, plans, resume }))).toBe(whole);
+      await expect(compareModel(small({ devices: 4 }), { ...options, resume })).rejects.toThrow(/another question/);
+    } finally {
+      rmSync(folder, { recursive: true, force: true });
+    }
+  }, 120_000);
+
+  it('slices put together have the same best plan', async () => {
+    const plans = ['zero1', 'pp+zero1', 'fsdp', 'pp+fsdp'];
+    const whole = await compareModel(small(), { ...options, plans });
+    const pieces: Comparison[] = [];
+    for (const index of [0, 1])
+      pieces.push(await compareModel(small(), { ...options, plans, slice: { index, count: 2 } }));
+    const merged = mergeComparisons(pieces);
+    const { plan, mesh, seconds } = whole.plans[0];
+    expect(merged.plans[0]).toMatchObject({ plan, mesh, seconds });
+    expect(merged.meshes).toHaveLength(20);
+    expect(merged.question).toEqual(whole.question);
+  }, 120_000);
+
+  it('ZO-39 --plans dp alone on a small device: by how much it does not fit', async () => {
+    const memoryBytes = 200e6;
+    const found = await compareModel(small({ memoryBytes }), { ...options, plans: ['dp'] });
+    expect(found.best).toBeNull();
+    expect(new Set(found.plans.map((p) => p.plan))).toEqual(new Set(['dp']));
+    expect(found.plans[0].overBytes).toBe(found.plans[0].peakBytes - memoryBytes);
+    expect(found.plans[0].why).toMatch(/does not fit: \d+ bytes over/);
+    await expect(compareModel(small(), { ...options, plans: ['dp+spp'] })).rejects.toThrow(/no plan 'dp\+spp'/);
+  });
+
+  it('experts: expert groups fold over data and model ranks, and every rank routes its own tokens', async () => {
+    const config = JSON.stringify({ ...(JSON.parse(SMALL) as object), model_type: 'mixtral', num_hidden_layers: 3, num_local_experts: 8, num_experts_per_tok: 2 }); // prettier-ignore
+    const routed = await compareModel(small({ config }), { ...options, plans: ['zero1', 'zero1+ep'] }); // prettier-ignore
+    const at = (name: string): number => routed.plans.find((p) => p.plan === name)?.peakBytes ?? NaN;
+    expect(at('zero1+ep')).toBeLessThan(at('zero1'));
+    const exchange = routed.plans.find((p) => p.plan === 'zero1+ep' && p.layout?.sizes.ep === 8)?.traffic?.find((t) => t.axes === 'ep');
+    // ZO-11: K N h elements a device, 7/8 sent, four exchanges a layer, 3 layers.
+    expect(exchange).toMatchObject({ kind: 'all_to_all', count: 12, sentBytes: (7 / 8) * 2 * 256 * 512 * 2 * 12 });
+  }); // prettier-ignore
+});
+
+describe('published layouts (a sample: bench/published.ts has all)', () => {
+  it("our pick for Llama-3.1-8B on 8 devices is at most as slow as torchtitan's FSDP", async () => {
+    const path = new URL('../fixtures/published-layouts.json', import.meta.url);
+    const { layouts } = JSON.parse(readFileSync(path, 'utf8')) as { readonly layouts: readonly PublishedLayout[] };
+    const [layout] = layouts;
+    expect(layout).toMatchObject({ model: 'llama-3.1-8b', devices: 8, sharded: true });
+    const config = JSON.stringify(modelEntry(layout.model).config);
+    const { devices, cluster, sequence, globalBatch } = layout;
+    const found = await compareModel(ask({ model: layout.model, config, devices, cluster, sequence, globalBatch }), {
+      table: TABLE,
+      threads: 1,
+      plans: ['fsdp', 'zero1', 'zero1+tp+sp'],
+    });
+    const rank = publishedRank(found, layout);
+    expect(rank.rank).toBeGreaterThanOrEqual(1);
+    expect(found.plans[0].seconds).toBeLessThanOrEqual(rank.seconds!);
+  }, 120_000);
+});
