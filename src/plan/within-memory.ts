@@ -161,7 +161,8 @@ class MemorySearch {
 
   async run(firstStage: FirstStage): Promise<WithinMemory> {
     const { prepared, options } = this;
-    const joint = this.jointWithin(Infinity);
+    // Every decision, those too large for this budget too: what is asked is how large a budget must be.
+    const joint = jointProblem(prepared.model, prepared.compact, this.fates, 'as placed', this.live);
     const free = await firstStage(1);
     if (free === undefined) throw internalError('no first stage for the whole budget');
     const first = this.momentOf(prepared, this.follow(prepared, free).moment);
@@ -339,7 +340,8 @@ class MemorySearch {
 
   /** No plan holds less than this at a moment, whatever it keeps. */
   private async least(joint: JointProblem, moment: number): Promise<{ readonly neededBytes?: number }> {
-    return { neededBytes: await this.leastOf(joint.problem, joint.row(this.amountsOf(moment), 'least', Infinity)) };
+    const neededBytes = await this.leastOf(joint.problem, joint.row(this.amountsOf(moment), 'least', Infinity));
+    return neededBytes > this.prepared.budgetBytes && neededBytes < Infinity ? { neededBytes } : {};
   }
 
   /** The least amount of a row over all choices; Infinity when there is none. */

@@ -3,6 +3,7 @@
  * enters as prices, and what would still exceed a row is priced up inside the block until it fits or nothing is gained.
  */
 import { Block } from './block.ts';
+import { Charges } from './charges.ts';
 import { costOf, usageOf } from './dual.ts';
 import type { Model } from './model.ts';
 import type { Random } from './random.ts';
@@ -33,8 +34,6 @@ export interface BlockMove {
 
 /** Share of the price at which the block would gain nothing that an exceeded row is charged at first. */
 const FIRST_CHARGE = 0.5;
-/** Relative change of a charge below which another attempt is not worth it. */
-const LEAST_CHANGE = 0.02;
 
 export class Explorer {
   readonly model: Model;
@@ -149,14 +148,16 @@ export class Explorer {
       const poor = none || priced > move.tolerance || this.cost + cost > ceiling;
       if (poor && attempt === 0) break;
       const row = none ? -1 : this.#worstRow();
-      if (row >= 0) this.#charge(row, poor ? 0 : Math.max(-priced, 1e-9 * Math.abs(before)));
-      else if (!poor) {
+      if (row >= 0) {
+        const gain = poor ? 0 : Math.max(-priced, 1e-9 * Math.abs(before));
+        this.#bill(row, this.#charges.raise(row, (FIRST_CHARGE * gain) / this.#excess));
+      } else if (!poor) {
         this.#apply(cost);
         accepted = true;
         break;
       } else {
         this.#clear();
-        if (!this.#relent()) break;
+        if (!this.#charges.lower((r, difference) => this.#bill(r, difference))) break;
       }
     }
     this.#release();
@@ -365,40 +366,10 @@ export class Explorer {
 
   #excess = 0;
   #looked = 0;
-  /** Prices per row inside the present block: known to be too low, known to be too high, in force. */
-  readonly #charges = new Map<number, { low: number; high: number; now: number }>();
+  readonly #charges = new Charges();
 
   #clear(): void {
     if (this.#high > this.#low) this.#difference.fill(0, this.#low, this.#high + 1);
-  }
-
-  /** An exceeded row gets dearer inside the block: threefold, or halfway to what was too dear. */
-  #charge(row: number, gain: number): void {
-    let charge = this.#charges.get(row);
-    if (charge === undefined) {
-      charge = { low: 0, high: Infinity, now: 0 };
-      this.#charges.set(row, charge);
-    }
-    const { high, now } = charge;
-    // What is too little alone may do together with another row.
-    charge.low = Math.min(now, high);
-    const first = (FIRST_CHARGE * gain) / this.#excess;
-    const next = high < Infinity ? (charge.low + high) / 2 : now > 0 ? 3 * now : first;
-    this.#bill(row, next - now);
-    charge.now = next;
-  }
-
-  /** The result fits but is not worth it: all charges go halfway back. False when that would change little. */
-  #relent(): boolean {
-    let any = false;
-    for (const [row, charge] of this.#charges) {
-      charge.high = charge.now;
-      const next = (charge.low + charge.now) / 2;
-      if (charge.now - next > LEAST_CHANGE * charge.now) any = true;
-      this.#bill(row, next - charge.now);
-      charge.now = next;
-    }
-    return any;
   }
 
   /** Adds `price` per unit of the row to the costs of the block. */

@@ -1,17 +1,13 @@
-// @ts-check
+/**
+ * A thread of a sweep: prices one program after another. Plain JavaScript, because a worker entry in TypeScript fails under
+ * vitest and tsx on Node 20; from a source tree it loads the rest through tsx.
+ */
 import { existsSync } from 'node:fs';
 import { parentPort, workerData } from 'node:worker_threads';
 
-/**
- * A thread of a sweep: prices one program after another. From a build it loads the compiled module beside it; from sources
- * Node needs to be taught TypeScript first.
- */
-const compiled = new URL('./thread-main.js', import.meta.url);
-let main;
-if (existsSync(compiled)) main = await import(compiled.href);
-else {
-  const { register } = await import('tsx/esm/api');
-  register();
-  main = await import(new URL('./thread-main.ts', import.meta.url).href);
-}
-main.serve(parentPort, workerData);
+if (parentPort === null) throw new Error('internal: thread.mjs runs as a worker only');
+// In a source tree only, where the development tool is there; the built package has no TypeScript.
+const loader = 'tsx/esm/api';
+if (existsSync(new URL('./thread-main.ts', import.meta.url))) (await import(loader)).register();
+const { serve } = await import('./thread-main.js');
+serve(parentPort, workerData);

@@ -1,0 +1,50 @@
+/**
+ * What a block pays for rows that its result would exceed: per row a price between one known to be too low and one known
+ * to be too high. Tripled and bisected, because a price that makes the block worthless overshoots by far in large blocks.
+ */
+
+interface Charge {
+  low: number;
+  high: number;
+  now: number;
+}
+
+/** Factor on a price of which nothing is known but that it is too low. */
+const GROWTH = 3;
+/** Relative change of a price below which another attempt is not worth it. */
+const LEAST_CHANGE = 0.02;
+
+export class Charges {
+  readonly #rows = new Map<number, Charge>();
+
+  clear(): void {
+    this.#rows.clear();
+  }
+
+  /** The row is exceeded: its price rises, to `first` if it had none. Returns the difference. */
+  raise(row: number, first: number): number {
+    const charge = this.#rows.get(row) ?? { low: 0, high: Infinity, now: 0 };
+    this.#rows.set(row, charge);
+    const { high, now } = charge;
+    // What is too high together with another row may be too low alone.
+    charge.low = Math.min(now, high);
+    charge.now = high < Infinity ? (charge.low + high) / 2 : now > 0 ? GROWTH * now : first;
+    return charge.now - now;
+  }
+
+  /**
+   * The result keeps the rows but is not worth it: all prices go halfway back. Calls `bill` with every difference; returns
+   * false when that changes little.
+   */
+  lower(bill: (row: number, difference: number) => void): boolean {
+    let any = false;
+    for (const [row, charge] of this.#rows) {
+      const { low, now } = charge;
+      charge.high = now;
+      charge.now = (low + now) / 2;
+      if (now - charge.now > LEAST_CHANGE * now) any = true;
+      bill(row, charge.now - now);
+    }
+    return any;
+  }
+}

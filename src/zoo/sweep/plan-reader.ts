@@ -1,0 +1,354 @@
+import { COLLECTIVE_KINDS } from '../../cost/collectives.ts';
+import { internalError } from '../../errors.ts';
+import { DTYPE_BYTES } from '../../graph/types.ts';
+import { isPartialCode, shardCode } from '../../mesh/space.ts';
+import { atSizes } from '../../ops/context.ts';
+import { elements, type TensorMeta } from '../../ops/record.ts';
+import type { OperatorTable } from '../../ops/table.ts';
+import { memoryOverTime } from '../../plan/memory-over-time.ts';
+import type { Model, Use } from '../../plan/model.ts';
+import type { Prepared } from '../../plan/prepare.ts';
+import { Routes } from '../../plan/routes.ts';
+import { moved } from '../../plan/tables.ts';
+import { ringBytes } from '../price.ts';
+import type { Checkpoint, CoreParameter, CoreTraffic, CoreUnit, DataExtra, PassSeconds } from './core-types.ts';
+import { keptByUnit, runAgain } from './kept.ts';
+import { graphUnits, type GraphUnits, type PassOf } from './units.ts';
+
+type Kind = 'activation' | 'weight' | 'gradient';
+
+/** Reads the parts of a plan of one data rank: seconds, bytes and parameters by unit. */
+export class PlanReader {
+  private readonly model: Model;
+  private readonly graphUnits: GraphUnits;
+  private readonly routes: Routes;
+  /** Seconds by node: compute with nothing moved, collectives of activations, and of second runs. */
+  private readonly compute: Float64Array;
+  private readonly communication: Float64Array;
+  private readonly moves: { readonly use: Use; readonly kind: Kind; readonly node: number; readonly steps: readonly Step[] }[] = []; // prettier-ignore
+  /** Parameter (node) whose gradient a value is, from where only views follow. */
+  private readonly gradientOf: Int32Array;
+
+  constructor(
+    prepared: Prepared,
+    private readonly choice: Int32Array,
+    layers: number,
+    private readonly table: OperatorTable,
+  ) {
+    const { model } = prepared;
+    this.model = model;
+    const { graph, flow } = model;
+    this.graphUnits = graphUnits(graph, flow.phases, layers, table);
+    this.routes = new Routes(model, choice);
+    this.gradientOf = this.findGradients();
+    this.compute = new Float64Array(graph.nodes.length);
+    this.communication = new Float64Array(graph.nodes.length);
+    graph.nodes.forEach((_, n) => {
+      const entry = model.strategies.nodes[n];
+      if (entry === null) return;
+      const seconds = model.nodeSeconds.get(entry.content);
+      const s = choice[model.nodeVariable[n]];
+      this.compute[n] = seconds?.compute[s] ?? 0;
+      this.communication[n] = seconds?.internal[s] ?? 0;
+    });
+    for (const use of this.inOrder()) this.walk(use);
+  }
+
+  /** Shared copies are made by the first use in program order. */
+  private inOrder(): Use[] {
+    const at = (use: Use): number => (use.at.kind === 'input' ? use.at.node : Number.MAX_SAFE_INTEGER);
+    return this.model.uses.map((use, i) => ({ use, i })).sort((a, b) => at(a.use) - at(b.use) || a.i - b.i).map(({ use }) => use); // prettier-ignore
+  }
+
+  private walk(use: Use): void {
+    const { flow, redistributor } = this.model;
+    const type = moved(flow.values[use.value].meta);
+    const steps: Step[] = [];
+    for (const { from, to, copy } of this.routes.of(use)) {
+      if (copy === 'reused') continue;
+      const plan = redistributor.plan(type, from, to);
+      if (plan === undefined) throw internalError('a chosen redistribution is refused');
+      for (const step of plan.steps) steps.push(step);
+    }
+    const producer = flow.values[use.value].node;
+    const node = use.at.kind === 'input' ? use.at.node : producer;
+    const kind: Kind =
+      this.graphUnits.weight[producer] === 1 ? 'weight' : this.isGradient(use) ? 'gradient' : 'activation';
+    this.moves.push({ use, kind, node, steps });
+    // Parameters on the model dims are used as stored, or sliced for nothing; what does move is paid with the call.
+    if (kind === 'gradient' || (kind === 'weight' && use.at.kind !== 'input')) return;
+    this.communication[node] += steps.reduce((sum, step) => sum + step.seconds, 0);
+  }
+
+  /** Whether a use moves the gradient of a parameter on its way out. */
+  private isGradient({ at, value }: Use): boolean {
+    if (this.gradientOf[value] < 0) return false;
+    if (at.kind !== 'input') return true;
+    return this.model.flow.results[at.node].some((v) => v >= 0 && this.gradientOf[v] >= 0);
+  }
+
+  /** Values that are gradients of parameters: outputs, and what only views separate from one. */
+  private findGradients(): Int32Array {
+    const { graph, flow } = this.model;
+    const found = new Int32Array(flow.values.length).fill(-1);
+    const users = new Int32Array(flow.values.length);
+    for (const list of flow.inputs) for (const v of list) users[v]++;
+    const position = new Map<string, number>();
+    graph.nodes.forEach((node, n) => {
+      if (node.kind !== 'placeholder') return;
+      position.set(node.name, n);
+      if (node.meta.roleName !== undefined) position.set(node.meta.roleName, n);
+    });
+    for (const { output, value } of flow.outputs) {
+      if (output.role !== 'grad' || value < 0 || output.of === undefined) continue;
+      const parameter = position.get(output.of) ?? -1;
+      for (let v = value; v >= 0 && found[v] < 0;) {
+        found[v] = parameter;
+        const { node } = flow.values[v];
+        const inputs = flow.inputs[node];
+        const isView = this.table.get(graph.nodes[node].target)?.cls === 'view' && inputs.length === 1;
+        v = isView && users[inputs[0]] === 1 && flow.phases[node] === 'backward' ? inputs[0] : -1;
+      }
+    }
+    return found;
+  }
+
+  units(): CoreUnit[] {
+    const { graphUnits } = this;
+    const { graph } = this.model;
+    const { unit, pass, count } = graphUnits;
+    const again = record((policy) => this.againNames(policy));
+    const kept = record((policy) => keptByUnit(graph, graphUnits, again[policy], (n) => this.bytes(n)));
+    const temporary = this.temporaries(kept.none.nodes);
+    const boundary = this.boundaries();
+    const sums = (accepts: (n: number) => boolean): PassSeconds[] => {
+      const out = Array.from({ length: count }, () => ({ compute: 0, communication: 0 }));
+      graph.nodes.forEach((_, n) => {
+        if (!accepts(n)) return;
+        out[unit[n]].compute += this.compute[n];
+        out[unit[n]].communication += this.communication[n];
+      });
+      return out;
+    };
+    const of = (which: PassOf): PassSeconds[] => sums((n) => pass[n] === which);
+    const [forward, input, weight] = [of('forward'), of('input'), of('weight')];
+    const second = record((policy) => sums((n) => again[policy].has(graph.nodes[n].name)));
+    return Array.from({ length: count }, (_, u): CoreUnit => ({
+      forward: forward[u],
+      backwardInput: input[u],
+      backwardWeight: weight[u],
+      again: record((policy) => second[policy][u]),
+      keptBytes: record((policy) => kept[policy].bytes[u]),
+      temporaryBytes: temporary[u],
+      boundaryBytes: boundary[u],
+    }));
+  }
+
+  private againNames(policy: Checkpoint): Set<string> {
+    return runAgain(policy, this.model.graph, this.table);
+  }
+
+  /** Bytes of the results of a node on a device. */
+  private bytes(n: number): number {
+    const { flow } = this.model;
+    return [...flow.results[n]].reduce((sum, v) => (v < 0 ? sum : sum + this.valueBytes(v)), 0);
+  }
+
+  private valueBytes(value: number): number {
+    const { flow, space } = this.model;
+    const { meta } = flow.values[value];
+    return elements(space.localShape(this.routes.owned(value), meta.shape)) * DTYPE_BYTES[meta.dtype];
+  }
+
+  /** The most bytes alive in each unit that are neither states nor kept. */
+  private temporaries(kept: ReadonlySet<number>): Float64Array {
+    const { model, graphUnits } = this;
+    const names = new Set([...kept].map((n) => model.graph.nodes[n].name));
+    const { intervals, nodeOfMoment } = memoryOverTime(model, this.choice, this.table);
+    const change = new Float64Array(nodeOfMoment.length + 1);
+    for (const { start, end, bytes, kind, name } of intervals) {
+      if (kind !== 'activation' && kind !== 'communication') continue;
+      if (kind === 'activation' && name !== undefined && names.has(name)) continue;
+      change[start] += bytes;
+      change[end + 1] -= bytes;
+    }
+    const most = new Float64Array(graphUnits.count);
+    let live = 0;
+    nodeOfMoment.forEach((n, t) => {
+      live += change[t];
+      const u = graphUnits.unit[n];
+      most[u] = Math.max(most[u], live);
+    });
+    return most;
+  }
+
+  /** Bytes of the largest activation that each unit hands to the next in the forward pass. */
+  private boundaries(): Float64Array {
+    const { model, graphUnits } = this;
+    const { unit, pass, weight } = graphUnits;
+    const out = new Float64Array(graphUnits.count);
+    const depends = new Uint8Array(model.flow.values.length);
+    model.graph.nodes.forEach((node, n) => {
+      const isParameter = node.kind === 'placeholder' && node.meta.role === 'parameter';
+      const from = isParameter || [...model.flow.inputs[n]].some((v) => depends[v] === 1);
+      for (const v of model.flow.results[n]) if (v >= 0) depends[v] = Number(from);
+      if (node.kind !== 'call' || pass[n] !== 'forward') return;
+      for (const v of model.flow.inputs[n]) {
+        const producer = model.flow.values[v].node;
+        if (depends[v] === 0 || weight[producer] === 1 || unit[producer] >= unit[n]) continue;
+        out[unit[producer]] = Math.max(out[unit[producer]], this.valueBytes(v));
+      }
+    });
+    return out;
+  }
+
+  parameters(): CoreParameter[] {
+    const { model, graphUnits } = this;
+    const { graph, flow, strategies, space, choice } = { ...model, choice: this.choice };
+    const pending = this.pending();
+    const tied = new Set((graph.ties ?? []).flatMap(([, ...others]) => others));
+    const trained = new Set(flow.outputs.flatMap(({ output, value }) => (output.role === 'grad' && value >= 0 && output.of !== undefined ? [output.of] : []))); // prettier-ignore
+    const uses = new Map<number, { forward: boolean; backward: boolean; units: Set<number> }>();
+    for (const { use, kind } of this.moves) {
+      if (kind !== 'weight' || use.at.kind !== 'input') continue;
+      const parameter = graphUnits.root[flow.values[use.value].node];
+      const found = uses.get(parameter) ?? { forward: false, backward: false, units: new Set<number>() };
+      if (use.phase === 'forward') {
+        found.forward = true;
+        found.units.add(graphUnits.unit[use.at.node]);
+      } else found.backward = true;
+      uses.set(parameter, found);
+    }
+    return graph.nodes.flatMap((node, n): CoreParameter[] => {
+      const { role } = node.meta;
+      const name = node.meta.roleName ?? node.name;
+      if (node.kind !== 'placeholder' || role === 'input' || role === 'tangent' || tied.has(name)) return [];
+      const state = model.stateBytes.get(n);
+      const entry = strategies.nodes[n];
+      if (state === undefined || entry === null) return [];
+      const { meta } = flow.values[flow.results[n][0]];
+      const sharding = entry.set.specs[choice[model.nodeVariable[n]]];
+      const local = space.localShape(sharding, meta.shape);
+      const used = uses.get(n);
+      const rowWays = space.mesh.sizes.reduce(
+        (ways, size, d) => (space.kindAt(sharding, d) === shardCode(0) ? ways * size : ways),
+        1,
+      );
+      const unit = graphUnits.unit[n];
+      const also = [...(used?.units ?? [])].find((u) => u !== unit);
+      return [
+        {
+          name,
+          unit,
+          ...(also === undefined ? {} : { alsoUnit: also }),
+          kind: 'dense',
+          localElements: elements(local),
+          localRows: local[0] ?? 1,
+          rows: meta.shape[0] ?? 1,
+          // Buffers and scalars are never cut.
+          rowWays: meta.shape.length === 0 || role !== 'parameter' ? Number.MAX_SAFE_INTEGER : rowWays,
+          itemBytes: DTYPE_BYTES[meta.dtype],
+          state: { parameter: state.parameter, gradient: state.gradient, optimizer: state.optimizer },
+          usedForward: used?.forward ?? false,
+          usedBackward: used?.backward ?? false,
+          trained: trained.has(name),
+          pending: pending.get(n) ?? [],
+        },
+      ];
+    });
+  }
+
+  /** Model dims over which each parameter's gradient is pending where it is made. */
+  private pending(): Map<number, string[]> {
+    const { space } = this.model;
+    const out = new Map<number, string[]>();
+    for (const { use } of this.moves) {
+      const parameter = this.gradientOf[use.value];
+      if (parameter < 0) continue;
+      const from = this.routes.owned(use.value);
+      const dims = space.mesh.dims.flatMap(({ name, size }, d) => (size > 1 && isPartialCode(space.kindAt(from, d)) ? [name] : [])); // prettier-ignore
+      const known = out.get(parameter) ?? [];
+      out.set(parameter, [...new Set([...known, ...dims])]);
+    }
+    return out;
+  }
+
+  traffic(): CoreTraffic[] {
+    const { mesh } = this.model.space;
+    const sums = new Map<string, CoreTraffic>();
+    for (const { kind: what, node, steps } of this.moves) {
+      if (what === 'gradient') continue;
+      const unit = this.graphUnits.unit[node];
+      for (const { kind, meshDims, bytes, seconds } of steps) {
+        if (!COLLECTIVES.has(kind)) continue;
+        const axes = meshDims.map((d) => mesh.names[d]).join('+');
+        const key = `${unit} ${kind} ${axes}`;
+        const known = sums.get(key);
+        sums.set(key, {
+          unit,
+          kind,
+          axes,
+          count: (known?.count ?? 0) + 1,
+          sentBytes: (known?.sentBytes ?? 0) + ringBytes(kind, bytes, mesh.sizeOf(meshDims)),
+          seconds: (known?.seconds ?? 0) + seconds,
+        });
+      }
+    }
+    return [...sums.values()];
+  }
+
+  /** Collectives of a plan for data ranks that are neither of parameters nor of gradients. */
+  extras(): DataExtra[] {
+    const { model, graphUnits } = this;
+    const out: DataExtra[] = [];
+    const add = (kind: string, bytes: number, n: number): void => {
+      const pass = graphUnits.pass[n] === 'forward' ? 'forward' : 'input';
+      out.push({ kind, bytes, unit: graphUnits.unit[n], pass });
+    };
+    for (const { kind: what, node, steps } of this.moves) {
+      if (what !== 'activation') continue;
+      for (const { kind, bytes } of steps) if (COLLECTIVES.has(kind)) add(kind, bytes, node);
+    }
+    model.graph.nodes.forEach((_, n) => {
+      const entry = model.strategies.nodes[n];
+      if (entry?.call === undefined || entry.record === undefined) return;
+      const s = this.choice[model.nodeVariable[n]];
+      const dims = model.space.meshRank;
+      const { set } = entry;
+      for (let d = 0; d < dims; d++)
+        for (const use of set.rules[set.choice[s * dims + d]]?.collectives ?? [])
+          add(use.kind, use.bytes(this.localContext(n)), n);
+    });
+    return out;
+  }
+
+  /** The call of a node at its local sizes. */
+  private localContext(n: number): ReturnType<typeof atSizes> {
+    const { strategies, space, nodeVariable } = this.model;
+    const entry = strategies.nodes[n];
+    if (entry?.call === undefined) throw internalError('a node without a call has no collectives');
+    const { set, call } = entry;
+    const width = set.inputCount + set.outputCount;
+    const s = this.choice[nodeVariable[n]];
+    const at = (t: number, meta: TensorMeta): TensorMeta => {
+      const id = set.specs[s * width + t];
+      return id < 0 ? meta : { dtype: meta.dtype, shape: space.localShape(id, meta.shape) };
+    };
+    const inputs = call.inputs.map((meta, i) => at(i, meta));
+    const outputs = call.outputs.map((meta, k) => (meta === null ? null : at(set.inputCount + k, meta)));
+    return atSizes(call, inputs, outputs);
+  }
+}
+
+interface Step {
+  readonly kind: string;
+  readonly meshDims: readonly number[];
+  readonly bytes: number;
+  readonly seconds: number;
+}
+
+const COLLECTIVES: ReadonlySet<string> = new Set<string>(COLLECTIVE_KINDS);
+
+function record<T>(of: (policy: Checkpoint) => T): Record<Checkpoint, T> {
+  return { none: of('none'), selective: of('selective'), full: of('full') };
+}
