@@ -4,6 +4,7 @@ import { Redistributor } from '../cost/redistribute.ts';
 import { internalError, ShardwrightError } from '../errors.ts';
 import { lintGraph } from '../graph/lint.ts';
 import { DTYPE_BYTES, type Graph, type Node, type NodeMeta, type Output } from '../graph/types.ts';
+import { without } from '../graph/value.ts';
 import { parseMesh } from '../mesh/mesh.ts';
 import { ShardingSpace } from '../mesh/space.ts';
 import { bindCall, withOutputs } from '../ops/context.ts';
@@ -318,6 +319,9 @@ class Lowering {
       }
       const steps = this.redistributor.plan({ shape: meta.shape, itemBytes: DTYPE_BYTES[meta.dtype] }, from, next);
       if (steps === undefined) throw internalError(`the plan moves ${use} in a way that is refused`);
+      // A body of the backward pass has forward values too; what is moved may be either.
+      if (this.emit.isBackward(now.name) && this.emit.meta.phase === 'forward')
+        this.emit.meta = without(this.emit.meta, 'phase');
       now = { name: this.writer.write(steps, now.name, meta.shape), sharding: next };
       if (move.copy !== undefined) at.copies.set(key, now);
     }

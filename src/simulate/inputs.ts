@@ -110,6 +110,10 @@ function noteBounds(
           if (member !== null && isRef(member)) limit(member.name, shapes.get(self.name)?.[d]);
         });
     }
+    if (record.name === 'aten.embedding_dense_backward.default') {
+      const [, indices, rows] = node.args;
+      if (indices !== undefined && isRef(indices)) limit(indices.name, Number(rows));
+    }
     if (record.name === 'aten.one_hot.default' && isRef(first)) limit(first.name, Number(node.args[1]));
     const known = Object.hasOwn(INDEXERS, record.name) ? INDEXERS[record.name] : undefined;
     if (known === undefined) continue;

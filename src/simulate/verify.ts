@@ -32,7 +32,7 @@ export interface Verification {
   readonly outputsCompared: number;
   /**
    * Largest error of any tensor: its largest difference over the largest value of it and of the floating-point tensors that
-   * its call reads (at least 1e-6). Operands count because a sum of large terms that cancel is only as exact as they are:
+   * its call reads (at least 1e-5). Operands count because a sum of large terms that cancel is only as exact as they are:
    * the gradient of a bias before a batch norm is zero but for rounding.
    */
   readonly maxRelativeError: number;
@@ -80,7 +80,7 @@ export function verifyProgram(
 }
 
 /** Values below this count as zero but for rounding. */
-const SMALL = 1e-6;
+const SMALL = 1e-5;
 const MAX_ELEMENTS = 2 ** 27;
 
 class Comparison {

@@ -369,6 +369,60 @@ graph @g {
     allRight(graph, 'd=2', 60, (plan) => reuses(plan, (name) => name.startsWith('c.out.')));
   });
 
+  test('what a loop of the backward pass hands on is moved without being called forward', () => {
+    const graph = parseGraph(`swgraph 1
+graph @g {
+  in %x: f32[12, 2] parameter "x"
+  in %p: b8[3] input "p"
+  in %tangents_1: f32[12, 2] tangent 0
+  %y = aten.tanh.default(%x): f32[12, 2] ; forward
+  %s = scan(@body, [%tangents_1], [%p], [], reverse=true): (f32[12, 2]) ; backward
+  %d = operator.getitem(%s, 0): f32[12, 2] ; backward
+  out %y output 0
+  out %d grad "x"
+  graph @body {
+    in %d: f32[12, 2] arg 0
+    in %q: b8[] arg 1
+    %c = cond(%q, @kept, @same, [%d]): (f32[12, 2]) ; backward
+    %r = operator.getitem(%c, 0): f32[12, 2] ; backward
+    out %r output 0
+    graph @kept {
+      in %d: f32[12, 2] arg 0
+      out %d output 0
+    }
+    graph @same {
+      in %d: f32[12, 2] arg 0
+      out %d output 0
+    }
+  }
+}
+`);
+    allRight(graph, 'a=2,b=4', 80);
+  });
+
+  test('without dropout the random state that attention returns in a map is the same everywhere', () => {
+    const graph = parseGraph(`swgraph 1
+graph @g {
+  in %x: f32[2, 2, 2, 3, 2] input "x"
+  %m = map(@each, [%x], []): (f32[2, 2, 2, 3, 2], i64[2])
+  %o = operator.getitem(%m, 0): f32[2, 2, 2, 3, 2]
+  %z = operator.getitem(%m, 1): i64[2]
+  out %o output 0
+  out %z output 1
+  graph @each {
+    in %x: f32[2, 2, 3, 2] arg 0
+    %a = aten._scaled_dot_product_efficient_attention.default(%x, %x, %x, none, true, 0.0, false): (f32[2, 2, 3, 2], f32[2, 2, 32], i64[], i64[])
+    %o = operator.getitem(%a, 0): f32[2, 2, 3, 2]
+    %s = operator.getitem(%a, 3): i64[]
+    out %o output 0
+    out %s output 1
+  }
+}
+`);
+    const prepared = prepare(graph, { ...request('d=3'), maps: 'rows' }, TABLE);
+    for (let seed = 0; seed < 6; seed++) expectRight(verify(graph, randomPlan(prepared, seed), TABLE, { seed }));
+  });
+
   test('a copy that the program returns may be made for a loop that hands the value on', () => {
     const graph = parseGraph(`swgraph 1
 graph @g {

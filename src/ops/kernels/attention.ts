@@ -89,8 +89,8 @@ function fused(maskName: string | undefined): Kernel {
   return (call) => {
     const { out, logSumExp } = forward(call, maskName);
     const { random } = call;
-    // Whichever results hold the random state, they come in the order seed, stream.
-    const state = [random.seed, random.stream];
+    // Whichever results hold the random state, they come in the order seed, stream; nothing is drawn without dropout.
+    const state = call.ctx.number('dropout_p') > 0 ? [random.seed, random.stream] : [0, 0];
     return call.ctx.outputs.map((meta, i) => {
       if (meta === null) return null;
       if (i === 0) return out;

@@ -47,6 +47,7 @@ export class Emitter {
   meta: NodeMeta = {};
   private readonly types = new Map<string, readonly (LocalType | null)[]>();
   private readonly taken: Set<string>;
+  private readonly backward = new Set<string>();
 
   /** @param reserved names that only `name: ` of the same text may take */
   constructor(
@@ -88,6 +89,11 @@ export class Emitter {
       return member;
     });
     return { name, members };
+  }
+
+  /** Whether a value was written as one of the backward phase. */
+  isBackward(name: string): boolean {
+    return this.backward.has(name);
   }
 
   /** Type of a value with one result. */
@@ -198,6 +204,7 @@ export class Emitter {
     type: ValueType,
   ): void {
     this.types.set(name, types);
+    if (this.meta.phase === 'backward') this.backward.add(name);
     this.section.nodes.push({ name, kind: 'call', target, args, kwargs, type, meta: this.meta });
   }
 

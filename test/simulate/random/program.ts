@@ -8,6 +8,8 @@ import { DEFAULT_REQUEST, type PlanRequest } from '../../../src/plan/request.ts'
 import { shardPrepared } from '../../../src/plan/shard.ts';
 import { drawOf, ProgramBuilder, TABLE } from './builder.ts';
 import { CONTROL, grow } from './control.ts';
+import { evaluateGraph } from '../../../src/simulate/evaluate.ts';
+import { drawInputs } from '../../../src/simulate/inputs.ts';
 import { verify, type Verification } from '../../../src/simulate/verify.ts';
 
 /** `control`: with loops and branches. `joint`: with its backward pass, where every operator on the way has a derivative. */
@@ -96,7 +98,19 @@ function judged(seed: number, kind: Kind, planOf: (prepared: Prepared) => Lowera
     const fault = `${first.where} (${first.target ?? ''}, ${first.sharding ?? ''}): ${first.message}`;
     return { seed, mesh, graph, verification, fault };
   } catch (error) {
+    if (error instanceof ShardwrightError && error.code === 'E_VALUE' && hasNoValue(graph, seed))
+      return { seed, mesh, graph };
     return { seed, mesh, graph, fault: error instanceof Error ? `${error.message} ${nodeOf(error)}` : String(error) };
+  }
+}
+
+/** A program that one device cannot run either: it makes row numbers that some table does not have. */
+function hasNoValue(graph: Graph, seed: number): boolean {
+  try {
+    evaluateGraph(TABLE, graph, drawInputs(TABLE, graph, seed), { seed });
+    return false;
+  } catch (error) {
+    return error instanceof ShardwrightError && error.code === 'E_VALUE';
   }
 }
 

@@ -64,6 +64,21 @@ const range =
     return [emit.call('aten.add.Tensor', [ref(scaled), { kind: 'float', value: start }], { name: call.node.name })];
   };
 
+/** The rank's part of a unit matrix: where its row and column numbers agree. */
+const eye: Rewrite = (call) => {
+  const { emit } = call;
+  const numbers = (d: number): string => {
+    const { start, rows } = call.outputPiece(d);
+    const counted = emit.call('prims.iota.default', [emit.int(rows)], {
+      kwargs: { start: emit.int(start), step: 1, dtype: dtypeArg('i64'), device: { kind: 'device', word: 'cpu' }, requires_grad: false },
+    }); // prettier-ignore
+    return emit.call('aten.unsqueeze.default', [ref(counted), 1 - d]);
+  };
+  const same = emit.call('aten.eq.Tensor', [ref(numbers(0)), ref(numbers(1))]);
+  const dtype = dtypeArg(resultType(call));
+  return [emit.call('prims.convert_element_type.default', [ref(same), dtype], { name: call.node.name })];
+};
+
 const number = (call: LocalCall, name: string): number => call.global.number(name);
 /** Whole steps where the result is of integers, as the unsharded range takes them. */
 const whole = (call: LocalCall, value: number): number => (resultType(call).startsWith('f') || resultType(call) === 'bf16' ? value : Math.trunc(value)); // prettier-ignore
@@ -86,6 +101,8 @@ export const factoryRewrites: Rewrites = {
   'aten.full_like.default': like('aten.new_full.default', 'fill_value'),
   'aten.fill.Scalar': like('aten.new_full.default', 'value'),
   'aten.fill_.Scalar': like('aten.new_full.default', 'value'),
+  'aten.eye.default': eye,
+  'aten.eye.m': eye,
   'aten.arange.default': range(() => ({ start: 0, step: 1 })),
   'aten.arange.start': range((call) => ({ start: whole(call, number(call, 'start')), step: 1 })),
   'aten.arange.start_step': range((call) => ({
@@ -110,6 +127,9 @@ export const RANDOM_AS_IS: readonly string[] = [
   'aten.normal_.default',
   'aten.uniform_.default',
   'aten.exponential_.default',
+  'aten.log_normal_.default',
+  'aten.geometric_.default',
+  'aten.multinomial.default',
   'aten.rand_like.default',
   'aten.randn_like.default',
 ];
