@@ -8,7 +8,7 @@ import { alpaProblem, UNITS, type AlpaOptions } from './alpa-problem.ts';
 import { mlpWithAdam } from './alpa-programs.ts';
 import { Hlo } from './hlo.ts';
 
-/** SO-24, the parts that the choice problem decides; what Alpa's later passes make of collectives is not modelled. */
+/** SO-24 by the rules of the Python solver; alpa-zero and alpa-models have those of the compiler pass and what comes after it. */
 const mesh = (a: number, b: number, beta: readonly [number, number] = [1, 1]): AlpaMesh => ({
   sizes: [a, b],
   alpha: [1, 1],

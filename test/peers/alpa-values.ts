@@ -1,4 +1,4 @@
-import { bytesOf, type AlpaCosts, type Spec } from './alpa-costs.ts';
+import { ALL, bytesOf, type AlpaCosts, type Spec } from './alpa-costs.ts';
 import type { Instruction } from './hlo.ts';
 
 /** One choice of an instruction: its own spec, what it asks of its operands, and what it costs. */
@@ -8,6 +8,10 @@ export interface Value {
   readonly cost: number;
   /** Axis of an all-reduce of the result. */
   readonly reduced?: number;
+  /** Axes of all its all-reduces. */
+  readonly sums?: readonly number[];
+  /** Spec of the result if its all-reduce becomes a reduce-scatter. */
+  readonly scatter?: Spec;
 }
 
 /** Alpa's values of an instruction that follows nothing; the others are made of their leader's. */
@@ -84,6 +88,7 @@ export function followed(ins: Instruction): number | undefined {
     case 'transpose':
     case 'reshape':
     case 'reduce':
+    case 'window':
       return 0;
     default:
       return undefined;
@@ -119,9 +124,18 @@ export function following(ins: Instruction, at: number, from: Spec, costs: AlpaC
     case 'reduce': {
       const kept = source.shape.map((_, d) => d).filter((d) => !op.dims.includes(d));
       kept.forEach((d, i) => (spec[i] = from[d]));
-      for (const d of op.dims) if (from[d] >= 0) cost += costs.allReduce(bytesOf(shape) / costs.tiles(spec), from[d]);
-      break;
+      // The compiler pass prices a sum over all devices as one axis like one over the first axis.
+      const sums = op.dims.map((d) => from[d]).filter((axis) => axis >= 0);
+      for (const axis of sums) cost += costs.allReduce(bytesOf(shape) / costs.tiles(spec), axis === ALL ? 0 : axis);
+      return { spec, operands: [from], cost, sums };
     }
+    case 'window':
+      // A dim whose size changes cannot be kept cut.
+      for (const [d, axis] of from.entries()) {
+        if (axis >= 0 && shape[d] !== source.shape[d]) return undefined;
+        spec[d] = axis;
+      }
+      break;
     default:
       throw new Error(`${op.kind} follows nothing`);
   }
