@@ -1,12 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { gunzipSync } from 'node:zlib';
-import {
-  MEMORY_MARGIN,
-  SMALLEST_GROUP,
-  validateRuns,
-  type Score,
-  type Validation,
-} from '../cost/validation/validate.ts';
+import { MEMORY_BAND, SMALLEST_GROUP, validateRuns, type Score, type Validation } from '../cost/validation/validate.ts';
 import { ShardwrightError } from '../errors.ts';
 import { tableText } from '../report/units.ts';
 import { EXIT, type CliIo } from './io.ts';
@@ -69,6 +63,8 @@ function record(validation: Validation): object {
       memoryBias: s.memoryBias ?? null,
       oomRows: s.oomRows,
       falseAlarms: s.falseAlarms,
+      oomBeyondDevice: s.oomBeyondDevice ?? null,
+      beyondDevice: s.beyondDevice,
       flopConvention: s.flopConvention,
       baselines: {
         calculon: score(s.calculon),
@@ -79,7 +75,7 @@ function record(validation: Validation): object {
     groups: validation.groups,
     outOfMemory: validation.predictions
       .filter((p) => p.run.outOfMemory)
-      .map((p) => ({ id: p.run.id, peakBytes: p.peakBytes, predictedInfeasible: !p.fits })),
+      .map((p) => ({ id: p.run.id, peakBytes: p.peakBytes, predictedInfeasible: !p.safe, beyondDevice: !p.fits })),
     skipped: validation.skipped.map((s) => ({ id: s.id, source: s.source, reason: s.reason })),
     assumptions: validation.assumptions,
   };
@@ -97,28 +93,31 @@ function text(validation: Validation, withGroups: boolean): string {
     percent(s.ours.regretMean),
     percent(s.ours.regretMax),
     percent(s.ours.mape),
+    percent(s.ours.medianApe),
     percent(s.memoryMape),
     s.oomRows === 0 ? '-' : `${Math.round((s.oomCorrect ?? 0) * s.oomRows)} of ${s.oomRows}`,
     pair(s.calculon),
     pair(s.constantUtilisation),
     pair(s.constantUtilisationBubble),
   ]);
-  const header = ['source', 'rows', 'groups', 'rank', 'regret', 'worst', 'MAPE', 'memory', 'OOM', 'Calculon-like', 'constant MFU', 'MFU x bubble']; // prettier-ignore
+  const header = ['source', 'rows', 'groups', 'rank', 'regret', 'worst', 'MAPE', 'median', 'memory', 'OOM', 'Calculon-like', 'constant MFU', 'MFU x bubble']; // prettier-ignore
   const lines = [
-    tableText([header, ...rows], [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11]),
+    tableText([header, ...rows], [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]),
     '',
     `rank: mean Spearman over groups of at least ${SMALLEST_GROUP} runs; regret: measured time of our pick over the best, minus 1; memory: MAPE of the peak.`,
     'Baselines show rank and MAPE: a layer model with the untouched A100 constants of Calculon, one utilisation per source, and that times the bubble.',
     'FLOPs: step time or tokens/s where a row states them; TFLOPS and MFU rows by the convention that the row names.',
-    `Memory fits up to ${100 * MEMORY_MARGIN} % of the usable bytes.`,
+    `Memory: a plan is safe when ${MEMORY_BAND} times its predicted peak is within the device; nine of ten readings lie below that.`,
   ];
   const oom = validation.predictions.filter((p) => p.run.outOfMemory);
   for (const p of oom)
     lines.push(
-      `${p.run.id} ran out of memory: predicted ${(p.peakBytes / 1e9).toFixed(1)} GB, ${p.fits ? 'fits (wrong)' : 'does not fit (right)'}`,
+      `${p.run.id} ran out of memory: predicted ${(p.peakBytes / 1e9).toFixed(1)} of ${(p.run.system.cluster.memoryBytes / 1e9).toFixed(1)} GB, ${p.safe ? 'safe (wrong)' : p.fits ? 'not safe (right, by the band only)' : 'beyond the device (right)'}`,
     );
-  const alarms = validation.sources.reduce((sum, s) => sum + s.falseAlarms, 0);
-  if (alarms > 0) lines.push(`${alarms} runs that did run are predicted not to fit.`);
+  const count = (key: 'falseAlarms' | 'beyondDevice'): number => validation.sources.reduce((n, s) => n + s[key], 0);
+  lines.push(
+    `Of the runs that did run, ${count('falseAlarms')} are predicted not to be safe, ${count('beyondDevice')} beyond the device.`,
+  );
   for (const a of validation.assumptions) lines.push(`assumed for ${a.rows} rows: ${a.text}`);
   for (const s of validation.skipped) lines.push(`not predicted: ${s.id} (${s.source}): ${s.reason}`);
   if (withGroups)

@@ -31,7 +31,7 @@ const MODELS: readonly (readonly [
   ['1T', 25600, 160, 128, 1, 64, 1, [131.25, 76.56, 81.25, 26.56, 12.5], [58.3, 61.9, 20.2, 9.5]],
 ];
 
-describe('CM-42 activation closed form of four models and five policies', () => {
+describe('CM-42 ZO-14 activation closed form of four models and five policies', () => {
   test.each(MODELS)('%s', (_, hidden, heads, layers, microbatch, pipeline, chunks, gib, percent) => {
     const shape = { sequence: 2048, microbatch, hidden, heads, layers };
     const kappa = interleavingFactor(pipeline, chunks);

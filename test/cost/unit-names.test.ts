@@ -16,9 +16,8 @@ const WITHOUT_UNIT = new Set(
   memoryEfficiency memoryMape memoryMedianApe memoryRows meshDim mfu microbatch microbatches n nodes oomCorrect oomRows
   overlapSlowdown perHost perNode pipeline plateau pointwiseTraffic rampAt rampPosition rankedGroups regret regretMax
   regretMean replicas routed rows sequence shards shared spearman split tensor timedRows times topK unfusedTraffic utilisation
-  vocab whole wrapMultiple hotMatmulTime attentionShare producer ATTENTION_SHARE COMPUTE MEMORY_MARGIN SMALLEST_GROUP`.split(
-    /\s+/,
-  ),
+  vocab whole wrapMultiple hotMatmulTime attentionShare producer ATTENTION_SHARE COMPUTE MEMORY_BAND SMALLEST_GROUP
+  tailShare tailMean tailFactor powerShare tensorOverlap oomBeyondDevice beyondDevice`.split(/\s+/),
 );
 
 interface Found {

@@ -1,5 +1,6 @@
+import type { Cluster } from '../cluster.ts';
 import { matrixSeconds } from '../compute.ts';
-import { FITTED } from './fitted.ts';
+import { FITTED, type FittedConstants } from './fitted.ts';
 import type { TrainingSystem } from './shape.ts';
 
 /** Device and host time of a run of kernels; the device waits where the host is slower. */
@@ -12,30 +13,54 @@ export interface KernelTime {
 export class KernelSum {
   private device = 0;
   private kernels = 0;
+  private products = 0;
   private readonly peak: number;
+  private readonly narrow: boolean;
   private readonly hot: number;
   private readonly traffic: number;
+  private readonly constants: FittedConstants;
 
   constructor(private readonly system: TrainingSystem) {
+    const constants = system.constants ?? FITTED;
+    this.constants = constants;
     this.peak = unitPeak(system);
-    this.hot = system.powerLimited ? FITTED.hotMatmulTime : 1;
-    this.traffic = FITTED.pointwiseTraffic * (system.fusedPointwise ? 1 : FITTED.unfusedTraffic);
+    this.narrow = system.matmulUnit === 'fp8' || system.matmulUnit === 'fp4';
+    this.hot = system.powerLimited ? constants.hotMatmulTime / Math.cbrt(system.powerShare) : 1;
+    this.traffic = constants.pointwiseTraffic * (system.fusedPointwise ? 1 : constants.unfusedTraffic);
   }
 
-  /** `count` products of [m,k] and [k,n], 16-bit inputs and result. */
-  matmul(m: number, k: number, n: number, count = 1, kernels = 1): this {
+  /**
+   * `count` products of [m,k] and [k,n] on the unit of the linear layers, 16-bit inputs and result. Units of 8 bits and less
+   * first read both operands twice (largest value, then the cast) and write them.
+   */
+  matmul(m: number, k: number, n: number, count = 1): this {
+    const { cluster, narrowCastBytes } = this.system;
+    if (this.narrow) this.memory(narrowCastBytes * (m * k + k * n) * count, 2);
+    return this.product(m, k, n, count, this.peak, cluster);
+  }
+
+  /** The same in 16 bits whatever the unit of the linear layers: attention scores, output head. */
+  wideMatmul(m: number, k: number, n: number, count = 1): this {
     const { cluster } = this.system;
+    return this.product(m, k, n, count, widePeak(cluster) ?? this.peak, cluster);
+  }
+
+  private product(m: number, k: number, n: number, count: number, peak: number, cluster: Cluster): this {
     const flops = 2 * m * k * n * count;
     const bytes = 2 * (m * k + k * n + m * n) * count;
     const memory = bytes / (cluster.memoryBytesPerSecond * cluster.memoryEfficiency);
-    this.device += Math.max(matrixSeconds(flops, bytes, this.peak, cluster) * this.hot, memory);
-    return this.launch(kernels);
+    const { tailShare, tailMean } = this.constants;
+    const tail = (1 + tailShare * (tailFactor(m, n, count, cluster.accelerator) - 1)) / tailMean;
+    const seconds = Math.max(matrixSeconds(flops, bytes, peak, cluster) * this.hot * tail, memory);
+    this.device += seconds;
+    this.products += seconds;
+    return this.launch(1);
   }
 
   /** Attention in one kernel over `pairs` query-key pairs of one head. */
   attention(flops: number, bytes: number): this {
     const { cluster } = this.system;
-    const peak = cluster.peakFlopsPerSecond.bf16 ?? cluster.peakFlopsPerSecond.fp16 ?? this.peak;
+    const peak = widePeak(cluster) ?? this.peak;
     const memory = bytes / (cluster.memoryBytesPerSecond * cluster.memoryEfficiency);
     this.device += Math.max(flops / (peak * this.system.attentionShare), memory);
     return this.launch(1);
@@ -48,16 +73,22 @@ export class KernelSum {
     return this.launch(compiled ? Math.ceil(kernels / 2) : kernels);
   }
 
-  /** Seconds on the device that are no kernel of ours, such as a collective in the layer. */
-  wait(seconds: number): this {
+  /** Seconds on the device that are no kernels of ours, such as `calls` collectives in the layer. */
+  wait(seconds: number, calls = 1): this {
     this.device += seconds;
-    return seconds > 0 ? this.launch(1) : this;
+    return seconds > 0 ? this.launch(calls) : this;
+  }
+
+  /** Device time of the matmuls so far. */
+  get productSeconds(): number {
+    return this.products;
   }
 
   get time(): KernelTime {
-    const host = this.system.compiled ? FITTED.compiledHostSeconds : FITTED.eagerHostSeconds;
+    const { compiledHostSeconds, eagerHostSeconds, kernelGapSeconds } = this.constants;
+    const host = this.system.compiled ? compiledHostSeconds : eagerHostSeconds;
     return {
-      deviceSeconds: this.device + this.kernels * FITTED.kernelGapSeconds,
+      deviceSeconds: this.device + this.kernels * kernelGapSeconds,
       hostSeconds: this.kernels * host,
     };
   }
@@ -71,4 +102,40 @@ export class KernelSum {
 function unitPeak({ cluster, matmulUnit }: TrainingSystem): number {
   const { peakFlopsPerSecond: peaks } = cluster;
   return peaks[matmulUnit] ?? peaks.bf16 ?? peaks.fp16 ?? peaks.fp32;
+}
+
+function widePeak({ peakFlopsPerSecond: peaks }: Cluster): number | undefined {
+  return peaks.bf16 ?? peaks.fp16;
+}
+
+/** Multiprocessors by accelerator (vendors' architecture papers); none for devices whose matrix units work otherwise. */
+const PROCESSORS: readonly (readonly [RegExp, number])[] = [
+  [/^V100/, 80],
+  [/^A100/, 108],
+  [/^H/, 132],
+  [/^(B|GB)/, 148],
+];
+/** Tiles that matmul libraries choose from, and the share of the best rate that each reaches. */
+const TILES: readonly (readonly [number, number, number])[] = [
+  [256, 128, 1],
+  [128, 256, 1],
+  [128, 128, 0.9],
+  [64, 128, 0.7],
+];
+
+/**
+ * Time of a matmul on whole waves of tiles over the time without the empty places of the last wave, at least 1. A
+ * multiprocessor works on one tile at a time, so 112 tiles on 108 multiprocessors take as long as 216.
+ */
+export function tailFactor(m: number, n: number, count: number, accelerator: string): number {
+  const processors = PROCESSORS.find(([name]) => name.test(accelerator))?.[1];
+  if (processors === undefined) return 1;
+  const products = Math.max(1, Math.ceil(count));
+  let least = Infinity;
+  for (const [rows, columns, share] of TILES) {
+    const tiles = Math.ceil(m / rows) * Math.ceil(n / columns) * products;
+    const places = Math.ceil(tiles / processors) * processors;
+    least = Math.min(least, (places * rows * columns) / (m * n * products * share));
+  }
+  return Math.max(1, least);
 }

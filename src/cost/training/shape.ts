@@ -1,4 +1,5 @@
 import type { Cluster } from '../cluster.ts';
+import type { FittedConstants } from './fitted.ts';
 
 /**
  * A training step by its dimensions alone: no graph, for quick ranking of parallel plans, for validation against published
@@ -60,6 +61,11 @@ export interface TrainingSystem {
   readonly cluster: Cluster;
   /** Unit of the matrix work: `bf16`, `fp16`, `fp8`, `fp4`. */
   readonly matmulUnit: string;
+  /**
+   * Bytes moved per operand element to cast it for a matrix unit of 8 bits or less: two reads of 16 bits and a write of 8
+   * where the scale is that of the present values, one read where it is that of earlier ones.
+   */
+  readonly narrowCastBytes: number;
   /** Attention in one kernel, causal half only, scores never stored. */
   readonly flashAttention: boolean;
   /** Share of the matrix peak that the attention kernel reaches; kernels older than the device reach little. */
@@ -68,10 +74,17 @@ export interface TrainingSystem {
   readonly fusedPointwise: boolean;
   /** Clocks fall under sustained matrix work (devices of 500 W and more). */
   readonly powerLimited: boolean;
+  /** Power limit over the rated power; under a limit, clocks follow the cube root of the power. */
+  readonly powerShare: number;
   /** Pointwise chains fused by a compiler, little host work. */
   readonly compiled: boolean;
   /** Gradient and parameter collectives run beside the compute. */
   readonly overlap: boolean;
+  /**
+   * Share of the tensor-parallel gathers and scatters that run in parts beside the product that they adjoin (async TP,
+   * userbuffers); 0 where none do.
+   */
+  readonly tensorOverlap: number;
   /** State of the optimizer lives in the host's memory. */
   readonly offloadedOptimizer: boolean;
   /** Bytes per logit at the loss: logits, 32-bit copies, gradients; 0 where the loss is taken piece by piece. */
@@ -82,6 +95,8 @@ export interface TrainingSystem {
   readonly dropout: boolean;
   /** Bytes per parameter element: weight, gradient, optimizer state. */
   readonly stateBytes: { readonly parameter: number; readonly gradient: number; readonly optimizer: number };
+  /** Constants to use in place of `FITTED`, as a refit without some source does. */
+  readonly constants?: FittedConstants;
 }
 
 /** Microbatches of one replica in a step, at least one. */

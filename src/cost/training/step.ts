@@ -1,7 +1,7 @@
 import { ncclGroupSeconds } from '../nccl/preset.ts';
 import type { NcclGroup } from '../nccl/algorithms.ts';
 import type { CollectiveKind } from '../collectives.ts';
-import { FITTED } from './fitted.ts';
+import { FITTED, type FittedConstants } from './fitted.ts';
 import { KernelSum, type KernelTime } from './kernels.ts';
 import {
   layerParameters,
@@ -41,6 +41,7 @@ function clockOf(system: TrainingSystem): Clock {
 
 class StepModel {
   private readonly clock: Clock;
+  private readonly constants: FittedConstants;
   /** Tokens of a microbatch on one device, and tokens of the norms and dropouts between tensor-parallel parts. */
   private readonly tokens: number;
   private readonly spread: number;
@@ -51,6 +52,7 @@ class StepModel {
     private readonly system: TrainingSystem,
   ) {
     this.clock = clockOf(system);
+    this.constants = system.constants ?? FITTED;
     this.tokens = (plan.microbatch * shape.sequence) / plan.context;
     this.spread = this.tokens / (plan.sequenceParallel ? plan.tensor : 1);
   }
@@ -61,13 +63,15 @@ class StepModel {
     const stages = this.stages();
     // One hop each way: between stages that are neighbours on the mesh, outermost dim.
     const hop = plan.pipeline === 1 ? 0 : this.hopSeconds() * (plan.chunks > 1 ? plan.chunks : 1);
-    const times = stages.map((s) => s + 2 * hop);
+    // An interleaved schedule sends one chunk's result while it works on the next chunk.
+    const hidden = system.overlap && plan.chunks > 1;
+    const times = stages.map((s) => s + 2 * (hidden ? Math.max(0, hop - HIDING * s) : hop));
     const longest = Math.max(...times);
     const sum = times.reduce((a, b) => a + b, 0);
-    const fill = (sum - longest) / plan.chunks;
+    const fill = (sum - longest + (hidden ? 2 * hop * (plan.pipeline - 1) : 0)) / plan.chunks;
     const stageSeconds = m * longest;
     const exposedSeconds = this.exposed(m * Math.max(...stages));
-    const optimizerSeconds = this.optimizer() + FITTED.stepHostSeconds;
+    const optimizerSeconds = this.optimizer() + this.constants.stepHostSeconds;
     const contention = system.overlap && plan.shards > 1 ? this.contention(m, shape.layers) : 0;
     return {
       seconds: stageSeconds + fill + exposedSeconds + contention + optimizerSeconds,
@@ -124,7 +128,7 @@ class StepModel {
     this.mlp(sum, sparse, 1);
     // Norms, bias-dropout-residuals: 16-bit reads and writes, mask.
     sum.memory(this.spread * h * (2 * 4 + 2 * (this.system.dropout ? 8 : 6)), 6);
-    sum.wait(this.tensorParallel(2));
+    this.tensorParallel(sum, 2);
     return sum.time;
   }
 
@@ -146,7 +150,7 @@ class StepModel {
     // Every weight's gradient is added to its buffer.
     const { split } = layerParameters(shape, shape.layers - 1);
     sum.memory((split / t) * 6, 8);
-    sum.wait(this.tensorParallel(2));
+    this.tensorParallel(sum, 2);
     return sum.time;
   }
 
@@ -206,22 +210,32 @@ class StepModel {
     }
     const n = b * local;
     const s = sequence / plan.context;
-    if (times === 1) sum.matmul(s, headDim, sequence, n).matmul(s, sequence, headDim, n);
-    else for (let i = 0; i < 2; i++) sum.matmul(s, headDim, sequence, n).matmul(s, sequence, headDim, n);
+    if (times === 1) sum.wideMatmul(s, headDim, sequence, n).wideMatmul(s, sequence, headDim, n);
+    else for (let i = 0; i < 2; i++) sum.wideMatmul(s, headDim, sequence, n).wideMatmul(s, sequence, headDim, n);
     // Scaled masked softmax, dropout with its mask, and their gradients.
     sum.memory(n * s * sequence * (4 + (this.system.dropout ? 5 : 0)) * (times > 1 ? 1.5 : 1), times > 1 ? 3 : 4);
     sum.memory(8 * T * local * headDim, 4);
   }
 
-  /** Collectives of `times` tensor-parallel regions of a layer, as sums of the full activation. */
-  private tensorParallel(times: number): number {
-    const { plan, shape, tokens: T } = this;
-    if (plan.tensor === 1) return 0;
+  /**
+   * Adds the collectives of `times` tensor-parallel regions of a layer, as sums of the full activation. Where products and
+   * collectives are cut into one part per device and interleaved, the first part is exposed, and what the products cannot
+   * hide; a sum in one piece (no sequence parallelism) cannot be cut.
+   */
+  private tensorParallel(sum: KernelSum, times: number): void {
+    const { plan, shape, tokens: T, system } = this;
+    if (plan.tensor === 1) return;
     const group = this.group(plan.tensor, 1);
     const bytes = T * shape.hidden * 2;
-    if (!plan.sequenceParallel) return times * this.collective('all_reduce', bytes, group);
+    if (!plan.sequenceParallel) {
+      sum.wait(times * this.collective('all_reduce', bytes, group), times);
+      return;
+    }
     const pair = this.collective('all_gather', bytes, group) + this.collective('reduce_scatter', bytes, group);
-    return times * pair;
+    const seconds = times * pair;
+    const parts = seconds * (1 - 1 / plan.tensor);
+    const hidden = Math.min(system.tensorOverlap * parts, HIDING * sum.productSeconds);
+    sum.wait(seconds - hidden + hidden * (this.constants.overlapSlowdown - 1), 2 * times);
   }
 
   private embeddingSeconds(): number {
@@ -236,9 +250,9 @@ class StepModel {
     const { shape, plan, system, tokens: T } = this;
     const v = shape.vocab / plan.tensor;
     const sum = new KernelSum(system)
-      .matmul(T, shape.hidden, v)
-      .matmul(T, v, shape.hidden)
-      .matmul(shape.hidden, T, v)
+      .wideMatmul(T, shape.hidden, v)
+      .wideMatmul(T, v, shape.hidden)
+      .wideMatmul(shape.hidden, T, v)
       .memory(T * v * (system.compiled ? 10 : 26), 12)
       .memory(shape.hidden * v * 6, 2);
     if (plan.tensor > 1) sum.wait(this.collective('all_reduce', T * shape.hidden * 2, this.group(plan.tensor, 1)));
@@ -252,7 +266,7 @@ class StepModel {
     const inner = plan.tensor * plan.context * plan.shards * plan.replicas;
     const message = this.collective('collective_permute', bytes / plan.tensor, this.group(2, inner));
     const gather = plan.sequenceParallel ? 0 : this.collective('all_gather', bytes, this.group(plan.tensor, 1));
-    return message + gather + FITTED.hopHostSeconds;
+    return message + gather + this.constants.hopHostSeconds;
   }
 
   /** Parameter elements on the fullest device before data-parallel sharding: replicated part and routed experts. */
@@ -284,11 +298,12 @@ class StepModel {
       const shard = this.group(width, inner);
       const bytes = 2 * elements;
       const unit = bytes / Math.max(1, shape.layers / plan.pipeline);
-      // Gathers of layers in both passes and a scatter of gradients, each microbatch anew; once if weights stay gathered.
-      const rounds = plan.zeroStage === 2 ? 1 : m;
+      // Gathers of layers in both passes and a scatter of gradients, each microbatch anew; once if weights stay gathered,
+      // as they do in a pipeline (`stageMemory` counts them so).
+      const keeps = plan.zeroStage === 2 || plan.pipeline > 1;
+      const rounds = keeps ? 1 : m;
       const perUnit =
-        (plan.recompute === 'full' || plan.zeroStage === 3 ? 2 : 1) * this.collective('all_gather', unit, shard) +
-        this.collective('reduce_scatter', unit, shard);
+        (keeps ? 1 : 2) * this.collective('all_gather', unit, shard) + this.collective('reduce_scatter', unit, shard);
       seconds = (rounds * perUnit * bytes) / unit;
       if (plan.replicas > 1)
         seconds += this.collective('all_reduce', bytes / width, this.group(plan.replicas, inner * width));
@@ -314,7 +329,7 @@ class StepModel {
     const shard = this.group(plan.shards * plan.context, plan.tensor);
     const unit = (2 * (dense + routed)) / Math.max(1, layers / plan.pipeline);
     const perLayer = 2 * this.collective('all_gather', unit, shard) + this.collective('reduce_scatter', unit, shard);
-    return (m * perLayer * layers * (FITTED.overlapSlowdown - 1)) / plan.pipeline;
+    return (m * perLayer * layers * (this.constants.overlapSlowdown - 1)) / plan.pipeline;
   }
 
   /** Adam over the local state: read and write gradient, master copy and moments. */
@@ -349,7 +364,7 @@ class StepModel {
 
 /** Selective checkpointing of operators keeps the results of every second matmul: about half of the forward runs again. */
 const SELECTIVE = 0.4;
-/** Share of the compute that collectives of sharded parameters can hide behind. */
+/** Share of the compute that collectives can hide behind. */
 const HIDING = 0.8;
 /** Optimizer on the host: its memory's rate for one device's share. */
 const HOST_BYTES_PER_SECOND = 25e9;

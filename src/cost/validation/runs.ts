@@ -138,17 +138,22 @@ function readRun(row: CsvRow): MeasuredRun | SkippedRun {
   const ac = cell('ac_mode');
   const unstatedRecompute = /per recipe|not stated/.test(ac) || ac === '';
   if (unstatedRecompute) assumptions.push('recomputation not published: the least that fits');
+  let chunks = Math.max(1, number('vp', 1));
+  if (cell('vp') === '' && degrees.pipeline > 1 && /Interleaved/i.test(cell('extras'))) {
+    chunks = 2;
+    assumptions.push('chunks of an interleaved schedule not published: 2');
+  }
   const plan: ParallelPlan = {
     ...degrees,
     sequenceParallel: cell('sp').startsWith('yes') && degrees.tensor > 1,
-    chunks: Math.max(1, number('vp', 1)),
+    chunks,
     expert: Math.max(1, number('ep', 1)),
     microbatch: Math.min(microbatch, Math.max(1, globalBatch / (degrees.replicas * degrees.shards))),
     globalBatch,
     recompute: recomputeMode(ac),
     zeroStage: zeroStage(`${zero} ${cell('extras')}`, degrees.shards * degrees.context),
   };
-  const system: TrainingSystem = { cluster: machine.cluster, ...software };
+  const system: TrainingSystem = { cluster: machine.cluster, powerShare: machine.powerShare, ...software };
   const unit = cell('mem_unit') === 'GB' ? 1e9 : 2 ** 30;
   const memory = number('mem', 0);
   const run: MeasuredRun = {
@@ -203,7 +208,7 @@ function softwareOf(
   dtype: string,
   zero: string,
   accelerator: string,
-): Omit<TrainingSystem, 'cluster'> {
+): Omit<TrainingSystem, 'cluster' | 'powerShare'> {
   const text = `${source} ${extras}`;
   const vendor = /Bridge|NeMo|Megatron-Core|Llama 3 herd|MaxText/.test(source);
   const megatron = /vTrain|BLOOM|SC21|Megatron-LM 2020|Korthikanti/.test(source);
@@ -226,12 +231,16 @@ function softwareOf(
         : { parameter: 4, gradient: 4, optimizer: 8 };
   return {
     matmulUnit: narrow,
+    // Vendors' libraries scale by earlier steps' values; the others look at the present ones.
+    narrowCastBytes: vendor ? 3 : 5,
     flashAttention: !megatron,
     attentionShare: attentionShare(text, vendor, accelerator),
     fusedPointwise: megatron || compiled || /Liger/.test(extras),
     powerLimited: /^(H100|H200|GB|B)/.test(accelerator),
     compiled,
     overlap: !megatron,
+    // Async TP leaves out the scatter after the backward pass of separate projections, whose results are added before it.
+    tensorOverlap: /Bridge|NeMo/.test(source) ? 1 : /async TP/.test(extras) ? 0.75 : 0,
     offloadedOptimizer,
     logitBytes: logitBytes(source, extras, megatron, compiled),
     tiedEmbedding: megatron,

@@ -6,6 +6,8 @@ import { loadCluster, type Cluster } from '../cluster.ts';
  */
 export interface RunMachine {
   readonly cluster: Cluster;
+  /** Power limit over the rated power. */
+  readonly powerShare: number;
   readonly assumption?: string;
 }
 
@@ -14,10 +16,19 @@ interface MachineRule {
   readonly base: string;
   /** Fields of the cluster that differ, as a cluster file has them. */
   readonly change?: Readonly<Record<string, unknown>>;
+  readonly powerShare?: number;
   readonly assumption?: string;
 }
 
 const GB = 1e9;
+/**
+ * What the driver's tool reports as the memory of a device (nvidia-smi, MiB; thundergolfer.com/blog/nvidia-gpu-memory-capacity):
+ * data sheets say GB where the device has about as many GiB.
+ */
+const MEMORY_A100_80 = 81_920 * 2 ** 20;
+const MEMORY_A100_40 = 40_960 * 2 ** 20;
+const MEMORY_H100 = 81_559 * 2 ** 20;
+const MEMORY_H200 = 143_771 * 2 ** 20;
 const inter = (bytesPerSecond: number): Record<string, unknown> => ({ inter: { bytesPerSecond } });
 
 /** First match wins. */
@@ -28,21 +39,25 @@ const RULES: readonly MachineRule[] = [
     text: /A100.*Omni-Path/,
     base: 'dgx-a100-80gb',
     // A pair over nodes reaches 8.1 of 12.5 GB/s (two devices share a card).
-    change: { inter: { bytesPerSecond: 6.25 * GB, efficiency: 0.65 } },
+    change: { memoryBytes: MEMORY_A100_80, inter: { bytesPerSecond: 6.25 * GB, efficiency: 0.65 } },
     assumption: "Omni-Path: 65 % of the cards' rate, as a measured pair of devices reaches",
   },
-  { text: /A100.*4x200Gb/, base: 'dgx-a100-80gb', change: inter(12.5 * GB) },
-  { text: /A100-40GB/, base: 'dgx-a100-80gb', change: { memoryBytes: 40 * GB, memoryBytesPerSecond: 1555 * GB } },
-  { text: /A100-80GB/, base: 'dgx-a100-80gb' },
+  { text: /A100.*4x200Gb/, base: 'dgx-a100-80gb', change: { memoryBytes: MEMORY_A100_80, ...inter(12.5 * GB) } },
+  {
+    text: /A100-40GB/,
+    base: 'dgx-a100-80gb',
+    change: { memoryBytes: MEMORY_A100_40, memoryBytesPerSecond: 1555 * GB },
+  },
+  { text: /A100-80GB/, base: 'dgx-a100-80gb', change: { memoryBytes: MEMORY_A100_80 } },
   {
     text: /H100-96GB-HBM2e-500W/,
     base: 'dgx-h100',
-    // 500 of 700 W: clocks fall about with the cube root of the power.
-    change: { memoryBytes: 102 * GB, memoryBytesPerSecond: 2400 * GB, matmulCap: 0.65 },
-    assumption: 'H100 at 500 W: 65 % of the peak at most, HBM2e of 2.4 TB/s',
+    change: { memoryBytes: 102 * GB, memoryBytesPerSecond: 2400 * GB },
+    powerShare: 500 / 700,
+    assumption: 'H100 at 500 of 700 W: clocks by the cube root of the power, HBM2e of 2.4 TB/s',
   },
-  { text: /H200/, base: 'dgx-h200' },
-  { text: /H100/, base: 'dgx-h100' },
+  { text: /H200/, base: 'dgx-h200', change: { memoryBytes: MEMORY_H200 } },
+  { text: /H100/, base: 'dgx-h100', change: { memoryBytes: MEMORY_H100 } },
   { text: /DGX-GB300/, base: 'gb300-nvl72' },
   { text: /DGX-GB200/, base: 'gb200-nvl72' },
   {
@@ -75,6 +90,7 @@ export function runMachine(gpuType: string): RunMachine | undefined {
           cluster: loadCluster(
             rule.change === undefined ? rule.base : JSON.stringify({ base: rule.base, ...rule.change }),
           ),
+          powerShare: rule.powerShare ?? 1,
           ...(rule.assumption !== undefined && { assumption: rule.assumption }),
         };
   known.set(gpuType, machine);
