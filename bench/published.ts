@@ -1,14 +1,19 @@
 /**
  * Published layouts against our pick: for each public model, device count and batch that a source states, the layout is priced as
  * published and our pick and all other fitting plans under the same model of cost. `npx tsx bench/published.ts` writes
- * bench/published.md. Layouts: test/fixtures/published-layouts.json, with their sources. What was priced is kept in
+ * bench/published.md; with numbers behind it, only those layouts, counted from 1. Layouts: test/fixtures/published-layouts.json, with their sources. What was priced is kept in
  * bench/published.json; delete it to price all again.
  */
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { builtinOperators } from '../src/ops/builtin.ts';
 import { modelEntry } from '../src/models/registry.ts';
 import { compareModel } from '../src/zoo/sweep/compare-model.ts';
-import { publishedRank, type PublishedLayout, type PublishedRank } from '../src/zoo/sweep/published.ts';
+import {
+  publishedCluster,
+  publishedRank,
+  type PublishedLayout,
+  type PublishedRank,
+} from '../src/zoo/sweep/published.ts';
 
 const path = new URL('../test/fixtures/published-layouts.json', import.meta.url);
 const { sources, layouts } = JSON.parse(readFileSync(path, 'utf8')) as {
@@ -24,9 +29,12 @@ interface Row {
 const kept = new URL('published.json', import.meta.url);
 const rows: Row[] = existsSync(kept) ? (JSON.parse(readFileSync(kept, 'utf8')) as Row[]) : [];
 
-for (const layout of layouts) {
+const asked = process.argv.slice(2).map(Number);
+for (const [i, layout] of layouts.entries()) {
+  if (asked.length > 0 && !asked.includes(i + 1)) continue;
   if (rows.some((row) => JSON.stringify(row.layout) === JSON.stringify(layout))) continue;
-  const { model, devices, cluster, sequence, globalBatch } = layout;
+  const { model, devices, sequence, globalBatch } = layout;
+  const cluster = publishedCluster(layout);
   const config = JSON.stringify(modelEntry(model).config);
   const comparison = await compareModel(
     { model, config, devices, cluster, sequence, globalBatch, cost: 'alpha-beta' },
@@ -46,8 +54,8 @@ function write(): void {
   const near = priced.filter((r) => (r.rank.share ?? 1) <= 0.1).length;
   const lines = rows.map(({ layout, rank, best }) => {
     const seconds = rank.seconds === undefined ? '-' : `${rank.seconds.toPrecision(4)} s`;
-    const place = rank.rank === undefined ? rank.says : `${rank.rank} of ${rank.of} (${((rank.share ?? 0) * 100).toFixed(1)} %)`;
-    return `| ${layout.model} | ${layout.devices} x ${layout.cluster} | ${layout.globalBatch} x ${layout.sequence} | ${layout.text} | ${seconds} | ${best === null ? '-' : `${best.plan} on ${best.mesh}`} | ${best === null ? '-' : `${best.seconds.toPrecision(4)} s`} | ${place} |`;
+    const place = rank.rank === undefined ? rank.says : `${rank.rank} of ${rank.of} (${((rank.share ?? 0) * 100).toFixed(1)} %)${rank.says === '' ? '' : `: ${rank.says}`}`;
+    return `| ${layout.model} | ${layout.devices} x ${layout.cluster}${layout.device === undefined ? '' : `, ${layout.device.memoryBytes / 1e9} GB`} | ${layout.globalBatch} x ${layout.sequence} | ${layout.text} | ${seconds} | ${best === null ? '-' : `${best.plan} on ${best.mesh}`} | ${best === null ? '-' : `${best.seconds.toPrecision(4)} s`} | ${place} |`;
   }); // prettier-ignore
   writeFileSync(
     new URL('published.md', import.meta.url),
@@ -56,7 +64,7 @@ function write(): void {
 ${sources}
 
 Each layout is priced with the best of the state sharding, schedule and checkpointing that its source leaves open; everything
-in bf16, whatever the source ran in, and on 80 GB devices (torchtitan's had 96 GB). Written by \`npx tsx bench/published.ts\`;
+in bf16, whatever the source ran in. Devices are those of the node design (80 GB) but for torchtitan's, which had 96 GB. Written by \`npx tsx bench/published.ts\`;
 ${rows.length} of ${layouts.length} layouts so far.
 
 | model | devices | batch | published layout | its step | our pick | its step | rank among fitting plans |

@@ -40,6 +40,9 @@ def draw(spec: dict[str, Any], generator: torch.Generator) -> torch.Tensor:
         "shuffled": lambda: torch.randperm(uniform.numel(), generator=generator).reshape(shape) / 3 - 2,
         "bits": lambda: uniform < 0.4,
         "seven": lambda: torch.full(shape, 7),
+        "ends": lambda: torch.floor((hi + 1) * uniform).flatten().sort().values.reshape(shape),
+        # Matrices of hi rows whose diagonal outweighs the rest.
+        "definite": lambda: uniform - 0.5 + (hi + 0.5) * torch.eye(hi, dtype=torch.float64),
     }
     return by_init[spec["init"]]().to(dtype)
 

@@ -89,11 +89,16 @@ def literal(arg: Any, tensors: list[Any]) -> Any:
 
 
 def invoke(op: Any, call: dict[str, Any], tensors: list[Any]) -> list[Any]:
-    """Runs an operator; its results as a flat list, one item for each result (None for an absent one)."""
+    """Runs an operator; its results as a flat list, one item for each result (None for an absent one, a tensor for a bool)."""
     args = [literal(arg, tensors) for arg in call["args"]]
     kwargs = {name: literal(arg, tensors) for name, arg in call["kwargs"].items()}
     result = op(*args, **kwargs)
-    return list(result) if isinstance(result, (tuple, list)) else [result]
+    if isinstance(result, bool):
+        return [torch.tensor(result)]
+    if not isinstance(result, (tuple, list)):
+        return [result]
+    # Optimizer steps return several lists: one after the other.
+    return [member for item in result for member in (item if isinstance(item, (tuple, list)) else [item])]
 
 
 def serve(answer: Callable[[dict[str, Any]], dict[str, Any]]) -> None:

@@ -2,12 +2,12 @@ import { basename } from 'node:path';
 import { ShardwrightError } from '../errors.ts';
 import type { SizeValues } from '../graph/size-value.ts';
 import type { Graph } from '../graph/types.ts';
+import { inferBy } from '../import/fx/infer.ts';
 import { FORMAT_NAMES, isFormat } from '../import/formats.ts';
 import type { ProgramCounts } from '../import/content.ts';
 import { importOnDemand } from '../import/on-demand.ts';
 import { readModelFile } from '../import/read.ts';
 import { GIVABLE_ROLES, type GivableRole } from '../import/roles.ts';
-import { inferCall } from '../ops/infer.ts';
 import type { OperatorTable } from '../ops/table.ts';
 import { atSizes } from '../passes/fix-sizes.ts';
 import { configModel, namedModel, refuseSizes, type SizeFlags } from './load-config.ts';
@@ -83,7 +83,7 @@ async function readModel(path: string, options: LoadOptions): Promise<ReadModel>
     name: modelName(path),
     roles,
     ties: options.tie.map((text) => pair(text, '--tie', 'a=b')),
-    infer: (node, typeOf) => inferCall(table, node, typeOf),
+    infer: inferBy(table),
     ...(format !== undefined ? { format } : {}),
     ...(options.input !== undefined ? { inputs: inputTypes(options.input) } : {}),
     ...(options.select !== undefined ? { select: options.select } : {}),

@@ -21,12 +21,14 @@ import { planSummary } from '../report/summary.ts';
 import { bytesText, percentText, secondsText } from '../report/units.ts';
 import type { Progress } from '../solver/types.ts';
 import { priceRecipes, type RecipeResult } from '../zoo/compare.ts';
+import type { PlanPipeline } from '../zoo/pipeline-plan.ts';
 import { clusterText } from './cluster-file.ts';
 import { EXIT, type CliIo } from './io.ts';
 import { loadModel, type LoadOptions } from './load.ts';
 import { parseBytes, parseChoice, parseCount, parseFraction, parsePositive } from './options.ts';
+import { askedPipeline, pipelineText, requestOfStages, type PipelineFlags } from './plan-pipeline.ts';
 
-export interface PlanOptions extends LoadOptions {
+export interface PlanOptions extends LoadOptions, PipelineFlags {
   readonly mesh: string;
   readonly cluster: string;
   readonly calibration?: string;
@@ -62,8 +64,16 @@ export const SOLVERS = ['auto', 'exact', 'highs', 'javascript-lp-solver', 'propa
 
 export async function planCommand(model: string, options: PlanOptions, io: CliIo): Promise<number> {
   const request = requestOf({ ...options, cluster: clusterText(options.cluster, options.calibration) });
-  const { graph, table, open, sizes } = await loadModel(model, options);
+  const asked = askedPipeline(model, options, request);
+  const built = asked === undefined ? options : { ...options, training: true, batch: `${asked.microbatch}` };
+  const { graph, table, open, sizes } = await loadModel(model, built);
   try {
+    if (asked !== undefined) {
+      const { checkPipeline, pipelineOfPlan } = await import('../zoo/pipeline-plan.ts');
+      checkPipeline(graph, asked);
+      const stages: Stages = (prepared, choice) => pipelineOfPlan(prepared, choice, asked, table);
+      return await planGraph(graph, table, requestOfStages(request, asked), options, io, undefined, stages);
+    }
     const range = options.range === true ? { open, sizes: plannedSizes(open, sizes) } : undefined;
     return await planGraph(atSizes(graph, new Map()), table, request, options, io, range);
   } catch (error) {
@@ -81,6 +91,8 @@ export async function planGraph(
   io: CliIo,
   /** The program with its sizes open, and what they are fixed at: the plan is priced at the ends of their ranges too. */
   range?: { readonly open: Graph; readonly sizes: SizeValues },
+  /** Cuts the plan, which is that of one microbatch, into pipeline stages. */
+  stages?: Stages,
 ): Promise<number> {
   const prepared = prepare(graph, request, table);
   if (options.emitIlp !== undefined) await emitIlp(prepared, options.emitIlp);
@@ -92,18 +104,26 @@ export async function planGraph(
   checkRecipes(plan, recipes);
   if (options.output !== undefined) writeFolder(options.output, result.prepared.program, plan, plan.request);
   const ends = range === undefined ? undefined : await planAtEnds(plan, range.open, range.sizes, request, { table });
-  if (options.json === true) io.stdout(`${JSON.stringify(ends === undefined ? plan : { ...plan, ends })}\n`);
+  const pipeline = stages?.(result.prepared, result.choice);
+  if (options.output !== undefined && pipeline !== undefined)
+    writeFileSync(join(options.output, 'pipeline.json'), `${JSON.stringify(pipeline, null, 1)}\n`);
+  const more = { ...(ends === undefined ? {} : { ends }), ...(pipeline === undefined ? {} : { pipeline }) };
+  if (options.json === true) io.stdout(`${JSON.stringify({ ...plan, ...more })}\n`);
   else {
     if (options.program === true) io.stdout(`${annotatedProgram(result.graph, plan)}\n\n`);
     io.stdout(`${planSummary(result.graph, plan, recipes)}\n`);
     if (ends !== undefined) io.stdout(`\n${endsText(ends)}\n`);
+    if (pipeline !== undefined) io.stdout(`\n${pipelineText(pipeline)}\n`);
     if (options.output !== undefined) io.stdout(`wrote ${options.output}/plan.json, graph.swg, request.json\n`);
   }
   const met = plan.proof.gap <= request.gap || plan.proof.status === 'optimal';
   if (!met && options.json !== true)
     io.stderr(`stopped at gap ${percentText(plan.proof.gap)}, asked for ${percentText(request.gap)} (--gap)\n`);
+  if (pipeline?.fits === false) return EXIT.infeasible;
   return met ? EXIT.ok : EXIT.gap;
 }
+
+type Stages = (prepared: Prepared, choice: Int32Array) => PlanPipeline;
 
 export function requestOf(options: PlanOptions): PlanRequest {
   const request: PlanRequest = {

@@ -84,6 +84,10 @@ export async function runCli(argv: readonly string[], io: CliIo): Promise<number
     .requiredOption('--mesh <dims>', 'mesh dims, outermost first, such as dp=8,tp=8')
     .requiredOption('--cluster <name>', 'node design such as dgx-h100, or a JSON file')
     .option('--range', 'price the plan at the least and the largest sizes that the program admits, too')
+    .option('--pp <stages>', 'of a model by name or config: cut it into pipeline stages, each on a mesh of its own')
+    .option('--schedule <name>', 'with --pp: gpipe, 1f1b, interleaved, zb-h1, zb-h2 (default: 1f1b)')
+    .option('--microbatches <n>', 'with --pp: pieces of the batch (default: the most that divide it, up to 4 a stage)')
+    .option('--virtual <n>', 'with --pp: chunks of layers on each device, of the interleaved schedule')
     .action(async (path: string, options) => {
       const { planCommand } = await import('./plan.ts');
       exit = await planCommand(path, options as Parameters<typeof planCommand>[1], io);

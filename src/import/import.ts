@@ -1,6 +1,5 @@
 import type { Graph } from '../graph/types.ts';
 import { builtinOperators } from '../ops/builtin.ts';
-import { inferCall } from '../ops/infer.ts';
 import {
   contentOf,
   importContent,
@@ -10,7 +9,7 @@ import {
   type Imported,
   type ImportOptions,
 } from './content.ts';
-import type { Infer } from './fx/infer.ts';
+import { inferBy, type Infer } from './fx/infer.ts';
 import { jaxprReader } from './jaxpr/foreign.ts';
 import { stablehloReader } from './mlir/foreign.ts';
 import { onnxReader } from './onnx/foreign.ts';
@@ -42,8 +41,7 @@ export function importGraph(input: Uint8Array | string, options: GraphImportOpti
 }
 
 function builtinInfer(): Infer {
-  const table = builtinOperators();
-  return (node, typeOf) => inferCall(table, node, typeOf);
+  return inferBy(builtinOperators());
 }
 
 const READERS: Readonly<Record<ForeignFormat, ForeignReader>> = {

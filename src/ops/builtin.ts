@@ -19,6 +19,12 @@ import { searchOps } from './aten/search.ts';
 import { softmaxOps } from './aten/softmax.ts';
 import { upsampleOps } from './aten/upsample.ts';
 import { viewOps } from './aten/views.ts';
+import { comparisonOps } from './aten/comparison.ts';
+import { factorisationOps } from './aten/factorisation.ts';
+import { fusedOps } from './aten/fused.ts';
+import { gridOps } from './aten/grid.ts';
+import { scaledMmOps } from './aten/scaled-mm.ts';
+import { scatterReduceOps } from './aten/scatter-reduce.ts';
 import { stablehloOps } from './stablehlo/operators.ts';
 import { OperatorTable } from './table.ts';
 
@@ -43,6 +49,12 @@ export function builtinOperators(): OperatorTable {
     ...searchOps,
     ...linalgOps,
     ...upsampleOps,
+    ...gridOps,
+    ...scaledMmOps,
+    ...scatterReduceOps,
+    ...factorisationOps,
+    ...comparisonOps,
+    ...fusedOps,
     ...factoryOps,
     ...randomOps,
     ...stablehloOps,

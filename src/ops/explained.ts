@@ -66,7 +66,7 @@ export const EXPLAINED: readonly Explanation[] = [
     'an operand that is only added to a product, a norm or selected rows: no program has one that is pending as an extreme',
   ),
   missing(
-    /aten\.(type_as|expand_as|avg_pool2d_backward|_adaptive_avg_pool2d_backward|max_pool2d_with_indices_backward)\.default/,
+    /aten\.(type_as|expand_as|avg_pool[23]d_backward|_adaptive_avg_pool[23]d_backward|max_pool[23]d_with_indices_backward)\.default/,
     SECOND,
     'one operand is read for its dtype or shape only; it is offered replicated and cut alike, not in every other placement',
   ),
@@ -155,13 +155,18 @@ export const EXPLAINED: readonly Explanation[] = [
     'the values of a bias are not read by the gradient, and a bias is a parameter, which is never pending',
   ),
   missing(
+    /aten\._fused_adamw?\..*/,
+    PENDING,
+    'parameters and moments are kept from step to step, never pending; moments are linear in the gradient only without a second one',
+  ),
+  missing(
     /aten\.all\..*/,
     /P\((max|min)\) -> .*/,
     'true of numbers that are truth values, not of others: among the samples a number that is not zero has smaller ones beside it too rarely',
   ),
   missing(
-    /aten\.max_pool2d_with_indices_backward\.default/,
-    /S\((2|3)\), R, S\(\1\) -> P\(sum\)/,
+    /aten\.max_pool[23]d_with_indices_backward\.default/,
+    /S\((2|3|4)\), R, S\(\1\) -> P\(sum\)/,
     'true by the definition, but the kernel of PyTorch refuses a gradient that has not the pooled size of the whole input',
   ),
 ];

@@ -15,7 +15,7 @@ export function sweepText(c: Comparison, question: NonNullable<Comparison['quest
     '',
   ];
   if (best === undefined) lines.push('no plan fits the budget');
-  else lines.push(...answerLines(best));
+  else lines.push(...answerLines(best, question.mfuConvention));
   if (c.smallestBudgetBytes !== undefined && best === undefined)
     lines.push(`smallest  ${bytesText(c.smallestBudgetBytes)} would be needed by the leanest plan`);
   const first = firstOfEach(c.plans);
@@ -52,7 +52,7 @@ export function sweepText(c: Comparison, question: NonNullable<Comparison['quest
 
 const HEAD = ['', 'plan', 'mesh', 'step time', 'communication', 'memory', ''];
 
-function answerLines(p: ComparedPlan): string[] {
+function answerLines(p: ComparedPlan, convention: string): string[] {
   const { layout } = p;
   const lines = [`best      ${p.plan} on ${p.mesh}`];
   if (layout === undefined) return lines;
@@ -60,10 +60,14 @@ function answerLines(p: ComparedPlan): string[] {
   const schedule = layout.chunks > 1 ? `${layout.schedule} by ${layout.chunks}` : layout.schedule;
   const pipeline = layout.sizes.pp > 1 ? `, ${schedule}` : '';
   lines.push(
-    `step time ${secondsText(p.seconds)}   compute ${secondsText(layout.computeSeconds)}   communication ${secondsText(layout.exposedCommunicationSeconds)}   bubble ${secondsText(layout.bubbleSeconds)}   ${Math.round(layout.tokensPerSecond)} tokens/s`,
+    `step time ${secondsText(p.seconds)}   compute ${secondsText(layout.computeSeconds)}   communication ${secondsText(layout.exposedCommunicationSeconds)}   bubble ${secondsText(layout.bubbleSeconds)}   ${Math.round(layout.tokensPerSecond)} tokens/s   MFU ${percentText(layout.mfu)} (${convention.replace(/^MFU: /, '')})`,
     `memory    ${bytesText(p.peakBytes)}   parameters ${bytesText(memory.parameterBytes)}   gradients ${bytesText(memory.gradientBytes)}   optimizer ${bytesText(memory.optimizerBytes)}   activations ${bytesText(memory.activationBytes)}   other ${bytesText(memory.temporaryBytes)}`,
     `with      ${layout.microbatches} microbatches of ${layout.microbatch}${pipeline}, checkpointing ${layout.checkpoint}`,
   );
+  if (layout.placements !== undefined)
+    lines.push(
+      `placed    as ${layout.placements}: in all cheaper than what is proven optimal for the priced layers alone`,
+    );
   if (layout.shallowProof !== undefined)
     lines.push(
       `proof     ${layout.shallowProof.status} for the ${layout.pricedLayers} priced layers of a data rank (gap ${percentText(layout.shallowProof.gap)}); not a bound on the whole model`,

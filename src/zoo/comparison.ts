@@ -49,7 +49,10 @@ export interface ComparedLayout {
   readonly computeSeconds: number;
   readonly exposedCommunicationSeconds: number;
   readonly bubbleSeconds: number;
+  /** Of all devices. */
   readonly tokensPerSecond: number;
+  /** Model FLOPs utilisation; its convention is `question.mfuConvention`. */
+  readonly mfu: number;
   /** Bytes of the fullest device by class. */
   readonly memory: {
     readonly parameterBytes: number;
@@ -77,6 +80,8 @@ export interface ComparedLayout {
   }[];
   /** Layers that were priced; the others are written alike. */
   readonly pricedLayers: number;
+  /** Of a free plan: the plan of the zoo whose placements it has, because they are cheaper in all. */
+  readonly placements?: string;
   /** Of a free plan: what was proven of the program of the priced layers, not of the whole model. */
   readonly shallowProof?: { readonly status: string; readonly bound: number; readonly gap: number; readonly objective: number }; // prettier-ignore
 }
@@ -131,6 +136,7 @@ export interface Comparison {
     readonly layers: number;
     readonly pricedLayers: number;
     readonly layerKinds: number;
+    readonly mfuConvention: string;
   };
   /** How the figures were made, one sentence each. */
   readonly notes?: readonly string[];

@@ -68,6 +68,12 @@ const jobs: Job[] = samples.map((call) => {
       count.rewritten.set(how, (count.rewritten.get(how) ?? 0) + 1);
       continue;
     }
+    // PyTorch does not add numbers of 8 bits, and rounds their products to float32: the validator runs these in float64.
+    const pending = [...r.inputs, ...r.outputs].some((slot) => slot?.kind === 'partial');
+    if (pending && ctx.inputs.some((x) => x.dtype.startsWith('f8'))) {
+      count.rewritten.set('8 bits', (count.rewritten.get('8 bits') ?? 0) + 1);
+      continue;
+    }
     const ranks = RANKS.filter((n) => admitted(ctx, [r], [n]));
     if (ranks.length === 0) count.notAdmitted++;
     else rules.push({ rule: r, ranks });

@@ -22,6 +22,26 @@ const DRAWS: readonly (readonly [string, (x: NDArray) => readonly EvaluatedArg[]
   ['aten.normal_.default', (x) => [x, float(3), float(2)], 3, 2],
   ['aten.uniform_.default', (x) => [x, float(-1), float(3)], 1, 4 / Math.sqrt(12)],
   ['aten.exponential_.default', (x) => [x, float(2)], 0.5, 0.5],
+  [
+    'aten.log_normal_.default',
+    (x) => [x, float(0), float(0.25)],
+    Math.exp(1 / 32),
+    Math.exp(1 / 32) * Math.sqrt(Math.expm1(1 / 16)),
+  ],
+  ['aten.geometric_.default', (x) => [x, float(0.25)], 4, Math.sqrt(12)],
+  [
+    'aten.multinomial.default',
+    (x) => [
+      fromList(
+        [60, 3],
+        Array.from({ length: 180 }, (_, i) => [1, 2, 1][i % 3]),
+      ),
+      x.shape[1],
+      true,
+    ],
+    1,
+    Math.sqrt(0.5),
+  ],
   ['aten.rand.default', (x) => [[...x.shape]], 0.5, 1 / Math.sqrt(12)],
   ['aten.randn.default', (x) => [[...x.shape]], 0, 1],
   ['aten.rand_like.default', (x) => [x], 0.5, 1 / Math.sqrt(12)],

@@ -54,6 +54,68 @@ describe('decompositions of matrices', () => {
     expectClose(matmul(matmul(vectors, diagonal), transpose(vectors, 0, 1)), a);
   });
 
+  test.each([[[5, 3]], [[3, 5]], [[4, 4]]])(
+    'singular values of %j fall, and their vectors give the matrix',
+    (shape) => {
+      const a = drawn(shape);
+      const k = Math.min(...shape);
+      for (const full of [false, true]) {
+        const [u, s, vt] = run('linalg_svd', a, full);
+        const list = s.toArray();
+        expect([...list].sort((x, y) => y - x)).toEqual(list);
+        expectClose(matmul(transpose(u, 0, 1), u), identity(full ? shape[0] : k));
+        expectClose(matmul(vt, transpose(vt, 0, 1)), identity(full ? shape[1] : k));
+        const middle = fromFlat(
+          [u.shape[1], vt.shape[0]],
+          Float64Array.from({ length: u.shape[1] * vt.shape[0] }, (_, i) => {
+            const [row, column] = [Math.floor(i / vt.shape[0]), i % vt.shape[0]];
+            return row === column ? list[row] : 0;
+          }),
+        );
+        expectClose(matmul(matmul(u, middle), vt), a);
+      }
+      const [u, s, v] = run('svd', a);
+      expectClose(s, run('linalg_svdvals', a)[0]);
+      expectClose(transpose(v, 0, 1), run('linalg_svd', a, false)[2]);
+      expectClose(u, run('_linalg_svd', a)[0]);
+    },
+  );
+
+  test('singular values of a matrix of rank one: the others are zero, their vectors orthonormal all the same', () => {
+    const a = fromFlat([3, 3], Float64Array.of(1, 2, 3, 2, 4, 6, 3, 6, 9));
+    const [u, s, vt] = run('linalg_svd', a, true);
+    expect(s.toArray()[0]).toBeCloseTo(14, 12);
+    for (const rest of s.toArray().slice(1)) expect(rest).toBeLessThan(1e-12);
+    expectClose(matmul(transpose(u, 0, 1), u), identity(3));
+    expectClose(matmul(vt, transpose(vt, 0, 1)), identity(3));
+  });
+
+  test.each([[[5, 3]], [[3, 5]], [[4, 4]]])('P L U of %j is the matrix', (shape) => {
+    const a = drawn(shape);
+    const [p, l, u] = run('linalg_lu', a);
+    expectClose(matmul(matmul(p, l), u), a);
+    for (const row of p.toArray()) expect([0, 1]).toContain(row);
+  });
+
+  test('a step of Adam over two parameters is that of each', () => {
+    const float = (value: number): EvaluatedArg => ({ kind: 'float', value });
+    const numbers = { lr: float(0.1), beta1: float(0.9), beta2: float(0.99), weight_decay: float(0.1), eps: float(1e-8), amsgrad: false, maximize: false }; // prettier-ignore
+    const step = (value: number): NDArray => fromFlat([], Float64Array.of(value), 'f32');
+    const one = [drawn([3]), drawn([2, 2])];
+    const squares = one.map((x) =>
+      fromFlat(
+        x.shape,
+        Float64Array.from(x.toArray(), (v) => v * v),
+      ),
+    );
+    const both = evaluateCall(table, 'aten._fused_adam.default', [one, one, one, squares, [], [step(2), step(3)]], numbers) as NDArray[]; // prettier-ignore
+    const each = [0, 1].map((i) => evaluateCall(table, 'aten._fused_adam.default', [[one[i]], [one[i]], [one[i]], [squares[i]], [], [step(2 + i)]], numbers) as NDArray[]); // prettier-ignore
+    both.forEach((got, k) => expectClose(got, each[k % 2][Math.floor(k / 2)]));
+    // A gradient that is not finite changes nothing.
+    const stopped = evaluateCall(table, 'aten._fused_adam.default', [one, one, one, squares, [], [step(2), step(3)]], { ...numbers, found_inf: step(1) }) as NDArray[]; // prettier-ignore
+    stopped.slice(0, 2).forEach((got, i) => expectClose(got, one[i]));
+  });
+
   test('a singular matrix has no inverse, one that is not positive definite no factor', () => {
     const flat = fromFlat([2, 2], Float64Array.of(1, 2, 2, 4));
     expect(() => run('linalg_inv', flat)).toThrow(/singular/);
@@ -93,9 +155,12 @@ const NAMED =
   'index_fill.int_Tensor upsample_nearest2d upsample_bilinear2d upsample_bicubic2d upsample_nearest2d_backward ' +
   'linalg_cholesky linalg_inv linalg_det linalg_solve linalg_qr linalg_eigh linalg_cross special_i1 special_erfcx ' +
   'special_modified_bessel_k0 special_modified_bessel_k1 avg_pool1d adaptive_avg_pool1d logcumsumexp cummax histc ' +
+  '_scaled_mm equal is_same_size index_reduce diagonal_scatter scatter.reduce scatter_reduce.two grid_sampler_2d ' +
+  'grid_sampler_2d_backward max_unpool2d max_unpool3d avg_pool3d max_pool3d_with_indices adaptive_avg_pool3d ' +
+  'fractional_max_pool2d eye randperm multinomial log_normal_ geometric_ svd linalg_svd linalg_lu _fused_adam _fused_adamw ' +
   'native_group_norm convolution_backward embedding_dense_backward index_add scatter_add roll flip tril triu diagonal';
 
-test('operators of the rules tables have records (a part of them: complex transforms, grids and fused optimizers have none)', () => {
+test('operators of the rules tables have records (a part of them: complex transforms have none)', () => {
   const missing = NAMED.split(' ').filter((name) => table.get(`aten.${name}`) === undefined && table.get(`aten.${name}.default`) === undefined); // prettier-ignore
   expect(missing).toEqual([]);
 });

@@ -65,6 +65,7 @@ const samples: readonly Sample[] = [
   ['transpose.int', [t(4, 5, 3), 0, -1]],
   ['permute.default', [t(4, 5, 3), [2, 0, 1]]],
   ['diagonal.default', [t(4, 5, 3, 6), -1, 1, 3]],
+  ['diagonal_scatter.default', [t(4, 5, 3, 6), t(4, 3, 4), -1, 1, 3]],
   ['mT.default', [t(3, 4, 5)]],
   ['numpy_T.default', [t(3, 4, 5)]],
   ['movedim.int', [t(3, 4, 5), 0, -1]],

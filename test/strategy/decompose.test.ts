@@ -26,7 +26,7 @@ import { trace } from '../../src/trace/trace.ts';
 import { planFor } from '../plan/support.ts';
 import { setup } from './support.ts';
 import { expandRules } from '../../src/strategy/expand.ts';
-import { elementCalls } from '../../src/strategy/list-operators.ts';
+import { elementCalls } from '../../src/ops/list-operators.ts';
 
 const operators = builtinOperators();
 

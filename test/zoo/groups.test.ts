@@ -45,6 +45,35 @@ describe('process groups', () => {
     expect(text(parseMesh('a=1,b=3').groups([0]))).toBe('{0}{1}{2}');
   });
 
+  it('ZO-2 sizes (2,3,4): the groups of device 17 = (1,1,1); hsdp on (2,4)', () => {
+    const mesh = parseMesh('a=2,b=3,c=4');
+    expect(mesh.coordinates(17)).toEqual([1, 1, 1]);
+    const of17 = (dims: number[]): readonly number[] | undefined => mesh.groups(dims).find((g) => g.includes(17));
+    expect(of17([0])).toEqual([5, 17]);
+    expect(of17([1])).toEqual([13, 17, 21]);
+    expect(of17([2])).toEqual([16, 17, 18, 19]);
+    expect(of17([0, 2])).toEqual([4, 5, 6, 7, 16, 17, 18, 19]);
+    const hsdp = denseMesh(8, { dp_replicate: 2, dp_shard: 4 });
+    expect(text(hsdp.groups(['dp_shard']))).toBe('{0,1,2,3}{4,5,6,7}');
+    expect(text(hsdp.groups(['dp_replicate']))).toBe('{0,4}{1,5}{2,6}{3,7}');
+  });
+
+  it('ZO-5 the same dense mesh with whole experts: ep 8, ep 4, and ep 4 with expert-tp 2', () => {
+    const dense = { dp_shard: 4, cp: 2, tp: 2 };
+    const of0 = (fold: ReturnType<typeof expertFold>, axis: string): readonly number[] | undefined =>
+      fold.expert.groups([axis]).find((g) => g.includes(0));
+    const eight = expertFold(16, { ...dense, ep: 8 });
+    expect([eight.inEp, eight.modEp]).toEqual([2, 2]);
+    expect(text(eight.expert.groups(['ep']))).toBe('{0,1,2,3,4,5,6,7}{8,9,10,11,12,13,14,15}');
+    expect(of0(eight, 'efsdp')).toEqual([0, 8]);
+    const four = expertFold(16, { ...dense, ep: 4 });
+    expect(four.expert.groups(['ep'])[0]).toEqual([0, 1, 2, 3]);
+    expect(of0(four, 'efsdp')).toEqual([0, 4, 8, 12]);
+    const both = expertFold(16, { ...dense, ep: 4, etp: 2 });
+    expect([of0(both, 'ep'), of0(both, 'etp'), of0(both, 'efsdp')]).toEqual([[0, 2, 4, 6], [0, 1], [0, 8]]);
+    expect(() => expertFold(16, { ...dense, ep: 3 })).toThrow(/16 mod 3/);
+  }); // prettier-ignore
+
   it('ZO-3 pipeline groups of the orders', () => {
     const dims = (...names: string[]): DeviceMesh => new DeviceMesh(names.map((name) => ({ name, size: 2 })));
     expect(text(dims('pp', 'dp', 'tp').groups(['pp']))).toBe('{0,4}{1,5}{2,6}{3,7}');
@@ -153,6 +182,13 @@ describe('states and sizes', () => {
   it('ZO-6 -1 fills an axis', () => {
     expect(denseMesh(32, { dp_replicate: 2, dp_shard: -1, cp: 2, tp: 2 }).sizes).toEqual([1, 2, 4, 2, 2]);
   });
+
+  it('ZO-6 flattened names: groups of the batch, of fsdp and of the loss', () => {
+    const mesh = denseMesh(32, { dp_replicate: 2, dp_shard: 4, cp: 2, tp: 2 });
+    const size = (axes: readonly string[]): number => mesh.sizeOf(mesh.resolve([...axes]));
+    expect([size(DERIVED_AXES.batch), size(DERIVED_AXES.fsdp), size(DERIVED_AXES.loss)]).toEqual([8, 8, 16]);
+    expect(() => denseMesh(32, { dp_replicate: 2, dp_shard: -1, cp: 2, tp: 3 })).toThrow(/32/);
+  });
 });
 
 /** Three nodes in a chain, values as (cost, memory). */
@@ -207,6 +243,37 @@ describe('the toy problem of comparisons', () => {
     const found = nextBest(build(toy(1000)));
     expect([found?.cost, found?.delta]).toEqual([41, 10]);
     expect(found?.choices.map((c) => c.join('')).sort()).toEqual(['011', '111']);
+  });
+
+  it('ZO-24 at limit 70: the optimum, the next best, and what forcing a value costs here and in all', () => {
+    const limit = 70;
+    const found = solveNow(build(toy(limit)), { ties: 'lexicographic' });
+    expect([found.objective, found.choice.join('')]).toEqual([41, '111']);
+    const next = nextBest(build(toy(limit)));
+    expect([next?.cost, next?.choices.map((c) => c.join(''))]).toEqual([48, ['021']]);
+    const base = [1, 1, 1];
+    const memory = (x: readonly number[]): number => x.reduce((sum, value, i) => sum + TOY.memory[i][value], 0);
+    /** Terms of a choice: A, B, C, A to B, B to C. */
+    const terms = (x: readonly number[]): number[] => [
+      ...TOY.unary.map((u, i) => u[x[i]]),
+      ...TOY.edges.map(([i, j, table]) => table[x[i] * TOY.unary[j].length + x[j]]),
+    ];
+    /** Neighbours fixed: seconds more, memory over the limit. Solved again: seconds more, and the terms that changed. */
+    const force = (variable: number, value: number): unknown[] => {
+      const here = base.with(variable, value);
+      const local = [costOf(TOY, here) - 41, Math.max(0, memory(here) - limit)];
+      const unary = TOY.unary.map((u, i) => (i === variable ? u.map((c, v) => (v === value ? c : Infinity)) : u));
+      const again = solveNow(build({ ...toy(limit), unary }));
+      if (again.status === 'infeasible') return [...local, 'needs', again.smallestBudget];
+      const changed = terms([...again.choice]).map((t, i) => t - terms(base)[i]);
+      expect(changed.reduce((a, b) => a + b, 0)).toBe(again.objective - 41);
+      return [...local, again.objective - 41, changed];
+    };
+    expect(force(1, 2)).toEqual([11, 0, 7, [-4, 4, 0, 6, 1]]);
+    expect(force(0, 0).slice(0, 3)).toEqual([0, 10, 7]);
+    expect(force(2, 0).slice(0, 3)).toEqual([2, 10, 8]);
+    expect(force(1, 0).slice(2)).toEqual(['needs', 90]);
+    expect(force(1, 1)).toEqual([0, 0, 0, [0, 0, 0, 0, 0]]);
   });
 
   it('ZO-23 choices come ranked: all of them, by cost, as enumeration has them', () => {

@@ -1,7 +1,11 @@
 import { describe, expect, it } from 'vitest';
+import { peakOf } from '../../src/cost/memory-timeline.ts';
 import { Redistributor } from '../../src/cost/redistribute.ts';
+import { buildModel } from '../../src/models/build.ts';
+import { parseModelConfig } from '../../src/models/families.ts';
 import { decode, type Decoded } from '../../src/plan/decode.ts';
 import { prepare, type Prepared } from '../../src/plan/prepare.ts';
+import { memoryOverTime } from '../../src/plan/memory-over-time.ts';
 import { recost } from '../../src/plan/recost.ts';
 import { shardPrepared } from '../../src/plan/shard.ts';
 import { evaluate } from '../../src/solver/check.ts';
@@ -112,6 +116,10 @@ describe('what a plan sends is what its closed form says', () => {
     expect(large(sp, 'all_gather')).toEqual([5, 5]);
     expect(large(sp, 'reduce_scatter')).toEqual([5, 5]);
     expect(large(sp, 'all_reduce')).toEqual([0, 0]);
+    // What of the stream is kept whole with tp is cut with sp.
+    const peak = ({ priced }: { readonly priced: Priced }): number =>
+      peakOf(memoryOverTime(prepared.model, priced.choice, TABLE).intervals).peakBytes;
+    expect(peak(sp)).toBeLessThan(peak(tp));
     // Same parameters, same bytes of states.
     expect(sp.memory.peakBytes).toBe(tp.memory.peakBytes);
     const placed = Object.fromEntries(sp.parameters.map((p) => [p.name.replace('model.model.', ''), p.placement]));
@@ -119,6 +127,42 @@ describe('what a plan sends is what its closed form says', () => {
     expect(placed['layers.0.mlp.down_proj.weight']).toBe('RS(1)');
     expect(placed['norm.weight']).toBe('RR');
   });
+
+  // 32 layers, 65 collectives, take some seconds.
+  const layers = process.env.SHARDWRIGHT_FULL === '1' ? 32 : 7;
+  it(`ZO-41 large collectives over tp of a Llama of ${layers} layers: 2 L + 1 each way`, async () => {
+    const counts = async (name: string, h: number, seq: number): Promise<Record<string, [number, number]>> => {
+      const text = JSON.stringify({ model_type: 'llama', hidden_size: h, intermediate_size: 2 * h, num_attention_heads: h / 64, num_hidden_layers: layers, vocab_size: 128256, torch_dtype: 'bfloat16' });
+      const graph = buildModel(parseModelConfig(text), { training: true, batch: 2, seq, table: TABLE });
+      const prepared = prepare(graph, request('dp=2,tp=4', { activations: 'off' }), TABLE);
+      const plan = await zooPlanned(prepared, name);
+      const found: Record<string, [number, number]> = {};
+      plan.nodes.forEach((node, n) => {
+        for (const { collectives } of node.redistributions)
+          for (const c of collectives)
+            if (c.meshDims.join() === 'tp' && c.bytes >= seq * h * 2)
+              (found[c.kind] ??= [0, 0])[prepared.model.flow.phases[n] === 'forward' ? 0 : 1]++;
+      });
+      return found;
+    };
+    const each = [2 * layers + 1, 2 * layers + 1];
+    // Each where its usual form is the cheapest: the norms of large streams are worth a gather, small ones an all-reduce.
+    expect(await counts('dp+tp', 256, 1024)).toEqual({ all_reduce: each });
+    expect(await counts('dp+tp+sp', 4096, 8192)).toEqual({ all_gather: each, reduce_scatter: each });
+  }, 30_000); // prettier-ignore
+
+  it('ZO-41 a collective per parameter: dp one sum, fsdp one scatter and two gathers, of the embedding one', async () => {
+    const prepared = prepare(load('torch/llama3-8b-2l-b16/joint.expanded'), request('dp=8'), TABLE);
+    const count = (plan: Decoded, kind: string): number =>
+      trafficOf(prepared, plan).filter((t) => t.kind === kind).reduce((n, t) => n + t.count, 0);
+    const dp = await zooPlanned(prepared, 'dp');
+    const parameters = dp.parameters.filter((p) => p.shape.length > 0).length;
+    expect(parameters).toBe(2 * 9 + 3);
+    expect(count(dp, 'all_reduce')).toBe(parameters);
+    const fsdp = await zooPlanned(prepared, 'fsdp');
+    expect(count(fsdp, 'reduce_scatter')).toBe(parameters);
+    expect(count(fsdp, 'all_gather')).toBe(2 * parameters - 1);
+  }); // prettier-ignore
 
   it('sequences are cut everywhere: attention takes its queries so with cp, its heads with Ulysses', async () => {
     const prepared = prepare(load('torch/gpt2-2l/joint.expanded'), request('dp=2,cp=4'), TABLE);

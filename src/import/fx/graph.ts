@@ -6,6 +6,7 @@ import { inferSymbolic } from '../symbolic.ts';
 import { bodyInputs } from './bodies.ts';
 import { collectiveType } from './collectives.ts';
 import type { Infer } from './infer.ts';
+import { withoutLists } from './lists.ts';
 import { withStrides } from './strides.ts';
 import type { FxClass, FxInput, FxNode } from './record.ts';
 
@@ -51,7 +52,7 @@ export class GraphMaker {
    */
   make(root: FxClass, name: string, signature: Signature): Graph {
     const graph = this.graph(
-      root,
+      withoutLists(root, this.infer),
       name,
       signature,
       root.inputs.map((input) => input.type),

@@ -122,6 +122,19 @@ function rangeType(...names: readonly string[]) {
   };
 }
 
+/** Ones on the diagonal: a rank counts rows (or columns) from its own first. */
+function eye(name: string, schema: string, second: string): OperatorRecord {
+  return defineOp(name, {
+    schema,
+    cls: 'factory',
+    infer: (ctx) => [{ dtype: asked(ctx, 'f32'), shape: [ctx.int('n'), ctx.int(second)] }],
+    shard: (ctx) =>
+      cuttable(ctx.outputs[0]?.shape ?? []).map((d) =>
+        rule([], [S(d, { slicing: 'contiguous' })], { origin: 'ext', rewrite: 'offset' }),
+      ),
+  });
+}
+
 const SELF_TAIL = `Tensor self, ${TAIL}, Any memory_format=None`;
 const floats = (ctx: OpContext): DType => asked(ctx, 'f32');
 
@@ -143,6 +156,8 @@ export const factoryOps: readonly OperatorRecord[] = [
   created('aten.new_ones.default', `Tensor self, int[] size, ${TAIL}`),
   created('aten.new_empty.default', `Tensor self, int[] size, ${TAIL}`),
   created('aten.new_full.default', `Tensor self, int[] size, Scalar fill_value, ${TAIL}`),
+  eye('aten.eye.default', `int n, ${TAIL}`, 'n'),
+  eye('aten.eye.m', `int n, int m, ${TAIL}`, 'm'),
   range('aten.arange.default', `Scalar end, ${TAIL}`, (ctx) => steps(ctx, 0, ctx.number('end'), 1), rangeType('end')),
   range(
     'aten.arange.start',

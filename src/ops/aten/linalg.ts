@@ -1,3 +1,4 @@
+import type { DType } from '../../graph/types.ts';
 import { fromFlat, flat, sizeOf, type NDArray } from '../../ndarray/array.ts';
 import { matmul } from '../../ndarray/matmul.ts';
 import { cholesky, determinant, qr, solve, symmetricEigen } from '../../ndarray/matrix.ts';
@@ -14,7 +15,7 @@ import { R, S, rule, type Rule } from '../rule.ts';
  */
 
 /** The input, which must be a batch of matrices. */
-function matrices(ctx: OpContext, name: string, square: boolean): TensorMeta {
+export function matrices(ctx: OpContext, name: string, square: boolean): TensorMeta {
   const meta = need(ctx, name);
   const [m, n] = meta.shape.slice(-2);
   if (meta.shape.length < 2) ctx.fail(`needs matrices, got [${meta.shape.join(', ')}]`);
@@ -35,22 +36,25 @@ function batchRules(ctx: TypedContext): Rule[] {
     );
 }
 
-interface Decomposition {
+export interface Decomposition {
   readonly schema: string;
   readonly input: string;
   readonly square?: boolean;
   readonly aliases?: readonly string[];
   /** Trailing dims of each result, from the rows and columns of a matrix. */
   readonly results: (m: number, n: number, ctx: OpContext) => readonly (readonly number[])[];
+  /** Element type of each result, where it is not that of the matrix. */
+  readonly dtypes?: readonly (DType | undefined)[];
   /** Results for one matrix, row-major. */
-  readonly each: (a: Float64Array, m: number, n: number, call: KernelCall) => readonly Float64Array[];
+  readonly each: (a: Float64Array, m: number, n: number, call: KernelCall) => readonly ArrayLike<number>[];
 }
 
-function decomposition(name: string, spec: Decomposition): OperatorRecord {
+/** @param name with overload */
+export function decomposition(name: string, spec: Decomposition): OperatorRecord {
   const types = (ctx: OpContext): TensorMeta[] => {
     const { dtype, shape } = matrices(ctx, spec.input, spec.square !== false);
     const [m, n] = shape.slice(-2);
-    return spec.results(m, n, ctx).map((tail) => ({ dtype, shape: [...shape.slice(0, -2), ...tail] }));
+    return spec.results(m, n, ctx).map((tail, k) => ({ dtype: spec.dtypes?.[k] ?? dtype, shape: [...shape.slice(0, -2), ...tail] })); // prettier-ignore
   };
   const kernel: Kernel = (call) => {
     const x = tensor(call, spec.input);
@@ -76,18 +80,18 @@ function decomposition(name: string, spec: Decomposition): OperatorRecord {
 }
 
 /** Stands in where only the number of results is asked. */
-const NO_CALL = { text: () => 'reduced', bool: () => false } as unknown as OpContext;
+const NO_CALL = { text: () => 'reduced', bool: () => false, has: () => false } as unknown as OpContext;
 
-const singular = (call: KernelCall): never => valueError(call, 'a matrix is singular');
+export const singular = (call: KernelCall): never => valueError(call, 'a matrix is singular');
 
-const identity = (n: number): Float64Array =>
+export const identity = (n: number): Float64Array =>
   Float64Array.from({ length: n * n }, (_, i) => (i % (n + 1) === 0 ? 1 : 0));
 
-function transposed(a: Float64Array, m: number, n: number): Float64Array {
+export function transposed(a: Float64Array, m: number, n: number): Float64Array {
   return Float64Array.from({ length: m * n }, (_, i) => a[(i % m) * n + Math.floor(i / m)]);
 }
 
-function lowerFactor(a: Float64Array, n: number, call: KernelCall): Float64Array {
+export function lowerFactor(a: Float64Array, n: number, call: KernelCall): Float64Array {
   return cholesky(a, n) ?? valueError(call, 'a matrix is not positive definite');
 }
 

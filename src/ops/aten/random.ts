@@ -69,6 +69,34 @@ const created = (name: string, schema: string): OperatorRecord =>
     flops: (ctx) => ({ matrix: 0, vector: 8 * elements(ctx.outputs[0]?.shape ?? []) }),
   });
 
+/** An order of all rows depends on all of them: whole on every rank. */
+const randperm = defineOp('aten.randperm.default', {
+  schema: 'int n, *, ScalarType? dtype=None, Any layout=None, Any device=None, Any pin_memory=None',
+  cls: 'random',
+  aliases: ['aten.randperm.generator'],
+  infer: (ctx) => [{ dtype: ctx.dtype('dtype') ?? 'i64', shape: [ctx.int('n')] }],
+  flops: (ctx) => ({ matrix: 0, vector: 8 * elements(ctx.outputs[0]?.shape ?? []) }),
+});
+
+/** Draws places with the weights of a row; rows stand alone. */
+const multinomial = defineOp('aten.multinomial.default', {
+  schema: 'Tensor self, int num_samples, bool replacement=False',
+  cls: 'random',
+  infer: (ctx) => {
+    const { shape } = ctx.inputs[0];
+    const [wanted, there] = [ctx.int('num_samples'), shape[shape.length - 1]];
+    if (shape.length < 1 || shape.length > 2)
+      ctx.fail(`needs one row of weights or several, got [${shape.join(', ')}]`);
+    if (!ctx.bool('replacement') && wanted > there) ctx.fail(`cannot draw ${wanted} of ${there} without replacement`);
+    return [{ dtype: 'i64', shape: [...shape.slice(0, -1), wanted] }];
+  },
+  shard: (ctx) =>
+    cuttable(ctx.inputs[0].shape)
+      .filter((d) => d < ctx.inputs[0].shape.length - 1)
+      .map((d) => rule([S(d)], [S(d)], OFFSET)),
+  flops: (ctx) => ({ matrix: 0, vector: 8 * elements(ctx.inputs[0].shape) }),
+});
+
 const alike = (name: string): OperatorRecord =>
   defineOp(`aten.${name}`, {
     schema: `Tensor self, ${TAIL}, Any memory_format=None`,
@@ -91,6 +119,10 @@ export const randomOps: readonly OperatorRecord[] = [
   ...inPlace('normal_.default', ', float mean=0.0, float std=1.0'),
   ...inPlace('uniform_.default', ', float from=0.0, float to=1.0'),
   ...inPlace('exponential_.default', ', float lambd=1.0'),
+  ...inPlace('log_normal_.default', ', float mean=1.0, float std=2.0'),
+  ...inPlace('geometric_.default', ', float p'),
+  randperm,
+  multinomial,
   created('rand.default', 'int[] size'),
   created('randn.default', 'int[] size'),
   alike('rand_like.default'),

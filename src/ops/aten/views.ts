@@ -1,4 +1,7 @@
-import { broadcastAll, cuttable, movedKinds, need, normalDim } from '../dims.ts';
+import { build, copyFlat, flat, fromFlat } from '../../ndarray/array.ts';
+import { diagonal as diagonalOf } from '../../ndarray/views.ts';
+import { broadcastAll, cuttable, movedKinds, need, normalDim, sameShape } from '../dims.ts';
+import { one, tensor } from '../kernels/kernel.ts';
 import { defineOp, type OpContext, type OperatorRecord, type TensorMeta, type TypedContext } from '../record.ts';
 import { P, R, S, rule, type Rule, type RuleSlot } from '../rule.ts';
 import { resolveShape, viewRules } from '../viewgroups.ts';
@@ -291,6 +294,45 @@ const diagonal = defineOp('aten.diagonal.default', {
   },
 });
 
+/** The diagonal replaced: `src` is of its shape. */
+const diagonalScatter = defineOp('aten.diagonal_scatter.default', {
+  schema: 'Tensor self, Tensor src, int offset=0, int dim1=0, int dim2=1',
+  cls: 'other',
+  infer: (ctx) => {
+    const [{ shape }] = diagonal.infer(ctx) as readonly TensorMeta[];
+    const src = need(ctx, 'src').shape;
+    if (!sameShape(src, shape)) ctx.fail(`src has shape [${src.join(', ')}], expected [${shape.join(', ')}]`);
+    return [self(ctx)];
+  },
+  shard: (ctx) => {
+    const { dtype, shape } = self(ctx);
+    const gone = diagonalDims(ctx);
+    const rest = shape.flatMap((_, dim) => (gone.includes(dim) ? [] : [dim]));
+    return [
+      ...cuttable(shape)
+        .filter((d) => rest.includes(d))
+        .map((d) => rule([S(d), S(rest.indexOf(d))], [S(d)])),
+      ...movedKinds(dtype).map((kind) => rule([P(kind), P(kind)], [P(kind)], { origin: 'ext' })),
+    ];
+  },
+  flops: () => ({ matrix: 0, vector: 0 }),
+  kernel: one((call) => {
+    const { ctx } = call;
+    const [x, src] = [tensor(call, 'self'), flat(tensor(call, 'src'))];
+    const places = flat(
+      diagonalOf(
+        build(x.shape, (i) => i),
+        ctx.int('offset'),
+        ctx.int('dim1'),
+        ctx.int('dim2'),
+      ),
+    );
+    const out = copyFlat(x);
+    places.forEach((at, i) => (out[at] = src[i]));
+    return fromFlat(x.shape, out, x.dtype);
+  }),
+});
+
 function diagonalDims(ctx: OpContext): readonly [number, number] {
   const rank = self(ctx).shape.length;
   const a = normalDim(ctx, ctx.int('dim1'), rank);
@@ -328,6 +370,7 @@ export const viewOps: readonly OperatorRecord[] = [
   broadcastTensors,
   unsqueeze,
   diagonal,
+  diagonalScatter,
   squeezing('aten.squeeze.default', 'Tensor self', (_, rank) => allDims(rank), ['aten.squeeze_copy.default']),
   squeezing('aten.squeeze.dim', 'Tensor self, int dim', (ctx) => [ctx.int('dim')], ['aten.squeeze_copy.dim']),
   squeezing('aten.squeeze.dims', 'Tensor self, int[] dim', (ctx) => ctx.ints('dim'), ['aten.squeeze_copy.dims']),

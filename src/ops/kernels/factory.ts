@@ -41,6 +41,12 @@ const linspace: Kernel = one((call) => {
   return cast(points, resultType(call));
 });
 
+/** Ones on the diagonal. */
+const eye: Kernel = one((call) => {
+  const shape = resultShape(call);
+  return build(shape, (i) => (Math.floor(i / shape[1]) === i % shape[1] ? 1 : 0), resultType(call));
+});
+
 const number =
   (name: string) =>
   ({ ctx }: KernelCall): number =>
@@ -57,5 +63,6 @@ export const factoryKernels: Kernels = {
   'aten.arange.start': range(number('start'), () => 1),
   'aten.arange.start_step': range(number('start'), number('step')),
   'aten.linspace.default': linspace,
+  ...named('eye.default eye.m', eye),
   'prims.iota.default': range(number('start'), number('step')),
 };

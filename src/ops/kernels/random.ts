@@ -1,7 +1,7 @@
-import { build, flat, full, type NDArray } from '../../ndarray/array.ts';
+import { build, flat, fromFlat, full, sizeOf, type NDArray } from '../../ndarray/array.ts';
 import { map3, multiply } from '../../ndarray/elementwise.ts';
 import { exponential, normal, uniform } from '../../ndarray/random.ts';
-import { one, resultShape, tensor, type Kernel, type KernelCall, type Kernels } from './kernel.ts';
+import { one, resultShape, tensor, valueError, type Kernel, type KernelCall, type Kernels } from './kernel.ts';
 
 /**
  * Random operators. Element i of a result is a function of the seed, the stream of the call and i alone; the numbers are
@@ -49,6 +49,41 @@ const bernoulli: Kernel = drawn((call) => {
   return (i) => (uniform(call.random, i) < p ? 1 : 0);
 });
 
+/** Rows in the order of a number drawn for each. */
+const randperm: Kernel = one((call) => {
+  const [n] = resultShape(call);
+  const keys = Array.from({ length: n }, (_, i) => uniform(call.random, i));
+  return fromFlat(
+    [n],
+    Float64Array.from(keys.keys()).sort((i, j) => keys[i] - keys[j] || i - j),
+    'i64',
+  );
+});
+
+/** The place where the running sum of the weights passes a drawn share of their total; a place taken weighs nothing. */
+const multinomial: Kernel = one((call) => {
+  const x = tensor(call, 'self');
+  const shape = resultShape(call);
+  const [width, count] = [x.shape[x.rank - 1], shape[shape.length - 1]];
+  const [weights, out] = [flat(x).slice(), new Float64Array(sizeOf(shape))];
+  out.forEach((_, i) => {
+    const start = Math.floor(i / count) * width;
+    const row = weights.subarray(start, start + width);
+    const total = row.reduce((sum, w) => (w >= 0 ? sum + w : NaN), 0);
+    if (!(total > 0 && total < Infinity)) valueError(call, 'weights must not be negative, and enough of them not zero');
+    const wanted = uniform(call.random, i) * total;
+    let [sum, at, last] = [0, 0, 0];
+    for (; at < width; at++) {
+      if (row[at] > 0) last = at;
+      sum += row[at];
+      if (sum > wanted) break;
+    }
+    out[i] = Math.min(at, last);
+    if (!call.ctx.bool('replacement')) row[out[i]] = 0;
+  });
+  return fromFlat(shape, out, 'i64');
+});
+
 const uniforms: Kernel = drawn((call) => (i) => uniform(call.random, i));
 const normals: Kernel = drawn((call) => (i) => normal(call.random, i));
 
@@ -74,6 +109,18 @@ export const randomKernels: Kernels = {
     const rate = number(call, 'lambd');
     return (i) => exponential(call.random, i) / rate;
   }),
+  'aten.log_normal_.default': drawn((call) => {
+    const [mean, std] = [number(call, 'mean'), number(call, 'std')];
+    return (i) => Math.exp(mean + std * normal(call.random, i));
+  }),
+  // Trials up to the first success.
+  'aten.geometric_.default': drawn((call) => {
+    const p = number(call, 'p');
+    if (!(p > 0 && p < 1)) valueError(call, `p = ${p} is not between 0 and 1`);
+    return (i) => Math.max(1, Math.ceil(Math.log1p(-uniform(call.random, i)) / Math.log1p(-p)));
+  }),
+  'aten.randperm.default': randperm,
+  'aten.multinomial.default': multinomial,
   'aten.rand.default': uniforms,
   'aten.rand_like.default': uniforms,
   'aten.randn.default': normals,

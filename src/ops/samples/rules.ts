@@ -17,6 +17,7 @@ export const ruleSamples: readonly string[] = [
   'embedding(x[9,5], index9[5,6])',
   'nll_loss_forward(x[6,6], index6[6], pos[6], 1, 2)',
   'mse_loss_backward(x[], x[7,6], x[7,6], 1)',
+  '_scaled_mm(f8e4m3fn[6,12], f8e4m3fn[12,4], f32[6,6], f32[6,2], out_dtype=f32)',
   '_grouped_mm(bf16[12,16], bf16[6,16,8], ends12[6])',
   '_grouped_mm(bf16[5,16], bf16[5,16,8], ends5[5])',
   '_grouped_mm(bf16[6,8,16], bf16[16,12], ends12[6])',

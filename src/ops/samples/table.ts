@@ -6,6 +6,13 @@ import { gpuAttention } from './attention.ts';
 import { einsumSamples } from '../aten/einsum.ts';
 import { linalgSamples } from '../aten/linalg.ts';
 import { searchSamples } from '../aten/search.ts';
+import { comparisonSamples } from '../aten/comparison.ts';
+import { factorisationSamples } from '../aten/factorisation.ts';
+import { fusedSamples } from '../aten/fused.ts';
+import { gridSamples } from '../aten/grid.ts';
+import { poolSamples } from '../aten/pool.ts';
+import { scaledMmSamples } from '../aten/scaled-mm.ts';
+import { scatterReduceSamples } from '../aten/scatter-reduce.ts';
 import { upsampleSamples } from '../aten/upsample.ts';
 import { bindText, parseCall, type CallText } from './call-text.ts';
 import { decomposed } from './decomposed.ts';
@@ -39,6 +46,13 @@ export function torchSamples(table: OperatorTable): CallText[] {
     ...searchSamples,
     ...linalgSamples,
     ...upsampleSamples,
+    ...gridSamples,
+    ...poolSamples,
+    ...scaledMmSamples,
+    ...scatterReduceSamples,
+    ...factorisationSamples,
+    ...comparisonSamples,
+    ...fusedSamples,
   ].map(parseCall);
 }
 

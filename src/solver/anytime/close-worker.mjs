@@ -10,4 +10,4 @@ if (parentPort === null) throw new Error('internal: close-worker.mjs runs as a w
 const loader = 'tsx/esm/api';
 if (existsSync(new URL('./close.ts', import.meta.url))) (await import(loader)).register();
 const { close } = await import('./close.js');
-parentPort.postMessage(close(workerData));
+parentPort.postMessage({ answer: close(workerData) });

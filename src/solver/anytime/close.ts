@@ -5,11 +5,29 @@
  */
 import { prove } from '../certify.ts';
 import { networkOf } from '../intern.ts';
+import type { Network } from '../network.ts';
 import { Pool } from '../pool.ts';
+import { STEP } from '../proof.ts';
 import { installRows, type PlainRow } from '../rows.ts';
 import { makeEngines, Search } from '../search.ts';
 import type { Certificate, CertificateRow, Problem } from '../types.ts';
 import { evaluator, type Evaluated } from './evaluator.ts';
+
+/** A split of a variable of the problem into the listed values and all others. */
+export interface PlanSplit {
+  readonly variable: number;
+  readonly values: readonly number[];
+  readonly parts: readonly [PlanNode, PlanNode];
+}
+
+/** A leaf has one price per row of the plan, in units of 2^-20. */
+export type PlanNode = PlanSplit | { readonly prices: readonly bigint[] };
+
+/** A plan of branching; nothing in it is trusted. */
+export interface Plan {
+  readonly rows: readonly CertificateRow[];
+  readonly root: PlanNode;
+}
 
 /** What closing is to do. */
 export interface ClosingJob {
@@ -18,6 +36,8 @@ export interface ClosingJob {
   readonly rows: readonly CertificateRow[];
   /** One price per row, in units of 2^-20. */
   readonly prices: readonly bigint[];
+  /** Where known: how to branch, with prices for every leaf; tried first. */
+  readonly plan?: Plan;
   /** Milliseconds since the epoch. */
   readonly deadline: number;
 }
@@ -44,6 +64,11 @@ export function close(job: ClosingJob): Closing {
   const prices = [...job.prices];
   let { choice } = job;
   const evaluateChoice = evaluator(problem);
+  if (job.plan !== undefined) {
+    const result = carryOut(job, job.plan, evaluateChoice);
+    if (result.bound >= result.objective || Date.now() > deadline) return result;
+    choice = result.choice;
+  }
   for (;;) {
     const result = attempt({ ...job, choice, rows: sources, prices }, evaluateChoice);
     choice = result.choice;
@@ -92,6 +117,67 @@ function attempt(
       .slice(0, MOST_FRESH)
       .map(([time]) => time),
   };
+}
+
+/** Carries out a plan of branching: reduces, splits as it says, and has the engine solve every leaf at the leaf's prices. */
+function carryOut(job: ClosingJob, plan: Plan, evaluateChoice: (choice: Int32Array) => Evaluated): Closing {
+  const { problem, deadline } = job;
+  const rows = plan.rows.map((source) => rowOf(problem, source));
+  const pool = new Pool();
+  const net = networkOf(problem, pool);
+  installRows(net, rows);
+  const cost = (choice: Int32Array, withRows: boolean): number => {
+    const { cost: value, worstTime, breaksRow } = evaluateChoice(choice);
+    return withRows && (worstTime >= 0 || breaksRow) ? Infinity : value;
+  };
+  const stopped = (): boolean => Date.now() > deadline;
+  const engines = makeEngines(net);
+  const search = new Search({ evaluate: cost, stopped, progress: () => undefined, gap: 0 }, engines);
+  search.offer(job.choice);
+  const visit = (node: PlanNode, at: Network): number => {
+    if ('prices' in node) return search.solvePriced(at, node.prices);
+    const part = positionsOf(at, node);
+    // A variable that the reduction has settled needs no split: the sides it rules out are empty.
+    if (part === undefined) throw new Error(`internal: variable ${node.variable} cannot be split any more`);
+    at.log.push(STEP.branch, part.variable, 2);
+    let least = Infinity;
+    node.parts.forEach((child, k) => {
+      const side = at.clone();
+      const keep = pool.map(k === 0 ? part.inside : part.outside);
+      side.restrict(part.variable, keep);
+      least = Math.min(least, visit(child, side));
+      at.log.push(STEP.part, keep);
+      at.log.absorb(side.log);
+      at.log.push(STEP.end);
+    });
+    return least;
+  };
+  const bound = engines.reducer.reduce(net) ? Math.ceil(visit(plan.root, net) / net.quantum) * net.quantum : Infinity;
+  const { choice, objective } = search.best ?? { choice: job.choice, objective: cost(job.choice, true) };
+  const claim = { log: net.log, rows: true };
+  const proven = prove(problem, choice, objective, pool, rows, claim, bound >= objective);
+  return { choice, objective, bound: proven.bound, certificate: proven.certificate, nodes: search.nodes };
+}
+
+/** The network's variable that decides a variable of the problem, and its positions with the listed values and without. */
+function positionsOf(
+  net: Network,
+  { variable, values }: PlanSplit,
+): { readonly variable: number; readonly inside: Int32Array; readonly outside: Int32Array } | undefined {
+  const { pool } = net;
+  for (let i = 0; i < net.count; i++) {
+    if (net.gone[i] === 1) continue;
+    const member = net.members[i].find((m) => m.variable === variable);
+    if (member === undefined) continue;
+    const own = pool.mapOf(pool.compose(member.map, net.values[i]));
+    const positions = Int32Array.from(own.keys());
+    return {
+      variable: i,
+      inside: positions.filter((p) => values.includes(own[p])),
+      outside: positions.filter((p) => !values.includes(own[p])),
+    };
+  }
+  return undefined;
 }
 
 function rowOf(problem: Problem, source: CertificateRow): PlainRow {

@@ -2,14 +2,15 @@
  * The way in for large problems with memory over time: reduce, raise a bound by prices and messages, search in blocks,
  * close exactly where the reduced model is small, and hand out nothing but checked choices and checked bounds.
  */
-import { Worker } from 'node:worker_threads';
 import { evaluate } from '../check.ts';
 import { verifyDual, type DualCertificate } from '../check-dual.ts';
 import { solve } from '../solve.ts';
 import type { Certificate, Problem } from '../types.ts';
+import { aside, type AsideLimits } from './aside.ts';
 import type { Closing, ClosingJob } from './close.ts';
 import { compact, type Compact } from './compact.ts';
 import { costOf } from './dual.ts';
+import type { Finish, FinishJob } from './finish.ts';
 import { firstChoice, type BoundReport } from './lane.ts';
 import { dualCertificate, sourceOf } from './prove.ts';
 import { search, type Findings } from './rounds.ts';
@@ -32,7 +33,7 @@ export interface ChoiceOptions {
 
 /** Objective falls and bound rises; the bound of an event is not yet certified, the one of the solution is. */
 export interface ChoiceProgress {
-  readonly phase: 'reduce' | 'search' | 'close' | 'certify';
+  readonly phase: 'reduce' | 'search' | 'finish' | 'close' | 'certify';
   readonly seconds: number;
   readonly objective: number;
   readonly bound: number;
@@ -50,6 +51,13 @@ export interface ChoiceSolution {
   readonly seconds: number;
   readonly rounds: number;
   readonly certificate?: Certificate | DualCertificate;
+  /** What HiGHS said about the reduced model, where it was asked, and the size of its last program. Evidence, no proof. */
+  readonly finisher?: {
+    readonly word: string;
+    readonly runs: number;
+    readonly rows: number;
+    readonly columns: number;
+  };
   readonly conflict?: readonly string[];
   readonly smallestBudget?: number;
 }
@@ -65,10 +73,13 @@ const CLOSE_ROUNDS = 4;
 const ROW_SHARE = 0.01;
 /** Up to this many rows all of them take part. */
 const FEW_ROWS = 24;
+/** Reduced models of at least this many values get the finisher first: smaller ones are closed before HiGHS is loaded. */
+const FINISH_VALUES = 300;
+/** Share of the time left that the finisher may take, and its limit of branch-and-bound nodes where there is no clock. */
+const FINISH_SHARE = 0.3;
+const FINISH_NODES = 2000;
 /** Share of the time left that closing may take; the rest is for more search. */
 const CLOSE_SHARE = 0.6;
-/** Milliseconds after the deadline that the engine gets to notice it. */
-const CLOSE_GRACE = 500;
 /** Milliseconds of closing when there is no time limit. */
 const CLOSE_MILLISECONDS = 60_000;
 /** Time set aside for the certificate, in multiples of the time of the reduction, and beyond. */
@@ -86,6 +97,7 @@ class Run {
   readonly #started = performance.now();
   readonly #control = new Int32Array(new SharedArrayBuffer(4));
   #closed: Closing | undefined;
+  #finished: ChoiceSolution['finisher'];
   #lastBound = -Infinity;
 
   constructor(problem: Problem, options: ChoiceOptions) {
@@ -135,6 +147,8 @@ class Run {
       limit === Infinity ? Infinity : Date.now() + 1000 * Math.max(0.05, limit - this.#elapsed() - reserve);
     const gap = options.gap ?? 0;
     const closable = options.close !== false && model.start[model.count] <= CLOSE_VALUES;
+    let pending = closable && model.start[model.count] >= FINISH_VALUES;
+    let closing = closable;
     let patience = 0;
     let known = cost;
     const pauses = (found: Findings): boolean => {
@@ -144,27 +158,37 @@ class Run {
       if (found.cost - bound < 0.5) return true;
       patience = found.cost < known ? 0 : patience + 1;
       known = Math.min(known, found.cost);
-      return closable && this.#closed === undefined && found.rounds >= CLOSE_ROUNDS && patience >= CLOSE_PATIENCE;
+      if (base + found.rounds < CLOSE_ROUNDS) return false;
+      return closing && ((pending && found.bound?.raw === false) || patience >= CLOSE_PATIENCE);
     };
     const budget = options.rounds ?? (limit === Infinity ? 400 : Infinity);
     const settings = { threads: options.threads ?? 2, deadline, control: this.#control, onRound: pauses };
-    let found: Findings =
-      model.count === 0
-        ? { choice: start, cost, bound: noPrices(reduced), rounds: 0 }
-        : await search(model, start, cost, { ...settings, seed: options.seed ?? 0, rounds: budget });
-    if (closable && !this.#over(found, gap, deadline)) {
-      await this.#close(
-        reduced,
-        found,
-        deadline === Infinity ? Infinity : Date.now() + CLOSE_SHARE * (deadline - Date.now()),
-      );
-      const closed = this.#closed;
-      const done = closed !== undefined && gapOf(closed.objective, closed.bound) <= gap;
-      if (!done && model.count > 0 && !this.#over(found, gap, deadline) && found.rounds < budget) {
-        const rest = { ...settings, seed: (options.seed ?? 0) + 1, rounds: budget - found.rounds };
-        const more = await search(model, found.choice, found.cost, rest);
-        found = { ...more, rounds: found.rounds + more.rounds };
+    const share = (part: number): number =>
+      deadline === Infinity ? Infinity : Date.now() + part * (deadline - Date.now());
+    let found: Findings = { choice: start, cost, bound: undefined, rounds: 0 };
+    let base = 0;
+    if (model.count === 0) found = { ...found, bound: noPrices(reduced) };
+    else found = await search(model, start, cost, { ...settings, seed: options.seed ?? 0, rounds: budget });
+    // Every pause of the search is for the finisher, then for closing; what they leave open the search goes on with.
+    for (let part = 1; closing && !this.#over(found, gap, deadline); part++) {
+      const met = found.cost - (found.bound?.best ?? -Infinity) < 0.5;
+      if (pending && !met) {
+        pending = false;
+        found = await this.#finish(reduced, found, share(FINISH_SHARE));
+        known = found.cost;
+        patience = this.#finished?.word === 'done' ? CLOSE_PATIENCE : 0;
       }
+      if (met || model.count === 0 || found.rounds >= budget || patience >= CLOSE_PATIENCE) {
+        closing = false;
+        await this.#close(reduced, found, share(CLOSE_SHARE));
+        const closed = this.#closed;
+        if (closed !== undefined && gapOf(closed.objective, closed.bound) <= gap) break;
+      }
+      if (model.count === 0 || found.rounds >= budget || this.#over(found, gap, deadline)) continue;
+      base = found.rounds;
+      const seed = (options.seed ?? 0) + part;
+      const more = await search(model, found.choice, found.cost, { ...settings, seed, rounds: budget - base });
+      found = { ...more, bound: better(more.bound, found.bound), rounds: base + more.rounds };
     }
     return this.#conclude(reduced, found);
   }
@@ -172,6 +196,50 @@ class Run {
   #over(found: Findings, gap: number, deadline: number): boolean {
     if (Atomics.load(this.#control, 0) !== 0 || Date.now() > deadline) return true;
     return gap > 0 && gapOf(found.cost, found.bound?.best ?? -Infinity) <= gap;
+  }
+
+  /** Runs HiGHS on the reduced model; a better choice becomes that of the findings, its word is no proof. */
+  async #finish(reduced: Compact, found: Findings, deadline: number): Promise<Findings> {
+    if (found.bound === undefined) return found;
+    const { model } = reduced;
+    const bound = found.bound.best;
+    this.#progress('finish', found.cost, bound);
+    const { lambda, toFirst, toSecond } = found.bound;
+    const job: FinishJob = {
+      model,
+      choice: found.choice,
+      source: { lambda, toFirst, toSecond },
+      deadline,
+      ...(deadline === Infinity ? { nodes: FINISH_NODES } : {}),
+      seed: this.#options.seed ?? 0,
+    };
+    let best = found;
+    const limits: AsideLimits = { deadline, control: this.#control };
+    const url = new URL('./finish-worker.mjs', import.meta.url);
+    const end = await aside<Finish, Pick<Finish, 'choice' | 'cost'>>(url, job, limits, ({ choice, cost }) => {
+      // The word of a foreign solver went through our own evaluation of the reduced model; here the checker looks.
+      if (!(cost < best.cost) || !this.#accepts(reduced, choice, cost)) return;
+      best = { ...best, choice, cost };
+      this.#progress('finish', cost, bound);
+    });
+    if (end.kind === 'answer') {
+      const { word, runs, rows, columns } = end.answer;
+      this.#finished = { word, runs, rows, columns };
+    } else {
+      // Past its memory HiGHS aborts with this; any other fault is ours.
+      if (end.kind === 'fault' && end.fault.name !== 'RuntimeError') throw end.fault;
+      const word = end.kind === 'stopped' ? 'limit' : `failed: ${end.fault.message}`;
+      this.#finished = { word, runs: 0, rows: 0, columns: 0 };
+    }
+    return best;
+  }
+
+  /** Whether the checker finds a choice of the model without violations and at that cost. */
+  #accepts(reduced: Compact, choice: Int32Array, cost: number): boolean {
+    const checked = evaluate(this.#problem, reduced.expand(choice));
+    if (checked.violations.length > 0 || Number(checked.cost) !== cost)
+      throw new Error(`internal: the checker rejects the finisher's choice (${checked.violations[0]?.code ?? 'cost'})`);
+    return true;
   }
 
   /** Runs the exact engine in a thread of its own; gives up at the deadline or when told to stop. */
@@ -193,23 +261,12 @@ class Run {
       prices: rows.map((t) => BigInt(Math.round(lambda[t] * 2 ** 20))),
       deadline,
     };
-    const worker = new Worker(new URL('./close-worker.mjs', import.meta.url), { workerData: job, execArgv: [] });
-    let timer: NodeJS.Timeout | undefined;
-    try {
-      this.#closed = await new Promise<Closing | undefined>((resolve, reject) => {
-        worker.on('message', resolve);
-        worker.on('error', reject);
-        // The engine looks at the clock itself; past that it is stopped, and a stop of the caller is heard at once.
-        timer = setInterval(() => {
-          if (Date.now() > deadline + CLOSE_GRACE || Atomics.load(this.#control, 0) !== 0) resolve(undefined);
-        }, 50);
-      });
-    } finally {
-      clearInterval(timer);
-      await worker.terminate();
-    }
-    if (this.#closed !== undefined)
-      this.#progress('close', Math.min(found.cost, this.#closed.objective), this.#closed.bound);
+    const url = new URL('./close-worker.mjs', import.meta.url);
+    const end = await aside<Closing>(url, job, { deadline, control: this.#control });
+    if (end.kind === 'fault') throw end.fault;
+    if (end.kind !== 'answer') return;
+    this.#closed = end.answer;
+    this.#progress('close', Math.min(found.cost, end.answer.objective), end.answer.bound);
   }
 
   /** Checks the best choice and the best bound; what the checker says is the answer. */
@@ -248,6 +305,7 @@ class Run {
       seconds: this.#elapsed(),
       rounds: found.rounds,
       ...(certificate === undefined ? {} : { certificate }),
+      ...(this.#finished === undefined ? {} : { finisher: this.#finished }),
     };
   }
 
@@ -287,6 +345,11 @@ class Run {
       ...(smallestBudget === undefined ? {} : { smallestBudget }),
     };
   }
+}
+
+/** The report of the higher bound. */
+function better(a: BoundReport | undefined, b: BoundReport | undefined): BoundReport | undefined {
+  return a === undefined || (b !== undefined && b.best > a.best) ? b : a;
 }
 
 /** The bound of a model without variables: its constant. */

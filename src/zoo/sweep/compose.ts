@@ -11,6 +11,7 @@ import type { LayoutKind, LayoutSizes, LayoutTuning } from './layout.ts';
 import type { SweepQuestion } from './question.ts';
 import type { RoutedCosts } from './routed.ts';
 import type { LayerKinds } from './shallow.ts';
+import { endsSumSeconds } from './twins.ts';
 import { parameterCost, type DataGroups, type Moved, type ParameterCost } from './states.ts';
 
 /** A layout put together from the priced parts of one data rank. */
@@ -188,10 +189,19 @@ export class Composer {
     kind: LayoutKind,
   ): { readonly p: CoreParameter; readonly cost: ParameterCost }[] {
     const groups = this.groupsOf(sizes, kind);
-    return [...core.parameters, ...(routed?.parameters ?? [])].map((p) => ({
-      p,
-      cost: parameterCost(p, kind.mode, groups),
-    }));
+    return [...core.parameters, ...(routed?.parameters ?? [])].map((p) => {
+      const cost = parameterCost(p, kind.mode, groups);
+      return { p, cost: sizes.pp > 1 && p.alsoUnit !== undefined && p.trained ? this.withTwin(p, cost) : cost };
+    });
+  }
+
+  /** A parameter that the first and the last stage both have: once a step they sum their gradients (lint rule ZL14). */
+  private withTwin(p: CoreParameter, cost: ParameterCost): ParameterCost {
+    const { devices, cost: preset } = this.question;
+    const bytes = (cost.gradientBytes / p.state.gradient) * p.itemBytes;
+    const seconds = endsSumSeconds(bytes, devices, preset, this.cluster);
+    const move: Moved = { kind: 'all_reduce', axes: 'pp', count: 1, sentBytes: bytes, seconds };
+    return { ...cost, stepSeconds: cost.stepSeconds + seconds, perStep: [...cost.perStep, move] };
   }
 
   /**
@@ -336,7 +346,9 @@ export class Composer {
     };
     for (const t of core.traffic) put(t, m * (times.get(t.unit) ?? 0));
     for (const { p, cost } of this.parameterCosts(core, routed, sizes, kind)) {
-      const n = times.get(p.unit) ?? 0;
+      // A tied parameter lies on the first and on the last stage, which are two devices.
+      const also = sizes.pp > 1 && p.alsoUnit !== undefined ? (times.get(p.alsoUnit) ?? 0) : 0;
+      const n = (times.get(p.unit) ?? 0) + also;
       for (const move of cost.perMicrobatch) put(move, m * n);
       for (const move of cost.perStep) put(move, n);
     }

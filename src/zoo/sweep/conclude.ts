@@ -1,3 +1,7 @@
+import { matrixPeak } from '../../cost/compute.ts';
+import { programUtilization } from '../../cost/training/mfu.ts';
+import { groupTopology } from '../../cost/collectives.ts';
+import { DeviceMesh } from '../../mesh/mesh.ts';
 import { dominator, paretoFront } from '../pareto.ts';
 import type { ComparedPlan, Comparison, WhatIf } from '../comparison.ts';
 import type { Traffic } from '../price.ts';
@@ -12,6 +16,9 @@ export function sweepComparison(question: SweepQuestion, result: SweepResult, wh
   const { priced, kinds, budgetBytes } = result;
   const named = nameRows(priced);
   const best = named.find(({ row }) => row.fits);
+  const peak = matrixPeak(result.composer.cluster, result.dtype).flopsPerSecond;
+  const utilization = (seconds: number): ReturnType<typeof programUtilization> =>
+    programUtilization(question.globalBatch * kinds.sequenceFlops, true, seconds, question.devices, peak);
   const reported = best === undefined ? undefined : { ...best, traffic: trafficOf(result, best.row) };
   const points = named.map(({ name, row }) => ({
     name,
@@ -46,6 +53,7 @@ export function sweepComparison(question: SweepQuestion, result: SweepResult, wh
         computeSeconds: figures.computeSeconds,
         exposedCommunicationSeconds: figures.communicationSeconds,
         bubbleSeconds: figures.bubbleSeconds,
+        mfu: utilization(figures.seconds).mfu,
         tokensPerSecond: (question.globalBatch * question.sequence) / figures.seconds,
         memory: figures.memory,
         sizes: row.row.sizes,
@@ -57,6 +65,7 @@ export function sweepComparison(question: SweepQuestion, result: SweepResult, wh
         stages: figures.stages,
         pricedLayers: kinds.shallow,
         ...(core?.proof === undefined ? {} : { shallowProof: core.proof }),
+        ...(row.like === undefined ? {} : { placements: `${row.like.name} on ${row.like.mesh}` }),
       },
     };
   });
@@ -74,7 +83,7 @@ export function sweepComparison(question: SweepQuestion, result: SweepResult, wh
     findings: priced.flatMap(({ row }) => row.findings.map((f) => ({ ...f, plan: row.name, mesh: row.mesh }))),
     meshes: result.meshes.map((m) => ({
       mesh: m.mesh,
-      hosts: [],
+      hosts: hostsOf(m.sizes, result.composer.cluster.devicesPerHost),
       status: m.status,
       ...(m.boundSeconds === undefined ? {} : { boundSeconds: m.boundSeconds }),
       ...(m.code === undefined ? {} : { code: m.code }),
@@ -90,6 +99,7 @@ export function sweepComparison(question: SweepQuestion, result: SweepResult, wh
       layers: kinds.layers,
       pricedLayers: kinds.shallow,
       layerKinds: kinds.kinds,
+      mfuConvention: utilization(1).convention,
     },
     notes: notesOf(result),
     frontier,
@@ -102,6 +112,13 @@ export function sweepComparison(question: SweepQuestion, result: SweepResult, wh
     whatIf,
     ...(smallest === undefined ? {} : { smallestBudgetBytes: smallest }),
   };
+}
+
+/** Hosts that a group of each dim touches, for the dims that the mesh's text has. */
+function hostsOf(sizes: readonly number[], devicesPerHost: number): number[] {
+  const shown = sizes.filter((n) => n > 1);
+  const mesh = new DeviceMesh((shown.length === 0 ? [1] : shown).map((size, d) => ({ name: `d${d}`, size })));
+  return mesh.sizes.map((_, d) => groupTopology(mesh, devicesPerHost, [d]).hosts);
 }
 
 interface NamedRow {
@@ -119,14 +136,15 @@ function nameRows(rows: readonly PricedRow[]): NamedRow[] {
   });
 }
 
-function coreOf(result: SweepResult, { row, tuning }: PricedRow): CoreCost | undefined {
+function coreOf(result: SweepResult, { row: own, like, tuning }: PricedRow): CoreCost | undefined {
+  const row = like ?? own;
   return result.cores.get(coreKey(coreRequest(row.sizes, row.kind, tuning.microbatch)));
 }
 
 function trafficOf(result: SweepResult, priced: PricedRow): readonly Traffic[] {
   const core = coreOf(result, priced);
   if (core === undefined) return [];
-  const { sizes, kind } = priced.row;
+  const { sizes, kind } = priced.like ?? priced.row;
   const ways = core.request.axes.reduce((n, a) => n * a.size, 1);
   const routed = result.routed.get(`${core.request.microbatch} ${ways}`);
   return result.composer.traffic(core, routed, sizes, kind, priced.tuning.checkpoint, priced.figures);
@@ -172,7 +190,7 @@ function largestClass({ figures: { memory } }: PricedRow): string {
 /** The nearest plan, the nearest on another mesh, the nearest that treats states or tensors otherwise. */
 function nextBest(named: readonly NamedRow[], best: NamedRow | undefined): NonNullable<Comparison['nextBest']> {
   if (best === undefined) return [];
-  const others = named.filter(({ row }) => row.fits && row !== best.row);
+  const others = named.filter(({ row }) => row.fits && row !== best.row && row.row !== best.row.like);
   const { row } = best.row;
   const kinds: readonly (readonly [string, (n: NamedRow) => boolean])[] = [
     ['any other plan', () => true],
@@ -198,7 +216,7 @@ function notesOf({ kinds, cores, beaten, routed }: SweepResult): string[] {
     'Memory: states, activations of the microbatches that the schedule keeps, and the most that else is alive in one layer.',
     'Results run again in the backward pass (selective, then full checkpointing) only where a plan would not fit otherwise.',
     'Microbatches of 1, 2 and 4 sequences are tried, of 1 where the sequence is cut; 1F1B, ZB-H1 and interleaving by 2, 4 and 8 chunks, of which only 1F1B for plans far from the best.',
-    'A plan named optimum has the cheapest placements of the priced layers on the model dims, proven for those layers alone; what data ranks and stages add is not in that proof, so a plan of the zoo may be cheaper in all.',
+    'A plan named optimum has the cheapest placements of the priced layers on the model dims, proven for those layers alone; what data ranks and stages add is not in that proof. Where a plan of the zoo on the same mesh with the same state sharding is cheaper in all, it has the placements of that plan, and says so.',
     ...(routed.size === 0
       ? []
       : ['Experts: balanced routing; each rank sorts its own tokens and exchanges them over ep, which folds over data and model ranks.']), // prettier-ignore

@@ -3,6 +3,7 @@ import type { OperatorTable } from '../../ops/table.ts';
 import { narrowPoints } from '../../passes/checkpoint/policies.ts';
 import { backwardStart } from '../../passes/weight-views.ts';
 import type { Checkpoint } from './core-types.ts';
+import { layerOf } from './shallow.ts';
 import type { GraphUnits } from './units.ts';
 
 /**
@@ -42,14 +43,14 @@ export function keptByUnit(
 
 /**
  * Names of the forward calls that run again in the backward pass. `full`: all up to the last narrow point of the program but the
- * narrow points themselves, which in a transformer are the sums of the residual stream. `selective`: of those, all but products
- * of matrices and attention.
+ * last narrow point of each layer, which in a transformer is the residual stream that it hands on; so is what frameworks keep
+ * that checkpoint layer by layer. `selective`: of those, all but products of matrices and attention.
  */
 export function runAgain(policy: Checkpoint, graph: Graph, table: OperatorTable): Set<string> {
   if (policy === 'none') return new Set();
   const narrow = narrowPoints(graph, table);
   const last = graph.nodes.findIndex((n) => n.name === narrow.at(-1));
-  const kept = new Set(narrow);
+  const kept = new Set(lastOfLayers(narrow, graph));
   const names = new Set<string>();
   for (const node of graph.nodes.slice(0, Math.max(0, Math.min(last, backwardStart(graph))))) {
     const cls = table.get(node.target)?.cls;
@@ -57,6 +58,20 @@ export function runAgain(policy: Checkpoint, graph: Graph, table: OperatorTable)
     if (policy === 'full' || !DEAR.has(cls)) names.add(node.name);
   }
   return names;
+}
+
+/** Of the narrow points inside a layer only the last. */
+function lastOfLayers(narrow: readonly string[], graph: Graph): string[] {
+  const layers = new Map(graph.nodes.map((n) => [n.name, layerOf(n.meta.path)]));
+  const last = new Map<number, string>();
+  for (const name of narrow) {
+    const layer = layers.get(name);
+    if (layer !== undefined) last.set(layer, name);
+  }
+  return narrow.filter((name) => {
+    const layer = layers.get(name);
+    return layer === undefined || last.get(layer) === name;
+  });
 }
 
 const ONCE: ReadonlySet<string> = new Set(['random', 'control', 'collective', 'other']);

@@ -44,9 +44,16 @@ export function factsOf(config: ModelConfig, question: SweepQuestion): ModelFact
  * Every ordered factorization (pp, dp, cp, tp) of the devices with the plans on it: all state modes of the data ranks, context
  * parallelism or Ulysses where the sequence is cut, tensor parallelism with and without a cut residual stream, experts folded
  * over the data and model dims. What the linter stops is listed with its finding.
+ *
+ * @param tied whether the embedding is also the head
  */
-export function meshRows(config: ModelConfig, question: SweepQuestion, devicesPerHost: number): MeshRows[] {
-  const facts = factsOf(config, question);
+export function meshRows(
+  config: ModelConfig,
+  question: SweepQuestion,
+  devicesPerHost: number,
+  tied = false,
+): MeshRows[] {
+  const facts = { ...factsOf(config, question), tied };
   const isRouted = config.architecture.routed !== undefined;
   return factorizations(question.devices, 4).map(([pp, dp, cp, tp], meshIndex): MeshRows => {
     const rows: LayoutRow[] = [];

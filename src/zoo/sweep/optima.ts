@@ -2,7 +2,7 @@ import { coreKey, type CoreCost, type CoreRequest } from './core-types.ts';
 import { coreRequest, planName } from './layout.ts';
 import type { LayoutRow } from './layouts.ts';
 import type { SweepPool } from './pool.ts';
-import { order, RowPricer } from './row-pricer.ts';
+import { better, order, RowPricer, type PricedRow } from './row-pricer.ts';
 import type { SweepResult } from './sweep.ts';
 
 /** Model dims on which the free optimum is sought: those of the best plans. */
@@ -12,8 +12,9 @@ const ROWS = 64;
 
 /**
  * The free optimum on the model dims of the best plans: every tensor of a data rank's program may lie as it likes over them, and
- * stages and data ranks are as the plan has them. It is solved for the priced layers; of the whole model it is a plan, and its
- * bound is that of the priced layers.
+ * stages and data ranks are as the plan has them. It is solved for the priced layers, without what data ranks and stages add; so
+ * in all a plan of the zoo on the same mesh with the same state sharding may be cheaper. Its placements are choices of the same
+ * program: the optimum then has them, and is never dearer than a plan of the zoo beside it.
  */
 export async function withOptima(
   result: SweepResult,
@@ -51,5 +52,20 @@ export async function withOptima(
     const routed = result.routed.get(`${core.request.microbatch} ${ways}`);
     for (const row of list[i].rows) pricer.price(row, core, routed);
   });
-  return { ...result, cores, priced: [...result.priced, ...pricer.best.values()].sort(order) };
+  const best = new Map<string, PricedRow>();
+  for (const priced of result.priced) {
+    const known = best.get(placeOf(priced));
+    if (known === undefined || better(priced, known)) best.set(placeOf(priced), priced);
+  }
+  const optima = [...pricer.best.values()].map((optimum): PricedRow => {
+    const zoo = best.get(placeOf(optimum));
+    return zoo === undefined || !better(zoo, optimum) ? optimum : { ...zoo, row: optimum.row, like: zoo.row };
+  });
+  return { ...result, cores, priced: [...result.priced, ...optima].sort(order) };
+}
+
+/** Mesh and state sharding. */
+function placeOf({ row: { sizes, kind } }: PricedRow): string {
+  const { pp, dp_replicate, dp_shard, cp, tp, ep } = sizes;
+  return `${kind.mode} ${[pp, dp_replicate, dp_shard, cp, tp, ep].join()}`;
 }

@@ -25,6 +25,8 @@ export class PlanReader {
   /** Seconds by node: compute with nothing moved, collectives of activations, and of second runs. */
   private readonly compute: Float64Array;
   private readonly communication: Float64Array;
+  /** Seconds of each unit that a step has once, whatever its microbatches: gradients on their way out. */
+  readonly stepSeconds: Float64Array;
   private readonly moves: { readonly use: Use; readonly kind: Kind; readonly node: number; readonly steps: readonly Step[] }[] = []; // prettier-ignore
   /** Parameter (node) whose gradient a value is, from where only views follow. */
   private readonly gradientOf: Int32Array;
@@ -43,6 +45,7 @@ export class PlanReader {
     this.gradientOf = this.findGradients();
     this.compute = new Float64Array(graph.nodes.length);
     this.communication = new Float64Array(graph.nodes.length);
+    this.stepSeconds = new Float64Array(this.graphUnits.count);
     graph.nodes.forEach((_, n) => {
       const entry = model.strategies.nodes[n];
       if (entry === null) return;
@@ -75,9 +78,11 @@ export class PlanReader {
     const kind: Kind =
       this.graphUnits.weight[producer] === 1 ? 'weight' : this.isGradient(use) ? 'gradient' : 'activation';
     this.moves.push({ use, kind, node, steps });
+    const seconds = steps.reduce((sum, step) => sum + step.seconds, 0);
     // Parameters on the model dims are used as stored, or sliced for nothing; what does move is paid with the call.
-    if (kind === 'gradient' || (kind === 'weight' && use.at.kind !== 'input')) return;
-    this.communication[node] += steps.reduce((sum, step) => sum + step.seconds, 0);
+    if (kind === 'gradient' || (kind === 'weight' && use.at.kind !== 'input'))
+      this.stepSeconds[this.graphUnits.unit[node]] += seconds;
+    else this.communication[node] += seconds;
   }
 
   /** Whether a use moves the gradient of a parameter on its way out. */

@@ -4,7 +4,10 @@ import type { ComparedPlan, Comparison } from '../comparison.ts';
 export interface PublishedLayout {
   readonly model: string;
   readonly devices: number;
+  /** Node design. */
   readonly cluster: string;
+  /** What the devices of the run had instead of those of the node design. */
+  readonly device?: { readonly memoryBytes: number; readonly memoryBytesPerSecond: number };
   readonly sequence: number;
   readonly globalBatch: number;
   readonly pp: number;
@@ -17,6 +20,11 @@ export interface PublishedLayout {
   readonly text: string;
 }
 
+/** The cluster that a layout was run on, as `loadCluster` takes it. */
+export function publishedCluster({ cluster, device }: PublishedLayout): string {
+  return device === undefined ? cluster : JSON.stringify({ base: cluster, ...device });
+}
+
 /** Where a published layout stands among the plans that fit. */
 export interface PublishedRank {
   readonly seconds?: number;
@@ -25,9 +33,12 @@ export interface PublishedRank {
   readonly of: number;
   /** rank / of. */
   readonly share?: number;
-  /** Why it has no rank. */
+  /** Why it has no rank, or is not among the first tenth. */
   readonly says: string;
 }
+
+/** Share of the fitting plans that a published layout is expected in. */
+const FIRST = 0.1;
 
 /** Finds the layout among the plans of a comparison: the fastest fitting plan with the sizes that are published. */
 export function publishedRank(comparison: Comparison, layout: PublishedLayout): PublishedRank {
@@ -42,7 +53,16 @@ export function publishedRank(comparison: Comparison, layout: PublishedLayout): 
   };
   const at = fitting.findIndex(own);
   const of = fitting.length;
-  if (at >= 0) return { seconds: fitting[at].seconds, rank: at + 1, of, share: (at + 1) / of, says: '' };
+  if (at >= 0) {
+    const share = (at + 1) / of;
+    return {
+      seconds: fitting[at].seconds,
+      rank: at + 1,
+      of,
+      share,
+      says: share > FIRST ? (fitting[at].why ?? '') : '',
+    };
+  }
   const over = comparison.plans.find((p) => !p.fits && own(p));
   if (over !== undefined) return { seconds: over.seconds, of, says: `does not fit: ${over.overBytes ?? 0} bytes over` };
   const { pp, cp, tp } = layout;

@@ -10,6 +10,8 @@ export interface PricedRow {
   readonly tuning: LayoutTuning;
   readonly figures: Figures;
   readonly fits: boolean;
+  /** Of an optimum: the plan of the zoo whose placements it has, because in all they are cheaper than those proven for the layers. */
+  readonly like?: LayoutRow;
 }
 
 /** Schedules other than 1F1B are tried where a plan may come this near to the best. */
@@ -71,12 +73,15 @@ export function order(a: PricedRow, b: PricedRow): number {
     (a.fits ? a.figures.seconds - b.figures.seconds : 0) ||
     a.figures.peakBytes - b.figures.peakBytes ||
     a.figures.seconds - b.figures.seconds ||
+    // Equal figures: our own plan first, then the simpler one.
+    Number(b.row.kind.free === true) - Number(a.row.kind.free === true) ||
     a.row.mesh.length - b.row.mesh.length ||
     (`${a.row.mesh} ${a.row.name}` < `${b.row.mesh} ${b.row.name}` ? -1 : 1)
   );
 }
 
-function better(a: PricedRow, b: PricedRow): boolean {
+/** Whether a plan goes before another: what fits, then seconds; of plans that do not fit, bytes. */
+export function better(a: PricedRow, b: PricedRow): boolean {
   if (a.fits !== b.fits) return a.fits;
   if (a.fits) return a.figures.seconds < b.figures.seconds;
   return a.figures.peakBytes < b.figures.peakBytes;

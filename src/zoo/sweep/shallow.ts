@@ -1,8 +1,9 @@
 import { ShardwrightError } from '../../errors.ts';
 import type { Arg, DType, Graph, Node } from '../../graph/types.ts';
-import { mapOperands, typeText } from '../../graph/value.ts';
+import { eachOperand, mapOperands, typeText } from '../../graph/value.ts';
 import { dtypeNamed } from '../../models/build.ts';
 import type { ModelConfig } from '../../models/families.ts';
+import { programFlops } from '../../ops/program-flops.ts';
 import type { OperatorTable } from '../../ops/table.ts';
 import { jointGraph } from '../../passes/joint.ts';
 import { trace } from '../../trace/trace.ts';
@@ -20,6 +21,10 @@ export interface LayerKinds {
   readonly standsFor: readonly number[];
   /** Kinds of layers. */
   readonly kinds: number;
+  /** Matrix FLOPs of one sequence in the forward pass of all layers, attention with every score. */
+  readonly sequenceFlops: number;
+  /** Whether a parameter is used before the layers and after them: a tied embedding. */
+  readonly tied: boolean;
 }
 
 const LAYER = /^(.*?(?:^|[._])(?:layers?|h|blocks?)[._])(\d+)(?:[._]|$)/;
@@ -28,6 +33,28 @@ const LAYER = /^(.*?(?:^|[._])(?:layers?|h|blocks?)[._])(\d+)(?:[._]|$)/;
 export function layerOf(path: string | undefined): number | undefined {
   const match = path === undefined ? null : LAYER.exec(path);
   return match === null ? undefined : Number(match[2]);
+}
+
+/**
+ * Number of layers of a graph whose layers are one stack, numbered from 0.
+ *
+ * @throws E_UNSUPPORTED for a graph without layers, with several stacks, or with gaps
+ */
+export function stackLayers(graph: Graph): number {
+  const stacks = new Set<string>();
+  const numbers = new Set<number>();
+  for (const node of graph.nodes) {
+    const match = node.kind === 'placeholder' ? LAYER.exec(node.meta.roleName ?? node.name) : null;
+    if (match === null || node.meta.role !== 'parameter') continue;
+    stacks.add(match[1]);
+    numbers.add(Number(match[2]));
+  }
+  const layers = Math.max(-1, ...numbers) + 1;
+  if (stacks.size !== 1 || numbers.size !== layers)
+    throw new ShardwrightError('E_UNSUPPORTED', `the layers of '${graph.name}' are not one stack, numbered from 0`, {
+      hint: 'pipeline stages are cut between the layers of a decoder or an encoder.',
+    });
+  return layers;
 }
 
 export interface TokenSizes {
@@ -64,6 +91,7 @@ export function layerKinds(config: ModelConfig, sizes: TokenSizes, table: Operat
   const kindOf = signatures.map((text) => signatures.indexOf(text));
   const last = layers - 1;
   const kinds = new Set(kindOf).size;
+  const whole = { layers, kinds, sequenceFlops: programFlops(graph, table).forward, tied: hasTies(graph) };
   for (let n = Math.min(3, layers); n < layers; n++) {
     const standsFor = kindOf.map((kind, l) => {
       if (l === 0) return 0;
@@ -72,9 +100,25 @@ export function layerKinds(config: ModelConfig, sizes: TokenSizes, table: Operat
       const inside = Array.from({ length: n - 2 }, (_, i) => i + 1).filter((i) => kindOf[i] === kind);
       return inside.find((i) => kindOf[i - 1] === kindOf[l - 1] && kindOf[i + 1] === kindOf[l + 1]) ?? inside[0] ?? -1;
     });
-    if (!standsFor.includes(-1)) return { layers, shallow: n, standsFor, kinds };
+    if (!standsFor.includes(-1)) return { ...whole, shallow: n, standsFor };
   }
-  return { layers, shallow: layers, standsFor: kindOf.map((_, l) => l), kinds };
+  return { ...whole, shallow: layers, standsFor: kindOf.map((_, l) => l) };
+}
+
+/** Whether a parameter is used both before the first call of the layers and after the last. */
+function hasTies(graph: Graph): boolean {
+  const inLayers = graph.nodes.flatMap((n, i) => (n.kind === 'call' && layerOf(n.meta.path) !== undefined ? [i] : []));
+  const [first = 0, last = 0] = [inLayers[0], inLayers.at(-1)];
+  const parameters = new Set(graph.nodes.flatMap((n) => (n.kind === 'placeholder' && n.meta.role === 'parameter' ? [n.name] : []))); // prettier-ignore
+  const early = new Set<string>();
+  const late = new Set<string>();
+  graph.nodes.forEach((node, i) => {
+    if (node.kind !== 'call' || (i >= first && i <= last)) return;
+    eachOperand(node, (name) => {
+      if (parameters.has(name)) (i < first ? early : late).add(name);
+    });
+  });
+  return [...early].some((name) => late.has(name));
 }
 
 /** A text for every layer that is equal for equal layers. */

@@ -1,7 +1,7 @@
 import type { Cluster } from '../../cost/cluster.ts';
 import { collectiveModel } from '../../cost/presets.ts';
 import { DeviceMesh } from '../../mesh/mesh.ts';
-import { DTYPE_BYTES } from '../../graph/types.ts';
+import { DTYPE_BYTES, type DType } from '../../graph/types.ts';
 import { dtypeNamed } from '../../models/build.ts';
 import type { ModelConfig } from '../../models/families.ts';
 import { coreKey, type CoreCost, type CoreRequest } from './core-types.ts';
@@ -34,6 +34,8 @@ export interface SweepResult {
   readonly routed: ReadonlyMap<string, RoutedCosts>;
   readonly beaten: number;
   readonly composer: Composer;
+  /** Of parameters and activations. */
+  readonly dtype: DType;
 }
 
 export interface SweepOptions {
@@ -73,9 +75,14 @@ class Sweep {
     const { question, config, cluster, kinds, slice, wants } = options;
     this.composer = new Composer(question, kinds);
     this.pricer = new RowPricer(this.composer, kinds.layers);
-    this.meshes = meshRows(config, question, cluster.devicesPerHost)
+    this.meshes = meshRows(config, question, cluster.devicesPerHost, kinds.tied)
       .filter((_, i) => slice === undefined || i % slice.count === slice.index)
       .map((m) => (wants === undefined ? m : { ...m, rows: m.rows.filter(wants) }));
+  }
+
+  private get dtype(): DType {
+    const { question, config } = this.options;
+    return question.dtype ?? (config.statedDtype === undefined ? 'bf16' : dtypeNamed(config.statedDtype));
   }
 
   private get routes(): boolean {
@@ -188,7 +195,7 @@ class Sweep {
   private leastCollectives({ axes, microbatch }: CoreRequest): number {
     const { question, config, cluster } = this.options;
     const { shape } = config.architecture;
-    const item = DTYPE_BYTES[question.dtype ?? (config.statedDtype === undefined ? 'bf16' : dtypeNamed(config.statedDtype))]; // prettier-ignore
+    const item = DTYPE_BYTES[this.dtype];
     const ways = axes.reduce((n, a) => n * a.size, 1);
     const mesh = new DeviceMesh([
       { name: 'rest', size: question.devices / ways },
@@ -259,6 +266,7 @@ class Sweep {
       routed: this.routed,
       beaten: beaten.size,
       composer: this.composer,
+      dtype: this.dtype,
     };
   }
 }

@@ -21,13 +21,13 @@ export async function whatIf(question: SweepQuestion, result: SweepResult, table
   const near = [
     ...result.priced.filter((p) => p.fits).slice(0, RUNNERS_UP),
     ...result.priced.filter((p) => !p.fits && p.figures.busySeconds < best.figures.seconds).slice(0, RUNNERS_UP),
-  ].map((p) => p.row);
+  ].map(zooRow);
   const budget = result.budgetBytes;
   const out: WhatIf[] = [];
   const ask = async (change: string, changed: SweepQuestion, fresh: boolean): Promise<void> => {
-    const priced = await repriced(changed, result, near, table, fresh);
+    const priced = await repriced(changed, result, [...new Set(near)], table, fresh);
     const [first, second] = priced.filter((p) => p.fits);
-    const same = first?.row === best.row;
+    const same = first?.row === zooRow(best);
     out.push({
       change,
       best: first?.row.name ?? null,
@@ -44,6 +44,11 @@ export async function whatIf(question: SweepQuestion, result: SweepResult, table
     await ask('half the batch', { ...question, globalBatch: question.globalBatch / 2 }, false);
   await ask('twice the batch', { ...question, globalBatch: question.globalBatch * 2 }, false);
   return out;
+}
+
+/** What is priced again of a plan: of an optimum with the placements of the zoo, the plan of the zoo. */
+function zooRow({ row, like }: PricedRow): LayoutRow {
+  return like ?? row;
 }
 
 /** Prices rows for another question. Programs of data ranks inside a host do not see the links between hosts. */

@@ -6,9 +6,12 @@ export const ABSENT: readonly string[] = ['float', 'double', 'half', 'bfloat16',
 );
 
 /** Sample calls that PyTorch does not run. */
-export const REFUSED: readonly string[] = ABSENT.map(
-  (name) => `${name.replace('aten.', '')}(x[6,5]): PyTorch 2.13.0 has no ${name}`,
-);
+export const REFUSED: readonly string[] = [
+  ...ABSENT.map((name) => `${name.replace('aten.', '')}(x[6,5]): PyTorch 2.13.0 has no ${name}`),
+  `max_unpool2d(x[5,6,4,4], index64[5,6,4,4], [8,8]): max_unpooling2d_forward_out does not have a deterministic implementation, but you set 'torch.use_det`,
+  `max_unpool2d(x[6,3,3], index36[6,3,3], [6,6]): max_unpooling2d_forward_out does not have a deterministic implementation, but you set 'torch.use_det`,
+  `max_unpool3d(x[6,5,2,3,2], index48[6,5,2,3,2], [3,4,4], [2,2,2], [0,0,0]): max_unpooling3d_forward_out does not have a deterministic implementation, but you set 'torch.use_det`,
+];
 
 /** Operators of which no rule was run, by reason. */
 export const NOT_RUN: Readonly<Record<string, readonly string[]>> = {
@@ -16,6 +19,8 @@ export const NOT_RUN: Readonly<Record<string, readonly string[]>> = {
   // What is left of them on a rank is the lowering's: a local size, an offset, a random stream.
   'every rule rewrites the call': [
     'aten.empty.memory_format',
+    'aten.eye.default',
+    'aten.eye.m',
     'aten.arange.default',
     'aten.arange.start',
     'aten.arange.start_step',
@@ -27,12 +32,22 @@ export const NOT_RUN: Readonly<Record<string, readonly string[]>> = {
     'aten.normal_.default',
     'aten.uniform_.default',
     'aten.exponential_.default',
+    'aten.log_normal_.default',
+    'aten.geometric_.default',
+    'aten.multinomial.default',
     'aten.rand.default',
     'aten.randn.default',
     'aten.rand_like.default',
     'aten.randn_like.default',
   ],
-  'no rule but replicate': ['aten.median.default', 'aten.scalar_tensor.default'],
+  'no rule but replicate': [
+    'aten.median.default',
+    'aten.nanmedian.default',
+    'aten.scalar_tensor.default',
+    'aten.randperm.default',
+  ],
+  // Of several values for one place any may win: refused where answers must repeat.
+  'PyTorch does not run it on a CPU': ['aten.max_unpool2d.default', 'aten.max_unpool3d.default'],
   // GPU kernels; their rules are those of the CPU's fused attention.
   'no sample': [
     'aten._scaled_dot_product_flash_attention.default',
@@ -71,6 +86,7 @@ export const OTHER_SCHEMA: readonly string[] = [
   "aten.zero_.default: PyTorch has no argument 'dtype'",
   "prims.iota.default: 'device' is required in PyTorch",
   "aten.bernoulli.p: 'p' is required in PyTorch",
+  "aten.randperm.default: 'dtype' is 4 by default in PyTorch, null here",
 ];
 
 /** Rules of samples whose own conditions (evenness, units) admit them at these sizes on neither 2 nor 3 ranks. */
@@ -83,4 +99,5 @@ export const VALUES_FIRST: readonly string[] = [
   'aten.linalg_inv.default',
   'aten.inverse.default',
   'aten.linalg_solve.default',
+  'aten.linalg_lu_factor.default',
 ];

@@ -19,6 +19,10 @@ const isFloat = (dtype: DType): boolean => /^(b?f)\d/.test(dtype);
 const wide = (dtype: DType): DType => (isFloat(dtype) ? 'f64' : dtype);
 /** PyTorch takes no float64 for this one: small integers in float32, which it multiplies exactly. */
 const SINGLE = 'aten._grouped_mm.default';
+/** Nor for this one, whose operands are of 8 bits: small integers as they are typed. */
+const AS_TYPED = 'aten._scaled_mm.default';
+/** It reads step counts as float32. */
+const COUNTS = /^aten\._fused_adam/;
 
 function widened(arg: Arg): Arg {
   if (Array.isArray(arg)) return (arg as readonly Arg[]).map(widened);
@@ -58,18 +62,20 @@ function draw(spec: TensorSpec, seed: number, special: boolean, type: DType): ND
 }
 
 function sample(call: CallText, special = false): KernelSample {
-  const widenedCall: CallText = {
+  const typed = call.target === AS_TYPED;
+  const widenedCall: CallText = typed ? call : {
     ...call,
     args: call.args.map(widened),
     kwargs: Object.fromEntries(Object.entries(call.kwargs).map(([k, v]) => [k, widened(v)])),
-  };
+  }; // prettier-ignore
   const arrays = new Map<string, NDArray>();
   for (const [name, spec] of call.tensors) {
     const given = GIVEN_VALUES[call.text]?.[arrays.size];
     const seed = streamOf(`${call.text} ${arrays.size}`);
     const single = call.target === SINGLE && isFloat(spec.dtype);
-    const dtype = single ? 'f32' : wide(spec.dtype);
-    arrays.set(name, given === undefined ? draw(single ? { ...spec, init: 'few' } : spec, seed, special, dtype) : fromList(spec.shape, given, dtype as ElementType)); // prettier-ignore
+    const count = COUNTS.test(call.target) && spec.shape.length === 0;
+    const dtype = typed ? spec.dtype : single || count ? 'f32' : wide(spec.dtype);
+    arrays.set(name, given === undefined ? draw(single || typed ? { ...spec, init: 'few' } : spec, seed, special, dtype) : fromList(spec.shape, given, dtype as ElementType)); // prettier-ignore
   }
   return { text: `${special ? 'special values: ' : ''}${call.text}`, call: widenedCall, arrays };
 }

@@ -9,8 +9,10 @@ import { decode, difference, type RecordedResult } from './kernel-record.ts';
 export const UNCOMPARED: ReadonlySet<string> = new Set([
   ...['empty.memory_format', 'empty_like.default', 'new_empty.default'],
   ...['bernoulli.default', 'bernoulli.p', 'bernoulli_.float', 'normal_.default', 'uniform_.default'],
-  // Eigenvectors have no sign of their own.
-  'linalg_eigh.default',
+  // Eigenvectors and singular vectors have no sign of their own.
+  ...['linalg_eigh.default', '_linalg_eigh.default'],
+  ...['linalg_svd.default', '_linalg_svd.default', 'svd.default'],
+  ...['log_normal_.default', 'geometric_.default', 'randperm.default', 'multinomial.default'],
   ...['exponential_.default', 'rand.default', 'randn.default', 'rand_like.default', 'randn_like.default'],
 ].map((n) => `aten.${n}`)); // prettier-ignore
 

@@ -1,5 +1,11 @@
+import { fusedSamples } from '../../../src/ops/aten/fused.ts';
+import { gridKernelSamples } from '../../../src/ops/aten/grid.ts';
+
 /** Calls beyond the samples of the rule tests: values, sizes and options that rules do not depend on but kernels do. */
 export const moreKernelSamples: readonly string[] = [
+  ...gridKernelSamples,
+  'equal(seven[5,6], seven[5,6])',
+  'equal(x[5,6], x[5,6])',
   // Integers: division, remainders, powers, shifts, wrap-around.
   "div.Tensor_mode(i64[6,5], seven[6,5], rounding_mode='floor')",
   "div.Tensor_mode(i64[6,5], seven[6,5], rounding_mode='trunc')",
@@ -195,4 +201,8 @@ export const GIVEN_VALUES: Readonly<Record<string, Readonly<Record<number, reado
   '_grouped_mm(f32[12,16], f32[3,16,8], i32[3])': { 2: [4, 4, 12] },
   '_grouped_mm(f32[3,8,16], f32[16,12], i32[3])': { 2: [4, 8, 12] },
   '_grouped_mm(f32[8,12], f32[12,16], i32[3])': { 2: [4, 8, 12] },
+  // Counts of steps, and a rate, that float32 holds exactly.
+  ...Object.fromEntries(
+    fusedSamples.map((text) => [text, text.includes('tensor_lr') ? { 5: [7], 6: [0.125] } : { 4: [3] }]),
+  ),
 };

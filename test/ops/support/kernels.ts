@@ -239,6 +239,17 @@ const dimMoves: Record<string, Kernel> = {
       }),
     ];
   },
+  'aten.diagonal_scatter.default': (call) => {
+    const [x, src] = call.inputs;
+    const [a, b] = [dimOf(call.ctx.int('dim1'), x.shape.length), dimOf(call.ctx.int('dim2'), x.shape.length)];
+    const offset = call.ctx.int('offset');
+    return [
+      build(x.shape, (at) => {
+        if (at[b] - at[a] !== offset) return get(x, at);
+        return get(src, [...at.filter((_, d) => d !== a && d !== b), at[a] + Math.min(offset, 0)]);
+      }),
+    ];
+  },
   'aten.mT.default': ({ inputs: [x] }) => {
     const n = x.shape.length;
     return [permute(x, [...x.shape.slice(2).map((_, d) => d), n - 1, n - 2])];

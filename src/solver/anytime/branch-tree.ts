@@ -1,0 +1,195 @@
+/**
+ * A plan of branching from linear programs: which variables to split, and prices for every leaf, such that the relaxation
+ * of each leaf costs no less than the incumbent. The plan proves nothing: the exact engine carries it out in integers
+ * (`close.ts`), and what it says is checked.
+ */
+import type { Highs } from 'highs';
+import { priceValues, usageOf } from './dual.ts';
+import { choiceOf, finishProgram, type FinishProgram } from './finish-program.ts';
+import { fix, type BoundSource, type Fixed } from './fix.ts';
+import { openProgram } from './highs-model.ts';
+import type { Model } from './model.ts';
+
+/** A node splits the values of a variable of the model in those listed and all others; a leaf has prices of rows. */
+export type BranchTree =
+  | { readonly variable: number; readonly values: readonly number[]; readonly parts: readonly [BranchTree, BranchTree] }
+  | { readonly prices: readonly { readonly row: number; readonly price: number }[] };
+
+export interface TreeJob {
+  readonly model: Model;
+  readonly source: BoundSource;
+  /** Cost of the incumbent: leaves are to cost no less. */
+  readonly cost: number;
+  /** Rows that take part. */
+  readonly rows: readonly number[];
+  readonly deadline: number;
+}
+
+/** Most nodes of a plan, and most times that it is begun anew with rows that were missing. */
+const MOST_NODES = 300;
+const MOST_ATTEMPTS = 4;
+/** Cost of exceeding a memory row by one (scaled) unit: leaves that break memory get dear instead of infeasible. */
+const SURPLUS_COST = 1000;
+/** What counts as a whole number. */
+const WHOLE = 1e-6;
+/** Prices below this part of the largest worth of a row are left out. */
+const LEAST_SHARE = 1e-6;
+
+/** Plans; undefined at a limit, or when some choice of the relaxation is cheaper and keeps all rows. */
+export function branchTree(highs: Highs, job: TreeJob): BranchTree | undefined {
+  const rows = [...job.rows];
+  for (let attempt = 0; attempt < MOST_ATTEMPTS; attempt++) {
+    const planner = new Planner(highs, job, rows);
+    try {
+      const tree = planner.plan();
+      if (tree !== undefined || planner.missing.size === 0) return tree;
+    } finally {
+      planner.close();
+    }
+    rows.push(...planner.missing);
+  }
+  return undefined;
+}
+
+class Planner {
+  /** Rows that some relaxed optimum breaks and that do not take part. */
+  readonly missing = new Set<number>();
+  readonly #job: TreeJob;
+  readonly #rows: readonly number[];
+  readonly #fixed: Fixed;
+  readonly #program: FinishProgram;
+  readonly #lp: ReturnType<typeof openProgram>;
+  readonly #use: Float64Array;
+  readonly #target: number;
+  #nodes = 0;
+
+  constructor(highs: Highs, job: TreeJob, rows: readonly number[]) {
+    const { model, source, cost } = job;
+    this.#job = job;
+    this.#rows = rows;
+    this.#fixed = fix(model, source, cost - 1);
+    this.#program = finishProgram(this.#fixed, rows, cost - this.#fixed.bound, SURPLUS_COST);
+    // Half a unit below the incumbent still rounds up to it.
+    this.#target = (cost - 0.5 - this.#fixed.bound) * this.#program.scale;
+    this.#lp = openProgram(highs, this.#program, false);
+    this.#lp.options.set({ output_flag: false });
+    // What the usage of every value is worth at the prices of the bound: splits are made along it.
+    this.#use = new Float64Array(model.unary.length);
+    priceValues(model, source.lambda, new Float64Array(model.rows + 1), this.#use);
+    for (let v = 0; v < this.#use.length; v++)
+      this.#use[v] = model.unary[v] === Infinity ? 0 : this.#use[v] - model.unary[v];
+  }
+
+  close(): void {
+    this.#lp.dispose();
+  }
+
+  /** Undefined at a limit or when rows are missing. */
+  plan(): BranchTree | undefined {
+    const left = (this.#job.deadline - Date.now()) / 1000;
+    if (++this.#nodes > MOST_NODES || left <= 0) return undefined;
+    const lp = this.#lp;
+    if (left < Infinity) lp.options.set('time_limit', left);
+    lp.run();
+    // From the second program on the basis of the last one is better than a presolve.
+    lp.options.set('presolve', 'off');
+    const status = lp.getModelStatus();
+    // Infeasible: some variable has no value left that costs too little, whatever the prices are.
+    if (status === INFEASIBLE) return this.#leaf();
+    if (status !== OPTIMAL) return undefined;
+    const { colValue, colDual } = lp.getSolution();
+    if (Number(lp.info.get('objective_function_value')) >= this.#target) return this.#leaf(colDual);
+    const split = this.#split(colValue);
+    if (split === undefined) {
+      this.#miss(colValue);
+      return undefined;
+    }
+    const { variable, low, high } = split;
+    const parts: BranchTree[] = [];
+    for (const off of [high, low]) {
+      const kept = off.map((v) => this.#program.upper[this.#program.valueColumn[v]]);
+      off.forEach((v) => this.#limit(v, 0));
+      const part = this.plan();
+      off.forEach((v, k) => this.#limit(v, kept[k]));
+      if (part === undefined) return undefined;
+      parts.push(part);
+    }
+    const at = this.#job.model.start[variable];
+    return { variable, values: low.map((v) => v - at), parts: [parts[0], parts[1]] };
+  }
+
+  #limit(value: number, upper: number): void {
+    const column = this.#program.valueColumn[value];
+    this.#program.upper[column] = upper;
+    this.#lp.changeColBounds(column, 0, upper);
+  }
+
+  /** The reduced cost of a row's slack is the row's whole price. Without duals: the prices of the bound. */
+  #leaf(colDual?: Float64Array): BranchTree {
+    const { slacks, units, scale } = this.#program;
+    const { lambda } = this.#job.source;
+    const { capacity } = this.#job.model;
+    const all = this.#rows.map((row, k) => ({
+      row,
+      price: colDual === undefined ? lambda[row] : Math.max(0, (colDual[slacks[k]] * units[k]) / scale),
+    }));
+    const worth = all.map(({ row, price }) => price * Math.max(1, capacity[row]));
+    const most = worth.reduce((a, b) => Math.max(a, b), 0);
+    return { prices: all.filter((_, k) => worth[k] > LEAST_SHARE * most) };
+  }
+
+  /** The split of a fractional variable, by worth of usage, that parts most usage from most. */
+  #split(
+    columns: Float64Array,
+  ): { readonly variable: number; readonly low: number[]; readonly high: number[] } | undefined {
+    const { start, count } = this.#job.model;
+    const { valueColumn } = this.#program;
+    let best: { readonly variable: number; readonly low: number[]; readonly high: number[] } | undefined;
+    let most = -1;
+    for (let i = 0; i < count; i++) {
+      const values: number[] = [];
+      for (let v = start[i]; v < start[i + 1]; v++) if (valueColumn[v] >= 0) values.push(v);
+      const weight = (v: number): number => columns[valueColumn[v]];
+      if (!values.some((v) => weight(v) > WHOLE && weight(v) < 1 - WHOLE)) continue;
+      values.sort((a, b) => this.#use[a] - this.#use[b] || a - b);
+      const total = values.reduce((sum, v) => sum + weight(v) * this.#use[v], 0);
+      for (let k = 1, below = 0, used = 0; k < values.length; k++) {
+        below += weight(values[k - 1]);
+        used += weight(values[k - 1]) * this.#use[values[k - 1]];
+        if (below <= WHOLE || below >= 1 - WHOLE) continue;
+        const apart = (total - used) / (1 - below) - used / below;
+        const score = apart * Math.min(below, 1 - below);
+        if (score <= most) continue;
+        most = score;
+        best = { variable: i, low: values.slice(0, k), high: values.slice(k) };
+      }
+    }
+    return best;
+  }
+
+  /** Notes the rows that a whole solution breaks. */
+  #miss(columns: Float64Array): void {
+    const { model } = this.#job;
+    const choice = choiceOf(this.#fixed, this.#program, columns);
+    if (choice === undefined) return;
+    const known = new Set(this.#rows);
+    usageOf(model, choice).forEach((u, t) => {
+      if (u > model.capacity[t] && !known.has(t)) this.missing.add(t);
+    });
+  }
+}
+
+/** HiGHS' model status numbers. */
+const OPTIMAL = 7;
+const INFEASIBLE = 8;
+
+/** All rows with a price in some leaf, ascending. */
+export function pricedRows(tree: BranchTree): number[] {
+  const rows = new Set<number>();
+  const walk = (node: BranchTree): void => {
+    if ('prices' in node) for (const { row } of node.prices) rows.add(row);
+    else node.parts.forEach(walk);
+  };
+  walk(tree);
+  return [...rows].sort((a, b) => a - b);
+}
