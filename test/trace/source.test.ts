@@ -187,8 +187,8 @@ describe('the transformed text', () => {
   it('the Vite plugin takes model files and those named, and nothing else', () => {
     const plugin = wrapConditionsPlugin({ files: ['/app/net.ts'] });
     const code = 'export const f = (x) => (x ? 1 : 2);';
-    expect(plugin.transform(code, '/app/a.model.ts')?.code).toContain('__shardwright.condition');
-    expect(plugin.transform(code, '/app/net.ts?v=1')?.code).toContain('__shardwright.condition');
+    expect(plugin.transform(code, '/app/a.model.ts')?.code).toContain('__shardwright.branch');
+    expect(plugin.transform(code, '/app/net.ts?v=1')?.code).toContain('__shardwright.branch');
     expect(plugin.transform(code, '/app/other.ts')).toBeUndefined();
     expect(plugin.transform(code, '/app/node_modules/x/a.model.ts')).toBeUndefined();
   });

@@ -257,7 +257,7 @@ const SPECS: Readonly<Record<string, DecomposedSpec>> = {
     cls: 'reduction',
     decompose: one(({ b, ctx, x }) => {
       const image = b.call('aten.unsqueeze.default', [x('self'), -2]);
-      return b.call('aten.squeeze.dim', [b.call('aten.adaptive_avg_pool2d.default', [image, [1, ...ctx.ints('output_size')]]), -2]); // prettier-ignore
+      return b.call('aten.squeeze.dim', [b.call('aten._adaptive_avg_pool2d.default', [image, [1, ...ctx.ints('output_size')]]), -2]); // prettier-ignore
     }),
   },
   'aten.margin_ranking_loss.default': {

@@ -8,8 +8,8 @@ import { Worker } from 'node:worker_threads';
 export interface AsideLimits {
   /** Milliseconds since the epoch; Infinity for none. */
   readonly deadline: number;
-  /** Element 0 becomes 1 when everything is to stop. */
-  readonly control: Int32Array;
+  /** Whether the job is to stop at once. */
+  readonly stopped: () => boolean;
 }
 
 /** How a job ended: its answer, its end by the clock or the caller, or the fault of its thread. */
@@ -29,7 +29,7 @@ const TICK = 50;
 export async function aside<T, News = never>(
   url: URL,
   job: unknown,
-  { deadline, control }: AsideLimits,
+  { deadline, stopped }: AsideLimits,
   hear: (news: News) => void = () => undefined,
 ): Promise<Aside<T>> {
   const worker = new Worker(url, { workerData: job, execArgv: [] });
@@ -42,7 +42,7 @@ export async function aside<T, News = never>(
       });
       worker.on('error', (fault: Error) => resolve({ kind: 'fault', fault }));
       timer = setInterval(() => {
-        if (Date.now() > deadline + GRACE || Atomics.load(control, 0) !== 0) resolve({ kind: 'stopped' });
+        if (Date.now() > deadline + GRACE || stopped()) resolve({ kind: 'stopped' });
       }, TICK);
     });
   } finally {

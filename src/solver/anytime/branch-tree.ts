@@ -3,11 +3,11 @@
  * of each leaf costs no less than the incumbent. The plan proves nothing: the exact engine carries it out in integers
  * (`close.ts`), and what it says is checked.
  */
-import type { Highs } from 'highs';
-import { priceValues, usageOf } from './dual.ts';
-import { choiceOf, finishProgram, type FinishProgram } from './finish-program.ts';
+import load, { type Highs } from 'highs';
+import { priceValues } from './dual.ts';
+import { choiceOf, finishProgram, memoryRow, type FinishProgram } from './finish-program.ts';
 import { fix, type BoundSource, type Fixed } from './fix.ts';
-import { openProgram } from './highs-model.ts';
+import { brokenRows, openProgram } from './highs-model.ts';
 import type { Model } from './model.ts';
 
 /** A node splits the values of a variable of the model in those listed and all others; a leaf has prices of rows. */
@@ -25,9 +25,8 @@ export interface TreeJob {
   readonly deadline: number;
 }
 
-/** Most nodes of a plan, and most times that it is begun anew with rows that were missing. */
+/** Most linear programs of a plan. */
 const MOST_NODES = 300;
-const MOST_ATTEMPTS = 4;
 /** Cost of exceeding a memory row by one (scaled) unit: leaves that break memory get dear instead of infeasible. */
 const SURPLUS_COST = 1000;
 /** What counts as a whole number. */
@@ -36,26 +35,22 @@ const WHOLE = 1e-6;
 const LEAST_SHARE = 1e-6;
 
 /** Plans; undefined at a limit, or when some choice of the relaxation is cheaper and keeps all rows. */
-export function branchTree(highs: Highs, job: TreeJob): BranchTree | undefined {
-  const rows = [...job.rows];
-  for (let attempt = 0; attempt < MOST_ATTEMPTS; attempt++) {
-    const planner = new Planner(highs, job, rows);
-    try {
-      const tree = planner.plan();
-      if (tree !== undefined || planner.missing.size === 0) return tree;
-    } finally {
-      planner.close();
-    }
-    rows.push(...planner.missing);
+export async function branchTree(job: TreeJob): Promise<BranchTree | undefined> {
+  const highs = await load();
+  const planner = new Planner(highs, job);
+  try {
+    return planner.plan();
+  } finally {
+    planner.close();
   }
-  return undefined;
 }
 
 class Planner {
-  /** Rows that some relaxed optimum breaks and that do not take part. */
-  readonly missing = new Set<number>();
   readonly #job: TreeJob;
-  readonly #rows: readonly number[];
+  /** Rows that take part, the column of the slack of each, and what its amounts are multiplied by. */
+  readonly #rows: { readonly row: number; readonly slack: number; readonly unit: number }[];
+  #columns: number;
+  #lpRows: number;
   readonly #fixed: Fixed;
   readonly #program: FinishProgram;
   readonly #lp: ReturnType<typeof openProgram>;
@@ -63,14 +58,18 @@ class Planner {
   readonly #target: number;
   #nodes = 0;
 
-  constructor(highs: Highs, job: TreeJob, rows: readonly number[]) {
-    const { model, source, cost } = job;
+  constructor(highs: Highs, job: TreeJob) {
+    const { model, source, cost, rows } = job;
     this.#job = job;
-    this.#rows = rows;
-    this.#fixed = fix(model, source, cost - 1);
+    // Nothing is deleted: a leaf stands on its own prices, and deletions would stand on those of the bound.
+    this.#fixed = fix(model, source, Infinity);
     this.#program = finishProgram(this.#fixed, rows, cost - this.#fixed.bound, SURPLUS_COST);
     // Half a unit below the incumbent still rounds up to it.
     this.#target = (cost - 0.5 - this.#fixed.bound) * this.#program.scale;
+    const { slacks, units, columns } = this.#program;
+    this.#rows = rows.map((row, k) => ({ row, slack: slacks[k], unit: units[k] }));
+    this.#columns = columns;
+    this.#lpRows = this.#program.rowLower.length;
     this.#lp = openProgram(highs, this.#program, false);
     this.#lp.options.set({ output_flag: false });
     // What the usage of every value is worth at the prices of the bound: splits are made along it.
@@ -84,7 +83,7 @@ class Planner {
     this.#lp.dispose();
   }
 
-  /** Undefined at a limit or when rows are missing. */
+  /** Undefined at a limit, or when a cheaper choice keeps all rows. */
   plan(): BranchTree | undefined {
     const left = (this.#job.deadline - Date.now()) / 1000;
     if (++this.#nodes > MOST_NODES || left <= 0) return undefined;
@@ -101,8 +100,8 @@ class Planner {
     if (Number(lp.info.get('objective_function_value')) >= this.#target) return this.#leaf(colDual);
     const split = this.#split(colValue);
     if (split === undefined) {
-      this.#miss(colValue);
-      return undefined;
+      // A whole solution is cheap only because of rows that do not take part yet.
+      return this.#join(colValue) ? this.plan() : undefined;
     }
     const { variable, low, high } = split;
     const parts: BranchTree[] = [];
@@ -126,12 +125,12 @@ class Planner {
 
   /** The reduced cost of a row's slack is the row's whole price. Without duals: the prices of the bound. */
   #leaf(colDual?: Float64Array): BranchTree {
-    const { slacks, units, scale } = this.#program;
+    const { scale } = this.#program;
     const { lambda } = this.#job.source;
     const { capacity } = this.#job.model;
-    const all = this.#rows.map((row, k) => ({
+    const all = this.#rows.map(({ row, slack, unit }) => ({
       row,
-      price: colDual === undefined ? lambda[row] : Math.max(0, (colDual[slacks[k]] * units[k]) / scale),
+      price: colDual === undefined ? lambda[row] : Math.max(0, (colDual[slack] * unit) / scale),
     }));
     const worth = all.map(({ row, price }) => price * Math.max(1, capacity[row]));
     const most = worth.reduce((a, b) => Math.max(a, b), 0);
@@ -167,15 +166,25 @@ class Planner {
     return best;
   }
 
-  /** Notes the rows that a whole solution breaks. */
-  #miss(columns: Float64Array): void {
-    const { model } = this.#job;
+  /** Adds the rows that a whole solution breaks; false when it breaks none. */
+  #join(columns: Float64Array): boolean {
+    const { model, source } = this.#job;
+    const { valueColumn, scale } = this.#program;
     const choice = choiceOf(this.#fixed, this.#program, columns);
-    if (choice === undefined) return;
-    const known = new Set(this.#rows);
-    usageOf(model, choice).forEach((u, t) => {
-      if (u > model.capacity[t] && !known.has(t)) this.missing.add(t);
-    });
+    if (choice === undefined) return false;
+    const known = this.#rows.map(({ row }) => row);
+    const fresh = brokenRows(model, choice, known);
+    for (const row of fresh) {
+      const { indices, values, upper, unit } = memoryRow(this.#fixed, valueColumn, row);
+      const at = Int32Array.of(this.#lpRows++);
+      this.#lp.addRow(upper, upper, { indices, values });
+      const price = (scale * source.lambda[row]) / unit;
+      this.#lp.addCol(price, 0, Math.max(0, upper), { indices: at, values: Float64Array.of(1) });
+      this.#lp.addCol(SURPLUS_COST, 0, Infinity, { indices: at, values: Float64Array.of(-1) });
+      this.#rows.push({ row, slack: this.#columns, unit });
+      this.#columns += 2;
+    }
+    return fresh.length > 0;
   }
 }
 

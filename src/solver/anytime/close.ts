@@ -36,7 +36,7 @@ export interface ClosingJob {
   readonly rows: readonly CertificateRow[];
   /** One price per row, in units of 2^-20. */
   readonly prices: readonly bigint[];
-  /** Where known: how to branch, with prices for every leaf; tried first. */
+  /** Where known: how to branch, with prices for every leaf, instead of `rows` and `prices`. */
   readonly plan?: Plan;
   /** Milliseconds since the epoch. */
   readonly deadline: number;
@@ -64,11 +64,7 @@ export function close(job: ClosingJob): Closing {
   const prices = [...job.prices];
   let { choice } = job;
   const evaluateChoice = evaluator(problem);
-  if (job.plan !== undefined) {
-    const result = carryOut(job, job.plan, evaluateChoice);
-    if (result.bound >= result.objective || Date.now() > deadline) return result;
-    choice = result.choice;
-  }
+  if (job.plan !== undefined) return carryOut(job, job.plan, evaluateChoice);
   for (;;) {
     const result = attempt({ ...job, choice, rows: sources, prices }, evaluateChoice);
     choice = result.choice;
@@ -137,8 +133,8 @@ function carryOut(job: ClosingJob, plan: Plan, evaluateChoice: (choice: Int32Arr
   const visit = (node: PlanNode, at: Network): number => {
     if ('prices' in node) return search.solvePriced(at, node.prices);
     const part = positionsOf(at, node);
-    // A variable that the reduction has settled needs no split: the sides it rules out are empty.
-    if (part === undefined) throw new Error(`internal: variable ${node.variable} cannot be split any more`);
+    // The reduction has settled the variable, which it had not on the model of the plan: no plan for this network.
+    if (part === undefined) return -Infinity;
     at.log.push(STEP.branch, part.variable, 2);
     let least = Infinity;
     node.parts.forEach((child, k) => {

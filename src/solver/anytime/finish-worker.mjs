@@ -1,5 +1,5 @@
 /**
- * Runs `finish` in a thread of its own: HiGHS is one long call, and past its memory it poisons the thread that it runs in.
+ * Runs `finish` (or, on a job with `kind: 'plan'`, `branchTree`) in a thread of its own: HiGHS is one long call, and past its memory it poisons the thread that it runs in.
  * Posts `{ news: { choice, cost } }` for every better choice and `{ answer }` at the end. Plain JavaScript for the same
  * reason as `worker.mjs`.
  */
@@ -11,9 +11,15 @@ const port = parentPort;
 // In a source tree only, where the development tool is there; the built package has no TypeScript.
 const loader = 'tsx/esm/api';
 if (existsSync(new URL('./finish.ts', import.meta.url))) (await import(loader)).register();
-const { finish } = await import('./finish.js');
-const answer = await finish(
-  workerData,
-  (/** @type {Int32Array} */ choice, /** @type {number} */ cost) => port.postMessage({ news: { choice, cost } }),
-);
+/** @type {unknown} */
+let answer;
+if (workerData.kind === 'plan') {
+  const { branchTree } = await import('./branch-tree.js');
+  answer = await branchTree(workerData);
+} else {
+  const { finish } = await import('./finish.js');
+  const news = (/** @type {Int32Array} */ choice, /** @type {number} */ cost) =>
+    port.postMessage({ news: { choice, cost } });
+  answer = await finish(workerData, news);
+}
 port.postMessage({ answer });

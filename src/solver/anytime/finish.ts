@@ -4,11 +4,10 @@
  * evaluation, never a proof.
  */
 import load from 'highs';
-import { branchTree, type BranchTree } from './branch-tree.ts';
 import { costOf, usageOf } from './dual.ts';
 import { choiceOf, finishProgram, memoryRow, startOf } from './finish-program.ts';
 import { fix, type BoundSource } from './fix.ts';
-import { openProgram } from './highs-model.ts';
+import { brokenRows, openProgram } from './highs-model.ts';
 import type { Model } from './model.ts';
 
 export interface FinishJob {
@@ -30,21 +29,16 @@ export interface Finish {
   readonly choice: Int32Array;
   readonly cost: number;
   readonly word: FinishWord;
-  /** Runs of HiGHS, memory rows in the last one, and its size. */
+  /** Runs of HiGHS, memory rows of the model in the last one, and its size. */
   readonly runs: number;
-  readonly rows: number;
+  readonly rows: readonly number[];
   readonly columns: number;
   readonly values: number;
-  /** How to branch so that no leaf's relaxation costs less than the choice: a plan for a proof. Only with `done`. */
-  readonly tree?: BranchTree;
 }
 
 /** Past these HiGHS nears the end of its memory, or has never been of use. */
 const MOST_COLUMNS = 150_000;
 const MOST_NONZEROS = 800_000;
-/** Windows of rows; each may add the most exceeded one after a run. */
-const WINDOWS = 48;
-const MOST_FRESH = 25;
 /** Milliseconds of a run that are worth starting one. */
 const LEAST_MILLISECONDS = 100;
 
@@ -65,7 +59,7 @@ export async function finish(
     cost,
     word,
     runs,
-    rows: rows.length,
+    rows,
     columns: program.columns,
     values: fixed.liveValue.reduce((a, b) => a + b, 0),
   });
@@ -113,10 +107,7 @@ export async function finish(
       const found = offer(lp.getSolution().colValue);
       if (found === undefined) return end('no word');
       const fresh = brokenRows(model, found, rows);
-      if (fresh.length === 0) {
-        const tree = branchTree(highs, { model, source, cost, rows, deadline: job.deadline });
-        return { ...end('done'), ...(tree === undefined ? {} : { tree }) };
-      }
+      if (fresh.length === 0) return end('done');
       for (const t of fresh) {
         const { indices, values, upper } = memoryRow(fixed, program.valueColumn, t);
         lp.addRow(-Infinity, upper, { indices, values });
@@ -126,24 +117,4 @@ export async function finish(
   } finally {
     lp.dispose();
   }
-}
-
-/** The most exceeded row of every window, worst first, without those that are in the program. */
-function brokenRows(model: Model, choice: Int32Array, known: readonly number[]): number[] {
-  const usage = usageOf(model, choice);
-  const inProgram = new Set(known);
-  const worst: { readonly t: number; readonly excess: number }[] = [];
-  for (let w = 0; w < WINDOWS; w++) {
-    let best = -1;
-    let excess = 0;
-    for (let t = Math.floor((w * model.rows) / WINDOWS); t < Math.floor(((w + 1) * model.rows) / WINDOWS); t++) {
-      const over = usage[t] - model.capacity[t];
-      if (over > excess && !inProgram.has(t)) [best, excess] = [t, over];
-    }
-    if (best >= 0) worst.push({ t: best, excess });
-  }
-  return worst
-    .sort((x, y) => y.excess - x.excess || x.t - y.t)
-    .slice(0, MOST_FRESH)
-    .map(({ t }) => t);
 }

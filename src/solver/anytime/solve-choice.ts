@@ -9,9 +9,11 @@ import type { Certificate, Problem } from '../types.ts';
 import { aside, type AsideLimits } from './aside.ts';
 import type { Closing, ClosingJob } from './close.ts';
 import { compact, type Compact } from './compact.ts';
+import type { BranchTree, TreeJob } from './branch-tree.ts';
 import { costOf } from './dual.ts';
 import type { Finish, FinishJob } from './finish.ts';
 import { firstChoice, type BoundReport } from './lane.ts';
+import { planOf } from './plan.ts';
 import { dualCertificate, sourceOf } from './prove.ts';
 import { search, type Findings } from './rounds.ts';
 
@@ -80,6 +82,10 @@ const FINISH_SHARE = 0.3;
 const FINISH_NODES = 2000;
 /** Share of the time left that closing may take; the rest is for more search. */
 const CLOSE_SHARE = 0.6;
+/** The same where HiGHS says that there is nothing better to find. */
+const CLOSE_SHARE_DONE = 0.95;
+/** Share of the time of closing for the attempt without a plan where there is one. */
+const PLAIN_SHARE = 1 / 3;
 /** Milliseconds of closing when there is no time limit. */
 const CLOSE_MILLISECONDS = 60_000;
 /** Time set aside for the certificate, in multiples of the time of the reduction, and beyond. */
@@ -98,6 +104,8 @@ class Run {
   readonly #control = new Int32Array(new SharedArrayBuffer(4));
   #closed: Closing | undefined;
   #finished: ChoiceSolution['finisher'];
+  /** Rows that HiGHS' last program had, once it says that nothing is cheaper. */
+  #finishRows: readonly number[] | undefined;
   #lastBound = -Infinity;
 
   constructor(problem: Problem, options: ChoiceOptions) {
@@ -180,7 +188,7 @@ class Run {
       }
       if (met || model.count === 0 || found.rounds >= budget || patience >= CLOSE_PATIENCE) {
         closing = false;
-        await this.#close(reduced, found, share(CLOSE_SHARE));
+        await this.#close(reduced, found, share(this.#finishRows === undefined ? CLOSE_SHARE : CLOSE_SHARE_DONE));
         const closed = this.#closed;
         if (closed !== undefined && gapOf(closed.objective, closed.bound) <= gap) break;
       }
@@ -214,7 +222,7 @@ class Run {
       seed: this.#options.seed ?? 0,
     };
     let best = found;
-    const limits: AsideLimits = { deadline, control: this.#control };
+    const limits: AsideLimits = { deadline, stopped: () => this.#stopped() };
     const url = new URL('./finish-worker.mjs', import.meta.url);
     const end = await aside<Finish, Pick<Finish, 'choice' | 'cost'>>(url, job, limits, ({ choice, cost }) => {
       // The word of a foreign solver went through our own evaluation of the reduced model; here the checker looks.
@@ -224,7 +232,8 @@ class Run {
     });
     if (end.kind === 'answer') {
       const { word, runs, rows, columns } = end.answer;
-      this.#finished = { word, runs, rows, columns };
+      this.#finished = { word, runs, rows: rows.length, columns };
+      if (word === 'done') this.#finishRows = rows;
     } else {
       // Past its memory HiGHS aborts with this; any other fault is ours.
       if (end.kind === 'fault' && end.fault.name !== 'RuntimeError') throw end.fault;
@@ -242,7 +251,14 @@ class Run {
     return true;
   }
 
-  /** Runs the exact engine in a thread of its own; gives up at the deadline or when told to stop. */
+  #stopped(): boolean {
+    return Atomics.load(this.#control, 0) !== 0;
+  }
+
+  /**
+   * Runs the exact engine in a thread of its own; gives up at the deadline or when told to stop. Where HiGHS says that
+   * nothing is cheaper, a plan of branching is made beside it and carried out, too: whichever proves it first ends both.
+   */
   async #close(reduced: Compact, found: Findings, limit: number): Promise<void> {
     if (found.bound === undefined) return;
     const deadline = Math.min(limit, Date.now() + (limit === Infinity ? CLOSE_MILLISECONDS : Infinity));
@@ -254,19 +270,61 @@ class Run {
     const rows = Array.from(lambda.keys()).filter(
       (t) => lambda.length <= FEW_ROWS || (lambda[t] > 0 && worth[t] >= ROW_SHARE * total),
     );
-    const job: ClosingJob = {
-      problem: this.#problem,
-      choice: reduced.expand(found.choice),
+    const common = { problem: this.#problem, choice: reduced.expand(found.choice), deadline };
+    const plain: ClosingJob = {
+      ...common,
       rows: rows.map((t) => sourceOf(sources[t])),
       prices: rows.map((t) => BigInt(Math.round(lambda[t] * 2 ** 20))),
+    };
+    if (this.#finishRows === undefined) return this.#attempt(plain);
+    const byPlan = async (): Promise<void> => {
+      const tree = await this.#plan(reduced, found, deadline);
+      if (tree !== undefined) await this.#attempt({ ...common, rows: [], prices: [], plan: planOf(reduced, tree) });
+    };
+    // What the plain attempt proves at all it proves early, and the plan needs the machine.
+    const early = { ...plain, deadline: Math.min(deadline, Date.now() + PLAIN_SHARE * (deadline - Date.now())) };
+    if ((this.#options.threads ?? 2) > 1) await Promise.all([this.#attempt(early), byPlan()]);
+    else {
+      await this.#attempt(early);
+      if (!this.#proven()) await byPlan();
+    }
+  }
+
+  #proven(): boolean {
+    return this.#closed !== undefined && this.#closed.bound >= this.#closed.objective;
+  }
+
+  /** One attempt to close; the better result is kept. */
+  async #attempt(job: ClosingJob): Promise<void> {
+    const url = new URL('./close-worker.mjs', import.meta.url);
+    const stopped = (): boolean => this.#stopped() || this.#proven();
+    const end = await aside<Closing>(url, job, { deadline: job.deadline, stopped });
+    if (end.kind === 'fault') throw end.fault;
+    if (end.kind !== 'answer' || this.#proven()) return;
+    const { answer } = end;
+    const known = this.#closed;
+    const finer = known === undefined || answer.objective < known.objective || answer.bound > known.bound;
+    if (finer) this.#closed = answer;
+    this.#progress('close', answer.objective, answer.bound);
+  }
+
+  async #plan(reduced: Compact, found: Findings, deadline: number): Promise<BranchTree | undefined> {
+    if (found.bound === undefined || this.#finishRows === undefined) return undefined;
+    const { lambda, toFirst, toSecond } = found.bound;
+    const source = { lambda, toFirst, toSecond };
+    const job: TreeJob & { readonly kind: 'plan' } = {
+      kind: 'plan',
+      model: reduced.model,
+      source,
+      cost: found.cost,
+      rows: this.#finishRows,
       deadline,
     };
-    const url = new URL('./close-worker.mjs', import.meta.url);
-    const end = await aside<Closing>(url, job, { deadline, control: this.#control });
-    if (end.kind === 'fault') throw end.fault;
-    if (end.kind !== 'answer') return;
-    this.#closed = end.answer;
-    this.#progress('close', Math.min(found.cost, end.answer.objective), end.answer.bound);
+    const url = new URL('./finish-worker.mjs', import.meta.url);
+    const stopped = (): boolean => this.#stopped() || this.#proven();
+    const end = await aside<BranchTree | undefined>(url, job, { deadline, stopped });
+    if (end.kind === 'fault' && end.fault.name !== 'RuntimeError') throw end.fault;
+    return end.kind === 'answer' ? end.answer : undefined;
   }
 
   /** Checks the best choice and the best bound; what the checker says is the answer. */
