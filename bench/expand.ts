@@ -14,7 +14,7 @@ import { parseMesh } from '../src/mesh/mesh.ts';
 import { ShardingSpace } from '../src/mesh/space.ts';
 import { builtinOperators } from '../src/ops/builtin.ts';
 import { bindText, parseCall } from '../src/ops/samples/call-text.ts';
-import { tableText } from '../src/report/units.ts';
+import { tableText } from '../src/units.ts';
 import { expandRows } from '../src/strategy/expand.ts';
 import { fillRules } from '../src/strategy/fill.ts';
 import { propagate } from '../src/strategy/propagate.ts';

@@ -11,7 +11,7 @@ import { GreedyPlanner } from '../src/cost/greedy.ts';
 import { Redistributor } from '../src/cost/redistribute.ts';
 import { parseMesh } from '../src/mesh/mesh.ts';
 import { ShardingSpace } from '../src/mesh/space.ts';
-import { tableText } from '../src/report/units.ts';
+import { tableText } from '../src/units.ts';
 
 const cluster = loadCluster('dgx-h100');
 

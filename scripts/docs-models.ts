@@ -7,7 +7,7 @@ import { fileURLToPath } from 'node:url';
 import { format, resolveConfig } from 'prettier';
 import { readModelConfig } from '../src/models/families.ts';
 import { modelEntries, type ModelEntry } from '../src/models/registry.ts';
-import { countText } from '../src/report/units.ts';
+import { countText } from '../src/units.ts';
 
 /** Path of the page. */
 export const MODELS_PAGE = fileURLToPath(new URL('../docs/models.md', import.meta.url));

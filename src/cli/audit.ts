@@ -8,7 +8,7 @@ import { shardPrepared, type Infeasible } from '../plan/shard.ts';
 import { choiceOfPlan } from '../plan/transplant.ts';
 import { changeRequest, withPins } from '../plan/what-if.ts';
 import { auditText } from '../report/audit.ts';
-import { bytesText, percentText } from '../report/units.ts';
+import { bytesText, percentText } from '../units.ts';
 import { audit } from '../zoo/audit.ts';
 import { priceRestriction } from '../zoo/price.ts';
 import { applyRecipe } from '../zoo/recipes.ts';

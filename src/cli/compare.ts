@@ -4,7 +4,7 @@ import { z } from 'zod';
 import { ShardwrightError } from '../errors.ts';
 import { DEFAULT_REQUEST, type PlanRequest } from '../plan/request.ts';
 import { comparisonText } from '../report/comparison.ts';
-import { percentText } from '../report/units.ts';
+import { percentText } from '../units.ts';
 import { compare, mergeComparisons, type Comparison } from '../zoo/comparison.ts';
 import { compareModel } from '../zoo/sweep/compare-model.ts';
 import type { SweepQuestion } from '../zoo/sweep/question.ts';

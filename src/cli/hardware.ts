@@ -1,7 +1,7 @@
 import { clusterNames, loadCluster, type Cluster } from '../cost/cluster.ts';
 import { hardware } from '../cost/hardware.ts';
 import { constantsOf } from '../report/constants.ts';
-import { tableText } from '../report/units.ts';
+import { tableText } from '../units.ts';
 import { clusterText } from './cluster-file.ts';
 import { EXIT, type CliIo } from './io.ts';
 

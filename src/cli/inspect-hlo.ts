@@ -6,7 +6,7 @@ import { detectFormat } from '../import/detect.ts';
 import { readHlo, type HloCollective, type HloSummary } from '../import/hlo/collectives.ts';
 import { readModelFile } from '../import/read.ts';
 import { isGzip } from '../import/unpack.ts';
-import { bytesText, countText, tableText } from '../report/units.ts';
+import { bytesText, countText, tableText } from '../units.ts';
 
 /** `inspect` of a compiled program: HLO text is no graph to plan, but says which collectives the compiler chose. */
 

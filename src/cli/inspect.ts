@@ -4,7 +4,7 @@ import type { OperatorTable } from '../ops/table.ts';
 import type { ProgramCounts } from '../import/content.ts';
 import { CONTROL_TARGETS } from '../graph/control.ts';
 import { isCheck } from '../passes/checks.ts';
-import { bytesText, countText, flopsText, tableText } from '../report/units.ts';
+import { bytesText, countText, flopsText, tableText } from '../units.ts';
 import type { CliIo } from './io.ts';
 import { EXIT } from './io.ts';
 import { hloText, inspectHlo } from './inspect-hlo.ts';

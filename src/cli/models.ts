@@ -3,7 +3,7 @@ import { readModelConfig } from '../models/families.ts';
 import type { ModelShape } from '../models/architecture.ts';
 import { modelEntries, modelEntry } from '../models/registry.ts';
 import type { JsonRecord } from '../models/read-config.ts';
-import { countText, tableText } from '../report/units.ts';
+import { countText, tableText } from '../units.ts';
 import { EXIT, type CliIo } from './io.ts';
 
 /** One row of `models list --json`; the keys are a contract. */

@@ -2,7 +2,7 @@ import { existsSync } from 'node:fs';
 import { loadCluster, usableMemoryBytes } from '../cost/cluster.ts';
 import { ShardwrightError } from '../errors.ts';
 import type { PlanRequest } from '../plan/request.ts';
-import { bytesText, percentText, secondsText, tableText } from '../report/units.ts';
+import { bytesText, percentText, secondsText, tableText } from '../units.ts';
 import { parsePipelineSchedule, type PipelineSchedule } from '../simulate/pipeline/schedules.ts';
 import type { PlanPipeline, PlanPipelineRequest } from '../zoo/pipeline-plan.ts';
 import { parseCount } from './options.ts';

@@ -18,7 +18,7 @@ import type { Plan } from '../plan/types.ts';
 import { annotatedProgram } from '../report/program.ts';
 import { endsText } from '../report/size-range.ts';
 import { planSummary } from '../report/summary.ts';
-import { bytesText, percentText, secondsText } from '../report/units.ts';
+import { bytesText, percentText, secondsText } from '../units.ts';
 import type { Progress } from '../solver/types.ts';
 import { priceRecipes, type RecipeResult } from '../zoo/compare.ts';
 import type { PlanPipeline } from '../zoo/pipeline-plan.ts';

@@ -7,7 +7,7 @@ import { DTYPE_BYTES, DTYPES, type DType } from '../graph/types.ts';
 import { parseShardingFor } from '../mesh/einshard/on-mesh.ts';
 import { parseMesh, type DeviceMesh } from '../mesh/mesh.ts';
 import { ShardingSpace } from '../mesh/space.ts';
-import { bytesText, tableText } from '../report/units.ts';
+import { bytesText, tableText } from '../units.ts';
 import { clusterText } from './cluster-file.ts';
 import { EXIT, type CliIo } from './io.ts';
 import { parseShape } from './options.ts';

@@ -3,7 +3,7 @@ import { programUtilization } from '../cost/training/mfu.ts';
 import type { DType, Graph } from '../graph/types.ts';
 import { builtinOperators } from '../ops/builtin.ts';
 import { programFlops } from '../ops/program-flops.ts';
-import { bytesText, percentText, secondsText, tableText } from '../report/units.ts';
+import { bytesText, percentText, secondsText, tableText } from '../units.ts';
 import { simulate, type SimulateOptions } from '../simulate/timeline/simulate.ts';
 import { timelineTrace } from '../simulate/timeline/trace.ts';
 import { EXIT, type CliIo } from './io.ts';

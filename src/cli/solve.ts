@@ -4,7 +4,7 @@ import { ShardwrightError } from '../errors.ts';
 import type { ChoiceProgress, ChoiceSolution } from '../solver/anytime/solve-choice.ts';
 import { IopddlError, readIopddl } from '../solver/iopddl.ts';
 import type { Problem } from '../solver/types.ts';
-import { percentText, secondsText } from '../report/units.ts';
+import { percentText, secondsText } from '../units.ts';
 import { EXIT, type CliIo } from './io.ts';
 import { parseCount, parseFraction, parsePositive } from './options.ts';
 

@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs';
 import { gunzipSync } from 'node:zlib';
 import { MEMORY_BAND, SMALLEST_GROUP, validateRuns, type Score, type Validation } from '../cost/validation/validate.ts';
 import { ShardwrightError } from '../errors.ts';
-import { tableText } from '../report/units.ts';
+import { tableText } from '../units.ts';
 import { EXIT, type CliIo } from './io.ts';
 
 export interface ValidateOptions {

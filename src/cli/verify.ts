@@ -5,7 +5,7 @@ import { shrinkGraph, type Shrunk } from '../passes/shrink.ts';
 import { prepare } from '../plan/prepare.ts';
 import { shardPrepared } from '../plan/shard.ts';
 import { transplant } from '../plan/transplant.ts';
-import { tableText } from '../report/units.ts';
+import { tableText } from '../units.ts';
 import { verify, type Verification } from '../simulate/verify.ts';
 import { clusterText } from './cluster-file.ts';
 import { EXIT, type CliIo } from './io.ts';

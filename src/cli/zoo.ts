@@ -2,7 +2,7 @@ import { loadCluster } from '../cost/cluster.ts';
 import { groupTopology } from '../cost/collectives.ts';
 import { ShardwrightError } from '../errors.ts';
 import { DeviceMesh, parseMesh } from '../mesh/mesh.ts';
-import { tableText } from '../report/units.ts';
+import { tableText } from '../units.ts';
 import { lintPlan } from '../zoo/lint.ts';
 import { modelFacts } from '../zoo/model-facts.ts';
 import { ZOO, zooPlan, type ZooPlan } from '../zoo/registry.ts';

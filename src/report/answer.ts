@@ -1,7 +1,7 @@
 import type { Plan } from '../plan/types.ts';
 import type { KnownPlan } from './analysis/known-plans.ts';
 import type { Streams } from './analysis/streams.ts';
-import { bytesText, countText, percentText, secondsText } from './units.ts';
+import { bytesText, countText, percentText, secondsText } from '../units.ts';
 
 /** What the answer is made of. */
 export interface AnswerInput {

@@ -1,5 +1,5 @@
 import type { Audit } from '../zoo/audit.ts';
-import { bytesText, percentText, secondsText, tableText } from './units.ts';
+import { bytesText, percentText, secondsText, tableText } from '../units.ts';
 
 /** An audit as text: where the plan stands, and the edits that bring it nearer. */
 export function auditText(name: string, a: Audit): string {

@@ -1,5 +1,5 @@
 import type { Markup } from './html/markup.ts';
-import { bytesText, countText, secondsText } from './units.ts';
+import { bytesText, countText, secondsText } from '../units.ts';
 
 /**
  * What a report is made of, before it is a page, Markdown or plain text: all three print these blocks, so that a number is

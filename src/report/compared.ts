@@ -3,7 +3,7 @@ import { bytes, seconds, type Block, type Cell, type Section } from './blocks.ts
 import { slowerText } from './answer.ts';
 import { deltaSecondsText } from './explain.ts';
 import { paretoFigure, type PlanPoint } from './figures/pareto.ts';
-import { bytesText, countText, percentText, secondsText } from './units.ts';
+import { bytesText, countText, percentText, secondsText } from '../units.ts';
 
 /** What a report reads of a comparison, as `compare --json` prints it; further keys are kept in the JSON and not read. */
 export const comparisonSchema = z.looseObject({

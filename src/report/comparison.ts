@@ -1,6 +1,6 @@
 import type { ComparedPlan, Comparison } from '../zoo/comparison.ts';
 import { sweepText } from './sweep.ts';
-import { bytesText, percentText, secondsText, tableText } from './units.ts';
+import { bytesText, percentText, secondsText, tableText } from '../units.ts';
 
 /** A comparison as text: plans that fit by seconds, the others by bytes, the front, the meshes, and what was refused. */
 export function comparisonText(c: Comparison): string {

@@ -22,7 +22,7 @@ import {
   type ReportCollective,
   type ReportParameter,
 } from './sums.ts';
-import { bytesText, percentText } from './units.ts';
+import { bytesText, percentText } from '../units.ts';
 
 /** What a report says, before it is HTML, Markdown, text, JSON or CSV: all print these numbers and texts. */
 export interface Report {

@@ -1,7 +1,7 @@
 import type { PlanDiff } from '../plan/diff.ts';
 import type { Plan } from '../plan/types.ts';
 import { deltaBytesText, deltaSecondsText } from './explain.ts';
-import { bytesText, countText, percentText, secondsText, tableText } from './units.ts';
+import { bytesText, countText, percentText, secondsText, tableText } from '../units.ts';
 
 /** The differences of two plans as text. */
 export function diffText(diff: PlanDiff, a: Plan, b: Plan): string {

@@ -4,7 +4,7 @@ import { einshardLocalShape, type Einshard } from '../mesh/einshard/resolve.ts';
 import { formatEinshard } from '../mesh/einshard/syntax.ts';
 import type { ProgramCollective, ProgramResult, ProgramValue } from '../plan/einshard-program.ts';
 import { drawBlocks } from './draw/blocks.ts';
-import { tableText } from './units.ts';
+import { tableText } from '../units.ts';
 
 /** What `einshard EXPR` prints; the keys are a contract. */
 export interface EinshardReport {

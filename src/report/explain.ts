@@ -1,5 +1,5 @@
 import type { Forced, NodeExplanation } from '../plan/explain.ts';
-import { bytesText, percentText, secondsText, tableText } from './units.ts';
+import { bytesText, percentText, secondsText, tableText } from '../units.ts';
 
 /** A signed time: `+1.20 ms`. */
 export function deltaSecondsText(seconds: number): string {

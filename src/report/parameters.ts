@@ -1,5 +1,5 @@
 import type { Plan } from '../plan/types.ts';
-import { tableText } from './units.ts';
+import { tableText } from '../units.ts';
 
 /** One row of the folded parameter table. */
 export interface FoldedParameter {

@@ -2,7 +2,7 @@ import { cellText, type Block, type Section } from './blocks.ts';
 import type { Report } from './data.ts';
 import { barText } from './html/blocks.ts';
 import { planSections } from './sections/plan.ts';
-import { tableText } from './units.ts';
+import { tableText } from '../units.ts';
 
 /** The report of a plan as plain text, with the numbers and texts of the page. */
 export function textReport(report: Report): string {

@@ -1,7 +1,7 @@
 import { nodeText } from '../graph/text.ts';
 import type { Graph, Node } from '../graph/types.ts';
 import type { Plan, PlannedNode, PlannedOutput, PlannedRedistribution } from '../plan/types.ts';
-import { bytesText, secondsText } from './units.ts';
+import { bytesText, secondsText } from '../units.ts';
 
 /**
  * The plan as the program itself: every line of the graph with the placement of its result, its seconds, and above it the

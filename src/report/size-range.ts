@@ -1,5 +1,5 @@
 import type { RangeEnd } from '../plan/size-range.ts';
-import { percentText, secondsText, tableText } from './units.ts';
+import { percentText, secondsText, tableText } from '../units.ts';
 
 /** The plan at the ends of the sizes that its program admits, as a table. */
 export function endsText(ends: readonly RangeEnd[]): string {

@@ -2,7 +2,7 @@ import type { Graph } from '../graph/types.ts';
 import type { Plan } from '../plan/types.ts';
 import type { RecipeResult } from '../zoo/compare.ts';
 import { parameterTable } from './parameters.ts';
-import { bytesText, countText, percentText, secondsText, tableText } from './units.ts';
+import { bytesText, countText, percentText, secondsText, tableText } from '../units.ts';
 
 /** The first screen of a plan: what was read, the answer, its proof, and the plain recipes beside it. */
 export function planSummary(graph: Graph, plan: Plan, recipes: readonly RecipeResult[]): string {

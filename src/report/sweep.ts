@@ -1,5 +1,5 @@
 import type { ComparedPlan, Comparison } from '../zoo/comparison.ts';
-import { bytesText, percentText, secondsText, tableText } from './units.ts';
+import { bytesText, percentText, secondsText, tableText } from '../units.ts';
 
 /** Plans that the text lists; `--json` has all of them. */
 const LISTED = 24;

@@ -1,3 +1,4 @@
+import { bytesText } from '../units.ts';
 import { loadCluster, usableMemoryBytes } from '../cost/cluster.ts';
 import { groupTopology } from '../cost/collectives.ts';
 import { internalError, ShardwrightError } from '../errors.ts';
@@ -350,7 +351,7 @@ function conclude(devices: number, cluster: string, state: State): Comparison {
   const best = named.find((p) => p.fits);
   const plans = named.map((p): ComparedPlan => {
     if (p === best) return p;
-    if (p.overBytes !== undefined) return { ...p, why: `does not fit: ${p.overBytes} bytes over the budget` };
+    if (p.overBytes !== undefined) return { ...p, why: `does not fit: ${bytesText(p.overBytes)} over the budget` };
     const dearer = best === undefined ? 0 : p.seconds / best.seconds - 1;
     const beater = dominator(named, p);
     const extra = best === undefined ? 0 : p.communicationSeconds - best.communicationSeconds;

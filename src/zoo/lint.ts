@@ -1,3 +1,4 @@
+import { bytesText } from '../units.ts';
 import { ShardwrightError } from '../errors.ts';
 import { expertFold, fillSizes } from './mesh-fold.ts';
 import type { ModelFacts } from './model-facts.ts';
@@ -187,7 +188,7 @@ export function lint(input: LintInput): Finding[] {
   const { peakBytes, budgetBytes } = input;
   if (peakBytes !== undefined && budgetBytes !== undefined) {
     if (peakBytes > budgetBytes)
-      say('ZL15', 'error', `${peakBytes - budgetBytes} bytes over the budget`, { peakBytes, budgetBytes });
+      say('ZL15', 'error', `${bytesText(peakBytes - budgetBytes)} over the budget`, { peakBytes, budgetBytes });
     else if (peakBytes > 0.9 * budgetBytes)
       say('ZL15', 'warn', `${((100 * peakBytes) / budgetBytes).toFixed(1)} % of the budget`, {
         peakBytes,

@@ -35,7 +35,7 @@ describe('compare', () => {
   it('ZO-39 one plan alone that does not fit: by how much, exit 3', async () => {
     const run = await cli('compare', ...MLP, '--plans', 'dp', '--memory', '64MiB');
     expect(run.code).toBe(3);
-    expect(run.out).toContain('does not fit: 67190784 bytes over the budget');
+    expect(run.out).toContain('does not fit: 64.1 MiB over the budget');
     expect(run.out).toContain('no plan fits the budget');
   });
 

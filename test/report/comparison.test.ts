@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { ComparisonReport } from '../../src/report/compared.ts';
-import { secondsText } from '../../src/report/units.ts';
+import { secondsText } from '../../src/units.ts';
 import type { Comparison } from '../../src/zoo/comparison.ts';
 import { cli, fixture } from '../cli/support.ts';
 import { checkHtml, textOf } from './html-reader.ts';

@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { Report } from '../../src/report/data.ts';
 import { readPlan } from '../../src/plan/schema.ts';
-import { bytesText, secondsText } from '../../src/report/units.ts';
+import { bytesText, secondsText } from '../../src/units.ts';
 import { planInto } from '../cli/plan-folders.ts';
 import { cli } from '../cli/support.ts';
 import { checkHtml, textOf } from './html-reader.ts';

@@ -326,7 +326,7 @@ describe('a sweep of the small model on 8 devices', () => {
     expect(found.best).toBeNull();
     expect(new Set(found.plans.map((p) => p.plan))).toEqual(new Set(['dp']));
     expect(found.plans[0].overBytes).toBe(found.plans[0].peakBytes - memoryBytes);
-    expect(found.plans[0].why).toMatch(/does not fit: \d+ bytes over/);
+    expect(found.plans[0].why).toMatch(/does not fit: [\d.]+ [MG]iB over/);
     await expect(compareModel(small(), { ...options, plans: ['dp+spp'] })).rejects.toThrow(/no plan 'dp\+spp'/);
   });
 

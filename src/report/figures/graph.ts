@@ -1,7 +1,7 @@
 import { graphlib, layout } from '@dagrejs/dagre';
 import type { FoldedGraph, FoldedNode } from '../analysis/folded-graph.ts';
 import { h, type Markup } from '../html/markup.ts';
-import { secondsText } from '../units.ts';
+import { secondsText } from '../../units.ts';
 import { chart, clip, label, px } from './chart.ts';
 
 const NODE = { width: 148, height: 44 };

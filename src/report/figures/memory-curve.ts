@@ -1,6 +1,6 @@
 import type { MemoryCurve } from '../analysis/memory.ts';
 import { h, type Markup } from '../html/markup.ts';
-import { bytesText } from '../units.ts';
+import { bytesText } from '../../units.ts';
 import { chart, clip, label, leftAxis, line, linear, px } from './chart.ts';
 
 const [WIDTH, HEIGHT] = [760, 330];

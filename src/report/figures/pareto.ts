@@ -1,5 +1,5 @@
 import { h, type Markup } from '../html/markup.ts';
-import { bytesText, secondsText } from '../units.ts';
+import { bytesText, secondsText } from '../../units.ts';
 import {
   bottomAxis,
   chart,

@@ -1,6 +1,6 @@
 import type { Roofline } from '../analysis/layers.ts';
 import { h, type Markup } from '../html/markup.ts';
-import { percentText, secondsText } from '../units.ts';
+import { percentText, secondsText } from '../../units.ts';
 import { bottomAxis, chart, label, leftAxis, line, logarithmic, placeNumbers, px } from './chart.ts';
 
 const [WIDTH, HEIGHT] = [760, 380];

@@ -1,6 +1,6 @@
 import type { CloseUp, Streams } from '../analysis/streams.ts';
 import { h, type Markup } from '../html/markup.ts';
-import { percentText, secondsText } from '../units.ts';
+import { percentText, secondsText } from '../../units.ts';
 import { bottomAxis, chart, clip, label, line, linear, px, rect } from './chart.ts';
 
 const WIDTH = 760;

@@ -1,5 +1,5 @@
 import type { BarBlock, Block, Cell, Column, Section, TableBlock } from '../blocks.ts';
-import { percentText } from '../units.ts';
+import { percentText } from '../../units.ts';
 import { h, type Markup } from './markup.ts';
 
 /** A section of a page, with its heading. */

@@ -3,7 +3,7 @@ import { backwardStart } from '../../passes/weight-views.ts';
 import type { Plan, PlannedNode } from '../../plan/types.ts';
 import { lineSignature, nodeLines, outputLines } from '../program.ts';
 import { findRepeats } from '../repeats.ts';
-import { countText, secondsText } from '../units.ts';
+import { countText, secondsText } from '../../units.ts';
 import { h, type Markup } from './markup.ts';
 
 /** Lines of program text in one page; what is above is left out, and the page says so. */

@@ -5,7 +5,7 @@ import { slowerText } from '../answer.ts';
 import type { Report } from '../data.ts';
 import { deltaBytesText, deltaSecondsText } from '../explain.ts';
 import { paretoFigure, type PlanPoint } from '../figures/pareto.ts';
-import { bytesText, percentText, secondsText } from '../units.ts';
+import { bytesText, percentText, secondsText } from '../../units.ts';
 
 export function against(report: Report): Section {
   return {

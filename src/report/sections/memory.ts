@@ -1,7 +1,7 @@
 import { bytes, code, type Block, type Section } from '../blocks.ts';
 import type { Report } from '../data.ts';
 import { memoryFigure } from '../figures/memory-curve.ts';
-import { bytesText, percentText } from '../units.ts';
+import { bytesText, percentText } from '../../units.ts';
 
 export function memory(report: Report): Section {
   const m = report.plan.memory;

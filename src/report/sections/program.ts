@@ -5,7 +5,7 @@ import { graphFigure } from '../figures/graph.ts';
 import type { Drawings } from '../html/drawings.ts';
 import { h } from '../html/markup.ts';
 import { programSection } from '../html/program.ts';
-import { countText } from '../units.ts';
+import { countText } from '../../units.ts';
 
 /** The folded graph, with a place where the page shows the strategies of the node that is chosen. */
 export function graphSection(report: Report): Section {

@@ -2,7 +2,7 @@ import { bytes, code, count, seconds, type Block, type Section } from '../blocks
 import { visibleTerms, type Report } from '../data.ts';
 import { closeUpFigure, streamsFigure } from '../figures/streams.ts';
 import { numberedGroups, rateText, rooflineFigure } from '../figures/roofline.ts';
-import { countText, percentText, secondsText } from '../units.ts';
+import { countText, percentText, secondsText } from '../../units.ts';
 
 /** Rows of long tables that stand open on a page. */
 const OPEN = 12;

@@ -1,6 +1,6 @@
 import { code, count, type Block, type Section } from '../blocks.ts';
 import type { Report } from '../data.ts';
-import { percentText, secondsText } from '../units.ts';
+import { percentText, secondsText } from '../../units.ts';
 
 const WHAT = [{ head: 'What' }, { head: 'Value', kind: 'name' }] as const;
 

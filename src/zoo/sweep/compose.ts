@@ -268,7 +268,7 @@ export class Composer {
       busySeconds: at.busy + at.step,
       computeSeconds: at.compute,
       communicationSeconds: at.busy - at.compute + at.step,
-      bubbleSeconds: Math.max(0, stepEnd - at.busy - at.step),
+      bubbleSeconds: pp === 1 ? 0 : Math.max(0, stepEnd - at.busy - at.step),
       peakBytes: full.peak,
       memory: {
         parameterBytes: Math.ceil(full.parameter),

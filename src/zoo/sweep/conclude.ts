@@ -1,3 +1,4 @@
+import { bytesText, secondsText } from '../../units.ts';
 import { matrixPeak } from '../../cost/compute.ts';
 import { programUtilization } from '../../cost/training/mfu.ts';
 import { groupTopology } from '../../cost/collectives.ts';
@@ -159,7 +160,7 @@ function whyNot(
   overBytes: number,
   fastest: NamedRow | undefined,
 ): string {
-  if (overBytes > 0) return `does not fit: ${overBytes} bytes over the budget, ${largestClass(row)}`;
+  if (overBytes > 0) return `does not fit: ${bytesText(overBytes)} over the budget, ${largestClass(row)}`;
   if (best === undefined || fastest === undefined) return 'no plan fits';
   const a = row.figures;
   const b = best.row.figures;
@@ -171,12 +172,12 @@ function whyNot(
       const own = traffic.find((t) => `${t.kind} over ${t.axes}` === key);
       const other = best.traffic.find((t) => `${t.kind} over ${t.axes}` === key);
       const bytes = (own?.sentBytes ?? 0) - (other?.sentBytes ?? 0);
-      return [`${key}, ${Math.round(bytes)} bytes more a device`, (own?.seconds ?? 0) - (other?.seconds ?? 0)] as const;
+      return [bytes > 0 ? `${key}, ${bytesText(bytes)} more a device` : key, (own?.seconds ?? 0) - (other?.seconds ?? 0)] as const;
     }),
   ]; // prettier-ignore
   const [text, seconds] = terms.reduce((most, t) => (t[1] > most[1] ? t : most));
   const parts = [
-    dearer === 0 ? 'equal seconds' : `${(dearer * 100).toPrecision(3)} % slower: +${seconds.toPrecision(3)} s ${text}`,
+    dearer === 0 ? 'equal seconds' : `${(dearer * 100).toPrecision(3)} % slower: +${secondsText(seconds)} ${text}`,
   ];
   parts.push(dominated === undefined ? 'no plan is better in both seconds and bytes' : `dominated by ${dominated}`);
   return parts.join('; ');
@@ -184,7 +185,7 @@ function whyNot(
 
 function largestClass({ figures: { memory } }: PricedRow): string {
   const [name, bytes] = Object.entries(memory).reduce((most, entry) => (entry[1] > most[1] ? entry : most));
-  return `most of it ${name.replace('Bytes', '')} memory (${Math.round(bytes)} bytes)`;
+  return `most of it ${name.replace('Bytes', '')} memory (${bytesText(bytes)})`;
 }
 
 /** The nearest plan, the nearest on another mesh, the nearest that treats states or tensors otherwise. */

@@ -1,3 +1,4 @@
+import { bytesText } from '../../units.ts';
 import type { ComparedPlan, Comparison } from '../comparison.ts';
 
 /** A parallel layout as a source states it; what it leaves open is absent. */
@@ -64,7 +65,8 @@ export function publishedRank(comparison: Comparison, layout: PublishedLayout): 
     };
   }
   const over = comparison.plans.find((p) => !p.fits && own(p));
-  if (over !== undefined) return { seconds: over.seconds, of, says: `does not fit: ${over.overBytes ?? 0} bytes over` };
+  if (over !== undefined)
+    return { seconds: over.seconds, of, says: `does not fit: ${bytesText(over.overBytes ?? 0)} over` };
   const { pp, cp, tp } = layout;
   const dp = layout.devices / (pp * cp * tp);
   const text = [`pp=${pp}`, `dp=${dp}`, `cp=${cp}`, `tp=${tp}`].filter((t) => !t.endsWith('=1')).join(',');
