@@ -68,7 +68,10 @@ describe('plans of the solver at full size, run at reduced sizes', () => {
       expect(plan.nodes.map((n) => n.outputs)).toEqual(solved.plan.nodes.map((n) => n.outputs));
       const v = verify(small.model.graph, plan, TABLE);
       expectRight(v);
-      expect(Object.values(v.collectives).reduce((a, b) => a + b, 0)).toBeGreaterThan(0);
+      const communicated = Object.values(v.collectives).reduce((a, b) => a + b, 0);
+      // This one is so small that its cheapest plan keeps every tensor whole.
+      if (model === 'llama-tiny') expect(communicated).toBe(0);
+      else expect(communicated).toBeGreaterThan(0);
     },
     180_000,
   );
