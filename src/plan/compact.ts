@@ -74,7 +74,12 @@ export function compactProblem(problem: Problem, kept: readonly (KeptList | unde
       if (list === undefined) return id;
       return mapOf(id, list, () => (id < 0 ? list.values : list.values.map((a) => problem.maps[id][a])));
     });
-  const { edges } = problem;
+  const { edges, offers } = problem;
+  const offersLeft = (names: Int32Array): Int32Array =>
+    names.map((id, v) => {
+      const list = kept[v];
+      return list === undefined || id < 0 ? id : mapOf(id, list, () => list.values.map((a) => problem.maps[id][a]));
+    });
   const rows = problem.rows?.map((row) => ({
     ...row,
     amounts: row.amounts.map((amounts, k) => {
@@ -94,6 +99,9 @@ export function compactProblem(problem: Problem, kept: readonly (KeptList | unde
         firstMap: remap(edges.firstMap, edges.first),
         secondMap: remap(edges.secondMap, edges.second),
       },
+      ...(offers === undefined
+        ? {}
+        : { offers: { first: offersLeft(offers.first), second: offersLeft(offers.second) } }),
       ...(rows !== undefined ? { rows } : {}),
     },
     expand: (choice) => choice.map((a, v) => kept[v]?.values[a] ?? a),

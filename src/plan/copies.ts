@@ -41,6 +41,7 @@ export function shareCopies(
       cost.length,
       tables.vector(key, () => cost),
     );
+    tables.pairs(variable, domain.owned, domain.copy);
     const index = copies.length;
     copies.push({ value, phase, variable, owned: domain.owned, copy: domain.copy });
     variables.push({ kind: 'copy', copy: index });

@@ -77,6 +77,14 @@ export function withoutFixed(problem: Problem): CompactProblem {
         secondMap: pick(edges.secondMap),
       },
       constant,
+      ...(problem.offers === undefined
+        ? {}
+        : {
+            offers: {
+              first: Int32Array.from(kept, (i) => problem.offers?.first[i] ?? -1),
+              second: Int32Array.from(kept, (i) => problem.offers?.second[i] ?? -1),
+            },
+          }),
       ...(problem.rows === undefined ? {} : { rows }),
     },
     expand: (choice) => {

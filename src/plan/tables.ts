@@ -19,6 +19,7 @@ export class TableBuilder {
   private readonly vectors: Float64Array[] = [];
   private readonly domains: number[] = [];
   private readonly unary: number[] = [];
+  private readonly offers: { readonly first: number[]; readonly second: number[] } = { first: [], second: [] };
   private readonly first: number[] = [];
   private readonly second: number[] = [];
   private readonly edgeTable: number[] = [];
@@ -67,7 +68,15 @@ export class TableBuilder {
   addVariable(size: number, vector: number): number {
     this.domains.push(size);
     this.unary.push(vector);
+    this.offers.first.push(-1);
+    this.offers.second.push(-1);
     return this.domains.length - 1;
+  }
+
+  /** Says that each value of a variable is a pair of shardings of which every use takes the cheaper (-1: none). */
+  pairs(variable: number, first: Int32Array, second: Int32Array): void {
+    this.offers.first[variable] = this.specList(first).mapId;
+    this.offers.second[variable] = this.specList(second).mapId;
   }
 
   /** Id of the table of redistribution prices from every sharding of one list to every one of another. */
@@ -131,6 +140,7 @@ export class TableBuilder {
           secondMap: Int32Array.from(this.secondMap),
         },
         maps: this.maps,
+        offers: { first: Int32Array.from(this.offers.first), second: Int32Array.from(this.offers.second) },
         tables: this.tables.map((t) => {
           // In place: tables are the bulk of a problem, and nobody else has them.
           for (let c = 0; c < t.costs.length; c++) t.costs[c] = units(t.costs[c]);

@@ -6,8 +6,19 @@
  * All messages live in one flat array; a sweep allocates nothing. Repeated layers are not the concern of this file: see
  * `fold.ts`, which runs the sweeps on a shortened network and spreads the messages over the long one.
  */
-import { addMapped, addSlice, firstLeast, leastByClass, smallest, throughColumns, throughRows } from './inner-loops.ts';
+import {
+  addMapped,
+  addSlice,
+  firstLeast,
+  leastByClass,
+  leastByOffer,
+  lesserOffer,
+  smallest,
+  throughColumns,
+  throughRows,
+} from './inner-loops.ts';
 import type { Network } from './network.ts';
+import type { Split } from './offers.ts';
 
 /** The messages of a pairwise network. Slot 2 * edge + side names the message from an edge to its variable on that side. */
 export class Messages {
@@ -34,9 +45,13 @@ export class Messages {
   readonly #maps: Int32Array[] = [];
   readonly #unary: Float64Array[] = [];
   readonly #cells: Float64Array[] = [];
+  /** The table of each side taken apart, and whether along this side's axis (2) or the other's (1). */
+  readonly #split: (Split | null)[] = [];
+  readonly #along: Uint8Array;
   readonly #total: Float64Array;
   readonly #rest: Float64Array;
   readonly #best: Float64Array;
+  readonly #offered: Float64Array;
   #steps = 0;
 
   /**
@@ -83,6 +98,8 @@ export class Messages {
     this.#total = new Float64Array(largest);
     this.#rest = new Float64Array(largest);
     this.#best = new Float64Array(widest);
+    this.#offered = new Float64Array(widest);
+    this.#along = new Uint8Array(sides);
     this.#begin = new Int32Array(net.count + 1);
     this.#middle = new Int32Array(net.count);
     this.#slot = new Int32Array(sides);
@@ -104,6 +121,10 @@ export class Messages {
           if (place[other] > place[i] !== later) continue;
           this.#slot[at] = 2 * edge + side;
           if (weights !== undefined) this.#weight[at] = weights[2 * edge + side];
+          const own = splitAlong(net, edge, side);
+          const split = own ?? splitAlong(net, edge, side === 0 ? 1 : 0);
+          this.#along[at] = own !== null ? 2 : 1;
+          this.#split.push(split);
           this.#other[at++] = other;
           this.#maps.push(pool.mapOf(f.maps[side]));
           this.#cells.push(f.table.cells);
@@ -166,8 +187,7 @@ export class Messages {
       }
       const there = start[slot ^ 1];
       const width = start[(slot ^ 1) + 1] - there;
-      if ((slot & 1) === 0) throughRows(this.#cells[s], best, classes, width, to, there);
-      else throughColumns(this.#cells[s], best, width, classes, to, there);
+      this.#through(s, slot, best, classes, width, there);
       const least = smallest(to, there, there + width);
       gain += least;
       if (!forward) this.least[slot >> 1] = least;
@@ -176,6 +196,23 @@ export class Messages {
     }
     if (forward) return 0;
     return gain + smallest(rest, 0, size);
+  }
+
+  /** to[there + y] = the least of best[x] + cell(x, y), for the table of side s read from its own side. */
+  #through(s: number, slot: number, best: Float64Array, classes: number, width: number, there: number): void {
+    const { to } = this;
+    const split = this.#split[s];
+    const offered = this.#offered;
+    if (split === null) {
+      if ((slot & 1) === 0) throughRows(this.#cells[s], best, classes, width, to, there);
+      else throughColumns(this.#cells[s], best, width, classes, to, there);
+    } else if (this.#along[s] === 2) {
+      leastByOffer(offered, split.count, best, split.first, split.second);
+      throughRows(split.cells, offered, split.count, width, to, there);
+    } else {
+      throughColumns(split.cells, best, split.count, classes, offered, 0);
+      lesserOffer(to, there, offered, split.first, split.second);
+    }
   }
 
   /** Cost of each value of variable i with all messages it has received. */
@@ -213,4 +250,14 @@ export class Messages {
     }
     return at;
   }
+}
+
+/** The table of an edge taken apart along one of its axes, where the variable there is known to be a pair of offers. */
+function splitAlong(net: Network, edge: number, side: 0 | 1): Split | null {
+  const f = net.factors[edge];
+  if (f === undefined) return null;
+  const v = f.vars[side];
+  const first = net.offers[2 * v];
+  const second = net.offers[2 * v + 1];
+  return first < 0 || second < 0 ? null : net.pool.splits.find(net.pool, f.table, side, f.maps[side], first, second);
 }

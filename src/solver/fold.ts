@@ -78,6 +78,8 @@ function shorten(net: Network, blocks: Blocks, from: number, to: number): Fold {
     short.unary[k] = net.unary[i];
     short.priced[k] = net.priced[i];
     short.rank[k] = net.rank[i];
+    short.offers[2 * k] = net.offers[2 * i];
+    short.offers[2 * k + 1] = net.offers[2 * i + 1];
   });
   for (const row of net.rows)
     short.rows.push({ bound: row.bound, amounts: Int32Array.from(origin, (i) => row.amounts[i]) });

@@ -49,6 +49,39 @@ export function leastByClass(
   }
 }
 
+/** least[k] = the least cost of the classes that hold offer k. */
+export function leastByOffer(
+  least: Float64Array,
+  count: number,
+  costs: Float64Array,
+  first: Int32Array,
+  second: Int32Array,
+): void {
+  for (let k = 0; k < count; k++) least[k] = Infinity;
+  for (let c = 0; c < first.length; c++) {
+    const t = costs[c];
+    const a = first[c];
+    const b = second[c];
+    if (t < least[a]) least[a] = t;
+    if (t < least[b]) least[b] = t;
+  }
+}
+
+/** to[there + c] = the lesser of what the two offers of class c give. */
+export function lesserOffer(
+  to: Float64Array,
+  there: number,
+  offered: Float64Array,
+  first: Int32Array,
+  second: Int32Array,
+): void {
+  for (let c = 0; c < first.length; c++) {
+    const a = offered[first[c]];
+    const b = offered[second[c]];
+    to[there + c] = a < b ? a : b;
+  }
+}
+
 /** Position of the least entry, the first of equal ones. */
 export function firstLeast(values: Float64Array, count: number): number {
   let best = 0;

@@ -7,6 +7,7 @@
  * equal rows share a class, so a strategy variable with hundreds of values meets its neighbour through the few dozen
  * placements of the one tensor that both see.
  */
+import { Splits } from './offers.ts';
 import { PairMap } from './pair-map.ts';
 
 /** A dense table of costs over classes, row-major; `Infinity` is forbidden. Interned: equal content, equal `id`. */
@@ -76,6 +77,7 @@ export class Pool {
   readonly #holes: boolean[] = [];
   readonly #used: number[] = [];
   readonly tables: Table[] = [];
+  readonly splits = new Splits();
   readonly #joins = new PairMap();
   readonly #projections = new PairMap();
   readonly #projected: Int32Array[] = [];

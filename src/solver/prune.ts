@@ -106,6 +106,7 @@ export class Pruner {
       net.log.push(STEP.drop, i, result.list);
       net.values[i] = pool.compose(net.values[i], result.keep);
       net.size[i] = pool.mapOf(result.keep).length;
+      net.restrictOffers(i, result.keep);
       if (net.priced[i] >= 0) net.priced[i] = pool.gather(net.priced[i], result.keep);
       for (const row of net.rows) if (row.amounts[i] >= 0) row.amounts[i] = pool.gather(row.amounts[i], result.keep);
     }

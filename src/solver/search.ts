@@ -52,6 +52,9 @@ const NODE = { cells: 200_000, work: 1e7, totalWork: 2e7, arity: 64 };
 const LABELS = { labels: 400_000, work: 40_000_000 };
 /** Sweeps of a folded network cost little and save sweeps of the long one. */
 const SHORT_PATIENCE = 0.01;
+const HASTE = 0.25;
+/** Part of the values that a round of pruning must take away for sweeps to go on before anything dearer is tried. */
+const WORTHWHILE = 0.1;
 /** A price is judged as soon as a sweep gains less than this part of the bound. */
 const FLAT = 1e-9;
 /** Rounds of fusing before a node branches. */
@@ -153,10 +156,11 @@ export class Search {
   /**
    * Sweeps until the rest of the gap no longer shrinks, the target is reached or the clock stops; returns the best bound.
    */
-  #ascend(net: Network, messages: Messages, sweeps: number, flat = 0): number {
+  #ascend(net: Network, messages: Messages, sweeps: number, flat = 0, patience = HASTE): number {
     const before = messages.steps;
     const bound = climb(messages, {
       sweeps,
+      patience,
       offer: (at) => this.#offerAt(net, at),
       target: () => this.#target(),
       stopped: this.#host.stopped,
@@ -166,10 +170,10 @@ export class Search {
     return bound;
   }
 
-  /** First messages and a first choice of a long network of equal blocks from a short one; else the given messages. */
-  #shortcut(net: Network, messages: Messages): Messages {
+  /** First messages and a first choice of a long network of equal blocks from a short one; undefined for others. */
+  #shortcut(net: Network, messages: Messages): Messages | undefined {
     const fold = foldOf(net);
-    if (fold === undefined) return messages;
+    if (fold === undefined) return undefined;
     const { short } = fold;
     const start = gatherMessages(fold, messages, short);
     let best: Int32Array | undefined;
@@ -197,13 +201,20 @@ export class Search {
     const { pruner, reducer } = this.#engines;
     let bound = inherited;
     let messages = start;
+    let values = valuesOf(net);
     for (let round = 0; ; round++) {
       if (!net.gone.includes(0)) {
         this.#offerAt(net, new Int32Array(net.count));
         return Math.max(bound, net.constant);
       }
-      if (depth === 0 && round === 0 && net.rows.length === 0) messages = this.#shortcut(net, messages);
-      bound = Math.max(bound, this.#ascend(net, messages, depth === 0 ? ROOT_SWEEPS : NODE_SWEEPS));
+      let patience = HASTE;
+      if (depth === 0 && round === 0 && net.rows.length === 0) {
+        const spread = this.#shortcut(net, messages);
+        // What the short network could not say, many sweeps of the long one will not say either.
+        if (spread === undefined) patience = SHORT_PATIENCE;
+        else messages = spread;
+      }
+      bound = Math.max(bound, this.#ascend(net, messages, depth === 0 ? ROOT_SWEEPS : NODE_SWEEPS, 0, patience));
       if (depth === 0) {
         this.#rootBound = bound;
         this.#host.progress('bound', this.best?.objective ?? Infinity, bound);
@@ -216,6 +227,13 @@ export class Search {
       if (!pruner.prune(net, cutoff) || !reducer.reduce(net, true)) return this.#target();
       bound = Math.max(bound, net.constant);
       if (this.#host.stopped()) return bound;
+      // Sweeps of a smaller network cost less and say more.
+      const before = values;
+      values = valuesOf(net);
+      if (depth === 0 && round < MAX_ROUNDS && values <= (1 - WORTHWHILE) * before) {
+        messages = new Messages(net);
+        continue;
+      }
       if (this.#closeCore(net, cutoff, depth)) return this.#target();
       if (this.#host.stopped()) return bound;
       if (round >= MAX_ROUNDS || !tighten(net)) return Math.max(bound, this.#branch(net, guideValues, bound, depth));
@@ -369,6 +387,13 @@ export class Search {
     }
     return bracket === undefined ? undefined : { bracket, messages: spreadMessages(fold, kept, net) };
   }
+}
+
+/** Values left of all variables. */
+function valuesOf(net: Network): number {
+  let sum = 0;
+  for (let i = 0; i < net.count; i++) if (net.gone[i] === 0) sum += net.size[i];
+  return sum;
 }
 
 /** 1 for the variables that own an amount in some row. */

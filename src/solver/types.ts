@@ -34,6 +34,12 @@ export interface Problem {
   /** Maps from the values of a variable to the rows (or columns) of a table, shared by content. */
   readonly maps: readonly Int32Array[];
   readonly tables: readonly { readonly rows: number; readonly columns: number; readonly costs: Float64Array }[];
+  /**
+   * A hint for speed: values that are pairs of offers of which every table takes the better one (an owned placement and a
+   * copy). Two maps per variable (-1: none) name the offers of each value. What it says is tested table by table; where it
+   * does not hold, or its length is not the domain's, it says nothing.
+   */
+  readonly offers?: { readonly first: Int32Array; readonly second: Int32Array };
   /** Added to every objective. */
   readonly constant?: number;
   /** Linear rows: e.g. static memory of parameters, gradients and optimizer state. */
