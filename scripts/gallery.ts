@@ -2,7 +2,7 @@
  * Writes docs/gallery: reports of real plans, as the command line makes them. The pages are generated, never edited; a test makes
  * the small ones again and compares, and all of them with SHARDWRIGHT_FULL=1. Run: npx tsx scripts/gallery.ts
  */
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -17,7 +17,7 @@ export const GALLERY = join(root, 'docs/gallery');
 export interface GalleryPage {
   readonly name: string;
   readonly about: string;
-  /** Words after `shardwright`; paths are those of a checkout. */
+  /** Words after `shardwright`; paths are those of a checkout, the second may be the name of a model. */
   readonly make: readonly string[];
   readonly report: readonly string[];
   /** Made again by every test run. */
@@ -43,6 +43,14 @@ export const PAGES: readonly GalleryPage[] = [
     small: true,
   },
   {
+    name: 'llama-pipeline',
+    about:
+      'Llama 3.2 1B by name, in training, in 4 pipeline stages of 8 H100s each: the schedule drawn, seconds and memory of every stage',
+    make: ['plan', 'llama-3.2-1b', '--mesh', 'dp=4,tp=2', '--cluster', 'dgx-h100', '--pp', '4', '--batch', '64'],
+    report: [],
+    small: false,
+  },
+  {
     name: 'compare-llama-tiny',
     about: 'the same model compared over all meshes of 4 devices, the free optimum beside the known plans',
     make: ['compare', TINY, '--devices', '4', '--cluster', 'dgx-h100', '--quiet', '--json'],
@@ -56,7 +64,7 @@ export async function galleryPage({ make, report }: GalleryPage): Promise<string
   const folder = mkdtempSync(join(tmpdir(), 'shardwright-gallery-'));
   try {
     const [command, model, ...rest] = make;
-    const words = [command, join(root, model), ...rest];
+    const words = [command, existsSync(join(root, model)) ? join(root, model) : model, ...rest];
     const subject = join(folder, command === 'plan' ? 'plan' : 'comparison.json');
     if (command === 'plan') await run([...words, '--no-recipes', '-o', subject]);
     else writeFileSync(subject, await run(words));
@@ -77,6 +85,11 @@ async function run(words: readonly string[]): Promise<string> {
   const code = await runCli(words, io);
   if (code !== 0) throw new Error(`shardwright ${words.join(' ')} exits ${code}: ${err}`);
   return out;
+}
+
+/** A page without its clock times: the drawing of the solver, and `run` of the data. */
+export function stillPage(html: string): string {
+  return html.replace(/<figure [^>]*data-run[^]*?<\/figure>/g, '').replace(/"run":\{[^{}]*\}/, '"run":{}');
 }
 
 /** The list of the pages, with the answer of each, from the pages themselves. */

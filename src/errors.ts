@@ -52,19 +52,25 @@ export class ShardwrightError extends Error {
 /** A defect of Shardwright itself: says so, and how to report it. */
 export function internalError(message: string, details: ErrorDetails = {}): ShardwrightError {
   return new ShardwrightError('E_INTERNAL', `internal: ${message}`, {
-    hint: 'This is a defect of Shardwright. Please report it with the output of `shardwright inspect MODEL --dump graph.swg`.',
+    hint: 'This is a defect of Shardwright. Please report it with the command and the model file.',
     ...details,
   });
 }
 
 /**
- * The nearest names to a misspelt one: Damerau-Levenshtein distance at most max(1, length / 3), at most three,
- * nearest first, then alphabetical.
+ * The nearest names to a misspelt one: those that it is a whole part of, shortest first, then those at a Damerau-Levenshtein
+ * distance of at most max(1, length / 3), at most three, nearest first, then alphabetical.
  */
 export function didYouMean(name: string, known: Iterable<string>): string[] {
   const limit = Math.max(1, Math.floor(name.length / 3));
   const scored: { name: string; distance: number }[] = [];
+  const part = `.${name}.`.toLowerCase().replace(/[-_/]/g, '.');
   for (const candidate of known) {
+    // A whole part of a name is what people remember: `lm_head.weight` of `model.lm_head.weight`, `h100` of `dgx-h100`.
+    if (name.length > 1 && `.${candidate}.`.toLowerCase().replace(/[-_/]/g, '.').includes(part)) {
+      scored.push({ name: candidate, distance: (candidate.length - name.length) / 1e6 });
+      continue;
+    }
     if (Math.abs(candidate.length - name.length) > limit) continue;
     const distance = editDistance(name.toLowerCase(), candidate.toLowerCase());
     if (distance <= limit) scored.push({ name: candidate, distance });
@@ -78,8 +84,10 @@ export function suggestion(name: string, known: readonly string[], what: string)
   const near = didYouMean(name, known);
   if (near.length > 0) return `did you mean ${near.map((n) => `'${n}'`).join(' or ')}?`;
   const list = [...known].sort();
-  const shown = list.slice(0, 30).join(', ');
-  return `known ${what}: ${shown}${list.length > 30 ? `, and ${list.length - 30} more` : ''}`;
+  // A list that can be read is given whole; of a longer one a few show what such names look like.
+  const most = list.length > 40 ? 8 : 40;
+  const shown = list.slice(0, most).join(', ');
+  return `known ${what}: ${shown}${list.length > most ? `, and ${list.length - most} more` : ''}`;
 }
 
 function editDistance(a: string, b: string): number {

@@ -150,6 +150,28 @@ export { DEFAULT_REQUEST, type Pin, type PlanRequest } from './plan/request.ts';
 export { prepare, type Prepared } from './plan/prepare.ts';
 export { planAtEnds, rangeEnds, type RangeEnd } from './plan/size-range.ts';
 export { shard, shardPrepared, type Infeasible, type ShardResult } from './plan/shard.ts';
+export {
+  memoryFrontier,
+  type Frontier,
+  type FrontierMiss,
+  type FrontierOptions,
+  type FrontierPoint,
+  type FrontierStep,
+} from './plan/frontier.ts';
+export {
+  checkpointModules,
+  type ModuleDiscard,
+  type ModuleStatistics,
+  type PerModuleOptions,
+  type PerModuleResult,
+} from './passes/checkpoint/per-module.ts';
+export {
+  curveLines,
+  recomputeCurve,
+  type CurveLine,
+  type RecomputeCurve,
+} from './passes/checkpoint/recompute-curve.ts';
+export type { RegionOp } from './passes/checkpoint/per-op.ts';
 export type { Plan } from './plan/types.ts';
 export { lower, type LowerablePlan } from './plan/lower.ts';
 export { programAtRank, type DeviceProgram, type ProgramValue, type RandomPiece } from './plan/lower/program.ts';
@@ -187,7 +209,9 @@ export {
   type ModuleStyle,
 } from './zoo/module-presets.ts';
 export { priceRecipes, type RecipeResult } from './zoo/compare.ts';
-export { compare, mergeComparisons, type CompareOptions, type Comparison } from './zoo/comparison.ts';
+export { compare, type CompareOptions } from './zoo/compare-graph.ts';
+export type { Comparison } from './zoo/comparison.ts';
+export { mergeComparisons } from './zoo/conclude-comparison.ts';
 export { audit, type Audit, type AuditOptions, type Edit } from './zoo/audit.ts';
 export { lint, lintPlan, type Finding, type LintInput } from './zoo/lint.ts';
 export { modelFacts, type ModelFacts } from './zoo/model-facts.ts';

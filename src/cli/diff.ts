@@ -1,4 +1,6 @@
+import { ShardwrightError } from '../errors.ts';
 import { diffPlans } from '../plan/diff.ts';
+import type { Plan } from '../plan/types.ts';
 import { diffText } from '../report/diff.ts';
 import { EXIT, type CliIo } from './io.ts';
 import { loadPlan } from './plan-folder.ts';
@@ -9,6 +11,7 @@ export interface DiffOptions {
 
 export function diffCommand(left: string, right: string, options: DiffOptions, io: CliIo): number {
   const [a, b] = [loadPlan(left), loadPlan(right)];
+  refuseStrangers(a.plan, b.plan);
   const parameters = new Set<string>();
   for (const { graph } of [a, b])
     for (const node of graph?.nodes ?? [])
@@ -16,4 +19,14 @@ export function diffCommand(left: string, right: string, options: DiffOptions, i
   const diff = diffPlans(a.plan, b.plan, parameters);
   io.stdout(options.json === true ? `${JSON.stringify(diff)}\n` : `${diffText(diff, a.plan, b.plan)}\n`);
   return EXIT.ok;
+}
+
+/** Plans of two models have nothing to set beside each other. @throws E_PLAN where no parameter and no node is in both */
+function refuseStrangers(a: Plan, b: Plan): void {
+  const names = (plan: Plan): string[] =>
+    (plan.parameters.length > 0 ? plan.parameters : plan.nodes).map(({ name }) => name);
+  const known = new Set(names(a));
+  const shared = names(b).some((name) => known.has(name));
+  if (shared || (known.size === 0 && names(b).length === 0)) return;
+  throw new ShardwrightError('E_PLAN', `the plans have nothing in common: ${a.model} and ${b.model} share no parameter`, { hint: 'give two plans of one model.' }); // prettier-ignore
 }

@@ -1,5 +1,6 @@
 import type { Forced, NodeExplanation } from '../plan/explain.ts';
 import { explainNode, forceNode, reopen } from '../plan/explain.ts';
+import { ShardwrightError } from '../errors.ts';
 import { builtinOperators } from '../ops/builtin.ts';
 import { explanationText, forcedText } from '../report/explain.ts';
 import { EXIT, type CliIo } from './io.ts';
@@ -35,7 +36,9 @@ export async function explainCommand(path: string, node: string, options: Explai
   let forced: Forced | undefined;
   if (options.force !== undefined) {
     const onProgress = progressPrinter(io, options.quiet === true);
-    const result = await forceNode(opened, node, options.force, { onProgress });
+    const result = await forceNode(opened, node, options.force, { onProgress }).catch((error: unknown) => {
+      throw namingForce(error, node);
+    });
     if ('status' in result) return reportInfeasible(result, opened.prepared, io, options.json === true);
     forced = result;
   }
@@ -62,4 +65,11 @@ export async function explainCommand(path: string, node: string, options: Explai
   io.stdout(`${explanationText(found, limit)}\n`);
   if (forced !== undefined) io.stdout(`\n${forcedText(forced, plan.objective.seconds, limit)}\n`);
   return EXIT.ok;
+}
+
+/** A forced placement is a pin inside; the message names the flag that was given. */
+function namingForce(error: unknown, node: string): unknown {
+  const pin = `--pin ${node}=`;
+  if (!(error instanceof ShardwrightError) || !error.message.startsWith(pin)) return error;
+  return new ShardwrightError(error.code, `--force ${error.message.slice(pin.length)}`, error.details);
 }

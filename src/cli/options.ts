@@ -1,4 +1,4 @@
-import { ShardwrightError } from '../errors.ts';
+import { didYouMean, ShardwrightError } from '../errors.ts';
 
 const UNITS: Readonly<Record<string, number>> = {
   B: 1, KB: 1e3, MB: 1e6, GB: 1e9, TB: 1e12, KiB: 2 ** 10, MiB: 2 ** 20, GiB: 2 ** 30, TiB: 2 ** 40,
@@ -24,7 +24,7 @@ export function parseFraction(text: string, flag: string): number {
   const match = /^(\d+(?:\.\d+)?(?:e-?\d+)?)\s*(%?)$/.exec(text.trim());
   const value = match === null ? NaN : Number(match[1]) / (match[2] === '%' ? 100 : 1);
   if (!Number.isFinite(value) || value < 0 || value > 1)
-    throw new ShardwrightError('E_USAGE', `${flag} '${text}' is not a fraction`, {
+    throw new ShardwrightError('E_USAGE', `${flag} '${text}' is not a fraction between 0 and 1`, {
       hint: 'write for example 0.005 or 0.5%.',
     });
   return value;
@@ -44,11 +44,14 @@ export function parseCount(text: string, flag: string): number {
   return value;
 }
 
-/** One of a fixed list of words. */
+/** One of a fixed list of words. @throws E_USAGE with all of them, and the nearest */
 export function parseChoice<T extends string>(text: string, flag: string, words: readonly T[]): T {
   const found = words.find((w) => w === text);
-  if (found === undefined) throw new ShardwrightError('E_USAGE', `${flag} '${text}' is not one of ${words.join(', ')}`);
-  return found;
+  if (found !== undefined) return found;
+  const near = didYouMean(text, words);
+  throw new ShardwrightError('E_USAGE', `${flag} '${text}' is not one of ${words.join(', ')}`, {
+    ...(near.length > 0 ? { hint: `did you mean ${near.map((word) => `'${word}'`).join(' or ')}?` } : {}),
+  });
 }
 
 /** `4,8`, `(4, 8)` or `[4, 8]`: sizes of at least 0, outermost dim first. `()` and the empty text are a scalar. */

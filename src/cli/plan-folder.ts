@@ -14,10 +14,15 @@ export function loadPlan(path: string): PlanFolder {
     folder !== undefined && existsSync(join(folder, name)) ? readText(join(folder, name)) : undefined;
   const graph = beside('graph.swg');
   const request = beside('request.json');
-  return readPlanFolder(
-    { plan, ...(graph !== undefined ? { graph } : {}), ...(request !== undefined ? { request } : {}) },
-    file,
-  );
+  try {
+    return readPlanFolder(
+      { plan, ...(graph !== undefined ? { graph } : {}), ...(request !== undefined ? { request } : {}) },
+      file,
+    );
+  } catch (error) {
+    refuseOthers(plan, file);
+    throw error;
+  }
 }
 
 /** The same, for what needs the graph and the request of the plan. @throws E_PLAN where one is missing */
@@ -35,16 +40,34 @@ export function wholePlan(path: string): Required<PlanFolder> {
   return { plan, program, graph, request };
 }
 
+const WHAT_IS_READ = 'give a plan folder, as `shardwright plan ... -o DIR` writes it, or its plan.json.';
+
+/** What does not even look like a plan is said to be none, instead of a plan with faults. */
+function refuseOthers(text: string, file: string): void {
+  let value: unknown;
+  try {
+    value = JSON.parse(text);
+  } catch {
+    // Whatever is wrong with its syntax is said by the reader of plans; what is no JSON at all is said here.
+    if (/^\s*[[{]/.test(text)) return;
+    throw new ShardwrightError('E_PLAN', 'this is no plan: not JSON', { file, hint: WHAT_IS_READ });
+  }
+  const isPlan = typeof value === 'object' && value !== null && 'version' in value && ('model' in value || 'objective' in value); // prettier-ignore
+  if (!isPlan) throw new ShardwrightError('E_PLAN', 'this is no plan', { file, hint: WHAT_IS_READ });
+}
+
 function readText(path: string): string {
   try {
     return readFileSync(path, 'utf8');
   } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT')
+      throw new ShardwrightError('E_IO', `cannot read the plan: there is no file ${path}`, { hint: WHAT_IS_READ });
     throw new ShardwrightError(
       'E_IO',
       `cannot read the plan: ${error instanceof Error ? error.message : String(error)}`,
       {
         file: path,
-        hint: 'give a plan folder, as `shardwright plan ... -o DIR` writes it, or its plan.json.',
+        hint: WHAT_IS_READ,
       },
     );
   }

@@ -1,9 +1,11 @@
-import { existsSync } from 'node:fs';
+import { existsSync, readFileSync, statSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { z } from 'zod';
 import { loadCluster, usableMemoryBytes } from '../cost/cluster.ts';
 import { ShardwrightError } from '../errors.ts';
 import type { PlanRequest } from '../plan/request.ts';
 import { bytesText, percentText, secondsText, tableText } from '../units.ts';
-import { parsePipelineSchedule, type PipelineSchedule } from '../simulate/pipeline/schedules.ts';
+import { parsePipelineSchedule, PIPELINE_SCHEDULES, type PipelineSchedule } from '../simulate/pipeline/schedules.ts';
 import type { PlanPipeline, PlanPipelineRequest } from '../zoo/pipeline-plan.ts';
 import { parseCount } from './options.ts';
 
@@ -76,6 +78,54 @@ function defaultMicrobatches(batch: number, devices: number): number {
 /** The request of the program of one microbatch: all stages together have so many times the memory of one. */
 export function requestOfStages(request: PlanRequest, { devices, budgetBytes }: AskedPipeline): PlanRequest {
   return { ...request, memoryBytes: budgetBytes * devices, activations: 'off' };
+}
+
+const pipelineSchema = z.strictObject({
+  schedule: z.enum(PIPELINE_SCHEDULES),
+  microbatches: z.int().positive(),
+  virtual: z.int().positive(),
+  stages: z
+    .array(
+      z.strictObject({
+        layers: z.tuple([z.int().nonnegative(), z.int().nonnegative()]).nullable(),
+        embedding: z.boolean(),
+        head: z.boolean(),
+        seconds: z.number(),
+        peakBytes: z.number(),
+        inFlight: z.int(),
+        idleShare: z.number(),
+      }),
+    )
+    .min(1),
+  bubbleSeconds: z.number(),
+  seconds: z.number(),
+  budgetBytes: z.number(),
+  fits: z.boolean(),
+  moved: z.array(z.string()),
+});
+
+/**
+ * The stages that `plan --pp -o` wrote beside a plan; undefined where there are none.
+ *
+ * @param path plan folder, or the plan file in it
+ * @throws E_TYPE with the path of what does not fit
+ */
+export function readPipeline(path: string): PlanPipeline | undefined {
+  const file = join(statSync(path).isDirectory() ? path : dirname(path), 'pipeline.json');
+  if (!existsSync(file)) return undefined;
+  const again = 'make the plan again with --pp, or remove pipeline.json.';
+  let value: unknown;
+  try {
+    value = JSON.parse(readFileSync(file, 'utf8'));
+  } catch (error) {
+    const why = error instanceof Error ? error.message : String(error);
+    throw new ShardwrightError('E_SYNTAX', `not JSON: ${why}`, { file, hint: again });
+  }
+  const parsed = pipelineSchema.safeParse(value);
+  if (parsed.success && parsed.data.stages.length % parsed.data.virtual === 0) return parsed.data;
+  const [issue] = parsed.error?.issues ?? [];
+  const why = issue === undefined ? '$.stages: not a multiple of $.virtual' : `$.${issue.path.join('.')}: ${issue.message}`; // prettier-ignore
+  throw new ShardwrightError('E_TYPE', why, { file, hint: again });
 }
 
 /** The stages as text. */

@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import { mkdirSync, writeFileSync } from 'node:fs';
+import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { COST_PRESETS } from '../cost/presets.ts';
 import { OPTIMIZERS, type Optimizer } from '../cost/memory.ts';
@@ -26,9 +26,10 @@ import { clusterText } from './cluster-file.ts';
 import { EXIT, type CliIo } from './io.ts';
 import { loadModel, type LoadOptions } from './load.ts';
 import { parseBytes, parseChoice, parseCount, parseFraction, parsePositive } from './options.ts';
+import { checkFrontierFlags, frontierCommand, type FrontierFlags } from './plan-frontier.ts';
 import { askedPipeline, pipelineText, requestOfStages, type PipelineFlags } from './plan-pipeline.ts';
 
-export interface PlanOptions extends LoadOptions, PipelineFlags {
+export interface PlanOptions extends LoadOptions, PipelineFlags, FrontierFlags {
   readonly mesh: string;
   readonly cluster: string;
   readonly calibration?: string;
@@ -64,6 +65,7 @@ export const SOLVERS = ['auto', 'exact', 'highs', 'javascript-lp-solver', 'propa
 
 export async function planCommand(model: string, options: PlanOptions, io: CliIo): Promise<number> {
   const request = requestOf({ ...options, cluster: clusterText(options.cluster, options.calibration) });
+  if (options.frontier !== undefined) checkFrontierFlags(options);
   const asked = askedPipeline(model, options, request);
   const built = asked === undefined ? options : { ...options, training: true, batch: `${asked.microbatch}` };
   const { graph, table, open, sizes } = await loadModel(model, built);
@@ -74,6 +76,11 @@ export async function planCommand(model: string, options: PlanOptions, io: CliIo
       const stages: Stages = (prepared, choice) => pipelineOfPlan(prepared, choice, asked, table);
       return await planGraph(graph, table, requestOfStages(request, asked), options, io, undefined, stages);
     }
+    if (options.frontier !== undefined)
+      return await frontierCommand(atSizes(graph, new Map()), table, request, options, io, {
+        writeFolder: (folder, { prepared, plan }) => writeFolder(folder, prepared.program, plan, plan.request),
+        onProgress: progressPrinter(io, options.quiet === true),
+      });
     const range = options.range === true ? { open, sizes: plannedSizes(open, sizes) } : undefined;
     return await planGraph(atSizes(graph, new Map()), table, request, options, io, range);
   } catch (error) {
@@ -105,8 +112,11 @@ export async function planGraph(
   if (options.output !== undefined) writeFolder(options.output, result.prepared.program, plan, plan.request);
   const ends = range === undefined ? undefined : await planAtEnds(plan, range.open, range.sizes, request, { table });
   const pipeline = stages?.(result.prepared, result.choice);
-  if (options.output !== undefined && pipeline !== undefined)
-    writeFileSync(join(options.output, 'pipeline.json'), `${JSON.stringify(pipeline, null, 1)}\n`);
+  if (options.output !== undefined) {
+    const path = join(options.output, 'pipeline.json');
+    if (pipeline === undefined) rmSync(path, { force: true });
+    else writeFileSync(path, `${JSON.stringify(pipeline, null, 1)}\n`);
+  }
   const more = { ...(ends === undefined ? {} : { ends }), ...(pipeline === undefined ? {} : { pipeline }) };
   if (options.json === true) io.stdout(`${JSON.stringify({ ...plan, ...more })}\n`);
   else {
@@ -170,7 +180,10 @@ async function emitIlp(prepared: Prepared, path: string): Promise<void> {
 
 /** No recipe may beat a plan that is proven optimal: both are choices of one problem. */
 function checkRecipes(plan: Plan, recipes: readonly RecipeResult[]): void {
-  if (plan.proof.status !== 'optimal' || plan.request.pins.length > 0 || plan.request.objective !== 'time') return;
+  const { pins, inputs, outputs, objective } = plan.request;
+  // A recipe knows of no demand of the user.
+  const asked = pins.length > 0 || inputs !== DEFAULT_REQUEST.inputs || outputs !== DEFAULT_REQUEST.outputs;
+  if (plan.proof.status !== 'optimal' || asked || objective !== 'time') return;
   for (const r of recipes) {
     if (
       r.status === 'priced' &&

@@ -1,12 +1,7 @@
 import { readFileSync, statSync } from 'node:fs';
 import { ShardwrightError } from '../errors.ts';
-import {
-  comparisonReport,
-  comparisonSchema,
-  comparisonSections,
-  comparisonTitle,
-  type ReadComparison,
-} from '../report/compared.ts';
+import { comparisonReport, comparisonSections, comparisonSubtitle, comparisonTitle } from '../report/compared.ts';
+import { comparisonSchema, type ReadComparison } from '../report/comparison-schema.ts';
 import { csvLines } from '../report/csv.ts';
 import type { ReportFormat } from '../report/formats.ts';
 import { htmlFile } from '../report/html/page.ts';
@@ -61,7 +56,7 @@ export function comparisonText(comparison: ReadComparison, format: ReportFormat,
       return htmlFile({
         title,
         heading: title,
-        subtitle: 'Known plans and the free optimum, on every mesh',
+        subtitle: comparisonSubtitle(comparison),
         answer: report.answer,
         sections,
         data: report,

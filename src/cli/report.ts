@@ -4,6 +4,7 @@ import { loadCluster } from '../cost/cluster.ts';
 import { ShardwrightError } from '../errors.ts';
 import { builtinOperators } from '../ops/builtin.ts';
 import type { PlanFolder } from '../plan/folder.ts';
+import type { PlanPipeline } from '../zoo/pipeline-plan.ts';
 import { csvReport } from '../report/csv.ts';
 import { reportOf, type Report } from '../report/data.ts';
 import { analyse } from '../report/gather.ts';
@@ -15,6 +16,7 @@ import { textReport } from '../report/plain-text.ts';
 import { EXIT, type CliIo } from './io.ts';
 import { parseChoice } from './options.ts';
 import { loadPlan } from './plan-folder.ts';
+import { readPipeline } from './plan-pipeline.ts';
 import { comparisonText, readComparison } from './report-comparison.ts';
 import { writeText } from './write-file.ts';
 
@@ -33,7 +35,7 @@ export async function reportCommand(path: string, options: ReportOptions, io: Cl
   const comparison = readComparison(path);
   const text =
     comparison === undefined
-      ? await reportText(loadPlan(path), format, options, io)
+      ? await reportText(path, format, options, io)
       : comparisonText(comparison, format, packageVersion());
   if (options.output === undefined) io.stdout(text);
   else {
@@ -43,27 +45,29 @@ export async function reportCommand(path: string, options: ReportOptions, io: Cl
   return EXIT.ok;
 }
 
-async function reportText(
-  folder: PlanFolder,
-  format: ReportFormat,
-  options: ReportOptions,
-  io: CliIo,
-): Promise<string> {
+async function reportText(path: string, format: ReportFormat, options: ReportOptions, io: CliIo): Promise<string> {
+  const folder = loadPlan(path);
   const { plan, graph } = folder;
   if (format === 'csv') return csvReport(plan, graph);
   const drawings = drawParameters(plan, options.draw);
-  const report = await gather(folder, options, io);
+  const report = await gather(folder, readPipeline(path), options, io);
   if (format === 'json') return `${JSON.stringify(report)}\n`;
   if (format === 'md') return markdownReport(report);
   return format === 'text' ? textReport(report) : htmlPage(report, graph, drawings);
 }
 
-async function gather(folder: PlanFolder, options: ReportOptions, io: CliIo): Promise<Report> {
+async function gather(
+  folder: PlanFolder,
+  pipeline: PlanPipeline | undefined,
+  options: ReportOptions,
+  io: CliIo,
+): Promise<Report> {
   const { plan, graph } = folder;
   const cluster = loadCluster(plan.request.cluster);
   const analysis = await analyse(folder, builtinOperators(), {
     recipes: options.recipes,
     whatIf: options.whatIf === true,
+    ...(pipeline === undefined ? {} : { pipeline }),
     onMissing: (line) => io.stderr(`left out: ${line}\n`),
     onProgress: (line) => io.stderr(`${line}\n`),
   });

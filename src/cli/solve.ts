@@ -13,6 +13,7 @@ export interface SolveCommandOptions {
   readonly gap: string;
   readonly seed: string;
   readonly threads: string;
+  readonly lanes?: string;
   readonly rounds?: string;
   readonly certificate?: string;
   readonly json?: boolean;
@@ -26,6 +27,7 @@ export async function solveCommand(path: string, options: SolveCommandOptions, i
   const gap = parseFraction(options.gap, '--gap');
   const seed = parseCount(options.seed, '--seed');
   const threads = Math.max(1, parseCount(options.threads, '--threads'));
+  const lanes = options.lanes === undefined ? undefined : Math.max(1, parseCount(options.lanes, '--lanes'));
   const timeLimit = options.timeLimit === undefined ? undefined : parsePositive(options.timeLimit, '--time-limit');
   const rounds = options.rounds === undefined ? undefined : parseCount(options.rounds, '--rounds');
   const began = performance.now();
@@ -46,6 +48,7 @@ export async function solveCommand(path: string, options: SolveCommandOptions, i
       // The limit is that of the whole command.
       ...(timeLimit === undefined ? {} : { timeLimitSeconds: Math.max(0.05, timeLimit - reading) }),
       ...(rounds === undefined ? {} : { rounds }),
+      ...(lanes === undefined ? {} : { lanes }),
     });
   } finally {
     process.off('SIGINT', onSignal);

@@ -64,13 +64,14 @@ export function buildModel(config: ModelConfig, options: BuildOptions = {}): Gra
   const { inputs, run } = architecture.program({ batch, seq, dtype, training, layers });
   const table = options.table ?? builtinOperators();
   // The programs here are our own and pure: the second trace and the guards on property traffic have nothing to find.
-  const forward = trace((given) => run(given), inputs, {
+  const traced = trace((given) => run(given), inputs, {
     name: options.name ?? config.type,
     table,
     training,
     checkTwice: false,
     proxy: false,
   });
+  const forward = withoutSource(traced);
   const graph = training ? jointGraph(forward, { table }) : forward;
   const notes = [
     `built from a ${config.type} config: batch ${batch}, sequence ${seq}, ${dtype}, ${layers} layers, ${training ? 'training (forward and backward)' : 'inference (forward only)'}`,
@@ -81,6 +82,19 @@ export function buildModel(config: ModelConfig, options: BuildOptions = {}): Gra
     ...(config.ignored.length === 0 ? [] : [`keys without effect: ${config.ignored.join(', ')}`]),
   ];
   return { ...graph, notes: [...(graph.notes ?? []), ...notes] };
+}
+
+/**
+ * The graph without places in programs. The program is the library's own, so the first frame outside of it is whoever asked for the
+ * model: it says nothing of a node, and would make the text of the graph depend on where the library lies.
+ */
+function withoutSource(graph: Graph): Graph {
+  const nodes = graph.nodes.map((node) => {
+    const { source: _, ...meta } = node.meta;
+    return { ...node, meta };
+  });
+  const subgraphs = Object.entries(graph.subgraphs).map(([name, body]) => [name, withoutSource(body)] as const);
+  return { ...graph, nodes, subgraphs: Object.fromEntries(subgraphs) };
 }
 
 function within(name: keyof typeof LIMITS, value: number): number {

@@ -1,22 +1,18 @@
-import { peakOf } from '../cost/memory-timeline.ts';
 import { internalError } from '../errors.ts';
 import type { Graph } from '../graph/types.ts';
 import { narrowPoints } from '../passes/checkpoint/policies.ts';
-import { recomputeInBackward } from '../passes/checkpoint/recompute.ts';
 import { runsAgain } from '../passes/checkpoint/repeatable.ts';
 import { metaBytes } from '../ops/record.ts';
-import { costFunction } from '../solver/cost.ts';
-import { solve } from '../solver/solve.ts';
+import { NoChoiceInTime, solve } from '../solver/solve.ts';
 import type { LinearRow, Problem, Progress, Solution } from '../solver/types.ts';
 import type { CompactProblem } from './compact.ts';
+import { Follower, type FittingPlan } from './followed.ts';
 import { fatesOf, jointProblem, type Fates, type JointProblem } from './joint-problem.ts';
 import { livenessOf, type Liveness } from './liveness.ts';
-import { memoryOverTime } from './memory-over-time.ts';
 import { amountsAt, type Fate, type MomentAmounts } from './moment-rows.ts';
 import { Cuts } from './memory-cuts.ts';
 import type { Prepared } from './prepare.ts';
 import { fixedStrategies, restrictRows, whole, withRowAsCost } from './restricted.ts';
-import { placedLikeFirstRuns } from './second-runs.ts';
 import { Transients } from './transients.ts';
 
 /**
@@ -27,16 +23,6 @@ import { Transients } from './transients.ts';
  * out of the search, and else that row's bound is lowered by the excess; bounds on the seconds always come from rows at the
  * full budget and from all that may fit, so they stay true.
  */
-
-/** A plan that is checked against the budget: its graph, its choice, its seconds and its true peak. */
-export interface FittingPlan {
-  readonly prepared: Prepared;
-  readonly choice: Int32Array;
-  readonly seconds: number;
-  readonly peakBytes: number;
-  /** Forward nodes that run again. */
-  readonly again: readonly string[];
-}
 
 export interface WithinMemory {
   /** Undefined when none was found. */
@@ -68,6 +54,8 @@ const STATE_SHARES = [1, 0.5, 0.25];
 const TIGHT_NODES = 2000;
 /** Relative gap of the problems on the way, where none is asked for. */
 const LEAST_GAP = 1e-3;
+/** What a problem gets at least, so that there is a bound after the time limit, too. */
+const LEAST_SECONDS = 0.5;
 /** Rounds of solving and following. */
 const ROUNDS = 12;
 /** Results below this share of the budget are kept. */
@@ -98,13 +86,6 @@ interface Scope {
   readonly anchors?: Uint8Array;
 }
 
-/** A plan, the node at its peak, and the largest copy on the way that is alive there. */
-interface Followed {
-  readonly plan: FittingPlan;
-  readonly moment: number;
-  readonly copyBytes: number;
-}
-
 /** A plan that fits, and the choice of the joint problem that it came from. */
 interface Fitted {
   readonly plan: FittingPlan;
@@ -130,18 +111,23 @@ class MemorySearch {
   private readonly chosen: Uint8Array;
   private readonly amounts = new Map<number, readonly MomentAmounts[]>();
   private readonly transients: Transients;
+  private readonly follower: Follower;
+  /** When the request's time limit is over, in milliseconds of the clock. */
+  private readonly deadline: number;
   /** What one decision may hold at a moment beside the states of any plan. */
   private readonly mostHeldBytes: number;
   private rounds = 0;
 
   constructor(
     private readonly prepared: Prepared,
-    private readonly reprepare: (graph: Graph) => Prepared,
+    reprepare: (graph: Graph) => Prepared,
     private readonly options: WithinOptions,
   ) {
     const { model, table } = prepared;
     const { graph, flow } = model;
     this.live = livenessOf(model, table);
+    this.follower = new Follower(prepared, reprepare, this.live);
+    this.deadline = performance.now() + 1e3 * (prepared.request.timeLimitSeconds ?? Infinity);
     this.transients = new Transients(model, this.live);
     this.mostHeldBytes = prepared.budgetBytes - this.transients.leastStates();
     this.chosen = new Uint8Array(graph.nodes.length);
@@ -165,7 +151,7 @@ class MemorySearch {
     const joint = jointProblem(prepared.model, prepared.compact, this.fates, 'as placed', this.live);
     const free = await firstStage(1);
     if (free === undefined) throw internalError('no first stage for the whole budget');
-    const first = this.momentOf(prepared, this.follow(prepared, free).moment);
+    const first = this.follower.plain(free).moment;
     const moments = [first];
     // What plain two stages find is an answer of the joint problem too. Tight ones are a search of their own, slow on large
     // programs: joint asks for them where its own answer is not proven good enough, so that on programs of up to
@@ -200,7 +186,7 @@ class MemorySearch {
     // certain bound them. Denser points hold more themselves.
     for (const every of found === undefined && this.options.recompute ? ANCHORS_EVERY : []) {
       const anchors = this.anchorsEvery(every);
-      if (anchors === undefined) break;
+      if (anchors === undefined || this.expired()) break;
       const anchored = await this.fit({ restrict, mayLimit: true, anchors }, [first], []);
       if (anchored !== undefined) return anchored;
     }
@@ -214,6 +200,7 @@ class MemorySearch {
     shares: readonly number[],
   ): Promise<Fitted | undefined> {
     for (const share of shares) {
+      if (this.expired()) break;
       const full = await firstStage(share);
       const placed = full === undefined ? undefined : this.prepared.compact.contract(full);
       if (placed === undefined) continue;
@@ -241,7 +228,7 @@ class MemorySearch {
     let joint = this.jointWithin(cuts.copyBytes, 'as placed', anchors);
     let restricted = restrict(joint);
     let least = new Map<number, number>();
-    for (let round = 0; round < ROUNDS; round++) {
+    for (let round = 0; round < ROUNDS && !this.expired(); round++) {
       this.rounds++;
       if (cuts.limitChanged) {
         joint = this.jointWithin(cuts.copyBytes, 'as placed', anchors);
@@ -258,10 +245,9 @@ class MemorySearch {
         continue;
       }
       const choice = restricted.expand(solution.choice);
-      const { plan, moment, copyBytes } = this.followJoint(joint, choice);
+      const { plan, moment: at, copyBytes } = this.follower.joint(joint, choice);
       if (plan.peakBytes <= budgetBytes) return { plan, choice };
       const excess = plan.peakBytes - budgetBytes;
-      const at = this.momentOf(plan.prepared, moment);
       const row = joint.row(this.amountsOf(at, anchors), '', budgetBytes);
       const used = row.variables.reduce((sum, v, k) => sum + row.amounts[k][choice[v]], 0);
       const isNew = !moments.includes(at) && moments.length < MOST_ROWS;
@@ -294,7 +280,7 @@ class MemorySearch {
       if (known > own[k].bound) return undefined;
     }
     const solution = await this.solve({ ...restricted.problem, rows: own }, starts, false);
-    return solution.status === 'infeasible' ? undefined : solution;
+    return solution?.status === 'infeasible' ? undefined : solution;
   }
 
   /** The joint problem of decisions that may fit, with copies on the way of at most so many bytes. */
@@ -333,6 +319,7 @@ class MemorySearch {
     for (const row of seconds === undefined ? rows : [])
       if ((await this.leastOf(sure.problem, row)) > row.bound) return { boundSeconds: Infinity, certified: false };
     const solution = await this.solve({ ...sure.problem, rows }, [], true);
+    if (solution === undefined) return { boundSeconds: 0, certified: false };
     if (solution.status === 'infeasible') return { boundSeconds: Infinity, certified: false };
     const bound = solution.bound / prepared.model.unitsPerSecond;
     return { boundSeconds: Math.min(bound, seconds ?? Infinity), certified: solution.certificate !== undefined };
@@ -347,64 +334,38 @@ class MemorySearch {
   /** The least amount of a row over all choices; Infinity when there is none. */
   private async leastOf(problem: Problem, row: LinearRow): Promise<number> {
     const solution = await this.solve(withRowAsCost(problem, row), [], true);
+    if (solution === undefined) return 0;
     return solution.status === 'infeasible' ? Infinity : solution.bound;
   }
 
-  private async solve(problem: Problem, starts: readonly Int32Array[], certify: boolean): Promise<Solution> {
+  /** Undefined when the time was over before any choice was found. */
+  private async solve(
+    problem: Problem,
+    starts: readonly Int32Array[],
+    certify: boolean,
+  ): Promise<Solution | undefined> {
     const { request } = this.prepared;
     const { signal, onProgress } = this.options;
-    return solve(problem, {
+    const leftSeconds = Math.max(LEAST_SECONDS, (this.deadline - performance.now()) / 1e3);
+    const solving = solve(problem, {
       engine: 'exact',
       certify,
       gap: Math.max(request.gap / 4, LEAST_GAP),
       seed: request.seed,
       starts,
-      ...(request.timeLimitSeconds !== undefined ? { timeLimitSeconds: request.timeLimitSeconds } : {}),
+      ...(leftSeconds < Infinity ? { timeLimitSeconds: leftSeconds } : {}),
       ...(signal !== undefined ? { signal } : {}),
       ...(onProgress !== undefined ? { onProgress } : {}),
     });
-  }
-
-  /** The plan that a choice of the joint problem is, with its true peak and the node at it. */
-  private followJoint(joint: JointProblem, choice: Int32Array): Followed {
-    const { prepared } = this;
-    const { graph, flow } = prepared.model;
-    const again = new Set(joint.again(choice));
-    const full = prepared.compact.expand(joint.strategies(choice));
-    if (again.size === 0) return this.followed(prepared, full, []);
-    const names = new Set<string>();
-    graph.nodes.slice(0, this.live.split).forEach((node, n) => {
-      const own = flow.alias[n] >= 0 ? flow.values[flow.alias[n]].node : n;
-      if (again.has(own)) names.add(node.name);
+    return solving.catch((error: unknown) => {
+      if (error instanceof NoChoiceInTime) return undefined;
+      throw error;
     });
-    const rewritten = recomputeInBackward(graph, names);
-    const after = this.reprepare(rewritten.graph);
-    const placed = placedLikeFirstRuns(prepared.model, full, after.model, rewritten.originalOf);
-    if (placed === undefined) throw internalError('second runs cannot be placed as the first');
-    return this.followed(after, placed, [...new Set(rewritten.originalOf.values())]);
   }
 
-  private followed(prepared: Prepared, choice: Int32Array, again: readonly string[]): Followed {
-    const { peakBytes, ...rest } = this.follow(prepared, choice);
-    const seconds = costFunction(prepared.model.problem)(choice) / prepared.model.unitsPerSecond;
-    return { plan: { prepared, choice, seconds, peakBytes, again }, ...rest };
-  }
-
-  private follow(prepared: Prepared, choice: Int32Array): { readonly peakBytes: number } & Omit<Followed, 'plan'> {
-    const memory = memoryOverTime(prepared.model, choice, prepared.table);
-    const { peakBytes, step, live } = peakOf(memory.intervals);
-    const copyBytes = live.reduce((most, b) => (b.kind === 'communication' ? Math.max(most, b.bytes) : most), 0);
-    return { peakBytes, moment: memory.nodeOfMoment[step], copyBytes };
-  }
-
-  /** The node of the graph without second runs that stands for a node: the next one in program order. */
-  private momentOf(prepared: Prepared, node: number): number {
-    const { byName } = this.prepared.model.flow;
-    for (let n = node; n < prepared.model.graph.nodes.length; n++) {
-      const known = byName.get(prepared.model.graph.nodes[n].name);
-      if (known !== undefined && this.prepared.model.flow.alias[known] < 0) return known;
-    }
-    return this.prepared.model.graph.nodes.length - 1;
+  /** Whether the time limit is over: nothing new is begun then but the bound. */
+  private expired(): boolean {
+    return performance.now() > this.deadline;
   }
 
   private amountsOf(moment: number, anchors?: Uint8Array): readonly MomentAmounts[] {

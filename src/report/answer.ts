@@ -1,5 +1,6 @@
 import type { Plan } from '../plan/types.ts';
 import type { KnownPlan } from './analysis/known-plans.ts';
+import { stageText, type Pipeline } from './analysis/pipeline.ts';
 import type { Streams } from './analysis/streams.ts';
 import { bytesText, countText, percentText, secondsText } from '../units.ts';
 
@@ -10,16 +11,50 @@ export interface AnswerInput {
   readonly streams: Streams | null;
   /** Tokens of one step; null where the program does not tell. */
   readonly tokens: number | null;
+  /** Stages of a plan that has some: the plan is then that of one microbatch. */
+  readonly pipeline: Pipeline | null;
 }
 
 /** The answer, in five lines that every format prints alike. */
 export function answerOf(input: AnswerInput): readonly { readonly label: string; readonly text: string }[] {
+  const { pipeline } = input;
+  if (pipeline !== null) return pipelineAnswer(input, pipeline);
   return [
     { label: 'Memory', text: memoryLine(input.plan) },
     { label: 'Step time', text: timeLine(input) },
     { label: 'Devices', text: deviceLine(input.plan) },
     { label: 'Proof', text: proofLine(input.plan) },
     { label: 'Against', text: againstLine(input) },
+  ];
+}
+
+/** The five lines of a plan with stages. */
+function pipelineAnswer(input: AnswerInput, pipeline: Pipeline): ReturnType<typeof answerOf> {
+  const { plan, streams, tokens } = input;
+  const { stages, budgetBytes, fits, seconds, bubbleSeconds, schedule, microbatches, virtual, devices } = pipeline;
+  const fullest = stages.reduce((most, s, k) => (s.peakBytes > stages[most].peakBytes ? k : most), 0);
+  const { peakBytes, stateBytes, activationBytes, inFlight, device } = stages[fullest];
+  const chunks = virtual > 1 ? ` by ${virtual} chunks` : '';
+  const rate = tokens === null ? '' : `, ${countText(Math.round((tokens * microbatches) / seconds))} tokens/s`;
+  // The convention is that of one microbatch on one stage's mesh; the same FLOPs are spread over all stages here.
+  const mfu = streams === null ? '' : `, MFU ${percentText((streams.mfu * streams.seconds * microbatches) / (seconds * devices))} (${streams.mfuConvention.replace(/^MFU: /, '')})`; // prettier-ignore
+  const inner = plan.mesh.reduce((n, d) => n * d.size, 1);
+  const where = pipeline.hosts === 1 ? 'inside a host' : `across ${pipeline.hosts} hosts`;
+  return [
+    {
+      label: 'Memory',
+      text: `${fits ? 'fits' : 'does not fit'}: device ${device} (stage ${fullest}: ${stageText(stages[fullest])}) takes ${bytesText(peakBytes)} of ${bytesText(budgetBytes)}: states ${bytesText(stateBytes)}, activations of ${inFlight} microbatches ${bytesText(activationBytes)}`,
+    },
+    {
+      label: 'Step time',
+      text: `${secondsText(seconds)} for ${microbatches} microbatches by ${schedule}${chunks}, ${secondsText(bubbleSeconds)} of it bubble (${percentText(bubbleSeconds / seconds)}); compute and communication of a stage one after another${rate}${mfu}`,
+    },
+    {
+      label: 'Devices',
+      text: `${countText(devices * inner)}: pp=${devices} ${where}, each of them ${deviceLine(plan).replace(' of ', ' devices of ')}`,
+    },
+    { label: 'Proof', text: `placements of one microbatch: ${proofLine(plan)}. The stages are cut for these placements by dynamic programming, the schedule is played event by event` }, // prettier-ignore
+    { label: 'Against', text: `on one microbatch: ${againstLine(input)}` },
   ];
 }
 

@@ -40,6 +40,8 @@ export interface FigureBlock {
   readonly kind: 'figure';
   readonly caption: string;
   readonly svg: Markup;
+  /** It shows clock times, which differ from run to run. */
+  readonly run?: true;
 }
 
 /** A column: its heading, and how its cells are set. */

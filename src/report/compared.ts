@@ -1,56 +1,9 @@
-import { z } from 'zod';
-import { bytes, seconds, type Block, type Cell, type Section } from './blocks.ts';
 import { slowerText } from './answer.ts';
-import { deltaSecondsText } from './explain.ts';
-import { paretoFigure, type PlanPoint } from './figures/pareto.ts';
+import type { ReadComparison, ReadPlan } from './comparison-schema.ts';
+import type { Section } from './blocks.ts';
+import { bestSections } from './sections/compared-best.ts';
+import { meshSection, plansSection, refusedSection } from './sections/compared-plans.ts';
 import { bytesText, countText, percentText, secondsText } from '../units.ts';
-
-/** What a report reads of a comparison, as `compare --json` prints it; further keys are kept in the JSON and not read. */
-export const comparisonSchema = z.looseObject({
-  devices: z.int().positive(),
-  cluster: z.string(),
-  budgetBytes: z.number().nonnegative(),
-  plans: z
-    .array(
-      z.looseObject({
-        name: z.string(),
-        plan: z.string(),
-        origin: z.string(),
-        mesh: z.string(),
-        seconds: z.number(),
-        communicationSeconds: z.number(),
-        peakBytes: z.number(),
-        fits: z.boolean(),
-        overBytes: z.number().optional(),
-        why: z.string().optional(),
-        proof: z.looseObject({ status: z.string(), bound: z.number(), gap: z.number() }).optional(),
-      }),
-    )
-    .max(100_000),
-  refused: z
-    .array(z.looseObject({ plan: z.string(), mesh: z.string(), code: z.string().optional(), reason: z.string() }))
-    .max(100_000),
-  meshes: z
-    .array(
-      z.looseObject({
-        mesh: z.string(),
-        status: z.string(),
-        reason: z.string().optional(),
-        boundSeconds: z.number().optional(),
-      }),
-    )
-    .max(100_000),
-  best: z.string().nullable(),
-  pareto: z.array(z.string()),
-  nextBest: z.array(z.looseObject({ kind: z.string(), name: z.string(), deltaSeconds: z.number() })).optional(),
-  priceOfMemory: z
-    .array(z.looseObject({ fromBytes: z.number(), toBytes: z.number(), deltaSeconds: z.number() }))
-    .optional(),
-  smallestBudgetBytes: z.number().nullable().optional(),
-});
-
-export type ReadComparison = z.infer<typeof comparisonSchema>;
-type Row = ReadComparison['plans'][number];
 
 /** A comparison as a report: the value as it was read, and what the formats print of it. */
 export interface ComparisonReport {
@@ -72,155 +25,93 @@ export function comparisonReport(comparison: ReadComparison, version: string): C
 }
 
 /** Heading of the report. */
-export function comparisonTitle({ devices, cluster }: ReadComparison): string {
-  return `Plans on ${countText(devices)} devices of ${cluster}`;
+export function comparisonTitle({ devices, cluster, question }: ReadComparison): string {
+  return `${question?.model ?? 'Plans'} on ${countText(devices)} devices of ${cluster}`;
+}
+
+/** Under the heading. */
+export function comparisonSubtitle({ question }: ReadComparison): string {
+  const what = 'Known plans and the free optimum, on every mesh';
+  if (question === undefined) return what;
+  return `${what}; ${question.layers} layers, sequences of ${countText(question.sequence)} tokens, ${countText(question.globalBatch)} in a step`;
 }
 
 function answerOf(c: ReadComparison): ComparisonReport['answer'] {
   const best = c.plans.find((p) => p.name === c.best);
   const fitting = c.plans.filter((p) => p.fits).length;
-  const meshes = c.meshes.filter((m) => m.status === 'solved').length;
-  const searched = `${countText(c.plans.length)} plans priced, ${countText(fitting)} fit; ${countText(c.meshes.length)} meshes, ${countText(meshes)} solved for their optimum; ${countText(c.refused.length)} plans refused`;
+  const searched = { label: 'Searched', text: `${countText(c.plans.length)} plans priced, ${countText(fitting)} fit; meshes: ${statuses(c)}; ${countText(c.refused.length)} plans refused` }; // prettier-ignore
   if (best === undefined) {
     const least = c.smallestBudgetBytes;
-    return [
-      { label: 'Best', text: `no plan fits ${bytesText(c.budgetBytes)} per device${least === undefined || least === null ? '' : `; the smallest budget with a plan is ${bytesText(least)}`}` }, // prettier-ignore
-      { label: 'Searched', text: searched },
-    ];
+    const smallest =
+      least === undefined || least === null
+        ? ''
+        : c.question === undefined
+          ? `; the smallest budget with a plan is ${bytesText(least)}`
+          : `; the leanest plan takes ${bytesText(least)}`;
+    return [{ label: 'Best', text: `no plan fits ${bytesText(c.budgetBytes)} per device${smallest}` }, searched];
   }
   const zoo = c.plans.filter((p) => p.origin === 'zoo' && p.fits).sort((a, b) => a.seconds - b.seconds)[0];
-  const proof = best.proof;
   return [
-    { label: 'Best', text: `${best.plan} on ${best.mesh}: ${secondsText(best.seconds)}, of it ${secondsText(best.communicationSeconds)} communication` }, // prettier-ignore
-    { label: 'Memory', text: `${bytesText(best.peakBytes)} of ${bytesText(c.budgetBytes)} per device for states` },
-    { label: 'Proof', text: proof === undefined ? 'a plan of the zoo; no optimum is faster on the meshes that were solved' : `${proof.status} on its mesh, gap ${percentText(proof.gap)}` }, // prettier-ignore
-    { label: 'Against', text: zoo === undefined || zoo === best ? 'no other plan of the zoo is faster' : `the best plan of the zoo is ${zoo.name} on ${zoo.mesh}: ${secondsText(zoo.seconds)} (${slowerText(zoo.seconds, best.seconds)})` }, // prettier-ignore
-    { label: 'Searched', text: searched },
+    { label: 'Best', text: bestLine(best, c) },
+    { label: 'Memory', text: memoryLine(best, c) },
+    ...(best.layout === undefined ? [] : [{ label: 'With', text: withLine(best.layout) }]),
+    { label: 'Proof', text: proofLine(best) },
+    { label: 'Against', text: againstLine(best, zoo) },
+    searched,
   ];
 }
 
-/** Plans that are numbered in the picture. */
-const NUMBERED = 24;
-const OPEN = 24;
+function bestLine(best: ReadPlan, { question }: ReadComparison): string {
+  const what = `${best.plan} on ${best.mesh}: ${secondsText(best.seconds)}`;
+  const { layout } = best;
+  if (layout === undefined) return `${what}, of it ${secondsText(best.communicationSeconds)} communication`;
+  const convention = question === undefined ? '' : ` (${question.mfuConvention.replace(/^MFU: /, '')})`;
+  return `${what} a step: compute ${secondsText(layout.computeSeconds)}, communication ${secondsText(layout.exposedCommunicationSeconds)}, pipeline bubble ${secondsText(layout.bubbleSeconds)}; ${countText(Math.round(layout.tokensPerSecond))} tokens/s, MFU ${percentText(layout.mfu)}${convention}`;
+}
+
+function memoryLine({ peakBytes, layout }: ReadPlan, { budgetBytes }: ReadComparison): string {
+  const of = `${bytesText(peakBytes)} of ${bytesText(budgetBytes)} per device`;
+  if (layout === undefined) return `${of} for states; activations are not counted`;
+  const m = layout.memory;
+  return `${of}: parameters ${bytesText(m.parameterBytes)}, gradients ${bytesText(m.gradientBytes)}, optimizer ${bytesText(m.optimizerBytes)}, activations ${bytesText(m.activationBytes)}, other ${bytesText(m.temporaryBytes)}`;
+}
+
+function withLine(layout: NonNullable<ReadPlan['layout']>): string {
+  const { microbatch, microbatches, schedule, chunks, checkpoint, sizes } = layout;
+  const pipeline =
+    sizes.pp > 1 ? `, ${schedule}${chunks > 1 ? ` by ${chunks} chunks` : ''} over ${sizes.pp} devices` : '';
+  return `${countText(microbatches)} microbatches of ${countText(microbatch)} on a data rank${pipeline}, checkpointing ${checkpoint}`;
+}
+
+function proofLine({ proof, layout, origin }: ReadPlan): string {
+  if (proof !== undefined) return `${proof.status} on its mesh, gap ${percentText(proof.gap)}`;
+  const shallow = layout?.shallowProof;
+  const placed = layout?.placements === undefined ? '' : `; placed as ${layout.placements}, which is cheaper in all`;
+  if (layout !== undefined && shallow !== undefined)
+    return `${shallow.status} for the ${layout.pricedLayers} priced layers of a data rank (gap ${percentText(shallow.gap)}), not for the whole model${placed}`;
+  if (layout !== undefined)
+    return `none for the whole model: priced from ${layout.pricedLayers} of its layers${placed === '' ? '' : `${placed} than what is proven optimal for these layers alone`}`;
+  return origin === 'zoo' ? 'a plan of the zoo; no optimum is faster on the meshes that were solved' : 'none';
+}
+
+function againstLine(best: ReadPlan, zoo: ReadPlan | undefined): string {
+  if (zoo === undefined || zoo === best) return 'no other plan of the zoo is faster';
+  const where = `${zoo.plan} on ${zoo.mesh}: ${secondsText(zoo.seconds)}`;
+  if (zoo.seconds === best.seconds) return `the best plan of the zoo is as fast: ${where}`;
+  return `the best plan of the zoo is ${where} (${slowerText(zoo.seconds, best.seconds)})`;
+}
+
+function statuses({ meshes }: ReadComparison): string {
+  const counts = new Map<string, number>();
+  for (const { status } of meshes) counts.set(status, (counts.get(status) ?? 0) + 1);
+  return [...counts].map(([status, n]) => `${countText(n)} ${status}`).join(', ');
+}
 
 export function comparisonSections(c: ReadComparison): Section[] {
-  return [plansSection(c), meshSection(c), refusedSection(c)];
+  return [plansSection(c), ...bestSections(c), meshSection(c), refusedSection(c), ...notesSection(c)];
 }
 
-function plansSection(c: ReadComparison): Section {
-  const front = new Set(c.pareto);
-  const best = c.plans.find((p) => p.name === c.best);
-  // The front and the best are in the picture whatever else is.
-  const chosen = [...c.plans]
-    .sort((a, b) => Number(front.has(b.name)) - Number(front.has(a.name)) || c.plans.indexOf(a) - c.plans.indexOf(b))
-    .slice(0, NUMBERED)
-    .sort((a, b) => c.plans.indexOf(a) - c.plans.indexOf(b));
-  const points = chosen.map((p): PlanPoint => ({ name: `${p.name} on ${p.mesh}`, seconds: p.seconds, bytes: p.peakBytes, fits: p.fits, chosen: p === best, front: front.has(p.name) })); // prettier-ignore
-  const numbers = new Map(chosen.map((p, k) => [p, k + 1]));
-  const row = (p: Row): (Cell | string)[] => {
-    const number = numbers.get(p);
-    return [
-      number === undefined ? '' : { text: String(number), value: number },
-      p.plan,
-      p.mesh,
-      seconds(p.seconds),
-      seconds(p.communicationSeconds),
-      best === undefined ? '–' : { text: slowerText(p.seconds, best.seconds), value: p.seconds },
-      bytes(p.peakBytes),
-      p === best ? 'best' : !p.fits ? `does not fit${p.overBytes === undefined ? '' : `, ${bytesText(p.overBytes)} over`}` : front.has(p.name) ? 'on the front' : '', // prettier-ignore
-      p.why ?? '',
-    ];
-  };
-  const blocks: Block[] = [];
-  if (points.length > 0)
-    blocks.push({
-      kind: 'figure',
-      caption:
-        'Step time over the memory of parameters, gradients and optimizer state. Numbers: those of the table; the line joins the plans that no other fitting one beats in both.',
-      svg: paretoFigure(points, c.budgetBytes, 'states per device'),
-    });
-  blocks.push({
-    kind: 'table',
-    caption: 'Every plan that was priced, and why it is not the best',
-    columns: [
-      { head: 'No.', kind: 'number' },
-      { head: 'Plan', kind: 'keep' },
-      { head: 'Mesh', kind: 'name' },
-      { head: 'Step time', kind: 'number' },
-      { head: 'Communication', kind: 'number' },
-      { head: 'Slower by', kind: 'number' },
-      { head: 'States', kind: 'number' },
-      { head: 'Standing' },
-      { head: 'Why', kind: 'name' },
-    ],
-    rows: c.plans.map(row),
-    open: OPEN,
-  });
-  blocks.push(...questions(c));
-  return { id: 'plans', title: 'Plans', blocks };
-}
-
-function questions(c: ReadComparison): Block[] {
-  const out: Block[] = [];
-  if (c.nextBest !== undefined && c.nextBest.length > 0)
-    out.push(
-      { kind: 'heading', text: 'Next best' },
-      { kind: 'list', items: c.nextBest.map((n) => `${n.name} (${n.kind}): ${deltaSecondsText(n.deltaSeconds)}.`) },
-    );
-  if (c.priceOfMemory !== undefined && c.priceOfMemory.length > 0)
-    out.push(
-      { kind: 'heading', text: 'Price of memory' },
-      {
-        kind: 'table',
-        caption: 'What the best plan changes by when the budget does',
-        columns: [
-          { head: 'From', kind: 'number' },
-          { head: 'To', kind: 'number' },
-          { head: 'Change of the step', kind: 'number' },
-        ],
-        rows: c.priceOfMemory.map((p) => [bytes(p.fromBytes), bytes(p.toBytes), { text: deltaSecondsText(p.deltaSeconds), value: p.deltaSeconds }]), // prettier-ignore
-      },
-    );
-  return out;
-}
-
-function meshSection(c: ReadComparison): Section {
-  return {
-    id: 'meshes',
-    title: 'Meshes',
-    blocks: [
-      {
-        kind: 'table',
-        caption: 'What became of every mesh: solved for its optimum, beaten by a bound, or refused',
-        columns: [
-          { head: 'Mesh', kind: 'name' },
-          { head: 'Status' },
-          { head: 'At least', kind: 'number' },
-          { head: 'Why', kind: 'name' },
-        ],
-        rows: c.meshes.map((m) => [m.mesh, m.status, seconds(m.boundSeconds ?? null), m.reason ?? '']),
-        open: OPEN,
-      },
-    ],
-  };
-}
-
-function refusedSection(c: ReadComparison): Section {
-  const rows = c.refused.map((r) => [r.plan, r.mesh, r.code ?? '', r.reason]);
-  return {
-    id: 'refused',
-    title: 'Refused',
-    blocks:
-      rows.length === 0
-        ? [{ kind: 'text', text: 'No plan was refused.' }]
-        : [
-            {
-              kind: 'table',
-              caption: 'Plans that the model, the mesh or the linter does not admit',
-              columns: [{ head: 'Plan', kind: 'keep' }, { head: 'Mesh', kind: 'name' }, { head: 'Code' }, { head: 'Reason', kind: 'name' }], // prettier-ignore
-              rows,
-              open: OPEN,
-            },
-          ],
-  };
+function notesSection({ notes }: ReadComparison): Section[] {
+  if (notes === undefined || notes.length === 0) return [];
+  return [{ id: 'assumptions', title: 'How the figures were made', blocks: [{ kind: 'list', items: notes }] }];
 }

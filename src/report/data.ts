@@ -4,9 +4,12 @@ import { termsOf } from '../plan/diff.ts';
 import type { Plan } from '../plan/types.ts';
 import type { NextBest, NodeCandidates } from './analysis/candidates.ts';
 import type { FoldedGraph } from './analysis/folded-graph.ts';
+import type { Incumbents } from './analysis/incumbents.ts';
 import type { Compared, KnownPlan } from './analysis/known-plans.ts';
 import type { Roofline } from './analysis/layers.ts';
+import { trustOf, type Trust } from './analysis/measured.ts';
 import type { MemoryCurve } from './analysis/memory.ts';
+import type { Pipeline } from './analysis/pipeline.ts';
 import type { Sensitivity } from './analysis/sensitivity.ts';
 import type { SolverTrace } from './analysis/solver-trace.ts';
 import type { Streams } from './analysis/streams.ts';
@@ -60,15 +63,22 @@ export interface Report {
   readonly graph: FoldedGraph | null;
   /** The strategies of each node of `graph`, in its order. */
   readonly explain: readonly NodeCandidates[] | null;
-  readonly pipeline: null;
-  readonly solverTrace: SolverTrace | null;
+  /** Stages, where the plan has some. */
+  readonly pipeline: Pipeline | null;
+  readonly solverTrace: (SolverTrace & { readonly incumbents: Incumbents['steps'] | null }) | null;
+  /** How far predictions of the same hardware are off. */
+  readonly trust: Trust;
   readonly constants: readonly Constant[];
   readonly assumptions: readonly string[];
   readonly warnings: readonly string[];
   /** What this report leaves out and why. */
   readonly missing: readonly string[];
   /** The only clock times. */
-  readonly run: { readonly solveSeconds: number | null };
+  readonly run: {
+    readonly solveSeconds: number | null;
+    /** Of each step of `solverTrace.incumbents`. */
+    readonly incumbentSeconds: readonly number[] | null;
+  };
 }
 
 /** What was found out about a plan beside the plan itself. */
@@ -83,7 +93,9 @@ export interface Analysis {
   readonly memoryBounds: MemoryBounds | null;
   readonly graph: FoldedGraph | null;
   readonly explain: readonly NodeCandidates[] | null;
+  readonly pipeline: Pipeline | null;
   readonly solverTrace: SolverTrace | null;
+  readonly incumbents: Incumbents | null;
   /** What is not there and why. */
   readonly missing: readonly string[];
 }
@@ -107,7 +119,7 @@ export function reportOf({ plan, cluster, graph, analysis, version }: ReportInpu
     model: plan.model,
     mesh: plan.mesh,
     cluster,
-    answer: answerOf({ plan, known: known?.plans ?? null, streams, tokens }),
+    answer: answerOf({ plan, known: known?.plans ?? null, streams, tokens, pipeline: analysis.pipeline }),
     plan: { ...plan, proof: { ...plan.proof, solveSeconds: null } },
     parameters: parametersOf(plan, graph),
     terms: [...termsOf(plan)]
@@ -128,17 +140,21 @@ export function reportOf({ plan, cluster, graph, analysis, version }: ReportInpu
     memoryBounds: analysis.memoryBounds,
     graph: analysis.graph,
     explain: analysis.explain,
-    pipeline: null,
-    solverTrace: analysis.solverTrace,
+    pipeline: analysis.pipeline,
+    solverTrace:
+      analysis.solverTrace === null
+        ? null
+        : { ...analysis.solverTrace, incumbents: analysis.incumbents?.steps ?? null },
+    trust: trustOf(cluster.accelerator, hasExperts(plan)),
     constants: constantsOf(cluster),
     assumptions: plan.assumptions,
     warnings: warningsOf(plan),
     missing: [
       ...analysis.missing,
-      'Pipeline stages: the plan has none.',
+      ...(analysis.pipeline === null ? ['Pipeline stages: the plan has none (plan MODEL --pp makes some).'] : []),
       ...(graph === undefined ? ['The program: the graph is not beside the plan.'] : []),
     ],
-    run: { solveSeconds: plan.proof.solveSeconds },
+    run: { solveSeconds: plan.proof.solveSeconds, incumbentSeconds: analysis.incumbents?.seconds ?? null },
   };
 }
 
@@ -157,6 +173,11 @@ function tokensOf(graph: Graph): number | null {
     return Number.isFinite(batch * positions) ? batch * positions : null;
   }
   return null;
+}
+
+/** Whether the model routes tokens to experts, by the names of its parameters. */
+function hasExperts({ parameters }: Plan): boolean {
+  return parameters.some(({ name }) => /(^|[._])experts?([._]|$)/.test(name));
 }
 
 function warningsOf({ memory, proof, request, cluster }: Plan): string[] {

@@ -1,13 +1,16 @@
 import { ShardwrightError } from '../errors.ts';
 import type { Graph } from '../graph/types.ts';
 import type { OperatorTable } from '../ops/table.ts';
+import type { PlanPipeline } from '../zoo/pipeline-plan.ts';
 import { reopen, type Reopened } from '../plan/explain.ts';
 import type { PlanFolder } from '../plan/folder.ts';
 import { candidatesOf, nextBestOf, parameterNodes } from './analysis/candidates.ts';
 import { foldedGraphOf } from './analysis/folded-graph.ts';
 import { knownPlans } from './analysis/known-plans.ts';
+import { incumbentsOf } from './analysis/incumbents.ts';
 import { rooflineOf } from './analysis/layers.ts';
 import { memoryCurveOf } from './analysis/memory.ts';
+import { pipelineAgain } from './analysis/pipeline.ts';
 import { sensitivityOf } from './analysis/sensitivity.ts';
 import { solverTraceOf } from './analysis/solver-trace.ts';
 import { streamsOf } from './analysis/streams.ts';
@@ -17,7 +20,9 @@ import type { Analysis } from './data.ts';
 export interface GatherOptions {
   /** Price the plain recipes anew. */
   readonly recipes: boolean;
-  /** Solve anew without a memory budget and on other links. */
+  /** What lies beside the plan as `pipeline.json`. */
+  readonly pipeline?: PlanPipeline;
+  /** Solve anew: as asked, without a memory budget, and on other links. */
   readonly whatIf: boolean;
   /** Told of each part that cannot be had. */
   readonly onMissing?: (line: string) => void;
@@ -26,7 +31,7 @@ export interface GatherOptions {
 
 const NOTHING: Omit<Analysis, 'missing'> = {
   roofline: null, streams: null, memory: null, known: null, nextBest: null, sensitivity: null, priceOfMemory: null, memoryBounds: null, graph: null,
-  explain: null, solverTrace: null,
+  explain: null, pipeline: null, solverTrace: null, incumbents: null,
 }; // prettier-ignore
 
 /**
@@ -63,6 +68,9 @@ export async function analyse(folder: PlanFolder, operators: OperatorTable, opti
   const { prepared } = opened;
   const known = options.recipes ? await attempt('Plain recipes', () => knownPlans(prepared, plan)) : null;
   if (!options.recipes) missing.push('Plain recipes: left out by --no-recipes.');
+  const { pipeline: said } = options;
+  const pipeline =
+    said === undefined ? null : await attempt('Pipeline stages', () => pipelineAgain(opened, said, operators));
   const graph = await attempt('The folded graph', () => foldedGraphOf(opened));
   const explain =
     graph === null
@@ -77,7 +85,9 @@ export async function analyse(folder: PlanFolder, operators: OperatorTable, opti
   );
   const solved = await whatIf(opened, program, operators, priced, options, attempt);
   if (!options.whatIf)
-    missing.push('The best plan without a memory budget and on other links: they are solved for with --what-if.');
+    missing.push(
+      'The best plan without a memory budget and on other links, and the incumbents of the solver over time: they are solved for with --what-if.',
+    );
   return {
     roofline: await attempt('Roofline', () => rooflineOf(prepared, plan)),
     streams: await attempt('Timeline', () => streamsOf(program, prepared, plan, operators)),
@@ -92,7 +102,9 @@ export async function analyse(folder: PlanFolder, operators: OperatorTable, opti
     memoryBounds: solved.memoryBounds,
     graph,
     explain,
+    pipeline,
     solverTrace: solverTraceOf(prepared),
+    incumbents: solved.incumbents,
     missing,
   };
 }
@@ -106,12 +118,14 @@ async function whatIf(
   priced: Analysis['sensitivity'],
   options: GatherOptions,
   attempt: Attempt,
-): Promise<Pick<Analysis, 'sensitivity' | 'memoryBounds'>> {
-  if (!options.whatIf) return { sensitivity: priced, memoryBounds: null };
+): Promise<Pick<Analysis, 'sensitivity' | 'memoryBounds' | 'incumbents'>> {
+  if (!options.whatIf) return { sensitivity: priced, memoryBounds: null, incumbents: null };
+  options.onProgress?.('solving as asked, for the incumbents over time');
+  const incumbents = await attempt('Incumbents over time', () => incumbentsOf(opened.plan, program, operators));
   options.onProgress?.('solving without a memory budget');
   const memory = await attempt('The best plan without a memory budget', () => memoryBounds(opened));
   options.onProgress?.('solving on other links');
   const sensitivity =
     priced === null ? null : await attempt('The best plan on other links', () => bestOnOtherLinks(opened, program, operators, priced)); // prettier-ignore
-  return { sensitivity: sensitivity ?? priced, memoryBounds: memory };
+  return { sensitivity: sensitivity ?? priced, memoryBounds: memory, incumbents };
 }

@@ -14,10 +14,12 @@ export function sweepText(c: Comparison, question: NonNullable<Comparison['quest
     `priced    ${c.plans.length} plans, ${fitting.length} fit; meshes: ${statusText(c)}`,
     '',
   ];
-  if (best === undefined) lines.push('no plan fits the budget');
+  if (c.plans.length === 0) lines.push('no plan could be priced');
+  else if (best === undefined) lines.push('no plan fits the budget');
   else lines.push(...answerLines(best, question.mfuConvention));
   if (c.smallestBudgetBytes !== undefined && best === undefined)
     lines.push(`smallest  ${bytesText(c.smallestBudgetBytes)} would be needed by the leanest plan`);
+  if (c.plans.length === 0) return [...lines, ...refusalLines(c)].join('\n');
   const first = firstOfEach(c.plans);
   const shown = [...first.filter((p) => p.fits).slice(0, LISTED), ...first.filter((p) => !p.fits).slice(0, LISTED / 2)];
   lines.push('', tableText([HEAD, ...shown.map((p) => row(p, c))], [3, 4, 5]));
@@ -48,6 +50,18 @@ export function sweepText(c: Comparison, question: NonNullable<Comparison['quest
     lines.push('', `memory    ${front.map((p) => `${bytesText(p.peakBytes)}: ${secondsText(p.seconds)}`).join('   ')}`);
   for (const note of c.notes ?? []) lines.push(`note      ${note}`);
   return lines.join('\n');
+}
+
+/** Why nothing was priced: the reasons by how many meshes they stop. */
+function refusalLines({ meshes }: Comparison): string[] {
+  const counts = new Map<string, number>();
+  for (const mesh of meshes)
+    if (mesh.reason !== undefined) {
+      const text = 'code' in mesh && typeof mesh.code === 'string' ? `${mesh.code} ${mesh.reason}` : mesh.reason;
+      counts.set(text, (counts.get(text) ?? 0) + 1);
+    }
+  const rows = [...counts].sort((a, b) => b[1] - a[1] || (a[0] < b[0] ? -1 : 1)).slice(0, 8);
+  return [tableText([['meshes', 'why'], ...rows.map(([text, n]) => [String(n), text])], [0])];
 }
 
 const HEAD = ['', 'plan', 'mesh', 'step time', 'communication', 'memory', ''];

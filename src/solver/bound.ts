@@ -259,5 +259,5 @@ function splitAlong(net: Network, edge: number, side: 0 | 1): Split | null {
   const v = f.vars[side];
   const first = net.offers[2 * v];
   const second = net.offers[2 * v + 1];
-  return first < 0 || second < 0 ? null : net.pool.splits.find(net.pool, f.table, side, f.maps[side], first, second);
+  return first < 0 || second < 0 ? null : net.pool.splits.find(f.table, side, f.maps[side], first, second);
 }

@@ -7,7 +7,7 @@
  * is taken apart only where the lesser of the two is each pair's own slice, to the last bit.
  */
 import { KeyTable } from './keys.ts';
-import type { Pool, Table } from './pool.ts';
+import type { Table } from './table.ts';
 
 /** A table taken apart along one axis. */
 export interface Split {
@@ -28,13 +28,19 @@ export class Splits {
   readonly #keys = new KeyTable();
   readonly #known: (Split | null)[] = [];
 
+  readonly #mapOf: (id: number) => Int32Array;
+
+  constructor(mapOf: (id: number) => Int32Array) {
+    this.#mapOf = mapOf;
+  }
+
   /**
    * The split of a table along an axis, whose classes the positions of a variable reach by `map`, with the names of the two
    * offers of each position (map ids); null where there is none worth having.
    */
-  find(pool: Pool, table: Table, axis: 0 | 1, map: number, first: number, second: number): Split | null {
+  find(table: Table, axis: 0 | 1, map: number, first: number, second: number): Split | null {
     const id = this.#keys.begin().add(table.id).add(axis).add(map).add(first).add(second).end();
-    return (this.#known[id] ??= splitOf(table, axis, pool.mapOf(map), pool.mapOf(first), pool.mapOf(second)));
+    return (this.#known[id] ??= splitOf(table, axis, this.#mapOf(map), this.#mapOf(first), this.#mapOf(second)));
   }
 }
 

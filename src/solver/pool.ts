@@ -9,13 +9,9 @@
  */
 import { Splits } from './offers.ts';
 import { PairMap } from './pair-map.ts';
+import type { Table } from './table.ts';
 
-/** A dense table of costs over classes, row-major; `Infinity` is forbidden. Interned: equal content, equal `id`. */
-export interface Table {
-  readonly id: number;
-  readonly dims: readonly number[];
-  readonly cells: Float64Array;
-}
+export type { Table } from './table.ts';
 
 const GOLDEN = 0x9e3779b1 | 0;
 
@@ -77,7 +73,7 @@ export class Pool {
   readonly #holes: boolean[] = [];
   readonly #used: number[] = [];
   readonly tables: Table[] = [];
-  readonly splits = new Splits();
+  readonly splits = new Splits((id) => this.mapOf(id));
   readonly #joins = new PairMap();
   readonly #projections = new PairMap();
   readonly #projected: Int32Array[] = [];

@@ -83,6 +83,8 @@ export interface Traffic {
   /** Bytes that each device sends by a ring. */
   readonly sentBytes: number;
   readonly seconds: number;
+  /** Of these seconds, those that no compute hides; absent where nothing is said of it. */
+  readonly exposedSeconds?: number;
 }
 
 /**

@@ -112,11 +112,22 @@ describe('plan of 2 layers of Llama-3 8B on 8 x 8 H100s', () => {
   });
 });
 
-it('a batch of 4 does not fit the data-parallel recipes on 8 x 8, and the answer says so', async () => {
+it('a batch of 4 does not fit the data-parallel recipes on 8 x 8, and the answer says so; it is proven optimal', async () => {
   const run = await cli('plan', fixture('llama3-8b-2l'), '--mesh', 'dp=8,tp=8', '--cluster', 'dgx-h100');
   expect(run.code).toBe(0);
+  expect(run.out).toMatch(/^proof {6}optimal \(gap 0\)/m);
   for (const recipe of ['data parallel \\(dp\\+tp\\)', 'FSDP \\(dp\\)', 'FSDP \\(dp\\) \\+ Megatron \\(tp\\)'])
     expect(run.out).toMatch(new RegExp(`${recipe} .*the batch of 4 .* cannot be cut`));
+});
+
+it('recipes that know nothing of demanded inputs may be cheaper than the plan, which is no fault', async () => {
+  const tiny = [fixture('llama-tiny'), '--mesh', 'dp=2,tp=2', '--cluster', 'dgx-h100'];
+  const [free, held] = [
+    await cli('plan', ...tiny, '--json'),
+    await cli('plan', ...tiny, '--json', '--inputs', 'S(0)R'),
+  ];
+  expect([free.code, held.code, held.err]).toEqual([0, 0, '']);
+  expect(readPlan(held.out).objective.seconds).toBeGreaterThan(readPlan(free.out).objective.seconds);
 });
 
 describe('plan files', () => {

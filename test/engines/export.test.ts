@@ -12,7 +12,7 @@ afterAll(() => rmSync(fresh, { recursive: true, force: true }));
 
 /** Other archives may lie beside the exported graphs; these are the ones that export_joint.py writes. */
 const names = readdirSync(committed)
-  .filter((name) => /^(ffn|uneven|block)-\d+\.txt\.gz$/.test(name))
+  .filter((name) => /^(ffn|uneven|block|gpt)-\d+\.txt\.gz$/.test(name))
   .sort();
 
 test('PyTorch writes the committed joint graphs again, byte for byte', () => {

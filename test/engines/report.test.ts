@@ -109,3 +109,44 @@ describe.skipIf(browser === undefined)(
     });
   },
 );
+
+const MEASURE = `<script>
+const width = document.documentElement.clientWidth;
+const outside = [...document.querySelectorAll('h1,h2,h3,p,dt,dd,summary,.bar,figure,nav')].filter((e) => e.getBoundingClientRect().right > width + 1).map((e) => e.tagName + ' ' + e.textContent.slice(0, 40));
+const passes = [...document.querySelectorAll('.chart .pass')].map((e) => getComputedStyle(e).fill);
+document.querySelector('th button').focus();
+const result = { overflow: document.documentElement.scrollWidth - width, outside, passes: passes.length, colours: new Set(passes).size, focused: document.activeElement.textContent, requests: performance.getEntriesByType('resource').length };
+if (parent !== window) parent.postMessage(JSON.stringify(result), '*');
+const out = document.createElement('pre'); out.id = 'probe'; out.textContent = JSON.stringify(result); document.body.append(out);
+</script>`;
+
+describe.skipIf(browser === undefined)('ZO-34 in part: the report of a plan with stages in headless Chromium', () => {
+  let root = '';
+  beforeAll(async () => {
+    root = mkdtempSync(join(tmpdir(), 'shardwright-browser-'));
+    const config = join(root, 'llama.json');
+    writeFileSync(config, JSON.stringify({ model_type: 'llama', hidden_size: 256, intermediate_size: 512, num_attention_heads: 4, num_hidden_layers: 4, vocab_size: 1024 })); // prettier-ignore
+    const folder = join(root, 'plan');
+    const plan = await cli('plan', config, '--mesh', 'tp=2', '--cluster', 'dgx-h100', '--seq', '128', '--pp', '2', '--no-recipes', '-o', folder); // prettier-ignore
+    expect(plan.code, plan.err).toBe(0);
+    const { out } = await cli('report', folder, '--no-recipes');
+    writeFileSync(join(root, 'report.html'), out.replace('</body>', `${MEASURE}</body>`));
+  });
+  afterAll(() => rmSync(root, { recursive: true, force: true }));
+
+  it.each([390, 1280])('%i px: nothing is wider than the page, every pass has its colour', (width) => {
+    const file = join(root, width < 500 ? 'frame.html' : 'report.html');
+    if (width < 500)
+      writeFileSync(
+        file,
+        `<pre id="probe"></pre><script>addEventListener('message', (e) => { document.getElementById('probe').textContent = e.data; });</script><iframe src="report.html" style="width:${width}px;height:900px;border:0"></iframe>`,
+      );
+    const flags = ['--headless', '--no-sandbox', '--disable-gpu', '--virtual-time-budget=3000', `--window-size=${width},900`, '--dump-dom']; // prettier-ignore
+    const dom = execFileSync(browser ?? '', [...flags, pathToFileURL(file).href], { encoding: 'utf8', stdio: ['ignore', 'pipe', 'ignore'], maxBuffer: 2 ** 26 }); // prettier-ignore
+    const [, text] = /<pre id="probe">([^<]*)<\/pre>/.exec(dom) ?? [];
+    const probe = JSON.parse((text ?? '').replaceAll('&gt;', '>').replaceAll('&lt;', '<').replaceAll('&amp;', '&')) as Record<string, unknown>; // prettier-ignore
+    expect(probe).toMatchObject({ overflow: 0, outside: [], requests: 0, focused: 'Parameter' });
+    expect(probe.passes).toBeGreaterThan(2 * 2 * 8);
+    expect(probe.colours).toBeGreaterThanOrEqual(2);
+  });
+});

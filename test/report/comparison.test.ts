@@ -66,6 +66,35 @@ describe('11.1 report of a comparison', () => {
     expect(run.err).toContain('$.plans.0.name');
   });
 
+  it('a best plan with stages has its pipeline drawn and tabled, with what was asked and what would change the answer', async () => {
+    const file = join(root, 'stages.json');
+    const [p, chunks, microbatches] = [2, 2, 4];
+    const stage = (k: number): object => ({ first: 2 * k, end: 2 * k + 2, embedding: k === 0, head: k === 3, seconds: 1e-3 * (k + 1), peakBytes: 2 ** 30 * (k + 1), inFlight: 5 - (k % 2), idleShare: 0.1 * (k % 2) }); // prettier-ignore
+    const layout = {
+      computeSeconds: 1, exposedCommunicationSeconds: 2, bubbleSeconds: 0.25, tokensPerSecond: 12345, mfu: 0.4321,
+      memory: { parameterBytes: 2 ** 30, gradientBytes: 2 ** 30, optimizerBytes: 2 ** 31, activationBytes: 3 * 2 ** 30, temporaryBytes: 2 ** 20 },
+      sizes: { pp: p }, microbatch: 1, microbatches, schedule: 'interleaved', chunks, checkpoint: 'none', pricedLayers: 2,
+      stages: [0, 1, 2, 3].map(stage),
+    }; // prettier-ignore
+    const plans = comparison.plans.map((plan) => (plan.name === comparison.best ? { ...plan, layout } : plan));
+    const question = { model: 'tiny-llama', sequence: 2048, globalBatch: 64, layers: 8, pricedLayers: 2, mfuConvention: 'MFU: by hand' }; // prettier-ignore
+    const whatIf = [
+      { change: 'half the batch', best: 'fsdp', mesh: 'dp=4', seconds: 0.5, same: false },
+      { change: 'no memory', best: null, same: false },
+    ];
+    writeFileSync(file, JSON.stringify({ ...comparison, plans, question, whatIf, notes: ['Priced by hand.'] }));
+    const html = (await cli('report', file)).out;
+    expect(checkHtml(html)).toEqual([]);
+    const [, drawing] = /<svg[^>]*aria-labelledby="schedule-title[^>]*>([^]*?)<\/svg>/.exec(html)!;
+    // Every pass of every chunk once, and two keys.
+    expect(drawing.match(/class="pass [fb]( odd)?"/g)).toHaveLength(2 * p * chunks * microbatches + 2);
+    const text = (await cli('report', file, '--format', 'text')).out;
+    for (const out of [textOf(html), text])
+      for (const said of ['tiny-llama on 4 devices', '12,345 tokens/s', 'MFU 43.2 % (by hand)', '4 microbatches of 1', 'interleaved by 2 chunks over 2 devices', 'layers 6-7, head', 'half the batch', 'nothing fits', 'Priced by hand.', 'a third of it is drawn as forward'])
+        expect(out).toContain(said); // prettier-ignore
+    expect(text).toMatch(/^ +3 +1 +layers 6-7, head +4\.00 ms +4 +4\.00 GiB +10\.0 %$/m);
+  });
+
   it('names from the file are text', async () => {
     const evil = join(root, 'evil.json');
     const plans = comparison.plans.map((p) => ({ ...p, why: '</script><b>x' }));

@@ -2,7 +2,12 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { wholePlan } from '../../src/cli/plan-folder.ts';
+import { builtinOperators } from '../../src/ops/builtin.ts';
+import { incumbentsOf, ofOneProblem } from '../../src/report/analysis/incumbents.ts';
 import type { Report } from '../../src/report/data.ts';
+import { htmlPage } from '../../src/report/html/page.ts';
+import { stillPage } from '../../scripts/gallery.ts';
 import { planInto } from '../cli/plan-folders.ts';
 import { cli } from '../cli/support.ts';
 
@@ -169,6 +174,46 @@ describe('11.1 graph, solver, warnings', () => {
       const reader = plan.nodes[graph!.nodes[e.to].node];
       expect(reader.redistributions.map((r) => r.from)).toContain(from);
     }
+  });
+
+  it('--what-if: incumbents fall and bounds rise to the proven plan; clock times stand in run alone', async () => {
+    const steps = report.solverTrace!.incumbents!;
+    const { objective, proof } = report.plan;
+    expect(steps.at(-1)).toMatchObject({ seconds: objective.seconds, bound: proof.bound });
+    expect(report.run.incumbentSeconds).toHaveLength(steps.length);
+    steps.slice(1).forEach((step, k) => {
+      expect(step.seconds!).toBeLessThanOrEqual(steps[k].seconds!);
+      if (steps[k].bound !== null) expect(step.bound!).toBeGreaterThanOrEqual(steps[k].bound);
+      expect(report.run.incumbentSeconds![k + 1]).toBeGreaterThanOrEqual(report.run.incumbentSeconds![k]);
+    });
+    const { plan, program } = wholePlan(folder);
+    expect((await incumbentsOf(plan, program, builtinOperators())).steps).toEqual(steps);
+  });
+
+  it('plans of an easier problem are no incumbents of this one, their bound holds', () => {
+    const event = (seconds: number | null, bound: number | null, at: number) => ({ phase: 'x', seconds, bound, at });
+    // The first three are without the memory limit: 46 is below what is proven for the problem itself.
+    const { steps, seconds } = ofOneProblem([
+      event(114, null, 1), event(46, null, 2), event(46, 45, 3), event(62, null, 4), event(62, null, 5), event(47, 44, 6), event(46.5, 46.5, 7),
+    ]); // prettier-ignore
+    expect(steps.map((s) => [s.seconds, s.bound])).toEqual([[null, 45], [62, 45], [47, 45], [46.5, 46.5]]); // prettier-ignore
+    expect(seconds).toEqual([3, 4, 6, 7]);
+  });
+
+  it('the drawing of the solver is the only part of the page with clock times', () => {
+    const steps = [
+      { phase: 'a', seconds: 3e-3, bound: null },
+      { phase: 'b', seconds: 2e-3, bound: 1e-3 },
+      { phase: 'c', seconds: 2e-3, bound: 2e-3 },
+    ];
+    const page = (seconds: number[]): string =>
+      htmlPage({ ...report, solverTrace: { ...report.solverTrace!, incumbents: steps }, run: { solveSeconds: null, incumbentSeconds: seconds } }, undefined, { figures: [], left: [], style: '' }); // prettier-ignore
+    const [a, b] = [page([0.1, 0.2, 0.9]), page([0.3, 0.7, 1.1])];
+    expect(a).not.toBe(b);
+    expect(stillPage(a)).toBe(stillPage(b));
+    const [, stairs] = /class="bound"[^]*?<path d="(M[^"]*)" class="incumbent"/.exec(a)!;
+    // From 3 ms down to 2 ms at 0.2 s, and there to the end.
+    expect(stairs.match(/V/g)).toHaveLength(2);
   });
 
   it('the problem has a variable for each decision, and pins leave fewer values', () => {

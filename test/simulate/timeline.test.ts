@@ -22,7 +22,7 @@ import {
   type Schedule,
   type Task,
 } from '../../src/simulate/timeline/schedule.ts';
-import { busiest, serial, simulate } from '../../src/simulate/timeline/simulate.ts';
+import { busiestSeconds, serial, simulate } from '../../src/simulate/timeline/simulate.ts';
 import { timelineTrace, type TraceEvent } from '../../src/simulate/timeline/trace.ts';
 import { priceRestriction } from '../../src/zoo/price.ts';
 import { applyRecipe } from '../../src/zoo/recipes.ts';
@@ -173,7 +173,7 @@ describe('two streams', () => {
         const sum = schedule.tasks.reduce((n, t) => n + taskSeconds(schedule, t), 0);
         expect(timeline.serialSeconds).toBe(sum);
         expect(timeline.seconds).toBeLessThanOrEqual(sum);
-        expect(timeline.seconds).toBeGreaterThanOrEqual(busiest(timeline, 3));
+        expect(timeline.seconds).toBeGreaterThanOrEqual(busiestSeconds(timeline, 3));
         expect(timeline.computeSeconds + timeline.communicationSeconds).toBe(sum);
         expect(play(serial(schedule)).seconds).toBe(sum);
       }),
@@ -332,7 +332,7 @@ describe('schedules of plans', () => {
           expect(Math.abs(alone.seconds - expected)).toBeLessThan(1e-9 * expected);
           const beside = play(schedule);
           expect(beside.seconds).toBeLessThanOrEqual(alone.seconds);
-          expect(beside.seconds).toBeGreaterThanOrEqual(busiest(beside, 3));
+          expect(beside.seconds).toBeGreaterThanOrEqual(busiestSeconds(beside, 3));
         }
     }
   });

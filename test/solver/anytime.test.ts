@@ -123,6 +123,18 @@ describe('bounds by prices and messages', () => {
     expect(verifyDual(problem, { ...good, messages: [{ ...message, toFirst: [0.5] }] }).accepted).toBe(false);
     expect(verifyDual(build(so28(6)), good).accepted).toBe(false);
   }); // prettier-ignore
+
+  it('SO-36: edges of variables with one value are certified with the costs of their other ends', () => {
+    // Alone every edge and every variable costs nothing at best; together each pair costs 10.
+    const pairs = 5;
+    const unary = [[3], ...Array.from({ length: pairs }, () => [0, 10, 12])];
+    const edges = Array.from({ length: pairs }, (_, k): [number, number, number[]] => [0, k + 1, [10, 0, 1]]);
+    const problem = build({ unary, edges, pieces: [], limit: Infinity });
+    const reduced = compact(problem);
+    if (reduced === undefined) throw new Error('it has choices');
+    const none = { lambda: new Float64Array(reduced.model.rows), toFirst: new Float64Array(0), toSecond: new Float64Array(0) };
+    expect(verifyDual(problem, dualCertificate(problem, reduced, none))).toEqual({ accepted: true, bound: BigInt(3 + 10 * pairs) });
+  }); // prettier-ignore
 });
 
 describe('solveChoice', () => {

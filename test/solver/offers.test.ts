@@ -66,7 +66,7 @@ describe('tables of pairs of offers', () => {
     const seen = net.incident[0].map((id) => {
       const f = net.factors[id]!;
       const axis = f.vars[0] === 0 ? 0 : 1;
-      return net.pool.splits.find(net.pool, f.table, axis, f.maps[axis], net.offers[0], net.offers[1])?.count;
+      return net.pool.splits.find(f.table, axis, f.maps[axis], net.offers[0], net.offers[1])?.count;
     });
     expect(seen).toEqual([13, 13, 13, 13]);
   });
@@ -82,7 +82,7 @@ describe('tables of pairs of offers', () => {
       [42, 10],
       Float64Array.from({ length: 420 }, () => roll(1000)),
     );
-    expect(new Splits().find(pool, noise, 0, map, first, second)).toBeNull();
+    expect(new Splits((id) => pool.mapOf(id)).find(noise, 0, map, first, second)).toBeNull();
 
     const problem = hub(8, 7, 6);
     const turned = {

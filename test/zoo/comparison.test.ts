@@ -1,6 +1,8 @@
 import { beforeAll, describe, expect, it } from 'vitest';
 import { DEFAULT_REQUEST } from '../../src/plan/request.ts';
-import { compare, mergeComparisons, type Comparison, type CompareOptions } from '../../src/zoo/comparison.ts';
+import { compare, type CompareOptions } from '../../src/zoo/compare-graph.ts';
+import type { Comparison } from '../../src/zoo/comparison.ts';
+import { mergeComparisons } from '../../src/zoo/conclude-comparison.ts';
 import { factorizations, meshCandidates } from '../../src/zoo/meshes.ts';
 import { dominator, paretoFront } from '../../src/zoo/pareto.ts';
 import { load, TABLE } from '../plan/support.ts';

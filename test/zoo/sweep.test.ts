@@ -9,7 +9,8 @@ import { prepare } from '../../src/plan/prepare.ts';
 import { DEFAULT_REQUEST } from '../../src/plan/request.ts';
 import { playPipeline } from '../../src/simulate/pipeline/play.ts';
 import type { PipelineSchedule } from '../../src/simulate/pipeline/schedules.ts';
-import { mergeComparisons, type Comparison } from '../../src/zoo/comparison.ts';
+import type { Comparison } from '../../src/zoo/comparison.ts';
+import { mergeComparisons } from '../../src/zoo/conclude-comparison.ts';
 import { partitionStages } from '../../src/zoo/pipeline-partition.ts';
 import { priceRestriction } from '../../src/zoo/price.ts';
 import { applyRecipe } from '../../src/zoo/recipes.ts';
@@ -57,7 +58,8 @@ const TOLERANCE = 1e-6;
 const one: LayoutSizes = { pp: 1, dp_replicate: 1, dp_shard: 1, cp: 1, tp: 1, ep: 1 };
 
 describe('a plan put together from 3 layers is the plan of all 8', () => {
-  const question = ask();
+  // A plan of the whole graph is priced with one thing after another.
+  const question = ask({ overlap: false });
   const config = parseModelConfig(SMALL);
   const solver = new CoreSolver(question, TABLE);
   const composer = new Composer(question, solver.kinds);
@@ -77,7 +79,7 @@ describe('a plan put together from 3 layers is the plan of all 8', () => {
     const kind: LayoutKind = { mode, context: 'cp', sequenceParallel: sp };
     const priced = await solver.price(coreRequest(sizes, kind, microbatch));
     if (priced.status === 'refused') throw new Error(priced.reason);
-    const tuning = { microbatch, schedule: '1f1b', chunks: 1, checkpoint: 'none' } as const;
+    const tuning = { microbatch, schedule: '1f1b', chunks: 1, checkpoint: 'none', once: false } as const;
     const figures = composer.compose(priced.core, undefined, sizes, kind, tuning);
     const graph = buildModel(config, { training: true, batch: question.globalBatch, seq: question.sequence, table: TABLE });
     const prepared = prepare(graph, { ...DEFAULT_REQUEST, cluster: 'dgx-h100', mesh, activations: 'off' }, TABLE);
@@ -255,6 +257,55 @@ describe('a sweep of the small model on 8 devices', () => {
     }
   }); // prettier-ignore
 
+  it('each program with the costs of its data ranks: the free optimum is at most every plan of the zoo, in the same prices', async () => {
+    const question = small({ devices: 32, globalBatch: 32 });
+    const solver = new CoreSolver(question, TABLE);
+    const visible = { microbatch: 1, step: 1 };
+    let dearer = 0;
+    for (const [mode, cp, tp] of [['fsdp', 1, 2], ['dp', 2, 1]] as const) {
+      const own = { ...one, dp_shard: 8, cp, tp };
+      const kind = { mode, context: 'cp', sequenceParallel: false } as const;
+      const data = { sizes: own, mode, context: 'cp', once: false, microbatches: 4, visible } as const;
+      const seconds = async (kindOf: LayoutKind): Promise<number> => {
+        const priced = await solver.price({ ...coreRequest(own, kindOf, 1), data });
+        if (priced.status === 'refused') throw new Error(priced.reason);
+        return priced.core.shallowSeconds;
+      };
+      const free = await seconds({ ...kind, free: true });
+      const others = cp === 1 ? [{ sequenceParallel: false }, { sequenceParallel: true }] : [{ context: 'cp' }, { context: 'ulysses' }] as const;
+      for (const other of others) {
+        const zoo = await seconds({ ...kind, ...other });
+        expect(free).toBeLessThanOrEqual(zoo * (1 + 1e-9));
+        if (free < zoo * (1 - 1e-6)) dearer++;
+      }
+    }
+    expect(dearer).toBeGreaterThan(0);
+  }); // prettier-ignore
+
+  it('ZO-10 (the ring) keys and values go round as many as they are, and their gradients once more', async () => {
+    // bf16, b 1, s 8192, h 4096, kv width 1024, n 8: blocks of 4 MiB; forward n - 1 of them (28 MiB), backward n - 1 again and n of gradients.
+    const config = JSON.stringify({ ...(JSON.parse(SMALL) as object), hidden_size: 4096, num_attention_heads: 32, num_key_value_heads: 8, num_hidden_layers: 3 });
+    const long = small({ config, sequence: 8192 });
+    const solver = new CoreSolver(long, TABLE);
+    const sizes = { ...one, cp: 8 };
+    const kind = { mode: 'fsdp', context: 'cp', sequenceParallel: false } as const;
+    const priced = await solver.price(coreRequest(sizes, kind, 1));
+    if (priced.status === 'refused') throw new Error(priced.reason);
+    const tuning = { microbatch: 1, schedule: '1f1b', chunks: 1, checkpoint: 'none', once: true } as const;
+    const composer = new Composer(long, solver.kinds);
+    const at = (context: LayoutKind['context']): { readonly seconds: number; readonly sent: Record<string, number> } => {
+      const own = { ...kind, context };
+      const figures = composer.compose(priced.core, undefined, sizes, own, tuning)!;
+      const sent: Record<string, number> = {};
+      for (const t of composer.traffic(priced.core, undefined, { sizes, kind: own }, tuning, figures))
+        if (t.axes === 'cp') sent[t.kind] = t.sentBytes / figures.microbatches / 2 ** 20;
+      return { seconds: figures.seconds, sent };
+    };
+    const [gathered, ring] = [at('cp'), at('ring')];
+    expect(ring.sent.collective_permute / (3 * 4)).toBeCloseTo(7 + 7 + 8, 6);
+    expect(ring.seconds).toBeLessThan(gathered.seconds);
+  }, 60_000); // prettier-ignore
+
   it('hosts of each dim of a mesh', async () => {
     const hosts = (c: Comparison, mesh: string): readonly number[] | undefined =>
       c.meshes.find((m) => m.mesh === mesh)?.hosts;
@@ -362,6 +413,30 @@ describe('published layouts (a sample: bench/published.ts has all)', () => {
     expect(rank.rank).toBeGreaterThanOrEqual(1);
     expect(found.plans[0].seconds).toBeLessThanOrEqual(rank.seconds!);
   }, 120_000);
+
+  it('like is ranked with like: one row a layout, the best of what its source leaves open', () => {
+    const plan = (name: string, seconds: number, more: Partial<NonNullable<Comparison['plans'][number]['layout']>['sizes']>, fits = true): unknown =>
+      ({ name: `${name} ${seconds}`, plan: name, origin: 'zoo', mesh: '', seconds, fits, layout: { sizes: { ...one, ...more } } });
+    const plans = [
+      plan('zero1+ulysses', 1, { dp_shard: 2, cp: 4 }),
+      plan('zero2+ulysses', 2, { dp_shard: 2, cp: 4 }),
+      plan('hsdp', 3, { dp_replicate: 2, dp_shard: 4 }),
+      plan('zero1', 4, { dp_shard: 8 }),
+      plan('fsdp', 5, { dp_shard: 8 }),
+      plan('fsdp+ring', 6, { dp_shard: 2, cp: 4 }),
+      plan('tp+sp', 7, { tp: 8 }),
+      plan('fsdp+tp+sp', 8, { dp_shard: 4, tp: 2 }, false),
+    ] as Comparison['plans'];
+    const comparison = { plans, meshes: [] } as unknown as Comparison;
+    const base = { model: '', devices: 8, cluster: '', sequence: 1, globalBatch: 1, pp: 1, cp: 1, tp: 1, ep: 1, text: '' };
+    // HSDP is what FSDP's source leaves open; ZeRO-1 keeps its parameters whole; Ulysses is no context parallelism.
+    expect(publishedRank(comparison, { ...base, sharded: true })).toMatchObject({ seconds: 3, rank: 2, of: 5, plan: { rank: 3, of: 7 } });
+    expect(publishedRank(comparison, { ...base, sharded: false })).toMatchObject({ seconds: 4, rank: 3, of: 5 });
+    expect(publishedRank(comparison, { ...base, cp: 4, sharded: true })).toMatchObject({ seconds: 6, rank: 4, of: 5 });
+    // One data rank has nothing to shard.
+    expect(publishedRank(comparison, { ...base, tp: 8, sharded: false })).toMatchObject({ seconds: 7, rank: 5, share: 1 });
+    expect(publishedRank(comparison, { ...base, tp: 2, sharded: true }).says).toMatch(/does not fit/);
+  }); // prettier-ignore
 
   // benchmarks/llama3_h100_202412_torchtitan.md, table 2: full checkpointing, 32,768 tokens a device, 83.9 and 84.2 GiB.
   it.each([[1, 'fsdp', 83.9], [2, 'fsdp+cp', 84.2]] as const)(

@@ -1,3 +1,4 @@
+import { kneeOf } from './knee.ts';
 import { ShardwrightError } from '../../errors.ts';
 
 /**
@@ -124,21 +125,6 @@ export function kneeBudget(
     const { keptBytes, recomputeSeconds } = evaluateKept(graph, solve(budget));
     return { budget, keptBytes, recomputeSeconds };
   });
-  const range = (of: (p: (typeof points)[number]) => number): readonly [least: number, width: number] => {
-    const all = points.map(of);
-    return [Math.min(...all), Math.max(...all) - Math.min(...all)];
-  };
-  const [leastBytes, bytesWidth] = range((p) => p.keptBytes);
-  const [leastSeconds, secondsWidth] = range((p) => p.recomputeSeconds);
-  if (bytesWidth === 0 || secondsWidth === 0) return largest;
-  let best = points[0];
-  let distance = Infinity;
-  for (const p of points) {
-    const d = Math.hypot((p.keptBytes - leastBytes) / bytesWidth, (p.recomputeSeconds - leastSeconds) / secondsWidth);
-    if (d < distance) {
-      distance = d;
-      best = p;
-    }
-  }
-  return best.budget;
+  const knee = kneeOf(points.map((p) => [p.keptBytes, p.recomputeSeconds]));
+  return knee === undefined ? largest : points[knee].budget;
 }

@@ -13,6 +13,15 @@ export interface RegionOp {
   readonly view?: boolean;
   /** Writes into the result of this operator: both are kept or neither. */
   readonly inPlaceOf?: number;
+  /** Draws random numbers: all such operators are kept or none, because a second run draws them in the same order. */
+  readonly random?: boolean;
+}
+
+/** Operators that are kept together or computed again together. */
+export interface RegionGroup {
+  bytes: number;
+  seconds: number;
+  readonly members: number[];
 }
 
 export interface RegionChoice {
@@ -27,18 +36,7 @@ export interface RegionChoice {
  * @throws E_USAGE when an in-place operator names none of the region
  */
 export function chooseRegion(ops: readonly RegionOp[], limitBytes: number): RegionChoice {
-  const owner = ops.map((_, i) => ownerOf(ops, i));
-  const groups = new Map<number, { bytes: number; seconds: number; members: number[]; written: boolean }>();
-  ops.forEach((op, i) => {
-    if (op.view === true) return;
-    let group = groups.get(owner[i]);
-    if (group === undefined) groups.set(owner[i], (group = { bytes: 0, seconds: 0, members: [], written: false }));
-    group.bytes += op.bytes;
-    group.seconds += op.seconds;
-    group.members.push(i);
-    group.written ||= op.inPlaceOf !== undefined;
-  });
-  const list = [...groups.values()];
+  const list = regionGroups(ops);
   const { kept } = bestKept(list, limitBytes);
   const keep = new Array<boolean>(ops.length).fill(false);
   let keptBytes = 0;
@@ -50,6 +48,28 @@ export function chooseRegion(ops: readonly RegionOp[], limitBytes: number): Regi
   for (const { bytes, members } of list) if (bytes === 0) for (const i of members) keep[i] = true;
   const recomputeSeconds = ops.reduce((sum, op, i) => (keep[i] ? sum : sum + op.seconds), 0);
   return { keep, recomputeSeconds, keptBytes };
+}
+
+/**
+ * The groups of a region in the order of their first operators; views are in none.
+ *
+ * @throws E_USAGE when an in-place operator names none of the region
+ */
+export function regionGroups(ops: readonly RegionOp[]): RegionGroup[] {
+  const owner = ops.map((_, i) => ownerOf(ops, i));
+  const drawers = new Set(ops.flatMap((op, i) => (op.random === true ? [owner[i]] : [])));
+  const firstDrawer = Math.min(...drawers);
+  const groups = new Map<number, RegionGroup>();
+  ops.forEach((op, i) => {
+    if (op.view === true) return;
+    const key = drawers.has(owner[i]) ? firstDrawer : owner[i];
+    let group = groups.get(key);
+    if (group === undefined) groups.set(key, (group = { bytes: 0, seconds: 0, members: [] }));
+    group.bytes += op.bytes;
+    group.seconds += op.seconds;
+    group.members.push(i);
+  });
+  return [...groups.values()];
 }
 
 function ownerOf(ops: readonly RegionOp[], start: number): number {

@@ -25,7 +25,7 @@ function blockMarkup(block: Block): Markup | readonly Markup[] {
     case 'bar':
       return barMarkup(block);
     case 'figure':
-      return h('figure', { class: 'drawn' }, h('div', { class: 'scroll', tabindex: 0, role: 'region', 'aria-label': block.caption }, block.svg), h('figcaption', { class: 'soft' }, block.caption)); // prettier-ignore
+      return h('figure', { class: 'drawn', ...(block.run === true ? { 'data-run': '' } : {}) }, h('div', { class: 'scroll', tabindex: 0, role: 'region', 'aria-label': block.caption }, block.svg), h('figcaption', { class: 'soft' }, block.caption)); // prettier-ignore
     case 'table':
       return tableMarkup(block);
     case 'page':

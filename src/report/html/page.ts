@@ -74,12 +74,12 @@ const CSP = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-i
 /** The report of a plan as a page: what every format has, and the graph, the drawings and the program. */
 export function htmlPage(report: Report, graph: Graph | undefined, drawings: Drawings): string {
   const sections = planSections(report);
-  // The program stands before the proof: it is read more often.
-  const at = sections.findIndex((s) => s.id === 'proof');
+  // The program stands before the stages and the proof: it is read more often.
+  const at = sections.findIndex((s) => s.id === 'pipeline' || s.id === 'proof');
   return htmlFile({
     title: `Plan of ${report.model}`,
     heading: report.model,
-    subtitle: deviceLine(report.plan),
+    subtitle: report.answer.find((line) => line.label === 'Devices')?.text ?? deviceLine(report.plan),
     answer: report.answer,
     sections: [
       ...sections.slice(0, at),

@@ -45,7 +45,7 @@ export function pageStyle(): string {
 :root[data-theme=dark]{color-scheme:dark;${variables(PAGE_DARK)}}
 *{box-sizing:border-box}
 body{margin:0;background:var(--page);color:var(--ink);font:16px/1.55 system-ui,-apple-system,'Segoe UI',Roboto,'DejaVu Sans',sans-serif}
-main,header,footer{max-width:1120px;margin:0 auto;padding:0 24px}
+main,header,footer{max-width:1240px;margin:0 auto;padding:0 24px}
 header{padding-top:36px;display:flex;gap:16px;align-items:flex-start;justify-content:space-between}
 h1{font-size:28px;line-height:1.2;margin:0 0 4px;overflow-wrap:anywhere;letter-spacing:-.01em}
 h2{font-size:20px;margin:52px 0 12px;scroll-margin-top:16px}
@@ -53,7 +53,7 @@ h3{font-size:16px;margin:28px 0 8px}
 p{margin:8px 0;max-width:78ch;overflow-wrap:anywhere}
 li{overflow-wrap:anywhere}
 .soft,.caption{color:var(--soft)}
-nav{max-width:1120px;margin:12px auto 0;padding:0 24px;display:flex;flex-wrap:wrap;gap:4px 18px;font-size:14px}
+nav{max-width:1240px;margin:12px auto 0;padding:0 24px;display:flex;flex-wrap:wrap;gap:4px 18px;font-size:14px}
 a{color:var(--accent)}
 :focus-visible{outline:3px solid var(--accent);outline-offset:2px;border-radius:3px}
 button{font:inherit;font-size:14px;color:var(--ink);background:var(--raised);border:1px solid var(--border);border-radius:8px;padding:6px 12px;cursor:pointer;flex:none}
@@ -116,6 +116,10 @@ figure.drawn .chart{width:100%;max-width:900px;min-width:560px;margin:0 auto}
 .chart .lead{stroke:var(--soft);stroke-width:1}
 .chart .area.compute{fill:var(--compute)}.chart .area.communication{fill:var(--communication)}
 .chart .task.compute{fill:#77aadd}.chart .task.communication{fill:#ee8866}
+.chart .pass.f{fill:#77aadd}.chart .pass.b{fill:#44bb99}.chart .pass.w{fill:#eedd88}.chart .pass.sum{fill:#ee8866}
+.chart .pass.odd.f{fill:#a9cbea}.chart .pass.odd.b{fill:#8fd6c2}
+.chart .incumbent{fill:none;stroke:var(--communication);stroke-width:2}.chart .bound{fill:none;stroke:var(--compute);stroke-width:2}
+.chart .incumbent.dotted{fill:var(--communication)}.chart .bound.dotted{fill:var(--compute)}
 .chart .area.m1{fill:#77aadd}.chart .area.m2{fill:#ee8866}.chart .area.m3{fill:#44bb99}.chart .area.m4{fill:#eedd88}.chart .area.m5{fill:#ffaabb}
 .graph{border:1px solid var(--border);border-radius:12px;max-height:680px;overflow:auto;background:var(--page)}
 .chart .edge{fill:none;stroke:var(--border);stroke-width:1.3}

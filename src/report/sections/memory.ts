@@ -1,5 +1,6 @@
 import { bytes, code, type Block, type Section } from '../blocks.ts';
 import type { Report } from '../data.ts';
+import { ofOneMicrobatch } from './pipeline.ts';
 import { memoryFigure } from '../figures/memory-curve.ts';
 import { bytesText, percentText } from '../../units.ts';
 
@@ -8,6 +9,7 @@ export function memory(report: Report): Section {
   const { timeline } = m;
   const used = m.budgetBytes > 0 ? ` (${percentText(m.peakBytes / m.budgetBytes)})` : '';
   const blocks: Block[] = [
+    ...ofOneMicrobatch(report),
     {
       kind: 'text',
       text: `${bytesText(m.peakBytes)} of a budget of ${bytesText(m.budgetBytes)} per device${used}. The bar is the whole budget.`,

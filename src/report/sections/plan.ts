@@ -2,8 +2,9 @@ import type { Section } from '../blocks.ts';
 import type { Report } from '../data.ts';
 import { against } from './against.ts';
 import { memory } from './memory.ts';
+import { pipelineSection } from './pipeline.ts';
 import { time } from './time.ts';
-import { assumptions, proof, reproduce } from './trust.ts';
+import { assumptions, proof, reproduce, trust } from './trust.ts';
 import { whatToDo } from './what-to-do.ts';
 
 /** The sections of a plan's report that every format has, in their order. */
@@ -13,7 +14,9 @@ export function planSections(report: Report): Section[] {
     time(report),
     memory(report),
     against(report),
+    ...pipelineSection(report),
     proof(report),
+    trust(report),
     assumptions(report),
     reproduce(report),
   ];

@@ -1,5 +1,6 @@
 import { bytes, code, count, seconds, type Block, type Section } from '../blocks.ts';
 import { visibleTerms, type Report } from '../data.ts';
+import { ofOneMicrobatch } from './pipeline.ts';
 import { closeUpFigure, streamsFigure } from '../figures/streams.ts';
 import { numberedGroups, rateText, rooflineFigure } from '../figures/roofline.ts';
 import { countText, percentText, secondsText } from '../../units.ts';
@@ -11,6 +12,7 @@ export function time(report: Report): Section {
   const { seconds: whole, computeSeconds, communicationSeconds } = report.plan.objective;
   const of = (part: number): string => (whole > 0 ? percentText(part / whole) : '0 %');
   const blocks: Block[] = [
+    ...ofOneMicrobatch(report),
     {
       kind: 'bar',
       title: 'Step time, one after another: compute against communication',

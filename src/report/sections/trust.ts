@@ -1,5 +1,8 @@
-import { code, count, type Block, type Section } from '../blocks.ts';
+import { code, count, seconds, type Block, type Cell, type Section } from '../blocks.ts';
 import type { Report } from '../data.ts';
+import { ofOneMicrobatch } from './pipeline.ts';
+import type { MeasuredErrors } from '../analysis/measured.ts';
+import { incumbentsFigure } from '../figures/incumbents.ts';
 import { percentText, secondsText } from '../../units.ts';
 
 const WHAT = [{ head: 'What' }, { head: 'Value', kind: 'name' }] as const;
@@ -18,7 +21,12 @@ export function proof(report: Report): Section {
   return {
     id: 'proof',
     title: 'Proof',
-    blocks: [{ kind: 'table', caption: 'What is proven, and by what', columns: WHAT, rows }, ...problem(report)],
+    blocks: [
+      ...ofOneMicrobatch(report),
+      { kind: 'table', caption: 'What is proven, and by what', columns: WHAT, rows },
+      ...problem(report),
+      ...incumbents(report),
+    ],
   };
 }
 
@@ -40,6 +48,98 @@ function problem({ solverTrace }: Report): Block[] {
       ],
     },
   ];
+}
+
+/** Steps of the solver; the drawing alone has clock times. */
+function incumbents({ solverTrace, run }: Report): Block[] {
+  const steps = solverTrace?.incumbents ?? null;
+  if (steps === null || run.incumbentSeconds === null || steps.length === 0) return [];
+  return [
+    { kind: 'heading', text: 'Best plan and bound over time' },
+    {
+      kind: 'text',
+      text: 'The problem solved again for this report, without starting points: the best plan so far and the proven bound. A bound may come before any plan, from the problem without its memory limit.',
+    },
+    // Two points are no picture.
+    ...(steps.length < 3
+      ? []
+      : [
+          {
+            kind: 'figure',
+            caption: 'Over the clock time of the solver.',
+            svg: incumbentsFigure(steps, run.incumbentSeconds),
+            run: true,
+          } as const,
+        ]),
+    {
+      kind: 'table',
+      caption: 'The steps in their order',
+      columns: [
+        { head: 'Step', kind: 'number' },
+        { head: 'Phase', kind: 'name' },
+        { head: 'Best plan', kind: 'number' },
+        { head: 'Bound', kind: 'number' },
+        { head: 'Gap', kind: 'number' },
+      ],
+      rows: steps.map((s, k) => {
+        const gap = s.seconds === null || s.bound === null || s.bound <= 0 ? null : s.seconds / s.bound - 1;
+        return [
+          count(k + 1),
+          s.phase,
+          seconds(s.seconds),
+          seconds(s.bound),
+          gap === null ? '–' : { text: percentText(gap), value: gap },
+        ];
+      }),
+      open: 12,
+    },
+  ];
+}
+
+/** How far predictions go: what was measured on this hardware, else on any. */
+export function trust({ trust: { about, source, nearest, others }, cluster }: Report): Section {
+  const share = (value: number | null): Cell | string => (value === null ? '–' : { text: percentText(value), value });
+  const row = (r: MeasuredErrors): (Cell | string)[] => [
+    r.accelerator,
+    r.experts ? 'with experts' : 'dense',
+    count(r.runs),
+    share(r.medianApe),
+    share(r.mape),
+    r.memoryRuns === 0 ? '–' : count(r.memoryRuns),
+    share(r.memoryMedianApe),
+    r.sources.length > 3
+      ? `${r.sources.slice(0, 3).join(', ')} and ${r.sources.length - 3} more`
+      : r.sources.join(', '),
+  ];
+  const [first] = nearest;
+  const said =
+    first === undefined
+      ? `No measured run of ${cluster.accelerator} is among them; those of other hardware stand below.`
+      : `Nearest to this plan: ${first.experts ? 'models with experts' : 'dense models'} on ${first.accelerator}, step times off by ${first.medianApe === null ? 'an unknown share' : percentText(first.medianApe)} in the median of ${first.runs} runs${first.memoryMedianApe === null ? '' : `, memory peaks by ${percentText(first.memoryMedianApe)} in that of ${first.memoryRuns} readings`}.`;
+  return {
+    id: 'trust',
+    title: 'How far to trust this',
+    blocks: [
+      { kind: 'text', text: said },
+      { kind: 'text', soft: true, text: about },
+      {
+        kind: 'table',
+        caption: `Predicted against measured, nearest first: ${source}`,
+        columns: [
+          { head: 'Accelerator', kind: 'keep' },
+          { head: 'Models', kind: 'keep' },
+          { head: 'Runs', kind: 'number' },
+          { head: 'Median error', kind: 'number' },
+          { head: 'Mean error', kind: 'number' },
+          { head: 'Memory readings', kind: 'number' },
+          { head: 'Median error of memory', kind: 'number' },
+          { head: 'Sources', kind: 'name' },
+        ],
+        rows: [...nearest, ...others].map(row),
+        open: Math.max(6, nearest.length),
+      },
+    ],
+  };
 }
 
 export function assumptions(report: Report): Section {
@@ -85,7 +185,21 @@ export function reproduce(report: Report): Section {
     blocks: [
       { kind: 'text', text: 'In the plan folder, with the graph that was planned:' },
       { kind: 'code', text: report.command },
+      ...stagesCommand(report),
       { kind: 'table', caption: 'What it rests on', columns: WHAT, rows: rows.map(([k, v]) => [k, code(v)]) },
     ],
   };
+}
+
+/** A graph file is not cut into stages; the model is. */
+function stagesCommand({ pipeline, model }: Report): Block[] {
+  if (pipeline === null) return [];
+  const { devices, schedule, microbatches, virtual } = pipeline;
+  const chunks = virtual > 1 ? ` --virtual ${virtual}` : '';
+  return [
+    {
+      kind: 'text',
+      text: `That is the plan of one microbatch. The stages are cut where the model itself (${model}) is planned, by name or config, with --pp ${devices} --schedule ${schedule} --microbatches ${microbatches}${chunks} and the --batch of a whole step.`,
+    },
+  ];
 }

@@ -115,7 +115,7 @@ export function serial(schedule: Schedule): Schedule {
 }
 
 /** Largest busy time of one stream. */
-export function busiest(timeline: Timeline, streams: number): number {
+export function busiestSeconds(timeline: Timeline, streams: number): number {
   const busy = new Float64Array(Math.max(streams, COMPUTE + 1));
   for (const { task, start, end } of timeline.spans) busy[task.stream] += end - start;
   return busy.reduce((most, t) => Math.max(most, t), 0);

@@ -6,7 +6,16 @@
  * One object is reused for all blocks of a thread: nothing is allocated in the loop once the buffers have grown.
  */
 
+import { Arena } from './kernel.ts';
 import { arrange } from './order.ts';
+
+/**
+ * Where all blocks of a thread keep their tables. A block's tables live from `begin` to the last `minimise`, and blocks are
+ * worked on one after the other, so that one memory does for all.
+ */
+const tables = new Arena();
+/** Numbers past the end of a table that a kernel may look at. */
+const MARGIN = 8;
 
 /** Cells between two looks at whether to stop. */
 const LOOK_EVERY = 2e6;
@@ -16,6 +25,13 @@ interface Factor {
   vars: number[];
   /** Where the cells begin; row-major over `vars`. */
   at: number;
+}
+
+/** A table with the stride of each of the axes that it sees. */
+interface Strided {
+  readonly at: number;
+  readonly axes: readonly number[];
+  readonly strides: readonly number[];
 }
 
 export class Block {
@@ -40,13 +56,13 @@ export class Block {
   readonly #edgeFirst: number[] = [];
   readonly #edgeSecond: number[] = [];
   readonly #edgeAt: number[] = [];
-  /** Cells of the edges, then of the tables that eliminations make. */
-  #cells = new Float64Array(1 << 16);
+  /** Numbers of `tables` in use: cells of the edges, two rows of sums, then the tables that eliminations make. */
   #used = 0;
   #edgeEnd = 0;
-  #picks = new Uint16Array(1 << 16);
-  #picked = 0;
-  readonly #plan: { v: number; axes: number[]; at: number }[] = [];
+  #sumAt = 0;
+  #lastAt = 0;
+  /** What was summed to eliminate each variable, in the order of the sum. */
+  readonly #plan: (readonly Strided[])[] = [];
   readonly #sums: Float64Array[] = [];
   readonly #buckets: Factor[][] = [];
 
@@ -94,7 +110,7 @@ export class Block {
   /** Adds an edge between local variables i and j; returns where its cells are to be written in `cells()`. */
   join(i: number, j: number): number {
     const at = this.#used;
-    this.#need(at + this.sizes[i] * this.sizes[j]);
+    tables.need(MARGIN + at + this.sizes[i] * this.sizes[j]);
     this.#used = at + this.sizes[i] * this.sizes[j];
     this.#edgeFirst.push(i);
     this.#edgeSecond.push(j);
@@ -106,14 +122,7 @@ export class Block {
 
   /** The buffer of cells; it may move when an edge is added. */
   cells(): Float64Array {
-    return this.#cells;
-  }
-
-  #need(length: number): void {
-    if (length <= this.#cells.length) return;
-    const bigger = new Float64Array(2 * length);
-    bigger.set(this.#cells.subarray(0, this.#used));
-    this.#cells = bigger;
+    return tables.numbers;
   }
 
   /**
@@ -140,9 +149,9 @@ export class Block {
    */
   minimise(): number {
     const { sizes, present, start, count } = this;
-    this.#used = this.#edgeEnd;
-    this.#picked = 0;
     this.#plan.length = 0;
+    this.#makeSums();
+    const cells = tables.numbers;
     const place = new Int32Array(count).fill(-1);
     for (let k = 0; k < this.#ordered; k++) place[this.#order[k]] = k;
     const unary = this.costs.slice(0, start[count]);
@@ -161,11 +170,11 @@ export class Block {
       const at = this.#edgeAt[e];
       const columns = sizes[j];
       if (this.#frozen[i] === 1 && this.#frozen[j] === 1) {
-        total += this.#cells[at + present[i] * columns + present[j]];
+        total += cells[at + present[i] * columns + present[j]];
       } else if (this.#frozen[i] === 1) {
-        for (let b = 0; b < columns; b++) unary[start[j] + b] += this.#cells[at + present[i] * columns + b];
+        for (let b = 0; b < columns; b++) unary[start[j] + b] += cells[at + present[i] * columns + b];
       } else if (this.#frozen[j] === 1) {
-        for (let a = 0; a < sizes[i]; a++) unary[start[i] + a] += this.#cells[at + a * columns + present[j]];
+        for (let a = 0; a < sizes[i]; a++) unary[start[i] + a] += cells[at + a * columns + present[j]];
       } else if (place[i] < place[j]) {
         this.#buckets[place[i]].push({ vars: [j, i], at: this.#flip(at, sizes[i], columns) });
       } else this.#buckets[place[j]].push({ vars: [i, j], at });
@@ -177,20 +186,45 @@ export class Block {
       if (this.#stopped()) return NaN;
       next = this.work + LOOK_EVERY;
     }
-    for (let k = this.#ordered - 1; k >= 0; k--) {
-      const { v, axes, at } = this.#plan[k];
-      let cell = 0;
-      for (const w of axes) cell = cell * sizes[w] + this.chosen[w];
-      this.chosen[v] = this.#picks[at + cell];
-    }
+    for (let k = this.#ordered - 1; k >= 0; k--) this.#pick(k, unary);
     return total;
+  }
+
+  /** Room for two rows of sums, as wide as the largest variable and padded for the kernels. */
+  #makeSums(): void {
+    let widest = 1;
+    for (let i = 0; i < this.count; i++) if (this.sizes[i] > widest) widest = this.sizes[i];
+    const row = 4 * Math.ceil(widest / 4);
+    this.#sumAt = this.#edgeEnd;
+    this.#lastAt = this.#edgeEnd + row;
+    this.#used = this.#edgeEnd + 2 * row;
+    // The flipped tables of the edges follow.
+    tables.need(MARGIN + this.#used + this.#edgeEnd);
+  }
+
+  /** The best value of the k-th variable of the order, all later ones being chosen: the first least of the same sums. */
+  #pick(k: number, unary: Float64Array): void {
+    const cells = tables.numbers;
+    const v = this.#order[k];
+    const from = this.start[v];
+    const d = this.sizes[v];
+    const sum = this.#sums[0];
+    for (let a = 0; a < d; a++) sum[a] = unary[from + a];
+    for (const { at, axes, strides } of this.#plan[k]) {
+      let o = at;
+      for (let x = 0; x < axes.length; x++) o += strides[x] * this.chosen[axes[x]];
+      for (let a = 0; a < d; a++) sum[a] += cells[o + a];
+    }
+    let best = 0;
+    for (let a = 1; a < d; a++) if (sum[a] < sum[best]) best = a;
+    this.chosen[v] = best;
   }
 
   #flip(at: number, rows: number, columns: number): number {
     const to = this.#used;
-    this.#need(to + rows * columns);
+    tables.need(MARGIN + to + rows * columns);
     this.#used = to + rows * columns;
-    const cells = this.#cells;
+    const cells = tables.numbers;
     for (let a = 0; a < rows; a++)
       for (let b = 0; b < columns; b++) cells[to + b * rows + a] = cells[at + a * columns + b];
     return to;
@@ -210,29 +244,22 @@ export class Block {
     axes.sort((a, b) => place[b] - place[a]);
     let product = 1;
     for (const w of axes) product *= sizes[w];
-    const pick = this.#picked;
-    this.#picked += product;
-    if (this.#picked > this.#picks.length) {
-      const bigger = new Uint16Array(2 * this.#picked);
-      bigger.set(this.#picks);
-      this.#picks = bigger;
-    }
-    this.#plan.push({ v, axes, at: pick });
     this.work += product * d;
+    while (this.#sums.length <= axes.length) this.#sums.push(new Float64Array(64));
+    for (let l = 0; l <= axes.length; l++) if (this.#sums[l].length < d) this.#sums[l] = new Float64Array(2 * d);
     if (axes.length === 0) {
-      let best = 0;
-      for (let a = 1; a < d; a++) if (unary[from + a] < unary[from + best]) best = a;
-      this.#picks[pick] = best;
-      return unary[from + best];
+      this.#plan.push([]);
+      let least = unary[from];
+      for (let a = 1; a < d; a++) if (unary[from + a] < least) least = unary[from + a];
+      return least;
     }
     const to = this.#used;
-    this.#need(to + product);
+    tables.need(MARGIN + to + product);
     this.#used = to + product;
-    if (axes.length === 1) this.#line(axes[0], d, unary, from, factors, to, pick);
-    else this.#grid(axes, d, unary, from, factors, to, pick);
+    this.#grid(axes, d, unary, from, factors, to);
     if (axes.length === 1) {
       const w = axes[0];
-      const cells = this.#cells;
+      const cells = tables.numbers;
       for (let b = 0; b < sizes[w]; b++) unary[start[w] + b] += cells[to + b];
       this.#used = to;
     } else {
@@ -242,67 +269,47 @@ export class Block {
     return 0;
   }
 
-  #line(w: number, d: number, unary: Float64Array, from: number, factors: Factor[], to: number, pick: number): void {
-    const cells = this.#cells;
-    const picks = this.#picks;
-    const width = this.sizes[w];
-    const one = factors.length === 1 ? factors[0].at : -1;
-    for (let b = 0; b < width; b++) {
-      let least = Infinity;
-      let best = 0;
-      for (let a = 0; a < d; a++) {
-        let c = unary[from + a];
-        if (one >= 0) c += cells[one + b * d + a];
-        else for (const f of factors) c += cells[f.at + b * d + a];
-        if (c < least) {
-          least = c;
-          best = a;
-        }
-      }
-      cells[to + b] = least;
-      picks[pick + b] = best;
-    }
-  }
-
-  /** Two axes or more: partial sums per level, the last level fused with the minimum. */
-  #grid(
-    axes: number[],
-    d: number,
-    unary: Float64Array,
-    from: number,
-    factors: Factor[],
-    to: number,
-    pick: number,
-  ): void {
-    const cells = this.#cells;
-    const picks = this.#picks;
+  /** Partial sums per level (axis), the last level fused with the minimum; writes the table over `axes` to `to`. */
+  #grid(axes: number[], d: number, unary: Float64Array, from: number, factors: Factor[], to: number): void {
+    const { kernel, numbers: cells } = tables;
     const rank = axes.length;
     const sizes = axes.map((w) => this.sizes[w]);
     // Per factor: stride of each axis (0 where it does not see it), and the level at which it becomes known.
     const levels: { at: number; strides: number[] }[][] = Array.from({ length: rank }, () => []);
+    const parts: Strided[][] = Array.from({ length: rank }, () => []);
     for (const f of factors) {
       const strides = new Array<number>(rank).fill(0);
+      const own = f.vars.slice(0, -1);
+      const steps = new Array<number>(own.length).fill(0);
       let stride = d;
       let level = 0;
-      for (let x = f.vars.length - 2; x >= 0; x--) {
-        const axis = axes.indexOf(f.vars[x]);
+      for (let x = own.length - 1; x >= 0; x--) {
+        const axis = axes.indexOf(own[x]);
         strides[axis] = stride;
+        steps[x] = stride;
         level = Math.max(level, axis);
-        stride *= this.sizes[f.vars[x]];
+        stride *= this.sizes[own[x]];
       }
       levels[level].push({ at: f.at, strides });
+      parts[level].push({ at: f.at, axes: own, strides: steps });
     }
-    while (this.#sums.length <= rank) this.#sums.push(new Float64Array(64));
-    for (let l = 0; l <= rank; l++) if (this.#sums[l].length < d) this.#sums[l] = new Float64Array(2 * d);
+    this.#plan.push(parts.flat());
     const base = this.#sums[0];
     for (let a = 0; a < d; a++) base[a] = unary[from + a];
     const at = new Int32Array(rank);
-    let cell = 0;
+    let cell = to;
     let level = 0;
     const last = rank - 1;
     const inner = levels[last];
     const innerAt = new Int32Array(inner.length);
     const innerStep = inner.map((f) => f.strides[last]);
+    const width = sizes[last];
+    // Kernels look at whole multiples of four numbers.
+    const padded = 4 * Math.ceil(d / 4);
+    const { [last]: sum } = this.#sums;
+    const [first, final] = [this.#sumAt, this.#lastAt];
+    cells.fill(Infinity, first, first + padded);
+    cells.fill(Infinity, final, final + padded);
     for (;;) {
       // Partial sums from the level that changed down to the last but one.
       for (; level < last; level++) {
@@ -315,66 +322,30 @@ export class Block {
           for (let a = 0; a < d; a++) after[a] += cells[o + a];
         }
       }
-      const sum = this.#sums[last];
       for (let k = 0; k < inner.length; k++) {
         let o = inner[k].at;
         for (let x = 0; x < last; x++) o += inner[k].strides[x] * at[x];
         innerAt[k] = o;
       }
-      const width = sizes[last];
+      for (let a = 0; a < d; a++) cells[first + a] = sum[a];
       if (inner.length === 1) {
-        let o = innerAt[0];
-        const step = innerStep[0];
-        for (let b = 0; b < width; b++, o += step) {
-          let least = Infinity;
-          let best = 0;
-          for (let a = 0; a < d; a++) {
-            const c = sum[a] + cells[o + a];
-            if (c < least) {
-              least = c;
-              best = a;
-            }
-          }
-          cells[to + cell] = least;
-          picks[pick + cell++] = best;
-        }
+        kernel.least(8 * first, 8 * padded, 8 * innerAt[0], 8 * innerStep[0], width, 8 * cell);
       } else if (inner.length === 2) {
-        let o = innerAt[0];
-        let p = innerAt[1];
-        const [stepO, stepP] = innerStep;
-        for (let b = 0; b < width; b++, o += stepO, p += stepP) {
-          let least = Infinity;
-          let best = 0;
-          for (let a = 0; a < d; a++) {
-            const c = sum[a] + cells[o + a] + cells[p + a];
-            if (c < least) {
-              least = c;
-              best = a;
-            }
-          }
-          cells[to + cell] = least;
-          picks[pick + cell++] = best;
-        }
+        const [x, y] = innerAt;
+        kernel.leastOfTwo(8 * first, 8 * padded, 8 * x, 8 * innerStep[0], 8 * y, 8 * innerStep[1], width, 8 * cell);
       } else {
-        const final = this.#sums[rank];
+        const most = inner.length - 1;
         for (let b = 0; b < width; b++) {
-          for (let a = 0; a < d; a++) final[a] = sum[a];
-          for (let k = 0; k < inner.length; k++) {
+          for (let a = 0; a < d; a++) cells[final + a] = sum[a];
+          for (let k = 0; k < most; k++) {
             const o = innerAt[k] + b * innerStep[k];
-            for (let a = 0; a < d; a++) final[a] += cells[o + a];
+            for (let a = 0; a < d; a++) cells[final + a] += cells[o + a];
           }
-          let least = Infinity;
-          let best = 0;
-          for (let a = 0; a < d; a++) {
-            if (final[a] < least) {
-              least = final[a];
-              best = a;
-            }
-          }
-          cells[to + cell] = least;
-          picks[pick + cell++] = best;
+          const o = innerAt[most] + b * innerStep[most];
+          kernel.least(8 * final, 8 * padded, 8 * o, 0, 1, 8 * (cell + b));
         }
       }
+      cell += width;
       level = last - 1;
       while (level >= 0 && ++at[level] === sizes[level]) at[level--] = 0;
       if (level < 0) return;

@@ -29,6 +29,8 @@ export interface TreeJob {
 const MOST_NODES = 300;
 /** Cost of exceeding a memory row by one (scaled) unit: leaves that break memory get dear instead of infeasible. */
 const SURPLUS_COST = 1000;
+/** A relaxation that costs this many times what it has to is not solved to its optimum: its prices do. */
+const ENOUGH = 1.1;
 /** What counts as a whole number. */
 const WHOLE = 1e-6;
 /** Prices below this part of the largest worth of a row are left out. */
@@ -71,7 +73,7 @@ class Planner {
     this.#columns = columns;
     this.#lpRows = this.#program.rowLower.length;
     this.#lp = openProgram(highs, this.#program, false);
-    this.#lp.options.set({ output_flag: false });
+    this.#lp.options.set({ output_flag: false, objective_bound: ENOUGH * this.#target });
     // What the usage of every value is worth at the prices of the bound: splits are made along it.
     this.#use = new Float64Array(model.unary.length);
     priceValues(model, source.lambda, new Float64Array(model.rows + 1), this.#use);
@@ -95,9 +97,10 @@ class Planner {
     const status = lp.getModelStatus();
     // Infeasible: some variable has no value left that costs too little, whatever the prices are.
     if (status === INFEASIBLE) return this.#leaf();
-    if (status !== OPTIMAL) return undefined;
+    if (status !== OPTIMAL && status !== OBJECTIVE_BOUND) return undefined;
     const { colValue, colDual } = lp.getSolution();
-    if (Number(lp.info.get('objective_function_value')) >= this.#target) return this.#leaf(colDual);
+    if (status === OBJECTIVE_BOUND || Number(lp.info.get('objective_function_value')) >= this.#target)
+      return this.#leaf(colDual);
     const split = this.#split(colValue);
     if (split === undefined) {
       // A whole solution is cheap only because of rows that do not take part yet.
@@ -191,6 +194,7 @@ class Planner {
 /** HiGHS' model status numbers. */
 const OPTIMAL = 7;
 const INFEASIBLE = 8;
+const OBJECTIVE_BOUND = 11;
 
 /** All rows with a price in some leaf, ascending. */
 export function pricedRows(tree: BranchTree): number[] {

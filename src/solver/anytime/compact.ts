@@ -111,8 +111,8 @@ function addEdges(problem: Problem, groups: Groups, variables: (DraftVariable | 
   const { first, second, table, firstMap, secondMap } = problem.edges;
   for (let e = 0; e < first.length; e++) {
     const { columns, costs } = problem.tables[table[e]];
-    const rows = classes(groups.maps[first[e]], problem.maps[firstMap[e]]);
-    const cols = classes(groups.maps[second[e]], problem.maps[secondMap[e]]);
+    const rows = classesOf(groups.maps[first[e]], problem.maps[firstMap[e]]);
+    const cols = classesOf(groups.maps[second[e]], problem.maps[secondMap[e]]);
     const [r, s] = [groups.root[first[e]], groups.root[second[e]]];
     const [vr, vs] = [variables[r], variables[s]];
     if (vr === undefined || vs === undefined) throw new Error('internal: an edge of a variable without a root');
@@ -138,7 +138,8 @@ function addEdges(problem: Problem, groups: Groups, variables: (DraftVariable | 
   }
 }
 
-function classes(map: Int32Array, of: Int32Array | undefined): Int32Array {
+/** Rows or columns of a table that a variable's values stand for. */
+export function classesOf(map: Int32Array, of: Int32Array | undefined): Int32Array {
   return of === undefined ? map : map.map((a) => of[a]);
 }
 

@@ -3,7 +3,15 @@
  * V. Kolmogorov, PAMI 2006). For any prices >= 0 and any messages the sum of all minima is at most the cost of every choice
  * that keeps the rows; sweeps and price steps only make it larger. Floating point: what counts is proven elsewhere.
  */
+import { Arena } from './kernel.ts';
 import type { Model } from './model.ts';
+
+/** Models with at least this many cells keep a copy where kernels reach it; sweeps of smaller ones are quick anyway. */
+const KERNEL_CELLS = 100_000;
+/** Tables from this many cells on are worth the call of a kernel. */
+const KERNEL_TABLE = 48;
+/** Numbers past the end that a kernel may look at. */
+const MARGIN = 8;
 
 export class Dual {
   readonly model: Model;
@@ -23,6 +31,10 @@ export class Dual {
   readonly #total: Float64Array;
   readonly #rest: Float64Array;
   readonly #prefix: Float64Array;
+  /** The model's cells from 0 on, then two rows of numbers, as wide as the largest variable. */
+  readonly #arena: Arena | undefined;
+  readonly #ownAt: number;
+  readonly #leastAt: number;
 
   constructor(model: Model) {
     const { count, sizes, first, second, incident, edge } = model;
@@ -52,6 +64,13 @@ export class Dual {
     this.#total = new Float64Array(widest);
     this.#rest = new Float64Array(widest);
     this.#prefix = new Float64Array(model.rows + 1);
+    const { cells } = model;
+    this.#ownAt = cells.length;
+    this.#leastAt = cells.length + widest;
+    if (cells.length < KERNEL_CELLS) return;
+    this.#arena = new Arena();
+    this.#arena.need(this.#leastAt + widest + MARGIN);
+    this.#arena.numbers.set(cells);
   }
 
   /** Recomputes the priced unaries after a change of `lambda`. */
@@ -141,6 +160,17 @@ export class Dual {
     const { cells } = this.model;
     const total = this.#total;
     const rest = this.#rest;
+    let least = Infinity;
+    if (this.#arena !== undefined && size * width >= KERNEL_TABLE) {
+      const { numbers, kernel } = this.#arena;
+      const own = this.#ownAt;
+      for (let a = 0; a < size; a++) numbers[own + a] = gamma * total[a] - back[backAt + a];
+      const from = this.#leastAt;
+      kernel.send(8 * own, size, 8 * view, 8 * width, 8 * width, 8 * from);
+      for (let b = 0; b < width; b++) if (numbers[from + b] < least) least = numbers[from + b];
+      for (let b = 0; b < width; b++) to[toAt + b] = numbers[from + b] - least;
+      return least;
+    }
     for (let b = 0; b < width; b++) rest[b] = Infinity;
     for (let a = 0, at = view; a < size; a++, at += width) {
       const own = gamma * total[a] - back[backAt + a];
@@ -150,7 +180,6 @@ export class Dual {
         if (c < rest[b]) rest[b] = c;
       }
     }
-    let least = Infinity;
     for (let b = 0; b < width; b++) if (rest[b] < least) least = rest[b];
     for (let b = 0; b < width; b++) to[toAt + b] = rest[b] - least;
     return least;

@@ -1,5 +1,5 @@
 /**
- * A lane is one sequential line of work: a bound (lane 0 only) and a stream of search on the same model. Lanes meet at
+ * A lane is one sequential line of work: a bound (lane 0 only) and a search by blocks and descents on the same model. Lanes meet at
  * rounds; what a lane does in a round depends on its orders and its past alone, so that an answer depends neither on the
  * clock nor on how many threads carry the lanes.
  */
@@ -38,6 +38,10 @@ export interface BoundReport {
   readonly toSecond: Float64Array;
   /** The prices still change too much to search with. */
   readonly raw: boolean;
+  /** The bound still rises fast: worth more than a search. */
+  readonly rising: boolean;
+  /** What the last `RISING_SWEEPS` sweeps gained. */
+  readonly recent: number;
   /** The bound gained too little for too long. */
   readonly stalled: boolean;
 }
@@ -51,7 +55,10 @@ const RAW_SWEEPS = 20;
 const SWEEP_SPEED = 4;
 /** Most sweeps of a round: tiny models are not worth more. */
 const MOST_SWEEPS = 400;
-const RAW_GAIN = 0.01;
+const RAW_GAIN = 0.0025;
+/** The bound rises fast until this many sweeps gain less than `RISING_GAIN` of it. */
+const RISING_SWEEPS = 60;
+const RISING_GAIN = 2e-3;
 /** Rounded bounds that are kept as guests. */
 const MOST_DECODED = 4;
 /** Moves batches that a repair of a rounded choice may take. */
@@ -133,8 +140,7 @@ export class Lane {
       if (this.#stopped() || ascent.best >= objective) break;
     }
     this.#stall = ascent.best - before > GAIN * Math.abs(ascent.best) ? 0 : this.#stall + 1;
-    const past = this.#history.at(-1 - RAW_SWEEPS);
-    if (past !== undefined && ascent.best - past < RAW_GAIN * Math.abs(ascent.best)) this.#raw = false;
+    if (this.#settles(RAW_SWEEPS, RAW_GAIN)) this.#raw = false;
     const decoded = dual.decode();
     this.#decoded.unshift(decoded.slice());
     this.#decoded.length = Math.min(this.#decoded.length, MOST_DECODED);
@@ -160,9 +166,18 @@ export class Lane {
         toFirst: ascent.bestFirst.slice(),
         toSecond: ascent.bestSecond.slice(),
         raw: this.#raw,
+        rising: !this.#settles(RISING_SWEEPS, RISING_GAIN),
+        recent: ascent.best - (this.#history.at(-1 - RISING_SWEEPS) ?? -Infinity),
         stalled: this.#stall >= STALL_ROUNDS,
       },
     };
+  }
+
+  /** Whether the last `sweeps` sweeps gained less than a share of the bound. */
+  #settles(sweeps: number, share: number): boolean {
+    const past = this.#history.at(-1 - sweeps);
+    const best = this.#history.at(-1);
+    return past !== undefined && best !== undefined && best - past < share * Math.abs(best);
   }
 }
 

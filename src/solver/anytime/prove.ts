@@ -5,9 +5,10 @@
 import { hashProblem } from '../check-hash.ts';
 import type { DualCertificate } from '../check-dual.ts';
 import type { CertificateRow, Problem } from '../types.ts';
-import { unreduced, type Compact } from './compact.ts';
+import { classesOf, unreduced, type Compact } from './compact.ts';
 import { Dual } from './dual.ts';
 import type { BoundReport } from './lane.ts';
+import type { Groups } from './merge.ts';
 
 /** Sweeps on the unreduced model: at least so many, more while they gain, within a number of cells. */
 const SWEEPS = 12;
@@ -42,13 +43,28 @@ export function dualCertificate(
     before = bound;
   }
   const settled = dual.settled();
+  const moved = settledEdges(problem, reduced.groups);
   let largest = 1;
-  for (const list of [dual.toFirst, settled, model.cells])
+  for (const list of [dual.toFirst, settled, model.cells, ...moved.map(({ cells }) => cells)])
     for (const x of list) if (Math.abs(x) < Infinity && Math.abs(x) > largest) largest = Math.abs(x);
   const messageBits = Math.max(0, Math.min(20, 49 - Math.ceil(Math.log2(largest))));
   const scale = 2 ** messageBits;
   const round = (list: Float64Array): number[] =>
     Array.from(list, (x) => Math.round(Math.min(x, 2 ** 50 / scale) * scale) + 0);
+  // What the search calls a message is what the variable receives; the certificate subtracts it from the edge.
+  const negative = (list: Float64Array): number[] => round(list).map((x) => 0 - x);
+  const searched = Array.from(model.first, (first, e) => ({
+    first: whole.roots[first],
+    second: whole.roots[model.second[e]],
+    toFirst: negative(dual.toFirst.subarray(dual.firstAt[e], dual.firstAt[e + 1])),
+    toSecond: negative(settled.subarray(dual.secondAt[e], dual.secondAt[e + 1])),
+  }));
+  const emptied = moved.map(({ first, second, cells, toSecond }) => ({
+    first,
+    second,
+    toFirst: toSecond ? [0] : negative(cells),
+    toSecond: toSecond ? negative(cells) : [0],
+  }));
   return {
     version: 1,
     kind: 'dual',
@@ -56,14 +72,45 @@ export function dualCertificate(
     messageBits,
     prices: prices.map(({ source, price }) => ({ row: sourceOf(source), price: price.toString() })),
     joins: reduced.groups.joins,
-    // What the search calls a message is what the variable receives; the certificate subtracts it from the edge.
-    messages: Array.from(model.first, (first, e) => ({
-      first: whole.roots[first],
-      second: whole.roots[model.second[e]],
-      toFirst: round(dual.toFirst.subarray(dual.firstAt[e], dual.firstAt[e + 1])).map((x) => 0 - x),
-      toSecond: round(settled.subarray(dual.secondAt[e], dual.secondAt[e + 1])).map((x) => 0 - x),
-    })).filter((m) => m.toFirst.some((x) => x !== 0) || m.toSecond.some((x) => x !== 0)),
+    messages: [...searched, ...emptied].filter(
+      (m) => m.toFirst.some((x) => x !== 0) || m.toSecond.some((x) => x !== 0),
+    ),
   };
+}
+
+/** An edge between two groups of which one has a single value left; `cells` go by the values of the other one. */
+interface SettledEdge {
+  readonly first: number;
+  readonly second: number;
+  readonly cells: Float64Array;
+  /** Whether the cells belong to the second end. */
+  readonly toSecond: boolean;
+}
+
+/**
+ * The edges of groups with one value left. The model has moved their costs into the other end, where they decide with the
+ * other costs; the certificate has to do the same by a message, or it would count the least cell of each alone.
+ */
+function settledEdges(problem: Problem, groups: Groups): SettledEdge[] {
+  const found = new Map<number, SettledEdge>();
+  const { first, second, table, firstMap, secondMap } = problem.edges;
+  for (let e = 0; e < first.length; e++) {
+    const ends = [groups.root[first[e]], groups.root[second[e]]];
+    const sizes = ends.map((r) => groups.size[r]);
+    if (ends[0] === ends[1] || Math.min(...sizes) !== 1 || Math.max(...sizes) === 1) continue;
+    const [low, high] = ends[0] < ends[1] ? ends : [ends[1], ends[0]];
+    const key = low * problem.domains.length + high;
+    const toSecond = groups.size[low] === 1;
+    const edge = found.get(key) ?? { first: low, second: high, cells: new Float64Array(Math.max(...sizes)), toSecond };
+    found.set(key, edge);
+    const { columns, costs } = problem.tables[table[e]];
+    const rows = classesOf(groups.maps[first[e]], problem.maps[firstMap[e]]);
+    const cols = classesOf(groups.maps[second[e]], problem.maps[secondMap[e]]);
+    const alone = sizes[0] === 1;
+    for (let a = 0; a < edge.cells.length; a++)
+      edge.cells[a] += alone ? costs[rows[0] * columns + cols[a]] : costs[rows[a] * columns + cols[0]];
+  }
+  return [...found.values()];
 }
 
 function pricesOf(reduced: Compact, lambda: Float64Array): { source: number; price: bigint }[] {

@@ -1,31 +1,30 @@
 /**
- * The rounds of the anytime search: lane 0 raises the bound (and searches once that stalls), the others search, by blocks
- * and, once those have brought the cost near, by descents. Two teams: the leaders work on the best choice of all, the rivals
- * on their own, and start anew when that gains nothing any more, because a descent ends in the valley in which it began.
- * Everything is counted in cells and rounds; the clock only says when to stop.
+ * The rounds of the anytime search: every lane hunts (`hunt.ts`), and the first one also raises the bound: alone at first,
+ * because search under raw prices runs into traps, and every few rounds once the prices have settled. Everything is
+ * counted in cells and rounds; the clock only says when to stop.
  */
 import { crew } from './crew.ts';
+import { Hunt, type Outlook, type Priced } from './hunt.ts';
 import type { BoundReport, Orders, Report } from './lane.ts';
 import type { Model } from './model.ts';
 
-/** Lanes of a search, whatever the number of threads. */
-const LANES = 4;
+/** Lanes of a search where the caller does not say; whatever the number of threads. */
+export const LANES = 2;
 /** Work of a lane in the first round and in a full one, in cells. */
 const FIRST_WORK = 3e6;
 const FULL_WORK = 24e6;
-/** Lanes from this one on are the rivals; of each team one lane descends, the leaders' every other round. */
-const RIVALS = 2;
-const LEADING_DESCENT = 1;
-const RIVAL_DESCENT = 2;
-/** Descents begin as soon as a round of blocks gains less than this share of the cost. */
-const NEAR = 0.02;
 /** A block of a stream can hold all of a smaller model than this, and descents add nothing. */
 const DESCENT_VARIABLES = 1000;
-/** Rounds with smaller relative gains than this after which the rivals start anew. */
-const RIVAL_PATIENCE = 12;
-const RIVAL_GAIN = 1e-4;
-/** Once stalled, the bound is taken up again every so many rounds. */
-const REVISIT = 8;
+/**
+ * Once it rises less fast, the bound gets one round of its lane in so many: more often while its latest gain is more than
+ * a share of its distance to the best choice, less often once it gains nothing.
+ */
+const SHARE = 4;
+const SHARE_NEAR = 2;
+const NEAR = 0.05;
+const REVISIT = 16;
+/** Ends of hunts that later ones are united with. */
+const MOST_ELITES = 6;
 
 export interface Findings {
   readonly choice: Int32Array;
@@ -37,6 +36,10 @@ export interface Findings {
 
 export interface RoundOptions {
   readonly seed: number;
+  /** Lines of work between rounds; the answer depends on it. Default `LANES`. */
+  readonly lanes?: number;
+  /** Cells that a lane looks at in a full round. Default 24 million. */
+  readonly work?: number;
   readonly threads: number;
   readonly deadline: number;
   readonly control: Int32Array;
@@ -45,69 +48,35 @@ export interface RoundOptions {
   readonly onRound: (findings: Findings) => boolean;
 }
 
-/** Two lanes that share a best choice: the leaders know the best of all, the rivals only what they found themselves. */
-interface Team {
-  choice: Int32Array;
-  cost: number;
-  /** Blocks gain little per round: time to descend. */
-  near: boolean;
-  /** Rounds without a gain. */
-  quiet: number;
-  generation: number;
-}
-
 /** Searches from a feasible choice until the options say stop. */
 export async function search(model: Model, choice: Int32Array, cost: number, options: RoundOptions): Promise<Findings> {
   const { deadline, control } = options;
-  const seeds = Array.from({ length: LANES }, (_, k) => Math.imul(options.seed * LANES + k + 1, 0x9e3779b1));
+  const lanes = Math.max(1, options.lanes ?? LANES);
+  const seeds = Array.from({ length: lanes }, (_, k) => Math.imul(options.seed * lanes + k + 1, 0x9e3779b1));
   const team = crew(model, seeds, options.threads, { deadline, control });
-  let best: Findings = { choice, cost, bound: undefined, rounds: 0 };
-  const teams = [0, 1].map((): Team => ({ choice, cost, near: false, quiet: 0, generation: 0 }));
-  // What a rival may start from anew: the latest rounding of the bound, else the first choice.
-  let start = { choice, cost };
-  let others: Int32Array[] = [];
   const large = model.count > DESCENT_VARIABLES;
+  const hunts = seeds.map((_, k) => new Hunt(large, k % 2 === 0));
   const stopped = (): boolean => Atomics.load(control, 0) !== 0 || Date.now() > deadline;
+  let best: Findings = { choice, cost, bound: undefined, rounds: 0 };
+  // Where hunts start: the latest rounding of the bound, else the first choice.
+  let start: Priced = { choice, cost };
   try {
     while (best.rounds < options.rounds && !stopped()) {
       const { rounds, bound } = best;
-      const work = Math.min(FULL_WORK, FIRST_WORK * 2 ** Math.min(rounds, 20));
-      const raise = bound === undefined || !bound.stalled || rounds % REVISIT === 0;
-      const common = {
-        lambda: bound?.lambda ?? new Float64Array(model.rows),
-        marginal: bound?.marginal ?? new Float64Array(model.unary.length),
-        limit: bound === undefined ? Infinity : 1.02 * Math.max(0, best.cost - bound.present),
-      };
-      // Search under raw prices runs into traps that it does not leave again.
-      const raw = bound === undefined || bound.raw;
-      const orders = Array.from({ length: LANES }, (_, k): Orders => {
-        if (k === 0 && raise) return { kind: 'bound', work, objective: best.cost };
-        if (raw) return { kind: 'rest' };
-        const own = teams[k < RIVALS ? 0 : 1];
-        const news = {
-          ...common,
-          choice: own.choice,
-          cost: own.cost,
-          guests: [...bound.guests, ...others.filter((c) => c !== own.choice)],
-        };
-        const descends = large && own.near && (k === RIVAL_DESCENT || (k === LEADING_DESCENT && rounds % 2 === 0));
-        return { kind: descends ? 'descend' : 'search', work, news, generation: own.generation };
+      const work = Math.min(options.work ?? FULL_WORK, FIRST_WORK * 2 ** Math.min(rounds, 20));
+      const outlook =
+        bound === undefined || bound.raw ? undefined : { bound, best, elites: elitesOf(best, hunts), start };
+      const raises = outlook === undefined || isDue(outlook, rounds, large);
+      const orders = hunts.map((hunt, k): Orders => {
+        if (k === 0 && raises) return { kind: 'bound', work, objective: best.cost };
+        return outlook === undefined ? { kind: 'rest' } : hunt.orders(work, outlook);
       });
       const reports = await team.round(orders);
-      others = reports.flatMap((report) => report.choice ?? []);
-      const [{ kind, choice: rounded, cost: price }] = reports;
-      if (kind === 'bound' && rounded !== undefined) start = { choice: rounded, cost: price };
-      for (const report of reports)
-        if (report.choice !== undefined && report.cost < best.cost)
-          best = { ...best, choice: report.choice, cost: report.cost };
-      if (raw) for (const own of teams) Object.assign(own, { choice: best.choice, cost: best.cost });
-      else {
-        advance(teams[0], best);
-        advance(teams[1], cheapest(reports.slice(RIVALS)) ?? teams[1]);
-        if (teams[1].quiet >= RIVAL_PATIENCE)
-          teams[1] = { ...start, near: false, quiet: 0, generation: teams[1].generation + 1 };
-      }
-      best = { ...best, bound: reports[0].bound ?? best.bound, rounds: rounds + 1 };
+      reports.forEach((report, k) => {
+        if (report.kind === 'search' || report.kind === 'descend') hunts[k].hear(report);
+        else if (report.choice !== undefined) start = { choice: report.choice, cost: report.cost };
+      });
+      best = { ...cheaper(best, reports), bound: reports[0].bound ?? bound, rounds: rounds + 1 };
       if (options.onRound(best)) break;
     }
     return best;
@@ -116,18 +85,22 @@ export async function search(model: Model, choice: Int32Array, cost: number, opt
   }
 }
 
-/** A team after a round in which it, or for the leaders anyone, found a choice. */
-function advance(team: Team, found: { readonly choice: Int32Array; readonly cost: number }): void {
-  if (found.cost > (1 - NEAR) * team.cost) team.near = true;
-  team.quiet = found.cost < (1 - RIVAL_GAIN) * team.cost ? 0 : team.quiet + 1;
-  if (found.cost >= team.cost) return;
-  team.choice = found.choice;
-  team.cost = found.cost;
+/** Whether the first lane works on the bound in this round. */
+function isDue({ bound, best }: Outlook, rounds: number, large: boolean): boolean {
+  if (bound.rising || (!large && !bound.stalled)) return true;
+  const share = bound.recent > NEAR * (best.cost - bound.best) ? SHARE_NEAR : SHARE;
+  return rounds % (bound.stalled ? REVISIT : share) === 0;
 }
 
-function cheapest(reports: readonly Report[]): { readonly choice: Int32Array; readonly cost: number } | undefined {
-  let best: { readonly choice: Int32Array; readonly cost: number } | undefined;
+/** The best choice and what the hunts found, now and before, the present ones first. */
+function elitesOf(best: Priced, hunts: readonly Hunt[]): Int32Array[] {
+  const all = [best, ...hunts.map((hunt) => hunt.found), ...hunts.map((hunt) => hunt.ended)];
+  return [...new Set(all.flatMap((priced) => priced?.choice ?? []))].slice(0, MOST_ELITES);
+}
+
+function cheaper(best: Findings, reports: readonly Report[]): Findings {
+  let found = best;
   for (const { choice, cost } of reports)
-    if (choice !== undefined && (best === undefined || cost < best.cost)) best = { choice, cost };
-  return best;
+    if (choice !== undefined && cost < found.cost) found = { ...found, choice, cost };
+  return found;
 }

@@ -20,6 +20,10 @@ export interface CompareModelOptions {
   /** Names of plans, such as `pp+fsdp+tp+sp`, or of families; absent: all. `optimum` is the free optimum of the model dims. */
   readonly plans?: readonly string[];
   readonly slice?: { readonly index: number; readonly count: number };
+  /** Prices also what a bound says is not the best, so that plans can be counted. */
+  readonly exhaustive?: boolean;
+  /** Whether the answer says what would change it; default true. */
+  readonly whatIf?: boolean;
   /** Threads; default as many as there are cores, 1: none besides this one. */
   readonly threads?: number;
   /** File that keeps what was priced. */
@@ -52,11 +56,13 @@ export async function compareModel(question: SweepQuestion, options: CompareMode
       pool,
       wants: wants.row,
       ...(slice === undefined ? {} : { slice }),
+      ...(options.exhaustive === undefined ? {} : { exhaustive: options.exhaustive }),
       ...(onProgress === undefined ? {} : { onProgress }),
     });
     const result = wants.optimum ? await withOptima(found, pool, onProgress) : found;
-    onProgress?.('pricing what would change the answer');
-    return sweepComparison(question, result, slice === undefined ? await whatIf(question, result, table) : []);
+    const asks = slice === undefined && options.whatIf !== false;
+    if (asks) onProgress?.('pricing what would change the answer');
+    return sweepComparison(question, result, asks ? await whatIf(question, result, table) : []);
   } finally {
     await pool.close();
   }

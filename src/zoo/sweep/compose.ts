@@ -1,18 +1,25 @@
 import { loadCluster, usableMemoryBytes, type Cluster } from '../../cost/cluster.ts';
-import { collectiveModel } from '../../cost/presets.ts';
-import { DeviceMesh } from '../../mesh/mesh.ts';
+import { DTYPE_BYTES } from '../../graph/types.ts';
+import { dtypeNamed } from '../../models/build.ts';
+import { parseModelConfig } from '../../models/families.ts';
 import { keptMicrobatches } from '../../simulate/pipeline/closed-forms.ts';
 import type { StageSeconds } from '../../simulate/pipeline/play.ts';
 import { internalError } from '../../errors.ts';
 import { balancedCuts, type CutUnit } from './balanced-cuts.ts';
-import { coreKey, type Checkpoint, type CoreCost, type CoreParameter } from './core-types.ts';
+import { coreKey, type Checkpoint, type CoreCost } from './core-types.ts';
 import { PipelinePlayer } from './fast-play.ts';
 import type { LayoutKind, LayoutSizes, LayoutTuning } from './layout.ts';
+import { savedInRun, savedInStep, type Saved } from './overlap.ts';
 import type { SweepQuestion } from './question.ts';
 import type { RoutedCosts } from './routed.ts';
 import type { LayerKinds } from './shallow.ts';
 import { endsSumSeconds } from './twins.ts';
-import { parameterCost, type DataGroups, type Moved, type ParameterCost } from './states.ts';
+import type { Traffic } from '../price.ts';
+import { GroupMaker } from './data-groups.ts';
+import type { DataGroups } from './states.ts';
+import { keptUnits } from './relax.ts';
+import { stepTraffic, type DevicePlace } from './step-traffic.ts';
+import { parameterCosts, unitCosts, type Unit, type UnitRequest } from './unit-costs.ts';
 
 /** A layout put together from the priced parts of one data rank. */
 export interface Figures {
@@ -31,9 +38,11 @@ export interface Figures {
     readonly temporaryBytes: number;
   };
   readonly microbatches: number;
+  /** Units whose results run again in the backward pass. */
+  readonly unitsAgain: number;
   readonly stages: readonly StageFigures[];
-  /** First units of the chunks, and the device that works longest. */
-  readonly place: { readonly bounds: readonly number[]; readonly device: number; readonly chunks: number };
+  /** Where the device that works longest is. */
+  readonly place: DevicePlace;
 }
 
 export interface StageFigures {
@@ -49,26 +58,16 @@ export interface StageFigures {
   readonly idleShare: number;
 }
 
-/** One unit of the whole model under a layout and a checkpointing policy. */
-interface Unit {
-  readonly forward: number;
-  readonly input: number;
-  readonly weight: number;
-  readonly compute: number;
-  readonly stepSeconds: number;
-  readonly states: readonly [parameter: number, gradient: number, optimizer: number];
-  readonly keptBytes: number;
-  readonly temporaryBytes: number;
-  readonly boundaryBytes: number;
-  readonly boundary: number;
-}
-
 /** Puts layouts together; groups and parameter prices of a mesh are made once. */
 export class Composer {
   readonly cluster: Cluster;
   readonly budgetBytes: number;
+  private readonly overlaps: boolean;
   private readonly player = new PipelinePlayer();
+  private readonly keyValueBytes: UnitRequest['keyValueBytes'];
+  private readonly maker: GroupMaker;
   private readonly groups = new Map<string, DataGroups>();
+  private readonly costsOf = new Map<string, UnitRequest['costs']>();
   private readonly unitsOf = new Map<string, readonly Unit[]>();
 
   constructor(
@@ -76,6 +75,9 @@ export class Composer {
     private readonly kinds: LayerKinds,
   ) {
     this.cluster = loadCluster(question.cluster);
+    this.keyValueBytes = keyValueBytes(question);
+    this.maker = new GroupMaker(question.cost, this.cluster);
+    this.overlaps = question.overlap ?? true;
     this.budgetBytes = question.memoryBytes ?? usableMemoryBytes(this.cluster);
   }
 
@@ -87,122 +89,41 @@ export class Composer {
   }
 
   private groupsOf(sizes: LayoutSizes, kind: LayoutKind): DataGroups {
-    const { pp, dp_replicate, dp_shard, cp, tp, ep } = sizes;
-    const context = kind.context === 'ulysses' ? 'sp' : 'cp';
-    const key = `${context} ${[pp, dp_replicate, dp_shard, cp, tp, ep].join()}`;
+    const key = `${kind.context === 'ulysses'} ${Object.values(sizes).join()}`;
     let found = this.groups.get(key);
     if (found === undefined) {
-      const mesh = (dims: readonly (readonly [string, number])[]): DataGroups['dense'] => {
-        const made = new DeviceMesh(dims.map(([name, size]) => ({ name, size })));
-        return { mesh: made, collectives: collectiveModel(this.question.cost, this.cluster, made) };
-      };
-      found = {
-        dense: mesh([['pp', pp], ['dp_replicate', dp_replicate], ['dp_shard', dp_shard], [context, cp], ['tp', tp]]),
-        expert: mesh([['pp', pp], ['dp_replicate', dp_replicate], ['efsdp', (dp_shard * cp * tp) / ep], ['ep', ep]]),
-        ep,
-      }; // prettier-ignore
+      found = this.maker.groups(sizes, kind.context);
       this.groups.set(key, found);
     }
     return found;
   }
 
-  /** The units of the whole model: what comes before the layers, the layers, what comes after. */
-  private units(
-    core: CoreCost,
-    routed: RoutedCosts | undefined,
-    sizes: LayoutSizes,
-    kind: LayoutKind,
-    checkpoint: Checkpoint,
-  ): readonly Unit[] {
-    const key = `${coreKey(core.request)} ${Object.values(sizes).join()} ${kind.mode} ${kind.context} ${checkpoint}`;
+  /** What the units of a layout are made from. */
+  private request(core: CoreCost, routed: RoutedCosts | undefined, { sizes, kind }: Layout, checkpoint: Checkpoint, once: boolean): UnitRequest {
+    const groups = this.groupsOf(sizes, kind);
+    const key = `${coreKey(core.request)} ${Object.values(sizes).join()} ${kind.mode} ${kind.context === 'ulysses'} ${once}`;
+    let costs = this.costsOf.get(key);
+    if (costs === undefined) {
+      const { devices, cost } = this.question;
+      const endsSum = (bytes: number): number => endsSumSeconds(bytes, devices, cost, this.cluster);
+      costs = parameterCosts([...core.parameters, ...(routed?.parameters ?? [])], { mode: kind.mode, once, groups, ...(sizes.pp > 1 ? { endsSum } : {}) });
+      // Rows come program by program, so that what is long past is not asked for again.
+      if (this.costsOf.size >= MOST_COSTS) this.costsOf.clear();
+      this.costsOf.set(key, costs);
+    }
+    return { core, routed, sizes, kind, checkpoint, groups, overlaps: this.overlaps, keyValueBytes: this.keyValueBytes, costs };
+  } // prettier-ignore
+
+  private units(core: CoreCost, routed: RoutedCosts | undefined, layout: Layout, checkpoint: Checkpoint, once: boolean): readonly Unit[] {
+    const { sizes, kind } = layout;
+    const key = `${coreKey(core.request)} ${Object.values(sizes).join()} ${kind.mode} ${kind.context} ${checkpoint} ${once}`;
     let found = this.unitsOf.get(key);
     if (found === undefined) {
-      const shallow = this.shallowUnits(core, routed, sizes, kind, checkpoint);
-      found = [shallow[0], ...this.kinds.standsFor.map((l) => shallow[l + 1]), shallow[shallow.length - 1]];
+      found = unitCosts(this.request(core, routed, layout, checkpoint, once), this.kinds);
       this.unitsOf.set(key, found);
     }
     return found;
-  }
-
-  private shallowUnits(
-    core: CoreCost,
-    routed: RoutedCosts | undefined,
-    sizes: LayoutSizes,
-    kind: LayoutKind,
-    checkpoint: Checkpoint,
-  ): Unit[] {
-    const groups = this.groupsOf(sizes, kind);
-    const costs = this.parameterCosts(core, routed, sizes, kind);
-    const { dense, expert } = groups;
-    const hop = sizes.pp === 1 ? 0 : 1;
-    return core.units.map((u, index): Unit => {
-      const own = costs.filter(({ p }) => p.unit === index || (sizes.pp > 1 && p.alsoUnit === index));
-      const sum = (of: (c: ParameterCost) => number): number => own.reduce((total, { cost }) => total + of(cost), 0);
-      const extra = (pass: string): number =>
-        core.extras.reduce((total, e) => {
-          if (e.unit !== index || e.pass !== pass) return total;
-          return dense.mesh.names.reduce((t, name, d) => {
-            const isData = name === 'dp_replicate' || name === 'dp_shard';
-            return isData ? t + dense.collectives.seconds(e.kind as 'all_reduce', e.bytes, [d]) : t;
-          }, total);
-        }, 0);
-      const block = routed?.units[sizes.ep]?.[index];
-      const exchange =
-        block === undefined || sizes.ep === 1 || block.dispatchBytes === 0
-          ? 0
-          : 2 * expert.collectives.seconds('all_to_all', block.dispatchBytes, [expert.mesh.names.indexOf('ep')]);
-      const again = u.again[checkpoint];
-      const second = again.compute + again.communication + (block?.againSeconds[checkpoint] ?? 0);
-      const secondExchange = checkpoint === 'full' ? exchange : 0;
-      const kept = u.keptBytes[checkpoint] + (block?.keptBytes[checkpoint] ?? 0);
-      const keptWithout = u.keptBytes.none + (block?.keptBytes.none ?? 0);
-      return {
-        forward: total(u.forward) + (block?.forwardSeconds ?? 0) + exchange + sum((c) => c.forwardSeconds) + extra('forward'), // prettier-ignore
-        input: total(u.backwardInput) + second + secondExchange + (block?.inputSeconds ?? 0) + exchange + sum((c) => c.backwardSeconds) + extra('input'), // prettier-ignore
-        weight: total(u.backwardWeight) + (block?.weightSeconds ?? 0),
-        compute:
-          u.forward.compute +
-          u.backwardInput.compute +
-          u.backwardWeight.compute +
-          again.compute +
-          (block === undefined
-            ? 0
-            : block.forwardSeconds + block.inputSeconds + block.weightSeconds + block.againSeconds[checkpoint]),
-        stepSeconds: sum((c) => c.stepSeconds),
-        states: [sum((c) => c.parameterBytes), sum((c) => c.gradientBytes), sum((c) => c.optimizerBytes)],
-        keptBytes: kept,
-        // A unit whose results run again has them all for a moment.
-        temporaryBytes:
-          Math.max(u.temporaryBytes, block?.temporaryBytes ?? 0) +
-          Math.max(0, keptWithout - kept) +
-          sum((c) => c.gatheredBytes),
-        boundaryBytes: u.boundaryBytes,
-        boundary: hop === 0 ? 0 : dense.collectives.seconds('collective_permute', u.boundaryBytes, [0]),
-      };
-    });
-  }
-
-  private parameterCosts(
-    core: CoreCost,
-    routed: RoutedCosts | undefined,
-    sizes: LayoutSizes,
-    kind: LayoutKind,
-  ): { readonly p: CoreParameter; readonly cost: ParameterCost }[] {
-    const groups = this.groupsOf(sizes, kind);
-    return [...core.parameters, ...(routed?.parameters ?? [])].map((p) => {
-      const cost = parameterCost(p, kind.mode, groups);
-      return { p, cost: sizes.pp > 1 && p.alsoUnit !== undefined && p.trained ? this.withTwin(p, cost) : cost };
-    });
-  }
-
-  /** A parameter that the first and the last stage both have: once a step they sum their gradients (lint rule ZL14). */
-  private withTwin(p: CoreParameter, cost: ParameterCost): ParameterCost {
-    const { devices, cost: preset } = this.question;
-    const bytes = (cost.gradientBytes / p.state.gradient) * p.itemBytes;
-    const seconds = endsSumSeconds(bytes, devices, preset, this.cluster);
-    const move: Moved = { kind: 'all_reduce', axes: 'pp', count: 1, sentBytes: bytes, seconds };
-    return { ...cost, stepSeconds: cost.stepSeconds + seconds, perStep: [...cost.perStep, move] };
-  }
+  } // prettier-ignore
 
   /**
    * Seconds and bytes of a layout; undefined where the schedule or the batch does not admit it.
@@ -222,33 +143,41 @@ export class Composer {
     const { pp } = sizes;
     const m = this.microbatches(sizes, microbatch);
     if (m === 0) return undefined;
-    const units = this.units(core, routed, sizes, kind, checkpoint);
-    if (m === 0 || units.length - 2 < pp * v || (schedule === 'interleaved' && m % pp !== 0)) return undefined;
+    const units = this.units(core, routed, { sizes, kind }, checkpoint, tuning.once);
+    if (units.length - 2 < pp * v || (schedule === 'interleaved' && m % pp !== 0)) return undefined;
     const bounds = this.stageBounds(units, sizes, tuning, m);
-    const chunk = Array.from({ length: pp * v }, (_, k) => units.slice(bounds[k], bounds[k + 1]));
-    const seconds = chunk.map((list): StageSeconds => ({
-      forward: add(list, (u) => u.forward),
-      backwardInput: add(list, (u) => u.input),
+    const strict = Array.from({ length: pp * v }, (_, k) => units.slice(bounds[k], bounds[k + 1]));
+    const inFlight = Array.from({ length: pp }, (_, i) => keptMicrobatches(schedule, { devices: pp, microbatches: m, chunks: v }, i)); // prettier-ignore
+    const plain = this.units(core, routed, { sizes, kind }, 'none', tuning.once);
+    const kept = plain === units ? strict.map((list) => list.length) : this.keptOf(strict, plain, bounds, pp, inFlight);
+    const chunk = strict.map((list, k) => [...list.slice(0, list.length - kept[k]), ...plain.slice(bounds[k + 1] - kept[k], bounds[k + 1])]); // prettier-ignore
+    const saved = chunk.map((list) => (this.overlaps ? savedInRun(list) : NOTHING));
+    const seconds = chunk.map((list, k): StageSeconds => ({
+      forward: add(list, (u) => u.forward + u.gatherForward) - saved[k].forward,
+      backwardInput: add(list, (u) => u.input + u.gatherBackward + u.scatter) - saved[k].backward,
       backwardWeight: add(list, (u) => u.weight),
     }));
     const devices = Array.from({ length: pp }, (_, i) => {
       const own = chunk.filter((_, k) => k % pp === i);
+      const runs = saved.filter((_, k) => k % pp === i);
       const all = own.flat();
-      const inFlight = keptMicrobatches(schedule, { devices: pp, microbatches: m, chunks: v }, i);
       // Chunks of one device are alike; the fullest stands for all that are kept.
-      const kept = inFlight * Math.max(...own.map((list) => add(list, (u) => u.keptBytes)));
-      const temporary = Math.max(...all.map((u) => u.temporaryBytes));
+      const activations = inFlight[i] * Math.max(...own.map((list) => add(list, (u) => u.keptBytes)));
+      const temporary = Math.max(...all.map((u) => u.temporaryBytes)) + this.aheadBytes(own);
       const [parameter, gradient, optimizer] = [0, 1, 2].map((k) => add(all, (u) => u.states[k]));
       return {
         all,
-        inFlight,
-        kept,
+        inFlight: inFlight[i],
+        kept: activations,
         temporary,
         parameter,
         gradient,
         optimizer,
-        peak: Math.ceil(parameter + gradient + optimizer + kept + temporary),
-        step: add(all, (u) => u.stepSeconds),
+        peak: Math.ceil(parameter + gradient + optimizer + activations + temporary),
+        stepMoves: add(all, (u) => u.stepSum + u.stepGather),
+        step: add(all, (u) => u.stepSum + u.stepGather) - (this.overlaps ? savedInStep(all, runs) : 0),
+        moves: add(all, (u) => u.gatherForward + u.gatherBackward + u.scatter),
+        saved: runs.reduce((t, r) => t + r.forward + r.backward, 0),
         compute: add(all, (u) => u.compute) * m,
         busy: own.reduce((t, _, c) => t + total3(seconds[c * pp + i]), 0) * m,
       };
@@ -278,6 +207,7 @@ export class Composer {
         temporaryBytes: full.temporary,
       },
       microbatches: m,
+      unitsAgain: chunk.reduce((total, list, k) => total + list.length - kept[k], 0),
       stages: chunk.map((_, k) => ({
         first: Math.max(0, bounds[k] - 1),
         end: Math.min(units.length - 2, bounds[k + 1] - 1),
@@ -288,9 +218,37 @@ export class Composer {
         inFlight: devices[k % pp].inFlight,
         idleShare: Math.max(0, 1 - (devices[k % pp].busy + devices[k % pp].step) / stepEnd),
       })),
-      place: { bounds, device: busiest, chunks: v },
+      place: {
+        bounds,
+        device: busiest,
+        chunks: v,
+        again: chunk.map((list, k) => list.length - kept[k]),
+        visible: {
+          microbatch: at.moves === 0 ? 1 : 1 - at.saved / at.moves,
+          step: at.stepMoves === 0 ? 1 : at.step / at.stepMoves,
+        },
+      },
     };
   }
+
+  /** Bytes that a neighbour is about to use, gathered already. */
+  private aheadBytes(chunks: readonly (readonly Unit[])[]): number {
+    return this.overlaps ? Math.max(0, ...chunks.flatMap((list) => list.slice(1).map((u) => u.prefetchedBytes))) : 0;
+  }
+
+  /** For each chunk how many of its last units need not run again. */
+  private keptOf(strict: readonly (readonly Unit[])[], plain: readonly Unit[], bounds: readonly number[], pp: number, inFlight: readonly number[]): number[] {
+    const counts = new Array<number>(strict.length).fill(0);
+    for (let i = 0; i < pp; i++) {
+      const own = strict.flatMap((_, k) => (k % pp === i ? [k] : []));
+      const lists = own.map((k) => strict[k]);
+      const states = lists.flat().reduce((sum, u) => sum + u.states[0] + u.states[1] + u.states[2], 0);
+      const whole = own.map((k) => plain.slice(bounds[k], bounds[k + 1]));
+      const found = keptUnits(lists, whole, inFlight[i], states + this.aheadBytes(lists), this.budgetBytes);
+      own.forEach((k, c) => (counts[k] = found[c]));
+    }
+    return counts;
+  } // prettier-ignore
 
   /** First unit of every chunk, and the number of units. */
   private stageBounds(
@@ -301,7 +259,7 @@ export class Composer {
   ): readonly number[] {
     if (pp * v === 1) return [0, units.length];
     const list = units.map((u): CutUnit => ({
-      seconds: u.forward + u.input + u.weight,
+      seconds: u.forward + u.gatherForward + u.input + u.gatherBackward + u.scatter + u.weight,
       stateBytes: u.states[0] + u.states[1] + u.states[2],
       activationBytes: u.keptBytes,
     }));
@@ -315,56 +273,30 @@ export class Composer {
     return found;
   }
 
-  /** Collectives of one step on the device that works longest, by kind and axes. */
-  traffic(
-    core: CoreCost,
-    routed: RoutedCosts | undefined,
-    sizes: LayoutSizes,
-    kind: LayoutKind,
-    checkpoint: Checkpoint,
-    { place: { bounds, device, chunks: v }, microbatches: m }: Figures,
-  ): Moved[] {
-    const times = new Map<number, number>();
-    const last = bounds[bounds.length - 1] - 1;
-    for (let c = 0; c < v; c++)
-      for (let u = bounds[c * sizes.pp + device]; u < bounds[c * sizes.pp + device + 1]; u++) {
-        const shallow = u === 0 ? 0 : u === last ? core.units.length - 1 : this.kinds.standsFor[u - 1] + 1;
-        times.set(shallow, (times.get(shallow) ?? 0) + 1);
-      }
-    const sums = new Map<string, Moved>();
-    const put = (move: Moved, n: number): void => {
-      if (n === 0) return;
-      const key = `${move.kind} ${move.axes}`;
-      const known = sums.get(key);
-      sums.set(key, {
-        kind: move.kind,
-        axes: move.axes,
-        count: (known?.count ?? 0) + n * move.count,
-        sentBytes: (known?.sentBytes ?? 0) + n * move.sentBytes,
-        seconds: (known?.seconds ?? 0) + n * move.seconds,
-      });
-    };
-    for (const t of core.traffic) put(t, m * (times.get(t.unit) ?? 0));
-    for (const { p, cost } of this.parameterCosts(core, routed, sizes, kind)) {
-      // A tied parameter lies on the first and on the last stage, which are two devices.
-      const also = sizes.pp > 1 && p.alsoUnit !== undefined ? (times.get(p.alsoUnit) ?? 0) : 0;
-      const n = (times.get(p.unit) ?? 0) + also;
-      for (const move of cost.perMicrobatch) put(move, m * n);
-      for (const move of cost.perStep) put(move, n);
-    }
-    const { expert } = this.groupsOf(sizes, kind);
-    for (const [index, n] of times) {
-      const bytes = routed?.units[sizes.ep]?.[index]?.dispatchBytes ?? 0;
-      if (bytes === 0 || sizes.ep === 1) continue;
-      const seconds = expert.collectives.seconds('all_to_all', bytes, [expert.mesh.names.indexOf('ep')]);
-      const sentBytes = (bytes * (sizes.ep - 1)) / sizes.ep;
-      put({ kind: 'all_to_all', axes: 'ep', count: checkpoint === 'full' ? 6 : 4, sentBytes: (checkpoint === 'full' ? 6 : 4) * sentBytes, seconds: (checkpoint === 'full' ? 6 : 4) * seconds }, m * n); // prettier-ignore
-    }
-    return [...sums.values()].sort((a, b) => b.seconds - a.seconds || (`${a.kind}${a.axes}` < `${b.kind}${b.axes}` ? -1 : 1)); // prettier-ignore
-  }
+  /** Collectives of one step on the device that works longest. */
+  traffic(core: CoreCost, routed: RoutedCosts | undefined, layout: Layout, tuning: LayoutTuning, figures: Figures): Traffic[] {
+    const request = this.request(core, routed, layout, tuning.checkpoint, tuning.once);
+    return stepTraffic(request, this.kinds, figures.place, figures.microbatches);
+  } // prettier-ignore
 }
 
-const total = (p: { readonly compute: number; readonly communication: number }): number => p.compute + p.communication;
+/** Keys and values of a layer for one sequence; heads that a rank does not have whole are repeated (lint rule ZL04). */
+function keyValueBytes({ config, sequence, dtype }: SweepQuestion): (tp: number) => number {
+  const { architecture, statedDtype } = parseModelConfig(config);
+  const { keyHeads, headWidth } = architecture.shape;
+  const itemBytes = DTYPE_BYTES[dtype ?? (statedDtype === undefined ? 'bf16' : dtypeNamed(statedDtype))];
+  return (tp) => 2 * sequence * Math.ceil(keyHeads / tp) * headWidth * itemBytes;
+}
+
+/** A mesh and what its dims do. */
+export interface Layout {
+  readonly sizes: LayoutSizes;
+  readonly kind: LayoutKind;
+}
+
+/** Layouts whose parameters are priced and kept. */
+const MOST_COSTS = 2048;
+const NOTHING: Saved = { forward: 0, backward: 0, hiddenForward: 0, hiddenBackward: 0 };
 const total3 = (s: StageSeconds): number => s.forward + s.backwardInput + s.backwardWeight;
 
 function add<T>(list: readonly T[], of: (item: T) => number): number {

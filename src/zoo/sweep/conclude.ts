@@ -63,6 +63,8 @@ export function sweepComparison(question: SweepQuestion, result: SweepResult, wh
         schedule: tuning.schedule,
         chunks: tuning.chunks,
         checkpoint: tuning.checkpoint,
+        ...(tuning.checkpoint === 'none' ? {} : { unitsAgain: figures.unitsAgain }),
+        ...(tuning.once ? { gathersOnce: true } : {}),
         stages: figures.stages,
         pricedLayers: kinds.shallow,
         ...(core?.proof === undefined ? {} : { shallowProof: core.proof }),
@@ -102,7 +104,7 @@ export function sweepComparison(question: SweepQuestion, result: SweepResult, wh
       layerKinds: kinds.kinds,
       mfuConvention: utilization(1).convention,
     },
-    notes: notesOf(result),
+    notes: notesOf(result, question.overlap ?? true),
     frontier,
     priceOfMemory: frontier.slice(1).map((to, i) => ({
       fromBytes: frontier[i].peakBytes,
@@ -148,7 +150,7 @@ function trafficOf(result: SweepResult, priced: PricedRow): readonly Traffic[] {
   const { sizes, kind } = priced.like ?? priced.row;
   const ways = core.request.axes.reduce((n, a) => n * a.size, 1);
   const routed = result.routed.get(`${core.request.microbatch} ${ways}`);
-  return result.composer.traffic(core, routed, sizes, kind, priced.tuning.checkpoint, priced.figures);
+  return result.composer.traffic(core, routed, { sizes, kind }, priced.tuning, priced.figures);
 }
 
 /** The term that costs a plan most against the best one, with the bytes where it is a collective. */
@@ -172,7 +174,7 @@ function whyNot(
       const own = traffic.find((t) => `${t.kind} over ${t.axes}` === key);
       const other = best.traffic.find((t) => `${t.kind} over ${t.axes}` === key);
       const bytes = (own?.sentBytes ?? 0) - (other?.sentBytes ?? 0);
-      return [bytes > 0 ? `${key}, ${bytesText(bytes)} more a device` : key, (own?.seconds ?? 0) - (other?.seconds ?? 0)] as const;
+      return [bytes > 0 ? `${key}, ${bytesText(bytes)} more a device` : key, visible(own) - visible(other)] as const;
     }),
   ]; // prettier-ignore
   const [text, seconds] = terms.reduce((most, t) => (t[1] > most[1] ? t : most));
@@ -181,6 +183,11 @@ function whyNot(
   ];
   parts.push(dominated === undefined ? 'no plan is better in both seconds and bytes' : `dominated by ${dominated}`);
   return parts.join('; ');
+}
+
+/** Seconds of a collective that no compute hides. */
+function visible(t: Traffic | undefined): number {
+  return t?.exposedSeconds ?? t?.seconds ?? 0;
 }
 
 function largestClass({ figures: { memory } }: PricedRow): string {
@@ -209,15 +216,19 @@ function nextBest(named: readonly NamedRow[], best: NamedRow | undefined): NonNu
   });
 }
 
-function notesOf({ kinds, cores, beaten, routed }: SweepResult): string[] {
+function notesOf({ kinds, cores, beaten, routed }: SweepResult, overlaps: boolean): string[] {
   return [
     `Priced from ${kinds.shallow} of ${kinds.layers} layers (${kinds.kinds} ${kinds.kinds === 1 ? 'kind' : 'kinds'}): layers that are written alike cost alike.`,
     `${cores.size} programs of one data rank were placed and priced; ${beaten} were left out because a lower bound of theirs is above the best plan.`,
-    'Compute and communication one after another, no overlap; the optimizer update itself is not counted.',
+    ...(overlaps
+      ? [
+          'Gathers and sums of parameters and gradients run beside compute: up to 80 % of it hides them, a quarter of what is hidden stays as its slowdown; a ring of keys and values beside attention likewise. All other collectives are in plain view; the optimizer update itself is not counted.',
+        ]
+      : ['Compute and communication one after another, no overlap; the optimizer update itself is not counted.']),
     'Memory: states, activations of the microbatches that the schedule keeps, and the most that else is alive in one layer.',
-    'Results run again in the backward pass (selective, then full checkpointing) only where a plan would not fit otherwise.',
-    'Microbatches of 1, 2 and 4 sequences are tried, of 1 where the sequence is cut; 1F1B, ZB-H1 and interleaving by 2, 4 and 8 chunks, of which only 1F1B for plans far from the best.',
-    'A plan named optimum has the cheapest placements of the priced layers on the model dims, proven for those layers alone; what data ranks and stages add is not in that proof. Where a plan of the zoo on the same mesh with the same state sharding is cheaper in all, it has the placements of that plan, and says so.',
+    'Results run again in the backward pass (selective or full checkpointing) only where a plan would not fit otherwise, and only in as many layers of each stage as it takes.',
+    'Microbatches of 1, 2 and 4 sequences are tried, of 1 where the sequence is cut; 1F1B, ZB-H1 and interleaving by 2, 4 and 8 chunks and by those up to 12 that cut the layers evenly, of which only 1F1B for plans far from the best.',
+    'A plan named optimum has the cheapest placements of the priced layers on the model dims, gathers of parameters and sums of gradients over data ranks included, proven for those layers; stages, memory and what runs beside compute inside a layer are not in that proof. Where a plan of the zoo on the same mesh with the same state sharding is cheaper in all, it has the placements of that plan, and says so.',
     ...(routed.size === 0
       ? []
       : ['Experts: balanced routing; each rank sorts its own tokens and exchanges them over ep, which folds over data and model ranks.']), // prettier-ignore

@@ -1,4 +1,5 @@
 import type { Part } from '../parts.ts';
+import type { DataRanks } from './data-ranks.ts';
 
 /**
  * The program of one data rank, priced on the mesh dims that cut it (its model dims): what every layout with the same model
@@ -18,6 +19,8 @@ export interface CoreRequest {
   readonly microbatch: number;
   /** Outermost first; dims of one device are left out. */
   readonly axes: readonly CoreAxis[];
+  /** The data ranks whose costs the placements are chosen for, where they are free; absent: the program alone. */
+  readonly data?: DataRanks;
 }
 
 /** What becomes of the results that the backward pass wants. */
@@ -28,6 +31,18 @@ export type Checkpoint = (typeof CHECKPOINTS)[number];
 export interface PassSeconds {
   readonly compute: number;
   readonly communication: number;
+  /** Of the compute, products of matrices. */
+  readonly products: number;
+  /** Of the communication, gathers and scatters over `tp` alone: they can be cut into parts beside the products. */
+  readonly tensorParts: number;
+}
+
+/** What a pass of a unit does over `cp`: a ring of keys and values can take its place. */
+export interface ContextPass {
+  /** Of its collectives over `cp`. */
+  readonly seconds: number;
+  /** Of its attention. */
+  readonly attentionSeconds: number;
 }
 
 /** One unit of a pipeline: what comes before the layers, one layer, what comes after them. */
@@ -43,8 +58,14 @@ export interface CoreUnit {
   readonly temporaryBytes: number;
   /** Of the tensor that the next unit reads. */
   readonly boundaryBytes: number;
-  /** Payload of one all-to-all of tokens to experts, bytes; absent without routed experts. */
-  readonly dispatchBytes?: number;
+  /** Once a step: gradients that are laid out anew over the model dims. */
+  readonly stepSeconds: number;
+  /** Absent without a dim `cp`, and outside the layers. */
+  readonly context?: {
+    readonly forward: ContextPass;
+    readonly backward: ContextPass;
+    readonly again: Readonly<Record<Checkpoint, ContextPass>>;
+  };
 }
 
 /** One parameter as the program takes it: cut by the model dims. */
@@ -97,7 +118,7 @@ export interface CoreCost {
   readonly parameters: readonly CoreParameter[];
   readonly extras: readonly DataExtra[];
   readonly traffic: readonly CoreTraffic[];
-  /** Seconds of the built layers as one program on the model dims, parameters and gradients in place. */
+  /** Seconds of the built layers as one program on the model dims, parameters and gradients in place; with the costs of `data`. */
   readonly shallowSeconds: number;
   /** Of a free core: the proof, for the built layers. */
   readonly proof?: {
@@ -113,6 +134,7 @@ export type CoreResult =
   | { readonly status: 'priced'; readonly core: CoreCost }
   | { readonly status: 'refused'; readonly request: CoreRequest; readonly reason: string };
 
+/** A program by its sequences and axes: there is one of each in a sweep. */
 export function coreKey({ microbatch, axes }: CoreRequest): string {
   return `${microbatch};${axes.map((a) => `${a.name}=${a.size}:${a.part ?? 'free'}`).join(',')}`;
 }

@@ -7,9 +7,12 @@ import type { OperatorTable } from '../../ops/table.ts';
 import { backwardStart } from '../../passes/weight-views.ts';
 import { prepare, type Prepared } from '../../plan/prepare.ts';
 import { DEFAULT_REQUEST } from '../../plan/request.ts';
+import { evaluate } from '../../solver/check.ts';
+import type { Problem } from '../../solver/types.ts';
 import { priceRestriction } from '../price.ts';
 import { applyRecipe } from '../recipes.ts';
 import type { CoreCost, CoreRequest, CoreResult, DataExtra } from './core-types.ts';
+import { withDataRanks } from './data-costs.ts';
 import { solveFree } from './free.ts';
 import { PlanReader } from './plan-reader.ts';
 import type { SweepQuestion } from './question.ts';
@@ -72,8 +75,9 @@ export class CoreSolver {
     const mesh = axes.length === 0 ? 'one=1' : axes.map((a) => `${a.name}=${a.size}`).join(',');
     const prepared = this.prepared(microbatch, mesh);
     const refused = (reason: string): CoreResult => ({ status: 'refused', request, reason });
+    const problem = this.problemFor(prepared, request);
     if (axes.some((a) => a.part === undefined)) {
-      const free = await solveFree(prepared, signal);
+      const free = await solveFree(prepared, problem, signal);
       if ('refused' in free) return refused(free.refused);
       const core = await this.read(prepared, request, free.choice, free.seconds);
       return { status: 'priced', core: { ...core, proof: free.proof } };
@@ -83,7 +87,21 @@ export class CoreSolver {
     if ('refused' in applied) return refused(applied.refused);
     const priced = await priceRestriction({ ...prepared, budgetBytes: 0 }, applied.restriction, signal);
     if ('refused' in priced) return refused(priced.refused);
-    return { status: 'priced', core: await this.read(prepared, request, priced.choice, priced.seconds) };
+    const seconds = request.data === undefined ? priced.seconds : this.secondsOf(prepared, problem, priced.choice);
+    return { status: 'priced', core: await this.read(prepared, request, priced.choice, seconds) };
+  }
+
+  /** Seconds of a choice in a problem that has other costs than the one that it was found in. */
+  private secondsOf({ model }: Prepared, problem: Problem, choice: Int32Array): number {
+    const { cost, violations } = evaluate({ ...problem, rows: [] }, choice);
+    if (violations.length > 0) throw internalError('a plan of the zoo is no choice of the free problem');
+    return Number(cost) / model.unitsPerSecond;
+  }
+
+  /** The problem of a program, with the costs of its data ranks where they are asked for. */
+  private problemFor(prepared: Prepared, { data }: CoreRequest): Problem {
+    if (data === undefined) return prepared.compact.problem;
+    return withDataRanks(prepared, data, this.kinds.shallow, this.question.cost, this.cluster, this.table);
   }
 
   private async read(

@@ -1,10 +1,16 @@
 import { withoutFixed } from '../../plan/fixed.ts';
 import type { Prepared } from '../../plan/prepare.ts';
 import { solve } from '../../solver/solve.ts';
+import type { Problem } from '../../solver/types.ts';
 
-/** The cheapest placements of a program, whatever they need; the states that they need are held against the budget later. */
+/**
+ * The cheapest placements of a program, whatever they need; the states that they need are held against the budget later.
+ *
+ * @param problem the program's own, or the same with other costs
+ */
 export async function solveFree(
   prepared: Prepared,
+  problem: Problem = prepared.compact.problem,
   signal?: AbortSignal,
 ): Promise<
   | {
@@ -21,7 +27,7 @@ export async function solveFree(
 > {
   const { compact, model, contradictions } = prepared;
   if (contradictions.length > 0) return { refused: contradictions.join('; ') };
-  const free = withoutFixed({ ...compact.problem, rows: [] });
+  const free = withoutFixed({ ...problem, rows: [] });
   const solution = await solve(free.problem, {
     engine: 'exact',
     seed: prepared.request.seed,

@@ -1,6 +1,6 @@
 import type { PipelineSchedule } from '../../simulate/pipeline/schedules.ts';
 import type { CoreAxis, Checkpoint, CoreRequest } from './core-types.ts';
-import type { StateMode } from './states.ts';
+import type { StateMode } from './data-ranks.ts';
 
 /** Sizes of a mesh, outermost first: pp, dp_replicate, dp_shard, cp (or sp of Ulysses), tp; ep folds over the last three. */
 export interface LayoutSizes {
@@ -12,10 +12,10 @@ export interface LayoutSizes {
   readonly ep: number;
 }
 
-/** How a sequence dim is used, and whether the residual stream is cut between tensor-parallel regions. */
+/** How a sequence dim is used (`cp` gathers keys and values, `ring` passes them on), and whether the residual stream is cut between tensor-parallel regions. */
 export interface LayoutKind {
   readonly mode: StateMode;
-  readonly context: 'cp' | 'ulysses';
+  readonly context: 'cp' | 'ring' | 'ulysses';
   readonly sequenceParallel: boolean;
   /** Placements over the model dims are free. */
   readonly free?: boolean;
@@ -27,6 +27,8 @@ export interface LayoutTuning {
   readonly schedule: PipelineSchedule;
   readonly chunks: number;
   readonly checkpoint: Checkpoint;
+  /** Whether FSDP gathers parameters once a step and keeps them (`reshard=false`), not before every pass. */
+  readonly once: boolean;
 }
 
 /** The name of a plan, as `compare --plans` takes it. */
@@ -65,9 +67,9 @@ export function coreRequest(sizes: LayoutSizes, kind: LayoutKind, microbatch: nu
   const axes: CoreAxis[] = [];
   if (sizes.cp > 1)
     axes.push({
-      name: kind.context === 'cp' ? 'cp' : 'sp',
+      name: kind.context === 'ulysses' ? 'sp' : 'cp',
       size: sizes.cp,
-      ...(kind.free === true ? {} : { part: kind.context === 'cp' ? 'context' : 'ulysses' }),
+      ...(kind.free === true ? {} : { part: kind.context === 'ulysses' ? 'ulysses' : 'context' }),
     });
   if (sizes.tp > 1)
     axes.push({

@@ -4,7 +4,7 @@ import { factorizations } from '../meshes.ts';
 import type { ModelFacts } from '../model-facts.ts';
 import { meshText, planName, type LayoutKind, type LayoutSizes } from './layout.ts';
 import type { SweepQuestion } from './question.ts';
-import type { StateMode } from './states.ts';
+import type { StateMode } from './data-ranks.ts';
 
 /** One plan on one mesh, before it is priced. */
 export interface LayoutRow {
@@ -42,7 +42,7 @@ export function factsOf(config: ModelConfig, question: SweepQuestion): ModelFact
 
 /**
  * Every ordered factorization (pp, dp, cp, tp) of the devices with the plans on it: all state modes of the data ranks, context
- * parallelism or Ulysses where the sequence is cut, tensor parallelism with and without a cut residual stream, experts folded
+ * parallelism (gathered or in a ring) or Ulysses where the sequence is cut, tensor parallelism with and without a cut residual stream, experts folded
  * over the data and model dims. What the linter stops is listed with its finding.
  *
  * @param tied whether the embedding is also the head
@@ -69,7 +69,7 @@ export function meshRows(
           pp,
           dp_replicate: sizes.dp_replicate,
           dp_shard: sizes.dp_shard,
-          cp: kind.context === 'cp' ? cp : 1,
+          cp: kind.context === 'ulysses' ? 1 : cp,
           tp,
         },
         ulysses: kind.context === 'ulysses' ? cp : 1,
@@ -105,7 +105,7 @@ function* plansOn(
   experts = 1,
 ): Generator<readonly [LayoutSizes, LayoutKind]> {
   const replicas = divisors(dp);
-  const contexts = cp > 1 ? (['cp', 'ulysses'] as const) : (['cp'] as const);
+  const contexts = cp > 1 ? (['cp', 'ring', 'ulysses'] as const) : (['cp'] as const);
   // Tokens are sent to experts from where they lie: with tensor parallelism the residual stream is cut between regions.
   const streams = tp > 1 && !isRouted ? [false, true] : [true];
   const folds = isRouted ? divisors(dp * cp * tp).filter((ep) => experts % ep === 0) : [1];

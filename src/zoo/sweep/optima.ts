@@ -12,9 +12,10 @@ const ROWS = 64;
 
 /**
  * The free optimum on the model dims of the best plans: every tensor of a data rank's program may lie as it likes over them, and
- * stages and data ranks are as the plan has them. It is solved for the priced layers, without what data ranks and stages add; so
- * in all a plan of the zoo on the same mesh with the same state sharding may be cheaper. Its placements are choices of the same
- * program: the optimum then has them, and is never dearer than a plan of the zoo beside it.
+ * stages and data ranks are as the plan has them. It is solved for the priced layers with what the data ranks of the best of these
+ * plans add to each parameter; memory, stages and overlap inside the program are not in that problem, so in all a plan of the zoo
+ * on the same mesh with the same state sharding may be cheaper. Its placements are choices of the same program: the optimum then
+ * has them, and is never dearer than a plan of the zoo beside it.
  */
 export async function withOptima(
   result: SweepResult,
@@ -23,10 +24,12 @@ export async function withOptima(
 ): Promise<SweepResult> {
   const wanted = new Map<string, { readonly request: CoreRequest; readonly rows: LayoutRow[] }>();
   const seen = new Set<string>();
-  for (const { row, tuning } of result.priced.slice(0, ROWS)) {
+  for (const { row, tuning, figures } of result.priced.slice(0, ROWS)) {
     const { sizes } = row;
     if (sizes.cp * sizes.tp === 1) continue;
-    const kind = { ...row.kind, free: true };
+    // Free placements gather keys and values; a ring is no placement.
+    const context = row.kind.context === 'ring' ? 'cp' : row.kind.context;
+    const kind = { ...row.kind, context, free: true };
     const free: LayoutRow = { ...row, kind, name: planName(sizes, kind) };
     const request = coreRequest(sizes, kind, tuning.microbatch);
     // Two sequence dims of one size are one question: the axis is only named otherwise.
@@ -35,7 +38,11 @@ export async function withOptima(
     if (seen.has(id) || (!wanted.has(key) && wanted.size === PROGRAMS)) continue;
     seen.add(id);
     const known = wanted.get(key);
-    if (known === undefined) wanted.set(key, { request, rows: [free] });
+    // The placements are chosen for the data ranks of the best plan that wants them; other plans then have them too.
+    const { once } = tuning;
+    const { microbatches, place } = figures;
+    const data = { sizes, mode: kind.mode, context, once, microbatches, visible: place.visible };
+    if (known === undefined) wanted.set(key, { request: { ...request, data }, rows: [free] });
     else known.rows.push({ ...free, kind: { ...kind, context: known.rows[0].kind.context } });
   }
   const list = [...wanted.values()];

@@ -1,9 +1,9 @@
 import { ShardwrightError, suggestion } from '../../errors.ts';
 import { ZOO } from '../registry.ts';
 import type { LayoutRow } from './layouts.ts';
-import { STATE_MODES } from './states.ts';
+import { STATE_MODES } from './data-ranks.ts';
 
-const PARTS = ['pp', ...STATE_MODES, 'cp', 'ulysses', 'tp', 'sp', 'ep', 'optimum'] as const;
+const PARTS = ['pp', ...STATE_MODES, 'cp', 'ring', 'ulysses', 'tp', 'sp', 'ep', 'optimum'] as const;
 const ALIASES: Readonly<Record<string, string>> = { ddp: 'dp', zero3: 'fsdp', 'zero-1': 'zero1', 'zero-2': 'zero2', 'zero-3': 'fsdp' }; // prettier-ignore
 
 /** Which plans are wanted: names as `compare` prints them, in any order of their parts; absent: all. */

@@ -11,7 +11,8 @@ import type { Prepared } from '../../plan/prepare.ts';
 import { Routes } from '../../plan/routes.ts';
 import { moved } from '../../plan/tables.ts';
 import { ringBytes } from '../price.ts';
-import type { Checkpoint, CoreParameter, CoreTraffic, CoreUnit, DataExtra, PassSeconds } from './core-types.ts';
+import type { Checkpoint, ContextPass, CoreParameter, CoreTraffic, CoreUnit, DataExtra, PassSeconds } from './core-types.ts'; // prettier-ignore
+import { gradientRoots } from './gradient-roots.ts';
 import { keptByUnit, runAgain } from './kept.ts';
 import { graphUnits, type GraphUnits, type PassOf } from './units.ts';
 
@@ -25,8 +26,14 @@ export class PlanReader {
   /** Seconds by node: compute with nothing moved, collectives of activations, and of second runs. */
   private readonly compute: Float64Array;
   private readonly communication: Float64Array;
+  /** Of those collectives, seconds over `cp` alone by node. */
+  private readonly contextSeconds: Float64Array;
+  /** Of those collectives, gathers and scatters over `tp` alone. */
+  private readonly tensorParts: Float64Array;
   /** Seconds of each unit that a step has once, whatever its microbatches: gradients on their way out. */
   readonly stepSeconds: Float64Array;
+  /** Of these, gradients that are laid out anew. */
+  private readonly relaidSeconds: Float64Array;
   private readonly moves: { readonly use: Use; readonly kind: Kind; readonly node: number; readonly steps: readonly Step[] }[] = []; // prettier-ignore
   /** Parameter (node) whose gradient a value is, from where only views follow. */
   private readonly gradientOf: Int32Array;
@@ -42,10 +49,13 @@ export class PlanReader {
     const { graph, flow } = model;
     this.graphUnits = graphUnits(graph, flow.phases, layers, table);
     this.routes = new Routes(model, choice);
-    this.gradientOf = this.findGradients();
+    this.gradientOf = gradientRoots(model, table);
     this.compute = new Float64Array(graph.nodes.length);
     this.communication = new Float64Array(graph.nodes.length);
+    this.contextSeconds = new Float64Array(graph.nodes.length);
+    this.tensorParts = new Float64Array(graph.nodes.length);
     this.stepSeconds = new Float64Array(this.graphUnits.count);
+    this.relaidSeconds = new Float64Array(this.graphUnits.count);
     graph.nodes.forEach((_, n) => {
       const entry = model.strategies.nodes[n];
       if (entry === null) return;
@@ -80,9 +90,22 @@ export class PlanReader {
     this.moves.push({ use, kind, node, steps });
     const seconds = steps.reduce((sum, step) => sum + step.seconds, 0);
     // Parameters on the model dims are used as stored, or sliced for nothing; what does move is paid with the call.
-    if (kind === 'gradient' || (kind === 'weight' && use.at.kind !== 'input'))
+    if (kind === 'gradient' || (kind === 'weight' && use.at.kind !== 'input')) {
       this.stepSeconds[this.graphUnits.unit[node]] += seconds;
-    else this.communication[node] += seconds;
+      // Sums are priced together with those over data ranks (`CoreParameter.pending`).
+      for (const step of steps)
+        if (step.kind === 'all_to_all' || step.kind === 'all_gather')
+          this.relaidSeconds[this.graphUnits.unit[node]] += step.seconds;
+    } else {
+      this.communication[node] += seconds;
+      const { names } = this.model.space.mesh;
+      for (const step of steps) {
+        const over = (name: string): boolean => step.meshDims.every((d) => names[d] === name);
+        if (PARTS.has(step.kind) && over('tp')) this.tensorParts[node] += step.seconds;
+        if (!COLLECTIVES.has(step.kind) || !over('cp')) continue;
+        this.contextSeconds[node] += step.seconds;
+      }
+    }
   }
 
   /** Whether a use moves the gradient of a parameter on its way out. */
@@ -90,32 +113,6 @@ export class PlanReader {
     if (this.gradientOf[value] < 0) return false;
     if (at.kind !== 'input') return true;
     return this.model.flow.results[at.node].some((v) => v >= 0 && this.gradientOf[v] >= 0);
-  }
-
-  /** Values that are gradients of parameters: outputs, and what only views separate from one. */
-  private findGradients(): Int32Array {
-    const { graph, flow } = this.model;
-    const found = new Int32Array(flow.values.length).fill(-1);
-    const users = new Int32Array(flow.values.length);
-    for (const list of flow.inputs) for (const v of list) users[v]++;
-    const position = new Map<string, number>();
-    graph.nodes.forEach((node, n) => {
-      if (node.kind !== 'placeholder') return;
-      position.set(node.name, n);
-      if (node.meta.roleName !== undefined) position.set(node.meta.roleName, n);
-    });
-    for (const { output, value } of flow.outputs) {
-      if (output.role !== 'grad' || value < 0 || output.of === undefined) continue;
-      const parameter = position.get(output.of) ?? -1;
-      for (let v = value; v >= 0 && found[v] < 0;) {
-        found[v] = parameter;
-        const { node } = flow.values[v];
-        const inputs = flow.inputs[node];
-        const isView = this.table.get(graph.nodes[node].target)?.cls === 'view' && inputs.length === 1;
-        v = isView && users[inputs[0]] === 1 && flow.phases[node] === 'backward' ? inputs[0] : -1;
-      }
-    }
-    return found;
   }
 
   units(): CoreUnit[] {
@@ -127,17 +124,20 @@ export class PlanReader {
     const temporary = this.temporaries(kept.none.nodes);
     const boundary = this.boundaries();
     const sums = (accepts: (n: number) => boolean): PassSeconds[] => {
-      const out = Array.from({ length: count }, () => ({ compute: 0, communication: 0 }));
-      graph.nodes.forEach((_, n) => {
+      const out = Array.from({ length: count }, () => ({ compute: 0, communication: 0, products: 0, tensorParts: 0 }));
+      graph.nodes.forEach((node, n) => {
         if (!accepts(n)) return;
         out[unit[n]].compute += this.compute[n];
         out[unit[n]].communication += this.communication[n];
+        out[unit[n]].tensorParts += this.tensorParts[n];
+        if (this.table.get(node.target)?.cls === 'matmul') out[unit[n]].products += this.compute[n];
       });
       return out;
     };
     const of = (which: PassOf): PassSeconds[] => sums((n) => pass[n] === which);
     const [forward, input, weight] = [of('forward'), of('input'), of('weight')];
     const second = record((policy) => sums((n) => again[policy].has(graph.nodes[n].name)));
+    const context = this.contexts(again);
     return Array.from({ length: count }, (_, u): CoreUnit => ({
       forward: forward[u],
       backwardInput: input[u],
@@ -146,8 +146,33 @@ export class PlanReader {
       keptBytes: record((policy) => kept[policy].bytes[u]),
       temporaryBytes: temporary[u],
       boundaryBytes: boundary[u],
+      stepSeconds: this.relaidSeconds[u],
+      ...context(u),
     }));
   }
+
+  /** What each layer does over `cp`. */
+  private contexts(again: Record<Checkpoint, Set<string>>): (unit: number) => Pick<CoreUnit, 'context'> {
+    const { graph, space } = this.model;
+    const { unit, pass, count } = this.graphUnits;
+    if (!space.mesh.names.includes('cp')) return () => ({});
+    const isAttention = (n: number): boolean => this.table.get(graph.nodes[n].target)?.cls === 'attention';
+    return (u) => {
+      if (u === 0 || u === count - 1) return {};
+      const own = [...unit.keys()].filter((n) => unit[n] === u);
+      const sum = (accepts: (n: number) => boolean): ContextPass => {
+        const list = own.filter(accepts);
+        const add = (of: (n: number) => number): number => list.reduce((total, n) => total + of(n), 0);
+        return {
+          seconds: add((n) => this.contextSeconds[n]),
+          attentionSeconds: add((n) => (isAttention(n) ? this.compute[n] : 0)),
+        };
+      };
+      const forward = sum((n) => pass[n] === 'forward');
+      const backward = sum((n) => pass[n] !== 'forward');
+      return { context: { forward, backward, again: record((policy) => sum((n) => again[policy].has(graph.nodes[n].name))) } };
+    };
+  } // prettier-ignore
 
   private againNames(policy: Checkpoint): Set<string> {
     return runAgain(policy, this.model.graph, this.table);
@@ -352,6 +377,8 @@ interface Step {
   readonly seconds: number;
 }
 
+/** Collectives that can be cut into parts. */
+const PARTS: ReadonlySet<string> = new Set(['all_gather', 'reduce_scatter']);
 const COLLECTIVES: ReadonlySet<string> = new Set<string>(COLLECTIVE_KINDS);
 
 function record<T>(of: (policy: Checkpoint) => T): Record<Checkpoint, T> {

@@ -18,6 +18,8 @@ export interface SweepQuestion {
   readonly cost: string;
   readonly optimizer?: Optimizer;
   readonly dtype?: DType;
+  /** Whether collectives of parameters and gradients run beside compute; default true. */
+  readonly overlap?: boolean;
   /** Budget per device, bytes; default the usable memory. */
   readonly memoryBytes?: number;
 }

@@ -107,6 +107,9 @@ export interface RoutedUnit {
 }
 
 export interface RoutedCosts {
+  /** Experts of a layer, and how many of them a token meets. */
+  readonly experts: number;
+  readonly active: number;
   /** By devices of an expert group. */
   readonly units: Readonly<Record<number, readonly RoutedUnit[]>>;
   readonly parameters: readonly CoreParameter[];
@@ -174,6 +177,8 @@ export function routedCosts(request: RoutedRequest): RoutedCosts {
     });
   });
   return {
+    experts,
+    active: request.active,
     units: Object.fromEntries(request.groups.map((ep, k) => [ep, byGroup[k]])),
     parameters: routedParameters(graph, scopes, units.unit, request),
   };

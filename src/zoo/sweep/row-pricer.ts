@@ -17,6 +17,8 @@ export interface PricedRow {
 /** Schedules other than 1F1B are tried where a plan may come this near to the best. */
 export const SCHEDULE_MARGIN = 1.25;
 
+const MOST_CHUNKS = 12;
+
 /** Prices rows and keeps the best tuning of each. */
 export class RowPricer {
   readonly best = new Map<LayoutRow, PricedRow>();
@@ -33,23 +35,32 @@ export class RowPricer {
     for (const { schedule, chunks } of this.schedules(row, core.request.microbatch)) {
       const known = this.best.get(row);
       if (schedule !== '1f1b' && known?.fits === true && known.figures.busySeconds > SCHEDULE_MARGIN * this.incumbent) return; // prettier-ignore
-      for (const checkpoint of CHECKPOINTS) {
-        const tuning = { microbatch: core.request.microbatch, schedule, chunks, checkpoint };
-        const last = checkpoint === 'full' && this.best.get(row)?.fits !== true;
-        const limits = last ? {} : { fitting: true, below: this.best.get(row)?.figures.seconds ?? Infinity };
-        const figures = this.composer.compose(core, routed, row.sizes, row.kind, tuning, limits);
-        if (figures === undefined) continue;
-        if (this.offer({ row, tuning, figures, fits: figures.peakBytes <= this.composer.budgetBytes })) break;
-      }
+      for (const once of keeps(row, this.composer.microbatches(row.sizes, core.request.microbatch)))
+        for (const checkpoint of CHECKPOINTS) {
+          const tuning = { microbatch: core.request.microbatch, schedule, chunks, checkpoint, once };
+          const last = checkpoint === 'full' && !once && this.best.get(row)?.fits !== true;
+          const limits = last ? {} : { fitting: true, below: this.best.get(row)?.figures.seconds ?? Infinity };
+          const figures = this.composer.compose(core, routed, row.sizes, row.kind, tuning, limits);
+          if (figures === undefined) continue;
+          const asRun = figures.unitsAgain === 0 ? { ...tuning, checkpoint: 'none' as const } : tuning;
+          this.offer({ row, tuning: asRun, figures, fits: figures.peakBytes <= this.composer.budgetBytes });
+          // Nothing runs again: no other policy is faster.
+          if (figures.unitsAgain === 0) break;
+        }
     }
   }
 
-  /** @returns whether it fits */
-  private offer(found: PricedRow): boolean {
+  private offer(found: PricedRow): void {
     const known = this.best.get(found.row);
     if (known === undefined || better(found, known)) this.best.set(found.row, found);
     if (found.fits) this.incumbent = Math.min(this.incumbent, found.figures.seconds);
-    return found.fits;
+  }
+
+  /** Chunks of a device: powers of two, and what cuts the layers evenly, as published layouts do (5 and 12 among them). */
+  private chunkCounts(pp: number): number[] {
+    return Array.from({ length: MOST_CHUNKS - 1 }, (_, i) => i + 2).filter(
+      (v) => pp * v <= this.layers && (v === 2 || v === 4 || v === 8 || this.layers % (pp * v) === 0),
+    );
   }
 
   private schedules(row: LayoutRow, microbatch: number): Pick<LayoutTuning, 'schedule' | 'chunks'>[] {
@@ -60,10 +71,14 @@ export class RowPricer {
       { schedule: '1f1b', chunks: 1 },
       { schedule: 'zb-h1', chunks: 1 },
     ];
-    for (const chunks of [2, 4, 8])
-      if (pp * chunks <= this.layers && m % pp === 0) list.push({ schedule: 'interleaved', chunks });
+    for (const chunks of this.chunkCounts(pp)) if (m % pp === 0) list.push({ schedule: 'interleaved', chunks });
     return list;
   }
+}
+
+/** Whether FSDP keeps what it gathers: both ways are tried where a step has several passes. */
+function keeps({ kind: { mode } }: LayoutRow, microbatches: number): readonly boolean[] {
+  return (mode === 'fsdp' || mode === 'hsdp') && microbatches > 0 ? [true, false] : [false];
 }
 
 /** Fitting plans by seconds, the others by bytes. */

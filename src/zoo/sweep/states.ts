@@ -2,18 +2,14 @@ import type { CollectiveModel } from '../../cost/collectives.ts';
 import type { DeviceMesh } from '../../mesh/mesh.ts';
 import { ringBytes } from '../price.ts';
 import type { CoreParameter } from './core-types.ts';
-
-/**
- * What the data ranks of a layout do with parameters, gradients and optimizer states, and what that moves: exact prices of the
- * same collectives that a plan on the whole mesh has, parameter by parameter. ZeRO: arXiv:1910.02054.
- */
-export const STATE_MODES = ['dp', 'zero1', 'zero2', 'fsdp', 'hsdp'] as const;
-export type StateMode = (typeof STATE_MODES)[number];
+import type { StateMode } from './data-ranks.ts';
 
 /** Meshes of the dense and the routed part of a layout, with the prices of their collectives. */
 export interface DataGroups {
   readonly dense: { readonly mesh: DeviceMesh; readonly collectives: CollectiveModel };
   readonly expert: { readonly mesh: DeviceMesh; readonly collectives: CollectiveModel };
+  /** The expert mesh with its groups cut into hosts (`epHosts`) and devices of a host (`epInside`), where they reach over hosts. */
+  readonly forwarding?: DataGroups['expert'];
   /** Devices of an expert group. */
   readonly ep: number;
 }
@@ -28,22 +24,31 @@ export interface Moved {
 
 /** One parameter on one device. */
 export interface ParameterCost {
-  /** Every microbatch. */
-  readonly forwardSeconds: number;
-  readonly backwardSeconds: number;
-  /** Once a step. */
-  readonly stepSeconds: number;
+  /** Every microbatch: gathers before the passes, and gradients scattered after the backward pass. */
+  readonly gatherForwardSeconds: number;
+  readonly gatherBackwardSeconds: number;
+  readonly scatterSeconds: number;
+  /** Once a step: sums of gradients, and gathers of parameters. */
+  readonly sumSeconds: number;
+  readonly gatherSeconds: number;
   readonly parameterBytes: number;
   readonly gradientBytes: number;
   readonly optimizerBytes: number;
   /** Bytes of the gathered parameter and of its whole gradient, where they exist for a moment only. */
   readonly gatheredBytes: number;
+  /** Of the former the parameter alone. */
+  readonly prefetchedBytes: number;
   readonly perMicrobatch: readonly Moved[];
   readonly perStep: readonly Moved[];
 }
 
-/** @throws never: a parameter with fewer rows than ranks stays whole, as every FSDP implementation keeps it */
-export function parameterCost(p: CoreParameter, mode: StateMode, groups: DataGroups): ParameterCost {
+/**
+ * What a parameter costs and takes: exact prices of the same collectives that a plan on the whole mesh has. One with fewer rows than ranks stays whole, as every FSDP implementation keeps it.
+ *
+ * @param once of FSDP: parameters are gathered once a step and stay, gradients are scattered once (`reshard=false`), which is
+ *   what frameworks do where several microbatches follow each other
+ */
+export function parameterCost(p: CoreParameter, mode: StateMode, groups: DataGroups, once = false): ParameterCost {
   const { mesh, collectives } = p.kind === 'expert' ? groups.expert : groups.dense;
   const size = (axis: string): number => mesh.sizes[mesh.names.indexOf(axis)] ?? 1;
   const present = (axes: readonly string[]): string[] => axes.filter((a) => size(a) > 1);
@@ -68,7 +73,15 @@ export function parameterCost(p: CoreParameter, mode: StateMode, groups: DataGro
     list.push({ kind, axes: names, count: 1, sentBytes: ringBytes(kind, bytes, mesh.sizeOf(dims)), seconds });
     return seconds;
   }; // prettier-ignore
-  let [forwardSeconds, backwardSeconds, stepSeconds, gathered] = [0, 0, 0, 0];
+  let [
+    gatherForwardSeconds,
+    gatherBackwardSeconds,
+    scatterSeconds,
+    sumSeconds,
+    gatherSeconds,
+    gathered,
+    prefetchedBytes,
+  ] = [0, 0, 0, 0, 0, 0, 0];
   let shares = { parameter: 1, gradient: 1, optimizer: 1 };
   const shardElements = (): number => {
     // By rows for FSDP, as the placement cuts dim 0.
@@ -82,43 +95,51 @@ export function parameterCost(p: CoreParameter, mode: StateMode, groups: DataGro
       const share = shard / localElements;
       shares = { parameter: share, gradient: share, optimizer: share };
       const bytes = shard * ranks * p.itemBytes;
-      if (p.usedForward) forwardSeconds += price(perMicrobatch, 'all_gather', bytes, shardAxes);
-      if (p.usedBackward) backwardSeconds += price(perMicrobatch, 'all_gather', bytes, shardAxes);
-      if (p.trained) {
-        backwardSeconds += price(perMicrobatch, 'reduce_scatter', bytes, shardAxes);
-        stepSeconds += price(perStep, 'all_reduce', shard * p.itemBytes, [...replicaAxes, ...pendingAxes]);
+      if (once) {
+        gatherSeconds += price(perStep, 'all_gather', bytes, shardAxes);
+        if (p.trained) sumSeconds += price(perStep, 'reduce_scatter', bytes, shardAxes);
+        shares = { parameter: share + share * ranks, gradient: 1, optimizer: share };
+      } else {
+        if (p.usedForward) gatherForwardSeconds += price(perMicrobatch, 'all_gather', bytes, shardAxes);
+        if (p.usedBackward) gatherBackwardSeconds += price(perMicrobatch, 'all_gather', bytes, shardAxes);
+        if (p.trained) scatterSeconds += price(perMicrobatch, 'reduce_scatter', bytes, shardAxes);
+        prefetchedBytes = bytes;
+        gathered = bytes + (p.trained ? wholeBytes : 0);
       }
-      gathered = bytes + (p.trained ? wholeBytes : 0);
+      if (p.trained) sumSeconds += price(perStep, 'all_reduce', shard * p.itemBytes, [...replicaAxes, ...pendingAxes]);
     } else if (p.trained) {
-      stepSeconds += price(perStep, 'all_reduce', wholeBytes, [...replicaAxes, ...shardAxes, ...pendingAxes]);
+      sumSeconds += price(perStep, 'all_reduce', wholeBytes, [...replicaAxes, ...shardAxes, ...pendingAxes]);
     }
   } else if (p.trained) {
     const all = [...replicaAxes, ...shardAxes];
     const n = count(all);
-    if (mode === 'dp' || n === 1) stepSeconds += price(perStep, 'all_reduce', wholeBytes, [...all, ...pendingAxes]);
+    if (mode === 'dp' || n === 1) sumSeconds += price(perStep, 'all_reduce', wholeBytes, [...all, ...pendingAxes]);
     else {
       // Buffers are flat, so that any number of ranks cuts them.
       const share = Math.ceil(localElements / n) / localElements;
       if (mode === 'zero2') {
-        backwardSeconds += price(perMicrobatch, 'reduce_scatter', wholeBytes, all);
+        scatterSeconds += price(perMicrobatch, 'reduce_scatter', wholeBytes, all);
         gathered = wholeBytes;
         shares = { parameter: 1, gradient: share, optimizer: share };
       } else {
-        stepSeconds += price(perStep, 'reduce_scatter', wholeBytes, all);
+        sumSeconds += price(perStep, 'reduce_scatter', wholeBytes, all);
         shares = { parameter: 1, gradient: 1, optimizer: share };
       }
-      stepSeconds += price(perStep, 'all_reduce', wholeBytes * share, pendingAxes);
-      stepSeconds += price(perStep, 'all_gather', wholeBytes, all);
+      sumSeconds += price(perStep, 'all_reduce', wholeBytes * share, pendingAxes);
+      gatherSeconds += price(perStep, 'all_gather', wholeBytes, all);
     }
   }
   return {
-    forwardSeconds,
-    backwardSeconds,
-    stepSeconds,
+    gatherForwardSeconds,
+    gatherBackwardSeconds,
+    scatterSeconds,
+    sumSeconds,
+    gatherSeconds,
     parameterBytes: localElements * p.state.parameter * shares.parameter,
     gradientBytes: localElements * p.state.gradient * shares.gradient,
     optimizerBytes: localElements * p.state.optimizer * shares.optimizer,
     gatheredBytes: gathered,
+    prefetchedBytes,
     perMicrobatch,
     perStep,
   };

@@ -48,6 +48,8 @@ export interface SweepOptions {
   readonly wants?: (row: LayoutRow) => boolean;
   /** Every n-th mesh. */
   readonly slice?: { readonly index: number; readonly count: number };
+  /** Prices also what a bound says is not the best, so that plans can be counted. */
+  readonly exhaustive?: boolean;
   readonly onProgress?: (line: string) => void;
 }
 
@@ -107,7 +109,7 @@ class Sweep {
         if (next === undefined) break;
         const cut = cutText(next.request);
         // Every way to cut the program is priced at least once, so that each plan of the zoo is among the answers.
-        const known = this.cores.has(coreKey(next.request)) || !cuts.has(cut);
+        const known = this.options.exhaustive === true || this.cores.has(coreKey(next.request)) || !cuts.has(cut);
         if (next.bound >= this.pricer.incumbent && !known) beaten.set(coreKey(next.request), next.bound);
         else {
           wave.push(next);

@@ -1,0 +1,130 @@
+import { mkdirSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { ShardwrightError } from '../errors.ts';
+import type { Graph } from '../graph/types.ts';
+import type { OperatorTable } from '../ops/table.ts';
+import { FRONTIER_POINTS, memoryFrontier, type Frontier, type FrontierStep } from '../plan/frontier.ts';
+import type { PlanRequest } from '../plan/request.ts';
+import type { ShardResult } from '../plan/shard.ts';
+import type { Progress } from '../solver/types.ts';
+import { bytesText, percentText, secondsText, tableText } from '../units.ts';
+import { EXIT, type CliIo } from './io.ts';
+import { parseCount } from './options.ts';
+
+/** `plan --frontier`: time against memory, each point a plan. */
+
+export interface FrontierFlags {
+  /** Points wanted; true where the flag stands alone. */
+  readonly frontier?: string | true;
+  readonly output?: string;
+  readonly json?: boolean;
+  readonly quiet?: boolean;
+}
+
+/** What the command `plan` lends: how a plan folder is written, and how the solver's progress is printed. */
+export interface FrontierTools {
+  readonly writeFolder: (folder: string, result: Extract<ShardResult, { status: 'planned' }>) => void;
+  readonly onProgress: (event: Progress) => void;
+}
+
+/** Flags that ask for something about one plan. */
+const ALONE = ['range', 'pp', 'emitIlp', 'program'] as const;
+
+/** @throws E_USAGE for a flag that says nothing about a frontier */
+export function checkFrontierFlags(options: Readonly<Partial<Record<(typeof ALONE)[number], unknown>>>): void {
+  const flag = ALONE.find((name) => options[name] !== undefined && options[name] !== false);
+  if (flag !== undefined)
+    throw new ShardwrightError('E_USAGE', `--frontier makes several plans, --${flag === 'emitIlp' ? 'emit-ilp' : flag} is of one`, {
+      hint: 'write the plans with -o DIR, and ask about one of them.',
+    }); // prettier-ignore
+}
+
+export async function frontierCommand(
+  graph: Graph,
+  table: OperatorTable,
+  request: PlanRequest,
+  options: FrontierFlags,
+  io: CliIo,
+  tools: FrontierTools,
+): Promise<number> {
+  const points = typeof options.frontier === 'string' ? parseCount(options.frontier, '--frontier') : FRONTIER_POINTS;
+  const frontier = await memoryFrontier(graph, request, {
+    table,
+    points,
+    onProgress: tools.onProgress,
+    onBudget: (step) => {
+      if (options.quiet !== true) io.stderr(`${io.isTerminal ? '\r\x1b[K' : ''}${stepText(step)}\n`);
+    },
+  });
+  const record = frontierRecord(frontier, graph.name, request);
+  if (options.output !== undefined) {
+    mkdirSync(options.output, { recursive: true });
+    frontier.points.forEach(({ result }, i) => tools.writeFolder(join(options.output!, `${i + 1}`), result));
+    writeFileSync(join(options.output, 'frontier.json'), `${JSON.stringify(record, null, 1)}\n`);
+  }
+  if (options.json === true) io.stdout(`${JSON.stringify(record)}\n`);
+  else {
+    io.stdout(`${frontierText(frontier, graph.name, request)}\n`);
+    if (options.output !== undefined && frontier.points.length > 0)
+      io.stdout(`wrote ${options.output}/1 to ${options.output}/${frontier.points.length}, and frontier.json\n`);
+  }
+  if (frontier.points.length === 0)
+    return frontier.misses.some((m) => m.status === 'infeasible') ? EXIT.infeasible : EXIT.gap;
+  const worst = Math.max(...frontier.points.map((p) => p.gap));
+  if (worst <= request.gap) return EXIT.ok;
+  if (options.json !== true)
+    io.stderr(`stopped at gaps of up to ${percentText(worst)}, asked for ${percentText(request.gap)} (--gap)\n`);
+  return EXIT.gap;
+}
+
+function stepText({ asked, points, wanted, budgetBytes, seconds, peakBytes }: FrontierStep): string {
+  const answer = seconds === undefined || peakBytes === undefined ? 'no plan' : `${secondsText(seconds)}, peak ${bytesText(peakBytes)}`; // prettier-ignore
+  return `budget ${asked}: ${bytesText(budgetBytes)}  ${answer}  ${points} of ${wanted} points`;
+}
+
+/** The frontier without its plans. */
+function frontierRecord(frontier: Frontier, model: string, request: PlanRequest): object {
+  const { points, knee, neededBytes, misses, asked } = frontier;
+  return {
+    model,
+    mesh: request.mesh,
+    cluster: points[0]?.result.plan.cluster ?? null,
+    points: points.map(({ result, ...point }) => ({ ...point, status: result.plan.proof.status })),
+    knee: knee ?? null,
+    neededBytes: neededBytes ?? null,
+    misses,
+    asked,
+  };
+}
+
+function frontierText(frontier: Frontier, model: string, request: PlanRequest): string {
+  const { points, knee, neededBytes, misses } = frontier;
+  const lines = [`time against memory: ${model} on ${request.mesh}`, ''];
+  if (points.length > 0) {
+    const fastest = points[0].seconds;
+    const rows = points.map((p, i) => [
+      `${i + 1}`,
+      bytesText(p.peakBytes),
+      secondsText(p.seconds),
+      i === 0 ? '' : `+${percentText(p.seconds / fastest - 1)}`,
+      secondsText(p.boundSeconds),
+      percentText(p.gap),
+      p.recomputedNodes === 0 ? '' : `${p.recomputedNodes} in ${secondsText(p.recomputeSeconds)}`,
+      p.peakNode,
+      i === knee ? 'knee' : '',
+    ]);
+    const head = ['', 'peak', 'step', 'slower', 'bound', 'gap', 'runs again', 'at the peak', ''];
+    lines.push(tableText([head, ...rows], [0, 1, 2, 3, 4, 5]));
+  }
+  const conflict = misses.find((m) => m.conflict !== undefined)?.conflict;
+  if (points.length === 0 && neededBytes === undefined && conflict !== undefined)
+    lines.push(`no plan exists: ${conflict.join(' contradicts ')}`);
+  if (neededBytes !== undefined) lines.push('', `proven: no plan takes less than ${bytesText(neededBytes)}`);
+  // Above the last point every budget has a plan, whether or not its own search found one.
+  const least = points.at(-1)?.peakBytes ?? Infinity;
+  const open = misses
+    .filter((m) => m.status === 'not found' && m.budgetBytes < least && m.budgetBytes >= (neededBytes ?? 0))
+    .map((m) => bytesText(m.budgetBytes));
+  if (open.length > 0) lines.push(`nothing found, and nothing ruled out, at ${open.join(', ')}`);
+  return lines.join('\n');
+}

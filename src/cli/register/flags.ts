@@ -1,0 +1,90 @@
+import { Option, type Command } from 'commander';
+
+/** For options that may stand several times. */
+export const collect = (value: string, list: string[]): string[] => [...list, value];
+
+/** Flags of every command that reads a model. */
+export function modelFlags(command: Command): Command {
+  return command
+    .option('--format <name>', 'format of the file, instead of detecting it')
+    .option(
+      '--role <NAME=role>',
+      'correct the role of an input (parameter, buffer, input ...); repeatable',
+      collect,
+      [],
+    )
+    .option('--tie <a=b>', 'two parameters are one tensor; repeatable', collect, [])
+    .option(
+      '--input <NAME=type>',
+      'type of an input that the file does not state, x=f32[8,16]; repeatable',
+      collect,
+      [],
+    )
+    .option(
+      '--ops <file>',
+      'operators and rules of your own: a rules file (.json), or a program that exports `operators`; repeatable',
+      collect,
+      [],
+    )
+    .option('--select <title>', 'which graph of a log, "Joint graph 0"')
+    .option('--size <NAME=n>', 'value of a size that the model leaves open, s77=64; repeatable', collect, [])
+    .option('--json', 'print exactly one JSON value');
+}
+
+/** Sizes of what is built from a config; graph files have theirs in them. */
+export function sizeFlags(command: Command): Command {
+  return command
+    .option('--batch <n>', 'sequences at once, of a model name or config (default: 8)')
+    .option('--seq <n>', 'tokens of a sequence, of a model name or config (default: 2048, or what the positions allow)')
+    .option('--dtype <name>', 'element type, of a model name or config (default: what the config states, else bf16)')
+    .option('--layers <n>', 'layers, of a model name or config (default: what the config states)')
+    .option('--training', 'loss and gradients of a model name or config (default: the forward pass only)');
+}
+
+/** Flags of every command that plans. */
+export function planFlags(command: Command): Command {
+  return command
+    .option('--memory <size>', 'budget per device, such as 60GiB (default: the usable memory of the device)')
+    .option(
+      '--pin <NODE=SPEC>',
+      'fix the placement of a node or parameter, such as lm_head.weight=S(0)R or w=a b -> a8 b 8; repeatable',
+      collect,
+      [],
+    )
+    .option('--inputs <SPEC>', 'one placement for all inputs, or free', 'free')
+    .option('--outputs <SPEC>', 'one placement for all outputs, or free', 'free')
+    .option(
+      '--optimizer <name>',
+      'none, sgd, adam, adamw-mixed (default: adamw-mixed for 16-bit weights, adam for float32)',
+    )
+    .addOption(new Option('--objective <name>', 'what is least').choices(['time', 'parameter-memory']).default('time'))
+    .addOption(
+      new Option('--maps <how>', 'cut the tensors in the bodies of maps, or share out their rows').choices([
+        'bodies',
+        'rows',
+      ]),
+    )
+    .option(
+      '--activations <how>',
+      'memory of activations: report (default: compute and say it), constraint (keep the peak within the budget), off',
+    )
+    .option(
+      '--checkpoint <policy>',
+      'run forward nodes again in the backward pass: none (default), full, selective, a share from 0 to 1, two-stage (chosen after the placements), auto (chosen with them; both hold the peak within the budget)',
+    )
+    .option('--cost <preset>', 'cost preset: alpha-beta, nccl, dtensor, autoparallel', 'alpha-beta')
+    .option('--calibration <file>', 'measured kernels of the device, written by bench/calibrate.py')
+    .option('--solver <name>', 'auto, exact, highs, javascript-lp-solver, propagate', 'auto')
+    .option('--gap <fraction>', 'relative gap that is good enough; above it the exit code is 4', '0')
+    .option('--time-limit <seconds>', 'stop the solver after this long')
+    .option('--seed <n>', 'seed handed to the library solvers; our own engine has nothing random', '0')
+    .option('--uneven <policy>', 'whether a dim may be cut into unequal pieces: allow, forbid', 'allow')
+    .option('--cut <placement>', 'a further kind of cut to offer, such as "_S(0, 3)"; repeatable', collect, [])
+    .option('--unknown <policy>', 'operators without a record: refuse, replicate', 'refuse')
+    .option('--no-sharing', 'price a redistribution at every use, even where one copy would serve several')
+    .option('--no-recipes', 'leave out the comparison with the plain recipes')
+    .option('--program', 'also print the program, each line with its placement')
+    .option('--emit-ilp <file>', 'write the integer program in LP format')
+    .option('-o, --output <dir>', 'write a plan folder')
+    .option('--quiet', 'no progress on stderr');
+}

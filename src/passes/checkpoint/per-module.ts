@@ -1,0 +1,328 @@
+import { internalError, ShardwrightError } from '../../errors.ts';
+import type { LinearProgram } from '../../solver/linear-program.ts';
+import { askLibrary } from '../../solver/solvers/library.ts';
+import type { CurveLine } from './recompute-curve.ts';
+
+/**
+ * Checkpointing per module (PyTorch's `torch.distributed._tools.sac_ilp`): which modules of a tree are checkpointed, and what
+ * share of its activations each discards, so that memory in the backward pass stays within a budget at the least recompute time.
+ * A module inside a checkpointed one is not checkpointed itself, and leaves never are.
+ *
+ *   minimise  sum t_k                                         seconds of second runs
+ *   y_k in {0, 1}, r_k <= y_k                                 module k is checkpointed, share r_k of its bytes discarded
+ *   y_k + y_l <= 1                                            l inside k
+ *   d_k = all_k r_k - (all_k - saved_k) y_k >= 0              bytes freed: a checkpoint holds all its results that it does not
+ *                                                             discard, also those that nobody would have saved
+ *   t_k >= seconds_k (slope r_k + intercept y_k)              every piece of the recompute curve
+ *   alive_i + gradients of activations_i - sum d_k (k before i) + states_i <= budget    at every module i
+ *
+ * The pieces are scaled by y instead of switched by a large constant: the same integer points, and a far better relaxation.
+ */
+
+/** One module of a tree; modules inside it are those whose names continue its own after a dot. Bytes are of one device. */
+export interface ModuleStatistics {
+  readonly name: string;
+  /** Parameters of the module and of all inside it, before sharding. */
+  readonly parameterBytes: number;
+  /** Gradients of parameters that exist when its backward pass begins, before sharding. */
+  readonly gradientTotalBytes: number;
+  /** What its forward pass leaves for the backward pass, inputs and outputs apart. */
+  readonly savedBytes: number;
+  /** Activations of the whole program that are alive when its forward pass is over. */
+  readonly aliveBytes: number;
+  /** Gradients of activations at the peak of its backward pass. */
+  readonly activationGradientBytes: number;
+  /** All results that it makes, the time of making them, and what discarding a share of them costs; absent on leaves. */
+  readonly recompute?: { readonly bytes: number; readonly seconds: number; readonly lines: readonly CurveLine[] };
+}
+
+export interface PerModuleOptions {
+  readonly budgetBytes: number;
+  /** Devices that parameters and gradients are sharded over. Default 1. */
+  readonly devices?: number;
+  /**
+   * Modules whose parameters are gathered as one: none of those around them is checkpointed, and three times the largest of
+   * them counts at every moment (the one in use, the one on its way, and its gradient).
+   */
+  readonly units?: readonly string[];
+  /** The only modules that may be checkpointed. Default: all but leaves. */
+  readonly only?: readonly string[];
+  /** Default 180. */
+  readonly timeLimitSeconds?: number;
+  readonly signal?: AbortSignal;
+}
+
+/** A checkpointed module. */
+export interface ModuleDiscard {
+  readonly name: string;
+  /** Share of `recompute.bytes` that is computed again, in (0, 1]. */
+  readonly ratio: number;
+  /** Bytes that are freed against no checkpointing. */
+  readonly freedBytes: number;
+  readonly seconds: number;
+}
+
+export type PerModuleResult =
+  | {
+      /** `feasible`: the time limit came before the proof. */
+      readonly status: 'optimal' | 'feasible';
+      /** In the order of the modules given. */
+      readonly modules: readonly ModuleDiscard[];
+      readonly recomputeSeconds: number;
+      readonly peakBytes: number;
+    }
+  /** No choice keeps the budget; none needs less than this. */
+  | { readonly status: 'infeasible'; readonly leastPeakBytes: number };
+
+const TIME_LIMIT_SECONDS = 180;
+/** Copies of the largest unit that are alive at a time. */
+const UNITS_ALIVE = 3;
+/** Peaks are followed in doubles; the solver keeps rows to 1e-6 of a thousandth of the budget. */
+const SLACK_BYTES = 1;
+const ROW_SCALE = 1e3;
+
+/** Peak bytes of the backward pass without sharding and without checkpointing. Optimizer state is not part of it. */
+export function baselinePeakBytes(modules: readonly ModuleStatistics[]): number {
+  return peakBytes(frameOf(modules, { devices: 1 }), new Float64Array(modules.length));
+}
+
+/**
+ * The modules to checkpoint.
+ *
+ * @param modules in the order in which their forward passes end: the whole model is the last
+ * @throws E_USAGE for a tree without root, unknown names, or curves without pieces
+ * @throws E_TIME_LIMIT when the limit comes before any answer
+ */
+export async function checkpointModules(
+  modules: readonly ModuleStatistics[],
+  options: PerModuleOptions,
+): Promise<PerModuleResult> {
+  const frame = frameOf(modules, options);
+  const run = {
+    timeLimitSeconds: options.timeLimitSeconds ?? TIME_LIMIT_SECONDS,
+    ...(options.signal === undefined ? {} : { signal: options.signal }),
+  };
+  const { budgetBytes } = options;
+  const answer = await askLibrary('highs', programOf(frame, budgetBytes), run);
+  if (answer.word === 'Infeasible' || answer.word.startsWith('infeasible before')) {
+    const least = await askLibrary('highs', programOf(frame, undefined), run);
+    if (least.word !== 'Optimal' || least.values === undefined) throw refusal(least.word);
+    return {
+      status: 'infeasible',
+      leastPeakBytes: (least.values[least.values.length - 1] / ROW_SCALE) * frame.unitBytes,
+    };
+  }
+  if (answer.values === undefined) throw refusal(answer.word);
+  const { ratios, peak } = withinBudget(frame, answer.values, budgetBytes);
+  const chosen = frame.candidates.flatMap((c): ModuleDiscard[] => {
+    const ratio = ratios[c.module];
+    if (ratio === 0) return [];
+    return [{ name: modules[c.module].name, ratio, freedBytes: freed(c, ratio), seconds: secondsOf(c, ratio) }];
+  });
+  return {
+    status: answer.word === 'Optimal' ? 'optimal' : 'feasible',
+    modules: chosen,
+    recomputeSeconds: chosen.reduce((sum, m) => sum + m.seconds, 0),
+    peakBytes: peak,
+  };
+}
+
+function refusal(word: string): ShardwrightError {
+  if (word.startsWith('Time limit') || word.startsWith('terminated') || word.startsWith('stopped'))
+    return new ShardwrightError('E_TIME_LIMIT', `no choice of modules before the time limit (${word})`);
+  return internalError(`HiGHS says '${word}' of a checkpointing program`);
+}
+
+/** A module that may be checkpointed. */
+interface Candidate {
+  readonly module: number;
+  readonly allBytes: number;
+  readonly savedBytes: number;
+  readonly seconds: number;
+  readonly lines: readonly CurveLine[];
+  /** Least ratio that frees anything. */
+  readonly leastRatio: number;
+}
+
+interface Frame {
+  readonly modules: readonly ModuleStatistics[];
+  readonly candidates: readonly Candidate[];
+  /** Pairs of candidates, the second inside the first. */
+  readonly nested: readonly (readonly [number, number])[];
+  /** Bytes at each module that no choice changes. */
+  readonly fixedBytes: Float64Array;
+  /** What the rows are counted in. */
+  readonly unitBytes: number;
+}
+
+function isInside(name: string, around: string): boolean {
+  return name.startsWith(`${around}.`);
+}
+
+function frameOf(modules: readonly ModuleStatistics[], options: Omit<PerModuleOptions, 'budgetBytes'>): Frame {
+  const root = modules.at(-1);
+  const stray = modules.find((m) => m !== root && !isInside(m.name, root?.name ?? ''));
+  if (root === undefined || stray !== undefined)
+    throw new ShardwrightError(
+      'E_USAGE',
+      `module '${stray?.name ?? ''}' is not inside '${root?.name ?? ''}', the last one`,
+      {
+        hint: 'give modules in the order in which their forward passes end, the whole model last.',
+      },
+    );
+  const byName = new Map(modules.map((m) => [m.name, m]));
+  for (const name of [...(options.units ?? []), ...(options.only ?? [])])
+    if (!byName.has(name)) throw new ShardwrightError('E_USAGE', `there is no module '${name}'`);
+  const devices = options.devices ?? 1;
+  const largest = (options.units ?? []).reduce((most, u) => Math.max(most, byName.get(u)?.parameterBytes ?? 0), 0);
+  const candidates = modules.flatMap((m, module): Candidate[] => {
+    const { recompute } = m;
+    const mayBe =
+      (options.only === undefined || options.only.includes(m.name)) &&
+      !(options.units ?? []).some((unit) => isInside(unit, m.name));
+    if (recompute === undefined || !mayBe) return [];
+    if (recompute.lines.length === 0)
+      throw new ShardwrightError('E_USAGE', `the recompute curve of '${m.name}' has no pieces`);
+    // Two estimators may disagree by rounding; what is saved is made.
+    const allBytes = Math.max(recompute.bytes, m.savedBytes);
+    const leastRatio = allBytes === 0 ? 0 : (allBytes - m.savedBytes) / allBytes;
+    const { seconds, lines } = recompute;
+    return [{ module, allBytes, savedBytes: m.savedBytes, seconds, lines, leastRatio }];
+  });
+  const nested = candidates.flatMap((outer, a) =>
+    candidates.flatMap((inner, b) =>
+      isInside(modules[inner.module].name, modules[outer.module].name) ? [[a, b] as const] : [],
+    ),
+  );
+  const fixedBytes = Float64Array.from(
+    modules,
+    (m) =>
+      m.aliveBytes +
+      m.activationGradientBytes +
+      (root.parameterBytes + m.gradientTotalBytes) / devices +
+      UNITS_ALIVE * largest,
+  );
+  return { modules, candidates, nested, fixedBytes, unitBytes: Math.max(1, ...fixedBytes) };
+}
+
+/** Columns y, r, t of every candidate, then the peak. Without a budget the peak is what is minimised. */
+function programOf(frame: Frame, budgetBytes: number | undefined): LinearProgram {
+  const { candidates, nested, fixedBytes, unitBytes, modules } = frame;
+  const count = candidates.length;
+  const [y, r, t] = [0, 1, 2].map((block) => (k: number) => block * count + k);
+  const peak = 3 * count;
+  const columns = 3 * count + 1;
+  const starts = [0];
+  const indices: number[] = [];
+  const values: number[] = [];
+  const rowUpper: number[] = [];
+  const names: string[] = [];
+  const row = (name: string, terms: readonly (readonly [number, number])[], upper: number): void => {
+    for (const [column, value] of terms) {
+      if (value === 0) continue;
+      indices.push(column);
+      values.push(value);
+    }
+    starts.push(indices.length);
+    rowUpper.push(upper);
+    names.push(name);
+  };
+  const inRows = (bytes: number): number => (bytes / unitBytes) * ROW_SCALE;
+  const longest = Math.max(...candidates.map((c) => c.seconds), Number.MIN_VALUE);
+  candidates.forEach((c, k) => {
+    const { name } = modules[c.module];
+    row(`${name} discards`, [[r(k), 1], [y(k), -1]], 0); // prettier-ignore
+    row(`${name} frees`, [[r(k), -1], [y(k), c.leastRatio]], 0); // prettier-ignore
+    const share = c.seconds / longest;
+    for (const { slope, intercept } of c.lines)
+      row(`${name} again`, [[r(k), share * slope], [y(k), share * intercept], [t(k), -1]], 0); // prettier-ignore
+  });
+  for (const [a, b] of nested) row(`${modules[candidates[b].module].name} inside`, [[y(a), 1], [y(b), 1]], 1); // prettier-ignore
+  fixedBytes.forEach((bytes, i) => {
+    const terms = candidates.flatMap((c, k) =>
+      c.module < i ? [[r(k), -inRows(c.allBytes)] as const, [y(k), inRows(c.allBytes - c.savedBytes)] as const] : [],
+    );
+    row(`memory at ${modules[i].name}`, [...terms, [peak, -1]], -inRows(bytes));
+  });
+  const cost = new Float64Array(columns);
+  if (budgetBytes === undefined) cost[peak] = 1;
+  else for (let k = 0; k < count; k++) cost[t(k)] = 1;
+  const upper = new Float64Array(columns).fill(Infinity);
+  upper.fill(1, 0, 2 * count);
+  if (budgetBytes !== undefined) upper[peak] = inRows(budgetBytes);
+  return {
+    name: 'checkpoint-per-module',
+    constant: 0,
+    columns,
+    rows: rowUpper.length,
+    cost,
+    lower: new Float64Array(columns),
+    upper,
+    integer: Uint8Array.from({ length: columns }, (_, j) => (j < count ? 1 : 0)),
+    starts: Int32Array.from(starts),
+    indices: Int32Array.from(indices),
+    values: Float64Array.from(values),
+    rowLower: new Float64Array(rowUpper.length).fill(-Infinity),
+    rowUpper: Float64Array.from(rowUpper),
+    columnName: (j) =>
+      j === peak ? 'peak' : `${['y', 'r', 't'][Math.floor(j / count)]}_${modules[candidates[j % count].module].name}`,
+    rowName: (i) => names[i],
+  };
+}
+
+function freed(c: Candidate, ratio: number): number {
+  return ratio === 0 ? 0 : c.allBytes * ratio - (c.allBytes - c.savedBytes);
+}
+
+function secondsOf(c: Candidate, ratio: number): number {
+  if (ratio === 0) return 0;
+  return c.seconds * c.lines.reduce((most, { slope, intercept }) => Math.max(most, slope * ratio + intercept), 0);
+}
+
+/** Peak of a choice: `freedBytes` by module. */
+function peakBytes({ fixedBytes }: Pick<Frame, 'fixedBytes'>, freedBytes: Float64Array): number {
+  let before = 0;
+  return fixedBytes.reduce((most, bytes, i) => {
+    const here = bytes - before;
+    before += freedBytes[i];
+    return Math.max(most, here);
+  }, 0);
+}
+
+/**
+ * What the solver's columns say, made exact: ratios by module, checked against nesting and budget by the formulas above.
+ */
+function withinBudget(
+  frame: Frame,
+  values: Float64Array,
+  budgetBytes: number,
+): { readonly ratios: Float64Array; readonly peak: number } {
+  const { candidates, modules, nested } = frame;
+  const ratios = new Float64Array(modules.length);
+  candidates.forEach((c, k) => {
+    const chosen = Math.round(values[k]) === 1;
+    if (chosen) ratios[c.module] = Math.min(1, Math.max(c.leastRatio, values[candidates.length + k]));
+  });
+  const peakWith = (): number => {
+    const bytes = new Float64Array(modules.length);
+    for (const c of candidates) bytes[c.module] = freed(c, ratios[c.module]);
+    return peakBytes(frame, bytes);
+  };
+  // A module that the budget does not need stands there only because it costs nothing.
+  for (const c of candidates) {
+    const ratio = ratios[c.module];
+    if (ratio === 0) continue;
+    ratios[c.module] = 0;
+    if (peakWith() > budgetBytes) ratios[c.module] = ratio;
+  }
+  // The solver keeps rows up to its tolerance: the rest is discarded too.
+  const excess = peakWith() - budgetBytes;
+  if (excess > 0)
+    for (const c of candidates)
+      if (ratios[c.module] > 0) ratios[c.module] = Math.min(1, ratios[c.module] + excess / c.allBytes);
+  const peak = peakWith();
+  const clash = nested.find(([a, b]) => ratios[candidates[a].module] > 0 && ratios[candidates[b].module] > 0);
+  if (clash !== undefined || peak > budgetBytes + SLACK_BYTES)
+    throw internalError(`HiGHS calls a choice of modules feasible that is not (peak ${peak}, budget ${budgetBytes})`);
+  return { ratios, peak };
+}

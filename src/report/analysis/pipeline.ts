@@ -1,0 +1,130 @@
+import { isDeepStrictEqual } from 'node:util';
+import { groupTopology } from '../../cost/collectives.ts';
+import { collectiveModel } from '../../cost/presets.ts';
+import { ShardwrightError } from '../../errors.ts';
+import { DeviceMesh } from '../../mesh/mesh.ts';
+import type { OperatorTable } from '../../ops/table.ts';
+import type { Reopened } from '../../plan/explain.ts';
+import type { PipelineSchedule } from '../../simulate/pipeline/schedules.ts';
+import { checkPipeline, pipelineOfPlan, type PlanPipeline } from '../../zoo/pipeline-plan.ts';
+import type { CoreUnit } from '../../zoo/sweep/core-types.ts';
+import { PlanReader } from '../../zoo/sweep/plan-reader.ts';
+
+/** Seconds and bytes of one stage, of one microbatch where not said otherwise. */
+export interface ReportStage {
+  /** Layers from the first to the last; null for a stage without layers. */
+  readonly layers: readonly [first: number, last: number] | null;
+  readonly embedding: boolean;
+  readonly head: boolean;
+  /** The device, or group of them, that holds it. */
+  readonly device: number;
+  readonly seconds: number;
+  readonly forwardSeconds: number;
+  readonly backwardInputSeconds: number;
+  readonly backwardWeightSeconds: number;
+  /** Of the device, at its peak: the three that follow together. */
+  readonly peakBytes: number;
+  /** Parameters, gradients and optimizer state of all stages of the device. */
+  readonly stateBytes: number;
+  /** Of the microbatches that the device keeps. */
+  readonly activationBytes: number;
+  readonly temporaryBytes: number;
+  readonly inFlight: number;
+  readonly idleShare: number;
+}
+
+/** The message between two stages that follow one another: activations one way, their gradients the other. */
+export interface ReportBoundary {
+  readonly from: number;
+  readonly to: number;
+  /** That each device sends, for one microbatch and direction. */
+  readonly bytes: number;
+  readonly seconds: number;
+  /** Of a whole step, both directions. */
+  readonly stepBytes: number;
+}
+
+/** The stages of a plan, with what is needed to play the schedule again. */
+export interface Pipeline extends Omit<PlanPipeline, 'stages' | 'schedule'> {
+  readonly schedule: PipelineSchedule;
+  /** Devices, or groups of them, in a row. */
+  readonly devices: number;
+  /** Hosts that the devices of one row touch. */
+  readonly hosts: number;
+  readonly stages: readonly ReportStage[];
+  readonly boundaries: readonly ReportBoundary[];
+  /** By device: sums of gradients after its last microbatch. */
+  readonly afterSeconds: readonly number[];
+}
+
+/**
+ * The stages of a plan folder, cut again from the plan itself.
+ *
+ * @param said what `pipeline.json` says
+ * @throws E_PLAN where the plan does not give what the file says, so that the file is another plan's
+ */
+export function pipelineAgain({ prepared, choice }: Reopened, said: PlanPipeline, table: OperatorTable): Pipeline {
+  const { schedule, microbatches, virtual, budgetBytes } = said;
+  const devices = said.stages.length / virtual;
+  const { model, request } = prepared;
+  const asked = { devices, schedule, microbatches, virtual, budgetBytes };
+  const layers = checkPipeline(model.graph, asked);
+  const cut = pipelineOfPlan(prepared, choice, asked, table);
+  if (!isDeepStrictEqual(cut, said) || request.memoryBytes !== budgetBytes * devices)
+    throw new ShardwrightError('E_PLAN', 'pipeline.json is not that of the plan beside it', {
+      hint: 'make the plan again with --pp, or remove pipeline.json.',
+    });
+  const units = new PlanReader(prepared, choice, layers, table).units();
+  const mesh = new DeviceMesh([{ name: 'pp', size: devices }, ...model.space.mesh.dims]);
+  const collectives = collectiveModel(request.cost, model.cluster, mesh);
+  const own = said.stages.map((stage) => unitsOf(stage, layers).map((u) => units[u]));
+  const sum = (list: readonly CoreUnit[], part: 'forward' | 'backwardInput' | 'backwardWeight'): number =>
+    list.reduce((total, unit) => total + unit[part].compute + unit[part].communication, 0);
+  const stages = said.stages.map((stage, k): ReportStage => {
+    const device = k % devices;
+    const chunks = own.filter((_, other) => other % devices === device);
+    const kept = chunks.map((list) => list.reduce((total, unit) => total + unit.keptBytes.none, 0));
+    const activationBytes = stage.inFlight * Math.max(...kept);
+    const temporaryBytes = Math.max(...chunks.flat().map((unit) => unit.temporaryBytes));
+    return {
+      ...stage,
+      device,
+      forwardSeconds: sum(own[k], 'forward'),
+      backwardInputSeconds: sum(own[k], 'backwardInput'),
+      backwardWeightSeconds: sum(own[k], 'backwardWeight'),
+      stateBytes: Math.floor(stage.peakBytes - activationBytes - temporaryBytes),
+      activationBytes,
+      temporaryBytes,
+    };
+  });
+  const boundaries = stages.slice(1).map((_, k): ReportBoundary => {
+    const bytes = own[k].at(-1)?.boundaryBytes ?? 0;
+    const seconds = devices === 1 ? 0 : collectives.seconds('collective_permute', bytes, [0]);
+    return { from: k, to: k + 1, bytes, seconds, stepBytes: 2 * microbatches * bytes };
+  });
+  // What a device is busy with beyond its passes stands after them.
+  const afterSeconds = Array.from({ length: devices }, (_, device) => {
+    const mine = stages.filter((s) => s.device === device);
+    const passes = microbatches * mine.reduce((total, s) => total + s.seconds, 0);
+    const after = (1 - mine[0].idleShare) * said.seconds - passes;
+    return after > 1e-9 * said.seconds ? after : 0;
+  });
+  const { hosts } = groupTopology(mesh, model.cluster.devicesPerHost, [0]);
+  return { ...said, devices, hosts, stages, boundaries, afterSeconds };
+}
+
+/** Units of the program by number: the embedding, the layers, the head. */
+function unitsOf({ layers, embedding, head }: PlanPipeline['stages'][number], count: number): number[] {
+  const inner = layers === null ? [] : Array.from({ length: layers[1] - layers[0] + 1 }, (_, i) => layers[0] + i + 1);
+  return [...(embedding ? [0] : []), ...inner, ...(head ? [count + 1] : [])];
+}
+
+/** `embedding, layers 0-3`. */
+export function stageText({ layers, embedding, head }: Pick<ReportStage, 'layers' | 'embedding' | 'head'>): string {
+  const parts = [
+    ...(embedding ? ['embedding'] : []),
+    ...(layers === null ? [] : [layers[0] === layers[1] ? `layer ${layers[0]}` : `layers ${layers[0]}-${layers[1]}`]),
+    ...(head ? ['head'] : []),
+  ];
+  return parts.join(', ');
+}

@@ -1,0 +1,92 @@
+import { stageText, type Pipeline } from '../analysis/pipeline.ts';
+import { bytes, count, seconds, type Block, type Section } from '../blocks.ts';
+import type { Report } from '../data.ts';
+import { scheduleFigures } from '../figures/schedule.ts';
+import { bytesText, percentText, secondsText } from '../../units.ts';
+
+/** What the other sections are about, where the plan has stages. */
+export function ofOneMicrobatch({ pipeline }: Report): Block[] {
+  if (pipeline === null) return [];
+  return [
+    {
+      kind: 'text',
+      text: `This section is about one microbatch, the whole model on the mesh of one stage, with the memory of all ${pipeline.devices} devices of the pipeline together; what the stages make of it stands under Pipeline.`,
+    },
+  ];
+}
+
+/** The stages of a plan that has some. */
+export function pipelineSection({ pipeline }: Report): Section[] {
+  if (pipeline === null) return [];
+  const { schedule, microbatches, virtual, devices, stages, afterSeconds, boundaries, moved } = pipeline;
+  const blocks: Block[] = [
+    { kind: 'text', text: summaryText(pipeline) },
+    ...scheduleFigures({
+      schedule,
+      devices,
+      microbatches,
+      chunks: virtual,
+      stages: stages.map((s) => ({ forward: s.forwardSeconds, backwardInput: s.backwardInputSeconds, backwardWeight: s.backwardWeightSeconds })),
+      hopSeconds: boundaries.map((b) => b.seconds),
+      afterSeconds,
+    }).map((figure): Block => ({ kind: 'figure', ...figure })),
+    stageTable(pipeline),
+    ...(boundaries.length === 0 ? [] : [boundaryTable(pipeline)]),
+    ...(moved.length === 0 ? [] : [{ kind: 'list', items: moved } as const]),
+  ]; // prettier-ignore
+  return [{ id: 'pipeline', title: 'Pipeline', sheet: true, blocks }];
+}
+
+function summaryText({ schedule, microbatches, virtual, seconds: whole, bubbleSeconds, stages, devices }: Pipeline): string {
+  const slowest = stages.reduce((most, s, k) => (s.seconds > stages[most].seconds ? k : most), 0);
+  const chunks = virtual > 1 ? `, ${virtual} chunks of layers on each device` : '';
+  return `${stages.length} stages on ${devices} devices in a row (each of them a mesh of its own)${chunks}; ${schedule}, ${microbatches} microbatches. The step takes ${secondsText(whole)}; the device that works longest waits ${secondsText(bubbleSeconds)} of it (${percentText(bubbleSeconds / whole)} of the step). The slowest stage is ${slowest} (${stageText(stages[slowest])}), ${secondsText(stages[slowest].seconds)} a microbatch.`;
+} // prettier-ignore
+
+function stageTable({ stages, budgetBytes }: Pipeline): Block {
+  return {
+    kind: 'table',
+    caption: `Stages: seconds of one microbatch, bytes of the device at its peak (budget ${bytesText(budgetBytes)}), and the share of the step that the device waits`,
+    columns: [
+      { head: 'Stage', kind: 'number' },
+      { head: 'Device', kind: 'number' },
+      { head: 'Holds', kind: 'name' },
+      { head: 'Forward', kind: 'number' },
+      { head: 'Backward', kind: 'number' },
+      { head: 'States', kind: 'number' },
+      { head: 'Kept', kind: 'number' },
+      { head: 'Activations', kind: 'number' },
+      { head: 'Other', kind: 'number' },
+      { head: 'Peak', kind: 'number' },
+      { head: 'Waits', kind: 'number' },
+    ],
+    rows: stages.map((s, k) => [
+      count(k),
+      count(s.device),
+      stageText(s),
+      seconds(s.forwardSeconds),
+      seconds(s.backwardInputSeconds + s.backwardWeightSeconds),
+      bytes(s.stateBytes),
+      count(s.inFlight),
+      bytes(s.activationBytes),
+      bytes(s.temporaryBytes),
+      bytes(s.peakBytes),
+      { text: percentText(s.idleShare), value: s.idleShare },
+    ]),
+  };
+}
+
+function boundaryTable({ boundaries, microbatches }: Pipeline): Block {
+  return {
+    kind: 'table',
+    caption: `Point to point between stages: what each device sends for one microbatch, activations forward and as many bytes of gradients back; a step has ${microbatches} each way`,
+    columns: [
+      { head: 'From stage', kind: 'number' },
+      { head: 'To stage', kind: 'number' },
+      { head: 'One message', kind: 'number' },
+      { head: 'Takes', kind: 'number' },
+      { head: 'A step, both ways', kind: 'number' },
+    ],
+    rows: boundaries.map((b) => [count(b.from), count(b.to), bytes(b.bytes), seconds(b.seconds), bytes(b.stepBytes)]),
+  };
+}

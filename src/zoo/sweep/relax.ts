@@ -1,0 +1,41 @@
+import type { Unit } from './unit-costs.ts';
+
+/**
+ * Results run again only in as many units as memory asks for: from the end of every chunk of a device on, units keep all their
+ * results as long as the device stays within its budget (Megatron's block recomputation). A device that does not fit with all
+ * units running again keeps them all so.
+ *
+ * @param strict units of each chunk of one device, whose results run again; `plain` the same units, keeping theirs
+ * @param inFlight microbatches kept of the fullest chunk
+ * @param fixedBytes states, and what is gathered ahead
+ * @returns for each chunk how many of its last units keep their results
+ */
+export function keptUnits(
+  strict: readonly (readonly Unit[])[],
+  plain: readonly (readonly Unit[])[],
+  inFlight: number,
+  fixedBytes: number,
+  budgetBytes: number,
+): number[] {
+  const counts = strict.map(() => 0);
+  const kept = strict.map((list) => list.reduce((sum, u) => sum + u.keptBytes, 0));
+  const longest = Math.max(...strict.map((list) => list.length));
+  const temporaryOf = (tried: readonly number[]): number =>
+    strict.reduce(
+      (most, list, c) =>
+        list.reduce((m, u, i) => Math.max(m, (i < list.length - tried[c] ? u : plain[c][i]).temporaryBytes), most),
+      0,
+    );
+  for (let r = 1; r <= longest; r++) {
+    const next = strict.map((list) => Math.min(r, list.length));
+    const grown = kept.map((bytes, c) => {
+      if (next[c] === counts[c]) return bytes;
+      const i = strict[c].length - next[c];
+      return bytes + plain[c][i].keptBytes - strict[c][i].keptBytes;
+    });
+    if (Math.ceil(fixedBytes + inFlight * Math.max(...grown) + temporaryOf(next)) > budgetBytes) break;
+    next.forEach((n, c) => (counts[c] = n));
+    grown.forEach((bytes, c) => (kept[c] = bytes));
+  }
+  return counts;
+}

@@ -1,0 +1,178 @@
+import fc from 'fast-check';
+import { describe, expect, it } from 'vitest';
+import { loadCluster } from '../../src/cost/cluster.ts';
+import type { CoreParameter } from '../../src/zoo/sweep/core-types.ts';
+import { GroupMaker } from '../../src/zoo/sweep/data-groups.ts';
+import { reaches, tokenExchange } from '../../src/zoo/sweep/exchange.ts';
+import { beside, savedInRun, savedInStep, tensorBeside, type StateMoves } from '../../src/zoo/sweep/overlap.ts';
+import { keptUnits } from '../../src/zoo/sweep/relax.ts';
+import { ringSeconds, ringSends } from '../../src/zoo/sweep/ring.ts';
+import type { LayoutSizes } from '../../src/zoo/sweep/layout.ts';
+import { parameterCost, type DataGroups } from '../../src/zoo/sweep/states.ts';
+import type { Unit } from '../../src/zoo/sweep/unit-costs.ts';
+
+const cluster = loadCluster('dgx-h100');
+const sizes = { pp: 1, dp_replicate: 1, dp_shard: 8, cp: 1, tp: 1, ep: 1 };
+const MiB = 2 ** 20;
+const groupsOf = (of: LayoutSizes): DataGroups => new GroupMaker('alpha-beta', cluster).groups(of, 'cp');
+
+const still: StateMoves = { forwardRoom: 0, backwardRoom: 0, gatherForward: 0, gatherBackward: 0, scatter: 0, stepSum: 0, stepGather: 0 }; // prettier-ignore
+
+describe('collectives beside compute', () => {
+  it('of three units, gathers hide beside the unit before, scatters beside the unit after; the first gather is seen', () => {
+    const unit: StateMoves = { ...still, forwardRoom: 10, backwardRoom: 20, gatherForward: 4, gatherBackward: 4, scatter: 6 }; // prettier-ignore
+    const saved = savedInRun([unit, unit, unit]);
+    // Forward the gathers of units 1 and 2; backward those of 0 and 1, and the scatters of 1 and 2. A quarter stays as slowdown.
+    expect(saved).toEqual({ hiddenForward: 8, hiddenBackward: 20, forward: 6, backward: 15 });
+    const narrow = savedInRun([unit, unit, unit].map((u) => ({ ...u, backwardRoom: 5 })));
+    // Unit 1 has both a gather of 4 and a scatter of 6 beside it, in room for 5; unit 2 only the gather.
+    expect(narrow.hiddenBackward).toBe(5 + 5 + 4);
+  });
+
+  it('a step hides its sums beside the last backward pass but those of the unit that is done last', () => {
+    const unit: StateMoves = { ...still, forwardRoom: 1, backwardRoom: 100, stepSum: 8, stepGather: 8 };
+    const units = [unit, unit, unit];
+    expect(savedInStep(units, [savedInRun(units)])).toBe(0.75 * (16 + 3));
+  });
+
+  it('what is hidden is at most the room, and what is left is at most the plain seconds and at least a quarter', () => {
+    const time = fc.double({ min: 0, max: 10, noNaN: true });
+    const moves = fc.record({
+      forwardRoom: time,
+      backwardRoom: time,
+      gatherForward: time,
+      gatherBackward: time,
+      scatter: time,
+      stepSum: time,
+      stepGather: time,
+    });
+    fc.assert(
+      fc.property(fc.array(moves, { minLength: 1, maxLength: 6 }), (units) => {
+        const saved = savedInRun(units);
+        const sum = (of: (u: StateMoves) => number): number => units.reduce((t, u) => t + of(u), 0);
+        expect(saved.hiddenForward).toBeLessThanOrEqual(sum((u) => u.forwardRoom) + 1e-9);
+        expect(saved.hiddenBackward).toBeLessThanOrEqual(sum((u) => u.backwardRoom) + 1e-9);
+        expect(saved.forward).toBeLessThanOrEqual(0.75 * sum((u) => u.gatherForward) + 1e-9);
+        expect(saved.backward).toBeLessThanOrEqual(0.75 * sum((u) => u.gatherBackward + u.scatter) + 1e-9);
+        const step = savedInStep(units, [saved]);
+        expect(step).toBeGreaterThanOrEqual(0);
+        expect(step).toBeLessThanOrEqual(0.75 * sum((u) => u.stepSum + u.stepGather) + 1e-9);
+      }),
+    );
+  });
+
+  it('tensor collectives in 4 parts: the first is in plain view, the others as far as products reach', () => {
+    const pass = { compute: 50, communication: 12, products: 40, tensorParts: 8 };
+    expect(tensorBeside(pass, 4)).toEqual({ seconds: 2 + 0.25 * 6, hidden: 6 });
+    expect(tensorBeside({ ...pass, products: 5 }, 4)).toEqual({ seconds: 2 + 2 + 0.25 * 4, hidden: 4 });
+    expect(beside(3, 0)).toEqual({ seconds: 3, hidden: 0 });
+  });
+});
+
+describe('a ring of keys and values', () => {
+  const ring = { ranks: 4, blockBytes: 2, hop: (bytes: number) => bytes };
+
+  it('n - 1 sends forward, the same again and n of the gradients backward', () => {
+    // Attention so short that it hides next to nothing.
+    const pass = { seconds: 0, attentionSeconds: 1e-12 };
+    expect(ringSeconds(pass, ring, 'forward').seconds).toBeCloseTo(3 * 2, 9);
+    expect(ringSeconds(pass, ring, 'backward').seconds).toBeCloseTo(3 * 2 + 4 * 2, 9);
+    expect([ringSends(4, 'forward'), ringSends(4, 'backward')]).toEqual([3, 7]);
+  });
+
+  it('long attention hides all but its slowdown and the last gradients', () => {
+    const pass = { seconds: 0, attentionSeconds: 1000 };
+    expect(ringSeconds(pass, ring, 'forward')).toEqual({ seconds: 0.25 * 6, hidden: 6 });
+    expect(ringSeconds(pass, ring, 'backward')).toEqual({ seconds: 0.25 * 12 + 2, hidden: 12 });
+  });
+});
+
+describe('tokens to experts', () => {
+  const routed = { experts: 128, active: 8 };
+
+  it.each([
+    [4, 2, 2],
+    [6, 3, 3],
+    [8, 2, 4],
+    [8, 3, 2],
+  ])('of %i experts a token meets %i: the share of choices that reach one of %i hosts', (experts, active, hosts) => {
+    let [all, reached] = [0, 0];
+    for (let set = 0; set < 2 ** experts; set++) {
+      const chosen = Array.from({ length: experts }, (_, e) => e).filter((e) => (set >> e) % 2 === 1);
+      if (chosen.length !== active) continue;
+      all++;
+      if (chosen.some((e) => e < experts / hosts)) reached++;
+    }
+    expect(reaches(experts, active, hosts)).toBeCloseTo(reached / all, 12);
+  });
+
+  it('inside a host every copy goes its own way; over hosts a token goes to each host once', () => {
+    const payload = 4096 * 8 * 2048 * 2;
+    const inside = groupsOf({ ...sizes, ep: 8 });
+    expect(inside.forwarding).toBeUndefined();
+    expect(tokenExchange(inside, payload, routed).sentBytes).toBe((7 / 8) * payload);
+    const over = groupsOf({ ...sizes, dp_shard: 16, ep: 16 });
+    const { seconds, sentBytes } = tokenExchange(over, payload, routed);
+    // One token of eight copies to the other host, all copies from there to the devices of a host.
+    expect(sentBytes).toBeCloseTo((payload / 8) * reaches(128, 8, 2) + (7 / 8) * payload, 6);
+    const flat = over.expert.collectives.seconds('all_to_all', payload, over.expert.mesh.resolve(['ep']));
+    expect(seconds).toBeLessThan(flat);
+    // With one expert a token there is one copy and nothing to save: the plain all-to-all is as good.
+    const single = tokenExchange(over, payload / 8, { experts: 128, active: 1 });
+    expect(single.seconds).toBeLessThanOrEqual(over.expert.collectives.seconds('all_to_all', payload / 8, over.expert.mesh.resolve(['ep']))); // prettier-ignore
+  });
+});
+
+describe('FSDP that gathers once a step', () => {
+  const p: CoreParameter = {
+    name: 'w',
+    unit: 1,
+    kind: 'dense',
+    localElements: 8 * MiB,
+    localRows: 1024,
+    rows: 1024,
+    rowWays: 1,
+    itemBytes: 2,
+    state: { parameter: 2, gradient: 2, optimizer: 12 },
+    usedForward: true,
+    usedBackward: true,
+    trained: true,
+    pending: [],
+  };
+  const groups = groupsOf(sizes);
+
+  it('ZO-8 sends 28 MiB of 16 over 8 ranks with reshard=false, 42 with two gathers, and keeps what it gathers', () => {
+    const sent = (once: boolean): number => {
+      const { perMicrobatch, perStep } = parameterCost(p, 'fsdp', groups, once);
+      return [...perMicrobatch, ...perStep].reduce((total, m) => total + m.sentBytes, 0) / MiB;
+    };
+    expect([sent(true), sent(false)]).toEqual([28, 42]);
+    const { parameterBytes, gradientBytes, optimizerBytes, gatheredBytes } = parameterCost(p, 'fsdp', groups, true);
+    expect([parameterBytes, gradientBytes, optimizerBytes, gatheredBytes].map((b) => b / MiB)).toEqual([18, 16, 12, 0]);
+  });
+});
+
+describe('results run again in as few units as it takes', () => {
+  const unit = (keptBytes: number, temporaryBytes: number): Unit => ({ ...still, forward: 1, input: 1, weight: 1, compute: 3, states: [0, 0, 0], keptBytes, temporaryBytes, prefetchedBytes: 0, boundaryBytes: 0, boundary: 0 }); // prettier-ignore
+
+  it('the most last units of every chunk that fit, by trying all', () => {
+    const size = fc.integer({ min: 0, max: 20 });
+    const chunk = fc.array(fc.record({ strict: size, more: size, temporary: size }), { minLength: 1, maxLength: 5 });
+    fc.assert(
+      fc.property(fc.array(chunk, { minLength: 1, maxLength: 3 }), fc.integer({ min: 1, max: 4 }), fc.integer({ min: 0, max: 400 }), (chunks, inFlight, budget) => {
+        const strict = chunks.map((list) => list.map((u) => unit(u.strict, u.temporary + u.more)));
+        const plain = chunks.map((list) => list.map((u) => unit(u.strict + u.more, u.temporary)));
+        const peak = (counts: readonly number[]): number => {
+          const mixed = chunks.map((list, c) => list.map((_, i) => (i < list.length - counts[c] ? strict[c][i] : plain[c][i])));
+          return 10 + inFlight * Math.max(...mixed.map((l) => l.reduce((t, u) => t + u.keptBytes, 0))) + Math.max(...mixed.flat().map((u) => u.temporaryBytes));
+        };
+        const counts = keptUnits(strict, plain, inFlight, 10, budget);
+        const at = (r: number): number[] => chunks.map((list) => Math.min(r, list.length));
+        const r = Math.max(...counts);
+        expect(counts).toEqual(at(r));
+        if (r > 0) expect(peak(counts)).toBeLessThanOrEqual(budget);
+        if (r < Math.max(...chunks.map((l) => l.length))) expect(peak(at(r + 1))).toBeGreaterThan(budget);
+      }),
+    );
+  }); // prettier-ignore
+});
