@@ -1,11 +1,17 @@
 /**
- * How wide the choice problem of a real graph is: domain sizes, table sizes, and what reduction and elimination make of
- * it, with and without shared redistributions. Run: node --import tsx bench/width.ts MODEL mesh cluster
+ * How wide the choice problem of a real graph is, with and without shared redistributions: domain sizes, table sizes, and
+ * the largest table that elimination makes when the search (not messages) proves the optimum.
+ * Run: node --import tsx bench/width.ts MODEL mesh cluster
  */
 import { writeFileSync } from 'node:fs';
 import { loadModel } from '../src/cli/load.ts';
 import { DEFAULT_REQUEST } from '../src/plan/request.ts';
 import { prepare } from '../src/plan/prepare.ts';
+import { costFunction } from '../src/solver/cost.ts';
+import { networkOf } from '../src/solver/intern.ts';
+import { Pool } from '../src/solver/pool.ts';
+import { makeEngines, Search } from '../src/solver/search.ts';
+import type { Problem } from '../src/solver/types.ts';
 
 const [path, mesh = 'dp=8,tp=8', cluster = 'dgx-h100', dump] = process.argv.slice(2);
 const cpu = (): number => process.cpuUsage().user / 1e6 + process.cpuUsage().system / 1e6;
@@ -31,10 +37,22 @@ for (const sharing of [true, false]) {
       edges: problem.edges.first.length,
       tables: problem.tables.length,
       largestTable: Math.max(...problem.tables.map((t) => t.costs.length)),
+      elimination: eliminated(problem),
       unitsPerSecond: model.unitsPerSecond,
     }),
   );
   if (dump !== undefined) writeFileSync(`${dump}${sharing ? '' : '-noshare'}.json`, JSON.stringify(problem, plain));
+}
+
+/** What the search eliminates on its way to the optimum (without the memory row). */
+function eliminated(problem: Problem): { computed: number; found: number; largestTable: number; cpu: number } {
+  const from = cpu();
+  const net = networkOf(problem, new Pool());
+  const engines = makeEngines(net);
+  const host = { evaluate: costFunction(problem), stopped: () => false, progress: () => undefined, gap: 0 };
+  new Search(host, engines).solve(net);
+  const { computed, found, largestTable } = engines.eliminator.counts;
+  return { computed, found, largestTable, cpu: cpu() - from };
 }
 
 function plain(_key: string, value: unknown): unknown {

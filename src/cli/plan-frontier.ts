@@ -4,7 +4,7 @@ import { ShardwrightError } from '../errors.ts';
 import type { Graph } from '../graph/types.ts';
 import type { OperatorTable } from '../ops/table.ts';
 import { FRONTIER_POINTS, memoryFrontier, type Frontier, type FrontierStep } from '../plan/frontier.ts';
-import type { PlanRequest } from '../plan/request.ts';
+import { gapWithin, type PlanRequest } from '../plan/request.ts';
 import type { ShardResult } from '../plan/shard.ts';
 import type { Progress } from '../solver/types.ts';
 import { bytesText, percentText, secondsText, tableText } from '../units.ts';
@@ -71,9 +71,10 @@ export async function frontierCommand(
   if (frontier.points.length === 0)
     return frontier.misses.some((m) => m.status === 'infeasible') ? EXIT.infeasible : EXIT.gap;
   const worst = Math.max(...frontier.points.map((p) => p.gap));
-  if (worst <= request.gap) return EXIT.ok;
+  const asked = gapWithin(request);
+  if (worst <= asked) return EXIT.ok;
   if (options.json !== true)
-    io.stderr(`stopped at gaps of up to ${percentText(worst)}, asked for ${percentText(request.gap)} (--gap)\n`);
+    io.stderr(`stopped at gaps of up to ${percentText(worst)}, asked for ${percentText(asked)} (--gap)\n`);
   return EXIT.gap;
 }
 

@@ -13,7 +13,7 @@ import { parsePin } from '../plan/pins.ts';
 import { DEFAULT_REQUEST, type PlanRequest } from '../plan/request.ts';
 import { prepare, type Prepared } from '../plan/prepare.ts';
 import { planAtEnds, plannedSizes } from '../plan/size-range.ts';
-import { shardPrepared, type Infeasible } from '../plan/shard.ts';
+import { askedGap, shardPrepared, type Infeasible } from '../plan/shard.ts';
 import type { Plan } from '../plan/types.ts';
 import { annotatedProgram } from '../report/program.ts';
 import { endsText } from '../report/size-range.ts';
@@ -39,7 +39,7 @@ export interface PlanOptions extends LoadOptions, PipelineFlags, FrontierFlags {
   readonly optimizer?: string;
   readonly cost: string;
   readonly solver: string;
-  readonly gap: string;
+  readonly gap?: string;
   readonly timeLimit?: string;
   readonly seed: string;
   readonly uneven: string;
@@ -122,13 +122,15 @@ export async function planGraph(
   else {
     if (options.program === true) io.stdout(`${annotatedProgram(result.graph, plan)}\n\n`);
     io.stdout(`${planSummary(result.graph, plan, recipes)}\n`);
+    const why = whyRecipesAreCheaper(plan, recipes);
+    if (why !== undefined) io.stdout(`note  ${why}\n`);
     if (ends !== undefined) io.stdout(`\n${endsText(ends)}\n`);
     if (pipeline !== undefined) io.stdout(`\n${pipelineText(pipeline)}\n`);
     if (options.output !== undefined) io.stdout(`wrote ${options.output}/plan.json, graph.swg, request.json\n`);
   }
-  const met = plan.proof.gap <= request.gap || plan.proof.status === 'optimal';
+  const met = plan.proof.gap <= askedGap(request) || plan.proof.status === 'optimal';
   if (!met && options.json !== true)
-    io.stderr(`stopped at gap ${percentText(plan.proof.gap)}, asked for ${percentText(request.gap)} (--gap)\n`);
+    io.stderr(`stopped at gap ${percentText(plan.proof.gap)}, asked for ${percentText(askedGap(request))} (--gap)\n`);
   if (pipeline?.fits === false) return EXIT.infeasible;
   return met ? EXIT.ok : EXIT.gap;
 }
@@ -143,7 +145,9 @@ export function requestOf(options: PlanOptions): PlanRequest {
     pins: options.pin.map(parsePin),
     cost: parseChoice(options.cost, '--cost', COST_PRESETS),
     solver: parseChoice(options.solver, '--solver', SOLVERS),
-    gap: parseFraction(options.gap, '--gap'),
+    gap: parseFraction(options.gap ?? `${DEFAULT_REQUEST.gap}`, '--gap'),
+    // A zero that was asked for is not the default of zero.
+    ...(options.gap !== undefined && parseFraction(options.gap, '--gap') === 0 ? { budgetGap: 0 } : {}),
     seed: parseCount(options.seed, '--seed'),
     uneven: parseChoice(options.uneven, '--uneven', ['allow', 'forbid'] as const),
     unknown: parseChoice(options.unknown, '--unknown', ['refuse', 'replicate'] as const),
@@ -178,12 +182,28 @@ async function emitIlp(prepared: Prepared, path: string): Promise<void> {
   writeFileSync(path, lpText(encode(prepared.problem)));
 }
 
+/** What the plan is held to and no recipe knows of: demands on placements by their flags, and other ends than time. */
+function notOfRecipes({ pins, inputs, outputs, activations, objective }: PlanRequest): string[] {
+  return [
+    ...(pins.length > 0 ? ['--pin'] : []),
+    ...(inputs !== DEFAULT_REQUEST.inputs ? ['--inputs'] : []),
+    ...(outputs !== DEFAULT_REQUEST.outputs ? ['--outputs'] : []),
+    ...(activations === 'constraint' ? ['the memory over time'] : []),
+    ...(objective === 'parameter-memory' ? ['the least memory of parameters'] : []),
+  ];
+}
+
+/** Why a recipe may take less time than the plan; undefined where none does. */
+function whyRecipesAreCheaper(plan: Plan, recipes: readonly RecipeResult[]): string | undefined {
+  const { seconds } = plan.objective;
+  if (!recipes.some((r) => r.status === 'priced' && r.seconds < seconds * (1 - 1e-9))) return undefined;
+  const free = notOfRecipes(plan.request);
+  return free.length === 0 ? undefined : `Recipes are not held to ${free.join(', ')}: a recipe that takes less time than the plan does without.`; // prettier-ignore
+}
+
 /** No recipe may beat a plan that is proven optimal: both are choices of one problem. */
 function checkRecipes(plan: Plan, recipes: readonly RecipeResult[]): void {
-  const { pins, inputs, outputs, objective } = plan.request;
-  // A recipe knows of no demand of the user.
-  const asked = pins.length > 0 || inputs !== DEFAULT_REQUEST.inputs || outputs !== DEFAULT_REQUEST.outputs;
-  if (plan.proof.status !== 'optimal' || asked || objective !== 'time') return;
+  if (plan.proof.status !== 'optimal' || notOfRecipes(plan.request).length > 0) return;
   for (const r of recipes) {
     if (
       r.status === 'priced' &&
@@ -197,24 +217,39 @@ function checkRecipes(plan: Plan, recipes: readonly RecipeResult[]): void {
 export function reportInfeasible(result: Infeasible, prepared: Prepared, io: CliIo, json: boolean): number {
   const budget = bytesText(result.budgetBytes);
   const smallest = result.smallestBudgetBytes;
+  const { conflict } = result;
+  // One demand that no placement meets, by its flag.
+  const alone = conflict.length === 1 && conflict[0].startsWith('--');
   const why =
     smallest !== undefined
       ? `no plan fits ${budget} per device: the smallest budget that works is ${bytesText(smallest)} (${smallest} bytes)`
       : result.neededBytes !== undefined
         ? `no plan fits ${budget} per device: none needs less than ${bytesText(result.neededBytes)}, activations included`
-        : `no plan exists: ${result.conflict.join(' contradicts ')}`;
+        : alone
+          ? `no plan exists with ${conflict[0]}`
+          : `no plan exists: ${conflict.join(' contradicts ')}`;
   const hint =
     smallest !== undefined
-      ? `give --memory ${Math.ceil(smallest / 2 ** 20)}MiB or more, more devices, or a leaner --optimizer.`
+      ? `give --memory ${roundedUp(smallest)} or more, more devices, or a leaner --optimizer.`
       : result.neededBytes !== undefined
         ? 'give more --memory, more devices, or --checkpoint auto.'
-        : 'drop one of them.';
+        : alone
+          ? 'drop it, or ask for what every tensor of it can be: a dim of n rows is cut into n pieces at most.'
+          : conflict[0]?.startsWith('propagation') === true
+            ? 'use --solver auto, which tries every placement.'
+            : 'drop one of them.';
   if (json)
     io.stdout(
       `${JSON.stringify({ error: { code: 'E_INFEASIBLE', message: why, hint }, ...result, model: prepared.model.graph.name })}\n`,
     );
   else io.stderr(`E_INFEASIBLE ${why}\n  hint: ${hint}\n`);
   return EXIT.infeasible;
+}
+
+/** A size that is enough, in whole KiB or MiB as `--memory` takes them. */
+function roundedUp(bytes: number): string {
+  const [unit, size] = bytes < 2 ** 26 ? (['KiB', 2 ** 10] as const) : (['MiB', 2 ** 20] as const);
+  return `${Math.ceil(bytes / size)}${unit}`;
 }
 
 /**

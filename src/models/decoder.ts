@@ -6,7 +6,7 @@ import { RMSNorm } from '../trace/nn/norm.ts';
 import { scope } from '../trace/state.ts';
 import { spec } from '../trace/spec.ts';
 import type { Tensor } from '../trace/tensor.ts';
-import type { Architecture, ModelProgram, ProgramOptions } from './architecture.ts';
+import type { Architecture, ModelProgram, ProgramOptions, RoutedExperts } from './architecture.ts';
 import { causalMask } from './attention-core.ts';
 import { decoderAttention, type Sight } from './decoder-attention.ts';
 import type { DecoderConfig } from './decoder-config.ts';
@@ -30,7 +30,15 @@ export function decoderArchitecture(config: DecoderConfig, notes: readonly strin
     },
     program: (options) => decoderProgram(config, options),
     notes,
-    ...(experts === undefined ? {} : { routed: { experts: experts.experts, active: experts.active } }),
+    ...(experts === undefined ? {} : { routed: routedExperts(experts) }),
+  };
+}
+
+function routedExperts({ experts, active, groups }: NonNullable<DecoderConfig['experts']>): RoutedExperts {
+  return {
+    experts,
+    active,
+    ...(groups === undefined ? {} : { groups: { count: groups.count, kept: groups.kept } }),
   };
 }
 

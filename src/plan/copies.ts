@@ -21,7 +21,7 @@ export function shareCopies(
     else group.push(use);
   }
   const copies: CopyVariable[] = [];
-  const domains = new Map<string, CopyDomain | null>();
+  const domains = new Map<string, NamedDomain | null>();
   for (const group of groups.values()) {
     if (group.length < 2) continue;
     const { value, phase, times } = group[0];
@@ -31,8 +31,8 @@ export function shareCopies(
     const key = `c${type}:${owned.list}:${wanted.list}x${times}`;
     let domain = domains.get(key);
     if (domain === undefined) {
-      domain = copyDomain(input, meta, owned.specs, wanted.specs);
-      if (domain !== null) domain = { ...domain, cost: repeated(domain.cost, times) };
+      const found = copyDomain(input, meta, owned.specs, wanted.specs);
+      domain = found === null ? null : named(tables, { ...found, cost: repeated(found.cost, times) });
       domains.set(key, domain);
     }
     if (domain === null) continue;
@@ -41,7 +41,7 @@ export function shareCopies(
       cost.length,
       tables.vector(key, () => cost),
     );
-    tables.pairs(variable, domain.owned, domain.copy);
+    tables.pairs(variable, domain.first, domain.second);
     const index = copies.length;
     copies.push({ value, phase, variable, owned: domain.owned, copy: domain.copy });
     variables.push({ kind: 'copy', copy: index });
@@ -54,6 +54,16 @@ interface CopyDomain {
   readonly owned: Int32Array;
   readonly copy: Int32Array;
   readonly cost: Float64Array;
+}
+
+/** A domain with the maps that name the two placements of each value. */
+interface NamedDomain extends CopyDomain {
+  readonly first: number;
+  readonly second: number;
+}
+
+function named(tables: TableBuilder, domain: CopyDomain): NamedDomain {
+  return { ...domain, first: tables.specList(domain.owned).mapId, second: tables.specList(domain.copy).mapId };
 }
 
 /** The pairs (owned placement, copy or none) that are worth having; null when no copy is. */

@@ -39,6 +39,7 @@ const requestSchema = z.strictObject({
   cost: z.string(),
   solver: z.enum(['auto', 'exact', 'highs', 'javascript-lp-solver', 'propagate']),
   gap: z.number().nonnegative(),
+  budgetGap: z.number().optional(),
   timeLimitSeconds: z.number().positive().optional(),
   seed: z.int().nonnegative(),
   uneven: z.enum(['allow', 'forbid']),

@@ -26,6 +26,11 @@ export interface PlanRequest {
   readonly solver: 'auto' | 'exact' | 'highs' | 'javascript-lp-solver' | 'propagate';
   /** Relative gap that is good enough; 0 asks for proof. */
   readonly gap: number;
+  /**
+   * Relative gap that is good enough where the memory over time binds (`activations: 'constraint'`, `checkpoint: 'auto'`).
+   * Absent: `gap`, or 1 % where that is 0, because such problems are rarely closed. The plan says which it was.
+   */
+  readonly budgetGap?: number;
   readonly timeLimitSeconds?: number;
   readonly seed: number;
   /** Whether a dim may be cut into unequal pieces. */
@@ -77,3 +82,16 @@ export const DEFAULT_REQUEST: Omit<PlanRequest, 'mesh' | 'cluster'> = {
   outputs: 'free',
   objective: 'time',
 };
+
+/** What is good enough under a budget that binds where nobody said, see `PlanRequest.budgetGap`. */
+const BUDGET_GAP = 0.01;
+
+/** Whether somebody asked for a gap under a budget that binds. */
+export function isGapGiven({ gap, budgetGap }: PlanRequest): boolean {
+  return budgetGap !== undefined || gap > 0;
+}
+
+/** The relative gap that is good enough where the memory over time binds. */
+export function gapWithin(request: PlanRequest): number {
+  return isGapGiven(request) ? (request.budgetGap ?? request.gap) : BUDGET_GAP;
+}

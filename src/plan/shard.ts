@@ -15,9 +15,10 @@ import type { Model } from './model.ts';
 import { prepare, type Prepared } from './prepare.ts';
 import { defaultStart, propagate, termBound } from './propagate.ts';
 import { recost } from './recost.ts';
-import type { PlanRequest } from './request.ts';
+import { gapWithin, isGapGiven, type PlanRequest } from './request.ts';
 import { PLAN_VERSION, type Plan, type PlanMemory } from './types.ts';
 import { planWithin } from './within-memory.ts';
+import { gapOnTheWay, workOn, workOnProof } from './work-limits.ts';
 
 export interface ShardOptions {
   readonly table: OperatorTable;
@@ -70,8 +71,8 @@ export async function shardPrepared(
     };
   }
   const problem = await lexicographic(prepared, options.signal);
-  const starts = options.starts?.flatMap((choice) => contract(choice) ?? []);
-  const solution = await solveOrRefuse(problem, {
+  const starts = startsOf(prepared, options.starts)?.flatMap((choice) => contract(choice) ?? []);
+  const asked: SolveOptions = {
     engine: request.solver,
     gap: request.gap,
     seed: request.seed,
@@ -79,7 +80,10 @@ export async function shardPrepared(
     ...(starts !== undefined ? { starts } : {}),
     ...(options.signal !== undefined ? { signal: options.signal } : {}),
     ...(options.onProgress !== undefined ? { onProgress: options.onProgress } : {}),
-  });
+  };
+  const solution = isHeld(request)
+    ? await firstUnderBudget(prepared, problem, asked)
+    : await solveOrRefuse(problem, asked);
   if (solution.status === 'infeasible') {
     return {
       status: 'infeasible',
@@ -88,20 +92,69 @@ export async function shardPrepared(
       ...(solution.smallestBudget !== undefined ? { smallestBudgetBytes: solution.smallestBudget } : {}),
     };
   }
-  const choice = expand(solution.choice);
+  const { choice, ...answer } = noWorseThanGreedy(prepared, { ...solution, choice: expand(solution.choice) });
   const memory = activationsOf(request) === 'off' ? undefined : memoryOverTime(prepared.model, choice, prepared.table);
-  if (
-    activationsOf(request) === 'constraint' &&
-    memory !== undefined &&
-    peakOf(memory.intervals).peakBytes > budgetBytes
-  )
+  if (isHeld(request) && memory !== undefined && peakOf(memory.intervals).peakBytes > budgetBytes)
     return withinBudget(prepared, solution, problem, options);
-  return planned(prepared, { ...solution, choice }, memory);
+  return planned(prepared, { ...answer, choice }, memory);
+}
+
+/** Choices to begin with: a solve that may be cut short also gets what greedy propagation finds at once. */
+function startsOf(
+  { model, problem, request }: Prepared,
+  given?: readonly Int32Array[],
+): readonly Int32Array[] | undefined {
+  if (request.timeLimitSeconds === undefined) return given;
+  const greedy = propagate(model, problem, defaultStart(model, problem));
+  return greedy === undefined ? given : [...(given ?? []), greedy];
+}
+
+/** A solve that was cut short may hold placements whose greedy propagation is cheaper than its own choice. */
+function noWorseThanGreedy({ model, problem }: Prepared, solution: Solution): Solution {
+  const greedy = solution.status === 'feasible' ? greedyFrom(model, problem, solution.choice) : undefined;
+  if (greedy === undefined || greedy.cost >= solution.objective) return solution;
+  const { choice, cost } = greedy;
+  const evidence = [...(solution.evidence ?? []), 'the placements found were propagated greedily, which was cheaper'];
+  return { ...solution, choice, objective: cost, gap: (cost - solution.bound) / Math.max(1, cost), evidence };
 }
 
 /** What becomes of activation memory, as asked for or as checkpointing implies. */
 function activationsOf({ activations, checkpoint }: PlanRequest): 'constraint' | 'report' | 'off' {
   return checkpoint === 'auto' || checkpoint === 'two-stage' ? 'constraint' : (activations ?? 'report');
+}
+
+function isHeld(request: PlanRequest): boolean {
+  return activationsOf(request) === 'constraint';
+}
+
+/** The relative gap that is good enough for a request; the command's exit code goes by it. */
+export function askedGap(request: PlanRequest): number {
+  return isHeld(request) ? gapWithin(request) : request.gap;
+}
+
+/**
+ * Least seconds with the states within the budget, where the peak over time must be, too. Proof of the least is worth its time
+ * only where that plan fits: else it is but a start and a bound.
+ */
+async function firstUnderBudget(prepared: Prepared, problem: Problem, asked: SolveOptions): Promise<Solution> {
+  const { request, budgetBytes, compact, model, table } = prepared;
+  if (request.solver !== 'auto' && request.solver !== 'exact') return solveOrRefuse(problem, asked);
+  const quick = await solveUnlessLate(problem, { ...asked, gap: gapOnTheWay(request), workLimit: workOn(problem) });
+  if (quick?.status === 'infeasible') return quick;
+  if (quick !== undefined) {
+    const { intervals } = memoryOverTime(model, compact.expand(quick.choice), table);
+    if (quick.gap <= request.gap || peakOf(intervals).peakBytes > budgetBytes) return quick;
+  }
+  const starts = [...(asked.starts ?? []), ...(quick === undefined ? [] : [quick.choice])];
+  return solveOrRefuse(problem, { ...asked, starts, workLimit: workOnProof(problem, request) });
+}
+
+/** Undefined when no choice was found in time. */
+async function solveUnlessLate(problem: Problem, options: SolveOptions): Promise<Solution | undefined> {
+  return solve(problem, options).catch((error: unknown) => {
+    if (error instanceof NoChoiceInTime) return undefined;
+    throw error;
+  });
 }
 
 function planned(prepared: Prepared, solution: Solution, memory: MemoryOverTime | undefined): ShardResult {
@@ -124,9 +177,10 @@ async function withinBudget(
   const firstStage = async (share: number): Promise<Int32Array | undefined> => {
     if (share === 1) return compact.expand(free.choice);
     const rows = problem.rows?.map((row) => ({ ...row, bound: Math.floor(row.bound * share) })) ?? [];
-    const asked = { engine: 'exact', certify: false, gap: Math.max(request.gap, 1e-3), seed: request.seed } as const;
-    const solution = await solveOrRefuse({ ...problem, rows }, asked);
-    return solution.status === 'infeasible' ? undefined : compact.expand(solution.choice);
+    const asked = { engine: 'exact', certify: false, gap: gapOnTheWay(request), workLimit: workOn(problem), seed: request.seed } as const; // prettier-ignore
+    // A first stage that was not found is one that is left out.
+    const solution = await solveUnlessLate({ ...problem, rows }, asked);
+    return solution === undefined || solution.status === 'infeasible' ? undefined : compact.expand(solution.choice);
   };
   const found = await planWithin(prepared, firstStage, (graph) => prepare(graph, settled, table), {
     recompute,
@@ -155,6 +209,7 @@ async function withinBudget(
   const bound = Math.min(seconds, Math.max(found.boundSeconds, free.bound / prepared.model.unitsPerSecond));
   const evidence = [
     `${found.rounds} problems solved for the memory over time${found.certified ? '; the bound was replayed' : ''}`,
+    `a gap of ${(100 * gapWithin(request)).toPrecision(2)} % is good enough${isGapGiven(request) ? '' : ' under a budget over time, the default'} (--gap)`,
   ];
   if (found.twoStage !== undefined)
     evidence.push(
@@ -301,15 +356,25 @@ function timelineOf({ model, request }: Prepared, memory: MemoryOverTime | undef
   return { ...held, activationBytes: timeline.activationBytes, timeline };
 }
 
-/** Seconds of greedy propagation from the plan's own placements of inputs and parameters. */
-function greedySeconds(model: Model, problem: Problem, choice: Int32Array): number | null {
+/** Greedy propagation from a plan's own placements of inputs and parameters; undefined where it leads nowhere. */
+function greedyFrom(
+  model: Model,
+  problem: Problem,
+  choice: Int32Array,
+): { readonly choice: Int32Array; readonly cost: number } | undefined {
   const start = new Map<number, number>();
   model.graph.nodes.forEach((node, n) => {
     const v = model.nodeVariable[n];
     if (node.kind === 'placeholder' && v >= 0) start.set(v, choice[v]);
   });
   const greedy = propagate(model, problem, start);
-  if (greedy === undefined) return null;
+  if (greedy === undefined) return undefined;
   const { cost, violations } = evaluate(problem, greedy);
-  return violations.length > 0 ? null : Number(cost) / model.unitsPerSecond;
+  return violations.length > 0 ? undefined : { choice: greedy, cost: Number(cost) };
+}
+
+/** Its seconds: what greed costs. */
+function greedySeconds(model: Model, problem: Problem, choice: Int32Array): number | null {
+  const greedy = greedyFrom(model, problem, choice);
+  return greedy === undefined ? null : greedy.cost / model.unitsPerSecond;
 }

@@ -73,10 +73,10 @@ export class TableBuilder {
     return this.domains.length - 1;
   }
 
-  /** Says that each value of a variable is a pair of shardings of which every use takes the cheaper (-1: none). */
-  pairs(variable: number, first: Int32Array, second: Int32Array): void {
-    this.offers.first[variable] = this.specList(first).mapId;
-    this.offers.second[variable] = this.specList(second).mapId;
+  /** Says that each value of a variable is a pair of offers of which every use takes the cheaper (maps, see `specList`). */
+  pairs(variable: number, first: number, second: number): void {
+    this.offers.first[variable] = first;
+    this.offers.second[variable] = second;
   }
 
   /** Id of the table of redistribution prices from every sharding of one list to every one of another. */

@@ -12,8 +12,10 @@ import { livenessOf, type Liveness } from './liveness.ts';
 import { amountsAt, type Fate, type MomentAmounts } from './moment-rows.ts';
 import { Cuts } from './memory-cuts.ts';
 import type { Prepared } from './prepare.ts';
+import { gapWithin, isGapGiven } from './request.ts';
 import { fixedStrategies, restrictRows, whole, withRowAsCost } from './restricted.ts';
 import { Transients } from './transients.ts';
+import { AGAIN_WHEN_ASKED, gapOnTheWay, WORK_GROWTH, workOn } from './work-limits.ts';
 
 /**
  * Plans whose memory over time stays within the budget, with or without recomputation. The peak of a plan is known only
@@ -22,6 +24,10 @@ import { Transients } from './transients.ts';
  * the rows hold and the true peak still is over (copies on the way, which no single variable knows), large copies are left
  * out of the search, and else that row's bound is lowered by the excess; bounds on the seconds always come from rows at the
  * full budget and from all that may fit, so they stay true.
+ *
+ * Every problem on the way may take so much work and no more, counted in steps, not seconds, so that the same request has the
+ * same answer everywhere. Where somebody gave a gap and that leaves it open, bound and search are asked again with more of it,
+ * twice at most.
  */
 
 export interface WithinMemory {
@@ -52,8 +58,6 @@ export interface WithinOptions {
 const STATE_SHARES = [1, 0.5, 0.25];
 /** Largest program, in nodes, for which the joint search also asks for two stages with less than the whole budget. */
 const TIGHT_NODES = 2000;
-/** Relative gap of the problems on the way, where none is asked for. */
-const LEAST_GAP = 1e-3;
 /** What a problem gets at least, so that there is a bound after the time limit, too. */
 const LEAST_SECONDS = 0.5;
 /** Rounds of solving and following. */
@@ -86,11 +90,14 @@ interface Scope {
   readonly anchors?: Uint8Array;
 }
 
-/** A plan that fits, and the choice of the joint problem that it came from. */
+/** A plan that fits, and the choice of the whole joint problem that it came from. */
 interface Fitted {
   readonly plan: FittingPlan;
-  readonly choice: Int32Array;
+  /** Absent where only a part of the joint problem was asked. */
+  readonly choice?: Int32Array;
 }
+
+type Proven = Pick<WithinMemory, 'boundSeconds' | 'certified'>;
 
 /**
  * @param prepared the request, prepared for the graph without recomputation
@@ -117,6 +124,11 @@ class MemorySearch {
   /** What one decision may hold at a moment beside the states of any plan. */
   private readonly mostHeldBytes: number;
   private rounds = 0;
+  /** Share of the usual work that a problem may take. */
+  private workShare = 1;
+  /** Whether a problem was left open because its work was done. */
+  private isCutShort = false;
+  private readonly gap: number;
 
   constructor(
     private readonly prepared: Prepared,
@@ -126,6 +138,7 @@ class MemorySearch {
     const { model, table } = prepared;
     const { graph, flow } = model;
     this.live = livenessOf(model, table);
+    this.gap = gapWithin(prepared.request);
     this.follower = new Follower(prepared, reprepare, this.live);
     this.deadline = performance.now() + 1e3 * (prepared.request.timeLimitSeconds ?? Infinity);
     this.transients = new Transients(model, this.live);
@@ -160,14 +173,23 @@ class MemorySearch {
     let stage = options.recompute
       ? await this.twoStage(firstStage, first, joins ? STATE_SHARES.slice(0, 1) : STATE_SHARES)
       : undefined;
-    const found = joins ? await this.search(moments, first, stage?.choice) : undefined;
-    const proven = await this.bound(moments, found?.plan.seconds);
-    const good = found !== undefined && found.plan.seconds <= proven.boundSeconds * (1 + prepared.request.gap);
+    let found = joins ? await this.search(moments, first, stage?.choice) : undefined;
+    let proven = await this.bound(moments, found?.plan.seconds);
     const small = prepared.model.graph.nodes.length <= TIGHT_NODES;
-    if (joins && options.recompute && stage === undefined && !good && small)
+    if (joins && options.recompute && stage === undefined && !this.isGood(found?.plan, proven) && small)
       stage = await this.twoStage(firstStage, first, STATE_SHARES.slice(1));
-    const plans = [found?.plan, stage?.plan].filter((p) => p !== undefined);
-    const plan = plans.length === 0 ? undefined : plans.reduce((a, b) => (b.seconds < a.seconds ? b : a));
+    const most = joins && isGapGiven(prepared.request) ? AGAIN_WHEN_ASKED : 0;
+    const isOpen = (): boolean =>
+      this.isCutShort && !this.isGood(quicker(found, stage)?.plan, proven) && !this.expired();
+    for (let k = 1; k <= most && isOpen(); k++) {
+      this.workShare = WORK_GROWTH ** k;
+      this.isCutShort = false;
+      const sharper = await this.bound(moments, quicker(found, stage)?.plan.seconds);
+      if (sharper.boundSeconds > proven.boundSeconds) proven = sharper;
+      if (!this.isGood(quicker(found, stage)?.plan, proven))
+        found = quicker(found, await this.search(moments, first, (found ?? stage)?.choice));
+    }
+    const plan = quicker(found, stage)?.plan;
     return {
       plan,
       twoStage: stage?.plan,
@@ -176,6 +198,11 @@ class MemorySearch {
       rounds: this.rounds,
       ...(plan === undefined ? await this.least(joint, first) : {}),
     };
+  }
+
+  /** Whether a plan is within the gap asked for of the bound. */
+  private isGood(plan: FittingPlan | undefined, { boundSeconds }: Proven): boolean {
+    return plan === undefined ? boundSeconds === Infinity : plan.seconds * (1 - this.gap) <= boundSeconds;
   }
 
   /** Placements and second runs at once. */
@@ -188,7 +215,8 @@ class MemorySearch {
       const anchors = this.anchorsEvery(every);
       if (anchors === undefined || this.expired()) break;
       const anchored = await this.fit({ restrict, mayLimit: true, anchors }, [first], []);
-      if (anchored !== undefined) return anchored;
+      // Its choice is one of the problem with anchors.
+      if (anchored !== undefined) return { plan: anchored.plan };
     }
     return found;
   }
@@ -248,18 +276,25 @@ class MemorySearch {
       const { plan, moment: at, copyBytes } = this.follower.joint(joint, choice);
       if (plan.peakBytes <= budgetBytes) return { plan, choice };
       const excess = plan.peakBytes - budgetBytes;
-      const row = joint.row(this.amountsOf(at, anchors), '', budgetBytes);
-      const used = row.variables.reduce((sum, v, k) => sum + row.amounts[k][choice[v]], 0);
+      const usedAt = (m: number): number => {
+        const row = joint.row(this.amountsOf(m, anchors), '', budgetBytes);
+        return row.variables.reduce((sum, v, k) => sum + row.amounts[k][choice[v]], 0);
+      };
+      const used = usedAt(at);
       const isNew = !moments.includes(at) && moments.length < MOST_ROWS;
       const chain = anchors === undefined && mayLimit && plan.again.length > 0 && excess > budgetBytes * CHAIN_EXCESS;
       if (chain && used <= budgetBytes) return undefined;
       if (isNew) moments.push(at);
       if (isNew && used > budgetBytes) cuts.added();
       else if (chain) return undefined;
-      else if (!mayLimit || copyBytes < budgetBytes * LARGE_COPY || !cuts.limit(copyBytes))
-        // The row of the peak, or the one that uses most of the budget, answers for what no row counts. A little more
-        // every round, so that small excesses do not take many.
-        cuts.slack(moments.includes(at) ? at : moments[0], excess + 1 + round * budgetBytes * ROUND_SHARE);
+      else if (!mayLimit || copyBytes < budgetBytes * LARGE_COPY || !cuts.limit(copyBytes)) {
+        // The row of the peak, or the one that uses most of the budget, answers for what no row counts. What the choice left
+        // free of it goes first, or else the next answer would be the same. A little more every round, so that small
+        // excesses do not take many.
+        const m = moments.includes(at) ? at : moments[0];
+        const freeBytes = Math.max(0, budgetBytes - cuts.slackAt(m) - usedAt(m));
+        cuts.slack(m, freeBytes + excess + 1 + round * budgetBytes * ROUND_SHARE);
+      }
     }
     return undefined;
   }
@@ -309,10 +344,7 @@ class MemorySearch {
   }
 
   /** The bound from rows at the full budget, with the least that second runs cost in any placement. */
-  private async bound(
-    moments: readonly number[],
-    seconds: number | undefined,
-  ): Promise<Pick<WithinMemory, 'boundSeconds' | 'certified'>> {
+  private async bound(moments: readonly number[], seconds: number | undefined): Promise<Proven> {
     const { prepared } = this;
     const sure = this.jointWithin(Infinity, 'sure');
     const rows = moments.map((m) => sure.row(this.amountsOf(m), this.rowName(m), prepared.budgetBytes));
@@ -346,21 +378,28 @@ class MemorySearch {
   ): Promise<Solution | undefined> {
     const { request } = this.prepared;
     const { signal, onProgress } = this.options;
+    const gap = gapOnTheWay(request);
     const leftSeconds = Math.max(LEAST_SECONDS, (this.deadline - performance.now()) / 1e3);
     const solving = solve(problem, {
       engine: 'exact',
       certify,
-      gap: Math.max(request.gap / 4, LEAST_GAP),
+      gap,
+      workLimit: this.workShare * workOn(problem),
       seed: request.seed,
       starts,
       ...(leftSeconds < Infinity ? { timeLimitSeconds: leftSeconds } : {}),
       ...(signal !== undefined ? { signal } : {}),
       ...(onProgress !== undefined ? { onProgress } : {}),
     });
-    return solving.catch((error: unknown) => {
-      if (error instanceof NoChoiceInTime) return undefined;
-      throw error;
-    });
+    try {
+      const solution = await solving;
+      if (solution.gap > gap) this.isCutShort = true;
+      return solution;
+    } catch (error) {
+      if (!(error instanceof NoChoiceInTime)) throw error;
+      this.isCutShort = true;
+      return undefined;
+    }
   }
 
   /** Whether the time limit is over: nothing new is begun then but the bound. */
@@ -382,4 +421,9 @@ class MemorySearch {
   private rowName(moment: number): string {
     return `memory at ${this.prepared.model.graph.nodes[moment].name}`;
   }
+}
+
+/** The plan of fewer seconds; the first of equals. */
+function quicker(a: Fitted | undefined, b: Fitted | undefined): Fitted | undefined {
+  return a === undefined || (b !== undefined && b.plan.seconds < a.plan.seconds) ? b : a;
 }

@@ -3,6 +3,7 @@ import type { ReadComparison, ReadPlan } from './comparison-schema.ts';
 import type { Section } from './blocks.ts';
 import { bestSections } from './sections/compared-best.ts';
 import { meshSection, plansSection, refusedSection } from './sections/compared-plans.ts';
+import { againText } from '../zoo/again-text.ts';
 import { bytesText, countText, percentText, secondsText } from '../units.ts';
 
 /** A comparison as a report: the value as it was read, and what the formats print of it. */
@@ -54,7 +55,7 @@ function answerOf(c: ReadComparison): ComparisonReport['answer'] {
   return [
     { label: 'Best', text: bestLine(best, c) },
     { label: 'Memory', text: memoryLine(best, c) },
-    ...(best.layout === undefined ? [] : [{ label: 'With', text: withLine(best.layout) }]),
+    ...(best.layout === undefined ? [] : [{ label: 'With', text: withLine(best.layout, c.question?.layers) }]),
     { label: 'Proof', text: proofLine(best) },
     { label: 'Against', text: againstLine(best, zoo) },
     searched,
@@ -76,11 +77,12 @@ function memoryLine({ peakBytes, layout }: ReadPlan, { budgetBytes }: ReadCompar
   return `${of}: parameters ${bytesText(m.parameterBytes)}, gradients ${bytesText(m.gradientBytes)}, optimizer ${bytesText(m.optimizerBytes)}, activations ${bytesText(m.activationBytes)}, other ${bytesText(m.temporaryBytes)}`;
 }
 
-function withLine(layout: NonNullable<ReadPlan['layout']>): string {
-  const { microbatch, microbatches, schedule, chunks, checkpoint, sizes } = layout;
+function withLine(layout: NonNullable<ReadPlan['layout']>, layers: number | undefined): string {
+  const { microbatch, microbatches, schedule, chunks, sizes } = layout;
   const pipeline =
     sizes.pp > 1 ? `, ${schedule}${chunks > 1 ? ` by ${chunks} chunks` : ''} over ${sizes.pp} devices` : '';
-  return `${countText(microbatches)} microbatches of ${countText(microbatch)} on a data rank${pipeline}, checkpointing ${checkpoint}`;
+  const pairs = layout.pairsMicrobatches === true ? ', forward passes beside backward passes of another' : '';
+  return `${countText(microbatches)} microbatches of ${countText(microbatch)} on a data rank${pipeline}${pairs}, ${againText(layout, layers)}`;
 }
 
 function proofLine({ proof, layout, origin }: ReadPlan): string {

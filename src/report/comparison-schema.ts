@@ -29,6 +29,8 @@ const layoutSchema = z.looseObject({
   schedule: z.enum(PIPELINE_SCHEDULES),
   chunks: z.int().positive(),
   checkpoint: z.string(),
+  unitsAgain: z.int().nonnegative().optional(),
+  pairsMicrobatches: z.boolean().optional(),
   stages: z
     .array(
       z.looseObject({

@@ -1,4 +1,5 @@
 import type { ComparedPlan, Comparison } from '../zoo/comparison.ts';
+import { againText } from '../zoo/again-text.ts';
 import { bytesText, percentText, secondsText, tableText } from '../units.ts';
 
 /** Plans that the text lists; `--json` has all of them. */
@@ -16,7 +17,7 @@ export function sweepText(c: Comparison, question: NonNullable<Comparison['quest
   ];
   if (c.plans.length === 0) lines.push('no plan could be priced');
   else if (best === undefined) lines.push('no plan fits the budget');
-  else lines.push(...answerLines(best, question.mfuConvention));
+  else lines.push(...answerLines(best, question));
   if (c.smallestBudgetBytes !== undefined && best === undefined)
     lines.push(`smallest  ${bytesText(c.smallestBudgetBytes)} would be needed by the leanest plan`);
   if (c.plans.length === 0) return [...lines, ...refusalLines(c)].join('\n');
@@ -66,7 +67,7 @@ function refusalLines({ meshes }: Comparison): string[] {
 
 const HEAD = ['', 'plan', 'mesh', 'step time', 'communication', 'memory', ''];
 
-function answerLines(p: ComparedPlan, convention: string): string[] {
+function answerLines(p: ComparedPlan, { mfuConvention, layers }: NonNullable<Comparison['question']>): string[] {
   const { layout } = p;
   const lines = [`best      ${p.plan} on ${p.mesh}`];
   if (layout === undefined) return lines;
@@ -74,9 +75,9 @@ function answerLines(p: ComparedPlan, convention: string): string[] {
   const schedule = layout.chunks > 1 ? `${layout.schedule} by ${layout.chunks}` : layout.schedule;
   const pipeline = layout.sizes.pp > 1 ? `, ${schedule}` : '';
   lines.push(
-    `step time ${secondsText(p.seconds)}   compute ${secondsText(layout.computeSeconds)}   communication ${secondsText(layout.exposedCommunicationSeconds)}   bubble ${secondsText(layout.bubbleSeconds)}   ${Math.round(layout.tokensPerSecond)} tokens/s   MFU ${percentText(layout.mfu)} (${convention.replace(/^MFU: /, '')})`,
+    `step time ${secondsText(p.seconds)}   compute ${secondsText(layout.computeSeconds)}   communication ${secondsText(layout.exposedCommunicationSeconds)}   bubble ${secondsText(layout.bubbleSeconds)}   ${Math.round(layout.tokensPerSecond)} tokens/s   MFU ${percentText(layout.mfu)} (${mfuConvention.replace(/^MFU: /, '')})`,
     `memory    ${bytesText(p.peakBytes)}   parameters ${bytesText(memory.parameterBytes)}   gradients ${bytesText(memory.gradientBytes)}   optimizer ${bytesText(memory.optimizerBytes)}   activations ${bytesText(memory.activationBytes)}   other ${bytesText(memory.temporaryBytes)}`,
-    `with      ${layout.microbatches} microbatches of ${layout.microbatch}${pipeline}, checkpointing ${layout.checkpoint}`,
+    `with      ${layout.microbatches} microbatches of ${layout.microbatch}${pipeline}${layout.pairsMicrobatches === true ? ', forward passes beside backward passes of another' : ''}, ${againText(layout, layers)}`,
   );
   if (layout.placements !== undefined)
     lines.push(

@@ -53,7 +53,7 @@ export function solveByMessages(
   work.rows.length = 0;
   // A choice that nobody wants proven is as good from the short network, whatever finds it there.
   const untouched = fold !== undefined && !certify ? work.clone() : undefined;
-  if (cellsOf(work) > MOST_CELLS) return undefined;
+  if (work.cells > MOST_CELLS) return undefined;
   const { reducer, eliminator } = engines;
   reducer.sumParallel(work);
   work.series = [];
@@ -115,12 +115,6 @@ function searchShort(
   const bound = search.solve(net);
   const { best } = search;
   return best !== undefined && bound > best.objective - net.quantum ? best.choice : undefined;
-}
-
-function cellsOf(net: Network): number {
-  let cells = 0;
-  for (const f of net.factors) cells += f?.table.cells.length ?? 0;
-  return cells;
 }
 
 /** Shifts by edge, and the edge that each edge of the long network takes its shifts from (undefined: its own). */

@@ -27,7 +27,7 @@ interface Elimination {
 export interface LabelLimits {
   /** Largest number of labels of one table. */
   readonly labels: number;
-  /** Most label combinations in all. */
+  /** Most label combinations in all; looking up the cell of a factor counts as one. */
   readonly work: number;
   /** Largest reduced cost that may still matter. */
   readonly slack: number;
@@ -38,16 +38,20 @@ export interface LabelResult {
   readonly status: 'found' | 'none' | 'wide';
   /** Positions of the present variables for `found`. */
   readonly at: Int32Array;
+  /** Work done, in the unit of the limit. */
+  readonly work: number;
 }
 
 class TooWide extends Error {}
 
 /** Minimises the true cost under the rows of a priced pairwise network whose costs are non-negative. */
 export function eliminateWithRows(net: Network, limits: LabelLimits): LabelResult {
+  const search = new LabelSearch(net, limits);
   try {
-    return new LabelSearch(net, limits).run();
+    const { status, at } = search.run();
+    return { status, at, work: search.work };
   } catch (error) {
-    if (error instanceof TooWide) return { status: 'wide', at: new Int32Array(0) };
+    if (error instanceof TooWide) return { status: 'wide', at: new Int32Array(0), work: search.work };
     throw error;
   }
 }
@@ -105,7 +109,11 @@ class LabelSearch {
     }
   }
 
-  run(): LabelResult {
+  get work(): number {
+    return this.#work;
+  }
+
+  run(): Pick<LabelResult, 'status' | 'at'> {
     const at = new Int32Array(this.#net.count).fill(-1);
     if (this.#budget.some((b) => b < 0)) return { status: 'none', at };
     const present: number[] = [];
@@ -184,6 +192,9 @@ class LabelSearch {
     const size = this.#net.size[v];
     for (let cell = 0; cell < cells; cell++) {
       const found: Float64Array[] = [];
+      // Most of the cells of wide tables hold nothing: finding that out is work, too.
+      this.#work += size * touching.length;
+      if (this.#work > this.#limits.work) throw new TooWide();
       for (let a = 0; a < size; a++) {
         const own = this.#own[v].subarray(a * this.#width, (a + 1) * this.#width);
         let list = this.#within(own) ? [own] : [];

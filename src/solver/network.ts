@@ -108,6 +108,13 @@ export class Network {
     return this.size.length;
   }
 
+  /** Cells of all tables. */
+  get cells(): number {
+    let cells = 0;
+    for (const f of this.factors) cells += f?.table.cells.length ?? 0;
+    return cells;
+  }
+
   /** Appends a factor and returns its number; an undefined factor keeps the numbering in step with the log. */
   addFactor(factor: Factor | undefined): number {
     const id = this.factors.length;

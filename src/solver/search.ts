@@ -6,14 +6,13 @@
 import { climb } from './ascent.ts';
 import { Messages } from './bound.ts';
 import { Eliminator } from './eliminate.ts';
-import { foldOf, gatherMessages, spreadChoice, spreadMessages } from './fold.ts';
 import { eliminateWithRows } from './labels.ts';
 import type { Network } from './network.ts';
-import { costAt, descend } from './primal.ts';
-import { bracketOf, priceBetween, priceMany, priceOne, type Bracket, type PriceHost, type Trial } from './prices.ts';
+import { costAt } from './primal.ts';
+import { priceBetween, priceMany, priceOne, type PriceHost, type Trial } from './prices.ts';
 import { Pruner } from './prune.ts';
 import { Reducer } from './reduce.ts';
-import { relink } from './relink.ts';
+import { nearPrice, type ShortHost, startFromShort } from './short-start.ts';
 import { branchVariable, tighten } from './tighten.ts';
 import { type Log, STEP } from './proof.ts';
 import { addPrices, amountsAt } from './rows.ts';
@@ -31,6 +30,8 @@ export interface SearchHost {
   readonly progress: (phase: string, objective: number, bound: number) => void;
   /** Relative gap that is good enough. */
   readonly gap: number;
+  /** Work that may still be done, see `workOf`; absent: without end. `stopped` must say when it is used up. */
+  readonly workLeft?: () => number;
 }
 
 /** Engines and memos of one solve. */
@@ -40,19 +41,34 @@ export interface Engines {
   readonly pruner: Pruner;
   /** Message steps taken. */
   steps: number;
+  /** Work of label eliminations: combinations tried and cells looked up. */
+  labelWork: number;
 }
 
 export function makeEngines(net: Network): Engines {
-  return { reducer: new Reducer(), eliminator: new Eliminator(net.pool), pruner: new Pruner(), steps: 0 };
+  return { reducer: new Reducer(), eliminator: new Eliminator(net.pool), pruner: new Pruner(), steps: 0, labelWork: 0 };
+}
+
+/** A message step takes about as long as so many combinations of labels. */
+const WORK_PER_STEP = 100;
+
+/** What a solve has done so far, in combinations of labels: a clock that goes alike on every machine. */
+export function workOf({ steps, labelWork }: Engines): number {
+  return steps * WORK_PER_STEP + labelWork;
 }
 
 export const EASY = { cells: 50_000, work: 10_000_000, totalWork: 1e9, arity: 2, slack: Infinity };
 const CORE = { cells: 4_000_000, work: 1e8, totalWork: 4e8, arity: 64 };
 const NODE = { cells: 200_000, work: 1e7, totalWork: 2e7, arity: 64 };
 const LABELS = { labels: 400_000, work: 40_000_000 };
-/** Sweeps of a folded network cost little and save sweeps of the long one. */
-const SHORT_PATIENCE = 0.01;
+/**
+ * Parts of the gap that five sweeps must close for five more to follow: what comes after the first sweeps of a network
+ * that does not repeat, or of the short one that stands for it, is dear; later rounds and branches are in haste.
+ */
+const PATIENCE = 0.01;
 const HASTE = 0.25;
+/** Networks of fewer cells are eliminated sooner than swept often. */
+const SMALL_CELLS = 100_000;
 /** Part of the values that a round of pruning must take away for sweeps to go on before anything dearer is tried. */
 const WORTHWHILE = 0.1;
 /** A price is judged as soon as a sweep gains less than this part of the bound. */
@@ -170,31 +186,6 @@ export class Search {
     return bound;
   }
 
-  /** First messages and a first choice of a long network of equal blocks from a short one; undefined for others. */
-  #shortcut(net: Network, messages: Messages): Messages | undefined {
-    const fold = foldOf(net);
-    if (fold === undefined) return undefined;
-    const { short } = fold;
-    const start = gatherMessages(fold, messages, short);
-    let best: Int32Array | undefined;
-    let least = Infinity;
-    climb(start, {
-      sweeps: ROOT_SWEEPS,
-      offer: (at) => {
-        const cost = costAt(short, at);
-        if (cost >= least) return;
-        least = cost;
-        best = at;
-      },
-      target: () => least,
-      stopped: this.#host.stopped,
-      patience: SHORT_PATIENCE,
-    });
-    this.#engines.steps += start.steps;
-    if (best !== undefined) this.#offerAt(net, spreadChoice(fold, best));
-    return spreadMessages(fold, start, net);
-  }
-
   /** Explores a reduced pairwise network; returns a bound that is at least the target unless the clock stopped. */
   #explore(net: Network, start: Messages, inherited: number, depth: number): number {
     this.nodes++;
@@ -202,6 +193,7 @@ export class Search {
     let bound = inherited;
     let messages = start;
     let values = valuesOf(net);
+    const small = net.cells < SMALL_CELLS;
     for (let round = 0; ; round++) {
       if (!net.gone.includes(0)) {
         this.#offerAt(net, new Int32Array(net.count));
@@ -209,9 +201,9 @@ export class Search {
       }
       let patience = HASTE;
       if (depth === 0 && round === 0 && net.rows.length === 0) {
-        const spread = this.#shortcut(net, messages);
+        const spread = startFromShort(net, messages, this.#shortHost(net), ROOT_SWEEPS, PATIENCE);
         // What the short network could not say, many sweeps of the long one will not say either.
-        if (spread === undefined) patience = SHORT_PATIENCE;
+        if (spread === undefined) patience = small ? HASTE : PATIENCE;
         else messages = spread;
       }
       bound = Math.max(bound, this.#ascend(net, messages, depth === 0 ? ROOT_SWEEPS : NODE_SWEEPS, 0, patience));
@@ -230,7 +222,7 @@ export class Search {
       // Sweeps of a smaller network cost less and say more.
       const before = values;
       values = valuesOf(net);
-      if (depth === 0 && round < MAX_ROUNDS && values <= (1 - WORTHWHILE) * before) {
+      if (depth === 0 && !small && round < MAX_ROUNDS && values <= (1 - WORTHWHILE) * before) {
         messages = new Messages(net);
         continue;
       }
@@ -249,13 +241,13 @@ export class Search {
     const stop = this.#host.stopped;
     if (net.rows.length > 0) {
       const share = depth === 0 ? 1 : 0.05;
-
       const result = eliminateWithRows(net, {
         labels: LABELS.labels,
-        work: LABELS.work * share,
+        work: Math.min(LABELS.work * share, this.#host.workLeft?.() ?? Infinity),
         slack,
         stop,
       });
+      this.#engines.labelWork += result.work;
       if (result.status === 'found') this.#offerAt(net, result.at);
       if (result.status !== 'wide') net.log.push(STEP.pareto);
       return result.status !== 'wide';
@@ -308,7 +300,7 @@ export class Search {
     };
     let best: Trial;
     if (net.rows.length === 1) {
-      const near = this.#nearPrice(net, caps[0], state);
+      const near = nearPrice(net, caps[0], state, this.#shortHost(net));
       if (near === undefined) best = priceOne(net, trial, this.#prices());
       else {
         state = near.messages;
@@ -321,71 +313,21 @@ export class Search {
     return this.#explore(best.net, best.messages, best.bound, 0);
   }
 
+  /** What work on a short network hands over. */
+  #shortHost(net: Network): ShortHost {
+    return {
+      offer: (at) => this.#offerAt(net, at),
+      stopped: this.#host.stopped,
+      spent: (steps) => (this.#engines.steps += steps),
+    };
+  }
+
   #prices(): PriceHost {
     return {
       stopped: this.#host.stopped,
       target: () => this.#target(),
       objective: () => this.best?.objective ?? Infinity,
     };
-  }
-
-  /**
-   * The bracket of the price of one row, found on the folded network: its relaxed choices, spread over the long network,
-   * say on which side of the bound a price lies. With it come the messages of its upper end.
-   */
-  #nearPrice(
-    net: Network,
-    cap: bigint,
-    state: Messages,
-  ): { readonly bracket: Bracket; readonly messages: Messages } | undefined {
-    const fold = foldOf(net);
-    if (fold === undefined) return undefined;
-    const { short } = fold;
-    const start = gatherMessages(fold, state, short);
-    let kept = start;
-    let cheap: Int32Array | undefined;
-    let small: Int32Array | undefined;
-    const amountAt = (price: bigint, sweeps: number): number => {
-      const priced = short.clone();
-      addPrices(priced, [price > cap ? cap : price]);
-      const messages = new Messages(priced);
-      messages.to.set(start.to);
-      let best: Int32Array | undefined;
-      let least = Infinity;
-      climb(messages, {
-        sweeps,
-        offer: (at) => {
-          const cost = costAt(priced, at);
-          if (cost < least) {
-            least = cost;
-            best = at;
-          }
-        },
-        target: () => least,
-        stopped: this.#host.stopped,
-      });
-      this.#engines.steps += messages.steps;
-      start.to.set(messages.to);
-      const at = spreadChoice(fold, best ?? messages.decode());
-      this.#offerAt(net, at);
-      const [amount] = amountsAt(net, at);
-      if (amount <= net.rows[0].bound) {
-        kept = messages;
-        small = at;
-      } else cheap = at;
-      return amount;
-    };
-    const bracket = bracketOf(net, amountAt, this.#host.stopped);
-    // Between the two sides of the price, some layers take the cheap plan and some the small one.
-    if (cheap !== undefined && small !== undefined) {
-      for (const order of [fold.layers, fold.layers.slice().reverse()]) {
-        const mixed = relink(net, cheap, small, order);
-        if (mixed === undefined) continue;
-        descend(net, mixed, 4);
-        this.#offerAt(net, mixed);
-      }
-    }
-    return bracket === undefined ? undefined : { bracket, messages: spreadMessages(fold, kept, net) };
   }
 }
 

@@ -9,7 +9,7 @@ import { anyChoice, explain } from './infeasible.ts';
 import { networkOf } from './intern.ts';
 import { Pool } from './pool.ts';
 import { installRows, plainRows } from './rows.ts';
-import { makeEngines, Search, type SearchHost } from './search.ts';
+import { makeEngines, Search, type SearchHost, workOf } from './search.ts';
 import { solveWithLibrary, withSecondOpinion } from './solvers/dispatch.ts';
 import { smallestOptimum } from './ties.ts';
 import type { Problem, Solution, SolveOptions } from './types.ts';
@@ -42,9 +42,11 @@ function run(problem: Problem, options: SolveOptions, variant: boolean): Solutio
   installRows(net, rows);
   const engines = makeEngines(net);
   const cheap = evaluator(problem);
+  const workLeft = (): number => (options.workLimit ?? Infinity) - workOf(engines);
   const host: SearchHost = {
     evaluate: cheap,
-    stopped: () => options.signal?.aborted === true || performance.now() > deadline,
+    stopped: () => options.signal?.aborted === true || performance.now() > deadline || workLeft() < 0,
+    workLeft,
     progress: (phase, objective, bound) =>
       options.onProgress?.({ phase, seconds: elapsed(), objective, bound, gap: gapOf(objective, bound) }),
     gap: options.gap ?? 0,
@@ -94,9 +96,10 @@ function run(problem: Problem, options: SolveOptions, variant: boolean): Solutio
     eliminationsFound: counts.found,
     largestTable: counts.largestTable,
     messageSteps: engines.steps,
+    labelWork: engines.labelWork,
     nodes: search.nodes,
   };
-  const found = search.best ?? (proven === Infinity ? undefined : lateChoice(problem, variant, cheap));
+  const found = search.best ?? (proven === Infinity ? undefined : lateChoice(problem, variant, cheap, options));
   // The engine's own bound is only its word: what counts is what the checker has replayed.
   const checkStarted = performance.now();
   const claimed = proven >= (found?.objective ?? Infinity);
@@ -185,9 +188,14 @@ function lateChoice(
   problem: Problem,
   variant: boolean,
   cost: (choice: Int32Array, withRows: boolean) => number,
+  { workLimit, timeLimitSeconds }: SolveOptions,
 ): { readonly objective: number; readonly choice: Int32Array } | undefined {
   if (variant) throw new NoChoiceInTime();
-  const choice = anyChoice(problem, FEASIBILITY_SECONDS, solveVariant);
+  // Where only work is limited, the answer must not depend on the clock.
+  const byWork = workLimit !== undefined && timeLimitSeconds === undefined;
+  const choice = byWork
+    ? anyChoice(problem, Infinity, (p, options) => solveVariant(p, { ...options, workLimit }))
+    : anyChoice(problem, FEASIBILITY_SECONDS, solveVariant);
   return choice === undefined ? undefined : { choice, objective: cost(choice, true) };
 }
 

@@ -70,6 +70,11 @@ export interface SolveOptions {
   /** `auto` and `exact` are our own engine; the other two are library backends whose word is evidence, not proof. */
   readonly engine?: 'auto' | 'exact' | 'highs' | 'javascript-lp-solver';
   readonly timeLimitSeconds?: number;
+  /**
+   * Stop after so much work of our own engine: combinations of Pareto labels, of which a message step counts as 100. What a
+   * time limit does, but alike on every machine. Default: none.
+   */
+  readonly workLimit?: number;
   /** Stop once (objective - bound) / max(1, |objective|) is at most this. Default 0: prove optimality. */
   readonly gap?: number;
   readonly seed?: number;

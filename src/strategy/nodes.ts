@@ -210,6 +210,6 @@ function unknownError(unknown: readonly Unknown[]): ShardwrightError {
   return new ShardwrightError('E_UNKNOWN_OP', `no sharding rules for ${list.join(', ')}`, {
     node: node.name,
     ...(node.meta.line !== undefined ? { position: { line: node.meta.line, column: 1 } } : {}),
-    hint: 'plan them replicated with --unknown replicate, or give the operator a record with registerOp.',
+    hint: 'plan them replicated with --unknown replicate, or give them rules: --ops FILE, registerOp in a program.',
   });
 }

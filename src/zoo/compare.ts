@@ -4,6 +4,7 @@ import { leastMemoryBound } from '../plan/least-memory.ts';
 import type { Prepared } from '../plan/prepare.ts';
 import { solve } from '../solver/solve.ts';
 import { applyRecipe, plainRecipes } from './recipes.ts';
+import { weightRoles } from './weights.ts';
 
 /** A recipe priced on the same problem, or the reason why the mesh or the budget does not admit it. */
 export type RecipeResult =
@@ -20,8 +21,9 @@ export type RecipeResult =
 export async function priceRecipes(prepared: Prepared, signal?: AbortSignal): Promise<RecipeResult[]> {
   const { model } = prepared;
   const results: RecipeResult[] = [];
+  const roles = weightRoles(model.graph, model.flow);
   for (const recipe of plainRecipes(model)) {
-    const applied = applyRecipe(model, recipe);
+    const applied = applyRecipe(model, recipe, roles);
     if ('refused' in applied) {
       results.push({ status: 'refused', name: recipe.name, reason: applied.refused });
       continue;

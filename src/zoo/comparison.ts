@@ -54,6 +54,8 @@ export interface ComparedLayout {
   readonly unitsAgain?: number;
   /** FSDP gathers parameters once a step and keeps them (`reshard=false`); absent where it gathers for every pass. */
   readonly gathersOnce?: true;
+  /** Forward passes run beside backward passes of another microbatch, which hides exchanges with experts; absent where not. */
+  readonly pairsMicrobatches?: true;
   readonly stages: readonly {
     readonly first: number;
     readonly end: number;

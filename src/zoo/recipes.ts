@@ -39,10 +39,13 @@ export function plainRecipes(model: Model): Recipe[] {
   return recipes;
 }
 
-/** Restricts the model to a recipe. */
-export function applyRecipe(model: Model, recipe: Recipe): AppliedRecipe {
+/** Restricts the model to a recipe; `roles` are `weightRoles` of the model, for whoever applies several recipes. */
+export function applyRecipe(
+  model: Model,
+  recipe: Recipe,
+  roles: ReadonlyMap<number, WeightRole> = weightRoles(model.graph, model.flow),
+): AppliedRecipe {
   const restriction = new Restriction(model);
-  const roles = weightRoles(model.graph, model.flow);
   if (recipe.parts.some(isTensor) && ![...roles.values()].some((r) => r.kind !== 'whole' && r.kind !== 'expert'))
     return { refused: 'no weight has a name that tells its Megatron role' };
   if (recipe.parts.includes('expert') && ![...roles.values()].some((r) => r.kind === 'expert'))
@@ -133,6 +136,7 @@ function placeParameters(
     });
     taken.set(value, used);
   }
+  const takers = new Map<string, Uint8Array>();
   for (const [n, node] of graph.nodes.entries()) {
     const entry = strategies.nodes[n];
     if (entry === null || node.kind !== 'call') continue;
@@ -141,13 +145,22 @@ function placeParameters(
       if (codes === undefined) return;
       const { set } = entry;
       const width = set.inputCount + set.outputCount;
-      const accepts = (a: number): boolean =>
-        codes.every((code, d) => {
+      const accepts = (_: unknown, a: number): number => {
+        const yes = codes.every((code, d) => {
           const kind = space.kindAt(set.specs[a * width + i], d);
           if (kind === code) return true;
           return code === REPLICATE_CODE && (isPartialCode(kind) || isTensor(recipe.parts[d]));
         });
-      restriction.keep(nodeVariable[n], `${node.name} cannot take its weight as ${recipe.name} stores it`, accepts);
+        return yes ? 1 : 0;
+      };
+      const key = `${entry.content}:${i}:${codes.join()}`;
+      let marked = takers.get(key);
+      if (marked === undefined) takers.set(key, (marked = Uint8Array.from({ length: set.count }, accepts)));
+      restriction.keepMarked(
+        nodeVariable[n],
+        `${node.name} cannot take its weight as ${recipe.name} stores it`,
+        marked,
+      );
       if (entry.record?.cls !== 'view' || set.inputCount !== 1 || set.outputCount !== 1) return;
       for (let a = 0; a < set.count; a++) {
         if (!codes.every((code, d) => space.kindAt(set.specs[a * width + i], d) === code)) continue;

@@ -40,7 +40,21 @@ export function weightRoles(graph: Graph, flow: Dataflow): Map<number, WeightRol
     else if (ROW.test(name) && rank === 2) roles.set(n, { kind: 'row', dim: 1 - out });
     else roles.set(n, { kind: 'whole' });
   });
+  for (const group of tiedParameters(graph)) {
+    // Names of one tensor have one role: that of the name under which the program reads it.
+    const owner = group.find((n) => seen.has(flow.results[n][0])) ?? group[0];
+    for (const n of group) roles.set(n, roles.get(owner) ?? { kind: 'whole' });
+  }
   return roles;
+}
+
+/** Node numbers of the parameters that are one tensor, group by group. */
+function tiedParameters(graph: Graph): number[][] {
+  const byName = new Map<string, number>();
+  graph.nodes.forEach((node, n) => {
+    if (node.kind === 'placeholder') byName.set(node.meta.roleName ?? node.name, n);
+  });
+  return (graph.ties ?? []).map((names) => names.flatMap((name) => byName.get(name) ?? []));
 }
 
 const TRANSPOSES = new Set(['aten.t.default', 'aten.transpose.int', 'aten.permute.default', 'aten.linear.default']);

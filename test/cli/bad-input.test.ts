@@ -24,6 +24,7 @@ function refused(run: CliRun, code: number, ...words: readonly string[]): void {
   expect(run.code, run.err).toBe(code);
   expect(run.out).toBe('');
   const [first] = run.err.split('\n');
+  expect(run.err).toMatch(/\n {2}hint: ./);
   for (const word of words) expect(run.err).toContain(word);
   expect(first.length).toBeGreaterThan(20);
 }
@@ -36,7 +37,7 @@ describe('bad input is refused with place and fix', () => {
 
   it('wrong type in an annotation: names the node, both types and the line', async () => {
     const path = file('type.txt', MLP.replace('mm: "f32[8, 256]', 'mm: "f32[8, 255]'));
-    refused(await cli('inspect', path), 2, 'type.txt:', 'E_TYPE', '[8, 255]', '[8, 256]');
+    refused(await cli('inspect', path), 2, 'type.txt:16:9: E_TYPE addmm', '[8, 255]', '[8, 256]');
   });
 
   it('a dtype that does not exist', async () => {
@@ -47,25 +48,43 @@ describe('bad input is refused with place and fix', () => {
   it('an unknown operator: name, count and line; planned replicated when asked', async () => {
     const path = file('op.txt', MLP.replaceAll('aten.relu.default', 'mylib.fancy.default'));
     const run = await cli('plan', path, ...PLAN);
-    refused(run, 2, 'E_UNKNOWN_OP', 'mylib.fancy.default (1 node', '--unknown replicate');
+    refused(
+      run,
+      2,
+      'op.txt:17:1: E_UNKNOWN_OP',
+      'mylib.fancy.default (1 node, first on line 17)',
+      '--unknown replicate',
+    );
     const replicated = await cli('plan', path, ...PLAN, '--unknown', 'replicate');
     expect(replicated.code).toBe(0);
-    expect(replicated.out).toContain('mylib.fancy.default');
+    expect(replicated.out).toMatch(/^note .*mylib\.fancy\.default .*planned replicated/m);
   });
 
   it('an undefined name, with the name it may have meant', async () => {
     const path = file('undefined.txt', MLP.replace('relu.default(addmm)', 'relu.default(admm)'));
-    refused(await cli('inspect', path), 2, 'undefined.txt:', 'E_REF', 'admm', 'addmm');
+    refused(await cli('inspect', path), 2, "undefined.txt:17:70: E_REF 'admm'", 'addmm');
   });
 
   it('a cycle: a value used before it is made', async () => {
     const path = file('cycle.txt', MLP.replace('aten.relu.default(addmm)', 'aten.relu.default(mm)'));
-    refused(await cli('inspect', path), 2, 'cycle.txt:', 'mm');
+    refused(await cli('inspect', path), 2, "cycle.txt:17:70: E_REF 'mm' is used 5 lines above its definition", 'hint');
   });
 
   it('a mesh larger than the dim that a pin cuts', async () => {
     const run = await cli('plan', fixture('mlp'), '--mesh', 'x=16', '--cluster', 'dgx-h100', '--pin', 'primals_5=S(0)');
     refused(run, 2, 'E_PIN', 'primals_5', '[8, 128]', 'S(0)', 'it can be');
+  });
+
+  it('a mesh larger than the dim that --inputs cuts, and outputs that cannot be: the flag, and what would do', async () => {
+    const inputs = await cli('plan', fixture('mlp'), '--mesh', 'x=16', '--cluster', 'dgx-h100', '--inputs', 'S(0)');
+    refused(
+      inputs,
+      3,
+      'E_INFEASIBLE no plan exists with --inputs S(0)',
+      'a dim of n rows is cut into n pieces at most',
+    );
+    const outputs = await cli('plan', fixture('mlp'), ...PLAN, '--outputs', 'P(sum)');
+    refused(outputs, 3, 'E_INFEASIBLE no plan exists with --outputs P(sum)', 'drop it');
   });
 
   it('an unknown cluster, with the nearest name', async () => {
@@ -90,7 +109,8 @@ describe('bad input is refused with place and fix', () => {
 
   it('a memory budget that nothing fits: exit 3 and the smallest budget that works', async () => {
     const run = await cli('plan', fixture('mlp'), ...PLAN, '--memory', '10KiB');
-    refused(run, 3, 'E_INFEASIBLE', '10.0 KiB', 'smallest budget');
+    refused(run, 3, 'E_INFEASIBLE', '10.0 KiB', 'smallest budget', 'give --memory 97KiB or more');
+    expect((await cli('plan', fixture('mlp'), ...PLAN, '--memory', '97KiB')).code).toBe(0);
     const bytes = Number(/\((\d+) bytes\)/.exec(run.err)?.[1]);
     // 16 bytes a parameter in float32 Adam; every parameter of the MLP can be cut 8 ways.
     expect(bytes).toBe((49472 * 16) / 8);

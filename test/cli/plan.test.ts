@@ -70,6 +70,7 @@ describe('plan of 2 layers of Llama-3 8B on 8 x 8 H100s', () => {
     const run = await cli('plan', ...LLAMA);
     expect(run.code).toBe(0);
     expect(run.out).toContain('optimal (gap 0)');
+    expect(run.out).not.toContain('not held');
     expect(run.out).toMatch(/data parallel \(dp\+tp\) .*the batch of 16 .* cannot be cut 64 ways/);
     const seconds = { ms: 1e-3, s: 1, µs: 1e-6 };
     const rows = [...run.out.matchAll(/^(?:replicated|FSDP|data parallel|Megatron).*?  +([\d.]+) (ms|s|µs)/gm)];
@@ -128,6 +129,11 @@ it('recipes that know nothing of demanded inputs may be cheaper than the plan, w
   ];
   expect([free.code, held.code, held.err]).toEqual([0, 0, '']);
   expect(readPlan(held.out).objective.seconds).toBeGreaterThan(readPlan(free.out).objective.seconds);
+  const told = await cli('plan', ...tiny, '--inputs', 'S(0)R');
+  expect(told.out).toMatch(/^replicated .* -[\d.]+ %/m);
+  expect(told.out).toContain(
+    'note  Recipes are not held to --inputs: a recipe that takes less time than the plan does',
+  );
 });
 
 describe('plan files', () => {

@@ -30,8 +30,11 @@ function told(input: string, options: ImportOptions = {}): string {
 describe('bad FX text is refused with place and remedy', () => {
   test.each<[what: string, body: string, message: string]>([
     ['an undefined name', MM.replace('(x, w)', '(x, q)') + TAIL, `E_REF 3:57 'q' is not defined`],
-    ['a value used before its definition', '        a: "f32[4]" = torch.ops.aten.neg.default(b)\n        b: "f32[4]" = torch.ops.aten.neg.default(a)\n' + TAIL, `E_REF 3:50 'b' is not defined`],
-    ['a value that needs itself', '        mm: "f32[4]" = torch.ops.aten.neg.default(mm)\n' + TAIL, `E_REF 3:51 'mm' is not defined`],
+    ['a value used before its definition', '        a: "f32[4]" = torch.ops.aten.neg.default(b)\n        b: "f32[4]" = torch.ops.aten.neg.default(a)\n' + TAIL, `E_REF 3:50 'b' is used 1 line above its definition`],
+    ['a value that needs itself', '        mm: "f32[4]" = torch.ops.aten.neg.default(mm)\n' + TAIL, `E_REF 3:51 'mm' is used in its own definition`],
+    ['a cycle of two values', '        a: "f32[4]" = torch.ops.aten.neg.default(b)\n        c: "f32[4]" = torch.ops.aten.neg.default(x)\n        b: "f32[4]" = torch.ops.aten.neg.default(a)\n' + TAIL, `E_REF 3:50 'b' is used 2 lines above its definition`],
+    ['a name that only another function defines', '        a: "f32[4]" = torch.ops.aten.neg.default(b)\n        return (a,)\n    class g(torch.nn.Module):\n        def forward(self, y: "f32[4]"):\n            b: "f32[4]" = torch.ops.aten.neg.default(y)\n            return (b,)\n', `E_REF 3:50 'b' is not defined`],
+    ['a call that is cut behind its operator', '        mm: "f32[4, 16]" = torch.ops.aten.m', `E_SYNTAX 3:44 expected '(' behind the operator torch.ops.aten.m, found the end of the text`],
     ['a name defined twice', MM + MM + TAIL, `E_DUP 4:9 'mm' is defined twice`],
     ['a name of an input defined again', MM.replace('mm:', 'x:') + TAIL, `E_DUP 3:9 'x' is defined twice`],
     ['an unknown dtype', MM.replace('f32[', 'f33[') + TAIL, `E_TYPE 3:14 'f33' is no dtype`],

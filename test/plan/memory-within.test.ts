@@ -8,6 +8,7 @@ import { amountsAt } from '../../src/plan/moment-rows.ts';
 import { prepare } from '../../src/plan/prepare.ts';
 import { randomChoice } from '../../src/plan/random-plan.ts';
 import type { PlanRequest } from '../../src/plan/request.ts';
+import { askedGap } from '../../src/plan/shard.ts';
 import type { Plan } from '../../src/plan/types.ts';
 import { play } from '../../src/simulate/timeline/play.ts';
 import { planSchedule } from '../../src/simulate/timeline/from-plan.ts';
@@ -197,6 +198,29 @@ describe('CM-58 checkpointing chosen with the placements', () => {
     const joint = await checked(graph, 'dp=2,tp=2', { ...more, checkpoint: 'auto' });
     const stages = await checked(graph, 'dp=2,tp=2', { ...more, checkpoint: 'two-stage' });
     expect(stages!.objective.seconds).toBeGreaterThan(1.03 * joint!.objective.seconds);
+  });
+
+  const gaps: readonly (readonly [string, string, number, Partial<PlanRequest>, number])[] = [
+    ['the default', 'torch/mlp/joint.expanded', 0.7, {}, 0.01],
+    ['one given', 'torch/mlp/joint.expanded', 0.7, { gap: 0.05 }, 0.05],
+    // Its states bind, too: proof of the least seconds with states alone within the budget would take minutes.
+    ...(FULL ? ([['the default', 'torch/llama-tiny/joint.expanded', 0.77, {}, 0.01]] as const) : []),
+  ];
+  test.each(gaps)('a gap of %s is reached on %s at %f of its peak, and the plan says which', async (_, name, share, more, gap) => {
+    const graph = load(name);
+    const peak = (await planFor(graph, 'dp=2,tp=2')).memory.timeline?.peakBytes ?? NaN;
+    const asked = { ...more, memoryBytes: Math.floor(peak * share), checkpoint: 'auto' } as const;
+    const plan = await checked(graph, 'dp=2,tp=2', asked);
+    expect(plan?.proof.gap).toBeLessThanOrEqual(gap);
+    expect(askedGap(request('dp=2,tp=2', asked))).toBe(gap);
+    expect(plan?.proof.evidence.join()).toContain(`a gap of ${gap * 100}`);
+  }); // prettier-ignore
+
+  test('a gap of 0 is the default where the budget holds states alone, and can be asked for where it holds the peak', () => {
+    expect(askedGap(request('d=2', {}))).toBe(0);
+    expect(askedGap(request('d=2', { activations: 'constraint' }))).toBe(0.01);
+    expect(askedGap(request('d=2', { activations: 'constraint', budgetGap: 0 }))).toBe(0);
+    expect(askedGap(request('d=2', { checkpoint: 'auto', gap: 0.02 }))).toBe(0.02);
   });
 
   test('less memory takes no less time than is proven for more', async () => {

@@ -57,6 +57,20 @@ describe('recipes are what people write by hand', () => {
   });
 });
 
+it('a weight under two names has one role in every recipe, that of the name under which it is read', async () => {
+  const graph = load('torch/gpt2-2l/joint.expanded');
+  const price = async (ties: readonly (readonly string[])[]): Promise<(number | string)[]> => {
+    const results = await priceRecipes(prepare({ ...graph, ties }, request('dp=4,tp=2'), TABLE));
+    return results
+      .filter((r) => r.name.includes('Megatron'))
+      .map((r) => (r.status === 'priced' ? r.seconds : r.reason));
+  };
+  const untied = await price([]);
+  expect(untied).toHaveLength(2);
+  // The second name is read nowhere: tying it changes what is stored, not what is computed or sent.
+  expect(await price([['model.transformer.wte.weight', 'model.lm_head.weight']])).toEqual(untied);
+});
+
 describe('PL-160 no recipe is cheaper than the optimum', () => {
   for (const [model, mesh] of [
     ['torch/mlp-loss/joint.expanded', 'x=4'],

@@ -3,8 +3,17 @@ import { describe, expect, it } from 'vitest';
 import { loadCluster } from '../../src/cost/cluster.ts';
 import type { CoreParameter } from '../../src/zoo/sweep/core-types.ts';
 import { GroupMaker } from '../../src/zoo/sweep/data-groups.ts';
+import { passOrder } from '../../src/simulate/pipeline/schedules.ts';
 import { reaches, tokenExchange } from '../../src/zoo/sweep/exchange.ts';
-import { beside, savedInRun, savedInStep, tensorBeside, type StateMoves } from '../../src/zoo/sweep/overlap.ts';
+import {
+  beside,
+  exchangeBeside,
+  passesAlone,
+  savedInRun,
+  savedInStep,
+  tensorBeside,
+  type StateMoves,
+} from '../../src/zoo/sweep/overlap.ts';
 import { keptUnits } from '../../src/zoo/sweep/relax.ts';
 import { ringSeconds, ringSends } from '../../src/zoo/sweep/ring.ts';
 import type { LayoutSizes } from '../../src/zoo/sweep/layout.ts';
@@ -106,6 +115,64 @@ describe('tokens to experts', () => {
     expect(reaches(experts, active, hosts)).toBeCloseTo(reached / all, 12);
   });
 
+  it.each([
+    [8, 3, 4, 4, 2],
+    [8, 3, 2, 4, 2],
+    [12, 3, 6, 3, 2],
+    [12, 4, 3, 4, 2],
+    [12, 2, 4, 6, 3],
+  ])('node-limited: of %i experts a token meets %i, on %i hosts, from %i groups of which it keeps some', (experts, active, hosts, count, kept) => {
+    // Every choice of groups, and of experts in them.
+    const bits = (set: number): number => [...set.toString(2)].filter((b) => b === '1').length;
+    let [share, choices, most] = [0, 0, 0];
+    for (let open = 0; open < 2 ** count; open++) {
+      if (bits(open) !== kept) continue;
+      for (let set = 0; set < 2 ** experts; set++) {
+        const chosen = Array.from({ length: experts }, (_, e) => e).filter((e) => (set >> e) % 2 === 1);
+        if (chosen.length !== active || chosen.some((e) => (open >> Math.floor((e * count) / experts)) % 2 === 0)) continue;
+        const reached = new Set(chosen.map((e) => Math.floor((e * hosts) / experts))).size;
+        choices++;
+        share += reached / hosts;
+        most = Math.max(most, reached);
+      }
+    }
+    expect(reaches(experts, active, hosts, { count, kept })).toBeCloseTo(share / choices, 12);
+    if (hosts === count) expect(most).toBeLessThanOrEqual(kept);
+  }); // prettier-ignore
+
+  it('DeepSeek-V3: 8 of 256 experts in 4 of 8 groups reach 3.6 of 8 hosts instead of 5.3, and the dispatch sends so much less', () => {
+    expect(8 * reaches(256, 8, 8)).toBeCloseTo(5.3, 1);
+    // On each of the four hosts 32 of the 128 experts that are left.
+    const none = Array.from({ length: 8 }, (_, k) => (96 - k) / (128 - k)).reduce((a, b) => a * b, 1);
+    expect(8 * reaches(256, 8, 8, { count: 8, kept: 4 })).toBeCloseTo(4 * (1 - none), 12);
+    const over = groupsOf({ ...sizes, dp_shard: 64, ep: 64 });
+    const [free, limited] = [undefined, { count: 8, kept: 4 }].map((limit) => tokenExchange(over, 448 * MiB, { experts: 256, active: 8, ...(limit === undefined ? {} : { limit }) })); // prettier-ignore
+    const across = (448 / 8) * 7 * (reaches(256, 8, 8) - reaches(256, 8, 8, { count: 8, kept: 4 }));
+    expect((free.sentBytes - limited.sentBytes) / MiB).toBeCloseTo(across, 9);
+    expect(limited.seconds).toBeLessThan(free.seconds);
+  });
+
+  it('exchanges of a pass hide beside the other pass of another microbatch, as far as its compute reaches', () => {
+    expect(exchangeBeside({ forward: 4, backward: 4 }, { forward: 3, backward: 10 })).toEqual({ hiddenForward: 4, hiddenBackward: 3, savedForward: 3, savedBackward: 2.25 }); // prettier-ignore
+    expect(exchangeBeside({ forward: 4, backward: 4 }, { forward: 0, backward: 0 }).savedForward).toBe(0);
+  });
+
+  it.each([
+    [1, 1, 6],
+    [4, 2, 8],
+    [8, 4, 16],
+    [4, 2, 1],
+  ])('of %i devices with %i chunks and %i microbatches the passes that run alone are those before the first backward pass, and one', (devices, chunks, microbatches) => {
+    const first = passOrder(chunks > 1 && microbatches % devices === 0 ? 'interleaved' : '1f1b', { devices, microbatches, ...(chunks > 1 && microbatches % devices === 0 ? { chunks } : {}) })[0];
+    if (chunks > 1 && microbatches % devices !== 0) {
+      // Fewer passes than it takes to fill the pipeline: all are alone.
+      expect(passesAlone(devices, chunks, microbatches)).toBe(microbatches * chunks);
+      return;
+    }
+    // Interleaved 1F1B starts a backward pass after one forward pass beyond the filling.
+    expect(passesAlone(devices, chunks, microbatches)).toBe(first.findIndex((p) => p.kind === 'B'));
+  }); // prettier-ignore
+
   it('inside a host every copy goes its own way; over hosts a token goes to each host once', () => {
     const payload = 4096 * 8 * 2048 * 2;
     const inside = groupsOf({ ...sizes, ep: 8 });
@@ -153,7 +220,7 @@ describe('FSDP that gathers once a step', () => {
 });
 
 describe('results run again in as few units as it takes', () => {
-  const unit = (keptBytes: number, temporaryBytes: number): Unit => ({ ...still, forward: 1, input: 1, weight: 1, compute: 3, states: [0, 0, 0], keptBytes, temporaryBytes, prefetchedBytes: 0, boundaryBytes: 0, boundary: 0 }); // prettier-ignore
+  const unit = (keptBytes: number, temporaryBytes: number): Unit => ({ ...still, forward: 1, input: 1, weight: 1, compute: 3, exchange: 0, pairedForward: 0, pairedBackward: 0, states: [0, 0, 0], keptBytes, temporaryBytes, prefetchedBytes: 0, boundaryBytes: 0, boundary: 0 }); // prettier-ignore
 
   it('the most last units of every chunk that fit, by trying all', () => {
     const size = fc.integer({ min: 0, max: 20 });

@@ -438,17 +438,23 @@ describe('published layouts (a sample: bench/published.ts has all)', () => {
     expect(publishedRank(comparison, { ...base, tp: 2, sharded: true }).says).toMatch(/does not fit/);
   }); // prettier-ignore
 
-  // benchmarks/llama3_h100_202412_torchtitan.md, table 2: full checkpointing, 32,768 tokens a device, 83.9 and 84.2 GiB.
+  // benchmarks/llama3_h100_202412_torchtitan.md, table 2: full checkpointing, 32,768 tokens a device, 83.9 and 84.2 GiB, which is
+  // what the allocator had reserved (`max_reserved_gib` of torchtitan's log): an upper bound of what was in use.
   it.each([[1, 'fsdp', 83.9], [2, 'fsdp+cp', 84.2]] as const)(
-    "row %i of torchtitan, full checkpointing: it fits their devices, and its memory is within 3 %% of what they saw",
+    "row %i of torchtitan, full checkpointing: it fits their devices, and with all layers running again it takes 85 to 100 %% of what they had reserved",
     async (row, plan, gib) => {
       const layout = layouts[row];
       const found = await compareModel(asked(layout), { table: TABLE, threads: 1, plans: [plan] });
       const own = found.plans.find((p) => p.layout?.sizes.cp === layout.cp && p.layout.microbatch === 1)!;
       expect(own.fits).toBe(true);
       expect(own.layout?.checkpoint).toBe('full');
-      expect(own.peakBytes / 2 ** 30 / gib).toBeGreaterThan(0.97);
-      expect(own.peakBytes / 2 ** 30 / gib).toBeLessThan(1.03);
+      expect(own.peakBytes / 2 ** 30).toBeLessThan(gib);
+      // Theirs runs all layers again; with no memory to spare so does ours.
+      const tight = await compareModel({ ...asked(layout), memoryBytes: 2 ** 30 }, { table: TABLE, threads: 1, plans: [plan] });
+      const all = tight.plans.find((p) => p.layout?.sizes.cp === layout.cp && p.layout.microbatch === 1)!;
+      expect(all.layout).toMatchObject({ checkpoint: 'full', unitsAgain: 34 });
+      expect(all.peakBytes / 2 ** 30 / gib).toBeGreaterThan(0.85);
+      expect(all.peakBytes / 2 ** 30 / gib).toBeLessThan(1);
     },
     120_000,
   ); // prettier-ignore

@@ -75,7 +75,10 @@ export function planFlags(command: Command): Command {
     .option('--cost <preset>', 'cost preset: alpha-beta, nccl, dtensor, autoparallel', 'alpha-beta')
     .option('--calibration <file>', 'measured kernels of the device, written by bench/calibrate.py')
     .option('--solver <name>', 'auto, exact, highs, javascript-lp-solver, propagate', 'auto')
-    .option('--gap <fraction>', 'relative gap that is good enough; above it the exit code is 4', '0')
+    .option(
+      '--gap <fraction>',
+      'relative gap that is good enough; above it the exit code is 4 (default: 0; 1% where the peak over time is held within the budget)',
+    )
     .option('--time-limit <seconds>', 'stop the solver after this long')
     .option('--seed <n>', 'seed handed to the library solvers; our own engine has nothing random', '0')
     .option('--uneven <policy>', 'whether a dim may be cut into unequal pieces: allow, forbid', 'allow')

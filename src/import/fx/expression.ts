@@ -133,7 +133,9 @@ export class ExpressionReader {
       this.result = this.torchValue(last, start);
       return undefined;
     }
-    return this.unknownName(scanner.text.slice(start, end), start);
+    const written = scanner.text.slice(start, end);
+    if (written.startsWith('torch.ops.')) scanner.expected(`'(' behind the operator ${written}`);
+    return this.unknownName(written, start);
   }
 
   /** Name of a called function in the vocabulary of the graph; interned, as most texts call few operators often. */
@@ -387,12 +389,29 @@ export class ExpressionReader {
   }
 
   private unknownName(name: string, start: number): never {
-    return this.scanner.fail(
-      'E_REF',
-      `'${name}' is not defined`,
-      start,
-      suggestion(name, [...this.env.keys()], 'values'),
-    );
+    const lines = this.definedAfter(name, start);
+    if (lines !== undefined)
+      this.scanner.fail(
+        'E_REF',
+        lines === 0
+          ? `'${name}' is used in its own definition`
+          : `'${name}' is used ${lines} line${lines === 1 ? '' : 's'} above its definition`,
+        start,
+        'a value stands above its uses: move its line up; values that need each other in a circle are no graph',
+      );
+    this.scanner.fail('E_REF', `'${name}' is not defined`, start, suggestion(name, [...this.env.keys()], 'values'));
+  }
+
+  /** How many lines further down in the same function a name is defined; 0 in this line, undefined where it is not. */
+  private definedAfter(name: string, start: number): number | undefined {
+    const { text } = this.scanner;
+    const lines = text.slice(text.lastIndexOf('\n', start - 1) + 1).split('\n');
+    for (const [ahead, line] of lines.entries()) {
+      const words = line.trimStart();
+      if (words.startsWith('return ') || words.startsWith('class ')) return undefined;
+      if (words.startsWith(name) && /^\s*(:|=(?!=))/.test(words.slice(name.length))) return ahead;
+    }
+    return undefined;
   }
 }
 

@@ -9,7 +9,7 @@ import { balancedCuts, type CutUnit } from './balanced-cuts.ts';
 import { coreKey, type Checkpoint, type CoreCost } from './core-types.ts';
 import { PipelinePlayer } from './fast-play.ts';
 import type { LayoutKind, LayoutSizes, LayoutTuning } from './layout.ts';
-import { savedInRun, savedInStep, type Saved } from './overlap.ts';
+import { passesAlone, savedInRun, savedInStep, type Saved } from './overlap.ts';
 import type { SweepQuestion } from './question.ts';
 import type { RoutedCosts } from './routed.ts';
 import type { LayerKinds } from './shallow.ts';
@@ -38,6 +38,8 @@ export interface Figures {
     readonly temporaryBytes: number;
   };
   readonly microbatches: number;
+  /** Of the device that works longest, exchanges of tokens with experts in plain sight or not. */
+  readonly exchangeSeconds: number;
   /** Units whose results run again in the backward pass. */
   readonly unitsAgain: number;
   readonly stages: readonly StageFigures[];
@@ -62,7 +64,8 @@ export interface StageFigures {
 export class Composer {
   readonly cluster: Cluster;
   readonly budgetBytes: number;
-  private readonly overlaps: boolean;
+  /** Whether collectives run beside compute. */
+  readonly overlaps: boolean;
   private readonly player = new PipelinePlayer();
   private readonly keyValueBytes: UnitRequest['keyValueBytes'];
   private readonly maker: GroupMaker;
@@ -99,7 +102,7 @@ export class Composer {
   }
 
   /** What the units of a layout are made from. */
-  private request(core: CoreCost, routed: RoutedCosts | undefined, { sizes, kind }: Layout, checkpoint: Checkpoint, once: boolean): UnitRequest {
+  private request(core: CoreCost, routed: RoutedCosts | undefined, { sizes, kind }: Layout, checkpoint: Checkpoint, { once, paired = false }: Ways): UnitRequest {
     const groups = this.groupsOf(sizes, kind);
     const key = `${coreKey(core.request)} ${Object.values(sizes).join()} ${kind.mode} ${kind.context === 'ulysses'} ${once}`;
     let costs = this.costsOf.get(key);
@@ -111,15 +114,15 @@ export class Composer {
       if (this.costsOf.size >= MOST_COSTS) this.costsOf.clear();
       this.costsOf.set(key, costs);
     }
-    return { core, routed, sizes, kind, checkpoint, groups, overlaps: this.overlaps, keyValueBytes: this.keyValueBytes, costs };
+    return { core, routed, sizes, kind, checkpoint, paired, groups, overlaps: this.overlaps, keyValueBytes: this.keyValueBytes, costs };
   } // prettier-ignore
 
-  private units(core: CoreCost, routed: RoutedCosts | undefined, layout: Layout, checkpoint: Checkpoint, once: boolean): readonly Unit[] {
+  private units(core: CoreCost, routed: RoutedCosts | undefined, layout: Layout, checkpoint: Checkpoint, ways: Ways): readonly Unit[] {
     const { sizes, kind } = layout;
-    const key = `${coreKey(core.request)} ${Object.values(sizes).join()} ${kind.mode} ${kind.context} ${checkpoint} ${once}`;
+    const key = `${coreKey(core.request)} ${Object.values(sizes).join()} ${kind.mode} ${kind.context} ${checkpoint} ${ways.once} ${ways.paired === true}`;
     let found = this.unitsOf.get(key);
     if (found === undefined) {
-      found = unitCosts(this.request(core, routed, layout, checkpoint, once), this.kinds);
+      found = unitCosts(this.request(core, routed, layout, checkpoint, ways), this.kinds);
       this.unitsOf.set(key, found);
     }
     return found;
@@ -139,22 +142,26 @@ export class Composer {
     tuning: LayoutTuning,
     limits: { readonly fitting?: boolean; readonly below?: number } = {},
   ): Figures | undefined {
-    const { schedule, chunks: v, checkpoint, microbatch } = tuning;
+    const { schedule, chunks: v, checkpoint, microbatch, paired = false } = tuning;
     const { pp } = sizes;
     const m = this.microbatches(sizes, microbatch);
     if (m === 0) return undefined;
-    const units = this.units(core, routed, { sizes, kind }, checkpoint, tuning.once);
+    const units = this.units(core, routed, { sizes, kind }, checkpoint, tuning);
     if (units.length - 2 < pp * v || (schedule === 'interleaved' && m % pp !== 0)) return undefined;
     const bounds = this.stageBounds(units, sizes, tuning, m);
     const strict = Array.from({ length: pp * v }, (_, k) => units.slice(bounds[k], bounds[k + 1]));
-    const inFlight = Array.from({ length: pp }, (_, i) => keptMicrobatches(schedule, { devices: pp, microbatches: m, chunks: v }, i)); // prettier-ignore
-    const plain = this.units(core, routed, { sizes, kind }, 'none', tuning.once);
-    const kept = plain === units ? strict.map((list) => list.length) : this.keptOf(strict, plain, bounds, pp, inFlight);
+    const inFlight = Array.from({ length: pp }, (_, i) => Math.min(m * v, keptMicrobatches(schedule, { devices: pp, microbatches: m, chunks: v }, i) + Number(paired))); // prettier-ignore
+    const plain = this.units(core, routed, { sizes, kind }, 'none', tuning);
+    const kept =
+      plain === units ? strict.map((list) => list.length) : this.keptOf(strict, plain, bounds, pp, inFlight, paired);
     const chunk = strict.map((list, k) => [...list.slice(0, list.length - kept[k]), ...plain.slice(bounds[k + 1] - kept[k], bounds[k + 1])]); // prettier-ignore
     const saved = chunk.map((list) => (this.overlaps ? savedInRun(list) : NOTHING));
+    // Passes that fill and empty the pipeline have no other microbatch beside them: all get the mean of what is saved.
+    const share = paired ? 1 - passesAlone(pp, v, m) / (m * v) : 0;
     const seconds = chunk.map((list, k): StageSeconds => ({
-      forward: add(list, (u) => u.forward + u.gatherForward) - saved[k].forward,
-      backwardInput: add(list, (u) => u.input + u.gatherBackward + u.scatter) - saved[k].backward,
+      forward: add(list, (u) => u.forward + u.gatherForward - share * u.pairedForward) - saved[k].forward,
+      backwardInput:
+        add(list, (u) => u.input + u.gatherBackward + u.scatter - share * u.pairedBackward) - saved[k].backward,
       backwardWeight: add(list, (u) => u.weight),
     }));
     const devices = Array.from({ length: pp }, (_, i) => {
@@ -163,7 +170,8 @@ export class Composer {
       const all = own.flat();
       // Chunks of one device are alike; the fullest stands for all that are kept.
       const activations = inFlight[i] * Math.max(...own.map((list) => add(list, (u) => u.keptBytes)));
-      const temporary = Math.max(...all.map((u) => u.temporaryBytes)) + this.aheadBytes(own);
+      const temporary =
+        Math.max(...all.map((u) => u.temporaryBytes)) + this.aheadBytes(own) + (paired ? besideBytes(all) : 0);
       const [parameter, gradient, optimizer] = [0, 1, 2].map((k) => add(all, (u) => u.states[k]));
       return {
         all,
@@ -189,8 +197,11 @@ export class Composer {
     if (limits.fitting === true && full.peak > this.budgetBytes) return undefined;
     if (at.busy + at.step >= (limits.below ?? Infinity)) return undefined;
     const played = this.player.ends(schedule, pp, v, m, seconds, chunk.slice(0, -1).map((list) => list[list.length - 1].boundary)); // prettier-ignore
+    // What fills and empties the pipeline is on the way to every device, without what pairs save.
+    const alone =
+      share * (pp - 1) * Math.max(...chunk.map((list) => add(list, (u) => u.pairedForward + u.pairedBackward)));
     // Each device sums its gradients when its own last microbatch is done.
-    const ends = devices.map((d, i) => played[i] + d.step);
+    const ends = devices.map((d, i) => played[i] + alone + d.step);
     const stepEnd = Math.max(...ends);
     return {
       seconds: stepEnd,
@@ -207,6 +218,7 @@ export class Composer {
         temporaryBytes: full.temporary,
       },
       microbatches: m,
+      exchangeSeconds: add(at.all, (u) => u.exchange) * m,
       unitsAgain: chunk.reduce((total, list, k) => total + list.length - kept[k], 0),
       stages: chunk.map((_, k) => ({
         first: Math.max(0, bounds[k] - 1),
@@ -226,6 +238,9 @@ export class Composer {
         visible: {
           microbatch: at.moves === 0 ? 1 : 1 - at.saved / at.moves,
           step: at.stepMoves === 0 ? 1 : at.step / at.stepMoves,
+          exchange:
+            1 -
+            (share * add(at.all, (u) => u.pairedForward + u.pairedBackward)) / (add(at.all, (u) => u.exchange) || 1),
         },
       },
     };
@@ -237,14 +252,14 @@ export class Composer {
   }
 
   /** For each chunk how many of its last units need not run again. */
-  private keptOf(strict: readonly (readonly Unit[])[], plain: readonly Unit[], bounds: readonly number[], pp: number, inFlight: readonly number[]): number[] {
+  private keptOf(strict: readonly (readonly Unit[])[], plain: readonly Unit[], bounds: readonly number[], pp: number, inFlight: readonly number[], paired: boolean): number[] {
     const counts = new Array<number>(strict.length).fill(0);
     for (let i = 0; i < pp; i++) {
       const own = strict.flatMap((_, k) => (k % pp === i ? [k] : []));
       const lists = own.map((k) => strict[k]);
       const states = lists.flat().reduce((sum, u) => sum + u.states[0] + u.states[1] + u.states[2], 0);
       const whole = own.map((k) => plain.slice(bounds[k], bounds[k + 1]));
-      const found = keptUnits(lists, whole, inFlight[i], states + this.aheadBytes(lists), this.budgetBytes);
+      const found = keptUnits(lists, whole, inFlight[i], states + this.aheadBytes(lists) + (paired ? besideBytes(lists.flat()) : 0), this.budgetBytes);
       own.forEach((k, c) => (counts[k] = found[c]));
     }
     return counts;
@@ -275,7 +290,7 @@ export class Composer {
 
   /** Collectives of one step on the device that works longest. */
   traffic(core: CoreCost, routed: RoutedCosts | undefined, layout: Layout, tuning: LayoutTuning, figures: Figures): Traffic[] {
-    const request = this.request(core, routed, layout, tuning.checkpoint, tuning.once);
+    const request = this.request(core, routed, layout, tuning.checkpoint, tuning);
     return stepTraffic(request, this.kinds, figures.place, figures.microbatches);
   } // prettier-ignore
 }
@@ -292,6 +307,13 @@ function keyValueBytes({ config, sequence, dtype }: SweepQuestion): (tp: number)
 export interface Layout {
   readonly sizes: LayoutSizes;
   readonly kind: LayoutKind;
+}
+
+type Ways = Pick<LayoutTuning, 'once' | 'paired'>;
+
+/** The most that a unit with experts holds besides, while the same device is at work on another microbatch. */
+function besideBytes(units: readonly Unit[]): number {
+  return units.reduce((most, u) => (u.exchange > 0 ? Math.max(most, u.temporaryBytes) : most), 0);
 }
 
 /** Layouts whose parameters are priced and kept. */

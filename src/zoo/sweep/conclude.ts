@@ -4,6 +4,7 @@ import { programUtilization } from '../../cost/training/mfu.ts';
 import { groupTopology } from '../../cost/collectives.ts';
 import { DeviceMesh } from '../../mesh/mesh.ts';
 import { dominator, paretoFront } from '../pareto.ts';
+import { againText } from '../again-text.ts';
 import type { ComparedPlan, Comparison, WhatIf } from '../comparison.ts';
 import type { Traffic } from '../price.ts';
 import { coreKey, type CoreCost } from './core-types.ts';
@@ -65,6 +66,7 @@ export function sweepComparison(question: SweepQuestion, result: SweepResult, wh
         checkpoint: tuning.checkpoint,
         ...(tuning.checkpoint === 'none' ? {} : { unitsAgain: figures.unitsAgain }),
         ...(tuning.once ? { gathersOnce: true } : {}),
+        ...(tuning.paired === true ? { pairsMicrobatches: true } : {}),
         stages: figures.stages,
         pricedLayers: kinds.shallow,
         ...(core?.proof === undefined ? {} : { shallowProof: core.proof }),
@@ -167,8 +169,9 @@ function whyNot(
   const a = row.figures;
   const b = best.row.figures;
   const dearer = a.seconds / b.seconds - 1;
+  const again = againOf(row);
   const terms: (readonly [text: string, seconds: number])[] = [
-    [row.tuning.checkpoint === best.row.tuning.checkpoint ? 'compute' : `compute (${row.tuning.checkpoint} checkpointing)`, a.computeSeconds - b.computeSeconds],
+    [again === againOf(best.row) ? 'compute' : `compute (${again})`, a.computeSeconds - b.computeSeconds],
     ['pipeline bubble', a.bubbleSeconds - b.bubbleSeconds],
     ...[...new Set([...traffic, ...best.traffic].map((t) => `${t.kind} over ${t.axes}`))].map((key) => {
       const own = traffic.find((t) => `${t.kind} over ${t.axes}` === key);
@@ -183,6 +186,10 @@ function whyNot(
   ];
   parts.push(dominated === undefined ? 'no plan is better in both seconds and bytes' : `dominated by ${dominated}`);
   return parts.join('; ');
+}
+
+function againOf({ tuning: { checkpoint }, figures: { unitsAgain } }: PricedRow): string {
+  return againText({ checkpoint, unitsAgain });
 }
 
 /** Seconds of a collective that no compute hides. */
@@ -222,7 +229,7 @@ function notesOf({ kinds, cores, beaten, routed }: SweepResult, overlaps: boolea
     `${cores.size} programs of one data rank were placed and priced; ${beaten} were left out because a lower bound of theirs is above the best plan.`,
     ...(overlaps
       ? [
-          'Gathers and sums of parameters and gradients run beside compute: up to 80 % of it hides them, a quarter of what is hidden stays as its slowdown; a ring of keys and values beside attention likewise. All other collectives are in plain view; the optimizer update itself is not counted.',
+          'Gathers and sums of parameters and gradients run beside compute: up to 80 % of it hides them, a quarter of what is hidden stays as its slowdown; a ring of keys and values beside attention likewise. All other collectives are in plain view (exchanges with experts: see below); the optimizer update itself is not counted.',
         ]
       : ['Compute and communication one after another, no overlap; the optimizer update itself is not counted.']),
     'Memory: states, activations of the microbatches that the schedule keeps, and the most that else is alive in one layer.',
@@ -231,6 +238,6 @@ function notesOf({ kinds, cores, beaten, routed }: SweepResult, overlaps: boolea
     'A plan named optimum has the cheapest placements of the priced layers on the model dims, gathers of parameters and sums of gradients over data ranks included, proven for those layers; stages, memory and what runs beside compute inside a layer are not in that proof. Where a plan of the zoo on the same mesh with the same state sharding is cheaper in all, it has the placements of that plan, and says so.',
     ...(routed.size === 0
       ? []
-      : ['Experts: balanced routing; each rank sorts its own tokens and exchanges them over ep, which folds over data and model ranks.']), // prettier-ignore
+      : ['Experts: balanced routing; each rank sorts its own tokens and exchanges them over ep, which folds over data and model ranks. Where a forward pass can run beside the backward pass of another microbatch (interleaved stages or none, no full checkpointing, one microbatch more kept), the exchanges of one hide beside the compute of the other.']), // prettier-ignore
   ];
 }

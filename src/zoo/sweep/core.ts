@@ -153,6 +153,7 @@ export class CoreSolver {
       optimizer,
       experts: routed.experts,
       active: routed.active,
+      ...(routed.groups === undefined ? {} : { limit: routed.groups }),
       groups,
     });
   }

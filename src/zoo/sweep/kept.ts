@@ -1,6 +1,8 @@
 import type { Graph } from '../../graph/types.ts';
 import type { OperatorTable } from '../../ops/table.ts';
+import { eachOperand } from '../../graph/value.ts';
 import { narrowPoints } from '../../passes/checkpoint/policies.ts';
+import { runsAgain } from '../../passes/checkpoint/repeatable.ts';
 import { backwardStart } from '../../passes/weight-views.ts';
 import type { Checkpoint } from './core-types.ts';
 import { layerOf } from './shallow.ts';
@@ -44,7 +46,8 @@ export function keptByUnit(
 /**
  * Names of the forward calls that run again in the backward pass. `full`: all up to the last narrow point of the program but the
  * last narrow point of each layer, which in a transformer is the residual stream that it hands on; so is what frameworks keep
- * that checkpoint layer by layer. `selective`: of those, all but products of matrices and attention.
+ * that checkpoint layer by layer. `selective`: of those, all but products of matrices and attention. What no backward call needs
+ * does not run again, such as the last product of a layer: PyTorch stops a second run at the last value that is missing.
  */
 export function runAgain(policy: Checkpoint, graph: Graph, table: OperatorTable): Set<string> {
   if (policy === 'none') return new Set();
@@ -53,11 +56,28 @@ export function runAgain(policy: Checkpoint, graph: Graph, table: OperatorTable)
   const kept = new Set(lastOfLayers(narrow, graph));
   const names = new Set<string>();
   for (const node of graph.nodes.slice(0, Math.max(0, Math.min(last, backwardStart(graph))))) {
-    const cls = table.get(node.target)?.cls;
-    if (node.kind !== 'call' || kept.has(node.name) || cls === undefined || ONCE.has(cls)) continue;
-    if (policy === 'full' || !DEAR.has(cls)) names.add(node.name);
+    const record = table.get(node.target);
+    if (node.kind !== 'call' || kept.has(node.name) || record === undefined || !runsAgain(node.target, record))
+      continue;
+    if (policy === 'full' || !DEAR.has(record.cls)) names.add(node.name);
   }
-  return names;
+  return neededAgain(names, graph);
+}
+
+/** Of calls that may run again, those that a backward call needs, directly or through others of them. */
+export function neededAgain(names: ReadonlySet<string>, graph: Graph): Set<string> {
+  const needed = new Set<string>();
+  const parts = new Set(graph.nodes.flatMap((n) => (n.target === 'operator.getitem' ? [n.name] : [])));
+  const start = backwardStart(graph);
+  for (let i = graph.nodes.length - 1; i >= 0; i--) {
+    const node = graph.nodes[i];
+    if (node.kind !== 'call' || (i < start && !needed.has(node.name))) continue;
+    eachOperand(node, (name) => {
+      // One result of several is no call of its own.
+      if (names.has(name) || parts.has(name)) needed.add(name);
+    });
+  }
+  return new Set([...needed].filter((name) => names.has(name)));
 }
 
 /** Of the narrow points inside a layer only the last. */
@@ -74,5 +94,4 @@ function lastOfLayers(narrow: readonly string[], graph: Graph): string[] {
   });
 }
 
-const ONCE: ReadonlySet<string> = new Set(['random', 'control', 'collective', 'other']);
 const DEAR: ReadonlySet<string> = new Set(['matmul', 'attention']);

@@ -29,6 +29,11 @@ export interface LayoutTuning {
   readonly checkpoint: Checkpoint;
   /** Whether FSDP gathers parameters once a step and keeps them (`reshard=false`), not before every pass. */
   readonly once: boolean;
+  /**
+   * Whether a device runs the forward pass of a microbatch beside the backward pass of another, so that exchanges of tokens with
+   * experts hide (`overlap.ts`); absent: one after another.
+   */
+  readonly paired?: boolean;
 }
 
 /** The name of a plan, as `compare --plans` takes it. */

@@ -52,6 +52,43 @@ export function tensorBeside({ tensorParts, products }: PassSeconds, devices: nu
   return { seconds: tensorParts / devices + parts.seconds, hidden: parts.hidden };
 }
 
+/**
+ * Exchanges of tokens beside another microbatch: a device runs a forward pass together with the backward pass of an earlier
+ * microbatch, layer beside layer; what one exchanges hides beside what the other computes. So do DualPipe (arXiv:2412.19437,
+ * section 3.2.1) and Megatron-Core (`--overlap-moe-expert-parallel-comm`), which wants interleaved stages (or none) and no layers
+ * that run again in full, and keeps one microbatch more.
+ */
+export function exchangeBeside(
+  exchange: { readonly forward: number; readonly backward: number },
+  room: { readonly forward: number; readonly backward: number },
+): PairedExchange {
+  // What a forward pass exchanges is beside a backward pass, and the other way round.
+  const hiddenForward = Math.min(exchange.forward, room.backward);
+  const hiddenBackward = Math.min(exchange.backward, room.forward);
+  return {
+    hiddenForward,
+    hiddenBackward,
+    savedForward: hiddenForward * (1 - REMAINS),
+    savedBackward: hiddenBackward * (1 - REMAINS),
+  };
+}
+
+/** Exchanges of one unit that hide, by the pass that they belong to, and the seconds that this saves. */
+export interface PairedExchange {
+  readonly hiddenForward: number;
+  readonly hiddenBackward: number;
+  readonly savedForward: number;
+  readonly savedBackward: number;
+}
+
+/**
+ * Passes of a device that run alone in a paired schedule: what fills the pipeline, and one more. As many backward passes run
+ * alone at its end.
+ */
+export function passesAlone(devices: number, chunks: number, microbatches: number): number {
+  return Math.min(microbatches * chunks, 2 * (devices - 1) + (chunks - 1) * devices + 1);
+}
+
 /** Seconds that units save by hiding, one microbatch through a run of units, and the room that it takes. */
 export interface Saved {
   readonly forward: number;

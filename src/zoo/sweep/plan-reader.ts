@@ -14,9 +14,8 @@ import { ringBytes } from '../price.ts';
 import type { Checkpoint, ContextPass, CoreParameter, CoreTraffic, CoreUnit, DataExtra, PassSeconds } from './core-types.ts'; // prettier-ignore
 import { gradientRoots } from './gradient-roots.ts';
 import { keptByUnit, runAgain } from './kept.ts';
+import { localBytes, PARTS, PendingSums, type Move, type Step } from './pending-sums.ts';
 import { graphUnits, type GraphUnits, type PassOf } from './units.ts';
-
-type Kind = 'activation' | 'weight' | 'gradient';
 
 /** Reads the parts of a plan of one data rank: seconds, bytes and parameters by unit. */
 export class PlanReader {
@@ -34,9 +33,10 @@ export class PlanReader {
   readonly stepSeconds: Float64Array;
   /** Of these, gradients that are laid out anew. */
   private readonly relaidSeconds: Float64Array;
-  private readonly moves: { readonly use: Use; readonly kind: Kind; readonly node: number; readonly steps: readonly Step[] }[] = []; // prettier-ignore
+  private readonly moves: Move[] = [];
   /** Parameter (node) whose gradient a value is, from where only views follow. */
   private readonly gradientOf: Int32Array;
+  private readonly pendingSums: PendingSums;
 
   constructor(
     prepared: Prepared,
@@ -65,6 +65,7 @@ export class PlanReader {
       this.communication[n] = seconds?.internal[s] ?? 0;
     });
     for (const use of this.inOrder()) this.walk(use);
+    this.pendingSums = new PendingSums(model, this.routes, this.graphUnits, this.moves);
   }
 
   /** Shared copies are made by the first use in program order. */
@@ -85,7 +86,7 @@ export class PlanReader {
     }
     const producer = flow.values[use.value].node;
     const node = use.at.kind === 'input' ? use.at.node : producer;
-    const kind: Kind =
+    const kind: Move['kind'] =
       this.graphUnits.weight[producer] === 1 ? 'weight' : this.isGradient(use) ? 'gradient' : 'activation';
     this.moves.push({ use, kind, node, steps });
     const seconds = steps.reduce((sum, step) => sum + step.seconds, 0);
@@ -136,7 +137,14 @@ export class PlanReader {
     };
     const of = (which: PassOf): PassSeconds[] => sums((n) => pass[n] === which);
     const [forward, input, weight] = [of('forward'), of('input'), of('weight')];
-    const second = record((policy) => sums((n) => again[policy].has(graph.nodes[n].name)));
+    const second = record((policy) => {
+      const made = this.pendingSums.madeBefore(again[policy]);
+      return sums((n) => again[policy].has(graph.nodes[n].name)).map((s, u) => ({
+        ...s,
+        communication: s.communication - made.seconds[u],
+        tensorParts: s.tensorParts - made.tensorParts[u],
+      }));
+    });
     const context = this.contexts(again);
     return Array.from({ length: count }, (_, u): CoreUnit => ({
       forward: forward[u],
@@ -178,16 +186,14 @@ export class PlanReader {
     return runAgain(policy, this.model.graph, this.table);
   }
 
-  /** Bytes of the results of a node on a device. */
+  /** Bytes of the results of a node on a device, as they are kept. */
   private bytes(n: number): number {
     const { flow } = this.model;
-    return [...flow.results[n]].reduce((sum, v) => (v < 0 ? sum : sum + this.valueBytes(v)), 0);
+    return [...flow.results[n]].reduce((sum, v) => (v < 0 ? sum : sum + this.pendingSums.keptBytes(v)), 0);
   }
 
   private valueBytes(value: number): number {
-    const { flow, space } = this.model;
-    const { meta } = flow.values[value];
-    return elements(space.localShape(this.routes.owned(value), meta.shape)) * DTYPE_BYTES[meta.dtype];
+    return localBytes(this.model, value, this.routes.owned(value));
   }
 
   /** The most bytes alive in each unit that are neither states nor kept. */
@@ -370,15 +376,6 @@ export class PlanReader {
   }
 }
 
-interface Step {
-  readonly kind: string;
-  readonly meshDims: readonly number[];
-  readonly bytes: number;
-  readonly seconds: number;
-}
-
-/** Collectives that can be cut into parts. */
-const PARTS: ReadonlySet<string> = new Set(['all_gather', 'reduce_scatter']);
 const COLLECTIVES: ReadonlySet<string> = new Set<string>(COLLECTIVE_KINDS);
 
 function record<T>(of: (policy: Checkpoint) => T): Record<Checkpoint, T> {

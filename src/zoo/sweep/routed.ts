@@ -110,6 +110,8 @@ export interface RoutedCosts {
   /** Experts of a layer, and how many of them a token meets. */
   readonly experts: number;
   readonly active: number;
+  /** Node-limited routing (`RoutedExperts.groups`). */
+  readonly limit?: { readonly count: number; readonly kept: number };
   /** By devices of an expert group. */
   readonly units: Readonly<Record<number, readonly RoutedUnit[]>>;
   readonly parameters: readonly CoreParameter[];
@@ -126,6 +128,7 @@ export interface RoutedRequest {
   readonly optimizer?: Optimizer | undefined;
   readonly experts: number;
   readonly active: number;
+  readonly limit?: RoutedCosts['limit'];
   /** Sizes of expert groups to price for. */
   readonly groups: readonly number[];
 }
@@ -179,6 +182,7 @@ export function routedCosts(request: RoutedRequest): RoutedCosts {
   return {
     experts,
     active: request.active,
+    ...(request.limit === undefined ? {} : { limit: request.limit }),
     units: Object.fromEntries(request.groups.map((ep, k) => [ep, byGroup[k]])),
     parameters: routedParameters(graph, scopes, units.unit, request),
   };

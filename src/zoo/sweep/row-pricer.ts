@@ -34,10 +34,13 @@ export class RowPricer {
   price(row: LayoutRow, core: CoreCost, routed: RoutedCosts | undefined): void {
     for (const { schedule, chunks } of this.schedules(row, core.request.microbatch)) {
       const known = this.best.get(row);
-      if (schedule !== '1f1b' && known?.fits === true && known.figures.busySeconds > SCHEDULE_MARGIN * this.incumbent) return; // prettier-ignore
-      for (const once of keeps(row, this.composer.microbatches(row.sizes, core.request.microbatch)))
+      // Exchanges with experts may hide in what is left to try.
+      if (schedule !== '1f1b' && known?.fits === true && known.figures.busySeconds - known.figures.exchangeSeconds > SCHEDULE_MARGIN * this.incumbent) return; // prettier-ignore
+      for (const { once, paired } of this.ways(row, schedule, core.request.microbatch))
         for (const checkpoint of CHECKPOINTS) {
-          const tuning = { microbatch: core.request.microbatch, schedule, chunks, checkpoint, once };
+          if (paired && checkpoint === 'full') continue;
+          const base = { microbatch: core.request.microbatch, schedule, chunks, checkpoint, once };
+          const tuning = paired ? { ...base, paired } : base;
           const last = checkpoint === 'full' && !once && this.best.get(row)?.fits !== true;
           const limits = last ? {} : { fitting: true, below: this.best.get(row)?.figures.seconds ?? Infinity };
           const figures = this.composer.compose(core, routed, row.sizes, row.kind, tuning, limits);
@@ -49,6 +52,14 @@ export class RowPricer {
         }
     }
   }
+
+  /** Whether FSDP keeps what it gathers, and whether two microbatches run beside each other: where frameworks can. */
+  private ways(row: LayoutRow, schedule: string, microbatch: number): { readonly once: boolean; readonly paired: boolean }[] {
+    const { pp, ep } = row.sizes;
+    const m = this.composer.microbatches(row.sizes, microbatch);
+    const pairs = this.composer.overlaps && ep > 1 && m > 1 && (pp === 1 || schedule === 'interleaved');
+    return keeps(row, m).flatMap((once) => (pairs ? [false, true] : [false]).map((paired) => ({ once, paired })));
+  } // prettier-ignore
 
   private offer(found: PricedRow): void {
     const known = this.best.get(found.row);

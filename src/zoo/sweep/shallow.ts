@@ -7,6 +7,7 @@ import { programFlops } from '../../ops/program-flops.ts';
 import type { OperatorTable } from '../../ops/table.ts';
 import { jointGraph } from '../../passes/joint.ts';
 import { trace } from '../../trace/trace.ts';
+import { withFusedAttention } from './fused-attention.ts';
 
 /**
  * A model of few layers that stands for one of many: layers that are written alike cost alike, so one of each kind is priced,
@@ -73,9 +74,9 @@ export function lossProgram(config: ModelConfig, sizes: TokenSizes, layers: numb
   return trace((given) => run(given), inputs, options);
 }
 
-/** Forward and backward pass of a program with a loss. */
+/** Forward and backward pass of a program with a loss, attention fused (`withFusedAttention`). */
 export function withBackward(forward: Graph, table: OperatorTable): Graph {
-  return jointGraph(forward, { table });
+  return jointGraph(withFusedAttention(forward, table), { table });
 }
 
 /**

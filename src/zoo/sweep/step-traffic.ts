@@ -14,8 +14,8 @@ export interface DevicePlace {
   readonly chunks: number;
   /** Units of each chunk, from its first, whose results run again. */
   readonly again: readonly number[];
-  /** Share of the seconds of state collectives that stays visible: of those of each microbatch, and of those of a step. */
-  readonly visible: { readonly microbatch: number; readonly step: number };
+  /** Share of seconds that stays visible: of state collectives of each microbatch, of those of a step, of exchanges with experts. */
+  readonly visible: { readonly microbatch: number; readonly step: number; readonly exchange?: number };
 }
 
 /** What keys, values and their gradients send round in one microbatch of a layer, and the share of it that is visible. */
@@ -76,7 +76,7 @@ export function stepTraffic(request: UnitRequest, kinds: LayerKinds, place: Devi
       const { seconds, sentBytes } = tokenExchange(groups, routed.units[groups.ep]?.[index]?.dispatchBytes ?? 0, routed);
       // Two a pass; a block that runs again dispatches and combines once more.
       const count = 4 * n + (checkpoint === 'full' ? 2 * (twice.get(index) ?? 0) : 0);
-      if (seconds > 0) put({ kind: 'all_to_all', axes: 'ep', count, sentBytes: count * sentBytes, seconds: count * seconds }, microbatches);
+      if (seconds > 0) put({ kind: 'all_to_all', axes: 'ep', count, sentBytes: count * sentBytes, seconds: count * seconds }, microbatches, visible.exchange);
     }
   return [...sums.values()].sort((a, b) => b.seconds - a.seconds || (`${a.kind}${a.axes}` < `${b.kind}${b.axes}` ? -1 : 1));
 } // prettier-ignore

@@ -2,7 +2,7 @@ import type { LayerKinds } from './shallow.ts';
 import type { Checkpoint, CoreCost, CoreParameter, CoreUnit, PassSeconds } from './core-types.ts';
 import { tokenExchange } from './exchange.ts';
 import type { LayoutKind, LayoutSizes } from './layout.ts';
-import { roomIn, tensorBeside, type Beside, type StateMoves } from './overlap.ts';
+import { exchangeBeside, roomIn, tensorBeside, type Beside, type StateMoves } from './overlap.ts';
 import { ringSeconds, type Ring } from './ring.ts';
 import type { RoutedCosts } from './routed.ts';
 import { parameterCost, type DataGroups, type Moved, type ParameterCost } from './states.ts';
@@ -14,6 +14,11 @@ export interface Unit extends StateMoves {
   readonly weight: number;
   /** Of all passes. */
   readonly compute: number;
+  /** Exchanges of tokens with experts, of all passes. */
+  readonly exchange: number;
+  /** Of a paired schedule: what the passes save where another microbatch is beside them; their seconds are without it. */
+  readonly pairedForward: number;
+  readonly pairedBackward: number;
   readonly states: readonly [parameter: number, gradient: number, optimizer: number];
   readonly keptBytes: number;
   readonly temporaryBytes: number;
@@ -31,6 +36,8 @@ export interface UnitRequest {
   readonly sizes: LayoutSizes;
   readonly kind: LayoutKind;
   readonly checkpoint: Checkpoint;
+  /** Whether passes of two microbatches run beside each other (`LayoutTuning.paired`). */
+  readonly paired: boolean;
   readonly groups: DataGroups;
   /** Whether collectives run beside compute. */
   readonly overlaps: boolean;
@@ -52,7 +59,7 @@ export function unitCosts(request: UnitRequest, kinds: LayerKinds): Unit[] {
 }
 
 function builtUnits(request: UnitRequest): Unit[] {
-  const { core, routed, sizes, checkpoint, groups, costs } = request;
+  const { core, routed, sizes, checkpoint, paired, groups, costs } = request;
   const { dense } = groups;
   return core.units.map((u, index): Unit => {
     const own = costs.filter(({ p }) => p.unit === index || (sizes.pp > 1 && p.alsoUnit === index));
@@ -77,13 +84,22 @@ function builtUnits(request: UnitRequest): Unit[] {
     const inputCompute = u.backwardInput.compute + again + (block?.inputSeconds ?? 0);
     const weightCompute = u.backwardWeight.compute + (block?.weightSeconds ?? 0);
     const { forward, input, weight, second } = moved;
+    const room = {
+      forward: roomIn(forwardCompute, forward.hidden),
+      backward: roomIn(inputCompute + weightCompute, input.hidden + weight.hidden + second.hidden),
+    };
+    const backwardExchange = exchange + secondExchange;
+    const hides = paired ? exchangeBeside({ forward: exchange, backward: backwardExchange }, room) : ALONE;
     return {
       forward: forwardCompute + forward.seconds + exchange + extra('forward'),
-      input: inputCompute + input.seconds + second.seconds + exchange + secondExchange + extra('input'),
+      input: inputCompute + input.seconds + second.seconds + backwardExchange + extra('input'),
       weight: weightCompute + weight.seconds,
       compute: forwardCompute + inputCompute + weightCompute,
-      forwardRoom: roomIn(forwardCompute, forward.hidden),
-      backwardRoom: roomIn(inputCompute + weightCompute, input.hidden + weight.hidden + second.hidden),
+      exchange: exchange + backwardExchange,
+      pairedForward: hides.savedForward,
+      pairedBackward: hides.savedBackward,
+      forwardRoom: room.forward - hides.hiddenBackward,
+      backwardRoom: room.backward - hides.hiddenForward,
       gatherForward: sum((c) => c.gatherForwardSeconds),
       gatherBackward: sum((c) => c.gatherBackwardSeconds),
       scatter: sum((c) => c.scatterSeconds),
@@ -102,6 +118,8 @@ function builtUnits(request: UnitRequest): Unit[] {
     };
   });
 }
+
+const ALONE = { hiddenForward: 0, hiddenBackward: 0, savedForward: 0, savedBackward: 0 };
 
 /** Collectives on the model dims by pass: what is visible of them, and the compute that hides the rest. */
 interface ModelMoves {
