@@ -78,14 +78,15 @@ const block = (): Graph => load('peers/block-2048');
 
 describe('CM-46 memory rows bind', () => {
   test.each(FULL ? [0.05, 0.01] : [0.05])(
-    'a transformer block on (32, 8) at 100, 60, 40 and 30 hundredths of its peak, and below the smallest budget reported, gap %f',
+    'a transformer block on (32, 8) at 60 and 30 (and 100 and 40) hundredths of its peak, and below the smallest budget reported, gap %f',
     async (gap) => {
       const graph = block();
       const free = await planFor(graph, 'x=32,y=8', ON_2D);
       const peak = free.memory.timeline?.peakBytes ?? NaN;
       const bound: number[] = [];
       let before = 0;
-      for (const share of [1, 0.6, 0.4, 0.3]) {
+      // At 5 % every other budget will do to see that it binds.
+      for (const share of gap === 0.05 ? [0.6, 0.3] : [1, 0.6, 0.4, 0.3]) {
         const memoryBytes = Math.floor(peak * share);
         const plan = await checked(graph, 'x=32,y=8', { ...ON_2D, memoryBytes, activations: 'constraint', gap });
         expect(plan, `${share}`).toBeDefined();
