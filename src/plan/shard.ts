@@ -110,8 +110,9 @@ function startsOf(
 }
 
 /** A solve that was cut short may hold placements whose greedy propagation is cheaper than its own choice. */
-function noWorseThanGreedy({ model, problem }: Prepared, solution: Solution): Solution {
-  const greedy = solution.status === 'feasible' ? greedyFrom(model, problem, solution.choice) : undefined;
+function noWorseThanGreedy({ model, problem, request }: Prepared, solution: Solution): Solution {
+  const cut = solution.status === 'feasible' && request.objective === 'time';
+  const greedy = cut ? greedyFrom(model, problem, solution.choice) : undefined;
   if (greedy === undefined || greedy.cost >= solution.objective) return solution;
   const { choice, cost } = greedy;
   const evidence = [...(solution.evidence ?? []), 'the placements found were propagated greedily, which was cheaper'];
