@@ -31,6 +31,7 @@ const svd = (name: string, schema: string): OperatorRecord =>
     schema,
     input: 'A',
     square: false,
+    tuple: true,
     results: (m, n, ctx) => {
       if (name.includes('_linalg_svd') && ctx.has('compute_uv') && !ctx.bool('compute_uv'))
         ctx.fail('compute_uv=False is not modelled: linalg_svdvals gives the values');
@@ -53,6 +54,7 @@ const factors: readonly OperatorRecord[] = [
     schema: 'Tensor self, bool some=True, bool compute_uv=True',
     input: 'self',
     square: false,
+    tuple: true,
     results: (m, n, ctx) => {
       if (ctx.has('compute_uv') && !ctx.bool('compute_uv')) ctx.fail('compute_uv=False is not modelled: linalg_svdvals gives the values'); // prettier-ignore
       const [u, s, [rows, columns]] = singularShapes(m, n, !ctx.bool('some'));
@@ -80,6 +82,7 @@ const factors: readonly OperatorRecord[] = [
   decomposition('aten._linalg_eigh.default', {
     schema: "Tensor A, str UPLO='L', bool compute_v=True",
     input: 'A',
+    tuple: true,
     results: (n, _, ctx) => {
       if (ctx.has('compute_v') && !ctx.bool('compute_v')) ctx.fail('compute_v=False is not modelled: linalg_eigvalsh gives the values'); // prettier-ignore
       return [[n], [n, n]];
@@ -90,6 +93,7 @@ const factors: readonly OperatorRecord[] = [
     schema: 'Tensor A, *, bool pivot=True',
     input: 'A',
     square: false,
+    tuple: true,
     results: (m, n, ctx) => {
       if (ctx.has('pivot')) pivoting(ctx);
       const k = Math.min(m, n);
@@ -103,6 +107,7 @@ const factors: readonly OperatorRecord[] = [
       schema: `Tensor A, *, bool pivot=True${told ? ', bool check_errors=False' : ''}`,
       input: 'A',
       square: false,
+      tuple: true,
       results: (m, n, ctx) => {
         if (ctx.has('pivot')) pivoting(ctx);
         return [[m, n], [Math.min(m, n)], ...(told ? [[]] : [])];
@@ -119,6 +124,7 @@ const factors: readonly OperatorRecord[] = [
   decomposition('aten.linalg_cholesky_ex.default', {
     schema: 'Tensor self, *, bool upper=False, bool check_errors=False',
     input: 'self',
+    tuple: true,
     results: (n) => [[n, n], []],
     dtypes: [undefined, 'i32'],
     each: (a, n, _, call) => {
@@ -129,6 +135,7 @@ const factors: readonly OperatorRecord[] = [
   decomposition('aten.linalg_inv_ex.default', {
     schema: 'Tensor A, *, bool check_errors=False',
     input: 'A',
+    tuple: true,
     results: (n) => [[n, n], []],
     dtypes: [undefined, 'i32'],
     each: (a, n, _, call) => [solve(a, identity(n), n, n) ?? singular(call), [0]],

@@ -41,6 +41,8 @@ export interface Decomposition {
   readonly input: string;
   readonly square?: boolean;
   readonly aliases?: readonly string[];
+  /** Whether there are several results; default: one. */
+  readonly tuple?: boolean;
   /** Trailing dims of each result, from the rows and columns of a matrix. */
   readonly results: (m: number, n: number, ctx: OpContext) => readonly (readonly number[])[];
   /** Element type of each result, where it is not that of the matrix. */
@@ -71,16 +73,13 @@ export function decomposition(name: string, spec: Decomposition): OperatorRecord
     schema: spec.schema,
     cls: 'other',
     ...(spec.aliases === undefined ? {} : { aliases: spec.aliases }),
-    results: spec.results(1, 1, NO_CALL).length > 1 ? 'tuple' : 'single',
+    results: spec.tuple === true ? 'tuple' : 'single',
     infer: types,
     shard: batchRules,
     flops: (ctx) => ({ matrix: 0, vector: 2 * elements(ctx.inputs[0].shape) * Math.max(...ctx.inputs[0].shape.slice(-2)) }), // prettier-ignore
     kernel,
   });
 }
-
-/** Stands in where only the number of results is asked. */
-const NO_CALL = { text: () => 'reduced', bool: () => false, has: () => false } as unknown as OpContext;
 
 export const singular = (call: KernelCall): never => valueError(call, 'a matrix is singular');
 
@@ -135,6 +134,7 @@ const decompositions: readonly OperatorRecord[] = [
   decomposition('aten.linalg_slogdet.default', {
     schema: 'Tensor A',
     input: 'A',
+    tuple: true,
     results: () => [[], []],
     each: (a, n) => {
       const value = determinant(a, n);
@@ -145,6 +145,7 @@ const decompositions: readonly OperatorRecord[] = [
     schema: "Tensor A, str mode='reduced'",
     input: 'A',
     square: false,
+    tuple: true,
     results: (m, n, ctx) => {
       const mode = ctx.text('mode');
       if (mode !== 'reduced') ctx.fail(`mode '${mode}' is not modelled, 'reduced' is`);
@@ -156,6 +157,7 @@ const decompositions: readonly OperatorRecord[] = [
   decomposition('aten.linalg_eigh.default', {
     schema: "Tensor self, str UPLO='L'",
     input: 'self',
+    tuple: true,
     results: (n) => [[n], [n, n]],
     each: (a, n, _, call) => {
       const upper = call.ctx.text('UPLO').toUpperCase() === 'U';
