@@ -8,7 +8,7 @@ import { search, type Findings } from '../../src/solver/anytime/rounds.ts';
 import { solveChoice } from '../../src/solver/anytime/solve-choice.ts';
 import { verifyDual } from '../../src/solver/check-dual.ts';
 import { evaluate, verifyCertificate } from '../../src/solver/check.ts';
-import { build, enumerate, exhaust, mulberry32, randomProblem, so28, type PlainProblem } from './support.ts';
+import { build, enumerate, exhaust, randomProblem, ring, so28 } from './support.ts';
 
 /** Optimum and choice of the table of SO-28, by seed. */
 const SO28: readonly (readonly [number, number])[] = [
@@ -17,27 +17,6 @@ const SO28: readonly (readonly [number, number])[] = [
 ]; // prettier-ignore
 
 const numbers = (choice: ArrayLike<number>): number[] => Array.from(choice);
-
-/** A problem of many variables in a ring with chords, usage pieces that overlap, and a tight limit. */
-function ring(seed: number, n: number): PlainProblem {
-  const next = mulberry32(seed);
-  const int = (k: number): number => Math.floor(next() * k);
-  const unary = Array.from({ length: n }, () => Array.from({ length: 3 + int(3) }, () => int(1000)));
-  const edges: [number, number, number[]][] = [];
-  for (let i = 0; i < n; i++) {
-    for (const step of [1, 2 + int(9)]) {
-      const j = (i + step) % n;
-      const [a, b] = i < j ? [i, j] : [j, i];
-      if (a !== b) edges.push([a, b, Array.from({ length: unary[a].length * unary[b].length }, () => int(500))]);
-    }
-  }
-  const pieces = unary.map((u, variable) => {
-    const lo = int(n);
-    return { variable, lo, hi: lo + 1 + int(12), amounts: u.map(() => 1 + int(100)) };
-  });
-  const peak = Math.max(...pieces.map(({ lo }) => pieces.reduce((s, p) => (p.lo <= lo && lo < p.hi ? s + Math.min(...p.amounts) : s), 0)));
-  return { unary, edges, pieces, limit: Math.floor(1.1 * peak) };
-} // prettier-ignore
 
 describe('reduction to the search model', () => {
   it('SO-35: the optimum of the reduced model is that of the problem, and every choice expands to one of equal cost', () => {
@@ -165,7 +144,7 @@ describe('solveChoice', () => {
   }); // prettier-ignore
 
   it('SO-37: the same bytes with one thread and with three', async () => {
-    const problem = build(ring(7, 120));
+    const problem = build(ring(7, 120, 3, 1.1));
     const [alone, together] = await Promise.all([
       solveChoice(problem, { threads: 1, rounds: 2, seed: 5, close: false }),
       solveChoice(problem, { threads: 3, rounds: 2, seed: 5, close: false }),
@@ -175,7 +154,7 @@ describe('solveChoice', () => {
   }); // prettier-ignore
 
   it('SO-38: cost falls and bound rises; a stop in mid-search returns a checked choice with an honest bound', async () => {
-    const problem = build(ring(3, 200));
+    const problem = build(ring(3, 200, 3, 1.1));
     const stop = new AbortController();
     const events: (readonly [number, number])[] = [];
     const solution = await solveChoice(problem, {
@@ -200,7 +179,7 @@ describe('solveChoice', () => {
   });
 
   it('searches a ring of sixty to a checked choice above its bound, the same every time', async () => {
-    const problem = build(ring(11, 60));
+    const problem = build(ring(11, 60, 3, 1.1));
     const reduced = compact(problem);
     const start = reduced === undefined ? undefined : firstChoice(reduced.model);
     if (reduced === undefined || start === undefined) throw new Error('it has choices');

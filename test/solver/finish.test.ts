@@ -12,7 +12,7 @@ import { planOf } from '../../src/solver/anytime/plan.ts';
 import { solveChoice } from '../../src/solver/anytime/solve-choice.ts';
 import { evaluate, verifyCertificate } from '../../src/solver/check.ts';
 import type { Problem } from '../../src/solver/types.ts';
-import { build, exhaust, mulberry32, randomProblem, so28, type PlainProblem } from './support.ts';
+import { build, exhaust, randomProblem, ring, so28, type PlainProblem } from './support.ts';
 
 interface Case {
   readonly seed: number;
@@ -38,28 +38,6 @@ function* cases(): Generator<Case> {
     const source = { lambda: ascent.kept, toFirst: ascent.bestFirst, toSecond: ascent.bestSecond };
     yield { seed, plain, problem, reduced, start, source, optimum: exhaust(plain).objective };
   }
-}
-
-/** A problem of many variables in a ring with chords and a tight limit: too large to be closed at once. */
-function ring(seed: number, n: number): PlainProblem {
-  const next = mulberry32(seed);
-  const int = (k: number): number => Math.floor(next() * k);
-  const unary = Array.from({ length: n }, () => Array.from({ length: 4 + int(3) }, () => int(1000)));
-  const edges: [number, number, number[]][] = [];
-  for (let i = 0; i < n; i++) {
-    for (const step of [1, 2 + int(9)]) {
-      const j = (i + step) % n;
-      const [a, b] = i < j ? [i, j] : [j, i];
-      if (a !== b) edges.push([a, b, Array.from({ length: unary[a].length * unary[b].length }, () => int(500))]);
-    }
-  }
-  const pieces = unary.map((u, variable) => {
-    const lo = int(n);
-    return { variable, lo, hi: lo + 1 + int(12), amounts: u.map(() => 1 + int(100)) };
-  });
-  const least = ({ amounts }: { readonly amounts: readonly number[] }): number => Math.min(...amounts);
-  const peaks = pieces.map(({ lo }) => pieces.reduce((s, p) => (p.lo <= lo && lo < p.hi ? s + least(p) : s), 0));
-  return { unary, edges, pieces, limit: Math.floor(1.15 * Math.max(...peaks)) };
 }
 
 describe('the finisher', () => {
@@ -138,7 +116,7 @@ describe('the finisher', () => {
 });
 
 describe('solve with the finisher', () => {
-  const problem = build(ring(5, 110));
+  const problem = build(ring(5, 110, 4, 1.15));
 
   it('asks HiGHS once and calls nothing optimal without an accepted bound; a stop is heard while it runs', async () => {
     const stop = new AbortController();

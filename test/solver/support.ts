@@ -291,3 +291,28 @@ function randomTable(k: number, l: number, range: number, next: () => number, in
   }
   return cells(() => (next() < 0.1 ? Infinity : int(range)));
 }
+
+/**
+ * A problem of many variables in a ring with chords, usage pieces that overlap, and a tight limit: too large to be closed at
+ * once. Domains have `values` to `values + 2` values; the limit is `room` times the least peak.
+ */
+export function ring(seed: number, n: number, values: number, room: number): PlainProblem {
+  const next = mulberry32(seed);
+  const int = (k: number): number => Math.floor(next() * k);
+  const unary = Array.from({ length: n }, () => Array.from({ length: values + int(3) }, () => int(1000)));
+  const edges: [number, number, number[]][] = [];
+  for (let i = 0; i < n; i++) {
+    for (const step of [1, 2 + int(9)]) {
+      const j = (i + step) % n;
+      const [a, b] = i < j ? [i, j] : [j, i];
+      if (a !== b) edges.push([a, b, Array.from({ length: unary[a].length * unary[b].length }, () => int(500))]);
+    }
+  }
+  const pieces = unary.map((u, variable) => {
+    const lo = int(n);
+    return { variable, lo, hi: lo + 1 + int(12), amounts: u.map(() => 1 + int(100)) };
+  });
+  const least = ({ amounts }: { readonly amounts: readonly number[] }): number => Math.min(...amounts);
+  const peaks = pieces.map(({ lo }) => pieces.reduce((s, p) => (p.lo <= lo && lo < p.hi ? s + least(p) : s), 0));
+  return { unary, edges, pieces, limit: Math.floor(room * Math.max(...peaks)) };
+}

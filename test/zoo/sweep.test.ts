@@ -428,7 +428,7 @@ describe('published layouts (a sample: bench/published.ts has all)', () => {
       plan('tp+sp', 7, { tp: 8 }),
       plan('fsdp+tp+sp', 8, { dp_shard: 4, tp: 2 }, false),
     ] as Comparison['plans'];
-    const comparison = { plans, meshes: [] } as unknown as Comparison;
+    const comparison = { plans, meshes: [] };
     const base = { model: '', devices: 8, cluster: '', sequence: 1, globalBatch: 1, pp: 1, cp: 1, tp: 1, ep: 1, text: '' };
     // HSDP is what FSDP's source leaves open; ZeRO-1 keeps its parameters whole; Ulysses is no context parallelism.
     expect(publishedRank(comparison, { ...base, sharded: true })).toMatchObject({ seconds: 3, rank: 2, of: 5, plan: { rank: 3, of: 7 } });

@@ -75,7 +75,10 @@ function layoutText({ pp, dp, cp, tp, ep, context, isSharded }: LayoutKey): stri
 }
 
 /** Finds the layout in a comparison: its fastest fitting plan, and the layouts whose fastest one is faster. */
-export function publishedRank(comparison: Comparison, published: PublishedLayout): PublishedRank {
+export function publishedRank(
+  comparison: Pick<Comparison, 'plans' | 'meshes'>,
+  published: PublishedLayout,
+): PublishedRank {
   const { pp, cp, tp, ep, sharded: isSharded, devices } = published;
   const own = layoutText({ pp, dp: devices / (pp * cp * tp), cp, tp, ep, context: 'cp', isSharded });
   const fitting = comparison.plans.filter((p) => p.fits && p.origin === 'zoo');
