@@ -8,7 +8,8 @@ import { climb } from './ascent.ts';
 import { Messages } from './bound.ts';
 import { STEP } from './certificate.ts';
 import { hashProblem, judge } from './check.ts';
-import { foldOf, type Fold } from './fold.ts';
+import type { Fold } from './fold.ts';
+import type { Ground } from './ground.ts';
 import type { Network } from './network.ts';
 import type { Pool } from './pool.ts';
 import { costAt } from './primal.ts';
@@ -16,8 +17,6 @@ import { EASY, type Engines, Search } from './search.ts';
 import type { Certificate, Problem } from './types.ts';
 import { type Shifts, shiftsOf, unreduce } from './unreduce.ts';
 
-/** Problems of fewer variables are not worth a fold. */
-const FOLD_VARIABLES = 1500;
 /** With larger tables (three mesh dims and more) the reductions that the search makes first are worth their time. */
 const MOST_CELLS = 6_000_000;
 const SWEEPS = 200;
@@ -39,20 +38,64 @@ export interface Relaxed {
   readonly certificate?: Certificate;
 }
 
-/** Undefined when no choice was found on the way. The network is left alone. */
+/** Undefined when no choice was found on the way. */
 export function solveByMessages(
-  problem: Problem,
-  net: Network,
+  ground: Ground,
   engines: Engines,
   evaluate: (choice: Int32Array) => number,
   stopped: () => boolean,
   certify: boolean,
 ): Relaxed | undefined {
-  const fold = net.count >= FOLD_VARIABLES ? foldOf(net) : undefined;
-  const work = fold?.short ?? net.clone();
-  work.rows.length = 0;
-  // A choice that nobody wants proven is as good from the short network, whatever finds it there.
-  const untouched = fold !== undefined && !certify ? work.clone() : undefined;
+  const { problem, net, fold } = ground;
+  const folded = fold !== undefined;
+  if (!certify && folded) {
+    // A choice that nobody wants proven is found among those whose middle blocks decide alike.
+    const short = cheapest(ground.alike.clone(), engines, stopped);
+    if (short === undefined) return undefined;
+    const choice = fold.variable.map((v) => short.choice[v]);
+    return { choice, tight: short.tight && evaluate(choice) < Infinity, folded };
+  }
+  const work = (fold?.short ?? net).clone();
+  const swept = sweepOut(work, engines, stopped);
+  if (swept === undefined) return undefined;
+  const { choice: short, tight, messages } = swept;
+  const choice = fold === undefined ? short : fold.variable.map((v) => short[v]);
+  if (!tight) return { choice, tight, folded };
+  const objective = evaluate(choice);
+  if (!certify || objective === Infinity) return { choice, tight: objective < Infinity, folded };
+  const shifts = unreduce(net.pool, work.series ?? [], shiftsOf(work, messages));
+  const spread = fold === undefined ? { shifts, edge: undefined } : settle(net, fold, shifts, engines);
+  const certificate = certificateOf(problem, net.pool, spread.shifts, spread.edge);
+  const verdict = judge(problem, certificate.problem, { choice, objective, certificate });
+  const proven = verdict.accepted && verdict.bound >= BigInt(objective);
+  return { choice, tight: true, folded, ...(proven ? { certificate } : {}) };
+}
+
+/** A choice of a network that is small enough to be swept, and whether nothing is cheaper. */
+interface Found {
+  readonly choice: Int32Array;
+  readonly tight: boolean;
+}
+
+/**
+ * The cheapest choice of a network by the engine's own word: by messages, else by the search. The network is used up.
+ *
+ * @returns undefined when no choice was found on the way
+ */
+export function cheapest(net: Network, engines: Engines, stopped: () => boolean): Found | undefined {
+  const untouched = net.clone();
+  const swept = sweepOut(net, engines, stopped);
+  if (swept === undefined || swept.tight) return swept;
+  const searched = search(untouched, swept.choice, engines, stopped);
+  return searched === undefined ? swept : { choice: searched, tight: true };
+}
+
+/** Sweeps of what the variables between two others leave when they are eliminated. The network is used up. */
+function sweepOut(
+  work: Network,
+  engines: Engines,
+  stopped: () => boolean,
+): (Found & { readonly messages: Messages }) | undefined {
   if (work.cells > MOST_CELLS) return undefined;
   const { reducer, eliminator } = engines;
   reducer.sumParallel(work);
@@ -76,44 +119,19 @@ export function solveByMessages(
     grace: GRACE,
   });
   engines.steps += messages.steps;
-  if (best === undefined) return undefined;
-  let short = work.complete(best);
-  let tight = bound >= target();
-  if (!tight && untouched !== undefined) {
-    const searched = searchShort(untouched, short, engines, stopped);
-    if (searched !== undefined) {
-      short = searched;
-      tight = true;
-    }
-  }
-  const choice = fold === undefined ? short : fold.variable.map((v) => short[v]);
-  const folded = fold !== undefined;
-  if (!tight) return { choice, tight, folded };
-  const objective = evaluate(choice);
-  if (!certify || objective === Infinity) return { choice, tight: objective < Infinity, folded };
-  const shifts = unreduce(net.pool, work.series, shiftsOf(work, messages));
-  const spread = fold === undefined ? { shifts, edge: undefined } : settle(net, fold, shifts, engines);
-  const certificate = certificateOf(problem, net.pool, spread.shifts, spread.edge);
-  const verdict = judge(problem, certificate.problem, { choice, objective, certificate });
-  const proven = verdict.accepted && verdict.bound >= BigInt(objective);
-  return { choice, tight: true, folded, ...(proven ? { certificate } : {}) };
+  return best === undefined ? undefined : { choice: work.complete(best), tight: bound >= target(), messages };
 }
 
 /** The optimum of a short network by the search that long ones are spared; undefined when the clock stopped it. */
-function searchShort(
-  net: Network,
-  start: Int32Array,
-  engines: Engines,
-  stopped: () => boolean,
-): Int32Array | undefined {
+function search(net: Network, start: Int32Array, engines: Engines, stopped: () => boolean): Int32Array | undefined {
   const original = net.clone();
-  const search = new Search(
+  const full = new Search(
     { evaluate: (choice) => costAt(original, choice), stopped, progress: () => undefined, gap: 0 },
     engines,
   );
-  search.offer(start);
-  const bound = search.solve(net);
-  const { best } = search;
+  full.offer(start);
+  const bound = full.solve(net);
+  const { best } = full;
   return best !== undefined && bound > best.objective - net.quantum ? best.choice : undefined;
 }
 

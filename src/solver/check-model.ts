@@ -4,11 +4,9 @@
  *
  * Verdicts are remembered by content: the second of two equal layers costs a few look-ups.
  */
-import { PRICE_SCALE } from './certificate.ts';
-import { minimise, type Summand } from './check-minimise.ts';
-import { exactSum, type Grid, level, PairMemo, type Part, Refused, type Store } from './check-store.ts';
+import { exactSum, type Grid, PairMemo, type Part, Refused, type Store } from './check-store.ts';
 import { reachedOnly, shrink, type Shrunk } from './check-shrink.ts';
-import { type ByClass, byClass, functionOf, LevelledGrid, LoweredGrid, splitOf, View } from './check-tables.ts';
+import { type ByClass, functionOf, splitOf, View } from './check-tables.ts';
 
 /** Amounts of a row per variable: vector id or -1. */
 export interface ModelRow {
@@ -16,7 +14,8 @@ export interface ModelRow {
   readonly amounts: number[];
 }
 
-interface Elimination {
+/** What minimising over a variable leaves: a constant and, over some of its neighbours, a table. */
+export interface Elimination {
   readonly least: number;
   readonly neighbours: readonly number[];
   readonly shrunk: Shrunk | undefined;
@@ -123,12 +122,13 @@ export class Model {
     this.unary[i] = store.sum(this.unary[i], diagonal);
   }
 
-  #variable(v: number): void {
+  /** @throws Refused when the variable is not there */
+  needs(v: number): void {
     if (!(v >= 0 && v < this.size.length) || this.gone[v]) throw new Refused(`variable ${v} is not there`);
   }
 
   /** Part f in its smallest form. */
-  #part(f: number): Part {
+  part(f: number): Part {
     const part = this.parts[f];
     if (part === undefined) throw new Refused(`factor ${f} is not there`);
     if (part.tidy) return part;
@@ -156,13 +156,14 @@ export class Model {
   }
 
   /** Part f, which must join two variables. */
-  #edge(f: number): Part {
-    const part = this.#part(f);
+  edge(f: number): Part {
+    const part = this.part(f);
     if (part.vars.length !== 2) throw new Refused(`factor ${f} joins ${part.vars.length} variables, not two`);
     return part;
   }
 
-  #remove(f: number): void {
+  /** Takes factor f away. */
+  remove(f: number): void {
     for (const v of this.parts[f]?.vars ?? []) {
       const list = this.incident[v];
       const at = list.indexOf(f);
@@ -189,10 +190,10 @@ export class Model {
 
   /** Deletes positions for the stated reasons: pairs (d, w), w = -1 for "forbidden". */
   drop(i: number, list: Int32Array): void {
-    this.#variable(i);
+    this.needs(i);
     const { store } = this;
     // Edges are read as they are, living classes only: making them small after every deletion would cost far more.
-    const incident = this.incident[i].map((f) => (this.parts[f]?.vars.length === 2 ? this.parts[f] : this.#part(f)));
+    const incident = this.incident[i].map((f) => (this.parts[f]?.vars.length === 2 ? this.parts[f] : this.part(f)));
     let key = store.tuple(store.tuple(-1, this.unary[i]), this.priced[i]);
     for (const row of this.rows) key = store.tuple(key, row.amounts[i]);
     for (const p of incident) {
@@ -239,10 +240,10 @@ export class Model {
 
   /** Replaces j by the function of i that edge f makes it. */
   merge(j: number, i: number, f: number): void {
-    this.#variable(j);
-    this.#variable(i);
+    this.needs(j);
+    this.needs(i);
     const { store } = this;
-    const edge = this.#edge(f);
+    const edge = this.edge(f);
     const side = edge.vars.indexOf(i);
     if (side < 0 || edge.vars[1 - side] !== j) throw new Refused(`factor ${f} does not join ${i} and ${j}`);
     const key = store.tuple(store.tuple(-1, edge.maps[side]), edge.maps[1 - side]);
@@ -250,15 +251,15 @@ export class Model {
       const target = functionOf(edge.grid, side, store.maps[edge.maps[1 - side]]);
       return store.map(store.maps[edge.maps[side]].map((c) => (c < 0 ? -1 : target[c])));
     });
-    this.#remove(f);
+    this.remove(f);
     this.unary[i] = store.sum(this.unary[i], store.gather(this.unary[j], follow));
     const along = store.compose(edge.maps[1 - side], follow);
     this.addDiagonal(i, edge.grid, side === 0 ? edge.maps[0] : along, side === 0 ? along : edge.maps[1]);
-    this.#move(j, i, follow);
+    this.move(j, i, follow);
   }
 
   /** Gives everything at j to i, whose positions choose those of j by the map. The unaries are the caller's. */
-  #move(j: number, i: number, map: number): void {
+  move(j: number, i: number, map: number): void {
     const { store } = this;
     for (const g of this.incident[j].slice()) {
       const part = this.parts[g];
@@ -270,7 +271,7 @@ export class Model {
         continue;
       }
       if (part.vars.length !== 2) throw new Refused('two variables of one wide factor cannot become one');
-      this.#remove(g);
+      this.remove(g);
       this.addDiagonal(i, part.grid, maps[0], maps[1]);
     }
     this.incident[j] = [];
@@ -292,9 +293,9 @@ export class Model {
   /** Moves an edge that is a sum of two unary costs into the unaries. */
   separate(f: number): void {
     const { store } = this;
-    const edge = this.#edge(f);
+    const edge = this.edge(f);
     const split = this.memos.splits.get(edge.grid.id, 0, () => splitOf(store, edge.grid));
-    this.#remove(f);
+    this.remove(f);
     split.forEach((vector, side) => {
       const v = edge.vars[side];
       this.unary[v] = store.sum(this.unary[v], store.gather(vector, edge.maps[side]));
@@ -304,8 +305,8 @@ export class Model {
   /** Adds edge g to edge f. */
   add(f: number, g: number): void {
     const { store } = this;
-    const a = this.#edge(f);
-    const b = this.#edge(g);
+    const a = this.edge(f);
+    const b = this.edge(g);
     if (f === g || !b.vars.includes(a.vars[0]) || !b.vars.includes(a.vars[1])) {
       throw new Refused(`factors ${f} and ${g} do not join the same variables`);
     }
@@ -333,216 +334,8 @@ export class Model {
       }
       return shrink(store, [ar.length, ac.length], cells, [rows, columns]);
     });
-    this.#remove(g);
+    this.remove(g);
     this.parts[f] = { vars: a.vars, maps: sum.maps, grid: sum.grid, tidy: true };
-  }
-
-  /** Largest cost that may still matter, over the constant. */
-  #slack(): number {
-    if (this.whole || !this.nonNegative || this.cut === undefined) return Infinity;
-    return Number(this.cut - this.constant);
-  }
-
-  /** Minimises over v. */
-  eliminate(v: number): void {
-    this.#variable(v);
-    if (this.rows.some((row) => row.amounts[v] >= 0))
-      throw new Refused(`variable ${v} is in a row: it cannot go alone`);
-    const { store } = this;
-    const parts = this.incident[v].map((f) => this.#part(f));
-    const slack = this.#slack();
-    const local: number[] = [];
-    let key = store.tuple(store.tuple(-1, this.unary[v]), this.memos.nameOf(slack));
-    for (const p of parts) {
-      key = store.tuple(key, p.grid.id);
-      for (let k = 0; k < p.vars.length; k++) {
-        let place = -1;
-        if (p.vars[k] !== v) {
-          place = local.indexOf(p.vars[k]);
-          if (place < 0) place = local.push(p.vars[k]) - 1;
-        }
-        key = store.tuple(store.tuple(key, place + 1), p.maps[k]);
-      }
-    }
-    const result = this.memos.eliminations.get(key, 0, () => this.#minimise(v, parts, local, slack));
-    for (const f of this.incident[v].slice()) this.#remove(f);
-    this.gone[v] = true;
-    const vars = result.neighbours.map((k) => local[k]);
-    if (result.least === Infinity) {
-      this.empty = true;
-      return;
-    }
-    this.constant += BigInt(result.least);
-    if (result.shrunk === undefined) return;
-    const { grid, maps } = result.shrunk;
-    if (vars.length === 1) {
-      this.unary[vars[0]] = store.sum(this.unary[vars[0]], store.gather(store.vector(grid.cells), maps[0]));
-    } else {
-      this.addPart({ vars, maps, grid, tidy: true });
-    }
-  }
-
-  #minimise(v: number, parts: readonly Part[], local: readonly number[], slack: number): Elimination {
-    const { store } = this;
-    let own = store.identity(this.size[v]);
-    if (parts.length > 0) own = parts.map((p) => p.maps[p.vars.indexOf(v)]).reduce((a, b) => store.join(a, b));
-    const joints = local.map((u) => {
-      const maps = parts.filter((p) => p.vars.includes(u)).map((p) => p.maps[p.vars.indexOf(u)]);
-      return maps.reduce((a, b) => store.join(a, b));
-    });
-    // The longest axis goes last, where the loop is tight.
-    const order = [...local.keys()].sort((a, b) => store.classes[joints[a]] - store.classes[joints[b]] || a - b);
-    const summands = parts.map((p): Summand => ({
-      grid: p.grid,
-      maps: p.maps,
-      places: p.vars.map((u) => (u === v ? -1 : order.indexOf(local.indexOf(u)))),
-    }));
-    const axes = order.map((k) => joints[k]);
-    const cells = minimise(store, this.unary[v], own, axes, summands, slack);
-    const least = leastOf(cells);
-    if (least === Infinity || order.length === 0) return { least, neighbours: order, shrunk: undefined };
-    for (let k = 0; k < cells.length; k++) cells[k] -= least;
-    const dims = axes.map((m) => store.classes[m]);
-    return { least, neighbours: order, shrunk: shrink(store, dims, cells, axes) };
-  }
-
-  /** Moves amounts per position of u and of v (vector ids) from edge f into their unaries. */
-  shift(f: number, u: number, v: number, first: number, second: number): void {
-    this.#variable(u);
-    this.#variable(v);
-    const { store, memos } = this;
-    const edge = this.#edge(f);
-    if (edge.vars[0] !== u && edge.vars[1] !== u) throw new Refused(`the message from factor ${f} is not for ${u}`);
-    const swap = edge.vars[0] !== u;
-    if (edge.vars[swap ? 0 : 1] !== v) throw new Refused(`the message from factor ${f} is not for ${v}`);
-    const sides = (swap ? [second, first] : [first, second]).map((vector, side) => {
-      if (store.vectors[vector].length !== this.size[edge.vars[side]]) {
-        throw new Refused(`a message from factor ${f} does not fit its variable`);
-      }
-      return memos.byClass.get(vector, edge.maps[side], () => byClass(store, edge.maps[side], vector));
-    });
-    const key = store.tuple(store.tuple(-1, sides[0].id), sides[1].id);
-    const grid = memos.lowered.get(edge.grid.id, key, () =>
-      store.admit((id) => new LoweredGrid(id, edge.grid, sides[0], sides[1])),
-    );
-    this.parts[f] = { vars: edge.vars, maps: sides.map((s) => s.map), grid, tidy: true };
-    this.unary[u] = store.sum(this.unary[u], first);
-    this.unary[v] = store.sum(this.unary[v], second);
-    this.nonNegative = false;
-  }
-
-  /** Moves all minima into the constant and forbids what alone costs more than `cut` allows (undefined: nothing). */
-  prune(cut: bigint | undefined): void {
-    const { store, memos } = this;
-    for (let i = 0; i < this.size.length; i++) {
-      if (this.gone[i]) continue;
-      const least = store.leasts[this.unary[i]];
-      if (least === Infinity) {
-        this.empty = true;
-        return;
-      }
-      this.constant += BigInt(least);
-    }
-    for (let f = 0; f < this.parts.length; f++) {
-      if (this.parts[f] === undefined) continue;
-      const { least } = this.#part(f).grid;
-      if (least === Infinity) {
-        this.empty = true;
-        return;
-      }
-      this.constant += BigInt(least);
-    }
-    if (cut !== undefined && (this.cut === undefined || cut < this.cut)) this.cut = cut;
-    const slack = cut === undefined ? Infinity : Number(cut - this.constant);
-    if (slack < 0) {
-      this.empty = true;
-      return;
-    }
-    const name = memos.nameOf(slack);
-    for (let i = 0; i < this.size.length; i++) {
-      if (this.gone[i]) continue;
-      const u = this.unary[i];
-      this.unary[i] = memos.cutVectors.get(u, name, () =>
-        store.vector(level(store.vectors[u], store.leasts[u], slack)),
-      );
-    }
-    for (let f = 0; f < this.parts.length; f++) {
-      const part = this.parts[f];
-      if (part === undefined) continue;
-      const { grid } = part;
-      const levelled = memos.cutGrids.get(grid.id, name, () =>
-        grid.pick === undefined
-          ? store.grid(grid.dims, level(grid.cells, grid.least, slack))
-          : store.admit((id) => new LevelledGrid(id, grid, slack)),
-      );
-      if (levelled !== grid) this.parts[f] = { vars: part.vars, maps: part.maps, grid: levelled, tidy: false };
-    }
-    this.nonNegative = true;
-    this.whole = false;
-  }
-
-  /** The finite pairs of edge f become the values of a new variable. */
-  fuse(f: number, u: number, v: number): void {
-    this.#variable(u);
-    this.#variable(v);
-    const { store } = this;
-    const edge = this.#edge(f);
-    const side = edge.vars.indexOf(u);
-    if (side < 0 || edge.vars[1 - side] !== v) throw new Refused(`factor ${f} does not join ${u} and ${v}`);
-    const rows = store.maps[edge.maps[side]];
-    const columns = store.maps[edge.maps[1 - side]];
-    const left: number[] = [];
-    const right: number[] = [];
-    const costs: number[] = [];
-    const width = edge.grid.dims[1];
-    for (let x = 0; x < rows.length; x++) {
-      for (let y = 0; y < columns.length; y++) {
-        if (rows[x] < 0 || columns[y] < 0) continue;
-        const c = edge.grid.cells[side === 0 ? rows[x] * width + columns[y] : columns[y] * width + rows[x]];
-        if (c === Infinity) continue;
-        left.push(x);
-        right.push(y);
-        costs.push(c);
-      }
-    }
-    this.#remove(f);
-    const w = this.addVariable(store.vector(Float64Array.from(costs)), costs.length);
-    if (costs.length === 0) this.empty = true;
-    for (const [half, positions] of [
-      [u, left],
-      [v, right],
-    ] as const) {
-      const map = store.map(Int32Array.from(positions));
-      this.unary[w] = store.sum(this.unary[w], store.gather(this.unary[half], map));
-      this.#move(half, w, map);
-    }
-  }
-
-  /** Prices the rows: what a choice that keeps them pays never exceeds its cost. */
-  price(prices: readonly number[]): void {
-    const { store } = this;
-    if (prices.length !== this.rows.length) throw new Refused(`${prices.length} prices for ${this.rows.length} rows`);
-    this.rows.forEach((row, r) => {
-      if (!Number.isInteger(prices[r]) || prices[r] < 0) throw new Refused(`a row has the price ${prices[r]}`);
-      const price = BigInt(prices[r]);
-      if (price === 0n) return;
-      const known = new Map<number, number>();
-      for (let i = 0; i < this.size.length; i++) {
-        const id = row.amounts[i];
-        if (id < 0) continue;
-        let vector = known.get(id);
-        if (vector === undefined) {
-          vector = store.vector(store.vectors[id].map((u) => Number((price * BigInt(u)) >> PRICE_SCALE)));
-          known.set(id, vector);
-        }
-        this.unary[i] = store.sum(this.unary[i], vector);
-        this.priced[i] = this.priced[i] < 0 ? vector : store.sum(this.priced[i], vector);
-      }
-      const paid = -((-price * row.bound) >> PRICE_SCALE);
-      this.constant -= paid;
-      this.pricedConstant -= paid;
-    });
-    this.nonNegative = false;
   }
 
   /** Sum of all minima: no choice that is left costs less. Undefined when none is left. */
@@ -557,7 +350,7 @@ export class Model {
     }
     for (let f = 0; f < this.parts.length; f++) {
       if (this.parts[f] === undefined) continue;
-      const { least } = this.#part(f).grid;
+      const { least } = this.part(f).grid;
       if (least === Infinity) return undefined;
       sum += BigInt(least);
     }
@@ -567,7 +360,7 @@ export class Model {
   /** The parts that are left, in their smallest form. */
   tidyParts(): Part[] {
     const out: Part[] = [];
-    for (let f = 0; f < this.parts.length; f++) if (this.parts[f] !== undefined) out.push(this.#part(f));
+    for (let f = 0; f < this.parts.length; f++) if (this.parts[f] !== undefined) out.push(this.part(f));
     return out;
   }
 }
@@ -577,10 +370,4 @@ function place(list: number[], part: number): void {
   let at = list.length;
   while (at > 0 && list[at - 1] > part) at--;
   list.splice(at, 0, part);
-}
-
-function leastOf(cells: Float64Array): number {
-  let least = Infinity;
-  for (let k = 0; k < cells.length; k++) if (cells[k] < least) least = cells[k];
-  return least;
 }

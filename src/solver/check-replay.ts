@@ -2,6 +2,8 @@
  * Replays a certificate: reads the problem into the checker's model, carries out every step, and returns the cost that no
  * choice undercuts. Shares no code with the engines.
  */
+import { eliminate } from './check-eliminate.ts';
+import { fuse, price, prune, shift } from './check-steps.ts';
 import { STEP } from './certificate.ts';
 import { boundByMessages } from './check-messages.ts';
 import { Memos, Model } from './check-model.ts';
@@ -110,27 +112,27 @@ function run(model: Model, reader: Reader): bigint | undefined {
         model.add(reader.integer(), reader.integer());
         break;
       case STEP.eliminate:
-        model.eliminate(reader.integer());
+        eliminate(model, reader.integer());
         break;
       case STEP.shift: {
         const edge = [reader.integer(), reader.integer(), reader.integer()] as const;
-        model.shift(...edge, reader.vector(model.store), reader.vector(model.store));
+        shift(model, ...edge, reader.vector(model.store), reader.vector(model.store));
         break;
       }
       case STEP.prune: {
         const [cut] = reader.list();
         if (cut !== undefined && !Number.isSafeInteger(cut)) throw new Refused(`a limit of ${cut}`);
-        model.prune(cut === undefined ? undefined : BigInt(cut));
+        prune(model, cut === undefined ? undefined : BigInt(cut));
         break;
       }
       case STEP.whole:
         model.whole = true;
         break;
       case STEP.fuse:
-        model.fuse(reader.integer(), reader.integer(), reader.integer());
+        fuse(model, reader.integer(), reader.integer(), reader.integer());
         break;
       case STEP.price:
-        model.price(reader.list());
+        price(model, reader.list());
         break;
       case STEP.pareto:
         return capped(model, leastUnderRows(model));

@@ -11,6 +11,7 @@ export type Solver = (problem: Problem, options: SolveOptions) => Solution;
 /** Why there is no choice, and the smallest bound that would admit one where a single bound is to blame. */
 export interface Explanation {
   readonly conflict: readonly string[];
+  readonly emptyVariable?: number;
   readonly smallestBudget?: number;
 }
 
@@ -72,7 +73,12 @@ export function anyChoice(problem: Problem, seconds: number, solver: Solver): In
 /** Explains why a problem has no choice. `problem` must be infeasible. */
 export function explain(problem: Problem, solver: Solver): Explanation {
   const admits = (rows: readonly PlainRow[]): boolean => solver(variant(problem, rows), {}).status !== 'infeasible';
-  if (!admits([])) return { conflict: emptyVariables(problem) };
+  if (!admits([])) {
+    const empty = emptyVariable(problem);
+    return empty === undefined
+      ? { conflict: ['the forbidden pairs of the edges admit no choice, though every value has partners'] }
+      : { conflict: [`variable ${empty}`], emptyVariable: empty };
+  }
   const needed = irreducible(plainRows(problem), admits);
   const linear = needed.filter((r) => 'row' in r.source);
   const conflict = needed.map((r) => r.name);
@@ -120,13 +126,13 @@ function smallestLimit(problem: Problem, admits: (rows: readonly PlainRow[]) => 
 }
 
 /** The first variable that loses its last value when values without a partner are deleted one by one. */
-function emptyVariables(problem: Problem): string[] {
+function emptyVariable(problem: Problem): number | undefined {
   const { domains, edges, tables, maps } = problem;
   const alive = Array.from(domains, (size, i) =>
     Uint8Array.from({ length: size }, (_, a) => (problem.vectors[problem.unary[i]][a] < FORBIDDEN ? 1 : 0)),
   );
   const none = alive.findIndex((values) => !values.includes(1));
-  if (none >= 0) return [`variable ${none}`];
+  if (none >= 0) return none;
   for (let changed = true; changed;) {
     changed = false;
     for (let e = 0; e < edges.first.length; e++) {
@@ -148,10 +154,10 @@ function emptyVariables(problem: Problem): string[] {
           if (partner) continue;
           alive[own][a] = 0;
           changed = true;
-          if (!alive[own].includes(1)) return [`variable ${own}`];
+          if (!alive[own].includes(1)) return own;
         }
       }
     }
   }
-  return ['the forbidden pairs of the edges admit no choice, though every value has partners'];
+  return undefined;
 }

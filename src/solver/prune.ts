@@ -7,7 +7,8 @@
 import type { Messages } from './bound.ts';
 import { KeyTable } from './keys.ts';
 import type { Network } from './network.ts';
-import { compress, type Mapped, type Pool, type Table } from './pool.ts';
+import { compress, type Mapped } from './compress.ts';
+import type { Pool, Table } from './pool.ts';
 import { STEP } from './proof.ts';
 
 /** The shifts of one edge as vector ids, -1 for none. */

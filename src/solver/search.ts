@@ -8,6 +8,7 @@ import { Messages } from './bound.ts';
 import { Eliminator } from './eliminate.ts';
 import { eliminateWithRows } from './labels.ts';
 import type { Network } from './network.ts';
+import type { Pool } from './pool.ts';
 import { costAt } from './primal.ts';
 import { priceBetween, priceMany, priceOne, type PriceHost, type Trial } from './prices.ts';
 import { Pruner } from './prune.ts';
@@ -45,8 +46,8 @@ export interface Engines {
   labelWork: number;
 }
 
-export function makeEngines(net: Network): Engines {
-  return { reducer: new Reducer(), eliminator: new Eliminator(net.pool), pruner: new Pruner(), steps: 0, labelWork: 0 };
+export function makeEngines({ pool }: { readonly pool: Pool }): Engines {
+  return { reducer: new Reducer(), eliminator: new Eliminator(pool), pruner: new Pruner(), steps: 0, labelWork: 0 };
 }
 
 /** A message step takes about as long as so many combinations of labels. */
@@ -75,6 +76,8 @@ const WORTHWHILE = 0.1;
 const FLAT = 1e-9;
 /** Rounds of fusing before a node branches. */
 const MAX_ROUNDS = 12;
+/** Sweeps of a long network after those of the short one that stands for it. */
+const SETTLING_SWEEPS = 2;
 /** A branch node first tries with this many sweeps, the root with more. */
 const ROOT_SWEEPS = 400;
 const NODE_SWEEPS = 12;
@@ -192,6 +195,7 @@ export class Search {
     const { pruner, reducer } = this.#engines;
     let bound = inherited;
     let messages = start;
+    let repeats = depth === 0 && net.rows.length === 0;
     let values = valuesOf(net);
     const small = net.cells < SMALL_CELLS;
     for (let round = 0; ; round++) {
@@ -200,13 +204,16 @@ export class Search {
         return Math.max(bound, net.constant);
       }
       let patience = HASTE;
-      if (depth === 0 && round === 0 && net.rows.length === 0) {
+      let sweeps = depth === 0 ? ROOT_SWEEPS : NODE_SWEEPS;
+      if (repeats) {
         const spread = startFromShort(net, messages, this.#shortHost(net), ROOT_SWEEPS, PATIENCE);
-        // What the short network could not say, many sweeps of the long one will not say either.
-        if (spread === undefined) patience = small ? HASTE : PATIENCE;
-        else messages = spread;
+        repeats = spread !== undefined;
+        // Every sweep of the long network makes one more block at either end unlike the others, and what is no longer
+        // alike is no longer worked out once.
+        if (spread !== undefined) [messages, sweeps] = [spread, SETTLING_SWEEPS];
+        else if (round === 0 && !small) patience = PATIENCE;
       }
-      bound = Math.max(bound, this.#ascend(net, messages, depth === 0 ? ROOT_SWEEPS : NODE_SWEEPS, 0, patience));
+      bound = Math.max(bound, this.#ascend(net, messages, sweeps, 0, patience));
       if (depth === 0) {
         this.#rootBound = bound;
         this.#host.progress('bound', this.best?.objective ?? Infinity, bound);

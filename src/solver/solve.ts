@@ -4,11 +4,9 @@
 import { solveByMessages } from './by-messages.ts';
 import { prove } from './certify.ts';
 import { evaluate } from './check.ts';
-import { costFunction } from './cost.ts';
+import { Ground } from './ground.ts';
 import { anyChoice, explain } from './infeasible.ts';
-import { networkOf } from './intern.ts';
-import { Pool } from './pool.ts';
-import { installRows, plainRows } from './rows.ts';
+import { installRows, type PlainRow, plainRows } from './rows.ts';
 import { makeEngines, Search, type SearchHost, workOf } from './search.ts';
 import { solveWithLibrary, withSecondOpinion } from './solvers/dispatch.ts';
 import { smallestOptimum } from './ties.ts';
@@ -37,11 +35,11 @@ function run(problem: Problem, options: SolveOptions, variant: boolean): Solutio
   const deadline = options.timeLimitSeconds === undefined ? Infinity : started + options.timeLimitSeconds * 1000;
   const elapsed = (): number => (performance.now() - started) / 1000;
   const rows = plainRows(problem);
-  const pool = new Pool();
-  const net = networkOf(problem, pool);
-  installRows(net, rows);
-  const engines = makeEngines(net);
-  const cheap = evaluator(problem);
+  const ground =
+    options.ground instanceof Ground && options.ground.problem === problem ? options.ground : new Ground(problem);
+  const { pool } = ground;
+  const engines = makeEngines(ground);
+  const cheap = evaluator(ground.cost, rows);
   const workLeft = (): number => (options.workLimit ?? Infinity) - workOf(engines);
   const host: SearchHost = {
     evaluate: cheap,
@@ -57,7 +55,7 @@ function run(problem: Problem, options: SolveOptions, variant: boolean): Solutio
   const relaxed =
     options.ties === 'lexicographic'
       ? undefined
-      : solveByMessages(problem, net, engines, (choice) => cheap(choice, true), host.stopped, certified);
+      : solveByMessages(ground, engines, (choice) => cheap(choice, true), host.stopped, certified);
   if (relaxed !== undefined) search.offer(relaxed.choice);
   if (relaxed?.tight === true && (relaxed.certificate !== undefined || !certified)) {
     const { choice, certificate } = relaxed;
@@ -86,6 +84,8 @@ function run(problem: Problem, options: SolveOptions, variant: boolean): Solutio
       ties: 'engine',
     };
   }
+  const net = ground.net.clone();
+  installRows(net, rows);
   // No choice lies between two multiples of the quantum.
   const proven = Math.ceil(search.solve(net) / net.quantum) * net.quantum;
   const { counts } = engines.eliminator;
@@ -205,9 +205,10 @@ function gapOf(objective: number, bound: number): number {
 }
 
 /** A fast exact evaluation of full choices (sums stay below 2^53); the BigInt checker has the last word. */
-function evaluator(problem: Problem): (choice: Int32Array, withRows: boolean) => number {
-  const costOf = costFunction(problem);
-  const rows = plainRows(problem);
+function evaluator(
+  costOf: Ground['cost'],
+  rows: readonly PlainRow[],
+): (choice: Int32Array, withRows: boolean) => number {
   return (choice, withRows) => {
     const sum = costOf(choice);
     if (sum === Infinity) return Infinity;

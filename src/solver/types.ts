@@ -85,6 +85,8 @@ export interface SolveOptions {
    * engine's own word for the bound.
    */
   readonly certify?: boolean;
+  /** A `Ground`: what earlier solves of this very problem object began with. That of another problem is left aside. */
+  readonly ground?: { readonly problem: Problem };
   /** Choices known beforehand (recipes, an earlier plan); infeasible ones are ignored. */
   readonly starts?: readonly Int32Array[];
   /**
@@ -142,6 +144,8 @@ export interface Solution {
   readonly statistics: Readonly<Record<string, number>>;
   /** `infeasible` only: names of an irreducible set of conflicting rows, or variables with empty domains. */
   readonly conflict?: readonly string[];
+  /** `infeasible` only: the variable that no value is left of whatever the rows; `conflict` then names it. */
+  readonly emptyVariable?: number;
   /** `infeasible` by one row or the usage limit: the smallest bound that admits a choice. */
   readonly smallestBudget?: number;
   /** Proof of `bound`; absent where none could be written within reason (then the status is not `optimal`). */

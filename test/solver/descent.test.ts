@@ -143,7 +143,7 @@ describe('SO-37, SO-38 (descents)', () => {
     const ascent = new PriceAscent(new Dual(model));
     for (let k = 0; k < 60; k++) ascent.step();
     const { dual } = ascent;
-    return { choice, cost: costOf(model, choice), guests: [dual.decode()], lambda: ascent.kept, marginal: dual.marginal, limit: Infinity }; // prettier-ignore
+    return { choice, cost: costOf(model, choice), guests: [dual.decode()], lambda: ascent.kept, marginal: dual.marginal, limit: Infinity, scale: 1 }; // prettier-ignore
   };
 
   it('reaches the optimum of nearly all small problems with memory over time, and never less', () => {

@@ -95,7 +95,7 @@ describe('SO-37 (hunts)', () => {
     toFirst: new Float64Array(0), toSecond: new Float64Array(0), raw: false, rising: false, recent: 0, stalled: false,
   }; // prettier-ignore
   const priced = (cost: number): Outlook['start'] => ({ choice: Int32Array.of(cost), cost });
-  const outlook = (best: number): Outlook => ({ bound, best: priced(best), elites: [priced(best).choice], start: priced(1000) }); // prettier-ignore
+  const outlook = (best: number): Outlook => ({ bound, best: priced(best), elites: [priced(best).choice], start: priced(1000), tight: false }); // prettier-ignore
   const told = (orders: Orders): string =>
     'generation' in orders ? `${orders.kind} ${orders.generation}` : orders.kind;
 
@@ -132,6 +132,39 @@ describe('SO-37 (hunts)', () => {
       rival.hear({ kind: 'search', cost: Infinity, steps: 0 });
     }
     expect(last).toBe('search 1');
+  });
+
+  it('a tight model gets blocks alone at the latest prices, then blocks with guests, then starts anew', () => {
+    const hunt = new Hunt(true, true);
+    const near: BoundReport = { ...bound, best: 890, present: 890 };
+    const seen: string[] = [];
+    const scales: number[] = [];
+    const united: number[] = [];
+    for (let round = 0; round < 40 && seen.at(-1) !== 'search 1'; round++) {
+      // Every round has prices of its own: the hunt is to take them.
+      const lambda = Float64Array.of(round);
+      const orders = hunt.orders(1, { ...outlook(900), bound: { ...near, lambda }, tight: true });
+      if (!('news' in orders)) throw new Error('a hunt never rests');
+      expect(orders.news.lambda).toBe(lambda);
+      if (seen.at(-1) !== told(orders)) seen.push(told(orders));
+      scales.push(orders.news.scale);
+      if (orders.news.guests.length > 0) united.push(round);
+      // Gains of a ten-thousandth of the cost count while they are large beside the distance to the bound.
+      const cost = round < 5 ? 895 - 0.1 * round : 894.6;
+      hunt.hear({ kind: orders.kind, choice: Int32Array.of(cost), cost, steps: 1 });
+    }
+    expect(seen).toEqual(['search 0', 'search 1']);
+    // Four times the distance of what the hunt has: 1000 at first, 895 after a round.
+    expect(scales.slice(0, 2)).toEqual([440, 20]);
+    // Five rounds gain, eight do not; four more with guests.
+    expect(united).toEqual([13, 14, 15, 16]);
+    expect(hunt.ended?.cost).toBe(894.6);
+  });
+
+  it('the scale of a search is never more than the cost', () => {
+    const hunt = new Hunt(true, true);
+    const orders = hunt.orders(1, outlook(900));
+    expect('news' in orders && orders.news.scale).toBe(1000);
   });
 
   it('a large model goes through all stages to a checked choice, the same with one thread and with two', async () => {

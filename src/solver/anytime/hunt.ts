@@ -4,6 +4,9 @@
  * starts anew, because a descent ends in the valley in which it began. Prices stay as they were when the hunt began: prices
  * of a bound that is still rising lead elsewhere than those of a settled one, and often to better places.
  *
+ * Where the bound is tight its settled prices say nearly all, and what is left are a few places: such a hunt is blocks alone,
+ * at the prices of the latest bound, then blocks with the best choices of all hunts as guests. Descents gain nothing there.
+ *
  * A hunt decides by what its lane reports, round by round, and never by the clock.
  */
 import type { BoundReport, Orders, Report } from './lane.ts';
@@ -25,6 +28,8 @@ export interface Outlook {
   readonly elites: readonly Int32Array[];
   /** Where a hunt may start anew. */
   readonly start: Priced;
+  /** The bound lies close to the best choice: what is left is decided by settled prices and by blocks. */
+  readonly tight: boolean;
 }
 
 /** Blocks that gain less than this share of the cost in a round have done their part. */
@@ -37,6 +42,14 @@ const PATIENCE_SHARE = 0.4;
 /** Rounds without a gain after which a hunt by blocks alone starts anew. */
 const PATIENCE_ALONE = 12;
 const GAIN_ALONE = 1e-4;
+/** The same on tight models, where rounds are weighed by the scale of the news; blocks with guests are its union. */
+const PATIENCE_TIGHT = { blocks: 8, union: 4 };
+const GAIN_TIGHT = 5e-4;
+/**
+ * The scale of a search is so many times the distance to the bound, and at most the cost. A cost may hold a large part that
+ * every choice pays; noise and tolerances that are shares of the whole cost then exceed all that can still be gained.
+ */
+const DISTANCES = 4;
 /** Cells of a round of blocks and of descents in the time of one cell of a sweep's round. */
 const BLOCK_SPEED = 2;
 const DESCENT_SPEED = 1.5;
@@ -50,6 +63,8 @@ export class Hunt {
   #quiet = 0;
   #found: Priced | undefined;
   #prices: BoundReport | undefined;
+  #tight = false;
+  #scale = 1;
   /** How the last hunt of this lane ended. */
   #ended: Priced | undefined;
 
@@ -73,8 +88,9 @@ export class Hunt {
   }
 
   /** What the lane is to do in a round of `work` cells. */
-  orders(work: number, { bound, best, elites, start }: Outlook): Orders {
-    if (this.#descends) this.#prices ??= bound;
+  orders(work: number, { bound, best, elites, start, tight }: Outlook): Orders {
+    this.#tight = this.#descends && tight;
+    if (this.#descends && !tight) this.#prices ??= bound;
     else this.#prices = bound;
     this.#found ??= start;
     if (this.#leads && !this.#descends && best.cost < this.#found.cost) this.#found = best;
@@ -82,11 +98,13 @@ export class Hunt {
     const { choice, cost } = this.#found;
     const others = this.#stage === 'blocks' && this.#descends ? [] : elites.filter((other) => other !== choice);
     const limit = 1.02 * Math.max(0, best.cost - present);
-    const news = { lambda, marginal, limit, choice, cost, guests: [...guests, ...others] };
+    const scale = Math.max(1, Math.min(Math.abs(cost), DISTANCES * (cost - present)));
+    this.#scale = scale;
+    const news = { lambda, marginal, limit, choice, cost, guests: [...guests, ...others], scale };
     // A union is one round of descents, then one of blocks.
     const descends = this.#stage === 'descents' || (this.#stage === 'union' && this.#rounds % 2 === 0);
     const generation = this.#generation;
-    if (descends) return { kind: 'descend', work: DESCENT_SPEED * work, news, generation };
+    if (descends && !this.#tight) return { kind: 'descend', work: DESCENT_SPEED * work, news, generation };
     return { kind: 'search', work: BLOCK_SPEED * work, news, generation };
   }
 
@@ -94,12 +112,22 @@ export class Hunt {
   hear({ choice, cost }: Report): void {
     const before = this.#found;
     if (before === undefined) throw new Error('internal: a hunt hears before it has given orders');
-    const gain = choice === undefined ? 0 : (before.cost - cost) / Math.max(1, Math.abs(before.cost));
+    const gained = choice === undefined ? 0 : before.cost - cost;
+    const gain = gained / Math.max(1, Math.abs(before.cost));
     if (choice !== undefined && cost < before.cost) this.#found = { choice, cost };
     this.#rounds++;
     if (!this.#descends) {
       this.#quiet = gain > GAIN_ALONE ? 0 : this.#quiet + 1;
       if (!this.#leads && this.#quiet >= PATIENCE_ALONE) this.#anew();
+      return;
+    }
+    if (this.#tight) {
+      this.#quiet = gained > GAIN_TIGHT * this.#scale ? 0 : this.#quiet + 1;
+      const united = this.#stage === 'union';
+      if (this.#quiet < (united ? PATIENCE_TIGHT.union : PATIENCE_TIGHT.blocks)) return;
+      this.#quiet = 0;
+      if (united) this.#anew();
+      else this.#stage = 'union';
       return;
     }
     this.#quiet = gain > (this.#stage === 'blocks' ? NEAR : GAIN) ? 0 : this.#quiet + 1;

@@ -23,6 +23,12 @@ const SHARE = 4;
 const SHARE_NEAR = 2;
 const NEAR = 0.05;
 const REVISIT = 16;
+/**
+ * A bound this close to the best choice (relative) makes a model tight: the bound then comes first until its latest gain is
+ * less than a share of its distance to the best choice, because its settled prices round to better choices than hunts find.
+ */
+const TIGHT = 0.01;
+const SETTLED = 0.01;
 /** Ends of hunts that later ones are united with. */
 const MOST_ELITES = 6;
 
@@ -65,7 +71,9 @@ export async function search(model: Model, choice: Int32Array, cost: number, opt
       const { rounds, bound } = best;
       const work = Math.min(options.work ?? FULL_WORK, FIRST_WORK * 2 ** Math.min(rounds, 20));
       const outlook =
-        bound === undefined || bound.raw ? undefined : { bound, best, elites: elitesOf(best, hunts), start };
+        bound === undefined || bound.raw
+          ? undefined
+          : { bound, best, elites: elitesOf(best, hunts), start, tight: large && isTight(bound, best) };
       const raises = outlook === undefined || isDue(outlook, rounds, large);
       const orders = hunts.map((hunt, k): Orders => {
         if (k === 0 && raises) return { kind: 'bound', work, objective: best.cost };
@@ -86,10 +94,15 @@ export async function search(model: Model, choice: Int32Array, cost: number, opt
 }
 
 /** Whether the first lane works on the bound in this round. */
-function isDue({ bound, best }: Outlook, rounds: number, large: boolean): boolean {
+function isDue({ bound, best, tight }: Outlook, rounds: number, large: boolean): boolean {
   if (bound.rising || (!large && !bound.stalled)) return true;
+  if (tight && !bound.stalled && bound.recent > SETTLED * (best.cost - bound.best)) return true;
   const share = bound.recent > NEAR * (best.cost - bound.best) ? SHARE_NEAR : SHARE;
   return rounds % (bound.stalled ? REVISIT : share) === 0;
+}
+
+function isTight(bound: BoundReport, best: Priced): boolean {
+  return best.cost - bound.best < TIGHT * Math.abs(best.cost);
 }
 
 /** The best choice and what the hunts found, now and before, the present ones first. */

@@ -45,7 +45,7 @@ function operators(deep: boolean): Operator[] {
 }
 
 const FACTORS = [0, 0.3, 0.7, 1, 1, 1.3];
-const CEILINGS = [1.001, 1.004, 1.004, 1.01];
+const CEILINGS = [0.001, 0.004, 0.004, 0.01];
 /** Blocks without a new best after which the stream goes back to it. */
 const PATIENCE = 2000;
 /** Most blocks of a round: tiny models are not worth more. */
@@ -54,7 +54,7 @@ const MOST_STEPS = 1500;
 const GREED = 0.4;
 /** A stream whose best is this much dearer than the best of all joins that one when it restarts. */
 const BEHIND = 1.001;
-/** Blocks of a kick, the noise that they get, and what they may cost, as shares of the cost of the choice. */
+/** Blocks of a kick, the noise that they get, and what they may cost, as shares of the scale. */
 const KICKS = 6;
 const NOISE = 2e-4;
 const TOLERANCE = 6e-4;
@@ -72,6 +72,8 @@ export interface News {
   readonly marginal: Float64Array;
   /** Values with a larger marginal are in no better choice. */
   readonly limit: number;
+  /** A large amount of cost: ceilings, noise and tolerances are shares of it (`hunt.ts`). */
+  readonly scale: number;
 }
 
 export class SearchStream {
@@ -87,6 +89,7 @@ export class SearchStream {
   #rows: number[] = [];
   #ceiling = CEILINGS[0];
   #since = 0;
+  #scale = 0;
   #kicks = 0;
   #leader: { readonly cost: number; readonly choice: Int32Array };
   #walk: { cost: number; choice: Int32Array };
@@ -124,6 +127,7 @@ export class SearchStream {
     for (let v = 0; v < price.length; v++) price[v] -= unary[v];
     hint.set(news.marginal);
     this.#explorer.limit = news.limit;
+    this.#scale = news.scale;
     this.#guests = [...news.guests, news.choice];
     this.#leader = { cost: news.cost, choice: news.choice };
     this.#rows = [];
@@ -155,10 +159,10 @@ export class SearchStream {
       candidates: operator.candidates,
       guests,
       factor,
-      ceiling: this.cost * this.#ceiling,
+      ceiling: this.cost + this.#ceiling * this.#scale,
       spared: operator.kind === 'hub' || random.next() < 0.5 ? 1 : 0,
-      noise: this.#kicks > 0 ? NOISE * this.cost * random.next() : 0,
-      tolerance: this.#kicks > 0 ? TOLERANCE * this.cost : 0,
+      noise: this.#kicks > 0 ? NOISE * this.#scale * random.next() : 0,
+      tolerance: this.#kicks > 0 ? TOLERANCE * this.#scale : 0,
       attempts: ATTEMPTS,
     };
     if (this.#kicks > 0) this.#kicks--;
@@ -203,7 +207,7 @@ export class SearchStream {
     let best = list[0];
     let top = -1;
     for (const o of list) {
-      const rate = ((o.gain + 1e-8 * Math.abs(this.cost)) / (o.work + 1e6)) * (0.5 + random.next());
+      const rate = ((o.gain + 1e-8 * this.#scale) / (o.work + 1e6)) * (0.5 + random.next());
       if (rate > top) {
         top = rate;
         best = o;
