@@ -111,6 +111,7 @@ export { customOp, type CustomOp, type CustomOpSpec } from './trace/custom-op.ts
 export { captureRegions, type HostRead, type Region, type RegionCapture, type RegionOptions } from './trace/regions.ts';
 export { branch, captureCfg, jump, leave, type BlockSpec } from './trace/control-cfg.ts';
 export { checkCfg, runCfg, type Block, type Cfg } from './passes/cfg.ts';
+export { loopsOf, type CfgLoop } from './passes/cfg-flow.ts';
 export { structure, type Structured } from './passes/structure.ts';
 export { predicate, type Predicated, type PredicateOptions } from './passes/predicate.ts';
 export { atSizes, openSizes, type OpenSize } from './passes/fix-sizes.ts';

@@ -50,6 +50,11 @@ function significant(value: number): string {
   return value.toPrecision(3);
 }
 
+/** `1 view`, `1,024 views`. @param many the plural, where it is not the singular with an s */
+export function countedText(n: number, one: string, many = `${one}s`): string {
+  return `${countText(n)} ${n === 1 ? one : many}`;
+}
+
 /** A table with aligned columns; `right` columns are right-aligned. */
 export function tableText(rows: readonly (readonly string[])[], right: readonly number[] = []): string {
   const widths: number[] = [];

@@ -29,8 +29,9 @@ export interface Interpretation<V> {
 }
 
 /**
- * The one interpreter: walks the nodes in order and gives each a value. Every analysis (phases, types, shapes, numbers
- * on virtual devices) is a visitor, so that calls, bodies and returns mean the same to all of them.
+ * The one interpreter: walks the nodes in order and gives each a value. What is said of a value from the values it is made
+ * of (phases, types, FLOPs, numbers) is a visitor, so that calls, bodies and returns mean the same to all of them. Passes, which write
+ * a graph, and what goes from the end (liveness, dead code) read `indexGraph`.
  *
  * @param inputs values of the placeholders; without it the visitor is asked
  */

@@ -1,5 +1,6 @@
 import { ShardwrightError } from '../errors.ts';
 import { controlCall, placeholdersOf } from './control.ts';
+import { interpret } from './interpret.ts';
 import { lintError, topologicalOrder, undefinedOutput, undefinedValue } from './order.ts';
 import type { Arg, Graph, Node, Output, TensorType, ValueType } from './types.ts';
 import { NO_KWARGS, getOwn, isList, sameType, typeText } from './value.ts';
@@ -13,6 +14,9 @@ const MAX_BODY_DEPTH = 256;
  * Checks the rules of the graph record: names defined once and before use, references resolve, no cycles, bodies of the
  * right arity and types, literals only, no forward value made from a backward one, gradients like their targets, outputs
  * sound. With `retype`, every stated type is compared with the operator's own. Linear; run after every pass.
+ *
+ * The structure is walked here and not by the interpreter, which may read a graph only once these checks have passed: its
+ * index wants every name defined once (and costs twice what the checks do, on graphs that nobody may read afterwards).
  *
  * @throws E_GRAPH_LINT naming the check and the node; E_TYPE where a stated type differs from the operator's
  */
@@ -59,10 +63,8 @@ function lintBody(graph: Graph, retype: Retype | undefined, depth: number): void
     if (node.kind !== 'call') continue;
     current = node;
     checkControl(node, graph, typeOf);
-    if (retype === undefined) continue;
-    const ours = retype(node, typeOf);
-    if (ours !== undefined && !agrees(node.type, ours)) throw typeMismatch(node, ours);
   }
+  if (retype !== undefined) checkTypes(graph, retype);
   checkOutputs(graph, defined, roleNames);
   for (const group of graph.ties ?? []) {
     for (const name of group) {
@@ -76,6 +78,19 @@ function lintBody(graph: Graph, retype: Retype | undefined, depth: number): void
       throw lintError('given shardings', undefined, `one is of ${value ?? `output ${output}`}, which is not there`);
   }
   for (const name of Object.keys(graph.subgraphs)) lintBody(getOwn(graph.subgraphs, name)!, retype, depth + 1);
+}
+
+/** Every stated type is the operator's own. */
+function checkTypes(graph: Graph, retype: Retype): void {
+  interpret<ValueType>(graph, {
+    placeholder: (node) => node.type,
+    getAttr: (node) => node.type,
+    call(node, _operands, frame) {
+      const ours = retype(node, (name) => frame.value(name));
+      if (ours !== undefined && !agrees(node.type, ours)) throw typeMismatch(node, ours);
+      return node.type;
+    },
+  });
 }
 
 /** Equal, where a `none` inside a stated tuple stands for a result that the source does not type. */

@@ -2,6 +2,7 @@ import { ShardwrightError, suggestion } from '../errors.ts';
 import { lintGraph } from '../graph/lint.ts';
 import type { Graph, Node, NodeMeta, Output, Role } from '../graph/types.ts';
 import { sameType, typeText, without } from '../graph/value.ts';
+import { notesOfTied } from './tie-notes.ts';
 
 /** Roles that a user may give to an input. */
 export const GIVABLE_ROLES = ['parameter', 'buffer', 'constant', 'input'] as const satisfies readonly Role[];
@@ -18,32 +19,33 @@ export interface RoleCorrections {
  * Corrects the roles of inputs and ties parameters. Tied parameters count once and are to be placed alike
  * (`Graph.ties`); pairs that share a name become one group.
  *
- * @throws E_REF for an unknown name, E_TYPE for a tie of unequal tensors or of no parameter
+ * @throws E_REF for an unknown name, E_TYPE for a tie of unequal tensors or of no parameter; each names the correction as a flag
  */
 export function applyRoles(graph: Graph, corrections: RoleCorrections): Graph {
   const inputs = graph.nodes.filter((node) => node.kind === 'placeholder');
-  const find = (name: string): Node => {
+  const find = (name: string, flag: string): Node => {
     const found = inputs.find((node) => node.meta.roleName === name) ?? inputs.find((node) => node.name === name);
     if (found !== undefined) return found;
     const known = inputs.flatMap((node) => [
       node.name,
       ...(node.meta.roleName !== undefined ? [node.meta.roleName] : []),
     ]);
-    throw new ShardwrightError('E_REF', `there is no input '${name}'`, {
+    throw new ShardwrightError('E_REF', `${flag}: there is no input '${name}'`, {
       hint: suggestion(name, [...new Set(known)], 'inputs'),
       ...(graph.name !== '' ? { path: graph.name } : {}),
     });
   };
   const roles = new Map<string, GivableRole>();
   for (const [name, role] of Object.entries(corrections.roles ?? {})) {
-    const node = find(name);
+    const flag = `--role ${name}=${role}`;
+    const node = find(name, flag);
     if (node.meta.role === 'tangent')
-      throw new ShardwrightError('E_TYPE', `'${name}' is the gradient of an output and keeps that role`, {
+      throw new ShardwrightError('E_TYPE', `${flag}: '${name}' is the gradient of an output and keeps that role`, {
         node: node.name,
         hint: 'leave it out',
       });
     if (node.type.kind !== 'tensor')
-      throw new ShardwrightError('E_TYPE', `'${name}' is ${typeText(node.type)}, which can be no ${role}`, {
+      throw new ShardwrightError('E_TYPE', `${flag}: '${name}' is ${typeText(node.type)}, which can be no ${role}`, {
         node: node.name,
         hint: 'name a tensor',
       });
@@ -55,13 +57,21 @@ export function applyRoles(graph: Graph, corrections: RoleCorrections): Graph {
   });
   const typed = new Map(nodes.map((node) => [node.name, node]));
   const groups = (graph.ties ?? []).map((group) => [...group]);
-  for (const [a, b] of corrections.ties ?? [])
-    join(groups, parameter(typed.get(find(a).name)!), parameter(typed.get(find(b).name)!));
-  const result: Graph = {
+  for (const [a, b] of corrections.ties ?? []) {
+    const flag = `--tie ${a}=${b}`;
+    join(
+      groups,
+      parameter(typed.get(find(a, flag).name)!, flag),
+      parameter(typed.get(find(b, flag).name)!, flag),
+      flag,
+    );
+  }
+  const tied: Graph = {
     ...without(graph, 'ties'),
     nodes,
     ...(groups.length > 0 ? { ties: ordered(groups, nodes) } : {}),
   };
+  const result: Graph = graph.notes === undefined ? tied : { ...tied, notes: notesOfTied(graph, tied) };
   lintGraph(result);
   return result;
 }
@@ -70,11 +80,11 @@ function stated(meta: NodeMeta, role: GivableRole): NodeMeta {
   return { ...without(meta, 'inferred'), role };
 }
 
-function parameter(node: Node): Node {
+function parameter(node: Node, flag: string): Node {
   if (node.meta.role !== 'parameter')
     throw new ShardwrightError(
       'E_TYPE',
-      `'${node.meta.roleName}' is no parameter but ${node.meta.role}; only parameters can be tied`,
+      `${flag}: '${node.meta.roleName}' is no parameter but ${node.meta.role}; only parameters can be tied`,
       {
         node: node.name,
         hint: `--role ${node.meta.roleName}=parameter makes it one`,
@@ -83,11 +93,11 @@ function parameter(node: Node): Node {
   return node;
 }
 
-function join(groups: string[][], a: Node, b: Node): void {
+function join(groups: string[][], a: Node, b: Node, flag: string): void {
   if (!sameType(a.type, b.type))
     throw new ShardwrightError(
       'E_TYPE',
-      `'${a.meta.roleName}' is ${typeText(a.type)}, '${b.meta.roleName}' is ${typeText(b.type)}; tied parameters have one type`,
+      `${flag}: '${a.meta.roleName}' is ${typeText(a.type)}, '${b.meta.roleName}' is ${typeText(b.type)}; tied parameters have one type`,
       { node: b.name, hint: 'tie parameters of equal shape and dtype' },
     );
   const names = [a.meta.roleName!, b.meta.roleName!];

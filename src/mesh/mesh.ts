@@ -50,7 +50,9 @@ export class DeviceMesh {
       total *= size;
     }
     if (!Number.isSafeInteger(total) || total > MAX_DEVICES)
-      throw new ShardwrightError('E_MESH', `the mesh has ${total} devices, more than ${MAX_DEVICES}`);
+      throw new ShardwrightError('E_MESH', `the mesh has ${total} devices, more than ${MAX_DEVICES}`, {
+        hint: `make the dims smaller: their product (${dims.map((d) => d.size).join(' x ')}) may be ${MAX_DEVICES} at most`,
+      });
     if (devices !== undefined) {
       if (devices.length !== total)
         throw new ShardwrightError('E_MESH', `the mesh has ${total} places but ${devices.length} device ids`, {

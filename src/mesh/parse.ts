@@ -54,7 +54,7 @@ export function parseSharding(text: string, mesh: DeviceMesh, options: ParseOpti
   if (items.length !== mesh.rank)
     throw new ShardwrightError(
       'E_PLACEMENT',
-      `'${shown(text)}' has ${items.length} placement${items.length === 1 ? '' : 's'}, but the mesh ${mesh.text} has ${mesh.rank} dims`,
+      `'${shown(text)}' has ${items.length} placement${items.length === 1 ? '' : 's'}, but the mesh ${mesh.text} has ${mesh.rank} dim${mesh.rank === 1 ? '' : 's'}`,
       { hint: 'write one placement for each mesh dim, outermost first; R where it does not cut' },
     );
   const placements = items.map((i) => i.placement);

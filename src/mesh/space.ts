@@ -77,7 +77,7 @@ export class ShardingSpace {
     if (sharding.placements.length !== this.meshRank)
       throw new ShardwrightError(
         'E_PLACEMENT',
-        `${sharding.text} has ${sharding.placements.length} placements, but the mesh ${this.mesh.text} has ${this.meshRank} dims`,
+        `${sharding.text} has ${sharding.placements.length} placements, but the mesh ${this.mesh.text} has ${this.meshRank} dim${this.meshRank === 1 ? '' : 's'}`,
       );
     const id = this.shardings.length;
     const base = id * this.meshRank;

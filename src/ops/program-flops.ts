@@ -1,4 +1,5 @@
 import { statedProbability, statedTrips } from '../graph/control.ts';
+import { interpret, type Frame } from '../graph/interpret.ts';
 import type { Arg, Graph, Node, Phase, ValueType } from '../graph/types.ts';
 import { eachOperand, getOwn, isGraphRef, isList } from '../graph/value.ts';
 import { bind } from './infer.ts';
@@ -24,8 +25,7 @@ export interface ProgramFlops {
 export function programFlops(graph: Graph, table: OperatorTable): ProgramFlops {
   const work = new Counter(table);
   const sums: Record<Phase, number> = { forward: 0, backward: 0, optimizer: 0 };
-  const types = typesOf(graph);
-  for (const node of graph.nodes) sums[node.meta.phase ?? 'forward'] += work.ofNode(node, graph, types);
+  walk(graph, (node, frame) => (sums[node.meta.phase ?? 'forward'] += work.ofCall(node, frame)));
   const { forward, backward, optimizer } = sums;
   return {
     forward,
@@ -44,11 +44,25 @@ export function flopsEachOnce(graph: Graph, table: OperatorTable): number {
   for (let body = stack.pop(); body !== undefined; body = stack.pop()) {
     if (seen.has(body)) continue;
     seen.add(body);
-    const types = typesOf(body);
-    for (const node of body.nodes) total += direct(node, table, types);
+    walk(body, (node, frame) => (total += direct(node, table, frame)));
     for (const name of Object.keys(body.subgraphs)) stack.push(getOwn(body.subgraphs, name)!);
   }
   return total;
+}
+
+/**
+ * Hands every call to `visit`, with the types that the graph states of the values before it. Bodies are not entered: what a
+ * body costs is asked once, however many calls run it.
+ */
+function walk(graph: Graph, visit: (node: Node, frame: Frame<ValueType>) => void): void {
+  interpret<ValueType>(graph, {
+    placeholder: (node) => node.type,
+    getAttr: (node) => node.type,
+    call: (node, _operands, frame) => {
+      visit(node, frame);
+      return node.type;
+    },
+  });
 }
 
 class Counter {
@@ -58,11 +72,10 @@ class Counter {
 
   constructor(private readonly table: OperatorTable) {}
 
-  ofNode(node: Node, graph: Graph, types: ReadonlyMap<string, ValueType>): number {
-    if (node.kind !== 'call') return 0;
-    const bodies = bodiesOf(node.args, graph);
+  ofCall(node: Node, frame: Frame<ValueType>): number {
+    const bodies = bodiesOf(node.args, frame.graph);
     if (bodies.length === 0) {
-      if (isSized(node, types)) return direct(node, this.table, types);
+      if (isSized(node, frame)) return direct(node, this.table, frame);
       if (this.table.get(node.target) !== undefined) this.unsized++;
       return 0;
     }
@@ -78,20 +91,20 @@ class Counter {
       case 'scan':
       case 'map':
       case 'map_impl':
-        return sum * this.trips(node, types);
+        return sum * this.trips(node, frame);
       default:
         return sum;
     }
   }
 
-  private trips(node: Node, types: ReadonlyMap<string, ValueType>): number {
+  private trips(node: Node, frame: Frame<ValueType>): number {
     const stated = node.target === 'while_loop' ? statedTrips(node) : getOwn(node.kwargs, 'length');
     if (typeof stated === 'number') return stated;
     const xs = node.target === 'while_loop' ? undefined : node.args[node.target === 'scan' ? 2 : 1];
     const first = xs !== undefined && isList(xs) ? xs[0] : undefined;
     const type =
       first !== undefined && first !== null && typeof first === 'object' && 'kind' in first && first.kind === 'value'
-        ? types.get(first.name)
+        ? frame.value(first.name)
         : undefined;
     const length = type?.kind === 'tensor' ? type.shape[0] : undefined;
     if (typeof length === 'number') return length;
@@ -102,33 +115,28 @@ class Counter {
   private ofGraph(graph: Graph): number {
     const known = this.known.get(graph);
     if (known !== undefined) return known;
-    const types = typesOf(graph);
     let total = 0;
-    for (const node of graph.nodes) total += this.ofNode(node, graph, types);
+    walk(graph, (node, frame) => (total += this.ofCall(node, frame)));
     this.known.set(graph, total);
     return total;
   }
 }
 
-function typesOf(graph: Graph): Map<string, ValueType> {
-  return new Map(graph.nodes.map((node) => [node.name, node.type]));
-}
-
 /** Whether all operands have sizes that are numbers or have an example. */
-function isSized(node: Node, types: ReadonlyMap<string, ValueType>): boolean {
+function isSized(node: Node, frame: Frame<ValueType>): boolean {
   let sized = true;
   eachOperand(node, (name) => {
-    const type = types.get(name);
-    if (type?.kind === 'tensor')
+    const type = frame.value(name);
+    if (type.kind === 'tensor')
       sized &&= type.shape.every((dim) => typeof dim === 'number' || dim.example !== undefined);
   });
   return sized;
 }
 
 /** Work of an operator by its own record. */
-function direct(node: Node, table: OperatorTable, types: ReadonlyMap<string, ValueType>): number {
-  const record = node.kind === 'call' ? table.get(node.target) : undefined;
-  const context = record === undefined ? undefined : bind(table, node, (name) => types.get(name) ?? { kind: 'none' });
+function direct(node: Node, table: OperatorTable, frame: Frame<ValueType>): number {
+  const record = table.get(node.target);
+  const context = record === undefined ? undefined : bind(table, node, (name) => frame.value(name));
   return record === undefined || context === undefined ? 0 : record.flops(context).matrix;
 }
 

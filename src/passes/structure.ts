@@ -2,11 +2,14 @@ import { GraphBuilder } from '../graph/build.ts';
 import { placeholdersOf } from '../graph/control.ts';
 import { lintGraph } from '../graph/lint.ts';
 import type { Arg, Graph, ValueRef, ValueType } from '../graph/types.ts';
-import { blockOf, checkCfg, edgesOf, typesIn, type Block, type BlockEnd, type Cfg, type Edge } from './cfg.ts';
+import { blockOf, checkCfg, typesIn, type Block, type BlockEnd, type Cfg, type Edge } from './cfg.ts';
 import { BodyWriter, refName } from './body-writer.ts';
+import { flowGraph, loopsOf, reachable, waysInto, type CfgLoop, type FlowGraph } from './cfg-flow.ts';
 
 export interface Structured {
   readonly cfg: Cfg;
+  /** Loops that stayed blocks; one with several entries has no header that could decide. */
+  readonly loops: readonly CfgLoop[];
   /** The program as one graph, where all of it had the shape of ifs and loops. */
   readonly graph?: Graph;
 }
@@ -15,58 +18,62 @@ export interface Structured {
  * Turns what has the shape of an if or a loop into `cond` and `while_loop`, and joins blocks that follow each other; the rest
  * stays blocks. An if: both sides meet in one block, or both return. A loop: a block that decides, and one that comes back.
  *
- * @throws E_CFG when the program is not sound
+ * @throws E_CFG when the program is not sound, E_LIMIT for one of more than 1,000 blocks
  */
 export function structure(cfg: Cfg): Structured {
   checkCfg(cfg);
   const blocks = new Map(cfg.blocks.map((block) => [block.id, block]));
-  dropUnreachable(blocks, cfg.entry);
+  let program = programOf(cfg.name, cfg.entry, blocks);
   for (let changed = true; changed;) {
     changed = false;
     for (const block of [...blocks.values()]) {
       if (blocks.get(block.id) !== block) continue;
-      const next = joined(block, blocks, cfg.entry) ?? branched(block, blocks, cfg.entry) ?? looped(block, blocks);
+      const next = joined(block, program) ?? branched(block, program) ?? looped(block, program);
       if (next === undefined) continue;
       blocks.set(block.id, next);
-      dropUnreachable(blocks, cfg.entry);
+      program = programOf(cfg.name, cfg.entry, blocks);
       changed = true;
     }
   }
   const left: Cfg = { ...cfg, blocks: [...blocks.values()] };
   checkCfg(left);
   const [only] = left.blocks;
-  if (left.blocks.length > 1 || only.end.kind !== 'return') return { cfg: left };
+  if (left.blocks.length > 1 || only.end.kind !== 'return') return { cfg: left, loops: loopsOf(left) };
   const outputs = only.end.values.map((value, index) => ({ value, role: 'output' as const, index }));
   const graph: Graph = { ...only.graph, name: cfg.name, outputs };
   lintGraph(graph);
-  return { cfg: left, graph };
+  return { cfg: left, loops: [], graph };
 }
 
-type Blocks = Map<string, Block>;
+/** A program on the way. */
+interface Program {
+  readonly blocks: Map<string, Block>;
+  readonly entry: string;
+  /** Of the blocks as they are; made anew with every change. */
+  readonly flow: FlowGraph;
+}
 
-function dropUnreachable(blocks: Blocks, entry: string): void {
-  const seen = new Set<string>();
-  const stack = [entry];
-  for (let id = stack.pop(); id !== undefined; id = stack.pop()) {
-    const block = blocks.get(id);
-    if (seen.has(id) || block === undefined) continue;
-    seen.add(id);
-    for (const { to } of edgesOf(block)) stack.push(to);
+/** Drops the blocks that the program cannot come to. */
+function programOf(name: string, entry: string, blocks: Map<string, Block>): Program {
+  const flow = flowGraph(name, blocks.values());
+  const seen = reachable(flow, entry);
+  for (const id of [...blocks.keys()]) {
+    if (seen.has(id)) continue;
+    blocks.delete(id);
+    flow.removeNode(id);
   }
-  for (const id of [...blocks.keys()]) if (!seen.has(id)) blocks.delete(id);
+  return { blocks, entry, flow };
 }
 
 /** The block that an edge goes to, if nothing else goes there. */
-function ownTarget({ to }: Edge, blocks: Blocks, entry: string): Block | undefined {
-  let uses = to === entry ? 1 : 0;
-  for (const block of blocks.values()) for (const edge of edgesOf(block)) if (edge.to === to) uses++;
-  return uses === 1 ? blocks.get(to) : undefined;
+function ownTarget({ to }: Edge, { blocks, flow }: Program, entry: string): Block | undefined {
+  return waysInto(flow, to, entry) === 1 ? blocks.get(to) : undefined;
 }
 
 /** `A; jump B` with nothing else before B: one block. */
-function joined(block: Block, blocks: Blocks, entry: string): Block | undefined {
+function joined(block: Block, program: Program): Block | undefined {
   if (block.end.kind !== 'jump') return undefined;
-  const next = ownTarget(block.end.edge, blocks, entry);
+  const next = ownTarget(block.end.edge, program, program.entry);
   if (next === undefined || next === block) return undefined;
   const site = new Site(block);
   const names = site.place(next, site.refs(block.end.edge.args));
@@ -74,11 +81,11 @@ function joined(block: Block, blocks: Blocks, entry: string): Block | undefined 
 }
 
 /** A branch whose sides meet again, or both return. */
-function branched(block: Block, blocks: Blocks, entry: string): Block | undefined {
+function branched(block: Block, program: Program): Block | undefined {
   const { end } = block;
   if (end.kind !== 'branch') return undefined;
-  const then = sideOf(end.then, blocks, entry);
-  const otherwise = sideOf(end.else, blocks, entry);
+  const then = sideOf(end.then, program);
+  const otherwise = sideOf(end.else, program);
   const meet = meeting(then, otherwise, end);
   if (meet === undefined) return undefined;
   const site = new Site(block);
@@ -103,8 +110,8 @@ interface Side {
   readonly block?: Block;
 }
 
-function sideOf(edge: Edge, blocks: Blocks, entry: string): Side {
-  const block = ownTarget(edge, blocks, entry);
+function sideOf(edge: Edge, program: Program): Side {
+  const block = ownTarget(edge, program, program.entry);
   return block === undefined || block.end.kind === 'branch' ? { edge } : { edge, block };
 }
 
@@ -148,11 +155,11 @@ function sideBody(name: string, { block }: Side, types: readonly ValueType[], fr
 } // prettier-ignore
 
 /** A block that decides whether another one runs and comes back to it. */
-function looped(header: Block, blocks: Blocks): Block | undefined {
+function looped(header: Block, program: Program): Block | undefined {
   const { end } = header;
   if (end.kind !== 'branch') return undefined;
   const comesBack = (edge: Edge): Block | undefined => {
-    const body = ownTarget(edge, blocks, '');
+    const body = ownTarget(edge, program, '');
     return body?.end.kind === 'jump' && body.end.edge.to === header.id ? body : undefined;
   };
   const negated = comesBack(end.then) === undefined;

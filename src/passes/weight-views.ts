@@ -51,7 +51,7 @@ export function retakeWeightViews(graph: Graph, table: OperatorTable): Graph {
     nodes.push(uses ? mapOperands(node, retake) : node);
   }
   if (again.size === 0) return graph;
-  const note = `${again.size} views of parameters are taken again in the backward pass, so that no gathered weight is kept for free.`;
+  const note = `${again.size === 1 ? 'One view of a parameter is' : `${again.size} views of parameters are`} taken again in the backward pass, so that no gathered weight is kept for free.`;
   return { ...graph, nodes: withoutDead(nodes, graph, again), notes: [...(graph.notes ?? []), note] };
 }
 

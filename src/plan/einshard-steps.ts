@@ -1,4 +1,4 @@
-import { z } from 'zod';
+import * as z from 'zod';
 import { ShardwrightError, suggestion } from '../errors.ts';
 import { DTYPES, type DType } from '../graph/types.ts';
 

@@ -1,14 +1,25 @@
 import type { Problem } from '../solver/types.ts';
 import type { CompactProblem } from './compact.ts';
 
+/** A problem without some variables of another. */
+export interface SmallerProblem extends CompactProblem {
+  /** Number of a variable in the other problem. */
+  readonly variableOf: (variable: number) => number;
+}
+
 /**
  * Leaves out the variables that have one value only: what they cost alone joins the constant, what they cost a neighbour
  * joins its unary vector, what they use of a row is taken from its bound. A recipe fixes nine variables in ten, so most of
  * its problem is arithmetic. Where a fixed part is forbidden or breaks a row, the problem is returned as it is: explaining
  * that is the solver's office.
  */
-export function withoutFixed(problem: Problem): CompactProblem {
-  const same: CompactProblem = { problem, expand: (choice) => choice, contract: (choice) => choice };
+export function withoutFixed(problem: Problem): SmallerProblem {
+  const same: SmallerProblem = {
+    problem,
+    expand: (choice) => choice,
+    contract: (choice) => choice,
+    variableOf: (v) => v,
+  };
   const { domains, edges, tables, maps } = problem;
   if (problem.usage !== undefined || !domains.includes(1)) return same;
   const name = new Int32Array(domains.length).fill(-1);
@@ -87,6 +98,7 @@ export function withoutFixed(problem: Problem): CompactProblem {
           }),
       ...(problem.rows === undefined ? {} : { rows }),
     },
+    variableOf: (v) => kept[v],
     expand: (choice) => {
       const out = new Int32Array(domains.length);
       kept.forEach((i, k) => (out[i] = choice[k]));

@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import { z } from 'zod';
+import * as z from 'zod';
 import { OPTIMIZERS } from '../cost/memory.ts';
 import { ShardwrightError } from '../errors.ts';
 import { parseGraph } from '../graph/parse.ts';

@@ -4,9 +4,10 @@ import { kneeOf } from '../passes/checkpoint/knee.ts';
 import { usableMemoryBytes } from '../cost/cluster.ts';
 import type { OperatorTable } from '../ops/table.ts';
 import type { Progress } from '../solver/types.ts';
+import { Deadline, type Clock } from './deadline.ts';
 import { prepare } from './prepare.ts';
 import type { PlanRequest } from './request.ts';
-import { shard, type ShardResult } from './shard.ts';
+import { shard, type ShardOptions, type ShardResult } from './shard.ts';
 
 /**
  * Time against memory: the plans that no other plan found beats in both seconds and peak bytes. Each is the answer to a budget
@@ -62,6 +63,8 @@ export interface FrontierOptions {
   readonly table: OperatorTable;
   /** Points wanted, at least 2; fewer when the program has no more. Default 8. */
   readonly points?: number;
+  /** The clock that the request's time limit goes by; the limit is that of all budgets together. Default the real one. */
+  readonly clock?: Clock;
   readonly signal?: AbortSignal;
   readonly onProgress?: (event: Progress) => void;
   /** Called after every budget. */
@@ -115,9 +118,10 @@ export async function memoryFrontier(graph: Graph, request: PlanRequest, options
   const bounds: { readonly budgetBytes: number; readonly seconds: number }[] = [];
   let needed = 0;
   let asked = 0;
+  const deadline = new Deadline(request.timeLimitSeconds, options.clock);
   const ask = async (budgetBytes: number): Promise<FrontierPoint | undefined> => {
     asked++;
-    const result = await answer(graph, { ...base, memoryBytes: budgetBytes }, options);
+    const result = await answer(graph, { ...base, memoryBytes: budgetBytes }, options, deadline);
     let point: FrontierPoint | undefined;
     if (result?.status === 'planned') {
       point = pointOf(result, budgetBytes, names);
@@ -142,7 +146,7 @@ export async function memoryFrontier(graph: Graph, request: PlanRequest, options
 
   const top = await ask(topBytes);
   const ranges: Range[] = top === undefined ? [] : [{ from: 0, to: top.peakBytes }];
-  while (undominated(found).length < wanted && asked < wanted * ASKED_PER_POINT) {
+  while (undominated(found).length < wanted && asked < wanted * ASKED_PER_POINT && !deadline.isOver) {
     const widest = ranges
       .map(({ from, to }) => ({ from: Math.max(from, needed - 1), to }))
       .reduce<Range | undefined>((a, b) => (a === undefined || b.to - b.from > a.to - a.from ? b : a), undefined);
@@ -173,14 +177,21 @@ export async function memoryFrontier(graph: Graph, request: PlanRequest, options
 }
 
 /** The plan of one budget; undefined when none was found and none ruled out. */
-async function answer(graph: Graph, request: PlanRequest, options: FrontierOptions): Promise<ShardResult | undefined> {
-  const { table, signal, onProgress } = options;
+async function answer(
+  graph: Graph,
+  request: PlanRequest,
+  { table, signal, onProgress }: FrontierOptions,
+  deadline: Deadline,
+): Promise<ShardResult | undefined> {
+  // The request stays the one that was asked: what is left of its time is no part of what a plan was made for.
+  const asked: ShardOptions & { readonly deadline: Deadline } = {
+    table,
+    deadline,
+    ...(signal === undefined ? {} : { signal }),
+    ...(onProgress === undefined ? {} : { onProgress }),
+  };
   try {
-    return await shard(graph, request, {
-      table,
-      ...(signal === undefined ? {} : { signal }),
-      ...(onProgress === undefined ? {} : { onProgress }),
-    });
+    return await shard(graph, request, asked);
   } catch (error) {
     const known = error instanceof ShardwrightError ? error.code : '';
     if ((known === 'E_LIMIT' || known === 'E_TIME_LIMIT') && signal?.aborted !== true) return undefined;

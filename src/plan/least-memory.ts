@@ -1,11 +1,30 @@
 import { internalError } from '../errors.ts';
 import { solve } from '../solver/solve.ts';
 import type { Problem } from '../solver/types.ts';
+import type { KeptList } from './compact.ts';
 
-/** Sum over the memory row of the least bytes of each placement: no plan needs less. */
-export function leastMemoryBound(problem: Problem): number {
+/**
+ * Sum over the memory row of the least bytes of each placement: no plan needs less.
+ *
+ * @param kept values that are left of each variable, undefined where all are
+ */
+export function leastMemoryBound(problem: Problem, kept: readonly (KeptList | undefined)[] = []): number {
   let total = 0;
-  for (const amounts of problem.rows?.[0]?.amounts ?? []) total += amounts.reduce((a, b) => Math.min(a, b), Infinity);
+  problem.rows?.[0]?.amounts.forEach((amounts, k) => {
+    const values = kept[problem.rows?.[0]?.variables[k] ?? -1]?.values;
+    total +=
+      values === undefined
+        ? amounts.reduce((a, b) => Math.min(a, b), Infinity)
+        : values.reduce((least, a) => Math.min(least, amounts[a]), Infinity);
+  });
+  return total;
+}
+
+/** What a choice needs of the memory row. */
+export function memoryOf(problem: Problem, choice: Int32Array): number {
+  const [row] = problem.rows ?? [];
+  let total = 0;
+  row?.amounts.forEach((amounts, k) => (total += amounts[choice[row.variables[k]]]));
   return total;
 }
 

@@ -2,124 +2,10 @@ import { ShardwrightError, suggestion } from '../errors.ts';
 import { einshardOnMesh } from '../mesh/einshard/on-mesh.ts';
 import { isEinshard } from '../mesh/einshard/syntax.ts';
 import type { ShardingSpace } from '../mesh/space.ts';
-import type { Problem } from '../solver/types.ts';
-import { compactProblem, KeptLists, type CompactProblem, type KeptList } from './compact.ts';
 import type { Model } from './model.ts';
+import { whyNotOffered } from './pin-reasons.ts';
 import type { Pin } from './request.ts';
-
-/**
- * Restrictions of a model: values of variables that are taken away, and by what. A pin is a restriction; so is a recipe of
- * the zoo. Restricting never changes the model: it makes a problem of its own, and dropping the restriction restores the
- * earlier one exactly.
- */
-export class Restriction {
-  private readonly allowed = new Map<number, Uint8Array>();
-  private readonly reasons = new Map<number, string[]>();
-
-  constructor(private readonly model: Model) {}
-
-  /** Keeps only the values of a variable that the predicate accepts. `reason` is named if nothing is left. */
-  keep(variable: number, reason: string, accepts: (value: number) => boolean): void {
-    const size = this.model.problem.domains[variable];
-    let mask = this.allowed.get(variable);
-    if (mask === undefined) {
-      mask = new Uint8Array(size).fill(1);
-      this.allowed.set(variable, mask);
-      this.reasons.set(variable, []);
-    }
-    let removed = 0;
-    for (let a = 0; a < size; a++) {
-      if (mask[a] === 1 && !accepts(a)) {
-        mask[a] = 0;
-        removed++;
-      }
-    }
-    if (removed > 0) this.reasons.get(variable)!.push(reason);
-  }
-
-  /** `keep` with a list that says 1 of every value to keep; what many variables share is worked out once. */
-  keepMarked(variable: number, reason: string, marked: Uint8Array): void {
-    const mask = this.allowed.get(variable);
-    if (mask === undefined) {
-      if (!marked.includes(0)) return;
-      this.allowed.set(variable, marked.slice());
-      this.reasons.set(variable, [reason]);
-      return;
-    }
-    let removed = 0;
-    for (let a = 0; a < mask.length; a++) {
-      removed += mask[a] & ~marked[a];
-      mask[a] &= marked[a];
-    }
-    if (removed > 0) this.reasons.get(variable)!.push(reason);
-  }
-
-  /** 1 for every value that is left of a variable; undefined where all are. Not to be changed. */
-  left(variable: number): Readonly<Uint8Array> | undefined {
-    return this.allowed.get(variable);
-  }
-
-  allows(variable: number, value: number): boolean {
-    return (this.allowed.get(variable)?.[value] ?? 1) === 1;
-  }
-
-  /** Reasons that together leave some variable nothing; empty when every variable still has a value. */
-  contradictions(): string[] {
-    const out = new Set<string>();
-    for (const [variable, mask] of [...this.allowed].sort(([a], [b]) => a - b))
-      if (!mask.includes(1)) for (const reason of this.reasons.get(variable)!) out.add(reason);
-    return [...out];
-  }
-
-  /**
-   * The model's problem with the removed values left out: same variables, smaller domains. A copy variable also loses the
-   * pairs whose owned placement its producer can no longer leave.
-   */
-  compact(): CompactProblem {
-    const { problem } = this.model;
-    if (this.allowed.size === 0) return { problem, expand: (choice) => choice, contract: (choice) => choice };
-    const lists = new KeptLists();
-    const kept: (KeptList | undefined)[] = Array.from({ length: problem.domains.length }, (_, v) => {
-      const mask = this.allowed.get(v);
-      return mask === undefined ? undefined : lists.ofMask(mask);
-    });
-    for (const copy of this.model.copies) {
-      const { node, result } = this.model.flow.values[copy.value];
-      const left = kept[this.model.nodeVariable[node]];
-      if (left === undefined) continue;
-      const entry = this.model.strategies.nodes[node]!;
-      // Equal producers with equal values left, and equal copy domains, lose the same pairs.
-      kept[copy.variable] = lists.of(`${entry.content}:${result}:${left.id}:${lists.idOf(copy.owned)}`, () => {
-        const { set } = entry;
-        const column = set.inputCount + result;
-        const width = set.inputCount + set.outputCount;
-        const owned = new Set(Array.from(left.values, (a) => set.specs[a * width + column]));
-        return Int32Array.from(copy.owned.keys()).filter((z) => owned.has(copy.owned[z]));
-      });
-    }
-    return compactProblem(problem, kept);
-  }
-
-  /** The model's problem without the removed values: same variables and values, removed ones cost Infinity. */
-  problem(): Problem {
-    const { problem } = this.model;
-    if (this.allowed.size === 0) return problem;
-    const unary = Int32Array.from(problem.unary);
-    const vectors = [...problem.vectors];
-    const shared = new Map<string, number>();
-    for (const [variable, mask] of this.allowed) {
-      const key = `${unary[variable]}:${mask.join('')}`;
-      let id = shared.get(key);
-      if (id === undefined) {
-        id = vectors.length;
-        vectors.push(vectors[unary[variable]].map((cost, a) => (mask[a] === 1 ? cost : Infinity)));
-        shared.set(key, id);
-      }
-      unary[variable] = id;
-    }
-    return { ...problem, unary, vectors };
-  }
-}
+import type { Restriction } from './restriction.ts';
 
 /** Parses `NODE=SPEC`. */
 export function parsePin(text: string): Pin {
@@ -134,7 +20,7 @@ export function parsePin(text: string): Pin {
 /**
  * Adds the user's pins to a restriction.
  *
- * @throws E_REF for a node that does not exist, E_PIN for a sharding that the node has no strategy for
+ * @throws E_REF for a node that does not exist, E_PIN for a sharding that the node has no strategy for, with the reason
  */
 export function applyPins(model: Model, restriction: Restriction, pins: readonly Pin[]): void {
   const { graph, space, flow } = model;
@@ -145,7 +31,7 @@ export function applyPins(model: Model, restriction: Restriction, pins: readonly
     const name = flow.byName.has(pin.node) ? pin.node : roleNames.get(pin.node);
     if (name === undefined) {
       const known = [...flow.byName.keys(), ...roleNames.keys()];
-      throw new ShardwrightError('E_REF', `pin names '${pin.node}', which the graph does not have`, {
+      throw new ShardwrightError('E_REF', `--pin ${pin.node}=${pin.spec}: the graph has no '${pin.node}'`, {
         hint: suggestion(pin.node, known, 'nodes and parameters'),
       });
     }
@@ -160,7 +46,9 @@ export function applyPins(model: Model, restriction: Restriction, pins: readonly
     if (!offered) {
       const list = [...new Set(Array.from({ length: set.count }, (_, a) => specOf(a)))].map((id) => space.text(id));
       const size = `[${value.meta.shape.join(', ')}]`;
-      throw new ShardwrightError('E_PIN', `'${pin.node}' ${size} cannot be ${space.text(wanted)}`, {
+      const flag = `--pin ${pin.node}=${pin.spec}`;
+      const why = whyNotOffered(model, flow.valueOf(name), wanted);
+      throw new ShardwrightError('E_PIN', `${flag}: '${pin.node}' ${size} cannot be ${space.text(wanted)}: ${why}`, {
         node: name,
         hint: `it can be ${list.slice(0, 24).join(' ')}${list.length > 24 ? ' ...' : ''}`,
       });

@@ -14,14 +14,18 @@ import { recomputeInBackward } from '../passes/checkpoint/recompute.ts';
 import { openBodies, type OpenedGraph } from '../passes/open-bodies.ts';
 import { plannable } from '../passes/plannable.ts';
 import type { OperatorTable } from '../ops/table.ts';
+import { Ground } from '../solver/ground.ts';
 import type { Problem } from '../solver/types.ts';
+import { Within } from '../solver/within.ts';
 import { dataflow } from '../strategy/dataflow.ts';
 import { nodeStrategies } from '../strategy/nodes.ts';
 import { MOST_RUNS, runsOf } from '../strategy/runs.ts';
+import { countedText } from '../units.ts';
 import { buildModel } from './build.ts';
 import type { Model } from './model.ts';
 import type { CompactProblem } from './compact.ts';
-import { applyInputOutput, applyPins, Restriction } from './pins.ts';
+import { applyInputOutput, applyPins } from './pins.ts';
+import { Restriction } from './restriction.ts';
 import type { PlanRequest } from './request.ts';
 
 /** A request made ready: the model, and the problem that the request's pins leave of it. */
@@ -34,6 +38,8 @@ export interface Prepared {
   readonly problem: Problem;
   /** The same problem with those values left out: what is solved. */
   readonly compact: CompactProblem;
+  /** The model's problem, for solves of parts of it: recipes, edits, and the whole where nothing is pinned. */
+  readonly within: Within;
   readonly collectives: CollectiveModel;
   readonly table: OperatorTable;
   readonly budgetBytes: number;
@@ -89,6 +95,7 @@ export function prepare(original: Graph, request: PlanRequest, operators: Operat
     model,
     problem: restriction.problem(),
     compact: restriction.compact(),
+    within: new Within(new Ground(model.problem)),
     collectives,
     table,
     budgetBytes,
@@ -190,11 +197,11 @@ function assumptionsOf(
     );
   if (mostRuns !== undefined) list.push(...limitedSpace(model.space, mostRuns, request.sharing));
   for (const { target, count } of model.strategies.replicatedUnknown)
-    list.push(`${target} (${count} nodes) has no rules and was planned replicated at zero compute.`);
+    list.push(`${target} (${countedText(count, 'node')}) has no rules and was planned replicated at zero compute.`);
   const grouped = model.graph.nodes.filter((node) => node.target.startsWith('aten._grouped_mm.')).length;
   if (grouped > 0)
     list.push(
-      `Routing is taken to be balanced: a device with a share of the experts of a grouped product (${grouped} nodes) is priced with that share of the tokens.`,
+      `Routing is taken to be balanced: a device with a share of the experts of a grouped product (${countedText(grouped, 'node')}) is priced with that share of the tokens.`,
     );
   if (opened !== undefined)
     list.push(

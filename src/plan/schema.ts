@@ -1,4 +1,4 @@
-import { z } from 'zod';
+import * as z from 'zod';
 import { MEMORY_KINDS } from '../cost/memory-timeline.ts';
 import { ShardwrightError } from '../errors.ts';
 import { PLAN_VERSION, type Plan } from './types.ts';

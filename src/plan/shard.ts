@@ -8,6 +8,8 @@ import { evaluate } from '../solver/check.ts';
 import { NoChoiceInTime, solve } from '../solver/solve.ts';
 import { TooLargeForLibrary } from '../solver/solvers/verdict.ts';
 import type { Problem, Progress, Solution, SolveOptions } from '../solver/types.ts';
+import { conflictOf } from './conflict.ts';
+import { Deadline } from './deadline.ts';
 import { decode } from './decode.ts';
 import { leastMemory, leastMemoryBound } from './least-memory.ts';
 import { memoryOverTime, planTimeline, type MemoryOverTime } from './memory-over-time.ts';
@@ -24,6 +26,8 @@ export interface ShardOptions {
   readonly table: OperatorTable;
   /** Choices known beforehand, such as recipes: they bound the search and can only make it faster. */
   readonly starts?: readonly Int32Array[];
+  /** When the search is to end, shared by several solves; default: the request's time limit from the call on. */
+  readonly deadline?: Deadline;
   readonly signal?: AbortSignal;
   readonly onProgress?: (event: Progress) => void;
 }
@@ -72,22 +76,24 @@ export async function shardPrepared(
   }
   const problem = await lexicographic(prepared, options.signal);
   const starts = startsOf(prepared, options.starts)?.flatMap((choice) => contract(choice) ?? []);
+  const deadline = options.deadline ?? new Deadline(request.timeLimitSeconds);
   const asked: SolveOptions = {
     engine: request.solver,
     gap: request.gap,
     seed: request.seed,
-    ...(request.timeLimitSeconds !== undefined ? { timeLimitSeconds: request.timeLimitSeconds } : {}),
+    ground: prepared.within.ground,
+    ...deadline.solveOptions,
     ...(starts !== undefined ? { starts } : {}),
     ...(options.signal !== undefined ? { signal: options.signal } : {}),
     ...(options.onProgress !== undefined ? { onProgress: options.onProgress } : {}),
   };
   const solution = isHeld(request)
-    ? await firstUnderBudget(prepared, problem, asked)
+    ? await firstUnderBudget(prepared, problem, asked, deadline)
     : await solveOrRefuse(problem, asked);
   if (solution.status === 'infeasible') {
     return {
       status: 'infeasible',
-      conflict: solution.conflict ?? [],
+      conflict: conflictOf(prepared.model, solution),
       budgetBytes,
       ...(solution.smallestBudget !== undefined ? { smallestBudgetBytes: solution.smallestBudget } : {}),
     };
@@ -95,7 +101,7 @@ export async function shardPrepared(
   const { choice, ...answer } = noWorseThanGreedy(prepared, { ...solution, choice: expand(solution.choice) });
   const memory = activationsOf(request) === 'off' ? undefined : memoryOverTime(prepared.model, choice, prepared.table);
   if (isHeld(request) && memory !== undefined && peakOf(memory.intervals).peakBytes > budgetBytes)
-    return withinBudget(prepared, solution, problem, options);
+    return withinBudget(prepared, solution, problem, options, deadline);
   return planned(prepared, { ...answer, choice }, memory);
 }
 
@@ -137,7 +143,12 @@ export function askedGap(request: PlanRequest): number {
  * Least seconds with the states within the budget, where the peak over time must be, too. Proof of the least is worth its time
  * only where that plan fits: else it is but a start and a bound.
  */
-async function firstUnderBudget(prepared: Prepared, problem: Problem, asked: SolveOptions): Promise<Solution> {
+async function firstUnderBudget(
+  prepared: Prepared,
+  problem: Problem,
+  asked: SolveOptions,
+  deadline: Deadline,
+): Promise<Solution> {
   const { request, budgetBytes, compact, model, table } = prepared;
   if (request.solver !== 'auto' && request.solver !== 'exact') return solveOrRefuse(problem, asked);
   const quick = await solveUnlessLate(problem, { ...asked, gap: gapOnTheWay(request), workLimit: workOn(problem) });
@@ -147,7 +158,12 @@ async function firstUnderBudget(prepared: Prepared, problem: Problem, asked: Sol
     if (quick.gap <= request.gap || peakOf(intervals).peakBytes > budgetBytes) return quick;
   }
   const starts = [...(asked.starts ?? []), ...(quick === undefined ? [] : [quick.choice])];
-  return solveOrRefuse(problem, { ...asked, starts, workLimit: workOnProof(problem, request) });
+  return solveOrRefuse(problem, {
+    ...asked,
+    ...deadline.solveOptions,
+    starts,
+    workLimit: workOnProof(problem, request),
+  });
 }
 
 /** Undefined when no choice was found in time. */
@@ -169,6 +185,7 @@ async function withinBudget(
   free: Solution,
   problem: Problem,
   options: Omit<ShardOptions, 'table'>,
+  deadline: Deadline,
 ): Promise<ShardResult> {
   const { request, budgetBytes, compact, table } = prepared;
   const started = performance.now();
@@ -177,8 +194,9 @@ async function withinBudget(
   const settled: PlanRequest = { ...request, activations: 'constraint', checkpoint: 'none' };
   const firstStage = async (share: number): Promise<Int32Array | undefined> => {
     if (share === 1) return compact.expand(free.choice);
+    if (deadline.isOver) return undefined;
     const rows = problem.rows?.map((row) => ({ ...row, bound: Math.floor(row.bound * share) })) ?? [];
-    const asked = { engine: 'exact', certify: false, gap: gapOnTheWay(request), workLimit: workOn(problem), seed: request.seed } as const; // prettier-ignore
+    const asked = { engine: 'exact', certify: false, gap: gapOnTheWay(request), workLimit: workOn(problem), seed: request.seed, ...deadline.solveOptions } as const; // prettier-ignore
     // A first stage that was not found is one that is left out.
     const solution = await solveUnlessLate({ ...problem, rows }, asked);
     return solution === undefined || solution.status === 'infeasible' ? undefined : compact.expand(solution.choice);
@@ -186,6 +204,7 @@ async function withinBudget(
   const found = await planWithin(prepared, firstStage, (graph) => prepare(graph, settled, table), {
     recompute,
     mode: request.checkpoint === 'two-stage' ? 'two-stage' : 'joint',
+    deadline,
     ...(options.signal !== undefined ? { signal: options.signal } : {}),
     ...(options.onProgress !== undefined ? { onProgress: options.onProgress } : {}),
   });
@@ -197,6 +216,10 @@ async function withinBudget(
         budgetBytes,
         ...(found.neededBytes === undefined ? {} : { neededBytes: found.neededBytes }),
       };
+    if (found.isOutOfTime)
+      throw new ShardwrightError('E_TIME_LIMIT', `no plan within ${budgetBytes} bytes was found in time`, {
+        hint: 'raise --time-limit.',
+      });
     throw new ShardwrightError(
       'E_LIMIT',
       `no plan within ${budgetBytes} bytes was found, and none was proven impossible`,

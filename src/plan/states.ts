@@ -1,5 +1,5 @@
 import { defaultOptimizer, stateBytes } from '../cost/memory.ts';
-import { DTYPE_BYTES } from '../graph/types.ts';
+import { DTYPE_BYTES, type Graph } from '../graph/types.ts';
 import { elements } from '../ops/record.ts';
 import type { LinearRow } from '../solver/types.ts';
 import type { BuildInput } from './input.ts';
@@ -9,14 +9,7 @@ import type { StateBytes } from './model.ts';
 export function parameterStates(input: BuildInput, nodeVariable: Int32Array): Map<number, StateBytes> {
   const { graph, flow, strategies, space } = input;
   const states = new Map<number, StateBytes>();
-  const withGradient = new Set<string>();
-  for (const output of graph.outputs)
-    if (output.role === 'grad' && output.value !== null && output.of !== undefined) withGradient.add(output.of);
-  const tied = new Set<string>();
-  for (const [owner, ...others] of graph.ties ?? []) {
-    if (others.some((name) => withGradient.has(name))) withGradient.add(owner);
-    for (const name of others) tied.add(name);
-  }
+  const { trained: withGradient, tied } = trainedParameters(graph);
   graph.nodes.forEach((node, n) => {
     const { role } = node.meta;
     if (node.kind !== 'placeholder' || nodeVariable[n] < 0 || tied.has(node.meta.roleName ?? node.name)) return;
@@ -32,6 +25,25 @@ export function parameterStates(input: BuildInput, nodeVariable: Int32Array): Ma
     states.set(n, { ...bytes, localElements });
   });
   return states;
+}
+
+/**
+ * Role names of the parameters that carry a gradient, and of those that are another name of one: a group of tied parameters
+ * counts under its first name, trained if the gradient of any of its names is returned.
+ */
+export function trainedParameters(graph: Graph): {
+  readonly trained: ReadonlySet<string>;
+  readonly tied: ReadonlySet<string>;
+} {
+  const trained = new Set<string>();
+  for (const output of graph.outputs)
+    if (output.role === 'grad' && output.value !== null && output.of !== undefined) trained.add(output.of);
+  const tied = new Set<string>();
+  for (const [owner, ...others] of graph.ties ?? []) {
+    if (others.some((name) => trained.has(name))) trained.add(owner);
+    for (const name of others) tied.add(name);
+  }
+  return { trained, tied };
 }
 
 /** The static memory row: bytes of parameters, gradients, optimizer state and buffers on the fullest device. */

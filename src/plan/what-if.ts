@@ -1,6 +1,7 @@
 import { enablePatches, produceWithPatches, type Patch } from 'immer';
 import { internalError } from '../errors.ts';
-import { applyInputOutput, applyPins, Restriction } from './pins.ts';
+import { applyInputOutput, applyPins } from './pins.ts';
+import { Restriction } from './restriction.ts';
 import type { Prepared } from './prepare.ts';
 import type { PlanRequest } from './request.ts';
 

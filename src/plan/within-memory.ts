@@ -4,8 +4,9 @@ import { narrowPoints } from '../passes/checkpoint/policies.ts';
 import { runsAgain } from '../passes/checkpoint/repeatable.ts';
 import { metaBytes } from '../ops/record.ts';
 import { NoChoiceInTime, solve } from '../solver/solve.ts';
-import type { LinearRow, Problem, Progress, Solution } from '../solver/types.ts';
+import type { LinearRow, Problem, Solution } from '../solver/types.ts';
 import type { CompactProblem } from './compact.ts';
+import { Deadline } from './deadline.ts';
 import { Follower, type FittingPlan } from './followed.ts';
 import { fatesOf, jointProblem, type Fates, type JointProblem } from './joint-problem.ts';
 import { livenessOf, type Liveness } from './liveness.ts';
@@ -15,6 +16,7 @@ import type { Prepared } from './prepare.ts';
 import { gapWithin, isGapGiven } from './request.ts';
 import { fixedStrategies, restrictRows, whole, withRowAsCost } from './restricted.ts';
 import { Transients } from './transients.ts';
+import type { FirstStage, WithinMemory, WithinOptions } from './within-types.ts';
 import { AGAIN_WHEN_ASKED, gapOnTheWay, WORK_GROWTH, workOn } from './work-limits.ts';
 
 /**
@@ -30,36 +32,10 @@ import { AGAIN_WHEN_ASKED, gapOnTheWay, WORK_GROWTH, workOn } from './work-limit
  * twice at most.
  */
 
-export interface WithinMemory {
-  /** Undefined when none was found. */
-  readonly plan: FittingPlan | undefined;
-  /** Sharding first, checkpointing after, for comparison; undefined when that finds no plan or was not asked for. */
-  readonly twoStage: FittingPlan | undefined;
-  /** Lower bound on the seconds of every plan within the budget. */
-  readonly boundSeconds: number;
-  /** Lower bound on the budget of any plan; only when none was found. */
-  readonly neededBytes?: number;
-  /** Whether the bound was replayed by the checker. */
-  readonly certified: boolean;
-  /** Problems solved on the way. */
-  readonly rounds: number;
-}
-
-export interface WithinOptions {
-  /** Whether forward results may be computed again. */
-  readonly recompute: boolean;
-  /** `two-stage`: placements are those of the first stage; `joint`: both are chosen at once, from there. */
-  readonly mode: 'joint' | 'two-stage';
-  readonly signal?: AbortSignal;
-  readonly onProgress?: (event: Progress) => void;
-}
-
 /** Shares of the budget that the states may take in the first of two stages, tried in this order. */
 const STATE_SHARES = [1, 0.5, 0.25];
 /** Largest program, in nodes, for which the joint search also asks for two stages with less than the whole budget. */
-const TIGHT_NODES = 2000;
-/** What a problem gets at least, so that there is a bound after the time limit, too. */
-const LEAST_SECONDS = 0.5;
+const TIGHT_NODES = 4000;
 /** Rounds of solving and following. */
 const ROUNDS = 12;
 /** Results below this share of the budget are kept. */
@@ -70,15 +46,11 @@ const ROUND_SHARE = 2 ** -12;
 const MOST_ROWS = 2;
 /** Copies of this share of the budget are left out where they stand in the way; smaller excesses tighten a row. */
 const LARGE_COPY = 1 / 32;
-
 /** An excess of this share of the budget that no row knows is a chain of second runs: tighter rows do not help. */
 const CHAIN_EXCESS = 1 / 8;
 /** Narrow points between two that are kept for certain, tried in this order. */
 const ANCHORS_EVERY = [1, 2, 4, 8, 16, 32];
 const KEPT: readonly Fate[] = ['keep'];
-
-/** The choice of least seconds whose states take at most a share of the budget; undefined when there is none. */
-export type FirstStage = (share: number) => Promise<Int32Array | undefined>;
 
 /** What a search may choose among. */
 interface Scope {
@@ -119,8 +91,7 @@ class MemorySearch {
   private readonly amounts = new Map<number, readonly MomentAmounts[]>();
   private readonly transients: Transients;
   private readonly follower: Follower;
-  /** When the request's time limit is over, in milliseconds of the clock. */
-  private readonly deadline: number;
+  private readonly deadline: Deadline;
   /** What one decision may hold at a moment beside the states of any plan. */
   private readonly mostHeldBytes: number;
   private rounds = 0;
@@ -140,7 +111,7 @@ class MemorySearch {
     this.live = livenessOf(model, table);
     this.gap = gapWithin(prepared.request);
     this.follower = new Follower(prepared, reprepare, this.live);
-    this.deadline = performance.now() + 1e3 * (prepared.request.timeLimitSeconds ?? Infinity);
+    this.deadline = options.deadline ?? new Deadline(prepared.request.timeLimitSeconds);
     this.transients = new Transients(model, this.live);
     this.mostHeldBytes = prepared.budgetBytes - this.transients.leastStates();
     this.chosen = new Uint8Array(graph.nodes.length);
@@ -166,36 +137,37 @@ class MemorySearch {
     if (free === undefined) throw internalError('no first stage for the whole budget');
     const first = this.follower.plain(free).moment;
     const moments = [first];
-    // What plain two stages find is an answer of the joint problem too. Tight ones are a search of their own, slow on large
-    // programs: joint asks for them where its own answer is not proven good enough, so that on programs of up to
-    // `TIGHT_NODES` nodes it is never worse than they are beyond the gap asked for.
+    // What plain two stages find is an answer of the joint problem too. Tight ones are a search of their own: joint asks for
+    // them where the plain ones find nothing or its own answer is not proven good enough, so that on programs of up to
+    // `TIGHT_NODES` nodes it is never worse than sharding first.
     const joins = options.mode === 'joint';
     let stage = options.recompute
       ? await this.twoStage(firstStage, first, joins ? STATE_SHARES.slice(0, 1) : STATE_SHARES)
       : undefined;
     let found = joins ? await this.search(moments, first, stage?.choice) : undefined;
     let proven = await this.bound(moments, found?.plan.seconds);
+    const best = (): FittingPlan | undefined => quicker(found, stage)?.plan;
     const small = prepared.model.graph.nodes.length <= TIGHT_NODES;
-    if (joins && options.recompute && stage === undefined && !this.isGood(found?.plan, proven) && small)
-      stage = await this.twoStage(firstStage, first, STATE_SHARES.slice(1));
+    if (joins && options.recompute && small && (stage === undefined || !this.isGood(best(), proven)))
+      stage = quicker(stage, await this.twoStage(firstStage, first, STATE_SHARES.slice(1), best()?.seconds));
     const most = joins && isGapGiven(prepared.request) ? AGAIN_WHEN_ASKED : 0;
-    const isOpen = (): boolean =>
-      this.isCutShort && !this.isGood(quicker(found, stage)?.plan, proven) && !this.expired();
+    const isOpen = (): boolean => this.isCutShort && !this.isGood(best(), proven) && !this.deadline.isOver;
     for (let k = 1; k <= most && isOpen(); k++) {
       this.workShare = WORK_GROWTH ** k;
       this.isCutShort = false;
-      const sharper = await this.bound(moments, quicker(found, stage)?.plan.seconds);
+      const sharper = await this.bound(moments, best()?.seconds);
       if (sharper.boundSeconds > proven.boundSeconds) proven = sharper;
-      if (!this.isGood(quicker(found, stage)?.plan, proven))
+      if (!this.isGood(best(), proven))
         found = quicker(found, await this.search(moments, first, (found ?? stage)?.choice));
     }
-    const plan = quicker(found, stage)?.plan;
+    const plan = best();
     return {
       plan,
       twoStage: stage?.plan,
       ...proven,
       boundSeconds: Math.min(proven.boundSeconds, plan?.seconds ?? Infinity),
       rounds: this.rounds,
+      isOutOfTime: this.deadline.isOver,
       ...(plan === undefined ? await this.least(joint, first) : {}),
     };
   }
@@ -213,7 +185,7 @@ class MemorySearch {
     // certain bound them. Denser points hold more themselves.
     for (const every of found === undefined && this.options.recompute ? ANCHORS_EVERY : []) {
       const anchors = this.anchorsEvery(every);
-      if (anchors === undefined || this.expired()) break;
+      if (anchors === undefined || this.deadline.isOver) break;
       const anchored = await this.fit({ restrict, mayLimit: true, anchors }, [first], []);
       // Its choice is one of the problem with anchors.
       if (anchored !== undefined) return { plan: anchored.plan };
@@ -226,12 +198,15 @@ class MemorySearch {
     firstStage: FirstStage,
     moment: number,
     shares: readonly number[],
+    /** Plans of as many seconds are there already: placements that take them without second runs need not be looked at. */
+    knownSeconds = Infinity,
   ): Promise<Fitted | undefined> {
     for (const share of shares) {
-      if (this.expired()) break;
+      if (this.deadline.isOver) break;
       const full = await firstStage(share);
       const placed = full === undefined ? undefined : this.prepared.compact.contract(full);
-      if (placed === undefined) continue;
+      if (full === undefined || placed === undefined) continue;
+      if (this.follower.plain(full).plan.seconds >= knownSeconds) continue;
       const found = await this.fit(
         { restrict: (joint) => fixedStrategies(joint, placed), mayLimit: false },
         [moment],
@@ -256,7 +231,7 @@ class MemorySearch {
     let joint = this.jointWithin(cuts.copyBytes, 'as placed', anchors);
     let restricted = restrict(joint);
     let least = new Map<number, number>();
-    for (let round = 0; round < ROUNDS && !this.expired(); round++) {
+    for (let round = 0; round < ROUNDS && !this.deadline.isOver; round++) {
       this.rounds++;
       if (cuts.limitChanged) {
         joint = this.jointWithin(cuts.copyBytes, 'as placed', anchors);
@@ -346,6 +321,7 @@ class MemorySearch {
   /** The bound from rows at the full budget, with the least that second runs cost in any placement. */
   private async bound(moments: readonly number[], seconds: number | undefined): Promise<Proven> {
     const { prepared } = this;
+    if (this.deadline.isOver) return { boundSeconds: 0, certified: false };
     const sure = this.jointWithin(Infinity, 'sure');
     const rows = moments.map((m) => sure.row(this.amountsOf(m), this.rowName(m), prepared.budgetBytes));
     for (const row of seconds === undefined ? rows : [])
@@ -359,6 +335,7 @@ class MemorySearch {
 
   /** No plan holds less than this at a moment, whatever it keeps. */
   private async least(joint: JointProblem, moment: number): Promise<{ readonly neededBytes?: number }> {
+    if (this.deadline.isOver) return {};
     const neededBytes = await this.leastOf(joint.problem, joint.row(this.amountsOf(moment), 'least', Infinity));
     return neededBytes > this.prepared.budgetBytes && neededBytes < Infinity ? { neededBytes } : {};
   }
@@ -379,7 +356,6 @@ class MemorySearch {
     const { request } = this.prepared;
     const { signal, onProgress } = this.options;
     const gap = gapOnTheWay(request);
-    const leftSeconds = Math.max(LEAST_SECONDS, (this.deadline - performance.now()) / 1e3);
     const solving = solve(problem, {
       engine: 'exact',
       certify,
@@ -387,7 +363,7 @@ class MemorySearch {
       workLimit: this.workShare * workOn(problem),
       seed: request.seed,
       starts,
-      ...(leftSeconds < Infinity ? { timeLimitSeconds: leftSeconds } : {}),
+      ...this.deadline.solveOptions,
       ...(signal !== undefined ? { signal } : {}),
       ...(onProgress !== undefined ? { onProgress } : {}),
     });
@@ -400,11 +376,6 @@ class MemorySearch {
       this.isCutShort = true;
       return undefined;
     }
-  }
-
-  /** Whether the time limit is over: nothing new is begun then but the bound. */
-  private expired(): boolean {
-    return performance.now() > this.deadline;
   }
 
   private amountsOf(moment: number, anchors?: Uint8Array): readonly MomentAmounts[] {

@@ -40,6 +40,8 @@ export interface StrategyTable {
   readonly nodes: readonly (NodeStrategies | null)[];
   /** Operators that were planned replicated because they have no record, with their node counts. */
   readonly replicatedUnknown: readonly { readonly target: string; readonly count: number }[];
+  /** What the nodes were expanded with. */
+  readonly options: StrategyOptions;
 }
 
 /**
@@ -71,7 +73,7 @@ export function nodeStrategies(
       if (results[k] >= 0) reachable[results[k]] = partialsOf(found.set, k, space);
     return found;
   });
-  return { nodes, replicatedUnknown: unknown.map(({ target, count }) => ({ target, count })) };
+  return { nodes, replicatedUnknown: unknown.map(({ target, count }) => ({ target, count })), options };
 }
 
 function expandNode(

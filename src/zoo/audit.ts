@@ -1,6 +1,6 @@
 import { stateMemory } from '../plan/decode.ts';
 import type { Model } from '../plan/model.ts';
-import { Restriction } from '../plan/pins.ts';
+import { Restriction } from '../plan/restriction.ts';
 import type { Prepared } from '../plan/prepare.ts';
 import { shardPrepared, type Infeasible } from '../plan/shard.ts';
 import { evaluate } from '../solver/check.ts';

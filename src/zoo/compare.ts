@@ -1,8 +1,6 @@
-import { stateMemory } from '../plan/decode.ts';
-import { withoutFixed } from '../plan/fixed.ts';
 import { leastMemoryBound } from '../plan/least-memory.ts';
 import type { Prepared } from '../plan/prepare.ts';
-import { solve } from '../solver/solve.ts';
+import { solveRestricted } from './price.ts';
 import { applyRecipe, plainRecipes } from './recipes.ts';
 import { weightRoles } from './weights.ts';
 
@@ -28,43 +26,28 @@ export async function priceRecipes(prepared: Prepared, signal?: AbortSignal): Pr
       results.push({ status: 'refused', name: recipe.name, reason: applied.refused });
       continue;
     }
-    const compact = applied.restriction.compact();
     // A recipe fixes every parameter, so what it needs is known before it is solved.
-    const needed = leastMemoryBound(compact.problem);
-    if (needed > prepared.budgetBytes) {
-      const reason = infeasibleReason({ smallestBudget: needed }, prepared.budgetBytes);
+    const needed = leastMemoryBound(model.problem, applied.restriction.kept());
+    const found =
+      needed > prepared.budgetBytes
+        ? { conflict: [], smallestBudget: needed }
+        : await solveRestricted(prepared, applied.restriction, prepared.budgetBytes, signal);
+    if ('conflict' in found) {
+      const { conflict, smallestBudget } = found;
+      const reason =
+        smallestBudget === undefined
+          ? `${recipe.name} cannot be completed: ${conflict.join(', ')}`
+          : overText(smallestBudget, prepared.budgetBytes);
       results.push({ status: 'refused', name: recipe.name, reason });
       continue;
     }
-    const free = withoutFixed(compact.problem);
-    const solution = await solve(free.problem, {
-      engine: 'exact',
-      certify: false,
-      seed: prepared.request.seed,
-      ...(signal !== undefined ? { signal } : {}),
-    });
-    if (solution.status === 'infeasible') {
-      results.push({ status: 'refused', name: recipe.name, reason: infeasibleReason(solution, prepared.budgetBytes) });
-      continue;
-    }
-    const choice = compact.expand(free.expand(solution.choice));
-    results.push({
-      status: 'priced',
-      name: recipe.name,
-      seconds: solution.objective / model.unitsPerSecond,
-      peakBytes: stateMemory(model, choice).peakBytes,
-      choice,
-    });
+    const { seconds, peakBytes, choice } = found;
+    results.push({ status: 'priced', name: recipe.name, seconds, peakBytes, choice });
   }
   return results;
 }
 
-function infeasibleReason(
-  solution: { readonly smallestBudget?: number; readonly conflict?: readonly string[] },
-  budgetBytes: number,
-): string {
+function overText(neededBytes: number, budgetBytes: number): string {
   const gib = (bytes: number): string => `${(bytes / 2 ** 30).toFixed(1)} GiB`;
-  if (solution.smallestBudget !== undefined)
-    return `needs ${gib(solution.smallestBudget)} per device, the budget is ${gib(budgetBytes)}`;
-  return `no placement of every node fits it${solution.conflict === undefined ? '' : ` (${solution.conflict.join(', ')})`}`;
+  return `needs ${gib(neededBytes)} per device, the budget is ${gib(budgetBytes)}`;
 }

@@ -1,7 +1,8 @@
+import { conflictOf } from '../plan/conflict.ts';
 import { stateMemory, type Decoded } from '../plan/decode.ts';
 import { withoutFixed } from '../plan/fixed.ts';
-import { leastMemoryBound } from '../plan/least-memory.ts';
-import type { Restriction } from '../plan/pins.ts';
+import { leastMemoryBound, memoryOf } from '../plan/least-memory.ts';
+import type { Restriction } from '../plan/restriction.ts';
 import type { Prepared } from '../plan/prepare.ts';
 import { solve } from '../solver/solve.ts';
 
@@ -28,7 +29,7 @@ export async function priceRestriction(
   const contradictions = restriction.contradictions();
   if (contradictions.length > 0) return { refused: contradictions.join('; ') };
   // Without a budget the cheapest choice is priced, so that what does not fit can be said by how much.
-  const needed = leastMemoryBound(restriction.compact().problem);
+  const needed = leastMemoryBound(prepared.model.problem, restriction.kept());
   const bounds = needed > prepared.budgetBytes ? [Infinity] : [prepared.budgetBytes, Infinity];
   let conflict: readonly string[] = [];
   for (const bound of bounds) {
@@ -36,7 +37,7 @@ export async function priceRestriction(
     if (!('conflict' in found)) return found;
     ({ conflict } = found);
   }
-  return { refused: `no placement of every node fits it${conflict.length === 0 ? '' : ` (${conflict.join(', ')})`}` };
+  return { refused: conflict.length === 0 ? 'no placement of every node fits it' : conflict.join(', ') };
 }
 
 /**
@@ -50,28 +51,37 @@ export async function solveRestricted(
   restriction: Restriction,
   boundBytes: number,
   signal?: AbortSignal,
-): Promise<Priced | { readonly conflict: readonly string[] }> {
+): Promise<Priced | { readonly conflict: readonly string[]; readonly smallestBudget?: number }> {
   const contradictions = restriction.contradictions();
   if (contradictions.length > 0) return { conflict: contradictions };
+  const { model, within } = prepared;
+  // Most often the cheapest choice of all keeps the bound.
+  const free = within.cheapest(restriction.kept(), () => signal?.aborted === true);
+  if (free !== undefined && memoryOf(model.problem, free.choice) <= boundBytes)
+    return priced(prepared, free.choice, free.objective);
   const compact = restriction.compact();
   const rows =
     boundBytes === Infinity ? [] : compact.problem.rows?.map((row) => ({ ...row, bound: Math.floor(boundBytes) }));
-  const free = withoutFixed({ ...compact.problem, ...(rows !== undefined ? { rows } : {}) });
-  const solution = await solve(free.problem, {
+  const rest = withoutFixed({ ...compact.problem, ...(rows !== undefined ? { rows } : {}) });
+  const solution = await solve(rest.problem, {
     engine: 'exact',
     certify: false,
     seed: prepared.request.seed,
     ...(signal !== undefined ? { signal } : {}),
   });
-  if (solution.status === 'infeasible') return { conflict: solution.conflict ?? [] };
-  const choice = compact.expand(free.expand(solution.choice));
-  const { peakBytes } = stateMemory(prepared.model, choice);
-  return {
-    seconds: solution.objective / prepared.model.unitsPerSecond,
-    peakBytes,
-    fits: peakBytes <= prepared.budgetBytes,
-    choice,
-  };
+  if (solution.status === 'infeasible') {
+    const { smallestBudget } = solution;
+    return {
+      conflict: conflictOf(model, solution, rest.variableOf),
+      ...(smallestBudget === undefined ? {} : { smallestBudget }),
+    };
+  }
+  return priced(prepared, compact.expand(rest.expand(solution.choice)), solution.objective);
+}
+
+function priced({ model, budgetBytes }: Prepared, choice: Int32Array, objective: number): Priced {
+  const { peakBytes } = stateMemory(model, choice);
+  return { seconds: objective / model.unitsPerSecond, peakBytes, fits: peakBytes <= budgetBytes, choice };
 }
 
 /** What the devices of one group send in one step. */

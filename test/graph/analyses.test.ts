@@ -2,11 +2,15 @@ import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { GraphBuilder } from '../../src/graph/build.ts';
 import { interpret } from '../../src/graph/interpret.ts';
+import { lintGraph } from '../../src/graph/lint.ts';
 import { indexGraph, lastUses, topologicalOrder, userCounts } from '../../src/graph/order.ts';
 import { parametersOf } from '../../src/graph/parameters.ts';
 import { computePhases, withPhases } from '../../src/graph/phases.ts';
-import type { Arg, Graph, Node, ValueRef } from '../../src/graph/types.ts';
+import type { Arg, Graph, Node, ValueRef, ValueType } from '../../src/graph/types.ts';
 import { isGraphRef, tensorType } from '../../src/graph/value.ts';
+import { builtinOperators } from '../../src/ops/builtin.ts';
+import { inferCall } from '../../src/ops/infer.ts';
+import { programFlops } from '../../src/ops/program-flops.ts';
 
 const F = tensorType('f32', [4]);
 
@@ -188,3 +192,31 @@ test('parameters: tied names are one tensor, owned by the first', () => {
     ['m.b', 16, 32, ['b']],
   ]);
 });
+
+describe('FLOPs and types are read through the interpreter', () => {
+  const table = builtinOperators();
+  /** x[m, k] @ w[k, n], stated as some type. */
+  const product = (m: number, k: number, n: number, stated = tensorType('f32', [m, n])): Graph => {
+    const b = new GraphBuilder('g');
+    const x = b.placeholder('x', tensorType('f32', [m, k]), { role: 'input', roleName: 'x' });
+    const w = b.placeholder('w', tensorType('f32', [k, n]), { role: 'parameter', roleName: 'w' });
+    const y = b.call('aten.mm.default', [x, w], stated, { meta: { phase: 'forward' } });
+    b.output({ value: y.name, role: 'output', index: 0 });
+    return b.build();
+  };
+  const swapped = (graph: Graph): Graph => ({ ...graph, nodes: [graph.nodes[0], graph.nodes[2], graph.nodes[1]] });
+  const without = (graph: Graph): Graph => ({ ...graph, nodes: graph.nodes.filter((node) => node.name !== 'w') });
+
+  test('2 m k n of a product; an unsound graph is refused, not counted as less', () => {
+    expect(programFlops(product(3, 5, 7), table)).toMatchObject({ forward: 2 * 3 * 5 * 7, backward: 0, unsizedCalls: 0 });
+    expect(() => programFlops(without(product(3, 5, 7)), table)).toThrow(/uses 'w', which is not defined/);
+    expect(() => programFlops(swapped(product(3, 5, 7)), table)).toThrow(/w is read before it is known/);
+  });
+
+  test('a stated type that is not the operator\'s own; the structure is checked before', () => {
+    const retype = (node: Node, typeOf: (name: string) => ValueType): ValueType | undefined => inferCall(table, node, typeOf);
+    expect(() => lintGraph(product(3, 5, 7), retype)).not.toThrow();
+    expect(() => lintGraph(product(3, 5, 7, tensorType('f32', [3, 8])), retype)).toThrow(/the file says f32\[3, 8\], but aten\.mm\.default gives f32\[3, 7\]/);
+    expect(() => lintGraph(swapped(product(3, 5, 7)), retype)).toThrow(/a placeholder stands after a call|defined only later/);
+  });
+}); // prettier-ignore

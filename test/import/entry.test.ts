@@ -103,9 +103,16 @@ describe('role corrections', () => {
 
   test('--tie makes two parameters one, counted once', () => {
     expect(parametersOf(named)).toHaveLength(29);
-    expect(named.notes?.join(' ')).toContain(`Parameters without a gradient: ${head}.`);
+    expect(named.notes?.join(' ')).toContain(
+      `Parameter without a gradient: ${head}. For the second name of a tied weight, --tie`,
+    );
     const tied = applyRoles(named, { ties: [[head, wte]] });
     expect(tied.ties).toEqual([[wte, head]]);
+    // What was asked for is not asked again; what was not is.
+    expect(tied.notes?.join(' ')).not.toContain('--tie');
+    expect(tied.notes).toHaveLength(named.notes!.length - 1);
+    expect(applyRoles(named, { roles: { [head]: 'buffer' } }).notes?.join(' ')).not.toContain('--tie');
+    expect(applyRoles(named, { roles: { [wte]: 'parameter' } }).notes).toEqual(named.notes);
     const [first] = parametersOf(tied);
     expect([first.name, first.elements, first.bytes, first.placeholders.length]).toEqual([wte, 38597376, 154389504, 2]);
     expect(parametersOf(tied)).toHaveLength(28);
@@ -131,11 +138,12 @@ describe('role corrections', () => {
 
   test('wrong names, tangents and unequal ties are refused', () => {
     const told = (run: () => unknown): string => failure(run).headline;
-    expect(told(() => applyRoles(named, { roles: { 'model.lm_head.wieght': 'input' } }))).toBe(`E_REF there is no input 'model.lm_head.wieght'`);
+    expect(told(() => applyRoles(named, { roles: { 'model.lm_head.wieght': 'input' } }))).toBe(`E_REF --role model.lm_head.wieght=input: there is no input 'model.lm_head.wieght'`);
     expect(failure(() => applyRoles(named, { roles: { 'model.lm_head.wieght': 'input' } })).details.hint).toContain(head);
     expect(told(() => applyRoles(named, { roles: { tangents_1: 'input' } }))).toContain('E_TYPE');
-    expect(told(() => applyRoles(named, { ties: [[wte, 'model.transformer.wpe.weight']] }))).toContain('tied parameters have one type');
-    expect(told(() => applyRoles(plain, { ties: [['primals_1', 'primals_30']] }))).toContain('only parameters can be tied');
+    expect(told(() => applyRoles(named, { ties: [[wte, 'model.transformer.wpe.weight']] }))).toMatch(/^E_TYPE --tie model\.transformer\.wte\.weight=model\.transformer\.wpe\.weight: .*tied parameters have one type/);
+    expect(told(() => applyRoles(named, { ties: [[wte, 'nothing']] }))).toContain(`E_REF --tie ${wte}=nothing: there is no input 'nothing'`);
+    expect(told(() => applyRoles(plain, { ties: [['primals_1', 'primals_30']] }))).toMatch(/^E_TYPE --tie primals_1=primals_30: .*only parameters can be tied/);
   }); // prettier-ignore
 });
 

@@ -43,6 +43,18 @@ describe('views of weights are taken again in the backward pass', () => {
     expect(after.notes?.some((n) => n.includes('taken again'))).toBe(true);
   });
 
+  it('counts the views in words', () => {
+    // A two-layer MLP reads one transposed weight going back: that of its second layer.
+    for (const model of ['torch/mlp/joint.expanded', 'torch/llama-tiny/joint.expanded']) {
+      const before = load(model);
+      const after = retakeWeightViews(before, TABLE);
+      const again = after.nodes.filter((n) => /_again(_\d+)?$/.test(n.name)).length;
+      const words = again === 1 ? 'One view of a parameter is' : `${again} views of parameters are`;
+      expect(after.notes?.at(-1)).toMatch(new RegExp(`^${words} taken again`));
+      expect(again === 1, model).toBe(model === 'torch/mlp/joint.expanded');
+    }
+  });
+
   it('returns a forward graph as it is', () => {
     const graph = load('torch/llama-tiny/export.readable');
     expect(retakeWeightViews(graph, TABLE)).toBe(graph);

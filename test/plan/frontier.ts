@@ -40,57 +40,106 @@ export function cheapestByFrontier(prepared: Prepared, budgetBytes = Infinity): 
     return price;
   };
 
-  // State: placements of live values (in order of `live`) and the bytes of parameters placed so far.
-  interface State {
-    readonly specs: readonly number[];
-    readonly bytes: number;
-    readonly seconds: number;
-  }
-  let live: number[] = [];
-  let states: State[] = [{ specs: [], bytes: 0, seconds: 0 }];
+  // Seconds of the cheapest way to every combination of placements of the live values and, under a budget, of the bytes of
+  // the parameters placed so far: one number each, the last axis the fastest.
+  let live: { readonly v: number; readonly specs: readonly number[] }[] = [];
+  let totals = [0];
+  let cheapest = new Float64Array([0]);
   graph.nodes.forEach((_, n) => {
     const entry = strategies.nodes[n];
     if (entry === null) return;
     const { set } = entry;
     const width = set.inputCount + set.outputCount;
     const cost = nodeSeconds.get(entry.content)!;
+    const own = Float64Array.from({ length: set.count }, (_, a) => cost.compute[a] + cost.internal[a]);
     const state = model.stateBytes.get(n);
-    const results = [...flow.results[n]];
+    const added = Array.from({ length: set.count }, (_, a) =>
+      state === undefined || budgetBytes === Infinity
+        ? 0
+        : state.localElements[a] * (state.parameter + state.gradient + state.optimizer),
+    );
+    const resultSpecs = (k: number): number[] =>
+      Array.from({ length: set.count }, (_, a) => set.specs[a * width + set.inputCount + k]);
+
+    // The axes after this node: live values that are needed later, then its results.
     const kept = [
-      ...live.map((v, i) => ({ v, at: i, result: -1 })),
-      ...results.map((v, k) => ({ v, at: -1, result: k })),
+      ...live.map(({ v, specs }, at) => ({ v, specs, at, result: -1 })),
+      ...Array.from(flow.results[n], (v, k) => ({ v, specs: [...new Set(resultSpecs(k))], at: -1, result: k })),
     ].filter(({ v }) => v >= 0 && lastUse[v] > n);
-    const next = new Map<string, State>();
-    for (const s of states) {
-      for (let a = 0; a < set.count; a++) {
-        let seconds = s.seconds + cost.compute[a] + cost.internal[a];
-        flow.inputs[n].forEach((v, i) => (seconds += priceOf(v, s.specs[live.indexOf(v)], set.specs[a * width + i])));
-        if (!Number.isFinite(seconds)) continue;
-        const bytes =
-          s.bytes +
-          (state === undefined ? 0 : state.localElements[a] * (state.parameter + state.gradient + state.optimizer));
-        if (bytes > budgetBytes) continue;
-        const specs = kept.map((k) => (k.at >= 0 ? s.specs[k.at] : set.specs[a * width + set.inputCount + k.result]));
-        const key = budgetBytes === Infinity ? specs.join() : `${specs.join()}|${bytes}`;
-        const known = next.get(key);
-        if (known === undefined || seconds < known.seconds) next.set(key, { specs, bytes, seconds });
-      }
+    const sums = new Set(totals.flatMap((total) => added.map((bytes) => total + bytes)));
+    const nextTotals = [...sums].filter((total) => total <= budgetBytes);
+    const strideOf = new Int32Array(live.length);
+    const offset = new Int32Array(set.count);
+    let size = 1;
+    for (const { specs, at, result } of kept.toReversed()) {
+      if (at >= 0) strideOf[at] = size;
+      else resultSpecs(result).forEach((spec, a) => (offset[a] += specs.indexOf(spec) * size));
+      size *= specs.length;
     }
-    live = kept.map((k) => k.v);
-    states = [...next.values()];
+    // Seconds that each strategy waits for an input that comes with each of its placements.
+    const sources = Array.from(flow.inputs[n], (v, i) => {
+      const at = live.findIndex((axis) => axis.v === v);
+      const waits = live[at].specs.map((from) =>
+        Float64Array.from({ length: set.count }, (_, a) => priceOf(v, from, set.specs[a * width + i])),
+      );
+      return { at, waits };
+    });
+
+    const next = new Float64Array(nextTotals.length * size).fill(Infinity);
+    const digits = new Int32Array(live.length);
+    const seconds = new Float64Array(set.count);
+    const states = cheapest.length / totals.length;
+    totals.forEach((total, t) => {
+      const start = added.map((bytes) => nextTotals.indexOf(total + bytes) * size);
+      let base = 0;
+      for (let s = 0; s < states; s++) {
+        const before = cheapest[t * states + s];
+        if (before < Infinity) {
+          for (let a = 0; a < set.count; a++) seconds[a] = before + own[a];
+          for (const { at, waits } of sources) {
+            const wait = waits[digits[at]];
+            for (let a = 0; a < set.count; a++) seconds[a] += wait[a];
+          }
+          for (let a = 0; a < set.count; a++) {
+            const to = start[a] + base + offset[a];
+            if (start[a] >= 0 && seconds[a] < next[to]) next[to] = seconds[a];
+          }
+        }
+        // The next combination, as an odometer counts; after the last one every digit is 0 again.
+        for (let at = live.length - 1; at >= 0; at--) {
+          base += strideOf[at];
+          if (++digits[at] < live[at].specs.length) break;
+          base -= digits[at] * strideOf[at];
+          digits[at] = 0;
+        }
+      }
+    });
+    live = kept.map(({ v, specs }) => ({ v, specs }));
+    totals = nextTotals;
+    cheapest = next;
   });
+
   let best = Infinity;
-  for (const s of states) {
-    let { seconds } = s;
+  const states = cheapest.length / totals.length;
+  const stride = live.map((_, at) => live.slice(at + 1).reduce((size, { specs }) => size * specs.length, 1));
+  cheapest.forEach((before, s) => {
+    const placed = (v: number): number => {
+      const at = live.findIndex((axis) => axis.v === v);
+      const { specs } = live[at];
+      return specs[Math.floor((s % states) / stride[at]) % specs.length];
+    };
+    let seconds = before;
     for (const { value, partner } of demands) {
-      const from = s.specs[live.indexOf(value)];
-      if (partner !== undefined) seconds += priceOf(value, from, s.specs[live.indexOf(partner)]);
+      // The cheapest is at least this.
+      if (seconds >= best) return;
+      const from = placed(value);
+      if (partner !== undefined) seconds += priceOf(value, from, placed(partner));
       else {
         const use = model.uses.find((u) => u.at.kind === 'output' && u.value === value)!;
         seconds += Math.min(...Array.from(use.demands.specs, (to) => priceOf(value, from, to)));
       }
     }
     best = Math.min(best, seconds);
-  }
+  });
   return best;
 }

@@ -8,6 +8,10 @@ import { serial } from '../../src/simulate/timeline/simulate.ts';
 import { input, parameter } from '../../src/trace/spec.ts';
 import type { Tensor } from '../../src/trace/tensor.ts';
 import { trace } from '../../src/trace/trace.ts';
+import { recomputeInBackward } from '../../src/passes/checkpoint/recompute.ts';
+import { prepare } from '../../src/plan/prepare.ts';
+import type { PlanRequest } from '../../src/plan/request.ts';
+import { paretoByWalking, undominated } from './pareto.ts';
 import { load, planFor, request, TABLE } from './support.ts';
 
 const ROWS = 65_536;
@@ -89,6 +93,41 @@ describe('CM-58 the frontier of seconds against peak bytes', () => {
     expect(frontier.points.length).toBeGreaterThanOrEqual(2);
     for (const p of frontier.points) expect(p.recomputedNodes).toBe(0);
   });
+
+  // Without pins every subset takes ten seconds to walk.
+  const subsets: readonly (readonly string[])[] = [[], ['mm'], ['relu'], ['mm', 'relu']];
+  const walked: readonly (readonly [
+    string,
+    readonly string[],
+    readonly (readonly string[])[],
+    Partial<PlanRequest>,
+  ])[] = [
+    ['the first weight whole and nothing twice', ['primals_1'], [[]], { checkpoint: 'none' }],
+    ...(process.env.SHARDWRIGHT_FULL === '1' ? ([['nothing pinned, any second runs', [], subsets, {}]] as const) : []),
+  ];
+  test.each(walked)('an FFN on 8 devices, %s: all trades that walking through every placement finds, and no other', async (_, pinned, again, more) => {
+    const asked = request('d=8', {
+      inputs: 'S(0)',
+      outputs: 'S(0)',
+      sharing: false,
+      gap: 0.01,
+      pins: pinned.map((node) => ({ node, spec: 'R' })),
+      ...more,
+    });
+    const graph = load('peers/ffn-65536');
+    const plain = prepare(graph, asked, TABLE);
+    const found: [number, number][] = [];
+    const fixed = new Map(pinned.map((node) => [node, 'R']));
+    for (const names of again) {
+      const { graph: twice, originalOf } = recomputeInBackward(plain.model.graph, new Set(names));
+      found.push(...paretoByWalking(names.length === 0 ? plain : prepare(twice, asked, TABLE), originalOf, fixed));
+    }
+    const all = undominated(found);
+    const { points } = await memoryFrontier(graph, asked, { table: TABLE });
+    expect(points.map((p) => p.peakBytes)).toEqual(all.map(([, bytes]) => bytes));
+    points.forEach((p, i) => expect(Math.abs(p.seconds / all[i][0] - 1)).toBeLessThan(1e-6));
+    expect(points.length).toBeGreaterThan(1);
+  }, 600_000); // prettier-ignore
 
   test('a budget that nothing keeps has no points and says what is needed', async () => {
     const frontier = await memoryFrontier(load('torch/mlp/joint.expanded'), request('dp=2,tp=2', { memoryBytes: 4096 }), { table: TABLE }); // prettier-ignore

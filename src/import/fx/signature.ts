@@ -1,6 +1,8 @@
 import type { NodeMeta, Output, Role } from '../../graph/types.ts';
 import { eachOperand } from '../../graph/value.ts';
+import { countedText } from '../../units.ts';
 import { inputDescriptor, outputDescriptor, type InputDescriptor } from './descriptor.ts';
+import { listedTwiceNote, withoutGradientNote } from '../tie-notes.ts';
 import type { Signature } from './graph.ts';
 import type { FxClass, FxInput } from './record.ts';
 import type { Scanner } from './scan.ts';
@@ -71,11 +73,11 @@ class JointSignature {
     if (!this.described) {
       const parameters = gradient.size;
       this.notes.push(
-        `The text states no roles: ${parameters} primals with a gradient count as parameters, ${this.primals.length - parameters} as inputs; --role NAME=parameter corrects this.`,
+        `The text states no roles: ${parameters === 1 ? '1 primal with a gradient counts as a parameter' : `${parameters} primals with a gradient count as parameters`}, ${this.primals.length - parameters} as inputs; --role NAME=parameter corrects this.`,
       );
       if (forwardCount > tangents)
         this.notes.push(
-          `${forwardCount} forward outputs but ${tangents} tangents: the first outputs may be updated buffers, which the text does not mark.`,
+          `${countedText(forwardCount, 'forward output')} but ${countedText(tangents, 'tangent')}: the first outputs may be updated buffers, which the text does not mark.`,
         );
     }
     if (hasSlots) this.noteWithoutGradient(gradient);
@@ -88,10 +90,7 @@ class JointSignature {
       meta.role === 'parameter' && !gradient.has(i) ? [meta.roleName ?? ''] : [],
     );
     if (names.length === 0) return;
-    const shown = `${names.slice(0, 3).join(', ')}${names.length > 3 ? ` and ${names.length - 3} more` : ''}`;
-    this.notes.push(
-      `Parameters without a gradient: ${shown}. For the second name of a tied weight, --tie A=B counts it once.`,
-    );
+    this.notes.push(withoutGradientNote(names));
   }
 
   private input(input: FxInput, hasGradient: boolean, nextTangent: () => number): NodeMeta {
@@ -111,10 +110,7 @@ class JointSignature {
   /** Two inputs of one name (a tied weight listed twice) would be ambiguous: the second keeps its own name. */
   private unique(wanted: string, own: string): string {
     const name = this.taken.has(wanted) ? own : wanted;
-    if (name !== wanted)
-      this.notes.push(
-        `'${wanted}' is listed twice; the second is called '${own}' (--tie ${wanted}=${own} makes them one).`,
-      );
+    if (name !== wanted) this.notes.push(listedTwiceNote(wanted, own));
     this.taken.add(name);
     return name;
   }

@@ -75,6 +75,6 @@ export function recomputeInBackward(graph: Graph, names: ReadonlySet<string>): R
     nodes.push(mapOperands(node, (operand) => written.get(operand) ?? operand));
   }
   if (originalOf.size === 0) return { graph, originalOf };
-  const note = `${originalOf.size} nodes of the forward pass are run again in the backward pass.`;
+  const note = `${originalOf.size === 1 ? 'One node of the forward pass is' : `${originalOf.size} nodes of the forward pass are`} run again in the backward pass.`;
   return { graph: { ...graph, nodes, notes: [...(graph.notes ?? []), note] }, originalOf };
 }
