@@ -18,6 +18,7 @@ export interface SimulateFlags {
   readonly inFlight: string;
   readonly asyncTp?: boolean;
   readonly slowdown: string;
+  readonly memory: string;
   readonly json?: boolean;
 }
 
@@ -38,6 +39,12 @@ export interface SimulateReport {
   readonly peakAtSeconds: number;
   readonly peakTask: string | null;
   readonly memoryByKind: Readonly<Record<string, number>>;
+  /** What the peak is kept within; null where nothing waits for memory. */
+  readonly memoryBoundBytes: number | null;
+  /** Tasks that wait for that, how much longer the step is for it, and the peak if they had not. */
+  readonly delayedTasks: number;
+  readonly delayedSeconds: number;
+  readonly unboundedPeakBytes: number;
   readonly passes: readonly string[];
   readonly notes: readonly string[];
 }
@@ -47,7 +54,7 @@ export function simulateCommand(path: string, flags: SimulateFlags, io: CliIo): 
   const options = optionsOf(flags);
   const { plan, program } = wholePlan(path);
   const table = builtinOperators();
-  const { schedule, timeline, passes, notes } = simulate(program, plan, table, options);
+  const { schedule, timeline, passes, notes, bound } = simulate(program, plan, table, options);
   const { forward, backward } = programFlops(program, table);
   const peak = matrixPeak(schedule.cluster, weightDtype(program)).flopsPerSecond;
   const { mfu, convention } = programUtilization(forward, backward > 0, timeline.seconds, schedule.mesh.size, peak);
@@ -65,6 +72,10 @@ export function simulateCommand(path: string, flags: SimulateFlags, io: CliIo): 
     peakAtSeconds: memory.peakAt,
     peakTask: memory.peakTask ?? null,
     memoryByKind: memory.byKind,
+    memoryBoundBytes: bound?.memoryBytes ?? null,
+    delayedTasks: bound?.delayedTasks ?? 0,
+    delayedSeconds: bound?.delayedSeconds ?? 0,
+    unboundedPeakBytes: bound?.unboundedPeakBytes ?? memory.peakBytes,
     passes,
     notes,
   };
@@ -82,6 +93,7 @@ function optionsOf(flags: SimulateFlags): SimulateOptions {
     bucketBytes: flags.bucket === 'auto' ? 'auto' : flags.bucket === '0' ? 0 : parseBytes(flags.bucket, '--bucket'),
     inFlightBytes: parseBytes(flags.inFlight, '--in-flight'),
     asyncTensor: flags.asyncTp === true,
+    ...(flags.memory === 'plan' ? {} : { memoryBytes: flags.memory === 'none' ? 'none' : parseBytes(flags.memory, '--memory') }), // prettier-ignore
     overlapSlowdown: parsePositive(flags.slowdown, '--slowdown'),
   };
 }

@@ -1,7 +1,11 @@
+import { existsSync, readFileSync, statSync } from 'node:fs';
+import { basename } from 'node:path';
 import { ShardwrightError } from '../errors.ts';
 import { parseMesh } from '../mesh/mesh.ts';
+import type { OperatorTable } from '../ops/table.ts';
 import { plannable } from '../passes/plannable.ts';
 import { shrinkGraph, type Shrunk } from '../passes/shrink.ts';
+import type { LowerablePlan } from '../plan/lower.ts';
 import { prepare } from '../plan/prepare.ts';
 import { shardPrepared } from '../plan/shard.ts';
 import { transplant } from '../plan/transplant.ts';
@@ -10,7 +14,9 @@ import { verify, type Verification } from '../simulate/verify.ts';
 import { clusterText } from './cluster-file.ts';
 import { EXIT, type CliIo } from './io.ts';
 import { loadModel } from './load.ts';
-import { parsePositive } from './options.ts';
+import { operatorsWith } from './load-operators.ts';
+import { parseCount, parsePositive } from './options.ts';
+import { wholePlan } from './plan-folder.ts';
 import { progressPrinter, reportInfeasible, requestOf, type PlanOptions } from './plan.ts';
 
 export interface VerifyOptions extends PlanOptions {
@@ -19,6 +25,8 @@ export interface VerifyOptions extends PlanOptions {
   /** Plan the reduced model instead of placing it as the full-size plan says. */
   readonly replan?: boolean;
   readonly tolerance: string;
+  /** Names of the options that stand on the command line; the others have their defaults. */
+  readonly given?: readonly string[];
 }
 
 /** What `verify` prints; the keys are a contract. */
@@ -33,10 +41,70 @@ export interface VerifyReport extends Verification {
   readonly planned: 'full' | 'reduced';
 }
 
-/** `verify`: plan, reduce the sizes, lower, run on virtual devices, compare with the single-device run. */
+/** What is run with numbers: a program, its plan, and what was reduced for it. */
+interface Subject {
+  readonly reduced: Shrunk;
+  readonly plan: LowerablePlan;
+  readonly model: string;
+  readonly mesh: string;
+  readonly planned: VerifyReport['planned'];
+  readonly seed: number;
+  readonly table: OperatorTable;
+}
+
+/** `verify`: plan a model, or take a written plan; reduce the sizes, lower, run on virtual devices, compare with one device. */
 export async function verifyCommand(path: string, options: VerifyOptions, io: CliIo): Promise<number> {
-  const request = requestOf({ ...options, cluster: clusterText(options.cluster, options.calibration) });
   const tolerance = parsePositive(options.tolerance, '--tolerance');
+  const subject = isPlan(path) ? await writtenPlan(path, options) : await plannedModel(path, options, io);
+  if (typeof subject === 'number') return subject;
+  const { reduced, plan, table, seed, model, mesh, planned } = subject;
+  const report: VerifyReport = {
+    ...verifyOrRefuse(reduced, plan, table, { seed, tolerance }, options.shrink),
+    model,
+    mesh,
+    sizes: reduced.sizes.filter(({ from, to }) => from !== to),
+    kept: reduced.kept,
+    planned,
+  };
+  io.stdout(options.json === true ? `${JSON.stringify(report)}\n` : `${textOf(report)}\n`);
+  return report.mismatches.length === 0 ? EXIT.ok : EXIT.internal;
+}
+
+/** A folder, or a file that says of itself that it is a plan. */
+function isPlan(path: string): boolean {
+  const found = existsSync(path) ? statSync(path) : undefined;
+  if (found === undefined) return basename(path) === 'plan.json';
+  return found.isDirectory() || (path.endsWith('.json') && /"proof"\s*:/.test(readFileSync(path, 'utf8')));
+}
+
+/** Flags that mean something where the plan is there already. */
+const OF_PLANS: ReadonlySet<string> = new Set(['json', 'quiet', 'tolerance', 'shrink', 'seed', 'ops']);
+
+/** The placements of a written plan, at reduced sizes unless told otherwise. */
+async function writtenPlan(path: string, options: VerifyOptions): Promise<Subject> {
+  const other = options.given?.find((name) => !OF_PLANS.has(name));
+  if (other !== undefined)
+    throw new ShardwrightError('E_USAGE', `--${other.replace(/[A-Z]/g, (c) => `-${c.toLowerCase()}`)} is for a model that is planned here, ${path} is a plan`, {
+      hint: 'drop it; what was asked for is in the request.json of the plan.',
+    }); // prettier-ignore
+  const { plan, program } = wholePlan(path);
+  const table = await operatorsWith(options.ops ?? []);
+  const common = { model: plan.model, mesh: plan.request.mesh, table, planned: 'full' } as const;
+  const seed = options.given?.includes('seed') === true ? parseCount(options.seed, '--seed') : plan.request.seed;
+  if (!options.shrink) return { ...common, seed, reduced: { graph: program, sizes: [], kept: [] }, plan };
+  const { sizes: meshSizes } = parseMesh(plan.request.mesh);
+  const reduced = shrinkGraph(program, table, { meshSizes });
+  return { ...common, seed, reduced, plan: transplant(plan, prepare(reduced.graph, plan.request, table)) };
+}
+
+/** Plans a model, and places it at reduced sizes as that plan says; an exit code where there is no plan. */
+async function plannedModel(path: string, options: VerifyOptions, io: CliIo): Promise<Subject | number> {
+  const { mesh } = options as Partial<VerifyOptions>;
+  if (mesh === undefined)
+    throw new ShardwrightError('E_USAGE', 'verify plans a model on a mesh, and --mesh is missing', {
+      hint: 'add --mesh dp=2,tp=2, or give a plan folder, as `shardwright plan ... -o DIR` writes it.',
+    });
+  const request = requestOf({ ...options, cluster: clusterText(options.cluster, options.calibration) });
   const { graph: given, table } = await loadModel(path, options);
   try {
     const graph = plannable(given, table);
@@ -55,22 +123,38 @@ export async function verifyCommand(path: string, options: VerifyOptions, io: Cl
       : replan
         ? { ...before, graph: program }
         : shrinkGraph(program, table, { meshSizes });
-    const small = replan ? result.prepared : prepare(reduced.graph, settled, table);
-    const plan = replan ? result.plan : transplant(result.plan, small);
-    const verification = verify(reduced.graph, plan, table, { seed: request.seed, tolerance });
-    const report: VerifyReport = {
-      ...verification,
+    return {
+      reduced,
+      plan: replan ? result.plan : transplant(result.plan, prepare(reduced.graph, settled, table)),
       model: result.plan.model,
       mesh: request.mesh,
-      sizes: reduced.sizes.filter(({ from, to }) => from !== to),
-      kept: reduced.kept,
       planned: replan ? 'reduced' : 'full',
+      seed: request.seed,
+      table,
     };
-    io.stdout(options.json === true ? `${JSON.stringify(report)}\n` : `${textOf(report)}\n`);
-    return report.mismatches.length === 0 ? EXIT.ok : EXIT.internal;
   } catch (error) {
     if (error instanceof ShardwrightError && error.details.position !== undefined) throw error.with({ file: path });
     throw error;
+  }
+}
+
+/** Runs it; what is too large for numbers is refused with what can be done about it. */
+function verifyOrRefuse(
+  reduced: Shrunk,
+  plan: LowerablePlan,
+  table: OperatorTable,
+  options: { readonly seed: number; readonly tolerance: number },
+  shrunk: boolean,
+): Verification {
+  try {
+    return verify(reduced.graph, plan, table, options);
+  } catch (error) {
+    if (!(error instanceof ShardwrightError) || error.code !== 'E_LIMIT') throw error;
+    const [first] = reduced.kept;
+    const hint = !shrunk
+      ? 'drop --no-shrink: the placements are then verified at reduced sizes.'
+      : `sizes are reduced already${first === undefined ? '' : ` (those of ${first.node} cannot be: ${first.reason})`}; verify fewer layers, or plan a smaller mesh.`;
+    throw new ShardwrightError('E_LIMIT', error.message, { ...error.details, hint });
   }
 }
 

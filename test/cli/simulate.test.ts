@@ -65,6 +65,18 @@ describe('simulate', () => {
     for (const word of ['step', 'communication', 'MFU', 'memory', 'passes', 'note']) expect(text).toContain(word);
   });
 
+  it('keeps the peak within the budget of the plan or the limit given, and says what waits for it', async () => {
+    const report = await simulated();
+    expect(report).toMatchObject({ memoryBoundBytes: plan.memory.budgetBytes, delayedTasks: 0, delayedSeconds: 0, unboundedPeakBytes: report.peakBytes }); // prettier-ignore
+    expect(await simulated('--memory', 'none')).toMatchObject({ memoryBoundBytes: null, seconds: report.seconds });
+    const tight = await simulated('--memory', `${plan.memory.timeline?.peakBytes ?? NaN}B`);
+    expect(tight.peakBytes).toBeLessThanOrEqual(plan.memory.timeline?.peakBytes ?? NaN);
+    expect(tight.unboundedPeakBytes).toBeGreaterThanOrEqual(tight.peakBytes);
+    const none = await simulated('--memory', '1KiB');
+    expect(none.memoryBoundBytes).toBeNull();
+    expect(none.notes.join(' ')).toMatch(/more than 1.00 KiB/);
+  });
+
   it('refuses what it cannot read, with one JSON value', async () => {
     const lonely = await cli('simulate', join(root, 'nowhere'), '--json');
     expect(lonely.code).toBe(2);
@@ -75,6 +87,7 @@ describe('simulate', () => {
       ['--bucket', '64'],
       ['--slowdown', '0.5'],
       ['--slowdown', 'x'],
+      ['--memory', 'much'],
     ]) {
       const run = await cli('simulate', folder, ...wrong, '--json');
       expect(run.code, wrong.join(' ')).toBe(2);

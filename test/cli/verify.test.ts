@@ -1,10 +1,12 @@
 import { spawnSync } from 'node:child_process';
-import { mkdtempSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, readFileSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
 import type { VerifyReport } from '../../src/cli/verify.ts';
+import type { Plan } from '../../src/plan/types.ts';
+import { planInto, planModelInto } from './plan-folders.ts';
 import { cli, fixture } from './support.ts';
 
 const model = (name: string): string => fixture(name, 'joint.readable');
@@ -105,6 +107,51 @@ export const operators = [
     expect(twice.code).toBe(2);
     expect(twice.out).toMatch(/registered twice/);
   }, 60_000);
+
+  describe('of a written plan', () => {
+    const root = mkdtempSync(join(tmpdir(), 'verify-plan-'));
+
+    it('runs the placements of the folder, or of its plan.json, second runs included', async () => {
+      const folder = await planInto(root, 'llama', '--checkpoint', 'full');
+      const out = await report(folder);
+      expect(out).toMatchObject({ devices: 4, mesh: 'dp=2,tp=2', planned: 'full', mismatches: [] });
+      expect(out.sizes.length).toBeGreaterThan(0);
+      expect(out.collectives).toEqual(out.promised);
+      expect(await report(join(folder, 'plan.json'))).toEqual(out);
+      const { nodes } = JSON.parse(readFileSync(join(folder, 'plan.json'), 'utf8')) as Plan;
+      expect(nodes.some((n) => n.name.includes('_again'))).toBe(true);
+    }, 60_000);
+
+    it('finds a placement that was changed by hand and is not carried out', async () => {
+      const folder = await planModelInto(model('mlp'), root, 'mlp', '--pin', 'primals_1=S(0)R');
+      expect(await report(folder, '--no-shrink')).toMatchObject({ sizes: [], mismatches: [] });
+      const path = join(folder, 'plan.json');
+      const plan = JSON.parse(readFileSync(path, 'utf8')) as Plan;
+      const [at] = plan.nodes.flatMap((n, i) => (n.redistributions.length > 0 ? [i] : []));
+      const nodes = plan.nodes.map((n, i) => (i === at ? { ...n, redistributions: [] } : n));
+      writeFileSync(path, JSON.stringify({ ...plan, nodes }));
+      const run = await cli('verify', folder, '--no-shrink', '--json');
+      expect(run.code).not.toBe(0);
+    }, 60_000);
+
+    it('refuses flags of planning, a plan file alone, and what is too large for numbers', async () => {
+      const folder = await planInto(root, 'again');
+      const refused = async (...argv: readonly string[]): Promise<string> => {
+        const run = await cli('verify', ...argv);
+        expect(run.code).toBe(2);
+        return run.err;
+      };
+      expect(await refused(folder, '--mesh', 'd=2')).toMatch(/--mesh is for a model that is planned here/);
+      expect(await refused(folder, '--time-limit', '3')).toMatch(/--time-limit is for a model/);
+      expect(await refused(model('mlp'))).toMatch(/--mesh is missing/);
+      const alone = join(root, 'alone.json');
+      writeFileSync(alone, readFileSync(join(folder, 'plan.json'), 'utf8').replace(/"hashes"[^}]*},?/, '"x":{}'));
+      expect(await refused(alone)).toMatch(/graph.swg is not beside the plan/);
+      expect(await refused(join(root, 'nowhere', 'plan.json'))).toMatch(/there is no file/);
+      const large = await planModelInto(model('gpt2-2l'), root, 'large');
+      expect(await refused(large, '--no-shrink')).toMatch(/at most 134217728 are simulated[^]*drop --no-shrink/);
+    }, 120_000);
+  });
 
   it('refuses by name what has no record', async () => {
     const path = join(mkdtempSync(join(tmpdir(), 'verify-')), 'g.swg');

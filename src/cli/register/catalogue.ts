@@ -1,4 +1,5 @@
 import type { Command } from 'commander';
+import { FLAG } from './flags.ts';
 import type { CliSession } from './session.ts';
 
 // Commands and their flags: what is built in. Each loads its code when it runs.
@@ -12,7 +13,7 @@ export function registerHardware(program: Command, session: CliSession): void {
     .command('list')
     .summary('every node design')
     .description('Lists the node designs that --cluster takes.\n\nExample:\n  $ shardwright hardware list')
-    .option('--json', 'print exactly one JSON value')
+    .option(...FLAG.json)
     .action(async (options) => {
       const { hardwareListCommand } = await import('../hardware.ts');
       session.exit = hardwareListCommand(options as Parameters<typeof hardwareListCommand>[0], session.io);
@@ -23,7 +24,7 @@ export function registerHardware(program: Command, session: CliSession): void {
     .description(
       'Prints the constants of a node design, or of a JSON file of your own.\n\nExample:\n  $ shardwright hardware show dgx-h100',
     )
-    .option('--json', 'print exactly one JSON value')
+    .option(...FLAG.json)
     .action(async (name: string, options) => {
       const { hardwareShowCommand } = await import('../hardware.ts');
       session.exit = hardwareShowCommand(name, options as Parameters<typeof hardwareShowCommand>[1], session.io);
@@ -36,7 +37,7 @@ export function registerModels(program: Command, session: CliSession): void {
     .command('list')
     .summary('names, families, parameters')
     .description('Lists the models that every command takes by name.\n\nExample:\n  $ shardwright models list')
-    .option('--json', 'print exactly one JSON value')
+    .option(...FLAG.json)
     .action(async (options) => {
       const { listModels } = await import('../models.ts');
       session.exit = listModels(options as Parameters<typeof listModels>[0], session.io);
@@ -45,7 +46,7 @@ export function registerModels(program: Command, session: CliSession): void {
     .command('show <name>')
     .summary('one model: sizes, parameters, where its config is from')
     .description('Shows one model.\n\nExample:\n  $ shardwright models show llama-3.1-8b')
-    .option('--json', 'print exactly one JSON value')
+    .option(...FLAG.json)
     .action(async (name: string, options) => {
       const { showModel } = await import('../models.ts');
       session.exit = showModel(name, options as Parameters<typeof showModel>[1], session.io);

@@ -1,6 +1,6 @@
 import type { Command } from 'commander';
 import type { CliSession } from './session.ts';
-import { collect, modelFlags, sizeFlags } from './flags.ts';
+import { FLAG, collect, modelFlags, sizeFlags } from './flags.ts';
 
 // Commands and their flags: plans side by side. Each loads its code when it runs.
 
@@ -11,15 +11,15 @@ export function registerCompare(program: Command, session: CliSession): void {
       'Prices the plans that people write by hand and the optimum on every mesh, and says which is best and why the others are not. A model by name is compared over pipeline stages too, from its layers.\n\nExamples:\n  $ shardwright compare llama-3.1-70b --devices 256 --cluster dgx-h100 --seq 8192 --global-batch 512\n  $ shardwright compare model.fx.txt.gz --devices 64 --cluster dgx-h100 --plans fsdp,dp+tp,optimum',
     )
     .option('--devices <n>', 'number of devices')
-    .option('--cluster <name>', 'node design such as dgx-h100, or a JSON file')
-    .option('--plans <names>', 'plans of the zoo, and optimum, separated by commas (default: all)')
-    .option('--max-dims <n>', 'most dims of a mesh: 1, 2 or 3', '3')
-    .option('--memory <size>', 'budget per device, such as 60GiB (default: the usable memory of the device)')
+    .option(...FLAG.cluster)
     .option(
-      '--optimizer <name>',
-      'none, sgd, adam, adamw-mixed (default: adamw-mixed for 16-bit weights, adam for float32)',
+      '--plans <names>',
+      'plans of the zoo, and optimum, separated by commas; etp: all that cut experts over the tensor dim (default: all but those)',
     )
-    .option('--cost <preset>', 'cost preset: alpha-beta, nccl, dtensor, autoparallel', 'alpha-beta')
+    .option('--max-dims <n>', 'most dims of a mesh: 1, 2 or 3', '3')
+    .option(...FLAG.memory)
+    .option(...FLAG.optimizer)
+    .option(...FLAG.cost)
     .option('--gap <fraction>', 'relative gap of the optimum that is good enough', '0')
     .option('--time-limit <seconds>', 'stop the solver on a mesh after this long')
     .option('--global-batch <n>', 'sequences of one step, for a model by name (default: one a device)')
@@ -27,7 +27,7 @@ export function registerCompare(program: Command, session: CliSession): void {
     .option('--resume <file>', 'keep what was priced in a file, and go on from it, for a model by name')
     .option('--slice <i/n>', 'only the i-th of n parts of the meshes')
     .option('--merge <file>', 'put together what --slice --json wrote; repeatable', collect, [])
-    .option('--quiet', 'no progress on stderr')
+    .option(...FLAG.quiet)
     .action(async (path: string | undefined, options) => {
       const { compareCommand } = await import('../compare.ts');
       session.exit = await compareCommand(path, options as Parameters<typeof compareCommand>[1], session.io);
@@ -45,7 +45,7 @@ export function registerZoo(program: Command, session: CliSession): void {
     .description('Lists the plans that compare and audit take.\n\nExample:\n  $ shardwright zoo list --mesh dp=2,tp=4')
     .option('--mesh <dims>', 'only plans with as many axes, with their process groups')
     .option('--cluster <name>', 'node design whose hosts are counted', 'dgx-h100')
-    .option('--json', 'print exactly one JSON value')
+    .option(...FLAG.json)
     .action(async (options) => {
       const { zooListCommand } = await import('../zoo.ts');
       session.exit = zooListCommand(options as Parameters<typeof zooListCommand>[0], session.io);

@@ -1,5 +1,18 @@
 import { Option, type Command } from 'commander';
 
+/** Flags that several commands have, in the same words: `.option(...FLAG.json)`. */
+export const FLAG = {
+  json: ['--json', 'print exactly one JSON value'],
+  quiet: ['--quiet', 'no progress on stderr'],
+  cluster: ['--cluster <name>', 'node design such as dgx-h100, or a JSON file'],
+  memory: ['--memory <size>', 'budget per device, such as 60GiB (default: the usable memory of the device)'],
+  optimizer: [
+    '--optimizer <name>',
+    'none, sgd, adam, adamw-mixed (default: adamw-mixed for 16-bit weights, adam for float32)',
+  ],
+  cost: ['--cost <preset>', 'cost preset: alpha-beta, nccl, dtensor, autoparallel', 'alpha-beta'],
+} as const;
+
 /** For options that may stand several times. */
 export const collect = (value: string, list: string[]): string[] => [...list, value];
 
@@ -28,7 +41,7 @@ export function modelFlags(command: Command): Command {
     )
     .option('--select <title>', 'which graph of a log, "Joint graph 0"')
     .option('--size <NAME=n>', 'value of a size that the model leaves open, s77=64; repeatable', collect, [])
-    .option('--json', 'print exactly one JSON value');
+    .option(...FLAG.json);
 }
 
 /** Sizes of what is built from a config; graph files have theirs in them. */
@@ -44,7 +57,7 @@ export function sizeFlags(command: Command): Command {
 /** Flags of every command that plans. */
 export function planFlags(command: Command): Command {
   return command
-    .option('--memory <size>', 'budget per device, such as 60GiB (default: the usable memory of the device)')
+    .option(...FLAG.memory)
     .option(
       '--pin <NODE=SPEC>',
       'fix the placement of a node or parameter, such as lm_head.weight=S(0)R or w=a b -> a8 b 8; repeatable',
@@ -53,10 +66,7 @@ export function planFlags(command: Command): Command {
     )
     .option('--inputs <SPEC>', 'one placement for all inputs, or free', 'free')
     .option('--outputs <SPEC>', 'one placement for all outputs, or free', 'free')
-    .option(
-      '--optimizer <name>',
-      'none, sgd, adam, adamw-mixed (default: adamw-mixed for 16-bit weights, adam for float32)',
-    )
+    .option(...FLAG.optimizer)
     .addOption(new Option('--objective <name>', 'what is least').choices(['time', 'parameter-memory']).default('time'))
     .addOption(
       new Option('--maps <how>', 'cut the tensors in the bodies of maps, or share out their rows').choices([
@@ -72,7 +82,7 @@ export function planFlags(command: Command): Command {
       '--checkpoint <policy>',
       'run forward nodes again in the backward pass: none (default), full, selective, a share from 0 to 1, two-stage (chosen after the placements), auto (chosen with them; both hold the peak within the budget)',
     )
-    .option('--cost <preset>', 'cost preset: alpha-beta, nccl, dtensor, autoparallel', 'alpha-beta')
+    .option(...FLAG.cost)
     .option('--calibration <file>', 'measured kernels of the device, written by bench/calibrate.py')
     .option('--solver <name>', 'auto, exact, highs, javascript-lp-solver, propagate', 'auto')
     .option(
@@ -89,5 +99,5 @@ export function planFlags(command: Command): Command {
     .option('--program', 'also print the program, each line with its placement')
     .option('--emit-ilp <file>', 'write the integer program in LP format')
     .option('-o, --output <dir>', 'write a plan folder')
-    .option('--quiet', 'no progress on stderr');
+    .option(...FLAG.quiet);
 }

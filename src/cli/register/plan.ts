@@ -1,6 +1,6 @@
 import type { Command } from 'commander';
 import type { CliSession } from './session.ts';
-import { modelFlags, planFlags, sizeFlags } from './flags.ts';
+import { FLAG, modelFlags, planFlags, sizeFlags } from './flags.ts';
 
 // Commands and their flags: what plans a model on a mesh. Each loads its code when it runs.
 
@@ -11,7 +11,7 @@ export function registerPlan(program: Command, session: CliSession): void {
       'Plans a graph on a mesh of devices and proves the plan.\n\nExample:\n  $ shardwright plan model.fx.txt.gz --mesh dp=8,tp=8 --cluster dgx-h100 --memory 60GiB',
     )
     .requiredOption('--mesh <dims>', 'mesh dims, outermost first, such as dp=8,tp=8')
-    .requiredOption('--cluster <name>', 'node design such as dgx-h100, or a JSON file')
+    .requiredOption(...FLAG.cluster)
     .option('--range', 'price the plan at the least and the largest sizes that the program admits, too')
     .option(
       '--frontier [points]',
@@ -29,20 +29,22 @@ export function registerPlan(program: Command, session: CliSession): void {
 }
 
 export function registerVerify(program: Command, session: CliSession): void {
-  planFlags(sizeFlags(modelFlags(program.command('verify <model>'))))
+  planFlags(sizeFlags(modelFlags(program.command('verify <model|plan>'))))
     .summary('run the plan with numbers on virtual devices, against the unsharded run')
     .description(
-      'Plans a model, reduces its sizes, lowers it to the program of every device, runs that on virtual devices in float64 and compares every tensor, output and gradient with the single-device run, and the collectives with those of the plan.\n\nExample:\n  $ shardwright verify model.fx.txt.gz --mesh dp=2,tp=2',
+      'Plans a model, or takes a written plan, reduces its sizes, lowers it to the program of every device, runs that on virtual devices in float64 and compares every tensor, output and gradient with the single-device run, and the collectives with those of the plan.\n\nExample:\n  $ shardwright verify model.fx.txt.gz --mesh dp=2,tp=2\n  $ shardwright verify out/',
     )
-    .requiredOption('--mesh <dims>', 'mesh dims, outermost first, such as dp=2,tp=2')
-    .option('--cluster <name>', 'node design such as dgx-h100, or a JSON file', 'dgx-h100')
+    .option('--mesh <dims>', 'mesh dims, outermost first, such as dp=2,tp=2; a plan has its own')
+    .option(...FLAG.cluster, 'dgx-h100')
     .option('--tolerance <error>', 'relative error above which a tensor is wrong', '1e-9')
     .option('--replan', 'plan the reduced model, instead of placing it as the plan of the full-size model says')
     .option('--no-shrink', "run at the model's own sizes")
-    .action(async (path: string, options) => {
-      await checkMesh(options as { readonly mesh?: string });
+    .action(async (path: string, options: Readonly<Record<string, unknown>>, command: Command) => {
+      await checkMesh(options);
+      const given = Object.keys(options).filter((name) => command.getOptionValueSource(name) === 'cli');
       const { verifyCommand } = await import('../verify.ts');
-      session.exit = await verifyCommand(path, options as Parameters<typeof verifyCommand>[1], session.io);
+      const all = { ...options, given } as unknown as Parameters<typeof verifyCommand>[1];
+      session.exit = await verifyCommand(path, all, session.io);
     });
 }
 
@@ -57,7 +59,7 @@ export function registerAudit(program: Command, session: CliSession): void {
       'plan folder or file, zoo:NAME, or given: the shardings that the model file states',
     )
     .option('--mesh <dims>', 'mesh dims, outermost first (default for given: that of the model file)')
-    .option('--cluster <name>', 'node design such as dgx-h100, or a JSON file')
+    .option(...FLAG.cluster)
     .option('--edits <k>', 'most edits of the path', '3')
     .option('--max-regret <fraction>', 'regret above which the exit code is 4, such as 3% (default: none)')
     .action(async (path: string, options) => {
@@ -73,7 +75,7 @@ export function registerDemo(program: Command, session: CliSession): void {
     .summary('plan the bundled 2-layer Llama graph on 64 H100s')
     .description('Plans a bundled real graph (2 layers of Llama-3 8B, forward and backward, written by PyTorch).')
     .option('--program', 'also print the program, each line with its placement')
-    .option('--json', 'print exactly one JSON value')
+    .option(...FLAG.json)
     .action(async (options) => {
       const { demoCommand } = await import('../demo.ts');
       session.exit = await demoCommand(options as Parameters<typeof demoCommand>[0], session.io);

@@ -1,6 +1,6 @@
 import type { Command } from 'commander';
 import type { CliSession } from './session.ts';
-import { modelFlags, sizeFlags } from './flags.ts';
+import { FLAG, modelFlags, sizeFlags } from './flags.ts';
 
 // Commands and their flags: what reads a model and plans nothing. Each loads its code when it runs.
 
@@ -21,7 +21,7 @@ export function registerTrace(program: Command, session: CliSession): void {
     .description(
       'Runs a program that exports `model` and `inputs` (docs/capture.md), and prints the graph that tracing the model gives.\n\nExample:\n  $ shardwright trace net.model.ts',
     )
-    .option('--json', 'print exactly one JSON value')
+    .option(...FLAG.json)
     .action(async (path: string, options) => {
       const { traceCommand } = await import('../trace.ts');
       session.exit = await traceCommand(path, options as Parameters<typeof traceCommand>[1], session.io);
@@ -36,7 +36,7 @@ export function registerValidate(program: Command, session: CliSession): void {
       'Predicts every training run of a table from its dimensions and its parallel plan, and compares with what was measured.\n\nExample:\n  $ shardwright validate measured_runs.csv --groups',
     )
     .option('--groups', 'also print every group of comparable runs')
-    .option('--json', 'print exactly one JSON value')
+    .option(...FLAG.json)
     .action(async (path: string, options) => {
       const { validateCommand } = await import('../validate.ts');
       session.exit = validateCommand(path, options as Parameters<typeof validateCommand>[1], session.io);

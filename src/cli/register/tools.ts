@@ -1,4 +1,5 @@
 import type { Command } from 'commander';
+import { FLAG } from './flags.ts';
 import type { CliSession } from './session.ts';
 
 // Commands and their flags: the parts of the planner by themselves. Each loads its code when it runs.
@@ -14,7 +15,7 @@ export function registerEinshard(program: Command, session: CliSession): void {
     .option('--devices <n>', 'number of devices')
     .option('--draw', 'also draw the devices of every block')
     .option('--program <file>', 'JSON file with devices, tensors and einsum steps: their placements and collectives')
-    .option('--json', 'print exactly one JSON value')
+    .option(...FLAG.json)
     .action(async (expression: string | undefined, options) => {
       const { einshardCommand } = await import('../einshard.ts');
       session.exit = einshardCommand(expression, options as Parameters<typeof einshardCommand>[1], session.io);
@@ -38,8 +39,8 @@ export function registerSolve(program: Command, session: CliSession): void {
     )
     .option('--rounds <n>', 'stop after so many rounds of search: a limit that gives the same answer on every machine')
     .option('--certificate <file>', 'write the certificate of the bound')
-    .option('--json', 'print exactly one JSON value')
-    .option('--quiet', 'no progress on stderr')
+    .option(...FLAG.json)
+    .option(...FLAG.quiet)
     .action(async (path: string, options) => {
       const { solveCommand } = await import('../solve.ts');
       session.exit = await solveCommand(path, options as Parameters<typeof solveCommand>[1], session.io);
@@ -62,7 +63,7 @@ export function registerDraw(program: Command, session: CliSession): void {
     .option('--devices <n>', 'number of devices, for einshard text without --mesh')
     .option('--no-borders', 'draw no lines at shard borders')
     .option('--svg <file>', 'also write the drawing as SVG')
-    .option('--json', 'print exactly one JSON value')
+    .option(...FLAG.json)
     .action(async (options) => {
       const { drawCommand } = await import('../draw.ts');
       session.exit = drawCommand(options as Parameters<typeof drawCommand>[0], session.io);
@@ -77,7 +78,7 @@ export function registerLayout(program: Command, session: CliSession): void {
       "Evaluates one function of the layout algebra (CuTe) and prints the resulting layout.\n\nFunctions: show, flatten, coalesce, coalesce_modes, compose, complement, right_inverse, left_inverse; in colex order also logical_divide, zipped_divide, tiled_divide, flat_divide, logical_product, zipped_product, tiled_product, flat_product, blocked_product, raked_product.\n\nArguments: layouts SHAPE:STRIDE, compact in the order without strides; complement takes a bound second. The second argument of compose, divides and products may go by mode: <3:4,8:2>, _ for a mode left alone, or a bare shape (3,8), whose sizes have stride 1.\n\nExamples:\n  $ shardwright layout 'compose (6,2):(8,2) (4,3):(3,1)' --order colex\n  $ shardwright layout 'zipped_divide (4,4):(1,4) <2:1,2:2>' --order colex --json",
     )
     .option('--order <order>', 'which coordinate is the fastest: lex (the last) or colex (the first); no default')
-    .option('--json', 'print exactly one JSON value')
+    .option(...FLAG.json)
     .action(async (expression: string, options) => {
       const { layoutCommand } = await import('../layout.ts');
       session.exit = layoutCommand(expression, options as Parameters<typeof layoutCommand>[1], session.io);
@@ -94,10 +95,10 @@ export function registerRedistribute(program: Command, session: CliSession): voi
     .requiredOption('--mesh <dims>', 'mesh dims, outermost first, such as dp=2,tp=2')
     .requiredOption('--shape <sizes>', 'global shape of the tensor, such as 8,8')
     .option('--dtype <name>', 'element type, such as f32 or bf16', 'f32')
-    .option('--cost <preset>', 'cost preset: alpha-beta, nccl, dtensor, autoparallel', 'alpha-beta')
-    .option('--cluster <name>', 'node design such as dgx-h100, or a JSON file', 'dgx-h100')
+    .option(...FLAG.cost)
+    .option(...FLAG.cluster, 'dgx-h100')
     .option('--no-merge', 'one mesh dim at a time, as DTensor does')
-    .option('--json', 'print exactly one JSON value')
+    .option(...FLAG.json)
     .action(async (from: string, to: string, options) => {
       const { redistributeCommand } = await import('../redistribute.ts');
       session.exit = redistributeCommand(from, to, options as Parameters<typeof redistributeCommand>[2], session.io);
@@ -115,7 +116,7 @@ export function registerRules(program: Command, session: CliSession): void {
     .option('--check', 'run the rules and search for missing ones')
     .option('--ranks <list>', 'numbers of simulated ranks (default: 2,3)')
     .option('--budget <n>', 'combinations tried for one call before it is left out (default: 50000)')
-    .option('--json', 'print exactly one JSON value')
+    .option(...FLAG.json)
     .action(async (options) => {
       const { rulesCommand } = await import('../rules.ts');
       session.exit = rulesCommand(options as Parameters<typeof rulesCommand>[0], session.io);

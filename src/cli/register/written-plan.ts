@@ -1,6 +1,6 @@
 import type { Command } from 'commander';
 import type { CliSession } from './session.ts';
-import { collect } from './flags.ts';
+import { FLAG, collect } from './flags.ts';
 
 // Commands and their flags: what takes a written plan. Each loads its code when it runs.
 
@@ -22,7 +22,7 @@ export function registerReport(program: Command, session: CliSession): void {
     .option('--no-recipes', 'leave out the plain recipes, which are priced anew')
     .option(
       '--what-if',
-      'solve anew: as asked, for the incumbents over time, without the memory budget, and on faster and slower links (several solves)',
+      'solve anew: without the memory budget, on faster and slower links, and as asked where the solver’s steps do not lie beside the plan (several solves)',
     )
     .option('--json', 'the same as --format json')
     .action(async (path: string, options) => {
@@ -46,9 +46,14 @@ export function registerSimulate(program: Command, session: CliSession): void {
       'most bytes of one bucket of collectives, 0 for none, or auto: the faster of none and 25MiB',
       'auto',
     )
+    .option(
+      '--memory <size>',
+      'most bytes alive at once: what runs ahead waits where it would be more; or plan: its budget, or none',
+      'plan',
+    )
     .option('--async-tp', 'take gathers and scatters apart with the matrix products beside them')
     .option('--slowdown <factor>', 'time of compute beside communication, relative to compute alone', '1')
-    .option('--json', 'print exactly one JSON value')
+    .option(...FLAG.json)
     .action(async (path: string, options) => {
       const { simulateCommand } = await import('../simulate.ts');
       session.exit = simulateCommand(path, options as Parameters<typeof simulateCommand>[1], session.io);
@@ -64,8 +69,8 @@ export function registerExplain(program: Command, session: CliSession): void {
     )
     .option('--force <spec>', 'placement of its result to solve again with, such as S(0)R')
     .option('--limit <n>', 'lines of each table', '12')
-    .option('--json', 'print exactly one JSON value')
-    .option('--quiet', 'no progress on stderr')
+    .option(...FLAG.json)
+    .option(...FLAG.quiet)
     .action(async (path: string, node: string, options) => {
       const { explainCommand } = await import('../explain.ts');
       session.exit = await explainCommand(path, node, options as Parameters<typeof explainCommand>[2], session.io);
@@ -79,7 +84,7 @@ export function registerDiff(program: Command, session: CliSession): void {
     .description(
       'Compares two plans of one model, folders or plan files.\n\nExample:\n  $ shardwright diff before/ after/',
     )
-    .option('--json', 'print exactly one JSON value')
+    .option(...FLAG.json)
     .action(async (a: string, b: string, options) => {
       const { diffCommand } = await import('../diff.ts');
       session.exit = diffCommand(a, b, options as Parameters<typeof diffCommand>[2], session.io);

@@ -358,16 +358,18 @@ class Writer {
 
   private stream(meshDims: readonly number[]): number {
     const { mesh } = this.space;
-    if ((this.options.streams ?? 'link') === 'link')
-      return groupTopology(mesh, this.cluster.devicesPerHost, meshDims).hosts > 1 ? 2 : 1;
     const name = [...meshDims]
       .sort((a, b) => a - b)
       .map((d) => mesh.names[d])
       .join('+');
-    const known = this.streamOf.get(name);
-    if (known !== undefined) return known;
-    this.streamOf.set(name, this.streams.length);
-    return this.streams.push(name) - 1;
+    let stream = this.streamOf.get(name);
+    if (stream === undefined) {
+      const byLink = (this.options.streams ?? 'link') === 'link';
+      if (byLink) stream = groupTopology(mesh, this.cluster.devicesPerHost, meshDims).hosts > 1 ? 2 : 1;
+      else stream = this.streams.push(name) - 1;
+      this.streamOf.set(name, stream);
+    }
+    return stream;
   }
 
   private sharding(text: string): number {

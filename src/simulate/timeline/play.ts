@@ -1,4 +1,5 @@
 import { internalError, ShardwrightError } from '../../errors.ts';
+import { Headroom } from './headroom.ts';
 import { COMPUTE, taskSeconds, type Schedule, type Task } from './schedule.ts';
 
 /**
@@ -18,6 +19,8 @@ export interface Timeline {
   /** In the order of the schedule's tasks. */
   readonly spans: readonly Span[];
   readonly memory: MemoryCurve;
+  /** Tasks that could have started earlier but for `PlayOptions.memoryBytes`. */
+  readonly delayedTasks: number;
 }
 
 export interface Span {
@@ -45,6 +48,11 @@ export interface PlayOptions {
    * been measured; default 1.
    */
   readonly overlapSlowdown?: number;
+  /**
+   * Most bytes alive at once: what runs ahead waits where it would be more. Kept wherever one task after another keeps it
+   * (`serialPeakBytes`); default no limit.
+   */
+  readonly memoryBytes?: number;
 }
 
 /** @throws E_USAGE for a slowdown below 1; E_INTERNAL for a schedule whose tasks wait for each other */
@@ -52,7 +60,8 @@ export function play(schedule: Schedule, options: PlayOptions = {}): Timeline {
   const { overlapSlowdown: slowdown = 1 } = options;
   if (!(slowdown >= 1 && slowdown < Infinity))
     throw new ShardwrightError('E_USAGE', `compute beside communication takes ${slowdown} of its time, expected 1 or more`); // prettier-ignore
-  const run = new Run(schedule, slowdown).run();
+  const { memoryBytes } = options;
+  const run = new Run(schedule, slowdown, memoryBytes === undefined ? undefined : new Headroom(schedule, memoryBytes)).run(); // prettier-ignore
   const { start, end } = run;
   const spans = schedule.tasks.map((task, i) => ({ task, start: start[i], end: end[i] }));
   const busy = (of: (task: Task) => boolean): number =>
@@ -65,6 +74,7 @@ export function play(schedule: Schedule, options: PlayOptions = {}): Timeline {
     exposedCommunicationSeconds: exposed(spans),
     spans,
     memory: memoryCurve(schedule, run),
+    delayedTasks: run.delayedTasks,
   };
 }
 
@@ -74,6 +84,7 @@ interface Happened {
   readonly end: Float64Array;
   readonly startOrder: Int32Array;
   readonly endOrder: Int32Array;
+  readonly delayedTasks: number;
 }
 
 class Run implements Happened {
@@ -81,7 +92,10 @@ class Run implements Happened {
   readonly end: Float64Array;
   readonly startOrder: Int32Array;
   readonly endOrder: Int32Array;
+  delayedTasks = 0;
   private happened = 0;
+  /** Since when the head of a stream has waited for memory alone; -1: it does not. */
+  private readonly heldSince: Float64Array;
   /** What every task still waits for. */
   private readonly waits: Int32Array;
   private readonly onStart: number[][];
@@ -94,6 +108,7 @@ class Run implements Happened {
   constructor(
     private readonly schedule: Schedule,
     private readonly slowdown: number,
+    private readonly headroom: Headroom | undefined,
   ) {
     const { tasks, streams, buffers } = schedule;
     const n = tasks.length;
@@ -107,6 +122,7 @@ class Run implements Happened {
     this.queues = streams.map(() => []);
     this.heads = new Int32Array(streams.length);
     this.running = new Int32Array(streams.length).fill(-1);
+    this.heldSince = new Float64Array(streams.length).fill(-1);
     const writer = new Int32Array(buffers.length).fill(-1);
     const position = new Map<number, number>();
     tasks.forEach((task, i) => {
@@ -140,6 +156,7 @@ class Run implements Happened {
         if (i < 0 || this.end[i] > now) continue;
         this.running[s] = -1;
         this.endOrder[i] = this.happened++;
+        this.headroom?.end(i);
         done++;
         for (const k of this.onEnd[i]) this.waits[k]--;
         if (s !== COMPUTE) this.pace(now);
@@ -157,6 +174,13 @@ class Run implements Happened {
         if (this.running[s] >= 0 || this.heads[s] >= queue.length) continue;
         const i = queue[this.heads[s]];
         if (this.waits[i] > 0) continue;
+        if (this.headroom?.admits(i) === false) {
+          if (this.heldSince[s] < 0) this.heldSince[s] = now;
+          continue;
+        }
+        if (this.heldSince[s] >= 0 && now > this.heldSince[s]) this.delayedTasks++;
+        this.heldSince[s] = -1;
+        this.headroom?.start(i);
         this.heads[s]++;
         this.start[i] = now;
         this.startOrder[i] = this.happened++;

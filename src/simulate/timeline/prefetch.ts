@@ -1,4 +1,5 @@
 import { ShardwrightError } from '../../errors.ts';
+import { RangeMost, serialBytes } from './headroom.ts';
 import { COMPUTE, type Schedule, type Task } from './schedule.ts';
 
 /**
@@ -13,6 +14,17 @@ export interface PrefetchOptions {
   readonly distance: number;
   /** Most bytes of gathered weights whose call has not started; one gather is always allowed. Default no limit. */
   readonly limitBytes?: number;
+  /**
+   * Most bytes alive at once with one task after another: a gather is moved forward only as far as that allows. Default no
+   * limit.
+   */
+  readonly memoryBytes?: number;
+}
+
+export interface Prefetched {
+  readonly schedule: Schedule;
+  /** Collectives that `memoryBytes` keeps nearer to their call than distance and `limitBytes` would. */
+  readonly heldBack: number;
 }
 
 /** What one call needs gathered. */
@@ -29,38 +41,59 @@ interface Unit {
  *
  * @throws E_USAGE for a distance that is no whole number from 0 on
  */
-export function prefetch(schedule: Schedule, { distance, limitBytes = Infinity }: PrefetchOptions): Schedule {
+export function prefetch(schedule: Schedule, options: PrefetchOptions): Schedule {
+  return prefetched(schedule, options).schedule;
+}
+
+/** The same, and what the limit on memory did. @throws as `prefetch` does */
+export function prefetched(schedule: Schedule, options: PrefetchOptions): Prefetched {
+  const { distance, limitBytes = Infinity, memoryBytes } = options;
   if (!(distance >= 0) || (distance !== Infinity && !Number.isInteger(distance)))
     throw new ShardwrightError('E_USAGE', `a prefetch distance of ${distance}, expected a whole number from 0 on`);
-  const { tasks } = schedule;
+  const { tasks, buffers } = schedule;
   const units = gatherUnits(schedule);
-  if (units.length === 0) return schedule;
-  if (distance === 0) return onDemand(schedule, units);
+  if (units.length === 0) return { schedule, heldBack: 0 };
+  if (distance === 0) return { schedule: onDemand(schedule, units), heldBack: 0 };
+  const alive = memoryBytes === undefined ? undefined : new RangeMost(serialBytes(schedule));
   const front: Task[] = [];
   const after = new Map<number, Task[]>();
   const moved = new Set<number>();
+  let heldBack = 0;
   units.forEach((unit, k) => {
     let back = 1;
     let bytes = unit.bytes;
     while (back < distance && k - back >= 0 && (bytes += units[k - back].bytes) <= limitBytes) back++;
-    const anchor = k - back < 0 ? undefined : units[k - back].reader;
-    const list = anchor === undefined ? front : (after.get(anchor) ?? []);
+    const placeOf = (b: number): number => (k - b < 0 ? -1 : units[k - b].reader);
+    const made = (at: number): number => tasks[at].writes.reduce((sum, b) => sum + buffers[b].bytes, 0);
+    const wanted = back;
+    if (alive !== undefined && memoryBytes !== undefined) {
+      const own = unit.tasks.reduce((sum, at) => sum + made(at), 0);
+      const last = unit.tasks[unit.tasks.length - 1];
+      while (back > 0 && alive.most(placeOf(back) + 1, last) + own > memoryBytes) back--;
+      if (back < wanted) heldBack += unit.tasks.filter((at) => tasks[at].collective !== undefined).length;
+      // It stays where it is written.
+      if (back === 0) return;
+    }
+    const anchor = placeOf(back);
+    const list = anchor < 0 ? front : (after.get(anchor) ?? []);
     for (const at of unit.tasks) {
       // Something else that needs it stands before: a gather never moves back.
-      if (anchor !== undefined && at < anchor) continue;
+      if (at < anchor) continue;
       moved.add(at);
       const task = tasks[at];
-      const starts = anchor === undefined || task.stream === COMPUTE ? [] : [tasks[anchor].id];
+      const starts = anchor < 0 || task.stream === COMPUTE ? [] : [tasks[anchor].id];
       list.push(starts.length === 0 ? task : { ...task, afterStart: [...(task.afterStart ?? []), ...starts] });
+      alive?.add(at, made(at));
+      alive?.add(anchor + 1, -made(at));
     }
-    if (anchor !== undefined) after.set(anchor, list);
+    if (anchor >= 0) after.set(anchor, list);
   });
   const order = [...front];
   tasks.forEach((task, at) => {
     if (!moved.has(at)) order.push(task);
     order.push(...(after.get(at) ?? []));
   });
-  return { ...schedule, tasks: order };
+  return { schedule: { ...schedule, tasks: order }, heldBack };
 }
 
 /** Every gather waits for the end of the kernel before the call that reads it. */

@@ -2,16 +2,23 @@ import { usableMemoryBytes } from '../../cost/cluster.ts';
 import type { Graph } from '../../graph/types.ts';
 import type { OperatorTable } from '../../ops/table.ts';
 import { asyncTensor } from './async-tensor.ts';
+import { bytesText, secondsText } from '../../units.ts';
 import { bucket } from './bucket.ts';
 import { planSchedule, type PlanSchedule, type ScheduleOptions, type SimulatedPlan } from './from-plan.ts';
+import { serialPeakBytes } from './headroom.ts';
 import { play, type PlayOptions, type Timeline } from './play.ts';
-import { prefetch } from './prefetch.ts';
+import { prefetch, prefetched } from './prefetch.ts';
 import { checkSchedule, COMPUTE, type Schedule } from './schedule.ts';
 
-export interface SimulateOptions extends ScheduleOptions, PlayOptions {
+export interface SimulateOptions extends ScheduleOptions, Omit<PlayOptions, 'memoryBytes'> {
+  /**
+   * Most bytes alive at once: what runs ahead waits where it would be more. Default the budget of the plan; `none`: nothing
+   * waits. Where the plan takes more even with one task after another nothing waits either, and a note says so.
+   */
+  readonly memoryBytes?: number | 'none';
   /**
    * How far gathers of weights run ahead, in calls that need one; `auto`: the fastest of some distances whose peak is within
-   * the device's usable memory, else that of the lowest peak. Default `auto`.
+   * `memoryBytes` (for `none` the device's usable memory), else that of the lowest peak. Default `auto`.
    */
   readonly prefetch?: number | 'auto';
   /** Most bytes of gathered weights that wait for their call. Default 2 GB. */
@@ -33,6 +40,18 @@ export interface Simulation {
   readonly passes: readonly string[];
   /** What was assumed, one sentence each. */
   readonly notes: readonly string[];
+  /** What the limit on memory did; absent where there is none, or where the plan takes more by itself. */
+  readonly bound?: MemoryBound;
+}
+
+/** A step that was kept within a limit on memory. */
+export interface MemoryBound {
+  readonly memoryBytes: number;
+  /** Tasks that waited for memory, and how much longer the step is for it; 0 where none did. */
+  readonly delayedTasks: number;
+  readonly delayedSeconds: number;
+  /** Peak of the same step if nothing had waited. */
+  readonly unboundedPeakBytes: number;
 }
 
 /** PyTorch's data-parallel buckets (`bucket_cap_mb`). */
@@ -44,7 +63,11 @@ const DISTANCES: readonly number[] = [1, 4, 16];
 interface Tried {
   readonly size: number;
   readonly distance: number | undefined;
+  /** With its buckets, before gathers were moved. */
+  readonly packed: Schedule;
   readonly ahead: Schedule;
+  /** Collectives that the limit on memory kept from being moved as far forward. */
+  readonly heldBack: number;
   readonly timeline: Timeline;
 }
 
@@ -72,14 +95,20 @@ export function simulate(
   const { bucketBytes = 'auto', inFlightBytes: limitBytes = DEFAULT_IN_FLIGHT_BYTES } = options;
   const seconds = written.collectives.seconds.bind(written.collectives);
   const asked = options.prefetch ?? 'auto';
-  const usable = usableMemoryBytes(written.cluster);
+  const { memoryBytes = plan.memory.budgetBytes, ...others } = options;
+  const alone = serialPeakBytes(schedule);
+  const limit = memoryBytes === 'none' || alone > memoryBytes ? undefined : memoryBytes;
+  const usable = limit ?? usableMemoryBytes(written.cluster);
   const over = ({ timeline }: Tried): number => Math.max(0, timeline.memory.peakBytes - usable);
   const better = (a: Tried, b: Tried): Tried =>
     over(b) < over(a) || (over(b) === over(a) && b.timeline.seconds < a.timeline.seconds) ? b : a;
   const attempt = (size: number, distance: number | undefined): Tried => {
     const packed = size > 0 ? bucket(schedule, { bucketBytes: size, seconds }) : schedule;
-    const ahead = distance === undefined ? packed : prefetch(packed, { distance, limitBytes });
-    return { size, distance, ahead, timeline: play(ahead, options) };
+    // Buckets gather early what they gather together: the program itself may then be larger than the limit.
+    const within = limit !== undefined && serialPeakBytes(packed) <= limit ? { memoryBytes: limit } : {};
+    const { schedule: ahead, heldBack } =
+      distance === undefined ? { schedule: packed, heldBack: 0 } : prefetched(packed, { distance, limitBytes, ...within }); // prettier-ignore
+    return { size, distance, packed, ahead, heldBack, timeline: play(ahead, { ...others, ...within }) };
   };
   const size = bucketBytes === 'auto' ? 0 : bucketBytes;
   let best = attempt(size, asked === 'auto' ? undefined : asked);
@@ -94,16 +123,52 @@ export function simulate(
       ? 'gathers as soon as their stream is free'
       : `gathers at most ${best.distance} calls and ${limitBytes} bytes ahead`,
   );
+  const bound = limit === undefined ? undefined : boundOf(best, limit, limitBytes, others);
   return {
     schedule: { ...written, ...best.ahead },
     timeline: best.timeline,
     passes,
+    ...(bound === undefined ? {} : { bound }),
     notes: [
       ...written.notes,
+      ...memoryNotes(memoryBytes, bound, alone, best.timeline),
       `${written.launchSeconds * 1e6} us before every kernel.`,
       ...(options.overlapSlowdown === undefined ? ['Compute beside communication is not slowed.'] : []),
     ],
   };
+}
+
+/** What the limit did to the step, against the same one without it; undefined where the passes asked for break the limit. */
+function boundOf(tried: Tried, memoryBytes: number, limitBytes: number, options: PlayOptions): MemoryBound | undefined {
+  const { packed, distance, heldBack, timeline } = tried;
+  if (timeline.memory.peakBytes > memoryBytes) return undefined;
+  const delayedTasks = heldBack + timeline.delayedTasks;
+  const ahead = distance === undefined ? packed : prefetch(packed, { distance, limitBytes });
+  const free = delayedTasks === 0 ? timeline : play(ahead, options);
+  return {
+    memoryBytes,
+    delayedTasks,
+    delayedSeconds: timeline.seconds - free.seconds,
+    unboundedPeakBytes: free.memory.peakBytes,
+  };
+}
+
+function memoryNotes(
+  memoryBytes: number | 'none',
+  bound: MemoryBound | undefined,
+  aloneBytes: number,
+  { memory }: Timeline,
+): string[] {
+  if (memoryBytes === 'none') return [];
+  const limit = bytesText(memoryBytes);
+  if (aloneBytes > memoryBytes)
+    return [`With one task after another the plan takes ${bytesText(aloneBytes)}, more than ${limit}: its activations were not held to that, and nothing waits for memory.`]; // prettier-ignore
+  if (bound === undefined)
+    return [`The passes asked for take ${bytesText(memory.peakBytes)}, more than ${limit}, and nothing waits for memory.`]; // prettier-ignore
+  const { delayedTasks: n, delayedSeconds, unboundedPeakBytes } = bound;
+  if (n === 0) return [];
+  const cost = delayedSeconds > 0 ? `, at the price of ${secondsText(delayedSeconds)}` : '';
+  return [`${n} ${n === 1 ? 'task runs' : 'tasks run'} later than without a limit, so that the peak is within ${limit} and not ${bytesText(unboundedPeakBytes)}${cost}.`]; // prettier-ignore
 }
 
 /** The serial step: nothing beside anything, in program order. */
