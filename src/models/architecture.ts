@@ -24,6 +24,8 @@ export interface RoutedExperts {
   readonly experts: number;
   /** Experts that see each token. */
   readonly active: number;
+  /** Width inside an expert. */
+  readonly hidden: number;
   /** Node-limited routing: experts are in `count` equal groups in their order, and a token meets experts of `kept` of them. */
   readonly groups?: { readonly count: number; readonly kept: number };
 }

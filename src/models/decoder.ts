@@ -34,10 +34,11 @@ export function decoderArchitecture(config: DecoderConfig, notes: readonly strin
   };
 }
 
-function routedExperts({ experts, active, groups }: NonNullable<DecoderConfig['experts']>): RoutedExperts {
+function routedExperts({ experts, active, hidden, groups }: NonNullable<DecoderConfig['experts']>): RoutedExperts {
   return {
     experts,
     active,
+    hidden,
     ...(groups === undefined ? {} : { groups: { count: groups.count, kept: groups.kept } }),
   };
 }

@@ -1,10 +1,10 @@
 import { REPLICATE_CODE, shardCode } from '../mesh/space.ts';
 import type { Model } from '../plan/model.ts';
-import type { Restriction } from '../plan/pins.ts';
-import { inputDim, type Recipe } from './parts.ts';
+import type { Restriction } from '../plan/restriction.ts';
+import type { Recipe } from './parts.ts';
 
 /**
- * The residual stream over tensor dims, and the queries of attention over sequence dims.
+ * The residual stream over tensor dims.
  *
  * @returns why the model has no such thing
  */
@@ -12,10 +12,9 @@ export function placeActivations(model: Model, restriction: Restriction, recipe:
   const { graph, flow, space, strategies, nodeVariable } = model;
   const residual = new Set(residualNodes(graph, flow));
   const shapes = new Set([...residual].map((n) => flow.values[flow.results[n][0]].meta.shape.join()));
-  const attention = graph.nodes.flatMap((node, n) => (isAttention(node, flow.phases[n]) ? [n] : []));
   for (const [d, part] of recipe.parts.entries()) {
     const reason = `recipe ${recipe.name}: ${part} over ${space.mesh.names[d]}`;
-    if (part === 'tensor-whole' || part === 'tensor-sequence') {
+    if (part === 'tensor-whole' || part === 'tensor-sequence' || part === 'tensor-expert') {
       if (residual.size === 0 && part === 'tensor-sequence')
         return 'the model has no residual stream of [batch, sequence, hidden]';
       strategies.nodes.forEach((entry, n) => {
@@ -44,21 +43,8 @@ export function placeActivations(model: Model, restriction: Restriction, recipe:
         );
       });
     }
-    if (inputDim(part) !== 1) continue;
-    if (attention.length === 0) return 'the model has no attention node';
-    // Queries are [batch, heads, sequence, head size].
-    const wanted = shardCode(part.startsWith('ulysses') ? 1 : 2);
-    for (const n of attention) {
-      const { set } = strategies.nodes[n]!;
-      const width = set.inputCount + set.outputCount;
-      restriction.keep(nodeVariable[n], reason, (a) => space.kindAt(set.specs[a * width], d) === wanted);
-    }
   }
   return undefined;
-}
-
-function isAttention(node: Model['graph']['nodes'][number], phase: string): boolean {
-  return node.kind === 'call' && phase === 'forward' && node.target.includes('scaled_dot_product');
 }
 
 /** Sums of two activations [batch, sequence, hidden] in the forward pass. */

@@ -63,6 +63,14 @@ export function expertBytes(n: number, tokens: number, copies: number, rowBytes:
   return ring(n) * copies * tokens * rowBytes;
 }
 
+/**
+ * Experts each cut over `cut` devices: one gather of the rows of all of them, or one scatter of the summands of their results; a
+ * layer has a gather and a scatter in each direction. K copies of N local tokens; one copy where they are gathered before.
+ */
+export function expertTensorBytes(cut: number, tokens: number, copies: number, rowBytes: number): number {
+  return (cut - 1) * copies * tokens * rowBytes;
+}
+
 /** State bytes of a device at 16 bytes a parameter: 2 for the weight, 2 for its gradient, 12 for the optimizer. */
 export function stateBytesPerDevice(
   plan: 'dp' | 'zero1' | 'zero2' | 'fsdp',

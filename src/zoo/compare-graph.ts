@@ -64,7 +64,7 @@ export async function compare(graph: Graph, options: CompareOptions): Promise<Co
       reason: zooPlan('pp').outside ?? 'it is not planned',
     });
   for (const candidate of candidates) await compareOn(graph, candidate, options, state);
-  return concludeComparison(options.devices, cluster.id, state);
+  return { model: graph.name, ...concludeComparison(options.devices, cluster.id, state) };
 }
 
 interface State extends Found {

@@ -1,3 +1,4 @@
+import type { PipelineSchedule } from '../simulate/pipeline/schedules.ts';
 import type { Finding } from './lint.ts';
 import type { Traffic } from './price.ts';
 
@@ -20,10 +21,42 @@ export interface ComparedPlan {
   readonly choice: boolean;
   readonly proof?: { readonly status: string; readonly bound: number; readonly gap: number };
   readonly traffic?: readonly Traffic[];
-  /** Why it is not the best. */
+  /** Why it is not the best: the parts below in one sentence. */
   readonly why?: string;
+  /** The term that it loses by, or what fills the memory that it is over by. */
+  readonly cause?: string;
+  /** Name of a fitting plan that is at most as slow and as large, and less in one of them. */
+  readonly dominatedBy?: string;
   /** Of a plan that was put together from priced layers; absent where the whole graph was priced. */
   readonly layout?: ComparedLayout;
+}
+
+/** A pipeline stage of a plan; seconds are those of one microbatch. */
+export interface ComparedStage {
+  /** Layers from `first` up to and without `end`. */
+  readonly first: number;
+  readonly end: number;
+  readonly embedding: boolean;
+  readonly head: boolean;
+  /** The sum of the three that follow. */
+  readonly seconds: number;
+  readonly forwardSeconds: number;
+  /** Second runs of what was not kept among them. */
+  readonly backwardInputSeconds: number;
+  readonly backwardWeightSeconds: number;
+  /** Of the device that holds it, at its peak. */
+  readonly peakBytes: number;
+  /** Microbatches (of a chunk) that the device keeps. */
+  readonly inFlight: number;
+  /** Share of the step that the device waits, 0..1. */
+  readonly idleShare: number;
+}
+
+/** The message between two stages that follow one another: activations forward, and as many bytes of gradients back. */
+export interface ComparedBoundary {
+  /** That each device sends for one microbatch and direction. */
+  readonly bytes: number;
+  readonly seconds: number;
 }
 
 /** What a comparison by model name says of a plan besides its figures. Seconds of the device that works longest. */
@@ -47,7 +80,7 @@ export interface ComparedLayout {
   /** Sequences of a microbatch on a data rank, and microbatches of a step. */
   readonly microbatch: number;
   readonly microbatches: number;
-  readonly schedule: string;
+  readonly schedule: PipelineSchedule;
   readonly chunks: number;
   readonly checkpoint: 'none' | 'selective' | 'full';
   /** Layers (and embedding or head) whose results run again; absent where none do. */
@@ -56,16 +89,12 @@ export interface ComparedLayout {
   readonly gathersOnce?: true;
   /** Forward passes run beside backward passes of another microbatch, which hides exchanges with experts; absent where not. */
   readonly pairsMicrobatches?: true;
-  readonly stages: readonly {
-    readonly first: number;
-    readonly end: number;
-    readonly embedding: boolean;
-    readonly head: boolean;
-    readonly seconds: number;
-    readonly peakBytes: number;
-    readonly inFlight: number;
-    readonly idleShare: number;
-  }[];
+  /** By chunk * devices + device. */
+  readonly stages: readonly ComparedStage[];
+  /** Between each stage and the one after it; empty without stages. */
+  readonly boundaries: readonly ComparedBoundary[];
+  /** Sent over all boundaries in a step, both directions, by one row of devices. */
+  readonly pointToPointBytes: number;
   /** Layers that were priced; the others are written alike. */
   readonly pricedLayers: number;
   /** Of a free plan: the plan of the zoo whose placements it has, because they are cheaper in all. */
@@ -100,11 +129,15 @@ export interface ComparedMesh {
   readonly hosts: readonly number[];
   readonly status: 'solved' | 'beaten' | 'refused' | 'infeasible' | 'not asked';
   readonly boundSeconds?: number;
+  /** Rule of the linter that refuses it. */
+  readonly code?: string;
   readonly reason?: string;
   readonly smallestBudgetBytes?: number;
 }
 
 export interface Comparison {
+  /** Name of the graph that was compared; of a model by name `question` has it. */
+  readonly model?: string;
   readonly devices: number;
   readonly cluster: string;
   readonly budgetBytes: number;

@@ -4,7 +4,7 @@ import type { ComparedMesh, ComparedPlan, Comparison, RefusedPlan } from './comp
 import { dominator, paretoFront } from './pareto.ts';
 
 /** A plan before it is held against the others. */
-export type RawPlan = Omit<ComparedPlan, 'name' | 'why'>;
+export type RawPlan = Omit<ComparedPlan, 'name' | 'why' | 'cause' | 'dominatedBy'>;
 
 /** What was found on all meshes, in any order. */
 export interface Found {
@@ -42,7 +42,8 @@ export function concludeComparison(devices: number, cluster: string, found: Foun
     const cause = extra > (p.seconds - (best?.seconds ?? 0)) / 2 ? 'mostly communication' : 'mostly compute';
     const parts = [dearer === 0 ? 'equal seconds' : `${(dearer * 100).toPrecision(3)} % slower, ${cause}`];
     parts.push(beater === undefined ? 'no plan is better in both seconds and bytes' : `dominated by ${beater}`);
-    return { ...p, why: parts.join('; ') };
+    const dominated = beater === undefined ? {} : { dominatedBy: beater };
+    return { ...p, why: parts.join('; '), ...(dearer === 0 ? {} : { cause }), ...dominated };
   });
   return {
     devices,
@@ -69,20 +70,21 @@ export function mergeComparisons(pieces: readonly Comparison[]): Comparison {
     if (
       piece.devices !== first.devices ||
       piece.cluster !== first.cluster ||
+      piece.model !== first.model ||
       JSON.stringify(piece.question) !== JSON.stringify(first.question)
     )
       throw new ShardwrightError(
         'E_USAGE',
-        `one comparison is of ${first.devices} devices of ${first.cluster}, another of ${piece.devices} of ${piece.cluster}`,
+        `one comparison is of ${first.model ?? 'a model'} on ${first.devices} devices of ${first.cluster}, another of ${piece.model ?? 'a model'} on ${piece.devices} of ${piece.cluster}`,
       );
   const whole = concludeComparison(first.devices, first.cluster, {
-    raw: pieces.flatMap((p) => p.plans.map(({ name: _, why: __, ...raw }) => raw)),
+    raw: pieces.flatMap((p) => p.plans.map(({ name: _, why: __, cause: ___, dominatedBy: ____, ...raw }) => raw)),
     refused: pieces.flatMap((p) => p.refused),
     findings: pieces.flatMap((p) => p.findings),
     meshes: pieces.flatMap((p) => p.meshes),
     budgetBytes: Math.max(...pieces.map((p) => p.budgetBytes)),
   });
-  if (first.question === undefined) return whole;
+  if (first.question === undefined) return first.model === undefined ? whole : { model: first.model, ...whole };
   // What would change the answer was not asked of pieces; the rest is said of the whole again.
   const { question, notes = [] } = first;
   const frontier = whole.pareto.flatMap((name) => {

@@ -62,7 +62,7 @@ export function lint(input: LintInput): Finding[] {
     microbatches,
     devicesPerHost,
   } = input;
-  const { batch, sequence, heads, kvHeads, mlpWidth, vocabulary, layers, experts, tied } = facts;
+  const { batch, sequence, heads, kvHeads, mlpWidth, vocabulary, layers, tied } = facts;
 
   const data = replicas * shards;
   if (batch !== undefined && (data > batch || batch % (data * microbatch) !== 0)) {
@@ -137,7 +137,7 @@ export function lint(input: LintInput): Finding[] {
       [padded],
     );
   }
-  lintExperts({ replicas, shards, cp, tp, pp }, experts, ep, etp, say);
+  lintExperts({ replicas, shards, cp, tp, pp }, facts, ep, etp, say);
   if (layers !== undefined && layers < pp * virtualStages)
     say(
       'ZL09',
@@ -228,7 +228,7 @@ function filled(input: LintInput, say: Say): Map<string, number> | undefined {
 
 function lintExperts(
   { replicas, shards, cp, tp, pp }: Readonly<Record<'replicas' | 'shards' | 'cp' | 'tp' | 'pp', number>>,
-  experts: number | undefined,
+  { experts, expertWidth }: ModelFacts,
   ep: number,
   etp: number,
   say: Say,
@@ -241,6 +241,14 @@ function lintExperts(
       `experts ${experts} mod ep ${ep} is ${experts % ep}`,
       { experts, ep },
       near(divisors(experts), ep),
+    );
+  if (expertWidth !== undefined && expertWidth % etp !== 0)
+    say(
+      'ZL08',
+      'error',
+      `expert width ${expertWidth} mod etp ${etp} is ${expertWidth % etp}`,
+      { expertWidth, etp },
+      near(divisors(expertWidth), etp),
     );
   try {
     expertFold(pp * replicas * shards * cp * tp, { pp, dp_replicate: replicas, dp_shard: shards, cp, tp, ep, etp });
@@ -276,7 +284,8 @@ export function lintPlan(
     else own[axis as (typeof LINT_AXES)[number]] = size;
   });
   const sequenceParallel = zoo.parts?.includes('tensor-sequence') === true;
-  return lint({ sizes: own, ulysses, ep, sequenceParallel, facts, devicesPerHost, ...more });
+  const etp = zoo.parts?.includes('tensor-expert') === true ? (own.tp ?? 1) : 1;
+  return lint({ sizes: own, ulysses, ep, etp, sequenceParallel, facts, devicesPerHost, ...more });
 }
 
 /** Multiples of a number beside a value: the one below, if it is positive, and the one above. */

@@ -1,9 +1,10 @@
 import { isPartialCode, REPLICATE_CODE, type ShardingSpace } from '../mesh/space.ts';
 import type { Model } from '../plan/model.ts';
-import type { Restriction } from '../plan/pins.ts';
+import type { Restriction } from '../plan/restriction.ts';
 import type { StrategySet } from '../strategy/expand.ts';
 
 const UNKNOWN = -1;
+const NONE: ReadonlySet<number> = new Set();
 
 /**
  * On a data-parallel mesh dim nothing moves but parameters and gradients: starting from cut inputs and whole parameters,
@@ -16,6 +17,7 @@ const UNKNOWN = -1;
  * and what follows takes it whole; in the backward pass several pending gradients may be added first, so theirs are left free.
  *
  * @param weights codes of parameters and of their views as the program takes them, by value
+ * @param moves nodes at which the recipe itself moves a value over the dim: they do not take what comes
  */
 export function lockDataDim(
   model: Model,
@@ -23,6 +25,7 @@ export function lockDataDim(
   dim: number,
   weights: ReadonlyMap<number, readonly number[]>,
   reduced = false,
+  moves: ReadonlySet<number> = NONE,
 ): void {
   const { flow, space, strategies, nodeVariable } = model;
   const codes = new Int32Array(flow.values.length).fill(UNKNOWN);
@@ -38,8 +41,9 @@ export function lockDataDim(
     let takes = known.get(key);
     if (takes === undefined) known.set(key, (takes = takesAsTheyCome(space, set, dim, coming)));
     const before = restriction.left(v);
-    if (!takes.some((yes, a) => yes === 1 && before?.[a] !== 0)) return;
-    if (set.inputCount > 0)
+    const isMove = moves.has(n);
+    if (!isMove && !takes.some((yes, a) => yes === 1 && before?.[a] !== 0)) return;
+    if (set.inputCount > 0 && !isMove)
       restriction.keepMarked(v, `mesh dim ${space.mesh.names[dim]} is ${reduced ? 'tensor' : 'data'} parallel`, takes);
     const left = restriction.left(v);
     flow.results[n].forEach((value, k) => {

@@ -150,13 +150,15 @@ export function expertFold(devices: number, sizes: FoldSizes): ExpertFold {
 /** The first condition of a fold that fails, with its numbers. */
 function foldProblem(shard: number, cp: number, tp: number, ep: number, etp: number): string | undefined {
   const total = shard * cp * tp;
+  const failing: string[] = [];
   if (total % (ep * etp) !== 0)
-    return `dp_shard ${shard} x cp ${cp} x tp ${tp} = ${total}, and ${total} mod ${ep * etp} (ep x etp) is ${total % (ep * etp)}`;
+    failing.push(`dp_shard ${shard} x cp ${cp} x tp ${tp} = ${total}, and ${total} mod ${ep * etp} (ep x etp) is ${total % (ep * etp)}`); // prettier-ignore
   // One expert group of one device folds nothing.
-  if (etp !== tp || tp === 1 || ep === 1) return undefined;
-  if (ep % cp !== 0) return `with etp = tp, ep ${ep} mod cp ${cp} is ${ep % cp}, expected 0`;
-  if (shard % (ep / cp) !== 0) return `with etp = tp, ep / cp = ${ep / cp} does not divide dp_shard ${shard}`;
-  return undefined;
+  if (etp === tp && tp > 1 && ep > 1) {
+    if (ep % cp !== 0) failing.push(`with etp = tp, ep ${ep} mod cp ${cp} is ${ep % cp}, expected 0`);
+    else if (shard % (ep / cp) !== 0) failing.push(`with etp = tp, ep / cp = ${ep / cp} does not divide dp_shard ${shard}`); // prettier-ignore
+  }
+  return failing.length === 0 ? undefined : failing.join('; ');
 }
 
 /** Whether a strategy has an axis of its own, uses another's, or needs another mesh over the same devices. */

@@ -11,6 +11,8 @@ export interface ModelFacts {
   readonly vocabulary?: number;
   readonly layers?: number;
   readonly experts?: number;
+  /** Width inside an expert. */
+  readonly expertWidth?: number;
   readonly tied?: boolean;
 }
 

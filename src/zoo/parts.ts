@@ -10,8 +10,10 @@
  *    embedding on the vocabulary, all used as stored; everything else is stored whole;
  *  - `tensor-whole`, `tensor-sequence`: as `tensor`, with the residual stream whole over the dim, or cut on its sequence;
  *  - `context`, `ulysses`: inputs are cut on their second dim, the sequence; attention takes its queries cut on the sequence,
- *    or on the heads; parameters are stored whole. With `-fsdp` they are stored cut, as by `fsdp`;
- *  - `expert`: as `data`, and the weights of routed experts are cut on the expert dim and used as stored.
+ *    or on the heads, and keys and values move before they are repeated for the query heads that share them; parameters are
+ *    stored whole. With `-fsdp` they are stored cut, as by `fsdp`;
+ *  - `expert`: as `data`, and the weights of routed experts are cut on the expert dim and used as stored;
+ *  - `tensor-expert`: as `tensor-whole`, and the weights of routed experts are cut inside each expert, and used as stored.
  */
 export type Part =
   | 'replicate'
@@ -20,6 +22,7 @@ export type Part =
   | 'tensor'
   | 'tensor-whole'
   | 'tensor-sequence'
+  | 'tensor-expert'
   | 'context'
   | 'context-fsdp'
   | 'ulysses'

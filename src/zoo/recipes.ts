@@ -1,8 +1,9 @@
 import { isPartialCode, REPLICATE_CODE, shardCode, type ShardingSpace } from '../mesh/space.ts';
 import type { Model } from '../plan/model.ts';
-import { Restriction } from '../plan/pins.ts';
+import { Restriction } from '../plan/restriction.ts';
 import type { StrategySet } from '../strategy/expand.ts';
 import { placeActivations } from './activations.ts';
+import { attentionNodes, placeAttention } from './key-values.ts';
 import { lockDataDim } from './lock.ts';
 import { inputDim, isTensor, storesCut, type Recipe, type Part } from './parts.ts';
 import { weightRoles, type WeightRole } from './weights.ts';
@@ -48,16 +49,22 @@ export function applyRecipe(
   const restriction = new Restriction(model);
   if (recipe.parts.some(isTensor) && ![...roles.values()].some((r) => r.kind !== 'whole' && r.kind !== 'expert'))
     return { refused: 'no weight has a name that tells its Megatron role' };
-  if (recipe.parts.includes('expert') && ![...roles.values()].some((r) => r.kind === 'expert'))
+  const experts = [...roles.values()].filter((r) => r.kind === 'expert');
+  if (recipe.parts.some((part) => part === 'expert' || part === 'tensor-expert') && experts.length === 0)
     return { refused: 'no weight has the name of routed experts' };
+  if (recipe.parts.includes('tensor-expert') && experts.some((r) => r.inner === undefined))
+    return { refused: 'the weights of the experts do not tell which dim is inside them' };
   const refused = placeInputs(model, restriction, recipe);
   if (refused !== undefined) return { refused };
   const weights = placeParameters(model, restriction, recipe, roles);
   replicateIdleDims(model, restriction, recipe);
   const unplaced = placeActivations(model, restriction, recipe);
   if (unplaced !== undefined) return { refused: unplaced };
+  if (recipe.parts.some((part) => inputDim(part) === 1) && attentionNodes(model, 'forward').length === 0)
+    return { refused: 'the model has no attention node' };
+  const moves = recipe.parts.map((_, d) => placeAttention(model, restriction, recipe, d));
   recipe.parts.forEach((part, d) => {
-    if (inputDim(part) !== undefined) lockDataDim(model, restriction, d, weights);
+    if (inputDim(part) !== undefined) lockDataDim(model, restriction, d, weights, false, moves[d]);
     else if (part === 'tensor-whole') lockDataDim(model, restriction, d, weights, true);
   });
   const [reason] = restriction.contradictions();
@@ -110,9 +117,8 @@ function placeParameters(
     const role = roles.get(n) ?? { kind: 'whole' };
     let cut = 1;
     const used = recipe.parts.map((part, d) => {
-      if (role.kind === 'whole' || !(role.kind === 'expert' ? part === 'expert' : isTensor(part)))
-        return REPLICATE_CODE;
-      return shape[role.dim] < space.mesh.sizes[d] ? REPLICATE_CODE : shardCode(role.dim);
+      const dim = cutDim(role, part);
+      return dim === undefined || shape[dim] < space.mesh.sizes[d] ? REPLICATE_CODE : shardCode(dim);
     });
     const stored = recipe.parts.map((part, d) => {
       if (!storesCut(part)) return used[d];
@@ -174,6 +180,14 @@ function placeParameters(
     });
   }
   return taken;
+}
+
+/** Dim on which a part has a weight cut where it is used. */
+function cutDim(role: WeightRole, part: Part): number | undefined {
+  if (role.kind === 'whole') return undefined;
+  if (role.kind !== 'expert') return isTensor(part) ? role.dim : undefined;
+  if (part === 'expert') return role.dim;
+  return part === 'tensor-expert' ? role.inner : undefined;
 }
 
 /** On a mesh dim without a part every tensor of every node is replicated. */

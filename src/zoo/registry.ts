@@ -146,6 +146,13 @@ export const ZOO: readonly ZooPlan[] = [
     step: 'all_reduce of expert gradients over dp, of the others over both',
     reuses: 'dp',
   }),
+  plan('tp+ep+etp', ['ep', 'tp'], ['expert', 'tensor-expert'], {
+    shards: `batch and routed experts over ep; ${TENSOR}, and each expert, over tp`,
+    forward: 'all_to_all of tokens to experts and back over ep, all_reduce over tp',
+    backward: 'the same, reversed',
+    step: 'all_reduce of the other gradients over ep',
+    reuses: 'dp, tp',
+  }),
   plan('hsdp+tp', ['dp_replicate', 'dp_shard', 'tp'], ['data', 'fsdp', 'tensor-whole'], {
     shards: `batch over the outer two; ${TENSOR}; all states over dp_shard`,
     forward: 'all_gather of parameters over dp_shard, all_reduce over tp',

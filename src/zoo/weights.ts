@@ -1,9 +1,14 @@
 import type { Graph } from '../graph/types.ts';
 import type { Dataflow } from '../strategy/dataflow.ts';
 
-/** What Megatron does with a weight: cut it on `dim`, or keep it whole. The dim of an expert weight is that of the experts. */
+/**
+ * What Megatron does with a weight: cut it on `dim`, or keep it whole. The dim of an expert weight is that of the experts; `inner`
+ * is the dim inside each expert that is the output of its first product and the input of its second.
+ */
 export type WeightRole =
-  { readonly kind: 'column' | 'row' | 'vocabulary' | 'expert'; readonly dim: number } | { readonly kind: 'whole' };
+  | { readonly kind: 'column' | 'row' | 'vocabulary'; readonly dim: number }
+  | { readonly kind: 'expert'; readonly dim: 0; readonly inner?: 1 | 2 }
+  | { readonly kind: 'whole' };
 
 // Names that Hugging Face, torchtitan, Megatron and plain MLPs give to the first and the second weight of a pair.
 const COLUMN =
@@ -28,6 +33,8 @@ export function weightRoles(graph: Graph, flow: Dataflow): Map<number, WeightRol
       seen.add(v);
     }
   });
+  const table = graph.nodes.findIndex((n) => n.kind === 'placeholder' && TOKENS.test(n.meta.roleName ?? n.name));
+  const stream = table < 0 ? undefined : flow.values[flow.results[table][0]].meta.shape[1];
   graph.nodes.forEach((node, n) => {
     if (node.kind !== 'placeholder' || node.meta.role !== 'parameter') return;
     const name = node.meta.roleName ?? node.name;
@@ -35,8 +42,10 @@ export function weightRoles(graph: Graph, flow: Dataflow): Map<number, WeightRol
     const rank = flow.values[value].meta.shape.length;
     const out = transposed.has(value) || rank === 1 ? 0 : 1;
     if (TOKENS.test(name)) roles.set(n, { kind: 'vocabulary', dim: 0 });
-    else if (EXPERTS.test(name) && rank === 3) roles.set(n, { kind: 'expert', dim: 0 });
-    else if (COLUMN.test(name) && rank <= 2) roles.set(n, { kind: 'column', dim: out });
+    else if (EXPERTS.test(name) && rank === 3) {
+      const inner = innerDim(name, flow.values[value].meta.shape, stream, transposed.has(value));
+      roles.set(n, { kind: 'expert', dim: 0, ...(inner === undefined ? {} : { inner }) });
+    } else if (COLUMN.test(name) && rank <= 2) roles.set(n, { kind: 'column', dim: out });
     else if (ROW.test(name) && rank === 2) roles.set(n, { kind: 'row', dim: 1 - out });
     else roles.set(n, { kind: 'whole' });
   });
@@ -47,6 +56,18 @@ export function weightRoles(graph: Graph, flow: Dataflow): Map<number, WeightRol
   }
   return roles;
 }
+
+/**
+ * The dim inside an expert of a weight [experts, a, b]: the one that is not as wide as the stream; where both are or none, told as
+ * for other weights; undefined where its name tells nothing.
+ */
+function innerDim(name: string, shape: readonly number[], stream: number | undefined, isTransposed: boolean): 1 | 2 | undefined {
+  const [, a, b] = shape;
+  if ((a === stream) !== (b === stream)) return a === stream ? 2 : 1;
+  const isRow = ROW.test(name);
+  if (!isRow && !COLUMN.test(name)) return undefined;
+  return isRow === isTransposed ? 2 : 1;
+} // prettier-ignore
 
 /** Node numbers of the parameters that are one tensor, group by group. */
 function tiedParameters(graph: Graph): number[][] {

@@ -52,6 +52,8 @@ describe('parameters of known models', () => {
     const step = (name: string, from: number): number =>
       counted(known(name), from + 1).total - counted(known(name), from).total;
     expect(step('llama-3.1-8b', 1)).toBe(218112000);
+    // Without the two norms: what multiplies.
+    expect(step('llama-3.1-8b', 1) - 2 * 4096).toBe(218103808);
     expect(step('gpt2', 1)).toBe(7087872);
     // Attention 187,107,328 and two norms with a dense layer of 396,361,728, or with the routed part.
     const norms = 2 * 7168;

@@ -40,7 +40,10 @@ describe('bytes that a device sends, in closed form', () => {
   });
 
   it('ZO-11 tokens to experts and back', () => {
+    const payload = 4096 * 8 * 7168 * 2;
+    expect(payload).toBe(448 * MIB);
     const sent = expertBytes(32, 4096, 8, 7168 * 2);
+    expect(sent).toBe((31 / 32) * payload);
     expect(sent).toBe(434 * MIB);
     expect(4 * sent).toBe(1736 * MIB);
   });

@@ -17,7 +17,11 @@ import { askLibrary } from '../../src/solver/solvers/library.ts';
 import { verify } from '../../src/simulate/verify.ts';
 import { foldedStateBytes, paddedVocabulary } from '../../src/zoo/closed-forms.ts';
 import { denseMesh, DERIVED_AXES, expertFold } from '../../src/zoo/mesh-fold.ts';
+import { buildModel } from '../../src/models/build.ts';
+import { knownModelConfig } from '../../src/models/registry.ts';
 import { megatronMeshes } from '../../src/zoo/megatron-order.ts';
+import { priceSteps } from '../../src/report/analysis/what-if.ts';
+import { memoryFront } from '../../src/zoo/memory-front.ts';
 import { nextBest, rankedChoices } from '../../src/zoo/next-best.ts';
 import { ringBytes } from '../../src/zoo/price.ts';
 import { build, costOf, type PlainProblem } from '../solver/support.ts';
@@ -152,6 +156,11 @@ describe('states and sizes', () => {
     expect(paddedVocabulary(32000, 8)).toBe(32768);
     expect(paddedVocabulary(128256, 8)).toBe(129024);
     expect(paddedVocabulary(50257, 1, 1)).toBe(50257);
+    // Off where a model is built: as many rows as the config says.
+    const table = buildModel(knownModelConfig('gpt2'), { batch: 1, seq: 8, layers: 1 }).nodes.find(
+      (n) => n.meta.roleName === 'transformer.wte.weight',
+    );
+    expect(table?.type).toMatchObject({ shape: [50257, 768] });
     expect(() => paddedVocabulary(0, 1)).toThrow(/vocabulary of 0 rows/);
   });
 
@@ -227,6 +236,31 @@ describe('the toy problem of comparisons', () => {
     expect(at(50)).toEqual([52, '121']);
     const none = solveNow(build(toy(49)));
     expect([none.status, none.smallestBudget]).toEqual(['infeasible', 50]);
+  });
+
+  it('ZO-22 the front: every limit has its choice, ties go to the least memory, and what a unit of it is worth', () => {
+    const { points, leastAmount, solved } = memoryFront(build(toy(0)), 'memory');
+    expect(points.map((p) => [p.amount, p.cost, p.choice.join('')])).toEqual([
+      [130, 31, '000'],
+      [60, 41, '111'],
+      [50, 52, '121'],
+    ]);
+    for (const p of points) expect([p.bound, p.gap]).toEqual([p.cost, 0]);
+    expect(leastAmount).toBe(50);
+    expect(solved).toBeLessThanOrEqual(6);
+    // By brute force over the 12 choices: the cheapest within each limit, of equal ones the leanest.
+    const all = [0, 1].flatMap((a) => [0, 1, 2].flatMap((b) => [0, 1].map((c) => [a, b, c])));
+    const amount = (x: readonly number[]): number => x.reduce((sum, value, i) => sum + TOY.memory[i][value], 0);
+    for (let limit = 50; limit <= 140; limit++) {
+      const [best] = all
+        .filter((x) => amount(x) <= limit)
+        .sort((x, y) => costOf(TOY, x) - costOf(TOY, y) || amount(x) - amount(y));
+      const point = points.find((p) => p.amount <= limit)!;
+      expect([point.cost, point.choice.join('')]).toEqual([costOf(TOY, best), best.join('')]);
+    }
+    const steps = priceSteps(points.map((p) => ({ name: p.choice.join(''), seconds: p.cost, peakBytes: p.amount })));
+    expect(steps.map((s) => s.deltaSeconds / (s.fromBytes - s.toBytes))).toEqual([1 / 7, 1.1]);
+    expect(() => memoryFront(build(toy(0)), 'bytes')).toThrow(/no row 'bytes'/);
   });
 
   it('ZO-23 bound and price of the relaxation at limit 100', async () => {

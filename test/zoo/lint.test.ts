@@ -77,6 +77,7 @@ describe('experts and sizes', () => {
     expect(three.nearest).toEqual([2, 4]);
     const sixteen = found({ sizes, ep: 16, etp: 2, facts: {} }, 'ZL08');
     expect(sixteen.severity).toBe('error');
+    expect(sixteen.message).toContain('ep / cp = 8 does not divide dp_shard 4');
     expect(codes({ sizes, ep: 8, facts: { experts: 12 } })).toEqual(['ZL08 error']);
     expect(codes({ sizes, ep: 4, facts: { experts: 8 } })).toEqual([]);
   });

@@ -10,6 +10,7 @@ import { recost } from '../../src/plan/recost.ts';
 import { shardPrepared } from '../../src/plan/shard.ts';
 import { evaluate } from '../../src/solver/check.ts';
 import { dataBytes, fsdpBytes } from '../../src/zoo/closed-forms.ts';
+import { memoryFront } from '../../src/zoo/memory-front.ts';
 import { priceRestriction, trafficOf, type Priced } from '../../src/zoo/price.ts';
 import { applyRecipe } from '../../src/zoo/recipes.ts';
 import { recipeOf, ZOO, zooPlan } from '../../src/zoo/registry.ts';
@@ -29,13 +30,26 @@ async function zooPlanned(prepared: Prepared, name: string): Promise<Decoded & {
 }
 
 describe('ZO-25 PL-160 every plan of the zoo is a choice of the problem, and the optimum is never dearer', () => {
-  for (const [model, mesh, least] of [
+  /** Graph, mesh, and the plans that at least are a choice. */
+  const asked: readonly (readonly [string, string, number])[] = [
     ['torch/mlp-loss/joint.expanded', 'a=8', 3],
     ['torch/mlp-loss/joint.expanded', 'a=2,b=4', 3],
     ['torch/llama-tiny/joint.expanded', 'a=2,b=2', 8],
     ['torch/gpt2-2l/joint.expanded', 'a=8', 4],
     ['torch/mixtral-tiny/export.readable', 'a=2', 5],
-  ] as const) {
+  ];
+  const small = [
+    'mlp/joint.expanded',
+    'mlp-loss/joint.expanded',
+    'llama-tiny/joint.expanded',
+    'gpt2-2l/joint.expanded',
+    'mixtral-tiny/export.readable',
+  ];
+  const meshes = ['a=2', 'a=4', 'a=8', 'a=2,b=2', 'a=2,b=4', 'a=4,b=2', 'a=2,b=2,c=2'];
+  const rest = small.flatMap((graph) => meshes.map((mesh) => [`torch/${graph}`, mesh, 0] as const));
+  const more = rest.filter(([graph, mesh]) => !asked.some(([g, m]) => g === graph && m === mesh));
+  // Every small graph on every mesh of at most 8 devices takes minutes.
+  for (const [model, mesh, least] of process.env.SHARDWRIGHT_FULL === '1' ? [...asked, ...more] : asked) {
     it(`${model} on ${mesh}`, async () => {
       const prepared = prepare(load(model), request(mesh), TABLE);
       const { model: m, collectives } = prepared;
@@ -55,8 +69,9 @@ describe('ZO-25 PL-160 every plan of the zoo is a choice of the problem, and the
         expect(rounding).toBeLessThan(1e-6 * p.seconds);
         expect(Math.abs(Number(cost) / m.unitsPerSecond - p.seconds)).toBeLessThanOrEqual(rounding);
         // Priced again from the placements alone, without the tables of the problem.
+        const decoded = decode(m, p.choice);
         const walked = recost(
-          decode(m, p.choice),
+          decoded,
           m.graph,
           m.flow,
           TABLE,
@@ -66,6 +81,8 @@ describe('ZO-25 PL-160 every plan of the zoo is a choice of the problem, and the
           new Redistributor(m.space, collectives),
         );
         expect(Math.abs(walked - p.seconds)).toBeLessThanOrEqual(rounding);
+        // Before rounding: the terms that the tables were made from.
+        expect(Math.abs((decoded.computeSeconds + decoded.communicationSeconds) / walked - 1)).toBeLessThan(1e-9);
       }
       const best = await shardPrepared(prepared, { starts: priced.map((p) => p.choice) });
       if (best.status !== 'planned') throw new Error(best.conflict.join());
@@ -73,6 +90,36 @@ describe('ZO-25 PL-160 every plan of the zoo is a choice of the problem, and the
       for (const p of priced) expect(p.seconds).toBeGreaterThanOrEqual(best.plan.objective.seconds * (1 - 1e-12));
     }, 30_000);
   }
+});
+
+describe('ZO-25 more budget never takes more seconds', () => {
+  it('the front of an MLP falls strictly, and is what every budget between its points gives', async () => {
+    const graph = load('torch/mlp/joint.expanded');
+    const { compact, model } = prepare(graph, request('a=2,b=2'), TABLE);
+    const [{ name }] = compact.problem.rows!;
+    const { points, leastAmount } = memoryFront(compact.problem, name);
+    expect(points.length).toBeGreaterThan(3);
+    expect(leastAmount).toBe(points.at(-1)!.amount);
+    points.slice(1).forEach((p, k) => {
+      expect(p.amount).toBeLessThan(points[k].amount);
+      expect(p.cost).toBeGreaterThan(points[k].cost);
+    });
+    for (const p of points) expect([p.gap, evaluate(compact.problem, p.choice).cost]).toEqual([0, BigInt(p.cost)]);
+    let before = Infinity;
+    for (let k = points.length - 1; k >= 0; k--) {
+      const widest = k === 0 ? 2 * points[0].amount : points[k - 1].amount - 1;
+      for (const memoryBytes of new Set([points[k].amount, widest])) {
+        const result = await shardPrepared(prepare(graph, request('a=2,b=2', { memoryBytes }), TABLE));
+        if (result.status !== 'planned') throw new Error(`nothing fits ${memoryBytes}`);
+        const { seconds } = result.plan.objective;
+        expect(seconds * model.unitsPerSecond).toBeCloseTo(points[k].cost, 6);
+        expect(seconds).toBeLessThanOrEqual(before);
+        before = seconds;
+      }
+    }
+    const none = await shardPrepared(prepare(graph, request('a=2,b=2', { memoryBytes: leastAmount! - 1 }), TABLE));
+    expect(none).toMatchObject({ status: 'infeasible', smallestBudgetBytes: leastAmount });
+  });
 });
 
 describe('what a plan sends is what its closed form says', () => {

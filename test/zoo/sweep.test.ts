@@ -7,11 +7,13 @@ import { parseModelConfig } from '../../src/models/families.ts';
 import { modelEntry } from '../../src/models/registry.ts';
 import { prepare } from '../../src/plan/prepare.ts';
 import { DEFAULT_REQUEST } from '../../src/plan/request.ts';
+import { afterPasses } from '../../src/report/compared-stages.ts';
 import { playPipeline } from '../../src/simulate/pipeline/play.ts';
 import type { PipelineSchedule } from '../../src/simulate/pipeline/schedules.ts';
 import type { Comparison } from '../../src/zoo/comparison.ts';
 import { mergeComparisons } from '../../src/zoo/conclude-comparison.ts';
 import { partitionStages } from '../../src/zoo/pipeline-partition.ts';
+import { bytesText } from '../../src/units.ts';
 import { priceRestriction } from '../../src/zoo/price.ts';
 import { applyRecipe } from '../../src/zoo/recipes.ts';
 import { recipeOf, zooPlan } from '../../src/zoo/registry.ts';
@@ -62,7 +64,6 @@ describe('a plan put together from 3 layers is the plan of all 8', () => {
   const question = ask({ overlap: false });
   const config = parseModelConfig(SMALL);
   const solver = new CoreSolver(question, TABLE);
-  const composer = new Composer(question, solver.kinds);
 
   const cases: readonly (readonly [string, string, LayoutSizes, LayoutKind['mode'], boolean])[] = [
     ['dp', 'dp=16', { ...one, dp_shard: 16 }, 'dp', false],
@@ -75,13 +76,16 @@ describe('a plan put together from 3 layers is the plan of all 8', () => {
   ];
   it.each(cases)('%s: seconds and states equal those of the whole graph', async (name, mesh, sizes, mode, sp) => {
     const data = sizes.dp_replicate * sizes.dp_shard;
-    const microbatch = question.globalBatch / data;
+    // Rows of several sequences are one dim in products, which no placement cuts along the sequence.
+    const globalBatch = sizes.cp > 1 ? data : question.globalBatch;
+    const microbatch = globalBatch / data;
+    const composer = new Composer({ ...question, globalBatch }, solver.kinds);
     const kind: LayoutKind = { mode, context: 'cp', sequenceParallel: sp };
     const priced = await solver.price(coreRequest(sizes, kind, microbatch));
     if (priced.status === 'refused') throw new Error(priced.reason);
     const tuning = { microbatch, schedule: '1f1b', chunks: 1, checkpoint: 'none', once: false } as const;
     const figures = composer.compose(priced.core, undefined, sizes, kind, tuning);
-    const graph = buildModel(config, { training: true, batch: question.globalBatch, seq: question.sequence, table: TABLE });
+    const graph = buildModel(config, { training: true, batch: globalBatch, seq: question.sequence, table: TABLE });
     const prepared = prepare(graph, { ...DEFAULT_REQUEST, cluster: 'dgx-h100', mesh, activations: 'off' }, TABLE);
     const applied = applyRecipe(prepared.model, recipeOf(zooPlan(name))!);
     if ('refused' in applied) throw new Error(applied.refused);
@@ -307,6 +311,46 @@ describe('a sweep of the small model on 8 devices', () => {
     expect(ring.seconds).toBeLessThan(gathered.seconds);
   }, 60_000); // prettier-ignore
 
+  it('ZO-11 a boundary of b 1, s 8192, h 8192 in bf16 is 128 MiB, 16 MiB with sp over tp 8', async () => {
+    const config = JSON.stringify({ ...(JSON.parse(SMALL) as object), hidden_size: 8192, num_attention_heads: 64, num_key_value_heads: 8, intermediate_size: 8192 });
+    const question = small({ config, devices: 16, sequence: 8192, globalBatch: 4 });
+    const solver = new CoreSolver(question, TABLE);
+    const composer = new Composer(question, solver.kinds);
+    const sizes = { ...one, pp: 2, tp: 8 };
+    const tuning = { microbatch: 1, schedule: '1f1b', chunks: 1, checkpoint: 'none', once: false } as const;
+    for (const [sequenceParallel, mib] of [[false, 128], [true, 16]] as const) {
+      const kind: LayoutKind = { mode: 'dp', context: 'cp', sequenceParallel };
+      const priced = await solver.price(coreRequest(sizes, kind, 1));
+      if (priced.status === 'refused') throw new Error(priced.reason);
+      const { boundaries } = composer.compose(priced.core, undefined, sizes, kind, tuning)!;
+      expect(boundaries.map((b) => b.bytes)).toEqual([mib * 2 ** 20]);
+    }
+  }, 60_000); // prettier-ignore
+
+  it('stages of every plan: passes sum to the seconds of a microbatch, messages are b s h, and the step is played again from them', () => {
+    const piped = all.plans.filter((p) => p.layout!.sizes.pp > 1 && p.layout!.pairsMicrobatches === undefined);
+    expect(piped.length).toBeGreaterThan(10);
+    for (const { plan, origin, seconds, layout } of piped) {
+      const { sizes, microbatch, microbatches, schedule, chunks, stages, boundaries } = layout!;
+      expect(boundaries).toHaveLength(stages.length - 1);
+      const whole = (microbatch * 256 * 512 * 2) / sizes.cp;
+      expect(layout!.pointToPointBytes).toBe(2 * microbatches * boundaries.reduce((sum, b) => sum + b.bytes, 0));
+      for (const { bytes, seconds: takes } of boundaries) {
+        if (origin === 'zoo') expect(bytes).toBe(whole / (plan.endsWith('+sp') ? sizes.tp : 1));
+        else expect([whole, whole / sizes.tp]).toContain(bytes);
+        expect(takes).toBeGreaterThan(0);
+      }
+      for (const s of stages)
+        expect((s.forwardSeconds + s.backwardInputSeconds + s.backwardWeightSeconds) / s.seconds).toBeCloseTo(1, 12);
+      const run = playPipeline(schedule, { devices: sizes.pp, microbatches, ...(chunks > 1 ? { chunks } : {}) }, {
+        stages: stages.map((s) => ({ forward: s.forwardSeconds, backwardInput: s.backwardInputSeconds, backwardWeight: s.backwardWeightSeconds })),
+        hopSeconds: boundaries.map((b) => b.seconds),
+      });
+      const after = afterPasses(layout!, seconds);
+      expect(Math.max(...run.devices.map((d, i) => d.spans.at(-1)!.end + after[i])) / seconds).toBeCloseTo(1, 9);
+    }
+  }); // prettier-ignore
+
   it('hosts of each dim of a mesh', async () => {
     const hosts = (c: Comparison, mesh: string): readonly number[] | undefined =>
       c.meshes.find((m) => m.mesh === mesh)?.hosts;
@@ -391,6 +435,39 @@ describe('a sweep of the small model on 8 devices', () => {
     // ZO-11: K N h elements a device, 7/8 sent, four exchanges a layer, 3 layers.
     expect(exchange).toMatchObject({ kind: 'all_to_all', count: 12, sentBytes: (7 / 8) * 2 * 256 * 512 * 2 * 12 });
   }); // prettier-ignore
+});
+
+describe('the question of the documentation: Llama-3.1-8B on 64 H100s', () => {
+  const asked: SweepQuestion = { model: 'llama-3.1-8b', config: JSON.stringify(modelEntry('llama-3.1-8b').config), devices: 64, cluster: 'dgx-h100', sequence: 4096, globalBatch: 64, cost: 'alpha-beta' }; // prettier-ignore
+
+  it('ZO-39 --plans dp alone: it does not fit, and by how much; its states are those of the closed form', async () => {
+    const { plans, best, budgetBytes } = await compareModel(asked, { table: TABLE, threads: 1, plans: ['dp'] });
+    expect(best).toBeNull();
+    expect(plans.map((p) => [p.name, p.mesh, p.fits])).toEqual([['dp', 'dp=64', false]]);
+    const [{ overBytes, peakBytes, why, layout }] = plans;
+    expect(overBytes).toBe(peakBytes - budgetBytes);
+    expect(why).toContain(`does not fit: ${bytesText(overBytes!)} over the budget, most of it optimizer memory`);
+    const { parameterBytes, gradientBytes, optimizerBytes } = layout!.memory;
+    // ZO-12: 16 bytes a parameter; frequencies of the rotary embedding lie beside them.
+    expect(Math.abs(parameterBytes + gradientBytes + optimizerBytes - 128_484_179_968)).toBeLessThan(1024);
+  }, 60_000);
+
+  // Half a minute.
+  it.skipIf(process.env.SHARDWRIGHT_FULL !== '1')('ZO-7 ZO-39 every one of 84 meshes is solved, beaten or refused with its code; every plan of the zoo, and why it is not the best (SHARDWRIGHT_FULL=1)', async () => {
+    const { plans, meshes, best, pareto } = await compareModel(asked, { table: TABLE, threads: 2 });
+    expect(meshes).toHaveLength(84);
+    for (const mesh of meshes) {
+      expect(['solved', 'beaten', 'refused']).toContain(mesh.status);
+      if (mesh.status === 'refused') expect(mesh.code).toMatch(/^ZL\d\d$/);
+      if (mesh.status === 'beaten') expect(mesh.boundSeconds).toBeGreaterThanOrEqual(plans[0].seconds);
+    }
+    const names = new Set(plans.map((p) => p.plan));
+    for (const name of ['dp', 'zero1', 'zero2', 'fsdp', 'hsdp', 'fsdp+tp', 'fsdp+tp+sp', 'hsdp+tp+sp', 'fsdp+cp', 'fsdp+ulysses', 'fsdp+cp+tp', 'pp+fsdp', 'pp+hsdp', 'pp+zero1+tp+sp'])
+      expect(names).toContain(name);
+    expect(plans[0].name).toBe(best);
+    expect(pareto).toContain(best);
+    for (const p of plans.slice(1)) expect(p.why).toMatch(/slower: \+|equal seconds|does not fit: [\d.]+ [MG]iB over/);
+  }, 170_000); // prettier-ignore
 });
 
 describe('published layouts (a sample: bench/published.ts has all)', () => {

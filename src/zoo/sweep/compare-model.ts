@@ -55,6 +55,7 @@ export async function compareModel(question: SweepQuestion, options: CompareMode
       kinds,
       pool,
       wants: wants.row,
+      expertTensor: wants.expertTensor,
       ...(slice === undefined ? {} : { slice }),
       ...(options.exhaustive === undefined ? {} : { exhaustive: options.exhaustive }),
       ...(onProgress === undefined ? {} : { onProgress }),

@@ -14,6 +14,7 @@ import type { SweepQuestion } from './question.ts';
 import type { RoutedCosts } from './routed.ts';
 import type { LayerKinds } from './shallow.ts';
 import { endsSumSeconds } from './twins.ts';
+import type { ComparedBoundary, ComparedStage } from '../comparison.ts';
 import type { Traffic } from '../price.ts';
 import { GroupMaker } from './data-groups.ts';
 import type { DataGroups } from './states.ts';
@@ -42,22 +43,10 @@ export interface Figures {
   readonly exchangeSeconds: number;
   /** Units whose results run again in the backward pass. */
   readonly unitsAgain: number;
-  readonly stages: readonly StageFigures[];
+  readonly stages: readonly ComparedStage[];
+  readonly boundaries: readonly ComparedBoundary[];
   /** Where the device that works longest is. */
   readonly place: DevicePlace;
-}
-
-export interface StageFigures {
-  /** Layers from `first` up to and without `end`. */
-  readonly first: number;
-  readonly end: number;
-  readonly embedding: boolean;
-  readonly head: boolean;
-  /** Of one microbatch. */
-  readonly seconds: number;
-  readonly peakBytes: number;
-  readonly inFlight: number;
-  readonly idleShare: number;
 }
 
 /** Puts layouts together; groups and parameter prices of a mesh are made once. */
@@ -196,7 +185,8 @@ export class Composer {
     const at = devices[busiest];
     if (limits.fitting === true && full.peak > this.budgetBytes) return undefined;
     if (at.busy + at.step >= (limits.below ?? Infinity)) return undefined;
-    const played = this.player.ends(schedule, pp, v, m, seconds, chunk.slice(0, -1).map((list) => list[list.length - 1].boundary)); // prettier-ignore
+    const lasts = chunk.slice(0, -1).map((list) => list[list.length - 1]);
+    const played = this.player.ends(schedule, pp, v, m, seconds, lasts.map((u) => u.boundary)); // prettier-ignore
     // What fills and empties the pipeline is on the way to every device, without what pairs save.
     const alone =
       share * (pp - 1) * Math.max(...chunk.map((list) => add(list, (u) => u.pairedForward + u.pairedBackward)));
@@ -207,7 +197,8 @@ export class Composer {
       seconds: stepEnd,
       busySeconds: at.busy + at.step,
       computeSeconds: at.compute,
-      communicationSeconds: at.busy - at.compute + at.step,
+      // A difference of sums: rounding may leave less than nothing.
+      communicationSeconds: Math.max(0, at.busy - at.compute + at.step),
       bubbleSeconds: pp === 1 ? 0 : Math.max(0, stepEnd - at.busy - at.step),
       peakBytes: full.peak,
       memory: {
@@ -226,10 +217,15 @@ export class Composer {
         embedding: bounds[k] === 0,
         head: bounds[k + 1] === units.length,
         seconds: total3(seconds[k]),
+        forwardSeconds: seconds[k].forward,
+        backwardInputSeconds: seconds[k].backwardInput,
+        backwardWeightSeconds: seconds[k].backwardWeight,
         peakBytes: devices[k % pp].peak,
         inFlight: devices[k % pp].inFlight,
         idleShare: Math.max(0, 1 - (devices[k % pp].busy + devices[k % pp].step) / stepEnd),
       })),
+      // Stages of one device send nothing.
+      boundaries: (pp === 1 ? [] : lasts).map((u) => ({ bytes: u.boundaryBytes, seconds: u.boundary })),
       place: {
         bounds,
         device: busiest,

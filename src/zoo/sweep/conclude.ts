@@ -34,9 +34,10 @@ export function sweepComparison(question: SweepQuestion, result: SweepResult, wh
     const traffic = trafficOf(result, row);
     const core = coreOf(result, row);
     const over = figures.peakBytes - budgetBytes;
-    const why =
+    const dominated = dominator(points, { name, ...row.figures, fits });
+    const loses =
       reported === undefined || name !== reported.name
-        ? whyNot(row, traffic, reported, dominator(points, { name, ...row.figures, fits }), over, best)
+        ? whyNot(row, traffic, reported, dominated, over, best)
         : undefined;
     return {
       name,
@@ -50,7 +51,8 @@ export function sweepComparison(question: SweepQuestion, result: SweepResult, wh
       ...(over > 0 ? { overBytes: over } : {}),
       choice: row.row.kind.mode !== 'zero1' && row.row.kind.mode !== 'zero2',
       traffic,
-      ...(why === undefined ? {} : { why }),
+      ...loses,
+      ...(over > 0 || dominated === undefined ? {} : { dominatedBy: dominated }),
       layout: {
         computeSeconds: figures.computeSeconds,
         exposedCommunicationSeconds: figures.communicationSeconds,
@@ -68,6 +70,8 @@ export function sweepComparison(question: SweepQuestion, result: SweepResult, wh
         ...(tuning.once ? { gathersOnce: true } : {}),
         ...(tuning.paired === true ? { pairsMicrobatches: true } : {}),
         stages: figures.stages,
+        boundaries: figures.boundaries,
+        pointToPointBytes: 2 * figures.microbatches * figures.boundaries.reduce((sum, b) => sum + b.bytes, 0),
         pricedLayers: kinds.shallow,
         ...(core?.proof === undefined ? {} : { shallowProof: core.proof }),
         ...(row.like === undefined ? {} : { placements: `${row.like.name} on ${row.like.mesh}` }),
@@ -152,7 +156,10 @@ function trafficOf(result: SweepResult, priced: PricedRow): readonly Traffic[] {
   const { sizes, kind } = priced.like ?? priced.row;
   const ways = core.request.axes.reduce((n, a) => n * a.size, 1);
   const routed = result.routed.get(`${core.request.microbatch} ${ways}`);
-  return result.composer.traffic(core, routed, { sizes, kind }, priced.tuning, priced.figures);
+  const traffic = result.composer.traffic(core, routed, { sizes, kind }, priced.tuning, priced.figures);
+  // The mesh's text has one name for data ranks where they are one dim.
+  if (sizes.dp_replicate > 1 && sizes.dp_shard > 1) return traffic;
+  return traffic.map((t) => ({ ...t, axes: t.axes.replace(/\bdp_(shard|replicate)\b/, 'dp') }));
 }
 
 /** The term that costs a plan most against the best one, with the bytes where it is a collective. */
@@ -163,9 +170,12 @@ function whyNot(
   dominated: string | undefined,
   overBytes: number,
   fastest: NamedRow | undefined,
-): string {
-  if (overBytes > 0) return `does not fit: ${bytesText(overBytes)} over the budget, ${largestClass(row)}`;
-  if (best === undefined || fastest === undefined) return 'no plan fits';
+): { readonly why: string; readonly cause?: string } {
+  if (overBytes > 0) {
+    const cause = largestClass(row);
+    return { why: `does not fit: ${bytesText(overBytes)} over the budget, ${cause}`, cause };
+  }
+  if (best === undefined || fastest === undefined) return { why: 'no plan fits' };
   const a = row.figures;
   const b = best.row.figures;
   const dearer = a.seconds / b.seconds - 1;
@@ -181,11 +191,10 @@ function whyNot(
     }),
   ]; // prettier-ignore
   const [text, seconds] = terms.reduce((most, t) => (t[1] > most[1] ? t : most));
-  const parts = [
-    dearer === 0 ? 'equal seconds' : `${(dearer * 100).toPrecision(3)} % slower: +${secondsText(seconds)} ${text}`,
-  ];
-  parts.push(dominated === undefined ? 'no plan is better in both seconds and bytes' : `dominated by ${dominated}`);
-  return parts.join('; ');
+  const rest = dominated === undefined ? 'no plan is better in both seconds and bytes' : `dominated by ${dominated}`;
+  if (dearer === 0) return { why: `equal seconds; ${rest}` };
+  const cause = `+${secondsText(seconds)} ${text}`;
+  return { why: `${(dearer * 100).toPrecision(3)} % slower: ${cause}; ${rest}`, cause };
 }
 
 function againOf({ tuning: { checkpoint }, figures: { unitsAgain } }: PricedRow): string {
@@ -226,7 +235,7 @@ function nextBest(named: readonly NamedRow[], best: NamedRow | undefined): NonNu
 function notesOf({ kinds, cores, beaten, routed }: SweepResult, overlaps: boolean): string[] {
   return [
     `Priced from ${kinds.shallow} of ${kinds.layers} layers (${kinds.kinds} ${kinds.kinds === 1 ? 'kind' : 'kinds'}): layers that are written alike cost alike.`,
-    `${cores.size} programs of one data rank were placed and priced; ${beaten} were left out because a lower bound of theirs is above the best plan.`,
+    `Programs of one data rank: ${cores.size} placed and priced, ${beaten} left out because a lower bound of theirs is above the best plan.`,
     ...(overlaps
       ? [
           'Gathers and sums of parameters and gradients run beside compute: up to 80 % of it hides them, a quarter of what is hidden stays as its slowdown; a ring of keys and values beside attention likewise. All other collectives are in plain view (exchanges with experts: see below); the optimizer update itself is not counted.',

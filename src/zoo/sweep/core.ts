@@ -136,7 +136,12 @@ export class CoreSolver {
   }
 
   /** Routed blocks of one device's tokens where the model dims cut each sequence `ways` ways; undefined for dense models. */
-  routed(microbatch: number, ways: number, groups: readonly number[]): RoutedCosts | undefined {
+  routed(
+    microbatch: number,
+    ways: number,
+    groups: readonly number[],
+    tensor: readonly number[] = [],
+  ): RoutedCosts | undefined {
     const { routed } = this.config.architecture;
     if (routed === undefined) return undefined;
     const { sequence, cost, optimizer } = this.question;
@@ -154,7 +159,7 @@ export class CoreSolver {
       experts: routed.experts,
       active: routed.active,
       ...(routed.groups === undefined ? {} : { limit: routed.groups }),
-      groups,
+      folds: [1, ...tensor].flatMap((etp) => groups.map((ep) => ({ ep, etp }))),
     });
   }
 }

@@ -29,17 +29,19 @@ export class GroupMaker {
 
   /** The dense and the expert mesh of a layout. */
   groups(sizes: LayoutSizes, context: LayoutKind['context']): DataGroups {
-    const { pp, dp_replicate, dp_shard, cp, tp, ep } = sizes;
+    const { pp, dp_replicate, dp_shard, cp, tp, ep, etp = 1 } = sizes;
     const sequence = context === 'ulysses' ? 'sp' : 'cp';
-    const outer = [['pp', pp], ['dp_replicate', dp_replicate], ['efsdp', (dp_shard * cp * tp) / ep]] as const;
-    const expert = this.mesh([...outer, ['ep', ep]]);
+    const outer = [['pp', pp], ['dp_replicate', dp_replicate], ['efsdp', (dp_shard * cp * tp) / (ep * etp)]] as const;
+    const inner = etp > 1 ? [['etp', etp] as const] : [];
+    const expert = this.mesh([...outer, ['ep', ep], ...inner]);
     const { hosts, perHost } = groupTopology(expert.mesh, this.cluster.devicesPerHost, expert.mesh.resolve(['ep']));
     const isForwarded = hosts > 1 && hosts * perHost === ep;
     return {
       dense: this.mesh([['pp', pp], ['dp_replicate', dp_replicate], ['dp_shard', dp_shard], [sequence, cp], ['tp', tp]]),
       expert,
-      ...(isForwarded ? { forwarding: this.mesh([...outer, ['epHosts', hosts], ['epInside', perHost]]) } : {}),
+      ...(isForwarded ? { forwarding: this.mesh([...outer, ['epHosts', hosts], ['epInside', perHost], ...inner]) } : {}),
       ep,
+      etp,
     };
   } // prettier-ignore
 }

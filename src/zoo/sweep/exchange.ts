@@ -1,44 +1,76 @@
 import { ringBytes } from '../price.ts';
 import type { RoutedCosts } from './routed.ts';
-import type { DataGroups } from './states.ts';
+import type { DataGroups, Moved } from './states.ts';
 
-/** One exchange of tokens between the devices of an expert group. */
+/** Tokens on their way to their experts and back: one pass of a routed block. */
 export interface Exchange {
+  /** Of one of the two ways, the mean. */
   readonly seconds: number;
-  /** Bytes that a device sends. */
+  /** Bytes that a device sends on one of the two ways. */
   readonly sentBytes: number;
+  /** Both ways, collective by collective. */
+  readonly moves: readonly Moved[];
 }
 
-const NONE: Exchange = { seconds: 0, sentBytes: 0 };
+const NONE: Exchange = { seconds: 0, sentBytes: 0, moves: [] };
 
 /**
- * The cheaper of two exchanges: all copies of the tokens by one all-to-all; or, where the group reaches over hosts, each token
- * once to every host that has one of its experts and copied there, both legs at once in a stream of tokens. The latter is what
- * DeepSeek-V3 does (arXiv:2412.19437, section 3.2.2) and the dispatchers of its library DeepEP, which Megatron-Core offers.
+ * The cheapest exchange. Between expert groups: all copies of the tokens by one all-to-all; or, where the group reaches over hosts,
+ * each token once to every host that has one of its experts and copied there, both legs at once in a stream of tokens. The latter is
+ * what DeepSeek-V3 does (arXiv:2412.19437, section 3.2.2) and the dispatchers of its library DeepEP, which Megatron-Core offers.
+ *
+ * Where `etp` devices cut each expert, all of them need the rows of all: gathered when they have arrived, and the summands of what
+ * they make scattered before they go back (Megatron-Core's all-to-all dispatcher); or gathered before they are copied for their
+ * experts and sent by each of the devices (torchtitan's TP before EP, Megatron-Core's all-gather dispatcher).
  *
  * @param dispatchBytes all copies of a device's tokens
  */
 export function tokenExchange(groups: DataGroups, dispatchBytes: number, routed: Pick<RoutedCosts, 'experts' | 'active' | 'limit'>): Exchange {
-  if (groups.ep === 1 || dispatchBytes === 0) return NONE;
+  const { ep, etp } = groups;
+  if (dispatchBytes === 0 || (ep === 1 && etp === 1)) return NONE;
+  if (etp === 1) return both(sent(groups, dispatchBytes, routed));
+  const late = [...sent(groups, dispatchBytes, routed), ...gathered(groups, etp * dispatchBytes)];
+  const early = [...sent(groups, etp * dispatchBytes, routed), ...gathered(groups, (etp * dispatchBytes) / routed.active)];
+  const [first, second] = [both(late), both(early)];
+  return second.seconds < first.seconds ? second : first;
+} // prettier-ignore
+
+function both(moves: readonly Moved[]): Exchange {
+  const half = (of: (m: Moved) => number): number => moves.reduce((sum, m) => sum + of(m), 0) / 2;
+  return { seconds: half((m) => m.seconds), sentBytes: half((m) => m.sentBytes), moves };
+}
+
+/** Rows to the devices that cut the same experts, and the summands of their results back; `bytes` of all of them. */
+function gathered({ expert, etp }: DataGroups, bytes: number): Moved[] {
+  return (['all_gather', 'reduce_scatter'] as const).map((kind) => ({
+    kind,
+    axes: 'etp',
+    count: 1,
+    sentBytes: ringBytes(kind, bytes, etp),
+    seconds: expert.collectives.seconds(kind, bytes, expert.mesh.resolve(['etp'])),
+  }));
+}
+
+/** To the expert groups and back. */
+function sent(groups: DataGroups, bytes: number, routed: Pick<RoutedCosts, 'experts' | 'active' | 'limit'>): Moved[] {
+  if (groups.ep === 1) return [];
   const { expert, forwarding } = groups;
-  const flat: Exchange = {
-    seconds: expert.collectives.seconds('all_to_all', dispatchBytes, expert.mesh.resolve(['ep'])),
-    sentBytes: ringBytes('all_to_all', dispatchBytes, groups.ep),
-  };
-  if (forwarding === undefined) return flat;
+  const move = (seconds: number, sentBytes: number): Moved[] =>
+    [{ kind: 'all_to_all', axes: 'ep', count: 2, sentBytes: 2 * sentBytes, seconds: 2 * seconds }]; // prettier-ignore
+  const flat = expert.collectives.seconds('all_to_all', bytes, expert.mesh.resolve(['ep']));
+  const flatBytes = ringBytes('all_to_all', bytes, groups.ep);
+  if (forwarding === undefined) return move(flat, flatBytes);
   const { mesh, collectives } = forwarding;
   const [across, inside] = [mesh.resolve(['epHosts']), mesh.resolve(['epInside'])];
   const hosts = mesh.sizeOf(across);
   // The buffer of an all-to-all has a part for every host, its own too; a token is in the part of a host with this probability.
-  const buffer = (dispatchBytes / routed.active) * hosts * reaches(routed.experts, routed.active, hosts, routed.limit);
-  const forwarded: Exchange = {
-    seconds: Math.max(
-      collectives.seconds('all_to_all', buffer, across),
-      collectives.seconds('all_to_all', dispatchBytes, inside),
-    ),
-    sentBytes: ringBytes('all_to_all', buffer, hosts) + ringBytes('all_to_all', dispatchBytes, mesh.sizeOf(inside)),
-  };
-  return forwarded.seconds < flat.seconds ? forwarded : flat;
+  const buffer = (bytes / routed.active) * hosts * reaches(routed.experts, routed.active, hosts, routed.limit);
+  const seconds = Math.max(
+    collectives.seconds('all_to_all', buffer, across),
+    collectives.seconds('all_to_all', bytes, inside),
+  );
+  const streamed = ringBytes('all_to_all', buffer, hosts) + ringBytes('all_to_all', bytes, mesh.sizeOf(inside));
+  return seconds < flat ? move(seconds, streamed) : move(flat, flatBytes);
 } // prettier-ignore
 
 /**

@@ -1,3 +1,4 @@
+import { conflictOf } from '../../plan/conflict.ts';
 import { withoutFixed } from '../../plan/fixed.ts';
 import type { Prepared } from '../../plan/prepare.ts';
 import { solve } from '../../solver/solve.ts';
@@ -34,7 +35,7 @@ export async function solveFree(
     ...(signal === undefined ? {} : { signal }),
   });
   if (solution.status === 'infeasible')
-    return { refused: `no placement fits (${(solution.conflict ?? []).join(', ')})` };
+    return { refused: conflictOf(model, solution, free.variableOf).join(', ') || 'no placement of every node fits it' };
   const per = model.unitsPerSecond;
   return {
     choice: compact.expand(free.expand(solution.choice)),

@@ -2,7 +2,10 @@ import type { PipelineSchedule } from '../../simulate/pipeline/schedules.ts';
 import type { CoreAxis, Checkpoint, CoreRequest } from './core-types.ts';
 import type { StateMode } from './data-ranks.ts';
 
-/** Sizes of a mesh, outermost first: pp, dp_replicate, dp_shard, cp (or sp of Ulysses), tp; ep folds over the last three. */
+/**
+ * Sizes of a mesh, outermost first: pp, dp_replicate, dp_shard, cp (or sp of Ulysses), tp; ep folds over the last three, and so
+ * does etp, inside it: devices that cut each expert between them. Without etp an expert is whole where it is used.
+ */
 export interface LayoutSizes {
   readonly pp: number;
   readonly dp_replicate: number;
@@ -10,6 +13,7 @@ export interface LayoutSizes {
   readonly cp: number;
   readonly tp: number;
   readonly ep: number;
+  readonly etp?: number;
 }
 
 /** How a sequence dim is used (`cp` gathers keys and values, `ring` passes them on), and whether the residual stream is cut between tensor-parallel regions. */
@@ -37,7 +41,7 @@ export interface LayoutTuning {
 }
 
 /** The name of a plan, as `compare --plans` takes it. */
-export function planName({ pp, dp_replicate, dp_shard, cp, tp, ep }: LayoutSizes, kind: LayoutKind): string {
+export function planName({ pp, dp_replicate, dp_shard, cp, tp, ep, etp = 1 }: LayoutSizes, kind: LayoutKind): string {
   const parts: string[] = [];
   if (pp > 1) parts.push('pp');
   if (dp_replicate * dp_shard * cp > 1) parts.push(kind.mode);
@@ -48,6 +52,7 @@ export function planName({ pp, dp_replicate, dp_shard, cp, tp, ep }: LayoutSizes
     if (tp > 1 && kind.sequenceParallel) parts.push('sp');
   }
   if (ep > 1) parts.push('ep');
+  if (etp > 1) parts.push('etp');
   return parts.length === 0 ? 'one device' : parts.join('+');
 }
 
@@ -64,7 +69,9 @@ export function meshText(sizes: LayoutSizes, kind?: LayoutKind): string {
   ]; // prettier-ignore
   const text = names.filter(([, n]) => n > 1).map(([name, n]) => `${name}=${n}`).join(','); // prettier-ignore
   const dense = text === '' ? 'dp=1' : text;
-  return sizes.ep > 1 ? `${dense} ep=${sizes.ep}` : dense;
+  const folded = [['ep', sizes.ep], ['etp', sizes.etp ?? 1]] as const; // prettier-ignore
+  const experts = folded.filter(([, n]) => n > 1).map(([name, n]) => `${name}=${n}`).join(','); // prettier-ignore
+  return experts === '' ? dense : `${dense} ${experts}`;
 }
 
 /** The program of a data rank of a layout. */

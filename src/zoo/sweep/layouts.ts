@@ -36,7 +36,7 @@ export function factsOf(config: ModelConfig, question: SweepQuestion): ModelFact
     mlpWidth: shape.hidden,
     vocabulary: shape.vocabulary,
     layers: shape.layers,
-    ...(routed === undefined ? {} : { experts: routed.experts }),
+    ...(routed === undefined ? {} : { experts: routed.experts, expertWidth: routed.hidden }),
   };
 }
 
@@ -46,12 +46,15 @@ export function factsOf(config: ModelConfig, question: SweepQuestion): ModelFact
  * over the data and model dims. What the linter stops is listed with its finding.
  *
  * @param tied whether the embedding is also the head
+ * @param expertTensor also plans whose experts are cut over as many devices as tp has (`etp`): half as many rows again for routed
+ *   models, so they are left out where nobody asks
  */
 export function meshRows(
   config: ModelConfig,
   question: SweepQuestion,
   devicesPerHost: number,
   tied = false,
+  expertTensor = false,
 ): MeshRows[] {
   const facts = { ...factsOf(config, question), tied };
   const isRouted = config.architecture.routed !== undefined;
@@ -74,6 +77,7 @@ export function meshRows(
         },
         ulysses: kind.context === 'ulysses' ? cp : 1,
         ep: sizes.ep,
+        etp: sizes.etp ?? 1,
         sequenceParallel: kind.sequenceParallel,
         facts,
         devicesPerHost,
@@ -90,34 +94,36 @@ export function meshRows(
       if (error !== undefined) refused.push({ name, mesh, finding: error });
       else rows.push({ name, mesh, sizes, kind, findings, meshIndex });
     };
-    for (const [sizes, kind] of plansOn(pp, dp, cp, tp, isRouted, config.architecture.routed?.experts))
+    for (const [sizes, kind] of plansOn([pp, dp, cp, tp], isRouted, config.architecture.routed?.experts, expertTensor))
       add(sizes, kind);
     return { mesh: meshText({ pp, dp_replicate: 1, dp_shard: dp, cp, tp, ep: 1 }), sizes: [pp, dp, cp, tp], rows, refused }; // prettier-ignore
   });
 }
 
 function* plansOn(
-  pp: number,
-  dp: number,
-  cp: number,
-  tp: number,
+  [pp, dp, cp, tp]: readonly number[],
   isRouted: boolean,
   experts = 1,
+  expertTensor = false,
 ): Generator<readonly [LayoutSizes, LayoutKind]> {
   const replicas = divisors(dp);
   const contexts = cp > 1 ? (['cp', 'ring', 'ulysses'] as const) : (['cp'] as const);
   // Tokens are sent to experts from where they lie: with tensor parallelism the residual stream is cut between regions.
   const streams = tp > 1 && !isRouted ? [false, true] : [true];
-  const folds = isRouted ? divisors(dp * cp * tp).filter((ep) => experts % ep === 0) : [1];
+  const groups = (n: number): number[] => divisors(n).filter((ep) => experts % ep === 0);
+  const whole = isRouted ? groups(dp * cp * tp).map((ep) => ({ ep })) : [{ ep: 1 }];
+  // As Megatron and torchtitan have it: the devices of a tensor group cut their experts as they cut the rest.
+  const cut = isRouted && expertTensor && tp > 1 ? groups(dp * cp).map((ep) => ({ ep, etp: tp })) : [];
+  const folds: readonly Pick<LayoutSizes, 'ep' | 'etp'>[] = [...whole, ...cut];
   const modes: readonly StateMode[] = dp * cp === 1 ? ['dp'] : ['dp', 'zero1', 'zero2', 'fsdp'];
-  for (const ep of folds)
+  for (const fold of folds)
     for (const context of contexts)
       for (const sequenceParallel of streams) {
-        const base = { pp, dp_replicate: 1, dp_shard: dp, cp, tp, ep };
+        const base = { pp, dp_replicate: 1, dp_shard: dp, cp, tp, ...fold };
         for (const mode of modes) yield [base, { mode, context, sequenceParallel }];
         for (const r of replicas) {
           // Expert groups stay inside a replica.
-          if (r === 1 || r === dp || ((dp / r) * cp * tp) % ep !== 0) continue;
+          if (r === 1 || r === dp || ((dp / r) * cp * tp) % (fold.ep * (fold.etp ?? 1)) !== 0) continue;
           yield [
             { ...base, dp_replicate: r, dp_shard: dp / r },
             { mode: 'hsdp', context, sequenceParallel },

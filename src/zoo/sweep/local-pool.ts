@@ -7,7 +7,7 @@ import type { LayerKinds } from './shallow.ts';
 /** Does one job. */
 export async function answer(solver: CoreSolver, job: SweepJob): Promise<SweepAnswer> {
   if (job.kind === 'core') return { kind: 'core', result: await solver.price(job.request) };
-  return { kind: 'routed', costs: solver.routed(job.microbatch, job.ways, job.groups) ?? null };
+  return { kind: 'routed', costs: solver.routed(job.microbatch, job.ways, job.groups, job.tensor) ?? null };
 }
 
 /** A pool without threads. */

@@ -73,6 +73,6 @@ export async function withOptima(
 
 /** Mesh and state sharding. */
 function placeOf({ row: { sizes, kind } }: PricedRow): string {
-  const { pp, dp_replicate, dp_shard, cp, tp, ep } = sizes;
-  return `${kind.mode} ${[pp, dp_replicate, dp_shard, cp, tp, ep].join()}`;
+  const { pp, dp_replicate, dp_shard, cp, tp, ep, etp = 1 } = sizes;
+  return `${kind.mode} ${[pp, dp_replicate, dp_shard, cp, tp, ep, etp].join()}`;
 }

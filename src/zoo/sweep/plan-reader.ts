@@ -5,7 +5,6 @@ import { isPartialCode, shardCode } from '../../mesh/space.ts';
 import { atSizes } from '../../ops/context.ts';
 import { elements, type TensorMeta } from '../../ops/record.ts';
 import type { OperatorTable } from '../../ops/table.ts';
-import { memoryOverTime } from '../../plan/memory-over-time.ts';
 import type { Model, Use } from '../../plan/model.ts';
 import type { Prepared } from '../../plan/prepare.ts';
 import { Routes } from '../../plan/routes.ts';
@@ -13,8 +12,10 @@ import { moved } from '../../plan/tables.ts';
 import { ringBytes } from '../price.ts';
 import type { Checkpoint, ContextPass, CoreParameter, CoreTraffic, CoreUnit, DataExtra, PassSeconds } from './core-types.ts'; // prettier-ignore
 import { gradientRoots } from './gradient-roots.ts';
+import { gatheredRepeats, isSavedAsTaken, type GatheredRepeats } from './key-values.ts';
 import { keptByUnit, runAgain } from './kept.ts';
 import { localBytes, PARTS, PendingSums, type Move, type Step } from './pending-sums.ts';
+import { temporaryBytes } from './temporaries.ts';
 import { graphUnits, type GraphUnits, type PassOf } from './units.ts';
 
 /** Reads the parts of a plan of one data rank: seconds, bytes and parameters by unit. */
@@ -37,6 +38,11 @@ export class PlanReader {
   /** Parameter (node) whose gradient a value is, from where only views follow. */
   private readonly gradientOf: Int32Array;
   private readonly pendingSums: PendingSums;
+  /** Exchanges that the backward pass finds done, and the node that makes what they move. */
+  private readonly saved: { readonly producer: number; readonly steps: readonly Step[] }[] = [];
+  private readonly repeats: readonly GatheredRepeats[];
+  /** Their calls: what they make is not kept, and made again in the backward pass. */
+  private readonly repeated: ReadonlySet<number>;
 
   constructor(
     prepared: Prepared,
@@ -50,6 +56,8 @@ export class PlanReader {
     this.graphUnits = graphUnits(graph, flow.phases, layers, table);
     this.routes = new Routes(model, choice);
     this.gradientOf = gradientRoots(model, table);
+    this.repeats = gatheredRepeats(model, this.routes);
+    this.repeated = new Set(this.repeats.flatMap((r) => r.nodes));
     this.compute = new Float64Array(graph.nodes.length);
     this.communication = new Float64Array(graph.nodes.length);
     this.contextSeconds = new Float64Array(graph.nodes.length);
@@ -64,6 +72,10 @@ export class PlanReader {
       this.compute[n] = seconds?.compute[s] ?? 0;
       this.communication[n] = seconds?.internal[s] ?? 0;
     });
+    // Kernels of grouped queries read keys as they are: the copies that the program writes cost what they cost other plans, for
+    // the rows of a rank.
+    const cp = model.space.mesh.names.indexOf('cp');
+    for (const n of this.repeated) this.compute[n] /= model.space.mesh.sizes[cp];
     for (const use of this.inOrder()) this.walk(use);
     this.pendingSums = new PendingSums(model, this.routes, this.graphUnits, this.moves);
   }
@@ -84,7 +96,9 @@ export class PlanReader {
       if (plan === undefined) throw internalError('a chosen redistribution is refused');
       for (const step of plan.steps) steps.push(step);
     }
+    const exchanged = steps.some((s) => s.kind === 'all_to_all') && isSavedAsTaken(this.model, this.routes, this.table, use); // prettier-ignore
     const producer = flow.values[use.value].node;
+    if (exchanged) this.saved.push({ producer, steps: steps.splice(0) });
     const node = use.at.kind === 'input' ? use.at.node : producer;
     const kind: Move['kind'] =
       this.graphUnits.weight[producer] === 1 ? 'weight' : this.isGradient(use) ? 'gradient' : 'activation';
@@ -121,8 +135,8 @@ export class PlanReader {
     const { graph } = this.model;
     const { unit, pass, count } = graphUnits;
     const again = record((policy) => this.againNames(policy));
-    const kept = record((policy) => keptByUnit(graph, graphUnits, again[policy], (n) => this.bytes(n)));
-    const temporary = this.temporaries(kept.none.nodes);
+    const kept = record((policy) => keptByUnit(graph, graphUnits, this.notKept(policy), (n) => this.bytes(n)));
+    const temporary = temporaryBytes(this.model, this.choice, this.table, { units: graphUnits, kept: kept.none.nodes, repeats: this.repeats }); // prettier-ignore
     const boundary = this.boundaries();
     const sums = (accepts: (n: number) => boolean): PassSeconds[] => {
       const out = Array.from({ length: count }, () => ({ compute: 0, communication: 0, products: 0, tensorParts: 0 }));
@@ -136,12 +150,18 @@ export class PlanReader {
       return out;
     };
     const of = (which: PassOf): PassSeconds[] => sums((n) => pass[n] === which);
-    const [forward, input, weight] = [of('forward'), of('input'), of('weight')];
+    const [forward, weight] = [of('forward'), of('weight')];
+    const input = sums((n) => pass[n] === 'input' || this.repeated.has(n));
+    const exchanges = (u: number, names: ReadonlySet<string>): number =>
+      this.saved
+        .filter(({ producer: n }) => unit[n] === u && names.has(graph.nodes[n].name))
+        .reduce((total, { steps }) => total + steps.reduce((t, step) => t + step.seconds, 0), 0);
     const second = record((policy) => {
       const made = this.pendingSums.madeBefore(again[policy]);
       return sums((n) => again[policy].has(graph.nodes[n].name)).map((s, u) => ({
         ...s,
-        communication: s.communication - made.seconds[u],
+        // What runs again without the attention that took it is exchanged again.
+        communication: s.communication - made.seconds[u] + (policy === 'selective' ? exchanges(u, again[policy]) : 0),
         tensorParts: s.tensorParts - made.tensorParts[u],
       }));
     });
@@ -177,13 +197,24 @@ export class PlanReader {
         };
       };
       const forward = sum((n) => pass[n] === 'forward');
-      const backward = sum((n) => pass[n] !== 'forward');
+      const backward = sum((n) => pass[n] !== 'forward' || this.repeated.has(n));
       return { context: { forward, backward, again: record((policy) => sum((n) => again[policy].has(graph.nodes[n].name))) } };
     };
   } // prettier-ignore
 
+  /** Calls that run again for what is not kept; repeats for the gradient of attention are part of the backward pass. */
   private againNames(policy: Checkpoint): Set<string> {
-    return runAgain(policy, this.model.graph, this.table);
+    const names = runAgain(policy, this.model.graph, this.table);
+    if (policy !== 'full') for (const name of this.repeatedNames()) names.delete(name);
+    return names;
+  }
+
+  private notKept(policy: Checkpoint): Set<string> {
+    return new Set([...runAgain(policy, this.model.graph, this.table), ...this.repeatedNames()]);
+  }
+
+  private repeatedNames(): string[] {
+    return [...this.repeated].map((n) => this.model.graph.nodes[n].name);
   }
 
   /** Bytes of the results of a node on a device, as they are kept. */
@@ -194,28 +225,6 @@ export class PlanReader {
 
   private valueBytes(value: number): number {
     return localBytes(this.model, value, this.routes.owned(value));
-  }
-
-  /** The most bytes alive in each unit that are neither states nor kept. */
-  private temporaries(kept: ReadonlySet<number>): Float64Array {
-    const { model, graphUnits } = this;
-    const names = new Set([...kept].map((n) => model.graph.nodes[n].name));
-    const { intervals, nodeOfMoment } = memoryOverTime(model, this.choice, this.table);
-    const change = new Float64Array(nodeOfMoment.length + 1);
-    for (const { start, end, bytes, kind, name } of intervals) {
-      if (kind !== 'activation' && kind !== 'communication') continue;
-      if (kind === 'activation' && name !== undefined && names.has(name)) continue;
-      change[start] += bytes;
-      change[end + 1] -= bytes;
-    }
-    const most = new Float64Array(graphUnits.count);
-    let live = 0;
-    nodeOfMoment.forEach((n, t) => {
-      live += change[t];
-      const u = graphUnits.unit[n];
-      most[u] = Math.max(most[u], live);
-    });
-    return most;
   }
 
   /** Bytes of the largest activation that each unit hands to the next in the forward pass. */
@@ -315,6 +324,7 @@ export class PlanReader {
     for (const { kind: what, node, steps } of this.moves) {
       if (what === 'gradient') continue;
       const unit = this.graphUnits.unit[node];
+      const times = this.repeated.has(node) ? 2 : 1;
       for (const { kind, meshDims, bytes, seconds } of steps) {
         if (!COLLECTIVES.has(kind)) continue;
         const axes = meshDims.map((d) => mesh.names[d]).join('+');
@@ -324,9 +334,9 @@ export class PlanReader {
           unit,
           kind,
           axes,
-          count: (known?.count ?? 0) + 1,
-          sentBytes: (known?.sentBytes ?? 0) + ringBytes(kind, bytes, mesh.sizeOf(meshDims)),
-          seconds: (known?.seconds ?? 0) + seconds,
+          count: (known?.count ?? 0) + times,
+          sentBytes: (known?.sentBytes ?? 0) + times * ringBytes(kind, bytes, mesh.sizeOf(meshDims)),
+          seconds: (known?.seconds ?? 0) + times * seconds,
         });
       }
     }

@@ -6,7 +6,14 @@ import type { LayerKinds } from './shallow.ts';
 /** What threads are asked: a program of a data rank, or the routed blocks of its tokens. */
 export type SweepJob =
   | { readonly kind: 'core'; readonly request: CoreRequest }
-  | { readonly kind: 'routed'; readonly microbatch: number; readonly ways: number; readonly groups: readonly number[] };
+  | {
+      readonly kind: 'routed';
+      readonly microbatch: number;
+      readonly ways: number;
+      readonly groups: readonly number[];
+      /** Devices over which each expert is cut; absent: none. */
+      readonly tensor?: readonly number[];
+    };
 
 export type SweepAnswer =
   | { readonly kind: 'core'; readonly result: CoreResult }

@@ -112,10 +112,25 @@ export interface RoutedCosts {
   readonly active: number;
   /** Node-limited routing (`RoutedExperts.groups`). */
   readonly limit?: { readonly count: number; readonly kept: number };
-  /** By devices of an expert group. */
-  readonly units: Readonly<Record<number, readonly RoutedUnit[]>>;
+  /** By `foldKey`. */
+  readonly units: Readonly<Record<string, readonly RoutedUnit[]>>;
   readonly parameters: readonly CoreParameter[];
 }
+
+/** Devices of an expert group, and those that cut each expert between them. */
+export interface Fold {
+  readonly ep: number;
+  readonly etp: number;
+}
+
+function foldKey({ ep, etp }: Fold): string {
+  return etp === 1 ? `${ep}` : `${ep},${etp}`;
+}
+
+/** The routed block of each unit under a fold; undefined where it was not priced for it. */
+export function routedUnits(costs: RoutedCosts, { ep, etp = 1 }: { readonly ep: number; readonly etp?: number }): readonly RoutedUnit[] | undefined {
+  return costs.units[foldKey({ ep, etp })];
+} // prettier-ignore
 
 export interface RoutedRequest {
   /** Joint program of one device's tokens. */
@@ -129,11 +144,15 @@ export interface RoutedRequest {
   readonly experts: number;
   readonly active: number;
   readonly limit?: RoutedCosts['limit'];
-  /** Sizes of expert groups to price for. */
-  readonly groups: readonly number[];
+  /** What to price for. */
+  readonly folds: readonly Fold[];
 }
 
-/** Routed blocks of a joint program, by unit and by size of the expert group. */
+/**
+ * Routed blocks of a joint program, by unit and by fold. Where `etp` devices cut an expert between them, each has the rows of all
+ * of them and its part of the expert's width: products are priced at those sizes, what is computed element by element between
+ * them has as many elements as before, and the gathered rows are kept.
+ */
 export function routedCosts(request: RoutedRequest): RoutedCosts {
   const { graph, phases, layers, table, cluster, preset, experts } = request;
   const units = graphUnits(graph, phases, layers, table);
@@ -155,9 +174,11 @@ export function routedCosts(request: RoutedRequest): RoutedCosts {
     ]),
   ) as Record<Checkpoint, Set<string>>;
   const kept = CHECKPOINTS.map((policy) => keptByUnit(graph, units, again[policy], bytesOf, (i) => isRouted[i]));
-  const byGroup = request.groups.map((ep) => {
+  const widthOf = streamWidth(found, types);
+  const byFold = request.folds.map((fold) => {
+    const at: ExpertSizes = { share: Math.ceil(experts / fold.ep), etp: fold.etp, width: widthOf };
     const seconds = graph.nodes.map((node, i) =>
-      isRouted[i] ? callSeconds(node, types, experts, Math.ceil(experts / ep), table, cluster, preset) : 0,
+      isRouted[i] ? callSeconds(node, types, at, table, cluster, preset) : 0,
     );
     const sum = (u: number, accepts: (i: number) => boolean): number =>
       seconds.reduce((total, s, i) => (isRouted[i] && units.unit[i] === u && accepts(i) ? total + s : total), 0);
@@ -167,15 +188,18 @@ export function routedCosts(request: RoutedRequest): RoutedCosts {
           isRouted[i] && units.unit[i] === u && !isStack(node.type, experts) ? Math.max(most, bytesOf(i)) : most,
         0,
       );
+      const dispatchBytes = dispatchOf(found, graph, u, request.active);
+      // Rows that come from the others that cut the same experts.
+      const gathered = (policy: Checkpoint): number => (policy === 'full' ? 0 : (fold.etp - 1) * dispatchBytes);
       return {
         forwardSeconds: sum(u, (i) => units.pass[i] === 'forward'),
         inputSeconds: sum(u, (i) => units.pass[i] === 'input'),
         weightSeconds: sum(u, (i) => units.pass[i] === 'weight'),
         againSeconds: record((policy) => sum(u, (i) => again[policy].has(graph.nodes[i].name))),
-        keptBytes: record((policy) => kept[CHECKPOINTS.indexOf(policy)].bytes[u]),
+        keptBytes: record((policy) => kept[CHECKPOINTS.indexOf(policy)].bytes[u] + gathered(policy)),
         // A product's operand and its result, and the gradient of one of them.
-        temporaryBytes: 2 * largest,
-        dispatchBytes: dispatchOf(found, graph, u, request.active),
+        temporaryBytes: 2 * (fold.etp === 1 ? largest : Math.max(largest, fold.etp * dispatchBytes)),
+        dispatchBytes,
       };
     });
   });
@@ -183,7 +207,7 @@ export function routedCosts(request: RoutedRequest): RoutedCosts {
     experts,
     active: request.active,
     ...(request.limit === undefined ? {} : { limit: request.limit }),
-    units: Object.fromEntries(request.groups.map((ep, k) => [ep, byGroup[k]])),
+    units: Object.fromEntries(request.folds.map((fold, k) => [foldKey(fold), byFold[k]])),
     parameters: routedParameters(graph, scopes, units.unit, request),
   };
 }
@@ -213,30 +237,63 @@ function unitOfScope(scope: string): number {
   return match === null ? -1 : Number(match[1]) + 1;
 }
 
-/** A call at the sizes of a device that holds `share` of the experts. */
+/** Elements of a token where it goes into a routed block. */
+function streamWidth(found: readonly Block[], types: ReadonlyMap<string, ValueType>): number {
+  const type = found.length === 0 ? undefined : types.get(found[0].entry);
+  return type?.kind === 'tensor' ? Number(type.shape.at(-1)) : 0;
+}
+
+/** What a device has of the experts: `share` of them, each cut `etp` ways. */
+interface ExpertSizes {
+  readonly share: number;
+  readonly etp: number;
+  /** Of a token outside the experts. */
+  readonly width: number;
+}
+
+/** Operands on a device of a grouped product: [rows, in] x [experts, in, out], or [in, rows] x [rows, out], and bounds [experts]. */
+function productTypes(operands: readonly ValueType[], made: ValueType, { share, etp, width }: ExpertSizes): ValueType[] {
+  const shapeOf = (type: ValueType): readonly number[] => (type.kind === 'tensor' ? type.shape.map(Number) : []);
+  const ofWeight = shapeOf(operands[1]).length === 2;
+  const [, inward] = shapeOf(ofWeight ? made : operands[1]);
+  // Of a weight's two dims the one inside the expert is cut; equal ones make equal products.
+  const [i, o] = inward === width ? [1, etp] : [etp, 1];
+  const [left, right, bounds] = operands.map(shapeOf);
+  const local = ofWeight
+    ? [[left[0] / i, left[1] * etp], [right[0] * etp, right[1] / o]]
+    : [[left[0] * etp, left[1] / i], [share, right[1] / i, right[2] / o]]; // prettier-ignore
+  return operands.map((type, k) => {
+    if (type.kind !== 'tensor') return type;
+    const { stride: _, ...plain } = type;
+    return { ...plain, shape: k < 2 ? local[k] : bounds.map(() => share) };
+  });
+} // prettier-ignore
+
+/** A call at the sizes of a device. */
 function callSeconds(
   node: Node,
   types: ReadonlyMap<string, ValueType>,
-  experts: number,
-  share: number,
+  sizes: ExpertSizes,
   table: OperatorTable,
   cluster: Cluster,
   preset: string,
 ): number {
   const operator = table.get(node.target);
   if (operator === undefined || operator.cls === 'view') return 0;
-  const cut = (type: ValueType): ValueType => {
-    if (type.kind !== 'tensor' || type.shape[0] !== experts || (type.shape.length !== 3 && type.shape.length !== 1))
-      return type;
-    const { stride: _, ...plain } = type;
-    return { ...plain, shape: [share, ...type.shape.slice(1)] };
-  };
-  const isProduct = node.target.includes('_grouped_mm');
-  const context = bind(table, isProduct ? { ...node, type: cut(node.type) } : node, (name) => {
+  const typeOf = (name: string): ValueType => {
     const type = types.get(name);
     if (type === undefined) throw internalError(`value '${name}' is not defined`);
-    return isProduct ? cut(type) : type;
-  });
+    return type;
+  };
+  const isProduct = node.target.includes('_grouped_mm');
+  let context: ReturnType<typeof bind>;
+  if (!isProduct) context = bind(table, node, typeOf);
+  else {
+    const names: string[] = [];
+    eachOperand(node, (name) => names.push(name));
+    const local = productTypes(names.map(typeOf), node.type, sizes);
+    context = bind(table, node, (name) => local[names.indexOf(name)]);
+  }
   return context === undefined ? 0 : presetComputeCost(preset, operator, context, cluster).seconds;
 }
 

@@ -10,8 +10,9 @@ export interface DataGroups {
   readonly expert: { readonly mesh: DeviceMesh; readonly collectives: CollectiveModel };
   /** The expert mesh with its groups cut into hosts (`epHosts`) and devices of a host (`epInside`), where they reach over hosts. */
   readonly forwarding?: DataGroups['expert'];
-  /** Devices of an expert group. */
+  /** Devices of an expert group, and those that cut an expert between them. */
   readonly ep: number;
+  readonly etp: number;
 }
 
 export interface Moved {
@@ -57,7 +58,7 @@ export function parameterCost(p: CoreParameter, mode: StateMode, groups: DataGro
   // What else leaves the gradient pending: model dims, and for a router every dim that cuts tokens.
   const pendingAxes = present(p.kind === 'router' ? ['tp'] : p.pending.filter((a) => !shardAxes.includes(a)));
   const localElements =
-    p.kind === 'expert' ? (p.localElements / p.rows) * Math.ceil(p.rows / groups.ep) : p.localElements;
+    p.kind === 'expert' ? (p.localElements / p.rows / groups.etp) * Math.ceil(p.rows / groups.ep) : p.localElements;
   const localRows = p.kind === 'expert' ? Math.ceil(p.rows / groups.ep) : p.localRows;
   const wholeBytes = localElements * p.itemBytes;
   const count = (axes: readonly string[]): number => axes.reduce((n, a) => n * size(a), 1);

@@ -2,6 +2,7 @@ import type { Traffic } from '../price.ts';
 import type { CoreTraffic, CoreUnit } from './core-types.ts';
 import { tokenExchange } from './exchange.ts';
 import { ringSeconds, ringSends, type Ring } from './ring.ts';
+import { routedUnits } from './routed.ts';
 import type { LayerKinds } from './shallow.ts';
 import type { Moved } from './states.ts';
 import { ringOf, type UnitRequest } from './unit-costs.ts';
@@ -71,12 +72,12 @@ export function stepTraffic(request: UnitRequest, kinds: LayerKinds, place: Devi
     for (const move of cost.perMicrobatch) put(move, microbatches * n, visible.microbatch);
     for (const move of cost.perStep) put(move, n, visible.step);
   }
-  if (routed !== undefined && groups.ep > 1)
+  if (routed !== undefined)
     for (const [index, n] of times) {
-      const { seconds, sentBytes } = tokenExchange(groups, routed.units[groups.ep]?.[index]?.dispatchBytes ?? 0, routed);
-      // Two a pass; a block that runs again dispatches and combines once more.
-      const count = 4 * n + (checkpoint === 'full' ? 2 * (twice.get(index) ?? 0) : 0);
-      if (seconds > 0) put({ kind: 'all_to_all', axes: 'ep', count, sentBytes: count * sentBytes, seconds: count * seconds }, microbatches, visible.exchange);
+      const { moves } = tokenExchange(groups, routedUnits(routed, sizes)?.[index]?.dispatchBytes ?? 0, routed);
+      // Once in each pass; a block that runs again dispatches and combines once more.
+      const passes = 2 * n + (checkpoint === 'full' ? (twice.get(index) ?? 0) : 0);
+      for (const move of moves) put(move, microbatches * passes, visible.exchange);
     }
   return [...sums.values()].sort((a, b) => b.seconds - a.seconds || (`${a.kind}${a.axes}` < `${b.kind}${b.axes}` ? -1 : 1));
 } // prettier-ignore

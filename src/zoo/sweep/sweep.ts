@@ -46,6 +46,8 @@ export interface SweepOptions {
   readonly pool: SweepPool;
   /** Whether a plan of this name is wanted. */
   readonly wants?: (row: LayoutRow) => boolean;
+  /** Whether experts may be cut over the tensor dim (`meshRows`). */
+  readonly expertTensor?: boolean;
   /** Every n-th mesh. */
   readonly slice?: { readonly index: number; readonly count: number };
   /** Prices also what a bound says is not the best, so that plans can be counted. */
@@ -77,7 +79,7 @@ class Sweep {
     const { question, config, cluster, kinds, slice, wants } = options;
     this.composer = new Composer(question, kinds);
     this.pricer = new RowPricer(this.composer, kinds.layers);
-    this.meshes = meshRows(config, question, cluster.devicesPerHost, kinds.tied)
+    this.meshes = meshRows(config, question, cluster.devicesPerHost, kinds.tied, options.expertTensor)
       .filter((_, i) => slice === undefined || i % slice.count === slice.index)
       .map((m) => (wants === undefined ? m : { ...m, rows: m.rows.filter(wants) }));
   }
@@ -85,6 +87,12 @@ class Sweep {
   private get dtype(): DType {
     const { question, config } = this.options;
     return question.dtype ?? (config.statedDtype === undefined ? 'bf16' : dtypeNamed(config.statedDtype));
+  }
+
+  /** Devices over which experts are cut, in any row. */
+  private get tensorFolds(): number[] {
+    const all = this.meshes.flatMap(({ rows }) => rows.flatMap(({ sizes }) => sizes.etp ?? []));
+    return [...new Set(all)].sort((a, b) => a - b);
   }
 
   private get routes(): boolean {
@@ -155,7 +163,14 @@ class Sweep {
       if (!this.routes || this.routed.has(key) || keys.includes(key)) continue;
       const experts = config.architecture.routed?.experts ?? 1;
       const groups = divisors(experts).filter((ep) => this.options.question.devices % ep === 0);
-      jobs.push({ kind: 'routed', microbatch: request.microbatch, ways, groups });
+      const tensor = this.tensorFolds;
+      jobs.push({
+        kind: 'routed',
+        microbatch: request.microbatch,
+        ways,
+        groups,
+        ...(tensor.length === 0 ? {} : { tensor }),
+      });
       keys.push(key);
     }
     const answers = await pool.run(jobs);

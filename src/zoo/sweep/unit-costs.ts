@@ -4,7 +4,7 @@ import { tokenExchange } from './exchange.ts';
 import type { LayoutKind, LayoutSizes } from './layout.ts';
 import { exchangeBeside, roomIn, tensorBeside, type Beside, type StateMoves } from './overlap.ts';
 import { ringSeconds, type Ring } from './ring.ts';
-import type { RoutedCosts } from './routed.ts';
+import { routedUnits, type RoutedCosts } from './routed.ts';
 import { parameterCost, type DataGroups, type Moved, type ParameterCost } from './states.ts';
 
 /** One unit of the whole model under a layout, a checkpointing policy and a way to gather; `StateMoves` are not in its seconds. */
@@ -72,7 +72,7 @@ function builtUnits(request: UnitRequest): Unit[] {
           return isData ? t + dense.collectives.seconds(e.kind as 'all_reduce', e.bytes, [d]) : t;
         }, total);
       }, 0);
-    const block = routed?.units[sizes.ep]?.[index];
+    const block = routed === undefined ? undefined : routedUnits(routed, sizes)?.[index];
     const exchange =
       block === undefined || routed === undefined ? 0 : 2 * tokenExchange(groups, block.dispatchBytes, routed).seconds;
     const moved = modelMoves(u, request);

@@ -1,0 +1,176 @@
+import { isPartialCode, REPLICATE_CODE, shardCode } from '../mesh/space.ts';
+import { elements } from '../ops/record.ts';
+import type { Model } from '../plan/model.ts';
+import type { Restriction } from '../plan/restriction.ts';
+import { inputDim, type Recipe } from './parts.ts';
+
+/** Queries are [batch, heads, rows, channels]; so are keys and values. */
+const HEADS = shardCode(1);
+const ROWS = shardCode(2);
+
+/** Keys or values of one attention in the forward pass, from where they are as many as the model makes. */
+export interface KeyValuePath {
+  /** Node of the attention. */
+  readonly attention: number;
+  /** Which of its inputs: 1 keys, 2 values. */
+  readonly input: number;
+  /** Value before it is repeated; the input itself where it is not. */
+  readonly source: number;
+  /** Nodes that repeat it for the query heads that share it, in program order. */
+  readonly repeats: readonly number[];
+}
+
+/** Nodes that are fused attention, or the gradient of it. */
+export function attentionNodes(
+  { graph, flow }: Pick<Model, 'graph' | 'flow'>,
+  phase: 'forward' | 'backward',
+): number[] {
+  return graph.nodes.flatMap((node, n) =>
+    node.kind === 'call' && flow.phases[n] === phase && node.target.includes('scaled_dot_product') ? [n] : [],
+  );
+}
+
+/**
+ * Grouped queries share a key head. Programs repeat it for each of them (`repeat_kv`: unsqueeze, expand, reshape), but no
+ * implementation sends the copies: devices exchange what the projections make, and repeat it then.
+ */
+export function keyValuePaths(model: Pick<Model, 'graph' | 'flow' | 'strategies'>): KeyValuePath[] {
+  const { graph, flow } = model;
+  const count = (value: number): number => elements(flow.values[value].meta.shape);
+  return attentionNodes(model, 'forward').flatMap((attention) =>
+    [1, 2].map((input): KeyValuePath => {
+      let value = flow.inputs[attention][input];
+      let path: number[] = [];
+      let found: Pick<KeyValuePath, 'source' | 'repeats'> = { source: value, repeats: [] };
+      for (let n = flow.values[value].node; layoutOnly(model, n); n = flow.values[value].node) {
+        const [before] = flow.inputs[n];
+        path = [n, ...path];
+        if (count(before) < count(value)) found = { source: before, repeats: path };
+        value = before;
+      }
+      return { attention, input, ...found };
+    }),
+  );
+
+  function layoutOnly({ strategies }: typeof model, n: number): boolean {
+    const node = graph.nodes[n];
+    if (node.kind !== 'call' || flow.phases[n] !== 'forward' || flow.inputs[n].length !== 1) return false;
+    return strategies.nodes[n]?.record?.cls === 'view' || LAYOUT.test(node.target);
+  }
+}
+
+/** Calls that write elements as they are, in another order or more than once. */
+const LAYOUT = /^aten\.(clone|contiguous|expand|repeat|repeat_interleave|_unsafe_view|reshape)\./;
+
+/**
+ * What attention takes on a sequence dim, and where keys, values and their gradients move for it.
+ *
+ *  - Context parallelism: queries are cut on their rows in both passes. Keys and values are gathered before they are repeated;
+ *    each device makes a summand of their gradients, which are summed over the query heads that share them, and then scattered.
+ *  - Ulysses: queries are cut on their heads; keys and values change their cut before they are repeated, where the dim cuts
+ *    their heads evenly.
+ *
+ * @returns the nodes at which something moves: what comes is not what they take
+ */
+export function placeAttention(
+  model: Model,
+  restriction: Restriction,
+  recipe: Recipe,
+  dim: number,
+): ReadonlySet<number> {
+  const part = recipe.parts[dim];
+  const moves = new Set<number>();
+  if (inputDim(part) !== 1) return moves;
+  const { flow, space, strategies, nodeVariable } = model;
+  const reason = `recipe ${recipe.name}: ${part} over ${space.mesh.names[dim]}`;
+  const isContext = !part.startsWith('ulysses');
+  const kind = (n: number, a: number, tensor: number): number => {
+    const { set } = strategies.nodes[n]!;
+    return space.kindAt(set.specs[a * (set.inputCount + set.outputCount) + tensor], dim);
+  };
+  const takes = (n: number, input: number, code: number): void =>
+    restriction.keep(nodeVariable[n], reason, (a) => kind(n, a, input) === code);
+
+  const paths = keyValuePaths(model);
+  for (const n of attentionNodes(model, 'forward')) takes(n, 0, isContext ? ROWS : HEADS);
+  for (const { repeats, attention, input } of paths) {
+    const codes = isContext ? repeats.map(() => REPLICATE_CODE) : backThrough(model, repeats, dim, HEADS);
+    if (codes === undefined) continue;
+    repeats.forEach((n, i) => takes(n, 0, codes[i]));
+    if (repeats.length > 0) moves.add(repeats[0]);
+    if (!isContext) continue;
+    takes(attention, input, REPLICATE_CODE);
+    moves.add(attention);
+  }
+  if (!isContext) return moves;
+  // Its arguments are those of the forward pass after the gradient, its results the gradients of query, key and value.
+  for (const n of attentionNodes(model, 'backward')) {
+    restriction.keep(nodeVariable[n], reason, (a) => kind(n, a, strategies.nodes[n]!.set.inputCount) === ROWS);
+    for (const result of [1, 2]) {
+      const value = flow.results[n][result];
+      const path = paths.find((p) => p.input === result && flow.inputs[n].includes(flow.inputs[p.attention][p.input]));
+      if (value === undefined || value < 0 || path === undefined) continue;
+      const whole = elements(flow.values[path.source].meta.shape);
+      const summed = afterSum(model, value, dim, whole);
+      if (summed === undefined) continue;
+      for (const [user, input] of usersOf(model, summed.value)) {
+        takes(user, input, summed.code);
+        moves.add(user);
+      }
+    }
+  }
+  return moves;
+}
+
+/** Codes that nodes in a row take on a mesh dim so that the last leaves one; undefined where they cannot. */
+function backThrough(model: Model, nodes: readonly number[], dim: number, last: number): number[] | undefined {
+  const codes: number[] = [];
+  let wanted = last;
+  for (const n of [...nodes].reverse()) {
+    const found = codeThrough(model, n, dim, (input, output) => (output === wanted ? input : undefined));
+    if (found === undefined) return undefined;
+    codes.unshift(found);
+    wanted = found;
+  }
+  return codes;
+}
+
+/** The gradient of keys or values after it was summed over the heads that share them, and the code of a cut of its rows. */
+function afterSum(model: Model, from: number, dim: number, whole: number): { readonly value: number; readonly code: number } | undefined {
+  const { flow } = model;
+  let [value, code] = [from, ROWS];
+  while (elements(flow.values[value].meta.shape) > whole) {
+    const users = usersOf(model, value);
+    if (users.length !== 1) return undefined;
+    const [n] = users[0];
+    if (flow.inputs[n].length !== 1 || flow.results[n].length !== 1) return undefined;
+    const out = codeThrough(model, n, dim, (input, output) => (input === code ? output : undefined));
+    if (out === undefined) return undefined;
+    [value, code] = [flow.results[n][0], out];
+  }
+  return elements(flow.values[value].meta.shape) === whole ? { value, code } : undefined;
+} // prettier-ignore
+
+/** The one cut that a node of one input and one result makes of another. */
+function codeThrough(model: Model, n: number, dim: number, pick: (input: number, output: number) => number | undefined): number | undefined {
+  const entry = model.strategies.nodes[n];
+  if (entry === null) return undefined;
+  const { set } = entry;
+  const width = set.inputCount + set.outputCount;
+  let found: number | undefined;
+  for (let a = 0; a < set.count; a++) {
+    const [input, output] = [0, 1].map((t) => model.space.kindAt(set.specs[a * width + t], dim));
+    const code = pick(input, output);
+    if (code === undefined || code === REPLICATE_CODE || isPartialCode(code)) continue;
+    if (found !== undefined && found !== code) return undefined;
+    found = code;
+  }
+  return found;
+} // prettier-ignore
+
+/** Calls that read a value, with the place where they do. */
+function usersOf({ flow, graph }: Model, value: number): [node: number, input: number][] {
+  return graph.nodes.flatMap((node, n) =>
+    node.kind !== 'call' ? [] : [...flow.inputs[n]].flatMap((v, i): [number, number][] => (v === value ? [[n, i]] : [])),
+  );
+} // prettier-ignore

@@ -1,0 +1,161 @@
+import { describe, expect, it } from 'vitest';
+import type { Graph } from '../../src/graph/types.ts';
+import { buildModel } from '../../src/models/build.ts';
+import { parseModelConfig } from '../../src/models/families.ts';
+import { modelEntry } from '../../src/models/registry.ts';
+import { decode } from '../../src/plan/decode.ts';
+import { prepare } from '../../src/plan/prepare.ts';
+import { shardPrepared } from '../../src/plan/shard.ts';
+import { evaluate } from '../../src/solver/check.ts';
+import { contextBytes, ulyssesBytes } from '../../src/zoo/closed-forms.ts';
+import { keyValuePaths } from '../../src/zoo/key-values.ts';
+import { priceRestriction, ringBytes, type Priced } from '../../src/zoo/price.ts';
+import { applyRecipe, type Part } from '../../src/zoo/recipes.ts';
+import { CoreSolver } from '../../src/zoo/sweep/core.ts';
+import type { CoreCost } from '../../src/zoo/sweep/core-types.ts';
+import { coreRequest } from '../../src/zoo/sweep/layout.ts';
+import { load, request, TABLE } from '../plan/support.ts';
+
+const MIB = 2 ** 20;
+const [LAYERS, SEQUENCE, WIDTH] = [1, 2048, 1024];
+const decoder = { hidden_size: WIDTH, intermediate_size: 2048, num_attention_heads: 16, num_key_value_heads: 4, num_hidden_layers: LAYERS, vocab_size: 4096, torch_dtype: 'bfloat16' }; // prettier-ignore
+
+/** Models whose query heads share key heads, four each; norms of queries and keys, fused weights; one without groups. */
+const FAMILIES: Readonly<Record<string, object>> = {
+  llama: { ...decoder, model_type: 'llama' },
+  qwen3: { ...decoder, model_type: 'qwen3', head_dim: 64 },
+  phi3: { ...decoder, model_type: 'phi3' },
+  'llama without groups': { ...decoder, model_type: 'llama', num_key_value_heads: 16 },
+};
+
+interface Planned {
+  readonly prepared: ReturnType<typeof prepare>;
+  readonly priced: Priced;
+  /** Bytes that a device sends over the dim, by pass and kind; weights and their gradients left out. */
+  readonly sent: Readonly<Record<string, number>>;
+}
+
+async function planned(graph: Graph, mesh: string, parts: readonly Part[], dim: string): Promise<Planned> {
+  const prepared = prepare(graph, request(mesh, { activations: 'off' }), TABLE);
+  const { model } = prepared;
+  const applied = applyRecipe(model, { name: 'test', parts });
+  if ('refused' in applied) throw new Error(applied.refused);
+  const priced = await priceRestriction(prepared, applied.restriction);
+  if ('refused' in priced) throw new Error(priced.refused);
+  const sent: Record<string, number> = {};
+  decode(model, priced.choice).nodes.forEach(({ redistributions }, n) => {
+    for (const { collectives } of redistributions)
+      for (const c of collectives) {
+        if (c.meshDims.join() !== dim || c.kind === 'all_reduce') continue;
+        const key = `${model.flow.phases[n]} ${c.kind}`;
+        sent[key] = (sent[key] ?? 0) + ringBytes(c.kind, c.bytes, model.space.mesh.sizes[model.space.mesh.indexOf(dim)]);
+      }
+  });
+  return { prepared, priced, sent };
+} // prettier-ignore
+
+const modelOf = (family: string): Graph =>
+  buildModel(parseModelConfig(JSON.stringify(FAMILIES[family])), { training: true, batch: 1, seq: SEQUENCE, table: TABLE }); // prettier-ignore
+
+describe('ZO-10 keys and values move as many as the model makes, not once for each query head', () => {
+  it.each(Object.keys(FAMILIES))('%s, gathered: forward the closed form, the same again scattered backward', async (family) => {
+    const isGrouped = family !== 'llama without groups';
+    const { sent } = await planned(modelOf(family), 'cp=4', ['context'], 'cp');
+    const keyBytes = SEQUENCE * (isGrouped ? WIDTH / 4 : WIDTH) * 2;
+    const each = LAYERS * contextBytes(4, keyBytes);
+    expect(sent).toEqual({
+      'forward all_gather': each,
+      'backward reduce_scatter': each,
+      // A plan has copies for one pass: what is not repeated is gathered once more, what is repeated was kept.
+      ...(isGrouped ? {} : { 'backward all_gather': each }),
+    });
+  }); // prettier-ignore
+
+  it('a traced Llama-3 of Hugging Face, in part: its products take whole sequences, so keys come whole; their gradients are the closed form', async () => {
+    // Rows of several sequences are one dim in its products, which no placement cuts along the sequence.
+    const { prepared, priced } = await planned(load('torch/llama3-8b-2l/joint.expanded'), 'dp=4,cp=2', ['data', 'context'], 'cp');
+    const { model } = prepared;
+    const { nodes } = decode(model, priced.choice);
+    const paths = keyValuePaths(model);
+    expect(paths.map((p) => model.flow.values[p.source].meta.shape)).toEqual(Array(4).fill([4, 8, 1, 4096, 128]));
+    for (const { repeats, attention } of paths)
+      for (const n of [...repeats, attention]) expect(nodes[n].redistributions.map((r) => r.input)).toEqual([]);
+    const attention = nodes.filter((n) => n.target.includes('scaled_dot_product'));
+    expect(attention).toHaveLength(4);
+    for (const { inputs } of attention) {
+      expect(inputs.filter((s) => s === 'S(0)S(2)').length).toBeGreaterThan(0);
+      expect(inputs.filter((s) => s === 'S(0)R').length).toBe(2);
+    }
+    const scattered = nodes.flatMap((n) => n.redistributions.flatMap((r) => r.collectives)).filter((c) => c.kind === 'reduce_scatter' && c.meshDims.join() === 'cp');
+    expect(scattered.reduce((sum, c) => sum + ringBytes(c.kind, c.bytes, 2), 0)).toBe(2 * contextBytes(2, 4096 * 1024 * 2));
+  }, 30_000); // prettier-ignore
+
+  it('over tp too each rank moves its own key heads', async () => {
+    const { sent } = await planned(modelOf('llama'), 'cp=2,tp=2', ['context', 'tensor-sequence'], 'cp');
+    const each = LAYERS * contextBytes(2, (SEQUENCE * WIDTH * 2) / 4 / 2);
+    expect(sent).toEqual({ 'forward all_gather': each, 'backward reduce_scatter': each });
+  });
+
+  it('Ulysses: forward the closed form; backward queries once more, of which a plan keeps no copy', async () => {
+    const { sent } = await planned(modelOf('llama'), 'sp=4', ['ulysses'], 'sp');
+    const [query, key] = [SEQUENCE * WIDTH * 2, (SEQUENCE * WIDTH * 2) / 4];
+    const each = LAYERS * ulyssesBytes(4, query, key);
+    expect(sent).toEqual({
+      'forward all_to_all': each,
+      'backward all_to_all': each + (LAYERS * (3 / 4) * query) / 4,
+    });
+  });
+
+  it('Ulysses with fewer key heads than ranks exchanges them repeated, as heads are kept by several ranks then', async () => {
+    const { sent } = await planned(modelOf('llama'), 'sp=8', ['ulysses'], 'sp');
+    const query = SEQUENCE * WIDTH * 2;
+    expect(sent['forward all_to_all']).toBe(ulyssesBytes(8, query, query));
+  });
+});
+
+it('ZO-25 both are choices of the problem, and its optimum is not dearer', async () => {
+  const graph = modelOf('llama');
+  const found = [await planned(graph, 'cp=2', ['context'], 'cp'), await planned(graph, 'cp=2', ['ulysses'], 'cp')];
+  const [{ prepared }] = found;
+  for (const { priced } of found) expect(evaluate(prepared.model.problem, priced.choice).violations).toEqual([]);
+  const best = await shardPrepared(prepared, { starts: found.map((f) => f.priced.choice) });
+  if (best.status !== 'planned') throw new Error(best.conflict.join());
+  expect(best.plan.proof.status).toBe('optimal');
+  for (const { priced } of found) expect(best.plan.objective.seconds).toBeLessThanOrEqual(priced.seconds * (1 + 1e-12));
+});
+
+describe('a sweep', () => {
+  const config = JSON.stringify(modelEntry('llama-3.1-8b').config);
+  const question = { model: 'llama-3.1-8b', config, devices: 64, cluster: 'dgx-h100', sequence: 8192, globalBatch: 64, cost: 'alpha-beta' }; // prettier-ignore
+  const solver = new CoreSolver(question, TABLE);
+  const core = async (context: 'cp' | 'ulysses'): Promise<CoreCost> => {
+    const sizes = { pp: 1, dp_replicate: 1, dp_shard: 8, cp: 8, tp: 1, ep: 1 };
+    const priced = await solver.price(coreRequest(sizes, { mode: 'fsdp', context, sequenceParallel: false }, 1));
+    if (priced.status === 'refused') throw new Error(priced.reason);
+    return priced.core;
+  };
+  /** MiB that a device sends in a layer, by kind. */
+  const sent = ({ traffic }: CoreCost): Record<string, [number, number]> =>
+    Object.fromEntries(
+      traffic.filter((t) => t.unit === 2).map((t) => [`${t.kind} ${t.axes}`, [t.count, t.sentBytes / MIB]]),
+    );
+
+  it('ZO-10 a layer of Llama-3.1-8B: keys and values gathered in both passes, nothing kept of what is gathered', async () => {
+    const cp = await core('cp');
+    // 28 MiB a direction; frameworks keep the ranks' own rows and gather them again for the gradient of attention.
+    expect(sent(cp)).toEqual({ 'all_gather cp': [4, 56], 'reduce_scatter cp': [2, 28] });
+    const { context, keptBytes } = cp.units[2];
+    expect(context!.backward.seconds).toBeCloseTo(2 * context!.forward.seconds, 6);
+    expect(context!.again.selective.seconds).toBe(0);
+    expect(context!.again.full.seconds).toBeCloseTo(context!.forward.seconds, 9);
+    // Own rows of keys and values before they are repeated: 2 tensors of 8192 / 8 rows of 8 heads instead of 32.
+    const ulysses = (await core('ulysses')).units[2];
+    expect(ulysses.keptBytes.none - keptBytes.none).toBe((2 * 8192 * (4096 - 1024) * 2) / 8);
+    // The same work forward but for the launches of two copies.
+    expect(cp.units[2].forward.compute / ulysses.forward.compute).toBeCloseTo(1, 1);
+  });
+
+  it('ZO-10 a layer of Llama-3.1-8B: Ulysses exchanges 8 times, 35 MiB in both directions', async () => {
+    expect(sent(await core('ulysses'))).toEqual({ 'all_to_all sp': [8, 35] });
+  });
+});
