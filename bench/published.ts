@@ -34,8 +34,9 @@ interface Row {
 const WHY = `torchtitan's rows of 32,768 tokens a device fit only where results run again: the logits of a vocabulary of 128,256 take most of
 the memory. The same eight devices can cut every sequence among all of them and take the sequences one after another: half the
 activations or less, so that little or nothing runs again. The source shows how long a sequence can be, not which layout is fastest.
-The 70B layout with PP 8 on 64 devices is an FP8 recipe; in bf16 the same source ships TP 4, PP 4, CP 2 on the same devices. Gathered
-keys and values are priced as the programs make them, repeated for each query head; a ring passes them before they are repeated.
+The 70B layout with PP 8 on 64 devices is an FP8 recipe; in bf16 the same source ships TP 4, PP 4, CP 2 on the same devices. Keys
+and values are gathered, or passed in a ring, before they are repeated for the query heads that share them; gathered ones are not
+kept, but gathered again for the gradient of attention.
 
 **What is priced alike for all layouts, and its sources.** A token of DeepSeek-V3 goes to experts of 4 of 8 groups (\`n_group\`,
 \`topk_group\` of its config; arXiv:2412.19437, section 2.1.2), so that on eight hosts it reaches at most four. Exchanges with experts

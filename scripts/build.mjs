@@ -1,10 +1,19 @@
-// Builds dist/ from src/: tsc writes every module, then the library and the CLI are linked into a few files, because a
-// third of a short command's time would go into finding and opening 400 modules. `npm ci` runs it through "prepare", so a
-// fresh clone has a working CLI.
+// Builds dist/ from src/: tsc writes every module, then what Node loads is linked into a few files, because a third of a short
+// command's time would go into finding and opening 400 modules; the modules themselves are left out. `npm ci` runs it through
+// "prepare", so a fresh clone has a working CLI. It is built beside the old dist/, which works until the new one takes its place.
 import { execFileSync } from 'node:child_process';
-import { chmodSync, copyFileSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import {
+  chmodSync,
+  copyFileSync,
+  existsSync,
+  readdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
 import { createRequire } from 'node:module';
-import { dirname, join, relative } from 'node:path';
+import { dirname, join, relative, resolve, sep } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { build } from 'esbuild';
 
@@ -12,10 +21,37 @@ const root = join(dirname(fileURLToPath(import.meta.url)), '..');
 const require = createRequire(import.meta.url);
 const tsc = join(dirname(require.resolve('typescript/package.json')), 'bin', 'tsc');
 const dist = join(root, 'dist');
-const linked = join(dist, 'linked');
+const next = join(root, `dist.next-${process.pid}`);
+const old = join(root, `dist.old-${process.pid}`);
+const linked = join(next, 'linked');
 
-rmSync(dist, { recursive: true, force: true });
-execFileSync(process.execPath, [tsc, '-p', join(root, 'tsconfig.build.json')], { stdio: 'inherit' });
+/** @type {{ exports: Record<string, string | { types: string, import: string }>, bin: Record<string, string>, dependencies: Record<string, string> }} */
+const manifest = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'));
+const exported = Object.values(manifest.exports).flatMap((entry) => (typeof entry === 'string' ? [] : [entry]));
+/** @param {string} path `./dist/index.js` of package.json */
+const built = (path) => join(next, relative('dist', path));
+
+// A build that fails leaves the old dist/ and nothing else.
+process.on('exit', () => rmSync(next, { recursive: true, force: true }));
+execFileSync(process.execPath, [tsc, '-p', join(root, 'tsconfig.build.json'), '--outDir', next], { stdio: 'inherit' });
+
+const files = readdirSync(next, { recursive: true, withFileTypes: true })
+  .filter((entry) => entry.isFile())
+  .map((entry) => join(entry.parentPath, entry.name));
+const workers = files.filter((path) => path.endsWith('.mjs'));
+
+// What Node is told to load by its path: the package's own entries, what worker threads import, the module-loading hook.
+const entries = [
+  ...exported.map((entry) => built(entry.import)),
+  ...Object.values(manifest.bin).map(built),
+  // Awaited: an import in a comment is a type.
+  ...workers.flatMap((path) =>
+    [...readFileSync(path, 'utf8').matchAll(/\bawait import\('(\.[^']+)'\)/g)].map((match) =>
+      resolve(dirname(path), match[1]),
+    ),
+  ),
+  join(next, 'trace', 'loader.js'),
+];
 
 /**
  * A linked module still finds data and worker files where tsc wrote it.
@@ -25,7 +61,8 @@ execFileSync(process.execPath, [tsc, '-p', join(root, 'tsconfig.build.json')], {
 const ownPlace = {
   name: 'own-place',
   setup({ onLoad }) {
-    onLoad({ filter: /[\\/]dist[\\/].*\.js$/ }, ({ path }) => {
+    onLoad({ filter: /\.js$/ }, ({ path }) => {
+      if (!path.startsWith(next + sep)) return undefined;
       const text = readFileSync(path, 'utf8');
       const from = relative(linked, path).replaceAll('\\', '/');
       return { contents: text.replaceAll('import.meta.url', `new URL(${JSON.stringify(from)}, import.meta.url).href`) };
@@ -33,10 +70,10 @@ const ownPlace = {
   },
 };
 
-// One link for both, so that a program traced by the CLI and the CLI itself share one library. Of the packages only zod,
-// a hundred small modules, is linked in; its licence goes with it.
-await build({
-  entryPoints: [join(dist, 'index.js'), join(dist, 'cli', 'main.js')],
+// One link for all, so that a program traced by the CLI and the CLI itself share one library. Of the packages only zod, a
+// hundred small modules, is linked in; its licence goes with it.
+const { metafile } = await build({
+  entryPoints: [...new Set(entries)],
   outdir: linked,
   entryNames: '[name]',
   chunkNames: '[name]-[hash]',
@@ -45,14 +82,66 @@ await build({
   format: 'esm',
   platform: 'node',
   target: 'node20',
-  external: Object.keys(JSON.parse(readFileSync(join(root, 'package.json'), 'utf8')).dependencies).filter(
-    (name) => name !== 'zod',
-  ),
+  external: [
+    ...Object.keys(manifest.dependencies).filter((name) => name !== 'zod'),
+    'eslint',
+    'typescript-eslint',
+    'vite',
+  ],
   plugins: [ownPlace],
+  metafile: true,
   logLevel: 'warning',
 });
 copyFileSync(join(dirname(require.resolve('zod/package.json')), 'LICENSE'), join(linked, 'zod.LICENSE'));
-writeFileSync(join(dist, 'index.js'), "export * from './linked/index.js';\n");
-const main = join(dist, 'cli', 'main.js');
-writeFileSync(main, "#!/usr/bin/env node\nimport '../linked/main.js';\n");
-chmodSync(main, 0o755);
+
+// Each entry becomes a line that leads to its link.
+const kept = new Set(workers);
+for (const [output, { entryPoint, exports }] of Object.entries(metafile.outputs)) {
+  if (entryPoint === undefined || !entries.includes(resolve(entryPoint))) continue;
+  const path = resolve(entryPoint);
+  const to = JSON.stringify(
+    `./${relative(dirname(path), resolve(output)).replaceAll('\\', '/')}`.replace('./..', '..'),
+  );
+  const lines = [
+    ...(exports.some((name) => name !== 'default') ? [`export * from ${to};`] : []),
+    ...(exports.includes('default') ? [`export { default } from ${to};`] : []),
+  ];
+  const program = Object.values(manifest.bin).map(built).includes(path);
+  writeFileSync(
+    path,
+    `${program ? '#!/usr/bin/env node\n' : ''}${lines.length === 0 ? `import ${to};` : lines.join('\n')}\n`,
+  );
+  if (program) chmodSync(path, 0o755);
+  kept.add(path);
+}
+const missing = entries.filter((path) => !kept.has(path));
+if (missing.length > 0) throw new Error(`not linked: ${missing.join(', ')}`);
+
+// Types that the package's own lead to.
+const types = exported.map((entry) => built(entry.types));
+for (let path = types.pop(); path !== undefined; path = types.pop()) {
+  if (kept.has(path)) continue;
+  kept.add(path);
+  for (const [, from, inline] of readFileSync(path, 'utf8').matchAll(
+    /\bfrom '(\.[^']+)'|\bimport\(["'](\.[^"']+)["']\)/g,
+  )) {
+    const target = resolve(dirname(path), from ?? inline);
+    types.push(target.replace(/\.mjs$/, '.d.mts').replace(/\.[tj]s$/, '.d.ts'));
+  }
+}
+for (const path of files) if (!kept.has(path)) rmSync(path);
+removeEmpty(next);
+
+if (existsSync(dist)) renameSync(dist, old);
+renameSync(next, dist);
+rmSync(old, { recursive: true, force: true });
+
+/** @param {string} folder @returns {boolean} whether it is gone */
+function removeEmpty(folder) {
+  const left = readdirSync(folder, { withFileTypes: true }).filter(
+    (e) => !e.isDirectory() || !removeEmpty(join(folder, e.name)),
+  );
+  if (left.length > 0) return false;
+  rmSync(folder, { recursive: true });
+  return true;
+}

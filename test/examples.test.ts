@@ -1,17 +1,27 @@
 import { execFileSync } from 'node:child_process';
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
-import { describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { OwnProcess } from './support/own-process.ts';
 
 const folder = fileURLToPath(new URL('../examples/', import.meta.url));
+const printed = (file: string): string => readFileSync(`${folder}${file.replace(/\.ts$/, '.out.txt')}`, 'utf8');
 
 describe('examples print what is committed beside them', () => {
+  let other: OwnProcess;
+  beforeAll(() => void (other = new OwnProcess()));
+  afterAll(() => other.close());
+
   for (const file of readdirSync(folder).filter((f) => f.endsWith('.ts'))) {
-    it(file, () => {
-      const expected = `${folder}${file.replace(/\.ts$/, '.out.txt')}`;
-      expect(existsSync(expected)).toBe(true);
-      const printed = execFileSync(process.execPath, ['--import', 'tsx', `${folder}${file}`], { encoding: 'utf8' });
-      expect(printed).toBe(readFileSync(expected, 'utf8'));
+    it(file, async () => {
+      expect(existsSync(`${folder}${file.replace(/\.ts$/, '.out.txt')}`)).toBe(true);
+      const run = await other.program(`${folder}${file}`);
+      expect(run.out).toBe(printed(file));
     });
   }
+});
+
+it('an example is run as its first lines say, in a process of its own', () => {
+  const text = execFileSync(process.execPath, ['--import', 'tsx', `${folder}mlp.ts`], { encoding: 'utf8' });
+  expect(text).toBe(printed('mlp.ts'));
 });

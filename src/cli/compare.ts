@@ -1,8 +1,8 @@
 import { existsSync, readFileSync } from 'node:fs';
 import { basename } from 'node:path';
-import { z } from 'zod';
 import { ShardwrightError } from '../errors.ts';
 import { DEFAULT_REQUEST, type PlanRequest } from '../plan/request.ts';
+import { asComparison } from '../report/comparison-schema.ts';
 import { comparisonText } from '../report/comparison.ts';
 import { percentText } from '../units.ts';
 import { compare } from '../zoo/compare-graph.ts';
@@ -175,32 +175,6 @@ function parseSlice(text: string): { readonly index: number; readonly count: num
   return { index: index - 1, count };
 }
 
-const pieceSchema = z.object({
-  devices: z.int().positive(),
-  cluster: z.string(),
-  budgetBytes: z.number().nonnegative(),
-  plans: z
-    .array(
-      z.looseObject({
-        name: z.string(),
-        plan: z.string(),
-        origin: z.enum(['ilp', 'zoo']),
-        mesh: z.string(),
-        seconds: z.number(),
-        communicationSeconds: z.number(),
-        peakBytes: z.number(),
-        fits: z.boolean(),
-        choice: z.boolean(),
-      }),
-    )
-    .max(100_000),
-  refused: z.array(z.looseObject({ plan: z.string(), mesh: z.string(), reason: z.string() })).max(100_000),
-  findings: z.array(z.looseObject({ plan: z.string(), mesh: z.string(), code: z.string() })).max(1_000_000),
-  meshes: z.array(z.looseObject({ mesh: z.string(), status: z.string() })).max(100_000),
-  best: z.string().nullable(),
-  pareto: z.array(z.string()),
-});
-
 /** A comparison that `--slice ... --json` wrote. @throws E_IO, E_SYNTAX, E_TYPE */
 function readPiece(path: string): Comparison {
   let text: string;
@@ -221,11 +195,5 @@ function readPiece(path: string): Comparison {
       file: path,
     });
   }
-  const parsed = pieceSchema.safeParse(value);
-  if (!parsed.success) {
-    const [issue] = parsed.error.issues;
-    throw new ShardwrightError('E_TYPE', `$.${issue.path.join('.')}: ${issue.message}`, { file: path });
-  }
-  // The schema holds every key that merging and printing read.
-  return parsed.data as unknown as Comparison;
+  return asComparison(value, path);
 }

@@ -18,7 +18,6 @@ export async function demoCommand(options: { program?: boolean; json?: boolean }
       pin: [],
       cost: 'alpha-beta',
       solver: 'auto',
-      gap: '0',
       seed: '0',
       uneven: 'allow',
       unknown: 'refuse',

@@ -4,7 +4,7 @@ import type { OperatorTable } from '../ops/table.ts';
 import type { ProgramCounts } from '../import/content.ts';
 import { CONTROL_TARGETS } from '../graph/control.ts';
 import { isCheck } from '../passes/checks.ts';
-import { bytesText, countText, flopsText, tableText } from '../units.ts';
+import { bytesText, countedText, countText, flopsText, tableText } from '../units.ts';
 import type { CliIo } from './io.ts';
 import { EXIT } from './io.ts';
 import { hloText, inspectHlo } from './inspect-hlo.ts';
@@ -118,7 +118,7 @@ function inspectionText(found: Inspection): string {
   const lines = [
     `${found.name}  (${found.format})`,
     `nodes       ${countText(found.nodes)}`,
-    `parameters  ${countText(found.parameters)} in ${countText(found.parameterCount)} tensors, ${bytesText(found.parameterBytes)}`,
+    `parameters  ${countText(found.parameters)} in ${countedText(found.parameterCount, 'tensor')}, ${bytesText(found.parameterBytes)}`,
     `work        ${flopsText(found.flops.total)}: forward ${flopsText(found.flops.forward)}, backward ${flopsText(found.flops.backward)} (2 per multiply-add)`,
     '',
     tableText([['operator', 'nodes'], ...Object.entries(found.ops).map(([op, n]) => [op, countText(n)])], [1]),

@@ -131,6 +131,8 @@ function modelName(path: string): string {
 function pair(text: string, flag: string, form: string): [string, string] {
   const equals = text.indexOf('=');
   if (equals <= 0 || equals === text.length - 1)
-    throw new ShardwrightError('E_USAGE', `${flag} '${text}' is not ${form}`);
+    throw new ShardwrightError('E_USAGE', `${flag} '${text}' is not ${form}`, {
+      hint: `write ${flag} ${form}, a name of the model on its left.`,
+    });
   return [text.slice(0, equals), text.slice(equals + 1)];
 }

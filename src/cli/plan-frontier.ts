@@ -1,11 +1,13 @@
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { loadCluster, usableMemoryBytes } from '../cost/cluster.ts';
 import { ShardwrightError } from '../errors.ts';
 import type { Graph } from '../graph/types.ts';
 import type { OperatorTable } from '../ops/table.ts';
 import { FRONTIER_POINTS, memoryFrontier, type Frontier, type FrontierStep } from '../plan/frontier.ts';
-import { gapWithin, type PlanRequest } from '../plan/request.ts';
+import { gapWithin, isGapGiven, type PlanRequest } from '../plan/request.ts';
 import type { ShardResult } from '../plan/shard.ts';
+import { settingLines } from '../report/settings.ts';
 import type { Progress } from '../solver/types.ts';
 import { bytesText, percentText, secondsText, tableText } from '../units.ts';
 import { EXIT, type CliIo } from './io.ts';
@@ -64,7 +66,7 @@ export async function frontierCommand(
   }
   if (options.json === true) io.stdout(`${JSON.stringify(record)}\n`);
   else {
-    io.stdout(`${frontierText(frontier, graph.name, request)}\n`);
+    io.stdout(`${frontierText(frontier, graph, request)}\n`);
     if (options.output !== undefined && frontier.points.length > 0)
       io.stdout(`wrote ${options.output}/1 to ${options.output}/${frontier.points.length}, and frontier.json\n`);
   }
@@ -98,9 +100,17 @@ function frontierRecord(frontier: Frontier, model: string, request: PlanRequest)
   };
 }
 
-function frontierText(frontier: Frontier, model: string, request: PlanRequest): string {
+function frontierText(frontier: Frontier, graph: Graph, request: PlanRequest): string {
   const { points, knee, neededBytes, misses } = frontier;
-  const lines = [`time against memory: ${model} on ${request.mesh}`, ''];
+  const budgetBytes = request.memoryBytes ?? usableMemoryBytes(loadCluster(request.cluster));
+  const settings = settingLines({
+    graph,
+    request,
+    budgetBytes,
+    gap: gapWithin(request),
+    gapGiven: isGapGiven(request),
+  });
+  const lines = [`time against memory: ${graph.name} on ${request.mesh}`, ...settings, ''];
   if (points.length > 0) {
     const fastest = points[0].seconds;
     const rows = points.map((p, i) => [

@@ -1,10 +1,10 @@
 import { existsSync, readFileSync, statSync } from 'node:fs';
 import { dirname, join } from 'node:path';
-import { z } from 'zod';
+import * as z from 'zod';
 import { loadCluster, usableMemoryBytes } from '../cost/cluster.ts';
 import { ShardwrightError } from '../errors.ts';
 import type { PlanRequest } from '../plan/request.ts';
-import { bytesText, percentText, secondsText, tableText } from '../units.ts';
+import { bytesText, countedText, percentText, secondsText, tableText } from '../units.ts';
 import { parsePipelineSchedule, PIPELINE_SCHEDULES, type PipelineSchedule } from '../simulate/pipeline/schedules.ts';
 import type { PlanPipeline, PlanPipelineRequest } from '../zoo/pipeline-plan.ts';
 import { parseCount } from './options.ts';
@@ -143,8 +143,8 @@ export function pipelineText(pipeline: PlanPipeline): string {
     percentText(s.idleShare),
   ]); // prettier-ignore
   return [
-    `pipeline   ${secondsText(seconds)} a step: ${schedule}${chunks}, ${microbatches} microbatches (--schedule, --virtual, --microbatches); bubble ${secondsText(bubbleSeconds)}`,
-    `           the plan above is that of one microbatch on the mesh of one stage; its memory is that of all ${devices} stages together`,
+    `pipeline   ${secondsText(seconds)} a step: ${schedule}${chunks}, ${countedText(microbatches, 'microbatch', 'microbatches')} (--schedule, --virtual, --microbatches); bubble ${secondsText(bubbleSeconds)}`,
+    `           the plan above is that of one microbatch on the mesh of one stage; its memory is that of ${devices === 1 ? 'one stage' : `all ${devices} stages together`}`,
     '',
     tableText([['stage', 'device', 'holds', 'a microbatch', 'memory', 'kept', 'idle'], ...rows], [0, 1, 3, 4, 5, 6]),
     ...moved.map((text) => `note       ${text}`),

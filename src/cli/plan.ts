@@ -15,6 +15,7 @@ import { prepare, type Prepared } from '../plan/prepare.ts';
 import { planAtEnds, plannedSizes } from '../plan/size-range.ts';
 import { askedGap, shardPrepared, type Infeasible } from '../plan/shard.ts';
 import type { Plan } from '../plan/types.ts';
+import { SolverLog } from '../report/analysis/incumbents.ts';
 import { annotatedProgram } from '../report/program.ts';
 import { endsText } from '../report/size-range.ts';
 import { planSummary } from '../report/summary.ts';
@@ -28,6 +29,7 @@ import { loadModel, type LoadOptions } from './load.ts';
 import { parseBytes, parseChoice, parseCount, parseFraction, parsePositive } from './options.ts';
 import { checkFrontierFlags, frontierCommand, type FrontierFlags } from './plan-frontier.ts';
 import { askedPipeline, pipelineText, requestOfStages, type PipelineFlags } from './plan-pipeline.ts';
+import { writeProgress } from './plan-progress.ts';
 
 export interface PlanOptions extends LoadOptions, PipelineFlags, FrontierFlags {
   readonly mesh: string;
@@ -74,7 +76,10 @@ export async function planCommand(model: string, options: PlanOptions, io: CliIo
       const { checkPipeline, pipelineOfPlan } = await import('../zoo/pipeline-plan.ts');
       checkPipeline(graph, asked);
       const stages: Stages = (prepared, choice) => pipelineOfPlan(prepared, choice, asked, table);
-      return await planGraph(graph, table, requestOfStages(request, asked), options, io, undefined, stages);
+      return await planGraph(graph, table, requestOfStages(request, asked), options, io, undefined, {
+        cut: stages,
+        asked: { request, budgetBytes: asked.budgetBytes },
+      });
     }
     if (options.frontier !== undefined)
       return await frontierCommand(atSizes(graph, new Map()), table, request, options, io, {
@@ -98,20 +103,25 @@ export async function planGraph(
   io: CliIo,
   /** The program with its sizes open, and what they are fixed at: the plan is priced at the ends of their ranges too. */
   range?: { readonly open: Graph; readonly sizes: SizeValues },
-  /** Cuts the plan, which is that of one microbatch, into pipeline stages. */
-  stages?: Stages,
+  /** Cuts the plan, which is that of one microbatch, into pipeline stages; and what was asked of a device of one. */
+  stages?: { readonly cut: Stages; readonly asked: { readonly request: PlanRequest; readonly budgetBytes: number } },
 ): Promise<number> {
   const prepared = prepare(graph, request, table);
   if (options.emitIlp !== undefined) await emitIlp(prepared, options.emitIlp);
   const recipes = options.recipes ? await priceRecipes(prepared) : [];
   const starts = recipes.flatMap((r) => (r.status === 'priced' ? [r.choice] : []));
-  const result = await shardPrepared(prepared, { starts, onProgress: progressPrinter(io, options.quiet === true) });
+  const log = new SolverLog(prepared);
+  const print = progressPrinter(io, options.quiet === true);
+  const result = await shardPrepared(prepared, { starts, onProgress: (event) => (log.listen(event), print(event)) });
   if (result.status === 'infeasible') return reportInfeasible(result, prepared, io, options.json === true);
   const { plan } = result;
   checkRecipes(plan, recipes);
-  if (options.output !== undefined) writeFolder(options.output, result.prepared.program, plan, plan.request);
+  if (options.output !== undefined) {
+    writeFolder(options.output, result.prepared.program, plan, plan.request);
+    writeProgress(options.output, log.incumbents(plan));
+  }
   const ends = range === undefined ? undefined : await planAtEnds(plan, range.open, range.sizes, request, { table });
-  const pipeline = stages?.(result.prepared, result.choice);
+  const pipeline = stages?.cut(result.prepared, result.choice);
   if (options.output !== undefined) {
     const path = join(options.output, 'pipeline.json');
     if (pipeline === undefined) rmSync(path, { force: true });
@@ -121,7 +131,7 @@ export async function planGraph(
   if (options.json === true) io.stdout(`${JSON.stringify({ ...plan, ...more })}\n`);
   else {
     if (options.program === true) io.stdout(`${annotatedProgram(result.graph, plan)}\n\n`);
-    io.stdout(`${planSummary(result.graph, plan, recipes)}\n`);
+    io.stdout(`${planSummary(result.graph, plan, recipes, stages?.asked)}\n`);
     const why = whyRecipesAreCheaper(plan, recipes);
     if (why !== undefined) io.stdout(`note  ${why}\n`);
     if (ends !== undefined) io.stdout(`\n${endsText(ends)}\n`);
@@ -235,9 +245,11 @@ export function reportInfeasible(result: Infeasible, prepared: Prepared, io: Cli
         ? 'give more --memory, more devices, or --checkpoint auto.'
         : alone
           ? 'drop it, or ask for what every tensor of it can be: a dim of n rows is cut into n pieces at most.'
-          : conflict[0]?.startsWith('propagation') === true
-            ? 'use --solver auto, which tries every placement.'
-            : 'drop one of them.';
+          : conflict[0]?.startsWith('no placement of') === true
+            ? 'free what --pin, --inputs or --outputs fix around it.'
+            : conflict[0]?.startsWith('propagation') === true
+              ? 'use --solver auto, which tries every placement.'
+              : 'drop one of them.';
   if (json)
     io.stdout(
       `${JSON.stringify({ error: { code: 'E_INFEASIBLE', message: why, hint }, ...result, model: prepared.model.graph.name })}\n`,

@@ -1,12 +1,12 @@
 import { readFileSync, statSync } from 'node:fs';
-import { ShardwrightError } from '../errors.ts';
 import { comparisonReport, comparisonSections, comparisonSubtitle, comparisonTitle } from '../report/compared.ts';
-import { comparisonSchema, type ReadComparison } from '../report/comparison-schema.ts';
+import { asComparison } from '../report/comparison-schema.ts';
 import { csvLines } from '../report/csv.ts';
 import type { ReportFormat } from '../report/formats.ts';
 import { htmlFile } from '../report/html/page.ts';
 import { markdownDocument } from '../report/markdown.ts';
 import { textDocument } from '../report/plain-text.ts';
+import type { Comparison } from '../zoo/comparison.ts';
 
 /**
  * The comparison in a file, as `compare --json` printed it; undefined for anything else, which is then read as a plan and refused
@@ -14,7 +14,7 @@ import { textDocument } from '../report/plain-text.ts';
  *
  * @throws E_TYPE with the path of what does not fit
  */
-export function readComparison(path: string): ReadComparison | undefined {
+export function readComparison(path: string): Comparison | undefined {
   let value: unknown;
   try {
     if (!statSync(path).isFile()) return undefined;
@@ -24,19 +24,11 @@ export function readComparison(path: string): ReadComparison | undefined {
     return undefined;
   }
   if (typeof value !== 'object' || value === null || !('devices' in value) || !('pareto' in value)) return undefined;
-  const parsed = comparisonSchema.safeParse(value);
-  if (!parsed.success) {
-    const [issue] = parsed.error.issues;
-    throw new ShardwrightError('E_TYPE', `$.${issue.path.join('.')}: ${issue.message}`, {
-      file: path,
-      hint: 'give what `shardwright compare ... --json` prints.',
-    });
-  }
-  return parsed.data;
+  return asComparison(value, path);
 }
 
 /** The report of a comparison. */
-export function comparisonText(comparison: ReadComparison, format: ReportFormat, version: string): string {
+export function comparisonText(comparison: Comparison, format: ReportFormat, version: string): string {
   const report = comparisonReport(comparison, version);
   const title = comparisonTitle(comparison);
   const sections = comparisonSections(comparison);

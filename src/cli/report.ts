@@ -1,10 +1,9 @@
 import { readFileSync } from 'node:fs';
-import { z } from 'zod';
+import * as z from 'zod';
 import { loadCluster } from '../cost/cluster.ts';
 import { ShardwrightError } from '../errors.ts';
 import { builtinOperators } from '../ops/builtin.ts';
 import type { PlanFolder } from '../plan/folder.ts';
-import type { PlanPipeline } from '../zoo/pipeline-plan.ts';
 import { csvReport } from '../report/csv.ts';
 import { reportOf, type Report } from '../report/data.ts';
 import { analyse } from '../report/gather.ts';
@@ -17,6 +16,7 @@ import { EXIT, type CliIo } from './io.ts';
 import { parseChoice } from './options.ts';
 import { loadPlan } from './plan-folder.ts';
 import { readPipeline } from './plan-pipeline.ts';
+import { readProgress } from './plan-progress.ts';
 import { comparisonText, readComparison } from './report-comparison.ts';
 import { writeText } from './write-file.ts';
 
@@ -50,24 +50,21 @@ async function reportText(path: string, format: ReportFormat, options: ReportOpt
   const { plan, graph } = folder;
   if (format === 'csv') return csvReport(plan, graph);
   const drawings = drawParameters(plan, options.draw);
-  const report = await gather(folder, readPipeline(path), options, io);
+  const report = await gather(path, folder, options, io);
   if (format === 'json') return `${JSON.stringify(report)}\n`;
   if (format === 'md') return markdownReport(report);
   return format === 'text' ? textReport(report) : htmlPage(report, graph, drawings);
 }
 
-async function gather(
-  folder: PlanFolder,
-  pipeline: PlanPipeline | undefined,
-  options: ReportOptions,
-  io: CliIo,
-): Promise<Report> {
+async function gather(path: string, folder: PlanFolder, options: ReportOptions, io: CliIo): Promise<Report> {
   const { plan, graph } = folder;
+  const [pipeline, progress] = [readPipeline(path), readProgress(path)];
   const cluster = loadCluster(plan.request.cluster);
   const analysis = await analyse(folder, builtinOperators(), {
     recipes: options.recipes,
     whatIf: options.whatIf === true,
     ...(pipeline === undefined ? {} : { pipeline }),
+    ...(progress === undefined ? {} : { progress }),
     onMissing: (line) => io.stderr(`left out: ${line}\n`),
     onProgress: (line) => io.stderr(`${line}\n`),
   });

@@ -1,5 +1,5 @@
 import { readFileSync } from 'node:fs';
-import { z } from 'zod';
+import * as z from 'zod';
 import { internalError, ShardwrightError } from '../errors.ts';
 import { DTYPE_BYTES, type DType } from '../graph/types.ts';
 import type { DeviceMesh } from '../mesh/mesh.ts';

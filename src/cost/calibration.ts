@@ -1,4 +1,4 @@
-import { z } from 'zod';
+import * as z from 'zod';
 import { ShardwrightError } from '../errors.ts';
 import { loadCluster, type Cluster, type MatmulCurve } from './cluster.ts';
 

@@ -1,4 +1,4 @@
-import { z } from 'zod';
+import * as z from 'zod';
 import { ShardwrightError, suggestion } from '../errors.ts';
 import { hardware, type AcceleratorFacts, type Hardware, type NodeFacts } from './hardware.ts';
 

@@ -1,5 +1,5 @@
 import { readFileSync } from 'node:fs';
-import { z } from 'zod';
+import * as z from 'zod';
 import { internalError } from '../errors.ts';
 import type { CollectiveKind } from './collectives.ts';
 

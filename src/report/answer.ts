@@ -2,7 +2,7 @@ import type { Plan } from '../plan/types.ts';
 import type { KnownPlan } from './analysis/known-plans.ts';
 import { stageText, type Pipeline } from './analysis/pipeline.ts';
 import type { Streams } from './analysis/streams.ts';
-import { bytesText, countText, percentText, secondsText } from '../units.ts';
+import { bytesText, countedText, countText, percentText, secondsText } from '../units.ts';
 
 /** What the answer is made of. */
 export interface AnswerInput {
@@ -43,15 +43,15 @@ function pipelineAnswer(input: AnswerInput, pipeline: Pipeline): ReturnType<type
   return [
     {
       label: 'Memory',
-      text: `${fits ? 'fits' : 'does not fit'}: device ${device} (stage ${fullest}: ${stageText(stages[fullest])}) takes ${bytesText(peakBytes)} of ${bytesText(budgetBytes)}: states ${bytesText(stateBytes)}, activations of ${inFlight} microbatches ${bytesText(activationBytes)}`,
+      text: `${fits ? 'fits' : 'does not fit'}: device ${device} (stage ${fullest}: ${stageText(stages[fullest])}) takes ${bytesText(peakBytes)} of ${bytesText(budgetBytes)}: states ${bytesText(stateBytes)}, activations of ${countedText(inFlight, 'microbatch', 'microbatches')} ${bytesText(activationBytes)}`,
     },
     {
       label: 'Step time',
-      text: `${secondsText(seconds)} for ${microbatches} microbatches by ${schedule}${chunks}, ${secondsText(bubbleSeconds)} of it bubble (${percentText(bubbleSeconds / seconds)}); compute and communication of a stage one after another${rate}${mfu}`,
+      text: `${secondsText(seconds)} for ${countedText(microbatches, 'microbatch', 'microbatches')} by ${schedule}${chunks}, ${secondsText(bubbleSeconds)} of it bubble (${percentText(bubbleSeconds / seconds)}); compute and communication of a stage one after another${rate}${mfu}`,
     },
     {
       label: 'Devices',
-      text: `${countText(devices * inner)}: pp=${devices} ${where}, each of them ${deviceLine(plan).replace(' of ', ' devices of ')}`,
+      text: `${countText(devices * inner)}: pp=${devices} ${where}, each of them ${deviceLine(plan)}`,
     },
     { label: 'Proof', text: `placements of one microbatch: ${proofLine(plan)}. The stages are cut for these placements by dynamic programming, the schedule is played event by event` }, // prettier-ignore
     { label: 'Against', text: `on one microbatch: ${againstLine(input)}` },
@@ -87,7 +87,7 @@ export function deviceLine(plan: Plan): string {
   const where = plan.mesh.map(
     (d) => `${d.name}=${d.size} ${d.hosts === 1 ? 'inside a host' : `across ${d.hosts} hosts`}`,
   );
-  return `${countText(devices)} of ${plan.cluster}: ${where.join(', ')}`;
+  return `${countedText(devices, 'device')} of ${plan.cluster}: ${where.join(', ')}`;
 }
 
 function proofLine({ proof }: Plan): string {

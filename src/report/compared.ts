@@ -1,21 +1,21 @@
 import { slowerText } from './answer.ts';
-import type { ReadComparison, ReadPlan } from './comparison-schema.ts';
+import type { ComparedPlan, Comparison } from '../zoo/comparison.ts';
 import type { Section } from './blocks.ts';
 import { bestSections } from './sections/compared-best.ts';
 import { meshSection, plansSection, refusedSection } from './sections/compared-plans.ts';
 import { againText } from '../zoo/again-text.ts';
-import { bytesText, countText, percentText, secondsText } from '../units.ts';
+import { bytesText, countedText, countText, percentText, secondsText } from '../units.ts';
 
 /** A comparison as a report: the value as it was read, and what the formats print of it. */
 export interface ComparisonReport {
   readonly schema: 'shardwright.report/1';
   readonly versions: { readonly shardwright: string };
   readonly answer: readonly { readonly label: string; readonly text: string }[];
-  readonly comparison: ReadComparison;
+  readonly comparison: Comparison;
   readonly run: Readonly<Record<string, never>>;
 }
 
-export function comparisonReport(comparison: ReadComparison, version: string): ComparisonReport {
+export function comparisonReport(comparison: Comparison, version: string): ComparisonReport {
   return {
     schema: 'shardwright.report/1',
     versions: { shardwright: version },
@@ -26,25 +26,25 @@ export function comparisonReport(comparison: ReadComparison, version: string): C
 }
 
 /** Heading of the report. */
-export function comparisonTitle({ devices, cluster, question }: ReadComparison): string {
-  return `${question?.model ?? 'Plans'} on ${countText(devices)} devices of ${cluster}`;
+export function comparisonTitle({ devices, cluster, question, model }: Comparison): string {
+  return `${question?.model ?? model ?? 'Plans'} on ${countText(devices)} devices of ${cluster}`;
 }
 
 /** Under the heading. */
-export function comparisonSubtitle({ question }: ReadComparison): string {
+export function comparisonSubtitle({ question }: Comparison): string {
   const what = 'Known plans and the free optimum, on every mesh';
   if (question === undefined) return what;
   return `${what}; ${question.layers} layers, sequences of ${countText(question.sequence)} tokens, ${countText(question.globalBatch)} in a step`;
 }
 
-function answerOf(c: ReadComparison): ComparisonReport['answer'] {
+function answerOf(c: Comparison): ComparisonReport['answer'] {
   const best = c.plans.find((p) => p.name === c.best);
   const fitting = c.plans.filter((p) => p.fits).length;
-  const searched = { label: 'Searched', text: `${countText(c.plans.length)} plans priced, ${countText(fitting)} fit; meshes: ${statuses(c)}; ${countText(c.refused.length)} plans refused` }; // prettier-ignore
+  const searched = { label: 'Searched', text: `${countedText(c.plans.length, 'plan')} priced, ${countText(fitting)} ${fitting === 1 ? 'fits' : 'fit'}; meshes: ${statuses(c)}; ${countedText(c.refused.length, 'plan')} refused` }; // prettier-ignore
   if (best === undefined) {
     const least = c.smallestBudgetBytes;
     const smallest =
-      least === undefined || least === null
+      least === undefined
         ? ''
         : c.question === undefined
           ? `; the smallest budget with a plan is ${bytesText(least)}`
@@ -62,30 +62,30 @@ function answerOf(c: ReadComparison): ComparisonReport['answer'] {
   ];
 }
 
-function bestLine(best: ReadPlan, { question }: ReadComparison): string {
+function bestLine(best: ComparedPlan, { question }: Comparison): string {
   const what = `${best.plan} on ${best.mesh}: ${secondsText(best.seconds)}`;
   const { layout } = best;
   if (layout === undefined) return `${what}, of it ${secondsText(best.communicationSeconds)} communication`;
   const convention = question === undefined ? '' : ` (${question.mfuConvention.replace(/^MFU: /, '')})`;
-  return `${what} a step: compute ${secondsText(layout.computeSeconds)}, communication ${secondsText(layout.exposedCommunicationSeconds)}, pipeline bubble ${secondsText(layout.bubbleSeconds)}; ${countText(Math.round(layout.tokensPerSecond))} tokens/s, MFU ${percentText(layout.mfu)}${convention}`;
+  return `${what} a step: compute ${secondsText(layout.computeSeconds)}, communication ${secondsText(layout.exposedCommunicationSeconds)}${layout.sizes.pp > 1 ? `, pipeline bubble ${secondsText(layout.bubbleSeconds)}` : ''}; ${countText(Math.round(layout.tokensPerSecond))} tokens/s, MFU ${percentText(layout.mfu)}${convention}`;
 }
 
-function memoryLine({ peakBytes, layout }: ReadPlan, { budgetBytes }: ReadComparison): string {
+function memoryLine({ peakBytes, layout }: ComparedPlan, { budgetBytes }: Comparison): string {
   const of = `${bytesText(peakBytes)} of ${bytesText(budgetBytes)} per device`;
   if (layout === undefined) return `${of} for states; activations are not counted`;
   const m = layout.memory;
   return `${of}: parameters ${bytesText(m.parameterBytes)}, gradients ${bytesText(m.gradientBytes)}, optimizer ${bytesText(m.optimizerBytes)}, activations ${bytesText(m.activationBytes)}, other ${bytesText(m.temporaryBytes)}`;
 }
 
-function withLine(layout: NonNullable<ReadPlan['layout']>, layers: number | undefined): string {
+function withLine(layout: NonNullable<ComparedPlan['layout']>, layers: number | undefined): string {
   const { microbatch, microbatches, schedule, chunks, sizes } = layout;
   const pipeline =
     sizes.pp > 1 ? `, ${schedule}${chunks > 1 ? ` by ${chunks} chunks` : ''} over ${sizes.pp} devices` : '';
   const pairs = layout.pairsMicrobatches === true ? ', forward passes beside backward passes of another' : '';
-  return `${countText(microbatches)} microbatches of ${countText(microbatch)} on a data rank${pipeline}${pairs}, ${againText(layout, layers)}`;
+  return `${countedText(microbatches, 'microbatch', 'microbatches')} of ${countedText(microbatch, 'sequence')} on a data rank${pipeline}${pairs}, ${againText(layout, layers)}`;
 }
 
-function proofLine({ proof, layout, origin }: ReadPlan): string {
+function proofLine({ proof, layout, origin }: ComparedPlan): string {
   if (proof !== undefined) return `${proof.status} on its mesh, gap ${percentText(proof.gap)}`;
   const shallow = layout?.shallowProof;
   const placed = layout?.placements === undefined ? '' : `; placed as ${layout.placements}, which is cheaper in all`;
@@ -96,24 +96,24 @@ function proofLine({ proof, layout, origin }: ReadPlan): string {
   return origin === 'zoo' ? 'a plan of the zoo; no optimum is faster on the meshes that were solved' : 'none';
 }
 
-function againstLine(best: ReadPlan, zoo: ReadPlan | undefined): string {
+function againstLine(best: ComparedPlan, zoo: ComparedPlan | undefined): string {
   if (zoo === undefined || zoo === best) return 'no other plan of the zoo is faster';
   const where = `${zoo.plan} on ${zoo.mesh}: ${secondsText(zoo.seconds)}`;
   if (zoo.seconds === best.seconds) return `the best plan of the zoo is as fast: ${where}`;
   return `the best plan of the zoo is ${where} (${slowerText(zoo.seconds, best.seconds)})`;
 }
 
-function statuses({ meshes }: ReadComparison): string {
+function statuses({ meshes }: Comparison): string {
   const counts = new Map<string, number>();
   for (const { status } of meshes) counts.set(status, (counts.get(status) ?? 0) + 1);
   return [...counts].map(([status, n]) => `${countText(n)} ${status}`).join(', ');
 }
 
-export function comparisonSections(c: ReadComparison): Section[] {
+export function comparisonSections(c: Comparison): Section[] {
   return [plansSection(c), ...bestSections(c), meshSection(c), refusedSection(c), ...notesSection(c)];
 }
 
-function notesSection({ notes }: ReadComparison): Section[] {
+function notesSection({ notes }: Comparison): Section[] {
   if (notes === undefined || notes.length === 0) return [];
   return [{ id: 'assumptions', title: 'How the figures were made', blocks: [{ kind: 'list', items: notes }] }];
 }

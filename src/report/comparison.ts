@@ -6,7 +6,7 @@ import { bytesText, percentText, secondsText, tableText } from '../units.ts';
 export function comparisonText(c: Comparison): string {
   if (c.question !== undefined) return sweepText(c, c.question);
   const lines = [
-    `${c.devices} devices of ${c.cluster}, ${bytesText(c.budgetBytes)} each for states (activations are not counted)`,
+    `${c.model === undefined ? '' : `${c.model} on `}${c.devices} devices of ${c.cluster}, ${bytesText(c.budgetBytes)} each for states (activations are not counted)`,
     '',
   ];
   const row = (p: ComparedPlan): string[] => [

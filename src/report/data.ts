@@ -65,7 +65,13 @@ export interface Report {
   readonly explain: readonly NodeCandidates[] | null;
   /** Stages, where the plan has some. */
   readonly pipeline: Pipeline | null;
-  readonly solverTrace: (SolverTrace & { readonly incumbents: Incumbents['steps'] | null }) | null;
+  readonly solverTrace:
+    | (SolverTrace & {
+        readonly incumbents: Incumbents['steps'] | null;
+        /** `plan`: of the solve that made the plan; `again`: of one for this report, without starting points. */
+        readonly incumbentsFrom: 'plan' | 'again' | null;
+      })
+    | null;
   /** How far predictions of the same hardware are off. */
   readonly trust: Trust;
   readonly constants: readonly Constant[];
@@ -96,6 +102,7 @@ export interface Analysis {
   readonly pipeline: Pipeline | null;
   readonly solverTrace: SolverTrace | null;
   readonly incumbents: Incumbents | null;
+  readonly incumbentsFrom: 'plan' | 'again' | null;
   /** What is not there and why. */
   readonly missing: readonly string[];
 }
@@ -144,7 +151,11 @@ export function reportOf({ plan, cluster, graph, analysis, version }: ReportInpu
     solverTrace:
       analysis.solverTrace === null
         ? null
-        : { ...analysis.solverTrace, incumbents: analysis.incumbents?.steps ?? null },
+        : {
+            ...analysis.solverTrace,
+            incumbents: analysis.incumbents?.steps ?? null,
+            incumbentsFrom: analysis.incumbentsFrom,
+          },
     trust: trustOf(cluster.accelerator, hasExperts(plan)),
     constants: constantsOf(cluster),
     assumptions: plan.assumptions,

@@ -7,7 +7,7 @@ import type { PlanFolder } from '../plan/folder.ts';
 import { candidatesOf, nextBestOf, parameterNodes } from './analysis/candidates.ts';
 import { foldedGraphOf } from './analysis/folded-graph.ts';
 import { knownPlans } from './analysis/known-plans.ts';
-import { incumbentsOf } from './analysis/incumbents.ts';
+import { incumbentsOf, type WrittenProgress } from './analysis/incumbents.ts';
 import { rooflineOf } from './analysis/layers.ts';
 import { memoryCurveOf } from './analysis/memory.ts';
 import { pipelineAgain } from './analysis/pipeline.ts';
@@ -22,7 +22,9 @@ export interface GatherOptions {
   readonly recipes: boolean;
   /** What lies beside the plan as `pipeline.json`. */
   readonly pipeline?: PlanPipeline;
-  /** Solve anew: as asked, without a memory budget, and on other links. */
+  /** What lies beside the plan as `progress.json`. */
+  readonly progress?: WrittenProgress;
+  /** Solve anew: as asked where there is no progress of the plan, without a memory budget, and on other links. */
   readonly whatIf: boolean;
   /** Told of each part that cannot be had. */
   readonly onMissing?: (line: string) => void;
@@ -31,7 +33,7 @@ export interface GatherOptions {
 
 const NOTHING: Omit<Analysis, 'missing'> = {
   roofline: null, streams: null, memory: null, known: null, nextBest: null, sensitivity: null, priceOfMemory: null, memoryBounds: null, graph: null,
-  explain: null, pipeline: null, solverTrace: null, incumbents: null,
+  explain: null, pipeline: null, solverTrace: null, incumbents: null, incumbentsFrom: null,
 }; // prettier-ignore
 
 /**
@@ -83,10 +85,15 @@ export async function analyse(folder: PlanFolder, operators: OperatorTable, opti
   const fitting = (known?.plans ?? []).flatMap((p) =>
     p.seconds === null || p.overBytes !== undefined ? [] : [{ name: p.name, seconds: p.seconds }],
   );
+  if (options.progress?.isOfPlan === false)
+    leaveOut('The steps of the solver', 'progress.json is not that of the plan beside it');
   const solved = await whatIf(opened, program, operators, priced, options, attempt);
-  if (!options.whatIf)
+  if (!options.whatIf) {
+    const steps = solved.incumbents === null ? ', and the steps of the solver: they are' : ': they are';
+    missing.push(`The best plan without a memory budget and on other links${steps} solved for with --what-if.`);
+  } else if (solved.incumbents === null)
     missing.push(
-      'The best plan without a memory budget and on other links, and the incumbents of the solver over time: they are solved for with --what-if.',
+      'The steps of the solver: a peak over time that is held within the budget takes many problems, none of whose steps is of the plan.',
     );
   return {
     roofline: await attempt('Roofline', () => rooflineOf(prepared, plan)),
@@ -105,6 +112,7 @@ export async function analyse(folder: PlanFolder, operators: OperatorTable, opti
     pipeline,
     solverTrace: solverTraceOf(prepared),
     incumbents: solved.incumbents,
+    incumbentsFrom: solved.incumbentsFrom,
     missing,
   };
 }
@@ -118,14 +126,31 @@ async function whatIf(
   priced: Analysis['sensitivity'],
   options: GatherOptions,
   attempt: Attempt,
-): Promise<Pick<Analysis, 'sensitivity' | 'memoryBounds' | 'incumbents'>> {
-  if (!options.whatIf) return { sensitivity: priced, memoryBounds: null, incumbents: null };
-  options.onProgress?.('solving as asked, for the incumbents over time');
-  const incumbents = await attempt('Incumbents over time', () => incumbentsOf(opened.plan, program, operators));
-  options.onProgress?.('solving without a memory budget');
+): Promise<Pick<Analysis, 'sensitivity' | 'memoryBounds' | 'incumbents' | 'incumbentsFrom'>> {
+  const { progress, onProgress } = options;
+  const written = progress?.isOfPlan === true ? { steps: progress.steps, seconds: progress.seconds } : null;
+  if (!options.whatIf)
+    return {
+      sensitivity: priced,
+      memoryBounds: null,
+      incumbents: written,
+      incumbentsFrom: written === null ? null : 'plan',
+    };
+  const again = async (): Promise<Analysis['incumbents']> => {
+    onProgress?.('solving as asked, for the steps of the solver');
+    const found = await attempt('The steps of the solver', () => incumbentsOf(opened.plan, program, operators));
+    return found ?? null;
+  };
+  const incumbents = written ?? (await again());
+  onProgress?.('solving without a memory budget');
   const memory = await attempt('The best plan without a memory budget', () => memoryBounds(opened));
-  options.onProgress?.('solving on other links');
+  onProgress?.('solving on other links');
   const sensitivity =
     priced === null ? null : await attempt('The best plan on other links', () => bestOnOtherLinks(opened, program, operators, priced)); // prettier-ignore
-  return { sensitivity: sensitivity ?? priced, memoryBounds: memory, incumbents };
+  return {
+    sensitivity: sensitivity ?? priced,
+    memoryBounds: memory,
+    incumbents,
+    incumbentsFrom: incumbents === null ? null : written === null ? 'again' : 'plan',
+  };
 }

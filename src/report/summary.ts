@@ -1,11 +1,26 @@
 import type { Graph } from '../graph/types.ts';
 import type { Plan } from '../plan/types.ts';
+import { isGapGiven, type PlanRequest } from '../plan/request.ts';
+import { askedGap } from '../plan/shard.ts';
 import type { RecipeResult } from '../zoo/compare.ts';
 import { parameterTable } from './parameters.ts';
-import { bytesText, countText, percentText, secondsText, tableText } from '../units.ts';
+import { settingLines } from './settings.ts';
+import { bytesText, countedText, percentText, secondsText, tableText } from '../units.ts';
 
-/** The first screen of a plan: what was read, the answer, its proof, and the plain recipes beside it. */
-export function planSummary(graph: Graph, plan: Plan, recipes: readonly RecipeResult[]): string {
+/**
+ * The first screen of a plan: what was read and asked, the answer, its proof, and the plain recipes beside it.
+ *
+ * @param asked the request and the budget per device as the user gave them, where the plan is one part of the answer
+ */
+export function planSummary(
+  graph: Graph,
+  plan: Plan,
+  recipes: readonly RecipeResult[],
+  asked: { readonly request: PlanRequest; readonly budgetBytes: number } = {
+    request: plan.request,
+    budgetBytes: plan.memory.budgetBytes,
+  },
+): string {
   const parameters = plan.parameters.reduce((sum, p) => sum + p.shape.reduce((a, b) => a * b, 1), 0);
   const devices = plan.mesh.reduce((n, d) => n * d.size, 1);
   const mesh = plan.mesh
@@ -14,8 +29,9 @@ export function planSummary(graph: Graph, plan: Plan, recipes: readonly RecipeRe
   const { objective, memory, proof } = plan;
   const m = (bytes: number): string => bytesText(bytes);
   const lines = [
-    `read       ${graph.name}  ${countText(parameters)} parameters  ${countText(graph.nodes.length + 1)} nodes`,
-    `mesh       ${devices} devices of ${plan.cluster}: ${mesh}`,
+    `read       ${graph.name}  ${countedText(parameters, 'parameter')}  ${countedText(graph.nodes.length + 1, 'node')}`,
+    `mesh       ${countedText(devices, 'device')} of ${plan.cluster}: ${mesh}`,
+    ...settingLines({ graph, ...asked, gap: askedGap(plan.request), gapGiven: isGapGiven(plan.request) }),
     `step time  ${secondsText(objective.seconds)}   compute ${secondsText(objective.computeSeconds)}   communication ${secondsText(objective.communicationSeconds)}   (no overlap)`,
     `memory     ${m(memory.peakBytes)} of ${m(memory.budgetBytes)} per device   parameters ${m(memory.parameterBytes)}   gradients ${m(memory.gradientBytes)}   optimizer ${m(memory.optimizerBytes)}   ${activationText(memory)}`,
     ...timelineLines(memory),

@@ -1,6 +1,7 @@
 import type { ComparedPlan, Comparison } from '../zoo/comparison.ts';
 import { againText } from '../zoo/again-text.ts';
-import { bytesText, percentText, secondsText, tableText } from '../units.ts';
+import { stageLines } from './compared-stages.ts';
+import { bytesText, countedText, countText, percentText, secondsText, tableText } from '../units.ts';
 
 /** Plans that the text lists; `--json` has all of them. */
 const LISTED = 24;
@@ -12,7 +13,7 @@ export function sweepText(c: Comparison, question: NonNullable<Comparison['quest
   const lines = [
     `model     ${question.model}, ${question.layers} layers, sequences of ${question.sequence}, ${question.globalBatch} a step (--seq, --global-batch)`,
     `cluster   ${c.devices} devices of ${c.cluster}, ${bytesText(c.budgetBytes)} each`,
-    `priced    ${c.plans.length} plans, ${fitting.length} fit; meshes: ${statusText(c)}`,
+    `priced    ${countedText(c.plans.length, 'plan')}, ${countText(fitting.length)} ${fitting.length === 1 ? 'fits' : 'fit'}; meshes: ${statusText(c)}`,
     '',
   ];
   if (c.plans.length === 0) lines.push('no plan could be priced');
@@ -24,7 +25,8 @@ export function sweepText(c: Comparison, question: NonNullable<Comparison['quest
   const first = firstOfEach(c.plans);
   const shown = [...first.filter((p) => p.fits).slice(0, LISTED), ...first.filter((p) => !p.fits).slice(0, LISTED / 2)];
   lines.push('', tableText([HEAD, ...shown.map((p) => row(p, c))], [3, 4, 5]));
-  lines.push('* best   + no other plan is better in both time and memory; each plan on its best mesh, --json has all');
+  const legend = best === undefined ? '' : '* best   + no other plan is better in both time and memory; ';
+  lines.push(`${legend}each plan on its best mesh, --json has all`);
   if (first.length > shown.length) lines.push(`${first.length - shown.length} more plans are left out`);
   if (c.nextBest !== undefined && c.nextBest.length > 0)
     lines.push(
@@ -42,7 +44,7 @@ export function sweepText(c: Comparison, question: NonNullable<Comparison['quest
         ...c.whatIf.map((w) => [
           w.change,
           w.seconds === undefined ? 'nothing fits' : secondsText(w.seconds),
-          w.same ? 'the same plan' : `${w.best ?? ''} on ${w.mesh ?? ''}`,
+          w.best === null ? '' : w.same ? 'the same plan' : `${w.best} on ${w.mesh ?? ''}`,
         ]),
       ]),
     );
@@ -58,7 +60,7 @@ function refusalLines({ meshes }: Comparison): string[] {
   const counts = new Map<string, number>();
   for (const mesh of meshes)
     if (mesh.reason !== undefined) {
-      const text = 'code' in mesh && typeof mesh.code === 'string' ? `${mesh.code} ${mesh.reason}` : mesh.reason;
+      const text = mesh.code === undefined ? mesh.reason : `${mesh.code} ${mesh.reason}`;
       counts.set(text, (counts.get(text) ?? 0) + 1);
     }
   const rows = [...counts].sort((a, b) => b[1] - a[1] || (a[0] < b[0] ? -1 : 1)).slice(0, 8);
@@ -75,9 +77,9 @@ function answerLines(p: ComparedPlan, { mfuConvention, layers }: NonNullable<Com
   const schedule = layout.chunks > 1 ? `${layout.schedule} by ${layout.chunks}` : layout.schedule;
   const pipeline = layout.sizes.pp > 1 ? `, ${schedule}` : '';
   lines.push(
-    `step time ${secondsText(p.seconds)}   compute ${secondsText(layout.computeSeconds)}   communication ${secondsText(layout.exposedCommunicationSeconds)}   bubble ${secondsText(layout.bubbleSeconds)}   ${Math.round(layout.tokensPerSecond)} tokens/s   MFU ${percentText(layout.mfu)} (${mfuConvention.replace(/^MFU: /, '')})`,
+    `step time ${secondsText(p.seconds)}   compute ${secondsText(layout.computeSeconds)}   communication ${secondsText(layout.exposedCommunicationSeconds)}   ${layout.sizes.pp > 1 ? `bubble ${secondsText(layout.bubbleSeconds)}   ` : ''}${countText(Math.round(layout.tokensPerSecond))} tokens/s   MFU ${percentText(layout.mfu)} (${mfuConvention.replace(/^MFU: /, '')})`,
     `memory    ${bytesText(p.peakBytes)}   parameters ${bytesText(memory.parameterBytes)}   gradients ${bytesText(memory.gradientBytes)}   optimizer ${bytesText(memory.optimizerBytes)}   activations ${bytesText(memory.activationBytes)}   other ${bytesText(memory.temporaryBytes)}`,
-    `with      ${layout.microbatches} microbatches of ${layout.microbatch}${pipeline}${layout.pairsMicrobatches === true ? ', forward passes beside backward passes of another' : ''}, ${againText(layout, layers)}`,
+    `with      ${countedText(layout.microbatches, 'microbatch', 'microbatches')} of ${layout.microbatch}${pipeline}${layout.pairsMicrobatches === true ? ', forward passes beside backward passes of another' : ''}, ${againText(layout, layers)}`,
   );
   if (layout.placements !== undefined)
     lines.push(
@@ -87,7 +89,7 @@ function answerLines(p: ComparedPlan, { mfuConvention, layers }: NonNullable<Com
     lines.push(
       `proof     ${layout.shallowProof.status} for the ${layout.pricedLayers} priced layers of a data rank (gap ${percentText(layout.shallowProof.gap)}); not a bound on the whole model`,
     );
-  return lines;
+  return [...lines, ...stageLines(layout)];
 }
 
 function firstOfEach(plans: readonly ComparedPlan[]): ComparedPlan[] {

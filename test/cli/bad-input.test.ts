@@ -72,7 +72,12 @@ describe('bad input is refused with place and fix', () => {
 
   it('a mesh larger than the dim that a pin cuts', async () => {
     const run = await cli('plan', fixture('mlp'), '--mesh', 'x=16', '--cluster', 'dgx-h100', '--pin', 'primals_5=S(0)');
-    refused(run, 2, 'E_PIN', 'primals_5', '[8, 128]', 'S(0)', 'it can be');
+    refused(
+      run,
+      2,
+      "E_PIN --pin primals_5=S(0): 'primals_5' [8, 128] cannot be S(0): dim 0 has 8 rows",
+      'it can be R S(1)',
+    );
   });
 
   it('a mesh larger than the dim that --inputs cuts, and outputs that cannot be: the flag, and what would do', async () => {
@@ -95,6 +100,25 @@ describe('bad input is refused with place and fix', () => {
   it('a mesh that cannot be read', async () => {
     for (const mesh of ['dp', 'dp=0', 'dp=2,dp=4', 'dp=two'])
       refused(await cli('plan', fixture('mlp'), '--mesh', mesh, '--cluster', 'dgx-h100'), 2, 'dp');
+  });
+
+  it('a mesh of more devices than there can be: the product that is too large', async () => {
+    const run = await cli('plan', fixture('mlp'), '--mesh', 'dp=8192,tp=8192', '--cluster', 'dgx-h100');
+    refused(run, 2, 'E_MESH the mesh has 67108864 devices', '(8192 x 8192) may be 16777216 at most');
+  });
+
+  it('a role or a tie that is wrong, by its flag', async () => {
+    const gpt2 = [fixture('gpt2-2l'), '--mesh', 'x=2', '--cluster', 'dgx-h100'];
+    refused(await cli('plan', ...gpt2, '--role', 'primals_1'), 2, "--role 'primals_1' is not NAME=parameter", 'write --role NAME=parameter'); // prettier-ignore
+    refused(await cli('plan', ...gpt2, '--role', 'nothing=parameter'), 2, 'E_REF --role nothing=parameter: there is no input'); // prettier-ignore
+    refused(await cli('plan', ...gpt2, '--tie', 'model.lm_head.weight=nothing'), 2, 'E_REF --tie model.lm_head.weight=nothing: there is no input'); // prettier-ignore
+  });
+
+  it('a tie that was given is not asked for again', async () => {
+    const asks = '--tie A=B counts it once';
+    expect((await cli('inspect', fixture('gpt2-2l'))).out).toContain(asks);
+    const tied = await cli('inspect', fixture('gpt2-2l'), '--tie', 'model.transformer.wte.weight=model.lm_head.weight');
+    expect([tied.code, tied.out.includes(asks)]).toEqual([0, false]);
   });
 
   it('pins that contradict each other: infeasible, both named, exit 3', async () => {

@@ -95,6 +95,15 @@ describe('a model name or config in place of a file', () => {
     expect(err).toContain('lama.json');
   });
 
+  it('ZO-21 a multimodal config: its text tower is planned, and the plan says so', async () => {
+    const path = join(folder, 'gemma3.json');
+    const { model_type: _, ...text } = TINY.gemma3_text;
+    writeFileSync(path, JSON.stringify({ model_type: 'gemma3', text_config: text, vision_config: {} }));
+    const run = await cli('plan', path, '--mesh', 'tp=2', '--cluster', 'dgx-h100', '--batch', '2', '--seq', '16', '--no-recipes'); // prettier-ignore
+    expect(run.code, run.err).toBe(0);
+    expect(run.out).toContain('text tower');
+  });
+
   it('a misspelt name is neither file nor model: near names', async () => {
     const { code, err } = await cli('inspect', 'lama-3.1-8b');
     expect(code).toBe(2);

@@ -5,13 +5,21 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { scriptError } from '../../src/cli/script-error.ts';
 import { ShardwrightError } from '../../src/errors.ts';
+import { OwnProcess } from '../support/own-process.ts';
 
 /** CA-17: what is wrong in a program of the user is said in one line with its place, exit 2; it is no defect of ours. */
 
 const root = join(import.meta.dirname, '../..');
 let folder = '';
-beforeAll(() => void (folder = mkdtempSync(join(tmpdir(), 'shardwright-script-'))));
-afterAll(() => rmSync(folder, { recursive: true, force: true }));
+let other: OwnProcess;
+beforeAll(() => {
+  folder = mkdtempSync(join(tmpdir(), 'shardwright-script-'));
+  other = new OwnProcess();
+});
+afterAll(() => {
+  other.close();
+  rmSync(folder, { recursive: true, force: true });
+});
 
 function file(name: string, body: string): string {
   const path = join(folder, name);
@@ -25,7 +33,8 @@ interface Run {
   readonly lines: readonly string[];
 }
 
-function cli(...args: readonly string[]): Run {
+/** In a process for this line alone, whose exit code it is. */
+function alone(...args: readonly string[]): Run {
   const { status, stdout, stderr } = spawnSync(process.execPath, ['--import', 'tsx', 'src/cli/main.ts', ...args], {
     cwd: root,
     encoding: 'utf8',
@@ -35,18 +44,18 @@ function cli(...args: readonly string[]): Run {
 
 describe('CA-17 faults of a program', () => {
   it('CA-17 a syntax error has line and column', () => {
-    const run = cli('trace', file('syntax.ts', 'export function model({ x }) {\n  return x.relu(;\n}'));
+    const run = alone('trace', file('syntax.ts', 'export function model({ x }) {\n  return x.relu(;\n}'));
     expect([run.code, run.out]).toEqual([2, '']);
     expect(run.lines).toHaveLength(2);
     expect(run.lines[0]).toMatch(/syntax\.ts:4:17: E_SYNTAX '\)' expected\./);
   });
 
-  it('CA-17 what the model throws has its place; --json says the same', () => {
+  it('CA-17 what the model throws has its place; --json says the same', async () => {
     const path = file(
       'throws.ts',
       'export function model({ x }) {\n  const u: any = undefined;\n  return u.foo(x);\n}',
     );
-    const run = cli('plan', path, '--mesh', 'd=8', '--cluster', 'dgx-h100', '--json');
+    const run = await other.cli('plan', path, '--mesh', 'd=8', '--cluster', 'dgx-h100', '--json');
     expect(run.code).toBe(2);
     expect(JSON.parse(run.out)).toMatchObject({
       error: {
@@ -57,16 +66,16 @@ describe('CA-17 faults of a program', () => {
     });
   });
 
-  it("CA-6 CA-40 options { controlFlow: 'capture' } make operators of the file's own conditions", () => {
+  it("CA-6 CA-40 options { controlFlow: 'capture' } make operators of the file's own conditions", async () => {
     const body = 'export default ({ x }) => {\n  if (x.sum().gt(0)) return x.sin();\n  else return x.cos();\n};';
     const path = file('capture.ts', `export const options = { controlFlow: 'capture' };\n${body}`);
-    const run = cli('trace', path, '--json');
+    const run = await other.cli('trace', path, '--json');
     expect(run.code).toBe(0);
     expect(JSON.parse(run.out)).toMatchObject({
       ops: { 'aten.sum.default': 1, 'aten.gt.Scalar': 1, cond: 1 },
       subgraphs: { true_0: { ops: { 'aten.sin.default': 1 } }, false_0: { ops: { 'aten.cos.default': 1 } } },
     });
-    expect(cli('trace', path).out).toMatch(/%cond = cond\(.*source=".*capture\.ts:5:7"/);
+    expect((await other.cli('trace', path)).out).toMatch(/%cond = cond\(.*source=".*capture\.ts:5:7"/);
   });
 
   it('CA-17 the other faults, without a process of their own', () => {

@@ -96,7 +96,7 @@ describe('CM-60 measured runs (in-sample): not below the published layer model, 
 });
 
 describe('CM-61 runs that ran out of memory', () => {
-  test.each(['r0041', 'r0572', 'r0579', 'r0580'])('%s is predicted beyond the device', (id) => {
+  test.each(['r0041', 'r0572', 'r0579', 'r0580'])('ZO-42 %s is predicted beyond the device', (id) => {
     expect(run(id).fits).toBe(false);
     expect(run(id).safe).toBe(false);
   });
@@ -130,7 +130,7 @@ describe('CM-62 memory', () => {
     expect(errors[errors.length >> 1]).toBeLessThan(0.15);
   });
 
-  test('nothing is predicted above 63 % of the dense peak', () => {
+  test('ZO-42 nothing is predicted above 63 % of the dense peak', () => {
     const gpu = validation.predictions.filter((p) => !p.run.system.cluster.accelerator.startsWith('TPU'));
     expect(Math.max(...gpu.map((p) => p.utilisation))).toBeLessThan(0.63);
   });

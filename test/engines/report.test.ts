@@ -1,5 +1,5 @@
 import { execFileSync, spawnSync } from 'node:child_process';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
@@ -71,6 +71,7 @@ describe.skipIf(browser === undefined)(
     it.each([
       ['light', 390],
       ['light', 500],
+      ['dark', 390],
       ['light', 1280],
       ['dark', 1280],
     ] as const)('%s, %i px: fits, sorts, folds, switches', (scheme, width) => {
@@ -110,43 +111,90 @@ describe.skipIf(browser === undefined)(
   },
 );
 
+/** What lies over what: texts of one drawing, blocks of the page, cells and their text; `data-paper`: everything unfolded. */
 const MEASURE = `<script>
+if (document.documentElement.dataset.paper !== undefined) for (const box of document.querySelectorAll('details')) box.open = true;
+const covers = (a, b) => Math.min(a.right, b.right) - Math.max(a.left, b.left) > 2 && Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top) > 3;
+const name = (e) => e.tagName + ' ' + e.textContent.slice(0, 40);
+const overlaps = [];
+for (const svg of document.querySelectorAll('svg')) {
+  const texts = [...svg.querySelectorAll('text')].map((t) => [t, t.getBoundingClientRect()]).filter(([, r]) => r.width > 0);
+  texts.forEach(([a, x], i) => texts.slice(i + 1).forEach(([b, y]) => { if (covers(x, y)) overlaps.push(name(a) + ' | ' + name(b)); }));
+}
+const isShown = (e) => e.getClientRects().length > 0 && (e.closest('details:not([open])') === null || e.matches('details:not([open]) > summary'));
+const blocks = [...document.querySelectorAll('h1,header button,nav a,main h2,main h3,main p,main li,main dt,main dd,main tr,main figcaption,main summary,main pre,main svg,main .bar')].filter(isShown).map((e) => [e, e.getBoundingClientRect()]);
+blocks.sort((a, b) => a[1].top - b[1].top);
+blocks.forEach(([e, r], i) => {
+  for (let k = i + 1; k < blocks.length && blocks[k][1].top < r.bottom; k++) {
+    const [f, s] = blocks[k];
+    // What scrolls inside itself may be behind what follows it.
+    const apart = e.closest('.scroll,.graph') !== f.closest('.scroll,.graph');
+    if (!apart && !e.contains(f) && !f.contains(e) && covers(r, s)) overlaps.push(name(e) + ' | ' + name(f));
+  }
+});
+const spilled = [...document.querySelectorAll('td,th')].filter((c) => c.clientWidth > 0 && c.scrollWidth > c.clientWidth + 1).map(name);
 const width = document.documentElement.clientWidth;
-const outside = [...document.querySelectorAll('h1,h2,h3,p,dt,dd,summary,.bar,figure,nav')].filter((e) => e.getBoundingClientRect().right > width + 1).map((e) => e.tagName + ' ' + e.textContent.slice(0, 40));
-const passes = [...document.querySelectorAll('.chart .pass')].map((e) => getComputedStyle(e).fill);
-document.querySelector('th button').focus();
-const result = { overflow: document.documentElement.scrollWidth - width, outside, passes: passes.length, colours: new Set(passes).size, focused: document.activeElement.textContent, requests: performance.getEntriesByType('resource').length };
+const outside = [...document.querySelectorAll('h1,h2,h3,p,dt,dd,summary,.bar,figure,nav')].filter((e) => e.getBoundingClientRect().right > width + 1).map(name);
+const result = { overflow: document.documentElement.scrollWidth - width, outside, overlaps, spilled, requests: performance.getEntriesByType('resource').length, blocks: blocks.length };
 if (parent !== window) parent.postMessage(JSON.stringify(result), '*');
 const out = document.createElement('pre'); out.id = 'probe'; out.textContent = JSON.stringify(result); document.body.append(out);
 </script>`;
 
-describe.skipIf(browser === undefined)('ZO-34 in part: the report of a plan with stages in headless Chromium', () => {
-  let root = '';
-  beforeAll(async () => {
-    root = mkdtempSync(join(tmpdir(), 'shardwright-browser-'));
-    const config = join(root, 'llama.json');
-    writeFileSync(config, JSON.stringify({ model_type: 'llama', hidden_size: 256, intermediate_size: 512, num_attention_heads: 4, num_hidden_layers: 4, vocab_size: 1024 })); // prettier-ignore
-    const folder = join(root, 'plan');
-    const plan = await cli('plan', config, '--mesh', 'tp=2', '--cluster', 'dgx-h100', '--seq', '128', '--pp', '2', '--no-recipes', '-o', folder); // prettier-ignore
-    expect(plan.code, plan.err).toBe(0);
-    const { out } = await cli('report', folder, '--no-recipes');
-    writeFileSync(join(root, 'report.html'), out.replace('</body>', `${MEASURE}</body>`));
-  });
-  afterAll(() => rmSync(root, { recursive: true, force: true }));
+/** Between the margins that browsers leave on a sheet of 210 mm. */
+const A4 = 718;
 
-  it.each([390, 1280])('%i px: nothing is wider than the page, every pass has its colour', (width) => {
-    const file = join(root, width < 500 ? 'frame.html' : 'report.html');
-    if (width < 500)
-      writeFileSync(
-        file,
-        `<pre id="probe"></pre><script>addEventListener('message', (e) => { document.getElementById('probe').textContent = e.data; });</script><iframe src="report.html" style="width:${width}px;height:900px;border:0"></iframe>`,
-      );
-    const flags = ['--headless', '--no-sandbox', '--disable-gpu', '--virtual-time-budget=3000', `--window-size=${width},900`, '--dump-dom']; // prettier-ignore
-    const dom = execFileSync(browser ?? '', [...flags, pathToFileURL(file).href], { encoding: 'utf8', stdio: ['ignore', 'pipe', 'ignore'], maxBuffer: 2 ** 26 }); // prettier-ignore
-    const [, text] = /<pre id="probe">([^<]*)<\/pre>/.exec(dom) ?? [];
-    const probe = JSON.parse((text ?? '').replaceAll('&gt;', '>').replaceAll('&lt;', '<').replaceAll('&amp;', '&')) as Record<string, unknown>; // prettier-ignore
-    expect(probe).toMatchObject({ overflow: 0, outside: [], requests: 0, focused: 'Parameter' });
-    expect(probe.passes).toBeGreaterThan(2 * 2 * 8);
-    expect(probe.colours).toBeGreaterThanOrEqual(2);
-  });
-});
+describe.skipIf(browser === undefined)(
+  'ZO-34 nothing lies over anything (skipped where no browser is installed)',
+  () => {
+    let root = '';
+    let pages: Readonly<Record<string, string>> = {};
+    beforeAll(async () => {
+      root = mkdtempSync(join(tmpdir(), 'shardwright-browser-'));
+      const config = join(root, 'llama.json');
+      writeFileSync(config, JSON.stringify({ model_type: 'llama', hidden_size: 256, intermediate_size: 512, num_attention_heads: 4, num_hidden_layers: 4, vocab_size: 1024 })); // prettier-ignore
+      const staged = join(root, 'staged');
+      const plan = await cli('plan', config, '--mesh', 'tp=2', '--cluster', 'dgx-h100', '--seq', '128', '--pp', '2', '--no-recipes', '-o', staged); // prettier-ignore
+      expect(plan.code, plan.err).toBe(0);
+      const whole = await planInto(root, 'plan', '--inputs', 'S(0)R');
+      const compared = join(root, 'comparison.json');
+      const comparison = await cli('compare', config, '--devices', '8', '--cluster', 'dgx-h100', '--seq', '128', '--plans', 'pp+fsdp+tp+sp,pp+hsdp,hsdp+tp,fsdp', '--threads', '1', '--quiet', '--json'); // prettier-ignore
+      expect(comparison.code, comparison.err).toBe(0);
+      writeFileSync(compared, comparison.out);
+      const made = async (path: string): Promise<string> => (await cli('report', path)).out;
+      pages = { plan: await made(whole), stages: await made(staged), comparison: await made(compared) };
+    });
+    afterAll(() => rmSync(root, { recursive: true, force: true }));
+
+    const cases = ['plan', 'stages', 'comparison'].flatMap((name) =>
+    ([['light', 390], ['dark', 390], ['light', 1280], ['dark', 1280], ['paper', A4]] as const).map(([scheme, width]) => [name, scheme, width] as const)); // prettier-ignore
+    it.each(cases)('%s, %s, %i px', (name, scheme, width) => {
+      const html = pages[name].replace('</body>', `${MEASURE}</body>`);
+      const paper = scheme === 'paper';
+      // The rules for paper for every medium, and everything unfolded, as the page does before it is printed.
+      const shown = paper ? html.replace('@media print', '@media all').replace('<html', '<html data-paper=""') : html;
+      writeFileSync(join(root, 'report.html'), shown);
+      // A window is never narrower than 500 px; a frame in it is.
+      const file = join(root, width < 1000 ? 'frame.html' : 'report.html');
+      if (width < 1000)
+        writeFileSync(
+          file,
+          `<pre id="probe"></pre><script>addEventListener('message', (e) => { document.getElementById('probe').textContent = e.data; });</script><iframe src="report.html" style="width:${width}px;height:900px;border:0"></iframe>`,
+        );
+      const flags = ['--headless', '--no-sandbox', '--disable-gpu', '--virtual-time-budget=3000', `--window-size=${Math.max(800, width)},900`, '--dump-dom']; // prettier-ignore
+      if (scheme === 'dark') flags.push('--blink-settings=preferredColorScheme=0');
+      const dom = execFileSync(browser ?? '', [...flags, pathToFileURL(file).href], { encoding: 'utf8', stdio: ['ignore', 'pipe', 'ignore'], maxBuffer: 2 ** 26 }); // prettier-ignore
+      const [, text] = /<pre id="probe">([^<]*)<\/pre>/.exec(dom) ?? [];
+      const probe = JSON.parse((text ?? '').replaceAll('&gt;', '>').replaceAll('&lt;', '<').replaceAll('&amp;', '&')) as Record<string, unknown>; // prettier-ignore
+      expect(probe).toMatchObject({ overflow: 0, outside: [], overlaps: [], spilled: [], requests: 0 });
+      expect(probe.blocks).toBeGreaterThan(40);
+    });
+
+    it('prints: every section that begins a sheet has one', () => {
+      writeFileSync(join(root, 'report.html'), pages.plan);
+      const pdf = join(root, 'report.pdf');
+      execFileSync(browser ?? '', ['--headless', '--no-sandbox', '--disable-gpu', `--print-to-pdf=${pdf}`, pathToFileURL(join(root, 'report.html')).href], { stdio: 'ignore' }); // prettier-ignore
+      const sheets = [...readFileSync(pdf, 'latin1').matchAll(/\/Type \/Page\b/g)].length;
+      expect(sheets).toBeGreaterThan([...pages.plan.matchAll(/class="sheet"/g)].length);
+    });
+  },
+);

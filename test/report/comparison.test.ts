@@ -4,7 +4,8 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { ComparisonReport } from '../../src/report/compared.ts';
 import { secondsText } from '../../src/units.ts';
-import type { Comparison } from '../../src/zoo/comparison.ts';
+import { comparisonText as terminalText } from '../../src/report/comparison.ts';
+import type { ComparedLayout, ComparedStage, Comparison } from '../../src/zoo/comparison.ts';
 import { cli, fixture } from '../cli/support.ts';
 import { checkHtml, textOf } from './html-reader.ts';
 
@@ -69,30 +70,58 @@ describe('11.1 report of a comparison', () => {
   it('a best plan with stages has its pipeline drawn and tabled, with what was asked and what would change the answer', async () => {
     const file = join(root, 'stages.json');
     const [p, chunks, microbatches] = [2, 2, 4];
-    const stage = (k: number): object => ({ first: 2 * k, end: 2 * k + 2, embedding: k === 0, head: k === 3, seconds: 1e-3 * (k + 1), peakBytes: 2 ** 30 * (k + 1), inFlight: 5 - (k % 2), idleShare: 0.1 * (k % 2) }); // prettier-ignore
-    const layout = {
+    const ms = (k: number): number => 1e-3 * (k + 1);
+    const stage = (k: number): ComparedStage => ({
+      first: 2 * k,
+      end: 2 * k + 2,
+      embedding: k === 0,
+      head: k === 3,
+      seconds: ms(k),
+      forwardSeconds: 0.25 * ms(k),
+      backwardInputSeconds: 0.5 * ms(k),
+      backwardWeightSeconds: 0.25 * ms(k),
+      peakBytes: 2 ** 30 * (k + 1),
+      inFlight: 5 - (k % 2),
+      idleShare: 0.1 * (k % 2),
+    });
+    // The middle boundary is twice as wide: chunk 1 of device 0 follows chunk 0 of device 1.
+    const boundaries = [1, 2, 1].map((n) => ({
+      bytes: n * 2 ** 20,
+      seconds: n * 1e-5,
+    }));
+    const layout: ComparedLayout = {
       computeSeconds: 1, exposedCommunicationSeconds: 2, bubbleSeconds: 0.25, tokensPerSecond: 12345, mfu: 0.4321,
       memory: { parameterBytes: 2 ** 30, gradientBytes: 2 ** 30, optimizerBytes: 2 ** 31, activationBytes: 3 * 2 ** 30, temporaryBytes: 2 ** 20 },
-      sizes: { pp: p }, microbatch: 1, microbatches, schedule: 'interleaved', chunks, checkpoint: 'none', pricedLayers: 2,
-      stages: [0, 1, 2, 3].map(stage),
+      sizes: { pp: p, dp_replicate: 1, dp_shard: 2, cp: 1, tp: 1, ep: 1 }, microbatch: 1, microbatches, schedule: 'interleaved', chunks, checkpoint: 'none', pricedLayers: 2,
+      stages: [0, 1, 2, 3].map(stage), boundaries, pointToPointBytes: 2 * microbatches * 4 * 2 ** 20,
     }; // prettier-ignore
     const plans = comparison.plans.map((plan) => (plan.name === comparison.best ? { ...plan, layout } : plan));
-    const question = { model: 'tiny-llama', sequence: 2048, globalBatch: 64, layers: 8, pricedLayers: 2, mfuConvention: 'MFU: by hand' }; // prettier-ignore
+    const question = { model: 'tiny-llama', sequence: 2048, globalBatch: 64, cost: 'alpha-beta', layers: 8, pricedLayers: 2, layerKinds: 1, mfuConvention: 'MFU: by hand' }; // prettier-ignore
     const whatIf = [
       { change: 'half the batch', best: 'fsdp', mesh: 'dp=4', seconds: 0.5, same: false },
       { change: 'no memory', best: null, same: false },
     ];
-    writeFileSync(file, JSON.stringify({ ...comparison, plans, question, whatIf, notes: ['Priced by hand.'] }));
+    const told: Comparison = { ...comparison, plans, question, whatIf, notes: ['Priced by hand.'] };
+    writeFileSync(file, JSON.stringify(told));
     const html = (await cli('report', file)).out;
     expect(checkHtml(html)).toEqual([]);
     const [, drawing] = /<svg[^>]*aria-labelledby="schedule-title[^>]*>([^]*?)<\/svg>/.exec(html)!;
-    // Every pass of every chunk once, and two keys.
+    // Every pass of every chunk once, and two keys; what the devices are busy with after their passes, and its key.
     expect(drawing.match(/class="pass [fb]( odd)?"/g)).toHaveLength(2 * p * chunks * microbatches + 2);
+    expect(drawing).toContain('forward, microbatch 0, chunk 0: 250 µs');
+    expect(drawing).toContain('backward, microbatch 3, chunk 1: 3.00 ms');
     const text = (await cli('report', file, '--format', 'text')).out;
+    // Device 0 sends 1 + 1 MiB forward and 2 MiB back, device 1 2 MiB forward and 1 + 1 MiB back, for each microbatch; 8 MiB both ways.
+    const messages = `1.00 MiB to 2.00 MiB each, 8 of them a step over each of 3 boundaries: a device sends up to 16.0 MiB, a row of 2 devices 32.0 MiB`;
     for (const out of [textOf(html), text])
-      for (const said of ['tiny-llama on 4 devices', '12,345 tokens/s', 'MFU 43.2 % (by hand)', '4 microbatches of 1', 'interleaved by 2 chunks over 2 devices', 'layers 6-7, head', 'half the batch', 'nothing fits', 'Priced by hand.', 'a third of it is drawn as forward'])
+      for (const said of ['tiny-llama on 4 devices', '12,345 tokens/s', 'MFU 43.2 % (by hand)', '4 microbatches of 1', 'interleaved by 2 chunks over 2 devices', 'layers 6-7, head', 'half the batch', 'nothing fits', 'Priced by hand.', messages])
         expect(out).toContain(said); // prettier-ignore
-    expect(text).toMatch(/^ +3 +1 +layers 6-7, head +4\.00 ms +4 +4\.00 GiB +10\.0 %$/m);
+    expect(text).toMatch(/^ +3 +1 +layers 6-7, head +1\.00 ms +3\.00 ms +4 +4\.00 GiB +10\.0 %$/m);
+    expect(text).toMatch(/^ +1 +2 +2\.00 MiB +20\.0 µs +16\.0 MiB$/m);
+    // The terminal says the same.
+    const said = terminalText(told);
+    expect(said).toContain(`messages  ${messages}`);
+    expect(said).toMatch(/^ +3 +1 +layers 6-7, head +1\.00 ms +3\.00 ms +4 +4\.00 GiB +10\.0 %$/m);
   });
 
   it('names from the file are text', async () => {

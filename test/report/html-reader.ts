@@ -1,4 +1,4 @@
-const VOID = new Set(['meta', 'br', 'hr', 'img', 'input', 'col', '!doctype']);
+const VOID = new Set(['meta', 'br', 'hr', 'img', 'input', 'col', 'wbr', '!doctype']);
 const RAW = /<(script|style)([^>]*)>[^]*?<\/\1>/g;
 const TAG = /<(\/?)([a-zA-Z!][\w-]*)((?:\s+[\w:-]+(?:="[^"<]*")?)*)\s*(\/?)>/y;
 const ENTITIES: Readonly<Record<string, string>> = { amp: '&', lt: '<', gt: '>', quot: '"', '#39': "'" };
@@ -35,8 +35,12 @@ export function checkHtml(html: string): string[] {
 
 /** The text that a reader sees, scripts and styles left out. */
 export function textOf(html: string): string {
-  return html
-    .replace(RAW, '')
-    .replace(/<[^>]*>/g, '')
-    .replace(/&(\w+|#39);/g, (whole, name: string) => ENTITIES[name] ?? whole);
+  return (
+    html
+      .replace(RAW, '')
+      .replace(/<[^>]*>/g, '')
+      // Spaces that keep a number with its unit.
+      .replaceAll('\u00a0', ' ')
+      .replace(/&(\w+|#39);/g, (whole, name: string) => ENTITIES[name] ?? whole)
+  );
 }

@@ -130,13 +130,14 @@ describe('ZO-34 the report of a 2-layer Llama plan', () => {
   });
 });
 
-describe('ZO-35', () => {
+describe('ZO-35 one folder', () => {
   it('two runs give the same bytes, in every format', async () => {
     // Markdown and text print the blocks of the page, so that the page stands for them.
     expect(await made('html')).toBe(html);
     expect(JSON.parse(await made('json'))).toEqual(report);
     expect(await made('csv')).toBe(await made('csv'));
-    expect(report.run).toEqual({ solveSeconds: null, incumbentSeconds: null });
+    // The clock times of the folder's own progress.json.
+    expect(report.run).toEqual({ solveSeconds: null, incumbentSeconds: expect.any(Array) as unknown });
   });
 
   it('the objective is recomputed from the JSON alone', () => {

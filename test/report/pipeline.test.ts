@@ -77,7 +77,7 @@ describe('11.1 pipeline', () => {
     expect(stages.map((s) => s.stateBytes)).toEqual(elements.map((n, k) => 16 * n + (k === 0 ? buffer : 0)));
   });
 
-  it('ZO-11 in part: a message between stages is b x s x h elements, sent each way for every microbatch', () => {
+  it('ZO-11 (report) a message between stages is b x s x h elements, sent each way for every microbatch', () => {
     const bytes = (16 / MICROBATCHES) * SEQUENCE * LLAMA.hidden_size * 2;
     const { boundaries } = report.pipeline!;
     expect(boundaries.map((b) => [b.from, b.to, b.bytes, b.stepBytes])).toEqual([[0, 1, bytes, 2 * MICROBATCHES * bytes], [1, 2, bytes, 2 * MICROBATCHES * bytes]]); // prettier-ignore

@@ -187,7 +187,7 @@ describe('11.1 graph, solver, warnings', () => {
       expect(report.run.incumbentSeconds![k + 1]).toBeGreaterThanOrEqual(report.run.incumbentSeconds![k]);
     });
     const { plan, program } = wholePlan(folder);
-    expect((await incumbentsOf(plan, program, builtinOperators())).steps).toEqual(steps);
+    expect((await incumbentsOf(plan, program, builtinOperators()))?.steps).toEqual(steps);
   });
 
   it('plans of an easier problem are no incumbents of this one, their bound holds', () => {

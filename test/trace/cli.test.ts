@@ -1,15 +1,23 @@
-import { execFileSync, spawnSync } from 'node:child_process';
+import { spawnSync } from 'node:child_process';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { OwnProcess, type CliRun } from '../support/own-process.ts';
 
 /** The command and the hook in processes of their own: module hooks do not run inside the test runner. */
 
 const root = join(import.meta.dirname, '../..');
 let folder = '';
-beforeAll(() => void (folder = mkdtempSync(join(tmpdir(), 'shardwright-trace-'))));
-afterAll(() => rmSync(folder, { recursive: true, force: true }));
+let other: OwnProcess;
+beforeAll(() => {
+  folder = mkdtempSync(join(tmpdir(), 'shardwright-trace-'));
+  other = new OwnProcess();
+});
+afterAll(() => {
+  other.close();
+  rmSync(folder, { recursive: true, force: true });
+});
 
 interface Run {
   readonly code: number | null;
@@ -24,7 +32,7 @@ function node(...args: readonly string[]): Run {
   });
   return { code: status, out: stdout, err: stderr };
 }
-const cli = (...args: readonly string[]): Run => node('src/cli/main.ts', ...args);
+const cli = (...args: readonly string[]): Promise<CliRun> => other.cli(...args);
 
 function file(name: string, text: string): string {
   const path = join(folder, name);
@@ -42,9 +50,9 @@ export const inputs = { x: spec([8, 128]) };
 `;
 
 describe('CA-17 shardwright trace', () => {
-  it('CA-17 prints the canonical text; --json counts', () => {
+  it('CA-17 prints the canonical text; --json counts', async () => {
     const path = file('mlp.model.ts', MODEL);
-    const run = cli('trace', path);
+    const run = await cli('trace', path);
     expect(run.err).toBe('');
     expect(run.out).toMatch(
       /^swgraph 1\ngraph @mlp \{\n {2}in %fc1\.weight: f32\[256, 128\] parameter "fc1\.weight"\n/,
@@ -52,43 +60,45 @@ describe('CA-17 shardwright trace', () => {
     expect(run.out).toMatch(
       /%relu = aten\.relu\.default\(%linear\): f32\[8, 256\] ; forward source=".*mlp\.model\.ts:5:14"/,
     );
-    expect(JSON.parse(cli('trace', path, '--json').out)).toEqual({
+    expect(JSON.parse((await cli('trace', path, '--json')).out)).toEqual({
       nodes: 9,
       ops: { 'aten.linear.default': 2, 'aten.relu.default': 1 },
       subgraphs: {},
     });
   });
 
-  it('CA-17 a file without inputs exits 2 and names the export', () => {
-    const run = cli('trace', file('no-inputs.ts', 'export default (x) => x;'));
+  it('CA-17 a file without inputs exits 2 and names the export', async () => {
+    const run = await cli('trace', file('no-inputs.ts', 'export default (x) => x;'));
     expect([run.code, run.out]).toEqual([2, '']);
     expect(run.err).toContain("has no export 'inputs'");
-    expect(cli('trace', file('no-model.ts', 'export const inputs = [];')).err).toContain("has no export 'model'");
-    expect(cli('trace', join(folder, 'absent.ts')).code).toBe(2);
+    expect((await cli('trace', file('no-model.ts', 'export const inputs = [];'))).err).toContain(
+      "has no export 'model'",
+    );
+    expect((await cli('trace', join(folder, 'absent.ts'))).code).toBe(2);
   });
 
-  it('CA-6 a branch on a traced value exits 2 with the place of the condition in the source', () => {
+  it('CA-6 a branch on a traced value exits 2 with the place of the condition in the source', async () => {
     const path = file(
       'branch.ts',
       MODEL.replace('return net.forward(x);', 'if (x.sum().gt(0)) return x.sin();\n  return x;'),
     );
-    const run = cli('trace', path);
+    const run = await cli('trace', path);
     expect(run.code).toBe(2);
     expect(run.err).toContain('symbolically traced variables cannot be used as inputs to control flow');
     expect(run.err).toMatch(/branch\.ts:5:7\n/);
   });
 
-  it('inspect and plan read a program', () => {
+  it('inspect and plan read a program', async () => {
     const path = file('planned.model.ts', MODEL);
-    expect(JSON.parse(cli('inspect', path, '--json').out)).toMatchObject({
+    expect(JSON.parse((await cli('inspect', path, '--json')).out)).toMatchObject({
       format: 'trace', parameters: 49_472, flops: { forward: 786_432 },
     }); // prettier-ignore
     const plan = JSON.parse(
-      cli('plan', path, '--mesh', 'x=8', '--cluster', 'dgx-h100', '--no-recipes', '--json').out,
+      (await cli('plan', path, '--mesh', 'x=8', '--cluster', 'dgx-h100', '--no-recipes', '--json')).out,
     ) as { proof: { status: string }; parameters: unknown[] };
     expect(plan.proof.status).toBe('optimal');
     expect(plan.parameters).toHaveLength(4);
-    expect(cli('inspect', path, '--role', 'x=parameter').code).toBe(2);
+    expect((await cli('inspect', path, '--role', 'x=parameter')).code).toBe(2);
   });
 });
 
@@ -120,13 +130,11 @@ try {
     );
   });
 
-  it('CA-62 two processes print the same text', () => {
+  it('CA-62 two processes print the same text', async () => {
     const path = file('twice.model.ts', MODEL);
-    const once = (): string =>
-      execFileSync(process.execPath, ['--import', 'tsx', 'src/cli/main.ts', 'trace', path], {
-        cwd: root,
-        encoding: 'utf8',
-      });
-    expect(once()).toBe(once());
+    const alone = node('src/cli/main.ts', 'trace', path);
+    expect([alone.code, alone.err]).toEqual([0, '']);
+    expect(alone.out).toMatch(/^swgraph 1\n/);
+    expect((await other.cli('trace', path)).out).toBe(alone.out);
   });
 });

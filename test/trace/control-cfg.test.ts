@@ -1,6 +1,8 @@
+import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { fromFlat, fromList, NDArray } from '../../src/ndarray/array.ts';
-import { runCfg, type Cfg } from '../../src/passes/cfg.ts';
+import { runCfg, type BlockEnd, type Cfg } from '../../src/passes/cfg.ts';
+import { flowGraph, loopsOf, reachable, waysInto } from '../../src/passes/cfg-flow.ts';
 import { structure } from '../../src/passes/structure.ts';
 import { evaluateGraph, type Value } from '../../src/simulate/evaluate.ts';
 import { branch, captureCfg, jump, leave } from '../../src/trace/control-cfg.ts';
@@ -47,8 +49,10 @@ describe('cfg', () => {
   });
 
   it('CA-39 structure leaves it as blocks', () => {
-    const { graph, cfg } = structure(twoExits);
+    const { graph, cfg, loops } = structure(twoExits);
     expect(graph).toBeUndefined();
+    // The loop has a header, but two ways out.
+    expect(loops.map((loop) => loop.entries)).toEqual([['head']]);
     expect(cfg.blocks.length).toBeGreaterThan(1);
     for (const start of [[1, 1], [0, 0], [30, 25]]) {
       const inputs = [fromList([2], start), int(0)];
@@ -109,5 +113,63 @@ describe('cfg', () => {
     expect(
       code({ a: { params: [x], body: (v) => branch(v.gt(0), { to: 'a', args: [v] }, { to: 'a', args: [v] }) } }).code,
     ).toBe('E_COND_PRED');
+  });
+
+  it('a loop that is entered at two blocks stays blocks, and the answer says where it is entered', () => {
+    const twoDoors = captureCfg('doors', 'start', {
+      start: { params: [x], body: (a) => branch(a.sum().gt(0), { to: 'left', args: [a] }, { to: 'right', args: [a] }) },
+      left: { params: [x], body: (a) => jump('right', a.add(1)) },
+      right: { params: [x], body: (a) => branch(a.sum().gt(9), { to: 'end', args: [a] }, { to: 'left', args: [a] }) },
+      end: { params: [x], body: (a) => leave(a) },
+    });
+    expect(loopsOf(twoDoors)).toEqual([{ blocks: ['left', 'right'], entries: ['left', 'right'] }]);
+    const { graph, loops } = structure(twoDoors);
+    expect(graph).toBeUndefined();
+    expect(loops).toEqual([{ blocks: ['left', 'right'], entries: ['left', 'right'] }]);
+  }); // prettier-ignore
+
+  /** Blocks without code that lead as listed: to none, one or two others. */
+  const skeleton = (to: readonly (readonly number[])[]): Cfg => ({
+    name: 'random',
+    entry: '0',
+    blocks: to.map((next, id) => {
+      const edges = next.map((n) => ({ to: String(n % to.length), args: [] }));
+      const end: BlockEnd =
+        edges.length === 0
+          ? { kind: 'return', values: [] }
+          : edges.length === 1
+            ? { kind: 'jump', edge: edges[0] }
+            : { kind: 'branch', on: 'p', then: edges[0], else: edges[1] };
+      return { id: String(id), graph: { name: String(id), nodes: [], outputs: [], subgraphs: {} }, end };
+    }),
+  });
+
+  it('reachable blocks, ways in, loops and their entries, against a closure over all paths', () => {
+    fc.assert(
+      fc.property(fc.array(fc.array(fc.nat(9), { maxLength: 2 }), { minLength: 1, maxLength: 9 }), (lists) => {
+        const cfg = skeleton(lists);
+        const n = lists.length;
+        const edges = lists.flatMap((next, a) => next.map((b) => [a, b % n] as const));
+        // Whether b is reached from a in one step or more (Warshall).
+        const leads = Array.from({ length: n }, (_, a) => Array.from({ length: n }, (_, b) => edges.some(([v, w]) => v === a && w === b)));
+        for (let k = 0; k < n; k++) for (let a = 0; a < n; a++) for (let b = 0; b < n; b++) leads[a][b] ||= leads[a][k] && leads[k][b];
+        const flow = flowGraph(cfg.name, cfg.blocks);
+        const ids = [...Array(n).keys()];
+        expect([...reachable(flow, '0')].map(Number).sort()).toEqual(ids.filter((b) => b === 0 || leads[0][b]));
+        for (const b of ids) expect(waysInto(flow, String(b), '0')).toBe(edges.filter(([, w]) => w === b).length + (b === 0 ? 1 : 0));
+        const loops = ids.filter((a) => leads[a][a]).map((a) => ids.filter((b) => leads[a][b] && leads[b][a]));
+        const distinct = [...new Map(loops.map((loop) => [loop.join(), loop])).values()];
+        const entries = (loop: readonly number[]): number[] => loop.filter((b) => b === 0 || edges.some(([v, w]) => w === b && !loop.includes(v)));
+        expect(loopsOf(cfg)).toEqual(distinct.map((loop) => ({ blocks: loop.map(String), entries: entries(loop).map(String) })));
+      }),
+      { seed: 3, numRuns: 300 },
+    );
+  }); // prettier-ignore
+
+  it('a thousand blocks in a row are read, more are refused before the search overflows', () => {
+    const row = (n: number): Cfg => skeleton(Array.from({ length: n }, (_, k) => (k + 1 < n ? [k + 1] : [])));
+    expect(reachable(flowGraph('row', row(1000).blocks), '0').size).toBe(1000);
+    expect(loopsOf(row(1000))).toEqual([]);
+    expect(() => flowGraph('row', row(1001).blocks)).toThrow(/row has 1001 blocks, more than 1000/);
   });
 });

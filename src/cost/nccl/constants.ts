@@ -1,5 +1,5 @@
 import { readFileSync } from 'node:fs';
-import { z } from 'zod';
+import * as z from 'zod';
 import { internalError } from '../../errors.ts';
 
 /** Constants of the NCCL-like collective model that ship with the package (`data/nccl.json`); microseconds and GB/s. */

@@ -1,8 +1,9 @@
 import type { Graph } from '../../graph/types.ts';
 import type { OperatorTable } from '../../ops/table.ts';
-import { prepare } from '../../plan/prepare.ts';
+import { prepare, type Prepared } from '../../plan/prepare.ts';
 import { shardPrepared } from '../../plan/shard.ts';
 import type { Plan } from '../../plan/types.ts';
+import type { Progress } from '../../solver/types.ts';
 
 /** The best plan and the bound as they were while the problem was solved. */
 export interface Incumbents {
@@ -12,25 +13,71 @@ export interface Incumbents {
   readonly seconds: readonly number[];
 }
 
+/** Steps that were written beside a plan. */
+export interface WrittenProgress extends Incumbents {
+  /** False for a file that lay there before another plan was made. */
+  readonly isOfPlan: boolean;
+}
+
 /**
  * Solves the request of a plan again, without starting points, and listens. The steps are the same in every run as long as no time
  * limit ends the search; only their clock times differ.
+ *
+ * @returns undefined where several problems are solved for one plan, see `SolverLog.incumbents`
  */
-export async function incumbentsOf({ request }: Plan, program: Graph, operators: OperatorTable): Promise<Incumbents> {
+export async function incumbentsOf(
+  { request }: Plan,
+  program: Graph,
+  operators: OperatorTable,
+): Promise<Incumbents | undefined> {
   const prepared = prepare(program, request, operators);
-  const { unitsPerSecond } = prepared.model;
-  const inSeconds = (units: number): number | null => (Number.isFinite(units) ? units / unitsPerSecond : null);
-  const events: SolverEvent[] = [];
-  const result = await shardPrepared(prepared, {
-    onProgress: ({ phase, objective, bound, seconds: at }) =>
-      void events.push({ phase, seconds: inSeconds(objective), bound: inSeconds(bound), at }),
-  });
-  if (result.status !== 'infeasible') {
-    const { objective, proof } = result.plan;
-    const at = proof.solveSeconds ?? events.at(-1)?.at ?? 0;
-    events.push({ phase: proof.solver, seconds: objective.seconds, bound: proof.bound, at });
+  const log = new SolverLog(prepared);
+  const result = await shardPrepared(prepared, { onProgress: log.listen });
+  return result.status === 'infeasible' ? undefined : log.incumbents(result.plan);
+}
+
+/** Listens to the solver of a plan, on one clock for all of its phases. */
+export class SolverLog {
+  private readonly events: SolverEvent[] = [];
+  private readonly started = performance.now();
+
+  constructor(private readonly prepared: Prepared) {}
+
+  /** For `onProgress`. */
+  readonly listen = ({ phase, objective, bound }: Progress): void => {
+    const { unitsPerSecond } = this.prepared.model;
+    const inSeconds = (units: number): number | null => (Number.isFinite(units) ? units / unitsPerSecond : null);
+    this.events.push({ phase, seconds: inSeconds(objective), bound: inSeconds(bound), at: this.elapsed() });
+  };
+
+  /**
+   * The steps up to the plan that came of them; undefined where the peak over time is held within the budget: that plan comes of
+   * many problems, some about bytes, whose steps are not its own.
+   */
+  incumbents({ objective, proof }: Plan): Incumbents | undefined {
+    const { activations, checkpoint } = this.prepared.request;
+    if (activations === 'constraint' || checkpoint === 'auto' || checkpoint === 'two-stage') return undefined;
+    const last = { phase: proof.solver, seconds: objective.seconds, bound: proof.bound, at: this.elapsed() };
+    return thinned(ofOneProblem([...this.events, last]));
   }
-  return ofOneProblem(events);
+
+  private elapsed(): number {
+    return (performance.now() - this.started) / 1000;
+  }
+}
+
+/** Steps that are kept. */
+const MOST_STEPS = 400;
+
+/** Long logs without some of the steps in which only the bound rose: plans, and the last step, stay. */
+export function thinned({ steps, seconds }: Incumbents): Incumbents {
+  if (steps.length <= MOST_STEPS) return { steps, seconds };
+  const better = steps.map(
+    (s, k) => k === steps.length - 1 || s.seconds !== (steps[k - 1] ?? { seconds: null }).seconds,
+  );
+  const every = Math.ceil(steps.length / Math.max(1, MOST_STEPS - better.filter(Boolean).length));
+  const kept = steps.flatMap((_, k) => (better[k] || k % every === 0 ? [k] : []));
+  return { steps: kept.map((k) => steps[k]), seconds: kept.map((k) => seconds[k]) };
 }
 
 /** One event of the solver; `at` is its clock time. */
@@ -47,9 +94,11 @@ export interface SolverEvent {
  */
 export function ofOneProblem(events: readonly SolverEvent[]): Incumbents {
   let easier = 0;
+  let before = Infinity;
   events.forEach(({ seconds }, k) => {
-    const before = events.slice(easier, k).findLast((e) => e.seconds !== null)?.seconds ?? Infinity;
-    if (seconds !== null && seconds > before) easier = k;
+    if (seconds === null) return;
+    if (seconds > before) easier = k;
+    before = seconds;
   });
   const steps: Incumbents['steps'][number][] = [];
   const clock: number[] = [];

@@ -1,5 +1,5 @@
 import { readFileSync } from 'node:fs';
-import { z } from 'zod';
+import * as z from 'zod';
 
 /** How far `validate` is off on the runs of one kind of device. Shares of the measured value, 0.1 is 10 %. */
 export interface MeasuredErrors {

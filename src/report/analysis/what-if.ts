@@ -1,5 +1,6 @@
 import { leastMemory } from '../../plan/least-memory.ts';
-import { applyInputOutput, applyPins, Restriction } from '../../plan/pins.ts';
+import { applyInputOutput, applyPins } from '../../plan/pins.ts';
+import { Restriction } from '../../plan/restriction.ts';
 import { prepare } from '../../plan/prepare.ts';
 import { shardPrepared } from '../../plan/shard.ts';
 import type { Reopened } from '../../plan/explain.ts';

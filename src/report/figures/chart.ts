@@ -170,3 +170,19 @@ export function bottomAxis(scale: Scale, top: number, bottom: number, text: (val
 export function clip(text: string, most: number): string {
   return text.length <= most ? text : `${text.slice(0, Math.max(1, most - 1))}…`;
 }
+
+/** A text cut to what fits into so many pixels at 12 px; empty where not three letters do. */
+export function clipTo(text: string, pixels: number): string {
+  if (widthOf(text) <= pixels) return text;
+  let width = widthOf('…');
+  let end = 0;
+  while (end < text.length && width + widthOf(text[end]) <= pixels) width += widthOf(text[end++]);
+  return end < 3 ? '' : `${text.slice(0, end)}…`;
+}
+
+/** Pixels at 12 px in a wide sans-serif type: an estimate from above. */
+function widthOf(text: string): number {
+  let sum = 0;
+  for (const c of text) sum += /[mwMW…@%]/.test(c) ? 12 : /[ijlI.,:;|' ]/.test(c) ? 4.5 : 7.8;
+  return sum;
+}

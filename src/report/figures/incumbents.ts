@@ -1,7 +1,7 @@
 import type { Incumbents } from '../analysis/incumbents.ts';
 import { h, type Markup } from '../html/markup.ts';
 import { secondsText } from '../../units.ts';
-import { bottomAxis, chart, label, leftAxis, linear, px } from './chart.ts';
+import { bottomAxis, chart, label, leftAxis, linear, logarithmicFine, px } from './chart.ts';
 
 const [WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM] = [760, 300, 84, 744, 40, 250];
 
@@ -11,11 +11,9 @@ export function incumbentsFigure(steps: Incumbents['steps'], seconds: readonly n
   const [least, most] = [Math.min(...values), Math.max(...values)];
   const end = Math.max(...seconds);
   const x = linear(end, LEFT, RIGHT);
-  // From the least value on, not from 0: what is between plan and bound is what matters.
-  const span = most > least ? most - least : most > 0 ? most : 1;
-  const from = most > least ? least - 0.06 * span : 0;
-  const y = linear(most + 0.06 * span - from, BOTTOM, TOP);
-  const at = (value: number): number => y.at(value - from);
+  // Not from 0: what is between plan and bound is what matters. First plans may be many times as slow as the last.
+  const y = least > 0 ? logarithmicFine(0.97 * least, 1.03 * most, BOTTOM, TOP) : linear(1.03 * most, BOTTOM, TOP);
+  const { at } = y;
   const stairs = (of: (step: Incumbents['steps'][number]) => number | null): string => {
     const parts: string[] = [];
     steps.forEach((step, k) => {
@@ -35,7 +33,7 @@ export function incumbentsFigure(steps: Incumbents['steps'], seconds: readonly n
       width: WIDTH,
       height: HEIGHT,
     },
-    leftAxis({ at: (value) => y.at(value), ticks: y.ticks }, LEFT, RIGHT, (value) => secondsText(value + from)),
+    leftAxis(y, LEFT, RIGHT, secondsText),
     bottomAxis(x, TOP, BOTTOM, tick),
     h('path', { d: stairs((s) => s.bound), class: 'bound' }),
     h('path', { d: stairs((s) => s.seconds), class: 'incumbent' }),

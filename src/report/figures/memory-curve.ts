@@ -88,5 +88,5 @@ function areaPath(
 
 /** The unit that ticks are round in. */
 export function unitOf(bytes: number): number {
-  return [2 ** 40, 2 ** 30, 2 ** 20, 2 ** 10].find((u) => bytes >= 2 * u) ?? 1;
+  return [2 ** 40, 2 ** 30, 2 ** 20, 2 ** 10].find((u) => bytes >= u) ?? 1;
 }

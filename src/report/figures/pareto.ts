@@ -28,11 +28,16 @@ export interface PlanPoint {
 
 const [WIDTH, HEIGHT] = [760, 390];
 const [LEFT, RIGHT, TOP, BOTTOM] = [84, 724, 34, 330];
+/** Times the largest plan, from which on a budget is not drawn. */
+const FAR = 4;
 
 /** Step time (logarithmic) over memory; numbers are those of the table. */
 export function paretoFigure(points: readonly PlanPoint[], budgetBytes: number, what: string): Markup {
   const times = points.map((p) => p.seconds).filter((s) => s > 0);
-  const most = Math.max(budgetBytes, ...points.map((p) => p.bytes));
+  const widest = Math.max(...points.map((p) => p.bytes));
+  // A budget that is far from all plans would leave them no room.
+  const isNear = budgetBytes <= FAR * widest;
+  const most = isNear ? Math.max(budgetBytes, widest) : widest;
   const y = logarithmicFine(0.8 * Math.min(...times), 1.25 * Math.max(...times), BOTTOM, TOP);
   const x = linear(1.05 * most, LEFT, RIGHT, unitOf(most));
   const front = points.filter((p) => p.front).sort((a, b) => a.bytes - b.bytes);
@@ -47,8 +52,7 @@ export function paretoFigure(points: readonly PlanPoint[], budgetBytes: number, 
     },
     bottomAxis(x, TOP, BOTTOM, bytesText),
     leftAxis(y, LEFT, RIGHT, secondsText),
-    line(x.at(budgetBytes), TOP - 6, x.at(budgetBytes), BOTTOM, 'limit'),
-    label(x.at(budgetBytes) + (x.at(budgetBytes) > (LEFT + RIGHT) / 2 ? -6 : 6), TOP - 8, `budget ${bytesText(budgetBytes)}`, { anchor: x.at(budgetBytes) > (LEFT + RIGHT) / 2 ? 'end' : 'start' }), // prettier-ignore
+    budgetMark(budgetBytes, isNear ? x.at(budgetBytes) : undefined),
     front.length > 1 ? [h('path', { d: stairs(front, x, y), class: 'front' })] : [],
     points.map((p, k) => {
       const kind = p.chosen === true ? 'chosen' : p.fits ? 'fits' : 'over';
@@ -59,6 +63,17 @@ export function paretoFigure(points: readonly PlanPoint[], budgetBytes: number, 
     placeNumbers(dots, { left: LEFT, right: WIDTH, top: TOP, bottom: BOTTOM }),
     label((LEFT + RIGHT) / 2, HEIGHT - 14, what, { anchor: 'middle' }),
   );
+}
+
+/** The budget as a line; only said where it is to the right of the drawing. */
+function budgetMark(budgetBytes: number, at: number | undefined): Markup[] {
+  const text = `budget ${bytesText(budgetBytes)}`;
+  if (at === undefined) return [label(RIGHT, TOP - 8, `${text}, to the right of the drawing`, { anchor: 'end' })];
+  const isRight = at > (LEFT + RIGHT) / 2;
+  return [
+    line(at, TOP - 6, at, BOTTOM, 'limit'),
+    label(at + (isRight ? -6 : 6), TOP - 8, text, { anchor: isRight ? 'end' : 'start' }),
+  ];
 }
 
 /** Everything above and to the right of these steps is worse than some plan on them. */

@@ -1,7 +1,7 @@
 import { playPipeline, type PassSpan, type StageSeconds } from '../../simulate/pipeline/play.ts';
 import { splitsBackward, type PassKind, type PipelineSchedule } from '../../simulate/pipeline/schedules.ts';
 import type { Markup } from '../html/markup.ts';
-import { secondsText } from '../../units.ts';
+import { countedText, secondsText } from '../../units.ts';
 import { bottomAxis, chart, label, linear, rect } from './chart.ts';
 
 const [WIDTH, LEFT, RIGHT, TOP] = [860, 84, 848, 40];
@@ -90,7 +90,7 @@ function figure(drawn: DrawnSchedule, boxes: readonly Box[], from: number, to: n
     {
       id,
       title: 'The pipeline schedule',
-      description: `${drawn.schedule}: ${drawn.microbatches} microbatches on ${drawn.devices} devices${drawn.chunks > 1 ? ` of ${drawn.chunks} chunks each` : ''}, from ${secondsText(from)} to ${secondsText(to)}.`,
+      description: `${drawn.schedule}: ${countedText(drawn.microbatches, 'microbatch', 'microbatches')} on ${drawn.devices} devices${drawn.chunks > 1 ? ` of ${drawn.chunks} chunks each` : ''}, from ${secondsText(from)} to ${secondsText(to)}.`,
       width: WIDTH,
       height: bottom + 40,
     },

@@ -1,7 +1,7 @@
 import type { CloseUp, Streams } from '../analysis/streams.ts';
 import { h, type Markup } from '../html/markup.ts';
 import { percentText, secondsText } from '../../units.ts';
-import { bottomAxis, chart, clip, label, line, linear, px, rect } from './chart.ts';
+import { bottomAxis, chart, clipTo, label, line, linear, px, rect } from './chart.ts';
 
 const WIDTH = 760;
 const [LEFT, RIGHT, TOP] = [128, 744, 30];
@@ -73,10 +73,10 @@ export function closeUpFigure(streams: Streams, closeUp: CloseUp): Markup {
     closeUp.tasks.map(({ stream, name, start, end }) => {
       const top = TOP + stream * LANE + 10;
       const width = x(end) - x(start);
-      const room = Math.floor((width - 6) / 7);
+      const shown = clipTo(name, width - 6);
       return [
         rect(x(start), top, Math.max(1, width - 0.6), LANE - 22, `task ${stream === 0 ? 'compute' : 'communication'}`, `${name}: ${secondsText(end - start)}`), // prettier-ignore
-        ...(room >= 4 ? [label(x(start) + 4, top + 20, clip(name, room), { class: 'ontask' })] : []),
+        ...(shown === '' ? [] : [label(x(start) + 4, top + 20, shown, { class: 'ontask' })]),
       ];
     }),
     label((LEFT + RIGHT) / 2, bottom + 34, `time since ${secondsText(closeUp.from)}`, { anchor: 'middle' }),

@@ -1,6 +1,6 @@
 import type { BarBlock, Block, Cell, Column, Section, TableBlock } from '../blocks.ts';
 import { percentText } from '../../units.ts';
-import { h, type Markup } from './markup.ts';
+import { h, type Child, type Markup } from './markup.ts';
 
 /** A section of a page, with its heading. */
 export function sectionMarkup({ id, title, sheet, blocks }: Section): Markup {
@@ -12,14 +12,24 @@ export function sectionMarkup({ id, title, sheet, blocks }: Section): Markup {
   );
 }
 
+/** Text whose numbers stay with their units at the end of a line. */
+export function prose(text: string): string {
+  return text.replace(/(\d) (?=%|[nµm]?s\b|[KMGT]?i?B\b)/g, '$1\u00a0');
+}
+
+/** Names of several parts (`pp=2,dp=4`, `fsdp+tp`): on paper, where nothing scrolls, lines may end between the parts. */
+function breakable(text: string): Child[] {
+  return text.split(/(?<=[,+])(?=\S)/).flatMap((part, k) => (k === 0 ? [part] : [h('wbr', {}), part]));
+}
+
 function blockMarkup(block: Block): Markup | readonly Markup[] {
   switch (block.kind) {
     case 'text':
-      return h('p', block.soft === true ? { class: 'soft' } : {}, block.text);
+      return h('p', block.soft === true ? { class: 'soft' } : {}, prose(block.text));
     case 'heading':
       return h('h3', {}, block.text);
     case 'list':
-      return h('ul', {}, block.items.map((item) => h('li', {}, item))); // prettier-ignore
+      return h('ul', {}, block.items.map((item) => h('li', {}, prose(item)))); // prettier-ignore
     case 'code':
       return h('pre', { tabindex: 0 }, block.text);
     case 'bar':
@@ -54,7 +64,7 @@ function table(caption: string, columns: readonly Column[], rows: TableBlock['ro
     return kind === undefined ? {} : { class: kind };
   };
   const cell = (given: Cell | string, c: number): Markup => {
-    if (typeof given === 'string') return h('td', kindOf(c), given);
+    if (typeof given === 'string') return h('td', kindOf(c), columns[c].kind === 'number' ? given : breakable(given));
     const { text, value, code } = given;
     const shown = code === true ? h('code', {}, text) : text;
     return h('td', { ...kindOf(c), ...(value === undefined ? {} : { 'data-value': value }) }, shown);

@@ -14,7 +14,7 @@ export class Markup {
 export type Child = Markup | string | number | readonly Child[];
 export type Attributes = Readonly<Record<string, string | number | boolean>>;
 
-const VOID = new Set(['meta', 'br', 'hr', 'img', 'input', 'col']);
+const VOID = new Set(['meta', 'br', 'hr', 'img', 'input', 'col', 'wbr']);
 
 /** An element. Attribute values are escaped; `true` writes the bare attribute, `false` leaves it out. */
 export function h(tag: string, attributes: Attributes, ...children: readonly Child[]): Markup {

@@ -1,14 +1,14 @@
 import type { Graph } from '../../graph/types.ts';
 import type { Section } from '../blocks.ts';
-import { deviceLine } from '../answer.ts';
 import type { Report } from '../data.ts';
 import { planSections } from '../sections/plan.ts';
 import { drawnSection, graphSection, programText } from '../sections/program.ts';
 import type { Drawings } from './drawings.ts';
-import { sectionMarkup } from './blocks.ts';
+import { prose, sectionMarkup } from './blocks.ts';
 import { h, Markup, scriptJson } from './markup.ts';
 import { PAGE_SCRIPT } from './script.ts';
 import { pageStyle } from './style.ts';
+import { countedText } from '../../units.ts';
 
 /** What a page needs beside its sections. */
 export interface PageInput {
@@ -58,7 +58,7 @@ export function htmlFile({ title, heading, subtitle, answer, sections, data, ver
       h(
         'section',
         { 'aria-label': 'Answer' },
-        h('dl', { class: 'answer' }, answer.map(({ label, text }) => [h('dt', {}, label), h('dd', {}, text)])), // prettier-ignore
+        h('dl', { class: 'answer' }, answer.map(({ label, text }) => [h('dt', {}, label), h('dd', {}, prose(text))])), // prettier-ignore
       ),
       sections.map(sectionMarkup),
     ),
@@ -71,6 +71,11 @@ export function htmlFile({ title, heading, subtitle, answer, sections, data, ver
 
 const CSP = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"; // prettier-ignore
 
+function subtitleOf({ plan, mesh }: Report): string {
+  const elements = plan.parameters.reduce((sum, p) => sum + p.shape.reduce((a, b) => a * b, 1), 0);
+  return `A plan of ${countedText(plan.nodes.length, 'node')} with ${countedText(elements, 'parameter')} on a mesh of ${mesh.map((d) => `${d.name}=${d.size}`).join(', ')}`;
+}
+
 /** The report of a plan as a page: what every format has, and the graph, the drawings and the program. */
 export function htmlPage(report: Report, graph: Graph | undefined, drawings: Drawings): string {
   const sections = planSections(report);
@@ -79,7 +84,7 @@ export function htmlPage(report: Report, graph: Graph | undefined, drawings: Dra
   return htmlFile({
     title: `Plan of ${report.model}`,
     heading: report.model,
-    subtitle: report.answer.find((line) => line.label === 'Devices')?.text ?? deviceLine(report.plan),
+    subtitle: subtitleOf(report),
     answer: report.answer,
     sections: [
       ...sections.slice(0, at),

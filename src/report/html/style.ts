@@ -50,6 +50,7 @@ header{padding-top:36px;display:flex;gap:16px;align-items:flex-start;justify-con
 h1{font-size:28px;line-height:1.2;margin:0 0 4px;overflow-wrap:anywhere;letter-spacing:-.01em}
 h2{font-size:20px;margin:52px 0 12px;scroll-margin-top:16px}
 h3{font-size:16px;margin:28px 0 8px}
+h2,h3,nav a{overflow-wrap:anywhere}
 p{margin:8px 0;max-width:78ch;overflow-wrap:anywhere}
 li{overflow-wrap:anywhere}
 .soft,.caption{color:var(--soft)}
@@ -67,10 +68,10 @@ th button:focus-visible{outline:3px solid var(--accent);outline-offset:2px}
 .scroll{overflow-x:auto;margin:6px 0 12px}
 table{border-collapse:collapse;width:100%;font-size:14.5px}
 .caption{margin:20px 0 0;font-size:14.5px}
-th,td{text-align:left;vertical-align:top;padding:7px 14px 7px 0;border-bottom:1px solid var(--border);overflow-wrap:anywhere}
+th,td{text-align:left;vertical-align:top;padding:7px 14px 7px 0;border-bottom:1px solid var(--border);overflow-wrap:break-word}
 th{font-weight:600;white-space:nowrap;color:var(--soft)}
 td.number,th.number{text-align:right;white-space:nowrap;font-variant-numeric:tabular-nums}
-td.name{min-width:14em}
+td.name{min-width:14em;overflow-wrap:anywhere}
 td.keep{white-space:nowrap}
 code,pre{font-family:ui-monospace,SFMono-Regular,Menlo,Consolas,'DejaVu Sans Mono',monospace;font-size:13.5px}
 pre{background:var(--raised);border:1px solid var(--border);border-radius:10px;padding:14px 16px;overflow-x:auto;line-height:1.5;margin:10px 0;tab-size:2}
@@ -137,7 +138,7 @@ figure.drawn .chart{width:100%;max-width:900px;min-width:560px;margin:0 auto}
 footer{padding:40px 24px;color:var(--soft);font-size:14px}
 .skip{position:absolute;left:-9999px}
 .skip:focus{left:12px;top:12px;background:var(--page);padding:8px 12px;z-index:2}
-@media (max-width:640px){main,header,footer,nav{padding-left:16px;padding-right:16px}header{flex-direction:column}.answer{grid-template-columns:1fr;gap:2px;padding:16px}.answer dd{margin-bottom:10px}h1{font-size:23px}}
+@media (max-width:640px){main,header,footer,nav{padding-left:16px;padding-right:16px}header{flex-direction:column}.answer{grid-template-columns:1fr;gap:2px;padding:16px}.answer dd{margin-bottom:10px}h1{font-size:23px}td.name{min-width:18em}}
 @media print{
 :root:root:root{color-scheme:light;${variables(PAGE_LIGHT)}}
 body{font-size:10.5pt}
@@ -152,7 +153,7 @@ figure.drawn .chart{min-width:0}
 .scroll,pre{overflow:visible}
 pre{white-space:pre-wrap;overflow-wrap:anywhere;font-size:8.5pt}
 table{font-size:9pt}
-th,td.keep,td.number,th.number{white-space:normal}
+th,td.keep,th.number{white-space:normal}
 th,td{padding-right:8px}
 td.name{min-width:0}
 td code{font-size:8pt}

@@ -1,21 +1,25 @@
 import { stageText } from '../analysis/pipeline.ts';
+import { afterPasses, comparedStage, messagesText } from '../compared-stages.ts';
+import { boundaryTable } from './pipeline.ts';
 import { bytes, count, seconds, type Block, type Section } from '../blocks.ts';
-import type { ReadComparison, ReadPlan } from '../comparison-schema.ts';
+import type { ComparedPlan, Comparison } from '../../zoo/comparison.ts';
 import { scheduleFigures } from '../figures/schedule.ts';
-import { bytesText, percentText } from '../../units.ts';
+import { bytesText, countedText, percentText } from '../../units.ts';
 
 /** The best plan by itself: its memory, its collectives, its stages. */
-export function bestSections(c: ReadComparison): Section[] {
+export function bestSections(c: Comparison): Section[] {
   const best = c.plans.find((p) => p.name === c.best);
   if (best === undefined) return [];
   const blocks = [...memoryBlocks(best, c.budgetBytes), ...trafficBlocks(best)];
   return [
-    ...(blocks.length === 0 ? [] : [{ id: 'best', title: 'The best plan', sheet: true, blocks }]),
+    ...(blocks.length === 0
+      ? []
+      : [{ id: 'best', title: `The best plan: ${best.plan} on ${best.mesh}`, sheet: true, blocks }]),
     ...pipelineSection(best, c.budgetBytes),
   ];
 }
 
-function memoryBlocks({ layout, peakBytes }: ReadPlan, budgetBytes: number): Block[] {
+function memoryBlocks({ layout, peakBytes }: ComparedPlan, budgetBytes: number): Block[] {
   if (layout === undefined) return [];
   const { memory: m } = layout;
   return [
@@ -39,7 +43,7 @@ function memoryBlocks({ layout, peakBytes }: ReadPlan, budgetBytes: number): Blo
   ];
 }
 
-function trafficBlocks({ traffic }: ReadPlan): Block[] {
+function trafficBlocks({ traffic }: ComparedPlan): Block[] {
   if (traffic === undefined || traffic.length === 0) return [];
   return [
     {
@@ -58,44 +62,38 @@ function trafficBlocks({ traffic }: ReadPlan): Block[] {
   ];
 }
 
-/** Share of a microbatch that is drawn as its forward pass: backward has two products where forward has one. */
-const FORWARD_SHARE = 1 / 3;
-
-function pipelineSection({ layout, seconds: whole }: ReadPlan, budgetBytes: number): Section[] {
+function pipelineSection({ layout, seconds: whole }: ComparedPlan, budgetBytes: number): Section[] {
   if (layout === undefined || layout.sizes.pp === 1) return [];
-  const { stages, microbatches, chunks, schedule, bubbleSeconds } = layout;
+  const { stages, boundaries, microbatches, chunks, schedule, bubbleSeconds } = layout;
   const devices = layout.sizes.pp;
   const blocks: Block[] = [
     {
       kind: 'text',
-      text: `${stages.length} stages on ${devices} devices in a row (each of them a mesh of its own)${chunks > 1 ? `, ${chunks} chunks of layers on each device` : ''}; ${schedule}, ${microbatches} microbatches, bubble ${percentText(bubbleSeconds / whole)} of the step.`,
+      text: `${stages.length} stages on ${devices} devices in a row (each of them a mesh of its own)${chunks > 1 ? `, ${chunks} chunks of layers on each device` : ''}; ${schedule}, ${countedText(microbatches, 'microbatch', 'microbatches')}, bubble ${percentText(bubbleSeconds / whole)} of the step. Messages between stages: ${messagesText(layout)}.`,
     },
   ];
   // A file may hold anything: what does not make a schedule is not drawn.
-  if (stages.length === devices * chunks) {
+  if (stages.length === devices * chunks && boundaries.length === stages.length - 1) {
     const figures = scheduleFigures({
       schedule,
       devices,
       microbatches,
       chunks,
-      stages: stages.map((s) => ({ forward: s.seconds * FORWARD_SHARE, backwardInput: s.seconds * FORWARD_SHARE, backwardWeight: s.seconds * (1 - 2 * FORWARD_SHARE) })),
-      hopSeconds: stages.slice(1).map(() => 0),
-      afterSeconds: [],
+      stages: stages.map((s) => ({ forward: s.forwardSeconds, backwardInput: s.backwardInputSeconds, backwardWeight: s.backwardWeightSeconds })),
+      hopSeconds: boundaries.map((b) => b.seconds),
+      afterSeconds: afterPasses(layout, whole),
     }); // prettier-ignore
-    blocks.push(...figures.map((figure): Block => ({ kind: 'figure', ...figure })), {
-      kind: 'text',
-      soft: true,
-      text: 'The drawing has the seconds of each stage from the comparison, which keeps forward and backward in one sum: a third of it is drawn as forward, no time for messages between stages, no sums of gradients. The figures in the text and the table are those of the comparison.',
-    });
+    blocks.push(...figures.map((figure): Block => ({ kind: 'figure', ...figure })));
   }
   blocks.push({
     kind: 'table',
-    caption: `Stages: seconds of one microbatch, bytes of the device at its peak (budget ${bytesText(budgetBytes)}), and the share of the step that the device waits`,
+    caption: `Stages: seconds of one microbatch${layout.checkpoint === 'none' ? '' : ' (backward with what runs again)'}, bytes of the device at its peak (budget ${bytesText(budgetBytes)}), microbatches whose activations it keeps, and the share of the step that it waits`,
     columns: [
       { head: 'Stage', kind: 'number' },
       { head: 'Device', kind: 'number' },
       { head: 'Holds', kind: 'name' },
-      { head: 'A microbatch', kind: 'number' },
+      { head: 'Forward', kind: 'number' },
+      { head: 'Backward', kind: 'number' },
       { head: 'Kept', kind: 'number' },
       { head: 'Peak', kind: 'number' },
       { head: 'Waits', kind: 'number' },
@@ -103,13 +101,15 @@ function pipelineSection({ layout, seconds: whole }: ReadPlan, budgetBytes: numb
     rows: stages.map((s, k) => [
       count(k),
       count(k % devices),
-      stageText({ ...s, layers: s.end > s.first ? [s.first, s.end - 1] : null }),
-      seconds(s.seconds),
+      stageText(comparedStage(s)),
+      seconds(s.forwardSeconds),
+      seconds(s.backwardInputSeconds + s.backwardWeightSeconds),
       count(s.inFlight),
       bytes(s.peakBytes),
       { text: percentText(s.idleShare), value: s.idleShare },
     ]),
     open: 16,
   });
+  if (boundaries.length > 0) blocks.push(boundaryTable(boundaries, microbatches));
   return [{ id: 'pipeline', title: 'Pipeline of the best plan', sheet: true, blocks }];
 }

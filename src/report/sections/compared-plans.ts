@@ -1,6 +1,6 @@
-import { bytes, seconds, type Block, type Cell, type Section } from '../blocks.ts';
+import { bytes, seconds, type Block, type Cell, type Section, type TableBlock } from '../blocks.ts';
 import { slowerText } from '../answer.ts';
-import type { ReadComparison, ReadPlan } from '../comparison-schema.ts';
+import type { ComparedPlan, Comparison, WhatIf } from '../../zoo/comparison.ts';
 import { deltaSecondsText } from '../explain.ts';
 import { paretoFigure, type PlanPoint } from '../figures/pareto.ts';
 import { bytesText } from '../../units.ts';
@@ -9,14 +9,15 @@ import { bytesText } from '../../units.ts';
 const NUMBERED = 16;
 const OPEN = 24;
 
-export function plansSection(c: ReadComparison): Section {
+export function plansSection(c: Comparison): Section {
   const front = new Set(c.pareto);
   const memory = memoryWords(c);
   const best = c.plans.find((p) => p.name === c.best);
   const drawn = new Set<string>();
+  const position = new Map(c.plans.map((p, k) => [p, k]));
   // The front and the best are in the picture whatever else is; of plans with equal figures the first.
   const chosen = [...c.plans]
-    .sort((a, b) => Number(front.has(b.name)) - Number(front.has(a.name)) || c.plans.indexOf(a) - c.plans.indexOf(b))
+    .sort((a, b) => Number(front.has(b.name)) - Number(front.has(a.name)))
     .filter((p) => {
       const key = `${p.seconds} ${p.peakBytes}`;
       if (drawn.has(key) && p !== best) return false;
@@ -24,10 +25,10 @@ export function plansSection(c: ReadComparison): Section {
       return true;
     })
     .slice(0, NUMBERED)
-    .sort((a, b) => c.plans.indexOf(a) - c.plans.indexOf(b));
+    .sort((a, b) => (position.get(a) ?? 0) - (position.get(b) ?? 0));
   const points = chosen.map((p): PlanPoint => ({ name: `${p.name} on ${p.mesh}`, seconds: p.seconds, bytes: p.peakBytes, fits: p.fits, chosen: p === best, front: front.has(p.name) })); // prettier-ignore
   const numbers = new Map(chosen.map((p, k) => [p, k + 1]));
-  const row = (p: ReadPlan): (Cell | string)[] => {
+  const row = (p: ComparedPlan): (Cell | string)[] => {
     const number = numbers.get(p);
     return [
       number === undefined ? '' : { text: String(number), value: number },
@@ -37,8 +38,8 @@ export function plansSection(c: ReadComparison): Section {
       seconds(p.communicationSeconds),
       best === undefined ? '–' : { text: slowerText(p.seconds, best.seconds), value: p.seconds },
       bytes(p.peakBytes),
-      p === best ? 'best' : !p.fits ? `does not fit${p.overBytes === undefined ? '' : `, ${bytesText(p.overBytes)} over`}` : front.has(p.name) ? 'on the front' : '', // prettier-ignore
-      p.why ?? '',
+      p === best ? 'best' : standing(p, front),
+      p.cause ?? '',
     ];
   };
   const blocks: Block[] = [];
@@ -50,7 +51,7 @@ export function plansSection(c: ReadComparison): Section {
     });
   blocks.push({
     kind: 'table',
-    caption: 'Every plan that was priced, and why it is not the best',
+    caption: 'Every plan that was priced, what it loses by most, and which plan is better in both time and memory',
     columns: [
       { head: 'No.', kind: 'number' },
       { head: 'Plan', kind: 'keep' },
@@ -59,8 +60,8 @@ export function plansSection(c: ReadComparison): Section {
       { head: 'Communication', kind: 'number' },
       { head: 'Slower by', kind: 'number' },
       { head: memory.head, kind: 'number' },
-      { head: 'Standing', kind: 'keep' },
-      { head: 'Why', kind: 'name' },
+      { head: 'Standing' },
+      { head: 'Loses by', kind: 'name' },
     ],
     rows: c.plans.map(row),
     open: OPEN,
@@ -69,8 +70,14 @@ export function plansSection(c: ReadComparison): Section {
   return { id: 'plans', title: 'Plans', blocks };
 }
 
+function standing({ name, fits, overBytes, dominatedBy }: ComparedPlan, front: ReadonlySet<string>): string {
+  if (!fits) return `does not fit${overBytes === undefined ? '' : `, ${bytesText(overBytes)} over`}`;
+  if (front.has(name)) return 'on the front';
+  return dominatedBy === undefined ? '' : `dominated by ${dominatedBy}`;
+}
+
 /** A model by name is priced with its activations, a graph by its states alone. */
-function memoryWords({ question }: ReadComparison): {
+function memoryWords({ question }: Comparison): {
   readonly long: string;
   readonly axis: string;
   readonly head: string;
@@ -80,102 +87,84 @@ function memoryWords({ question }: ReadComparison): {
   return { long: 'the memory of parameters, gradients and optimizer state', axis: 'states per device', head: 'States' };
 }
 
-function questions(c: ReadComparison): Block[] {
-  const out: Block[] = [];
-  if (c.nextBest !== undefined && c.nextBest.length > 0)
-    out.push(
-      { kind: 'heading', text: 'Next best' },
-      {
-        kind: 'table',
-        caption: 'The best of the other plans, by what they do otherwise',
-        columns: [
-          { head: 'Other by', kind: 'name' },
-          { head: 'Plan', kind: 'name' },
-          { head: 'Slower by', kind: 'number' },
-        ],
-        rows: c.nextBest.map((n) => [
-          n.kind,
-          n.name,
-          { text: deltaSecondsText(n.deltaSeconds), value: n.deltaSeconds },
-        ]),
-      },
-    );
-  if (c.whatIf !== undefined && c.whatIf.length > 0)
-    out.push(
-      { kind: 'heading', text: 'What would change the answer' },
-      {
-        kind: 'table',
-        caption: 'The best plan where one thing is otherwise',
-        columns: [
-          { head: 'Change', kind: 'name' },
-          { head: 'Step time', kind: 'number' },
-          { head: 'Best there', kind: 'name' },
-        ],
-        rows: c.whatIf.map((w) => [
-          w.change,
-          seconds(w.seconds ?? null),
-          w.best === null
-            ? 'nothing fits'
-            : w.same
-              ? 'the same plan'
-              : `${w.best}${w.mesh === undefined ? '' : ` on ${w.mesh}`}`,
-        ]),
-      },
-    );
-  if (c.priceOfMemory !== undefined && c.priceOfMemory.length > 0)
-    out.push(
-      { kind: 'heading', text: 'Price of memory' },
-      {
-        kind: 'table',
-        caption: 'What the best plan changes by when the budget does',
-        columns: [
-          { head: 'From', kind: 'number' },
-          { head: 'To', kind: 'number' },
-          { head: 'Change of the step', kind: 'number' },
-        ],
-        rows: c.priceOfMemory.map((p) => [bytes(p.fromBytes), bytes(p.toBytes), { text: deltaSecondsText(p.deltaSeconds), value: p.deltaSeconds }]), // prettier-ignore
-      },
-    );
-  return out;
+/** A heading with its table; nothing where there is nothing to say. */
+function tableUnder(title: string, table: Omit<TableBlock, 'kind'>): Block[] {
+  return table.rows.length === 0
+    ? []
+    : [
+        { kind: 'heading', text: title },
+        { kind: 'table', ...table },
+      ];
 }
 
-export function meshSection(c: ReadComparison): Section {
-  return {
-    id: 'meshes',
-    title: 'Meshes',
-    blocks: [
-      {
-        kind: 'table',
-        caption: 'What became of every mesh: solved for its optimum, beaten by a bound, or refused',
-        columns: [
-          { head: 'Mesh', kind: 'name' },
-          { head: 'Status' },
-          { head: 'At least', kind: 'number' },
-          { head: 'Why', kind: 'name' },
-        ],
-        rows: c.meshes.map((m) => [m.mesh, m.status, seconds(m.boundSeconds ?? null), m.reason ?? '']),
-        open: OPEN,
-      },
+function questions({ nextBest = [], whatIf = [], priceOfMemory = [] }: Comparison): Block[] {
+  const change = (delta: number): Cell => ({ text: deltaSecondsText(delta), value: delta });
+  return [
+    ...tableUnder('Next best', {
+      caption: 'The best of the other plans, by what they do otherwise',
+      columns: [
+        { head: 'Other by', kind: 'name' },
+        { head: 'Plan', kind: 'name' },
+        { head: 'Mesh', kind: 'keep' },
+        { head: 'Slower by', kind: 'number' },
+      ],
+      rows: nextBest.map((n) => [n.kind, n.name.replace(/ \[.*/, ''), n.mesh, change(n.deltaSeconds)]),
+    }),
+    ...tableUnder('What would change the answer', {
+      caption: 'The best plan where one thing is otherwise',
+      columns: [
+        { head: 'Change', kind: 'name' },
+        { head: 'Step time', kind: 'number' },
+        { head: 'Best there', kind: 'name' },
+      ],
+      rows: whatIf.map((w) => [w.change, seconds(w.seconds ?? null), bestThere(w)]),
+    }),
+    ...tableUnder('Price of memory', {
+      caption: 'Along the front from its leanest plan up: what more memory saves',
+      columns: [
+        { head: 'From', kind: 'number' },
+        { head: 'To', kind: 'number' },
+        { head: 'Change of the step', kind: 'number' },
+      ],
+      rows: priceOfMemory.map((p) => [bytes(p.fromBytes), bytes(p.toBytes), change(p.deltaSeconds)]),
+    }),
+  ];
+}
+
+function bestThere({ best, mesh, same }: WhatIf): string {
+  if (best === null) return 'nothing fits';
+  return same ? 'the same plan' : `${best}${mesh === undefined ? '' : ` on ${mesh}`}`;
+}
+
+export function meshSection(c: Comparison): Section {
+  const table: TableBlock = {
+    kind: 'table',
+    caption: 'What became of every mesh: solved for its optimum, beaten by a bound, or refused',
+    columns: [
+      { head: 'Mesh', kind: 'name' },
+      { head: 'Status' },
+      { head: 'At least', kind: 'number' },
+      { head: 'Why', kind: 'name' },
     ],
+    rows: c.meshes.map((m) => [m.mesh, m.status, seconds(m.boundSeconds ?? null), m.reason ?? '']),
+    open: OPEN,
   };
+  return { id: 'meshes', title: 'Meshes', blocks: [table] };
 }
 
-export function refusedSection(c: ReadComparison): Section {
-  const rows = c.refused.map((r) => [r.plan, r.mesh, r.code ?? '', r.reason]);
-  return {
-    id: 'refused',
-    title: 'Refused',
-    blocks:
-      rows.length === 0
-        ? [{ kind: 'text', text: 'No plan was refused.' }]
-        : [
-            {
-              kind: 'table',
-              caption: 'Plans that the model, the mesh or the linter does not admit',
-              columns: [{ head: 'Plan', kind: 'keep' }, { head: 'Mesh', kind: 'name' }, { head: 'Code' }, { head: 'Reason', kind: 'name' }], // prettier-ignore
-              rows,
-              open: OPEN,
-            },
-          ],
+export function refusedSection(c: Comparison): Section {
+  const table: TableBlock = {
+    kind: 'table',
+    caption: 'Plans that the model, the mesh or the linter does not admit',
+    columns: [
+      { head: 'Plan', kind: 'keep' },
+      { head: 'Mesh', kind: 'name' },
+      { head: 'Code' },
+      { head: 'Reason', kind: 'name' },
+    ],
+    rows: c.refused.map((r) => [r.plan, r.mesh, r.code ?? '', r.reason]),
+    open: OPEN,
   };
+  const none: Block = { kind: 'text', text: 'No plan was refused.' };
+  return { id: 'refused', title: 'Refused', blocks: [table.rows.length === 0 ? none : table] };
 }

@@ -7,12 +7,14 @@ import { bytesText, percentText } from '../../units.ts';
 export function memory(report: Report): Section {
   const m = report.plan.memory;
   const { timeline } = m;
+  // Where the peak over time is held within the budget, it is what the plan says of its memory.
+  const isHeld = timeline !== undefined && m.peakBytes === timeline.peakBytes;
   const used = m.budgetBytes > 0 ? ` (${percentText(m.peakBytes / m.budgetBytes)})` : '';
   const blocks: Block[] = [
     ...ofOneMicrobatch(report),
     {
       kind: 'text',
-      text: `${bytesText(m.peakBytes)} of a budget of ${bytesText(m.budgetBytes)} per device${used}. The bar is the whole budget.`,
+      text: `${isHeld ? 'At its peak a device takes' : 'Parameters, gradients and optimizer state take'} ${bytesText(m.peakBytes)} of a budget of ${bytesText(m.budgetBytes)} per device${used}. The bar is the whole budget.`,
     },
     {
       kind: 'bar',
@@ -54,6 +56,11 @@ export function memory(report: Report): Section {
   return { id: 'memory', title: 'Memory over time', sheet: true, blocks };
 }
 
+/** What a tensor is, in words. */
+function kindText(kind: string): string {
+  return kind === 'communication' ? 'copy on the way of a redistribution' : kind;
+}
+
 function curve({ memory: found, plan }: Report): Block[] {
   const columns = [{ head: 'Tensor', kind: 'name' }, { head: 'What' }, { head: 'Bytes', kind: 'number' }] as const;
   if (found === null) {
@@ -63,7 +70,7 @@ function curve({ memory: found, plan }: Report): Block[] {
         kind: 'table',
         caption: 'The largest tensors at the peak',
         columns,
-        rows: largest.map((t) => [code(t.name), t.kind, bytes(t.bytes)]),
+        rows: largest.map((t) => [code(t.name), kindText(t.kind), bytes(t.bytes)]),
       },
     ];
   }
@@ -77,9 +84,9 @@ function curve({ memory: found, plan }: Report): Block[] {
     },
     {
       kind: 'table',
-      caption: `The largest tensors alive at the peak (moment ${found.peakMoment} of ${found.moments}), states apart`,
+      caption: `The largest tensors alive at the peak (moment ${found.peakMoment} of ${found.moments}), without states`,
       columns: [...columns, { head: 'From moment', kind: 'number' }, { head: 'To moment', kind: 'number' }],
-      rows: found.largest.map((t) => [code(t.name), t.kind, bytes(t.bytes), at(t.from), at(t.to)]),
+      rows: found.largest.map((t) => [code(t.name), kindText(t.kind), bytes(t.bytes), at(t.from), at(t.to)]),
     },
   ];
 }

@@ -2,7 +2,7 @@ import { stageText, type Pipeline } from '../analysis/pipeline.ts';
 import { bytes, count, seconds, type Block, type Section } from '../blocks.ts';
 import type { Report } from '../data.ts';
 import { scheduleFigures } from '../figures/schedule.ts';
-import { bytesText, percentText, secondsText } from '../../units.ts';
+import { bytesText, countedText, countText, percentText, secondsText } from '../../units.ts';
 
 /** What the other sections are about, where the plan has stages. */
 export function ofOneMicrobatch({ pipeline }: Report): Block[] {
@@ -31,7 +31,7 @@ export function pipelineSection({ pipeline }: Report): Section[] {
       afterSeconds,
     }).map((figure): Block => ({ kind: 'figure', ...figure })),
     stageTable(pipeline),
-    ...(boundaries.length === 0 ? [] : [boundaryTable(pipeline)]),
+    ...(boundaries.length === 0 ? [] : [boundaryTable(boundaries, microbatches)]),
     ...(moved.length === 0 ? [] : [{ kind: 'list', items: moved } as const]),
   ]; // prettier-ignore
   return [{ id: 'pipeline', title: 'Pipeline', sheet: true, blocks }];
@@ -40,7 +40,7 @@ export function pipelineSection({ pipeline }: Report): Section[] {
 function summaryText({ schedule, microbatches, virtual, seconds: whole, bubbleSeconds, stages, devices }: Pipeline): string {
   const slowest = stages.reduce((most, s, k) => (s.seconds > stages[most].seconds ? k : most), 0);
   const chunks = virtual > 1 ? `, ${virtual} chunks of layers on each device` : '';
-  return `${stages.length} stages on ${devices} devices in a row (each of them a mesh of its own)${chunks}; ${schedule}, ${microbatches} microbatches. The step takes ${secondsText(whole)}; the device that works longest waits ${secondsText(bubbleSeconds)} of it (${percentText(bubbleSeconds / whole)} of the step). The slowest stage is ${slowest} (${stageText(stages[slowest])}), ${secondsText(stages[slowest].seconds)} a microbatch.`;
+  return `${stages.length} stages on ${devices} devices in a row (each of them a mesh of its own)${chunks}; ${schedule}, ${countedText(microbatches, 'microbatch', 'microbatches')}. The step takes ${secondsText(whole)}; the device that works longest waits ${secondsText(bubbleSeconds)} of it (${percentText(bubbleSeconds / whole)} of the step). The slowest stage is ${slowest} (${stageText(stages[slowest])}), ${secondsText(stages[slowest].seconds)} a microbatch.`;
 } // prettier-ignore
 
 function stageTable({ stages, budgetBytes }: Pipeline): Block {
@@ -76,10 +76,14 @@ function stageTable({ stages, budgetBytes }: Pipeline): Block {
   };
 }
 
-function boundaryTable({ boundaries, microbatches }: Pipeline): Block {
+/** What is sent between stages; rows beyond the first are a click away. */
+export function boundaryTable(
+  boundaries: readonly { readonly bytes: number; readonly seconds: number }[],
+  microbatches: number,
+): Block {
   return {
     kind: 'table',
-    caption: `Point to point between stages: what each device sends for one microbatch, activations forward and as many bytes of gradients back; a step has ${microbatches} each way`,
+    caption: `Point to point between stages: what each device sends for one microbatch, activations forward and as many bytes of gradients back; a step has ${countText(microbatches)} each way`,
     columns: [
       { head: 'From stage', kind: 'number' },
       { head: 'To stage', kind: 'number' },
@@ -87,6 +91,13 @@ function boundaryTable({ boundaries, microbatches }: Pipeline): Block {
       { head: 'Takes', kind: 'number' },
       { head: 'A step, both ways', kind: 'number' },
     ],
-    rows: boundaries.map((b) => [count(b.from), count(b.to), bytes(b.bytes), seconds(b.seconds), bytes(b.stepBytes)]),
+    rows: boundaries.map((b, k) => [
+      count(k),
+      count(k + 1),
+      bytes(b.bytes),
+      seconds(b.seconds),
+      bytes(2 * microbatches * b.bytes),
+    ]),
+    open: 16,
   };
 }

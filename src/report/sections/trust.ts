@@ -50,6 +50,12 @@ function problem({ solverTrace }: Report): Block[] {
   ];
 }
 
+/** Names of the solver's steps in words; the last one is the engine that proved the plan, by its own name. */
+const STEPS: Readonly<Record<string, string>> = {
+  incumbent: 'a better plan is found',
+  bound: 'a higher bound is proven',
+};
+
 /** Steps of the solver; the drawing alone has clock times. */
 function incumbents({ solverTrace, run }: Report): Block[] {
   const steps = solverTrace?.incumbents ?? null;
@@ -58,7 +64,7 @@ function incumbents({ solverTrace, run }: Report): Block[] {
     { kind: 'heading', text: 'Best plan and bound over time' },
     {
       kind: 'text',
-      text: 'The problem solved again for this report, without starting points: the best plan so far and the proven bound. A bound may come before any plan, from the problem without its memory limit.',
+      text: `${solverTrace?.incumbentsFrom === 'plan' ? 'While this plan was made' : 'The problem solved again for this report, without starting points'}: the best plan so far and the proven bound. A bound may come before any plan, from the problem without its memory limit${solverTrace?.incumbentsFrom === 'plan' ? '; the first plans may be known recipes that the solver begins with' : ''}.`,
     },
     // Two points are no picture.
     ...(steps.length < 3
@@ -76,7 +82,7 @@ function incumbents({ solverTrace, run }: Report): Block[] {
       caption: 'The steps in their order',
       columns: [
         { head: 'Step', kind: 'number' },
-        { head: 'Phase', kind: 'name' },
+        { head: 'What', kind: 'name' },
         { head: 'Best plan', kind: 'number' },
         { head: 'Bound', kind: 'number' },
         { head: 'Gap', kind: 'number' },
@@ -85,7 +91,7 @@ function incumbents({ solverTrace, run }: Report): Block[] {
         const gap = s.seconds === null || s.bound === null || s.bound <= 0 ? null : s.seconds / s.bound - 1;
         return [
           count(k + 1),
-          s.phase,
+          STEPS[s.phase] ?? s.phase,
           seconds(s.seconds),
           seconds(s.bound),
           gap === null ? '–' : { text: percentText(gap), value: gap },

@@ -1,0 +1,103 @@
+import { chmodSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { readPlan } from '../../src/plan/schema.ts';
+import { percentText, secondsText } from '../../src/units.ts';
+import { cli, fixture } from './support.ts';
+
+/** What every command holds to: did-you-mean, one JSON value whatever happens, exit codes, nothing but text in pipes. */
+let root = '';
+let locked = '';
+beforeAll(() => {
+  root = mkdtempSync(join(tmpdir(), 'shardwright-conventions-'));
+  locked = join(root, 'locked.fx.txt');
+  writeFileSync(locked, 'x');
+  chmodSync(locked, 0);
+});
+afterAll(() => rmSync(root, { recursive: true, force: true }));
+
+const MLP = fixture('mlp-loss');
+const ON = ['--mesh', 'dp=4', '--cluster', 'dgx-h100'];
+
+describe('ZO-37 a slip is exit 2, says the right word, and is one JSON value with --json', () => {
+  it.each<[string, () => readonly string[], readonly string[]]>([
+    ['comapre', () => ['comapre', MLP], ['Did you mean compare?']],
+    ['--cluster dgx-h1000', () => ['plan', MLP, '--mesh', 'dp=4', '--cluster', 'dgx-h1000'], ["did you mean 'dgx-h100' or 'dgx-h200'"]], // prettier-ignore
+    ['--cluster dgx-h1000 of compare', () => ['compare', MLP, '--devices', '8', '--cluster', 'dgx-h1000'], ["did you mean 'dgx-h100' or 'dgx-h200'"]], // prettier-ignore
+    ['--plans fspd', () => ['compare', MLP, '--devices', '8', '--cluster', 'dgx-h100', '--plans', 'fspd'], ["did you mean 'fsdp'?"]], // prettier-ignore
+    ['--plans fspd of a model by name', () => ['compare', 'llama-3.2-1b', '--devices', '8', '--cluster', 'dgx-h100', '--plans', 'fspd', '--quiet'], ["did you mean 'fsdp'"]], // prettier-ignore
+    ['--memory 60', () => ['plan', MLP, ...ON, '--memory', '60'], ['--memory', '60GiB', '60GB']],
+    ['a file that is not there', () => ['plan', join(root, 'absent.fx.txt'), ...ON], [join(root, 'absent.fx.txt')]],
+    ['a folder for a file', () => ['plan', root, ...ON], [root]],
+    ['a merge of nothing', () => ['compare', '--merge', join(root, 'absent.json')], [join(root, 'absent.json')]],
+  ])('%s', async (_, words, says) => {
+    const [plain, json] = [await cli(...words()), await cli(...words(), '--json')];
+    expect([plain.code, json.code]).toEqual([2, 2]);
+    expect(plain.out).toBe('');
+    for (const text of says) expect(plain.err).toContain(text);
+    const { error } = JSON.parse(json.out) as { error: { code: string; message: string; hint?: string } };
+    expect(error.code).toMatch(/^E_[A-Z_]+$/);
+    // Nothing that a person is told is kept from a program.
+    const told = JSON.stringify(error);
+    for (const text of says) expect(told).toContain(JSON.stringify(text).slice(1, -1));
+  });
+
+  it.skipIf(process.getuid?.() === 0)('a file that may not be read (skipped for root, who may)', async () => {
+    const run = await cli('plan', locked, ...ON);
+    expect([run.code, run.out]).toEqual([2, '']);
+    expect(run.err).toContain(locked);
+  });
+});
+
+describe('ZO-38 exit codes, each by a command of the documentation', () => {
+  it('the help says them', async () => {
+    const { out, code } = await cli('--help');
+    expect(code).toBe(0);
+    expect(out).toMatch(/Exit codes: 0 ok, 1 .*, 2 .*, 3 .*, 4 /);
+  });
+
+  it('2: bad input; 3: infeasible, with the smallest budget, which is one; 0: the plan of that budget', async () => {
+    const plan = ['plan', MLP, ...ON, '--no-recipes'] as const;
+    expect((await cli(...plan, '--memory', '60')).code).toBe(2);
+    const none = await cli(...plan, '--memory', '1B');
+    expect([none.code, none.out]).toEqual([3, '']);
+    const [, bytes] = /the smallest budget that works is .* \((\d+) bytes\)/.exec(none.err)!;
+    const fits = await cli(...plan, '--memory', `${bytes}B`, '--json');
+    expect(fits.code, fits.err).toBe(0);
+    expect(readPlan(fits.out).memory.peakBytes).toBeLessThanOrEqual(Number(bytes));
+    expect((await cli(...plan, '--memory', `${Number(bytes) - 1}B`)).code).toBe(3);
+  });
+
+  it('4: a second on a hard problem gives the bound, the gap and a plan that can be used', async () => {
+    // A budget that binds: the proof takes minutes.
+    const out = join(root, 'late');
+    const run = await cli('plan', fixture('gpt2-2l'), '--mesh', 'dp=2,tp=4', '--cluster', 'dgx-h100', '--memory', '150MiB', '--no-recipes', '--time-limit', '1', '-o', out); // prettier-ignore
+    expect(run.code, run.err).toBe(4);
+    const plan = readPlan(readFileSync(join(out, 'plan.json'), 'utf8'));
+    expect(plan.proof.status).toBe('feasible');
+    expect(plan.proof.bound).toBeGreaterThan(0);
+    expect(plan.proof.bound).toBeLessThan(plan.objective.seconds);
+    expect(plan.proof.gap).toBeGreaterThan(0);
+    expect(run.out).toContain(`no plan is below ${secondsText(plan.proof.bound)} (gap ${percentText(plan.proof.gap)})`);
+    expect(run.err).toContain(`stopped at gap ${percentText(plan.proof.gap)}`);
+    expect(plan.memory.peakBytes).toBeLessThanOrEqual(150 * 2 ** 20);
+    const played = await cli('simulate', out, '--json');
+    expect(played.code, played.err).toBe(0);
+    expect((JSON.parse(played.out) as { seconds: number }).seconds).toBeGreaterThan(0);
+  });
+
+  it('what is piped has no escape sequence and no carriage return', async () => {
+    const runs = [
+      await cli('plan', MLP, ...ON),
+      await cli('compare', MLP, '--devices', '4', '--cluster', 'dgx-h100', '--max-dims', '1'),
+      await cli('hardware', 'list'),
+      await cli('zoo', 'list'),
+      await cli('plan', MLP, ...ON, '--memory', '1B'),
+    ];
+    for (const { out, err } of runs) {
+      expect(out + err).not.toBe('');
+      expect(out + err).not.toMatch(/[\u001b\r]/);
+    }
+  });
+});

@@ -1,0 +1,53 @@
+import { describe, expect, it } from 'vitest';
+import { cli, fixture } from './support.ts';
+
+/** DESIGN, section 6: what a plan was made with is printed with it, and which of it nobody asked for. */
+
+const ON = ['--mesh', 'x=8', '--cluster', 'dgx-h100', '--no-recipes'] as const;
+
+/** The lines of what was asked and of what is a default. */
+async function settings(...argv: readonly string[]): Promise<readonly string[]> {
+  const { out, err } = await cli('plan', ...argv);
+  const lines = out.split('\n').filter((line) => /^(asked|defaults) {2}/.test(line));
+  expect(lines.length, err).toBeGreaterThan(0);
+  return lines;
+}
+
+// 80 GB without the 4 % and 1 GiB that are taken to be reserved: 74.506 - 2.980 - 1 GiB.
+const BUDGET = /budget 70\.5 GiB, the usable memory of a device/;
+
+describe('the settings of a plan', () => {
+  it('float32 weights: adam keeps a weight, a gradient and two moments of 4 bytes', async () => {
+    const [line, ...more] = await settings(fixture('mlp'), ...ON);
+    expect(more).toEqual([]);
+    expect(line).toMatch(/^defaults {3}gap 0; optimizer adam, 16 bytes a parameter in f32; /);
+    expect(line).toMatch(BUDGET);
+    expect(line).toMatch(/; cost alpha-beta; solver auto$/);
+  });
+
+  it('16-bit weights: adamw-mixed keeps 2 + 2 bytes beside a float32 master and two float32 moments', async () => {
+    const [line] = await settings(fixture('llama3-8b-2l'), ...ON);
+    expect(line).toContain('optimizer adamw-mixed, 16 bytes a parameter in bf16; ');
+  });
+
+  it('what was asked stands apart from what was not, a gap of 0 too', async () => {
+    const lines = await settings(fixture('mlp'), ...ON, '--gap', '0', '--optimizer', 'sgd', '--memory', '1GiB', '--cost', 'nccl', '--time-limit', '60'); // prettier-ignore
+    expect(lines).toEqual([
+      'asked      gap 0; optimizer sgd, 12 bytes a parameter in f32; budget 1.00 GiB per device; cost nccl; time limit 60.0 s',
+      'defaults   solver auto',
+    ]);
+    expect(await settings(fixture('mlp'), ...ON, '--solver', 'propagate')).toContain('asked      solver propagate');
+  });
+
+  it('the gap that is good enough under a budget over time is another default', async () => {
+    const [line] = await settings(fixture('mlp'), ...ON, '--activations', 'constraint');
+    expect(line).toMatch(/^defaults {3}gap 1\.00 %; /);
+  });
+
+  it('a forward pass has no optimizer, and one that was asked for has no state', async () => {
+    const [line] = await settings(fixture('mlp', 'export.readable'), ...ON);
+    expect(line).toContain('; no optimizer, no gradient is returned; ');
+    const [asked] = await settings(fixture('mlp', 'export.readable'), ...ON, '--optimizer', 'adam');
+    expect(asked).toBe('asked      optimizer adam without state, no gradient is returned');
+  });
+});
