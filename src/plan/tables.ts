@@ -189,6 +189,6 @@ function internArray(array: Int32Array, ids: Map<string, number>, store: Int32Ar
 
 function largest(costs: Float64Array): number {
   let max = 0;
-  for (const c of costs) if (c !== Infinity && c > max) max = c;
+  for (let k = 0; k < costs.length; k++) if (costs[k] !== Infinity && costs[k] > max) max = costs[k];
   return max;
 }

@@ -10,6 +10,8 @@ import { Network } from './network.ts';
 
 /** Fewest blocks that are worth removing. */
 const LEAST_REMOVED = 3;
+/** Networks of fewer variables are swept as soon as folded. */
+const LEAST_VARIABLES = 800;
 /** Complete blocks kept at either end. */
 const KEPT_BLOCKS = 1;
 /** Depths of colouring to try: deeper ones tell more variables of a block apart but lose more blocks at the ends. */
@@ -40,6 +42,7 @@ export interface Fold {
 /** Shortens a pairwise network if it has enough equal blocks. */
 export function foldOf(net: Network): Fold | undefined {
   const total = present(net);
+  if (total < LEAST_VARIABLES) return undefined;
   let best: Fold | undefined;
   for (const depth of DEPTHS) {
     const blocks = blocksOf(net, depth, KEPT_BLOCKS * 2 + LEAST_REMOVED);
