@@ -149,7 +149,7 @@ export const operators = [
       expect(await refused(alone)).toMatch(/graph.swg is not beside the plan/);
       expect(await refused(join(root, 'nowhere', 'plan.json'))).toMatch(/there is no file/);
       const large = await planModelInto(model('gpt2-2l'), root, 'large');
-      expect(await refused(large, '--no-shrink')).toMatch(/at most 134217728 are simulated[^]*drop --no-shrink/);
+      expect(await refused(large, '--no-shrink')).toMatch(/at most 268435456 are simulated[^]*drop --no-shrink/);
     }, 120_000);
   });
 
