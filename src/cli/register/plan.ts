@@ -39,12 +39,12 @@ export function registerVerify(program: Command, session: CliSession): void {
     .option('--tolerance <error>', 'relative error above which a tensor is wrong', '1e-9')
     .option('--replan', 'plan the reduced model, instead of placing it as the plan of the full-size model says')
     .option('--no-shrink', "run at the model's own sizes")
-    .action(async (path: string, options: Readonly<Record<string, unknown>>, command: Command) => {
-      await checkMesh(options);
-      const given = Object.keys(options).filter((name) => command.getOptionValueSource(name) === 'cli');
+    .action(async (path: string, options, command: Command) => {
+      await checkMesh(options as { readonly mesh?: string });
       const { verifyCommand } = await import('../verify.ts');
-      const all = { ...options, given } as unknown as Parameters<typeof verifyCommand>[1];
-      session.exit = await verifyCommand(path, all, session.io);
+      const asked = options as Parameters<typeof verifyCommand>[1];
+      const given = Object.keys(asked).filter((name) => command.getOptionValueSource(name) === 'cli');
+      session.exit = await verifyCommand(path, { ...asked, given }, session.io);
     });
 }
 
