@@ -173,6 +173,11 @@ export class ShardingSpace {
     return code;
   }
 
+  /** As `codeOf`, but -1 where the space has no number left. */
+  codeIfAny(p: Placement): number {
+    return FIRST_OTHER_CODE + this.others.length > 255 && !this.otherCodes.has(this.nameOf(p)) ? -1 : this.codeOf(p);
+  }
+
   /** Text of a placement, with the number of the run-time object that it belongs to. */
   private nameOf(p: Placement): string {
     if (p.identity === undefined) return p.text;

@@ -7,6 +7,17 @@ import type { TypedContext } from './call.ts';
  * single-dim strategies of PyTorch 2.13 DTensor; where a rule goes beyond them it is marked `ext`.
  */
 
+/**
+ * A cut that lies inside every index of some dims of another tensor of the call, as that of a sequence does after batch and
+ * sequence were merged: a strided shard of as many chunks as a rank has such indices, when the mesh dims before it have
+ * cut. Without dims it is a plain shard, in a merged dim that other mesh dims may cut so.
+ */
+export interface Inside {
+  /** Position among inputs, then outputs. */
+  readonly tensor: number;
+  readonly dims: readonly number[];
+}
+
 /** What the local argument or body must change to when the op runs on shards; null slots are absent tensors. */
 export interface ShardSlot {
   readonly kind: 'shard';
@@ -27,6 +38,8 @@ export interface ShardSlot {
   readonly filled: boolean;
   /** Members of the group may differ in size (flatten, split, repeat); legal only if every member divides evenly. */
   readonly scaled: boolean;
+  /** Of a dim that a view merges or splits: where the cut lies in it. */
+  readonly inside: Inside | null;
 }
 export interface ReplicateSlot {
   readonly kind: 'replicate';
@@ -89,6 +102,7 @@ export function S(dim: number, options: ShardOptions = {}): ShardSlot {
     unit: 1,
     filled: false,
     scaled: false,
+    inside: null,
     ...options,
   };
 }
@@ -103,9 +117,20 @@ export function rule(inputs: readonly RuleSlot[], outputs: readonly RuleSlot[], 
 export const LINEAR_KINDS: readonly ReduceOp[] = ['sum', 'avg'];
 export const ALL_KINDS: readonly ReduceOp[] = ['sum', 'avg', 'max', 'min'];
 
+/** Text of a slot: `S(0)`, `R`, `P(sum)`, `-`, and `_S(0, d0*d1)` for a cut inside each index of dims 0 and 1. */
+export function slotText(slot: RuleSlot): string {
+  if (slot === null) return '-';
+  if (slot.kind === 'replicate') return 'R';
+  if (slot.kind === 'partial') return `P(${slot.op})`;
+  return isStrided(slot) ? `_S(${slot.dim}, ${slot.inside?.dims.map((d) => `d${d}`).join('*')})` : `S(${slot.dim})`;
+}
+
+/** Whether a slot cuts in chunks of other dims, and not in one piece. */
+export function isStrided(slot: ShardSlot): boolean {
+  return (slot.inside?.dims.length ?? 0) > 0;
+}
+
 /** Text of a rule, `S(0), R -> S(0)`. */
 export function ruleText(r: Rule): string {
-  const slot = (s: RuleSlot): string =>
-    s === null ? '-' : s.kind === 'replicate' ? 'R' : s.kind === 'partial' ? `P(${s.op})` : `S(${s.dim})`;
-  return `${r.inputs.map(slot).join(', ')} -> ${r.outputs.map(slot).join(', ')}`;
+  return `${r.inputs.map(slotText).join(', ')} -> ${r.outputs.map(slotText).join(', ')}`;
 }

@@ -133,30 +133,48 @@ export interface ViewCut {
   readonly input: number;
   readonly output: number;
   readonly even: boolean;
+  /**
+   * Of dims merged into one, or of one that is split: the side that has the one dim, and the dims of the other side before
+   * the one that is cut. Each of their indices holds a piece of its own on every rank.
+   */
+  readonly inside?: { readonly merged: 'input' | 'output'; readonly dims: readonly number[] };
 }
 
-/** The cuts that stay local and contiguous. Dims of size 1 are never cut. */
+/** The cuts that stay local. Dims of size 1 are never cut. */
 export function viewCuts(from: readonly number[], to: readonly number[]): ViewCut[] {
   const target = resolveShape(from, to);
   const cuts: ViewCut[] = [];
-  viewGroups(from, target).forEach((spec, output) => {
+  const groups = viewGroups(from, target);
+  groups.forEach((spec, output) => {
     if (target[output] <= 1) return;
     if (spec.kind === 'input') cuts.push({ input: spec.dim, output, even: false });
-    else if (spec.kind === 'flatten') cuts.push({ input: spec.dims[0], output, even: true });
-    else if (spec.kind === 'split' && spec.id === 0) {
-      const { source } = spec;
-      if (source.kind === 'input') cuts.push({ input: source.dim, output, even: true });
-      else if (source.kind === 'flatten') cuts.push({ input: source.dims[0], output, even: true });
+    else if (spec.kind === 'flatten')
+      spec.dims.forEach((input, k) => {
+        if (from[input] <= 1) return;
+        const dims = spec.dims.slice(0, k).filter((dim) => from[dim] > 1);
+        cuts.push({ input, output, even: true, inside: { merged: 'output', dims } });
+      });
+    else if (spec.kind === 'split') {
+      const { source, groupShape, id } = spec;
+      if (source.kind === 'flatten' && id === 0) cuts.push({ input: source.dims[0], output, even: true });
+      if (source.kind !== 'input') return;
+      const dims = groupShape.slice(0, id).map((_, k) => partAt(groups, source.dim, k));
+      cuts.push({ input: source.dim, output, even: true, inside: { merged: 'input', dims } });
     }
-    // Strided shards belong here: a cut of a later flattened dim is `_S(output, product of the sizes before it)`, and such
-    // a stride of a split dim is a plain shard of part `id`. They need a slot kind for "strided by this factor".
   });
   return cuts;
 }
 
+/** The output dim that is part `id` of a split input dim. */
+function partAt(groups: readonly DimSpec[], dim: number, id: number): number {
+  return groups.findIndex(
+    (g) => g.kind === 'split' && g.id === id && g.source.kind === 'input' && g.source.dim === dim,
+  );
+}
+
 /**
- * Single-dim rules of a view or reshape: the dim follows, the first dim of a flattened group and the first part of a split
- * follow if they are cut evenly, every pending reduction passes.
+ * Single-dim rules of a view or reshape: the dim follows, dims that are merged and parts of a split follow if they are cut
+ * evenly (all but the first one strided in the merged dim), every pending reduction passes.
  *
  * @param kinds pending kinds of the tensor's dtype
  * @param explicit whether the size of an output dim is written in the call and must become local when that dim is cut
@@ -167,10 +185,15 @@ export function viewRules(
   explicit: (outputDim: number) => boolean = () => true,
   kinds: readonly ReduceOp[] = ALL_KINDS,
 ): Rule[] {
-  const rules = viewCuts(from, to).map(({ input, output, even }) => {
+  const rules = viewCuts(from, to).map(({ input, output, even, inside }) => {
     const cut = { slicing: 'any', even, scaled: even } as const;
-    const slots = [[S(input, cut)], [S(output, cut)]] as const;
-    return explicit(output) ? rule(...slots, { rewrite: 'local-shape' }) : rule(...slots);
+    const parts = inside?.dims ?? [];
+    const origin = parts.length > 0 ? 'ext' : 'base';
+    const slots = [
+      [S(input, inside?.merged === 'input' ? { ...cut, inside: { tensor: 1, dims: parts } } : cut)],
+      [S(output, inside?.merged === 'output' ? { ...cut, inside: { tensor: 0, dims: parts } } : cut)],
+    ] as const;
+    return explicit(output) ? rule(...slots, { origin, rewrite: 'local-shape' }) : rule(...slots, { origin });
   });
   return [...rules, ...kinds.map((kind) => rule([P(kind)], [P(kind)]))];
 }

@@ -126,7 +126,7 @@ function ofTheRules(search: Search, wanted: number): string {
   // Each filter in turn is dropped: the one without which a combination passes is the one that took it away.
   const tried = combinations(fitting);
   const passes = (options: Partial<Pick<Search, 'uneven' | 'mostRuns'>>): boolean => {
-    const product = new RowProduct(space, rows, search.tensors, { uneven: search.uneven, mostRuns: search.mostRuns, ...options }); // prettier-ignore
+    const product = new RowProduct(space, rows, search.tensors, { uneven: search.uneven, mostRuns: search.mostRuns, patterns: 'any', ...options }); // prettier-ignore
     return tried.some((combination) => combination.every((r, m) => product.take(m, r)) && product.complete());
   };
   if (passes({ uneven: 'allow' }))

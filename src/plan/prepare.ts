@@ -19,6 +19,7 @@ import type { Problem } from '../solver/types.ts';
 import { Within } from '../solver/within.ts';
 import { dataflow } from '../strategy/dataflow.ts';
 import { nodeStrategies } from '../strategy/nodes.ts';
+import { MOST_FACTORS } from '../strategy/patterns.ts';
 import { MOST_RUNS, runsOf } from '../strategy/runs.ts';
 import { countedText } from '../units.ts';
 import { buildModel } from './build.ts';
@@ -67,9 +68,9 @@ export function prepare(original: Graph, request: PlanRequest, operators: Operat
   const flow = dataflow(graph, table, request.sharing, opened?.loops);
   const mostRuns = limitOfRuns(space, request);
   const runs = mostRuns === undefined ? {} : { mostRuns };
-  const { uneven, unknown } = request;
+  const { uneven, unknown, strided = 'rows' } = request;
   const cuts = cutsOf(request, Math.max(0, ...flow.types.map((meta) => meta.shape.length)));
-  const strategies = nodeStrategies(graph, flow, table, space, { uneven, unknown, ...cuts, ...runs });
+  const strategies = nodeStrategies(graph, flow, table, space, { uneven, unknown, strided, ...cuts, ...runs });
   const budgetBytes = request.memoryBytes ?? usableMemoryBytes(cluster);
   const model = buildModel({
     graph,
@@ -196,6 +197,10 @@ function assumptionsOf(
       'A value keeps at most one redistributed copy per phase; uses that want the same placement pay for it once.',
     );
   if (mostRuns !== undefined) list.push(...limitedSpace(model.space, mostRuns, request.sharing));
+  if (model.strategies.fewerStrides > 0)
+    list.push(
+      `${countedText(model.strategies.fewerStrides, 'value')} could be cut in more than ${MOST_FACTORS} strides of one dim; the smallest factors are considered.`,
+    );
   for (const { target, count } of model.strategies.replicatedUnknown)
     list.push(`${target} (${countedText(count, 'node')}) has no rules and was planned replicated at zero compute.`);
   const grouped = model.graph.nodes.filter((node) => node.target.startsWith('aten._grouped_mm.')).length;

@@ -143,12 +143,13 @@ function internalSeconds(
   let seconds = 0;
   const texts = [...planned.inputs, ...planned.outputs];
   space.mesh.sizes.forEach((_, d) => {
-    const here = texts.map((text) => (text === '-' ? '-' : space.get(space.parse(text)).placements[d].text));
+    const here = texts.map((text) => (text === '-' ? undefined : space.get(space.parse(text)).placements[d]));
     const taken = rules.find((rule) =>
       [...rule.inputs, ...rule.outputs].every((slot, t) => {
-        if (slot === null) return here[t] === '-' || here[t] === 'R';
-        if (slot.kind === 'replicate') return here[t] === 'R';
-        return here[t] === (slot.kind === 'shard' ? `S(${slot.dim})` : `P(${slot.op})`);
+        const text = here[t]?.text;
+        if (slot === null) return text === undefined || text === 'R';
+        if (slot.kind === 'replicate') return text === 'R';
+        return slot.kind === 'shard' ? here[t]?.dim === slot.dim : text === `P(${slot.op})`;
       }),
     );
     for (const use of taken?.collectives ?? []) seconds += collectives.seconds(use.kind, use.bytes(local), [d]);

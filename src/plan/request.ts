@@ -1,4 +1,6 @@
 import type { Optimizer } from '../cost/memory.ts';
+import type { StridedCuts } from '../strategy/patterns.ts';
+import type { VocabularyPadding } from '../models/vocabulary.ts';
 
 /**
  * What the user asks for. The request is plain, frozen data: what-if questions are immer patches on it, and it is
@@ -40,6 +42,11 @@ export interface PlanRequest {
    * `Interleaved(0, [64, 16, 16])`. Absent means none.
    */
   readonly cuts?: readonly string[];
+  /**
+   * Strided cuts of dims that views merge, as that of a sequence is once batch and sequence are one dim. `rows` (and absent):
+   * of leading dims; `all`: also of others, such as heads and what is in a head; `off`: such a view wants the dim whole.
+   */
+  readonly strided?: StridedCuts;
   /** What to do with operators that have no record. */
   readonly unknown: 'refuse' | 'replicate';
   /** Whether a redistribution that several consumers need is paid once. */
@@ -67,6 +74,11 @@ export interface PlanRequest {
    * budget; `two-stage`: chosen after them. Both imply `activations: 'constraint'`.
    */
   readonly checkpoint?: 'none' | 'full' | 'selective' | 'auto' | 'two-stage' | number;
+  /**
+   * How the vocabulary of the model was padded before it was planned (`vocabularyPadding`); the graph has the padded rows. Absent:
+   * as the model states it. Recorded so that the model can be built again, and the padding counted apart.
+   */
+  readonly padVocabulary?: VocabularyPadding;
 }
 
 export const DEFAULT_REQUEST: Omit<PlanRequest, 'mesh' | 'cluster'> = {

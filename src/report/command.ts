@@ -17,6 +17,7 @@ export function planCommandLine(request: PlanRequest, graph = 'graph.swg'): stri
       (key) => [`--${key}`, request[key] === DEFAULT_REQUEST[key] ? undefined : String(request[key])] as const,
     ),
     ['--gap', request.gap === 0 && request.budgetGap === 0 ? '0' : undefined],
+    ['--strided', request.strided],
     ['--maps', request.maps],
     ['--activations', request.activations],
     // A policy that was applied stands in the graph, and the request then says none.

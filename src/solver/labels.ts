@@ -31,6 +31,8 @@ export interface LabelLimits {
   readonly work: number;
   /** Largest reduced cost that may still matter. */
   readonly slack: number;
+  /** Labels of a cell that are kept, spread over the front; absent: all. With fewer, what is found is a choice, no optimum. */
+  readonly front?: number;
   readonly stop?: () => boolean;
 }
 
@@ -64,6 +66,10 @@ class LabelSearch {
   /** Own label of every value of every present variable. */
   readonly #own: Float64Array[];
   readonly #factors = new Set<LabelFactor>();
+  /** By variable: the factors that hold it. */
+  readonly #at: Set<LabelFactor>[];
+  /** Those that hold none any more. */
+  readonly #loose = new Set<LabelFactor>();
   readonly #records: Elimination[] = [];
   #work = 0;
 
@@ -73,6 +79,7 @@ class LabelSearch {
     const rows = net.rows.length;
     this.#width = 2 + rows;
     this.#budget = Float64Array.from(net.rows, (row) => row.bound);
+    this.#at = Array.from({ length: net.count }, () => new Set<LabelFactor>());
     this.#own = Array.from({ length: net.count }, () => new Float64Array(0));
     for (let i = 0; i < net.count; i++) {
       if (net.gone[i] === 1) continue;
@@ -105,8 +112,20 @@ class LabelSearch {
         if (cells[c] !== Infinity) data[count++ * this.#width] = cells[c];
         start[c + 1] = count;
       }
-      this.#factors.add({ vars: f.vars, maps: f.maps.map((m) => net.pool.mapOf(m)), dims, start, data, maker: -1 });
+      this.#add({ vars: f.vars, maps: f.maps.map((m) => net.pool.mapOf(m)), dims, start, data, maker: -1 });
     }
+  }
+
+  #add(f: LabelFactor): void {
+    this.#factors.add(f);
+    if (f.vars.length === 0) this.#loose.add(f);
+    for (const v of f.vars) this.#at[v].add(f);
+  }
+
+  #remove(f: LabelFactor): void {
+    this.#factors.delete(f);
+    this.#loose.delete(f);
+    for (const v of f.vars) this.#at[v].delete(f);
   }
 
   get work(): number {
@@ -119,19 +138,23 @@ class LabelSearch {
     const present: number[] = [];
     for (let i = 0; i < this.#net.count; i++) if (this.#net.gone[i] === 0) present.push(i);
     const left = new Set(present);
+    // Only the neighbours of what goes have another score afterwards.
+    const scores = new Float64Array(this.#net.count);
+    for (const v of present) scores[v] = this.#score(v);
     while (left.size > 0) {
       if (this.#limits.stop?.() === true) throw new TooWide();
       let best = -1;
       let bestScore = Infinity;
       for (const v of left) {
-        const score = this.#score(v);
-        if (score < bestScore) {
-          bestScore = score;
+        if (scores[v] < bestScore) {
+          bestScore = scores[v];
           best = v;
         }
       }
       left.delete(best);
+      const near = new Set([...this.#at[best]].flatMap((f) => f.vars));
       if (!this.#eliminate(best)) return { status: 'none', at };
+      for (const v of near) if (v !== best) scores[v] = this.#score(v);
     }
     const [last] = this.#factors;
     if (last === undefined) return { status: 'found', at };
@@ -151,9 +174,7 @@ class LabelSearch {
 
   #score(v: number): number {
     const sizes = new Map<number, number>();
-    for (const f of this.#factors) {
-      const own = f.vars.indexOf(v);
-      if (own < 0) continue;
+    for (const f of this.#at[v]) {
       f.vars.forEach((u, k) => {
         if (u !== v) sizes.set(u, Math.min(this.#net.size[u], (sizes.get(u) ?? 1) * f.dims[k]));
       });
@@ -166,8 +187,8 @@ class LabelSearch {
   /** Replaces all factors at v by their Pareto minimum over v; false when no label is left. */
   #eliminate(v: number): boolean {
     const { pool } = this.#net;
-    const touching = [...this.#factors].filter((f) => f.vars.length === 0 || f.vars.includes(v));
-    for (const f of touching) this.#factors.delete(f);
+    const touching = [...this.#at[v], ...this.#loose];
+    for (const f of touching) this.#remove(f);
     const vars = [...new Set(touching.flatMap((f) => f.vars))].filter((u) => u !== v).sort((a, b) => a - b);
     const maps = vars.map((u) => {
       let joint = -1;
@@ -215,7 +236,7 @@ class LabelSearch {
       while (k >= 0 && ++at[k] === dims[k]) at[k--] = 0;
     }
     this.#records.push({ variable: v, factors: touching });
-    this.#factors.add({
+    this.#add({
       vars,
       maps: maps.map((m) => pool.mapOf(m)),
       dims,
@@ -269,7 +290,7 @@ class LabelSearch {
       kept.push(l);
     }
     if (this.#work > this.#limits.work) throw new TooWide();
-    return kept;
+    return spread(kept, this.#limits.front ?? Infinity);
   }
 
   /** Follows a label of a made factor back to the values that produced it. */
@@ -315,6 +336,12 @@ class LabelSearch {
     }
     throw new Error('internal: a Pareto label without an origin');
   }
+}
+
+/** At most `most` of a list, its ends among them. */
+function spread<T>(list: T[], most: number): T[] {
+  if (list.length <= most) return list;
+  return Array.from({ length: most }, (_, k) => list[Math.round((k * (list.length - 1)) / (most - 1))]);
 }
 
 function dominates(a: Float64Array, b: Float64Array, rows: number): boolean {

@@ -7,6 +7,7 @@ import { climb } from './ascent.ts';
 import { Messages } from './bound.ts';
 import { Eliminator } from './eliminate.ts';
 import { eliminateWithRows } from './labels.ts';
+import { searchNearBound } from './near-bound.ts';
 import type { Network } from './network.ts';
 import type { Pool } from './pool.ts';
 import { costAt } from './primal.ts';
@@ -221,6 +222,7 @@ export class Search {
       // A bound at the target is no end yet: sweeps round, and only what the pruned network says can be replayed.
       const guide = messages.decode();
       const guideValues = guide.map((p, i) => (p < 0 ? -1 : net.pool.mapOf(net.values[i])[p]));
+      if (depth === 0 && net.rows.length > 0) this.#searchNear(net, messages, bound);
       const cutoff = this.#target() - 1;
       if (!pruner.prune(net, cutoff, messages) || !reducer.reduce(net, true)) return this.#target();
       if (!pruner.prune(net, cutoff) || !reducer.reduce(net, true)) return this.#target();
@@ -239,6 +241,20 @@ export class Search {
       if (!reducer.reduce(net)) return this.#target();
       messages = new Messages(net);
     }
+  }
+
+  #searchNear(net: Network, messages: Messages, bound: number): void {
+    const { pruner, reducer } = this.#engines;
+    searchNearBound(net, messages, bound, {
+      pruner,
+      reducer,
+      target: () => this.#target(),
+      offer: (core, at) => this.#offerAt(core, at),
+      stopped: this.#host.stopped,
+      work: () => Math.min(LABELS.work, this.#host.workLeft?.() ?? Infinity),
+      labels: LABELS.labels,
+      spent: (work) => (this.#engines.labelWork += work),
+    });
   }
 
   /** Exact elimination of a pruned network if it is narrow enough; true when the node is finished. */

@@ -1,7 +1,8 @@
 import type { Placement, ReduceOp } from '../mesh/placement.ts';
 import { partialCode, REPLICATE_CODE, shardCode, type ShardingSpace } from '../mesh/space.ts';
 import type { TensorMeta } from '../ops/record.ts';
-import { R, type Rule, type RuleSlot } from '../ops/rule.ts';
+import { isStrided, R, type Rule, type RuleSlot } from '../ops/rule.ts';
+import { hasCut, type Patterns } from './patterns.ts';
 import { RowProduct, shardsOf, takesAnyCut, type Row } from './row-product.ts';
 
 /**
@@ -39,6 +40,8 @@ export interface ExpandOptions {
   readonly reachable?: readonly number[];
   /** Cuts other than plain shards that rules may be taken with, on any tensor dim; default none. */
   readonly cuts?: readonly Placement[];
+  /** Strided cuts that the inputs can have; rules are then taken with these as well. `any`: those that rules speak of. */
+  readonly patterns?: Patterns | 'any';
   /** Mesh dims of one device: `replicate` (default) takes the all-replicate rule there, `expand` every rule. */
   readonly unitDims?: 'replicate' | 'expand';
   /** Most stretches of neighbouring mesh dims that take different rules, see `mostRuns`; default any number. */
@@ -74,7 +77,13 @@ export function expandRules(
     ...rules.filter((r) => usable(r, inputs.length, outputs.length, options.reachable)),
   ];
   const rows = list.map((r, rule) => plainRow(r, rule));
+  const plain = rows.length;
   if (options.cuts !== undefined && options.cuts.length > 0) rows.push(...cutRows(space, rows, options.cuts));
+  const { patterns } = options;
+  if (patterns !== undefined && patterns !== 'any' && patterns.cuts.length > 0) {
+    const fits = (cut: Placement, t: number, dim: number): boolean => hasCut(patterns, t, dim, cut);
+    rows.push(...cutRows(space, rows.slice(0, plain), patterns.cuts, fits));
+  }
   return expandRows(space, list, rows, inputs, outputs, options);
 }
 
@@ -96,7 +105,7 @@ const wholes: (Rule | undefined)[][] = [];
 export function plainRow(r: Rule, rule: number): Row {
   let shape = shapes.get(r);
   if (shape === undefined) shapes.set(r, (shape = shapeOf(r)));
-  return { rule, slots: shape.slots, codes: shape.codes, shards: shape.shards };
+  return { rule, ...shape };
 }
 
 /** Slots and codes of rules: a pure function of the rule. */
@@ -106,7 +115,7 @@ function shapeOf(r: Rule): Omit<Row, 'rule'> {
   const slots = [...r.inputs, ...r.outputs];
   const codes = new Int32Array(slots.length);
   for (let t = 0; t < slots.length; t++) codes[t] = slotCode(slots[t]);
-  return { slots, codes, shards: shardsOf(slots) };
+  return { slots, codes, shards: shardsOf(slots), strided: slots.some((s) => s?.kind === 'shard' && isStrided(s)) };
 }
 
 /** All combinations of rows over the mesh dims that pass the filters, in order. @param list what `Row.rule` counts */
@@ -116,7 +125,7 @@ export function expandRows(
   rows: readonly Row[],
   inputs: readonly TensorMeta[],
   outputs: readonly (TensorMeta | null)[],
-  options: Pick<ExpandOptions, 'uneven' | 'cuts' | 'unitDims' | 'mostRuns'>,
+  options: Pick<ExpandOptions, 'uneven' | 'cuts' | 'patterns' | 'unitDims' | 'mostRuns'>,
 ): StrategySet {
   const { sizes } = space.mesh;
   const product = new RowProduct(space, rows, [...inputs, ...outputs], options);
@@ -170,11 +179,19 @@ export function expandRows(
  * The rules with further cuts in the place of plain shards: for every tie group of a rule, all its slots alike. A group
  * takes part only if none of its slots counts rows (`contiguous`: offsets are computed from the rank), cuts in units, or
  * ties dims of different sizes.
+ *
+ * @param fits whether a tensor of the call can have a cut on a dim: where given, a group is taken with those cuts only
+ * that one of its tensors can have
  */
-export function cutRows(space: ShardingSpace, rows: readonly Row[], cuts: readonly Placement[]): Row[] {
+export function cutRows(
+  space: ShardingSpace,
+  rows: readonly Row[],
+  cuts: readonly Placement[],
+  fits: (cut: Placement, t: number, dim: number) => boolean = () => true,
+): Row[] {
   const out: Row[] = [];
   const kinds = [...new Map(cuts.map((cut) => [cut.withDim(0).text, cut] as const)).values()];
-  for (const { rule, slots, codes, shards } of rows) {
+  for (const { rule, slots, codes, shards, strided } of rows) {
     const open = new Map<string, boolean>();
     for (const slot of slots)
       if (slot?.kind === 'shard') open.set(slot.tie, (open.get(slot.tie) ?? true) && takesAnyCut(slot));
@@ -182,16 +199,18 @@ export function cutRows(space: ShardingSpace, rows: readonly Row[], cuts: readon
     for (const [tie, takes] of open) {
       if (!takes) continue;
       const more = variants.flatMap((base) =>
-        kinds.map((cut) =>
-          base.map((code, t) => {
-            const slot = slots[t];
-            return slot?.kind === 'shard' && slot.tie === tie ? space.codeOf(cut.withDim(slot.dim)) : code;
-          }),
-        ),
+        kinds
+          .filter((cut) => shards.some(({ t, slot }) => slot.tie === tie && fits(cut, t, slot.dim)))
+          .map((cut) =>
+            base.map((code, t) => {
+              const slot = slots[t];
+              return slot?.kind === 'shard' && slot.tie === tie ? space.codeOf(cut.withDim(slot.dim)) : code;
+            }),
+          ),
       );
       variants = [...variants, ...more];
     }
-    for (const variant of variants) if (variant !== codes) out.push({ rule, slots, codes: variant, shards });
+    for (const variant of variants) if (variant !== codes) out.push({ rule, slots, codes: variant, shards, strided });
   }
   return out;
 }

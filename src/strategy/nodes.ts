@@ -8,6 +8,7 @@ import type { OperatorRecord, TensorMeta, TypedContext } from '../ops/record.ts'
 import type { OperatorTable } from '../ops/table.ts';
 import type { Dataflow } from './dataflow.ts';
 import { expandRules, type StrategySet } from './expand.ts';
+import { fewFactors, gathered, offered, patternsOf, type CutPattern, type StridedCuts } from './patterns.ts';
 import { runsOf } from './runs.ts';
 
 /**
@@ -33,6 +34,8 @@ export interface StrategyOptions {
   readonly cuts?: readonly Placement[];
   /** Most stretches of neighbouring mesh dims that differ, see `runsOf`; default any number. */
   readonly mostRuns?: number;
+  /** Strided cuts of dims that views merge; default none. */
+  readonly strided?: StridedCuts;
 }
 
 export interface StrategyTable {
@@ -40,6 +43,8 @@ export interface StrategyTable {
   readonly nodes: readonly (NodeStrategies | null)[];
   /** Operators that were planned replicated because they have no record, with their node counts. */
   readonly replicatedUnknown: readonly { readonly target: string; readonly count: number }[];
+  /** Values whose strided cuts were too many to be offered all, see `MOST_FACTORS`. */
+  readonly fewerStrides: number;
   /** What the nodes were expanded with. */
   readonly options: StrategyOptions;
 }
@@ -59,21 +64,47 @@ export function nodeStrategies(
   const shared = new Map<string, NodeStrategies>();
   // For every value, the pending reductions that its producer can leave.
   const reachable = new Int32Array(flow.values.length);
+  const cut: Cuts = { of: new Array<readonly CutPattern[]>(flow.values.length).fill(NO_CUTS), fewer: 0 };
   const nodes = graph.nodes.map((node, index): NodeStrategies | null => {
     if (flow.alias[index] >= 0) return null;
     const inputs = flow.inputs[index];
-    const key = contentKey(node, inputs, flow, reachable);
+    const key = contentKey(node, inputs, flow, reachable, cut.of);
     let found = shared.get(key);
     if (found === undefined) {
-      found = { ...expandNode(node, index, flow, table, space, reachable, options), content: shared.size };
+      found = { ...expandNode(node, index, flow, table, space, reachable, cut.of, options), content: shared.size };
       shared.set(key, found);
     }
     const results = flow.results[index];
-    for (let k = 0; k < results.length; k++)
-      if (results[k] >= 0) reachable[results[k]] = partialsOf(found.set, k, space);
+    for (let k = 0; k < results.length; k++) {
+      if (results[k] < 0) continue;
+      reachable[results[k]] = partialsOf(found.set, k, space);
+      // What a program is given is cut in one piece; its orders of mesh dims are no strides to be handed on.
+      if (node.kind === 'call' && (options.strided ?? 'off') !== 'off')
+        noteCuts(cut, results[k], patternsOf(leftOf(found.set, k), space));
+    }
     return found;
   });
-  return { nodes, replicatedUnknown: unknown.map(({ target, count }) => ({ target, count })), options };
+  return {
+    nodes,
+    fewerStrides: cut.fewer,
+    replicatedUnknown: unknown.map(({ target, count }) => ({ target, count })),
+    options,
+  };
+}
+
+interface Cuts {
+  /** By value: the strided cuts that its producer can leave. */
+  readonly of: (readonly CutPattern[])[];
+  fewer: number;
+}
+
+const NO_CUTS: readonly CutPattern[] = [];
+
+function noteCuts(cut: Cuts, value: number, found: readonly CutPattern[]): void {
+  if (found.length === 0) return;
+  const few = fewFactors(found);
+  if (few.length < found.length) cut.fewer++;
+  cut.of[value] = few;
 }
 
 function expandNode(
@@ -83,6 +114,7 @@ function expandNode(
   table: OperatorTable,
   space: ShardingSpace,
   reachable: Int32Array,
+  cuts: readonly (readonly CutPattern[])[],
   options: StrategyOptions,
 ): Omit<NodeStrategies, 'content'> {
   const outputs = Array.from(flow.results[index], (id): TensorMeta | null => (id < 0 ? null : flow.values[id].meta));
@@ -95,10 +127,14 @@ function expandNode(
     bindCall(record, node.args, node.kwargs, (name) => flow.values[flow.valueOf(name)].meta),
     outputs,
   );
-  const set = expandRules(space, record.shard(call), inputs, outputs, {
+  const byInput = Array.from(flow.inputs[index], (id) => cuts[id]);
+  const patterns = byInput.some((list) => list.length > 0) ? { patterns: gathered(byInput) } : {};
+  const rules = offered(record.shard(call), [...inputs, ...outputs], options.strided ?? 'off');
+  const set = expandRules(space, rules, inputs, outputs, {
     uneven: options.uneven,
     ...(options.cuts === undefined ? {} : { cuts: options.cuts }),
     ...runs,
+    ...patterns,
     reachable: Array.from(flow.inputs[index], (id) => reachable[id]),
   });
   return { set, record, call };
@@ -132,6 +168,12 @@ function placements(
   };
 }
 
+/** Ids of the shardings that strategies leave of a result, with repeats; -1 where it is masked off. */
+function* leftOf(set: StrategySet, result: number): Generator<number> {
+  const width = set.inputCount + set.outputCount;
+  for (let s = 0; s < set.count; s++) yield set.specs[s * width + set.inputCount + result];
+}
+
 function partialsOf(set: StrategySet, result: number, space: ShardingSpace): number {
   let bits = 0;
   const width = set.inputCount + set.outputCount;
@@ -146,10 +188,19 @@ function partialsOf(set: StrategySet, result: number, space: ShardingSpace): num
   return bits;
 }
 
-function contentKey(node: Node, inputs: Int32Array, flow: Dataflow, reachable: Int32Array): string {
+function contentKey(
+  node: Node,
+  inputs: Int32Array,
+  flow: Dataflow,
+  reachable: Int32Array,
+  cuts: readonly (readonly CutPattern[])[],
+): string {
   const first = node.kind === 'call' ? node.target : `placeholder ${node.meta.role ?? ''} ${typeKey(node, flow)}`;
   let key = first;
-  for (const id of inputs) key += `|${flow.values[id].type},${reachable[id]}`;
+  for (const id of inputs) {
+    key += `|${flow.values[id].type},${reachable[id]}`;
+    for (const { dim, text } of cuts[id]) key += `;${dim}:${text}`;
+  }
   if (node.kind === 'call') {
     key += '(';
     for (const arg of node.args) key += `${argKey(arg)},`;

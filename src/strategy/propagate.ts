@@ -63,7 +63,7 @@ export function propagate(
   const shardings = given.map((id) => space.get(id));
   const filled = fillRules(space, record.shard(call), inputs, outputs, shardings, options);
   const moves = inputs.map((meta, i) => new MovePrices(prices, meta, given[i]));
-  const expansion = { uneven: options.uneven ?? 'allow', unitDims: 'expand' } as const;
+  const expansion = { uneven: options.uneven ?? 'allow', unitDims: 'expand', patterns: 'any' } as const;
   const keeps = isInPlace(record.name) ? given[0] : undefined;
   if (options.search !== 'enumerate') {
     const found = cheapest(space, filled, inputs, outputs, given, moves, expansion, keeps);

@@ -2,8 +2,10 @@ import { fromMeshView } from '../mesh/mesh-view.ts';
 import { evenlyShardable, fillsAllRanks, shardable, Sharding } from '../mesh/sharding.ts';
 import { FIRST_OTHER_CODE, FIRST_SHARD_CODE, partialCode, REPLICATE_CODE, type ShardingSpace } from '../mesh/space.ts';
 import type { Placement } from '../mesh/placement.ts';
+import { StridedShard } from '../mesh/strided.ts';
 import type { TensorMeta } from '../ops/record.ts';
 import type { RuleSlot, ShardSlot } from '../ops/rule.ts';
+import { patternOf, type Patterns } from './patterns.ts';
 
 /**
  * The product of single-dim rules over the mesh dims, one mesh dim at a time: what the rules taken so far make of every
@@ -18,6 +20,8 @@ export interface Row {
   readonly codes: Int32Array;
   /** The slots that cut, see `shardsOf`. */
   readonly shards: readonly ShardPlace[];
+  /** Whether a slot cuts inside the indices of other dims: its code depends on the mesh dims before. */
+  readonly strided: boolean;
 }
 
 /** A slot that cuts: its tensor, and the later ones of the same index. */
@@ -45,6 +49,8 @@ export function takesAnyCut(slot: ShardSlot): boolean {
 export interface ProductOptions {
   readonly uneven: 'allow' | 'forbid';
   readonly cuts?: readonly Placement[];
+  /** The strided cuts that inputs can have, see `Patterns`; of others none is taken but those of views. */
+  readonly patterns?: Patterns | 'any';
   readonly unitDims?: 'replicate' | 'expand';
   /** Most stretches of neighbouring mesh dims (those of one device apart) that take different rows; default any number. */
   readonly mostRuns?: number;
@@ -98,6 +104,8 @@ export class RowProduct {
   private readonly runs: number[];
   private readonly mostRuns: number;
   private readonly ids: Map<number, number>;
+  /** Cuts that stand wherever rules take them, named for dim 0. */
+  private readonly free: ReadonlySet<string>;
 
   constructor(
     private readonly space: ShardingSpace,
@@ -132,7 +140,8 @@ export class RowProduct {
     this.runs = zeros(sizes.length + 1);
     this.mostRuns = options.mostRuns ?? Infinity;
     this.needs = rows.map((row) => needsOf(row, tensors));
-    this.mayRepeat = (options.cuts?.length ?? 0) > 0 || someLookAlike(rows);
+    this.mayRepeat = (options.cuts?.length ?? 0) > 0 || rows.some((row) => row.strided) || someLookAlike(rows);
+    this.free = new Set((options.cuts ?? []).map((cut) => cut.withDim(0).text));
     let ids = idsOf.get(space);
     if (ids === undefined) idsOf.set(space, (ids = new Map<number, number>()));
     this.ids = ids;
@@ -155,7 +164,7 @@ export class RowProduct {
     const needs = this.needs[r];
     if (needs.dead && this.sizes[m] !== 1) return false;
     if (this.mostRuns < Infinity && !this.run(m, r)) return false;
-    const { codes } = this.rows[r];
+    const { codes, strided, slots } = this.rows[r];
     const keys = this.keys[m];
     const nextKeys = this.keys[m + 1];
     const pending = this.pending[m];
@@ -166,7 +175,8 @@ export class RowProduct {
     const n = this.sizes[m];
     let special = this.special[m];
     for (let t = 0; t < this.width; t++) {
-      const code = codes[t];
+      const code = strided ? this.codeOf(m, slots[t], codes[t]) : codes[t];
+      if (code < 0) return false;
       nextKeys[t] = keys[t] * BASE + code;
       let kind = pending[t];
       if (code === REPLICATE_CODE || this.tensors[t] === null) {
@@ -192,6 +202,21 @@ export class RowProduct {
     this.special[m + 1] = special;
     this.picked[m] = r;
     return true;
+  }
+
+  /**
+   * Code of a slot on mesh dim `m`: a cut inside other dims has as many chunks as these have indices on a rank by then.
+   * -1 where they are cut unevenly, or the space has no number left.
+   */
+  private codeOf(m: number, slot: RuleSlot, code: number): number {
+    if (slot?.kind !== 'shard' || slot.inside === null) return code;
+    let factor = 1;
+    for (const dim of slot.inside.dims) {
+      const at = this.firstDim[slot.inside.tensor] + dim;
+      factor *= this.dimSizes[at] / this.pieces[m][at];
+    }
+    if (factor === 1) return code;
+    return Number.isInteger(factor) ? this.space.codeIfAny(new StridedShard(slot.dim, factor)) : -1;
   }
 
   /** Counts the stretches of equal rows with row `r` on mesh dim `m`; false when there are too many. */
@@ -221,7 +246,7 @@ export class RowProduct {
         if ((slot.even || slot.scaled || slot.unit > 1) && units % count !== 0) return false;
         if (slot.filled && !fillsAllRanks(this.sharding(keys[t]), this.space.mesh, slot.dim, meta.shape[slot.dim])) return false;
         // Another mesh dim may have brought a special cut to the same dim.
-        if (special && this.hasSpecial(keys[t], slot.dim) && (!takesAnyCut(slot) || (slot.even && !this.even(meta, keys[t])))) return false;
+        if (special && slot.inside === null && this.hasSpecial(keys[t], slot.dim) && (!takesAnyCut(slot) || (slot.even && !this.even(meta, keys[t])))) return false;
       }
       for (const { t, dim, u, mate } of needs.pairs) {
         // The mesh dims that cut the two dims must be the same ones: a rule on one mesh dim speaks for its own cut only.
@@ -282,7 +307,41 @@ export class RowProduct {
     return id;
   }
 
+  /**
+   * Whether every strided cut is one that an input can have, or that a view makes here. What it is on one mesh dim follows
+   * from the others, so that only whole patterns say anything.
+   */
+  private knownPatterns(): boolean {
+    const { patterns } = this.options;
+    if (patterns === 'any') return true;
+    const keys = this.keys[this.sizes.length];
+    for (let t = 0; t < this.width; t++) {
+      const digits = this.digits(keys[t]);
+      for (const code of digits) {
+        if (code < FIRST_OTHER_CODE) continue;
+        const placement = this.space.placementOf(code);
+        if (placement.dim === undefined || this.free.has(placement.withDim(0).text)) continue;
+        if (this.isMade(t, placement.dim)) continue;
+        const found = patternOf(
+          digits.map((c) => this.space.placementOf(c)),
+          placement.dim,
+        );
+        if (patterns?.all.has(found) !== true) return false;
+      }
+    }
+    return true;
+  }
+
+  /** Whether a rule taken here makes the cuts of a result's dim: a view that merges dims into it. */
+  private isMade(t: number, dim: number): boolean {
+    return this.picked.some((r) => {
+      const slot = this.rows[r].slots[t];
+      return slot?.kind === 'shard' && slot.dim === dim && slot.inside !== null && slot.inside.tensor < t;
+    });
+  }
+
   private specialFits(): boolean {
+    if (!this.knownPatterns()) return false;
     const fits = this.options.uneven === 'forbid' ? evenlyShardable : shardable;
     const keys = this.keys[this.sizes.length];
     for (let t = 0; t < this.width; t++) {
@@ -359,6 +418,8 @@ function needsOf(row: Row, tensors: readonly (TensorMeta | null)[]): RowNeeds {
     }
     if (slot.even || slot.scaled || slot.unit > 1 || slot.filled || slot.slicing === 'contiguous') singles.push(place);
     for (const mate of mates) {
+      // A view's rule says where in the merged dim it cuts, whatever other mesh dims do.
+      if (slot.inside !== null || mate.slot.inside !== null) continue;
       const other = tensors[mate.t];
       const scaled = slot.scaled || mate.slot.scaled;
       if (other === null || (!scaled && meta.shape[slot.dim] !== other.shape[mate.slot.dim])) dead = true;

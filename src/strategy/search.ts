@@ -53,7 +53,7 @@ export function cheapestFew(
   options: ProductOptions,
   keeps?: number,
 ): readonly Found[] | undefined {
-  const plain = rows.every((row) => row.codes.every((code) => code < FIRST_OTHER_CODE));
+  const plain = rows.every((row) => !row.strided && row.codes.every((code) => code < FIRST_OTHER_CODE));
   const ordered = given.every((id) => space.get(id).inMeshOrder && space.get(id).placements.every((p) => space.codeOf(p) < FIRST_OTHER_CODE)); // prettier-ignore
   if (!plain || !ordered || inputs.length === 0) return undefined;
   const product = new RowProduct(space, rows, [...inputs, ...outputs], options);

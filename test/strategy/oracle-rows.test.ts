@@ -36,7 +36,6 @@ const DEARER: Readonly<Record<string, string>> = {
   'vector_norm2 S1': 'a pending p-norm is no placement of ours',
   'vector_norm_inf Pmax': 'the rule of 2.13 is wrong: it loses the absolute value',
   'nansum Psum': 'the rule of 2.13 is wrong where one part is NaN',
-  'view_merge S1': 'the result is a strided shard, which the eager reading does not make',
   'select S1': '2.13 gathers as well, and writes 0 for it',
   'new_zeros S0': '2.13 favours sharded zeros with a negative price',
   'new_zeros S1': '2.13 favours sharded zeros with a negative price',

@@ -1,11 +1,13 @@
 import { internalError, ShardwrightError } from '../../errors.ts';
 import { Shard } from '../../mesh/shard.ts';
+import type { Sharding } from '../../mesh/sharding.ts';
 import type { ShardingSpace } from '../../mesh/space.ts';
+import { StridedShard } from '../../mesh/strided.ts';
 import { rankInt, type RankInt } from './rank-int.ts';
 
-/** The rows of one tensor dim that each rank holds: one run of rows, because lowered cuts are ceil chunks. */
+/** The rows of one tensor dim that each rank holds: one run of rows where all cuts are ceil chunks, else several. */
 export interface Piece {
-  /** First row; the size of the dim where a rank holds none. */
+  /** First row; the size of the dim where a rank holds none. @throws E_INTERNAL of rows that are no single run */
   readonly start: RankInt;
   readonly rows: RankInt;
 }
@@ -19,19 +21,20 @@ export class Pieces {
   /**
    * Rows of a dim of `size` rows under a sharding.
    *
-   * @throws E_UNSUPPORTED for cuts other than ceil chunks: their rows are no single run
+   * @throws E_UNSUPPORTED for cuts other than ceil chunks and even strides
    */
   of(sharding: number, dim: number, size: number): Piece {
     const spec = this.space.get(sharding);
     const order = spec.orderOf(dim).filter((m) => this.space.mesh.sizes[m] > 1);
-    const key = `${order.join('.')}:${size}`;
+    const strided = order.filter((m) => !(spec.placements[m] instanceof Shard));
+    const key = `${order.join('.')}:${size}:${strided.map((m) => spec.placements[m].text).join()}`;
     let piece = this.known.get(key);
     if (piece !== undefined) return piece;
-    for (const m of order)
-      if (!(spec.placements[m] instanceof Shard))
-        throw new ShardwrightError('E_UNSUPPORTED', `${spec.text} is not lowered: ${spec.placements[m].text} is no cut into chunks`, {
-          hint: 'lowering takes R, S(d) and pending reductions; a plan has other cuts only where the request asks for them (--cut, a pin)',
-        }); // prettier-ignore
+    if (strided.length > 0) {
+      piece = this.inStrides(spec, order, dim, size);
+      this.known.set(key, piece);
+      return piece;
+    }
     const { mesh } = this.space;
     const starts: number[] = [];
     const rows: number[] = [];
@@ -51,6 +54,29 @@ export class Pieces {
     piece = { start: rankInt(starts, `start(${size}, ${names})`), rows: rankInt(rows, `rows(${size}, ${names})`) };
     this.known.set(key, piece);
     return piece;
+  }
+
+  /** Equally many rows on every rank, in runs. */
+  private inStrides(spec: Sharding, order: readonly number[], dim: number, size: number): Piece {
+    const refuse = (m: number, why: string, hint: string): never => {
+      throw new ShardwrightError('E_UNSUPPORTED', `${spec.text} is not lowered: ${spec.placements[m].text} ${why}`, { hint }); // prettier-ignore
+    };
+    let rows = size;
+    for (const m of order) {
+      const cut = spec.placements[m];
+      if (!(cut instanceof Shard || cut instanceof StridedShard))
+        refuse(m, 'is no cut into chunks', 'lowering takes R, S(d), even _S(d, n) and pending reductions; a plan has other cuts only where the request asks for them (--cut, a pin)'); // prettier-ignore
+      const n = this.space.mesh.sizes[m];
+      if (!cut.isEven(rows, n))
+        refuse(m, `cuts ${rows} rows of dim ${dim} unevenly`, 'pin a placement that cuts it evenly, or --strided off');
+      rows /= n;
+    }
+    return {
+      rows,
+      get start(): RankInt {
+        throw internalError(`rows of ${spec.text} are no single run`);
+      },
+    };
   }
 
   /** Local shape under a sharding; -1 (a masked-off result) is an internal error. */

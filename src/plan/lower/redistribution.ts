@@ -4,6 +4,7 @@ import { Partial } from '../../mesh/partial.ts';
 import type { ReduceOp } from '../../mesh/placement.ts';
 import type { Sharding } from '../../mesh/sharding.ts';
 import type { ShardingSpace } from '../../mesh/space.ts';
+import { StridedShard } from '../../mesh/strided.ts';
 import { groupOf } from './collectives.ts';
 import { ref, type Emitter } from './emitter.ts';
 import { coordinate, type Pieces } from './pieces.ts';
@@ -43,6 +44,7 @@ export class RedistributionWriter {
         return this.operand(step, after, value);
       case 'slice': {
         const dim = cutDim(after, step);
+        if (hasStrides(before, dim) || hasStrides(after, dim)) return this.sliceEvenly(step, after, value, dim);
         const [old, next] = [this.pieces.of(from, dim, shape[dim]), this.pieces.of(step.to, dim, shape[dim])];
         return this.slice(value, dim, minus(next.start, old.start), next.rows);
       }
@@ -56,13 +58,47 @@ export class RedistributionWriter {
         const rows = this.pieces.of(step.to, dim, shape[dim]).rows;
         const front = this.toFront(this.padded(value, dim, chunk(rows, step.groupSize)), dim);
         const gathered = this.emit.collective('all_gather', front, step.meshDims, [step.groupSize]);
-        return this.cutTo(this.toFront(gathered, dim), dim, rows);
+        return this.cutTo(
+          this.toFront(this.interleaved(gathered, chunksOf(before, step), step.groupSize), dim),
+          dim,
+          rows,
+        );
       }
       case 'all_to_all':
         return this.allToAll(step, from, value, shape);
       case 'collective_permute':
         return this.emit.collective('collective_permute', value, step.meshDims, [this.targets(step)]);
     }
+  }
+
+  /** The own piece of a dim that all ranks hold equally much of: of every chunk that the cut strides over. */
+  private sliceEvenly(step: RedistributionStep, after: Sharding, value: string, dim: number): string {
+    const [m] = step.meshDims;
+    const { shape } = this.emit.type(value);
+    const n = this.space.mesh.sizes[m];
+    const chunks = chunksOf(after, step);
+    const rows = combine([shape[dim]], `rows of a piece of ${chunks * n}`, (size) => size / (chunks * n));
+    const coordinates = this.space.mesh.devices.map((_, rank) => coordinate(this.space, rank, m));
+    const own = rankInt(coordinates, `coordinate(${this.space.mesh.names[m]})`);
+    const start = combine([rows, own], `start(${this.space.mesh.names[m]})`, (size, c) => size * c);
+    if (chunks === 1) return this.slice(value, dim, start, rows);
+    const split = [...shape.slice(0, dim), chunks, times(rows, n), ...shape.slice(dim + 1)];
+    const parts = this.emit.call('aten.reshape.default', [ref(value), this.emit.ints(split)]);
+    const piece = this.slice(parts, dim + 1, start, rows);
+    const joined = [...shape.slice(0, dim), times(rows, chunks), ...shape.slice(dim + 1)];
+    return this.emit.call('aten.reshape.default', [ref(piece), this.emit.ints(joined)]);
+  }
+
+  /** Dim 0 holds what each of `n` members has of every chunk, member by member: chunk by chunk instead. */
+  private interleaved(value: string, chunks: number, n: number): string {
+    if (chunks === 1) return value;
+    const { shape } = this.emit.type(value);
+    const rows = combine([shape[0]], `rows of a piece of ${chunks * n}`, (size) => size / (chunks * n));
+    const rest = shape.slice(1);
+    const split = this.emit.call('aten.view.default', [ref(value), this.emit.ints([n, chunks, rows, ...rest])]);
+    const order = [1, 0, 2, ...rest.map((_, d) => d + 3)];
+    const turned = this.emit.call('aten.permute.default', [ref(split), order]);
+    return this.emit.call('aten.reshape.default', [ref(turned), this.emit.ints(shape)]);
   }
 
   /** R to a pending reduction: of a sum the first rank of the mesh dim keeps the value and the others have zeros. */
@@ -187,6 +223,16 @@ export class RedistributionWriter {
 /** Rows of a full chunk. */
 function chunk(rows: RankInt, n: number): RankInt {
   return combine([rows], `chunk of ${n}`, (r) => Math.ceil(r / n));
+}
+
+/** Chunks of which the cut of a step takes a piece each: 1 of a plain shard. */
+function chunksOf(spec: Sharding, step: RedistributionStep): number {
+  const cut = spec.placements[step.meshDims[0]];
+  return cut instanceof StridedShard ? cut.factor : 1;
+}
+
+function hasStrides(spec: Sharding, dim: number): boolean {
+  return spec.placements.some((p) => p instanceof StridedShard && p.dim === dim);
 }
 
 /** Tensor dim that the mesh dims of a step cut. */

@@ -34,7 +34,8 @@ function is(placement: Placement | null, slot: RuleSlot): boolean {
     case 'replicate':
       return placement.kind === 'replicate';
     case 'shard':
-      return placement.kind === 'shard' && placement.dim === slot.dim;
+      // Of whatever kind: what a rule asks of a cut was settled when the call was expanded.
+      return placement.dim === slot.dim;
     case 'partial':
       return placement instanceof Partial && placement.op === slot.op;
   }

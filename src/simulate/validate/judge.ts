@@ -2,7 +2,7 @@ import { ShardwrightError } from '../../errors.ts';
 import type { ReduceOp } from '../../mesh/placement.ts';
 import { flat, type NDArray } from '../../ndarray/array.ts';
 import type { TensorMeta } from '../../ops/record.ts';
-import { P, R, rule, S, type Rule, type RuleSlot } from '../../ops/rule.ts';
+import { P, R, rule, S, slotText, type Rule, type RuleSlot } from '../../ops/rule.ts';
 import type { Draw } from '../../ops/samples/values.ts';
 import { chunkOf, holds, place, type Piece } from './pieces.ts';
 import { localSizes, runGroup, type Group, type Window } from './rewrites.ts';
@@ -77,16 +77,27 @@ function sameInEvery(trials: readonly Trial[], k: number): boolean {
   });
 }
 
-function partsOf(trial: Trial, i: number, slot: RuleSlot, ranks: number, board: number): readonly Piece[] {
+function partsOf(
+  sample: SampleCall,
+  trial: Trial,
+  i: number,
+  slot: RuleSlot,
+  ranks: number,
+  board: number,
+): readonly Piece[] {
   const key = `${i} ${slotText(slot)} ${ranks} ${board}`;
   let parts = trial.parts.get(key);
-  if (parts === undefined) trial.parts.set(key, (parts = place(trial.inputs[i], slot, ranks, i, board)));
+  if (parts === undefined)
+    trial.parts.set(key, (parts = place(trial.inputs[i], slot, ranks, chunksOf(sample, slot), i, board)));
   return parts;
 }
 
-export function slotText(slot: RuleSlot): string {
-  if (slot === null) return '-';
-  return slot.kind === 'replicate' ? 'R' : slot.kind === 'shard' ? `S(${slot.dim})` : `P(${slot.op})`;
+/** Chunks of which each rank has a piece: the indices of the dims that the cut lies inside of. */
+function chunksOf(sample: SampleCall, slot: RuleSlot): number {
+  if (slot?.kind !== 'shard' || slot.inside === null) return 1;
+  const { inputs, outputs } = sample.ctx;
+  const shape = [...inputs, ...outputs][slot.inside.tensor]?.shape ?? [];
+  return slot.inside.dims.reduce((n, dim) => n * shape[dim], 1);
 }
 
 /** What every rank holds of the inputs, and where its results lie under some output slots. */
@@ -97,19 +108,19 @@ function groupOf(
   ranks: number,
   board: number,
 ): Group {
-  const byInput = r.inputs.map((slot, i) => partsOf(trial, i, slot, ranks, board));
+  const byInput = r.inputs.map((slot, i) => partsOf(sample, trial, i, slot, ranks, board));
   const byRank = Array.from({ length: ranks }, (_, rank) => byInput.map((pieces) => pieces[rank]));
-  const outputs = byRank.map((_, rank) => trial.truth.map((x, k) => windowOf(x, r.outputs[k], ranks, rank)));
+  const outputs = byRank.map((_, rank) => trial.truth.map((x, k) => windowOf(x, r.outputs[k], chunksOf(sample, r.outputs[k]), ranks, rank)));
   return { sample, rule: r, inputs: byRank, outputs };
 } // prettier-ignore
 
-function windowOf(x: NDArray | null, slot: RuleSlot, ranks: number, rank: number): Window | null {
+function windowOf(x: NDArray | null, slot: RuleSlot, chunks: number, ranks: number, rank: number): Window | null {
   if (x === null) return null;
   const starts = x.shape.map(() => 0);
   if (slot?.kind !== 'shard' || slot.dim >= x.rank) return { starts, shape: x.shape };
-  const [start, count] = chunkOf(x.shape[slot.dim], ranks, rank);
+  const [start, count] = chunkOf(x.shape[slot.dim] / chunks, ranks, rank);
   starts[slot.dim] = start;
-  return { starts, shape: x.shape.map((n, d) => (d === slot.dim ? count : n)) };
+  return { starts, shape: x.shape.map((n, d) => (d === slot.dim ? count * chunks : n)) };
 }
 
 /**
@@ -130,7 +141,7 @@ export function refute(sample: SampleCall, trials: readonly Trial[], r: Rule, ra
       if (truth === null) continue;
       const local = results.map((of) => of[k]);
       if (local.some((x) => x === null || x === undefined)) return `result ${k} is missing`;
-      if (!holds(local as NDArray[], truth, r.outputs[k]))
+      if (!holds(local as NDArray[], truth, r.outputs[k], chunksOf(sample, r.outputs[k])))
         return `result ${k} is not ${slotText(r.outputs[k])}: rank 0 has ${sketch(local[0] as NDArray)} of ${sketch(truth)}`;
     }
   }
@@ -249,7 +260,7 @@ function sized(group: Group, trial: Trial, slot: RuleSlot, k: number, ranks: num
   const all: Results[] = [];
   for (const [rank, pieces] of group.inputs.entries()) {
     const inputs = pieces.map((p) => p.array);
-    const shape = windowOf(trial.truth[k], slot, ranks, rank)?.shape ?? [];
+    const shape = windowOf(trial.truth[k], slot, 1, ranks, rank)?.shape ?? [];
     const sizes = localSizes(sample, inputs, shape);
     const key = `${rank} ${JSON.stringify(sizes)}`;
     if (!ran.has(key)) ran.set(key, attempt(() => sample.run(inputs, sizes)));

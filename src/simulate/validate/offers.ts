@@ -1,13 +1,13 @@
 import { parseMesh } from '../../mesh/mesh.ts';
 import { ShardingSpace } from '../../mesh/space.ts';
-import type { Rule, RuleSlot } from '../../ops/rule.ts';
+import { isStrided, type Rule, type RuleSlot } from '../../ops/rule.ts';
 import { expandRules } from '../../strategy/expand.ts';
 import type { SampleCall } from './sample-call.ts';
 
 /** The rules that the product offers for a call on one mesh dim, by its own expansion: evenness, units and ties applied. */
 export function offeredRules(sample: SampleCall, rules: readonly Rule[], ranks: number): Rule[] {
   const space = new ShardingSpace(parseMesh(`n=${ranks}`));
-  const set = expandRules(space, rules, sample.ctx.inputs, sample.ctx.outputs, { uneven: 'allow' });
+  const set = expandRules(space, rules, sample.ctx.inputs, sample.ctx.outputs, { uneven: 'allow', patterns: 'any' });
   const chosen: Rule[] = [];
   for (let s = 0; s < set.count; s++) if (set.choice[s] > 0) chosen.push(set.rules[set.choice[s]]);
   return chosen;
@@ -28,6 +28,6 @@ export function follows(rules: readonly Rule[], inputs: readonly RuleSlot[], out
 function becomes(from: RuleSlot, to: RuleSlot): boolean {
   if (from === null || to === null) return true;
   if (from.kind === 'replicate') return to.kind !== 'partial' || to.op !== 'product';
-  if (from.kind === 'shard') return to.kind === 'shard' && to.dim === from.dim;
+  if (from.kind === 'shard') return to.kind === 'shard' && to.dim === from.dim && isStrided(to) === isStrided(from);
   return to.kind === 'partial' && to.op === from.op;
 }

@@ -1,7 +1,7 @@
 import type { ReduceOp } from '../../mesh/placement.ts';
 import { flat, fromFlat, type NDArray } from '../../ndarray/array.ts';
 import { philox } from '../../ndarray/random.ts';
-import { rows } from '../../ndarray/views.ts';
+import { concat, rows } from '../../ndarray/views.ts';
 import type { RuleSlot } from '../../ops/rule.ts';
 
 /** What the ranks of one mesh dim hold of a tensor, and what they are said to hold: the definitions of the placements. */
@@ -20,14 +20,27 @@ export function chunkOf(size: number, ranks: number, rank: number): readonly [st
   return [start, Math.min(size, start + chunk) - start];
 }
 
-/** The part of every rank. @param input number of the tensor among the inputs and @param board of the trial: see `operands` */
-export function place(x: NDArray, slot: RuleSlot, ranks: number, input = 0, board = 0): Piece[] {
+/** Rows of a rank in order: a chunk of the dim, or a piece of each of some equal chunks of it. */
+function rowsOf(x: NDArray, dim: number, chunks: number, ranks: number, rank: number): NDArray {
+  const size = x.shape[dim] / chunks;
+  const [start, count] = chunkOf(size, ranks, rank);
+  if (chunks === 1) return rows(x, dim, start, count);
+  return concat(Array.from({ length: chunks }, (_, k) => rows(x, dim, k * size + start, count)), dim); // prettier-ignore
+}
+
+/**
+ * The part of every rank.
+ *
+ * @param chunks of a shard: 1, or the number of equal chunks of which each rank has a piece; they must be whole
+ * @param input number of the tensor among the inputs and @param board of the trial: see `operands`
+ */
+export function place(x: NDArray, slot: RuleSlot, ranks: number, chunks = 1, input = 0, board = 0): Piece[] {
   const origin = x.shape.map(() => 0);
   if (slot === null || slot.kind === 'replicate') return Array.from({ length: ranks }, () => ({ array: x, starts: origin }));
   if (slot.kind === 'partial') return operands(x, slot.op, ranks, input, board).map((array) => ({ array, starts: origin }));
   return Array.from({ length: ranks }, (_, rank) => {
-    const [start, count] = chunkOf(x.shape[slot.dim], ranks, rank);
-    return { array: rows(x, slot.dim, start, count), starts: origin.map((_, d) => (d === slot.dim ? start : 0)) };
+    const [start] = chunkOf(x.shape[slot.dim] / chunks, ranks, rank);
+    return { array: rowsOf(x, slot.dim, chunks, ranks, rank), starts: origin.map((_, d) => (d === slot.dim ? start : 0)) };
   });
 } // prettier-ignore
 
@@ -153,13 +166,12 @@ function same(a: number, b: number, exact: boolean): boolean {
 }
 
 /** Whether the ranks hold `whole` in the way that a slot claims. */
-export function holds(local: readonly NDArray[], whole: NDArray, slot: RuleSlot): boolean {
+export function holds(local: readonly NDArray[], whole: NDArray, slot: RuleSlot, chunks = 1): boolean {
   if (slot === null) return true;
   if (slot.kind === 'shard') {
     if (slot.dim >= whole.rank) return false;
     return local.every((x, rank) => {
-      const [start, count] = chunkOf(whole.shape[slot.dim], local.length, rank);
-      const want = rows(whole, slot.dim, start, count);
+      const want = rowsOf(whole, slot.dim, chunks, local.length, rank);
       return sameSizes(x, want) && agree(x, want);
     });
   }

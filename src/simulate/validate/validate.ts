@@ -1,11 +1,11 @@
 import { didYouMean, ShardwrightError } from '../../errors.ts';
 import type { ReduceOp } from '../../mesh/placement.ts';
-import { R, type Rule, type RuleSlot } from '../../ops/rule.ts';
+import { R, slotText, type Rule, type RuleSlot } from '../../ops/rule.ts';
 import type { CallText } from '../../ops/samples/call-text.ts';
 import { resized, sampleCalls } from '../../ops/samples/table.ts';
 import type { OperatorRecord } from '../../ops/record.ts';
 import type { OperatorTable } from '../../ops/table.ts';
-import { inputSlots, isConstant, refute, slotText, trialsOf, validOutputs, type Trial } from './judge.ts';
+import { inputSlots, isConstant, refute, trialsOf, validOutputs, type Trial } from './judge.ts';
 import { follows, offeredRules } from './offers.ts';
 import { SampleCall } from './sample-call.ts';
 

@@ -32,8 +32,45 @@ function chunkOf(size: number, n: number, rank: number): readonly [number, numbe
   return [start, Math.min(size, start + chunk) - start];
 }
 
-function onePiece(piece: Piece, slot: RuleSlot, n: number, rank: number, seed: number): Piece {
+/** A slot, and of a shard the number of equal chunks of which each rank has a piece. */
+interface Placed {
+  readonly slot: RuleSlot;
+  readonly chunks: number;
+}
+
+/**
+ * The slots of one tensor with their chunks: a cut inside other dims has one for each index of these that a rank of the mesh
+ * dims before has.
+ */
+function placed(ctx: TypedContext, rules: readonly Rule[], column: number, sizes: readonly number[]): Placed[] {
+  const shapes = [...ctx.inputs, ...ctx.outputs].map((meta) => meta?.shape ?? []);
+  const slotsOf = (r: Rule): RuleSlot[] => [...r.inputs, ...r.outputs];
+  return rules.map((r, m) => {
+    const slot = slotsOf(r)[column];
+    if (slot?.kind !== 'shard' || slot.inside === null) return { slot, chunks: 1 };
+    const { tensor, dims } = slot.inside;
+    let chunks = dims.reduce((n, dim) => n * shapes[tensor][dim], 1);
+    for (let k = 0; k < m; k++) {
+      const before = slotsOf(rules[k])[tensor];
+      if (before?.kind === 'shard' && dims.includes(before.dim)) chunks /= sizes[k];
+    }
+    return { slot, chunks };
+  });
+}
+
+/** The rows of a dim, some numbers of them after another. */
+function takeAll(x: NDArray, dim: number, spans: readonly (readonly [number, number])[]): NDArray {
+  return concat(spans.map(([start, rows]) => take(x, dim, start, rows)), dim); // prettier-ignore
+}
+
+function onePiece(piece: Piece, { slot, chunks }: Placed, n: number, rank: number, seed: number): Piece {
   if (slot === null || slot.kind === 'replicate') return piece;
+  if (slot.kind === 'shard' && chunks > 1) {
+    const size = piece.array.shape[slot.dim] / chunks;
+    const [start, rows] = chunkOf(size, n, rank);
+    const spans = Array.from({ length: chunks }, (_, k) => [k * size + start, rows] as const);
+    return { array: takeAll(piece.array, slot.dim, spans), starts: piece.starts };
+  }
   if (slot.kind === 'shard') {
     const [start, rows] = chunkOf(piece.array.shape[slot.dim], n, rank);
     return {
@@ -92,7 +129,7 @@ function reduce(values: readonly NDArray[], op: ReduceOp): NDArray {
 /** What one rank of the mesh holds: the placements are applied outer mesh dim first. */
 function localPiece(
   array: NDArray,
-  slots: readonly RuleSlot[],
+  slots: readonly Placed[],
   sizes: readonly number[],
   rank: readonly number[],
 ): Piece {
@@ -107,7 +144,7 @@ function* ranksOf(sizes: readonly number[]): Generator<number[]> {
 }
 
 /** Puts the results of all ranks together, inner mesh dim first; replicated results must be equal. */
-function combine(values: readonly NDArray[], slots: readonly RuleSlot[], sizes: readonly number[]): NDArray | string {
+function combine(values: readonly NDArray[], slots: readonly Placed[], sizes: readonly number[]): NDArray | string {
   if (sizes.length === 0) return values[0];
   const inner = values.length / sizes[0];
   const groups: NDArray[] = [];
@@ -116,8 +153,16 @@ function combine(values: readonly NDArray[], slots: readonly RuleSlot[], sizes: 
     if (typeof part === 'string') return part;
     groups.push(part);
   }
-  const slot = slots[0];
+  const { slot, chunks } = slots[0];
   if (slot === null) return groups[0];
+  if (slot.kind === 'shard' && chunks > 1)
+    return concat(
+      Array.from({ length: chunks }, (_, k) => {
+        const of = (x: NDArray): number => x.shape[slot.dim] / chunks;
+        return concat(groups.map((x) => take(x, slot.dim, k * of(x), of(x))), slot.dim); // prettier-ignore
+      }),
+      slot.dim,
+    );
   if (slot.kind === 'shard') return concat(groups, slot.dim);
   if (slot.kind === 'partial') return reduce(groups, slot.op);
   for (const other of groups.slice(1))
@@ -179,10 +224,12 @@ export function judge(
   const wrong = (why: string): string => `${rules.map(ruleText).join(' x ')} on (${sizes.join()}): ${why}`;
   const results: (readonly (NDArray | null)[])[] = [];
   for (const rank of ranksOf(sizes)) {
-    const pieces = inputs.map((x, i) => localPiece(x, rules.map((r) => r.inputs[i]), sizes, rank)); // prettier-ignore
+    const pieces = inputs.map((x, i) => localPiece(x, placed(ctx, rules, i, sizes), sizes, rank)); // prettier-ignore
     const expected = truth.map((x, k) => {
       if (x === null) return null;
-      const slots = rules.map((r) => r.outputs[k]).map((s) => (s?.kind === 'shard' ? s : null));
+      const slots = placed(ctx, rules, inputs.length + k, sizes).map((p) =>
+        p.slot?.kind === 'shard' ? p : { slot: null, chunks: 1 },
+      );
       return localPiece(x, slots, sizes, rank);
     });
     const metas = (all: readonly (TensorMeta | null)[], local: readonly (Piece | null)[]): (TensorMeta | null)[] =>
@@ -211,7 +258,7 @@ export function judge(
   }
   for (const [k, want] of truth.entries()) {
     if (want === null) continue;
-    const slots = rules.map((r) => r.outputs[k]);
+    const slots = placed(ctx, rules, inputs.length + k, sizes);
     const joined = combine(results.map((r) => r[k] ?? zeros([])), slots, sizes); // prettier-ignore
     if (typeof joined === 'string') return wrong(`result ${k}: ${joined}`);
     const difference = largestDifference(joined, want);

@@ -80,12 +80,13 @@ function drawn(seed: number, kind: Kind): { graph: Graph; mesh: string } {
   return { graph: randomProgram(seed, kind), mesh: drawOf(seed + 1_000_003).pick(MESHES) };
 }
 
-/** Every other program shares out the rows of its maps. */
+/** Every other program shares out the rows of its maps; two of three cut what views merge in strides. */
 const requestOf = (mesh: string, seed: number): PlanRequest => ({
   ...DEFAULT_REQUEST,
   mesh,
   cluster: 'dgx-h100',
   ...(seed % 2 === 1 ? { maps: 'rows' } : {}),
+  strided: seed % 3 === 0 ? 'off' : 'all',
 });
 
 function judged(seed: number, kind: Kind, planOf: (prepared: Prepared) => LowerablePlan): Outcome {
