@@ -21,9 +21,8 @@ const WITHOUT_UNIT = new Set(
   budget chunk discarded forwardTemporarySlots backwardTemporarySlots idleShare inPlaceOf inputSlots intercept kept
   keptMicrobatches kernels kneeBudget kneeOf overlapDiscount peakAt prefetch ratio recomputed rounds savedSlots serialRatio
   slope squaredError stage stream weight leastEvaluations pid tid
-  delayedTasks heldBack tailShare tailMean tailFactor powerShare tensorOverlap oomBeyondDevice beyondDevice`.split(
-    /\s+/,
-  ),
+  delayedTasks heldBack tailShare tailMean tailFactor powerShare tensorOverlap oomBeyondDevice beyondDevice
+  furtherTokens query keyValue rotary pairWidth`.split(/\s+/),
 );
 
 /** Fields of the trace-event format, in microseconds (`timeline/trace.ts`). */

@@ -9,6 +9,15 @@ export interface KernelTime {
   readonly hostSeconds: number;
 }
 
+/** How often a product runs and what is on its right. */
+export interface ProductOptions {
+  /** Products of the same size, in one kernel unless `separate`: one kernel each, with its own waves and casts. */
+  readonly count?: number;
+  readonly separate?: boolean;
+  /** The right operand is a weight, whose cast may be kept. */
+  readonly weight?: boolean;
+}
+
 /** Kernels of one phase of a layer, added up. */
 export class KernelSum {
   private device = 0;
@@ -30,31 +39,33 @@ export class KernelSum {
   }
 
   /**
-   * `count` products of [m,k] and [k,n] on the unit of the linear layers, 16-bit inputs and result. Units of 8 bits and less
-   * first read both operands twice (largest value, then the cast) and write them.
+   * A product of [m,k] and [k,n] on the unit of the linear layers, 16-bit inputs and result. Units of 8 bits and less first read
+   * both operands (twice where the scale needs their largest value) and write them.
    */
-  matmul(m: number, k: number, n: number, count = 1): this {
-    const { cluster, narrowCastBytes } = this.system;
-    if (this.narrow) this.memory(narrowCastBytes * (m * k + k * n) * count, 2);
-    return this.product(m, k, n, count, this.peak, cluster);
+  matmul(m: number, k: number, n: number, { count = 1, weight = false, separate = false }: ProductOptions = {}): this {
+    const { narrowCastBytes, castWeightsKept } = this.system;
+    const cast = m * k + (weight && castWeightsKept ? 0 : k * n);
+    if (this.narrow) this.memory(narrowCastBytes * cast * count, (cast > m * k ? 2 : 1) * (separate ? count : 1));
+    return this.product(m, k, n, this.peak, count, separate);
   }
 
-  /** The same in 16 bits whatever the unit of the linear layers: attention scores, output head. */
+  /** `count` products in one kernel in 16 bits, whatever the unit of the linear layers: attention scores, output head. */
   wideMatmul(m: number, k: number, n: number, count = 1): this {
-    const { cluster } = this.system;
-    return this.product(m, k, n, count, widePeak(cluster) ?? this.peak, cluster);
+    return this.product(m, k, n, widePeak(this.system.cluster) ?? this.peak, count, false);
   }
 
-  private product(m: number, k: number, n: number, count: number, peak: number, cluster: Cluster): this {
+  private product(m: number, k: number, n: number, peak: number, count: number, separate: boolean): this {
+    const { cluster } = this.system;
     const flops = 2 * m * k * n * count;
     const bytes = 2 * (m * k + k * n + m * n) * count;
     const memory = bytes / (cluster.memoryBytesPerSecond * cluster.memoryEfficiency);
     const { tailShare, tailMean } = this.constants;
-    const tail = (1 + tailShare * (tailFactor(m, n, count, cluster.accelerator) - 1)) / tailMean;
+    const waves = tailFactor(m, n, separate ? 1 : count, cluster.accelerator);
+    const tail = (1 + tailShare * (waves - 1)) / tailMean;
     const seconds = Math.max(matrixSeconds(flops, bytes, peak, cluster) * this.hot * tail, memory);
     this.device += seconds;
     this.products += seconds;
-    return this.launch(1);
+    return this.launch(separate ? count : 1);
   }
 
   /** Attention in one kernel over `pairs` query-key pairs of one head. */

@@ -1,6 +1,7 @@
 import {
   layerParameters,
   microbatches,
+  stageLayers,
   type ParallelPlan,
   type TrainingSystem,
   type TransformerShape,
@@ -12,7 +13,7 @@ export interface StepMemory {
   readonly parameterBytes: number;
   readonly gradientBytes: number;
   readonly optimizerBytes: number;
-  /** Saved for the backward pass, all microbatches in flight. */
+  /** Saved for the backward pass on the device, all microbatches in flight. */
   readonly activationBytes: number;
   /** Gathered weights, recomputed layer, loss. */
   readonly transientBytes: number;
@@ -42,10 +43,13 @@ export function stepMemory(shape: TransformerShape, plan: ParallelPlan, system: 
 }
 
 function stageMemory(shape: TransformerShape, plan: ParallelPlan, system: TrainingSystem, stage: number): StepMemory {
-  const { layers, hidden: h, vocab } = shape;
+  const { hidden: h, vocab } = shape;
   const p = plan.pipeline;
-  const first = Math.ceil((stage * layers) / p);
-  const end = Math.ceil(((stage + 1) * layers) / p);
+  const counts = stageLayers(shape, plan, system);
+  const first = counts.slice(0, stage).reduce((a, b) => a + b, 0);
+  // Layers that predict further tokens are the last one's like.
+  const further = stage === p - 1 ? (shape.furtherTokens ?? 0) : 0;
+  const end = first + counts[stage] + further;
   const t = plan.tensor;
   const tokens = (plan.microbatch * shape.sequence) / plan.context;
 
@@ -87,7 +91,7 @@ function stageMemory(shape: TransformerShape, plan: ParallelPlan, system: Traini
   for (let l = first; l < end; l++) saved += layerActivationBytes(shape, plan, system, l, plan.recompute);
   // A pipeline stage also holds what it has sent until its gradient is back.
   const sent = p > 1 && stage < p - 1 ? (2 * tokens * h) / (plan.sequenceParallel ? t : 1) : 0;
-  const activationBytes = inFlight * (saved + sent);
+  const allActivationBytes = inFlight * (saved + sent);
 
   const again = plan.recompute === 'none' ? 0 : layerActivationBytes(shape, plan, system, first, 'none');
   const unit = sharded && plan.zeroStage === 3 ? 2 * largest * 2 + 4 * largest : 0;
@@ -99,9 +103,11 @@ function stageMemory(shape: TransformerShape, plan: ParallelPlan, system: Traini
 
   const groups = [t, p, plan.context, data].filter((n) => n > 1).length;
   const reservedBytes = CONTEXT_BYTES + groups * GROUP_BYTES;
-  const live = parameterBytes + gradientBytes + optimizerBytes + activationBytes + transientBytes;
+  const others = parameterBytes + gradientBytes + optimizerBytes + transientBytes;
+  const room = Math.max(0, (system.cluster.memoryBytes - reservedBytes) / FRAGMENTATION - others);
+  const activationBytes = system.offloadedActivations ? Math.min(allActivationBytes, room) : allActivationBytes;
   return {
-    peakBytes: live * FRAGMENTATION + reservedBytes,
+    peakBytes: (others + activationBytes) * FRAGMENTATION + reservedBytes,
     parameterBytes,
     gradientBytes,
     optimizerBytes,
@@ -122,7 +128,7 @@ export function layerActivationBytes(
   layer: number,
   recompute: ParallelPlan['recompute'],
 ): number {
-  const { hidden: h, heads, kvHeads, headDim, gated, experts, sequence } = shape;
+  const { hidden: h, heads, kvHeads, headDim, gated, experts, sequence, latent } = shape;
   const t = plan.tensor;
   const spread = plan.sequenceParallel ? t : 1;
   const tokens = (plan.microbatch * sequence) / plan.context;
@@ -130,13 +136,24 @@ export function layerActivationBytes(
   const mask = system.dropout ? 1 : 0;
   const sparse = experts !== undefined && layer >= experts.denseLayers;
   const ffn = sparse ? experts.ffn * (experts.topK + experts.shared) : shape.ffn;
+  const kept = recompute !== 'modules' && recompute !== 'products';
+  const operand = system.savedOperandBytes;
   // Inputs of the two norms and of the two column-parallel matmuls, masks of the two residuals.
-  const whole = (4 * 2 + 2 * mask) * h + (sparse ? 2 * experts.topK * h : 0);
-  const attention = 2 * (heads + 2 * kvHeads) * headDim + 2 * heads * headDim;
-  const mlp = 2 * ffn * ((gated ? 2 : 1) + 1);
-  const scores = system.flashAttention || recompute === 'core' ? 0 : (heads * sequence * (4 + mask)) / plan.context;
-  const kept = tokens * (whole / spread + (attention + mlp + scores) / t);
+  const inputs = kept ? 2 * operand : 0;
+  const whole = (2 * 2 + inputs + 2 * mask) * h + (sparse ? operand * experts.topK * h : 0);
+  // Queries, keys and values, unless they are made again from their latents; the output, twice if the matmul keeps a cast.
+  const states = latent === undefined ? (heads + 2 * kvHeads) * headDim : heads * (3 * headDim + 2 * latent.rotary);
+  const latents = latent === undefined ? 0 : operand * (latent.query + latent.keyValue);
+  const attention =
+    (latent === undefined || kept ? 2 * states : 0) +
+    (recompute === 'products' ? 0 : 2 + (operand < 2 ? operand : 0)) * heads * headDim;
+  const mlp = ffn * (2 * (gated ? 2 : 1) + (kept ? operand : 0));
+  const scores =
+    system.flashAttention || recompute === 'core' || recompute === 'products'
+      ? 0
+      : (heads * sequence * (4 + mask)) / plan.context;
+  const saved = tokens * (whole / spread + latents + (attention + mlp + scores) / t);
   // Every second matmul and the attention output stay; the rest runs again.
-  return recompute === 'selective' ? SELECTIVE_KEPT * kept : kept;
+  return recompute === 'selective' ? SELECTIVE_KEPT * saved : saved;
 }
 const SELECTIVE_KEPT = 0.55;

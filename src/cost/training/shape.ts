@@ -20,6 +20,18 @@ export interface TransformerShape {
   readonly vocab: number;
   readonly sequence: number;
   readonly experts?: ExpertShape;
+  /** Latent attention (multi-head latent attention); `headDim` is then that of values and of the unrotated part of keys. */
+  readonly latent?: LatentShape;
+  /** Layers behind the last that predict further tokens (multi-token prediction), each with a pass of the output head. */
+  readonly furtherTokens?: number;
+}
+
+/** Widths of latent attention (DeepSeek-V2, arXiv:2405.04434): all heads share what queries, and keys with values, come from. */
+export interface LatentShape {
+  readonly query: number;
+  readonly keyValue: number;
+  /** Rotated part of a query and key, beside `headDim`. */
+  readonly rotary: number;
 }
 
 export interface ExpertShape {
@@ -32,8 +44,11 @@ export interface ExpertShape {
   readonly denseLayers: number;
 }
 
-/** What is computed again in the backward pass: nothing, the attention core, every second layer's or every operator's worth. */
-export type RecomputeMode = 'none' | 'core' | 'selective' | 'full';
+/**
+ * What is computed again in the backward pass: nothing, the cheap modules (norms, activation functions, products up from a
+ * latent), the attention core, all but the products with weights, every second operator's worth, everything.
+ */
+export type RecomputeMode = 'none' | 'modules' | 'core' | 'products' | 'selective' | 'full';
 
 /** Degrees of a parallel plan; `replicas * shards * tensor * pipeline * context` devices. */
 export interface ParallelPlan {
@@ -66,6 +81,8 @@ export interface TrainingSystem {
    * where the scale is that of the present values, one read where it is that of earlier ones.
    */
   readonly narrowCastBytes: number;
+  /** Weights are cast once a step and kept for all microbatches. */
+  readonly castWeightsKept: boolean;
   /** Attention in one kernel, causal half only, scores never stored. */
   readonly flashAttention: boolean;
   /** Share of the matrix peak that the attention kernel reaches; kernels older than the device reach little. */
@@ -78,6 +95,8 @@ export interface TrainingSystem {
   readonly powerShare: number;
   /** Pointwise chains fused by a compiler, little host work. */
   readonly compiled: boolean;
+  /** Softmax, loss and their gradient pass over the logits in few kernels. */
+  readonly fusedLoss: boolean;
   /** Gradient and parameter collectives run beside the compute. */
   readonly overlap: boolean;
   /**
@@ -85,8 +104,20 @@ export interface TrainingSystem {
    * userbuffers); 0 where none do.
    */
   readonly tensorOverlap: number;
+  /** Bytes per element of what a matmul saves for the backward pass: 2, or those of the narrow operand where that is kept. */
+  readonly savedOperandBytes: number;
+  /** Products of all experts of a device run as one kernel; else one after the other, each with its casts. */
+  readonly groupedExperts: boolean;
+  /** Pipelines that the layers do not fill evenly give the output head places of layers (Megatron's layouts). */
+  readonly headPlaces: boolean;
+  /** Experts' tokens cross to a host once for all experts there (DeepEP, HybridEP), not once for each expert. */
+  readonly expertTokensOnce: boolean;
+  /** Exchange of experts' tokens runs beside the compute of another microbatch. */
+  readonly expertOverlap: boolean;
   /** State of the optimizer lives in the host's memory. */
   readonly offloadedOptimizer: boolean;
+  /** Activations beyond the device's memory wait in the host's, behind links fast enough to hide it (Grace). */
+  readonly offloadedActivations: boolean;
   /** Bytes per logit at the loss: logits, 32-bit copies, gradients; 0 where the loss is taken piece by piece. */
   readonly logitBytes: number;
   /** Input table and output head are one tensor. */
@@ -115,8 +146,8 @@ export interface LayerParameters {
 }
 
 export function layerParameters(shape: TransformerShape, layer: number): LayerParameters {
-  const { hidden: h, heads, kvHeads, headDim, ffn, gated, experts } = shape;
-  const attention = h * headDim * (2 * heads + 2 * kvHeads);
+  const { hidden: h, ffn, gated, experts } = shape;
+  const attention = attentionProducts(shape).reduce((sum, [k, n]) => sum + k * n, 0);
   const mats = gated ? 3 : 2;
   const sparse = experts !== undefined && layer >= experts.denseLayers;
   const dense = sparse ? mats * h * experts.ffn * experts.shared : mats * h * ffn;
@@ -125,6 +156,47 @@ export function layerParameters(shape: TransformerShape, layer: number): LayerPa
     whole: 4 * h + (sparse ? h * experts.count : 0),
     routed: sparse ? mats * h * experts.ffn * experts.count : 0,
   };
+}
+
+/** Inner and outer width of the products of attention, in order; those of the heads are split by tensor parallelism. */
+export function attentionProducts(shape: TransformerShape, tensor = 1): readonly (readonly [number, number])[] {
+  const { hidden: h, heads, kvHeads, headDim, latent } = shape;
+  const out = [(heads * headDim) / tensor, h] as const;
+  if (latent === undefined) return [[h, ((heads + 2 * kvHeads) * headDim) / tensor], out];
+  return [
+    [h, latent.query],
+    [latent.query, (heads * (headDim + latent.rotary)) / tensor],
+    [h, latent.keyValue + latent.rotary],
+    [latent.keyValue, (heads * 2 * headDim) / tensor],
+    out,
+  ];
+}
+
+/**
+ * Number of layers on every pipeline stage. Uneven counts give the first stages one more; with `headPlaces`, what follows the
+ * last layer takes the places of as many layers as it has work, and the embedding one where the stages are then even.
+ */
+export function stageLayers(shape: TransformerShape, plan: ParallelPlan, system: TrainingSystem): number[] {
+  const { layers, hidden, vocab, furtherTokens = 0 } = shape;
+  const { pipeline: p, chunks } = plan;
+  let before = 0;
+  let after = 0;
+  if (system.headPlaces && layers % (p * chunks) !== 0) {
+    const layer = (activeMatmulParameters(shape) - hidden * vocab) / layers;
+    after = Math.min(
+      Math.round(((1 + furtherTokens) * hidden * vocab) / layer + furtherTokens),
+      Math.floor(layers / p),
+    );
+    before = (layers + 1 + after) % (p * chunks) === 0 ? 1 : 0;
+  }
+  const counts = new Array<number>(p).fill(0);
+  for (let l = 0; l < layers; l++) counts[Math.floor(((l + before) * p) / (layers + before + after))]++;
+  return counts;
+}
+
+/** Elements of a head that a query-key pair costs on average over scores and weighted sum. */
+export function pairWidth({ headDim, latent }: TransformerShape): number {
+  return headDim + (latent?.rotary ?? 0) / 2;
 }
 
 /** Parameters that every token is multiplied with in all layers and the output head (no input embedding). */
@@ -144,6 +216,6 @@ export function activeMatmulParameters(shape: TransformerShape): number {
  * @param causal counts half of the attention scores (6 L h s a token instead of 12)
  */
 export function modelFlops(shape: TransformerShape, sequences: number, causal: boolean): number {
-  const attention = (causal ? 6 : 12) * shape.layers * shape.heads * shape.headDim * shape.sequence;
+  const attention = (causal ? 6 : 12) * shape.layers * shape.heads * pairWidth(shape) * shape.sequence;
   return (6 * activeMatmulParameters(shape) + attention) * sequences * shape.sequence;
 }

@@ -1,11 +1,13 @@
 import { ncclGroupSeconds } from '../nccl/preset.ts';
 import type { NcclGroup } from '../nccl/algorithms.ts';
-import type { CollectiveKind } from '../collectives.ts';
 import { FITTED, type FittedConstants } from './fitted.ts';
 import { KernelSum, type KernelTime } from './kernels.ts';
 import {
+  attentionProducts,
   layerParameters,
   microbatches,
+  pairWidth,
+  stageLayers,
   type ParallelPlan,
   type TrainingSystem,
   type TransformerShape,
@@ -34,13 +36,13 @@ export function stepTime(shape: TransformerShape, plan: ParallelPlan, system: Tr
 type Clock = ReturnType<typeof ncclGroupSeconds>;
 const clocks = new WeakMap<object, Clock>();
 function clockOf(system: TrainingSystem): Clock {
-  let clock = clocks.get(system.cluster);
-  if (clock === undefined) clocks.set(system.cluster, (clock = ncclGroupSeconds(system.cluster)));
+  const clock = clocks.get(system.cluster) ?? ncclGroupSeconds(system.cluster);
+  clocks.set(system.cluster, clock);
   return clock;
 }
 
 class StepModel {
-  private readonly clock: Clock;
+  private readonly collective: Clock;
   private readonly constants: FittedConstants;
   /** Tokens of a microbatch on one device, and tokens of the norms and dropouts between tensor-parallel parts. */
   private readonly tokens: number;
@@ -51,7 +53,7 @@ class StepModel {
     private readonly plan: ParallelPlan,
     private readonly system: TrainingSystem,
   ) {
-    this.clock = clockOf(system);
+    this.collective = clockOf(system);
     this.constants = system.constants ?? FITTED;
     this.tokens = (plan.microbatch * shape.sequence) / plan.context;
     this.spread = this.tokens / (plan.sequenceParallel ? plan.tensor : 1);
@@ -95,36 +97,37 @@ class StepModel {
       return seconds;
     };
     const stages = new Array<number>(p).fill(0);
-    // Layers go round by chunks; uneven counts give the first stages one more.
-    for (let l = 0; l < shape.layers; l++) stages[Math.floor((l * p) / shape.layers)] += layer(l);
+    let l = 0;
+    stageLayers(shape, plan, this.system).forEach((count, stage) => {
+      for (const end = l + count; l < end; l++) stages[stage] += layer(l);
+    });
+    const { furtherTokens = 0 } = shape;
     stages[0] += this.embeddingSeconds();
-    stages[p - 1] += this.headSeconds();
+    stages[p - 1] += (1 + furtherTokens) * this.headSeconds() + furtherTokens * layer(shape.layers);
     return stages;
   }
 
   /** One layer, one microbatch: forward, what is computed again, backward. */
   private layerSeconds(sparse: boolean): number {
-    const { recompute } = this.plan;
     const forward = busySeconds(this.forward(sparse));
     const backward = busySeconds(this.backward(sparse));
-    const again =
-      recompute === 'full'
-        ? forward
-        : recompute === 'core'
-          ? busySeconds(this.core().time)
-          : recompute === 'selective'
-            ? SELECTIVE * forward
-            : 0;
-    return forward + backward + again;
+    return forward + backward + this.againSeconds(sparse, forward);
+  }
+
+  /** What the backward pass computes again. */
+  private againSeconds(sparse: boolean, forward: number): number {
+    const { recompute } = this.plan;
+    if (recompute === 'full') return forward;
+    if (recompute === 'selective') return SELECTIVE * forward;
+    const cheap = recompute === 'modules' || recompute === 'products' ? busySeconds(this.cheapModules(sparse)) : 0;
+    return cheap + (recompute === 'core' || recompute === 'products' ? busySeconds(this.core().time) : 0);
   }
 
   private forward(sparse: boolean): KernelTime {
     const { shape, plan, tokens: T } = this;
-    const { hidden: h, heads, kvHeads, headDim } = shape;
-    const t = plan.tensor;
+    const { hidden: h } = shape;
     const sum = this.core();
-    const qkv = (heads + 2 * kvHeads) * headDim;
-    sum.matmul(T, h, qkv / t).matmul(T, (heads * headDim) / t, h);
+    for (const [k, n] of attentionProducts(shape, plan.tensor)) sum.matmul(T, k, n, { weight: true });
     this.mlp(sum, sparse, 1);
     // Norms, bias-dropout-residuals: 16-bit reads and writes, mask.
     sum.memory(this.spread * h * (2 * 4 + 2 * (this.system.dropout ? 8 : 6)), 6);
@@ -134,23 +137,32 @@ class StepModel {
 
   private backward(sparse: boolean): KernelTime {
     const { shape, plan, tokens: T, system } = this;
-    const { hidden: h, heads, kvHeads, headDim } = shape;
+    const { hidden: h } = shape;
     const t = plan.tensor;
     const sum = new KernelSum(system);
     this.coreInto(sum, system.flashAttention ? 2.5 : 2);
-    const qkv = (heads + 2 * kvHeads) * headDim;
     // Gradient of the input and of the weight.
-    for (const [k, n] of [
-      [h, qkv / t],
-      [(heads * headDim) / t, h],
-    ])
-      sum.matmul(T, n, k).matmul(k, T, n);
+    for (const [k, n] of attentionProducts(shape, t)) sum.matmul(T, n, k, { weight: true }).matmul(k, T, n);
     this.mlp(sum, sparse, 2);
     sum.memory(this.spread * h * (2 * 8 + 2 * (system.dropout ? 8 : 6)), 10);
     // Every weight's gradient is added to its buffer.
-    const { split } = layerParameters(shape, shape.layers - 1);
-    sum.memory((split / t) * 6, 8);
+    const { split, routed } = layerParameters(shape, sparse || shape.experts === undefined ? shape.layers - 1 : 0);
+    sum.memory((split / t + routed / plan.expert) * 6, 8);
     this.tensorParallel(sum, 2);
+    return sum.time;
+  }
+
+  /** Norms, activation functions and the products up from latents once more, as in the forward pass. */
+  private cheapModules(sparse: boolean): KernelTime {
+    const { shape, plan, tokens: T } = this;
+    const { hidden: h, gated, experts, latent } = shape;
+    const ffn = sparse && experts !== undefined ? experts.ffn * (experts.topK + experts.shared) : shape.ffn;
+    const sum = new KernelSum(this.system)
+      .memory(this.spread * h * 2 * 4, 2)
+      .memory(T * (ffn / plan.tensor) * 2 * ((gated ? 2 : 1) + 1), 2);
+    if (latent !== undefined)
+      for (const [k, n] of attentionProducts(shape, plan.tensor))
+        if (k === latent.query || k === latent.keyValue) sum.matmul(T, k, n, { weight: true });
     return sum.time;
   }
 
@@ -160,28 +172,44 @@ class StepModel {
     const { hidden: h, gated, experts } = shape;
     const t = plan.tensor;
     const up = gated ? 2 : 1;
-    const block = (tokens: number, ffn: number, copies: number): void => {
+    const block = (tokens: number, ffn: number, count: number): void => {
+      const separate = count > 1 && !this.system.groupedExperts;
       for (const [k, n] of [
-        [h, (up * ffn) / t],
-        [ffn / t, h],
+        [h, up * ffn],
+        [ffn, h],
       ]) {
-        if (passes === 1) sum.matmul(tokens, k, n, copies);
-        else sum.matmul(tokens, n, k, copies).matmul(k, tokens, n, copies);
+        sum.matmul(tokens, passes === 1 ? k : n, passes === 1 ? n : k, { count, separate, weight: true });
+        if (passes === 2) sum.matmul(k, tokens, n, { count, separate });
       }
-      sum.memory(tokens * copies * (ffn / t) * 2 * (up + 1) * passes, 2 * passes);
+      sum.memory(tokens * count * ffn * 2 * (up + 1) * passes, 2 * passes);
     };
     if (!sparse || experts === undefined) {
-      block(T, shape.ffn, 1);
+      block(T, shape.ffn / t, 1);
       return;
     }
-    if (experts.shared > 0) block(T, experts.ffn * experts.shared, 1);
-    // Tokens are spread evenly over experts: a device works on its experts for all tokens that reach them.
+    if (experts.shared > 0) block(T, (experts.ffn * experts.shared) / t, 1);
+    // Experts are whole on their devices, which follow one another; a device sends its own part of the sequence.
+    const own = plan.sequenceParallel ? T / t : T;
     const local = Math.max(1, experts.count / plan.expert);
-    block((T * experts.topK) / local, experts.ffn, local);
-    const routed = T * experts.topK * h * 2;
-    sum.memory(2 * routed * passes, 6 * passes);
-    const group = this.group(plan.expert, plan.tensor * plan.context);
-    sum.wait(2 * this.collective('all_to_all', routed, group));
+    block((own * experts.topK) / local, experts.ffn, local);
+    const routed = own * experts.topK * h * 2;
+    // Copies are put in order for the exchange, sorted by expert after it, and both undone (Megatron's dispatcher); kernels that
+    // hold all experts take them as the exchange leaves them.
+    sum.memory((this.system.groupedExperts ? 2 : 6) * routed * passes, 6 * passes);
+    const seconds = 2 * this.exchange(routed);
+    const hidden = this.system.expertOverlap ? Math.min(seconds, HIDING * sum.time.deviceSeconds) : 0;
+    sum.wait(seconds - hidden + hidden * (this.constants.overlapSlowdown - 1));
+  }
+
+  /** Tokens to their experts: `routed` bytes of a device, a copy for each expert. */
+  private exchange(routed: number): number {
+    const { plan, shape, system } = this;
+    const group = this.group(plan.expert, 1);
+    const topK = shape.experts?.topK ?? 1;
+    const places = group.nodes > 1 ? group.nodes : group.n;
+    // Of `topK` experts spread over `places`, this many places are different ones.
+    const distinct = places * (1 - (1 - 1 / places) ** topK);
+    return this.collective('all_to_all', system.expertTokensOnce ? (routed * distinct) / topK : routed, group);
   }
 
   private core(): KernelSum {
@@ -197,13 +225,14 @@ class StepModel {
     const local = heads / plan.tensor;
     const b = plan.microbatch;
     if (this.system.flashAttention) {
-      const flops = (4 * b * local * sequence * sequence * headDim) / 2 / plan.context;
+      const flops = (4 * b * local * sequence * sequence * pairWidth(shape)) / 2 / plan.context;
       sum.attention(flops * times, 8 * T * local * headDim * times);
       if (plan.context > 1) {
         const bytes = 2 * b * sequence * 2 * (shape.kvHeads / plan.tensor) * headDim;
         const comm = this.collective('all_gather', bytes, this.group(plan.context, plan.tensor)) * (times > 1 ? 2 : 1);
         // The ring exchanges the next block while it works on this one.
-        const beside = (flops * times) / (this.peak() * this.system.attentionShare);
+        const { bf16, fp16, fp32 } = this.system.cluster.peakFlopsPerSecond;
+        const beside = (flops * times) / ((bf16 ?? fp16 ?? fp32) * this.system.attentionShare);
         sum.wait(Math.max(0, comm - beside));
       }
       return;
@@ -253,7 +282,7 @@ class StepModel {
       .wideMatmul(T, shape.hidden, v)
       .wideMatmul(T, v, shape.hidden)
       .wideMatmul(shape.hidden, T, v)
-      .memory(T * v * (system.compiled ? 10 : 26), 12)
+      .memory(T * v * (system.fusedLoss ? 10 : 26), 12)
       .memory(shape.hidden * v * 6, 2);
     if (plan.tensor > 1) sum.wait(this.collective('all_reduce', T * shape.hidden * 2, this.group(plan.tensor, 1)));
     return busySeconds(sum.time);
@@ -311,15 +340,18 @@ class StepModel {
       return system.overlap ? Math.max(rounds * 2 * first, seconds - compute * HIDING) : seconds;
     }
     if (data === 1) return 0;
-    const bytes = elements * (system.overlap ? system.stateBytes.gradient : 2);
-    seconds =
-      plan.zeroStage === 0
-        ? this.collective('all_reduce', bytes, group)
-        : // Without overlap the whole gradient is summed everywhere before the optimizer takes its part (DeepSpeed).
-          this.collective(system.overlap ? 'reduce_scatter' : 'all_reduce', bytes, group) +
-          this.collective('all_gather', 2 * elements, group);
-    // Beside the last microbatch's backward only: two thirds of it.
-    return system.overlap ? Math.max(0.1 * seconds, seconds - ((compute / m) * 2) / 3) : seconds;
+    const gradients = elements * (system.overlap ? system.stateBytes.gradient : 2);
+    const summed =
+      plan.zeroStage === 0 || !system.overlap
+        ? // Without overlap the whole gradient is summed everywhere before the optimizer takes its part (DeepSpeed).
+          this.collective('all_reduce', gradients, group)
+        : this.collective('reduce_scatter', gradients, group);
+    const gathered = plan.zeroStage === 0 ? 0 : this.collective('all_gather', 2 * elements, group);
+    seconds = summed + gathered;
+    if (!system.overlap) return seconds;
+    // Sums run beside the last microbatch's backward pass, two thirds of it, gathers beside the first one's forward pass.
+    const pass = compute / m / 3;
+    return Math.max(0.1 * seconds, Math.max(0, summed - 2 * pass) + Math.max(0, gathered - pass));
   }
 
   /** Compute slows down while gathers and scatters run beside it. */
@@ -346,19 +378,10 @@ class StepModel {
     return bytes / rate;
   }
 
-  private peak(): number {
-    const { peakFlopsPerSecond: peaks } = this.system.cluster;
-    return peaks.bf16 ?? peaks.fp16 ?? peaks.fp32;
-  }
-
   private group(n: number, inner: number): NcclGroup {
     const host = this.system.cluster.devicesPerHost;
     const perNode = Math.max(1, Math.min(Math.floor(host / inner), n));
     return { n, nodes: Math.ceil(n / perNode), perNode };
-  }
-
-  private collective(kind: CollectiveKind, bytes: number, group: NcclGroup): number {
-    return this.clock(kind, bytes, group);
   }
 }
 

@@ -6,7 +6,9 @@ import {
   type TrainingSystem,
   type TransformerShape,
 } from '../training/shape.ts';
+import { stepMemory } from '../training/memory.ts';
 import { parseCsv, type CsvRow } from './csv.ts';
+import { recomputeModes, softwareOf, zeroStage } from './software.ts';
 import { runMachine } from './systems.ts';
 
 /** One measured training run: dimensions, plan, machine, and what was measured. */
@@ -25,8 +27,8 @@ export interface MeasuredRun {
   readonly stepSeconds?: number;
   readonly memoryBytes?: number;
   readonly outOfMemory: boolean;
-  /** Recompute mode as the table has it, `unstated` where the source does not say. */
-  readonly unstatedRecompute: boolean;
+  /** Recompute mode as the table has it; where it does not say, what may be, least first. */
+  readonly recomputeModes: readonly RecomputeMode[];
   readonly assumptions: readonly string[];
 }
 
@@ -79,6 +81,7 @@ function readRun(row: CsvRow): MeasuredRun | SkippedRun {
   };
   const id = cell('id');
   const source = cell('source');
+  const note = row.cells.get('note') ?? '';
   const skip = (reason: string): SkippedRun => ({ id, line: row.line, source, reason });
   const assumptions: string[] = [];
 
@@ -100,7 +103,7 @@ function readRun(row: CsvRow): MeasuredRun | SkippedRun {
   const latent = cell('kv_heads') === 'MLA';
   const kvHeads = latent ? heads : number('kv_heads', heads);
   const headDim = latent ? 128 : Math.max(hidden / heads, hidden % heads === 0 ? 0 : 64);
-  if (latent) assumptions.push('latent attention counted as plain heads of 128');
+  if (latent) assumptions.push('latent attention with the widths of DeepSeek-V3');
   const ffnType = cell('ffn_type');
   const gated = ffnType.includes('swiglu');
   const expertCount = number('n_experts', 0);
@@ -117,6 +120,9 @@ function readRun(row: CsvRow): MeasuredRun | SkippedRun {
     gated,
     vocab: number('vocab', 50_000),
     sequence,
+    // DeepSeek-V3 and Kimi K2 have the same (model_configs.json, arXiv:2412.19437 section 4.2).
+    ...(/Bridge/.test(source) && /DeepSeek-V3/.test(cell('model')) && !/w\/o MTP/.test(note) && { furtherTokens: 1 }),
+    ...(latent && { latent: { query: 1536, keyValue: 512, rotary: 64 } }),
     ...(sparse && {
       experts: {
         count: expertCount,
@@ -129,31 +135,46 @@ function readRun(row: CsvRow): MeasuredRun | SkippedRun {
   };
 
   const zero = cell('zero_stage');
-  const software = softwareOf(source, cell('extras'), cell('dtype'), zero, machine.cluster.accelerator);
-  let microbatch = Number(cell('mbs'));
-  if (!(microbatch > 0)) {
-    microbatch = 1;
-    assumptions.push('microbatch not published: 1');
-  }
-  const ac = cell('ac_mode');
-  const unstatedRecompute = /per recipe|not stated/.test(ac) || ac === '';
-  if (unstatedRecompute) assumptions.push('recomputation not published: the least that fits');
+  const perReplica = globalBatch / (degrees.replicas * degrees.shards);
+  const published = Number(cell('mbs')) > 0;
+  // Megatron-LM of 2020 sums no gradients: its batch size was that of one replica and one pass.
+  const microbatch = published ? Number(cell('mbs')) : /Megatron-LM 2020/.test(source) ? perReplica : 1;
+  const modes = recomputeModes(source, cell('ac_mode'));
+  if (modes.length > 1) assumptions.push('recomputation not in the table: the least that fits');
   let chunks = Math.max(1, number('vp', 1));
   if (cell('vp') === '' && degrees.pipeline > 1 && /Interleaved/i.test(cell('extras'))) {
     chunks = 2;
     assumptions.push('chunks of an interleaved schedule not published: 2');
   }
-  const plan: ParallelPlan = {
+  // Its paper (section 3.3.2): interleaved, chunks of one layer, and one layer less on the first and the last stage.
+  if (/Llama 3 herd/.test(source)) chunks = Math.ceil(layers / degrees.pipeline);
+  let plan: ParallelPlan = {
     ...degrees,
-    sequenceParallel: cell('sp').startsWith('yes') && degrees.tensor > 1,
+    // MaxText cuts activations between layers over the tensor axis, too (`activation_embed` in its base.yml).
+    sequenceParallel: (cell('sp').startsWith('yes') || /MaxText/.test(source)) && degrees.tensor > 1,
     chunks,
-    expert: Math.max(1, number('ep', 1)),
-    microbatch: Math.min(microbatch, Math.max(1, globalBatch / (degrees.replicas * degrees.shards))),
+    // A DeepEP row without a degree: all devices of FSDP, as in every row that states it.
+    expert: Math.max(1, number('ep', /DeepEP/.test(cell('extras')) ? degrees.shards : 1)),
+    microbatch: Math.min(microbatch, Math.max(1, perReplica)),
     globalBatch,
-    recompute: recomputeMode(ac),
+    recompute: modes[0],
     zeroStage: zeroStage(`${zero} ${cell('extras')}`, degrees.shards * degrees.context),
   };
+  const software = softwareOf({
+    source,
+    model: cell('model'),
+    extras: cell('extras'),
+    dtype: cell('dtype'),
+    zero,
+    plan,
+    cluster: machine.cluster,
+  });
   const system: TrainingSystem = { cluster: machine.cluster, powerShare: machine.powerShare, ...software };
+  if (!published && microbatch === 1) {
+    // Splitting a batch frees memory and fills pipelines; without a pipeline it costs only, so that the largest is taken that fits.
+    if (degrees.pipeline === 1) plan = { ...plan, microbatch: largestMicrobatch(shape, plan, system, perReplica) };
+    assumptions.push('microbatch not published: 1 in a pipeline, else the largest that fits');
+  }
   const unit = cell('mem_unit') === 'GB' ? 1e9 : 2 ** 30;
   const memory = number('mem', 0);
   const run: MeasuredRun = {
@@ -167,13 +188,28 @@ function readRun(row: CsvRow): MeasuredRun | SkippedRun {
     devices,
     comparable: [layers, hidden, heads, sequence, globalBatch, devices, cell('gpu_type'), cell('dtype')].join('|'),
     outOfMemory: cell('status') === 'OOM',
-    unstatedRecompute,
+    recomputeModes: modes,
     assumptions,
     ...(memory > 0 && { memoryBytes: memory * unit }),
   };
   const seconds = measuredSeconds(run, cell, number);
   if (seconds === undefined && !run.outOfMemory) return skip('no step time, tokens/s, TFLOPS or MFU');
   return run.outOfMemory || seconds === undefined ? run : { ...run, stepSeconds: seconds };
+}
+
+/** Largest power of two that divides a replica's batch and fits the device, with the recomputation of the plan. */
+function largestMicrobatch(
+  shape: TransformerShape,
+  plan: ParallelPlan,
+  system: TrainingSystem,
+  perReplica: number,
+): number {
+  let microbatch = 1;
+  for (let next = 2; perReplica % next === 0; next *= 2) {
+    if (stepMemory(shape, { ...plan, microbatch: next }, system).peakBytes > system.cluster.memoryBytes) break;
+    microbatch = next;
+  }
+  return microbatch;
 }
 
 /** Step time from what the row states, in this order: time, tokens per second, TFLOPS or MFU by their convention. */
@@ -196,86 +232,4 @@ function measuredSeconds(
   const share = number('mfu_pct', 0);
   const peak = run.system.cluster.peakFlopsPerSecond.bf16;
   return share > 0 && peak > 0 ? flops / ((share / 100) * peak * run.devices) : undefined;
-}
-
-/**
- * What the programs of each source do. Which features there are follows the sources' documentation; the sizes of logits,
- * optimizer copies and attention rates were settled with the residuals of the same rows in view (`bench/validate.md`).
- */
-function softwareOf(
-  source: string,
-  extras: string,
-  dtype: string,
-  zero: string,
-  accelerator: string,
-): Omit<TrainingSystem, 'cluster' | 'powerShare'> {
-  const text = `${source} ${extras}`;
-  const vendor = /Bridge|NeMo|Megatron-Core|Llama 3 herd|MaxText/.test(source);
-  const megatron = /vTrain|BLOOM|SC21|Megatron-LM 2020|Korthikanti/.test(source);
-  const compiled = /torch\.compile|MaxText/.test(text) || /Bridge|NeMo|Megatron-Core|Llama 3 herd/.test(source);
-  const narrow = /fp4/i.test(dtype) ? 'fp4' : /fp8|float8/i.test(dtype) ? 'fp8' : /fp16/.test(dtype) ? 'fp16' : 'bf16';
-  const offloadedOptimizer = /CPU AdamW offload/.test(zero);
-  // DeepSpeed's stage 1 keeps a 32-bit copy of its gradients; its bf16 optimizer whole 32-bit sums beside the 16-bit ones.
-  const stateBytes = megatron
-    ? /BLOOM|vTrain/.test(source)
-      ? {
-          parameter: 2,
-          gradient: /fp32 grad accumulation/.test(dtype) ? 6 : 2,
-          optimizer: /BLOOM/.test(source) ? 16 : 12,
-        }
-      : { parameter: 2, gradient: 4, optimizer: 12 }
-    : /Bridge|NeMo|Megatron-Core|nanotron/.test(source)
-      ? { parameter: 2, gradient: 4, optimizer: 12 }
-      : offloadedOptimizer
-        ? { parameter: 2, gradient: 2, optimizer: 0 }
-        : { parameter: 4, gradient: 4, optimizer: 8 };
-  return {
-    matmulUnit: narrow,
-    // Vendors' libraries scale by earlier steps' values; the others look at the present ones.
-    narrowCastBytes: vendor ? 3 : 5,
-    flashAttention: !megatron,
-    attentionShare: attentionShare(text, vendor, accelerator),
-    fusedPointwise: megatron || compiled || /Liger/.test(extras),
-    powerLimited: /^(H100|H200|GB|B)/.test(accelerator),
-    compiled,
-    overlap: !megatron,
-    // Async TP leaves out the scatter after the backward pass of separate projections, whose results are added before it.
-    tensorOverlap: /Bridge|NeMo/.test(source) ? 1 : /async TP/.test(extras) ? 0.75 : 0,
-    offloadedOptimizer,
-    logitBytes: logitBytes(source, extras, megatron, compiled),
-    tiedEmbedding: megatron,
-    dropout: megatron,
-    stateBytes,
-  };
-}
-
-/** Liger takes the loss piece by piece; llm-foundry and compilers fuse it; Megatron's is vocabulary-parallel in 32 bits. */
-function logitBytes(source: string, extras: string, megatron: boolean, compiled: boolean): number {
-  if (/Liger/.test(extras)) return 0;
-  if (/MosaicML|MaxText/.test(source)) return 6;
-  if (megatron || /Bridge|NeMo|Megatron-Core|Llama 3 herd/.test(source)) return 10;
-  // TorchTitan compiles the loss since 2025.
-  if (/TorchTitan 2024/.test(source)) return 16;
-  return compiled ? 6 : 12;
-}
-
-/** Attention kernels by generation: made for the device (vendor's, FA3, FA4), or for the one before. */
-function attentionShare(text: string, vendor: boolean, accelerator: string): number {
-  if (vendor || /FA3|FA4/.test(text)) return 0.55;
-  return /^(A100|V100|TPU)/.test(accelerator) ? 0.4 : 0.25;
-}
-
-function recomputeMode(text: string): RecomputeMode {
-  if (/minimal/.test(text)) return 'selective';
-  if (/full/.test(text)) return 'full';
-  if (/attn core/.test(text)) return 'core';
-  return /selective/.test(text) ? 'selective' : 'none';
-}
-
-function zeroStage(text: string, shards: number): 0 | 1 | 2 | 3 {
-  if (/SHARD_GRAD_OP|ZeRO-2|no reshard/.test(text)) return 2;
-  if (shards > 1 && /FSDP|ZeRO-3|fsdp/.test(text)) return 3;
-  if (/Megatron-FSDP/.test(text)) return 3;
-  if (/^1( |$)|ZeRO-1|distributed optimizer|overlap-param-gather/.test(text)) return 1;
-  return 0;
 }

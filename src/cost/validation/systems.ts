@@ -22,6 +22,11 @@ interface MachineRule {
 
 const GB = 1e9;
 /**
+ * Rated power over that of a GB300 for the same peak: Blackwell devices are one design at 444 (B200), 480 (GB200), 489 (B300) and
+ * 560 W (GB300) for each 1,000 dense 16-bit TFLOPS (data sheets), and clocks under load follow the cube root of the power.
+ */
+const blackwellShare = (watts: number, teraflops: number): number => watts / teraflops / (1400 / 2500);
+/**
  * What the driver's tool reports as the memory of a device (nvidia-smi, MiB; thundergolfer.com/blog/nvidia-gpu-memory-capacity):
  * data sheets say GB where the device has about as many GiB.
  */
@@ -29,6 +34,7 @@ const MEMORY_A100_80 = 81_920 * 2 ** 20;
 const MEMORY_A100_40 = 40_960 * 2 ** 20;
 const MEMORY_H100 = 81_559 * 2 ** 20;
 const MEMORY_H200 = 143_771 * 2 ** 20;
+const MEMORY_B300 = 275_040 * 2 ** 20;
 const inter = (bytesPerSecond: number): Record<string, unknown> => ({ inter: { bytesPerSecond } });
 
 /** First match wins. */
@@ -59,20 +65,28 @@ const RULES: readonly MachineRule[] = [
   { text: /H200/, base: 'dgx-h200', change: { memoryBytes: MEMORY_H200 } },
   { text: /H100/, base: 'dgx-h100', change: { memoryBytes: MEMORY_H100 } },
   { text: /DGX-GB300/, base: 'gb300-nvl72' },
-  { text: /DGX-GB200/, base: 'gb200-nvl72' },
+  { text: /DGX-GB200/, base: 'gb200-nvl72', powerShare: blackwellShare(1200, 2500) },
   {
     text: /DGX-B300/,
     base: 'gb300-nvl72',
-    change: { devicesPerHost: 8 },
-    assumption: 'DGX-B300: GB300 devices, 8 a node',
+    // B300-SXM (data sheet): a tenth less peak than in a rack, 8 a node.
+    change: {
+      accelerator: 'B300-SXM-288GB',
+      devicesPerHost: 8,
+      peakFlopsPerSecond: { bf16: 2250e12, fp16: 2250e12, fp8: 4500e12, fp4: 14_000e12 },
+      memoryBytesPerSecond: 7750 * GB,
+      memoryBytes: MEMORY_B300,
+    },
+    powerShare: blackwellShare(1100, 2250),
   },
   {
     text: /B200 \(power limited\)/,
     base: 'dgx-b200',
     change: { matmulCap: 0.55 },
+    powerShare: blackwellShare(1000, 2250),
     assumption: 'power-limited B200: 55 % of the peak at most',
   },
-  { text: /B200/, base: 'dgx-b200' },
+  { text: /B200/, base: 'dgx-b200', powerShare: blackwellShare(1000, 2250) },
   { text: /TPU v5p/, base: 'tpu-v5p-pod' },
   { text: /TPU v5e/, base: 'tpu-v5e-pod' },
 ];

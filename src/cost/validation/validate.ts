@@ -118,11 +118,13 @@ export function predictRun(run: MeasuredRun, constants = FITTED): RunPrediction 
   const { shape } = run;
   const system = { ...run.system, constants };
   const deviceBytes = system.cluster.memoryBytes;
-  const modes: readonly RecomputeMode[] = run.unstatedRecompute ? ['none', 'selective', 'full'] : [run.plan.recompute];
   let chosen = { plan: run.plan, peakBytes: Infinity };
-  for (const recompute of modes) {
+  // What recomputation cannot free goes to the host where the links allow it.
+  const tries = run.recomputeModes.map((recompute) => ({ recompute, offloadedActivations: false }));
+  if (system.offloadedActivations) tries.push({ recompute: run.recomputeModes[0], offloadedActivations: true });
+  for (const { recompute, offloadedActivations } of tries) {
     const plan = { ...run.plan, recompute };
-    chosen = { plan, peakBytes: stepMemory(shape, plan, system).peakBytes };
+    chosen = { plan, peakBytes: stepMemory(shape, plan, { ...system, offloadedActivations }).peakBytes };
     if (chosen.peakBytes <= deviceBytes) break;
   }
   const { seconds } = stepTime(shape, chosen.plan, system);
