@@ -40,6 +40,30 @@ A \`config.json\` of one of these families, with other sizes, is read in the sam
 unknown family is refused with the nearest known ones. _Config_: \`vendor\` is the vendor's own file; \`shapes\` has the fields that
 decide shapes exactly, others may differ by revision. _Active_: parameters that one token meets, where experts are routed.
 
+## Padded vocabularies
+
+Models have exactly the parameters of their class. Frameworks pad the vocabulary, so that every tensor rank holds an equal, aligned
+part of it; \`--pad-vocab N\` does as Megatron-LM does, to the next multiple of N times the tensor ranks:
+
+\`\`\`sh
+npx shardwright models show gpt2 --pad-vocab 128         # 50,257 to 50,304; the padding is counted apart
+npx shardwright plan gpt2 --training --mesh dp=2,tp=8 --cluster dgx-h100 --pad-vocab 128 -o plan/   # to 51,200
+npx shardwright compare gpt2 --devices 16 --cluster dgx-h100 --pad-vocab 128   # by the tp of each mesh
+\`\`\`
+
+The tensor ranks are the size of the mesh dim \`tp\` (else \`tensor\`, \`model\` or \`mp\`; 1 without any), so \`inspect\` and \`models show\`
+pad to a multiple of N alone: for 8 ranks give them \`--pad-vocab 1024\`. The tables of the embedding and of the output layer, tied or
+not, and the logits have the padded rows; token ids stay below the real vocabulary. The padded classes take part in the softmax of
+the loss as any other, as in Megatron-LM, so that the loss is that of a model with so many classes. \`--pad-vocab 1\` pads nothing.
+
+Every count of a model that is built says how much of it is padding: \`paddedParameters\` of \`inspect\`, \`models show\` and \`plan\` (\`--json\`; part of
+\`parameters\`). A plan folder keeps what was padded in \`request.json\` (\`padVocabulary\`) and the padded program in \`graph.swg\`, so that
+\`verify\`, \`report\` and \`audit\` of the folder are of the padded model; \`audit\` of another model than that is refused. \`compare\` of a model
+by name pads each mesh for its own tp, and its MFU counts the FLOPs of the real vocabulary; with \`--layers\`, \`--batch\` or
+\`--training\`, where one graph stands for all meshes, it pads for the most tensor ranks of any plan. Both say so, with \`padding\`
+in their JSON. From the library: \`buildModel(config, { padVocabulary: { multiple: 128, tensor: 8 } })\`, with what
+\`vocabularyPadding\` answers as \`padVocabulary\` of the request.
+
 ${sections.join('\n\n')}
 
 ## Sources

@@ -194,6 +194,13 @@ export { buildModel, countParameters, type BuildOptions, type ParameterCounts } 
 export { MODEL_TYPES, parseModelConfig, type ModelConfig } from './models/families.ts';
 export { knownModelConfig, modelEntries, modelEntry, type ModelEntry } from './models/registry.ts';
 export {
+  paddedVocabulary,
+  tensorRanks,
+  vocabularyPadding,
+  type VocabularyPad,
+  type VocabularyPadding,
+} from './models/vocabulary.ts';
+export {
   denseMesh,
   DERIVED_AXES,
   expertFold,

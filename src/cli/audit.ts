@@ -1,8 +1,10 @@
 import { ShardwrightError } from '../errors.ts';
 import type { Graph } from '../graph/types.ts';
+import { paddingText, tensorRanks, type VocabularyPadding } from '../models/vocabulary.ts';
 import type { OperatorTable } from '../ops/table.ts';
 import { givenPins } from '../plan/given.ts';
 import { prepare, type Prepared } from '../plan/prepare.ts';
+import type { PlanFolder } from '../plan/folder.ts';
 import type { PlanRequest } from '../plan/request.ts';
 import { shardPrepared, type Infeasible } from '../plan/shard.ts';
 import { choiceOfPlan } from '../plan/transplant.ts';
@@ -32,11 +34,18 @@ export interface AuditCliOptions extends Omit<PlanOptions, 'mesh' | 'cluster'> {
 export async function auditCommand(model: string, options: AuditCliOptions, io: CliIo): Promise<number> {
   const edits = parseCount(options.edits, '--edits');
   const allowed = options.maxRegret === undefined ? undefined : parseFraction(options.maxRegret, '--max-regret');
-  const { graph, table } = await loadModel(model, options);
-  const named = await choiceOf(graph, table, options);
+  const isNamed = options.plan === 'given' || options.plan.startsWith('zoo:');
+  const written = isNamed ? undefined : loadPlan(options.plan);
+  const mesh = options.mesh ?? written?.plan.request.mesh;
+  const tensor = mesh === undefined ? 1 : tensorRanks(mesh);
+  const { graph, table, padding, format } = await loadModel(model, { ...options, tensor });
+  if (format === 'hf-config') samePadding(written?.plan.request.padVocabulary, padding, isNamed);
+  const named = await choiceOf(graph, table, options, written);
   const json = options.json === true;
   if ('infeasible' in named) return reportInfeasible(named.infeasible, named.prepared, io, json);
-  const { prepared, choice, notes } = named;
+  const { prepared, choice } = named;
+  const built = padding ?? written?.plan.request.padVocabulary;
+  const notes = built === undefined ? named.notes : [...named.notes, paddingText(built)];
   const result = await audit(prepared, choice, {
     edits,
     ...(options.quiet === true
@@ -59,15 +68,35 @@ export async function auditCommand(model: string, options: AuditCliOptions, io: 
   return EXIT.gap;
 }
 
+/** A plan of a padded model says nothing of the model without padding, nor the other way round. @throws E_PLAN */
+function samePadding(
+  planned: VocabularyPadding | undefined,
+  padding: VocabularyPadding | undefined,
+  isNamed: boolean,
+): void {
+  if (isNamed || planned?.rows === padding?.rows) return;
+  const text = (p: VocabularyPadding | undefined): string => (p === undefined ? 'not padded' : `padded to ${p.rows}`);
+  throw new ShardwrightError('E_PLAN', `the vocabulary of the plan is ${text(planned)}, that of the model ${text(padding)}`, {
+    hint: planned === undefined ? 'leave out --pad-vocab.' : `give --pad-vocab ${planned.multiple}, as the plan was made.`,
+  }); // prettier-ignore
+}
+
 type Named = { readonly prepared: Prepared } & (
   { readonly choice: Int32Array; readonly notes: readonly string[] } | { readonly infeasible: Infeasible }
 );
 
-async function choiceOf(graph: Graph, table: OperatorTable, options: AuditCliOptions): Promise<Named> {
+/** @param found the written plan, where the options name one */
+async function choiceOf(
+  graph: Graph,
+  table: OperatorTable,
+  options: AuditCliOptions,
+  found: PlanFolder | undefined,
+): Promise<Named> {
   const { plan } = options;
-  if (plan === 'given') return givenChoice(graph, table, options);
-  if (plan.startsWith('zoo:')) return zooChoice(graph, table, options, plan.slice('zoo:'.length));
-  const found = loadPlan(plan);
+  if (found === undefined)
+    return plan === 'given'
+      ? givenChoice(graph, table, options)
+      : zooChoice(graph, table, options, plan.slice('zoo:'.length));
   if (options.mesh !== undefined || options.cluster !== undefined)
     throw new ShardwrightError('E_USAGE', '--mesh and --cluster are those of the plan file');
   // The optimum is over the whole problem, so the pins that the plan was made with are not in it.

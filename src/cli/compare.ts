@@ -7,6 +7,7 @@ import { comparisonText } from '../report/comparison.ts';
 import { percentText } from '../units.ts';
 import { compare } from '../zoo/compare-graph.ts';
 import type { Comparison } from '../zoo/comparison.ts';
+import { mostTensorRanks } from '../zoo/compared-padding.ts';
 import { mergeComparisons } from '../zoo/conclude-comparison.ts';
 import { compareModel } from '../zoo/sweep/compare-model.ts';
 import type { SweepQuestion } from '../zoo/sweep/question.ts';
@@ -15,11 +16,13 @@ import { looksLikeConfig, parseModelConfig } from '../models/families.ts';
 import type { JsonRecord } from '../models/read-config.ts';
 import { isModelName, modelEntry } from '../models/registry.ts';
 import { builtinOperators } from '../ops/builtin.ts';
+import { loadCluster } from '../cost/cluster.ts';
 import { COST_PRESETS } from '../cost/presets.ts';
 import { OPTIMIZERS, type Optimizer } from '../cost/memory.ts';
 import { clusterText } from './cluster-file.ts';
 import { EXIT, type CliIo } from './io.ts';
 import { loadModel, type LoadOptions } from './load.ts';
+import { parsePad } from './load-config.ts';
 import { parseBytes, parseChoice, parseCount, parseFraction, parsePositive } from './options.ts';
 
 export interface CompareOptions extends LoadOptions {
@@ -89,18 +92,25 @@ async function compareGiven(model: string | undefined, options: CompareOptions, 
   };
   const maxDims = parseCount(options.maxDims, '--max-dims');
   if (maxDims < 1 || maxDims > 3) throw new ShardwrightError('E_USAGE', `--max-dims ${maxDims} is not 1, 2 or 3`);
-  const { graph, table } = await loadModel(model, options);
-  return compare(graph, {
+  const plans = options.plans?.split(',').map((name) => name.trim());
+  const { devicesPerHost } = loadCluster(request.cluster);
+  const count = parseCount(devices, '--devices');
+  const tensor = options.padVocab === undefined ? 1 : mostTensorRanks(count, devicesPerHost, maxDims, plans);
+  const { graph, table, padding } = await loadModel(model, { ...options, tensor });
+  const compared = await compare(graph, {
     table,
-    devices: parseCount(devices, '--devices'),
+    devices: count,
     request,
     maxDims,
-    ...(options.plans !== undefined ? { plans: options.plans.split(',').map((name) => name.trim()) } : {}),
+    ...(plans === undefined ? {} : { plans }),
     ...(options.slice !== undefined ? { slice: parseSlice(options.slice) } : {}),
     ...(options.quiet === true
       ? {}
       : { onProgress: (line) => io.stderr(io.isTerminal ? `\r\x1b[K${line}` : `${line}\n`) }),
   });
+  if (padding === undefined) return compared;
+  const { multiple, vocabulary, rows, parameters } = padding;
+  return { ...compared, padding: { multiple, vocabulary, byTensor: [{ tensor, rows, parameters }] } };
 }
 
 /** Flags that ask for one graph of stated sizes, which is compared as it is. */
@@ -145,6 +155,7 @@ async function compareByConfig(
     globalBatch: options.globalBatch === undefined ? count : parseCount(options.globalBatch, '--global-batch'),
     cost: parseChoice(options.cost, '--cost', COST_PRESETS),
     ...(options.dtype === undefined ? {} : { dtype: dtypeNamed(options.dtype) }),
+    ...(options.padVocab === undefined ? {} : { padVocabulary: parsePad(options.padVocab) }),
     ...(options.memory === undefined ? {} : { memoryBytes: parseBytes(options.memory, '--memory') }),
     ...(options.optimizer === undefined
       ? {}

@@ -3,6 +3,7 @@ import { programFlops } from '../ops/program-flops.ts';
 import type { OperatorTable } from '../ops/table.ts';
 import type { ProgramCounts } from '../import/content.ts';
 import { CONTROL_TARGETS } from '../graph/control.ts';
+import { ofThemPadding, type VocabularyPadding } from '../models/vocabulary.ts';
 import { isCheck } from '../passes/checks.ts';
 import { bytesText, countedText, countText, flopsText, tableText } from '../units.ts';
 import type { CliIo } from './io.ts';
@@ -21,6 +22,8 @@ export interface Inspection {
   readonly nodes: number;
   /** Elements of all parameters; a tied weight counts once per name until it is tied. */
   readonly parameters: number;
+  /** Of `parameters`: padding of the vocabulary (`--pad-vocab`). */
+  readonly paddedParameters: number;
   readonly parameterCount: number;
   readonly parameterBytes: number;
   readonly flops: { readonly forward: number; readonly backward: number; readonly total: number };
@@ -29,8 +32,17 @@ export interface Inspection {
   readonly notes: readonly string[];
 }
 
-/** `counts`: what the file itself holds, where that is not one node for each of the graph. */
-export function inspectGraph(graph: Graph, table: OperatorTable, format: string, counts?: ProgramCounts): Inspection {
+/**
+ * @param counts what the file itself holds, where that is not one node for each of the graph
+ * @param padding of the vocabulary of a model that was built
+ */
+export function inspectGraph(
+  graph: Graph,
+  table: OperatorTable,
+  format: string,
+  counts?: ProgramCounts,
+  padding?: VocabularyPadding,
+): Inspection {
   const byName = new Map<string, number>();
   const unknown = new Set<string>();
   const tied = new Set((graph.ties ?? []).flatMap((group) => group.slice(1)));
@@ -60,6 +72,7 @@ export function inspectGraph(graph: Graph, table: OperatorTable, format: string,
     format,
     nodes: counts?.nodes ?? countNodes(graph),
     parameters: counts?.parameters?.elements ?? parameters,
+    paddedParameters: padding?.parameters ?? 0,
     parameterCount: counts?.parameters?.count ?? parameterCount,
     parameterBytes: counts?.parameters?.bytes ?? parameterBytes,
     flops: { forward, backward, total },
@@ -104,8 +117,8 @@ export async function inspectCommand(model: string, options: InspectOptions, io:
     io.stdout(`${options.json === true ? JSON.stringify(compiled) : hloText(compiled)}\n`);
     return EXIT.ok;
   }
-  const { graph, table, format, counts } = await loadModel(model, options);
-  const found = inspectGraph(graph, table, format, counts);
+  const { graph, table, format, counts, padding } = await loadModel(model, options);
+  const found = inspectGraph(graph, table, format, counts, padding);
   if (options.json === true) {
     io.stdout(`${JSON.stringify(found)}\n`);
     return EXIT.ok;
@@ -118,7 +131,7 @@ function inspectionText(found: Inspection): string {
   const lines = [
     `${found.name}  (${found.format})`,
     `nodes       ${countText(found.nodes)}`,
-    `parameters  ${countText(found.parameters)} in ${countedText(found.parameterCount, 'tensor')}, ${bytesText(found.parameterBytes)}`,
+    `parameters  ${countText(found.parameters)} in ${countedText(found.parameterCount, 'tensor')}, ${bytesText(found.parameterBytes)}${ofThemPadding(found.paddedParameters)}`,
     `work        ${flopsText(found.flops.total)}: forward ${flopsText(found.flops.forward)}, backward ${flopsText(found.flops.backward)} (2 per multiply-add)`,
     '',
     tableText([['operator', 'nodes'], ...Object.entries(found.ops).map(([op, n]) => [op, countText(n)])], [1]),

@@ -6,6 +6,7 @@ import { detectFormat } from '../import/detect.ts';
 import { decodeUtf8, gunzip } from '../import/unpack.ts';
 import type { ModelConfig } from '../models/families.ts';
 import { MAX_CONFIG_BYTES } from '../models/read-config.ts';
+import { vocabularyPadding, type VocabularyPadding } from '../models/vocabulary.ts';
 import type { OperatorTable } from '../ops/table.ts';
 import { parseCount } from './options.ts';
 
@@ -16,10 +17,24 @@ export interface SizeFlags {
   readonly dtype?: string;
   readonly layers?: string;
   readonly training?: boolean;
+  readonly padVocab?: string;
+  /** Ranks that cut the vocabulary, which is padded for them; no flag, but the mesh dim of tensor parallelism. 1 by default. */
+  readonly tensor?: number;
+}
+
+/** What a config was made into. */
+export interface BuiltModel {
+  readonly graph: Graph;
+  /** Of the vocabulary, where it was asked for. */
+  readonly padding?: VocabularyPadding;
 }
 
 /** The graph of a model known by name, undefined where a file of that name exists or no model has it. */
-export async function namedModel(name: string, flags: SizeFlags, table: OperatorTable): Promise<Graph | undefined> {
+export async function namedModel(
+  name: string,
+  flags: SizeFlags,
+  table: OperatorTable,
+): Promise<BuiltModel | undefined> {
   if (existsSync(name)) return undefined;
   // The families are a third of all code: a command on a file does without them.
   const { isModelName, knownModelConfig, modelEntries, modelEntry } = await import('../models/registry.ts');
@@ -47,7 +62,7 @@ export async function configModel(
   format: string | undefined,
   flags: SizeFlags,
   table: OperatorTable,
-): Promise<Graph | undefined> {
+): Promise<BuiltModel | undefined> {
   const text = configText(bytes, format);
   if (text === undefined) return undefined;
   const { parseModelConfig } = await import('../models/families.ts');
@@ -58,10 +73,12 @@ export async function configModel(
 
 /** @throws E_USAGE for a flag that only configs take */
 export function refuseSizes(path: string, flags: SizeFlags): void {
-  const given = (['batch', 'seq', 'dtype', 'layers', 'training'] as const).find((name) => flags[name] !== undefined);
+  const names = ['batch', 'seq', 'dtype', 'layers', 'training', 'padVocab'] as const;
+  const given = names.find((name) => flags[name] !== undefined);
   if (given === undefined) return;
-  throw new ShardwrightError('E_USAGE', `--${given} is for model names and configs; ${path} states its own sizes`, {
-    hint: `leave out --${given}, or name a model (shardwright models list).`,
+  const flag = given === 'padVocab' ? 'pad-vocab' : given;
+  throw new ShardwrightError('E_USAGE', `--${flag} is for model names and configs; ${path} states its own sizes`, {
+    hint: `leave out --${flag}, or name a model (shardwright models list).`,
   });
 }
 
@@ -77,13 +94,25 @@ function configText(bytes: Uint8Array, format: string | undefined): string | und
   }
 }
 
-async function built(config: ModelConfig, name: string, flags: SizeFlags, table: OperatorTable): Promise<Graph> {
+/** `--pad-vocab N`. @throws E_USAGE for what is no whole number from 1 */
+export function parsePad(text: string): number {
+  const multiple = parseCount(text, '--pad-vocab');
+  if (multiple >= 1) return multiple;
+  throw new ShardwrightError('E_USAGE', `--pad-vocab '${text}' is not 1 or more`, {
+    hint: 'write --pad-vocab 128, or 1 for no padding.',
+  });
+}
+
+async function built(config: ModelConfig, name: string, flags: SizeFlags, table: OperatorTable): Promise<BuiltModel> {
   const { buildModel, dtypeNamed } = await import('../models/build.ts');
   const count = (flag: 'batch' | 'seq' | 'layers'): Partial<Record<typeof flag, number>> => {
     const text = flags[flag];
     return text === undefined ? {} : { [flag]: parseCount(text, `--${flag}`) };
   };
-  return buildModel(config, {
+  const pad =
+    flags.padVocab === undefined ? undefined : { multiple: parsePad(flags.padVocab), tensor: flags.tensor ?? 1 };
+  const padding = pad === undefined ? undefined : vocabularyPadding(config, pad);
+  const graph = buildModel(config, {
     name,
     table,
     training: flags.training === true,
@@ -91,5 +120,7 @@ async function built(config: ModelConfig, name: string, flags: SizeFlags, table:
     ...count('seq'),
     ...count('layers'),
     ...(flags.dtype === undefined ? {} : { dtype: dtypeNamed(flags.dtype) }),
+    ...(pad === undefined ? {} : { padVocabulary: pad }),
   });
+  return padding === undefined ? { graph } : { graph, padding };
 }

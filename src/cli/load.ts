@@ -8,9 +8,10 @@ import type { ProgramCounts } from '../import/content.ts';
 import { importOnDemand } from '../import/on-demand.ts';
 import { readModelFile } from '../import/read.ts';
 import { GIVABLE_ROLES, type GivableRole } from '../import/roles.ts';
+import type { VocabularyPadding } from '../models/vocabulary.ts';
 import type { OperatorTable } from '../ops/table.ts';
 import { atSizes } from '../passes/fix-sizes.ts';
-import { configModel, namedModel, refuseSizes, type SizeFlags } from './load-config.ts';
+import { configModel, namedModel, refuseSizes, type BuiltModel, type SizeFlags } from './load-config.ts';
 import { operatorsWith } from './load-operators.ts';
 import { parseCount } from './options.ts';
 import { isScript } from './script-name.ts';
@@ -39,6 +40,8 @@ export interface LoadedModel {
   readonly table: OperatorTable;
   readonly format: string;
   readonly counts?: ProgramCounts;
+  /** Of the vocabulary of a model that was built, where it was asked for. */
+  readonly padding?: VocabularyPadding;
 }
 
 /** Reads, imports and corrects a model file; a program is run and traced, a config or the name of a model is built. */
@@ -92,13 +95,13 @@ async function readModel(path: string, options: LoadOptions): Promise<ReadModel>
 }
 
 /** A config decides roles, ties and inputs, so corrections from outside are refused. */
-function ofConfig(path: string, graph: Graph, table: OperatorTable, options: LoadOptions): ReadModel {
+function ofConfig(path: string, built: BuiltModel, table: OperatorTable, options: LoadOptions): ReadModel {
   const { role, tie, input = [], select } = options;
   if (role.length > 0 || tie.length > 0 || input.length > 0 || select !== undefined)
     throw new ShardwrightError('E_USAGE', `${path} is built from a config: --role, --tie, --input and --select are for graph files`, {
-      hint: '--batch, --seq, --dtype, --layers and --training choose what is built.',
+      hint: '--batch, --seq, --dtype, --layers, --training and --pad-vocab choose what is built.',
     }); // prettier-ignore
-  return { graph, table, format: 'hf-config' };
+  return { ...built, table, format: 'hf-config' };
 }
 
 /** A program states roles and ties itself, so corrections from outside are refused. */

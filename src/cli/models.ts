@@ -1,10 +1,12 @@
 import { buildModel, countParameters } from '../models/build.ts';
 import { readModelConfig } from '../models/families.ts';
+import { ofThemPadding, vocabularyPadding } from '../models/vocabulary.ts';
 import type { ModelShape } from '../models/architecture.ts';
 import { modelEntries, modelEntry } from '../models/registry.ts';
 import type { JsonRecord } from '../models/read-config.ts';
 import { countText, tableText } from '../units.ts';
 import { EXIT, type CliIo } from './io.ts';
+import { parsePad } from './load-config.ts';
 
 /** One row of `models list --json`; the keys are a contract. */
 export interface ModelRow {
@@ -21,9 +23,13 @@ export interface ModelRow {
 /** What `models show --json` prints; the keys are a contract. */
 export interface ModelReport extends ModelRow {
   readonly trainable: number;
-  /** Count of the published class, which `parameters`, counted on the graph, must equal. */
+  /** Of `parameters`: padding of the vocabulary, 0 where none is asked for. */
+  readonly paddedParameters: number;
+  /** Count of the published class, which `parameters` without padding, counted on the graph, must equal. */
   readonly published: number;
   readonly shape: ModelShape;
+  /** Rows of the padded vocabulary; absent where no padding is asked for. */
+  readonly paddedVocabulary?: number;
   readonly source: string;
   readonly verbatim: boolean;
   readonly notes: readonly string[];
@@ -58,20 +64,29 @@ export function listModels(options: { readonly json?: boolean }, io: CliIo): num
 }
 
 /** `models show NAME`: one model, its parameters counted on the graph that is built from its config. */
-export function showModel(name: string, options: { readonly json?: boolean }, io: CliIo): number {
-  const report = modelReport(name);
+export function showModel(
+  name: string,
+  options: { readonly json?: boolean; readonly padVocab?: string },
+  io: CliIo,
+): number {
+  const report = modelReport(name, options.padVocab === undefined ? 1 : parsePad(options.padVocab));
   if (options.json === true) io.stdout(`${JSON.stringify(report)}\n`);
   else io.stdout(`${reportText(report)}\n`);
   return EXIT.ok;
 }
 
-/** @throws E_REF with near names */
-export function modelReport(name: string): ModelReport {
+/**
+ * @param multiple of which the vocabulary is padded to a multiple; 1: not at all
+ * @throws E_REF with near names
+ */
+export function modelReport(name: string, multiple = 1): ModelReport {
   const entry = modelEntry(name);
   const config = readModelConfig(entry.config);
   const { shape } = config.architecture;
   // Parameters do not depend on batch and sequence.
-  const counts = countParameters(buildModel(config, { batch: 1, seq: 16 }), config);
+  const padVocabulary = { multiple };
+  const padding = vocabularyPadding(config, padVocabulary);
+  const counts = countParameters(buildModel(config, { batch: 1, seq: 16, padVocabulary }), config);
   return {
     name: entry.name,
     family: config.type,
@@ -81,8 +96,10 @@ export function modelReport(name: string): ModelReport {
     width: shape.width,
     ...(entry.hfId === undefined ? {} : { hfId: entry.hfId }),
     trainable: counts.trainable,
+    paddedParameters: padding?.parameters ?? 0,
     published: entry.parameters.total,
     shape,
+    ...(padding === undefined ? {} : { paddedVocabulary: padding.rows }),
     source: entry.source,
     verbatim: entry.verbatim,
     notes: config.notes,
@@ -99,17 +116,21 @@ function reportText(report: ModelReport): string {
       ? `${shape.heads} heads of ${shape.headWidth}`
       : `${shape.heads} heads of ${shape.headWidth} on ${shape.keyHeads} of keys`;
   const sizes = `${shape.layers} layers of ${countText(shape.width)}, feed-forward ${countText(shape.hidden)}, ${heads}`;
-  const counted =
-    report.parameters === report.published
-      ? 'as the published class'
-      : `the published class has ${countText(report.published)}`;
+  const { parameters, paddedParameters, published, paddedVocabulary } = report;
+  const real = parameters - paddedParameters;
+  const counted = real === published ? 'as the published class' : `the published class has ${countText(published)}`;
+  const apart = paddedParameters === 0 ? '' : `${ofThemPadding(paddedParameters)}; without it ${countText(real)}`; // prettier-ignore
   const lines = [
     `${report.name}  (${report.family}${report.hfId === undefined ? '' : `, ${report.hfId}`})`,
-    `parameters  ${countText(report.parameters)}, ${counted}`,
+    `parameters  ${countText(parameters)}${apart}, ${counted}`,
     ...(report.active === undefined ? [] : [`active      ${countText(report.active)} a token`]),
     ...(report.trainable === report.parameters ? [] : [`trainable   ${countText(report.trainable)}`]),
     `sizes       ${sizes}`,
-    ...(shape.vocabulary === 0 ? [] : [`vocabulary  ${countText(shape.vocabulary)}`]),
+    ...(shape.vocabulary === 0
+      ? []
+      : [
+          `vocabulary  ${countText(shape.vocabulary)}${paddedVocabulary === undefined ? '' : `, padded to ${countText(paddedVocabulary)}`}`,
+        ]),
     ...(shape.positions === undefined ? [] : [`positions   ${countText(shape.positions)}`]),
     `config      ${report.verbatim ? "the vendor's file" : 'shape-deciding fields exact, others may differ by revision'}: ${report.source}`,
     ...report.notes.map((note) => `note        ${note}`),

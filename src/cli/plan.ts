@@ -7,6 +7,7 @@ import { ShardwrightError } from '../errors.ts';
 import { printGraph } from '../graph/text.ts';
 import type { SizeValues } from '../graph/size-value.ts';
 import type { Graph } from '../graph/types.ts';
+import { tensorRanks, type VocabularyPadding } from '../models/vocabulary.ts';
 import type { OperatorTable } from '../ops/table.ts';
 import { atSizes } from '../passes/fix-sizes.ts';
 import { parsePin } from '../plan/pins.ts';
@@ -45,6 +46,7 @@ export interface PlanOptions extends LoadOptions, PipelineFlags, FrontierFlags {
   readonly timeLimit?: string;
   readonly seed: string;
   readonly uneven: string;
+  readonly strided?: string;
   readonly unknown: string;
   readonly sharing: boolean;
   readonly inputs: string;
@@ -66,11 +68,12 @@ export interface PlanOptions extends LoadOptions, PipelineFlags, FrontierFlags {
 export const SOLVERS = ['auto', 'exact', 'highs', 'javascript-lp-solver', 'propagate'] as const;
 
 export async function planCommand(model: string, options: PlanOptions, io: CliIo): Promise<number> {
-  const request = requestOf({ ...options, cluster: clusterText(options.cluster, options.calibration) });
+  const given = requestOf({ ...options, cluster: clusterText(options.cluster, options.calibration) });
   if (options.frontier !== undefined) checkFrontierFlags(options);
-  const asked = askedPipeline(model, options, request);
+  const asked = askedPipeline(model, options, given);
   const built = asked === undefined ? options : { ...options, training: true, batch: `${asked.microbatch}` };
-  const { graph, table, open, sizes } = await loadModel(model, built);
+  const { graph, table, open, sizes, padding } = await loadModel(model, { ...built, tensor: tensorRanks(given.mesh) });
+  const request = padded(given, padding);
   try {
     if (asked !== undefined) {
       const { checkPipeline, pipelineOfPlan } = await import('../zoo/pipeline-plan.ts');
@@ -147,6 +150,17 @@ export async function planGraph(
 
 type Stages = (prepared: Prepared, choice: Int32Array) => PlanPipeline;
 
+/** The default is not written into requests, so that those of older plan folders equal new ones. */
+function strideOf(text = 'rows'): Pick<PlanRequest, 'strided'> {
+  const strided = parseChoice(text, '--strided', ['rows', 'all', 'off'] as const);
+  return strided === 'rows' ? {} : { strided };
+}
+
+/** The request with what was padded before planning. */
+export function padded(request: PlanRequest, padding: VocabularyPadding | undefined): PlanRequest {
+  return padding === undefined ? request : { ...request, padVocabulary: padding };
+}
+
 export function requestOf(options: PlanOptions): PlanRequest {
   const request: PlanRequest = {
     ...DEFAULT_REQUEST,
@@ -160,6 +174,7 @@ export function requestOf(options: PlanOptions): PlanRequest {
     ...(options.gap !== undefined && parseFraction(options.gap, '--gap') === 0 ? { budgetGap: 0 } : {}),
     seed: parseCount(options.seed, '--seed'),
     uneven: parseChoice(options.uneven, '--uneven', ['allow', 'forbid'] as const),
+    ...strideOf(options.strided),
     unknown: parseChoice(options.unknown, '--unknown', ['refuse', 'replicate'] as const),
     sharing: options.sharing,
     inputs: options.inputs,

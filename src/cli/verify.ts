@@ -2,6 +2,7 @@ import { existsSync, readFileSync, statSync } from 'node:fs';
 import { basename } from 'node:path';
 import { ShardwrightError } from '../errors.ts';
 import { parseMesh } from '../mesh/mesh.ts';
+import { tensorRanks, type VocabularyPadding } from '../models/vocabulary.ts';
 import type { OperatorTable } from '../ops/table.ts';
 import { plannable } from '../passes/plannable.ts';
 import { shrinkGraph, type Shrunk } from '../passes/shrink.ts';
@@ -10,14 +11,14 @@ import { prepare } from '../plan/prepare.ts';
 import { shardPrepared } from '../plan/shard.ts';
 import { transplant } from '../plan/transplant.ts';
 import { tableText } from '../units.ts';
-import { verify, type Verification } from '../simulate/verify.ts';
+import { verify, type Verification, type VerifyOptions as VerifyNumbers } from '../simulate/verify.ts';
 import { clusterText } from './cluster-file.ts';
 import { EXIT, type CliIo } from './io.ts';
 import { loadModel } from './load.ts';
 import { operatorsWith } from './load-operators.ts';
 import { parseCount, parsePositive } from './options.ts';
 import { wholePlan } from './plan-folder.ts';
-import { progressPrinter, reportInfeasible, requestOf, type PlanOptions } from './plan.ts';
+import { padded, progressPrinter, reportInfeasible, requestOf, type PlanOptions } from './plan.ts';
 
 export interface VerifyOptions extends PlanOptions {
   /** `false`: the model's own sizes. */
@@ -50,6 +51,8 @@ interface Subject {
   readonly planned: VerifyReport['planned'];
   readonly seed: number;
   readonly table: OperatorTable;
+  /** Of the vocabulary of the full-size model. */
+  readonly padding?: VocabularyPadding | undefined;
 }
 
 /** `verify`: plan a model, or take a written plan; reduce the sizes, lower, run on virtual devices, compare with one device. */
@@ -57,9 +60,9 @@ export async function verifyCommand(path: string, options: VerifyOptions, io: Cl
   const tolerance = parsePositive(options.tolerance, '--tolerance');
   const subject = isPlan(path) ? await writtenPlan(path, options) : await plannedModel(path, options, io);
   if (typeof subject === 'number') return subject;
-  const { reduced, plan, table, seed, model, mesh, planned } = subject;
+  const { reduced, plan, table, seed, model, mesh, planned, padding } = subject;
   const report: VerifyReport = {
-    ...verifyOrRefuse(reduced, plan, table, { seed, tolerance }, options.shrink),
+    ...verifyOrRefuse(reduced, plan, table, { seed, tolerance, ...realIds(padding, reduced.sizes) }, options.shrink),
     model,
     mesh,
     sizes: reduced.sizes.filter(({ from, to }) => from !== to),
@@ -89,7 +92,8 @@ async function writtenPlan(path: string, options: VerifyOptions): Promise<Subjec
     }); // prettier-ignore
   const { plan, program } = wholePlan(path);
   const table = await operatorsWith(options.ops ?? []);
-  const common = { model: plan.model, mesh: plan.request.mesh, table, planned: 'full' } as const;
+  const padding = plan.request.padVocabulary;
+  const common = { model: plan.model, mesh: plan.request.mesh, table, planned: 'full', padding } as const;
   const seed = options.given?.includes('seed') === true ? parseCount(options.seed, '--seed') : plan.request.seed;
   if (!options.shrink) return { ...common, seed, reduced: { graph: program, sizes: [], kept: [] }, plan };
   const { sizes: meshSizes } = parseMesh(plan.request.mesh);
@@ -104,8 +108,9 @@ async function plannedModel(path: string, options: VerifyOptions, io: CliIo): Pr
     throw new ShardwrightError('E_USAGE', 'verify plans a model on a mesh, and --mesh is missing', {
       hint: 'add --mesh dp=2,tp=2, or give a plan folder, as `shardwright plan ... -o DIR` writes it.',
     });
-  const request = requestOf({ ...options, cluster: clusterText(options.cluster, options.calibration) });
-  const { graph: given, table } = await loadModel(path, options);
+  const asked = requestOf({ ...options, cluster: clusterText(options.cluster, options.calibration) });
+  const { graph: given, table, padding } = await loadModel(path, { ...options, tensor: tensorRanks(asked.mesh) });
+  const request = padded(asked, padding);
   try {
     const graph = plannable(given, table);
     const { sizes: meshSizes } = parseMesh(request.mesh);
@@ -131,6 +136,7 @@ async function plannedModel(path: string, options: VerifyOptions, io: CliIo): Pr
       planned: replan ? 'reduced' : 'full',
       seed: request.seed,
       table,
+      padding,
     };
   } catch (error) {
     if (error instanceof ShardwrightError && error.details.position !== undefined) throw error.with({ file: path });
@@ -138,12 +144,20 @@ async function plannedModel(path: string, options: VerifyOptions, io: CliIo): Pr
   }
 }
 
+/** Token ids stay below the real vocabulary, or below the same share of the rows where sizes were reduced. */
+function realIds(padding: VocabularyPadding | undefined, sizes: Shrunk['sizes']): Pick<VerifyNumbers, 'vocabulary'> {
+  if (padding === undefined) return {};
+  const rows = sizes.find(({ from }) => from === padding.rows)?.to ?? padding.rows;
+  const stated = Math.max(1, Math.floor((rows * padding.vocabulary) / padding.rows));
+  return { vocabulary: { rows, stated } };
+}
+
 /** Runs it; what is too large for numbers is refused with what can be done about it. */
 function verifyOrRefuse(
   reduced: Shrunk,
   plan: LowerablePlan,
   table: OperatorTable,
-  options: { readonly seed: number; readonly tolerance: number },
+  options: VerifyNumbers,
   shrunk: boolean,
 ): Verification {
   try {

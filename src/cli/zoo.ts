@@ -2,6 +2,7 @@ import { loadCluster } from '../cost/cluster.ts';
 import { groupTopology } from '../cost/collectives.ts';
 import { ShardwrightError } from '../errors.ts';
 import { DeviceMesh, parseMesh } from '../mesh/mesh.ts';
+import { paddingText } from '../models/vocabulary.ts';
 import { tableText } from '../units.ts';
 import { lintPlan } from '../zoo/lint.ts';
 import { modelFacts } from '../zoo/model-facts.ts';
@@ -69,6 +70,7 @@ export interface ZooLintOptions extends LoadOptions {
   readonly cluster: string;
   readonly devices?: string;
   readonly microbatch?: string;
+  readonly padVocab?: string;
   readonly json?: boolean;
 }
 
@@ -83,9 +85,10 @@ export async function zooLintCommand(model: string, options: ZooLintOptions, io:
   };
   // Batch and sequence stand for those of the graph here, and are no sizes to build with.
   const { format, role, tie, input, select } = options;
-  const { graph } = await loadModel(model, {
+  const { graph, padding } = await loadModel(model, {
     role,
     tie,
+    ...(options.padVocab === undefined ? {} : { padVocab: options.padVocab, tensor: tensorOf(zoo, sizes, options) }),
     ...(format === undefined ? {} : { format }),
     ...(input === undefined ? {} : { input }),
     ...(select === undefined ? {} : { select }),
@@ -96,13 +99,27 @@ export async function zooLintCommand(model: string, options: ZooLintOptions, io:
     ...(options.devices !== undefined ? { devices: whole(options.devices, '--devices') } : {}),
     ...(options.microbatch !== undefined ? { microbatch: whole(options.microbatch, '--microbatch') } : {}),
   });
-  if (options.json === true) io.stdout(`${JSON.stringify({ plan: zoo.name, facts, findings })}\n`);
+  if (options.json === true)
+    io.stdout(
+      `${JSON.stringify({ plan: zoo.name, facts, findings, ...(padding === undefined ? {} : { padding }) })}\n`,
+    );
   else if (findings.length === 0) io.stdout(`${zoo.name} on ${options.mesh}: nothing to say\n`);
   else
     io.stdout(
       `${tableText(findings.map((f) => [f.code, f.severity, f.message, f.nearest.length > 0 ? `nearest: ${f.nearest.join(', ')}` : '']))}\n`,
     );
+  if (padding !== undefined && options.json !== true) io.stdout(`note  ${paddingText(padding)}\n`);
   return findings.some((f) => f.severity === 'error') ? EXIT.findings : EXIT.ok;
+}
+
+/** Size of the plan's tensor axis, 1 without one; the rest of the devices where it is left open. */
+function tensorOf({ axes }: ZooPlan, sizes: readonly number[], { devices = '1' }: ZooLintOptions): number {
+  const at = axes.indexOf('tp');
+  if (at < 0) return 1;
+  if (sizes[at] > 0) return sizes[at];
+  const others = sizes.reduce((n, size, d) => (d === at ? n : n * size), 1);
+  // What does not divide is said by the linter.
+  return Math.max(1, Math.floor(parsePositive(devices, '--devices') / others));
 }
 
 /** Sizes of the plan's axes: `dp=8,tp=8`, by name where the names are the plan's, else by position. One may be -1. */

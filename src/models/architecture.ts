@@ -38,6 +38,8 @@ export interface ProgramOptions {
   /** With the loss instead of the logits, where the class has a loss. */
   readonly training: boolean;
   readonly layers: number;
+  /** Rows of the tables of the vocabulary, where they are padded; those of the config by default. */
+  readonly vocabulary?: number;
 }
 
 /** A program to trace: its inputs, and what it makes of them. */
@@ -50,6 +52,8 @@ export interface Architecture {
   readonly shape: ModelShape;
   readonly program: (options: ProgramOptions) => ModelProgram;
   readonly routed?: RoutedExperts;
+  /** Parameters of one row of the vocabulary, in all its tables; absent for a model without a vocabulary. */
+  readonly rowParameters?: number;
   /** Parameters that are stored and never trained. */
   readonly frozen?: readonly string[];
   /** Whether positions are a table: a longer sequence is then refused. */

@@ -47,9 +47,10 @@ export const BERT: Family = {
       const made = twoLayers(attended, { width, hidden, names, activation, dtype });
       return layerNorm('output.LayerNorm', made.add(attended), width, eps, dtype);
     };
-    const encoded = (ids: Tensor, { seq, layers: count, dtype }: ProgramOptions): Tensor => {
+    const encoded = (ids: Tensor, options: ProgramOptions): Tensor => {
+      const { seq, layers: count, dtype, vocabulary: rows = vocabulary } = options;
       const at = (name: string): string => `${root}embeddings.${name}`;
-      const table = new Embedding(at('word_embeddings'), vocabulary, width, { dtype });
+      const table = new Embedding(at('word_embeddings'), rows, width, { dtype });
       const kind = new Embedding(at('token_type_embeddings'), kinds, width, { dtype });
       const places = new Embedding(at('position_embeddings'), positions, width, { dtype });
       const sum = table
@@ -59,19 +60,21 @@ export const BERT: Family = {
       const x = layerNorm(at('LayerNorm'), sum, width, eps, dtype);
       return layersBelow(`${root}encoder.layer`, count, x, (y) => layer(y, dtype));
     };
-    const predicted = (last: Tensor, dtype: DType): Tensor => {
+    const predicted = (last: Tensor, { dtype, vocabulary: rows = vocabulary }: ProgramOptions): Tensor => {
       const dense = new Linear('cls.predictions.transform.dense', width, width, { dtype }).forward(last);
       const turned = layerNorm('cls.predictions.transform.LayerNorm', activate(dense, activation), width, eps, dtype);
       // The table of the embedding, named again, with a bias of its own.
-      const table = param(`${root}embeddings.word_embeddings.weight`, { shape: [vocabulary, width], dtype });
-      return turned.linear(table, param('cls.predictions.bias', { shape: [vocabulary], dtype }));
+      const table = param(`${root}embeddings.word_embeddings.weight`, { shape: [rows, width], dtype });
+      return turned.linear(table, param('cls.predictions.bias', { shape: [rows], dtype }));
     };
     return {
       shape: { layers, width, heads, keyHeads: heads, headWidth, hidden, vocabulary, positions },
+      // The bias of the predictions has an element a row.
+      rowParameters: masked ? width + 1 : width,
       learnedPositions: true,
       notes: masked ? [] : ['BertModel has no loss: gradients start at its two results'],
       program: (options) => {
-        const { batch, seq, training, dtype } = options;
+        const { batch, seq, training, dtype, vocabulary: rows = vocabulary } = options;
         const ids = spec([batch, seq], 'i64');
         return {
           inputs: masked && training ? { input_ids: ids, labels: ids } : { input_ids: ids },
@@ -81,9 +84,9 @@ export const BERT: Family = {
               const first = last.select(1, 0);
               return { last, pooled: new Linear('pooler.dense', width, width, { dtype }).forward(first).tanh() };
             }
-            const logits = predicted(last, dtype);
+            const logits = predicted(last, options);
             if (labels === undefined) return { logits };
-            return { loss: crossEntropy(logits.to('f32').view(-1, vocabulary), labels.view(-1)) };
+            return { loss: crossEntropy(logits.to('f32').view(-1, rows), labels.view(-1)) };
           },
         };
       },

@@ -40,21 +40,24 @@ export const BLOOM: Family = {
       const made = scope('mlp', () => twoLayers(between, { width, hidden, names, activation: 'gelu_tanh', dtype }));
       return (afterNorm ? between : seen).add(made);
     };
-    const logits = (ids: Tensor, { seq, layers: count, dtype }: ProgramOptions): Tensor => {
-      const table = new Embedding('transformer.word_embeddings', vocabulary, width, { dtype });
+    const logits = (ids: Tensor, options: ProgramOptions): Tensor => {
+      const { seq, layers: count, dtype, vocabulary: rows = vocabulary } = options;
+      const table = new Embedding('transformer.word_embeddings', rows, width, { dtype });
       const x = layerNorm('transformer.word_embeddings_layernorm', table.forward(ids), width, eps, dtype);
       // [1, heads, 1, length]: a slope times the position of the key.
       const bias = slopes(heads).view(1, heads, 1, 1).mul(arange(seq).to('f32')).to(dtype);
       const mask = causalMask(seq);
       const last = layersBelow('transformer.h', count, x, (y) => layer(y, bias, mask, dtype));
       const out = layerNorm('transformer.ln_f', last, width, eps, dtype);
-      return tied ? table.attend(out) : new Linear('lm_head', width, vocabulary, { bias: false, dtype }).forward(out);
+      return tied ? table.attend(out) : new Linear('lm_head', width, rows, { bias: false, dtype }).forward(out);
     };
     return {
       shape: { layers, width, heads, keyHeads: heads, headWidth, hidden, vocabulary },
+      rowParameters: tied ? width : 2 * width,
       program: (options) => ({
         inputs: languageInputs(options),
-        run: ({ input_ids: ids, labels }) => lossOrLogits(logits(ids, options), labels, vocabulary),
+        run: ({ input_ids: ids, labels }) =>
+          lossOrLogits(logits(ids, options), labels, options.vocabulary ?? vocabulary),
       }),
     };
   },

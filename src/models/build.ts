@@ -5,6 +5,7 @@ import type { OperatorTable } from '../ops/table.ts';
 import { jointGraph } from '../passes/joint.ts';
 import { trace } from '../trace/trace.ts';
 import type { ModelConfig } from './families.ts';
+import { paddingText, vocabularyPadding, type VocabularyPad } from './vocabulary.ts';
 
 /** From a config to a graph: the forward program is traced; training adds the loss and the backward pass. */
 
@@ -19,6 +20,8 @@ export interface BuildOptions {
   readonly training?: boolean;
   /** Fewer or more layers than the config has. */
   readonly layers?: number;
+  /** Rows of the vocabulary padded to a multiple, as `vocabularyPadding` has them; by default exactly those of the config. */
+  readonly padVocabulary?: VocabularyPad;
   /** Name of the graph; the family by default. */
   readonly name?: string;
   readonly table?: OperatorTable;
@@ -48,7 +51,8 @@ export function dtypeNamed(text: string): DType {
  * The graph of a model: logits (or the last hidden state), or loss and gradients. Parameters carry the names of the
  * checkpoint; the sizes that were chosen and the defaults that were taken stand in the notes of the graph.
  *
- * @throws E_LIMIT for sizes out of range, E_TYPE for a sequence that a table of positions does not hold
+ * @throws E_LIMIT for sizes out of range, E_TYPE for a sequence that a table of positions does not hold, E_USAGE for a vocabulary
+ *   that cannot be padded so
  */
 export function buildModel(config: ModelConfig, options: BuildOptions = {}): Graph {
   const { architecture } = config;
@@ -61,7 +65,9 @@ export function buildModel(config: ModelConfig, options: BuildOptions = {}): Gra
   const beyond = shape.positions !== undefined && seq > shape.positions;
   if (beyond && architecture.learnedPositions === true)
     throw new ShardwrightError('E_TYPE', `a sequence of ${seq} tokens, but the model has a table of ${shape.positions} positions`, { hint: `--seq ${shape.positions} is the longest.` }); // prettier-ignore
-  const { inputs, run } = architecture.program({ batch, seq, dtype, training, layers });
+  const padding = options.padVocabulary === undefined ? undefined : vocabularyPadding(config, options.padVocabulary);
+  const rows = padding === undefined ? {} : { vocabulary: padding.rows };
+  const { inputs, run } = architecture.program({ batch, seq, dtype, training, layers, ...rows });
   const table = options.table ?? builtinOperators();
   // The programs here are our own and pure: the second trace and the guards on property traffic have nothing to find.
   const traced = trace((given) => run(given), inputs, {
@@ -77,6 +83,7 @@ export function buildModel(config: ModelConfig, options: BuildOptions = {}): Gra
     `built from a ${config.type} config: batch ${batch}, sequence ${seq}, ${dtype}, ${layers} layers, ${training ? 'training (forward and backward)' : 'inference (forward only)'}`,
     ...(layers === shape.layers ? [] : [`the config has ${shape.layers} layers`]),
     ...(beyond ? [`the config states at most ${shape.positions} positions`] : []),
+    ...(padding === undefined ? [] : [paddingText(padding)]),
     ...config.notes,
     ...(config.defaults.length === 0 ? [] : [`defaults taken: ${config.defaults.join(', ')}`]),
     ...(config.ignored.length === 0 ? [] : [`keys without effect: ${config.ignored.join(', ')}`]),

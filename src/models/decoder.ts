@@ -16,7 +16,7 @@ import { headRotation } from './rotary.ts';
 
 /** The architecture of a decoder config, with the module names of the Hugging Face classes. */
 export function decoderArchitecture(config: DecoderConfig, notes: readonly string[] = []): Architecture {
-  const { layers, width, heads, keyHeads, headWidth, hidden, vocabulary, positions, experts } = config;
+  const { layers, width, heads, keyHeads, headWidth, hidden, vocabulary, positions, experts, tied } = config;
   return {
     shape: {
       layers,
@@ -28,6 +28,7 @@ export function decoderArchitecture(config: DecoderConfig, notes: readonly strin
       vocabulary,
       ...(positions === undefined ? {} : { positions }),
     },
+    rowParameters: tied ? width : 2 * width,
     program: (options) => decoderProgram(config, options),
     notes,
     ...(experts === undefined ? {} : { routed: routedExperts(experts) }),
@@ -62,13 +63,15 @@ export function lossOrLogits(
 function decoderProgram(config: DecoderConfig, options: ProgramOptions): ModelProgram {
   return {
     inputs: languageInputs(options),
-    run: ({ input_ids: ids, labels }) => lossOrLogits(decoderLogits(ids, config, options), labels, config.vocabulary),
+    run: ({ input_ids: ids, labels }) =>
+      lossOrLogits(decoderLogits(ids, config, options), labels, options.vocabulary ?? config.vocabulary),
   };
 }
 
 /** Ids [batch, length] to logits [batch, length, vocabulary]. */
-function decoderLogits(ids: Tensor, config: DecoderConfig, { seq, layers, dtype }: ProgramOptions): Tensor {
-  const { vocabulary, width, tied, embeddingScale, finalCap } = config;
+function decoderLogits(ids: Tensor, config: DecoderConfig, options: ProgramOptions): Tensor {
+  const { width, tied, embeddingScale, finalCap } = config;
+  const { seq, layers, dtype, vocabulary = config.vocabulary } = options;
   const table = new Embedding('model.embed_tokens', vocabulary, width, { dtype });
   const embedded = table.forward(ids);
   let x = embeddingScale === undefined ? embedded : embedded.mul(embeddingScale);

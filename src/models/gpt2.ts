@@ -45,20 +45,23 @@ export const GPT2: Family = {
       return seen.add(made);
     };
 
-    const logits = (ids: Tensor, { seq, layers: count, dtype }: ProgramOptions): Tensor => {
-      const table = new Embedding('transformer.wte', vocabulary, width, { dtype });
+    const logits = (ids: Tensor, options: ProgramOptions): Tensor => {
+      const { seq, layers: count, dtype, vocabulary: rows = vocabulary } = options;
+      const table = new Embedding('transformer.wte', rows, width, { dtype });
       const places = new Embedding('transformer.wpe', positions, width, { dtype });
       const x = table.forward(ids).add(places.forward(arange(seq).unsqueeze(0)));
       const last = layersBelow('transformer.h', count, x, (y) => block(y, dtype));
       const out = layerNorm('transformer.ln_f', last, width, eps, dtype);
-      return tied ? table.attend(out) : new Linear('lm_head', width, vocabulary, { bias: false, dtype }).forward(out);
+      return tied ? table.attend(out) : new Linear('lm_head', width, rows, { bias: false, dtype }).forward(out);
     };
     return {
       shape,
+      rowParameters: tied ? width : 2 * width,
       learnedPositions: true,
       program: (options) => ({
         inputs: languageInputs(options),
-        run: ({ input_ids: ids, labels }) => lossOrLogits(logits(ids, options), labels, vocabulary),
+        run: ({ input_ids: ids, labels }) =>
+          lossOrLogits(logits(ids, options), labels, options.vocabulary ?? vocabulary),
       }),
     };
   },

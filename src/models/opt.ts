@@ -46,22 +46,25 @@ export const OPT: Family = {
     };
     const resize = (name: string, x: Tensor, from: number, to: number, dtype: DType): Tensor =>
       from === to ? x : new Linear(`model.decoder.${name}`, from, to, { bias: false, dtype }).forward(x);
-    const logits = (ids: Tensor, { seq, layers: count, dtype }: ProgramOptions): Tensor => {
-      const table = new Embedding('model.decoder.embed_tokens', vocabulary, narrow, { dtype });
+    const logits = (ids: Tensor, options: ProgramOptions): Tensor => {
+      const { seq, layers: count, dtype, vocabulary: rows = vocabulary } = options;
+      const table = new Embedding('model.decoder.embed_tokens', rows, narrow, { dtype });
       const places = new Embedding('model.decoder.embed_positions', positions + OFFSET, width, { dtype });
       const embedded = resize('project_in', table.forward(ids), narrow, width, dtype);
       const x = embedded.add(places.forward(arange(seq + OFFSET, { start: OFFSET }).unsqueeze(0)));
       const last = layersBelow('model.decoder.layers', count, x, (y) => layer(y, dtype));
       const normed = ends ? layerNorm('model.decoder.final_layer_norm', last, width, EPS, dtype) : last;
       const out = resize('project_out', normed, width, narrow, dtype);
-      return tied ? table.attend(out) : new Linear('lm_head', narrow, vocabulary, { bias: false, dtype }).forward(out);
+      return tied ? table.attend(out) : new Linear('lm_head', narrow, rows, { bias: false, dtype }).forward(out);
     };
     return {
       shape: { layers, width, heads, keyHeads: heads, headWidth, hidden, vocabulary, positions },
       learnedPositions: true,
+      rowParameters: tied ? narrow : 2 * narrow,
       program: (options) => ({
         inputs: languageInputs(options),
-        run: ({ input_ids: ids, labels }) => lossOrLogits(logits(ids, options), labels, vocabulary),
+        run: ({ input_ids: ids, labels }) =>
+          lossOrLogits(logits(ids, options), labels, options.vocabulary ?? vocabulary),
       }),
     };
   },

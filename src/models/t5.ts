@@ -93,15 +93,16 @@ export const T5: Family = {
       return norm(`${path}.final_layer_norm`, out, dtype);
     };
     const logits = (ids: Tensor, targets: Tensor, options: ProgramOptions): Tensor => {
-      const { dtype, layers: count } = options;
-      const table = new Embedding('shared', vocabulary, width, { dtype });
+      const { dtype, layers: count, vocabulary: rows = vocabulary } = options;
+      const table = new Embedding('shared', rows, width, { dtype });
       const memory = stack('encoder', table.forward(ids), count, options);
       const decoderCount = count === layers ? decoders : Math.min(count, decoders);
       const last = stack('decoder', table.forward(targets), decoderCount, options, memory);
-      return tied ? table.attend(last.mul(width ** -0.5)) : linear('lm_head', last, width, vocabulary, dtype);
+      return tied ? table.attend(last.mul(width ** -0.5)) : linear('lm_head', last, width, rows, dtype);
     };
     return {
       shape: { layers, width, heads, keyHeads: heads, headWidth, hidden, vocabulary },
+      rowParameters: tied ? width : 2 * width,
       notes: ['encoder and decoder read sequences of one length'],
       program: (options) => {
         const ids = spec([options.batch, options.seq], 'i64');
@@ -109,7 +110,7 @@ export const T5: Family = {
         return {
           inputs: options.training ? { ...both, labels: ids } : both,
           run: ({ input_ids, decoder_input_ids, labels }) =>
-            lossOrLogits(logits(input_ids, decoder_input_ids, options), labels, vocabulary),
+            lossOrLogits(logits(input_ids, decoder_input_ids, options), labels, options.vocabulary ?? vocabulary),
         };
       },
     };

@@ -71,9 +71,9 @@ export const WHISPER: Family = {
       return norm('model.encoder.layer_norm', last, dtype);
     };
     const logits = (features: Tensor, ids: Tensor, options: ProgramOptions): Tensor => {
-      const { seq, dtype, layers: count } = options;
+      const { seq, dtype, layers: count, vocabulary: rows = vocabulary } = options;
       const memory = encode(features, options);
-      const table = new Embedding('model.decoder.embed_tokens', vocabulary, width, { dtype });
+      const table = new Embedding('model.decoder.embed_tokens', rows, width, { dtype });
       const places = new Embedding('model.decoder.embed_positions', positions, width, { dtype });
       const x = table.forward(ids).add(places.forward(arange(seq).unsqueeze(0)));
       const decoderCount = count === layers ? decoders : Math.min(count, decoders);
@@ -83,12 +83,13 @@ export const WHISPER: Family = {
         return forwardPart(heard, decoderHidden, dtype);
       });
       const out = norm('model.decoder.layer_norm', last, dtype);
-      return tied ? table.attend(out) : new Linear('proj_out', width, vocabulary, { bias: false, dtype }).forward(out);
+      return tied ? table.attend(out) : new Linear('proj_out', width, rows, { bias: false, dtype }).forward(out);
     };
     return {
       shape: { layers, width, heads, keyHeads: heads, headWidth, hidden, vocabulary, positions },
       learnedPositions: true,
       frozen: [POSITIONS],
+      rowParameters: tied ? width : 2 * width,
       notes: [`the encoder reads ${2 * frames} frames of ${mels} mel bins; --seq is the length of the text`],
       program: (options) => {
         const { batch, seq, dtype, training } = options;
@@ -97,7 +98,7 @@ export const WHISPER: Family = {
         return {
           inputs: training ? { ...both, labels: ids } : both,
           run: ({ input_features, decoder_input_ids, labels }) =>
-            lossOrLogits(logits(input_features, decoder_input_ids, options), labels, vocabulary),
+            lossOrLogits(logits(input_features, decoder_input_ids, options), labels, options.vocabulary ?? vocabulary),
         };
       },
     };

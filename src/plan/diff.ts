@@ -156,9 +156,10 @@ function changedPlacements(a: Plan, b: Plan, parameterNodes: ReadonlySet<string>
 
 function requestChanges(a: Plan, b: Plan): PlanDiff['request'] {
   const asked = (plan: Plan): Map<string, string> => {
-    const { pins, ...rest } = plan.request;
+    const { pins, padVocabulary, ...rest } = plan.request;
     const all = new Map<string, string>([['model', plan.model]]);
     for (const [key, value] of Object.entries(rest)) all.set(key, String(value));
+    if (padVocabulary !== undefined) all.set('padVocabulary', `${padVocabulary.vocabulary} to ${padVocabulary.rows}`);
     all.set('pins', (pins as unknown) instanceof Array ? pins.map((p) => `${p.node}=${p.spec}`).join(' ') : '');
     return all;
   };

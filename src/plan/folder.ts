@@ -7,7 +7,7 @@ import type { Graph } from '../graph/types.ts';
 import { builtinOperators } from '../ops/builtin.ts';
 import { openBodies } from '../passes/open-bodies.ts';
 import type { PlanRequest } from './request.ts';
-import { readPlan } from './schema.ts';
+import { paddingSchema, readPlan } from './schema.ts';
 import type { Plan } from './types.ts';
 
 /** The texts of a plan folder; a plan file alone has neither graph nor request beside it. */
@@ -44,6 +44,7 @@ const requestSchema = z.strictObject({
   seed: z.int().nonnegative(),
   uneven: z.enum(['allow', 'forbid']),
   cuts: z.array(z.string()).optional(),
+  strided: z.enum(['rows', 'all', 'off']).optional(),
   unknown: z.enum(['refuse', 'replicate']),
   sharing: z.boolean(),
   inputs: z.string(),
@@ -54,6 +55,7 @@ const requestSchema = z.strictObject({
     .union([z.enum(['none', 'full', 'selective', 'auto', 'two-stage']), z.number().min(0).max(1)])
     .optional(),
   maps: z.enum(['bodies', 'rows']).optional(),
+  padVocabulary: paddingSchema.optional(),
 });
 
 /**

@@ -28,12 +28,21 @@ const timeline = z.object({
   curve: z.array(z.object({ bytes, node: z.int().nonnegative() })),
 });
 
+/** `PlanRequest.padVocabulary`. */
+export const paddingSchema = z.strictObject({
+  multiple: z.int().positive(),
+  tensor: z.int().positive(),
+  vocabulary: z.int().positive(),
+  rows: z.int().positive(),
+  parameters: z.int().nonnegative(),
+});
+
 export const planSchema = z.object({
   version: z.literal(PLAN_VERSION),
   model: z.string(),
   mesh: z.array(z.object({ name: z.string(), size: z.int().positive(), hosts: z.int().positive() })).min(1),
   cluster: z.string(),
-  request: z.looseObject({ mesh: z.string(), cluster: z.string() }),
+  request: z.looseObject({ mesh: z.string(), cluster: z.string(), padVocabulary: paddingSchema.optional() }),
   objective: z.object({ seconds, computeSeconds: seconds, communicationSeconds: seconds }),
   proof: z.object({
     status: z.enum(['optimal', 'feasible', 'infeasible']),
@@ -55,6 +64,7 @@ export const planSchema = z.object({
     timeline: timeline.optional(),
   }),
   parameters: z.array(z.object({ name: z.string(), shape: z.array(z.int().nonnegative()), placement: z.string() })),
+  paddedParameters: z.int().nonnegative().optional(),
   nodes: z.array(
     z.object({
       name: z.string(),

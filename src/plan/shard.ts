@@ -365,6 +365,7 @@ function writePlan(prepared: Prepared, solution: Solution, memory: MemoryOverTim
     },
     memory: { ...decoded.memory, ...timelineOf(prepared, memory), budgetBytes },
     parameters: decoded.parameters,
+    ...(request.padVocabulary === undefined ? {} : { paddedParameters: request.padVocabulary.parameters }),
     nodes: decoded.nodes,
     outputs: decoded.outputs,
     greedySeconds: greedySeconds(model, problem, solution.choice),

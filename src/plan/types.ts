@@ -119,6 +119,8 @@ export interface Plan {
     readonly shape: readonly number[];
     readonly placement: string;
   }[];
+  /** Parameters among them that are padding of the vocabulary; absent where none was asked for. */
+  readonly paddedParameters?: number;
   readonly nodes: readonly PlannedNode[];
   readonly outputs: readonly PlannedOutput[];
   /** The best plan of node-by-node propagation, for the price of greed; null when greed finds none. */

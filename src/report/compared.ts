@@ -1,4 +1,5 @@
 import { slowerText } from './answer.ts';
+import { comparedPaddingText } from './compared-padding.ts';
 import type { ComparedPlan, Comparison } from '../zoo/comparison.ts';
 import type { Section } from './blocks.ts';
 import { bestSections } from './sections/compared-best.ts';
@@ -113,7 +114,8 @@ export function comparisonSections(c: Comparison): Section[] {
   return [plansSection(c), ...bestSections(c), meshSection(c), refusedSection(c), ...notesSection(c)];
 }
 
-function notesSection({ notes }: Comparison): Section[] {
-  if (notes === undefined || notes.length === 0) return [];
-  return [{ id: 'assumptions', title: 'How the figures were made', blocks: [{ kind: 'list', items: notes }] }];
+function notesSection(c: Comparison): Section[] {
+  const items = [...comparedPaddingText(c), ...(c.notes ?? [])];
+  if (items.length === 0) return [];
+  return [{ id: 'assumptions', title: 'How the figures were made', blocks: [{ kind: 'list', items }] }];
 }

@@ -47,6 +47,7 @@ const layout = z.looseObject({
     cp: z.int().positive(),
     tp: z.int().positive(),
     ep: z.int().positive(),
+    etp: z.int().positive().exactOptional(),
   }),
   microbatch: z.int().positive(),
   microbatches: z.int().positive(),
@@ -141,6 +142,14 @@ const question = z.looseObject({
   mfuConvention: z.string(),
 });
 
+const padding = z.looseObject({
+  multiple: z.int().positive(),
+  vocabulary: z.int().positive(),
+  byTensor: z.array(
+    z.looseObject({ tensor: z.int().positive(), rows: z.int().positive(), parameters: z.int().nonnegative() }),
+  ),
+});
+
 const comparisonSchema: z.ZodType<Comparison> = z.looseObject({
   model: z.string().exactOptional(),
   devices: z.int().positive(),
@@ -153,6 +162,7 @@ const comparisonSchema: z.ZodType<Comparison> = z.looseObject({
   best: z.string().nullable(),
   pareto: z.array(z.string()),
   question: question.exactOptional(),
+  padding: padding.exactOptional(),
   notes: z.array(z.string()).exactOptional(),
   frontier: z
     .array(z.looseObject({ peakBytes: z.number(), seconds: z.number(), gap: z.number().nullable(), name: z.string() }))

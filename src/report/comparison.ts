@@ -1,4 +1,5 @@
 import type { ComparedPlan, Comparison } from '../zoo/comparison.ts';
+import { comparedPaddingText } from './compared-padding.ts';
 import { sweepText } from './sweep.ts';
 import { bytesText, percentText, secondsText, tableText } from '../units.ts';
 
@@ -39,6 +40,7 @@ export function comparisonText(c: Comparison): string {
   }
   if (c.plans.some((p) => !p.choice))
     lines.push('note   zero1 and zero2 are priced beside the planning problem, in which states follow their parameter');
+  for (const note of comparedPaddingText(c)) lines.push(`note   ${note}`);
   lines.push(
     '',
     tableText([

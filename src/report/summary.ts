@@ -1,4 +1,5 @@
 import type { Graph } from '../graph/types.ts';
+import { ofThemPadding } from '../models/vocabulary.ts';
 import type { Plan } from '../plan/types.ts';
 import { isGapGiven, type PlanRequest } from '../plan/request.ts';
 import { askedGap } from '../plan/shard.ts';
@@ -29,7 +30,7 @@ export function planSummary(
   const { objective, memory, proof } = plan;
   const m = (bytes: number): string => bytesText(bytes);
   const lines = [
-    `read       ${graph.name}  ${countedText(parameters, 'parameter')}  ${countedText(graph.nodes.length + 1, 'node')}`,
+    `read       ${graph.name}  ${countedText(parameters, 'parameter')}${ofThemPadding(plan.paddedParameters)}  ${countedText(graph.nodes.length + 1, 'node')}`,
     `mesh       ${countedText(devices, 'device')} of ${plan.cluster}: ${mesh}`,
     ...settingLines({ graph, ...asked, gap: askedGap(plan.request), gapGiven: isGapGiven(plan.request) }),
     `step time  ${secondsText(objective.seconds)}   compute ${secondsText(objective.computeSeconds)}   communication ${secondsText(objective.communicationSeconds)}   (no overlap)`,

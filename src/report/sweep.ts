@@ -1,5 +1,6 @@
 import type { ComparedPlan, Comparison } from '../zoo/comparison.ts';
 import { againText } from '../zoo/again-text.ts';
+import { comparedPaddingText } from './compared-padding.ts';
 import { stageLines } from './compared-stages.ts';
 import { bytesText, countedText, countText, percentText, secondsText, tableText } from '../units.ts';
 
@@ -51,7 +52,7 @@ export function sweepText(c: Comparison, question: NonNullable<Comparison['quest
   const front = c.frontier ?? [];
   if (front.length > 1)
     lines.push('', `memory    ${front.map((p) => `${bytesText(p.peakBytes)}: ${secondsText(p.seconds)}`).join('   ')}`);
-  for (const note of c.notes ?? []) lines.push(`note      ${note}`);
+  for (const note of [...comparedPaddingText(c), ...(c.notes ?? [])]) lines.push(`note      ${note}`);
   return lines.join('\n');
 }
 

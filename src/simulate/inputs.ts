@@ -11,8 +11,15 @@ import type { OperatorTable } from '../ops/table.ts';
 /**
  * Values for the inputs of a graph, drawn from a seed. Floats are of the size that networks have at their start, so that
  * nothing overflows; integers stay inside of what they index, found from the calls that they reach.
+ *
+ * @param vocabulary of a padded one: integers that index `rows` rows are token ids, and stay below `stated`
  */
-export function drawInputs(table: OperatorTable, graph: Graph, seed = 0): NDArray[] {
+export function drawInputs(
+  table: OperatorTable,
+  graph: Graph,
+  seed = 0,
+  vocabulary?: { readonly rows: number; readonly stated: number },
+): NDArray[] {
   const bounds = indexBounds(table, graph);
   const positive = positiveInputs(table, graph);
   return graph.nodes
@@ -27,7 +34,8 @@ export function drawInputs(table: OperatorTable, graph: Graph, seed = 0): NDArra
         case 'bool':
           return build(shape, (i) => (uniform(stream, i) < 0.6 ? 1 : 0), dtype);
         case 'integer': {
-          const bound = bounds.get(node.name) ?? 10;
+          const rows = bounds.get(node.name) ?? 10;
+          const bound = rows === vocabulary?.rows ? vocabulary.stated : rows;
           return build(shape, (i) => Math.floor(uniform(stream, i) * bound), dtype);
         }
         default: {

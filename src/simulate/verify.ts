@@ -49,6 +49,8 @@ export interface VerifyOptions {
   readonly seed?: number;
   /** Relative error above which a tensor is wrong. Default 1e-9. */
   readonly tolerance?: number;
+  /** Of a padded vocabulary: tables have `rows`, and token ids are drawn below `stated`. Absent: below the rows of the tables. */
+  readonly vocabulary?: { readonly rows: number; readonly stated: number };
 }
 
 /**
@@ -118,7 +120,7 @@ class Comparison {
         `${program.mesh.size} devices would hold up to ${total * program.mesh.size} numbers, at most ${MAX_ELEMENTS} are simulated`,
         { hint: 'verify a smaller model (shrink does that) or a smaller mesh' },
       );
-    const inputs = drawInputs(table, graph, seed);
+    const inputs = drawInputs(table, graph, seed, this.options.vocabulary);
     // Devices run every call of the program, those without readers too: second runs leave some first ones without.
     const onValue = (run: string, node: Node, value: Value): void => this.measure(run, node, value);
     evaluateGraph(table, graph, inputs, { seed, unused: true, onValue });

@@ -23,30 +23,43 @@ export interface NearHost {
   readonly spent: (work: number) => void;
 }
 
-/** Part of the gap within which choices are looked for first, and the factor by which it grows. */
-const FIRST_PART = 1 / 256;
+/** Part of the gap within which choices are looked for first; the least part; and the factors of the next attempts. */
+const FIRST_PART = 1 / 16;
+const LEAST_PART = 1 / 1024;
 const WIDER = 2;
+const NARROWER = 1 / 4;
 /** Labels kept of a cell: enough for the best sum of equal layers to be among them or near. */
 const FRONT = 32;
 
 /**
- * Looks for choices within ever larger parts of the gap, until they reach the best choice known or labels become too many.
+ * Looks for choices within a part of the gap: a larger one as long as labels do not become too many, else a smaller one
+ * until they do not.
  *
  * @param messages of the network as it stands, priced for its rows
  */
 export function searchNearBound(net: Network, messages: Messages, bound: number, host: NearHost): void {
-  const { pruner, reducer } = host;
   const gap = host.target() - bound;
   if (!(gap > 0) || gap === Infinity) return;
-  for (let slack = gap * FIRST_PART; bound + slack < host.target() - 1; slack *= WIDER) {
+  let factor = WIDER;
+  for (let slack = gap * FIRST_PART; bound + slack < host.target() - 1; slack *= factor) {
     if (host.stopped()) return;
-    const cutoff = bound + slack;
-    const core = net.clone();
-    if (!pruner.prune(core, cutoff, messages) || !reducer.reduce(core, true)) continue;
-    if (!pruner.prune(core, cutoff) || !reducer.reduce(core, true)) continue;
-    const found = eliminateWithRows(core, { labels: host.labels, work: host.work(), slack: cutoff - core.constant, front: FRONT, stop: host.stopped }); // prettier-ignore
-    host.spent(found.work);
-    if (found.status === 'found') host.offer(core, found.at);
-    if (found.status === 'wide') return;
+    const isNarrow = searchWithin(net, messages, bound + slack, host);
+    if (isNarrow && factor === NARROWER) return;
+    if (isNarrow) continue;
+    if (slack * NARROWER < gap * LEAST_PART || slack > gap * FIRST_PART) return;
+    factor = NARROWER;
   }
+}
+
+/** Looks for choices at most this dear; false when labels become too many. */
+function searchWithin(net: Network, messages: Messages, cutoff: number, host: NearHost): boolean {
+  const { pruner, reducer } = host;
+  const core = net.clone();
+  if (!pruner.prune(core, cutoff, messages) || !reducer.reduce(core, true)) return true;
+  if (!pruner.prune(core, cutoff) || !reducer.reduce(core, true)) return true;
+  const limits = { labels: host.labels, work: host.work(), slack: cutoff - core.constant, front: FRONT };
+  const found = eliminateWithRows(core, { ...limits, stop: host.stopped });
+  host.spent(found.work);
+  if (found.status === 'found') host.offer(core, found.at);
+  return found.status !== 'wide';
 }

@@ -222,7 +222,7 @@ export class Search {
       // A bound at the target is no end yet: sweeps round, and only what the pruned network says can be replayed.
       const guide = messages.decode();
       const guideValues = guide.map((p, i) => (p < 0 ? -1 : net.pool.mapOf(net.values[i])[p]));
-      if (depth === 0 && net.rows.length > 0) this.#searchNear(net, messages, bound);
+      if (round === 0 && depth === 0 && net.rows.length > 0) this.#searchNear(net, messages, bound);
       const cutoff = this.#target() - 1;
       if (!pruner.prune(net, cutoff, messages) || !reducer.reduce(net, true)) return this.#target();
       if (!pruner.prune(net, cutoff) || !reducer.reduce(net, true)) return this.#target();

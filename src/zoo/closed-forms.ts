@@ -1,4 +1,3 @@
-import { ShardwrightError } from '../errors.ts';
 import type { DeviceMesh } from '../mesh/mesh.ts';
 import type { ExpertFold } from './mesh-fold.ts';
 
@@ -110,17 +109,4 @@ export function foldedStateBytes(parts: ParameterParts, fold: ExpertFold, bytesP
   const experts = dim(expert, 'efsdp') * dim(expert, 'ep') * dim(expert, 'etp');
   const own = parts.split / (dim(dense, 'tp') * shards) + parts.rest / shards + (parts.routed ?? 0) / experts;
   return bytesPerParameter * own;
-}
-
-/**
- * Rows of a vocabulary table that every tp rank can hold an equal, aligned part of: the next multiple of `multiple` * tp, as
- * Megatron-LM pads. A multiple of 1 with tp 1 pads nothing; the padded rows are parameters of no model, so count them apart.
- *
- * @throws E_USAGE for sizes below 1
- */
-export function paddedVocabulary(rows: number, tensor: number, multiple = 128): number {
-  for (const size of [rows, tensor, multiple])
-    if (!Number.isSafeInteger(size) || size < 1)
-      throw new ShardwrightError('E_USAGE', `a vocabulary of ${rows} rows padded to ${multiple} x ${tensor}`);
-  return Math.ceil(rows / (multiple * tensor)) * multiple * tensor;
 }

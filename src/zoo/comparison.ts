@@ -76,7 +76,10 @@ export interface ComparedLayout {
     readonly activationBytes: number;
     readonly temporaryBytes: number;
   };
-  readonly sizes: Readonly<Record<'pp' | 'dp_replicate' | 'dp_shard' | 'cp' | 'tp' | 'ep', number>>;
+  /** `etp`: devices that cut each expert between them; absent for models without routed experts. */
+  readonly sizes: Readonly<Record<'pp' | 'dp_replicate' | 'dp_shard' | 'cp' | 'tp' | 'ep', number>> & {
+    readonly etp?: number;
+  };
   /** Sequences of a microbatch on a data rank, and microbatches of a step. */
   readonly microbatch: number;
   readonly microbatches: number;
@@ -135,6 +138,15 @@ export interface ComparedMesh {
   readonly smallestBudgetBytes?: number;
 }
 
+/** A vocabulary that was padded for the comparison. */
+export interface ComparedPadding {
+  readonly multiple: number;
+  /** As the model states it. */
+  readonly vocabulary: number;
+  /** For each number of tensor ranks that was priced, ascending: the rows that were built, and the parameters among them that are padding. */
+  readonly byTensor: readonly { readonly tensor: number; readonly rows: number; readonly parameters: number }[];
+}
+
 export interface Comparison {
   /** Name of the graph that was compared; of a model by name `question` has it. */
   readonly model?: string;
@@ -159,6 +171,8 @@ export interface Comparison {
     readonly layerKinds: number;
     readonly mfuConvention: string;
   };
+  /** Absent where no padding was asked for. */
+  readonly padding?: ComparedPadding;
   /** How the figures were made, one sentence each. */
   readonly notes?: readonly string[];
   /** The Pareto front by memory. */

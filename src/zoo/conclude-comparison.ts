@@ -1,5 +1,6 @@
 import { ShardwrightError } from '../errors.ts';
 import { bytesText } from '../units.ts';
+import { mergedPadding } from './compared-padding.ts';
 import type { ComparedMesh, ComparedPlan, Comparison, RefusedPlan } from './comparison.ts';
 import { dominator, paretoFront } from './pareto.ts';
 
@@ -71,6 +72,7 @@ export function mergeComparisons(pieces: readonly Comparison[]): Comparison {
       piece.devices !== first.devices ||
       piece.cluster !== first.cluster ||
       piece.model !== first.model ||
+      piece.padding?.multiple !== first.padding?.multiple ||
       JSON.stringify(piece.question) !== JSON.stringify(first.question)
     )
       throw new ShardwrightError(
@@ -84,12 +86,15 @@ export function mergeComparisons(pieces: readonly Comparison[]): Comparison {
     meshes: pieces.flatMap((p) => p.meshes),
     budgetBytes: Math.max(...pieces.map((p) => p.budgetBytes)),
   });
-  if (first.question === undefined) return first.model === undefined ? whole : { model: first.model, ...whole };
+  const merged = mergedPadding(pieces);
+  const padding = merged === undefined ? {} : { padding: merged };
+  if (first.question === undefined)
+    return { ...(first.model === undefined ? {} : { model: first.model }), ...whole, ...padding };
   // What would change the answer was not asked of pieces; the rest is said of the whole again.
   const { question, notes = [] } = first;
   const frontier = whole.pareto.flatMap((name) => {
     const p = whole.plans.find((q) => q.name === name);
     return p === undefined ? [] : [{ name, peakBytes: p.peakBytes, seconds: p.seconds, gap: null }];
   });
-  return { ...whole, question, notes, frontier };
+  return { ...whole, ...padding, question, notes, frontier };
 }

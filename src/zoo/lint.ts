@@ -1,6 +1,6 @@
 import { bytesText } from '../units.ts';
 import { ShardwrightError } from '../errors.ts';
-import { expertFold, fillSizes } from './mesh-fold.ts';
+import { expertGroups, fillSizes, foldProblem, type FoldedSizes } from './mesh-fold.ts';
 import type { ModelFacts } from './model-facts.ts';
 import type { ZooPlan } from './registry.ts';
 
@@ -137,7 +137,8 @@ export function lint(input: LintInput): Finding[] {
       [padded],
     );
   }
-  lintExperts({ replicas, shards, cp, tp, pp }, facts, ep, etp, say);
+  // Ranks of Ulysses have tokens of their own, as those of cp have.
+  lintExperts({ shard: shards, cp: cp * ulysses, tp }, facts, ep, etp, say);
   if (layers !== undefined && layers < pp * virtualStages)
     say(
       'ZL09',
@@ -195,8 +196,8 @@ export function lint(input: LintInput): Finding[] {
         budgetBytes,
       });
   }
-  const inside = etp > 1 && etp === tp ? ep * tp : ep;
-  if (ep > 1 && inside > devicesPerHost)
+  // Devices that cut an expert are next to each other, inside a group.
+  if (ep > 1 && ep * etp > devicesPerHost)
     say('ZL16', 'info', `ep groups of ${ep} span hosts: tokens go over the scale-out network`, { ep, devicesPerHost });
   return out.sort((a, b) => (a.code < b.code ? -1 : a.code > b.code ? 1 : 0));
 }
@@ -227,13 +228,18 @@ function filled(input: LintInput, say: Say): Map<string, number> | undefined {
 }
 
 function lintExperts(
-  { replicas, shards, cp, tp, pp }: Readonly<Record<'replicas' | 'shards' | 'cp' | 'tp' | 'pp', number>>,
+  sizes: FoldedSizes,
   { experts, expertWidth }: ModelFacts,
   ep: number,
   etp: number,
   say: Say,
 ): void {
   if (ep === 1 && etp === 1) return;
+  for (const [name, value] of [['ep', ep], ['etp', etp]] as const) {
+    if (Number.isSafeInteger(value) && value >= 1) continue;
+    say('ZL08', 'error', `'${name}' has size ${value}, expected an integer of at least 1`, { [name]: value }, [1]);
+    return;
+  } // prettier-ignore
   if (experts !== undefined && experts % ep !== 0)
     say(
       'ZL08',
@@ -250,13 +256,16 @@ function lintExperts(
       { expertWidth, etp },
       near(divisors(expertWidth), etp),
     );
-  try {
-    expertFold(pp * replicas * shards * cp * tp, { pp, dp_replicate: replicas, dp_shard: shards, cp, tp, ep, etp });
-  } catch (error) {
-    if (!(error instanceof ShardwrightError)) throw error;
-    const valid = divisors(shards * cp * tp).filter((n) => experts === undefined || experts % n === 0);
-    say('ZL08', 'error', error.message, { dp_shard: shards, cp, tp, ep, etp }, near(valid, ep));
-  }
+  const { shard, cp, tp } = sizes;
+  const found = foldProblem(sizes, ep, etp);
+  if (found === undefined) return;
+  const why = `expert groups of ep ${ep} with etp ${etp} do not fold: ${found}`;
+  const values = { dp_shard: shard, cp, tp, ep, etp };
+  const valid = expertGroups(sizes, etp).filter((n) => experts === undefined || experts % n === 0);
+  const etps = divisors(shard * cp * tp);
+  if (valid.length > 0)
+    say('ZL08', 'error', `${why}; valid values of ep: ${valid.join(', ')}`, values, near(valid, ep));
+  else say('ZL08', 'error', `${why}; no ep fits, valid values of etp: ${etps.join(', ')}`, values, near(etps, etp));
 }
 
 /** A zoo plan on a mesh: `sizes` of its axes, outermost first. */

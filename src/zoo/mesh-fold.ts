@@ -117,11 +117,9 @@ export function expertFold(devices: number, sizes: FoldSizes): ExpertFold {
     if (!Number.isSafeInteger(value) || value < 1)
       throw new ShardwrightError('E_MESH', `'${name}' has size ${value}, expected an integer of at least 1`);
   const total = shard * cp * tp;
-  const problem = (candidate: number): string | undefined => foldProblem(shard, cp, tp, candidate, etp);
-  const found = problem(ep);
+  const found = foldProblem({ shard, cp, tp }, ep, etp);
   if (found !== undefined) {
-    const valid: number[] = [];
-    for (let n = 1; n <= total; n++) if (total % n === 0 && problem(n) === undefined) valid.push(n);
+    const valid = expertGroups({ shard, cp, tp }, etp);
     throw new ShardwrightError('E_MESH', `expert groups of ep ${ep} with etp ${etp} do not fold: ${found}`, {
       hint:
         valid.length > 0
@@ -147,8 +145,23 @@ export function expertFold(devices: number, sizes: FoldSizes): ExpertFold {
   };
 }
 
-/** The first condition of a fold that fails, with its numbers. */
-function foldProblem(shard: number, cp: number, tp: number, ep: number, etp: number): string | undefined {
+/** Sizes of the dense axes that an expert mesh folds out of. */
+export interface FoldedSizes {
+  readonly shard: number;
+  readonly cp: number;
+  readonly tp: number;
+}
+
+/** Sizes of expert groups that fold with an etp, ascending; none where etp does not divide the devices. */
+export function expertGroups(sizes: FoldedSizes, etp: number): number[] {
+  const total = sizes.shard * sizes.cp * sizes.tp;
+  const valid: number[] = [];
+  for (let ep = 1; ep * etp <= total; ep++) if (foldProblem(sizes, ep, etp) === undefined) valid.push(ep);
+  return valid;
+}
+
+/** The conditions of a fold that fail, with their numbers; undefined where it folds. */
+export function foldProblem({ shard, cp, tp }: FoldedSizes, ep: number, etp: number): string | undefined {
   const total = shard * cp * tp;
   const failing: string[] = [];
   if (total % (ep * etp) !== 0)

@@ -61,7 +61,7 @@ export function applyRecipe(
   const unplaced = placeActivations(model, restriction, recipe);
   if (unplaced !== undefined) return { refused: unplaced };
   if (recipe.parts.some((part) => inputDim(part) === 1) && attentionNodes(model, 'forward').length === 0)
-    return { refused: 'the model has no attention node' };
+    return { refused: 'the model has no fused attention, whose queries and keys the plan cuts along the sequence' };
   const moves = recipe.parts.map((_, d) => placeAttention(model, restriction, recipe, d));
   recipe.parts.forEach((part, d) => {
     if (inputDim(part) !== undefined) lockDataDim(model, restriction, d, weights, false, moves[d]);

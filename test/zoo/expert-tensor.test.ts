@@ -75,6 +75,20 @@ describe('experts that several devices cut between them: groups, rules, states',
     expect(ofZoo(1408)).toEqual([]);
     expect(ofZoo(1410)).toEqual(['ZL08']);
     expect(found({ dp_shard: 8, cp: 4, tp: 2 }, 2, 2)[0]).toMatch(/with etp = tp, ep 2 mod cp 4 is 2/);
+    // Valid values are values that fold: ep 8 divides 8 devices, but not with etp 4.
+    expect(found({ dp_shard: 2, tp: 4 }, 4, 4)[0]).toMatch(/; valid values of ep: 1, 2 \(2\)$/);
+    // Where no ep folds, the nearest etp: 6 does not divide 16 devices.
+    expect(found({ dp_shard: 4, tp: 4 }, 2, 6, 1536)[0]).toMatch(
+      /; no ep fits, valid values of etp: 1, 2, 4, 8, 16 \(4,8\)$/,
+    );
+    expect(found({ dp_shard: 4, tp: 4 }, 0, 2)).toEqual([`'ep' has size 0, expected an integer of at least 1 (1)`]);
+    // Ranks of Ulysses are devices of the fold, as those of cp are.
+    const ulysses = { sizes: { dp_shard: 2, tp: 2 }, ulysses: 2, ep: 8, facts: { experts: 64 }, devicesPerHost: 8 };
+    expect(lint(ulysses).flatMap((f) => (f.code === 'ZL08' ? [f.message] : []))).toEqual([]);
+    expect(lint({ ...ulysses, ep: 16 })[0].message).toContain('8 mod 16');
+    // A group is as long as its devices and those that cut their experts: 4 x 4 of them are on two hosts.
+    const hosts = (etp: number): string[] => lint({ sizes: { dp_shard: 4, tp: 4 }, ep: 4, etp, facts: {}, devicesPerHost: 8 }).map((f) => f.code); // prettier-ignore
+    expect([1, 2, 4].map(hosts)).toEqual([[], [], ['ZL16']]);
   });
 
   it('ZO-13 states of the routed experts of Mixtral 8x7B on 64 devices: 10.5 GiB with etp 1 and with etp 2', () => {
@@ -175,17 +189,45 @@ describe('among the plans', () => {
     expect(names).toContain('fsdp+tp+sp+ep dp=2,tp=2 ep=2');
   }, 60_000);
 
-  it('nobody pays for them who does not ask; `etp` alone asks for all of them', () => {
+  it('every divisor of tp is among the folds of a mesh, by default; `etp` alone asks for all that are cut', () => {
     const rows = (plans?: readonly string[]): string[] => {
-      const { row, expertTensor } = parsePlans(plans);
-      const meshes = meshRows(parseModelConfig(JSON.stringify(MIXTRAL)), ask(), 8, false, expertTensor);
-      return meshes.flatMap((m) => m.rows.filter(row).map((r) => `${r.name} ${r.mesh}`));
+      const wants = parsePlans(plans);
+      const meshes = meshRows(parseModelConfig(JSON.stringify(MIXTRAL)), ask({ devices: 16, globalBatch: 16 }), 8, false, wants); // prettier-ignore
+      return meshes.flatMap((m) => m.rows.filter(wants.row).map((r) => `${r.name} ${r.mesh}`));
     };
-    const isCut = (name: string): boolean => /tp\+sp(\+ep)?\+etp .*tp=(\d) (ep=\d,)?etp=\2$/.test(name);
-    expect(rows().filter((name) => name.includes('etp'))).toEqual([]);
-    expect(rows(['etp']).length).toBeGreaterThan(20);
-    expect(rows(['etp']).filter((name) => !isCut(name))).toEqual([]);
-    expect(rows(['fsdp+tp+sp+ep+etp', 'dp']).filter((name) => !isCut(name))).toEqual(['dp dp=8']);
+    const folds = (mesh: string): string[] =>
+      rows().flatMap((row) => (row.startsWith('fsdp+') && row.includes(` ${mesh}`) ? [row.split(mesh)[1].trim()] : []));
+    expect(folds('dp=4,tp=4')).toEqual([
+      ...['', 'ep=2', 'ep=4', 'ep=8'],
+      ...['etp=2', 'ep=2,etp=2', 'ep=4,etp=2', 'ep=8,etp=2'],
+      ...['etp=4', 'ep=2,etp=4', 'ep=4,etp=4'],
+    ]);
+    // With etp = tp a group lies across cp at fixed tp, so that ep is a multiple of cp.
+    const both = rows().flatMap((row) => (row.startsWith('fsdp+cp+') ? [row.split(' dp=2,cp=4,tp=2')[1]] : []));
+    expect(both.flatMap((fold) => (fold?.includes('etp') === true ? [fold.trim()] : []))).toEqual(['etp=2', 'ep=4,etp=2', 'ep=8,etp=2']); // prettier-ignore
+    expect(rows(['etp']).length).toBeGreaterThan(50);
+    expect(rows(['etp'])).toEqual(rows().filter((name) => name.includes('etp=')));
+    expect(rows(['fsdp+tp+sp+ep4+etp2', 'dp'])).toEqual(['fsdp+tp+sp+ep+etp dp=2,tp=8 ep=4,etp=2', 'fsdp+tp+sp+ep+etp dp=4,tp=4 ep=4,etp=2', 'dp dp=16', 'fsdp+tp+sp+ep+etp dp=8,tp=2 ep=4,etp=2'].sort((a, b) => rows().indexOf(a) - rows().indexOf(b))); // prettier-ignore
+    expect(() => parsePlans(['fsdp+tp4+etp2'])).toThrow(/no plan 'fsdp\+tp4\+etp2'/);
+  });
+
+  it('ZL08 of a fold that is named by its sizes says which equation fails, on the meshes that cannot fold it', () => {
+    const refusals = (plan: string, mesh: string): string[] => {
+      const asked = parsePlans([plan]);
+      const rows = meshRows(parseModelConfig(JSON.stringify(MIXTRAL)), ask({ devices: 16, globalBatch: 16 }), 8, false, asked); // prettier-ignore
+      return rows.flatMap(({ refused }) =>
+        refused.flatMap((r) =>
+          r.mesh.startsWith(`${mesh} `) && r.finding.code === 'ZL08'
+            ? [`${r.name}: ${r.finding.message} (${r.finding.nearest.join()})`]
+            : [],
+        ),
+      );
+    };
+    expect(refusals('fsdp+tp+sp+ep8+etp4', 'dp=4,tp=4')).toEqual([
+      'fsdp+tp+sp+ep+etp: expert groups of ep 8 with etp 4 do not fold: dp_shard 4 x cp 1 x tp 4 = 16, and 16 mod 32 (ep x etp) is 16; with etp = tp, ep / cp = 8 does not divide dp_shard 4; valid values of ep: 1, 2, 4 (4)',
+    ]); // prettier-ignore
+    expect(refusals('fsdp+tp+sp+ep3+etp2', 'dp=4,tp=4')[0]).toMatch(/experts 8 mod ep 3 is 2 \(2,4\)$/);
+    expect(refusals('fsdp+tp+sp+ep4+etp2', 'dp=4,tp=4')).toEqual([]);
   });
 
   it('ZO-25 on one graph: experts stored and used cut on both dims, a choice of the problem, the optimum not dearer', async () => {

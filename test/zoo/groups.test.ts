@@ -15,17 +15,18 @@ import { encode } from '../../src/solver/encode.ts';
 import { solveNow } from '../../src/solver/solve.ts';
 import { askLibrary } from '../../src/solver/solvers/library.ts';
 import { verify } from '../../src/simulate/verify.ts';
-import { foldedStateBytes, paddedVocabulary } from '../../src/zoo/closed-forms.ts';
+import { foldedStateBytes } from '../../src/zoo/closed-forms.ts';
 import { denseMesh, DERIVED_AXES, expertFold } from '../../src/zoo/mesh-fold.ts';
 import { buildModel } from '../../src/models/build.ts';
 import { knownModelConfig } from '../../src/models/registry.ts';
+import { paddedVocabulary } from '../../src/models/vocabulary.ts';
 import { megatronMeshes } from '../../src/zoo/megatron-order.ts';
 import { priceSteps } from '../../src/report/analysis/what-if.ts';
-import { memoryFront } from '../../src/zoo/memory-front.ts';
 import { nextBest, rankedChoices } from '../../src/zoo/next-best.ts';
 import { ringBytes } from '../../src/zoo/price.ts';
 import { build, costOf, type PlainProblem } from '../solver/support.ts';
 import { request, TABLE } from '../plan/support.ts';
+import { memoryFront } from './memory-front.ts';
 
 const GIB = 2 ** 30;
 const text = (groups: readonly (readonly number[])[]): string => groups.map((g) => `{${g.join()}}`).join('');
@@ -239,15 +240,13 @@ describe('the toy problem of comparisons', () => {
   });
 
   it('ZO-22 the front: every limit has its choice, ties go to the least memory, and what a unit of it is worth', () => {
-    const { points, leastAmount, solved } = memoryFront(build(toy(0)), 'memory');
+    const points = memoryFront(build(toy(0)), 'memory');
     expect(points.map((p) => [p.amount, p.cost, p.choice.join('')])).toEqual([
       [130, 31, '000'],
       [60, 41, '111'],
       [50, 52, '121'],
     ]);
     for (const p of points) expect([p.bound, p.gap]).toEqual([p.cost, 0]);
-    expect(leastAmount).toBe(50);
-    expect(solved).toBeLessThanOrEqual(6);
     // By brute force over the 12 choices: the cheapest within each limit, of equal ones the leanest.
     const all = [0, 1].flatMap((a) => [0, 1, 2].flatMap((b) => [0, 1].map((c) => [a, b, c])));
     const amount = (x: readonly number[]): number => x.reduce((sum, value, i) => sum + TOY.memory[i][value], 0);
@@ -260,7 +259,6 @@ describe('the toy problem of comparisons', () => {
     }
     const steps = priceSteps(points.map((p) => ({ name: p.choice.join(''), seconds: p.cost, peakBytes: p.amount })));
     expect(steps.map((s) => s.deltaSeconds / (s.fromBytes - s.toBytes))).toEqual([1 / 7, 1.1]);
-    expect(() => memoryFront(build(toy(0)), 'bytes')).toThrow(/no row 'bytes'/);
   });
 
   it('ZO-23 bound and price of the relaxation at limit 100', async () => {

@@ -45,7 +45,13 @@ export function registerModels(program: Command, session: CliSession): void {
   models
     .command('show <name>')
     .summary('one model: sizes, parameters, where its config is from')
-    .description('Shows one model.\n\nExample:\n  $ shardwright models show llama-3.1-8b')
+    .description(
+      'Shows one model.\n\nExamples:\n  $ shardwright models show llama-3.1-8b\n  $ shardwright models show gpt2 --pad-vocab 128',
+    )
+    .option(
+      '--pad-vocab <n>',
+      'count it with the vocabulary padded to a multiple of n, such as 128, and the padding apart (default: 1, none)',
+    )
     .option(...FLAG.json)
     .action(async (name: string, options) => {
       const { showModel } = await import('../models.ts');

@@ -14,7 +14,7 @@ export function registerCompare(program: Command, session: CliSession): void {
     .option(...FLAG.cluster)
     .option(
       '--plans <names>',
-      'plans of the zoo, and optimum, separated by commas; etp: all that cut experts over the tensor dim (default: all but those)',
+      'plans of the zoo, and optimum, separated by commas; of a model by name sizes of expert groups may stand in them, as in fsdp+tp+sp+ep4+etp2; etp: every one that cuts its experts (default: all, of those that cut experts what may be worth it)',
     )
     .option('--max-dims <n>', 'most dims of a mesh: 1, 2 or 3', '3')
     .option(...FLAG.memory)
@@ -62,6 +62,10 @@ export function registerZoo(program: Command, session: CliSession): void {
     .option('--batch <n>', 'global batch (default: that of the graph)')
     .option('--seq <n>', 'tokens of a sequence (default: those of the graph)')
     .option('--microbatch <n>', 'sequences of a microbatch and data rank (default: 1)')
+    .option(
+      '--pad-vocab <n>',
+      'pad the vocabulary of a model name or config to a multiple of n x tp (default: 1, none)',
+    )
     .action(async (path: string, options) => {
       const { zooLintCommand } = await import('../zoo.ts');
       session.exit = await zooLintCommand(path, options as Parameters<typeof zooLintCommand>[1], session.io);

@@ -51,7 +51,11 @@ export function sizeFlags(command: Command): Command {
     .option('--seq <n>', 'tokens of a sequence, of a model name or config (default: 2048, or what the positions allow)')
     .option('--dtype <name>', 'element type, of a model name or config (default: what the config states, else bf16)')
     .option('--layers <n>', 'layers, of a model name or config (default: what the config states)')
-    .option('--training', 'loss and gradients of a model name or config (default: the forward pass only)');
+    .option('--training', 'loss and gradients of a model name or config (default: the forward pass only)')
+    .option(
+      '--pad-vocab <n>',
+      'pad the vocabulary of a model name or config to a multiple of n times the size of the mesh dim tp, as Megatron-LM does, such as 128; padding is counted apart (default: 1, none)',
+    );
 }
 
 /** Flags of every command that plans. */
@@ -93,6 +97,11 @@ export function planFlags(command: Command): Command {
     .option('--seed <n>', 'seed handed to the library solvers; our own engine has nothing random', '0')
     .option('--uneven <policy>', 'whether a dim may be cut into unequal pieces: allow, forbid', 'allow')
     .option('--cut <placement>', 'a further kind of cut to offer, such as "_S(0, 3)"; repeatable', collect, [])
+    .option(
+      '--strided <which>',
+      'strided cuts of dims that views merge, such as batch and sequence: rows (the leading dims), all, off',
+      'rows',
+    )
     .option('--unknown <policy>', 'operators without a record: refuse, replicate', 'refuse')
     .option('--no-sharing', 'price a redistribution at every use, even where one copy would serve several')
     .option('--no-recipes', 'leave out the comparison with the plain recipes')

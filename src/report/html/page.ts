@@ -1,4 +1,5 @@
 import type { Graph } from '../../graph/types.ts';
+import { ofThemPadding } from '../../models/vocabulary.ts';
 import type { Section } from '../blocks.ts';
 import type { Report } from '../data.ts';
 import { planSections } from '../sections/plan.ts';
@@ -73,7 +74,7 @@ const CSP = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-i
 
 function subtitleOf({ plan, mesh }: Report): string {
   const elements = plan.parameters.reduce((sum, p) => sum + p.shape.reduce((a, b) => a * b, 1), 0);
-  return `A plan of ${countedText(plan.nodes.length, 'node')} with ${countedText(elements, 'parameter')} on a mesh of ${mesh.map((d) => `${d.name}=${d.size}`).join(', ')}`;
+  return `A plan of ${countedText(plan.nodes.length, 'node')} with ${countedText(elements, 'parameter')}${ofThemPadding(plan.paddedParameters)} on a mesh of ${mesh.map((d) => `${d.name}=${d.size}`).join(', ')}`;
 }
 
 /** The report of a plan as a page: what every format has, and the graph, the drawings and the program. */

@@ -2,6 +2,7 @@ import { availableParallelism } from 'node:os';
 import { loadCluster } from '../../cost/cluster.ts';
 import { parseModelConfig } from '../../models/families.ts';
 import type { OperatorTable } from '../../ops/table.ts';
+import { comparedPadding } from '../compared-padding.ts';
 import type { Comparison } from '../comparison.ts';
 import { sweepComparison } from './conclude.ts';
 import { withOptima } from './optima.ts';
@@ -55,6 +56,7 @@ export async function compareModel(question: SweepQuestion, options: CompareMode
       kinds,
       pool,
       wants: wants.row,
+      asked: wants,
       expertTensor: wants.expertTensor,
       ...(slice === undefined ? {} : { slice }),
       ...(options.exhaustive === undefined ? {} : { exhaustive: options.exhaustive }),
@@ -63,7 +65,10 @@ export async function compareModel(question: SweepQuestion, options: CompareMode
     const result = wants.optimum ? await withOptima(found, pool, onProgress) : found;
     const asks = slice === undefined && options.whatIf !== false;
     if (asks) onProgress?.('pricing what would change the answer');
-    return sweepComparison(question, result, asks ? await whatIf(question, result, table) : []);
+    const comparison = sweepComparison(question, result, asks ? await whatIf(question, result, table) : []);
+    const tensors = result.priced.map(({ row }) => row.sizes.tp);
+    const padding = comparedPadding(config, question.padVocabulary ?? 1, tensors);
+    return padding === undefined ? comparison : { ...comparison, padding };
   } finally {
     await pool.close();
   }

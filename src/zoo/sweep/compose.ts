@@ -80,7 +80,8 @@ export class Composer {
     return globalBatch % per === 0 ? globalBatch / per : 0;
   }
 
-  private groupsOf(sizes: LayoutSizes, kind: LayoutKind): DataGroups {
+  /** The dense and the expert mesh of a layout, with the prices of their collectives. */
+  groupsOf(sizes: LayoutSizes, kind: LayoutKind): DataGroups {
     const key = `${kind.context === 'ulysses'} ${Object.values(sizes).join()}`;
     let found = this.groups.get(key);
     if (found === undefined) {
@@ -112,6 +113,7 @@ export class Composer {
     let found = this.unitsOf.get(key);
     if (found === undefined) {
       found = unitCosts(this.request(core, routed, layout, checkpoint, ways), this.kinds);
+      if (this.unitsOf.size >= MOST_COSTS) this.unitsOf.clear();
       this.unitsOf.set(key, found);
     }
     return found;
@@ -242,6 +244,28 @@ export class Composer {
     };
   }
 
+  /**
+   * Seconds and bytes below which no tuning of a layout is: stages share the work evenly, states move for nothing, all exchanges
+   * with experts that may hide do, everything runs again and nothing of the second run is paid.
+   */
+  least(core: CoreCost, routed: RoutedCosts | undefined, layout: Layout): { readonly seconds: number; readonly bytes: () => number } {
+    const { pp } = layout.sizes;
+    const { keyValueBytes, overlaps } = this;
+    const groups = this.groupsOf(layout.sizes, layout.kind);
+    const bare: UnitRequest = { core, routed, ...layout, checkpoint: 'none', paired: overlaps, groups, overlaps, keyValueBytes, costs: [] };
+    const units = unitCosts(bare, this.kinds);
+    const m = this.microbatches(layout.sizes, core.request.microbatch);
+    const passes = add(units, (u) => u.forward + u.input + u.weight - u.pairedForward - u.pairedBackward);
+    return {
+      seconds: (m * passes) / pp,
+      bytes: () => {
+        const full = this.units(core, routed, layout, 'full', { once: false });
+        const kept = add(full, (u) => u.states[0] + u.states[1] + u.states[2] + u.keptBytes);
+        return kept / pp + Math.min(...units.map((u) => u.temporaryBytes));
+      },
+    };
+  } // prettier-ignore
+
   /** Bytes that a neighbour is about to use, gathered already. */
   private aheadBytes(chunks: readonly (readonly Unit[])[]): number {
     return this.overlaps ? Math.max(0, ...chunks.flatMap((list) => list.slice(1).map((u) => u.prefetchedBytes))) : 0;
@@ -312,7 +336,7 @@ function besideBytes(units: readonly Unit[]): number {
   return units.reduce((most, u) => (u.exchange > 0 ? Math.max(most, u.temporaryBytes) : most), 0);
 }
 
-/** Layouts whose parameters are priced and kept. */
+/** Layouts whose parameters or units are priced and kept. */
 const MOST_COSTS = 2048;
 const NOTHING: Saved = { forward: 0, backward: 0, hiddenForward: 0, hiddenBackward: 0 };
 const total3 = (s: StageSeconds): number => s.forward + s.backwardInput + s.backwardWeight;

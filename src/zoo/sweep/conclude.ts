@@ -8,6 +8,7 @@ import { againText } from '../again-text.ts';
 import type { ComparedPlan, Comparison, WhatIf } from '../comparison.ts';
 import type { Traffic } from '../price.ts';
 import { coreKey, type CoreCost } from './core-types.ts';
+import type { CutsLeftOut } from './expert-cuts.ts';
 import { coreRequest } from './layout.ts';
 import type { SweepQuestion } from './question.ts';
 import type { PricedRow } from './row-pricer.ts';
@@ -60,7 +61,7 @@ export function sweepComparison(question: SweepQuestion, result: SweepResult, wh
         mfu: utilization(figures.seconds).mfu,
         tokensPerSecond: (question.globalBatch * question.sequence) / figures.seconds,
         memory: figures.memory,
-        sizes: row.row.sizes,
+        sizes: result.routed.size === 0 ? row.row.sizes : { ...row.row.sizes, etp: row.row.sizes.etp ?? 1 },
         microbatch: tuning.microbatch,
         microbatches: figures.microbatches,
         schedule: tuning.schedule,
@@ -232,7 +233,13 @@ function nextBest(named: readonly NamedRow[], best: NamedRow | undefined): NonNu
   });
 }
 
-function notesOf({ kinds, cores, beaten, routed }: SweepResult, overlaps: boolean): string[] {
+/** What became of the plans whose experts are cut. */
+function cutsNote({ dearer, beaten }: CutsLeftOut, priced: SweepResult['priced']): string {
+  const count = priced.filter(({ row }) => row.kind.free !== true && (row.sizes.etp ?? 1) > 1).length;
+  return `Experts cut over tensor ranks (etp, every divisor of tp): ${count} plans priced; ${dearer} left out because expert groups of more devices with experts cut less take no part of a step longer and hold no part larger, ${beaten} because bounds of their seconds and bytes are above plans that were priced (--plans etp prices all).`;
+}
+
+function notesOf({ kinds, cores, beaten, routed, priced, cutsLeftOut }: SweepResult, overlaps: boolean): string[] {
   return [
     `Priced from ${kinds.shallow} of ${kinds.layers} layers (${kinds.kinds} ${kinds.kinds === 1 ? 'kind' : 'kinds'}): layers that are written alike cost alike.`,
     `Programs of one data rank: ${cores.size} placed and priced, ${beaten} left out because a lower bound of theirs is above the best plan.`,
@@ -248,5 +255,6 @@ function notesOf({ kinds, cores, beaten, routed }: SweepResult, overlaps: boolea
     ...(routed.size === 0
       ? []
       : ['Experts: balanced routing; each rank sorts its own tokens and exchanges them over ep, which folds over data and model ranks. Where a forward pass can run beside the backward pass of another microbatch (interleaved stages or none, no full checkpointing, one microbatch more kept), the exchanges of one hide beside the compute of the other.']), // prettier-ignore
+    ...(cutsLeftOut === undefined ? [] : [cutsNote(cutsLeftOut, priced)]),
   ];
 }

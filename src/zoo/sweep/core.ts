@@ -3,6 +3,7 @@ import { internalError } from '../../errors.ts';
 import type { Graph } from '../../graph/types.ts';
 import type { ModelConfig } from '../../models/families.ts';
 import { parseModelConfig } from '../../models/families.ts';
+import { vocabularyPadding } from '../../models/vocabulary.ts';
 import type { OperatorTable } from '../../ops/table.ts';
 import { backwardStart } from '../../passes/weight-views.ts';
 import { prepare, type Prepared } from '../../plan/prepare.ts';
@@ -24,7 +25,7 @@ export class CoreSolver {
   readonly config: ModelConfig;
   readonly kinds: LayerKinds;
   private readonly cluster: Cluster;
-  private readonly graphs = new Map<number, Graph>();
+  private readonly graphs = new Map<string, Graph>();
   private extras: readonly DataExtra[] | undefined;
 
   constructor(
@@ -42,20 +43,23 @@ export class CoreSolver {
     return { batch, sequence, ...(dtype === undefined ? {} : { dtype }) };
   }
 
-  /** The built layers without routed blocks, with the backward pass. */
-  private graph(batch: number): Graph {
-    let found = this.graphs.get(batch);
+  /** The built layers without routed blocks, with the backward pass; the vocabulary padded for so many tensor ranks. */
+  private graph(batch: number, tensor: number): Graph {
+    const padding = vocabularyPadding(this.config, { multiple: this.question.padVocabulary ?? 1, tensor });
+    const key = `${batch} ${padding?.rows ?? ''}`;
+    let found = this.graphs.get(key);
     if (found === undefined) {
-      const forward = lossProgram(this.config, this.sizes(batch), this.kinds.shallow, this.table);
-      this.graphs.set(batch, (found = withBackward(withoutRouted(forward), this.table)));
+      const sizes = { ...this.sizes(batch), ...(padding === undefined ? {} : { vocabulary: padding.rows }) };
+      const forward = lossProgram(this.config, sizes, this.kinds.shallow, this.table);
+      this.graphs.set(key, (found = withBackward(withoutRouted(forward), this.table)));
     }
     return found;
   }
 
-  private prepared(batch: number, mesh: string): Prepared {
+  private prepared(batch: number, mesh: string, tensor = 1): Prepared {
     const { cluster, cost, optimizer, memoryBytes } = this.question;
     return prepare(
-      this.graph(batch),
+      this.graph(batch, tensor),
       {
         ...DEFAULT_REQUEST,
         cluster,
@@ -73,7 +77,7 @@ export class CoreSolver {
   async price(request: CoreRequest, signal?: AbortSignal): Promise<CoreResult> {
     const { axes, microbatch } = request;
     const mesh = axes.length === 0 ? 'one=1' : axes.map((a) => `${a.name}=${a.size}`).join(',');
-    const prepared = this.prepared(microbatch, mesh);
+    const prepared = this.prepared(microbatch, mesh, axes.find((a) => a.name === 'tp')?.size);
     const refused = (reason: string): CoreResult => ({ status: 'refused', request, reason });
     const problem = this.problemFor(prepared, request);
     if (axes.some((a) => a.part === undefined)) {

@@ -64,7 +64,7 @@ function sent(groups: DataGroups, bytes: number, routed: Pick<RoutedCosts, 'expe
   const [across, inside] = [mesh.resolve(['epHosts']), mesh.resolve(['epInside'])];
   const hosts = mesh.sizeOf(across);
   // The buffer of an all-to-all has a part for every host, its own too; a token is in the part of a host with this probability.
-  const buffer = (bytes / routed.active) * hosts * reaches(routed.experts, routed.active, hosts, routed.limit);
+  const buffer = (bytes / routed.active) * hosts * reached(routed, hosts);
   const seconds = Math.max(
     collectives.seconds('all_to_all', buffer, across),
     collectives.seconds('all_to_all', bytes, inside),
@@ -72,6 +72,17 @@ function sent(groups: DataGroups, bytes: number, routed: Pick<RoutedCosts, 'expe
   const streamed = ringBytes('all_to_all', buffer, hosts) + ringBytes('all_to_all', bytes, mesh.sizeOf(inside));
   return seconds < flat ? move(seconds, streamed) : move(flat, flatBytes);
 } // prettier-ignore
+
+/** By routing and hosts: layouts ask for the same few again and again. */
+const known = new WeakMap<object, Map<number, number>>();
+
+function reached(routed: Pick<RoutedCosts, 'experts' | 'active' | 'limit'>, hosts: number): number {
+  const byHosts = known.get(routed) ?? new Map<number, number>();
+  known.set(routed, byHosts);
+  let found = byHosts.get(hosts);
+  if (found === undefined) byHosts.set(hosts, (found = reaches(routed.experts, routed.active, hosts, routed.limit)));
+  return found;
+}
 
 /**
  * Probability that one of `active` experts of a token is on a host, the mean of all hosts: experts lie on them in their order.

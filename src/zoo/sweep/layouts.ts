@@ -1,10 +1,13 @@
 import type { ModelConfig } from '../../models/families.ts';
+import { vocabularyPadding } from '../../models/vocabulary.ts';
 import { lint, type Finding } from '../lint.ts';
+import { foldProblem, type FoldedSizes } from '../mesh-fold.ts';
 import { factorizations } from '../meshes.ts';
 import type { ModelFacts } from '../model-facts.ts';
 import { meshText, planName, type LayoutKind, type LayoutSizes } from './layout.ts';
 import type { SweepQuestion } from './question.ts';
 import type { StateMode } from './data-ranks.ts';
+import type { Fold } from './routed.ts';
 
 /** One plan on one mesh, before it is priced. */
 export interface LayoutRow {
@@ -24,8 +27,15 @@ export interface MeshRows {
   readonly refused: readonly { readonly name: string; readonly mesh: string; readonly finding: Finding }[];
 }
 
-/** Sizes of a model as the linter asks for them. */
-export function factsOf(config: ModelConfig, question: SweepQuestion): ModelFacts {
+/** Plans that are asked for. */
+export interface AskedPlans {
+  readonly row: (row: LayoutRow) => boolean;
+  /** Sizes of expert meshes that are named. */
+  readonly folds: readonly Partial<Fold>[];
+}
+
+/** Sizes of a model as the linter asks for them; a padded vocabulary is that of so many tensor ranks. */
+export function factsOf(config: ModelConfig, question: SweepQuestion, tensor = 1): ModelFacts {
   const { shape, routed } = config.architecture;
   return {
     batch: question.globalBatch,
@@ -34,7 +44,7 @@ export function factsOf(config: ModelConfig, question: SweepQuestion): ModelFact
     heads: shape.heads,
     kvHeads: shape.keyHeads,
     mlpWidth: shape.hidden,
-    vocabulary: shape.vocabulary,
+    vocabulary: vocabularyPadding(config, { multiple: question.padVocabulary ?? 1, tensor })?.rows ?? shape.vocabulary,
     layers: shape.layers,
     ...(routed === undefined ? {} : { experts: routed.experts, expertWidth: routed.hidden }),
   };
@@ -43,24 +53,25 @@ export function factsOf(config: ModelConfig, question: SweepQuestion): ModelFact
 /**
  * Every ordered factorization (pp, dp, cp, tp) of the devices with the plans on it: all state modes of the data ranks, context
  * parallelism (gathered or in a ring) or Ulysses where the sequence is cut, tensor parallelism with and without a cut residual stream, experts folded
- * over the data and model dims. What the linter stops is listed with its finding.
+ * over the data and model dims, each whole or cut over as many devices as divide tp (`etp`). What the linter stops is listed with
+ * its finding; experts that are cut, only where it is the cut that it stops: the rest is said of whole ones.
  *
  * @param tied whether the embedding is also the head
- * @param expertTensor also plans whose experts are cut over as many devices as tp has (`etp`): half as many rows again for routed
- *   models, so they are left out where nobody asks
+ * @param asked plans that are asked for with the sizes of their expert mesh: where it does not fold, they are listed with the
+ *   finding too
  */
 export function meshRows(
   config: ModelConfig,
   question: SweepQuestion,
   devicesPerHost: number,
   tied = false,
-  expertTensor = false,
+  asked?: AskedPlans,
 ): MeshRows[] {
-  const facts = { ...factsOf(config, question), tied };
   const isRouted = config.architecture.routed !== undefined;
   return factorizations(question.devices, 4).map(([pp, dp, cp, tp], meshIndex): MeshRows => {
     const rows: LayoutRow[] = [];
     const refused: MeshRows['refused'][number][] = [];
+    const facts = { ...factsOf(config, question, tp), tied };
     const add = (sizes: LayoutSizes, kind: LayoutKind): void => {
       const name = planName(sizes, kind);
       const mesh = meshText(sizes, kind);
@@ -91,11 +102,20 @@ export function meshRows(
           nearest: [],
         });
       const error = findings.find((f) => f.severity === 'error');
-      if (error !== undefined) refused.push({ name, mesh, finding: error });
-      else rows.push({ name, mesh, sizes, kind, findings, meshIndex });
+      if (error !== undefined) {
+        if ((sizes.etp ?? 1) === 1 || error.code === 'ZL08') refused.push({ name, mesh, finding: error });
+      } else rows.push({ name, mesh, sizes, kind, findings, meshIndex });
     };
-    for (const [sizes, kind] of plansOn([pp, dp, cp, tp], isRouted, config.architecture.routed?.experts, expertTensor))
-      add(sizes, kind);
+    const experts = config.architecture.routed?.experts;
+    const list = experts === undefined ? [{ ep: 1 }] : foldsOn({ shard: dp, cp, tp }, experts);
+    for (const [sizes, kind] of plansOn([pp, dp, cp, tp], isRouted, list)) add(sizes, kind);
+    const others = (asked?.folds ?? []).flatMap(({ ep = 1, etp = 1 }) =>
+      isRouted && tp % etp === 0 && !list.some((f) => f.ep === ep && (f.etp ?? 1) === etp) ? [{ ep, etp }] : [],
+    );
+    for (const [sizes, kind] of plansOn([pp, dp, cp, tp], isRouted, others)) {
+      const row = { name: planName(sizes, kind), mesh: meshText(sizes, kind), sizes, kind, findings: [], meshIndex };
+      if (asked?.row(row) === true) add(sizes, kind);
+    }
     return { mesh: meshText({ pp, dp_replicate: 1, dp_shard: dp, cp, tp, ep: 1 }), sizes: [pp, dp, cp, tp], rows, refused }; // prettier-ignore
   });
 }
@@ -103,18 +123,12 @@ export function meshRows(
 function* plansOn(
   [pp, dp, cp, tp]: readonly number[],
   isRouted: boolean,
-  experts = 1,
-  expertTensor = false,
+  folds: readonly Pick<LayoutSizes, 'ep' | 'etp'>[],
 ): Generator<readonly [LayoutSizes, LayoutKind]> {
   const replicas = divisors(dp);
   const contexts = cp > 1 ? (['cp', 'ring', 'ulysses'] as const) : (['cp'] as const);
   // Tokens are sent to experts from where they lie: with tensor parallelism the residual stream is cut between regions.
   const streams = tp > 1 && !isRouted ? [false, true] : [true];
-  const groups = (n: number): number[] => divisors(n).filter((ep) => experts % ep === 0);
-  const whole = isRouted ? groups(dp * cp * tp).map((ep) => ({ ep })) : [{ ep: 1 }];
-  // As Megatron and torchtitan have it: the devices of a tensor group cut their experts as they cut the rest.
-  const cut = isRouted && expertTensor && tp > 1 ? groups(dp * cp).map((ep) => ({ ep, etp: tp })) : [];
-  const folds: readonly Pick<LayoutSizes, 'ep' | 'etp'>[] = [...whole, ...cut];
   const modes: readonly StateMode[] = dp * cp === 1 ? ['dp'] : ['dp', 'zero1', 'zero2', 'fsdp'];
   for (const fold of folds)
     for (const context of contexts)
@@ -123,13 +137,28 @@ function* plansOn(
         for (const mode of modes) yield [base, { mode, context, sequenceParallel }];
         for (const r of replicas) {
           // Expert groups stay inside a replica.
-          if (r === 1 || r === dp || ((dp / r) * cp * tp) % (fold.ep * (fold.etp ?? 1)) !== 0) continue;
+          if (r === 1 || r === dp || foldProblem({ shard: dp / r, cp, tp }, fold.ep, fold.etp ?? 1) !== undefined)
+            continue;
           yield [
             { ...base, dp_replicate: r, dp_shard: dp / r },
             { mode: 'hsdp', context, sequenceParallel },
           ];
         }
       }
+}
+
+/**
+ * Every fold of expert groups out of a mesh: experts whole (etp 1), cut over all devices of a tensor group as Megatron and
+ * torchtitan cut them (etp = tp), and over any number between that divides it.
+ */
+function foldsOn(sizes: FoldedSizes, experts: number): Pick<LayoutSizes, 'ep' | 'etp'>[] {
+  const { shard, cp, tp } = sizes;
+  return divisors(tp).flatMap((etp) =>
+    divisors((shard * cp * tp) / etp).flatMap((ep) => {
+      if (experts % ep !== 0 || foldProblem(sizes, ep, etp) !== undefined) return [];
+      return [etp === 1 ? { ep } : { ep, etp }];
+    }),
+  );
 }
 
 export function divisors(n: number): number[] {

@@ -22,4 +22,6 @@ export interface SweepQuestion {
   readonly overlap?: boolean;
   /** Budget per device, bytes; default the usable memory. */
   readonly memoryBytes?: number;
+  /** Vocabulary padded to a multiple of this times the ranks of tensor parallelism of each mesh; default 1: not at all. */
+  readonly padVocabulary?: number;
 }

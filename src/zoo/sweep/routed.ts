@@ -174,11 +174,15 @@ export function routedCosts(request: RoutedRequest): RoutedCosts {
     ]),
   ) as Record<Checkpoint, Set<string>>;
   const kept = CHECKPOINTS.map((policy) => keptByUnit(graph, units, again[policy], bytesOf, (i) => isRouted[i]));
-  const widthOf = streamWidth(found, types);
+  const width = streamWidth(found, types);
+  const secondsAt = (node: Node, share: number, etp: number): number =>
+    callSeconds(node, types, { share, etp, width }, table, cluster, preset);
+  // Of a device's experts only their products see how many there are and how they are cut.
+  const others = graph.nodes.map((node, i) => (isRouted[i] && !isProduct(node) ? secondsAt(node, experts, 1) : 0));
   const byFold = request.folds.map((fold) => {
-    const at: ExpertSizes = { share: Math.ceil(experts / fold.ep), etp: fold.etp, width: widthOf };
+    const share = Math.ceil(experts / fold.ep);
     const seconds = graph.nodes.map((node, i) =>
-      isRouted[i] ? callSeconds(node, types, at, table, cluster, preset) : 0,
+      isRouted[i] && isProduct(node) ? secondsAt(node, share, fold.etp) : others[i],
     );
     const sum = (u: number, accepts: (i: number) => boolean): number =>
       seconds.reduce((total, s, i) => (isRouted[i] && units.unit[i] === u && accepts(i) ? total + s : total), 0);
@@ -214,7 +218,12 @@ export function routedCosts(request: RoutedRequest): RoutedCosts {
 
 /** Of a block that runs again, only what goes in is kept; selectively, the products of the experts are kept too. */
 function runsAgain(policy: Checkpoint, node: Node): boolean {
-  return policy === 'full' || (policy === 'selective' && !node.target.includes('_grouped_mm'));
+  return policy === 'full' || (policy === 'selective' && !isProduct(node));
+}
+
+/** A product of the experts of a device with their rows. */
+function isProduct(node: Node): boolean {
+  return node.target.includes('_grouped_mm');
 }
 
 /** Weights or gradients of all experts: states, not results. */
@@ -285,9 +294,8 @@ function callSeconds(
     if (type === undefined) throw internalError(`value '${name}' is not defined`);
     return type;
   };
-  const isProduct = node.target.includes('_grouped_mm');
   let context: ReturnType<typeof bind>;
-  if (!isProduct) context = bind(table, node, typeOf);
+  if (!isProduct(node)) context = bind(table, node, typeOf);
   else {
     const names: string[] = [];
     eachOperand(node, (name) => names.push(name));

@@ -62,13 +62,16 @@ export interface TokenSizes {
   readonly batch: number;
   readonly sequence: number;
   readonly dtype?: DType;
+  /** Rows of a padded vocabulary. */
+  readonly vocabulary?: number;
 }
 
 /** The forward program with its loss, of so many layers. */
 export function lossProgram(config: ModelConfig, sizes: TokenSizes, layers: number, table: OperatorTable): Graph {
   const dtype = sizes.dtype ?? (config.statedDtype === undefined ? 'bf16' : dtypeNamed(config.statedDtype));
-  const { batch, sequence: seq } = sizes;
-  const { inputs, run } = config.architecture.program({ batch, seq, dtype, training: true, layers });
+  const { batch, sequence: seq, vocabulary } = sizes;
+  const rows = vocabulary === undefined ? {} : { vocabulary };
+  const { inputs, run } = config.architecture.program({ batch, seq, dtype, training: true, layers, ...rows });
   // The programs here are our own and pure, as in `buildModel`.
   const options = { name: config.type, table, training: true, checkTwice: false, proxy: false };
   return trace((given) => run(given), inputs, options);

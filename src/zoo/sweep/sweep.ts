@@ -6,8 +6,9 @@ import { dtypeNamed } from '../../models/build.ts';
 import type { ModelConfig } from '../../models/families.ts';
 import { coreKey, type CoreCost, type CoreRequest } from './core-types.ts';
 import { Composer } from './compose.ts';
+import { Front, isDearer, leastOf, lessCut, type CutRow, type CutsLeftOut } from './expert-cuts.ts';
 import { coreRequest } from './layout.ts';
-import { divisors, meshRows, type LayoutRow, type MeshRows } from './layouts.ts';
+import { divisors, meshRows, type AskedPlans, type LayoutRow, type MeshRows } from './layouts.ts';
 import type { SweepJob, SweepPool } from './pool.ts';
 import type { SweepQuestion } from './question.ts';
 import type { RoutedCosts } from './routed.ts';
@@ -33,6 +34,8 @@ export interface SweepResult {
   readonly cores: ReadonlyMap<string, CoreCost>;
   readonly routed: ReadonlyMap<string, RoutedCosts>;
   readonly beaten: number;
+  /** Plans with cut experts (`etp`) that were not priced; absent where there are none, and where all are priced. */
+  readonly cutsLeftOut?: CutsLeftOut;
   readonly composer: Composer;
   /** Of parameters and activations. */
   readonly dtype: DType;
@@ -46,7 +49,9 @@ export interface SweepOptions {
   readonly pool: SweepPool;
   /** Whether a plan of this name is wanted. */
   readonly wants?: (row: LayoutRow) => boolean;
-  /** Whether experts may be cut over the tensor dim (`meshRows`). */
+  /** Plans that are asked for with the sizes of their expert mesh (`meshRows`). */
+  readonly asked?: AskedPlans;
+  /** Whether plans with cut experts are asked for by name, so that all of them are priced (`expert-cuts.ts`). */
   readonly expertTensor?: boolean;
   /** Every n-th mesh. */
   readonly slice?: { readonly index: number; readonly count: number };
@@ -58,6 +63,7 @@ export interface SweepOptions {
 /** Jobs between two looks at the bounds. It does not depend on the number of threads, so that neither does the result. */
 const WAVE = 8;
 const MICROBATCHES = [1, 2, 4] as const;
+const CUTS_BETWEEN_LINES = 500;
 
 /**
  * Prices the zoo on every mesh of the devices. Programs of data ranks are priced in the order of their lower bounds; those whose
@@ -71,6 +77,8 @@ class Sweep {
   private readonly composer: Composer;
   private readonly pricer: RowPricer;
   private readonly meshes: readonly MeshRows[];
+  /** Devices over which experts are cut, in any row. */
+  private readonly tensorFolds: readonly number[];
   private readonly cores = new Map<string, CoreCost | { readonly refused: string }>();
   private readonly routed = new Map<string, RoutedCosts>();
   private readonly refused: SweepResult['refused'][number][] = [];
@@ -79,9 +87,11 @@ class Sweep {
     const { question, config, cluster, kinds, slice, wants } = options;
     this.composer = new Composer(question, kinds);
     this.pricer = new RowPricer(this.composer, kinds.layers);
-    this.meshes = meshRows(config, question, cluster.devicesPerHost, kinds.tied, options.expertTensor)
+    this.meshes = meshRows(config, question, cluster.devicesPerHost, kinds.tied, options.asked)
       .filter((_, i) => slice === undefined || i % slice.count === slice.index)
       .map((m) => (wants === undefined ? m : { ...m, rows: m.rows.filter(wants) }));
+    const all = this.meshes.flatMap(({ rows }) => rows.flatMap(({ sizes }) => sizes.etp ?? []));
+    this.tensorFolds = [...new Set(all)].sort((a, b) => a - b);
   }
 
   private get dtype(): DType {
@@ -89,10 +99,9 @@ class Sweep {
     return question.dtype ?? (config.statedDtype === undefined ? 'bf16' : dtypeNamed(config.statedDtype));
   }
 
-  /** Devices over which experts are cut, in any row. */
-  private get tensorFolds(): number[] {
-    const all = this.meshes.flatMap(({ rows }) => rows.flatMap(({ sizes }) => sizes.etp ?? []));
-    return [...new Set(all)].sort((a, b) => a - b);
+  /** Whether plans with cut experts are priced last, and only where they may be worth it. */
+  private get choosesCuts(): boolean {
+    return this.tensorFolds.length > 0 && this.options.exhaustive !== true && this.options.expertTensor !== true;
   }
 
   private get routes(): boolean {
@@ -129,7 +138,40 @@ class Sweep {
       done += wave.length;
       onProgress?.(`${done} programs priced, ${beaten.size} beaten by their bound, ${this.pricer.best.size} plans; best ${(this.pricer.incumbent * 1e3).toPrecision(4)} ms`); // prettier-ignore
     }
-    return this.conclude(beaten);
+    const leftOut = this.choosesCuts ? this.placeCuts() : undefined;
+    return { ...this.conclude(beaten), ...(leftOut === undefined ? {} : { cutsLeftOut: leftOut }) };
+  }
+
+  /** Plans with cut experts, after all others: on the programs that are priced, and where nothing proves that they are worth nothing. */
+  private placeCuts(): CutsLeftOut {
+    const { composer, pricer } = this;
+    const { config, onProgress } = this.options;
+    const experts = config.architecture.routed?.experts ?? 1;
+    let [dearer, beaten] = [0, 0];
+    const open: (CutRow & { readonly seconds: number; readonly bytes: () => number })[] = [];
+    for (const row of this.meshes.flatMap(({ rows }) => rows.filter(isCut))) {
+      const { ep, etp = 1 } = row.sizes;
+      const programs = MICROBATCHES.flatMap((microbatch): CutRow['programs'] => {
+        if ((microbatch > 1 && row.sizes.cp > 1) || composer.microbatches(row.sizes, microbatch) === 0) return [];
+        const request = coreRequest(row.sizes, row.kind, microbatch);
+        const core = this.cores.get(coreKey(request));
+        const routed = this.routedOf(request);
+        return core === undefined || 'refused' in core || routed === undefined ? [] : [{ core, routed }];
+      });
+      // What becomes of other programs is said of the plans with whole experts.
+      if (programs.length === 0) continue;
+      const others = lessCut({ ep, etp }, experts);
+      if (others.some((fold) => programs.every((p) => isDearer(row, fold, p.routed, composer)))) dearer++;
+      else open.push({ row, programs, ...leastOf({ row, programs }, composer) });
+    }
+    open.sort((a, b) => a.seconds - b.seconds);
+    const front = new Front([...pricer.best.values()].filter((p) => p.fits).map(({ figures }) => figures));
+    open.forEach(({ row, programs, seconds, bytes }, i) => {
+      if (seconds >= pricer.incumbent && front.within(bytes()) <= seconds) beaten++;
+      else for (const { core, routed } of programs) pricer.price(row, core, routed);
+      if ((i + 1) % CUTS_BETWEEN_LINES === 0) onProgress?.(`${i + 1} of ${open.length} plans with cut experts`);
+    });
+    return { dearer, beaten };
   }
 
   /** The programs that the rows need, with the rows. */
@@ -137,7 +179,7 @@ class Sweep {
     const needs = new Map<string, { readonly request: CoreRequest; readonly rows: LayoutRow[] }>();
     for (const { rows } of this.meshes)
       for (const row of rows)
-        for (const microbatch of MICROBATCHES) {
+        for (const microbatch of this.choosesCuts && isCut(row) ? [] : MICROBATCHES) {
           if (microbatch > 1 && row.sizes.cp > 1) continue;
           if (this.composer.microbatches(row.sizes, microbatch) === 0) continue;
           const request = coreRequest(row.sizes, row.kind, microbatch);
@@ -163,7 +205,8 @@ class Sweep {
       if (!this.routes || this.routed.has(key) || keys.includes(key)) continue;
       const experts = config.architecture.routed?.experts ?? 1;
       const groups = divisors(experts).filter((ep) => this.options.question.devices % ep === 0);
-      const tensor = this.tensorFolds;
+      // Numbers that divide tp divide the devices that cut a data rank's program.
+      const tensor = this.tensorFolds.filter((etp) => ways % etp === 0);
       jobs.push({
         kind: 'routed',
         microbatch: request.microbatch,
@@ -286,6 +329,10 @@ class Sweep {
       dtype: this.dtype,
     };
   }
+}
+
+function isCut({ sizes: { etp = 1 } }: LayoutRow): boolean {
+  return etp > 1;
 }
 
 /** What the axes of a program do, without their sizes. */

@@ -1,3 +1,4 @@
+import { internalError } from '../../errors.ts';
 import type { LayerKinds } from './shallow.ts';
 import type { Checkpoint, CoreCost, CoreParameter, CoreUnit, PassSeconds } from './core-types.ts';
 import { tokenExchange } from './exchange.ts';
@@ -72,7 +73,10 @@ function builtUnits(request: UnitRequest): Unit[] {
           return isData ? t + dense.collectives.seconds(e.kind as 'all_reduce', e.bytes, [d]) : t;
         }, total);
       }, 0);
-    const block = routed === undefined ? undefined : routedUnits(routed, sizes)?.[index];
+    const blocks = routed === undefined ? undefined : routedUnits(routed, sizes);
+    if (routed !== undefined && blocks === undefined)
+      throw internalError(`routed blocks were not priced for ep ${sizes.ep} and etp ${sizes.etp ?? 1}`);
+    const block = blocks?.[index];
     const exchange =
       block === undefined || routed === undefined ? 0 : 2 * tokenExchange(groups, block.dispatchBytes, routed).seconds;
     const moved = modelMoves(u, request);
