@@ -15,6 +15,8 @@ export default defineConfig({
     include: ['test/**/*.test.ts'],
     // These need PyTorch: `npm run test:engines`.
     exclude: ['test/engines/**'],
+    // Random tests draw the same examples in every run; FAST_CHECK_SEED draws others.
+    setupFiles: ['./test/support/fast-check-seed.ts'],
     testTimeout: 120_000,
     hookTimeout: 120_000,
     pool: 'threads',

@@ -3,6 +3,7 @@ import { FIRST_OTHER_CODE, REPLICATE_CODE, type ShardingSpace } from '../mesh/sp
 import type { TensorMeta } from '../ops/record.ts';
 import { ruleText, type Rule, type ShardSlot } from '../ops/rule.ts';
 import { allReplicate, cutRows, plainRow } from '../strategy/expand.ts';
+import { offered } from '../strategy/patterns.ts';
 import { RowProduct, type Row } from '../strategy/row-product.ts';
 import type { Model } from './model.ts';
 
@@ -19,7 +20,7 @@ export function whyNotOffered(model: Model, value: number, wanted: number): stri
   const { space, flow, graph, strategies } = model;
   const { node: n, result, meta } = flow.values[value];
   const node = graph.nodes[n];
-  const { uneven, cuts = [], mostRuns = Infinity } = strategies.options;
+  const { uneven, cuts = [], strided = 'off', mostRuns = Infinity } = strategies.options;
   const sharding = space.get(wanted);
   const own = ofTheTensor(sharding, space, meta, uneven);
   if (own !== undefined) return own;
@@ -38,7 +39,8 @@ export function whyNotOffered(model: Model, value: number, wanted: number): stri
     return `${node.target} has no rules and is planned replicated (--unknown replicate)`;
   const inputs = Array.from(flow.inputs[n], (v) => flow.values[v].meta);
   const names = Array.from(flow.inputs[n], (v) => `%${graph.nodes[flow.values[v].node].name}`);
-  const rules = [allReplicate(inputs, call.outputs), ...record.shard(call)];
+  const listed = offered(record.shard(call), [...inputs, ...call.outputs], strided);
+  const rules = [allReplicate(inputs, call.outputs), ...listed];
   const plain = rules.map((r, i) => plainRow(r, i));
   const rows = cuts.length === 0 ? plain : [...plain, ...cutRows(space, plain, cuts)];
   // Records make their rules anew when asked.

@@ -17,15 +17,19 @@ export interface Climb {
   readonly patience?: number;
   /** Sweeps before patience is asked for; default 0. */
   readonly grace?: number;
+  /** Asked when patience ends, with the bound: to look for a better choice, with which sweeps may go on. */
+  readonly stuck?: (bound: number) => void;
 }
 
+/** Relative gap above which a choice is taken for a bad one. */
+const FAR = 0.02;
 /** Relative gap at which pruning and elimination take over. */
 const CLOSE = 1e-7;
 
 /** Sweeps until the rest of the gap no longer shrinks, the target is reached or the clock stops; returns the best bound. */
 export function climb(
   messages: Messages,
-  { sweeps, offer, target, stopped, flat = 0, patience = 0.25, grace = 0 }: Climb,
+  { sweeps, offer, target, stopped, flat = 0, patience = 0.25, grace = 0, stuck }: Climb,
 ): number {
   const { net } = messages;
   let bound = -Infinity;
@@ -47,7 +51,13 @@ export function climb(
     const rest = Math.min(goal, 2 * Math.abs(bound) + 1) - bound;
     if (rest <= CLOSE * Math.abs(bound)) break;
     if (k % 5 !== 0) continue;
-    if (k > grace && bound - before < patience * rest) break;
+    // A choice far above the bound says nothing of what is left to climb.
+    const left = (to: number): number => Math.min(to - bound, FAR * Math.abs(bound));
+    if (k > grace && bound - before < patience * left(goal)) {
+      stuck?.(bound);
+      // Without a better choice nothing is to be gained; with one the rest may be worth its sweeps again.
+      if (target() >= goal || bound >= target() || bound - before < patience * left(target())) break;
+    }
     before = bound;
   }
   return bound;

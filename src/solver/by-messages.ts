@@ -71,6 +71,14 @@ export function solveByMessages(
   return { choice, tight: true, folded, ...(proven ? { certificate } : {}) };
 }
 
+/** The cheapest choice among those whose middle blocks decide alike, rows aside: where a long search begins. */
+export function alikeChoice(ground: Ground, engines: Engines, stopped: () => boolean): Int32Array | undefined {
+  const { fold } = ground;
+  if (fold === undefined) return undefined;
+  const short = cheapest(ground.alike.clone(), engines, stopped);
+  return short && fold.variable.map((v) => short.choice[v]);
+}
+
 /** A choice of a network that is small enough to be swept, and whether nothing is cheaper. */
 interface Found {
   readonly choice: Int32Array;

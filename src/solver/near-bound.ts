@@ -1,10 +1,11 @@
 /**
- * Choices near the bound. Under a row that binds, the best choice found so far is often far above the bound while the best
- * one there is lies close to it; pruned against the former, a deep network is still too wide for Pareto labels. Pruned as
- * if a choice within a small part of the gap were known, it is narrow. What the labels find there is a choice like any
- * other; nothing is proven, but the next pruning has a better choice to go by.
+ * Choices near the bound. What is read off messages is often far above the bound while the best choice there is lies close
+ * to it; pruned against the former, a network is still too wide to be eliminated. Pruned as if a choice within a small part
+ * of the gap were known, it is narrow. What is found there is a choice like any other; nothing is proven, but sweeps and
+ * prunings have a better one to go by.
  */
 import type { Messages } from './bound.ts';
+import type { Eliminator } from './eliminate.ts';
 import { eliminateWithRows } from './labels.ts';
 import type { Network } from './network.ts';
 import type { Pruner } from './prune.ts';
@@ -13,14 +14,19 @@ import type { Reducer } from './reduce.ts';
 export interface NearHost {
   readonly pruner: Pruner;
   readonly reducer: Reducer;
+  readonly eliminator: Eliminator;
   /** A bound at least this large ends the search. */
   readonly target: () => number;
-  readonly offer: (net: Network, at: Int32Array) => void;
+  /** Takes a choice, as positions of the network. */
+  readonly offer: (at: Int32Array) => void;
   readonly stopped: () => boolean;
-  /** Most label combinations of one attempt. */
-  readonly work: () => number;
-  readonly labels: number;
-  readonly spent: (work: number) => void;
+  /** Of a network with rows. */
+  readonly labels?: {
+    readonly most: number;
+    /** Most label combinations of one attempt. */
+    readonly work: () => number;
+    readonly spent: (work: number) => void;
+  };
 }
 
 /** Part of the gap within which choices are looked for first; the least part; and the factors of the next attempts. */
@@ -30,10 +36,12 @@ const WIDER = 2;
 const NARROWER = 1 / 4;
 /** Labels kept of a cell: enough for the best sum of equal layers to be among them or near. */
 const FRONT = 32;
+/** Of the elimination of a network without rows. */
+const CORE = { cells: 500_000, work: 1e7, totalWork: 5e7, arity: 64 };
 
 /**
- * Looks for choices within a part of the gap: a larger one as long as labels do not become too many, else a smaller one
- * until they do not.
+ * Looks for choices within a part of the gap: a larger one as long as what is left is narrow, else a smaller one until it
+ * is.
  *
  * @param messages of the network as it stands, priced for its rows
  */
@@ -51,15 +59,22 @@ export function searchNearBound(net: Network, messages: Messages, bound: number,
   }
 }
 
-/** Looks for choices at most this dear; false when labels become too many. */
+/** Looks for choices at most this dear; false when what is left is too wide. */
 function searchWithin(net: Network, messages: Messages, cutoff: number, host: NearHost): boolean {
   const { pruner, reducer } = host;
-  const core = net.clone();
+  const core = net.afresh();
   if (!pruner.prune(core, cutoff, messages) || !reducer.reduce(core, true)) return true;
   if (!pruner.prune(core, cutoff) || !reducer.reduce(core, true)) return true;
-  const limits = { labels: host.labels, work: host.work(), slack: cutoff - core.constant, front: FRONT };
-  const found = eliminateWithRows(core, { ...limits, stop: host.stopped });
-  host.spent(found.work);
-  if (found.status === 'found') host.offer(core, found.at);
+  const slack = cutoff - core.constant;
+  if (net.rows.length === 0) {
+    const status = host.eliminator.run(core, { ...CORE, slack, stop: host.stopped });
+    if (status === 'done') host.offer(core.complete(new Int32Array(core.count)));
+    return status === 'done' || status === 'infeasible';
+  }
+  const { labels } = host;
+  if (labels === undefined) return false;
+  const found = eliminateWithRows(core, { labels: labels.most, work: labels.work(), slack, front: FRONT, stop: host.stopped }); // prettier-ignore
+  labels.spent(found.work);
+  if (found.status === 'found') host.offer(core.complete(found.at));
   return found.status !== 'wide';
 }

@@ -350,9 +350,20 @@ export class Network {
     for (const m of this.members[i]) choice[m.variable] = this.pool.mapOf(m.map)[value];
   }
 
-  /** Independent copy that shares the pool and the memo of compressed tables. */
-  clone(): Network {
-    const copy = new Network(this.pool, new Int32Array(0), this.real, this.#compressed);
+  /** A copy that is a problem of its own: its choices (`complete`) are positions of this network, -1 of what is gone. */
+  afresh(): Network {
+    const copy = this.clone(this.count);
+    for (let i = 0; i < this.count; i++) {
+      copy.values[i] = this.pool.identity(this.size[i]);
+      copy.members[i] = this.gone[i] === 1 ? [] : [{ variable: i, map: copy.values[i] }];
+    }
+    copy.trail.length = 0;
+    return copy;
+  }
+
+  /** Independent copy that shares the pool and the memo of compressed tables. @param real variables that choices have */
+  clone(real = this.real): Network {
+    const copy = new Network(this.pool, new Int32Array(0), real, this.#compressed);
     copy.size = this.size.slice();
     copy.unary = this.unary.slice();
     copy.gone = this.gone.slice();

@@ -67,7 +67,7 @@ const LABELS = { labels: 400_000, work: 40_000_000 };
  * Parts of the gap that five sweeps must close for five more to follow: what comes after the first sweeps of a network
  * that does not repeat, or of the short one that stands for it, is dear; later rounds and branches are in haste.
  */
-const PATIENCE = 0.01;
+const PATIENCE = 0.002;
 const HASTE = 0.25;
 /** Networks of fewer cells are eliminated sooner than swept often. */
 const SMALL_CELLS = 100_000;
@@ -92,6 +92,7 @@ export class Search {
   proof: { readonly log: Log; readonly rows: boolean } | undefined;
   #rootBound = -Infinity;
   #quantum = 1;
+  readonly #starts: Int32Array[] = [];
 
   constructor(host: SearchHost, engines: Engines) {
     this.#host = host;
@@ -104,6 +105,12 @@ export class Search {
     if (objective === Infinity || (this.best !== undefined && objective >= this.best.objective)) return;
     this.best = { objective, choice };
     this.#host.progress('incumbent', objective, this.#rootBound);
+  }
+
+  /** Offers a full choice, and to the problem without rows where it breaks some. */
+  start(choice: Int32Array): void {
+    this.#starts.push(choice);
+    this.offer(choice);
   }
 
   /** A bound at least this large ends the search: no better choice costs more than a quantum less than the best one. */
@@ -152,6 +159,7 @@ export class Search {
       },
     };
     const search = new Search(host, this.#engines);
+    for (const choice of this.#starts) search.offer(choice);
     const bound = search.solve(free);
     this.nodes += search.nodes;
     this.proof = search.proof;
@@ -176,7 +184,7 @@ export class Search {
   /**
    * Sweeps until the rest of the gap no longer shrinks, the target is reached or the clock stops; returns the best bound.
    */
-  #ascend(net: Network, messages: Messages, sweeps: number, flat = 0, patience = HASTE): number {
+  #ascend(net: Network, messages: Messages, sweeps: number, flat = 0, patience = HASTE, isRoot = false): number {
     const before = messages.steps;
     const bound = climb(messages, {
       sweeps,
@@ -185,6 +193,9 @@ export class Search {
       target: () => this.#target(),
       stopped: this.#host.stopped,
       flat,
+      ...(isRoot && net.rows.length === 0
+        ? { stuck: (reached: number) => this.#searchNear(net, messages, reached) }
+        : {}),
     });
     this.#engines.steps += messages.steps - before;
     return bound;
@@ -214,7 +225,7 @@ export class Search {
         if (spread !== undefined) [messages, sweeps] = [spread, SETTLING_SWEEPS];
         else if (round === 0 && !small) patience = PATIENCE;
       }
-      bound = Math.max(bound, this.#ascend(net, messages, sweeps, 0, patience));
+      bound = Math.max(bound, this.#ascend(net, messages, sweeps, 0, patience, depth === 0));
       if (depth === 0) {
         this.#rootBound = bound;
         this.#host.progress('bound', this.best?.objective ?? Infinity, bound);
@@ -244,16 +255,19 @@ export class Search {
   }
 
   #searchNear(net: Network, messages: Messages, bound: number): void {
-    const { pruner, reducer } = this.#engines;
+    const { pruner, reducer, eliminator } = this.#engines;
     searchNearBound(net, messages, bound, {
       pruner,
       reducer,
+      eliminator,
       target: () => this.#target(),
-      offer: (core, at) => this.#offerAt(core, at),
+      offer: (at) => this.#offerAt(net, at),
       stopped: this.#host.stopped,
-      work: () => Math.min(LABELS.work, this.#host.workLeft?.() ?? Infinity),
-      labels: LABELS.labels,
-      spent: (work) => (this.#engines.labelWork += work),
+      labels: {
+        most: LABELS.labels,
+        work: () => Math.min(LABELS.work, this.#host.workLeft?.() ?? Infinity),
+        spent: (work) => (this.#engines.labelWork += work),
+      },
     });
   }
 
@@ -342,6 +356,7 @@ export class Search {
       offer: (at) => this.#offerAt(net, at),
       stopped: this.#host.stopped,
       spent: (steps) => (this.#engines.steps += steps),
+      engines: this.#engines,
     };
   }
 

@@ -5,6 +5,7 @@
 import { climb } from './ascent.ts';
 import { Messages } from './bound.ts';
 import { foldOf, gatherMessages, spreadChoice, spreadMessages } from './fold.ts';
+import { type NearHost, searchNearBound } from './near-bound.ts';
 import type { Network } from './network.ts';
 import { bracketOf, type Bracket } from './prices.ts';
 import { costAt, descend } from './primal.ts';
@@ -18,6 +19,7 @@ export interface ShortHost {
   readonly stopped: () => boolean;
   /** Message steps taken. */
   readonly spent: (steps: number) => void;
+  readonly engines: Pick<NearHost, 'pruner' | 'reducer' | 'eliminator'>;
 }
 
 /** First messages of a long network from a short one, whose best choice is offered; undefined where nothing repeats. */
@@ -92,16 +94,19 @@ function climbShort(
 ): Int32Array | undefined {
   let best: Int32Array | undefined;
   let least = Infinity;
+  const offer = (at: Int32Array): void => {
+    const cost = costAt(short, at);
+    if (cost >= least) return;
+    least = cost;
+    best = at;
+  };
+  const near = { ...host.engines, target: () => least, offer, stopped: host.stopped };
   climb(messages, {
     sweeps,
-    offer: (at) => {
-      const cost = costAt(short, at);
-      if (cost >= least) return;
-      least = cost;
-      best = at;
-    },
+    offer,
     target: () => least,
     stopped: host.stopped,
+    ...(short.rows.length === 0 ? { stuck: (bound: number) => searchNearBound(short, messages, bound, near) } : {}),
     ...(patience === undefined ? {} : { patience }),
   });
   host.spent(messages.steps);

@@ -1,7 +1,7 @@
 /**
  * The one way in: `solve(problem, options)`.
  */
-import { solveByMessages } from './by-messages.ts';
+import { alikeChoice, solveByMessages } from './by-messages.ts';
 import { prove } from './certify.ts';
 import { evaluate } from './check.ts';
 import { Ground } from './ground.ts';
@@ -84,6 +84,8 @@ function run(problem: Problem, options: SolveOptions, variant: boolean): Solutio
       ties: 'engine',
     };
   }
+  const alike = alikeChoice(ground, engines, host.stopped);
+  if (alike !== undefined) search.start(alike);
   const net = ground.net.clone();
   installRows(net, rows);
   // No choice lies between two multiples of the quantum.

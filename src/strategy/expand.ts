@@ -42,6 +42,8 @@ export interface ExpandOptions {
   readonly cuts?: readonly Placement[];
   /** Strided cuts that the inputs can have; rules are then taken with these as well. `any`: those that rules speak of. */
   readonly patterns?: Patterns | 'any';
+  /** See `ProductOptions.stridesInside`. */
+  readonly stridesInside?: boolean;
   /** Mesh dims of one device: `replicate` (default) takes the all-replicate rule there, `expand` every rule. */
   readonly unitDims?: 'replicate' | 'expand';
   /** Most stretches of neighbouring mesh dims that take different rules, see `mostRuns`; default any number. */
@@ -125,7 +127,7 @@ export function expandRows(
   rows: readonly Row[],
   inputs: readonly TensorMeta[],
   outputs: readonly (TensorMeta | null)[],
-  options: Pick<ExpandOptions, 'uneven' | 'cuts' | 'patterns' | 'unitDims' | 'mostRuns'>,
+  options: Pick<ExpandOptions, 'uneven' | 'cuts' | 'patterns' | 'stridesInside' | 'unitDims' | 'mostRuns'>,
 ): StrategySet {
   const { sizes } = space.mesh;
   const product = new RowProduct(space, rows, [...inputs, ...outputs], options);

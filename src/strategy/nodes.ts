@@ -135,6 +135,7 @@ function expandNode(
     ...(options.cuts === undefined ? {} : { cuts: options.cuts }),
     ...runs,
     ...patterns,
+    stridesInside: options.strided === 'rows',
     reachable: Array.from(flow.inputs[index], (id) => reachable[id]),
   });
   return { set, record, call };

@@ -51,6 +51,8 @@ export interface ProductOptions {
   readonly cuts?: readonly Placement[];
   /** The strided cuts that inputs can have, see `Patterns`; of others none is taken but those of views. */
   readonly patterns?: Patterns | 'any';
+  /** Whether a merged dim is cut in order only: its first part by outer mesh dims, in strides by the inner ones. */
+  readonly stridesInside?: boolean;
   readonly unitDims?: 'replicate' | 'expand';
   /** Most stretches of neighbouring mesh dims (those of one device apart) that take different rows; default any number. */
   readonly mostRuns?: number;
@@ -176,7 +178,7 @@ export class RowProduct {
     let special = this.special[m];
     for (let t = 0; t < this.width; t++) {
       const code = strided ? this.codeOf(m, slots[t], codes[t]) : codes[t];
-      if (code < 0) return false;
+      if (code < 0 || (special === 1 && this.options.stridesInside === true && this.cutsAfterStride(keys[t], slots[t], code))) return false; // prettier-ignore
       nextKeys[t] = keys[t] * BASE + code;
       let kind = pending[t];
       if (code === REPLICATE_CODE || this.tensors[t] === null) {
@@ -217,6 +219,12 @@ export class RowProduct {
     }
     if (factor === 1) return code;
     return Number.isInteger(factor) ? this.space.codeIfAny(new StridedShard(slot.dim, factor)) : -1;
+  }
+
+  /** Whether a view would cut the first part of a merged dim after a mesh dim before has cut it in strides. */
+  private cutsAfterStride(key: number, slot: RuleSlot, code: number): boolean {
+    if (slot?.kind !== 'shard' || slot.inside === null || code >= FIRST_OTHER_CODE) return false;
+    return this.hasSpecial(key, slot.dim);
   }
 
   /** Counts the stretches of equal rows with row `r` on mesh dim `m`; false when there are too many. */

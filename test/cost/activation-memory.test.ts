@@ -66,7 +66,7 @@ describe('CM-42 ZO-14 activation closed form of four models and five policies', 
 });
 
 describe('CM-43 tensors of a GPT layer against the closed form', () => {
-  const system = { cluster: loadCluster('dgx-a100-80gb'), flashAttention: false, dropout: true } as TrainingSystem;
+  const system = { cluster: loadCluster('dgx-a100-80gb'), flashAttention: false, dropout: true, savedOperandBytes: 2 } as TrainingSystem; // prettier-ignore
   const cases: readonly (readonly [ActivationPolicy, boolean, ParallelPlan['recompute']])[] = [
     ['tp', false, 'none'],
     ['tp+sp', true, 'none'],

@@ -27,6 +27,30 @@ export function gatheredLayers(layers: number, gather: number, compute: number):
   return { tasks, buffers, streams: ['compute', 'links'], launchSeconds: 0 };
 }
 
+/** Tasks of one second each that write a buffer of their own name; `w` is a weight of no bytes and `x` an input of 3. */
+export function program(
+  list: readonly {
+    readonly name: string;
+    readonly stream: number;
+    readonly reads: readonly string[];
+    readonly bytes: number;
+    readonly weight?: boolean;
+  }[],
+): Schedule {
+  const buffers: Buffer[] = [
+    WEIGHT,
+    { name: 'x', bytes: 3, kind: 'activation', given: true, kept: false, weight: false },
+    ...list.map(({ name, bytes, weight = false }): Buffer => ({ name, bytes, kind: 'activation', given: false, kept: false, weight })),
+  ]; // prettier-ignore
+  const named = new Map(buffers.map((b, i) => [b.name, i]));
+  const tasks = list.map(({ name, stream, reads, bytes }, id): Task => {
+    const common = { id, name, stream, seconds: 1, kernels: 0, reads: reads.map((r) => named.get(r) ?? -1), writes: [id + 2], phase: 'forward' as const }; // prettier-ignore
+    if (stream === 0) return { ...common, kind: 'compute', target: 'aten.mm.default' };
+    return { ...common, kind: 'collective', collective: { kind: 'all_gather', meshDims: [stream], bytes, key: 'f32' } };
+  });
+  return { tasks, buffers, streams: ['compute', 'one', 'two'], launchSeconds: 0 };
+}
+
 /** A random program: tasks on three streams that read what earlier ones wrote. Every task takes time. */
 export const programs = fc
   .array(

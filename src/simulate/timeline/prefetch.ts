@@ -1,6 +1,6 @@
 import { ShardwrightError } from '../../errors.ts';
 import { RangeMost, serialBytes } from './headroom.ts';
-import { COMPUTE, type Schedule, type Task } from './schedule.ts';
+import { COMPUTE, writers, type Schedule, type Task } from './schedule.ts';
 
 /**
  * Prefetch as a pass: collectives that are made of parameters alone (the gathers of sharded weights) depend on nothing that
@@ -27,11 +27,14 @@ export interface Prefetched {
   readonly heldBack: number;
 }
 
-/** What one call needs gathered. */
+/** What one call needs gathered: one collective at least. */
 interface Unit {
   /** Position of the call. */
   readonly reader: number;
-  /** Positions of its collectives and of what they need that is made of parameters alone, in order. */
+  /**
+   * Positions, in order, of its collectives and of what they need that is made of parameters alone and that no unit before
+   * has.
+   */
   readonly tasks: number[];
   bytes: number;
 }
@@ -58,6 +61,9 @@ export function prefetched(schedule: Schedule, options: PrefetchOptions): Prefet
   const front: Task[] = [];
   const after = new Map<number, Task[]>();
   const moved = new Set<number>();
+  // By task: the position at which, or (moved) right after which, it now stands.
+  const stands = Int32Array.from(tasks, (_, at) => at);
+  const writer = writers(schedule);
   let heldBack = 0;
   units.forEach((unit, k) => {
     let back = 1;
@@ -69,7 +75,9 @@ export function prefetched(schedule: Schedule, options: PrefetchOptions): Prefet
     if (alive !== undefined && memoryBytes !== undefined) {
       const own = unit.tasks.reduce((sum, at) => sum + made(at), 0);
       const last = unit.tasks[unit.tasks.length - 1];
-      while (back > 0 && alive.most(placeOf(back) + 1, last) + own > memoryBytes) back--;
+      // What it shares with a unit before may have been held back with that one: it stays behind it, however little it makes.
+      const behind = latestBefore(unit, tasks, writer, stands);
+      while (back > 0 && (placeOf(back) < behind || alive.most(placeOf(back) + 1, last) + own > memoryBytes)) back--;
       if (back < wanted) heldBack += unit.tasks.filter((at) => tasks[at].collective !== undefined).length;
       // It stays where it is written.
       if (back === 0) return;
@@ -80,6 +88,7 @@ export function prefetched(schedule: Schedule, options: PrefetchOptions): Prefet
       // Something else that needs it stands before: a gather never moves back.
       if (at < anchor) continue;
       moved.add(at);
+      stands[at] = anchor;
       const task = tasks[at];
       const starts = anchor < 0 || task.stream === COMPUTE ? [] : [tasks[anchor].id];
       list.push(starts.length === 0 ? task : { ...task, afterStart: [...(task.afterStart ?? []), ...starts] });
@@ -96,13 +105,23 @@ export function prefetched(schedule: Schedule, options: PrefetchOptions): Prefet
   return { schedule: { ...schedule, tasks: order }, heldBack };
 }
 
+/** Where the last task stands that makes what the unit reads and is in a unit before; -1: none does. */
+function latestBefore(unit: Unit, tasks: readonly Task[], writer: Int32Array, stands: Int32Array): number {
+  let latest = -1;
+  for (const at of unit.tasks)
+    for (const b of tasks[at].reads)
+      if (writer[b] >= 0 && !unit.tasks.includes(writer[b])) latest = Math.max(latest, stands[writer[b]]);
+  return latest;
+}
+
 /** Every gather waits for the end of the kernel before the call that reads it. */
 function onDemand(schedule: Schedule, units: readonly Unit[]): Schedule {
   const { tasks } = schedule;
   const waits = new Map<number, number>();
   for (const { reader, tasks: own } of units) {
-    let before = reader - 1;
-    while (before >= 0 && (tasks[before].stream !== COMPUTE || own.includes(before) || before > own[0])) before--;
+    const gather = own.find((at) => tasks[at].stream !== COMPUTE) ?? reader;
+    let before = gather - 1;
+    while (before >= 0 && (tasks[before].stream !== COMPUTE || own.includes(before))) before--;
     if (before >= 0) for (const at of own) if (tasks[at].stream !== COMPUTE) waits.set(at, tasks[before].id);
   }
   return {
@@ -114,34 +133,35 @@ function onDemand(schedule: Schedule, units: readonly Unit[]): Schedule {
   };
 }
 
-/** The gathers of weights, by the first call that is no weight itself and reads what they make; in the order of the calls. */
+/**
+ * The gathers of weights, by the first call that is no weight itself and reads what they make; in the order of the calls. Work
+ * that gathers need is with the first of them: a call that reads it without a gather has nothing to prefetch, and neither
+ * has a gather whose result no call reads.
+ */
 function gatherUnits({ tasks, buffers }: Schedule): Unit[] {
   const n = tasks.length;
   const isWeight = Uint8Array.from(tasks, (task) =>
     Number(task.writes.length > 0 && task.writes.every((b) => buffers[b].weight)),
   );
-  // First call that needs a buffer, and whether a gather does.
+  // By buffer: the first call that needs it, and the first that needs a gather of it.
   const first = new Int32Array(buffers.length).fill(n);
-  const gathered = new Uint8Array(buffers.length);
+  const gathered = new Int32Array(buffers.length).fill(n);
   const units = new Map<number, Unit>();
   for (let at = n - 1; at >= 0; at--) {
     const task = tasks[at];
     let reader = at;
-    let needed = 1;
     if (isWeight[at] === 1) {
-      reader = Math.min(...task.writes.map((b) => first[b]));
-      needed = Number(task.stream !== COMPUTE || task.writes.some((b) => gathered[b] === 1));
-      if (needed === 1 && reader < n) {
-        const unit = units.get(reader) ?? { reader, tasks: [], bytes: 0 };
+      reader = task.writes.reduce((least, b) => Math.min(least, first[b]), n);
+      const call = task.stream === COMPUTE ? task.writes.reduce((least, b) => Math.min(least, gathered[b]), n) : reader;
+      if (call < n) {
+        const unit = units.get(call) ?? { reader: call, tasks: [], bytes: 0 };
         unit.tasks.unshift(at);
         if (task.stream !== COMPUTE) unit.bytes += task.collective?.bytes ?? 0;
-        units.set(reader, unit);
+        units.set(call, unit);
       }
+      for (const b of task.reads) gathered[b] = Math.min(gathered[b], call);
     }
-    for (const b of task.reads) {
-      first[b] = Math.min(first[b], reader);
-      if (isWeight[at] === 1 && needed === 1) gathered[b] = 1;
-    }
+    for (const b of task.reads) first[b] = Math.min(first[b], reader);
   }
   return [...units.values()].sort((a, b) => a.reader - b.reader);
 }
