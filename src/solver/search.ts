@@ -248,7 +248,14 @@ export class Search {
       }
       if (this.#closeCore(net, cutoff, depth)) return this.#target();
       if (this.#host.stopped()) return bound;
-      if (round >= MAX_ROUNDS || !tighten(net)) return Math.max(bound, this.#branch(net, guideValues, bound, depth));
+      if (round >= MAX_ROUNDS || !tighten(net)) {
+        const root = depth === 0 ? net.log.clone() : undefined;
+        const branched = Math.max(bound, this.#branch(net, guideValues, bound, depth));
+        if (root === undefined || this.proof === undefined || !this.#host.stopped()) return branched;
+        // Branches cut short say nothing of the whole, and to replay them takes as long as they took.
+        this.proof = { ...this.proof, log: root };
+        return bound;
+      }
       if (!reducer.reduce(net)) return this.#target();
       messages = new Messages(net);
     }
