@@ -12,7 +12,7 @@ import type { Arg, DType, ValueType } from '../src/graph/types.ts';
 import { builtinOperators } from '../src/ops/builtin.ts';
 import { bind } from '../src/ops/infer.ts';
 import type { TypedContext } from '../src/ops/record.ts';
-import type { Rule, RuleSlot } from '../src/ops/rule.ts';
+import { isStrided, slotText, type Rule, type RuleSlot } from '../src/ops/rule.ts';
 
 const root = fileURLToPath(new URL('..', import.meta.url));
 
@@ -66,7 +66,8 @@ function bindCase(c: OracleCase): TypedContext | undefined {
 function words(slot: RuleSlot): string[] {
   if (slot === null) return ['-', 'R'];
   if (slot.kind === 'replicate') return ['R', '-'];
-  if (slot.kind === 'shard') return [`S${slot.dim}`];
+  // A cut in strides is none of the words that were recorded.
+  if (slot.kind === 'shard') return isStrided(slot) ? [slotText(slot)] : [`S${slot.dim}`];
   if (slot.op === 'bor') return ['Psum', 'Pmax'];
   if (slot.op === 'band') return ['Pproduct', 'Pmin'];
   return [`P${slot.op}`];

@@ -13,7 +13,7 @@ import type { Ground } from './ground.ts';
 import type { Network } from './network.ts';
 import type { Pool } from './pool.ts';
 import { costAt } from './primal.ts';
-import { EASY, type Engines, Search } from './search.ts';
+import { EASY, type Engines, Search, SMALL_CELLS } from './search.ts';
 import type { Certificate, Problem } from './types.ts';
 import { type Shifts, shiftsOf, unreduce } from './unreduce.ts';
 
@@ -74,7 +74,7 @@ export function solveByMessages(
 /** The cheapest choice among those whose middle blocks decide alike, rows aside: where a long search begins. */
 export function alikeChoice(ground: Ground, engines: Engines, stopped: () => boolean): Int32Array | undefined {
   const { fold } = ground;
-  if (fold === undefined) return undefined;
+  if (fold === undefined || ground.alike.cells < SMALL_CELLS) return undefined;
   const short = cheapest(ground.alike.clone(), engines, stopped);
   return short && fold.variable.map((v) => short.choice[v]);
 }

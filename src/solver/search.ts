@@ -70,7 +70,7 @@ const LABELS = { labels: 400_000, work: 40_000_000 };
 const PATIENCE = 0.002;
 const HASTE = 0.25;
 /** Networks of fewer cells are eliminated sooner than swept often. */
-const SMALL_CELLS = 100_000;
+export const SMALL_CELLS = 100_000;
 /** Part of the values that a round of pruning must take away for sweeps to go on before anything dearer is tried. */
 const WORTHWHILE = 0.1;
 /** A price is judged as soon as a sweep gains less than this part of the bound. */

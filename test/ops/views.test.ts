@@ -95,6 +95,40 @@ describe('shards through a view', () => {
     expect(run([2, 2])).toMatch(/\[2,4\] cannot be seen as \[6\]/);
   });
 
+  test.each([
+    [[4, 8], [32]],
+    [
+      [4, 4, 3],
+      [16, 3],
+    ],
+    [
+      [2, 4, 4, 2],
+      [2, 16, 2],
+    ],
+    [[4, 4, 4], [64]],
+    [[32], [4, 8]],
+    [
+      [64, 3],
+      [4, 4, 4, 3],
+    ],
+    [
+      [4, 8, 12],
+      [32, 3, 4],
+    ],
+  ])('PL-37 OP-34 %j to %j: every combination on two mesh dims gives the unsharded result', (from, to) => {
+    const call = viewCall(from, to);
+    const inputs = call.tensors.map((arg) => draw(arg, 1));
+    const space = new ShardingSpace(parseMesh('a=2,b=2'));
+    const set = expandRules(space, call.record.shard(call.ctx), call.ctx.inputs, call.ctx.outputs, { uneven: 'allow', patterns: 'any' }); // prettier-ignore
+    let strided = 0;
+    for (let s = 0; s < set.count; s++) {
+      const rules = [0, 1].map((m) => set.rules[set.choice[2 * s + m]]);
+      if (rules.some((r) => ruleText(r).includes('_S('))) strided++;
+      expect(judge(call.ctx, inputs, shapeKernels['aten.view.default'], rules, [2, 2])).toBeUndefined();
+    }
+    expect(strided).toBeGreaterThanOrEqual(4);
+  });
+
   test('PL-39 every pending kind passes, whatever the shapes', () => {
     const texts = viewRules([6, 8, 16], [48, 16]).map(ruleText);
     for (const kind of ['sum', 'avg', 'max', 'min']) expect(texts).toContain(`P(${kind}) -> P(${kind})`);
