@@ -33,7 +33,7 @@ import { AGAIN_WHEN_ASKED, gapOnTheWay, WORK_GROWTH, workOn } from './work-limit
  */
 
 /** Shares of the budget that the states may take in the first of two stages, tried in this order. */
-const STATE_SHARES = [1, 0.5, 0.25];
+const STATE_SHARES = [1, 0.5, 0.25, 0.125];
 /** Largest program, in nodes, for which the joint search also asks for two stages with less than the whole budget. */
 const TIGHT_NODES = 4000;
 /** Rounds of solving and following. */
