@@ -97,7 +97,7 @@ interface Range {
 /**
  * The frontier of a program on a mesh, from the request's budget (or what the device has) downwards.
  *
- * @param request `checkpoint` absent means `auto`; the peak over time is the constraint whatever `activations` says
+ * @param request `activations: 'off'`: states alone are traded. Else the peak over time is the constraint, and `checkpoint` absent means `auto`
  * @throws E_USAGE for fewer than two points, or the solver `propagate`; else what `shard` throws
  */
 export async function memoryFrontier(graph: Graph, request: PlanRequest, options: FrontierOptions): Promise<Frontier> {
@@ -108,7 +108,11 @@ export async function memoryFrontier(graph: Graph, request: PlanRequest, options
     throw new ShardwrightError('E_USAGE', 'propagation holds no budget over time, so it has no frontier', {
       hint: 'drop --solver propagate.',
     });
-  const base: PlanRequest = { ...request, activations: 'constraint', checkpoint: request.checkpoint ?? 'auto' };
+  // States alone are one row of the problem, which nothing that runs twice would make smaller.
+  const base: PlanRequest =
+    request.activations === 'off'
+      ? request
+      : { ...request, activations: 'constraint', checkpoint: request.checkpoint ?? 'auto' };
   const plain = prepare(graph, { ...base, checkpoint: 'none' }, options.table);
   const names = new Set(plain.model.graph.nodes.map((n) => n.name));
   const topBytes = request.memoryBytes ?? usableMemoryBytes(plain.model.cluster);

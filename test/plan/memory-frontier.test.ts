@@ -11,6 +11,7 @@ import { trace } from '../../src/trace/trace.ts';
 import { recomputeInBackward } from '../../src/passes/checkpoint/recompute.ts';
 import { prepare } from '../../src/plan/prepare.ts';
 import type { PlanRequest } from '../../src/plan/request.ts';
+import { memoryFront } from '../zoo/memory-front.ts';
 import { paretoByWalking, undominated } from './pareto.ts';
 import { load, planFor, request, TABLE } from './support.ts';
 
@@ -145,6 +146,26 @@ describe('CM-58 the frontier of seconds against peak bytes', () => {
     expect(frontier.points).toEqual([]);
     expect(frontier.neededBytes).toBeUndefined();
     expect(frontier.misses[0].conflict?.length).toBeGreaterThan(0);
+  });
+
+  test('ZO-25 states alone: points of the walk over every trade, down to the least, each proven', async () => {
+    const graph = load('torch/mlp/joint.expanded');
+    const asked = request('a=2,b=2', { activations: 'off', gap: 0 });
+    const { compact, model } = prepare(graph, asked, TABLE);
+    const walk = memoryFront(compact.problem, compact.problem.rows![0].name);
+    const frontier = await memoryFrontier(graph, asked, { table: TABLE, points: walk.length });
+    const { points, neededBytes } = frontier;
+    expect(points.map((p) => p.gap)).toEqual(points.map(() => 0));
+    expect(points[0].peakBytes).toBe(walk[0].amount);
+    for (const p of points) {
+      const answer = walk.find((w) => w.amount <= p.peakBytes);
+      expect(p.seconds * model.unitsPerSecond).toBeCloseTo(answer!.cost, 6);
+      expect(p.recomputedNodes).toBe(0);
+    }
+    // Ranges of less than a 256th of the largest peak are not looked into.
+    const least = walk.at(-1)!.amount;
+    expect(points.at(-1)!.peakBytes - least).toBeLessThan(walk[0].amount / 256);
+    expect(neededBytes).toBeLessThanOrEqual(least);
   });
 
   test('one point, and propagation, are refused', async () => {
