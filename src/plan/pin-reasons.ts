@@ -4,7 +4,8 @@ import type { TensorMeta } from '../ops/record.ts';
 import { ruleText, type Rule, type ShardSlot } from '../ops/rule.ts';
 import { allReplicate, cutRows, plainRow } from '../strategy/expand.ts';
 import { offered } from '../strategy/patterns.ts';
-import { RowProduct, type Row } from '../strategy/row-product.ts';
+import { RowProduct } from '../strategy/row-product.ts';
+import { type Row } from '../strategy/row.ts';
 import type { Model } from './model.ts';
 
 /**

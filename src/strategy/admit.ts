@@ -7,7 +7,7 @@ import { Shard } from '../mesh/shard.ts';
 import { evenlyShardable, fillsAllRanks, isPending, pendingTogether, refusedCut, Sharding } from '../mesh/sharding.ts';
 import type { TensorMeta } from '../ops/record.ts';
 import { R, type Rule, type RuleSlot, type ShardSlot } from '../ops/rule.ts';
-import { takesAnyCut } from './row-product.ts';
+import { takesAnyCut } from './row.ts';
 
 /**
  * Asks the rules of one call whether given input shardings may stand as they are, and what comes out. Nothing is moved:

@@ -3,7 +3,8 @@ import { partialCode, REPLICATE_CODE, shardCode, type ShardingSpace } from '../m
 import type { TensorMeta } from '../ops/record.ts';
 import { isStrided, R, type Rule, type RuleSlot } from '../ops/rule.ts';
 import { hasCut, type Patterns } from './patterns.ts';
-import { RowProduct, shardsOf, takesAnyCut, type Row } from './row-product.ts';
+import { RowProduct } from './row-product.ts';
+import { shardsOf, takesAnyCut, type Row } from './row.ts';
 
 /**
  * Single-dim rules expanded to the whole mesh. A strategy takes one rule per mesh dim; it fixes the sharding of every

@@ -7,7 +7,7 @@ import { StridedShard } from '../mesh/strided.ts';
 import type { TensorMeta } from '../ops/record.ts';
 import type { Rule } from '../ops/rule.ts';
 import { allReplicate, cutRows, plainRow } from './expand.ts';
-import type { Row } from './row-product.ts';
+import type { Row } from './row.ts';
 
 /**
  * Discovery: the rules of one call with their shard slots filled by the cuts that its inputs really have. A rule with shard

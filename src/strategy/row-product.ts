@@ -4,47 +4,15 @@ import { FIRST_OTHER_CODE, FIRST_SHARD_CODE, partialCode, REPLICATE_CODE, type S
 import type { Placement } from '../mesh/placement.ts';
 import { StridedShard } from '../mesh/strided.ts';
 import type { TensorMeta } from '../ops/record.ts';
-import type { RuleSlot, ShardSlot } from '../ops/rule.ts';
+import type { RuleSlot } from '../ops/rule.ts';
 import { patternOf, type Patterns } from './patterns.ts';
+import { needsOf, someLookAlike, takesAnyCut, type Row, type RowNeeds } from './row.ts';
 
 /**
  * The product of single-dim rules over the mesh dims, one mesh dim at a time: what the rules taken so far make of every
  * tensor is kept for each number of mesh dims, so that a combination which cannot pass is left where it first fails and
  * going on from a prefix costs one step.
  */
-
-/** A rule on one mesh dim: its slots for inputs and outputs, and the kind codes that they stand for. */
-export interface Row {
-  readonly rule: number;
-  readonly slots: readonly RuleSlot[];
-  readonly codes: Int32Array;
-  /** The slots that cut, see `shardsOf`. */
-  readonly shards: readonly ShardPlace[];
-  /** Whether a slot cuts inside the indices of other dims: its code depends on the mesh dims before. */
-  readonly strided: boolean;
-}
-
-/** A slot that cuts: its tensor, and the later ones of the same index. */
-export interface ShardPlace {
-  readonly t: number;
-  readonly slot: ShardSlot;
-  readonly mates: readonly { readonly t: number; readonly slot: ShardSlot }[];
-}
-
-/** Where a rule cuts, and which of its cuts belong together. */
-export function shardsOf(slots: readonly RuleSlot[]): ShardPlace[] {
-  const cuts = slots.flatMap((slot, t) => (slot?.kind === 'shard' ? [{ t, slot }] : []));
-  return cuts.map(({ t, slot }, i) => ({
-    t,
-    slot,
-    mates: cuts.slice(i + 1).filter((mate) => mate.slot.tie === slot.tie),
-  }));
-}
-
-/** Whether a slot asks nothing of a cut but to be the same, or even, where its tie group needs it. */
-export function takesAnyCut(slot: ShardSlot): boolean {
-  return slot.slicing !== 'contiguous' && !slot.scaled && slot.unit === 1;
-}
 
 export interface ProductOptions {
   readonly uneven: 'allow' | 'forbid';
@@ -62,14 +30,6 @@ export interface ProductOptions {
 const BASE = 256;
 /** Mesh dims of which a key still fits a float64. */
 const MAX_MESH_RANK = 6;
-
-/** What a row asks beyond cutting alike: its slots with needs of their own, and the pairs that are tied. */
-interface RowNeeds {
-  readonly singles: readonly { readonly t: number; readonly slot: ShardSlot }[];
-  readonly pairs: readonly { readonly t: number; readonly dim: number; readonly u: number; readonly mate: number }[];
-  /** Tied dims of unequal size that are not scaled: the row is never right. */
-  readonly dead: boolean;
-}
 
 /** Plain arrays: they are short, made for every call, and cost a tenth of a typed array to make. */
 function filled(length: number, value: number): number[] {
@@ -397,42 +357,3 @@ export class RowProduct {
 }
 
 const LINEAR_CODES = new Set([partialCode('sum'), partialCode('avg')]);
-
-/** Whether two rows have the same kinds in every place. */
-function someLookAlike(rows: readonly Row[]): boolean {
-  if (rows.length > 64) return new Set(rows.map((row) => row.codes.join())).size < rows.length;
-  for (let a = 0; a < rows.length; a++)
-    for (let b = a + 1; b < rows.length; b++) {
-      let t = 0;
-      while (t < rows[a].codes.length && rows[a].codes[t] === rows[b].codes[t]) t++;
-      if (t === rows[a].codes.length) return true;
-    }
-  return false;
-}
-
-const NO_NEEDS: RowNeeds = { singles: [], pairs: [], dead: false };
-
-function needsOf(row: Row, tensors: readonly (TensorMeta | null)[]): RowNeeds {
-  if (row.shards.length === 0) return NO_NEEDS;
-  const singles: { t: number; slot: ShardSlot }[] = [];
-  const pairs: { t: number; dim: number; u: number; mate: number }[] = [];
-  let dead = false;
-  for (const place of row.shards) {
-    const { t, slot, mates } = place;
-    const meta = tensors[t];
-    if (meta === null) {
-      dead = true;
-      continue;
-    }
-    if (slot.even || slot.scaled || slot.unit > 1 || slot.filled || slot.slicing === 'contiguous') singles.push(place);
-    for (const mate of mates) {
-      // A view's rule says where in the merged dim it cuts, whatever other mesh dims do.
-      if (slot.inside !== null || mate.slot.inside !== null) continue;
-      const other = tensors[mate.t];
-      const scaled = slot.scaled || mate.slot.scaled;
-      if (other === null || (!scaled && meta.shape[slot.dim] !== other.shape[mate.slot.dim])) dead = true;
-      else pairs.push({ t, dim: slot.dim, u: mate.t, mate: mate.slot.dim });
-    }
-  }
-  return { singles, pairs, dead };
-}

@@ -3,7 +3,8 @@ import { FIRST_OTHER_CODE } from '../mesh/space.ts';
 import type { TensorMeta } from '../ops/record.ts';
 import type { FilledRules } from './fill.ts';
 import type { MovePrices } from './prices.ts';
-import { RowProduct, type ProductOptions, type Row } from './row-product.ts';
+import { RowProduct, type ProductOptions } from './row-product.ts';
+import { type Row } from './row.ts';
 
 /**
  * Best-first search for the strategy whose inputs are cheapest to bring about, without pricing every candidate. An entry of
