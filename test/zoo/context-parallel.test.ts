@@ -5,6 +5,7 @@ import { parseModelConfig } from '../../src/models/families.ts';
 import { modelEntry } from '../../src/models/registry.ts';
 import { decode } from '../../src/plan/decode.ts';
 import { prepare } from '../../src/plan/prepare.ts';
+import type { PlanRequest } from '../../src/plan/request.ts';
 import { shardPrepared } from '../../src/plan/shard.ts';
 import { evaluate } from '../../src/solver/check.ts';
 import { contextBytes, ulyssesBytes } from '../../src/zoo/closed-forms.ts';
@@ -35,8 +36,8 @@ interface Planned {
   readonly sent: Readonly<Record<string, number>>;
 }
 
-async function planned(graph: Graph, mesh: string, parts: readonly Part[], dim: string): Promise<Planned> {
-  const prepared = prepare(graph, request(mesh, { activations: 'off' }), TABLE);
+async function planned(graph: Graph, mesh: string, parts: readonly Part[], dim: string, more: Partial<PlanRequest> = {}): Promise<Planned> {
+  const prepared = prepare(graph, request(mesh, { activations: 'off', ...more }), TABLE);
   const { model } = prepared;
   const applied = applyRecipe(model, { name: 'test', parts });
   if ('refused' in applied) throw new Error(applied.refused);
@@ -78,7 +79,7 @@ describe('ZO-10 keys and values move as many as the model makes, not once for ea
   ] as const)('a traced Llama-3 of Hugging Face on %s: rows of several sequences are one dim in its products, cut in strides along the sequence', async (mesh, parts, expected) => {
     const cp = Number(/cp=(\d)/.exec(mesh)?.[1]);
     const dp = Number(/dp=(\d)/.exec(mesh)?.[1]);
-    const { prepared, priced, sent } = await planned(load('torch/llama3-8b-2l/joint.expanded'), mesh, parts, 'cp');
+    const { prepared, priced, sent } = await planned(load('torch/llama3-8b-2l/joint.expanded'), mesh, parts, 'cp', { strided: 'all' });
     const { model } = prepared;
     const { nodes } = decode(model, priced.choice);
     const closed = 2 * contextBytes(cp, (4 / dp) * 4096 * 1024 * 2);
