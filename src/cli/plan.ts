@@ -150,10 +150,9 @@ export async function planGraph(
 
 type Stages = (prepared: Prepared, choice: Int32Array) => PlanPipeline;
 
-/** The default is not written into requests, so that those of older plan folders equal new ones. */
-function strideOf(text = 'rows'): Pick<PlanRequest, 'strided'> {
-  const strided = parseChoice(text, '--strided', ['rows', 'all', 'off'] as const);
-  return strided === 'rows' ? {} : { strided };
+/** Absent means by the mesh, see `PlanRequest.strided`. */
+function strideOf(text: string | undefined): Pick<PlanRequest, 'strided'> {
+  return text === undefined ? {} : { strided: parseChoice(text, '--strided', ['rows', 'all', 'off'] as const) };
 }
 
 /** The request with what was padded before planning. */

@@ -19,7 +19,7 @@ import type { Problem } from '../solver/types.ts';
 import { Within } from '../solver/within.ts';
 import { dataflow } from '../strategy/dataflow.ts';
 import { nodeStrategies } from '../strategy/nodes.ts';
-import { MOST_FACTORS } from '../strategy/patterns.ts';
+import { MOST_FACTORS, type StridedCuts } from '../strategy/patterns.ts';
 import { MOST_RUNS, runsOf } from '../strategy/runs.ts';
 import { countedText } from '../units.ts';
 import { buildModel } from './build.ts';
@@ -68,7 +68,8 @@ export function prepare(original: Graph, request: PlanRequest, operators: Operat
   const flow = dataflow(graph, table, request.sharing, opened?.loops);
   const mostRuns = limitOfRuns(space, request);
   const runs = mostRuns === undefined ? {} : { mostRuns };
-  const { uneven, unknown, strided = 'rows' } = request;
+  const { uneven, unknown } = request;
+  const strided = request.strided ?? usualStrides(space);
   const cuts = cutsOf(request, Math.max(0, ...flow.types.map((meta) => meta.shape.length)));
   const strategies = nodeStrategies(graph, flow, table, space, { uneven, unknown, strided, ...cuts, ...runs });
   const budgetBytes = request.memoryBytes ?? usableMemoryBytes(cluster);
@@ -103,6 +104,13 @@ export function prepare(original: Graph, request: PlanRequest, operators: Operat
     assumptions: assumptionsOf(model, request, opened, mostRuns),
     contradictions: restriction.contradictions(),
   };
+}
+
+/** Mesh dims of several devices up to which merged dims are cut in strides without being asked: beyond, proofs take too long. */
+const MOST_STRIDED_DIMS = 3;
+
+function usualStrides(space: ShardingSpace): StridedCuts {
+  return space.mesh.sizes.filter((n) => n > 1).length <= MOST_STRIDED_DIMS ? 'rows' : 'off';
 }
 
 /** Cuts that the request adds, each on every dim that some tensor of the program has. */
@@ -197,6 +205,10 @@ function assumptionsOf(
       'A value keeps at most one redistributed copy per phase; uses that want the same placement pay for it once.',
     );
   if (mostRuns !== undefined) list.push(...limitedSpace(model.space, mostRuns, request.sharing));
+  if (request.strided === undefined && usualStrides(model.space) === 'off')
+    list.push(
+      'Dims that views merge are cut in one piece on meshes of so many dims; --strided rows cuts them in strides too.',
+    );
   if (model.strategies.fewerStrides > 0)
     list.push(
       `${countedText(model.strategies.fewerStrides, 'value')} could be cut in more than ${MOST_FACTORS} strides of one dim; the smallest factors are considered.`,

@@ -43,8 +43,9 @@ export interface PlanRequest {
    */
   readonly cuts?: readonly string[];
   /**
-   * Strided cuts of dims that views merge, as that of a sequence is once batch and sequence are one dim. `rows` (and absent):
-   * of leading dims; `all`: also of others, such as heads and what is in a head; `off`: such a view wants the dim whole.
+   * Strided cuts of dims that views merge, as that of a sequence is once batch and sequence are one dim. `rows` (and absent,
+   * on meshes of up to three dims): of leading dims, by inner mesh dims; `all`: also of others, such as heads and what is in a
+   * head, in any order; `off` (and absent, on other meshes): such a view wants the dim whole.
    */
   readonly strided?: StridedCuts;
   /** What to do with operators that have no record. */

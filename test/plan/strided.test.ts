@@ -89,6 +89,16 @@ describe('a sequence cut goes on through products of rows', () => {
     expect(verify(forward, all, TABLE).mismatches).toEqual([]);
   });
 
+  it('meshes of more than three dims leave strides out and say so, unless they are asked for', async () => {
+    const asked = { pins: pins('S(0)S(1)RR', 'RRRR'), outputs: 'S(0)S(1)RR' };
+    const plan = await planFor(forward, 'dp=2,cp=2,a=2,b=2', asked);
+    expect(plan.assumptions.join()).toMatch(/merge are cut in one piece .* --strided rows/);
+    expect(plan.objective.communicationSeconds).toBeGreaterThan(0);
+    const strided = await planFor(forward, 'dp=2,cp=2,a=2,b=2', { ...asked, strided: 'rows' });
+    expect(strided.assumptions.join()).not.toMatch(/--strided rows/);
+    expect(strided.objective.communicationSeconds).toBe(0);
+  });
+
   it('heads merged with what is in a head are cut in strides when all is asked for', async () => {
     const graph = trace(({ x }: Record<'x', Tensor>) => x.view([2, 8, 16]).gelu(), { x: input([2, 8, 4, 4]) });
     const asked = { inputs: 'S(3)', outputs: 'free', pins: [{ node: 'gelu', spec: '_S(2, 4)' }] };

@@ -99,8 +99,7 @@ export function planFlags(command: Command): Command {
     .option('--cut <placement>', 'a further kind of cut to offer, such as "_S(0, 3)"; repeatable', collect, [])
     .option(
       '--strided <which>',
-      'strided cuts of dims that views merge, such as batch and sequence: rows (the leading dims), all, off',
-      'rows',
+      'strided cuts of dims that views merge, such as batch and sequence: rows (the leading dims), all, off (default: rows on meshes of up to three dims)',
     )
     .option('--unknown <policy>', 'operators without a record: refuse, replicate', 'refuse')
     .option('--no-sharing', 'price a redistribution at every use, even where one copy would serve several')
