@@ -3,7 +3,7 @@
 Request {"calls": [call]}, where a call has "tensors": [{"dtype", "shape", "init", "hi"}], "seeds": [int] and
 "rules": [{"inputs": [slot], "outputs": [slot], "ranks": [int], "size": int or null}]; "size" is the argument that states the size
 of the result, which every rank gets as its local size. A slot is null, {"kind": "replicate"},
-{"kind": "shard", "dim"} or {"kind": "partial", "op"}. Answer: for each call {"refused": TEXT} where PyTorch does not run the
+{"kind": "shard", "dim", "chunks"} or {"kind": "partial", "op"}. Answer: for each call {"refused": TEXT} where PyTorch does not run the
 unsharded call, else {"verdicts": [[TEXT or null for each number of ranks] for each rule]}: null is right, a text
 that starts with "kernel:" says that the kernel does not take the local call.
 
@@ -54,9 +54,23 @@ def chunk(size: int, ranks: int, rank: int) -> tuple[int, int]:
     return start, min(size, start + rows) - start
 
 
-def cut(x: torch.Tensor, dim: int, ranks: int, rank: int) -> torch.Tensor:
-    start, rows = chunk(x.shape[dim], ranks, rank)
-    return x.narrow(dim, start, rows).clone()
+def cut(x: torch.Tensor, slot: dict[str, Any], ranks: int, rank: int) -> torch.Tensor:
+    """A rank's rows of the slot's dim: a chunk, or a piece of each of `chunks` equal chunks."""
+    dim = slot["dim"]
+    start, rows = chunk(x.shape[dim] // slot["chunks"], ranks, rank)
+    return torch.cat([part.narrow(dim, start, rows) for part in x.tensor_split(slot["chunks"], dim)], dim)
+
+
+def rows_of(size: int, slot: dict[str, Any], ranks: int, rank: int) -> int:
+    """How many rows of a dim of `size` a rank holds."""
+    return slot["chunks"] * chunk(size // slot["chunks"], ranks, rank)[1]
+
+
+def join(parts: list[torch.Tensor], slot: dict[str, Any]) -> torch.Tensor:
+    """The whole tensor, from what the ranks hold of it."""
+    dim, chunks = slot["dim"], slot["chunks"]
+    pieces = [part.tensor_split(chunks, dim) for part in parts]
+    return torch.cat([piece[k] for k in range(chunks) for piece in pieces], dim)
 
 
 def checkerboard(x: torch.Tensor, ranks: int) -> torch.Tensor:
@@ -105,7 +119,7 @@ def place(x: torch.Tensor, slot: Slot, ranks: int, generator: torch.Generator) -
     if slot is None or slot["kind"] == "replicate":
         return [x.clone() for _ in range(ranks)]
     if slot["kind"] == "shard":
-        return [cut(x, slot["dim"], ranks, rank) for rank in range(ranks)]
+        return [cut(x, slot, ranks, rank) for rank in range(ranks)]
     return operands(x, slot["op"], ranks, generator)
 
 
@@ -157,10 +171,10 @@ def claimed(
     if slot["kind"] == "shard":
         for rank, part in enumerate(parts):
             shape = list(want.shape)
-            shape[slot["dim"]] = chunk(want.shape[slot["dim"]], ranks, rank)[1]
+            shape[slot["dim"]] = rows_of(want.shape[slot["dim"]], slot, ranks, rank)
             if list(part.shape) != shape:
                 return f"rank {rank} has shape {list(part.shape)}, claimed {shape}"
-        return difference(torch.cat(parts, slot["dim"]), want, tolerance)
+        return difference(join(parts, slot), want, tolerance)
     for rank, part in enumerate(parts):
         if part.shape != want.shape:
             return f"rank {rank} has shape {list(part.shape)}, claimed {list(want.shape)}"
@@ -173,7 +187,7 @@ def local_call(call: dict[str, Any], rule: dict[str, Any], ranks: int, rank: int
         return call
     slot, shape = rule["outputs"][0], list(truth[0].shape)
     if slot["kind"] == "shard":
-        shape = [chunk(n, ranks, rank)[1] if d == slot["dim"] else n for d, n in enumerate(shape)]
+        shape = [rows_of(n, slot, ranks, rank) if d == slot["dim"] else n for d, n in enumerate(shape)]
     args = [shape if k == rule["size"] else arg for k, arg in enumerate(call["args"])]
     return {**call, "args": args}
 

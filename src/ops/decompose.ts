@@ -4,7 +4,7 @@ import { isRef } from '../graph/value.ts';
 import { tensorInputs } from './context.ts';
 import { bind } from './infer.ts';
 import type { TensorMeta } from './record.ts';
-import { R, rule, type Rule, type RuleSlot, type ShardSlot } from './rule.ts';
+import { inOnePiece, R, rule, type Rule, type RuleSlot, type ShardSlot } from './rule.ts';
 import type { OperatorTable } from './table.ts';
 
 /**
@@ -121,7 +121,8 @@ class Search {
       if (meta === null) return null;
       return record.results === 'single' ? node.name : this.memberOf(node.name, k);
     });
-    const rules = record.shard(ctx).filter((r) => r.collectives === undefined);
+    // Strides speak of tensors of the inner call, which the outer one does not have.
+    const rules = record.shard(ctx).flatMap((r) => (r.collectives === undefined ? (inOnePiece(r) ?? []) : []));
     return {
       name: node.name,
       inputs: tensorInputs(record, node.args, node.kwargs),

@@ -130,6 +130,15 @@ export function isStrided(slot: ShardSlot): boolean {
   return (slot.inside?.dims.length ?? 0) > 0;
 }
 
+/** A rule without cuts in strides, whose slots say nothing of other tensors of the call; undefined where it has some. */
+export function inOnePiece(r: Rule): Rule | undefined {
+  const slots = [...r.inputs, ...r.outputs];
+  if (slots.every((s) => s?.kind !== 'shard' || s.inside === null)) return r;
+  if (slots.some((s) => s?.kind === 'shard' && isStrided(s))) return undefined;
+  const plain = (s: RuleSlot): RuleSlot => (s?.kind === 'shard' ? { ...s, inside: null } : s);
+  return { ...r, inputs: r.inputs.map(plain), outputs: r.outputs.map(plain) };
+}
+
 /** Text of a rule, `S(0), R -> S(0)`. */
 export function ruleText(r: Rule): string {
   return `${r.inputs.map(slotText).join(', ')} -> ${r.outputs.map(slotText).join(', ')}`;

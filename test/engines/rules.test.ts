@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { ruleText, rule, R, S, P, type Rule } from '../../src/ops/rule.ts';
+import { ruleText, rule, R, S, P, type Rule, type RuleSlot } from '../../src/ops/rule.ts';
 import { admitted } from '../ops/support/ranks.ts';
 import { operators, samples } from './samples/all.ts';
 import { bindText, parseCall, type CallText } from '../../src/ops/samples/call-text.ts';
@@ -21,6 +21,8 @@ interface Job {
 }
 
 const RANKS = [2, 3] as const;
+/** For dims that only these divide. */
+const MORE_RANKS = [5, 7] as const;
 /** Operators that state the size of their result, and in which argument: a `local-shape` rule gives each rank its own. */
 const SIZE_ARGUMENT: Readonly<Record<string, number>> = {
   view: 1,
@@ -74,7 +76,8 @@ const jobs: Job[] = samples.map((call) => {
       count.rewritten.set('8 bits', (count.rewritten.get('8 bits') ?? 0) + 1);
       continue;
     }
-    const ranks = RANKS.filter((n) => admitted(ctx, [r], [n]));
+    const few = RANKS.filter((n) => admitted(ctx, [r], [n]));
+    const ranks = few.length > 0 ? few : MORE_RANKS.filter((n) => admitted(ctx, [r], [n]));
     if (ranks.length === 0) count.notAdmitted++;
     else rules.push({ rule: r, ranks });
   }
@@ -82,13 +85,21 @@ const jobs: Job[] = samples.map((call) => {
 });
 const controls: Job[] = WRONG.map(([text, r]) => ({ call: parseCall(text), rules: [{ rule: r, ranks: RANKS }] }));
 
+/** A slot, and of a shard the number of equal chunks of which each rank has a piece. */
+function wireSlot(slot: RuleSlot, call: CallText): object | null {
+  if (slot?.kind !== 'shard') return slot;
+  const { ctx } = bindText(operators, call);
+  const shape = slot.inside === null ? [] : ([...ctx.inputs, ...ctx.outputs][slot.inside.tensor]?.shape ?? []);
+  return { ...slot, chunks: (slot.inside?.dims ?? []).reduce((n, dim) => n * shape[dim], 1) };
+}
+
 const answer = askTorch<{ readonly calls: readonly Verdict[] }>('run_rules.py', {
   calls: [...jobs, ...controls].map(({ call, rules }) => ({
     ...wireCall(bindText(operators, call).record, call),
     seeds: [1, 2],
     rules: rules.map(({ rule: r, ranks }) => ({
-      inputs: r.inputs,
-      outputs: r.outputs,
+      inputs: r.inputs.map((slot) => wireSlot(slot, call)),
+      outputs: r.outputs.map((slot) => wireSlot(slot, call)),
       ranks,
       size: sizeArgument(call.target, r) ?? null,
     })),

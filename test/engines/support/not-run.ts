@@ -90,7 +90,7 @@ export const OTHER_SCHEMA: readonly string[] = [
 ];
 
 /** Rules of samples whose own conditions (evenness, units) admit them at these sizes on neither 2 nor 3 ranks. */
-export const NOT_ADMITTED = 21;
+export const NOT_ADMITTED = 5;
 
 /** PyTorch looks at values (is a matrix singular?) before it types these, so that it refuses fake tensors. */
 export const VALUES_FIRST: readonly string[] = [
