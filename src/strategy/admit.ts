@@ -6,7 +6,7 @@ import { REPLICATE } from '../mesh/replicate.ts';
 import { Shard } from '../mesh/shard.ts';
 import { evenlyShardable, fillsAllRanks, isPending, pendingTogether, refusedCut, Sharding } from '../mesh/sharding.ts';
 import type { TensorMeta } from '../ops/record.ts';
-import { R, type Rule, type RuleSlot, type ShardSlot } from '../ops/rule.ts';
+import { inOnePiece, R, type Rule, type RuleSlot, type ShardSlot } from '../ops/rule.ts';
 import { takesAnyCut } from './row.ts';
 
 /**
@@ -60,7 +60,8 @@ export function admit(
     }
   }
   const replicate: Rule = { inputs: inputs.map(() => R), outputs: outputs.map((o) => o && R), origin: 'base' };
-  const list = [replicate, ...rules];
+  // What a view makes of a later dim is strides, which the strict reading does not make: the dim is to be whole.
+  const list = [replicate, ...rules.flatMap((r) => inOnePiece(r) ?? [])];
   const candidates: Rule[][] = [];
   for (let m = 0; m < mesh.rank; m++) {
     // One device holds everything, whatever the placement is called.

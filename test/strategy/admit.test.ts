@@ -296,3 +296,22 @@ describe('what rules demand of a cut', () => {
     expect(outcome(xy, call('aten.mul.Tensor', [8], [8]), 'P(sum)P(avg)', 'RR')).toEqual(['P(sum)P(avg)']);
   });
 });
+
+describe('a later dim that a view merges', () => {
+  const table = builtinOperators();
+  const view: Bound = (() => {
+    const record = table.get('aten.view.default')!;
+    const meta: TensorMeta = { dtype: 'f32', shape: [4, 8] };
+    const outputs: TensorMeta[] = [{ dtype: 'f32', shape: [32] }];
+    const bound = withOutputs(
+      bindCall(record, [{ kind: 'value', name: 'x' }, [32]], {}, () => meta),
+      outputs,
+    );
+    return { rules: record.shard(bound), inputs: [meta], outputs };
+  })();
+
+  test('is refused by the strict reading, which makes no strides; the first dim stands', () => {
+    expect(outcome(x2, view, 'S(0)')).toEqual(['S(0)']);
+    expect(outcome(x2, view, 'S(1)')).toMatch(/no rule takes S\(1\)/);
+  });
+});

@@ -89,7 +89,7 @@ export const OTHER_SCHEMA: readonly string[] = [
   "aten.randperm.default: 'dtype' is 4 by default in PyTorch, null here",
 ];
 
-/** Rules of samples whose own conditions (evenness, units) admit them at these sizes on neither 2 nor 3 ranks. */
+/** Rules of samples whose own conditions (evenness, units) admit them at these sizes on none of 2, 3, 5 and 7 ranks. */
 export const NOT_ADMITTED = 5;
 
 /** PyTorch looks at values (is a matrix singular?) before it types these, so that it refuses fake tensors. */
