@@ -55,6 +55,7 @@ export class ShardingSpace {
   private readonly others: Placement[] = [];
   private readonly otherCodes = new Map<string, number>();
   private readonly identities = new Map<object, number>();
+  private refused = false;
   private codes = new Uint8Array(256);
   private positions = new Uint8Array(256);
 
@@ -173,9 +174,17 @@ export class ShardingSpace {
     return code;
   }
 
-  /** As `codeOf`, but -1 where the space has no number left. */
+  /** As `codeOf`, but -1 where the space has no number left, which `hasRefused` then says. */
   codeIfAny(p: Placement): number {
-    return FIRST_OTHER_CODE + this.others.length > 255 && !this.otherCodes.has(this.nameOf(p)) ? -1 : this.codeOf(p);
+    const isFull = FIRST_OTHER_CODE + this.others.length > 255;
+    if (!isFull || this.otherCodes.has(this.nameOf(p))) return this.codeOf(p);
+    this.refused = true;
+    return -1;
+  }
+
+  /** Whether some placement was not taken because the space had no number left for it. */
+  get hasRefused(): boolean {
+    return this.refused;
   }
 
   /** Text of a placement, with the number of the run-time object that it belongs to. */

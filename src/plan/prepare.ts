@@ -213,6 +213,8 @@ function assumptionsOf(
     list.push(
       `${countedText(model.strategies.fewerStrides, 'value')} could be cut in more than ${MOST_FACTORS} strides of one dim; the smallest factors are considered.`,
     );
+  if (model.space.hasRefused)
+    list.push('More kinds of strided cuts occur than can be numbered; those that occur last are not considered.');
   for (const { target, count } of model.strategies.replicatedUnknown)
     list.push(`${target} (${countedText(count, 'node')}) has no rules and was planned replicated at zero compute.`);
   const grouped = model.graph.nodes.filter((node) => node.target.startsWith('aten._grouped_mm.')).length;

@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { parseMesh } from '../../src/mesh/mesh.ts';
 import { ShardingSpace } from '../../src/mesh/space.ts';
+import { StridedShard } from '../../src/mesh/strided.ts';
 import { jointGraph } from '../../src/passes/joint.ts';
 import { prepare } from '../../src/plan/prepare.ts';
 import { randomPlan } from '../../src/plan/random-plan.ts';
@@ -138,6 +139,15 @@ describe('patterns', () => {
       '0: _S(0, 4),S(0)',
       '0: _S(0, 4),_S(0, 4)',
     ]);
+  });
+
+  it('a space without numbers left takes no further kinds, and says so', () => {
+    const full = new ShardingSpace(parseMesh('a=2'));
+    const codes = Array.from({ length: 200 }, (_, k) => full.codeIfAny(new StridedShard(0, k + 2)));
+    expect(codes.indexOf(-1)).toBe(160);
+    expect(full.hasRefused).toBe(true);
+    expect(full.codeIfAny(new StridedShard(0, 2))).toBe(codes[0]);
+    expect(space.hasRefused).toBe(false);
   });
 
   it('of many factors the least are kept', () => {
