@@ -34,7 +34,10 @@ class ParetoElimination {
   readonly #store: Store;
   readonly #slack: number;
   readonly #budgets: number[];
-  readonly #fronts = new Set<Front>();
+  /** By variable: the fronts that hold it, in the order in which they were made. */
+  readonly #at: Set<Front>[];
+  /** Fronts that hold no variable any more. */
+  readonly #loose: Front[] = [];
   #work = 0;
 
   constructor(model: Model) {
@@ -48,29 +51,34 @@ class ParetoElimination {
       });
       return Number(budget);
     });
-    for (const part of model.tidyParts()) this.#fronts.add(this.#frontOf(part));
+    this.#at = Array.from(model.size, () => new Set<Front>());
+    for (const part of model.tidyParts()) this.#add(this.#frontOf(part));
+  }
+
+  #add(front: Front): void {
+    if (front.vars.length === 0) this.#loose.push(front);
+    for (const v of front.vars) this.#at[v].add(front);
   }
 
   run(): bigint | undefined {
     const model = this.#model;
     if (this.#budgets.some((b) => b < 0)) return undefined;
-    const left = new Set<number>();
-    for (let i = 0; i < model.size.length; i++) if (!model.gone[i]) left.add(i);
-    while (left.size > 0) {
-      let chosen = -1;
-      let fewest = Infinity;
-      for (const v of left) {
-        const cells = this.#cellsAfter(v);
-        if (cells < fewest) {
-          fewest = cells;
-          chosen = v;
-        }
-      }
-      left.delete(chosen);
+    const left: number[] = [];
+    for (let i = 0; i < model.size.length; i++) if (!model.gone[i]) left.push(i);
+    // Only the neighbours of what goes have another number of cells afterwards.
+    const cells = new Float64Array(model.size.length);
+    for (const v of left) cells[v] = this.#cellsAfter(v);
+    while (left.length > 0) {
+      let place = 0;
+      for (let k = 1; k < left.length; k++) if (cells[left[k]] < cells[left[place]]) place = k;
+      const [chosen] = left.splice(place, 1);
+      const near = new Set([...this.#at[chosen]].flatMap((f) => f.vars));
       if (!this.#eliminate(chosen)) return undefined;
+      near.delete(chosen);
+      for (const v of near) cells[v] = this.#cellsAfter(v);
     }
     let rest: readonly Label[] = [{ cost: 0, real: 0, amounts: this.#budgets.map(() => 0) }];
-    for (const front of this.#fronts) rest = this.#combine(rest, front.cells[0]);
+    for (const front of this.#loose) rest = this.#combine(rest, front.cells[0]);
     let least: bigint | undefined;
     for (const label of rest) {
       const total = BigInt(label.real) + model.constant - model.pricedConstant;
@@ -89,8 +97,7 @@ class ParetoElimination {
 
   #cellsAfter(v: number): number {
     const sizes = new Map<number, number>();
-    for (const f of this.#fronts) {
-      if (!f.vars.includes(v)) continue;
+    for (const f of this.#at[v]) {
       f.vars.forEach((u, k) => {
         if (u !== v) sizes.set(u, Math.min(this.#model.size[u], (sizes.get(u) ?? 1) * f.dims[k]));
       });
@@ -121,8 +128,8 @@ class ParetoElimination {
 
   #eliminate(v: number): boolean {
     const store = this.#store;
-    const touching = [...this.#fronts].filter((f) => f.vars.includes(v));
-    for (const f of touching) this.#fronts.delete(f);
+    const touching = [...this.#at[v]];
+    for (const f of touching) for (const u of f.vars) this.#at[u].delete(f);
     const join = (u: number): number => {
       const maps = touching.filter((f) => f.vars.includes(u)).map((f) => f.maps[f.vars.indexOf(u)]);
       if (maps.length === 0) return store.map(new Int32Array(this.#model.size[u]));
@@ -164,7 +171,7 @@ class ParetoElimination {
       let k = vars.length - 1;
       while (k >= 0 && ++at[k] === dims[k]) at[k--] = 0;
     }
-    this.#fronts.add({ vars, maps, dims, cells });
+    this.#add({ vars, maps, dims, cells });
     return any;
   }
 

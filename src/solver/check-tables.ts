@@ -112,38 +112,47 @@ function all(n: number): Int32Array {
 
 /** A factor as one of its variables sees it: its own classes against the living classes of the other variable. */
 export class View {
-  readonly #grid: Grid;
+  readonly #store: Store;
+  readonly #part: Part;
+  readonly #side: number;
   readonly #own: Int32Array;
   readonly #stride: number;
-  /** Offsets of the living classes of the other variable; undefined beside a factor of more than two variables. */
-  readonly #others: Int32Array | undefined;
   /** Per own class: 1 some partner is finite, 2 none is, 0 not looked at. */
   readonly #known: Uint8Array;
+  #living: Int32Array | undefined;
 
   constructor(store: Store, part: Part, side: number) {
     const { dims } = part.grid;
-    this.#grid = part.grid;
+    this.#store = store;
+    this.#part = part;
+    this.#side = side;
     this.#own = store.maps[part.maps[side]];
     this.#stride = side === 0 ? dims[1] : 1;
     this.#known = new Uint8Array(dims[side]);
-    if (part.vars.length !== 2) return;
-    const step = side === 0 ? 1 : dims[1];
+  }
+
+  /** Offsets of the living classes of the other variable; undefined beside a factor of more than two variables. */
+  get #others(): Int32Array | undefined {
+    if (this.#living !== undefined || this.#part.vars.length !== 2) return this.#living;
+    const step = this.#side === 0 ? 1 : this.#part.grid.dims[1];
     const living = new Set<number>();
-    for (const c of store.maps[part.maps[1 - side]]) if (c >= 0) living.add(c * step);
-    this.#others = Int32Array.from(living);
+    for (const c of this.#store.maps[this.#part.maps[1 - this.#side]]) if (c >= 0) living.add(c * step);
+    this.#living = Int32Array.from(living);
+    return this.#living;
   }
 
   /** Whether the value has a finite partner. */
   allows(a: number): boolean {
     const c = this.#own[a];
     if (c < 0) return false;
-    // A wide factor is in its smallest form, where a class without a partner is -1.
-    if (this.#others === undefined) return true;
     if (this.#known[c] === 0) {
+      // A wide factor is in its smallest form, where a class without a partner is -1.
+      const others = this.#others;
+      if (others === undefined) return true;
       const base = c * this.#stride;
-      const { cells } = this.#grid;
+      const { cells } = this.#part.grid;
       this.#known[c] = 2;
-      for (const b of this.#others) {
+      for (const b of others) {
         if (cells[base + b] === Infinity) continue;
         this.#known[c] = 1;
         break;
@@ -158,12 +167,13 @@ export class View {
     if (x === y) return 0;
     if (y < 0) return -Infinity;
     if (x < 0) return Infinity;
-    if (this.#others === undefined) throw new Refused('a value beside a wide factor cannot be replaced');
+    const others = this.#others;
+    if (others === undefined) throw new Refused('a value beside a wide factor cannot be replaced');
     const [here, there] = [x * this.#stride, y * this.#stride];
-    const { cells } = this.#grid;
+    const { cells } = this.#part.grid;
     let most = -Infinity;
-    for (let k = 0; k < this.#others.length; k++) {
-      const b = this.#others[k];
+    for (let k = 0; k < others.length; k++) {
+      const b = others[k];
       if (cells[there + b] === Infinity) continue;
       const more = cells[here + b] - cells[there + b];
       if (more > most) most = more;
