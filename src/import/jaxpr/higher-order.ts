@@ -1,8 +1,8 @@
 import type { Arg, TensorType } from '../../graph/types.ts';
 import { NO_KWARGS } from '../../graph/value.ts';
 import type { GraphOfJaxpr } from './builder.ts';
+import type { Lower } from './equation.ts';
 import type { Literal } from './literal.ts';
-import type { Lower } from './primitives.ts';
 import { specPlacements } from './shardings.ts';
 import type { Atom, Equation } from './syntax.ts';
 

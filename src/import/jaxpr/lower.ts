@@ -3,9 +3,10 @@ import { lintGraph } from '../../graph/lint.ts';
 import type { Graph, NodeMeta, Output, TensorType } from '../../graph/types.ts';
 import type { Infer } from '../fx/graph.ts';
 import { GraphOfJaxpr, type JaxprContext } from './builder.ts';
+import { opaque } from './equation.ts';
 import { higherOrder } from './higher-order.ts';
 import type { JaxprParser } from './parse.ts';
-import { loweringOf, opaque } from './primitives.ts';
+import { loweringOf } from './primitives.ts';
 import { meshesOf, meshText, type JaxMesh } from './shardings.ts';
 import type { Jaxpr } from './syntax.ts';
 

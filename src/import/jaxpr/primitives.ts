@@ -1,25 +1,13 @@
-import type { Arg, DType } from '../../graph/types.ts';
+import type { Arg } from '../../graph/types.ts';
 import { tensorType } from '../../graph/value.ts';
 import { dtypeArg, numbers, type GraphOfJaxpr } from './builder.ts';
+import { COLLECTIVES } from './collectives.ts';
+import { dtypeOf, operand, shapeOf, type Lower } from './equation.ts';
 import { intsOf, type Literal } from './literal.ts';
+import { REDUCTIONS } from './reductions.ts';
 import type { Equation } from './syntax.ts';
 
 /** How first-order primitives of JAX read in StableHLO. One entry a primitive; absent ones import as opaque calls. */
-
-export type Lower = (b: GraphOfJaxpr, e: Equation) => void;
-
-/** Shape of the first result. */
-function shapeOf(e: Equation): number[] {
-  return e.results.length === 0 ? [] : numbers(e.results[0].type);
-}
-function dtypeOf(e: Equation): DType {
-  return e.results[0]?.type.dtype ?? 'f32';
-}
-function operand(b: GraphOfJaxpr, e: Equation, i = 0) {
-  const atom = e.operands[i];
-  if (atom === undefined) throw b.error('E_TYPE', `${e.primitive} needs an operand ${i}`, e.at);
-  return atom;
-}
 
 // ---- element-wise ---------------------------------------------------------------------------------------------------------
 
@@ -144,85 +132,6 @@ const split: Lower = (b, e) => {
   });
 };
 
-// ---- reductions -------------------------------------------------------------------------------------------------------------
-
-/** The value that leaves every other as it is. */
-function neutral(reducer: string, dtype: DType): number | bigint | boolean {
-  const float = /^(f|bf|c)/.test(dtype);
-  const bits = BigInt(/\d+/.exec(dtype)?.[0] ?? 64);
-  const unsigned = dtype.startsWith('u');
-  switch (reducer) {
-    case 'multiply':
-      return 1;
-    case 'maximum':
-      return dtype === 'b8' ? false : float ? -Infinity : unsigned ? 0 : exact(-(2n ** (bits - 1n)));
-    case 'minimum':
-      return dtype === 'b8' ? true : float ? Infinity : exact(unsigned ? 2n ** bits - 1n : 2n ** (bits - 1n) - 1n);
-    case 'and':
-      return dtype === 'b8' ? true : unsigned ? exact(2n ** bits - 1n) : -1;
-    default:
-      return dtype === 'b8' ? false : 0;
-  }
-}
-
-function exact(value: bigint): number | bigint {
-  return Number.isSafeInteger(Number(value)) ? Number(value) : value;
-}
-
-const reduction =
-  (reducer: string): Lower =>
-  (b, e) => {
-    const { dtype } = b.tensor(operand(b, e));
-    b.emit(e, 'stablehlo.reduce', [[b.value(operand(b, e))], [b.constant(neutral(reducer, dtype), dtype, [])]], {
-      dimensions: [...b.ints(e, 'axes')],
-      reducer,
-    });
-  };
-
-/** Position of the largest: a reduction of values and positions together, of which the second result counts. */
-const argument =
-  (reducer: string): Lower =>
-  (b, e) => {
-    const type = b.tensor(operand(b, e));
-    const [axis] = b.ints(e, 'axes');
-    const index = dtypeOf(e);
-    const shape = numbers(type);
-    const positions = b.helper(
-      'stablehlo.iota',
-      [axis ?? 0],
-      { dtype: dtypeArg(index), shape },
-      tensorType(index, shape),
-    );
-    const value = reducer === 'argmax' ? 'maximum' : 'minimum';
-    const inits = [b.constant(neutral(value, type.dtype), type.dtype, []), b.constant(0, index, [])];
-    const values = { name: '_', at: e.at, type: tensorType(type.dtype, shapeOf(e)) };
-    b.emit(
-      { ...e, results: [values, ...e.results] },
-      'stablehlo.reduce',
-      [[b.value(operand(b, e)), positions], inits],
-      {
-        dimensions: [axis ?? 0],
-        reducer,
-      },
-    );
-  };
-
-/** A running reduction is a window that reaches back to the start. */
-const cumulative =
-  (reducer: string): Lower =>
-  (b, e) => {
-    const type = b.tensor(operand(b, e));
-    const shape = numbers(type);
-    const axis = b.int(e, 'axis');
-    const rows = shape[axis] ?? 1;
-    const back = b.bool(e, 'reverse');
-    b.emit(e, 'stablehlo.reduce_window', [[b.value(operand(b, e))], [b.constant(neutral(reducer, type.dtype), type.dtype, [])]], {
-      window_dimensions: shape.map((_, d) => (d === axis ? rows : 1)),
-      padding: shape.flatMap((_, d) => (d !== axis ? [0, 0] : back ? [0, rows - 1] : [rows - 1, 0])),
-      reducer,
-    }); // prettier-ignore
-  };
-
 // ---- products ---------------------------------------------------------------------------------------------------------------
 
 const dotGeneral: Lower = (b, e) => {
@@ -324,76 +233,6 @@ const scatter =
 /** Start indices of one dtype, all scalars. */
 const starts = (b: GraphOfJaxpr, e: Equation, from: number): Arg => e.operands.slice(from).map((atom) => b.value(atom));
 
-// ---- collectives inside shard_map -------------------------------------------------------------------------------------------
-
-/** Names of mesh axes in a parameter: `('model',)`, `'model'` or `model`. */
-export function axisNames(value: Literal | undefined): string[] {
-  if (value === undefined || value === null || typeof value !== 'object') return [];
-  if (value.kind === 'string') return [value.value];
-  if (value.kind === 'name') return [value.name];
-  return value.kind === 'list' ? value.items.flatMap(axisNames) : [];
-}
-
-/** Devices that communicate: those that differ only along the axes. Undefined without a mesh. */
-export function groupsOf(b: GraphOfJaxpr, names: readonly string[]): number[][] | undefined {
-  const axes = b.context.mesh?.axes;
-  if (axes === undefined || names.some((name) => !axes.some((axis) => axis.name === name))) return undefined;
-  const total = axes.reduce((n, axis) => n * axis.size, 1);
-  if (total > 1 << 16) return undefined;
-  const groups = new Map<string, number[]>();
-  for (let device = 0; device < total; device++) {
-    let rest = device;
-    const fixed: number[] = [];
-    for (let i = axes.length - 1; i >= 0; i--) {
-      if (!names.includes(axes[i].name)) fixed.push(rest % axes[i].size);
-      rest = Math.floor(rest / axes[i].size);
-    }
-    const key = fixed.join();
-    const group = groups.get(key);
-    if (group === undefined) groups.set(key, [device]);
-    else group.push(device);
-  }
-  return [...groups.values()];
-}
-
-function grouped(b: GraphOfJaxpr, e: Equation, keys: readonly string[]): Record<string, Arg> {
-  const names = keys.flatMap((key) => axisNames(b.literal(e, key)));
-  const groups = groupsOf(b, names);
-  return { axes: names, ...(groups === undefined ? {} : { replica_groups: groups }) };
-}
-
-const allReduce =
-  (reducer: string): Lower =>
-  (b, e) => {
-    const kwargs = { reducer, ...grouped(b, e, ['axes']) };
-    b.emit(e, 'stablehlo.all_reduce', [e.operands.map((atom) => b.value(atom))], kwargs);
-  };
-
-/** A collective that changes one dim, tiled (the dim grows or shrinks in place). */
-const resizing =
-  (target: string, dimKey: string, keyword: string): Lower =>
-  (b, e) => {
-    const groups = grouped(b, e, ['axis_name']);
-    const dim = b.int(e, dimKey, 0);
-    const [before, after] = [numbers(b.tensor(operand(b, e))), shapeOf(e)];
-    const ratio = after[dim] > before[dim] ? after[dim] / before[dim] : before[dim] / after[dim];
-    if (!b.bool(e, 'tiled') || before.length !== after.length || !Number.isInteger(ratio)) return opaque(b, e);
-    const kwargs = {
-      [keyword]: dim,
-      group_size: b.int(e, 'axis_size', ratio),
-      ...(target.endsWith('reduce_scatter') ? { reducer: 'add' } : {}),
-      ...groups,
-    };
-    b.emit(e, target, [b.value(operand(b, e))], kwargs);
-  };
-
-/** A primitive without a counterpart: typed by its binders, listed as unknown. */
-export const opaque: Lower = (b, e) => {
-  const kwargs: Record<string, Arg> = {};
-  for (const [key, { text }] of e.parameters) if (text.length <= 1000) Object.defineProperty(kwargs, key, { value: text, enumerable: true });
-  b.emit(e, `jax.${e.primitive}`, e.operands.map((atom) => b.value(atom)), kwargs);
-}; // prettier-ignore
-
 const table = new Map<string, Lower>([
   ...Object.entries(UNARY).map(([jax, hlo]): [string, Lower] => [jax, elementwise(`stablehlo.${hlo}`)]),
   ...CHLO.map((name): [string, Lower] => [name, elementwise(`chlo.${name}`)]),
@@ -432,19 +271,7 @@ const table = new Map<string, Lower>([
   ['bitcast_convert_type', (b, e) => void b.emit(e, 'stablehlo.bitcast_convert', [b.value(operand(b, e))], { dtype: dtypeArg(dtypeOf(e)), shape: shapeOf(e) })],
   ['reduce_precision', (b, e) => void b.emit(e, 'stablehlo.reduce_precision', [b.value(operand(b, e))], { exponent_bits: b.int(e, 'exponent_bits'), mantissa_bits: b.int(e, 'mantissa_bits') })],
   ['optimization_barrier', (b, e) => void b.emit(e, 'stablehlo.optimization_barrier', [e.operands.map((atom) => b.value(atom))])],
-  ['reduce_sum', reduction('add')],
-  ['reduce_max', reduction('maximum')],
-  ['reduce_min', reduction('minimum')],
-  ['reduce_prod', reduction('multiply')],
-  ['reduce_and', reduction('and')],
-  ['reduce_or', reduction('or')],
-  ['reduce_xor', reduction('xor')],
-  ['argmax', argument('argmax')],
-  ['argmin', argument('argmin')],
-  ['cumsum', cumulative('add')],
-  ['cumprod', cumulative('multiply')],
-  ['cummax', cumulative('maximum')],
-  ['cummin', cumulative('minimum')],
+  ...REDUCTIONS,
   ['sort', (b, e) => void b.emit(e, 'stablehlo.sort', [e.operands.map((atom) => b.value(atom))], { dimension: b.int(e, 'dimension'), is_stable: b.bool(e, 'is_stable') })],
   ['top_k', (b, e) => void b.emit(e, 'chlo.top_k', [b.value(operand(b, e))], { k: b.int(e, 'k') })],
   ['dot_general', dotGeneral],
@@ -455,14 +282,7 @@ const table = new Map<string, Lower>([
   ['scatter-mul', scatter('multiply')],
   ['scatter-max', scatter('maximum')],
   ['scatter-min', scatter('minimum')],
-  ...['psum', 'psum2', 'psum_invariant'].map((name): [string, Lower] => [name, allReduce('add')]),
-  ['pmax', allReduce('maximum')],
-  ['pmin', allReduce('minimum')],
-  ['all_gather', resizing('stablehlo.all_gather', 'all_gather_dimension', 'all_gather_dim')],
-  ['all_gather_invariant', resizing('stablehlo.all_gather', 'all_gather_dimension', 'all_gather_dim')],
-  ['reduce_scatter', resizing('stablehlo.reduce_scatter', 'scatter_dimension', 'scatter_dimension')],
-  ['psum_scatter', resizing('stablehlo.reduce_scatter', 'scatter_dimension', 'scatter_dimension')],
-  ['ppermute', (b, e) => void b.emit(e, 'stablehlo.collective_permute', [b.value(operand(b, e))], { axes: axisNames(b.literal(e, 'axis_name')) })],
+  ...COLLECTIVES,
 ]); // prettier-ignore
 
 /** The entry of a primitive; undefined where there is none. */

@@ -1,0 +1,32 @@
+import type { Arg, DType } from '../../graph/types.ts';
+import { numbers, type GraphOfJaxpr } from './builder.ts';
+import type { Atom, Equation } from './syntax.ts';
+
+/** What the lowerings of all primitives share: what they are, what they read of an equation, and the one that knows nothing. */
+
+/** Adds the calls of one equation to the graph, and defines its results. */
+export type Lower = (b: GraphOfJaxpr, e: Equation) => void;
+
+/** Shape of the first result. */
+export function shapeOf(e: Equation): number[] {
+  return e.results.length === 0 ? [] : numbers(e.results[0].type);
+}
+
+/** Dtype of the first result. */
+export function dtypeOf(e: Equation): DType {
+  return e.results[0]?.type.dtype ?? 'f32';
+}
+
+/** One operand of an equation. @throws E_TYPE where there is none */
+export function operand(b: GraphOfJaxpr, e: Equation, i = 0): Atom {
+  const atom = e.operands[i];
+  if (atom === undefined) throw b.error('E_TYPE', `${e.primitive} needs an operand ${i}`, e.at);
+  return atom;
+}
+
+/** A primitive without a counterpart: typed by its binders, listed as unknown. */
+export const opaque: Lower = (b, e) => {
+  const kwargs: Record<string, Arg> = {};
+  for (const [key, { text }] of e.parameters) if (text.length <= 1000) Object.defineProperty(kwargs, key, { value: text, enumerable: true });
+  b.emit(e, `jax.${e.primitive}`, e.operands.map((atom) => b.value(atom)), kwargs);
+}; // prettier-ignore
