@@ -12,7 +12,7 @@ export interface OnnxOperand {
   readonly constant?: Constant;
 }
 
-/** What lowering of one ONNX node may do; made by `lower.ts`. */
+/** What lowering of one ONNX node may do; made by `builder.ts`. */
 export interface Builder {
   /** Adds a call and returns its tensor result. @throws E_TYPE when it does not fit the operator */
   emit(target: string, args: readonly Arg[], kwargs?: Readonly<Record<string, Arg>>): OnnxOperand;
