@@ -2,7 +2,7 @@ import { suggestion } from '../../errors.ts';
 import { exactInteger } from '../../graph/token.ts';
 import type { Arg } from '../../graph/types.ts';
 import { NO_KWARGS, setOwn } from '../../graph/value.ts';
-import { INFIX, PREFIX, pythonString, torchConstant } from './literal.ts';
+import { INFIX, PREFIX, namedConstant, pythonString, torchConstant } from './literal.ts';
 import { END, FLOAT, INTEGER, NAME, NEWLINE, OPERATOR, STRING, type Scanner } from './scan.ts';
 import { targetName } from './target.ts';
 
@@ -370,22 +370,8 @@ export class ExpressionReader {
   lookup(name: string, start: number): Arg {
     const value = this.env.get(name);
     if (value !== undefined) return value;
-    switch (name) {
-      case 'None':
-        return null;
-      case 'True':
-        return true;
-      case 'False':
-        return false;
-      case 'inf':
-        return { kind: 'float', value: Infinity };
-      case 'nan':
-        return { kind: 'float', value: NaN };
-      case 'Ellipsis':
-        return { kind: 'layout', word: 'Ellipsis' };
-      default:
-        return this.unknownName(name, start);
-    }
+    const constant = namedConstant(name);
+    return constant === undefined ? this.unknownName(name, start) : constant;
   }
 
   private unknownName(name: string, start: number): never {

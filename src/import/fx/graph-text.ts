@@ -3,13 +3,13 @@ import { exactInteger } from '../../graph/token.ts';
 import type { Arg, ValueType } from '../../graph/types.ts';
 import { NO_KWARGS, eachOperand, setOwn } from '../../graph/value.ts';
 import { Annotations } from './annotation.ts';
-import { torchConstant } from './literal.ts';
+import { LineReader, MAX_NAME, isBlank, isName } from './line-reader.ts';
+import { namedConstant, torchConstant } from './literal.ts';
 import { MAX_NODES } from './parse.ts';
 import type { DraftRef, FxClass, FxInput, FxNode, FxReturn } from './record.ts';
 import { Scanner } from './scan.ts';
 import { targetName } from './target.ts';
 
-const MAX_NAME = 4096;
 const MAX_NESTING = 256;
 
 /**
@@ -33,17 +33,16 @@ interface Draft extends FxClass {
   readonly classes: Draft[];
 }
 
-class GraphText {
+class GraphText extends LineReader {
   private readonly annotations = new Annotations();
-  private pos = 0;
-  private line = 0;
-  private end = 0;
   private nodes = 0;
 
   constructor(
-    private readonly scanner: Scanner,
+    scanner: Scanner,
     private readonly types: Readonly<Record<string, string>>,
-  ) {}
+  ) {
+    super(scanner);
+  }
 
   read(): FxClass {
     const bodies = new Map<string, Draft>();
@@ -79,23 +78,6 @@ class GraphText {
       owner.classes.push(body);
     }
     return root;
-  }
-
-  /** Moves to the next line; false at the end. */
-  private nextLine(): boolean {
-    const { text } = this.scanner;
-    if (this.line > 0) {
-      if (this.end >= text.length) return false;
-      this.pos = this.end + 1;
-    } else if (text === '') return false;
-    const stop = text.indexOf('\n', this.pos);
-    this.end = stop < 0 ? text.length : stop;
-    this.line++;
-    return true;
-  }
-
-  private rest(): string {
-    return this.scanner.text.slice(this.pos, this.end).trim();
   }
 
   private graph(name: string, top: boolean): Draft {
@@ -382,41 +364,6 @@ class GraphText {
         this.fail('E_SYNTAX', `'${name}' says num_users=${stated.count}, but ${found} nodes use it`, stated.offset);
     }
   }
-
-  private name(): string {
-    const { text } = this.scanner;
-    const start = this.pos;
-    let pos = start;
-    while (pos < this.end && isName(text.charCodeAt(pos))) pos++;
-    if (pos === start) this.expected('a name');
-    if (pos - start > MAX_NAME)
-      this.fail('E_LIMIT', `a name of ${pos - start} characters; at most ${MAX_NAME} are allowed`, start);
-    this.pos = pos;
-    return text.slice(start, pos);
-  }
-
-  private blanks(): void {
-    while (this.pos < this.end && isBlank(this.scanner.text.charCodeAt(this.pos))) this.pos++;
-  }
-
-  private expect(word: string): void {
-    if (!this.scanner.text.startsWith(word, this.pos) || this.pos + word.length > this.end) this.expected(`'${word}'`);
-    this.pos += word.length;
-  }
-
-  private expected(what: string): never {
-    const found = this.scanner.text.slice(this.pos, Math.min(this.end, this.pos + 40));
-    return this.fail('E_SYNTAX', `expected ${what}, found ${found === '' ? 'the end of the line' : `'${found}'`}`);
-  }
-
-  private fail(code: string, message: string, at = this.pos, hint?: string): never {
-    throw this.scanner.error(
-      code,
-      message,
-      at,
-      hint ?? 'check the text against the output of print(graph); it may be cut or edited',
-    );
-  }
 }
 
 class GraphBody {
@@ -432,30 +379,7 @@ function literalOf(word: string): Arg | undefined {
   if (/^-?\d{1,400}$/.test(word)) return exactInteger(word);
   if (/^-?(\d{1,30}\.\d{0,30}(e[+-]?\d{1,4})?|\d{1,30}e[+-]?\d{1,4})$/.test(word))
     return { kind: 'float', value: Number(word) };
-  switch (word) {
-    case 'None':
-      return null;
-    case 'True':
-      return true;
-    case 'False':
-      return false;
-    case 'inf':
-      return { kind: 'float', value: Infinity };
-    case '-inf':
-      return { kind: 'float', value: -Infinity };
-    case 'nan':
-      return { kind: 'float', value: NaN };
-    case 'Ellipsis':
-      return { kind: 'layout', word };
-    default:
-      return word.startsWith('torch.') ? torchConstant(word.slice(6)) : undefined;
-  }
-}
-
-function isBlank(c: number): boolean {
-  return c === 32 || c === 9 || c === 13;
-}
-
-function isName(c: number): boolean {
-  return (c >= 97 && c <= 122) || (c >= 65 && c <= 90) || (c >= 48 && c <= 57) || c === 95 || c > 127;
+  if (word === '-inf') return { kind: 'float', value: -Infinity };
+  if (word.startsWith('torch.')) return torchConstant(word.slice(6));
+  return namedConstant(word);
 }

@@ -25,6 +25,26 @@ export function torchConstant(name: string): Arg | undefined {
   return undefined;
 }
 
+/** What a bare name stands for in what FX prints; undefined for one that is no constant. */
+export function namedConstant(name: string): Arg | undefined {
+  switch (name) {
+    case 'None':
+      return null;
+    case 'True':
+      return true;
+    case 'False':
+      return false;
+    case 'inf':
+      return { kind: 'float', value: Infinity };
+    case 'nan':
+      return { kind: 'float', value: NaN };
+    case 'Ellipsis':
+      return { kind: 'layout', word: name };
+    default:
+      return undefined;
+  }
+}
+
 /** Contents of a Python string token, quotes included in `token`. */
 export function pythonString(token: string): string {
   const body = token.slice(1, -1);
