@@ -1,4 +1,5 @@
 import { attentionOps } from './aten/attention.ts';
+import { batchNormOps } from './aten/batch-norm.ts';
 import { castOps } from './aten/cast.ts';
 import { convolutionOps } from './aten/convolution.ts';
 import { decomposedOps } from './aten/decomposed.ts';
@@ -38,6 +39,7 @@ export function builtinOperators(): OperatorTable {
     ...softmaxOps,
     ...lossOps,
     ...normOps,
+    ...batchNormOps,
     ...convolutionOps,
     ...poolOps,
     ...attentionOps,

@@ -96,6 +96,16 @@ export function pendingRules(
   );
 }
 
+/** Slots of the tensors of a call by argument name; those of absent tensors are left out, unnamed tensors replicated. */
+export function slotsByName(ctx: TypedContext, slots: Readonly<Record<string, RuleSlot>>): RuleSlot[] {
+  const inputs: RuleSlot[] = ctx.inputs.map(() => R);
+  for (const [name, slot] of Object.entries(slots)) {
+    const at = ctx.indexOf(name);
+    if (at >= 0) inputs[at] = slot;
+  }
+  return inputs;
+}
+
 /** A slot whose index only passes through or is summed. */
 export function anyS(dim: number, options: ShardOptions = {}): RuleSlot {
   return S(dim, { slicing: 'any', ...options });

@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { attentionOps } from '../../src/ops/aten/attention.ts';
+import { batchNormOps } from '../../src/ops/aten/batch-norm.ts';
 import { embeddingOps } from '../../src/ops/aten/embedding.ts';
 import { indexingOps } from '../../src/ops/aten/indexing.ts';
 import { manipulateOps } from '../../src/ops/aten/manipulate.ts';
@@ -22,6 +23,7 @@ const table = new OperatorTable([
   ...manipulateOps,
   ...indexingOps,
   ...normOps,
+  ...batchNormOps,
   ...attentionOps,
   ...embeddingOps,
 ]);

@@ -1,5 +1,4 @@
-import type { DType } from '../../graph/types.ts';
-import { cuttable, linearKinds, need, sameShape } from '../dims.ts';
+import { cuttable, need, sameShape, slotsByName } from '../dims.ts';
 import {
   defineOp,
   elements,
@@ -8,68 +7,14 @@ import {
   type TensorMeta,
   type TypedContext,
 } from '../record.ts';
-import { P, R, S, rule, type Rule, type RuleSlot } from '../rule.ts';
+import { P, S, rule, type Rule, type RuleSlot } from '../rule.ts';
+import { named, normWork, outputsOf, pendingAffine, pendingGrad, pendingWeight, statisticType } from './norm-common.ts';
 
 /**
- * Normalisations. Rows that are normalised on their own may be cut; the normalised dims must be whole. Statistics over a cut
- * dim need collectives inside the operator (two values per row, or per channel): such rules are not offered yet, and each
- * family says where they belong.
- *
- * Weight and bias enter linearly, so pending weights pass to the output, and a pending gradient passes to all gradients.
+ * Normalisations of rows and of groups of channels. Rows that are normalised on their own may be cut; the normalised dims
+ * must be whole. Statistics over a cut dim need collectives inside the operator (two values per row): such rules are not
+ * offered yet, and each family says where they belong.
  */
-
-/** Work per element of a normalisation, for time estimates. */
-const NORM_COST = 8;
-
-const work = (ctx: TypedContext): { matrix: number; vector: number } => ({
-  matrix: 0,
-  vector: NORM_COST * elements(need(ctx, 'input').shape),
-});
-
-/** Slots by argument name; absent tensors are left out, unnamed ones replicated. */
-function inputsOf(ctx: TypedContext, slots: Readonly<Record<string, RuleSlot>>): RuleSlot[] {
-  const inputs: RuleSlot[] = ctx.inputs.map(() => R);
-  for (const [name, slot] of Object.entries(slots)) {
-    const at = ctx.indexOf(name);
-    if (at >= 0) inputs[at] = slot;
-  }
-  return inputs;
-}
-
-/** Slots of the results; null where the call masks one off. */
-function outputsOf(ctx: TypedContext, slots: readonly RuleSlot[]): RuleSlot[] {
-  return ctx.outputs.map((meta, i) => (meta === null ? null : slots[i]));
-}
-
-function named(names: readonly string[], slot: RuleSlot): Record<string, RuleSlot> {
-  return Object.fromEntries(names.map((name) => [name, slot]));
-}
-
-/** Weight and bias pending alike (those that are there): the output is pending, statistics are not. */
-function pendingAffine(ctx: TypedContext, statistics: number): Rule[] {
-  const names = ['weight', 'bias'].filter((name) => ctx.indexOf(name) >= 0);
-  if (names.length === 0) return [];
-  return linearKinds(need(ctx, 'input').dtype).map((kind) =>
-    rule(inputsOf(ctx, named(names, P(kind))), outputsOf(ctx, [P(kind), ...new Array<RuleSlot>(statistics).fill(R)]), {
-      origin: 'ext',
-    }),
-  );
-}
-
-/** Pending gradient of the output: all gradients pending. */
-function pendingGrad(ctx: TypedContext): Rule[] {
-  return linearKinds(need(ctx, 'input').dtype).map((kind) =>
-    rule(inputsOf(ctx, { grad_out: P(kind) }), outputsOf(ctx, [P(kind), P(kind), P(kind)]), { origin: 'ext' }),
-  );
-}
-
-/** Pending weight: the input's gradient is linear in it, the weight's own gradient does not use it. */
-function pendingWeight(ctx: TypedContext): Rule[] {
-  if (ctx.indexOf('weight') < 0 || ctx.outputs[0] === null) return [];
-  return linearKinds(need(ctx, 'weight').dtype).map((kind) =>
-    rule(inputsOf(ctx, { weight: P(kind) }), outputsOf(ctx, [P(kind), R, R]), { origin: 'ext' }),
-  );
-}
 
 // ---- layer norm, RMS norm -------------------------------------------------------------------------------------------
 
@@ -88,11 +33,6 @@ function normAxis(ctx: OpContext): number {
   return axis;
 }
 
-/** Statistics of 16-bit inputs are kept in f32, as accelerators do. */
-function statisticType(dtype: DType): DType {
-  return dtype === 'f64' ? 'f64' : 'f32';
-}
-
 function rowStatistic(ctx: OpContext): TensorMeta {
   const { dtype, shape } = need(ctx, 'input');
   const axis = normAxis(ctx);
@@ -108,7 +48,7 @@ function rowRules(
   const axis = normAxis(ctx);
   return cuttable(need(ctx, 'input').shape.slice(0, axis)).map((d) => {
     const cut = S(d, along.length > 1 ? {} : { slicing: 'any' });
-    return rule(inputsOf(ctx, named(along, cut)), outputsOf(ctx, results(cut)));
+    return rule(slotsByName(ctx, named(along, cut)), outputsOf(ctx, results(cut)));
   });
   // The normalised dim itself: `S(last), S(0), S(0)` with an all-reduce of two values per row belongs here.
 }
@@ -125,7 +65,7 @@ function rowNorm(name: string, schema: string, statistics: 0 | 1 | 2): OperatorR
       return [{ dtype, shape }, ...new Array<TensorMeta>(statistics).fill(row)];
     },
     shard: (ctx) => [...rowRules(ctx, ['input'], (cut) => [cut, cut, cut]), ...pendingAffine(ctx, statistics)],
-    flops: work,
+    flops: normWork,
   });
 }
 
@@ -155,7 +95,7 @@ function rowNormBackward(name: string, schema: string, statistics: readonly stri
       ...pendingGrad(ctx),
       ...pendingWeight(ctx),
     ],
-    flops: work,
+    flops: normWork,
   });
 }
 
@@ -204,12 +144,14 @@ function groupRules(ctx: TypedContext, group: number, rewritten: boolean, statis
   const rewrite = rewritten ? { rewrite: 'local-shape' } : {};
   const rules: Rule[] = [];
   if (shape[0] > 1)
-    rules.push(rule(inputsOf(ctx, { input: BATCH_CUT }), outputsOf(ctx, [BATCH_CUT, BATCH_CUT, BATCH_CUT]), rewrite));
+    rules.push(
+      rule(slotsByName(ctx, { input: BATCH_CUT }), outputsOf(ctx, [BATCH_CUT, BATCH_CUT, BATCH_CUT]), rewrite),
+    );
   if (group > 1) {
     const { channel, vector, statistic } = groupCut(shape[1] / group);
     rules.push(
       rule(
-        inputsOf(ctx, { input: channel, weight: vector, bias: vector }),
+        slotsByName(ctx, { input: channel, weight: vector, bias: vector }),
         outputsOf(ctx, [channel, statistic, statistic]),
         { origin: 'ext', rewrite: 'local-shape' },
       ),
@@ -238,7 +180,7 @@ const nativeGroupNorm = defineOp('aten.native_group_norm.default', {
     return [input, statistic, statistic];
   },
   shard: (ctx) => groupRules(ctx, ctx.int('group'), true, 2),
-  flops: work,
+  flops: normWork,
 });
 
 const groupNorm = defineOp('aten.group_norm.default', {
@@ -252,7 +194,7 @@ const groupNorm = defineOp('aten.group_norm.default', {
     return [input];
   },
   shard: (ctx) => groupRules(ctx, ctx.int('num_groups'), false, 0),
-  flops: work,
+  flops: normWork,
 });
 
 /** Results are the gradients of input, weight and bias; `mean` and `rstd` are [batch, groups]. */
@@ -275,12 +217,12 @@ const groupNormBackward = defineOp('aten.native_group_norm_backward.default', {
     const group = ctx.int('group');
     const rules: Rule[] = [];
     if (shape[0] > 1) {
-      const inputs = inputsOf(ctx, named(['grad_out', 'input', 'mean', 'rstd'], S(0)));
+      const inputs = slotsByName(ctx, named(['grad_out', 'input', 'mean', 'rstd'], S(0)));
       rules.push(rule(inputs, outputsOf(ctx, [S(0), P(), P()]), { rewrite: 'local-shape' }));
     }
     if (group > 1) {
       const { channel, vector, statistic } = groupCut(shape[1] / group);
-      const inputs = inputsOf(ctx, {
+      const inputs = slotsByName(ctx, {
         ...named(['grad_out', 'input'], channel),
         ...named(['mean', 'rstd'], statistic),
         weight: vector,
@@ -289,164 +231,7 @@ const groupNormBackward = defineOp('aten.native_group_norm_backward.default', {
     }
     return [...rules, ...pendingGrad(ctx), ...pendingWeight(ctx)];
   },
-  flops: work,
+  flops: normWork,
 });
 
-// ---- batch norm -----------------------------------------------------------------------------------------------------
-
-const PER_CHANNEL = ['weight', 'bias', 'running_mean', 'running_var', 'save_mean', 'save_invstd'] as const;
-
-interface BatchForm {
-  readonly name: string;
-  readonly schema: string;
-  /** Further results: saved mean and inverse deviation, updated running statistics, a reserve. */
-  readonly rest: readonly ('saved' | 'running' | 'reserve')[];
-  /** Whether this call normalises with statistics of the batch. */
-  readonly training: (ctx: OpContext) => boolean;
-}
-
-function channelsOf(ctx: OpContext): number {
-  const { shape } = need(ctx, 'input');
-  if (shape.length < 2) return ctx.fail(`input has ${shape.length} dims, expected at least 2 [batch, channels, ..]`);
-  for (const name of PER_CHANNEL) {
-    const meta = ctx.tensor(name);
-    // Evaluation saves nothing: its saved statistics are empty.
-    if (meta !== undefined && elements(meta.shape) > 0 && !sameShape(meta.shape, [shape[1]]))
-      ctx.fail(`${name} has shape [${meta.shape.join(', ')}], expected [${shape[1]}]`);
-  }
-  return shape[1];
-}
-
-function batchNorm(form: BatchForm): OperatorRecord {
-  return defineOp(form.name, {
-    schema: form.schema,
-    cls: 'norm',
-    results: form.rest.length === 0 ? 'single' : 'tuple',
-    infer: (ctx) => {
-      const input = need(ctx, 'input');
-      const channels = channelsOf(ctx);
-      const type = statisticType(input.dtype);
-      const training = form.training(ctx);
-      const running = ['running_mean', 'running_var'];
-      return [
-        input,
-        ...form.rest.map((what): TensorMeta | null => {
-          if (what === 'reserve') return { dtype: 'u8', shape: [0] };
-          if (what === 'saved') return { dtype: type, shape: [training ? channels : 0] };
-          return ctx.tensor(running.shift() ?? '') ?? null;
-        }),
-      ];
-    },
-    shard: (ctx) => {
-      const { shape } = need(ctx, 'input');
-      const training = form.training(ctx);
-      const rules: Rule[] = [];
-      const results = (input: RuleSlot, vector: RuleSlot): RuleSlot[] =>
-        outputsOf(ctx, [
-          input,
-          ...form.rest.map((what) => (what === 'reserve' || (what === 'saved' && !training) ? R : vector)),
-        ]);
-      if (shape[1] > 1) {
-        const vectors = PER_CHANNEL.filter((name) => ctx.indexOf(name) >= 0);
-        rules.push(rule(inputsOf(ctx, { input: S(1), ...named(vectors, S(0)) }), results(S(1), S(0))));
-      }
-      // In training a cut batch or spatial dim needs an all-reduce of two values per channel; such rules belong here.
-      if (!training)
-        for (const d of cuttable(shape)) {
-          const cut = S(d, { slicing: 'any' });
-          if (d !== 1) rules.push(rule(inputsOf(ctx, { input: cut }), results(cut, R), { origin: 'ext' }));
-        }
-      return [...rules, ...pendingAffine(ctx, form.rest.length)];
-    },
-    flops: work,
-  });
-}
-
-const AFFINE = 'Tensor input, Tensor? weight, Tensor? bias';
-const asked = (ctx: OpContext): boolean => ctx.bool('training');
-
-const batchNorms: readonly OperatorRecord[] = [
-  batchNorm({
-    name: 'aten.batch_norm.default',
-    schema: `${AFFINE}, Tensor? running_mean, Tensor? running_var, bool training, float momentum, float eps, bool cudnn_enabled`,
-    rest: [],
-    training: asked,
-  }),
-  batchNorm({
-    name: 'aten.native_batch_norm.default',
-    schema: `${AFFINE}, Tensor? running_mean, Tensor? running_var, bool training, float momentum, float eps`,
-    rest: ['saved', 'saved'],
-    training: asked,
-  }),
-  batchNorm({
-    name: 'aten._native_batch_norm_legit.default',
-    schema: `${AFFINE}, Tensor running_mean, Tensor running_var, bool training, float momentum, float eps`,
-    rest: ['saved', 'saved'],
-    training: asked,
-  }),
-  batchNorm({
-    name: 'aten._native_batch_norm_legit.no_stats',
-    schema: `${AFFINE}, bool training, float momentum, float eps`,
-    rest: ['saved', 'saved'],
-    training: () => true,
-  }),
-  batchNorm({
-    name: 'aten._native_batch_norm_legit_no_training.default',
-    schema: `${AFFINE}, Tensor running_mean, Tensor running_var, float momentum, float eps`,
-    rest: ['saved', 'saved'],
-    training: () => false,
-  }),
-  batchNorm({
-    name: 'aten._native_batch_norm_legit_functional.default',
-    schema: `${AFFINE}, Tensor running_mean, Tensor running_var, bool training, float momentum, float eps`,
-    rest: ['saved', 'saved', 'running', 'running'],
-    training: asked,
-  }),
-  batchNorm({
-    name: 'aten._batch_norm_with_update_functional.default',
-    schema: `${AFFINE}, Tensor running_mean, Tensor running_var, float momentum, float eps`,
-    rest: ['saved', 'saved', 'reserve', 'running', 'running'],
-    training: () => true,
-  }),
-];
-
-const batchNormBackward = defineOp('aten.native_batch_norm_backward.default', {
-  schema:
-    'Tensor grad_out, Tensor input, Tensor? weight, Tensor? running_mean, Tensor? running_var, Tensor? save_mean, ' +
-    'Tensor? save_invstd, bool train, float eps, bool[] output_mask',
-  cls: 'norm',
-  results: 'tuple',
-  infer: (ctx) => {
-    const input = need(ctx, 'input');
-    const channels = channelsOf(ctx);
-    const mask = ctx.bools('output_mask');
-    if (mask.length !== 3) ctx.fail(`output_mask has ${mask.length} entries, expected 3`);
-    const vector: TensorMeta = { dtype: ctx.tensor('weight')?.dtype ?? input.dtype, shape: [channels] };
-    return [mask[0] ? input : null, mask[1] ? vector : null, mask[2] ? vector : null];
-  },
-  shard: (ctx) => {
-    const { shape } = need(ctx, 'input');
-    const rules: Rule[] = [];
-    if (shape[1] > 1) {
-      const vectors = PER_CHANNEL.filter((name) => (ctx.tensor(name)?.shape[0] ?? 0) > 0);
-      const inputs = inputsOf(ctx, { grad_out: S(1), input: S(1), ...named(vectors, S(0)) });
-      rules.push(rule(inputs, outputsOf(ctx, [S(1), S(0), S(0)])));
-    }
-    // In training a cut batch or spatial dim needs an all-reduce of two values per channel; such rules belong here.
-    if (!ctx.bool('train'))
-      for (const d of cuttable(shape))
-        if (d !== 1)
-          rules.push(rule(inputsOf(ctx, { grad_out: S(d), input: S(d) }), outputsOf(ctx, [S(d), P(), P()]), { origin: 'ext' })); // prettier-ignore
-    return [...rules, ...pendingGrad(ctx), ...pendingWeight(ctx)];
-  },
-  flops: work,
-});
-
-export const normOps: readonly OperatorRecord[] = [
-  ...rowNorms,
-  nativeGroupNorm,
-  groupNorm,
-  groupNormBackward,
-  ...batchNorms,
-  batchNormBackward,
-];
+export const normOps: readonly OperatorRecord[] = [...rowNorms, nativeGroupNorm, groupNorm, groupNormBackward];
