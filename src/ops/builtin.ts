@@ -1,5 +1,7 @@
+import { activationBackwardOps } from './aten/activation-backward.ts';
 import { attentionOps } from './aten/attention.ts';
 import { batchNormOps } from './aten/batch-norm.ts';
+import { binaryOps } from './aten/binary.ts';
 import { castOps } from './aten/cast.ts';
 import { convolutionOps } from './aten/convolution.ts';
 import { decomposedOps } from './aten/decomposed.ts';
@@ -12,12 +14,12 @@ import { lossOps } from './aten/loss.ts';
 import { manipulateOps } from './aten/manipulate.ts';
 import { matmulOps } from './aten/matmul.ts';
 import { normOps } from './aten/norm.ts';
-import { pointwiseOps } from './aten/pointwise.ts';
 import { poolOps } from './aten/pool.ts';
 import { randomOps } from './aten/random.ts';
 import { reduceOps } from './aten/reduce.ts';
 import { searchOps } from './aten/search.ts';
 import { softmaxOps } from './aten/softmax.ts';
+import { unaryOps } from './aten/unary.ts';
 import { upsampleOps } from './aten/upsample.ts';
 import { viewOps } from './aten/views.ts';
 import { comparisonOps } from './aten/comparison.ts';
@@ -33,7 +35,9 @@ import { OperatorTable } from './table.ts';
 export function builtinOperators(): OperatorTable {
   const direct = new OperatorTable([
     ...matmulOps,
-    ...pointwiseOps,
+    ...unaryOps,
+    ...binaryOps,
+    ...activationBackwardOps,
     ...castOps,
     ...reduceOps,
     ...softmaxOps,

@@ -1,6 +1,7 @@
 import type { DType } from '../graph/types.ts';
 import { broadcastAll, broadcastSlot } from './dims.ts';
 import { floatResult, resultType } from './dtypes.ts';
+import { inPlaceName } from './in-place.ts';
 import {
   defineOp,
   elements,
@@ -44,6 +45,11 @@ export function pointwise(name: string, spec: PointwiseSpec): OperatorRecord {
     shard: (ctx) => [...pointwiseRules(ctx), ...(spec.extra?.(ctx) ?? [])],
     flops: (ctx) => ({ matrix: 0, vector: (spec.cost ?? 1) * elements(outputShape(ctx)) }),
   });
+}
+
+/** `aten.add.Tensor` and its in-place twin `aten.add_.Tensor`, which keeps the dtype of its first argument. */
+export function withInPlace(name: string, spec: PointwiseSpec): OperatorRecord[] {
+  return [pointwise(name, spec), pointwise(inPlaceName(name), { ...spec, result: 'first', aliases: [] })];
 }
 
 /** Vector operations per element of functions that are evaluated by series or tables. */

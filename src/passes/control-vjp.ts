@@ -2,7 +2,7 @@ import { ShardwrightError } from '../errors.ts';
 import type { Arg, Graph, Node, ValueRef } from '../graph/types.ts';
 import { isRef } from '../graph/value.ts';
 import type { CallBuilder } from '../ops/vjp/build.ts';
-import { functionalForm } from '../ops/vjp/in-place.ts';
+import { functionalForm } from '../ops/in-place.ts';
 import { BodyWriter } from './body-writer.ts';
 import type { Contribution, Differentiate } from './body-gradients.ts';
 import { branchBackward } from './branch-vjp.ts';

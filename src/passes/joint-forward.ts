@@ -3,7 +3,7 @@ import type { Graph, Node, Output, ValueRef } from '../graph/types.ts';
 import { indexGraph, lastUses } from '../graph/order.ts';
 import { isRef, mapOperands } from '../graph/value.ts';
 import { bind } from '../ops/infer.ts';
-import { functionalForm } from '../ops/vjp/in-place.ts';
+import { functionalForm } from '../ops/in-place.ts';
 import type { CallBuilder } from '../ops/vjp/build.ts';
 import { compositeOf } from '../ops/vjp/composite.ts';
 import { VjpCall } from '../ops/vjp/vjp.ts';

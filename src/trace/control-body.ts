@@ -1,5 +1,5 @@
 import type { DType, Graph, ValueRef } from '../graph/types.ts';
-import { functionalForm } from '../ops/vjp/in-place.ts';
+import { functionalForm } from '../ops/in-place.ts';
 import { recordInto, type Recorder, type TracedValue } from './recorder.ts';
 import { refusal } from './refusal.ts';
 import { tracedValue } from './tensor-core.ts';

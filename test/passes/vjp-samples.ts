@@ -10,7 +10,7 @@ import { parseCall, type CallText } from '../../src/ops/samples/call-text.ts';
 import { torchSamples } from '../../src/ops/samples/table.ts';
 import { drawValues } from '../../src/ops/samples/values.ts';
 import { compositeOf } from '../../src/ops/vjp/composite.ts';
-import { functionalForm } from '../../src/ops/vjp/in-place.ts';
+import { functionalForm } from '../../src/ops/in-place.ts';
 import { vjpOf } from '../../src/ops/vjp/table.ts';
 import { jointGraph } from '../../src/passes/joint.ts';
 import { evaluateGraph } from '../../src/simulate/evaluate.ts';

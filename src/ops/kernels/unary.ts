@@ -1,6 +1,7 @@
 import { kindOf, type NDArray } from '../../ndarray/array.ts';
 import { map } from '../../ndarray/elementwise.ts';
 import { besselI, besselKScaled, digamma, erf, erfc, erfcx, lgamma, roundHalfEven } from '../../ndarray/special.ts';
+import { inPlaceName } from '../in-place.ts';
 import { one, operand, resultType, tensor, type Kernel, type KernelCall, type Kernels } from './kernel.ts';
 
 /** Elementwise functions of one tensor, with their parameters. NaN stays NaN unless the function says otherwise. */
@@ -154,17 +155,11 @@ const LARGEST: Readonly<Partial<Record<string, number>>> = {
   f16: 65504,
 };
 
-/** `gelu.default` to `gelu_.default`. */
-export function inPlace(name: string): string {
-  const [base, overload] = name.split('.');
-  return `${base.startsWith('__') ? base.replace('__', '__i') : `${base}_`}.${overload}`;
-}
-
 /** A kernel under the name of an operator and of its in-place form, which gives the new value. */
 export function bothForms(name: string, kernel: Kernel): [string, Kernel][] {
   return [
     [`aten.${name}`, kernel],
-    [`aten.${inPlace(name)}`, kernel],
+    [inPlaceName(`aten.${name}`), kernel],
   ];
 }
 

@@ -1,3 +1,12 @@
+/** Names of in-place operators, and of the functions whose results they write. */
+
+/** PyTorch's name of the in-place form: `add_`, `__iand__` of `__and__`; `pow_` calls its overload otherwise than `pow`. */
+export function inPlaceName(name: string): string {
+  if (name === 'aten.pow.Tensor_Scalar') return 'aten.pow_.Scalar';
+  const [space, base, overload] = name.split('.');
+  return `${space}.${base.startsWith('__') ? base.replace('__', '__i') : `${base}_`}.${overload}`;
+}
+
 /**
  * The functional form of an in-place operator (`aten.add_.Tensor` is `aten.add.Tensor`): the same arguments, the result in
  * a new value. Undefined for other operators.

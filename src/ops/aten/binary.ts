@@ -8,187 +8,25 @@ import {
   jointPartial,
   latticeRules,
   linearIn,
-  nonDecreasing,
-  nonDecreasingExt,
-  nonIncreasing,
   onePartial,
   scaleRules,
 } from '../partials.ts';
-import { pointwise, promotedType, TRANSCENDENTAL, type PointwiseSpec } from '../pointwise.ts';
+import { pointwise, promotedType, TRANSCENDENTAL, withInPlace, type PointwiseSpec } from '../pointwise.ts';
 import type { OpContext, OperatorRecord, TypedContext } from '../record.ts';
 import { ALL_KINDS, LINEAR_KINDS, P, rule, type Rule } from '../rule.ts';
 
 /**
- * Elementwise operators of ATen: unary, binary, comparison, logical, and the backward of activations. Which pending
- * reductions pass follows from the function alone (linear, monotone, lattice); what is not listed reduces first.
+ * Elementwise operators of ATen on several operands: arithmetic, comparison, logic, selection. Which pending reductions pass
+ * follows from the function alone (linear, monotone, lattice); what is not listed reduces first.
  */
 
 type Extra = NonNullable<PointwiseSpec['extra']>;
-
-/** `aten.add.Tensor` and its in-place twin `aten.add_.Tensor`, which keeps the dtype of its first argument. */
-function withInPlace(name: string, spec: PointwiseSpec): OperatorRecord[] {
-  return [pointwise(name, spec), pointwise(inPlaceName(name), { ...spec, result: 'first', aliases: [] })];
-}
-
-/** PyTorch's name of the in-place form: `add_`, `__iand__` of `__and__`; `pow_` calls its overload otherwise than `pow`. */
-function inPlaceName(name: string): string {
-  if (name === 'aten.pow.Tensor_Scalar') return 'aten.pow_.Scalar';
-  const [space, base, overload] = name.split('.');
-  return `${space}.${base.startsWith('__') ? base.replace('__', '__i') : `${base}_`}.${overload}`;
-}
-
-const unary = (names: string, spec: Omit<PointwiseSpec, 'schema'>): OperatorRecord[] =>
-  names.split(' ').flatMap((n) => withInPlace(`aten.${n}.default`, { schema: 'Tensor self', ...spec }));
 
 const scalarOf = (ctx: TypedContext, name: string): number => ctx.scalar(name)?.value ?? NaN;
 
 const SELF_OTHER = ['self', 'other'];
 const TENSOR_PAIR = 'TensorOrScalar self, TensorOrScalar other';
 const TENSOR_SCALAR = 'Tensor self, Scalar other';
-
-// ---- one tensor ------------------------------------------------------------------------------------------------------
-
-const keepsInteger = { result: 'promote' } as const;
-const real = { result: 'float', cost: TRANSCENDENTAL } as const;
-
-const unaryOps: OperatorRecord[] = [
-  // Non-decreasing on all reals.
-  ...unary('ceil floor round trunc sgn sign relu', { ...keepsInteger, extra: nonDecreasing }),
-  ...unary('asinh atan erf exp exp2 expm1 sigmoid sinh tanh', { ...real, extra: nonDecreasing }),
-  ...unary('deg2rad rad2deg', { result: 'float', extra: (ctx) => [...linearIn()(ctx), ...nonDecreasing(ctx)] }),
-  ...unary('relu6 hardsigmoid selu', { ...keepsInteger, extra: nonDecreasingExt }),
-  ...unary('erfc', { ...real, extra: nonIncreasing }),
-  pointwise('aten.log_sigmoid.default', { schema: 'Tensor self', ...real, extra: nonDecreasingExt }),
-  pointwise('aten.positive.default', { schema: 'Tensor self', extra: (ctx) => allKinds(ctx) }),
-  ...unary('neg', {
-    extra: (ctx) => [...LINEAR_KINDS.map((k) => onePartial(ctx, 0, k)), ...nonIncreasing(ctx)],
-  }),
-  // Neither linear nor monotone on all reals, or undefined on part of them: what the other ranks hold may be out of domain.
-  ...unary('abs hardswish', keepsInteger),
-  // A power with an integer exponent: bools become integers.
-  ...unary('square', { result: (ctx) => (ctx.inputs[0].dtype === 'b8' ? 'i64' : ctx.inputs[0].dtype) }),
-  ...unary('sin cos tan asin acos acosh atanh cosh silu mish lgamma digamma sinc frac', real),
-  ...unary('log log2 log10 log1p sqrt rsqrt reciprocal', real),
-  // Of an integer it is -1 - x.
-  ...unary('bitwise_not', {
-    extra: (ctx) =>
-      ctx.inputs[0].dtype === 'b8'
-        ? [onePartial(ctx, 0, 'bor', 'band', 'ext'), onePartial(ctx, 0, 'band', 'bor', 'ext')]
-        : [onePartial(ctx, 0, 'max', 'min', 'ext'), onePartial(ctx, 0, 'min', 'max', 'ext')],
-  }),
-  ...unary('logical_not', {
-    result: 'bool',
-    extra: (ctx) =>
-      ctx.inputs[0].dtype === 'b8'
-        ? [onePartial(ctx, 0, 'bor', 'band', 'ext'), onePartial(ctx, 0, 'band', 'bor', 'ext')]
-        : [],
-  }),
-  pointwise('aten.special_i1.default', { schema: 'Tensor self', ...real, extra: nonDecreasing }),
-  pointwise('aten.special_i0.default', { schema: 'Tensor self', ...real }),
-  pointwise('aten.special_erfcx.default', { schema: 'Tensor self', ...real, extra: nonIncreasing }),
-  // Decreasing for positive arguments, NaN below zero: other ranks hold values above a pending minimum, so that it passes.
-  ...['k0', 'k1'].flatMap((k) =>
-    ['special_modified_bessel', 'special_scaled_modified_bessel'].map((n) =>
-      pointwise(`aten.${n}_${k}.default`, {
-        // PyTorch names the argument of the scaled ones otherwise.
-        schema: n.includes('scaled') ? 'Tensor x' : 'Tensor self',
-        ...real,
-        extra: (ctx) => [onePartial(ctx, 0, 'min', 'max')],
-      }),
-    ),
-  ),
-  ...['isnan', 'isinf', 'isfinite', 'isposinf', 'isneginf'].map((n) =>
-    pointwise(`aten.${n}.default`, { schema: 'Tensor self', result: 'bool' }),
-  ),
-  pointwise('aten.signbit.default', {
-    schema: 'Tensor self',
-    result: 'bool',
-    extra: (ctx) => (ctx.inputs[0].dtype === 'b8' ? [] : comparisonRules(ctx, [false])),
-  }),
-  // A NaN on one rank only is lost by nan_to_num, so extremes do not pass.
-  pointwise('aten.nan_to_num.default', {
-    schema: 'Tensor self, float? nan=None, float? posinf=None, float? neginf=None',
-  }),
-  ...withInPlace('aten.gelu.default', { schema: "Tensor self, *, str approximate='none'", ...real }),
-];
-
-function allKinds(ctx: TypedContext): Rule[] {
-  return ALL_KINDS.map((k) => onePartial(ctx, 0, k));
-}
-
-/** Non-decreasing when the condition on the parameters holds. */
-const monotoneIf =
-  (condition: (ctx: TypedContext) => boolean): Extra =>
-  (ctx) =>
-    condition(ctx) ? nonDecreasingExt(ctx) : [];
-
-const parametricOps: OperatorRecord[] = [
-  ...withInPlace('aten.clamp.default', {
-    schema: 'Tensor self, Scalar? min=None, Scalar? max=None',
-    operands: ['self', 'min', 'max'],
-    extra: nonDecreasingExt,
-  }),
-  ...withInPlace('aten.clamp_min.default', {
-    schema: 'Tensor self, Scalar min',
-    operands: ['self', 'min'],
-    extra: nonDecreasing,
-  }),
-  ...withInPlace('aten.clamp_max.default', {
-    schema: 'Tensor self, Scalar max',
-    operands: ['self', 'max'],
-    extra: nonDecreasing,
-  }),
-  ...withInPlace('aten.hardtanh.default', {
-    schema: 'Tensor self, Scalar min_val=-1, Scalar max_val=1',
-    extra: nonDecreasingExt,
-  }),
-  ...withInPlace('aten.leaky_relu.default', {
-    schema: 'Tensor self, Scalar negative_slope=0.01',
-    extra: monotoneIf((ctx) => ctx.number('negative_slope') >= 0),
-  }),
-  ...withInPlace('aten.elu.default', {
-    schema: 'Tensor self, Scalar alpha=1, Scalar scale=1, Scalar input_scale=1',
-    cost: TRANSCENDENTAL,
-    extra: monotoneIf((ctx) => ['alpha', 'scale', 'input_scale'].every((n) => ctx.number(n) >= 0)),
-  }),
-  ...withInPlace('aten.celu.default', {
-    schema: 'Tensor self, Scalar alpha=1.0',
-    cost: TRANSCENDENTAL,
-    extra: monotoneIf((ctx) => ctx.number('alpha') > 0),
-  }),
-  pointwise('aten.softplus.default', {
-    schema: 'Tensor self, Scalar beta=1, Scalar threshold=20',
-    cost: TRANSCENDENTAL,
-    // Past the threshold it is x itself, which is below softplus(x): a step down, so extremes pass only without one.
-    extra: monotoneIf((ctx) => ctx.number('beta') > 0 && ctx.number('threshold') >= 20),
-  }),
-  pointwise('aten.hardshrink.default', { schema: 'Tensor self, Scalar lambd=0.5', extra: nonDecreasing }),
-  pointwise('aten.softshrink.default', { schema: 'Tensor self, Scalar lambd=0.5', extra: nonDecreasingExt }),
-  ...withInPlace('aten.threshold.default', {
-    schema: 'Tensor self, Scalar threshold, Scalar value',
-    extra: (ctx) => (ctx.number('value') <= ctx.number('threshold') ? nonDecreasing(ctx) : []),
-  }),
-  ...withInPlace('aten.pow.Tensor_Scalar', {
-    schema: 'Tensor self, Scalar exponent',
-    operands: ['self', 'exponent'],
-    extra: (ctx) => {
-      const exponent = ctx.number('exponent');
-      if (exponent === 1) return scaleRules(ctx, 1);
-      // Odd powers are increasing on all reals; even ones fold the negative half over.
-      return exponent > 0 && Math.abs(exponent % 2) === 1 ? nonDecreasingExt(ctx) : [];
-    },
-  }),
-  pointwise('aten.pow.Scalar', {
-    schema: 'Scalar self, Tensor exponent',
-    operands: ['self', 'exponent'],
-    cost: TRANSCENDENTAL,
-    extra: (ctx) => {
-      const base = ctx.number('self');
-      if (base >= 1) return nonDecreasingExt(ctx);
-      return base > 0 ? [onePartial(ctx, 0, 'max', 'min', 'ext'), onePartial(ctx, 0, 'min', 'max', 'ext')] : [];
-    },
-  }),
-];
 
 // ---- arithmetic of two ------------------------------------------------------------------------------------------------
 
@@ -245,7 +83,7 @@ const defaultBinary = (names: string, spec: Omit<PointwiseSpec, 'schema'> = {}):
   names.split(' ').map((n) => pointwise(`aten.${n}.default`, { schema: TENSOR_PAIR, operands: SELF_OTHER, ...spec }));
 
 /** `min(max(x, low), high)`: each operand is non-decreasing; maxima join with the lower bound, minima with the upper. */
-export function clampRules(ctx: TypedContext, x: string, low: string, high: string): Rule[] {
+function clampRules(ctx: TypedContext, x: string, low: string, high: string): Rule[] {
   const present = [x, low, high].filter((name) => ctx.indexOf(name) >= 0);
   return [
     ...present.flatMap((name) => (['max', 'min'] as const).map((k) => jointPartial(ctx, [name], k))),
@@ -255,7 +93,7 @@ export function clampRules(ctx: TypedContext, x: string, low: string, high: stri
   ];
 }
 
-const binaryOps: OperatorRecord[] = [
+const arithmeticOps: OperatorRecord[] = [
   ...withInPlace('aten.add.Tensor', { schema: withAlpha(TENSOR_PAIR), ...ADD }),
   ...withInPlace('aten.add.Scalar', { schema: 'Tensor self, Scalar other, Scalar alpha=1', ...ADD }),
   ...withInPlace('aten.sub.Tensor', { schema: withAlpha(TENSOR_PAIR), ...SUB }),
@@ -343,7 +181,7 @@ const logic =
     return [...one, rule([P(own), P(own)], [P(own)], { origin: 'ext' })];
   };
 
-const comparisonOps: OperatorRecord[] = [
+const logicOps: OperatorRecord[] = [
   ...plainBinary('eq ne', { result: 'bool' }),
   ...COMPARISONS.flatMap(([n, rises]) =>
     plainBinary(n, {
@@ -428,42 +266,4 @@ const selectionOps: OperatorRecord[] = [
   }),
 ];
 
-// ---- backward of activations: linear in the incoming gradient -----------------------------------------------------------
-
-const backward = (name: string, schema: string, grad = 'grad_output', cost = TRANSCENDENTAL): OperatorRecord =>
-  pointwise(`aten.${name}.default`, { schema, cost, extra: linearIn(grad) });
-
-const backwardOps: OperatorRecord[] = [
-  backward('gelu_backward', "Tensor grad_output, Tensor self, *, str approximate='none'"),
-  backward('silu_backward', 'Tensor grad_output, Tensor self'),
-  backward('mish_backward', 'Tensor grad_output, Tensor self'),
-  backward('sigmoid_backward', 'Tensor grad_output, Tensor output', 'grad_output', 3),
-  backward('tanh_backward', 'Tensor grad_output, Tensor output', 'grad_output', 3),
-  backward('threshold_backward', 'Tensor grad_output, Tensor self, Scalar threshold', 'grad_output', 1),
-  backward('hardtanh_backward', 'Tensor grad_output, Tensor self, Scalar min_val, Scalar max_val', 'grad_output', 1),
-  backward('hardswish_backward', 'Tensor grad_output, Tensor self', 'grad_output', 3),
-  backward('hardsigmoid_backward', 'Tensor grad_output, Tensor self', 'grad_output', 1),
-  backward(
-    'leaky_relu_backward',
-    'Tensor grad_output, Tensor self, Scalar negative_slope, bool self_is_result',
-    'grad_output',
-    1,
-  ),
-  backward(
-    'elu_backward',
-    'Tensor grad_output, Scalar alpha, Scalar scale, Scalar input_scale, bool is_result, Tensor self_or_result',
-  ),
-  backward('softplus_backward', 'Tensor grad_output, Tensor self, Scalar beta, Scalar threshold'),
-  backward('log_sigmoid_backward', 'Tensor grad_output, Tensor self, Tensor buffer'),
-  backward('hardshrink_backward', 'Tensor grad_out, Tensor self, Scalar lambd', 'grad_out', 1),
-  backward('softshrink_backward', 'Tensor grad_output, Tensor self, Scalar lambd', 'grad_output', 1),
-];
-
-export const pointwiseOps: readonly OperatorRecord[] = [
-  ...unaryOps,
-  ...parametricOps,
-  ...binaryOps,
-  ...comparisonOps,
-  ...selectionOps,
-  ...backwardOps,
-];
+export const binaryOps: readonly OperatorRecord[] = [...arithmeticOps, ...logicOps, ...selectionOps];
