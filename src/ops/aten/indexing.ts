@@ -1,6 +1,7 @@
 import type { DType } from '../../graph/types.ts';
 import {
   additiveKind,
+  anyS,
   broadcastAll,
   broadcastSlot,
   cuttable,
@@ -31,7 +32,6 @@ import { P, R, S, rule, type Rule, type RuleSlot } from '../rule.ts';
  */
 
 const self = (ctx: OpContext): TensorMeta => need(ctx, 'self');
-const any = (dim: number): RuleSlot => S(dim, { slicing: 'any' });
 const rows = (dim: number): RuleSlot => S(dim, { slicing: 'contiguous' });
 const EXT = { origin: 'ext' } as const;
 const MASK = { origin: 'ext', rewrite: 'mask' } as const;
@@ -106,8 +106,8 @@ function indexRules(ctx: TypedContext): Rule[] {
     if (out !== undefined)
       rules.push(
         rule(
-          slots(any(dim), () => R),
-          [any(out)],
+          slots(anyS(dim), () => R),
+          [anyS(out)],
         ),
       );
   }
@@ -242,7 +242,7 @@ const gather = defineOp('aten.gather.default', {
     const { dtype, shape } = self(ctx);
     const dim = indexedDim(ctx);
     const rules = alignedDims(ctx, dim, ['self', 'index']).map((d) => rule([S(d), S(d)], [S(d)]));
-    if (need(ctx, 'index').shape[dim] > 1) rules.push(rule([R, any(dim)], [any(dim)]));
+    if (need(ctx, 'index').shape[dim] > 1) rules.push(rule([R, anyS(dim)], [anyS(dim)]));
     rules.push(...pendingRules(2, [0], ['pending'], movedKinds(dtype), 'ext'));
     if (shape[dim] > 1) rules.push(rule([rows(dim), R], [P(additiveKind(dtype))], MASK));
     return rules;
@@ -333,8 +333,8 @@ const indexSelect = defineOp('aten.index_select.default', {
   shard: (ctx) => {
     const { dtype, shape } = self(ctx);
     const dim = indexedDim(ctx);
-    const rules = cuttable(shape).flatMap((d) => (d === dim ? [] : [rule([any(d), R], [any(d)])]));
-    if ((need(ctx, 'index').shape[0] ?? 1) > 1) rules.push(rule([R, any(0)], [any(dim)]));
+    const rules = cuttable(shape).flatMap((d) => (d === dim ? [] : [rule([anyS(d), R], [anyS(d)])]));
+    if ((need(ctx, 'index').shape[0] ?? 1) > 1) rules.push(rule([R, anyS(0)], [anyS(dim)]));
     rules.push(...pendingRules(2, [0], ['pending'], movedKinds(dtype)));
     if (shape[dim] > 1) rules.push(rule([rows(dim), R], [P(additiveKind(dtype))], MASK));
     return rules;
@@ -388,7 +388,7 @@ const indexFill = defineOp('aten.index_fill.int_Scalar', {
     const dim = indexedDim(ctx);
     const kinds = movedKinds(dtype).filter((kind) => kind !== 'sum' || ctx.number('value') === 0);
     return [
-      ...cuttable(shape).flatMap((d) => (d === dim ? [] : [rule([any(d), R], [any(d)])])),
+      ...cuttable(shape).flatMap((d) => (d === dim ? [] : [rule([anyS(d), R], [anyS(d)])])),
       ...pendingRules(2, [0], ['pending'], kinds),
       ...maskedRows(ctx, dim, [R]),
     ];

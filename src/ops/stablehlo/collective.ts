@@ -1,14 +1,13 @@
 import type { ReduceOp } from '../../mesh/placement.ts';
-import { cuttable, linearKinds, movedKinds } from '../dims.ts';
+import { anyS, cuttable, linearKinds, movedKinds } from '../dims.ts';
 import { defineOp, elements, type OpContext, type OperatorRecord } from '../record.ts';
-import { P, S, rule, type Rule } from '../rule.ts';
+import { P, rule, type Rule } from '../rule.ts';
 
 /**
  * Collectives of a program that is manual over some mesh dims. The rules here speak of the OTHER mesh dims, on which the
  * operation is an ordinary function of its operand; `replica_groups` or `axes` say where it communicates.
  */
 
-const any = (dim: number) => S(dim, { slicing: 'any' });
 const GROUPS = 'Any replica_groups=None, Any axes=None, int? channel_id=None, bool use_global_device_ids=False';
 
 /** Size of each group: stated, or the length of the first group. */
@@ -35,7 +34,7 @@ function kindsOf(ctx: OpContext): readonly ReduceOp[] {
 
 function along(ctx: OpContext, without: readonly number[], kinds: readonly ReduceOp[]): Rule[] {
   const cuts = cuttable(ctx.inputs[0].shape).filter((d) => !without.includes(d));
-  return [...cuts.map((d) => rule([any(d)], [any(d)])), ...kinds.map((kind) => rule([P(kind)], [P(kind)]))];
+  return [...cuts.map((d) => rule([anyS(d)], [anyS(d)])), ...kinds.map((kind) => rule([P(kind)], [P(kind)]))];
 }
 
 function dimOf(ctx: OpContext, name: string): number {

@@ -1,4 +1,4 @@
-import { additiveKind, linearKinds, movedKinds, need } from '../dims.ts';
+import { additiveKind, anyS, linearKinds, movedKinds, need } from '../dims.ts';
 import { defineOp, elements, metaBytes, type OpContext, type OperatorRecord, type TypedContext } from '../record.ts';
 import { P, R, S, rule, type Rule, type RuleSlot } from '../rule.ts';
 
@@ -8,7 +8,6 @@ import { P, R, S, rule, type Rule, type RuleSlot } from '../rule.ts';
  * serving the indices that fall into its rows.
  */
 
-const any = (dim: number): RuleSlot => S(dim, { slicing: 'any' });
 const rows = (dim: number): RuleSlot => S(dim, { slicing: 'contiguous' });
 
 /** Dims of the indices that are not the index vector, in order. */
@@ -76,7 +75,7 @@ function gatherRules(ctx: TypedContext): Rule[] {
   // A dim that is taken whole: its start is 0, or is clamped to 0.
   for (const [dim, out] of windowOf)
     if (shape[dim] > 1 && sizes[dim] === shape[dim])
-      rules.push(rule([any(dim), R], [any(out)], { rewrite: 'local-shape' }));
+      rules.push(rule([anyS(dim), R], [anyS(out)], { rewrite: 'local-shape' }));
   batched.forEach((dim, i) => {
     const out = batchOf.get(withIndices[i]);
     if (out !== undefined && shape[dim] > 1 && indices[withIndices[i]] === shape[dim])
@@ -84,7 +83,7 @@ function gatherRules(ctx: TypedContext): Rule[] {
       rules.push(rule([S(dim, { filled: true }), S(withIndices[i])], [S(out)]));
   });
   for (const [dim, out] of batchOf)
-    if (indices[dim] > 1 && !withIndices.includes(dim)) rules.push(rule([R, any(dim)], [any(out)]));
+    if (indices[dim] > 1 && !withIndices.includes(dim)) rules.push(rule([R, anyS(dim)], [anyS(out)]));
   for (const kind of movedKinds(dtype)) rules.push(rule([P(kind), R], [P(kind)]));
   for (const dim of indexed)
     if (shape[dim] > 1 && sizes[dim] === 1)

@@ -1,6 +1,6 @@
 import type { DType } from '../../graph/types.ts';
 import type { ReduceOp } from '../../mesh/placement.ts';
-import { cuttable, linearKinds } from '../dims.ts';
+import { anyS, cuttable, linearKinds } from '../dims.ts';
 import {
   defineOp,
   elements,
@@ -17,8 +17,6 @@ import { dilated } from './product.ts';
  * (`add`, `maximum` ...) or only as a subgraph. Every rank starts from the initial value, so for a sum over cut rows it is
  * pending itself (one rank holds it, the others zero), which is right for any initial value.
  */
-
-const anyS = (dim: number): RuleSlot => S(dim, { slicing: 'any' });
 
 /** Pending kind that rows reduced apart leave; undefined where that is not known. */
 function joins(reducer: string, dtype: DType): ReduceOp | undefined {
