@@ -17,6 +17,17 @@ export function normalDim(ctx: OpContext, dim: number, rank: number): number {
   return dim < 0 ? dim + size : dim;
 }
 
+/**
+ * A list argument with one entry for each of `count` dims; where `fill` is given, an absent list counts as full of it.
+ *
+ * @throws E_TYPE for a list of another length
+ */
+export function perDim(ctx: OpContext, name: string, count: number, fill?: number): readonly number[] {
+  const list = ctx.ints(name);
+  if (list.length === 0 && fill !== undefined) return new Array<number>(count).fill(fill);
+  return list.length === count ? list : ctx.fail(`${name} has ${list.length} entries, expected ${count}`);
+}
+
 /** The tensor argument; a missing one is an `E_TYPE` error. */
 export function need(ctx: OpContext, name: string): TensorMeta {
   return ctx.tensor(name) ?? ctx.fail(`argument '${name}' must be a tensor`);
@@ -94,6 +105,11 @@ export function pendingRules(
       { origin },
     ),
   );
+}
+
+/** One input and one result: the kinds that plain data movement keeps pass. */
+export function kindsPass(dtype: DType): Rule[] {
+  return pendingRules(1, [0], ['pending'], movedKinds(dtype));
 }
 
 /** Slots of the tensors of a call by argument name; those of absent tensors are left out, unnamed tensors replicated. */

@@ -1,7 +1,10 @@
 import type { OperatorRecord } from '../record.ts';
 import { collectiveOps } from './collective.ts';
 import { elementwiseOps } from './elementwise.ts';
+import { identityOps } from './identity.ts';
 import { indexingOps } from './indexing.ts';
+import { linalgOps } from './linalg.ts';
+import { movingOps } from './moving.ts';
 import { normOps } from './norm.ts';
 import { productOps } from './product.ts';
 import { randomOps } from './random.ts';
@@ -13,6 +16,9 @@ export const stablehloOps: readonly OperatorRecord[] = [
   ...productOps,
   ...elementwiseOps,
   ...shapeOps,
+  ...movingOps,
+  ...identityOps,
+  ...linalgOps,
   ...reduceOps,
   ...indexingOps,
   ...normOps,

@@ -1,4 +1,4 @@
-import { sameShape } from '../dims.ts';
+import { perDim, sameShape } from '../dims.ts';
 import { einsumFlops, einsumRules } from '../einsum.ts';
 import { defineOp, elements, type OpContext, type OperatorRecord, type TypedContext } from '../record.ts';
 import { LINEAR_KINDS, P, R, rule, S, type Rule, type RuleSlot } from '../rule.ts';
@@ -97,13 +97,6 @@ const roles = (ctx: OpContext, name: 'input' | 'kernel' | 'output'): Roles => {
   const [first, second, ...spatial] = ctx.ints(`${name}_dimensions`);
   return { first, second, spatial };
 };
-
-/** One number per spatial dim; an absent list counts as `fill`. */
-function perDim(ctx: OpContext, name: string, rank: number, fill: number): readonly number[] {
-  const list = ctx.ints(name);
-  if (list.length === 0) return new Array<number>(rank).fill(fill);
-  return list.length === rank ? list : ctx.fail(`${name} has ${list.length} entries, expected ${rank}`);
-}
 
 function convolutionShape(ctx: OpContext): number[] {
   const [x, w] = ctx.inputs;
