@@ -1,25 +1,22 @@
-import { internalError } from '../errors.ts';
-import { isPending, pendingTogether } from '../mesh/sharding.ts';
+import { pendingTogether } from '../mesh/sharding.ts';
 import {
   FIRST_OTHER_CODE,
   FIRST_SHARD_CODE,
-  isPartialCode,
   permutations,
   REPLICATE_CODE,
   shardCode,
   type ShardingSpace,
 } from '../mesh/space.ts';
-import { isLookup, madeFromReplicate, reachedDims, reduceTogether, subsets } from './moves.ts';
-import { SlotTable, type CutSignature, type PriceSlot, type SpecialCut, type StepKind } from './slots.ts';
+import { isLookup, madeFromReplicate, reduceTogether, subsets } from './moves.ts';
+import { PlacementStates } from './placement-states.ts';
+import type { PriceSlot, StepKind } from './slots.ts';
 
 /**
- * The graph of placement states that redistribution plans walk on (placements spec, section 5.2). A state is a kind for
- * each mesh dim and an order of mesh dims on each tensor dim; an edge is one collective or one free local step. The graph
- * knows no sizes of tensors: what an edge costs is its slot's business, priced once for each tensor type.
+ * The graph of placement states that redistribution plans walk on: an edge is one collective or one free local step. The
+ * graph knows no sizes of tensors: what an edge costs is its slot's business, priced once for each tensor type.
  */
-export class StateGraph {
+export class StateGraph extends PlacementStates {
   readonly slots: readonly PriceSlot[];
-  readonly cuts: readonly CutSignature[];
   /** CSR: edges of state s are edgeStart[s] .. edgeStart[s+1]-1. */
   readonly edgeStart: Int32Array;
   readonly edgeTarget: Int32Array;
@@ -27,76 +24,24 @@ export class StateGraph {
   /** Mesh dims of each edge in the order of the step (suffix or target order), as an index into `dimLists`. */
   readonly edgeDims: Int32Array;
   readonly dimLists: (readonly number[])[] = [];
-  /** Index of the local cuts of each state. */
-  readonly stateCuts: number[] = [];
-  /** Tensor dims that steps may cut, ascending. */
-  readonly dims: readonly number[];
 
-  private readonly table: SlotTable;
-  private readonly codes: number[] = [];
-  private readonly positions: number[] = [];
-  private readonly stateById: number[] = [];
-  private readonly index = new Map<number | string, number>();
   private readonly dimListIndex = new Map<number | string, number>();
   /** Target, slot and mesh dims of each edge, by state. */
   private readonly edges: number[][] = [];
-  private readonly sizes: readonly number[];
-  private readonly pendingCodes: readonly number[];
-  private readonly specialCodes: readonly number[];
-  /** Number of each kind code in this graph, and the weight of each axis in the number of a state. */
-  private readonly digits = new Map<number, number>();
-  private readonly weights: readonly number[];
-  /** Whether numbers of states are exact; else texts are used. */
-  private readonly exact: boolean;
 
   /**
    * @param active mesh dims that matter, ascending
    * @param seeds ids of shardings that must have a state; their kinds decide which kinds the graph has
    * @param merge also steps over several mesh dims at once, and permutations
    */
-  constructor(
-    private readonly space: ShardingSpace,
-    readonly active: readonly number[],
-    readonly rank: number,
-    seeds: Iterable<number>,
-    merge: boolean,
-  ) {
-    const k = active.length;
-    this.sizes = active.map((m) => space.mesh.sizes[m]);
-    this.table = new SlotTable(active, this.sizes, rank);
+  constructor(space: ShardingSpace, active: readonly number[], rank: number, seeds: Iterable<number>, merge: boolean) {
+    super(space, active, rank, seeds);
     this.slots = this.table.slots;
-    this.cuts = this.table.cuts;
-    const pending = new Set<number>();
-    const special = new Set<number>();
-    const cutDims = new Set<number>();
-    const starts: [number[], number[]][] = [];
-    for (const id of seeds) {
-      for (const m of active) {
-        const code = space.kindAt(id, m);
-        if (this.isPendingCode(code)) pending.add(code);
-        else if (code >= FIRST_OTHER_CODE) special.add(code);
-        const dim = space.dimAt(id, m);
-        if (dim >= 0) cutDims.add(dim);
-      }
-      starts.push(this.read(id));
-    }
-    const ascending = (a: number, b: number): number => a - b;
-    this.pendingCodes = [...pending].sort(ascending);
-    this.specialCodes = [...special].sort(ascending);
-    this.dims = reachedDims(rank, k, cutDims);
-    for (const code of [REPLICATE_CODE, ...this.pendingCodes, ...this.specialCodes, ...this.dims.map(shardCode)])
-      this.digits.set(code, this.digits.size);
-    const radix = this.digits.size * Math.max(k, 1);
-    this.weights = active.map((_, a) => Math.pow(radix, a));
-    this.exact = Math.pow(radix, k) < 2 ** 52;
-
-    this.add(
-      active.map(() => REPLICATE_CODE),
-      active.map(() => 0),
-    );
-    for (const [codes, positions] of starts) this.add(codes, positions);
     // The list grows while it is walked: every state that a step reaches is a state.
-    for (let s = 0; s < this.edges.length; s++) this.expand(s, merge);
+    for (let s = 0; s < this.stateCount; s++) {
+      this.edges.push([]);
+      this.expand(s, merge);
+    }
     if (merge) this.permute();
 
     const count = this.edges.length;
@@ -121,151 +66,9 @@ export class StateGraph {
     this.edges.length = 0;
   }
 
-  /** Devices along each axis. */
-  get axisSizes(): readonly number[] {
-    return this.sizes;
-  }
-
-  get stateCount(): number {
-    return this.stateCuts.length;
-  }
-
-  /** State of a sharding, -1 if the graph was built without its kinds. */
-  stateOf(id: number): number {
-    let state = this.stateById[id];
-    if (state === undefined) {
-      const [codes, positions] = this.read(id);
-      state = codes.every((c) => this.digits.has(c)) ? (this.index.get(this.key(codes, positions)) ?? -1) : -1;
-      this.stateById[id] = state;
-    }
-    return state;
-  }
-
-  codeAt(state: number, axis: number): number {
-    return this.codes[state * this.active.length + axis];
-  }
-  positionAt(state: number, axis: number): number {
-    return this.positions[state * this.active.length + axis];
-  }
-
-  /** Tensor dim that an active mesh dim cuts, -1 if none. */
-  dimAt(state: number, axis: number): number {
-    return this.dimOfCode(this.codeAt(state, axis));
-  }
-
-  /** Whether any kind of the graph cuts otherwise than in ceil chunks. */
-  get hasSpecialCuts(): boolean {
-    return this.specialCodes.length > 0;
-  }
-
-  /** State that each state becomes when tensor dim d is renamed `to[d]` (a permutation of `dims`). */
-  relabelled(to: readonly number[]): Int32Array {
-    const k = this.active.length;
-    const out = new Int32Array(this.stateCount);
-    for (let s = 0; s < out.length; s++) {
-      const codes = this.codes.slice(s * k, s * k + k).map((code) => {
-        const dim = this.dimOfCode(code);
-        return dim < 0 ? code : shardCode(to[dim]);
-      });
-      const target = this.index.get(this.key(codes, this.positions.slice(s * k, s * k + k)));
-      if (target === undefined) throw internalError('the placement states are not closed under a renaming of dims');
-      out[s] = target;
-    }
-    return out;
-  }
-
-  /** State that each state becomes when two axes are exchanged; undefined when some state has no such mirror. */
-  swapped(a: number, b: number): Int32Array | undefined {
-    const k = this.active.length;
-    const out = new Int32Array(this.stateCount);
-    for (let s = 0; s < out.length; s++) {
-      const codes = this.codes.slice(s * k, s * k + k);
-      const positions = this.positions.slice(s * k, s * k + k);
-      [codes[a], codes[b]] = [codes[b], codes[a]];
-      [positions[a], positions[b]] = [positions[b], positions[a]];
-      const target = this.index.get(this.key(codes, positions));
-      if (target === undefined) return undefined;
-      out[s] = target;
-    }
-    return out;
-  }
-
   /** Slot that each slot becomes when two axes are exchanged; undefined when some slot has no mirror. */
   swappedSlots(a: number, b: number): Int32Array | undefined {
     return this.table.swapped(a, b);
-  }
-
-  /** Kind codes and positions of a sharding over the active mesh dims only. */
-  private read(id: number): [number[], number[]] {
-    const { space, active } = this;
-    const codes = active.map((m) => space.kindAt(id, m));
-    const dims = active.map((m) => space.dimAt(id, m));
-    const raw = active.map((m) => space.positionAt(id, m));
-    const positions = raw.map((p, a) => {
-      if (dims[a] < 0) return 0;
-      let before = 0;
-      raw.forEach((q, b) => {
-        if (dims[b] === dims[a] && q < p) before++;
-      });
-      return before;
-    });
-    return [codes, positions];
-  }
-
-  private isPendingCode(code: number): boolean {
-    return isPartialCode(code) || (code >= FIRST_OTHER_CODE && isPending(this.space.placementOf(code)));
-  }
-
-  private dimOfCode(code: number): number {
-    if (code < FIRST_SHARD_CODE) return -1;
-    return code < FIRST_OTHER_CODE ? code - FIRST_SHARD_CODE : (this.space.placementOf(code).dim ?? -1);
-  }
-
-  /** Number of a state: exact arithmetic, or a text on meshes of very many dims. */
-  private key(codes: readonly number[], positions: readonly number[]): number | string {
-    const k = codes.length;
-    if (!this.exact) return `${codes.join(',')}|${positions.join(',')}`;
-    let out = 0;
-    for (let a = 0; a < k; a++) out += ((this.digits.get(codes[a]) ?? 0) * k + positions[a]) * this.weights[a];
-    return out;
-  }
-
-  private add(codes: readonly number[], positions: readonly number[], k = this.key(codes, positions)): number {
-    const known = this.index.get(k);
-    if (known !== undefined) return known;
-    const s = this.edges.length;
-    this.index.set(k, s);
-    this.edges.push([]);
-    const pieces = new Array<number>(this.rank).fill(1);
-    let special: { dim: number; axis: number; position: number }[] | undefined;
-    for (let a = 0; a < codes.length; a++) {
-      this.codes.push(codes[a]);
-      this.positions.push(positions[a]);
-      const dim = this.dimOfCode(codes[a]);
-      if (dim < 0) continue;
-      if (codes[a] < FIRST_OTHER_CODE) pieces[dim] *= this.sizes[a];
-      else (special ??= []).push({ dim, axis: a, position: positions[a] });
-    }
-    this.stateCuts.push(this.table.cutsOf(pieces, this.specialCuts(codes, positions, special)));
-    return s;
-  }
-
-  private specialCuts(
-    codes: readonly number[],
-    positions: readonly number[],
-    found: { dim: number; axis: number; position: number }[] | undefined,
-  ): readonly SpecialCut[] {
-    if (found === undefined) return NONE;
-    found.sort((x, y) => x.dim - y.dim || x.position - y.position);
-    let last = -1;
-    return found.map(({ dim, axis, position }, i) => {
-      if (i > 0 && found[i - 1].dim !== dim) last = -1;
-      let before = 1;
-      for (let b = 0; b < codes.length; b++)
-        if (this.dimOfCode(codes[b]) === dim && positions[b] > last && positions[b] < position) before *= this.sizes[b];
-      last = position;
-      return { dim, code: codes[axis], n: this.sizes[axis], before };
-    });
   }
 
   private listOf(axes: readonly number[]): number {
@@ -445,5 +248,3 @@ export class StateGraph {
     return step * 256 + code;
   }
 }
-
-const NONE: readonly SpecialCut[] = [];
