@@ -1,4 +1,5 @@
 import { lintGraph, type Retype } from './lint.ts';
+import { FreeNames } from './names.ts';
 import { lintError } from './order.ts';
 import type { Arg, Graph, Node, NodeMeta, Output, ValueRef, ValueType } from './types.ts';
 import { NO_KWARGS, setOwn } from './value.ts';
@@ -17,7 +18,7 @@ export interface CallOptions {
 export class GraphBuilder {
   private readonly nodes: Node[] = [];
   private readonly types = new Map<string, ValueType>();
-  private readonly nextSuffix = new Map<string, number>();
+  private readonly names = new FreeNames(this.types);
   private readonly outputs: Output[] = [];
   private readonly subgraphs: Record<string, Graph> = {};
   private readonly notes: string[] = [];
@@ -27,17 +28,17 @@ export class GraphBuilder {
   constructor(readonly name: string) {}
 
   placeholder(name: string, type: ValueType, meta: NodeMeta): ValueRef {
-    const unique = this.uniqueName(name);
+    const unique = this.names.near(name);
     return this.add({ name: unique, kind: 'placeholder', target: unique, args: [], kwargs: NO_KWARGS, type, meta });
   }
 
   getAttr(target: string, type: ValueType, meta: NodeMeta = {}): ValueRef {
-    const name = this.uniqueName(target.replaceAll(/[^A-Za-z0-9_]/g, '_'));
+    const name = this.names.near(target.replaceAll(/[^A-Za-z0-9_]/g, '_'));
     return this.add({ name, kind: 'get_attr', target, args: [], kwargs: NO_KWARGS, type, meta });
   }
 
   call(target: string, args: readonly Arg[], type: ValueType, options: CallOptions = {}): ValueRef {
-    const name = this.uniqueName(options.name ?? baseName(target));
+    const name = this.names.near(options.name ?? baseName(target));
     return this.add({
       name, kind: 'call', target, args, kwargs: options.kwargs ?? NO_KWARGS, type, meta: options.meta ?? {},
     }); // prettier-ignore
@@ -99,15 +100,6 @@ export class GraphBuilder {
     };
     lintGraph(graph, retype);
     return graph;
-  }
-
-  /** `base`, or `base_1`, `base_2` where taken; linear over all calls. */
-  private uniqueName(base: string): string {
-    if (!this.types.has(base)) return base;
-    let suffix = this.nextSuffix.get(base) ?? 1;
-    while (this.types.has(`${base}_${suffix}`)) suffix++;
-    this.nextSuffix.set(base, suffix + 1);
-    return `${base}_${suffix}`;
   }
 
   private add(node: Node): ValueRef {

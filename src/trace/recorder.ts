@@ -1,5 +1,6 @@
 import { internalError } from '../errors.ts';
 import { baseName, GraphBuilder } from '../graph/build.ts';
+import { FreeNames } from '../graph/names.ts';
 import type { Arg, DType, Graph, Node, NodeMeta, Output, Retention, ValueType } from '../graph/types.ts';
 import { NO_KWARGS, setOwn, tensorType } from '../graph/value.ts';
 import type { ArgSchema } from '../ops/schema.ts';
@@ -118,7 +119,7 @@ export class Recorder {
   private readonly outputs: Output[] = [];
   private readonly subgraphs = new Map<string, Graph>();
   private readonly types = new Map<string, ValueType>();
-  private readonly nextSuffix = new Map<string, number>();
+  private readonly names = new FreeNames(this.types);
   /** Outer values that this body reads, and the placeholders that stand for them. In order of first use. */
   readonly captured = new Map<TracedValue, TracedValue>();
 
@@ -134,7 +135,7 @@ export class Recorder {
   }
 
   placeholder(name: string, dtype: DType, shape: readonly Size[], meta: NodeMeta, requiresGrad = false): TracedValue {
-    const unique = this.uniqueName(nodeName(name));
+    const unique = this.names.near(nodeName(name));
     const type = tensorType(dtype, shape.map(plainDim));
     this.placeholders.push({
       name: unique,
@@ -346,7 +347,7 @@ export class Recorder {
     type: ValueType,
     source: string | undefined,
   ): string {
-    const name = this.uniqueName(baseName(target));
+    const name = this.names.near(baseName(target));
     const { path } = this.trace;
     const meta: NodeMeta = {
       phase: 'forward',
@@ -358,14 +359,6 @@ export class Recorder {
     this.nodes.push({ name, kind: 'call', target, args: plain, kwargs: named, type, meta });
     this.types.set(name, type);
     return name;
-  }
-
-  private uniqueName(base: string): string {
-    if (!this.types.has(base)) return base;
-    let suffix = this.nextSuffix.get(base) ?? 1;
-    while (this.types.has(`${base}_${suffix}`)) suffix++;
-    this.nextSuffix.set(base, suffix + 1);
-    return `${base}_${suffix}`;
   }
 }
 
