@@ -1,29 +1,6 @@
-import type { Arg, Graph, Node } from '../graph/types.ts';
-import { isList, isRef } from '../graph/value.ts';
-import { bodyOf, inputIndex, tripsOf, type Counter } from './counted-loops.ts';
-
-/**
- * The counter of a `while_loop` in the aten vocabulary, as tracing and torch.export write it: `i.lt(5)` as the condition,
- * `i.add(1)` in the body, a constant before the loop.
- */
-export function atenCounter(loop: Node, graph: Graph, byName: ReadonlyMap<string, Node>): Counter | undefined {
-  const [test, body, carried] = loop.args;
-  const condition = bodyOf(test, graph);
-  const step = bodyOf(body, graph);
-  if (condition === undefined || step === undefined || carried === undefined || !isList(carried)) return undefined;
-  const tests = new Map(condition.nodes.map((node) => [node.name, node]));
-  const compare = tests.get(condition.outputs[0]?.value ?? '');
-  const direction = COMPARISONS.get(compare?.target ?? '');
-  if (compare === undefined || direction === undefined) return undefined;
-  const index = inputIndex(compare.args[0], condition);
-  const bound = constant(compare.args[1], tests);
-  if (index < 0 || index >= carried.length || bound === undefined) return undefined;
-  const start = constant(carried[index], byName);
-  const by = increment(step, index);
-  if (start === undefined || by === undefined) return undefined;
-  const trips = tripsOf(direction, start, bound, by);
-  return trips === undefined ? undefined : { index, start, step: by, trips };
-}
+import type { Arg, Node } from '../graph/types.ts';
+import { isRef } from '../graph/value.ts';
+import { counterIn, type FindCounter } from './counted-loops.ts';
 
 const COMPARISONS: ReadonlyMap<string, string> = new Map(
   ['lt', 'le', 'gt', 'ge', 'ne'].flatMap((name) =>
@@ -31,20 +8,20 @@ const COMPARISONS: ReadonlyMap<string, string> = new Map(
   ),
 );
 
-function increment(body: Graph, index: number): number | undefined {
-  const nodes = new Map(body.nodes.map((node) => [node.name, node]));
-  const next = nodes.get(body.outputs[index]?.value ?? '');
-  const sign = /^aten\.(add|sub)\.(Tensor|Scalar)$/.exec(next?.target ?? '')?.[1];
-  // `alpha` multiplies the second operand.
-  if (next === undefined || sign === undefined || next.args.length !== 2 || Object.keys(next.kwargs).length > 0)
-    return undefined;
-  const [a, b] = next.args;
-  if (inputIndex(a, body) === index) {
-    const by = constant(b, nodes);
-    return by === undefined || sign === 'add' ? by : -by;
-  }
-  return sign === 'add' && inputIndex(b, body) === index ? constant(a, nodes) : undefined;
-}
+/**
+ * The counter of a `while_loop` in the aten vocabulary, as tracing and torch.export write it: `i.lt(5)` as the condition,
+ * `i.add(1)` in the body, a constant before the loop.
+ */
+export const atenCounter: FindCounter = counterIn({
+  constant,
+  comparison: ({ target }) => COMPARISONS.get(target),
+  sign: ({ target, args, kwargs }) => {
+    const word = /^aten\.(add|sub)\.(Tensor|Scalar)$/.exec(target)?.[1];
+    // `alpha` multiplies the second operand.
+    if (word === undefined || args.length !== 2 || Object.keys(kwargs).length > 0) return undefined;
+    return word === 'add' ? 1 : -1;
+  },
+});
 
 /** A whole number, as a literal or as a scalar that a factory makes. */
 function constant(arg: Arg | undefined, nodes: ReadonlyMap<string, Node>): number | undefined {

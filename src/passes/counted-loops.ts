@@ -48,29 +48,49 @@ function counted(graph: Graph, find: FindCounter, done: Map<Graph, Graph>): Grap
   return result;
 }
 
-/** The counter of a loop in the StableHLO vocabulary. */
-export function counterOf(loop: Node, graph: Graph, byName: ReadonlyMap<string, Node>): Counter | undefined {
-  const [test, body, carried] = loop.args;
-  const condition = bodyOf(test, graph);
-  const step = bodyOf(body, graph);
-  if (condition === undefined || step === undefined || carried === undefined || !isList(carried)) return undefined;
-  const tests = new Map(condition.nodes.map((node) => [node.name, node]));
-  const compare = tests.get(condition.outputs[0]?.value ?? '');
-  if (compare?.target !== 'stablehlo.compare') return undefined;
-  const direction = compare.kwargs.comparison_direction;
-  const [left, right] = compare.args;
-  const index = inputIndex(left, condition);
-  const bound = integer(right, tests);
-  if (index < 0 || index >= carried.length || bound === undefined) return undefined;
-  const start = integer(carried[index], byName);
-  const stepBy = increment(step, index);
-  if (start === undefined || stepBy === undefined) return undefined;
-  const trips = tripsOf(typeof direction === 'string' ? direction : '', start, bound, stepBy);
-  return trips === undefined ? undefined : { index, start, step: stepBy, trips };
+/** How a vocabulary writes what a counted loop is made of. */
+export interface CounterWords {
+  /** The whole number that an argument is a constant of. */
+  readonly constant: (arg: Arg | undefined, nodes: ReadonlyMap<string, Node>) => number | undefined;
+  /** What a comparison of its first two arguments asks, `LT`, `LE`, `GT`, `GE` or `NE`; undefined for any other node. */
+  readonly comparison: (node: Node) => string | undefined;
+  /** 1 for the sum of two arguments, -1 for their difference; undefined for any other node. */
+  readonly sign: (node: Node) => 1 | -1 | undefined;
 }
 
+/** Finds the counters of a vocabulary. */
+export function counterIn(words: CounterWords): FindCounter {
+  return (loop, graph, byName) => {
+    const [test, body, carried] = loop.args;
+    const condition = bodyOf(test, graph);
+    const step = bodyOf(body, graph);
+    if (condition === undefined || step === undefined || carried === undefined || !isList(carried)) return undefined;
+    const tests = new Map(condition.nodes.map((node) => [node.name, node]));
+    const compare = tests.get(condition.outputs[0]?.value ?? '');
+    const direction = compare === undefined ? undefined : words.comparison(compare);
+    if (compare === undefined || direction === undefined) return undefined;
+    const [left, right] = compare.args;
+    const index = inputIndex(left, condition);
+    const bound = words.constant(right, tests);
+    if (index < 0 || index >= carried.length || bound === undefined) return undefined;
+    const start = words.constant(carried[index], byName);
+    const by = increment(step, index, words);
+    if (start === undefined || by === undefined) return undefined;
+    const trips = tripsOf(direction, start, bound, by);
+    return trips === undefined ? undefined : { index, start, step: by, trips };
+  };
+}
+
+/** The counter of a loop in the StableHLO vocabulary. */
+export const counterOf: FindCounter = counterIn({
+  constant: integer,
+  comparison: ({ target, kwargs: { comparison_direction: direction } }) =>
+    target === 'stablehlo.compare' && typeof direction === 'string' ? direction : undefined,
+  sign: ({ target }) => (target === 'stablehlo.add' ? 1 : target === 'stablehlo.subtract' ? -1 : undefined),
+});
+
 /** Trips of a loop that goes on while its counter is `LT`, `LE`, `GT`, `GE` or `NE` to the bound. */
-export function tripsOf(direction: string, start: number, bound: number, step: number): number | undefined {
+function tripsOf(direction: string, start: number, bound: number, step: number): number | undefined {
   const distance =
     direction === 'LT' || direction === 'NE' ? bound - start : direction === 'LE' ? bound - start + 1 : undefined;
   const up = distance ?? (direction === 'GT' ? start - bound : direction === 'GE' ? start - bound + 1 : undefined);
@@ -82,17 +102,17 @@ export function tripsOf(direction: string, start: number, bound: number, step: n
 }
 
 /** By how much the body adds to its input `index`. */
-function increment(body: Graph, index: number): number | undefined {
+function increment(body: Graph, index: number, words: CounterWords): number | undefined {
   const nodes = new Map(body.nodes.map((node) => [node.name, node]));
   const next = nodes.get(body.outputs[index]?.value ?? '');
-  if (next?.target !== 'stablehlo.add' && next?.target !== 'stablehlo.subtract') return undefined;
+  const sign = next === undefined ? undefined : words.sign(next);
+  if (next === undefined || sign === undefined) return undefined;
   const [a, b] = next.args;
-  const sign = next.target === 'stablehlo.add' ? 1 : -1;
   const by =
     inputIndex(a, body) === index
-      ? integer(b, nodes)
+      ? words.constant(b, nodes)
       : sign > 0 && inputIndex(b, body) === index
-        ? integer(a, nodes)
+        ? words.constant(a, nodes)
         : undefined;
   return by === undefined ? undefined : sign * by;
 }
