@@ -1,6 +1,6 @@
-import type { ComparedPlan, Comparison } from '../zoo/comparison.ts';
+import type { Comparison } from '../zoo/comparison.ts';
 import { comparedPaddingText } from './compared-padding.ts';
-import { sweepText } from './sweep.ts';
+import { planRow, sweepText } from './sweep.ts';
 import { bytesText, percentText, secondsText, tableText } from '../units.ts';
 
 /** A comparison as text: plans that fit by seconds, the others by bytes, the front, the meshes, and what was refused. */
@@ -10,19 +10,10 @@ export function comparisonText(c: Comparison): string {
     `${c.model === undefined ? '' : `${c.model} on `}${c.devices} devices of ${c.cluster}, ${bytesText(c.budgetBytes)} each for states (activations are not counted)`,
     '',
   ];
-  const row = (p: ComparedPlan): string[] => [
-    p.name === c.best ? '*' : c.pareto.includes(p.name) ? '+' : '',
-    p.plan,
-    p.mesh,
-    secondsText(p.seconds),
-    secondsText(p.communicationSeconds),
-    bytesText(p.peakBytes),
-    p.name === c.best ? 'best' : (p.why ?? ''),
-  ];
   const head = ['', 'plan', 'mesh', 'step time', 'communication', 'states', ''];
   if (c.plans.length > 0)
     lines.push(
-      tableText([head, ...c.plans.map(row)], [3, 4, 5]),
+      tableText([head, ...c.plans.map((p) => planRow(p, c))], [3, 4, 5]),
       '',
       '* best   + no other plan is better in both time and memory',
     );

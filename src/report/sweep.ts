@@ -25,7 +25,7 @@ export function sweepText(c: Comparison, question: NonNullable<Comparison['quest
   if (c.plans.length === 0) return [...lines, ...refusalLines(c)].join('\n');
   const first = firstOfEach(c.plans);
   const shown = [...first.filter((p) => p.fits).slice(0, LISTED), ...first.filter((p) => !p.fits).slice(0, LISTED / 2)];
-  lines.push('', tableText([HEAD, ...shown.map((p) => row(p, c))], [3, 4, 5]));
+  lines.push('', tableText([HEAD, ...shown.map((p) => planRow(p, c))], [3, 4, 5]));
   const legend = best === undefined ? '' : '* best   + no other plan is better in both time and memory; ';
   lines.push(`${legend}each plan on its best mesh, --json has all`);
   if (first.length > shown.length) lines.push(`${first.length - shown.length} more plans are left out`);
@@ -98,7 +98,8 @@ function firstOfEach(plans: readonly ComparedPlan[]): ComparedPlan[] {
   return plans.filter((p) => !seen.has(p.plan) && seen.add(p.plan));
 }
 
-function row(p: ComparedPlan, c: Comparison): string[] {
+/** A plan as a line of the table: a mark, name, mesh, seconds, bytes, and why it is not the best. */
+export function planRow(p: ComparedPlan, c: Comparison): string[] {
   return [
     p.name === c.best ? '*' : c.pareto.includes(p.name) ? '+' : '',
     p.plan,
