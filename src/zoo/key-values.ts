@@ -2,11 +2,13 @@ import { isPartialCode, REPLICATE_CODE, shardCode } from '../mesh/space.ts';
 import { elements } from '../ops/record.ts';
 import type { Model } from '../plan/model.ts';
 import type { Restriction } from '../plan/restriction.ts';
-import { inputDim, type Recipe } from './parts.ts';
+import type { Part, Recipe } from './parts.ts';
 
 /** Queries are [batch, heads, rows, channels]; so are keys and values. */
 const HEADS = shardCode(1);
 const ROWS = shardCode(2);
+
+const isUlysses = (part: Part): boolean => part.startsWith('ulysses');
 
 /** Keys or values of one attention in the forward pass, from where they are as many as the model makes. */
 export interface KeyValuePath {
@@ -67,8 +69,8 @@ const LAYOUT = /^aten\.(clone|contiguous|expand|repeat|repeat_interleave|_unsafe
  *
  *  - Context parallelism: queries are cut on their rows in both passes. Keys and values are gathered before they are repeated;
  *    each device makes a summand of their gradients, which are summed over the query heads that share them, and then scattered.
- *  - Ulysses: queries are cut on their heads; keys and values change their cut before they are repeated, where the dim cuts
- *    their heads evenly.
+ *  - Ulysses: queries are cut on their heads in both passes; keys and values change their cut before they are repeated, where
+ *    the dim cuts their heads evenly, and the output changes it where it is read.
  *
  * @returns the nodes at which something moves: what comes is not what they take
  */
@@ -80,10 +82,9 @@ export function placeAttention(
 ): ReadonlySet<number> {
   const part = recipe.parts[dim];
   const moves = new Set<number>();
-  if (inputDim(part) !== 1) return moves;
   const { flow, space, strategies, nodeVariable } = model;
   const reason = `recipe ${recipe.name}: ${part} over ${space.mesh.names[dim]}`;
-  const isContext = !part.startsWith('ulysses');
+  const isContext = !isUlysses(part);
   const kind = (n: number, a: number, tensor: number): number => {
     const { set } = strategies.nodes[n]!;
     return space.kindAt(set.specs[a * (set.inputCount + set.outputCount) + tensor], dim);
@@ -91,35 +92,63 @@ export function placeAttention(
   const takes = (n: number, input: number, code: number): void =>
     restriction.keep(nodeVariable[n], reason, (a) => kind(n, a, input) === code);
 
+  const users = usersByValue(model);
+  const movesTo = (value: number, code: number, isMoved: (user: number) => boolean = () => true): void => {
+    for (const [user, input] of users[value]) {
+      if (!isMoved(user)) continue;
+      takes(user, input, code);
+      moves.add(user);
+    }
+  };
+
   const paths = keyValuePaths(model);
+  /** Inputs of attention that are exchanged as they are: several ranks share a head before it is repeated. */
+  const repeated = new Set<KeyValuePath>();
   for (const n of attentionNodes(model, 'forward')) takes(n, 0, isContext ? ROWS : HEADS);
-  for (const { repeats, attention, input } of paths) {
+  for (const path of paths) {
+    const { repeats, attention, input } = path;
     const codes = isContext ? repeats.map(() => REPLICATE_CODE) : backThrough(model, repeats, dim, HEADS);
-    if (codes === undefined) continue;
+    if (codes === undefined) {
+      repeated.add(path);
+      continue;
+    }
     repeats.forEach((n, i) => takes(n, 0, codes[i]));
     if (repeats.length > 0) moves.add(repeats[0]);
     if (!isContext) continue;
     takes(attention, input, REPLICATE_CODE);
     moves.add(attention);
   }
-  if (!isContext) return moves;
+  // What the backward pass reads of the output it reads as attention left it.
+  const isForward = (user: number): boolean => flow.phases[user] === 'forward' && !isKept(model, users, user);
+  if (!isContext) for (const n of attentionNodes(model, 'forward')) movesTo(flow.results[n][0], ROWS, isForward);
   // Its arguments are those of the forward pass after the gradient, its results the gradients of query, key and value.
   for (const n of attentionNodes(model, 'backward')) {
-    restriction.keep(nodeVariable[n], reason, (a) => kind(n, a, strategies.nodes[n]!.set.inputCount) === ROWS);
+    const code = isContext ? ROWS : HEADS;
+    restriction.keep(nodeVariable[n], reason, (a) => kind(n, a, strategies.nodes[n]!.set.inputCount) === code);
+    if (!isContext && flow.results[n][0] >= 0) movesTo(flow.results[n][0], ROWS);
     for (const result of [1, 2]) {
       const value = flow.results[n][result];
       const path = paths.find((p) => p.input === result && flow.inputs[n].includes(flow.inputs[p.attention][p.input]));
       if (value === undefined || value < 0 || path === undefined) continue;
-      const whole = elements(flow.values[path.source].meta.shape);
-      const summed = afterSum(model, value, dim, whole);
-      if (summed === undefined) continue;
-      for (const [user, input] of usersOf(model, summed.value)) {
-        takes(user, input, summed.code);
-        moves.add(user);
-      }
+      const whole = elements(flow.values[repeated.has(path) ? value : path.source].meta.shape);
+      const summed = afterSum(model, users, value, dim, whole);
+      if (summed !== undefined) movesTo(summed.value, summed.code);
     }
   }
   return moves;
+}
+
+/** Why a mesh dim cannot cut the rows of attention, or its heads; undefined where it can. */
+export function uncutAttention({ graph, flow, space, strategies }: Model, part: Part, dim: number): string | undefined {
+  const [code, what, tensorDim] = isUlysses(part) ? ([HEADS, 'heads', 1] as const) : ([ROWS, 'rows', 2] as const);
+  for (const n of attentionNodes({ graph, flow }, 'forward')) {
+    const { set } = strategies.nodes[n]!;
+    const width = set.inputCount + set.outputCount;
+    if (set.specs.some((id, t) => t % width === 0 && space.kindAt(id, dim) === code)) continue;
+    const size = flow.values[flow.inputs[n][0]].meta.shape[tensorDim];
+    return `the ${size} ${what} of attention (${graph.nodes[n].name}) cannot be cut ${space.mesh.sizes[dim]} ways`;
+  }
+  return undefined;
 }
 
 /** Codes that nodes in a row take on a mesh dim so that the last leaves one; undefined where they cannot. */
@@ -136,13 +165,12 @@ function backThrough(model: Model, nodes: readonly number[], dim: number, last: 
 }
 
 /** The gradient of keys or values after it was summed over the heads that share them, and the code of a cut of its rows. */
-function afterSum(model: Model, from: number, dim: number, whole: number): { readonly value: number; readonly code: number } | undefined {
+function afterSum(model: Model, users: Users, from: number, dim: number, whole: number): { readonly value: number; readonly code: number } | undefined {
   const { flow } = model;
   let [value, code] = [from, ROWS];
   while (elements(flow.values[value].meta.shape) > whole) {
-    const users = usersOf(model, value);
-    if (users.length !== 1) return undefined;
-    const [n] = users[0];
+    if (users[value].length !== 1) return undefined;
+    const [[n]] = users[value];
     if (flow.inputs[n].length !== 1 || flow.results[n].length !== 1) return undefined;
     const out = codeThrough(model, n, dim, (input, output) => (input === code ? output : undefined));
     if (out === undefined) return undefined;
@@ -168,9 +196,19 @@ function codeThrough(model: Model, n: number, dim: number, pick: (input: number,
   return found;
 } // prettier-ignore
 
-/** Calls that read a value, with the place where they do. */
-function usersOf({ flow, graph }: Model, value: number): [node: number, input: number][] {
-  return graph.nodes.flatMap((node, n) =>
-    node.kind !== 'call' ? [] : [...flow.inputs[n]].flatMap((v, i): [number, number][] => (v === value ? [[n, i]] : [])),
-  );
-} // prettier-ignore
+/** By value: the calls that read it, with the place where they do. */
+type Users = readonly (readonly (readonly [node: number, input: number])[])[];
+
+function usersByValue({ flow, graph }: Model): Users {
+  const users = flow.values.map((): [number, number][] => []);
+  graph.nodes.forEach((node, n) => {
+    if (node.kind === 'call') flow.inputs[n].forEach((value, i) => users[value].push([n, i]));
+  });
+  return users;
+}
+
+/** Whether a node of the forward pass hands on what only the backward pass reads. */
+function isKept({ flow }: Model, users: Users, n: number): boolean {
+  const readers = [...flow.results[n]].flatMap((value) => (value < 0 ? [] : users[value]));
+  return readers.length > 0 && readers.every(([user]) => flow.phases[user] === 'backward');
+}

@@ -4,7 +4,6 @@ import type { Restriction } from '../plan/restriction.ts';
 import type { StrategySet } from '../strategy/expand.ts';
 
 const UNKNOWN = -1;
-const NONE: ReadonlySet<number> = new Set();
 
 /**
  * On a data-parallel mesh dim nothing moves but parameters and gradients: starting from cut inputs and whole parameters,
@@ -16,8 +15,10 @@ const NONE: ReadonlySet<number> = new Set();
  * On a tensor-parallel dim the same holds between the sums: a pending result is `reduced` where it is made in the forward pass,
  * and what follows takes it whole; in the backward pass several pending gradients may be added first, so theirs are left free.
  *
+ * On a sequence dim what is whole meets what is cut (positions are added to tokens): the whole one is sliced, which is free.
+ *
  * @param weights codes of parameters and of their views as the program takes them, by value
- * @param moves nodes at which the recipe itself moves a value over the dim: they do not take what comes
+ * @param moves nodes of a sequence dim at which the recipe itself moves a value: they do not take what comes
  */
 export function lockDataDim(
   model: Model,
@@ -25,7 +26,7 @@ export function lockDataDim(
   dim: number,
   weights: ReadonlyMap<number, readonly number[]>,
   reduced = false,
-  moves: ReadonlySet<number> = NONE,
+  moves?: ReadonlySet<number>,
 ): void {
   const { flow, space, strategies, nodeVariable } = model;
   const codes = new Int32Array(flow.values.length).fill(UNKNOWN);
@@ -36,13 +37,22 @@ export function lockDataDim(
     const { set } = entry;
     const width = set.inputCount + set.outputCount;
     const v = nodeVariable[n];
+    const taking = (coming: Int32Array): Uint8Array => {
+      const key = `${entry.content}:${coming.join()}`;
+      let takes = known.get(key);
+      if (takes === undefined) known.set(key, (takes = takesAsTheyCome(space, set, dim, coming)));
+      return takes;
+    };
     const coming = flow.inputs[n].map((value) => codes[value]);
-    const key = `${entry.content}:${coming.join()}`;
-    let takes = known.get(key);
-    if (takes === undefined) known.set(key, (takes = takesAsTheyCome(space, set, dim, coming)));
     const before = restriction.left(v);
-    const isMove = moves.has(n);
-    if (!isMove && !takes.some((yes, a) => yes === 1 && before?.[a] !== 0)) return;
+    const isPossible = (takes: Uint8Array): boolean => takes.some((yes, a) => yes === 1 && before?.[a] !== 0);
+    const isMove = moves?.has(n) === true;
+    let takes = taking(coming);
+    if (moves !== undefined && !isMove && !isPossible(takes))
+      takes = taking(
+        coming.map((code, i) => (code === REPLICATE_CODE && !weights.has(flow.inputs[n][i]) ? UNKNOWN : code)),
+      );
+    if (!isMove && !isPossible(takes)) return;
     if (set.inputCount > 0 && !isMove)
       restriction.keepMarked(v, `mesh dim ${space.mesh.names[dim]} is ${reduced ? 'tensor' : 'data'} parallel`, takes);
     const left = restriction.left(v);

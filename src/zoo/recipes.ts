@@ -3,7 +3,7 @@ import type { Model } from '../plan/model.ts';
 import { Restriction } from '../plan/restriction.ts';
 import type { StrategySet } from '../strategy/expand.ts';
 import { placeActivations } from './activations.ts';
-import { attentionNodes, placeAttention } from './key-values.ts';
+import { attentionNodes, placeAttention, uncutAttention } from './key-values.ts';
 import { lockDataDim } from './lock.ts';
 import { inputDim, isTensor, storesCut, type Recipe, type Part } from './parts.ts';
 import { weightRoles, type WeightRole } from './weights.ts';
@@ -62,7 +62,13 @@ export function applyRecipe(
   if (unplaced !== undefined) return { refused: unplaced };
   if (recipe.parts.some((part) => inputDim(part) === 1) && attentionNodes(model, 'forward').length === 0)
     return { refused: 'the model has no fused attention, whose queries and keys the plan cuts along the sequence' };
-  const moves = recipe.parts.map((_, d) => placeAttention(model, restriction, recipe, d));
+  for (const [d, part] of recipe.parts.entries()) {
+    const uncut = inputDim(part) === 1 ? uncutAttention(model, part, d) : undefined;
+    if (uncut !== undefined) return { refused: uncut };
+  }
+  const moves = recipe.parts.map((part, d) =>
+    inputDim(part) === 1 ? placeAttention(model, restriction, recipe, d) : undefined,
+  );
   recipe.parts.forEach((part, d) => {
     if (inputDim(part) !== undefined) lockDataDim(model, restriction, d, weights, false, moves[d]);
     else if (part === 'tensor-whole') lockDataDim(model, restriction, d, weights, true);

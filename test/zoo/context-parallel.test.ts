@@ -110,6 +110,29 @@ describe('ZO-10 keys and values move as many as the model makes, not once for ea
     });
   });
 
+  it.each([
+    ['torch/gpt2-2l/joint.expanded', 2],
+    // Positions are added to the tokens: whole ones are sliced, and the cut goes on.
+    ['torch/bert-base/joint.expanded', 12],
+  ])('Ulysses in %s: four exchanges forward; backward as many, and queries, keys and values once more', async (name, layers) => {
+    const { prepared, priced } = await planned(load(name), 'dp=2,sp=2', ['data', 'ulysses'], 'sp', { strided: 'rows' });
+    const { model } = prepared;
+    const count: Record<string, number> = {};
+    decode(model, priced.choice).nodes.forEach(({ redistributions }, n) => {
+      for (const { input, collectives } of redistributions) {
+        // The loss moves labels and logits, which are shifted by a row against each other.
+        const { shape } = model.flow.values[model.flow.inputs[n][input]].meta;
+        if (shape.length < 3 || shape.at(-1)! > 4096) continue;
+        for (const { kind, meshDims } of collectives) {
+          if (meshDims.join() !== 'sp') continue;
+          const key = `${model.flow.phases[n]} ${kind}`;
+          count[key] = (count[key] ?? 0) + 1;
+        }
+      }
+    });
+    expect(count).toEqual({ 'forward all_to_all': 4 * layers, 'backward all_to_all': 7 * layers });
+  }, 30_000); // prettier-ignore
+
   it('Ulysses with fewer key heads than ranks exchanges them repeated, as heads are kept by several ranks then', async () => {
     const { sent } = await planned(modelOf('llama'), 'sp=8', ['ulysses'], 'sp');
     const query = SEQUENCE * WIDTH * 2;
