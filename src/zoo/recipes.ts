@@ -6,6 +6,7 @@ import { placeActivations } from './activations.ts';
 import { attentionNodes, placeAttention, uncutAttention } from './key-values.ts';
 import { lockDataDim } from './lock.ts';
 import { inputDim, isTensor, storesCut, type Recipe, type Part } from './parts.ts';
+import { isCutAlongSequence } from './sequence.ts';
 import { weightRoles, type WeightRole } from './weights.ts';
 
 export type { Part, Recipe } from './parts.ts';
@@ -13,7 +14,10 @@ export type { Part, Recipe } from './parts.ts';
 /** A recipe made ready, or the reason why the model does not admit it. */
 export type AppliedRecipe = { readonly restriction: Restriction } | { readonly refused: string };
 
-/** The plain recipes of a mesh, in a fixed order: data dims are taken from the outside, the tensor dim is the innermost. */
+/**
+ * The plain recipes of a mesh, in a fixed order: data dims are taken from the outside, the tensor or sequence dim is the
+ * innermost. Those of a sequence dim are there where the program can be cut along it.
+ */
 export function plainRecipes(model: Model): Recipe[] {
   const { dims } = model.space.mesh;
   const n = dims.length;
@@ -37,7 +41,23 @@ export function plainRecipes(model: Model): Recipe[] {
     add((a) => `data parallel (${a}) + Megatron (${tensor})`, 'data', 'tensor', 0, n - 1);
     add((a) => `FSDP (${a}) + Megatron (${tensor})`, 'fsdp', 'tensor', 0, n - 1);
   } else recipes.push({ name: `Megatron (${dims[0].name})`, parts: ['tensor'] });
-  return recipes;
+  const isCut = model.space.mesh.sizes[n - 1] > 1 && isCutAlongSequence(model);
+  return isCut ? [...recipes, ...sequenceRecipes(dims.map((d) => d.name))] : recipes;
+}
+
+/** The sequence cut on the innermost mesh dim and the batch on the others; parameters whole, or cut over all of them. */
+function sequenceRecipes(names: readonly string[]): Recipe[] {
+  const [outer, inner] = [names.slice(0, -1), names[names.length - 1]];
+  return (['context', 'ulysses'] as const).flatMap((part): Recipe[] => {
+    const how = part === 'context' ? `context parallel (${inner})` : `Ulysses (${inner})`;
+    return [
+      {
+        name: outer.length === 0 ? how : `data parallel (${outer.join('+')}) + ${how}`,
+        parts: [...outer.map((): Part => 'data'), part],
+      },
+      { name: `FSDP (${names.join('+')}) + ${how}`, parts: [...outer.map((): Part => 'fsdp'), `${part}-fsdp`] },
+    ];
+  });
 }
 
 /** Restricts the model to a recipe; `roles` are `weightRoles` of the model, for whoever applies several recipes. */
