@@ -91,71 +91,7 @@ export function peakOf(intervals: readonly LiveInterval[]): MemoryPeak {
   return { peakBytes: peak.bytes, step: peak.start, live, byKind };
 }
 
-/** One value of a schedule: who makes it, and the steps that read it. */
-export interface ScheduledValue {
-  readonly name: string;
-  readonly bytes: number;
-  /** Step that makes it; -1 for what is there before the program starts. */
-  readonly producer: number;
-  readonly readers: readonly number[];
-  /** Stays to the end of the program: parameters, optimizer state, outputs. */
-  readonly persistent?: boolean;
-  readonly kind?: MemoryKind;
-  /** Value whose storage it shares (a view, an in-place result): it adds no bytes and keeps the other alive. */
-  readonly storageOf?: string;
-}
-
-/**
- * Live intervals of a per-node schedule: values that share storage are one buffer, alive while any of them is.
- *
- * @param steps number of steps of the program
- * @throws E_USAGE for an unknown storage owner or one that owns itself in a ring
- */
-export function liveIntervals(values: readonly ScheduledValue[], steps: number): LiveInterval[] {
-  const byName = new Map(values.map((v) => [v.name, v]));
-  const ownerOf = (value: ScheduledValue): ScheduledValue => {
-    let owner = value;
-    for (let hops = 0; owner.storageOf !== undefined; hops++) {
-      const next = byName.get(owner.storageOf);
-      if (next === undefined || hops > values.length)
-        throw new ShardwrightError('E_USAGE', `'${value.name}' shares storage with '${owner.storageOf}', which ${next === undefined ? 'is no value of the schedule' : 'shares it in a ring'}`); // prettier-ignore
-      owner = next;
-    }
-    return owner;
-  };
-  const spans = new Map<string, { start: number; end: number }>();
-  for (const value of values) {
-    const owner = ownerOf(value);
-    const start = Math.max(0, value.producer);
-    // Nobody reads it: it is alive at the step that makes it.
-    const end = value.persistent === true ? steps - 1 : Math.max(start, ...value.readers);
-    const span = spans.get(owner.name);
-    if (span === undefined) spans.set(owner.name, { start, end });
-    else spans.set(owner.name, { start: Math.min(span.start, start), end: Math.max(span.end, end) });
-  }
-  return values.flatMap((value) => {
-    const span = spans.get(value.name);
-    if (value.storageOf !== undefined || span === undefined || value.bytes === 0) return [];
-    return [{ ...span, bytes: value.bytes, name: value.name, ...(value.kind !== undefined && { kind: value.kind }) }];
-  });
-}
-
 /** Sizes rounded up to an allocator's blocks. */
 export function blockBytes(bytes: number, block = 512): number {
   return Math.ceil(bytes / block) * block;
-}
-
-/** Bytes of the largest local shard: ceil chunks on every cut dim, times the element. */
-export function localShardBytes(shape: readonly number[], pieces: readonly number[], itemBytes: number): number {
-  return shape.reduce((n, size, d) => n * Math.ceil(size / (pieces[d] ?? 1)), itemBytes);
-}
-
-/**
- * Elements per rank of a dim that is cut into ceil chunks: trailing ranks hold fewer or none (10 on 4: 3, 3, 3, 1).
- *
- * @param size elements of the dim
- */
-export function chunkSizes(size: number, pieces: number): number[] {
-  const chunk = Math.ceil(size / pieces);
-  return Array.from({ length: pieces }, (_, r) => Math.max(0, Math.min(chunk, size - r * chunk)));
 }

@@ -1,13 +1,13 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import {
-  blockBytes,
-  chunkSizes,
-  liveIntervals,
-  localShardBytes,
-  memoryTimeline,
-  peakOf,
-} from '../../src/cost/memory-timeline.ts';
+import { blockBytes, memoryTimeline, peakOf } from '../../src/cost/memory-timeline.ts';
+import { parseMesh } from '../../src/mesh/mesh.ts';
+import { parseSharding } from '../../src/mesh/parse.ts';
+import { localShapeAt } from '../../src/mesh/sharding.ts';
+import { input, parameter } from '../../src/trace/spec.ts';
+import type { Tensor } from '../../src/trace/tensor.ts';
+import { trace } from '../../src/trace/trace.ts';
+import { planFor } from '../plan/support.ts';
 
 describe('memory over program time', () => {
   test('spans, peak, what is alive there', () => {
@@ -49,41 +49,41 @@ describe('memory over program time', () => {
     );
   });
 
-  test('liveness of a schedule: views share storage, unread values live one step, parameters stay', () => {
-    const intervals = liveIntervals(
-      [
-        { name: 'w', bytes: 8, producer: -1, readers: [0], persistent: true, kind: 'parameter' },
-        { name: 'y', bytes: 4, producer: 0, readers: [1] },
-        { name: 'view', bytes: 4, producer: 1, readers: [3], storageOf: 'y' },
-        { name: 'unread', bytes: 2, producer: 2, readers: [] },
-      ],
-      5,
-    );
-    expect(intervals).toEqual([
-      { start: 0, end: 4, bytes: 8, name: 'w', kind: 'parameter' },
-      { start: 0, end: 3, bytes: 4, name: 'y' },
-      { start: 2, end: 2, bytes: 2, name: 'unread' },
-    ]);
-    expect(peakOf(intervals).peakBytes).toBe(14);
-    expect(() => liveIntervals([{ name: 'v', bytes: 1, producer: 0, readers: [], storageOf: 'u' }], 1)).toThrow(
-      /no value of the schedule/,
-    );
-    const ring = [
-      { name: 'a', bytes: 1, producer: 0, readers: [], storageOf: 'b' },
-      { name: 'b', bytes: 1, producer: 0, readers: [], storageOf: 'a' },
-    ];
-    expect(() => liveIntervals(ring, 1)).toThrow(/ring/);
+  test('an interval that ends before it starts is refused; sizes round up to blocks', () => {
     expect(() => memoryTimeline([{ start: 3, end: 2, bytes: 1 }])).toThrow(/lives from step 3 to 2/);
+    expect([blockBytes(0), blockBytes(1), blockBytes(512), blockBytes(513)]).toEqual([0, 512, 512, 1024]);
+  });
+});
+
+describe('CM-45 uneven shards count the largest', () => {
+  const rowsOf = (rows: number, mesh: string, text: string): number[] => {
+    const parsed = parseMesh(mesh);
+    const sharding = parseSharding(text, parsed);
+    return parsed.devices.map((_, rank) => localShapeAt(sharding, parsed, [rows, 3], rank)[0]);
+  };
+  test.each([
+    [10, 4, [3, 3, 3, 1]],
+    [9, 4, [3, 3, 3, 0]],
+    [5, 4, [2, 2, 1, 0]],
+    [3, 4, [1, 1, 1, 0]],
+    [17, 8, [3, 3, 3, 3, 3, 2, 0, 0]],
+  ])('%i rows on %i devices', (rows, devices, held) => {
+    expect(rowsOf(rows, `d=${devices}`, 'S(0)')).toEqual(held);
   });
 
-  test('CM-45 uneven shards count the largest', () => {
-    expect(chunkSizes(10, 4)).toEqual([3, 3, 3, 1]);
-    expect(chunkSizes(9, 4)).toEqual([3, 3, 3, 0]);
-    expect(chunkSizes(5, 4)).toEqual([2, 2, 1, 0]);
-    expect(chunkSizes(3, 4)).toEqual([1, 1, 1, 0]);
-    expect(chunkSizes(17, 8)).toEqual([3, 3, 3, 3, 3, 2, 0, 0]);
-    expect(localShardBytes([10, 3], [4, 1], 4)).toBe(36);
-    expect(chunkSizes(chunkSizes(10, 2)[0], 2)[0] * 3 * 4).toBe(36);
-    expect([blockBytes(0), blockBytes(1), blockBytes(512), blockBytes(513)]).toEqual([0, 512, 512, 1024]);
+  test('10 rows by two mesh dims, left to right: 5 and 5, then 3 and 2 of each', () => {
+    expect(rowsOf(10, 'a=2,b=2', 'S(0)S(0)')).toEqual([3, 2, 3, 2]);
+  });
+
+  test.each([
+    ['d=4', 'S(0)', 36],
+    ['a=2,b=2', 'S(0)S(0)', 36],
+    ['a=2,b=2', 'S(0)R', 60],
+    ['d=3', 'S(1)', 40],
+    ['d=4', 'R', 120],
+  ])('a parameter f32[10, 3] on %s as %s takes %i bytes in a plan', async (mesh, spec, bytes) => {
+    const graph = trace((t: Record<string, Tensor>) => t.x.linear(t.w), { x: input([8, 3]), w: parameter([10, 3]) });
+    const plan = await planFor(graph, mesh, { optimizer: 'none', pins: [{ node: 'w', spec }] });
+    expect(plan.memory.parameterBytes).toBe(bytes);
   });
 });

@@ -120,8 +120,14 @@ describe('several mesh dims under the dtensor preset', () => {
   test.each([
     ['PL-44', 'S0S1', 'S1S0', 'S(0)S(1)->RS(1)->RR->S(1)R->S(1)S(0)'],
     ['PL-46', 'S0P', 'RS0', 'S(0)P(sum)->RP(sum)->RS(0)'],
-  ])('%s plan text of the per-axis minimum', (_, from, to, text) => {
+  ])('%s, CM-22 plan text of the per-axis minimum', (_, from, to, text) => {
     expect(setup([2, 2], { merge: false }).plan(spec(from), spec(to), [8, 8]).text).toBe(text);
+  });
+
+  test('PL-48, CM-22 three mesh dims from one tensor dim to another: all the way to R, and out again', () => {
+    const plan = setup([2, 2, 2], { merge: false }).plan(spec('S0S0S0'), spec('S1S1S1'), [8, 8, 8]);
+    expect(plan.text.split('->')).toContain('RRR');
+    expect(micro(plan.seconds)).toBeCloseTo(21.619, 3);
   });
 
   test('PL-54 a change of order: per axis gathers and slices, merged one permutation', () => {

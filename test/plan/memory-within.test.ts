@@ -134,7 +134,7 @@ describe('CM-46 memory rows bind', () => {
   });
 });
 
-test('CM-47 an embedding counts by its bytes: under a tight budget the large table is cut, the norms need not be', async () => {
+test('CM-47 an embedding counts by its bytes: under a tight budget the large table is cut, the norms are not', async () => {
   const graph = load('torch/llama-tiny/joint.expanded');
   const table = 'model.model.embed_tokens.weight';
   const free = await planFor(graph, 'dp=4');
@@ -152,6 +152,10 @@ test('CM-47 an embedding counts by its bytes: under a tight budget the large tab
   const tight = await planFor(graph, 'dp=4', { pins, memoryBytes });
   expect(tight.memory.peakBytes).toBeLessThanOrEqual(memoryBytes);
   expect(placed(tight, table)).toMatch(/^S/);
+  for (const name of norms) expect(placed(tight, name)).toBe('R');
+  // Free to choose, the planner cuts that one table and nothing else.
+  const first = await planFor(graph, 'dp=4', { memoryBytes });
+  expect(first.parameters.filter((p) => p.placement !== 'R').map((p) => p.name)).toEqual([table]);
   const kept = await solveFor(graph, 'dp=4', { pins: [...pins, { node: table, spec: 'R' }], memoryBytes });
   expect(kept.status).toBe('infeasible');
 });
