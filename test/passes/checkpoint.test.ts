@@ -404,6 +404,85 @@ test('CM-55 the table equals the recurrence on 60 random chains', () => {
   expect(feasible).toBeGreaterThan(60);
 });
 
+/**
+ * Least seconds of a persistent schedule by trying every order of steps: what is kept stays until the backward of its stage has
+ * run. Knows nothing of segments: a state is what is in memory.
+ */
+function leastByTrying(stages: readonly ChainStage[], slots: number): number {
+  const L = stages.length;
+  // Stages 1..L and the loss; x[i]: output of stage i and, as large, its gradient; bar[i]: output and what the backward needs.
+  const x = [...stages.map((s) => s.inputSlots), 1, 0];
+  const bar = [0, ...stages.map((s) => s.savedSlots), 0];
+  const f = [0, ...stages.map((s) => s.forwardSeconds), 0];
+  const b = [0, ...stages.map((s) => s.backwardSeconds), 0];
+  const room = slots - x[0];
+  if (room < 0) return Infinity;
+  /** Outputs kept as inputs and stages saved, a bit each; the output on its way, 0 for none; stages whose backward is to come. */
+  type State = readonly [kept: number, saved: number, moving: number, left: number];
+  const used = ([kept, saved, moving, left]: State): number => {
+    let sum = x[left] + (moving > 0 ? x[moving] : 0);
+    for (let i = 1; i <= L + 1; i++) sum += (((kept >> i) & 1) > 0 ? x[i] : 0) + (((saved >> i) & 1) > 0 ? bar[i] : 0);
+    return sum;
+  };
+  const best = new Map<string, number>();
+  const buckets: State[][] = [];
+  const reach = (state: State, seconds: number): void => {
+    const key = state.join();
+    if ((best.get(key) ?? Infinity) <= seconds) return;
+    best.set(key, seconds);
+    (buckets[seconds] ??= []).push(state);
+  };
+  reach([0, 0, 0, L + 1], 0);
+  for (let seconds = 0; seconds < buckets.length; seconds++)
+    // A bucket grows while it is read: steps of no seconds.
+    for (const state of buckets[seconds] ?? []) {
+      if (best.get(state.join()) !== seconds) continue;
+      const [kept, saved, moving, left] = state;
+      if (left === 0) return seconds;
+      const stays = (i: number): boolean => i === 0 || (((kept | saved) >> i) & 1) > 0;
+      if (moving > 0) {
+        reach([kept | (1 << moving), saved, 0, left], seconds);
+        reach([kept, saved, 0, left], seconds);
+      }
+      for (let i = 1; i <= left; i++) {
+        const from = moving === i - 1 && moving > 0;
+        if (i <= L && (from || (moving === 0 && stays(i - 1))) && used(state) + x[i] <= room)
+          reach([kept, saved, i, left], seconds + f[i]);
+        if (moving === 0 && stays(i - 1) && ((saved >> i) & 1) === 0 && used(state) + bar[i] <= room)
+          reach([kept, saved | (1 << i), 0, left], seconds + f[i]);
+      }
+      if (moving === 0 && ((saved >> left) & 1) > 0 && stays(left - 1) && used(state) <= room)
+        reach([kept & ~(1 << (left - 1)), saved & ~(1 << left), 0, left - 1], seconds + b[left]);
+    }
+  return Infinity;
+}
+
+test('CM-55 the recurrence equals trying every order of steps on 60 random chains', () => {
+  let seed = 777;
+  const random = (n: number): number => (seed = (seed * 1103515245 + 12345) & 0x7fffffff) % n;
+  let feasible = 0;
+  let infeasible = 0;
+  for (let trial = 0; trial < 60; trial++) {
+    const length = 1 + random(5);
+    const inputs = Array.from({ length }, () => 1 + random(3));
+    const stages = inputs.map((inputSlots, i) => ({
+      forwardSeconds: 1 + random(5),
+      backwardSeconds: 1 + random(5),
+      inputSlots,
+      // What is saved of a stage has its output in it.
+      savedSlots: (inputs[i + 1] ?? 1) + random(4),
+    }));
+    for (let slots = 2; slots < 24; slots += 2) {
+      const seconds = leastByTrying(stages, slots);
+      expect(rotor(stages, slots)?.seconds ?? Infinity, JSON.stringify([stages, slots])).toBe(seconds);
+      if (seconds < Infinity) feasible++;
+      else infeasible++;
+    }
+  }
+  expect(feasible).toBeGreaterThan(60);
+  expect(infeasible).toBeGreaterThan(60);
+});
+
 const CHECKMATE: readonly (readonly [n: number, evaluations: readonly number[]])[] = [
   [2, [6, 5]],
   [3, [10, 8, 7]],
@@ -452,6 +531,28 @@ describe('CM-56 Checkmate on the mirrored chain', () => {
         expect(free).toBeDefined();
         expect(persistent.seconds + 1).toBeGreaterThanOrEqual(free ?? Infinity);
       }
+  });
+
+  test('CM-57 the same on chains of random times', () => {
+    const seconds = fc.integer({ min: 1, max: 9 });
+    const times = fc.array(fc.tuple(seconds, seconds), { minLength: 2, maxLength: 6 });
+    let compared = 0;
+    fc.assert(
+      fc.property(times, fc.integer({ min: 3, max: 9 }), (list, slots) => {
+        const stages = list.map(([f, b]) => ({ forwardSeconds: f, backwardSeconds: b, inputSlots: 1, savedSlots: 1 }));
+        const persistent = rotor(stages, slots);
+        if (persistent === undefined) return;
+        compared++;
+        // Node k is the output of stage k, node 0 the input, which is there; the last n are the backward passes, last stage first.
+        const all = [0, ...list.map(([f]) => f), ...list.map(([, b]) => b).reverse()];
+        const { nodes } = mirroredChain(list.length);
+        const free = leastEvaluations({ nodes: nodes.map((node, k) => ({ ...node, seconds: all[k] })) }, slots);
+        expect(free).toBeDefined();
+        expect(persistent.seconds).toBeGreaterThanOrEqual(free ?? Infinity);
+      }),
+      { numRuns: 60 },
+    );
+    expect(compared).toBeGreaterThan(20);
   });
 
   test('a graph too large for the search is refused', () => {
