@@ -13,10 +13,14 @@ export function clusterText(nameOrFile: string, calibrationFile?: string): strin
     ? read(nameOrFile, 'cluster file', 'give the path of a JSON file, or a node design such as dgx-h100.')
     : nameOrFile;
   if (calibrationFile === undefined) return text;
-  return calibratedClusterText(
-    text,
-    parseCalibration(read(calibrationFile, 'calibration file', 'write one with bench/calibrate.py.')),
-  );
+  const calibration = read(calibrationFile, 'calibration file', 'write one with bench/calibrate.py.');
+  try {
+    return calibratedClusterText(text, parseCalibration(calibration));
+  } catch (error) {
+    if (error instanceof ShardwrightError && error.code === 'E_CALIBRATION')
+      throw error.with({ file: calibrationFile });
+    throw error;
+  }
 }
 
 function read(path: string, what: string, hint: string): string {

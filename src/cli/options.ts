@@ -20,13 +20,11 @@ export function parseBytes(text: string, flag: string): number {
 }
 
 /** `0`, `0.005`, `0.5%`. */
-export function parseFraction(text: string, flag: string): number {
+export function parseFraction(text: string, flag: string, hint = 'write for example 0.005 or 0.5%.'): number {
   const match = /^(\d+(?:\.\d+)?(?:e-?\d+)?)\s*(%?)$/.exec(text.trim());
   const value = match === null ? NaN : Number(match[1]) / (match[2] === '%' ? 100 : 1);
   if (!Number.isFinite(value) || value < 0 || value > 1)
-    throw new ShardwrightError('E_USAGE', `${flag} '${text}' is not a fraction between 0 and 1`, {
-      hint: 'write for example 0.005 or 0.5%.',
-    });
+    throw new ShardwrightError('E_USAGE', `${flag} '${text}' is not a fraction between 0 and 1`, { hint });
   return value;
 }
 
@@ -37,10 +35,14 @@ export function parsePositive(text: string, flag: string): number {
   return value;
 }
 
-export function parseCount(text: string, flag: string): number {
+export function parseCount(text: string, flag: string, hint?: string): number {
   const value = Number(text);
   if (text.trim() === '' || !Number.isSafeInteger(value) || value < 0)
-    throw new ShardwrightError('E_USAGE', `${flag} '${text}' is not a whole number`);
+    throw new ShardwrightError(
+      'E_USAGE',
+      `${flag} '${text}' is not a whole number of 0 or more`,
+      hint === undefined ? {} : { hint },
+    );
   return value;
 }
 

@@ -3,7 +3,7 @@ import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { COST_PRESETS } from '../cost/presets.ts';
 import { OPTIMIZERS, type Optimizer } from '../cost/memory.ts';
-import { ShardwrightError } from '../errors.ts';
+import { ShardwrightError, suggestion } from '../errors.ts';
 import { printGraph } from '../graph/text.ts';
 import type { SizeValues } from '../graph/size-value.ts';
 import type { Graph } from '../graph/types.ts';
@@ -191,14 +191,34 @@ export function requestOf(options: PlanOptions): PlanRequest {
     ...(options.checkpoint !== undefined ? { checkpoint: parseCheckpoint(options.checkpoint) } : {}),
     ...(options.timeLimit !== undefined ? { timeLimitSeconds: parsePositive(options.timeLimit, '--time-limit') } : {}),
   };
+  if (request.activations !== undefined && request.activations !== 'constraint' && isHeldByCheckpoint(request))
+    throw new ShardwrightError(
+      'E_USAGE',
+      `--checkpoint ${String(request.checkpoint)} keeps the peak over time within the budget, which --activations ${request.activations} asks not to`,
+      { hint: 'leave --activations out, or give --activations constraint.' },
+    );
   return request;
+}
+
+/** Whether what runs again is chosen within the budget. */
+function isHeldByCheckpoint({ checkpoint }: PlanRequest): boolean {
+  return checkpoint === 'auto' || checkpoint === 'two-stage';
 }
 
 const CHECKPOINTS = ['none', 'full', 'selective', 'auto', 'two-stage'] as const;
 
 /** A policy by name, or a share between 0 and 1. */
 function parseCheckpoint(text: string): NonNullable<PlanRequest['checkpoint']> {
-  return /^[0-9.]/.test(text) ? parseFraction(text, '--checkpoint') : parseChoice(text, '--checkpoint', CHECKPOINTS);
+  if (/^[-0-9.]/.test(text))
+    return parseFraction(text, '--checkpoint', 'the share of what selective keeps, from 0 to 1, such as 0.5 or 50%.');
+  if ((CHECKPOINTS as readonly string[]).includes(text)) return parseChoice(text, '--checkpoint', CHECKPOINTS);
+  throw new ShardwrightError(
+    'E_USAGE',
+    `--checkpoint '${text}' is not one of ${CHECKPOINTS.join(', ')}, nor a share from 0 to 1`,
+    {
+      hint: suggestion(text, CHECKPOINTS, 'policies'),
+    },
+  );
 }
 
 async function emitIlp(prepared: Prepared, path: string): Promise<void> {
@@ -242,6 +262,7 @@ export function reportInfeasible(result: Infeasible, prepared: Prepared, io: Cli
   const budget = bytesText(result.budgetBytes);
   const smallest = result.smallestBudgetBytes;
   const { conflict } = result;
+  const { request } = prepared;
   // One demand that no placement meets, by its flag.
   const alone = conflict.length === 1 && conflict[0].startsWith('--');
   const why =
@@ -249,14 +270,16 @@ export function reportInfeasible(result: Infeasible, prepared: Prepared, io: Cli
       ? `no plan fits ${budget} per device: the smallest budget that works is ${bytesText(smallest)} (${smallest} bytes)`
       : result.neededBytes !== undefined
         ? `no plan fits ${budget} per device: none needs less than ${bytesText(result.neededBytes)}, activations included`
-        : alone
-          ? `no plan exists with ${conflict[0]}`
-          : `no plan exists: ${conflict.join(' contradicts ')}`;
+        : conflict.includes('activation memory')
+          ? `no plan fits ${budget} per device, activations included`
+          : alone
+            ? `no plan exists with ${conflict[0]}`
+            : `no plan exists: ${conflict.join(' contradicts ')}`;
   const hint =
     smallest !== undefined
       ? `give --memory ${roundedUp(smallest)} or more, more devices, or a leaner --optimizer.`
-      : result.neededBytes !== undefined
-        ? 'give more --memory, more devices, or --checkpoint auto.'
+      : result.neededBytes !== undefined || conflict.includes('activation memory')
+        ? `give more --memory, more devices${isHeldByCheckpoint(request) ? ', or a leaner --optimizer' : ', or --checkpoint auto'}; --frontier lists what fits.`
         : alone
           ? 'drop it, or ask for what every tensor of it can be: a dim of n rows is cut into n pieces at most.'
           : conflict[0]?.startsWith('no placement of') === true

@@ -89,7 +89,10 @@ export function simulateCommand(path: string, flags: SimulateFlags, io: CliIo): 
 
 function optionsOf(flags: SimulateFlags): SimulateOptions {
   return {
-    prefetch: flags.prefetch === 'auto' ? 'auto' : parseCount(flags.prefetch, '--prefetch'),
+    prefetch:
+      flags.prefetch === 'auto'
+        ? 'auto'
+        : parseCount(flags.prefetch, '--prefetch', 'give auto, 0 for no prefetch, or a number of calls.'),
     bucketBytes: flags.bucket === 'auto' ? 'auto' : flags.bucket === '0' ? 0 : parseBytes(flags.bucket, '--bucket'),
     inFlightBytes: parseBytes(flags.inFlight, '--in-flight'),
     asyncTensor: flags.asyncTp === true,

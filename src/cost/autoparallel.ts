@@ -133,6 +133,7 @@ export function autoparallelModel(cluster: Cluster, mesh: DeviceMesh): Collectiv
   };
   return {
     preset: 'autoparallel',
+    note: `Kernels and collectives at AutoParallel's own figures, whatever the cluster has: 70 % of every peak, 7 us a kernel at least, ${family === undefined ? "PyTorch's figures for collectives" : `NCCL constants of ${family} GPUs`}.`,
     mesh,
     byteRule: 'ceil',
     chargesUnitDims: false,

@@ -159,7 +159,9 @@ function clusterOfNode(node: NodeFacts, facts: Hardware): Cluster {
     sources['intra.efficiency'] = 'the link figure is the effective one';
   } else {
     sources['intra.efficiency'] = `assumed: ${pct(efficiency)}`;
-    assumptions.push(`no measured collectives for ${accelerator.name}: ${pct(efficiency)} of the link rate is used`);
+    assumptions.push(
+      `no measured collectives for ${accelerator.name}: alpha-beta and nccl take ${pct(efficiency)} of the link rate`,
+    );
   }
   sources['intra.bytesPerSecond'] = `one way, one device: ${ofAccelerator}`;
   sources['inter.bytesPerSecond'] = `one way, one device: ${ofNode}`;

@@ -33,6 +33,8 @@ export interface CostRecord {
 export interface CollectiveModel {
   /** Name of the preset. */
   readonly preset: string;
+  /** One sentence for the plan where the preset takes its figures from elsewhere than the cluster. */
+  readonly note?: string;
   readonly mesh: DeviceMesh;
   /** `ceil`: local sizes are those of the largest shard. `fraction`: full bytes over the number of shards (DTensor). */
   readonly byteRule: 'ceil' | 'fraction';

@@ -41,6 +41,7 @@ export function dtensorModel(mesh: DeviceMesh, devicesPerHost = 8): CollectiveMo
   const MICRO = 1e-6;
   return {
     preset: 'dtensor',
+    note: `Collectives at PyTorch's own figures, whatever the cluster has: ${facts.intra_host.GBps} GB/s inside a host, ${facts.inter_host.GBps} GB/s between hosts, local copies free.`,
     mesh,
     byteRule: 'fraction',
     chargesUnitDims: true,

@@ -21,7 +21,7 @@ import { dataflow } from '../strategy/dataflow.ts';
 import { nodeStrategies } from '../strategy/nodes.ts';
 import { MOST_FACTORS, type StridedCuts } from '../strategy/patterns.ts';
 import { MOST_RUNS, runsOf } from '../strategy/runs.ts';
-import { countedText } from '../units.ts';
+import { bytesText, countedText } from '../units.ts';
 import { buildModel } from './build.ts';
 import type { Model } from './model.ts';
 import type { CompactProblem } from './compact.ts';
@@ -101,7 +101,7 @@ export function prepare(original: Graph, request: PlanRequest, operators: Operat
     collectives,
     table,
     budgetBytes,
-    assumptions: assumptionsOf(model, request, opened, mostRuns),
+    assumptions: assumptionsOf(model, request, opened, mostRuns, collectives.note),
     contradictions: restriction.contradictions(),
   };
 }
@@ -145,7 +145,10 @@ function isPolicy(checkpoint: PlanRequest['checkpoint']): checkpoint is Checkpoi
 function checkpointed(graph: Graph, request: PlanRequest, table: OperatorTable, cluster: Cluster): Graph {
   const { checkpoint } = request;
   if (!isPolicy(checkpoint)) return graph;
-  return recomputeInBackward(graph, recomputedBy(checkpoint, graph, table, cluster)).graph;
+  const { graph: twice, originalOf } = recomputeInBackward(graph, recomputedBy(checkpoint, graph, table, cluster));
+  if (originalOf.size > 0) return twice;
+  const note = `Under --checkpoint ${checkpoint} nothing runs again: the backward pass reads nothing that could.`;
+  return { ...graph, notes: [...(graph.notes ?? []), note] };
 }
 
 /** A graph that is one rank's program has collectives in it and local shapes: there is nothing left to shard. */
@@ -195,11 +198,18 @@ function assumptionsOf(
   request: PlanRequest,
   opened: OpenedGraph | undefined,
   mostRuns: number | undefined,
+  presetNote: string | undefined,
 ): string[] {
   const list = [
     ACTIVATION_NOTES[request.checkpoint === 'auto' || request.checkpoint === 'two-stage' ? 'constraint' : (request.activations ?? 'report')], // prettier-ignore
     'Objective: compute and communication one after another, no overlap.',
   ];
+  const usable = usableMemoryBytes(model.cluster);
+  if (request.memoryBytes !== undefined && request.memoryBytes > usable)
+    list.push(
+      `The budget of ${bytesText(request.memoryBytes)} is more than a device of ${model.cluster.id} has: ${bytesText(usable)} are usable.`,
+    );
+  if (presetNote !== undefined) list.push(presetNote);
   if (request.sharing)
     list.push(
       'A value keeps at most one redistributed copy per phase; uses that want the same placement pay for it once.',

@@ -8,6 +8,7 @@ import { evaluate } from '../solver/check.ts';
 import { NoChoiceInTime, solve } from '../solver/solve.ts';
 import { TooLargeForLibrary } from '../solver/solvers/verdict.ts';
 import type { Problem, Progress, Solution, SolveOptions } from '../solver/types.ts';
+import { bytesText } from '../units.ts';
 import { conflictOf } from './conflict.ts';
 import { Deadline } from './deadline.ts';
 import { decode } from './decode.ts';
@@ -71,7 +72,7 @@ export async function shardPrepared(
       status: 'infeasible',
       conflict: ['memory'],
       budgetBytes,
-      ...(least !== undefined ? { smallestBudgetBytes: least } : {}),
+      ...leastBudget(request, least),
     };
   }
   const problem = await lexicographic(prepared, options.signal);
@@ -95,7 +96,7 @@ export async function shardPrepared(
       status: 'infeasible',
       conflict: conflictOf(prepared.model, solution),
       budgetBytes,
-      ...(solution.smallestBudget !== undefined ? { smallestBudgetBytes: solution.smallestBudget } : {}),
+      ...leastBudget(request, solution.smallestBudget),
     };
   }
   const { choice, ...answer } = noWorseThanGreedy(prepared, { ...solution, choice: expand(solution.choice) });
@@ -103,6 +104,15 @@ export async function shardPrepared(
   if (isHeld(request) && memory !== undefined && peakOf(memory.intervals).peakBytes > budgetBytes)
     return withinBudget(prepared, solution, problem, options, deadline);
   return planned(prepared, { ...answer, choice }, memory);
+}
+
+/** What states alone need is a budget that works where the budget holds states, and a lower bound where it holds the peak over time. */
+function leastBudget(
+  request: PlanRequest,
+  stateBytes: number | undefined,
+): Pick<Infeasible, 'smallestBudgetBytes' | 'neededBytes'> {
+  if (stateBytes === undefined) return {};
+  return isHeld(request) ? { neededBytes: stateBytes } : { smallestBudgetBytes: stateBytes };
 }
 
 /** Choices to begin with: a solve that may be cut short also gets what greedy propagation finds at once. */
@@ -217,12 +227,12 @@ async function withinBudget(
         ...(found.neededBytes === undefined ? {} : { neededBytes: found.neededBytes }),
       };
     if (found.isOutOfTime)
-      throw new ShardwrightError('E_TIME_LIMIT', `no plan within ${budgetBytes} bytes was found in time`, {
+      throw new ShardwrightError('E_TIME_LIMIT', `no plan within ${bytesText(budgetBytes)} was found in time`, {
         hint: 'raise --time-limit.',
       });
     throw new ShardwrightError(
       'E_LIMIT',
-      `no plan within ${budgetBytes} bytes was found, and none was proven impossible`,
+      `no plan within ${bytesText(budgetBytes)} was found, and none was proven impossible`,
       {
         hint: recompute ? 'raise --memory a little.' : 'raise --memory, or allow recomputation with --checkpoint auto.',
       },

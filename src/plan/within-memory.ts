@@ -168,7 +168,7 @@ class MemorySearch {
       boundSeconds: Math.min(proven.boundSeconds, plan?.seconds ?? Infinity),
       rounds: this.rounds,
       isOutOfTime: this.deadline.isOver,
-      ...(plan === undefined ? await this.least(joint, first) : {}),
+      ...(plan === undefined ? await this.least(joint, moments) : {}),
     };
   }
 
@@ -333,11 +333,15 @@ class MemorySearch {
     return { boundSeconds: Math.min(bound, seconds ?? Infinity), certified: solution.certificate !== undefined };
   }
 
-  /** No plan holds less than this at a moment, whatever it keeps. */
-  private async least(joint: JointProblem, moment: number): Promise<{ readonly neededBytes?: number }> {
-    if (this.deadline.isOver) return {};
-    const neededBytes = await this.leastOf(joint.problem, joint.row(this.amountsOf(moment), 'least', Infinity));
-    return neededBytes > this.prepared.budgetBytes && neededBytes < Infinity ? { neededBytes } : {};
+  /** No plan holds less than this at every one of these moments, whatever it keeps. */
+  private async least(joint: JointProblem, moments: readonly number[]): Promise<{ readonly neededBytes?: number }> {
+    let neededBytes = 0;
+    for (const moment of moments) {
+      if (this.deadline.isOver) break;
+      const bytes = await this.leastOf(joint.problem, joint.row(this.amountsOf(moment), 'least', Infinity));
+      if (bytes < Infinity) neededBytes = Math.max(neededBytes, bytes);
+    }
+    return neededBytes > this.prepared.budgetBytes ? { neededBytes } : {};
   }
 
   /** The least amount of a row over all choices; Infinity when there is none. */

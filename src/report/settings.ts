@@ -28,6 +28,10 @@ export function settingLines(input: SettingsInput): string[] {
   if (request.memoryBytes === undefined)
     defaults.push(`budget ${bytesText(budgetBytes)}, the usable memory of a device`);
   else asked.push(`budget ${bytesText(budgetBytes)} per device`);
+  const { checkpoint, activations } = request;
+  if (checkpoint !== undefined && checkpoint !== 'none')
+    asked.push(`checkpoint ${typeof checkpoint === 'number' ? percentText(checkpoint) : checkpoint}`);
+  if (activations !== undefined && activations !== 'report') asked.push(`activations ${activations}`);
   put(request.cost !== DEFAULT_REQUEST.cost, `cost ${request.cost}`);
   put(request.solver !== DEFAULT_REQUEST.solver, `solver ${request.solver}`);
   if (request.timeLimitSeconds !== undefined) asked.push(`time limit ${secondsText(request.timeLimitSeconds)}`);

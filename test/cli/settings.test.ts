@@ -40,7 +40,8 @@ describe('the settings of a plan', () => {
   });
 
   it('the gap that is good enough under a budget over time is another default', async () => {
-    const [line] = await settings(fixture('mlp'), ...ON, '--activations', 'constraint');
+    const [asked, line] = await settings(fixture('mlp'), ...ON, '--activations', 'constraint');
+    expect(asked).toBe('asked      activations constraint');
     expect(line).toMatch(/^defaults {3}gap 1\.00 %; /);
   });
 

@@ -1,0 +1,97 @@
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { describe, expect, it } from 'vitest';
+import { cli, fixture } from './support.ts';
+
+const MLP = [
+  'plan',
+  fixture('mlp'),
+  '--mesh',
+  'dp=2,tp=2',
+  '--cluster',
+  'dgx-h100',
+  '--no-recipes',
+  '--quiet',
+] as const;
+const RESNET = ['plan', fixture('resnet18'), '--mesh', 'd=1', '--cluster', 'dgx-h100', '--no-recipes', '--quiet'] as const; // prettier-ignore
+
+describe('what plan says of memory', () => {
+  it('states alone are a budget that works only where the budget holds states alone', async () => {
+    const states = await cli(...MLP, '--memory', '1KiB');
+    expect(states.err).toContain('the smallest budget that works is 193 KiB');
+    for (const held of [
+      ['--activations', 'constraint'],
+      ['--checkpoint', 'auto'],
+    ]) {
+      const run = await cli(...MLP, '--memory', '1KiB', ...held);
+      expect(run.code).toBe(3);
+      expect(run.err).toContain('no plan fits 1.00 KiB per device: none needs less than 193 KiB, activations included');
+      expect(run.err).not.toContain('works');
+    }
+  });
+
+  it('an infeasible budget over time says how much is needed, whichever moment it is that does not fit', async () => {
+    const run = await cli(...RESNET, '--checkpoint', 'auto', '--memory', '300MiB');
+    expect(run.code, run.err).toBe(3);
+    expect(run.err).toMatch(/^E_INFEASIBLE no plan fits 300 MiB per device: none needs less than \d+ MiB, activations included\n/); // prettier-ignore
+    expect(run.err).not.toContain('drop one of them');
+    expect(run.err).not.toContain('--checkpoint auto');
+  });
+
+  it('what was asked stands in its line; a budget beyond the device is said to be that', async () => {
+    const run = await cli(...MLP, '--checkpoint', 'auto', '--memory', '1TB');
+    expect(run.code, run.err).toBe(0);
+    expect(run.out).toContain('asked      budget 931 GiB per device; checkpoint auto\n');
+    expect(run.out).toContain(
+      'note  The budget of 931 GiB is more than a device of dgx-h100 has: 70.5 GiB are usable.',
+    );
+    expect((await cli(...MLP, '--memory', '60GiB')).out).not.toContain('is more than a device');
+  });
+
+  it('a policy under which nothing runs again says so', async () => {
+    const full = await cli(...MLP, '--checkpoint', 'full');
+    expect(full.out).toContain('note  Under --checkpoint full nothing runs again');
+    const half = await cli(...MLP, '--checkpoint', '0.5');
+    expect(half.out).toContain('nodes of the forward pass are run again');
+    expect(half.out).not.toContain('nothing runs again');
+  });
+
+  it('demands that contradict each other, and words that are no policy, are refused', async () => {
+    for (const activations of ['off', 'report']) {
+      const both = await cli(...MLP, '--checkpoint', 'auto', '--activations', activations);
+      expect(both.code).toBe(2);
+      expect(both.err).toContain(`which --activations ${activations} asks not to`);
+    }
+    const word = await cli(...MLP, '--checkpoint', 'ful');
+    expect([word.code, word.err]).toEqual([
+      2,
+      expect.stringContaining("nor a share from 0 to 1\n  hint: did you mean 'full'"),
+    ]);
+    expect((await cli(...MLP, '--checkpoint', '-1')).err).toContain('the share of what selective keeps');
+  });
+});
+
+describe('where prices come from', () => {
+  it('literal presets say that they do not look at the links of the cluster', async () => {
+    const dtensor = await cli(...MLP, '--cost', 'dtensor');
+    expect(dtensor.out).toContain("note  Collectives at PyTorch's own figures, whatever the cluster has: 87.7 GB/s inside a host"); // prettier-ignore
+    const literal = await cli(...MLP, '--cost', 'autoparallel');
+    expect(literal.out).toContain("note  Kernels and collectives at AutoParallel's own figures");
+    for (const cost of ['alpha-beta', 'nccl'])
+      expect((await cli(...MLP, '--cost', cost)).out).not.toContain('own figures');
+  });
+
+  it('a calibration that does not fit is named by its file', async () => {
+    const folder = mkdtempSync(join(tmpdir(), 'shardwright-'));
+    try {
+      const path = join(folder, 'mine.json');
+      writeFileSync(path, '{}');
+      const run = await cli(...MLP, '--calibration', path);
+      expect(run.code).toBe(2);
+      expect(run.err).toContain(`${path}: E_CALIBRATION the calibration does not fit`);
+    } finally {
+      rmSync(folder, { recursive: true });
+    }
+  });
+});
