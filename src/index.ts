@@ -186,6 +186,13 @@ export { fromList, NDArray } from './ndarray/array.ts';
 export { drawInputs } from './simulate/inputs.ts';
 export { verify, type Mismatch, type Verification, type VerifyOptions } from './simulate/verify.ts';
 export { simulate, type SimulateOptions, type Simulation } from './simulate/timeline/simulate.ts';
+export {
+  overlapAware,
+  type OverlapAware,
+  type OverlapCandidate,
+  type OverlapOptions,
+} from './simulate/timeline/overlap-aware.ts';
+export { overlapPlan, type OverlapPlan } from './simulate/timeline/overlap-plan.ts';
 export { play, type Timeline } from './simulate/timeline/play.ts';
 export { pipelineTrace, timelineTrace, type TraceFile } from './simulate/timeline/trace.ts';
 export { playPipeline, type PipelineRun, type PipelineTimes } from './simulate/pipeline/play.ts';

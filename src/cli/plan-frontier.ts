@@ -30,7 +30,7 @@ export interface FrontierTools {
 }
 
 /** Flags that ask for something about one plan. */
-const ALONE = ['range', 'pp', 'emitIlp', 'program'] as const;
+const ALONE = ['range', 'pp', 'emitIlp', 'program', 'overlap'] as const;
 
 /** @throws E_USAGE for a flag that says nothing about a frontier */
 export function checkFrontierFlags(options: Readonly<Partial<Record<(typeof ALONE)[number], unknown>>>): void {

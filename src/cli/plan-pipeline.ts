@@ -31,7 +31,7 @@ export interface AskedPipeline extends PlanPipelineRequest {
  */
 export function askedPipeline(
   model: string,
-  options: PipelineFlags & { readonly batch?: string; readonly activations?: string; readonly checkpoint?: string; readonly range?: boolean; readonly layers?: string },
+  options: PipelineFlags & { readonly batch?: string; readonly activations?: string; readonly checkpoint?: string; readonly range?: boolean; readonly overlap?: boolean; readonly layers?: string },
   request: PlanRequest,
 ): AskedPipeline | undefined {
   const usage = (message: string, hint: string): ShardwrightError => new ShardwrightError('E_USAGE', message, { hint });
@@ -42,7 +42,7 @@ export function askedPipeline(
   }
   if (existsSync(model) && !/\.json(\.gz)?$/.test(model))
     throw usage(`--pp cuts models by name or config; ${model} is a graph`, 'name a model (shardwright models list).');
-  const other = (['activations', 'checkpoint', 'range'] as const).find((flag) => options[flag] !== undefined);
+  const other = (['activations', 'checkpoint', 'range', 'overlap'] as const).find((flag) => options[flag] !== undefined);
   if (other !== undefined)
     throw usage(`--${other} does not go with --pp`, 'stages count their own activations, each microbatch that they keep.');
   const devices = positive(options.pp, '--pp');

@@ -55,6 +55,7 @@ const requestSchema = z.strictObject({
     .union([z.enum(['none', 'full', 'selective', 'auto', 'two-stage']), z.number().min(0).max(1)])
     .optional(),
   maps: z.enum(['bodies', 'rows']).optional(),
+  overlap: z.literal(true).optional(),
   padVocabulary: paddingSchema.optional(),
 });
 

@@ -76,6 +76,11 @@ export interface PlanRequest {
    */
   readonly checkpoint?: 'none' | 'full' | 'selective' | 'auto' | 'two-stage' | number;
   /**
+   * Whether the command looked for a plan whose simulated step is shorter (`overlapPlan`). `shard` itself knows no clock and
+   * does not read it.
+   */
+  readonly overlap?: true;
+  /**
    * How the vocabulary of the model was padded before it was planned (`vocabularyPadding`); the graph has the padded rows. Absent:
    * as the model states it. Recorded so that the model can be built again, and the padding counted apart.
    */

@@ -140,7 +140,8 @@ function activationsOf({ activations, checkpoint }: PlanRequest): 'constraint' |
   return checkpoint === 'auto' || checkpoint === 'two-stage' ? 'constraint' : (activations ?? 'report');
 }
 
-function isHeld(request: PlanRequest): boolean {
+/** Whether the peak over time is held within the budget. */
+export function isHeld(request: PlanRequest): boolean {
   return activationsOf(request) === 'constraint';
 }
 
@@ -184,9 +185,46 @@ async function solveUnlessLate(problem: Problem, options: SolveOptions): Promise
   });
 }
 
-function planned(prepared: Prepared, solution: Solution, memory: MemoryOverTime | undefined): ShardResult {
+function planned(
+  prepared: Prepared,
+  solution: Solution,
+  memory: MemoryOverTime | undefined,
+): Extract<ShardResult, { readonly status: 'planned' }> {
   const plan = writePlan(prepared, solution, memory);
   return { status: 'planned', plan, graph: prepared.model.graph, choice: solution.choice, prepared };
+}
+
+/**
+ * The plan of another choice of the same problem. Its bound is the one that was proven for the problem, so its gap is what the
+ * choice gives away.
+ *
+ * @throws E_INTERNAL for a choice that the problem does not admit
+ */
+export function planOfChoice(
+  prepared: Prepared,
+  choice: Int32Array,
+  proof: Plan['proof'],
+  evidence: readonly string[],
+): Extract<ShardResult, { readonly status: 'planned' }> {
+  const { model, problem, request, table } = prepared;
+  const { cost, violations } = evaluate(problem, choice);
+  if (violations.length > 0) throw internalError('a choice to plan is none of the problem');
+  const objective = Number(cost);
+  const bound = Math.min(objective, proof.bound * model.unitsPerSecond);
+  const solution: Solution = {
+    status: 'feasible',
+    choice,
+    objective,
+    bound,
+    gap: (objective - bound) / Math.max(1, Math.abs(objective)),
+    solver: proof.solver,
+    evidence,
+    seconds: proof.solveSeconds ?? 0,
+    statistics: {},
+    ties: 'engine',
+  };
+  const memory = activationsOf(request) === 'off' ? undefined : memoryOverTime(model, choice, table);
+  return planned(prepared, solution, memory);
 }
 
 /** The plan of least seconds does not fit: the peak over time becomes a constraint, and recomputation a choice if asked. */

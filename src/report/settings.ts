@@ -32,6 +32,7 @@ export function settingLines(input: SettingsInput): string[] {
   if (checkpoint !== undefined && checkpoint !== 'none')
     asked.push(`checkpoint ${typeof checkpoint === 'number' ? percentText(checkpoint) : checkpoint}`);
   if (activations !== undefined && activations !== 'report') asked.push(`activations ${activations}`);
+  if (request.overlap === true) asked.push('overlap');
   put(request.cost !== DEFAULT_REQUEST.cost, `cost ${request.cost}`);
   put(request.solver !== DEFAULT_REQUEST.solver, `solver ${request.solver}`);
   if (request.timeLimitSeconds !== undefined) asked.push(`time limit ${secondsText(request.timeLimitSeconds)}`);

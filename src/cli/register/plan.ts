@@ -12,6 +12,10 @@ export function registerPlan(program: Command, session: CliSession): void {
     )
     .requiredOption('--mesh <dims>', 'mesh dims, outermost first, such as dp=8,tp=8')
     .requiredOption(...FLAG.cluster)
+    .option(
+      '--overlap',
+      'look for a plan whose simulated step is shorter, with communication beside compute; at most 5 % dearer one after another',
+    )
     .option('--range', 'price the plan at the least and the largest sizes that the program admits, too')
     .option(
       '--frontier [points]',
