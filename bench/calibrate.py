@@ -1,4 +1,4 @@
-"""Measures matmuls, copies and launches of one GPU and prints a calibration for `shardwright plan --calibration FILE`.
+"""Measures matmuls, attention, copies and launches of one GPU and prints a calibration for `shardwright plan --calibration FILE`.
 
     python bench/calibrate.py > calibration.json
 
@@ -15,6 +15,7 @@ import torch
 
 SIZES = [128, 512, 1024, 2048, 4096, 8192, 16384]
 COPY_BYTES = [2**k for k in range(12, 31, 2)]
+ATTENTION = [(b, h, s, d) for b, h, d in ((4, 16, 64), (2, 32, 128)) for s in (1024, 2048, 4096, 8192)]
 UNITS = {"bf16": torch.bfloat16, "fp16": torch.float16, "tf32": torch.float32}
 
 
@@ -57,6 +58,41 @@ def matmuls(dtype: torch.dtype, repeats: int) -> list:
     return points
 
 
+def attention(repeats: int) -> list:
+    """Fused attention without a mask, so that every score is computed; the backward alone, its forward kept."""
+    points = []
+    for batch, heads, rows, channels in ATTENTION:
+        shape = (batch, heads, rows, channels)
+        q, k, v = (torch.randn(shape, device="cuda", dtype=torch.bfloat16, requires_grad=True) for _ in range(3))
+        gradient = torch.randn(shape, device="cuda", dtype=torch.bfloat16)
+        flops = 4.0 * batch * heads * rows * rows * channels
+
+        def forward(_):
+            with torch.no_grad():
+                return torch.nn.functional.scaled_dot_product_attention(q, k, v)
+
+        out = torch.nn.functional.scaled_dot_product_attention(q, k, v)
+
+        def backward(_):
+            torch.autograd.grad(out, (q, k, v), gradient, retain_graph=True)
+
+        for run, is_backward in ((forward, False), (backward, True)):
+            seconds = median_seconds(run, repeats, inner_calls(flops * (2.5 if is_backward else 1)))
+            points.append(
+                {
+                    "unit": "bf16",
+                    "batch": batch,
+                    "heads": heads,
+                    "rows": rows,
+                    "channels": channels,
+                    "backward": is_backward,
+                    "seconds": seconds,
+                }
+            )
+        del q, k, v, gradient, out
+    return points
+
+
 def copies(repeats: int) -> list:
     points = []
     for size in COPY_BYTES:
@@ -84,6 +120,7 @@ def main() -> int:
         "device": torch.cuda.get_device_name(0),
         "software": f"torch {torch.__version__}",
         "matmul": {unit: matmuls(dtype, args.repeats) for unit, dtype in UNITS.items()},
+        "attention": attention(args.repeats),
         "memory": copies(args.repeats),
         "launchSeconds": median_seconds(lambda _: small.add_(1.0), args.repeats, 1000),
         "matmulLaunchSeconds": median_seconds(lambda _: torch.mm(tiny, tiny, out=tiny_out), args.repeats, 1000),

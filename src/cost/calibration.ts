@@ -1,10 +1,11 @@
 import * as z from 'zod';
 import { ShardwrightError } from '../errors.ts';
-import { loadCluster, type Cluster, type MatmulCurve } from './cluster.ts';
+import { loadCluster, type AttentionShares, type Cluster, type MatmulCurve } from './cluster.ts';
 
 /**
  * Measured kernels of one device, as `bench/calibrate.py` writes them, and what they change in a cluster: efficiency curves
- * of matmuls by unit, the share of the memory bandwidth that copies reach, and the least time of a kernel.
+ * of matmuls by unit, the shares of the peak that attention reaches forward and backward, the share of the memory bandwidth
+ * that copies reach, and the least time of a kernel.
  */
 
 const seconds = z.number().positive().max(100);
@@ -25,6 +26,21 @@ export const calibrationSchema = z.strictObject({
         .max(10_000),
     )
     .default({}),
+  /** Fused attention of [batch, heads, rows, channels] on itself, every score computed; the backward is timed alone. */
+  attention: z
+    .array(
+      z.strictObject({
+        unit: z.string().default('bf16'),
+        batch: size,
+        heads: size,
+        rows: size,
+        channels: size,
+        backward: z.boolean(),
+        seconds,
+      }),
+    )
+    .max(10_000)
+    .default([]),
   /** Copies: bytes read and written together. */
   memory: z
     .array(z.strictObject({ bytes: size, seconds }))
@@ -127,11 +143,7 @@ export function calibratedClusterText(clusterText: string, calibration: Calibrat
   for (const unit of Object.keys(calibration.matmul).sort()) {
     const points = calibration.matmul[unit];
     if (points.length === 0) continue;
-    const peak = Object.hasOwn(cluster.peakFlopsPerSecond, unit) ? cluster.peakFlopsPerSecond[unit] : undefined;
-    if (peak === undefined)
-      throw new ShardwrightError('E_CALIBRATION', `${cluster.name} has no ${unit} units`, {
-        hint: `it has ${Object.keys(cluster.peakFlopsPerSecond).join(', ')}`,
-      });
+    const peak = unitPeak(cluster, unit);
     curves[unit] = fitMatmulCurve(points, peak, unit);
     for (const { m, k, n, seconds: t } of points) cap = Math.max(cap, (2 * m * k * n) / (t * peak));
   }
@@ -140,6 +152,11 @@ export function calibratedClusterText(clusterText: string, calibration: Calibrat
     change.matmulCap = Math.min(1, cap);
     sources.matmulCurves = `${from}, least squares of the logarithm`;
     sources.matmulCap = `${from}, best matmul`;
+  }
+  const shares = attentionShares(calibration.attention, cluster);
+  if (shares !== undefined) {
+    change.attentionShares = shares;
+    sources.attentionShares = `${from}, median of the larger half of the sizes, every score counted`;
   }
   const share = copyShare(calibration.memory, cluster.memoryBytesPerSecond);
   if (share !== undefined) {
@@ -153,6 +170,46 @@ export function calibratedClusterText(clusterText: string, calibration: Calibrat
     sources[key] = from;
   }
   return JSON.stringify({ ...fileOf(clusterText, cluster), ...change, sources });
+}
+
+/**
+ * Shares of the peak that large attention kernels reach, with the FLOPs that the operators count: two products forward, five
+ * backward. Undefined without points of both.
+ *
+ * @throws E_CALIBRATION for a unit that the cluster has no peak for, or points above the peak
+ */
+function attentionShares(points: Calibration['attention'], cluster: Cluster): AttentionShares | undefined {
+  const of = (backward: boolean): number | undefined => {
+    const shares = points
+      .filter((p) => p.backward === backward)
+      .map(({ unit, batch, heads, rows, channels, seconds: t }) => {
+        const peak = unitPeak(cluster, unit);
+        const flops = (backward ? 10 : 4) * batch * heads * rows * rows * channels;
+        const share = flops / (t * peak);
+        if (share > 1.02)
+          throw new ShardwrightError(
+            'E_CALIBRATION',
+            `attention of ${rows} rows at ${(share * 100).toFixed(0)} % of the ${unit} peak`,
+            { hint: 'time kernels that compute every score: causal ones do half of the work that is counted here' },
+          );
+        return { flops, share: Math.min(1, share) };
+      })
+      .sort((a, b) => a.flops - b.flops)
+      .slice(-Math.max(1, points.filter((p) => p.backward === backward).length >> 1))
+      .map((p) => p.share)
+      .sort((a, b) => a - b);
+    return shares[shares.length >> 1];
+  };
+  const [forwardShare, backwardShare] = [of(false), of(true)];
+  return forwardShare === undefined || backwardShare === undefined ? undefined : { forwardShare, backwardShare };
+}
+
+function unitPeak(cluster: Cluster, unit: string): number {
+  const peak = Object.hasOwn(cluster.peakFlopsPerSecond, unit) ? cluster.peakFlopsPerSecond[unit] : undefined;
+  if (peak !== undefined) return peak;
+  throw new ShardwrightError('E_CALIBRATION', `${cluster.name} has no ${unit} units`, {
+    hint: `it has ${Object.keys(cluster.peakFlopsPerSecond).join(', ')}`,
+  });
 }
 
 /**

@@ -35,10 +35,18 @@ export interface Cluster {
   readonly matmulLaunchSeconds: number;
   /** Measured efficiency of matmuls by unit, where the cluster was calibrated. */
   readonly matmulCurves?: Readonly<Record<string, MatmulCurve>>;
+  /** Measured share of the peak of attention kernels, all scores counted, where the cluster was calibrated. */
+  readonly attentionShares?: AttentionShares;
   /** Where each constant comes from, by field name. */
   readonly sources: Readonly<Record<string, string>>;
   /** What was assumed for want of a figure, one sentence each; printed with every plan. */
   readonly assumptions: readonly string[];
+}
+
+/** Shares of the matrix peak that fused attention reaches, 0..1. */
+export interface AttentionShares {
+  readonly forwardShare: number;
+  readonly backwardShare: number;
 }
 
 /** Share of the peak that matmuls reach: plateau * intensity / (intensity + half), intensity in FLOPs per byte. */
@@ -275,6 +283,9 @@ export const clusterFileSchema = z.strictObject({
       z.strictObject({ plateau: z.number().positive().max(1), halfIntensity: z.number().nonnegative() }),
     )
     .optional(),
+  attentionShares: z
+    .strictObject({ forwardShare: z.number().positive().max(1), backwardShare: z.number().positive().max(1) })
+    .optional(),
   sources: z.record(z.string(), z.string()).optional(),
 });
 
@@ -316,13 +327,14 @@ function clusterFromJson(text: string): Cluster {
       assumptions: [...base.assumptions, `fields changed by the user's file: ${keys.join(', ')}`],
     };
   }
-  const { matmulCurves, ...file } = check(clusterFileSchema, json);
+  const { matmulCurves, attentionShares, ...file } = check(clusterFileSchema, json);
   const assumptions: string[] = [];
   if (file.reservedBytes === undefined)
     assumptions.push('4 % of memory + 1 GiB is reserved for context, allocator and communication buffers');
   return {
     ...file,
     ...(matmulCurves !== undefined && { matmulCurves }),
+    ...(attentionShares !== undefined && { attentionShares }),
     name: file.name ?? file.id,
     reservedBytes: file.reservedBytes ?? Math.round(0.04 * file.memoryBytes) + 2 ** 30,
     sources: { '*': "user's file", ...file.sources },

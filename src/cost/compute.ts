@@ -88,7 +88,7 @@ export function matrixSeconds(flops: number, bytes: number, peak: number, cluste
 /** What a preset adds to the roofline. */
 export interface ComputeOptions {
   /**
-   * Share of the matrix peak that a fused attention kernel reaches. Absent: priced as a matmul of its intensity, which is
+   * Share of the matrix peak that a fused attention kernel reaches, where the cluster has no measured one. Absent: priced as a matmul of its intensity, which is
    * far above what such kernels reach, because they read little.
    */
   readonly attentionShare?: number;
@@ -125,13 +125,20 @@ export function computeCost(
   if (matrix > 0) {
     const dtype = workDtype(ctx);
     const { flopsPerSecond, unit } = matrixPeak(cluster, dtype);
-    const share = record.cls === 'attention' ? options.attentionShare : undefined;
+    const measured = record.cls === 'attention' ? cluster.attentionShares : undefined;
+    const share =
+      measured !== undefined
+        ? measured[record.name.includes('backward') ? 'backwardShare' : 'forwardShare']
+        : record.cls === 'attention'
+          ? options.attentionShare
+          : undefined;
     flopSeconds =
       share === undefined
         ? matrixSeconds(matrix, Math.max(bytes, 1), flopsPerSecond, cluster, unit)
         : matrix / (flopsPerSecond * Math.min(share, cluster.matmulCap));
     source += `, ${dtype} on the ${unit} units`;
-    if (cluster.matmulCurves?.[unit] !== undefined && share === undefined) source += ', calibrated';
+    if (measured !== undefined || (cluster.matmulCurves?.[unit] !== undefined && share === undefined))
+      source += ', calibrated';
   }
   const launch = matrix > 0 ? cluster.matmulLaunchSeconds : cluster.launchSeconds;
   return {

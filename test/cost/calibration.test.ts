@@ -129,4 +129,49 @@ describe('attention as a kernel', () => {
     expect(presetComputeCost('alpha-beta', attention, ctx, cluster)).toEqual(plain);
     expect(plain.seconds).toBeLessThan(flops / (PEAK * ATTENTION_SHARE));
   });
+
+  describe('measured', () => {
+    const backwardOf = defineOp('test.attention_backward', {
+      schema: 'Tensor q, Tensor k, Tensor v',
+      cls: 'attention',
+      infer: (c) => [c.inputs[0]],
+      flops: (c) => {
+        const [b, h, s, d] = c.inputs[0].shape;
+        return { matrix: 10 * b * h * s * s * d, vector: 0 };
+      },
+    });
+    /** Large kernels at the given shares of the peak, small ones at a tenth of them. */
+    const points = (forward: number, backward: number) =>
+      [256, 512, 1024, 2048, 4096, 8192].flatMap((rows) =>
+        [false, true].map((isBackward) => {
+          const flops = (isBackward ? 10 : 4) * 2 * 32 * rows * rows * 128;
+          const share = (isBackward ? backward : forward) * (rows < 2048 ? 0.1 : 1);
+          return { unit: 'bf16', batch: 2, heads: 32, rows, channels: 128, backward: isBackward, seconds: flops / (PEAK * share) }; // prettier-ignore
+        }),
+      );
+    const text = (attentionPoints: object[], name = 'dgx-h100') =>
+      calibratedClusterText(name, parseCalibration(JSON.stringify({ version: 1, device: 'test', attention: attentionPoints }))); // prettier-ignore
+
+    test('attention costs what large kernels reach, forward and backward, under every preset of ours', () => {
+      const c = loadCluster(text(points(0.6, 0.45)));
+      expect(c.attentionShares?.forwardShare).toBeCloseTo(0.6, 9);
+      expect(c.attentionShares?.backwardShare).toBeCloseTo(0.45, 9);
+      expect(c.sources.attentionShares).toContain('calibration on test');
+      const whole = 4 * 32 * 8192 * 8192 * 128;
+      for (const preset of ['alpha-beta', 'nccl', 'dtensor']) {
+        const priced = presetComputeCost(preset, attention, ctx, c);
+        expect(priced.seconds).toBeCloseTo((4 * whole) / (PEAK * 0.6), 9);
+        expect(priced.source).toContain('calibrated');
+        expect(presetComputeCost(preset, backwardOf, ctx, c).seconds).toBeCloseTo((10 * whole) / (PEAK * 0.45), 9);
+      }
+      // The literal preset stays literal.
+      expect(presetComputeCost('autoparallel', attention, ctx, c)).toEqual(presetComputeCost('autoparallel', attention, ctx, cluster)); // prettier-ignore
+    });
+
+    test('points of one direction change nothing; above the peak and without the unit they are refused', () => {
+      expect(loadCluster(text(points(0.6, 0.45).filter((p) => !p.backward))).attentionShares).toBeUndefined();
+      expect(() => text(points(1.1, 0.45))).toThrow(/attention of \d+ rows at 110 % of the bf16 peak/);
+      expect(() => text(points(0.6, 0.45), 'dgx-v100')).toThrow(/has no bf16 units/);
+    });
+  });
 });
