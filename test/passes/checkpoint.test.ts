@@ -10,6 +10,10 @@ import { minNodeCut } from '../../src/passes/checkpoint/min-cut.ts';
 import { chooseRegion } from '../../src/passes/checkpoint/per-op.ts';
 import { rotor, type ChainStage } from '../../src/passes/checkpoint/rotor.ts';
 import { savedUnderBudget, type ForwardValue } from '../../src/passes/checkpoint/saved-values.ts';
+import { jointGraph } from '../../src/passes/joint.ts';
+import { parameter } from '../../src/trace/spec.ts';
+import type { Tensor } from '../../src/trace/tensor.ts';
+import { trace } from '../../src/trace/trace.ts';
 import { load, TABLE } from '../plan/support.ts';
 
 const items = (bytes: readonly number[], seconds: readonly number[]) =>
@@ -210,6 +214,42 @@ describe('CM-52 saved values under a budget fraction', () => {
     p.cos(p.mm(1, s * d, s * d * d));
     expect(at(p, 1)).toEqual([2 * s * d, 0]);
     expect(at(p, 0.6)).toEqual([s * d, again === 'matmul' ? s * d * d : 2 * s * s * d]);
+  });
+
+  describe('traced programs, f32 of 512 x 512: a MiB a value', () => {
+    const SIDE = [512, 512];
+    /** Bytes in MiB, and matmuls that run again. */
+    const atBudgets = (layers: number, cosLast: boolean, budgets: readonly number[]): (readonly [number, number])[] => {
+      const specs: Record<string, ReturnType<typeof parameter>> = { x: parameter(SIDE) };
+      for (let i = 0; i < layers; i++) specs[`w${i}`] = parameter(SIDE);
+      const f = (t: Record<string, Tensor>): Tensor => {
+        let x = t.x.cos();
+        for (let i = 0; i < layers; i++) {
+          x = x.matmul(t[`w${i}`]);
+          if (cosLast || i + 1 < layers) x = x.cos();
+        }
+        return x;
+      };
+      const values = forwardValues(jointGraph(trace(f, specs)), TABLE, loadCluster('dgx-h100'));
+      return budgets.map((budget) => {
+        const { savedBytes, recomputed } = savedUnderBudget(values, budget);
+        return [savedBytes / 2 ** 20, recomputed.filter((i) => values[i].name.startsWith('mm')).length];
+      });
+    };
+
+    test('P1', () => {
+      expect(atBudgets(1, false, [1, 0.5])).toEqual([
+        [1, 0],
+        [0, 0],
+      ]);
+    });
+
+    test('P2: transposes between a value and the matmul that reads it change nothing', () => {
+      const steps = Array.from({ length: 11 }, (_, k) => k);
+      expect(atBudgets(5, true, steps.map((k) => k / 10))).toEqual(
+        steps.map((k) => (k <= 5 ? [k, 5 - k] : k < 10 ? [5, 0] : [10, 0])),
+      ); // prettier-ignore
+    });
   });
 
   test('on a joint graph: less budget, less saved, more computed again; what is saved suffices', () => {

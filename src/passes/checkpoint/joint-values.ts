@@ -29,16 +29,7 @@ export function forwardValues(graph: Graph, table: OperatorTable, cluster: Clust
   const forward = graph.nodes.filter((n, i) => i < split || n.kind !== 'call');
   const position = new Map(forward.map((n, i) => [n.name, i]));
   const metas = tensorMetas(graph);
-  const readers = new Map<string, { any: boolean; dear: boolean }>();
-  for (const node of graph.nodes.slice(split)) {
-    if (node.kind !== 'call') continue;
-    const cls = table.get(node.target)?.cls;
-    eachOperand(node, (name) => {
-      if (!position.has(name)) return;
-      const found = readers.get(name) ?? { any: false, dear: false };
-      readers.set(name, { any: true, dear: found.dear || cls === undefined || DEAR.has(cls) });
-    });
-  }
+  const readers = readersInBackward(graph, split, position, table);
   return forward.map((node): ForwardValue => {
     const inputs = new Set<number>();
     eachOperand(node, (name) => void inputs.add(position.get(name) ?? -1));
@@ -58,6 +49,45 @@ export function forwardValues(graph: Graph, table: OperatorTable, cluster: Clust
       ...(read !== undefined && { readInBackward: read.any, readByDear: read.dear }),
     };
   });
+}
+
+interface Readers {
+  readonly any: boolean;
+  readonly dear: boolean;
+}
+
+/**
+ * Who reads each forward value in the backward pass. Views cost nothing wherever they are taken, so what a dear kernel reads
+ * through views is the value that they are views of.
+ */
+function readersInBackward(
+  graph: Graph,
+  split: number,
+  position: ReadonlyMap<string, number>,
+  table: OperatorTable,
+): ReadonlyMap<string, Readers> {
+  const readers = new Map<string, Readers>();
+  const mark = (name: string, more: Readers): void => {
+    const found = readers.get(name);
+    readers.set(name, { any: more.any || found?.any === true, dear: more.dear || found?.dear === true });
+  };
+  const viewOf = new Map<string, string>();
+  graph.nodes.forEach((node, i) => {
+    if (node.kind !== 'call') return;
+    const operands: string[] = [];
+    eachOperand(node, (name) => void operands.push(name));
+    const cls = table.get(node.target)?.cls;
+    const isView = cls === 'view' && operands.length > 0;
+    if (isView) viewOf.set(node.name, viewOf.get(operands[0]) ?? operands[0]);
+    if (i < split) return;
+    for (const name of operands) {
+      if (position.has(name)) mark(name, { any: true, dear: false });
+      const root = viewOf.get(name) ?? name;
+      const dear = !isView && (cls === undefined || DEAR.has(cls));
+      if (dear && position.has(root)) mark(root, { any: false, dear: true });
+    }
+  });
+  return readers;
 }
 
 function kernelSeconds(
