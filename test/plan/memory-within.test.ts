@@ -171,24 +171,25 @@ describe('CM-58 checkpointing chosen with the placements', () => {
     expect(none.neededBytes).toBeLessThan(0.8 * peak);
   });
 
-  const cases: readonly (readonly [string, string, number])[] = [
-    ['FFN', 'peers/ffn-65536', 0.9],
-    ['FFN', 'peers/ffn-65536', 0.8],
-    ...(FULL ? ([['block', 'peers/block-2048', 0.5], ['block', 'peers/block-2048', 0.3]] as const) : []), // prettier-ignore
+  const cases: readonly (readonly [string, string, number, number])[] = [
+    ['FFN', 'peers/ffn-65536', 0.9, 0.01],
+    ['FFN', 'peers/ffn-65536', 0.8, 0.01],
+    ['block', 'peers/block-2048', 0.5, 0.05],
+    ...(FULL ? ([['block', 'peers/block-2048', 0.5, 0.01], ['block', 'peers/block-2048', 0.3, 0.01]] as const) : []), // prettier-ignore
   ];
   test.each(cases)(
-    '%s, %s at %f of its peak: not worse than sharding first, where that finds a plan',
-    async (_, name, share) => {
+    '%s, %s at %f of its peak, gap %f: not worse than sharding first, where that finds a plan',
+    async (_, name, share, gap) => {
       const graph = load(name);
       const free = await planFor(graph, 'x=32,y=8', ON_2D);
       const memoryBytes = Math.floor((free.memory.timeline?.peakBytes ?? NaN) * share);
-      const joint = await checked(graph, 'x=32,y=8', { ...ON_2D, memoryBytes, checkpoint: 'auto', gap: 0.01 });
+      const joint = await checked(graph, 'x=32,y=8', { ...ON_2D, memoryBytes, checkpoint: 'auto', gap });
       // Sharding first may leave no room for any checkpointing, and says so.
       const stages = await checked(graph, 'x=32,y=8', {
         ...ON_2D,
         memoryBytes,
         checkpoint: 'two-stage',
-        gap: 0.01,
+        gap,
       }).catch((error: unknown) => {
         if (error instanceof ShardwrightError && error.code === 'E_LIMIT') return undefined;
         throw error;
