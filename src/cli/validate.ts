@@ -15,10 +15,25 @@ const UNPACKED_LIMIT = 64 * 2 ** 20;
 
 /** `shardwright validate`: predicted against measured training runs. */
 export function validateCommand(path: string, options: ValidateOptions, io: CliIo): number {
-  const validation = validateRuns(readTable(path));
+  const table = readTable(path);
+  const validation = validated(table, path);
   if (options.json === true) io.stdout(`${JSON.stringify(record(validation))}\n`);
   else io.stdout(`${text(validation, options.groups === true)}\n`);
   return EXIT.ok;
+}
+
+function validated(table: string, path: string): Validation {
+  try {
+    const validation = validateRuns(table);
+    if (validation.sources.length === 0)
+      throw new ShardwrightError('E_CSV', 'the table has no rows below its header', {
+        hint: 'a row is one measured run',
+      });
+    return validation;
+  } catch (error) {
+    if (error instanceof ShardwrightError && error.code === 'E_CSV') throw error.with({ file: path });
+    throw error;
+  }
 }
 
 function readTable(path: string): string {

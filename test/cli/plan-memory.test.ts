@@ -82,7 +82,7 @@ describe('where prices come from', () => {
       expect((await cli(...MLP, '--cost', cost)).out).not.toContain('own figures');
   });
 
-  it('a calibration that does not fit is named by its file', async () => {
+  it('a calibration or cluster that does not fit is named by its file', async () => {
     const folder = mkdtempSync(join(tmpdir(), 'shardwright-'));
     try {
       const path = join(folder, 'mine.json');
@@ -90,6 +90,9 @@ describe('where prices come from', () => {
       const run = await cli(...MLP, '--calibration', path);
       expect(run.code).toBe(2);
       expect(run.err).toContain(`${path}: E_CALIBRATION the calibration does not fit`);
+      writeFileSync(path, '{"base": "dgx-h100", "intra": {"bytesPerSecond": -1}}');
+      const cluster = await cli('plan', fixture('mlp'), '--mesh', 'd=2', '--cluster', path);
+      expect([cluster.code, cluster.err]).toEqual([2, expect.stringContaining(`${path}: E_CLUSTER`)]);
     } finally {
       rmSync(folder, { recursive: true });
     }

@@ -234,6 +234,14 @@ describe('ZO-40 the command', () => {
     expect((await cli('validate', join(dir, 'none.csv'))).code).toBe(2);
     writeFileSync(path, 'a,b\n1,2\n');
     expect((await cli('validate', path)).err).toContain("no column 'id'");
+    // A header alone is no answer, and every fault names its file.
+    writeFileSync(path, `${lines[0]}\n`);
+    const empty = await cli('validate', path);
+    expect([empty.code, empty.err]).toEqual([2, expect.stringContaining(`${path}: E_CSV the table has no rows`)]);
+    writeFileSync(path, [lines[0], change('seq', '-5')].join('\n'));
+    expect((await cli('validate', path)).err).toContain(
+      `${path}:2:1: E_CSV column 'seq' holds '-5', a number of 0 or more`,
+    );
   });
 });
 

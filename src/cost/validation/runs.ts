@@ -74,9 +74,13 @@ function readRun(row: CsvRow): MeasuredRun | SkippedRun {
     if (text === '') return missing;
     const value = Number(text);
     if (!Number.isFinite(value) || value < 0 || value > 1e12)
-      throw new ShardwrightError('E_CSV', `column '${name}' holds '${text.slice(0, 40)}', a number is expected`, {
-        position: { line: row.line, column: 1 },
-      });
+      throw new ShardwrightError(
+        'E_CSV',
+        `column '${name}' holds '${text.slice(0, 40)}', a number of 0 or more is expected`,
+        {
+          position: { line: row.line, column: 1 },
+        },
+      );
     return value;
   };
   const id = cell('id');
