@@ -32,10 +32,13 @@ export interface NearHost {
 /** Part of the gap within which choices are looked for first; the least part; and the factors of the next attempts. */
 const FIRST_PART = 1 / 16;
 const LEAST_PART = 1 / 1024;
-const WIDER = 2;
+const WIDER = 4;
 const NARROWER = 1 / 4;
 /** Labels kept of a cell: enough for the best sum of equal layers to be among them or near. */
 const FRONT = 32;
+/** Networks that keep more cells than this, and than this part of them, are not narrow, whatever reduction would make of them. */
+const MOST_CELLS = 1_000_000;
+const MOST_PART = 1 / 8;
 /** Of the elimination of a network without rows. */
 const CORE = { cells: 500_000, work: 1e7, totalWork: 5e7, arity: 64 };
 
@@ -52,9 +55,13 @@ export function searchNearBound(net: Network, messages: Messages, bound: number,
   for (let slack = gap * FIRST_PART; bound + slack < host.target() - 1; slack *= factor) {
     if (host.stopped()) return;
     const isNarrow = searchWithin(net, messages, bound + slack, host);
-    if (isNarrow && factor === NARROWER) return;
-    if (isNarrow) continue;
-    if (slack * NARROWER < gap * LEAST_PART || slack > gap * FIRST_PART) return;
+    if (isNarrow && factor === WIDER) continue;
+    if (isNarrow || slack * NARROWER < gap * LEAST_PART) return;
+    if (slack > gap * FIRST_PART) {
+      // Between the last two.
+      searchWithin(net, messages, bound + slack / Math.sqrt(WIDER), host);
+      return;
+    }
     factor = NARROWER;
   }
 }
@@ -63,8 +70,10 @@ export function searchNearBound(net: Network, messages: Messages, bound: number,
 function searchWithin(net: Network, messages: Messages, cutoff: number, host: NearHost): boolean {
   const { pruner, reducer } = host;
   const core = net.afresh();
-  if (!pruner.prune(core, cutoff, messages) || !reducer.reduce(core, true)) return true;
-  if (!pruner.prune(core, cutoff) || !reducer.reduce(core, true)) return true;
+  if (!pruner.prune(core, cutoff, messages)) return true;
+  if (core.cells > Math.max(MOST_CELLS, net.cells * MOST_PART)) return false;
+  if (!reducer.reduce(core, true, host.stopped) || !pruner.prune(core, cutoff)) return true;
+  if (!reducer.reduce(core, true, host.stopped)) return true;
   const slack = cutoff - core.constant;
   if (net.rows.length === 0) {
     const status = host.eliminator.run(core, { ...CORE, slack, stop: host.stopped });

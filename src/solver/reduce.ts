@@ -29,9 +29,9 @@ export class Reducer {
 
   /**
    * Reduces to a fixpoint; returns false when some domain became empty (`net.empty` names it). Dominance is quadratic in
-   * the domains and pays only where pruning has made them small.
+   * the domains and pays only where pruning has made them small. A clock that says stop ends it between two steps.
    */
-  reduce(net: Network, dominance = false): boolean {
+  reduce(net: Network, dominance = false, stopped = (): boolean => false): boolean {
     let touched = new Uint8Array(net.count).fill(1);
     for (;;) {
       if (!support(net, touched)) return false;
@@ -40,9 +40,9 @@ export class Reducer {
       if (!support(net, next)) return false;
       this.#addParallel(net, merged ? union(touched, next) : touched, next);
       this.#separateAll(net, union(touched, next), next);
-      if (dominance) this.#dominate(net, union(touched, next), next);
+      if (dominance) this.#dominate(net, union(touched, next), next, stopped);
       if (!support(net, next)) return false;
-      if (!next.includes(1)) return true;
+      if (!next.includes(1) || stopped()) return true;
       touched = next;
     }
   }
@@ -186,8 +186,8 @@ export class Reducer {
   }
 
   /** Deletes values that another value of the same variable replaces at no cost and no memory. */
-  #dominate(net: Network, look: Uint8Array, next: Uint8Array): void {
-    for (let i = 0; i < net.count; i++) {
+  #dominate(net: Network, look: Uint8Array, next: Uint8Array, stopped: () => boolean): void {
+    for (let i = 0; i < net.count && !stopped(); i++) {
       if (look[i] === 0 || net.gone[i] === 1 || net.size[i] < 2) continue;
       const pairs = this.#dominatedValues(net, i);
       if (pairs.length === 0) continue;

@@ -8,6 +8,7 @@ import { Messages } from './bound.ts';
 import { Eliminator } from './eliminate.ts';
 import { eliminateWithRows } from './labels.ts';
 import { searchNearBound } from './near-bound.ts';
+import { mayFold } from './fold.ts';
 import type { Network } from './network.ts';
 import type { Pool } from './pool.ts';
 import { costAt } from './primal.ts';
@@ -34,6 +35,8 @@ export interface SearchHost {
   readonly gap: number;
   /** Work that may still be done, see `workOf`; absent: without end. `stopped` must say when it is used up. */
   readonly workLeft?: () => number;
+  /** A choice of the whole problem, rows aside, that is dear to find and worth it where the search is long. */
+  readonly dearStart?: () => Int32Array | undefined;
 }
 
 /** Engines and memos of one solve. */
@@ -71,6 +74,8 @@ const PATIENCE = 0.002;
 const HASTE = 0.25;
 /** Networks of fewer cells are eliminated sooner than swept often. */
 export const SMALL_CELLS = 100_000;
+/** Networks of more cells after the first pruning are worth a start that is dear to find. */
+const DEAR_CELLS = 300_000;
 /** Part of the values that a round of pruning must take away for sweeps to go on before anything dearer is tried. */
 const WORTHWHILE = 0.1;
 /** A price is judged as soon as a sweep gains less than this part of the bound. */
@@ -92,7 +97,6 @@ export class Search {
   proof: { readonly log: Log; readonly rows: boolean } | undefined;
   #rootBound = -Infinity;
   #quantum = 1;
-  readonly #starts: Int32Array[] = [];
 
   constructor(host: SearchHost, engines: Engines) {
     this.#host = host;
@@ -107,12 +111,6 @@ export class Search {
     this.#host.progress('incumbent', objective, this.#rootBound);
   }
 
-  /** Offers a full choice, and to the problem without rows where it breaks some. */
-  start(choice: Int32Array): void {
-    this.#starts.push(choice);
-    this.offer(choice);
-  }
-
   /** A bound at least this large ends the search: no better choice costs more than a quantum less than the best one. */
   #target(): number {
     if (this.best === undefined) return Infinity;
@@ -123,19 +121,23 @@ export class Search {
   /**
    * Proves a lower bound on all choices of the network (its rows included) and finds the best ones on the way: the returned
    * number is at least the target unless the clock ran out. Infinity with no incumbent means that there is no choice.
+   *
+   * @param binds whether some row is known to bind, so that nothing is gained by asking first what holds without rows
    */
-  solve(net: Network): number {
+  solve(net: Network, binds = false): number {
     this.#quantum = net.quantum;
-    if (net.rows.length > 0) {
-      const relaxed = this.#withoutRows(net);
-      if (relaxed >= this.#target() || this.#host.stopped()) return relaxed;
-      this.proof = { log: net.log, rows: true };
+    if (net.rows.length === 0) {
+      this.proof = { log: net.log, rows: false };
       if (!this.#prepare(net)) return Infinity;
-      return Math.max(relaxed, this.#solveRows(net));
+      return this.#explore(net, new Messages(net), -Infinity, 0);
     }
-    this.proof = { log: net.log, rows: false };
+    // Of a long network, the search for a price begins with none.
+    const asksFirst = net.rows.length > 1 || (!binds && !mayFold(net));
+    const relaxed = asksFirst ? this.#withoutRows(net.clone(), (search, free) => search.solve(free)) : -Infinity;
+    if (relaxed >= this.#target() || this.#host.stopped()) return relaxed;
+    this.proof = { log: net.log, rows: true };
     if (!this.#prepare(net)) return Infinity;
-    return this.#explore(net, new Messages(net), -Infinity, 0);
+    return Math.max(relaxed, this.#solveRows(net));
   }
 
   /** `solve` for a network whose row prices (units of 2^-20) are known from elsewhere: no search for them. */
@@ -147,9 +149,8 @@ export class Search {
     return this.#explore(net, new Messages(net), -Infinity, 0);
   }
 
-  /** Bound (normally the optimum) of the problem without its rows; its choices are offered to the full problem too. */
-  #withoutRows(net: Network): number {
-    const free = net.clone();
+  /** Bound (normally the optimum) of a network without its rows; its choices are offered to the full problem too. */
+  #withoutRows(free: Network, ask: (search: Search, free: Network) => number): number {
     free.rows.length = 0;
     const host: SearchHost = {
       ...this.#host,
@@ -159,8 +160,9 @@ export class Search {
       },
     };
     const search = new Search(host, this.#engines);
-    for (const choice of this.#starts) search.offer(choice);
-    const bound = search.solve(free);
+    search.#quantum = this.#quantum;
+    search.proof = { log: free.log, rows: false };
+    const bound = ask(search, free);
     this.nodes += search.nodes;
     this.proof = search.proof;
     return bound;
@@ -205,6 +207,7 @@ export class Search {
   #explore(net: Network, start: Messages, inherited: number, depth: number): number {
     this.nodes++;
     const { pruner, reducer } = this.#engines;
+    const { stopped } = this.#host;
     let bound = inherited;
     let messages = start;
     let repeats = depth === 0 && net.rows.length === 0;
@@ -235,10 +238,13 @@ export class Search {
       const guideValues = guide.map((p, i) => (p < 0 ? -1 : net.pool.mapOf(net.values[i])[p]));
       if (round === 0 && depth === 0 && net.rows.length > 0) this.#searchNear(net, messages, bound);
       const cutoff = this.#target() - 1;
-      if (!pruner.prune(net, cutoff, messages) || !reducer.reduce(net, true)) return this.#target();
-      if (!pruner.prune(net, cutoff) || !reducer.reduce(net, true)) return this.#target();
+      if (!pruner.prune(net, cutoff, messages) || !reducer.reduce(net, true, stopped)) return this.#target();
+      if (!pruner.prune(net, cutoff) || !reducer.reduce(net, true, stopped)) return this.#target();
       bound = Math.max(bound, net.constant);
       if (this.#host.stopped()) return bound;
+      if (depth === 0 && round === 0 && net.cells > DEAR_CELLS && this.#startDear()) {
+        if (!pruner.prune(net, this.#target() - 1) || !reducer.reduce(net, true, stopped)) return this.#target();
+      }
       // Sweeps of a smaller network cost less and say more.
       const before = values;
       values = valuesOf(net);
@@ -259,6 +265,14 @@ export class Search {
       if (!reducer.reduce(net)) return this.#target();
       messages = new Messages(net);
     }
+  }
+
+  /** Looks for a better choice where the search would be long; whether there is one. */
+  #startDear(): boolean {
+    const before = this.#target();
+    const choice = this.#host.dearStart?.();
+    if (choice !== undefined) this.offer(choice);
+    return this.#target() < before;
   }
 
   #searchNear(net: Network, messages: Messages, bound: number): void {
@@ -347,8 +361,12 @@ export class Search {
       const near = nearPrice(net, caps[0], state, this.#shortHost(net));
       if (near === undefined) best = priceOne(net, trial, this.#prices());
       else {
-        state = near.messages;
-        best = priceBetween(net, trial, near.bracket, this.#prices());
+        if (near.bracket === undefined) {
+          const relaxed = this.#withoutRows(net.clone(), (search, free) => search.#explore(free, near.messages(free), -Infinity, 0)); // prettier-ignore
+          if (relaxed >= this.#target() || this.#host.stopped()) return relaxed;
+        }
+        state = near.messages(net);
+        best = near.bracket === undefined ? priceOne(net, trial, this.#prices()) : priceBetween(net, trial, near.bracket, this.#prices()); // prettier-ignore
       }
     } else {
       best = priceMany(net, trial, this.#prices());

@@ -7,10 +7,17 @@ import { Messages } from './bound.ts';
 import { foldOf, gatherMessages, spreadChoice, spreadMessages } from './fold.ts';
 import { type NearHost, searchNearBound } from './near-bound.ts';
 import type { Network } from './network.ts';
-import { bracketOf, type Bracket } from './prices.ts';
+import { bracketOf, type Bracket, isTight, type Line } from './prices.ts';
 import { costAt, descend } from './primal.ts';
 import { relink } from './relink.ts';
 import { addPrices, amountsAt } from './rows.ts';
+
+/** Part of the gap that five sweeps at a price must close for five more to follow. */
+const HASTE = 0.25;
+/** The same while the best choice is above the bound by more than so much of it, and the sweeps then. */
+const PATIENCE = 0.02;
+const FAR = 0.01;
+const MORE_SWEEPS = 30;
 
 /** Where the results go. */
 export interface ShortHost {
@@ -33,45 +40,47 @@ export function startFromShort(
   const fold = foldOf(net);
   if (fold === undefined) return undefined;
   const start = gatherMessages(fold, messages, fold.short);
-  const best = climbShort(fold.short, start, host, sweeps, patience);
+  const { best } = climbShort(fold.short, start, host, sweeps, patience);
   if (best !== undefined) host.offer(spreadChoice(fold, best));
   return spreadMessages(fold, start, net);
 }
 
 /**
  * The bracket of the price of one row, found on the folded network: its relaxed choices, spread over the long network,
- * say on which side of the bound a price lies. With it come the messages of its upper end. Undefined where nothing repeats.
+ * say on which side of the bound a price lies. With it come the messages of the last price.
+ *
+ * @returns undefined where nothing repeats; no bracket where the row does not bind
  */
 export function nearPrice(
   net: Network,
   cap: bigint,
   state: Messages,
   host: ShortHost,
-): { readonly bracket: Bracket; readonly messages: Messages } | undefined {
+): { readonly bracket: Bracket | undefined; readonly messages: (net: Network) => Messages } | undefined {
   const fold = foldOf(net);
   if (fold === undefined) return undefined;
-  const { short } = fold;
-  const start = gatherMessages(fold, state, short);
-  let kept = start;
+  const { bound } = net.rows[0];
+  let last = gatherMessages(fold, state, fold.short);
   let cheap: Int32Array | undefined;
   let small: Int32Array | undefined;
-  const amountAt = (price: bigint, sweeps: number): number => {
-    const priced = short.clone();
+  const choiceAt = (price: bigint, sweeps: number): Line => {
+    const priced = fold.short.clone();
     addPrices(priced, [price > cap ? cap : price]);
     const messages = new Messages(priced);
-    messages.to.set(start.to);
-    const best = climbShort(priced, messages, host, sweeps);
-    start.to.set(messages.to);
-    const at = spreadChoice(fold, best ?? messages.decode());
+    messages.to.set(last.to);
+    let { best, bound: reached } = climbShort(priced, messages, host, sweeps, HASTE);
+    // A choice far above the bound says little of what the best one takes, and begins the next price badly.
+    if (best === undefined || costAt(priced, best) - reached > FAR * Math.abs(reached))
+      ({ best, bound: reached } = climbShort(priced, messages, host, MORE_SWEEPS, PATIENCE));
+    const short = best ?? messages.decode();
+    const at = spreadChoice(fold, short);
     host.offer(at);
-    const [amount] = amountsAt(net, at);
-    if (amount <= net.rows[0].bound) {
-      kept = messages;
-      small = at;
-    } else cheap = at;
-    return amount;
+    const over = amountsAt(net, at)[0] - bound;
+    if (over <= 0) small = at;
+    else [cheap, last] = [at, messages];
+    return { cost: costAt(net, at), over, isTight: isTight(costAt(priced, short), reached) };
   };
-  const bracket = bracketOf(net, amountAt, host.stopped);
+  const bracket = bracketOf(choiceAt, host.stopped, bound);
   // Between the two sides of the price, some layers take the cheap plan and some the small one.
   if (cheap !== undefined && small !== undefined) {
     for (const order of [fold.layers, fold.layers.slice().reverse()]) {
@@ -81,17 +90,17 @@ export function nearPrice(
       host.offer(mixed);
     }
   }
-  return bracket === undefined ? undefined : { bracket, messages: spreadMessages(fold, kept, net) };
+  return { bracket, messages: (target) => spreadMessages(fold, last, target) };
 }
 
-/** Sweeps of a short network; returns the best choice met. */
+/** Sweeps of a short network; the best choice met, if any, and the bound. */
 function climbShort(
   short: Network,
   messages: Messages,
   host: ShortHost,
   sweeps: number,
-  patience?: number,
-): Int32Array | undefined {
+  patience: number,
+): { readonly best: Int32Array | undefined; readonly bound: number } {
   let best: Int32Array | undefined;
   let least = Infinity;
   const offer = (at: Int32Array): void => {
@@ -101,14 +110,14 @@ function climbShort(
     best = at;
   };
   const near = { ...host.engines, target: () => least, offer, stopped: host.stopped };
-  climb(messages, {
+  const bound = climb(messages, {
     sweeps,
     offer,
     target: () => least,
     stopped: host.stopped,
-    ...(short.rows.length === 0 ? { stuck: (bound: number) => searchNearBound(short, messages, bound, near) } : {}),
-    ...(patience === undefined ? {} : { patience }),
+    patience,
+    ...(short.rows.length === 0 ? { stuck: (reached: number) => searchNearBound(short, messages, reached, near) } : {}),
   });
   host.spent(messages.steps);
-  return best;
+  return { best, bound };
 }

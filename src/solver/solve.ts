@@ -48,6 +48,7 @@ function run(problem: Problem, options: SolveOptions, variant: boolean): Solutio
     progress: (phase, objective, bound) =>
       options.onProgress?.({ phase, seconds: elapsed(), objective, bound, gap: gapOf(objective, bound) }),
     gap: options.gap ?? 0,
+    dearStart: once(() => alikeChoice(ground, engines, host.stopped)),
   };
   const search = new Search(host, engines);
   for (const start of options.starts ?? []) if (start.length === problem.domains.length) search.offer(start);
@@ -84,12 +85,12 @@ function run(problem: Problem, options: SolveOptions, variant: boolean): Solutio
       ties: 'engine',
     };
   }
-  const alike = alikeChoice(ground, engines, host.stopped);
-  if (alike !== undefined) search.start(alike);
   const net = ground.net.clone();
   installRows(net, rows);
+  // Where the cheapest choice without rows breaks one, what holds without it is of little use.
+  const binds = relaxed !== undefined && cheap(relaxed.choice, true) === Infinity;
   // No choice lies between two multiples of the quantum.
-  const proven = Math.ceil(search.solve(net) / net.quantum) * net.quantum;
+  const proven = Math.ceil(search.solve(net, binds) / net.quantum) * net.quantum;
   const { counts } = engines.eliminator;
   const statistics = {
     variables: problem.domains.length,
@@ -199,6 +200,12 @@ function lateChoice(
     ? anyChoice(problem, Infinity, (p, options) => solveVariant(p, { ...options, workLimit }))
     : anyChoice(problem, FEASIBILITY_SECONDS, solveVariant);
   return choice === undefined ? undefined : { choice, objective: cost(choice, true) };
+}
+
+/** What a function gives, asked for at most once. */
+function once<T>(make: () => T): () => T {
+  let made: { readonly value: T } | undefined;
+  return () => (made ??= { value: make() }).value;
 }
 
 function gapOf(objective: number, bound: number): number {
