@@ -21,6 +21,7 @@ export function alikeOf(net: Network, { variable, origin }: Fold): Network {
   origin.forEach((i, k) => {
     short.unary[k] = times(pool, net.unary[i], members[k]);
     short.rank[k] = net.rank[i];
+    short.place[k] = net.place[i];
     short.offers[2 * k] = net.offers[2 * i];
     short.offers[2 * k + 1] = net.offers[2 * i + 1];
   });

@@ -58,7 +58,7 @@ export class Messages {
    * Zero messages on a pairwise network; variables are swept in ascending rank. `weights` (per slot): how many equal edges
    * of its variable a slot stands for, on a network that stands for a longer one; default 1.
    */
-  constructor(net: Network, rank = net.rank, weights?: Float64Array) {
+  constructor(net: Network, rank = net.place, weights?: Float64Array) {
     this.net = net;
     this.rank = rank;
     const { pool, factors } = net;

@@ -86,6 +86,7 @@ function shorten(net: Network, blocks: Blocks, from: number, to: number): Fold {
     short.unary[k] = net.unary[i];
     short.priced[k] = net.priced[i];
     short.rank[k] = net.rank[i];
+    short.place[k] = net.place[i];
     short.offers[2 * k] = net.offers[2 * i];
     short.offers[2 * k + 1] = net.offers[2 * i + 1];
   });
@@ -122,8 +123,8 @@ function shorten(net: Network, blocks: Blocks, from: number, to: number): Fold {
     edge[id] = short.addFactor({ vars, maps: f.maps, table: f.table });
   }
   for (const id of open) edge[id] = twinOf(net, blocks, edge, id, from);
-  const lockstep = Int32Array.from(net.rank, (own, i) =>
-    block[i] >= blocks.first && block[i] <= blocks.last ? net.rank[member(colour[i], from)] : own,
+  const lockstep = Int32Array.from(net.place, (own, i) =>
+    block[i] >= blocks.first && block[i] <= blocks.last ? net.place[member(colour[i], from)] : own,
   );
   const layerOf = (i: number): number => (block[i] === NONE ? Infinity : block[i]);
   const layers = Int32Array.from(net.gone.keys()).sort(

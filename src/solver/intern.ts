@@ -2,6 +2,7 @@
  * From a problem to its network: every vector, map and table is interned once, forbidden costs become Infinity.
  */
 import { Network } from './network.ts';
+import { sweepPlaces } from './sweep-order.ts';
 import type { Pool } from './pool.ts';
 import type { Problem } from './types.ts';
 
@@ -70,6 +71,7 @@ export function networkOf(problem: Problem, pool: Pool): Network {
     const small = net.compressed(interned, ids);
     net.addFactor({ vars: [i, j], maps: small.maps, table: small.table });
   }
+  net.place = sweepPlaces(net);
   net.constant = problem.constant ?? 0;
   net.quantum = quantumOf(problem);
   return net;

@@ -34,8 +34,10 @@ export class Network {
   gone: Uint8Array;
   /** Map id: position -> value of the problem. */
   values: Int32Array;
-  /** Place of each variable in sweeps: a fused variable stands where its first part stood. */
+  /** Place of each variable in the program: a fused variable stands where its first part stood. */
   rank: Int32Array;
+  /** Place in sweeps of messages; see `sweep-order.ts`. */
+  place: Int32Array;
   readonly factors: (Factor | undefined)[] = [];
   /** Factor ids of each variable, ascending. */
   readonly incident: number[][];
@@ -64,6 +66,7 @@ export class Network {
     this.real = real;
     this.#compressed = compressed;
     this.rank = Int32Array.from(domains.keys());
+    this.place = this.rank.slice();
     this.size = domains.slice();
     this.unary = new Int32Array(n).fill(-1);
     this.priced = new Int32Array(n).fill(-1);
@@ -239,6 +242,7 @@ export class Network {
     const toRight = pool.map(Int32Array.from(right));
     const w = this.#grow(left.length);
     this.rank[w] = Math.min(this.rank[u], this.rank[v]);
+    this.place[w] = Math.min(this.place[u], this.place[v]);
     const originalLeft = pool.compose(this.values[u], toLeft);
     const originalRight = pool.compose(this.values[v], toRight);
     this.log.push(STEP.fuse, via, u, v);
@@ -300,6 +304,7 @@ export class Network {
     this.unary = append(this.unary, -1);
     this.values = append(this.values, this.pool.identity(k));
     this.rank = append(this.rank, w);
+    this.place = append(this.place, w);
     const offers = new Int32Array(2 * w + 2).fill(-1);
     offers.set(this.offers);
     this.offers = offers;
@@ -370,6 +375,7 @@ export class Network {
     copy.priced = this.priced.slice();
     copy.values = this.values.slice();
     copy.rank = this.rank.slice();
+    copy.place = this.place.slice();
     copy.offers = this.offers.slice();
     for (const f of this.factors) copy.factors.push(f);
     for (let i = 0; i < this.count; i++) {

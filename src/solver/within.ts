@@ -86,6 +86,7 @@ export class Within {
       const left = leftOf(i);
       net.unary[k] = keep.vector(base.unary[i], left);
       net.rank[k] = base.rank[i];
+      net.place[k] = base.place[i];
       for (const side of [0, 1]) {
         const offers = base.offers[2 * i + side];
         net.offers[2 * k + side] = offers < 0 ? -1 : keep.map(offers, left);
