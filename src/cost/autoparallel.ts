@@ -6,7 +6,13 @@ import type { DeviceMesh } from '../mesh/mesh.ts';
 import { isPending, type Sharding } from '../mesh/sharding.ts';
 import type { OperatorRecord, TypedContext } from '../ops/record.ts';
 import type { Cluster } from './cluster.ts';
-import { groupTopology, type CollectiveKind, type CollectiveModel, type CostRecord } from './collectives.ts';
+import {
+  groupTopology,
+  type CollectiveKind,
+  type CollectiveModel,
+  type CostRecord,
+  type LiteralMove,
+} from './collectives.ts';
 import { dtensorModel } from './dtensor.ts';
 import { hardware } from './hardware.ts';
 import type { NcclGroup } from './nccl/algorithms.ts';
@@ -19,6 +25,9 @@ import { ncclConstants } from './nccl/constants.ts';
  * be reproduced: binary units for vendors' decimal bandwidths, a flat efficiency of 0.7, a floor of 7 us, NCCL-like
  * collectives of a reference cluster of the GPU's generation. Other devices fall back to PyTorch's figures with an
  * all_to_all of five all_gathers, as there. It has no permutation: one costs the all_to_all of its buffer.
+ *
+ * The planning problem charges redistributions by AutoParallel's formula and lets each use pay for its own, as AutoParallel
+ * does. The program that runs takes our steps; their prices are those of the same collectives.
  */
 
 const MICRO = 1e-6;
@@ -131,9 +140,9 @@ export function autoparallelModel(cluster: Cluster, mesh: DeviceMesh): Collectiv
       ? (5 * fallback.seconds('all_gather', bytes, meshDims)) / MICRO
       : fallback.seconds(asked, bytes, meshDims) / MICRO;
   };
-  return {
+  const model: CollectiveModel = {
     preset: 'autoparallel',
-    note: `Kernels and collectives at AutoParallel's own figures, whatever the cluster has: 70 % of every peak, 7 us a kernel at least, ${family === undefined ? "PyTorch's figures for collectives" : `NCCL constants of ${family} GPUs`}.`,
+    note: `Kernels and collectives at AutoParallel's own figures, whatever the cluster has: 70 % of every peak, 7 us a kernel at least, ${family === undefined ? "PyTorch's figures for collectives" : `NCCL constants of ${family} GPUs`}. The objective charges a redistribution by AutoParallel's formula, one mesh dim after another, at each use; what runs are our steps, listed with their own seconds. Placements that AutoParallel does not have are charged as they run.`,
     mesh,
     byteRule: 'ceil',
     chargesUnitDims: false,
@@ -153,15 +162,10 @@ export function autoparallelModel(cluster: Cluster, mesh: DeviceMesh): Collectiv
     },
     copySeconds: (bytes) => copyMicros(bytes, literalDevice(cluster.accelerator)) * MICRO,
     sliceSeconds: () => 0,
+    redistributionSeconds: (from, to, move) => autoparallelRedistributionSeconds(model, cluster, from, to, move),
+    copies: 'each-use',
   };
-}
-
-/** What the literal price of a redistribution depends on beside the shardings. */
-export interface LiteralMove {
-  /** Bytes of the whole tensor. */
-  readonly bytes: number;
-  /** Whether the local tensor is contiguous; a copy is charged once if it is not. */
-  readonly contiguous: boolean;
+  return model;
 }
 
 /**

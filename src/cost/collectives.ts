@@ -1,5 +1,6 @@
 import { groupLevels, hostLevel } from '../mesh/levels.ts';
 import type { DeviceMesh } from '../mesh/mesh.ts';
+import type { Sharding } from '../mesh/sharding.ts';
 
 /**
  * Collectives and what they cost. Bytes of a collective: all_gather the gathered output, reduce_scatter the full input,
@@ -29,6 +30,14 @@ export interface CostRecord {
   readonly source: string;
 }
 
+/** What the price of a redistribution by a literal preset's formula depends on beside the shardings. */
+export interface LiteralMove {
+  /** Bytes of the whole tensor. */
+  readonly bytes: number;
+  /** Whether the tensor is contiguous; a copy is charged once if it is not. */
+  readonly contiguous: boolean;
+}
+
 /** Prices of the collectives of one mesh on one cluster. */
 export interface CollectiveModel {
   /** Name of the preset. */
@@ -48,6 +57,13 @@ export interface CollectiveModel {
   copySeconds(bytes: number): number;
   /** Seconds of a local slice by the bytes that it writes; absent: those of a copy. */
   sliceSeconds?(bytes: number): number;
+  /**
+   * Seconds that the planning problem charges for a whole redistribution between shardings of S, R and P in mesh order, where
+   * the preset copies a planner whose price is not that of the steps that run. Absent: the steps' own price.
+   */
+  redistributionSeconds?(from: Sharding, to: Sharding, move: LiteralMove): number;
+  /** `each-use`: the planner that the preset copies has every use pay its own redistribution. Absent: copies may be shared. */
+  readonly copies?: 'each-use';
 }
 
 /** How the group of some mesh dims lies on the hosts. */

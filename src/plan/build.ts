@@ -3,13 +3,13 @@ import type { BuildInput } from './input.ts';
 import type { CopyVariable, Model, NodeSeconds, Use, Variable } from './model.ts';
 import { strategySeconds } from './seconds.ts';
 import { memoryRows, parameterStates } from './states.ts';
-import { moved, repeated, TableBuilder } from './tables.ts';
+import { chargedKey, repeated, TableBuilder } from './tables.ts';
 import { collectUses, SpecColumns } from './uses.ts';
 
 /** Builds the choice problem of `Model` from strategies and prices. */
 export function buildModel(input: BuildInput): Model {
   const { graph, flow, strategies, space } = input;
-  const tables = new TableBuilder(input.redistributor);
+  const tables = new TableBuilder(input.charges);
   const variables: Variable[] = [];
   const nodeVariable = new Int32Array(graph.nodes.length).fill(-1);
   const seconds = new Map<number, NodeSeconds>();
@@ -42,7 +42,8 @@ export function buildModel(input: BuildInput): Model {
     strategies,
     space,
     cluster: input.cluster,
-    redistributor: input.redistributor,
+    charges: input.charges,
+    redistributor: input.charges.redistributor,
     problem: { ...problem, name: graph.name, rows: memoryRows(input, states, nodeVariable) },
     unitsPerSecond,
     quantum,
@@ -64,7 +65,7 @@ function connect(
   tables: TableBuilder,
   nodeVariable: Int32Array,
 ): void {
-  const { flow, redistributor } = input;
+  const { flow, charges } = input;
   const copyLists = copies.map((copy) => {
     const { node, result } = flow.values[copy.value];
     const owned = columns.result(node, result);
@@ -78,20 +79,21 @@ function connect(
     return key;
   });
   for (const use of uses) {
-    const { node, result, type, meta } = flow.values[use.value];
+    const { node, result, type } = flow.values[use.value];
+    const charged = charges.typeOf(flow.values[use.value]);
     if (use.copy < 0) {
       const owned = columns.result(node, result);
-      const table = tables.redistribution(type, moved(meta), owned, use.demands, use.times);
+      const table = tables.redistribution(type, charged, owned, use.demands, use.times);
       tables.addEdge(nodeVariable[node], use.variable, table, owned.mapId, use.demands.mapId);
       continue;
     }
     const copy = copies[use.copy];
     const wanted = use.demands.specs;
-    const key = `use${type}:${copyLists[use.copy]}:${use.demands.list}x${use.times}`;
+    const key = `use${chargedKey(type, charged)}:${copyLists[use.copy]}:${use.demands.list}x${use.times}`;
     const table = tables.table(key, copy.owned.length, wanted.length, () => {
-      const own = redistributor.matrix(moved(meta), copy.owned, wanted);
-      const shared = redistributor.matrix(
-        moved(meta),
+      const own = charges.matrix(charged, copy.owned, wanted);
+      const shared = charges.matrix(
+        charged,
         copy.copy.map((q, z) => (q < 0 ? copy.owned[z] : q)),
         wanted,
       );

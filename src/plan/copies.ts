@@ -1,8 +1,8 @@
-import type { TensorMeta } from '../ops/record.ts';
+import type { ChargedType } from '../cost/charges.ts';
 import { runsOf } from '../strategy/runs.ts';
 import type { BuildInput } from './input.ts';
 import type { CopyVariable, Use, Variable } from './model.ts';
-import { moved, repeated, type TableBuilder } from './tables.ts';
+import { chargedKey, repeated, type TableBuilder } from './tables.ts';
 import type { SpecColumns } from './uses.ts';
 
 /** Adds the copy variable of every value that has two or more uses in one phase of one body, and names it in those uses. */
@@ -25,13 +25,14 @@ export function shareCopies(
   for (const group of groups.values()) {
     if (group.length < 2) continue;
     const { value, phase, times } = group[0];
-    const { node, result, type, meta } = input.flow.values[value];
+    const { node, result, type } = input.flow.values[value];
+    const charged = input.charges.typeOf(input.flow.values[value]);
     const owned = columns.result(node, result);
     const wanted = tables.specList(Int32Array.from(wantedTwice(group)));
-    const key = `c${type}:${owned.list}:${wanted.list}x${times}`;
+    const key = `c${chargedKey(type, charged)}:${owned.list}:${wanted.list}x${times}`;
     let domain = domains.get(key);
     if (domain === undefined) {
-      const found = copyDomain(input, meta, owned.specs, wanted.specs);
+      const found = copyDomain(input, charged, owned.specs, wanted.specs);
       domain = found === null ? null : named(tables, { ...found, cost: repeated(found.cost, times) });
       domains.set(key, domain);
     }
@@ -67,9 +68,9 @@ function named(tables: TableBuilder, domain: CopyDomain): NamedDomain {
 }
 
 /** The pairs (owned placement, copy or none) that are worth having; null when no copy is. */
-function copyDomain(input: BuildInput, meta: TensorMeta, owned: Int32Array, wanted: Int32Array): CopyDomain | null {
+function copyDomain(input: BuildInput, charged: ChargedType, owned: Int32Array, wanted: Int32Array): CopyDomain | null {
   if (wanted.length === 0) return null;
-  const prices = input.redistributor.matrix(moved(meta), owned, wanted);
+  const prices = input.charges.matrix(charged, owned, wanted);
   const from: number[] = [];
   const copy: number[] = [];
   const cost: number[] = [];

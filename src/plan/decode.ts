@@ -8,6 +8,8 @@ import type { PlanMemory, PlannedNode, PlannedOutput, PlannedRedistribution } fr
 export interface Decoded {
   readonly computeSeconds: number;
   readonly communicationSeconds: number;
+  /** The same with the seconds of the steps that run, where the preset charges redistributions by a formula. */
+  readonly executedCommunicationSeconds?: number;
   readonly parameters: readonly { name: string; shape: readonly number[]; placement: string }[];
   readonly nodes: readonly PlannedNode[];
   readonly outputs: readonly PlannedOutput[];
@@ -20,6 +22,11 @@ export function decode(model: Model, choice: Int32Array): Decoded {
   const movements = new Movements(model, choice);
   let compute = 0;
   let communication = 0;
+  let executed = 0;
+  const add = (r: PlannedRedistribution): void => {
+    communication += r.seconds * (r.times ?? 1);
+    executed += (r.executedSeconds ?? r.seconds) * (r.times ?? 1);
+  };
   const usesOfNode = new Map<number, Use[]>();
   const usesOfOutput: Use[] = [];
   for (const use of model.uses) {
@@ -55,8 +62,9 @@ export function decode(model: Model, choice: Int32Array): Decoded {
     const times = model.opened?.loops.runsOf(node.name) ?? 1;
     compute += seconds.compute[s] * times;
     communication += seconds.internal[s] * times;
+    executed += seconds.internal[s] * times;
     const redistributions = (usesOfNode.get(n) ?? []).flatMap((use) => movements.of(use));
-    for (const r of redistributions) communication += r.seconds * (r.times ?? 1);
+    redistributions.forEach(add);
     return {
       name: node.name,
       target,
@@ -70,7 +78,7 @@ export function decode(model: Model, choice: Int32Array): Decoded {
   });
   const outputs = usesOfOutput.map((use): PlannedOutput => {
     const redistributions = movements.of(use);
-    for (const r of redistributions) communication += r.seconds * (r.times ?? 1);
+    redistributions.forEach(add);
     if (use.at.kind !== 'output')
       return {
         value: nameOfValue(model, use.value),
@@ -91,6 +99,7 @@ export function decode(model: Model, choice: Int32Array): Decoded {
   return {
     computeSeconds: compute,
     communicationSeconds: communication,
+    ...(model.charges.byFormula ? { executedCommunicationSeconds: executed } : {}),
     parameters: parameterPlacements(model, choice),
     nodes,
     outputs,
@@ -128,8 +137,8 @@ class Movements {
 
   private move(use: Use, from: number, to: number): PlannedRedistribution {
     const { model } = this;
-    const meta = model.flow.values[use.value].meta;
-    const plan = model.redistributor.plan(moved(meta), from, to);
+    const value = model.flow.values[use.value];
+    const plan = model.redistributor.plan(moved(value.meta), from, to);
     if (plan === undefined)
       throw new Error(
         `internal: chosen redistribution ${model.space.text(from)} -> ${model.space.text(to)} is refused`,
@@ -147,7 +156,9 @@ class Movements {
           bytes: step.bytes,
           seconds: step.seconds,
         })),
-      seconds: plan.seconds,
+      ...(model.charges.byFormula
+        ? { seconds: model.charges.seconds(model.charges.typeOf(value), from, to), executedSeconds: plan.seconds }
+        : { seconds: plan.seconds }),
     };
   }
 }

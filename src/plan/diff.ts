@@ -75,14 +75,18 @@ export function termsOf(plan: Plan): Map<string, number> {
       collectives += c.seconds;
       add(`${c.kind} (${c.meshDims.join(',')})`, c.seconds * (move.times ?? 1));
     }
-    if (move.seconds !== collectives)
-      add('local copies of redistributions', (move.seconds - collectives) * (move.times ?? 1));
+    const executed = move.executedSeconds ?? move.seconds;
+    if (executed !== collectives) add('local copies of redistributions', (executed - collectives) * (move.times ?? 1));
+    if (executed !== move.seconds) add(FORMULA, (move.seconds - executed) * (move.times ?? 1));
   }
   let sum = 0;
   for (const seconds of terms.values()) sum += seconds;
   terms.set(ROUNDING, plan.objective.seconds - sum);
   return terms;
 }
+
+/** Under a preset that charges redistributions by a formula: what the formula says beyond the steps that run, less than 0 where less. */
+export const FORMULA = "the preset's formula beyond what runs";
 
 /** The solver adds whole units; the rest that its rounding makes is a term of its own, so that the terms sum exactly. */
 export const ROUNDING = "rounding to the solver's unit";

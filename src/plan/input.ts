@@ -1,7 +1,7 @@
 import type { Cluster } from '../cost/cluster.ts';
 import type { CollectiveModel } from '../cost/collectives.ts';
 import type { Optimizer } from '../cost/memory.ts';
-import type { Redistributor } from '../cost/redistribute.ts';
+import type { RedistributionCharges } from '../cost/charges.ts';
 import type { Graph } from '../graph/types.ts';
 import type { OpenedGraph } from '../passes/open-bodies.ts';
 import type { ShardingSpace } from '../mesh/space.ts';
@@ -18,7 +18,7 @@ export interface BuildInput {
   readonly space: ShardingSpace;
   readonly cluster: Cluster;
   readonly collectives: CollectiveModel;
-  readonly redistributor: Redistributor;
+  readonly charges: RedistributionCharges;
   readonly optimizer: Optimizer | undefined;
   readonly sharing: boolean;
   /** Most stretches of neighbouring mesh dims in which a placement may differ, see `runsOf`; absent: any number. */

@@ -1,4 +1,5 @@
 import type { Cluster } from '../cost/cluster.ts';
+import type { RedistributionCharges } from '../cost/charges.ts';
 import type { Redistributor } from '../cost/redistribute.ts';
 import type { Graph } from '../graph/types.ts';
 import type { ShardingSpace } from '../mesh/space.ts';
@@ -23,7 +24,7 @@ import type { StrategyTable } from '../strategy/nodes.ts';
  *
  * w is the placement that a use demands: an input of the consumer's strategy; the parameter's own placement for its
  * gradient; the buffer's for a mutation; the tangent's for the output that it belongs to. R is the price of the cheapest
- * redistribution, as executed. Every term has two variables at most, so the problem is pairwise.
+ * redistribution, as executed (under a literal preset what that preset charges, see `RedistributionCharges`). Every term has two variables at most, so the problem is pairwise.
  */
 export interface Model {
   readonly graph: Graph;
@@ -33,6 +34,9 @@ export interface Model {
   readonly strategies: StrategyTable;
   readonly space: ShardingSpace;
   readonly cluster: Cluster;
+  /** What redistributions add to the objective. */
+  readonly charges: RedistributionCharges;
+  /** The steps that they take. */
   readonly redistributor: Redistributor;
   readonly problem: Problem;
   /** Costs in the problem are seconds times this, rounded. */

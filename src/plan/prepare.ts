@@ -1,3 +1,4 @@
+import { RedistributionCharges } from '../cost/charges.ts';
 import { loadCluster, usableMemoryBytes, type Cluster } from '../cost/cluster.ts';
 import type { CollectiveModel } from '../cost/collectives.ts';
 import { collectiveModel } from '../cost/presets.ts';
@@ -54,12 +55,14 @@ export interface Prepared {
  *
  * @throws E_MESH, E_CLUSTER, E_UNKNOWN_OP, E_PIN, E_REF ... for a request that cannot be read
  */
-export function prepare(original: Graph, request: PlanRequest, operators: OperatorTable): Prepared {
-  const mesh = parseMesh(request.mesh);
-  const cluster = loadCluster(request.cluster);
+export function prepare(original: Graph, asked: PlanRequest, operators: OperatorTable): Prepared {
+  const mesh = parseMesh(asked.mesh);
+  const cluster = loadCluster(asked.cluster);
   const space = new ShardingSpace(mesh);
-  const collectives = collectiveModel(request.cost, cluster, mesh);
-  const redistributor = new Redistributor(space, collectives);
+  const collectives = collectiveModel(asked.cost, cluster, mesh);
+  // Whoever reads the plan later, to lower it or to open it again, reads from its request that there are no copies.
+  const request = collectives.copies === 'each-use' ? { ...asked, sharing: false } : asked;
+  const charges = new RedistributionCharges(new Redistributor(space, collectives));
   refuseShardedText(original);
   const straight = checkpointed(plannable(original, operators), request, operators, cluster);
   const opened = openBodies(straight, operators, request);
@@ -81,7 +84,7 @@ export function prepare(original: Graph, request: PlanRequest, operators: Operat
     space,
     cluster,
     collectives,
-    redistributor,
+    charges,
     optimizer: request.optimizer,
     sharing: request.sharing,
     ...runs,

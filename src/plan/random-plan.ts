@@ -1,7 +1,6 @@
 import { isPending } from '../mesh/sharding.ts';
 import type { Decoded } from './decode.ts';
 import { decode } from './decode.ts';
-import { moved } from './tables.ts';
 import type { Model, Use } from './model.ts';
 import type { Prepared } from './prepare.ts';
 import type { Plan } from './types.ts';
@@ -31,7 +30,7 @@ export function randomChoice(model: Model, seed: number): Int32Array {
 }
 
 function drawChoice(model: Model, seed: number, pendingCarries: boolean): Int32Array | undefined {
-  const { nodeVariable, strategies, redistributor, flow, space } = model;
+  const { nodeVariable, strategies, charges, flow, space } = model;
   const next = generator(seed);
   const choice = new Int32Array(model.variables.length).fill(-1);
   const uses = new Map<number, Use[]>();
@@ -61,7 +60,7 @@ function drawChoice(model: Model, seed: number, pendingCarries: boolean): Int32A
     }
     const owned = ownedBy(use.value);
     const wanted = use.demands.specs[use.demands.map[choice[use.variable]]];
-    return Number.isFinite(redistributor.seconds(moved(flow.values[use.value].meta), owned, wanted));
+    return Number.isFinite(charges.seconds(charges.typeOf(flow.values[use.value]), owned, wanted));
   };
   const isPendingSpec = (id: number): boolean => space.get(id).placements.some(isPending);
   const ties = tiedVariables(model);

@@ -1,9 +1,9 @@
+import type { RedistributionCharges } from '../cost/charges.ts';
 import type { Cluster } from '../cost/cluster.ts';
 import type { CollectiveModel } from '../cost/collectives.ts';
 import { presetComputeCost } from '../cost/presets.ts';
-import type { Redistributor } from '../cost/redistribute.ts';
 import { internalError } from '../errors.ts';
-import { DTYPE_BYTES, type Graph } from '../graph/types.ts';
+import type { Graph } from '../graph/types.ts';
 import type { OpenedGraph } from '../passes/open-bodies.ts';
 import type { ShardingSpace } from '../mesh/space.ts';
 import { atSizes, bindCall, tensorInputs, withOutputs } from '../ops/context.ts';
@@ -26,7 +26,7 @@ export function recost(
   space: ShardingSpace,
   cluster: Cluster,
   collectives: CollectiveModel,
-  redistributor: Redistributor,
+  charges: RedistributionCharges,
   opened?: Pick<OpenedGraph, 'loops' | 'carries'>,
 ): number {
   const placed = new Map<string, readonly number[]>();
@@ -42,8 +42,8 @@ export function recost(
     scope = 0,
   ): void => {
     const times = opened?.loops.timesOf(scope) ?? 1;
-    const { meta, node, result } = flow.values[value];
-    const type = { shape: meta.shape, itemBytes: DTYPE_BYTES[meta.dtype] };
+    const { node, result } = flow.values[value];
+    const type = charges.typeOf(flow.values[value]);
     let current = placed.get(graph.nodes[node].name)?.[result];
     if (current === undefined) throw internalError(`plan uses ${graph.nodes[node].name} before it is placed`);
     for (const move of moves) {
@@ -56,7 +56,7 @@ export function recost(
         continue;
       }
       if (move.copy === 'made') copies.add(key);
-      const price = redistributor.seconds(type, from, current);
+      const price = charges.seconds(type, from, current);
       if (!Number.isFinite(price)) throw internalError(`plan moves ${at} by a refused redistribution`);
       seconds += price * times;
     }

@@ -1,5 +1,4 @@
 import type { Model, Use } from './model.ts';
-import { moved } from './tables.ts';
 
 /** One redistribution on the way of a value to a use. */
 export interface Hop {
@@ -40,10 +39,10 @@ export class Routes {
     const owned = this.owned(use.value);
     const wanted = this.demanded(use);
     if (owned === wanted) return [];
-    const type = moved(model.flow.values[use.value].meta);
+    const type = model.charges.typeOf(model.flow.values[use.value]);
     const copy = use.copy < 0 ? -1 : model.copies[use.copy].copy[this.choice[model.copies[use.copy].variable]];
-    const direct = model.redistributor.seconds(type, owned, wanted);
-    if (copy < 0 || model.redistributor.seconds(type, copy, wanted) >= direct) return [{ from: owned, to: wanted }];
+    const direct = model.charges.seconds(type, owned, wanted);
+    if (copy < 0 || model.charges.seconds(type, copy, wanted) >= direct) return [{ from: owned, to: wanted }];
     const first = !this.made.has(use.copy);
     this.made.add(use.copy);
     const shared: Hop = { from: owned, to: copy, copy: first ? 'made' : 'reused' };

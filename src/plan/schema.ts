@@ -14,6 +14,7 @@ const redistribution = z.object({
   to: z.string(),
   collectives: z.array(collective),
   seconds,
+  executedSeconds: seconds.optional(),
   times: z.number().nonnegative().optional(),
   copy: z.enum(['made', 'reused']).optional(),
 });
@@ -43,7 +44,12 @@ export const planSchema = z.object({
   mesh: z.array(z.object({ name: z.string(), size: z.int().positive(), hosts: z.int().positive() })).min(1),
   cluster: z.string(),
   request: z.looseObject({ mesh: z.string(), cluster: z.string(), padVocabulary: paddingSchema.optional() }),
-  objective: z.object({ seconds, computeSeconds: seconds, communicationSeconds: seconds }),
+  objective: z.object({
+    seconds,
+    computeSeconds: seconds,
+    communicationSeconds: seconds,
+    executedCommunicationSeconds: seconds.optional(),
+  }),
   proof: z.object({
     status: z.enum(['optimal', 'feasible', 'infeasible']),
     bound: seconds,

@@ -1,3 +1,4 @@
+import { RedistributionCharges } from '../cost/charges.ts';
 import { groupTopology } from '../cost/collectives.ts';
 import { peakOf } from '../cost/memory-timeline.ts';
 import { Redistributor } from '../cost/redistribute.ts';
@@ -377,7 +378,7 @@ function writePlan(prepared: Prepared, solution: Solution, memory: MemoryOverTim
   const { model, problem, request, collectives, table, budgetBytes } = prepared;
   const decoded = decode(model, solution.choice);
   // A redistributor of its own: the re-check asks every price anew.
-  const fresh = new Redistributor(model.space, collectives);
+  const fresh = new RedistributionCharges(new Redistributor(model.space, collectives));
   const { graph, flow, space, cluster, unitsPerSecond, quantum } = model;
   const recheckedSeconds = recost(decoded, graph, flow, table, space, cluster, collectives, fresh, model.opened);
   const seconds = solution.objective / unitsPerSecond;
@@ -400,6 +401,9 @@ function writePlan(prepared: Prepared, solution: Solution, memory: MemoryOverTim
       seconds,
       computeSeconds: decoded.computeSeconds,
       communicationSeconds: decoded.communicationSeconds,
+      ...(decoded.executedCommunicationSeconds === undefined
+        ? {}
+        : { executedCommunicationSeconds: decoded.executedCommunicationSeconds }),
     },
     proof: {
       status: solution.status,

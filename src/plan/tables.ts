@@ -1,4 +1,4 @@
-import type { Redistributor } from '../cost/redistribute.ts';
+import type { ChargedType, RedistributionCharges } from '../cost/charges.ts';
 import type { Problem } from '../solver/types.ts';
 import { DTYPE_BYTES } from '../graph/types.ts';
 import type { TensorMeta } from '../ops/record.ts';
@@ -26,7 +26,7 @@ export class TableBuilder {
   private readonly firstMap: number[] = [];
   private readonly secondMap: number[] = [];
 
-  constructor(private readonly redistributor: Redistributor) {}
+  constructor(private readonly charges: RedistributionCharges) {}
 
   /** Distinct shardings of a column of strategies, in order of first appearance. */
   specList(ids: Int32Array): SpecList {
@@ -80,15 +80,12 @@ export class TableBuilder {
   }
 
   /** Id of the table of redistribution prices from every sharding of one list to every one of another. */
-  redistribution(
-    type: number,
-    meta: { shape: readonly number[]; itemBytes: number },
-    from: SpecList,
-    to: SpecList,
-    times: number,
-  ): number {
-    return this.table(`r${type}:${from.list}:${to.list}x${times}`, from.specs.length, to.specs.length, () =>
-      repeated(this.redistributor.matrix(meta, from.specs, to.specs), times),
+  redistribution(type: number, charged: ChargedType, from: SpecList, to: SpecList, times: number): number {
+    return this.table(
+      `r${chargedKey(type, charged)}:${from.list}:${to.list}x${times}`,
+      from.specs.length,
+      to.specs.length,
+      () => repeated(this.charges.matrix(charged, from.specs, to.specs), times),
     );
   }
 
@@ -149,6 +146,11 @@ export class TableBuilder {
       },
     };
   }
+}
+
+/** Key of a tensor type whose redistributions are charged alike. */
+export function chargedKey(type: number, charged: ChargedType): string {
+  return charged.contiguous === false ? `${type}n` : `${type}`;
 }
 
 /** A bound loses about a unit in so many terms. */

@@ -108,9 +108,9 @@ export class Transients {
   /** Row-major over the values that the producer or the copy leaves, and the demands of the use. */
   private useOver(use: Use, limits: HeldLimits): Uint8Array {
     const { model } = this;
-    const { redistributor } = model;
-    const { meta, node, result } = model.flow.values[use.value];
-    const type = moved(meta);
+    const { charges } = model;
+    const { node, result } = model.flow.values[use.value];
+    const type = charges.typeOf(model.flow.values[use.value]);
     const wanted = use.demands.specs;
     const copy = use.copy < 0 ? undefined : model.copies[use.copy];
     const from = copy === undefined ? this.leftBy(node, result) : copy.owned;
@@ -118,7 +118,7 @@ export class Transients {
     from.forEach((owned, i) => {
       const shared = copy === undefined ? -1 : copy.copy[i];
       wanted.forEach((to, j) => {
-        const viaCopy = shared >= 0 && redistributor.seconds(type, shared, to) < redistributor.seconds(type, owned, to);
+        const viaCopy = shared >= 0 && charges.seconds(type, shared, to) < charges.seconds(type, owned, to);
         if (
           viaCopy
             ? this.moveOver(use.value, shared, to, false, limits)

@@ -23,8 +23,13 @@ export interface PlannedRedistribution {
   readonly from: string;
   readonly to: string;
   readonly collectives: readonly PlannedCollective[];
-  /** Seconds in all of one execution: the collectives and the local copies that they need. */
+  /**
+   * Seconds in all of one execution that the objective counts: the collectives and the local copies that they need, or, where
+   * `executedSeconds` is there, what the preset's own formula charges.
+   */
   readonly seconds: number;
+  /** Only where the preset charges redistributions by a formula: what the steps that run cost at its collectives and copies. */
+  readonly executedSeconds?: number;
   /** Executions in one run of the program where they are not one: trips of the loops around it. */
   readonly times?: number;
   /** `made`: this use makes a copy that later uses of the same phase take; `reused`: it takes one, and pays nothing. */
@@ -111,6 +116,8 @@ export interface Plan {
     readonly seconds: number;
     readonly computeSeconds: number;
     readonly communicationSeconds: number;
+    /** Only where the preset charges redistributions by a formula: `communicationSeconds` of the steps that run. */
+    readonly executedCommunicationSeconds?: number;
   };
   readonly proof: PlanProof;
   readonly memory: PlanMemory;

@@ -61,5 +61,6 @@ function redistributionLine(r: PlannedRedistribution, inputs: number): string {
     .map((c) => `${c.kind}(${c.meshDims.join(',')}) ${bytesText(c.bytes)} ${secondsText(c.seconds)}`)
     .join(' + ');
   const kept = r.copy === 'made' ? '  copy kept for later uses' : '';
-  return `    # ${which}${r.from} -> ${r.to}  ${collectives === '' ? 'local' : collectives}${timesText(r.times)}${kept}`;
+  const charged = r.executedSeconds === undefined ? '' : `  charged ${secondsText(r.seconds)}`;
+  return `    # ${which}${r.from} -> ${r.to}  ${collectives === '' ? 'local' : collectives}${charged}${timesText(r.times)}${kept}`;
 }

@@ -34,6 +34,7 @@ export function planSummary(
     `mesh       ${countedText(devices, 'device')} of ${plan.cluster}: ${mesh}`,
     ...settingLines({ graph, ...asked, gap: askedGap(plan.request), gapGiven: isGapGiven(plan.request) }),
     `step time  ${secondsText(objective.seconds)}   compute ${secondsText(objective.computeSeconds)}   communication ${secondsText(objective.communicationSeconds)}   (no overlap)`,
+    ...asRunLines(objective),
     `memory     ${m(memory.peakBytes)} of ${m(memory.budgetBytes)} per device   parameters ${m(memory.parameterBytes)}   gradients ${m(memory.gradientBytes)}   optimizer ${m(memory.optimizerBytes)}   ${activationText(memory)}`,
     ...timelineLines(memory),
     `proof      ${proofText(plan)}`,
@@ -47,6 +48,14 @@ export function planSummary(
   lines.push('', parameterTable(plan));
   lines.push('', ...plan.assumptions.map((a) => `note  ${a}`));
   return lines.join('\n');
+}
+
+/** Where the preset charges redistributions by a formula: what communication comes to by the steps that run. */
+function asRunLines({ communicationSeconds, executedCommunicationSeconds: run }: Plan['objective']): string[] {
+  if (run === undefined) return [];
+  return [
+    `as run     communication ${secondsText(run)} by the collectives that run, ${secondsText(communicationSeconds)} as the preset's formula charges it`,
+  ];
 }
 
 function activationText({ activationBytes }: Plan['memory']): string {

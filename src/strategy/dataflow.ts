@@ -21,6 +21,8 @@ export interface Value {
   /** Shared by content: equal types are one object, and carry one id. */
   readonly meta: TensorMeta;
   readonly type: number;
+  /** Whether the graph has it row by row in memory; strides that are not stated are those of such a tensor. */
+  readonly contiguous: boolean;
 }
 
 export interface Dataflow {
@@ -128,7 +130,7 @@ export function dataflow(
       if (type === null) return;
       ids[result] = values.length;
       const id = typeId(type, node);
-      values.push({ node: index, result, meta: types[id], type: id });
+      values.push({ node: index, result, meta: types[id], type: id, contiguous: isContiguous(type, types[id]) });
     });
     results.push(ids);
     if (node.type.kind === 'tensor') names.set(node.name, ids[0]);
@@ -195,6 +197,18 @@ function flatTypes(type: ValueType): (TensorType | null)[] {
     case 'none':
       return [];
   }
+}
+
+/** Dims of one element have no stride that matters. */
+function isContiguous({ stride }: TensorType, { shape }: TensorMeta): boolean {
+  if (stride === undefined) return true;
+  let step = 1;
+  for (let d = shape.length - 1; d >= 0; d--) {
+    const own = stride[d];
+    if (shape[d] !== 1 && (typeof own === 'number' ? own : own.example) !== step) return false;
+    step *= shape[d];
+  }
+  return true;
 }
 
 /** Sizes as numbers; a symbolic size counts at its example. */

@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest';
+import { RedistributionCharges } from '../../src/cost/charges.ts';
 import { Redistributor } from '../../src/cost/redistribute.ts';
 import type { Graph } from '../../src/graph/types.ts';
 import { buildModel } from '../../src/models/build.ts';
@@ -99,8 +100,8 @@ function checkPoint({ model, collectives }: Prepared, { zoo, priced, allows }: P
   expect(priced.choice.findIndex((value, v) => !allows(v, value))).toBe(-1);
   const { graph, flow, space, cluster } = model;
   const plan = decode(model, priced.choice);
-  const redistributor = new Redistributor(space, collectives);
-  const walked = recost(plan, graph, flow, TABLE, space, cluster, collectives, redistributor);
+  const charges = new RedistributionCharges(new Redistributor(space, collectives));
+  const walked = recost(plan, graph, flow, TABLE, space, cluster, collectives, charges);
   // The terms of the tables before each is rounded to a quantum of the problem, and after.
   expect(Math.abs((plan.computeSeconds + plan.communicationSeconds) / walked - 1)).toBeLessThan(1e-9);
   const rounding = ((model.problem.domains.length + model.problem.edges.first.length) * model.quantum) / 2 / model.unitsPerSecond; // prettier-ignore

@@ -1,5 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { peakOf } from '../../src/cost/memory-timeline.ts';
+import { RedistributionCharges } from '../../src/cost/charges.ts';
 import { Redistributor } from '../../src/cost/redistribute.ts';
 import { buildModel } from '../../src/models/build.ts';
 import { parseModelConfig } from '../../src/models/families.ts';
@@ -78,7 +79,7 @@ describe('ZO-25 PL-160 every plan of the zoo is a choice of the problem, and the
           m.space,
           m.cluster,
           collectives,
-          new Redistributor(m.space, collectives),
+          new RedistributionCharges(new Redistributor(m.space, collectives)),
         );
         expect(Math.abs(walked - p.seconds)).toBeLessThanOrEqual(rounding);
         // Before rounding: the terms that the tables were made from.

@@ -1,3 +1,4 @@
+import { RedistributionCharges } from '../../cost/charges.ts';
 import { loadCluster } from '../../cost/cluster.ts';
 import { collectiveModel } from '../../cost/presets.ts';
 import { Redistributor } from '../../cost/redistribute.ts';
@@ -51,8 +52,8 @@ export function sensitivityOf({ model, table, request }: Prepared, plan: Plan): 
   return linkChanges(plan).map((change) => {
     const cluster = loadCluster(withLinks(request.cluster, change));
     const collectives = collectiveModel(request.cost, cluster, space.mesh);
-    const redistributor = new Redistributor(space, collectives);
-    const seconds = recost(plan, graph, flow, table, space, cluster, collectives, redistributor, opened);
+    const charges = new RedistributionCharges(new Redistributor(space, collectives));
+    const seconds = recost(plan, graph, flow, table, space, cluster, collectives, charges, opened);
     return { what: change.what, seconds, deltaSeconds: seconds - plan.proof.recheckedSeconds, bestSeconds: null };
   });
 }

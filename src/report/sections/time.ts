@@ -9,7 +9,7 @@ import { countText, percentText, secondsText } from '../../units.ts';
 const OPEN = 12;
 
 export function time(report: Report): Section {
-  const { seconds: whole, computeSeconds, communicationSeconds } = report.plan.objective;
+  const { seconds: whole, computeSeconds, communicationSeconds, executedCommunicationSeconds } = report.plan.objective;
   const of = (part: number): string => (whole > 0 ? percentText(part / whole) : '0 %');
   const blocks: Block[] = [
     ...ofOneMicrobatch(report),
@@ -22,6 +22,14 @@ export function time(report: Report): Section {
       ],
       text: (s) => `${secondsText(s)} (${of(s)})`,
     },
+    ...(executedCommunicationSeconds === undefined
+      ? []
+      : [
+          {
+            kind: 'text',
+            text: `The cost preset charges redistributions by a formula of its own. The collectives and copies that run come to ${secondsText(executedCommunicationSeconds)} of communication; where that is not what is charged, the difference is a term of its own below.`,
+          } as const,
+        ]),
     {
       kind: 'table',
       caption: 'The step time by term; the terms sum to it',
