@@ -1,3 +1,4 @@
+import { RedistributionCharges } from '../cost/charges.ts';
 import { loadCluster } from '../cost/cluster.ts';
 import { GreedyPlanner } from '../cost/greedy.ts';
 import { collectiveModel } from '../cost/presets.ts';
@@ -36,6 +37,8 @@ export interface Redistribution {
     readonly pairs?: readonly (readonly [number, number])[];
   }[];
   readonly seconds: number;
+  /** Only where the preset charges redistributions by a formula: what a plan's objective counts; null where it refuses. */
+  readonly chargedSeconds?: number | null;
   readonly collectives: number;
   /** Largest local tensor on the way. */
   readonly peakBytes: number;
@@ -59,12 +62,19 @@ export function redistributeCommand(from: string, to: string, options: Redistrib
     throw new ShardwrightError('E_PLACEMENT', reason, route === undefined ? {} : { hint: route });
   }
   const greedy = greedyPlan(new GreedyPlanner(space, model), type, plan);
-  if (options.json === true) io.stdout(`${JSON.stringify(record(plan, greedy, mesh))}\n`);
-  else io.stdout(`${planText(plan, greedy, mesh, `${options.cost} on ${cluster.id}`)}\n`);
+  const charges = new RedistributionCharges(planner);
+  const charged = charges.byFormula ? charges.seconds(type, source, target) : undefined;
+  if (options.json === true) io.stdout(`${JSON.stringify(record(plan, greedy, mesh, charged))}\n`);
+  else io.stdout(`${planText(plan, greedy, mesh, `${options.cost} on ${cluster.id}`, charged)}\n`);
   return EXIT.ok;
 }
 
-function record(plan: RedistributionPlan, greedy: RedistributionPlan | undefined, mesh: DeviceMesh): Redistribution {
+function record(
+  plan: RedistributionPlan,
+  greedy: RedistributionPlan | undefined,
+  mesh: DeviceMesh,
+  charged: number | undefined,
+): Redistribution {
   return {
     plan: plan.text,
     steps: plan.steps.map((step) => ({
@@ -76,6 +86,7 @@ function record(plan: RedistributionPlan, greedy: RedistributionPlan | undefined
       ...(step.pairs !== undefined && { pairs: step.pairs }),
     })),
     seconds: plan.seconds,
+    ...(charged !== undefined && { chargedSeconds: charged === Infinity ? null : charged }),
     collectives: plan.collectives,
     peakBytes: plan.peakBytes,
     greedy:
@@ -88,11 +99,18 @@ function planText(
   greedy: RedistributionPlan | undefined,
   mesh: DeviceMesh,
   prices: string,
+  charged: number | undefined,
 ): string {
   const lines = [
     plan.text,
     `${timeText(plan.seconds)} (${prices}), ${countOf(plan.collectives, 'collective')}, at most ${bytesText(plan.peakBytes)} of it on a device`,
   ];
+  if (charged !== undefined)
+    lines.push(
+      charged === Infinity
+        ? "refused by the preset's formula"
+        : `${timeText(charged)} charged in a plan, by the preset's formula for a contiguous tensor`,
+    );
   if (plan.steps.length > 0) {
     const rows = plan.steps.map((step) => [
       step.kind,

@@ -3,6 +3,7 @@ import { REPLICATE } from '../mesh/replicate.ts';
 import { Shard } from '../mesh/shard.ts';
 import { isPending } from '../mesh/sharding.ts';
 import type { ShardingSpace } from '../mesh/space.ts';
+import { quantizedSeconds } from './paths.ts';
 import type { MovedType } from './pricing.ts';
 import type { Redistributor } from './redistribute.ts';
 
@@ -76,7 +77,7 @@ export class RedistributionCharges {
     const pair = from * 2 ** 24 + to;
     let seconds = pairs.get(pair);
     if (seconds === undefined) {
-      seconds = model.redistributionSeconds(space.get(from), space.get(to), { bytes, contiguous });
+      seconds = quantizedSeconds(model.redistributionSeconds(space.get(from), space.get(to), { bytes, contiguous }));
       pairs.set(pair, seconds);
     }
     return seconds;

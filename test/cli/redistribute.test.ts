@@ -64,6 +64,16 @@ describe('redistribute', () => {
     expect(priced.seconds).not.toBe((await json('S(0)R', 'RR', '--mesh', 'a=2,b=2', '--shape', '4096,4096')).seconds);
   });
 
+  it('CM-20 under autoparallel says what runs and what a plan is charged', async () => {
+    const given = ['--mesh', 'a=8,b=8', '--shape', '512,128,128', '--dtype', 'f32', '--cost', 'autoparallel'] as const;
+    const run = await cli('redistribute', 'S(0)S(0)', 'RR', ...given);
+    expect(run.out).toContain('313.82 µs (autoparallel on dgx-h100), 1 collective');
+    expect(run.out).toContain("271.72 µs charged in a plan, by the preset's formula for a contiguous tensor");
+    expect((await json('RS(0)', 'S(0)S(0)', ...given)).chargedSeconds).toBe(0);
+    expect((await json('RR', 'P(sum)R', ...given)).chargedSeconds).toBe(null);
+    expect(await json('RR', 'P(sum)R', ...ON)).not.toHaveProperty('chargedSeconds');
+  });
+
   it('an uneven strided list stays what it says', async () => {
     const odd = await json('_S(0, 2)S(0)', 'RR', '--mesh', 'dp=3,tp=2', '--shape', '7');
     expect(odd.plan).toBe('_S(0, 2)S(0)->_S(0, 2)R->RR');

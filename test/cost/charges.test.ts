@@ -1,6 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { RedistributionCharges } from '../../src/cost/charges.ts';
 import { loadCluster } from '../../src/cost/cluster.ts';
+import { GreedyPlanner } from '../../src/cost/greedy.ts';
 import { collectiveModel } from '../../src/cost/presets.ts';
 import { Redistributor } from '../../src/cost/redistribute.ts';
 import { parseMesh } from '../../src/mesh/mesh.ts';
@@ -76,3 +77,16 @@ test.each(['alpha-beta', 'nccl', 'dtensor'])('%s charges what runs', (preset) =>
   const ids = ['RR', 'S0R', 'S0S0', 'S0S1', 'S1S0', 'PP'].map(id);
   expect(charges.matrix(charges.typeOf(strided), ids, ids)).toEqual(redistributor.matrix(charges.typeOf(CUBE), ids, ids)); // prettier-ignore
 });
+
+test.each([
+  ['a=2,b=2', [8, 8], 'S0S0', 'RR', 14.402, 8.402],
+  ['a=2,b=2', [8, 8], 'PP', 'RR', 15.605, 10.204],
+  ['a=2,b=2', [8, 8], 'S0S1', 'S1S0', 15.401, 7.201],
+  ['a=2,b=2', [8, 8], 'S0P', 'RS0', 15.003, 14.403],
+  ['a=4', [8, 8], 'S0', 'S1', 9.401, 8.402],
+])('CM-22 dtensor on %s, %j: %s to %s is charged by our steps, PyTorch charges its greedy plan', (mesh, shape, from, to, greedy, ours) => {
+  const { redistributor, charges, id } = setup('dtensor', mesh);
+  const type = { shape, itemBytes: 4 };
+  const theirs = new GreedyPlanner(redistributor.space, redistributor.model).seconds(type, id(from), id(to));
+  expect([theirs * 1e6, charges.seconds(type, id(from), id(to)) * 1e6]).toEqual([close(greedy), close(ours)]);
+}); // prettier-ignore
