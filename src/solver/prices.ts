@@ -60,6 +60,8 @@ const CEILING = 2n ** 50n;
 const WIDTH = 1e-4;
 const ALIKE = 1e-9;
 const TIGHT = 1e-6;
+/** Sweeps of a network at a price whose messages come from one near. */
+const SETTLING_SWEEPS = 3;
 /** Part of the gap that a better price must promise for another trial. */
 const PROMISING = 0.1;
 
@@ -138,7 +140,7 @@ export function priceBetween(net: Network, trial: Evaluate, bracket: Bracket, ho
   const { bound } = net.rows[0];
   let { low, high } = bracket;
   const { price, top } = bracket.corner;
-  let last = made ?? trial([price >= low && price <= high ? price : high], 20);
+  let last = made ?? trial([price >= low && price <= high ? price : high], SETTLING_SWEEPS);
   let best = last;
   const steps = 4;
   for (let k = 0; k < steps && high - low > 1n && !host.stopped(); k++) {
@@ -147,7 +149,7 @@ export function priceBetween(net: Network, trial: Evaluate, bracket: Bracket, ho
     if (last.amounts[0] <= bound) high = last.prices[0];
     else low = last.prices[0];
     if (high <= low) break;
-    last = trial([(low + high) / 2n], 20);
+    last = trial([(low + high) / 2n], SETTLING_SWEEPS);
     if (last.bound > best.bound) best = last;
   }
   return best;

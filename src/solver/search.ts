@@ -204,7 +204,7 @@ export class Search {
   }
 
   /** Explores a reduced pairwise network; returns a bound that is at least the target unless the clock stopped. */
-  #explore(net: Network, start: Messages, inherited: number, depth: number): number {
+  #explore(net: Network, start: Messages, inherited: number, depth: number, settled = false): number {
     this.nodes++;
     const { pruner, reducer } = this.#engines;
     const { stopped } = this.#host;
@@ -228,7 +228,7 @@ export class Search {
         if (spread !== undefined) [messages, sweeps] = [spread, SETTLING_SWEEPS];
         else if (round === 0 && !small) patience = PATIENCE;
       }
-      bound = Math.max(bound, this.#ascend(net, messages, sweeps, 0, patience, depth === 0));
+      if (round > 0 || !settled) bound = Math.max(bound, this.#ascend(net, messages, sweeps, 0, patience, depth === 0));
       if (depth === 0) {
         this.#rootBound = bound;
         this.#host.progress('bound', this.best?.objective ?? Infinity, bound);
@@ -357,6 +357,7 @@ export class Search {
       return { prices, net: priced, messages, bound, at, amounts: amountsAt(priced, at) };
     };
     let best: Trial;
+    let settled = false;
     if (net.rows.length === 1) {
       const near = nearPrice(net, caps[0], state, this.#shortHost(net));
       if (near === undefined) best = priceOne(net, trial, this.#prices());
@@ -366,13 +367,14 @@ export class Search {
           if (relaxed >= this.#target() || this.#host.stopped()) return relaxed;
         }
         state = near.messages(net);
+        settled = near.bracket !== undefined;
         best = near.bracket === undefined ? priceOne(net, trial, this.#prices()) : priceBetween(net, trial, near.bracket, this.#prices()); // prettier-ignore
       }
     } else {
       best = priceMany(net, trial, this.#prices());
     }
     this.proof = { log: best.net.log, rows: true };
-    return this.#explore(best.net, best.messages, best.bound, 0);
+    return this.#explore(best.net, best.messages, best.bound, 0, settled);
   }
 
   /** What work on a short network hands over. */
