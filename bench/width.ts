@@ -10,7 +10,8 @@ import { prepare } from '../src/plan/prepare.ts';
 import { costFunction } from '../src/solver/cost.ts';
 import { networkOf } from '../src/solver/intern.ts';
 import { Pool } from '../src/solver/pool.ts';
-import { makeEngines, Search } from '../src/solver/search.ts';
+import { makeEngines } from '../src/solver/engines.ts';
+import { Search } from '../src/solver/search.ts';
 import type { Problem } from '../src/solver/types.ts';
 
 const [path, mesh = 'dp=8,tp=8', cluster = 'dgx-h100', dump] = process.argv.slice(2);

@@ -13,7 +13,8 @@ import type { Ground } from './ground.ts';
 import type { Network } from './network.ts';
 import type { Pool } from './pool.ts';
 import { costAt } from './primal.ts';
-import { EASY, type Engines, Search, SMALL_CELLS } from './search.ts';
+import type { Engines } from './engines.ts';
+import { EASY, Search, SMALL_CELLS } from './search.ts';
 import type { Certificate, Problem } from './types.ts';
 import { type Shifts, shiftsOf, unreduce } from './unreduce.ts';
 

@@ -133,3 +133,20 @@ export function installRows(net: Network, rows: readonly PlainRow[]): void {
     net.rows.push({ bound: row.bound, amounts } satisfies NetworkRow);
   }
 }
+
+/** 1 for the variables that own an amount in some row. */
+export function rowVariables(net: Network): Uint8Array {
+  const keep = new Uint8Array(net.count);
+  for (const row of net.rows) for (let i = 0; i < net.count; i++) if (row.amounts[i] >= 0) keep[i] = 1;
+  return keep;
+}
+
+/** The price beyond which the priced costs of a row could no longer be summed exactly (2^50 units, shared by all rows). */
+export function largestPrice(net: Network, r: number): bigint {
+  const { amounts, bound } = net.rows[r];
+  let most = Math.max(1, bound);
+  for (let i = 0; i < net.count; i++) {
+    if (amounts[i] >= 0) most += net.pool.vectorOf(amounts[i]).reduce((a, b) => Math.max(a, b), 0);
+  }
+  return BigInt(Math.floor(2 ** 70 / (most * net.rows.length)));
+}

@@ -5,20 +5,17 @@
  */
 import { climb } from './ascent.ts';
 import { Messages } from './bound.ts';
-import { Eliminator } from './eliminate.ts';
+import type { Engines } from './engines.ts';
 import { eliminateWithRows } from './labels.ts';
 import { searchNearBound } from './near-bound.ts';
 import { mayFold } from './fold.ts';
 import type { Network } from './network.ts';
-import type { Pool } from './pool.ts';
 import { costAt } from './primal.ts';
 import { priceBetween, priceMany, priceOne, type PriceHost, type Trial } from './prices.ts';
-import { Pruner } from './prune.ts';
-import { Reducer } from './reduce.ts';
 import { nearPrice, type ShortHost, startFromShort } from './short-start.ts';
 import { branchVariable, tighten } from './tighten.ts';
 import { type Log, STEP } from './proof.ts';
-import { addPrices, amountsAt } from './rows.ts';
+import { addPrices, amountsAt, largestPrice, rowVariables } from './rows.ts';
 
 /** The best checked choice so far. */
 export interface Incumbent {
@@ -37,29 +34,6 @@ export interface SearchHost {
   readonly workLeft?: () => number;
   /** A choice of the whole problem, rows aside, that is dear to find and worth it where the search is long. */
   readonly dearStart?: () => Int32Array | undefined;
-}
-
-/** Engines and memos of one solve. */
-export interface Engines {
-  readonly reducer: Reducer;
-  readonly eliminator: Eliminator;
-  readonly pruner: Pruner;
-  /** Message steps taken. */
-  steps: number;
-  /** Work of label eliminations: combinations tried and cells looked up. */
-  labelWork: number;
-}
-
-export function makeEngines({ pool }: { readonly pool: Pool }): Engines {
-  return { reducer: new Reducer(), eliminator: new Eliminator(pool), pruner: new Pruner(), steps: 0, labelWork: 0 };
-}
-
-/** A message step takes about as long as so many combinations of labels. */
-const WORK_PER_STEP = 100;
-
-/** What a solve has done so far, in combinations of labels: a clock that goes alike on every machine. */
-export function workOf({ steps, labelWork }: Engines): number {
-  return steps * WORK_PER_STEP + labelWork;
 }
 
 export const EASY = { cells: 50_000, work: 10_000_000, totalWork: 1e9, arity: 2, slack: Infinity };
@@ -203,7 +177,11 @@ export class Search {
     return bound;
   }
 
-  /** Explores a reduced pairwise network; returns a bound that is at least the target unless the clock stopped. */
+  /**
+   * Explores a reduced pairwise network; returns a bound that is at least the target unless the clock stopped.
+   *
+   * @param settled whether the messages to start from are those of sweeps that gained nothing any more
+   */
   #explore(net: Network, start: Messages, inherited: number, depth: number, settled = false): number {
     this.nodes++;
     const { pruner, reducer } = this.#engines;
@@ -401,21 +379,4 @@ function valuesOf(net: Network): number {
   let sum = 0;
   for (let i = 0; i < net.count; i++) if (net.gone[i] === 0) sum += net.size[i];
   return sum;
-}
-
-/** 1 for the variables that own an amount in some row. */
-function rowVariables(net: Network): Uint8Array {
-  const keep = new Uint8Array(net.count);
-  for (const row of net.rows) for (let i = 0; i < net.count; i++) if (row.amounts[i] >= 0) keep[i] = 1;
-  return keep;
-}
-
-/** The price beyond which the priced costs of a row could no longer be summed exactly (2^50 units, shared by all rows). */
-function largestPrice(net: Network, r: number): bigint {
-  const { amounts, bound } = net.rows[r];
-  let most = Math.max(1, bound);
-  for (let i = 0; i < net.count; i++) {
-    if (amounts[i] >= 0) most += net.pool.vectorOf(amounts[i]).reduce((a, b) => Math.max(a, b), 0);
-  }
-  return BigInt(Math.floor(2 ** 70 / (most * net.rows.length)));
 }

@@ -10,7 +10,7 @@ import type { Ground } from './ground.ts';
 import { Network } from './network.ts';
 import { PairMap } from './pair-map.ts';
 import type { Pool, Table } from './pool.ts';
-import { type Engines, makeEngines } from './search.ts';
+import { type Engines, makeEngines } from './engines.ts';
 
 /** Values of a variable that are left; equal lists have equal ids. */
 export interface Left {

@@ -9,7 +9,8 @@ import type { Network } from '../network.ts';
 import { Pool } from '../pool.ts';
 import { STEP } from '../proof.ts';
 import { installRows, type PlainRow } from '../rows.ts';
-import { makeEngines, Search } from '../search.ts';
+import { makeEngines } from '../engines.ts';
+import { Search } from '../search.ts';
 import type { Certificate, CertificateRow, Problem } from '../types.ts';
 import { evaluator, type Evaluated } from './evaluator.ts';
 
