@@ -1,6 +1,7 @@
 import { RedistributionCharges } from '../cost/charges.ts';
 import { loadCluster, usableMemoryBytes, type Cluster } from '../cost/cluster.ts';
 import type { CollectiveModel } from '../cost/collectives.ts';
+import { jumpsNote } from '../cost/jumps.ts';
 import { collectiveModel } from '../cost/presets.ts';
 import { Redistributor } from '../cost/redistribute.ts';
 import { ShardwrightError } from '../errors.ts';
@@ -104,7 +105,7 @@ export function prepare(original: Graph, asked: PlanRequest, operators: Operator
     collectives,
     table,
     budgetBytes,
-    assumptions: assumptionsOf(model, request, opened, mostRuns, collectives.note),
+    assumptions: assumptionsOf(model, request, opened, mostRuns, collectives),
     contradictions: restriction.contradictions(),
   };
 }
@@ -201,7 +202,7 @@ function assumptionsOf(
   request: PlanRequest,
   opened: OpenedGraph | undefined,
   mostRuns: number | undefined,
-  presetNote: string | undefined,
+  collectives: CollectiveModel,
 ): string[] {
   const list = [
     ACTIVATION_NOTES[request.checkpoint === 'auto' || request.checkpoint === 'two-stage' ? 'constraint' : (request.activations ?? 'report')], // prettier-ignore
@@ -212,7 +213,8 @@ function assumptionsOf(
     list.push(
       `The budget of ${bytesText(request.memoryBytes)} is more than a device of ${model.cluster.id} has: ${bytesText(usable)} are usable.`,
     );
-  if (presetNote !== undefined) list.push(presetNote);
+  const jumps = jumpsNote(collectives);
+  list.push(...[collectives.note, jumps].filter((note) => note !== undefined));
   if (request.sharing)
     list.push(
       'A value keeps at most one redistributed copy per phase; uses that want the same placement pay for it once.',
