@@ -83,6 +83,7 @@ export { einshardLocalShape, resolveEinshard, type Einshard } from './mesh/einsh
 export { einshardBlocks } from './mesh/einshard/blocks.ts';
 export { einshardMesh, fromPlacements, toPlacements, toSpec } from './mesh/einshard/placements.ts';
 export { loadCluster, clusterNames, type Cluster } from './cost/cluster.ts';
+export { parseCollectiveTable, tabledClusterText, type CollectiveRow } from './cost/collective-table.ts';
 export { collectiveModel, COST_PRESETS } from './cost/presets.ts';
 export type { CollectiveKind, CollectiveModel, CostRecord } from './cost/collectives.ts';
 export { priceJumps, type PriceJump } from './cost/jumps.ts';

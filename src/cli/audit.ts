@@ -164,5 +164,5 @@ function freeRequest(options: AuditCliOptions, mesh: string | undefined): PlanRe
       'E_USAGE',
       `audit --plan ${options.plan} needs ${mesh === undefined ? '--mesh' : '--cluster'}`,
     );
-  return requestOf({ ...options, pin: [], mesh, cluster: clusterText(cluster) });
+  return requestOf({ ...options, pin: [], mesh, cluster: clusterText(cluster, options) });
 }

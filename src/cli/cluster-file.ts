@@ -1,23 +1,46 @@
 import { readFileSync } from 'node:fs';
+import { basename } from 'node:path';
 import { calibratedClusterText, parseCalibration } from '../cost/calibration.ts';
+import { parseCollectiveTable, tabledClusterText } from '../cost/collective-table.ts';
 import { loadCluster } from '../cost/cluster.ts';
 import { ShardwrightError } from '../errors.ts';
 
+/** Files of what was measured on a cluster. */
+export interface MeasuredFiles {
+  /** Kernels of a device, as `bench/calibrate.py` writes them. */
+  readonly calibration?: string;
+  /** A table of collectives. */
+  readonly collectives?: string;
+}
+
 /**
- * What `--cluster` names: the text of a JSON file, or the name of a node design as it is; with `--calibration` the cluster
- * file of that cluster as it was measured.
+ * What `--cluster` names: the text of a JSON file, or the name of a node design as it is; with `--calibration` and
+ * `--collectives` the cluster file of that cluster as it was measured.
  *
- * @throws E_IO for a file that cannot be read, E_CLUSTER and E_CALIBRATION for one that is no cluster, or no calibration of this cluster, with its name
+ * @throws E_IO for a file that cannot be read, E_CLUSTER, E_CALIBRATION and E_COLLECTIVES for one that is no cluster, no
+ *   calibration of this cluster or no table of collectives, with its name
  */
-export function clusterText(nameOrFile: string, calibrationFile?: string): string {
-  const text = nameOrFile.endsWith('.json') ? clusterFile(nameOrFile) : nameOrFile;
-  if (calibrationFile === undefined) return text;
-  const calibration = read(calibrationFile, 'calibration file', 'write one with bench/calibrate.py.');
+export function clusterText(nameOrFile: string, { calibration, collectives }: MeasuredFiles = {}): string {
+  let text = nameOrFile.endsWith('.json') ? clusterFile(nameOrFile) : nameOrFile;
+  if (calibration !== undefined) {
+    const measured = read(calibration, 'calibration file', 'write one with bench/calibrate.py.');
+    text = named(calibration, 'E_CALIBRATION', () => calibratedClusterText(text, parseCalibration(measured)));
+  }
+  if (collectives !== undefined) {
+    const table = read(collectives, 'table of collectives', 'its form: docs/costs.md.');
+    const rows = named(collectives, 'E_COLLECTIVES', () => parseCollectiveTable(table));
+    text = tabledClusterText(text, rows, basename(collectives));
+    loadCluster(text);
+  }
+  return text;
+}
+
+/** What `work` gives; what it refuses with `code` names the file. */
+function named<T>(file: string, code: string, work: () => T): T {
   try {
-    return calibratedClusterText(text, parseCalibration(calibration));
+    return work();
   } catch (error) {
-    if (error instanceof ShardwrightError && error.code === 'E_CALIBRATION')
-      throw error.with({ file: calibrationFile });
+    if (error instanceof ShardwrightError && error.code === code) throw error.with({ file });
     throw error;
   }
 }

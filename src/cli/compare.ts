@@ -28,6 +28,8 @@ import { parseBytes, parseChoice, parseCount, parseFraction, parsePositive } fro
 export interface CompareOptions extends LoadOptions {
   readonly devices?: string;
   readonly cluster?: string;
+  readonly calibration?: string;
+  readonly collectives?: string;
   readonly plans?: string;
   readonly maxDims: string;
   readonly memory?: string;
@@ -73,7 +75,7 @@ async function compareGiven(model: string | undefined, options: CompareOptions, 
     });
   const config = graphSizes(options) ? undefined : configOf(model);
   if (config !== undefined)
-    return compareByConfig(config.name, config.text, devices, clusterText(cluster), options, io);
+    return compareByConfig(config.name, config.text, devices, clusterText(cluster, options), options, io);
   for (const flag of ['globalBatch', 'threads', 'resume'] as const)
     if (options[flag] !== undefined)
       throw new ShardwrightError('E_USAGE', `--${flag === 'globalBatch' ? 'global-batch' : flag} is for models by name or config; ${model} is compared as a graph`); // prettier-ignore
@@ -81,7 +83,7 @@ async function compareGiven(model: string | undefined, options: CompareOptions, 
   const request: Omit<PlanRequest, 'mesh'> = {
     ...defaults,
     pins: [],
-    cluster: clusterText(cluster),
+    cluster: clusterText(cluster, options),
     cost: parseChoice(options.cost, '--cost', COST_PRESETS),
     gap: parseFraction(options.gap, '--gap'),
     ...(options.memory !== undefined ? { memoryBytes: parseBytes(options.memory, '--memory') } : {}),

@@ -37,6 +37,7 @@ export interface PlanOptions extends LoadOptions, PipelineFlags, FrontierFlags {
   readonly mesh: string;
   readonly cluster: string;
   readonly calibration?: string;
+  readonly collectives?: string;
   readonly memory?: string;
   readonly pin: readonly string[];
   readonly cut?: readonly string[];
@@ -71,7 +72,7 @@ export interface PlanOptions extends LoadOptions, PipelineFlags, FrontierFlags {
 export const SOLVERS = ['auto', 'exact', 'highs', 'javascript-lp-solver', 'propagate'] as const;
 
 export async function planCommand(model: string, options: PlanOptions, io: CliIo): Promise<number> {
-  const given = requestOf({ ...options, cluster: clusterText(options.cluster, options.calibration) });
+  const given = requestOf({ ...options, cluster: clusterText(options.cluster, options) });
   if (options.frontier !== undefined) checkFrontierFlags(options);
   const asked = askedPipeline(model, options, given);
   const built = asked === undefined ? options : { ...options, training: true, batch: `${asked.microbatch}` };

@@ -19,6 +19,7 @@ export interface RedistributeOptions {
   readonly dtype: string;
   readonly cost: string;
   readonly cluster: string;
+  readonly collectives?: string;
   /** False with `--no-merge`. */
   readonly merge: boolean;
   readonly json?: boolean;
@@ -50,7 +51,7 @@ export function redistributeCommand(from: string, to: string, options: Redistrib
   const mesh = parseMesh(options.mesh);
   const shape = parseShape(options.shape, '--shape');
   const type = { shape, itemBytes: DTYPE_BYTES[dtypeOf(options.dtype)] };
-  const cluster = loadCluster(clusterText(options.cluster));
+  const cluster = loadCluster(clusterText(options.cluster, options));
   const model = collectiveModel(options.cost, cluster, mesh);
   const space = new ShardingSpace(mesh);
   const source = space.intern(parseShardingFor(from, mesh, shape));

@@ -108,7 +108,7 @@ async function plannedModel(path: string, options: VerifyOptions, io: CliIo): Pr
     throw new ShardwrightError('E_USAGE', 'verify plans a model on a mesh, and --mesh is missing', {
       hint: 'add --mesh dp=2,tp=2, or give a plan folder, as `shardwright plan ... -o DIR` writes it.',
     });
-  const asked = requestOf({ ...options, cluster: clusterText(options.cluster, options.calibration) });
+  const asked = requestOf({ ...options, cluster: clusterText(options.cluster, options) });
   const { graph: given, table, padding } = await loadModel(path, { ...options, tensor: tensorRanks(asked.mesh) });
   const request = padded(asked, padding);
   try {

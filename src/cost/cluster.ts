@@ -1,5 +1,6 @@
 import * as z from 'zod';
 import { ShardwrightError, suggestion } from '../errors.ts';
+import { collectiveTableSchema, type CollectiveRow } from './collective-table.ts';
 import { hardware, type AcceleratorFacts, type Hardware, type NodeFacts } from './hardware.ts';
 
 /**
@@ -37,6 +38,8 @@ export interface Cluster {
   readonly matmulCurves?: Readonly<Record<string, MatmulCurve>>;
   /** Measured share of the peak of attention kernels, all scores counted, where the cluster was calibrated. */
   readonly attentionShares?: AttentionShares;
+  /** Measured collectives of the user's own cluster; presets that price the cluster's links take them first. */
+  readonly collectiveTable?: readonly CollectiveRow[];
   /** Where each constant comes from, by field name. */
   readonly sources: Readonly<Record<string, string>>;
   /** What was assumed for want of a figure, one sentence each; printed with every plan. */
@@ -286,6 +289,7 @@ export const clusterFileSchema = z.strictObject({
   attentionShares: z
     .strictObject({ forwardShare: z.number().positive().max(1), backwardShare: z.number().positive().max(1) })
     .optional(),
+  collectiveTable: collectiveTableSchema.optional(),
   sources: z.record(z.string(), z.string()).optional(),
 });
 
@@ -327,7 +331,7 @@ function clusterFromJson(text: string): Cluster {
       assumptions: [...base.assumptions, `fields changed by the user's file: ${keys.join(', ')}`],
     };
   }
-  const { matmulCurves, attentionShares, ...file } = check(clusterFileSchema, json);
+  const { matmulCurves, attentionShares, collectiveTable, ...file } = check(clusterFileSchema, json);
   const assumptions: string[] = [];
   if (file.reservedBytes === undefined)
     assumptions.push('4 % of memory + 1 GiB is reserved for context, allocator and communication buffers');
@@ -335,6 +339,7 @@ function clusterFromJson(text: string): Cluster {
     ...file,
     ...(matmulCurves !== undefined && { matmulCurves }),
     ...(attentionShares !== undefined && { attentionShares }),
+    ...(collectiveTable !== undefined && { collectiveTable }),
     name: file.name ?? file.id,
     reservedBytes: file.reservedBytes ?? Math.round(0.04 * file.memoryBytes) + 2 ** 30,
     sources: { '*': "user's file", ...file.sources },

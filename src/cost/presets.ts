@@ -8,6 +8,7 @@ import type { CollectiveModel, CostRecord } from './collectives.ts';
 import { ATTENTION_SHARE, computeCost } from './compute.ts';
 import { dtensorModel } from './dtensor.ts';
 import { ncclModel } from './nccl/preset.ts';
+import { withCollectiveTable } from './tabled-model.ts';
 
 type MakeModel = (cluster: Cluster, mesh: DeviceMesh) => CollectiveModel;
 
@@ -33,8 +34,15 @@ export function collectiveModel(preset: string, cluster: Cluster, mesh: DeviceMe
     throw new ShardwrightError('E_USAGE', `no cost preset '${preset}' in this version`, {
       hint: `--cost takes ${COST_PRESETS.join(' or ')}; ${suggestion(preset, COST_PRESETS, 'presets')}`,
     });
-  return PRESETS[preset](cluster, mesh);
+  const model = PRESETS[preset](cluster, mesh);
+  if (cluster.collectiveTable === undefined) return model;
+  if (ON_THE_CLUSTER.has(preset)) return withCollectiveTable(model, cluster);
+  // A literal preset reproduces another system's figures: times of this cluster are none of them.
+  return { ...model, note: `${model.note ?? ''} The table of collectives is not looked at.`.trimStart() };
 }
+
+/** Presets that price the cluster's own links. */
+const ON_THE_CLUSTER: ReadonlySet<string> = new Set(['alpha-beta', 'nccl']);
 
 /**
  * Price of one call under a preset: AutoParallel's own roofline under `autoparallel`; ours under every other one, with

@@ -38,6 +38,8 @@ export function constantsOf(cluster: Cluster): Constant[] {
   add('start of a collective', round(cluster.baseLatencySeconds * 1e6), 'µs', 'baseLatencySeconds');
   add('start of a kernel', round(cluster.launchSeconds * 1e6), 'µs', 'launchSeconds');
   add('start of a matmul', round(cluster.matmulLaunchSeconds * 1e6), 'µs', 'matmulLaunchSeconds');
+  if (cluster.collectiveTable !== undefined)
+    add('table of collectives', cluster.collectiveTable.length, 'rows', 'collectiveTable');
   return out;
 }
 

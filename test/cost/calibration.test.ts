@@ -103,6 +103,11 @@ describe('calibration', () => {
     writeFileSync(path, '{');
     expect((await plan('--calibration', path)).text).toContain('E_CALIBRATION');
     expect((await plan('--calibration', join(dir, 'none.json'))).text).toContain('cannot read the calibration file');
+    for (const command of [
+      ['audit', fixture('mlp'), '--plan', 'zoo:dp', '--mesh', 'dp=2'],
+      ['compare', fixture('mlp'), '--devices', '2'],
+    ])
+      expect((await cli(...command, '--cluster', 'dgx-h100', '--calibration', path)).err).toContain('E_CALIBRATION');
   });
 });
 

@@ -20,6 +20,8 @@ export function registerCompare(program: Command, session: CliSession): void {
     .option(...FLAG.memory)
     .option(...FLAG.optimizer)
     .option(...FLAG.cost)
+    .option(...FLAG.calibration)
+    .option(...FLAG.collectives)
     .option('--gap <fraction>', 'relative gap of the optimum that is good enough', '0')
     .option('--time-limit <seconds>', 'stop the solver on a mesh after this long')
     .option('--global-batch <n>', 'sequences of one step, for a model by name (default: one a device)')

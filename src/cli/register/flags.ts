@@ -10,6 +10,11 @@ export const FLAG = {
     '--optimizer <name>',
     'none, sgd, adam, adamw-mixed (default: adamw-mixed for 16-bit weights, adam for float32)',
   ],
+  calibration: ['--calibration <file>', 'measured kernels of the device, written by bench/calibrate.py'],
+  collectives: [
+    '--collectives <file>',
+    'measured collectives of the cluster: a table `Group Size Collective 1MB 2MB ...`, a line of dashes, rows of milliseconds such as `intra 8 all_reduce 0.05 0.08`',
+  ],
   cost: ['--cost <preset>', 'cost preset: alpha-beta, nccl, dtensor, autoparallel', 'alpha-beta'],
 } as const;
 
@@ -87,7 +92,8 @@ export function planFlags(command: Command): Command {
       'run forward nodes again in the backward pass: none (default), full, selective, a share from 0 to 1, two-stage (chosen after the placements), auto (chosen with them; both hold the peak within the budget)',
     )
     .option(...FLAG.cost)
-    .option('--calibration <file>', 'measured kernels of the device, written by bench/calibrate.py')
+    .option(...FLAG.calibration)
+    .option(...FLAG.collectives)
     .option('--solver <name>', 'auto, exact, highs, javascript-lp-solver, propagate', 'auto')
     .option(
       '--gap <fraction>',

@@ -97,6 +97,7 @@ export function registerRedistribute(program: Command, session: CliSession): voi
     .option('--dtype <name>', 'element type, such as f32 or bf16', 'f32')
     .option(...FLAG.cost)
     .option(...FLAG.cluster, 'dgx-h100')
+    .option(...FLAG.collectives)
     .option('--no-merge', 'one mesh dim at a time, as DTensor does')
     .option(...FLAG.json)
     .action(async (from: string, to: string, options) => {

@@ -1,3 +1,4 @@
+import { loadCluster } from '../../cost/cluster.ts';
 import type { OperatorTable } from '../../ops/table.ts';
 import { clusterWith } from './faster-links.ts';
 import type { WhatIf } from '../comparison.ts';
@@ -38,8 +39,11 @@ export async function whatIf(question: SweepQuestion, result: SweepResult, table
   };
   await ask('1 GiB more memory per device', { ...question, memoryBytes: budget + 2 ** 30 }, false);
   await ask('1 GiB less memory per device', { ...question, memoryBytes: budget - 2 ** 30 }, false);
-  await ask('twice the bandwidth between hosts', { ...question, cluster: clusterWith(question.cluster, 2) }, true);
-  await ask('half the bandwidth between hosts', { ...question, cluster: clusterWith(question.cluster, 0.5) }, true);
+  // Measured times of collectives are of the links as they are: what they would be on others is not known.
+  if (loadCluster(question.cluster).collectiveTable === undefined) {
+    await ask('twice the bandwidth between hosts', { ...question, cluster: clusterWith(question.cluster, 2) }, true);
+    await ask('half the bandwidth between hosts', { ...question, cluster: clusterWith(question.cluster, 0.5) }, true);
+  }
   if (question.globalBatch % 2 === 0)
     await ask('half the batch', { ...question, globalBatch: question.globalBatch / 2 }, false);
   await ask('twice the batch', { ...question, globalBatch: question.globalBatch * 2 }, false);
