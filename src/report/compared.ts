@@ -55,6 +55,7 @@ function answerOf(c: Comparison): ComparisonReport['answer'] {
   const zoo = c.plans.filter((p) => p.origin === 'zoo' && p.fits).sort((a, b) => a.seconds - b.seconds)[0];
   return [
     { label: 'Best', text: bestLine(best, c) },
+    ...simulatedLine(c),
     { label: 'Memory', text: memoryLine(best, c) },
     ...(best.layout === undefined ? [] : [{ label: 'With', text: withLine(best.layout, c.question?.layers) }]),
     { label: 'Proof', text: proofLine(best) },
@@ -69,6 +70,15 @@ function bestLine(best: ComparedPlan, { question }: Comparison): string {
   if (layout === undefined) return `${what}, of it ${secondsText(best.communicationSeconds)} communication`;
   const convention = question === undefined ? '' : ` (${question.mfuConvention.replace(/^MFU: /, '')})`;
   return `${what} a step: compute ${secondsText(layout.computeSeconds)}, communication ${secondsText(layout.exposedCommunicationSeconds)}${layout.sizes.pp > 1 ? `, pipeline bubble ${secondsText(layout.bubbleSeconds)}` : ''}; ${countText(Math.round(layout.tokensPerSecond))} tokens/s, MFU ${percentText(layout.mfu)}${convention}`;
+}
+
+/** The plan whose step is shortest with communication beside compute; nothing where none was simulated. */
+function simulatedLine({ plans, simulatedRanking = [], best }: Comparison): ComparisonReport['answer'] {
+  const first = plans.find((p) => p.name === simulatedRanking[0]);
+  if (first?.simulatedSeconds === undefined) return [];
+  const what = first.name === best ? 'the same plan' : `${first.plan} on ${first.mesh}`;
+  const text = `shortest with communication beside compute: ${what}, ${secondsText(first.simulatedSeconds)}`;
+  return [{ label: 'Simulated', text }];
 }
 
 function memoryLine({ peakBytes, layout }: ComparedPlan, { budgetBytes }: Comparison): string {

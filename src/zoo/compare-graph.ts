@@ -17,6 +17,7 @@ import { modelFacts } from './model-facts.ts';
 import { priceRestriction, trafficOf } from './price.ts';
 import { applyRecipe } from './recipes.ts';
 import { recipeOf, ZOO, zooPlan, type ZooPlan } from './registry.ts';
+import { simulatedSeconds } from './simulated.ts';
 import { zeroFromData } from './zero.ts';
 
 /** Name of the free optimum among the plans. */
@@ -142,6 +143,7 @@ async function compareOn(
     origin: 'ilp',
     mesh: mesh.text,
     seconds: objective.seconds,
+    simulatedSeconds: simulatedSeconds(prepared, result.choice, result.plan),
     communicationSeconds: objective.communicationSeconds,
     peakBytes: memory.peakBytes,
     fits: true,
@@ -195,6 +197,7 @@ async function priceZoo(
     fits: over <= 0,
     ...(over > 0 ? { overBytes: over } : {}),
     choice: stage === undefined,
+    ...(stage === undefined ? { simulatedSeconds: simulatedSeconds(prepared, priced.choice, decoded) } : {}),
     ...(stage === undefined ? { traffic: trafficOf(prepared, decoded, zoo.axes) } : {}),
   };
   state.raw.push(plan);

@@ -11,7 +11,10 @@ export interface ComparedPlan {
   readonly plan: string;
   readonly origin: 'ilp' | 'zoo';
   readonly mesh: string;
+  /** All costs one after another; of a model by name the step as it was put together, with what runs beside compute. */
   readonly seconds: number;
+  /** The step with communication beside compute, as `simulate` plays it; absent of what is priced beside the planning problem, and of models by name. */
+  readonly simulatedSeconds?: number;
   readonly communicationSeconds: number;
   readonly peakBytes: number;
   readonly fits: boolean;
@@ -160,6 +163,8 @@ export interface Comparison {
   /** Name of the best plan that fits; null where none does. */
   readonly best: string | null;
   readonly pareto: readonly string[];
+  /** Names of the plans that fit, by simulated seconds; absent where none was simulated. */
+  readonly simulatedRanking?: readonly string[];
   /** What was asked, where a model was named. */
   readonly question?: {
     readonly model: string;

@@ -3,6 +3,7 @@ import { bytesText } from '../units.ts';
 import { mergedPadding } from './compared-padding.ts';
 import type { ComparedMesh, ComparedPlan, Comparison, RefusedPlan } from './comparison.ts';
 import { dominator, paretoFront } from './pareto.ts';
+import { simulatedRanking } from './simulated.ts';
 
 /** A plan before it is held against the others. */
 export type RawPlan = Omit<ComparedPlan, 'name' | 'why' | 'cause' | 'dominatedBy'>;
@@ -46,6 +47,7 @@ export function concludeComparison(devices: number, cluster: string, found: Foun
     const dominated = beater === undefined ? {} : { dominatedBy: beater };
     return { ...p, why: parts.join('; '), ...(dearer === 0 ? {} : { cause }), ...dominated };
   });
+  const ranking = simulatedRanking(named);
   return {
     devices,
     cluster,
@@ -56,6 +58,7 @@ export function concludeComparison(devices: number, cluster: string, found: Foun
     meshes: found.meshes,
     best: best?.name ?? null,
     pareto: paretoFront(named),
+    ...(ranking.length > 0 ? { simulatedRanking: ranking } : {}),
   };
 }
 

@@ -1,5 +1,9 @@
 import { beforeAll, describe, expect, it } from 'vitest';
 import { DEFAULT_REQUEST } from '../../src/plan/request.ts';
+import { shard } from '../../src/plan/shard.ts';
+import { asComparison } from '../../src/report/comparison-schema.ts';
+import { comparisonText } from '../../src/report/comparison.ts';
+import { simulate } from '../../src/simulate/timeline/simulate.ts';
 import { compare, type CompareOptions } from '../../src/zoo/compare-graph.ts';
 import type { Comparison } from '../../src/zoo/comparison.ts';
 import { mergeComparisons } from '../../src/zoo/conclude-comparison.ts';
@@ -98,12 +102,39 @@ describe('a comparison of the MLP on 8 devices', () => {
     expect(all.meshes[0].hosts).toEqual([1]);
   });
 
+  it('cost-memory 5: both figures of a plan, and a ranking by simulated seconds', async () => {
+    const launches = 1e-6 * MLP.nodes.filter((node) => node.kind === 'call').length;
+    const simulated = all.plans.filter((p) => p.simulatedSeconds !== undefined);
+    for (const p of all.plans) expect(p.simulatedSeconds === undefined, p.name).toBe(!p.choice);
+    for (const p of simulated) {
+      // CM-32: between the compute alone and every cost one after another, with a launch before each kernel.
+      expect(p.simulatedSeconds).toBeGreaterThanOrEqual((p.seconds - p.communicationSeconds) * (1 - 1e-9));
+      expect(p.simulatedSeconds).toBeLessThanOrEqual((p.seconds + 2 * launches) * (1 + 1e-9));
+    }
+    // A plan of its own on the same mesh, played by itself, has that figure.
+    const planned = await shard(MLP, { ...DEFAULT_REQUEST, mesh: 'd0=8', cluster: 'dgx-h100' }, { table: TABLE });
+    if (planned.status !== 'planned') throw new Error(planned.status);
+    const optimum = all.plans.find((p) => p.origin === 'ilp' && p.mesh === 'd0=8');
+    const { timeline } = simulate(planned.prepared.program, planned.plan, TABLE);
+    expect(optimum?.simulatedSeconds).toBe(timeline.seconds);
+    const ranked = all.simulatedRanking?.map((name) => all.plans.find((p) => p.name === name)) ?? [];
+    expect(new Set(ranked).size).toBe(simulated.filter((p) => p.fits).length);
+    for (let i = 1; i < ranked.length; i++)
+      expect(ranked[i]?.simulatedSeconds).toBeGreaterThanOrEqual(ranked[i - 1]?.simulatedSeconds ?? Infinity);
+    const text = comparisonText(all);
+    const [first] = ranked;
+    expect(text).toContain(`played ${first?.name ?? ''} on ${first?.mesh ?? ''}: `);
+    expect(text).toMatch(/step time +simulated +communication/);
+    expect(asComparison(JSON.parse(JSON.stringify(all)), 'c.json').simulatedRanking).toEqual(all.simulatedRanking);
+  });
+
   it('pieces put together are the whole', async () => {
     const pieces = [await run({ slice: { index: 0, count: 2 } }), await run({ slice: { index: 1, count: 2 } })];
     const merged = mergeComparisons(pieces);
     expect(merged.plans).toEqual(all.plans);
     expect(merged.best).toBe(all.best);
     expect(merged.pareto).toEqual(all.pareto);
+    expect(merged.simulatedRanking).toEqual(all.simulatedRanking);
     expect(() => mergeComparisons([pieces[0], { ...pieces[1], devices: 16 }])).toThrow(/16 of dgx-h100/);
   }, 60_000);
 
@@ -113,6 +144,7 @@ describe('a comparison of the MLP on 8 devices', () => {
     expect(dp).toMatchObject({ fits: false, overBytes: (dp?.peakBytes ?? 0) - 64 * 2 ** 20 });
     expect(small.best).toBe('fsdp');
     expect(small.pareto).toEqual(['fsdp']);
+    expect(small.simulatedRanking).toEqual(['fsdp']);
     expect(small.refused.map((r) => r.plan)).toEqual(['pp']);
     expect(small.refused[0].reason).toContain('not planned yet');
     expect(small.meshes).toMatchObject([{ status: 'not asked' }]);

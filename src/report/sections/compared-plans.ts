@@ -13,6 +13,7 @@ export function plansSection(c: Comparison): Section {
   const front = new Set(c.pareto);
   const memory = memoryWords(c);
   const best = c.plans.find((p) => p.name === c.best);
+  const simulated = c.plans.some((p) => p.simulatedSeconds !== undefined);
   const drawn = new Set<string>();
   const position = new Map(c.plans.map((p, k) => [p, k]));
   // The front and the best are in the picture whatever else is; of plans with equal figures the first.
@@ -35,6 +36,7 @@ export function plansSection(c: Comparison): Section {
       p.plan,
       p.mesh,
       seconds(p.seconds),
+      ...(simulated ? [p.simulatedSeconds === undefined ? '–' : seconds(p.simulatedSeconds)] : []),
       seconds(p.communicationSeconds),
       best === undefined ? '–' : { text: slowerText(p.seconds, best.seconds), value: p.seconds },
       bytes(p.peakBytes),
@@ -57,6 +59,7 @@ export function plansSection(c: Comparison): Section {
       { head: 'Plan', kind: 'keep' },
       { head: 'Mesh', kind: 'keep' },
       { head: 'Step time', kind: 'number' },
+      ...(simulated ? [{ head: 'Simulated', kind: 'number' as const }] : []),
       { head: 'Communication', kind: 'number' },
       { head: 'Slower by', kind: 'number' },
       { head: memory.head, kind: 'number' },
