@@ -177,6 +177,26 @@ export {
   type RecomputeCurve,
 } from './passes/checkpoint/recompute-curve.ts';
 export type { RegionOp } from './passes/checkpoint/per-op.ts';
+export { rotor, type ChainSchedule, type ChainStage, type ChainStep } from './passes/checkpoint/rotor.ts';
+export {
+  checkmate,
+  checkmateProgram,
+  type RematGraph,
+  type RematOptions,
+  type RematResult,
+  type RematStage,
+} from './passes/checkpoint/checkmate.ts';
+export { lpText } from './solver/lp-text.ts';
+export type { LinearProgram } from './solver/linear-program.ts';
+export {
+  evaluateKept,
+  kneeBudget,
+  recomputeGraph,
+  type KeepEvaluation,
+  type ProgramOrder,
+  type RecomputeGraph,
+} from './passes/checkpoint/evaluate.ts';
+export { bestKept, greedyKept, type KeepChoice, type KeepItem } from './passes/checkpoint/knapsack.ts';
 export type { Plan } from './plan/types.ts';
 export { lower, type LowerablePlan } from './plan/lower.ts';
 export { programAtRank, type DeviceProgram, type ProgramValue, type RandomPiece } from './plan/lower/program.ts';

@@ -2,7 +2,7 @@ import fc from 'fast-check';
 import highsLoader from 'highs';
 import { describe, expect, test } from 'vitest';
 import { loadCluster } from '../../src/cost/cluster.ts';
-import { checkmateLp, leastEvaluations, mirroredChain } from '../../src/passes/checkpoint/checkmate.ts';
+import { checkmate, checkmateProgram } from '../../src/passes/checkpoint/checkmate.ts';
 import { evaluateKept, kneeBudget, recomputeGraph } from '../../src/passes/checkpoint/evaluate.ts';
 import { forwardValues } from '../../src/passes/checkpoint/joint-values.ts';
 import { bestKept, greedyKept } from '../../src/passes/checkpoint/knapsack.ts';
@@ -11,10 +11,12 @@ import { chooseRegion } from '../../src/passes/checkpoint/per-op.ts';
 import { rotor, type ChainStage } from '../../src/passes/checkpoint/rotor.ts';
 import { savedUnderBudget, type ForwardValue } from '../../src/passes/checkpoint/saved-values.ts';
 import { jointGraph } from '../../src/passes/joint.ts';
+import { lpText } from '../../src/solver/encode.ts';
 import { parameter } from '../../src/trace/spec.ts';
 import type { Tensor } from '../../src/trace/tensor.ts';
 import { trace } from '../../src/trace/trace.ts';
 import { load, TABLE } from '../plan/support.ts';
+import { leastEvaluations, mirroredChain } from './remat-search.ts';
 
 const items = (bytes: readonly number[], seconds: readonly number[]) =>
   bytes.map((b, i) => ({ bytes: b, seconds: seconds[i] }));
@@ -543,14 +545,15 @@ describe('CM-56 Checkmate on the mirrored chain', () => {
   test.each(CHECKMATE.filter(([n]) => n <= (process.env.SHARDWRIGHT_FULL === '1' ? 5 : 4)))(
     'by the integer program, n = %i',
     async (n, evaluations) => {
-      const highs = await highsLoader();
       const graph = mirroredChain(n);
-      evaluations.forEach((e, i) => {
-        const solution = highs.solve(checkmateLp(graph, 3 + i));
-        expect(solution.Status).toBe('Optimal');
-        expect(Math.round(solution.ObjectiveValue)).toBe(e);
-      });
-      expect(highs.solve(checkmateLp(graph, 2)).Status).toBe('Infeasible');
+      for (const [i, e] of evaluations.entries()) {
+        const answer = await checkmate(graph, 3 + i);
+        if (answer.status !== 'optimal') throw new Error(answer.status);
+        expect(Math.round(answer.seconds)).toBe(e);
+        expect(answer.peakBytes).toBeLessThanOrEqual(3 + i);
+        expect(answer.stages.reduce((sum, { computed }) => sum + computed.length, 0)).toBe(e);
+      }
+      expect(await checkmate(graph, 2)).toEqual({ status: 'infeasible' });
     },
   );
 
@@ -593,6 +596,50 @@ describe('CM-56 Checkmate on the mirrored chain', () => {
       { numRuns: 60 },
     );
     expect(compared).toBeGreaterThan(20);
+  });
+
+  test('the program as text says the same to a solver of its own', async () => {
+    const highs = await highsLoader();
+    const solution = highs.solve(lpText(checkmateProgram(mirroredChain(3), 4)));
+    // Seconds are shares of those of the longest node, here 1.
+    expect([solution.Status, Math.round(solution.ObjectiveValue)]).toEqual(['Optimal', 8]);
+  });
+
+  test('on graphs of any sizes and times: within the limit, never below the search, infeasible only where it is', async () => {
+    let [solved, refused] = [0, 0];
+    for (let seed = 1; seed <= 12; seed++) {
+      let state = seed * 7919;
+      const draw = (most: number): number => (state = (state * 48271) % 2147483647) % most;
+      const nodes = Array.from({ length: 6 }, (_, k) => ({
+        bytes: 1 + draw(4),
+        seconds: 1 + draw(5),
+        needs: [...new Set(k === 0 ? [] : [k - 1, draw(k)])],
+      }));
+      for (const limit of [5, 8, 12]) {
+        const answer = await checkmate({ nodes }, limit);
+        const free = leastEvaluations({ nodes }, limit);
+        if (answer.status === 'infeasible') {
+          refused++;
+          continue;
+        }
+        solved++;
+        expect(answer.peakBytes).toBeLessThanOrEqual(limit);
+        expect(answer.seconds).toBeGreaterThanOrEqual(free ?? Infinity);
+      }
+      const all = await checkmate({ nodes }, 100);
+      expect(all).toMatchObject({ status: 'optimal', seconds: nodes.reduce((sum, v) => sum + v.seconds, 0) });
+    }
+    expect(solved).toBeGreaterThan(5);
+    expect(refused).toBeGreaterThan(5);
+  });
+
+  test('what is no such graph is refused', async () => {
+    const node = { bytes: 1, seconds: 1, needs: [] };
+    await expect(checkmate({ nodes: [] }, 3)).rejects.toThrow(/no goal/);
+    await expect(checkmate({ nodes: [node, { ...node, needs: [1] }] }, 3)).rejects.toThrow(/needs 1, which is not before it/); // prettier-ignore
+    await expect(checkmate({ nodes: [{ ...node, bytes: -1 }] }, 3)).rejects.toThrow(/-1 bytes/);
+    await expect(checkmate({ nodes: [node] }, 0)).rejects.toThrow(/no limit/);
+    await expect(checkmate({ nodes: new Array(101).fill(node) as never }, 3)).rejects.toThrow(/100 nodes at most/);
   });
 
   test('a graph too large for the search is refused', () => {

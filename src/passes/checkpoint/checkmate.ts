@@ -1,8 +1,11 @@
-import { ShardwrightError } from '../../errors.ts';
+import { internalError, ShardwrightError } from '../../errors.ts';
+import type { LinearProgram } from '../../solver/linear-program.ts';
+import { askLibrary } from '../../solver/solvers/library.ts';
 
 /**
- * Optimal rematerialisation of a whole graph (Checkmate, Jain et al., arXiv:1910.02653): the integer program, and for unit
- * graphs of few nodes an exact search over what is in memory, which serves as its judge.
+ * Optimal rematerialisation of a whole graph: the integer program of Checkmate (Jain et al., arXiv:1910.02653, section 4).
+ * Stage t computes node t for the first time, and any earlier nodes once more; what stands in memory between two stages is
+ * chosen. Columns grow with the square of the nodes: a block of a model, not a model.
  */
 
 /** Nodes in topological order; the last one is the goal. */
@@ -10,135 +13,220 @@ export interface RematGraph {
   readonly nodes: readonly { readonly bytes: number; readonly seconds: number; readonly needs: readonly number[] }[];
 }
 
-/** Most nodes of the search: one bit each. */
-const SEARCH_NODES = 24;
+/** What one stage does; positions of nodes, ascending. */
+export interface RematStage {
+  /** In memory from the stage before. */
+  readonly kept: readonly number[];
+  /** Computed in this order; each stands in memory until its last use in the stage, or longer where the next keeps it. */
+  readonly computed: readonly number[];
+}
+
+export type RematResult =
+  | {
+      /** `feasible`: the time limit came before the proof. */
+      readonly status: 'optimal' | 'feasible';
+      /** Of all evaluations. */
+      readonly seconds: number;
+      readonly peakBytes: number;
+      readonly stages: readonly RematStage[];
+    }
+  | { readonly status: 'infeasible' };
+
+export interface RematOptions {
+  /** Default 180. */
+  readonly timeLimitSeconds?: number;
+  readonly signal?: AbortSignal;
+}
+
+const TIME_LIMIT_SECONDS = 180;
+/** Most nodes: beyond, the program has more than 20,000 columns. */
+const MOST_NODES = 100;
+/** Rows of memory are brought to this size: solvers keep rows to an absolute tolerance. */
+const ROW_SCALE = 1e3;
+/** What a followed schedule may be above the limit for the solver's tolerance, as a share. */
+const SLACK = 1e-6;
 
 /**
- * Least total time of evaluations that end in the last node, when a node's result and everything it needs must be in memory
- * while it runs and memory never holds more than the limit. Undefined when no order fits.
+ * The schedule of least seconds that computes every node with what it needs in memory and never holds more than the limit.
  *
- * @throws E_LIMIT for more than 24 nodes
+ * @throws E_USAGE for needs that are not before their node, negative figures or no node; E_LIMIT above 100 nodes
+ * @throws E_TIME_LIMIT when the limit comes before any answer
  */
-export function leastEvaluations(graph: RematGraph, limitBytes: number): number | undefined {
-  const { nodes } = graph;
-  const n = nodes.length;
-  if (n > SEARCH_NODES)
-    throw new ShardwrightError('E_LIMIT', `the search takes ${SEARCH_NODES} nodes at most, not ${n}`);
-  const needs = nodes.map((v) => v.needs.reduce((mask, i) => mask | (1 << i), 0));
-  const bytes = new Float64Array(1 << n);
-  for (let mask = 1; mask < 1 << n; mask++) {
-    const low = 31 - Math.clz32(mask & -mask);
-    bytes[mask] = bytes[mask & (mask - 1)] + nodes[low].bytes;
+export async function checkmate(
+  graph: RematGraph,
+  limitBytes: number,
+  options: RematOptions = {},
+): Promise<RematResult> {
+  check(graph, limitBytes);
+  const program = new Program(graph, limitBytes);
+  const { word, values } = await askLibrary('highs', program.linear(), {
+    timeLimitSeconds: options.timeLimitSeconds ?? TIME_LIMIT_SECONDS,
+    ...(options.signal === undefined ? {} : { signal: options.signal }),
+  });
+  if (word === 'Infeasible' || word.startsWith('infeasible before')) return { status: 'infeasible' };
+  if (values === undefined) {
+    if (/^(Time limit|terminated|stopped)/.test(word))
+      throw new ShardwrightError('E_TIME_LIMIT', `no schedule before the time limit (${word})`);
+    throw internalError(`HiGHS says '${word}' of a rematerialisation program`);
   }
-  const goal = 1 << (n - 1);
-  const best = new Float64Array(1 << n).fill(Infinity);
-  best[0] = 0;
-  // Dijkstra with one bucket a distinct time: evaluations rise, so a sorted frontier is enough.
-  let frontier: number[] = [0];
-  const waiting = new Map<number, number[]>();
-  for (let time = 0; ;) {
-    for (let q = 0; q < frontier.length; q++) {
-      const mask = frontier[q];
-      if (best[mask] !== time) continue;
-      if ((mask & goal) !== 0) return time;
-      for (let v = 0; v < n; v++) {
-        if ((mask & (1 << v)) !== 0 || (needs[v] & ~mask) !== 0) continue;
-        const spare = mask & ~needs[v];
-        // Anything that the node does not need may be dropped before it runs.
-        for (let keep = spare; ; keep = (keep - 1) & spare) {
-          const after = keep | needs[v] | (1 << v);
-          const then = time + nodes[v].seconds;
-          if (bytes[after] <= limitBytes && then < best[after]) {
-            best[after] = then;
-            if (nodes[v].seconds === 0) frontier.push(after);
-            else {
-              const list = waiting.get(then);
-              if (list === undefined) waiting.set(then, [after]);
-              else list.push(after);
-            }
-          }
-          if (keep === 0) break;
-        }
-      }
-    }
-    if (waiting.size === 0) return undefined;
-    time = Math.min(...waiting.keys());
-    frontier = waiting.get(time) ?? [];
-    waiting.delete(time);
-  }
+  const stages = program.stages(values);
+  const { seconds, peakBytes } = followed(graph, stages);
+  if (peakBytes > limitBytes * (1 + SLACK))
+    throw internalError(`HiGHS calls a schedule feasible that holds ${peakBytes} of ${limitBytes} bytes`);
+  return { status: word === 'Optimal' ? 'optimal' : 'feasible', seconds, peakBytes, stages };
 }
 
-/** The chain with a mirrored backward pass: node k needs k - 1, node 2n - i needs node i for i < n. Unit bytes and seconds. */
-export function mirroredChain(n: number): RematGraph {
-  const nodes = Array.from({ length: 2 * n + 1 }, (_, k) => ({
-    bytes: 1,
-    seconds: 1,
-    needs: [...(k > n && 2 * n - k < k - 1 ? [2 * n - k] : []), ...(k > 0 ? [k - 1] : [])],
-  }));
-  return { nodes };
+/** The integer program of `checkmate`, for any solver; `lpText` writes it. @throws E_USAGE, E_LIMIT as `checkmate` */
+export function checkmateProgram(graph: RematGraph, limitBytes: number): LinearProgram {
+  check(graph, limitBytes);
+  return new Program(graph, limitBytes).linear();
 }
+
+function check({ nodes }: RematGraph, limitBytes: number): void {
+  const bad = (message: string): ShardwrightError => new ShardwrightError('E_USAGE', message);
+  if (nodes.length === 0) throw bad('a graph without nodes has no goal');
+  if (nodes.length > MOST_NODES)
+    throw new ShardwrightError('E_LIMIT', `the program takes ${MOST_NODES} nodes at most, not ${nodes.length}`);
+  if (!(limitBytes > 0 && limitBytes < Infinity)) throw bad(`${limitBytes} bytes are no limit`);
+  nodes.forEach(({ bytes, seconds, needs }, k) => {
+    if (!(bytes >= 0 && seconds >= 0 && bytes + seconds < Infinity))
+      throw bad(`node ${k} has ${bytes} bytes and ${seconds} seconds`);
+    const later = needs.find((i) => !Number.isInteger(i) || i < 0 || i >= k);
+    if (later !== undefined) throw bad(`node ${k} needs ${later}, which is not before it`);
+  });
+}
+
+/** Seconds and peak of a schedule by its meaning alone. @throws E_INTERNAL where a node runs without what it needs */
+function followed(
+  { nodes }: RematGraph,
+  stages: readonly RematStage[],
+): { readonly seconds: number; readonly peakBytes: number } {
+  let [seconds, peakBytes] = [0, 0];
+  let before: ReadonlySet<number> = new Set();
+  stages.forEach(({ kept, computed }, t) => {
+    const missing = kept.find((i) => !before.has(i));
+    if (missing !== undefined) throw internalError(`stage ${t} keeps node ${missing}, which is not there`);
+    const next = new Set(stages[t + 1]?.kept ?? []);
+    const here = new Set(kept);
+    const all = new Set(kept);
+    computed.forEach((k, at) => {
+      const { needs, seconds: time } = nodes[k];
+      const absent = needs.find((i) => !here.has(i));
+      if (absent !== undefined) throw internalError(`stage ${t} runs node ${k} without node ${absent}`);
+      here.add(k);
+      all.add(k);
+      seconds += time;
+      peakBytes = Math.max(peakBytes, [...here].reduce((sum, i) => sum + nodes[i].bytes, 0)); // prettier-ignore
+      const later = computed.slice(at + 1);
+      for (const i of [...needs, k]) if (!next.has(i) && !later.some((q) => nodes[q].needs.includes(i))) here.delete(i);
+    });
+    if (!all.has(t)) throw internalError(`stage ${t} does not compute its node`);
+    before = new Set([...all].filter((i) => here.has(i)));
+  });
+  return { seconds, peakBytes };
+}
+
+type Term = readonly [column: number, value: number];
 
 /**
- * Checkmate's integer program in the text form of CPLEX LP files, for any solver. Stage t computes node t for the first
- * time: `r_t_i` computes node i in stage t, `s_t_i` keeps it into stage t, `u_t_k` is memory after node k of stage t,
- * `f_t_i_k` frees node i after node k.
+ * Columns: R[t, i] computes node i in stage t, S[t, i] keeps it into stage t, U[t, k] is memory after node k of stage t,
+ * FREE[t, i, k] frees node i after node k.
  */
-export function checkmateLp(graph: RematGraph, limitBytes: number): string {
-  const { nodes } = graph;
-  const n = nodes.length;
-  const users = nodes.map((_, i) => nodes.flatMap((v, k) => (v.needs.includes(i) ? [k] : [])));
-  const rows: string[] = [];
-  const binaries: string[] = [];
-  const bounds: string[] = [];
-  const r = (t: number, i: number): string => `r_${t}_${i}`;
-  const s = (t: number, i: number): string => `s_${t}_${i}`;
-  const u = (t: number, k: number): string => `u_${t}_${k}`;
-  const f = (t: number, i: number, k: number): string => `f_${t}_${i}_${k}`;
-  const objective: string[] = [];
-  for (let t = 0; t < n; t++) {
-    for (let i = 0; i <= t; i++) {
-      objective.push(`${nodes[i].seconds} ${r(t, i)}`);
-      binaries.push(r(t, i));
+class Program {
+  private readonly names: string[] = [];
+  private readonly cost: number[] = [];
+  private readonly lower: number[] = [];
+  private readonly upper: number[] = [];
+  private readonly integer: number[] = [];
+  private readonly starts = [0];
+  private readonly indices: number[] = [];
+  private readonly values: number[] = [];
+  private readonly rowLower: number[] = [];
+  private readonly rowUpper: number[] = [];
+  private readonly r: number[][] = [];
+  private readonly s: number[][] = [];
+
+  constructor(
+    private readonly graph: RematGraph,
+    limitBytes: number,
+  ) {
+    const { nodes } = graph;
+    const n = nodes.length;
+    const bytes = nodes.map((v) => (v.bytes / limitBytes) * ROW_SCALE);
+    const longest = Math.max(...nodes.map((v) => v.seconds), Number.MIN_VALUE);
+    const users = nodes.map((_, i) => nodes.flatMap((v, k) => (v.needs.includes(i) ? [k] : [])));
+    const { r, s } = this;
+    for (let t = 0; t < n; t++) {
+      r.push(nodes.slice(0, t + 1).map((v, i) => this.column(`r_${t}_${i}`, v.seconds / longest, i === t ? 1 : 0, 1)));
+      s.push(nodes.slice(0, t).map((_, i) => this.column(`s_${t}_${i}`, 0, 0, 1)));
     }
-    bounds.push(`${r(t, t)} = 1`);
-    for (let i = 0; i < t; i++) {
-      binaries.push(s(t, i));
-      rows.push(`${s(t, i)} - ${r(t - 1, i)}${i < t - 1 ? ` - ${s(t - 1, i)}` : ''} <= 0`);
-    }
-    for (let i = 0; i <= t; i++)
-      for (const j of nodes[i].needs) rows.push(`${r(t, i)} - ${r(t, j)}${j < t ? ` - ${s(t, j)}` : ''} <= 0`);
-    // Memory at the start of the stage, then node by node.
-    const start = Array.from({ length: t }, (_, i) => ` - ${nodes[i].bytes} ${s(t, i)}`).join('');
-    rows.push(`${u(t, 0)} - ${nodes[0].bytes} ${r(t, 0)}${start} = 0`);
-    for (let k = 0; k <= t; k++) bounds.push(`0 <= ${u(t, k)} <= ${limitBytes}`);
-    for (let k = 0; k < t; k++) {
-      const freed = [...nodes[k].needs, k];
-      const terms = freed.map((i) => ` + ${nodes[i].bytes} ${f(t, i, k)}`).join('');
-      rows.push(`${u(t, k + 1)} - ${u(t, k)} - ${nodes[k + 1].bytes} ${r(t, k + 1)}${terms} = 0`);
-      for (const i of freed) {
-        binaries.push(f(t, i, k));
-        // Free exactly when k is computed, nobody later in the stage needs i, and i is not kept for the next stage.
-        const later = users[i].filter((q) => q > k && q <= t);
-        const hazards: string[] = later.map((q) => r(t, q));
-        if (t + 1 < n && i < t + 1) hazards.push(s(t + 1, i));
-        const most = hazards.length + 1;
-        const sum = hazards.map((h) => ` + ${h}`).join('');
-        // hazards + (1 - r) >= 1 - f, and hazards + (1 - r) <= most (1 - f).
-        rows.push(`${f(t, i, k)} - ${r(t, k)}${sum} >= 0`);
-        rows.push(`${most} ${f(t, i, k)} - ${r(t, k)}${sum} <= ${most - 1}`);
+    for (let t = 0; t < n; t++) {
+      for (let i = 0; i < t; i++)
+        this.row([[s[t][i], 1], [r[t - 1][i], -1], ...(i < t - 1 ? [[s[t - 1][i], -1] as const] : [])], -Infinity, 0); // prettier-ignore
+      for (let i = 0; i <= t; i++)
+        for (const j of nodes[i].needs)
+          this.row([[r[t][i], 1], [r[t][j], -1], ...(j < t ? [[s[t][j], -1] as const] : [])], -Infinity, 0); // prettier-ignore
+      const u = Array.from({ length: t + 1 }, (_, k) => this.column(`u_${t}_${k}`, 0, 0, ROW_SCALE, false));
+      this.row([[u[0], 1], [r[t][0], -bytes[0]], ...s[t].map((c, i): Term => [c, -bytes[i]])], 0, 0); // prettier-ignore
+      for (let k = 0; k < t; k++) {
+        const freed = [...nodes[k].needs, k].map((i): Term => {
+          const f = this.column(`f_${t}_${i}_${k}`, 0, 0, 1);
+          // Free exactly when k is computed, nobody later in the stage needs i, and the next stage does not keep i.
+          const later = users[i].filter((q) => q > k && q <= t).map((q): Term => [r[t][q], 1]);
+          const hazards: Term[] = t + 1 < n ? [...later, [s[t + 1][i], 1]] : later;
+          const most = hazards.length + 1;
+          this.row([[f, 1], [r[t][k], -1], ...hazards], 0, Infinity); // prettier-ignore
+          this.row([[f, most], [r[t][k], -1], ...hazards], -Infinity, most - 1); // prettier-ignore
+          return [f, bytes[i]];
+        });
+        this.row([[u[k + 1], 1], [u[k], -1], [r[t][k + 1], -bytes[k + 1]], ...freed], 0, 0); // prettier-ignore
       }
     }
   }
-  return [
-    'Minimize',
-    ` cost: ${objective.join(' + ')}`,
-    'Subject To',
-    ...rows.map((row, i) => ` c${i}: ${row}`),
-    'Bounds',
-    ...bounds.map((b) => ` ${b}`),
-    'Binaries',
-    ...binaries.map((b) => ` ${b}`),
-    'End',
-    '',
-  ].join('\n');
+
+  linear(): LinearProgram {
+    return {
+      name: 'checkmate',
+      constant: 0,
+      columns: this.names.length,
+      rows: this.rowLower.length,
+      cost: Float64Array.from(this.cost),
+      lower: Float64Array.from(this.lower),
+      upper: Float64Array.from(this.upper),
+      integer: Uint8Array.from(this.integer),
+      starts: Int32Array.from(this.starts),
+      indices: Int32Array.from(this.indices),
+      values: Float64Array.from(this.values),
+      rowLower: Float64Array.from(this.rowLower),
+      rowUpper: Float64Array.from(this.rowUpper),
+      columnName: (j) => this.names[j],
+      rowName: (i) => `c${i}`,
+    };
+  }
+
+  /** What the columns of an answer say. */
+  stages(values: Float64Array): RematStage[] {
+    const on = (columns: readonly number[]): number[] =>
+      columns.flatMap((column, i) => (Math.round(values[column]) === 1 ? [i] : []));
+    return this.graph.nodes.map((_, t) => ({ kept: on(this.s[t]), computed: on(this.r[t]) }));
+  }
+
+  private column(name: string, cost: number, lower: number, upper: number, integer = true): number {
+    this.cost.push(cost);
+    this.lower.push(lower);
+    this.upper.push(upper);
+    this.integer.push(integer ? 1 : 0);
+    return this.names.push(name) - 1;
+  }
+
+  private row(terms: readonly Term[], lower: number, upper: number): void {
+    for (const [column, value] of terms) {
+      if (value === 0) continue;
+      this.indices.push(column);
+      this.values.push(value);
+    }
+    this.starts.push(this.indices.length);
+    this.rowLower.push(lower);
+    this.rowUpper.push(upper);
+  }
 }
