@@ -144,7 +144,7 @@ export async function planGraph(
   if (options.json === true) io.stdout(`${JSON.stringify({ ...plan, ...more })}\n`);
   else {
     if (options.program === true) io.stdout(`${annotatedProgram(result.graph, plan)}\n\n`);
-    io.stdout(`${planSummary(result.graph, plan, recipes, stages?.asked)}\n`);
+    io.stdout(`${planSummary(result.graph, plan, recipes, stages?.asked ?? asGiven(plan, request))}\n`);
     const why = whyRecipesAreCheaper(plan, recipes);
     if (why !== undefined) io.stdout(`note  ${why}\n`);
     if (overlap !== undefined) io.stdout(`\n${overlapText(overlap)}\n`);
@@ -159,6 +159,15 @@ export async function planGraph(
     io.stderr(`stopped at gap ${percentText(proof.gap)}, asked for ${percentText(askedGap(request))} (--gap)\n`);
   if (pipeline?.fits === false) return EXIT.infeasible;
   return met ? EXIT.ok : EXIT.gap;
+}
+
+/** What was asked: a policy of second runs stands in the program of the plan, and no longer in its request. */
+function asGiven(
+  plan: Plan,
+  { checkpoint }: PlanRequest,
+): { readonly request: PlanRequest; readonly budgetBytes: number } {
+  const request = checkpoint === undefined ? plan.request : { ...plan.request, checkpoint };
+  return { request, budgetBytes: plan.memory.budgetBytes };
 }
 
 async function withOverlap(result: Extract<ShardResult, { readonly status: 'planned' }>): Promise<OverlapPlan> {
