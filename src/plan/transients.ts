@@ -43,6 +43,23 @@ export class Transients {
     return total;
   }
 
+  /** The node that holds most where each is placed to hold least: its inputs and results; -1 without nodes. */
+  heaviestNode(compact: CompactProblem): number {
+    const { model } = this;
+    const { problem } = compact;
+    const valuesOf = fullValues(compact);
+    let [heaviest, most] = [-1, 0];
+    model.graph.nodes.forEach((node, n) => {
+      const v = model.nodeVariable[n];
+      if (v < 0 || node.kind !== 'call' || this.live.view[n] === 1) return;
+      const bytes = this.nodeBytes(n);
+      const costs = problem.vectors[problem.unary[v]];
+      const least = valuesOf(v).reduce((a, s, at) => (costs[at] === Infinity ? a : Math.min(a, bytes[s])), Infinity);
+      if (least < Infinity && least > most) [heaviest, most] = [n, least];
+    });
+    return heaviest;
+  }
+
   /** A compact problem of the model without decisions that hold more than the limits at a moment. */
   within(compact: CompactProblem, limits: HeldLimits): CompactProblem {
     const asked = Math.min(limits.heldBytes / 2, limits.copyBytes);
@@ -136,8 +153,12 @@ export class Transients {
     return Uint8Array.from(owned, (from, z) => (copy[z] >= 0 && this.moveOver(value, from, copy[z], ofInput, limits) ? 1 : 0)); // prettier-ignore
   }
 
-  /** Inputs, each storage once, and results. Inputs of the program and views that change the size are left out. */
   private nodeOver(n: number, limitBytes: number): Uint8Array {
+    return Uint8Array.from(this.nodeBytes(n), (bytes) => (bytes > limitBytes ? 1 : 0));
+  }
+
+  /** By strategy: inputs, each storage once, and results. Inputs of the program and views that change the size are left out. */
+  private nodeBytes(n: number): Float64Array {
     const { flow, strategies } = this.model;
     const { set } = strategies.nodes[n]!;
     const width = set.inputCount + set.outputCount;
@@ -151,12 +172,9 @@ export class Transients {
       slots.push([value, i]);
     });
     flow.results[n].forEach((value, k) => value >= 0 && slots.push([value, set.inputCount + k]));
-    const out = new Uint8Array(set.count);
-    for (let s = 0; s < set.count; s++) {
-      let bytes = 0;
-      for (const [value, slot] of slots) bytes += this.bytes(value, set.specs[s * width + slot]);
-      if (bytes > limitBytes) out[s] = 1;
-    }
+    const out = new Float64Array(set.count);
+    for (let s = 0; s < set.count; s++)
+      for (const [value, slot] of slots) out[s] += this.bytes(value, set.specs[s * width + slot]);
     return out;
   }
 

@@ -50,6 +50,8 @@ const LARGE_COPY = 1 / 32;
 const CHAIN_EXCESS = 1 / 8;
 /** Narrow points between two that are kept for certain, tried in this order. */
 const ANCHORS_EVERY = [1, 2, 4, 8, 16, 32];
+/** Times that anchors are moved onto what the node at the peak reads. */
+const ANCHOR_MOVES = 1;
 const KEPT: readonly Fate[] = ['keep'];
 
 /** What a search may choose among. */
@@ -99,6 +101,8 @@ class MemorySearch {
   private workShare = 1;
   /** Whether a problem was left open because its work was done. */
   private isCutShort = false;
+  /** Moment that no choice of the last `fit` holds within the budget; -1 where every one can be held alone. */
+  private unmet = -1;
   private readonly gap: number;
 
   constructor(
@@ -184,11 +188,14 @@ class MemorySearch {
     // Where much runs again, long chains of second runs hold more than rows know: points of the program that are kept for
     // certain bound them. Denser points hold more themselves.
     for (const every of found === undefined && this.options.recompute ? ANCHORS_EVERY : []) {
-      const anchors = this.anchorsEvery(every);
-      if (anchors === undefined || this.deadline.isOver) break;
-      const anchored = await this.fit({ restrict, mayLimit: true, anchors }, [first], []);
-      // Its choice is one of the problem with anchors.
-      if (anchored !== undefined) return { plan: anchored.plan };
+      let anchors = this.anchorsEvery(every);
+      if (anchors === undefined) break;
+      for (let k = 0; k <= ANCHOR_MOVES && anchors !== undefined && !this.deadline.isOver; k++) {
+        const anchored = await this.fit({ restrict, mayLimit: true, anchors }, [first], []);
+        // Its choice is one of the problem with anchors.
+        if (anchored !== undefined) return { plan: anchored.plan };
+        anchors = this.unmet < 0 ? undefined : this.movedToReadsOf(this.unmet, anchors);
+      }
     }
     return found;
   }
@@ -227,6 +234,7 @@ class MemorySearch {
   ): Promise<Fitted | undefined> {
     const { budgetBytes } = this.prepared;
     const cuts = new Cuts();
+    this.unmet = -1;
     let offered = starts;
     let joint = this.jointWithin(cuts.copyBytes, 'as placed', anchors);
     let restricted = restrict(joint);
@@ -287,7 +295,10 @@ class MemorySearch {
     for (let k = 0; k < own.length; k++) {
       const known = least.get(moments[k]) ?? (await this.leastOf(restricted.problem, own[k]));
       least.set(moments[k], known);
-      if (known > own[k].bound) return undefined;
+      if (known > own[k].bound) {
+        if (known > this.prepared.budgetBytes) this.unmet = moments[k];
+        return undefined;
+      }
     }
     const solution = await this.solve({ ...restricted.problem, rows: own }, starts, false);
     return solution?.status === 'infeasible' ? undefined : solution;
@@ -318,6 +329,23 @@ class MemorySearch {
     return anchors;
   }
 
+  /**
+   * The anchors, each before what a node reads of the forward pass moved onto that: a second run of what is read there would
+   * stand beside all that it is made from, and what is kept before it can run again later. Undefined where nothing moves.
+   */
+  private movedToReadsOf(moment: number, anchors: Uint8Array): Uint8Array | undefined {
+    const { flow } = this.prepared.model;
+    const moved = anchors.slice();
+    for (const value of flow.inputs[moment]) {
+      const { node } = flow.values[this.live.root[value]];
+      if (anchors[node] === 1 || this.fates.get(node)?.includes('keep') !== true) continue;
+      const before = anchors.lastIndexOf(1, node);
+      if (before >= 0) moved[before] = 0;
+      moved[node] = 1;
+    }
+    return moved.some((is, n) => is !== anchors[n]) ? moved : undefined;
+  }
+
   /** The bound from rows at the full budget, with the least that second runs cost in any placement. */
   private async bound(moments: readonly number[], seconds: number | undefined): Promise<Proven> {
     const { prepared } = this;
@@ -336,7 +364,9 @@ class MemorySearch {
   /** No plan holds less than this at every one of these moments, whatever it keeps. */
   private async least(joint: JointProblem, moments: readonly number[]): Promise<{ readonly neededBytes?: number }> {
     let neededBytes = 0;
-    for (const moment of moments) {
+    // What one node alone holds may be what does not fit, at a moment that no search came to.
+    const heaviest = this.transients.heaviestNode(this.prepared.compact);
+    for (const moment of new Set(heaviest < 0 ? moments : [...moments, heaviest])) {
       if (this.deadline.isOver) break;
       const bytes = await this.leastOf(joint.problem, joint.row(this.amountsOf(moment), 'least', Infinity));
       if (bytes < Infinity) neededBytes = Math.max(neededBytes, bytes);

@@ -39,6 +39,23 @@ describe('what plan says of memory', () => {
     expect(run.err).not.toContain('--checkpoint auto');
   });
 
+  it('what one node alone holds is named where that does not fit', async () => {
+    // States of 178 MiB fit; an activation function with its gradient holds three tensors of 49 MiB beside them.
+    const run = await cli(...RESNET, '--checkpoint', 'auto', '--memory', '200MiB');
+    expect(run.code, run.err).toBe(3);
+    expect(run.err).toContain('no plan fits 200 MiB per device: none needs less than 335 MiB, activations included');
+  });
+
+  it('a budget a little above what is proven to be needed has a plan', { timeout: 120_000 }, async () => {
+    for (const budget of ['336MiB', '350MiB', '380MiB']) {
+      const run = await cli(...RESNET, '--checkpoint', 'auto', '--memory', budget, '--gap', '5%', '--json');
+      expect(run.code, run.err).toBe(0);
+      const { memory, proof } = JSON.parse(run.out) as { memory: { peakBytes: number; budgetBytes: number }; proof: { gap: number } }; // prettier-ignore
+      expect(memory.peakBytes).toBeLessThanOrEqual(memory.budgetBytes);
+      expect(proof.gap).toBeLessThan(0.05);
+    }
+  });
+
   it('what was asked stands in its line; a budget beyond the device is said to be that', async () => {
     const run = await cli(...MLP, '--checkpoint', 'auto', '--memory', '1TB');
     expect(run.code, run.err).toBe(0);
