@@ -17,19 +17,20 @@ export interface Climb {
   readonly patience?: number;
   /** Sweeps before patience is asked for; default 0. */
   readonly grace?: number;
+  /** Relative gap at which pruning and elimination take over; default 1e-7. */
+  readonly close?: number;
   /** Asked when patience ends, with the bound: to look for a better choice, with which sweeps may go on. */
   readonly stuck?: (bound: number) => void;
 }
 
 /** Relative gap above which a choice is taken for a bad one. */
 const FAR = 0.02;
-/** Relative gap at which pruning and elimination take over. */
 const CLOSE = 1e-7;
 
 /** Sweeps until the rest of the gap no longer shrinks, the target is reached or the clock stops; returns the best bound. */
 export function climb(
   messages: Messages,
-  { sweeps, offer, target, stopped, flat = 0, patience = 0.25, grace = 0, stuck }: Climb,
+  { sweeps, offer, target, stopped, flat = 0, patience = 0.25, grace = 0, close = CLOSE, stuck }: Climb,
 ): number {
   const { net } = messages;
   let bound = -Infinity;
@@ -40,7 +41,7 @@ export function climb(
     bound = Math.max(bound, reached);
     if (bound >= target() || stopped()) break;
     const known = Math.min(target(), 2 * Math.abs(bound) + 1) - bound;
-    if (known <= CLOSE * Math.abs(bound)) break;
+    if (known <= close * Math.abs(bound)) break;
     if (k <= 2 || k % 5 === 0 || k === sweeps) {
       const at = messages.decode();
       if (k % 5 === 0) descend(net, at, 4);
@@ -49,7 +50,7 @@ export function climb(
     const goal = target();
     if (bound >= goal || level) break;
     const rest = Math.min(goal, 2 * Math.abs(bound) + 1) - bound;
-    if (rest <= CLOSE * Math.abs(bound)) break;
+    if (rest <= close * Math.abs(bound)) break;
     if (k % 5 !== 0) continue;
     // A choice far above the bound says nothing of what is left to climb.
     const left = (to: number): number => Math.min(to - bound, FAR * Math.abs(bound));

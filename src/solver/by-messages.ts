@@ -126,6 +126,7 @@ function sweepOut(
     stopped,
     patience: PATIENCE,
     grace: GRACE,
+    close: 0,
   });
   engines.steps += messages.steps;
   return best === undefined ? undefined : { choice: work.complete(best), tight: bound >= target(), messages };

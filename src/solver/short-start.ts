@@ -47,7 +47,7 @@ export function startFromShort(
 
 /**
  * The bracket of the price of one row, found on the folded network: its relaxed choices, spread over the long network,
- * say on which side of the bound a price lies. With it come the messages of the last price.
+ * say on which side of the bound a price lies. With it come the messages of the last price below it.
  *
  * @returns undefined where nothing repeats; no bracket where the row does not bind
  */
@@ -76,8 +76,10 @@ export function nearPrice(
     const at = spreadChoice(fold, short);
     host.offer(at);
     const over = amountsAt(net, at)[0] - bound;
-    if (over <= 0) small = at;
-    else [cheap, last] = [at, messages];
+    // Messages of a price below are the better start: from one above, where few choices are in play, the way back is long.
+    if (over > 0 || price === 0n) last = messages;
+    if (over > 0) cheap = at;
+    else small = at;
     return { cost: costAt(net, at), over, isTight: isTight(costAt(priced, short), reached) };
   };
   const bracket = bracketOf(choiceAt, host.stopped, bound);
