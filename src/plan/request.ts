@@ -113,3 +113,8 @@ export function isGapGiven({ gap, budgetGap }: PlanRequest): boolean {
 export function gapWithin(request: PlanRequest): number {
   return isGapGiven(request) ? (request.budgetGap ?? request.gap) : BUDGET_GAP;
 }
+
+/** What becomes of activation memory, as asked for or as checkpointing implies. */
+export function activationsOf({ activations, checkpoint }: PlanRequest): 'constraint' | 'report' | 'off' {
+  return checkpoint === 'auto' || checkpoint === 'two-stage' ? 'constraint' : (activations ?? 'report');
+}

@@ -1,7 +1,4 @@
-import { RedistributionCharges } from '../cost/charges.ts';
-import { groupTopology } from '../cost/collectives.ts';
 import { peakOf } from '../cost/memory-timeline.ts';
-import { Redistributor } from '../cost/redistribute.ts';
 import { internalError, ShardwrightError } from '../errors.ts';
 import type { Graph } from '../graph/types.ts';
 import type { OperatorTable } from '../ops/table.ts';
@@ -12,17 +9,15 @@ import type { Problem, Progress, Solution, SolveOptions } from '../solver/types.
 import { bytesText } from '../units.ts';
 import { conflictOf } from './conflict.ts';
 import { Deadline } from './deadline.ts';
-import { decode } from './decode.ts';
 import { leastMemory, leastMemoryBound } from './least-memory.ts';
-import { memoryOverTime, planTimeline, type MemoryOverTime } from './memory-over-time.ts';
-import type { Model } from './model.ts';
+import { memoryOverTime, type MemoryOverTime } from './memory-over-time.ts';
 import { prepare, type Prepared } from './prepare.ts';
 import { defaultStart, propagate, termBound } from './propagate.ts';
-import { recost } from './recost.ts';
-import { gapWithin, isGapGiven, type PlanRequest } from './request.ts';
-import { PLAN_VERSION, type Plan, type PlanMemory } from './types.ts';
+import { activationsOf, gapWithin, isGapGiven, type PlanRequest } from './request.ts';
+import type { Plan } from './types.ts';
 import { planWithin } from './within-memory.ts';
 import { gapOnTheWay, workOn, workOnProof } from './work-limits.ts';
+import { greedyFrom, writePlan } from './write-plan.ts';
 
 export interface ShardOptions {
   readonly table: OperatorTable;
@@ -134,11 +129,6 @@ function noWorseThanGreedy({ model, problem, request }: Prepared, solution: Solu
   const { choice, cost } = greedy;
   const evidence = [...(solution.evidence ?? []), 'the placements found were propagated greedily, which was cheaper'];
   return { ...solution, choice, objective: cost, gap: (cost - solution.bound) / Math.max(1, cost), evidence };
-}
-
-/** What becomes of activation memory, as asked for or as checkpointing implies. */
-function activationsOf({ activations, checkpoint }: PlanRequest): 'constraint' | 'report' | 'off' {
-  return checkpoint === 'auto' || checkpoint === 'two-stage' ? 'constraint' : (activations ?? 'report');
 }
 
 /** Whether the peak over time is held within the budget. */
@@ -372,86 +362,4 @@ function propagated(prepared: Prepared): ShardResult {
   )
     return { status: 'infeasible', conflict: ['propagation does not fit the memory over time'], budgetBytes };
   return planned(prepared, solution, memory);
-}
-
-function writePlan(prepared: Prepared, solution: Solution, memory: MemoryOverTime | undefined): Plan {
-  const { model, problem, request, collectives, table, budgetBytes } = prepared;
-  const decoded = decode(model, solution.choice);
-  // A redistributor of its own: the re-check asks every price anew.
-  const fresh = new RedistributionCharges(new Redistributor(model.space, collectives));
-  const { graph, flow, space, cluster, unitsPerSecond, quantum } = model;
-  const recheckedSeconds = recost(decoded, graph, flow, table, space, cluster, collectives, fresh, model.opened);
-  const seconds = solution.objective / unitsPerSecond;
-  // Every term was rounded to a quantum once; the sums may differ by half a quantum a term.
-  const terms = problem.domains.length + problem.edges.first.length;
-  const roundingSeconds = (terms * quantum) / 2 / unitsPerSecond;
-  if (Math.abs(recheckedSeconds - seconds) > 4 * roundingSeconds + 1e-9 * seconds)
-    throw internalError(`the plan costs ${recheckedSeconds} s re-checked, the solver says ${seconds} s`);
-  return {
-    version: PLAN_VERSION,
-    model: graph.name,
-    mesh: space.mesh.dims.map(({ name, size }, d) => ({
-      name,
-      size,
-      hosts: groupTopology(space.mesh, cluster.devicesPerHost, [d]).hosts,
-    })),
-    cluster: cluster.id,
-    request,
-    objective: {
-      seconds,
-      computeSeconds: decoded.computeSeconds,
-      communicationSeconds: decoded.communicationSeconds,
-      ...(decoded.executedCommunicationSeconds === undefined
-        ? {}
-        : { executedCommunicationSeconds: decoded.executedCommunicationSeconds }),
-    },
-    proof: {
-      status: solution.status,
-      bound: solution.bound / unitsPerSecond,
-      gap: solution.gap,
-      solver: solution.solver,
-      solveSeconds: solution.seconds,
-      recheckedSeconds,
-      roundingSeconds,
-      evidence: solution.evidence ?? [],
-    },
-    memory: { ...decoded.memory, ...timelineOf(prepared, memory), budgetBytes },
-    parameters: decoded.parameters,
-    ...(request.padVocabulary === undefined ? {} : { paddedParameters: request.padVocabulary.parameters }),
-    nodes: decoded.nodes,
-    outputs: decoded.outputs,
-    greedySeconds: greedySeconds(model, problem, solution.choice),
-    assumptions: prepared.assumptions,
-  };
-}
-
-/** What the timeline adds to the states, and replaces where it is what the budget is held against. */
-function timelineOf({ model, request }: Prepared, memory: MemoryOverTime | undefined): Partial<PlanMemory> {
-  if (memory === undefined) return {};
-  const timeline = planTimeline(model, memory);
-  const held = activationsOf(request) === 'constraint' ? { peakBytes: timeline.peakBytes } : {};
-  return { ...held, activationBytes: timeline.activationBytes, timeline };
-}
-
-/** Greedy propagation from a plan's own placements of inputs and parameters; undefined where it leads nowhere. */
-function greedyFrom(
-  model: Model,
-  problem: Problem,
-  choice: Int32Array,
-): { readonly choice: Int32Array; readonly cost: number } | undefined {
-  const start = new Map<number, number>();
-  model.graph.nodes.forEach((node, n) => {
-    const v = model.nodeVariable[n];
-    if (node.kind === 'placeholder' && v >= 0) start.set(v, choice[v]);
-  });
-  const greedy = propagate(model, problem, start);
-  if (greedy === undefined) return undefined;
-  const { cost, violations } = evaluate(problem, greedy);
-  return violations.length > 0 ? undefined : { choice: greedy, cost: Number(cost) };
-}
-
-/** Its seconds: what greed costs. */
-function greedySeconds(model: Model, problem: Problem, choice: Int32Array): number | null {
-  const greedy = greedyFrom(model, problem, choice);
-  return greedy === undefined ? null : greedy.cost / model.unitsPerSecond;
 }
