@@ -35,6 +35,8 @@ export interface Relaxed {
   /** Nothing is cheaper: on the short network only, where the problem was folded and nothing was certified. */
   readonly tight: boolean;
   readonly folded: boolean;
+  /** Nothing is cheaper where rows are left aside, but it breaks one. */
+  readonly breaksRows?: boolean;
   /** Present when the checker found that no choice costs less. */
   readonly certificate?: Certificate;
 }
@@ -63,7 +65,8 @@ export function solveByMessages(
   const choice = fold === undefined ? short : fold.variable.map((v) => short[v]);
   if (!tight) return { choice, tight, folded };
   const objective = evaluate(choice);
-  if (!certify || objective === Infinity) return { choice, tight: objective < Infinity, folded };
+  if (objective === Infinity) return { choice, tight: false, folded, breaksRows: true };
+  if (!certify) return { choice, tight: true, folded };
   const shifts = unreduce(net.pool, work.series ?? [], shiftsOf(work, messages));
   const spread = fold === undefined ? { shifts, edge: undefined } : settle(net, fold, shifts, engines);
   const certificate = certificateOf(problem, net.pool, spread.shifts, spread.edge);

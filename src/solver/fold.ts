@@ -39,15 +39,10 @@ export interface Fold {
   readonly wider: (blocks: number) => Fold | undefined;
 }
 
-/** Whether a network is large enough to be folded. */
-export function mayFold(net: Network): boolean {
-  return present(net) >= LEAST_VARIABLES;
-}
-
 /** Shortens a pairwise network if it has enough equal blocks. */
 export function foldOf(net: Network): Fold | undefined {
-  if (!mayFold(net)) return undefined;
   const total = present(net);
+  if (total < LEAST_VARIABLES) return undefined;
   let best: Fold | undefined;
   for (const depth of DEPTHS) {
     const blocks = blocksOf(net, depth, KEPT_BLOCKS * 2 + LEAST_REMOVED);

@@ -8,7 +8,6 @@ import { Messages } from './bound.ts';
 import type { Engines } from './engines.ts';
 import { eliminateWithRows } from './labels.ts';
 import { searchNearBound } from './near-bound.ts';
-import { mayFold } from './fold.ts';
 import type { Network } from './network.ts';
 import { costAt } from './primal.ts';
 import { priceBetween, priceMany, priceOne, type PriceHost, type Trial } from './prices.ts';
@@ -96,18 +95,20 @@ export class Search {
    * Proves a lower bound on all choices of the network (its rows included) and finds the best ones on the way: the returned
    * number is at least the target unless the clock ran out. Infinity with no incumbent means that there is no choice.
    *
-   * @param binds whether some row is known to bind, so that nothing is gained by asking first what holds without rows
+   * @param priceFirst whether the price of the only row is looked for at once, because the row is known to bind or a
+   * repeated network makes a price cheap to find, instead of first asking what holds without rows
    */
-  solve(net: Network, binds = false): number {
+  solve(net: Network, priceFirst = false): number {
     this.#quantum = net.quantum;
     if (net.rows.length === 0) {
       this.proof = { log: net.log, rows: false };
       if (!this.#prepare(net)) return Infinity;
       return this.#explore(net, new Messages(net), -Infinity, 0);
     }
-    // Of a long network, the search for a price begins with none.
-    const asksFirst = net.rows.length > 1 || (!binds && !mayFold(net));
-    const relaxed = asksFirst ? this.#withoutRows(net.clone(), (search, free) => search.solve(free)) : -Infinity;
+    const relaxed =
+      priceFirst && net.rows.length === 1
+        ? -Infinity
+        : this.#withoutRows(net.clone(), (search, free) => search.solve(free));
     if (relaxed >= this.#target() || this.#host.stopped()) return relaxed;
     this.proof = { log: net.log, rows: true };
     if (!this.#prepare(net)) return Infinity;
@@ -220,7 +221,7 @@ export class Search {
       if (!pruner.prune(net, cutoff) || !reducer.reduce(net, true, stopped)) return this.#target();
       bound = Math.max(bound, net.constant);
       if (this.#host.stopped()) return bound;
-      if (depth === 0 && round === 0 && net.cells > DEAR_CELLS && this.#startDear()) {
+      if (depth === 0 && round === 0 && net.rows.length === 0 && net.cells > DEAR_CELLS && this.#startDear()) {
         if (!pruner.prune(net, this.#target() - 1) || !reducer.reduce(net, true, stopped)) return this.#target();
       }
       // Sweeps of a smaller network cost less and say more.

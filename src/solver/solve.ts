@@ -88,10 +88,11 @@ function run(problem: Problem, options: SolveOptions, variant: boolean): Solutio
   }
   const net = ground.net.clone();
   installRows(net, rows);
-  // Where the cheapest choice without rows breaks one, what holds without it is of little use.
-  const binds = relaxed !== undefined && cheap(relaxed.choice, true) === Infinity;
+  // Where the cheapest choice without rows breaks one, what holds without them is of little use; and the search for a price
+  // in a repeated network begins with none.
+  const priceFirst = relaxed?.breaksRows === true || ground.fold !== undefined;
   // No choice lies between two multiples of the quantum.
-  const proven = Math.ceil(search.solve(net, binds) / net.quantum) * net.quantum;
+  const proven = Math.ceil(search.solve(net, priceFirst) / net.quantum) * net.quantum;
   const { counts } = engines.eliminator;
   const statistics = {
     variables: problem.domains.length,
