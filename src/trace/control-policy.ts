@@ -2,7 +2,7 @@ import { ShardwrightError, suggestion } from '../errors.ts';
 import { condAny, valueOf } from './control.ts';
 import type { ControlDecision, ControlFlow, ControlSite } from './control-interface.ts';
 import { whileAny } from './control-loops.ts';
-import { needRecorder, type Trace } from './recorder.ts';
+import { needRecorder, stopping, type Trace } from './recorder.ts';
 import { refusal } from './refusal.ts';
 import { valueText } from './typed-value.ts';
 
@@ -90,9 +90,9 @@ const WAYS =
 
 /** @throws E_DATA_DEPENDENT always */
 export function dataDependent(value: unknown, site: ControlSite): never {
-  throw refusal('E_DATA_DEPENDENT', `Data-dependent branching: ${shown(value)} decides in '${site.kind}'`, { source: site.position }, {
+  throw stopping(refusal('E_DATA_DEPENDENT', `Data-dependent branching: ${shown(value)} decides in '${site.kind}'`, { source: site.position }, {
     hint: WAYS,
-  }); // prettier-ignore
+  })); // prettier-ignore
 }
 
 function shown(value: unknown): string {

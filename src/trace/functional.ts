@@ -1,5 +1,6 @@
 import type { DType } from '../graph/types.ts';
 import { sourcePosition } from './position.ts';
+import { stopping } from './recorder.ts';
 import { refusal } from './refusal.ts';
 import { sizes, type Size } from './sizes.ts';
 import type { TensorCore } from './tensor-core.ts';
@@ -178,9 +179,9 @@ export function randn(shape: readonly Size[], key?: Tensor, dtype: DType = 'f32'
 
 function needKey(key: Tensor | undefined, what: string): Tensor {
   if (key !== undefined) return key;
-  throw refusal('E_TRACE_IMPURE', `${what} draws random numbers and was given no key`, { source: sourcePosition() }, {
+  throw stopping(refusal('E_TRACE_IMPURE', `${what} draws random numbers and was given no key`, { source: sourcePosition() }, {
     hint: 'describe an input with randomKey() and hand it on; splitKey(key, n) makes one for each draw.',
-  }); // prettier-ignore
+  })); // prettier-ignore
 }
 
 /** Sum of `values` over rows of equal `ids`: `out[ids[i]] += values[i]`, `[rows, width]`. */

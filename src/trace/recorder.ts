@@ -90,6 +90,16 @@ export function needRecorder(what: string): Recorder {
   }); // prettier-ignore
 }
 
+/**
+ * An error that no run of the program on real tensors would meet, remembered by the running trace: what the program does
+ * after catching it is not what it does with values.
+ */
+export function stopping<E extends Error>(error: E): E {
+  const { trace } = current ?? {};
+  if (trace !== undefined) trace.dims.stopped ??= error;
+  return error;
+}
+
 /** Runs `body` with this recorder as the running one. */
 export function recordInto<T>(recorder: Recorder, body: () => T): T {
   const outer = current;
@@ -262,14 +272,14 @@ export class Recorder {
     if (value.recorder.trace === this.trace) {
       for (let outer = this.parent; outer !== undefined; outer = outer.parent)
         if (outer === value.recorder) return this.lift(value);
-      throw refusal('E_TRACE_LEAK', `${where}: %${value.name} is a value of the body @${value.recorder.name}, made at ${value.source ?? 'an unknown place'}; it was used outside of it`, place, {
+      throw stopping(refusal('E_TRACE_LEAK', `${where}: %${value.name} is a value of the body @${value.recorder.name}, made at ${value.source ?? 'an unknown place'}; it was used outside of it`, place, {
         hint: 'return it from the body.',
-      }); // prettier-ignore
+      })); // prettier-ignore
     }
     const ended = value.recorder.trace.open ? 'belongs to another trace' : 'belongs to a trace that has ended';
-    throw refusal('E_TRACE_LEAK', `${where}: tensor %${value.name}, made at ${value.source ?? 'an unknown place'}, ${ended}; it was used`, place, {
+    throw stopping(refusal('E_TRACE_LEAK', `${where}: tensor %${value.name}, made at ${value.source ?? 'an unknown place'}, ${ended}; it was used`, place, {
       hint: 'pass it to this function as an input; keep no traced tensors between traces.',
-    }); // prettier-ignore
+    })); // prettier-ignore
   }
 
   /** The graph of what was recorded, linted. Placeholders: parameters, buffers, then the others in their order. */
@@ -300,9 +310,9 @@ export class Recorder {
         hint: 'hand trace() a table that has its record.',
       });
     if (record.cls === 'random' && (kwargs.generator ?? null) === null)
-      throw refusal('E_TRACE_IMPURE', `${baseName(target)} draws random numbers and was given no key`, trace.place(), {
+      throw stopping(refusal('E_TRACE_IMPURE', `${baseName(target)} draws random numbers and was given no key`, trace.place(), {
         hint: 'give it one: { generator: key }, or use dropout, bernoulli, rand, randn with a key of randomKey().',
-      });
+      })); // prettier-ignore
     if (!trace.open) throw refusal('E_TRACE_LEAK', `${baseName(target)}: the trace has ended`, trace.place());
     const operands = new Map<string, TracedValue>();
     const own = (value: TracedValue): TracedValue => {

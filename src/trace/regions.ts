@@ -5,7 +5,7 @@ import type { Graph, Node, Output } from '../graph/types.ts';
 import { eachGraphRef, eachOperand, getOwn } from '../graph/value.ts';
 import type { ControlDecision, ControlFlow, ControlSite } from './control-interface.ts';
 import { valueOf } from './control.ts';
-import { needRecorder } from './recorder.ts';
+import { needRecorder, stopping } from './recorder.ts';
 import { refusal } from './refusal.ts';
 import { captureAny, type InputTree, type OutputTree, type TraceOptions, type TracedArguments } from './trace.ts';
 
@@ -161,11 +161,11 @@ export class RegionCapture<const I> {
       const traced = valueOf(value, 'what is read');
       const recorder = needRecorder(site.kind);
       if (recorder !== recorder.trace.root || this.options.fullgraph === true)
-        throw refusal('E_DATA_DEPENDENT', `Data-dependent branching: %${traced.name} decides in '${site.kind}'`, { source: site.position }, {
+        throw stopping(refusal('E_DATA_DEPENDENT', `Data-dependent branching: %${traced.name} decides in '${site.kind}'`, { source: site.position }, {
           hint: this.options.fullgraph === true ? 'drop fullgraph, or use cond, whileLoop or where.' : 'a region cannot end inside the body of an operator: use cond or where there.',
-        });
+        }));
       if (next < path.length) return path[next++];
-      throw new RegionEnd(recorder.finish(), traced.name, site);
+      throw stopping(new RegionEnd(recorder.finish(), traced.name, site));
     }; // prettier-ignore
     const control: ControlFlow = {
       condition: (value, site) => read(value, site) === true,

@@ -3,20 +3,24 @@ import { bare } from './source-syntax.ts';
 
 /** Whether a conditional or loop can be written as an operator, and as which. */
 export type Shape =
-  /** Both sides give a value: `c ? a : b`, or an if whose branches both return. */
-  | { readonly form: 'return' }
+  /** Both sides give a value: `c ? a : b`, or an if whose branches both return; they assign these variables on the way. */
+  | { readonly form: 'return'; readonly names: readonly string[] }
   /** The parts assign these outer variables and do nothing else. */
   | { readonly form: 'assign'; readonly names: readonly string[] }
   | { readonly form: 'other'; readonly reason: string };
 
-export function shapeOf(node: ts.IfStatement | ts.WhileStatement | ts.ConditionalExpression): Shape {
+/** @param locals variables that nobody reads after a branch has returned */
+export function shapeOf(
+  node: ts.IfStatement | ts.WhileStatement | ts.ConditionalExpression,
+  locals: ReadonlySet<string> = new Set(),
+): Shape {
   const other = (reason: string): Shape => ({ form: 'other', reason });
   if (ts.isConditionalExpression(node)) {
     const [a, b] = [effectsOf(node.whenTrue), effectsOf(node.whenFalse)];
     const blocked = a.blocked ?? b.blocked;
     if (blocked !== undefined) return other(blocked);
     if (a.assigned.size + b.assigned.size > 0) return other('its branches assign variables');
-    return { form: 'return' };
+    return { form: 'return', names: [] };
   }
   if (ts.isWhileStatement(node)) {
     const [test, body] = [effectsOf(node.expression), effectsOf(node.statement)];
@@ -36,8 +40,10 @@ export function shapeOf(node: ts.IfStatement | ts.WhileStatement | ts.Conditiona
     if (terminalReturns(node.thenStatement) !== yes.returns || terminalReturns(node.elseStatement) !== no.returns)
       return other('a branch returns from its middle, or not at its end');
     if (yes.returns === 0 || no.returns === 0) return other('only one branch returns');
-    if (yes.assigned.size + no.assigned.size > 0) return other('its branches return and assign outer variables');
-    return { form: 'return' };
+    const names = [...new Set([...yes.assigned, ...no.assigned])].sort();
+    const outer = names.find((name) => !locals.has(name));
+    if (outer !== undefined) return other(`its branches return and assign '${outer}' of outside the function`);
+    return { form: 'return', names };
   }
   const names = [...yes.assigned].sort();
   if (names.length === 0) return other('its branches neither return nor assign variables');
@@ -57,6 +63,17 @@ function terminalReturns(statement: ts.Statement): number {
     return a === 0 || b === 0 ? 0 : a + b;
   }
   return 0;
+}
+
+/** Whether a list of statements ends in a return on every way through it. */
+export function alwaysReturns(statements: readonly ts.Statement[]): boolean {
+  const last = statements.at(-1);
+  return last !== undefined && terminalReturns(last) > 0;
+}
+
+/** Whether a statement returns from the function around it, on some way. */
+export function returnsInside(statement: ts.Statement): boolean {
+  return effectsOf(statement).returns > 0;
 }
 
 interface Effects {
@@ -111,7 +128,7 @@ interface Nesting {
 }
 
 /** Names that a block, loop head, catch or case block declares for what stands in it. */
-function declaredNames(node: ts.Node): ReadonlySet<string> {
+export function declaredNames(node: ts.Node): ReadonlySet<string> {
   const names = new Set<string>();
   const declare = (list: ts.VariableDeclarationList): void => {
     for (const { name } of list.declarations) for (const n of bindingNames(name)) names.add(n);
@@ -132,7 +149,7 @@ function declaredNames(node: ts.Node): ReadonlySet<string> {
   return names;
 }
 
-function bindingNames(name: ts.BindingName): string[] {
+export function bindingNames(name: ts.BindingName): string[] {
   if (ts.isIdentifier(name)) return [name.text];
   return name.elements.flatMap((e) => (ts.isOmittedExpression(e) ? [] : bindingNames(e.name)));
 }

@@ -25,10 +25,17 @@ export class Rewriter {
   /**
    * @param original as the user wrote it, for questions about its shape
    * @param visited the same with its parts transformed
+   * @param locals variables of the function that ends with it, if one does
    */
-  rewrite(original: Conditional, visited: Conditional, kind: string, position: string): ts.Node {
+  rewrite(
+    original: Conditional,
+    visited: Conditional,
+    kind: string,
+    position: string,
+    locals?: ReadonlySet<string>,
+  ): ts.Node {
     const { factory } = this;
-    const shape = shapeOf(original);
+    const shape = shapeOf(original, locals);
     if (shape.form === 'other') return this.refused(visited, kind, position, shape.reason);
     if (ts.isConditionalExpression(visited)) {
       const parts = [visited.condition, this.value(visited.whenTrue), this.value(visited.whenFalse)];
@@ -42,7 +49,8 @@ export class Rewriter {
     const otherwise = visited.elseStatement ?? factory.createBlock([]);
     if (shape.form === 'return') {
       const parts = [visited.expression, this.body(visited.thenStatement), this.body(otherwise)];
-      return factory.createReturnStatement(this.hook('branch', parts, kind, position));
+      const variables = shape.names.length === 0 ? [] : [this.variables(shape.names)];
+      return factory.createReturnStatement(this.hook('branch', parts, kind, position, ...variables));
     }
     const parts = [
       visited.expression,

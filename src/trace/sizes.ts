@@ -72,6 +72,8 @@ export class DimScope {
   readonly ranges = new Map<string, DimRange>();
   readonly examples = new Map<string, number>();
   readonly guards: SizeGuard[] = [];
+  /** The first comparison that no size could answer; see `stopping` in `recorder.ts`. */
+  stopped: Error | undefined;
   private readonly seen = new Set<string>();
 
   /** @throws E_TRACE_INPUT when the name is declared with another range */
@@ -93,9 +95,9 @@ export class DimScope {
     const unbacked = [...left.names(), ...right.names()].find((name) => this.ranges.get(name)?.unbacked === true);
     const asked = `${left.text} ${SIGNS[comparison]} ${right.text}`;
     if (unbacked !== undefined)
-      throw refusal('E_DATA_DEPENDENT', `${asked}: the size ${unbacked} comes from data and has no value here`, { source }, {
+      throw (this.stopped ??= refusal('E_DATA_DEPENDENT', `${asked}: the size ${unbacked} comes from data and has no value here`, { source }, {
         hint: 'compute with it as a tensor (where, masks), or give the dim a range and drop unbacked.',
-      }); // prettier-ignore
+      })); // prettier-ignore
     const held = answer ? comparison : OPPOSITE[comparison];
     const text = `${left.text} ${SIGNS[held]} ${right.text}`;
     if (!this.seen.has(text)) {

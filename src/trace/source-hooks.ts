@@ -1,5 +1,5 @@
 import type { ControlFlow, ControlSite, Variables } from './control-interface.ts';
-import { runningRecorder } from './recorder.ts';
+import { runningRecorder, stopping } from './recorder.ts';
 import { refusal } from './refusal.ts';
 import { describe, TensorCore, tracedValue } from './tensor-core.ts';
 
@@ -36,13 +36,14 @@ export function predicate<F>(callback: F, kind: string, position: string): F {
   return watched as unknown as F;
 }
 
-/** `value ? onTrue() : onFalse()`; on a traced tensor an operator. */
+/** `value ? onTrue() : onFalse()`; on a traced tensor an operator, whose branches both start from the same `variables`. */
 export function branch(
   value: unknown,
   onTrue: () => unknown,
   onFalse: () => unknown,
   kind: string,
   position: string,
+  variables?: Variables,
 ): unknown {
   const site = { kind, position };
   const policy = control();
@@ -50,7 +51,10 @@ export function branch(
     policy?.host?.(site);
     return value ? onTrue() : onFalse();
   }
-  if (policy?.cond !== undefined) return policy.cond(value, onTrue, onFalse, site);
+  if (policy?.cond !== undefined) {
+    const [yes, no] = [onTrue, onFalse].map((body) => (variables === undefined ? body : restoring(variables, body)));
+    return policy.cond(value, yes, no, site);
+  }
   return condition(value, kind, position) ? onTrue() : onFalse();
 }
 
@@ -69,16 +73,23 @@ export function assign(
     else onFalse();
     return;
   }
-  const before = variables.read();
-  const run = (body: () => void) => (): unknown => {
-    variables.write(before);
-    body();
-    const after = variables.read();
-    variables.write(before);
-    return after;
-  };
+  const run = (body: () => void): (() => unknown) =>
+    restoring(variables, () => {
+      body();
+      return variables.read();
+    });
   const after = policy.cond(value, run(onTrue), run(onFalse), { kind, position });
   variables.write(after as readonly unknown[]);
+}
+
+/** The body, after which the variables are what they are now. */
+function restoring<T>(variables: Variables, body: () => T): () => T {
+  const before = variables.read();
+  return () => {
+    const result = body();
+    variables.write(before);
+    return result;
+  };
 }
 
 /** `while (test()) body();`, an operator where the first test gives a traced tensor. */
@@ -108,9 +119,9 @@ export function loop(
  */
 export function refuse<T>(value: T, kind: string, position: string, reason: string): T | boolean {
   if (tracedValue(value) === undefined || control()?.cond === undefined) return condition(value, kind, position);
-  throw refusal('E_REWRITE', `this ${kind} on ${shown(value)} cannot be written as an operator: ${reason}`, { source: position }, {
-    hint: 'both branches of an if must return, or assign the same variables; a while may only assign variables.',
-  }); // prettier-ignore
+  throw stopping(refusal('E_REWRITE', `this ${kind} on ${shown(value)} cannot be written as an operator: ${reason}`, { source: position }, {
+    hint: 'both branches of an if must return (what follows it counts as its else), or assign the same variables; a while may only assign variables.',
+  })); // prettier-ignore
 }
 
 function control(): ControlFlow | undefined {
@@ -120,7 +131,7 @@ function control(): ControlFlow | undefined {
 function inControlFlow(value: unknown, { kind, position }: ControlSite): Error {
   const path = tracedValue(value)?.recorder.trace.path;
   const message = `symbolically traced variables cannot be used as inputs to control flow: ${shown(value)} in '${kind}'`;
-  return refusal('E_TRACE_CONTROL_FLOW', message, { source: position, path }, { hint: HINT });
+  return stopping(refusal('E_TRACE_CONTROL_FLOW', message, { source: position, path }, { hint: HINT }));
 }
 
 function shown(value: unknown): string {

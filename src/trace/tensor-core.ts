@@ -2,7 +2,7 @@ import { didYouMean } from '../errors.ts';
 import { baseName } from '../graph/build.ts';
 import type { DType, FloatLiteral } from '../graph/types.ts';
 import { sourcePosition } from './position.ts';
-import { runningRecorder, type Recorder, type TraceArg, type TracedValue } from './recorder.ts';
+import { runningRecorder, stopping, type Recorder, type TraceArg, type TracedValue } from './recorder.ts';
 import { refusal } from './refusal.ts';
 import { Sym, type Size } from './sizes.ts';
 import { valueText } from './typed-value.ts';
@@ -160,12 +160,10 @@ function hostRead(tensor: TensorCore, what: string, check: () => void): readonly
 
 function refuse(code: string, tensor: TensorCore, what: string, hint: string): Error {
   const path = tracedValue(tensor)?.recorder.trace.path;
-  return refusal(
-    code,
-    `traced tensor ${describe(tensor)} ${what}`,
-    { source: sourcePosition(), path },
-    { node: tensor.name, hint },
-  );
+  const place = { source: sourcePosition(), path };
+  const error = refusal(code, `traced tensor ${describe(tensor)} ${what}`, place, { node: tensor.name, hint });
+  // A shape is as wrong with values as without; what needs the values would have gone well with them.
+  return code === 'E_SHAPE' ? error : stopping(error);
 }
 
 /** Property traffic that a frozen object would let pass in silence. */

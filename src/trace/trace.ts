@@ -1,3 +1,4 @@
+import { ShardwrightError } from '../errors.ts';
 import { lintGraph } from '../graph/lint.ts';
 import { withPhases } from '../graph/phases.ts';
 import type { Graph } from '../graph/types.ts';
@@ -161,7 +162,7 @@ function run(
   const inputTree = inputTreeOf(inputs);
   const given = valueOfTree(mapTree(inputTree, (leaf, path) => placeholder(trace, leaf, path, sizes)));
   try {
-    const returned = recordInto(trace.root, () => fn(...(Array.isArray(inputs) ? (given as unknown[]) : [given])));
+    const returned = uncaught(trace, () => fn(...(Array.isArray(inputs) ? (given as unknown[]) : [given])));
     const outputTree = outputs(trace, returned);
     const recorded = withPhases(trace.root.finish());
     const { table } = trace.settings;
@@ -173,6 +174,28 @@ function run(
   } finally {
     trace.open = false;
   }
+}
+
+/**
+ * Runs the program; what stopped it stops the trace, though the program caught it: with values it would not have been
+ * thrown, so what followed is not the program.
+ */
+function uncaught<T>(trace: Trace, body: () => T): T {
+  const caught = (): Error | undefined => {
+    const { stopped } = trace.dims;
+    if (!(stopped instanceof ShardwrightError)) return stopped;
+    const { code, message, details } = stopped;
+    return new ShardwrightError(code, `${message}; the traced function caught this error and went on`, details);
+  };
+  let result: T;
+  try {
+    result = recordInto(trace.root, body);
+  } catch (error) {
+    throw error === trace.dims.stopped ? error : (caught() ?? error);
+  }
+  const error = caught();
+  if (error !== undefined) throw error;
+  return result;
 }
 
 /** The tree of described inputs; members of a top-level list are the arguments `arg0`, `arg1` and so on. */

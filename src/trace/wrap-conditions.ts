@@ -3,6 +3,7 @@ import { ShardwrightError } from '../errors.ts';
 import { shownFile } from './position.ts';
 import { Rewriter } from './rewrite.ts';
 import { bare } from './source-syntax.ts';
+import { withTailReturns } from './early-returns.ts';
 
 /**
  * The source-level front end. JavaScript decides truthiness and identity without calling anything, so every place where a
@@ -95,6 +96,10 @@ const EQUALITIES: ReadonlyMap<ts.SyntaxKind, string> = new Map([
 class Wrapper {
   private readonly factory: ts.NodeFactory;
   private readonly rewriter: Rewriter | undefined;
+  /** Bodies of functions met so far, with the parameters of theirs. */
+  private readonly bodies = new Map<ts.Block, readonly ts.ParameterDeclaration[]>();
+  /** Variables that end with the function, by the conditional that ends it. */
+  private readonly locals = new Map<ts.Node, ReadonlySet<string>>();
 
   constructor(
     private readonly context: ts.TransformationContext,
@@ -112,6 +117,14 @@ class Wrapper {
 
   private readonly visit = (node: ts.Node): ts.Node => {
     const { factory } = this;
+    const body = this.rewriter === undefined ? undefined : bodyOf(node);
+    if (body !== undefined) this.bodies.set(body, (node as ts.FunctionLikeDeclaration).parameters);
+    const parameters = ts.isBlock(node) ? this.bodies.get(node) : undefined;
+    if (parameters !== undefined) {
+      const made = withTailReturns(node as ts.Block, [...parameters], factory);
+      for (const [statement, names] of made.locals) this.locals.set(statement, names);
+      return ts.visitEachChild(made.body, this.visit, this.context);
+    }
     const inner = <T extends ts.Node>(child: T): T => ts.visitNode(child, this.visit) as T;
     if (ts.isIfStatement(node) || ts.isWhileStatement(node) || ts.isConditionalExpression(node)) {
       const kind = ts.isIfStatement(node) ? 'if' : ts.isWhileStatement(node) ? 'while' : '?:';
@@ -119,7 +132,7 @@ class Wrapper {
       const position = this.position(test);
       const visited = ts.visitEachChild(node, this.visit, this.context);
       if (this.rewriter !== undefined && !isConstant(test))
-        return mappedTo(test, this.rewriter.rewrite(node, visited, kind, position));
+        return mappedTo(test, this.rewriter.rewrite(node, visited, kind, position, this.locals.get(node)));
       if (ts.isIfStatement(visited))
         return factory.updateIfStatement(
           visited,
@@ -270,6 +283,13 @@ class Wrapper {
     return `${this.shown}:${line + 1}:${character + 1}`;
   }
 }
+
+/** The block of a function that returns values of its own accord; generators and promises have other ways out. */
+function bodyOf(node: ts.Node): ts.Block | undefined {
+  const plain = ts.isArrowFunction(node) || ts.isFunctionExpression(node) || ts.isFunctionDeclaration(node) || ts.isMethodDeclaration(node);
+  if (!plain || node.body === undefined || !ts.isBlock(node.body) || node.asteriskToken !== undefined) return undefined;
+  return node.modifiers?.some(({ kind }) => kind === ts.SyntaxKind.AsyncKeyword) === true ? undefined : node.body;
+} // prettier-ignore
 
 /** Source maps lead from the call that records an operator to the condition that it was. */
 function mappedTo(test: ts.Expression, made: ts.Node): ts.Node {

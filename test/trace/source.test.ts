@@ -260,7 +260,18 @@ describe('mode rewrite', () => {
   });
 
   const REFUSED: readonly (readonly [string, string, string])[] = [
-    ['one branch returns', 'if (x.sum().gt(0)) return x.sin(); return x;', 'only one branch returns'],
+    ['one branch returns', 'if (x.sum().gt(0)) return x.sin();', 'only one branch returns'],
+    [
+      'return in a for loop',
+      'for (const k of [1, 2]) { if (x.sum().gt(k)) return x.sin(); } return x;',
+      'only one branch returns',
+    ],
+    ['early return before a throw', 'if (x.sum().gt(0)) return x.sin(); throw 1;', 'only one branch returns'],
+    [
+      'early return before a throw of the host',
+      'if (x.sum().gt(0)) return x.sin(); if (x.rank > 4) throw 1; return x;',
+      'it throws',
+    ],
     ['no else', 'let y = x; if (x.sum().gt(0)) { y = y.sin(); } return y;', 'it has no else'],
     [
       'other variables',
