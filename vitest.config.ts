@@ -1,20 +1,20 @@
 import { fileURLToPath } from 'node:url';
 import { setFlagsFromString } from 'node:v8';
 import { defineConfig } from 'vitest/config';
+import './src/cli/runtime.ts';
 
 // The threads of the tests are young and allocate much: with V8's defaults its helper threads, which collect garbage and
 // optimise code, take as much processor time as half of the tests themselves. A young generation of 64 MiB instead of 16
 // is collected less often, and functions are optimised after as much work as the command line asks for (src/cli/runtime.ts).
 setFlagsFromString('--min-semi-space-size=64');
 setFlagsFromString('--max-semi-space-size=64');
-setFlagsFromString('--interrupt-budget=1000000');
 
 export default defineConfig({
   resolve: { alias: { shardwright: fileURLToPath(new URL('./src/index.ts', import.meta.url)) } },
   test: {
     include: ['test/**/*.test.ts'],
-    // These need PyTorch: `npm run test:engines`.
-    exclude: ['test/engines/**'],
+    // These need PyTorch (`npm run test:engines`), or the registry (`npm run test:package`).
+    exclude: ['test/engines/**', 'test/package/**'],
     // Random tests draw the same examples in every run; FAST_CHECK_SEED draws others.
     setupFiles: ['./test/support/fast-check-seed.ts'],
     testTimeout: 120_000,

@@ -25,7 +25,7 @@ const next = join(root, `dist.next-${process.pid}`);
 const old = join(root, `dist.old-${process.pid}`);
 const linked = join(next, 'linked');
 
-/** @type {{ exports: Record<string, string | { types: string, import: string }>, bin: Record<string, string>, dependencies: Record<string, string> }} */
+/** @type {{ exports: Record<string, string | { types: string, default: string }>, bin: Record<string, string>, dependencies: Record<string, string> }} */
 const manifest = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'));
 const exported = Object.values(manifest.exports).flatMap((entry) => (typeof entry === 'string' ? [] : [entry]));
 /** @param {string} path `./dist/index.js` of package.json */
@@ -42,7 +42,7 @@ const workers = files.filter((path) => path.endsWith('.mjs'));
 
 // What Node is told to load by its path: the package's own entries, what worker threads import, the module-loading hook.
 const entries = [
-  ...exported.map((entry) => built(entry.import)),
+  ...exported.map((entry) => built(entry.default)),
   ...Object.values(manifest.bin).map(built),
   // Awaited: an import in a comment is a type.
   ...workers.flatMap((path) =>
@@ -51,6 +51,8 @@ const entries = [
     ),
   ),
   join(next, 'trace', 'loader.js'),
+  // In a file of its own: a bundler cannot know that graphlib does nothing when it is loaded.
+  join(next, 'passes', 'cfg-flow.js'),
 ];
 
 /**
@@ -82,17 +84,29 @@ const { metafile } = await build({
   format: 'esm',
   platform: 'node',
   target: 'node20',
-  external: [
-    ...Object.keys(manifest.dependencies).filter((name) => name !== 'zod'),
-    'eslint',
-    'typescript-eslint',
-    'vite',
-  ],
+  sourcemap: 'linked',
+  external: [...Object.keys(manifest.dependencies), 'typescript', 'eslint', 'typescript-eslint', 'vite'],
   plugins: [ownPlace],
   metafile: true,
   logLevel: 'warning',
 });
 copyFileSync(join(dirname(require.resolve('zod/package.json')), 'LICENSE'), join(linked, 'zod.LICENSE'));
+
+// What is loaded does nothing until it is called (`sideEffects` of package.json), so that a bundle of one function is small: bare
+// links, which are of evaluation order alone, go, and a namespace as a value is made by a call that may be left out.
+for (const output of Object.keys(metafile.outputs)) {
+  if (!output.endsWith('.js')) continue;
+  const text = readFileSync(output, 'utf8')
+    .replaceAll(/^import "\.\/chunk-[^"]+";$/gm, '')
+    .replaceAll(/^var (\w+) = \{\};\n__export\(\1, \{$/gm, 'var $1 = /* @__PURE__ */\n__export({}, {')
+    .replace(
+      /^var __export = \(target, all\) => \{\n(.*\n.*\n)\};$/m,
+      'var __export = (target, all) => {\n$1return target; };',
+    );
+  if (/^__export\(/m.test(text.replaceAll('/* @__PURE__ */\n__export(', '')))
+    throw new Error(`${output}: the linker makes namespaces in another way now`);
+  writeFileSync(output, text);
+}
 
 // Each entry becomes a line that leads to its link.
 const kept = new Set(workers);

@@ -48,6 +48,6 @@ async function guarded<T>(file: string, run: () => T | Promise<T>): Promise<T> {
   try {
     return await run();
   } catch (error) {
-    throw scriptError(error, file);
+    throw await scriptError(error, file);
   }
 }

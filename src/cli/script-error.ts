@@ -3,7 +3,6 @@ import { dirname, sep } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { ShardwrightError } from '../errors.ts';
 import { shownFile } from '../trace/position.ts';
-import { wrapConditions } from '../trace/wrap-conditions.ts';
 
 /** What goes wrong in a program of the user is the user's to mend: one line with the place, and no word of a defect here. */
 
@@ -16,9 +15,9 @@ const LIBRARY = dirname(dirname(fileURLToPath(import.meta.url))) + sep;
  *
  * @param file absolute path of the program
  */
-export function scriptError(error: unknown, file: string): unknown {
+export async function scriptError(error: unknown, file: string): Promise<unknown> {
   if (error instanceof ShardwrightError) return error.details.file === undefined ? error.with(declared(file)) : error;
-  const syntax = syntaxFault(file);
+  const syntax = await syntaxFault(file);
   if (syntax !== undefined) return syntax;
   const place = error instanceof Error ? placeOf(error.stack ?? '') : undefined;
   if (place?.file.startsWith(LIBRARY) === true) return error;
@@ -32,7 +31,9 @@ export function scriptError(error: unknown, file: string): unknown {
 }
 
 /** The hook that transforms the source runs in a thread of its own, and what it throws loses its details on the way. */
-function syntaxFault(file: string): ShardwrightError | undefined {
+async function syntaxFault(file: string): Promise<ShardwrightError | undefined> {
+  // TypeScript, its parser, is there: the hook has asked for it. Who loads no program does without it.
+  const { wrapConditions } = await import('../trace/wrap-conditions.ts');
   try {
     wrapConditions(readFileSync(file, 'utf8'), file);
     return undefined;

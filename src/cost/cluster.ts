@@ -263,7 +263,11 @@ const linkSchema = z.strictObject({
   latencySeconds: z.number().nonnegative(),
 });
 
-/** Form of a user's cluster file. Times in seconds, rates in bytes or FLOPs per second. */
+/**
+ * Form of a user's cluster file. Times in seconds, rates in bytes or FLOPs per second.
+ *
+ * @internal
+ */
 export const clusterFileSchema = z.strictObject({
   id: z.string().default('custom'),
   name: z.string().optional(),

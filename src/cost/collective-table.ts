@@ -1,6 +1,6 @@
 import * as z from 'zod';
 import { ShardwrightError } from '../errors.ts';
-import { COLLECTIVE_KINDS } from './collectives.ts';
+import { COLLECTIVE_KINDS, type CollectiveKind } from './collectives.ts';
 
 /**
  * Measured collectives of a user's own cluster, as a table of text: a header `Group Size Collective 1MB 2MB ... 2048MB`, a
@@ -23,7 +23,11 @@ const collectiveRow = z
   .refine((row) => row.bytes.length === row.seconds.length, 'as many seconds as bytes')
   .refine((row) => row.bytes.every((b, i) => i === 0 || b > row.bytes[i - 1]), 'bytes rise');
 
-/** The field `collectiveTable` of a cluster file: rows, each of another group, number of devices or collective. */
+/**
+ * The field `collectiveTable` of a cluster file: rows, each of another group, number of devices or collective.
+ *
+ * @internal
+ */
 export const collectiveTableSchema = z
   .array(collectiveRow)
   .min(1)
@@ -34,7 +38,13 @@ export const collectiveTableSchema = z
   );
 
 /** Times of one collective over one group, in seconds by the input bytes of a rank. */
-export type CollectiveRow = z.infer<typeof collectiveRow>;
+export interface CollectiveRow {
+  readonly group: string;
+  readonly devices: number;
+  readonly collective: CollectiveKind;
+  readonly bytes: readonly number[];
+  readonly seconds: readonly number[];
+}
 
 /** What no two rows of a table share. */
 export function collectiveRowKey({

@@ -2,6 +2,7 @@ import { readFileSync } from 'node:fs';
 import * as z from 'zod';
 import { internalError, ShardwrightError, suggestion } from '../errors.ts';
 import { readModelConfig, type ModelConfig } from './families.ts';
+import type { JsonRecord } from './read-config.ts';
 
 /** The models that the package knows by name (`data/models.json`). */
 
@@ -16,7 +17,14 @@ const entrySchema = z.object({
 const registrySchema = z.object({ models: z.array(entrySchema) });
 
 /** A known model: its config, where that is from, and the counts of the published classes. */
-export type ModelEntry = z.infer<typeof entrySchema>;
+export interface ModelEntry {
+  readonly name: string;
+  readonly hfId?: string | undefined;
+  readonly source: string;
+  readonly verbatim: boolean;
+  readonly parameters: { readonly total: number; readonly trainable: number; readonly active?: number | undefined };
+  readonly config: JsonRecord;
+}
 
 let loaded: readonly ModelEntry[] | undefined;
 

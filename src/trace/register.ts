@@ -1,4 +1,5 @@
-import { register } from 'node:module';
+import { createRequire, register } from 'node:module';
+import { ShardwrightError } from '../errors.ts';
 
 /**
  * `node --import shardwright/register app.ts`: installs the module-loading hook of the source-level front end for this
@@ -24,11 +25,27 @@ export interface HookData {
   readonly library: string;
 }
 
-/** Installs the hook. A second call adds another one, for other files. */
+/**
+ * Installs the hook. A second call adds another one, for other files.
+ *
+ * @throws E_DEPENDENCY where TypeScript, whose parser reads the programs, is not installed
+ */
 export function registerTraceHook({ files = [], mode = 'rewrite' }: RegisterOptions = {}): void {
+  needTypeScript();
   process.setSourceMapsEnabled(true);
   // The sources run as `.ts` in development and as `.js` in the package.
   const extension = import.meta.url.endsWith('.ts') ? 'ts' : 'js';
   const data: HookData = { files, mode, library: new URL(`../index.${extension}`, import.meta.url).href };
   register(`./loader.${extension}`, { parentURL: import.meta.url, data });
+}
+
+/** The hook runs in a thread whose own error would name a file of the package. */
+function needTypeScript(): void {
+  try {
+    createRequire(import.meta.url).resolve('typescript');
+  } catch {
+    throw new ShardwrightError('E_DEPENDENCY', 'programs are read with TypeScript, which is not installed', {
+      hint: 'npm install --save-dev typescript',
+    });
+  }
 }

@@ -78,23 +78,23 @@ describe('CA-17 faults of a program', () => {
     expect((await other.cli('trace', path)).out).toMatch(/%cond = cond\(.*source=".*capture\.ts:5:7"/);
   });
 
-  it('CA-17 the other faults, without a process of their own', () => {
-    const thrown = (error: unknown, body: string): unknown[] => {
-      const found = scriptError(error, file('other.ts', body));
+  it('CA-17 the other faults, without a process of their own', async () => {
+    const thrown = async (error: unknown, body: string): Promise<unknown[]> => {
+      const found = await scriptError(error, file('other.ts', body));
       if (!(found instanceof ShardwrightError)) return ['passed on'];
       return [found.code, found.message, found.details.position];
     };
     const withStack = (stack: string): Error => Object.assign(new Error('boom'), { stack });
     const path = join(folder, 'other.ts');
-    expect(thrown('text', '')).toEqual(['E_INPUT', 'the program fails: text', undefined]);
+    expect(await thrown('text', '')).toEqual(['E_INPUT', 'the program fails: text', undefined]);
     // A name that an import does not provide: the place is the first line of the stack.
-    expect(thrown(withStack(`file://${path}:1\nimport { specc } from 'shardwright';`), '')[2]).toEqual({ line: 1, column: 1 });
-    expect(thrown(withStack(`Error: boom\n    at model (${path}:3:9)`), '')[2]).toEqual({ line: 3, column: 9 });
+    expect((await thrown(withStack(`file://${path}:1\nimport { specc } from 'shardwright';`), ''))[2]).toEqual({ line: 1, column: 1 });
+    expect((await thrown(withStack(`Error: boom\n    at model (${path}:3:9)`), ''))[2]).toEqual({ line: 3, column: 9 });
     // The first frame is ours: a defect of the library stays one.
     const inside = join(root, 'src/errors.ts');
-    expect(thrown(withStack(`Error: boom\n    at f (${inside}:3:9)\n    at model (${path}:3:9)`), '')).toEqual(['passed on']);
+    expect(await thrown(withStack(`Error: boom\n    at f (${inside}:3:9)\n    at model (${path}:3:9)`), '')).toEqual(['passed on']);
     // A promise has no place of its own: that of the model is told.
     const promise = new ShardwrightError('E_TRACE_ASYNC', 'the traced function returned a promise');
-    expect(thrown(promise, '\nexport async function model() {}')).toEqual(['E_TRACE_ASYNC', promise.message, { line: 4, column: 1 }]);
+    expect(await thrown(promise, '\nexport async function model() {}')).toEqual(['E_TRACE_ASYNC', promise.message, { line: 4, column: 1 }]);
   }); // prettier-ignore
 });

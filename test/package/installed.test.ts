@@ -1,0 +1,129 @@
+import { build } from 'esbuild';
+import { existsSync, readFileSync } from 'node:fs';
+import { dirname, join, normalize } from 'node:path';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { Installed, root } from './installed.ts';
+
+/** The packed files: what is in them, what they weigh, and that they run on every Node that is supported. */
+
+const MAJORS = [20, 22, 24] as const;
+
+let installed: Installed;
+let nodes: ReadonlyMap<number, string>;
+beforeAll(() => {
+  expect(existsSync(join(root, 'dist/index.js')), 'npm run build comes first').toBe(true);
+  installed = new Installed();
+  nodes = installed.nodes(MAJORS);
+});
+afterAll(() => installed.remove());
+
+const paths = (): readonly string[] => installed.packed.files.map(({ path }) => path);
+const MODEL = ["import { spec, type Tensor } from 'shardwright';", 'export const inputs = { x: spec([4, 4]) };', 'export const model = ({ x }: { x: Tensor }): Tensor => (x.shape.length > 1 ? x.relu() : x);']; // prettier-ignore
+
+describe('the tarball', () => {
+  it('holds linked code with its source maps, types, data and docs; no module that nobody loads, no gallery', () => {
+    for (const wanted of ['README.md', 'LICENSE', 'CHANGELOG.md', 'docs/how-it-works.md', 'data/hardware.json', 'dist/index.d.ts'])
+      expect(paths()).toContain(wanted);
+    expect(paths().filter((path) => path.includes('gallery'))).toEqual([]);
+    // Code outside dist/linked is workers and lines that lead there.
+    const code = paths().filter((path) => path.startsWith('dist/') && path.endsWith('.js'));
+    for (const path of code)
+      if (path.startsWith('dist/linked/')) expect(paths(), path).toContain(`${path}.map`);
+      else expect(readFileSync(join(root, path), 'utf8').length, path).toBeLessThan(200);
+  }); // prettier-ignore
+
+  it('has no dead link in a page that it holds', () => {
+    const dead = paths()
+      .filter((path) => path.endsWith('.md'))
+      .flatMap((page) =>
+        [...readFileSync(join(installed.own, page), 'utf8').matchAll(/\]\(([^)#\s]+)[^)]*\)/g)]
+          .filter(([, link]) => !/^[a-z]+:/.test(link))
+          .map(([, link]) => `${page}: ${normalize(join(dirname(page), link))}`)
+          .filter((link) => !existsSync(join(installed.own, link.split(': ')[1]))),
+      );
+    expect(dead).toEqual([]);
+  });
+
+  it('installs what runs and nothing else: neither zod nor typescript, under 30 MB in all', () => {
+    for (const name of ['zod', 'typescript']) expect(existsSync(join(installed.folder, 'node_modules', name)), name).toBe(false); // prettier-ignore
+    expect(installed.bytes()).toBeLessThan(30e6);
+  });
+
+  it.each([
+    ['publint', ['publint', '--strict']],
+    ['attw', ['attw', '--profile', 'node16', '--ignore-rules', 'cjs-resolves-to-esm', '--']],
+  ])('passes %s', (_, [name, ...flags]) => {
+    const run = installed.run(process.execPath, join(root, 'node_modules/.bin', name), ...flags, installed.tarball);
+    expect(run.code, run.out + run.err).toBe(0);
+  });
+
+  it('is small in a bundle of one function of a notation', async () => {
+    installed.write('one.mjs', "import { parseLayout } from 'shardwright';", "console.log(String(parseLayout('(4,2):(2,1)')));"); // prettier-ignore
+    const outfile = join(installed.folder, 'one.out.mjs');
+    const { warnings } = await build({ entryPoints: [join(installed.folder, 'one.mjs')], outfile, bundle: true, minify: true, format: 'esm', platform: 'node', logLevel: 'silent' }); // prettier-ignore
+    expect(warnings).toEqual([]);
+    expect(readFileSync(outfile).length).toBeLessThan(10e3);
+    expect(installed.run(process.execPath, outfile)).toEqual({ code: 0, out: '(4,2):(2,1)\n', err: '' });
+  });
+
+  it('has types that a strict program compiles with, libraries checked', () => {
+    installed.write('use.ts', "import { shard, type Plan } from 'shardwright';", 'export const seconds = (plan: Plan): number => plan.objective.seconds;', 'export const all = [shard];', '// @ts-expect-error a plan is not a number', 'export const wrong: number = seconds as unknown as Plan;'); // prettier-ignore
+    installed.write('tsconfig.json', JSON.stringify({ compilerOptions: { strict: true, module: 'nodenext', target: 'es2023', skipLibCheck: false, noEmit: true, types: ['node'], typeRoots: [join(root, 'node_modules/@types')] }, include: ['use.ts'] })); // prettier-ignore
+    expect(installed.run(process.execPath, join(root, 'node_modules/typescript/bin/tsc'), '-p', '.')).toEqual({ code: 0, out: '', err: '' }); // prettier-ignore
+  });
+
+  it('says what to install where TypeScript is missing', () => {
+    const file = installed.write('small.model.ts', ...MODEL);
+    const run = installed.cli(process.execPath, 'trace', file);
+    expect([run.code, run.out]).toEqual([2, '']);
+    expect(run.err).toBe('E_DEPENDENCY programs are read with TypeScript, which is not installed\n  hint: npm install --save-dev typescript\n'); // prettier-ignore
+  });
+});
+
+describe.each(MAJORS)('on Node %i', (major) => {
+  const node = (): string => nodes.get(major)!;
+
+  it('is that Node', () => {
+    expect(installed.run(node(), '--version').out).toMatch(new RegExp(`^v${major}\\.`));
+  });
+
+  it('plans, on worker threads too, and prints nothing that is not its own', () => {
+    const model = join(installed.own, 'examples/llama3-8b-2l-b16.fx.txt.gz');
+    const plan = installed.cli(node(), 'plan', model, '--mesh', 'dp=8,tp=8', '--cluster', 'dgx-h100', '--no-recipes', '--quiet'); // prettier-ignore
+    expect([plan.code, plan.err]).toEqual([0, '']);
+    expect(plan.out).toContain('proof      optimal (gap 0)');
+    const text = installed.write('small.fx.txt', 'class GraphModule(torch.nn.Module):', '    def forward(self, x: "f32[4, 4]"):', '        relu: "f32[4, 4]" = torch.ops.aten.relu.default(x)', '        return relu'); // prettier-ignore
+    const highs = installed.cli(node(), 'plan', text, '--mesh', 'x=2', '--cluster', 'dgx-h100', '--solver', 'highs', '--quiet'); // prettier-ignore
+    expect([highs.code, highs.err]).toEqual([0, '']);
+    expect(highs.out).toContain('optimal (gap 0) by highs');
+  });
+
+  const USE = ["const graph = trace(({ x, w }) => x.matmul(w), { x: input([8, 16]), w: parameter([16, 8]) });", "const request = { ...DEFAULT_REQUEST, mesh: 'a=2', cluster: 'dgx-h100' };", "shard(graph, request, { table: builtinOperators() }).then(({ status, plan }) => console.log(status, plan.proof.status));"]; // prettier-ignore
+  const NAMES = '{ shard, trace, builtinOperators, DEFAULT_REQUEST, input, parameter }';
+  it.each([
+    ['imported', 'use.mjs', `import ${NAMES} from 'shardwright';`],
+    ['required', 'use.cjs', `const ${NAMES} = require('shardwright');`],
+  ])('is a library that is %s', (_, file, first) => {
+    installed.write(file, first, ...USE);
+    const run = installed.run(node(), '--disable-warning=ExperimentalWarning', file);
+    expect([run.code, run.out.trim(), run.err]).toEqual([0, 'planned optimal', '']);
+  });
+
+  it('shows its sources in a stack', () => {
+    const wrong = installed.write('wrong.mjs', "import { parseLayout } from 'shardwright';", "try { parseLayout('(('); } catch (error) { console.log(error.stack); }"); // prettier-ignore
+    expect(installed.run(node(), '--enable-source-maps', wrong).out).toMatch(/src\/mesh\/layout\/\w+\.ts:\d+/);
+  });
+});
+
+describe('with TypeScript beside it', () => {
+  beforeAll(() => installed.install('typescript@5.9'));
+
+  it.each(MAJORS)('Node %i traces programs and has the side entries', (major) => {
+    const node = nodes.get(major)!;
+    const traced = installed.cli(node, 'trace', installed.write('small.model.ts', ...MODEL));
+    expect([traced.code, traced.err]).toEqual([0, '']);
+    expect(traced.out).toContain('aten.relu.default');
+    const use = installed.write('side.mjs', "import eslint, { models } from 'shardwright/eslint';", "import { wrapConditionsPlugin } from 'shardwright/vite';", "import { registerTraceHook } from 'shardwright/register';", 'console.log(eslint.models === models, typeof wrapConditionsPlugin, typeof registerTraceHook);'); // prettier-ignore
+    expect(installed.run(node, use).out.trim()).toBe('true function function');
+  });
+});
