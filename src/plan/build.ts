@@ -1,3 +1,4 @@
+import { placeholdersByRoleName } from '../graph/carried.ts';
 import { shareCopies } from './copies.ts';
 import type { BuildInput } from './input.ts';
 import type { CopyVariable, Model, NodeSeconds, Use, Variable } from './model.ts';
@@ -106,10 +107,7 @@ function connect(
 
 /** Parameters that are one tensor are placed alike: a table that allows equal placements only. */
 function tieParameters(input: BuildInput, columns: SpecColumns, tables: TableBuilder, nodeVariable: Int32Array): void {
-  const byRole = new Map<string, number>();
-  input.graph.nodes.forEach((node, n) => {
-    if (node.kind === 'placeholder') byRole.set(node.meta.roleName ?? node.name, n);
-  });
+  const byRole = placeholdersByRoleName(input.graph);
   for (const group of input.graph.ties ?? []) {
     const [owner, ...others] = group.map((name) => byRole.get(name) ?? -1);
     for (const other of others) {

@@ -1,4 +1,5 @@
 import { ShardwrightError, suggestion } from '../errors.ts';
+import { placeholdersByRoleName } from '../graph/carried.ts';
 import type { Graph } from '../graph/types.ts';
 import type { OperatorTable } from '../ops/table.ts';
 import { evaluate } from '../solver/check.ts';
@@ -221,8 +222,8 @@ export async function forceNode(
 function nodeIndex({ model }: Prepared, name: string): number {
   const { flow, graph } = model;
   let n = flow.byName.get(name);
-  n ??= graph.nodes.findIndex((node) => node.kind === 'placeholder' && node.meta.roleName === name);
-  if (n < 0) {
+  n ??= placeholdersByRoleName(graph).get(name);
+  if (n === undefined) {
     const names = graph.nodes.flatMap((node) => [node.name, node.meta.roleName ?? node.name]);
     throw new ShardwrightError('E_REF', `the plan has no node '${name}'`, {
       hint: suggestion(name, [...new Set(names)], 'nodes and parameters'),

@@ -1,4 +1,5 @@
 import { ShardwrightError, suggestion } from '../errors.ts';
+import { placeholdersByRoleName } from '../graph/carried.ts';
 import { einshardOnMesh } from '../mesh/einshard/on-mesh.ts';
 import { isEinshard } from '../mesh/einshard/syntax.ts';
 import type { ShardingSpace } from '../mesh/space.ts';
@@ -24,11 +25,9 @@ export function parsePin(text: string): Pin {
  */
 export function applyPins(model: Model, restriction: Restriction, pins: readonly Pin[]): void {
   const { graph, space, flow } = model;
-  const roleNames = new Map<string, string>();
-  for (const node of graph.nodes)
-    if (node.kind === 'placeholder' && node.meta.roleName !== undefined) roleNames.set(node.meta.roleName, node.name);
+  const roleNames = placeholdersByRoleName(graph);
   for (const pin of pins) {
-    const name = flow.byName.has(pin.node) ? pin.node : roleNames.get(pin.node);
+    const name = flow.byName.has(pin.node) ? pin.node : graph.nodes[roleNames.get(pin.node) ?? -1]?.name;
     if (name === undefined) {
       const known = [...flow.byName.keys(), ...roleNames.keys()];
       throw new ShardwrightError('E_REF', `--pin ${pin.node}=${pin.spec}: the graph has no '${pin.node}'`, {

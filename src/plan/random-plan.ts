@@ -1,3 +1,4 @@
+import { placeholdersByRoleName } from '../graph/carried.ts';
 import { isPending } from '../mesh/sharding.ts';
 import type { Decoded } from './decode.ts';
 import { decode } from './decode.ts';
@@ -105,15 +106,13 @@ function isPlaceholder(model: Model, variable: number): boolean {
 
 /** Variables of tied parameters, each with the first of its group. Members of a group have equal domains. */
 function tiedVariables(model: Model): Map<number, number> {
-  const byRole = new Map<string, number>();
-  model.graph.nodes.forEach((node, n) => {
-    if (node.kind === 'placeholder') byRole.set(node.meta.roleName ?? node.name, model.nodeVariable[n]);
-  });
+  const byRole = placeholdersByRoleName(model.graph);
+  const variableOf = (name: string): number | undefined => model.nodeVariable[byRole.get(name) ?? -1];
   const out = new Map<number, number>();
   for (const [owner, ...others] of model.graph.ties ?? []) {
-    const first = byRole.get(owner);
+    const first = variableOf(owner);
     for (const other of others) {
-      const variable = byRole.get(other);
+      const variable = variableOf(other);
       if (first !== undefined && variable !== undefined) out.set(variable, first);
     }
   }

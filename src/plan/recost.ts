@@ -3,7 +3,7 @@ import type { Cluster } from '../cost/cluster.ts';
 import type { CollectiveModel } from '../cost/collectives.ts';
 import { presetComputeCost } from '../cost/presets.ts';
 import { internalError } from '../errors.ts';
-import type { Graph } from '../graph/types.ts';
+import type { Graph, Node, Output } from '../graph/types.ts';
 import type { OpenedGraph } from '../passes/open-bodies.ts';
 import type { ShardingSpace } from '../mesh/space.ts';
 import { atSizes, bindCall, tensorInputs, withOutputs } from '../ops/context.ts';
@@ -99,19 +99,18 @@ export function recost(
     if (planned.internalSeconds !== undefined)
       seconds += runs * internalSeconds(record.shard(call), planned, space, here, collectives);
   });
-  const byRole = new Map<string, number>();
-  graph.nodes.forEach((node) => {
-    if (node.kind === 'placeholder' && node.meta.roleName !== undefined)
-      byRole.set(node.meta.roleName, placed.get(node.name)![0]);
-  });
+  checkTies(graph, placed, space);
   let k = 0;
   for (const { output, value } of flow.outputs) {
     if (value < 0) continue;
     const planned = decoded.outputs[k++];
     const to = space.parse(planned.placement);
-    const owner = output.role === 'grad' && output.of !== undefined ? byRole.get(output.of) : undefined;
-    if (owner !== undefined && owner !== to)
-      throw internalError(`gradient of ${output.of} is ${planned.placement}, its parameter is not`);
+    const home = homeOf(graph, output);
+    const [enters] = home === undefined ? [to] : placed.get(home.name)!;
+    if (enters !== to)
+      throw internalError(
+        `plan returns ${planned.value} (${output.role}) as ${planned.placement}, but ${home?.name} enters as ${space.text(enters)}`,
+      );
     carry(
       value,
       output.role === 'output' ? 'forward' : 'backward',
@@ -130,6 +129,33 @@ export function recost(
     carry(id, phase, planned.redistributions, to, `carry ${name}`, opened?.loops.moveScope(producer, name));
   }
   return seconds;
+}
+
+/**
+ * The placeholder whose placement an output must have: the tensor that a gradient is of, or that the next step reads instead.
+ * Sought here anew, by role, name and state: what the problem was built from is not asked.
+ */
+function homeOf({ nodes }: Graph, { role, of, stateName }: Output): Node | undefined {
+  if (role === 'output') return undefined;
+  const isState = role === 'newstate';
+  const home = nodes.find(
+    ({ kind, meta }) =>
+      kind === 'placeholder' &&
+      (meta.role === 'state') === isState &&
+      meta.roleName === of &&
+      (!isState || meta.stateName === stateName),
+  );
+  if (home === undefined) throw internalError(`plan returns a ${role} of ${of}, which no input of the graph is`);
+  return home;
+}
+
+/** Names of one tensor are placed alike. */
+function checkTies(graph: Graph, placed: ReadonlyMap<string, readonly number[]>, space: ShardingSpace): void {
+  for (const group of graph.ties ?? []) {
+    const members = graph.nodes.filter(({ kind, meta: { role, roleName = '' } }) => kind === 'placeholder' && role === 'parameter' && group.includes(roleName)); // prettier-ignore
+    const texts = new Set(members.map(({ name }) => space.text(placed.get(name)![0])));
+    if (texts.size > 1) throw internalError(`plan places ${group.join(' and ')}, which are one tensor, as ${[...texts].join(' and ')}`); // prettier-ignore
+  }
 }
 
 /** Collectives inside the rules that a node's placements say it took, one mesh dim at a time. */

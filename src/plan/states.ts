@@ -5,21 +5,27 @@ import type { LinearRow } from '../solver/types.ts';
 import type { BuildInput } from './input.ts';
 import type { StateBytes } from './model.ts';
 
-/** State bytes of every parameter and buffer under each of its placements. Tied parameters count once. */
+/**
+ * State bytes of every parameter, buffer and optimizer state under each of its placements. Tied parameters count once. A
+ * parameter whose program updates it brings its own states along: its optimizer is not counted a second time.
+ */
 export function parameterStates(input: BuildInput, nodeVariable: Int32Array): Map<number, StateBytes> {
   const { graph, flow, strategies, space } = input;
   const states = new Map<number, StateBytes>();
   const { trained: withGradient, tied } = trainedParameters(graph);
+  const updated = new Set(graph.outputs.flatMap(({ role, of }) => (role === 'mutation' ? [of] : [])));
   graph.nodes.forEach((node, n) => {
     const { role } = node.meta;
-    if (node.kind !== 'placeholder' || nodeVariable[n] < 0 || tied.has(node.meta.roleName ?? node.name)) return;
+    const name = node.meta.roleName ?? node.name;
+    if (node.kind !== 'placeholder' || nodeVariable[n] < 0) return;
     if (role !== 'parameter' && role !== 'buffer' && role !== 'constant' && role !== 'state') return;
+    if (role === 'parameter' && tied.has(name)) return;
     const { set } = strategies.nodes[n]!;
     const { meta } = flow.values[flow.results[n][0]];
-    const trained = role === 'parameter' && withGradient.has(node.meta.roleName ?? node.name);
-    const bytes = trained
-      ? stateBytes(input.optimizer ?? defaultOptimizer(meta.dtype), meta.dtype)
-      : { parameter: DTYPE_BYTES[meta.dtype], gradient: 0, optimizer: 0 };
+    const own = DTYPE_BYTES[meta.dtype];
+    const trained = role === 'parameter' && withGradient.has(name);
+    const kept = trained ? stateBytes(input.optimizer ?? defaultOptimizer(meta.dtype), meta.dtype) : { parameter: own, gradient: 0, optimizer: 0 }; // prettier-ignore
+    const bytes = role === 'state' ? { parameter: 0, gradient: 0, optimizer: own } : updated.has(name) ? { ...kept, optimizer: 0 } : kept; // prettier-ignore
     const localElements = new Float64Array(set.count);
     for (let s = 0; s < set.count; s++) localElements[s] = elements(space.localShape(set.specs[s], meta.shape));
     states.set(n, { ...bytes, localElements });

@@ -1,3 +1,4 @@
+import { ownersOfOutputs } from '../graph/carried.ts';
 import { shardable } from '../mesh/sharding.ts';
 import { runsOf } from '../strategy/runs.ts';
 import type { StrategyTable } from '../strategy/nodes.ts';
@@ -69,21 +70,14 @@ export function collectUses(
     });
   });
   const typeOf = (n: number): number => flow.values[flow.results[n][0]].type;
-  const byRole = new Map<string, number>();
+  const ownerOf = ownersOfOutputs(graph);
   const tangents = new Map<number, number>();
   graph.nodes.forEach((node, n) => {
-    if (node.kind !== 'placeholder') return;
-    if (node.meta.roleName !== undefined) byRole.set(node.meta.roleName, n);
-    if (node.meta.role === 'tangent') tangents.set(node.meta.roleIndex ?? 0, n);
+    if (node.kind === 'placeholder' && node.meta.role === 'tangent') tangents.set(node.meta.roleIndex ?? 0, n);
   });
   flow.outputs.forEach(({ output, value }, k) => {
     if (value < 0) return;
-    const named =
-      output.role === 'output'
-        ? tangents.get(output.index ?? k)
-        : output.of === undefined
-          ? undefined
-          : byRole.get(output.of);
+    const named = output.role === 'output' ? tangents.get(output.index ?? k) : ownerOf(output);
     // A graph without stated roles counts updated statistics among its outputs: their tangent is another tensor's.
     const partner = named !== undefined && typeOf(named) === flow.values[value].type ? named : undefined;
     const at = { kind: 'output', output: k } as const;

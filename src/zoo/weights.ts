@@ -1,3 +1,4 @@
+import { placeholdersByRoleName } from '../graph/carried.ts';
 import type { Graph } from '../graph/types.ts';
 import type { Dataflow } from '../strategy/dataflow.ts';
 
@@ -71,10 +72,7 @@ function innerDim(name: string, shape: readonly number[], stream: number | undef
 
 /** Node numbers of the parameters that are one tensor, group by group. */
 function tiedParameters(graph: Graph): number[][] {
-  const byName = new Map<string, number>();
-  graph.nodes.forEach((node, n) => {
-    if (node.kind === 'placeholder') byName.set(node.meta.roleName ?? node.name, n);
-  });
+  const byName = placeholdersByRoleName(graph);
   return (graph.ties ?? []).map((names) => names.flatMap((name) => byName.get(name) ?? []));
 }
 

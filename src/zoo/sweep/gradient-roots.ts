@@ -1,3 +1,4 @@
+import { ownersOfOutputs } from '../../graph/carried.ts';
 import type { OperatorTable } from '../../ops/table.ts';
 import type { Model } from '../../plan/model.ts';
 
@@ -8,15 +9,10 @@ export function gradientRoots({ graph, flow }: Pick<Model, 'graph' | 'flow'>, ta
   const found = new Int32Array(flow.values.length).fill(-1);
   const users = new Int32Array(flow.values.length);
   for (const list of flow.inputs) for (const v of list) users[v]++;
-  const position = new Map<string, number>();
-  graph.nodes.forEach((node, n) => {
-    if (node.kind !== 'placeholder') return;
-    position.set(node.name, n);
-    if (node.meta.roleName !== undefined) position.set(node.meta.roleName, n);
-  });
+  const ownerOf = ownersOfOutputs(graph);
   for (const { output, value } of flow.outputs) {
-    if (output.role !== 'grad' || value < 0 || output.of === undefined) continue;
-    const parameter = position.get(output.of) ?? -1;
+    if (output.role !== 'grad' || value < 0) continue;
+    const parameter = ownerOf(output) ?? -1;
     for (let v = value; v >= 0 && found[v] < 0;) {
       found[v] = parameter;
       const { node } = flow.values[v];
