@@ -2,6 +2,7 @@ import { loadCluster } from '../cost/cluster.ts';
 import { collectiveModel } from '../cost/presets.ts';
 import { Redistributor } from '../cost/redistribute.ts';
 import { internalError, ShardwrightError } from '../errors.ts';
+import { ownersOfOutputs } from '../graph/carried.ts';
 import { lintGraph } from '../graph/lint.ts';
 import { DTYPE_BYTES, type Graph, type Node, type NodeMeta, type Output } from '../graph/types.ts';
 import { without } from '../graph/value.ts';
@@ -24,6 +25,7 @@ import { RankSymbols, sameInt } from './lower/rank-int.ts';
 import { RedistributionWriter } from './lower/redistribution.ts';
 import { rewrite } from './lower/rewrite.ts';
 import { rulesTaken } from './lower/rules-taken.ts';
+import type { PlannedOutput } from './types.ts';
 
 export { plannedProgram, type LowerablePlan, type PlannedProgram } from './lower/planned.ts';
 
@@ -332,6 +334,7 @@ class Lowering {
 
   private outputs(frame: Frame): Output[] {
     let k = 0;
+    const ownerOf = ownersOfOutputs(this.graph);
     return this.flow.outputs.map(({ output, value }): Output => {
       if (value < 0) {
         this.outputShardings.push(null);
@@ -342,10 +345,28 @@ class Lowering {
       const node = this.graph.nodes[this.flow.values[value].node];
       this.emit.meta = this.moveMeta(node, phase);
       const to = this.space.parse(planned.placement);
+      this.checkReturn(output, planned, to, ownerOf(output));
       const name = this.carry(frame, { value, phase, moves: planned.redistributions, to, scope: 0, use: `output ${k - 1}` }); // prettier-ignore
       this.outputShardings.push(to);
       return { ...output, value: name };
     });
+  }
+
+  /**
+   * What the next step reads in place of an input, and a gradient, has the placement of that input.
+   *
+   * @throws E_PLAN when the plan could not be run a second time
+   */
+  private checkReturn({ role }: Output, planned: PlannedOutput, to: number, owner: number | undefined): void {
+    if (owner === undefined) return;
+    const [enters] = this.plan.nodes[owner].outputs;
+    if (this.space.parse(enters) === to) return;
+    const { name } = this.graph.nodes[owner];
+    throw new ShardwrightError(
+      'E_PLAN',
+      `the plan returns ${planned.value} (${role} of ${planned.of ?? ''}) as ${planned.placement}, but ${name} enters as ${enters}`,
+      { node: name, hint: `a next step could not read it: place both alike, or plan the graph again` },
+    );
   }
 
   /** Of redistributions. One that the backward pass needs may serve forward values that are taken again there, so it has no phase. */

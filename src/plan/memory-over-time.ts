@@ -1,4 +1,5 @@
 import { peakOf, type LiveInterval, type MemoryKind } from '../cost/memory-timeline.ts';
+import { ownersOfOutputs } from '../graph/carried.ts';
 import { DTYPE_BYTES } from '../graph/types.ts';
 import { elements } from '../ops/record.ts';
 import type { OperatorTable } from '../ops/table.ts';
@@ -15,7 +16,8 @@ import type { PlanTimeline } from './types.ts';
  *  - Views share the storage of what they look at and keep it alive, all of it. So do slices of dim 0; a redistribution
  *    that slices another dim writes a copy, as it is priced.
  *  - Parameters, buffers and optimizer state live throughout, inputs of the program too (they are the caller's).
- *  - Gradients and other outputs are brought to their placement as soon as they are made, and live to the end.
+ *  - Gradients and other outputs are brought to their placement as soon as they are made, and live to the end. What replaces an
+ *    input (a new parameter, a new state, an updated buffer) is written over it once nobody reads the old value any more.
  *  - Every step of a redistribution holds its operand and its result; a shared copy lives to its last user.
  *
  * Not counted: workspace inside kernels, buffers of collectives inside operators' own rules, the allocator's slack (a cluster
@@ -50,6 +52,9 @@ class Walk {
   private readonly ofValue = new Map<number, Buffer>();
   private readonly ofCopy = new Map<number, Buffer>();
   private readonly toEnd = new Set<Buffer>();
+  /** What replaces an input, with the storage of that input, which ends with its last reader until `toEnd` prolongs it. */
+  private readonly untilRead: [Buffer, Buffer][] = [];
+  private readonly ownerOf: ReturnType<typeof ownersOfOutputs>;
   private now = -1;
 
   constructor(
@@ -58,6 +63,7 @@ class Walk {
     private readonly table: OperatorTable,
   ) {
     this.momentOfNode = new Int32Array(model.graph.nodes.length).fill(-1);
+    this.ownerOf = ownersOfOutputs(model.graph);
   }
 
   run(): MemoryOverTime {
@@ -85,6 +91,7 @@ class Walk {
     });
     // Programs without a call have one moment all the same.
     if (this.now < 0) this.moment(0);
+    for (const [buffer, old] of this.untilRead) buffer.end = Math.max(buffer.end, old.end);
     for (const buffer of this.toEnd) buffer.end = this.now;
     return {
       intervals: this.buffers.filter((b) => b.bytes > 0).map(({ ...b }) => b),
@@ -148,13 +155,15 @@ class Walk {
     }
   }
 
-  /** Brings an output to where it is wanted; it stays to the end. */
+  /** Brings an output to where it is wanted; it stays to the end, unless it goes where an input was. */
   private output(use: Use, hops: readonly Hop[], n: number): void {
     const buffer = this.carry(use, hops, n);
     if (use.at.kind !== 'output') return;
     const { output } = this.model.flow.outputs[use.at.output];
     if (output.role === 'grad' && buffer.kind !== 'parameter') buffer.kind = 'gradient';
-    this.toEnd.add(buffer);
+    const replaced = output.role === 'grad' ? undefined : this.ownerOf(output);
+    if (replaced === undefined) this.toEnd.add(buffer);
+    else this.untilRead.push([buffer, this.known(this.ofValue, this.model.flow.results[replaced][0])]);
   }
 
   /** Takes a value through its redistributions, one moment a step, and gives the storage that the use reads. */

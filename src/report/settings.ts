@@ -2,7 +2,7 @@ import { defaultOptimizer, stateBytes } from '../cost/memory.ts';
 import type { DType, Graph } from '../graph/types.ts';
 import { DEFAULT_REQUEST, type PlanRequest } from '../plan/request.ts';
 import { trainedParameters } from '../plan/states.ts';
-import { bytesText, percentText, secondsText } from '../units.ts';
+import { bytesText, countedText, percentText, secondsText } from '../units.ts';
 
 /** What a plan was made with. */
 export interface SettingsInput {
@@ -49,6 +49,8 @@ function optimizerText({ graph, request }: SettingsInput): string {
     if (kind === 'placeholder' && meta.role === 'parameter' && type.kind === 'tensor' && trained.has(own) && !tied.has(own))
       dtypes.add(type.dtype); // prettier-ignore
   }
+  const states = graph.nodes.filter(({ kind, meta }) => kind === 'placeholder' && meta.role === 'state').length;
+  if (states > 0) return `optimizer of the program, ${countedText(states, 'state')} among its inputs`;
   if (dtypes.size === 0)
     return `${request.optimizer === undefined ? 'no optimizer' : `optimizer ${request.optimizer} without state`}, no gradient is returned`;
   const words = [...dtypes].sort().map((dtype) => {

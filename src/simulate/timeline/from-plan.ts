@@ -130,7 +130,8 @@ class Writer {
     if (value === undefined || value < 0) return;
     const { role } = node.meta;
     const stored = role === 'parameter' || role === 'buffer' || role === 'constant' || role === 'state';
-    const bytes = tied ? 0 : this.bytes(value, this.sharding(this.plan.nodes[n].outputs[0]));
+    // States are in the optimizer's bytes already.
+    const bytes = tied || role === 'state' ? 0 : this.bytes(value, this.sharding(this.plan.nodes[n].outputs[0]));
     const kind: MemoryKind = role === 'parameter' ? 'parameter' : stored ? 'buffer' : 'activation';
     const weight = role === 'parameter' || role === 'constant';
     this.held.set(value, [this.buffer(node.name, bytes, kind, { given: true, kept: true, weight })]);
@@ -337,7 +338,9 @@ class Writer {
       for (const b of this.carry(value, moves, phase, 'an output')) {
         const buffer = this.buffers[b];
         const kind = role === 'grad' && buffer.kind !== 'parameter' ? 'gradient' : buffer.kind;
-        this.buffers[b] = { ...buffer, kind, kept: true };
+        // A new parameter or state is written over the old one.
+        const replaces = role === 'mutation' || role === 'newstate';
+        this.buffers[b] = { ...buffer, kind, kept: buffer.kept || !replaces };
       }
       return false;
     });
