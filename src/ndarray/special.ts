@@ -18,6 +18,20 @@ export function erf(x: number): number {
   return x < 0 ? -value : value === 0 ? x : value;
 }
 
+/** The inverse of `erf` on (-1, 1), infinite at its ends: a start by Winitzki's formula, then Newton's steps. */
+export function erfinv(y: number): number {
+  if (!(Math.abs(y) < 1)) return Math.abs(y) === 1 ? y * Infinity : NaN;
+  const l = Math.log1p(-y * y);
+  const t = 2 / (Math.PI * 0.147) + l / 2;
+  let x = Math.sign(y) * Math.sqrt(Math.max(0, Math.sqrt(t * t - l / 0.147) - t));
+  for (let step = 0; step < 6; step++) {
+    // Far out the difference of two numbers near 1 would be lost.
+    const off = Math.abs(y) > 0.5 ? Math.sign(y) * (1 - Math.abs(y) - erfc(Math.abs(x))) : erf(x) - y;
+    x -= off * (Math.sqrt(Math.PI) / 2) * Math.exp(x * x);
+  }
+  return x;
+}
+
 /** exp(x^2) erfc(x), without overflow of either factor for large x. */
 export function erfcx(x: number): number {
   if (Number.isNaN(x)) return x;

@@ -75,6 +75,8 @@ class Opener {
   private readonly records: OperatorRecord[] = [];
   private readonly notes = new Set<string>();
   private readonly types = new Map<string, ValueType>();
+  /** Bodies that operators take (comparators, reducers): they stay bodies, under names of their own. */
+  private readonly operatorBodies: Record<string, Graph> = {};
 
   constructor(
     private readonly original: Graph,
@@ -90,7 +92,7 @@ class Opener {
     const outputs = original.outputs.map((o): Output => (o.value === null ? o : { ...o, value: nameOf(o.value, renamed) }));
     const { given: _, subgraphs: __, ...rest } = original;
     return {
-      graph: { ...rest, nodes: this.nodes, outputs, subgraphs: {} },
+      graph: { ...rest, nodes: this.nodes, outputs, subgraphs: this.operatorBodies },
       loops: this.loops,
       regions: this.regions,
       origins: this.origins,
@@ -121,11 +123,24 @@ class Opener {
       }
       const name = depth === 0 ? node.name : this.unique(prefix + node.name);
       const kwargs: Record<string, Arg> = {};
-      for (const key of Object.keys(node.kwargs)) setOwn(kwargs, key, replaced(node.kwargs[key], renamed));
-      this.emit({ ...node, name, args: node.args.map((arg) => replaced(arg, renamed)), kwargs }, scope);
+      const moved = (arg: Arg): Arg => this.withBodies(replaced(arg, renamed), graph);
+      for (const key of Object.keys(node.kwargs)) setOwn(kwargs, key, moved(node.kwargs[key]));
+      this.emit({ ...node, name, args: node.args.map(moved), kwargs }, scope);
       if (depth > 0) this.origins.set(name, node.name);
       if (name !== node.name) renamed.set(node.name, { kind: 'value', name });
     }
+  }
+
+  /** An argument that names a body of the graph around it names the same body of the opened graph. */
+  private withBodies(arg: Arg, graph: Graph): Arg {
+    if (isList(arg)) return arg.some(isGraphRef) ? arg.map((member) => this.withBodies(member, graph)) : arg;
+    if (!isGraphRef(arg)) return arg;
+    const body = getOwn(graph.subgraphs, arg.name);
+    if (body === undefined) return arg;
+    let name = arg.name;
+    for (let i = 1; (getOwn(this.operatorBodies, name) ?? body) !== body; i++) name = `${arg.name}_${i}`;
+    setOwn(this.operatorBodies, name, body);
+    return { ...arg, name };
   }
 
   private control(

@@ -48,7 +48,8 @@ export class SizeRelations {
     const ctx = contextOf(node, graph, table);
     const reader = READERS[record.name.replace(/^(aten|prims)\./, '')];
     if (reader !== undefined) reader(this, ctx);
-    if (/conv|pool|upsample|group_norm|_grouped_mm/.test(record.name)) this.window(ctx, record);
+    if (/\.(\w*conv(?!ert)|\w*pool|\w*upsample|native_group_norm|group_norm|_grouped_mm)/.test(record.name))
+      this.window(ctx, record);
     if (record.cls === 'attention') {
       const heads = (name: string): number | undefined => ctx.tensor(name)?.shape.at(-3);
       const [own, shared] = [heads('query'), heads('key')];

@@ -4,8 +4,8 @@ import { Redistributor } from '../cost/redistribute.ts';
 import { internalError, ShardwrightError } from '../errors.ts';
 import { ownersOfOutputs } from '../graph/carried.ts';
 import { lintGraph } from '../graph/lint.ts';
-import { DTYPE_BYTES, type Graph, type Node, type NodeMeta, type Output } from '../graph/types.ts';
-import { without } from '../graph/value.ts';
+import { DTYPE_BYTES, type Arg, type Graph, type Node, type NodeMeta, type Output } from '../graph/types.ts';
+import { getOwn, isGraphRef, isList, without } from '../graph/value.ts';
 import { parseMesh } from '../mesh/mesh.ts';
 import { ShardingSpace } from '../mesh/space.ts';
 import { bindCall, withOutputs } from '../ops/context.ts';
@@ -189,7 +189,7 @@ class Lowering {
     const shared = this.opened?.sharedMaps.get(node.name);
     const names =
       shared === undefined
-        ? this.local(node, n, inputs, inputSpecs, outputSpecs, results)
+        ? this.local(frame, node, n, inputs, inputSpecs, outputSpecs, results)
         : this.control?.sharedRows(frame, node, shared, inputs, this.localTypes(results, outputSpecs));
     if (names === undefined) throw internalError(`${node.name} has bodies that nothing writes`);
     results.forEach((meta, k) => {
@@ -211,6 +211,7 @@ class Lowering {
 
   /** Writes the local form of a call: one name for each result. */
   private local(
+    frame: Frame,
     node: Node,
     n: number,
     inputs: readonly string[],
@@ -245,7 +246,21 @@ class Lowering {
     const first = this.emit.section.nodes.length;
     const names = rewrite(call);
     this.noteRandom(node, first, results, outputSpecs);
+    this.keepBodies(frame, node);
     return names;
+  }
+
+  /** Bodies that a call takes for comparators and reducers stand in the program as they are: they see single numbers. */
+  private keepBodies(frame: Frame, node: Node): void {
+    const keep = (arg: Arg): void => {
+      if (isList(arg)) arg.forEach(keep);
+      else if (isGraphRef(arg)) {
+        const body = getOwn(this.graph.subgraphs, arg.name);
+        if (body !== undefined) frame.bodies.set(arg.name, body);
+      }
+    };
+    node.args.forEach(keep);
+    Object.values(node.kwargs).forEach(keep);
   }
 
   /** Names that the unsharded program has for the members of a tuple. */

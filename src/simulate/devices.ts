@@ -13,7 +13,7 @@ import type { OperatorTable } from '../ops/table.ts';
 import { groupOf, collectiveKind, readCollective, type CollectiveCall } from '../plan/lower/collectives.ts';
 import { programAtRank, type DeviceProgram, type RandomPiece } from '../plan/lower/program.ts';
 import { controlFlow, isControl, type Held } from './control.ts';
-import { argument, runOf, type Value } from './evaluate.ts';
+import { argument, bodiesOf, runOf, type Value } from './evaluate.ts';
 
 /**
  * Virtual devices: every rank of the mesh runs the per-device program on its own arrays in float64, in step, and nothing
@@ -178,8 +178,11 @@ class Devices {
       if (member === undefined) throw internalError(`${node.name} reads a member that is not there`);
       return member;
     }
-    const args = node.args.map((arg): EvaluatedArg => argument(arg, look));
-    const kwargs = Object.fromEntries(Object.entries(node.kwargs).map(([key, arg]) => [key, argument(arg, look)]));
+    const bodies = bodiesOf(this.table, this.frame.ranks[rank]);
+    const args = node.args.map((arg): EvaluatedArg => argument(arg, look, bodies));
+    const kwargs = Object.fromEntries(
+      Object.entries(node.kwargs).map(([key, arg]) => [key, argument(arg, look, bodies)]),
+    );
     return evaluateCall(this.table, node.target, args, kwargs, this.stream(node.name, rank));
   }
 

@@ -6,6 +6,7 @@ import { getOwn, isList, isRef, typeText } from '../graph/value.ts';
 import { NDArray } from '../ndarray/array.ts';
 import { streamOf } from '../ndarray/random.ts';
 import { evaluateCall, type EvaluatedArg } from '../ops/kernels/evaluate.ts';
+import type { EvaluatedBody } from '../ops/kernels/kernel.ts';
 import type { OperatorTable } from '../ops/table.ts';
 import { controlFlow, isControl } from './control.ts';
 import { Ledger, type Cell, type Value } from './values.ts';
@@ -121,11 +122,12 @@ class Evaluator implements Visitor<Cell> {
             this.runBody(frame, node, body, inputs.map(([value]) => value), trip).map((value) => [value]), // prettier-ignore
         }).map(([value]) => value);
       const seed = this.options.seed ?? 0;
+      const bodies = bodiesOf(this.table, frame.graph);
       return evaluateCall(
         this.table,
         node.target,
-        node.args.map((arg) => argument(arg, look)),
-        Object.fromEntries(Object.entries(node.kwargs).map(([key, arg]) => [key, argument(arg, look)])),
+        node.args.map((arg) => argument(arg, look, bodies)),
+        Object.fromEntries(Object.entries(node.kwargs).map(([key, arg]) => [key, argument(arg, look, bodies)])),
         { seed, stream: streamOf(`${this.scope}${node.name}`) },
       );
     } catch (error) {
@@ -211,16 +213,33 @@ function item(node: Node, look: (name: string) => Value): Value {
   );
 }
 
-/** An argument with the values of the graph put in; a symbolic size counts at its example size. */
-export function argument(arg: Arg, look: (name: string) => Value): EvaluatedArg {
-  if (isList(arg)) return arg.map((member) => argument(member, look));
+/** Runs of the bodies that calls of a graph take as arguments. */
+export function bodiesOf(table: OperatorTable, graph: Graph): (name: string) => EvaluatedBody {
+  return (name) => (inputs) => {
+    const body = getOwn(graph.subgraphs, name);
+    if (body === undefined) throw internalError(`graph ${graph.name} has no body @${name}`);
+    return evaluateGraph(table, body, inputs).outputs.map((value) => {
+      if (value instanceof NDArray) return value;
+      throw new ShardwrightError('E_TYPE', `body @${name} must return arrays`);
+    });
+  };
+}
+
+/** An argument with the values of the graph and runs of its bodies put in; a symbolic size counts at its example size. */
+export function argument(
+  arg: Arg,
+  look: (name: string) => Value,
+  bodies: (name: string) => EvaluatedBody,
+): EvaluatedArg {
+  if (isList(arg)) return arg.map((member) => argument(member, look, bodies));
   if (isRef(arg)) {
     const value = look(arg.name);
     if (value instanceof NDArray || typeof value === 'number' || value === null) return value;
     throw new ShardwrightError('E_TYPE', `'${arg.name}' has several results; read one with getitem`);
   }
-  if (arg !== null && typeof arg === 'object' && (arg.kind === 'graph' || arg.kind === 'slice'))
-    throw new ShardwrightError('E_NO_KERNEL', `a ${arg.kind} argument is not evaluated`);
+  if (arg !== null && typeof arg === 'object' && arg.kind === 'graph') return bodies(arg.name);
+  if (arg !== null && typeof arg === 'object' && arg.kind === 'slice')
+    throw new ShardwrightError('E_NO_KERNEL', 'a slice argument is not evaluated');
   return arg;
 }
 

@@ -229,12 +229,50 @@ describe('kernels of StableHLO', () => {
     got.forEach((part, i) => expect(difference(part, want[i])).toBeUndefined());
   });
 
+  test('sort goes by its comparator, or by its first operands; bodies join all inputs of a reduction', () => {
+    const rows = array([[3, 1, 2], [2, 2, 1]]);
+    const tags = array([[0, 1, 2], [0, 1, 2]], 'i32');
+    const descending = ([a, b]: readonly NDArray[]): NDArray[] => [scalar(Number(a.item() > b.item()), 'b8')];
+    expect(nested(call('sort', [[rows, tags]], { dimension: 1, is_stable: true, comparator: descending }))).toEqual([[[3, 2, 1], [2, 2, 1]], [[0, 2, 1], [0, 1, 2]]]);
+    expect(nested(call('sort', [[rows, tags]], { dimension: 1, is_stable: true }))).toEqual([[[1, 2, 3], [1, 2, 2]], [[1, 2, 0], [2, 0, 1]]]);
+    const keyed = call('sort', [[array([1, 0, 1, 0]), array([5, 7, 4, 6]), array([0, 1, 2, 3])]], { dimension: 0, num_keys: 2 });
+    expect(nested(keyed)).toEqual([[0, 0, 1, 1], [6, 7, 4, 5], [3, 1, 2, 0]]);
+    const larger = ([a, i, b, j]: readonly NDArray[]): NDArray[] => (a.item() >= b.item() ? [a, i] : [b, j]);
+    const inits = [scalar(-Infinity, 'f32'), scalar(0, 'i32')];
+    expect(nested(call('reduce', [[rows, tags], inits], { dimensions: [1], body: larger }))).toEqual([[3, 2], [0, 0]]);
+    expect(nested(call('reduce', [[rows, tags], inits], { dimensions: [1], reducer: 'argmax' }))).toEqual([[3, 2], [0, 0]]);
+  }); // prettier-ignore
+
+  test('the gradient of a max pool goes to the place that was selected (example of the specification)', () => {
+    const operand = array([[1, 5], [2, 5], [3, 6], [4, 4]]);
+    const keep = ([a, b]: readonly NDArray[]): NDArray[] => [scalar(Number(a.item() >= b.item()), 'b8')];
+    const sum = ([a, b]: readonly NDArray[]): NDArray[] => [scalar(a.item() + b.item(), 'f32')];
+    const windows = { window_dimensions: [3, 1], window_strides: [2, 1], padding: [0, 1, 0, 0] };
+    const put = call('select_and_scatter', [operand, array([[5, 6], [7, 8]]), scalar(0, 'f32')], { ...windows, select: keep, scatter: sum });
+    expect(nested(put)).toEqual([[[0, 0], [0, 0], [5, 14], [7, 0]]]);
+  }); // prettier-ignore
+
+  test('bits of floats, the total order, the inverse error function, triangles', () => {
+    const bits = call('bitcast_convert', [array([1, -2, 0.5])], { dtype: { kind: 'dtype', dtype: 'u32' }, shape: [3] });
+    expect(nested(bits)).toEqual([[0x3f800000, 0xc0000000, 0x3f000000]]);
+    const odd = array([-0, NaN, 1]);
+    const least = call('compare', [odd, array([0, Infinity, NaN])], { comparison_direction: 'LT', compare_type: 'TOTALORDER' });
+    expect(nested(least)).toEqual([[1, 0, 1]]);
+    const inverse = call('chlo.erf_inv', [array([-0.999, -0.3, 0, 0.5, 0.9])]) as unknown as NDArray;
+    // Values of scipy.special.erfinv.
+    [-2.326753765513525, -0.2724627147267543, 0, 0.4769362762044699, 1.1630871536766743].forEach((want, i) => expect(inverse.toArray()[i]).toBeCloseTo(want, 12));
+    const a = array([[2, 0], [1, 4]], 'f64');
+    expect(nested(call('triangular_solve', [a, array([[2], [9]], 'f64')], { left_side: true, lower: true }))).toEqual([[[1], [2]]]);
+    expect(nested(call('triangular_solve', [a, array([[4, 8]], 'f64')], { left_side: false, lower: true }))).toEqual([[[1, 2]]]);
+    expect(nested(call('cholesky', [array([[4, 0], [2, 10]], 'f64')], { lower: true }))).toEqual([[[2, 0], [1, 3]]]);
+  }); // prettier-ignore
+
   test('what is not evaluated says so', () => {
     expect(() => call('reduce', [[draw(1, 2)], [scalar(0)]], { dimensions: [0] })).toThrow(/a body of its own/);
     expect(() => call('constant', ['"0x00"'], { dtype: { kind: 'dtype', dtype: 'f32' }, shape: [20] })).toThrow(/not known as numbers/); // prettier-ignore
     expect(() => call('all_gather', [draw(1, 2)], { all_gather_dim: 0, group_size: 2 })).toThrow(/has no kernel/);
     const missing = operatorsWithoutKernel(operators);
-    expect(missing).toEqual(expect.arrayContaining(['stablehlo.all_reduce', 'stablehlo.fft', 'stablehlo.sort']));
+    expect(missing).toEqual(expect.arrayContaining(['stablehlo.all_reduce', 'stablehlo.complex']));
     expect(missing).not.toContain('stablehlo.dot_general');
   });
 });

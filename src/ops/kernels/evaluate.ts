@@ -42,6 +42,7 @@ export function evaluateCall(
   const names = new Map<NDArray, string>();
   const named = (arg: EvaluatedArg): Arg => {
     if (isList(arg)) return arg.map(named);
+    if (typeof arg === 'function') return { kind: 'graph', name: 'body' };
     if (!(arg instanceof NDArray)) return arg;
     let name = names.get(arg);
     if (name === undefined) {

@@ -5,8 +5,11 @@ import { cast } from '../../ndarray/elementwise.ts';
 import type { RandomStream } from '../../ndarray/random.ts';
 import type { ScalarArg, TypedContext } from '../call.ts';
 
-/** An argument of an evaluated call: an array where the graph has a value, else a literal. */
-export type EvaluatedArg = NDArray | Literal | readonly EvaluatedArg[];
+/** A body that a call takes (a comparator, a reducer): its results on arrays. */
+export type EvaluatedBody = (inputs: readonly NDArray[]) => readonly NDArray[];
+
+/** An argument of an evaluated call: an array where the graph has a value, a function where it has a body, else a literal. */
+export type EvaluatedArg = NDArray | Literal | EvaluatedBody | readonly EvaluatedArg[];
 
 /**
  * A kernel gives an operator's results on float64 arrays, from its definition. It reads arguments by name as inference and
@@ -25,6 +28,17 @@ export interface KernelCall {
 /** Results in order; null for one that the call masks off. */
 export type Kernel = (call: KernelCall) => readonly (NDArray | null)[];
 export type Kernels = Readonly<Record<string, Kernel>>;
+
+/** A body that the call names, on single numbers; undefined where it names none. */
+export function body(
+  call: KernelCall,
+  name: string,
+  dtypes: readonly ElementType[],
+): ((values: readonly number[]) => number[]) | undefined {
+  const given = call.argument(name);
+  if (typeof given !== 'function') return undefined;
+  return (values) => given(values.map((value, i) => scalar(value, dtypes[i]))).map((result) => result.item());
+}
 
 /** A kernel with one result. */
 export function one(f: (call: KernelCall) => NDArray): Kernel {

@@ -6,7 +6,8 @@ import { flat } from '../../ndarray/array.ts';
 import { meanOf, reduce, sum, varianceOf } from '../../ndarray/reduce.ts';
 import { concat, flip, overwrite, permute, reshape, rows } from '../../ndarray/views.ts';
 import { bitwise } from './binary.ts';
-import { one, resultShape, tensor, tensors, type Kernel, type KernelCall, type Kernels } from './kernel.ts';
+import { joinOf, reduceJoined } from './stablehlo-bodies.ts';
+import { body, one, resultShape, tensor, tensors, type Kernel, type KernelCall, type Kernels } from './kernel.ts';
 
 /** Products, reductions and batch norms of StableHLO. */
 
@@ -71,9 +72,11 @@ const convolution: Kernel = one((call) => {
 
 type Pair = (a: number, b: number) => number;
 
-/** What a body of this name does to two numbers; undefined for a body that is known as a subgraph only. */
+/** What the reducer of a call does to two numbers: by its name, or the body that the call has. */
 export function reducerOf(call: KernelCall, bool: boolean): Pair {
   const name = call.ctx.has('reducer') ? call.ctx.text('reducer') : 'a body of its own';
+  const own = body(call, 'body', [call.inputs[0].dtype, call.inputs[0].dtype]);
+  if (own !== undefined) return (a, b) => own([a, b])[0];
   const known: Readonly<Record<string, Pair>> = {
     add: bool ? bitwise.or : (a, b) => a + b,
     multiply: (a, b) => a * b,
@@ -95,7 +98,12 @@ function single(call: KernelCall): [NDArray, number] {
   return [x, init.item()];
 }
 
-const reduceWith: Kernel = one((call) => {
+const reduceWith: Kernel = (call) => {
+  const join = joinOf(call);
+  return join === undefined ? [reduceByName(call)] : reduceJoined(call, join);
+};
+
+function reduceByName(call: KernelCall): NDArray {
   const [x, init] = single(call);
   const f = reducerOf(call, x.kind === 'bool');
   const dims = [...call.ctx.ints('dimensions')].sort((a, b) => a - b);
@@ -104,7 +112,7 @@ const reduceWith: Kernel = one((call) => {
     for (let i = start; i < end; i++) total = f(total, data[i]);
     return total;
   });
-});
+}
 
 /** Each dim in turn has its windows joined: the reducers that are known join in any order. */
 const reduceWindow: Kernel = one((call) => {

@@ -14,6 +14,8 @@ import { productKernels } from './product.ts';
 import { randomKernels } from './random.ts';
 import { reductionKernels } from './reduction.ts';
 import { softmaxKernels } from './softmax.ts';
+import { stablehloBitKernels } from './stablehlo-bits.ts';
+import { stablehloBodyKernels } from './stablehlo-bodies.ts';
 import { stablehloElementwiseKernels } from './stablehlo-elementwise.ts';
 import { stablehloIndexingKernels } from './stablehlo-indexing.ts';
 import { stablehloShapeKernels } from './stablehlo-shapes.ts';
@@ -43,6 +45,8 @@ const FAMILIES: readonly Kernels[] = [
   stablehloShapeKernels,
   stablehloProductKernels,
   stablehloIndexingKernels,
+  stablehloBodyKernels,
+  stablehloBitKernels,
 ];
 
 const byName = new Map<string, Kernel>();

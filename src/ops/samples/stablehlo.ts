@@ -28,6 +28,7 @@ const DOMAIN: Readonly<Record<string, string>> = {
   shift_right_arithmetic: 'index5',
   shift_right_logical: 'index5',
   not: 'bits',
+  erf_inv: 'unit',
 };
 const LOGICAL = /(^|_)(and|or|xor|not)$/;
 
@@ -48,6 +49,8 @@ export function stablehloPointwise(record: OperatorRecord): string[] {
 }
 
 const EXTRA: Readonly<Record<string, readonly string[]>> = {
+  // A body has no text.
+  map: [],
   reduce_precision: ['x[6,5], exponent_bits=11, mantissa_bits=52'],
   compare: [
     ...['LT', 'GE', 'EQ', 'NE'].map((d) => `few[6,5], few[6,5], comparison_direction='${d}'`),
@@ -97,6 +100,13 @@ export const stablehloSamples: readonly string[] = [
   "stablehlo.reduce_window([x[5,6,8]], [x[]], window_dimensions=[1,1,2], window_strides=[1,1,2], reducer='maximum')",
   "stablehlo.reduce_window([x[5,6,8]], [x[]], window_dimensions=[1,1,2], window_strides=[1,1,2], reducer='add')",
   'chlo.top_k(shuffled[5,6], k=3)',
+  'stablehlo.sort([few[5,6], x[5,6]], dimension=0, is_stable=True)',
+  'stablehlo.sort([few[6,5], few[6,5], x[6,5]], dimension=-1, is_stable=True, num_keys=2)',
+  'stablehlo.cholesky(definite3[6,3,3], lower=True)',
+  'stablehlo.cholesky(definite4[5,4,4])',
+  'stablehlo.triangular_solve(definite4[5,4,4], x[5,4,6])',
+  'stablehlo.triangular_solve(definite3[6,3,3], x[6,5,3], left_side=False, lower=False, unit_diagonal=True)',
+  'stablehlo.bitcast_convert(index9[5,6], dtype=f32, shape=[5,6])',
   'stablehlo.gather(x[7,5], index7[6,1], offset_dims=[1], collapsed_slice_dims=[0], start_index_map=[0], index_vector_dim=1, slice_sizes=[1,5])',
   'stablehlo.gather(x[5,7], index7[5,6,1], operand_batching_dims=[0], start_indices_batching_dims=[0], collapsed_slice_dims=[1], start_index_map=[1], index_vector_dim=2, slice_sizes=[1,1])',
   ...['add', 'maximum', 'second'].map(

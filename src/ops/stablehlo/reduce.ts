@@ -186,8 +186,9 @@ function alongRules(ctx: TypedContext, dim: number): Rule[] {
     .map((d) => rule(ctx.inputs.map(() => S(d)), ctx.outputs.map(() => S(d)))); // prettier-ignore
 }
 
+/** By the comparator; without one ascending by the first `num_keys` operands. */
 const sort = defineOp('stablehlo.sort', {
-  schema: 'Tensor[] inputs, *, int dimension=-1, bool is_stable=False, Any comparator=None',
+  schema: 'Tensor[] inputs, *, int dimension=-1, bool is_stable=False, int num_keys=1, Any comparator=None',
   cls: 'other',
   results: 'tuple',
   infer: (ctx) => {

@@ -11,6 +11,7 @@ import { productRewrites } from './rewrites/product.ts';
 import { reductionRewrites } from './rewrites/reduction.ts';
 import { shapeRewrites } from './rewrites/shape.ts';
 import { softmaxRewrites } from './rewrites/softmax.ts';
+import { stablehloRewrites } from './rewrites/stablehlo.ts';
 
 const FAMILIES: readonly Rewrites[] = [
   attentionRewrites,
@@ -25,6 +26,7 @@ const FAMILIES: readonly Rewrites[] = [
   reductionRewrites,
   shapeRewrites,
   softmaxRewrites,
+  stablehloRewrites,
 ];
 
 const byName = new Map<string, Rewrite>();

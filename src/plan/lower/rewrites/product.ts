@@ -5,10 +5,13 @@ import { combine, minus, plus, type RankInt } from '../rank-int.ts';
 /** Products: convolutions with whole groups cut, grouped products with their rows cut. */
 
 /** Groups that a rank has: channels are cut between whole groups. */
-const groups: Rewrite = (call) => {
-  const pieces = call.meshDims('groups').reduce((n, m) => n * call.pieces.space.mesh.sizes[m], 1);
-  return call.run({ groups: call.global.int('groups') / pieces });
-};
+const groupsAs =
+  (argument: string): Rewrite =>
+  (call) => {
+    const pieces = call.meshDims('groups').reduce((n, m) => n * call.pieces.space.mesh.sizes[m], 1);
+    return call.run({ [argument]: call.global.int(argument) / pieces });
+  };
+const groups = groupsAs('groups');
 
 /**
  * Groups of rows, each with an expert. Where rows are cut, the ends of the groups are counted from the rank's first row and
@@ -74,4 +77,5 @@ export const productRewrites: Rewrites = {
   'aten.conv3d.default': groups,
   'aten.convolution_backward.default': groups,
   'aten._grouped_mm.default': grouped,
+  'stablehlo.convolution': groupsAs('feature_group_count'),
 };
