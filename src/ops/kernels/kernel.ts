@@ -103,3 +103,12 @@ export function constant(call: KernelCall, value: number): NDArray {
 export function valueError(call: KernelCall, message: string): never {
   throw new ShardwrightError('E_VALUE', `${call.ctx.target}: ${message}`);
 }
+
+/** The next index tuple in row-major order; false after the last one. */
+export function advance(at: number[], shape: readonly number[]): boolean {
+  for (let d = at.length - 1; d >= 0; d--) {
+    if (++at[d] < shape[d]) return true;
+    at[d] = 0;
+  }
+  return false;
+}

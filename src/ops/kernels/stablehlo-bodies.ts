@@ -1,7 +1,6 @@
 import { flat, fromFlat, sizeOf, stridesOf, type NDArray } from '../../ndarray/array.ts';
 import { moveDim } from '../../ndarray/views.ts';
-import { body, resultShape, tensor, tensors, type Kernel, type KernelCall, type Kernels } from './kernel.ts';
-import { advance } from './stablehlo-products.ts';
+import { advance, body, resultShape, tensor, tensors, type Kernel, type KernelCall, type Kernels } from './kernel.ts';
 
 /**
  * Operations of StableHLO that take a body: `sort` by a comparator, `map`, `select_and_scatter`, and reductions over several

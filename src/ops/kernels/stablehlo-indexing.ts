@@ -1,6 +1,6 @@
 import { copyFlat, flat, fromFlat, sizeOf, stridesOf, type NDArray } from '../../ndarray/array.ts';
-import { one, resultShape, tensor, tensors, type Kernel, type KernelCall, type Kernels } from './kernel.ts';
-import { advance, reducerOf } from './stablehlo-products.ts';
+import { advance, one, resultShape, tensor, tensors, type Kernel, type KernelCall, type Kernels } from './kernel.ts';
+import { reducerOf } from './stablehlo-products.ts';
 
 /**
  * `gather` and `scatter` by their dimension numbers. A gather's windows are moved

@@ -7,7 +7,17 @@ import { meanOf, reduce, sum, varianceOf } from '../../ndarray/reduce.ts';
 import { concat, flip, overwrite, permute, reshape, rows } from '../../ndarray/views.ts';
 import { bitwise } from './binary.ts';
 import { joinOf, reduceJoined } from './stablehlo-bodies.ts';
-import { body, one, resultShape, tensor, tensors, type Kernel, type KernelCall, type Kernels } from './kernel.ts';
+import {
+  advance,
+  body,
+  one,
+  resultShape,
+  tensor,
+  tensors,
+  type Kernel,
+  type KernelCall,
+  type Kernels,
+} from './kernel.ts';
 
 /** Products, reductions and batch norms of StableHLO. */
 
@@ -146,15 +156,6 @@ const reduceWindow: Kernel = one((call) => {
   }
   return fromFlat(shape, out, input.dtype);
 });
-
-/** The next index tuple in row-major order; false after the last one. */
-export function advance(at: number[], shape: readonly number[]): boolean {
-  for (let d = at.length - 1; d >= 0; d--) {
-    if (++at[d] < shape[d]) return true;
-    at[d] = 0;
-  }
-  return false;
-}
 
 // ---- batch norm -----------------------------------------------------------------------------------------------------------
 
