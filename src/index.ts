@@ -57,6 +57,17 @@ export { parseShardedType, ShardedType } from './mesh/sharded-type.ts';
 export { parseSpec, printSpec } from './mesh/spec-text.ts';
 export { gradientState, stateName, statesOf, stateTable, type State, type Vocabulary } from './mesh/four-states.ts';
 export { admit, type Admission } from './strategy/admit.ts';
+export {
+  expandCall as expandRules,
+  operatorCall,
+  propagateCall as propagate,
+  type OperatorCall,
+  type PropagateCallOptions,
+  type Propagated,
+  type Strategy,
+} from './strategy/operator-call.ts';
+export { checkRules, type RuleCheckOptions } from './simulate/validate/check-rules.ts';
+export type { Finding as RuleFinding, Validation as RuleCheck } from './simulate/validate/validate.ts';
 export { commonRefinement, flattenDims, permuteDims, sameDevices, submesh, unflattenDim } from './mesh/submesh.ts';
 export { areOrthogonal, checkOrthogonal, groupsMeet, meshAxis, type MeshAxis } from './mesh/orthogonal.ts';
 export { groupLevels, hostLevel, levelText, meshLevels, type GroupLevels, type PhysicalLevel } from './mesh/levels.ts';

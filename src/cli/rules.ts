@@ -1,16 +1,20 @@
 import { ShardwrightError } from '../errors.ts';
 import { builtinOperators } from '../ops/builtin.ts';
+import { operatorsWithoutKernel } from '../ops/kernels/evaluate.ts';
 import { EXPLAINED } from '../ops/explained.ts';
 import { ruleText } from '../ops/rule.ts';
 import { bindText } from '../ops/samples/call-text.ts';
 import { sampleCalls } from '../ops/samples/table.ts';
+import type { OperatorRecord } from '../ops/record.ts';
 import type { OperatorTable } from '../ops/table.ts';
 import { explain, type ExplainedFinding } from '../simulate/validate/explain.ts';
 import { operatorNamed, validateRules, type Finding } from '../simulate/validate/validate.ts';
 import { EXIT, type CliIo } from './io.ts';
+import { operatorsWith } from './load-operators.ts';
 
 export interface RulesOptions {
   readonly op?: string;
+  readonly ops?: readonly string[];
   readonly check?: boolean;
   readonly ranks?: string;
   readonly budget?: string;
@@ -18,9 +22,23 @@ export interface RulesOptions {
 }
 
 /** `shardwright rules`: the rules of operators at their sample calls, or, with `check`, what execution says of them. */
-export function rulesCommand(options: RulesOptions, io: CliIo): number {
-  const table = builtinOperators();
-  return options.check === true ? check(table, options, io) : list(table, options, io);
+export async function rulesCommand(options: RulesOptions, io: CliIo): Promise<number> {
+  const builtin = builtinOperators();
+  const table = await operatorsWith(options.ops ?? [], builtin);
+  const wanted = wantedOf(table, builtin, options);
+  return options.check === true ? check(table, wanted, options, io) : list(table, wanted, options, io);
+}
+
+/** The operators asked for: one by name, else those that the files bring or add rules to, else all. */
+function wantedOf(
+  table: OperatorTable,
+  builtin: OperatorTable,
+  { op, ops = [] }: RulesOptions,
+): readonly OperatorRecord[] | undefined {
+  if (op !== undefined) return [operatorNamed(table, op)];
+  if (ops.length === 0) return undefined;
+  const known = new Set(builtin.records);
+  return table.records.filter((record) => !known.has(record));
 }
 
 /** What `rules --check --json` prints; the keys are a contract. */
@@ -39,9 +57,16 @@ export interface RulesReport {
   readonly untested: readonly string[];
 }
 
-function check(table: OperatorTable, options: RulesOptions, io: CliIo): number {
+function check(
+  table: OperatorTable,
+  wanted: readonly OperatorRecord[] | undefined,
+  options: RulesOptions,
+  io: CliIo,
+): number {
   const found = validateRules(table, {
-    ...(options.op === undefined ? {} : { operators: [options.op] }),
+    ...(wanted === undefined
+      ? {}
+      : { operators: wanted.map((record) => record.name), squares: (options.ops ?? []).length > 0 }),
     ...(options.ranks === undefined ? {} : { ranks: ranksOf(options.ranks) }),
     ...(options.budget === undefined ? {} : { budget: positive(options.budget, '--budget') }),
   });
@@ -59,11 +84,11 @@ function check(table: OperatorTable, options: RulesOptions, io: CliIo): number {
     untested: found.untested,
   };
   if (options.json === true) io.stdout(`${JSON.stringify(report, null, 2)}\n`);
-  else io.stdout(reportText(report));
+  else io.stdout(reportText(report, table));
   return report.unsound.length + report.missing.length === 0 ? EXIT.ok : EXIT.findings;
 }
 
-function reportText(report: RulesReport): string {
+function reportText(report: RulesReport, table: OperatorTable): string {
   const lines = [
     `${report.operators} operators, ${report.samples} sample calls, ${report.rulesChecked} rules run, ${report.combinations} combinations tried`,
     `unsound: ${report.unsound.length}   missing: ${report.missing.length}   explained: ${report.explained.length}`,
@@ -74,20 +99,27 @@ function reportText(report: RulesReport): string {
   for (const f of report.explained) reasons.set(f.reason, (reasons.get(f.reason) ?? 0) + 1);
   for (const [reason, count] of reasons) lines.push(`explained ${count}  ${reason}`);
   if (report.untried.length > 0) lines.push(`too many combinations: ${report.untried.join('; ')}`);
-  if (report.untested.length > 0) lines.push(`no kernel: ${report.untested.join(', ')}`);
+  const silent = new Set(operatorsWithoutKernel(table));
+  const [mute, idle] = [true, false].map((none) => report.untested.filter((name) => silent.has(name) === none));
+  if (mute.length > 0) lines.push(`no kernel: ${mute.join(', ')}`);
+  if (idle.length > 0) lines.push(`no sample calls (state them as \`samples\`): ${idle.join(', ')}`);
   return `${lines.join('\n')}\n`;
 } // prettier-ignore
 
-function list(table: OperatorTable, options: RulesOptions, io: CliIo): number {
-  const wanted = options.op === undefined ? undefined : operatorNamed(table, options.op);
+function list(
+  table: OperatorTable,
+  wanted: readonly OperatorRecord[] | undefined,
+  options: RulesOptions,
+  io: CliIo,
+): number {
   const calls = sampleCalls(table).flatMap((call) => {
     const { record, ctx } = bindText(table, call);
-    if (wanted !== undefined && record !== wanted) return [];
+    if (wanted?.includes(record) === false) return [];
     return [{ operator: record.name, call: call.text, rules: record.shard(ctx).map((r) => ({ text: ruleText(r), origin: r.origin, rewrite: r.rewrite ?? null })) }]; // prettier-ignore
   });
   if (options.json === true) io.stdout(`${JSON.stringify({ calls }, null, 2)}\n`);
   else if (wanted !== undefined && calls.length === 0)
-    io.stdout(`${wanted.name}: there is no sample call of it, because no kernel runs it alone\n`);
+    io.stdout(`${wanted.map(({ name }) => name).join(', ')}: there is no sample call of it, because no kernel runs it alone\n`);
   else
     for (const { call, rules } of calls) {
       io.stdout(`${call}\n`);

@@ -1,4 +1,5 @@
 import { ShardwrightError } from '../errors.ts';
+import type { PlacementKinds } from './kinds.ts';
 import type { DeviceMesh } from './mesh.ts';
 import { Partial, REDUCE_OPS } from './partial.ts';
 import { parseSharding, type ParseOptions } from './parse.ts';
@@ -59,7 +60,11 @@ export class ShardingSpace {
   private codes = new Uint8Array(256);
   private positions = new Uint8Array(256);
 
-  constructor(readonly mesh: DeviceMesh) {
+  /** @param kinds that texts of shardings may use; default those of Shardwright */
+  constructor(
+    readonly mesh: DeviceMesh,
+    private readonly kinds?: PlacementKinds,
+  ) {
     this.meshRank = mesh.rank;
     this.replicated = this.intern(Sharding.replicated(mesh.rank));
   }
@@ -109,7 +114,8 @@ export class ShardingSpace {
 
   /** Id of a sharding text such as `S(0)R`. @throws E_SYNTAX or E_PLACEMENT */
   parse(text: string, options: ParseOptions = {}): number {
-    return this.ids.get(text) ?? this.intern(parseSharding(text, this.mesh, options));
+    const { kinds } = this;
+    return this.ids.get(text) ?? this.intern(parseSharding(text, this.mesh, { ...(kinds && { kinds }), ...options }));
   }
 
   get(id: number): Sharding {

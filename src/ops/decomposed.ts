@@ -38,6 +38,8 @@ export interface DecomposedSpec {
   readonly aliases?: readonly string[];
   readonly results?: 'single' | 'tuple';
   readonly decompose: Decompose;
+  /** See `OperatorRecord.samples`. */
+  readonly samples?: readonly string[];
 }
 
 export interface DecomposedRecord extends OperatorRecord {
@@ -111,6 +113,11 @@ function workOf(table: OperatorTable, body: Graph): OpWork {
 }
 
 // ---- values -------------------------------------------------------------------------------------------------------------
+
+/** Values of an operator by the body that it is made of. */
+export function decomposedKernel(table: OperatorTable, name: string, decompose: Decompose): Kernel {
+  return kernelOfBody(table, (ctx) => bodyOf(table, name, decompose, ctx));
+}
 
 function kernelOfBody(table: OperatorTable, body: (ctx: OpContext) => Graph): Kernel {
   return ({ ctx, inputs, random }) => {

@@ -38,6 +38,11 @@ export interface OperatorRecord {
   bytes(ctx: TypedContext): number;
   /** Values of an operator that comes with its own kernel; the built-in ones have theirs in a table. */
   readonly kernel?: Kernel;
+  /**
+   * Arguments of calls that its rules are tried with, as text: `x[6,4], x[4,6], 1`. Sizes that 2 and 3 ranks divide (6) and
+   * that they do not (5) say most. Built-in operators have theirs in tables; elementwise ones get them from the schema.
+   */
+  readonly samples?: readonly string[];
 }
 
 export interface OperatorSpec {
@@ -50,6 +55,8 @@ export interface OperatorSpec {
   flops?(ctx: TypedContext): OpWork;
   bytes?(ctx: TypedContext): number;
   readonly kernel?: Kernel;
+  /** See `OperatorRecord.samples`. */
+  readonly samples?: readonly string[];
 }
 
 /** Completes a record: schema parsed, default work (one vector operation per output element) and default bytes. */
@@ -65,6 +72,7 @@ export function defineOp(name: string, spec: OperatorSpec): OperatorRecord {
     flops: (ctx) => (spec.flops !== undefined ? spec.flops(ctx) : defaultWork(spec.cls, ctx)),
     bytes: (ctx) => (spec.bytes !== undefined ? spec.bytes(ctx) : defaultBytes(spec.cls, ctx)),
     ...(spec.kernel === undefined ? {} : { kernel: spec.kernel }),
+    ...(spec.samples === undefined ? {} : { samples: spec.samples }),
   };
 }
 

@@ -36,7 +36,7 @@ export class OperatorRegistry {
   /** Canonical name by name or alias. */
   private readonly owner = new Map<string, string>();
 
-  constructor(base: OperatorTable) {
+  constructor(private readonly base: OperatorTable) {
     this.records = new Map(base.records.map((r) => [r.name, r]));
     for (const record of base.records)
       for (const name of [record.name, ...record.aliases]) {
@@ -98,7 +98,7 @@ export class OperatorRegistry {
 
   /** The table as it is now. */
   table(): OperatorTable {
-    return new OperatorTable([...this.records.values()]);
+    return new OperatorTable([...this.records.values()], this.base.kinds);
   }
 
   /** Records before rules were added to them. */

@@ -1,11 +1,23 @@
 import { ShardwrightError } from '../errors.ts';
+import { builtinKinds } from '../mesh/builtin-kinds.ts';
+import { PlacementKinds, type PlacementKind } from '../mesh/kinds.ts';
 import type { OperatorRecord } from './record.ts';
 
-/** An immutable set of operator records by name and alias. There is no global registry: a table is passed to who needs it. */
+// Never changed: tables with other kinds have their own.
+const BUILTIN_KINDS = builtinKinds();
+
+/**
+ * An immutable set of operator records by name and alias, with the kinds of placement that texts about them may use. There is
+ * no global registry: a table is passed to who needs it.
+ */
 export class OperatorTable {
   private readonly byName: ReadonlyMap<string, OperatorRecord>;
 
-  constructor(readonly records: readonly OperatorRecord[]) {
+  /** @param kinds placements that requests and plans may name; default those of Shardwright */
+  constructor(
+    readonly records: readonly OperatorRecord[],
+    readonly kinds: PlacementKinds = BUILTIN_KINDS,
+  ) {
     const byName = new Map<string, OperatorRecord>();
     for (const record of records) {
       for (const name of [record.name, ...record.aliases]) {
@@ -26,6 +38,16 @@ export class OperatorTable {
 
   /** A table with more records; a name that exists already is an error. */
   with(records: readonly OperatorRecord[]): OperatorTable {
-    return new OperatorTable([...this.records, ...records]);
+    return new OperatorTable([...this.records, ...records], this.kinds);
+  }
+
+  /**
+   * A table that also knows these kinds of placement, such as one made by `sliceKind`: requests may then pin them and offer
+   * them as `cuts`. Plans with them are priced; lowering refuses cuts that are no chunks.
+   *
+   * @throws E_DUP, E_PLACEMENT as `PlacementKinds.register`
+   */
+  withKinds(kinds: Iterable<PlacementKind>): OperatorTable {
+    return new OperatorTable(this.records, new PlacementKinds([...this.kinds.list(), ...kinds]));
   }
 }

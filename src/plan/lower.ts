@@ -72,7 +72,7 @@ class Lowering {
     this.graph = graph;
     this.opened = opened;
     const mesh = parseMesh(request.mesh);
-    this.space = new ShardingSpace(mesh);
+    this.space = new ShardingSpace(mesh, table.kinds);
     this.redistributor = new Redistributor(this.space, collectiveModel(request.cost, loadCluster(request.cluster), mesh)); // prettier-ignore
     this.flow = dataflow(graph, table, request.sharing, opened?.loops);
     this.emit = new Emitter(table, mesh, this.symbols, new Set(graph.nodes.map((n) => n.name)));

@@ -6,6 +6,7 @@ import { collectiveModel } from '../cost/presets.ts';
 import { Redistributor } from '../cost/redistribute.ts';
 import { ShardwrightError } from '../errors.ts';
 import type { Graph } from '../graph/types.ts';
+import type { PlacementKinds } from '../mesh/kinds.ts';
 import { parseMesh } from '../mesh/mesh.ts';
 import { parsePlacement } from '../mesh/parse.ts';
 import type { Placement } from '../mesh/placement.ts';
@@ -59,7 +60,7 @@ export interface Prepared {
 export function prepare(original: Graph, asked: PlanRequest, operators: OperatorTable): Prepared {
   const mesh = parseMesh(asked.mesh);
   const cluster = loadCluster(asked.cluster);
-  const space = new ShardingSpace(mesh);
+  const space = new ShardingSpace(mesh, operators.kinds);
   const collectives = collectiveModel(asked.cost, cluster, mesh);
   // Whoever reads the plan later, to lower it or to open it again, reads from its request that there are no copies.
   const request = collectives.copies === 'each-use' ? { ...asked, sharing: false } : asked;
@@ -74,7 +75,7 @@ export function prepare(original: Graph, asked: PlanRequest, operators: Operator
   const runs = mostRuns === undefined ? {} : { mostRuns };
   const { uneven, unknown } = request;
   const strided = request.strided ?? usualStrides(space);
-  const cuts = cutsOf(request, Math.max(0, ...flow.types.map((meta) => meta.shape.length)));
+  const cuts = cutsOf(request, Math.max(0, ...flow.types.map((meta) => meta.shape.length)), operators.kinds);
   const strategies = nodeStrategies(graph, flow, table, space, { uneven, unknown, strided, ...cuts, ...runs });
   const budgetBytes = request.memoryBytes ?? usableMemoryBytes(cluster);
   const model = buildModel({
@@ -118,11 +119,15 @@ function usualStrides(space: ShardingSpace): StridedCuts {
 }
 
 /** Cuts that the request adds, each on every dim that some tensor of the program has. */
-function cutsOf({ cuts = [] }: PlanRequest, rank: number): { readonly cuts?: readonly Placement[] } {
+function cutsOf(
+  { cuts = [] }: PlanRequest,
+  rank: number,
+  kinds: PlacementKinds,
+): { readonly cuts?: readonly Placement[] } {
   if (cuts.length === 0) return {};
   const found = new Map<string, Placement>();
   for (const text of cuts) {
-    const cut = parsePlacement(text);
+    const cut = parsePlacement(text, { kinds });
     if (cut.dim === undefined || cut instanceof Shard)
       throw new ShardwrightError('E_USAGE', `the cut '${text}' is no cut beyond a plain shard`, {
         hint: 'write for example _S(0, 3) or Interleaved(0, [64, 16, 16])',

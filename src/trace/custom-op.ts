@@ -29,6 +29,8 @@ export interface CustomOpSpec {
   readonly vjp?: Vjp | VjpEntry;
   /** Values, for verification. */
   readonly kernel?: Kernel;
+  /** Arguments of calls that the rules are tried with, see `OperatorRecord.samples`. */
+  readonly samples?: readonly string[];
   /** What the operator hides. It is run once a call, on stand-ins, to see that it reads nothing beyond its tensor inputs. */
   readonly body?: (...inputs: Tensor[]) => unknown;
 }
@@ -46,7 +48,7 @@ export interface CustomOp {
 
 /** A function as one opaque operator with declared types, cost, sharding rules and derivative. */
 export function customOp(spec: CustomOpSpec): CustomOp {
-  const { name, schema, flops, bytes, sharding, kernel, vjp } = spec;
+  const { name, schema, flops, bytes, sharding, kernel, samples, vjp } = spec;
   const record = defineOp(name, {
     schema,
     cls: 'other',
@@ -56,6 +58,7 @@ export function customOp(spec: CustomOpSpec): CustomOp {
     ...(bytes === undefined ? {} : { bytes }),
     ...(sharding === undefined ? {} : { shard: sharding }),
     ...(kernel === undefined ? {} : { kernel }),
+    ...(samples === undefined ? {} : { samples }),
   });
   const recorded = (args: readonly Argument[]): TracedValue[] => {
     const recorder = needRecorder(name);

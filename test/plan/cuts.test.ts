@@ -2,7 +2,11 @@ import { describe, expect, test } from 'vitest';
 import { input, parameter } from '../../src/trace/spec.ts';
 import type { Tensor } from '../../src/trace/tensor.ts';
 import { trace } from '../../src/trace/trace.ts';
-import { planFor } from './support.ts';
+import { shard } from '../../src/plan/shard.ts';
+import { sliceKind } from '../../src/mesh/slice-kind.ts';
+import { jointGraph } from '../../src/passes/joint.ts';
+import { verify } from '../../src/simulate/verify.ts';
+import { planFor, request, TABLE } from './support.ts';
 
 /** Cuts beyond plain shards, asked for in the request. */
 const graph = trace(({ x, qkv }: Record<'x' | 'qkv', Tensor>) => x.matmul(qkv).gelu(), {
@@ -34,5 +38,53 @@ describe('cuts of the request', () => {
     await expect(planFor(graph, 'tp=2', { cuts: ['S(0)'] })).rejects.toThrow(/'S\(0\)' is no cut beyond a plain shard/);
     await expect(planFor(graph, 'tp=2', { cuts: ['R'] })).rejects.toThrow(/no cut beyond a plain shard/);
     await expect(planFor(graph, 'tp=2', { cuts: ['Sideways(0)'] })).rejects.toThrow(/Sideways/);
+  });
+});
+
+describe('cuts of a kind that the user made', () => {
+  /** Rank r of n holds chunks r and 2n - 1 - r of 2n: the balanced cut of causal attention. */
+  const zigzag = sliceKind({
+    kind: 'zigzag',
+    word: 'Zigzag',
+    split: (size, n) => {
+      const rows = (c: number): number[] => {
+        const [from, to] = [c, c + 1].map((k) => Math.floor((size * k) / (2 * n)));
+        return Array.from({ length: to - from }, (_, i) => from + i);
+      };
+      return Array.from({ length: n }, (_, r) => [...rows(r), ...rows(2 * n - 1 - r)]);
+    },
+  });
+  const table = TABLE.withKinds([zigzag]);
+  const training = jointGraph(
+    trace(({ x, up, down }: Record<'x' | 'up' | 'down', Tensor>) => x.matmul(up).gelu().matmul(down).square().sum(), {
+      x: input([16, 8]),
+      up: parameter([8, 32]),
+      down: parameter([32, 8]),
+    }),
+    { seed: 1 },
+  );
+  const planned = async (more: Parameters<typeof request>[1]) => {
+    const result = await shard(training, request('dp=2,tp=2', { cuts: ['Zigzag(0)'], ...more }), { table });
+    if (result.status !== 'planned') throw new Error(`infeasible: ${result.conflict.join(', ')}`);
+    return result;
+  };
+
+  test('a plan with it is optimal and priced; lowering refuses it by name', async () => {
+    const pins = [['x', 'Zigzag(0)R'], ['up', 'RZigzag(1)'], ['mm', 'Zigzag(0)Zigzag(1)']].map(([node, spec]) => ({ node, spec })); // prettier-ignore
+    const { plan, graph: program } = await planned({ pins });
+    expect(plan.proof.status).toBe('optimal');
+    const [product] = plan.nodes.filter((n) => n.target === 'aten.mm.default');
+    expect([product.inputs, product.outputs]).toEqual([['Zigzag(0)R', 'RZigzag(1)'], ['Zigzag(0)Zigzag(1)']]);
+    expect(product.redistributions).toEqual([]);
+    // The result is cut on both mesh dims and the second product adds up over the second: somewhere the plan communicates.
+    expect(plan.objective.communicationSeconds).toBeGreaterThan(0);
+    expect(() => verify(program, plan, table)).toThrow(
+      /RZigzag\(1\) is not lowered: Zigzag\(1\) is no cut into chunks/,
+    );
+  });
+
+  test('is refused where it is not known, or not asked for', async () => {
+    await expect(planFor(graph, 'tp=2', { cuts: ['Zigzag(0)'] })).rejects.toThrow(/Zigzag/);
+    await expect(planned({ cuts: [], pins: [{ node: 'x', spec: 'Zigzag(0)R' }] })).rejects.toThrow(/cannot be Zigzag/);
   });
 });

@@ -1,5 +1,5 @@
 import type { Command } from 'commander';
-import { FLAG } from './flags.ts';
+import { collect, FLAG } from './flags.ts';
 import type { CliSession } from './session.ts';
 
 // Commands and their flags: the parts of the planner by themselves. Each loads its code when it runs.
@@ -111,15 +111,16 @@ export function registerRules(program: Command, session: CliSession): void {
     .command('rules')
     .summary('the sharding rules of operators, tried by execution')
     .description(
-      'Lists the sharding rules of operators at their sample calls; with --check runs them on simulated ranks, by brute force over every placement of inputs and results, and lists the rules that are wrong and the ones that are missing.\n\nExamples:\n  $ shardwright rules --op mm\n  $ shardwright rules --op aten.softmax.int --check',
+      'Lists the sharding rules of operators at their sample calls; with --check runs them on simulated ranks, by brute force over every placement of inputs and results, and lists the rules that are wrong and the ones that are missing.\n\nExamples:\n  $ shardwright rules --op mm\n  $ shardwright rules --op aten.softmax.int --check\n  $ shardwright rules --ops my-operators.ts --check',
     )
     .option('--op <name>', 'one operator, such as mm or aten.sum.dim_IntList; default all')
+    .option('--ops <file>', 'operators and rules of your own, alone without --op; repeatable', collect, [])
     .option('--check', 'run the rules and search for missing ones')
     .option('--ranks <list>', 'numbers of simulated ranks (default: 2,3)')
     .option('--budget <n>', 'combinations tried for one call before it is left out (default: 50000)')
     .option(...FLAG.json)
     .action(async (options) => {
       const { rulesCommand } = await import('../rules.ts');
-      session.exit = rulesCommand(options as Parameters<typeof rulesCommand>[0], session.io);
+      session.exit = await rulesCommand(options as Parameters<typeof rulesCommand>[0], session.io);
     });
 }

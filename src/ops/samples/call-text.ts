@@ -1,3 +1,4 @@
+import { ShardwrightError } from '../../errors.ts';
 import type { Arg, DType, TensorType } from '../../graph/types.ts';
 import { DTYPES } from '../../graph/types.ts';
 import { bind } from '../infer.ts';
@@ -124,6 +125,22 @@ export function parseCall(text: string): CallText {
     else kwargs[key.slice(0, -1)] = value();
   });
   return { text, target: fullTarget(name), args, kwargs, tensors };
+}
+
+/**
+ * A call of an operator on arguments written as `parseCall` reads them.
+ *
+ * @throws E_SAMPLE with the rest of the text where it stops making sense
+ */
+export function callOf(target: string, args: string): CallText {
+  try {
+    return { ...parseCall(`call(${args})`), text: `${target}(${args})`, target };
+  } catch (error) {
+    if (error instanceof ShardwrightError) throw error;
+    throw new ShardwrightError('E_SAMPLE', `${target}: the arguments '${args}' cannot be read (${(error as Error).message.replace('call(', '')})`, {
+      hint: "write a word and sizes for a tensor, literals as in Python: 'x[6,4], index6[5], dim=1'.",
+    }); // prettier-ignore
+  }
 }
 
 function fullTarget(name: string): string {

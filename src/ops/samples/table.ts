@@ -14,7 +14,7 @@ import { poolSamples } from '../aten/pool.ts';
 import { scaledMmSamples } from '../aten/scaled-mm.ts';
 import { scatterReduceSamples } from '../aten/scatter-reduce.ts';
 import { upsampleSamples } from '../aten/upsample.ts';
-import { bindText, parseCall, type CallText } from './call-text.ts';
+import { bindText, callOf, parseCall, type CallText } from './call-text.ts';
 import { decomposed } from './decomposed.ts';
 import { norms } from './norms.ts';
 import { ELSEWHERE, pointwiseSamples } from './pointwise.ts';
@@ -68,8 +68,16 @@ export function sampleCalls(table: OperatorTable): CallText[] {
     const record = table.get(call.target);
     if (record !== undefined) byRecord.get(record)?.push(call);
   }
+  for (const [record, calls] of byRecord) calls.push(...ownSamples(record));
   return [...byRecord.values()].flat();
 }
+
+/** Samples of an operator that is not built in: its own, or for an elementwise one those of its schema. */
+function ownSamples(record: OperatorRecord): CallText[] {
+  if (record.samples !== undefined) return record.samples.map((args) => callOf(record.name, args));
+  if (record.kernel === undefined || record.cls !== 'pointwise' || /^(aten|prims|stablehlo|chlo)\./.test(record.name)) return [];
+  return pointwiseSamples(record).map((text) => callOf(record.name, text.slice(text.indexOf('(') + 1, -1)));
+} // prettier-ignore
 
 /** ATen and prims, as against the StableHLO vocabulary. */
 export function isTorch(name: string): boolean {
@@ -81,10 +89,28 @@ export function isTorch(name: string): boolean {
  * call then makes no sense, or has no such size.
  */
 export function resized(table: OperatorTable, call: CallText): CallText | undefined {
-  const text = call.text.replaceAll(/(?<![\w.-])5(?![\w.])|(?<=index|distinct|signed)5(?=\[)/g, '4');
-  if (text === call.text) return undefined;
+  return rewritten(table, call, (args) =>
+    args.replaceAll(/(?<![\w.-])5(?![\w.])|(?<=index|distinct|signed)5(?=\[)/g, '4'),
+  );
+}
+
+/**
+ * The same call with all sizes of tensors beyond 1 alike: only there a rule that takes one dim for another is offered at all.
+ * Undefined where the call then makes no sense, or is no other.
+ */
+export function squared(table: OperatorTable, call: CallText): CallText | undefined {
+  return rewritten(table, call, (args) =>
+    args.replaceAll(/(\w)\[([\d, ]+)\]/g, (_, word: string, sizes: string) => `${word}[${sizes.replaceAll(/\d+/g, (n) => (Number(n) > 1 ? '6' : n))}]`),
+  );
+} // prettier-ignore
+
+function rewritten(table: OperatorTable, call: CallText, change: (args: string) => string): CallText | undefined {
+  const name = call.text.slice(0, call.text.indexOf('('));
+  const before = call.text.slice(name.length);
+  const args = change(before);
+  if (args === before) return undefined;
   try {
-    const other = parseCall(text);
+    const other = { ...parseCall(`call${args}`), text: `${name}${args}`, target: call.target };
     bindText(table, other);
     return other;
   } catch (error) {

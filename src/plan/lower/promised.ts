@@ -31,7 +31,7 @@ export function promisedCollectives(
   table: OperatorTable,
 ): PromisedCollective[] {
   const operators = opened?.table ?? table;
-  const space = new ShardingSpace(parseMesh(plan.request.mesh));
+  const space = new ShardingSpace(parseMesh(plan.request.mesh), table.kinds);
   const { mesh } = space;
   const list: PromisedCollective[] = [];
   const moves = (redistributions: readonly PlannedRedistribution[], scopes: readonly number[]): void => {

@@ -87,7 +87,7 @@ class Writer {
     const { listed, opened } = plannedProgram(graph, plan, table);
     const { request } = plan;
     this.listed = listed;
-    this.space = new ShardingSpace(parseMesh(request.mesh));
+    this.space = new ShardingSpace(parseMesh(request.mesh), table.kinds);
     this.cluster = loadCluster(request.cluster);
     this.model = collectiveModel(request.cost, this.cluster, this.space.mesh);
     this.redistributor = new Redistributor(this.space, this.model);

@@ -2,7 +2,7 @@ import { didYouMean, ShardwrightError } from '../../errors.ts';
 import type { ReduceOp } from '../../mesh/placement.ts';
 import { R, slotText, type Rule, type RuleSlot } from '../../ops/rule.ts';
 import type { CallText } from '../../ops/samples/call-text.ts';
-import { resized, sampleCalls } from '../../ops/samples/table.ts';
+import { resized, sampleCalls, squared } from '../../ops/samples/table.ts';
 import type { OperatorRecord } from '../../ops/record.ts';
 import type { OperatorTable } from '../../ops/table.ts';
 import { inputSlots, isConstant, refute, trialsOf, validOutputs, type Trial } from './judge.ts';
@@ -26,6 +26,8 @@ export interface ValidationOptions {
   readonly budget?: number;
   /** Draws on which a rule is run, at most; default all. The search for missing rules always uses all of them. */
   readonly draws?: number;
+  /** Also try each call with equal sizes throughout, where a rule can mistake one dim for another; default false. */
+  readonly squares?: boolean;
 }
 
 export interface Finding {
@@ -64,8 +66,8 @@ export function validateRules(table: OperatorTable, options: ValidationOptions =
   for (const call of samples) {
     tried.add(nameOf(table, call));
     run.try(call);
-    const other = resized(table, call);
-    if (other !== undefined) run.try(other);
+    const others = [resized(table, call), options.squares === true ? squared(table, call) : undefined];
+    for (const other of others) if (other !== undefined) run.try(other);
   }
   return {
     operators: tried.size,
