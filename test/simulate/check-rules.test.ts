@@ -6,7 +6,7 @@ import { describe, expect, it } from 'vitest';
 import { runCli } from '../../src/cli/program.ts';
 import type { RulesReport } from '../../src/cli/rules.ts';
 import { ShardwrightError } from '../../src/errors.ts';
-import { fromList, type NDArray } from '../../src/ndarray/array.ts';
+import { fromList } from '../../src/ndarray/array.ts';
 import type { Kernel } from '../../src/ops/kernels/kernel.ts';
 import { defineOp, type OperatorRecord } from '../../src/ops/record.ts';
 import { P, R, rule, S, type Rule } from '../../src/ops/rule.ts';
@@ -19,7 +19,7 @@ const scale: Kernel = ({ inputs: [x, w] }) => {
     const [i, j] = [Math.floor(e / columns), e % columns];
     return x.at(i, j) * w.at(j);
   });
-  return [fromList([rows, columns], values, x.dtype) as NDArray];
+  return [fromList([rows, columns], values, x.dtype)];
 };
 
 /** By hand: rows, columns with their factors, and a pending sum of either factor. */
@@ -102,7 +102,7 @@ describe('checkRules on a record of the user', () => {
       cls: 'pointwise',
       infer: (ctx) => [ctx.inputs[0]],
       shard: (ctx) => [...ctx.inputs[0].shape.map((_, d) => rule([S(d)], [S(d)])), rule([P('product')], [P('product')])],
-      kernel: ({ inputs: [x] }) => [fromList(x.shape, x.toArray().map((v) => 2 * v), x.dtype) as NDArray],
+      kernel: ({ inputs: [x] }) => [fromList(x.shape, x.toArray().map((v) => 2 * v), x.dtype)],
     }); // prettier-ignore
     const { unsound, missing } = checkRules(record);
     expect([...new Set(unsound.map((f) => f.rule))]).toEqual(['P(product) -> P(product)']);
