@@ -34,7 +34,7 @@ export function buildModel(input: BuildInput): Model {
   const copies = input.sharing ? shareCopies(input, uses, columns, tables, variables) : [];
   connect(input, uses, copies, columns, tables, nodeVariable);
   tieParameters(input, columns, tables, nodeVariable);
-  const { problem, unitsPerSecond, quantum } = tables.finish();
+  const { problem, ...units } = tables.finish(input.ceilingSeconds);
   const states = parameterStates(input, nodeVariable);
   return {
     graph,
@@ -46,8 +46,8 @@ export function buildModel(input: BuildInput): Model {
     charges: input.charges,
     redistributor: input.charges.redistributor,
     problem: { ...problem, name: graph.name, rows: memoryRows(input, states, nodeVariable) },
-    unitsPerSecond,
-    quantum,
+    ...units,
+    ...(input.ceilingSeconds === undefined ? {} : { ceilingSeconds: input.ceilingSeconds }),
     variables,
     nodeVariable,
     uses,

@@ -1,4 +1,5 @@
 import type { Solution } from '../solver/types.ts';
+import { secondsText } from '../units.ts';
 import type { Model } from './model.ts';
 
 /**
@@ -12,20 +13,24 @@ export function conflictOf(
   solution: Pick<Solution, 'conflict' | 'emptyVariable'>,
   variableOf: (variable: number) => number = (v) => v,
 ): readonly string[] {
-  if (solution.emptyVariable === undefined) return solution.conflict ?? [];
-  const { graph, flow } = model;
+  const { graph, flow, ceilingSeconds } = model;
+  const dear = ceilingSeconds === undefined ? [] : [`prices above ${secondsText(ceilingSeconds)}, which a known plan takes in all, are left out`]; // prettier-ignore
+  if (solution.emptyVariable === undefined) return [...(solution.conflict ?? []), ...dear];
   const variable = model.variables[variableOf(solution.emptyVariable)];
   const around = 'goes with those of the nodes around it';
   switch (variable.kind) {
     case 'node': {
       const { name, kind, target } = graph.nodes[variable.node];
-      return [`no placement of %${name} (${kind === 'call' ? target : kind}) ${around}`];
+      return [`no placement of %${name} (${kind === 'call' ? target : kind}) ${around}`, ...dear];
     }
     case 'copy': {
       const { node } = flow.values[model.copies[variable.copy].value];
-      return [`no placement of the result of %${graph.nodes[node].name} and of a copy of it ${around}`];
+      return [`no placement of the result of %${graph.nodes[node].name} and of a copy of it ${around}`, ...dear];
     }
     case 'output':
-      return [`no placement of the output %${flow.outputs[variable.output].output.value ?? variable.output} ${around}`];
+      return [
+        `no placement of the output %${flow.outputs[variable.output].output.value ?? variable.output} ${around}`,
+        ...dear,
+      ];
   }
 }

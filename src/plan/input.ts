@@ -25,4 +25,6 @@ export interface BuildInput {
   readonly mostRuns?: number;
   /** Bytes per device that parameters, gradients, optimizer state and buffers may take. */
   readonly budgetBytes: number;
+  /** A price above it is forbidden, because a plan without it is known to cost less in all; absent: none is. */
+  readonly ceilingSeconds?: number;
 }

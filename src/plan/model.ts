@@ -43,6 +43,10 @@ export interface Model {
   readonly unitsPerSecond: number;
   /** Every cost is a multiple of so many units. */
   readonly quantum: number;
+  /** No choice's seconds differ from its units by more. */
+  readonly roundingSeconds: number;
+  /** Prices above it were forbidden; absent: none were. */
+  readonly ceilingSeconds?: number;
   readonly variables: readonly Variable[];
   /** Variable of each node, -1 for a node that is another name of a value. */
   readonly nodeVariable: Int32Array;

@@ -24,13 +24,15 @@ import { dataflow } from '../strategy/dataflow.ts';
 import { nodeStrategies } from '../strategy/nodes.ts';
 import { MOST_FACTORS, type StridedCuts } from '../strategy/patterns.ts';
 import { MOST_RUNS, runsOf } from '../strategy/runs.ts';
-import { bytesText, countedText } from '../units.ts';
+import { bytesText, countedText, secondsText } from '../units.ts';
 import { buildModel } from './build.ts';
+import { ceilingOf } from './ceiling.ts';
+import type { BuildInput } from './input.ts';
 import type { Model } from './model.ts';
 import type { CompactProblem } from './compact.ts';
 import { applyInputOutput, applyPins } from './pins.ts';
 import { Restriction } from './restriction.ts';
-import type { PlanRequest } from './request.ts';
+import { activationsOf, type PlanRequest } from './request.ts';
 
 /** A request made ready: the model, and the problem that the request's pins leave of it. */
 export interface Prepared {
@@ -78,7 +80,7 @@ export function prepare(original: Graph, asked: PlanRequest, operators: Operator
   const cuts = cutsOf(request, Math.max(0, ...flow.types.map((meta) => meta.shape.length)), operators.kinds);
   const strategies = nodeStrategies(graph, flow, table, space, { uneven, unknown, strided, ...cuts, ...runs });
   const budgetBytes = request.memoryBytes ?? usableMemoryBytes(cluster);
-  const model = buildModel({
+  const input: BuildInput = {
     graph,
     ...(opened !== undefined ? { opened } : {}),
     flow,
@@ -91,10 +93,14 @@ export function prepare(original: Graph, asked: PlanRequest, operators: Operator
     sharing: request.sharing,
     ...runs,
     budgetBytes,
-  });
-  const restriction = new Restriction(model);
-  applyPins(model, restriction, request.pins);
-  applyInputOutput(model, restriction, request.inputs, request.outputs);
+  };
+  let { model, restriction } = restricted(input, request);
+  // A plan is known to cost less only where nothing but time and the memory of states counts.
+  while (request.objective === 'time' && activationsOf(request) !== 'constraint') {
+    const ceilingSeconds = ceilingOf(model, restriction.problem());
+    if (ceilingSeconds === undefined) break;
+    ({ model, restriction } = restricted({ ...input, ceilingSeconds }, request));
+  }
   return {
     // A policy that is applied stands in the program from here on: asking for it again would apply it twice.
     request: isPolicy(request.checkpoint) ? { ...request, checkpoint: 'none' } : request,
@@ -109,6 +115,15 @@ export function prepare(original: Graph, asked: PlanRequest, operators: Operator
     assumptions: assumptionsOf(model, request, opened, mostRuns, collectives),
     contradictions: restriction.contradictions(),
   };
+}
+
+/** The model of a program, and what the request's pins leave of it. */
+function restricted(input: BuildInput, request: PlanRequest): { model: Model; restriction: Restriction } {
+  const model = buildModel(input);
+  const restriction = new Restriction(model);
+  applyPins(model, restriction, request.pins);
+  applyInputOutput(model, restriction, request.inputs, request.outputs);
+  return { model, restriction };
 }
 
 /** Mesh dims of several devices up to which merged dims are cut in strides without being asked: beyond, proofs take too long. */
@@ -242,6 +257,8 @@ function assumptionsOf(
     list.push(
       `Routing is taken to be balanced: a device with a share of the experts of a grouped product (${countedText(grouped, 'node')}) is priced with that share of the tokens.`,
     );
+  if (model.ceilingSeconds !== undefined)
+    list.push(`Prices above ${secondsText(model.ceilingSeconds)} are left out: a known plan takes no more in all.`);
   if (opened !== undefined)
     list.push(
       'Control flow: each body is listed once; its times count by trips, and what a loop does not change is moved before it.',

@@ -1,4 +1,5 @@
 import type { ChargedType, RedistributionCharges } from '../cost/charges.ts';
+import { internalError, ShardwrightError } from '../errors.ts';
 import type { Problem } from '../solver/types.ts';
 import { DTYPE_BYTES } from '../graph/types.ts';
 import type { TensorMeta } from '../ops/record.ts';
@@ -108,27 +109,49 @@ export class TableBuilder {
   }
 
   /**
-   * The problem in integers. One unit is a nanosecond divided by a power of two, chosen so that the dearest choice of
-   * everything stays below 2^51: sums are then exact in doubles.
+   * The problem in integers. One unit is a nanosecond divided by a power of two, chosen so that the sum of every term's
+   * largest price stays below 2^51: sums are then exact in doubles.
+   *
+   * @param ceilingSeconds a price above it is forbidden
+   * @throws E_LIMIT where prices are too far apart to be added
    */
-  finish(): { problem: Problem; unitsPerSecond: number; quantum: number } {
-    let dearest = 0;
-    const vectorMax = this.vectors.map(largest);
-    const tableMax = this.tables.map((t) => largest(t.costs));
-    for (const v of this.unary) dearest += vectorMax[v];
-    for (const t of this.edgeTable) dearest += tableMax[t];
-    const bits = Math.floor(Math.log2(2 ** 51 / Math.max(dearest * 1e9, 1)));
-    const unitsPerSecond = 1e9 * 2 ** Math.max(-20, Math.min(20, bits));
+  finish(ceilingSeconds = Infinity): IntegerProblem {
+    const vectors = this.vectors.map((costs) => spanOf(costs, ceilingSeconds));
+    const tables = this.tables.map(({ costs }) => spanOf(costs, ceilingSeconds));
+    let most = 0;
+    let least = 0;
+    let terms = 0;
+    const spans = [...this.unary.map((v) => vectors[v]), ...this.edgeTable.map((t) => tables[t])];
+    for (const span of spans) {
+      most += span.most;
+      least += span.least;
+      if (span.most > 0) terms++;
+    }
+    if (!(most < MOST_SECONDS))
+      throw new ShardwrightError(
+        'E_LIMIT',
+        `the prices of this program sum to ${most} s, which is no time to plan with`,
+        {
+          hint: `check the cluster's rates and latencies and the measured tables: all prices together must stay below ${MOST_SECONDS} s.`,
+        },
+      );
+    const unitsPerSecond = 1e9 * 2 ** Math.min(FINEST_BITS, Math.floor(Math.log2(2 ** 51 / (most * 1e9 || 1))));
     // Costs are multiples of a quantum of units: bounds, which round in units, then reach the next multiple exactly.
-    const quantum = quantumOf(this.domains.length + this.first.length, unitsPerSecond);
-    const units = (seconds: number): number => Math.round((seconds * unitsPerSecond) / quantum) * quantum;
+    const quantum = quantumOf(spans.length, terms, least, unitsPerSecond);
+    const rounding = new Rounding(unitsPerSecond, quantum, ceilingSeconds);
+    const vectorErrors = this.vectors.map((costs) => rounding.round(costs));
+    const tableErrors = this.tables.map(({ costs }) => rounding.round(costs));
+    let roundingSeconds = 0;
+    for (const v of this.unary) roundingSeconds += vectorErrors[v];
+    for (const t of this.edgeTable) roundingSeconds += tableErrors[t];
     return {
       unitsPerSecond,
       quantum,
+      roundingSeconds,
       problem: {
         domains: Int32Array.from(this.domains),
         unary: Int32Array.from(this.unary),
-        vectors: this.vectors.map((costs) => costs.map(units)),
+        vectors: this.vectors,
         edges: {
           first: Int32Array.from(this.first),
           second: Int32Array.from(this.second),
@@ -138,14 +161,20 @@ export class TableBuilder {
         },
         maps: this.maps,
         offers: { first: Int32Array.from(this.offers.first), second: Int32Array.from(this.offers.second) },
-        tables: this.tables.map((t) => {
-          // In place: tables are the bulk of a problem, and nobody else has them.
-          for (let c = 0; c < t.costs.length; c++) t.costs[c] = units(t.costs[c]);
-          return t;
-        }),
+        tables: this.tables,
       },
     };
   }
+}
+
+/** A problem in integer units, and how far a choice's units can be from its seconds. */
+export interface IntegerProblem {
+  readonly problem: Problem;
+  readonly unitsPerSecond: number;
+  /** Every cost is a multiple of so many units. */
+  readonly quantum: number;
+  /** No choice's seconds differ from its units by more. */
+  readonly roundingSeconds: number;
 }
 
 /** Key of a tensor type whose redistributions are charged alike. */
@@ -160,12 +189,54 @@ const TERMS_PER_UNIT = 8;
 const COARSEST_SECONDS = 4e-9;
 
 /**
- * Units in a quantum, a power of two: enough for the rounding of a bound over so many terms, at most 4 ns.
+ * Rounding may be this share of the step where a plan is called optimal: 4 ns of 42 ms. Doubles cannot promise much less for
+ * the 20,000 prices of a deep model, whose sum of largest prices is 220 times its step.
  */
-function quantumOf(terms: number, unitsPerSecond: number): number {
-  const wanted = Math.ceil(Math.log2(Math.max(1, terms / TERMS_PER_UNIT)));
-  const coarsest = Math.floor(Math.log2(Math.max(1, COARSEST_SECONDS * unitsPerSecond)));
-  return 2 ** Math.min(wanted, coarsest);
+export const MOST_ROUNDING = 1e-7;
+
+/** Seconds that all prices of a program together stay below. */
+const MOST_SECONDS = 1e30;
+
+/** A unit is never finer than a nanosecond over 2 to this power. */
+const FINEST_BITS = 40;
+
+/**
+ * Units in a quantum, a power of two: enough for the rounding of a bound over so many terms, at most 4 ns, and no more than
+ * keeps the rounding of all priced terms below its share of the least step there can be.
+ */
+function quantumOf(terms: number, priced: number, leastSeconds: number, unitsPerSecond: number): number {
+  const wanted = Math.max(1, terms / TERMS_PER_UNIT);
+  const coarsest = Math.max(1, COARSEST_SECONDS * unitsPerSecond);
+  const harmless = Math.max(1, (2 * MOST_ROUNDING * leastSeconds * unitsPerSecond) / Math.max(1, priced));
+  return 2 ** Math.min(Math.ceil(Math.log2(wanted)), Math.floor(Math.log2(Math.min(coarsest, harmless))));
+}
+
+/** Turns prices in seconds into whole quanta of units. */
+class Rounding {
+  constructor(
+    private readonly unitsPerSecond: number,
+    private readonly quantum: number,
+    private readonly ceilingSeconds: number,
+  ) {}
+
+  /**
+   * In place: tables are the bulk of a problem, and nobody else has them.
+   *
+   * @returns the largest change of a price, in seconds
+   */
+  round(costs: Float64Array): number {
+    let worst = 0;
+    const perQuantum = this.unitsPerSecond / this.quantum;
+    for (let c = 0; c < costs.length; c++) {
+      const exact = costs[c] * perQuantum;
+      if (costs[c] > this.ceilingSeconds) costs[c] = Infinity;
+      if (costs[c] === Infinity) continue;
+      const rounded = Math.round(exact);
+      worst = Math.max(worst, Math.abs(exact - rounded));
+      costs[c] = rounded * this.quantum;
+    }
+    return worst / perQuantum;
+  }
 }
 
 /** Costs that are paid so many times; what is forbidden stays so, even where it is never paid. */
@@ -189,8 +260,16 @@ function internArray(array: Int32Array, ids: Map<string, number>, store: Int32Ar
   return id;
 }
 
-function largest(costs: Float64Array): number {
-  let max = 0;
-  for (let k = 0; k < costs.length; k++) if (costs[k] !== Infinity && costs[k] > max) max = costs[k];
-  return max;
+/** The least price, and the largest that is not forbidden; 0 and 0 where all are. */
+function spanOf(costs: Float64Array, ceiling: number): { readonly least: number; readonly most: number } {
+  let most = 0;
+  let least = Infinity;
+  for (let k = 0; k < costs.length; k++) {
+    const cost = costs[k];
+    if (cost === Infinity || cost > ceiling) continue;
+    if (!(cost >= 0)) throw internalError(`a price of ${cost} s`);
+    if (cost > most) most = cost;
+    if (cost < least) least = cost;
+  }
+  return { least: least === Infinity ? 0 : least, most };
 }

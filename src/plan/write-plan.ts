@@ -14,6 +14,7 @@ import type { Prepared } from './prepare.ts';
 import { propagate } from './propagate.ts';
 import { recost } from './recost.ts';
 import { activationsOf } from './request.ts';
+import { MOST_ROUNDING } from './tables.ts';
 import { PLAN_VERSION, type Plan, type PlanMemory } from './types.ts';
 
 /** Writes the plan of a solution; throws when its re-costed seconds are not those of the solver. */
@@ -22,14 +23,9 @@ export function writePlan(prepared: Prepared, solution: Solution, memory: Memory
   const decoded = decode(model, solution.choice);
   // A redistributor of its own: the re-check asks every price anew.
   const fresh = new RedistributionCharges(new Redistributor(model.space, collectives));
-  const { graph, flow, space, cluster, unitsPerSecond, quantum } = model;
+  const { graph, flow, space, cluster } = model;
   const recheckedSeconds = recost(decoded, graph, flow, table, space, cluster, collectives, fresh, model.opened);
-  const seconds = solution.objective / unitsPerSecond;
-  // Every term was rounded to a quantum once; the sums may differ by half a quantum a term.
-  const terms = problem.domains.length + problem.edges.first.length;
-  const roundingSeconds = (terms * quantum) / 2 / unitsPerSecond;
-  if (Math.abs(recheckedSeconds - seconds) > 4 * roundingSeconds + 1e-9 * seconds)
-    throw internalError(`the plan costs ${recheckedSeconds} s re-checked, the solver says ${seconds} s`);
+  const { seconds, ...proof } = inSeconds(model, solution, recheckedSeconds);
   return {
     version: PLAN_VERSION,
     model: graph.name,
@@ -49,13 +45,10 @@ export function writePlan(prepared: Prepared, solution: Solution, memory: Memory
         : { executedCommunicationSeconds: decoded.executedCommunicationSeconds }),
     },
     proof: {
-      status: solution.status,
-      bound: solution.bound / unitsPerSecond,
-      gap: solution.gap,
+      ...proof,
       solver: solution.solver,
       solveSeconds: solution.seconds,
       recheckedSeconds,
-      roundingSeconds,
       evidence: solution.evidence ?? [],
     },
     memory: { ...decoded.memory, ...timelineOf(prepared, memory), budgetBytes },
@@ -65,6 +58,34 @@ export function writePlan(prepared: Prepared, solution: Solution, memory: Memory
     outputs: decoded.outputs,
     greedySeconds: greedySeconds(model, problem, solution.choice),
     assumptions: prepared.assumptions,
+  };
+}
+
+/**
+ * What was proven in units, said in seconds. Where rounding is more than a negligible share of the step, the step is the
+ * re-costed one, and the bound is lowered by what rounding can hide: nothing is optimal then.
+ *
+ * @throws E_INTERNAL where the re-costed seconds are not those of the solver
+ */
+function inSeconds(
+  { unitsPerSecond, roundingSeconds, variables }: Model,
+  { status, objective, bound, gap }: Solution,
+  recheckedSeconds: number,
+): Pick<Plan['proof'], 'status' | 'bound' | 'gap' | 'roundingSeconds'> & { readonly seconds: number } {
+  const seconds = objective / unitsPerSecond;
+  // Doubles add up to an error of their own: a share of the sum for every term.
+  const ofSums = variables.length * Number.EPSILON * seconds;
+  if (Math.abs(recheckedSeconds - seconds) > roundingSeconds + ofSums)
+    throw internalError(`the plan costs ${recheckedSeconds} s re-checked, the solver says ${seconds} s`);
+  if (roundingSeconds <= MOST_ROUNDING * recheckedSeconds)
+    return { seconds, status, bound: bound / unitsPerSecond, gap, roundingSeconds };
+  const lowered = Math.max(0, bound / unitsPerSecond - roundingSeconds);
+  return {
+    seconds: recheckedSeconds,
+    status: 'feasible',
+    bound: lowered,
+    gap: recheckedSeconds === 0 ? 0 : (recheckedSeconds - lowered) / recheckedSeconds,
+    roundingSeconds,
   };
 }
 

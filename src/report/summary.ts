@@ -87,9 +87,14 @@ function timelineLines({ timeline, budgetBytes }: Plan['memory']): string[] {
 function proofText(plan: Plan): string {
   const { proof } = plan;
   const time = proof.solveSeconds === null ? '' : `, ${secondsText(proof.solveSeconds)}`;
-  const recheck = `re-costed ${secondsText(proof.recheckedSeconds)} from the plan alone`;
+  const recheck = `re-costed ${secondsText(proof.recheckedSeconds)} from the plan alone${roundingText(proof)}`;
   if (proof.status === 'optimal') return `optimal (gap 0) by ${proof.solver}${time}; ${recheck}`;
   return `${proof.status}: no plan is below ${secondsText(proof.bound)} (gap ${percentText(proof.gap)}) by ${proof.solver}${time}; ${recheck}`;
+}
+
+/** How far rounding can move the seconds of any plan. */
+function roundingText({ roundingSeconds }: Plan['proof']): string {
+  return roundingSeconds === undefined ? '' : `, rounding at most ${secondsText(roundingSeconds)}`;
 }
 
 /** How much more something takes than the plan. With pins a recipe may take less, and says so; rounding is no difference. */

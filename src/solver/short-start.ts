@@ -47,7 +47,8 @@ export function startFromShort(
 
 /**
  * The bracket of the price of one row, found on the folded network: its relaxed choices, spread over the long network,
- * say on which side of the bound a price lies. With it come the messages of the last price below it.
+ * say on which side of the bound a price lies. With it come the messages of its corner, or of the
+ * last price below it.
  *
  * @returns undefined where nothing repeats; no bracket where the row does not bind
  */
@@ -61,6 +62,7 @@ export function nearPrice(
   if (fold === undefined) return undefined;
   const { bound } = net.rows[0];
   let last = gatherMessages(fold, state, fold.short);
+  let latest = { price: 0n, messages: last };
   let cheap: Int32Array | undefined;
   let small: Int32Array | undefined;
   const choiceAt = (price: bigint, sweeps: number): Line => {
@@ -78,6 +80,7 @@ export function nearPrice(
     const over = amountsAt(net, at)[0] - bound;
     // Messages of a price below are the better start: from one above, where few choices are in play, the way back is long.
     if (over > 0 || price === 0n) last = messages;
+    latest = { price, messages };
     if (over > 0) cheap = at;
     else small = at;
     return { cost: costAt(net, at), over, isTight: isTight(costAt(priced, short), reached) };
@@ -92,7 +95,9 @@ export function nearPrice(
       host.offer(mixed);
     }
   }
-  return { bracket, messages: (target) => spreadMessages(fold, last, target) };
+  // At the corner itself its own messages are the best, whichever side of the row its choice fell on.
+  const start = latest.price === bracket?.corner.price ? latest.messages : last;
+  return { bracket, messages: (target) => spreadMessages(fold, start, target) };
 }
 
 /** Sweeps of a short network; the best choice met, if any, and the bound. */

@@ -18,8 +18,8 @@ describe('32 layers of Llama-3 8B', () => {
     expect(plan.proof.status).toBe('optimal');
     expect(plan.proof.gap).toBe(0);
     const { recheckedSeconds, roundingSeconds } = plan.proof;
-    // 20,000 prices, each rounded to a quarter of a nanosecond at most.
-    expect(roundingSeconds).toBeLessThan(1e-5 * plan.objective.seconds);
+    // 15,000 prices, each rounded to a picosecond at most.
+    expect(roundingSeconds).toBeLessThan(1e-7 * plan.objective.seconds);
     expect(Math.abs(recheckedSeconds - plan.objective.seconds)).toBeLessThan(roundingSeconds!);
     expect(Math.abs(recheckedSeconds / plan.objective.seconds - 1)).toBeLessThan(1e-7);
     expect(plan.memory.peakBytes).toBeLessThanOrEqual(plan.memory.budgetBytes);
@@ -29,9 +29,9 @@ describe('32 layers of Llama-3 8B', () => {
     for (const seconds of priced) expect(seconds).toBeGreaterThanOrEqual(plan.objective.seconds);
     const replicated = recipes.find((r) => r.name === 'replicated');
     expect(replicated).toMatchObject({ status: 'refused' });
-    // Without cuts of the sequence the memory does not bind, and messages prove it alone; it is far dearer.
+    // Without cuts of the sequence the memory does not bind; it is far dearer.
     const plain = await planFor(graph, 'dp=8,tp=8', { strided: 'off' });
-    expect(plain.proof).toMatchObject({ status: 'optimal', gap: 0, solver: 'message-passing' });
+    expect(plain.proof).toMatchObject({ status: 'optimal', gap: 0 });
     expect(plain.objective.seconds).toBeGreaterThan(1.05 * plan.objective.seconds);
   });
 

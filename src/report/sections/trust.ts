@@ -16,6 +16,7 @@ export function proof(report: Report): Section {
     ['Gap', percentText(p.gap)],
     ['Solved by', p.solver],
     ['Re-costed from the plan alone', `${secondsText(p.recheckedSeconds)} (${p.recheckedSeconds} s)`],
+    ...(p.roundingSeconds === undefined ? [] : [['Rounding of prices, at most', secondsText(p.roundingSeconds)]]),
     ...p.evidence.map((line) => ['Evidence', line]),
   ];
   return {

@@ -1,0 +1,105 @@
+import { mkdtempSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { describe, expect, it } from 'vitest';
+import { prepare } from '../../src/plan/prepare.ts';
+import { MOST_ROUNDING, TableBuilder } from '../../src/plan/tables.ts';
+import type { RedistributionCharges } from '../../src/cost/charges.ts';
+import { recipeTable } from '../../src/report/summary.ts';
+import { priceRecipes } from '../../src/zoo/compare.ts';
+import { cli, fixture } from '../cli/support.ts';
+import { load, planFor, request, TABLE } from './support.ts';
+
+const LLAMA = 'torch/llama3-8b-2l-b16/joint.expanded';
+
+/** dgx-h100 whose links between hosts start so many seconds late. */
+const far = (latencySeconds: number): string => JSON.stringify({ base: 'dgx-h100', inter: { latencySeconds } });
+
+describe('prices that are far apart', () => {
+  it.each([1e6, 1e12, 1e15])(
+    'links of %d s are never used: the plan is the one of links of 1,000 s',
+    async (seconds) => {
+      const graph = load(LLAMA);
+      const near = await planFor(graph, 'dp=8,tp=8', { cluster: far(1e3) });
+      const plan = await planFor(graph, 'dp=8,tp=8', { cluster: far(seconds) });
+      expect(plan.proof).toMatchObject({ status: 'optimal', gap: 0 });
+      expect(plan.proof.roundingSeconds).toBeLessThanOrEqual(MOST_ROUNDING * plan.objective.seconds);
+      expect(plan.objective.seconds / near.objective.seconds - 1).toBeCloseTo(0, 7);
+      expect(plan.assumptions.join('\n')).toMatch(/Prices above .* are left out: a known plan takes no more/);
+    },
+  );
+
+  it('no recipe is cheaper than the plan, and one that needs the far links says what was left out', async () => {
+    const asked = request('dp=8,tp=8', { cluster: far(1e12) });
+    const recipes = await priceRecipes(prepare(load(LLAMA), asked, TABLE));
+    const plan = await planFor(load(LLAMA), 'dp=8,tp=8', { cluster: far(1e12) });
+    for (const r of recipes)
+      if (r.status === 'priced') expect(r.seconds).toBeGreaterThanOrEqual(plan.objective.seconds);
+    expect(recipeTable(recipes, plan)).toMatch(
+      /FSDP \(dp\) .*prices above .*, which a known plan takes in all, are left out/,
+    );
+  });
+
+  it('where no plan is known to be cheaper, rounding is part of the gap: the step is re-costed, nothing is optimal', async () => {
+    // Under a budget over time the cheapest plan may not fit, so that no price can be left out.
+    const held = { cluster: far(1e12), activations: 'constraint' } as const;
+    const { proof, objective } = await planFor(load('torch/mlp/joint.expanded'), 'dp=8,tp=8', held);
+    expect(proof.status).toBe('feasible');
+    expect(proof.roundingSeconds).toBeGreaterThan(MOST_ROUNDING * objective.seconds);
+    // What the plan of usual links costs that uses none between hosts: launches of its kernels, as re-costed.
+    expect(objective.seconds).toBe(proof.recheckedSeconds);
+    expect(objective.seconds).toBeGreaterThan(1e-5);
+    expect(proof).toMatchObject({ bound: 0, gap: 1 });
+  });
+
+  it('such an answer exits 4 and says the gap; a usual one says how far rounding can go', async () => {
+    const argv = ['plan', fixture('mlp'), '--mesh', 'dp=8,tp=8'];
+    const usual = await cli(...argv, '--cluster', 'dgx-h100');
+    expect(usual.code).toBe(0);
+    expect(usual.out).toMatch(/re-costed .* from the plan alone, rounding at most \S+ [nµ]?s/);
+    const file = join(mkdtempSync(join(tmpdir(), 'far-')), 'far.json');
+    writeFileSync(file, far(1e12));
+    const coarse = await cli(...argv, '--cluster', file, '--activations', 'constraint');
+    expect(coarse.code).toBe(4);
+    expect(coarse.out).toMatch(/feasible: no plan is below 0 s \(gap 100 %\)/);
+    expect(coarse.out).not.toMatch(/step time +0 s/);
+  });
+});
+
+describe('units', () => {
+  const charges = {} as RedistributionCharges;
+  const one = (...seconds: number[]): TableBuilder => {
+    const tables = new TableBuilder(charges);
+    tables.addVariable(
+      seconds.length,
+      tables.vector('v', () => Float64Array.from(seconds)),
+    );
+    return tables;
+  };
+
+  it('what rounding changes is measured: units times their length are within it of every price', () => {
+    const seconds = [1e-3, Math.PI * 1e-5, 1 / 3, 7e9];
+    const { problem, unitsPerSecond, roundingSeconds } = one(...seconds).finish();
+    const errors = seconds.map((s, i) => Math.abs(problem.vectors[0][i] / unitsPerSecond - s));
+    expect(Math.max(...errors)).toBeLessThanOrEqual(roundingSeconds * (1 + 1e-12));
+    expect(roundingSeconds).toBeGreaterThan(0);
+  });
+
+  it('a price above the ceiling is forbidden before the unit is chosen', () => {
+    const { problem, unitsPerSecond, roundingSeconds } = one(1e-3, 1e12).finish(1);
+    expect(problem.vectors[0][1]).toBe(Infinity);
+    expect(Math.abs(problem.vectors[0][0] / unitsPerSecond - 1e-3)).toBeLessThanOrEqual(roundingSeconds);
+    expect(roundingSeconds).toBeLessThan(1e-15);
+  });
+
+  it('prices that cannot be added are refused', () => {
+    const { error } = ((): { error: unknown } => {
+      try {
+        return { error: one(1, 1e300).finish() };
+      } catch (e) {
+        return { error: e };
+      }
+    })();
+    expect(error).toMatchObject({ code: 'E_LIMIT' });
+  });
+});
