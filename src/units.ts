@@ -55,8 +55,9 @@ export function countedText(n: number, one: string, many = `${one}s`): string {
   return `${countText(n)} ${n === 1 ? one : many}`;
 }
 
-/** A table with aligned columns; `right` columns are right-aligned. */
-export function tableText(rows: readonly (readonly string[])[], right: readonly number[] = []): string {
+/** A table with aligned columns; `right` columns are right-aligned. A line break in a cell is shown as one, and breaks no row. */
+export function tableText(cells: readonly (readonly string[])[], right: readonly number[] = []): string {
+  const rows = cells.map((row) => row.map((cell) => cell.replaceAll('\n', '\\u000a')));
   const widths: number[] = [];
   for (const row of rows) row.forEach((cell, c) => (widths[c] = Math.max(widths[c] ?? 0, cell.length)));
   return rows

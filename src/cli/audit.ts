@@ -48,9 +48,7 @@ export async function auditCommand(model: string, options: AuditCliOptions, io: 
   const notes = built === undefined ? named.notes : [...named.notes, paddingText(built)];
   const result = await audit(prepared, choice, {
     edits,
-    ...(options.quiet === true
-      ? {}
-      : { onProgress: (line) => io.stderr(io.isTerminal ? `\r\x1b[K${line}` : `${line}\n`) }),
+    ...(options.quiet === true ? {} : { onProgress: io.progress }),
   });
   if ('conflict' in result) return reportInfeasible(result, prepared, io, json);
   io.stdout(

@@ -106,9 +106,7 @@ async function compareGiven(model: string | undefined, options: CompareOptions, 
     maxDims,
     ...(plans === undefined ? {} : { plans }),
     ...(options.slice !== undefined ? { slice: parseSlice(options.slice) } : {}),
-    ...(options.quiet === true
-      ? {}
-      : { onProgress: (line) => io.stderr(io.isTerminal ? `\r\x1b[K${line}` : `${line}\n`) }),
+    ...(options.quiet === true ? {} : { onProgress: io.progress }),
   });
   if (padding === undefined) return compared;
   const { multiple, vocabulary, rows, parameters } = padding;
@@ -169,9 +167,7 @@ async function compareByConfig(
     ...(options.slice === undefined ? {} : { slice: parseSlice(options.slice) }),
     ...(options.threads === undefined ? {} : { threads: parseCount(options.threads, '--threads') }),
     ...(options.resume === undefined ? {} : { resume: options.resume }),
-    ...(options.quiet === true
-      ? {}
-      : { onProgress: (line) => io.stderr(io.isTerminal ? `\r\x1b[K${line}` : `${line}\n`) }),
+    ...(options.quiet === true ? {} : { onProgress: io.progress }),
   });
 }
 

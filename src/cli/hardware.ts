@@ -45,10 +45,37 @@ export function hardwareShowCommand(name: string, options: HardwareOptions, io: 
     return EXIT.ok;
   }
   io.stdout(`${cluster.id}  ${cluster.name}\n\n`);
-  const rows = constantsOf(cluster).map((c) => [c.name, c.value, c.unit, c.source]);
-  io.stdout(`${tableText([['constant', 'value', 'unit', 'source'], ...rows], [1])}\n`);
-  if (cluster.assumptions.length > 0) io.stdout(`\n${cluster.assumptions.map((a) => `note  ${a}`).join('\n')}\n`);
+  const constants = constantsOf(cluster);
+  const sources = [...new Set(constants.map((c) => c.source))];
+  const rows = constants.flatMap((c) => {
+    // Several peaks in one value: one a line.
+    const [first, ...more] = c.value.split(', ');
+    return [
+      [c.name, first, c.unit, `[${sources.indexOf(c.source) + 1}]`],
+      ...more.map((part) => ['', part, c.unit, '']),
+    ];
+  });
+  io.stdout(`${tableText([['constant', 'value', 'unit', 'source'], ...rows], [1])}\n\n`);
+  for (const [k, source] of sources.entries()) io.stdout(hanging(`[${k + 1}]`.padEnd(6), source));
+  if (cluster.assumptions.length > 0) io.stdout('\n');
+  for (const assumption of cluster.assumptions) io.stdout(hanging('note  ', assumption));
   return EXIT.ok;
+}
+
+const WIDTH = 100;
+
+/** A text behind its label, wrapped under itself. */
+function hanging(label: string, text: string): string {
+  const lines = [];
+  let line = label;
+  for (const word of text.split(' ')) {
+    if (line.trim() !== label.trim() && line.trim() !== '' && line.length + word.length > WIDTH) {
+      lines.push(line);
+      line = ' '.repeat(label.length);
+    }
+    line += `${word} `;
+  }
+  return [...lines, line].map((full) => `${full.trimEnd()}\n`).join('');
 }
 
 /** The row of a design; rates in bytes per second, memory in bytes. */

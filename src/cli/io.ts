@@ -1,10 +1,56 @@
 import { ShardwrightError } from '../errors.ts';
 
-/** Where a command writes: stdout is the answer, stderr the progress. */
-export interface CliIo {
+/** What a process has to write to: stdout is the answer, stderr the progress. */
+export interface CliStreams {
   readonly stdout: (text: string) => void;
   readonly stderr: (text: string) => void;
   readonly isTerminal: boolean;
+}
+
+/** Where a command writes. */
+export interface CliIo extends CliStreams {
+  /** A line of progress; on a terminal it takes the place of the one before. */
+  readonly progress: (line: string) => void;
+}
+
+/**
+ * The one place that prints: names of files, flags and models come from anywhere, and what a terminal would obey is shown as
+ * `\u001b` instead. In JSON that is the same text. Line breaks and tabs are ours.
+ */
+export function printer({ stdout, stderr, isTerminal }: CliStreams): CliIo {
+  let passing = false;
+  // A line of progress does not stay before what comes next.
+  const print = (write: (text: string) => void, text: string): void => {
+    if (passing) stderr('\r\x1b[K');
+    passing = false;
+    write(visible(text));
+  };
+  return {
+    stdout: (text) => print(stdout, text),
+    stderr: (text) => print(stderr, text),
+    isTerminal,
+    progress: (line) => {
+      stderr(isTerminal ? `\r\x1b[K${oneLine(line)}` : `${oneLine(line)}\n`);
+      passing = isTerminal;
+    },
+  };
+}
+
+/** C0 but for line breaks and tabs (CSV ends its lines with both), DEL and C1, line separators, what turns the reading direction. */
+// eslint-disable-next-line no-control-regex
+const OBEYED = /\r(?!\n)|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]/g;
+
+function visible(text: string): string {
+  return text.replace(OBEYED, codeOf);
+}
+
+/** Of a text that is one line: it cannot pass for two. */
+function oneLine(text: string): string {
+  return visible(text).replace(/[\r\n]/g, codeOf);
+}
+
+function codeOf(character: string): string {
+  return `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`;
 }
 
 export const EXIT = { ok: 0, internal: 1, usage: 2, infeasible: 3, gap: 4, findings: 5 } as const;
@@ -22,14 +68,15 @@ export function reportError(error: unknown, io: CliIo, json: boolean): number {
     io.stdout(`${JSON.stringify({ error: body })}\n`);
     return code;
   }
-  io.stderr(`${message}\n`);
+  // Lines after the first are indented: a name with a line break in it cannot pass for a line of its own.
+  io.stderr(`${message.replaceAll('\n', '\n  ')}\n`);
   const { excerpt, position } = known?.details ?? {};
   if (excerpt !== undefined) {
-    io.stderr(`  ${excerpt}\n`);
+    io.stderr(`  ${oneLine(excerpt)}\n`);
     if (position !== undefined && position.column <= excerpt.length + 1)
-      io.stderr(`  ${' '.repeat(Math.max(0, position.column - 1))}^\n`);
+      io.stderr(`  ${' '.repeat(oneLine(excerpt.slice(0, Math.max(0, position.column - 1))).length)}^\n`);
   }
-  if (hint !== undefined) io.stderr(`  hint: ${hint}\n`);
+  if (hint !== undefined) io.stderr(`  hint: ${hint.replaceAll('\n', '\n  ')}\n`);
   if (code === EXIT.internal && error instanceof Error && error.stack !== undefined && known === undefined)
     io.stderr(`${error.stack}\n`);
   return code;

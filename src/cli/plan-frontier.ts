@@ -55,7 +55,7 @@ export async function frontierCommand(
     points,
     onProgress: tools.onProgress,
     onBudget: (step) => {
-      if (options.quiet !== true) io.stderr(`${io.isTerminal ? '\r\x1b[K' : ''}${stepText(step)}\n`);
+      if (options.quiet !== true) io.stderr(`${stepText(step)}\n`);
     },
   });
   const record = frontierRecord(frontier, graph.name, request);

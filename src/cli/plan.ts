@@ -369,7 +369,6 @@ export function progressPrinter(io: CliIo, quiet: boolean): (event: Progress) =>
     if (quiet || event.seconds - last < (io.isTerminal ? 0.05 : 5)) return;
     last = event.seconds;
     const gap = Number.isFinite(event.gap) ? `gap ${percentText(event.gap)}` : 'no bound yet';
-    const line = `${event.phase}  ${gap}  ${secondsText(event.seconds)}`;
-    io.stderr(io.isTerminal ? `\r\x1b[K${line}` : `${line}\n`);
+    io.progress(`${event.phase}  ${gap}  ${secondsText(event.seconds)}`);
   };
 }

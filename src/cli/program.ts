@@ -1,5 +1,6 @@
 import { Command, CommanderError } from 'commander';
-import { EXIT, reportError, type CliIo } from './io.ts';
+import { VERSION } from '../version.ts';
+import { EXIT, printer, reportError, type CliStreams } from './io.ts';
 import { registerHardware, registerModels } from './register/catalogue.ts';
 import { registerCompare, registerZoo } from './register/compare.ts';
 import { registerAudit, registerDemo, registerPlan, registerVerify } from './register/plan.ts';
@@ -41,12 +42,13 @@ const COMMANDS = [
 ] as const;
 
 /** Runs the command line; resolves to the exit code. Solver and report code is loaded only by the commands that need it. */
-export async function runCli(argv: readonly string[], io: CliIo): Promise<number> {
+export async function runCli(argv: readonly string[], streams: CliStreams): Promise<number> {
+  const io = printer(streams);
   const session: CliSession = { io, exit: EXIT.ok };
   const json = argv.includes('--json');
   const program = new Command('shardwright')
     .description('Plans where every tensor of a training graph lives on a device mesh, at the least time, with proof.')
-    .version('0.1.0')
+    .version(VERSION)
     .exitOverride()
     .showSuggestionAfterError(true)
     .configureOutput({ writeOut: io.stdout, writeErr: (text) => io.stderr(text) })

@@ -130,6 +130,6 @@ function progressPrinter(io: CliIo, quiet: boolean): (event: ChoiceProgress) => 
     const state = `${phase}  best ${Math.round(objective)}  bound ${Number.isFinite(bound) ? Math.floor(bound) : '-'}  gap ${Number.isFinite(gap) ? percentText(gap) : '-'}`;
     if (state === last && !io.isTerminal) return;
     last = state;
-    io.stderr(io.isTerminal ? `\r\x1b[K${state}  ${secondsText(seconds)}` : `${state}  ${secondsText(seconds)}\n`);
+    io.progress(`${state}  ${secondsText(seconds)}`);
   };
 }

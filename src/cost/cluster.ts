@@ -263,15 +263,25 @@ const linkSchema = z.strictObject({
   latencySeconds: z.number().nonnegative(),
 });
 
+/** A name on one line. */
+const label = z.string().regex(/^[^\n\r]*$/, 'a name is one line');
+
+const torusSchema = z.strictObject({
+  longestAxes: z.array(z.int().positive()).min(1),
+  wrapMultiple: z.int().positive(),
+  linkBytesPerSecond: z.number().positive(),
+  hopSeconds: z.number().nonnegative(),
+});
+
 /**
- * Form of a user's cluster file. Times in seconds, rates in bytes or FLOPs per second.
+ * Form of a user's cluster file; what `hardware show --json` prints is one. Times in seconds, rates in bytes or FLOPs per second.
  *
  * @internal
  */
 export const clusterFileSchema = z.strictObject({
-  id: z.string().default('custom'),
-  name: z.string().optional(),
-  accelerator: z.string().default('custom'),
+  id: label.default('custom'),
+  name: label.optional(),
+  accelerator: label.default('custom'),
   peakFlopsPerSecond: z.record(z.string(), z.number().positive()),
   matmulCap: z.number().positive().max(1).default(DEFAULT_MATMUL_CAP),
   memoryBytes: z.number().positive(),
@@ -281,6 +291,7 @@ export const clusterFileSchema = z.strictObject({
   devicesPerHost: z.int().positive(),
   intra: linkSchema,
   inter: linkSchema,
+  torus: torusSchema.optional(),
   baseLatencySeconds: z.number().nonnegative().default(6.6e-6),
   launchSeconds: z.number().nonnegative().default(LAUNCH_SECONDS),
   matmulLaunchSeconds: z.number().nonnegative().default(MATMUL_LAUNCH_SECONDS),
@@ -295,6 +306,8 @@ export const clusterFileSchema = z.strictObject({
     .optional(),
   collectiveTable: collectiveTableSchema.optional(),
   sources: z.record(z.string(), z.string()).optional(),
+  /** What a record that we printed assumes. */
+  assumptions: z.array(z.string()).optional(),
 });
 
 const derivedFileSchema = clusterFileSchema
@@ -335,8 +348,8 @@ function clusterFromJson(text: string): Cluster {
       assumptions: [...base.assumptions, `fields changed by the user's file: ${keys.join(', ')}`],
     };
   }
-  const { matmulCurves, attentionShares, collectiveTable, ...file } = check(clusterFileSchema, json);
-  const assumptions: string[] = [];
+  const { matmulCurves, attentionShares, collectiveTable, torus, ...file } = check(clusterFileSchema, json);
+  const assumptions = [...(file.assumptions ?? [])];
   if (file.reservedBytes === undefined)
     assumptions.push('4 % of memory + 1 GiB is reserved for context, allocator and communication buffers');
   return {
@@ -344,9 +357,11 @@ function clusterFromJson(text: string): Cluster {
     ...(matmulCurves !== undefined && { matmulCurves }),
     ...(attentionShares !== undefined && { attentionShares }),
     ...(collectiveTable !== undefined && { collectiveTable }),
+    ...(torus !== undefined && { torus }),
     name: file.name ?? file.id,
     reservedBytes: file.reservedBytes ?? Math.round(0.04 * file.memoryBytes) + 2 ** 30,
-    sources: { '*': "user's file", ...file.sources },
+    // A record that says what it assumes is whole, as we print it: its sources are its own.
+    sources: file.assumptions === undefined ? { '*': "user's file", ...file.sources } : (file.sources ?? {}),
     assumptions,
   };
 }

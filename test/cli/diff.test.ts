@@ -6,7 +6,7 @@ import type { PlanDiff } from '../../src/plan/diff.ts';
 import { readPlan } from '../../src/plan/schema.ts';
 import type { Plan } from '../../src/plan/types.ts';
 import { planInto } from './plan-folders.ts';
-import { cli } from './support.ts';
+import { cli, fixture } from './support.ts';
 
 let root = '';
 const folders: string[] = [];
@@ -102,8 +102,31 @@ describe('hardware', () => {
     const show = await cli('hardware', 'show', 'dgx-h100');
     expect(show.out).toContain('80000000000');
     expect(show.out).toMatch(/dense peaks .*bf16 989\.4/);
+    // A source stands once, below the table.
+    expect(show.out.match(/best measured dense bf16 matmul/g)).toHaveLength(1);
+    for (const { id } of json.clusters) {
+      const { out } = await cli('hardware', 'show', id);
+      for (const line of out.split('\n')) expect(line.length, line).toBeLessThanOrEqual(100);
+    }
     expect(show.out).not.toContain('not stated');
     expect(JSON.parse((await cli('hardware', 'show', 'dgx-h100', '--json')).out)).toMatchObject({ devicesPerHost: 8 });
+  });
+
+  it('what show --json prints is a cluster file: the same cluster, and the same plan', async () => {
+    const folder = mkdtempSync(join(tmpdir(), 'shardwright-hardware-'));
+    try {
+      for (const name of ['dgx-h100', 'tpu-v5p-pod']) {
+        const { out } = await cli('hardware', 'show', name, '--json');
+        const file = join(folder, `${name}.json`);
+        writeFileSync(file, out);
+        expect(JSON.parse((await cli('hardware', 'show', file, '--json')).out)).toEqual(JSON.parse(out));
+        const plan = async (cluster: string): Promise<string> =>
+          (await cli('plan', fixture('mlp-loss'), '--mesh', 'dp=4', '--cluster', cluster, '--quiet')).out.replace(/, [\d.]+ \S?s;/, ';'); // prettier-ignore
+        expect(await plan(file)).toBe(await plan(name));
+      }
+    } finally {
+      rmSync(folder, { recursive: true, force: true });
+    }
   });
 
   it('ZO-37 --cluster dgx-h1000 and show dgx-h1000 suggest dgx-h100, then dgx-h200', async () => {

@@ -31,6 +31,15 @@ describe('loadCluster', () => {
     }
   });
 
+  test('every record is a cluster file of itself', () => {
+    for (const name of clusterNames())
+      expect(loadCluster(JSON.stringify(loadCluster(name)))).toEqual(loadCluster(name));
+  });
+
+  test('a name on several lines is refused', () => {
+    expect(() => loadCluster('{"base": "dgx-h100", "id": "a\\nproof  optimal"}')).toThrow(/a name is one line/);
+  });
+
   test('a rack is one scale-up domain; driver-tool capacity wins over the marketed one', () => {
     expect(loadCluster('gb200-nvl72').devicesPerHost).toBe(72);
     expect(loadCluster('gcp-a4x').devicesPerHost).toBe(72);

@@ -398,6 +398,32 @@ describe('a sweep of the small model on 8 devices', () => {
       writeFileSync(resume, `${lines.slice(0, 4).join('\n')}\n{"key":"cut`);
       expect(JSON.stringify(await compareModel(small(), { ...options, plans, resume }))).toBe(whole);
       await expect(compareModel(small({ devices: 4 }), { ...options, resume })).rejects.toThrow(/another question/);
+      // What was cut off is gone, and what was asked before is answered from the file.
+      const [head, first, ...rest] = readFileSync(resume, 'utf8').split('\n');
+      expect(rest.at(-1)).toBe('');
+      const refused = async (...changed: readonly string[]): Promise<unknown> => {
+        writeFileSync(resume, [...changed, ...rest].join('\n'));
+        return compareModel(small(), { ...options, plans, resume }).catch((error: unknown) => error);
+      };
+      const entry = JSON.parse(first) as { key: string; answer: object; hash: string };
+      const other = JSON.parse(rest[0]) as typeof entry;
+      for (const wrong of [
+        JSON.stringify({ ...entry, answer: null }),
+        JSON.stringify({ ...entry, answer: other.answer }),
+        JSON.stringify({ key: entry.key, answer: entry.answer }),
+        first.replace(/"compute":[\d.e-]+/, '"compute":1e-9'),
+        'null',
+        first.slice(0, -1),
+      ])
+        expect(await refused(head, wrong), wrong.slice(0, 80)).toMatchObject({ code: 'E_INPUT', details: { file: resume, position: { line: 2 } } }); // prettier-ignore
+      expect(await refused(head.replace(/"version":"[^"]*"/, '"version":"0.0.9"'), first)).toMatchObject({ code: 'E_USAGE', message: expect.stringContaining('version 0.0.9') as string }); // prettier-ignore
+      expect(JSON.stringify(await refused(head, first))).toBe(whole);
+      // Stopped within its first line; a file that is something else is left as it is.
+      writeFileSync(resume, head.slice(0, 30));
+      expect(JSON.stringify(await compareModel(small(), { ...options, plans, resume }))).toBe(whole);
+      writeFileSync(resume, 'my notes');
+      await expect(compareModel(small(), { ...options, plans, resume })).rejects.toThrow(/another question/);
+      expect(readFileSync(resume, 'utf8')).toBe('my notes');
     } finally {
       rmSync(folder, { recursive: true, force: true });
     }

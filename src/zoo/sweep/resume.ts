@@ -1,45 +1,52 @@
-import { appendFileSync, existsSync, readFileSync } from 'node:fs';
+/**
+ * A pool that keeps its answers in a file, one a line, so that a sweep which was stopped goes on where it was. The first line
+ * says what was asked, and of which version: a file of another question or version is refused. Every other line carries a hash
+ * over the first one and itself, so that what was edited, or belongs to another file, is refused too.
+ */
+import { createHash } from 'node:crypto';
+import { appendFileSync, existsSync, readFileSync, truncateSync } from 'node:fs';
 import { ShardwrightError } from '../../errors.ts';
+import { VERSION } from '../../version.ts';
 import type { SweepAnswer, SweepJob, SweepPool } from './pool.ts';
 import type { SweepQuestion } from './question.ts';
 
 /**
- * A pool that keeps its answers in a file, one a line, so that a sweep which was stopped goes on where it was. The first line
- * says what was asked: a file of another question is refused.
- *
- * @throws E_IO for a file that cannot be read or written, E_USAGE for one of another question
+ * @throws E_IO for a file that cannot be read or written, E_USAGE for one of another question or version, E_INPUT with the
+ *   line for an answer that this question has not had
  */
 export function resumedPool(pool: SweepPool, question: SweepQuestion, path: string): SweepPool {
-  const head = JSON.stringify({ sweep: 1, question });
+  const head = JSON.stringify({ sweep: 2, version: VERSION, question });
   const known = new Map<string, SweepAnswer>();
-  const write = (line: string): void => {
-    try {
-      appendFileSync(path, `${line}\n`);
-    } catch (error) {
-      throw new ShardwrightError('E_IO', `cannot write the file of the sweep: ${messageOf(error)}`, { file: path });
-    }
-  };
-  if (existsSync(path)) {
-    const [first, ...lines] = readFileSync(path, 'utf8').split('\n');
-    if (first !== head)
-      throw new ShardwrightError('E_USAGE', 'the file holds answers to another question', {
-        file: path,
-        hint: 'give another file to --resume, or delete this one',
-      });
-    for (const line of lines) {
-      // The last line may have been cut off when the sweep was stopped; what it held is priced again.
-      const entry = parsed(line);
-      if (entry !== undefined) known.set(entry.key, entry.answer);
-    }
-    write('');
-  } else write(head);
+  const write = (line: string): void => writing(path, () => appendFileSync(path, `${line}\n`));
+  const text = existsSync(path) ? writing(path, () => readFileSync(path, 'utf8')) : '';
+  // The last line may have been cut off when the sweep was stopped; what it held is priced again.
+  const whole = text.slice(0, text.lastIndexOf('\n') + 1);
+  if (whole === '' && head.startsWith(text)) {
+    if (text !== '') writing(path, () => truncateSync(path));
+    write(head);
+  } else {
+    const [first, ...lines] = whole.split('\n').slice(0, -1);
+    if (first !== head) throw otherFile(first, path);
+    lines.forEach((line, i) => {
+      const entry = readEntry(head, line);
+      if (entry === undefined)
+        throw new ShardwrightError('E_INPUT', 'the line is no answer to this question: its hash does not fit', {
+          file: path,
+          position: { line: i + 2, column: 1 },
+          hint: 'delete the line, which is then priced again, or give another file to --resume',
+        });
+      known.set(entry.key, entry.answer);
+    });
+    if (whole !== text) writing(path, () => truncateSync(path, Buffer.byteLength(whole)));
+  }
   return {
     run: async (jobs, onDone) => {
       const open = jobs.filter((job) => !known.has(keyOf(job)));
       const answers = await pool.run(open, onDone);
       open.forEach((job, i) => {
-        known.set(keyOf(job), answers[i]);
-        write(JSON.stringify({ key: keyOf(job), answer: answers[i] }));
+        const entry = { key: keyOf(job), answer: answers[i] };
+        known.set(entry.key, entry.answer);
+        write(JSON.stringify({ ...entry, hash: hashOf(head, entry) }));
       });
       return jobs.map((job) => known.get(keyOf(job))).filter((a) => a !== undefined);
     },
@@ -47,19 +54,52 @@ export function resumedPool(pool: SweepPool, question: SweepQuestion, path: stri
   };
 }
 
+interface Entry {
+  readonly key: string;
+  readonly answer: SweepAnswer;
+}
+
+/** The answer of a line, undefined where it is not one that was written under this head. */
+function readEntry(head: string, line: string): Entry | undefined {
+  let entry: { readonly key?: unknown; readonly answer?: unknown; readonly hash?: unknown } | null;
+  try {
+    entry = JSON.parse(line) as typeof entry;
+  } catch {
+    return undefined;
+  }
+  const { key, answer, hash } = entry ?? {};
+  if (typeof key !== 'string' || typeof answer !== 'object' || answer === null) return undefined;
+  const found = { key, answer: answer as SweepAnswer };
+  return hash === hashOf(head, found) ? found : undefined;
+}
+
+function hashOf(head: string, { key, answer }: Entry): string {
+  return createHash('sha256')
+    .update(`${head}\n${JSON.stringify({ key, answer })}`)
+    .digest('hex');
+}
+
 function keyOf(job: SweepJob): string {
   return JSON.stringify(job);
 }
 
-function parsed(line: string): { readonly key: string; readonly answer: SweepAnswer } | undefined {
-  if (!line.endsWith('}')) return undefined;
-  try {
-    return JSON.parse(line) as { key: string; answer: SweepAnswer };
-  } catch {
-    return undefined;
-  }
+function otherFile(first: string | undefined, path: string): ShardwrightError {
+  const version = /^\{"sweep":\d+,"version":"([^"]*)"/.exec(first ?? '')?.[1];
+  const what =
+    version === undefined || version === VERSION
+      ? 'the file holds answers to another question'
+      : `the file was written by version ${version}, whose prices may differ; this is ${VERSION}`;
+  return new ShardwrightError('E_USAGE', what, {
+    file: path,
+    hint: 'give another file to --resume, or delete this one',
+  });
 }
 
-function messageOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error);
+function writing<T>(path: string, work: () => T): T {
+  try {
+    return work();
+  } catch (error) {
+    const why = error instanceof Error ? error.message : String(error);
+    throw new ShardwrightError('E_IO', `cannot read or write the file of the sweep: ${why}`, { file: path });
+  }
 }
