@@ -37,7 +37,6 @@ export function printer({ stdout, stderr, isTerminal }: CliStreams): CliIo {
 }
 
 /** C0 but for line breaks and tabs (CSV ends its lines with both), DEL and C1, line separators, what turns the reading direction. */
-// eslint-disable-next-line no-control-regex
 const OBEYED = /\r(?!\n)|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]/g;
 
 function visible(text: string): string {

@@ -11,7 +11,6 @@ import { cli, fixture } from './support.ts';
 
 const EVIL = '\u001b[2K\u001b]0;title\u0007\u009b31m\r\u202eproof';
 const SHOWN = '\\u001b[2K\\u001b]0;title\\u0007\\u009b31m\\u000d\\u202eproof';
-// eslint-disable-next-line no-control-regex
 const OBEYED = /[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]/;
 
 let folder = '';
