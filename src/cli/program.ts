@@ -14,39 +14,24 @@ import {
   registerSolve,
 } from './register/tools.ts';
 import { registerDiff, registerExplain, registerReport, registerSimulate } from './register/written-plan.ts';
+import { groupedHelp } from './register/help-groups.ts';
 import type { CliSession } from './register/session.ts';
 
-/** The commands in the order of the help text. */
-const COMMANDS = [
-  registerInspect,
-  registerTrace,
-  registerPlan,
-  registerVerify,
-  registerEinshard,
-  registerSolve,
-  registerDemo,
-  registerDraw,
-  registerLayout,
-  registerRedistribute,
-  registerRules,
-  registerValidate,
-  registerReport,
-  registerSimulate,
-  registerExplain,
-  registerDiff,
-  registerHardware,
-  registerModels,
-  registerCompare,
-  registerAudit,
-  registerZoo,
-] as const;
+/** The commands in the order of the help text, under its headings. */
+const COMMANDS: Readonly<Record<string, readonly ((program: Command, session: CliSession) => void)[]>> = {
+  'Plan a model:': [registerDemo, registerPlan, registerCompare, registerAudit, registerVerify],
+  'Use a plan:': [registerReport, registerExplain, registerSimulate, registerDiff],
+  'Look at a program:': [registerInspect, registerTrace],
+  'Parts of the planner by themselves:': [registerRedistribute, registerEinshard, registerDraw, registerLayout, registerSolve, registerRules, registerValidate], // prettier-ignore
+  'What is built in:': [registerHardware, registerModels, registerZoo],
+};
 
 /** Runs the command line; resolves to the exit code. Solver and report code is loaded only by the commands that need it. */
 export async function runCli(argv: readonly string[], streams: CliStreams): Promise<number> {
   const io = printer(streams);
   const session: CliSession = { io, exit: EXIT.ok };
   const json = argv.includes('--json');
-  const program = new Command('shardwright')
+  const program = groupedHelp(new Command('shardwright'))
     .description('Plans where every tensor of a training graph lives on a device mesh, at the least time, with proof.')
     .version(VERSION)
     .exitOverride()
@@ -57,7 +42,10 @@ export async function runCli(argv: readonly string[], streams: CliStreams): Prom
       '\nExample:\n  $ shardwright demo\n  $ shardwright plan model.fx.txt --mesh dp=8,tp=8 --cluster dgx-h100\n\nExit codes: 0 ok, 1 a defect of Shardwright, 2 usage or bad input, 3 nothing fits, 4 stopped above the gap that was asked for, 5 findings\n',
     );
 
-  for (const register of COMMANDS) register(program, session);
+  for (const [heading, commands] of Object.entries(COMMANDS)) {
+    program.commandsGroup(heading);
+    for (const register of commands) register(program, session);
+  }
 
   try {
     await program.parseAsync(argv, { from: 'user' });

@@ -1,0 +1,50 @@
+/** Long help texts: options under headings, by one list for all commands. A list that fits on a screen stays as it is. */
+import { Help, type Command, type Option } from 'commander';
+
+/** Headings in their order, with the flags below them. */
+const GROUPS: Readonly<Record<string, string>> = {
+  'Devices and their prices': 'mesh cluster devices cost calibration collectives',
+  'What is sought':
+    'plan plans objective overlap frontier range memory optimizer edits max-regret max-dims global-batch',
+  Placements: 'pin inputs outputs maps uneven cut strided unknown sharing',
+  'Memory over time': 'activations checkpoint',
+  'Pipeline stages': 'pp schedule microbatches virtual',
+  'The check': 'tolerance replan shrink',
+  Solver: 'solver gap time-limit seed',
+  'Long comparisons': 'threads resume slice merge',
+  'A model file': 'format role tie input ops select size',
+  'A model by name or config': 'batch seq dtype layers training pad-vocab microbatch',
+  Output: 'program recipes emit-ilp output json quiet help',
+};
+const FLAGS = Object.entries(GROUPS).flatMap(([heading, flags]) => flags.split(' ').map((flag) => ({ flag, heading: `${heading}:` }))); // prettier-ignore
+/** Place of a flag in the list above; of one that is not in it, before all. */
+const placeOf = (item: Command | Option): number =>
+  'long' in item ? FLAGS.findIndex(({ flag }) => `--${flag}` === item.long || `--no-${flag}` === item.long) : -1;
+
+/** Most options that stand in one list. */
+const LIST = 12;
+
+/** Gives the command, and those that are added to it, help texts in groups. */
+export function groupedHelp(program: Command): Command {
+  const plain = new Help();
+  return program.configureHelp({
+    groupItems<T extends Command | Option>(unsorted: T[], visible: T[], groupOf: (item: T) => string) {
+      if (visible.length <= LIST || !('long' in visible[0])) return plain.groupItems(unsorted, visible, groupOf);
+      const groups = new Map<string, T[]>();
+      for (const item of [...visible].sort((a, b) => placeOf(a) - placeOf(b))) {
+        const heading = FLAGS[placeOf(item)]?.heading ?? groupOf(item);
+        groups.set(heading, [...(groups.get(heading) ?? []), item]);
+      }
+      return groups;
+    },
+    // That a flag which may stand several times stands nowhere by default says nothing.
+    optionDescription: (option) =>
+      plain.optionDescription(Array.isArray(option.defaultValue) ? Object.assign(Object.create(option) as Option, { defaultValue: undefined }) : option), // prettier-ignore
+    // A command to copy stays on its line.
+    boxWrap: (text, width) =>
+      text
+        .split('\n')
+        .map((line) => (line.startsWith('  $ ') ? line : plain.boxWrap(line, width)))
+        .join('\n'),
+  });
+}
