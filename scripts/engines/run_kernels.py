@@ -1,7 +1,7 @@
 """Results of operator calls on given values, as PyTorch computes them in float64.
 
 Request {"calls": [call]}, a call as in wire.py with "tensors": [{"dtype", "shape", "data"}], "data" being little-endian float64
-values in base64 whatever the dtype. Answer: for each call {"refused": TEXT} where PyTorch does not run it, else
+values in base64 whatever the dtype, of complex numbers the real parts first. Answer: for each call {"refused": TEXT} where PyTorch does not run it, else
 {"results": [{"dtype", "shape", "data"} or null]}.
 """
 
@@ -14,14 +14,18 @@ import wire
 
 
 def tensor(spec: dict[str, Any]) -> torch.Tensor:
-    values = numpy.frombuffer(base64.b64decode(spec["data"]), dtype="<f8").reshape(spec["shape"])
+    values = numpy.frombuffer(base64.b64decode(spec["data"]), dtype="<f8")
+    if spec["dtype"] in ("c64", "c128"):
+        values = values[: len(values) // 2] + 1j * values[len(values) // 2 :]
+    values = values.reshape(spec["shape"])
     return torch.from_numpy(values.copy()).to(wire.DTYPES[spec["dtype"]])
 
 
 def text(result: Any) -> dict[str, Any] | None:
     if not isinstance(result, torch.Tensor):
         return None
-    data = result.detach().to(torch.float64).contiguous().numpy().astype("<f8").tobytes()
+    parts = (result.real, result.imag) if result.is_complex() else (result,)
+    data = b"".join(p.detach().to(torch.float64).contiguous().numpy().astype("<f8").tobytes() for p in parts)
     return {
         "dtype": wire.NAMES[result.dtype],
         "shape": list(result.shape),

@@ -30,7 +30,7 @@ export function isMutation(node: Node): boolean {
 
 /** Operators whose result shares the memory of their first argument. */
 const VIEW =
-  /^aten\.(view|_unsafe_view|reshape|flatten|unflatten|transpose|permute|t|numpy_T|mT|movedim|expand|expand_as|unsqueeze|squeeze|slice|narrow|select|diagonal|split|split_with_sizes|chunk|unbind|detach|alias|contiguous|to|view_as)\./;
+  /^aten\.(view|_unsafe_view|reshape|flatten|unflatten|transpose|permute|t|numpy_T|mT|movedim|expand|expand_as|unsqueeze|squeeze|slice|narrow|select|diagonal|split|split_with_sizes|chunk|unbind|detach|alias|as_strided|contiguous|to|view_as)\./;
 
 class Mutations {
   /** The value that a name stands for now. */

@@ -4,20 +4,21 @@ import { ShardwrightError, internalError } from '../errors.ts';
  * Small strided arrays for verification. Every value is kept in float64 whatever the element type says: floating-point types
  * are never rounded, integers are exact up to 2^53, a bool is 0 or 1. The element type decides meaning (integer division,
  * logical negation, wrap-around of narrow integers) and nothing else. Arrays are values: no function here writes into one
- * that it was given, so views may share storage.
+ * that it was given, so views may share storage. A complex array is two real ones, its real part being the array itself;
+ * only `complex.ts` makes and takes apart such arrays, and no other function here accepts one.
  */
 
 export const ELEMENT_TYPES = [
   'f64', 'f32', 'bf16', 'f16', 'f8e4m3fn', 'f8e5m2', 'f8e8m0fnu',
-  'i64', 'i32', 'i16', 'i8', 'u64', 'u32', 'u16', 'u8', 'b8',
+  'i64', 'i32', 'i16', 'i8', 'u64', 'u32', 'u16', 'u8', 'b8', 'c64', 'c128',
 ] as const; // prettier-ignore
-/** The real element types; there are no complex arrays. */
 export type ElementType = (typeof ELEMENT_TYPES)[number];
 
-export type ElementKind = 'float' | 'integer' | 'bool';
+export type ElementKind = 'float' | 'integer' | 'bool' | 'complex';
 
 export function kindOf(dtype: ElementType): ElementKind {
   if (dtype === 'b8') return 'bool';
+  if (dtype === 'c64' || dtype === 'c128') return 'complex';
   return dtype.startsWith('i') || dtype.startsWith('u') ? 'integer' : 'float';
 }
 
@@ -35,7 +36,12 @@ export class NDArray {
     readonly strides: readonly number[],
     readonly offset: number,
     readonly storage: Float64Array,
+    /** Of a complex array, of the same shape. */
+    readonly imaginary?: NDArray,
   ) {
+    // A function for real arrays that is handed a complex one ends here, instead of dropping the half of it.
+    if ((kindOf(dtype) === 'complex') !== (imaginary !== undefined))
+      throw internalError(`an array of ${dtype} ${imaginary === undefined ? 'without' : 'with'} an imaginary part`);
     if (strides.length !== shape.length) throw internalError(`${shape.length} sizes with ${strides.length} strides`);
     this.size = sizeOf(shape);
   }
@@ -73,7 +79,8 @@ export class NDArray {
 
   /** The same values called another element type. No value changes: see `cast` for conversions. */
   as(dtype: ElementType): NDArray {
-    return dtype === this.dtype ? this : new NDArray(dtype, this.shape, this.strides, this.offset, this.storage);
+    if (dtype === this.dtype) return this;
+    return new NDArray(dtype, this.shape, this.strides, this.offset, this.storage, this.imaginary);
   }
 }
 
@@ -141,6 +148,7 @@ export function isContiguous(x: NDArray): boolean {
 
 /** Elements in row-major order; shares storage where it can, so it must not be written. */
 export function flat(x: NDArray): Float64Array {
+  if (x.imaginary !== undefined) throw internalError('a complex array is read as if it were real');
   if (x.size === 0) return new Float64Array(0);
   if (isContiguous(x))
     return x.offset === 0 && x.size === x.storage.length ? x.storage : x.storage.subarray(x.offset, x.offset + x.size);
@@ -149,6 +157,7 @@ export function flat(x: NDArray): Float64Array {
 
 /** Elements in row-major order in storage of their own. */
 export function copyFlat(x: NDArray): Float64Array {
+  if (x.imaginary !== undefined) throw internalError('a complex array is copied as if it were real');
   const out = new Float64Array(x.size);
   if (x.size === 0) return out;
   if (isContiguous(x)) {

@@ -3,6 +3,7 @@ import { attentionOps } from './aten/attention.ts';
 import { batchNormOps } from './aten/batch-norm.ts';
 import { binaryOps } from './aten/binary.ts';
 import { castOps } from './aten/cast.ts';
+import { complexOps } from './aten/complex.ts';
 import { convolutionOps } from './aten/convolution.ts';
 import { decomposedOps } from './aten/decomposed.ts';
 import { einsumOps } from './aten/einsum.ts';
@@ -39,6 +40,7 @@ export function builtinOperators(): OperatorTable {
     ...binaryOps,
     ...activationBackwardOps,
     ...castOps,
+    ...complexOps,
     ...reduceOps,
     ...softmaxOps,
     ...lossOps,

@@ -1,4 +1,5 @@
 import type { DType } from '../graph/types.ts';
+import { categoryOf } from './dtypes.ts';
 import { ALL_KINDS, LINEAR_KINDS, P, R, S, rule, type Rule, type RuleSlot, type ShardOptions } from './rule.ts';
 import type { ReduceOp } from '../mesh/placement.ts';
 import type { OpContext, TensorMeta, TypedContext } from './record.ts';
@@ -71,8 +72,9 @@ export function broadcastSlot(
   return dim < 0 || shape[dim] === 1 ? R : S(dim, options);
 }
 
-/** Pending kinds that plain data movement keeps: a bool tensor has `or` and `and`, any other the four of numbers. */
+/** Pending kinds that plain data movement keeps: bools have `or` and `and`, complex numbers no order, others all four. */
 export function movedKinds(dtype: DType): readonly ReduceOp[] {
+  if (categoryOf(dtype) === 3) return LINEAR_KINDS;
   return dtype === 'b8' ? BOOL_KINDS : ALL_KINDS;
 }
 const BOOL_KINDS: readonly ReduceOp[] = ['bor', 'band'];

@@ -98,3 +98,8 @@ export function floatResult(dtype: DType): DType {
 export function sumResult(dtype: DType): DType {
   return isIntegral(dtype) ? 'i64' : dtype;
 }
+
+/** The type of the parts of complex numbers; of others their own. */
+export function realOf(dtype: DType): DType {
+  return dtype === 'c64' ? 'f32' : dtype === 'c128' ? 'f64' : dtype;
+}

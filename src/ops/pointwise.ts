@@ -1,6 +1,6 @@
 import type { DType } from '../graph/types.ts';
 import { broadcastAll, broadcastSlot } from './dims.ts';
-import { floatResult, resultType } from './dtypes.ts';
+import { categoryOf, floatResult, resultType } from './dtypes.ts';
 import { inPlaceName } from './in-place.ts';
 import {
   defineOp,
@@ -31,8 +31,8 @@ export interface PointwiseSpec {
   readonly operands?: readonly string[];
   /** Rules beyond the sharded ones. */
   readonly extra?: (ctx: TypedContext) => readonly Rule[];
-  /** Vector operations per output element; default 1. */
-  readonly cost?: number;
+  /** Vector operations per output element; default 1, of complex numbers 2: one on each part. */
+  readonly cost?: number | ((ctx: TypedContext) => number);
 }
 
 /** @throws E_TYPE when called with shapes that do not broadcast */
@@ -43,9 +43,19 @@ export function pointwise(name: string, spec: PointwiseSpec): OperatorRecord {
     aliases: spec.aliases ?? [],
     infer: (ctx) => [{ dtype: resultOf(spec, ctx), shape: broadcast(ctx) }],
     shard: (ctx) => [...pointwiseRules(ctx), ...(spec.extra?.(ctx) ?? [])],
-    flops: (ctx) => ({ matrix: 0, vector: (spec.cost ?? 1) * elements(outputShape(ctx)) }),
+    flops: (ctx) => ({ matrix: 0, vector: costOf(spec, ctx) * elements(outputShape(ctx)) }),
   });
 }
+
+function costOf({ cost }: PointwiseSpec, ctx: TypedContext): number {
+  if (typeof cost === 'function') return cost(ctx);
+  return cost ?? (isComplex(ctx) ? 2 : 1);
+}
+
+/** Four products and two sums where the numbers are complex. */
+export const productCost = (ctx: TypedContext): number => (isComplex(ctx) ? 6 : 1);
+
+const isComplex = (ctx: TypedContext): boolean => categoryOf(ctx.outputs[0]?.dtype ?? 'f32') === 3;
 
 /** `aten.add.Tensor` and its in-place twin `aten.add_.Tensor`, which keeps the dtype of its first argument. */
 export function withInPlace(name: string, spec: PointwiseSpec): OperatorRecord[] {

@@ -1,7 +1,8 @@
 import { DTYPE_BYTES } from '../graph/types.ts';
 import type { OpContext, TensorMeta, TypedContext } from './call.ts';
 import type { Kernel } from './kernels/kernel.ts';
-import type { Rule } from './rule.ts';
+import { categoryOf } from './dtypes.ts';
+import { LINEAR_KINDS, type Rule } from './rule.ts';
 import { parseSchema, type ArgSchema } from './schema.ts';
 
 /**
@@ -68,12 +69,24 @@ export function defineOp(name: string, spec: OperatorSpec): OperatorRecord {
     cls: spec.cls,
     results: spec.results ?? 'single',
     infer: (ctx) => spec.infer(ctx),
-    shard: (ctx) => (spec.shard === undefined ? [] : spec.shard(ctx)),
+    shard: (ctx) => (spec.shard === undefined ? [] : orderedOnly(spec.shard(ctx), ctx)),
     flops: (ctx) => (spec.flops !== undefined ? spec.flops(ctx) : defaultWork(spec.cls, ctx)),
     bytes: (ctx) => (spec.bytes !== undefined ? spec.bytes(ctx) : defaultBytes(spec.cls, ctx)),
     ...(spec.kernel === undefined ? {} : { kernel: spec.kernel }),
     ...(spec.samples === undefined ? {} : { samples: spec.samples }),
   };
+}
+
+/** Complex numbers have no order: of their pending reductions only sums and averages exist. */
+function orderedOnly(rules: readonly Rule[], { inputs, outputs }: TypedContext): readonly Rule[] {
+  const metas = [...inputs, ...outputs];
+  if (metas.every((meta) => meta === null || categoryOf(meta.dtype) !== 3)) return rules;
+  return rules.filter((r) =>
+    [...r.inputs, ...r.outputs].every(
+      (slot, i) =>
+        slot?.kind !== 'partial' || LINEAR_KINDS.includes(slot.op) || categoryOf(metas[i]?.dtype ?? 'f32') !== 3,
+    ),
+  );
 }
 
 export function elements(shape: readonly number[]): number {

@@ -115,6 +115,8 @@ const LITERALS: Readonly<Record<string, Literals | undefined>> = {
   'new_ones.default': shaped('size'),
   'new_empty.default': shaped('size'),
   'new_full.default': shaped('size'),
+  'empty_strided.default': shaped('size'),
+  'new_empty_strided.default': shaped('size'),
   'select_backward.default': shaped('input_sizes'),
   'slice_backward.default': slice((ctx) => ctx.outputs[0]?.shape ?? []),
   'slice.Tensor': slice((ctx) => ctx.inputs[0].shape),

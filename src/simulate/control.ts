@@ -3,8 +3,8 @@ import { CONTROL_TARGETS } from '../graph/control.ts';
 import type { Arg, Node, ValueType } from '../graph/types.ts';
 import { getOwn, isGraphRef, isList, isRef } from '../graph/value.ts';
 import { NDArray, fromFlat, sizeOf } from '../ndarray/array.ts';
+import { ofParts, partType } from '../ndarray/complex.ts';
 import { concat, select, unsqueeze } from '../ndarray/views.ts';
-import { elementType } from '../ops/kernels/kernel.ts';
 import type { Value } from './values.ts';
 
 /** A value on each rank; a run without ranks has one. */
@@ -156,7 +156,8 @@ function noRows({ target }: Node, frame: ControlFrame, carried: number): Held[] 
       if (item.kind !== 'tensor' || !item.shape.every((dim) => typeof dim === 'number' || dim.example !== undefined))
         throw malformed(target, 'a scan of no rows gives no values to stack');
       const shape = item.shape.map((dim) => (typeof dim === 'number' ? dim : (dim.example ?? 0)));
-      return fromFlat(shape, new Float64Array(sizeOf(shape)), elementType({ target }, item.dtype));
+      const zeros = fromFlat(shape, new Float64Array(sizeOf(shape)), partType(item.dtype));
+      return ofParts([zeros, zeros], item.dtype);
     });
   });
   return byRank[0].map((_, k) => byRank.map((items) => items[k]));

@@ -4,6 +4,7 @@ import { DTYPE_BYTES, type Graph, type Node } from '../graph/types.ts';
 import { indexGraph } from '../graph/order.ts';
 import { getOwn, isRef } from '../graph/value.ts';
 import { fromFlat, flat, NDArray } from '../ndarray/array.ts';
+import { byParts } from '../ndarray/complex.ts';
 import { streamOf, type RandomStream } from '../ndarray/random.ts';
 import { concat, slice } from '../ndarray/views.ts';
 import { Partial } from '../mesh/partial.ts';
@@ -235,7 +236,7 @@ class Devices {
       if (parts.some((p) => p.shape.join() !== first.shape.join()))
         throw new ShardwrightError('E_VERIFY', `members of a group bring tensors of different shapes`);
       elements = Math.max(elements, first.size * (call.kind === 'all_gather' ? group.length : 1));
-      return exchange(call, parts, group.indexOf(rank));
+      return byParts(parts, (own) => exchange(call, own, group.indexOf(rank)));
     });
     const bytes = elements * DTYPE_BYTES[tensors[0].dtype];
     this.collectives.push({ kind: call.kind, meshDims: call.meshDims, bytes, node: node.name });

@@ -3,9 +3,9 @@ import { controlCall, placeholdersOf } from '../graph/control.ts';
 import type { Arg, Graph, Node } from '../graph/types.ts';
 import { isGraphRef, isList, isRef } from '../graph/value.ts';
 import { build, kindOf, type NDArray } from '../ndarray/array.ts';
+import { ofParts, partType } from '../ndarray/complex.ts';
 import { normal, streamOf, uniform, type RandomStream } from '../ndarray/random.ts';
 import { bindCall } from '../ops/context.ts';
-import { elementType } from '../ops/kernels/kernel.ts';
 import type { OperatorTable } from '../ops/table.ts';
 
 /**
@@ -28,7 +28,7 @@ export function drawInputs(
       if (node.type.kind !== 'tensor')
         throw new ShardwrightError('E_UNSUPPORTED', `input ${node.name} is no tensor`, { node: node.name });
       const shape = node.type.shape.map((dim) => (typeof dim === 'number' ? dim : (dim.example ?? 1)));
-      const dtype = elementType({ target: `input ${node.name}` }, node.type.dtype);
+      const { dtype } = node.type;
       const stream: RandomStream = { seed, stream: streamOf(`input ${node.name}`) };
       switch (kindOf(dtype)) {
         case 'bool':
@@ -41,7 +41,9 @@ export function drawInputs(
         default: {
           if (positive.has(node.name)) return build(shape, (i) => 0.5 + uniform(stream, i), dtype);
           const scale = shape.length >= 2 ? 1 / Math.sqrt(Math.max(1, shape.at(-1) ?? 1)) : 1;
-          return build(shape, (i) => normal(stream, i) * scale, dtype);
+          const part = (from: number): NDArray =>
+            build(shape, (i) => normal(stream, from + i) * scale, partType(dtype));
+          return ofParts([part(0), part(shape.reduce((n, d) => n * d, 1))], dtype);
         }
       }
     });

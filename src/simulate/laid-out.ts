@@ -1,5 +1,6 @@
 import { internalError } from '../errors.ts';
 import { flat, fromFlat, type NDArray } from '../ndarray/array.ts';
+import { ofParts, partsOf } from '../ndarray/complex.ts';
 import { heldRows, isPending } from '../mesh/sharding.ts';
 import type { ShardingSpace } from '../mesh/space.ts';
 import { pendingDims, reduceAll } from './shards.ts';
@@ -25,6 +26,11 @@ function positionsOf(space: ShardingSpace, sharding: number, shape: readonly num
 
 /** The part of an array that each rank holds. The sharding has no pending reduction. */
 export function layOut(space: ShardingSpace, sharding: number, x: NDArray): NDArray[] {
+  const byPart = partsOf(x).map((part) => layOutPart(space, sharding, part));
+  return byPart[0].map((_, rank) => ofParts(byPart.map((held) => held[rank]), x.dtype)); // prettier-ignore
+}
+
+function layOutPart(space: ShardingSpace, sharding: number, x: NDArray): NDArray[] {
   const spec = space.get(sharding);
   if (pendingDims(spec, space).length > 0) throw internalError(`${spec.text} is pending: nothing to lay out`);
   const rows = x.shape.map((size, dim) => heldRows(spec, space.mesh, dim, size));
@@ -35,7 +41,7 @@ export function layOut(space: ShardingSpace, sharding: number, x: NDArray): NDAr
 }
 
 export interface PutTogether {
-  /** Row-major; pending reductions done. */
+  /** Row-major; pending reductions done. Of complex numbers first the real parts, then the imaginary ones. */
   readonly data: Float64Array;
   /** Largest difference between ranks that should hold the same. */
   readonly disagreement: number;
@@ -43,6 +49,21 @@ export interface PutTogether {
 
 /** The tensor that the arrays of the ranks stand for. @throws E_INTERNAL when an element is nowhere */
 export function putTogether(
+  space: ShardingSpace,
+  sharding: number,
+  shape: readonly number[],
+  byRank: readonly NDArray[],
+): PutTogether {
+  const parts = partsOf(byRank[0]).map(
+    (_, k) =>
+    putPartTogether(space, sharding, shape, byRank.map((x) => partsOf(x)[k])), // prettier-ignore
+  );
+  if (parts.length === 1) return parts[0];
+  const data = Float64Array.from(parts.flatMap((part) => [...part.data]));
+  return { data, disagreement: Math.max(...parts.map((part) => part.disagreement)) };
+}
+
+function putPartTogether(
   space: ShardingSpace,
   sharding: number,
   shape: readonly number[],

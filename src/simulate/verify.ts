@@ -2,7 +2,8 @@ import { ShardwrightError } from '../errors.ts';
 import type { CollectiveKind } from '../cost/collectives.ts';
 import type { Graph, Node } from '../graph/types.ts';
 import { eachOperand } from '../graph/value.ts';
-import { flat, NDArray } from '../ndarray/array.ts';
+import { NDArray } from '../ndarray/array.ts';
+import { numbersOf } from '../ndarray/complex.ts';
 import type { OperatorTable } from '../ops/table.ts';
 import { lower, plannedProgram, type LowerablePlan } from '../plan/lower.ts';
 import type { DeviceProgram, ProgramValue } from '../plan/lower/program.ts';
@@ -174,7 +175,7 @@ class Comparison {
     for (const x of tensors) {
       if (!(x instanceof NDArray)) continue;
       this.kept += x.size;
-      if (x.kind === 'float') own = Math.max(own, largestFinite(x));
+      if (x.kind === 'float' || x.kind === 'complex') own = Math.max(own, largestFinite(x));
     }
     if (this.kept > MAX_ELEMENTS)
       throw new ShardwrightError('E_LIMIT', `the unsharded run makes more than ${MAX_ELEMENTS} numbers`, {
@@ -219,7 +220,7 @@ class Comparison {
     }
     const { data, disagreement } = putTogether(space, sharding, want.shape, byRank);
     let off = disagreement;
-    flat(want).forEach((v, i) => (off = Math.max(off, difference(v, data[i]))));
+    numbersOf(want).forEach((v, i) => (off = Math.max(off, difference(v, data[i]))));
     const relativeError = off / (this.scales.get(key) ?? 1);
     this.maxRelativeError = Math.max(this.maxRelativeError, relativeError);
     if (relativeError <= (this.options.tolerance ?? 1e-9)) return;
@@ -266,7 +267,7 @@ function memberOf(value: Value | undefined, k: number): NDArray | undefined {
 
 function largestFinite(x: NDArray): number {
   let largest = 0;
-  for (const v of flat(x)) if (Number.isFinite(v)) largest = Math.max(largest, Math.abs(v));
+  for (const v of numbersOf(x)) if (Number.isFinite(v)) largest = Math.max(largest, Math.abs(v));
   return largest;
 }
 

@@ -3,9 +3,8 @@ import { join } from 'node:path';
 import { gunzipSync } from 'node:zlib';
 import type { Graph } from '../../src/graph/types.ts';
 import { importGraph } from '../../src/import/import.ts';
-import { build, flat, kindOf, NDArray } from '../../src/ndarray/array.ts';
+import { build, flat, kindOf, NDArray, type ElementType } from '../../src/ndarray/array.ts';
 import { inferCall } from '../../src/ops/infer.ts';
-import { elementType } from '../../src/ops/kernels/kernel.ts';
 import { builtinOperators } from '../../src/ops/builtin.ts';
 import type { Value } from '../../src/simulate/evaluate.ts';
 
@@ -48,7 +47,7 @@ export function inputSpecs(graph: Graph): InputSpec[] {
 /** Values by position, as scripts/engines/run_graphs.py draws them. */
 export function drawnInputs(graph: Graph): NDArray[] {
   return inputSpecs(graph).map(({ dtype, shape }, k) => {
-    const type = elementType({ target: 'test' }, dtype as 'f64');
+    const type = dtype as ElementType;
     if (kindOf(type) !== 'float') return build(shape, (i) => (7 * i + 3 * k) % 10, type);
     const width = Math.sqrt(shape.at(-1) ?? 1);
     return build(shape, (i) => {

@@ -11,7 +11,7 @@ import {
   onePartial,
   scaleRules,
 } from '../partials.ts';
-import { pointwise, promotedType, TRANSCENDENTAL, withInPlace, type PointwiseSpec } from '../pointwise.ts';
+import { pointwise, productCost, promotedType, TRANSCENDENTAL, withInPlace, type PointwiseSpec } from '../pointwise.ts';
 import type { OpContext, OperatorRecord, TypedContext } from '../record.ts';
 import { ALL_KINDS, LINEAR_KINDS, P, rule, type Rule } from '../rule.ts';
 
@@ -50,6 +50,12 @@ const product: Extra = (ctx) => {
   return [0, 1].flatMap((i) => LINEAR_KINDS.map((kind) => onePartial(ctx, i, kind)));
 };
 
+/** The larger or the smaller of two. */
+function larger(name: string, kind: 'max' | 'min', aliases: readonly string[] = []): OperatorRecord[] {
+  const extra: Extra = (ctx) => latticeRules(ctx, kind);
+  return [pointwise(`aten.${name}.default`, { schema: 'Tensor self, Tensor other', aliases, extra })];
+}
+
 /** The numerator only, and no rounding: a quotient is not linear in its divisor. */
 const quotient: Extra = (ctx) => {
   if (ctx.indexOf('self') < 0) return [];
@@ -67,7 +73,7 @@ function roundedQuotient(ctx: TypedContext): Rule[] {
 const ADD = { operands: SELF_OTHER, extra: additive(1, 1) };
 const SUB = { operands: SELF_OTHER, extra: additive(1, -1) };
 const RSUB = { operands: SELF_OTHER, extra: additive(-1, 1, true) };
-const MUL = { operands: SELF_OTHER, extra: product };
+const MUL = { operands: SELF_OTHER, extra: product, cost: productCost };
 const DIV = { operands: SELF_OTHER, result: 'float', extra: quotient } as const;
 const withAlpha = (schema: string): string => `${schema}, *, Scalar alpha=1`;
 
@@ -123,12 +129,10 @@ const arithmeticOps: OperatorRecord[] = [
     schema: 'Tensor self, Tensor exponent',
     cost: TRANSCENDENTAL,
   }),
-  ...['maximum', 'fmax'].map((n) =>
-    pointwise(`aten.${n}.default`, { schema: 'Tensor self, Tensor other', extra: (ctx) => latticeRules(ctx, 'max') }),
-  ),
-  ...['minimum', 'fmin'].map((n) =>
-    pointwise(`aten.${n}.default`, { schema: 'Tensor self, Tensor other', extra: (ctx) => latticeRules(ctx, 'min') }),
-  ),
+  ...larger('maximum', 'max', ['aten.max.other']),
+  ...larger('fmax', 'max'),
+  ...larger('minimum', 'min', ['aten.min.other']),
+  ...larger('fmin', 'min'),
   pointwise('aten.clamp_min.Tensor', { schema: 'Tensor self, Tensor min', extra: (ctx) => latticeRules(ctx, 'max') }),
   pointwise('aten.clamp_max.Tensor', { schema: 'Tensor self, Tensor max', extra: (ctx) => latticeRules(ctx, 'min') }),
   pointwise('aten.clamp.Tensor', {

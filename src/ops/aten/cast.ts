@@ -74,11 +74,18 @@ export const castOps: readonly OperatorRecord[] = [
       shard: (ctx) => [...pointwiseRules(ctx), ...castKinds(ctx)],
     }),
   ),
-  ...['aten.copy_.default', 'aten.copy.default'].map((name) =>
-    defineOp(name, {
-      schema: 'Tensor self, Tensor src, bool non_blocking=False',
+  ...['copy_.default', 'copy.default', 'fill.Tensor', 'fill_.Tensor'].map((name) =>
+    defineOp(`aten.${name}`, {
+      schema: name.startsWith('fill')
+        ? 'Tensor self, Tensor value'
+        : 'Tensor self, Tensor src, bool non_blocking=False',
       cls: 'pointwise',
-      infer: (ctx) => [ctx.inputs[0]],
+      infer: (ctx) => {
+        const [self, value] = ctx.inputs;
+        if (name.startsWith('fill') && value.shape.length > 0)
+          ctx.fail(`value has ${value.shape.length} dims, expected none`);
+        return [self];
+      },
       // The old value is overwritten: what it was pending does not matter.
       shard: (ctx) => [
         ...pointwiseRules(ctx),

@@ -1,6 +1,7 @@
 import type { ValueRef } from '../../graph/types.ts';
 import { decomposedOp, type Body, type DecomposedSpec } from '../decomposed.ts';
 import { elements, type OperatorRecord } from '../record.ts';
+import { complexSpecs } from './complex.ts';
 import type { OperatorTable } from '../table.ts';
 import { literal } from '../vjp/build.ts';
 
@@ -114,6 +115,41 @@ function renorm(body: Body): ValueRef {
   return b.mul(x, b.where(b.compare('gt', norms, ctx.number('maxnorm')), scale, 1));
 }
 
+/** Distances of all rows by one product: |a|^2 + |b|^2 - 2 a b, never below zero. */
+function euclideanDistance(body: Body): ValueRef {
+  const { b } = body;
+  const [x, y] = [body.x('x1'), body.x('x2')];
+  const squares = (v: ValueRef): ValueRef => b.sum(b.mul(v, v), [-1], true);
+  const products = b.call('aten.matmul.default', [x, b.transpose(y, -2, -1)]);
+  const lengths = b.add(squares(x), b.transpose(squares(y), -2, -1));
+  const square = b.sub(lengths, b.mul(products, 2));
+  return b.unary('sqrt', b.call('aten.clamp_min.default', [square, 0]));
+}
+
+/** All dims but the one that keeps a length of its own; it is the first or the last. */
+function normedDims({ b, ctx }: Body, v: ValueRef): number[] {
+  const rank = b.shape(v).length;
+  const dim = front(ctx.int('dim'), rank);
+  return Array.from({ length: rank }, (_, d) => d).filter((d) => d !== dim);
+}
+
+/** A direction and a length of each row: the weight, and the lengths of the directions. */
+function weightNorm(body: Body): readonly ValueRef[] {
+  const { b } = body;
+  const [v, g] = [body.x('v'), body.x('g')];
+  const norms = normOf(body, v, 2, normedDims(body, v), true);
+  const wide = b.dtype(g) === 'bf16' ? b.cast(norms, 'f32') : norms;
+  return [b.cast(b.mul(v, b.div(g, wide)), b.dtype(v)), wide];
+}
+
+function weightNormBackward(body: Body): readonly ValueRef[] {
+  const { b } = body;
+  const [grad, v, g, norms] = [body.x('grad_w'), body.x('saved_v'), body.x('saved_g'), body.x('saved_norms')];
+  const along = b.sum(b.mul(grad, v), normedDims(body, v), true);
+  const gradV = b.mul(b.div(g, norms), b.sub(grad, b.mul(v, b.div(along, b.mul(norms, norms)))));
+  return [b.cast(gradV, b.dtype(v)), b.cast(b.div(along, norms), b.dtype(g))];
+}
+
 function aminmax(body: Body): readonly ValueRef[] {
   const { b, ctx } = body;
   const dim = ctx.optionalInt('dim');
@@ -171,6 +207,7 @@ function averagePool1d({ b, ctx, x }: Body): ValueRef {
 const one = (make: (body: Body) => ValueRef) => (body: Body): readonly ValueRef[] => [make(body)]; // prettier-ignore
 
 const SPECS: Readonly<Record<string, DecomposedSpec>> = {
+  ...complexSpecs,
   'aten.aminmax.default': {
     schema: 'Tensor self, *, int? dim=None, bool keepdim=False',
     cls: 'reduction',
@@ -246,6 +283,23 @@ const SPECS: Readonly<Record<string, DecomposedSpec>> = {
     decompose: one((body) =>
       normOf(body, body.x('self'), body.ctx.optionalNumber('p') ?? 2, body.ctx.ints('dim'), body.ctx.bool('keepdim')),
     ),
+  },
+  'aten._euclidean_dist.default': {
+    schema: 'Tensor x1, Tensor x2',
+    cls: 'matmul',
+    decompose: one(euclideanDistance),
+  },
+  'aten._weight_norm_interface.default': {
+    schema: 'Tensor v, Tensor g, int dim=0',
+    cls: 'other',
+    results: 'tuple',
+    decompose: weightNorm,
+  },
+  'aten._weight_norm_interface_backward.default': {
+    schema: 'Tensor grad_w, Tensor saved_v, Tensor saved_g, Tensor saved_norms, int dim',
+    cls: 'other',
+    results: 'tuple',
+    decompose: weightNormBackward,
   },
   'aten.avg_pool1d.default': {
     schema: 'Tensor self, int[] kernel_size, int[] stride=[], int[] padding=[0], bool ceil_mode=False, bool count_include_pad=True', // prettier-ignore

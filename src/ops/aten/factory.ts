@@ -1,5 +1,7 @@
 import type { DType } from '../../graph/types.ts';
+import { fromFlat } from '../../ndarray/array.ts';
 import { anyS, cuttable, need } from '../dims.ts';
+import { one } from '../kernels/kernel.ts';
 import { defineOp, type OpContext, type OperatorRecord, type ScalarArg, type TypedContext } from '../record.ts';
 import { ALL_KINDS, P, R, rule, S, type Rule, type RuleSlot } from '../rule.ts';
 
@@ -122,6 +124,30 @@ function rangeType(...names: readonly string[]) {
   };
 }
 
+/** Rows and columns of a triangle of a matrix, one after the other: few numbers, whole on every rank. */
+const triangle = (name: string, upper: boolean): OperatorRecord =>
+  defineOp(name, {
+    schema: `int row, int col, int offset=0, ${TAIL}`,
+    cls: 'factory',
+    infer: (ctx) => [{ dtype: asked(ctx, 'i64'), shape: [2, trianglePlaces(ctx, upper).length / 2] }],
+    kernel: one((call) => {
+      const places = trianglePlaces(call.ctx, upper);
+      return fromFlat([2, places.length / 2], Float64Array.from(places), asked(call.ctx, 'i64'));
+    }),
+  });
+
+/** All rows, then all columns, in row-major order. */
+function trianglePlaces(ctx: OpContext, upper: boolean): number[] {
+  const [rows, columns, offset] = [ctx.int('row'), ctx.int('col'), ctx.int('offset')];
+  if (rows < 0 || columns < 0) ctx.fail(`a matrix of ${rows} x ${columns} has no triangle`);
+  const places = Array.from({ length: rows }, (_, r) => r).flatMap((r) =>
+    Array.from({ length: columns }, (_, c) => [r, c] as const).filter(([, c]) =>
+      upper ? c - r >= offset : c - r <= offset,
+    ),
+  );
+  return [...places.map(([r]) => r), ...places.map(([, c]) => c)];
+}
+
 /** Ones on the diagonal: a rank counts rows (or columns) from its own first. */
 function eye(name: string, schema: string, second: string): OperatorRecord {
   return defineOp(name, {
@@ -155,6 +181,15 @@ export const factoryOps: readonly OperatorRecord[] = [
   created('aten.new_zeros.default', `Tensor self, int[] size, ${TAIL}`),
   created('aten.new_ones.default', `Tensor self, int[] size, ${TAIL}`),
   created('aten.new_empty.default', `Tensor self, int[] size, ${TAIL}`),
+  defineOp('aten.new_empty_strided.default', {
+    schema: `Tensor self, int[] size, int[] stride, ${TAIL}`,
+    cls: 'factory',
+    infer: (ctx) => [{ dtype: asked(ctx, ctx.inputs[0].dtype), shape: ctx.ints('size') }],
+    shard: (ctx) => independentRules(ctx, []),
+  }),
+  constant('aten.empty_strided.default', `int[] size, int[] stride, ${TAIL}`, floats),
+  triangle('aten.tril_indices.default', false),
+  triangle('aten.triu_indices.default', true),
   created('aten.new_full.default', `Tensor self, int[] size, Scalar fill_value, ${TAIL}`),
   eye('aten.eye.default', `int n, ${TAIL}`, 'n'),
   eye('aten.eye.m', `int n, int m, ${TAIL}`, 'm'),

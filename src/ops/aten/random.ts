@@ -16,6 +16,7 @@ const OFFSET = { rewrite: 'random-offset' } as const;
 const dropout = defineOp('aten.dropout.default', {
   schema: 'Tensor input, float p, bool train',
   cls: 'random',
+  aliases: ['aten.dropout_.default'],
   infer: (ctx) => [ctx.inputs[0]],
   shard: (ctx) => {
     const idle = ctx.number('p') === 0 || !ctx.bool('train');

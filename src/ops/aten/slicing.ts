@@ -44,11 +44,16 @@ function pieces(rows: number, size: number): number[] {
   return out;
 }
 
-const split = splitting('aten.split.Tensor', 'Tensor self, int split_size, int dim=0', (ctx, rows) => {
-  const size = ctx.int('split_size');
-  if (size < 0 || (size === 0 && rows > 0)) ctx.fail(`split_size must be positive, got ${size}`);
-  return pieces(rows, Math.max(size, 1));
-});
+const split = splitting(
+  'aten.split.Tensor',
+  'Tensor self, int split_size, int dim=0',
+  (ctx, rows) => {
+    const size = ctx.int('split_size');
+    if (size < 0 || (size === 0 && rows > 0)) ctx.fail(`split_size must be positive, got ${size}`);
+    return pieces(rows, Math.max(size, 1));
+  },
+  ['aten.split_copy.Tensor'],
+);
 
 const splitWithSizes = splitting(
   'aten.split_with_sizes.default',
@@ -59,6 +64,7 @@ const splitWithSizes = splitting(
     if (total !== rows) ctx.fail(`split_sizes add up to ${total}, expected ${rows}`);
     return sizes;
   },
+  ['aten.split_with_sizes_copy.default'],
 );
 
 const splitSizes = splitting('aten.split.sizes', 'Tensor self, int[] split_size, int dim=0', (ctx, rows) => {

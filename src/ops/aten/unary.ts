@@ -7,6 +7,7 @@ import {
   onePartial,
   scaleRules,
 } from '../partials.ts';
+import { realOf } from '../dtypes.ts';
 import { pointwise, TRANSCENDENTAL, withInPlace, type PointwiseSpec } from '../pointwise.ts';
 import type { OperatorRecord, TypedContext } from '../record.ts';
 import { ALL_KINDS, LINEAR_KINDS, type Rule } from '../rule.ts';
@@ -35,7 +36,8 @@ const plainOps: OperatorRecord[] = [
     extra: (ctx) => [...LINEAR_KINDS.map((k) => onePartial(ctx, 0, k)), ...nonIncreasing(ctx)],
   }),
   // Neither linear nor monotone on all reals, or undefined on part of them: what the other ranks hold may be out of domain.
-  ...unary('abs hardswish', keepsInteger),
+  ...unary('abs', { result: (ctx) => realOf(ctx.inputs[0].dtype) }),
+  ...unary('hardswish', keepsInteger),
   // A power with an integer exponent: bools become integers.
   ...unary('square', { result: (ctx) => (ctx.inputs[0].dtype === 'b8' ? 'i64' : ctx.inputs[0].dtype) }),
   ...unary('sin cos tan asin acos acosh atanh cosh silu mish lgamma digamma sinc frac', real),

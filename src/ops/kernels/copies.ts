@@ -22,7 +22,7 @@ export const copyKernels: Kernels = {
   ),
   'prims.convert_element_type.default': converted,
   ...named(
-    'copy_.default copy.default',
-    one((call) => cast(expand(tensor(call, 'src'), tensor(call, 'self').shape), resultType(call))),
+    'copy_.default copy.default fill.Tensor fill_.Tensor',
+    one((call) => cast(expand(call.inputs[1], tensor(call, 'self').shape), resultType(call))),
   ),
 };

@@ -2,14 +2,16 @@ import { ShardwrightError, internalError } from '../../errors.ts';
 import type { Arg, TensorType } from '../../graph/types.ts';
 import { getOwn } from '../../graph/value.ts';
 import { flat, NDArray } from '../../ndarray/array.ts';
+import { isComplexType, ofParts, partsOf } from '../../ndarray/complex.ts';
 import { map, wrapInteger } from '../../ndarray/elementwise.ts';
 import { streamOf, type RandomStream } from '../../ndarray/random.ts';
-import type { TensorMeta } from '../call.ts';
+import type { TensorMeta, TypedContext } from '../call.ts';
 import { tensorInputs } from '../context.ts';
 import { bind } from '../infer.ts';
 import type { OperatorRecord } from '../record.ts';
 import type { OperatorTable } from '../table.ts';
-import { elementType, type EvaluatedArg } from './kernel.ts';
+import { complexKernelOf, isComponentwise } from './complex.ts';
+import { type EvaluatedArg } from './kernel.ts';
 import { kernelOf } from './table.ts';
 
 export type { EvaluatedArg } from './kernel.ts';
@@ -36,8 +38,7 @@ export function evaluateCall(
   random: RandomStream = NO_SEED,
 ): EvaluatedResult {
   const record = table.get(target);
-  const kernel = record === undefined ? undefined : (record.kernel ?? kernelOf(record.name));
-  if (record === undefined || kernel === undefined) throw noKernel(target, record);
+  if (record === undefined) throw noKernel(target, record);
   const arrays: NDArray[] = [];
   const names = new Map<NDArray, string>();
   const named = (arg: EvaluatedArg): Arg => {
@@ -56,6 +57,12 @@ export function evaluateCall(
   const array = (name: string): NDArray => arrays[Number(name)];
   const ctx = bind(table, call, (name) => typeOf(array(name)));
   if (ctx === undefined) throw noKernel(target, record);
+  const complex = [...ctx.inputs, ...ctx.outputs].some((meta) => meta !== null && isComplexType(meta.dtype));
+  if (complex && (record.kernel ?? complexKernelOf(record.name)) === undefined && record.cls !== 'factory')
+    return evaluateParts(table, record, ctx, { target, args, kwargs }, random);
+  const real = record.kernel ?? kernelOf(record.name);
+  const kernel = complex ? (complexKernelOf(record.name) ?? real) : (real ?? complexKernelOf(record.name));
+  if (kernel === undefined) throw noKernel(target, record);
   const inputs = tensorInputs(record, call.args, call.kwargs).map(array);
   const argument = (name: string): EvaluatedArg | undefined => {
     const at = record.schema.filter((s) => !s.kwargOnly).findIndex((s) => s.name === name);
@@ -68,6 +75,33 @@ export function evaluateCall(
   return record.results === 'tuple' ? settled : (settled[0] ?? null);
 }
 
+/** A call that treats the parts of complex numbers alike, on one part after the other. */
+function evaluateParts(
+  table: OperatorTable,
+  record: OperatorRecord,
+  ctx: TypedContext,
+  call: { target: string; args: readonly EvaluatedArg[]; kwargs: Readonly<Record<string, EvaluatedArg>> },
+  random: RandomStream,
+): EvaluatedResult {
+  if (!isComponentwise(record))
+    throw new ShardwrightError(
+      'E_NO_KERNEL',
+      `${record.name} has no kernel for complex numbers, so it cannot be evaluated`,
+    );
+  const [real, imaginary] = [0, 1].map((k) => {
+    const part = (arg: EvaluatedArg): EvaluatedArg =>
+      isList(arg) ? arg.map(part) : arg instanceof NDArray ? (partsOf(arg)[k] ?? arg) : arg;
+    const kwargs = Object.fromEntries(Object.entries(call.kwargs).map(([key, arg]) => [key, part(arg)]));
+    const result = evaluateCall(table, call.target, call.args.map(part), kwargs, random);
+    return result === null || result instanceof NDArray ? [result] : result;
+  });
+  const joined = ctx.outputs.map((meta, i) => {
+    const [re, im] = [real[i], imaginary[i]];
+    return meta === null || re === null || im === null ? null : ofParts([re, im], meta.dtype);
+  });
+  return record.results === 'tuple' ? joined : joined[0];
+}
+
 /**
  * A call with a key draws by the key alone, so that the same call computed again, in a backward pass or before a loop, draws
  * the same numbers; without one it draws from its own stream.
@@ -78,7 +112,9 @@ function keyed(random: RandomStream, key: EvaluatedArg | undefined): RandomStrea
 
 /** Canonical names of the operators of a table that cannot be evaluated, sorted. */
 export function operatorsWithoutKernel(table: OperatorTable): string[] {
-  return table.records.flatMap((r) => ((r.kernel ?? kernelOf(r.name)) === undefined ? [r.name] : [])).sort();
+  return table.records
+    .flatMap((r) => ((r.kernel ?? kernelOf(r.name) ?? complexKernelOf(r.name)) === undefined ? [r.name] : []))
+    .sort();
 }
 
 function noKernel(target: string, record: OperatorRecord | undefined): ShardwrightError {
@@ -96,9 +132,8 @@ function settle(record: OperatorRecord, index: number, x: NDArray | null | undef
     throw internalError(
       `result ${index} of ${record.name} has shape [${x.shape.join(', ')}], inferred [${meta.shape.join(', ')}]`,
     );
-  const dtype = elementType({ target: record.name }, meta.dtype);
-  const named = x.as(dtype);
-  if (named.kind === 'float' || record.cls === 'view') return named;
+  const named = x.as(meta.dtype);
+  if (named.kind === 'float' || named.kind === 'complex' || record.cls === 'view') return named;
   return checked(record, named);
 }
 

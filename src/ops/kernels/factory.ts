@@ -55,7 +55,10 @@ const number =
 export const factoryKernels: Kernels = {
   ...named('zeros.default zeros_like.default zero_.default new_zeros.default', one((call) => constant(call, 0))), // prettier-ignore
   ...named('ones.default ones_like.default new_ones.default', one((call) => constant(call, 1))), // prettier-ignore
-  ...named('empty.memory_format empty_like.default new_empty.default', unset),
+  ...named(
+    'empty.memory_format empty_strided.default empty_like.default new_empty.default new_empty_strided.default',
+    unset,
+  ),
   ...named('full.default full_like.default new_full.default', filled('fill_value')),
   ...named('fill.Scalar fill_.Scalar', filled('value')),
   'aten.scalar_tensor.default': filled('s'),

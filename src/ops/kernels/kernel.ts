@@ -1,6 +1,7 @@
 import { ShardwrightError } from '../../errors.ts';
-import type { DType, Literal } from '../../graph/types.ts';
+import type { Literal } from '../../graph/types.ts';
 import { full, scalar, type ElementType, type NDArray } from '../../ndarray/array.ts';
+import { complexOf, isComplexType } from '../../ndarray/complex.ts';
 import { cast } from '../../ndarray/elementwise.ts';
 import type { RandomStream } from '../../ndarray/random.ts';
 import type { ScalarArg, TypedContext } from '../call.ts';
@@ -78,7 +79,7 @@ export function operand(call: KernelCall, name: string): NDArray {
 
 /** Element type of the first result. */
 export function resultType(call: KernelCall): ElementType {
-  return elementType(call.ctx, call.ctx.outputs[0]?.dtype ?? 'f64');
+  return call.ctx.outputs[0]?.dtype ?? 'f64';
 }
 
 /** Shape of a result. */
@@ -86,17 +87,11 @@ export function resultShape(call: KernelCall, index = 0): readonly number[] {
   return call.ctx.outputs[index]?.shape ?? call.ctx.fail(`has no result ${index}`);
 }
 
-/** @throws E_NO_KERNEL for complex types */
-export function elementType(ctx: { readonly target: string }, dtype: DType): ElementType {
-  if (dtype === 'c64' || dtype === 'c128')
-    throw new ShardwrightError('E_NO_KERNEL', `${ctx.target}: there are no arrays of complex numbers (${dtype})`);
-  return dtype;
-}
-
 /** A result of one value everywhere. */
 export function constant(call: KernelCall, value: number): NDArray {
   const dtype = resultType(call);
-  return cast(full(resultShape(call), value), dtype);
+  const shape = resultShape(call);
+  return isComplexType(dtype) ? complexOf(full(shape, value), full(shape, 0), dtype) : cast(full(shape, value), dtype);
 }
 
 /** Refuses values that the operator is not defined on. */

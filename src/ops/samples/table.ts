@@ -6,6 +6,7 @@ import { gpuAttention } from './attention.ts';
 import { einsumSamples } from '../aten/einsum.ts';
 import { linalgSamples } from '../aten/linalg.ts';
 import { searchSamples } from '../aten/search.ts';
+import { complexSamples } from '../aten/complex.ts';
 import { comparisonSamples } from '../aten/comparison.ts';
 import { factorisationSamples } from '../aten/factorisation.ts';
 import { fusedSamples } from '../aten/fused.ts';
@@ -53,6 +54,7 @@ export function torchSamples(table: OperatorTable): CallText[] {
     ...factorisationSamples,
     ...comparisonSamples,
     ...fusedSamples,
+    ...complexSamples,
   ].map(parseCall);
 }
 

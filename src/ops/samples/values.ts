@@ -1,6 +1,5 @@
-import { ShardwrightError } from '../../errors.ts';
-import type { DType } from '../../graph/types.ts';
 import { fromList, type NDArray } from '../../ndarray/array.ts';
+import { complexOf, isComplexType } from '../../ndarray/complex.ts';
 import { philox } from '../../ndarray/random.ts';
 import type { TensorSpec } from './call-text.ts';
 
@@ -11,15 +10,18 @@ export type Draw = 'plain' | 'ties' | 'sparse' | 'dense';
 const TRUE_SHARE: Readonly<Record<Draw, number>> = { plain: 0.4, ties: 0.4, sparse: 0.03, dense: 0.97 };
 
 /**
- * Values of a tensor by its `init`; the same for the same seed, whatever else is drawn.
- *
- * @throws E_NO_KERNEL for complex types, of which there are no arrays
+ * Values of a tensor by its `init`; the same for the same seed, whatever else is drawn. Imaginary parts are drawn by a seed
+ * of their own.
  */
 export function drawValues(spec: TensorSpec, seed: number, draw: Draw = 'plain'): NDArray {
   const { shape, init, hi = 2, dtype } = spec;
+  if (isComplexType(dtype)) {
+    const part = (k: number): NDArray => drawValues({ ...spec, dtype: 'f64' }, seed + 7919 * k, draw);
+    return complexOf(part(0), part(1), dtype);
+  }
   const count = shape.reduce((a, b) => a * b, 1);
   const u = Array.from({ length: count }, (_, i) => philox([i, 0, 0, 0], [seed, 7])[0] / 2 ** 32);
-  return fromList(shape, VALUES[init](u, { hi, seed, count, draw }), realType(dtype));
+  return fromList(shape, VALUES[init](u, { hi, seed, count, draw }), dtype);
 }
 
 interface Drawing {
@@ -53,10 +55,4 @@ function order(seed: number, n: number): number[] {
   return Array.from({ length: n }, (_, i) => [philox([i, 1, 0, 0], [seed, 7])[0], i] as const)
     .sort((a, b) => a[0] - b[0] || a[1] - b[1])
     .map(([, i]) => i);
-}
-
-function realType(dtype: DType): Exclude<DType, 'c64' | 'c128'> {
-  if (dtype === 'c64' || dtype === 'c128')
-    throw new ShardwrightError('E_NO_KERNEL', `there are no arrays of complex numbers (${dtype})`);
-  return dtype;
 }

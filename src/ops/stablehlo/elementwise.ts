@@ -1,5 +1,6 @@
 import type { DType } from '../../graph/types.ts';
 import { sameShape } from '../dims.ts';
+import { realOf } from '../dtypes.ts';
 import {
   additiveRules,
   castKinds,
@@ -115,8 +116,8 @@ const unaryOps: OperatorRecord[] = [
     hard,
   ),
   // The absolute value and the parts of complex numbers are real.
-  ...unary('stablehlo.abs', { result: realOf }),
-  ...unary('stablehlo.real stablehlo.imag', { result: realOf, extra: linearIn() }),
+  ...unary('stablehlo.abs', { result: partType }),
+  ...unary('stablehlo.real stablehlo.imag', { result: partType, extra: linearIn() }),
   ...unary('chlo.conj', { extra: linearIn() }),
   ...unary('stablehlo.is_finite chlo.is_inf chlo.is_neg_inf chlo.is_pos_inf', { result: () => 'b8' }),
   ...unary('stablehlo.not', {
@@ -130,9 +131,8 @@ const unaryOps: OperatorRecord[] = [
   }),
 ];
 
-function realOf(ctx: OpContext): DType {
-  const { dtype } = ctx.inputs[0];
-  return dtype === 'c64' ? 'f32' : dtype === 'c128' ? 'f64' : dtype;
+function partType(ctx: OpContext): DType {
+  return realOf(ctx.inputs[0].dtype);
 }
 
 const sum: Extra = (ctx) => additiveRules(ctx, 0, 1, 1, 1);

@@ -1,4 +1,5 @@
 import type { ValueRef } from '../../graph/types.ts';
+import { categoryOf } from '../dtypes.ts';
 import { literal, type CallBuilder, type Operand } from './build.ts';
 import { named, type VjpCall, type Vjps } from './vjp.ts';
 
@@ -13,6 +14,11 @@ function operand(c: VjpCall, name: string): Operand {
 function like(c: VjpCall, name: 'mul' | 'div', a: ValueRef, x: Operand): ValueRef {
   if (typeof x !== 'number') return c.b[name](a, x);
   return c.b.call(`aten.${name}.${c.node.target.endsWith('.Scalar') ? 'Scalar' : 'Tensor'}`, [a, literal(x)]);
+}
+
+/** Gradients of complex numbers are conjugate, as PyTorch has them. */
+function conjugated(c: VjpCall, x: Operand): Operand {
+  return typeof x === 'number' || categoryOf(c.b.dtype(x)) !== 3 ? x : c.b.call('aten._conj.default', [x]);
 }
 
 const both = ['Tensor', 'Scalar'];
@@ -147,8 +153,8 @@ export const binaryVjps: Vjps = {
   ...named(overloads('sub'), (c) => ({ self: () => c.g(), other: () => c.b.scaled(c.g(), -alpha(c)) })),
   ...named(overloads('rsub'), (c) => ({ self: () => c.b.scaled(c.g(), -alpha(c)), other: () => c.g() })),
   ...named(overloads('mul'), (c) => ({
-    self: () => like(c, 'mul', c.g(), operand(c, 'other')),
-    other: () => like(c, 'mul', c.g(), operand(c, 'self')),
+    self: () => like(c, 'mul', c.g(), conjugated(c, operand(c, 'other'))),
+    other: () => like(c, 'mul', c.g(), conjugated(c, operand(c, 'self'))),
   })),
   ...named(overloads('div'), quotient),
   ...named('div.Tensor_mode div.Scalar_mode', roundedQuotient),

@@ -8,4 +8,5 @@ export const castVjps: Vjps = {
   ...named('float.default double.default half.default bfloat16.default', through),
   'prims.convert_element_type.default': (c) => ({ a: () => c.g() }),
   ...named('copy.default', (c) => ({ self: () => null, src: () => c.g() })),
+  ...named('fill.Tensor', (c) => ({ self: () => null, value: () => c.g() })),
 };

@@ -60,7 +60,7 @@ const CUT: ReadonlySet<string> = new Set(
     'detach.default detach_copy.default',
     'ceil.default floor.default round.default trunc.default sign.default sgn.default heaviside.default floor_divide.default floor_divide.Scalar',
     'zeros_like.default ones_like.default empty_like.default full_like.default fill.Scalar',
-    'new_zeros.default new_ones.default new_empty.default new_full.default',
+    'new_zeros.default new_ones.default new_empty.default new_empty_strided.default new_full.default',
     'bernoulli.default bernoulli.p rand_like.default randn_like.default histc.default',
   ].flatMap((line) => line.split(' ').map((name) => `aten.${name}`)),
 );

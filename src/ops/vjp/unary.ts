@@ -35,6 +35,13 @@ const sincGradient = (b: CallBuilder, g: ValueRef, x: ValueRef): ValueRef => {
 export const unaryVjps: Vjps = {
   ...self('clone.default contiguous.default alias.default alias_copy.default lift_fresh.default lift_fresh_copy.default positive.default frac.default', (_b, g) => g), // prettier-ignore
   ...of('neg', (b, g) => b.neg(g)),
+  ...self('_conj.default', (b, g) => b.call('aten._conj.default', [g])),
+  ...self('view_as_complex.default', (b, g) => b.call('aten.view_as_real.default', [g])),
+  ...self('view_as_real.default', (b, g) => b.call('aten.view_as_complex.default', [g])),
+  ...named('complex.default', (c) => ({
+    real: () => c.b.call('aten.real.default', [c.g()]),
+    imag: () => c.b.call('aten.imag.default', [c.g()]),
+  })),
   ...of('abs', (b, g, x) => b.mul(g, b.unary('sgn', x))),
   ...of('square', (b, g, x) => b.mul(g, b.mul(x, 2))),
   ...of('sqrt', (b, g, _x, y) => b.div(g, b.mul(y(), 2))),

@@ -1,8 +1,10 @@
 import { ShardwrightError } from '../../errors.ts';
+import type { DType } from '../../graph/types.ts';
 import type { ReduceOp } from '../../mesh/placement.ts';
-import { flat, type NDArray } from '../../ndarray/array.ts';
+import type { NDArray } from '../../ndarray/array.ts';
+import { isComplexType, numbersOf } from '../../ndarray/complex.ts';
 import type { TensorMeta } from '../../ops/record.ts';
-import { P, R, rule, S, slotText, type Rule, type RuleSlot } from '../../ops/rule.ts';
+import { LINEAR_KINDS, P, R, rule, S, slotText, type Rule, type RuleSlot } from '../../ops/rule.ts';
 import type { Draw } from '../../ops/samples/values.ts';
 import { chunkOf, holds, place, type Piece } from './pieces.ts';
 import { localSizes, runGroup, type Group, type Window } from './rewrites.ts';
@@ -40,7 +42,7 @@ export function trialsOf(sample: SampleCall): Trial[] {
       failure = error;
     }
   }
-  const sound = trials.filter(({ truth }) => truth.every((x) => x === null || flat(x).every(Number.isFinite)));
+  const sound = trials.filter(({ truth }) => truth.every((x) => x === null || numbersOf(x).every(Number.isFinite)));
   if (trials.length === 0) throw failure;
   return distinct(sound.length > 0 ? sound : trials);
 }
@@ -49,7 +51,7 @@ export function trialsOf(sample: SampleCall): Trial[] {
 function distinct(trials: readonly Trial[]): Trial[] {
   const seen = new Set<string>();
   return trials.filter(({ inputs, truth }) => {
-    const key = [...inputs, ...truth].map((x) => (x === null ? '' : flat(x).join())).join(';');
+    const key = [...inputs, ...truth].map((x) => (x === null ? '' : numbersOf(x).join())).join(';');
     return !seen.has(key) && seen.add(key);
   });
 }
@@ -68,10 +70,10 @@ function sameInEvery(trials: readonly Trial[], k: number): boolean {
   const first = trials[0]?.truth[k];
   if (first === null || first === undefined || first.size === 0) return true;
   if (trials.length < 2) return false;
-  const values = flat(first);
+  const values = numbersOf(first);
   return trials.every(({ truth: { [k]: other } }) => {
-    if (other === null || other === undefined || other.size !== values.length) return false;
-    const own = flat(other);
+    if (other === null || other === undefined || other.size !== first.size) return false;
+    const own = numbersOf(other);
     // The sign of a zero tells nothing.
     return values.every((v, i) => v === own[i] || (Number.isNaN(v) && Number.isNaN(own[i])));
   });
@@ -149,7 +151,7 @@ export function refute(sample: SampleCall, trials: readonly Trial[], r: Rule, ra
 }
 
 function sketch(x: NDArray): string {
-  const values = Array.from(flat(x).slice(0, 4), (v) => Number(v.toPrecision(4)));
+  const values = Array.from(numbersOf(x).slice(0, 4), (v) => Number(v.toPrecision(4)));
   return `[${x.shape.join(', ')}] {${values.join(', ')}${x.size > 4 ? ', ..' : ''}}`;
 }
 
@@ -158,6 +160,11 @@ function sketch(x: NDArray): string {
 const NUMBER_KINDS: readonly ReduceOp[] = ['sum', 'avg', 'max', 'min'];
 const BOOL_KINDS: readonly ReduceOp[] = ['bor', 'band'];
 
+/** Complex numbers have no order. */
+function kindsOf(dtype: DType): readonly ReduceOp[] {
+  return dtype === 'b8' ? BOOL_KINDS : isComplexType(dtype) ? LINEAR_KINDS : NUMBER_KINDS;
+}
+
 /** Placements that an input is tried in: replicated, every dim with a row for each rank cut, pending reductions. */
 export function inputSlots(sample: SampleCall, i: number, ranks: number, kinds: 'all' | 'sum'): RuleSlot[] {
   const { shape, dtype } = sample.ctx.inputs[i];
@@ -165,7 +172,7 @@ export function inputSlots(sample: SampleCall, i: number, ranks: number, kinds: 
   const cuts = shape.flatMap((size, d) => (size >= Math.max(2, ranks) ? [S(d)] : []));
   // Numbers of rows and random states are nothing to reduce.
   if (['index', 'signed-index', 'distinct', 'seven'].includes(init)) return [R, ...cuts];
-  const pending = dtype === 'b8' ? BOOL_KINDS : NUMBER_KINDS;
+  const pending = kindsOf(dtype);
   return [R, ...cuts, ...(kinds === 'all' ? pending : pending.slice(0, 1)).map((op) => P(op))];
 }
 
@@ -173,7 +180,7 @@ export function inputSlots(sample: SampleCall, i: number, ranks: number, kinds: 
 export function outputSlots(meta: TensorMeta, ranks: number, kinds: readonly ReduceOp[] = []): RuleSlot[] {
   const cuts = meta.shape.flatMap((size, d) => (size >= Math.max(2, ranks) ? [S(d)] : []));
   const real = !['i', 'u', 'b'].includes(meta.dtype[0]) || meta.dtype === 'bf16';
-  const pending = meta.dtype === 'b8' ? BOOL_KINDS : NUMBER_KINDS.filter((op) => real || op !== 'avg');
+  const pending = kindsOf(meta.dtype).filter((op) => real || op !== 'avg');
   const more = meta.dtype !== 'b8' && kinds.includes('product') ? (['product'] as const) : [];
   return [R, ...cuts, ...[...pending, ...more].map((op) => P(op))];
 }

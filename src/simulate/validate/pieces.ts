@@ -1,5 +1,6 @@
 import type { ReduceOp } from '../../mesh/placement.ts';
 import { flat, fromFlat, type NDArray } from '../../ndarray/array.ts';
+import { numbersOf, ofParts, partsOf } from '../../ndarray/complex.ts';
 import { philox } from '../../ndarray/random.ts';
 import { concat, rows } from '../../ndarray/views.ts';
 import type { RuleSlot } from '../../ops/rule.ts';
@@ -35,6 +36,13 @@ function rowsOf(x: NDArray, dim: number, chunks: number, ranks: number, rank: nu
  * @param input number of the tensor among the inputs and @param board of the trial: see `operands`
  */
 export function place(x: NDArray, slot: RuleSlot, ranks: number, chunks = 1, input = 0, board = 0): Piece[] {
+  // Operands of the imaginary parts are drawn as those of a further input.
+  const [real, imaginary] = partsOf(x).map((part, k) => placePart(part, slot, ranks, chunks, input + 50 * k, board));
+  if (imaginary === undefined) return real;
+  return real.map((piece, rank) => ({ ...piece, array: ofParts([piece.array, imaginary[rank].array], x.dtype) }));
+}
+
+function placePart(x: NDArray, slot: RuleSlot, ranks: number, chunks: number, input: number, board: number): Piece[] {
   const origin = x.shape.map(() => 0);
   if (slot === null || slot.kind === 'replicate') return Array.from({ length: ranks }, () => ({ array: x, starts: origin }));
   if (slot.kind === 'partial') return operands(x, slot.op, ranks, input, board).map((array) => ({ array, starts: origin }));
@@ -152,13 +160,15 @@ const TOLERANCE = 1e-8;
 
 /** Whether two arrays of one shape agree: floats to the tolerance, others exactly. */
 export function agree(a: NDArray, b: NDArray): boolean {
-  const x = flat(a);
-  const y = flat(b);
+  const x = numbersOf(a);
+  const y = numbersOf(b);
   if (x.length !== y.length) return false;
-  const exact = b.kind !== 'float';
+  const exact = isExact(b);
   for (let i = 0; i < x.length; i++) if (!same(x[i], y[i], exact)) return false;
   return true;
 }
+
+const isExact = (x: NDArray): boolean => x.kind === 'integer' || x.kind === 'bool';
 
 function same(a: number, b: number, exact: boolean): boolean {
   if (a === b || (Number.isNaN(a) && Number.isNaN(b))) return true;
@@ -168,6 +178,8 @@ function same(a: number, b: number, exact: boolean): boolean {
 /** Whether the ranks hold `whole` in the way that a slot claims. */
 export function holds(local: readonly NDArray[], whole: NDArray, slot: RuleSlot, chunks = 1): boolean {
   if (slot === null) return true;
+  if (whole.imaginary !== undefined)
+    return partsOf(whole).every((part, k) => holds(local.map((x) => partsOf(x)[k]), part, slot, chunks)); // prettier-ignore
   if (slot.kind === 'shard') {
     if (slot.dim >= whole.rank) return false;
     return local.every((x, rank) => {
@@ -186,7 +198,7 @@ function reducesTo(local: readonly NDArray[], op: ReduceOp, whole: NDArray): boo
   const want = flat(whole);
   const [first] = data;
   const join = JOIN[op];
-  const exact = whole.kind !== 'float';
+  const exact = isExact(whole);
   for (let i = 0; i < want.length; i++) {
     let v = first[i];
     for (let r = 1; r < data.length; r++) v = join(v, data[r][i]);

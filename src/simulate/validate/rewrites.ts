@@ -77,6 +77,8 @@ export function localSizes(
     case 'new_zeros':
     case 'new_ones':
     case 'new_empty':
+    case 'empty_strided':
+    case 'new_empty_strided':
     case 'new_full':
       return { size: output };
     case 'reshape':

@@ -1,5 +1,6 @@
 import type { Arg, DType } from '../../../src/graph/types.ts';
 import { fromList, type ElementType, type NDArray } from '../../../src/ndarray/array.ts';
+import { complexOf, isComplexType } from '../../../src/ndarray/complex.ts';
 import { philox, streamOf } from '../../../src/ndarray/random.ts';
 import { tensorInputs } from '../../../src/ops/context.ts';
 import type { EvaluatedArg } from '../../../src/ops/kernels/evaluate.ts';
@@ -57,7 +58,7 @@ function draw(spec: TensorSpec, seed: number, special: boolean, type: DType): ND
     ends: () => u.map((v) => Math.floor((hi + 1) * v)).sort((a, b) => a - b),
   };
   const drawn = special && spec.free ? u.map((v, i) => SPECIAL[i % SPECIAL.length] * (i < SPECIAL.length ? 1 : v)) : values[init](); // prettier-ignore
-  if (type === 'c64' || type === 'c128') throw new Error(`no values of ${type}`);
+  if (isComplexType(type)) return complexOf(fromList(shape, drawn), draw(spec, seed + 1, special, 'f64'), type);
   return fromList(shape, drawn, type);
 }
 

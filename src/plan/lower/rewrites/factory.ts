@@ -92,6 +92,9 @@ export const factoryRewrites: Rewrites = {
   'aten.new_ones.default': localShape('size'),
   'aten.new_empty.default': localShape('size'),
   'aten.new_full.default': localShape('size'),
+  // Strides mean nothing to values, so those of the whole tensor stay.
+  'aten.empty_strided.default': localShape('size'),
+  'aten.new_empty_strided.default': localShape('size'),
   'aten.rand.default': localShape('size'),
   'aten.randn.default': localShape('size'),
   'aten.zeros_like.default': like('aten.new_zeros.default'),
