@@ -7,6 +7,7 @@ import { writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { format, resolveConfig } from 'prettier';
 import { builtinOperators } from '../src/ops/builtin.ts';
+import { complexKernelOf } from '../src/ops/kernels/complex.ts';
 import { kernelOf } from '../src/ops/kernels/table.ts';
 import { bindText } from '../src/ops/samples/call-text.ts';
 import { sampleCalls } from '../src/ops/samples/table.ts';
@@ -31,7 +32,7 @@ export async function featuresDocument(): Promise<string> {
   const count = { kernel: 0, vjp: 0, verified: 0 };
   const rows = table.records.map((r) => {
     const sample = samples.get(r.name);
-    const kernel = (r.kernel ?? kernelOf(r.name)) !== undefined;
+    const kernel = (r.kernel ?? kernelOf(r.name) ?? complexKernelOf(r.name)) !== undefined;
     const vjp = vjpOf(r.name) !== undefined || compositeOf(r) !== undefined;
     if (kernel) count.kernel++;
     if (vjp) count.vjp++;

@@ -106,7 +106,7 @@ export const stablehloSamples: readonly string[] = [
   'stablehlo.cholesky(definite4[5,4,4])',
   'stablehlo.triangular_solve(definite4[5,4,4], x[5,4,6])',
   'stablehlo.triangular_solve(definite3[6,3,3], x[6,5,3], left_side=False, lower=False, unit_diagonal=True)',
-  'stablehlo.bitcast_convert(index9[5,6], dtype=f32, shape=[5,6])',
+  'stablehlo.bitcast_convert(f32[5,6], dtype=i32, shape=[5,6])',
   'stablehlo.gather(x[7,5], index7[6,1], offset_dims=[1], collapsed_slice_dims=[0], start_index_map=[0], index_vector_dim=1, slice_sizes=[1,5])',
   'stablehlo.gather(x[5,7], index7[5,6,1], operand_batching_dims=[0], start_indices_batching_dims=[0], collapsed_slice_dims=[1], start_index_map=[1], index_vector_dim=2, slice_sizes=[1,1])',
   ...['add', 'maximum', 'second'].map(

@@ -1,5 +1,5 @@
 import type { Arg, DType } from '../../../src/graph/types.ts';
-import { fromList, type ElementType, type NDArray } from '../../../src/ndarray/array.ts';
+import { fromList, type NDArray } from '../../../src/ndarray/array.ts';
 import { complexOf, isComplexType } from '../../../src/ndarray/complex.ts';
 import { philox, streamOf } from '../../../src/ndarray/random.ts';
 import { tensorInputs } from '../../../src/ops/context.ts';
@@ -76,7 +76,7 @@ function sample(call: CallText, special = false): KernelSample {
     const single = call.target === SINGLE && isFloat(spec.dtype);
     const count = COUNTS.test(call.target) && spec.shape.length === 0;
     const dtype = typed ? spec.dtype : single || count ? 'f32' : wide(spec.dtype);
-    arrays.set(name, given === undefined ? draw(single || typed ? { ...spec, init: 'few' } : spec, seed, special, dtype) : fromList(spec.shape, given, dtype as ElementType)); // prettier-ignore
+    arrays.set(name, given === undefined ? draw(single || typed ? { ...spec, init: 'few' } : spec, seed, special, dtype) : fromList(spec.shape, given, dtype)); // prettier-ignore
   }
   return { text: `${special ? 'special values: ' : ''}${call.text}`, call: widenedCall, arrays };
 }
