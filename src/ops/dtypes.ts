@@ -1,5 +1,5 @@
 import type { DType } from '../graph/types.ts';
-import type { ScalarArg } from './record.ts';
+import type { ScalarArg } from './call.ts';
 
 /**
  * Type promotion as PyTorch does it (`c10/core/ScalarType.h`, `aten/src/ATen/native/TypeProperties.cpp`): tensors with

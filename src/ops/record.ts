@@ -1,7 +1,7 @@
 import { DTYPE_BYTES } from '../graph/types.ts';
 import type { OpContext, TensorMeta, TypedContext } from './call.ts';
-import type { Kernel } from './kernels/kernel.ts';
 import { categoryOf } from './dtypes.ts';
+import type { Kernel } from './kernels/kernel.ts';
 import { LINEAR_KINDS, type Rule } from './rule.ts';
 import { parseSchema, type ArgSchema } from './schema.ts';
 

@@ -120,8 +120,7 @@ const bitcastConvert = defineOp('stablehlo.bitcast_convert', {
     const expected = before === after ? shape : before > after ? [...shape, before / after] : shape.slice(0, -1);
     if (before < after && shape.at(-1) !== after / before)
       ctx.fail(`the last dim must have ${after / before} elements`);
-    if (!sameShape(expected, written(ctx)))
-      ctx.fail(`gives [${expected.join(', ')}], not [${written(ctx).join(', ')}]`);
+    // What the call states as its result follows from the operand: a rank's piece of it too.
     return [{ dtype: to, shape: expected }];
   },
   shard: (ctx) => {
