@@ -1,5 +1,5 @@
 import { DTYPE_BYTES } from '../../graph/types.ts';
-import { anyS, cuttable, kindsPass, movedKinds, need, perDim, sameShape } from '../dims.ts';
+import { anyS, cuttable, kindsPass, movedKinds, need, perDim } from '../dims.ts';
 import { defineOp, elements, type OpContext, type OperatorRecord, type TensorMeta } from '../record.ts';
 import { R, S, rule } from '../rule.ts';
 import { viewRules } from '../viewgroups.ts';
