@@ -16,6 +16,7 @@ import { exportedSignature, signatureStart } from './fx/exported.ts';
 import { reproInputs, reproParts, type ReproParts } from './fx/repro.ts';
 import { signatureOf } from './fx/signature.ts';
 import { applyRoles, type RoleCorrections } from './roles.ts';
+import { withStepRoles } from './step-roles.ts';
 import { decodeUtf8, gunzip, type UnpackLimits } from './unpack.ts';
 
 export type { Infer } from './fx/infer.ts';
@@ -89,7 +90,9 @@ export function importContent(
     refuseUnreadable(format);
     const { graph, counts } = readFormat(content, format, options, foreign);
     const corrected = options.roles === undefined && options.ties === undefined ? graph : applyRoles(graph, options);
-    return { graph: corrected, format, ...(counts !== undefined ? { counts } : {}) };
+    const given = new Set(Object.keys(options.roles ?? {}));
+    const roles = format === 'swgraph' ? corrected : withStepRoles(corrected, given);
+    return { graph: roles, format, ...(counts !== undefined ? { counts } : {}) };
   });
 }
 

@@ -105,7 +105,8 @@ function inputMeta(name: string, kind: string, fqn: string | undefined): NodeMet
 
 function outputRole(kind: string, of: string | undefined): Omit<Output, 'value'> | undefined {
   if (of === undefined) return undefined;
-  if (kind === 'BUFFER_MUTATION' || kind === 'USER_INPUT_MUTATION') return { role: 'mutation', of };
+  if (kind === 'PARAMETER_MUTATION' || kind === 'BUFFER_MUTATION' || kind === 'USER_INPUT_MUTATION')
+    return { role: 'mutation', of };
   if (kind === 'GRADIENT_TO_PARAMETER' || kind === 'GRADIENT_TO_USER_INPUT') return { role: 'grad', of };
   return undefined;
 }

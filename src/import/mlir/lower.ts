@@ -1,6 +1,6 @@
 import { suggestion } from '../../errors.ts';
 import { lintGraph } from '../../graph/lint.ts';
-import type { Graph, Node, NodeMeta, TensorType } from '../../graph/types.ts';
+import type { Graph, Node, NodeMeta, Output, TensorType } from '../../graph/types.ts';
 import { tensorType } from '../../graph/value.ts';
 import type { Infer } from '../fx/graph.ts';
 import { Body } from './body.ts';
@@ -67,6 +67,7 @@ class Lowering implements LoweringContext {
       ...graph,
       name: this.options.name ?? this.module.name ?? main.name,
       nodes: inputs,
+      outputs: graph.outputs.map((output, k) => this.replaced(output, k, inputs, main, names)),
       ...(mesh !== undefined ? { mesh } : {}),
       ...(notes.length > 0 ? { notes } : {}),
     };
@@ -102,6 +103,16 @@ class Lowering implements LoweringContext {
       ...(line !== undefined ? { line } : {}),
     };
   }
+
+  /** An output that is written over a donated argument replaces it (`tf.aliasing_output`). */
+  private replaced(output: Output, k: number, inputs: readonly Node[], main: MlirFunc, names: readonly RootName[]): Output {
+    const at = names.findIndex(({ argument }) => {
+      const alias = main.args[argument].attributes.get('tf.aliasing_output');
+      return alias?.kind === 'int' && Number(alias.value) === k;
+    });
+    const of = inputs.find((node) => node.kind === 'placeholder' && node.meta.roleName === names[at]?.name)?.meta.roleName;
+    return of === undefined ? output : { value: output.value, role: 'mutation', of };
+  } // prettier-ignore
 
   /** A function's graph; made once, shared by its calls. */
   function(name: string, at: number): Lowered {
