@@ -17,6 +17,7 @@ import { reproInputs, reproParts, type ReproParts } from './fx/repro.ts';
 import { signatureOf } from './fx/signature.ts';
 import { applyRoles, type RoleCorrections } from './roles.ts';
 import { withStepRoles } from './step-roles.ts';
+import { lookAlikeNotes } from './tie-notes.ts';
 import { decodeUtf8, gunzip, type UnpackLimits } from './unpack.ts';
 
 export type { Infer } from './fx/infer.ts';
@@ -91,9 +92,14 @@ export function importContent(
     const { graph, counts } = readFormat(content, format, options, foreign);
     const corrected = options.roles === undefined && options.ties === undefined ? graph : applyRoles(graph, options);
     const given = new Set(Object.keys(options.roles ?? {}));
-    const roles = format === 'swgraph' ? corrected : withStepRoles(corrected, given);
+    const roles = format === 'swgraph' ? corrected : noted(withStepRoles(corrected, given));
     return { graph: roles, format, ...(counts !== undefined ? { counts } : {}) };
   });
+}
+
+function noted(graph: Graph): Graph {
+  const more = lookAlikeNotes(graph);
+  return more.length === 0 ? graph : { ...graph, notes: [...(graph.notes ?? []), ...more] };
 }
 
 /** Errors name the file that was being read. */

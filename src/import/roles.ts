@@ -2,6 +2,7 @@ import { ShardwrightError, suggestion } from '../errors.ts';
 import { lintGraph } from '../graph/lint.ts';
 import type { Graph, Node, NodeMeta, Output, Role } from '../graph/types.ts';
 import { sameType, typeText, without } from '../graph/value.ts';
+import { withOneGradient } from './tie-gradients.ts';
 import { notesOfTied } from './tie-notes.ts';
 
 /** Roles that a user may give to an input. */
@@ -56,7 +57,8 @@ export function applyRoles(graph: Graph, corrections: RoleCorrections): Graph {
     return role === undefined || role === node.meta.role ? node : { ...node, meta: stated(node.meta, role) };
   });
   const typed = new Map(nodes.map((node) => [node.name, node]));
-  const groups = (graph.ties ?? []).map((group) => [...group]);
+  const parameters = new Set(nodes.flatMap(({ meta }) => (meta.role === 'parameter' ? [meta.roleName] : [])));
+  const groups = (graph.ties ?? []).map((group) => group.filter((name) => parameters.has(name)));
   for (const [a, b] of corrections.ties ?? []) {
     const flag = `--tie ${a}=${b}`;
     join(
@@ -66,11 +68,11 @@ export function applyRoles(graph: Graph, corrections: RoleCorrections): Graph {
       flag,
     );
   }
-  const tied: Graph = {
-    ...without(graph, 'ties'),
+  const ties = ordered(
+    groups.filter((group) => group.length > 1),
     nodes,
-    ...(groups.length > 0 ? { ties: ordered(groups, nodes) } : {}),
-  };
+  );
+  const tied = withOneGradient({ ...without(graph, 'ties'), nodes, ...(ties.length > 0 ? { ties } : {}) });
   const result: Graph = graph.notes === undefined ? tied : { ...tied, notes: notesOfTied(graph, tied) };
   lintGraph(result);
   return result;

@@ -2,7 +2,7 @@ import { COLLECTIVE_KINDS } from '../cost/collectives.ts';
 import type { Model, Use } from './model.ts';
 import { Routes } from './routes.ts';
 import { moved } from './tables.ts';
-import type { PlanMemory, PlannedNode, PlannedOutput, PlannedRedistribution } from './types.ts';
+import type { Plan, PlanMemory, PlannedNode, PlannedOutput, PlannedRedistribution } from './types.ts';
 
 /** What a choice means: the placements of every node and the redistributions between them. */
 export interface Decoded {
@@ -10,7 +10,7 @@ export interface Decoded {
   readonly communicationSeconds: number;
   /** The same with the seconds of the steps that run, where the preset charges redistributions by a formula. */
   readonly executedCommunicationSeconds?: number;
-  readonly parameters: readonly { name: string; shape: readonly number[]; placement: string }[];
+  readonly parameters: Plan['parameters'];
   readonly nodes: readonly PlannedNode[];
   readonly outputs: readonly PlannedOutput[];
   readonly memory: Omit<PlanMemory, 'budgetBytes'>;
@@ -178,12 +178,15 @@ function inputOf(use: Use): number {
 
 function parameterPlacements(model: Model, choice: Int32Array): Decoded['parameters'] {
   const { graph, flow, strategies, space, nodeVariable } = model;
+  const owners = new Map((graph.ties ?? []).flatMap(([owner, ...others]) => others.map((name) => [name, owner])));
   return graph.nodes.flatMap((node, n) => {
     if (node.kind !== 'placeholder' || node.meta.role !== 'parameter') return [];
     const { set } = strategies.nodes[n]!;
     const { meta } = flow.values[flow.results[n][0]];
     const placement = space.text(set.specs[choice[nodeVariable[n]]]);
-    return [{ name: node.meta.roleName ?? node.name, shape: meta.shape, placement }];
+    const name = node.meta.roleName ?? node.name;
+    const tiedTo = owners.get(name);
+    return [{ name, shape: meta.shape, placement, ...(tiedTo === undefined ? {} : { tiedTo }) }];
   });
 }
 

@@ -69,7 +69,14 @@ export const planSchema = z.object({
     activationBytes: bytes.nullable(),
     timeline: timeline.optional(),
   }),
-  parameters: z.array(z.object({ name: z.string(), shape: z.array(z.int().nonnegative()), placement: z.string() })),
+  parameters: z.array(
+    z.object({
+      name: z.string(),
+      shape: z.array(z.int().nonnegative()),
+      placement: z.string(),
+      tiedTo: z.string().optional(),
+    }),
+  ),
   paddedParameters: z.int().nonnegative().optional(),
   nodes: z.array(
     z.object({

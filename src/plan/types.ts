@@ -125,6 +125,8 @@ export interface Plan {
     readonly name: string;
     readonly shape: readonly number[];
     readonly placement: string;
+    /** The parameter that this is another name of: one tensor, stored and counted under that name. */
+    readonly tiedTo?: string;
   }[];
   /** Parameters among them that are padding of the vocabulary; absent where none was asked for. */
   readonly paddedParameters?: number;

@@ -52,7 +52,7 @@ function placedNames(plan: Plan): { readonly name: string; readonly placement: s
     else known.add(p.placement);
   }
   const rows = foldParameters(plan).filter((row) => placements.get(fold(row.name))?.size === 1);
-  const single = plan.parameters.filter((p) => (placements.get(fold(p.name))?.size ?? 0) > 1);
+  const single = plan.parameters.filter((p) => p.tiedTo !== undefined || (placements.get(fold(p.name))?.size ?? 0) > 1);
   // Equal names may differ in shape; the placement is the same.
   return [...new Map([...rows, ...single].map(({ name, placement }) => [name, { name, placement }])).values()];
 }

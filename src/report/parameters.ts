@@ -10,10 +10,17 @@ export interface FoldedParameter {
   readonly placement: string;
 }
 
-/** Parameters of equal name up to numbers, equal shape and equal placement are one row. */
+/** Elements of all parameters; a tied weight counts once. */
+export function parameterElements(plan: Plan): number {
+  const own = plan.parameters.filter((p) => p.tiedTo === undefined);
+  return own.reduce((sum, p) => sum + p.shape.reduce((a, b) => a * b, 1), 0);
+}
+
+/** Parameters of equal name up to numbers, equal shape and equal placement are one row; other names of one have none. */
 export function foldParameters(plan: Plan): FoldedParameter[] {
   const rows = new Map<string, { names: string[]; pattern: string; shape: readonly number[]; placement: string }>();
   for (const p of plan.parameters) {
+    if (p.tiedTo !== undefined) continue;
     const pattern = p.name.replace(/(^|[._])\d+(?=[._]|$)/g, '$1*');
     const key = `${pattern}|${p.shape.join()}|${p.placement}`;
     const row = rows.get(key);
@@ -37,5 +44,6 @@ export function parameterTable(plan: Plan): string {
       `[${row.shape.join(', ')}]`,
       row.placement,
     ]),
+    ...plan.parameters.flatMap(({ name, tiedTo }) => (tiedTo === undefined ? [] : [[name, 'tied to', tiedTo]])),
   ]);
 }

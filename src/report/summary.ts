@@ -4,7 +4,7 @@ import type { Plan } from '../plan/types.ts';
 import { isGapGiven, type PlanRequest } from '../plan/request.ts';
 import { askedGap } from '../plan/shard.ts';
 import type { RecipeResult } from '../zoo/compare.ts';
-import { parameterTable } from './parameters.ts';
+import { parameterElements, parameterTable } from './parameters.ts';
 import { settingLines } from './settings.ts';
 import { bytesText, countedText, percentText, secondsText, tableText } from '../units.ts';
 
@@ -22,7 +22,7 @@ export function planSummary(
     budgetBytes: plan.memory.budgetBytes,
   },
 ): string {
-  const parameters = plan.parameters.reduce((sum, p) => sum + p.shape.reduce((a, b) => a * b, 1), 0);
+  const parameters = parameterElements(plan);
   const devices = plan.mesh.reduce((n, d) => n * d.size, 1);
   const mesh = plan.mesh
     .map((d) => `${d.name}=${d.size} ${d.hosts === 1 ? 'inside a host' : `across ${d.hosts} hosts`}`)

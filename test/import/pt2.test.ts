@@ -155,9 +155,12 @@ describe('FM-22 weights are a table of names', () => {
     expect(importGraph(repacked({}, 6))).toEqual(plain);
   });
 
-  test('without the table an unused parameter counts as a constant, and a note says so', () => {
+  test('without the table an unused parameter is tied to the only other of its type, and a note says so', () => {
     const graph = importGraph(packed('gpt2-2l/export.model.json.gz'));
-    expect(graph.notes?.join(' ')).toContain('model.transformer.wte.weight: never used');
+    expect(graph.ties).toEqual([['model.transformer.wte.weight', 'model.lm_head.weight']]);
+    expect(graph.notes?.join(' ')).toContain(
+      'model.transformer.wte.weight is never used, and model.lm_head.weight alone',
+    );
   });
 });
 

@@ -19,6 +19,8 @@ export interface Signature {
   /** One per returned entry, in order. */
   readonly outputs: readonly Omit<Output, 'value'>[];
   readonly notes: readonly string[];
+  /** Names of one parameter, where the source says so. */
+  readonly ties?: Graph['ties'];
 }
 
 /** Makes errors at the places that parsed records carry; a text's places does, and so do formats without lines. */
@@ -65,7 +67,8 @@ export class GraphMaker {
       );
     if (this.unchecked > 0)
       notes.push(`Calls with symbolic sizes, whose stated types were taken without a check: ${this.unchecked}.`);
-    return notes.length > 0 ? { ...graph, notes } : graph;
+    const { ties } = signature;
+    return { ...graph, ...(notes.length > 0 ? { notes } : {}), ...(ties === undefined ? {} : { ties }) };
   }
 
   private graph(

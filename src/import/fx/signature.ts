@@ -1,5 +1,5 @@
 import type { NodeMeta, Output, Role } from '../../graph/types.ts';
-import { eachOperand } from '../../graph/value.ts';
+import { eachOperand, sameType } from '../../graph/value.ts';
 import { countedText } from '../../units.ts';
 import { inputDescriptor, outputDescriptor, type InputDescriptor } from './descriptor.ts';
 import { listedTwiceNote, withoutGradientNote } from '../tie-notes.ts';
@@ -194,21 +194,41 @@ export function usedInputs(root: FxClass): ReadonlySet<string> {
 }
 
 /**
- * A parameter that nothing uses is the second name of a tied weight, which torch.export lists twice: it counts as a
- * constant. `tied` names those whose other name is known, which stay parameters.
+ * A parameter that nothing uses is the second name of a tied weight, which torch.export lists twice while all calls read one of
+ * the names. Where one parameter alone has its type, the two are tied; else it counts as a constant. `tied` names those whose
+ * other name is known from elsewhere, which stay parameters; then nothing is guessed.
  */
 export function withoutUnused(signature: Signature, root: FxClass, tied?: ReadonlySet<string>): Signature {
   const used = usedInputs(root);
+  const nameAt = (i: number): string => signature.inputs[i].roleName ?? '';
+  const isUsed = (i: number): boolean => used.has(root.inputs[i].name);
   const unused: string[] = [];
+  const groups = new Map<number, number[]>();
+  const notes: string[] = [];
   const inputs = signature.inputs.map((meta, i): NodeMeta => {
-    const name = meta.roleName ?? '';
-    if (meta.role !== 'parameter' || used.has(root.inputs[i].name) || tied?.has(name) === true) return meta;
-    unused.push(name);
-    return { ...meta, role: 'constant' };
+    if (meta.role !== 'parameter' || isUsed(i) || tied?.has(nameAt(i)) === true) return meta;
+    const { type } = root.inputs[i];
+    const twins = signature.inputs.flatMap(({ role }, j) => {
+      const other = root.inputs[j].type;
+      const fits =
+        role === 'parameter' && isUsed(j) && type !== undefined && other !== undefined && sameType(type, other);
+      return fits ? [j] : [];
+    });
+    if (twins.length !== 1 || tied !== undefined) {
+      unused.push(nameAt(i));
+      return { ...meta, role: 'constant' };
+    }
+    groups.set(twins[0], [...(groups.get(twins[0]) ?? [twins[0]]), i]);
+    notes.push(
+      `${nameAt(i)} is never used, and ${nameAt(twins[0])} alone has its type: they count as one tied weight; --role ${nameAt(i)}=constant corrects this.`,
+    );
+    return meta;
   });
-  if (unused.length === 0) return signature;
-  const note = `${unused.join(', ')}: never used, as the second name of a tied weight is; not counted as a parameter.`;
-  return { ...signature, inputs, notes: [...signature.notes, note] };
+  if (unused.length > 0)
+    notes.push(`${unused.join(', ')}: never used, as the second name of a tied weight is; not counted as a parameter.`);
+  if (notes.length === 0) return signature;
+  const ties = [...groups.values()].map((group) => group.sort((a, b) => a - b).map(nameAt));
+  return { ...signature, inputs, notes: [...signature.notes, ...notes], ...(ties.length > 0 ? { ties } : {}) };
 }
 
 /** torch.export: `p_` parameters, `b_` buffers, `c_` constants. Dots of the names are lost; the signature text has them. */

@@ -61,7 +61,7 @@ export function importArchive(bytes: Uint8Array, options: Pt2Options = {}): Grap
 export function importExportedProgram(
   text: string,
   options: Pt2Options = {},
-  shared: readonly (readonly string[])[] = [],
+  shared?: readonly (readonly string[])[],
 ): Graph {
   const root = new Place(undefined, '$');
   const program = objectAt(readJson(text), root);
@@ -74,8 +74,8 @@ export function importExportedProgram(
   const places: Places = {
     error: (code, message, at, hint, node) => (reader.places[at] ?? root).error(code, message, hint, node),
   };
-  const ties = tiesOf(stated, shared);
-  const roles = withoutUnused(stated, graph, new Set(ties.flat()));
+  const ties = tiesOf(stated, shared ?? []);
+  const roles = withoutUnused(stated, graph, shared === undefined ? undefined : new Set(ties.flat()));
   const made = new GraphMaker(places, options.infer).make(graph, options.name ?? graph.name, roles);
   const dims = ranges(program.range_constraints, root.at('range_constraints'));
   return { ...made, ...(ties.length > 0 ? { ties } : {}), ...(dims !== undefined ? { dims } : {}) };

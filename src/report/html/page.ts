@@ -2,6 +2,7 @@ import type { Graph } from '../../graph/types.ts';
 import { ofThemPadding } from '../../models/vocabulary.ts';
 import type { Section } from '../blocks.ts';
 import type { Report } from '../data.ts';
+import { parameterElements } from '../parameters.ts';
 import { planSections } from '../sections/plan.ts';
 import { drawnSection, graphSection, programText } from '../sections/program.ts';
 import type { Drawings } from './drawings.ts';
@@ -73,7 +74,7 @@ export function htmlFile({ title, heading, subtitle, answer, sections, data, ver
 const CSP = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"; // prettier-ignore
 
 function subtitleOf({ plan, mesh }: Report): string {
-  const elements = plan.parameters.reduce((sum, p) => sum + p.shape.reduce((a, b) => a * b, 1), 0);
+  const elements = parameterElements(plan);
   return `A plan of ${countedText(plan.nodes.length, 'node')} with ${countedText(elements, 'parameter')}${ofThemPadding(plan.paddedParameters)} on a mesh of ${mesh.map((d) => `${d.name}=${d.size}`).join(', ')}`;
 }
 

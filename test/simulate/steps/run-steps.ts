@@ -78,9 +78,10 @@ function after(
   many: readonly (readonly NDArray[] | null)[],
 ): { whole: NDArray; parts: NDArray[]; moved: boolean } {
   const { role, roleName, stateName } = node.meta;
-  const owner = (graph.ties ?? []).find((group) => role === 'parameter' && group.includes(roleName ?? ''))?.[0] ?? roleName;
+  const name = roleName ?? '';
+  const names = (graph.ties ?? []).find((group) => role === 'parameter' && group.includes(name)) ?? [name];
   const at = (kind: Output['role']): number =>
-    graph.outputs.findIndex((o) => o.role === kind && o.value !== null && (kind === 'newstate' ? o.of === roleName && o.stateName === stateName : o.of === owner)); // prettier-ignore
+    graph.outputs.findIndex((o) => o.role === kind && o.value !== null && (kind === 'newstate' ? o.of === roleName && o.stateName === stateName : names.includes(o.of ?? ''))); // prettier-ignore
   const replaced = role === 'state' ? at('newstate') : role === 'tangent' || role === 'arg' ? -1 : at('mutation');
   if (replaced >= 0) return { whole: one[replaced], parts: [...many[replaced]!], moved: true };
   const gradient = role === 'parameter' ? at('grad') : -1;
