@@ -22,6 +22,8 @@ export interface LoadOptions extends SizeFlags {
   readonly role: readonly string[];
   /** `a=b` parameters that are one tensor. */
   readonly tie: readonly string[];
+  /** The leading outputs replace the leading inputs. */
+  readonly trainStep?: boolean;
   /** `NAME=f32[8, 16]`: types of inputs that the file does not state. */
   readonly input?: readonly string[];
   /** Files with operators and rules of the user. */
@@ -90,15 +92,16 @@ async function readModel(path: string, options: LoadOptions): Promise<ReadModel>
     ...(format !== undefined ? { format } : {}),
     ...(options.input !== undefined ? { inputs: inputTypes(options.input) } : {}),
     ...(options.select !== undefined ? { select: options.select } : {}),
+    ...(options.trainStep === true ? { trainStep: true } : {}),
   });
   return { ...imported, table };
 }
 
 /** A config decides roles, ties and inputs, so corrections from outside are refused. */
 function ofConfig(path: string, built: BuiltModel, table: OperatorTable, options: LoadOptions): ReadModel {
-  const { role, tie, input = [], select } = options;
-  if (role.length > 0 || tie.length > 0 || input.length > 0 || select !== undefined)
-    throw new ShardwrightError('E_USAGE', `${path} is built from a config: --role, --tie, --input and --select are for graph files`, {
+  const { role, tie, input = [], select, trainStep = false } = options;
+  if (role.length > 0 || tie.length > 0 || input.length > 0 || select !== undefined || trainStep)
+    throw new ShardwrightError('E_USAGE', `${path} is built from a config: --role, --tie, --train-step, --input and --select are for graph files`, {
       hint: '--batch, --seq, --dtype, --layers, --training and --pad-vocab choose what is built.',
     }); // prettier-ignore
   return { ...built, table, format: 'hf-config' };
@@ -106,12 +109,16 @@ function ofConfig(path: string, built: BuiltModel, table: OperatorTable, options
 
 /** A program states roles and ties itself, so corrections from outside are refused. */
 async function loadScript(path: string, options: LoadOptions): Promise<ReadModel> {
-  const { format, role, tie } = options;
+  const { format, role, tie, trainStep = false } = options;
   refuseSizes(path, options);
-  if (format !== undefined || role.length > 0 || tie.length > 0)
-    throw new ShardwrightError('E_USAGE', `${path} is a program: --format, --role and --tie are for graph files`, {
-      hint: 'state roles in the program, with param, buffer and spec.',
-    });
+  if (format !== undefined || role.length > 0 || tie.length > 0 || trainStep)
+    throw new ShardwrightError(
+      'E_USAGE',
+      `${path} is a program: --format, --role, --tie and --train-step are for graph files`,
+      {
+        hint: 'state roles in the program, with param, buffer and spec.',
+      },
+    );
   const { traceScript } = await import('./load-script.ts');
   const table = await operatorsWith(options.ops ?? []);
   return { graph: await traceScript(path, table), table, format: 'trace' };

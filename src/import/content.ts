@@ -17,6 +17,7 @@ import { reproInputs, reproParts, type ReproParts } from './fx/repro.ts';
 import { signatureOf } from './fx/signature.ts';
 import { applyRoles, type RoleCorrections } from './roles.ts';
 import { withStepRoles } from './step-roles.ts';
+import { asTrainStep, trainStepNotes } from './train-step.ts';
 import { lookAlikeNotes } from './tie-notes.ts';
 import { decodeUtf8, gunzip, type UnpackLimits } from './unpack.ts';
 
@@ -35,6 +36,8 @@ export interface ImportOptions extends RoleCorrections, UnpackLimits {
   readonly inputs?: Readonly<Record<string, string>>;
   /** Which graph of a log that holds several: its title, `Joint graph 0`, or `0/1 Joint graph 1`. */
   readonly select?: string;
+  /** The leading outputs replace the leading inputs: new parameters and states of a functional train step. */
+  readonly trainStep?: boolean;
   /** Drop the shardings that the text states (StableHLO, jaxpr). */
   readonly ignoreShardings?: boolean;
 }
@@ -92,13 +95,14 @@ export function importContent(
     const { graph, counts } = readFormat(content, format, options, foreign);
     const corrected = options.roles === undefined && options.ties === undefined ? graph : applyRoles(graph, options);
     const given = new Set(Object.keys(options.roles ?? {}));
-    const roles = format === 'swgraph' ? corrected : noted(withStepRoles(corrected, given));
+    const step = options.trainStep === true ? asTrainStep(corrected) : corrected;
+    const roles = format === 'swgraph' ? step : noted(withStepRoles(step, given));
     return { graph: roles, format, ...(counts !== undefined ? { counts } : {}) };
   });
 }
 
 function noted(graph: Graph): Graph {
-  const more = lookAlikeNotes(graph);
+  const more = [...lookAlikeNotes(graph), ...trainStepNotes(graph)];
   return more.length === 0 ? graph : { ...graph, notes: [...(graph.notes ?? []), ...more] };
 }
 

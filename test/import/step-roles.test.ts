@@ -153,3 +153,36 @@ describe('roles in a whole train step', () => {
     },
   );
 });
+
+describe('a functional train step, which says nothing of donation', () => {
+  const path = new URL('../fixtures/jax/lm2-unrolled/stablehlo.mlir.gz', import.meta.url);
+  const lm = (options: ImportOptions): Graph =>
+    importGraph(readFileSync(path), { ...options, infer: (node, typeOf) => inferCall(TABLE, node, typeOf) });
+
+  test('a note asks for --train-step', () => {
+    const asks = (graph: Graph): string[] => (graph.notes ?? []).filter((note) => note.includes('--train-step'));
+    expect(asks(lm({}))).toEqual([
+      'The first 64 outputs have the types of the first 64 inputs, as the new values of a train step have: --train-step places each as the input that it replaces.',
+    ]);
+    expect(asks(lm({ trainStep: true }))).toEqual([
+      '--train-step: the first 64 outputs replace the first 64 inputs and are placed as they are.',
+    ]);
+  });
+
+  test('its parameters, both moments and the counter of Adam are found', () => {
+    // 21 parameters, the counter and two moments of each; the tokens.
+    expect(counts(lm({ trainStep: true }))).toEqual({
+      parameter: 21,
+      state: 43,
+      input: 1,
+      'mutation returned': 21,
+      'newstate returned': 43,
+      'output returned': 1,
+    });
+  });
+
+  test('a program that returns nothing of the kind is refused', () => {
+    const forward = new URL('../fixtures/torch/mlp/export.readable.txt.gz', import.meta.url);
+    expect(() => importGraph(readFileSync(forward), { trainStep: true })).toThrow(/--train-step: the first output is/);
+  });
+});

@@ -32,6 +32,7 @@ export function modelFlags(command: Command): Command {
       [],
     )
     .option('--tie <a=b>', 'two parameters are one tensor; repeatable', collect, [])
+    .option('--train-step', 'the first outputs are the new values of the first inputs: place them alike')
     .option(
       '--input <NAME=type>',
       'type of an input that the file does not state, x=f32[8,16]; repeatable',
