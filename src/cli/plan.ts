@@ -144,7 +144,9 @@ export async function planGraph(
   if (options.json === true) io.stdout(`${JSON.stringify({ ...plan, ...more })}\n`);
   else {
     if (options.program === true) io.stdout(`${annotatedProgram(result.graph, plan)}\n\n`);
-    io.stdout(`${planSummary(result.graph, plan, recipes, stages?.asked ?? asGiven(plan, request))}\n`);
+    io.stdout(
+      `${planSummary(result.graph, plan, recipes, { ...(stages?.asked ?? asGiven(plan, request)), secondOpinion: result.secondOpinion })}\n`,
+    );
     const why = whyRecipesAreCheaper(plan, recipes);
     if (why !== undefined) io.stdout(`note  ${why}\n`);
     if (overlap !== undefined) io.stdout(`\n${overlapText(overlap)}\n`);

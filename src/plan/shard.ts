@@ -49,6 +49,8 @@ export type ShardResult =
       readonly choice: Int32Array;
       /** What the choice is a choice of: the given request, or, with second runs in the graph, that of the new graph. */
       readonly prepared: Prepared;
+      /** `Solution.secondOpinion`: the plan does not have it. */
+      readonly secondOpinion?: string;
     }
   | Infeasible;
 
@@ -182,7 +184,8 @@ function planned(
   memory: MemoryOverTime | undefined,
 ): Extract<ShardResult, { readonly status: 'planned' }> {
   const plan = writePlan(prepared, solution, memory);
-  return { status: 'planned', plan, graph: prepared.model.graph, choice: solution.choice, prepared };
+  const { choice, secondOpinion } = solution;
+  return { status: 'planned', plan, graph: prepared.model.graph, choice, prepared, ...(secondOpinion === undefined ? {} : { secondOpinion }) }; // prettier-ignore
 }
 
 /**

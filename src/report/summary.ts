@@ -17,7 +17,11 @@ export function planSummary(
   graph: Graph,
   plan: Plan,
   recipes: readonly RecipeResult[],
-  asked: { readonly request: PlanRequest; readonly budgetBytes: number } = {
+  asked: {
+    readonly request: PlanRequest;
+    readonly budgetBytes: number;
+    readonly secondOpinion?: string | undefined;
+  } = {
     request: plan.request,
     budgetBytes: plan.memory.budgetBytes,
   },
@@ -39,7 +43,8 @@ export function planSummary(
     ...timelineLines(memory),
     `proof      ${proofText(plan)}`,
   ];
-  for (const word of proof.evidence) lines.push(`           ${word}`);
+  const words = asked.secondOpinion === undefined ? proof.evidence : [...proof.evidence, asked.secondOpinion];
+  for (const word of words) lines.push(`           ${word}`);
   if (plan.greedySeconds !== null)
     lines.push(
       `greed      ${secondsText(plan.greedySeconds)} when the same parameters and inputs are propagated node by node (${moreText(plan.greedySeconds / objective.seconds - 1)})`,

@@ -139,6 +139,11 @@ export interface Solution {
   readonly solver: string;
   /** Other engines' words, such as HiGHS' own "Optimal": evidence, never proof. */
   readonly evidence?: readonly string[];
+  /**
+   * What javascript-lp-solver says of a small problem that our own engine has closed. The clock ends it, so that it may be
+   * missing: it is for the reader, and no part of a record that equal requests must make equal.
+   */
+  readonly secondOpinion?: string;
   readonly seconds: number;
   /** What the engine did: eliminations computed and found, largest table, branch nodes. */
   readonly statistics: Readonly<Record<string, number>>;

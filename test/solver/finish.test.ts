@@ -2,6 +2,7 @@ import { describe, expect, it } from 'vitest';
 import { PriceAscent } from '../../src/solver/anytime/ascent.ts';
 import { aside } from '../../src/solver/anytime/aside.ts';
 import { branchTree } from '../../src/solver/anytime/branch-tree.ts';
+import { milliseconds } from '../../src/solver/anytime/clock.ts';
 import { close } from '../../src/solver/anytime/close.ts';
 import { compact, type Compact } from '../../src/solver/anytime/compact.ts';
 import { costOf, Dual, usageOf } from '../../src/solver/anytime/dual.ts';
@@ -108,9 +109,9 @@ describe('the finisher', () => {
 
   it('out of time it says so and returns the choice it was given', async () => {
     const [{ reduced, start, source }] = cases();
-    const found = await finish({ model: reduced.model, choice: start, source, deadline: Date.now() - 1, seed: 0 });
+    const found = await finish({ model: reduced.model, choice: start, source, deadline: milliseconds() - 1, seed: 0 });
     expect([found.word, found.cost]).toEqual(['limit', costOf(reduced.model, start)]);
-    const tree = { model: reduced.model, source, cost: found.cost, rows: [], deadline: Date.now() - 1 };
+    const tree = { model: reduced.model, source, cost: found.cost, rows: [], deadline: milliseconds() - 1 };
     expect(await branchTree(tree)).toBeUndefined();
   });
 });

@@ -74,7 +74,7 @@ describe.skipIf(!has('example.json'))('IOPDDL: the example of the contest (../sh
     const free = example((f) => delete f.problem.usage_limit);
     const solution = await solve(free);
     expect([solution.status, solution.objective, [...solution.choice]]).toEqual(['optimal', 415, [0, 0, 1, 1, 0]]);
-    expect(solution.evidence).toContain('javascript-lp-solver agrees: 415');
+    expect(solution.secondOpinion).toBe('javascript-lp-solver agrees: 415');
     expect(evaluate(example(), [0, 1, 2, 0, 0])).toMatchObject({ cost: 495n, unaryCost: 295n, edgeCost: 200n });
     const codes = (choice: number[]): string[] => evaluate(example(), choice).violations.map((v) => v.code);
     expect(codes([0, 0, 1, 1, 0])).toEqual(['memory']);

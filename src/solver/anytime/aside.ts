@@ -2,6 +2,7 @@
  * Work aside: one job in a thread of its own, so that limits and stops are heard whatever it does. The job looks at the
  * clock itself; past its deadline and a grace it is terminated, and so it is at once when the caller says stop.
  */
+import { milliseconds } from './clock.ts';
 import { Worker } from 'node:worker_threads';
 
 /** What may end a job early. */
@@ -42,7 +43,7 @@ export async function aside<T, News = never>(
       });
       worker.on('error', (fault: Error) => resolve({ kind: 'fault', fault }));
       timer = setInterval(() => {
-        if (Date.now() > deadline + GRACE || stopped()) resolve({ kind: 'stopped' });
+        if (milliseconds() > deadline + GRACE || stopped()) resolve({ kind: 'stopped' });
       }, TICK);
     });
   } finally {

@@ -3,6 +3,7 @@
  * of each leaf costs no less than the incumbent. The plan proves nothing: the exact engine carries it out in integers
  * (`close.ts`), and what it says is checked.
  */
+import { milliseconds } from './clock.ts';
 import load, { type Highs } from 'highs';
 import { priceValues } from './dual.ts';
 import { choiceOf, finishProgram, memoryRow, type FinishProgram } from './finish-program.ts';
@@ -87,7 +88,7 @@ class Planner {
 
   /** Undefined at a limit, or when a cheaper choice keeps all rows. */
   plan(): BranchTree | undefined {
-    const left = (this.#job.deadline - Date.now()) / 1000;
+    const left = (this.#job.deadline - milliseconds()) / 1000;
     if (++this.#nodes > MOST_NODES || left <= 0) return undefined;
     const lp = this.#lp;
     if (left < Infinity) lp.options.set('time_limit', left);

@@ -3,6 +3,7 @@
  * found. Rows that are left out can only lower a bound, so what it proves holds for the whole problem; rows that its
  * relaxed optima break are added and it tries again.
  */
+import { milliseconds } from './clock.ts';
 import { prove } from '../certify.ts';
 import { networkOf } from '../intern.ts';
 import type { Network } from '../network.ts';
@@ -69,7 +70,7 @@ export function close(job: ClosingJob): Closing {
   for (;;) {
     const result = attempt({ ...job, choice, rows: sources, prices }, evaluateChoice);
     choice = result.choice;
-    if (result.bound >= result.objective || Date.now() > deadline) return result;
+    if (result.bound >= result.objective || milliseconds() > deadline) return result;
     if (result.broken.length === 0 || sources.length >= MOST_ROWS) return result;
     for (const time of result.broken) {
       sources.push({ time });
@@ -96,7 +97,7 @@ function attempt(
       broken.set(worstTime, Math.min(value, broken.get(worstTime) ?? Infinity));
     return withRows && (worstTime >= 0 || breaksRow) ? Infinity : value;
   };
-  const stopped = (): boolean => Date.now() > deadline;
+  const stopped = (): boolean => milliseconds() > deadline;
   const search = new Search({ evaluate: cost, stopped, progress: () => undefined, gap: 0 }, makeEngines(net));
   search.offer(job.choice);
   const bound = Math.ceil(search.solvePriced(net, job.prices) / net.quantum) * net.quantum;
@@ -127,7 +128,7 @@ function carryOut(job: ClosingJob, plan: Plan, evaluateChoice: (choice: Int32Arr
     const { cost: value, worstTime, breaksRow } = evaluateChoice(choice);
     return withRows && (worstTime >= 0 || breaksRow) ? Infinity : value;
   };
-  const stopped = (): boolean => Date.now() > deadline;
+  const stopped = (): boolean => milliseconds() > deadline;
   const engines = makeEngines(net);
   const search = new Search({ evaluate: cost, stopped, progress: () => undefined, gap: 0 }, engines);
   search.offer(job.choice);

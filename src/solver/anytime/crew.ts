@@ -1,6 +1,7 @@
 /**
  * Who carries the lanes: this thread, or worker threads. Both give the same reports; only the time differs.
  */
+import { milliseconds } from './clock.ts';
 import { Worker } from 'node:worker_threads';
 import { Lane, shared, type Orders, type Report } from './lane.ts';
 import type { Model } from './model.ts';
@@ -25,7 +26,7 @@ export function crew(model: Model, seeds: readonly number[], threads: number, cl
 }
 
 function alone(model: Model, seeds: readonly number[], clock: Clock): Crew {
-  const stopped = (): boolean => Atomics.load(clock.control, 0) !== 0 || Date.now() > clock.deadline;
+  const stopped = (): boolean => Atomics.load(clock.control, 0) !== 0 || milliseconds() > clock.deadline;
   const lanes = seeds.map((seed) => new Lane(model, seed, stopped));
   return {
     round: async (orders) => {

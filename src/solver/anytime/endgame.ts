@@ -2,6 +2,7 @@
  * The end of a run on a small model: HiGHS as a finisher that may find a better choice, then the exact engine that proves
  * it, each in a thread of its own. What HiGHS says is never a proof; it only decides what is tried.
  */
+import { milliseconds } from './clock.ts';
 import { evaluate } from '../check.ts';
 import { aside, type AsideLimits } from './aside.ts';
 import type { BranchTree, TreeJob } from './branch-tree.ts';
@@ -109,7 +110,7 @@ export class Endgame {
     if (!hasBound(found)) return;
     const { problem, options } = this.#run;
     const reduced = this.#reduced;
-    const deadline = Math.min(limit, Date.now() + (limit === Infinity ? CLOSE_MILLISECONDS : Infinity));
+    const deadline = Math.min(limit, milliseconds() + (limit === Infinity ? CLOSE_MILLISECONDS : Infinity));
     this.#run.progress('close', found.cost, found.bound.best);
     const common = { problem, choice: reduced.expand(found.choice), deadline };
     const plain: ClosingJob = { ...common, ...pricedRows(reduced, found.bound.lambda) };
@@ -120,7 +121,7 @@ export class Endgame {
       if (tree !== undefined) await this.#attempt({ ...common, rows: [], prices: [], plan: planOf(reduced, tree) });
     };
     // What the plain attempt proves at all it proves early, and the plan needs the machine.
-    const early = { ...plain, deadline: Math.min(deadline, Date.now() + PLAIN_SHARE * (deadline - Date.now())) };
+    const early = { ...plain, deadline: Math.min(deadline, milliseconds() + PLAIN_SHARE * (deadline - milliseconds())) };
     if ((options.threads ?? 2) > 1) await Promise.all([this.#attempt(early), byPlan()]);
     else {
       await this.#attempt(early);

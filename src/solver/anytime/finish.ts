@@ -3,6 +3,7 @@
  * answer breaks join the program, until it breaks none. What it finds is a choice like any other: looked at by our own
  * evaluation, never a proof.
  */
+import { milliseconds } from './clock.ts';
 import load from 'highs';
 import { costOf, usageOf } from './dual.ts';
 import { choiceOf, finishProgram, memoryRow, startOf } from './finish-program.ts';
@@ -79,7 +80,7 @@ export async function finish(
   const lp = openProgram(highs, program, true);
   try {
     for (;;) {
-      const left = job.deadline - Date.now();
+      const left = job.deadline - milliseconds();
       if (left < LEAST_MILLISECONDS) return end('limit');
       lp.options.set({
         mip_rel_gap: 0,

@@ -3,6 +3,7 @@
  * because search under raw prices runs into traps, and every few rounds once the prices have settled. Everything is
  * counted in cells and rounds; the clock only says when to stop.
  */
+import { milliseconds } from './clock.ts';
 import { crew } from './crew.ts';
 import { Hunt, type Outlook, type Priced } from './hunt.ts';
 import type { BoundReport, Orders, Report } from './lane.ts';
@@ -62,7 +63,7 @@ export async function search(model: Model, choice: Int32Array, cost: number, opt
   const team = crew(model, seeds, options.threads, { deadline, control });
   const large = model.count > DESCENT_VARIABLES;
   const hunts = seeds.map((_, k) => new Hunt(large, k % 2 === 0));
-  const stopped = (): boolean => Atomics.load(control, 0) !== 0 || Date.now() > deadline;
+  const stopped = (): boolean => Atomics.load(control, 0) !== 0 || milliseconds() > deadline;
   let best: Findings = { choice, cost, bound: undefined, rounds: 0 };
   // Where hunts start: the latest rounding of the bound, else the first choice.
   let start: Priced = { choice, cost };

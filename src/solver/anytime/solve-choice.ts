@@ -2,6 +2,7 @@
  * The way in for large problems with memory over time: reduce, raise a bound by prices and messages, search in blocks,
  * close exactly where the reduced model is small, and hand out nothing but checked choices and checked bounds.
  */
+import { milliseconds } from './clock.ts';
 import type { Problem } from '../types.ts';
 import { ChoiceRun, gapOf, type ChoiceOptions, type ChoiceSolution } from './choice.ts';
 import { compact, type Compact } from './compact.ts';
@@ -56,10 +57,10 @@ async function searchAndClose(run: ChoiceRun, reduced: Compact, start: Int32Arra
   run.progress('reduce', cost, -Infinity);
   const reserve = RESERVE * run.elapsed() + RESERVE_SECONDS;
   const limit = options.timeLimitSeconds ?? Infinity;
-  const deadline = limit === Infinity ? Infinity : Date.now() + 1000 * Math.max(0.05, limit - run.elapsed() - reserve);
+  const deadline = limit === Infinity ? Infinity : milliseconds() + 1000 * Math.max(0.05, limit - run.elapsed() - reserve);
   const gap = options.gap ?? 0;
   const over = (found: Findings): boolean => {
-    if (run.stopped() || Date.now() > deadline) return true;
+    if (run.stopped() || milliseconds() > deadline) return true;
     return gap > 0 && gapOf(found.cost, found.bound?.best ?? -Infinity) <= gap;
   };
   const values = model.start[model.count];
@@ -88,7 +89,7 @@ async function searchAndClose(run: ChoiceRun, reduced: Compact, start: Int32Arra
     onRound: pauses,
   };
   const share = (part: number): number =>
-    deadline === Infinity ? Infinity : Date.now() + part * (deadline - Date.now());
+    deadline === Infinity ? Infinity : milliseconds() + part * (deadline - milliseconds());
   let found: Findings = { choice: start, cost, bound: undefined, rounds: 0 };
   let base = 0;
   if (model.count === 0) found = { ...found, bound: noPrices(reduced) };

@@ -11,10 +11,11 @@ const port = parentPort;
 const loader = 'tsx/esm/api';
 if (existsSync(new URL('./lane.ts', import.meta.url))) (await import(loader)).register();
 const { Lane } = await import('./lane.js');
+const { milliseconds } = await import('./clock.js');
 
 /** @type {{ model: import('./model.js').Model, seeds: { lane: number, seed: number }[], control: Int32Array, deadline: number }} */
 const { model, seeds, control, deadline } = workerData;
-const stopped = () => Atomics.load(control, 0) !== 0 || Date.now() > deadline;
+const stopped = () => Atomics.load(control, 0) !== 0 || milliseconds() > deadline;
 /** @type {Map<number, InstanceType<typeof Lane>>} */
 const lanes = new Map();
 for (const { lane, seed } of seeds) lanes.set(lane, new Lane(model, seed, stopped));

@@ -10,7 +10,8 @@ import { consult, requireFit, type Backend } from './verdict.ts';
 
 const FORBIDDEN = 1e18;
 
-/** Our engine gets this many seconds, and at most this share of the limit, for a start and a bound. */
+/** Our engine gets this much work for a start and a bound, and of a time limit at most this many seconds and this share. */
+const OWN_WORK = 2e7;
 const OWN_SECONDS = 2;
 const OWN_SHARE = 0.25;
 
@@ -38,7 +39,8 @@ export async function solveWithLibrary(
   const ours = own(problem, {
     ...options,
     starts: [...(options.starts ?? []), ...(least === undefined ? [] : [least])],
-    timeLimitSeconds: limit === undefined ? OWN_SECONDS : Math.min(OWN_SECONDS, limit * OWN_SHARE),
+    workLimit: Math.min(OWN_WORK, options.workLimit ?? Infinity),
+    ...(limit === undefined ? {} : { timeLimitSeconds: Math.min(OWN_SECONDS, limit * OWN_SHARE) }),
   });
   const bound = Math.max(ours.bound, leastTotal(problem));
   const found = ours.choice.length > 0 || problem.domains.length === 0;
@@ -77,14 +79,14 @@ export async function solveWithLibrary(
   return { ...ours, evidence, statistics, seconds: elapsed() };
 }
 
-/** Appends javascript-lp-solver's second opinion to a proven solution of a small problem without a binding row. */
+/** Adds javascript-lp-solver's second opinion to a proven solution of a small problem without a binding row. */
 export async function withSecondOpinion(problem: Problem, ours: Solution, signal?: AbortSignal): Promise<Solution> {
   if (ours.status === 'feasible' || ours.bound < ours.objective) return ours;
   const opinion = await secondOpinion(problem, ours, signal);
   if (opinion === undefined) return ours;
-  const evidence = [...(ours.evidence ?? []), opinion.line];
-  if (opinion.refuted === undefined) return { ...ours, evidence };
+  if (opinion.refuted === undefined) return { ...ours, secondOpinion: opinion.line };
   const { seconds, statistics } = ours;
+  const evidence = [...(ours.evidence ?? []), opinion.line];
   return refuted(problem, ours, opinion.refuted, { evidence, statistics, seconds, solver: 'javascript-lp-solver' });
 }
 
