@@ -137,7 +137,7 @@ describe('solve with the finisher', () => {
   }, 20_000);
 
   it('a job aside is ended by its deadline', async () => {
-    const began = Date.now();
+    const began = milliseconds();
     const url = new URL(`data:text/javascript,setInterval(() => undefined, 1000)`);
     const end = await aside(url, {}, { deadline: began + 100, stopped: () => false });
     expect(end.kind).toBe('stopped');

@@ -121,7 +121,10 @@ export class Endgame {
       if (tree !== undefined) await this.#attempt({ ...common, rows: [], prices: [], plan: planOf(reduced, tree) });
     };
     // What the plain attempt proves at all it proves early, and the plan needs the machine.
-    const early = { ...plain, deadline: Math.min(deadline, milliseconds() + PLAIN_SHARE * (deadline - milliseconds())) };
+    const early = {
+      ...plain,
+      deadline: Math.min(deadline, milliseconds() + PLAIN_SHARE * (deadline - milliseconds())),
+    };
     if ((options.threads ?? 2) > 1) await Promise.all([this.#attempt(early), byPlan()]);
     else {
       await this.#attempt(early);

@@ -57,7 +57,8 @@ async function searchAndClose(run: ChoiceRun, reduced: Compact, start: Int32Arra
   run.progress('reduce', cost, -Infinity);
   const reserve = RESERVE * run.elapsed() + RESERVE_SECONDS;
   const limit = options.timeLimitSeconds ?? Infinity;
-  const deadline = limit === Infinity ? Infinity : milliseconds() + 1000 * Math.max(0.05, limit - run.elapsed() - reserve);
+  const deadline =
+    limit === Infinity ? Infinity : milliseconds() + 1000 * Math.max(0.05, limit - run.elapsed() - reserve);
   const gap = options.gap ?? 0;
   const over = (found: Findings): boolean => {
     if (run.stopped() || milliseconds() > deadline) return true;
