@@ -14,6 +14,7 @@ import { memoryOverTime, type MemoryOverTime } from './memory-over-time.ts';
 import { prepare, type Prepared } from './prepare.ts';
 import { defaultStart, propagate, termBound } from './propagate.ts';
 import { activationsOf, gapWithin, isGapGiven, type PlanRequest } from './request.ts';
+import { brokenTies, TIE_BREAK } from './tie-break.ts';
 import type { Plan } from './types.ts';
 import { planWithin } from './within-memory.ts';
 import { gapOnTheWay, workOn, workOnProof } from './work-limits.ts';
@@ -97,11 +98,30 @@ export async function shardPrepared(
       ...leastBudget(request, solution.smallestBudget),
     };
   }
-  const { choice, ...answer } = noWorseThanGreedy(prepared, { ...solution, choice: expand(solution.choice) });
+  const cheapest = noWorseThanGreedy(prepared, { ...solution, choice: expand(solution.choice) });
+  if (cheapest.status === 'optimal' && !isHeld(request)) return preferred(prepared, cheapest, problem.rows);
+  const { choice } = cheapest;
   const memory = activationsOf(request) === 'off' ? undefined : memoryOverTime(prepared.model, choice, prepared.table);
   if (isHeld(request) && memory !== undefined && peakOf(memory.intervals).peakBytes > budgetBytes)
     return withinBudget(prepared, solution, problem, options, deadline);
-  return planned(prepared, { ...answer, choice }, memory);
+  return planned(prepared, cheapest, memory);
+}
+
+/** The plan of an optimum, or of the choice of equal cost that is preferred to it. */
+function preferred(
+  prepared: Prepared,
+  solution: Solution,
+  rows: Problem['rows'],
+): Extract<ShardResult, { readonly status: 'planned' }> {
+  const { model, problem, request, table } = prepared;
+  const bounded = problem.rows?.map((row, r) => ({ ...row, bound: rows?.[r].bound ?? row.bound })) ?? [];
+  const found = brokenTies(model, { ...problem, rows: bounded }, solution.choice, solution.objective);
+  const choice = found ?? solution.choice;
+  const noted = choice.every((a, v) => a === solution.choice[v])
+    ? prepared
+    : { ...prepared, assumptions: [...prepared.assumptions, TIE_BREAK] };
+  const memory = activationsOf(request) === 'off' ? undefined : memoryOverTime(model, choice, table);
+  return planned(noted, { ...solution, choice }, memory);
 }
 
 /** What states alone need is a budget that works where the budget holds states, and a lower bound where it holds the peak over time. */

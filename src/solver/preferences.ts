@@ -1,0 +1,278 @@
+/**
+ * Ties by preference: among all choices of least cost, the one that further costs prefer, level by level. Messages whose
+ * bound is near the optimum leave few values that any optimum can take; over those the levels are minimised exactly.
+ * In: a problem of small domains, an optimum, levels. Out: a choice of the same cost, or nothing where too many are left.
+ */
+import { climb } from './ascent.ts';
+import { Messages } from './bound.ts';
+import { Ground } from './ground.ts';
+import { ProblemBuilder } from './problem.ts';
+import { Reducer } from './reduce.ts';
+import { solveNow } from './solve.ts';
+import type { LinearRow, Problem } from './types.ts';
+import { type Shifts, shiftsOf } from './unreduce.ts';
+
+/** Further costs on the variables and edges of a problem: non-negative integers. An earlier level outweighs all later ones. */
+export interface Preference {
+  readonly value?: (variable: number, value: number) => number;
+  readonly pair?: (edge: number, first: number, second: number) => number;
+  /** Pairs of variables that are to take the same value; each pair that does not costs 1. */
+  readonly alike?: readonly (readonly [number, number])[];
+}
+
+/** Sweeps that look for the bound, and the part of the gap that five of them must close for five more to follow. */
+const SWEEPS = 100;
+const PATIENCE = 0.1;
+/** Most pairs of values on edges that are compared. */
+const MOST_PAIRS = 1_000_000;
+/** Work of the search over them, see `SolveOptions.workLimit`. */
+const WORK = 20_000_000;
+/** Weighted sums up to here are exact. */
+const LARGEST = 2 ** 51;
+
+/**
+ * The preferred choice among those that cost no more than the optimum.
+ *
+ * @returns undefined where the choices near the optimum are too many to be compared
+ */
+export function preferredOptimum(
+  problem: Problem,
+  optimum: Int32Array,
+  objective: number,
+  levels: readonly Preference[],
+): Int32Array | undefined {
+  const { shifts, bound } = messagesOf(problem, objective);
+  const slack = objective - bound;
+  const left = leftBy(problem, slack, shifts);
+  const free = Array.from(left.values.keys()).filter((i) => left.values[i].length > 1);
+  if (free.length === 0) return optimum;
+  const ties = tieProblem(problem, optimum, slack, left, free, levels);
+  if (ties === undefined) return undefined;
+  const start = Int32Array.from(free, (i) => left.values[i].indexOf(optimum[i]));
+  const found = solveNow(ties, { certify: false, workLimit: WORK, starts: [start] });
+  if (found.status === 'infeasible') throw new Error('internal: an optimum is none of the choices that cost no more');
+  const choice = optimum.slice();
+  free.forEach((i, k) => (choice[i] = left.values[i][found.choice[k]]));
+  return choice;
+}
+
+/** Messages by edge (those of edges between the same two variables stand with the first), and the bound that they prove. */
+function messagesOf(
+  problem: Problem,
+  objective: number,
+): { readonly shifts: readonly (Shifts | undefined)[]; readonly bound: number } {
+  const { net } = new Ground(problem);
+  new Reducer().sumParallel(net);
+  const messages = new Messages(net);
+  climb(messages, {
+    sweeps: SWEEPS,
+    patience: PATIENCE,
+    close: 0,
+    offer: () => undefined,
+    target: () => objective,
+    stopped: () => false,
+  });
+  // What the shifts prove is the bound of the last sweep, which is not always the best one.
+  const bound = messages.sweep();
+  return { shifts: shiftsOf(net, messages), bound };
+}
+
+/** Edges between the same two variables, taken as one: the first of them has the messages of all. */
+interface Joint {
+  readonly variables: readonly [number, number];
+  readonly edges: number[];
+  readonly shifts: Shifts | undefined;
+}
+
+/** The values that an optimum can take, with what the messages leave of their cost above the least. */
+interface Left {
+  readonly values: readonly Int32Array[];
+  readonly costs: readonly Float64Array[];
+  readonly joints: readonly Joint[];
+}
+
+function leftBy(problem: Problem, slack: number, shifts: readonly (Shifts | undefined)[]): Left {
+  const { domains, unary, vectors, edges } = problem;
+  const joints: Joint[] = [];
+  const byPair = new Map<number, Joint>();
+  const costs = Array.from(unary, (u) => vectors[u].slice());
+  const cell = cellOf(problem);
+  for (let e = 0; e < edges.first.length; e++) {
+    const [i, j] = [edges.first[e], edges.second[e]];
+    if (i === j) {
+      for (let a = 0; a < domains[i]; a++) costs[i][a] += cell(e, a, a);
+      continue;
+    }
+    const key = Math.min(i, j) * domains.length + Math.max(i, j);
+    const joint = byPair.get(key);
+    if (joint !== undefined) {
+      joint.edges.push(e);
+      continue;
+    }
+    const made: Joint = { variables: [i, j], edges: [e], shifts: shifts[e] };
+    byPair.set(key, made);
+    joints.push(made);
+    made.shifts?.forEach((shift, side) => {
+      const own = costs[made.variables[side]];
+      for (let a = 0; a < own.length; a++) own[a] += shift[a];
+    });
+  }
+  const values: Int32Array[] = [];
+  for (const own of costs) {
+    let least = Infinity;
+    for (const c of own) if (c < least) least = c;
+    const kept: number[] = [];
+    for (let a = 0; a < own.length; a++) if ((own[a] -= least) <= slack) kept.push(a);
+    values.push(Int32Array.from(kept));
+  }
+  return { values, costs, joints };
+}
+
+/** The free variables as a problem: what is above the least cost first, then level by level. */
+function tieProblem(
+  problem: Problem,
+  optimum: Int32Array,
+  slack: number,
+  { values, costs, joints }: Left,
+  free: readonly number[],
+  levels: readonly Preference[],
+): Problem | undefined {
+  const name = new Int32Array(problem.domains.length).fill(-1);
+  free.forEach((i, k) => (name[i] = k));
+  const cell = cellOf(problem);
+  const pairs: Pair[] = [];
+  let count = 0;
+  for (const { variables, edges, shifts } of joints) {
+    const [i, j] = variables;
+    if (name[i] < 0 && name[j] < 0) continue;
+    count += values[i].length * values[j].length;
+    if (count > MOST_PAIRS) return undefined;
+    const rest = (a: number, b: number): number => {
+      let sum = -(shifts?.[0][a] ?? 0) - (shifts?.[1][b] ?? 0);
+      for (const e of edges) sum += problem.edges.first[e] === i ? cell(e, a, b) : cell(e, b, a);
+      return sum;
+    };
+    // The least of the edge is at most `slack` below what the optimum leaves of it.
+    const least = rest(optimum[i], optimum[j]) - slack;
+    const at = (level: Preference) => (a: number, b: number): number =>
+      edges.reduce(
+        (sum, e) => sum + (level.pair === undefined ? 0 : problem.edges.first[e] === i ? level.pair(e, a, b) : level.pair(e, b, a)),
+        0,
+      ); // prettier-ignore
+    pairs.push({ variables, level: -1, costs: grid(values[i], values[j], (a, b) => within(rest(a, b) - least, 2 * slack)) }); // prettier-ignore
+    levels.forEach((level, l) => {
+      if (level.pair !== undefined) pairs.push({ variables, level: l, costs: grid(values[i], values[j], at(level)) });
+    });
+  }
+  levels.forEach((level, l) => {
+    for (const [i, j] of level.alike ?? [])
+      if (name[i] >= 0 || name[j] >= 0)
+        pairs.push({ variables: [i, j], level: l, costs: grid(values[i], values[j], (a, b) => (a === b ? 0 : 1)) });
+  });
+  const own = (i: number, l: number): Float64Array =>
+    Float64Array.from(values[i], (a) => (l < 0 ? within(costs[i][a], slack) : (levels[l].value?.(i, a) ?? 0)));
+  const weights = weightsOf(levels.length, (l) => {
+    let most = 0;
+    for (const i of free) most += largest(own(i, l));
+    for (const pair of pairs) if (pair.level === l) most += largest(pair.costs);
+    return most;
+  });
+  if (weights === undefined) return undefined;
+  const unary = free.map((i) => {
+    const sum = new Float64Array(values[i].length);
+    for (let l = -1; l < levels.length; l++) if (weights[l + 1] > 0) own(i, l).forEach((c, a) => (sum[a] += c * weights[l + 1])); // prettier-ignore
+    return sum;
+  });
+  const tables: { readonly first: number; readonly second: number; readonly costs: Float64Array }[] = [];
+  for (const { variables, level, costs: part } of pairs) {
+    const weight = weights[level + 1];
+    if (weight === 0) continue;
+    const [first, second] = [name[variables[0]], name[variables[1]]];
+    const weighted = part.map((c) => c * weight);
+    if (first >= 0 && second >= 0) tables.push({ first, second, costs: weighted });
+    else weighted.forEach((c, a) => (unary[Math.max(first, second)][a] += c));
+  }
+  const builder = new ProblemBuilder();
+  for (const sum of unary) builder.addVariable(sum);
+  for (const { first, second, costs: table } of tables) builder.addEdge(first, second, table);
+  for (const row of problem.rows ?? []) addRow(builder, row, optimum, values, name);
+  return builder.build();
+}
+
+/** Costs of one level on two variables, over the values that are left of them, row by row. */
+interface Pair {
+  readonly variables: readonly [number, number];
+  /** -1: what is above the least cost. */
+  readonly level: number;
+  readonly costs: Float64Array;
+}
+
+function grid(rows: Int32Array, columns: Int32Array, at: (a: number, b: number) => number): Float64Array {
+  const out = new Float64Array(rows.length * columns.length);
+  let p = 0;
+  for (const a of rows) for (const b of columns) out[p++] = at(a, b);
+  return out;
+}
+
+function within(cost: number, most: number): number {
+  return cost > most ? Infinity : cost;
+}
+
+function largest(costs: Float64Array): number {
+  let most = 0;
+  for (const c of costs) if (c !== Infinity && c > most) most = c;
+  return most;
+}
+
+/**
+ * Weight of the cost (first) and of each level, so that one unit of a level outweighs all of the later ones. The last levels
+ * have none where exact sums have no room for them; undefined where not even the first has one.
+ */
+function weightsOf(levels: number, mostOf: (level: number) => number): readonly number[] | undefined {
+  const most = Array.from({ length: levels + 1 }, (_, k) => mostOf(k - 1));
+  for (let used = levels; used > 0; used--) {
+    const weights = new Array<number>(levels + 1).fill(0);
+    let below = 0;
+    for (let k = used; k >= 0; k--) {
+      weights[k] = below + 1;
+      below += weights[k] * most[k];
+    }
+    if (below < LARGEST) return weights;
+  }
+  return undefined;
+}
+
+/** A row over the free variables, where they can break it. */
+function addRow(
+  builder: ProblemBuilder,
+  { name, variables, amounts, bound }: LinearRow,
+  optimum: Int32Array,
+  values: readonly Int32Array[],
+  names: Int32Array,
+): void {
+  const own: { readonly variable: number; readonly amounts: Float64Array }[] = [];
+  let fixed = 0;
+  let most = 0;
+  variables.forEach((i, k) => {
+    if (names[i] < 0) fixed += amounts[k][optimum[i]];
+    else own.push({ variable: names[i], amounts: Float64Array.from(values[i], (a) => amounts[k][a]) });
+  });
+  for (const { amounts: list } of own) most += largest(list);
+  if (fixed + most <= bound) return;
+  builder.addRow({
+    name,
+    variables: Int32Array.from(own, ({ variable }) => variable),
+    amounts: own.map(({ amounts: list }) => list),
+    bound: bound - fixed,
+  });
+}
+
+/** Cost of an edge for the values of its two variables. */
+function cellOf({ edges, maps, tables }: Problem): (edge: number, first: number, second: number) => number {
+  return (e, a, b) => {
+    const { columns, costs } = tables[edges.table[e]];
+    const row = edges.firstMap[e] < 0 ? a : maps[edges.firstMap[e]][a];
+    const column = edges.secondMap[e] < 0 ? b : maps[edges.secondMap[e]][b];
+    return costs[row * columns + column];
+  };
+}
