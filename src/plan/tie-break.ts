@@ -68,7 +68,9 @@ function candidates(model: Model, problem: Problem, choice: Int32Array): Int32Ar
     const { node, result } = flow.values[value];
     const { set } = strategies.nodes[node]!;
     const at = set.inputCount + result;
-    const left = new Set(Array.from(out[nodeVariable[node]], (a) => set.specs[a * (set.inputCount + set.outputCount) + at]));
+    const left = new Set(
+      Array.from(out[nodeVariable[node]], (a) => set.specs[a * (set.inputCount + set.outputCount) + at]),
+    );
     const shared = new Set(Array.from(out[variable], (z) => copy[z]).concat(-1));
     out[variable] = Int32Array.from(owned.keys()).filter((z) => left.has(owned[z]) && shared.has(copy[z]) && allowed(variable, z)); // prettier-ignore
   }

@@ -6,6 +6,7 @@
 import { climb } from './ascent.ts';
 import { Messages } from './bound.ts';
 import type { Engines } from './engines.ts';
+import { Fusion } from './fusion.ts';
 import { eliminateWithRows } from './labels.ts';
 import { searchNearBound } from './near-bound.ts';
 import type { Network } from './network.ts';
@@ -29,6 +30,8 @@ export interface SearchHost {
   readonly progress: (phase: string, objective: number, bound: number) => void;
   /** Relative gap that is good enough. */
   readonly gap: number;
+  /** Nobody limits time or work: what would take hours is not begun, and the answer is what is known until then. */
+  readonly isEndless?: boolean;
   /** Work that may still be done, see `workOf`; absent: without end. `stopped` must say when it is used up. */
   readonly workLeft?: () => number;
   /** A choice of the whole problem, rows aside, that is dear to find and worth it where the search is long. */
@@ -49,6 +52,9 @@ const HASTE = 0.25;
 export const SMALL_CELLS = 100_000;
 /** Networks of more cells after the first pruning are worth a start that is dear to find. */
 const DEAR_CELLS = 300_000;
+/** Networks that keep more cells than this after so many rounds are not branched on without a limit: it would take hours. */
+const WIDE_CELLS = 500_000;
+const WIDE_ROUNDS = 4;
 /** Part of the values that a round of pruning must take away for sweeps to go on before anything dearer is tried. */
 const WORTHWHILE = 0.1;
 /** A price is judged as soon as a sweep gains less than this part of the bound. */
@@ -163,10 +169,14 @@ export class Search {
    */
   #ascend(net: Network, messages: Messages, sweeps: number, flat = 0, patience = HASTE, isRoot = false): number {
     const before = messages.steps;
+    const fusion = isRoot && net.rows.length === 0 && net.cells >= SMALL_CELLS ? new Fusion(net, this.#engines) : undefined; // prettier-ignore
     const bound = climb(messages, {
       sweeps,
       patience,
-      offer: (at) => this.#offerAt(net, at),
+      offer: (at) => {
+        this.#offerAt(net, at);
+        fusion?.add(at, (found) => this.#offerAt(net, found));
+      },
       target: () => this.#target(),
       stopped: this.#host.stopped,
       flat,
@@ -233,6 +243,7 @@ export class Search {
       }
       if (this.#closeCore(net, cutoff, depth)) return this.#target();
       if (this.#host.stopped()) return bound;
+      if (depth === 0 && this.#host.isEndless === true && net.cells > WIDE_CELLS && round >= WIDE_ROUNDS) return bound;
       if (round >= MAX_ROUNDS || !tighten(net)) {
         const root = depth === 0 ? net.log.clone() : undefined;
         const branched = Math.max(bound, this.#branch(net, guideValues, bound, depth));

@@ -49,6 +49,7 @@ function run(problem: Problem, options: SolveOptions, variant: boolean): Solutio
     progress: (phase, objective, bound) =>
       options.onProgress?.({ phase, seconds: elapsed(), objective, bound, gap: gapOf(objective, bound) }),
     gap: options.gap ?? 0,
+    isEndless: options.timeLimitSeconds === undefined && options.workLimit === undefined,
     dearStart: once(() => alikeChoice(ground, engines, host.stopped)),
   };
   const search = new Search(host, engines);

@@ -1,0 +1,56 @@
+/** Ties of whole plans: which plan of least seconds is returned. */
+import { expect, test } from 'vitest';
+import { brokenTies, TIE_BREAK } from '../../src/plan/tie-break.ts';
+import { decode } from '../../src/plan/decode.ts';
+import { prepare } from '../../src/plan/prepare.ts';
+import { evaluate } from '../../src/solver/check.ts';
+import { solve } from '../../src/solver/solve.ts';
+import { load, planFor, request, TABLE } from './support.ts';
+
+interface Placed {
+  readonly name: string;
+  readonly shape: readonly number[];
+  readonly placement: string;
+}
+
+/** Pairs of neighbouring parameters, equal but for numbers in their names, that are placed differently. */
+function unequal(parameters: readonly Placed[]): number {
+  const last = new Map<string, string>();
+  let count = 0;
+  for (const { name, shape, placement } of parameters) {
+    const key = `${name.replace(/\d+/g, '#')} ${shape.join('x')}`;
+    if (last.has(key) && last.get(key) !== placement) count++;
+    last.set(key, placement);
+  }
+  return count;
+}
+
+test('among plans of equal seconds, equal layers are placed alike as far as that costs nothing', async () => {
+  const graph = load('torch/resnet14/joint.expanded');
+  const prepared = prepare(graph, request('dp=2,tp=2'), TABLE);
+  const { model, compact, problem } = prepared;
+  const engine = await solve(compact.problem);
+  expect(engine.status).toBe('optimal');
+  const before = compact.expand(engine.choice);
+  const after = brokenTies(model, problem, before, engine.objective);
+  expect(after).toBeDefined();
+  expect(evaluate(problem, after!)).toMatchObject({ violations: [], cost: BigInt(engine.objective) });
+  const [first, second] = [decode(model, before), decode(model, after!)];
+  expect(unequal(second.parameters)).toBeLessThan(unequal(first.parameters));
+  // What is preferred once is preferred again.
+  expect(brokenTies(model, problem, after!, engine.objective)).toEqual(after);
+
+  const plan = await planFor(graph, 'dp=2,tp=2');
+  expect(plan.objective.seconds).toBe(engine.objective / model.unitsPerSecond);
+  expect(plan.proof).toMatchObject({ status: 'optimal', gap: 0 });
+  expect(unequal(plan.parameters)).toBe(unequal(second.parameters));
+  expect(plan.assumptions).toContain(TIE_BREAK);
+});
+
+test('where a memory row binds, ties are not compared and the plan does not say so', async () => {
+  const graph = load('torch/mlp/joint.expanded');
+  const free = await planFor(graph, 'x=4');
+  const tight = await planFor(graph, 'x=4', { memoryBytes: Math.ceil(free.memory.peakBytes * 0.6) });
+  expect(tight.assumptions).not.toContain(TIE_BREAK);
+  expect(tight.memory.peakBytes).toBeLessThanOrEqual(tight.memory.budgetBytes);
+});
