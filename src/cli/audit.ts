@@ -1,4 +1,6 @@
+import { existsSync } from 'node:fs';
 import { ShardwrightError } from '../errors.ts';
+import type { DeviceMesh } from '../mesh/mesh.ts';
 import type { Graph } from '../graph/types.ts';
 import { paddingText, tensorRanks, type VocabularyPadding } from '../models/vocabulary.ts';
 import type { OperatorTable } from '../ops/table.ts';
@@ -14,7 +16,7 @@ import { bytesText, percentText } from '../units.ts';
 import { audit } from '../zoo/audit.ts';
 import { priceRestriction } from '../zoo/price.ts';
 import { applyRecipe } from '../zoo/recipes.ts';
-import { recipeOf, zooPlan } from '../zoo/registry.ts';
+import { isZooName, recipeOf, ZOO, zooPlan, type ZooPlan } from '../zoo/registry.ts';
 import { clusterText } from './cluster-file.ts';
 import { EXIT, type CliIo } from './io.ts';
 import { loadModel } from './load.ts';
@@ -35,6 +37,7 @@ export async function auditCommand(model: string, options: AuditCliOptions, io: 
   const edits = parseCount(options.edits, '--edits');
   const allowed = options.maxRegret === undefined ? undefined : parseFraction(options.maxRegret, '--max-regret');
   const isNamed = options.plan === 'given' || options.plan.startsWith('zoo:');
+  if (!isNamed) namedByMistake(options.plan);
   const written = isNamed ? undefined : loadPlan(options.plan);
   const mesh = options.mesh ?? written?.plan.request.mesh;
   const tensor = mesh === undefined ? 1 : tensorRanks(mesh);
@@ -65,6 +68,23 @@ export async function auditCommand(model: string, options: AuditCliOptions, io: 
   if (!json) io.stderr(`regret ${percentText(result.regret)}, allowed ${percentText(allowed)} (--max-regret)\n`);
   return EXIT.gap;
 }
+
+/** @throws E_USAGE where the file is none, but a plan of the zoo has its name */
+function namedByMistake(plan: string): void {
+  if (existsSync(plan) || !isZooName(plan)) return;
+  throw new ShardwrightError('E_USAGE', `--plan ${plan}: there is no such file, but a known plan of that name`, {
+    hint: `give --plan zoo:${plan}.`,
+  });
+}
+
+/** Plans that have as many axes as the mesh, and the mesh that this plan has. */
+function waysOut(zoo: ZooPlan, mesh: DeviceMesh): string {
+  const fitting = ZOO.filter((other) => other.parts !== undefined && other.axes.length === mesh.rank);
+  const plans = fitting.map(({ name, axes }) => `zoo:${name} (${axes.join(', ')})`).join(', ');
+  const own = zoo.axes.length === 1 ? `--mesh ${zoo.axes[0]}=${mesh.size}` : `--mesh ${zoo.axes.map((axis) => `${axis}=N`).join(',')}`;
+  const others = plans === '' ? '' : `, or a plan with ${mesh.rank} axes: ${plans}`;
+  return `give it a mesh of its axes, ${own}${others}.`;
+} // prettier-ignore
 
 /** A plan of a padded model says nothing of the model without padding, nor the other way round. @throws E_PLAN */
 function samePadding(
@@ -121,6 +141,7 @@ async function zooChoice(graph: Graph, table: OperatorTable, options: AuditCliOp
     throw new ShardwrightError(
       'E_USAGE',
       `'${zoo.name}' has axes ${zoo.axes.join(', ')}, mesh ${mesh.text} has ${mesh.rank} dims`,
+      { hint: waysOut(zoo, mesh) },
     );
   const applied = applyRecipe(prepared.model, recipe);
   const priced = 'refused' in applied ? applied : await priceRestriction(prepared, applied.restriction);

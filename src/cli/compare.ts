@@ -23,9 +23,17 @@ import { clusterText } from './cluster-file.ts';
 import { EXIT, type CliIo } from './io.ts';
 import { loadModel, type LoadOptions } from './load.ts';
 import { parsePad } from './load-config.ts';
-import { parseBytes, parseChoice, parseCount, parseFraction, parsePositive } from './options.ts';
+import {
+  inputDimsOf,
+  type InputDimFlags,
+  parseBytes,
+  parseChoice,
+  parseCount,
+  parseFraction,
+  parsePositive,
+} from './options.ts';
 
-export interface CompareOptions extends LoadOptions {
+export interface CompareOptions extends LoadOptions, InputDimFlags {
   readonly devices?: string;
   readonly cluster?: string;
   readonly calibration?: string;
@@ -74,6 +82,11 @@ async function compareGiven(model: string | undefined, options: CompareOptions, 
       hint: 'shardwright compare model.fx.txt.gz --devices 64 --cluster dgx-h100',
     });
   const config = graphSizes(options) ? undefined : configOf(model);
+  if (config !== undefined && inputDimsOf(options).inputDims !== undefined)
+    throw new ShardwrightError(
+      'E_USAGE',
+      `--batch-dim and --sequence-dim are for graphs; the inputs of ${model} are known`,
+    );
   if (config !== undefined)
     return compareByConfig(config.name, config.text, devices, clusterText(cluster, options), options, io);
   for (const flag of ['globalBatch', 'threads', 'resume'] as const)
@@ -91,6 +104,7 @@ async function compareGiven(model: string | undefined, options: CompareOptions, 
       ? { optimizer: parseChoice<Optimizer>(options.optimizer, '--optimizer', OPTIMIZERS) }
       : {}),
     ...(options.timeLimit !== undefined ? { timeLimitSeconds: parsePositive(options.timeLimit, '--time-limit') } : {}),
+    ...inputDimsOf(options),
   };
   const maxDims = parseCount(options.maxDims, '--max-dims');
   if (maxDims < 1 || maxDims > 3) throw new ShardwrightError('E_USAGE', `--max-dims ${maxDims} is not 1, 2 or 3`);

@@ -1,3 +1,4 @@
+import type { StatedDims } from '../plan/request.ts';
 import { didYouMean, ShardwrightError } from '../errors.ts';
 
 const UNITS: Readonly<Record<string, number>> = {
@@ -73,4 +74,27 @@ export function parseShape(text: string, flag: string): number[] {
     if (!/^\s*\d+\s*$/.test(part) || !Number.isSafeInteger(size)) throw wrong(`size ${dim} is '${part.trim()}'`);
     return size;
   });
+}
+
+/** Batch and sequence dims of inputs as flags state them, `tokens=0`; nothing where none is given. @throws E_USAGE */
+export function inputDimsOf(options: InputDimFlags): { readonly inputDims?: StatedDims } {
+  const read = (texts: readonly string[] = [], flag: string): Record<string, number> => {
+    const dims: Record<string, number> = {};
+    for (const text of texts) {
+      const [, name, dim] = /^(.+)=(-?\d+)$/.exec(text) ?? [];
+      if (name === undefined)
+        throw new ShardwrightError('E_USAGE', `${flag} '${text}' is not NAME=D`, { hint: `write for example ${flag} tokens=0.` });
+      dims[name] = Number(dim);
+    }
+    return dims;
+  };
+  const batch = read(options.batchDim, '--batch-dim');
+  const sequence = read(options.sequenceDim, '--sequence-dim');
+  if (Object.keys(batch).length + Object.keys(sequence).length === 0) return {};
+  return { inputDims: { ...(Object.keys(batch).length > 0 ? { batch } : {}), ...(Object.keys(sequence).length > 0 ? { sequence } : {}) } };
+} // prettier-ignore
+
+export interface InputDimFlags {
+  readonly batchDim?: readonly string[];
+  readonly sequenceDim?: readonly string[];
 }

@@ -28,12 +28,20 @@ import type { PlanPipeline } from '../zoo/pipeline-plan.ts';
 import { clusterText } from './cluster-file.ts';
 import { EXIT, type CliIo } from './io.ts';
 import { loadModel, type LoadOptions } from './load.ts';
-import { parseBytes, parseChoice, parseCount, parseFraction, parsePositive } from './options.ts';
+import {
+  inputDimsOf,
+  type InputDimFlags,
+  parseBytes,
+  parseChoice,
+  parseCount,
+  parseFraction,
+  parsePositive,
+} from './options.ts';
 import { checkFrontierFlags, frontierCommand, type FrontierFlags } from './plan-frontier.ts';
 import { askedPipeline, pipelineText, requestOfStages, type PipelineFlags } from './plan-pipeline.ts';
 import { writeProgress } from './plan-progress.ts';
 
-export interface PlanOptions extends LoadOptions, PipelineFlags, FrontierFlags {
+export interface PlanOptions extends LoadOptions, PipelineFlags, FrontierFlags, InputDimFlags {
   readonly mesh: string;
   readonly cluster: string;
   readonly calibration?: string;
@@ -233,6 +241,7 @@ export function requestOf(options: PlanOptions): PlanRequest {
     ...(options.checkpoint !== undefined ? { checkpoint: parseCheckpoint(options.checkpoint) } : {}),
     ...(options.timeLimit !== undefined ? { timeLimitSeconds: parsePositive(options.timeLimit, '--time-limit') } : {}),
     ...(options.overlap === true ? { overlap: true as const } : {}),
+    ...inputDimsOf(options),
   };
   if (request.activations !== undefined && request.activations !== 'constraint' && isHeldByCheckpoint(request))
     throw new ShardwrightError(

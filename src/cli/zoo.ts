@@ -5,6 +5,7 @@ import { DeviceMesh, parseMesh } from '../mesh/mesh.ts';
 import { paddingText } from '../models/vocabulary.ts';
 import { tableText } from '../units.ts';
 import { lintPlan } from '../zoo/lint.ts';
+import { graphInputRoles } from '../zoo/input-roles.ts';
 import { modelFacts } from '../zoo/model-facts.ts';
 import { ZOO, zooPlan, type ZooPlan } from '../zoo/registry.ts';
 import { clusterText } from './cluster-file.ts';
@@ -85,7 +86,7 @@ export async function zooLintCommand(model: string, options: ZooLintOptions, io:
   };
   // Batch and sequence stand for those of the graph here, and are no sizes to build with.
   const { format, role, tie, input, select } = options;
-  const { graph, padding } = await loadModel(model, {
+  const { graph, table, padding } = await loadModel(model, {
     role,
     tie,
     ...(options.padVocab === undefined ? {} : { padVocab: options.padVocab, tensor: tensorOf(zoo, sizes, options) }),
@@ -93,7 +94,7 @@ export async function zooLintCommand(model: string, options: ZooLintOptions, io:
     ...(input === undefined ? {} : { input }),
     ...(select === undefined ? {} : { select }),
   });
-  const facts = modelFacts(graph);
+  const facts = modelFacts(graph, graphInputRoles(graph, table));
   const { devicesPerHost } = loadCluster(clusterText(options.cluster));
   const findings = lintPlan(zoo, sizes, facts, devicesPerHost, {
     ...(options.devices !== undefined ? { devices: whole(options.devices, '--devices') } : {}),

@@ -39,6 +39,7 @@ export function buildModel(input: BuildInput): Model {
   return {
     graph,
     ...(input.opened !== undefined ? { opened: input.opened } : {}),
+    ...(input.statedDims !== undefined ? { statedDims: input.statedDims } : {}),
     flow,
     strategies,
     space,

@@ -160,10 +160,13 @@ function changedPlacements(a: Plan, b: Plan, parameterNodes: ReadonlySet<string>
 
 function requestChanges(a: Plan, b: Plan): PlanDiff['request'] {
   const asked = (plan: Plan): Map<string, string> => {
-    const { pins, padVocabulary, ...rest } = plan.request;
+    const { pins, padVocabulary, inputDims, ...rest } = plan.request as Plan['request'] & {
+      readonly inputDims?: unknown;
+    };
     const all = new Map<string, string>([['model', plan.model]]);
     for (const [key, value] of Object.entries(rest)) all.set(key, String(value));
     if (padVocabulary !== undefined) all.set('padVocabulary', `${padVocabulary.vocabulary} to ${padVocabulary.rows}`);
+    if (inputDims !== undefined) all.set('inputDims', JSON.stringify(inputDims));
     all.set('pins', (pins as unknown) instanceof Array ? pins.map((p) => `${p.node}=${p.spec}`).join(' ') : '');
     return all;
   };

@@ -57,6 +57,12 @@ const requestSchema = z.strictObject({
   maps: z.enum(['bodies', 'rows']).optional(),
   overlap: z.literal(true).optional(),
   padVocabulary: paddingSchema.optional(),
+  inputDims: z
+    .strictObject({
+      batch: z.record(z.string(), z.int()).optional(),
+      sequence: z.record(z.string(), z.int()).optional(),
+    })
+    .optional(),
 });
 
 /**

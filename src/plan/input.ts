@@ -5,6 +5,7 @@ import type { RedistributionCharges } from '../cost/charges.ts';
 import type { Graph } from '../graph/types.ts';
 import type { OpenedGraph } from '../passes/open-bodies.ts';
 import type { ShardingSpace } from '../mesh/space.ts';
+import type { StatedDims } from './request.ts';
 import type { Dataflow } from '../strategy/dataflow.ts';
 import type { StrategyTable } from '../strategy/nodes.ts';
 
@@ -27,4 +28,6 @@ export interface BuildInput {
   readonly budgetBytes: number;
   /** A price above it is forbidden, because a plan without it is known to cost less in all; absent: none is. */
   readonly ceilingSeconds?: number;
+  /** Batch and sequence dims of inputs as the user states them. */
+  readonly statedDims?: StatedDims;
 }

@@ -5,6 +5,7 @@ import type { Graph } from '../graph/types.ts';
 import type { ShardingSpace } from '../mesh/space.ts';
 import type { Problem } from '../solver/types.ts';
 import type { BuildInput } from './input.ts';
+import type { StatedDims } from './request.ts';
 import type { Dataflow } from '../strategy/dataflow.ts';
 import type { StrategyTable } from '../strategy/nodes.ts';
 
@@ -56,6 +57,8 @@ export interface Model {
   readonly nodeSeconds: ReadonlyMap<number, NodeSeconds>;
   /** State bytes of each parameter's placements, by node index. */
   readonly stateBytes: ReadonlyMap<number, StateBytes>;
+  /** What the user states of inputs: their batch and sequence dims, by name. */
+  readonly statedDims?: StatedDims;
 }
 
 export type Variable =

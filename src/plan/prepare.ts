@@ -93,6 +93,7 @@ export function prepare(original: Graph, asked: PlanRequest, operators: Operator
     sharing: request.sharing,
     ...runs,
     budgetBytes,
+    ...(request.inputDims === undefined ? {} : { statedDims: request.inputDims }),
   };
   let { model, restriction } = restricted(input, request);
   // A plan is known to cost less only where nothing but time and the memory of states counts.

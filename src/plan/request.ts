@@ -85,6 +85,14 @@ export interface PlanRequest {
    * as the model states it. Recorded so that the model can be built again, and the padding counted apart.
    */
   readonly padVocabulary?: VocabularyPadding;
+  /** Which dims of inputs are the batch and the sequence, for known plans; absent: as the program tells. */
+  readonly inputDims?: StatedDims;
+}
+
+/** Dims of inputs by their names, `{ tokens: 0 }`. */
+export interface StatedDims {
+  readonly batch?: Readonly<Record<string, number>>;
+  readonly sequence?: Readonly<Record<string, number>>;
 }
 
 export const DEFAULT_REQUEST: Omit<PlanRequest, 'mesh' | 'cluster'> = {

@@ -13,7 +13,8 @@ import type { ComparedMesh, Comparison, RefusedPlan } from './comparison.ts';
 import { concludeComparison, type Found, type RawPlan } from './conclude-comparison.ts';
 import { lintPlan } from './lint.ts';
 import { meshCandidates, type MeshCandidate } from './meshes.ts';
-import { modelFacts } from './model-facts.ts';
+import { inputRoles, type InputRoles } from './input-roles.ts';
+import { modelFacts, type ModelFacts } from './model-facts.ts';
 import { priceRestriction, trafficOf } from './price.ts';
 import { applyRecipe } from './recipes.ts';
 import { recipeOf, ZOO, zooPlan, type ZooPlan } from './registry.ts';
@@ -100,10 +101,12 @@ async function compareOn(
   }
   options.onProgress?.(`mesh ${sizes.join(' x ')}: preparing`);
   const prepared = prepare(graph, { ...request, mesh: mesh.text }, options.table);
+  const inputs = inputRoles(prepared.model);
+  const facts = modelFacts(prepared.model.graph, inputs);
   const starts: Int32Array[] = [];
   let bestHere = Infinity;
   for (const zoo of plans) {
-    const found = await priceZoo(prepared, zoo, state, signal);
+    const found = await priceZoo(prepared, zoo, { inputs, facts }, state, signal);
     if (found === undefined) continue;
     if (found.choice !== undefined) {
       starts.push(found.choice);
@@ -156,6 +159,7 @@ async function compareOn(
 async function priceZoo(
   prepared: Prepared,
   zoo: ZooPlan,
+  { inputs, facts }: { readonly inputs: InputRoles; readonly facts: ModelFacts },
   state: State,
   signal: AbortSignal | undefined,
 ): Promise<{ readonly plan: RawPlan; readonly choice?: Int32Array } | undefined> {
@@ -164,7 +168,7 @@ async function priceZoo(
   const refuse = (reason: string, code?: string): void => {
     state.refused.push({ plan: zoo.name, mesh, ...(code !== undefined ? { code } : {}), reason });
   };
-  const findings = lintPlan(zoo, sizes, modelFacts(prepared.model.graph), prepared.model.cluster.devicesPerHost);
+  const findings = lintPlan(zoo, sizes, facts, prepared.model.cluster.devicesPerHost);
   for (const finding of findings) state.findings.push({ plan: zoo.name, mesh, ...finding });
   const error = findings.find((f) => f.severity === 'error');
   if (error !== undefined) {
@@ -177,7 +181,7 @@ async function priceZoo(
     refuse(zoo.outside ?? 'it is not planned');
     return undefined;
   }
-  const applied = applyRecipe(prepared.model, recipe);
+  const applied = applyRecipe(prepared.model, recipe, undefined, inputs);
   const priced = 'refused' in applied ? applied : await priceRestriction(prepared, applied.restriction, signal);
   if ('refused' in priced) {
     refuse(priced.refused);

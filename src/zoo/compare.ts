@@ -1,5 +1,6 @@
 import { leastMemoryBound } from '../plan/least-memory.ts';
 import type { Prepared } from '../plan/prepare.ts';
+import { inputRoles } from './input-roles.ts';
 import { solveRestricted } from './price.ts';
 import { applyRecipe, plainRecipes } from './recipes.ts';
 import { weightRoles } from './weights.ts';
@@ -20,8 +21,9 @@ export async function priceRecipes(prepared: Prepared, signal?: AbortSignal): Pr
   const { model } = prepared;
   const results: RecipeResult[] = [];
   const roles = weightRoles(model.graph, model.flow);
-  for (const recipe of plainRecipes(model)) {
-    const applied = applyRecipe(model, recipe, roles);
+  const inputs = inputRoles(model);
+  for (const recipe of plainRecipes(model, inputs)) {
+    const applied = applyRecipe(model, recipe, roles, inputs);
     if ('refused' in applied) {
       results.push({ status: 'refused', name: recipe.name, reason: applied.refused });
       continue;

@@ -1,4 +1,6 @@
 import type { Graph, Node } from '../graph/types.ts';
+import { builtinOperators } from '../ops/builtin.ts';
+import { graphInputRoles, type InputRoles } from './input-roles.ts';
 
 /** Sizes of a transformer that the linter asks for; what is undefined could not be told. */
 export interface ModelFacts {
@@ -16,8 +18,13 @@ export interface ModelFacts {
   readonly tied?: boolean;
 }
 
-/** Reads the sizes off a graph: parameters by the names that model libraries give them, heads from the attention nodes. */
-export function modelFacts(graph: Graph): ModelFacts {
+/**
+ * Reads the sizes off a graph: parameters by the names that model libraries give them, heads from the attention nodes, batch
+ * and sequence from the program (`inputRoles`).
+ *
+ * @param roles by node of the graph, where they are known
+ */
+export function modelFacts(graph: Graph, roles: InputRoles = graphInputRoles(graph, builtinOperators())): ModelFacts {
   const parameters = graph.nodes.filter((n) => n.kind === 'placeholder' && n.meta.role === 'parameter');
   const shapeOf = (pattern: RegExp): readonly number[] | undefined => {
     const found = parameters.find((n) => pattern.test(n.meta.roleName ?? n.name));
@@ -25,8 +32,12 @@ export function modelFacts(graph: Graph): ModelFacts {
   };
   const table = shapeOf(/(^|[._])(embed_tokens|wte|word_embeddings|tok_embeddings)\./);
   const [vocabulary, hidden] = table ?? [];
-  const input = graph.nodes.find((n) => n.kind === 'placeholder' && n.meta.role === 'input' && shape(n).length > 0);
-  const [batch, sequence] = input === undefined ? [] : shape(input);
+  const sizeOf = (role: 'batch' | 'sequence'): number | undefined => {
+    const [first] = [...roles].flatMap(([n, { [role]: dim }]) =>
+      dim === undefined ? [] : [shape(graph.nodes[n])[dim]],
+    );
+    return first;
+  };
   const query = graph.nodes.flatMap((n) =>
     n.kind === 'call' && n.target.includes('scaled_dot_product') ? [n.args[0]] : [],
   )[0];
@@ -44,8 +55,8 @@ export function modelFacts(graph: Graph): ModelFacts {
   }
   const experts = shapeOf(/(^|[._])experts[._]/);
   const facts = {
-    batch,
-    sequence,
+    batch: sizeOf('batch'),
+    sequence: sizeOf('sequence'),
     hidden,
     heads,
     kvHeads: kvHeads !== undefined && Number.isInteger(kvHeads) ? kvHeads : undefined,

@@ -4,12 +4,12 @@
  *
  * A recipe gives every mesh dim one part:
  *  - `replicate`: every tensor is replicated over it;
- *  - `data`: inputs are cut on their first dim, parameters are stored whole;
+ *  - `data`: inputs are cut on their batch, parameters are stored whole;
  *  - `fsdp`: as `data`, but parameters are stored cut on their first dim and gathered before use;
  *  - `tensor`: Megatron's pairing: column weights cut on the output dim, row weights on the input dim, the token
  *    embedding on the vocabulary, all used as stored; everything else is stored whole;
  *  - `tensor-whole`, `tensor-sequence`: as `tensor`, with the residual stream whole over the dim, or cut on its sequence;
- *  - `context`, `ulysses`: inputs are cut on their second dim, the sequence; attention takes its queries cut on the sequence,
+ *  - `context`, `ulysses`: inputs are cut on their sequence; attention takes its queries cut on the sequence,
  *    or on the heads, and keys and values move before they are repeated for the query heads that share them; parameters are
  *    stored whole. With `-fsdp` they are stored cut, as by `fsdp`;
  *  - `expert`: as `data`, and the weights of routed experts are cut on the expert dim and used as stored;
@@ -29,18 +29,18 @@ export type Part =
   | 'ulysses-fsdp'
   | 'expert';
 
-/** Dim on which a part cuts the inputs; undefined: it leaves them whole. */
-export function inputDim(part: Part): number | undefined {
+/** Dim of the inputs that a part cuts; undefined: it leaves them whole. */
+export function inputCut(part: Part): 'batch' | 'sequence' | undefined {
   switch (part) {
     case 'data':
     case 'fsdp':
     case 'expert':
-      return 0;
+      return 'batch';
     case 'context':
     case 'context-fsdp':
     case 'ulysses':
     case 'ulysses-fsdp':
-      return 1;
+      return 'sequence';
     default:
       return undefined;
   }

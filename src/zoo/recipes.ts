@@ -5,7 +5,8 @@ import type { StrategySet } from '../strategy/expand.ts';
 import { placeActivations } from './activations.ts';
 import { attentionNodes, placeAttention, uncutAttention } from './key-values.ts';
 import { lockDataDim } from './lock.ts';
-import { inputDim, isTensor, storesCut, type Recipe, type Part } from './parts.ts';
+import { inputCut, isTensor, storesCut, type Recipe, type Part } from './parts.ts';
+import { inputRoles, type InputRoles } from './input-roles.ts';
 import { isCutAlongSequence } from './sequence.ts';
 import { weightRoles, type WeightRole } from './weights.ts';
 
@@ -18,7 +19,7 @@ export type AppliedRecipe = { readonly restriction: Restriction } | { readonly r
  * The plain recipes of a mesh, in a fixed order: data dims are taken from the outside, the tensor or sequence dim is the
  * innermost. Those of a sequence dim are there where the program can be cut along it.
  */
-export function plainRecipes(model: Model): Recipe[] {
+export function plainRecipes(model: Model, inputs: InputRoles = inputRoles(model)): Recipe[] {
   const { dims } = model.space.mesh;
   const n = dims.length;
   const recipes: Recipe[] = [];
@@ -41,7 +42,7 @@ export function plainRecipes(model: Model): Recipe[] {
     add((a) => `data parallel (${a}) + Megatron (${tensor})`, 'data', 'tensor', 0, n - 1);
     add((a) => `FSDP (${a}) + Megatron (${tensor})`, 'fsdp', 'tensor', 0, n - 1);
   } else recipes.push({ name: `Megatron (${dims[0].name})`, parts: ['tensor'] });
-  const isCut = model.space.mesh.sizes[n - 1] > 1 && isCutAlongSequence(model);
+  const isCut = model.space.mesh.sizes[n - 1] > 1 && isCutAlongSequence(model, inputs);
   return isCut ? [...recipes, ...sequenceRecipes(dims.map((d) => d.name))] : recipes;
 }
 
@@ -60,11 +61,12 @@ function sequenceRecipes(names: readonly string[]): Recipe[] {
   });
 }
 
-/** Restricts the model to a recipe; `roles` are `weightRoles` of the model, for whoever applies several recipes. */
+/** Restricts the model to a recipe; `roles` and `inputs` are those of the model, for whoever applies several recipes. */
 export function applyRecipe(
   model: Model,
   recipe: Recipe,
   roles: ReadonlyMap<number, WeightRole> = weightRoles(model.graph, model.flow),
+  inputs: InputRoles = inputRoles(model),
 ): AppliedRecipe {
   const restriction = new Restriction(model);
   if (recipe.parts.some(isTensor) && ![...roles.values()].some((r) => r.kind !== 'whole' && r.kind !== 'expert'))
@@ -74,53 +76,61 @@ export function applyRecipe(
     return { refused: 'no weight has the name of routed experts' };
   if (recipe.parts.includes('tensor-expert') && experts.some((r) => r.inner === undefined))
     return { refused: 'the weights of the experts do not tell which dim is inside them' };
-  const refused = placeInputs(model, restriction, recipe);
+  const refused = placeInputs(model, restriction, recipe, inputs);
   if (refused !== undefined) return { refused };
   const weights = placeParameters(model, restriction, recipe, roles);
   replicateIdleDims(model, restriction, recipe);
   const unplaced = placeActivations(model, restriction, recipe);
   if (unplaced !== undefined) return { refused: unplaced };
-  if (recipe.parts.some((part) => inputDim(part) === 1) && attentionNodes(model, 'forward').length === 0)
+  if (recipe.parts.some((part) => inputCut(part) === 'sequence') && attentionNodes(model, 'forward').length === 0)
     return { refused: 'the model has no fused attention, whose queries and keys the plan cuts along the sequence' };
   for (const [d, part] of recipe.parts.entries()) {
-    const uncut = inputDim(part) === 1 ? uncutAttention(model, part, d) : undefined;
+    const uncut = inputCut(part) === 'sequence' ? uncutAttention(model, part, d) : undefined;
     if (uncut !== undefined) return { refused: uncut };
   }
   const moves = recipe.parts.map((part, d) =>
-    inputDim(part) === 1 ? placeAttention(model, restriction, recipe, d) : undefined,
+    inputCut(part) === 'sequence' ? placeAttention(model, restriction, recipe, d) : undefined,
   );
   recipe.parts.forEach((part, d) => {
-    if (inputDim(part) !== undefined) lockDataDim(model, restriction, d, weights, false, moves[d]);
+    if (inputCut(part) !== undefined) lockDataDim(model, restriction, d, weights, false, moves[d]);
     else if (part === 'tensor-whole') lockDataDim(model, restriction, d, weights, true);
   });
   const [reason] = restriction.contradictions();
   return reason === undefined ? { restriction } : { refused: reason };
 }
 
-/** Inputs and tangents: cut on dim 0 by the data dims, on dim 1 by the sequence dims, whole on the others. */
-function placeInputs(model: Model, restriction: Restriction, recipe: Recipe): string | undefined {
+/** Inputs and tangents: cut on their batch by the data dims, on their sequence by the sequence dims, whole on the others. */
+function placeInputs(model: Model, restriction: Restriction, recipe: Recipe, inputs: InputRoles): string | undefined {
   const { graph, flow, space, strategies, nodeVariable } = model;
-  const cuts = recipe.parts.map(inputDim);
-  const ways = [0, 1].map((dim) => cuts.reduce<number>((w, c, d) => (c === dim ? w * space.mesh.sizes[d] : w), 1));
-  for (const [n, node] of graph.nodes.entries()) {
-    if (node.kind !== 'placeholder' || node.meta.role !== 'input') continue;
-    const { meta } = flow.values[flow.results[n][0]];
-    if (meta.shape.length === 0) continue;
-    for (const [dim, what] of ['batch', 'sequence'].entries()) {
-      if (ways[dim] === 1) continue;
-      const size = meta.shape.at(dim);
-      const name = node.meta.roleName ?? node.name;
-      if (size === undefined || meta.shape.length <= dim) return `input ${name} has no ${what} dim`;
-      if (size < ways[dim] || size % ways[dim] !== 0)
-        return `the ${what} of ${size} (input ${name}) cannot be cut ${ways[dim]} ways`;
+  const cuts = recipe.parts.map(inputCut);
+  for (const role of ['batch', 'sequence'] as const) {
+    const ways = cuts.reduce((w, cut, d) => (cut === role ? w * space.mesh.sizes[d] : w), 1);
+    if (ways === 1) continue;
+    const cut = [...inputs].flatMap(([n, { [role]: dim }]) => (dim === undefined ? [] : [{ n, dim }]));
+    if (cut.length === 0) return `no input has a ${role} that the program tells: ${UNTOLD[role]}; say it with --${role}-dim NAME=D`;
+    for (const { n, dim } of cut) {
+      const size = flow.values[flow.results[n][0]].meta.shape[dim];
+      if (size < ways || size % ways !== 0)
+        return `the ${role} of ${size} (input ${graph.nodes[n].meta.roleName ?? graph.nodes[n].name}) cannot be cut ${ways} ways`;
     }
+  }
+  for (const [n, dims] of inputs) {
     const { set } = strategies.nodes[n]!;
+    const code = (role: 'batch' | 'sequence' | undefined): number => {
+      const dim = role === undefined ? undefined : dims[role];
+      return dim === undefined ? REPLICATE_CODE : shardCode(dim);
+    };
     restriction.keep(nodeVariable[n], `recipe ${recipe.name}`, (a) =>
-      cuts.every((dim, d) => space.kindAt(set.specs[a], d) === (dim === undefined ? REPLICATE_CODE : shardCode(dim))),
+      cuts.every((role, d) => space.kindAt(set.specs[a], d) === code(role)),
     );
   }
   return undefined;
-}
+} // prettier-ignore
+
+const UNTOLD = {
+  batch: 'there is no dim whose parts reach the loss apart, as a sum or mean',
+  sequence: 'there is no dim that attention mixes',
+} as const;
 
 /**
  * Parameters: where they are stored, and in which placement the program takes them. Returns the latter: the code on each

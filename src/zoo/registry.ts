@@ -201,6 +201,11 @@ const ALIASES: Readonly<Record<string, string>> = {
   'zero-3': 'fsdp',
 };
 
+/** Whether the zoo has a plan of this name, or of this other name. */
+export function isZooName(name: string): boolean {
+  return Object.hasOwn(ALIASES, name) || ZOO.some((p) => p.name === name);
+}
+
 /** @throws E_USAGE, with the nearest names, for a name that the zoo does not have */
 export function zooPlan(name: string): ZooPlan {
   const wanted = (Object.hasOwn(ALIASES, name) ? ALIASES[name] : undefined) ?? name;

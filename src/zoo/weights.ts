@@ -50,6 +50,7 @@ export function weightRoles(graph: Graph, flow: Dataflow): Map<number, WeightRol
     else if (ROW.test(name) && rank === 2) roles.set(n, { kind: 'row', dim: 1 - out });
     else roles.set(n, { kind: 'whole' });
   });
+  keepPairs(graph, flow, roles);
   for (const group of tiedParameters(graph)) {
     // Names of one tensor have one role: that of the name under which the program reads it.
     const owner = group.find((n) => seen.has(flow.results[n][0])) ?? group[0];
@@ -69,6 +70,50 @@ function innerDim(name: string, shape: readonly number[], stream: number | undef
   if (!isRow && !COLUMN.test(name)) return undefined;
   return isRow === isTransposed ? 2 : 1;
 } // prettier-ignore
+
+/**
+ * A name alone makes no pair: a column weight stays one if what its product gives goes, without being gathered or scattered by
+ * an index (as along the edges of a graph), into the product of a row weight, and a row weight if some column weight leads to
+ * it. The head, whose result is the logits, needs no partner.
+ */
+function keepPairs(graph: Graph, flow: Dataflow, roles: Map<number, WeightRole>): void {
+  const users = new Map<number, number[]>();
+  graph.nodes.forEach((node, n) => {
+    if (node.kind === 'call' && flow.phases[n] === 'forward') for (const v of flow.inputs[n]) users.set(v, [...(users.get(v) ?? []), n]);
+  });
+  // Names of one parameter by the values that views make of it.
+  const owner = new Map<number, number>();
+  graph.nodes.forEach((node, n) => {
+    if (node.kind === 'placeholder' && node.meta.role === 'parameter') owner.set(flow.results[n][0], n);
+    else if (node.kind === 'call' && flow.inputs[n].length === 1 && owner.has(flow.inputs[n][0])) owner.set(flow.results[n][0], owner.get(flow.inputs[n][0])!);
+  });
+  const reached = new Set<number>();
+  const kept = new Set<number>();
+  const weightOf = (n: number): number[] => [...flow.inputs[n]].flatMap((v) => { const p = owner.get(v); return p === undefined || roles.get(p)?.kind === 'whole' ? [] : [p]; });
+  for (const [value, parameter] of owner) {
+    if (roles.get(parameter)?.kind !== 'column') continue;
+    const stack = (users.get(value) ?? []).filter((n) => !owner.has(flow.results[n][0]));
+    const seen = new Set(stack);
+    for (let n = stack.pop(); n !== undefined; n = stack.pop())
+      for (const v of flow.results[n])
+        for (const next of users.get(v) ?? []) {
+          if (seen.has(next) || BY_INDEX.test(graph.nodes[next].target)) continue;
+          seen.add(next);
+          const weights = weightOf(next);
+          for (const p of weights) if (roles.get(p)?.kind === 'row') { reached.add(p); kept.add(parameter); }
+          if (!weights.some((p) => roles.get(p)?.kind === 'row')) stack.push(next);
+        }
+  }
+  for (const [n, role] of roles) {
+    const name = graph.nodes[n].meta.roleName ?? graph.nodes[n].name;
+    if (role.kind === 'column' ? !kept.has(n) && !HEAD.test(name) : role.kind === 'row' && !reached.has(n)) roles.set(n, { kind: 'whole' });
+  }
+} // prettier-ignore
+
+const HEAD = /(^|[._])lm_head([._]|$)/;
+/** Reads and writes of rows by an index, as messages along edges are. */
+const BY_INDEX =
+  /index_add|index_select|index_put|index_reduce|scatter|gather|segment_reduce|_sparse_mm|\.index\.Tensor/;
 
 /** Node numbers of the parameters that are one tensor, group by group. */
 function tiedParameters(graph: Graph): number[][] {

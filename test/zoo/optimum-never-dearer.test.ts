@@ -13,7 +13,7 @@ import { evaluate } from '../../src/solver/check.ts';
 import type { ComparedPlan } from '../../src/zoo/comparison.ts';
 import { lintPlan } from '../../src/zoo/lint.ts';
 import { modelFacts } from '../../src/zoo/model-facts.ts';
-import { inputDim } from '../../src/zoo/parts.ts';
+import { inputCut } from '../../src/zoo/parts.ts';
 import { priceRestriction, type Priced } from '../../src/zoo/price.ts';
 import { applyRecipe } from '../../src/zoo/recipes.ts';
 import { recipeOf, ZOO, type ZooPlan } from '../../src/zoo/registry.ts';
@@ -111,7 +111,9 @@ function checkPoint({ model, collectives }: Prepared, { zoo, priced, allows }: P
   expect(Math.abs(seconds / walked - 1)).toBeLessThan(1e-7);
   // The tokens lie as the parts of the plan say: read off the placements, not off the restriction.
   const parts = zoo.parts ?? [];
-  const cut = parts.map((part) => (inputDim(part) === undefined ? 'R' : `S(${inputDim(part)})`)).join('');
+  // Every input is [batch, sequence].
+  const dimOf = { batch: 'S(0)', sequence: 'S(1)' } as const;
+  const cut = parts.map((part) => dimOf[inputCut(part) as 'batch'] ?? 'R').join('');
   const inputs = plan.nodes.filter((_, n) => graph.nodes[n].meta.role === 'input');
   expect(new Set(inputs.flatMap((n) => n.outputs))).toEqual(new Set([cut]));
   return walked;

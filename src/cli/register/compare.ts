@@ -1,6 +1,6 @@
 import type { Command } from 'commander';
 import type { CliSession } from './session.ts';
-import { FLAG, collect, modelFlags, sizeFlags } from './flags.ts';
+import { FLAG, INPUT_DIMS, collect, modelFlags, sizeFlags } from './flags.ts';
 
 // Commands and their flags: plans side by side. Each loads its code when it runs.
 
@@ -28,6 +28,8 @@ export function registerCompare(program: Command, session: CliSession): void {
     .option('--threads <n>', 'threads that price, for a model by name (default: one a core, at most 8)')
     .option('--resume <file>', 'keep what was priced in a file, and go on from it, for a model by name')
     .option('--slice <i/n>', 'only the i-th of n parts of the meshes')
+    .option(...INPUT_DIMS.batch, collect, [])
+    .option(...INPUT_DIMS.sequence, collect, [])
     .option('--merge <file>', 'put together what --slice --json wrote; repeatable', collect, [])
     .option(...FLAG.quiet)
     .action(async (path: string | undefined, options) => {

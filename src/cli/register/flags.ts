@@ -64,9 +64,23 @@ export function sizeFlags(command: Command): Command {
     );
 }
 
+/** What dims of inputs are, where known plans ask. */
+export const INPUT_DIMS = {
+  batch: [
+    '--batch-dim <NAME=D>',
+    'batch dim of an input and all that share its index, for known plans (default: as the program tells); repeatable',
+  ],
+  sequence: [
+    '--sequence-dim <NAME=D>',
+    'sequence dim of an input, for known plans (default: as the program tells); repeatable',
+  ],
+} as const satisfies Record<string, readonly [string, string]>;
+
 /** Flags of every command that plans. */
 export function planFlags(command: Command): Command {
   return command
+    .option(...INPUT_DIMS.batch, collect, [])
+    .option(...INPUT_DIMS.sequence, collect, [])
     .option(...FLAG.memory)
     .option(
       '--pin <NODE=SPEC>',

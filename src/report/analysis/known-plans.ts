@@ -4,6 +4,7 @@ import type { Prepared } from '../../plan/prepare.ts';
 import type { Plan } from '../../plan/types.ts';
 import { dominator, paretoFront } from '../../zoo/pareto.ts';
 import { priceRestriction } from '../../zoo/price.ts';
+import { inputRoles } from '../../zoo/input-roles.ts';
 import { applyRecipe, plainRecipes } from '../../zoo/recipes.ts';
 
 /** A plan that people write by hand, priced on the same problem; what the mesh or the model does not admit says why. */
@@ -47,8 +48,9 @@ export async function knownPlans(prepared: Prepared, plan: Plan): Promise<Compar
   const { model } = prepared;
   const rows: KnownPlan[] = [];
   const choices: { name: string; choice: Int32Array }[] = [];
-  for (const recipe of plainRecipes(model)) {
-    const applied = applyRecipe(model, recipe);
+  const inputs = inputRoles(model);
+  for (const recipe of plainRecipes(model, inputs)) {
+    const applied = applyRecipe(model, recipe, undefined, inputs);
     const priced = 'refused' in applied ? applied : await priceRestriction(prepared, applied.restriction);
     if ('refused' in priced) {
       rows.push({ name: recipe.name, seconds: null, computeSeconds: null, communicationSeconds: null, peakBytes: null, losses: [], reason: priced.refused }); // prettier-ignore
