@@ -1,6 +1,7 @@
 import type { Plan } from '../plan/types.ts';
 import type { KnownPlan } from './analysis/known-plans.ts';
 import { stageText, type Pipeline } from './analysis/pipeline.ts';
+import type { Roofline } from './analysis/layers.ts';
 import type { Streams } from './analysis/streams.ts';
 import { bytesText, countedText, countText, percentText, secondsText } from '../units.ts';
 
@@ -9,6 +10,7 @@ export interface AnswerInput {
   readonly plan: Plan;
   readonly known: readonly KnownPlan[] | null;
   readonly streams: Streams | null;
+  readonly roofline: Roofline | null;
   /** Tokens of one step; null where the program does not tell. */
   readonly tokens: number | null;
   /** Stages of a plan that has some: the plan is then that of one microbatch. */
@@ -71,14 +73,29 @@ function memoryLine({ memory }: Plan): string {
   return `${fits ? 'the states fit' : 'does not fit'}: ${of} (${parts}); over time it does not: ${at}, ${over} over the budget (--activations constraint, --checkpoint auto)`;
 }
 
-function timeLine({ plan, streams, tokens }: AnswerInput): string {
+function timeLine({ plan, streams, roofline, tokens }: AnswerInput): string {
   const { seconds, computeSeconds, communicationSeconds } = plan.objective;
   const share = (part: number): string => (seconds > 0 ? percentText(part / seconds) : '0 %');
-  const bound = computeSeconds >= communicationSeconds ? 'compute' : 'communication';
-  const serial = `${secondsText(seconds)}: compute ${secondsText(computeSeconds)} (${share(computeSeconds)}), communication ${secondsText(communicationSeconds)} (${share(communicationSeconds)}), no overlap; bound by ${bound}`;
+  const bound = roofline === null ? '' : `; ${waitText(roofline, seconds)}`;
+  const serial = `${secondsText(seconds)}: compute ${secondsText(computeSeconds)} (${share(computeSeconds)}), communication ${secondsText(communicationSeconds)} (${share(communicationSeconds)}), no overlap${bound}`;
   if (streams === null) return serial;
   const rate = tokens === null ? '' : `, ${countText(Math.round(tokens / streams.seconds))} tokens/s`;
-  return `${serial}. Simulated with overlap ${secondsText(streams.seconds)}, of it ${secondsText(streams.exposedCommunicationSeconds)} of communication with nothing beside it${rate}, MFU ${percentText(streams.mfu)} (${streams.mfuConvention.replace(/^MFU: /, '')})`;
+  // The simulation starts every kernel, also of views and copies that the plan's own sum has for nothing.
+  return `${serial}. Simulated with all kernel starts ${secondsText(streams.serialSeconds)} one after another, ${secondsText(streams.seconds)} with overlap, of it ${secondsText(streams.exposedCommunicationSeconds)} of communication with nothing beside it${rate}, MFU ${percentText(streams.mfu)} (${streams.mfuConvention.replace(/^MFU: /, '')})`;
+}
+
+/** What the largest part of the step waits for, kernel by kernel. */
+function waitText({ groups }: Roofline, seconds: number): string {
+  const sum = (part: 'matrixSeconds' | 'memorySeconds' | 'launchSeconds' | 'communicationSeconds'): number =>
+    groups.reduce((total, g) => total + g[part], 0);
+  const parts = [
+    { what: 'bound by compute', seconds: sum('matrixSeconds') },
+    { what: 'bound by memory bandwidth', seconds: sum('memorySeconds') },
+    { what: 'bound by the start of kernels', seconds: sum('launchSeconds') },
+    { what: 'bound by communication', seconds: sum('communicationSeconds') },
+  ];
+  const most = parts.reduce((a, b) => (b.seconds > a.seconds ? b : a));
+  return `${most.what} (${percentText(seconds > 0 ? most.seconds / seconds : 0)} of the step)`;
 }
 
 /** Where the mesh dims lie. */

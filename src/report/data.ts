@@ -126,7 +126,14 @@ export function reportOf({ plan, cluster, graph, analysis, version }: ReportInpu
     model: plan.model,
     mesh: plan.mesh,
     cluster,
-    answer: answerOf({ plan, known: known?.plans ?? null, streams, tokens, pipeline: analysis.pipeline }),
+    answer: answerOf({
+      plan,
+      known: known?.plans ?? null,
+      streams,
+      roofline: analysis.roofline,
+      tokens,
+      pipeline: analysis.pipeline,
+    }),
     plan: { ...plan, proof: { ...plan.proof, solveSeconds: null } },
     parameters: parametersOf(plan, graph),
     terms: [...termsOf(plan)]

@@ -22,10 +22,15 @@ export function dtensorText(plan: Plan): string {
     return `    ${pythonText(name)}: [${words.join(', ')}],`;
   });
   return [
+    '# Parameters only: all else is placed by DTensor, not as in the plan. Tensors that are not placed are taken as replicas:',
+    '#   place(model)',
+    '#   with implicit_replication():',
+    '#       loss = model(inputs); loss.backward()',
     'import re',
     'from torch import nn',
     'from torch.distributed.device_mesh import init_device_mesh',
     'from torch.distributed.tensor import Replicate, Shard, distribute_tensor',
+    'from torch.distributed.tensor.experimental import implicit_replication',
     '',
     'PLACEMENTS = {  # * stands for the number of a layer',
     ...lines,
@@ -33,12 +38,15 @@ export function dtensorText(plan: Plan): string {
     '',
     'def place(model, device="cuda"):',
     `    mesh = init_device_mesh(device, (${sizes}${comma}), mesh_dim_names=(${names}${comma}))`,
-    '    for name, parameter in list(model.named_parameters()):',
+    '    placed = {}  # a parameter with several names stays one',
+    '    for name, parameter in list(model.named_parameters(remove_duplicate=False)):',
     String.raw`        folded = re.sub(r"(^|[._])\d+(?=[._]|$)", r"\1*", name)`,
-    '        placements = PLACEMENTS[name] if name in PLACEMENTS else PLACEMENTS[folded]',
+    '        if parameter not in placed:',
+    '            placements = PLACEMENTS[name] if name in PLACEMENTS else PLACEMENTS[folded]',
+    '            whole = distribute_tensor(parameter.data, mesh, placements)',
+    '            placed[parameter] = nn.Parameter(whole, requires_grad=parameter.requires_grad)',
     '        owner, _, leaf = name.rpartition(".")',
-    '        placed = distribute_tensor(parameter.data, mesh, placements)',
-    '        model.get_submodule(owner).register_parameter(leaf, nn.Parameter(placed))',
+    '        model.get_submodule(owner).register_parameter(leaf, placed[parameter])',
   ].join('\n');
 }
 

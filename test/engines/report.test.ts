@@ -24,6 +24,8 @@ interface Probe {
   /** Strategies shown for the node that is clicked, and the name shown after an arrow key and Enter. */
   readonly strategies: number;
   readonly chosen: readonly string[];
+  /** Right edge of the placements of the parameters. */
+  readonly placement: number;
 }
 
 const PROBE = `<script>
@@ -49,7 +51,8 @@ press('Enter');
 chosen.push(document.querySelector('#strategies h3').textContent);
 const width = document.documentElement.clientWidth;
 const outside = [...document.querySelectorAll('h1,h2,h3,p,dt,dd,summary,.bar,figure,nav')].filter((e) => e.getBoundingClientRect().right > width + 1).map((e) => e.tagName + ' ' + e.textContent.slice(0, 40));
-const result = { width, overflow: document.documentElement.scrollWidth - width, outside, themes, sorted, opened, requests: performance.getEntriesByType('resource').length, focusable: document.querySelectorAll('a[href],button:not([hidden]),summary,[tabindex="0"]').length, strategies, chosen };
+const placement = [...document.querySelectorAll('th')].find((t) => t.textContent.startsWith('Placement')).getBoundingClientRect().right;
+const result = { placement, width, overflow: document.documentElement.scrollWidth - width, outside, themes, sorted, opened, requests: performance.getEntriesByType('resource').length, focusable: document.querySelectorAll('a[href],button:not([hidden]),summary,[tabindex="0"]').length, strategies, chosen };
 if (parent !== window) parent.postMessage(JSON.stringify(result), '*');
 const out = document.createElement('pre'); out.id = 'probe'; out.textContent = JSON.stringify(result); document.body.append(out);
 </script>`;
@@ -93,6 +96,7 @@ describe.skipIf(browser === undefined)(
       const [, text] = /<pre id="probe">([^<]*)<\/pre>/.exec(dom) ?? [];
       const probe = JSON.parse((text ?? '').replaceAll('&gt;', '>').replaceAll('&lt;', '<').replaceAll('&amp;', '&')) as Probe; // prettier-ignore
       expect(probe.overflow).toBe(0);
+      expect(probe.placement).toBeLessThanOrEqual(probe.width);
       expect(probe.outside).toEqual([]);
       expect(probe.themes).toEqual(
         scheme === 'light' ? ['rgb(255, 255, 255)', 'rgb(20, 22, 26)'] : ['rgb(20, 22, 26)', 'rgb(255, 255, 255)'],

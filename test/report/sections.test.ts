@@ -154,7 +154,13 @@ describe('11.1 against the known plans', () => {
     expect(run.code).toBe(3);
     expect(run.out).toContain(String(smallestBudgetBytes));
     for (const s of report.priceOfMemory!) expect(s.deltaSeconds).toBeGreaterThan(0);
-    expect(report.priceOfMemory).toHaveLength(report.frontier!.length - 1);
+    // From the largest plan of the front down, by steps that are worth a price.
+    const [widest, ...smaller] = report.frontier!.map((p) => p.peakBytes).sort((a, b) => b - a);
+    expect(report.priceOfMemory![0].fromBytes).toBe(widest);
+    for (const { fromBytes, toBytes } of report.priceOfMemory!) {
+      expect(smaller).toContain(toBytes);
+      expect(fromBytes - toBytes).toBeGreaterThanOrEqual(0.01 * widest);
+    }
   });
 });
 

@@ -75,7 +75,9 @@ export function foldedGraphOf({ prepared, plan }: Pick<Reopened, 'prepared' | 'p
     })
     .slice(0, MOST_NODES);
   const inputs = candidates.filter((n) => graph.nodes[n].kind === 'placeholder');
-  const kept = [...inputs.slice(0, MOST_INPUTS), ...dearest].sort((x, y) => x - y);
+  // What is moved has a box of its own, however cheap it is: else the move would stand on the edges of what it is made from.
+  const moved = dearest.flatMap((n) => movedNodes(prepared, plan, n).map((producer) => stands[producer]));
+  const kept = [...new Set([...inputs.slice(0, MOST_INPUTS), ...dearest, ...moved])].sort((x, y) => x - y);
   const position = new Map(kept.map((n, k) => [n, k]));
   const nodes = kept.map((n): FoldedNode => {
     const { name, kind, meta } = graph.nodes[n];
@@ -96,6 +98,16 @@ export function foldedGraphOf({ prepared, plan }: Pick<Reopened, 'prepared' | 'p
     edges: edgesOf(prepared, plan, stands, position),
     leftOut: graph.nodes.length - kept.reduce((sum, n) => sum + (counts.get(n) ?? 1), 0),
   };
+}
+
+/** The calls and inputs whose results a node reads in another placement, views taken back to what they view. */
+function movedNodes({ model: { graph, flow } }: Reopened['prepared'], plan: Plan, n: number): number[] {
+  return plan.nodes[n].redistributions.flatMap(({ input }) => {
+    let producer = flow.values[flow.inputs[n][input]].node;
+    while (flow.alias[producer] >= 0) producer = flow.values[flow.alias[producer]].node;
+    const { kind, meta } = graph.nodes[producer];
+    return kind === 'call' || meta.role === 'input' ? [producer] : [];
+  });
 }
 
 /** For every node the one that is drawn in its place: itself, or its like in the first of several equal stretches. */

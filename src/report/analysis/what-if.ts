@@ -42,12 +42,20 @@ export interface PriceStep {
 
 export function priceSteps(frontier: Compared['frontier']): PriceStep[] {
   const down = [...frontier].sort((a, b) => b.peakBytes - a.peakBytes);
-  return down.slice(1).map((to, k) => ({
-    fromBytes: down[k].peakBytes,
-    toBytes: to.peakBytes,
-    deltaSeconds: to.seconds - down[k].seconds,
-  }));
+  const [widest] = down;
+  const out: PriceStep[] = [];
+  let from = widest;
+  for (const to of down.slice(1)) {
+    // A few bytes less, as of padding, are no step: nobody pays for them.
+    if (from.peakBytes - to.peakBytes < LEAST_STEP * widest.peakBytes) continue;
+    out.push({ fromBytes: from.peakBytes, toBytes: to.peakBytes, deltaSeconds: to.seconds - from.seconds });
+    from = to;
+  }
+  return out;
 }
+
+/** Least share of the largest plan's memory that is worth a price. */
+const LEAST_STEP = 0.01;
 
 /** The best plan on faster and slower links, solved anew with this plan as a start. */
 export async function bestOnOtherLinks(

@@ -30,18 +30,31 @@ const [WIDTH, HEIGHT] = [760, 390];
 const [LEFT, RIGHT, TOP, BOTTOM] = [84, 724, 34, 330];
 /** Times the largest plan, from which on a budget is not drawn. */
 const FAR = 4;
+/** Times the fastest plan, from which on a plan stands at the upper edge: one slow plan would press all others together. */
+const SLOW = 3;
+/** Times the smallest plan, from which on the axis of memory is logarithmic. */
+const WIDE = 6;
 
 /** Step time (logarithmic) over memory; numbers are those of the table. */
 export function paretoFigure(points: readonly PlanPoint[], budgetBytes: number, what: string): Markup {
   const times = points.map((p) => p.seconds).filter((s) => s > 0);
-  const widest = Math.max(...points.map((p) => p.bytes));
+  const fastest = Math.min(...times);
+  const slowest = Math.max(...times.filter((s) => s <= SLOW * fastest));
+  const bytes = points.map((p) => p.bytes).filter((n) => n > 0);
+  const [least, widest] = [Math.min(...bytes), Math.max(...bytes)];
   // A budget that is far from all plans would leave them no room.
   const isNear = budgetBytes <= FAR * widest;
   const most = isNear ? Math.max(budgetBytes, widest) : widest;
-  const y = logarithmicFine(0.8 * Math.min(...times), 1.25 * Math.max(...times), BOTTOM, TOP);
-  const x = linear(1.05 * most, LEFT, RIGHT, unitOf(most));
+  const room = (slowest / fastest) ** 0.12;
+  const y = logarithmicFine(fastest / room / 1.01, slowest * room * 1.02, BOTTOM, TOP + 14);
+  const x = most > WIDE * least ? logarithmicBytes(least / 1.3, 1.15 * most, LEFT, RIGHT) : linear(1.05 * most, LEFT, RIGHT, unitOf(most)); // prettier-ignore
+  const isSlow = (p: PlanPoint): boolean => p.seconds > slowest;
   const front = points.filter((p) => p.front).sort((a, b) => a.bytes - b.bytes);
-  const dots = points.map((p) => ({ x: x.at(p.bytes), y: y.at(Math.max(p.seconds, 0.8 * Math.min(...times))), r: p.chosen === true ? 8 : 6 })); // prettier-ignore
+  const dots = points.map((p) => ({
+    x: x.at(Math.max(p.bytes, least)),
+    y: isSlow(p) ? TOP : y.at(Math.max(p.seconds, fastest)),
+    r: p.chosen === true ? 8 : 6,
+  }));
   return chart(
     {
       id: 'pareto',
@@ -52,8 +65,9 @@ export function paretoFigure(points: readonly PlanPoint[], budgetBytes: number, 
     },
     bottomAxis(x, TOP, BOTTOM, bytesText),
     leftAxis(y, LEFT, RIGHT, secondsText),
+    points.some(isSlow) ? edgeMark(slowest, isNear && x.at(budgetBytes) < (LEFT + RIGHT) / 2) : [],
     budgetMark(budgetBytes, isNear ? x.at(budgetBytes) : undefined),
-    front.length > 1 ? [h('path', { d: stairs(front, x, y), class: 'front' })] : [],
+    front.length > 1 ? [h('path', { d: stairs(front, x, { ...y, at: (s) => (s > slowest ? TOP : y.at(s)) }), class: 'front' })] : [], // prettier-ignore
     points.map((p, k) => {
       const kind = p.chosen === true ? 'chosen' : p.fits ? 'fits' : 'over';
       const words = `${k + 1}: ${p.name}: ${secondsText(p.seconds)}, ${bytesText(p.bytes)}${p.fits ? '' : ', does not fit'}`;
@@ -63,6 +77,23 @@ export function paretoFigure(points: readonly PlanPoint[], budgetBytes: number, 
     placeNumbers(dots, { left: LEFT, right: WIDTH, top: TOP, bottom: BOTTOM }),
     label((LEFT + RIGHT) / 2, HEIGHT - 14, what, { anchor: 'middle' }),
   );
+}
+
+/** Logarithmic, with ticks at powers of two: every one, or every second, fourth ... where they would touch. */
+function logarithmicBytes(least: number, most: number, from: number, to: number): Scale {
+  const { at } = logarithmicFine(least, most, from, to);
+  const [low, high] = [Math.ceil(Math.log2(least)), Math.floor(Math.log2(most))];
+  const step = Math.max(1, Math.ceil((high - low) / 9));
+  return { at, ticks: Array.from({ length: Math.floor((high - low) / step) + 1 }, (_, k) => 2 ** (low + k * step)) };
+}
+
+/** The upper edge, at which slower plans stand; its words are where those of the budget are not. */
+function edgeMark(slowest: number, isRight: boolean): Markup[] {
+  const text = `at this edge: slower than ${secondsText(slowest)}`;
+  return [
+    line(LEFT, TOP, RIGHT, TOP, 'mark'),
+    label(isRight ? RIGHT : LEFT, TOP - 12, text, { class: 'soft', ...(isRight ? { anchor: 'end' } : {}) }),
+  ];
 }
 
 /** The budget as a line; only said where it is to the right of the drawing. */

@@ -9,6 +9,8 @@ interface PageTheme extends Theme {
   readonly compute: string;
   readonly communication: string;
   readonly other: string;
+  /** At the edge of what scrolls, where more is behind it. */
+  readonly shade: string;
 }
 
 const PAGE_LIGHT: PageTheme = {
@@ -19,6 +21,7 @@ const PAGE_LIGHT: PageTheme = {
   compute: '#2f6fb7',
   communication: '#a8480f',
   other: '#6b7280',
+  shade: '#16181d59',
 };
 
 const PAGE_DARK: PageTheme = {
@@ -29,6 +32,7 @@ const PAGE_DARK: PageTheme = {
   compute: '#6ea8e6',
   communication: '#ec9a66',
   other: '#9aa3b0',
+  shade: '#e8ebf180',
 };
 
 function variables(theme: PageTheme): string {
@@ -65,7 +69,7 @@ th button:focus-visible{outline:3px solid var(--accent);outline-offset:2px}
 .answer dt{font-weight:600}
 .answer dd{margin:0;overflow-wrap:anywhere}
 .good{color:var(--good);font-weight:600}
-.scroll{overflow-x:auto;margin:6px 0 12px}
+.scroll{overflow-x:auto;margin:6px 0 12px;background:linear-gradient(to right,var(--page) 40%,transparent) 0 0/48px 100%,linear-gradient(to left,var(--page) 40%,transparent) 100% 0/48px 100%,linear-gradient(to right,var(--shade),transparent) 0 0/18px 100%,linear-gradient(to left,var(--shade),transparent) 100% 0/18px 100%;background-repeat:no-repeat;background-attachment:local,local,scroll,scroll}
 table{border-collapse:collapse;width:100%;font-size:14.5px}
 .caption{margin:20px 0 0;font-size:14.5px}
 th,td{text-align:left;vertical-align:top;padding:7px 14px 7px 0;border-bottom:1px solid var(--border);overflow-wrap:break-word}
@@ -138,7 +142,7 @@ figure.drawn .chart{width:100%;max-width:900px;min-width:560px;margin:0 auto}
 footer{padding:40px 24px;color:var(--soft);font-size:14px}
 .skip{position:absolute;left:-9999px}
 .skip:focus{left:12px;top:12px;background:var(--page);padding:8px 12px;z-index:2}
-@media (max-width:640px){main,header,footer,nav{padding-left:16px;padding-right:16px}header{flex-direction:column}.answer{grid-template-columns:1fr;gap:2px;padding:16px}.answer dd{margin-bottom:10px}h1{font-size:23px}td.name{min-width:18em}}
+@media (max-width:640px){main,header,footer,nav{padding-left:16px;padding-right:16px}header{flex-direction:column}.answer{grid-template-columns:1fr;gap:2px;padding:16px}.answer dd{margin-bottom:10px}h1{font-size:23px}table,code{font-size:13px}th,td{padding-right:10px}td.name{min-width:11em}}
 @media print{
 :root:root:root{color-scheme:light;${variables(PAGE_LIGHT)}}
 body{font-size:10.5pt}
@@ -151,6 +155,7 @@ figure.drawn .chart{min-width:0}
 .graph,#strategies{display:none}
 .onpaper{display:block}
 .scroll,pre{overflow:visible}
+.scroll{background:none}
 pre{white-space:pre-wrap;overflow-wrap:anywhere;font-size:8.5pt}
 table{font-size:9pt}
 th,td.keep,th.number{white-space:normal}

@@ -147,7 +147,7 @@ function streams({ streams: found, tokens }: Report): Block[] {
     { kind: 'heading', text: 'Compute beside communication' },
     {
       kind: 'text',
-      text: `Simulated on two streams and more, the step takes ${secondsText(found.seconds)} (one after another with kernel starts ${secondsText(found.serialSeconds)}); ${secondsText(found.exposedCommunicationSeconds)} of ${secondsText(found.communicationSeconds)} of communication have nothing beside them.${rate}`,
+      text: `Simulated on two streams and more, the step takes ${secondsText(found.seconds)} (one after another, with all kernel starts, ${secondsText(found.serialSeconds)}); ${secondsText(found.exposedCommunicationSeconds)} of ${secondsText(found.communicationSeconds)} of communication have nothing beside them.${rate}`,
     },
     {
       kind: 'figure',

@@ -11,14 +11,14 @@ export function whatToDo(report: Report): Section {
       caption: `Every parameter, equal layers folded. Placement: one kind for each mesh dim (${mesh}); S(d) cuts dim d, R repeats.`,
       columns: [
         { head: 'Parameter', kind: 'name' },
-        { head: 'Shape', kind: 'keep' },
         { head: `Placement (${mesh})`, kind: 'keep' },
+        { head: 'Shape', kind: 'keep' },
         { head: 'Each, per device', kind: 'number' },
       ],
       rows: report.parameters.map((p) => [
         code(p.count > 1 ? `${p.name} ×${p.count}` : p.name),
-        code(`[${p.shape.join(', ')}]`),
         code(p.placement),
+        code(`[${p.shape.join(', ')}]`),
         bytes(p.localBytes),
       ]),
       open: 24,
@@ -26,7 +26,10 @@ export function whatToDo(report: Report): Section {
   ];
   if (report.parameters.length > 0)
     blocks.push(
-      { kind: 'text', text: 'The same for PyTorch DTensor, to copy:' },
+      {
+        kind: 'text',
+        text: 'The parameters of it for PyTorch DTensor, to copy. Parameters only: inputs are taken as replicas, and DTensor places everything between by its own rules, so that what a device computes, sends and holds is not that of this plan.',
+      },
       { kind: 'code', text: dtensorText(report.plan) },
     );
   return { id: 'what', title: 'What to do', blocks };

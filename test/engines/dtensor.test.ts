@@ -1,0 +1,78 @@
+import { execFileSync } from 'node:child_process';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, expect, it } from 'vitest';
+import { readPlan } from '../../src/plan/schema.ts';
+import { dtensorText } from '../../src/report/dtensor-text.ts';
+import { cli, fixture } from '../cli/support.ts';
+
+/** The Python of a report, run by real PyTorch on four processes: parameters as in the plan, the numbers of one device. */
+
+let folder = '';
+beforeAll(() => void (folder = mkdtempSync(join(tmpdir(), 'shardwright-dtensor-'))));
+afterAll(() => rmSync(folder, { recursive: true, force: true }));
+
+const RUN = `
+import os, sys
+import torch, torch.distributed as dist, torch.multiprocessing as mp
+from torch import nn
+
+class Layers(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc1, self.fc2 = nn.Linear(1024, 4096), nn.Linear(4096, 1024)
+        self.register_buffer("scale", torch.linspace(0.5, 1.5, 1024))  # neither it nor the range below is placed
+    def forward(self, x):
+        x = x * self.scale + torch.arange(1024)[None] * 1e-3
+        return self.fc2(self.fc1(x).relu()).square().mean()
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.m = Layers()
+        self.other = self.m.fc1  # a tied parameter stays one
+    def forward(self, x):
+        return self.m(x)
+
+def work(rank):
+    sys.path.insert(0, os.environ["PLACED"])
+    from placed import PLACEMENTS, place, implicit_replication
+    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=os.environ["PORT"])
+    dist.init_process_group("gloo", rank=rank, world_size=4)
+    torch.manual_seed(0)
+    alone, model = Model(), Model()
+    model.load_state_dict(alone.state_dict())
+    x = torch.randn(8, 1024)
+    alone(x).backward()
+    place(model, device="cpu")
+    with implicit_replication():
+        loss = model(x)
+        loss.backward()
+    assert model.other.weight is model.m.fc1.weight
+    assert torch.allclose(loss.full_tensor(), alone(x), rtol=1e-4), (loss, alone(x))
+    for (name, p), q in zip(model.named_parameters(), alone.parameters()):
+        assert list(p.placements) == PLACEMENTS[name], (name, p.placements)
+        assert torch.allclose(p.grad.full_tensor(), q.grad, rtol=1e-3, atol=1e-6), name
+    if rank == 0:
+        print({name: [str(q) for q in p.placements] for name, p in model.named_parameters()})
+    dist.barrier()
+    dist.destroy_process_group()
+
+if __name__ == "__main__":
+    mp.spawn(work, nprocs=4)
+`;
+
+it('the parameters of a plan run under DTensor, unplaced tensors taken as replicas', async () => {
+  const out = join(folder, 'plan');
+  const pins = ['m.fc1.weight=S(0)R', 'm.fc1.bias=S(0)R', 'm.fc2.weight=RS(1)'].flatMap((pin) => ['--pin', pin]);
+  const run = await cli('plan', fixture('mlp-loss'), '--mesh', 'dp=2,tp=2', '--cluster', 'dgx-h100', '--no-recipes', '--json', '-o', out, ...pins); // prettier-ignore
+  expect(run.code, run.err).toBe(0);
+  writeFileSync(join(folder, 'placed.py'), dtensorText(readPlan(run.out)));
+  writeFileSync(join(folder, 'run.py'), RUN);
+  const python = process.env.SHARDWRIGHT_PYTHON ?? 'python3';
+  const printed = execFileSync(python, [join(folder, 'run.py')], { encoding: 'utf8', env: { ...process.env, PLACED: folder, PORT: String(20000 + (process.pid % 20000)) } }); // prettier-ignore
+  expect(printed).toContain(
+    "'m.fc1.weight': ['S(0)', 'R'], 'm.fc1.bias': ['S(0)', 'R'], 'm.fc2.weight': ['R', 'S(1)']",
+  );
+});
