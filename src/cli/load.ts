@@ -133,9 +133,11 @@ function inputTypes(texts: readonly string[]): Record<string, string> {
   return types;
 }
 
-/** `llama` of `models/llama.fx.txt.gz`. */
+/** `llama` of `models/llama.fx.txt.gz`, on one line. */
 function modelName(path: string): string {
-  return basename(path).replace(/(\.(gz|txt|py|fx|readable|swg|mlir|jaxpr|pt2|onnx|json|model|graph|ep|log))+$/, '');
+  return basename(path)
+    .replace(/(\.(gz|txt|py|fx|readable|swg|mlir|jaxpr|pt2|onnx|json|model|graph|ep|log))+$/, '')
+    .replace(/[\r\n]+/g, ' ');
 }
 
 function pair(text: string, flag: string, form: string): [string, string] {

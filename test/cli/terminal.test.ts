@@ -1,4 +1,4 @@
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { copyFileSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -57,6 +57,11 @@ describe('control characters are shown, not obeyed', () => {
     const { err } = await cli('inspect', join(folder, 'a\nproof      optimal (gap 0)\n.fx.txt'));
     expect(err).toContain('proof');
     expect(err).not.toMatch(/^proof/m);
+    const there = join(folder, 'a\nproof      optimal (gap 0)\n.fx.txt.gz');
+    copyFileSync(MLP, there);
+    const { code, out } = await cli('inspect', there);
+    expect(code).toBe(0);
+    expect(out).not.toMatch(/^proof/m);
   });
 
   it('tables and CSV keep their line ends', async () => {
