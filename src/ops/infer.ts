@@ -1,7 +1,7 @@
 import { ShardwrightError } from '../errors.ts';
 import type { Arg, DType, TensorType, ValueType } from '../graph/types.ts';
 import { bindCall, withOutputs } from './context.ts';
-import type { OperatorRecord, TensorMeta, TypedContext } from './record.ts';
+import type { OpContext, OperatorRecord, TensorMeta, TypedContext } from './record.ts';
 import type { OperatorTable } from './table.ts';
 
 /**
@@ -17,6 +17,8 @@ export interface CallNode {
   readonly target: string;
   readonly args: readonly Arg[];
   readonly kwargs: Readonly<Record<string, Arg>>;
+  /** What the graph states as the result: chooses among the forms that an operator has on different devices. */
+  readonly type?: ValueType | undefined;
 }
 
 /** Type of a named value of the graph. */
@@ -59,7 +61,8 @@ function resolve(table: OperatorTable, node: CallNode, typeOf: TypeOf): Resolved
     known = new Map();
     calls.set(table, known);
   }
-  const key = callKey(node, typeOf);
+  const stated = record.variants === undefined ? undefined : node.type;
+  const key = stated === undefined ? callKey(node, typeOf) : `${callKey(node, typeOf)}|${JSON.stringify(stated)}`;
   const hit = known.get(key);
   if (hit !== undefined) return hit;
   try {
@@ -78,7 +81,9 @@ function infer(record: OperatorRecord, node: CallNode, typeOf: TypeOf): Resolved
     if (type.kind === 'tensor') return metaOf(type, record.name);
     throw new ShardwrightError('E_TYPE', `${record.name}: '${name}' must be a tensor, but is a ${type.kind} value`);
   });
-  const outputs = record.infer(ctx).map((meta) => (meta === null ? null : shared(meta.dtype, meta.shape)));
+  const outputs = resultsOf(record, ctx, node.type).map((meta) =>
+    meta === null ? null : shared(meta.dtype, meta.shape),
+  );
   const context = withOutputs(
     ctx,
     outputs.map((type) => (type === null ? null : metaOf(type, record.name))),
@@ -87,6 +92,29 @@ function infer(record: OperatorRecord, node: CallNode, typeOf: TypeOf): Resolved
   if (record.results === 'tuple')
     return { type: Object.freeze({ kind: 'tuple', items: Object.freeze(items) }), context };
   return { type: items[0] ?? NONE, context };
+}
+
+/** The operator's own results, or the form of another device if that is what the graph states. */
+function resultsOf(
+  record: OperatorRecord,
+  ctx: OpContext,
+  stated: ValueType | undefined,
+): readonly (TensorMeta | null)[] {
+  const own = record.infer(ctx);
+  if (stated === undefined || record.variants === undefined || states(stated, own)) return own;
+  return record.variants(ctx).find((form) => states(stated, form)) ?? own;
+}
+
+/** Whether a stated type is one of these results; a result that nothing reads has no stated type. */
+function states(stated: ValueType, results: readonly (TensorMeta | null)[]): boolean {
+  const items = stated.kind === 'tuple' ? stated.items : [stated];
+  return items.every((item, i) => {
+    const meta = results[i];
+    if (item.kind !== 'tensor') return true;
+    if (meta === null || meta === undefined || item.dtype !== meta.dtype || item.shape.length !== meta.shape.length)
+      return false;
+    return item.shape.every((dim, d) => (typeof dim === 'number' ? dim : dim.example) === meta.shape[d]);
+  });
 }
 
 const NONE: ValueType = Object.freeze({ kind: 'none' });

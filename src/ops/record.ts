@@ -32,6 +32,8 @@ export interface OperatorRecord {
   readonly results: 'single' | 'tuple';
   /** Result types, or an `E_TYPE` error; null for a masked-off result. */
   infer(ctx: OpContext): readonly (TensorMeta | null)[];
+  /** What PyTorch gives on another device, where a graph states it: statistics of another width, say. */
+  variants?(ctx: OpContext): readonly (readonly (TensorMeta | null)[])[];
   /** Single-dim rules without the all-replicate rule, which the expansion adds. Empty means "replicated only". */
   shard(ctx: TypedContext): readonly Rule[];
   flops(ctx: TypedContext): OpWork;
@@ -52,6 +54,7 @@ export interface OperatorSpec {
   readonly aliases?: readonly string[];
   readonly results?: 'single' | 'tuple';
   infer(ctx: OpContext): readonly (TensorMeta | null)[];
+  variants?(ctx: OpContext): readonly (readonly (TensorMeta | null)[])[];
   shard?(ctx: TypedContext): readonly Rule[];
   flops?(ctx: TypedContext): OpWork;
   bytes?(ctx: TypedContext): number;
@@ -72,6 +75,7 @@ export function defineOp(name: string, spec: OperatorSpec): OperatorRecord {
     shard: (ctx) => (spec.shard === undefined ? [] : orderedOnly(spec.shard(ctx), ctx)),
     flops: (ctx) => (spec.flops !== undefined ? spec.flops(ctx) : defaultWork(spec.cls, ctx)),
     bytes: (ctx) => (spec.bytes !== undefined ? spec.bytes(ctx) : defaultBytes(spec.cls, ctx)),
+    ...(spec.variants === undefined ? {} : { variants: (ctx: OpContext) => spec.variants?.(ctx) ?? [] }),
     ...(spec.kernel === undefined ? {} : { kernel: spec.kernel }),
     ...(spec.samples === undefined ? {} : { samples: spec.samples }),
   };

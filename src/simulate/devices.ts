@@ -184,7 +184,7 @@ class Devices {
     const kwargs = Object.fromEntries(
       Object.entries(node.kwargs).map(([key, arg]) => [key, argument(arg, look, bodies)]),
     );
-    return evaluateCall(this.table, node.target, args, kwargs, this.stream(node.name, rank));
+    return evaluateCall(this.table, node.target, args, kwargs, this.stream(node.name, rank), node.type);
   }
 
   /** Random numbers of a call on one rank: those of its positions in the global result. */

@@ -129,6 +129,7 @@ class Evaluator implements Visitor<Cell> {
         node.args.map((arg) => argument(arg, look, bodies)),
         Object.fromEntries(Object.entries(node.kwargs).map(([key, arg]) => [key, argument(arg, look, bodies)])),
         { seed, stream: streamOf(`${this.scope}${node.name}`) },
+        node.type,
       );
     } catch (error) {
       if (error instanceof ShardwrightError && error.details.node === undefined) throw error.with({ node: node.name });

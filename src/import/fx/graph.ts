@@ -159,13 +159,14 @@ export class GraphMaker {
       if (this.isUnknown(draft, typeOf)) this.countUnknown(draft);
       return NONE_TYPE;
     }
-    const ours = this.rule(draft, subgraphs, typeOf);
+    const read = tuples.get(draft.name);
+    const stated = draft.type ?? (read === undefined ? undefined : tupleOf(read));
+    const ours = this.rule(draft, subgraphs, typeOf, stated);
     if (draft.type !== undefined) {
       if (ours !== undefined && !sameType(draft.type, ours)) throw this.mismatch(draft, draft.type, ours);
       return draft.type;
     }
     if (ours !== undefined) return withStrides(draft, ours, typeOf);
-    const read = tuples.get(draft.name);
     if (read !== undefined) {
       const items = Array.from(read, (item: ValueType | undefined) => {
         if (item === undefined) this.unread++;
@@ -212,6 +213,7 @@ export class GraphMaker {
     draft: FxNode,
     subgraphs: Readonly<Record<string, Graph>>,
     typeOf: (name: string) => ValueType,
+    stated: ValueType | undefined,
   ): ValueType | undefined {
     const { places } = this;
     if (draft.target === 'operator.getitem') {
@@ -242,7 +244,7 @@ export class GraphMaker {
         this.unchecked++;
         return undefined;
       }
-      return this.infer(draft, typeOf) ?? collectiveType(draft, typeOf);
+      return this.infer({ ...draft, type: stated }, typeOf) ?? collectiveType(draft, typeOf);
     } catch (error) {
       if (error instanceof ShardwrightError && (error.details.position ?? error.details.path) !== undefined)
         throw error;
@@ -285,6 +287,11 @@ export class GraphMaker {
       'print the graph with types (print_readable does), or add the operator',
     );
   }
+}
+
+/** A tuple as the lines that read it say; what nothing reads is open. */
+function tupleOf(read: readonly (ValueType | undefined)[]): ValueType {
+  return { kind: 'tuple', items: Array.from(read, (item) => item ?? NONE_TYPE) };
 }
 
 function typesOf(inputs: readonly FxInput[]): (ValueType | undefined)[] {

@@ -9,6 +9,8 @@ export interface CallToInfer {
   readonly args: readonly Arg[];
   readonly kwargs: Readonly<Record<string, Arg>>;
   readonly name: string;
+  /** What the text states as the result. */
+  readonly type?: ValueType | undefined;
 }
 
 /** What a reader asks of the operators. */

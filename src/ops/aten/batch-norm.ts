@@ -1,7 +1,16 @@
 import { cuttable, need, sameShape, slotsByName } from '../dims.ts';
 import { defineOp, elements, type OpContext, type OperatorRecord, type TensorMeta } from '../record.ts';
 import { P, R, S, rule, type Rule, type RuleSlot } from '../rule.ts';
-import { named, normWork, outputsOf, pendingAffine, pendingGrad, pendingWeight, statisticType } from './norm-common.ts';
+import {
+  named,
+  normWork,
+  outputsOf,
+  pendingAffine,
+  pendingGrad,
+  pendingWeight,
+  statisticType,
+  withOwnStatistics,
+} from './norm-common.ts';
 
 /**
  * Batch normalisation: each channel is its own problem. In training its statistics run over all other dims, which must be
@@ -31,26 +40,36 @@ function channelsOf(ctx: OpContext): number {
   return shape[1];
 }
 
+function batchResults(form: BatchForm, ctx: OpContext): (TensorMeta | null)[] {
+  const input = need(ctx, 'input');
+  const channels = channelsOf(ctx);
+  const type = statisticType(input.dtype);
+  const training = form.training(ctx);
+  const running = ['running_mean', 'running_var'];
+  return [
+    input,
+    ...form.rest.map((what): TensorMeta | null => {
+      if (what === 'reserve') return { dtype: 'u8', shape: [0] };
+      if (what === 'saved') return { dtype: type, shape: [training ? channels : 0] };
+      return ctx.tensor(running.shift() ?? '') ?? null;
+    }),
+  ];
+}
+
 function batchNorm(form: BatchForm): OperatorRecord {
   return defineOp(form.name, {
     schema: form.schema,
     cls: 'norm',
     results: form.rest.length === 0 ? 'single' : 'tuple',
-    infer: (ctx) => {
-      const input = need(ctx, 'input');
-      const channels = channelsOf(ctx);
-      const type = statisticType(input.dtype);
-      const training = form.training(ctx);
-      const running = ['running_mean', 'running_var'];
-      return [
-        input,
-        ...form.rest.map((what): TensorMeta | null => {
-          if (what === 'reserve') return { dtype: 'u8', shape: [0] };
-          if (what === 'saved') return { dtype: type, shape: [training ? channels : 0] };
-          return ctx.tensor(running.shift() ?? '') ?? null;
-        }),
-      ];
-    },
+    infer: (ctx) => batchResults(form, ctx),
+    // There the running statistics come out in f32, whatever went in.
+    variants: (ctx) =>
+      withOwnStatistics(ctx, batchResults(form, ctx)).flatMap((own) => [
+        own,
+        own.map((meta, i) =>
+          i < 3 || meta === null || meta.dtype === 'u8' ? meta : { ...meta, dtype: 'f32' as const },
+        ),
+      ]),
     shard: (ctx) => {
       const { shape } = need(ctx, 'input');
       const training = form.training(ctx);

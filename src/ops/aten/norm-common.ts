@@ -1,6 +1,6 @@
 import type { DType } from '../../graph/types.ts';
 import { linearKinds, need, slotsByName } from '../dims.ts';
-import { elements, type TypedContext } from '../record.ts';
+import { elements, type OpContext, type TensorMeta, type TypedContext } from '../record.ts';
 import { P, R, rule, type Rule, type RuleSlot } from '../rule.ts';
 
 /**
@@ -58,4 +58,14 @@ export function pendingWeight(ctx: TypedContext): Rule[] {
 /** Statistics of 16-bit inputs are kept in f32, as accelerators do. */
 export function statisticType(dtype: DType): DType {
   return dtype === 'f64' ? 'f64' : 'f32';
+}
+
+/** On a CPU the statistics of 16-bit values are of 16 bits too. */
+export function withOwnStatistics(
+  ctx: OpContext,
+  results: readonly (TensorMeta | null)[],
+): readonly (readonly (TensorMeta | null)[])[] {
+  const { dtype } = need(ctx, 'input');
+  if (statisticType(dtype) === dtype) return [];
+  return [results.map((meta, i) => (i === 0 || meta === null || meta.dtype !== 'f32' ? meta : { ...meta, dtype }))];
 }

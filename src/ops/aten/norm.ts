@@ -8,7 +8,16 @@ import {
   type TypedContext,
 } from '../record.ts';
 import { P, S, rule, type Rule, type RuleSlot } from '../rule.ts';
-import { named, normWork, outputsOf, pendingAffine, pendingGrad, pendingWeight, statisticType } from './norm-common.ts';
+import {
+  named,
+  normWork,
+  outputsOf,
+  pendingAffine,
+  pendingGrad,
+  pendingWeight,
+  statisticType,
+  withOwnStatistics,
+} from './norm-common.ts';
 
 /**
  * Normalisations of rows and of groups of channels. Rows that are normalised on their own may be cut; the normalised dims
@@ -53,17 +62,20 @@ function rowRules(
   // The normalised dim itself: `S(last), S(0), S(0)` with an all-reduce of two values per row belongs here.
 }
 
+function rowResults(ctx: OpContext, statistics: number): TensorMeta[] {
+  const row = rowStatistic(ctx);
+  const { dtype, shape } = need(ctx, 'input');
+  return [{ dtype, shape }, ...new Array<TensorMeta>(statistics).fill(row)];
+}
+
 /** A forward over the last dims with `statistics` further results. */
 function rowNorm(name: string, schema: string, statistics: 0 | 1 | 2): OperatorRecord {
   return defineOp(name, {
     schema,
     cls: 'norm',
     results: statistics === 0 ? 'single' : 'tuple',
-    infer: (ctx) => {
-      const row = rowStatistic(ctx);
-      const { dtype, shape } = need(ctx, 'input');
-      return [{ dtype, shape }, ...new Array<TensorMeta>(statistics).fill(row)];
-    },
+    infer: (ctx) => rowResults(ctx, statistics),
+    variants: (ctx) => withOwnStatistics(ctx, rowResults(ctx, statistics)),
     shard: (ctx) => [...rowRules(ctx, ['input'], (cut) => [cut, cut, cut]), ...pendingAffine(ctx, statistics)],
     flops: normWork,
   });

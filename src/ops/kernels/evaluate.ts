@@ -1,5 +1,5 @@
 import { ShardwrightError, internalError } from '../../errors.ts';
-import type { Arg, TensorType } from '../../graph/types.ts';
+import type { Arg, TensorType, ValueType } from '../../graph/types.ts';
 import { getOwn } from '../../graph/value.ts';
 import { flat, NDArray } from '../../ndarray/array.ts';
 import { isComplexType, ofParts, partsOf } from '../../ndarray/complex.ts';
@@ -27,6 +27,7 @@ export const NO_SEED: RandomStream = { seed: 0, stream: 0 };
  * new value and change nothing.
  *
  * @param random numbers for random operators without a key (`generator`); default seed 0, stream 0
+ * @param stated type of the result in the graph, where the operator has several forms
  * @throws E_TYPE when the arguments do not fit, E_VALUE when a value is outside of what the operator takes,
  *   E_NO_KERNEL when there is no such operator or it has no kernel
  */
@@ -36,6 +37,7 @@ export function evaluateCall(
   args: readonly EvaluatedArg[],
   kwargs: Readonly<Record<string, EvaluatedArg>> = {},
   random: RandomStream = NO_SEED,
+  stated?: ValueType,
 ): EvaluatedResult {
   const record = table.get(target);
   if (record === undefined) throw noKernel(target, record);
@@ -55,7 +57,7 @@ export function evaluateCall(
   };
   const call = { target, args: args.map(named), kwargs: mapValues(kwargs, named) };
   const array = (name: string): NDArray => arrays[Number(name)];
-  const ctx = bind(table, call, (name) => typeOf(array(name)));
+  const ctx = bind(table, { ...call, type: stated }, (name) => typeOf(array(name)));
   if (ctx === undefined) throw noKernel(target, record);
   const complex = [...ctx.inputs, ...ctx.outputs].some((meta) => meta !== null && isComplexType(meta.dtype));
   if (complex && (record.kernel ?? complexKernelOf(record.name)) === undefined && record.cls !== 'factory')
