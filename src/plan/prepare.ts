@@ -1,6 +1,6 @@
 import { RedistributionCharges } from '../cost/charges.ts';
 import { loadCluster, usableMemoryBytes, type Cluster } from '../cost/cluster.ts';
-import type { CollectiveModel } from '../cost/collectives.ts';
+import { groupTopology, type CollectiveModel } from '../cost/collectives.ts';
 import { jumpsNote } from '../cost/jumps.ts';
 import { collectiveModel } from '../cost/presets.ts';
 import { Redistributor } from '../cost/redistribute.ts';
@@ -218,6 +218,19 @@ function limitedSpace(space: ShardingSpace, mostRuns: number, sharing: boolean):
   return list;
 }
 
+/** The mesh with two neighbouring dims of different sizes, which share links, in the other order; undefined where none are. */
+function turnedMesh({ space: { mesh }, cluster }: Model): string | undefined {
+  const hosts = mesh.dims.map((_, d) => groupTopology(mesh, cluster.devicesPerHost, [d]).hosts);
+  const at = mesh.dims.findIndex(({ size }, d) => {
+    const next = mesh.dims[d + 1]?.size ?? 1;
+    return size > 1 && next > 1 && size !== next && hosts[d] === 1 && hosts[d + 1] === 1;
+  });
+  if (at < 0) return undefined;
+  const dims = [...mesh.dims];
+  [dims[at], dims[at + 1]] = [dims[at + 1], dims[at]];
+  return dims.map(({ name, size }) => `${name}=${size}`).join(',');
+}
+
 function assumptionsOf(
   model: Model,
   request: PlanRequest,
@@ -244,6 +257,11 @@ function assumptionsOf(
   if (request.strided === undefined && usualStrides(model.space) === 'off')
     list.push(
       'Dims that views merge are cut in one piece on meshes of so many dims; --strided rows cuts them in strides too.',
+    );
+  const turned = turnedMesh(model);
+  if (turned !== undefined)
+    list.push(
+      `Nothing is cheaper among plans that cut a tensor dim by outer mesh dims first (parameters and states also by inner ones first). Mesh dims that share links may stand in another order too: --mesh ${turned} is another question.`,
     );
   if (model.strategies.fewerStrides > 0)
     list.push(
