@@ -5,11 +5,12 @@ import { parseMesh } from '../mesh/mesh.ts';
 import { tensorRanks, type VocabularyPadding } from '../models/vocabulary.ts';
 import type { OperatorTable } from '../ops/table.ts';
 import { plannable } from '../passes/plannable.ts';
-import { shrinkGraph, type Shrunk } from '../passes/shrink.ts';
+import type { Shrunk } from '../passes/shrink.ts';
 import type { LowerablePlan } from '../plan/lower.ts';
 import { prepare } from '../plan/prepare.ts';
 import { shardPrepared } from '../plan/shard.ts';
 import { transplant } from '../plan/transplant.ts';
+import { constantsAsInputs, reduced as reducedProgram, refuseUnevaluated } from '../simulate/reduced.ts';
 import { tableText } from '../units.ts';
 import { verify, type Verification, type VerifyOptions as VerifyNumbers } from '../simulate/verify.ts';
 import { clusterText } from './cluster-file.ts';
@@ -90,14 +91,18 @@ async function writtenPlan(path: string, options: VerifyOptions): Promise<Subjec
     throw new ShardwrightError('E_USAGE', `--${other.replace(/[A-Z]/g, (c) => `-${c.toLowerCase()}`)} is for a model that is planned here, ${path} is a plan`, {
       hint: 'drop it; what was asked for is in the request.json of the plan.',
     }); // prettier-ignore
-  const { plan, program } = wholePlan(path);
+  const { plan: whole, program: planned } = wholePlan(path);
   const table = await operatorsWith(options.ops ?? []);
+  refuseUnevaluated(planned, table);
+  const program = constantsAsInputs(planned);
+  const byName = new Map(whole.nodes.map((node) => [node.name, node]));
+  const plan = { ...whole, nodes: program.nodes.flatMap(({ name }) => byName.get(name) ?? []) };
   const padding = plan.request.padVocabulary;
   const common = { model: plan.model, mesh: plan.request.mesh, table, planned: 'full', padding } as const;
   const seed = options.given?.includes('seed') === true ? parseCount(options.seed, '--seed') : plan.request.seed;
   if (!options.shrink) return { ...common, seed, reduced: { graph: program, sizes: [], kept: [] }, plan };
   const { sizes: meshSizes } = parseMesh(plan.request.mesh);
-  const reduced = shrinkGraph(program, table, { meshSizes });
+  const reduced = reducedProgram(program, table, { meshSizes, seed });
   return { ...common, seed, reduced, plan: transplant(plan, prepare(reduced.graph, plan.request, table)) };
 }
 
@@ -112,12 +117,14 @@ async function plannedModel(path: string, options: VerifyOptions, io: CliIo): Pr
   const { graph: given, table, padding } = await loadModel(path, { ...options, tensor: tensorRanks(asked.mesh) });
   const request = padded(asked, padding);
   try {
-    const graph = plannable(given, table);
+    const graph = constantsAsInputs(plannable(given, table));
+    refuseUnevaluated(graph, table);
+    const { seed } = request;
     const { sizes: meshSizes } = parseMesh(request.mesh);
     const own: Shrunk = { graph, sizes: [], kept: [] };
     const replan = options.replan === true || !options.shrink;
     const again = request.checkpoint !== undefined && request.checkpoint !== 'none';
-    const before = options.shrink && (replan || !again) ? shrinkGraph(graph, table, { meshSizes }) : own;
+    const before = options.shrink && (replan || !again) ? reducedProgram(graph, table, { meshSizes, seed }) : own;
     const prepared = prepare(replan ? before.graph : graph, request, table);
     const result = await shardPrepared(prepared, { onProgress: progressPrinter(io, options.quiet === true) });
     if (result.status === 'infeasible') return reportInfeasible(result, prepared, io, options.json === true);
@@ -127,14 +134,14 @@ async function plannedModel(path: string, options: VerifyOptions, io: CliIo): Pr
       ? before
       : replan
         ? { ...before, graph: program }
-        : shrinkGraph(program, table, { meshSizes });
+        : reducedProgram(program, table, { meshSizes, seed });
     return {
       reduced,
       plan: replan ? result.plan : transplant(result.plan, prepare(reduced.graph, settled, table)),
       model: result.plan.model,
       mesh: request.mesh,
       planned: replan ? 'reduced' : 'full',
-      seed: request.seed,
+      seed,
       table,
       padding,
     };
@@ -165,9 +172,13 @@ function verifyOrRefuse(
   } catch (error) {
     if (!(error instanceof ShardwrightError) || error.code !== 'E_LIMIT') throw error;
     const [first] = reduced.kept;
-    const hint = !shrunk
-      ? 'drop --no-shrink: the placements are then verified at reduced sizes.'
-      : `sizes are reduced already${first === undefined ? '' : ` (those of ${first.node} cannot be: ${first.reason})`}; verify fewer layers, or plan a smaller mesh.`;
+    const whole = [
+      ...new Set(reduced.sizes.filter(({ from, to }) => from === to && from > 16).map(({ from }) => from)),
+    ];
+    const stays = first === undefined ? (whole.length === 0 ? '' : `sizes ${whole.join(', ')} stay; `) : `sizes of ${first.node} stay (${first.reason}); `; // prettier-ignore
+    const hint = shrunk
+      ? `${stays}verify fewer layers, or plan a smaller mesh.`
+      : 'drop --no-shrink: the placements are then verified at reduced sizes.';
     throw new ShardwrightError('E_LIMIT', error.message, { ...error.details, hint });
   }
 }

@@ -3,7 +3,7 @@ import { bind } from '../ops/infer.ts';
 import { defineOp, type OperatorRecord, type OpWork, type TypedContext } from '../ops/record.ts';
 import { R, rule, S } from '../ops/rule.ts';
 import type { OperatorTable } from '../ops/table.ts';
-import { shapeOf } from './shrink.ts';
+import { shapeOf } from './shrink-dims.ts';
 
 /**
  * A map whose rows are shared out: its trips do not depend on each other, so a device that holds some rows of what is mapped

@@ -1,57 +1,69 @@
-import type { Graph, Node, TensorType, ValueType } from '../graph/types.ts';
-import { eachOperand } from '../graph/value.ts';
-import { bindCall } from '../ops/context.ts';
-import { elements, type OperatorRecord, type TypedContext } from '../ops/record.ts';
+import type { Node } from '../graph/types.ts';
+import { elements } from '../ops/record.ts';
+import type { TypedContext } from '../ops/record.ts';
 import type { OperatorTable } from '../ops/table.ts';
 import { viewGroups, type DimSpec } from '../ops/viewgroups.ts';
-import { slidDims, type Slide } from './shrink-windows.ts';
+import type { AxisCall, ProgramAxes, ProgramNode } from './shrink-dims.ts';
+import { readWindows } from './shrink-window-relations.ts';
+import type { Slide } from './shrink-windows.ts';
 
 /**
- * What the sizes of a graph must satisfy whatever they are: the new size of a size is one function for the whole graph, so
- * that tensors that fit together keep fitting; views need products, joins and slices need sums.
+ * What the sizes of a program must satisfy whatever they are. In go calls with the axes of their dims, out come relations
+ * of axes: views need products, joins and slices need sums, padding needs a difference, windows need their count.
  */
 
 export interface Relation {
-  readonly kind: 'product' | 'sum' | 'multiple' | 'atMost' | 'window';
+  readonly kind: 'product' | 'sum' | 'shift' | 'multiple' | 'atMost' | 'window';
   /**
-   * `product`, `sum`: both sides give the same. `multiple`: left is a multiple of right. `atMost`: left <= right. `window`:
-   * left, rows and kernel, has right many windows.
+   * Axes. `product`, `sum`: both sides give the same. `shift`: right is left times `times` plus `by`. `multiple`: left is a
+   * multiple of right. `atMost`: left <= right. `window`: left, rows and kernel, has right many windows.
    */
   readonly left: readonly number[];
   readonly right: readonly number[];
-  /** Further factor of the right side of a product. */
+  /** Further factor of the right side of a product, or of the left side of a shift. */
   readonly times?: number;
+  readonly by?: number;
   /** Of windows. A kernel that is a literal and no size stands here. */
   readonly slide?: Slide & { readonly kernel?: number };
 }
 
 export class SizeRelations {
-  /** Sizes above 1 that occur. */
-  readonly sizes = new Set<number>();
+  /** Axes of more than one row that occur. */
+  readonly axes = new Set<number>();
   readonly fixed = new Set<number>();
   /** Smallest new size, where a literal asks for one. */
   readonly atLeast = new Map<number, number>();
-  /** Sizes of spatial dims. Windows decide what they can be, so they need not stay divisible by a mesh. */
+  /** Axes of spatial dims. Windows decide what they can be, so they need not stay divisible by a mesh. */
   readonly spatial = new Set<number>();
+  /** Axes of positions, which no mesh cuts. */
+  readonly free = new Set<number>();
+  /** Axes of literals, by call and name of the argument. */
+  readonly literals = new Map<Node, Readonly<Record<string, number>>>();
   private readonly byText = new Map<string, Relation>();
+
+  constructor(readonly program: ProgramAxes) {}
 
   get relations(): Relation[] {
     return [...this.byText.values()];
   }
 
-  read(node: Node, graph: Graph, table: OperatorTable): void {
-    for (const shape of shapesOf(node.type)) for (const n of shape) this.meet(n);
-    const record = node.kind === 'call' ? table.get(node.target) : undefined;
+  sizeOf(axis: number): number {
+    return this.program.sizeOf(axis);
+  }
+
+  read(at: ProgramNode, table: OperatorTable): void {
+    for (const dims of this.program.around(at)) for (const axis of dims) this.meet(axis);
+    const { node } = at;
     const length = node.target === 'scan' ? node.kwargs['length'] : undefined;
-    if (typeof length === 'number') this.meet(length);
-    if (record === undefined) return;
-    const ctx = contextOf(node, graph, table);
+    if (typeof length === 'number') this.literals.set(node, { length: this.along(-1, length)[0] ?? 0 });
+    const record = node.kind === 'call' ? table.get(node.target) : undefined;
+    const call = record === undefined ? undefined : this.program.call(at);
+    if (record === undefined || call === undefined) return;
     const reader = READERS[record.name.replace(/^(aten|prims)\./, '')];
-    if (reader !== undefined) reader(this, ctx);
-    if (/\.(\w*conv(?!ert)|\w*pool|\w*upsample|native_group_norm|group_norm|_grouped_mm)/.test(record.name))
-      this.window(ctx, record);
+    if (reader !== undefined) reader(this, call);
+    readWindows(this, call, record);
     if (record.cls === 'attention') {
-      const heads = (name: string): number | undefined => ctx.tensor(name)?.shape.at(-3);
+      const heads = (name: string): number | undefined => call.inputs[call.ctx.indexOf(name)]?.at(-3);
       const [own, shared] = [heads('query'), heads('key')];
       if (own !== undefined && shared !== undefined && own !== shared)
         this.relate({ kind: 'multiple', left: [own], right: [shared] });
@@ -59,114 +71,66 @@ export class SizeRelations {
   }
 
   /** Keeps every size of a call: of its results and its operands. */
-  fixNode(graph: Graph, name: string): void {
-    const at = graph.nodes.find((node) => node.name === name);
-    if (at === undefined) return;
-    const types = [at.type];
-    eachOperand(at, (used) => types.push(graph.nodes.find((node) => node.name === used)?.type ?? { kind: 'none' }));
-    for (const type of types) for (const shape of shapesOf(type)) for (const n of shape) this.fixed.add(n);
+  fixNode(at: ProgramNode): void {
+    for (const dims of this.program.around(at)) for (const axis of dims) this.fix(axis);
   }
 
+  /** Two axes are related only where their sizes are: a relation that does not hold of the sizes there are is none. */
   relate(relation: Relation): void {
-    const [left, right] = [relation.left.filter((n) => n !== 1), relation.right.filter((n) => n !== 1)];
-    const plain = relation.kind === 'sum' || relation.kind === 'window' ? relation : { ...relation, left, right };
-    for (const n of [...plain.left, ...plain.right]) this.meet(n);
-    if (plain.kind !== 'window' && plain.times === undefined && sorted(plain.left) === sorted(plain.right)) return;
+    const above = (axis: number): boolean => this.sizeOf(axis) !== 1;
+    const plain =
+      relation.kind === 'product'
+        ? { ...relation, left: relation.left.filter(above), right: relation.right.filter(above) }
+        : relation;
+    for (const axis of [...plain.left, ...plain.right]) this.meet(axis);
     const sides = plain.kind === 'window' ? [plain.left, plain.right] : [sorted(plain.left), sorted(plain.right)];
-    const text = `${plain.kind} ${sides.join(' | ')} | ${plain.times ?? 1} ${JSON.stringify(plain.slide ?? null)}`;
+    if (plain.kind === 'product' && plain.times === undefined && String(sides[0]) === String(sides[1])) return;
+    const text = `${plain.kind} ${sides.join(' | ')} | ${plain.times ?? 1} ${plain.by ?? 0} ${JSON.stringify(plain.slide ?? null)}`;
     this.byText.set(text, plain);
   }
 
-  meet(n: number): void {
-    if (n > 1) this.sizes.add(n);
+  meet(axis: number): void {
+    if (this.sizeOf(axis) > 1) this.axes.add(axis);
   }
 
-  fix(n: number): void {
-    this.meet(n);
-    this.fixed.add(n);
+  fix(axis: number): void {
+    this.meet(axis);
+    this.fixed.add(axis);
   }
 
-  least(n: number, bound: number): void {
-    this.atLeast.set(n, Math.max(this.atLeast.get(n) ?? 0, bound));
+  least(axis: number, bound: number): void {
+    this.atLeast.set(axis, Math.max(this.atLeast.get(axis) ?? 0, bound));
   }
 
-  /** Operators that slide windows or count groups: where no relation is known, all but batch and plain channels stays. */
-  private window(ctx: TypedContext, record: OperatorRecord): void {
-    const dims = slidDims(ctx, record);
-    const { name } = record;
-    if (dims !== undefined) {
-      for (const { size, kernel, weighted, count, ...slide } of dims) {
-        const left = weighted ? [size, kernel] : [size];
-        this.relate({ kind: 'window', left, right: [count], slide: weighted ? slide : { ...slide, kernel } });
-        for (const n of [size, count]) this.spatial.add(n);
-      }
-      return;
-    }
-    const grouped = /group/.test(name) || (/conv/.test(name) && ctx.int('groups') > 1);
-    for (const meta of [...ctx.inputs, ...ctx.outputs]) {
-      if (meta === null) continue;
-      meta.shape.forEach((n, d) => {
-        if (d >= 2 || (grouped && d === 1)) this.fix(n);
-      });
-    }
-    if (grouped) for (const meta of ctx.inputs.slice(1)) meta.shape.forEach((n) => this.fix(n));
+  /** A literal that counts rows along an axis: its axis, or none for 0. */
+  along(axis: number, n: number): number[] {
+    if (n <= 0) return [];
+    const made = this.program.along(axis, n);
+    this.meet(made);
+    this.free.add(made);
+    return [made];
   }
 }
 
-function sorted(list: readonly number[]): string {
-  return [...list].sort((a, b) => a - b).join();
+function sorted(list: readonly number[]): number[] {
+  return [...list].sort((a, b) => a - b);
 }
 
-function shapesOf(type: ValueType): number[][] {
-  if (type.kind === 'tuple') return type.items.flatMap(shapesOf);
-  if (type.kind !== 'tensor') return [];
-  return [type.shape.map((dim) => (typeof dim === 'number' ? dim : (dim.example ?? 1)))];
-}
+type Reader = (relations: SizeRelations, call: AxisCall) => void;
 
-/** The call with the types of the graph. */
-export function contextOf(node: Node, graph: Graph, table: OperatorTable): TypedContext {
-  const record = table.get(node.target);
-  if (record === undefined) throw new Error(`internal: ${node.target} has no record`);
-  const metas = metasOf(graph);
-  const ctx = bindCall(record, node.args, node.kwargs, (name) => {
-    const type = metas.get(name);
-    if (type === undefined) throw new Error(`internal: ${name} is no tensor`);
-    const [shape] = shapesOf(type);
-    return { dtype: type.dtype, shape };
-  });
-  const outputs = node.type.kind === 'tuple' ? node.type.items : [node.type];
-  return Object.assign(Object.create(ctx) as TypedContext, {
-    outputs: outputs.map((type) => (type.kind === 'tensor' ? { dtype: type.dtype, shape: shapesOf(type)[0] } : null)),
-  });
-}
-
-const metaCache = new WeakMap<Graph, Map<string, TensorType>>();
-
-function metasOf(graph: Graph): Map<string, TensorType> {
-  let metas = metaCache.get(graph);
-  if (metas === undefined) {
-    metas = new Map();
-    for (const node of graph.nodes) if (node.type.kind === 'tensor') metas.set(node.name, node.type);
-    metaCache.set(graph, metas);
-  }
-  return metas;
-}
-
-type Reader = (relations: SizeRelations, ctx: TypedContext) => void;
+const shape = (meta: { readonly shape: readonly number[] } | null | undefined): readonly number[] => meta?.shape ?? [];
 
 /** Each group of input dims holds as many elements as the output dims made of it. */
-const view: Reader = (relations, ctx) => {
+const view: Reader = (relations, { ctx, inputs, outputs }) => {
   const from = ctx.inputs[0].shape;
-  const to = ctx.outputs[0]?.shape ?? [];
   if (elements(from) === 0) return;
   const groups = new Map<string, { left: number[]; right: number[] }>();
-  viewGroups(from, to).forEach((spec, out) => {
+  viewGroups(from, shape(ctx.outputs[0])).forEach((spec, out) => {
     const dims = sourceDims(spec);
     if (dims.length === 0) return;
-    const key = dims.join();
-    const group = groups.get(key) ?? { left: dims.map((d) => from[d]), right: [] };
-    group.right.push(to[out]);
-    groups.set(key, group);
+    const group = groups.get(dims.join()) ?? { left: dims.map((d) => inputs[0][d]), right: [] };
+    group.right.push(outputs[0][out]);
+    groups.set(dims.join(), group);
   });
   for (const { left, right } of groups.values()) relations.relate({ kind: 'product', left, right });
 };
@@ -177,27 +141,36 @@ function sourceDims(spec: DimSpec): readonly number[] {
   return spec.kind === 'split' ? sourceDims(spec.source) : [];
 }
 
-function dimOf(ctx: TypedContext, rank = ctx.inputs[0].shape.length): number {
-  const dim = ctx.int('dim');
+function dimOf(ctx: TypedContext, rank = ctx.inputs[0].shape.length, name = 'dim'): number {
+  const dim = ctx.int(name);
   return dim < 0 ? dim + rank : dim;
 }
 
-const cat: Reader = (relations, ctx) => {
-  const rank = ctx.outputs[0]?.shape.length ?? 0;
-  const dim = dimOf(ctx, rank);
-  const parts = ctx.inputs.filter((m) => m.shape.length === rank).map((m) => m.shape[dim]);
-  relations.relate({ kind: 'sum', left: [ctx.outputs[0]?.shape[dim] ?? 0], right: parts });
-};
+/** The rows of the parts are those of the whole. */
+const joined =
+  (name: string): Reader =>
+  (relations, { ctx, inputs, outputs }) => {
+    const rank = shape(ctx.outputs[0]).length;
+    const dim = dimOf(ctx, rank, name);
+    const parts = inputs.filter((dims) => dims.length === rank).map((dims) => dims[dim]);
+    relations.relate({
+      kind: 'sum',
+      left: [outputs[0][dim]],
+      right: parts.filter((axis) => relations.sizeOf(axis) > 0),
+    });
+  };
 
-const split: Reader = (relations, ctx) => {
+const split: Reader = (relations, { ctx, inputs, outputs }) => {
   const dim = dimOf(ctx);
-  const parts = ctx.outputs.map((m) => m?.shape[dim] ?? 0);
-  relations.relate({ kind: 'sum', left: [ctx.inputs[0].shape[dim]], right: parts });
+  const parts = outputs.map((dims) => dims[dim]).filter((axis) => axis !== undefined);
+  relations.relate({ kind: 'sum', left: [inputs[0][dim]], right: parts });
+  if (parts.every((axis) => relations.sizeOf(axis) === relations.sizeOf(parts[0])))
+    relations.relate({ kind: 'product', left: [inputs[0][dim]], right: [parts[0]], times: parts.length });
 };
 
 /** Number of results: cannot change. */
-const unbind: Reader = (relations, ctx) => relations.fix(ctx.inputs[0].shape[dimOf(ctx)]);
-const stack: Reader = (relations, ctx) => relations.fix(ctx.inputs.length);
+const unbind: Reader = (relations, { ctx, inputs }) => relations.fix(inputs[0][dimOf(ctx)]);
+const stack: Reader = (relations, { ctx, outputs }) => relations.fix(outputs[0][dimOf(ctx, outputs[0].length)]);
 
 /** Rows before, in and after a slice, by the place where they are cut. */
 export function sliceParts(
@@ -210,73 +183,142 @@ export function sliceParts(
   return { start, rows: end - start, rest: size - end, step: ctx.int('step') };
 }
 
-const slice =
-  (whole: (ctx: TypedContext) => readonly number[]): Reader =>
-  (relations, ctx) => {
-    const shape = whole(ctx);
-    const size = shape[dimOf(ctx, shape.length)];
-    const { start, rows, rest, step } = sliceParts(ctx, size);
-    if (step !== 1) {
-      relations.fix(size);
-      relations.fix(Math.ceil(rows / step));
+/** `rows` axis of a run of rows of `whole`, between others that are counted by positions along it. */
+export function sliced(
+  relations: SizeRelations,
+  { node }: AxisCall,
+  { whole, rows, start, count, rest, step, key = '' }: { whole: number; rows: number; start: number; count: number; rest: number; step: number; key?: string },
+): void {
+  if (count === 0) {
+    // No rows: before the first one, or after the last.
+    if (start > 0 && rest === 0) relations.literals.set(node, { ...relations.literals.get(node), [`start${key}`]: whole });
+    else if (start > 0) relations.fix(whole);
+    return;
+  }
+  if (step !== 1) {
+    if (rest > 0 || start >= step) {
+      relations.fix(whole);
+      relations.fix(rows);
       return;
     }
-    const parts = [start, rows, rest].filter((n) => n > 0);
-    relations.relate({ kind: 'sum', left: [size], right: parts });
+    relations.relate({ kind: 'window', left: [whole], right: [rows], slide: { stride: step, padding: -start / 2, dilation: 1, kernel: 1 } });
+    return;
+  }
+  const [before, after] = [relations.along(whole, start), relations.along(whole, rest)];
+  relations.relate({ kind: 'sum', left: [whole], right: [...before, rows, ...after] });
+  const known = relations.literals.get(node) ?? {};
+  relations.literals.set(node, {
+    ...known,
+    ...(before.length === 0 ? {} : { [`start${key}`]: before[0] }),
+    ...(after.length === 0 ? {} : { [`rest${key}`]: after[0] }),
+  });
+} // prettier-ignore
+
+type Ends = (call: AxisCall) => readonly [whole: readonly number[], part: readonly number[]];
+const cutOut: Ends = ({ inputs, outputs }) => [inputs[0], outputs[0]];
+const putIn: Ends = ({ inputs }) => [inputs[0], inputs[1]];
+const gradient: Ends = ({ inputs, outputs }) => [outputs[0], inputs[0]];
+
+const slice =
+  (ends: Ends): Reader =>
+  (relations, call) => {
+    const [whole, part] = ends(call);
+    const dim = dimOf(call.ctx, whole.length);
+    const { start, rows, rest, step } = sliceParts(call.ctx, relations.sizeOf(whole[dim]));
+    sliced(relations, call, { whole: whole[dim], rows: part[dim], start, count: rows, rest, step });
   };
 
-const ownSize = (ctx: TypedContext): readonly number[] => ctx.inputs[0].shape;
-const resultSize = (ctx: TypedContext): readonly number[] => ctx.outputs[0]?.shape ?? [];
-
-/** The row that is picked must exist. */
+/** One row between others. The row that is picked must exist. */
 const select =
-  (whole: (ctx: TypedContext) => readonly number[]): Reader =>
-  (relations, ctx) => {
-    const shape = whole(ctx);
-    const index = ctx.int('index');
-    relations.least(shape[dimOf(ctx, shape.length)], index < 0 ? -index : index + 1);
+  (ends: Ends): Reader =>
+  (relations, call) => {
+    const [whole] = ends(call);
+    const axis = whole[dimOf(call.ctx, whole.length)];
+    const size = relations.sizeOf(axis);
+    const index = call.ctx.int('index');
+    if (index < 0) {
+      relations.least(axis, -index);
+      return;
+    }
+    const start = relations.along(axis, index);
+    const rest = relations.along(axis, size - 1 - index);
+    const one = relations.program.along(axis, 1);
+    relations.relate({ kind: 'sum', left: [axis], right: [...start, one, ...rest] });
+    if (start.length > 0) relations.literals.set(call.node, { start: start[0] });
   };
 
-const repeat: Reader = (relations, ctx) => {
-  const { shape } = ctx.inputs[0];
+const repeat: Reader = (relations, { ctx, inputs, outputs }) => {
   const times = ctx.ints('repeats');
   times.forEach((n, out) => {
-    const rows = shape[out - (times.length - shape.length)] ?? 1;
-    if (rows > 1) relations.relate({ kind: 'product', left: [rows * n], right: [rows], times: n });
+    const rows = inputs[0][out - (times.length - inputs[0].length)];
+    if (rows !== undefined && relations.sizeOf(rows) > 1)
+      relations.relate({ kind: 'product', left: [outputs[0][out]], right: [rows], times: n });
   });
 };
 
-const repeatInterleave: Reader = (relations, ctx) => {
+const repeatInterleave: Reader = (relations, { ctx, inputs, outputs }) => {
   const dim = ctx.optionalInt('dim');
-  const { shape } = ctx.inputs[0];
-  const rows = dim === undefined ? elements(shape) : shape[dim < 0 ? dim + shape.length : dim];
   const times = ctx.int('repeats');
-  relations.relate({ kind: 'product', left: [rows * times], right: [rows], times });
-  if (dim === undefined) relations.relate({ kind: 'product', left: [rows], right: shape });
+  if (dim === undefined) relations.relate({ kind: 'product', left: [outputs[0][0]], right: inputs[0], times });
+  else {
+    const at = dim < 0 ? dim + inputs[0].length : dim;
+    relations.relate({ kind: 'product', left: [outputs[0][at]], right: [inputs[0][at]], times });
+  }
 };
 
-/** Padding is a number of rows, not a size of the model. */
-const padded: Reader = (relations, ctx) => {
-  const out = ctx.outputs[0]?.shape ?? [];
-  ctx.inputs[0].shape.forEach((n, d) => {
-    if (n === out[d]) return;
-    relations.fix(n);
-    relations.fix(out[d]);
+/** A number of rows more or fewer, whatever the size is. */
+const padded: Reader = (relations, { inputs, outputs }) => {
+  inputs[0].forEach((axis, d) => {
+    const by = relations.sizeOf(outputs[0][d]) - relations.sizeOf(axis);
+    if (by !== 0) relations.relate({ kind: 'shift', left: [axis], right: [outputs[0][d]], by });
   });
 };
 
-const topk: Reader = (relations, ctx) => {
-  const { shape } = ctx.inputs[0];
-  if (shape.length > 0) relations.relate({ kind: 'atMost', left: [ctx.int('k')], right: [shape[dimOf(ctx)]] });
+const topk: Reader = (relations, { ctx, inputs, outputs }) => {
+  if (inputs[0].length === 0) return;
+  const dim = dimOf(ctx);
+  relations.relate({ kind: 'atMost', left: [outputs[0][dim]], right: [inputs[0][dim]] });
 };
 
 /** Counts in steps other than 1, or of fractions: the number of rows stays. */
-const range: Reader = (relations, ctx) => {
-  const [rows] = ctx.outputs[0]?.shape ?? [1];
+const range: Reader = (relations, { ctx, outputs }) => {
   const step = ctx.scalar('step')?.value ?? 1;
-  if (step !== 1) relations.fix(rows);
+  if (step !== 1 && outputs[0][0] !== undefined) relations.fix(outputs[0][0]);
 };
-const fixedRows: Reader = (relations, ctx) => relations.fix(ctx.outputs[0]?.shape[0] ?? 1);
+const fixedRows: Reader = (relations, { outputs }) => relations.fix(outputs[0][0]);
+
+/** Every size of the operands and the result stays. */
+const fixedBoth: Reader = (relations, { inputs, outputs }) => {
+  for (const dims of [...inputs, ...outputs]) for (const axis of dims) relations.fix(axis);
+};
+
+const stablehloSlice: Reader = (relations, call) => {
+  const { ctx, inputs, outputs } = call;
+  const [start, limit, strides] = ['start_indices', 'limit_indices', 'strides'].map((name) => ctx.ints(name));
+  inputs[0].forEach((whole, d) => {
+    const rest = relations.sizeOf(whole) - limit[d];
+    const count = limit[d] - start[d];
+    sliced(relations, call, { whole, rows: outputs[0][d], start: start[d], count, rest, step: strides[d] ?? 1, key: `${d}` }); // prettier-ignore
+  });
+};
+
+/** With rows between there is a stretch as well. */
+const stablehloPad: Reader = (relations, { ctx, inputs, outputs }) => {
+  const inside = ctx.ints('interior_padding');
+  inputs[0].forEach((axis, d) => {
+    const times = 1 + (inside[d] ?? 0);
+    const by = relations.sizeOf(outputs[0][d]) - relations.sizeOf(axis) * times;
+    if (by !== 0 || times !== 1) relations.relate({ kind: 'shift', left: [axis], right: [outputs[0][d]], times, by });
+  });
+};
+
+/** A window of rows at a runtime position is at most the whole. */
+const inside: Reader = (relations, { inputs, outputs, ctx }) => {
+  const part = ctx.target.includes('update') ? inputs[1] : outputs[0];
+  inputs[0].forEach((whole, d) => {
+    if (part[d] !== whole) relations.relate({ kind: 'atMost', left: [part[d]], right: [whole] });
+  });
+};
 
 const READERS: Readonly<Record<string, Reader | undefined>> = {
   'view.default': view,
@@ -284,20 +326,21 @@ const READERS: Readonly<Record<string, Reader | undefined>> = {
   'reshape.default': view,
   'flatten.using_ints': view,
   'unflatten.int': view,
-  'cat.default': cat,
+  'cat.default': joined('dim'),
   'stack.default': stack,
   'split.Tensor': split,
   'split.sizes': split,
   'split_with_sizes.default': split,
+  'split_copy.Tensor': split,
   'chunk.default': split,
   'unbind.int': unbind,
-  'slice.Tensor': slice(ownSize),
-  'slice_scatter.default': slice(ownSize),
-  'slice_backward.default': slice(resultSize),
+  'slice.Tensor': slice(cutOut),
+  'slice_scatter.default': slice(putIn),
+  'slice_backward.default': slice(gradient),
   'narrow.default': fixedBoth,
-  'select.int': select(ownSize),
-  'select_scatter.default': select(ownSize),
-  'select_backward.default': select(resultSize),
+  'select.int': select(cutOut),
+  'select_scatter.default': select(putIn),
+  'select_backward.default': select(gradient),
   'repeat.default': repeat,
   'repeat_interleave.self_int': repeatInterleave,
   'constant_pad_nd.default': padded,
@@ -306,9 +349,12 @@ const READERS: Readonly<Record<string, Reader | undefined>> = {
   'topk.default': topk,
   'arange.start_step': range,
   'linspace.default': fixedRows,
+  'stablehlo.reshape': view,
+  'stablehlo.slice': stablehloSlice,
+  'stablehlo.pad': stablehloPad,
+  'stablehlo.concatenate': joined('dimension'),
+  'stablehlo.dynamic_slice': inside,
+  'stablehlo.dynamic_update_slice': inside,
+  'chlo.top_k': (relations, { inputs, outputs }) =>
+    relations.relate({ kind: 'atMost', left: [outputs[0].at(-1) ?? 0], right: [inputs[0].at(-1) ?? 0] }),
 };
-
-/** Every size of the operands and the result stays. */
-function fixedBoth(relations: SizeRelations, ctx: TypedContext): void {
-  for (const meta of [...ctx.inputs, ...ctx.outputs]) meta?.shape.forEach((n) => relations.fix(n));
-}

@@ -1,14 +1,16 @@
 import type { Relation, SizeRelations } from './shrink-relations.ts';
 import { fewestRows, windowCount } from './shrink-windows.ts';
 
-/** Chooses new sizes: small, distinct where they were distinct, cut evenly by a mesh where they were. */
+/**
+ * Chooses new sizes of axes. In go relations, out come sizes that are small, equal where they were equal and distinct where
+ * they were distinct if that can be, cut evenly by a mesh where they were. Axes that no relation ties are chosen apart; where
+ * no smaller sizes are found for some that are tied, those keep theirs.
+ */
 
-export type Chosen = { readonly sizes: ReadonlyMap<number, number> } | { readonly contradiction: string };
-
-const MAX_SIZES = 256;
-/** Tries per size, besides the size itself. */
+/** Tries per axis, besides the size itself. */
 const MAX_CANDIDATES = 48;
-const MAX_STEPS = 200_000;
+/** Tries per set of tied axes. */
+const MAX_STEPS = 50_000;
 
 /** @param distinct sizes that differ keep differing where they can; else every size is as small as it can be */
 export function chooseSizes(
@@ -16,48 +18,47 @@ export function chooseSizes(
   meshSizes: readonly number[],
   keepUpTo: number,
   distinct: boolean,
-): Chosen {
-  const sizes = [...given.sizes].sort((a, b) => a - b);
-  if (sizes.length > MAX_SIZES) return { contradiction: `the graph has ${sizes.length} different sizes` };
+): ReadonlyMap<number, number> {
+  const bySize = (a: number, b: number): number => given.sizeOf(a) - given.sizeOf(b) || a - b;
   const pieces = productsOf(meshSizes);
   const { relations } = given;
-  const least = (n: number): number => Math.max(2, given.atLeast.get(n) ?? 0);
-  const allowed = (n: number, to: number): boolean =>
-    Number.isInteger(to) &&
-    to >= least(n) &&
-    to <= n &&
-    (n === to || !(given.fixed.has(n) || n <= keepUpTo)) &&
-    pieces.every((p) => n === to || ((n < p || to >= p) && (n % p !== 0 || to % p === 0 || given.spatial.has(n))));
-  // One row stays one row.
-  const chosen = new Map<number, number>([[1, 1]]);
-  const used = new Map<number, number>();
-  const take = (n: number, to: number): void => {
-    chosen.set(n, to);
-    used.set(to, (used.get(to) ?? 0) + 1);
+  const stays = (axis: number): boolean => given.fixed.has(axis) || given.sizeOf(axis) <= keepUpTo;
+  const allowed = (axis: number, to: number): boolean => {
+    const n = given.sizeOf(axis);
+    if (to === n) return true;
+    if (!Number.isInteger(to) || to < Math.max(2, given.atLeast.get(axis) ?? 0) || to > n || stays(axis)) return false;
+    if (given.free.has(axis)) return true;
+    return pieces.every((p) => (n < p || to >= p) && (n % p !== 0 || to % p === 0 || given.spatial.has(axis)));
   };
-  const drop = (n: number): void => {
-    const to = chosen.get(n) ?? 0;
-    chosen.delete(n);
-    used.set(to, (used.get(to) ?? 1) - 1);
+  const chosen = new Map<number, number>();
+  /** How often each value is taken, and by axes of which size. */
+  const used = new Map<number, number[]>();
+  const take = (axis: number, to: number): void => {
+    chosen.set(axis, to);
+    used.set(to, [...(used.get(to) ?? []), given.sizeOf(axis)]);
+  };
+  const drop = (axis: number): void => {
+    used.get(chosen.get(axis) ?? 0)?.pop();
+    chosen.delete(axis);
   };
   const touching = new Map<number, Relation[]>();
   for (const r of relations)
-    for (const n of new Set([...r.left, ...r.right])) touching.set(n, [...(touching.get(n) ?? []), r]);
+    for (const axis of new Set([...r.left, ...r.right])) touching.set(axis, [...(touching.get(axis) ?? []), r]);
 
-  /** Assigns what follows; false, and undone, on a contradiction. */
+  /** Assigns what follows; false, and undone by the caller, on a contradiction. */
   const assign = (first: number, value: number, trail: number[]): boolean => {
     const queue: [number, number][] = [[first, value]];
     for (let entry = queue.pop(); entry !== undefined; entry = queue.pop()) {
-      const [n, to] = entry;
-      const known = chosen.get(n);
+      const [axis, to] = entry;
+      const known = chosen.get(axis);
       if (known !== undefined) {
         if (known !== to) return false;
         continue;
       }
-      if (!allowed(n, to)) return false;
-      take(n, to);
-      trail.push(n);
-      for (const relation of touching.get(n) ?? []) {
+      if (!allowed(axis, to)) return false;
+      take(axis, to);
+      trail.push(axis);
+      for (const relation of touching.get(axis) ?? []) {
         const open = [...new Set([...relation.left, ...relation.right])].filter((x) => !chosen.has(x));
         if (open.length === 0) {
           if (!holds(relation, chosen)) return false;
@@ -73,27 +74,52 @@ export function chooseSizes(
   };
 
   let steps = 0;
-  const search = (from: number): boolean => {
+  const search = (axes: readonly number[], from: number): boolean => {
     let at = from;
-    while (at < sizes.length && chosen.has(sizes[at])) at++;
-    if (at === sizes.length) return true;
-    const n = sizes[at];
-    for (const to of candidates(n, allowed, used, distinct, fewest(n, touching.get(n) ?? [], chosen))) {
+    while (at < axes.length && chosen.has(axes[at])) at++;
+    if (at === axes.length) return true;
+    const axis = axes[at];
+    const least = fewest(axis, touching.get(axis) ?? [], chosen);
+    for (const to of candidates(axis, given.sizeOf(axis), allowed, used, distinct, least)) {
       if (++steps > MAX_STEPS) return false;
       const trail: number[] = [];
-      if (assign(n, to, trail) && search(at + 1)) return true;
-      for (const x of trail) drop(x);
+      if (assign(axis, to, trail) && search(axes, at + 1)) return true;
+      for (const x of trail.reverse()) drop(x);
     }
     return false;
   };
-  const trail: number[] = [];
-  for (const n of sizes)
-    if (!chosen.has(n) && !candidatesExist(n, allowed)) return { contradiction: `size ${n} has no smaller form` };
-  for (const n of sizes.filter((s) => given.fixed.has(s) || s <= keepUpTo))
-    if (!assign(n, n, trail)) return { contradiction: `size ${n} stays, but something relies on it to shrink` };
-  const found = search(0);
-  chosen.delete(1);
-  return found ? { sizes: chosen } : { contradiction: 'views, joins and slices contradict each other' };
+  for (const axis of given.program.ones()) chosen.set(axis, given.sizeOf(axis));
+  for (const axes of components([...given.axes].sort(bySize), relations)) {
+    steps = 0;
+    const trail: number[] = [];
+    const kept = axes.filter(stays);
+    if (kept.every((axis) => assign(axis, given.sizeOf(axis), trail)) && search(axes, 0)) continue;
+    for (const x of trail.reverse()) drop(x);
+    for (const axis of axes) if (!chosen.has(axis)) take(axis, given.sizeOf(axis));
+  }
+  return chosen;
+} // prettier-ignore
+
+/** Axes that relations tie, directly or through others; each set in the order given. */
+function components(axes: readonly number[], relations: readonly Relation[]): number[][] {
+  const parent = new Map(axes.map((axis) => [axis, axis]));
+  const find = (axis: number): number => {
+    let at = axis;
+    for (let up = parent.get(at); up !== undefined && up !== at; up = parent.get(at)) at = up;
+    return at;
+  };
+  for (const { left, right } of relations) {
+    const tied = [...left, ...right].filter((axis) => parent.has(axis));
+    for (const axis of tied.slice(1)) parent.set(find(axis), find(tied[0]));
+  }
+  const sets = new Map<number, number[]>();
+  for (const axis of axes) {
+    const root = find(axis);
+    const set = sets.get(root);
+    if (set === undefined) sets.set(root, [axis]);
+    else set.push(axis);
+  }
+  return [...sets.values()];
 }
 
 /** The least value that leaves enough rows for the windows that are counted already. */
@@ -107,37 +133,42 @@ function fewest(n: number, relations: readonly Relation[], chosen: ReadonlyMap<n
   return least;
 }
 
-/** Values ascending, those not taken yet first if sizes shall differ; at last the size itself. */
+/** Values that axes of the same size took, then others ascending, those not taken yet first if sizes shall differ; at last the size itself. */
 function* candidates(
+  axis: number,
   n: number,
-  allowed: (n: number, to: number) => boolean,
-  used: ReadonlyMap<number, number>,
+  allowed: (axis: number, to: number) => boolean,
+  used: ReadonlyMap<number, readonly number[]>,
   distinct: boolean,
   from: number,
 ): Generator<number> {
-  const taken: number[] = [];
+  const later: number[] = [];
+  const tried = new Set<number>();
+  for (const [to, sizes] of used)
+    if (to >= from && to < n && sizes.includes(n) && allowed(axis, to) && tried.size < MAX_CANDIDATES) {
+      tried.add(to);
+      yield to;
+    }
   let found = 0;
   for (let to = from; to < n && found < MAX_CANDIDATES; to++) {
-    if (!allowed(n, to)) continue;
+    if (tried.has(to) || !allowed(axis, to)) continue;
     found++;
-    if (distinct && (used.get(to) ?? 0) > 0) taken.push(to);
+    if (distinct && (used.get(to)?.length ?? 0) > 0) later.push(to);
     else yield to;
   }
-  yield* taken;
+  yield* later;
   yield n;
 }
 
-function candidatesExist(n: number, allowed: (n: number, to: number) => boolean): boolean {
-  return allowed(n, n);
-}
-
-function holds({ kind, left, right, times = 1, slide }: Relation, of: ReadonlyMap<number, number>): boolean {
+function holds({ kind, left, right, times = 1, by = 0, slide }: Relation, of: ReadonlyMap<number, number>): boolean {
   const value = (n: number): number => of.get(n) ?? n;
   switch (kind) {
     case 'product':
       return product(left.map(value)) === product(right.map(value)) * times;
     case 'sum':
       return sum(left.map(value)) === sum(right.map(value));
+    case 'shift':
+      return value(left[0]) * times + by === value(right[0]);
     case 'multiple':
       return value(left[0]) % value(right[0]) === 0;
     case 'atMost':
@@ -151,11 +182,16 @@ function holds({ kind, left, right, times = 1, slide }: Relation, of: ReadonlyMa
 
 /** The only value that one open size can have; 'free' where more than one may do, undefined where none. */
 function solvedFor(
-  { kind, left, right, times = 1, slide }: Relation,
+  { kind, left, right, times = 1, by = 0, slide }: Relation,
   open: number,
   of: ReadonlyMap<number, number>,
 ): number | 'free' | undefined {
   if (kind === 'multiple' || kind === 'atMost') return 'free';
+  if (kind === 'shift') {
+    if (open === right[0]) return (of.get(left[0]) ?? 0) * times + by;
+    const rows = ((of.get(right[0]) ?? 0) - by) / times;
+    return Number.isInteger(rows) && rows > 0 ? rows : undefined;
+  }
   if (kind === 'window') {
     if (slide === undefined || left.includes(open)) return 'free';
     const kernel = slide.kernel ?? of.get(left[1]) ?? left[1];

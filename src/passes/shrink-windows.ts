@@ -32,15 +32,15 @@ export function fewestRows(count: number, kernel: number, { stride, padding, dil
 }
 
 /**
- * The spatial dims of a convolution or pool; undefined for calls whose windows are of another kind (transposed, grouped,
- * adaptive, rounded up), so that their sizes must stay.
+ * The spatial dims of a convolution or pool; undefined for calls whose windows are of another kind (transposed, adaptive,
+ * rounded up), so that their sizes must stay.
  */
 export function slidDims(ctx: TypedContext, { name, schema }: OperatorRecord): readonly SlidDim[] | undefined {
   const has = (argument: string): boolean => schema.some((s) => s.name === argument);
   const pool = POOL.test(name);
   if (!pool && !CONVOLUTION.test(name)) return undefined;
   if (has('transposed') && ctx.bool('transposed')) return undefined;
-  if (pool ? ctx.bool('ceil_mode') : ctx.int('groups') > 1) return undefined;
+  if (pool && ctx.bool('ceil_mode')) return undefined;
   const x = ctx.tensor(pool ? 'self' : 'input')?.shape;
   const kernels = pool ? undefined : ctx.tensor('weight')?.shape.slice(2);
   const out = (ctx.tensor('grad_output') ?? ctx.outputs[0])?.shape;

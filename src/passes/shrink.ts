@@ -1,12 +1,13 @@
 import { ShardwrightError } from '../errors.ts';
 import { CONTROL_TARGETS, controlCall } from '../graph/control.ts';
 import { lintGraph } from '../graph/lint.ts';
-import type { Arg, Dim, Graph, Node, TensorType, ValueType } from '../graph/types.ts';
-import { getOwn, sameType, setOwn, tensorType, typeText } from '../graph/value.ts';
+import type { Graph, Node, ValueType } from '../graph/types.ts';
+import { getOwn, isList, isRef, sameType, setOwn, tensorType, typeText } from '../graph/value.ts';
 import { inferCall } from '../ops/infer.ts';
 import type { OperatorTable } from '../ops/table.ts';
+import { ProgramAxes, programNodes, shapeOf, type ProgramNode, type ValueAxes } from './shrink-dims.ts';
+import { byValue, written, type Resized } from './shrink-literals.ts';
 import { SizeRelations } from './shrink-relations.ts';
-import { rewriteLiterals } from './shrink-literals.ts';
 import { chooseSizes } from './shrink-sizes.ts';
 
 export interface ShrinkOptions {
@@ -14,6 +15,8 @@ export interface ShrinkOptions {
   readonly meshSizes?: readonly number[];
   /** Sizes up to this one stay. Default 4. */
   readonly keepUpTo?: number;
+  /** Calls that keep their sizes, by name, with the reason. */
+  readonly keep?: ReadonlyMap<string, string>;
 }
 
 export interface Shrunk {
@@ -26,42 +29,38 @@ export interface Shrunk {
 
 /** Elements of all tensors above which sizes may coincide, to be smaller still. */
 const LARGE = 4e6;
-/** Rounds of keeping the sizes of one more call. */
-const MAX_ROUNDS = 64;
-
-/**
- * The same program at smaller sizes, to be run with numbers: batch, sequence, width, heads and vocabulary are replaced
- * consistently, in types and in literals (view sizes, slice bounds, ranges, counts). Equal sizes stay equal; products that
- * views rely on and sums that joins and slices rely on hold for the new sizes too; every new type is checked against the
- * operator's own inference. Sizes of a call that fits no smaller form stay as they are, and the call is named. Bodies of loops
- * and branches shrink with the program around them; a loop over rows makes as many trips as there are rows now.
- *
- * @throws E_UNSUPPORTED for calls without a record, with the node; E_SHRINK when no sizes fit
- */
-export function shrinkGraph(graph: Graph, table: OperatorTable, options: ShrinkOptions = {}): Shrunk {
-  refuseUnknown(graph, table);
-  const first = shrunkWith(graph, table, options, true);
-  if (elementsOf(first.graph) <= LARGE) return first;
-  const second = shrunkWith(graph, table, options, false);
-  return elementsOf(second.graph) < elementsOf(first.graph) ? second : first;
-}
+/** Rounds of reading more calls in a coarser way, or of keeping their sizes. */
+const MAX_ROUNDS = 16;
 
 const CONTROL: ReadonlySet<string> = new Set(CONTROL_TARGETS);
 
-function refuseUnknown(graph: Graph, table: OperatorTable): void {
+/**
+ * The same program at smaller sizes, to be run with numbers: batch, sequence, width, heads and vocabulary are replaced
+ * consistently, in types and in literals (view sizes, slice bounds, ranges, counts). Dims that an operator ties stay equal;
+ * products that views rely on, sums that joins and slices rely on and differences that padding makes hold for the new sizes
+ * too; every new type is checked against the operator's own inference. A call that fits no smaller form is first read in a
+ * coarser way (its equal sizes stay equal), then keeps its sizes, and is named. Bodies of loops and branches shrink with the
+ * program around them; a loop over rows makes as many trips as there are rows now.
+ *
+ * @throws E_UNSUPPORTED for calls without a record, with the node
+ */
+export function shrinkGraph(graph: Graph, table: OperatorTable, options: ShrinkOptions = {}): Shrunk {
+  const nodes = programNodes(graph);
+  refuseUnknown(nodes, table);
+  const first = shrunkWith(graph, nodes, table, options, true);
+  if (elementsOf(first.graph) <= LARGE) return first;
+  const second = shrunkWith(graph, nodes, table, options, false);
+  return elementsOf(second.graph) < elementsOf(first.graph) ? second : first;
+}
+
+function refuseUnknown(nodes: readonly ProgramNode[], table: OperatorTable): void {
   const known = (target: string): boolean =>
     target === 'operator.getitem' || CONTROL.has(target) || table.get(target) !== undefined;
-  const unknown = programNodes(graph).find(({ node }) => node.kind === 'call' && !known(node.target))?.node;
+  const unknown = nodes.find(({ node }) => node.kind === 'call' && !known(node.target))?.node;
   if (unknown !== undefined)
     throw new ShardwrightError('E_UNSUPPORTED', `${unknown.target} is not shrunk: what its sizes mean is not known`, {
       node: unknown.name,
     });
-}
-
-/** The nodes of a program and of all its bodies, each with the graph that it stands in. */
-function programNodes(graph: Graph): { readonly node: Node; readonly graph: Graph }[] {
-  const own = graph.nodes.map((node) => ({ node, graph }));
-  return [...own, ...Object.keys(graph.subgraphs).flatMap((name) => programNodes(getOwn(graph.subgraphs, name)!))];
 }
 
 function elementsOf(graph: Graph): number {
@@ -72,105 +71,158 @@ function elementsOf(graph: Graph): number {
   return programNodes(graph).reduce((sum, { node }) => sum + count(node.type), 0);
 }
 
-function shrunkWith(graph: Graph, table: OperatorTable, options: ShrinkOptions, distinct: boolean): Shrunk {
-  const kept: { node: string; target: string; reason: string }[] = [];
-  const stuck = new Set<Node>();
-  const all = programNodes(graph);
-  for (let round = 0; round <= MAX_ROUNDS; round++) {
-    const relations = new SizeRelations();
-    for (const at of all) relations.read(at.node, at.graph, table);
-    for (const at of all) if (stuck.has(at.node)) relations.fixNode(at.graph, at.node.name);
-    const chosen = chooseSizes(relations, options.meshSizes ?? [], options.keepUpTo ?? 4, distinct);
-    if ('contradiction' in chosen)
-      throw new ShardwrightError('E_SHRINK', `no smaller sizes fit: ${chosen.contradiction}`, {
-        hint: 'verify the model at its own sizes, or export a smaller one',
-      });
-    const made = rebuild(graph, table, chosen.sizes);
-    if ('graph' in made) {
-      const notes = [...(graph.notes ?? []), 'Sizes are reduced for a run with numbers.'];
-      const shrunk = { ...made.graph, notes };
-      lintGraph(shrunk);
-      const sizes = [...chosen.sizes].map(([from, to]) => ({ from, to })).sort((a, b) => a.from - b.from);
-      return { graph: shrunk, sizes, kept };
-    }
-    if (stuck.has(made.node))
-      throw new ShardwrightError('E_SHRINK', `${made.node.target} does not shrink: ${made.reason}`, {
-        node: made.node.name,
-        hint: 'verify the model at its own sizes, or export a smaller one',
-      });
-    stuck.add(made.node);
-    kept.push({ node: made.node.name, target: made.node.target, reason: made.reason });
-  }
-  throw new ShardwrightError('E_SHRINK', `more than ${MAX_ROUNDS} calls do not shrink`, {
-    hint: 'verify the model at its own sizes, or export a smaller one',
-  });
+interface Misfit {
+  readonly node: Node;
+  readonly reason: string;
 }
 
-/** The graph at the new sizes; or the first call that does not have the type that its sizes give. */
-function rebuild(
+function shrunkWith(
   graph: Graph,
+  nodes: readonly ProgramNode[],
   table: OperatorTable,
-  sizes: ReadonlyMap<number, number>,
-): { graph: Graph } | { node: Node; reason: string } {
-  const types = new Map<string, ValueType>();
-  const cache = new Map<ValueType, ValueType>();
-  const nodes: Node[] = [];
-  const subgraphs: Record<string, Graph> = {};
-  for (const name of Object.keys(graph.subgraphs)) {
-    const body = rebuild(getOwn(graph.subgraphs, name)!, table, sizes);
-    if (!('graph' in body)) return body;
-    setOwn(subgraphs, name, body.graph);
+  options: ShrinkOptions,
+  distinct: boolean,
+): Shrunk {
+  const coarse = new Set<Node>();
+  const kept = new Map<Node, string>();
+  for (const { node } of nodes) {
+    const reason = options.keep?.get(node.name);
+    if (reason !== undefined) kept.set(node, reason);
   }
-  const typeOf = (name: string): ValueType => types.get(name) ?? { kind: 'none' };
-  for (const node of graph.nodes) {
-    const type = resized(node.type, sizes, cache);
-    types.set(node.name, type);
-    if (node.kind !== 'call') {
-      nodes.push({ ...node, type });
+  for (let round = 0; ; round++) {
+    const axes = new ProgramAxes(nodes, table, coarse);
+    const relations = new SizeRelations(axes);
+    for (const at of nodes) relations.read(at, table);
+    for (const at of nodes) if (kept.has(at.node) || round === MAX_ROUNDS) relations.fixNode(at);
+    const chosen = chooseSizes(relations, options.meshSizes ?? [], options.keepUpTo ?? 4, distinct);
+    const rebuilt = new Rebuilding(table, axes, relations, chosen, round === MAX_ROUNDS ? undefined : kept);
+    const small = rebuilt.graph(graph);
+    if (rebuilt.misfits.length > 0) {
+      for (const { node, reason } of rebuilt.misfits) {
+        if (coarse.has(node)) kept.set(node, reason);
+        else coarse.add(node);
+      }
       continue;
     }
-    if (CONTROL.has(node.target)) {
-      const changed = withLength(node, sizes);
-      const own = controlCall(changed, subgraphs, typeOf)?.result;
-      if (own !== undefined && !agree(type, own)) return { node, reason: `it gives ${typeText(own)}, not ${typeText(type)}` };
-      nodes.push({ ...changed, type });
-      continue;
-    }
-    try {
-      const changed = rewriteLiterals(node, type, table, graph, sizes);
-      const own = inferCall(table, { ...changed, name: node.name }, typeOf);
-      if (own !== undefined && !agree(type, own)) return { node, reason: `it gives ${typeText(own)}, not ${typeText(type)}` };
-      nodes.push({ ...changed, type });
-    } catch (error) {
-      if (error instanceof ShardwrightError && error.code !== 'E_INTERNAL') return { node, reason: error.message };
-      throw error;
-    }
-  } // prettier-ignore
-  return { graph: { ...graph, nodes, subgraphs } };
+    const notes = [...(graph.notes ?? []), 'Sizes are reduced for a run with numbers.'];
+    const shrunk = { ...small, notes };
+    lintGraph(shrunk);
+    return {
+      graph: shrunk,
+      sizes: sizesOf(relations, chosen),
+      kept: [...kept].map(([{ name, target }, reason]) => ({ node: name, target, reason })),
+    };
+  }
 }
 
-/** A scan that states its length, at the new size of its rows. */
-function withLength(node: Node, sizes: ReadonlyMap<number, number>): Node {
-  const length: Arg | undefined = getOwn(node.kwargs, 'length');
-  if (typeof length !== 'number') return node;
-  return { ...node, kwargs: { ...node.kwargs, length: sizes.get(length) ?? length } };
+/** What became of each size; a size that stands for several things may have become several. */
+function sizesOf(relations: SizeRelations, chosen: ReadonlyMap<number, number>): Shrunk['sizes'] {
+  const pairs = new Map<string, { from: number; to: number }>();
+  for (const axis of relations.axes) {
+    if (relations.free.has(axis)) continue;
+    const [from, to] = [relations.sizeOf(axis), chosen.get(axis) ?? relations.sizeOf(axis)];
+    pairs.set(`${from} ${to}`, { from, to });
+  }
+  return [...pairs.values()].sort((a, b) => a.from - b.from || a.to - b.to);
+}
+
+/** Writes a program at new sizes, and notes the calls that do not have the type that their sizes give. */
+class Rebuilding {
+  readonly misfits: Misfit[] = [];
+
+  /** @param kept calls that keep their sizes, which are not asked again; absent: no call is asked */
+  constructor(
+    private readonly table: OperatorTable,
+    private readonly axes: ProgramAxes,
+    private readonly relations: SizeRelations,
+    private readonly chosen: ReadonlyMap<number, number>,
+    private readonly kept: ReadonlyMap<Node, string> | undefined,
+  ) {}
+
+  graph(graph: Graph): Graph {
+    const subgraphs: Record<string, Graph> = {};
+    for (const name of Object.keys(graph.subgraphs)) setOwn(subgraphs, name, this.graph(getOwn(graph.subgraphs, name)!));
+    const types = new Map<string, ValueType>();
+    const nodes = graph.nodes.map((node): Node => {
+      const type = this.resized(node.type, this.axes.of(node));
+      types.set(node.name, type);
+      return node.kind === 'call' ? { ...this.call(node, type, graph, subgraphs, types), type } : { ...node, type };
+    });
+    return { ...graph, nodes, subgraphs };
+  } // prettier-ignore
+
+  private to(axis: number): number {
+    return this.chosen.get(this.axes.find(axis)) ?? this.axes.sizeOf(axis);
+  }
+
+  private resized(type: ValueType, axes: ValueAxes): ValueType {
+    if (type.kind === 'tuple')
+      return { kind: 'tuple', items: type.items.map((item, i) => this.resized(item, axes.items[i])) };
+    return type.kind === 'tensor' ? tensorType(type.dtype, axes.dims.map((axis) => this.to(axis))) : type; // prettier-ignore
+  }
+
+  /** The call with literals that give the type; as it is, and noted, where there are none. */
+  private call(
+    node: Node,
+    type: ValueType,
+    graph: Graph,
+    subgraphs: Readonly<Record<string, Graph>>,
+    types: ReadonlyMap<string, ValueType>,
+  ): Node {
+    const typeOf = (name: string): ValueType => types.get(name) ?? { kind: 'none' };
+    const own = this.relations.literals.get(node) ?? {};
+    const literals = Object.fromEntries(Object.entries(own).map(([name, axis]) => [name, this.to(axis)]));
+    if (CONTROL.has(node.target)) {
+      const { length } = literals;
+      const changed = length === undefined ? node : { ...node, kwargs: { ...node.kwargs, length: this.lengthOf(node, typeOf, length) } };
+      const result = controlCall(changed, subgraphs, typeOf)?.result;
+      if (result !== undefined && !agree(type, result)) this.misfit(node, `it gives ${typeText(result)}, not ${typeText(type)}`);
+      return changed;
+    }
+    const record = this.table.get(node.target);
+    const call = record === undefined ? undefined : this.axes.call({ node, graph });
+    if (record === undefined || call === undefined) return node;
+    const sized = (dims: readonly number[]): number[] => dims.map((axis) => this.to(axis));
+    const resized: Resized = { ctx: call.ctx, inputs: call.inputs.map(sized), outputs: call.outputs.map(sized), literals };
+    let reason: string | undefined;
+    const first = written(node, record, resized);
+    for (const changed of [first, byValue(node, resized)]) {
+      try {
+        const result = inferCall(this.table, { ...changed, name: node.name }, typeOf);
+        if (result === undefined || agree(type, result)) return changed;
+        reason ??= `it gives ${typeText(result)}, not ${typeText(type)}`;
+      } catch (error) {
+        if (!(error instanceof ShardwrightError) || error.code === 'E_INTERNAL') throw error;
+        reason ??= error.message;
+      }
+    }
+    this.misfit(node, reason ?? '');
+    return first;
+  } // prettier-ignore
+
+  /** Rows of a scan: those that it stacks, if any; else trips of their own. */
+  private lengthOf(node: Node, typeOf: (name: string) => ValueType, trips: number): number {
+    const [, , xs] = node.args;
+    const [first] = xs !== undefined && isList(xs) ? xs : [];
+    const scanned = first !== undefined && isRef(first) ? typeOf(first.name) : undefined;
+    if (scanned?.kind === 'tensor') return Number(scanned.shape[0]);
+    const before = getOwn(node.kwargs, 'length');
+    const carried = Array.isArray(node.args[1]) ? node.args[1].length : 0;
+    const stacked = node.type.kind === 'tuple' ? node.type.items[carried] : undefined;
+    const made = typeOf(node.name);
+    const now = made.kind === 'tuple' ? made.items[carried] : undefined;
+    if (stacked?.kind === 'tensor' && stacked.shape[0] === before && now?.kind === 'tensor')
+      return Number(now.shape[0]);
+    return trips;
+  }
+
+  private misfit(node: Node, reason: string): void {
+    if (this.kept !== undefined && !this.kept.has(node)) this.misfits.push({ node, reason });
+  }
 }
 
 /** Equal, where a stated tuple may leave a member untyped. */
 function agree(stated: ValueType, own: ValueType): boolean {
   if (stated.kind !== 'tuple' || own.kind !== 'tuple') return sameType(stated, own);
   return stated.items.every((item, i) => item.kind === 'none' || agree(item, own.items[i]));
-}
-
-function resized(type: ValueType, sizes: ReadonlyMap<number, number>, cache: Map<ValueType, ValueType>): ValueType {
-  if (type.kind === 'tuple') return { kind: 'tuple', items: type.items.map((item) => resized(item, sizes, cache)) };
-  if (type.kind !== 'tensor') return type;
-  let made = cache.get(type);
-  if (made === undefined) cache.set(type, (made = tensorType(type.dtype, shapeOf(type).map((n) => sizes.get(n) ?? n)))); // prettier-ignore
-  return made;
-}
-
-/** Sizes as numbers; a symbolic one counts at its example. */
-export function shapeOf(type: TensorType): number[] {
-  return type.shape.map((dim: Dim) => (typeof dim === 'number' ? dim : (dim.example ?? 1)));
 }

@@ -109,10 +109,8 @@ function noteBounds(
     const record = table.get(node.target);
     const [first] = node.args;
     if (record === undefined) continue;
-    if (isRef(first) && passes(node, record.cls)) {
-      const from = source.get(first.name);
-      if (from !== undefined) source.set(node.name, from);
-    }
+    const from = passedOn(node, record.cls, first, source);
+    if (from !== undefined) source.set(node.name, from);
     if (record.name === 'aten.index.Tensor' || record.name === 'aten.index_put.default') {
       const [self, list] = node.args;
       if (isRef(self) && isList(list))
@@ -146,12 +144,25 @@ function bodyOperands(node: Node): readonly Arg[] {
   return node.args.flatMap((arg) => (isList(arg) && !arg.some((member) => isGraphRef(member)) ? arg : []));
 }
 
-/** Calls whose values are some of those of their first argument. */
-function passes(node: Node, cls: string): boolean {
-  return cls === 'view' || MOVES.test(node.target);
+/** The input whose values a call hands on: those of its first argument, or of the one of several that comes from an input. */
+function passedOn(
+  node: Node,
+  cls: string,
+  first: Arg | undefined,
+  source: ReadonlyMap<string, string>,
+): string | undefined {
+  const of = (arg: Arg | undefined): string | undefined =>
+    arg !== undefined && isRef(arg) ? source.get(arg.name) : undefined;
+  if (cls === 'view' || MOVES.test(node.target)) return of(first);
+  if (!MIXES.test(node.target)) return undefined;
+  const parts = node.args.flatMap((arg) => (isList(arg) ? arg : [arg]));
+  return parts.map(of).find((from) => from !== undefined);
 }
 
-const MOVES = /\.(clone|_to_copy|to|convert_element_type|detach|alias|gather|index|index_select|flip|roll|repeat)\./;
+const MOVES =
+  /^(aten|prims)\.(clone|_to_copy|to|convert_element_type|detach|alias|lift_fresh_copy|gather|index|index_select|flip|roll|repeat|constant_pad_nd|masked_fill|slice_scatter|clamp|clamp_min|contiguous)\.|^stablehlo\.(convert|pad|gather|dynamic_slice|reverse|broadcast_in_dim|slice|transpose|reshape)$/;
+/** Calls that put values of one operand among others. */
+const MIXES = /^aten\.(cat|stack|where)\.|^stablehlo\.(concatenate|select|clamp)$/;
 
 /** Inputs that are variances: batch norms take their roots. */
 function positiveInputs(table: OperatorTable, graph: Graph): Set<string> {

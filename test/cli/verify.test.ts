@@ -161,6 +161,6 @@ export const operators = [
     );
     const run = await cli('verify', path, '--mesh', 'd=2', '--json');
     expect(run.code).toBe(2);
-    expect(run.out).toContain('my.op is not shrunk');
+    expect(run.out).toContain('the program cannot be run with numbers: my.op (no record; y)');
   }, 60_000);
 });

@@ -110,7 +110,7 @@ const PAIRS: Readonly<Record<string, PairOf>> = {
   and: always(bitwise.and),
   or: always(bitwise.or),
   xor: always(bitwise.xor),
-  shift_left: shift((a, b) => Number(BigInt.asIntN(64, BigInt(a) << BigInt(b))), () => 0), // prettier-ignore
+  shift_left: shift((a, b, width) => Number(BigInt.asIntN(width, BigInt(a) << BigInt(b))), () => 0), // prettier-ignore
   shift_right_arithmetic: shift((a, b) => Math.floor(a / 2 ** b), (a) => (a < 0 ? -1 : 0)), // prettier-ignore
   shift_right_logical: shift((a, b, width) => Number(unsigned(a, width) >> BigInt(b)), () => 0), // prettier-ignore
 };

@@ -53,7 +53,6 @@ const convolution: Kernel = one((call) => {
   const { ctx } = call;
   const [image, kernel, result] = ['input', 'kernel', 'output'].map((n) => ctx.ints(`${n}_dimensions`));
   const spatial = image.length - 2;
-  if (ctx.int('batch_group_count') !== 1) ctx.fail('is not evaluated with batch groups');
   const list = (name: string, n: number, fill: number): readonly number[] => {
     const given = ctx.ints(name);
     return given.length === 0 ? new Array<number>(n).fill(fill) : given;
@@ -69,12 +68,16 @@ const convolution: Kernel = one((call) => {
     if (Array.isArray(reversed) && reversed[d] === true) w = flip(w, [d + 2]);
   }
   const shape = resultShape(call);
-  const out = toSmall(x, w, result.slice(2).map((d) => shape[d]), {
+  // Each group of the batch meets its own part of the output features.
+  const batches = ctx.int('batch_group_count');
+  const part = (y: NDArray, g: number): NDArray => rows(y, 0, (g * y.shape[0]) / batches, y.shape[0] / batches);
+  const made = Array.from({ length: batches }, (_, g) => toSmall(part(x, g), part(w, g), result.slice(2).map((d) => shape[d]), {
     stride: list('window_strides', spatial, 1),
     padding: new Array<number>(spatial).fill(0),
     dilation: list('rhs_dilation', spatial, 1),
     groups: ctx.int('feature_group_count'),
-  }); // prettier-ignore
+  })); // prettier-ignore
+  const out = concat(made, 1);
   return permute(out, shape.map((_, d) => result.indexOf(d))); // prettier-ignore
 });
 

@@ -1,0 +1,85 @@
+import { ShardwrightError } from '../errors.ts';
+import type { Graph, Node } from '../graph/types.ts';
+import { getOwn } from '../graph/value.ts';
+import { kernelOf } from '../ops/kernels/table.ts';
+import type { OperatorTable } from '../ops/table.ts';
+import { programNodes } from '../passes/shrink-dims.ts';
+import { shrinkGraph, type ShrinkOptions, type Shrunk } from '../passes/shrink.ts';
+import { evaluateGraph } from './evaluate.ts';
+import { drawInputs } from './inputs.ts';
+import { isControl } from './control.ts';
+
+/**
+ * A program made ready to be run with numbers. In go a graph, out comes one whose every operator can be evaluated, whose
+ * constants without values are inputs, and, where it is reduced, whose row numbers fit the reduced sizes.
+ */
+
+/** Operators that are named in one message. */
+const SHOWN = 5;
+
+/**
+ * Refuses a program with operators that cannot be evaluated, before any work.
+ *
+ * @throws E_NO_KERNEL that names each of them, with how often and where it stands first
+ */
+export function refuseUnevaluated(graph: Graph, table: OperatorTable): void {
+  const missing = new Map<string, { why: string; nodes: string[] }>();
+  for (const { node } of programNodes(graph)) {
+    if (node.kind !== 'call' || node.target === 'operator.getitem' || isControl(node.target)) continue;
+    const record = table.get(node.target);
+    if (record !== undefined && (record.kernel ?? kernelOf(record.name)) !== undefined) continue;
+    const known = missing.get(node.target) ?? { why: record === undefined ? 'no record' : 'no kernel', nodes: [] };
+    known.nodes.push(node.name);
+    missing.set(node.target, known);
+  }
+  if (missing.size === 0) return;
+  const named = [...missing].map(([target, { why, nodes }]) => `${target} (${why}; ${nodes.length === 1 ? '' : `${nodes.length} calls, first `}${nodes[0]})`); // prettier-ignore
+  const more = named.length > SHOWN ? ` and ${named.length - SHOWN} more` : '';
+  throw new ShardwrightError('E_NO_KERNEL', `the program cannot be run with numbers: ${named.slice(0, SHOWN).join(', ')}${more}`, {
+    node: [...missing.values()][0].nodes[0],
+    hint: 'give the operator a record with a kernel (--ops FILE); `plan` works without one',
+  }); // prettier-ignore
+}
+
+/** Constants whose values the program does not state, as inputs after the others. */
+export function constantsAsInputs(graph: Graph): Graph {
+  const isTensor = (node: Node): boolean => node.kind === 'get_attr' && node.type.kind === 'tensor' && getOwn(graph.subgraphs, node.target) === undefined; // prettier-ignore
+  if (!graph.nodes.some(isTensor)) return graph;
+  const inputs = graph.nodes.filter((node) => node.kind === 'placeholder');
+  const constants = graph.nodes.filter(isTensor).map((node, i): Node => {
+    const meta = { ...node.meta, role: 'constant', roleName: node.target, roleIndex: inputs.length + i } as const;
+    return { ...node, kind: 'placeholder', meta };
+  });
+  const calls = graph.nodes.filter((node) => node.kind !== 'placeholder' && !isTensor(node));
+  return { ...graph, nodes: [...inputs, ...constants, ...calls] };
+}
+
+export interface ReduceOptions extends ShrinkOptions {
+  /** Of the inputs. Default 0. */
+  readonly seed?: number;
+}
+
+/** Calls that keep their sizes because of their values, at most. */
+const MAX_KEPT = 32;
+
+/**
+ * The program at reduced sizes, run once to see that it can be. Where numbers that the program makes itself do not fit a
+ * reduced size (a class that is a literal, rows counted in fractions), the call that meets them keeps its sizes.
+ *
+ * @throws what `shrinkGraph` and `evaluateGraph` throw
+ */
+export function reduced(graph: Graph, table: OperatorTable, options: ReduceOptions = {}): Shrunk {
+  const seed = options.seed ?? 0;
+  const whole = new Map<string, string>();
+  for (;;) {
+    const shrunk = shrinkGraph(graph, table, { ...options, keep: whole });
+    try {
+      evaluateGraph(table, shrunk.graph, drawInputs(table, shrunk.graph, seed), { seed, unused: true });
+      return shrunk;
+    } catch (error) {
+      const node = error instanceof ShardwrightError && error.code === 'E_VALUE' ? error.details.node : undefined;
+      if (node === undefined || whole.has(node) || whole.size === MAX_KEPT) throw error;
+      whole.set(node, (error as ShardwrightError).message);
+    }
+  }
+}

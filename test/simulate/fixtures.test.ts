@@ -1,0 +1,75 @@
+import { readdirSync } from 'node:fs';
+import { fileURLToPath } from 'node:url';
+import { describe, expect, test } from 'vitest';
+import { loadModel } from '../../src/cli/load.ts';
+import { plannable } from '../../src/passes/plannable.ts';
+import { prepare } from '../../src/plan/prepare.ts';
+import { randomPlan } from '../../src/plan/random-plan.ts';
+import { constantsAsInputs, reduced, refuseUnevaluated } from '../../src/simulate/reduced.ts';
+import { verify } from '../../src/simulate/verify.ts';
+import { request } from '../plan/support.ts';
+
+/**
+ * Every graph of the fixtures under a plan drawn at random, reduced and run with numbers: all of them in `test:full`, a sample
+ * of them here. A graph that cannot be run is listed with the reason.
+ */
+
+const FULL = process.env.SHARDWRIGHT_FULL === '1';
+const ROOT = fileURLToPath(new URL('../fixtures/', import.meta.url));
+/** One text of each graph: PyTorch's joint and exported graphs, their halves, StableHLO, jaxpr, ONNX. */
+const GRAPHS =
+  /^(torch|joint|jax|onnx)\/.*(joint|joint_inductor|export|forward|backward|joint\.readable|export\.readable|stablehlo|jaxpr|shardy|gspmd)\.(txt|mlir)\.gz$|^onnx\/.*\.onnx\.gz$/;
+/** Graphs of 12 and 32 layers: the same as those of 2, for minutes. */
+const DEEP = /12l|32l|lm32/;
+const REFUSED: Readonly<Record<string, RegExp>> = {
+  'jax/shard-map-mlp/gspmd.mlir.gz': /sdy\.manual_computation \(no record/,
+  'jax/shard-map-mlp/jaxpr.txt.gz': /sdy\.manual_computation \(no record/,
+  'jax/shard-map-mlp/shardy.mlir.gz': /sdy\.manual_computation \(no record/,
+};
+
+function files(folder = ''): string[] {
+  return readdirSync(`${ROOT}${folder}`, { withFileTypes: true })
+    .flatMap((entry) => (entry.isDirectory() ? files(`${folder}${entry.name}/`) : [`${folder}${entry.name}`]))
+    .sort();
+}
+
+const all = files().filter((file) => GRAPHS.test(file) && !DEEP.test(file));
+/** Each of these was refused once: a padded label, an empty slice, a class that is a literal, a constant. */
+const sample = [
+  'joint/llama-lm-loss/joint.txt.gz',
+  'joint/phi3-lm/joint.txt.gz',
+  'joint/dit/joint.txt.gz',
+  'joint/falcon/joint.txt.gz',
+  'jax/lm2-scan/jaxpr.txt.gz',
+  'jax/ctl-cond/stablehlo.mlir.gz',
+  'onnx/llama-tiny.onnx.gz',
+  'jax/shard-map-mlp/shardy.mlir.gz',
+];
+
+describe('graphs of the fixtures with numbers', () => {
+  test('there are as many as there were', () => {
+    expect(all.length).toBeGreaterThan(80);
+    expect(sample.filter((file) => !all.includes(file))).toEqual([]);
+  });
+
+  test.each(FULL ? all : sample)(
+    '%s',
+    async (file) => {
+      const { graph: given, table } = await loadModel(`${ROOT}${file}`, { role: [], tie: [] });
+      const graph = constantsAsInputs(plannable(given, table));
+      const refused = REFUSED[file];
+      if (refused !== undefined) {
+        expect(() => refuseUnevaluated(graph, table)).toThrow(refused);
+        return;
+      }
+      refuseUnevaluated(graph, table);
+      const small = reduced(graph, table, { meshSizes: [2, 2], seed: 1 });
+      const prepared = prepare(small.graph, request('a=2,b=2'), table);
+      const found = verify(small.graph, randomPlan(prepared, 1), table, { seed: 1 });
+      expect(found.mismatches).toEqual([]);
+      expect(found.collectives).toEqual(found.promised);
+      expect(found.nodesCompared).toBeGreaterThan(1);
+    },
+    600_000,
+  );
+});
