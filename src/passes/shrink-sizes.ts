@@ -1,4 +1,4 @@
-import type { Relation, SizeRelations } from './shrink-relations.ts';
+import type { Relation, SizeRelations } from './shrink-relation-set.ts';
 import { fewestRows, windowCount } from './shrink-windows.ts';
 
 /**

@@ -1,6 +1,6 @@
 import type { OperatorRecord } from '../ops/record.ts';
 import type { AxisCall } from './shrink-dims.ts';
-import type { SizeRelations } from './shrink-relations.ts';
+import type { SizeRelations } from './shrink-relation-set.ts';
 import { slidDims, windowCount, type Slide } from './shrink-windows.ts';
 
 /** Relations of calls that slide windows or count groups: convolutions, pools, resampling, group norms. */

@@ -7,7 +7,8 @@ import { inferCall } from '../ops/infer.ts';
 import type { OperatorTable } from '../ops/table.ts';
 import { ProgramAxes, programNodes, shapeOf, type ProgramNode, type ValueAxes } from './shrink-dims.ts';
 import { byValue, written, type Resized } from './shrink-literals.ts';
-import { SizeRelations } from './shrink-relations.ts';
+import { SizeRelations } from './shrink-relation-set.ts';
+import { readRelations } from './shrink-relations.ts';
 import { chooseSizes } from './shrink-sizes.ts';
 
 export interface ShrinkOptions {
@@ -92,7 +93,7 @@ function shrunkWith(
   for (let round = 0; ; round++) {
     const axes = new ProgramAxes(nodes, table, coarse);
     const relations = new SizeRelations(axes);
-    for (const at of nodes) relations.read(at, table);
+    for (const at of nodes) readRelations(relations, at, table);
     for (const at of nodes) if (kept.has(at.node) || round === MAX_ROUNDS) relations.fixNode(at);
     const chosen = chooseSizes(relations, options.meshSizes ?? [], options.keepUpTo ?? 4, distinct);
     const rebuilt = new Rebuilding(table, axes, relations, chosen, round === MAX_ROUNDS ? undefined : kept);

@@ -22,6 +22,7 @@ export function drawInputs(
 ): NDArray[] {
   const bounds = indexBounds(table, graph);
   const positive = positiveInputs(table, graph);
+  const ends = groupEnds(graph);
   return graph.nodes
     .filter((node) => node.kind === 'placeholder')
     .map((node) => {
@@ -34,6 +35,8 @@ export function drawInputs(
         case 'bool':
           return build(shape, (i) => (uniform(stream, i) < 0.6 ? 1 : 0), dtype);
         case 'integer': {
+          const last = ends.get(node.name);
+          if (last !== undefined) return build(shape, (i) => Math.floor(((i + 1) * last) / shape[0]), dtype);
           const rows = bounds.get(node.name) ?? 10;
           const bound = rows === vocabulary?.rows ? vocabulary.stated : rows;
           return build(shape, (i) => Math.floor(uniform(stream, i) * bound), dtype);
@@ -54,6 +57,8 @@ const INDEXERS: Readonly<Record<string, readonly [index: string, table: string, 
   'aten.embedding.default': ['indices', 'weight', () => 0],
   'aten.nll_loss_forward.default': ['target', 'self', () => 1],
   'aten.nll_loss2d_forward.default': ['target', 'self', () => 1],
+  'aten.nll_loss_backward.default': ['target', 'self', () => 1],
+  'aten.nll_loss2d_backward.default': ['target', 'self', () => 1],
   'aten.cross_entropy_loss.default': ['target', 'self', () => 1],
   'aten.gather.default': ['index', 'self', (d) => d],
   'aten.scatter.src': ['index', 'self', (d) => d],
@@ -163,6 +168,20 @@ const MOVES =
   /^(aten|prims)\.(clone|_to_copy|to|convert_element_type|detach|alias|lift_fresh_copy|gather|index|index_select|flip|roll|repeat|constant_pad_nd|masked_fill|slice_scatter|clamp|clamp_min|contiguous)\.|^stablehlo\.(convert|pad|gather|dynamic_slice|reverse|broadcast_in_dim|slice|transpose|reshape)$/;
 /** Calls that put values of one operand among others. */
 const MIXES = /^aten\.(cat|stack|where)\.|^stablehlo\.(concatenate|select|clamp)$/;
+
+/** Inputs that are ends of groups of rows, which rise to at most the number of rows. */
+function groupEnds(graph: Graph): Map<string, number> {
+  const shapes = new Map(graph.nodes.map(({ name, type }) => [name, type.kind === 'tensor' ? type.shape.map(Number) : []]));
+  const out = new Map<string, number>();
+  for (const { target, args } of graph.nodes) {
+    if (target !== 'aten._grouped_mm.default') continue;
+    const [left, right, ends] = args.map((arg) => (isRef(arg) ? arg.name : ''));
+    const [a, b] = [shapes.get(left) ?? [], shapes.get(right) ?? []];
+    const rows = a.length === 3 ? b[1] : b.length === 3 ? a[0] : a[1];
+    if (rows !== undefined) out.set(ends, Math.min(rows, out.get(ends) ?? rows));
+  }
+  return out;
+} // prettier-ignore
 
 /** Inputs that are variances: batch norms take their roots. */
 function positiveInputs(table: OperatorTable, graph: Graph): Set<string> {
