@@ -24,11 +24,11 @@ describe('help', () => {
     for (const [heading, items] of groups) expect(items.length, heading).toBeLessThanOrEqual(8);
   });
 
-  it.each([['plan'], ['verify'], ['audit'], ['compare'], ['inspect'], ['zoo', 'lint']])(
-    'of %s %s has its flags in groups of at most 12, each flag in one',
-    async (...words) => {
-      const groups = await lists(...words);
-      expect([...groups.keys()]).not.toContain('Options:');
+  it.each(['plan', 'verify', 'audit', 'compare', 'inspect', 'zoo lint'])(
+    'of %s has its flags in groups of at most 12, each flag in one',
+    async (command) => {
+      const groups = await lists(...command.split(' '));
+      expect(groups.get('Options:') ?? [], 'without a heading in src/cli/register/help-groups.ts').toEqual([]);
       const flags = [...groups].flatMap(([heading, items]) => (heading.startsWith('Example') ? [] : items));
       expect(flags.length).toBeGreaterThan(12);
       expect(new Set(flags).size).toBe(flags.length);
