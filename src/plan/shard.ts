@@ -26,6 +26,8 @@ export interface ShardOptions {
   readonly starts?: readonly Int32Array[];
   /** When the search is to end, shared by several solves; default: the request's time limit from the call on. */
   readonly deadline?: Deadline;
+  /** Most work of the solver, see `SolveOptions.workLimit`: for whoever solves many problems and takes a gap. */
+  readonly workLimit?: number;
   readonly signal?: AbortSignal;
   readonly onProgress?: (event: Progress) => void;
 }
@@ -83,6 +85,7 @@ export async function shardPrepared(
     seed: request.seed,
     ground: prepared.within.ground,
     ...deadline.solveOptions,
+    ...(options.workLimit === undefined ? {} : { workLimit: options.workLimit }),
     ...(starts !== undefined ? { starts } : {}),
     ...(options.signal !== undefined ? { signal: options.signal } : {}),
     ...(options.onProgress !== undefined ? { onProgress: options.onProgress } : {}),

@@ -52,9 +52,13 @@ const HASTE = 0.25;
 export const SMALL_CELLS = 100_000;
 /** Networks of more cells after the first pruning are worth a start that is dear to find. */
 const DEAR_CELLS = 300_000;
-/** Networks that keep more cells than this after so many rounds are not branched on without a limit: it would take hours. */
+/**
+ * Where nobody limits time or work: networks that keep more cells than this after so many rounds are not branched on, and
+ * branches end after so many cells in all. Either would take hours.
+ */
 const WIDE_CELLS = 500_000;
 const WIDE_ROUNDS = 4;
+const MOST_BRANCHED = 500_000_000;
 /** Part of the values that a round of pruning must take away for sweeps to go on before anything dearer is tried. */
 const WORTHWHILE = 0.1;
 /** A price is judged as soon as a sweep gains less than this part of the bound. */
@@ -76,6 +80,8 @@ export class Search {
   proof: { readonly log: Log; readonly rows: boolean } | undefined;
   #rootBound = -Infinity;
   #quantum = 1;
+  /** Cells of all networks below the root. */
+  #branched = 0;
 
   constructor(host: SearchHost, engines: Engines) {
     this.#host = host;
@@ -195,8 +201,9 @@ export class Search {
    */
   #explore(net: Network, start: Messages, inherited: number, depth: number, settled = false): number {
     this.nodes++;
+    if (depth > 0) this.#branched += net.cells;
     const { pruner, reducer } = this.#engines;
-    const { stopped } = this.#host;
+    const stopped = (): boolean => this.#isOver();
     let bound = inherited;
     let messages = start;
     let repeats = depth === 0 && net.rows.length === 0;
@@ -230,7 +237,7 @@ export class Search {
       if (!pruner.prune(net, cutoff, messages) || !reducer.reduce(net, true, stopped)) return this.#target();
       if (!pruner.prune(net, cutoff) || !reducer.reduce(net, true, stopped)) return this.#target();
       bound = Math.max(bound, net.constant);
-      if (this.#host.stopped()) return bound;
+      if (stopped()) return bound;
       if (depth === 0 && round === 0 && net.rows.length === 0 && net.cells > DEAR_CELLS && this.#startDear()) {
         if (!pruner.prune(net, this.#target() - 1) || !reducer.reduce(net, true, stopped)) return this.#target();
       }
@@ -242,12 +249,12 @@ export class Search {
         continue;
       }
       if (this.#closeCore(net, cutoff, depth)) return this.#target();
-      if (this.#host.stopped()) return bound;
-      if (depth === 0 && this.#host.isEndless === true && net.cells > WIDE_CELLS && round >= WIDE_ROUNDS) return bound;
+      if (stopped()) return bound;
+      if (depth === 0 && this.#host.isEndless === true && round >= WIDE_ROUNDS && net.cells > WIDE_CELLS) return bound;
       if (round >= MAX_ROUNDS || !tighten(net)) {
         const root = depth === 0 ? net.log.clone() : undefined;
         const branched = Math.max(bound, this.#branch(net, guideValues, bound, depth));
-        if (root === undefined || this.proof === undefined || !this.#host.stopped()) return branched;
+        if (root === undefined || this.proof === undefined || !stopped()) return branched;
         // Branches cut short say nothing of the whole, and to replay them takes as long as they took.
         this.proof = { ...this.proof, log: root };
         return bound;
@@ -255,6 +262,11 @@ export class Search {
       if (!reducer.reduce(net)) return this.#target();
       messages = new Messages(net);
     }
+  }
+
+  /** The clock stopped the search, or branches have taken what is reasonable where nobody limits them. */
+  #isOver(): boolean {
+    return this.#host.stopped() || (this.#host.isEndless === true && this.#branched > MOST_BRANCHED);
   }
 
   /** Looks for a better choice where the search would be long; whether there is one. */
@@ -320,7 +332,7 @@ export class Search {
       const keep = net.pool.map(Int32Array.from(values.keys()).filter((p) => (p === preferred) === first));
       child.restrict(v, keep);
       let sub: number;
-      if (this.#host.stopped()) sub = bound;
+      if (this.#isOver()) sub = bound;
       else if (!this.#prepare(child)) sub = Infinity;
       else sub = this.#explore(child, new Messages(child), bound, depth + 1);
       result = Math.min(result, sub);

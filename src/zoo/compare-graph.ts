@@ -24,6 +24,12 @@ import { zeroFromData } from './zero.ts';
 /** Name of the free optimum among the plans. */
 export const OPTIMUM = 'optimum';
 
+/**
+ * Work on the optimum of one mesh where nobody limits time: several times what the models of the tests take to be proven. An
+ * answer that is not proven then says its gap.
+ */
+const MESH_WORK = 20_000_000;
+
 export interface CompareOptions {
   readonly table: OperatorTable;
   readonly devices: number;
@@ -124,7 +130,8 @@ async function compareOn(
     return;
   }
   options.onProgress?.(`mesh ${sizes.join(' x ')}: solving`);
-  const result = await shardPrepared(prepared, { starts, ...(signal !== undefined ? { signal } : {}) });
+  const limit = request.timeLimitSeconds === undefined ? { workLimit: MESH_WORK } : {};
+  const result = await shardPrepared(prepared, { starts, ...limit, ...(signal !== undefined ? { signal } : {}) });
   if (result.status === 'infeasible') {
     const { smallestBudgetBytes } = result;
     state.meshes.push({

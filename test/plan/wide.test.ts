@@ -1,0 +1,44 @@
+/** Networks that do not repeat, on meshes of three dims. */
+import { expect, test } from 'vitest';
+import { compare } from '../../src/zoo/compare-graph.ts';
+import { DEFAULT_REQUEST } from '../../src/plan/request.ts';
+import { load, planFor, TABLE } from './support.ts';
+
+// The long runs belong to `npm run test:full`.
+const FULL = process.env['SHARDWRIGHT_FULL'] === '1';
+
+test('a residual network of four blocks (joint) on 2 x 4 x 8: proven optimal, and no dearer than greed', async () => {
+  const graph = load('torch/resnet14/joint.expanded');
+  const fine = await planFor(graph, 'a=2,b=4,c=8');
+  expect(fine.proof).toMatchObject({ status: 'optimal', gap: 0 });
+  expect(fine.objective.seconds).toBeLessThanOrEqual(fine.greedySeconds!);
+});
+
+test('compare of an unrolled LSTM of 1,956 nodes: every mesh has an optimum, proven or with its gap', async () => {
+  const graph = load('torch/lstm16/joint.expanded');
+  const request = { ...DEFAULT_REQUEST, cluster: 'dgx-h100' };
+  const comparison = await compare(graph, { table: TABLE, devices: 4, request });
+  const optima = comparison.plans.filter(({ plan }) => plan === 'optimum');
+  expect(optima).toHaveLength(comparison.meshes.filter(({ status }) => status === 'solved').length);
+  expect(comparison.meshes.map(({ status }) => status)).not.toContain('refused');
+  for (const { seconds, proof } of optima) {
+    expect(proof!.bound).toBeLessThanOrEqual(seconds);
+    expect(proof!.gap).toBeLessThan(0.01);
+  }
+});
+
+if (FULL) {
+  test('resnet50 (joint) on 2 x 4 x 8: answered without a limit, at most half a percent from its bound', async () => {
+    const graph = load('torch/resnet50/joint.expanded');
+    const plan = await planFor(graph, 'a=2,b=4,c=8');
+    expect(plan.proof.gap).toBeLessThan(0.005);
+    expect(plan.proof.bound).toBeLessThanOrEqual(plan.objective.seconds);
+  }, 600_000);
+
+  test('compare of the unrolled LSTM on 64 devices: every mesh has an optimum, proven or with its gap', async () => {
+    const graph = load('torch/lstm16/joint.expanded');
+    const request = { ...DEFAULT_REQUEST, cluster: 'dgx-h100' };
+    const comparison = await compare(graph, { table: TABLE, devices: 64, request });
+    for (const { plan, proof } of comparison.plans) if (plan === 'optimum') expect(proof!.gap).toBeLessThan(0.01);
+  }, 600_000);
+}
