@@ -28,7 +28,7 @@ export const OPTIMUM = 'optimum';
  * Work on the optimum of one mesh where nobody limits time: several times what the models of the tests take to be proven. An
  * answer that is not proven then says its gap.
  */
-const MESH_WORK = 20_000_000;
+const MESH_WORK = 100_000_000;
 
 export interface CompareOptions {
   readonly table: OperatorTable;
