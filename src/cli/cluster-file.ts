@@ -1,9 +1,9 @@
-import { readFileSync } from 'node:fs';
 import { basename } from 'node:path';
 import { calibratedClusterText, parseCalibration } from '../cost/calibration.ts';
 import { parseCollectiveTable, tabledClusterText } from '../cost/collective-table.ts';
 import { loadCluster } from '../cost/cluster.ts';
 import { ShardwrightError } from '../errors.ts';
+import { readFileText } from '../read-file.ts';
 
 /** Files of what was measured on a cluster. */
 export interface MeasuredFiles {
@@ -57,13 +57,5 @@ function clusterFile(path: string): string {
 }
 
 function read(path: string, what: string, hint: string): string {
-  try {
-    return readFileSync(path, 'utf8');
-  } catch (error) {
-    throw new ShardwrightError(
-      'E_IO',
-      `cannot read the ${what} ${path}: ${error instanceof Error ? error.message : String(error)}`,
-      { hint },
-    );
-  }
+  return readFileText(path, { what, hint });
 }

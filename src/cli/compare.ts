@@ -1,9 +1,10 @@
-import { existsSync, readFileSync } from 'node:fs';
+import { existsSync } from 'node:fs';
 import { basename } from 'node:path';
 import { ShardwrightError } from '../errors.ts';
 import { DEFAULT_REQUEST, type PlanRequest } from '../plan/request.ts';
 import { asComparison } from '../report/comparison-schema.ts';
 import { comparisonText } from '../report/comparison.ts';
+import { readFileText } from '../read-file.ts';
 import { percentText } from '../units.ts';
 import { compare } from '../zoo/compare-graph.ts';
 import type { Comparison } from '../zoo/comparison.ts';
@@ -134,12 +135,13 @@ function graphSizes(options: CompareOptions): boolean {
 
 /** The config of a model by name or of a config file; undefined for anything else. */
 function configOf(model: string): { readonly name: string; readonly text: string } | undefined {
-  if (!existsSync(model))
+  const isStdin = model === '-';
+  if (!isStdin && !existsSync(model))
     return isModelName(model)
       ? { name: modelEntry(model).name, text: JSON.stringify(modelEntry(model).config) }
       : undefined;
-  if (!model.endsWith('.json')) return undefined;
-  const text = readFileSync(model, 'utf8');
+  if (!isStdin && !model.endsWith('.json')) return undefined;
+  const text = readFileText(model);
   try {
     const json: unknown = JSON.parse(text);
     if (typeof json !== 'object' || json === null || !looksLikeConfig(json as JsonRecord)) return undefined;
@@ -147,7 +149,7 @@ function configOf(model: string): { readonly name: string; readonly text: string
     // What is wrong with the file is said by the loader of graphs, which knows where.
     return undefined;
   }
-  return { name: basename(model, '.json'), text };
+  return { name: isStdin ? 'stdin' : basename(model, '.json'), text };
 }
 
 async function compareByConfig(
@@ -198,18 +200,11 @@ function parseSlice(text: string): { readonly index: number; readonly count: num
   return { index: index - 1, count };
 }
 
+const WHAT_IS_MERGED = 'give files that `shardwright compare ... --slice i/n --json` wrote.';
+
 /** A comparison that `--slice ... --json` wrote. @throws E_IO, E_SYNTAX, E_TYPE */
 function readPiece(path: string): Comparison {
-  let text: string;
-  try {
-    text = readFileSync(path, 'utf8');
-  } catch (error) {
-    throw new ShardwrightError(
-      'E_IO',
-      `cannot read the comparison: ${error instanceof Error ? error.message : String(error)}`,
-      { file: path },
-    );
-  }
+  const text = readFileText(path, { what: 'comparison', hint: WHAT_IS_MERGED });
   let value: unknown;
   try {
     value = JSON.parse(text);

@@ -1,8 +1,8 @@
-import { readFileSync } from 'node:fs';
 import { ShardwrightError } from '../errors.ts';
 import { resolveEinshard } from '../mesh/einshard/resolve.ts';
 import { evaluateEinshardProgram } from '../plan/einshard-program.ts';
 import { readEinshardProgram } from '../plan/einshard-steps.ts';
+import { readFileText } from '../read-file.ts';
 import { einshardReport, einshardText, programText } from '../report/einshard.ts';
 import { EXIT, type CliIo } from './io.ts';
 import { parseCount } from './options.ts';
@@ -37,15 +37,7 @@ function program(text: string | undefined, path: string, options: EinshardOption
     throw new ShardwrightError('E_USAGE', `einshard --program takes all from the file, not ${extra}`, {
       hint: 'leave it out; the file has the devices, and a shape and expression for each tensor.',
     });
-  let json: string;
-  try {
-    json = readFileSync(path, 'utf8');
-  } catch (error) {
-    throw new ShardwrightError(
-      'E_IO',
-      `cannot read ${path}: ${error instanceof Error ? error.message : String(error)}`,
-    );
-  }
+  const json = readFileText(path, { what: 'program' });
   try {
     const result = evaluateEinshardProgram(readEinshardProgram(json));
     io.stdout(`${options.json === true ? JSON.stringify(result) : programText(result)}\n`);

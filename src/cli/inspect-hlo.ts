@@ -1,4 +1,4 @@
-import { closeSync, fstatSync, openSync, readSync } from 'node:fs';
+import { closeSync, openSync, readSync, statSync } from 'node:fs';
 import { basename } from 'node:path';
 import { constants, gunzipSync } from 'node:zlib';
 import { ShardwrightError } from '../errors.ts';
@@ -6,6 +6,7 @@ import { detectFormat } from '../import/detect.ts';
 import { readHlo, type HloCollective, type HloSummary } from '../import/hlo/collectives.ts';
 import { readModelFile } from '../import/read.ts';
 import { isGzip } from '../import/unpack.ts';
+import { shownPath } from '../read-file.ts';
 import { bytesText, countText, tableText } from '../units.ts';
 
 /** `inspect` of a compiled program: HLO text is no graph to plan, but says which collectives the compiler chose. */
@@ -23,9 +24,11 @@ export interface HloInspection {
 /** The summary of an HLO file; undefined for anything else. @throws what `readHlo` throws */
 export function inspectHlo(path: string, format: string | undefined): HloInspection | undefined {
   if (format === undefined ? !beginsAsHlo(path) : format !== 'hlo') return undefined;
-  const { name, instructions, ops, collectives, collectiveList } = readHlo(readModelFile(path), { file: path });
+  const { name, instructions, ops, collectives, collectiveList } = readHlo(readModelFile(path), {
+    file: shownPath(path),
+  });
   return {
-    name: name === '' ? basename(path) : name,
+    name: name === '' ? basename(shownPath(path)) : name,
     format: 'hlo',
     nodes: instructions,
     ops,
@@ -38,22 +41,24 @@ const HEAD = 1 << 16;
 
 /** Looks at the beginning of the file only; whatever is wrong with it is for the importer to say. */
 function beginsAsHlo(path: string): boolean {
-  let handle: number;
   try {
-    handle = openSync(path, 'r');
-  } catch {
-    return false;
-  }
-  try {
-    if (!fstatSync(handle).isFile()) return false;
-    const head = new Uint8Array(HEAD);
-    const bytes = head.subarray(0, readSync(handle, head, 0, HEAD, 0));
+    const bytes = path === '-' ? readModelFile(path).subarray(0, HEAD) : beginningOf(path);
     // A part of a stream is unpacked as far as it reaches; the limit holds before memory is taken.
     const options = { finishFlush: constants.Z_SYNC_FLUSH, maxOutputLength: HEAD * 200 };
     return detectFormat(isGzip(bytes) ? new Uint8Array(gunzipSync(bytes, options)) : bytes) === 'hlo';
   } catch (error) {
     if (error instanceof ShardwrightError || (error instanceof Error && 'code' in error)) return false;
     throw error;
+  }
+}
+
+/** Of a file only: what a pipe gives is given once. */
+function beginningOf(path: string): Uint8Array {
+  const head = new Uint8Array(HEAD);
+  if (!statSync(path).isFile()) return head.subarray(0, 0);
+  const handle = openSync(path, 'r');
+  try {
+    return head.subarray(0, readSync(handle, head, 0, HEAD, 0));
   } finally {
     closeSync(handle);
   }

@@ -8,6 +8,7 @@ import type { ModelConfig } from '../models/families.ts';
 import { MAX_CONFIG_BYTES } from '../models/read-config.ts';
 import { vocabularyPadding, type VocabularyPadding } from '../models/vocabulary.ts';
 import type { OperatorTable } from '../ops/table.ts';
+import { shownPath } from '../read-file.ts';
 import { parseCount } from './options.ts';
 
 /** Flags for models that are built from a config: a file of a graph has its sizes in it. */
@@ -35,7 +36,7 @@ export async function namedModel(
   flags: SizeFlags,
   table: OperatorTable,
 ): Promise<BuiltModel | undefined> {
-  if (existsSync(name)) return undefined;
+  if (name === '-' || existsSync(name)) return undefined;
   // The families are a third of all code: a command on a file does without them.
   const { isModelName, knownModelConfig, modelEntries, modelEntry } = await import('../models/registry.ts');
   if (isModelName(name)) return built(knownModelConfig(name), modelEntry(name).name, flags, table);
@@ -67,8 +68,8 @@ export async function configModel(
   if (text === undefined) return undefined;
   const { parseModelConfig } = await import('../models/families.ts');
   const folder = basename(dirname(resolve(path)));
-  const plain = basename(path).replace(/(\.(gz|json))+$/, '');
-  return built(parseModelConfig(text, path), plain === 'config' ? folder : plain, flags, table);
+  const plain = path === '-' ? 'stdin' : basename(path).replace(/(\.(gz|json))+$/, '');
+  return built(parseModelConfig(text, shownPath(path)), plain === 'config' ? folder : plain, flags, table);
 }
 
 /** @throws E_USAGE for a flag that only configs take */

@@ -1,4 +1,4 @@
-import { existsSync, readFileSync } from 'node:fs';
+import { existsSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { ShardwrightError } from '../errors.ts';
@@ -7,6 +7,7 @@ import { builtinOperators } from '../ops/builtin.ts';
 import type { OperatorRecord } from '../ops/record.ts';
 import { OperatorRegistry } from '../ops/registry.ts';
 import type { OperatorTable } from '../ops/table.ts';
+import { readFileText } from '../read-file.ts';
 import { registerTraceHook } from '../trace/register.ts';
 
 /**
@@ -24,7 +25,7 @@ export async function operatorsWith(files: readonly string[], base = builtinOper
   for (const path of files) {
     const file = resolve(path);
     if (!existsSync(file)) throw new ShardwrightError('E_INPUT', `${path}: there is no such file`, { file: path });
-    if (path.endsWith('.json')) registry.registerRulesFile(readFileSync(file, 'utf8'), { site: path });
+    if (path.endsWith('.json')) registry.registerRulesFile(readFileText(file, { what: 'rules' }), { site: path });
     else kinds.push(...(await registerFrom(registry, path, file)));
   }
   return registry.table().withKinds(kinds);

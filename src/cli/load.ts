@@ -11,6 +11,7 @@ import { GIVABLE_ROLES, type GivableRole } from '../import/roles.ts';
 import type { VocabularyPadding } from '../models/vocabulary.ts';
 import type { OperatorTable } from '../ops/table.ts';
 import { atSizes } from '../passes/fix-sizes.ts';
+import { shownPath } from '../read-file.ts';
 import { configModel, namedModel, refuseSizes, type BuiltModel, type SizeFlags } from './load-config.ts';
 import { operatorsWith } from './load-operators.ts';
 import { parseCount } from './options.ts';
@@ -46,7 +47,7 @@ export interface LoadedModel {
   readonly padding?: VocabularyPadding;
 }
 
-/** Reads, imports and corrects a model file; a program is run and traced, a config or the name of a model is built. */
+/** Reads, imports and corrects a model file (`-`: stdin); a program is run and traced, a config or the name of a model is built. */
 export async function loadModel(path: string, options: LoadOptions): Promise<LoadedModel> {
   const read = await readModel(path, options);
   const sizes = new Map<string, number>();
@@ -84,8 +85,8 @@ async function readModel(path: string, options: LoadOptions): Promise<ReadModel>
     Object.defineProperty(roles, name, { value: known, enumerable: true });
   }
   const imported = await importOnDemand(bytes, {
-    file: path,
-    name: modelName(path),
+    file: shownPath(path),
+    name: path === '-' ? 'stdin' : modelName(path),
     roles,
     ties: options.tie.map((text) => pair(text, '--tie', 'a=b')),
     infer: inferBy(table),

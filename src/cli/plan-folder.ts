@@ -1,7 +1,8 @@
-import { existsSync, readFileSync, statSync } from 'node:fs';
+import { existsSync, statSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { ShardwrightError } from '../errors.ts';
 import { readPlanFolder, type PlanFolder } from '../plan/folder.ts';
+import { readFileText } from '../read-file.ts';
 
 /** A `<plan>` argument: a plan folder, or a plan file; what lies beside `plan.json` is read with it. @throws E_IO ... */
 export function loadPlan(path: string): PlanFolder {
@@ -57,18 +58,5 @@ function refuseOthers(text: string, file: string): void {
 }
 
 function readText(path: string): string {
-  try {
-    return readFileSync(path, 'utf8');
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code === 'ENOENT')
-      throw new ShardwrightError('E_IO', `cannot read the plan: there is no file ${path}`, { hint: WHAT_IS_READ });
-    throw new ShardwrightError(
-      'E_IO',
-      `cannot read the plan: ${error instanceof Error ? error.message : String(error)}`,
-      {
-        file: path,
-        hint: WHAT_IS_READ,
-      },
-    );
-  }
+  return readFileText(path, { what: 'plan', hint: WHAT_IS_READ });
 }

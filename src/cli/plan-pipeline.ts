@@ -1,9 +1,10 @@
-import { existsSync, readFileSync, statSync } from 'node:fs';
+import { existsSync, statSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import * as z from 'zod';
 import { loadCluster, usableMemoryBytes } from '../cost/cluster.ts';
 import { ShardwrightError } from '../errors.ts';
 import type { PlanRequest } from '../plan/request.ts';
+import { readFileText } from '../read-file.ts';
 import { bytesText, countedText, percentText, secondsText, tableText } from '../units.ts';
 import { parsePipelineSchedule, PIPELINE_SCHEDULES, type PipelineSchedule } from '../simulate/pipeline/schedules.ts';
 import type { PlanPipeline, PlanPipelineRequest } from '../zoo/pipeline-plan.ts';
@@ -116,8 +117,9 @@ export function readPipeline(path: string): PlanPipeline | undefined {
   const again = 'make the plan again with --pp, or remove pipeline.json.';
   let value: unknown;
   try {
-    value = JSON.parse(readFileSync(file, 'utf8'));
+    value = JSON.parse(readFileText(file));
   } catch (error) {
+    if (error instanceof ShardwrightError) throw error;
     const why = error instanceof Error ? error.message : String(error);
     throw new ShardwrightError('E_SYNTAX', `not JSON: ${why}`, { file, hint: again });
   }

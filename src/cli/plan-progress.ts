@@ -1,8 +1,9 @@
 import { createHash } from 'node:crypto';
-import { existsSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { existsSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import * as z from 'zod';
 import { ShardwrightError } from '../errors.ts';
+import { readFileText } from '../read-file.ts';
 import type { Incumbents, WrittenProgress } from '../report/analysis/incumbents.ts';
 
 /**
@@ -42,7 +43,7 @@ export function writeProgress(folder: string, found: Incumbents | undefined): vo
   }
   const record: z.infer<typeof progressSchema> = {
     version: 1,
-    plan: sha(readFileSync(join(folder, 'plan.json'), 'utf8')),
+    plan: sha(readFileText(join(folder, 'plan.json'))),
     steps: found.steps.map(({ phase, seconds, bound }, k) => ({ phase, seconds, boundSeconds: bound, clockSeconds: Number(found.seconds[k].toPrecision(6)) })), // prettier-ignore
   };
   writeFileSync(path, `${JSON.stringify(record, null, 1)}\n`);
@@ -60,8 +61,9 @@ export function readProgress(path: string): WrittenProgress | undefined {
   if (!existsSync(file)) return undefined;
   let value: unknown;
   try {
-    value = JSON.parse(readFileSync(file, 'utf8'));
+    value = JSON.parse(readFileText(file));
   } catch (error) {
+    if (error instanceof ShardwrightError) throw error;
     const why = error instanceof Error ? error.message : String(error);
     throw new ShardwrightError('E_SYNTAX', `not JSON: ${why}`, { file, hint: REMOVE });
   }
@@ -73,7 +75,7 @@ export function readProgress(path: string): WrittenProgress | undefined {
   const plan = folder === path ? join(folder, 'plan.json') : path;
   const { steps } = parsed.data;
   return {
-    isOfPlan: parsed.data.plan === sha(readFileSync(plan, 'utf8')),
+    isOfPlan: parsed.data.plan === sha(readFileText(plan)),
     steps: steps.map(({ phase, seconds, boundSeconds }) => ({ phase, seconds, bound: boundSeconds })),
     seconds: steps.map((s) => s.clockSeconds),
   };

@@ -1,5 +1,6 @@
-import { readFileSync, statSync } from 'node:fs';
+import { statSync } from 'node:fs';
 import { comparisonReport, comparisonSections, comparisonSubtitle, comparisonTitle } from '../report/compared.ts';
+import { readFileText } from '../read-file.ts';
 import { asComparison } from '../report/comparison-schema.ts';
 import { csvLines } from '../report/csv.ts';
 import type { ReportFormat } from '../report/formats.ts';
@@ -18,7 +19,7 @@ export function readComparison(path: string): Comparison | undefined {
   let value: unknown;
   try {
     if (!statSync(path).isFile()) return undefined;
-    value = JSON.parse(readFileSync(path, 'utf8'));
+    value = JSON.parse(readFileText(path));
   } catch {
     // Not there, not readable or no JSON: reading it as a plan says which.
     return undefined;

@@ -1,9 +1,10 @@
-import { readFileSync, writeFileSync } from 'node:fs';
+import { writeFileSync } from 'node:fs';
 import { gunzipSync } from 'node:zlib';
 import { ShardwrightError } from '../errors.ts';
 import type { ChoiceProgress, ChoiceSolution } from '../solver/anytime/solve-choice.ts';
 import { IopddlError, readIopddl } from '../solver/iopddl.ts';
 import type { Problem } from '../solver/types.ts';
+import { readFileBytes, shownPath } from '../read-file.ts';
 import { percentText, secondsText } from '../units.ts';
 import { EXIT, type CliIo } from './io.ts';
 import { parseCount, parseFraction, parsePositive } from './options.ts';
@@ -63,27 +64,26 @@ export async function solveCommand(path: string, options: SolveCommandOptions, i
 
 /** Reads an IOPDDL file, plain or gzipped (told by its first bytes). */
 function readProblem(path: string): Problem {
-  let bytes: Buffer;
-  try {
-    bytes = readFileSync(path);
-    if (bytes[0] === 0x1f && bytes[1] === 0x8b) bytes = gunzipSync(bytes, { maxOutputLength: MOST_BYTES });
-  } catch (error) {
-    throw new ShardwrightError('E_FILE', `cannot read ${path}: ${message(error)}`, {
-      hint: 'give the path of an IOPDDL problem, as JSON or gzipped JSON of at most 512 MiB.',
-    });
-  }
+  const hint = 'give the path of an IOPDDL problem, as JSON or gzipped JSON of at most 512 MiB, or - for stdin.';
+  let bytes = readFileBytes(path, { what: 'problem', code: 'E_FILE', hint, maxBytes: MOST_BYTES });
+  if (bytes[0] === 0x1f && bytes[1] === 0x8b)
+    try {
+      bytes = gunzipSync(bytes, { maxOutputLength: MOST_BYTES });
+    } catch (error) {
+      throw new ShardwrightError('E_FILE', `cannot unpack ${shownPath(path)}: ${message(error)}`, { hint });
+    }
   let parsed: unknown;
   try {
     parsed = JSON.parse(bytes.toString('utf8'));
   } catch (error) {
-    throw new ShardwrightError('E_SYNTAX', `not JSON: ${message(error)}`, { file: path });
+    throw new ShardwrightError('E_SYNTAX', `not JSON: ${message(error)}`, { file: shownPath(path) });
   }
   try {
     return readIopddl(parsed);
   } catch (error) {
     if (error instanceof IopddlError)
       throw new ShardwrightError('E_FORMAT', error.message, {
-        file: path,
+        file: shownPath(path),
         path: error.path,
         hint: 'the format is that of google/iopddl: problem.nodes, problem.edges and problem.usage_limit.',
       });

@@ -1,7 +1,7 @@
-import { readFileSync } from 'node:fs';
 import { gunzipSync } from 'node:zlib';
 import { MEMORY_BAND, SMALLEST_GROUP, validateRuns, type Score, type Validation } from '../cost/validation/validate.ts';
 import { ShardwrightError } from '../errors.ts';
+import { readFileBytes } from '../read-file.ts';
 import { tableText } from '../units.ts';
 import { EXIT, type CliIo } from './io.ts';
 
@@ -10,7 +10,7 @@ export interface ValidateOptions {
   readonly json?: boolean;
 }
 
-/** Bytes of a compressed table after unpacking, at most. */
+/** Bytes of a table, unpacked, at most. */
 const UNPACKED_LIMIT = 64 * 2 ** 20;
 
 /** `shardwright validate`: predicted against measured training runs. */
@@ -37,15 +37,11 @@ function validated(table: string, path: string): Validation {
 }
 
 function readTable(path: string): string {
-  let bytes: Buffer;
-  try {
-    bytes = readFileSync(path);
-  } catch (error) {
-    const code = (error as NodeJS.ErrnoException).code ?? '';
-    throw new ShardwrightError('E_IO', `cannot read '${path}' (${code})`, {
-      hint: 'give a CSV file of measured runs, or a .csv.gz',
-    });
-  }
+  const bytes = readFileBytes(path, {
+    what: 'table',
+    hint: 'give a CSV file of measured runs, or a .csv.gz',
+    maxBytes: UNPACKED_LIMIT,
+  });
   if (bytes[0] !== 0x1f || bytes[1] !== 0x8b) return bytes.toString('utf8');
   try {
     return gunzipSync(bytes, { maxOutputLength: UNPACKED_LIMIT }).toString('utf8');

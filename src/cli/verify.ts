@@ -1,4 +1,4 @@
-import { existsSync, readFileSync, statSync } from 'node:fs';
+import { existsSync, statSync } from 'node:fs';
 import { basename } from 'node:path';
 import { ShardwrightError } from '../errors.ts';
 import { parseMesh } from '../mesh/mesh.ts';
@@ -11,6 +11,7 @@ import { prepare } from '../plan/prepare.ts';
 import { shardPrepared } from '../plan/shard.ts';
 import { transplant } from '../plan/transplant.ts';
 import { constantsAsInputs, reduced as reducedProgram, refuseUnevaluated } from '../simulate/reduced.ts';
+import { readFileText } from '../read-file.ts';
 import { tableText } from '../units.ts';
 import { verify, type Verification, type VerifyOptions as VerifyNumbers } from '../simulate/verify.ts';
 import { clusterText } from './cluster-file.ts';
@@ -78,7 +79,7 @@ export async function verifyCommand(path: string, options: VerifyOptions, io: Cl
 function isPlan(path: string): boolean {
   const found = existsSync(path) ? statSync(path) : undefined;
   if (found === undefined) return basename(path) === 'plan.json';
-  return found.isDirectory() || (path.endsWith('.json') && /"proof"\s*:/.test(readFileSync(path, 'utf8')));
+  return found.isDirectory() || (path.endsWith('.json') && /"proof"\s*:/.test(readFileText(path)));
 }
 
 /** Flags that mean something where the plan is there already. */

@@ -4,8 +4,9 @@
  * over the first one and itself, so that what was edited, or belongs to another file, is refused too.
  */
 import { createHash } from 'node:crypto';
-import { appendFileSync, existsSync, readFileSync, truncateSync } from 'node:fs';
+import { appendFileSync, existsSync, truncateSync } from 'node:fs';
 import { ShardwrightError } from '../../errors.ts';
+import { readFileText } from '../../read-file.ts';
 import { VERSION } from '../../version.ts';
 import type { SweepAnswer, SweepJob, SweepPool } from './pool.ts';
 import type { SweepQuestion } from './question.ts';
@@ -18,7 +19,7 @@ export function resumedPool(pool: SweepPool, question: SweepQuestion, path: stri
   const head = JSON.stringify({ sweep: 2, version: VERSION, question });
   const known = new Map<string, SweepAnswer>();
   const write = (line: string): void => writing(path, () => appendFileSync(path, `${line}\n`));
-  const text = existsSync(path) ? writing(path, () => readFileSync(path, 'utf8')) : '';
+  const text = existsSync(path) ? readFileText(path, { what: 'file of the sweep' }) : '';
   // The last line may have been cut off when the sweep was stopped; what it held is priced again.
   const whole = text.slice(0, text.lastIndexOf('\n') + 1);
   if (whole === '' && head.startsWith(text)) {
