@@ -8,6 +8,7 @@ import { convolutionOps } from './aten/convolution.ts';
 import { decomposedOps } from './aten/decomposed.ts';
 import { einsumOps } from './aten/einsum.ts';
 import { embeddingOps } from './aten/embedding.ts';
+import { embeddingBagOps } from './aten/embedding-bag.ts';
 import { factoryOps } from './aten/factory.ts';
 import { indexingOps } from './aten/indexing.ts';
 import { linalgOps } from './aten/linalg.ts';
@@ -50,6 +51,7 @@ export function builtinOperators(): OperatorTable {
     ...poolOps,
     ...attentionOps,
     ...embeddingOps,
+    ...embeddingBagOps,
     ...indexingOps,
     ...viewOps,
     ...manipulateOps,

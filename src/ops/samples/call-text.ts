@@ -13,7 +13,7 @@ import type { OperatorTable } from '../table.ts';
 
 export type Init =
   | 'any' | 'positive' | 'unit' | 'above-one' | 'large' | 'few' | 'index' | 'signed-index' | 'distinct' | 'shuffled' | 'bits'
-  | 'seven' | 'ends' | 'definite'; // prettier-ignore
+  | 'seven' | 'ends' | 'starts' | 'definite'; // prettier-ignore
 
 export interface TensorSpec {
   readonly dtype: DType;
@@ -46,6 +46,7 @@ const WORDS: Readonly<Record<string, readonly [DType, Init]>> = {
   distinct: ['i64', 'distinct'],
   seven: ['i64', 'seven'],
   ends: ['i32', 'ends'],
+  starts: ['i64', 'starts'],
   definite: ['f64', 'definite'],
   bits: ['b8', 'bits'],
 };

@@ -6,6 +6,7 @@ import { gpuAttention } from './attention.ts';
 import { einsumSamples } from '../aten/einsum.ts';
 import { linalgSamples } from '../aten/linalg.ts';
 import { searchSamples } from '../aten/search.ts';
+import { embeddingBagSamples } from '../aten/embedding-bag.ts';
 import { complexSamples } from '../aten/complex.ts';
 import { comparisonSamples } from '../aten/comparison.ts';
 import { factorisationSamples } from '../aten/factorisation.ts';
@@ -55,6 +56,7 @@ export function torchSamples(table: OperatorTable): CallText[] {
     ...comparisonSamples,
     ...fusedSamples,
     ...complexSamples,
+    ...embeddingBagSamples,
   ].map(parseCall);
 }
 

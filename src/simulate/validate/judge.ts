@@ -171,7 +171,7 @@ export function inputSlots(sample: SampleCall, i: number, ranks: number, kinds: 
   const { init } = sample.spec(i);
   const cuts = shape.flatMap((size, d) => (size >= Math.max(2, ranks) ? [S(d)] : []));
   // Numbers of rows and random states are nothing to reduce.
-  if (['index', 'signed-index', 'distinct', 'seven'].includes(init)) return [R, ...cuts];
+  if (['index', 'signed-index', 'distinct', 'seven', 'starts'].includes(init)) return [R, ...cuts];
   const pending = kindsOf(dtype);
   return [R, ...cuts, ...(kinds === 'all' ? pending : pending.slice(0, 1)).map((op) => P(op))];
 }

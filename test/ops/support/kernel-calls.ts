@@ -55,6 +55,7 @@ function draw(spec: TensorSpec, seed: number, special: boolean, type: DType): ND
     bits: () => u.map((v) => (v < 0.4 ? 1 : 0)),
     definite: () => u.map((v, i) => ((i % hi ** 2) % (hi + 1) === 0 ? hi + v : v - 0.5)),
     seven: () => u.map(() => 7),
+    starts: () => u.map((v, i) => (i === 0 ? 0 : Math.floor(hi * v))).sort((a, b) => a - b),
     ends: () => u.map((v) => Math.floor((hi + 1) * v)).sort((a, b) => a - b),
   };
   const drawn = special && spec.free ? u.map((v, i) => SPECIAL[i % SPECIAL.length] * (i < SPECIAL.length ? 1 : v)) : values[init](); // prettier-ignore
