@@ -1,9 +1,10 @@
 import { ShardwrightError } from '../errors.ts';
+import { builtinOperators } from '../ops/builtin.ts';
 import { diffPlans } from '../plan/diff.ts';
 import type { Plan } from '../plan/types.ts';
 import { diffText } from '../report/diff.ts';
 import { EXIT, type CliIo } from './io.ts';
-import { loadPlan } from './plan-folder.ts';
+import { checked, loadPlan } from './plan-folder.ts';
 
 export interface DiffOptions {
   readonly json?: boolean;
@@ -11,6 +12,9 @@ export interface DiffOptions {
 
 export function diffCommand(left: string, right: string, options: DiffOptions, io: CliIo): number {
   const [a, b] = [loadPlan(left), loadPlan(right)];
+  const table = builtinOperators();
+  checked(a, left, table, io);
+  checked(b, right, table, io);
   refuseStrangers(a.plan, b.plan);
   const parameters = new Set<string>();
   for (const { graph } of [a, b])

@@ -1,4 +1,3 @@
-import { writeFileSync } from 'node:fs';
 import { ShardwrightError } from '../errors.ts';
 import { fromDimView } from '../mesh/dim-view.ts';
 import { resolveEinshard } from '../mesh/einshard/resolve.ts';
@@ -15,6 +14,7 @@ import { drawText } from '../report/draw/text.ts';
 import { offsetsDrawing, placementDrawing, valuesDrawing } from '../report/draw/views.ts';
 import { EXIT, type CliIo } from './io.ts';
 import { parseChoice, parseCount, parseShape } from './options.ts';
+import { writeText } from './write-file.ts';
 
 export interface DrawOptions {
   readonly shape?: string;
@@ -50,7 +50,7 @@ export function drawCommand(options: DrawOptions, io: CliIo): number {
   const view = viewOf(options);
   const text = drawText(view.drawing);
   const { rows, columns, cells } = view.drawing;
-  if (options.svg !== undefined) writePicture(options.svg, drawSvg(view.drawing, view));
+  if (options.svg !== undefined) writeText(options.svg, drawSvg(view.drawing, view), 'drawing');
   if (options.json === true) {
     const result: DrawResult = { text, rows, columns, cells: cells.map((row) => row.map((cell) => cell.text)) };
     io.stdout(`${JSON.stringify(result)}\n`);
@@ -162,18 +162,6 @@ export function parseCuts(text: string): Cuts {
     column += part.length + 1;
   }
   return cuts;
-}
-
-function writePicture(path: string, svg: string): void {
-  try {
-    writeFileSync(path, svg);
-  } catch (error) {
-    const why = error instanceof Error ? error.message : String(error);
-    throw new ShardwrightError('E_IO', `cannot write the drawing: ${why}`, {
-      file: path,
-      hint: 'name a file in a folder that exists and that you may write.',
-    });
-  }
 }
 
 function usage(message: string, hint: string): ShardwrightError {

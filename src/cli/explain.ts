@@ -6,7 +6,7 @@ import { explanationText, forcedText } from '../report/explain.ts';
 import { EXIT, type CliIo } from './io.ts';
 import { parsePositive } from './options.ts';
 import { progressPrinter, reportInfeasible } from './plan.ts';
-import { wholePlan } from './plan-folder.ts';
+import { checked, wholePlan } from './plan-folder.ts';
 
 export interface ExplainOptions {
   readonly force?: string;
@@ -30,8 +30,11 @@ export type ExplainResult = NodeExplanation & {
 
 export async function explainCommand(path: string, node: string, options: ExplainOptions, io: CliIo): Promise<number> {
   const limit = Math.floor(parsePositive(options.limit, '--limit'));
-  const { plan, program, request } = wholePlan(path);
-  const opened = reopen(plan, program, request, builtinOperators());
+  const folder = wholePlan(path);
+  const { plan, program, request } = folder;
+  const table = builtinOperators();
+  const check = checked(folder, path, table, io);
+  const opened = check === undefined ? reopen(plan, program, request, table) : { plan, ...check };
   const found = explainNode(opened, node);
   let forced: Forced | undefined;
   if (options.force !== undefined) {

@@ -83,6 +83,7 @@ export function reportError(error: unknown, io: CliIo, json: boolean): number {
 
 function exitOf(code: string | undefined): number {
   if (code === undefined || code === 'E_INTERNAL') return EXIT.internal;
+  if (code === 'E_DIFFERS') return EXIT.findings;
   return code === 'E_TIME_LIMIT' ? EXIT.gap : EXIT.usage;
 }
 

@@ -1,4 +1,3 @@
-import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { loadCluster, usableMemoryBytes } from '../cost/cluster.ts';
 import { ShardwrightError } from '../errors.ts';
@@ -12,8 +11,11 @@ import type { Progress } from '../solver/types.ts';
 import { bytesText, percentText, secondsText, tableText } from '../units.ts';
 import { EXIT, type CliIo } from './io.ts';
 import { parseCount } from './options.ts';
+import { writeFolder } from './write-file.ts';
 
 /** `plan --frontier`: time against memory, each point a plan. */
+
+export const FRONTIER_FILE = 'frontier.json';
 
 export interface FrontierFlags {
   /** Points wanted; true where the flag stands alone. */
@@ -25,7 +27,7 @@ export interface FrontierFlags {
 
 /** What the command `plan` lends: how a plan folder is written, and how the solver's progress is printed. */
 export interface FrontierTools {
-  readonly writeFolder: (folder: string, result: Extract<ShardResult, { status: 'planned' }>) => void;
+  readonly writePlan: (folder: string, result: Extract<ShardResult, { status: 'planned' }>) => void;
   readonly onProgress: (event: Progress) => void;
 }
 
@@ -59,16 +61,14 @@ export async function frontierCommand(
     },
   });
   const record = frontierRecord(frontier, graph.name, request);
-  if (options.output !== undefined) {
-    mkdirSync(options.output, { recursive: true });
-    frontier.points.forEach(({ result }, i) => tools.writeFolder(join(options.output!, `${i + 1}`), result));
-    writeFileSync(join(options.output, 'frontier.json'), `${JSON.stringify(record, null, 1)}\n`);
-  }
   if (options.json === true) io.stdout(`${JSON.stringify(record)}\n`);
-  else {
-    io.stdout(`${frontierText(frontier, graph, request)}\n`);
-    if (options.output !== undefined && frontier.points.length > 0)
-      io.stdout(`wrote ${options.output}/1 to ${options.output}/${frontier.points.length}, and frontier.json\n`);
+  else io.stdout(`${frontierText(frontier, graph, request)}\n`);
+  const { output } = options;
+  if (output !== undefined) {
+    frontier.points.forEach(({ result }, i) => tools.writePlan(join(output, `${i + 1}`), result));
+    writeFolder(output, [[FRONTIER_FILE, `${JSON.stringify(record, null, 1)}\n`]], 'frontier');
+    if (options.json !== true && frontier.points.length > 0)
+      io.stdout(`wrote ${output}/1 to ${output}/${frontier.points.length}, and ${FRONTIER_FILE}\n`);
   }
   if (frontier.points.length === 0)
     return frontier.misses.some((m) => m.status === 'infeasible') ? EXIT.infeasible : EXIT.gap;

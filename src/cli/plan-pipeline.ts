@@ -10,6 +10,9 @@ import { parsePipelineSchedule, PIPELINE_SCHEDULES, type PipelineSchedule } from
 import type { PlanPipeline, PlanPipelineRequest } from '../zoo/pipeline-plan.ts';
 import { parseCount } from './options.ts';
 
+/** The stages of a plan, beside it. */
+export const PIPELINE_FILE = 'pipeline.json';
+
 /** Flags of `plan` that cut a model into pipeline stages. */
 export interface PipelineFlags {
   readonly pp?: string;
@@ -112,7 +115,7 @@ const pipelineSchema = z.strictObject({
  * @throws E_TYPE with the path of what does not fit
  */
 export function readPipeline(path: string): PlanPipeline | undefined {
-  const file = join(statSync(path).isDirectory() ? path : dirname(path), 'pipeline.json');
+  const file = join(statSync(path).isDirectory() ? path : dirname(path), PIPELINE_FILE);
   if (!existsSync(file)) return undefined;
   const again = 'make the plan again with --pp, or remove pipeline.json.';
   let value: unknown;

@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import { existsSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { existsSync, statSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import * as z from 'zod';
 import { ShardwrightError } from '../errors.ts';
@@ -11,7 +11,7 @@ import type { Incumbents, WrittenProgress } from '../report/analysis/incumbents.
  * times, and equal requests give equal plan files.
  */
 
-const NAME = 'progress.json';
+export const PROGRESS_FILE = 'progress.json';
 const REMOVE = 'make the plan again, or remove progress.json.';
 
 const progressSchema = z.strictObject({
@@ -34,19 +34,15 @@ const progressSchema = z.strictObject({
     .max(10_000),
 });
 
-/** Writes the steps beside the plan that is there already, or removes those of an earlier one. */
-export function writeProgress(folder: string, found: Incumbents | undefined): void {
-  const path = join(folder, NAME);
-  if (found === undefined) {
-    rmSync(path, { force: true });
-    return;
-  }
+/** The file of the steps on the way to the plan of this text; undefined where there are none. */
+export function progressText(plan: string | Uint8Array, found: Incumbents | undefined): string | undefined {
+  if (found === undefined) return undefined;
   const record: z.infer<typeof progressSchema> = {
     version: 1,
-    plan: sha(readFileText(join(folder, 'plan.json'))),
+    plan: sha(plan),
     steps: found.steps.map(({ phase, seconds, bound }, k) => ({ phase, seconds, boundSeconds: bound, clockSeconds: Number(found.seconds[k].toPrecision(6)) })), // prettier-ignore
   };
-  writeFileSync(path, `${JSON.stringify(record, null, 1)}\n`);
+  return `${JSON.stringify(record, null, 1)}\n`;
 }
 
 /**
@@ -57,7 +53,7 @@ export function writeProgress(folder: string, found: Incumbents | undefined): vo
  */
 export function readProgress(path: string): WrittenProgress | undefined {
   const folder = statSync(path).isDirectory() ? path : dirname(path);
-  const file = join(folder, NAME);
+  const file = join(folder, PROGRESS_FILE);
   if (!existsSync(file)) return undefined;
   let value: unknown;
   try {
@@ -81,6 +77,6 @@ export function readProgress(path: string): WrittenProgress | undefined {
   };
 }
 
-function sha(text: string): string {
+function sha(text: string | Uint8Array): string {
   return createHash('sha256').update(text).digest('hex');
 }

@@ -1,10 +1,6 @@
-import { createHash } from 'node:crypto';
-import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
-import { join } from 'node:path';
 import { COST_PRESETS } from '../cost/presets.ts';
 import { OPTIMIZERS, type Optimizer } from '../cost/memory.ts';
 import { ShardwrightError, suggestion } from '../errors.ts';
-import { printGraph } from '../graph/text.ts';
 import type { SizeValues } from '../graph/size-value.ts';
 import type { Graph } from '../graph/types.ts';
 import { tensorRanks, type VocabularyPadding } from '../models/vocabulary.ts';
@@ -37,9 +33,11 @@ import {
   parseFraction,
   parsePositive,
 } from './options.ts';
-import { checkFrontierFlags, frontierCommand, type FrontierFlags } from './plan-frontier.ts';
-import { askedPipeline, pipelineText, requestOfStages, type PipelineFlags } from './plan-pipeline.ts';
-import { writeProgress } from './plan-progress.ts';
+import { PLAN_FILES, planFiles } from './plan-folder.ts';
+import { checkFrontierFlags, FRONTIER_FILE, frontierCommand, type FrontierFlags } from './plan-frontier.ts';
+import { askedPipeline, PIPELINE_FILE, pipelineText, requestOfStages, type PipelineFlags } from './plan-pipeline.ts';
+import { PROGRESS_FILE, progressText } from './plan-progress.ts';
+import { tryFile, tryFolder, writeFolder, writeText } from './write-file.ts';
 
 export interface PlanOptions extends LoadOptions, PipelineFlags, FrontierFlags, InputDimFlags {
   readonly mesh: string;
@@ -82,6 +80,9 @@ export const SOLVERS = ['auto', 'exact', 'highs', 'javascript-lp-solver', 'propa
 export async function planCommand(model: string, options: PlanOptions, io: CliIo): Promise<number> {
   const given = requestOf({ ...options, cluster: clusterText(options.cluster, options) });
   if (options.frontier !== undefined) checkFrontierFlags(options);
+  const names = options.frontier === undefined ? [...PLAN_FILES, PROGRESS_FILE, PIPELINE_FILE] : [FRONTIER_FILE];
+  if (options.output !== undefined) tryFolder(options.output, names, 'plan');
+  if (options.emitIlp !== undefined) tryFile(options.emitIlp, 'integer program');
   const asked = askedPipeline(model, options, given);
   const built = asked === undefined ? options : { ...options, training: true, batch: `${asked.microbatch}` };
   const { graph, table, open, sizes, padding } = await loadModel(model, { ...built, tensor: tensorRanks(given.mesh) });
@@ -98,7 +99,8 @@ export async function planCommand(model: string, options: PlanOptions, io: CliIo
     }
     if (options.frontier !== undefined)
       return await frontierCommand(atSizes(graph, new Map()), table, request, options, io, {
-        writeFolder: (folder, { prepared, plan }) => writeFolder(folder, prepared.program, plan, plan.request),
+        writePlan: (folder, { prepared, plan, certificate }) =>
+          writeFolder(folder, planFiles(plan, prepared.program, certificate), 'plan'),
         onProgress: progressPrinter(io, options.quiet === true),
       });
     const range = options.range === true ? { open, sizes: plannedSizes(open, sizes) } : undefined;
@@ -133,17 +135,8 @@ export async function planGraph(
   const overlap = request.overlap === true ? await withOverlap(result) : undefined;
   const { plan, choice } = overlap?.result ?? result;
   checkRecipes(plan, recipes);
-  if (options.output !== undefined) {
-    writeFolder(options.output, result.prepared.program, plan, plan.request);
-    writeProgress(options.output, log.incumbents(plan));
-  }
   const ends = range === undefined ? undefined : await planAtEnds(plan, range.open, range.sizes, request, { table });
   const pipeline = stages?.cut(result.prepared, choice);
-  if (options.output !== undefined) {
-    const path = join(options.output, 'pipeline.json');
-    if (pipeline === undefined) rmSync(path, { force: true });
-    else writeFileSync(path, `${JSON.stringify(pipeline, null, 1)}\n`);
-  }
   const more = {
     ...(ends === undefined ? {} : { ends }),
     ...(pipeline === undefined ? {} : { pipeline }),
@@ -160,7 +153,20 @@ export async function planGraph(
     if (overlap !== undefined) io.stdout(`\n${overlapText(overlap)}\n`);
     if (ends !== undefined) io.stdout(`\n${endsText(ends)}\n`);
     if (pipeline !== undefined) io.stdout(`\n${pipelineText(pipeline)}\n`);
-    if (options.output !== undefined) io.stdout(`wrote ${options.output}/plan.json, graph.swg, request.json\n`);
+  }
+  // The answer is out: a disk that is full by now takes nothing away.
+  if (options.output !== undefined) {
+    const files = planFiles(plan, result.prepared.program, result.certificate);
+    writeFolder(
+      options.output,
+      [
+        ...files,
+        [PROGRESS_FILE, progressText(files[0][1], log.incumbents(plan))],
+        [PIPELINE_FILE, pipeline === undefined ? undefined : `${JSON.stringify(pipeline, null, 1)}\n`],
+      ],
+      'plan',
+    );
+    if (options.json !== true) io.stdout(`wrote ${options.output}/${files.map(([name]) => name).join(', ')}\n`);
   }
   // What a plan with overlap in view gives away one after another is meant: the gap asked for is that of the plan it began with.
   const { proof } = result.plan;
@@ -275,7 +281,7 @@ function parseCheckpoint(text: string): NonNullable<PlanRequest['checkpoint']> {
 
 async function emitIlp(prepared: Prepared, path: string): Promise<void> {
   const { encode, lpText } = await import('../solver/encode.ts');
-  writeFileSync(path, lpText(encode(prepared.problem)));
+  writeText(path, lpText(encode(prepared.problem)), 'integer program');
 }
 
 /** What the plan is held to and no recipe knows of: demands on placements by their flags, and other ends than time. */
@@ -351,25 +357,6 @@ export function reportInfeasible(result: Infeasible, prepared: Prepared, io: Cli
 function roundedUp(bytes: number): string {
   const [unit, size] = bytes < 2 ** 26 ? (['KiB', 2 ** 10] as const) : (['MiB', 2 ** 20] as const);
   return `${Math.ceil(bytes / size)}${unit}`;
-}
-
-/**
- * A plan folder: the plan, the program's text with its bodies, the request, tied together by hashes. No clock time is written, so equal
- * requests give equal bytes.
- */
-function writeFolder(folder: string, program: Graph, plan: Plan, request: PlanRequest): void {
-  const text = printGraph(program);
-  const ask = `${JSON.stringify(request, null, 2)}\n`;
-  const sha = (content: string): string => createHash('sha256').update(content).digest('hex');
-  const still = {
-    ...plan,
-    proof: { ...plan.proof, solveSeconds: null },
-    hashes: { graph: sha(text), request: sha(ask) },
-  };
-  mkdirSync(folder, { recursive: true });
-  writeFileSync(join(folder, 'graph.swg'), text);
-  writeFileSync(join(folder, 'request.json'), ask);
-  writeFileSync(join(folder, 'plan.json'), `${JSON.stringify(still, null, 1)}\n`);
 }
 
 /** One status line, rewritten on a terminal, at most one plain line per 5 s otherwise. */

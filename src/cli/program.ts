@@ -13,14 +13,21 @@ import {
   registerRules,
   registerSolve,
 } from './register/tools.ts';
-import { registerDiff, registerExplain, registerReport, registerSimulate } from './register/written-plan.ts';
+import {
+  registerCheckPlan,
+  registerDiff,
+  registerExplain,
+  registerReport,
+  registerSimulate,
+} from './register/written-plan.ts';
 import { groupedHelp } from './register/help-groups.ts';
 import type { CliSession } from './register/session.ts';
+import { VERSION } from '../version.ts';
 
 /** The commands in the order of the help text, under its headings. */
 const COMMANDS: Readonly<Record<string, readonly ((program: Command, session: CliSession) => void)[]>> = {
   'Plan a model:': [registerDemo, registerPlan, registerCompare, registerAudit, registerVerify],
-  'Use a plan:': [registerReport, registerExplain, registerSimulate, registerDiff],
+  'Use a plan:': [registerCheckPlan, registerReport, registerExplain, registerSimulate, registerDiff],
   'Look at a program:': [registerInspect, registerTrace],
   'Parts of the planner by themselves:': [registerRedistribute, registerEinshard, registerDraw, registerLayout, registerSolve, registerRules, registerValidate], // prettier-ignore
   'What is built in:': [registerHardware, registerModels, registerZoo],

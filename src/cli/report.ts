@@ -1,8 +1,7 @@
-import { readFileSync } from 'node:fs';
-import * as z from 'zod';
 import { loadCluster } from '../cost/cluster.ts';
 import { ShardwrightError } from '../errors.ts';
 import { builtinOperators } from '../ops/builtin.ts';
+import type { PlanCheck } from '../plan/check-plan.ts';
 import type { PlanFolder } from '../plan/folder.ts';
 import { csvReport } from '../report/csv.ts';
 import { reportOf, type Report } from '../report/data.ts';
@@ -12,13 +11,14 @@ import { drawParameters } from '../report/html/drawings.ts';
 import { htmlPage } from '../report/html/page.ts';
 import { markdownReport } from '../report/markdown.ts';
 import { textReport } from '../report/plain-text.ts';
+import { VERSION } from '../version.ts';
 import { EXIT, type CliIo } from './io.ts';
 import { parseChoice } from './options.ts';
-import { loadPlan } from './plan-folder.ts';
+import { checked, loadPlan } from './plan-folder.ts';
 import { readPipeline } from './plan-pipeline.ts';
 import { readProgress } from './plan-progress.ts';
 import { comparisonText, readComparison } from './report-comparison.ts';
-import { writeText } from './write-file.ts';
+import { tryFile, writeText } from './write-file.ts';
 
 export interface ReportOptions {
   readonly output?: string;
@@ -32,11 +32,12 @@ export interface ReportOptions {
 /** `report`: a plan, or a comparison that `compare --json` wrote, as one file. */
 export async function reportCommand(path: string, options: ReportOptions, io: CliIo): Promise<number> {
   const format = formatOf(options);
+  if (options.output !== undefined) tryFile(options.output, 'report');
   const comparison = readComparison(path);
   const text =
     comparison === undefined
       ? await reportText(path, format, options, io)
-      : comparisonText(comparison, format, packageVersion());
+      : comparisonText(comparison, format, VERSION);
   if (options.output === undefined) io.stdout(text);
   else {
     writeText(options.output, text, 'report');
@@ -48,27 +49,35 @@ export async function reportCommand(path: string, options: ReportOptions, io: Cl
 async function reportText(path: string, format: ReportFormat, options: ReportOptions, io: CliIo): Promise<string> {
   const folder = loadPlan(path);
   const { plan, graph } = folder;
+  const check = checked(folder, path, builtinOperators(), io);
   if (format === 'csv') return csvReport(plan, graph);
   const drawings = drawParameters(plan, options.draw);
-  const report = await gather(path, folder, options, io);
+  const report = await gather(path, folder, check, options, io);
   if (format === 'json') return `${JSON.stringify(report)}\n`;
   if (format === 'md') return markdownReport(report);
   return format === 'text' ? textReport(report) : htmlPage(report, graph, drawings);
 }
 
-async function gather(path: string, folder: PlanFolder, options: ReportOptions, io: CliIo): Promise<Report> {
+async function gather(
+  path: string,
+  folder: PlanFolder,
+  check: PlanCheck | undefined,
+  options: ReportOptions,
+  io: CliIo,
+): Promise<Report> {
   const { plan, graph } = folder;
   const [pipeline, progress] = [readPipeline(path), readProgress(path)];
   const cluster = loadCluster(plan.request.cluster);
   const analysis = await analyse(folder, builtinOperators(), {
     recipes: options.recipes,
     whatIf: options.whatIf === true,
+    ...(check === undefined ? {} : { opened: { plan, prepared: check.prepared, choice: check.choice } }),
     ...(pipeline === undefined ? {} : { pipeline }),
     ...(progress === undefined ? {} : { progress }),
     onMissing: (line) => io.stderr(`left out: ${line}\n`),
     onProgress: (line) => io.stderr(`${line}\n`),
   });
-  return reportOf({ plan, cluster, analysis, version: packageVersion(), ...(graph !== undefined ? { graph } : {}) });
+  return reportOf({ plan, cluster, analysis, version: VERSION, ...(graph !== undefined ? { graph } : {}) });
 }
 
 function formatOf({ format, json, output }: ReportOptions): ReportFormat {
@@ -82,9 +91,4 @@ function formatOf({ format, json, output }: ReportOptions): ReportFormat {
   if (format !== undefined) return parseChoice(format, '--format', REPORT_FORMATS);
   const ending = /\.(\w+)$/.exec(output ?? '')?.[1];
   return ending === 'txt' ? 'text' : (REPORT_FORMATS.find((f) => f === ending) ?? 'html');
-}
-
-function packageVersion(): string {
-  const text = readFileSync(new URL('../../package.json', import.meta.url), 'utf8');
-  return z.object({ version: z.string() }).parse(JSON.parse(text)).version;
 }

@@ -8,8 +8,8 @@ import { simulate, type SimulateOptions } from '../simulate/timeline/simulate.ts
 import { timelineTrace } from '../simulate/timeline/trace.ts';
 import { EXIT, type CliIo } from './io.ts';
 import { parseBytes, parseCount, parsePositive } from './options.ts';
-import { wholePlan } from './plan-folder.ts';
-import { writeText } from './write-file.ts';
+import { checked, wholePlan } from './plan-folder.ts';
+import { tryFile, writeText } from './write-file.ts';
 
 export interface SimulateFlags {
   readonly trace?: string;
@@ -52,8 +52,11 @@ export interface SimulateReport {
 /** `simulate`: plays a plan on two streams and more, and writes the trace. */
 export function simulateCommand(path: string, flags: SimulateFlags, io: CliIo): number {
   const options = optionsOf(flags);
-  const { plan, program } = wholePlan(path);
+  if (flags.trace !== undefined) tryFile(flags.trace, 'trace');
+  const folder = wholePlan(path);
+  const { plan, program } = folder;
   const table = builtinOperators();
+  checked(folder, path, table, io);
   const { schedule, timeline, passes, notes, bound } = simulate(program, plan, table, options);
   const { forward, backward } = programFlops(program, table);
   const peak = matrixPeak(schedule.cluster, weightDtype(program)).flopsPerSecond;
@@ -79,11 +82,11 @@ export function simulateCommand(path: string, flags: SimulateFlags, io: CliIo): 
     passes,
     notes,
   };
+  io.stdout(flags.json === true ? `${JSON.stringify(report)}\n` : `${textOf(report)}\n`);
   if (flags.trace !== undefined) {
     writeText(flags.trace, `${JSON.stringify(timelineTrace(schedule, timeline))}\n`, 'trace');
     io.stderr(`wrote ${flags.trace} (open it in ui.perfetto.dev or chrome://tracing)\n`);
   }
-  io.stdout(flags.json === true ? `${JSON.stringify(report)}\n` : `${textOf(report)}\n`);
   return EXIT.ok;
 }
 

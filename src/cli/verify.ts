@@ -19,7 +19,7 @@ import { EXIT, type CliIo } from './io.ts';
 import { loadModel } from './load.ts';
 import { operatorsWith } from './load-operators.ts';
 import { parseCount, parsePositive } from './options.ts';
-import { wholePlan } from './plan-folder.ts';
+import { checked, wholePlan } from './plan-folder.ts';
 import { padded, progressPrinter, reportInfeasible, requestOf, type PlanOptions } from './plan.ts';
 
 export interface VerifyOptions extends PlanOptions {
@@ -60,7 +60,7 @@ interface Subject {
 /** `verify`: plan a model, or take a written plan; reduce the sizes, lower, run on virtual devices, compare with one device. */
 export async function verifyCommand(path: string, options: VerifyOptions, io: CliIo): Promise<number> {
   const tolerance = parsePositive(options.tolerance, '--tolerance');
-  const subject = isPlan(path) ? await writtenPlan(path, options) : await plannedModel(path, options, io);
+  const subject = isPlan(path) ? await writtenPlan(path, options, io) : await plannedModel(path, options, io);
   if (typeof subject === 'number') return subject;
   const { reduced, plan, table, seed, model, mesh, planned, padding } = subject;
   const report: VerifyReport = {
@@ -86,14 +86,16 @@ function isPlan(path: string): boolean {
 const OF_PLANS: ReadonlySet<string> = new Set(['json', 'quiet', 'tolerance', 'shrink', 'seed', 'ops']);
 
 /** The placements of a written plan, at reduced sizes unless told otherwise. */
-async function writtenPlan(path: string, options: VerifyOptions): Promise<Subject> {
+async function writtenPlan(path: string, options: VerifyOptions, io: CliIo): Promise<Subject> {
   const other = options.given?.find((name) => !OF_PLANS.has(name));
   if (other !== undefined)
     throw new ShardwrightError('E_USAGE', `--${other.replace(/[A-Z]/g, (c) => `-${c.toLowerCase()}`)} is for a model that is planned here, ${path} is a plan`, {
       hint: 'drop it; what was asked for is in the request.json of the plan.',
     }); // prettier-ignore
-  const { plan: whole, program: planned } = wholePlan(path);
+  const folder = wholePlan(path);
+  const { plan: whole, program: planned } = folder;
   const table = await operatorsWith(options.ops ?? []);
+  checked(folder, path, table, io);
   refuseUnevaluated(planned, table);
   const program = constantsAsInputs(planned);
   const byName = new Map(whole.nodes.map((node) => [node.name, node]));

@@ -3,18 +3,22 @@ import * as z from 'zod';
 import { OPTIMIZERS } from '../cost/memory.ts';
 import { ShardwrightError } from '../errors.ts';
 import { parseGraph } from '../graph/parse.ts';
+import { printGraph } from '../graph/text.ts';
 import type { Graph } from '../graph/types.ts';
 import { builtinOperators } from '../ops/builtin.ts';
 import { openBodies } from '../passes/open-bodies.ts';
 import type { PlanRequest } from './request.ts';
+import { jsonPath, readCertificate, type PlanCertificate } from './certificate.ts';
 import { paddingSchema, readPlan } from './schema.ts';
 import type { Plan } from './types.ts';
 
-/** The texts of a plan folder; a plan file alone has neither graph nor request beside it. */
+/** The texts of a plan folder; a plan file alone has nothing beside it. */
 export interface PlanTexts {
   readonly plan: string;
   readonly graph?: string;
   readonly request?: string;
+  /** Of `certificate.json.gz`, unpacked. */
+  readonly certificate?: string;
 }
 
 /** A plan with what it was made from, as far as that is there. */
@@ -25,6 +29,32 @@ export interface PlanFolder {
   /** The nodes that the plan lists: the program with each body in line. */
   readonly graph?: Graph;
   readonly request?: PlanRequest;
+  readonly certificate?: PlanCertificate;
+  /** Whether the plan is the one that was written, by its own hash; absent where it states none. */
+  readonly isAsWritten?: boolean;
+}
+
+/**
+ * What a plan folder holds. The plan has the hashes of the other texts and of itself; clock times are left out, so that equal
+ * requests give equal bytes.
+ */
+export function planTexts(plan: Plan, program: Graph, certificate: PlanCertificate): Required<PlanTexts> {
+  const graph = printGraph(program);
+  const request = `${JSON.stringify(plan.request, null, 2)}\n`;
+  const proof = `${JSON.stringify(certificate)}\n`;
+  const still: Plan = {
+    ...plan,
+    proof: { ...plan.proof, solveSeconds: null },
+    hashes: { graph: sha(graph), request: sha(request), certificate: sha(proof) },
+  };
+  const hashes = { ...still.hashes, plan: contentHash(still) };
+  return { plan: `${JSON.stringify({ ...still, hashes }, null, 1)}\n`, graph, request, certificate: proof };
+}
+
+/** SHA-256 of a plan with the hashes of what lies beside it, without its own. White space does not count. */
+function contentHash({ hashes, ...plan }: Plan): string {
+  const { plan: _, ...others } = hashes ?? { plan: undefined };
+  return sha(JSON.stringify({ ...plan, hashes: others }));
 }
 
 /** Largest `request.json`, in characters: a request may hold the text of a cluster file and thousands of pins. */
@@ -74,9 +104,11 @@ const requestSchema = z.strictObject({
  */
 export function readPlanFolder(texts: PlanTexts, file: string): PlanFolder {
   const plan = readPlan(texts.plan, file);
-  const { graph, request } = texts;
-  if (graph !== undefined) holdTo(plan.hashes?.graph, graph, 'graph.swg', file);
-  if (request !== undefined) holdTo(plan.hashes?.request, request, 'request.json', file);
+  const { graph, request, certificate } = texts;
+  const { hashes } = plan;
+  if (graph !== undefined) holdTo(hashes?.graph, graph, 'graph.swg', file);
+  if (request !== undefined) holdTo(hashes?.request, request, 'request.json', file);
+  if (certificate !== undefined) holdTo(hashes?.certificate, certificate, 'certificate.json.gz', file);
   const program = graph === undefined ? undefined : parseGraph(graph, 'graph.swg');
   return {
     plan,
@@ -84,6 +116,8 @@ export function readPlanFolder(texts: PlanTexts, file: string): PlanFolder {
       ? { program, graph: openBodies(program, builtinOperators(), plan.request)?.graph ?? program }
       : {}),
     ...(request !== undefined ? { request: readRequest(request) } : {}),
+    ...(certificate !== undefined ? { certificate: readCertificate(certificate, 'certificate.json.gz') } : {}),
+    ...(hashes?.plan !== undefined ? { isAsWritten: hashes.plan === contentHash(plan) } : {}),
   };
 }
 
@@ -104,7 +138,7 @@ export function readRequest(text: string, file = 'request.json'): PlanRequest {
   const parsed = requestSchema.safeParse(value);
   if (!parsed.success) {
     const [issue] = parsed.error.issues;
-    const path = `$.${issue.path.join('.')}`;
+    const path = jsonPath(issue.path);
     throw new ShardwrightError('E_TYPE', `${path}: ${issue.message}`, { file, path });
   }
   // The schema has exactly the keys of `PlanRequest`; zod's `undefined` for absent keys is what JSON never has.
@@ -112,7 +146,7 @@ export function readRequest(text: string, file = 'request.json'): PlanRequest {
 }
 
 function holdTo(expected: string | undefined, content: string, name: string, file: string): void {
-  const got = createHash('sha256').update(content).digest('hex');
+  const got = sha(content);
   if (expected === undefined)
     throw new ShardwrightError('E_PLAN', `the plan states no hash of ${name}, so that file may be another plan's`, {
       file,
@@ -124,4 +158,8 @@ function holdTo(expected: string | undefined, content: string, name: string, fil
       `${name} is not the file the plan was made with: its SHA-256 is ${got.slice(0, 12)}..., the plan says ${expected.slice(0, 12)}...`,
       { file, hint: 'make the plan again, or restore the file.' },
     );
+}
+
+function sha(content: string): string {
+  return createHash('sha256').update(content).digest('hex');
 }

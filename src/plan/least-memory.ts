@@ -1,7 +1,8 @@
 import { internalError } from '../errors.ts';
 import { solve } from '../solver/solve.ts';
-import type { Problem } from '../solver/types.ts';
+import type { Certificate, Problem } from '../solver/types.ts';
 import type { KeptList } from './compact.ts';
+import { withRowAsCost } from './restricted.ts';
 
 /**
  * Sum over the memory row of the least bytes of each placement: no plan needs less.
@@ -34,21 +35,21 @@ export function memoryOf(problem: Problem, choice: Int32Array): number {
  * @returns undefined when the problem has no plan even without a limit
  */
 export async function leastMemory(problem: Problem, signal?: AbortSignal): Promise<number | undefined> {
+  return (await provenLeastMemory(problem, signal))?.bytes;
+}
+
+/** The same with its proof; absent for a problem without a memory row, where 0 needs none. */
+export async function provenLeastMemory(
+  problem: Problem,
+  signal?: AbortSignal,
+): Promise<{ readonly bytes: number; readonly certificate?: Certificate } | undefined> {
   const [row] = problem.rows ?? [];
-  if (row === undefined) return 0;
-  const free = (costs: Float64Array): Float64Array => costs.map((c) => (c === Infinity ? Infinity : 0));
-  const vectors = problem.vectors.map(free);
-  const unary = Int32Array.from(problem.unary);
-  row.variables.forEach((variable, k) => {
-    const allowed = problem.vectors[problem.unary[variable]];
-    unary[variable] = vectors.push(row.amounts[k].map((bytes, a) => (allowed[a] === Infinity ? Infinity : bytes))) - 1;
+  if (row === undefined) return { bytes: 0 };
+  const least = await solve(withRowAsCost(problem, row), {
+    engine: 'exact',
+    ...(signal !== undefined ? { signal } : {}),
   });
-  const tables = problem.tables.map((t) => ({ ...t, costs: free(t.costs) }));
-  const least = await solve(
-    { ...problem, unary, vectors, tables, rows: [] },
-    { engine: 'exact', ...(signal !== undefined ? { signal } : {}) },
-  );
   if (least.status === 'infeasible') return undefined;
   if (least.status !== 'optimal') throw internalError('the least memory was not proven');
-  return least.objective;
+  return { bytes: least.objective, ...(least.certificate === undefined ? {} : { certificate: least.certificate }) };
 }

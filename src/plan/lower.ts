@@ -14,6 +14,7 @@ import type { OperatorTable } from '../ops/table.ts';
 import type { OpenedGraph } from '../passes/open-bodies.ts';
 import type { Region } from '../passes/regions.ts';
 import { dataflow, type Dataflow } from '../strategy/dataflow.ts';
+import { refuseDamaged } from './damage.ts';
 import { ControlWriter, type Move } from './lower/control.ts';
 import { Emitter, type LocalType } from './lower/emitter.ts';
 import { Frame, type Placed } from './lower/frame.ts';
@@ -75,6 +76,7 @@ class Lowering {
     this.space = new ShardingSpace(mesh, table.kinds);
     this.redistributor = new Redistributor(this.space, collectiveModel(request.cost, loadCluster(request.cluster), mesh)); // prettier-ignore
     this.flow = dataflow(graph, table, request.sharing, opened?.loops);
+    refuseDamaged(plan, { graph, flow: this.flow, space: this.space, carries: opened?.carries.length ?? 0 });
     this.emit = new Emitter(table, mesh, this.symbols, new Set(graph.nodes.map((n) => n.name)));
     this.pieces = new Pieces(this.space);
     this.writer = new RedistributionWriter(this.emit, this.space, this.pieces);
@@ -321,12 +323,12 @@ class Lowering {
     const at = moves.length === 0 ? frame : this.frames.get(scope);
     if (at === undefined) throw internalError(`${use} is moved in a body that is not there`);
     let now = at.find(value);
-    if (now === undefined) throw internalError(`${use} is used before it is made`);
+    if (now === undefined) throw damaged(`${use} is used before it is made`);
     this.emit.section = at.section;
     for (const move of moves) {
       const [from, next] = [this.space.parse(move.from), this.space.parse(move.to)];
       if (from !== now.sharding)
-        throw internalError(`the plan moves ${use} from ${move.from}, it is ${this.space.text(now.sharding)}`);
+        throw damaged(`the plan moves ${use} from ${move.from}, it is ${this.space.text(now.sharding)}`);
       const key = `${value}:${phase}:${move.from}:${move.to}`;
       // The plan lists what loops hand on after all nodes, so the use that it says makes a copy need not be the first here.
       const kept = move.copy === undefined ? undefined : at.copies.get(key);
@@ -335,7 +337,7 @@ class Lowering {
         continue;
       }
       const steps = this.redistributor.plan({ shape: meta.shape, itemBytes: DTYPE_BYTES[meta.dtype] }, from, next);
-      if (steps === undefined) throw internalError(`the plan moves ${use} in a way that is refused`);
+      if (steps === undefined) throw damaged(`the plan moves ${use} in a way that is refused`);
       // A body of the backward pass has forward values too; what is moved may be either.
       if (this.emit.isBackward(now.name) && this.emit.meta.phase === 'forward')
         this.emit.meta = without(this.emit.meta, 'phase');
@@ -343,7 +345,7 @@ class Lowering {
       if (move.copy !== undefined) at.copies.set(key, now);
     }
     if (now.sharding !== to)
-      throw internalError(`the plan leaves ${use} in ${this.space.text(now.sharding)}, wanted ${this.space.text(to)}`);
+      throw damaged(`the plan leaves ${use} in ${this.space.text(now.sharding)}, wanted ${this.space.text(to)}`);
     return frame.bring(now.name, at);
   }
 
@@ -402,4 +404,9 @@ class Lowering {
     const { meta } = this.flow.values[value];
     this.noted.push({ name, result, local, sharding, shape: meta.shape, inBody: scope !== 0, order: value });
   }
+}
+
+/** The lowering follows the plan's own words: where they do not lead on, the plan is not what was written. */
+function damaged(message: string): ShardwrightError {
+  return new ShardwrightError('E_PLAN', message, { hint: 'restore the plan, or make it again.' });
 }

@@ -1,6 +1,8 @@
 import * as z from 'zod';
 import { MEMORY_KINDS } from '../cost/memory-timeline.ts';
 import { ShardwrightError } from '../errors.ts';
+import { VERSION } from '../version.ts';
+import { jsonPath } from './certificate.ts';
 import { PLAN_VERSION, type Plan } from './types.ts';
 
 /** The schema of plan files, for reading them back and for publishing as JSON Schema. */
@@ -40,6 +42,7 @@ export const paddingSchema = z.strictObject({
 
 export const planSchema = z.object({
   version: z.literal(PLAN_VERSION),
+  producer: z.string().optional(),
   model: z.string(),
   mesh: z.array(z.object({ name: z.string(), size: z.int().positive(), hosts: z.int().positive() })).min(1),
   cluster: z.string(),
@@ -101,7 +104,14 @@ export const planSchema = z.object({
   ),
   greedySeconds: seconds.nullable(),
   assumptions: z.array(z.string()),
-  hashes: z.object({ graph: z.string(), request: z.string() }).optional(),
+  hashes: z
+    .object({
+      graph: z.string(),
+      request: z.string(),
+      certificate: z.string().optional(),
+      plan: z.string().optional(),
+    })
+    .optional(),
 });
 
 /** The schema of plan files as JSON Schema (draft 2020-12); published as docs/plan.schema.json. */
@@ -131,23 +141,21 @@ export function readPlan(text: string, file?: string): Plan {
       place,
     );
   }
-  const version = z.looseObject({ version: z.unknown() }).safeParse(value);
-  if (version.success && version.data.version !== PLAN_VERSION)
+  const version = z.looseObject({ version: z.unknown(), producer: z.string().optional() }).safeParse(value);
+  if (version.success && version.data.version !== undefined && version.data.version !== PLAN_VERSION) {
+    const { producer } = version.data;
+    const whose = producer === undefined ? '' : `, with the prices of ${producer}`;
     throw new ShardwrightError(
       'E_VERSION',
-      `plan version ${String(version.data.version)}, this program reads ${PLAN_VERSION}`,
-      {
-        ...place,
-        hint: 'make the plan again with this version.',
-      },
+      `plan version ${JSON.stringify(version.data.version)}${whose}; this program, shardwright ${VERSION}, reads version ${PLAN_VERSION}`,
+      { ...place, path: '$.version', hint: 'make the plan again with this version.' },
     );
+  }
   const parsed = planSchema.safeParse(value);
   if (!parsed.success) {
     const [issue] = parsed.error.issues;
-    throw new ShardwrightError('E_TYPE', `$.${issue.path.join('.')}: ${issue.message}`, {
-      ...place,
-      path: `$.${issue.path.join('.')}`,
-    });
+    const path = jsonPath(issue.path);
+    throw new ShardwrightError('E_TYPE', `${path}: ${issue.message}`, { ...place, path });
   }
   // The schema keeps every key of `Plan`; the request's own keys are checked where the request is used.
   return value as Plan;

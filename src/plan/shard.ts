@@ -1,15 +1,17 @@
 import { peakOf } from '../cost/memory-timeline.ts';
 import { internalError, ShardwrightError } from '../errors.ts';
+import { printGraph } from '../graph/text.ts';
 import type { Graph } from '../graph/types.ts';
 import type { OperatorTable } from '../ops/table.ts';
 import { evaluate } from '../solver/check.ts';
 import { NoChoiceInTime, solve } from '../solver/solve.ts';
 import { TooLargeForLibrary } from '../solver/solvers/verdict.ts';
-import type { Problem, Progress, Solution, SolveOptions } from '../solver/types.ts';
+import type { Certificate, Problem, Progress, Solution, SolveOptions } from '../solver/types.ts';
 import { bytesText } from '../units.ts';
 import { conflictOf } from './conflict.ts';
 import { Deadline } from './deadline.ts';
-import { leastMemory, leastMemoryBound } from './least-memory.ts';
+import { withinBytes, type PlanCertificate } from './certificate.ts';
+import { leastMemory, leastMemoryBound, provenLeastMemory } from './least-memory.ts';
 import { memoryOverTime, type MemoryOverTime } from './memory-over-time.ts';
 import { prepare, type Prepared } from './prepare.ts';
 import { defaultStart, propagate, termBound } from './propagate.ts';
@@ -54,6 +56,8 @@ export type ShardResult =
       readonly prepared: Prepared;
       /** `Solution.secondOpinion`: the plan does not have it. */
       readonly secondOpinion?: string;
+      /** What proves the bound of the plan, for `checkPlan`. */
+      readonly certificate: PlanCertificate;
     }
   | Infeasible;
 
@@ -76,7 +80,7 @@ export async function shardPrepared(
       ...leastBudget(request, least),
     };
   }
-  const problem = await lexicographic(prepared, options.signal);
+  const { problem, leastBytes } = await lexicographic(prepared, options.signal);
   const starts = startsOf(prepared, options.starts)?.flatMap((choice) => contract(choice) ?? []);
   const deadline = options.deadline ?? new Deadline(request.timeLimitSeconds);
   const asked: SolveOptions = {
@@ -101,19 +105,25 @@ export async function shardPrepared(
       ...leastBudget(request, solution.smallestBudget),
     };
   }
+  const certificate: PlanCertificate = {
+    ...NO_CERTIFICATE,
+    ...(solution.certificate === undefined ? {} : { free: solution.certificate }),
+    ...(leastBytes === undefined ? {} : { leastBytes }),
+  };
   const cheapest = noWorseThanGreedy(prepared, { ...solution, choice: expand(solution.choice) });
-  if (cheapest.status === 'optimal' && !isHeld(request)) return preferred(prepared, cheapest, problem.rows);
+  if (cheapest.status === 'optimal' && !isHeld(request)) return preferred(prepared, cheapest, certificate, problem.rows);
   const { choice } = cheapest;
   const memory = activationsOf(request) === 'off' ? undefined : memoryOverTime(prepared.model, choice, prepared.table);
   if (isHeld(request) && memory !== undefined && peakOf(memory.intervals).peakBytes > budgetBytes)
-    return withinBudget(prepared, solution, problem, options, deadline);
-  return planned(prepared, cheapest, memory);
+    return withinBudget(prepared, solution, problem, certificate, options, deadline);
+  return planned(prepared, cheapest, memory, certificate);
 }
 
 /** The plan of an optimum, or of the choice of equal cost that is preferred to it. */
 function preferred(
   prepared: Prepared,
   solution: Solution,
+  certificate: PlanCertificate,
   rows: Problem['rows'],
 ): Extract<ShardResult, { readonly status: 'planned' }> {
   const { model, problem, request, table } = prepared;
@@ -124,7 +134,7 @@ function preferred(
     ? prepared
     : { ...prepared, assumptions: [...prepared.assumptions, TIE_BREAK] };
   const memory = activationsOf(request) === 'off' ? undefined : memoryOverTime(model, choice, table);
-  return planned(noted, { ...solution, choice }, memory);
+  return planned(noted, { ...solution, choice }, memory, certificate);
 }
 
 /** What states alone need is a budget that works where the budget holds states, and a lower bound where it holds the peak over time. */
@@ -205,10 +215,11 @@ function planned(
   prepared: Prepared,
   solution: Solution,
   memory: MemoryOverTime | undefined,
+  certificate: PlanCertificate,
 ): Extract<ShardResult, { readonly status: 'planned' }> {
   const plan = writePlan(prepared, solution, memory);
   const { choice, secondOpinion } = solution;
-  return { status: 'planned', plan, graph: prepared.model.graph, choice, prepared, ...(secondOpinion === undefined ? {} : { secondOpinion }) }; // prettier-ignore
+  return { status: 'planned', plan, graph: prepared.model.graph, choice, prepared, certificate, ...(secondOpinion === undefined ? {} : { secondOpinion }) }; // prettier-ignore
 }
 
 /**
@@ -220,7 +231,8 @@ function planned(
 export function planOfChoice(
   prepared: Prepared,
   choice: Int32Array,
-  proof: Plan['proof'],
+  { proof }: Plan,
+  certificate: PlanCertificate,
   evidence: readonly string[],
 ): Extract<ShardResult, { readonly status: 'planned' }> {
   const { model, problem, request, table } = prepared;
@@ -241,7 +253,7 @@ export function planOfChoice(
     ties: 'engine',
   };
   const memory = activationsOf(request) === 'off' ? undefined : memoryOverTime(model, choice, table);
-  return planned(prepared, solution, memory);
+  return planned(prepared, solution, memory, certificate);
 }
 
 /** The plan of least seconds does not fit: the peak over time becomes a constraint, and recomputation a choice if asked. */
@@ -249,6 +261,7 @@ async function withinBudget(
   prepared: Prepared,
   free: Solution,
   problem: Problem,
+  certificate: PlanCertificate,
   options: Omit<ShardOptions, 'table'>,
   deadline: Deadline,
 ): Promise<ShardResult> {
@@ -320,12 +333,16 @@ async function withinBudget(
     ...after,
     assumptions: [...after.assumptions, KEPT_AS_MADE, ...(again.length > 0 ? [SECOND_RUNS] : [])],
   };
-  return planned(noted, solution, memoryOverTime(after.model, choice, table));
+  return planned(noted, solution, memoryOverTime(after.model, choice, table), {
+    ...certificate,
+    ...(found.proof === undefined ? {} : { within: { ...found.proof, recompute } }),
+    ...(again.length > 0 ? { program: printGraph(prepared.program) } : {}),
+  });
 }
 
-const KEPT_AS_MADE =
+export const KEPT_AS_MADE =
   'The bound under the memory budget is that of plans whose tensors stay as their producers leave them up to their last reader.';
-const SECOND_RUNS = 'Second runs are placed as first runs; the bound is that of such plans.';
+export const SECOND_RUNS = 'Second runs are placed as first runs; the bound is that of such plans.';
 
 /** `shard(graph, request)`: prepare, solve, decode, re-cost. */
 export async function shard(graph: Graph, request: PlanRequest, options: ShardOptions): Promise<ShardResult> {
@@ -336,12 +353,16 @@ export async function shard(graph: Graph, request: PlanRequest, options: ShardOp
  * With the objective `parameter-memory` the least memory of parameters is found first and becomes the bound of the memory
  * row; time is then minimised among the plans that reach it.
  */
-async function lexicographic(prepared: Prepared, signal: AbortSignal | undefined): Promise<Problem> {
+async function lexicographic(
+  prepared: Prepared,
+  signal: AbortSignal | undefined,
+): Promise<{ readonly problem: Problem; readonly leastBytes?: Certificate }> {
   const { problem } = prepared.compact;
-  if (prepared.request.objective === 'time') return problem;
-  const least = await leastMemory(problem, signal);
-  const [row] = problem.rows!;
-  return least === undefined ? problem : { ...problem, rows: [{ ...row, bound: Math.min(row.bound, least) }] };
+  if (prepared.request.objective === 'time') return { problem };
+  const least = await provenLeastMemory(problem, signal);
+  if (least === undefined) return { problem };
+  const { bytes, certificate } = least;
+  return { problem: withinBytes(problem, bytes), ...(certificate === undefined ? {} : { leastBytes: certificate }) };
 }
 
 /** Solves; what the solver cannot do in the time or size given becomes an error for the user. */
@@ -387,5 +408,7 @@ function propagated(prepared: Prepared): ShardResult {
     peakOf(memory.intervals).peakBytes > budgetBytes
   )
     return { status: 'infeasible', conflict: ['propagation does not fit the memory over time'], budgetBytes };
-  return planned(prepared, solution, memory);
+  return planned(prepared, solution, memory, NO_CERTIFICATE);
 }
+
+const NO_CERTIFICATE: PlanCertificate = { version: 1 };

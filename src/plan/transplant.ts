@@ -1,8 +1,8 @@
 import { ShardwrightError } from '../errors.ts';
+import { refuseDamaged } from './damage.ts';
 import { decode } from './decode.ts';
 import type { LowerablePlan } from './lower.ts';
 import type { Prepared } from './prepare.ts';
-import type { PlannedRedistribution } from './types.ts';
 
 /**
  * The placements of a plan on the same graph at other sizes: every node, copy and output is placed as the plan says, and the
@@ -24,21 +24,12 @@ export function transplant(plan: LowerablePlan, prepared: Prepared): LowerablePl
 export function choiceOfPlan(plan: Pick<LowerablePlan, 'nodes' | 'outputs'>, prepared: Prepared): Int32Array {
   const { model } = prepared;
   const { space, flow, strategies, nodeVariable, graph } = model;
-  if (plan.nodes.length !== graph.nodes.length)
-    throw new ShardwrightError('E_PLAN', `the plan lists ${plan.nodes.length} nodes, graph ${graph.name} has ${graph.nodes.length}`); // prettier-ignore
+  refuseDamaged(plan, { graph, flow, space, carries: model.opened?.carries.length ?? 0 });
   const choice = new Int32Array(model.variables.length).fill(-1);
   const parsed = (text: string): number => (text === '-' ? -1 : space.parse(text));
-  /** By value and phase: the copy that several uses share. */
-  const copies = new Map<string, number>();
-  const note = (value: number, phase: string, moves: readonly PlannedRedistribution[]): void => {
-    for (const move of moves) if (move.copy === 'made') copies.set(`${value}:${phase}`, space.parse(move.to));
-  };
   graph.nodes.forEach((node, n) => {
-    const planned = plan.nodes[n];
-    if (planned.name !== node.name)
-      throw new ShardwrightError('E_PLAN', `the plan lists ${planned.name} where the graph has ${node.name}`);
     if (nodeVariable[n] < 0) return;
-    flow.inputs[n].forEach((value, i) => note(value, flow.phases[n], planned.redistributions.filter((r) => r.input === i))); // prettier-ignore
+    const planned = plan.nodes[n];
     const set = strategies.nodes[n]?.set;
     const wanted = [...planned.inputs, ...planned.outputs].map(parsed);
     let found = -1;
@@ -47,37 +38,41 @@ export function choiceOfPlan(plan: Pick<LowerablePlan, 'nodes' | 'outputs'>, pre
     if (found < 0)
       throw new ShardwrightError('E_PLAN', `${node.name} cannot be placed ${planned.inputs.join(', ')} -> ${planned.outputs.join(', ')} at these sizes`, {
         node: node.name,
+        path: `$.nodes[${n}]`,
       }); // prettier-ignore
     choice[nodeVariable[n]] = found;
   });
+  /** The placement that the plan shares, by copy of the model; and the one that it returns, by output of the program. */
+  const shared = new Map<number, number>();
+  const returned = new Map<number, string>();
   let k = 0;
-  const placements: string[] = [];
-  flow.outputs.forEach(({ output, value }) => {
-    if (value < 0) {
-      placements.push('');
-      return;
-    }
-    const planned = plan.outputs[k++];
-    placements.push(planned.placement);
-    note(value, output.role === 'output' ? 'forward' : 'backward', planned.redistributions);
-  });
+  for (const { at, copy } of model.uses) {
+    const output = at.kind === 'input' ? undefined : plan.outputs[k++];
+    if (output !== undefined && at.kind === 'output') returned.set(at.output, output.placement);
+    const moves =
+      output?.redistributions ??
+      (at.kind === 'input' ? plan.nodes[at.node].redistributions.filter((r) => r.input === at.input) : []);
+    for (const move of copy < 0 ? [] : moves) if (move.copy === 'made') shared.set(copy, space.parse(move.to));
+  }
   model.variables.forEach((v, variable) => {
     if (v.kind === 'output') {
-      choice[variable] = v.specs.indexOf(space.parse(placements[v.output]));
+      const placement = returned.get(v.output) ?? '';
+      choice[variable] = v.specs.indexOf(space.parse(placement));
       if (choice[variable] < 0)
-        throw new ShardwrightError('E_PLAN', `output ${v.output} cannot be placed ${placements[v.output]} at these sizes`); // prettier-ignore
+        throw new ShardwrightError('E_PLAN', `output ${v.output} cannot be placed ${placement} at these sizes`, {
+          path: `$.outputs[${v.output}].placement`,
+        });
     }
     if (v.kind !== 'copy') return;
-    const { value, phase, owned, copy } = model.copies[v.copy];
+    const { value, owned, copy } = model.copies[v.copy];
     const { node, result } = flow.values[value];
     const set = strategies.nodes[node]?.set;
     if (set === undefined) return;
     const left = set.specs[choice[nodeVariable[node]] * (set.inputCount + set.outputCount) + set.inputCount + result];
-    const shared = copies.get(`${value}:${phase}`);
     owned.forEach((id, z) => {
       if (id !== left) return;
       // A copy that costs nothing at these sizes is made at each use.
-      if (copy[z] === shared || (copy[z] < 0 && choice[variable] < 0)) choice[variable] = z;
+      if (copy[z] === shared.get(v.copy) || (copy[z] < 0 && choice[variable] < 0)) choice[variable] = z;
     });
   });
   return choice;

@@ -107,6 +107,8 @@ export interface PlanProof {
 
 export interface Plan {
   readonly version: number;
+  /** The program whose prices the plan has: `shardwright 0.1.0`. */
+  readonly producer?: string;
   readonly model: string;
   /** Mesh dims, outermost first, with the number of hosts that one group of the dim touches. */
   readonly mesh: readonly { readonly name: string; readonly size: number; readonly hosts: number }[];
@@ -136,6 +138,14 @@ export interface Plan {
   readonly greedySeconds: number | null;
   /** What was assumed or left out, one sentence each. */
   readonly assumptions: readonly string[];
-  /** Plan folders only: SHA-256 of graph.swg and request.json beside the plan. */
-  readonly hashes?: { readonly graph: string; readonly request: string };
+  /**
+   * Plan folders only: SHA-256 of graph.swg, request.json and the certificate (unpacked) beside the plan, and of the plan itself
+   * with those three and without its own.
+   */
+  readonly hashes?: {
+    readonly graph: string;
+    readonly request: string;
+    readonly certificate?: string;
+    readonly plan?: string;
+  };
 }

@@ -71,7 +71,7 @@ interface Fitted {
   readonly choice?: Int32Array;
 }
 
-type Proven = Pick<WithinMemory, 'boundSeconds' | 'certified'>;
+type Proven = Pick<WithinMemory, 'boundSeconds' | 'certified' | 'proof'>;
 
 /**
  * @param prepared the request, prepared for the graph without recomputation
@@ -84,6 +84,18 @@ export function planWithin(
   options: WithinOptions,
 ): Promise<WithinMemory> {
   return new MemorySearch(prepared, reprepare, options).run(firstStage);
+}
+
+/**
+ * The problem that the bound under a budget over time is proven on, for whoever checks the proof.
+ *
+ * @param moments nodes at whose moments memory is a row
+ */
+export function boundProblemWithin(prepared: Prepared, moments: readonly number[], recompute: boolean): Problem {
+  const reprepare = (): Prepared => {
+    throw internalError('a bound has no second runs');
+  };
+  return new MemorySearch(prepared, reprepare, { recompute, mode: 'joint' }).boundProblem(moments);
 }
 
 class MemorySearch {
@@ -350,15 +362,28 @@ class MemorySearch {
   private async bound(moments: readonly number[], seconds: number | undefined): Promise<Proven> {
     const { prepared } = this;
     if (this.deadline.isOver) return { boundSeconds: 0, certified: false };
-    const sure = this.jointWithin(Infinity, 'sure');
-    const rows = moments.map((m) => sure.row(this.amountsOf(m), this.rowName(m), prepared.budgetBytes));
-    for (const row of seconds === undefined ? rows : [])
-      if ((await this.leastOf(sure.problem, row)) > row.bound) return { boundSeconds: Infinity, certified: false };
-    const solution = await this.solve({ ...sure.problem, rows }, [], true);
+    const problem = this.boundProblem(moments);
+    for (const row of seconds === undefined ? (problem.rows ?? []) : [])
+      if ((await this.leastOf(problem, row)) > row.bound) return { boundSeconds: Infinity, certified: false };
+    const solution = await this.solve(problem, [], true);
     if (solution === undefined) return { boundSeconds: 0, certified: false };
     if (solution.status === 'infeasible') return { boundSeconds: Infinity, certified: false };
     const bound = solution.bound / prepared.model.unitsPerSecond;
-    return { boundSeconds: Math.min(bound, seconds ?? Infinity), certified: solution.certificate !== undefined };
+    const { certificate } = solution;
+    const names = moments.map((m) => prepared.model.graph.nodes[m].name);
+    return {
+      boundSeconds: Math.min(bound, seconds ?? Infinity),
+      certified: certificate !== undefined,
+      ...(certificate === undefined ? {} : { proof: { moments: names, certificate } }),
+    };
+  }
+
+  /** Rows at the full budget, and all that may fit: what no plan within the budget is below. */
+  boundProblem(moments: readonly number[]): Problem {
+    const sure = this.jointWithin(Infinity, 'sure');
+    const { budgetBytes } = this.prepared;
+    const rows = moments.map((m) => sure.row(this.amountsOf(m), this.rowName(m), budgetBytes));
+    return { ...sure.problem, rows };
   }
 
   /** No plan holds less than this at every one of these moments, whatever it keeps. */

@@ -1,4 +1,4 @@
-import type { Progress } from '../solver/types.ts';
+import type { Certificate, Progress } from '../solver/types.ts';
 import type { Deadline } from './deadline.ts';
 import type { FittingPlan } from './followed.ts';
 
@@ -15,6 +15,8 @@ export interface WithinMemory {
   readonly neededBytes?: number;
   /** Whether the bound was replayed by the checker. */
   readonly certified: boolean;
+  /** Its proof, and the nodes at whose moments memory is a row of the problem that it is about. */
+  readonly proof?: { readonly moments: readonly string[]; readonly certificate: Certificate };
   /** Problems solved on the way. */
   readonly rounds: number;
   /** Whether the time limit ended the search. */

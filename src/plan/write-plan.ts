@@ -7,6 +7,7 @@ import { Redistributor } from '../cost/redistribute.ts';
 import { internalError } from '../errors.ts';
 import { evaluate } from '../solver/check.ts';
 import type { Problem, Solution } from '../solver/types.ts';
+import { VERSION } from '../version.ts';
 import { decode } from './decode.ts';
 import { planTimeline, type MemoryOverTime } from './memory-over-time.ts';
 import type { Model } from './model.ts';
@@ -16,6 +17,9 @@ import { recost } from './recost.ts';
 import { activationsOf } from './request.ts';
 import { MOST_ROUNDING } from './tables.ts';
 import { PLAN_VERSION, type Plan, type PlanMemory } from './types.ts';
+
+/** What a plan says it was made by: its prices are those of this program. */
+export const PRODUCER = `shardwright ${VERSION}`;
 
 /** Writes the plan of a solution; throws when its re-costed seconds are not those of the solver. */
 export function writePlan(prepared: Prepared, solution: Solution, memory: MemoryOverTime | undefined): Plan {
@@ -28,6 +32,7 @@ export function writePlan(prepared: Prepared, solution: Solution, memory: Memory
   const { seconds, ...proof } = inSeconds(model, solution, recheckedSeconds);
   return {
     version: PLAN_VERSION,
+    producer: PRODUCER,
     model: graph.name,
     mesh: space.mesh.dims.map(({ name, size }, d) => ({
       name,

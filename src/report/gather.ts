@@ -18,6 +18,8 @@ import { bestOnOtherLinks, memoryBounds, priceSteps } from './analysis/what-if.t
 import type { Analysis } from './data.ts';
 
 export interface GatherOptions {
+  /** The plan made ready for questions, where somebody has done that already. */
+  readonly opened?: Reopened;
   /** Price the plain recipes anew. */
   readonly recipes: boolean;
   /** What lies beside the plan as `pipeline.json`. */
@@ -63,9 +65,9 @@ export async function analyse(folder: PlanFolder, operators: OperatorTable, opti
       return null;
     }
   };
-  const opened = await attempt('Everything that is asked of the plan anew', () =>
-    reopen(plan, program, request, operators),
-  );
+  const opened =
+    options.opened ??
+    (await attempt('Everything that is asked of the plan anew', () => reopen(plan, program, request, operators)));
   if (opened === null) return { ...NOTHING, missing };
   const { prepared } = opened;
   const known = options.recipes ? await attempt('Plain recipes', () => knownPlans(prepared, plan)) : null;

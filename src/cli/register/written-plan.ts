@@ -4,6 +4,21 @@ import { FLAG, collect } from './flags.ts';
 
 // Commands and their flags: what takes a written plan. Each loads its code when it runs.
 
+export function registerCheckPlan(program: Command, session: CliSession): void {
+  program
+    .command('check-plan <plan>')
+    .summary('whether a written plan is what it says: re-costed, every field compared, its certificate replayed')
+    .description(
+      'Holds a plan folder to its own graph, request and certificate. Nothing is solved: every field is compared with what follows from the graph and the request, the plan is re-costed from its placements, and the proof of its bound is replayed. Exit 5 where a field differs, with its JSON path.\n\nExample:\n  $ shardwright check-plan out/',
+    )
+    .option('--ops <file>', 'operators of your own that the plan was made with; repeatable', collect, [])
+    .option(...FLAG.json)
+    .action(async (path: string, options) => {
+      const { checkPlanCommand } = await import('../check-plan.ts');
+      session.exit = await checkPlanCommand(path, options as Parameters<typeof checkPlanCommand>[1], session.io);
+    });
+}
+
 export function registerReport(program: Command, session: CliSession): void {
   program
     .command('report <plan>')

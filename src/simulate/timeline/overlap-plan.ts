@@ -59,7 +59,7 @@ export async function overlapPlan(result: Planned, options: OverlapOptions = {})
   const word = `chosen for its simulated step: ${secondsText(best.simulatedSeconds)}, ${percentText(1 - best.simulatedSeconds / base.simulatedSeconds)} less than that of the plan of least seconds one after another`;
   return {
     ...common,
-    result: planOfChoice(prepared, best.choice, plan.proof, [...plan.proof.evidence, word]),
+    result: planOfChoice(prepared, best.choice, plan, result.certificate, [...plan.proof.evidence, word]),
     changed: true,
     simulatedSeconds: best.simulatedSeconds,
     serialSeconds: best.serialSeconds,
