@@ -197,6 +197,12 @@ export {
   type RematResult,
   type RematStage,
 } from './passes/checkpoint/checkmate.ts';
+export { solve, solveNow } from './solver/solve.ts';
+export { evaluate as evaluateChoice, hashProblem, verifyCertificate, type Verdict } from './solver/check.ts';
+export { verifyDual, type DualCertificate } from './solver/check-dual.ts';
+export { IopddlError, readIopddl } from './solver/iopddl.ts';
+export { ProblemBuilder } from './solver/problem.ts';
+export type { Certificate, LinearRow, Problem, Solution, SolveOptions, UsagePiece } from './solver/types.ts';
 export { lpText } from './solver/lp-text.ts';
 export type { LinearProgram } from './solver/linear-program.ts';
 export {
@@ -209,6 +215,9 @@ export {
 } from './passes/checkpoint/evaluate.ts';
 export { bestKept, greedyKept, type KeepChoice, type KeepItem } from './passes/checkpoint/knapsack.ts';
 export type { Plan } from './plan/types.ts';
+export type { PlanCertificate } from './plan/certificate.ts';
+export { checkPlan, type PlanCheck, type PlanDifference } from './plan/check-plan.ts';
+export { planTexts, readPlanFolder, type PlanFolder, type PlanTexts } from './plan/folder.ts';
 export { lower, type LowerablePlan } from './plan/lower.ts';
 export { programAtRank, type DeviceProgram, type ProgramValue, type RandomPiece } from './plan/lower/program.ts';
 export { promisedCollectives, type PromisedCollective } from './plan/lower/promised.ts';

@@ -1,5 +1,4 @@
 import { Command, CommanderError } from 'commander';
-import { VERSION } from '../version.ts';
 import { EXIT, printer, reportError, type CliStreams } from './io.ts';
 import { registerHardware, registerModels } from './register/catalogue.ts';
 import { registerCompare, registerZoo } from './register/compare.ts';
@@ -46,7 +45,7 @@ export async function runCli(argv: readonly string[], streams: CliStreams): Prom
     .configureOutput({ writeOut: io.stdout, writeErr: (text) => io.stderr(text) })
     .addHelpText(
       'after',
-      '\nExample:\n  $ shardwright demo\n  $ shardwright plan model.fx.txt --mesh dp=8,tp=8 --cluster dgx-h100\n\nExit codes: 0 ok, 1 a defect of Shardwright, 2 usage or bad input, 3 nothing fits, 4 stopped above the gap that was asked for, 5 findings\n',
+      '\nExample:\n  $ shardwright demo\n  $ shardwright plan model.fx.txt --mesh dp=8,tp=8 --cluster dgx-h100\n\nExit codes: 0 ok, 1 a defect of Shardwright, 2 usage or bad input, 3 nothing fits, 4 stopped above the gap that was asked for, 5 findings: a plan that is not what it says, a proof that proves nothing, rules that do not hold\n',
     );
 
   for (const [heading, commands] of Object.entries(COMMANDS)) {

@@ -1,6 +1,8 @@
-import { writeFileSync } from 'node:fs';
 import { gunzipSync } from 'node:zlib';
 import { ShardwrightError } from '../errors.ts';
+import { asCertificate } from '../plan/certificate.ts';
+import { NO_CHOICE, verifyCertificate } from '../solver/check.ts';
+import { verifyDual } from '../solver/check-dual.ts';
 import type { ChoiceProgress, ChoiceSolution } from '../solver/anytime/solve-choice.ts';
 import { IopddlError, readIopddl } from '../solver/iopddl.ts';
 import type { Problem } from '../solver/types.ts';
@@ -8,6 +10,7 @@ import { readFileBytes, shownPath } from '../read-file.ts';
 import { percentText, secondsText } from '../units.ts';
 import { EXIT, type CliIo } from './io.ts';
 import { parseCount, parseFraction, parsePositive } from './options.ts';
+import { tryFile, writeText } from './write-file.ts';
 
 export interface SolveCommandOptions {
   readonly timeLimit?: string;
@@ -17,6 +20,8 @@ export interface SolveCommandOptions {
   readonly lanes?: string;
   readonly rounds?: string;
   readonly certificate?: string;
+  /** A certificate to replay, instead of solving. */
+  readonly check?: string;
   readonly json?: boolean;
   readonly quiet?: boolean;
 }
@@ -32,6 +37,8 @@ export async function solveCommand(path: string, options: SolveCommandOptions, i
   const timeLimit = options.timeLimit === undefined ? undefined : parsePositive(options.timeLimit, '--time-limit');
   const rounds = options.rounds === undefined ? undefined : parseCount(options.rounds, '--rounds');
   const began = performance.now();
+  if (options.check !== undefined) return checkCommand(readProblem(path), options.check, options.json === true, io);
+  if (options.certificate !== undefined) tryFile(options.certificate, 'certificate');
   const problem = readProblem(path);
   const reading = (performance.now() - began) / 1000;
   const { solveChoice } = await import('../solver/anytime/solve-choice.ts');
@@ -55,29 +62,33 @@ export async function solveCommand(path: string, options: SolveCommandOptions, i
     process.off('SIGINT', onSignal);
   }
   const seconds = (performance.now() - began) / 1000;
-  if (options.certificate !== undefined && solution.certificate !== undefined)
-    writeFileSync(options.certificate, `${JSON.stringify(solution.certificate)}\n`);
   report(solution, seconds, options.json === true, io);
+  if (options.certificate !== undefined && solution.certificate !== undefined)
+    writeText(options.certificate, `${JSON.stringify(solution.certificate)}\n`, 'certificate');
   if (solution.status === 'infeasible') return EXIT.infeasible;
   return solution.gap <= gap || solution.status === 'optimal' ? EXIT.ok : EXIT.gap;
 }
 
+/** Replays a certificate against the problem; nothing is solved. Exit 5 where it proves nothing. */
+function checkCommand(problem: Problem, path: string, json: boolean, io: CliIo): number {
+  const certificate = asCertificate(parsedJson(readBytes(path, 'a certificate, as `--certificate` writes it.'), path), path); // prettier-ignore
+  const verdict = 'kind' in certificate ? verifyDual(problem, certificate) : verifyCertificate(problem, { choice: [], objective: Infinity, certificate }); // prettier-ignore
+  const { accepted, reason, bound } = verdict;
+  const infeasible = accepted && bound === NO_CHOICE;
+  if (json) {
+    const said = accepted && !infeasible ? `${bound}` : null;
+    io.stdout(`${JSON.stringify({ accepted, bound: said, infeasible, ...(accepted ? {} : { reason }) })}\n`);
+  } else if (!accepted) io.stdout(`refused: ${reason ?? ''}\n`);
+  else io.stdout(`accepted: ${infeasible ? 'there is no choice' : `no choice costs less than ${bound}`}\n`);
+  return accepted ? EXIT.ok : EXIT.findings;
+}
+
 /** Reads an IOPDDL file, plain or gzipped (told by its first bytes). */
 function readProblem(path: string): Problem {
-  const hint = 'give the path of an IOPDDL problem, as JSON or gzipped JSON of at most 512 MiB, or - for stdin.';
-  let bytes = readFileBytes(path, { what: 'problem', code: 'E_FILE', hint, maxBytes: MOST_BYTES });
-  if (bytes[0] === 0x1f && bytes[1] === 0x8b)
-    try {
-      bytes = gunzipSync(bytes, { maxOutputLength: MOST_BYTES });
-    } catch (error) {
-      throw new ShardwrightError('E_FILE', `cannot unpack ${shownPath(path)}: ${message(error)}`, { hint });
-    }
-  let parsed: unknown;
-  try {
-    parsed = JSON.parse(bytes.toString('utf8'));
-  } catch (error) {
-    throw new ShardwrightError('E_SYNTAX', `not JSON: ${message(error)}`, { file: shownPath(path) });
-  }
+  const parsed = parsedJson(
+    readBytes(path, 'an IOPDDL problem, as JSON or gzipped JSON of at most 512 MiB, or - for stdin.'),
+    path,
+  );
   try {
     return readIopddl(parsed);
   } catch (error) {
@@ -88,6 +99,25 @@ function readProblem(path: string): Problem {
         hint: 'the format is that of google/iopddl: problem.nodes, problem.edges and problem.usage_limit.',
       });
     throw error;
+  }
+}
+
+function readBytes(path: string, what: string): Buffer {
+  const hint = `give the path of ${what}`;
+  const bytes = readFileBytes(path, { what: 'problem', code: 'E_FILE', hint, maxBytes: MOST_BYTES });
+  if (bytes[0] !== 0x1f || bytes[1] !== 0x8b) return bytes;
+  try {
+    return gunzipSync(bytes, { maxOutputLength: MOST_BYTES });
+  } catch (error) {
+    throw new ShardwrightError('E_FILE', `cannot unpack ${shownPath(path)}: ${message(error)}`, { hint });
+  }
+}
+
+function parsedJson(bytes: Buffer, path: string): unknown {
+  try {
+    return JSON.parse(bytes.toString('utf8'));
+  } catch (error) {
+    throw new ShardwrightError('E_SYNTAX', `not JSON: ${message(error)}`, { file: path });
   }
 }
 

@@ -115,7 +115,7 @@ function orRefuse(path: string, what: string, write: () => void): void {
     throw new ShardwrightError('E_IO', `cannot write the ${what} to ${path === '' ? "''" : path}: ${why}`, {
       file: path,
       path,
-      hint: 'name a regular file, or a folder, that you may write, on a disk with room.',
+      hint: 'name a file in a folder that exists and that you may write, on a disk with room.',
     });
   }
 }

@@ -4,6 +4,7 @@
  */
 import * as z from 'zod';
 import { ShardwrightError } from '../errors.ts';
+import type { DualCertificate } from '../solver/check-dual.ts';
 import type { Problem, Certificate } from '../solver/types.ts';
 
 /** A part is absent where its bound was not needed. Without any, only the sum of all least prices is proven. */
@@ -26,10 +27,11 @@ export interface PlanCertificate {
 }
 
 const numbers = z.custom<number[]>((v) => Array.isArray(v) && v.every((x) => typeof x === 'number'), 'not a list of numbers'); // prettier-ignore
+const row = z.union([z.strictObject({ row: z.int() }), z.strictObject({ time: z.int() })]);
 const certificate = z.strictObject({
   version: z.literal(1),
   problem: z.string(),
-  rows: z.array(z.union([z.strictObject({ row: z.int() }), z.strictObject({ time: z.int() })])),
+  rows: z.array(row),
   steps: numbers,
   lists: z.array(numbers),
 });
@@ -42,9 +44,20 @@ const planCertificate = z.strictObject({
   program: z.string().optional(),
 });
 
-/** The certificate of a problem from its JSON value. @throws E_TYPE with the path of what does not fit */
-export function asCertificate(value: unknown, file: string): Certificate {
-  return checked(certificate, value, file);
+const dualCertificate = z.strictObject({
+  version: z.literal(1),
+  kind: z.literal('dual'),
+  problem: z.string(),
+  messageBits: z.int(),
+  prices: z.array(z.strictObject({ row, price: z.string().regex(/^\d{1,40}$/) })),
+  joins: z.array(z.tuple([z.int(), z.int()])),
+  messages: z.array(z.strictObject({ first: z.int(), second: z.int(), toFirst: numbers, toSecond: numbers })),
+});
+
+/** What `solve --certificate` writes. @throws E_TYPE with the path of what does not fit */
+export function asCertificate(value: unknown, file: string): Certificate | DualCertificate {
+  const isDual = typeof value === 'object' && value !== null && 'kind' in value;
+  return isDual ? checked(dualCertificate, value, file) : checked(certificate, value, file);
 }
 
 /** @throws E_SYNTAX for text that is no JSON, E_TYPE with the path of what does not fit */

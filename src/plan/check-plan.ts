@@ -152,7 +152,7 @@ function provenBound(prepared: Prepared, certificate: PlanCertificate | undefine
     return verdict.bound === NO_CHOICE ? Infinity : Number(verdict.bound);
   };
   const first = firstRuns(prepared, certificate?.program, table);
-  if (first === undefined) return { bound: -Infinity, steps, leastBytes: Infinity, faults: ['the program is not that of the certificate with second runs'] }; // prettier-ignore
+  if (first === undefined) return { bound: -Infinity, numbers, leastBytes: Infinity, faults: ['the program is not that of the certificate with second runs'] }; // prettier-ignore
   const { request } = prepared;
   let { problem } = first.compact;
   let leastBytes = Infinity;

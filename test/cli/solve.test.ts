@@ -73,6 +73,27 @@ describe('shardwright solve', () => {
     expect([verdict.accepted, verdict.bound]).toEqual([true, BigInt(least(10))]);
   });
 
+  it('--check replays a certificate against its problem alone, and refuses a changed one with exit code 5', async () => {
+    const path = file('checked.json', JSON.stringify(PROBLEM));
+    const certificate = join(folder, 'checked.cert.json');
+    await cli('solve', path, '--quiet', '--threads', '1', '--rounds', '3', '--certificate', certificate);
+    const held = await cli('solve', path, '--check', certificate, '--json');
+    expect(JSON.parse(held.out)).toEqual({ accepted: true, bound: `${least(10)}`, infeasible: false });
+    expect(held.code).toBe(0);
+    expect((await cli('solve', path, '--check', certificate)).out).toContain(`no choice costs less than ${least(10)}`);
+    const other = file('other.json', JSON.stringify(PROBLEM).replace('"usage_limit":10', '"usage_limit":9'));
+    const refused = await cli('solve', other, '--check', certificate, '--json');
+    expect([refused.code, JSON.parse(refused.out)]).toMatchObject([5, { accepted: false, bound: null }]);
+    const proof = JSON.parse(readFileSync(certificate, 'utf8')) as object;
+    const broken = await cli(
+      'solve',
+      path,
+      '--check',
+      file('broken.cert.json', JSON.stringify({ ...proof, version: 'x' })),
+    );
+    expect([broken.code, broken.err]).toEqual([2, expect.stringContaining('$.version')]);
+  });
+
   it('reads gzipped files, told by their content, and writes a line for people', async () => {
     const path = file('five', gzipSync(JSON.stringify(PROBLEM)));
     const run = await cli('solve', path, '--threads', '1', '--rounds', '2');

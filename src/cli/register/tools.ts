@@ -39,6 +39,7 @@ export function registerSolve(program: Command, session: CliSession): void {
     )
     .option('--rounds <n>', 'stop after so many rounds of search: a limit that gives the same answer on every machine')
     .option('--certificate <file>', 'write the certificate of the bound')
+    .option('--check <file>', 'replay a certificate instead of solving: what it proves; exit 5 where it proves nothing')
     .option(...FLAG.json)
     .option(...FLAG.quiet)
     .action(async (path: string, options) => {
