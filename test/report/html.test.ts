@@ -1,13 +1,12 @@
 import { execFileSync } from 'node:child_process';
-import { cpSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { createHash } from 'node:crypto';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { Report } from '../../src/report/data.ts';
 import { readPlan } from '../../src/plan/schema.ts';
 import { bytesText, secondsText } from '../../src/units.ts';
-import { planInto } from '../cli/plan-folders.ts';
+import { planInto, planModelInto } from '../cli/plan-folders.ts';
 import { cli } from '../cli/support.ts';
 import { checkHtml, textOf } from './html-reader.ts';
 
@@ -103,20 +102,14 @@ describe('ZO-34 the report of a 2-layer Llama plan', () => {
 
   it('shows a node named as markup as text', async () => {
     const evil = '</script><b>x';
-    const bad = join(root, 'evil');
-    cpSync(folder, bad, { recursive: true });
-    const plan = readPlan(readFileSync(join(folder, 'plan.json'), 'utf8'));
-    const [first] = plan.parameters;
-    const swap = (text: string): string => text.replaceAll(JSON.stringify(first.name), JSON.stringify(evil));
-    const graph = swap(readFileSync(join(folder, 'graph.swg'), 'utf8'));
-    writeFileSync(join(bad, 'graph.swg'), graph);
-    const changed = {
-      ...plan,
-      model: `<img src=x onerror=alert(1)> "'&`,
-      assumptions: [...plan.assumptions, '<i>note</i> \u202e'],
-    };
-    const text = swap(JSON.stringify({ ...changed, hashes: { ...plan.hashes, graph: sha(graph) } }));
-    writeFileSync(join(bad, 'plan.json'), text);
+    const [first] = readPlan(readFileSync(join(folder, 'plan.json'), 'utf8')).parameters;
+    const program = readFileSync(join(folder, 'graph.swg'), 'utf8')
+      .replaceAll(JSON.stringify(first.name), JSON.stringify(evil))
+      .replace(/^graph @.*$/m, (line) => line.replace(/@\S+/, `@${JSON.stringify(`<img src=x onerror=alert(1)> "'&`)}`))
+      .replace(/^( *)(note|in) /m, '$1note "<i>note</i> \\u202e"\n$1$2 ');
+    const model = join(root, 'evil.swg');
+    writeFileSync(model, program);
+    const bad = await planModelInto(model, root, 'evil', '--inputs', 'S(0)R');
     const run = await cli('report', bad, '--no-recipes', '--draw', evil);
     expect(run.code, run.err).toBe(0);
     expect(checkHtml(run.out)).toEqual([]);
@@ -199,10 +192,6 @@ describe('wrong input exits with 2', () => {
     expect(run.err).toContain('$.model');
   });
 });
-
-function sha(text: string): string {
-  return createHash('sha256').update(text).digest('hex');
-}
 
 /** Fields of one line of CSV without line breaks in fields. */
 function cells(line: string): string[] {
