@@ -45,6 +45,7 @@ export async function solveCommand(path: string, options: SolveCommandOptions, i
   const stop = new AbortController();
   const onSignal = (): void => stop.abort();
   process.once('SIGINT', onSignal);
+  process.once('SIGTERM', onSignal);
   let solution: ChoiceSolution;
   try {
     solution = await solveChoice(problem, {
@@ -60,6 +61,7 @@ export async function solveCommand(path: string, options: SolveCommandOptions, i
     });
   } finally {
     process.off('SIGINT', onSignal);
+    process.off('SIGTERM', onSignal);
   }
   const seconds = (performance.now() - began) / 1000;
   report(solution, seconds, options.json === true, io);

@@ -6,6 +6,7 @@ import {
   accessSync,
   closeSync,
   constants,
+  existsSync,
   fchmodSync,
   fsyncSync,
   lstatSync,
@@ -14,6 +15,7 @@ import {
   renameSync,
   rmdirSync,
   rmSync,
+  statSync,
   writeFileSync,
   type Stats,
 } from 'node:fs';
@@ -42,10 +44,9 @@ export function tryFile(path: string, what: string): void {
 /** The same for files of a folder, which may have to be made; nothing is left behind. Throws `E_IO`. */
 export function tryFolder(folder: string, names: readonly string[], what: string): void {
   orRefuse(folder, what, () => {
-    const first = folder === '' ? undefined : mkdirSync(folder, { recursive: true });
+    const made = makeFolder(folder);
     for (const name of names) tryFile(join(folder, name), what);
-    if (first === undefined) return;
-    for (let at = resolve(folder); at.length >= resolve(first).length; at = dirname(at)) rmdirSync(at);
+    for (const path of made.reverse()) rmdirSync(path);
   });
 }
 
@@ -61,7 +62,7 @@ export function writeFolder(
   what: string,
 ): void {
   orRefuse(folder, what, () => {
-    if (folder !== '') mkdirSync(folder, { recursive: true });
+    makeFolder(folder);
     const written = files.filter(([, content]) => content !== undefined).map(([name]) => join(folder, name));
     try {
       for (const [name, content] of files) if (content !== undefined) stage(join(folder, name), content);
@@ -72,6 +73,16 @@ export function writeFolder(
     for (const path of written) renameSync(path + NEXT, path);
     for (const [name, content] of files) if (content === undefined) rmSync(join(folder, name), { force: true });
   });
+}
+
+/** Makes a folder with those it stands in, outermost first; gives those that were not there. Node's own way does not end under /proc. */
+function makeFolder(folder: string): string[] {
+  if (folder === '') throw new Error('the path is empty');
+  const missing: string[] = [];
+  for (let at = resolve(folder); !existsSync(at); at = dirname(at)) missing.unshift(at);
+  for (const path of missing) mkdirSync(path);
+  if (!statSync(folder).isDirectory()) throw new Error('there is a file of this name');
+  return missing;
 }
 
 /** Writes a file beside its place, all the way to the disk. */
