@@ -20,6 +20,7 @@ import { prepare, type Prepared } from './prepare.ts';
 import { activationsOf, type PlanRequest } from './request.ts';
 import { withRowAsCost } from './restricted.ts';
 import { KEPT_AS_MADE, SECOND_RUNS } from './shard.ts';
+import { TIE_BREAK } from './tie-break.ts';
 import { choiceOfPlan } from './transplant.ts';
 import type { Plan } from './types.ts';
 import { boundProblemWithin } from './within-memory.ts';
@@ -99,8 +100,8 @@ export function checkPlan(
   const { proof: derived, assumptions: notes, producer: here, ...others } = follows;
   compared.value('$', fields, others);
   compareProof(compared, plan, derived);
-  // A search under a budget over time says more of its bound than the request alone does.
-  const extra = new Set([KEPT_AS_MADE, SECOND_RUNS]);
+  // What the search says of its answer, beside what follows from the request alone.
+  const extra = new Set([KEPT_AS_MADE, SECOND_RUNS, TIE_BREAK]);
   compared.value('$.assumptions', assumptions.filter((a) => !extra.has(a)), notes); // prettier-ignore
   if (folder.isAsWritten === false && compared.differences.length === 0)
     compared.differs('$.hashes.plan', plan.hashes?.plan, 'the SHA-256 of another content: the plan was changed after it was written'); // prettier-ignore
