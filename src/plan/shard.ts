@@ -111,7 +111,8 @@ export async function shardPrepared(
     ...(leastBytes === undefined ? {} : { leastBytes }),
   };
   const cheapest = noWorseThanGreedy(prepared, { ...solution, choice: expand(solution.choice) });
-  if (cheapest.status === 'optimal' && !isHeld(request)) return preferred(prepared, cheapest, certificate, problem.rows);
+  if (cheapest.status === 'optimal' && !isHeld(request))
+    return preferred(prepared, cheapest, certificate, problem.rows);
   const { choice } = cheapest;
   const memory = activationsOf(request) === 'off' ? undefined : memoryOverTime(prepared.model, choice, prepared.table);
   if (isHeld(request) && memory !== undefined && peakOf(memory.intervals).peakBytes > budgetBytes)
