@@ -4,7 +4,6 @@ import type { DeviceMesh } from '../mesh/mesh.ts';
 import type { Graph } from '../graph/types.ts';
 import { paddingText, tensorRanks, type VocabularyPadding } from '../models/vocabulary.ts';
 import type { OperatorTable } from '../ops/table.ts';
-import { givenPins } from '../plan/given.ts';
 import { prepare, type Prepared } from '../plan/prepare.ts';
 import type { PlanFolder } from '../plan/folder.ts';
 import type { PlanRequest } from '../plan/request.ts';
@@ -121,6 +120,7 @@ async function choiceOf(
   const request: PlanRequest = {
     ...(found.request ?? found.plan.request),
     pins: [],
+    shardings: 'ignore',
     inputs: 'free',
     outputs: 'free',
     objective: 'time',
@@ -153,8 +153,9 @@ async function zooChoice(graph: Graph, table: OperatorTable, options: AuditCliOp
 async function givenChoice(graph: Graph, table: OperatorTable, options: AuditCliOptions): Promise<Named> {
   const mesh = options.mesh ?? graph.mesh;
   const request = freeRequest(options, mesh);
-  const { pins, skipped } = givenPins(graph, request.mesh);
-  if (pins.length === 0)
+  const prepared = prepare(graph, request, table);
+  const { pins, outputs, skipped } = prepared.given;
+  if (pins.length + outputs.length === 0)
     throw new ShardwrightError(
       'E_USAGE',
       `no shardings came with the model${skipped.length > 0 ? `: ${skipped[0]}` : ''}`,
@@ -162,17 +163,13 @@ async function givenChoice(graph: Graph, table: OperatorTable, options: AuditCli
         hint: 'give --plan FILE or --plan zoo:NAME.',
       },
     );
-  const prepared = prepare(graph, request, table);
-  const pinned = withPins(
-    prepared,
-    changeRequest(request, (draft) => void (draft.pins = pins.map((p) => ({ ...p })))).request,
-  );
+  const pinned = withPins(prepared, changeRequest(request, (draft) => void delete draft.shardings).request);
   const result = await shardPrepared(pinned);
   if (result.status === 'infeasible') return { prepared, infeasible: result };
   return {
     prepared,
     choice: result.choice,
-    notes: [...skipped, 'what the source leaves open is placed as cheaply as it admits'],
+    notes: [...pinned.unpinned, 'what the source leaves open is placed as cheaply as it admits'],
   };
 }
 
@@ -183,5 +180,5 @@ function freeRequest(options: AuditCliOptions, mesh: string | undefined): PlanRe
       'E_USAGE',
       `audit --plan ${options.plan} needs ${mesh === undefined ? '--mesh' : '--cluster'}`,
     );
-  return requestOf({ ...options, pin: [], mesh, cluster: clusterText(cluster, options) });
+  return requestOf({ ...options, ignoreShardings: true, pin: [], mesh, cluster: clusterText(cluster, options) });
 }

@@ -97,6 +97,8 @@ async function compareGiven(model: string | undefined, options: CompareOptions, 
   const request: Omit<PlanRequest, 'mesh'> = {
     ...defaults,
     pins: [],
+    // Plans of many meshes are compared, and the program speaks of one.
+    shardings: 'ignore',
     cluster: clusterText(cluster, options),
     cost: parseChoice(options.cost, '--cost', COST_PRESETS),
     gap: parseFraction(options.gap, '--gap'),

@@ -29,6 +29,8 @@ export interface LoadOptions extends SizeFlags {
   readonly input?: readonly string[];
   /** Files with operators and rules of the user. */
   readonly ops?: readonly string[];
+  /** Leaves free what the file says of shardings. */
+  readonly ignoreShardings?: boolean;
   /** Which graph of a log. */
   readonly select?: string;
   /** `s77=64`: values of the sizes that the model leaves open. */
@@ -94,6 +96,7 @@ async function readModel(path: string, options: LoadOptions): Promise<ReadModel>
     ...(options.input !== undefined ? { inputs: inputTypes(options.input) } : {}),
     ...(options.select !== undefined ? { select: options.select } : {}),
     ...(options.trainStep === true ? { trainStep: true } : {}),
+    ...(options.ignoreShardings === true ? { ignoreShardings: true } : {}),
   });
   return { ...imported, table };
 }

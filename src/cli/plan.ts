@@ -134,7 +134,7 @@ export async function planGraph(
   if (result.status === 'infeasible') return reportInfeasible(result, prepared, io, options.json === true);
   const overlap = request.overlap === true ? await withOverlap(result) : undefined;
   const { plan, choice } = overlap?.result ?? result;
-  checkRecipes(plan, recipes);
+  checkRecipes(prepared, plan, recipes);
   const ends = range === undefined ? undefined : await planAtEnds(plan, range.open, range.sizes, request, { table });
   const pipeline = stages?.cut(result.prepared, choice);
   const more = {
@@ -148,7 +148,7 @@ export async function planGraph(
     io.stdout(
       `${planSummary(result.graph, plan, recipes, { ...(stages?.asked ?? asGiven(plan, request)), secondOpinion: result.secondOpinion })}\n`,
     );
-    const why = whyRecipesAreCheaper(plan, recipes);
+    const why = whyRecipesAreCheaper(prepared, plan, recipes);
     if (why !== undefined) io.stdout(`note  ${why}\n`);
     if (overlap !== undefined) io.stdout(`\n${overlapText(overlap)}\n`);
     if (ends !== undefined) io.stdout(`\n${endsText(ends)}\n`);
@@ -222,6 +222,7 @@ export function requestOf(options: PlanOptions): PlanRequest {
     mesh: options.mesh,
     cluster: options.cluster,
     pins: options.pin.map(parsePin),
+    ...(options.ignoreShardings === true ? { shardings: 'ignore' as const } : {}),
     cost: parseChoice(options.cost, '--cost', COST_PRESETS),
     solver: parseChoice(options.solver, '--solver', SOLVERS),
     gap: parseFraction(options.gap ?? `${DEFAULT_REQUEST.gap}`, '--gap'),
@@ -285,9 +286,11 @@ async function emitIlp(prepared: Prepared, path: string): Promise<void> {
 }
 
 /** What the plan is held to and no recipe knows of: demands on placements by their flags, and other ends than time. */
-function notOfRecipes({ pins, inputs, outputs, activations, objective }: PlanRequest): string[] {
+function notOfRecipes(request: PlanRequest, { given }: Pick<Prepared, 'given'>): string[] {
+  const { pins, inputs, outputs, activations, objective, shardings } = request;
   return [
     ...(pins.length > 0 ? ['--pin'] : []),
+    ...(shardings !== 'ignore' && given.pins.length + given.outputs.length > 0 ? ['the shardings of the program'] : []),
     ...(inputs !== DEFAULT_REQUEST.inputs ? ['--inputs'] : []),
     ...(outputs !== DEFAULT_REQUEST.outputs ? ['--outputs'] : []),
     ...(activations === 'constraint' ? ['the memory over time'] : []),
@@ -296,16 +299,16 @@ function notOfRecipes({ pins, inputs, outputs, activations, objective }: PlanReq
 }
 
 /** Why a recipe may take less time than the plan; undefined where none does. */
-function whyRecipesAreCheaper(plan: Plan, recipes: readonly RecipeResult[]): string | undefined {
+function whyRecipesAreCheaper(prepared: Prepared, plan: Plan, recipes: readonly RecipeResult[]): string | undefined {
   const { seconds } = plan.objective;
   if (!recipes.some((r) => r.status === 'priced' && r.seconds < seconds * (1 - 1e-9))) return undefined;
-  const free = notOfRecipes(plan.request);
+  const free = notOfRecipes(plan.request, prepared);
   return free.length === 0 ? undefined : `Recipes are not held to ${free.join(', ')}: a recipe that takes less time than the plan does without.`; // prettier-ignore
 }
 
 /** No recipe may beat a plan that is proven optimal: both are choices of one problem. */
-function checkRecipes(plan: Plan, recipes: readonly RecipeResult[]): void {
-  if (plan.proof.status !== 'optimal' || notOfRecipes(plan.request).length > 0) return;
+function checkRecipes(prepared: Prepared, plan: Plan, recipes: readonly RecipeResult[]): void {
+  if (plan.proof.status !== 'optimal' || notOfRecipes(plan.request, prepared).length > 0) return;
   for (const r of recipes) {
     if (
       r.status === 'priced' &&
@@ -344,7 +347,9 @@ export function reportInfeasible(result: Infeasible, prepared: Prepared, io: Cli
             ? 'free what --pin, --inputs or --outputs fix around it.'
             : conflict[0]?.startsWith('propagation') === true
               ? 'use --solver auto, which tries every placement.'
-              : 'drop one of them.';
+              : conflict.some((c) => c.endsWith(' of the program'))
+                ? 'drop one of them, or leave those of the program free with --ignore-shardings.'
+                : 'drop one of them.';
   if (json)
     io.stdout(
       `${JSON.stringify({ error: { code: 'E_INFEASIBLE', message: why, hint }, ...result, model: prepared.model.graph.name })}\n`,

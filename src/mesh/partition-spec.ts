@@ -70,6 +70,11 @@ export class PartitionSpec {
 
 export const AXIS = /^[A-Za-z_][A-Za-z0-9_.-]*$/;
 
+/** Whether a sharding text is in this notation: in that of placements what stands in `P(...)` is a bare reduction. */
+export function isPartitionSpec(text: string): boolean {
+  return /^\s*(?:PartitionSpec\s*\(|P\s*\(\s*(?:["'()]|None\b|unreduced\b|reduced\b))/.test(text);
+}
+
 /** A set when all reductions are sums, as JAX writes it; else a dictionary. */
 function unreducedText(unreduced: ReadonlyMap<string, ReduceOp>): string {
   const sums = [...unreduced.values()].every((op) => op === 'sum');

@@ -1,6 +1,6 @@
 import { ShardwrightError } from '../errors.ts';
 import { CONTROL_TARGETS, statedProbability, statedTrips } from '../graph/control.ts';
-import type { Arg, Graph, Node, Output, TensorType, ValueType } from '../graph/types.ts';
+import type { Arg, GivenSharding, Graph, Node, Output, TensorType, ValueType } from '../graph/types.ts';
 import { getOwn, isGraphRef, isList, isRef, setOwn, tensorType } from '../graph/value.ts';
 import { programFlops } from '../ops/program-flops.ts';
 import type { OperatorRecord } from '../ops/record.ts';
@@ -74,6 +74,8 @@ class Opener {
   private readonly sharedMaps = new Map<string, SharedMap>();
   private readonly records: OperatorRecord[] = [];
   private readonly notes = new Set<string>();
+  /** Shardings that the source states, of bodies too, by the names that their values have in line. */
+  private readonly given: GivenSharding[] = [];
   private readonly types = new Map<string, ValueType>();
   /** Bodies that operators take (comparators, reducers): they stay bodies, under names of their own. */
   private readonly operatorBodies: Record<string, Graph> = {};
@@ -90,9 +92,10 @@ class Opener {
     const renamed = new Map<string, Arg>();
     this.body(original, 0, renamed, '', 0);
     const outputs = original.outputs.map((o): Output => (o.value === null ? o : { ...o, value: nameOf(o.value, renamed) }));
-    const { given: _, subgraphs: __, ...rest } = original;
+    const { given: stated = [], subgraphs: _, ...rest } = original;
+    const given = [...this.given, ...stated.filter(({ value }) => value === undefined)];
     return {
-      graph: { ...rest, nodes: this.nodes, outputs, subgraphs: this.operatorBodies },
+      graph: { ...rest, nodes: this.nodes, outputs, subgraphs: this.operatorBodies, ...(given.length > 0 ? { given } : {}) },
       loops: this.loops,
       regions: this.regions,
       origins: this.origins,
@@ -128,6 +131,12 @@ class Opener {
       this.emit({ ...node, name, args: node.args.map(moved), kwargs }, scope);
       if (depth > 0) this.origins.set(name, node.name);
       if (name !== node.name) renamed.set(node.name, { kind: 'value', name });
+    }
+    for (const stated of graph.given ?? []) {
+      if (stated.value === undefined) continue;
+      const value = renamed.get(stated.value) ?? { kind: 'value', name: stated.value };
+      if (isRef(value)) this.given.push({ ...stated, value: value.name });
+      else this.notes.add(`%${stated.value} of a body is ${stated.sharding} in the source, which is not pinned.`);
     }
   }
 
@@ -248,6 +257,8 @@ class Opener {
     const record = mapRowsRecord(target, body.graph, this.table);
     if (record === undefined) return undefined;
     this.records.push(record);
+    if ((body.graph.given ?? []).length > 0)
+      this.notes.add(`Shardings that the body of ${node.name} states are not pinned: its rows are shared out (--maps rows).`); // prettier-ignore
     const name = depth === 0 ? node.name : this.unique(prefix.slice(0, -1));
     if (depth > 0) this.origins.set(name, node.name);
     this.sharedMaps.set(name, { call: node, name: body.name, body: body.graph });

@@ -75,6 +75,7 @@ const requestSchema = z.strictObject({
   uneven: z.enum(['allow', 'forbid']),
   cuts: z.array(z.string()).optional(),
   strided: z.enum(['rows', 'all', 'off']).optional(),
+  shardings: z.literal('ignore').optional(),
   unknown: z.enum(['refuse', 'replicate']),
   sharing: z.boolean(),
   inputs: z.string(),

@@ -30,8 +30,9 @@ import { ceilingOf } from './ceiling.ts';
 import type { BuildInput } from './input.ts';
 import type { Model } from './model.ts';
 import type { CompactProblem } from './compact.ts';
-import { applyInputOutput, applyPins } from './pins.ts';
-import { Restriction } from './restriction.ts';
+import { givenPins, type GivenPins } from './given.ts';
+import { restrictionOf } from './pins.ts';
+import type { Restriction } from './restriction.ts';
 import { activationsOf, type PlanRequest } from './request.ts';
 
 /** A request made ready: the model, and the problem that the request's pins leave of it. */
@@ -50,6 +51,10 @@ export interface Prepared {
   readonly table: OperatorTable;
   readonly budgetBytes: number;
   readonly assumptions: readonly string[];
+  /** Shardings that the program states; they are pins unless the request ignores them. */
+  readonly given: GivenPins;
+  /** Those of them that are no pins, one sentence each. */
+  readonly unpinned: readonly string[];
   /** Restrictions that leave some node nothing; not empty means infeasible whatever the budget. */
   readonly contradictions: readonly string[];
 }
@@ -73,7 +78,8 @@ export function prepare(original: Graph, asked: PlanRequest, operators: Operator
   const table = opened?.table ?? operators;
   const graph = opened?.graph ?? straight;
   const flow = dataflow(graph, table, request.sharing, opened?.loops);
-  const mostRuns = limitOfRuns(space, request);
+  const given = givenPins(graph, request.mesh);
+  const mostRuns = limitOfRuns(space, request, given);
   const runs = mostRuns === undefined ? {} : { mostRuns };
   const { uneven, unknown } = request;
   const strided = request.strided ?? usualStrides(space);
@@ -95,12 +101,12 @@ export function prepare(original: Graph, asked: PlanRequest, operators: Operator
     budgetBytes,
     ...(request.inputDims === undefined ? {} : { statedDims: request.inputDims }),
   };
-  let { model, restriction } = restricted(input, request);
+  let { model, restriction, unpinned } = restricted(input, request, given);
   // A plan is known to cost less only where nothing but time and the memory of states counts.
   while (request.objective === 'time' && activationsOf(request) !== 'constraint') {
     const ceilingSeconds = ceilingOf(model, restriction.problem());
     if (ceilingSeconds === undefined) break;
-    ({ model, restriction } = restricted({ ...input, ceilingSeconds }, request));
+    ({ model, restriction, unpinned } = restricted({ ...input, ceilingSeconds }, request, given));
   }
   return {
     // A policy that is applied stands in the program from here on: asking for it again would apply it twice.
@@ -113,18 +119,21 @@ export function prepare(original: Graph, asked: PlanRequest, operators: Operator
     collectives,
     table,
     budgetBytes,
-    assumptions: assumptionsOf(model, request, opened, mostRuns, collectives),
+    assumptions: [...assumptionsOf(model, request, opened, mostRuns, collectives), ...statedNotes(request, given, unpinned)],
+    given,
+    unpinned,
     contradictions: restriction.contradictions(),
   };
 }
 
 /** The model of a program, and what the request's pins leave of it. */
-function restricted(input: BuildInput, request: PlanRequest): { model: Model; restriction: Restriction } {
+function restricted(
+  input: BuildInput,
+  request: PlanRequest,
+  given: GivenPins,
+): { model: Model; restriction: Restriction; unpinned: readonly string[] } {
   const model = buildModel(input);
-  const restriction = new Restriction(model);
-  applyPins(model, restriction, request.pins);
-  applyInputOutput(model, restriction, request.inputs, request.outputs);
-  return { model, restriction };
+  return { model, ...restrictionOf(model, request, given) };
 }
 
 /** Mesh dims of several devices up to which merged dims are cut in strides without being asked: beyond, proofs take too long. */
@@ -190,9 +199,10 @@ function refuseShardedText(graph: Graph): void {
  * Meshes of up to three dims are planned without a limit. So is any mesh where the request itself names a placement beyond
  * the limit: what the user pins must be possible.
  */
-function limitOfRuns(space: ShardingSpace, request: PlanRequest): number | undefined {
+function limitOfRuns(space: ShardingSpace, request: PlanRequest, given: GivenPins): number | undefined {
   if (space.mesh.sizes.filter((n) => n > 1).length <= MOST_RUNS) return undefined;
-  const named = [...request.pins.map(({ spec }) => spec), request.inputs, request.outputs];
+  const stated = request.shardings === 'ignore' ? [] : [...given.pins, ...given.outputs];
+  const named = [...[...request.pins, ...stated].map(({ spec }) => spec), request.inputs, request.outputs];
   return named.some((text) => (readRuns(space, text) ?? 0) > MOST_RUNS) ? undefined : MOST_RUNS;
 }
 
@@ -229,6 +239,17 @@ function turnedMesh({ space: { mesh }, cluster }: Model): string | undefined {
   const dims = [...mesh.dims];
   [dims[at], dims[at + 1]] = [dims[at + 1], dims[at]];
   return dims.map(({ name, size }) => `${name}=${size}`).join(',');
+}
+
+/** What became of the shardings that the program states. */
+function statedNotes({ shardings }: PlanRequest, given: GivenPins, unpinned: readonly string[]): string[] {
+  const stated = given.pins.length + given.outputs.length;
+  if (shardings === 'ignore')
+    return stated === 0 ? [] : ['The shardings that the program states are left free (--ignore-shardings).'];
+  const pinned = stated + given.skipped.length - unpinned.length;
+  if (pinned === 0) return [...unpinned];
+  const said = `${countedText(pinned, 'sharding')} that the program states ${pinned === 1 ? 'is' : 'are'} pinned`;
+  return [`${said}; --ignore-shardings leaves ${pinned === 1 ? 'it' : 'them'} free.`, ...unpinned];
 }
 
 function assumptionsOf(

@@ -21,6 +21,8 @@ export interface PlanRequest {
   /** Memory budget per device in bytes; absent means the usable memory of the device. */
   readonly memoryBytes?: number;
   readonly pins: readonly Pin[];
+  /** What becomes of the shardings that the program states (`Graph.given`). Absent: they are pins. */
+  readonly shardings?: 'ignore';
   /** Absent means by dtype: `adamw-mixed` for 16-bit weights, `adam` for float32. */
   readonly optimizer?: Optimizer;
   /** Name of a cost preset, see `COST_PRESETS`. */

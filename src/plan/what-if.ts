@@ -1,7 +1,6 @@
 import { enablePatches, produceWithPatches, type Patch } from 'immer';
 import { internalError } from '../errors.ts';
-import { applyInputOutput, applyPins } from './pins.ts';
-import { Restriction } from './restriction.ts';
+import { restrictionOf } from './pins.ts';
 import type { Prepared } from './prepare.ts';
 import type { PlanRequest } from './request.ts';
 
@@ -52,18 +51,17 @@ function pinText({ node, spec }: { readonly node: string; readonly spec: string 
  * A prepared request with other pins: model and tables are those that are there, and only the problem that the pins leave is
  * made anew.
  *
- * @param request differs from the prepared one in its pins alone
+ * @param request differs from the prepared one in its pins, or in whether those of the program hold, alone
  * @throws E_REF, E_PIN for pins that the graph does not admit
  */
 export function withPins(prepared: Prepared, request: PlanRequest): Prepared {
-  const rest = ({ pins: _, ...others }: PlanRequest): string => JSON.stringify(Object.entries(others).sort());
+  const rest = ({ pins: _, shardings: __, ...others }: PlanRequest): string => JSON.stringify(Object.entries(others).sort());
   if (rest(request) !== rest(prepared.request)) throw internalError('a request that differs in more than its pins');
-  const restriction = new Restriction(prepared.model);
-  applyPins(prepared.model, restriction, request.pins);
-  applyInputOutput(prepared.model, restriction, request.inputs, request.outputs);
+  const { restriction, unpinned } = restrictionOf(prepared.model, request, prepared.given);
   return {
     ...prepared,
     request,
+    unpinned,
     problem: restriction.problem(),
     compact: restriction.compact(),
     contradictions: restriction.contradictions(),

@@ -2,7 +2,7 @@ import type { DType } from '../graph/types.ts';
 import { DimSpec, knownDtype, type TensorSpec } from './spec.ts';
 import { ShardwrightError } from '../errors.ts';
 import { parseMesh } from '../mesh/mesh.ts';
-import { parseSharding } from '../mesh/parse.ts';
+import { parseShardingFor } from '../mesh/einshard/on-mesh.ts';
 import { localShape } from '../mesh/sharding.ts';
 import { inModule, needRecorder } from './recorder.ts';
 import { refusal } from './refusal.ts';
@@ -88,9 +88,10 @@ export function guardOn<T extends HostValue>(name: string, read: () => T): T {
 
 /**
  * States where a tensor must live: one placement for each dim of the mesh that `trace` was given, such as `S(0)R` or
- * `['S(0)', 'R']`.
+ * `['S(0)', 'R']`; or einshard, `a b -> a2 b 4`; or a PartitionSpec, `P("dp", None)`. `plan` takes it for a pin.
  *
- * @throws E_TRACE_INPUT when the trace has no mesh, or the placements do not fit mesh and tensor
+ * @throws E_TRACE_INPUT when the trace has no mesh, the placements do not fit mesh and tensor, or the tensor has another
+ * sharding already
  */
 export function withSharding(tensor: Tensor, placements: string | readonly string[]): Tensor {
   const { trace } = needRecorder('withSharding()');
@@ -99,22 +100,24 @@ export function withSharding(tensor: Tensor, placements: string | readonly strin
     throw refusal('E_TRACE_INPUT', `withSharding(${String(placements)}): the trace ${trace.settings.mesh === undefined ? 'has no mesh' : 'runs a body, which has no shardings of its own'}`, trace.place(), {
       hint: "name the mesh: trace(fn, inputs, { mesh: 'dp=2,tp=4' }).",
     }); // prettier-ignore
-  const sharding = typeof placements === 'string' ? placements : placements.join('');
+  const text = typeof placements === 'string' ? placements : placements.join('');
+  const wrong = (why: string, hint: string): ShardwrightError =>
+    refusal('E_TRACE_INPUT', `withSharding(%${value.name}, ${text}): ${why}`, trace.place(), { hint });
+  let sharding: string;
   try {
     const mesh = parseMesh(trace.settings.mesh);
-    const parsed = parseSharding(sharding, mesh);
     // Sizes may be open; whether there is such a dim is known.
-    localShape(
-      parsed,
-      mesh,
-      value.shape.map((size) => (typeof size === 'number' ? size : mesh.size)),
-    );
+    const shape = value.shape.map((size) => (typeof size === 'number' ? size : mesh.size));
+    const parsed = parseShardingFor(text, mesh, shape);
+    localShape(parsed, mesh, shape);
+    sharding = parsed.text;
   } catch (error) {
     if (!(error instanceof ShardwrightError)) throw error;
-    throw refusal('E_TRACE_INPUT', `withSharding(%${value.name}, ${sharding}): ${error.message}`, trace.place(), {
-      hint: error.details.hint ?? 'one placement for each dim of the mesh: S(0)R.',
-    });
+    throw wrong(error.message, error.details.hint ?? 'one placement for each dim of the mesh: S(0)R.');
   }
-  trace.given.push({ value: value.name, sharding, strength: 'pin' });
+  const earlier = trace.given.find((stated) => stated.value === value.name);
+  if (earlier !== undefined && earlier.sharding !== sharding)
+    throw wrong(`it is ${earlier.sharding} already`, 'a tensor lives in one placement; state one of the two.');
+  if (earlier === undefined) trace.given.push({ value: value.name, sharding, strength: 'pin' });
   return tensor;
 }

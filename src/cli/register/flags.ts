@@ -45,6 +45,7 @@ export function modelFlags(command: Command): Command {
       collect,
       [],
     )
+    .option('--ignore-shardings', 'leave free what the model file says of shardings (default: plan pins it)')
     .option('--select <title>', 'which graph of a log, "Joint graph 0"')
     .option('--size <NAME=n>', 'value of a size that the model leaves open, s77=64; repeatable', collect, [])
     .option(...FLAG.json);

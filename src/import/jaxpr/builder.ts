@@ -24,6 +24,8 @@ import type { Atom, Equation, Jaxpr, Parameter, Variable } from './syntax.ts';
  */
 
 export interface JaxprContext {
+  /** Shardings of the text that could not be read, one sentence each. */
+  readonly unread: Set<string>;
   readonly parser: JaxprParser;
   readonly infer: Infer | undefined;
   /** The mesh that the text names, with its axes. */

@@ -109,6 +109,7 @@ const constraint: Lower = (b, e) => {
   const value = b.literal(e, e.primitive === 'reshard' ? 'dst_sharding' : 'sharding');
   const stated = specPlacements(value, b.context.mesh, b.tensor(atom).shape.length);
   if (stated !== undefined) b.given.push({ value: name, ...stated });
+  else b.context.unread.add(`The sharding that ${e.primitive} states for %${name} is no PartitionSpec over a mesh of the text; it was left out.`); // prettier-ignore
 };
 
 function checkInputs(b: GraphOfJaxpr, e: Equation, wanted: readonly TensorType[], operands: readonly Atom[]): void {

@@ -26,8 +26,10 @@ export function lowerJaxpr(root: Jaxpr, parser: JaxprParser, options: LowerOptio
   const mesh = meshes[0];
   const context = new Context(parser, options.infer, mesh);
   const { graph } = context.make(root, options.name ?? 'jaxpr', true);
-  const notes =
-    meshes.length > 1 ? [`The text names ${meshes.length} meshes; shardings over ${meshText(mesh)} were read.`] : [];
+  const notes = [
+    ...(meshes.length > 1 ? [`The text names ${meshes.length} meshes; shardings over ${meshText(mesh)} were read.`] : []),
+    ...(options.ignoreShardings === true ? [] : context.unread),
+  ];
   const keep = options.ignoreShardings !== true && mesh !== undefined;
   const { given, ...plain } = graph;
   const full: Graph = {
@@ -47,6 +49,7 @@ interface Made {
 
 class Context implements JaxprContext {
   readonly maxNodes = MAX_NODES;
+  readonly unread = new Set<string>();
   private readonly made = new Map<Jaxpr, Map<string, Made>>();
 
   constructor(

@@ -1,7 +1,9 @@
 import { ShardwrightError } from '../../errors.ts';
 import type { DeviceMesh } from '../mesh.ts';
+import { fromDimView } from '../dim-view.ts';
 import { toMeshView } from '../mesh-view.ts';
 import { parseSharding } from '../parse.ts';
+import { isPartitionSpec, parsePartitionSpec } from '../partition-spec.ts';
 import type { Placement } from '../placement.ts';
 import { REPLICATE } from '../replicate.ts';
 import { evenlyShardable, Sharding } from '../sharding.ts';
@@ -10,7 +12,8 @@ import { isEinshard } from './syntax.ts';
 import { toPlacements } from './placements.ts';
 
 /**
- * A sharding text of a given mesh in either notation: placements (`S(0)R`) or, with an arrow, einshard. A strided list
+ * A sharding text of a given mesh in any notation: placements (`S(0)R`), with an arrow einshard (`a b -> a8 b 8`), or a
+ * PartitionSpec (`P("dp", None)`). A strided list
  * such as `_S(0, 2)S(0)` is read as the order of mesh dims that it is where the dim divides; where it does not, the two
  * cut differently (ceil chunks) and the strides are kept as they stand.
  *
@@ -18,12 +21,29 @@ import { toPlacements } from './placements.ts';
  * @throws E_SYNTAX, E_PLACEMENT, E_EINSHARD; E_MESH when an einshard text makes another mesh than the given one
  */
 export function parseShardingFor(text: string, mesh: DeviceMesh, shape: readonly number[]): Sharding {
-  if (isEinshard(text)) return einshardOnMesh(text, mesh, shape);
+  const other = parseNamed(text, mesh, shape);
+  if (other !== undefined) return other;
   const sharding = parseSharding(text, mesh, { rank: shape.length });
   const strided = !/\)\s*\[\s*\d+\s*\]/.test(text);
   if (sharding.inMeshOrder || !strided || evenlyShardable(sharding, mesh, shape)) return sharding;
   const view = toMeshView(sharding, mesh);
   return 'refused' in view ? sharding : new Sharding(view.placements);
+}
+
+/**
+ * The sharding of a text that names dims, einshard or a PartitionSpec; undefined for a text of placements.
+ *
+ * @throws as `parseShardingFor`
+ */
+export function parseNamed(text: string, mesh: DeviceMesh, shape: readonly number[]): Sharding | undefined {
+  if (isEinshard(text)) return einshardOnMesh(text, mesh, shape);
+  if (!isPartitionSpec(text)) return undefined;
+  const { sharding, reduced } = fromDimView(parsePartitionSpec(text).forRank(shape.length), mesh);
+  if (reduced.length > 0)
+    throw new ShardwrightError('E_PLACEMENT', `${text}: 'reduced' says of the gradient where it is pending, not of the value`, {
+      hint: 'leave reduced={...} out, and place the gradient itself: P(unreduced={...}).',
+    }); // prettier-ignore
+  return sharding;
 }
 
 /**

@@ -1,6 +1,5 @@
 import { leastMemory } from '../../plan/least-memory.ts';
-import { applyInputOutput, applyPins } from '../../plan/pins.ts';
-import { Restriction } from '../../plan/restriction.ts';
+import { restrictionOf } from '../../plan/pins.ts';
 import { prepare } from '../../plan/prepare.ts';
 import { shardPrepared } from '../../plan/shard.ts';
 import type { Reopened } from '../../plan/explain.ts';
@@ -21,10 +20,8 @@ export interface MemoryBounds {
 
 /** Solves the request without its memory budget, and for the least memory. */
 export async function memoryBounds({ prepared }: Reopened): Promise<MemoryBounds> {
-  const { model, request, compact } = prepared;
-  const restriction = new Restriction(model);
-  applyPins(model, restriction, request.pins);
-  applyInputOutput(model, restriction, request.inputs, request.outputs);
+  const { model, request, compact, given } = prepared;
+  const { restriction } = restrictionOf(model, request, given);
   const found = await solveRestricted(prepared, restriction, Infinity);
   const least = await leastMemory(compact.problem);
   return {
