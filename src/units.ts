@@ -41,6 +41,7 @@ export function countText(n: number): string {
 
 export function percentText(fraction: number): string {
   if (fraction === 0) return '0 %';
+  if (fraction === Infinity) return '∞ %';
   const percent = fraction * 100;
   return `${Math.abs(percent) < 0.01 ? percent.toExponential(1) : significant(percent)} %`;
 }
@@ -48,6 +49,16 @@ export function percentText(fraction: number): string {
 function significant(value: number): string {
   if (value >= 999.5) return value.toFixed(0);
   return value.toPrecision(3);
+}
+
+/** The part that `part` is of `whole`; nothing is no part of nothing. */
+export function shareOf(part: number, whole: number): number {
+  return part === 0 ? 0 : part / whole;
+}
+
+/** How much more than `base` a number is, as a part of it; equal numbers, zeros too, differ by nothing. */
+export function excessOver(base: number, value: number): number {
+  return value === base ? 0 : value / base - 1;
 }
 
 /** `1 view`, `1,024 views`. @param many the plural, where it is not the singular with an s */

@@ -1,7 +1,7 @@
 import { existsSync } from 'node:fs';
 import { basename } from 'node:path';
 import { ShardwrightError } from '../errors.ts';
-import { DEFAULT_REQUEST, type PlanRequest } from '../plan/request.ts';
+import { DEFAULT_REQUEST, UNKNOWN, type PlanRequest } from '../plan/request.ts';
 import { asComparison } from '../report/comparison-schema.ts';
 import { comparisonText } from '../report/comparison.ts';
 import { readFileText } from '../read-file.ts';
@@ -45,6 +45,7 @@ export interface CompareOptions extends LoadOptions, InputDimFlags {
   readonly optimizer?: string;
   readonly cost: string;
   readonly gap: string;
+  readonly unknown: string;
   readonly timeLimit?: string;
   readonly slice?: string;
   readonly merge: readonly string[];
@@ -102,6 +103,7 @@ async function compareGiven(model: string | undefined, options: CompareOptions, 
     cluster: clusterText(cluster, options),
     cost: parseChoice(options.cost, '--cost', COST_PRESETS),
     gap: parseFraction(options.gap, '--gap'),
+    unknown: parseChoice(options.unknown, '--unknown', UNKNOWN),
     ...(options.memory !== undefined ? { memoryBytes: parseBytes(options.memory, '--memory') } : {}),
     ...(options.optimizer !== undefined
       ? { optimizer: parseChoice<Optimizer>(options.optimizer, '--optimizer', OPTIMIZERS) }

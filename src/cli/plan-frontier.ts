@@ -8,7 +8,7 @@ import { gapWithin, isGapGiven, type PlanRequest } from '../plan/request.ts';
 import type { ShardResult } from '../plan/shard.ts';
 import { settingLines } from '../report/settings.ts';
 import type { Progress } from '../solver/types.ts';
-import { bytesText, percentText, secondsText, tableText } from '../units.ts';
+import { bytesText, excessOver, percentText, secondsText, tableText } from '../units.ts';
 import { EXIT, type CliIo } from './io.ts';
 import { parseCount } from './options.ts';
 import { writeFolder } from './write-file.ts';
@@ -117,7 +117,7 @@ function frontierText(frontier: Frontier, graph: Graph, request: PlanRequest): s
       `${i + 1}`,
       bytesText(p.peakBytes),
       secondsText(p.seconds),
-      i === 0 ? '' : `+${percentText(p.seconds / fastest - 1)}`,
+      i === 0 ? '' : `+${percentText(excessOver(fastest, p.seconds))}`,
       secondsText(p.boundSeconds),
       percentText(p.gap),
       p.recomputedNodes === 0 ? '' : `${p.recomputedNodes} in ${secondsText(p.recomputeSeconds)}`,

@@ -7,7 +7,7 @@ import { tensorRanks, type VocabularyPadding } from '../models/vocabulary.ts';
 import type { OperatorTable } from '../ops/table.ts';
 import { atSizes } from '../passes/fix-sizes.ts';
 import { parsePin } from '../plan/pins.ts';
-import { DEFAULT_REQUEST, type PlanRequest } from '../plan/request.ts';
+import { DEFAULT_REQUEST, UNKNOWN, type PlanRequest } from '../plan/request.ts';
 import { prepare, type Prepared } from '../plan/prepare.ts';
 import { planAtEnds, plannedSizes } from '../plan/size-range.ts';
 import { askedGap, shardPrepared, type Infeasible, type ShardResult } from '../plan/shard.ts';
@@ -17,7 +17,7 @@ import { annotatedProgram } from '../report/program.ts';
 import { endsText } from '../report/size-range.ts';
 import { planSummary } from '../report/summary.ts';
 import type { OverlapPlan } from '../simulate/timeline/overlap-plan.ts';
-import { bytesText, countedText, percentText, secondsText } from '../units.ts';
+import { bytesText, countedText, excessOver, percentText, secondsText, shareOf } from '../units.ts';
 import type { Progress } from '../solver/types.ts';
 import { priceRecipes, type RecipeResult } from '../zoo/compare.ts';
 import type { PlanPipeline } from '../zoo/pipeline-plan.ts';
@@ -201,7 +201,7 @@ function overlapText(overlap: OverlapPlan): string {
   const plans = countedText(rounds, 'plan');
   if (!changed)
     return `overlap    ${secondsText(simulatedSeconds)} simulated; of ${plans} simulated none is faster within 5 % of the least seconds one after another`;
-  return `overlap    ${secondsText(simulatedSeconds)} simulated, ${percentText(1 - simulatedSeconds / baseSimulatedSeconds)} less than the plan of least seconds one after another (${secondsText(baseSimulatedSeconds)}); one after another ${percentText(serialSeconds / baseSerialSeconds - 1)} more; ${plans} simulated`;
+  return `overlap    ${secondsText(simulatedSeconds)} simulated, ${percentText(shareOf(baseSimulatedSeconds - simulatedSeconds, baseSimulatedSeconds))} less than the plan of least seconds one after another (${secondsText(baseSimulatedSeconds)}); one after another ${percentText(excessOver(baseSerialSeconds, serialSeconds))} more; ${plans} simulated`;
 }
 
 type Stages = (prepared: Prepared, choice: Int32Array) => PlanPipeline;
@@ -231,7 +231,7 @@ export function requestOf(options: PlanOptions): PlanRequest {
     seed: parseCount(options.seed, '--seed'),
     uneven: parseChoice(options.uneven, '--uneven', ['allow', 'forbid'] as const),
     ...strideOf(options.strided),
-    unknown: parseChoice(options.unknown, '--unknown', ['refuse', 'replicate'] as const),
+    unknown: parseChoice(options.unknown, '--unknown', UNKNOWN),
     sharing: options.sharing,
     inputs: options.inputs,
     outputs: options.outputs,

@@ -3,7 +3,7 @@ import { programUtilization } from '../cost/training/mfu.ts';
 import type { DType, Graph } from '../graph/types.ts';
 import { builtinOperators } from '../ops/builtin.ts';
 import { programFlops } from '../ops/program-flops.ts';
-import { bytesText, percentText, secondsText, tableText } from '../units.ts';
+import { bytesText, percentText, secondsText, shareOf, tableText } from '../units.ts';
 import { simulate, type SimulateOptions } from '../simulate/timeline/simulate.ts';
 import { timelineTrace } from '../simulate/timeline/trace.ts';
 import { EXIT, type CliIo } from './io.ts';
@@ -117,7 +117,7 @@ function textOf(r: SimulateReport): string {
   const lines = tableText([
     ['step', `${secondsText(r.seconds)}   one after another ${secondsText(r.serialSeconds)}, objective of the plan ${secondsText(r.objectiveSeconds)}`], // prettier-ignore
     ['compute', secondsText(r.computeSeconds)],
-    ['communication', `${secondsText(r.communicationSeconds)}   ${secondsText(r.exposedCommunicationSeconds)} of it with nothing beside it (${percentText(r.exposedCommunicationSeconds / r.seconds)} of the step)`], // prettier-ignore
+    ['communication', `${secondsText(r.communicationSeconds)}   ${secondsText(r.exposedCommunicationSeconds)} of it with nothing beside it (${percentText(shareOf(r.exposedCommunicationSeconds, r.seconds))} of the step)`], // prettier-ignore
     ['MFU', `${percentText(r.mfu)}   ${r.mfuConvention}`],
     ['memory', `${bytesText(r.peakBytes)} at ${secondsText(r.peakAtSeconds)}${r.peakTask === null ? '' : `, ${r.peakTask}`}   ${kinds.map(([kind, bytes]) => `${kind} ${bytesText(bytes)}`).join('   ')}`], // prettier-ignore
     ['passes', r.passes.join('; ')],

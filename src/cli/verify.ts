@@ -96,7 +96,7 @@ async function writtenPlan(path: string, options: VerifyOptions, io: CliIo): Pro
   const { plan: whole, program: planned } = folder;
   const table = await operatorsWith(options.ops ?? []);
   checked(folder, path, table, io);
-  refuseUnevaluated(planned, table);
+  refuseUnevaluated(planned, table, whole.request.unknown);
   const program = constantsAsInputs(planned);
   const byName = new Map(whole.nodes.map((node) => [node.name, node]));
   const plan = { ...whole, nodes: program.nodes.flatMap(({ name }) => byName.get(name) ?? []) };
@@ -105,7 +105,7 @@ async function writtenPlan(path: string, options: VerifyOptions, io: CliIo): Pro
   const seed = options.given?.includes('seed') === true ? parseCount(options.seed, '--seed') : plan.request.seed;
   if (!options.shrink) return { ...common, seed, reduced: { graph: program, sizes: [], kept: [] }, plan };
   const { sizes: meshSizes } = parseMesh(plan.request.mesh);
-  const reduced = reducedProgram(program, table, { meshSizes, seed });
+  const reduced = reducedProgram(program, table, { meshSizes, seed, unknown: plan.request.unknown });
   return { ...common, seed, reduced, plan: transplant(plan, prepare(reduced.graph, plan.request, table)) };
 }
 
@@ -121,13 +121,13 @@ async function plannedModel(path: string, options: VerifyOptions, io: CliIo): Pr
   const request = padded(asked, padding);
   try {
     const graph = constantsAsInputs(plannable(given, table));
-    refuseUnevaluated(graph, table);
+    refuseUnevaluated(graph, table, request.unknown);
     const { seed } = request;
     const { sizes: meshSizes } = parseMesh(request.mesh);
     const own: Shrunk = { graph, sizes: [], kept: [] };
     const replan = options.replan === true || !options.shrink;
     const again = request.checkpoint !== undefined && request.checkpoint !== 'none';
-    const before = options.shrink && (replan || !again) ? reducedProgram(graph, table, { meshSizes, seed }) : own;
+    const before = options.shrink && (replan || !again) ? reducedProgram(graph, table, { meshSizes, seed, unknown: request.unknown }) : own;
     const prepared = prepare(replan ? before.graph : graph, request, table);
     const result = await shardPrepared(prepared, { onProgress: progressPrinter(io, options.quiet === true) });
     if (result.status === 'infeasible') return reportInfeasible(result, prepared, io, options.json === true);
@@ -137,7 +137,7 @@ async function plannedModel(path: string, options: VerifyOptions, io: CliIo): Pr
       ? before
       : replan
         ? { ...before, graph: program }
-        : reducedProgram(program, table, { meshSizes, seed });
+        : reducedProgram(program, table, { meshSizes, seed, unknown: request.unknown });
     return {
       reduced,
       plan: replan ? result.plan : transplant(result.plan, prepare(reduced.graph, settled, table)),
@@ -197,6 +197,14 @@ function textOf(report: VerifyReport): string {
     ['sizes', sizes.length === 0 ? 'those of the model' : sizes.map(({ from, to }) => `${from} as ${to}`).join(', ')],
     ['tensors', `${report.nodesCompared} compared, ${report.outputsCompared} outputs and gradients among them`],
     ['error', `${report.maxRelativeError.toExponential(1)} at most, relative, in float64`],
+    ...(report.standIns.length === 0
+      ? []
+      : [
+          [
+            'stand-ins',
+            `${report.standIns.join(', ')}: unknown, so any function of all operands was run, whole on every device`,
+          ],
+        ]),
     ['collectives', ran.length === 0 ? 'none' : ran.join(', ')],
   ]);
   const kept = report.kept.map((k) => `  sizes of ${k.node} (${k.target}) stay: ${k.reason}`);

@@ -1,4 +1,5 @@
 import { ShardwrightError } from '../errors.ts';
+import { DTYPES } from '../graph/types.ts';
 import { REDUCE_OPS } from '../mesh/partial.ts';
 import type { OpContext, TensorMeta, TypedContext } from './call.ts';
 import { pointwiseRules } from './pointwise.ts';
@@ -14,13 +15,13 @@ import { parseSchema } from './schema.ts';
  *                     "pointwise": false, "rules": ["S(0), R -> S(0)", "P(sum), R -> P(sum)"]},
  *                    {"name": "aten.mm.default", "rules": ["..."]}]}
  *
- * With a schema the entry is a new operator, each result typed like the named argument; without one its rules are added to
+ * With a schema the entry is a new operator, each result typed like the named argument, or as written (`f32[8, 16]`); without one its rules are added to
  * those that the operator has. `pointwise` gives the rules of elementwise functions.
  */
 export interface RulesEntry {
   readonly name: string;
   readonly schema?: string;
-  /** For each result the argument whose type it has. */
+  /** For each result the argument whose type it has, or its type. */
   readonly outputs: readonly string[];
   readonly pointwise: boolean;
   readonly rules: readonly (readonly [inputs: readonly RuleSlot[], outputs: readonly RuleSlot[]])[];
@@ -67,7 +68,11 @@ function entry(item: unknown, path: string): RulesEntry {
   const args = schemaNames(written, `${path}.schema`);
   if (outputs.length === 0) throw fault(`${path}.outputs`, 'expected the argument that each result is typed like');
   outputs.forEach((name, k) => {
-    if (!args.includes(name)) throw fault(`${path}.outputs[${k}]`, `'${name}' is no tensor argument of the schema`);
+    if (!args.includes(name) && typeOf(name) === undefined)
+      throw fault(
+        `${path}.outputs[${k}]`,
+        `'${name}' is no tensor argument of the schema, and no type such as f32[8, 16]`,
+      );
   });
   return { name, schema: written, outputs, pointwise, rules, path };
 }
@@ -79,6 +84,14 @@ function schemaNames(text: string, path: string): string[] {
     throw fault(path, "expected a schema such as 'Tensor x, int dim=0'", text);
   }
 } // prettier-ignore
+
+/** `f32[8, 16]`; undefined for any other text. */
+function typeOf(text: string): TensorMeta | undefined {
+  const [, word, sizes] = /^(\w+)\[([\d, ]*)\]$/.exec(text) ?? [];
+  const dtype = DTYPES.find((known) => known === word);
+  if (dtype === undefined) return undefined;
+  return { dtype, shape: sizes.trim() === '' ? [] : sizes.split(',').map(Number) };
+}
 
 /** `S(0), R -> P(sum)`; `-` is a result that is masked off. */
 function parseRule(text: string, path: string): RulesEntry['rules'][number] {
@@ -111,7 +124,7 @@ export function ruleRecord(source: RulesEntry, schema: string): OperatorRecord {
     cls: source.pointwise ? 'pointwise' : 'other',
     results: source.outputs.length > 1 ? 'tuple' : 'single',
     infer: (ctx: OpContext): TensorMeta[] =>
-      source.outputs.map((name) => ctx.tensor(name) ?? ctx.fail(`argument '${name}' must be a tensor`)),
+      source.outputs.map((name) => typeOf(name) ?? ctx.tensor(name) ?? ctx.fail(`argument '${name}' must be a tensor`)),
     shard: (ctx) => rulesOf(source, ctx),
   });
 }

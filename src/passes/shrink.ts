@@ -18,6 +18,8 @@ export interface ShrinkOptions {
   readonly keepUpTo?: number;
   /** Calls that keep their sizes, by name, with the reason. */
   readonly keep?: ReadonlyMap<string, string>;
+  /** Operators without a record: refuse (default), or let their sizes shrink with those around them. */
+  readonly unknown?: 'refuse' | 'replicate';
 }
 
 export interface Shrunk {
@@ -47,7 +49,7 @@ const CONTROL: ReadonlySet<string> = new Set(CONTROL_TARGETS);
  */
 export function shrinkGraph(graph: Graph, table: OperatorTable, options: ShrinkOptions = {}): Shrunk {
   const nodes = programNodes(graph);
-  refuseUnknown(nodes, table);
+  if (options.unknown !== 'replicate') refuseUnknown(nodes, table);
   const first = shrunkWith(graph, nodes, table, options, true);
   if (elementsOf(first.graph) <= LARGE) return first;
   const second = shrunkWith(graph, nodes, table, options, false);

@@ -1,3 +1,4 @@
+import { excessOver } from '../units.ts';
 import { ShardwrightError } from '../errors.ts';
 import type { Graph } from '../graph/types.ts';
 import { kneeOf } from '../passes/checkpoint/knee.ts';
@@ -168,7 +169,11 @@ export async function memoryFrontier(graph: Graph, request: PlanRequest, options
       (most, b) => (b.budgetBytes >= p.budgetBytes ? Math.max(most, b.seconds) : most),
       p.boundSeconds,
     );
-    return { ...p, boundSeconds: Math.min(boundSeconds, p.seconds), gap: Math.max(0, 1 - boundSeconds / p.seconds) };
+    return {
+      ...p,
+      boundSeconds: Math.min(boundSeconds, p.seconds),
+      gap: Math.max(0, -excessOver(p.seconds, boundSeconds)),
+    };
   });
   const knee = kneeOf(points.map((p) => [p.peakBytes, p.seconds]));
   return {
@@ -214,7 +219,7 @@ function pointOf(result: Planned, budgetBytes: number, firstRuns: ReadonlySet<st
     peakNode: plan.memory.timeline?.node ?? '',
     budgetBytes,
     boundSeconds,
-    gap: 1 - boundSeconds / seconds,
+    gap: 0 - excessOver(seconds, boundSeconds),
     recomputedNodes: again.length,
     recomputeSeconds: again.reduce((sum, n) => sum + n.seconds, 0),
     result,

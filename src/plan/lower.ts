@@ -5,7 +5,7 @@ import { internalError, ShardwrightError } from '../errors.ts';
 import { ownersOfOutputs } from '../graph/carried.ts';
 import { lintGraph } from '../graph/lint.ts';
 import { DTYPE_BYTES, type Arg, type Graph, type Node, type NodeMeta, type Output } from '../graph/types.ts';
-import { getOwn, isGraphRef, isList, without } from '../graph/value.ts';
+import { getOwn, isGraphRef, isList, isRef, setOwn, without } from '../graph/value.ts';
 import { parseMesh } from '../mesh/mesh.ts';
 import { ShardingSpace } from '../mesh/space.ts';
 import { bindCall, withOutputs } from '../ops/context.ts';
@@ -16,7 +16,7 @@ import type { Region } from '../passes/regions.ts';
 import { dataflow, type Dataflow } from '../strategy/dataflow.ts';
 import { refuseDamaged } from './damage.ts';
 import { ControlWriter, type Move } from './lower/control.ts';
-import { Emitter, type LocalType } from './lower/emitter.ts';
+import { Emitter, ref, type LocalType } from './lower/emitter.ts';
 import { Frame, type Placed } from './lower/frame.ts';
 import { LocalCall } from './lower/local-call.ts';
 import { Pieces } from './lower/pieces.ts';
@@ -222,11 +222,7 @@ class Lowering {
     results: readonly (TensorMeta | null)[],
   ): readonly (string | null)[] {
     const record = this.table.get(node.target);
-    if (record === undefined)
-      throw new ShardwrightError('E_UNSUPPORTED', `${node.target} has no record, so it is not lowered`, {
-        node: node.name,
-        hint: 'give the operator a record with defineOp',
-      });
+    if (record === undefined) return this.unknown(node, n, inputs, results);
     const global = withOutputs(
       bindCall(record, node.args, node.kwargs, (name) => this.flow.values[this.flow.valueOf(name)].meta),
       results,
@@ -263,6 +259,28 @@ class Lowering {
     };
     node.args.forEach(keep);
     Object.values(node.kwargs).forEach(keep);
+  }
+
+  /** A call of an operator without a record runs on every device, on whole tensors (`unknown: 'replicate'`). */
+  private unknown(
+    node: Node,
+    n: number,
+    inputs: readonly string[],
+    results: readonly (TensorMeta | null)[],
+  ): readonly (string | null)[] {
+    if (this.plan.request.unknown !== 'replicate')
+      throw new ShardwrightError('E_UNSUPPORTED', `${node.target} has no record, so it is not lowered`, {
+        node: node.name,
+        hint: 'give the operator a record with defineOp, or plan with unknown: replicate',
+      });
+    let next = 0;
+    const put = (arg: Arg): Arg => (isList(arg) ? arg.map(put) : isRef(arg) ? ref(inputs[next++]) : arg);
+    const args = node.args.map(put);
+    const kwargs: Record<string, Arg> = { ...node.kwargs };
+    // In the order in which `dataflow` counts the operands of such a call.
+    for (const key of Object.keys(node.kwargs).sort()) setOwn(kwargs, key, put(node.kwargs[key]));
+    const members = this.memberNames(n);
+    return this.emit.stated(node, args, kwargs, results, (k) => members.get(k));
   }
 
   /** Names that the unsharded program has for the members of a tuple. */

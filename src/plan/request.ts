@@ -13,6 +13,9 @@ export interface Pin {
   readonly spec: string;
 }
 
+/** What becomes of operators that have no record: an error, or they run whole on every device. */
+export const UNKNOWN = ['refuse', 'replicate'] as const;
+
 export interface PlanRequest {
   /** Mesh dims, outermost first: `dp=8,tp=8`. */
   readonly mesh: string;
@@ -51,7 +54,7 @@ export interface PlanRequest {
    */
   readonly strided?: StridedCuts;
   /** What to do with operators that have no record. */
-  readonly unknown: 'refuse' | 'replicate';
+  readonly unknown: (typeof UNKNOWN)[number];
   /** Whether a redistribution that several consumers need is paid once. */
   readonly sharing: boolean;
   /** Placements of inputs and outputs: `free`, or one sharding text for all of them (`R` everywhere for the tutorial). */

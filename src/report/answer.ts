@@ -3,7 +3,7 @@ import type { KnownPlan } from './analysis/known-plans.ts';
 import { stageText, type Pipeline } from './analysis/pipeline.ts';
 import type { Roofline } from './analysis/layers.ts';
 import type { Streams } from './analysis/streams.ts';
-import { bytesText, countedText, countText, percentText, secondsText } from '../units.ts';
+import { bytesText, countText, countedText, excessOver, percentText, secondsText } from '../units.ts';
 
 /** What the answer is made of. */
 export interface AnswerInput {
@@ -133,7 +133,7 @@ function againstLine({ plan, known }: AnswerInput): string {
 
 /** How much slower than the plan: `+16.4 %`. A plan with pins may be the slower one, and then it says so. */
 export function slowerText(seconds: number, planSeconds: number): string {
-  const more = planSeconds > 0 ? seconds / planSeconds - 1 : 0;
+  const more = excessOver(planSeconds, seconds);
   if (Math.abs(more) < 1e-9) return '+0 %';
   return `${more < 0 ? '-' : '+'}${percentText(Math.abs(more))}`;
 }

@@ -1,7 +1,7 @@
 import type { ComparedPlan, Comparison } from '../zoo/comparison.ts';
 import { comparedPaddingText } from './compared-padding.ts';
 import { planRow, sweepText } from './sweep.ts';
-import { bytesText, percentText, secondsText, tableText } from '../units.ts';
+import { bytesText, excessOver, percentText, secondsText, tableText } from '../units.ts';
 
 /** A comparison as text: plans that fit by seconds, the others by bytes, the front, the meshes, and what was refused. */
 export function comparisonText(c: Comparison): string {
@@ -32,7 +32,7 @@ export function comparisonText(c: Comparison): string {
     const zoo = c.plans.find((p) => p.origin === 'zoo' && p.fits);
     if (zoo !== undefined && zoo !== best)
       lines.push(
-        `zoo    ${zoo.name} on ${zoo.mesh} is the best of the zoo, ${percentText(zoo.seconds / best.seconds - 1)} slower`,
+        `zoo    ${zoo.name} on ${zoo.mesh} is the best of the zoo, ${percentText(excessOver(best.seconds, zoo.seconds))} slower`,
       );
   }
   if (c.plans.some((p) => !p.choice))

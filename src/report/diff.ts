@@ -1,12 +1,12 @@
 import type { PlanDiff } from '../plan/diff.ts';
 import type { Plan } from '../plan/types.ts';
 import { deltaBytesText, deltaSecondsText } from './explain.ts';
-import { bytesText, countText, percentText, secondsText, tableText } from '../units.ts';
+import { bytesText, countText, percentText, secondsText, shareOf, tableText } from '../units.ts';
 
 /** The differences of two plans as text. */
 export function diffText(diff: PlanDiff, a: Plan, b: Plan): string {
   const { deltaSeconds, deltaPeakBytes } = diff;
-  const share = Math.abs(deltaSeconds / a.objective.seconds);
+  const share = shareOf(Math.abs(deltaSeconds), a.objective.seconds);
   const lines = [
     `step time  ${secondsText(a.objective.seconds)} -> ${secondsText(b.objective.seconds)}   ${deltaSecondsText(deltaSeconds)}${deltaSeconds === 0 ? '' : ` (${percentText(share)})`}`,
     `memory     ${bytesText(a.memory.peakBytes)} -> ${bytesText(b.memory.peakBytes)}   ${deltaBytesText(deltaPeakBytes)}`,

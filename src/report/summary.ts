@@ -6,7 +6,7 @@ import { askedGap } from '../plan/shard.ts';
 import type { RecipeResult } from '../zoo/compare.ts';
 import { parameterElements, parameterTable } from './parameters.ts';
 import { settingLines } from './settings.ts';
-import { bytesText, countedText, percentText, secondsText, tableText } from '../units.ts';
+import { bytesText, countedText, excessOver, percentText, secondsText, tableText } from '../units.ts';
 
 /**
  * The first screen of a plan: what was read and asked, the answer, its proof, and the plain recipes beside it.
@@ -47,7 +47,7 @@ export function planSummary(
   for (const word of words) lines.push(`           ${word}`);
   if (plan.greedySeconds !== null)
     lines.push(
-      `greed      ${secondsText(plan.greedySeconds)} when the same parameters and inputs are propagated node by node (${moreText(plan.greedySeconds / objective.seconds - 1)})`,
+      `greed      ${secondsText(plan.greedySeconds)} when the same parameters and inputs are propagated node by node (${moreText(excessOver(objective.seconds, plan.greedySeconds))})`,
     );
   if (recipes.length > 0) lines.push('', recipeTable(recipes, plan));
   lines.push('', parameterTable(plan));
@@ -112,7 +112,7 @@ function moreText(more: number): string {
 export function recipeTable(recipes: readonly RecipeResult[], plan: Plan): string {
   const rows = recipes.map((r) => {
     if (r.status === 'refused') return [r.name, '-', '', r.reason];
-    const more = r.seconds / plan.objective.seconds - 1;
+    const more = excessOver(plan.objective.seconds, r.seconds);
     return [r.name, secondsText(r.seconds), moreText(more), `${bytesText(r.peakBytes)} per device`];
   });
   return tableText([['recipe', 'step time', 'to the plan', ''], ...rows], [1, 2]);

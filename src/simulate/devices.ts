@@ -15,6 +15,7 @@ import { groupOf, collectiveKind, readCollective, type CollectiveCall } from '..
 import { programAtRank, type DeviceProgram, type RandomPiece } from '../plan/lower/program.ts';
 import { controlFlow, isControl, type Held } from './control.ts';
 import { argument, bodiesOf, runOf, type Value } from './evaluate.ts';
+import { standIn } from './stand-in.ts';
 
 /**
  * Virtual devices: every rank of the mesh runs the per-device program on its own arrays in float64, in step, and nothing
@@ -45,6 +46,8 @@ export interface DeviceRun {
 export interface DeviceOptions {
   /** Seed of the random operators; as for `evaluateGraph`. Default 0. */
   readonly seed?: number;
+  /** As for `evaluateGraph`. */
+  readonly standIns?: boolean;
   /** Called with the arrays of every local value when it is made, and the run of the body that it is in. */
   readonly onValue?: (name: string, byRank: readonly NDArray[], run: string) => void;
 }
@@ -179,6 +182,7 @@ class Devices {
       if (member === undefined) throw internalError(`${node.name} reads a member that is not there`);
       return member;
     }
+    if (this.options.standIns === true && this.table.get(node.target) === undefined) return standIn(node, look);
     const bodies = bodiesOf(this.table, this.frame.ranks[rank]);
     const args = node.args.map((arg): EvaluatedArg => argument(arg, look, bodies));
     const kwargs = Object.fromEntries(

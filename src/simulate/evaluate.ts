@@ -9,6 +9,7 @@ import { evaluateCall, type EvaluatedArg } from '../ops/kernels/evaluate.ts';
 import type { EvaluatedBody } from '../ops/kernels/kernel.ts';
 import type { OperatorTable } from '../ops/table.ts';
 import { controlFlow, isControl } from './control.ts';
+import { standIn } from './stand-in.ts';
 import { Ledger, type Cell, type Value } from './values.ts';
 
 export type { Value } from './values.ts';
@@ -22,6 +23,8 @@ export interface EvaluateOptions {
   readonly unused?: boolean;
   /** Values of attribute nodes, by target. */
   readonly attributes?: ReadonlyMap<string, NDArray>;
+  /** Calls of operators that the table does not have give what `standIn` gives. Default false: they are an error. */
+  readonly standIns?: boolean;
   /** Trips of one while loop after which it counts as endless. Default 10,000. */
   readonly maxTrips?: number;
   /**
@@ -121,6 +124,7 @@ class Evaluator implements Visitor<Cell> {
           run: (body, inputs, trip) =>
             this.runBody(frame, node, body, inputs.map(([value]) => value), trip).map((value) => [value]), // prettier-ignore
         }).map(([value]) => value);
+      if (this.options.standIns === true && this.table.get(node.target) === undefined) return standIn(node, look);
       const seed = this.options.seed ?? 0;
       const bodies = bodiesOf(this.table, frame.graph);
       return evaluateCall(

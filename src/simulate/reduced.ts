@@ -20,13 +20,19 @@ const SHOWN = 5;
 /**
  * Refuses a program with operators that cannot be evaluated, before any work.
  *
+ * @param unknown what the plan does with operators without a record; for those that run whole a stand-in is run
  * @throws E_NO_KERNEL that names each of them, with how often and where it stands first
  */
-export function refuseUnevaluated(graph: Graph, table: OperatorTable): void {
+export function refuseUnevaluated(
+  graph: Graph,
+  table: OperatorTable,
+  unknown: 'refuse' | 'replicate' = 'refuse',
+): void {
   const missing = new Map<string, { why: string; nodes: string[] }>();
   for (const { node } of programNodes(graph)) {
     if (node.kind !== 'call' || node.target === 'operator.getitem' || isControl(node.target)) continue;
     const record = table.get(node.target);
+    if (record === undefined && unknown === 'replicate') continue;
     if (record !== undefined && (record.kernel ?? kernelOf(record.name)) !== undefined) continue;
     const known = missing.get(node.target) ?? { why: record === undefined ? 'no record' : 'no kernel', nodes: [] };
     known.nodes.push(node.name);
@@ -70,11 +76,12 @@ const MAX_KEPT = 32;
  */
 export function reduced(graph: Graph, table: OperatorTable, options: ReduceOptions = {}): Shrunk {
   const seed = options.seed ?? 0;
+  const standIns = options.unknown === 'replicate';
   const whole = new Map<string, string>();
   for (;;) {
     const shrunk = shrinkGraph(graph, table, { ...options, keep: whole });
     try {
-      evaluateGraph(table, shrunk.graph, drawInputs(table, shrunk.graph, seed), { seed, unused: true });
+      evaluateGraph(table, shrunk.graph, drawInputs(table, shrunk.graph, seed), { seed, standIns, unused: true });
       return shrunk;
     } catch (error) {
       const node = error instanceof ShardwrightError && error.code === 'E_VALUE' ? error.details.node : undefined;

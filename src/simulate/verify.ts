@@ -8,6 +8,7 @@ import type { OperatorTable } from '../ops/table.ts';
 import { lower, plannedProgram, type LowerablePlan } from '../plan/lower.ts';
 import type { DeviceProgram, ProgramValue } from '../plan/lower/program.ts';
 import { promisedCollectives, type PromisedCollective } from '../plan/lower/promised.ts';
+import { isControl } from './control.ts';
 import { runDevices, type DeviceRun, type ExecutedCollective } from './devices.ts';
 import { evaluateGraph, type Value } from './evaluate.ts';
 import { drawInputs } from './inputs.ts';
@@ -43,6 +44,8 @@ export interface Verification {
   readonly collectives: Readonly<Record<string, number>>;
   /** Collectives that the plan promises, by kind. */
   readonly promised: Readonly<Record<string, number>>;
+  /** Operators that nobody knows, which ran whole on every device as a function that mixes all that they are given. */
+  readonly standIns: readonly string[];
 }
 
 export interface VerifyOptions {
@@ -50,6 +53,8 @@ export interface VerifyOptions {
   readonly seed?: number;
   /** Relative error above which a tensor is wrong. Default 1e-9. */
   readonly tolerance?: number;
+  /** What the plan was asked to do with operators without a record; `verify` reads it from the plan. */
+  readonly unknown?: 'refuse' | 'replicate';
   /** Of a padded vocabulary: tables have `rows`, and token ids are drawn below `stated`. Absent: below the rows of the tables. */
   readonly vocabulary?: { readonly rows: number; readonly stated: number };
 }
@@ -68,7 +73,11 @@ export function verify(
 ): Verification {
   const planned = plannedProgram(graph, plan, table);
   const program = lower(planned.program, plan, table);
-  return verifyProgram(planned.program, program, promisedCollectives(planned, plan, table), table, options);
+  const { unknown } = plan.request;
+  return verifyProgram(planned.program, program, promisedCollectives(planned, plan, table), table, {
+    ...options,
+    unknown,
+  });
 }
 
 /** The same for a program that is there already, with the collectives that it ought to run. */
@@ -114,6 +123,7 @@ class Comparison {
   run(): Verification {
     const { graph, program, table } = this;
     const seed = this.options.seed ?? 0;
+    const standIns = this.options.unknown === 'replicate';
     const total = program.values.reduce((sum, v) => sum + v.shape.reduce((n, d) => n * d, 1), 0);
     if (total * program.mesh.size > MAX_ELEMENTS)
       throw new ShardwrightError(
@@ -124,7 +134,7 @@ class Comparison {
     const inputs = drawInputs(table, graph, seed, this.options.vocabulary);
     // Devices run every call of the program, those without readers too: second runs leave some first ones without.
     const onValue = (run: string, node: Node, value: Value): void => this.measure(run, node, value);
-    evaluateGraph(table, graph, inputs, { seed, unused: true, onValue });
+    evaluateGraph(table, graph, inputs, { seed, standIns, unused: true, onValue });
     const byLocal = new Map<string, ProgramValue[]>();
     for (const value of program.values) byLocal.set(value.local, [...(byLocal.get(value.local) ?? []), value]);
     const placeholders = graph.nodes.filter((node) => node.kind === 'placeholder');
@@ -134,6 +144,7 @@ class Comparison {
     });
     const run = runDevices(table, program, laid, {
       seed,
+      standIns,
       onValue: (name, byRank, path) => {
         for (const { name: node, result, sharding } of byLocal.get(name) ?? []) {
           const key = `${path}${node}`;
@@ -160,7 +171,15 @@ class Comparison {
       mismatches: this.mismatches,
       collectives: countKinds(run.collectives),
       promised: countKinds(promised),
+      standIns: standIns ? this.strangers() : [],
     };
+  }
+
+  /** Operators of the program without a record, sorted. */
+  private strangers(): string[] {
+    const isStranger = (t: string): boolean =>
+      t !== 'operator.getitem' && !isControl(t) && this.table.get(t) === undefined;
+    return [...new Set(this.targets.values())].filter(isStranger).sort();
   }
 
   /**

@@ -1,10 +1,12 @@
 import { ShardwrightError } from '../errors.ts';
-import type { Arg, Graph, Node } from '../graph/types.ts';
+import type { Arg, Graph, Node, ValueType } from '../graph/types.ts';
+import { isGraphRef } from '../graph/value.ts';
 import type { Placement } from '../mesh/placement.ts';
 import { evenlyShardable, shardable } from '../mesh/sharding.ts';
 import { isPartialCode, type ShardingSpace } from '../mesh/space.ts';
 import { bindCall, withOutputs } from '../ops/context.ts';
 import type { OperatorRecord, TensorMeta, TypedContext } from '../ops/record.ts';
+import { rulesTemplate } from '../ops/rules-template.ts';
 import type { OperatorTable } from '../ops/table.ts';
 import type { Dataflow } from './dataflow.ts';
 import { expandRules, type StrategySet } from './expand.ts';
@@ -60,7 +62,9 @@ export function nodeStrategies(
   options: StrategyOptions,
 ): StrategyTable {
   const unknown = unknownOperators(graph, table);
-  if (unknown.length > 0 && options.unknown === 'refuse') throw unknownError(unknown);
+  refuseBodies(unknown);
+  if (unknown.length > 0 && options.unknown === 'refuse') throw unknownError(unknown, graph);
+  refuseNothing(graph, unknown);
   const shared = new Map<string, NodeStrategies>();
   // For every value, the pending reductions that its producer can leave.
   const reachable = new Int32Array(flow.values.length);
@@ -255,7 +259,30 @@ function unknownOperators(graph: Graph, table: OperatorTable): Unknown[] {
   return [...found.values()];
 }
 
-function unknownError(unknown: readonly Unknown[]): ShardwrightError {
+/** A call with a body is no operator that could run whole at no price. @throws E_UNSUPPORTED */
+function refuseBodies(unknown: readonly Unknown[]): void {
+  for (const { node, target } of unknown) {
+    if (!node.args.some((arg) => isGraphRef(arg))) continue;
+    const isManual = target === 'sdy.manual_computation';
+    const what = isManual ? 'a manual region (shard_map)' : `${target}, a call with a body`;
+    throw new ShardwrightError('E_UNSUPPORTED', `%${node.name} is ${what}, which is not planned`, {
+      node: node.name,
+      hint: isManual ? 'plan the program without shard_map, as it is for one device.' : 'export it with the body in line.',
+    }); // prettier-ignore
+  }
+}
+
+/** A program of nothing but operators that run whole at no price has no plan. @throws E_UNKNOWN_OP */
+function refuseNothing(graph: Graph, unknown: readonly Unknown[]): void {
+  const calls = graph.nodes.filter(({ kind, target }) => kind === 'call' && target !== 'operator.getitem');
+  if (unknown.length === 0 || calls.length > unknown.reduce((n, u) => n + u.count, 0)) return;
+  throw new ShardwrightError('E_UNKNOWN_OP', `no operator of ${graph.name} has rules, so there is nothing to plan`, {
+    node: unknown[0].node.name,
+    hint: hintOf(unknown, graph, 'give them rules: '),
+  });
+}
+
+function unknownError(unknown: readonly Unknown[], graph: Graph): ShardwrightError {
   const list = unknown.map((u) => {
     const line = u.node.meta.line !== undefined ? `, first on line ${u.node.meta.line}` : '';
     return `${u.target} (${u.count} ${u.count === 1 ? 'node' : 'nodes'}${line})`;
@@ -264,6 +291,13 @@ function unknownError(unknown: readonly Unknown[]): ShardwrightError {
   return new ShardwrightError('E_UNKNOWN_OP', `no sharding rules for ${list.join(', ')}`, {
     node: node.name,
     ...(node.meta.line !== undefined ? { position: { line: node.meta.line, column: 1 } } : {}),
-    hint: 'plan them replicated with --unknown replicate, or give them rules: --ops FILE, registerOp in a program.',
+    hint: hintOf(unknown, graph, 'plan them replicated with --unknown replicate, or give them rules: '),
   });
+}
+
+/** What to do, with the text of a rules file that would do. */
+function hintOf(unknown: readonly Unknown[], graph: Graph, words: string): string {
+  const typeOf = (name: string): ValueType => graph.nodes.find((node) => node.name === name)?.type ?? { kind: 'none' };
+  const text = rulesTemplate(unknown.map(({ node }) => node), typeOf); // prettier-ignore
+  return `${words}registerOp in a program, or --ops rules.json with this in it and rules such as "S(0) -> S(0)" added: ${text}`;
 }

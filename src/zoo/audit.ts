@@ -1,3 +1,4 @@
+import { excessOver } from '../units.ts';
 import { stateMemory } from '../plan/decode.ts';
 import type { Model } from '../plan/model.ts';
 import { Restriction } from '../plan/restriction.ts';
@@ -83,8 +84,8 @@ export async function audit(
     optimumPeakBytes: memory.peakBytes,
     bound: proof.bound,
     status: proof.status,
-    regret: seconds / objective.seconds - 1,
-    provenRegret: seconds / proof.bound - 1,
+    regret: excessOver(objective.seconds, seconds),
+    provenRegret: excessOver(proof.bound, seconds),
     edits: path.edits,
     editedSeconds: path.end.seconds,
     editedPeakBytes: path.end.peakBytes,

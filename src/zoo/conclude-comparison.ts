@@ -1,5 +1,5 @@
 import { ShardwrightError } from '../errors.ts';
-import { bytesText } from '../units.ts';
+import { bytesText, excessOver } from '../units.ts';
 import { mergedPadding } from './compared-padding.ts';
 import type { ComparedMesh, ComparedPlan, Comparison, RefusedPlan } from './comparison.ts';
 import { dominator, paretoFront } from './pareto.ts';
@@ -38,7 +38,7 @@ export function concludeComparison(devices: number, cluster: string, found: Foun
   const plans = named.map((p): ComparedPlan => {
     if (p === best) return p;
     if (p.overBytes !== undefined) return { ...p, why: `does not fit: ${bytesText(p.overBytes)} over the budget` };
-    const dearer = best === undefined ? 0 : p.seconds / best.seconds - 1;
+    const dearer = best === undefined ? 0 : excessOver(best.seconds, p.seconds);
     const beater = dominator(named, p);
     const extra = best === undefined ? 0 : p.communicationSeconds - best.communicationSeconds;
     const cause = extra > (p.seconds - (best?.seconds ?? 0)) / 2 ? 'mostly communication' : 'mostly compute';

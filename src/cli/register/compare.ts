@@ -23,6 +23,7 @@ export function registerCompare(program: Command, session: CliSession): void {
     .option(...FLAG.calibration)
     .option(...FLAG.collectives)
     .option('--gap <fraction>', 'relative gap of the optimum that is good enough', '0')
+    .option(...FLAG.unknown)
     .option('--time-limit <seconds>', 'stop the solver on a mesh after this long')
     .option('--global-batch <n>', 'sequences of one step, for a model by name (default: one a device)')
     .option('--threads <n>', 'threads that price, for a model by name (default: one a core, at most 8)')

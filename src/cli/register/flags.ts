@@ -15,6 +15,7 @@ export const FLAG = {
     '--collectives <file>',
     'measured collectives of the cluster: a table `Group Size Collective 1MB 2MB ...`, a line of dashes, rows of milliseconds such as `intra 8 all_reduce 0.05 0.08`',
   ],
+  unknown: ['--unknown <policy>', 'operators without a record: refuse, replicate', 'refuse'],
   cost: ['--cost <preset>', 'cost preset: alpha-beta, nccl, dtensor, autoparallel', 'alpha-beta'],
 } as const;
 
@@ -85,7 +86,7 @@ export function planFlags(command: Command): Command {
     .option(...FLAG.memory)
     .option(
       '--pin <NODE=SPEC>',
-      'fix the placement of a node or parameter, such as lm_head.weight=S(0)R or w=a b -> a8 b 8; repeatable',
+      'fix the placement of a node or parameter, such as lm_head.weight=S(0)R, w=a b -> a8 b 8 or w=P("dp", None); repeatable',
       collect,
       [],
     )
@@ -123,7 +124,7 @@ export function planFlags(command: Command): Command {
       '--strided <which>',
       'strided cuts of dims that views merge, such as batch and sequence: rows (the leading dims), all, off (default: rows on meshes of up to three dims)',
     )
-    .option('--unknown <policy>', 'operators without a record: refuse, replicate', 'refuse')
+    .option(...FLAG.unknown)
     .option('--no-sharing', 'price a redistribution at every use, even where one copy would serve several')
     .option('--no-recipes', 'leave out the comparison with the plain recipes')
     .option('--program', 'also print the program, each line with its placement')

@@ -119,12 +119,34 @@ export class Emitter {
     options: EmitOptions & { readonly members?: (k: number) => string | undefined } = {},
   ): (string | null)[] {
     const { name, types } = this.emit(target, args, options);
+    return this.members(name, types, options.members ?? (() => undefined));
+  }
+
+  /** Reads the results of a call with several, each under the name wanted for it. */
+  private members(
+    name: string,
+    types: readonly (LocalType | null)[],
+    wanted: (k: number) => string | undefined,
+  ): (string | null)[] {
     return types.map((type, k) => {
       if (type === null) return null;
-      const member = this.unique(options.members?.(k) ?? `${name}_${k}`, options.members?.(k) !== undefined);
+      const member = this.unique(wanted(k) ?? `${name}_${k}`, wanted(k) !== undefined);
       this.push(member, 'operator.getitem', [ref(name), k], NO_KWARGS, [type], this.typeOf(type));
       return member;
     });
+  }
+
+  /** A call of an operator that nobody knows, on whole operands: its results have the types that the source states. */
+  stated(
+    node: Node,
+    args: readonly Arg[],
+    kwargs: Readonly<Record<string, Arg>>,
+    types: readonly (LocalType | null)[],
+    memberName: (k: number) => string | undefined,
+  ): (string | null)[] {
+    const name = this.unique(node.name, true);
+    this.push(name, node.target, args, kwargs, types, node.type);
+    return node.type.kind === 'tuple' ? this.members(name, types, memberName) : [name];
   }
 
   /** A call without operands that is the same wherever it stands in a section, written once; it belongs to no phase. */

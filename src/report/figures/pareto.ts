@@ -35,12 +35,18 @@ const SLOW = 3;
 /** Times the smallest plan, from which on the axis of memory is logarithmic. */
 const WIDE = 6;
 
+/** What an axis shows: the positive numbers, or where there are none, about one `unit`. */
+function positiveOf(numbers: readonly number[], unit: number): readonly number[] {
+  const positive = numbers.filter((n) => n > 0);
+  return positive.length > 0 ? positive : [unit];
+}
+
 /** Step time (logarithmic) over memory; numbers are those of the table. */
 export function paretoFigure(points: readonly PlanPoint[], budgetBytes: number, what: string): Markup {
-  const times = points.map((p) => p.seconds).filter((s) => s > 0);
+  const times = positiveOf(points.map((p) => p.seconds), 1e-6); // prettier-ignore
   const fastest = Math.min(...times);
   const slowest = Math.max(...times.filter((s) => s <= SLOW * fastest));
-  const bytes = points.map((p) => p.bytes).filter((n) => n > 0);
+  const bytes = positiveOf(points.map((p) => p.bytes), 1); // prettier-ignore
   const [least, widest] = [Math.min(...bytes), Math.max(...bytes)];
   // A budget that is far from all plans would leave them no room.
   const isNear = budgetBytes <= FAR * widest;

@@ -1,6 +1,6 @@
 import type { Roofline } from '../analysis/layers.ts';
 import { h, type Markup } from '../html/markup.ts';
-import { percentText, secondsText } from '../../units.ts';
+import { percentText, secondsText, shareOf } from '../../units.ts';
 import { bottomAxis, chart, label, leftAxis, line, logarithmic, placeNumbers, px } from './chart.ts';
 
 const [WIDTH, HEIGHT] = [760, 380];
@@ -52,7 +52,7 @@ export function rooflineFigure(roofline: Roofline): Markup {
         h(
           'circle',
           { cx: px(x.at(dx)), cy: px(y.at(dy)), r: px(radius(seconds)), class: `dot ${bound}` },
-          h('title', {}, `${k + 1}: ${groups[k].name}: ${secondsText(seconds)} of compute (${percentText(seconds / total)}), ${rateText(dy)} at ${dx.toPrecision(3)} FLOPs per byte, ${bound}-bound`), // prettier-ignore
+          h('title', {}, `${k + 1}: ${groups[k].name}: ${secondsText(seconds)} of compute (${percentText(shareOf(seconds, total))}), ${rateText(dy)} at ${dx.toPrecision(3)} FLOPs per byte, ${bound}-bound`), // prettier-ignore
         ),
       ),
     placeNumbers(

@@ -1,6 +1,6 @@
 import type { CloseUp, Streams } from '../analysis/streams.ts';
 import { h, type Markup } from '../html/markup.ts';
-import { percentText, secondsText } from '../../units.ts';
+import { percentText, secondsText, shareOf } from '../../units.ts';
 import { bottomAxis, chart, clipTo, label, line, linear, px, rect } from './chart.ts';
 
 const WIDTH = 760;
@@ -15,7 +15,7 @@ export function streamsFigure(streams: Streams): Markup {
     const base = TOP + (s + 1) * LANE - 10;
     return [
       label(LEFT - 10, base - 20, name, { anchor: 'end' }),
-      label(LEFT - 10, base - 4, percentText(busySeconds / streams.seconds), { anchor: 'end', class: 'soft' }),
+      label(LEFT - 10, base - 4, percentText(shareOf(busySeconds, streams.seconds)), { anchor: 'end', class: 'soft' }),
       h('path', { d: busyPath(busy, base), class: `area ${s === 0 ? 'compute' : 'communication'}` }, h('title', {}, `${name}: busy ${secondsText(busySeconds)} of ${secondsText(streams.seconds)}`)), // prettier-ignore
       line(LEFT, base, RIGHT, base, 'grid'),
     ];

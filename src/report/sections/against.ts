@@ -5,7 +5,7 @@ import { slowerText } from '../answer.ts';
 import type { Report } from '../data.ts';
 import { deltaBytesText, deltaSecondsText } from '../explain.ts';
 import { paretoFigure, type PlanPoint } from '../figures/pareto.ts';
-import { bytesText, percentText, secondsText } from '../../units.ts';
+import { bytesText, percentText, secondsText, shareOf } from '../../units.ts';
 
 export function against(report: Report): Section {
   return {
@@ -104,7 +104,7 @@ function nextBest({ nextBest: found, plan }: Report): Block[] {
 }
 
 function nextText({ kind, name, spec = '', deltaSeconds }: NextBest, whole: number): string {
-  const more = `${deltaSecondsText(deltaSeconds)} (${percentText(Math.abs(deltaSeconds) / whole)} of the step)`;
+  const more = `${deltaSecondsText(deltaSeconds)} (${percentText(shareOf(Math.abs(deltaSeconds), whole))} of the step)`;
   switch (kind) {
     case 'tie':
       return `The plan is not the only one of its cost: ${name} as ${spec} costs the same, with everything else as it is.`;

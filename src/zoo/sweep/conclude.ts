@@ -1,4 +1,4 @@
-import { bytesText, secondsText } from '../../units.ts';
+import { bytesText, excessOver, secondsText } from '../../units.ts';
 import { matrixPeak } from '../../cost/compute.ts';
 import { programUtilization } from '../../cost/training/mfu.ts';
 import { groupTopology } from '../../cost/collectives.ts';
@@ -179,7 +179,7 @@ function whyNot(
   if (best === undefined || fastest === undefined) return { why: 'no plan fits' };
   const a = row.figures;
   const b = best.row.figures;
-  const dearer = a.seconds / b.seconds - 1;
+  const dearer = excessOver(b.seconds, a.seconds);
   const again = againOf(row);
   const terms: (readonly [text: string, seconds: number])[] = [
     [again === againOf(best.row) ? 'compute' : `compute (${again})`, a.computeSeconds - b.computeSeconds],
