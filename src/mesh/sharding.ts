@@ -162,6 +162,23 @@ export function evenlyShardable(sharding: Sharding, mesh: DeviceMesh, shape: rea
 }
 
 /**
+ * Whether each dim with a strided cut gives every rank equally many rows: the pieces of others are no even stride of one
+ * another, and no program of one device is written for them. Dims in plain chunks may be uneven.
+ */
+export function strideEvenly(sharding: Sharding, mesh: DeviceMesh, shape: readonly number[]): boolean {
+  for (const [dim, order] of sharding.orders) {
+    if (!order.some((m) => sharding.placements[m].kind === 'strided')) continue;
+    let local = shape[dim];
+    for (const m of order) {
+      if (mesh.sizes[m] === 1) continue;
+      if (!sharding.placements[m].isEven(local, mesh.sizes[m])) return false;
+      local = sharding.placements[m].localSize(local, mesh.sizes[m]);
+    }
+  }
+  return true;
+}
+
+/**
  * Why some cut of a tensor dim cannot be made, at the local size of some rank; undefined when all can.
  */
 export function refusedCut(sharding: Sharding, mesh: DeviceMesh, dim: number, size: number): string | undefined {

@@ -14,7 +14,8 @@ import type { EinshardProgram, EinsumStep, PointwiseStep } from './einshard-step
 /**
  * Propagates placements through an einshard program, forward, one mesh dim after the other by the rules of the einsum.
  *
- * On a mesh dim the rule is taken that lets the fewest operands communicate; then the one that slices the fewest whole
+ * On a mesh dim the rule is taken that lets the fewest tensors communicate (one that is read twice in one placement does so
+ * once); then the one that slices the fewest whole
  * ones; then one whose output is not pending, that is, letters that stay win over contracted ones (the batch is kept and
  * weights are gathered); then the one that moves the fewest bytes. A pending sum passes through the other side of a
  * product; it is reduced before a function that is not linear, and at the end.
@@ -195,10 +196,14 @@ class Evaluation {
       const letter = cutLetter(chosen, step.operands);
       if (letter !== undefined) pieces.set(letter, (pieces.get(letter) ?? 1) * space.mesh.sizes[m]);
     }
+    const moved = new Set<string>();
     operands.forEach((value, i) => {
       value.used = true;
       value.letters ??= step.operands[i];
-      this.move(value, space.internCodes(wanted[i]), step.result);
+      const to = space.internCodes(wanted[i]);
+      const key = `${value.name} ${to}`;
+      if (!moved.has(key)) this.move(value, to, step.result);
+      moved.add(key);
     });
     const dtype = operands[0].dtype;
     const other = operands.find((o) => o.dtype !== dtype);
@@ -237,7 +242,7 @@ class Evaluation {
       let possible = true;
       candidate.inputs.forEach((slot, i) => {
         const want = slotCode(slot);
-        if (want === have[i]) return;
+        if (want === have[i] || operands.some((o, k) => k < i && o === operands[i] && slotCode(candidate.inputs[k]) === want)) return; // prettier-ignore
         if (slot?.kind === 'partial') possible = false;
         else if (have[i] === REPLICATE_CODE) slices++;
         else {

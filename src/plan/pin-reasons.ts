@@ -1,10 +1,10 @@
-import { evenlyShardable, fillsAllRanks, isPending, refusedCut, shardable, Sharding } from '../mesh/sharding.ts';
+import { evenlyShardable, fillsAllRanks, isPending, refusedCut, shardable, Sharding, strideEvenly } from '../mesh/sharding.ts';
 import { FIRST_OTHER_CODE, REPLICATE_CODE, type ShardingSpace } from '../mesh/space.ts';
 import type { TensorMeta } from '../ops/record.ts';
 import { ruleText, type Rule, type ShardSlot } from '../ops/rule.ts';
 import { allReplicate, cutRows, plainRow } from '../strategy/expand.ts';
 import { offered } from '../strategy/patterns.ts';
-import { RowProduct } from '../strategy/row-product.ts';
+import { RowProduct, type ProductOptions } from '../strategy/row-product.ts';
 import { type Row } from '../strategy/row.ts';
 import type { Model } from './model.ts';
 
@@ -28,6 +28,8 @@ export function whyNotOffered(model: Model, value: number, wanted: number): stri
   const special = sharding.placements.find((p) => p.dim !== undefined && space.codeOf(p) >= FIRST_OTHER_CODE);
   if (special !== undefined && !cuts.some((cut) => cut.withDim(0).equals(special.withDim(0))))
     return `${special.text} is a further kind of cut, which --cut offers`;
+  if (special !== undefined && !strideEvenly(sharding, space.mesh, meta.shape))
+    return `with ${special.text} its ${meta.shape[special.dim!]} rows of dim ${special.dim} are in pieces of different sizes, for which no device program is written`;
   if (node.kind !== 'call') {
     const pending = sharding.placements.find(isPending);
     if (pending !== undefined) return `what a program is given is whole; ${pending.text} is of results only`;
@@ -128,12 +130,14 @@ function ofTheRules(search: Search, wanted: number): string {
   }
   // Each filter in turn is dropped: the one without which a combination passes is the one that took it away.
   const tried = combinations(fitting);
-  const passes = (options: Partial<Pick<Search, 'uneven' | 'mostRuns'>>): boolean => {
-    const product = new RowProduct(space, rows, search.tensors, { uneven: search.uneven, mostRuns: search.mostRuns, patterns: 'any', ...options }); // prettier-ignore
+  const passes = (options: Partial<Pick<ProductOptions, 'uneven' | 'mostRuns' | 'evenStrides'>>): boolean => {
+    const product = new RowProduct(space, rows, search.tensors, { uneven: search.uneven, mostRuns: search.mostRuns, patterns: 'any', evenStrides: true, ...options }); // prettier-ignore
     return tried.some((combination) => combination.every((r, m) => product.take(m, r)) && product.complete());
   };
   if (passes({ uneven: 'allow' }))
     return `another tensor of ${target} would be cut unevenly with it, which --uneven forbid rules out`;
+  if (passes({ evenStrides: false }))
+    return `another tensor of ${target} would be cut in strides unevenly with it, which no device program is written for`;
   if (passes({ mostRuns: Infinity }))
     return `its call would need more than ${search.mostRuns} stretches of mesh dims that take different rules`;
   return faultOf(search, tried[0]);

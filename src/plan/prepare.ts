@@ -162,6 +162,19 @@ function cutsOf(
   return { cuts: [...found.values()] };
 }
 
+/** Cuts of the request that no tensor is offered, and those that stay a price. */
+function cutNotes({ space, strategies }: Model, { cuts = [] }: PlanRequest): string[] {
+  const asked = cuts.map((text) => parsePlacement(text, { kinds: space.kinds }).withDim(0));
+  if (asked.length === 0) return [];
+  const ids = new Set(strategies.nodes.flatMap((node) => (node === null ? [] : [...node.set.specs])));
+  const offered = new Set([...ids].flatMap((id) => (id < 0 ? [] : space.get(id).placements.flatMap((p) => (p.dim === undefined ? [] : [p.withDim(0).text]))))); // prettier-ignore
+  return asked.flatMap(({ kind, text }): string[] => {
+    if (!offered.has(text)) return [`No tensor is offered the cut ${text} (--cut): it fits no dim in pieces of one size.`];
+    if (kind === 'strided') return [];
+    return [`The cut ${text} (--cut) is priced only: no device program is written for it, so a plan that has it is not verified.`];
+  }); // prettier-ignore
+}
+
 /** What the budget holds, by what becomes of activation memory. */
 const ACTIVATION_NOTES = {
   off: 'Activation memory is not modelled: the memory row holds parameters, gradients, optimizer state and buffers only.',
@@ -288,6 +301,7 @@ function assumptionsOf(
     list.push(
       `${countedText(model.strategies.fewerStrides, 'value')} could be cut in more than ${MOST_FACTORS} strides of one dim; the smallest factors are considered.`,
     );
+  list.push(...cutNotes(model, request));
   if (model.space.hasRefused)
     list.push('More kinds of strided cuts occur than can be numbered; those that occur last are not considered.');
   for (const { target, count } of model.strategies.replicatedUnknown)

@@ -47,6 +47,8 @@ export interface ExpandOptions {
   readonly stridesInside?: boolean;
   /** Mesh dims of one device: `replicate` (default) takes the all-replicate rule there, `expand` every rule. */
   readonly unitDims?: 'replicate' | 'expand';
+  /** See `ProductOptions.evenStrides`. */
+  readonly evenStrides?: boolean;
   /** Most stretches of neighbouring mesh dims that take different rules, see `mostRuns`; default any number. */
   readonly mostRuns?: number;
 }
@@ -128,7 +130,7 @@ export function expandRows(
   rows: readonly Row[],
   inputs: readonly TensorMeta[],
   outputs: readonly (TensorMeta | null)[],
-  options: Pick<ExpandOptions, 'uneven' | 'cuts' | 'patterns' | 'stridesInside' | 'unitDims' | 'mostRuns'>,
+  options: Pick<ExpandOptions, 'uneven' | 'cuts' | 'patterns' | 'stridesInside' | 'unitDims' | 'evenStrides' | 'mostRuns'>,
 ): StrategySet {
   const { sizes } = space.mesh;
   const product = new RowProduct(space, rows, [...inputs, ...outputs], options);

@@ -2,7 +2,7 @@ import { ShardwrightError } from '../errors.ts';
 import type { Arg, Graph, Node, ValueType } from '../graph/types.ts';
 import { isGraphRef } from '../graph/value.ts';
 import type { Placement } from '../mesh/placement.ts';
-import { evenlyShardable, shardable } from '../mesh/sharding.ts';
+import { evenlyShardable, shardable, strideEvenly } from '../mesh/sharding.ts';
 import { isPartialCode, type ShardingSpace } from '../mesh/space.ts';
 import { bindCall, withOutputs } from '../ops/context.ts';
 import type { OperatorRecord, TensorMeta, TypedContext } from '../ops/record.ts';
@@ -140,6 +140,7 @@ function expandNode(
     ...runs,
     ...patterns,
     stridesInside: options.strided === 'rows',
+    evenStrides: true,
     reachable: Array.from(flow.inputs[index], (id) => reachable[id]),
   });
   return { set, record, call };
@@ -161,7 +162,8 @@ function placements(
   const specs = space
     .enumerate(meta.shape.length, { orders, cuts })
     .filter((id) => runsOf(space, id) <= mostRuns)
-    .filter((id) => (uneven === 'allow' ? shardable : evenlyShardable)(space.get(id), space.mesh, meta.shape));
+    .filter((id) => (uneven === 'allow' ? shardable : evenlyShardable)(space.get(id), space.mesh, meta.shape))
+    .filter((id) => strideEvenly(space.get(id), space.mesh, meta.shape));
   const dims = space.meshRank;
   return {
     count: specs.length,

@@ -1,5 +1,5 @@
 import { fromMeshView } from '../mesh/mesh-view.ts';
-import { evenlyShardable, fillsAllRanks, shardable, Sharding } from '../mesh/sharding.ts';
+import { evenlyShardable, fillsAllRanks, shardable, Sharding, strideEvenly } from '../mesh/sharding.ts';
 import { FIRST_OTHER_CODE, FIRST_SHARD_CODE, partialCode, REPLICATE_CODE, type ShardingSpace } from '../mesh/space.ts';
 import type { Placement } from '../mesh/placement.ts';
 import { StridedShard } from '../mesh/strided.ts';
@@ -22,6 +22,8 @@ export interface ProductOptions {
   /** Whether a merged dim is cut in order only: its first part by outer mesh dims, in strides by the inner ones. */
   readonly stridesInside?: boolean;
   readonly unitDims?: 'replicate' | 'expand';
+  /** Whether strided cuts must divide their dim, see `strideEvenly`; default that they need not. */
+  readonly evenStrides?: boolean;
   /** Most stretches of neighbouring mesh dims (those of one device apart) that take different rows; default any number. */
   readonly mostRuns?: number;
 }
@@ -315,7 +317,9 @@ export class RowProduct {
     for (let t = 0; t < this.width; t++) {
       const meta = this.tensors[t];
       if (meta === null || !this.digits(keys[t]).some((code) => code >= FIRST_OTHER_CODE)) continue;
-      if (!fits(this.sharding(keys[t]), this.space.mesh, meta.shape)) return false;
+      const sharding = this.sharding(keys[t]);
+      if (!fits(sharding, this.space.mesh, meta.shape)) return false;
+      if (this.options.evenStrides === true && !strideEvenly(sharding, this.space.mesh, meta.shape)) return false;
     }
     return true;
   }

@@ -15,6 +15,38 @@ const graph = trace(({ x, qkv }: Record<'x' | 'qkv', Tensor>) => x.matmul(qkv).g
 });
 const SECTIONS = 'Interleaved(0, [16, 8, 8])';
 
+describe('strided cuts that do not divide (issue 18.5)', () => {
+  // 32 columns and 64 rows do not divide by 3 x 2; 48 and 96 do.
+  const of = (rows: number, columns: number): typeof graph =>
+    trace(({ x, w }: Record<'x' | 'w', Tensor>) => x.matmul(w).gelu(), {
+      x: input([rows, rows]),
+      w: parameter([rows, columns]),
+    });
+
+  test('are not offered, so every plan can be lowered and computes what the program does', async () => {
+    for (const [rows, columns] of [[64, 32], [64, 48], [96, 48], [9, 12], [10, 6]]) {
+      const program = of(rows, columns);
+      for (const mesh of ['tp=2', 'dp=2,tp=2', 'tp=4']) {
+        const plan = await planFor(program, mesh, { cuts: ['_S(0, 3)'], optimizer: 'none' });
+        expect(verify(program, plan, TABLE, { seed: 1 }).mismatches, `${rows} x ${columns} on ${mesh}`).toEqual([]);
+      }
+      const columnsDivide = columns % 6 === 0;
+      const pinned = planFor(program, 'tp=2', { cuts: ['_S(0, 3)'], pins: [{ node: 'w', spec: '_S(1, 3)' }] });
+      if (columnsDivide) expect(verify(program, await pinned, TABLE, { seed: 1 }).mismatches).toEqual([]);
+      else
+        await expect(pinned).rejects.toThrow(
+          `with _S(1, 3) its ${columns} rows of dim 1 are in pieces of different sizes, for which no device program is written`,
+        );
+    }
+  }); // prettier-ignore
+
+  test('and the plan says where no tensor takes one, and which cuts it can only price', async () => {
+    const { assumptions } = await planFor(of(64, 32), 'tp=2', { cuts: ['_S(0, 3)', SECTIONS] });
+    expect(assumptions).toContain('No tensor is offered the cut _S(0, 3) (--cut): it fits no dim in pieces of one size.');
+    expect(assumptions.join()).toContain(`The cut ${SECTIONS} (--cut) is priced only`);
+  });
+});
+
 describe('cuts of the request', () => {
   test('a fused weight cut by its sections passes through product and activation as it is', async () => {
     const pins = ['qkv', 'gelu'].map((node) => ({ node, spec: 'Interleaved(1, [16, 8, 8])' }));

@@ -215,6 +215,19 @@ describe('what else programs do', () => {
     expect(result.collectives.map((c) => c.shape)).toEqual([[8, 64]]);
   });
 
+  it('a pending sum times itself is reduced once, and a cut tensor that a step reads twice is gathered once (issue 18.5)', () => {
+    const X = { name: 'X', shape: [8, 8], expression: 'b x -> b x4' };
+    const W = { name: 'W', shape: [8, 8], expression: 'x y -> x4 y' };
+    const all = (tensors: readonly object[], ...steps: string[]): string[] =>
+      run({ devices: 4, tensors, steps }).collectives.map((c) => `${c.kind} ${c.tensor} before ${c.before}`);
+    const square = 'Z = by,bz->yz (Y, Y)';
+    expect(all([X, W], 'Y = bx,xy->by', square)).toEqual(['all_reduce Y before Z']);
+    expect(all([X, W], 'Y = bx,xy->by', 'Z = by,by,by->by (Y, Y, Y)')).toEqual(['all_reduce Y before Z']);
+    // Once it is whole, later steps read it for nothing.
+    expect(all([X, W], 'Y = bx,xy->by', square, 'V = by,yz->bz (Y, Z)')).toEqual(['all_reduce Y before Z']);
+    expect(all([X], 'Z = bx,cy->bcxy (X, X)')).toEqual(['all_gather X before Z']);
+  });
+
   it('a pending sum that the next product wants cut is reduce-scattered', () => {
     const result = mlp('b x -> b x*', 'x y -> x* y', 'y z -> y* z', ['Y = bx,xy->by', 'Z = by,yz->bz']);
     expect(result.collectives.map((c) => `${c.kind}[${c.shape.join()}]`)).toEqual([
