@@ -65,7 +65,7 @@ export function didYouMean(name: string, known: Iterable<string>): string[] {
   const limit = Math.max(1, Math.floor(name.length / 3));
   const scored: { name: string; distance: number }[] = [];
   const part = `.${name}.`.toLowerCase().replace(/[-_/]/g, '.');
-  for (const candidate of known) {
+  for (const candidate of new Set(known)) {
     // A whole part of a name is what people remember: `lm_head.weight` of `model.lm_head.weight`, `h100` of `dgx-h100`.
     if (name.length > 1 && `.${candidate}.`.toLowerCase().replace(/[-_/]/g, '.').includes(part)) {
       scored.push({ name: candidate, distance: (candidate.length - name.length) / 1e6 });
@@ -83,7 +83,7 @@ export function didYouMean(name: string, known: Iterable<string>): string[] {
 export function suggestion(name: string, known: readonly string[], what: string): string {
   const near = didYouMean(name, known);
   if (near.length > 0) return `did you mean ${near.map((n) => `'${n}'`).join(' or ')}?`;
-  const list = [...known].sort();
+  const list = [...new Set(known)].sort();
   // A list that can be read is given whole; of a longer one a few show what such names look like.
   const most = list.length > 40 ? 8 : 40;
   const shown = list.slice(0, most).join(', ');

@@ -6,12 +6,12 @@ import { einshardMesh, toPlacements } from '../mesh/einshard/placements.ts';
 import { isEinshard } from '../mesh/einshard/syntax.ts';
 import { parseLayout } from '../mesh/layout/parse.ts';
 import { parseMesh, type DeviceMesh } from '../mesh/mesh.ts';
-import { parsePartitionSpec } from '../mesh/partition-spec.ts';
-import { Sharding } from '../mesh/sharding.ts';
+import { isPartitionSpec, parsePartitionSpec } from '../mesh/partition-spec.ts';
+import { isPending, Sharding } from '../mesh/sharding.ts';
 import type { Cuts, Drawing } from '../report/draw/matrix.ts';
 import { drawSvg } from '../report/draw/svg.ts';
 import { drawText } from '../report/draw/text.ts';
-import { offsetsDrawing, placementDrawing, valuesDrawing } from '../report/draw/views.ts';
+import { offsetsDrawing, pendingNote, placementDrawing, valuesDrawing } from '../report/draw/views.ts';
 import { EXIT, type CliIo } from './io.ts';
 import { parseChoice, parseCount, parseShape } from './options.ts';
 import { writeText } from './write-file.ts';
@@ -107,7 +107,8 @@ function placementView(options: DrawOptions, shape: readonly number[], cuts: Cut
     );
   const { mesh, sharding } = readPlacement(options.placement, options, shape);
   const { drawing, holders } = placementDrawing(sharding, mesh, shape, { borders: options.borders, cuts });
-  const lines = options.borders ? '; lines are shard borders' : '';
+  const pending = sharding.placements.find(isPending);
+  const lines = `${pending === undefined ? '' : `; ${pendingNote(pending)}`}${options.borders ? '; lines are shard borders' : ''}`;
   return {
     drawing,
     holders,
@@ -125,7 +126,7 @@ function readPlacement(
   if (options.mesh !== undefined) {
     if (options.devices !== undefined) throw usage('--mesh and --devices both state the devices', 'give one of them.');
     const mesh = parseMesh(options.mesh);
-    if (PARTITION_SPEC.test(text))
+    if (isPartitionSpec(text))
       return { mesh, sharding: fromDimView(parsePartitionSpec(text).forRank(shape.length), mesh).sharding };
     return { mesh, sharding: parseShardingFor(text, mesh, shape) };
   }
@@ -135,9 +136,6 @@ function readPlacement(
   const einshard = resolveEinshard(text, { devices: parseCount(options.devices, '--devices'), shape });
   return { mesh: einshardMesh(einshard), sharding: new Sharding(toPlacements(einshard)) };
 }
-
-/** `P("tp", None)` and `P(("tp", "dp"))`, but not `P(sum)` or `P()`, which are placements. */
-const PARTITION_SPEC = /^\s*(?:PartitionSpec\s*\(|P\s*\(\s*(?:[("']|None\b|unreduced\b|reduced\b))/;
 
 /**
  * `0,1` cuts these dims everywhere; `1@2` cuts dim 1 only before its slice 2. Both may be repeated and mixed; whether the

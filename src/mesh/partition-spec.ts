@@ -70,9 +70,9 @@ export class PartitionSpec {
 
 export const AXIS = /^[A-Za-z_][A-Za-z0-9_.-]*$/;
 
-/** Whether a sharding text is in this notation: in that of placements what stands in `P(...)` is a bare reduction. */
+/** Whether a sharding text is in this notation: `P(sum)` and `P()` are placements. */
 export function isPartitionSpec(text: string): boolean {
-  return /^\s*(?:PartitionSpec\s*\(|P\s*\(\s*(?:["'()]|None\b|unreduced\b|reduced\b))/.test(text);
+  return /^\s*(?:PartitionSpec\s*\(|P\s*\(\s*(?:["'(]|None\b|unreduced\b|reduced\b))/.test(text);
 }
 
 /** A set when all reductions are sums, as JAX writes it; else a dictionary. */

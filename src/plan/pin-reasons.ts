@@ -1,4 +1,12 @@
-import { evenlyShardable, fillsAllRanks, isPending, refusedCut, shardable, Sharding, strideEvenly } from '../mesh/sharding.ts';
+import {
+  evenlyShardable,
+  fillsAllRanks,
+  isPending,
+  refusedCut,
+  shardable,
+  Sharding,
+  strideEvenly,
+} from '../mesh/sharding.ts';
 import { FIRST_OTHER_CODE, REPLICATE_CODE, type ShardingSpace } from '../mesh/space.ts';
 import type { TensorMeta } from '../ops/record.ts';
 import { ruleText, type Rule, type ShardSlot } from '../ops/rule.ts';

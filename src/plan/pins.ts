@@ -81,7 +81,8 @@ export function applyGiven(model: Model, restriction: Restriction, given: GivenP
     void free.push(`${what} is ${spec} in the source, which is not pinned: ${why}.`);
   for (const { node, spec } of given.pins) {
     const index = flow.byName.get(node);
-    const value = index === undefined ? -1 : flow.alias[index] >= 0 ? flow.alias[index] : (flow.results[index][0] ?? -1);
+    const value =
+      index === undefined ? -1 : flow.alias[index] >= 0 ? flow.alias[index] : (flow.results[index][0] ?? -1);
     if (value < 0) {
       refuse(`%${node}`, spec, 'the plan has no such tensor');
       continue;

@@ -119,7 +119,10 @@ export function prepare(original: Graph, asked: PlanRequest, operators: Operator
     collectives,
     table,
     budgetBytes,
-    assumptions: [...assumptionsOf(model, request, opened, mostRuns, collectives), ...statedNotes(request, given, unpinned)],
+    assumptions: [
+      ...assumptionsOf(model, request, opened, mostRuns, collectives),
+      ...statedNotes(request, given, unpinned),
+    ],
     given,
     unpinned,
     contradictions: restriction.contradictions(),

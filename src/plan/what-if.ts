@@ -55,7 +55,8 @@ function pinText({ node, spec }: { readonly node: string; readonly spec: string 
  * @throws E_REF, E_PIN for pins that the graph does not admit
  */
 export function withPins(prepared: Prepared, request: PlanRequest): Prepared {
-  const rest = ({ pins: _, shardings: __, ...others }: PlanRequest): string => JSON.stringify(Object.entries(others).sort());
+  const rest = ({ pins: _, shardings: __, ...others }: PlanRequest): string =>
+    JSON.stringify(Object.entries(others).sort());
   if (rest(request) !== rest(prepared.request)) throw internalError('a request that differs in more than its pins');
   const { restriction, unpinned } = restrictionOf(prepared.model, request, prepared.given);
   return {

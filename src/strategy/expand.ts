@@ -130,7 +130,10 @@ export function expandRows(
   rows: readonly Row[],
   inputs: readonly TensorMeta[],
   outputs: readonly (TensorMeta | null)[],
-  options: Pick<ExpandOptions, 'uneven' | 'cuts' | 'patterns' | 'stridesInside' | 'unitDims' | 'evenStrides' | 'mostRuns'>,
+  options: Pick<
+    ExpandOptions,
+    'uneven' | 'cuts' | 'patterns' | 'stridesInside' | 'unitDims' | 'evenStrides' | 'mostRuns'
+  >,
 ): StrategySet {
   const { sizes } = space.mesh;
   const product = new RowProduct(space, rows, [...inputs, ...outputs], options);

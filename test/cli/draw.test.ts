@@ -47,7 +47,7 @@ describe('draw', () => {
       ['--shape', '4,1', '--mesh', 'dp=2,tp=2', '--placement', 'P("tp", None)'],
       ' 0,2\n 0,2\n-----\n 1,3\n 1,3',
     ],
-    ['a pending sum, not a PartitionSpec', ['--shape', '2', '--mesh', 'x=2', '--placement', 'P(sum)'], '0,1 0,1'],
+    ['a pending sum, not a PartitionSpec', ['--shape', '2', '--mesh', 'x=2', '--placement', 'P(sum)'], '0+1 0+1'],
     [
       'einshard text with its own mesh',
       ['--shape', '4,2', '--placement', 'a b -> 2 a2* b*', '--devices', '16'],

@@ -42,7 +42,9 @@ describe('strided cuts that do not divide (issue 18.5)', () => {
 
   test('and the plan says where no tensor takes one, and which cuts it can only price', async () => {
     const { assumptions } = await planFor(of(64, 32), 'tp=2', { cuts: ['_S(0, 3)', SECTIONS] });
-    expect(assumptions).toContain('No tensor is offered the cut _S(0, 3) (--cut): it fits no dim in pieces of one size.');
+    expect(assumptions).toContain(
+      'No tensor is offered the cut _S(0, 3) (--cut): it fits no dim in pieces of one size.',
+    );
     expect(assumptions.join()).toContain(`The cut ${SECTIONS} (--cut) is priced only`);
   });
 });

@@ -1,4 +1,5 @@
 import { describe, expect, it, test } from 'vitest';
+import { suggestion } from '../../src/errors.ts';
 import type { Graph } from '../../src/graph/types.ts';
 import { offered as offeredRules } from '../../src/strategy/patterns.ts';
 import { ruleText } from '../../src/ops/rule.ts';
@@ -43,6 +44,13 @@ test.each<[mesh: string, node: string, spec: string, reason: string, more?: Part
   const message = await because(mesh, node, spec, more);
   expect(message).toContain(`--pin ${node}=${spec}: '${node}' [`);
   expect(String(message).endsWith(`cannot be ${spec}: ${reason}`), String(message)).toBe(true);
+}); // prettier-ignore
+
+it('the hint of a name that is not there names each candidate once (issue 18.11)', async () => {
+  const mlp = trace(({ x, W1 }: Record<'x' | 'W1', Tensor>) => x.matmul(W1), { x: input([8, 8]), W1: parameter([8, 8]) });
+  const error: unknown = await planFor(mlp, 'a=2', { pins: [{ node: 'w1', spec: 'R' }] }).catch((e: unknown) => e);
+  expect(error).toMatchObject({ code: 'E_REF', details: { hint: "did you mean 'W1'?" } });
+  expect(suggestion('zzzzzz', ['b', 'a', 'b'], 'nodes')).toBe('known nodes: a, b');
 }); // prettier-ignore
 
 it('sums that are only handed on need a pending operand', async () => {

@@ -98,8 +98,17 @@ describe('placements', () => {
     expect(devices(spec, 'dp=2,tp=2', shape, borders)).toBe(expected);
   });
 
+  test('a pending reduction is told from copies: addends are joined, copies are listed (issue 18.11)', () => {
+    const cell = (placement: string, mesh = 'dp=2,tp=2'): string => devices(placement, mesh, []);
+    expect(['RR', 'P(sum)R', 'RP(sum)', 'P(sum)P(sum)', 'P(avg)R', 'RP(max)'].map((p) => cell(p))).toEqual([
+      '0,1,2,3', '0+2,1+3', '0+1,2+3', '0+1+2+3', 'avg(0,2),avg(1,3)', 'max(0,1),max(2,3)',
+    ]); // prettier-ignore
+    // Of one device there is nothing to add.
+    expect(cell('P(sum)R', 'dp=1,tp=2')).toBe('0,1');
+  });
+
   test('a pending reduction is on all devices, and uneven or empty shards stay what they are', () => {
-    expect(devices('P(sum)S(0)', 'dp=2,tp=2', [2, 1])).toBe(' 0,2\n-----\n 1,3');
+    expect(devices('P(sum)S(0)', 'dp=2,tp=2', [2, 1])).toBe(' 0+2\n-----\n 1+3');
     // 5 rows on 4: two, two, one, none.
     expect(devices('S(0)', 'x=4', [5, 1])).toBe('  0\n  0\n----\n  1\n  1\n----\n  2');
   });

@@ -43,6 +43,7 @@ export class ForwardBody {
     scanner.next();
     this.parameters();
     scanner.next();
+    this.returnAnnotation();
     scanner.expect(58, `':'`);
     scanner.next();
     scanner.expect(NEWLINE, 'the end of the line');
@@ -94,6 +95,19 @@ export class ForwardBody {
       describe();
     }
     scanner.expect(41, `',' or ')'`);
+  }
+
+  /** `-> torch.Tensor`, `-> "f32[8]"`, `-> Tuple[Tensor, ...]` is read over: the statements say what is returned. */
+  private returnAnnotation(): void {
+    const { scanner } = this;
+    if (!scanner.at(OPERATOR) || scanner.word() !== '->') return;
+    scanner.next();
+    if (scanner.at(58)) scanner.expected('a type');
+    for (let depth = 0; depth > 0 || !scanner.at(58); scanner.next()) {
+      if (scanner.at(91) || scanner.at(40)) depth++;
+      if (scanner.at(93) || scanner.at(41)) depth--;
+      if (scanner.at(NEWLINE) || scanner.atEnd()) scanner.expected(`':'`);
+    }
   }
 
   /** An annotation such as `torch.Tensor`, which says nothing of sizes. */

@@ -39,7 +39,7 @@ export function drawSvg(drawing: Drawing, options: SvgOptions): string {
     throw new ShardwrightError('E_LIMIT', `an SVG of ${rows * columns} cells is more than ${MAX_SVG_CELLS}`, {
       hint: 'draw a smaller shape that is cut in the same way, or as text.',
     });
-  const labels = cells.map((row) => row.map((cell) => wrap(cell.text, WRAP, ',')));
+  const labels = cells.map((row) => row.map((cell) => wrap(cell.text, WRAP, DEVICES)));
   let longest = 0;
   let tallest = 1;
   for (const label of labels.flat()) {
@@ -51,9 +51,9 @@ export function drawSvg(drawing: Drawing, options: SvgOptions): string {
 
   const right = places(columns, drawing.columnGaps, cellWidth);
   const room = Math.max(right.end, Math.min(480, Math.ceil(options.title.length * HEADING_CHARACTER)), 300);
-  const heading = wrap(options.title, Math.floor(room / HEADING_CHARACTER), ' ');
+  const heading = wrap(options.title, Math.floor(room / HEADING_CHARACTER), WORDS);
   const captions = [options.caption ?? '', directions(shape)].filter((line) => line !== '');
-  const notes = captions.flatMap((line) => wrap(line, Math.floor(room / NOTE_CHARACTER), ' '));
+  const notes = captions.flatMap((line) => wrap(line, Math.floor(room / NOTE_CHARACTER), WORDS));
   const top = MARGIN + heading.length * 22 + 8;
   const down = places(rows, drawing.rowGaps, cellHeight);
   const width = MARGIN * 2 + room;
@@ -213,9 +213,9 @@ function description(drawing: Drawing, options: SvgOptions, groups: ReadonlyMap<
       else list.push(i);
     });
     const told = [...elements].slice(0, MAX_GROUPS_READ_OUT).map(([text, list]) => {
-      const who =
-        text === '' ? 'No device' : text.includes(',') ? `Devices ${text.replaceAll(',', ', ')}` : `Device ${text}`;
-      const hold = text.includes(',') ? 'hold' : 'holds';
+      const isOne = !/[,+(]/.test(text);
+      const who = text === '' ? 'No device' : `${isOne ? 'Device' : 'Devices'} ${text.replaceAll(',', ', ')}`;
+      const hold = isOne ? 'holds' : 'hold';
       return `${who} ${hold} ${list.length} of ${options.holders?.length ?? 0} elements.`;
     });
     parts.push(...told);
@@ -250,20 +250,23 @@ function patterns(id: string, groups: number): string[] {
   return ['<defs>', ...all.slice(0, Math.ceil(groups / FILLS.length) - 1), '</defs>'];
 }
 
-/** Breaks a text after separators so that no line is longer than `limit`, where that is possible. */
-function wrap(text: string, limit: number, separator: string): string[] {
+/** Breaks a text behind some of its characters so that no line is longer than `limit`, where that is possible. */
+function wrap(text: string, limit: number, behind: RegExp): string[] {
   const out: string[] = [];
   let line = '';
-  for (const part of text.split(separator)) {
-    const next = line === '' ? part : `${line}${separator}${part}`;
-    if (line !== '' && next.length > limit) {
-      out.push(separator === ' ' ? line : `${line}${separator}`);
+  for (const part of text.split(behind)) {
+    // A separator at the end may stick out; a blank is dropped there.
+    if (line !== '' && (line + part).replace(/[ ,+]$/, '').length > limit) {
+      out.push(line.trimEnd());
       line = part;
-    } else line = next;
+    } else line += part;
   }
   out.push(line);
   return out;
 }
+
+const DEVICES = /(?<=[,+])/;
+const WORDS = /(?<= )/;
 
 const ENTITIES: Readonly<Record<string, string>> = { '&': '&amp;', '<': '&lt;', '>': '&gt;', '"': '&quot;' };
 

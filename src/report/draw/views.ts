@@ -3,7 +3,9 @@ import { offsets } from '../../mesh/layout/coordinates.ts';
 import { treeModes, treeProduct, type Order } from '../../mesh/layout/int-tree.ts';
 import type { Layout } from '../../mesh/layout/layout.ts';
 import type { DeviceMesh } from '../../mesh/mesh.ts';
-import { heldRows, type Sharding } from '../../mesh/sharding.ts';
+import { Partial } from '../../mesh/partial.ts';
+import type { Placement } from '../../mesh/placement.ts';
+import { heldRows, isPending, type Sharding } from '../../mesh/sharding.ts';
 import { deviceList } from './blocks.ts';
 import { checkShape, matrixOfMatrices, type Cuts, type Drawing } from './matrix.ts';
 
@@ -43,12 +45,13 @@ export function offsetsDrawing(
 /** A placement as a drawing, with what colours it. */
 export interface PlacementDrawing {
   readonly drawing: Drawing;
-  /** Device ids of every element by row-major number, ascending and joined by commas. */
+  /** Device ids of every element by row-major number, ascending and joined by commas; `0+1` where each has an addend of it. */
   readonly holders: readonly string[];
 }
 
 /**
- * The devices that hold each element; a copy on several devices lists them all, and so does a pending reduction.
+ * The devices that hold each element. A copy on several devices lists them all, `0,1`; a pending sum joins those whose addends
+ * make the element, `0+1`, and other reductions name themselves, `max(0,1)`.
  *
  * @param options.borders draw a cut where the devices change (default true)
  * @param options.cuts further cuts
@@ -79,7 +82,7 @@ export function placementDrawing(
     if (dim >= shape.length)
       throw new ShardwrightError('E_DRAW', `${sharding.text} cuts dim ${dim} of a ${shape.length}-D tensor`);
   const rows = shape.map((size, dim) => heldRows(sharding, mesh, dim, size));
-  const holders = holdersOf(rows, mesh, shape).map(deviceList);
+  const holders = holdersOf(rows, mesh, shape).map(holderText(sharding, mesh));
   const cuts = new Map<number, readonly number[] | 'all'>(options.cuts);
   if (options.borders !== false)
     shape.forEach((size, dim) => {
@@ -88,6 +91,33 @@ export function placementDrawing(
     });
   return { drawing: matrixOfMatrices(shape, (element) => holders[element], cuts), holders };
 }
+
+/** What the cells of a pending reduction say, for a caption. */
+export function pendingNote(pending: Placement): string {
+  return pending.text === 'P(sum)'
+    ? 'joined by + are devices with an addend each (a pending sum)'
+    : `devices in brackets have a part each, which ${pending.text} puts together`;
+}
+
+/** `0,2` for copies, `0+1` for addends, `0+1,2+3` for copies of addends. */
+function holderText({ placements }: Sharding, mesh: DeviceMesh): (devices: readonly number[]) => string {
+  const pending = placements.flatMap((p, m) => (isPending(p) && mesh.sizes[m] > 1 ? [m] : []));
+  if (pending.length === 0) return deviceList;
+  const p = placements[pending[0]];
+  const word = p instanceof Partial ? p.op : p.kind;
+  // Devices that differ on the pending mesh dims alone make one copy together.
+  const copyOf = new Map(mesh.devices.map((device, rank) => [device, pending.reduce((r, m) => r - (Math.floor(rank / mesh.strides[m]) % mesh.sizes[m]) * mesh.strides[m], rank)]));
+  return (devices) => {
+    const copies = new Map<number, number[]>();
+    for (const device of [...devices].sort((a, b) => a - b)) {
+      const copy = copyOf.get(device) ?? 0;
+      const list = copies.get(copy);
+      if (list === undefined) copies.set(copy, [device]);
+      else list.push(device);
+    }
+    return [...copies.values()].map((list) => (word === 'sum' ? list.join('+') : `${word}(${list.join(',')})`)).join();
+  };
+} // prettier-ignore
 
 const MAX_DEVICES = 1024;
 /** Rows of a dim times devices: what finding the shards takes. */
