@@ -121,6 +121,7 @@ export function prepare(original: Graph, asked: PlanRequest, operators: Operator
     budgetBytes,
     assumptions: [
       ...assumptionsOf(model, request, opened, mostRuns, collectives),
+      ...cutNotes(model, request, operators.kinds),
       ...statedNotes(request, given, unpinned),
     ],
     given,
@@ -166,8 +167,8 @@ function cutsOf(
 }
 
 /** Cuts of the request that no tensor is offered, and those that stay a price. */
-function cutNotes({ space, strategies }: Model, { cuts = [] }: PlanRequest): string[] {
-  const asked = cuts.map((text) => parsePlacement(text, { kinds: space.kinds }).withDim(0));
+function cutNotes({ space, strategies }: Model, { cuts = [] }: PlanRequest, kinds: PlacementKinds): string[] {
+  const asked = cuts.map((text) => parsePlacement(text, { kinds }).withDim(0));
   if (asked.length === 0) return [];
   const ids = new Set(strategies.nodes.flatMap((node) => (node === null ? [] : [...node.set.specs])));
   const offered = new Set([...ids].flatMap((id) => (id < 0 ? [] : space.get(id).placements.flatMap((p) => (p.dim === undefined ? [] : [p.withDim(0).text]))))); // prettier-ignore
@@ -304,7 +305,6 @@ function assumptionsOf(
     list.push(
       `${countedText(model.strategies.fewerStrides, 'value')} could be cut in more than ${MOST_FACTORS} strides of one dim; the smallest factors are considered.`,
     );
-  list.push(...cutNotes(model, request));
   if (model.space.hasRefused)
     list.push('More kinds of strided cuts occur than can be numbered; those that occur last are not considered.');
   for (const { target, count } of model.strategies.replicatedUnknown)

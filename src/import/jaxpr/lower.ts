@@ -27,7 +27,9 @@ export function lowerJaxpr(root: Jaxpr, parser: JaxprParser, options: LowerOptio
   const context = new Context(parser, options.infer, mesh);
   const { graph } = context.make(root, options.name ?? 'jaxpr', true);
   const notes = [
-    ...(meshes.length > 1 ? [`The text names ${meshes.length} meshes; shardings over ${meshText(mesh)} were read.`] : []),
+    ...(meshes.length > 1
+      ? [`The text names ${meshes.length} meshes; shardings over ${meshText(mesh)} were read.`]
+      : []),
     ...(options.ignoreShardings === true ? [] : context.unread),
   ];
   const keep = options.ignoreShardings !== true && mesh !== undefined;

@@ -68,7 +68,11 @@ export class Pieces {
         refuse(m, 'is no cut into chunks', 'lowering takes R, S(d), even _S(d, n) and pending reductions; a plan has other cuts only where the request asks for them (--cut, a pin)'); // prettier-ignore
       const n = this.space.mesh.sizes[m];
       if (!cut.isEven(rows, n))
-        refuse(m, `cuts ${rows} rows of dim ${dim} unevenly`, 'a plan that is made now has no such cut: plan again, or pin a placement that cuts it evenly');
+        refuse(
+          m,
+          `cuts ${rows} rows of dim ${dim} unevenly`,
+          'a plan that is made now has no such cut: plan again, or pin a placement that cuts it evenly',
+        );
       rows /= n;
     }
     return {
