@@ -127,7 +127,10 @@ async function plannedModel(path: string, options: VerifyOptions, io: CliIo): Pr
     const own: Shrunk = { graph, sizes: [], kept: [] };
     const replan = options.replan === true || !options.shrink;
     const again = request.checkpoint !== undefined && request.checkpoint !== 'none';
-    const before = options.shrink && (replan || !again) ? reducedProgram(graph, table, { meshSizes, seed, unknown: request.unknown }) : own;
+    const before =
+      options.shrink && (replan || !again)
+        ? reducedProgram(graph, table, { meshSizes, seed, unknown: request.unknown })
+        : own;
     const prepared = prepare(replan ? before.graph : graph, request, table);
     const result = await shardPrepared(prepared, { onProgress: progressPrinter(io, options.quiet === true) });
     if (result.status === 'infeasible') return reportInfeasible(result, prepared, io, options.json === true);
