@@ -1,7 +1,7 @@
 import { enablePatches, produceWithPatches, type Patch } from 'immer';
 import { internalError } from '../errors.ts';
 import { restrictionOf } from './pins.ts';
-import type { Prepared } from './prepare.ts';
+import { prepare, type Prepared } from './prepare.ts';
 import type { PlanRequest } from './request.ts';
 
 /** What-if questions: a request is changed by a recipe, and the patch between the two says what changed. */
@@ -48,8 +48,8 @@ function pinText({ node, spec }: { readonly node: string; readonly spec: string 
 }
 
 /**
- * A prepared request with other pins: model and tables are those that are there, and only the problem that the pins leave is
- * made anew.
+ * A prepared request with other pins: model and tables are those that are there, unless prices were left out of them, and
+ * only the problem that the pins leave is made anew.
  *
  * @param request differs from the prepared one in its pins, or in whether those of the program hold, alone
  * @throws E_REF, E_PIN for pins that the graph does not admit
@@ -58,6 +58,8 @@ export function withPins(prepared: Prepared, request: PlanRequest): Prepared {
   const rest = ({ pins: _, shardings: __, ...others }: PlanRequest): string =>
     JSON.stringify(Object.entries(others).sort());
   if (rest(request) !== rest(prepared.request)) throw internalError('a request that differs in more than its pins');
+  // Prices were left out because a plan with the pins as they were is known; with other pins they may be what is left.
+  if (prepared.model.ceilingSeconds !== undefined) return prepare(prepared.program, request, prepared.table);
   const { restriction, unpinned } = restrictionOf(prepared.model, request, prepared.given);
   return {
     ...prepared,

@@ -3,6 +3,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { prepare } from '../../src/plan/prepare.ts';
+import { withPins } from '../../src/plan/what-if.ts';
+import { solveNow } from '../../src/solver/solve.ts';
 import { MOST_ROUNDING, TableBuilder } from '../../src/plan/tables.ts';
 import type { RedistributionCharges } from '../../src/cost/charges.ts';
 import { recipeTable } from '../../src/report/summary.ts';
@@ -38,6 +40,17 @@ describe('prices that are far apart', () => {
     expect(recipeTable(recipes, plan)).toMatch(
       /FSDP \(dp\) .*prices above .*, which a known plan takes in all, are left out/,
     );
+  });
+
+  it('a pin that needs the far links is priced with them', () => {
+    const graph = load('torch/mlp-loss/joint.expanded');
+    const prepared = prepare(graph, request('dp=8,tp=8', { cluster: far(1e12) }), TABLE);
+    expect(prepared.model.ceilingSeconds).toBeLessThan(1e12);
+    const [{ name }] = graph.nodes.filter(({ kind, meta }) => kind === 'placeholder' && meta.role === 'parameter');
+    const pinned = withPins(prepared, { ...prepared.request, pins: [{ node: name, spec: 'S(0)R' }] });
+    const { status, objective } = solveNow(pinned.compact.problem);
+    expect(status).toBe('optimal');
+    expect(objective / pinned.model.unitsPerSecond / 1e12).toBeCloseTo(1, 9);
   });
 
   it('where no plan is known to be cheaper, rounding is part of the gap: the step is re-costed, nothing is optimal', async () => {
