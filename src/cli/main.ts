@@ -1,15 +1,45 @@
 #!/usr/bin/env node
 import './runtime.ts';
+import { ShardwrightError } from '../errors.ts';
+import { printer, reportError } from './io.ts';
 import { runCli } from './program.ts';
 
-// A reader that stops early, as `| head` does, is no fault of ours.
-process.stdout.on('error', (error: NodeJS.ErrnoException) => {
-  if (error.code !== 'EPIPE') throw error;
-  process.exit();
+// A write that fails takes no other work away: files are still written, and what is lost is said at the end. A reader that stops
+// early, as `| head` does, is no fault of ours. Node throws where a file is written, and tells later where a pipe is.
+let failed: NodeJS.ErrnoException | undefined;
+const remember = (error: NodeJS.ErrnoException): void => void (failed ??= error);
+process.stdout.on('error', remember);
+// Where this fails there is no place left to say so.
+process.stderr.on('error', () => undefined);
+
+const stderr = (text: string): void => {
+  try {
+    process.stderr.write(text);
+  } catch {
+    // The same.
+  }
+};
+const streams = {
+  stdout: (text: string): void => {
+    if (failed !== undefined) return;
+    try {
+      process.stdout.write(text);
+    } catch (error) {
+      remember(error as NodeJS.ErrnoException);
+    }
+  },
+  stderr,
+  isTerminal: process.stderr.isTTY === true,
+};
+
+// What was written last may fail only after the command is done.
+process.on('exit', () => {
+  if (failed === undefined || failed.code === 'EPIPE') return;
+  const error = new ShardwrightError('E_IO', `cannot write the answer to stdout: ${failed.message.split(', ')[0]}`, {
+    file: '<stdout>',
+    hint: 'give stdout a place with room.',
+  });
+  process.exitCode = reportError(error, printer(streams), false);
 });
 
-process.exitCode = await runCli(process.argv.slice(2), {
-  stdout: (text) => void process.stdout.write(text),
-  stderr: (text) => void process.stderr.write(text),
-  isTerminal: process.stderr.isTTY === true,
-});
+process.exitCode = await runCli(process.argv.slice(2), streams);
