@@ -1,3 +1,4 @@
+import { matmulOf } from '../vjp/composite-product.ts';
 import type { ValueRef } from '../../graph/types.ts';
 import { decomposedOp, type Body, type DecomposedSpec } from '../decomposed.ts';
 import { elements, type OperatorRecord } from '../record.ts';
@@ -120,7 +121,7 @@ function euclideanDistance(body: Body): ValueRef {
   const { b } = body;
   const [x, y] = [body.x('x1'), body.x('x2')];
   const squares = (v: ValueRef): ValueRef => b.sum(b.mul(v, v), [-1], true);
-  const products = b.call('aten.matmul.default', [x, b.transpose(y, -2, -1)]);
+  const products = matmulOf(b, x, b.transpose(y, -2, -1));
   const lengths = b.add(squares(x), b.transpose(squares(y), -2, -1));
   const square = b.sub(lengths, b.mul(products, 2));
   return b.unary('sqrt', b.call('aten.clamp_min.default', [square, 0]));
