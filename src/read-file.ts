@@ -1,5 +1,6 @@
 import { closeSync, fstatSync, openSync, readSync } from 'node:fs';
 import { ShardwrightError } from './errors.ts';
+import { decodeUtf8 } from './utf8.ts';
 
 /**
  * The one way in for files of users: a path, or `-` for stdin, goes in; bytes or text come out. Reading stops at a stated size,
@@ -38,9 +39,18 @@ export function readFileBytes(path: string, options: ReadOptions = {}): Buffer {
   }
 }
 
-/** The same as UTF-8 text. */
+/** The same as text. @throws E_ENCODING for what is not UTF-8 */
 export function readFileText(path: string, options: ReadOptions = {}): string {
-  return readFileBytes(path, options).toString('utf8');
+  return fileText(readFileBytes(path, options), path);
+}
+
+/** Text of bytes that were read from a file. @throws E_ENCODING naming it */
+export function fileText(bytes: Uint8Array, path: string): string {
+  try {
+    return decodeUtf8(bytes);
+  } catch (error) {
+    throw error instanceof ShardwrightError ? error.with({ file: shownPath(path) }) : error;
+  }
 }
 
 /** Stdin can be read once: who asks again gets the same. */

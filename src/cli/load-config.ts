@@ -3,12 +3,13 @@ import { basename, dirname, resolve } from 'node:path';
 import { ShardwrightError, didYouMean } from '../errors.ts';
 import type { Graph } from '../graph/types.ts';
 import { detectFormat } from '../import/detect.ts';
-import { decodeUtf8, gunzip } from '../import/unpack.ts';
+import { gunzip } from '../import/unpack.ts';
 import type { ModelConfig } from '../models/families.ts';
 import { MAX_CONFIG_BYTES } from '../models/read-config.ts';
 import { vocabularyPadding, type VocabularyPadding } from '../models/vocabulary.ts';
 import type { OperatorTable } from '../ops/table.ts';
 import { shownPath } from '../read-file.ts';
+import { decodeUtf8 } from '../utf8.ts';
 import { parseCount } from './options.ts';
 
 /** Flags for models that are built from a config: a file of a graph has its sizes in it. */

@@ -6,7 +6,7 @@ import { verifyDual } from '../solver/check-dual.ts';
 import type { ChoiceProgress, ChoiceSolution } from '../solver/anytime/solve-choice.ts';
 import { IopddlError, readIopddl } from '../solver/iopddl.ts';
 import type { Problem } from '../solver/types.ts';
-import { readFileBytes, shownPath } from '../read-file.ts';
+import { fileText, readFileBytes, shownPath } from '../read-file.ts';
 import { percentText, secondsText } from '../units.ts';
 import { EXIT, type CliIo } from './io.ts';
 import { parseCount, parseFraction, parsePositive } from './options.ts';
@@ -116,10 +116,11 @@ function readBytes(path: string, what: string): Buffer {
 }
 
 function parsedJson(bytes: Buffer, path: string): unknown {
+  const text = fileText(bytes, path);
   try {
-    return JSON.parse(bytes.toString('utf8'));
+    return JSON.parse(text);
   } catch (error) {
-    throw new ShardwrightError('E_SYNTAX', `not JSON: ${message(error)}`, { file: path });
+    throw new ShardwrightError('E_SYNTAX', `not JSON: ${message(error)}`, { file: shownPath(path) });
   }
 }
 

@@ -1,7 +1,7 @@
 import { gunzipSync } from 'node:zlib';
 import { MEMORY_BAND, SMALLEST_GROUP, validateRuns, type Score, type Validation } from '../cost/validation/validate.ts';
 import { ShardwrightError } from '../errors.ts';
-import { readFileBytes } from '../read-file.ts';
+import { fileText, readFileBytes } from '../read-file.ts';
 import { tableText } from '../units.ts';
 import { EXIT, type CliIo } from './io.ts';
 
@@ -42,7 +42,7 @@ function readTable(path: string): string {
     hint: 'give a CSV file of measured runs, or a .csv.gz',
     maxBytes: UNPACKED_LIMIT,
   });
-  if (bytes[0] !== 0x1f || bytes[1] !== 0x8b) return bytes.toString('utf8');
+  if (bytes[0] !== 0x1f || bytes[1] !== 0x8b) return fileText(bytes, path);
   try {
     return gunzipSync(bytes, { maxOutputLength: UNPACKED_LIMIT }).toString('utf8');
   } catch (error) {

@@ -1,5 +1,6 @@
 import * as z from 'zod';
 import { ShardwrightError, suggestion } from '../errors.ts';
+import { bytesText } from '../units.ts';
 import { collectiveTableSchema, type CollectiveRow } from './collective-table.ts';
 import { hardware, type AcceleratorFacts, type Hardware, type NodeFacts } from './hardware.ts';
 
@@ -257,20 +258,30 @@ function peaks(accelerator: AcceleratorFacts): Record<string, number> {
   );
 }
 
+/** What can be priced: beyond, times overflow or vanish, and a plan would be one of rounding. */
+const rate = z.number().min(1).max(1e24);
+const share = z.number().min(1e-6).max(1);
+const seconds = z.number().nonnegative().max(1e18);
+const bytes = z.number().min(1).max(Number.MAX_SAFE_INTEGER);
+const devices = z
+  .int()
+  .positive()
+  .max(2 ** 24);
+
 const linkSchema = z.strictObject({
-  bytesPerSecond: z.number().positive(),
-  efficiency: z.number().positive().max(1).default(1),
-  latencySeconds: z.number().nonnegative(),
+  bytesPerSecond: rate,
+  efficiency: share.default(1),
+  latencySeconds: seconds,
 });
 
 /** A name on one line. */
 const label = z.string().regex(/^[^\n\r]*$/, 'a name is one line');
 
 const torusSchema = z.strictObject({
-  longestAxes: z.array(z.int().positive()).min(1),
-  wrapMultiple: z.int().positive(),
-  linkBytesPerSecond: z.number().positive(),
-  hopSeconds: z.number().nonnegative(),
+  longestAxes: z.array(devices).min(1),
+  wrapMultiple: devices,
+  linkBytesPerSecond: rate,
+  hopSeconds: seconds,
 });
 
 /**
@@ -282,28 +293,23 @@ export const clusterFileSchema = z.strictObject({
   id: label.default('custom'),
   name: label.optional(),
   accelerator: label.default('custom'),
-  peakFlopsPerSecond: z.record(z.string(), z.number().positive()),
-  matmulCap: z.number().positive().max(1).default(DEFAULT_MATMUL_CAP),
-  memoryBytes: z.number().positive(),
+  peakFlopsPerSecond: z.record(z.string(), rate),
+  matmulCap: share.default(DEFAULT_MATMUL_CAP),
+  memoryBytes: bytes,
   reservedBytes: z.number().nonnegative().optional(),
-  memoryBytesPerSecond: z.number().positive(),
-  memoryEfficiency: z.number().positive().max(1).default(0.8),
-  devicesPerHost: z.int().positive(),
+  memoryBytesPerSecond: rate,
+  memoryEfficiency: share.default(0.8),
+  devicesPerHost: devices,
   intra: linkSchema,
   inter: linkSchema,
   torus: torusSchema.optional(),
-  baseLatencySeconds: z.number().nonnegative().default(6.6e-6),
-  launchSeconds: z.number().nonnegative().default(LAUNCH_SECONDS),
-  matmulLaunchSeconds: z.number().nonnegative().default(MATMUL_LAUNCH_SECONDS),
+  baseLatencySeconds: seconds.default(6.6e-6),
+  launchSeconds: seconds.default(LAUNCH_SECONDS),
+  matmulLaunchSeconds: seconds.default(MATMUL_LAUNCH_SECONDS),
   matmulCurves: z
-    .record(
-      z.string(),
-      z.strictObject({ plateau: z.number().positive().max(1), halfIntensity: z.number().nonnegative() }),
-    )
+    .record(z.string(), z.strictObject({ plateau: share, halfIntensity: z.number().nonnegative().max(1e18) }))
     .optional(),
-  attentionShares: z
-    .strictObject({ forwardShare: z.number().positive().max(1), backwardShare: z.number().positive().max(1) })
-    .optional(),
+  attentionShares: z.strictObject({ forwardShare: share, backwardShare: share }).optional(),
   collectiveTable: collectiveTableSchema.optional(),
   sources: z.record(z.string(), z.string()).optional(),
   /** What a record that we printed assumes. */
@@ -337,7 +343,7 @@ function clusterFromJson(text: string): Cluster {
       file.memoryBytes !== undefined && file.reservedBytes === undefined
         ? { reservedBytes: Math.round(0.04 * file.memoryBytes) + 2 ** 30 }
         : {};
-    return {
+    return withMemory({
       ...base,
       id: `${base.id}*`,
       ...reserved,
@@ -346,13 +352,13 @@ function clusterFromJson(text: string): Cluster {
       inter: { ...base.inter, ...picked(given, 'inter', file.inter) },
       sources: { ...base.sources, ...Object.fromEntries(keys.map((k) => [k, "user's file"])), ...file.sources },
       assumptions: [...base.assumptions, `fields changed by the user's file: ${keys.join(', ')}`],
-    };
+    });
   }
   const { matmulCurves, attentionShares, collectiveTable, torus, ...file } = check(clusterFileSchema, json);
   const assumptions = [...(file.assumptions ?? [])];
   if (file.reservedBytes === undefined)
     assumptions.push('4 % of memory + 1 GiB is reserved for context, allocator and communication buffers');
-  return {
+  return withMemory({
     ...file,
     ...(matmulCurves !== undefined && { matmulCurves }),
     ...(attentionShares !== undefined && { attentionShares }),
@@ -363,7 +369,21 @@ function clusterFromJson(text: string): Cluster {
     // A record that says what it assumes is whole, as we print it: its sources are its own.
     sources: file.assumptions === undefined ? { '*': "user's file", ...file.sources } : (file.sources ?? {}),
     assumptions,
-  };
+  });
+}
+
+/** Refuses a cluster whose devices have nothing left for a plan. */
+function withMemory(cluster: Cluster): Cluster {
+  const { memoryBytes, reservedBytes } = cluster;
+  if (reservedBytes < memoryBytes) return cluster;
+  throw new ShardwrightError(
+    'E_CLUSTER',
+    `the cluster file does not fit: ${bytesText(reservedBytes)} of a device are reserved and its memory is ${bytesText(memoryBytes)}`,
+    {
+      path: 'reservedBytes',
+      hint: 'give reservedBytes below memoryBytes (default: 4 % of it and 1 GiB), both in bytes.',
+    },
+  );
 }
 
 function picked(given: Record<string, unknown>, key: string, link: object | undefined): Partial<LinkLevel> {
@@ -376,6 +396,6 @@ function check<T>(schema: z.ZodType<T>, json: unknown): T {
   const parsed = schema.safeParse(json);
   if (parsed.success) return parsed.data;
   throw new ShardwrightError('E_CLUSTER', `the cluster file does not fit: ${z.prettifyError(parsed.error)}`, {
-    hint: 'give every field, or {"base": "dgx-h100", ...} with the fields that differ',
+    hint: 'give every field, or {"base": "dgx-h100", ...} with the fields that differ; units are seconds, bytes, and bytes or FLOPs a second',
   });
 }

@@ -2,7 +2,7 @@ import { ShardwrightError } from '../errors.ts';
 import { controlCall, placeholdersOf } from './control.ts';
 import { interpret } from './interpret.ts';
 import { lintError, topologicalOrder, undefinedOutput, undefinedValue } from './order.ts';
-import type { Arg, Graph, Node, Output, TensorType, ValueType } from './types.ts';
+import { DTYPE_BYTES, type Arg, type Graph, type Node, type Output, type TensorType, type ValueType } from './types.ts';
 import { NO_KWARGS, getOwn, isList, sameType, typeText } from './value.ts';
 
 /** Type of a call by the operator's own rule; undefined where the operator is not known. */
@@ -52,6 +52,7 @@ function lintBody(graph: Graph, retype: Retype | undefined, depth: number): void
       if (node.kwargs !== NO_KWARGS)
         for (const key of Object.keys(node.kwargs)) checkArg(node.kwargs[key], node, graph, useValue, 0);
     }
+    checkSizes(node.type, node);
     defined.set(node.name, node);
   }
   const typeOf = (name: string): ValueType => {
@@ -78,6 +79,32 @@ function lintBody(graph: Graph, retype: Retype | undefined, depth: number): void
       throw lintError('given shardings', undefined, `one is of ${value ?? `output ${output}`}, which is not there`);
   }
   for (const name of Object.keys(graph.subgraphs)) lintBody(getOwn(graph.subgraphs, name)!, retype, depth + 1);
+}
+
+/** What a number would be written as that is no integer: no symbol has such a name. */
+const NO_SIZE = /^[+-]?(nan|inf(inity)?|[\d.]+(e[+-]?\d+)?)$/i;
+
+/** Sizes are integers or symbols, and the bytes of a tensor can be counted exactly. */
+function checkSizes(type: ValueType, node: Node): void {
+  if (type.kind === 'tuple') for (const item of type.items) checkSizes(item, node);
+  if (type.kind !== 'tensor') return;
+  let bytes = DTYPE_BYTES[type.dtype];
+  for (const dim of type.shape) {
+    if (typeof dim !== 'number' && NO_SIZE.test(dim.sym))
+      throw sizeError('E_TYPE', `'${dim.sym}' in ${typeText(type)} is no size`, node, 'a size is an integer of at least 0 or an expression in symbols'); // prettier-ignore
+    bytes *= typeof dim === 'number' ? dim : (dim.example ?? 1);
+  }
+  if (bytes > Number.MAX_SAFE_INTEGER)
+    throw sizeError('E_LIMIT', `a tensor of ${typeText(type)} has ${bytes.toPrecision(2)} bytes, more than 2^53`, node, 'no devices hold it; check its sizes'); // prettier-ignore
+}
+
+function sizeError(code: string, message: string, node: Node, hint: string): ShardwrightError {
+  const { line } = node.meta;
+  return new ShardwrightError(code, message, {
+    node: node.name,
+    ...(line === undefined ? {} : { position: { line, column: 1 } }),
+    hint,
+  });
 }
 
 /** Every stated type is the operator's own. */

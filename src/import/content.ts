@@ -19,7 +19,8 @@ import { applyRoles, type RoleCorrections } from './roles.ts';
 import { withStepRoles } from './step-roles.ts';
 import { asTrainStep, trainStepNotes } from './train-step.ts';
 import { lookAlikeNotes } from './tie-notes.ts';
-import { decodeUtf8, gunzip, type UnpackLimits } from './unpack.ts';
+import { decodeUtf8 } from '../utf8.ts';
+import { gunzip, type UnpackLimits } from './unpack.ts';
 
 export type { Infer } from './fx/infer.ts';
 

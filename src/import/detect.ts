@@ -1,4 +1,5 @@
 import { ShardwrightError } from '../errors.ts';
+import { refuseUtf16 } from '../utf8.ts';
 import { FORMAT_NAMES, type Format } from './formats.ts';
 
 /**
@@ -6,12 +7,13 @@ import { FORMAT_NAMES, type Format } from './formats.ts';
  * File names are never asked. Compiler dumps mention each other's syntax in comments, so comments do not count.
  *
  * @param content unpacked bytes or text
- * @throws E_FORMAT_UNKNOWN with the first 60 characters and the list of formats
+ * @throws E_FORMAT_UNKNOWN with the first 60 characters and the list of formats, E_ENCODING for text that is not UTF-8
  */
 export function detectFormat(content: Uint8Array | string): Format {
   if (typeof content !== 'string') {
     const binary = detectBinary(content);
     if (binary !== undefined) return binary;
+    refuseUtf16(content);
   }
   const head = typeof content === 'string' ? content.slice(0, HEAD) : decodeHead(content);
   const found = detectText(head, content.length <= HEAD ? undefined : content);

@@ -1,7 +1,7 @@
 import { constants, gunzipSync } from 'node:zlib';
 import { ShardwrightError } from '../errors.ts';
 
-/** Bytes to text: gzip and UTF-8, with limits that hold before memory is taken. */
+/** Packed bytes to unpacked ones, with limits that hold before memory is taken. */
 
 export interface UnpackLimits {
   /** Largest unpacked text. Default 256 MiB; a JavaScript string holds about 512 MiB at most. */
@@ -56,42 +56,4 @@ function tooLarge(bytes: number | undefined, maxBytes: number): ShardwrightError
   return new ShardwrightError('E_LIMIT', `${size} more than ${maxBytes} bytes`, {
     hint: `raise the limit with maxBytes, or import a smaller part`,
   });
-}
-
-/**
- * Decodes UTF-8; a byte order mark is dropped.
- *
- * @throws E_ENCODING with the offset of the first wrong byte
- */
-export function decodeUtf8(bytes: Uint8Array): string {
-  try {
-    return new TextDecoder('utf-8', { fatal: true }).decode(bytes);
-  } catch {
-    const offset = firstInvalidByte(bytes);
-    throw new ShardwrightError(
-      'E_ENCODING',
-      `byte ${offset} (0x${(bytes[offset] ?? 0).toString(16).padStart(2, '0')}) is not UTF-8`,
-      { hint: 'save the text as UTF-8; a binary model needs its own format' },
-    );
-  }
-}
-
-/** Longest valid prefix by bisection: decoding a prefix as a stream fails exactly when it holds a wrong byte. */
-function firstInvalidByte(bytes: Uint8Array): number {
-  const valid = (length: number): boolean => {
-    try {
-      new TextDecoder('utf-8', { fatal: true }).decode(bytes.subarray(0, length), { stream: true });
-      return true;
-    } catch {
-      return false;
-    }
-  };
-  let low = 0;
-  let high = bytes.length;
-  while (low < high) {
-    const middle = (low + high + 1) >> 1;
-    if (valid(middle)) low = middle;
-    else high = middle - 1;
-  }
-  return Math.min(low, bytes.length - 1);
 }

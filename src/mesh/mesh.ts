@@ -167,6 +167,17 @@ export class DeviceMesh {
 
 const MAX_DEVICES = 1 << 24;
 
+/** Mesh dims that a plan has at most: what calls can do is counted over all of them. */
+const MOST_PLANNED_DIMS = 6;
+
+/** @throws E_MESH for a mesh of more dims than are planned on */
+export function checkPlannedDims({ rank, text }: DeviceMesh): void {
+  if (rank <= MOST_PLANNED_DIMS) return;
+  throw new ShardwrightError('E_MESH', `the mesh ${text} has ${rank} dims, plans have at most ${MOST_PLANNED_DIMS}`, {
+    hint: 'make one dim of two that share their links, such as ab=4 of a=2,b=2, and leave out dims of size 1.',
+  });
+}
+
 /** Sum of coordinate times step for all coordinates in lexicographic order, the last dim fastest. */
 function stridedTable(sizes: readonly number[], steps: readonly number[]): number[] {
   let out = [0];

@@ -7,7 +7,7 @@ import { Redistributor } from '../cost/redistribute.ts';
 import { ShardwrightError } from '../errors.ts';
 import type { Graph } from '../graph/types.ts';
 import type { PlacementKinds } from '../mesh/kinds.ts';
-import { parseMesh } from '../mesh/mesh.ts';
+import { checkPlannedDims, parseMesh } from '../mesh/mesh.ts';
 import { parsePlacement } from '../mesh/parse.ts';
 import type { Placement } from '../mesh/placement.ts';
 import { Shard } from '../mesh/shard.ts';
@@ -66,6 +66,7 @@ export interface Prepared {
  */
 export function prepare(original: Graph, asked: PlanRequest, operators: OperatorTable): Prepared {
   const mesh = parseMesh(asked.mesh);
+  checkPlannedDims(mesh);
   const cluster = loadCluster(asked.cluster);
   const space = new ShardingSpace(mesh, operators.kinds);
   const collectives = collectiveModel(asked.cost, cluster, mesh);

@@ -1,4 +1,5 @@
 import { defaultOptimizer, stateBytes } from '../cost/memory.ts';
+import { ShardwrightError } from '../errors.ts';
 import { DTYPE_BYTES, type Graph } from '../graph/types.ts';
 import { elements } from '../ops/record.ts';
 import type { LinearRow } from '../solver/types.ts';
@@ -52,23 +53,32 @@ export function trainedParameters(graph: Graph): {
   return { trained, tied };
 }
 
-/** The static memory row: bytes of parameters, gradients, optimizer state and buffers on the fullest device. */
+/** The static memory row: bytes of parameters, gradients, optimizer state and buffers on the fullest device. @throws E_LIMIT where their sum is not exact */
 export function memoryRows(
   input: BuildInput,
   states: ReadonlyMap<number, StateBytes>,
   nodeVariable: Int32Array,
 ): LinearRow[] {
   const nodes = [...states.keys()];
+  let mostBytes = 0;
+  for (const s of states.values()) mostBytes += perElement(s) * s.localElements.reduce((a, b) => Math.max(a, b), 0);
+  if (mostBytes > Number.MAX_SAFE_INTEGER)
+    throw new ShardwrightError('E_LIMIT', `parameters, gradients, optimizer states and buffers have ${mostBytes.toPrecision(2)} bytes, more than 2^53`, {
+      hint: 'sums of bytes are exact up to there; check the sizes of the parameters.',
+    }); // prettier-ignore
   return [
     {
       name: 'memory',
       variables: Int32Array.from(nodes, (n) => nodeVariable[n]),
       amounts: nodes.map((n) => {
         const s = states.get(n)!;
-        const perElement = s.parameter + s.gradient + s.optimizer;
-        return s.localElements.map((local) => local * perElement);
+        return s.localElements.map((local) => local * perElement(s));
       }),
       bound: Math.floor(input.budgetBytes),
     },
   ];
+}
+
+function perElement({ parameter, gradient, optimizer }: StateBytes): number {
+  return parameter + gradient + optimizer;
 }

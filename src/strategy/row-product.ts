@@ -1,3 +1,4 @@
+import { checkPlannedDims } from '../mesh/mesh.ts';
 import { fromMeshView } from '../mesh/mesh-view.ts';
 import { evenlyShardable, fillsAllRanks, shardable, Sharding, strideEvenly } from '../mesh/sharding.ts';
 import { FIRST_OTHER_CODE, FIRST_SHARD_CODE, partialCode, REPLICATE_CODE, type ShardingSpace } from '../mesh/space.ts';
@@ -31,7 +32,6 @@ export interface ProductOptions {
 // A sharding's key: its kind codes on the mesh dims, packed into one number in this base.
 const BASE = 256;
 /** Mesh dims of which a key still fits a float64. */
-const MAX_MESH_RANK = 6;
 
 /** Plain arrays: they are short, made for every call, and cost a tenth of a typed array to make. */
 function filled(length: number, value: number): number[] {
@@ -78,8 +78,7 @@ export class RowProduct {
     private readonly options: ProductOptions,
   ) {
     const { sizes } = space.mesh;
-    if (sizes.length > MAX_MESH_RANK)
-      throw new RangeError(`internal: rules are expanded on at most ${MAX_MESH_RANK} mesh dims`);
+    checkPlannedDims(space.mesh);
     this.sizes = sizes;
     this.width = tensors.length;
     this.picked = zeros(sizes.length);

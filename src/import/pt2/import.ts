@@ -6,7 +6,7 @@ import type { Infer } from '../fx/infer.ts';
 import type { FxClass } from '../fx/record.ts';
 import { withoutUnused } from '../fx/signature.ts';
 import { isJsonObject, readJson, type JsonObject, type JsonValue } from '../json.ts';
-import { decodeUtf8 } from '../unpack.ts';
+import { decodeUtf8 } from '../../utf8.ts';
 import { ProgramReader } from './body.ts';
 import { integerAt, listAt, objectAt, onlyKey, Place, stringAt } from './place.ts';
 import { nameAt } from './values.ts';
