@@ -215,6 +215,12 @@ const inside: Reader = (relations, { inputs, outputs, ctx }) => {
   });
 };
 
+/** Dims that a Fourier transform mixes keep their sizes: the rows of half a spectrum tell no length. */
+const transformed: Reader = (relations, { inputs, outputs, ctx }) => {
+  const first = inputs[0].length - ctx.ints('fft_length').length;
+  for (const dims of [inputs[0], outputs[0]]) dims.slice(first).forEach((axis) => relations.fix(axis));
+};
+
 const READERS: Readonly<Record<string, Reader | undefined>> = {
   'view.default': view,
   '_unsafe_view.default': view,
@@ -248,6 +254,7 @@ const READERS: Readonly<Record<string, Reader | undefined>> = {
   'stablehlo.slice': stablehloSlice,
   'stablehlo.pad': stablehloPad,
   'stablehlo.concatenate': joined('dimension'),
+  'stablehlo.fft': transformed,
   'stablehlo.dynamic_slice': inside,
   'stablehlo.dynamic_update_slice': inside,
   'chlo.top_k': (relations, { inputs, outputs }) =>

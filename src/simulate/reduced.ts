@@ -1,7 +1,7 @@
 import { ShardwrightError } from '../errors.ts';
 import type { Graph, Node } from '../graph/types.ts';
 import { getOwn } from '../graph/value.ts';
-import { kernelOf } from '../ops/kernels/table.ts';
+import { hasKernel } from '../ops/kernels/evaluate.ts';
 import type { OperatorTable } from '../ops/table.ts';
 import { programNodes } from '../passes/shrink-dims.ts';
 import { shrinkGraph, type ShrinkOptions, type Shrunk } from '../passes/shrink.ts';
@@ -33,7 +33,7 @@ export function refuseUnevaluated(
     if (node.kind !== 'call' || node.target === 'operator.getitem' || isControl(node.target)) continue;
     const record = table.get(node.target);
     if (record === undefined && unknown === 'replicate') continue;
-    if (record !== undefined && (record.kernel ?? kernelOf(record.name)) !== undefined) continue;
+    if (record !== undefined && hasKernel(record)) continue;
     const known = missing.get(node.target) ?? { why: record === undefined ? 'no record' : 'no kernel', nodes: [] };
     known.nodes.push(node.name);
     missing.set(node.target, known);

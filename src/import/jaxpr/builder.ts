@@ -16,7 +16,7 @@ import type { Infer } from '../fx/graph.ts';
 import { NodeNames, ref } from '../node-names.ts';
 import { parseLiteral, type Literal } from './literal.ts';
 import type { JaxprParser } from './parse.ts';
-import type { Atom, Equation, Jaxpr, Parameter, Variable } from './syntax.ts';
+import type { Atom, Equation, Jaxpr, LiteralValue, Parameter, Variable } from './syntax.ts';
 
 /**
  * One jaxpr becoming a graph. An equation gives one node that carries its primitive in `meta.original`; what is needed
@@ -105,15 +105,13 @@ export class GraphOfJaxpr {
   }
 
   /** A constant of one value; equal ones are one node. */
-  constant(value: number | bigint | boolean, dtype: DType, shape: readonly number[]): ValueRef {
+  constant(value: LiteralValue, dtype: DType, shape: readonly number[]): ValueRef {
     const key = `${typeof value}:${Object.is(value, -0) ? '-0' : String(value)}:${dtype}[${shape.join()}]`;
     const known = this.constants.get(key);
     if (known !== undefined) return ref(known);
-    const float = /^(f|bf|c)/.test(dtype);
-    const literal: Arg = float ? { kind: 'float', value: Number(value) } : dtype === 'b8' ? Boolean(value) : value;
     const made = this.helper(
       'stablehlo.constant',
-      [literal],
+      [literalArg(value, dtype)],
       { dtype: dtypeArg(dtype), shape: [...shape] },
       tensorType(dtype, shape),
     );
@@ -332,6 +330,13 @@ function flat(value: Literal): number[] | undefined {
     return item !== null && typeof item === 'object' && item.kind === 'list' && item.items.every(walk);
   };
   return walk(value) ? out : undefined;
+}
+
+/** A literal of a dtype. A complex one is text, `(1, -2)`, as a dense constant of MLIR has it. */
+export function literalArg(value: LiteralValue, dtype: DType): Arg {
+  if (typeof value === 'string') return value;
+  if (/^(f|bf|c)/.test(dtype)) return { kind: 'float', value: Number(value) };
+  return dtype === 'b8' ? Boolean(value) : value;
 }
 
 export function dtypeArg(dtype: DType): Arg {

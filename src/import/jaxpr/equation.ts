@@ -1,4 +1,5 @@
 import type { Arg, DType } from '../../graph/types.ts';
+import { KEY_WORDS } from './parse.ts';
 import { numbers, type GraphOfJaxpr } from './builder.ts';
 import type { Atom, Equation } from './syntax.ts';
 
@@ -22,6 +23,13 @@ export function operand(b: GraphOfJaxpr, e: Equation, i = 0): Atom {
   const atom = e.operands[i];
   if (atom === undefined) throw b.error('E_TYPE', `${e.primitive} needs an operand ${i}`, e.at);
   return atom;
+}
+
+/** Words of random keys, a dim behind the `dims` that an equation on keys speaks of; none for any other operand. */
+export function wordsBehind(b: GraphOfJaxpr, atom: Atom, dims: number): number[] {
+  const type = b.tensor(atom);
+  const words = numbers(type).slice(dims);
+  return type.dtype === 'u32' && words.length === 1 && KEY_WORDS.has(words[0]) ? words : [];
 }
 
 /** A primitive without a counterpart: typed by its binders, listed as unknown. */

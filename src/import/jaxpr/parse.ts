@@ -2,7 +2,7 @@ import { suggestion } from '../../errors.ts';
 import type { DType, TensorType } from '../../graph/types.ts';
 import { tensorType } from '../../graph/value.ts';
 import { isDigit, isLetterOrDigit, MAX_DEPTH, TextReader, type Bracket } from '../text-reader.ts';
-import type { Atom, Equation, Jaxpr, Parameter, Variable } from './syntax.ts';
+import type { Atom, Equation, Jaxpr, LiteralValue, Parameter, Variable } from './syntax.ts';
 
 /**
  * Parser of jaxpr text. `in` and `let` are also names of variables: the keyword `in` stands before `(`. Lists of binders
@@ -19,6 +19,7 @@ export const JAX_DTYPES: Readonly<Record<string, DType>> = {
 }; // prettier-ignore
 /** Words of a random key, by implementation. */
 const KEYS: Readonly<Record<string, number>> = { fry: 2, rbg: 4, urbg: 4 };
+export const KEY_WORDS: ReadonlySet<number> = new Set(Object.values(KEYS));
 
 /** @throws E_SYNTAX, E_REF, E_DUP, E_UNSUPPORTED, E_LIMIT, each with line and column */
 export function parseJaxpr(text: string, file?: string): { readonly root: Jaxpr; readonly parser: JaxprParser } {
@@ -32,6 +33,9 @@ export class JaxprParser extends TextReader {
   protected override readonly comment = '#';
   private equations = 0;
   private readonly named = new Map<string, Jaxpr>();
+  /** Parameters that name jaxprs, and the named jaxpr that they stand in. */
+  private readonly references: { from: string; names: readonly string[]; bodies: Jaxpr[] }[] = [];
+  private within = '';
   private readonly types = new Map<string, TensorType>();
 
   protected override isWordCode(c: number): boolean {
@@ -47,12 +51,42 @@ export class JaxprParser extends TextReader {
       const name = this.name('the name of a jaxpr');
       if (this.named.has(name)) this.fail(`jaxpr '${name}' is defined twice`, at, 'E_DUP');
       this.expect('=');
+      this.within = name;
       this.named.set(name, this.jaxpr());
       this.expectWord('in');
     }
+    this.within = '';
     const root = this.jaxpr();
     if (!this.atEnd()) this.expected('the end of the text');
+    this.resolve();
     return root;
+  }
+
+  /** Puts the bodies in that are named before they stand: JAX prints a caller before what it calls. */
+  private resolve(): void {
+    const called = new Map<string, Set<string>>();
+    for (const { from, names, bodies } of this.references) {
+      const found = names.map((name) => this.named.get(name));
+      // Whatever is no jaxpr is for the primitive to refuse.
+      if (found.includes(undefined)) continue;
+      bodies.push(...(found as Jaxpr[]));
+      const list = called.get(from) ?? new Set();
+      names.forEach((name) => list.add(name));
+      called.set(from, list);
+    }
+    this.refuseCycles(called);
+  }
+
+  private refuseCycles(called: ReadonlyMap<string, ReadonlySet<string>>): void {
+    const state = new Map<string, 'open' | 'done'>();
+    const visit = (name: string): void => {
+      if (state.get(name) === 'done') return;
+      if (state.get(name) === 'open') this.fail(`jaxpr '${name}' calls itself`, this.named.get(name)?.at, 'E_REF', 'a jaxpr has no recursion'); // prettier-ignore
+      state.set(name, 'open');
+      for (const next of called.get(name) ?? []) visit(next);
+      state.set(name, 'done');
+    };
+    for (const name of called.keys()) visit(name);
   }
 
   // ---- tokens -----------------------------------------------------------------------------------------------------------
@@ -182,7 +216,8 @@ export class JaxprParser extends TextReader {
   private atom(): Atom {
     this.skip();
     const at = this.pos;
-    const found = LITERAL.exec(this.text.slice(at, at + 80));
+    const ahead = this.text.slice(at, at + 80);
+    const found = COMPLEX.exec(ahead) ?? LITERAL.exec(ahead);
     if (found !== null && !this.isWordCode(this.text.charCodeAt(at + found[0].length))) {
       const word = found[0];
       if (this.text[at + word.length] === ':') {
@@ -299,11 +334,11 @@ export class JaxprParser extends TextReader {
     this.pos = end;
     // Bodies that were taken out of line are named by these parameters; `name=silu` is only a name.
     const refers = /(^|_)jaxpr$/.test(key);
-    const body = refers ? this.named.get(text) : undefined;
-    if (body !== undefined) return { text, at, bodies: [body] };
-    const list = key === 'branches' ? text.replaceAll(/[(),]/g, ' ').split(/\s+/).filter(Boolean) : [];
-    const bodies = list.map((name) => this.named.get(name));
-    return { text, at, bodies: bodies.includes(undefined) ? [] : (bodies as Jaxpr[]) };
+    const listed = key === 'branches' ? text.replaceAll(/[(),]/g, ' ').split(/\s+/).filter(Boolean) : [];
+    const names = refers ? [text] : listed;
+    const bodies: Jaxpr[] = [];
+    if (names.length > 0) this.references.push({ from: this.within, names, bodies });
+    return { text, at, bodies };
   }
 
   /** End of a value: the closing bracket of the parameters, or the blank before the next `key=`. */
@@ -344,9 +379,14 @@ export class JaxprParser extends TextReader {
 }
 
 const LITERAL = /^-?(?:\d+(?:\.\d*)?(?:[eE][-+]?\d+)?|inf|nan|True|False)/;
+/** `2j` and `(1-2j)`, with `inf` and `nan` for a part. */
+const COMPLEX =
+  /^(?:\((-?[\w.]+(?:e[-+]\d+)?)([-+][\w.]+(?:e[-+]\d+)?)j\)|(-?[\d.]+(?:e[-+]?\d+)?|-?inf|-?nan)j)(?=:c)/;
 const LAMBDA = /^\{\s*lambda\b/;
 
-function literalValue(word: string, dtype: DType): number | bigint | boolean {
+function literalValue(word: string, dtype: DType): LiteralValue {
+  const complex = COMPLEX.exec(`${word}:c`);
+  if (complex !== null) return `(${complex[1] ?? '0'}, ${(complex[2] ?? complex[3]).replace('+', '')})`;
   if (word === 'True' || word === 'False') return word === 'True';
   if (word.endsWith('inf')) return word.startsWith('-') ? -Infinity : Infinity;
   if (word.endsWith('nan')) return NaN;

@@ -1,11 +1,14 @@
 import type { Arg } from '../../graph/types.ts';
 import { tensorType } from '../../graph/value.ts';
-import { dtypeArg, numbers, type GraphOfJaxpr } from './builder.ts';
+import { dtypeArg, literalArg, numbers, type GraphOfJaxpr } from './builder.ts';
 import { COLLECTIVES } from './collectives.ts';
-import { dtypeOf, operand, shapeOf, type Lower } from './equation.ts';
+import { dtypeOf, operand, shapeOf, wordsBehind, type Lower } from './equation.ts';
+import { MATRICES } from './linalg.ts';
 import { intsOf, type Literal } from './literal.ts';
+import { RANDOM } from './random.ts';
 import { REDUCTIONS } from './reductions.ts';
 import type { Equation } from './syntax.ts';
+import { WINDOWS } from './windows.ts';
 
 /** How first-order primitives of JAX read in StableHLO. One entry a primitive; absent ones import as opaque calls. */
 
@@ -84,7 +87,10 @@ const round: Lower = (b, e) => {
 // ---- shapes ---------------------------------------------------------------------------------------------------------------
 
 const broadcast: Lower = (b, e) => {
-  const kwargs = { broadcast_dimensions: [...b.ints(e, 'broadcast_dimensions', [])], shape: shapeOf(e) };
+  const shape = shapeOf(e);
+  const dims = b.ints(e, 'broadcast_dimensions', []);
+  const words = wordsBehind(b, operand(b, e), dims.length);
+  const kwargs = { broadcast_dimensions: [...dims, ...words.map(() => shape.length - 1)], shape };
   b.emit(e, 'stablehlo.broadcast_in_dim', [b.value(operand(b, e))], kwargs);
 };
 
@@ -94,10 +100,11 @@ const reshape: Lower = (b, e) => {
 
 const slice: Lower = (b, e) => {
   const start = b.ints(e, 'start_indices');
+  const words = wordsBehind(b, operand(b, e), start.length);
   b.emit(e, 'stablehlo.slice', [b.value(operand(b, e))], {
-    start_indices: [...start],
-    limit_indices: [...b.ints(e, 'limit_indices')],
-    strides: [...b.ints(e, 'strides', start.map(() => 1))], // prettier-ignore
+    start_indices: [...start, ...words.map(() => 0)],
+    limit_indices: [...b.ints(e, 'limit_indices'), ...words],
+    strides: [...b.ints(e, 'strides', start.map(() => 1)), ...words.map(() => 1)], // prettier-ignore
   });
 };
 
@@ -109,6 +116,19 @@ const pad: Lower = (b, e) => {
     edge_padding_high: column(1),
     interior_padding: column(2),
   });
+};
+
+const transpose: Lower = (b, e) => {
+  const dims = b.ints(e, 'permutation');
+  const words = wordsBehind(b, operand(b, e), dims.length);
+  b.emit(e, 'stablehlo.transpose', [b.value(operand(b, e))], {
+    permutation: [...dims, ...words.map(() => dims.length)],
+  });
+};
+
+/** New memory, whose content nothing may depend on. JAX lowers it to zeros. */
+const zeros: Lower = (b, e) => {
+  b.emit(e, 'stablehlo.constant', [literalArg(0, dtypeOf(e))], { dtype: dtypeArg(dtypeOf(e)), shape: shapeOf(e) });
 };
 
 /** One slice a result; the last carries the equation. */
@@ -231,7 +251,17 @@ const scatter =
   };
 
 /** Start indices of one dtype, all scalars. */
-const starts = (b: GraphOfJaxpr, e: Equation, from: number): Arg => e.operands.slice(from).map((atom) => b.value(atom));
+const starts = (b: GraphOfJaxpr, e: Equation, from: number): Arg[] =>
+  e.operands.slice(from).map((atom) => b.value(atom));
+
+const dynamicSlice: Lower = (b, e) => {
+  const sizes = b.ints(e, 'slice_sizes');
+  const words = wordsBehind(b, operand(b, e), sizes.length);
+  const first = words.map(() => b.constant(0, b.tensor(operand(b, e, 1)).dtype, []));
+  b.emit(e, 'stablehlo.dynamic_slice', [b.value(operand(b, e)), [...starts(b, e, 1), ...first]], {
+    slice_sizes: [...sizes, ...words],
+  });
+};
 
 const table = new Map<string, Lower>([
   ...Object.entries(UNARY).map(([jax, hlo]): [string, Lower] => [jax, elementwise(`stablehlo.${hlo}`)]),
@@ -259,19 +289,24 @@ const table = new Map<string, Lower>([
   ['reshape', reshape],
   ['squeeze', reshape],
   ['expand_dims', reshape],
-  ['transpose', (b, e) => void b.emit(e, 'stablehlo.transpose', [b.value(operand(b, e))], { permutation: [...b.ints(e, 'permutation')] })],
+  ['transpose', transpose],
   ['rev', (b, e) => void b.emit(e, 'stablehlo.reverse', [b.value(operand(b, e))], { dimensions: [...b.ints(e, 'dimensions')] })],
   ['concatenate', (b, e) => void b.emit(e, 'stablehlo.concatenate', [e.operands.map((atom) => b.value(atom))], { dimension: b.int(e, 'dimension') })],
   ['pad', pad],
   ['slice', slice],
   ['split', split],
-  ['dynamic_slice', (b, e) => void b.emit(e, 'stablehlo.dynamic_slice', [b.value(operand(b, e)), starts(b, e, 1)], { slice_sizes: [...b.ints(e, 'slice_sizes')] })],
+  ['dynamic_slice', dynamicSlice],
   ['dynamic_update_slice', (b, e) => void b.emit(e, 'stablehlo.dynamic_update_slice', [b.value(operand(b, e)), b.value(operand(b, e, 1)), starts(b, e, 2)])],
   ['iota', (b, e) => void b.emit(e, 'stablehlo.iota', [b.int(e, 'dimension')], { dtype: dtypeArg(dtypeOf(e)), shape: shapeOf(e) })],
   ['bitcast_convert_type', (b, e) => void b.emit(e, 'stablehlo.bitcast_convert', [b.value(operand(b, e))], { dtype: dtypeArg(dtypeOf(e)), shape: shapeOf(e) })],
   ['reduce_precision', (b, e) => void b.emit(e, 'stablehlo.reduce_precision', [b.value(operand(b, e))], { exponent_bits: b.int(e, 'exponent_bits'), mantissa_bits: b.int(e, 'mantissa_bits') })],
   ['optimization_barrier', (b, e) => void b.emit(e, 'stablehlo.optimization_barrier', [e.operands.map((atom) => b.value(atom))])],
   ...REDUCTIONS,
+  ...WINDOWS,
+  ...MATRICES,
+  ...RANDOM,
+  ['empty', zeros],
+  ['empty2', zeros],
   ['sort', (b, e) => void b.emit(e, 'stablehlo.sort', [e.operands.map((atom) => b.value(atom))], { dimension: b.int(e, 'dimension'), is_stable: b.bool(e, 'is_stable'), ...(b.int(e, 'num_keys') === 1 ? {} : { num_keys: b.int(e, 'num_keys') }) })],
   ['top_k', (b, e) => void b.emit(e, 'chlo.top_k', [b.value(operand(b, e))], { k: b.int(e, 'k') })],
   ['dot_general', dotGeneral],

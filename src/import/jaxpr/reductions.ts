@@ -6,7 +6,7 @@ import { dtypeOf, operand, shapeOf, type Lower } from './equation.ts';
 /** Reductions of JAX in StableHLO: over whole dims, to positions, and running. Each names the value that it starts from. */
 
 /** The value that leaves every other as it is. */
-function neutral(reducer: string, dtype: DType): number | bigint | boolean {
+export function neutral(reducer: string, dtype: DType): number | bigint | boolean {
   const float = /^(f|bf|c)/.test(dtype);
   const bits = BigInt(/\d+/.exec(dtype)?.[0] ?? 64);
   const unsigned = dtype.startsWith('u');

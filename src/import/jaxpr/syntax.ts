@@ -8,11 +8,13 @@ export interface Variable {
   readonly type: TensorType;
   readonly at: number;
 }
+/** A complex number is text, `(1, -2)`. */
+export type LiteralValue = number | bigint | boolean | string;
 export type Atom =
   | { readonly kind: 'variable'; readonly name: string; readonly at: number }
   | {
       readonly kind: 'literal';
-      readonly value: number | bigint | boolean;
+      readonly value: LiteralValue;
       readonly type: TensorType;
       readonly at: number;
     };

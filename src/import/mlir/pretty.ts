@@ -13,7 +13,8 @@ import {
 } from './forms.ts';
 import { STRUCTURED } from './pretty-structured.ts';
 import type { MlirReader } from './reader.ts';
-import type { MlirAttribute, Use } from './syntax.ts';
+import type { MlirAttribute, MlirType, Use } from './syntax.ts';
+import { sameMlirType } from './types.ts';
 
 /**
  * Pretty forms of operations, turned into what the generic form says. An operation that is not in the tables is read as an
@@ -300,11 +301,22 @@ const FORMS: Readonly<Record<string, Form>> = {
   dynamic_update_slice: keyed({}),
   get_dimension_size: keyed({ dim: 'dimension' }),
   set_dimension_size: keyed({ dim: 'dimension' }),
+  complex: complexForm,
   cholesky: keyed({ lower: 'lower' }),
   fft: fftForm,
   rng: rngForm,
   rng_bit_generator: rngForm,
 };
+
+/** `complex %re, %im : T` names the type of the result; both parts are real. */
+function complexForm(ops: FormReader): Draft {
+  const draft = elementwise(ops);
+  const [type] = draft.resultTypes;
+  if (type.kind !== 'tensor' || !type.dtype.startsWith('c')) return draft;
+  const part: MlirType = { ...type, dtype: type.dtype === 'c64' ? 'f32' : 'f64' };
+  const stated = draft.operandTypes.map((given) => (sameMlirType(given, type) ? part : given));
+  return { ...draft, operandTypes: stated };
+}
 
 /** `fft %a, type = RFFT, length = [8] : ...`. */
 function fftForm(ops: FormReader): Draft {

@@ -119,6 +119,8 @@ function readElement(reader: MlirReader): DType {
   const word = reader.word('an element type such as f32');
   if (Object.hasOwn(ELEMENTS, word)) return ELEMENTS[word];
   if (word === 'complex') return readComplex(reader);
+  // Numbers of dims in the layouts of a custom call; as wide as a pointer.
+  if (word === 'index') return 'i64';
   if (FOREIGN.test(word))
     reader.fail(
       `element type '${word}' is not supported`,

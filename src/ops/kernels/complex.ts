@@ -1,10 +1,11 @@
-import type { NDArray } from '../../ndarray/array.ts';
+import { ShardwrightError } from '../../errors.ts';
+import { fromList, full, type NDArray } from '../../ndarray/array.ts';
 import { complexOf, isComplexType, partsOf, partType, realPart, type ComplexType } from '../../ndarray/complex.ts';
 import { add, map, map2, multiply, scale, subtract } from '../../ndarray/elementwise.ts';
 import { fourier } from '../../ndarray/fourier.ts';
 import { broadcastShape, concat, expand, select, unsqueeze } from '../../ndarray/views.ts';
 import type { OperatorRecord } from '../record.ts';
-import { named, one, operand, resultShape, resultType, tensor, type Kernel, type KernelCall, type Kernels } from './kernel.ts'; // prettier-ignore
+import { named, one, operand, resultShape, resultType, tensor, type EvaluatedArg, type Kernel, type KernelCall, type Kernels } from './kernel.ts'; // prettier-ignore
 
 /** Kernels of calls that read or make complex numbers. */
 
@@ -82,6 +83,46 @@ function converted(call: KernelCall): NDArray {
 
 const imaginaryPart = (call: KernelCall): NDArray => partsOf(only(call))[1] ?? map(only(call), () => 0);
 
+/** A number, or the text `(re, im)`; no other literal is a complex number. */
+function literalParts(value: EvaluatedArg): readonly number[] | undefined {
+  if (typeof value === 'number') return [value, 0];
+  if (typeof value === 'string') {
+    return /^\(([^,]+), ([^,]+)\)$/.exec(value)?.slice(1).map((part) => Number(part.replace('inf', 'Infinity').replace('nan', 'NaN'))); // prettier-ignore
+  }
+  return isFloat(value) ? [value.value, 0] : undefined;
+}
+
+function isFloat(value: EvaluatedArg): value is { readonly kind: 'float'; readonly value: number } {
+  return value !== null && typeof value === 'object' && 'kind' in value && value.kind === 'float';
+}
+
+/** One number for all places, or a number for each. */
+function constant(call: KernelCall): NDArray {
+  const value = call.argument('value') ?? null;
+  const shape = resultShape(call);
+  const list = Array.isArray(value) ? (value as readonly EvaluatedArg[]).map(literalParts) : [literalParts(value)];
+  const known = list.filter((parts) => parts !== undefined);
+  if (known.length < list.length)
+    throw new ShardwrightError('E_NO_KERNEL', `${call.ctx.target}: the elements of [${shape.join(', ')}] are not known as numbers`, {
+      hint: 'long constants are imported as text, which is not evaluated',
+    }); // prettier-ignore
+  const part = (k: number): NDArray =>
+    Array.isArray(value) ? fromList(shape, known.map((parts) => parts[k])) : full(shape, known[0][k]); // prettier-ignore
+  const [re, im] = [part(0), part(1)];
+  const type = resultType(call);
+  return isComplexType(type) ? complexOf(re.as(partType(type)), im, type) : re;
+}
+
+/** Complex numbers are equal or not; they have no order. */
+function compared(call: KernelCall): NDArray {
+  const [a, b] = ['lhs', 'rhs'].map((name) => split(operand(call, name)));
+  const how = call.ctx.text('comparison_direction');
+  if (how !== 'EQ' && how !== 'NE') return call.ctx.fail(`compares complex numbers with EQ or NE, not ${how}`);
+  const same = (x: NDArray, y: NDArray): NDArray => map2(x, y, (u, v) => Number(u === v));
+  const equal = multiply(same(a.re, b.re), same(a.im, b.im));
+  return how === 'EQ' ? equal : map(equal, (v) => 1 - v);
+}
+
 const KERNELS: Kernels = {
   ...named('view_as_complex.default', one(viewedAsComplex)),
   ...named('view_as_real.default', one(viewedAsReal)),
@@ -96,6 +137,8 @@ const KERNELS: Kernels = {
   ...named('sub.Tensor', sum(-1)),
   ...named('abs.default', complex(['self'], modulus)),
   'stablehlo.complex': one(composed),
+  'stablehlo.constant': one(constant),
+  'stablehlo.compare': one(compared),
   'stablehlo.real': one((call) => realPart(only(call))),
   'stablehlo.imag': one(imaginaryPart),
   'chlo.conj': complex(['operand'], conjugate),

@@ -112,11 +112,14 @@ function keyed(random: RandomStream, key: EvaluatedArg | undefined): RandomStrea
   return key instanceof NDArray ? { ...random, stream: streamOf(`key ${flat(key).join(' ')}`) } : random;
 }
 
+/** Whether calls of an operator can be evaluated, on real or on complex numbers. */
+export function hasKernel({ name, kernel }: OperatorRecord): boolean {
+  return (kernel ?? kernelOf(name) ?? complexKernelOf(name)) !== undefined;
+}
+
 /** Canonical names of the operators of a table that cannot be evaluated, sorted. */
 export function operatorsWithoutKernel(table: OperatorTable): string[] {
-  return table.records
-    .flatMap((r) => ((r.kernel ?? kernelOf(r.name) ?? complexKernelOf(r.name)) === undefined ? [r.name] : []))
-    .sort();
+  return table.records.flatMap((r) => (hasKernel(r) ? [] : [r.name])).sort();
 }
 
 function noKernel(target: string, record: OperatorRecord | undefined): ShardwrightError {

@@ -2,7 +2,7 @@ import { ShardwrightError } from '../../errors.ts';
 import { builtinOperators } from '../../ops/builtin.ts';
 import { decomposedKernel, type Decompose } from '../../ops/decomposed.ts';
 import type { Kernel } from '../../ops/kernels/kernel.ts';
-import { kernelOf } from '../../ops/kernels/table.ts';
+import { hasKernel } from '../../ops/kernels/evaluate.ts';
 import type { OperatorRecord } from '../../ops/record.ts';
 import { OperatorRegistry } from '../../ops/registry.ts';
 import type { OperatorTable } from '../../ops/table.ts';
@@ -35,7 +35,7 @@ export interface RuleCheckOptions extends Omit<ValidationOptions, 'operators'> {
 export function checkRules(record: OperatorRecord, options: RuleCheckOptions = {}): Validation {
   const { samples = record.samples, decompose, table = builtinOperators(), ...rest } = options;
   const kernel = options.kernel ?? (decompose === undefined ? record.kernel : decomposedKernel(table, record.name, decompose));
-  if (kernel === undefined && kernelOf(record.name) === undefined)
+  if (kernel === undefined && !hasKernel(record))
     throw new ShardwrightError('E_NO_KERNEL', `${record.name} has no kernel, so its rules cannot be run`, {
       hint: 'give { kernel: (call) => [result] }, or { decompose: ({ b, x }) => [b.mul(x("x"), x("y"))] }.',
     });
