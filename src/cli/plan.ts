@@ -9,6 +9,7 @@ import { atSizes } from '../passes/fix-sizes.ts';
 import { parsePin } from '../plan/pins.ts';
 import { DEFAULT_REQUEST, UNKNOWN, type PlanRequest } from '../plan/request.ts';
 import { prepare, type Prepared } from '../plan/prepare.ts';
+import { Deadline } from '../plan/deadline.ts';
 import { planAtEnds, plannedSizes } from '../plan/size-range.ts';
 import { askedGap, shardPrepared, type Infeasible, type ShardResult } from '../plan/shard.ts';
 import type { Plan } from '../plan/types.ts';
@@ -78,6 +79,8 @@ export interface PlanOptions extends LoadOptions, PipelineFlags, FrontierFlags, 
 export const SOLVERS = ['auto', 'exact', 'highs', 'javascript-lp-solver', 'propagate'] as const;
 
 export async function planCommand(model: string, options: PlanOptions, io: CliIo): Promise<number> {
+  // Reading counts.
+  const deadline = new Deadline(timeLimitOf(options).timeLimitSeconds);
   const given = requestOf({ ...options, cluster: clusterText(options.cluster, options) });
   if (options.frontier !== undefined) checkFrontierFlags(options);
   const names = options.frontier === undefined ? [...PLAN_FILES, PROGRESS_FILE, PIPELINE_FILE] : [FRONTIER_FILE];
@@ -92,7 +95,7 @@ export async function planCommand(model: string, options: PlanOptions, io: CliIo
       const { checkPipeline, pipelineOfPlan } = await import('../zoo/pipeline-plan.ts');
       checkPipeline(graph, asked);
       const stages: Stages = (prepared, choice) => pipelineOfPlan(prepared, choice, asked, table);
-      return await planGraph(graph, table, requestOfStages(request, asked), options, io, undefined, {
+      return await planGraph(graph, table, requestOfStages(request, asked), options, io, deadline, undefined, {
         cut: stages,
         asked: { request, budgetBytes: asked.budgetBytes },
       });
@@ -104,7 +107,7 @@ export async function planCommand(model: string, options: PlanOptions, io: CliIo
         onProgress: progressPrinter(io, options.quiet === true),
       });
     const range = options.range === true ? { open, sizes: plannedSizes(open, sizes) } : undefined;
-    return await planGraph(atSizes(graph, new Map()), table, request, options, io, range);
+    return await planGraph(atSizes(graph, new Map()), table, request, options, io, deadline, range);
   } catch (error) {
     // A line number means a line of the model's text.
     if (error instanceof ShardwrightError && error.details.position !== undefined) throw error.with({ file: model });
@@ -118,19 +121,24 @@ export async function planGraph(
   request: PlanRequest,
   options: Pick<PlanOptions, 'recipes' | 'program' | 'output' | 'emitIlp' | 'json' | 'quiet'>,
   io: CliIo,
+  deadline = new Deadline(request.timeLimitSeconds),
   /** The program with its sizes open, and what they are fixed at: the plan is priced at the ends of their ranges too. */
   range?: { readonly open: Graph; readonly sizes: SizeValues },
   /** Cuts the plan, which is that of one microbatch, into pipeline stages; and what was asked of a device of one. */
   stages?: { readonly cut: Stages; readonly asked: { readonly request: PlanRequest; readonly budgetBytes: number } },
 ): Promise<number> {
   if (request.overlap === true) (await import('../simulate/timeline/overlap-plan.ts')).checkOverlap(request);
-  const prepared = prepare(graph, request, table);
+  const prepared = prepare(graph, request, table, deadline);
   if (options.emitIlp !== undefined) await emitIlp(prepared, options.emitIlp);
   const recipes = options.recipes ? await priceRecipes(prepared) : [];
   const starts = recipes.flatMap((r) => (r.status === 'priced' ? [r.choice] : []));
   const log = new SolverLog(prepared);
   const print = progressPrinter(io, options.quiet === true);
-  const result = await shardPrepared(prepared, { starts, onProgress: (event) => (log.listen(event), print(event)) });
+  const result = await shardPrepared(prepared, {
+    starts,
+    deadline,
+    onProgress: (event) => (log.listen(event), print(event)),
+  });
   if (result.status === 'infeasible') return reportInfeasible(result, prepared, io, options.json === true);
   const overlap = request.overlap === true ? await withOverlap(result) : undefined;
   const { plan, choice } = overlap?.result ?? result;
@@ -206,6 +214,10 @@ function overlapText(overlap: OverlapPlan): string {
 
 type Stages = (prepared: Prepared, choice: Int32Array) => PlanPipeline;
 
+function timeLimitOf({ timeLimit }: Pick<PlanOptions, 'timeLimit'>): Pick<PlanRequest, 'timeLimitSeconds'> {
+  return timeLimit === undefined ? {} : { timeLimitSeconds: parsePositive(timeLimit, '--time-limit') };
+}
+
 /** Absent means by the mesh, see `PlanRequest.strided`. */
 function strideOf(text: string | undefined): Pick<PlanRequest, 'strided'> {
   return text === undefined ? {} : { strided: parseChoice(text, '--strided', ['rows', 'all', 'off'] as const) };
@@ -246,7 +258,7 @@ export function requestOf(options: PlanOptions): PlanRequest {
       ? { activations: parseChoice(options.activations, '--activations', ['constraint', 'report', 'off'] as const) }
       : {}),
     ...(options.checkpoint !== undefined ? { checkpoint: parseCheckpoint(options.checkpoint) } : {}),
-    ...(options.timeLimit !== undefined ? { timeLimitSeconds: parsePositive(options.timeLimit, '--time-limit') } : {}),
+    ...timeLimitOf(options),
     ...(options.overlap === true ? { overlap: true as const } : {}),
     ...inputDimsOf(options),
   };

@@ -46,6 +46,8 @@ export interface RedistributorOptions {
   readonly merge?: boolean;
   /** S -> P and P(a) -> P(b) on one mesh dim, by way of R; default false: refused as in DTensor. */
   readonly viaReplicate?: boolean;
+  /** Asked while prices are found, which takes long on meshes of many dims; what it throws ends the work. */
+  readonly checkTime?: () => void;
 }
 
 const TIE = 1e-9;
@@ -84,6 +86,7 @@ interface TypePrices {
 export class Redistributor {
   private readonly pricing: SlotPricing;
   private readonly merge: boolean;
+  private readonly checkTime: (() => void) | undefined;
   private readonly refusals: Refusals;
   /** Mesh dims that take part: those of one device only if the model charges for them. */
   private readonly active: readonly number[];
@@ -103,6 +106,7 @@ export class Redistributor {
       throw internalError(`prices of mesh ${model.mesh.text} used on mesh ${space.mesh.text}`);
     this.pricing = new SlotPricing(space, model);
     this.merge = options.merge ?? true;
+    this.checkTime = options.checkTime;
     const { sizes } = space.mesh;
     this.active = sizes.map((_, m) => m).filter((m) => model.chargesUnitDims || sizes[m] > 1);
     this.activeProduct = space.mesh.sizeOf(this.active);
@@ -140,6 +144,7 @@ export class Redistributor {
     }
     for (let i = 0; i < fromIds.length; i++) {
       const from = fromIds[i];
+      this.checkTime?.();
       const { canonical, states } = symmetry.of(graph.stateOf(from));
       const row = this.row(prices, canonical);
       const busy = refusals.busy[from];
@@ -353,6 +358,7 @@ export class Redistributor {
     if (entry === undefined || missing.length > 0) {
       const seeds = new Set(entry?.seeds);
       for (const id of missing) seeds.add(id);
+      this.checkTime?.();
       const graph = new StateGraph(this.space, this.active, rank, seeds, this.merge);
       entry = {
         graph,

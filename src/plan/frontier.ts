@@ -114,7 +114,8 @@ export async function memoryFrontier(graph: Graph, request: PlanRequest, options
     request.activations === 'off'
       ? request
       : { ...request, activations: 'constraint', checkpoint: request.checkpoint ?? 'auto' };
-  const plain = prepare(graph, { ...base, checkpoint: 'none' }, options.table);
+  const deadline = new Deadline(request.timeLimitSeconds, options.clock);
+  const plain = prepare(graph, { ...base, checkpoint: 'none' }, options.table, deadline);
   const names = new Set(plain.model.graph.nodes.map((n) => n.name));
   const topBytes = request.memoryBytes ?? usableMemoryBytes(plain.model.cluster);
 
@@ -123,7 +124,6 @@ export async function memoryFrontier(graph: Graph, request: PlanRequest, options
   const bounds: { readonly budgetBytes: number; readonly seconds: number }[] = [];
   let needed = 0;
   let asked = 0;
-  const deadline = new Deadline(request.timeLimitSeconds, options.clock);
   const ask = async (budgetBytes: number): Promise<FrontierPoint | undefined> => {
     asked++;
     const result = await answer(graph, { ...base, memoryBytes: budgetBytes }, options, deadline);

@@ -30,6 +30,7 @@ import { ceilingOf } from './ceiling.ts';
 import type { BuildInput } from './input.ts';
 import type { Model } from './model.ts';
 import type { CompactProblem } from './compact.ts';
+import { Deadline } from './deadline.ts';
 import { givenPins, type GivenPins } from './given.ts';
 import { restrictionOf } from './pins.ts';
 import type { Restriction } from './restriction.ts';
@@ -62,9 +63,16 @@ export interface Prepared {
 /**
  * Builds the model of a request.
  *
- * @throws E_MESH, E_CLUSTER, E_UNKNOWN_OP, E_PIN, E_REF ... for a request that cannot be read
+ * @param deadline of the whole plan; default none
+ * @throws E_TIME_LIMIT saying in which step, E_MESH, E_CLUSTER, E_UNKNOWN_OP, E_PIN, E_REF ... for a request that cannot be read
  */
-export function prepare(original: Graph, asked: PlanRequest, operators: OperatorTable): Prepared {
+export function prepare(
+  original: Graph,
+  asked: PlanRequest,
+  operators: OperatorTable,
+  deadline: Deadline = new Deadline(undefined),
+): Prepared {
+  deadline.check('while the program was read');
   const mesh = parseMesh(asked.mesh);
   checkPlannedDims(mesh);
   const cluster = loadCluster(asked.cluster);
@@ -72,7 +80,9 @@ export function prepare(original: Graph, asked: PlanRequest, operators: Operator
   const collectives = collectiveModel(asked.cost, cluster, mesh);
   // Whoever reads the plan later, to lower it or to open it again, reads from its request that there are no copies.
   const request = collectives.copies === 'each-use' ? { ...asked, sharing: false } : asked;
-  const charges = new RedistributionCharges(new Redistributor(space, collectives));
+  const charges = new RedistributionCharges(
+    new Redistributor(space, collectives, { checkTime: () => deadline.check('while redistributions were priced') }),
+  );
   refuseShardedText(original);
   const straight = checkpointed(plannable(original, operators), request, operators, cluster);
   const opened = openBodies(straight, operators, request);
@@ -85,7 +95,9 @@ export function prepare(original: Graph, asked: PlanRequest, operators: Operator
   const { uneven, unknown } = request;
   const strided = request.strided ?? usualStrides(space);
   const cuts = cutsOf(request, Math.max(0, ...flow.types.map((meta) => meta.shape.length)), operators.kinds);
-  const strategies = nodeStrategies(graph, flow, table, space, { uneven, unknown, strided, ...cuts, ...runs });
+  const strategies = nodeStrategies(graph, flow, table, space, { uneven, unknown, strided, ...cuts, ...runs }, () =>
+    deadline.check('while the placements of calls were listed'),
+  );
   const budgetBytes = request.memoryBytes ?? usableMemoryBytes(cluster);
   const input: BuildInput = {
     graph,
@@ -107,6 +119,7 @@ export function prepare(original: Graph, asked: PlanRequest, operators: Operator
   while (request.objective === 'time' && activationsOf(request) !== 'constraint') {
     const ceilingSeconds = ceilingOf(model, restriction.problem());
     if (ceilingSeconds === undefined) break;
+    deadline.check('while the model was built');
     ({ model, restriction, unpinned } = restricted({ ...input, ceilingSeconds }, request, given));
   }
   return {

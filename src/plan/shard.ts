@@ -347,7 +347,8 @@ export const SECOND_RUNS = 'Second runs are placed as first runs; the bound is t
 
 /** `shard(graph, request)`: prepare, solve, decode, re-cost. */
 export async function shard(graph: Graph, request: PlanRequest, options: ShardOptions): Promise<ShardResult> {
-  return shardPrepared(prepare(graph, request, options.table), options);
+  const deadline = options.deadline ?? new Deadline(request.timeLimitSeconds);
+  return shardPrepared(prepare(graph, request, options.table, deadline), { ...options, deadline });
 }
 
 /**

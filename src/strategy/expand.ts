@@ -51,6 +51,8 @@ export interface ExpandOptions {
   readonly evenStrides?: boolean;
   /** Most stretches of neighbouring mesh dims that take different rules, see `mostRuns`; default any number. */
   readonly mostRuns?: number;
+  /** Asked while there is more to do; what it throws ends the work. */
+  readonly checkTime?: () => void;
 }
 
 /** Bit of a pending reduction in a reachability set. */
@@ -132,7 +134,7 @@ export function expandRows(
   outputs: readonly (TensorMeta | null)[],
   options: Pick<
     ExpandOptions,
-    'uneven' | 'cuts' | 'patterns' | 'stridesInside' | 'unitDims' | 'evenStrides' | 'mostRuns'
+    'uneven' | 'cuts' | 'patterns' | 'stridesInside' | 'unitDims' | 'evenStrides' | 'mostRuns' | 'checkTime'
   >,
 ): StrategySet {
   const { sizes } = space.mesh;
@@ -144,7 +146,9 @@ export function expandRows(
   const seen = product.mayRepeat ? new Set<string>() : undefined;
   const next = sizes.map(() => 0);
   let m = 0;
+  let taken = 0;
   while (m >= 0) {
+    if ((++taken & 1023) === 0) options.checkTime?.();
     const end = product.choices(m);
     let stepped = false;
     while (next[m] < end)

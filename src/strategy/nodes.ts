@@ -52,6 +52,7 @@ export interface StrategyTable {
 }
 
 /**
+ * @param checkTime asked while there is more to do; what it throws ends the work
  * @throws E_UNKNOWN_OP naming every operator without a record, its first line and its count (option `unknown: 'refuse'`)
  */
 export function nodeStrategies(
@@ -60,6 +61,7 @@ export function nodeStrategies(
   table: OperatorTable,
   space: ShardingSpace,
   options: StrategyOptions,
+  checkTime?: () => void,
 ): StrategyTable {
   const unknown = unknownOperators(graph, table);
   refuseBodies(unknown);
@@ -71,11 +73,15 @@ export function nodeStrategies(
   const cut: Cuts = { of: new Array<readonly CutPattern[]>(flow.values.length).fill(NO_CUTS), fewer: 0 };
   const nodes = graph.nodes.map((node, index): NodeStrategies | null => {
     if (flow.alias[index] >= 0) return null;
+    checkTime?.();
     const inputs = flow.inputs[index];
     const key = contentKey(node, inputs, flow, reachable, cut.of);
     let found = shared.get(key);
     if (found === undefined) {
-      found = { ...expandNode(node, index, flow, table, space, reachable, cut.of, options), content: shared.size };
+      found = {
+        ...expandNode(node, index, flow, table, space, reachable, cut.of, options, checkTime),
+        content: shared.size,
+      };
       shared.set(key, found);
     }
     const results = flow.results[index];
@@ -120,6 +126,7 @@ function expandNode(
   reachable: Int32Array,
   cuts: readonly (readonly CutPattern[])[],
   options: StrategyOptions,
+  checkTime?: () => void,
 ): Omit<NodeStrategies, 'content'> {
   const outputs = Array.from(flow.results[index], (id): TensorMeta | null => (id < 0 ? null : flow.values[id].meta));
   if (node.kind !== 'call') return { set: placements(outputs[0] ?? null, node, space, options) };
@@ -136,6 +143,7 @@ function expandNode(
   const rules = offered(record.shard(call), [...inputs, ...outputs], options.strided ?? 'off');
   const set = expandRules(space, rules, inputs, outputs, {
     uneven: options.uneven,
+    ...(checkTime === undefined ? {} : { checkTime }),
     ...(options.cuts === undefined ? {} : { cuts: options.cuts }),
     ...runs,
     ...patterns,

@@ -130,6 +130,14 @@ describe('sizes of tensors', () => {
   });
 });
 
+describe('--time-limit', () => {
+  it('counts from the first byte: one that is over when the model is read ends there, exit 4', async () => {
+    const run = await cli('plan', MLP, '--mesh', 'd=2', '--cluster', 'dgx-h100', '--time-limit', '1e-9');
+    expect([run.code, run.out]).toEqual([4, '']);
+    expect(run.err).toMatch(/^E_TIME_LIMIT the time limit of .* came while the program was read, before the solver began\n {2}hint: raise --time-limit/); // prettier-ignore
+  });
+});
+
 describe('text that is not UTF-8', () => {
   const TEXT = 'class G(torch.nn.Module):\n';
   const little = Buffer.from(TEXT, 'utf16le');
