@@ -70,7 +70,8 @@ function resolve(table: OperatorTable, node: CallNode, typeOf: TypeOf): Resolved
     known.set(key, made);
     return made;
   } catch (error) {
-    if (error instanceof ShardwrightError && node.name !== undefined) throw error.with({ node: node.name });
+    if (error instanceof ShardwrightError && node.name !== undefined)
+      throw error.with({ node: node.name, hint: 'correct the arguments of the call' });
     throw error;
   }
 }

@@ -1,5 +1,7 @@
 import { ShardwrightError, suggestion } from '../errors.ts';
 import { placeholdersByRoleName } from '../graph/carried.ts';
+import type { Graph, Node } from '../graph/types.ts';
+import { isRef } from '../graph/value.ts';
 import { parseNamed } from '../mesh/einshard/on-mesh.ts';
 import { isEinshard } from '../mesh/einshard/syntax.ts';
 import { isPartitionSpec } from '../mesh/partition-spec.ts';
@@ -23,7 +25,7 @@ export function parsePin(text: string): Pin {
 /**
  * Adds the user's pins to a restriction.
  *
- * @throws E_REF for a node that does not exist, E_PIN for a sharding that the node has no strategy for, with the reason
+ * @throws E_REF for a node that does not exist, E_PIN for one that is no tensor, and for a sharding that it has no strategy for, with the reason
  */
 export function applyPins(model: Model, restriction: Restriction, pins: readonly Pin[]): void {
   const { graph, space, flow } = model;
@@ -37,6 +39,7 @@ export function applyPins(model: Model, restriction: Restriction, pins: readonly
         hint: suggestion(pin.node, known, 'nodes and parameters'),
       });
     }
+    refuseNoTensor(graph, graph.nodes[flow.byName.get(name)!], pin);
     const value = flow.valueOf(name);
     const { shape } = flow.values[value].meta;
     const wanted = shardingId(space, pin.spec, shape, flag);
@@ -68,6 +71,18 @@ function pinValue(
   restriction.keep(nodeVariable[node], reason, (a) => specOf(a) === wanted);
   return undefined;
 }
+
+/** Only tensors are placed. Of a call with several results each has its own name. */
+function refuseNoTensor(graph: Graph, { name, type: { kind } }: Node, pin: Pin): void {
+  if (kind === 'tensor') return;
+  const isResult = ({ target, args: [of] }: Node): boolean =>
+    target === 'operator.getitem' && of !== undefined && isRef(of) && of.name === name;
+  const results = graph.nodes.filter(isResult).map((node) => `--pin ${node.name}=${pin.spec}`);
+  throw new ShardwrightError('E_PIN', `--pin ${pin.node}=${pin.spec}: '${pin.node}' is no tensor, but a ${kind} value`, {
+    node: name,
+    hint: results.length === 0 ? 'pin a tensor.' : `pin its results: ${results.join(' ')}`,
+  });
+} // prettier-ignore
 
 /**
  * Adds the shardings that the program states. What cannot be a pin is no fault of the request: it is left free and said.

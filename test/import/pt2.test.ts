@@ -2,6 +2,7 @@ import { strToU8, strFromU8, unzipSync, zipSync, type Zippable } from 'fflate';
 import { describe, expect, test } from 'vitest';
 import { parametersOf } from '../../src/graph/parameters.ts';
 import type { Graph } from '../../src/graph/types.ts';
+import { lintGraph } from '../../src/graph/lint.ts';
 import { importGraph, importModel } from '../../src/import/import.ts';
 import { KEY_DTYPES, answerKey, counts, packed, type KeyType } from './fixtures.ts';
 import { content, fixture, infer, refusal } from './twins.ts';
@@ -162,6 +163,16 @@ describe('FM-22 weights are a table of names', () => {
       'model.transformer.wte.weight is never used, and model.lm_head.weight alone',
     );
   });
+});
+
+test('what a file with open sizes contradicts itself in is refused with the node and a remedy where it is checked', () => {
+  const json = strFromU8(unzipSync(fixture('torch/mlp-dynamic/export.pt2.gz'))[MODEL]);
+  const changed = json.replace('"p_fc2_weight": {"dtype": 7, "sizes": [{"as_int": 64}', '"p_fc2_weight": {"dtype": 7, "sizes": [{"as_int": 0}'); // prettier-ignore
+  expect(changed).not.toBe(json);
+  // Stated types in symbols stand until their sizes are known.
+  const { code, message, details } = refusal(() => lintGraph(importGraph(changed), infer));
+  expect([code, details.node, details.hint]).toEqual(['E_TYPE', 'linear_1', 'correct the arguments of the call']);
+  expect(message).toBe('aten.linear.default: bias of shape [64] does not broadcast to [8, 0]');
 });
 
 describe('FM-23 broken archives', () => {

@@ -61,6 +61,18 @@ it('sums that are only handed on need a pending operand', async () => {
   );
 });
 
+it('only tensors can be pinned: of a call with several results, each by its own name', async () => {
+  const split = trace(({ x }: Record<'x', Tensor>) => x.split(4, 0).map((part) => part.neg()), { x: input([8, 8]) });
+  const name = split.nodes.find((node) => node.type.kind === 'tuple')!.name;
+  const parts = split.nodes.filter((node) => node.target === 'operator.getitem').map((node) => node.name);
+  expect(parts).toHaveLength(2);
+  await expect(planFor(split, 'a=2', { pins: [{ node: name, spec: 'S(0)' }] })).rejects.toMatchObject({
+    code: 'E_PIN',
+    message: `--pin ${name}=S(0): '${name}' is no tensor, but a tuple value`,
+    details: { hint: `pin its results: --pin ${parts[0]}=S(0) --pin ${parts[1]}=S(0)` },
+  });
+});
+
 describe('every sharding that a real graph does not offer', () => {
   const llama = load('torch/llama-tiny/joint.expanded');
   const models = new Map<string, Model>();

@@ -31,7 +31,7 @@ export function randomProgram(seed: number, kind: Kind = 'straight'): Graph {
 }
 
 /** Undefined where something on the way has no derivative: an operator, or a loop of unknown length. */
-function withBackward(graph: Graph): Graph | undefined {
+export function withBackward(graph: Graph): Graph | undefined {
   const floating = graph.nodes.filter((n) => n.kind === 'placeholder' && n.type.kind === 'tensor' && n.type.dtype === 'f32'); // prettier-ignore
   try {
     return jointGraph(graph, { wrt: floating.map((node) => node.name) });

@@ -1,0 +1,30 @@
+import { describe, expect, test } from 'vitest';
+import { FUZZERS } from './all.ts';
+import { fuzzer } from './runner.ts';
+import fc from 'fast-check';
+
+/** The first turn of `npm run fuzz`, with the same examples in every run; 10,000 of each with SHARDWRIGHT_FULL=1. */
+const SEED = 20_260_101;
+const FULL = process.env.SHARDWRIGHT_FULL === '1';
+
+describe('the adversary finds nothing', () => {
+  test.each(FUZZERS.map((f) => [f.name, f] as const))('%s', async (_, f) => {
+    expect(await f.run(SEED, FULL ? 10_000 : f.sample)).toBeUndefined();
+    expect(f.outcomes.size, [...f.outcomes].join('; ')).toBeGreaterThan(1);
+  }, 3_600_000); // prettier-ignore
+});
+
+describe('the runner', () => {
+  test('reports the seed and the smallest example of what fails', async () => {
+    const small = fuzzer('numbers below 40', 100, fc.nat(1000), (n) => {
+      expect(n).toBeLessThan(40);
+      return 'small';
+    });
+    const report = await small.run(7, 100);
+    expect(report).toMatch(/^numbers below 40: .*failed after \d+ tests/);
+    expect(report).toContain('seed: 7');
+    expect(report).toContain('Counterexample: [40]');
+    expect(report).toMatch(/expected \d+ to be less than 40/);
+    expect(await small.run(7, 0)).toBeUndefined();
+  });
+});
