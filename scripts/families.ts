@@ -1,20 +1,25 @@
 /**
  * Plans and verifies the captured graphs of test/fixtures/families, keeps what came out in results.json there, and writes
- * docs/families.md from both. Run: npx tsx scripts/families.ts [--plan-only] [NAME ...]; without names all are run.
+ * docs/families.md from both. Run: npx tsx scripts/families.ts [--plan-only] [--limit SECONDS] [--resume] [NAME ...].
+ * Small graphs come first; without names all are run, with --resume those that were neither verified nor refused.
  * `scripts/engines/capture_families.py` captures the graphs.
  */
-import { readFileSync, writeFileSync } from 'node:fs';
+import { spawn } from 'node:child_process';
+import { readFileSync, statSync, writeFileSync } from 'node:fs';
+import { createInterface } from 'node:readline';
 import { fileURLToPath } from 'node:url';
+import { parseArgs } from 'node:util';
 import { format, resolveConfig } from 'prettier';
 import { ShardwrightError } from '../src/errors.ts';
+import type { Graph } from '../src/graph/types.ts';
 import { importGraph } from '../src/import/import.ts';
 import { builtinOperators } from '../src/ops/builtin.ts';
 import { plannable } from '../src/passes/plannable.ts';
-import { shrinkGraph } from '../src/passes/shrink.ts';
 import { prepare, type Prepared } from '../src/plan/prepare.ts';
 import { DEFAULT_REQUEST } from '../src/plan/request.ts';
 import { shardPrepared } from '../src/plan/shard.ts';
 import { transplant } from '../src/plan/transplant.ts';
+import { constantsAsInputs, reduced, refuseUnevaluated } from '../src/simulate/reduced.ts';
 import { verify } from '../src/simulate/verify.ts';
 import { parseMesh } from '../src/mesh/mesh.ts';
 
@@ -40,6 +45,8 @@ export interface FamilyResult {
   readonly compared?: number;
   readonly refused?: string;
   readonly verifyRefused?: string;
+  /** Seconds after which the run was ended: before there was a plan, or before everything was compared. */
+  readonly endedAfterSeconds?: number;
 }
 
 export const MESH = 'dp=2,tp=4';
@@ -54,13 +61,26 @@ export function results(): Record<string, FamilyResult> {
   return JSON.parse(readFileSync(new URL('results.json', FOLDER), 'utf8')) as Record<string, FamilyResult>;
 }
 
+export function familyGraph(family: Family): Graph {
+  return importGraph(readFileSync(new URL(family.file ?? '', FOLDER)), { name: family.file ?? '' });
+}
+
 /** The program of a captured graph, prepared for planning on the mesh of the table. */
 export function preparedFamily(family: Family): Prepared {
   const graph = importGraph(readFileSync(new URL(family.file ?? '', FOLDER)), { name: family.file ?? '' });
-  return prepare(plannable(graph, table), { ...DEFAULT_REQUEST, mesh: MESH, cluster: CLUSTER }, table);
+  return prepare(
+    constantsAsInputs(plannable(graph, table)),
+    { ...DEFAULT_REQUEST, mesh: MESH, cluster: CLUSTER },
+    table,
+  );
 }
 
-export async function resultOf(family: Family, planOnly: boolean): Promise<FamilyResult> {
+/** What comes of a family; `planned` hears of the plan before it is verified. */
+export async function resultOf(
+  family: Family,
+  planOnly: boolean,
+  planned: (result: FamilyResult) => void,
+): Promise<FamilyResult> {
   let result: FamilyResult = {};
   try {
     const prepared = preparedFamily(family);
@@ -69,13 +89,14 @@ export async function resultOf(family: Family, planOnly: boolean): Promise<Famil
     if (solved.status === 'infeasible') return { ...result, refused: 'no plan fits' };
     const { objective, proof } = solved.plan;
     result = { ...result, seconds: objective.seconds, status: proof.status };
+    planned(result);
     if (planOnly) return result;
     try {
-      const { sizes: meshSizes } = parseMesh(MESH);
       const { program, request } = solved.prepared;
-      const reduced = shrinkGraph(program, table, { meshSizes });
-      const plan = transplant(solved.plan, prepare(reduced.graph, request, table));
-      const { mismatches, nodesCompared } = verify(reduced.graph, plan, table, {});
+      refuseUnevaluated(program, table);
+      const small = reduced(program, table, { meshSizes: parseMesh(MESH).sizes });
+      const plan = transplant(solved.plan, prepare(small.graph, request, table));
+      const { mismatches, nodesCompared } = verify(small.graph, plan, table, {});
       if (mismatches.length > 0)
         return { ...result, verifyRefused: `${mismatches.length} mismatches, first ${mismatches[0].where}` };
       return { ...result, compared: nodesCompared };
@@ -92,28 +113,61 @@ function lineOf(error: unknown): string {
   return `${error.code} ${error.message}`.replaceAll(/\s+/g, ' ').slice(0, 160);
 }
 
+/** Why a capture failed, in the words of the page. */
+function captureText(error: string): string {
+  return error.startsWith('DataDependentOutputException')
+    ? 'its code reads a number out of a tensor, which an exported graph cannot hold'
+    : error;
+}
+
+function planText({ error }: Family, { refused, status, seconds, endedAfterSeconds }: FamilyResult): string {
+  if (error !== undefined) return `not captured: ${captureText(error)}`;
+  if (refused !== undefined) return refused;
+  if (status !== undefined) return `${status}, ${(1e3 * (seconds ?? 0)).toFixed(3)} ms`;
+  return endedAfterSeconds === undefined ? 'not run' : `not planned within ${endedAfterSeconds} s`;
+}
+
+function verifyText({ compared, verifyRefused, status, endedAfterSeconds }: FamilyResult): string {
+  if (compared !== undefined) return `${compared} tensors`;
+  if (verifyRefused !== undefined) return verifyRefused;
+  if (status === undefined) return 'no plan';
+  return endedAfterSeconds === undefined ? 'not run' : `not compared within ${endedAfterSeconds} s`;
+}
+
 /** The page, formatted as the repository is. */
 export async function familiesPage(): Promise<string> {
   const [all, known] = [families(), results()];
-  const rows = Object.entries(all).map(([name, { package: from, version, model, error }]) => {
+  const names = Object.keys(all);
+  const rows = names.map((name) => {
+    const { package: from, version, model } = all[name];
     const r = known[name] ?? {};
-    const plan = error !== undefined ? `not captured: ${error}` : (r.refused ?? (r.status === undefined ? '' : `${r.status}, ${(1e3 * (r.seconds ?? 0)).toFixed(3)} ms`)); // prettier-ignore
-    const verified = r.compared === undefined ? (r.verifyRefused ?? '') : `${r.compared} tensors`;
-    return [name, `${from} ${version}`, model, String(r.nodes ?? ''), plan, verified].map((cell) => cell.replaceAll('|', '\\|')); // prettier-ignore
+    return [name, `${from} ${version}`, model, String(r.nodes ?? ''), planText(all[name], r), verifyText(r)].map((cell) => cell.replaceAll('|', '\\|')); // prettier-ignore
   });
-  const count = (test: (r: FamilyResult) => boolean): number => Object.keys(all).filter((name) => test(known[name] ?? {})).length; // prettier-ignore
+  const captured = names.filter((name) => all[name].error === undefined);
+  const of = (test: (r: FamilyResult) => boolean): string[] => captured.filter((name) => test(known[name] ?? {}));
+  const proven = of((r) => r.status === 'optimal');
+  const verified = of((r) => r.compared !== undefined);
+  const late = of((r) => (r.compared ?? r.verifyRefused ?? r.refused) === undefined);
+  const refused = of((r) => (r.refused ?? r.verifyRefused) !== undefined);
+  const listed = (some: readonly string[]): string => (some.length === 0 ? '' : ` (${some.join(', ')})`);
   const text = `# Families of models
 
 <!-- Written by scripts/families.ts from test/fixtures/families; a test compares the two. -->
 
-Small models of ${Object.keys(all).length} families, with random weights, captured from the packages that people use: joint forward and backward graphs by the
-snippet in the README, JAX programs as StableHLO or jaxpr. Each is planned on ${MESH} of ${CLUSTER}, and its plan is run with numbers on
-virtual devices (\`verify\`). ${count((r) => r.status === 'optimal')} have a plan that is proven optimal; of ${count((r) => r.compared !== undefined)} every tensor on every device was compared with the unsharded
-program and none differs. What is refused says why. An empty cell was not run.
+Small models of ${names.length} families, with random weights, from the packages that people use: joint forward and backward graphs by the
+snippet in the README, JAX programs as StableHLO or jaxpr. Each is planned on ${MESH} of ${CLUSTER}; its plan is then run with numbers at
+reduced sizes on virtual devices (\`verify\`), and every tensor on every device is compared with the unsharded program.
+
+- captured: ${captured.length} of ${names.length}; the others say why${listed(names.filter((name) => !captured.includes(name)))}
+- planned to a proven optimum: ${proven.length} of ${captured.length}
+- verified, no tensor differs: ${verified.length} of ${captured.length}
+- refused, by the plan or by verify: ${refused.length}${listed(refused)}
+- not run to the end within the time that was given: ${late.length}${listed(late)}
 
 \`\`\`sh
 python scripts/engines/capture_families.py FOLDER [NAME ...]    # captures; nothing is downloaded
-npx tsx scripts/families.ts [--plan-only] [NAME ...]            # plans, verifies, writes this page
+npx tsx scripts/families.ts [NAME ...]                          # plans, verifies, writes this page
+npx tsx scripts/families.ts --resume --limit 300                # those that are not settled, 300 s each
 \`\`\`
 
 | family | package | model | nodes | plan | verified |
@@ -124,17 +178,66 @@ ${rows.map((row) => `| ${row.join(' | ')} |`).join('\n')}
   return format(text, { ...options, parser: 'markdown' });
 }
 
-if (process.argv[1] === fileURLToPath(import.meta.url)) {
-  const planOnly = process.argv.includes('--plan-only');
-  const names = process.argv.slice(2).filter((arg) => !arg.startsWith('--'));
-  for (const [name, family] of Object.entries(families())) {
-    if (family.file === undefined || (names.length > 0 && !names.includes(name))) continue;
-    const made = await resultOf(family, planOnly);
+/** Keeps a row. Read again each time: several runs may work on different names. */
+function keep(name: string, made: FamilyResult): void {
+  const after = { ...results(), [name]: made };
+  const sorted = Object.fromEntries(Object.entries(after).sort(([a], [b]) => (a < b ? -1 : 1)));
+  writeFileSync(new URL('results.json', FOLDER), `${JSON.stringify(sorted, null, 1)}\n`);
+}
+
+/**
+ * Runs families in a process of its own, one after another; ends it where one takes longer than the limit.
+ *
+ * @returns the families that are left, which a new process takes
+ */
+async function runSome(names: readonly string[], planOnly: boolean, limitSeconds: number): Promise<string[]> {
+  const flags = planOnly ? ['--plan-only'] : [];
+  const child = spawn(process.execPath, [...process.execArgv, fileURLToPath(import.meta.url), '--child', ...flags, ...names], { stdio: ['ignore', 'pipe', 'inherit'] }); // prettier-ignore
+  const left = [...names];
+  let known: FamilyResult = {};
+  const late = (): void => {
+    child.kill('SIGKILL');
+    finish({ ...known, endedAfterSeconds: limitSeconds });
+  };
+  let timer = setTimeout(late, limitSeconds * 1000);
+  const finish = (made: FamilyResult): void => {
+    const name = left.shift() ?? '';
     process.stderr.write(`${name} ${JSON.stringify(made)}\n`);
-    // Read again: several runs may work on different names.
-    const after = { ...results(), [name]: made };
-    const sorted = Object.fromEntries(Object.entries(after).sort(([a], [b]) => (a < b ? -1 : 1)));
-    writeFileSync(new URL('results.json', FOLDER), `${JSON.stringify(sorted, null, 1)}\n`);
+    keep(name, made);
+    known = {};
+  };
+  for await (const line of createInterface(child.stdout)) {
+    const { done, made } = JSON.parse(line) as { done: boolean; made: FamilyResult };
+    known = made;
+    if (!done) continue;
+    finish(made);
+    clearTimeout(timer);
+    if (left.length > 0) timer = setTimeout(late, limitSeconds * 1000);
   }
-  writeFileSync(FAMILIES_PAGE, await familiesPage());
+  clearTimeout(timer);
+  if (left.length === names.length) throw new Error(`${names[0]}: its process ended before it had a result`);
+  return left;
+}
+
+if (process.argv[1] === fileURLToPath(import.meta.url)) {
+  const flag = { type: 'boolean', default: false } as const;
+  const options = { 'plan-only': flag, resume: flag, child: flag, limit: { type: 'string', default: '60' } } as const;
+  const { values, positionals } = parseArgs({ options, allowPositionals: true });
+  const all = families();
+  const planOnly = values['plan-only'];
+  if (values.child) {
+    const say = (done: boolean, made: FamilyResult): void => void process.stdout.write(`${JSON.stringify({ done, made })}\n`); // prettier-ignore
+    for (const name of positionals)
+      say(true, await resultOf(all[name], planOnly, (made) => say(false, made))); // prettier-ignore
+  } else {
+    const before = results();
+    const size = (name: string): number => statSync(new URL(all[name].file ?? '', FOLDER)).size;
+    const settled = ({ compared, verifyRefused, refused }: FamilyResult): boolean => (compared ?? verifyRefused ?? refused) !== undefined; // prettier-ignore
+    let names = Object.keys(all)
+      .filter((name) => all[name].file !== undefined && (positionals.length === 0 || positionals.includes(name)))
+      .filter((name) => !values.resume || !settled(before[name] ?? {}))
+      .sort((a, b) => size(a) - size(b));
+    while (names.length > 0) names = await runSome(names, planOnly, Number(values.limit));
+    writeFileSync(FAMILIES_PAGE, await familiesPage());
+  }
 }

@@ -72,9 +72,9 @@ export function wrapInteger(value: number, dtype: ElementType): number {
 
 /**
  * The values as another element type: floats lose their fraction on the way to integers, everything but zero is true.
- * Floating-point types are not rounded.
+ * Floating-point types are not rounded. The logarithm of zero becomes the least integer, as positions that a mask drops later have it.
  *
- * @throws E_VALUE where a float has no integer value that float64 holds exactly
+ * @throws E_VALUE where another float has no integer value that float64 holds exactly
  */
 export function cast(x: NDArray, dtype: ElementType): NDArray {
   const to = kindOf(dtype);
@@ -83,6 +83,8 @@ export function cast(x: NDArray, dtype: ElementType): NDArray {
   return map(
     x,
     (v) => {
+      // PyTorch and XLA agree on this one; on other values without a counterpart they do not.
+      if (v === -Infinity && (dtype === 'i64' || dtype === 'i32')) return dtype === 'i64' ? -(2 ** 63) : -(2 ** 31);
       const whole = Math.trunc(v);
       if (!(Math.abs(whole) <= Number.MAX_SAFE_INTEGER))
         throw new ShardwrightError('E_VALUE', `${v} does not convert to ${dtype} exactly`);

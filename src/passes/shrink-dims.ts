@@ -72,6 +72,7 @@ export class ProgramAxes {
     }
     for (const at of nodes) this.link(at, coarse.has(at.node));
     for (const graph of this.byName.keys()) this.linkOutputs(graph);
+    this.joinSameViews(nodes);
     this.joinAlike(nodes);
   }
 
@@ -216,12 +217,34 @@ export class ProgramAxes {
 
   private tiesOf({ node, ctx }: AxisCall): Ties {
     const shapes = [...ctx.inputs, ...ctx.outputs].map((meta) => meta?.shape ?? null);
-    const plain = JSON.stringify([node.target, shapes, node.args, node.kwargs], (_, value: unknown) =>
-      typeof value === 'bigint' ? String(value) : isNamed(value) ? 'value' : value,
-    );
+    const plain = `${JSON.stringify(shapes)} ${literalText(node)}`;
     let known = this.ties.get(plain);
     if (known === undefined) this.ties.set(plain, (known = readTies(this.table, node.target, ctx)));
     return known;
+  }
+
+  /** The same view of a value, taken twice, is one value to a plan: it stays one. */
+  private joinSameViews(nodes: readonly ProgramNode[]): void {
+    const seen = new Map<Graph, Map<string, Node>>();
+    /** The first node that is the same value. */
+    const same = new Map<Node, Node>();
+    for (const { node, graph } of nodes) {
+      if (node.kind !== 'call' || node.type.kind !== 'tensor' || this.table.get(node.target)?.cls !== 'view') continue;
+      const read: string[] = [];
+      eachRef(node, (name) => {
+        const source = this.byName.get(graph)?.get(name);
+        read.push(source === undefined ? name : (same.get(source) ?? source).name);
+      });
+      let views = seen.get(graph);
+      if (views === undefined) seen.set(graph, (views = new Map<string, Node>()));
+      const key = `${read.join()} ${literalText(node)}`;
+      const first = views.get(key);
+      if (first === undefined) views.set(key, node);
+      else {
+        same.set(node, first);
+        this.of(node).dims.forEach((axis, d) => this.join(axis, this.of(first).dims[d]));
+      }
+    }
   }
 
   /** Axes of one size that the same operators use in the same places are one. */
@@ -281,6 +304,13 @@ function readTies(table: OperatorTable, target: string, ctx: TypedContext): Ties
     shape.flatMap((_, dim): Place[] => (cut.has(`${tensor}.${dim}`) ? [] : [[tensor, dim]])),
   );
   return { tied, loose };
+}
+
+/** A call without the values that it reads. */
+function literalText({ target, args, kwargs }: Node): string {
+  return JSON.stringify([target, args, kwargs], (_, value: unknown) =>
+    typeof value === 'bigint' ? String(value) : isNamed(value) ? 'value' : value,
+  );
 }
 
 function isNamed(value: unknown): boolean {

@@ -101,6 +101,7 @@ describe('values of kernels', () => {
     expect(call('aten.bitwise_and.Scalar', [x([big], 'i64'), 2 ** 40 + 1]).toArray()).toEqual([2 ** 40 + 1]);
     expect(code(() => call('aten.mul.Scalar', [x([big], 'i64'), 2]))).toMatch(/^E_VALUE: .*2\^53/);
     expect(code(() => call('aten.long.default', [x([NaN])]))).toMatch(/^E_VALUE: NaN does not convert to i64/);
+    expect(call('aten.long.default', [x([-Infinity])]).toArray()).toEqual([-(2 ** 63)]);
     expect(code(() => call('aten.div.Tensor_mode', [x([1], 'i64'), x([0], 'i64')], { rounding_mode: 'floor' }))).toMatch(/division by zero/); // prettier-ignore
   });
 
