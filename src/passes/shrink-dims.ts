@@ -72,7 +72,7 @@ export class ProgramAxes {
     }
     for (const at of nodes) this.link(at, coarse.has(at.node));
     for (const graph of this.byName.keys()) this.linkOutputs(graph);
-    this.joinSameViews(nodes);
+    this.joinSameViews();
     this.joinAlike(nodes);
   }
 
@@ -224,27 +224,12 @@ export class ProgramAxes {
   }
 
   /** The same view of a value, taken twice, is one value to a plan: it stays one. */
-  private joinSameViews(nodes: readonly ProgramNode[]): void {
-    const seen = new Map<Graph, Map<string, Node>>();
-    /** The first node that is the same value. */
-    const same = new Map<Node, Node>();
-    for (const { node, graph } of nodes) {
-      if (node.kind !== 'call' || node.type.kind !== 'tensor' || this.table.get(node.target)?.cls !== 'view') continue;
-      const read: string[] = [];
-      eachRef(node, (name) => {
-        const source = this.byName.get(graph)?.get(name);
-        read.push(source === undefined ? name : (same.get(source) ?? source).name);
-      });
-      let views = seen.get(graph);
-      if (views === undefined) seen.set(graph, (views = new Map<string, Node>()));
-      const key = `${read.join()} ${literalText(node)}`;
-      const first = views.get(key);
-      if (first === undefined) views.set(key, node);
-      else {
-        same.set(node, first);
-        this.of(node).dims.forEach((axis, d) => this.join(axis, this.of(first).dims[d]));
+  private joinSameViews(): void {
+    for (const names of this.byName.values())
+      for (const [name, first] of sameViews([...names.values()], this.table)) {
+        const [own, dims] = [names.get(name)!, this.of(names.get(first)!).dims];
+        this.of(own).dims.forEach((axis, d) => this.join(axis, dims[d]));
       }
-    }
   }
 
   /** Axes of one size that the same operators use in the same places are one. */
@@ -304,6 +289,22 @@ function readTies(table: OperatorTable, target: string, ctx: TypedContext): Ties
     shape.flatMap((_, dim): Place[] => (cut.has(`${tensor}.${dim}`) ? [] : [[tensor, dim]])),
   );
   return { tied, loose };
+}
+
+/** Views that an earlier one of the same value is already, with the name of that one. */
+export function sameViews(nodes: readonly Node[], table: OperatorTable): ReadonlyMap<string, string> {
+  const same = new Map<string, string>();
+  const seen = new Map<string, string>();
+  for (const node of nodes) {
+    if (node.kind !== 'call' || node.type.kind !== 'tensor' || table.get(node.target)?.cls !== 'view') continue;
+    const read: string[] = [];
+    eachRef(node, (name) => read.push(same.get(name) ?? name));
+    const key = `${read.join()} ${literalText(node)}`;
+    const first = seen.get(key);
+    if (first === undefined) seen.set(key, node.name);
+    else same.set(node.name, first);
+  }
+  return same;
 }
 
 /** A call without the values that it reads. */

@@ -5,7 +5,7 @@ import type { Graph, Node, ValueType } from '../graph/types.ts';
 import { getOwn, isList, isRef, sameType, setOwn, tensorType, typeText } from '../graph/value.ts';
 import { inferCall } from '../ops/infer.ts';
 import type { OperatorTable } from '../ops/table.ts';
-import { ProgramAxes, programNodes, shapeOf, type ProgramNode, type ValueAxes } from './shrink-dims.ts';
+import { ProgramAxes, programNodes, sameViews, shapeOf, type ProgramNode, type ValueAxes } from './shrink-dims.ts';
 import { byValue, written, type Resized } from './shrink-literals.ts';
 import { SizeRelations } from './shrink-relation-set.ts';
 import { readRelations } from './shrink-relations.ts';
@@ -151,8 +151,21 @@ class Rebuilding {
       types.set(node.name, type);
       return node.kind === 'call' ? { ...this.call(node, type, graph, subgraphs, types), type } : { ...node, type };
     });
+    this.checkViews(graph, nodes);
     return { ...graph, nodes, subgraphs };
   } // prettier-ignore
+
+  /** Views of a value that differ stay different: a plan places them apart. */
+  private checkViews(graph: Graph, nodes: readonly Node[]): void {
+    const before = sameViews(graph.nodes, this.table);
+    const now = sameViews(nodes, this.table);
+    for (const node of graph.nodes) {
+      const first = now.get(node.name);
+      if (first === undefined || first === before.get(node.name)) continue;
+      for (const one of [node, graph.nodes.find(({ name }) => name === first)!])
+        this.misfit(one, `${node.name} and ${first} would be one view`);
+    }
+  }
 
   private to(axis: number): number {
     return this.chosen.get(this.axes.find(axis)) ?? this.axes.sizeOf(axis);

@@ -68,6 +68,28 @@ describe('shrinking a program', () => {
     for (const { from, to } of sizes) if (from % 4 === 0) expect(to % 4, String(from)).toBe(0);
   });
 
+  test('one view taken twice stays one, and different views stay different', () => {
+    const twice = graphOf(
+      '  in %s: f32[1, 1] input "s"\n  in %x: f32[48, 32] input "x"\n  in %w: f32[32, 32] parameter "w"\n' +
+        '  %a = aten.expand.default(%s, [48, 32]): f32[48, 32]\n  %b = aten.expand.default(%s, [48, 32]): f32[48, 32]\n' +
+        '  %m = aten.mm.default(%x, %w): f32[48, 32]\n  %y = aten.add.Tensor(%m, %b): f32[48, 32]\n' +
+        '  out %y output 0',
+    );
+    const [a, b] = shrinkGraph(twice, TABLE).graph.nodes.filter(({ target }) => target === 'aten.expand.default');
+    expect(a.type).not.toEqual(twice.nodes[3].type);
+    expect([a.type, a.args]).toEqual([b.type, b.args]);
+
+    // More rows are picked than a smaller dim has.
+    const rows = Array.from({ length: 14 }, (_, i) => i + 1);
+    const picked = graphOf(
+      `  in %x: f32[16, 96] input "x"\n${rows.map((i) => `  %r${i} = aten.select.int(%x, 0, ${i}): f32[96]\n`).join('')}` +
+        rows.map((i) => `  out %r${i} output ${i - 1}`).join('\n'),
+    );
+    const { graph } = shrinkGraph(picked, TABLE);
+    const selects = graph.nodes.filter(({ target }) => target === 'aten.select.int');
+    expect(new Set(selects.map(({ args }) => args[2])).size).toBe(14);
+  });
+
   test('equal sizes stay equal, small ones stay, one row stays one row', () => {
     const graph = graphOf(
       '  in %x: f32[1, 3, 96, 96] input "x"\n  %y = aten.transpose.int(%x, 2, 3): f32[1, 3, 96, 96]\n  out %y output 0',

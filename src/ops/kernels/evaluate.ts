@@ -142,12 +142,15 @@ function settle(record: OperatorRecord, index: number, x: NDArray | null | undef
   return checked(record, named);
 }
 
+/** The least i64 is held exactly; what is added to it is less than float64 tells apart there. */
+const LEAST = -(2 ** 63);
+
 function checked(record: OperatorRecord, x: NDArray): NDArray {
   let wraps = false;
   for (const v of x.strides.every((s) => s === 0) && x.size > 0 ? [x.storage[x.offset]] : flat(x)) {
     if (x.kind === 'bool' ? v !== 0 && v !== 1 : !Number.isInteger(v))
       throw internalError(`${record.name} gives ${v} as ${x.dtype}`);
-    if (Math.abs(v) > Number.MAX_SAFE_INTEGER)
+    if (Math.abs(v) > Number.MAX_SAFE_INTEGER && v !== LEAST)
       throw new ShardwrightError('E_VALUE', `${record.name} gives ${v}, an integer beyond what is held exactly (2^53)`);
     wraps ||= wrapInteger(v, x.dtype) !== v || Object.is(v, -0);
   }
