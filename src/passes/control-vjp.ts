@@ -9,7 +9,7 @@ import { branchBackward } from './branch-vjp.ts';
 import { controlForm, inputNames, type ScanForm } from './control-form.ts';
 import { customDerivative, type CustomDerivative } from './custom-vjp.ts';
 import { Activity } from './joint-activity.ts';
-import { isReal } from './joint-wanted.ts';
+import { hasGradient } from './joint-wanted.ts';
 import { keptRegion, type KeptRegion } from './kept-region.ts';
 import { planScan, type ScanPlan } from './scan-vjp.ts';
 
@@ -94,7 +94,7 @@ export class ControlVjp {
   }
 
   private isActive(operand: Arg): boolean {
-    return isRef(operand) && this.activity.has(operand.name) && isReal(this.calls.typeOf(operand));
+    return isRef(operand) && this.activity.has(operand.name) && hasGradient(this.calls.typeOf(operand));
   }
 
   /** Results that a read leads on to where gradients start. */
@@ -113,7 +113,7 @@ export class ControlVjp {
     const names = inputNames(step);
     const types = new Map(step.nodes.map((node) => [node.name, node.type]));
     const operands = [...init, ...xs, ...captured];
-    const real = (name: string): boolean => isReal(types.get(name) ?? { kind: 'none' });
+    const real = (name: string): boolean => hasGradient(types.get(name) ?? { kind: 'none' });
     const active = new Set(names.filter((name, i) => real(name) && this.isActive(operands[i])));
     for (let grows = active.size > 0; grows;) {
       const activity = new Activity(this.calls.table, active);

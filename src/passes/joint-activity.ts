@@ -2,7 +2,7 @@ import type { Node, ValueType } from '../graph/types.ts';
 import { eachOperand, isRef } from '../graph/value.ts';
 import type { OperatorTable } from '../ops/table.ts';
 import { cutsGradient, vjpOf } from '../ops/vjp/table.ts';
-import { isReal } from './joint-wanted.ts';
+import { hasGradient } from './joint-wanted.ts';
 
 /** Which values depend on what is differentiated, through real numbers all the way. */
 export class Activity {
@@ -44,5 +44,5 @@ export class Activity {
 }
 
 function hasReals(type: ValueType): boolean {
-  return type.kind === 'tuple' ? type.items.some(hasReals) : isReal(type);
+  return type.kind === 'tuple' ? type.items.some(hasReals) : hasGradient(type);
 }

@@ -1,7 +1,7 @@
 import { ShardwrightError, suggestion } from '../errors.ts';
 import type { Graph, Node, ValueType } from '../graph/types.ts';
 import { typeText } from '../graph/value.ts';
-import { isFloating } from '../ops/dtypes.ts';
+import { categoryOf } from '../ops/dtypes.ts';
 
 /** `parameters`: every parameter. `all`: every parameter and input. A list: role or node names of placeholders. */
 export type Wanted = 'parameters' | 'all' | readonly string[];
@@ -15,7 +15,7 @@ export type Wanted = 'parameters' | 'all' | readonly string[];
 export function differentiated(graph: Graph, placeholders: readonly Node[], wanted: Wanted): ReadonlySet<string> {
   if (wanted === 'parameters' || wanted === 'all') {
     const roles: readonly unknown[] = wanted === 'all' ? ['parameter', 'input', 'arg'] : ['parameter'];
-    return new Set(placeholders.filter((n) => roles.includes(n.meta.role) && isReal(n.type)).map((n) => n.name));
+    return new Set(placeholders.filter((n) => roles.includes(n.meta.role) && hasGradient(n.type)).map((n) => n.name));
   }
   return new Set(
     wanted.map((name) => {
@@ -25,17 +25,17 @@ export function differentiated(graph: Graph, placeholders: readonly Node[], want
           hint: suggestion(name, [...new Set(placeholders.map((n) => n.meta.roleName ?? n.name))], 'inputs'),
           path: graph.name,
         });
-      if (!isReal(node.type))
+      if (!hasGradient(node.type))
         throw new ShardwrightError('E_TYPE', `'${name}' is ${typeText(node.type)}, which has no gradient`, {
           node: node.name,
-          hint: 'only tensors of real numbers have one; leave it out',
+          hint: 'only tensors of real or complex numbers have one; leave it out',
         });
       return node.name;
     }),
   );
 }
 
-/** A tensor of real numbers. */
-export function isReal(type: ValueType): boolean {
-  return type.kind === 'tensor' && isFloating(type.dtype);
+/** A tensor of real or complex numbers: gradients pass both. */
+export function hasGradient(type: ValueType): boolean {
+  return type.kind === 'tensor' && categoryOf(type.dtype) >= 2;
 }

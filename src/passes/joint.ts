@@ -18,7 +18,7 @@ import { ForwardCopy } from './joint-forward.ts';
 import { stampJointPhases } from './joint-phases.ts';
 import { atExampleSizes } from './fix-sizes.ts';
 import { retained } from './retention.ts';
-import { differentiated, isReal, type Wanted } from './joint-wanted.ts';
+import { differentiated, hasGradient, type Wanted } from './joint-wanted.ts';
 
 export type { Wanted } from './joint-wanted.ts';
 
@@ -124,7 +124,7 @@ function lossesOf(
     if (output.value === null || output.role !== 'output' || !activity.has(output.value)) return [];
     if (from !== undefined && !from.includes(output.index ?? -1)) return [];
     const type = types.get(output.value);
-    return type?.kind === 'tensor' && isReal(type) ? [{ output, value: output.value, type }] : [];
+    return type?.kind === 'tensor' && hasGradient(type) ? [{ output, value: output.value, type }] : [];
   });
   if (!scalars) return ends;
   const losses = ends.filter(({ type }) => type.shape.length === 0);

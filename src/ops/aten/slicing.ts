@@ -52,7 +52,7 @@ const split = splitting(
     if (size < 0 || (size === 0 && rows > 0)) ctx.fail(`split_size must be positive, got ${size}`);
     return pieces(rows, Math.max(size, 1));
   },
-  ['aten.split_copy.Tensor'],
+  ['aten.split_copy.Tensor', 'aten.unsafe_split.Tensor'],
 );
 
 const splitWithSizes = splitting(
@@ -64,7 +64,7 @@ const splitWithSizes = splitting(
     if (total !== rows) ctx.fail(`split_sizes add up to ${total}, expected ${rows}`);
     return sizes;
   },
-  ['aten.split_with_sizes_copy.default'],
+  ['aten.split_with_sizes_copy.default', 'aten.unsafe_split_with_sizes.default'],
 );
 
 const splitSizes = splitting('aten.split.sizes', 'Tensor self, int[] split_size, int dim=0', (ctx, rows) => {

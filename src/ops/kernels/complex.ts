@@ -48,6 +48,13 @@ const sum =
 const conjugate = ({ re, im }: Complex): Complex => ({ re, im: scale(im, -1) });
 const modulus = ({ re, im }: Complex): Complex => ({ re: map2(re, im, Math.hypot), im });
 
+/** The number of length one in the same direction; zero has none. */
+const direction = ({ re, im }: Complex): Complex => {
+  const length = map2(re, im, Math.hypot);
+  const part = (x: NDArray): NDArray => map2(x, length, (v, l) => (l === 0 ? 0 : v / l));
+  return { re: part(re), im: part(im) };
+};
+
 function only(call: KernelCall): NDArray {
   return call.inputs[0];
 }
@@ -136,6 +143,7 @@ const KERNELS: Kernels = {
   ...named('add.Tensor', sum(1)),
   ...named('sub.Tensor', sum(-1)),
   ...named('abs.default', complex(['self'], modulus)),
+  ...named('sgn.default', complex(['self'], direction)),
   'stablehlo.complex': one(composed),
   'stablehlo.constant': one(constant),
   'stablehlo.compare': one(compared),

@@ -70,11 +70,12 @@ const modulo = (rounding: string) => (c: VjpCall) => ({
 function quotient(c: VjpCall) {
   const { b } = c;
   return {
-    self: () => like(c, 'div', c.g(), operand(c, 'other')),
+    self: () => like(c, 'div', c.g(), conjugated(c, operand(c, 'other'))),
     other: () => {
       const other = c.x('other');
       const ratio = b.call('aten.div.Tensor', [c.arg('self') ?? null, other]);
-      return b.mul(b.neg(c.g()), b.div(ratio, other));
+      const slope = b.div(ratio, other);
+      return b.mul(b.neg(c.g()), categoryOf(b.dtype(slope)) === 3 ? b.call('aten._conj.default', [slope]) : slope);
     },
   };
 }
