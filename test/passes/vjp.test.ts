@@ -1,5 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { gunzipSync } from 'node:zlib';
 import { describe, expect, test } from 'vitest';
 import { flat } from '../../src/ndarray/array.ts';
 import { compositeNames } from '../../src/ops/vjp/composite.ts';
@@ -67,7 +68,12 @@ describe('CA-53: gradients against central differences', () => {
   });
 
   test('every operator with a derivative is tried', () => {
-    const untried = [...vjpNames(), ...compositeNames()].filter((name) => !byTarget.has(name));
+    // Those on complex numbers have a recording of their own, which complex-vjp.test.ts reads.
+    const file = gunzipSync(readFileSync(join(import.meta.dirname, '../fixtures/kernels/complex-gradients.json.gz')));
+    const complex = new Set(
+      (JSON.parse(file.toString()) as { calls: { target: string }[] }).calls.map((c) => c.target),
+    );
+    const untried = [...vjpNames(), ...compositeNames()].filter((name) => !byTarget.has(name) && !complex.has(name));
     expect(untried).toEqual([]);
   });
 
