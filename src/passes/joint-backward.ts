@@ -3,6 +3,7 @@ import type { Graph, Node, TensorType, ValueRef, ValueType } from '../graph/type
 import { eachOperand, isRef } from '../graph/value.ts';
 import { bind } from '../ops/infer.ts';
 import { sameSizes, type CallBuilder } from '../ops/vjp/build.ts';
+import { passesComplex } from '../ops/vjp/complex.ts';
 import { vjpOf } from '../ops/vjp/table.ts';
 import { VjpCall, type Gradient, type VjpEntry, type Vjps } from '../ops/vjp/vjp.ts';
 import type { ControlVjp } from './control-vjp.ts';
@@ -100,9 +101,12 @@ export class Backward {
     const entry = record === undefined ? undefined : this.entryOf(record.name);
     const ctx = bind(this.calls.table, node, (name) => this.typeOf(name));
     if (record === undefined || entry === undefined || ctx === undefined) throw this.noVjp(node);
+    if (this.isComplex(node) && !Object.hasOwn(this.more, record.name) && !passesComplex(record))
+      throw this.noVjp(node, 'on complex numbers ');
     const results = entry.results ?? [0];
     gradients.forEach((gradient, i) => {
-      if (gradient !== undefined && results !== 'all' && !results.includes(i)) throw this.noVjp(node, `result ${i}`);
+      if (gradient !== undefined && results !== 'all' && !results.includes(i))
+        throw this.noVjp(node, `result ${i} of `);
     });
     const active = (ref: ValueRef | null): boolean => ref !== null && this.forward.activity.has(ref.name);
     const wants = (name: string): boolean => active(call.optional(name)) || call.list(name).some(active);
@@ -110,7 +114,7 @@ export class Backward {
     const parts = entry.vjp(call);
     for (const s of record.schema)
       if (s.type.startsWith('Tensor') && wants(s.name) && !Object.hasOwn(parts, s.name))
-        throw this.noVjp(node, `argument '${s.name}'`);
+        throw this.noVjp(node, `argument '${s.name}' of `);
     for (const [name, make] of Object.entries(parts)) {
       if (!call.argumentNames.includes(name) || !wants(name)) continue;
       const given: Gradient = make();
@@ -141,6 +145,16 @@ export class Backward {
     return typeof given === 'function' ? { vjp: given } : (given ?? vjpOf(name));
   }
 
+  /** Whether an operand or a result has complex numbers. */
+  private isComplex(node: Node): boolean {
+    const names = new Set([node.name]);
+    eachOperand(node, (name) => names.add(name));
+    return [...names].some((name) => {
+      const type = this.typeOf(name);
+      return (type.kind === 'tuple' ? type.items : [type]).some((t) => t.kind === 'tensor' && t.dtype.startsWith('c'));
+    });
+  }
+
   private typeOf(name: string): ValueType {
     return this.calls.typeOf({ kind: 'value', name });
   }
@@ -150,7 +164,7 @@ export class Backward {
   }
 
   /** The error for an operator that a gradient cannot pass: where it is, and the way from a parameter. */
-  private noVjp(node: Node, part?: string): ShardwrightError {
+  private noVjp(node: Node, what = ''): ShardwrightError {
     const { line, path, source } = node.meta;
     const details = {
       node: node.name,
@@ -164,7 +178,6 @@ export class Backward {
         ...details,
         hint: 'use fori with constant bounds, or give the loop maxTrips',
       }); // prettier-ignore
-    const what = part === undefined ? '' : `${part} of `;
     return new ShardwrightError(
       'E_NO_VJP',
       `${node.name}${place}: ${what}${node.target} has no derivative, but a gradient is to pass it: ${way}`,
