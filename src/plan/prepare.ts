@@ -80,9 +80,12 @@ export function prepare(
   const collectives = collectiveModel(asked.cost, cluster, mesh);
   // Whoever reads the plan later, to lower it or to open it again, reads from its request that there are no copies.
   const request = collectives.copies === 'each-use' ? { ...asked, sharing: false } : asked;
-  const charges = new RedistributionCharges(
-    new Redistributor(space, collectives, { checkTime: () => deadline.check('while redistributions were priced') }),
-  );
+  // A plan that is found is written however late it is.
+  let isPrepared = false;
+  const checkTime = (): void => {
+    if (!isPrepared) deadline.check('while redistributions were priced');
+  };
+  const charges = new RedistributionCharges(new Redistributor(space, collectives, { checkTime }));
   refuseShardedText(original);
   const straight = checkpointed(plannable(original, operators), request, operators, cluster);
   const opened = openBodies(straight, operators, request);
@@ -122,6 +125,7 @@ export function prepare(
     deadline.check('while the model was built');
     ({ model, restriction, unpinned } = restricted({ ...input, ceilingSeconds }, request, given));
   }
+  isPrepared = true;
   return {
     // A policy that is applied stands in the program from here on: asking for it again would apply it twice.
     request: isPolicy(request.checkpoint) ? { ...request, checkpoint: 'none' } : request,
