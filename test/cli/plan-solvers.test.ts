@@ -1,3 +1,6 @@
+import { prepare } from '../../src/plan/prepare.ts';
+import { shardPrepared } from '../../src/plan/shard.ts';
+import { load, request, TABLE } from '../plan/support.ts';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -69,19 +72,19 @@ it('--emit-ilp writes the program of the plan: HiGHS reads the file and ends at 
   expect(Math.abs(halvings - Math.round(halvings))).toBeLessThan(1e-6);
 });
 
-it('an answer at the time limit is feasible with a true bound, never optimal, and exits 4', async () => {
-  const llama = [
-    'plan',
-    fixture('llama3-8b-2l-b16'),
-    '--mesh',
-    'dp=8,tp=8',
-    '--cluster',
-    'dgx-h100',
-    '--json',
-  ] as const;
+it('a limit that comes before the solver begins names the step, and exits 4', async () => {
+  const llama = ['plan', fixture('llama3-8b-2l-b16'), '--mesh', 'dp=8,tp=8', '--cluster', 'dgx-h100'] as const;
   const run = await cli(...llama, '--time-limit', '0.001');
   expect(run.code).toBe(4);
-  const { proof, objective, greedySeconds } = readPlan(run.out);
+  expect(run.err).toMatch(/^E_TIME_LIMIT the time limit of 1\.00 ms came while .*, before the solver began/m);
+});
+
+it('an answer at the time limit is feasible with a true bound, never optimal', async () => {
+  // The limit of a request that is prepared counts from the solver on.
+  const asked = request('dp=8,tp=8', { timeLimitSeconds: 0.001 });
+  const result = await shardPrepared(prepare(load('torch/llama3-8b-2l-b16/joint.expanded'), asked, TABLE));
+  if (result.status !== 'planned') throw new Error('infeasible');
+  const { proof, objective, greedySeconds } = result.plan;
   expect(proof.status).toBe('feasible');
   // What greed finds at once is never better than the answer.
   expect(objective.seconds).toBeLessThanOrEqual(greedySeconds! * (1 + 1e-9));
