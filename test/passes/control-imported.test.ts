@@ -16,7 +16,7 @@ function outputs(graph: Graph, flip: boolean): (readonly number[] | null)[] {
     const shape = type.shape.map((dim) => (typeof dim === 'number' ? dim : 1));
     const count = shape.reduce((a, b) => a * b, 1);
     const data = numbers(count, i + 2).map((v) => (flip ? -Math.abs(v) : Math.abs(v)) / 2);
-    return fromList(shape, data, type.dtype as 'f32');
+    return fromList(shape, data, type.dtype);
   });
   return evaluateGraph(table, graph, inputs).outputs.map((value) =>
     value instanceof NDArray ? value.toArray() : null,

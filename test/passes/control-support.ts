@@ -21,7 +21,7 @@ function arrays(graph: Graph, values: Values): NDArray[] {
   return placeholders(graph).map(({ type, meta, name }) => {
     if (type.kind !== 'tensor') throw new Error(`${name} is no tensor`);
     const shape = type.shape.map((dim) => (typeof dim === 'number' ? dim : (dim.example ?? 1)));
-    return fromList(shape, values[meta.roleName ?? name], type.dtype as 'f64');
+    return fromList(shape, values[meta.roleName ?? name], type.dtype);
   });
 }
 
