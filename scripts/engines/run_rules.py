@@ -41,6 +41,7 @@ def draw(spec: dict[str, Any], generator: torch.Generator) -> torch.Tensor:
         "bits": lambda: uniform < 0.4,
         "seven": lambda: torch.full(shape, 7),
         "ends": lambda: torch.floor((hi + 1) * uniform).flatten().sort().values.reshape(shape),
+        "starts": lambda: torch.cat([torch.zeros(1), torch.floor(hi * uniform.flatten()[1:])]).sort().values.reshape(shape),
         # Matrices of hi rows whose diagonal outweighs the rest.
         "definite": lambda: uniform - 0.5 + (hi + 0.5) * torch.eye(hi, dtype=torch.float64),
     }
@@ -148,6 +149,8 @@ def difference(got: torch.Tensor, want: torch.Tensor, tolerance: float) -> str |
         return f"{got.dtype}{list(got.shape)} for {want.dtype}{list(want.shape)}"
     if want.numel() == 0:
         return None
+    if want.is_complex():
+        return difference(torch.view_as_real(got.resolve_conj()), torch.view_as_real(want.resolve_conj()), tolerance)
     if not want.is_floating_point():
         return None if torch.equal(got, want) else "other values"
     a, b = got.double(), want.double()

@@ -87,14 +87,19 @@ export const castOps: readonly OperatorRecord[] = [
         return [self];
       },
       // The old value is overwritten: what it was pending does not matter.
-      shard: (ctx) => [
-        ...pointwiseRules(ctx),
-        ...ALL_KINDS.map((kind) => rule([P(kind), P(kind)], [P(kind)])),
-        ...ALL_KINDS.map((kind) => rule([P(kind), R], [R], { origin: 'ext' })),
-        ...ALL_KINDS.flatMap((old) =>
-          ALL_KINDS.filter((kind) => kind !== old).map((kind) => rule([P(old), P(kind)], [P(kind)], { origin: 'ext' })),
-        ),
-      ],
+      shard: (ctx) => {
+        // Fractions are cut off, so that addends of a fraction make another integer; the largest stays the largest.
+        const [self, value] = ctx.inputs.map(({ dtype }) => /^(f|bf|c)/.test(dtype));
+        const kinds = value && !self ? ALL_KINDS.filter((kind) => kind === 'max' || kind === 'min') : ALL_KINDS;
+        return [
+          ...pointwiseRules(ctx),
+          ...kinds.map((kind) => rule([P(kind), P(kind)], [P(kind)])),
+          ...ALL_KINDS.map((kind) => rule([P(kind), R], [R], { origin: 'ext' })),
+          ...ALL_KINDS.flatMap((old) =>
+            kinds.filter((kind) => kind !== old).map((kind) => rule([P(old), P(kind)], [P(kind)], { origin: 'ext' })),
+          ),
+        ];
+      },
       bytes: (ctx) => metaBytes(ctx.inputs[1]) + metaBytes(ctx.inputs[0]),
     }),
   ),

@@ -139,7 +139,7 @@ function weightNorm(body: Body): readonly ValueRef[] {
   const { b } = body;
   const [v, g] = [body.x('v'), body.x('g')];
   const norms = normOf(body, v, 2, normedDims(body, v), true);
-  const wide = b.dtype(g) === 'bf16' ? b.cast(norms, 'f32') : norms;
+  const wide = ['bf16', 'f16'].includes(b.dtype(g)) ? b.cast(norms, 'f32') : norms;
   return [b.cast(b.mul(v, b.div(g, wide)), b.dtype(v)), wide];
 }
 

@@ -84,6 +84,8 @@ export const OTHER_SCHEMA: readonly string[] = [
   "aten.fill.Scalar: PyTorch has no argument 'dtype'",
   "aten.fill_.Scalar: PyTorch has no argument 'dtype'",
   "aten.zero_.default: PyTorch has no argument 'dtype'",
+  "aten.tril_indices.default: 'dtype' is 4 by default in PyTorch, null here",
+  "aten.triu_indices.default: 'dtype' is 4 by default in PyTorch, null here",
   "prims.iota.default: 'device' is required in PyTorch",
   "aten.bernoulli.p: 'p' is required in PyTorch",
   "aten.randperm.default: 'dtype' is 4 by default in PyTorch, null here",
