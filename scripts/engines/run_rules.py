@@ -129,7 +129,7 @@ def reduce(parts: list[torch.Tensor], op: str) -> torch.Tensor:
     if op == "sum":
         return stacked.sum(0, dtype=stacked.dtype)
     if op == "avg":
-        return stacked.mean(0) if stacked.is_floating_point() else stacked.double().mean(0).to(stacked.dtype)
+        return stacked.mean(0) if stacked.is_floating_point() or stacked.is_complex() else stacked.double().mean(0).to(stacked.dtype)
     if op == "max":
         return stacked.amax(0)
     if op == "min":

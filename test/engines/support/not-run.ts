@@ -19,6 +19,7 @@ export const NOT_RUN: Readonly<Record<string, readonly string[]>> = {
   // What is left of them on a rank is the lowering's: a local size, an offset, a random stream.
   'every rule rewrites the call': [
     'aten.empty.memory_format',
+    'aten.empty_strided.default',
     'aten.eye.default',
     'aten.eye.m',
     'aten.arange.default',
@@ -44,6 +45,8 @@ export const NOT_RUN: Readonly<Record<string, readonly string[]>> = {
     'aten.median.default',
     'aten.nanmedian.default',
     'aten.scalar_tensor.default',
+    'aten.tril_indices.default',
+    'aten.triu_indices.default',
     'aten.randperm.default',
   ],
   // Of several values for one place any may win: refused where answers must repeat.
