@@ -99,6 +99,9 @@ export const NOT_ADMITTED = 5;
 
 /** PyTorch looks at values (is a matrix singular?) before it types these, so that it refuses fake tensors. */
 export const VALUES_FIRST: readonly string[] = [
+  // Offsets are read to know the bags; their kernels on values are compared in kernels.test.ts.
+  'aten._embedding_bag.default',
+  'aten._embedding_bag_forward_only.default',
   'aten.linalg_cholesky.default',
   'aten.cholesky.default',
   'aten.linalg_inv.default',
