@@ -1,5 +1,5 @@
 /** `check-plan`: a written plan against its graph, its request and its certificate. */
-import { checkPlan, differenceText, type PlanCheck, type PlanDifference } from '../plan/check-plan.ts';
+import { checkPlan, differenceText, type PlanCheck } from '../plan/check-plan.ts';
 import { ShardwrightError } from '../errors.ts';
 import { countedText, secondsText, tableText } from '../units.ts';
 import { EXIT, type CliIo } from './io.ts';
@@ -12,20 +12,10 @@ export interface CheckPlanOptions {
 }
 
 /** What `check-plan --json` prints; the keys are a contract. */
-export interface CheckPlanReport {
+export interface CheckPlanReport extends Omit<PlanCheck, 'prepared' | 'choice'> {
   readonly model: string;
   readonly mesh: string;
   readonly ok: boolean;
-  readonly differences: readonly PlanDifference[];
-  /** Numbers and texts that were compared. */
-  readonly fields: number;
-  /** Whose prices the plan has, null where it does not say; and whose it was compared with. */
-  readonly producer: string | null;
-  readonly checkedBy: string;
-  readonly recheckedSeconds: number;
-  /** What the certificate proves. */
-  readonly boundSeconds: number;
-  readonly certificateNumbers: number;
   /** What the check took, reading included. */
   readonly seconds: number;
 }

@@ -9,7 +9,7 @@ import { fromFlat, flat, NDArray } from '../../src/ndarray/array.ts';
 import { standIn } from '../../src/simulate/stand-in.ts';
 import { cli } from './support.ts';
 
-/** Operators that nobody knows, and programs that take no time (issue 18.3, 18.15). */
+/** Operators that nobody knows, and programs that take no time. */
 
 const folder = mkdtempSync(join(tmpdir(), 'unknown-'));
 afterAll(() => rmSync(folder, { recursive: true }));

@@ -33,16 +33,13 @@ const BATCH_NORM = `class GraphModule(torch.nn.Module):
 `;
 
 describe('forms of results by device', () => {
-  test.each(['bf16', 'f32'])(
-    'issue 18.13: a layer norm in bf16 with statistics in %s is read and evaluated',
-    (type) => {
-      const graph = importGraph(layerNorm(type));
-      const outputs = evaluateGraph(table, graph, drawInputs(table, graph)).outputs;
-      expect(outputs.map((x) => (x instanceof NDArray ? x.dtype : x))).toEqual(['bf16', type, type]);
-    },
-  );
+  test.each(['bf16', 'f32'])('a layer norm in bf16 with statistics in %s is read and evaluated', (type) => {
+    const graph = importGraph(layerNorm(type));
+    const outputs = evaluateGraph(table, graph, drawInputs(table, graph)).outputs;
+    expect(outputs.map((x) => (x instanceof NDArray ? x.dtype : x))).toEqual(['bf16', type, type]);
+  });
 
-  test('issue 18.13: batch norms on a CPU save in 16 bits and keep running statistics in 32', () => {
+  test('batch norms on a CPU save in 16 bits and keep running statistics in 32', () => {
     const graph = importGraph(BATCH_NORM);
     const outputs = evaluateGraph(table, graph, drawInputs(table, graph)).outputs;
     expect(outputs.map((x) => (x instanceof NDArray ? x.dtype : x))).toEqual(['bf16', 'bf16', 'f32']);

@@ -21,7 +21,7 @@ test('docs/families.md is current (otherwise: npx tsx scripts/families.ts)', asy
   expect(readFileSync(FAMILIES_PAGE, 'utf8')).toBe(await familiesPage());
 });
 
-describe('issue 18.7: captured families', () => {
+describe('captured families', () => {
   // Complex rotary embeddings, sums over windows of images, masks filled by values, weight norms, experts.
   test.each(['llama4', 'swin', 'hubert', 'deepseek-v3'])('%s is planned to the recorded optimum', async (name) => {
     const prepared = preparedFamily(families()[name]);
@@ -50,7 +50,7 @@ function numbers(value: Value): Float64Array {
 test.each([
   ['flax-cnn', 'flax-cnn-jaxpr'],
   ['flax-fnet', 'flax-fnet-jaxpr'],
-])('issue 18.7: %s computes what %s does', (stablehlo, jaxpr) => {
+])('%s computes what %s does', (stablehlo, jaxpr) => {
   const table = builtinOperators();
   const [a, b] = [stablehlo, jaxpr].map((name) => familyGraph(families()[name]));
   const inputs = drawInputs(table, a, 1);

@@ -2,7 +2,7 @@ import { expect, test } from 'vitest';
 import { printGraph } from '../../src/graph/text.ts';
 import { importGraph } from '../../src/import/import.ts';
 
-/** `def forward(...) -> TYPE:` is read as the same text without the type (issue 18.11). */
+/** `def forward(...) -> TYPE:` is read as the same text without the type. */
 
 const text = (annotation: string): string => `class <lambda>(torch.nn.Module):
     def forward(self, arg0_1: "f32[8, 16]")${annotation}:

@@ -90,7 +90,7 @@ const cases = fc
   });
 
 describe('as_strided', () => {
-  test('issue 18.7: any view of dense memory reads the elements that the strides name', () => {
+  test('any view of dense memory reads the elements that the strides name', () => {
     fc.assert(
       fc.property(cases, ({ self, view }) => {
         expect(run(program(self, view), [counted(self)])).toEqual(places(view));
@@ -99,7 +99,7 @@ describe('as_strided', () => {
     );
   });
 
-  test('issue 18.7: a scatter writes the elements that the strides name, and no other', () => {
+  test('a scatter writes the elements that the strides name, and no other', () => {
     fc.assert(
       fc.property(cases, ({ self, view }) => {
         const src = { shape: view.shape, stride: contiguous(view.shape), offset: 0 };

@@ -74,6 +74,6 @@ test.each(calls.map((c) => [`${c.target}(${c.inputs.map(kindOf).join(', ')})`, c
 test.each(['exp', 'reciprocal', 'sqrt', 'prod'])('a derivative for real numbers alone is refused: %s', (name) => {
   const two: Numbers = { shape: [2], re: [1, 2], im: [3, 4] };
   expect(() => gradients({ target: `aten.${name}.default`, inputs: [two], tangent: two, gradients: [] })).toThrow(
-    /on complex numbers aten\.\w+\.default has no derivative|no complex|complex/,
+    /on complex numbers aten\.\w+\.default has no derivative/,
   );
 });

@@ -15,7 +15,7 @@ const graph = trace(({ x, qkv }: Record<'x' | 'qkv', Tensor>) => x.matmul(qkv).g
 });
 const SECTIONS = 'Interleaved(0, [16, 8, 8])';
 
-describe('strided cuts that do not divide (issue 18.5)', () => {
+describe('strided cuts that do not divide', () => {
   // 32 columns and 64 rows do not divide by 3 x 2; 48 and 96 do.
   const of = (rows: number, columns: number): typeof graph =>
     trace(({ x, w }: Record<'x' | 'w', Tensor>) => x.matmul(w).gelu(), {

@@ -215,7 +215,7 @@ describe('what else programs do', () => {
     expect(result.collectives.map((c) => c.shape)).toEqual([[8, 64]]);
   });
 
-  it('a pending sum times itself is reduced once, and a cut tensor that a step reads twice is gathered once (issue 18.5)', () => {
+  it('a pending sum times itself is reduced once, and a cut tensor that a step reads twice is gathered once', () => {
     const X = { name: 'X', shape: [8, 8], expression: 'b x -> b x4' };
     const W = { name: 'W', shape: [8, 8], expression: 'x y -> x4 y' };
     const all = (tensors: readonly object[], ...steps: string[]): string[] =>

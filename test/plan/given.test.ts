@@ -16,7 +16,7 @@ import type { Tensor } from '../../src/trace/tensor.ts';
 import { trace } from '../../src/trace/trace.ts';
 import { planFor, solveFor, TABLE } from './support.ts';
 
-/** Shardings that the program states are pins of its plan; what cannot be one is said (issue 18.2). */
+/** Shardings that the program states are pins of its plan; what cannot be one is said. */
 
 const MESH = 'dp=2,tp=4';
 const placed = (plan: Plan, node: string): string | undefined => plan.nodes.find((n) => n.name === node)?.outputs[0];

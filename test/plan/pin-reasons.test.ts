@@ -46,7 +46,7 @@ test.each<[mesh: string, node: string, spec: string, reason: string, more?: Part
   expect(String(message).endsWith(`cannot be ${spec}: ${reason}`), String(message)).toBe(true);
 }); // prettier-ignore
 
-it('the hint of a name that is not there names each candidate once (issue 18.11)', async () => {
+it('the hint of a name that is not there names each candidate once', async () => {
   const mlp = trace(({ x, W1 }: Record<'x' | 'W1', Tensor>) => x.matmul(W1), { x: input([8, 8]), W1: parameter([8, 8]) });
   const error: unknown = await planFor(mlp, 'a=2', { pins: [{ node: 'w1', spec: 'R' }] }).catch((e: unknown) => e);
   expect(error).toMatchObject({ code: 'E_REF', details: { hint: "did you mean 'W1'?" } });

@@ -98,7 +98,7 @@ describe('placements', () => {
     expect(devices(spec, 'dp=2,tp=2', shape, borders)).toBe(expected);
   });
 
-  test('a pending reduction is told from copies: addends are joined, copies are listed (issue 18.11)', () => {
+  test('a pending reduction is told from copies: addends are joined, copies are listed', () => {
     const cell = (placement: string, mesh = 'dp=2,tp=2'): string => devices(placement, mesh, []);
     expect(['RR', 'P(sum)R', 'RP(sum)', 'P(sum)P(sum)', 'P(avg)R', 'RP(max)'].map((p) => cell(p))).toEqual([
       '0,1,2,3', '0+2,1+3', '0+1,2+3', '0+1+2+3', 'avg(0,2),avg(1,3)', 'max(0,1),max(2,3)',

@@ -1,3 +1,4 @@
+import { isIntegral } from '../dtypes.ts';
 import type { DType } from '../../graph/types.ts';
 import { anyS, cuttable } from '../dims.ts';
 import { castKinds, identityKinds } from '../partials.ts';
@@ -89,8 +90,8 @@ export const castOps: readonly OperatorRecord[] = [
       // The old value is overwritten: what it was pending does not matter.
       shard: (ctx) => {
         // Fractions are cut off, so that addends of a fraction make another integer; the largest stays the largest.
-        const [self, value] = ctx.inputs.map(({ dtype }) => /^(f|bf|c)/.test(dtype));
-        const kinds = value && !self ? ALL_KINDS.filter((kind) => kind === 'max' || kind === 'min') : ALL_KINDS;
+        const [self, value] = ctx.inputs.map(({ dtype }) => isIntegral(dtype));
+        const kinds = self && !value ? ALL_KINDS.filter((kind) => kind === 'max' || kind === 'min') : ALL_KINDS;
         return [
           ...pointwiseRules(ctx),
           ...kinds.map((kind) => rule([P(kind), P(kind)], [P(kind)])),

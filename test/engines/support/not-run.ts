@@ -99,7 +99,7 @@ export const NOT_ADMITTED = 5;
 
 /** PyTorch looks at values (is a matrix singular?) before it types these, so that it refuses fake tensors. */
 export const VALUES_FIRST: readonly string[] = [
-  // Offsets are read to know the bags; their kernels on values are compared in kernels.test.ts.
+  // The first offset must be 0, and these calls are made of ones; kernels.test.ts compares them on offsets of their own.
   'aten._embedding_bag.default',
   'aten._embedding_bag_forward_only.default',
   'aten.linalg_cholesky.default',
