@@ -1,0 +1,24 @@
+/**
+ * The door of the room: a plan as the files of one engine. In: a plan with its graph and the name of a target. Out: files by
+ * name, and the losses that stand in them. Nothing that means something else than the plan is written unless it is asked for.
+ */
+import { refuseLosses, type ExportResult, type ExportSource } from './target.ts';
+import { exportTarget } from './targets.ts';
+
+export interface ExportOptions {
+  /** Write what the target can say although it cannot say all. Default false: losses are refused. */
+  readonly allowLossy?: boolean;
+}
+
+/**
+ * Writes a plan for a target; equal plans give equal bytes.
+ *
+ * @param source from `exportSource`
+ * @throws E_USAGE for an unknown target; E_EXPORT_LOSS listing what the target cannot say; E_UNSUPPORTED with the node
+ */
+export function exportPlan(source: ExportSource, name: string, options: ExportOptions = {}): ExportResult {
+  const target = exportTarget(name);
+  const result = target.write(source);
+  if (result.losses.length > 0 && options.allowLossy !== true) refuseLosses(target, result.losses);
+  return result;
+}

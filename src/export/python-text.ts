@@ -1,0 +1,92 @@
+/**
+ * Text of generated Python. In: names and numbers from graphs and plans, which are data. Out: literals, identifiers and
+ * comments in which nothing of a name is ever code. Source: the lexical rules of the Python 3 language reference.
+ */
+import { VERSION } from '../version.ts';
+import type { ExportSource } from './target.ts';
+
+/** A string literal; all but printable ASCII is escaped. */
+export function pyString(text: string): string {
+  let out = '"';
+  for (const character of text) {
+    const code = character.codePointAt(0) ?? 0;
+    if (character === '"' || character === '\\') out += `\\${character}`;
+    else if (code >= 0x20 && code < 0x7f) out += character;
+    else if (code < 0x100) out += `\\x${code.toString(16).padStart(2, '0')}`;
+    else if (code < 0x10000) out += `\\u${code.toString(16).padStart(4, '0')}`;
+    else out += `\\U${code.toString(16).padStart(8, '0')}`;
+  }
+  return `${out}"`;
+}
+
+/** A float literal that reads back to the same double. */
+export function pyFloat(value: number): string {
+  if (Number.isNaN(value)) return 'float("nan")';
+  if (value === Infinity) return 'float("inf")';
+  if (value === -Infinity) return 'float("-inf")';
+  if (Object.is(value, -0)) return '-0.0';
+  const text = String(value);
+  return /[.e]/.test(text) ? text : `${text}.0`;
+}
+
+export function pyBool(value: boolean): string {
+  return value ? 'True' : 'False';
+}
+
+/** `(a, b)`; of one member `(a,)`. */
+export function pyTuple(members: readonly string[]): string {
+  return members.length === 1 ? `(${members[0]},)` : `(${members.join(', ')})`;
+}
+
+export function pyList(members: readonly string[]): string {
+  return `[${members.join(', ')}]`;
+}
+
+/** Keys are texts, values Python expressions. */
+export function pyDict(entries: readonly (readonly [key: string, value: string])[]): string {
+  return `{${entries.map(([key, value]) => `${pyString(key)}: ${value}`).join(', ')}}`;
+}
+
+/** Text for a comment: one line, nothing that an editor or an interpreter would obey. */
+export function pyComment(text: string): string {
+  return text.replace(/[^\x20-\x7e]+/g, (other) => {
+    const plain = /^[\xa1-\u024f\u0370-\u05ff\u2190-\u21ff\u3040-\u9fff]+$/.test(other);
+    return plain ? other : '?';
+  });
+}
+
+const KEYWORDS = new Set(
+  'False None True and as assert async await break class continue def del elif else except finally for from global if import in is lambda nonlocal not or pass raise return try while with yield match case type _ print'.split(' '), // prettier-ignore
+);
+
+/** Identifiers for names of a program: each name gets one of its own, always the same. */
+export class PyNames {
+  private readonly byName = new Map<string, string>();
+  private readonly taken: Set<string>;
+
+  /** @param reserved identifiers that the text uses itself */
+  constructor(reserved: Iterable<string> = []) {
+    this.taken = new Set(reserved);
+  }
+
+  of(name: string): string {
+    const known = this.byName.get(name);
+    if (known !== undefined) return known;
+    let base = name.replace(/[^A-Za-z0-9_]/g, '_');
+    if (!/^[A-Za-z]/.test(base)) base = `v${base}`;
+    if (KEYWORDS.has(base)) base = `${base}_`;
+    let own = base;
+    for (let i = 1; this.taken.has(own) || KEYWORDS.has(own); i++) own = `${base}_${i}`;
+    this.taken.add(own);
+    this.byName.set(name, own);
+    return own;
+  }
+}
+
+/** What stands at the top of a file, line by line, without the sign of a comment. No date: equal plans give equal bytes. */
+export function headLines({ plan, mesh, planHash }: ExportSource, target: string): string[] {
+  return [
+    `Written by shardwright ${VERSION}, export --target ${target}.`,
+    `Plan ${planHash}, mesh ${mesh.text}, model ${plan.model}, cluster ${plan.cluster}.`,
+  ].map(pyComment);
+}

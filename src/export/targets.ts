@@ -1,0 +1,15 @@
+/** The targets of `shardwright export`, in the order in which they are listed. */
+import { suggestion, ShardwrightError } from '../errors.ts';
+import type { ExportTarget } from './target.ts';
+
+export const EXPORT_TARGETS: readonly ExportTarget[] = [];
+
+/** @throws E_USAGE with the nearest names */
+export function exportTarget(name: string): ExportTarget {
+  const found = EXPORT_TARGETS.find((target) => target.name === name);
+  if (found !== undefined) return found;
+  const names = EXPORT_TARGETS.map((target) => target.name);
+  throw new ShardwrightError('E_USAGE', `there is no export target '${name}'`, {
+    hint: suggestion(name, names, 'targets'),
+  });
+}
