@@ -99,7 +99,11 @@ export function refuseLosses({ name }: ExportTarget, losses: readonly ExportLoss
   const shown = losses.slice(0, 20).map(({ item, planned, instead }) => `${item}: planned ${planned}; ${instead}`);
   const rest = losses.length > shown.length ? [`and ${losses.length - shown.length} more`] : [];
   const what = losses.length === 1 ? 'one thing' : `${losses.length} things`;
-  throw new ShardwrightError('E_EXPORT_LOSS', [`${name} cannot say ${what} of this plan`, ...shown, ...rest].join('\n'), {
-    hint: 'give --allow-lossy to write the rest with these lines at the top, or export with --target torch.',
-  });
+  throw new ShardwrightError(
+    'E_EXPORT_LOSS',
+    [`${name} cannot say ${what} of this plan`, ...shown, ...rest].join('\n'),
+    {
+      hint: 'give --allow-lossy to write the rest with these lines at the top, or export with --target torch.',
+    },
+  );
 }
