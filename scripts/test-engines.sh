@@ -1,43 +1,51 @@
 #!/usr/bin/env bash
-# Checks against real PyTorch (docs/engines.md). Takes the python3 at hand if it has the right PyTorch; otherwise makes a
-# virtual environment once, in node_modules/.cache/engines or $SHARDWRIGHT_ENGINES. Arguments go to vitest.
+# Checks against real PyTorch, spmd_types and JAX (docs/engines.md). Takes the python3 at hand if it has all of them; otherwise
+# makes a virtual environment once, in node_modules/.cache/engines or $SHARDWRIGHT_ENGINES, which takes what python3 has of
+# them. Arguments go to vitest.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 torch=2.13.0
+packages=("torch==$torch" numpy "spmd-types==0.3.1" "jax==0.10.2")
 folder=${SHARDWRIGHT_ENGINES:-node_modules/.cache/engines}
 
-has_torch() {
+# has PYTHON PACKAGE[==VERSION]...: whether it has them all, in these versions.
+has() {
   "$1" -c "
 import importlib.metadata as m, sys
 try:
-    sys.exit(m.version('torch').split('+')[0] != '$torch' or not m.version('numpy'))
+    for name, _, version in (p.partition('==') for p in sys.argv[1:]):
+        if m.version(name).split('+')[0] != (version or m.version(name)):
+            sys.exit(1)
 except m.PackageNotFoundError:
-    sys.exit(1)" 2>/dev/null
+    sys.exit(1)" "${@:2}" 2>/dev/null
 }
 
 if ! command -v python3 >/dev/null; then
-  echo "test:engines needs python3 with pip (3.10 or later) to run PyTorch $torch; there is no python3 on the PATH." >&2
+  echo "test:engines needs python3 with pip (3.11 or later) to run PyTorch $torch; there is no python3 on the PATH." >&2
   exit 1
 fi
-if has_torch python3; then
+if has python3 "${packages[@]}"; then
   python=$(command -v python3)
 else
   python=$folder/bin/python
-  if ! { [ -x "$python" ] && has_torch "$python"; }; then
-    echo "installing PyTorch $torch in $folder (once)" >&2
+  if ! { [ -x "$python" ] && has "$python" "${packages[@]}"; }; then
+    echo "installing ${packages[*]} in $folder (once)" >&2
     rm -rf "$folder"
     mkdir -p "$(dirname "$folder")"
+    # A PyTorch of the right version is large, and not fetched again.
+    shared=()
+    if has python3 "torch==$torch"; then shared=(--system-site-packages); fi
     # Debian's python3 has no ensurepip: there the outer pip fills an environment without one.
-    if python3 -m venv "$folder" >/dev/null 2>&1; then
+    if python3 -m venv "${shared[@]}" "$folder" >/dev/null 2>&1; then
       pip=("$folder/bin/python" -m pip)
     else
       rm -rf "$folder"
-      python3 -m venv --without-pip "$folder"
+      python3 -m venv "${shared[@]}" --without-pip "$folder"
       pip=(python3 -m pip --python "$folder/bin/python")
     fi
-    if ! "${pip[@]}" install --quiet --disable-pip-version-check "torch==$torch" numpy; then
+    if ! "${pip[@]}" install --quiet --disable-pip-version-check "${packages[@]}"; then
       rm -rf "$folder"
-      echo "test:engines could not install torch==$torch with ${pip[*]}; see the message of pip above." >&2
+      echo "test:engines could not install ${packages[*]} with ${pip[*]}; see the message of pip above." >&2
       exit 1
     fi
   fi
