@@ -17,6 +17,8 @@ export interface GraphIndex {
 }
 
 const indexes = new WeakMap<Graph, GraphIndex>();
+/** By the list of nodes: graphs that differ in notes or outputs alone share theirs. */
+const indexesOfNodes = new WeakMap<readonly Node[], Omit<GraphIndex, 'returned'>>();
 
 /**
  * The index of a graph; computed once per graph object, which never changes.
@@ -26,13 +28,25 @@ const indexes = new WeakMap<Graph, GraphIndex>();
 export function indexGraph(graph: Graph): GraphIndex {
   const known = indexes.get(graph);
   if (known !== undefined) return known;
-  const index = buildIndex(graph);
+  let ofNodes = indexesOfNodes.get(graph.nodes);
+  if (ofNodes === undefined) indexesOfNodes.set(graph.nodes, (ofNodes = buildIndex(graph.nodes)));
+  const index = { ...ofNodes, returned: returnedBy(graph, ofNodes.position) };
   indexes.set(graph, index);
   return index;
 }
 
-function buildIndex(graph: Graph): GraphIndex {
-  const { nodes } = graph;
+function returnedBy({ nodes, outputs, name }: Graph, position: ReadonlyMap<string, number>): Uint8Array {
+  const returned = new Uint8Array(nodes.length);
+  for (const output of outputs) {
+    if (output.value === null) continue;
+    const at = position.get(output.value);
+    if (at === undefined) throw undefinedOutput(output.value, name, position);
+    returned[at] = 1;
+  }
+  return returned;
+}
+
+function buildIndex(nodes: readonly Node[]): Omit<GraphIndex, 'returned'> {
   const n = nodes.length;
   const position = new Map<string, number>();
   for (let i = 0; i < n; i++) {
@@ -82,14 +96,7 @@ function buildIndex(graph: Graph): GraphIndex {
       users[fill[o]++] = i;
     }
   }
-  const returned = new Uint8Array(n);
-  for (const output of graph.outputs) {
-    if (output.value === null) continue;
-    const at = position.get(output.value);
-    if (at === undefined) throw undefinedOutput(output.value, graph.name, position);
-    returned[at] = 1;
-  }
-  return { position, operandStart, operands, userStart, users, returned };
+  return { position, operandStart, operands, userStart, users };
 }
 
 /** Distinct users of each node as FX counts them: calls, plus one for the return statement. */

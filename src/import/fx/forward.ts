@@ -54,7 +54,7 @@ export class ForwardBody {
       this.statement();
     }
     if (!this.returned) scanner.fail('E_SYNTAX', `expected a return statement, found ${scanner.found()}`);
-    if (!this.flattened) for (const input of this.inputs) this.requireDeclared(input);
+    if (!this.flattened) this.inputs.forEach((input, k) => (this.inputs[k] = this.declaredAs(input)));
   }
 
   private parameters(): void {
@@ -271,10 +271,8 @@ export class ForwardBody {
   }
 
   /** A parameter may be typed by a declaration in the body instead. */
-  private requireDeclared(input: FxInput): void {
-    const declared = this.declared.get(input.name);
-    if (declared === undefined || input.type !== undefined) return;
-    this.inputs[this.inputs.indexOf(input)] = declared;
+  private declaredAs(input: FxInput): FxInput {
+    return input.type === undefined ? (this.declared.get(input.name) ?? input) : input;
   }
 
   /** `module . name (`; leaves the scanner behind the bracket. */

@@ -1,0 +1,33 @@
+import { describe, expect, it } from 'vitest';
+import { lintGraph } from '../../src/graph/lint.ts';
+import { importGraph } from '../../src/import/import.ts';
+import { LONG_PROGRAMS } from './long-programs.ts';
+import { infer } from './twins.ts';
+
+/**
+ * FM-55: what a program takes grows with its length and no faster. Seconds of the processor are compared with each other and not
+ * with a clock; `bench/long-programs.ts` has them for a million nodes.
+ */
+const FULL = process.env.SHARDWRIGHT_FULL === '1';
+
+function secondsOf(text: string): number {
+  const before = process.cpuUsage();
+  lintGraph(importGraph(text, { infer }), infer);
+  const { user, system } = process.cpuUsage(before);
+  return (user + system) / 1e6;
+}
+
+describe.each(LONG_PROGRAMS)('$name', ({ write }) => {
+  it('is read whole at ten thousand nodes', () => {
+    const { nodes, outputs } = importGraph(write(10_000), { infer });
+    expect(nodes.length).toBeGreaterThanOrEqual(10_000);
+    expect(outputs.length).toBeGreaterThan(0);
+  });
+
+  it.skipIf(!FULL)('takes at most twice as long a node when it is ten times as long', () => {
+    secondsOf(write(20_000));
+    const [short, long] = [secondsOf(write(40_000)), secondsOf(write(400_000))];
+    // The least of the short one is what a call of the clock and the first compilation take.
+    expect(long).toBeLessThan(20 * short + 1);
+  }, 600_000); // prettier-ignore
+});
