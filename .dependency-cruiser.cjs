@@ -5,6 +5,7 @@
 const rows = [
   ['graph', 'mesh', 'solver', 'ndarray'],
   ['ops'],
+  ['local-spmd'],
   ['cost'],
   ['passes'],
   ['trace', 'import', 'models', 'strategy'],

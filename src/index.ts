@@ -55,6 +55,26 @@ export { fromDimView, toDimView } from './mesh/dim-view.ts';
 export { parsePartitionSpec, PartitionSpec } from './mesh/partition-spec.ts';
 export { parseShardedType, ShardedType } from './mesh/sharded-type.ts';
 export { parseSpec, printSpec } from './mesh/spec-text.ts';
+export {
+  axesText,
+  gradientOf,
+  gradientType,
+  I,
+  typedText,
+  V,
+  type AxisType,
+  type LocalType,
+} from './mesh/local-types/types.ts';
+export {
+  primitive,
+  PRIMITIVES,
+  primitiveText,
+  redistribution,
+  transposeOf,
+  type Primitive,
+  type PrimitiveName,
+} from './mesh/local-types/primitives.ts';
+export type { SpecWord, TypeWord } from './local-spmd/words.ts';
 export { gradientState, stateName, statesOf, stateTable, type State, type Vocabulary } from './mesh/four-states.ts';
 export { admit, type Admission } from './strategy/admit.ts';
 export {
@@ -116,6 +136,38 @@ export { GraphCache, type CachedCapture, type GraphCacheOptions } from './trace/
 export { apply, applyTuple } from './trace/tensor.ts';
 export { einsum } from './trace/einsum.ts';
 export { associativeScan } from './trace/associative-scan.ts';
+export { localMap, type LocalMapOptions } from './trace/spmd/local-map.ts';
+export {
+  allGather,
+  allReduce,
+  allToAll,
+  assertType,
+  axisIndex,
+  axisSize,
+  contract,
+  convert,
+  outPartial,
+  permute,
+  redistribute,
+  reduceScatter,
+  reinterpret,
+  type VerbTypes,
+} from './trace/spmd/verbs.ts';
+export {
+  allGatherInvariant,
+  jaxAllGather,
+  pcast,
+  ppermute,
+  pscatter,
+  psum,
+  psumScatter,
+  pvary,
+  type PieceOptions,
+} from './trace/spmd/jax-names.ts';
+export { checkTypes, type CheckTypesOptions, type TypedGraph } from './local-spmd/check-types.ts';
+export { typeCall } from './local-spmd/type-call.ts';
+export type { Meaning, OperandType } from './local-spmd/operator-types.ts';
+export type { Violation } from './local-spmd/typed.ts';
 export { checkpoint } from './trace/checkpoint.ts';
 export { recompute, save } from './trace/retain.ts';
 export { customVjp } from './trace/custom-vjp.ts';

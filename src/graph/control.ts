@@ -1,3 +1,4 @@
+import { LOCAL_MAP, localMapCall, localType } from './local-map.ts';
 import type { Arg, Dim, Graph, Node, TensorType, ValueType } from './types.ts';
 import { NONE_TYPE, getOwn, isGraphRef, isList, isRef, sameType, tensorType, typeText } from './value.ts';
 
@@ -18,6 +19,7 @@ export interface ControlCall {
 /** Targets that this module understands. */
 export const CONTROL_TARGETS: readonly string[] = [
   'call', 'cond', 'case', 'while_loop', 'scan', 'map', 'map_impl', 'wrap_with_set_grad_enabled', 'wrap_with_autocast',
+  LOCAL_MAP,
 ]; // prettier-ignore
 
 const CONTROL = new Set(CONTROL_TARGETS);
@@ -124,6 +126,19 @@ export function controlCall(
       const wrapped = body(at);
       const inputs = args.slice(at + 1).map((arg) => operand(arg, typeOf));
       return { bodies: [{ ...wrapped, inputs }], result: { kind: 'tuple', items: bodyResult(wrapped.graph) } };
+    }
+    case LOCAL_MAP: {
+      const { body: name, operands: given, inSpecs, outSpecs, axes } = localMapCall(node);
+      const graph = getOwn(subgraphs, name);
+      if (graph === undefined) throw new Error(`there is no subgraph @${name}`);
+      const inputs = given.map((arg, i) => localType(operand(arg, typeOf), inSpecs[i], axes, 'cut', `operand ${i}`));
+      const items = bodyResult(graph);
+      if (items.length !== outSpecs.length)
+        throw new Error(`the body returns ${items.length} values for ${outSpecs.length} out_specs`);
+      return {
+        bodies: [{ name, graph, inputs }],
+        result: { kind: 'tuple', items: items.map((t, i) => localType(t, outSpecs[i], axes, 'join', `result ${i}`)) },
+      };
     }
     default:
       return undefined;

@@ -30,10 +30,11 @@ import { fusedOps } from './aten/fused.ts';
 import { gridOps } from './aten/grid.ts';
 import { scaledMmOps } from './aten/scaled-mm.ts';
 import { scatterReduceOps } from './aten/scatter-reduce.ts';
+import { spmdOps } from './spmd/operators.ts';
 import { stablehloOps } from './stablehlo/operators.ts';
 import { OperatorTable } from './table.ts';
 
-/** The operators that come with Shardwright: ATen, prims, StableHLO. A new table each time; nothing is registered globally. */
+/** The operators that come with Shardwright: ATen, prims, StableHLO, typed collectives. A new table each time; nothing is registered globally. */
 export function builtinOperators(): OperatorTable {
   const direct = new OperatorTable([
     ...matmulOps,
@@ -68,6 +69,7 @@ export function builtinOperators(): OperatorTable {
     ...factoryOps,
     ...randomOps,
     ...stablehloOps,
+    ...spmdOps,
   ]);
   return direct.with(decomposedOps(direct));
 }

@@ -73,7 +73,10 @@ describe('CA-53: gradients against central differences', () => {
     const complex = new Set(
       (JSON.parse(file.toString()) as { calls: { target: string }[] }).calls.map((c) => c.target),
     );
-    const untried = [...vjpNames(), ...compositeNames()].filter((name) => !byTarget.has(name) && !complex.has(name));
+    // Verbs of per-device code run on virtual devices, where test/local-spmd tries their gradients.
+    const untried = [...vjpNames(), ...compositeNames()].filter(
+      (name) => !byTarget.has(name) && !complex.has(name) && !name.startsWith('spmd_types.'),
+    );
     expect(untried).toEqual([]);
   });
 

@@ -6,7 +6,7 @@ import { defineOp, type OpContext, type OperatorRecord } from '../record.ts';
 
 /** `torch.einsum` as it is called: letters for the dims of any number of operands. Rules follow from the letters alone. */
 
-interface Letters {
+export interface Letters {
   /** With its `->`. */
   readonly equation: string;
   readonly operands: readonly string[];
@@ -14,8 +14,8 @@ interface Letters {
   readonly sizes: ReadonlyMap<string, number>;
 }
 
-/** Without an arrow the result has the letters that stand once, in alphabetical order. */
-function letters(ctx: OpContext): Letters {
+/** The letters of a call. Without an arrow the result has those that stand once, in alphabetical order. @throws E_TYPE */
+export function letters(ctx: OpContext): Letters {
   const given = ctx.text('equation').replaceAll(' ', '');
   if (given.includes('.')) ctx.fail(`'${given}': dims under an ellipsis have no letters here; name them`);
   const [left, right] = given.split('->');

@@ -1,5 +1,6 @@
 import type { ValueRef } from '../../graph/types.ts';
 import type { CallBuilder } from './build.ts';
+import { letters as einsumLetters } from '../aten/einsum.ts';
 import { named, type VjpCall, type Vjps } from './vjp.ts';
 
 /** Matrix products. A product whose two operands are differentiated costs twice its forward work in the backward pass. */
@@ -80,4 +81,36 @@ export const productVjps: Vjps = {
       self: () => product(c.g(), turned(c.x('mat2'))),
     };
   }),
+  ...named('einsum.default', (c) => ({ tensors: () => c.list('tensors').map((_, k) => throughEinsum(c, k)) })),
 };
+
+/**
+ * The same equation with the letters of an operand and of the result changed. A letter that only the operand has is spread; of
+ * one that it repeats, the diagonal alone has a gradient.
+ */
+function throughEinsum(c: VjpCall, k: number): ValueRef {
+  const { operands, output } = einsumLetters(c.ctx);
+  const own = [...operands[k]];
+  const unique = [...new Set(own)];
+  const others = operands.filter((_, i) => i !== k);
+  const given = unique.filter((letter) => output.includes(letter) || others.some((o) => o.includes(letter)));
+  const list = c.list('tensors').map((x, i) => (i === k ? c.g() : (x ?? c.ctx.fail(`operand ${i} is missing`))));
+  const letters = operands.map((o, i) => (i === k ? output : o));
+  const product = c.b.call('aten.einsum.default', [`${letters.join(',')}->${given.join('')}`, list]);
+  if (given.length === own.length) return product;
+  const { shape } = c.ctx.list('tensors')[k]?.meta ?? c.ctx.fail(`operand ${k} is missing`);
+  // Each letter at its first place; the other places of a repeated one, and letters that are not given, are new dims.
+  const spread = own.reduce(
+    (x, letter, d) => (given.includes(letter) && own.indexOf(letter) === d ? x : c.b.unsqueeze(x, d)),
+    product,
+  );
+  return own.reduce(
+    (x, letter, d) => {
+      const first = own.indexOf(letter);
+      if (first === d) return x;
+      const along = (dim: number): ValueRef => c.b.reshape(c.b.iota(shape[d]), own.map((_, i) => (i === dim ? shape[d] : 1))); // prettier-ignore
+      return c.b.where(c.b.compare('eq', along(first), along(d)), x, 0);
+    },
+    c.b.expand(spread, shape),
+  );
+}

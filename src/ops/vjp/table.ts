@@ -12,6 +12,7 @@ import { randomVjps } from './random.ts';
 import { reduceVjps } from './reduce.ts';
 import { slicingVjps } from './slicing.ts';
 import { softmaxVjps } from './softmax.ts';
+import { spmdVjps } from './spmd.ts';
 import { unaryVjps } from './unary.ts';
 import { viewVjps } from './views.ts';
 import type { VjpEntry, Vjps } from './vjp.ts';
@@ -32,6 +33,7 @@ const FAMILIES: readonly Vjps[] = [
   viewVjps,
   slicingVjps,
   randomVjps,
+  spmdVjps,
 ];
 
 const byName = new Map<string, VjpEntry>();

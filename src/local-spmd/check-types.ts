@@ -1,0 +1,87 @@
+/**
+ * Types of all values of a graph. In: a graph, a mesh, what a cut means. Out: a type for every value, as JAX prints it too, and
+ * every law that is broken, none repaired.
+ */
+import { ShardwrightError } from '../errors.ts';
+import { placeholdersOf } from '../graph/control.ts';
+import type { Graph } from '../graph/types.ts';
+import { getOwn } from '../graph/value.ts';
+import { readTypeSpec } from '../mesh/local-types/spec.ts';
+import type { LocalType } from '../mesh/local-types/types.ts';
+import { parseMesh } from '../mesh/mesh.ts';
+import { builtinOperators } from '../ops/builtin.ts';
+import type { OperatorTable } from '../ops/table.ts';
+import type { Meaning } from './operator-types.ts';
+import { isTuple, typeIn, type Known, type Violation } from './typed.ts';
+import { Typer } from './typer.ts';
+import { typeSpec, type SpecWord } from './words.ts';
+
+export interface CheckTypesOptions {
+  /** `strict` (default): operators act on whole values. `manual`: on one device's pieces. */
+  readonly mode?: Meaning;
+  /** `dp=2,tp=4`; default the mesh of the graph. */
+  readonly mesh?: string;
+  /** Types of inputs by role name or node name; an input without one gets it from `assertType`. */
+  readonly types?: Readonly<Record<string, SpecWord>>;
+  readonly table?: OperatorTable;
+}
+
+export interface TypedGraph {
+  /** By node name; values of bodies as `body/name`. Axes of size 1 and values with several results have none. */
+  readonly types: ReadonlyMap<string, LocalType>;
+  /** `f32[4,8@dp,16]{U:tp}` by the same names. */
+  readonly texts: ReadonlyMap<string, string>;
+  readonly violations: readonly Violation[];
+}
+
+/**
+ * Types a graph and everything in it. Inside of `local_map` a cut means pieces, whatever the mode.
+ *
+ * @throws E_MESH where there is no mesh; E_SPMD_TYPE for a type of an input that does not fit; E_REF for one of no input
+ */
+export function checkTypes(graph: Graph, options: CheckTypesOptions = {}): TypedGraph {
+  const text = options.mesh ?? graph.mesh;
+  if (text === undefined)
+    throw new ShardwrightError('E_MESH', `graph ${graph.name} names no mesh to type its values on`, {
+      hint: 'give one: --mesh dp=2,tp=4',
+    });
+  const mesh = parseMesh(text);
+  const meaning = options.mode ?? 'strict';
+  const axes = mesh.dims.flatMap(({ name, size }) => (size > 1 ? [{ name, size, meaning }] : []));
+  const typer = new Typer(options.table ?? builtinOperators(), axes, { autoCast: false });
+  const inputs = placeholdersOf(graph);
+  const stated = options.types ?? {};
+  const names = new Set(inputs.flatMap(({ name, meta }) => [name, meta.roleName ?? name]));
+  const unknown = Object.keys(stated).find((name) => !names.has(name));
+  if (unknown !== undefined)
+    throw new ShardwrightError('E_REF', `graph ${graph.name} has no input '${unknown}' to type`, {
+      hint: `inputs are ${[...names].slice(0, 12).join(', ')}`,
+    });
+  typer.run(
+    graph,
+    inputs.map(({ name, meta, type }): readonly Known[] => {
+      const spec = getOwn(stated, meta.roleName ?? name) ?? getOwn(stated, name);
+      if (spec === undefined || type.kind !== 'tensor') return axes.map(() => undefined);
+      const shape = type.shape.map((size) => (typeof size === 'number' ? size : size.example));
+      const types = readTypeSpec(
+        typeSpec(spec),
+        mesh,
+        mesh.names,
+        meaning === 'manual' ? shape.map(() => mesh.size) : shape,
+      );
+      return axes.map((axis) => types.get(axis.name) ?? 'I');
+    }),
+  );
+  const types = new Map<string, LocalType>();
+  const texts = new Map<string, string>();
+  const walk = (of: Graph, prefix: string): void => {
+    for (const [name, typed] of typer.types.get(of) ?? []) {
+      if (isTuple(typed)) continue;
+      types.set(`${prefix}${name}`, typer.localType(typed));
+      texts.set(`${prefix}${name}`, typer.text(typeIn(of, name), typed));
+    }
+    for (const [name, body] of Object.entries(of.subgraphs)) walk(body, `${prefix}${name}/`);
+  };
+  walk(graph, '');
+  return { types, texts, violations: typer.violations };
+}

@@ -1,0 +1,181 @@
+/**
+ * Types through control flow. In: a call with bodies. Out: the types of its results: branches must agree, what decides must be
+ * equal on all ranks, and a carry has one type on every trip. Source: JAX's rules for `scan` and `cond` under `shard_map`.
+ */
+import { CONTROL_TARGETS } from '../graph/control.ts';
+import type { Frame } from '../graph/interpret.ts';
+import type { Arg, Graph, Node } from '../graph/types.ts';
+import { getOwn, isGraphRef, isList, isRef } from '../graph/value.ts';
+import { cutOf, type AxisType } from '../mesh/local-types/types.ts';
+import { isTuple, type Known, type Typed, type Typing } from './typed.ts';
+
+const CONTROL = new Set(CONTROL_TARGETS);
+
+/** Types of the results of a call with bodies; undefined for any other call. */
+export function controlTypes(typer: Typing, node: Node, frame: Frame<Typed>): Typed | undefined {
+  if (!CONTROL.has(node.target)) return undefined;
+  const { args } = node;
+  const operands = (at: number): Typed[] => {
+    const list: Arg | undefined = args[at];
+    return list !== undefined && isList(list)
+      ? list.map((arg) => (isRef(arg) ? frame.value(arg.name) : typer.everywhere('number')))
+      : [];
+  };
+  const body = (arg: Arg | undefined): Graph | undefined =>
+    arg !== undefined && isGraphRef(arg) ? getOwn(frame.graph.subgraphs, arg.name) : undefined;
+  const run = (graph: Graph | undefined, inputs: readonly Typed[]): Typed[] =>
+    graph === undefined ? [] : typer.run(graph, inputs).map((typed) => typed ?? typer.everywhere(undefined));
+  switch (node.target) {
+    case 'call':
+      return { items: run(body(args[0]), operands(1)) };
+    case 'cond':
+      decided(typer, node, frame, args[0]);
+      return agreed(typer, node, frame, [run(body(args[1]), operands(3)), run(body(args[2]), operands(3))]);
+    case 'case': {
+      decided(typer, node, frame, args[0]);
+      const list: Arg | undefined = args[1];
+      const branches = list !== undefined && isList(list) ? list : [];
+      return agreed(typer, node, frame, branches.map((branch) => run(body(branch), operands(2)))); // prettier-ignore
+    }
+    case 'while_loop': {
+      const captured = operands(3);
+      const carry = fixedCarry(typer, node, frame, operands(2), (now) => run(body(args[1]), [...now, ...captured]));
+      const [test] = run(body(args[0]), [...carry, ...captured]);
+      if (test !== undefined) decidedBy(typer, node, frame, test);
+      return { items: carry };
+    }
+    case 'scan':
+    case 'map':
+    case 'map_impl': {
+      const scans = node.target === 'scan';
+      const rows = operands(scans ? 2 : 1).map((typed) => rowsOf(typer, node, frame, typed));
+      const captured = operands(scans ? 3 : 2);
+      const init = scans ? operands(1) : [];
+      let last: Typed[] = [];
+      const carry = fixedCarry(typer, node, frame, init, (now) => {
+        last = run(body(args[0]), [...now, ...rows, ...captured]);
+        return last;
+      });
+      return { items: [...carry, ...last.slice(carry.length).map(stacked)] };
+    }
+    default: {
+      const at = node.target === 'wrap_with_autocast' ? 4 : 1;
+      const inputs = args.slice(at + 1).map((arg) => (isRef(arg) ? frame.value(arg.name) : typer.everywhere('number')));
+      return { items: run(body(args[at]), inputs) };
+    }
+  }
+}
+
+function decided(typer: Typing, node: Node, frame: Frame<Typed>, test: Arg): void {
+  if (isRef(test)) decidedBy(typer, node, frame, frame.value(test.name), test.name);
+}
+
+function decidedBy(typer: Typing, node: Node, { graph }: Frame<Typed>, test: Typed, name?: string): void {
+  if (isTuple(test)) return;
+  test.forEach((type, a) => {
+    if (type === undefined || type === 'number' || type === 'I' || type === 'R') return;
+    typer.violate(graph, node, a, {
+      rule: 'predicate', operands: name === undefined ? [] : [name],
+      reason: `the predicate is ${type}, so ranks would go different ways`,
+      fix: 'all_reduce what decides, so that it is I on every axis',
+    }); // prettier-ignore
+  });
+}
+
+/** The types that all branches return. */
+function agreed(typer: Typing, node: Node, { graph }: Frame<Typed>, branches: readonly (readonly Typed[])[]): Typed {
+  const [first, ...rest] = branches;
+  const merged = rest.reduce<readonly Typed[]>(
+    (left, right) =>
+      left.map((typed, k) => joined(typed, right[k], (axis, a, b) => {
+        typer.violate(graph, node, axis, {
+          rule: 'branches', reason: `result ${k} is ${a} in one branch and ${b} in another`,
+          fix: `cast it in one of the branches: ${castText(a, b)}`,
+        });
+      })),
+    first ?? [],
+  ); // prettier-ignore
+  return { items: [...merged] };
+}
+
+function castText(a: AxisType, b: AxisType): string {
+  if (a === 'I' || b === 'I') return `reinterpret I→${a === 'I' ? b : a}`;
+  return `redistribute ${a}→${b}`;
+}
+
+/** What two values of one name are together; a plain number takes the other's type. */
+function joined(
+  left: Typed,
+  right: Typed | undefined,
+  refuse: (axis: number, a: AxisType, b: AxisType) => void,
+): Typed {
+  if (right === undefined || isTuple(left) || isTuple(right)) return left;
+  return left.map((a, axis): Known => {
+    const b = right[axis];
+    if (a === undefined || b === undefined) return a ?? b;
+    if (a === 'number') return b;
+    if (b === 'number' || a === b) return a;
+    refuse(axis, a, b);
+    return a;
+  });
+}
+
+/** Types of a carry that the body hands on as it got them; an initial number takes the type that the body gives it. */
+function fixedCarry(
+  typer: Typing,
+  node: Node,
+  { graph }: Frame<Typed>,
+  init: readonly Typed[],
+  step: (carry: readonly Typed[]) => readonly Typed[],
+): Typed[] {
+  let carry = [...init];
+  for (let round = 0; round < 3; round++) {
+    const [count, casts] = [typer.violations.length, typer.casts.length];
+    const next = step(carry);
+    const wider = carry.map((typed, k) => joined(typed, next[k], () => undefined));
+    if (wider.some((typed, k) => !sameTyped(typed, carry[k]))) {
+      // What is said of the narrower carry may not hold of the wider one.
+      typer.violations.length = count;
+      typer.casts.length = casts;
+      carry = wider;
+      continue;
+    }
+    carry.forEach((typed, k) =>
+      joined(typed, next[k], (axis, a, b) => {
+        typer.violate(graph, node, axis, {
+          rule: 'carry', reason: `carry ${k} goes into the body as ${a} and comes out as ${b}`,
+          fix: `cast what goes in or what comes out, so that it is ${a === 'V' || b === 'V' ? 'V' : b} both times`,
+        });
+      }),
+    ); // prettier-ignore
+    break;
+  }
+  return carry;
+}
+
+function sameTyped(a: Typed, b: Typed): boolean {
+  return isTuple(a) || isTuple(b) || a.every((type, i) => type === b[i]);
+}
+
+/** One row of scanned values: the scanned dim must be whole. */
+function rowsOf(typer: Typing, node: Node, { graph }: Frame<Typed>, typed: Typed): Typed {
+  if (isTuple(typed)) return typed;
+  return typed.map((type, a): Known => {
+    const dim = type === undefined || type === 'number' ? undefined : cutOf(type);
+    if (dim === undefined) return type;
+    if (dim > 0) return `S(${dim - 1})`;
+    typer.violate(graph, node, a, {
+      rule: 'scan over S', reason: 'the loop goes over the rows of a dim that the axis cuts',
+      fix: 'gather it before the loop, or write the loop in a localMap',
+    }); // prettier-ignore
+    return undefined;
+  });
+}
+
+function stacked(typed: Typed): Typed {
+  if (isTuple(typed)) return typed;
+  return typed.map((type): Known => {
+    const dim = type === undefined || type === 'number' ? undefined : cutOf(type);
+    return dim === undefined ? type : `S(${dim + 1})`;
+  });
+}

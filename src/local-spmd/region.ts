@@ -1,0 +1,196 @@
+/**
+ * A region of per-device code while it is made. In: its body as the program wrote it, the types that its inputs have, what its
+ * results are claimed to be. Out: the body with every cast written in, the types of all its values, and the claims as they
+ * hold; or the error that says which cast is missing. Source: `shard_map` of JAX with `check_vma`.
+ */
+import { ShardwrightError } from '../errors.ts';
+import type { Graph, Node, ValueRef } from '../graph/types.ts';
+import { mapOperands } from '../graph/value.ts';
+import { cutOf, type AxisType, type LocalType } from '../mesh/local-types/types.ts';
+import { spmdTarget } from '../ops/spmd/operators.ts';
+import type { OperatorTable } from '../ops/table.ts';
+import { isTuple, typeIn, type InsertedCast, type Known, type TypedAxis } from './typed.ts';
+import { Typer } from './typer.ts';
+
+/** What the spec of a result says on an axis; undefined where it says nothing, so that the value must be equal there. */
+export type Claim = AxisType | undefined;
+
+export interface CheckedRegion {
+  readonly body: Graph;
+  /** One type for each result and axis: what it leaves the region as. */
+  readonly outSpecs: readonly (readonly AxisType[])[];
+  /** Types of the values of the body, by name; of bodies inside it as `body/name`. */
+  readonly types: ReadonlyMap<string, LocalType>;
+  /** Values as JAX prints them, by name. */
+  readonly texts: ReadonlyMap<string, string>;
+}
+
+export interface RegionInput {
+  readonly body: Graph;
+  readonly axes: readonly { readonly name: string; readonly size: number }[];
+  /** For each input and axis: its type outside. */
+  readonly inSpecs: readonly (readonly AxisType[])[];
+  readonly claims: readonly (readonly Claim[])[];
+  readonly autoCast: boolean;
+}
+
+/**
+ * Types a region.
+ *
+ * @throws E_SPMD_TYPE with the first law that is broken, the cast to insert and the place in the source
+ */
+export function checkRegion(table: OperatorTable, region: RegionInput): CheckedRegion {
+  const { autoCast } = region;
+  const axes = region.axes.flatMap(({ name, size }): TypedAxis[] => (size > 1 ? [{ name, size, meaning: 'manual' }] : []));
+  const place = axes.map(({ name }) => region.axes.findIndex((axis) => axis.name === name));
+  const inputs = region.inSpecs.map((spec) => place.map((a): Known => (cutOf(spec[a]) === undefined ? spec[a] : 'V')));
+  const typer = new Typer(table, axes, { autoCast });
+  const found = typer.run(region.body, inputs);
+  throwFirst(typer);
+  const leaving = new Leaving(typer, region.body, axes);
+  const outSpecs = found.map((typed, k) =>
+    region.axes.map((_, a): AxisType => {
+      const at = place.indexOf(a);
+      const claim = region.claims[k]?.[a];
+      if (at < 0) return claim ?? 'I';
+      return leaving.as(k, at, typed === null || isTuple(typed) ? undefined : typed[at], claim);
+    }),
+  );
+  throwFirst(typer);
+  const body = withCasts(region.body, typer.casts, leaving.casts);
+  const again = new Typer(table, axes, { autoCast: false });
+  again.run(body, inputs);
+  throwFirst(again);
+  return { body, outSpecs, ...namesOf(again, body) };
+} // prettier-ignore
+
+/** What results are when they leave, and the casts that make them so. */
+class Leaving {
+  readonly casts: InsertedCast[][] = [];
+
+  constructor(
+    private readonly typer: Typer,
+    private readonly body: Graph,
+    private readonly axes: readonly TypedAxis[],
+  ) {}
+
+  as(k: number, a: number, type: Known, claim: Claim): AxisType {
+    const axis = this.axes[a];
+    const name = this.body.outputs[k].value ?? '';
+    const text = this.typer.textOf(this.body, name);
+    const refuse = (message: string, fix: string): never => {
+      const { source } = this.body.nodes.find((node) => node.name === name)?.meta ?? {};
+      throw new ShardwrightError('E_SPMD_TYPE', `result ${k} of the region, %${name}: ${text}: ${message}${source === undefined ? '' : ` at ${source}`}`, {
+        node: name, hint: fix,
+      }); // prettier-ignore
+    };
+    const cast = (src: AxisType, dst: AxisType): void => {
+      const op = src === 'I' && dst === 'R' ? 'convert' : 'reinterpret';
+      (this.casts[k] ??= []).push({ graph: this.body, node: '', value: name, axis, op, src, dst });
+    };
+    if (type === undefined) return refuse(`its type on ${axis.name} is not known`, 'give its inputs types');
+    if (claim === undefined) {
+      if (type === 'I' || type === 'R') return type;
+      if (type === 'number') return 'I';
+      return refuse(
+        `replication over ${axis.name} is required by its out spec, which does not name that axis, but the value may vary over {${axis.name}}`,
+        type === 'P' ? `all_reduce(${name}, "${axis.name}", P→I)` : `name ${axis.name} in the out spec, or all_gather(${name}, "${axis.name}", V→I)`,
+      );
+    }
+    if (cutOf(claim) !== undefined) {
+      if (type === 'V') return claim;
+      if (type === 'number') return claim;
+      if (type !== 'P' && this.typer.autoCast) {
+        cast(type, 'V');
+        return claim;
+      }
+      return refuse(`its out spec says ${claim} on ${axis.name}, it is ${type}`, type === 'P' ? `reduce_scatter(${name}, "${axis.name}", P→${claim})` : `convert(${name}, "${axis.name}", ${type}→${claim})`);
+    }
+    if (type === claim || (type === 'number' && claim !== 'P')) return claim;
+    if (type === 'I' && claim === 'R' && this.typer.autoCast) {
+      cast('I', 'R');
+      return claim;
+    }
+    const fix =
+      claim === 'P'
+        ? type === 'V' ? `reinterpret(${name}, "${axis.name}", V→P)` : `convert(${name}, "${axis.name}", ${type}→P)`
+        : type === 'P' ? `all_reduce(${name}, "${axis.name}", P→${claim})`
+        : type === 'V' ? `all_gather(${name}, "${axis.name}", V→${claim})`
+        : `make it ${claim} where it is made: dst ${claim}`;
+    return refuse(`its out spec says ${claim} on ${axis.name}, it is ${type}`, fix);
+  } // prettier-ignore
+}
+
+function throwFirst(typer: Typer): void {
+  const [first] = typer.violations;
+  if (first === undefined) return;
+  const [, file, line, column] = /^(.*):(\d+):(\d+)$/.exec(first.source ?? '') ?? [];
+  throw new ShardwrightError('E_SPMD_TYPE', first.message, {
+    node: first.node,
+    hint: `insert ${first.fix}`,
+    ...(file === undefined ? {} : { file, position: { line: Number(line), column: Number(column) } }),
+  });
+}
+
+/** The graph with casts before the uses that want them; uses of one value in one type share the cast. */
+function withCasts(
+  graph: Graph,
+  casts: readonly InsertedCast[],
+  results: readonly (readonly InsertedCast[] | undefined)[] = [],
+): Graph {
+  const subgraphs = Object.fromEntries(
+    Object.entries(graph.subgraphs).map(([name, body]) => [name, withCasts(body, casts)]),
+  );
+  const own = casts.filter((cast) => cast.graph === graph);
+  if (own.length === 0 && results.every((list) => list === undefined || list.length === 0)) return { ...graph, subgraphs };
+  const nodes: Node[] = [];
+  const taken = new Set(graph.nodes.map(({ name }) => name));
+  const made = new Map<string, string>();
+  const castTo = (value: string, list: readonly InsertedCast[], meta: Node['meta']): string =>
+    list.reduce((from, { axis, op, src, dst }) => {
+      const key = `${from} ${axis.name} ${src} ${dst}`;
+      let name = made.get(key);
+      if (name !== undefined) return name;
+      name = op;
+      for (let i = 1; taken.has(name); i++) name = `${op}_${i}`;
+      taken.add(name);
+      made.set(key, name);
+      const ref: ValueRef = { kind: 'value', name: from };
+      nodes.push({
+        name, kind: 'call', target: spmdTarget(op), args: [ref, axis.name, axis.size, src, dst], kwargs: {},
+        type: typeIn(graph, value), meta: { ...(meta.phase === undefined ? {} : { phase: meta.phase }), ...(meta.source === undefined ? {} : { source: meta.source }) },
+      });
+      return name;
+    }, value);
+  for (const node of graph.nodes) {
+    const wanted = own.filter((cast) => cast.node === node.name);
+    if (wanted.length === 0) {
+      nodes.push(node);
+      continue;
+    }
+    const names = new Map<string, string>();
+    for (const value of new Set(wanted.map((cast) => cast.value)))
+      names.set(value, castTo(value, wanted.filter((cast) => cast.value === value), node.meta));
+    nodes.push(mapOperands(node, (name) => names.get(name) ?? name));
+  }
+  const outputs = graph.outputs.map((output, k) => {
+    const list = results[k];
+    return list === undefined || output.value === null ? output : { ...output, value: castTo(output.value, list, {}) };
+  });
+  return { ...graph, nodes, outputs, subgraphs };
+} // prettier-ignore
+
+function namesOf(typer: Typer, body: Graph): Pick<CheckedRegion, 'types' | 'texts'> {
+  const types = new Map<string, LocalType>();
+  const texts = new Map<string, string>();
+  const walk = (graph: Graph, prefix: string): void => {
+    for (const [name, typed] of typer.types.get(graph) ?? []) {
+      if (isTuple(typed)) continue;
+      types.set(`${prefix}${name}`, typer.localType(typed));
+      texts.set(`${prefix}${name}`, typer.text(typeIn(graph, name), typed));
+    }
+    for (const [name, inner] of Object.entries(graph.subgraphs)) walk(inner, `${prefix}${name}/`);
+  };
+  walk(body, '');
+  return { types, texts };
+}

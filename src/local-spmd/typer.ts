@@ -1,0 +1,310 @@
+/**
+ * Types of all values of a program, per mesh axis. In: a graph, the axes with what a cut means on each (pieces inside a
+ * `local_map`, the whole value outside), and the types of the inputs. Out: a type for every value, and what breaks a law with
+ * the cast that solves it. Where casts are inserted (an I next to a V becomes V), the places are listed, so that they can be
+ * written into the program. Source: the typing rules of the package spmd_types and of JAX's `shard_map`.
+ */
+import { internalError } from '../errors.ts';
+import { LOCAL_MAP, localMapCall } from '../graph/local-map.ts';
+import { interpret, type Frame } from '../graph/interpret.ts';
+import { indexGraph } from '../graph/order.ts';
+import type { Graph, Node, ValueType } from '../graph/types.ts';
+import { getOwn, isRef } from '../graph/value.ts';
+import { cutOf, typedText, type AxisType, type LocalType } from '../mesh/local-types/types.ts';
+import { tensorInputs } from '../ops/context.ts';
+import { bind } from '../ops/infer.ts';
+import { spmdName } from '../ops/spmd/operators.ts';
+import type { OperatorTable } from '../ops/table.ts';
+import { controlTypes } from './control-types.ts';
+import { typeOperator, type Conflict, type OperandType } from './operator-types.ts';
+import {
+  isTuple,
+  typeIn,
+  type InsertedCast,
+  type Known,
+  type Typed,
+  type TypedAxis,
+  type Typing,
+  type Violation,
+} from './typed.ts';
+import { verbTypes } from './verb-types.ts';
+
+export interface TyperOptions {
+  /** An I beside a V or an R takes its type by a cast. Default true. */
+  readonly autoCast?: boolean;
+}
+
+export class Typer implements Typing {
+  readonly violations: Violation[] = [];
+  readonly casts: InsertedCast[] = [];
+  /** By graph (a body that runs in two types has those of its last run), then by name. */
+  readonly types = new Map<Graph, Map<string, Typed>>();
+
+  constructor(
+    readonly table: OperatorTable,
+    readonly axes: readonly TypedAxis[],
+    private readonly options: TyperOptions = {},
+  ) {}
+
+  /** Types of what a graph returns; null where it returns nothing. */
+  run(graph: Graph, inputs: readonly Typed[]): (Typed | null)[] {
+    const own = new Map<string, Typed>();
+    this.types.set(graph, own);
+    let at = 0;
+    for (const node of graph.nodes) if (node.kind === 'placeholder') own.set(node.name, inputs[at++]);
+    const keep = (node: Node, typed: Typed): Typed => {
+      own.set(node.name, typed);
+      return typed;
+    };
+    const { outputs } = interpret<Typed>(
+      graph,
+      {
+        placeholder: (node) => {
+          throw internalError(`placeholder ${node.name} has no type`);
+        },
+        getAttr: (node) => keep(node, this.everywhere('number')),
+        call: (node, _operands, frame) => keep(node, this.call(node, frame)),
+      },
+      inputs,
+    );
+    return [...outputs];
+  }
+
+  everywhere(type: Known): readonly Known[] {
+    return this.axes.map(() => type);
+  }
+
+  /** The type of a value as JAX prints it. */
+  text(type: ValueType, typed: Typed): string {
+    if (type.kind !== 'tensor' || isTuple(typed)) return type.kind;
+    const shape = type.shape.map((dim) => (typeof dim === 'number' ? dim : (dim.example ?? 0)));
+    return typedText(type.dtype, shape, this.localType(typed));
+  }
+
+  /** Types by axis; what is made of numbers only counts as I. */
+  localType(typed: readonly Known[]): LocalType {
+    return new Map(
+      this.axes.flatMap(({ name }, a): [string, AxisType][] => {
+        const type = typed[a];
+        return type === undefined ? [] : [[name, type === 'number' ? 'I' : type]];
+      }),
+    );
+  }
+
+  violate(
+    graph: Graph,
+    node: Node,
+    axis: number,
+    found: { rule: string; fix: string; reason: string; operands?: readonly string[] },
+  ): void {
+    const { source, path } = node.meta;
+    const types = (found.operands ?? []).map((name) => `%${name}: ${this.textOf(graph, name)}`);
+    const place = [source ?? '', path === undefined ? '' : `(${path})`].filter((part) => part !== '').join(' ');
+    const meshDim = this.axes[axis].name;
+    const subject = `${node.target} (%${node.name})`;
+    const head = found.reason.startsWith('Implicit')
+      ? `Implicit redistribution occurred for ${subject}`
+      : `${subject}: ${found.rule} on ${meshDim}`;
+    const rest = found.reason.replace(/^Implicit redistribution occurred for /, '');
+    const message = `${head}: ${rest}${types.length === 0 ? '' : `; ${types.join(', ')}`}${place === '' ? '' : ` at ${place}`}`;
+    if (this.violations.some((v) => v.message === message && v.meshDim === meshDim)) return;
+    this.violations.push({
+      node: node.name, meshDim, rule: found.rule, types, fix: found.fix, message,
+      ...(source === undefined ? {} : { source }),
+    }); // prettier-ignore
+  }
+
+  textOf(graph: Graph, name: string): string {
+    const { position } = indexGraph(graph);
+    const node = graph.nodes[position.get(name) ?? -1];
+    const typed = this.types.get(graph)?.get(name);
+    return node === undefined || typed === undefined ? '?' : this.text(node.type, typed);
+  }
+
+  cast(graph: Graph, node: Node, value: string, axis: number, dst: AxisType): void {
+    const typed = this.types.get(graph)?.get(value);
+    const src = typed === undefined || isTuple(typed) ? undefined : typed[axis];
+    if (src === undefined || src === 'number' || src === dst) return;
+    const op = src === 'I' && dst === 'R' ? 'convert' : 'reinterpret';
+    const same = (c: InsertedCast): boolean =>
+      c.graph === graph && c.node === node.name && c.value === value && c.axis === this.axes[axis];
+    if (this.casts.some(same)) return;
+    this.casts.push({ graph, node: node.name, value, axis: this.axes[axis], op, src, dst });
+  }
+
+  get autoCast(): boolean {
+    return this.options.autoCast !== false;
+  }
+
+  private call(node: Node, frame: Frame<Typed>): Typed {
+    if (node.target === 'operator.getitem') return this.item(node, frame);
+    if (node.target === LOCAL_MAP) return this.localMap(node, frame);
+    const name = spmdName(node.target);
+    if (name !== undefined) return verbTypes(this, node, name, frame);
+    return controlTypes(this, node, frame) ?? this.operator(node, frame);
+  }
+
+  private item(node: Node, frame: Frame<Typed>): Typed {
+    const [source, index] = node.args;
+    const from = source !== undefined && isRef(source) ? frame.value(source.name) : [];
+    if (!isTuple(from) || typeof index !== 'number') return this.everywhere(undefined);
+    return from.items[index < 0 ? index + from.items.length : index] ?? this.everywhere(undefined);
+  }
+
+  private operator(node: Node, frame: Frame<Typed>): Typed {
+    const { graph } = frame;
+    const typeOf = (name: string): ValueType => typeIn(graph, name);
+    const record = this.table.get(node.target);
+    const ctx = record === undefined ? undefined : bind(this.table, node, typeOf);
+    if (record === undefined || ctx === undefined) {
+      this.axes.forEach((_, a) => {
+        this.violate(graph, node, a, {
+          rule: 'unknown operator', reason: 'the operator has no record, so nothing is known of its types',
+          fix: 'give it a record with defineOp',
+        });
+      }); // prettier-ignore
+      return this.everywhere(undefined);
+    }
+    const names = tensorInputs(record, node.args, node.kwargs);
+    const typed = names.map((name) => frame.value(name));
+    const byAxis = this.axes.map(({ meaning }, a): readonly Known[] => {
+      const operands = typed.map((t) => (isTuple(t) ? undefined : t[a]));
+      if (operands.includes(undefined)) {
+        this.untyped(graph, node, a, names, operands);
+        return ctx.outputs.map(() => undefined);
+      }
+      return this.operatorOn(graph, node, a, names, operands as OperandType[], (given) => {
+        const found = typeOperator(record, ctx, given, meaning);
+        if (!('typing' in found)) return found;
+        const { results, pending } = found.typing;
+        if (pending === true && !this.isClaimed(graph, node, a))
+          this.violate(graph, node, a, {
+            rule: 'sum over S', operands: names,
+            reason: 'the sum over a dim that the axis cuts is left to a later reduction, without saying so',
+            fix: `write outPartial(${node.name}, "${this.axes[a].name}")`,
+          }); // prettier-ignore
+        return { results };
+      });
+    });
+    const results = ctx.outputs.map((_, k) => byAxis.map((types) => types[k]));
+    return record.results === 'tuple' ? { items: results } : (results[0] ?? this.everywhere(undefined));
+  }
+
+  /** Types of the results on one axis; casts what may be cast first. */
+  private operatorOn(
+    graph: Graph,
+    node: Node,
+    axis: number,
+    names: readonly string[],
+    operands: readonly OperandType[],
+    judge: (operands: readonly OperandType[]) => { results: readonly OperandType[] } | { conflict: Conflict },
+  ): readonly Known[] {
+    const manual = this.axes[axis].meaning === 'manual';
+    const varies = operands.includes('V');
+    // An R beside a V is used by each rank in its own way; that this is so stands in the program, so that its gradient is P.
+    const cast = operands.map((type): OperandType => {
+      if (!manual || type === 'number' || operands.includes('P')) return type;
+      if (type === 'R' && varies) return 'V';
+      if (type !== 'I' || !this.autoCast) return type;
+      return varies ? 'V' : operands.includes('R') ? 'R' : type;
+    });
+    const found = judge(cast);
+    if ('results' in found) {
+      cast.forEach((type, i) => {
+        if (type !== operands[i]) this.cast(graph, node, names[i], axis, type as AxisType);
+      });
+      return found.results;
+    }
+    const { conflict } = found;
+    this.violate(graph, node, axis, {
+      rule: conflict.rule,
+      reason: conflict.reason,
+      operands: conflict.operands.map((i) => names[i]),
+      fix: conflict.fix ?? conflict.casts.map((c) => `${c.op}(${names[c.operand]}, "${this.axes[axis].name}", ${c.src}→${c.dst})`).join(' and '),
+    }); // prettier-ignore
+    return this.table.get(node.target) === undefined ? [] : new Array<undefined>(results(node)).fill(undefined);
+  }
+
+  private untyped(graph: Graph, node: Node, axis: number, names: readonly string[], operands: readonly Known[]): void {
+    const at = operands.findIndex((type, i) => type === undefined && this.isInput(graph, names[i]));
+    if (at < 0 || operands.every((type) => type === undefined || type === 'number')) return;
+    this.violate(graph, node, axis, {
+      rule: 'untyped', operands: [names[at]],
+      reason: 'a value without a type meets one that has one',
+      fix: `state its type: assertType(${names[at]}, { ${this.axes[axis].name}: I })`,
+    }); // prettier-ignore
+  }
+
+  private isInput(graph: Graph, name: string): boolean {
+    const { position } = indexGraph(graph);
+    return graph.nodes[position.get(name) ?? -1]?.kind === 'placeholder';
+  }
+
+  /** Whether every use of a value leaves its sum over an axis to a later reduction by name. */
+  private isClaimed(graph: Graph, node: Node, axis: number): boolean {
+    const { position, userStart, users, returned } = indexGraph(graph);
+    const at = position.get(node.name) ?? -1;
+    if (at < 0 || returned[at] === 1 || userStart[at] === userStart[at + 1]) return false;
+    for (let k = userStart[at]; k < userStart[at + 1]; k++) {
+      const user = graph.nodes[users[k]];
+      if (spmdName(user.target) !== 'out_partial') return false;
+      if (user.args[1] !== this.axes[axis].name && !this.isClaimed(graph, user, axis)) return false;
+    }
+    return true;
+  }
+
+  /** A region of per-device code: its operands must be what its specs say, on its axes operators act on pieces. */
+  private localMap(node: Node, frame: Frame<Typed>): Typed {
+    const call = localMapCall(node);
+    const { graph } = frame;
+    const specOf = (specs: readonly string[], name: string): string | undefined =>
+      specs[call.axes.findIndex((axis) => axis.name === name)];
+    const inputs = call.operands.map((operand, i) => {
+      const given = isRef(operand) ? frame.value(operand.name) : this.everywhere('number');
+      return this.axes.map(({ name }, a): Known => {
+        const own = isTuple(given) ? undefined : given[a];
+        const wanted = specOf(call.inSpecs[i], name) as AxisType | undefined;
+        if (wanted === undefined) return own;
+        if (own !== undefined && own !== 'number' && own !== wanted)
+          this.violate(graph, node, a, {
+            rule: `${own} where ${wanted} is wanted`, operands: isRef(operand) ? [operand.name] : [],
+            reason: `input ${i} of the region is ${own} on ${name}, its spec says ${wanted}`,
+            fix: `redistribute(${isRef(operand) ? operand.name : `input ${i}`}, "${name}", ${own}→${wanted}) before the region`,
+          }); // prettier-ignore
+        return cutOf(wanted) === undefined ? wanted : 'V';
+      });
+    });
+    const inner = this.inside(call.axes.map(({ name }) => name));
+    const body = getOwn(graph.subgraphs, call.body);
+    if (body === undefined) throw internalError(`${node.name} has no body`);
+    inner.run(body, inputs);
+    this.take(inner);
+    return {
+      items: call.outSpecs.map((spec, k) =>
+        this.axes.map(({ name }, a): Known => {
+          const stated = specOf(spec, name);
+          if (stated !== undefined) return stated as AxisType;
+          const value = body.outputs[k]?.value;
+          const typed = value === null ? undefined : inner.types.get(body)?.get(value);
+          return typed === undefined || isTuple(typed) ? undefined : typed[a];
+        }),
+      ),
+    };
+  }
+
+  /** The same axes, where those named are per device. */
+  private inside(names: readonly string[]): Typer {
+    const axes = this.axes.map((axis) => (names.includes(axis.name) ? { ...axis, meaning: 'manual' as const } : axis));
+    return new Typer(this.table, axes, this.options);
+  }
+
+  private take(inner: Typer): void {
+    this.violations.push(...inner.violations);
+    this.casts.push(...inner.casts);
+    for (const [graph, types] of inner.types) this.types.set(graph, types);
+  }
+}
+
+function results(node: Node): number {
+  return node.type.kind === 'tuple' ? node.type.items.length : 1;
+}

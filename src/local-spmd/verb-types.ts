@@ -1,0 +1,111 @@
+/**
+ * Types of the verbs of typed per-device code: collectives, casts and statements. In: a call of one of them and the type of its
+ * operand. Out: the type of its result, or a violation. Source: `mesh/local-types/primitives.ts`.
+ */
+import { ShardwrightError } from '../errors.ts';
+import type { Frame } from '../graph/interpret.ts';
+import type { Node } from '../graph/types.ts';
+import { isRef } from '../graph/value.ts';
+import { primitive, redistribution, type PrimitiveName } from '../mesh/local-types/primitives.ts';
+import { cutOf, isAxisType, type AxisType } from '../mesh/local-types/types.ts';
+import { isTuple, statedTypes, type Known, type Typed, type Typing } from './typed.ts';
+
+/** Type of the result of a verb. */
+export function verbTypes(typer: Typing, node: Node, name: string, frame: Frame<Typed>): Typed {
+  if (name === 'axis_index') return typer.axes.map((axis) => (axis.name === node.args[0] ? 'V' : 'number'));
+  const [operand, axisName] = node.args;
+  if (!isRef(operand)) return typer.everywhere(undefined);
+  const given = frame.value(operand.name);
+  const own: readonly Known[] = isTuple(given) ? typer.everywhere(undefined) : given;
+  if (name === 'assert_type') return asserted(typer, node, operand.name, own, frame);
+  const at = typer.axes.findIndex((axis) => axis.name === axisName);
+  // An axis of size 1 has no types.
+  if (at < 0) return own;
+  const { graph } = frame;
+  const axis = typer.axes[at];
+  const become = (type: Known): Typed => own.map((t, a) => (a === at ? type : t));
+  const violate = (rule: string, reason: string, fix: string): Typed => {
+    typer.violate(graph, node, at, { rule, reason, fix, operands: [operand.name] });
+    return become(undefined);
+  };
+  const now = own[at];
+  if (name === 'out_partial') return become('P');
+  if (name === 'permute') {
+    if (now === undefined || now === 'V') return become('V');
+    if (now === 'number' || now === 'R' || (now === 'I' && typer.autoCast)) {
+      typer.cast(graph, node, operand.name, at, 'V');
+      return become('V');
+    }
+    return violate('permute', `permute sends pieces, the operand is ${now}`, `reinterpret(${operand.name}, "${axis.name}", ${now}→V)`); // prettier-ignore
+  }
+  const [src, dst] = [node.args[3], node.args[4]];
+  if (!isAxisType(src) || !isAxisType(dst)) return violate('verb', 'the call names no types', 'state src and dst');
+  const global = name === 'redistribute';
+  if (global === (axis.meaning === 'manual'))
+    return violate(
+      'region',
+      global ? 'a redistribution of the whole value stands where the axis is per device' : 'a verb of per-device code stands where the axis is global',
+      global ? 'use the collective itself' : `write it in a localMap over "${axis.name}", or redistribute`,
+    ); // prettier-ignore
+  try {
+    if (global) redistribution(src, dst, { axis: axis.name, expert: true });
+    else primitive(name as PrimitiveName, src, dst, { axis: axis.name, expert: true });
+  } catch (error) {
+    if (!(error instanceof ShardwrightError)) throw error;
+    return violate(name, error.message, error.details.hint ?? '');
+  }
+  const fits = now === undefined || now === 'number' ? src !== 'P' && cutOf(src) === undefined : matches(now, src, global);
+  if (now !== undefined && !fits) {
+    const hint = wrongSource(name as PrimitiveName, now, dst);
+    return violate(`src ${src}`, `src must be ${src === 'P' || now === 'number' ? src : `what the operand is`}, got ${now}`, hint);
+  }
+  if (global) {
+    const blocked = laterCut(typer, own, at, cutOf(src) ?? cutOf(dst));
+    if (blocked !== undefined)
+      return violate(
+        'last axis',
+        `${axis.name} is not the last axis that cuts dim ${cutOf(src) ?? cutOf(dst)}: ${blocked} cuts it further`,
+        `gather ${blocked} first, or plan the whole spec`,
+      );
+  }
+  return become(cutOf(dst) !== undefined && !global ? 'V' : dst);
+} // prettier-ignore
+
+function matches(now: AxisType | 'number', src: AxisType, global: boolean): boolean {
+  return now === src || (!global && now === 'V' && cutOf(src) !== undefined);
+}
+
+/** What to write when the operand is of another type than the verb says. */
+function wrongSource(op: PrimitiveName, now: AxisType | 'number', dst: AxisType): string {
+  if (now === 'number') return 'a plain number is the same everywhere: use it as it is';
+  try {
+    primitive(op, now, dst, { expert: true });
+    return `write src: ${now}`;
+  } catch (error) {
+    return error instanceof ShardwrightError ? (error.details.hint ?? '') : '';
+  }
+}
+
+/** An axis after this one in the mesh that cuts the same dim. */
+function laterCut(typer: Typing, own: readonly Known[], at: number, dim: number | undefined): string | undefined {
+  if (dim === undefined) return undefined;
+  const later = typer.axes.findIndex((_, a) => a > at && own[a] === `S(${dim})`);
+  return later < 0 ? undefined : typer.axes[later].name;
+}
+
+/** A statement gives a type to what has none; to what has one it may only repeat it, or say how pieces assemble. */
+function asserted(typer: Typing, node: Node, operand: string, own: readonly Known[], { graph }: Frame<Typed>): Typed {
+  const stated = statedTypes(node.args[1]);
+  return typer.axes.map(({ name }, a): Known => {
+    const [now, wanted] = [own[a], stated.get(name)];
+    if (wanted === undefined) return now;
+    if (now === undefined || now === 'number' || now === wanted) return wanted;
+    if (now === 'V' && cutOf(wanted) !== undefined) return wanted;
+    typer.violate(graph, node, a, {
+      rule: 'conflicting type', operands: [operand],
+      reason: `the value is ${now}, the statement says ${wanted}`,
+      fix: `state ${now}, or redistribute(${operand}, "${name}", ${now}→${wanted})`,
+    }); // prettier-ignore
+    return wanted;
+  });
+}

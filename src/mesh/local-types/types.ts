@@ -1,0 +1,85 @@
+/**
+ * Types of per-device values, one for each mesh axis: what the ranks along the axis hold, and with it what their gradients
+ * are. In: words such as `S(1)`. Out: types, their gradients, and their text as JAX prints it. Source: the four states of
+ * `four-states.ts` with V beside them (values that differ, without a claim how they assemble), as JAX's `shard_map` and the
+ * package spmd_types have them.
+ */
+import { ShardwrightError } from '../../errors.ts';
+import { gradientState, type State } from '../four-states.ts';
+import { PartitionSpec } from '../partition-spec.ts';
+import { ShardedType } from '../sharded-type.ts';
+
+/** Type of a value along one mesh axis. Equal iff the texts are. */
+export type AxisType = 'V' | 'R' | 'I' | 'P' | `S(${number})`;
+
+/** Different on every rank; nothing is said of how the pieces assemble. */
+export const V: AxisType = 'V';
+/** Equal on all ranks, used by each in its own way: gradients are addends. */
+export const R: AxisType = 'R';
+/** Equal on all ranks, one computation done identically by all. */
+export const I: AxisType = 'I';
+/** Addends of a pending sum. */
+export const P: AxisType = 'P';
+
+/** Pieces that concatenate on a tensor dim. @throws E_SPMD_TYPE for what is no dim */
+export function S(dim: number): AxisType {
+  if (!Number.isSafeInteger(dim) || dim < 0)
+    throw new ShardwrightError('E_SPMD_TYPE', `S(${dim}) cuts no tensor dim`, {
+      hint: 'count dims from 0 at the front, as in S(0)',
+    });
+  return `S(${dim})`;
+}
+
+/** Types by mesh axis, in mesh order; axes of size 1 have none. */
+export type LocalType = ReadonlyMap<string, AxisType>;
+
+const CUT = /^S\((\d{1,3})\)$/;
+
+/** Tensor dim that a type cuts; undefined for the others. */
+export function cutOf(type: AxisType): number | undefined {
+  const found = CUT.exec(type);
+  return found === null ? undefined : Number(found[1]);
+}
+
+/** Whether a word is a type. */
+export function isAxisType(word: unknown): word is AxisType {
+  return typeof word === 'string' && (['V', 'R', 'I', 'P'].includes(word) || CUT.test(word));
+}
+
+/** Type of the gradient of a value: P where it is R and the other way round; an involution. */
+export function gradientType(type: AxisType): AxisType {
+  const dim = cutOf(type);
+  if (type === 'V' || dim !== undefined) return type;
+  return gradientState(type as State) as AxisType;
+}
+
+/** Types of the gradient on every axis. */
+export function gradientOf(type: LocalType): LocalType {
+  return new Map([...type].map(([axis, t]) => [axis, gradientType(t)]));
+}
+
+/** `{dp: V, tp: I}`. */
+export function axesText(type: LocalType): string {
+  return `{${[...type].map(([axis, t]) => `${axis}: ${t}`).join(', ')}}`;
+}
+
+/**
+ * A value as JAX prints it: `f32[4,2,8]{V:tp}` with the shape of one device, `f32[8,16@tp]{U:dp}` with the global one. An
+ * axis that is not marked is I.
+ *
+ * @param shape sizes of one device where no type is a cut, else global sizes
+ */
+export function typedText(dtype: string, shape: readonly number[], type: LocalType): string {
+  const dims = shape.map((): string[] => []);
+  const varying: string[] = [];
+  const reduced: string[] = [];
+  const unreduced: [string, 'sum'][] = [];
+  for (const [axis, t] of type) {
+    const dim = cutOf(t);
+    if (dim !== undefined && dim < dims.length) dims[dim].push(axis);
+    else if (t === 'R') reduced.push(axis);
+    else if (t === 'P') unreduced.push([axis, 'sum']);
+    else if (t !== 'I') varying.push(axis);
+  }
+  return new ShardedType(dtype, shape, new PartitionSpec(dims, { unreduced, reduced }), varying).text;
+}

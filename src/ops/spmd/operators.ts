@@ -1,0 +1,154 @@
+/**
+ * The verbs of typed per-device code as operators, under the names of the package spmd_types. In a body of `local_map` their
+ * shapes are those of one device (`size` is the number of ranks along `axis`); `redistribute`, `out_partial` and `assert_type`
+ * stand in global programs, where they leave the value as it is. Rules here speak of the OTHER mesh dims, on which a verb is
+ * an ordinary linear function. Source: `mesh/local-types/primitives.ts`.
+ */
+import { cutOf, isAxisType, type AxisType } from '../../mesh/local-types/types.ts';
+import { anyS, cuttable, linearKinds, movedKinds } from '../dims.ts';
+import { one, tensor } from '../kernels/kernel.ts';
+import { defineOp, type OpClass, type OpContext, type OperatorRecord, type TypedContext } from '../record.ts';
+import { P, rule, type Rule } from '../rule.ts';
+
+const TYPED = 'Tensor x, str axis, int size, str src, str dst';
+
+export const SPMD_PREFIX = 'spmd_types.';
+
+/** `spmd_types.all_reduce.default`. */
+export function spmdTarget(name: string): string {
+  return `${SPMD_PREFIX}${name}.default`;
+}
+
+/** `all_reduce` of `spmd_types.all_reduce.default`; undefined for other operators. */
+export function spmdName(target: string): string | undefined {
+  return target.startsWith(SPMD_PREFIX) ? target.slice(SPMD_PREFIX.length).replace(/\.default$/, '') : undefined;
+}
+
+/** A type argument. @throws E_TYPE */
+export function typeArgument(ctx: OpContext, name: string): AxisType {
+  const word = ctx.text(name);
+  return isAxisType(word) ? word : ctx.fail(`'${word}' is no type; write V, R, I, P or S(0)`);
+}
+
+function sizeArgument(ctx: OpContext): number {
+  const size = ctx.int('size');
+  return size > 0 ? size : ctx.fail(`an axis of ${size} ranks`);
+}
+
+/** Shape after pieces of one dim are joined; without a dim they are stacked on a new dim 0. */
+function joined(ctx: OpContext, shape: readonly number[], dim: number | undefined): number[] {
+  const n = sizeArgument(ctx);
+  if (dim === undefined) return [n, ...shape];
+  return shape.map((size, d) => (d === existing(ctx, shape, dim) ? size * n : size));
+}
+
+/** Shape of a piece. @throws E_TYPE where the dim does not divide */
+function cut(ctx: OpContext, shape: readonly number[], dim: number | undefined): number[] {
+  const n = sizeArgument(ctx);
+  if (dim === undefined)
+    return shape[0] === n
+      ? shape.slice(1)
+      : ctx.fail(
+          `V takes one row of dim 0 for each of ${n} ranks, the shape is [${shape.join(', ')}]; name the dim: S(0)`,
+        );
+  const at = existing(ctx, shape, dim);
+  if (shape[at] % n !== 0) ctx.fail(`dim ${at} of size ${shape[at]} does not divide by the ${n} ranks of ${ctx.text('axis')}`); // prettier-ignore
+  return shape.map((size, d) => (d === at ? size / n : size));
+}
+
+function existing(ctx: OpContext, shape: readonly number[], dim: number): number {
+  return dim < shape.length ? dim : ctx.fail(`S(${dim}) names a dim that [${shape.join(', ')}] does not have`);
+}
+
+/** Shape of one device after a verb. */
+export function shapeAfter(ctx: OpContext): readonly number[] {
+  const [{ shape }] = ctx.inputs;
+  const [src, dst] = [typeArgument(ctx, 'src'), typeArgument(ctx, 'dst')];
+  const name = spmdName(ctx.target);
+  const [from, to] = [cutOf(src), cutOf(dst)];
+  const cuts = (type: AxisType): boolean => type === 'V' || cutOf(type) !== undefined;
+  if (name === 'reinterpret' || name === 'all_reduce') return shape;
+  if (name === 'all_to_all') {
+    if (from !== undefined && to !== undefined) return joined(ctx, cut(ctx, shape, to), from);
+    return [sizeArgument(ctx), ...cut(ctx, shape, undefined)];
+  }
+  if (cuts(src) && !cuts(dst)) return joined(ctx, shape, from);
+  if (!cuts(src) && cuts(dst)) return cut(ctx, shape, to);
+  return shape;
+}
+
+/** Tensor dims that a verb joins or cuts, in its operand; those of a stack are counted from the operand's own. */
+function touched(ctx: OpContext): number[] {
+  return [typeArgument(ctx, 'src'), typeArgument(ctx, 'dst')].flatMap((type) => cutOf(type) ?? []);
+}
+
+/** On other mesh dims: every dim that the verb leaves alone passes, and what is linear. */
+function passing(ctx: TypedContext): Rule[] {
+  const [{ shape, dtype }] = ctx.inputs;
+  const shift = (ctx.outputs[0]?.shape.length ?? shape.length) - shape.length;
+  const without = new Set(touched(ctx));
+  const stacks = shift < 0 || (spmdName(ctx.target) === 'all_to_all' && without.size === 0);
+  const dims = cuttable(shape).filter((d) => !without.has(d) && !(stacks && d === 0));
+  return [
+    ...dims.map((d) => rule([anyS(d)], [anyS(d + shift)])),
+    ...linearKinds(dtype).map((kind) => rule([P(kind)], [P(kind)])),
+  ];
+}
+
+function verb(name: string, cls: OpClass): OperatorRecord {
+  return defineOp(spmdTarget(name), {
+    schema: TYPED,
+    cls,
+    infer: (ctx) => [{ dtype: ctx.inputs[0].dtype, shape: shapeAfter(ctx) }],
+    shard: passing,
+    flops: () => ({ matrix: 0, vector: 0 }),
+  });
+}
+
+/** A statement about a value of a global program: the value stays. */
+function statement(name: string, schema: string): OperatorRecord {
+  return defineOp(spmdTarget(name), {
+    schema,
+    cls: 'view',
+    infer: (ctx) => [ctx.inputs[0]],
+    shard: (ctx) => [
+      ...cuttable(ctx.inputs[0].shape).map((d) => rule([anyS(d)], [anyS(d)])),
+      ...movedKinds(ctx.inputs[0].dtype).map((kind) => rule([P(kind)], [P(kind)])),
+    ],
+    flops: () => ({ matrix: 0, vector: 0 }),
+    kernel: one((call) => tensor(call, 'x')),
+  });
+}
+
+export const spmdOps: readonly OperatorRecord[] = [
+  verb('convert', 'view'),
+  verb('reinterpret', 'view'),
+  verb('all_reduce', 'collective'),
+  verb('all_gather', 'collective'),
+  verb('reduce_scatter', 'collective'),
+  verb('all_to_all', 'collective'),
+  defineOp(spmdTarget('permute'), {
+    schema: 'Tensor x, str axis, int size, int[] targets',
+    cls: 'collective',
+    infer: (ctx) => {
+      const [n, targets] = [sizeArgument(ctx), ctx.ints('targets')];
+      if (targets.length !== n || [...targets].sort((a, b) => a - b).some((t, i) => t !== i))
+        ctx.fail(`targets [${targets.join(', ')}] are no permutation of the ${n} ranks of ${ctx.text('axis')}`);
+      return [ctx.inputs[0]];
+    },
+    shard: (ctx) => [
+      ...cuttable(ctx.inputs[0].shape).map((d) => rule([anyS(d)], [anyS(d)])),
+      ...linearKinds(ctx.inputs[0].dtype).map((kind) => rule([P(kind)], [P(kind)])),
+    ],
+    flops: () => ({ matrix: 0, vector: 0 }),
+  }),
+  defineOp(spmdTarget('axis_index'), {
+    schema: 'str axis, int size',
+    cls: 'factory',
+    infer: () => [{ dtype: 'i64', shape: [] }],
+    flops: () => ({ matrix: 0, vector: 0 }),
+  }),
+  statement('redistribute', TYPED),
+  statement('out_partial', 'Tensor x, str axis, int size'),
+  statement('assert_type', 'Tensor x, Any types'),
+];
