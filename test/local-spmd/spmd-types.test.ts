@@ -32,8 +32,10 @@ function orRefused<T>(run: () => T): T | 'refused' {
 const local = (type: string): string => (type.startsWith('S') ? 'V' : type);
 const textOf = ({ op, src, dst, expert }: Cell): string => `${op} ${src}→${dst}${expert === true ? ' expert' : ''}`;
 
-function ourVerb({ op, src, dst, expert = false }: Cell): Primitive | 'refused' {
-  return orRefused(() => (op === 'redistribute' ? redistribution(src, dst) : primitive(op, src, dst, { expert })));
+function ourVerb({ op, src, dst, expert }: Cell): Primitive | 'refused' {
+  return orRefused(() =>
+    op === 'redistribute' ? redistribution(src, dst) : primitive(op, src, dst, { expert: expert === true }),
+  );
 }
 
 /** Why a cell that one accepts is refused by the other, by its text without ranks. */
@@ -92,7 +94,7 @@ describe('verbs of spmd_types', () => {
 const typeOf = (call: NonNullable<ReturnType<typeof ourCall>>['call'], name: string): ValueType => {
   const tensor = call.tensors.get(name);
   if (tensor === undefined) throw new Error(`no tensor ${name}`);
-  return { kind: 'tensor', dtype: tensor.dtype, shape: tensor.shape } as ValueType;
+  return { kind: 'tensor', dtype: tensor.dtype, shape: tensor.shape };
 };
 
 function ourType(question: Call): string | undefined {
