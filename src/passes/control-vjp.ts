@@ -1,4 +1,5 @@
 import { ShardwrightError } from '../errors.ts';
+import { LOCAL_MAP } from '../graph/local-map.ts';
 import type { Arg, Graph, Node, ValueRef } from '../graph/types.ts';
 import { isRef } from '../graph/value.ts';
 import type { CallBuilder } from '../ops/vjp/build.ts';
@@ -10,6 +11,7 @@ import { controlForm, inputNames, type ScanForm } from './control-form.ts';
 import { customDerivative, type CustomDerivative } from './custom-vjp.ts';
 import { Activity } from './joint-activity.ts';
 import { hasGradient } from './joint-wanted.ts';
+import { planLocalMap, type LocalMapPlan } from './local-map-vjp.ts';
 import { keptRegion, type KeptRegion } from './kept-region.ts';
 import { planScan, type ScanPlan } from './scan-vjp.ts';
 
@@ -23,6 +25,7 @@ export class ControlVjp {
   private readonly plans = new Map<string, ScanPlan>();
   private readonly stated = new Map<string, CustomDerivative>();
   private readonly kept = new Map<string, KeptRegion>();
+  private readonly regions = new Map<string, LocalMapPlan>();
   private readonly writer: BodyWriter;
 
   constructor(
@@ -48,6 +51,12 @@ export class ControlVjp {
       this.stated.set(node.name, stated);
       return stated.forward;
     }
+    if (node.target === LOCAL_MAP) {
+      const plan = planLocalMap({ node, subgraphs: this.source.subgraphs, isActive: (operand) => this.isActive(operand), wanted: this.wantedResults(node), calls: this.calls, differentiate: this.differentiate });
+      if (plan === undefined) return node;
+      this.regions.set(node.name, plan);
+      return plan.forward;
+    }
     const form = controlForm(node, this.source.subgraphs);
     if (form?.kind === 'branch') {
       const kept = keptRegion(node, form, this.calls);
@@ -70,6 +79,8 @@ export class ControlVjp {
   backward(node: Node, gradients: readonly (ValueRef | undefined)[]): Contribution[] {
     const plan = this.plans.get(node.name);
     if (plan !== undefined) return plan.backward(gradients);
+    const region = this.regions.get(node.name);
+    if (region !== undefined) return region.backward(gradients);
     const stated = this.stated.get(node.name);
     if (stated !== undefined) return stated.backward(gradients, (operand) => this.isActive(operand));
     const kept = this.kept.get(node.name);
@@ -129,7 +140,7 @@ export class ControlVjp {
   }
 }
 
-const HANDLED: ReadonlySet<string> = new Set(['call', 'cond', 'case', 'scan', 'map', 'map_impl']);
+const HANDLED: ReadonlySet<string> = new Set(['call', 'cond', 'case', 'scan', 'map', 'map_impl', LOCAL_MAP]);
 
 /** @throws E_HOP_MUTATION when a body, or a body inside it, changes a tensor in place */
 export function refuseMutation(node: Node, body: Graph): void {

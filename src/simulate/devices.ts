@@ -14,7 +14,7 @@ import type { OperatorTable } from '../ops/table.ts';
 import { groupOf, collectiveKind, readCollective, type CollectiveCall } from '../plan/lower/collectives.ts';
 import { programAtRank, type DeviceProgram, type RandomPiece } from '../plan/lower/program.ts';
 import { controlFlow, isControl, type Held } from './control.ts';
-import { argument, bodiesOf, runOf, type Value } from './evaluate.ts';
+import { argument, bodiesOf, runOf, type Value } from './evaluator.ts';
 import { standIn } from './stand-in.ts';
 
 /**

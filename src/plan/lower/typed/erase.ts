@@ -1,0 +1,391 @@
+/**
+ * The program of one device from a typed one. In: a graph with casts, collectives and regions of per-device code, and the types of
+ * its inputs. Out: local calls and collectives, with neither types nor specs left: every verb is the collective that it
+ * names, casts without communication are slices, zeros or nothing, regions stand where they were called. Each call is written
+ * as lowering writes it (`LocalCall`).
+ */
+import { internalError, ShardwrightError } from '../../../errors.ts';
+import { LOCAL_MAP, localMapCall } from '../../../graph/local-map.ts';
+import { placeholdersOf } from '../../../graph/control.ts';
+import { lintGraph } from '../../../graph/lint.ts';
+import type { Arg, Graph, Node, Output } from '../../../graph/types.ts';
+import { getOwn, isGraphRef, isList, isRef } from '../../../graph/value.ts';
+import { isTuple, type Known, type Typed } from '../../../local-spmd/typed.ts';
+import { Typer } from '../../../local-spmd/typer.ts';
+import { isAxisType, type AxisType } from '../../../mesh/local-types/types.ts';
+import type { DeviceMesh } from '../../../mesh/mesh.ts';
+import { REPLICATE } from '../../../mesh/replicate.ts';
+import { Sharding } from '../../../mesh/sharding.ts';
+import { ShardingSpace } from '../../../mesh/space.ts';
+import { bind } from '../../../ops/infer.ts';
+import { spmdName } from '../../../ops/spmd/operators.ts';
+import { tensorInputs } from '../../../ops/context.ts';
+import type { OperatorTable } from '../../../ops/table.ts';
+import { emptySection, Emitter, ref, type LocalType } from '../emitter.ts';
+import { LocalCall } from '../local-call.ts';
+import { Pieces } from '../pieces.ts';
+import type { DeviceProgram, ProgramCall, ProgramValue, RandomPiece } from '../program.ts';
+import { RankSymbols } from '../rank-int.ts';
+import { RedistributionWriter } from '../redistribution.ts';
+import { rewrite } from '../rewrite.ts';
+import { rulesTaken } from '../rules-taken.ts';
+import { placementOf, VerbWriter } from './verbs.ts';
+
+export interface EraseInput {
+  readonly graph: Graph;
+  readonly mesh: DeviceMesh;
+  readonly table: OperatorTable;
+  /** Types of the inputs, one for each axis of the mesh; undefined where `assertType` says it. */
+  readonly inputs: readonly (readonly Known[])[];
+  /** Axes on which the whole graph is per device; default none. */
+  readonly manual?: readonly string[];
+}
+
+/** A value of the program that is written: its name, or those of its members. */
+type Local = { readonly name: string } | { readonly items: readonly Local[] };
+
+/**
+ * Writes the per-device program.
+ *
+ * @throws E_SPMD_TYPE with the first law that the program breaks; E_UNSUPPORTED for a call that has no local form
+ */
+export function eraseTypes(input: EraseInput): DeviceProgram {
+  return new Eraser(input).run();
+}
+
+class Eraser {
+  private readonly space: ShardingSpace;
+  private readonly emit: Emitter;
+  private readonly pieces: Pieces;
+  private readonly verbs: VerbWriter;
+  private readonly typer: Typer;
+  private readonly symbols = new RankSymbols();
+  private readonly calls = new Map<string, ProgramCall>();
+  private readonly random = new Map<string, RandomPiece>();
+  private readonly values: ProgramValue[] = [];
+  private bodies = new Map<string, Graph>();
+  private readonly bodyNames = new Set<string>();
+  /** Axes that are per device where the walk stands. */
+  private manual: ReadonlySet<string>;
+  private inBody = false;
+
+  constructor(private readonly input: EraseInput) {
+    const { graph, mesh, table } = input;
+    this.space = new ShardingSpace(mesh, table.kinds);
+    this.emit = new Emitter(table, mesh, this.symbols, new Set());
+    this.pieces = new Pieces(this.space);
+    this.verbs = new VerbWriter(this.emit, this.space, this.pieces, new RedistributionWriter(this.emit, this.space, this.pieces));
+    this.manual = new Set(input.manual ?? []);
+    const axes = mesh.dims.flatMap(({ name, size }) =>
+      size > 1 ? [{ name, size, meaning: this.manual.has(name) ? ('manual' as const) : ('strict' as const) }] : [],
+    );
+    this.typer = new Typer(table, axes, { autoCast: false });
+    const at = axes.map(({ name }) => mesh.indexOf(name));
+    this.typer.run(graph, input.inputs.map((types) => at.map((m) => types[m])));
+    const [broken] = this.typer.violations;
+    if (broken !== undefined)
+      throw new ShardwrightError('E_SPMD_TYPE', broken.message, { node: broken.node, hint: `insert ${broken.fix}` });
+  } // prettier-ignore
+
+  run(): DeviceProgram {
+    const { graph, mesh } = this.input;
+    const names = new Map<string, Local>();
+    for (const node of placeholdersOf(graph)) {
+      const sharding = this.placed(graph, this.firstTyped(graph, node.name));
+      const type = node.type.kind === 'tensor' ? { dtype: node.type.dtype, shape: this.pieces.shape(sharding, sizes(node)) } : null; // prettier-ignore
+      names.set(node.name, { name: this.emit.placeholder(node, type) });
+      this.note(graph, node, { name: node.name }, sharding);
+    }
+    this.walk(graph, names);
+    const shardings: (number | null)[] = [];
+    const outputs = graph.outputs.map((output): Output => {
+      if (output.value === null) {
+        shardings.push(null);
+        return output;
+      }
+      shardings.push(this.placed(graph, output.value));
+      return { ...output, value: this.single(names, output.value) };
+    });
+    const program: Graph = {
+      name: graph.name,
+      nodes: this.emit.section.nodes,
+      outputs,
+      subgraphs: Object.fromEntries(this.bodies),
+      notes: [`Program of each device of the mesh ${mesh.text}.`],
+    };
+    lintGraph(program);
+    return {
+      graph: program, mesh, space: this.space, symbols: this.symbols.values, values: this.values, outputs: shardings,
+      random: this.random, calls: this.calls,
+    }; // prettier-ignore
+  }
+
+  /** An input whose type is stated by `assert_type` alone has that type from the start. */
+  private firstTyped(graph: Graph, name: string): string {
+    const typed = this.typer.types.get(graph)?.get(name);
+    if (typed !== undefined && !isTuple(typed) && typed.some((type) => type !== undefined)) return name;
+    const stated = graph.nodes.find(({ target, args: [x] }) => spmdName(target) === 'assert_type' && x !== undefined && isRef(x) && x.name === name); // prettier-ignore
+    return stated?.name ?? name;
+  }
+
+  private walk(graph: Graph, names: Map<string, Local>): void {
+    for (const node of graph.nodes) {
+      if (node.kind === 'placeholder') continue;
+      this.emit.meta = node.meta;
+      const made = this.call(graph, node, names);
+      names.set(node.name, made);
+    }
+  }
+
+  private call(graph: Graph, node: Node, names: Map<string, Local>): Local {
+    if (node.target === 'operator.getitem') {
+      const [source, index] = node.args;
+      const from = source !== undefined && isRef(source) ? names.get(source.name) : undefined;
+      if (from === undefined || !('items' in from)) throw internalError(`${node.name} reads no list`);
+      return from.items[Number(index)] ?? internal(`${node.name} reads a result that is not there`);
+    }
+    if (node.target === LOCAL_MAP) return this.region(graph, node, names);
+    const verb = spmdName(node.target);
+    if (verb !== undefined) return { name: this.verb(graph, node, verb, names) };
+    return this.control(graph, node, names) ?? this.operator(graph, node, names);
+  }
+
+  private verb(graph: Graph, node: Node, name: string, names: Map<string, Local>): string {
+    const { mesh } = this.space;
+    if (name === 'axis_index') return this.verbs.index(mesh.indexOf(axisName(node, 0)));
+    const [x] = node.args;
+    if (x === undefined || !isRef(x)) throw internalError(`${node.name} has no operand`);
+    const value = this.single(names, x.name);
+    if (name === 'assert_type' || name === 'out_partial') return value;
+    const m = mesh.indexOf(axisName(node, 1));
+    if (name === 'permute') return this.verbs.permute(value, m, isList(node.args[3]) ? node.args[3].map(Number) : []);
+    const [src, dst] = [node.args[3], node.args[4]];
+    if (!isAxisType(src) || !isAxisType(dst)) throw internalError(`${node.name} names no types`);
+    if (name !== 'redistribute') return this.verbs.write(name, value, m, src, dst);
+    const base = this.space.get(this.placed(graph, x.name));
+    const moved = this.verbs.move(value, m, src, dst, base, sizes(nodeOf(graph, x.name)));
+    this.note(graph, node, { name: moved });
+    return moved;
+  }
+
+  /** An ordinary operator on local operands, in the form that its rules ask for on the axes that are global. */
+  private operator(graph: Graph, node: Node, names: Map<string, Local>): Local {
+    const { table } = this.input;
+    const record = table.get(node.target);
+    const typeOf = (name: string): Node['type'] => nodeOf(graph, name).type;
+    const ctx = record === undefined ? undefined : bind(table, node, typeOf);
+    if (record === undefined || ctx === undefined)
+      throw new ShardwrightError('E_UNSUPPORTED', `${node.target} has no record`, { node: node.name });
+    const operands = tensorInputs(record, node.args, node.kwargs);
+    const outputSpecs = ctx.outputs.map((meta, k) => (meta === null ? -1 : this.placed(graph, node.name, k)));
+    const rules = record.shard(ctx);
+    // A tensor of plain numbers is cut as its rule wants it, for free.
+    const wanted = operands.map((name) => this.placed(graph, name));
+    const inputs = operands.map((name, i) => {
+      const [id, value] = this.fitted(graph, name, wanted, i, rules, outputSpecs, this.single(names, name));
+      wanted[i] = id;
+      return value;
+    });
+    const call = new LocalCall(this.emit, this.pieces, node, record, ctx, inputs, wanted, outputSpecs, rulesTaken(this.space, rules, wanted, outputSpecs), () => undefined);
+    const first = this.emit.section.nodes.length;
+    const made = rewrite(call);
+    const [meta] = ctx.outputs;
+    if (meta !== undefined && meta !== null)
+      for (const written of this.emit.section.nodes.slice(first))
+        if (table.get(written.target)?.cls === 'random' && this.manual.size === 0)
+          this.random.set(written.name, { stream: node.name, sharding: outputSpecs[0], shape: meta.shape });
+    const locals = made.map((name): Local => ({ name: name ?? '' }));
+    if (record.results === 'tuple') return { items: locals };
+    this.note(graph, node, locals[0]);
+    return locals[0];
+  } // prettier-ignore
+
+  /** An operand made of numbers only, sliced where the rule that the others take cuts it. */
+  private fitted(
+    graph: Graph,
+    name: string,
+    wanted: readonly number[],
+    i: number,
+    rules: Parameters<typeof rulesTaken>[1],
+    outputs: readonly number[],
+    value: string,
+  ): [number, string] {
+    const typed = this.typer.types.get(graph)?.get(name);
+    if (typed === undefined || isTuple(typed) || !typed.includes('number')) return [wanted[i], value];
+    let id = wanted[i];
+    let now = value;
+    this.typer.axes.forEach((axis, a) => {
+      if (typed[a] !== 'number' || this.manual.has(axis.name)) return;
+      const m = this.space.mesh.indexOf(axis.name);
+      const placements = [...wanted, ...outputs].map((spec) => (spec < 0 ? undefined : this.space.get(spec).placements[m]));
+      const rule = rules.find((r) => [...r.inputs, ...r.outputs].every((slot, k) => {
+        const own = placements[k];
+        if (k === i || slot === null || own === undefined) return true;
+        return slot.kind === 'shard' ? own.dim === slot.dim : slot.kind === 'partial' ? own.kind === 'partial' : own.kind === 'replicate';
+      }));
+      const slot = rule?.inputs[i];
+      if (slot?.kind !== 'shard') return;
+      const dst: AxisType = `S(${slot.dim})`;
+      const shape = sizes(nodeOf(graph, name));
+      now = this.verbs.move(now, m, 'R', dst, this.space.get(id), shape);
+      const base = this.space.get(id);
+      id = this.space.intern(new Sharding(base.placements.map((p, k) => (k === m ? placementOf(dst) : p))));
+    });
+    return [id, now];
+  } // prettier-ignore
+
+  private region(graph: Graph, node: Node, names: Map<string, Local>): Local {
+    const call = localMapCall(node);
+    const body = getOwn(graph.subgraphs, call.body);
+    if (body === undefined) throw internalError(`${node.name} has no body`);
+    const outer = this.manual;
+    this.manual = new Set([...outer, ...call.axes.map(({ name }) => name)]);
+    const operands = call.operands.map((arg) => (isRef(arg) ? names.get(arg.name) : undefined));
+    const made = this.inline(body, operands);
+    this.manual = outer;
+    return { items: made };
+  }
+
+  /** A body in the place of its call. */
+  private inline(body: Graph, operands: readonly (Local | undefined)[]): Local[] {
+    const inner = new Map<string, Local>();
+    placeholdersOf(body).forEach((node, i) => {
+      const given = operands[i];
+      if (given === undefined) throw internalError(`@${body.name} gets no value for ${node.name}`);
+      inner.set(node.name, given);
+    });
+    const was = this.inBody;
+    this.inBody = true;
+    this.walk(body, inner);
+    this.inBody = was;
+    return body.outputs.map(({ value }): Local => (value === null ? { name: '' } : (inner.get(value) ?? internal(`${value} is lost`)))); // prettier-ignore
+  }
+
+  /** Calls with bodies: a plain call stands written out, others keep their bodies. */
+  private control(graph: Graph, node: Node, names: Map<string, Local>): Local | undefined {
+    const { args, target } = node;
+    const list = (at: number): string[] => {
+      const arg: Arg | undefined = args[at];
+      return arg !== undefined && isList(arg) ? arg.map((member) => (isRef(member) ? this.single(names, member.name) : internal(`${node.name} takes a value that is no tensor`))) : [];
+    };
+    const body = (at: Arg | undefined): Graph => {
+      const found = at !== undefined && isGraphRef(at) ? getOwn(graph.subgraphs, at.name) : undefined;
+      return found ?? internal(`${node.name} has no body`);
+    };
+    const write = (of: Graph, types: readonly LocalType[]): { name: string; types: LocalType[] } => this.body(node, of, types);
+    const typesOf = (values: readonly string[]): LocalType[] => values.map((value) => this.emit.type(value));
+    const call = (bodies: readonly string[], given: readonly Arg[], types: readonly LocalType[], origins: readonly string[]): Local => {
+      const made = this.emit.control(target, given, node.kwargs, node.name, types);
+      this.calls.set(made.name, { name: node.name, bodies: new Map(bodies.map((name, i) => [name, { name: origins[i], scope: -1 }])) });
+      return { items: made.members.map((name): Local => ({ name })) };
+    };
+    const graphRef = (name: string): Arg => ({ kind: 'graph', name });
+    switch (target) {
+      case 'call':
+        return { items: this.inline(body(args[0]), list(1).map((name) => ({ name }))) };
+      case 'cond': {
+        const test = args[0];
+        if (!isRef(test)) throw internalError(`${node.name} decides by no value`);
+        const operands = list(3);
+        const made = [body(args[1]), body(args[2])].map((of) => write(of, typesOf(operands)));
+        return call(made.map(({ name }) => name), [ref(this.single(names, test.name)), ...made.map(({ name }) => graphRef(name)), operands.map(ref)], made[0].types, [body(args[1]).name, body(args[2]).name]);
+      }
+      case 'while_loop': {
+        const [carry, captured] = [list(2), list(3)];
+        const made = [body(args[0]), body(args[1])].map((of) => write(of, typesOf([...carry, ...captured])));
+        return call(made.map(({ name }) => name), [...made.map(({ name }) => graphRef(name)), carry.map(ref), captured.map(ref)], made[1].types, [body(args[0]).name, body(args[1]).name]);
+      }
+      case 'scan':
+      case 'map':
+      case 'map_impl': {
+        const scans = target === 'scan';
+        const [init, xs, captured] = [scans ? list(1) : [], list(scans ? 2 : 1), list(scans ? 3 : 2)];
+        const rows = typesOf(xs).map(({ dtype, shape }) => ({ dtype, shape: shape.slice(1) }));
+        const step = body(args[0]);
+        const made = write(step, [...typesOf(init), ...rows, ...typesOf(captured)]);
+        const length = xs.length > 0 ? this.emit.type(xs[0]).shape[0] : getOwn(node.kwargs, 'length');
+        if (typeof length !== 'number') throw internalError(`${node.name} has no length`);
+        const types = made.types.map(({ dtype, shape }, k): LocalType => ({ dtype, shape: k < init.length ? shape : [length, ...shape] }));
+        const operands: Arg[] = [init, xs, captured].map((names) => names.map(ref));
+        return call([made.name], [graphRef(made.name), ...(scans ? operands : operands.slice(1))], types, [step.name]);
+      }
+      default:
+        return undefined;
+    }
+  } // prettier-ignore
+
+  /** A body as a graph of its own. */
+  private body(node: Node, of: Graph, types: readonly LocalType[]): { name: string; types: LocalType[] } {
+    const outer = { section: this.emit.section, bodies: this.bodies, inBody: this.inBody };
+    this.emit.section = emptySection();
+    this.bodies = new Map();
+    this.inBody = true;
+    const inputs = placeholdersOf(of).map((placeholder, i) => this.emit.bodyInput(placeholder.name, types[i]));
+    const inner = new Map(placeholdersOf(of).map((placeholder, i): [string, Local] => [placeholder.name, { name: inputs[i].name }])); // prettier-ignore
+    this.walk(of, inner);
+    const returned = of.outputs.map(({ value }) => (value === null ? internal(`@${of.name} returns nothing`) : this.single(inner, value))); // prettier-ignore
+    const nodes = [
+      ...inputs.map((input, roleIndex): Node => ({ ...input, meta: { role: 'arg', roleIndex } })),
+      ...this.emit.section.nodes,
+    ];
+    let name = of.name;
+    for (let i = 1; this.bodyNames.has(name); i++) name = `${of.name}_${i}`;
+    this.bodyNames.add(name);
+    const graph: Graph = {
+      name,
+      nodes,
+      outputs: returned.map((value, index): Output => ({ value, role: 'output', index })),
+      subgraphs: Object.fromEntries(this.bodies),
+    };
+    this.emit.section = outer.section;
+    this.bodies = outer.bodies;
+    this.inBody = outer.inBody;
+    this.emit.meta = node.meta;
+    this.bodies.set(name, graph);
+    return { name, types: returned.map((value) => this.emit.type(value)) };
+  }
+
+  private single(names: ReadonlyMap<string, Local>, name: string): string {
+    const found = names.get(name);
+    if (found === undefined || !('name' in found)) throw internalError(`${name} is no single value`);
+    return found.name;
+  }
+
+  /** The sharding of a value on the axes that are global here; per-device axes hold what they hold. */
+  private placed(graph: Graph, name: string, result?: number): number {
+    const whole = this.typer.types.get(graph)?.get(name);
+    const typed: Typed | undefined = whole !== undefined && isTuple(whole) ? whole.items[result ?? 0] : whole;
+    const placements = this.space.mesh.names.map((axis) => {
+      const a = this.typer.axes.findIndex((known) => known.name === axis);
+      const type = a < 0 || typed === undefined || isTuple(typed) ? undefined : typed[a];
+      if (this.manual.has(axis) || type === undefined || type === 'number' || type === 'V') return REPLICATE;
+      return placementOf(type);
+    });
+    return this.space.intern(new Sharding(placements));
+  }
+
+  private note(graph: Graph, node: Node, local: Local, sharding?: number): void {
+    if (node.type.kind !== 'tensor' || this.manual.size > 0 || this.inBody || !('name' in local)) return;
+    this.values.push({
+      name: node.name, result: 0, local: local.name, sharding: sharding ?? this.placed(graph, node.name), shape: sizes(node), inBody: false,
+    }); // prettier-ignore
+  }
+}
+
+function axisName({ name, args }: Node, at: number): string {
+  const axis = args[at];
+  return typeof axis === 'string' ? axis : internal(`${name} names no axis`);
+}
+
+function internal(message: string): never {
+  throw internalError(message);
+}
+
+function nodeOf(graph: Graph, name: string): Node {
+  return graph.nodes.find((node) => node.name === name) ?? internal(`graph ${graph.name} has no value ${name}`);
+}
+
+function sizes({ name, type }: Node): number[] {
+  if (type.kind !== 'tensor') return internal(`${name} is no tensor`);
+  return type.shape.map((size) => (typeof size === 'number' ? size : (size.example ?? internal(`${name} has an open size`))));
+} // prettier-ignore

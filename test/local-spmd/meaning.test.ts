@@ -1,0 +1,150 @@
+import { describe, expect, test } from 'vitest';
+import { transposeOf, PRIMITIVES, primitiveText, type Primitive } from '../../src/mesh/local-types/primitives.ts';
+import { cutOf, gradientType, type AxisType } from '../../src/mesh/local-types/types.ts';
+import { DeviceMesh } from '../../src/mesh/mesh.ts';
+import { GraphBuilder } from '../../src/graph/build.ts';
+import { flat, fromFlat, type NDArray } from '../../src/ndarray/array.ts';
+import { inferCall } from '../../src/ops/infer.ts';
+import { spmdTarget } from '../../src/ops/spmd/operators.ts';
+import { eraseTypes } from '../../src/plan/lower/typed/erase.ts';
+import { runDevices } from '../../src/simulate/devices.ts';
+import { table } from './support/simulated.ts';
+
+/** What each rank holds after verbs, applied one after the other to what each rank holds before. */
+function apply(steps: readonly Pick<Primitive, 'op' | 'src' | 'dst'>[], ranks: readonly NDArray[]): NDArray[] {
+  const builder = new GraphBuilder('verbs');
+  let at = builder.placeholder('x', { kind: 'tensor', dtype: 'f64', shape: [...ranks[0].shape] }, { role: 'arg', roleIndex: 0 }); // prettier-ignore
+  for (const { op, src, dst } of steps) {
+    const args = [at, 'tp', ranks.length, src, dst] as const;
+    const type = inferCall(table, { target: spmdTarget(op), args, kwargs: {} }, () => builder.typeOf(at));
+    at = builder.call(spmdTarget(op), args, type ?? { kind: 'none' });
+  }
+  builder.output({ value: at.name, role: 'output', index: 0 });
+  const [{ src }] = steps;
+  const program = eraseTypes({
+    graph: builder.build(), mesh: new DeviceMesh([{ name: 'tp', size: ranks.length }]), table,
+    inputs: [[cutOf(src) === undefined ? src : 'V']], manual: ['tp'],
+  }); // prettier-ignore
+  return [...(runDevices(table, program, [ranks]).outputs[0] ?? [])];
+}
+
+const rows = (...list: number[][]): NDArray[] =>
+  list.map((data) => fromFlat([data.length], Float64Array.from(data), 'f64'));
+const lists = (ranks: readonly NDArray[]): number[][] => ranks.map((x) => [...flat(x)]);
+const one = (text: string): Pick<Primitive, 'op' | 'src' | 'dst'>[] => {
+  const [op, types] = text.split(' ');
+  const [src, dst] = types.split('→') as AxisType[];
+  return [{ op: op as Primitive['op'], src, dst }];
+};
+const gradient = (text: string): readonly Primitive[] => transposeOf(one(text)[0]);
+const scalars = (...list: number[]): NDArray[] => list.map((n) => fromFlat([], Float64Array.of(n), 'f64'));
+const [A, B, C] = [2, 3, 5];
+
+describe('what verbs mean on three ranks', () => {
+  test('LS-15 all_gather', () => {
+    const pieces = rows([A], [B], [C]);
+    expect(lists(apply(one('all_gather S(0)→R'), pieces))).toEqual([[A, B, C], [A, B, C], [A, B, C]]); // prettier-ignore
+    const stacked = apply(one('all_gather V→I'), scalars(A, B, C));
+    expect(stacked[1].shape).toEqual([3]);
+    expect(lists(stacked)).toEqual([[A, B, C], [A, B, C], [A, B, C]]); // prettier-ignore
+  });
+  test('LS-16 all_reduce', () => {
+    expect(lists(apply(one('all_reduce P→R'), rows([A], [B], [C])))).toEqual([[10], [10], [10]]);
+  });
+  test('LS-17 reduce_scatter', () => {
+    const addends = rows([1, 2, 3], [10, 20, 30], [100, 200, 300]);
+    expect(lists(apply(one('reduce_scatter P→S(0)'), addends))).toEqual([[111], [222], [333]]);
+    expect(apply(one('reduce_scatter P→V'), addends)[0].shape).toEqual([]);
+    expect(lists(apply(one('reduce_scatter P→V'), addends))).toEqual([[111], [222], [333]]);
+  });
+  test('LS-18 all_to_all', () => {
+    const parts = rows([1, 2, 3], [4, 5, 6], [7, 8, 9]);
+    expect(lists(apply(one('all_to_all V→V'), parts))).toEqual([[1, 4, 7], [2, 5, 8], [3, 6, 9]]); // prettier-ignore
+  });
+  test('LS-19 convert R→S(0) and its gradient', () => {
+    expect(lists(apply(one('convert R→S(0)'), rows([A, B, C], [A, B, C], [A, B, C])))).toEqual([[A], [B], [C]]);
+    expect(lists(apply(gradient('convert R→S(0)'), rows([7], [8], [9])))).toEqual([[7, 0, 0], [0, 8, 0], [0, 0, 9]]); // prettier-ignore
+  });
+  test('LS-20 convert R→P; convert I→R and its gradient', () => {
+    expect(lists(apply(one('convert R→P'), rows([A], [A], [A])))).toEqual([[A], [0], [0]]);
+    expect(lists(apply(one('convert I→R'), rows([A], [A], [A])))).toEqual([[A], [A], [A]]);
+    expect(lists(apply(gradient('convert I→R'), rows([1], [10], [100])))).toEqual([[111], [111], [111]]);
+  });
+  test('LS-21 reinterpret V→P and its gradient', () => {
+    expect(lists(apply([...one('reinterpret V→P'), ...one('all_reduce P→R')], rows([A], [B], [C])))).toEqual([[10], [10], [10]]); // prettier-ignore
+    expect(lists(apply(gradient('reinterpret V→P'), rows([7], [7], [7])))).toEqual([[7], [7], [7]]);
+  });
+  test('LS-22 reinterpret R→P means the value times the size', () => {
+    expect(lists(apply([...one('reinterpret R→P'), ...one('all_reduce P→R')], rows([A], [A], [A])))).toEqual([[3 * A], [3 * A], [3 * A]]); // prettier-ignore
+  });
+  test('LS-23 convert I→S(0) and its gradient; convert V→P', () => {
+    expect(lists(apply(one('convert I→S(0)'), rows([A, B, C], [A, B, C], [A, B, C])))).toEqual([[A], [B], [C]]);
+    expect(lists(apply(gradient('convert I→S(0)'), rows([7], [8], [9])))).toEqual([[7, 8, 9], [7, 8, 9], [7, 8, 9]]); // prettier-ignore
+    expect(lists(apply(one('convert S(0)→P'), rows([A], [B], [C])))).toEqual([
+      [A, 0, 0],
+      [0, B, 0],
+      [0, 0, C],
+    ]);
+    expect(lists(apply(one('convert V→P'), scalars(A, B, C)))).toEqual([
+      [A, 0, 0],
+      [0, B, 0],
+      [0, 0, C],
+    ]);
+  });
+});
+
+/** A value of a type on n ranks: equal ones for R and I. */
+function value(type: AxisType, n: number, shape: readonly number[], seed: number): NDArray[] {
+  const equal = type === 'R' || type === 'I';
+  return Array.from({ length: n }, (_, rank) => {
+    const size = shape.reduce((m, d) => m * d, 1);
+    const data = Float64Array.from({ length: size }, (_x, i) => Math.cos(2.1 * i + seed + (equal ? 0 : 1.9 * rank)));
+    return fromFlat(shape, data, 'f64');
+  });
+}
+
+/** ⟨x, g⟩: x·Σg for R, (Σx)·g for P, x·g once for I, Σ x·g for V. */
+function pairing(type: AxisType, x: readonly NDArray[], g: readonly NDArray[]): number {
+  const dot = (a: NDArray, b: NDArray): number => flat(a).reduce((sum, v, i) => sum + v * flat(b)[i], 0);
+  if (type === 'I') return dot(x[0], g[0]);
+  return x.reduce((sum, own, rank) => sum + dot(own, g[rank]), 0);
+}
+
+describe('transposes', () => {
+  const cut = (dim: number, type: AxisType): AxisType => (type === 'V' ? `S(${dim})` : type);
+  const cells = PRIMITIVES.flatMap((p) =>
+    p.op === 'reinterpret' ? [p] : [p, ...[0, 1].map((d) => ({ ...p, src: cut(d, p.src), dst: cut(p.op === 'all_to_all' ? 1 - d : d, p.dst) }))],
+  ); // prettier-ignore
+  test.each(cells.map((p) => [primitiveText(p), p] as const))('LS-24 %s preserves the pairing', (_text, p) => {
+    for (const n of [2, 3]) {
+      const x = value(p.src, n, [n, n * 2], 0.3);
+      const y = apply([p], x);
+      const g = value(gradientType(p.dst), n, y[0].shape, 0.7);
+      const back = apply(transposeOf(p), g);
+      expect(back[0].shape).toEqual(x[0].shape);
+      expect(Math.abs(pairing(p.dst, y, g) - pairing(p.src, x, back))).toBeLessThan(1e-9);
+      // What is claimed to be equal on all ranks is.
+      for (const [type, ranks] of [[p.dst, y], [gradientType(p.src), back]] as const)
+        if (type === 'R' || type === 'I') for (const own of ranks) expect([...flat(own)]).toEqual([...flat(ranks[0])]);
+    }
+  }); // prettier-ignore
+});
+
+test('LS-33 the product of addends is not the addends of the product', () => {
+  const x = scalars(1, 1);
+  const products = x.map((own) => flat(own)[0] * flat(own)[0]);
+  expect(products.reduce((a, b) => a + b)).toBe(2);
+  const [sum] = apply(one('all_reduce P→R'), x).map((own) => flat(own)[0]);
+  expect(sum * sum).toBe(4);
+});
+
+test('LS-50 sums of pieces are addends of the sum; means of pieces only average to the mean', () => {
+  const pieces = rows([1, 2], [3, 4]);
+  const sums = pieces.map((x) => flat(x).reduce((a, b) => a + b));
+  expect(sums).toEqual([3, 7]);
+  expect(lists(apply(one('all_reduce P→R'), scalars(...sums)))[0]).toEqual([10]);
+  const means = sums.map((s) => s / 2);
+  expect(means).toEqual([1.5, 3.5]);
+  expect(lists(apply(one('all_reduce P→R'), scalars(...means)))[0]).toEqual([5]);
+  expect((means[0] + means[1]) / 2).toBe(2.5);
+});
