@@ -1,0 +1,61 @@
+"""Shardwright for PyTorch: capture a model, plan its parallelism, train by the plan.
+
+captured = shardwright.capture(model, (x,), loss=loss, targets=(y,))
+plan = shardwright.plan(captured, mesh="dp=2,tp=2", cluster="dgx-h100")
+model = shardwright.parallelize(model, plan, plan.init_device_mesh("cuda"))
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from .command import plan
+from .errors import CaptureError, CommandError, MismatchError, ShardwrightError, require_torch
+from .folder import Plan, load
+
+if TYPE_CHECKING:
+    from .auto import auto_parallelize
+    from .graph_capture import Captured, capture
+    from .inputs import gather_outputs, shard_inputs
+    from .module import ParallelModule, parallelize
+
+__version__ = "0.1.0"
+__all__ = [
+    "CaptureError",
+    "Captured",
+    "CommandError",
+    "MismatchError",
+    "ParallelModule",
+    "Plan",
+    "ShardwrightError",
+    "auto_parallelize",
+    "capture",
+    "gather_outputs",
+    "load",
+    "parallelize",
+    "plan",
+    "shard_inputs",
+]
+
+_NEEDS_TORCH = {
+    "Captured": "graph_capture",
+    "ParallelModule": "module",
+    "auto_parallelize": "auto",
+    "capture": "graph_capture",
+    "gather_outputs": "inputs",
+    "parallelize": "module",
+    "shard_inputs": "inputs",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """What needs PyTorch is imported when it is asked for: planning does not need it."""
+    module = _NEEDS_TORCH.get(name)
+    if module is None:
+        raise AttributeError(f"module 'shardwright' has no attribute '{name}'")
+    require_torch()
+    from importlib import import_module
+
+    value = getattr(import_module(f".{module}", __name__), name)
+    globals()[name] = value
+    return value

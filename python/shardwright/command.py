@@ -1,0 +1,125 @@
+"""The `shardwright` command from Python. In: a captured model and flags. Out: a plan folder that is ready to run.
+
+Progress goes to this process's stderr, line by line; what the command refuses becomes an exception with its place and hint.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from .errors import CommandError
+from .folder import Plan, load
+
+
+def plan(
+    model: Any,
+    *,
+    mesh: str,
+    cluster: str,
+    out: str | os.PathLike[str] = "plan",
+    command: Sequence[str] | None = None,
+    quiet: bool = False,
+    **flags: Any,
+) -> Plan:
+    """Plans a captured model and writes the program of each device.
+
+    Args:
+        model: what `capture` gave, or a file that the command reads.
+        mesh: mesh dims, outermost first: `dp=2,tp=2`.
+        cluster: name of a node design (`dgx-h100`), or a JSON file.
+        out: the plan folder.
+        command: how to call Shardwright; default `shardwright` on the path, else `npx shardwright`.
+        quiet: no progress on stderr.
+        flags: options of `shardwright plan`, `memory="60GiB"`, `pin=["fc1.weight=S(0)R"]`, `no_recipes=True`.
+
+    Raises:
+        CommandError: what the command refused, with its code, place and hint.
+    """
+    source = getattr(model, "path", model)
+    record = getattr(model, "record", None)
+    argv = ["plan", str(source), "--mesh", mesh, "--cluster", str(cluster), "-o", str(out), "--json"]
+    for group in record["ties"] if record else []:
+        for other in group[1:]:
+            argv += ["--tie", f"{group[0]}={other}"]
+    for key, value in flags.items():
+        name = f"--{key.replace('_', '-')}"
+        if value is True:
+            argv.append(name)
+        elif value is not None and value is not False:
+            for one in value if isinstance(value, (list, tuple)) else [value]:
+                argv += [name, str(one)]
+    call = list(command) if command is not None else find_command()
+    _run(call, argv, quiet, allowed=(0, 4))
+    folder = Path(out)
+    _run(call, ["export", str(folder), "--target", "torch", "-o", str(folder / "torch"), "--json"], quiet)
+    record_file = folder / "capture.json"
+    if record is not None:
+        record_file.write_text(json.dumps(record, indent=1) + "\n")
+    elif record_file.exists():
+        record_file.unlink()
+    return load(folder)
+
+
+def find_command() -> list[str]:
+    """How the command is called here.
+
+    Raises:
+        CommandError: where neither `shardwright` nor `npx` is on the path.
+    """
+    found = shutil.which("shardwright")
+    if found is not None:
+        return [found]
+    npx = shutil.which("npx")
+    if npx is not None:
+        return [npx, "--no-install", "shardwright"]
+    raise CommandError(
+        "E_COMMAND",
+        "neither shardwright nor npx is on the path",
+        hint="install Node 20.19 or later and Shardwright (npm install -g shardwright), or give command=[...].",
+    )
+
+
+def _run(call: Sequence[str], argv: Sequence[str], quiet: bool, allowed: Sequence[int] = (0,)) -> None:
+    try:
+        process = subprocess.Popen([*call, *argv], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace")
+    except OSError as error:
+        raise CommandError("E_COMMAND", f"{call[0]} cannot be called: {error}") from error
+    assert process.stdout is not None and process.stderr is not None
+    import threading
+
+    lines: list[str] = []
+
+    def relay() -> None:
+        assert process.stderr is not None
+        for line in process.stderr:
+            lines.append(line.rstrip("\n"))
+            if not quiet:
+                sys.stderr.write(line)
+
+    reader = threading.Thread(target=relay, daemon=True)
+    reader.start()
+    answer = process.stdout.read()
+    code = process.wait()
+    reader.join()
+    if code in allowed:
+        return
+    raise _refusal(answer, lines, argv, code)
+
+
+def _refusal(answer: str, lines: Sequence[str], argv: Sequence[str], code: int) -> CommandError:
+    try:
+        error = json.loads(answer)["error"]
+        where = {key: value for key, value in (error.get("where") or {}).items() if value is not None}
+        place = ":".join(str(where[key]) for key in ("file", "line", "column") if key in where)
+        node = where.get("node") or where.get("path")
+        return CommandError(error["code"], error["message"], hint=error.get("hint"), place=" ".join(filter(None, [place, node])) or None)
+    except (ValueError, KeyError, TypeError):
+        last = "\n".join(lines[-5:]) or f"exit code {code}"
+        return CommandError("E_COMMAND", f"shardwright {argv[0]} failed: {last}")

@@ -1,0 +1,48 @@
+"""Exceptions of the package: what is wrong, where, what was found and wanted, and the edit that fixes it."""
+
+from __future__ import annotations
+
+
+class ShardwrightError(RuntimeError):
+    """A refusal. `code` is stable (`E_MESH`), `hint` is the edit that fixes it, `place` the file, node or name it is about."""
+
+    def __init__(self, code: str, message: str, *, hint: str | None = None, place: str | None = None) -> None:
+        self.code = code
+        self.hint = hint
+        self.place = place
+        where = f"{place}: " if place else ""
+        fix = f"\n  hint: {hint}" if hint else ""
+        super().__init__(f"{where}{code} {message}{fix}")
+
+
+class CaptureError(ShardwrightError):
+    """A model that cannot be captured as one graph."""
+
+
+class CommandError(ShardwrightError):
+    """What the `shardwright` command refused."""
+
+
+class MismatchError(ShardwrightError):
+    """A model, mesh, input or plan that is not the one the plan was made for."""
+
+
+def require_torch(minimum: tuple[int, int] = (2, 8)) -> None:
+    """Refuses a PyTorch that is absent or too old.
+
+    Raises:
+        MismatchError: with both versions.
+    """
+    try:
+        import torch
+    except ModuleNotFoundError as error:
+        raise MismatchError("E_TORCH", "PyTorch is not installed", hint="pip install 'torch>=2.8'") from error
+    parts = torch.__version__.split("+")[0].split(".")
+    found = (int(parts[0]), int("".join(c for c in parts[1] if c.isdigit()) or 0))
+    if found < minimum:
+        wanted = ".".join(map(str, minimum))
+        raise MismatchError(
+            "E_TORCH",
+            f"PyTorch is {torch.__version__}, at least {wanted} is needed",
+            hint=f"pip install 'torch>={wanted}'",
+        )

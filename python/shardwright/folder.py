@@ -1,0 +1,106 @@
+"""A plan as it lies on disk: `plan.json`, the program of each device below `torch/`, and the record of the captured model.
+
+In: a folder that `plan` or `shardwright plan ... -o` and `shardwright export --target torch` wrote. Out: one record.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from .errors import MismatchError
+
+TABLE_VERSION = 1
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A plan that can run. `placements` and `collectives` are what stands in the files of that name."""
+
+    folder: Path
+    placements: dict[str, Any]
+    collectives: list[dict[str, Any]]
+    #: Record of the captured model; None of a plan that was made by the command alone.
+    capture: dict[str, Any] | None
+    _module: list[ModuleType] = field(default_factory=list, repr=False)
+
+    @property
+    def mesh_shape(self) -> tuple[int, ...]:
+        """Devices by mesh dim, outermost first."""
+        return tuple(self.placements["mesh"]["sizes"])
+
+    @property
+    def mesh_dim_names(self) -> tuple[str, ...]:
+        """Names of the mesh dims."""
+        return tuple(self.placements["mesh"]["names"])
+
+    @property
+    def program(self) -> ModuleType:
+        """`program.py`, imported once."""
+        if not self._module:
+            path = self.folder / "program.py"
+            spec = importlib.util.spec_from_file_location(f"shardwright_program_{abs(hash(path.resolve()))}", path)
+            if spec is None or spec.loader is None:
+                raise MismatchError("E_IO", "it cannot be imported", place=str(path))
+            module = importlib.util.module_from_spec(spec)
+            spec.loader.exec_module(module)
+            self._module.append(module)
+        return self._module[0]
+
+    def init_device_mesh(self, device_type: str) -> Any:
+        """The device mesh of the plan over all ranks, as PyTorch's `init_device_mesh` makes it."""
+        from torch.distributed.device_mesh import init_device_mesh
+
+        return init_device_mesh(device_type, self.mesh_shape, mesh_dim_names=self.mesh_dim_names)
+
+
+def load(folder: str | os.PathLike[str]) -> Plan:
+    """Reads a plan folder, or the folder of its export.
+
+    Raises:
+        MismatchError: where a file is missing or of another version, with the command that writes it.
+    """
+    root = Path(folder)
+    below = root / "torch" if (root / "torch" / "program.py").exists() else root
+    for name in ("program.py", "placements.json", "collectives.json"):
+        if not (below / name).exists():
+            raise MismatchError(
+                "E_PLAN",
+                f"{name} is not there",
+                place=str(below),
+                hint=f"shardwright export {root} --target torch -o {root / 'torch'}",
+            )
+    tables = _json(below / "placements.json")
+    listed = _json(below / "collectives.json")
+    for name, table in (("placements.json", tables), ("collectives.json", listed)):
+        if table.get("version") != TABLE_VERSION:
+            raise MismatchError(
+                "E_VERSION",
+                f"it has version {table.get('version')}, this package reads {TABLE_VERSION}",
+                place=str(below / name),
+                hint="export the plan again with the shardwright of this package.",
+            )
+    if tables.get("plan") != listed.get("plan"):
+        raise MismatchError(
+            "E_PLAN",
+            f"placements.json is of plan {tables.get('plan')}, collectives.json of plan {listed.get('plan')}",
+            place=str(below),
+            hint="export the plan again.",
+        )
+    record = root / "capture.json"
+    return Plan(below, tables, listed["collectives"], _json(record) if record.exists() else None)
+
+
+def _json(path: Path) -> dict[str, Any]:
+    try:
+        value = json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise MismatchError("E_SYNTAX", f"it cannot be read: {error}", place=str(path)) from error
+    if not isinstance(value, dict):
+        raise MismatchError("E_SYNTAX", "it is no JSON object", place=str(path))
+    return value

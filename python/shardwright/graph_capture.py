@@ -1,0 +1,370 @@
+"""A model as a file: its joint forward and backward graph, and beside it what is needed to run the graph again.
+
+In: an `nn.Module` and example inputs, real, fake or on the meta device; nothing is computed and no weight is copied. Out: the
+text that `shardwright plan` reads, and a record of names. Source: AOTAutograd's `aot_export_joint_with_descriptors`.
+"""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import inspect
+import json
+import math
+import os
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+from torch._functorch.aot_autograd import aot_export_joint_with_descriptors
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from .errors import CaptureError
+
+RECORD_VERSION = 1
+
+
+@dataclass(frozen=True)
+class Captured:
+    """A captured model: where its text is, and its record (see `docs/running.md` for the keys)."""
+
+    path: Path
+    record: dict[str, Any]
+
+    @property
+    def ties(self) -> list[list[str]]:
+        """Groups of names that are one tensor; the first of each owns it."""
+        return self.record["ties"]
+
+
+def record_path(path: str | os.PathLike[str]) -> Path:
+    """Where the record of a captured text stands: beside it."""
+    return Path(f"{os.fspath(path)}.json")
+
+
+def capture(
+    model: nn.Module,
+    args: Sequence[Any] = (),
+    kwargs: Mapping[str, Any] | None = None,
+    *,
+    loss: Callable[..., Any] | bool | None = None,
+    targets: Sequence[Any] = (),
+    path: str | os.PathLike[str] = "model.fx.txt",
+    device: str | None = None,
+) -> Captured:
+    """Writes the joint graph of a model, and its record beside it.
+
+    Args:
+        model: any `nn.Module`; its weights may be real, fake or on the meta device. It is not changed.
+        args: example inputs by position, of the global batch. Only shapes, strides and dtypes count.
+        kwargs: example inputs by name.
+        loss: what is trained. None: the model's output, or its `loss` where it has one. A function: `loss(output, *targets)`.
+            False: the output as it is.
+        targets: example inputs of the loss function; the parallel module takes them after those of the model.
+        path: the text file.
+        device: type of the device that the graph is for; default that of the first parameter, `cpu` for meta.
+
+    Raises:
+        CaptureError: for models that are no single graph, outputs that are no tensors, and tensors that are no parameters,
+            buffers or inputs; each with its name.
+    """
+    kwargs = dict(kwargs or {})
+    kind = device or _device_of(model)
+    mode = FakeTensorMode(allow_non_fake_inputs=True)
+    fakes: dict[int, Any] = {}
+
+    def fake(tensor: torch.Tensor) -> torch.Tensor:
+        known = fakes.get(id(tensor))
+        if known is None:
+            with mode:
+                known = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=kind)
+            if isinstance(tensor, torch.nn.Parameter):
+                known = torch.nn.Parameter(known, requires_grad=tensor.requires_grad)
+            elif tensor.requires_grad:
+                known.requires_grad_(True)
+            fakes[id(tensor)] = known
+        return known
+
+    twin = _twin(model, fake)
+    bound = bind_inputs(model, args, kwargs, targets)
+    leaves = flatten_named(bound)
+    tensors = [(name, leaf) for name, leaf in leaves if isinstance(leaf, torch.Tensor)]
+    constants = {name: leaf for name, leaf in leaves if not isinstance(leaf, torch.Tensor)}
+    for name, leaf in constants.items():
+        if not isinstance(leaf, (int, float, str, bool, type(None))):
+            raise CaptureError("E_INPUT", f"it is a {type(leaf).__name__}, neither a tensor nor a plain value", place=f"input {name}")
+    _refuse_repeated(tensors)
+    inputs = [fake(leaf) for _, leaf in tensors]
+    runner = _Flat(twin, bound, loss, len(targets))
+    with ExitStack() as stack:
+        stack.enter_context(mode)
+        try:
+            joint = aot_export_joint_with_descriptors(stack, runner, tuple(inputs))
+        except CaptureError:
+            raise
+        except Exception as error:
+            raise _explained(error, model) from error
+        graph = joint.graph_module
+        _name_inputs(graph, [name for name, _ in tensors])
+        _refuse_constants(graph)
+        text = graph.print_readable(print_output=False, include_stride=True, include_device=True, expanded_def=True)
+    if runner.spec is None:
+        raise CaptureError("E_CAPTURE", "the model was not called while it was captured")
+    record = {
+        "version": RECORD_VERSION,
+        "torch": torch.__version__,
+        "device": kind,
+        "model": type(model).__name__,
+        "training": bool(model.training),
+        "defaultDtype": _word(torch.get_default_dtype()),
+        "parameters": [_entry(name, p) for name, p in model.named_parameters(remove_duplicate=False)],
+        "buffers": [_entry(name, b) for name, b in model.named_buffers(remove_duplicate=False)],
+        "ties": _ties(model),
+        "inputs": [_entry(name, leaf) for name, leaf in tensors],
+        "constants": {name: _plain(leaf) for name, leaf in constants.items()},
+        "targets": len(targets),
+        "outputs": {"tree": runner.spec, "count": runner.count},
+        "text": hashlib.sha256(text.encode()).hexdigest(),
+    }
+    target = Path(path)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_text(text)
+    record_path(target).write_text(json.dumps(record, indent=1) + "\n")
+    return Captured(target, record)
+
+
+def bind_inputs(model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], targets: Sequence[Any] = ()) -> dict[str, Any]:
+    """Inputs by the names that the model's `forward` gives them; those of a loss are `target 0`, `target 1`, ...
+
+    Raises:
+        CaptureError: where the model does not take them.
+    """
+    forward = getattr(model, "captured_forward", None) or model.forward
+    try:
+        bound = inspect.signature(forward).bind(*args, **kwargs)
+    except TypeError as error:
+        raise CaptureError("E_INPUT", f"{type(model).__name__}.forward does not take these inputs: {error}") from error
+    named: dict[str, Any] = {}
+    for name, parameter in inspect.signature(forward).parameters.items():
+        if name not in bound.arguments:
+            continue
+        value = bound.arguments[name]
+        if parameter.kind is inspect.Parameter.VAR_KEYWORD:
+            named.update(value)
+        elif parameter.kind is inspect.Parameter.VAR_POSITIONAL:
+            named.update({f"{name}.{k}": member for k, member in enumerate(value)})
+        else:
+            named[name] = value
+    named.update({f"target {k}": value for k, value in enumerate(targets)})
+    return named
+
+
+def flatten_named(value: Any, name: str = "") -> list[tuple[str, Any]]:
+    """Leaves of nested lists, tuples and dicts with the path to each, `batch.ids` or `states.0`; in a fixed order."""
+    if isinstance(value, Mapping):
+        return [leaf for key, member in value.items() for leaf in flatten_named(member, f"{name}.{key}" if name else str(key))]
+    if isinstance(value, (list, tuple)):
+        return [leaf for k, member in enumerate(value) for leaf in flatten_named(member, f"{name}.{k}")]
+    return [(name, value)]
+
+
+def rebuild_tree(spec: Any, leaves: Sequence[Any]) -> Any:
+    """The output of the model from its tensors: `spec` is `*` for a tensor, a list, or a dict; tuples are marked."""
+    if isinstance(spec, int):
+        return leaves[spec]
+    if spec is None:
+        return None
+    if "list" in spec:
+        return [rebuild_tree(member, leaves) for member in spec["list"]]
+    if "tuple" in spec:
+        return tuple(rebuild_tree(member, leaves) for member in spec["tuple"])
+    return {key: rebuild_tree(member, leaves) for key, member in spec["dict"].items()}
+
+
+class _Flat(nn.Module):
+    """The model as a function of its flat tensors that returns flat tensors, under the model's own names."""
+
+    def __init__(self, model: nn.Module, bound: Mapping[str, Any], loss: Any, targets: int) -> None:
+        super().__init__()
+        # Shared, not registered again: names stay those of the model, and what is swapped here is swapped there.
+        self.__dict__["_modules"] = model._modules
+        self.__dict__["_parameters"] = model._parameters
+        self.__dict__["_buffers"] = model._buffers
+        self.__dict__["model"] = model
+        self.training = model.training
+        self.bound, self.loss, self.targets = bound, loss, targets
+        self.spec: Any = None
+        self.count = 0
+
+    def forward(self, *tensors: torch.Tensor) -> Any:
+        inputs = iter(tensors)
+
+        def put(value: Any) -> Any:
+            if isinstance(value, torch.Tensor):
+                return next(inputs)
+            if isinstance(value, Mapping):
+                return {key: put(member) for key, member in value.items()}
+            if isinstance(value, (list, tuple)):
+                return type(value)(put(member) for member in value)
+            return value
+
+        named = {name: put(value) for name, value in self.bound.items()}
+        extra = [named.pop(f"target {k}") for k in range(self.targets)]
+        self.spec, leaves = _outputs(_chosen(_call(self.model, named), self.loss, extra))
+        self.count = len(leaves)
+        return tuple(leaves) if len(leaves) != 1 else leaves[0]
+
+
+def _call(model: nn.Module, named: dict[str, Any]) -> Any:
+    """Calls a model with inputs by name, those of `*args` by position."""
+    parameters = inspect.signature(model.forward).parameters
+    rest = next((n for n, p in parameters.items() if p.kind is inspect.Parameter.VAR_POSITIONAL), None)
+    if rest is None:
+        positional = [named.pop(n) for n, p in parameters.items() if p.kind is inspect.Parameter.POSITIONAL_ONLY and n in named]
+        return model(*positional, **named)
+    before = list(parameters)[: list(parameters).index(rest)]
+    positional = [named.pop(n) for n in before if n in named]
+    spread = [key for key in named if key.startswith(f"{rest}.")]
+    positional += [named.pop(key) for key in spread]
+    return model(*positional, **named)
+
+
+def _chosen(output: Any, loss: Any, targets: Sequence[Any]) -> Any:
+    if callable(loss):
+        return loss(output, *targets)
+    if loss is None:
+        own = output.get("loss") if isinstance(output, Mapping) else getattr(output, "loss", None)
+        if own is not None:
+            return own
+    return output
+
+
+def _outputs(value: Any) -> tuple[Any, list[Any]]:
+    """The tensors of an output, and how they are nested."""
+    leaves: list[Any] = []
+
+    def walk(member: Any, name: str) -> Any:
+        if isinstance(member, torch.Tensor):
+            leaves.append(member)
+            return len(leaves) - 1
+        if member is None:
+            return None
+        if isinstance(member, Mapping):
+            return {"dict": {str(key): walk(inner, f"{name}.{key}") for key, inner in member.items()}}
+        if isinstance(member, list):
+            return {"list": [walk(inner, f"{name}.{k}") for k, inner in enumerate(member)]}
+        if isinstance(member, tuple):
+            return {"tuple": [walk(inner, f"{name}.{k}") for k, inner in enumerate(member)]}
+        raise CaptureError(
+            "E_OUTPUT",
+            f"it is a {type(member).__name__}, not a tensor",
+            place=name,
+            hint="give loss=, so that the loss alone is returned, or make the model return tensors (of a language model: use_cache=False).",
+        )
+
+    spec = walk(value, "output")
+    if not leaves:
+        raise CaptureError("E_OUTPUT", "the model returns no tensor", place="output")
+    return spec, leaves
+
+
+def _twin(model: nn.Module, fake: Callable[[Any], Any]) -> Any:
+    """The same modules with fake tensors in place of the model's: nothing is copied."""
+    memo: dict[int, Any] = {}
+    for tensor in [*model.parameters(), *model.buffers()]:
+        memo[id(tensor)] = fake(tensor)
+    try:
+        twin = copy.deepcopy(model, memo)
+    except Exception as error:
+        raise CaptureError(
+            "E_CAPTURE", f"{type(model).__name__} cannot be copied: {error}", hint="remove what deepcopy refuses."
+        ) from error
+    for module in twin.modules():
+        for key, value in list(vars(module).items()):
+            if isinstance(value, torch.Tensor) and not isinstance(value, torch.nn.Parameter):
+                module.__dict__[key] = fake(value)
+    return twin
+
+
+def _name_inputs(graph: Any, names: Sequence[str]) -> None:
+    """Inputs are called what the model calls them."""
+    taken = {node.name for node in graph.graph.nodes}
+    for node in graph.graph.find_nodes(op="placeholder"):
+        descriptor = node.meta.get("desc")
+        index = getattr(descriptor, "idx", None)
+        if type(descriptor).__name__ != "PlainAOTInput" or index is None:
+            continue
+        wanted = "".join(c if c.isalnum() else "_" for c in names[index])
+        if not wanted[:1].isalpha() or wanted in taken:
+            continue
+        taken.add(wanted)
+        node._rename(wanted)
+        node.target = node.name
+    graph.recompile()
+
+
+def _refuse_constants(graph: Any) -> None:
+    held = [node.target for node in graph.graph.nodes if node.op == "get_attr" and hasattr(getattr(graph, str(node.target), None), "shape")]
+    if held:
+        raise CaptureError(
+            "E_CONSTANT",
+            f"the model uses {len(held)} tensors that are no parameters, buffers or inputs ({', '.join(map(str, held[:3]))})",
+            hint="make them buffers (register_buffer), or make them in forward from sizes.",
+        )
+
+
+def _refuse_repeated(tensors: Sequence[tuple[str, Any]]) -> None:
+    seen: dict[int, str] = {}
+    for name, tensor in tensors:
+        before = seen.setdefault(id(tensor), name)
+        if before != name:
+            raise CaptureError(
+                "E_INPUT",
+                f"it is the same tensor as {before}",
+                place=f"input {name}",
+                hint="give a clone of it, so that each is an input of its own.",
+            )
+
+
+def _explained(error: Exception, model: nn.Module) -> CaptureError:
+    """What the engine refused, in words of the user."""
+    text = str(error).strip()
+    first = text.splitlines()[0] if text else type(error).__name__
+    kind = type(error).__name__
+    if kind in ("GuardOnDataDependentSymNode", "DataDependentOutputException", "DynamicOutputShapeException"):
+        return CaptureError(
+            "E_DATA_DEPENDENT",
+            f"{type(model).__name__} makes a size or a branch out of the values of a tensor: {first}",
+            hint="use torch.where, torch.cond or a fixed capacity in its place (nonzero, item and masks that select rows have no fixed size).",
+        )
+    return CaptureError("E_CAPTURE", f"{type(model).__name__} is no single graph: {kind}: {first}")
+
+
+def _ties(model: nn.Module) -> list[list[str]]:
+    groups: dict[int, list[str]] = {}
+    for name, parameter in model.named_parameters(remove_duplicate=False):
+        groups.setdefault(id(parameter), []).append(name)
+    return [names for names in groups.values() if len(names) > 1]
+
+
+def _device_of(model: nn.Module) -> str:
+    for tensor in [*model.parameters(), *model.buffers()]:
+        return "cpu" if tensor.device.type == "meta" else tensor.device.type
+    return "cpu"
+
+
+def _word(dtype: Any) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
+def _entry(name: str, tensor: Any) -> dict[str, Any]:
+    return {"name": name, "dtype": _word(tensor.dtype), "shape": list(tensor.shape)}
+
+
+def _plain(value: Any) -> Any:
+    """JSON has no infinity."""
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,0 +1,46 @@
+"""Batches and results. In: a parallel module with whole tensors, or its outputs. Out: DTensors in the plan's placements, or wholes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch.distributed.tensor import DTensor
+
+from .module import ParallelModule
+from .placements import as_dtensor
+
+
+def shard_inputs(module: ParallelModule, *args: Any, **kwargs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Inputs of a call as DTensors in the plan's placements; every rank passes the same whole tensors, nothing is sent.
+
+    Returns:
+        `args, kwargs` for the module.
+    """
+    made = {
+        id(value): as_dtensor(module.run.local_input(entry, value), entry, module.mesh)
+        for entry, value in module.named_inputs(args, kwargs)
+    }
+
+    def put(value: Any) -> Any:
+        if isinstance(value, torch.Tensor):
+            return made.get(id(value), value)
+        if isinstance(value, Mapping):
+            return {key: put(member) for key, member in value.items()}
+        if isinstance(value, (list, tuple)):
+            return type(value)(put(member) for member in value)
+        return value
+
+    return tuple(put(value) for value in args), {key: put(value) for key, value in kwargs.items()}
+
+
+def gather_outputs(outputs: Any) -> Any:
+    """The same nested outputs with whole tensors; all ranks call it together."""
+    if isinstance(outputs, DTensor):
+        return outputs.full_tensor()
+    if isinstance(outputs, Mapping):
+        return {key: gather_outputs(member) for key, member in outputs.items()}
+    if isinstance(outputs, (list, tuple)):
+        return type(outputs)(gather_outputs(member) for member in outputs)
+    return outputs

@@ -1,0 +1,113 @@
+/**
+ * The fixed part of `program.py`: the device that it runs on, and the collectives. In: nothing of the plan. Out: Python text.
+ * Source: `torch.ops._c10d_functional` of PyTorch 2.8 to 2.13, whose work begins when it is called and ends at `wait_tensor`.
+ */
+
+export const IMPORTS = `import torch
+import torch.distributed as dist
+from torch.distributed.device_mesh import DeviceMesh
+
+aten = torch.ops.aten
+c10d = torch.ops._c10d_functional
+`;
+
+/** `Here`: needs MESH_NAMES, MESH_SIZES and GROUPS. */
+export const HERE = `class Here:
+    """One device: its place in the mesh, the groups that it communicates in, and where its tensors are.
+
+    The device mesh must have the sizes and the order of the plan's; it may have no names. Groups over several mesh dims are
+    made here, so all ranks make this object at the same time.
+    """
+
+    def __init__(self, mesh: DeviceMesh, device: "torch.device | None" = None) -> None:
+        sizes = tuple(mesh.mesh.shape)
+        names = tuple(mesh.mesh_dim_names or ())
+        if sizes != MESH_SIZES or (names and names != MESH_NAMES):
+            planned = ", ".join(f"{n}={s}" for n, s in zip(MESH_NAMES, MESH_SIZES))
+            given = ", ".join(f"{n}={s}" for n, s in zip(names, sizes)) if names else f"sizes {sizes}"
+            raise ValueError(f"the plan is for the mesh ({planned}), the device mesh is ({given})")
+        coordinate = mesh.get_coordinate()
+        if coordinate is None:
+            raise ValueError(f"rank {dist.get_rank()} is not in the device mesh")
+        self.mesh = mesh
+        self.coordinate = list(coordinate)
+        self.rank = 0
+        for place, size in zip(coordinate, sizes):
+            self.rank = self.rank * size + place
+        if device is None:
+            kind = mesh.device_type
+            device = torch.device("cpu") if kind == "cpu" else torch.device(kind, torch.accelerator.current_device_index())
+        self.device = device
+        self.groups: "dict[str, str]" = {}
+        self.averages = True
+        for group in GROUPS:
+            dims = [MESH_NAMES.index(name) for name in group.split(",")]
+            own = mesh.get_group(dims[0]) if len(dims) == 1 else self._group_over(dims)
+            at = tuple(slice(None) if d in dims else c for d, c in enumerate(self.coordinate))
+            wanted = mesh.mesh[at].flatten().tolist()
+            members = dist.get_process_group_ranks(own)
+            if members != wanted:
+                raise ValueError(
+                    f"the group over {group} has ranks {members}, the order of the mesh is {wanted}: "
+                    "make the device mesh with init_device_mesh, whose ranks ascend"
+                )
+            self.groups[group] = own.group_name
+            self.averages = self.averages and dist.get_backend(own) != "gloo"
+
+    def _group_over(self, dims: "list[int]") -> "dist.ProcessGroup":
+        """The group of this device over several mesh dims; one call makes those of all devices."""
+        others = [d for d in range(len(MESH_SIZES)) if d not in dims]
+        members = 1
+        for d in dims:
+            members *= MESH_SIZES[d]
+        own, _ = dist.new_subgroups_by_enumeration(self.mesh.mesh.permute(*others, *dims).reshape(-1, members).tolist())
+        return own
+`;
+
+/** Name of a helper of \`program.py\`, with the helpers that it calls. */
+export type Helper = keyof typeof HELPERS;
+
+/** Texts of the helpers; only those that a program calls are written. */
+export const HELPERS = {
+  wait: `def wait(x):
+    """The value of a collective, when it is there."""
+    return c10d.wait_tensor.default(x)
+`,
+  all_reduce: `def all_reduce(here, x, op, group):
+    """x reduced over the group."""
+    if op == "avg" and not here.averages:
+        n = dist.get_world_size(dist.distributed_c10d._resolve_process_group(here.groups[group]))
+        return all_reduce(here, x / n, "sum", group)
+    return c10d.all_reduce.default(x.contiguous(), op, here.groups[group])
+`,
+  all_gather: `def all_gather(here, x, n, group):
+    """The x of all n members, joined along dim 0."""
+    return c10d.all_gather_into_tensor.default(x.contiguous(), n, here.groups[group])
+`,
+  reduce_scatter: `def reduce_scatter(here, x, op, n, group):
+    """x reduced over the n members, of which each keeps its part of dim 0."""
+    if op == "avg" and not here.averages:
+        return reduce_scatter(here, x / n, "sum", n, group)
+    return c10d.reduce_scatter_tensor.default(x.contiguous(), op, n, here.groups[group])
+`,
+  all_to_all: `def all_to_all(here, x, received, sent, group):
+    """Part i of dim 0 to member i; the parts that come back are joined in the order of members."""
+    return c10d.all_to_all_single.default(x.contiguous(), received, sent, here.groups[group])
+`,
+  permute: `def permute(here, x, targets, group):
+    """x to member targets[i] from each member i."""
+    me = dist.get_rank(dist.distributed_c10d._resolve_process_group(here.groups[group]))
+    rows = [0] * len(targets)
+    sent, received = list(rows), list(rows)
+    sent[targets[me]] = received[targets.index(me)] = x.numel()
+    flat = c10d.all_to_all_single.default(x.contiguous().reshape(-1), received, sent, here.groups[group])
+    return wait(flat).reshape(x.shape)
+`,
+  reordered: `def reordered(x, order):
+    """The equal parts of dim 0 in another order: members of a group ascend in PyTorch, the plan's may not."""
+    return x.reshape(len(order), -1, *x.shape[1:])[list(order)].reshape(x.shape)
+`,
+} as const;
+
+/** Helpers that a helper calls itself. */
+export const HELPER_USES: Readonly<Partial<Record<Helper, readonly Helper[]>>> = { permute: ['wait'] };

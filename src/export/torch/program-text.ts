@@ -1,0 +1,259 @@
+/**
+ * `program.py`: what each device runs, as two Python functions. In: the lowered program. Out: text that PyTorch runs and people
+ * read: one call a line with its local type, modules as comments, collectives by name, values dropped after their last use.
+ */
+import { ShardwrightError } from '../../errors.ts';
+import type { Arg, Node } from '../../graph/types.ts';
+import { eachOperand, isRef, typeText } from '../../graph/value.ts';
+import type { CollectiveKind } from '../../cost/collectives.ts';
+import { collectiveKind } from '../../plan/lower/collectives.ts';
+import type { DeviceProgram } from '../../plan/lower/program.ts';
+import { pyComment, PyNames, pyString, pyTuple } from '../python-text.ts';
+import { argumentText, operatorText, type Names } from './arguments.ts';
+import { groupOrder } from './group-order.ts';
+import { HELPER_USES, HELPERS, HERE, IMPORTS, type Helper } from './helpers.ts';
+import type { SplitProgram } from './split.ts';
+
+/** Identifiers that the text itself uses. */
+const OWN = ['torch', 'dist', 'aten', 'c10d', 'here', 'primals', 'saved', 'tangents', 'forward', 'backward', 'Here', 'DeviceMesh', 'MESH_NAMES', 'MESH_SIZES', 'GROUPS', 'RANK_INTS', 'slice', 'float', ...Object.keys(HELPERS)]; // prettier-ignore
+
+const HELPER_OF: Readonly<Record<CollectiveKind, Helper>> = {
+  all_reduce: 'all_reduce',
+  all_gather: 'all_gather',
+  reduce_scatter: 'reduce_scatter',
+  all_to_all: 'all_to_all',
+  collective_permute: 'permute',
+};
+
+/**
+ * Writes the module.
+ *
+ * @param head lines of its first comment
+ * @throws E_UNSUPPORTED, with the node, for calls that PyTorch does not have
+ */
+export function programText(program: DeviceProgram, split: SplitProgram, head: readonly string[]): string {
+  const writer = new ProgramWriter(program, split);
+  const functions = [writer.forward(), writer.backward()];
+  const { mesh, symbols } = program;
+  const groups = [...writer.groups].sort();
+  const tables = [
+    `MESH_NAMES = ${pyTuple(mesh.names.map(pyString))}`,
+    `MESH_SIZES = ${pyTuple(mesh.sizes.map(String))}`,
+    '# Groups that the collectives run in: the mesh dims that their members differ in.',
+    `GROUPS = ${pyTuple(groups.map(pyString))}`,
+    '# Integers that differ from device to device, by place in the mesh.',
+    ...(symbols.size === 0
+      ? ['RANK_INTS = {}']
+      : ['RANK_INTS = {', ...[...symbols].map(([name, values]) => `    ${pyString(name)}: ${pyTuple(values.map(String))},`), '}']), // prettier-ignore
+  ];
+  const helpers = writer.helpersInOrder().map((name) => HELPERS[name]);
+  const intro = [
+    '"""What each device of the mesh runs: local calls, and collectives where the plan has them.',
+    '',
+    ...head,
+    '',
+    'forward(here, primals) returns (outputs, saved); backward(here, saved, tangents) returns one gradient or None for each of',
+    'the primals, and empties `saved`. placements.json says what each of them is; collectives.json lists the communication.',
+    '"""',
+  ].map((line) => line.replaceAll('\\', '/'));
+  return `${[intro.join('\n'), IMPORTS, tables.join('\n') + '\n', HERE, ...helpers, ...functions].join('\n')}`.replace(/\n{3,}(?=def |class )/g, '\n\n\n'); // prettier-ignore
+}
+
+class ProgramWriter {
+  readonly groups = new Set<string>();
+  private readonly helpers = new Set<Helper>();
+
+  constructor(
+    private readonly program: DeviceProgram,
+    private readonly split: SplitProgram,
+  ) {}
+
+  helpersInOrder(): Helper[] {
+    for (const name of [...this.helpers]) for (const used of HELPER_USES[name] ?? []) this.helpers.add(used);
+    return (Object.keys(HELPERS) as Helper[]).filter((name) => this.helpers.has(name));
+  }
+
+  forward(): string {
+    const { inputs, forward, outputs, saved } = this.split;
+    const body = new FunctionText(this.program, this.groups, this.helpers);
+    body.unpack('primals', inputs, (node) => `${node.meta.roleName ?? node.name}: ${typeText(node.type)}`);
+    const returned = outputs.map(({ value }) => value);
+    body.calls(forward, new Set([...saved, ...returned.filter((v) => v !== null)]));
+    const list = (names: readonly (string | null)[]): string =>
+      `[${names.map((name) => (name === null ? 'None' : body.ready(name))).join(', ')}]`;
+    body.line(`return ${list(returned)}, ${list(saved)}`);
+    return `\n\ndef forward(here, primals):\n${body.text()}`;
+  }
+
+  backward(): string {
+    const { inputs, tangents, backward, gradients, saved } = this.split;
+    const body = new FunctionText(this.program, this.groups, this.helpers);
+    const byName = new Map(this.program.graph.nodes.map((node) => [node.name, node]));
+    body.unpack('saved', saved.flatMap((name) => byName.get(name) ?? []), (node) => typeText(node.type)); // prettier-ignore
+    body.line('saved.clear()');
+    body.unpack('tangents', tangents, (node) => typeText(node.type));
+    const gradientOf = new Map(gradients.map(({ of, value }) => [of ?? '', value]));
+    const returned = inputs.map(({ name, meta }) => gradientOf.get(meta.roleName ?? name) ?? null);
+    body.calls(backward, new Set(returned.filter((v) => v !== null)));
+    const list = returned.map((name) => (name === null ? 'None' : body.ready(name)));
+    body.line(`return [${list.join(', ')}]`);
+    return `\n\ndef backward(here, saved, tangents):\n${body.text()}`;
+  }
+}
+
+/** The lines of one function. */
+class FunctionText {
+  private readonly lines: string[] = [];
+  private readonly names = new PyNames(OWN);
+  private readonly integers = new Map<string, string>();
+  /** Collectives whose value nothing has asked for yet. */
+  private readonly open = new Set<string>();
+  private readonly arguments: Names;
+  private path: string | undefined;
+
+  constructor(
+    private readonly program: DeviceProgram,
+    private readonly groups: Set<string>,
+    private readonly helpers: Set<Helper>,
+  ) {
+    this.arguments = {
+      value: (name) => this.names.of(name),
+      integer: (symbol) => {
+        const known = this.integers.get(symbol);
+        if (known !== undefined) return known;
+        const own = this.names.of(`int:${symbol.replace(/[^A-Za-z0-9_]+/g, '_').replace(/^_+|_+$/g, '')}`);
+        this.integers.set(symbol, own);
+        return own;
+      },
+    };
+  }
+
+  text(): string {
+    const ints = [...this.integers].map(([symbol, own]) => `    ${own} = RANK_INTS[${pyString(symbol)}][here.rank]`);
+    return `${[...ints, ...this.lines].join('\n')}\n`;
+  }
+
+  line(text: string): void {
+    this.lines.push(`    ${text}`);
+  }
+
+  unpack(list: string, nodes: readonly Node[], note: (node: Node) => string): void {
+    if (nodes.length === 0) return;
+    this.line('(');
+    for (const node of nodes) this.line(`    ${this.names.of(node.name)},  # ${pyComment(note(node))}`);
+    this.line(`) = ${list}`);
+  }
+
+  /** Identifier of a value that is to be returned, with its collective waited for. */
+  ready(name: string): string {
+    this.await(name);
+    return this.names.of(name);
+  }
+
+  /** Writes calls in order; values are dropped after their last use, but for those that are kept. */
+  calls(nodes: readonly Node[], kept: ReadonlySet<string>): void {
+    const last = new Map<string, number>();
+    nodes.forEach((node, i) => {
+      last.set(node.name, i);
+      eachOperand(node, (name) => last.set(name, i));
+    });
+    const dying = new Map<number, string[]>();
+    // A collective that nobody reads is waited for at the end.
+    const unread = (name: string, i: number): boolean => nodes[i].name === name && collectiveKind(nodes[i].target) !== undefined; // prettier-ignore
+    for (const [name, i] of last)
+      if (!kept.has(name) && !unread(name, i)) dying.set(i, [...(dying.get(i) ?? []), name]);
+    nodes.forEach((node, i) => {
+      this.module(node);
+      eachOperand(node, (name) => this.await(name));
+      const text = this.call(node);
+      const dead = (dying.get(i) ?? []).map((name) => this.names.of(name));
+      const drop = dead.length === 0 ? '' : `; del ${dead.join(', ')}`;
+      this.line(`${this.names.of(node.name)} = ${text}${drop}  # ${pyComment(typeText(node.type))}`);
+    });
+    for (const name of [...this.open]) this.await(name);
+  }
+
+  /** A comment where the module changes. */
+  private module({ meta }: Node): void {
+    if (meta.path === undefined || meta.path === this.path) return;
+    this.path = meta.path;
+    this.line(`# ${pyComment(meta.path)}`);
+  }
+
+  private await(name: string): void {
+    if (!this.open.delete(name)) return;
+    this.helpers.add('wait');
+    const own = this.names.of(name);
+    this.line(`${own} = wait(${own})`);
+  }
+
+  private call(node: Node): string {
+    const kind = collectiveKind(node.target);
+    if (kind !== undefined) return this.collective(node, kind);
+    const [first] = node.args;
+    if (node.target === 'operator.getitem' && first !== undefined && isRef(first))
+      return `${this.names.of(first.name)}[${Number(node.args[1])}]`;
+    // A call without operands makes its tensor where the program runs, whether or not the graph says so.
+    let made = !Object.hasOwn(node.kwargs, 'device');
+    eachOperand(node, () => (made = false));
+    return `${operatorText(node)}(${this.list(node)}${made ? ', device=here.device' : ''})`;
+  }
+
+  private list(node: Pick<Node, 'args' | 'kwargs' | 'name'>): string {
+    try {
+      const args = node.args.map((arg) => argumentText(arg, this.arguments));
+      for (const [key, arg] of Object.entries(node.kwargs)) {
+        if (!/^[A-Za-z_][A-Za-z0-9_]*$/.test(key))
+          throw new ShardwrightError('E_UNSUPPORTED', `'${key}' is no name of a keyword`);
+        args.push(`${key}=${argumentText(arg, this.arguments)}`);
+      }
+      return args.join(', ');
+    } catch (error) {
+      throw error instanceof ShardwrightError ? error.with({ node: node.name }) : error;
+    }
+  }
+
+  /** A collective; where the plan's order of members is not PyTorch's, its parts are put in order before or after. */
+  private collective(node: Node, kind: CollectiveKind): string {
+    const { group, order } = groupOrder(this.program.mesh, node);
+    this.groups.add(group);
+    const helper = HELPER_OF[kind];
+    this.helpers.add(helper);
+    const rest = node.args.slice(1, -1).map((arg: Arg) => argumentText(arg, this.arguments));
+    const [input] = node.args;
+    const value = argumentText(input, this.arguments);
+    if (kind === 'collective_permute')
+      return `${helper}(here, ${[value, permuted(node.args[1], order), pyString(group)].join(', ')})`;
+    if (order === undefined || kind === 'all_reduce') {
+      this.open.add(node.name);
+      return `${helper}(here, ${[value, ...rest, pyString(group)].join(', ')})`;
+    }
+    this.helpers.add('reordered');
+    this.helpers.add('wait');
+    const before = `(${inverse(order).join(', ')},)`;
+    const after = `(${order.join(', ')},)`;
+    const sent = kind === 'all_gather' ? value : `reordered(${value}, ${before})`;
+    const call = `${helper}(here, ${[sent, ...rest, pyString(group)].join(', ')})`;
+    if (kind === 'reduce_scatter') {
+      this.open.add(node.name);
+      return call;
+    }
+    return `reordered(wait(${call}), ${after})`;
+  }
+}
+
+/** Targets of a permutation by the places that members have in PyTorch's group. */
+function permuted(arg: Arg | undefined, order: readonly number[] | undefined): string {
+  const targets = (Array.isArray(arg) ? (arg as readonly Arg[]) : []).map(Number);
+  if (order === undefined) return `[${targets.join(', ')}]`;
+  const out = new Array<number>(targets.length).fill(0);
+  targets.forEach((to, member) => (out[order[member]] = order[to]));
+  return `[${out.join(', ')}]`;
+}
+
+/** For each place the member that has it. */
+function inverse(order: readonly number[]): number[] {
+  const out = new Array<number>(order.length).fill(0);
+  order.forEach((place, member) => (out[place] = member));
+  return out;
+}

@@ -1,0 +1,218 @@
+/**
+ * What lies beside `program.py`: placements of all that goes in and comes out, and the communication in its order. In: the lowered
+ * program. Out: JSON records that hold in every JSON reader. Source of DTensor's words: `torch.distributed.tensor.placement_types`.
+ */
+import { ShardwrightError } from '../../errors.ts';
+import type { CollectiveKind } from '../../cost/collectives.ts';
+import { DTYPE_BYTES, type Dim, type Node, type Output, type TensorType } from '../../graph/types.ts';
+import { isRef } from '../../graph/value.ts';
+import { toMeshView } from '../../mesh/mesh-view.ts';
+import { collectiveKind, readCollective } from '../../plan/lower/collectives.ts';
+import type { DeviceProgram } from '../../plan/lower/program.ts';
+import type { Plan } from '../../plan/types.ts';
+import { torchDtype } from './arguments.ts';
+import { groupOrder } from './group-order.ts';
+import type { SplitProgram } from './split.ts';
+
+/** A tensor that goes into the program or comes out of it. */
+export interface PlacedTensor {
+  /** Name in the program. */
+  readonly name: string;
+  readonly role: string;
+  /** Fully qualified name of a parameter or buffer, name of an input; of a gradient, what it is the gradient of. */
+  readonly of?: string;
+  /** Position among the user's inputs or outputs. */
+  readonly index?: number;
+  readonly dtype: string;
+  /** Global sizes. */
+  readonly shape: readonly number[];
+  /** Strides of the captured tensor in elements, where they are not row-major. */
+  readonly stride?: readonly number[];
+  /** As the plan writes it, `S(0)R`. */
+  readonly placement: string;
+  /** One word for each mesh dim as DTensor has them: `R`, `S(0)`, `_S(0, 2)`, `P(sum)`; null where it has none. */
+  readonly dtensor: readonly string[] | null;
+  /** Sizes on the first device, or, where they differ, those of each device. */
+  readonly local: readonly number[] | readonly (readonly number[])[];
+  /** The parameter that this is another name of. */
+  readonly tiedTo?: string;
+}
+
+export interface PlacementTable {
+  readonly version: 1;
+  readonly plan: string;
+  readonly model: string;
+  readonly mesh: { readonly names: readonly string[]; readonly sizes: readonly number[] };
+  /** Hosts that one group of each mesh dim touches. */
+  readonly hosts: readonly number[];
+  readonly primals: readonly PlacedTensor[];
+  readonly tangents: readonly PlacedTensor[];
+  /** User outputs, then new values of buffers, in the order in which `forward` returns them; null for none. */
+  readonly outputs: readonly (PlacedTensor | null)[];
+  readonly gradients: readonly PlacedTensor[];
+}
+
+export interface CollectiveRow {
+  readonly phase: 'forward' | 'backward';
+  readonly node: string;
+  readonly kind: CollectiveKind;
+  /** Mesh dims in the order of the group's members. */
+  readonly meshDims: readonly string[];
+  readonly op?: string;
+  /** Member to which each member sends. */
+  readonly targets?: readonly number[];
+  readonly dtype: string;
+  /** all_gather: gathered output; reduce_scatter: input; all_reduce: tensor; all_to_all, collective_permute: one device's buffer. */
+  readonly bytes: number;
+  /** Sizes that each device brings, on the first device. */
+  readonly shape: readonly number[];
+  /** Module that it serves. */
+  readonly path?: string;
+}
+
+/** @throws E_UNSUPPORTED for a sharding of something whose sizes are not known */
+export function placementTable(
+  program: DeviceProgram,
+  split: SplitProgram,
+  plan: Plan,
+  planHash: string,
+): PlacementTable {
+  const { mesh, graph } = program;
+  const shardings = new Map(program.values.filter(({ inBody }) => !inBody).map((value) => [value.local, value]));
+  const tied = new Map(plan.parameters.flatMap(({ name, tiedTo }) => (tiedTo === undefined ? [] : [[name, tiedTo]])));
+  const typeOf = new Map(graph.nodes.map((node) => [node.name, node.type]));
+  const placed = (
+    name: string,
+    sharding: number,
+    shape: readonly number[],
+    rest: Partial<PlacedTensor>,
+  ): PlacedTensor => {
+    const type = typeOf.get(name);
+    if (type?.kind !== 'tensor') throw new ShardwrightError('E_UNSUPPORTED', `${name} is no tensor`, { node: name });
+    const spec = program.space.get(sharding);
+    const view = toMeshView(spec, mesh, shape);
+    const { of, index, tiedTo, stride } = rest;
+    return {
+      name,
+      role: rest.role ?? 'value',
+      ...(of === undefined ? {} : { of }),
+      ...(index === undefined ? {} : { index }),
+      dtype: torchDtype(type.dtype),
+      shape,
+      ...(stride === undefined ? {} : { stride }),
+      placement: spec.text,
+      dtensor: 'refused' in view ? null : view.placements.map(({ text }) => text),
+      local: localShape(program, type),
+      ...(tiedTo === undefined ? {} : { tiedTo }),
+    };
+  };
+  const input = (node: Node): PlacedTensor => {
+    const value = shardings.get(node.name);
+    if (value === undefined) throw new ShardwrightError('E_UNSUPPORTED', `input ${node.name} is no tensor`, { node: node.name }); // prettier-ignore
+    const { role = 'input', roleName, roleIndex } = node.meta;
+    const tiedTo = roleName === undefined ? undefined : tied.get(roleName);
+    return placed(node.name, value.sharding, value.shape, {
+      role,
+      ...(roleName === undefined ? {} : { of: roleName }),
+      ...(roleIndex === undefined ? {} : { index: roleIndex }),
+      ...(tiedTo === undefined ? {} : { tiedTo }),
+    });
+  };
+  const globalShape = (name: string, sharding: number): readonly number[] => {
+    const value = program.values.find((v) => v.local === name && v.sharding === sharding);
+    if (value !== undefined) return value.shape;
+    return globalOf(program, name, sharding);
+  };
+  const output = (of: Output): PlacedTensor | null => {
+    const k = graph.outputs.indexOf(of);
+    const sharding = program.outputs[k] ?? null;
+    if (of.value === null || sharding === null) return null;
+    return placed(of.value, sharding, globalShape(of.value, sharding), {
+      role: of.role,
+      ...(of.of === undefined ? {} : { of: of.of }),
+      ...(of.index === undefined ? {} : { index: of.index }),
+    });
+  };
+  return {
+    version: 1,
+    plan: planHash,
+    model: plan.model,
+    mesh: { names: mesh.names, sizes: mesh.sizes },
+    hosts: plan.mesh.map(({ hosts }) => hosts),
+    primals: split.inputs.map(input),
+    tangents: split.tangents.map(input),
+    outputs: split.outputs.map(output),
+    gradients: split.gradients.flatMap((of) => output(of) ?? []),
+  };
+}
+
+/** Every collective in the order in which it is called. */
+export function collectiveRows(program: DeviceProgram, split: SplitProgram): CollectiveRow[] {
+  const { mesh, graph } = program;
+  const types = new Map(graph.nodes.map((node) => [node.name, node.type]));
+  const rows = (nodes: readonly Node[], phase: CollectiveRow['phase']): CollectiveRow[] =>
+    nodes.flatMap((node): CollectiveRow[] => {
+      const kind = collectiveKind(node.target);
+      if (kind === undefined) return [];
+      const { meshDims, op, targets } = readCollective(mesh, node.target, node.args);
+      const [value] = node.args;
+      const type = isRef(value) ? types.get(value.name) : undefined;
+      if (type?.kind !== 'tensor') throw new ShardwrightError('E_UNSUPPORTED', 'a collective of no tensor', { node: node.name }); // prettier-ignore
+      const sizes = mesh.devices.map((_, rank) => elementsAt(program, type, rank));
+      const members = mesh.sizeOf(meshDims);
+      const elements = Math.max(...sizes) * (kind === 'all_gather' ? members : 1);
+      return [
+        {
+          phase,
+          node: node.name,
+          kind,
+          meshDims: meshDims.map((m) => mesh.names[m]),
+          ...(op === undefined ? {} : { op }),
+          ...(targets === undefined ? {} : { targets }),
+          dtype: torchDtype(type.dtype),
+          bytes: elements * DTYPE_BYTES[type.dtype],
+          shape: type.shape.map((dim) => sizeAt(program, dim, 0)),
+          ...(node.meta.path === undefined ? {} : { path: node.meta.path }),
+        },
+      ];
+    });
+  return [...rows(split.forward, 'forward'), ...rows(split.backward, 'backward')];
+}
+
+/** Mesh dims in PyTorch's order of members, of a collective. */
+export function torchGroup(program: DeviceProgram, node: Node): string {
+  return groupOrder(program.mesh, node).group;
+}
+
+function localShape(program: DeviceProgram, type: TensorType): PlacedTensor['local'] {
+  const byRank = program.mesh.devices.map((_, rank) => type.shape.map((dim) => sizeAt(program, dim, rank)));
+  return byRank.every((shape) => shape.join() === byRank[0].join()) ? byRank[0] : byRank;
+}
+
+function elementsAt(program: DeviceProgram, type: TensorType, rank: number): number {
+  return type.shape.reduce((n: number, dim) => n * sizeAt(program, dim, rank), 1);
+}
+
+function sizeAt({ symbols }: DeviceProgram, dim: Dim, rank: number): number {
+  if (typeof dim === 'number') return dim;
+  const size = symbols.get(dim.sym)?.[rank] ?? dim.example;
+  if (size === undefined) throw new ShardwrightError('E_UNSUPPORTED', `size '${dim.sym}' has no value`);
+  return size;
+}
+
+/** Global sizes of a moved value: each dim is the sum over the devices that cut it. */
+function globalOf(program: DeviceProgram, name: string, sharding: number): number[] {
+  const { mesh, space, graph } = program;
+  const type = graph.nodes.find((node) => node.name === name)?.type;
+  if (type?.kind !== 'tensor') throw new ShardwrightError('E_UNSUPPORTED', `${name} is no tensor`, { node: name });
+  const spec = space.get(sharding);
+  return type.shape.map((dim, d) => {
+    const cutBy = new Set(spec.orderOf(d));
+    let size = 0;
+    for (let rank = 0; rank < mesh.size; rank++) {
+      const at = mesh.coordinates(rank);
+      if (at.every((c, m) => cutBy.has(m) || c === 0)) size += sizeAt(program, dim, rank);
+    }
+    return size;
+  });
+}

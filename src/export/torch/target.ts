@@ -1,0 +1,40 @@
+/**
+ * `--target torch`: the plan as a program that PyTorch runs. In: a plan with its graph. Out: `program.py`, the placements of all
+ * that goes in and comes out, and the communication. Nothing is lost: what is written is the lowered program.
+ */
+import { ShardwrightError } from '../../errors.ts';
+import { headLines } from '../python-text.ts';
+import type { ExportResult, ExportSource, ExportTarget } from '../target.ts';
+import { programText } from './program-text.ts';
+import { splitProgram } from './split.ts';
+import { collectiveRows, placementTable } from './tables.ts';
+
+export const torchTarget: ExportTarget = {
+  name: 'torch',
+  summary:
+    'the per-device program in PyTorch: forward and backward with functional collectives; what parallelize() runs',
+  triedWith: ['torch 2.13'],
+  write,
+};
+
+function write(source: ExportSource): ExportResult {
+  const program = source.lowered();
+  if (program.calls.size > 0) {
+    const [name] = program.calls.keys();
+    throw new ShardwrightError('E_UNSUPPORTED', 'a program with loops or branches has no PyTorch text yet', {
+      node: name,
+      hint: 'unroll the loop before the plan is made.',
+    });
+  }
+  const split = splitProgram(program.graph);
+  const table = placementTable(program, split, source.plan, source.planHash);
+  const rows = collectiveRows(program, split);
+  return {
+    files: [
+      { name: 'program.py', text: programText(program, split, headLines(source, 'torch')) },
+      { name: 'placements.json', text: `${JSON.stringify(table, null, 1)}\n` },
+      { name: 'collectives.json', text: `${JSON.stringify({ version: 1, plan: source.planHash, collectives: rows }, null, 1)}\n` }, // prettier-ignore
+    ],
+    losses: [],
+  };
+}
