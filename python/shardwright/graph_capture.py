@@ -12,8 +12,8 @@ import inspect
 import json
 import math
 import os
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from typing import Any
 import torch
 from torch import nn
 from torch._functorch.aot_autograd import aot_export_joint_with_descriptors
-from torch._subclasses.fake_tensor import FakeTensorMode
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
 from .errors import CaptureError
 
@@ -100,8 +100,10 @@ def capture(
     _refuse_repeated(tensors)
     inputs = [fake(leaf) for _, leaf in tensors]
     runner = _Flat(twin, bound, loss, len(targets))
+    call: _Call = runner.__dict__["_shardwright"]
     with ExitStack() as stack:
         stack.enter_context(mode)
+        stack.enter_context(_as_compiling())
         try:
             joint = aot_export_joint_with_descriptors(stack, runner, tuple(inputs))
         except CaptureError:
@@ -110,9 +112,9 @@ def capture(
             raise _explained(error, model) from error
         graph = joint.graph_module
         _name_inputs(graph, [name for name, _ in tensors])
-        _refuse_constants(graph)
+        _inline_constants(graph, kind)
         text = graph.print_readable(print_output=False, include_stride=True, include_device=True, expanded_def=True)
-    if runner.spec is None:
+    if call.spec is None:
         raise CaptureError("E_CAPTURE", "the model was not called while it was captured")
     record = {
         "version": RECORD_VERSION,
@@ -127,7 +129,7 @@ def capture(
         "inputs": [_entry(name, leaf) for name, leaf in tensors],
         "constants": {name: _plain(leaf) for name, leaf in constants.items()},
         "targets": len(targets),
-        "outputs": {"tree": runner.spec, "count": runner.count},
+        "outputs": {"tree": call.spec, "count": call.count},
         "text": hashlib.sha256(text.encode()).hexdigest(),
     }
     target = Path(path)
@@ -185,6 +187,18 @@ def rebuild_tree(spec: Any, leaves: Sequence[Any]) -> Any:
     return {key: rebuild_tree(member, leaves) for key, member in spec["dict"].items()}
 
 
+@dataclass
+class _Call:
+    """What a captured call is made of, and how its output was nested."""
+
+    model: nn.Module
+    bound: Mapping[str, Any]
+    loss: Any
+    targets: int
+    spec: Any = None
+    count: int = 0
+
+
 class _Flat(nn.Module):
     """The model as a function of its flat tensors that returns flat tensors, under the model's own names."""
 
@@ -194,13 +208,12 @@ class _Flat(nn.Module):
         self.__dict__["_modules"] = model._modules
         self.__dict__["_parameters"] = model._parameters
         self.__dict__["_buffers"] = model._buffers
-        self.__dict__["model"] = model
         self.training = model.training
-        self.bound, self.loss, self.targets = bound, loss, targets
-        self.spec: Any = None
-        self.count = 0
+        # One name of ours: any other could be one of the model's.
+        self.__dict__["_shardwright"] = _Call(model, bound, loss, targets)
 
     def forward(self, *tensors: torch.Tensor) -> Any:
+        call: _Call = self.__dict__["_shardwright"]
         inputs = iter(tensors)
 
         def put(value: Any) -> Any:
@@ -212,10 +225,10 @@ class _Flat(nn.Module):
                 return type(value)(put(member) for member in value)
             return value
 
-        named = {name: put(value) for name, value in self.bound.items()}
-        extra = [named.pop(f"target {k}") for k in range(self.targets)]
-        self.spec, leaves = _outputs(_chosen(_call(self.model, named), self.loss, extra))
-        self.count = len(leaves)
+        named = {name: put(value) for name, value in call.bound.items()}
+        extra = [named.pop(f"target {k}") for k in range(call.targets)]
+        call.spec, leaves = _outputs(_chosen(_call(call.model, named), call.loss, extra))
+        call.count = len(leaves)
         return tuple(leaves) if len(leaves) != 1 else leaves[0]
 
 
@@ -290,6 +303,18 @@ def _twin(model: nn.Module, fake: Callable[[Any], Any]) -> Any:
     return twin
 
 
+@contextmanager
+def _as_compiling() -> Iterator[None]:
+    """What models ask (`torch.compiler.is_compiling()`) before they look at the values of tensors: here there are none."""
+    module: Any = torch.compiler
+    before = getattr(module, "_is_compiling_flag", False)
+    module._is_compiling_flag = True
+    try:
+        yield
+    finally:
+        module._is_compiling_flag = before
+
+
 def _name_inputs(graph: Any, names: Sequence[str]) -> None:
     """Inputs are called what the model calls them."""
     taken = {node.name for node in graph.graph.nodes}
@@ -307,14 +332,44 @@ def _name_inputs(graph: Any, names: Sequence[str]) -> None:
     graph.recompile()
 
 
-def _refuse_constants(graph: Any) -> None:
-    held = [node.target for node in graph.graph.nodes if node.op == "get_attr" and hasattr(getattr(graph, str(node.target), None), "shape")]
+def _inline_constants(graph: Any, device: str) -> None:
+    """Tensors that the model makes from Python numbers become `aten.full`.
+
+    Raises:
+        CaptureError: for others that are no parameter, buffer or input.
+    """
+    held: list[str] = []
+    for node in list(graph.graph.find_nodes(op="get_attr")):
+        value = getattr(graph, str(node.target), None)
+        if not isinstance(value, torch.Tensor):
+            continue
+        number = _same_everywhere(value)
+        if number is None:
+            held.append(str(node.target))
+            continue
+        with graph.graph.inserting_before(node):
+            made = graph.graph.call_function(
+                torch.ops.aten.full.default,
+                (list(value.shape), number),
+                {"dtype": value.dtype, "device": torch.device(device), "pin_memory": False},
+            )
+        made.meta["val"] = node.meta.get("val", value)
+        node.replace_all_uses_with(made)
+        graph.graph.erase_node(node)
     if held:
         raise CaptureError(
             "E_CONSTANT",
-            f"the model uses {len(held)} tensors that are no parameters, buffers or inputs ({', '.join(map(str, held[:3]))})",
+            f"the model uses {len(held)} tensors that are no parameters, buffers or inputs ({', '.join(held[:3])})",
             hint="make them buffers (register_buffer), or make them in forward from sizes.",
         )
+    graph.recompile()
+
+
+def _same_everywhere(value: torch.Tensor) -> float | int | bool | None:
+    if isinstance(value, FakeTensor) or value.device.type == "meta" or value.numel() == 0:
+        return None
+    first = value.flatten()[0]
+    return first.item() if bool((value == first).all()) else None
 
 
 def _refuse_repeated(tensors: Sequence[tuple[str, Any]]) -> None:
@@ -339,7 +394,7 @@ def _explained(error: Exception, model: nn.Module) -> CaptureError:
         return CaptureError(
             "E_DATA_DEPENDENT",
             f"{type(model).__name__} makes a size or a branch out of the values of a tensor: {first}",
-            hint="use torch.where, torch.cond or a fixed capacity in its place (nonzero, item and masks that select rows have no fixed size).",
+            hint="use torch.where, torch.cond or a fixed capacity in its place (nonzero and masks that select rows have no fixed size).",
         )
     return CaptureError("E_CAPTURE", f"{type(model).__name__} is no single graph: {kind}: {first}")
 

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch.distributed.tensor import DTensor
 
-from .module import ParallelModule
+from .module import ParallelModule, run_of
 from .placements import as_dtensor
 
 
@@ -18,10 +18,8 @@ def shard_inputs(module: ParallelModule, *args: Any, **kwargs: Any) -> tuple[tup
     Returns:
         `args, kwargs` for the module.
     """
-    made = {
-        id(value): as_dtensor(module.run.local_input(entry, value), entry, module.mesh)
-        for entry, value in module.named_inputs(args, kwargs)
-    }
+    run = run_of(module)
+    made = {id(value): as_dtensor(run.local_input(entry, value), entry, run.mesh) for entry, value in run.named_inputs(args, kwargs)}
 
     def put(value: Any) -> Any:
         if isinstance(value, torch.Tensor):

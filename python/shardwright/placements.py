@@ -59,7 +59,7 @@ def part_of(whole: torch.Tensor, at: Sequence[Placement], sizes: Sequence[int], 
             if placement_.reduce_op == "sum" and place > 0:
                 own = torch.zeros_like(own)
         elif isinstance(placement_, _StridedShard):
-            pieces = [_chunk(piece, placement_.dim, size, place) for piece in _pieces(own, placement_.dim, placement_.split_factor)]
+            pieces = [_chunk(piece, placement_.dim, size, place) for piece in _pieces(own, placement_.dim, int(placement_.split_factor))]
             own = torch.cat(pieces, placement_.dim)
         elif isinstance(placement_, Shard):
             own = _chunk(own, placement_.dim, size, place)

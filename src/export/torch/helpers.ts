@@ -64,7 +64,7 @@ export const HERE = `class Here:
         return own
 `;
 
-/** Name of a helper of \`program.py\`, with the helpers that it calls. */
+/** Name of a helper of `program.py`. */
 export type Helper = keyof typeof HELPERS;
 
 /** Texts of the helpers; only those that a program calls are written. */
@@ -106,6 +106,24 @@ export const HELPERS = {
   reordered: `def reordered(x, order):
     """The equal parts of dim 0 in another order: members of a group ascend in PyTorch, the plan's may not."""
     return x.reshape(len(order), -1, *x.shape[1:])[list(order)].reshape(x.shape)
+`,
+  part: `def part(here, whole, cuts):
+    """What this device has of a whole tensor; a cut is a mesh dim, a tensor dim, and the chunks of which it takes a piece each."""
+    def rows(x, dim, n, k):
+        size = -(-x.shape[dim] // n)
+        start = min(size * k, x.shape[dim])
+        return x.narrow(dim, start, min(size, x.shape[dim] - start))
+
+    for mesh_dim, dim, chunks in cuts:
+        n, k = MESH_SIZES[mesh_dim], here.coordinate[mesh_dim]
+        whole = torch.cat([rows(rows(whole, dim, chunks, c), dim, n, k) for c in range(chunks)], dim)
+    return whole
+`,
+  native_dropout: `def native_dropout(here, x, p, train, whole, cuts):
+    """Dropout as one device does it: the mask of the whole tensor is drawn, of which this device takes its part."""
+    ones = torch.ones(whole, dtype=x.dtype, device=x.device)
+    scaled, mask = aten.native_dropout.default(ones, p, train)
+    return x * part(here, scaled, cuts), part(here, mask, cuts)
 `,
 } as const;
 

@@ -12,6 +12,7 @@ import { pyComment, PyNames, pyString, pyTuple } from '../python-text.ts';
 import { argumentText, operatorText, type Names } from './arguments.ts';
 import { groupOrder } from './group-order.ts';
 import { HELPER_USES, HELPERS, HERE, IMPORTS, type Helper } from './helpers.ts';
+import { randomText } from './random.ts';
 import type { SplitProgram } from './split.ts';
 
 /** Identifiers that the text itself uses. */
@@ -193,13 +194,18 @@ class FunctionText {
     const [first] = node.args;
     if (node.target === 'operator.getitem' && first !== undefined && isRef(first))
       return `${this.names.of(first.name)}[${Number(node.args[1])}]`;
+    const drawn = randomText(this.program, node, this.list(node));
+    if (drawn !== undefined) {
+      for (const name of drawn.helpers) this.helpers.add(name);
+      return drawn.text;
+    }
     // A call without operands makes its tensor where the program runs, whether or not the graph says so.
     let made = !Object.hasOwn(node.kwargs, 'device');
     eachOperand(node, () => (made = false));
-    return `${operatorText(node)}(${this.list(node)}${made ? ', device=here.device' : ''})`;
+    return `${operatorText(node)}(${[...this.list(node), ...(made ? ['device=here.device'] : [])].join(', ')})`;
   }
 
-  private list(node: Pick<Node, 'args' | 'kwargs' | 'name'>): string {
+  private list(node: Pick<Node, 'args' | 'kwargs' | 'name'>): string[] {
     try {
       const args = node.args.map((arg) => argumentText(arg, this.arguments));
       for (const [key, arg] of Object.entries(node.kwargs)) {
@@ -207,7 +213,7 @@ class FunctionText {
           throw new ShardwrightError('E_UNSUPPORTED', `'${key}' is no name of a keyword`);
         args.push(`${key}=${argumentText(arg, this.arguments)}`);
       }
-      return args.join(', ');
+      return args;
     } catch (error) {
       throw error instanceof ShardwrightError ? error.with({ node: node.name }) : error;
     }

@@ -1,0 +1,89 @@
+/**
+ * Random calls that draw what one device would draw. In: a local random call and where its result lies in the global one. Out: a
+ * call that draws the whole and takes the own part: generators of all devices stay alike, and numbers are those of one process.
+ * The whole is held for a moment. Source: PyTorch's generators, whose numbers depend on the size of the tensor that is drawn.
+ */
+import { ShardwrightError } from '../../errors.ts';
+import type { Node } from '../../graph/types.ts';
+import { Shard } from '../../mesh/shard.ts';
+import { StridedShard } from '../../mesh/strided.ts';
+import type { DeviceProgram, RandomPiece } from '../../plan/lower/program.ts';
+import { pyList, pyTuple } from '../python-text.ts';
+import type { Helper } from './helpers.ts';
+
+/** Calls whose first argument says size and dtype only. */
+const LIKE = new Set(['bernoulli.p', 'bernoulli_.float', 'normal_.default', 'uniform_.default', 'exponential_.default', 'log_normal_.default', 'geometric_.default', 'rand_like.default', 'randn_like.default'].map((name) => `aten.${name}`)); // prettier-ignore
+const CREATED = new Set(['aten.rand.default', 'aten.randn.default']);
+/** Attention draws only where it drops. */
+const DROP = new Map([
+  ['aten._scaled_dot_product_flash_attention_for_cpu.default', 3],
+  ['aten._scaled_dot_product_flash_attention.default', 3],
+  ['aten._scaled_dot_product_efficient_attention.default', 5],
+  ['aten._scaled_dot_product_cudnn_attention.default', 5],
+  ['aten.scaled_dot_product_attention.default', 4],
+]);
+
+/** A random call as text. */
+export interface RandomText {
+  readonly text: string;
+  readonly helpers: readonly Helper[];
+}
+
+/**
+ * The text of a random call whose result is cut; undefined where every device draws the whole, or draws nothing.
+ *
+ * @param args its arguments as Python, keywords after positions
+ * @throws E_UNSUPPORTED, with the node, for calls whose numbers would not be those of one device
+ */
+export function randomText(program: DeviceProgram, node: Node, args: readonly string[]): RandomText | undefined {
+  const piece = program.random.get(node.name);
+
+  // The backward pass of attention takes up the numbers of the forward call; it draws none.
+  if (piece === undefined || node.target.includes('_backward.')) return undefined;
+  const at = DROP.get(node.target);
+  const rate = at === undefined ? undefined : node.args[at];
+  const drops = typeof rate === 'number' ? rate > 0 : typeof rate === 'object' && rate !== null && 'kind' in rate && rate.kind === 'float' && rate.value > 0; // prettier-ignore
+  if (at !== undefined && !drops) return undefined;
+  const cuts = cutsOf(program, piece, node);
+  if (cuts.length === 0) return undefined;
+  const places = pyTuple(cuts.map((cut) => pyTuple(cut.map(String))));
+  const whole = pyList(piece.shape.map(String));
+  if (node.target === 'aten.native_dropout.default')
+    return {
+      text: `native_dropout(here, ${args.join(', ')}, ${whole}, ${places})`,
+      helpers: ['native_dropout', 'part'],
+    };
+  if (LIKE.has(node.target)) {
+    const [like, ...rest] = args;
+    const empty = `torch.empty(${whole}, dtype=${like}.dtype, device=here.device)`;
+    return { text: `part(here, ${node.target}(${[empty, ...rest].join(', ')}), ${places})`, helpers: ['part'] };
+  }
+  if (CREATED.has(node.target))
+    return {
+      text: `part(here, ${node.target}(${[whole, ...args.slice(1)].join(', ')}), ${places})`,
+      helpers: ['part'],
+    };
+  throw new ShardwrightError(
+    'E_UNSUPPORTED',
+    `${node.target} draws numbers on parts that are not those of one device`,
+    {
+      node: node.name,
+      hint: 'pin the node to R, or leave its dropout out.',
+    },
+  );
+}
+
+/** Mesh dim, tensor dim and chunks of each cut, in the order in which they are made. */
+function cutsOf({ space, mesh }: DeviceProgram, { sharding }: RandomPiece, node: Node): [number, number, number][] {
+  const spec = space.get(sharding);
+  return [...spec.orders].flatMap(([dim, order]) =>
+    order
+      .filter((m) => mesh.sizes[m] > 1)
+      .map((m): [number, number, number] => {
+        const cut = spec.placements[m];
+        if (cut instanceof Shard) return [m, dim, 1];
+        if (cut instanceof StridedShard) return [m, dim, cut.factor];
+        throw new ShardwrightError('E_UNSUPPORTED', `random numbers in ${spec.text} are not exported`, { node: node.name }); // prettier-ignore
+      }),
+  );
+}

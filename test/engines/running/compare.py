@@ -1,0 +1,163 @@
+"""Runs plans in several processes and compares them with one: `compare.py WORLD NAME=FOLDER...` prints one JSON line each.
+
+A line has the relative errors of the loss and of every gradient, and whether the collectives that the processes called are those
+of `collectives.json`: kind, group, bytes and order.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+from models import sample
+from torch.utils._python_dispatch import TorchDispatchMode
+
+import shardwright
+
+KINDS = {
+    "all_reduce": "all_reduce",
+    "all_gather_into_tensor": "all_gather",
+    "reduce_scatter_tensor": "reduce_scatter",
+    "all_to_all_single": "all_to_all",
+}
+
+
+class Seen(TorchDispatchMode):
+    """Collectives that are called, with the ranks of their groups."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls: list[tuple[str, tuple[int, ...], int]] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        out = func(*args, **(kwargs or {}))
+        namespace, name = func._schema.name.split("::")
+        if namespace == "_c10d_functional" and name in KINDS:
+            group = dist.distributed_c10d._resolve_process_group(args[-1])
+            sent = out if name == "all_gather_into_tensor" else args[0]
+            self.calls.append((KINDS[name], tuple(dist.get_process_group_ranks(group)), sent.numel() * sent.element_size()))
+        return out
+
+
+def promised(plan: Any, mesh: Any) -> list[tuple[str, tuple[int, ...], int]]:
+    at = mesh.get_coordinate()
+    names = list(plan.mesh_dim_names)
+    rows = []
+    for row in plan.collectives:
+        dims = [names.index(name) for name in row["meshDims"]]
+        ranks = mesh.mesh[tuple(slice(None) if d in dims else c for d, c in enumerate(at))].flatten().tolist()
+        kind = "all_to_all" if row["kind"] == "collective_permute" else row["kind"]
+        rows.append((kind, tuple(ranks), row["bytes"]))
+    return rows
+
+
+def relative(a: torch.Tensor, b: torch.Tensor, least: float = 0.0) -> float:
+    """Largest difference over the largest value, or over `least` where that is more; NaN counts as infinite."""
+    difference = (a.double() - b.double()).abs().max().item() if a.numel() else 0.0
+    scale = max(b.double().abs().max().item() if b.numel() else 1.0, least)
+    found = difference / (scale or 1.0)
+    return found if found == found else float("inf")
+
+
+def one(name: str, folder: str, steps: int) -> dict[str, Any]:
+    it = sample(name)
+    reference = copy.deepcopy(it.model)
+    plan = shardwright.load(folder)
+    mesh = plan.init_device_mesh("cpu")
+    module = shardwright.parallelize(it.model, plan, mesh)
+    torch.manual_seed(1)
+    expected = it.reference(reference)
+    expected.backward()
+    seen = Seen()
+    torch.manual_seed(1)
+    args = (*it.args, *it.targets)
+    with seen:
+        loss = module(*args, **it.kwargs)
+        loss.backward()
+    wanted = promised(plan, mesh)
+    whole = shardwright.gather_outputs(loss)
+    gradients = {}
+    # Some gradients are zero but for rounding (the bias of keys, which the softmax takes away).
+    largest = max(p.grad.abs().max().item() for p in reference.parameters() if p.grad is not None)
+    for (key, own), (_, other) in zip(module.named_parameters(), reference.named_parameters(), strict=True):
+        if (own.grad is None) != (other.grad is None):
+            gradients[key] = float("inf")
+        elif own.grad is not None:
+            assert own.grad.placements == own.placements, key
+            gradients[key] = relative(own.grad.full_tensor(), other.grad, 1e-6 * largest)
+    buffers = {
+        key: relative(own.full_tensor(), other)
+        for (key, own), (_, other) in zip(module.named_buffers(), reference.named_buffers(), strict=True)
+    }
+    worst = max(gradients, key=gradients.__getitem__)
+    result = {
+        "name": name,
+        "plan": Path(folder).name,
+        "loss": relative(whole.detach(), expected.detach()),
+        "gradients": len(gradients),
+        "gradient": gradients[worst],
+        "worst": worst,
+        "buffer": max(buffers.values(), default=0.0),
+        "collectives": len(seen.calls),
+        "asPlanned": seen.calls == wanted,
+    }
+    if steps > 0:
+        result["steps"] = train(name, folder, steps)
+    return result
+
+
+def train(name: str, folder: str, steps: int) -> float:
+    """Largest relative difference of a parameter after AdamW steps."""
+    it = sample(name)
+    reference = copy.deepcopy(it.model)
+    plan = shardwright.load(folder)
+    module = shardwright.parallelize(it.model, plan, plan.init_device_mesh("cpu"))
+    optimizers = [torch.optim.AdamW(m.parameters(), lr=1e-3, eps=1e-3, foreach=True) for m in (module, reference)]
+    args = (*it.args, *it.targets)
+    for _ in range(steps):
+        for optimizer, loss in zip(optimizers, (lambda: module(*args, **it.kwargs), lambda: it.reference(reference)), strict=True):
+            optimizer.zero_grad()
+            loss().backward()
+            optimizer.step()
+    pairs = zip(module.parameters(), reference.parameters(), strict=True)
+    return max(relative(own.detach().full_tensor(), other.detach()) for own, other in pairs)
+
+
+def work(rank: int, world: int, store: str, jobs: list[tuple[str, str]], steps: int) -> None:
+    torch.set_num_threads(1)
+    import logging
+
+    logging.getLogger("torch.distributed").setLevel(logging.ERROR)
+    dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=world)
+    for name, folder in jobs:
+        try:
+            result = one(name, folder, steps)
+        except shardwright.MismatchError as error:
+            # Every process refuses alike, before anything is sent.
+            result = {"name": name, "plan": Path(folder).name, "refused": str(error)}
+        except Exception as error:
+            import traceback
+
+            traceback.print_exc()
+            result = {"name": name, "plan": Path(folder).name, "error": f"{type(error).__name__}: {error}"}
+            print(json.dumps(result), flush=True)
+            raise
+        if rank == 0:
+            print(json.dumps(result), flush=True)
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    world = int(sys.argv[1])
+    steps = int(sys.argv[2])
+    jobs = [tuple(argument.split("=", 1)) for argument in sys.argv[3:]]
+    with tempfile.TemporaryDirectory() as place:
+        mp.spawn(work, (world, f"{place}/store", jobs, steps), nprocs=world)

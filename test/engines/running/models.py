@@ -1,0 +1,169 @@
+"""Models for the runs on real PyTorch: each with inputs, the loss, and the same weights in every process."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+
+@dataclass
+class Sample:
+    """A model with a batch; `targets` go to `loss`."""
+
+    model: nn.Module
+    args: tuple[Any, ...] = ()
+    kwargs: dict[str, Any] = field(default_factory=dict)
+    loss: Any = None
+    targets: tuple[Any, ...] = ()
+
+    def reference(self, model: nn.Module) -> torch.Tensor:
+        """The loss of one process."""
+        return self.loss(model(*self.args, **self.kwargs), *self.targets)
+
+
+class Mlp(nn.Module):
+    def __init__(self, sizes: tuple[int, ...] = (16, 32, 8)) -> None:
+        super().__init__()
+        self.fc1 = nn.Linear(sizes[0], sizes[1])
+        self.fc2 = nn.Linear(sizes[1], sizes[2])
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.fc2(torch.relu(self.fc1(x)))
+
+
+class Dropped(Mlp):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.fc2(F.dropout(torch.relu(self.fc1(x)), 0.5))
+
+
+def mlp(dtype: torch.dtype) -> Sample:
+    x, y = torch.randn(8, 16, dtype=dtype), torch.randn(8, 8, dtype=dtype)
+    return Sample(Mlp().to(dtype), (x,), loss=F.mse_loss, targets=(y,))
+
+
+def uneven(dtype: torch.dtype) -> Sample:
+    x, y = torch.randn(10, 7, dtype=dtype), torch.randn(10, 5, dtype=dtype)
+    return Sample(Mlp((7, 13, 5)).to(dtype), (x,), loss=F.mse_loss, targets=(y,))
+
+
+def dropout(dtype: torch.dtype) -> Sample:
+    x, y = torch.randn(8, 16, dtype=dtype), torch.randn(8, 8, dtype=dtype)
+    return Sample(Dropped().to(dtype), (x,), loss=F.mse_loss, targets=(y,))
+
+
+def next_token(output: Any, labels: torch.Tensor) -> torch.Tensor:
+    """Cross entropy in the dtype of the logits; that of transformers is computed in float32."""
+    logits = output.logits[:, :-1].flatten(0, 1)
+    return F.cross_entropy(logits, labels[:, 1:].flatten())
+
+
+def own_token(output: Any, labels: torch.Tensor) -> torch.Tensor:
+    return F.cross_entropy(output.logits.flatten(0, 1), labels.flatten())
+
+
+def own_class(output: Any, labels: torch.Tensor) -> torch.Tensor:
+    return F.cross_entropy(output.logits, labels)
+
+
+def _language(model: nn.Module, loss: Any, cached: bool = True, batch: int = 16, length: int = 32) -> Sample:
+    """A batch of tokens; rows have different numbers of ignored labels, which a mean of means would count wrong."""
+    ids = torch.randint(0, 512, (batch, length))
+    labels = ids.clone()
+    for row in range(batch):
+        labels[row, : row % 5] = -100
+    kwargs = {"input_ids": ids, "use_cache": False} if cached else {"input_ids": ids}
+    return Sample(model, kwargs=kwargs, loss=loss, targets=(labels,))
+
+
+def llama(dtype: torch.dtype, attention: str = "eager", tied: bool = False) -> Sample:
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    config = LlamaConfig(
+        hidden_size=64,
+        intermediate_size=128,
+        num_hidden_layers=2,
+        num_attention_heads=8,
+        num_key_value_heads=4,
+        vocab_size=512,
+        max_position_embeddings=64,
+        attn_implementation=attention,
+        tie_word_embeddings=tied,
+    )
+    return _language(LlamaForCausalLM(config).to(dtype), next_token)
+
+
+def gpt2(dtype: torch.dtype) -> Sample:
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    config = GPT2Config(
+        vocab_size=512, n_positions=64, n_embd=64, n_layer=2, n_head=8, resid_pdrop=0, embd_pdrop=0, attn_pdrop=0
+    )
+    return _language(GPT2LMHeadModel(config).to(dtype), next_token)
+
+
+def bert(dtype: torch.dtype) -> Sample:
+    from transformers import BertConfig, BertForMaskedLM
+
+    config = BertConfig(
+        vocab_size=512,
+        hidden_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=8,
+        intermediate_size=128,
+        max_position_embeddings=64,
+        hidden_dropout_prob=0,
+        attention_probs_dropout_prob=0,
+    )
+    return _language(BertForMaskedLM(config).to(dtype), own_token, False)
+
+
+def vit(dtype: torch.dtype) -> Sample:
+    from transformers import ViTConfig, ViTForImageClassification
+
+    config = ViTConfig(
+        hidden_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=8,
+        intermediate_size=128,
+        image_size=32,
+        patch_size=8,
+        hidden_dropout_prob=0,
+        attention_probs_dropout_prob=0,
+        num_labels=16,
+    )
+    images, labels = torch.randn(16, 3, 32, 32, dtype=dtype), torch.randint(0, 16, (16,))
+    return Sample(ViTForImageClassification(config).to(dtype), kwargs={"pixel_values": images}, loss=own_class, targets=(labels,))
+
+
+def resnet(dtype: torch.dtype) -> Sample:
+    from transformers import ResNetConfig, ResNetForImageClassification
+
+    config = ResNetConfig(
+        embedding_size=16, hidden_sizes=[16, 32], depths=[1, 1], layer_type="basic", num_labels=8
+    )
+    images, labels = torch.randn(8, 3, 32, 32, dtype=dtype), torch.randint(0, 8, (8,))
+    return Sample(ResNetForImageClassification(config).to(dtype), kwargs={"pixel_values": images}, loss=own_class, targets=(labels,))
+
+
+MODELS = {
+    "mlp": mlp,
+    "uneven": uneven,
+    "dropout": dropout,
+    "llama": llama,
+    "llama-sdpa": lambda dtype: llama(dtype, "sdpa"),
+    "llama-tied": lambda dtype: llama(dtype, "eager", True),
+    "gpt2": gpt2,
+    "bert": bert,
+    "vit": vit,
+    "resnet": resnet,
+}
+
+
+def sample(name: str, dtype: torch.dtype = torch.float64) -> Sample:
+    """The model of a name; equal calls give equal weights and inputs."""
+    torch.manual_seed(7)
+    return MODELS[name](dtype)
