@@ -89,7 +89,9 @@ class RegionSplit {
       if (node === undefined) throw internalError(`the region of ${site.node.name} reads ${name}, which it lacks`);
       const free = site.calls.table.get(node.target);
       const constant = node.kind === 'call' && isConstant(node);
-      if (node.kind === 'call' && (free?.cls === 'view' || constant)) {
+      // What only the gradient reads of the forward values is computed there, too.
+      const unused = !this.forwardTypes.types.has(name);
+      if (node.kind === 'call' && (free?.cls === 'view' || constant || unused)) {
         again.add(name);
         eachOperand(node, reach);
       } else read.add(name);
