@@ -6,12 +6,12 @@
  *     npx tsx bench/checkpointing.ts MODEL MESH 0.9,0.8,0.7 [--gap 0.01] [--batch 8] [--seq 2048] [--layers 4] [--training]
  */
 import { parseArgs } from 'node:util';
-import { loadModel } from '../src/cli/load.ts';
+import { loadModel } from '../src/cli/input/load.ts';
 import { ShardwrightError } from '../src/errors.ts';
-import { plannable } from '../src/passes/plannable.ts';
-import { DEFAULT_REQUEST, type PlanRequest } from '../src/plan/request.ts';
+import { plannable } from '../src/passes/plannable/plannable.ts';
+import { DEFAULT_REQUEST, type PlanRequest } from '../src/plan/request/request.ts';
 import { shard } from '../src/plan/shard.ts';
-import type { Plan } from '../src/plan/types.ts';
+import type { Plan } from '../src/plan/record/types.ts';
 import { bytesText, secondsText } from '../src/units.ts';
 
 const { values, positionals } = parseArgs({

@@ -1,8 +1,8 @@
 /** Writes the 32-layer Llama graph with its middle layer repeated to 126 layers. Run: npx tsx bench/deepen.ts FILE.swg */
 import { writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
-import { loadModel } from '../src/cli/load.ts';
-import { printGraph } from '../src/graph/text.ts';
+import { loadModel } from '../src/cli/input/load.ts';
+import { printGraph } from '../src/graph/text/write.ts';
 import { repeatLayer } from './repeat.ts';
 
 const source = fileURLToPath(

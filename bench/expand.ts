@@ -9,10 +9,10 @@
  */
 import { readFileSync } from 'node:fs';
 import { gunzipSync } from 'node:zlib';
-import { dtensorModel } from '../src/cost/dtensor.ts';
-import { Redistributor } from '../src/cost/redistribute.ts';
-import { parseMesh } from '../src/mesh/mesh.ts';
-import { ShardingSpace } from '../src/mesh/space.ts';
+import { dtensorModel } from '../src/cost/presets/dtensor.ts';
+import { Redistributor } from '../src/cost/redistribution/redistribute.ts';
+import { parseMesh } from '../src/mesh/devices/mesh.ts';
+import { ShardingSpace } from '../src/mesh/sharding/space.ts';
 import { builtinOperators } from '../src/ops/builtin.ts';
 import { bindText, parseCall } from '../src/ops/samples/call-text.ts';
 import { tableText } from '../src/units.ts';

@@ -2,10 +2,10 @@
  * Local-shape queries a second: what planning asks of placements most. Budget: a million a second for a sharding known by
  * id. Run: npx tsx bench/placements.ts
  */
-import { parseMesh } from '../src/mesh/mesh.ts';
-import { parseSharding } from '../src/mesh/parse.ts';
-import { localShape, localShapeAt } from '../src/mesh/sharding.ts';
-import { ShardingSpace } from '../src/mesh/space.ts';
+import { parseMesh } from '../src/mesh/devices/mesh.ts';
+import { parseSharding } from '../src/mesh/sharding/parse.ts';
+import { localShape, localShapeAt } from '../src/mesh/sharding/sharding.ts';
+import { ShardingSpace } from '../src/mesh/sharding/space.ts';
 
 const QUERIES = 2_000_000;
 const SHAPES = Array.from({ length: 64 }, (_, i) => [512 + i, 1024, 768 + 8 * i, 64]);

@@ -2,11 +2,11 @@
  * CPU time of all redistribution cost matrices of a large model: 300 distinct tensor types, every sharding with P(sum) as
  * source and as target. Budget: 150 ms on two mesh dims, 1.5 s on three. Run: npx tsx bench/redistribution-matrices.ts
  */
-import { alphaBeta } from '../src/cost/alpha-beta.ts';
-import { loadCluster } from '../src/cost/cluster.ts';
-import { Redistributor } from '../src/cost/redistribute.ts';
-import { parseMesh } from '../src/mesh/mesh.ts';
-import { ShardingSpace } from '../src/mesh/space.ts';
+import { alphaBeta } from '../src/cost/collectives/alpha-beta.ts';
+import { loadCluster } from '../src/cost/hardware/cluster.ts';
+import { Redistributor } from '../src/cost/redistribution/redistribute.ts';
+import { parseMesh } from '../src/mesh/devices/mesh.ts';
+import { ShardingSpace } from '../src/mesh/sharding/space.ts';
 
 const RANKS = [2, 2, 3, 3, 3, 4, 4, 1, 5, 2];
 const cluster = loadCluster('dgx-h100');

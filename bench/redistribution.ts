@@ -4,13 +4,13 @@
  */
 import { readFileSync } from 'node:fs';
 import { gunzipSync } from 'node:zlib';
-import { alphaBeta } from '../src/cost/alpha-beta.ts';
-import { loadCluster } from '../src/cost/cluster.ts';
-import { dtensorModel } from '../src/cost/dtensor.ts';
-import { GreedyPlanner } from '../src/cost/greedy.ts';
-import { Redistributor } from '../src/cost/redistribute.ts';
-import { parseMesh } from '../src/mesh/mesh.ts';
-import { ShardingSpace } from '../src/mesh/space.ts';
+import { alphaBeta } from '../src/cost/collectives/alpha-beta.ts';
+import { loadCluster } from '../src/cost/hardware/cluster.ts';
+import { dtensorModel } from '../src/cost/presets/dtensor.ts';
+import { GreedyPlanner } from '../src/cost/redistribution/greedy.ts';
+import { Redistributor } from '../src/cost/redistribution/redistribute.ts';
+import { parseMesh } from '../src/mesh/devices/mesh.ts';
+import { ShardingSpace } from '../src/mesh/sharding/space.ts';
 import { tableText } from '../src/units.ts';
 
 const cluster = loadCluster('dgx-h100');

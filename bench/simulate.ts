@@ -4,7 +4,7 @@
  *
  *     npx tsx bench/simulate.ts out/
  */
-import { wholePlan } from '../src/cli/plan-folder.ts';
+import { wholePlan } from '../src/cli/input/plan-folder.ts';
 import { builtinOperators } from '../src/ops/builtin.ts';
 import { simulate } from '../src/simulate/timeline/simulate.ts';
 

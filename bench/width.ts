@@ -4,14 +4,14 @@
  * Run: node --import tsx bench/width.ts MODEL mesh cluster
  */
 import { writeFileSync } from 'node:fs';
-import { loadModel } from '../src/cli/load.ts';
-import { DEFAULT_REQUEST } from '../src/plan/request.ts';
+import { loadModel } from '../src/cli/input/load.ts';
+import { DEFAULT_REQUEST } from '../src/plan/request/request.ts';
 import { prepare } from '../src/plan/prepare.ts';
-import { costFunction } from '../src/solver/cost.ts';
-import { networkOf } from '../src/solver/intern.ts';
-import { Pool } from '../src/solver/pool.ts';
-import { makeEngines } from '../src/solver/engines.ts';
-import { Search } from '../src/solver/search.ts';
+import { costFunction } from '../src/solver/problem/cost.ts';
+import { networkOf } from '../src/solver/network/from-problem.ts';
+import { Pool } from '../src/solver/store/pool.ts';
+import { makeEngines } from '../src/solver/search/workspace.ts';
+import { Search } from '../src/solver/search/branch-and-bound.ts';
 import type { Problem } from '../src/solver/types.ts';
 
 const [path, mesh = 'dp=8,tp=8', cluster = 'dgx-h100', dump] = process.argv.slice(2);

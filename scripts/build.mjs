@@ -50,9 +50,9 @@ const entries = [
       resolve(dirname(path), match[1]),
     ),
   ),
-  join(next, 'trace', 'loader.js'),
+  join(next, 'trace', 'source', 'loader.js'),
   // In a file of its own: a bundler cannot know that graphlib does nothing when it is loaded.
-  join(next, 'passes', 'cfg-flow.js'),
+  join(next, 'passes', 'control', 'cfg-flow.js'),
 ];
 
 /**

@@ -14,7 +14,7 @@ import { format } from 'node:util';
 import { fileURLToPath } from 'node:url';
 import vm from 'node:vm';
 import * as library from '../src/index.ts';
-import { stripTypes, wrapConditions } from '../src/trace/wrap-conditions.ts';
+import { stripTypes, wrapConditions } from '../src/trace/source/wrap-conditions.ts';
 
 const root = fileURLToPath(new URL('../', import.meta.url));
 export const DOCUMENT = `${root}docs/capture.md`;

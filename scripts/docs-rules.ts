@@ -10,9 +10,9 @@ import { gunzipSync } from 'node:zlib';
 import { format, resolveConfig } from 'prettier';
 import type { Arg, DType, ValueType } from '../src/graph/types.ts';
 import { builtinOperators } from '../src/ops/builtin.ts';
-import { bind } from '../src/ops/infer.ts';
-import type { TypedContext } from '../src/ops/record.ts';
-import { isStrided, slotText, type Rule, type RuleSlot } from '../src/ops/rule.ts';
+import { bind } from '../src/ops/record/infer.ts';
+import type { TypedContext } from '../src/ops/record/record.ts';
+import { isStrided, slotText, type Rule, type RuleSlot } from '../src/ops/record/rule.ts';
 
 const root = fileURLToPath(new URL('..', import.meta.url));
 

@@ -14,14 +14,14 @@ import { ShardwrightError } from '../src/errors.ts';
 import type { Graph } from '../src/graph/types.ts';
 import { importGraph } from '../src/import/import.ts';
 import { builtinOperators } from '../src/ops/builtin.ts';
-import { plannable } from '../src/passes/plannable.ts';
+import { plannable } from '../src/passes/plannable/plannable.ts';
 import { prepare, type Prepared } from '../src/plan/prepare.ts';
-import { DEFAULT_REQUEST } from '../src/plan/request.ts';
+import { DEFAULT_REQUEST } from '../src/plan/request/request.ts';
 import { shardPrepared } from '../src/plan/shard.ts';
-import { transplant } from '../src/plan/transplant.ts';
+import { transplant } from '../src/plan/questions/transfer.ts';
 import { constantsAsInputs, reduced, refuseUnevaluated } from '../src/simulate/reduced.ts';
 import { verify } from '../src/simulate/verify.ts';
-import { parseMesh } from '../src/mesh/mesh.ts';
+import { parseMesh } from '../src/mesh/devices/mesh.ts';
 
 const FOLDER = new URL('../test/fixtures/families/', import.meta.url);
 export const FAMILIES_PAGE = fileURLToPath(new URL('../docs/families.md', import.meta.url));

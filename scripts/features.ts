@@ -11,7 +11,7 @@ import { complexKernelOf } from '../src/ops/kernels/complex.ts';
 import { kernelOf } from '../src/ops/kernels/table.ts';
 import { bindText } from '../src/ops/samples/call-text.ts';
 import { sampleCalls } from '../src/ops/samples/table.ts';
-import { compositeOf } from '../src/ops/vjp/composite.ts';
+import { compositeOf } from '../src/ops/vjp/composite/composite.ts';
 import { vjpOf } from '../src/ops/vjp/table.ts';
 
 const root = fileURLToPath(new URL('..', import.meta.url));

@@ -3,44 +3,44 @@ export { ShardwrightError } from './errors.ts';
 export type { Graph, Node, Output, TensorType, ValueType, Arg, DType } from './graph/types.ts';
 export { GraphBuilder } from './graph/build.ts';
 export { lintGraph } from './graph/lint.ts';
-export { printGraph } from './graph/text.ts';
+export { printGraph } from './graph/text/write.ts';
 export { graphHash } from './graph/hash.ts';
-export { parseGraph } from './graph/parse.ts';
+export { parseGraph } from './graph/text/parse.ts';
 export { importGraph } from './import/import.ts';
 export { readHlo, type HloCollective, type HloOptions, type HloSummary } from './import/hlo/collectives.ts';
 export { builtinOperators } from './ops/builtin.ts';
-export { defineOp, type OperatorRecord } from './ops/record.ts';
-export { decomposedOp, type Body, type Decompose, type DecomposedSpec } from './ops/decomposed.ts';
-export { OperatorTable } from './ops/table.ts';
+export { defineOp, type OperatorRecord } from './ops/record/record.ts';
+export { decomposedOp, type Body, type Decompose, type DecomposedSpec } from './ops/vjp/composite/decomposed.ts';
+export { OperatorTable } from './ops/record/table.ts';
 export { OperatorRegistry } from './ops/registry.ts';
-export { P, R, rule, S } from './ops/rule.ts';
-export { inferCall } from './ops/infer.ts';
+export { P, R, rule, S } from './ops/record/rule.ts';
+export { inferCall } from './ops/record/infer.ts';
 export { graphFlops } from './ops/flops.ts';
 export { VjpCall, type Gradients, type Vjp, type VjpEntry, type Vjps } from './ops/vjp/vjp.ts';
-export { jointGraph, type JointOptions, type Wanted } from './passes/joint.ts';
-export { joinForwardBackward } from './passes/joint-from-parts.ts';
-export { savedValues, type SavedValue } from './passes/joint-saved.ts';
+export { jointGraph, type JointOptions, type Wanted } from './passes/autodiff/joint.ts';
+export { joinForwardBackward } from './passes/autodiff/from-parts.ts';
+export { savedValues, type SavedValue } from './passes/autodiff/saved.ts';
 export { forwardPart, withoutDeadCode } from './passes/dead-code.ts';
-export { trainStep, type TrainStepOptions } from './passes/train-step.ts';
-export { adam, adamw, sgd, type AdamOptions, type Optimizer, type SgdOptions } from './passes/optimizer.ts';
-export { parseMesh, DeviceMesh, type MeshDim } from './mesh/mesh.ts';
-export { init_device_mesh, make_mesh } from './mesh/aliases.ts';
-export type { Placement, ReduceOp } from './mesh/placement.ts';
-export { Cut, normalDim } from './mesh/cut.ts';
-export { Pending } from './mesh/pending.ts';
-export { REPLICATE } from './mesh/replicate.ts';
-export { Shard } from './mesh/shard.ts';
-export { StridedShard } from './mesh/strided.ts';
-export { Ragged } from './mesh/ragged.ts';
-export { Interleaved } from './mesh/interleaved.ts';
-export { Partial, REDUCE_OPS } from './mesh/partial.ts';
-export { NormPartial } from './mesh/norm-partial.ts';
-export { lookupMask, maskedRows, MaskPartial, type LookupMask } from './mesh/mask-partial.ts';
-export { builtinKinds } from './mesh/builtin-kinds.ts';
-export { PlacementKinds, type PlacementKind } from './mesh/kinds.ts';
-export { sliceKind, type SliceKind, type SliceKindOptions } from './mesh/slice-kind.ts';
-export { placementFaults } from './mesh/placement-faults.ts';
-export { parsePlacement, parseSharding, type ParseOptions } from './mesh/parse.ts';
+export { trainStep, type TrainStepOptions } from './passes/training/train-step.ts';
+export { adam, adamw, sgd, type AdamOptions, type Optimizer, type SgdOptions } from './passes/training/optimizer.ts';
+export { parseMesh, DeviceMesh, type MeshDim } from './mesh/devices/mesh.ts';
+export { init_device_mesh, make_mesh } from './mesh/devices/aliases.ts';
+export type { Placement, ReduceOp } from './mesh/placements/placement.ts';
+export { Cut, normalDim } from './mesh/placements/cut.ts';
+export { Pending } from './mesh/placements/pending.ts';
+export { REPLICATE } from './mesh/placements/replicate.ts';
+export { Shard } from './mesh/placements/shard.ts';
+export { StridedShard } from './mesh/placements/strided.ts';
+export { Ragged } from './mesh/placements/ragged.ts';
+export { Interleaved } from './mesh/placements/interleaved.ts';
+export { Partial, REDUCE_OPS } from './mesh/placements/partial.ts';
+export { NormPartial } from './mesh/placements/norm-partial.ts';
+export { lookupMask, maskedRows, MaskPartial, type LookupMask } from './mesh/placements/mask-partial.ts';
+export { builtinKinds } from './mesh/placements/builtin-kinds.ts';
+export { PlacementKinds, type PlacementKind } from './mesh/placements/kinds.ts';
+export { sliceKind, type SliceKind, type SliceKindOptions } from './mesh/placements/slice-kind.ts';
+export { placementFaults } from './mesh/sharding/placement-faults.ts';
+export { parsePlacement, parseSharding, type ParseOptions } from './mesh/sharding/parse.ts';
 export {
   cutFurther,
   evenlyShardable,
@@ -49,12 +49,12 @@ export {
   localShapeAt,
   shardable,
   Sharding,
-} from './mesh/sharding.ts';
-export { fromMeshView, toMeshView } from './mesh/mesh-view.ts';
-export { fromDimView, toDimView } from './mesh/dim-view.ts';
-export { parsePartitionSpec, PartitionSpec } from './mesh/partition-spec.ts';
-export { parseShardedType, ShardedType } from './mesh/sharded-type.ts';
-export { parseSpec, printSpec } from './mesh/spec-text.ts';
+} from './mesh/sharding/sharding.ts';
+export { fromMeshView, toMeshView } from './mesh/sharding/mesh-view.ts';
+export { fromDimView, toDimView } from './mesh/views/dim-view.ts';
+export { parsePartitionSpec, PartitionSpec } from './mesh/views/partition-spec.ts';
+export { parseShardedType, ShardedType } from './mesh/views/sharded-type.ts';
+export { parseSpec, printSpec } from './mesh/sharding/spec-text.ts';
 export {
   axesText,
   gradientOf,
@@ -75,7 +75,14 @@ export {
   type PrimitiveName,
 } from './mesh/local-types/primitives.ts';
 export type { SpecWord, TypeWord } from './local-spmd/words.ts';
-export { gradientState, stateName, statesOf, stateTable, type State, type Vocabulary } from './mesh/four-states.ts';
+export {
+  gradientState,
+  stateName,
+  statesOf,
+  stateTable,
+  type State,
+  type Vocabulary,
+} from './mesh/views/four-states.ts';
 export { admit, type Admission } from './strategy/admit.ts';
 export {
   expandCall as expandRules,
@@ -86,11 +93,25 @@ export {
   type Propagated,
   type Strategy,
 } from './strategy/operator-call.ts';
-export { checkRules, type RuleCheckOptions } from './simulate/validate/check-rules.ts';
-export type { Finding as RuleFinding, Validation as RuleCheck } from './simulate/validate/validate.ts';
-export { commonRefinement, flattenDims, permuteDims, sameDevices, submesh, unflattenDim } from './mesh/submesh.ts';
-export { areOrthogonal, checkOrthogonal, groupsMeet, meshAxis, type MeshAxis } from './mesh/orthogonal.ts';
-export { groupLevels, hostLevel, levelText, meshLevels, type GroupLevels, type PhysicalLevel } from './mesh/levels.ts';
+export { checkRules, type RuleCheckOptions } from './simulate/rule-check/check-rules.ts';
+export type { Finding as RuleFinding, Validation as RuleCheck } from './simulate/rule-check/check.ts';
+export {
+  commonRefinement,
+  flattenDims,
+  permuteDims,
+  sameDevices,
+  submesh,
+  unflattenDim,
+} from './mesh/devices/submesh.ts';
+export { areOrthogonal, checkOrthogonal, groupsMeet, meshAxis, type MeshAxis } from './mesh/devices/orthogonal.ts';
+export {
+  groupLevels,
+  hostLevel,
+  levelText,
+  meshLevels,
+  type GroupLevels,
+  type PhysicalLevel,
+} from './mesh/devices/levels.ts';
 export type { IntTree, Order } from './mesh/layout/int-tree.ts';
 export { compact, compatible, Layout } from './mesh/layout/layout.ts';
 export { parseLayout } from './mesh/layout/parse.ts';
@@ -108,15 +129,15 @@ export {
   zippedProduct,
 } from './mesh/layout/product.ts';
 export { leftInverse, rightInverse } from './mesh/layout/inverse.ts';
-export { layoutGroups, meshLayout, stridedShardLayout, unflattenLayout } from './mesh/layout/mesh-layout.ts';
+export { layoutGroups, meshLayout, stridedShardLayout, unflattenLayout } from './mesh/devices/mesh-layout.ts';
 export { formatEinshard, parseEinshard, type EinshardExpression } from './mesh/einshard/syntax.ts';
 export { einshardLocalShape, resolveEinshard, type Einshard } from './mesh/einshard/resolve.ts';
 export { einshardBlocks } from './mesh/einshard/blocks.ts';
 export { einshardMesh, fromPlacements, toPlacements, toSpec } from './mesh/einshard/placements.ts';
-export { loadCluster, clusterNames, type Cluster } from './cost/cluster.ts';
-export { parseCollectiveTable, tabledClusterText, type CollectiveRow } from './cost/collective-table.ts';
-export { collectiveModel, COST_PRESETS } from './cost/presets.ts';
-export type { CollectiveKind, CollectiveModel, CostRecord } from './cost/collectives.ts';
+export { loadCluster, clusterNames, type Cluster } from './cost/hardware/cluster.ts';
+export { parseCollectiveTable, tabledClusterText, type CollectiveRow } from './cost/hardware/collective-table.ts';
+export { collectiveModel, COST_PRESETS } from './cost/presets/presets.ts';
+export type { CollectiveKind, CollectiveModel, CostRecord } from './cost/collective-model.ts';
 export { priceJumps, type PriceJump } from './cost/jumps.ts';
 export {
   capture,
@@ -129,13 +150,13 @@ export {
   type OutputTree,
   type TraceOptions,
 } from './trace/trace.ts';
-export { dim, randomKey, spec, TensorSpec, type DimOptions, type DimSpec } from './trace/spec.ts';
-export { buffer, guardOn, isTraining, param, scope, withSharding } from './trace/state.ts';
-export { sizes, Sym, type Size } from './trace/sizes.ts';
-export { GraphCache, type CachedCapture, type GraphCacheOptions } from './trace/cache.ts';
-export { apply, applyTuple } from './trace/tensor.ts';
-export { einsum } from './trace/einsum.ts';
-export { associativeScan } from './trace/associative-scan.ts';
+export { dim, randomKey, spec, TensorSpec, type DimOptions, type DimSpec } from './trace/record/spec.ts';
+export { buffer, guardOn, isTraining, param, scope, withSharding } from './trace/tensor/state.ts';
+export { sizes, Sym, type Size } from './trace/sizes/sizes.ts';
+export { GraphCache, type CachedCapture, type GraphCacheOptions } from './trace/capture/cache.ts';
+export { apply, applyTuple } from './trace/tensor/tensor.ts';
+export { einsum } from './trace/tensor/einsum.ts';
+export { associativeScan } from './trace/control/associative-scan.ts';
 export { localMap, type LocalMapOptions } from './trace/spmd/local-map.ts';
 export {
   allGather,
@@ -168,23 +189,29 @@ export { checkTypes, type CheckTypesOptions, type TypedGraph } from './local-spm
 export { typeCall } from './local-spmd/type-call.ts';
 export type { Meaning, OperandType } from './local-spmd/operator-types.ts';
 export type { Violation } from './local-spmd/typed.ts';
-export { checkpoint } from './trace/checkpoint.ts';
-export { recompute, save } from './trace/retain.ts';
-export { customVjp } from './trace/custom-vjp.ts';
-export { cond, type BodyTree, type CondOptions } from './trace/control.ts';
-export { foriLoop, map, scan, whileLoop, type ScanOptions, type WhileOptions } from './trace/control-loops.ts';
-export type { Policy } from './trace/control-policy.ts';
-export { customOp, type CustomOp, type CustomOpSpec } from './trace/custom-op.ts';
-export { captureRegions, type HostRead, type Region, type RegionCapture, type RegionOptions } from './trace/regions.ts';
-export { branch, captureCfg, jump, leave, type BlockSpec } from './trace/control-cfg.ts';
-export { checkCfg, runCfg, type Block, type Cfg } from './passes/cfg.ts';
-export { loopsOf, type CfgLoop } from './passes/cfg-flow.ts';
-export { structure, type Structured } from './passes/structure.ts';
-export { predicate, type Predicated, type PredicateOptions } from './passes/predicate.ts';
-export { atSizes, openSizes, type OpenSize } from './passes/fix-sizes.ts';
-export { unrollScan, type UnrollOptions } from './passes/unroll-scan.ts';
-export { hoistInvariants, type HoistOptions } from './passes/hoist-invariants.ts';
-export { boundedLoopsToScans, type BoundedLoopOptions } from './passes/bounded-loops.ts';
+export { checkpoint } from './trace/control/checkpoint.ts';
+export { recompute, save } from './trace/tensor/retain.ts';
+export { customVjp } from './trace/custom/custom-vjp.ts';
+export { cond, type BodyTree, type CondOptions } from './trace/control/control.ts';
+export { foriLoop, map, scan, whileLoop, type ScanOptions, type WhileOptions } from './trace/control/loops.ts';
+export type { Policy } from './trace/control/policy.ts';
+export { customOp, type CustomOp, type CustomOpSpec } from './trace/custom/custom-op.ts';
+export {
+  captureRegions,
+  type HostRead,
+  type Region,
+  type RegionCapture,
+  type RegionOptions,
+} from './trace/capture/regions.ts';
+export { branch, captureCfg, jump, leave, type BlockSpec } from './trace/capture/control-cfg.ts';
+export { checkCfg, runCfg, type Block, type Cfg } from './passes/control/cfg.ts';
+export { loopsOf, type CfgLoop } from './passes/control/cfg-flow.ts';
+export { structure, type Structured } from './passes/control/structure.ts';
+export { predicate, type Predicated, type PredicateOptions } from './passes/control/predicate.ts';
+export { atSizes, openSizes, type OpenSize } from './passes/sizes/fix-sizes.ts';
+export { unrollScan, type UnrollOptions } from './passes/control/unroll-scan.ts';
+export { hoistInvariants, type HoistOptions } from './passes/control/hoist-invariants.ts';
+export { boundedLoopsToScans, type BoundedLoopOptions } from './passes/control/bounded-loops.ts';
 export {
   arange,
   cat,
@@ -199,8 +226,8 @@ export {
   stopGradient,
   where,
   zeros,
-} from './trace/functional.ts';
-export * as functional from './trace/functional.ts';
+} from './trace/tensor/functional.ts';
+export * as functional from './trace/tensor/functional.ts';
 export { MultiHeadAttention } from './trace/nn/attention.ts';
 export { Conv2d } from './trace/nn/conv.ts';
 export { Dropout } from './trace/nn/dropout.ts';
@@ -212,11 +239,11 @@ export { GRUCell, LSTMCell } from './trace/nn/recurrent.ts';
 export { rotate, rotation, type Rotation } from './trace/nn/rope.ts';
 export { Transformer, TransformerBlock, type TransformerConfig } from './trace/nn/transformer.ts';
 /** What modules transformed by the source-level front end call. */
-export * as sourceHooks from './trace/source-hooks.ts';
-export type { ControlFlow, ControlSite, Variables } from './trace/control-interface.ts';
-export { DEFAULT_REQUEST, type Pin, type PlanRequest } from './plan/request.ts';
+export * as sourceHooks from './trace/source/hooks.ts';
+export type { ControlFlow, ControlSite, Variables } from './trace/record/control-interface.ts';
+export { DEFAULT_REQUEST, type Pin, type PlanRequest } from './plan/request/request.ts';
 export { prepare, type Prepared } from './plan/prepare.ts';
-export { planAtEnds, rangeEnds, type RangeEnd } from './plan/size-range.ts';
+export { planAtEnds, rangeEnds, type RangeEnd } from './plan/questions/size-range.ts';
 export { shard, shardPrepared, type Infeasible, type ShardResult } from './plan/shard.ts';
 export {
   memoryFrontier,
@@ -225,7 +252,7 @@ export {
   type FrontierOptions,
   type FrontierPoint,
   type FrontierStep,
-} from './plan/frontier.ts';
+} from './plan/memory-frontier.ts';
 export {
   checkpointModules,
   type ModuleDiscard,
@@ -250,13 +277,13 @@ export {
   type RematStage,
 } from './passes/checkpoint/checkmate.ts';
 export { solve, solveNow } from './solver/solve.ts';
-export { evaluate as evaluateChoice, hashProblem, verifyCertificate, type Verdict } from './solver/check.ts';
-export { verifyDual, type DualCertificate } from './solver/check-dual.ts';
-export { IopddlError, readIopddl } from './solver/iopddl.ts';
-export { ProblemBuilder } from './solver/problem.ts';
+export { evaluate as evaluateChoice, hashProblem, verifyCertificate, type Verdict } from './solver/check/check.ts';
+export { verifyDual, type DualCertificate } from './solver/check/dual.ts';
+export { IopddlError, readIopddl } from './solver/problem/iopddl.ts';
+export { ProblemBuilder } from './solver/problem/builder.ts';
 export type { Certificate, LinearRow, Problem, Solution, SolveOptions, UsagePiece } from './solver/types.ts';
-export { lpText } from './solver/lp-text.ts';
-export type { LinearProgram } from './solver/linear-program.ts';
+export { lpText } from './solver/milp/lp-text.ts';
+export type { LinearProgram } from './solver/milp/linear-program.ts';
 export {
   evaluateKept,
   kneeBudget,
@@ -266,16 +293,16 @@ export {
   type RecomputeGraph,
 } from './passes/checkpoint/evaluate.ts';
 export { bestKept, greedyKept, type KeepChoice, type KeepItem } from './passes/checkpoint/knapsack.ts';
-export type { Plan } from './plan/types.ts';
-export type { PlanCertificate } from './plan/certificate.ts';
+export type { Plan } from './plan/record/types.ts';
+export type { PlanCertificate } from './plan/record/certificate.ts';
 export { checkPlan, type PlanCheck, type PlanDifference } from './plan/check-plan.ts';
-export { planTexts, readPlanFolder, type PlanFolder, type PlanTexts } from './plan/folder.ts';
-export { lower, type LowerablePlan } from './plan/lower.ts';
+export { planTexts, readPlanFolder, type PlanFolder, type PlanTexts } from './plan/record/folder.ts';
+export { lower, type LowerablePlan } from './plan/lower/lower.ts';
 export { programAtRank, type DeviceProgram, type ProgramValue, type RandomPiece } from './plan/lower/program.ts';
 export { promisedCollectives, type PromisedCollective } from './plan/lower/promised.ts';
-export { randomPlan } from './plan/random-plan.ts';
-export { transplant } from './plan/transplant.ts';
-export { shrinkGraph, type Shrunk, type ShrinkOptions } from './passes/shrink.ts';
+export { randomPlan } from './plan/record/random-plan.ts';
+export { transplant } from './plan/questions/transfer.ts';
+export { shrinkGraph, type Shrunk, type ShrinkOptions } from './passes/sizes/shrink.ts';
 export { runDevices, type DeviceRun, type ExecutedCollective } from './simulate/devices.ts';
 export { evaluateGraph, type Evaluation, type EvaluateOptions, type Value } from './simulate/evaluate.ts';
 export { fromList, NDArray } from './ndarray/array.ts';
@@ -310,34 +337,46 @@ export {
   strategyGroups,
   type ExpertFold,
   type FoldSizes,
-} from './zoo/mesh-fold.ts';
-export { MEGATRON_ORDERS, megatronMeshes, type MegatronMeshes, type MegatronSizes } from './zoo/megatron-order.ts';
+} from './zoo/recipes/expert-mesh.ts';
+export {
+  MEGATRON_ORDERS,
+  megatronMeshes,
+  type MegatronMeshes,
+  type MegatronSizes,
+} from './zoo/pipeline/megatron-order.ts';
 export {
   fullyShard,
   modulePreset,
   parallelizeModule,
   type ModulePreset,
   type ModuleStyle,
-} from './zoo/module-presets.ts';
-export { priceRecipes, type RecipeResult } from './zoo/compare.ts';
-export { compare, type CompareOptions } from './zoo/compare-graph.ts';
-export type { Comparison } from './zoo/comparison.ts';
-export { mergeComparisons } from './zoo/conclude-comparison.ts';
+} from './zoo/recipes/module-presets.ts';
+export { priceRecipes, type RecipeResult } from './zoo/compare/compare.ts';
+export { compare, type CompareOptions } from './zoo/compare/compare-graph.ts';
+export type { Comparison } from './zoo/compare/comparison.ts';
+export { mergeComparisons } from './zoo/compare/conclude-comparison.ts';
 export { audit, type Audit, type AuditOptions, type Edit } from './zoo/audit.ts';
-export { lint, lintPlan, type Finding, type LintInput } from './zoo/lint.ts';
-export { modelFacts, type ModelFacts } from './zoo/model-facts.ts';
-export { partitionStages, type Partition, type PipelineUnit } from './zoo/pipeline-partition.ts';
-export { layerUnits, unsharded, type LayerUnit } from './zoo/pipeline-units.ts';
-export { formatPipelineLayout, parsePipelineLayout, type PipelineLayout } from './zoo/pipeline-layout.ts';
-export { ZOO, zooPlan, type ZooPlan } from './zoo/registry.ts';
-export { einshardParameters, type EinshardParameter } from './report/einshard-plan.ts';
-export { annotatedProgram } from './report/program.ts';
-export { planSummary } from './report/summary.ts';
-export { analyse, type GatherOptions } from './report/gather.ts';
-export { reportOf, type Report, type ReportInput } from './report/data.ts';
+export { lint, lintPlan, type Finding, type LintInput } from './zoo/recipes/lint.ts';
+export { modelFacts, type ModelFacts } from './zoo/recipes/model-facts.ts';
+export { partitionStages, type Partition, type PipelineUnit } from './zoo/pipeline/partition.ts';
+export { layerUnits, unsharded, type LayerUnit } from './zoo/pipeline/units.ts';
+export { formatPipelineLayout, parsePipelineLayout, type PipelineLayout } from './zoo/pipeline/layout.ts';
+export { ZOO, zooPlan, type ZooPlan } from './zoo/recipes/registry.ts';
+export { einshardParameters, type EinshardParameter } from './report/text/einshard-plan.ts';
+export { annotatedProgram } from './report/analysis/program.ts';
+export { planSummary } from './report/text/summary.ts';
+export { analyse, type GatherOptions } from './report/model/gather.ts';
+export { reportOf, type Report, type ReportInput } from './report/model/data.ts';
 export { htmlPage } from './report/html/page.ts';
 export { drawParameters, type Drawings } from './report/html/drawings.ts';
-export { markdownReport } from './report/markdown.ts';
-export { textReport } from './report/plain-text.ts';
-export { diffPlans, type PlanDiff } from './plan/diff.ts';
-export { explainNode, forceNode, reopen, type Forced, type NodeExplanation, type Reopened } from './plan/explain.ts';
+export { markdownReport } from './report/written/markdown.ts';
+export { textReport } from './report/written/plain-text.ts';
+export { diffPlans, type PlanDiff } from './plan/record/diff.ts';
+export {
+  explainNode,
+  forceNode,
+  reopen,
+  type Forced,
+  type NodeExplanation,
+  type Reopened,
+} from './plan/questions/explain.ts';

@@ -1,6 +1,6 @@
 """Writes test/fixtures/trace/layers.json.gz: what real PyTorch gives for the tensor methods and layers of src/trace.
 
-Inputs are drawn by formula, the same as in test/trace/numbers.test.ts, in float64. Layers that PyTorch lacks (rotary
+Inputs are drawn by formula, the same as in test/trace/nn/numbers.test.ts, in float64. Layers that PyTorch lacks (rotary
 positions by complex numbers, a mixture of experts token by token) are written out here from their definitions.
 
 Run: python3 scripts/engines/run_layers.py

@@ -1,7 +1,7 @@
 #!/usr/bin/env node
 import './runtime.ts';
 import { ShardwrightError } from '../errors.ts';
-import { printer, reportError } from './io.ts';
+import { printer, reportError } from './output/io.ts';
 import { runCli } from './program.ts';
 
 // A write that fails takes no other work away: files are still written, and what is lost is said at the end. A reader that stops

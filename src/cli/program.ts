@@ -1,9 +1,9 @@
 import { Command, CommanderError } from 'commander';
-import { EXIT, printer, reportError, type CliStreams } from './io.ts';
-import { registerHardware, registerModels } from './register/catalogue.ts';
-import { registerCompare, registerZoo } from './register/compare.ts';
-import { registerAudit, registerDemo, registerPlan, registerVerify } from './register/plan.ts';
-import { registerInspect, registerTrace, registerValidate } from './register/read.ts';
+import { EXIT, printer, reportError, type CliStreams } from './output/io.ts';
+import { registerHardware, registerModels } from './commands/catalogue/register.ts';
+import { registerCompare, registerZoo } from './commands/planning/register-compare.ts';
+import { registerAudit, registerDemo, registerPlan, registerVerify } from './commands/planning/register-plan.ts';
+import { registerInspect, registerTrace, registerValidate } from './commands/reading/register.ts';
 import {
   registerDraw,
   registerEinshard,
@@ -11,16 +11,16 @@ import {
   registerRedistribute,
   registerRules,
   registerSolve,
-} from './register/tools.ts';
+} from './commands/tools/register.ts';
 import {
   registerCheckPlan,
   registerDiff,
   registerExplain,
   registerReport,
   registerSimulate,
-} from './register/written-plan.ts';
-import { groupedHelp } from './register/help-groups.ts';
-import type { CliSession } from './register/session.ts';
+} from './commands/written-plan/register.ts';
+import { groupedHelp } from './commands/flags/help-groups.ts';
+import type { CliSession } from './commands/flags/session.ts';
 import { VERSION } from '../version.ts';
 
 /** The commands in the order of the help text, under its headings. */

@@ -1,8 +1,8 @@
 import { ShardwrightError } from '../errors.ts';
 import type { DType } from '../graph/types.ts';
-import type { OperatorRecord, TypedContext } from '../ops/record.ts';
-import type { Cluster } from './cluster.ts';
-import type { CostRecord } from './collectives.ts';
+import type { OperatorRecord, TypedContext } from '../ops/record/record.ts';
+import type { Cluster } from './hardware/cluster.ts';
+import type { CostRecord } from './collective-model.ts';
 
 /**
  * Time of one operator on one device: a roofline over the largest shard, with an efficiency that grows with arithmetic

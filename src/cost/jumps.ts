@@ -1,4 +1,4 @@
-import { dimsMask, type CollectiveKind, type CollectiveModel } from './collectives.ts';
+import { dimsMask, type CollectiveKind, type CollectiveModel } from './collective-model.ts';
 import { bytesText, countedText, percentText } from '../units.ts';
 
 /**

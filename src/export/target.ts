@@ -4,12 +4,12 @@
  */
 import { ShardwrightError } from '../errors.ts';
 import type { Graph } from '../graph/types.ts';
-import type { DeviceMesh } from '../mesh/mesh.ts';
-import type { OperatorTable } from '../ops/table.ts';
-import { lower } from '../plan/lower.ts';
+import type { DeviceMesh } from '../mesh/devices/mesh.ts';
+import type { OperatorTable } from '../ops/record/table.ts';
+import { lower } from '../plan/lower/lower.ts';
 import type { DeviceProgram } from '../plan/lower/program.ts';
-import { parseMesh } from '../mesh/mesh.ts';
-import type { Plan } from '../plan/types.ts';
+import { parseMesh } from '../mesh/devices/mesh.ts';
+import type { Plan } from '../plan/record/types.ts';
 
 /** What every target is given. */
 export interface ExportSource {

@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import { printGraph } from './text.ts';
+import { printGraph } from './text/write.ts';
 import type { Graph } from './types.ts';
 
 /**

@@ -1,70 +1,26 @@
 import { ShardwrightError, suggestion } from '../errors.ts';
 import type { Retype } from '../graph/lint.ts';
-import { parseGraph } from '../graph/parse.ts';
+import { parseGraph } from '../graph/text/parse.ts';
 import type { Arg, Graph, ValueType } from '../graph/types.ts';
 import { eachOperand, isList } from '../graph/value.ts';
-import { complete } from './complete.ts';
+import { complete } from './complete/complete.ts';
 import { detectFormat } from './detect.ts';
-import type { OnnxCounts } from './onnx/import.ts';
 import { FORMAT_NAMES, FORMATS, READABLE, isFormat, type Format } from './formats.ts';
 import { GraphMaker } from './fx/graph.ts';
 import { parseGraphText } from './fx/graph-text.ts';
-import type { Infer } from './fx/infer.ts';
-import { inLog, readTorchLog, readTorchTrace, selectGraph } from './fx/log.ts';
+import { inLog, readTorchLog, readTorchTrace, selectGraph } from './fx/text/log.ts';
 import { parseFx } from './fx/parse.ts';
 import { exportedSignature, signatureStart } from './fx/exported.ts';
 import { reproInputs, reproParts, type ReproParts } from './fx/repro.ts';
 import { signatureOf } from './fx/signature.ts';
-import { applyRoles, type RoleCorrections } from './roles.ts';
-import { withStepRoles } from './step-roles.ts';
-import { asTrainStep, trainStepNotes } from './train-step.ts';
-import { lookAlikeNotes } from './tie-notes.ts';
+import type { Infer } from './complete/infer.ts';
+import { applyRoles } from './complete/roles.ts';
+import { withStepRoles } from './complete/step-roles.ts';
+import { asTrainStep, trainStepNotes } from './complete/train-step.ts';
+import { lookAlikeNotes } from './complete/tie-notes.ts';
 import { decodeUtf8 } from '../utf8.ts';
-import { gunzip, type UnpackLimits } from './unpack.ts';
-
-export type { Infer } from './fx/infer.ts';
-
-export interface ImportOptions extends RoleCorrections, UnpackLimits {
-  /** Format, where content detection is not wanted. */
-  readonly format?: Format;
-  /** Name of the graph; the name of its class by default. */
-  readonly name?: string;
-  /** File name for messages. */
-  readonly file?: string;
-  /** Operator rules: types of calls without annotation, and the check of all others. */
-  readonly infer?: Infer;
-  /** Types of inputs that the text does not state (`str(graph)`), as annotations: `{ x: 'f32[8, 16]' }`. */
-  readonly inputs?: Readonly<Record<string, string>>;
-  /** Which graph of a log that holds several: its title, `Joint graph 0`, or `0/1 Joint graph 1`. */
-  readonly select?: string;
-  /** The leading outputs replace the leading inputs: new parameters and states of a functional train step. */
-  readonly trainStep?: boolean;
-  /** Drop the shardings that the text states (StableHLO, jaxpr). */
-  readonly ignoreShardings?: boolean;
-}
-
-/** Counts of a format whose programs have functions: every operation once, by its name in the file. */
-export interface ProgramCounts {
-  readonly nodes: number;
-  readonly ops: Readonly<Record<string, number>>;
-  /** ONNX: all initializers, those of shapes and scalars included. */
-  readonly parameters?: OnnxCounts['parameters'];
-}
-
-export interface Imported {
-  readonly graph: Graph;
-  readonly format: Format;
-  /** StableHLO, jaxpr and ONNX only. */
-  readonly counts?: ProgramCounts;
-}
-
-/** What reads a format that has a room of its own, from its bytes or from its text. */
-export type ForeignReader =
-  | {
-      readonly kind: 'binary';
-      readonly read: (bytes: Uint8Array, options: ImportOptions) => Omit<Imported, 'format'>;
-    }
-  | { readonly kind: 'text'; readonly read: (text: string, options: ImportOptions) => Omit<Imported, 'format'> };
+import { gunzip } from './file/unpack.ts';
+import type { ForeignReader, Imported, ImportOptions } from './types.ts';
 
 /** Formats with a reader of their own; the others are read here. */
 export const FOREIGN_FORMATS = ['onnx', 'pt2', 'pt2-json', 'stablehlo', 'jaxpr'] as const;

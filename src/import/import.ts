@@ -1,22 +1,15 @@
 import type { Graph } from '../graph/types.ts';
 import { builtinOperators } from '../ops/builtin.ts';
-import {
-  contentOf,
-  importContent,
-  isForeign,
-  type ForeignFormat,
-  type ForeignReader,
-  type Imported,
-  type ImportOptions,
-} from './content.ts';
-import { inferBy, type Infer } from './fx/infer.ts';
+import { contentOf, importContent, isForeign, type ForeignFormat } from './content.ts';
+import type { ForeignReader, Imported, ImportOptions } from './types.ts';
+import { inferBy, type Infer } from './complete/infer.ts';
 import { jaxprReader } from './jaxpr/foreign.ts';
 import { stablehloReader } from './mlir/foreign.ts';
 import { onnxReader } from './onnx/foreign.ts';
 import { archiveReader, programJsonReader } from './pt2/foreign.ts';
 
-export type { Infer } from './fx/infer.ts';
-export type { Imported, ImportOptions, ProgramCounts } from './content.ts';
+export type { Infer } from './complete/infer.ts';
+export type { Imported, ImportOptions, ProgramCounts } from './types.ts';
 
 /** Options of `importGraph`. */
 export interface GraphImportOptions extends Omit<ImportOptions, 'infer'> {

@@ -1,12 +1,5 @@
-import {
-  contentOf,
-  importContent,
-  isForeign,
-  type ForeignFormat,
-  type ForeignReader,
-  type Imported,
-  type ImportOptions,
-} from './content.ts';
+import { contentOf, importContent, isForeign, type ForeignFormat } from './content.ts';
+import type { ForeignReader, Imported, ImportOptions } from './types.ts';
 
 /** Most files are FX text, and half of the code here reads something else. */
 const LOADERS: Readonly<Record<ForeignFormat, () => Promise<ForeignReader>>> = {

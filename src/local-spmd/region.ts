@@ -8,7 +8,7 @@ import type { Graph, Node, ValueRef } from '../graph/types.ts';
 import { mapOperands } from '../graph/value.ts';
 import { cutOf, type AxisType, type LocalType } from '../mesh/local-types/types.ts';
 import { spmdTarget } from '../ops/spmd/operators.ts';
-import type { OperatorTable } from '../ops/table.ts';
+import type { OperatorTable } from '../ops/record/table.ts';
 import { isTuple, typeIn, type InsertedCast, type Known, type TypedAxis } from './typed.ts';
 import { Typer } from './typer.ts';
 

@@ -3,9 +3,9 @@
  */
 import { internalError, ShardwrightError } from '../errors.ts';
 import type { ValueType } from '../graph/types.ts';
-import { tensorInputs } from '../ops/context.ts';
-import { bind, type CallNode } from '../ops/infer.ts';
-import type { OperatorTable } from '../ops/table.ts';
+import { tensorInputs } from '../ops/record/context.ts';
+import { bind, type CallNode } from '../ops/record/infer.ts';
+import type { OperatorTable } from '../ops/record/table.ts';
 import { typeOperator, type Meaning, type OperandType } from './operator-types.ts';
 
 /**

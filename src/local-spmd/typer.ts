@@ -11,10 +11,10 @@ import { indexGraph } from '../graph/order.ts';
 import type { Graph, Node, ValueType } from '../graph/types.ts';
 import { getOwn, isRef } from '../graph/value.ts';
 import { cutOf, typedText, type AxisType, type LocalType } from '../mesh/local-types/types.ts';
-import { tensorInputs } from '../ops/context.ts';
-import { bind } from '../ops/infer.ts';
+import { tensorInputs } from '../ops/record/context.ts';
+import { bind } from '../ops/record/infer.ts';
 import { spmdName } from '../ops/spmd/operators.ts';
-import type { OperatorTable } from '../ops/table.ts';
+import type { OperatorTable } from '../ops/record/table.ts';
 import { controlTypes } from './control-types.ts';
 import { typeOperator, type Conflict, type OperandType } from './operator-types.ts';
 import {

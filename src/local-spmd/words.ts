@@ -5,7 +5,7 @@
 import { ShardwrightError } from '../errors.ts';
 import { type TypeSpec } from '../mesh/local-types/spec.ts';
 import { isAxisType, S as cut, type AxisType } from '../mesh/local-types/types.ts';
-import { P, type RuleSlot } from '../ops/rule.ts';
+import { P, type RuleSlot } from '../ops/record/rule.ts';
 
 /** `R`, `P`, `S(0)` of the rules, `I` and `V`, or any of them as text. */
 export type TypeWord = AxisType | RuleSlot | typeof P;

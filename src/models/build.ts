@@ -1,8 +1,8 @@
 import { ShardwrightError } from '../errors.ts';
 import { DTYPE_BYTES, type DType, type Graph } from '../graph/types.ts';
 import { builtinOperators } from '../ops/builtin.ts';
-import type { OperatorTable } from '../ops/table.ts';
-import { jointGraph } from '../passes/joint.ts';
+import type { OperatorTable } from '../ops/record/table.ts';
+import { jointGraph } from '../passes/autodiff/joint.ts';
 import { trace } from '../trace/trace.ts';
 import type { ModelConfig } from './families.ts';
 import { paddingText, vocabularyPadding, type VocabularyPad } from './vocabulary.ts';

@@ -1,14 +1,14 @@
 import { ShardwrightError, suggestion } from '../errors.ts';
 import type { Architecture, Family } from './architecture.ts';
-import { BERT } from './bert.ts';
-import { BLOOM } from './bloom.ts';
-import { DECODER_FAMILIES } from './decoder-families.ts';
-import { GPT2 } from './gpt2.ts';
-import { OPT } from './opt.ts';
+import { BERT } from './families/bert.ts';
+import { BLOOM } from './families/bloom.ts';
+import { DECODER_FAMILIES } from './families/decoder-families.ts';
+import { GPT2 } from './families/gpt2.ts';
+import { OPT } from './families/opt.ts';
 import { ConfigReader, isRecord, parseConfigText, type JsonRecord } from './read-config.ts';
-import { T5 } from './t5.ts';
-import { VIT } from './vit.ts';
-import { WHISPER } from './whisper.ts';
+import { T5 } from './families/t5.ts';
+import { VIT } from './families/vit.ts';
+import { WHISPER } from './families/whisper.ts';
 
 const FAMILIES: readonly Family[] = [...DECODER_FAMILIES, GPT2, OPT, BLOOM, BERT, T5, VIT, WHISPER];
 

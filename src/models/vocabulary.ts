@@ -1,5 +1,5 @@
 import { ShardwrightError } from '../errors.ts';
-import { parseMesh } from '../mesh/mesh.ts';
+import { parseMesh } from '../mesh/devices/mesh.ts';
 import { countText } from '../units.ts';
 import type { ModelConfig } from './families.ts';
 

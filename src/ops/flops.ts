@@ -1,8 +1,8 @@
 import type { Graph, ValueType } from '../graph/types.ts';
 import { ShardwrightError } from '../errors.ts';
-import { bind } from './infer.ts';
-import type { TypedContext } from './record.ts';
-import type { OperatorTable } from './table.ts';
+import { bind } from './record/infer.ts';
+import type { TypedContext } from './record/record.ts';
+import type { OperatorTable } from './record/table.ts';
 
 /** Matrix FLOPs of a graph, 2 per multiply-add; products, convolutions and attention, nothing elementwise. */
 export interface GraphFlops {

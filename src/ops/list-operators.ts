@@ -1,9 +1,9 @@
 import { ShardwrightError } from '../errors.ts';
 import type { Arg } from '../graph/types.ts';
 import { isList } from '../graph/value.ts';
-import type { OperatorRecord } from './record.ts';
-import type { ArgSchema } from './schema.ts';
-import type { OperatorTable } from './table.ts';
+import type { OperatorRecord } from './record/record.ts';
+import type { ArgSchema } from './record/schema.ts';
+import type { OperatorTable } from './record/table.ts';
 
 /**
  * Operators over lists of tensors (`_foreach_add.List`, `_foreach_mul_.Scalar`) as one call of the element operator for

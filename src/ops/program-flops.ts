@@ -2,8 +2,8 @@ import { statedProbability, statedTrips } from '../graph/control.ts';
 import { interpret, type Frame } from '../graph/interpret.ts';
 import type { Arg, Graph, Node, Phase, ValueType } from '../graph/types.ts';
 import { eachOperand, getOwn, isGraphRef, isList } from '../graph/value.ts';
-import { bind } from './infer.ts';
-import type { OperatorTable } from './table.ts';
+import { bind } from './record/infer.ts';
+import type { OperatorTable } from './record/table.ts';
 
 /**
  * Matrix FLOPs of a program with its bodies: calls at every use, loops by their trips, of a condition the dearest branch or,

@@ -1,8 +1,8 @@
 import { ShardwrightError } from '../errors.ts';
-import type { OperatorRecord, TypedContext } from './record.ts';
-import type { Rule } from './rule.ts';
-import { parseRulesFile, ruleRecord, rulesOf } from './rules-file.ts';
-import { OperatorTable } from './table.ts';
+import type { OperatorRecord, TypedContext } from './record/record.ts';
+import type { Rule } from './record/rule.ts';
+import { parseRulesFile, ruleRecord, rulesOf } from './rules/rules-file.ts';
+import { OperatorTable } from './record/table.ts';
 
 /**
  * Operators and rules of the user on top of a table. Registering a name twice is an error that names both places;

@@ -1,6 +1,6 @@
 import type { Graph, Node, ValueType } from '../graph/types.ts';
-import { bindCall, tensorInputs, withOutputs } from '../ops/context.ts';
-import type { OperatorRecord, TensorMeta, TypedContext } from '../ops/record.ts';
+import { bindCall, tensorInputs, withOutputs } from '../ops/record/context.ts';
+import type { OperatorRecord, TensorMeta, TypedContext } from '../ops/record/record.ts';
 
 /** Calls of a graph as operator records see them, at whole (unsharded) sizes; symbolic sizes by their example. */
 

@@ -4,27 +4,27 @@
  * and the words of other engines, stands under the hash of the plan alone.
  */
 import { ShardwrightError } from '../errors.ts';
-import { parseGraph } from '../graph/parse.ts';
-import { printGraph } from '../graph/text.ts';
+import { parseGraph } from '../graph/text/parse.ts';
+import { printGraph } from '../graph/text/write.ts';
 import type { Graph } from '../graph/types.ts';
-import type { OperatorTable } from '../ops/table.ts';
+import type { OperatorTable } from '../ops/record/table.ts';
 import { recomputeInBackward } from '../passes/checkpoint/recompute.ts';
-import { plannable } from '../passes/plannable.ts';
-import { evaluate, hashProblem, NO_CHOICE, verifyCertificate } from '../solver/check.ts';
+import { plannable } from '../passes/plannable/plannable.ts';
+import { evaluate, hashProblem, NO_CHOICE, verifyCertificate } from '../solver/check/check.ts';
 import type { Certificate, Problem } from '../solver/types.ts';
-import { withinBytes, type PlanCertificate } from './certificate.ts';
-import type { PlanFolder } from './folder.ts';
-import { memoryOf } from './least-memory.ts';
-import { memoryOverTime } from './memory-over-time.ts';
+import { withinBytes, type PlanCertificate } from './record/certificate.ts';
+import type { PlanFolder } from './record/folder.ts';
+import { memoryOf } from './memory/least-memory.ts';
+import { memoryOverTime } from './record/memory-timeline.ts';
 import { prepare, type Prepared } from './prepare.ts';
-import { activationsOf, type PlanRequest } from './request.ts';
-import { withRowAsCost } from './restricted.ts';
+import { activationsOf, type PlanRequest } from './request/request.ts';
+import { withRowAsCost } from './memory/restrict-remat.ts';
 import { KEPT_AS_MADE, SECOND_RUNS } from './shard.ts';
 import { TIE_BREAK } from './tie-break.ts';
-import { choiceOfPlan } from './transplant.ts';
-import type { Plan } from './types.ts';
-import { boundProblemWithin } from './within-memory.ts';
-import { PRODUCER, writePlan } from './write-plan.ts';
+import { choiceOfPlan } from './questions/transfer.ts';
+import type { Plan } from './record/types.ts';
+import { boundProblemWithin } from './memory/row-generation.ts';
+import { PRODUCER, writePlan } from './record/write.ts';
 
 /** A field that is not what follows. */
 export interface PlanDifference {

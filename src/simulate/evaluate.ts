@@ -3,7 +3,7 @@
  * on virtual devices of their own.
  */
 import type { Graph } from '../graph/types.ts';
-import type { OperatorTable } from '../ops/table.ts';
+import type { OperatorTable } from '../ops/record/table.ts';
 import { evaluateWith, type EvaluateOptions, type Evaluation } from './evaluator.ts';
 import { localMapValues } from './local-map.ts';
 import type { Value } from './values.ts';

@@ -5,8 +5,8 @@ import { isGraphRef, isList, isRef } from '../graph/value.ts';
 import { build, kindOf, type NDArray } from '../ndarray/array.ts';
 import { ofParts, partType } from '../ndarray/complex.ts';
 import { normal, streamOf, uniform, type RandomStream } from '../ndarray/random.ts';
-import { bindCall } from '../ops/context.ts';
-import type { OperatorTable } from '../ops/table.ts';
+import { bindCall } from '../ops/record/context.ts';
+import type { OperatorTable } from '../ops/record/table.ts';
 
 /**
  * Values for the inputs of a graph, drawn from a seed. Floats are of the size that networks have at their start, so that

@@ -1,10 +1,10 @@
 import { internalError, ShardwrightError } from '../errors.ts';
-import type { CollectiveKind } from '../cost/collectives.ts';
-import type { RedistributionPlan, RedistributionStep } from '../cost/redistribute.ts';
-import { lookupMask, MaskPartial } from '../mesh/mask-partial.ts';
-import type { DeviceMesh } from '../mesh/mesh.ts';
-import { Shard } from '../mesh/shard.ts';
-import { isPending, type Sharding } from '../mesh/sharding.ts';
+import type { CollectiveKind } from '../cost/collective-model.ts';
+import type { RedistributionPlan, RedistributionStep } from '../cost/redistribution/redistribute.ts';
+import { lookupMask, MaskPartial } from '../mesh/placements/mask-partial.ts';
+import type { DeviceMesh } from '../mesh/devices/mesh.ts';
+import { Shard } from '../mesh/placements/shard.ts';
+import { isPending, type Sharding } from '../mesh/sharding/sharding.ts';
 import { reduceAll, type Tile, type VirtualTensor } from './shards.ts';
 
 /**

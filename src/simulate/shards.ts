@@ -1,11 +1,11 @@
 import { internalError, ShardwrightError } from '../errors.ts';
-import { MaskPartial } from '../mesh/mask-partial.ts';
-import { NormPartial } from '../mesh/norm-partial.ts';
-import { Partial } from '../mesh/partial.ts';
-import type { Pending } from '../mesh/pending.ts';
-import type { Placement } from '../mesh/placement.ts';
-import { heldRows, isPending, refusedCut, type Sharding } from '../mesh/sharding.ts';
-import type { ShardingSpace } from '../mesh/space.ts';
+import { MaskPartial } from '../mesh/placements/mask-partial.ts';
+import { NormPartial } from '../mesh/placements/norm-partial.ts';
+import { Partial } from '../mesh/placements/partial.ts';
+import type { Pending } from '../mesh/placements/pending.ts';
+import type { Placement } from '../mesh/placements/placement.ts';
+import { heldRows, isPending, refusedCut, type Sharding } from '../mesh/sharding/sharding.ts';
+import type { ShardingSpace } from '../mesh/sharding/space.ts';
 
 /**
  * A tensor on virtual devices: every rank of the mesh has its own array, with the real operands of pending reductions. A

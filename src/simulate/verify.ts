@@ -1,11 +1,11 @@
 import { ShardwrightError } from '../errors.ts';
-import type { CollectiveKind } from '../cost/collectives.ts';
+import type { CollectiveKind } from '../cost/collective-model.ts';
 import type { Graph, Node } from '../graph/types.ts';
 import { eachOperand } from '../graph/value.ts';
 import { NDArray } from '../ndarray/array.ts';
 import { numbersOf } from '../ndarray/complex.ts';
-import type { OperatorTable } from '../ops/table.ts';
-import { lower, plannedProgram, type LowerablePlan } from '../plan/lower.ts';
+import type { OperatorTable } from '../ops/record/table.ts';
+import { lower, plannedProgram, type LowerablePlan } from '../plan/lower/lower.ts';
 import type { DeviceProgram, ProgramValue } from '../plan/lower/program.ts';
 import { promisedCollectives, type PromisedCollective } from '../plan/lower/promised.ts';
 import { isControl } from './control.ts';

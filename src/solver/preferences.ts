@@ -3,14 +3,14 @@
  * bound is near the optimum leave few values that any optimum can take; over those the levels are minimised exactly.
  * In: a problem of small domains, an optimum, levels. Out: a choice of the same cost, or nothing where too many are left.
  */
-import { climb } from './ascent.ts';
-import { Messages } from './bound.ts';
-import { Ground } from './ground.ts';
-import { ProblemBuilder } from './problem.ts';
-import { Reducer } from './reduce.ts';
+import { climb } from './dual/ascent.ts';
+import { Messages } from './dual/trws.ts';
+import { Ground } from './search/prepared.ts';
+import { ProblemBuilder } from './problem/builder.ts';
+import { Reducer } from './reduce/presolve.ts';
 import { solveNow } from './solve.ts';
 import type { LinearRow, Problem } from './types.ts';
-import { type Shifts, shiftsOf } from './unreduce.ts';
+import { type Shifts, shiftsOf } from './dual/lift.ts';
 
 /** Further costs on the variables and edges of a problem: non-negative integers. An earlier level outweighs all later ones. */
 export interface Preference {

@@ -1,16 +1,16 @@
 /**
  * The one way in: `solve(problem, options)`.
  */
-import { alikeChoice, solveByMessages } from './by-messages.ts';
-import { prove } from './certify.ts';
-import { evaluate } from './check.ts';
-import { Ground } from './ground.ts';
-import { anyChoice, explain } from './infeasible.ts';
-import { installRows, type PlainRow, plainRows } from './rows.ts';
-import { makeEngines, workOf } from './engines.ts';
-import { Search, type SearchHost } from './search.ts';
-import { solveWithLibrary, withSecondOpinion } from './solvers/dispatch.ts';
-import { smallestOptimum } from './ties.ts';
+import { alikeChoice, solveByMessages } from './search/tight-relaxation.ts';
+import { prove } from './search/certify.ts';
+import { evaluate } from './check/check.ts';
+import { Ground } from './search/prepared.ts';
+import { anyChoice, explain } from './search/conflicts.ts';
+import { installRows, type PlainRow, plainRows } from './network/rows.ts';
+import { makeEngines, workOf } from './search/workspace.ts';
+import { Search, type SearchHost } from './search/branch-and-bound.ts';
+import { solveWithLibrary, withSecondOpinion } from './milp/dispatch.ts';
+import { smallestOptimum } from './search/lexicographic.ts';
 import type { Problem, Solution, SolveOptions } from './types.ts';
 
 /**

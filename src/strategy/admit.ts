@@ -1,12 +1,19 @@
-import type { DeviceMesh } from '../mesh/mesh.ts';
-import { MaskPartial } from '../mesh/mask-partial.ts';
-import { Partial } from '../mesh/partial.ts';
-import type { Placement } from '../mesh/placement.ts';
-import { REPLICATE } from '../mesh/replicate.ts';
-import { Shard } from '../mesh/shard.ts';
-import { evenlyShardable, fillsAllRanks, isPending, pendingTogether, refusedCut, Sharding } from '../mesh/sharding.ts';
-import type { TensorMeta } from '../ops/record.ts';
-import { inOnePiece, R, type Rule, type RuleSlot, type ShardSlot } from '../ops/rule.ts';
+import type { DeviceMesh } from '../mesh/devices/mesh.ts';
+import { MaskPartial } from '../mesh/placements/mask-partial.ts';
+import { Partial } from '../mesh/placements/partial.ts';
+import type { Placement } from '../mesh/placements/placement.ts';
+import { REPLICATE } from '../mesh/placements/replicate.ts';
+import { Shard } from '../mesh/placements/shard.ts';
+import {
+  evenlyShardable,
+  fillsAllRanks,
+  isPending,
+  pendingTogether,
+  refusedCut,
+  Sharding,
+} from '../mesh/sharding/sharding.ts';
+import type { TensorMeta } from '../ops/record/record.ts';
+import { inOnePiece, R, type Rule, type RuleSlot, type ShardSlot } from '../ops/record/rule.ts';
 import { takesAnyCut } from './row.ts';
 
 /**

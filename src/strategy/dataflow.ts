@@ -1,10 +1,10 @@
 import { ShardwrightError, internalError } from '../errors.ts';
 import type { Arg, Graph, Node, Output, TensorType, ValueType } from '../graph/types.ts';
-import { tensorInputs } from '../ops/context.ts';
-import type { TensorMeta } from '../ops/record.ts';
-import type { Loops } from '../passes/loops.ts';
-import { backwardStart } from '../passes/weight-views.ts';
-import type { OperatorTable } from '../ops/table.ts';
+import { tensorInputs } from '../ops/record/context.ts';
+import type { TensorMeta } from '../ops/record/record.ts';
+import type { Loops } from '../passes/plannable/loops.ts';
+import { backwardStart } from '../passes/plannable/weight-views.ts';
+import type { OperatorTable } from '../ops/record/table.ts';
 
 /**
  * Who makes which tensor and who uses it, by number. A value is one tensor result of one node. Two kinds of node make no

@@ -1,7 +1,7 @@
-import type { Placement, ReduceOp } from '../mesh/placement.ts';
-import { partialCode, REPLICATE_CODE, shardCode, type ShardingSpace } from '../mesh/space.ts';
-import type { TensorMeta } from '../ops/record.ts';
-import { isStrided, R, type Rule, type RuleSlot } from '../ops/rule.ts';
+import type { Placement, ReduceOp } from '../mesh/placements/placement.ts';
+import { partialCode, REPLICATE_CODE, shardCode, type ShardingSpace } from '../mesh/sharding/space.ts';
+import type { TensorMeta } from '../ops/record/record.ts';
+import { isStrided, R, type Rule, type RuleSlot } from '../ops/record/rule.ts';
 import { hasCut, type Patterns } from './patterns.ts';
 import { RowProduct } from './row-product.ts';
 import { shardsOf, takesAnyCut, type Row } from './row.ts';

@@ -1,11 +1,11 @@
-import { toMeshView } from '../mesh/mesh-view.ts';
-import type { Placement } from '../mesh/placement.ts';
-import { Shard } from '../mesh/shard.ts';
-import type { Sharding } from '../mesh/sharding.ts';
-import type { ShardingSpace } from '../mesh/space.ts';
-import { StridedShard } from '../mesh/strided.ts';
-import type { TensorMeta } from '../ops/record.ts';
-import type { Rule } from '../ops/rule.ts';
+import { toMeshView } from '../mesh/sharding/mesh-view.ts';
+import type { Placement } from '../mesh/placements/placement.ts';
+import { Shard } from '../mesh/placements/shard.ts';
+import type { Sharding } from '../mesh/sharding/sharding.ts';
+import type { ShardingSpace } from '../mesh/sharding/space.ts';
+import { StridedShard } from '../mesh/placements/strided.ts';
+import type { TensorMeta } from '../ops/record/record.ts';
+import type { Rule } from '../ops/record/rule.ts';
 import { allReplicate, cutRows, plainRow } from './expand.ts';
 import type { Row } from './row.ts';
 

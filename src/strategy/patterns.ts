@@ -1,9 +1,9 @@
-import { toMeshView } from '../mesh/mesh-view.ts';
-import type { Placement } from '../mesh/placement.ts';
-import { FIRST_OTHER_CODE, type ShardingSpace } from '../mesh/space.ts';
-import { StridedShard } from '../mesh/strided.ts';
-import type { TensorMeta } from '../ops/record.ts';
-import { isStrided, type Rule } from '../ops/rule.ts';
+import { toMeshView } from '../mesh/sharding/mesh-view.ts';
+import type { Placement } from '../mesh/placements/placement.ts';
+import { FIRST_OTHER_CODE, type ShardingSpace } from '../mesh/sharding/space.ts';
+import { StridedShard } from '../mesh/placements/strided.ts';
+import type { TensorMeta } from '../ops/record/record.ts';
+import { isStrided, type Rule } from '../ops/record/rule.ts';
 
 /**
  * Strided cuts that values of a program can have. They come from views that merge dims (a cut of the sequence becomes a

@@ -1,6 +1,6 @@
 import { DTYPE_BYTES } from '../graph/types.ts';
-import type { MovedType } from '../cost/pricing.ts';
-import type { TensorMeta } from '../ops/record.ts';
+import type { MovedType } from '../cost/redistribution/pricing.ts';
+import type { TensorMeta } from '../ops/record/record.ts';
 
 /** Who prices a change of sharding: the redistribution planner, or the greedy one of DTensor. */
 export interface Prices {

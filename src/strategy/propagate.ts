@@ -1,8 +1,8 @@
 import { internalError, ShardwrightError } from '../errors.ts';
-import type { Placement } from '../mesh/placement.ts';
-import type { ShardingSpace } from '../mesh/space.ts';
-import type { OperatorRecord, TypedContext } from '../ops/record.ts';
-import type { Rule } from '../ops/rule.ts';
+import type { Placement } from '../mesh/placements/placement.ts';
+import type { ShardingSpace } from '../mesh/sharding/space.ts';
+import type { OperatorRecord, TypedContext } from '../ops/record/record.ts';
+import type { Rule } from '../ops/record/rule.ts';
 import { expandRows } from './expand.ts';
 import { fillRules, type FillOptions } from './fill.ts';
 import { MovePrices, type Prices } from './prices.ts';

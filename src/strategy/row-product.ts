@@ -1,11 +1,17 @@
-import { checkPlannedDims } from '../mesh/mesh.ts';
-import { fromMeshView } from '../mesh/mesh-view.ts';
-import { evenlyShardable, fillsAllRanks, shardable, Sharding, strideEvenly } from '../mesh/sharding.ts';
-import { FIRST_OTHER_CODE, FIRST_SHARD_CODE, partialCode, REPLICATE_CODE, type ShardingSpace } from '../mesh/space.ts';
-import type { Placement } from '../mesh/placement.ts';
-import { StridedShard } from '../mesh/strided.ts';
-import type { TensorMeta } from '../ops/record.ts';
-import type { RuleSlot } from '../ops/rule.ts';
+import { checkPlannedDims } from '../mesh/devices/mesh.ts';
+import { fromMeshView } from '../mesh/sharding/mesh-view.ts';
+import { evenlyShardable, fillsAllRanks, shardable, Sharding, strideEvenly } from '../mesh/sharding/sharding.ts';
+import {
+  FIRST_OTHER_CODE,
+  FIRST_SHARD_CODE,
+  partialCode,
+  REPLICATE_CODE,
+  type ShardingSpace,
+} from '../mesh/sharding/space.ts';
+import type { Placement } from '../mesh/placements/placement.ts';
+import { StridedShard } from '../mesh/placements/strided.ts';
+import type { TensorMeta } from '../ops/record/record.ts';
+import type { RuleSlot } from '../ops/record/rule.ts';
 import { patternOf, type Patterns } from './patterns.ts';
 import { needsOf, someLookAlike, takesAnyCut, type Row, type RowNeeds } from './row.ts';
 

@@ -1,5 +1,5 @@
-import type { TensorMeta } from '../ops/record.ts';
-import type { RuleSlot, ShardSlot } from '../ops/rule.ts';
+import type { TensorMeta } from '../ops/record/record.ts';
+import type { RuleSlot, ShardSlot } from '../ops/record/rule.ts';
 
 /** A rule on one mesh dim as the product of rules sees it, and what it asks of the tensors of its call. */
 

@@ -1,4 +1,4 @@
-import type { ShardingSpace } from '../mesh/space.ts';
+import type { ShardingSpace } from '../mesh/sharding/space.ts';
 
 /**
  * On meshes of many dims most placements set every mesh dim to something else, and no plan that people run does. What is

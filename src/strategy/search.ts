@@ -1,6 +1,6 @@
-import type { ShardingSpace } from '../mesh/space.ts';
-import { FIRST_OTHER_CODE } from '../mesh/space.ts';
-import type { TensorMeta } from '../ops/record.ts';
+import type { ShardingSpace } from '../mesh/sharding/space.ts';
+import { FIRST_OTHER_CODE } from '../mesh/sharding/space.ts';
+import type { TensorMeta } from '../ops/record/record.ts';
 import type { FilledRules } from './fill.ts';
 import type { MovePrices } from './prices.ts';
 import { RowProduct, type ProductOptions } from './row-product.ts';

@@ -3,29 +3,29 @@ import { lintGraph } from '../graph/lint.ts';
 import { withPhases } from '../graph/phases.ts';
 import type { Graph } from '../graph/types.ts';
 import { builtinOperators } from '../ops/builtin.ts';
-import type { OperatorTable } from '../ops/table.ts';
-import { predicate } from '../passes/predicate.ts';
-import { checkStable, otherSizes } from './check-twice.ts';
-import type { ControlDecision, ControlFlow } from './control-interface.ts';
-import { controlOf, controlSites, policyOf, type Policy } from './control-policy.ts';
-import { guardsOf, type Guard } from './guards.ts';
-import { recordInto, Trace } from './recorder.ts';
-import { refusal } from './refusal.ts';
-import { SizeExpression } from './size-expression.ts';
-import { sizeOf, Sym, type Size } from './sizes.ts';
-import { DimSpec, TensorSpec } from './spec.ts';
-import { tracedValue } from './tensor-core.ts';
-import { tensorOf, type Tensor } from './tensor.ts';
-import { mapTree, treeOf, valueOfTree, type HostValue, type Tree } from './tree.ts';
+import type { OperatorTable } from '../ops/record/table.ts';
+import { predicate } from '../passes/control/predicate.ts';
+import { checkStable, otherSizes } from './record/check-twice.ts';
+import type { ControlDecision, ControlFlow } from './record/control-interface.ts';
+import { controlOf, controlSites, policyOf, type Policy } from './control/policy.ts';
+import { guardsOf, type Guard } from './record/guards.ts';
+import { recordInto, Trace } from './record/recorder.ts';
+import { refusal } from './errors/refusal.ts';
+import { SizeExpression } from './sizes/size-expression.ts';
+import { sizeOf, Sym, type Size } from './sizes/sizes.ts';
+import { DimSpec, TensorSpec } from './record/spec.ts';
+import { tracedValue } from './tensor/core.ts';
+import { tensorOf, type Tensor } from './tensor/tensor.ts';
+import { mapTree, treeOf, valueOfTree, type HostValue, type Tree } from './record/tree.ts';
 
 /**
  * Tracing: a TypeScript function over tensors is run on stand-ins that record every operation as an `aten.*` node. Shapes
  * and dtypes are checked as the program is recorded; host control flow runs as it stands, and what it rested on becomes a
- * guard. Nothing passes in silence: see `tensor-core.ts`, `wrap-conditions.ts`, `lint/` and `check-twice.ts`.
+ * guard. Nothing passes in silence: see `tensor/core.ts`, `source/wrap-conditions.ts`, `lint/` and `record/check-twice.ts`.
  */
 
-export { input, parameter } from './spec.ts';
-export { Tensor } from './tensor.ts';
+export { input, parameter } from './record/spec.ts';
+export { Tensor } from './tensor/tensor.ts';
 
 /** Inputs of a traced function: descriptions of tensors and host constants, nested in lists and records. */
 export type InputTree = TensorSpec | HostValue | readonly InputTree[] | { readonly [key: string]: InputTree };

@@ -1,11 +1,11 @@
 import { excessOver } from '../units.ts';
-import { stateMemory } from '../plan/decode.ts';
-import type { Model } from '../plan/model.ts';
-import { Restriction } from '../plan/restriction.ts';
+import { stateMemory } from '../plan/record/decode.ts';
+import type { Model } from '../plan/model/model.ts';
+import { Restriction } from '../plan/restrict/restriction.ts';
 import type { Prepared } from '../plan/prepare.ts';
 import { shardPrepared, type Infeasible } from '../plan/shard.ts';
-import { evaluate } from '../solver/check.ts';
-import { solveRestricted, type Priced } from './price.ts';
+import { evaluate } from '../solver/check/check.ts';
+import { solveRestricted, type Priced } from './compare/price.ts';
 
 /** One edit of a plan: a parameter (the same one of every layer), or the inputs, placed otherwise. */
 export interface Edit {

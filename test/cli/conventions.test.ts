@@ -2,7 +2,7 @@ import { chmodSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'nod
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { readPlan } from '../../src/plan/schema.ts';
+import { readPlan } from '../../src/plan/record/schema.ts';
 import { percentText, secondsText } from '../../src/units.ts';
 import { cli, fixture } from './support.ts';
 

@@ -28,7 +28,7 @@ describe('help', () => {
     'of %s has its flags in groups of at most 12, each flag in one',
     async (command) => {
       const groups = await lists(...command.split(' '));
-      expect(groups.get('Options:') ?? [], 'without a heading in src/cli/register/help-groups.ts').toEqual([]);
+      expect(groups.get('Options:') ?? [], 'without a heading in src/cli/commands/flags/help-groups.ts').toEqual([]);
       const flags = [...groups].flatMap(([heading, items]) => (heading.startsWith('Example') ? [] : items));
       expect(flags.length).toBeGreaterThan(12);
       expect(new Set(flags).size).toBe(flags.length);

@@ -2,15 +2,15 @@ import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'nod
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import type { ExplainResult } from '../../src/cli/explain.ts';
-import { printGraph } from '../../src/graph/text.ts';
+import type { ExplainResult } from '../../src/cli/commands/written-plan/explain.ts';
+import { printGraph } from '../../src/graph/text/write.ts';
 import type { Graph } from '../../src/graph/types.ts';
-import { jointGraph } from '../../src/passes/joint.ts';
-import { readPlan } from '../../src/plan/schema.ts';
-import type { Plan } from '../../src/plan/types.ts';
-import type { Report } from '../../src/report/data.ts';
-import { cond } from '../../src/trace/control.ts';
-import { scan, whileLoop } from '../../src/trace/control-loops.ts';
+import { jointGraph } from '../../src/passes/autodiff/joint.ts';
+import { readPlan } from '../../src/plan/record/schema.ts';
+import type { Plan } from '../../src/plan/record/types.ts';
+import type { Report } from '../../src/report/model/data.ts';
+import { cond } from '../../src/trace/control/control.ts';
+import { scan, whileLoop } from '../../src/trace/control/loops.ts';
 import { input, parameter, trace, type Tensor } from '../../src/trace/trace.ts';
 import { cli } from './support.ts';
 

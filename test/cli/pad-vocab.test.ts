@@ -2,9 +2,9 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { readRequest } from '../../src/plan/folder.ts';
-import { readPlan } from '../../src/plan/schema.ts';
-import type { Comparison } from '../../src/zoo/comparison.ts';
+import { readRequest } from '../../src/plan/record/folder.ts';
+import { readPlan } from '../../src/plan/record/schema.ts';
+import type { Comparison } from '../../src/zoo/compare/comparison.ts';
 import { TINY } from '../models/tiny.ts';
 import { cli, fixture } from './support.ts';
 

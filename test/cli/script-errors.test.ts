@@ -3,7 +3,7 @@ import { spawnSync } from 'node:child_process';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { scriptError } from '../../src/cli/script-error.ts';
+import { scriptError } from '../../src/cli/input/script-error.ts';
 import { ShardwrightError } from '../../src/errors.ts';
 import { OwnProcess } from '../support/own-process.ts';
 

@@ -3,12 +3,12 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import type { Inspection } from '../../src/cli/inspect.ts';
-import { printGraph } from '../../src/graph/text.ts';
-import type { RangeEnd } from '../../src/plan/size-range.ts';
-import type { Plan } from '../../src/plan/types.ts';
+import type { Inspection } from '../../src/cli/commands/reading/inspect.ts';
+import { printGraph } from '../../src/graph/text/write.ts';
+import type { RangeEnd } from '../../src/plan/questions/size-range.ts';
+import type { Plan } from '../../src/plan/record/types.ts';
 import { MLP } from '../../src/trace/nn/feed-forward.ts';
-import { dim, spec } from '../../src/trace/spec.ts';
+import { dim, spec } from '../../src/trace/record/spec.ts';
 import { trace } from '../../src/trace/trace.ts';
 import { cli, fixture } from './support.ts';
 

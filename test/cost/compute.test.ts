@@ -1,10 +1,10 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { loadCluster } from '../../src/cost/cluster.ts';
+import { loadCluster } from '../../src/cost/hardware/cluster.ts';
 import { computeCost, computeSeconds, matmulEfficiency, matrixPeak, matrixSeconds } from '../../src/cost/compute.ts';
 import type { DType } from '../../src/graph/types.ts';
-import { bindCall, withOutputs } from '../../src/ops/context.ts';
-import { defineOp, type TypedContext } from '../../src/ops/record.ts';
+import { bindCall, withOutputs } from '../../src/ops/record/context.ts';
+import { defineOp, type TypedContext } from '../../src/ops/record/record.ts';
 
 const mm = defineOp('test.mm', {
   schema: 'Tensor self, Tensor mat2',

@@ -1,9 +1,9 @@
 import { describe, expect, test } from 'vitest';
-import { clusterNames, loadCluster } from '../../src/cost/cluster.ts';
-import type { CollectiveModel } from '../../src/cost/collectives.ts';
+import { clusterNames, loadCluster } from '../../src/cost/hardware/cluster.ts';
+import type { CollectiveModel } from '../../src/cost/collective-model.ts';
 import { jumpsNote, priceJumps } from '../../src/cost/jumps.ts';
-import { collectiveModel } from '../../src/cost/presets.ts';
-import { parseMesh } from '../../src/mesh/mesh.ts';
+import { collectiveModel } from '../../src/cost/presets/presets.ts';
+import { parseMesh } from '../../src/mesh/devices/mesh.ts';
 import { cli, fixture } from '../cli/support.ts';
 
 /** A model whose all_gather has the prices given by size, and everything else none that change. */

@@ -1,13 +1,13 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { loadCluster } from '../../src/cost/cluster.ts';
-import { COLLECTIVE_KINDS, type CollectiveKind } from '../../src/cost/collectives.ts';
-import { measuredCollectives, MeasuredCurve, measuredPoints } from '../../src/cost/measured.ts';
-import { collectiveModel } from '../../src/cost/presets.ts';
-import { parseMesh } from '../../src/mesh/mesh.ts';
-import { algorithmGBps, algorithmMicros } from '../../src/cost/nccl/algorithms.ts';
-import { ncclConstants, type NcclFamily } from '../../src/cost/nccl/constants.ts';
-import { literalGroup, literalLinks, literalMicros } from '../../src/cost/nccl/literal.ts';
+import { loadCluster } from '../../src/cost/hardware/cluster.ts';
+import { COLLECTIVE_KINDS, type CollectiveKind } from '../../src/cost/collective-model.ts';
+import { measuredCollectives, MeasuredCurve, measuredPoints } from '../../src/cost/collectives/measured.ts';
+import { collectiveModel } from '../../src/cost/presets/presets.ts';
+import { parseMesh } from '../../src/mesh/devices/mesh.ts';
+import { algorithmGBps, algorithmMicros } from '../../src/cost/collectives/nccl-algorithms.ts';
+import { ncclConstants, type NcclFamily } from '../../src/cost/collectives/nccl-constants.ts';
+import { literalGroup, literalLinks, literalMicros } from '../../src/cost/collectives/nccl-literal.ts';
 
 const mesh = (...sizes: number[]) => parseMesh(sizes.map((n, i) => `m${i}=${n}`).join(','));
 

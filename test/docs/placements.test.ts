@@ -2,11 +2,11 @@ import { existsSync, readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, test } from 'vitest';
 import { fillDocument, splitWords } from '../../scripts/docs-placements.ts';
-import { toDimView } from '../../src/mesh/dim-view.ts';
-import { STATES, gradientState, stateName, type Vocabulary } from '../../src/mesh/four-states.ts';
-import { parseMesh } from '../../src/mesh/mesh.ts';
-import { parseSharding } from '../../src/mesh/parse.ts';
-import { ShardedType } from '../../src/mesh/sharded-type.ts';
+import { toDimView } from '../../src/mesh/views/dim-view.ts';
+import { STATES, gradientState, stateName, type Vocabulary } from '../../src/mesh/views/four-states.ts';
+import { parseMesh } from '../../src/mesh/devices/mesh.ts';
+import { parseSharding } from '../../src/mesh/sharding/parse.ts';
+import { ShardedType } from '../../src/mesh/views/sharded-type.ts';
 
 const root = fileURLToPath(new URL('../../', import.meta.url));
 const document = readFileSync(`${root}docs/placements.md`, 'utf8');

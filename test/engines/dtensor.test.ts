@@ -3,8 +3,8 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, it } from 'vitest';
-import { readPlan } from '../../src/plan/schema.ts';
-import { dtensorText } from '../../src/report/dtensor-text.ts';
+import { readPlan } from '../../src/plan/record/schema.ts';
+import { dtensorText } from '../../src/report/text/dtensor-text.ts';
 import { cli, fixture } from '../cli/support.ts';
 
 /** The Python of a report, run by real PyTorch on four processes: parameters as in the plan, the numbers of one device. */

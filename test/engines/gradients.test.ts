@@ -7,7 +7,7 @@ import { kept, readGradients, writeGradients, wrongAgainst, type TorchGradients 
 import { gradientSamples, graphOf, table, tangentsOf, type GradientSample } from '../passes/vjp-samples.ts';
 import { askTorch } from './support/torch.ts';
 import { wireCall } from './support/wire-call.ts';
-import { tensorInputs } from '../../src/ops/context.ts';
+import { tensorInputs } from '../../src/ops/record/context.ts';
 
 /**
  * Every gradient against PyTorch's autograd in float64, on the sample calls. What PyTorch answers is also kept in a file for

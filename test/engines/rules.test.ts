@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { ruleText, rule, R, S, P, type Rule, type RuleSlot } from '../../src/ops/rule.ts';
+import { ruleText, rule, R, S, P, type Rule, type RuleSlot } from '../../src/ops/record/rule.ts';
 import { admitted } from '../ops/support/ranks.ts';
 import { operators, samples } from './samples/all.ts';
 import { bindText, parseCall, type CallText } from '../../src/ops/samples/call-text.ts';

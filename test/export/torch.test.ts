@@ -3,7 +3,7 @@ import { describe, expect, test } from 'vitest';
 import { exportPlan } from '../../src/export/export.ts';
 import { exportSource } from '../../src/export/target.ts';
 import { DEFAULT_REQUEST, builtinOperators, importGraph, shard, type Plan } from '../../src/index.ts';
-import { parseMesh } from '../../src/mesh/mesh.ts';
+import { parseMesh } from '../../src/mesh/devices/mesh.ts';
 
 /** Slow devices beside fast links: tiny models get plans that cut. */
 const PAPER = JSON.stringify({

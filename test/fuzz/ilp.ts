@@ -2,7 +2,7 @@
 import loadHighs from 'highs';
 import { expect } from 'vitest';
 import { prepare } from '../../src/plan/prepare.ts';
-import { encode, lpText, programSize } from '../../src/solver/encode.ts';
+import { encode, lpText, programSize } from '../../src/solver/milp/encode.ts';
 import { TABLE } from '../simulate/random/builder.ts';
 import { build, exhaust } from '../solver/support.ts';
 import { problems } from './problems.ts';

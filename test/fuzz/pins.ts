@@ -3,7 +3,7 @@
  * no cheaper than the free one and no dearer than the random plan, which obeys them too.
  */
 import { expect } from 'vitest';
-import type { Plan } from '../../src/plan/types.ts';
+import type { Plan } from '../../src/plan/record/types.ts';
 import { pinnedRequests, planOf, randomPins, type Asked } from './programs.ts';
 import { fuzzer } from './runner.ts';
 

@@ -1,12 +1,12 @@
 /** Small random programs and requests for them. Comes out: the prepared request, and its plan. */
 import fc from 'fast-check';
 import type { Graph } from '../../src/graph/types.ts';
-import { DEFAULT_REQUEST, type Pin, type PlanRequest } from '../../src/plan/request.ts';
-import { decode, type Decoded } from '../../src/plan/decode.ts';
+import { DEFAULT_REQUEST, type Pin, type PlanRequest } from '../../src/plan/request/request.ts';
+import { decode, type Decoded } from '../../src/plan/record/decode.ts';
 import { prepare } from '../../src/plan/prepare.ts';
-import { randomChoice } from '../../src/plan/random-plan.ts';
+import { randomChoice } from '../../src/plan/record/random-plan.ts';
 import { shard } from '../../src/plan/shard.ts';
-import type { Plan } from '../../src/plan/types.ts';
+import type { Plan } from '../../src/plan/record/types.ts';
 import { drawOf, ProgramBuilder, TABLE } from '../simulate/random/builder.ts';
 import { grow } from '../simulate/random/control.ts';
 import { withBackward } from '../simulate/random/program.ts';

@@ -9,7 +9,7 @@ import { computePhases, withPhases } from '../../src/graph/phases.ts';
 import type { Arg, Graph, Node, ValueRef, ValueType } from '../../src/graph/types.ts';
 import { isGraphRef, tensorType } from '../../src/graph/value.ts';
 import { builtinOperators } from '../../src/ops/builtin.ts';
-import { inferCall } from '../../src/ops/infer.ts';
+import { inferCall } from '../../src/ops/record/infer.ts';
 import { programFlops } from '../../src/ops/program-flops.ts';
 
 const F = tensorType('f32', [4]);

@@ -1,8 +1,8 @@
 import { describe, expect, test } from 'vitest';
 import { ShardwrightError } from '../../src/errors.ts';
-import { parseGraph } from '../../src/graph/parse.ts';
+import { parseGraph } from '../../src/graph/text/parse.ts';
 import { builtinOperators } from '../../src/ops/builtin.ts';
-import { inferCall } from '../../src/ops/infer.ts';
+import { inferCall } from '../../src/ops/record/infer.ts';
 
 const table = builtinOperators();
 

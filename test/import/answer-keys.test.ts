@@ -1,10 +1,10 @@
 import { describe, expect, test } from 'vitest';
 import { parametersOf } from '../../src/graph/parameters.ts';
-import { parseGraph } from '../../src/graph/parse.ts';
-import { printGraph } from '../../src/graph/text.ts';
+import { parseGraph } from '../../src/graph/text/parse.ts';
+import { printGraph } from '../../src/graph/text/write.ts';
 import type { Graph } from '../../src/graph/types.ts';
 import { contiguousStride } from '../../src/graph/value.ts';
-import { applyRoles } from '../../src/import/roles.ts';
+import { applyRoles } from '../../src/import/complete/roles.ts';
 import { importGraph } from '../../src/import/import.ts';
 import { KEY_DTYPES, answerKey, counts, packed, withoutLines, type AnswerKey, type KeyType } from './fixtures.ts';
 

@@ -3,7 +3,7 @@ import { describe, expect, test } from 'vitest';
 import { contiguousStride } from '../../src/graph/value.ts';
 import { detectFormat } from '../../src/import/detect.ts';
 import { importGraph } from '../../src/import/import.ts';
-import { gunzip } from '../../src/import/unpack.ts';
+import { gunzip } from '../../src/import/file/unpack.ts';
 import { graphFlops } from '../../src/ops/flops.ts';
 import { programFlops } from '../../src/ops/program-flops.ts';
 import { corpus, corpusFile, corpusText, fileOf, graphFiles, shapesOf, type CorpusRecord } from './corpus.ts';

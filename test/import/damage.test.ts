@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { ShardwrightError } from '../../src/errors.ts';
-import { printGraph } from '../../src/graph/text.ts';
+import { printGraph } from '../../src/graph/text/write.ts';
 import type { Format } from '../../src/import/formats.ts';
 import { readHlo } from '../../src/import/hlo/collectives.ts';
 import { importGraph } from '../../src/import/import.ts';

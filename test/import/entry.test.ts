@@ -4,13 +4,13 @@ import { join } from 'node:path';
 import { gzipSync, zipSync } from 'fflate';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { ShardwrightError } from '../../src/errors.ts';
-import { gradientOf, applyRoles } from '../../src/import/roles.ts';
+import { gradientOf, applyRoles } from '../../src/import/complete/roles.ts';
 import { parametersOf } from '../../src/graph/parameters.ts';
-import { parseGraph } from '../../src/graph/parse.ts';
-import { printGraph } from '../../src/graph/text.ts';
+import { parseGraph } from '../../src/graph/text/parse.ts';
+import { printGraph } from '../../src/graph/text/write.ts';
 import { detectFormat } from '../../src/import/detect.ts';
 import { importGraph, importModel } from '../../src/import/import.ts';
-import { readModelFile } from '../../src/import/read.ts';
+import { readModelFile } from '../../src/import/file/read.ts';
 import { packed, text } from './fixtures.ts';
 
 const bytes = (content: string): Uint8Array => new TextEncoder().encode(content);

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { printGraph } from '../../src/graph/text.ts';
+import { printGraph } from '../../src/graph/text/write.ts';
 import { importGraph } from '../../src/import/import.ts';
 
 /** `def forward(...) -> TYPE:` is read as the same text without the type. */

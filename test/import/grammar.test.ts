@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { printGraph, nodeText } from '../../src/graph/text.ts';
+import { printGraph, nodeText } from '../../src/graph/text/write.ts';
 import type { Node } from '../../src/graph/types.ts';
 import { importGraph } from '../../src/import/import.ts';
 

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { inspectGraph, type Inspection } from '../../src/cli/inspect.ts';
+import { inspectGraph, type Inspection } from '../../src/cli/commands/reading/inspect.ts';
 import { importModel } from '../../src/import/import.ts';
 import { corpus, corpusFile, graphFiles, shapesOf, type CorpusRecord } from './corpus.ts';
 import { infer, inputTypes, table } from './twins.ts';

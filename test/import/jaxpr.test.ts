@@ -1,9 +1,9 @@
 import { describe, expect, test } from 'vitest';
-import { inspectGraph } from '../../src/cli/inspect.ts';
+import { inspectGraph } from '../../src/cli/commands/reading/inspect.ts';
 import { ShardwrightError } from '../../src/errors.ts';
 import { lintGraph } from '../../src/graph/lint.ts';
-import { parseGraph } from '../../src/graph/parse.ts';
-import { printGraph } from '../../src/graph/text.ts';
+import { parseGraph } from '../../src/graph/text/parse.ts';
+import { printGraph } from '../../src/graph/text/write.ts';
 import type { Graph, Node } from '../../src/graph/types.ts';
 import { getOwn } from '../../src/graph/value.ts';
 import { importGraph, importModel } from '../../src/import/import.ts';

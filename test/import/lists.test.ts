@@ -5,7 +5,7 @@ import type { Graph } from '../../src/graph/types.ts';
 import { fromList, NDArray } from '../../src/ndarray/array.ts';
 import { builtinOperators } from '../../src/ops/builtin.ts';
 import { prepare } from '../../src/plan/prepare.ts';
-import { randomPlan } from '../../src/plan/random-plan.ts';
+import { randomPlan } from '../../src/plan/record/random-plan.ts';
 import { verify } from '../../src/simulate/verify.ts';
 import { request } from '../plan/support.ts';
 import { evaluateGraph, type Value } from '../../src/simulate/evaluate.ts';

@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import { describe, expect, test } from 'vitest';
 import type { Graph } from '../../src/graph/types.ts';
-import { readTorchLog } from '../../src/import/fx/log.ts';
+import { readTorchLog } from '../../src/import/fx/text/log.ts';
 import { importGraph, importModel } from '../../src/import/import.ts';
 import { text } from './fixtures.ts';
 import { content, infer, refusal } from './twins.ts';

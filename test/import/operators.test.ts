@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest';
 import { lintGraph } from '../../src/graph/lint.ts';
 import { importGraph, type Infer } from '../../src/import/import.ts';
 import { builtinOperators } from '../../src/ops/builtin.ts';
-import { inferCall } from '../../src/ops/infer.ts';
+import { inferCall } from '../../src/ops/record/infer.ts';
 import { KEY_DTYPES, answerKey, packed, text, type KeyType } from './fixtures.ts';
 
 const table = builtinOperators();

@@ -6,8 +6,8 @@ import type {
   MlirFunc,
   Operation,
   Region,
-} from '../../src/import/mlir/syntax.ts';
-import { typeName } from '../../src/import/mlir/types.ts';
+} from '../../src/import/mlir/syntax/syntax.ts';
+import { typeName } from '../../src/import/mlir/syntax/types.ts';
 
 /** Prints MLIR text in the generic form, as `--mlir-print-op-generic` does, so that both forms can be compared. */
 export function genericText(text: string): string {

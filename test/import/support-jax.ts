@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { gunzipSync } from 'node:zlib';
 import { builtinOperators } from '../../src/ops/builtin.ts';
-import { inferCall } from '../../src/ops/infer.ts';
+import { inferCall } from '../../src/ops/record/infer.ts';
 import type { Infer } from '../../src/import/import.ts';
 
 const ROOT = join(import.meta.dirname, '..', 'fixtures', 'jax');

@@ -5,7 +5,7 @@ import { ShardwrightError } from '../../src/errors.ts';
 import type { Graph } from '../../src/graph/types.ts';
 import type { Infer } from '../../src/import/import.ts';
 import { builtinOperators } from '../../src/ops/builtin.ts';
-import { inferCall } from '../../src/ops/infer.ts';
+import { inferCall } from '../../src/ops/record/infer.ts';
 import { KEY_DTYPES, type AnswerKey } from './fixtures.ts';
 
 export const table = builtinOperators();

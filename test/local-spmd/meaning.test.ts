@@ -1,10 +1,10 @@
 import { describe, expect, test } from 'vitest';
 import { transposeOf, PRIMITIVES, primitiveText, type Primitive } from '../../src/mesh/local-types/primitives.ts';
 import { cutOf, gradientType, type AxisType } from '../../src/mesh/local-types/types.ts';
-import { DeviceMesh } from '../../src/mesh/mesh.ts';
+import { DeviceMesh } from '../../src/mesh/devices/mesh.ts';
 import { GraphBuilder } from '../../src/graph/build.ts';
 import { flat, fromFlat, type NDArray } from '../../src/ndarray/array.ts';
-import { inferCall } from '../../src/ops/infer.ts';
+import { inferCall } from '../../src/ops/record/infer.ts';
 import { spmdTarget } from '../../src/ops/spmd/operators.ts';
 import { eraseTypes } from '../../src/plan/lower/typed/erase.ts';
 import { runDevices } from '../../src/simulate/devices.ts';

@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import type { Graph } from '../../src/graph/types.ts';
-import { jointGraph } from '../../src/passes/joint.ts';
-import { einsum } from '../../src/trace/einsum.ts';
+import { jointGraph } from '../../src/passes/autodiff/joint.ts';
+import { einsum } from '../../src/trace/tensor/einsum.ts';
 import { localMap } from '../../src/trace/spmd/local-map.ts';
 import { pvary, psum } from '../../src/trace/spmd/jax-names.ts';
 import { allGather, allReduce, convert, outPartial, reduceScatter } from '../../src/trace/spmd/verbs.ts';

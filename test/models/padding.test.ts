@@ -8,7 +8,7 @@ import { tensorRanks, vocabularyPadding } from '../../src/models/vocabulary.ts';
 import { build, flat, type NDArray } from '../../src/ndarray/array.ts';
 import { builtinOperators } from '../../src/ops/builtin.ts';
 import { prepare } from '../../src/plan/prepare.ts';
-import { DEFAULT_REQUEST } from '../../src/plan/request.ts';
+import { DEFAULT_REQUEST } from '../../src/plan/request/request.ts';
 import { shardPrepared } from '../../src/plan/shard.ts';
 import { evaluateGraph } from '../../src/simulate/evaluate.ts';
 import { drawInputs } from '../../src/simulate/inputs.ts';

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { P, R, rule, ruleText, type Rule } from '../../src/ops/rule.ts';
+import { P, R, rule, ruleText, type Rule } from '../../src/ops/record/rule.ts';
 import { build, getBroadcast, type NDArray } from './support/arrays.ts';
 import { bound, judgeCall } from './support/judge-call.ts';
 import type { OracleArg } from './support/oracle.ts';

@@ -5,7 +5,7 @@ import { transpose } from '../../src/ndarray/views.ts';
 import { builtinOperators } from '../../src/ops/builtin.ts';
 import { evaluateCall, type EvaluatedArg } from '../../src/ops/kernels/evaluate.ts';
 import { drawValues } from '../../src/ops/samples/values.ts';
-import { operatorNamed } from '../../src/simulate/validate/validate.ts';
+import { operatorNamed } from '../../src/simulate/rule-check/check.ts';
 
 /** What decompositions must satisfy, whatever their signs; values beside PyTorch are compared in `kernels.test.ts`. */
 const table = builtinOperators();

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { builtinOperators } from '../../src/ops/builtin.ts';
-import { ruleText } from '../../src/ops/rule.ts';
+import { ruleText } from '../../src/ops/record/rule.ts';
 import { bindCase, missing, oracleCases, unsound, verdicts } from './support/oracle.ts';
 
 const operators = builtinOperators();

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { ruleText } from '../../src/ops/rule.ts';
+import { ruleText } from '../../src/ops/record/rule.ts';
 import { build, get, type NDArray } from './support/arrays.ts';
 import { bound, judgeCall } from './support/judge-call.ts';
 import type { OracleArg } from './support/oracle.ts';

@@ -1,10 +1,10 @@
 import { describe, expect, test } from 'vitest';
 import { ShardwrightError } from '../../src/errors.ts';
 import { builtinOperators } from '../../src/ops/builtin.ts';
-import { bind } from '../../src/ops/infer.ts';
-import { defineOp, type OperatorRecord } from '../../src/ops/record.ts';
+import { bind } from '../../src/ops/record/infer.ts';
+import { defineOp, type OperatorRecord } from '../../src/ops/record/record.ts';
 import { OperatorRegistry } from '../../src/ops/registry.ts';
-import { P, R, rule, ruleText, S } from '../../src/ops/rule.ts';
+import { P, R, rule, ruleText, S } from '../../src/ops/record/rule.ts';
 
 const mine = (name: string, aliases: readonly string[] = []): OperatorRecord =>
   defineOp(name, { schema: 'Tensor x, Tensor w', cls: 'other', aliases, infer: (ctx) => [ctx.inputs[0]], shard: () => [rule([S(0), R], [S(0)])] }); // prettier-ignore

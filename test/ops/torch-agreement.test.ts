@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import type { Arg, DType, TensorType, ValueType } from '../../src/graph/types.ts';
 import { builtinOperators } from '../../src/ops/builtin.ts';
-import { inferCall } from '../../src/ops/infer.ts';
+import { inferCall } from '../../src/ops/record/infer.ts';
 
 /** Names and types in which records once differed from PyTorch 2.13 (found by `npm run test:engines`). */
 const operators = builtinOperators();

@@ -1,13 +1,13 @@
 import { expect } from 'vitest';
 import { CONTROL_TARGETS } from '../../src/graph/control.ts';
 import { lintGraph } from '../../src/graph/lint.ts';
-import { parseGraph } from '../../src/graph/parse.ts';
-import { printGraph } from '../../src/graph/text.ts';
+import { parseGraph } from '../../src/graph/text/parse.ts';
+import { printGraph } from '../../src/graph/text/write.ts';
 import type { Graph, Node } from '../../src/graph/types.ts';
 import { fromList, NDArray } from '../../src/ndarray/array.ts';
 import { builtinOperators } from '../../src/ops/builtin.ts';
-import { inferCall } from '../../src/ops/infer.ts';
-import { jointGraph } from '../../src/passes/joint.ts';
+import { inferCall } from '../../src/ops/record/infer.ts';
+import { jointGraph } from '../../src/passes/autodiff/joint.ts';
 import { evaluateGraph } from '../../src/simulate/evaluate.ts';
 
 export const table = builtinOperators();

@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
-import { parseGraph } from '../../src/graph/parse.ts';
-import { compositeNames } from '../../src/ops/vjp/composite.ts';
-import { functionalForm } from '../../src/ops/in-place.ts';
+import { parseGraph } from '../../src/graph/text/parse.ts';
+import { compositeNames } from '../../src/ops/vjp/composite/composite.ts';
+import { functionalForm } from '../../src/ops/record/in-place.ts';
 import { isRowMajor, splitsOnly, statedOrder } from '../../src/ops/vjp/layout.ts';
 import { vjpOf } from '../../src/ops/vjp/table.ts';
 import { forwardPart, withoutDeadCode } from '../../src/passes/dead-code.ts';

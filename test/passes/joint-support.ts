@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import type { Graph } from '../../src/graph/types.ts';
 import { importGraph } from '../../src/import/import.ts';
 import { builtinOperators } from '../../src/ops/builtin.ts';
-import { inferCall } from '../../src/ops/infer.ts';
+import { inferCall } from '../../src/ops/record/infer.ts';
 
 export const table = builtinOperators();
 

@@ -3,16 +3,16 @@ import type { Arg, DType, Graph, ValueRef, ValueType } from '../../src/graph/typ
 import { flat, fromFlat, type NDArray } from '../../src/ndarray/array.ts';
 import { streamOf } from '../../src/ndarray/random.ts';
 import { builtinOperators } from '../../src/ops/builtin.ts';
-import { isFloating } from '../../src/ops/dtypes.ts';
-import { inferCall } from '../../src/ops/infer.ts';
+import { isFloating } from '../../src/ops/record/dtypes.ts';
+import { inferCall } from '../../src/ops/record/infer.ts';
 import { gpuAttention } from '../../src/ops/samples/attention.ts';
 import { parseCall, type CallText } from '../../src/ops/samples/call-text.ts';
 import { torchSamples } from '../../src/ops/samples/table.ts';
 import { drawValues } from '../../src/ops/samples/values.ts';
-import { compositeOf } from '../../src/ops/vjp/composite.ts';
-import { functionalForm } from '../../src/ops/in-place.ts';
+import { compositeOf } from '../../src/ops/vjp/composite/composite.ts';
+import { functionalForm } from '../../src/ops/record/in-place.ts';
 import { vjpOf } from '../../src/ops/vjp/table.ts';
-import { jointGraph } from '../../src/passes/joint.ts';
+import { jointGraph } from '../../src/passes/autodiff/joint.ts';
 import { evaluateGraph } from '../../src/simulate/evaluate.ts';
 
 /** Sample calls of differentiable operators, with values: what vjps are tried with, here and against PyTorch. */

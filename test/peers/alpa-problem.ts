@@ -1,4 +1,4 @@
-import { ProblemBuilder } from '../../src/solver/problem.ts';
+import { ProblemBuilder } from '../../src/solver/problem/builder.ts';
 import type { Problem } from '../../src/solver/types.ts';
 import { compilerValues, type Surroundings } from './alpa-compiler-values.ts';
 import { ALL, AlpaCosts, type AlpaMesh, type Spec } from './alpa-costs.ts';

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { verifyCertificate } from '../../src/solver/check.ts';
-import { ProblemBuilder } from '../../src/solver/problem.ts';
+import { verifyCertificate } from '../../src/solver/check/check.ts';
+import { ProblemBuilder } from '../../src/solver/problem/builder.ts';
 import { solve } from '../../src/solver/solve.ts';
 import type { Problem } from '../../src/solver/types.ts';
 import { AlpaCosts, bytesOf, type AlpaMesh } from './alpa-costs.ts';

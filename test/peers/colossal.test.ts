@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { parseMesh } from '../../src/mesh/mesh.ts';
-import { ShardingSpace } from '../../src/mesh/space.ts';
+import { parseMesh } from '../../src/mesh/devices/mesh.ts';
+import { ShardingSpace } from '../../src/mesh/sharding/space.ts';
 import { builtinOperators } from '../../src/ops/builtin.ts';
 import { bindText, parseCall } from '../../src/ops/samples/call-text.ts';
 import { expandRules } from '../../src/strategy/expand.ts';

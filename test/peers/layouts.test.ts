@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { parseGspmd, tileDevices } from '../../src/import/mlir/gspmd.ts';
+import { parseGspmd, tileDevices } from '../../src/import/mlir/sharding/gspmd.ts';
 import { offsets } from '../../src/mesh/layout/coordinates.ts';
 import { compact, concat, flatModes, fromModes } from '../../src/mesh/layout/layout.ts';
 

@@ -1,8 +1,8 @@
 import { describe, expect, test } from 'vitest';
-import { loadCluster } from '../../src/cost/cluster.ts';
-import { collectiveModel } from '../../src/cost/presets.ts';
-import { parseMesh } from '../../src/mesh/mesh.ts';
-import type { Plan, PlannedRedistribution } from '../../src/plan/types.ts';
+import { loadCluster } from '../../src/cost/hardware/cluster.ts';
+import { collectiveModel } from '../../src/cost/presets/presets.ts';
+import { parseMesh } from '../../src/mesh/devices/mesh.ts';
+import type { Plan, PlannedRedistribution } from '../../src/plan/record/types.ts';
 import { verify } from '../../src/simulate/verify.ts';
 import { load, planFor, TABLE } from './support.ts';
 

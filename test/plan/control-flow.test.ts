@@ -1,8 +1,8 @@
 import { describe, expect, it } from 'vitest';
-import { parseGraph } from '../../src/graph/parse.ts';
+import { parseGraph } from '../../src/graph/text/parse.ts';
 import type { Graph } from '../../src/graph/types.ts';
 import { prepare } from '../../src/plan/prepare.ts';
-import type { Plan } from '../../src/plan/types.ts';
+import type { Plan } from '../../src/plan/record/types.ts';
 import { load, placed, planFor, request, TABLE } from './support.ts';
 
 const B = 1024;

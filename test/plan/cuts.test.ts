@@ -1,10 +1,10 @@
 import { describe, expect, test } from 'vitest';
-import { input, parameter } from '../../src/trace/spec.ts';
-import type { Tensor } from '../../src/trace/tensor.ts';
+import { input, parameter } from '../../src/trace/record/spec.ts';
+import type { Tensor } from '../../src/trace/tensor/tensor.ts';
 import { trace } from '../../src/trace/trace.ts';
 import { shard } from '../../src/plan/shard.ts';
-import { sliceKind } from '../../src/mesh/slice-kind.ts';
-import { jointGraph } from '../../src/passes/joint.ts';
+import { sliceKind } from '../../src/mesh/placements/slice-kind.ts';
+import { jointGraph } from '../../src/passes/autodiff/joint.ts';
 import { verify } from '../../src/simulate/verify.ts';
 import { planFor, request, TABLE } from './support.ts';
 

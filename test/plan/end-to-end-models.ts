@@ -1,8 +1,8 @@
 import type { Graph } from '../../src/graph/types.ts';
-import { jointGraph } from '../../src/passes/joint.ts';
-import { crossEntropy, embedding, scaledDotProductAttention } from '../../src/trace/functional.ts';
-import type { Tensor } from '../../src/trace/tensor.ts';
-import { input, parameter, type TensorSpec } from '../../src/trace/spec.ts';
+import { jointGraph } from '../../src/passes/autodiff/joint.ts';
+import { crossEntropy, embedding, scaledDotProductAttention } from '../../src/trace/tensor/functional.ts';
+import type { Tensor } from '../../src/trace/tensor/tensor.ts';
+import { input, parameter, type TensorSpec } from '../../src/trace/record/spec.ts';
 import { trace } from '../../src/trace/trace.ts';
 
 /**

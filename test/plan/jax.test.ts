@@ -5,13 +5,13 @@ import { lintGraph } from '../../src/graph/lint.ts';
 import type { Graph } from '../../src/graph/types.ts';
 import { importGraph, type Infer } from '../../src/import/import.ts';
 import { builtinOperators } from '../../src/ops/builtin.ts';
-import { inferCall } from '../../src/ops/infer.ts';
+import { inferCall } from '../../src/ops/record/infer.ts';
 import { programFlops } from '../../src/ops/program-flops.ts';
-import { inlineCalls } from '../../src/passes/inline-calls.ts';
-import { givenPins } from '../../src/plan/given.ts';
-import { DEFAULT_REQUEST } from '../../src/plan/request.ts';
+import { inlineCalls } from '../../src/passes/control/inline-calls.ts';
+import { givenPins } from '../../src/plan/request/source-pins.ts';
+import { DEFAULT_REQUEST } from '../../src/plan/request/request.ts';
 import { shard } from '../../src/plan/shard.ts';
-import type { Plan } from '../../src/plan/types.ts';
+import type { Plan } from '../../src/plan/record/types.ts';
 
 const table = builtinOperators();
 const infer: Infer = (call, typeOf) => inferCall(table, call, typeOf);

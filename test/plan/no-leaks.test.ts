@@ -1,5 +1,5 @@
 import { expect, test, vi } from 'vitest';
-import type { Plan } from '../../src/plan/types.ts';
+import type { Plan } from '../../src/plan/record/types.ts';
 
 /** One share of an eighth of the states: weights are cut and gathered, so that collectives and copies are in the objective. */
 const MEMORY_BYTES = (2 * 1024 * 4096 * 16) / 8;

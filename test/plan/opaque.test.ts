@@ -1,18 +1,18 @@
 import { describe, expect, it } from 'vitest';
 import { fromFlat } from '../../src/ndarray/array.ts';
 import { builtinOperators } from '../../src/ops/builtin.ts';
-import { one } from '../../src/ops/kernels/kernel.ts';
-import { elements } from '../../src/ops/record.ts';
-import { S } from '../../src/ops/rule.ts';
+import { one } from '../../src/ops/record/kernel.ts';
+import { elements } from '../../src/ops/record/record.ts';
+import { S } from '../../src/ops/record/rule.ts';
 import { prepare, type Prepared } from '../../src/plan/prepare.ts';
-import { randomPlan } from '../../src/plan/random-plan.ts';
+import { randomPlan } from '../../src/plan/record/random-plan.ts';
 import { shardPrepared } from '../../src/plan/shard.ts';
-import type { PlanRequest } from '../../src/plan/request.ts';
-import type { Plan } from '../../src/plan/types.ts';
+import type { PlanRequest } from '../../src/plan/request/request.ts';
+import type { Plan } from '../../src/plan/record/types.ts';
 import { verify } from '../../src/simulate/verify.ts';
-import { customOp, type CustomOp, type CustomOpSpec } from '../../src/trace/custom-op.ts';
-import { spec } from '../../src/trace/spec.ts';
-import { param } from '../../src/trace/state.ts';
+import { customOp, type CustomOp, type CustomOpSpec } from '../../src/trace/custom/custom-op.ts';
+import { spec } from '../../src/trace/record/spec.ts';
+import { param } from '../../src/trace/tensor/state.ts';
 import { trace, type Tensor } from '../../src/trace/trace.ts';
 import { request } from './support.ts';
 

@@ -1,7 +1,7 @@
 import { DTYPE_BYTES } from '../../src/graph/types.ts';
-import { elements } from '../../src/ops/record.ts';
+import { elements } from '../../src/ops/record/record.ts';
 import type { Prepared } from '../../src/plan/prepare.ts';
-import { moved } from '../../src/plan/tables.ts';
+import { moved } from '../../src/plan/model/tables.ts';
 
 /**
  * Every trade of seconds against the peak over time that placements allow, by walking the program once with all states: an

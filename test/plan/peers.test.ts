@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import type { Graph } from '../../src/graph/types.ts';
-import type { PlanRequest } from '../../src/plan/request.ts';
-import type { Plan } from '../../src/plan/types.ts';
+import type { PlanRequest } from '../../src/plan/request/request.ts';
+import type { Plan } from '../../src/plan/record/types.ts';
 import { load, placed, planFor as planAt, solveFor } from './support.ts';
 
 /**

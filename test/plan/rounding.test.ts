@@ -4,12 +4,12 @@ import { join } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { prepare } from '../../src/plan/prepare.ts';
 import { shardPrepared } from '../../src/plan/shard.ts';
-import { withPins } from '../../src/plan/what-if.ts';
+import { withPins } from '../../src/plan/questions/what-if.ts';
 import { solveNow } from '../../src/solver/solve.ts';
-import { MOST_ROUNDING, TableBuilder } from '../../src/plan/tables.ts';
-import type { RedistributionCharges } from '../../src/cost/charges.ts';
-import { recipeTable } from '../../src/report/summary.ts';
-import { priceRecipes } from '../../src/zoo/compare.ts';
+import { MOST_ROUNDING, TableBuilder } from '../../src/plan/model/tables.ts';
+import type { RedistributionCharges } from '../../src/cost/redistribution/charges.ts';
+import { recipeTable } from '../../src/report/text/summary.ts';
+import { priceRecipes } from '../../src/zoo/compare/compare.ts';
 import { cli, fixture } from '../cli/support.ts';
 import { load, planFor, request, TABLE } from './support.ts';
 

@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
-import { stateMemory } from '../../src/plan/decode.ts';
+import { stateMemory } from '../../src/plan/record/decode.ts';
 import { prepare } from '../../src/plan/prepare.ts';
-import { randomChoice } from '../../src/plan/random-plan.ts';
+import { randomChoice } from '../../src/plan/record/random-plan.ts';
 import { load, request, TABLE } from './support.ts';
 
 /** Meshes whose sizes divide some of the dims and not others. */

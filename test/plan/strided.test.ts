@@ -1,16 +1,16 @@
 import { describe, expect, it } from 'vitest';
-import { parseMesh } from '../../src/mesh/mesh.ts';
-import { ShardingSpace } from '../../src/mesh/space.ts';
-import { StridedShard } from '../../src/mesh/strided.ts';
-import { jointGraph } from '../../src/passes/joint.ts';
+import { parseMesh } from '../../src/mesh/devices/mesh.ts';
+import { ShardingSpace } from '../../src/mesh/sharding/space.ts';
+import { StridedShard } from '../../src/mesh/placements/strided.ts';
+import { jointGraph } from '../../src/passes/autodiff/joint.ts';
 import { prepare } from '../../src/plan/prepare.ts';
-import { randomPlan } from '../../src/plan/random-plan.ts';
+import { randomPlan } from '../../src/plan/record/random-plan.ts';
 import { verify } from '../../src/simulate/verify.ts';
 import { bindText, parseCall } from '../../src/ops/samples/call-text.ts';
 import { expandRules } from '../../src/strategy/expand.ts';
 import { fewFactors, MOST_FACTORS, patternsOf } from '../../src/strategy/patterns.ts';
-import { input, parameter } from '../../src/trace/spec.ts';
-import type { Tensor } from '../../src/trace/tensor.ts';
+import { input, parameter } from '../../src/trace/record/spec.ts';
+import type { Tensor } from '../../src/trace/tensor/tensor.ts';
 import { trace } from '../../src/trace/trace.ts';
 import { load, planFor, request, solveFor, TABLE } from './support.ts';
 

@@ -3,10 +3,10 @@ import { fileURLToPath } from 'node:url';
 import type { Graph } from '../../src/graph/types.ts';
 import { importGraph } from '../../src/import/import.ts';
 import { builtinOperators } from '../../src/ops/builtin.ts';
-import { inferCall } from '../../src/ops/infer.ts';
-import { DEFAULT_REQUEST, type PlanRequest } from '../../src/plan/request.ts';
+import { inferCall } from '../../src/ops/record/infer.ts';
+import { DEFAULT_REQUEST, type PlanRequest } from '../../src/plan/request/request.ts';
 import { shard, type ShardResult } from '../../src/plan/shard.ts';
-import type { Plan } from '../../src/plan/types.ts';
+import type { Plan } from '../../src/plan/record/types.ts';
 
 export const TABLE = builtinOperators();
 

@@ -1,9 +1,9 @@
 /** Ties of whole plans: which plan of least seconds is returned. */
 import { expect, test } from 'vitest';
 import { brokenTies, TIE_BREAK } from '../../src/plan/tie-break.ts';
-import { decode } from '../../src/plan/decode.ts';
+import { decode } from '../../src/plan/record/decode.ts';
 import { prepare } from '../../src/plan/prepare.ts';
-import { evaluate } from '../../src/solver/check.ts';
+import { evaluate } from '../../src/solver/check/check.ts';
 import { solve } from '../../src/solver/solve.ts';
 import { load, planFor, request, TABLE } from './support.ts';
 

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { Deadline, type Clock } from '../../src/plan/deadline.ts';
+import { Deadline, type Clock } from '../../src/plan/request/deadline.ts';
 import { prepare } from '../../src/plan/prepare.ts';
 import { shard } from '../../src/plan/shard.ts';
 import { ShardwrightError } from '../../src/errors.ts';

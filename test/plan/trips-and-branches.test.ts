@@ -1,11 +1,11 @@
 import { describe, expect, it } from 'vitest';
 import type { Graph } from '../../src/graph/types.ts';
 import { programFlops } from '../../src/ops/program-flops.ts';
-import { jointGraph } from '../../src/passes/joint.ts';
-import { plannable } from '../../src/passes/plannable.ts';
-import type { Plan } from '../../src/plan/types.ts';
-import { cond } from '../../src/trace/control.ts';
-import { whileLoop, type WhileOptions } from '../../src/trace/control-loops.ts';
+import { jointGraph } from '../../src/passes/autodiff/joint.ts';
+import { plannable } from '../../src/passes/plannable/plannable.ts';
+import type { Plan } from '../../src/plan/record/types.ts';
+import { cond } from '../../src/trace/control/control.ts';
+import { whileLoop, type WhileOptions } from '../../src/trace/control/loops.ts';
 import { input, parameter, trace, type Tensor } from '../../src/trace/trace.ts';
 import { errorOf } from '../trace/support.ts';
 import { planFor, TABLE } from './support.ts';

@@ -1,7 +1,7 @@
 /** Networks that do not repeat, on meshes of three dims. */
 import { expect, test } from 'vitest';
-import { compare } from '../../src/zoo/compare-graph.ts';
-import { DEFAULT_REQUEST } from '../../src/plan/request.ts';
+import { compare } from '../../src/zoo/compare/compare-graph.ts';
+import { DEFAULT_REQUEST } from '../../src/plan/request/request.ts';
 import { load, planFor, TABLE } from './support.ts';
 
 // The long runs belong to `npm run test:full`.

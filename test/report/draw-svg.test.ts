@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
-import { parseMesh } from '../../src/mesh/mesh.ts';
-import { parseSharding } from '../../src/mesh/parse.ts';
+import { parseMesh } from '../../src/mesh/devices/mesh.ts';
+import { parseSharding } from '../../src/mesh/sharding/parse.ts';
 import { matrixOfMatrices } from '../../src/report/draw/matrix.ts';
 import { DARK, FILL_INK, FILLS, LIGHT } from '../../src/report/draw/palette.ts';
 import { drawSvg } from '../../src/report/draw/svg.ts';

@@ -1,8 +1,8 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { parseLayout } from '../../src/mesh/layout/parse.ts';
-import { DeviceMesh, parseMesh } from '../../src/mesh/mesh.ts';
-import { parseSharding } from '../../src/mesh/parse.ts';
+import { DeviceMesh, parseMesh } from '../../src/mesh/devices/mesh.ts';
+import { parseSharding } from '../../src/mesh/sharding/parse.ts';
 import { drawBlocks } from '../../src/report/draw/blocks.ts';
 import { matrixOfMatrices, type Cuts } from '../../src/report/draw/matrix.ts';
 import { drawText } from '../../src/report/draw/text.ts';

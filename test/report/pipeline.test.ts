@@ -2,10 +2,10 @@ import { cpSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:f
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import type { Report } from '../../src/report/data.ts';
+import type { Report } from '../../src/report/model/data.ts';
 import { playPipeline } from '../../src/simulate/pipeline/play.ts';
 import { bytesText, percentText, secondsText } from '../../src/units.ts';
-import type { PlanPipeline } from '../../src/zoo/pipeline-plan.ts';
+import type { PlanPipeline } from '../../src/zoo/pipeline/plan.ts';
 import { cli } from '../cli/support.ts';
 import { checkHtml, textOf } from './html-reader.ts';
 

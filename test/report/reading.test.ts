@@ -2,12 +2,12 @@ import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { parseGraph } from '../../src/graph/parse.ts';
+import { parseGraph } from '../../src/graph/text/parse.ts';
 import type { Node } from '../../src/graph/types.ts';
 import { priceSteps } from '../../src/report/analysis/what-if.ts';
-import type { Report } from '../../src/report/data.ts';
+import type { Report } from '../../src/report/model/data.ts';
 import { paretoFigure } from '../../src/report/figures/pareto.ts';
-import { render } from '../../src/report/html/markup.ts';
+import { render } from '../../src/report/markup.ts';
 import { cli, fixture } from '../cli/support.ts';
 
 /** What a reader takes from a report is so: words, labels and drawings, on a tiny model, a real one, and published figures. */

@@ -4,13 +4,13 @@ import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { describe, expect, it } from 'vitest';
 import { runCli } from '../../src/cli/program.ts';
-import type { RulesReport } from '../../src/cli/rules.ts';
+import type { RulesReport } from '../../src/cli/commands/catalogue/rules.ts';
 import { ShardwrightError } from '../../src/errors.ts';
 import { fromList } from '../../src/ndarray/array.ts';
-import type { Kernel } from '../../src/ops/kernels/kernel.ts';
-import { defineOp, type OperatorRecord } from '../../src/ops/record.ts';
-import { P, R, rule, S, type Rule } from '../../src/ops/rule.ts';
-import { checkRules } from '../../src/simulate/validate/check-rules.ts';
+import type { Kernel } from '../../src/ops/record/kernel.ts';
+import { defineOp, type OperatorRecord } from '../../src/ops/record/record.ts';
+import { P, R, rule, S, type Rule } from '../../src/ops/record/rule.ts';
+import { checkRules } from '../../src/simulate/rule-check/check-rules.ts';
 
 /** `out[i, j] = x[i, j] * w[j]`, a scale by column. */
 const scale: Kernel = ({ inputs: [x, w] }) => {

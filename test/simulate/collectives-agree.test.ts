@@ -1,8 +1,8 @@
 import { expect, test } from 'vitest';
-import { loadCluster } from '../../src/cost/cluster.ts';
+import { loadCluster } from '../../src/cost/hardware/cluster.ts';
 import { collectiveKind, readCollective } from '../../src/plan/lower/collectives.ts';
-import { lower } from '../../src/plan/lower.ts';
-import { collectivesOf } from '../../src/report/sums.ts';
+import { lower } from '../../src/plan/lower/lower.ts';
+import { collectivesOf } from '../../src/report/model/sums.ts';
 import { runDevices } from '../../src/simulate/devices.ts';
 import { drawInputs } from '../../src/simulate/inputs.ts';
 import { layOut } from '../../src/simulate/laid-out.ts';

@@ -1,16 +1,16 @@
 import { describe, expect, test } from 'vitest';
-import { parseGraph } from '../../src/graph/parse.ts';
-import { printGraph } from '../../src/graph/text.ts';
+import { parseGraph } from '../../src/graph/text/parse.ts';
+import { printGraph } from '../../src/graph/text/write.ts';
 import type { Graph } from '../../src/graph/types.ts';
-import { lower, plannedProgram, type LowerablePlan } from '../../src/plan/lower.ts';
+import { lower, plannedProgram, type LowerablePlan } from '../../src/plan/lower/lower.ts';
 import { programAtRank } from '../../src/plan/lower/program.ts';
 import { promisedCollectives } from '../../src/plan/lower/promised.ts';
 import { prepare } from '../../src/plan/prepare.ts';
-import { randomPlan } from '../../src/plan/random-plan.ts';
-import type { Plan } from '../../src/plan/types.ts';
+import { randomPlan } from '../../src/plan/record/random-plan.ts';
+import type { Plan } from '../../src/plan/record/types.ts';
 import { verify, verifyProgram, type Verification } from '../../src/simulate/verify.ts';
-import { shrinkGraph } from '../../src/passes/shrink.ts';
-import { transplant } from '../../src/plan/transplant.ts';
+import { shrinkGraph } from '../../src/passes/sizes/shrink.ts';
+import { transplant } from '../../src/plan/questions/transfer.ts';
 import { load, planFor, request, TABLE } from '../plan/support.ts';
 
 const FULL = process.env.SHARDWRIGHT_FULL === '1';

@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { gunzipSync } from 'node:zlib';
 import { describe, expect, test } from 'vitest';
-import { parseGraph } from '../../src/graph/parse.ts';
+import { parseGraph } from '../../src/graph/text/parse.ts';
 import type { Graph } from '../../src/graph/types.ts';
 import type { NDArray } from '../../src/ndarray/array.ts';
 import { build, flat, fromFlat } from '../../src/ndarray/array.ts';

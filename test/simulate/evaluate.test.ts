@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
-import { parseGraph } from '../../src/graph/parse.ts';
+import { parseGraph } from '../../src/graph/text/parse.ts';
 import type { Graph } from '../../src/graph/types.ts';
 import { build, flat, fromFlat, fromList, full, NDArray, scalar } from '../../src/ndarray/array.ts';
 import { evaluateGraph, type Value } from '../../src/simulate/evaluate.ts';

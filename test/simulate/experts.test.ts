@@ -1,11 +1,11 @@
 import { describe, expect, test } from 'vitest';
 import type { ValueType } from '../../src/graph/types.ts';
-import { atSizes } from '../../src/ops/context.ts';
+import { atSizes } from '../../src/ops/record/context.ts';
 import { bindText, parseCall } from '../../src/ops/samples/call-text.ts';
-import { jointGraph } from '../../src/passes/joint.ts';
+import { jointGraph } from '../../src/passes/autodiff/joint.ts';
 import { verify } from '../../src/simulate/verify.ts';
-import { input, parameter } from '../../src/trace/spec.ts';
-import { apply, type Tensor } from '../../src/trace/tensor.ts';
+import { input, parameter } from '../../src/trace/record/spec.ts';
+import { apply, type Tensor } from '../../src/trace/tensor/tensor.ts';
 import { trace } from '../../src/trace/trace.ts';
 import { planFor, TABLE } from '../plan/support.ts';
 

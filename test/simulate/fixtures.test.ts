@@ -1,10 +1,10 @@
 import { readdirSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, test } from 'vitest';
-import { loadModel } from '../../src/cli/load.ts';
-import { plannable } from '../../src/passes/plannable.ts';
+import { loadModel } from '../../src/cli/input/load.ts';
+import { plannable } from '../../src/passes/plannable/plannable.ts';
 import { prepare } from '../../src/plan/prepare.ts';
-import { randomPlan } from '../../src/plan/random-plan.ts';
+import { randomPlan } from '../../src/plan/record/random-plan.ts';
 import { constantsAsInputs, reduced, refuseUnevaluated } from '../../src/simulate/reduced.ts';
 import { verify } from '../../src/simulate/verify.ts';
 import { request } from '../plan/support.ts';

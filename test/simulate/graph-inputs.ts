@@ -4,7 +4,7 @@ import { gunzipSync } from 'node:zlib';
 import type { Graph } from '../../src/graph/types.ts';
 import { importGraph } from '../../src/import/import.ts';
 import { build, flat, kindOf, NDArray, type ElementType } from '../../src/ndarray/array.ts';
-import { inferCall } from '../../src/ops/infer.ts';
+import { inferCall } from '../../src/ops/record/infer.ts';
 import { builtinOperators } from '../../src/ops/builtin.ts';
 import type { Value } from '../../src/simulate/evaluate.ts';
 

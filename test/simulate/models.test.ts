@@ -1,12 +1,12 @@
 import { describe, expect, test } from 'vitest';
 import type { Graph } from '../../src/graph/types.ts';
-import { parseMesh } from '../../src/mesh/mesh.ts';
-import { shrinkGraph } from '../../src/passes/shrink.ts';
+import { parseMesh } from '../../src/mesh/devices/mesh.ts';
+import { shrinkGraph } from '../../src/passes/sizes/shrink.ts';
 import { prepare } from '../../src/plan/prepare.ts';
-import { randomPlan } from '../../src/plan/random-plan.ts';
-import type { PlanRequest } from '../../src/plan/request.ts';
+import { randomPlan } from '../../src/plan/record/random-plan.ts';
+import type { PlanRequest } from '../../src/plan/request/request.ts';
 import { shardPrepared } from '../../src/plan/shard.ts';
-import { transplant } from '../../src/plan/transplant.ts';
+import { transplant } from '../../src/plan/questions/transfer.ts';
 import { verify, type Verification } from '../../src/simulate/verify.ts';
 import { load, request, TABLE } from '../plan/support.ts';
 

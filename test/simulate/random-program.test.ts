@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { kernelOf } from '../../src/ops/kernels/table.ts';
 import { hasLocalForm } from '../../src/plan/lower/rewrite.ts';
-import { printGraph } from '../../src/graph/text.ts';
+import { printGraph } from '../../src/graph/text/write.ts';
 import { CONTROL_TARGETS } from '../../src/graph/control.ts';
 import { randomProgram, runRandom, runSolved, type Kind } from './random/program.ts';
 import { TABLE } from './random/builder.ts';

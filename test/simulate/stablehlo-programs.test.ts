@@ -1,10 +1,10 @@
 import { describe, expect, test } from 'vitest';
-import { parseGraph } from '../../src/graph/parse.ts';
+import { parseGraph } from '../../src/graph/text/parse.ts';
 import { importGraph } from '../../src/import/import.ts';
-import { plannable } from '../../src/passes/plannable.ts';
-import { shrinkGraph } from '../../src/passes/shrink.ts';
+import { plannable } from '../../src/passes/plannable/plannable.ts';
+import { shrinkGraph } from '../../src/passes/sizes/shrink.ts';
 import { prepare } from '../../src/plan/prepare.ts';
-import { randomPlan } from '../../src/plan/random-plan.ts';
+import { randomPlan } from '../../src/plan/record/random-plan.ts';
 import { verify } from '../../src/simulate/verify.ts';
 import { request, TABLE } from '../plan/support.ts';
 

@@ -1,12 +1,12 @@
 import { describe, expect, it } from 'vitest';
-import { parseGraph } from '../../src/graph/parse.ts';
+import { parseGraph } from '../../src/graph/text/parse.ts';
 import type { Graph } from '../../src/graph/types.ts';
 import { flat, type NDArray } from '../../src/ndarray/array.ts';
-import { decode } from '../../src/plan/decode.ts';
+import { decode } from '../../src/plan/record/decode.ts';
 import type { DeviceProgram } from '../../src/plan/lower/program.ts';
-import { lower } from '../../src/plan/lower.ts';
+import { lower } from '../../src/plan/lower/lower.ts';
 import { prepare } from '../../src/plan/prepare.ts';
-import { randomChoice } from '../../src/plan/random-plan.ts';
+import { randomChoice } from '../../src/plan/record/random-plan.ts';
 import { runDevices, type DeviceRun } from '../../src/simulate/devices.ts';
 import { drawInputs } from '../../src/simulate/inputs.ts';
 import { layOut } from '../../src/simulate/laid-out.ts';

@@ -1,10 +1,10 @@
 import { describe, expect, test } from 'vitest';
 import { ShardwrightError } from '../../src/errors.ts';
 import type { Graph } from '../../src/graph/types.ts';
-import { parseMesh } from '../../src/mesh/mesh.ts';
-import { shrinkGraph } from '../../src/passes/shrink.ts';
+import { parseMesh } from '../../src/mesh/devices/mesh.ts';
+import { shrinkGraph } from '../../src/passes/sizes/shrink.ts';
 import { prepare } from '../../src/plan/prepare.ts';
-import { randomPlan } from '../../src/plan/random-plan.ts';
+import { randomPlan } from '../../src/plan/record/random-plan.ts';
 import { shardPrepared } from '../../src/plan/shard.ts';
 import { request, TABLE } from '../plan/support.ts';
 import { randomProgram } from './random/program.ts';

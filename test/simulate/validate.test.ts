@@ -1,16 +1,16 @@
 import { describe, expect, test } from 'vitest';
 import { builtinOperators } from '../../src/ops/builtin.ts';
-import { EXPLAINED } from '../../src/ops/explained.ts';
-import type { OperatorRecord } from '../../src/ops/record.ts';
-import { P, R, rule, ruleText, S, type Rule } from '../../src/ops/rule.ts';
+import { EXPLAINED } from '../../src/ops/rules/explained.ts';
+import type { OperatorRecord } from '../../src/ops/record/record.ts';
+import { P, R, rule, ruleText, S, type Rule } from '../../src/ops/record/rule.ts';
 import { parseCall } from '../../src/ops/samples/call-text.ts';
 import { sampleCalls } from '../../src/ops/samples/table.ts';
-import { OperatorTable } from '../../src/ops/table.ts';
-import { explain } from '../../src/simulate/validate/explain.ts';
-import { refute, trialsOf } from '../../src/simulate/validate/judge.ts';
-import { offeredRules } from '../../src/simulate/validate/offers.ts';
-import { SampleCall } from '../../src/simulate/validate/sample-call.ts';
-import { validateRules } from '../../src/simulate/validate/validate.ts';
+import { OperatorTable } from '../../src/ops/record/table.ts';
+import { explain } from '../../src/simulate/rule-check/explain.ts';
+import { refute, trialsOf } from '../../src/simulate/rule-check/judge.ts';
+import { offeredRules } from '../../src/simulate/rule-check/offers.ts';
+import { SampleCall } from '../../src/simulate/rule-check/sample-call.ts';
+import { validateRules } from '../../src/simulate/rule-check/check.ts';
 
 const FULL = process.env['SHARDWRIGHT_FULL'] === '1';
 const operators = builtinOperators();

@@ -1,13 +1,13 @@
 import { describe, expect, test } from 'vitest';
 import type { Arg, Graph } from '../../src/graph/types.ts';
-import { shrinkGraph } from '../../src/passes/shrink.ts';
-import { lower, type LowerablePlan } from '../../src/plan/lower.ts';
+import { shrinkGraph } from '../../src/passes/sizes/shrink.ts';
+import { lower, type LowerablePlan } from '../../src/plan/lower/lower.ts';
 import type { DeviceProgram } from '../../src/plan/lower/program.ts';
 import { promisedCollectives } from '../../src/plan/lower/promised.ts';
 import { prepare } from '../../src/plan/prepare.ts';
-import { randomPlan } from '../../src/plan/random-plan.ts';
+import { randomPlan } from '../../src/plan/record/random-plan.ts';
 import { shardPrepared } from '../../src/plan/shard.ts';
-import { transplant } from '../../src/plan/transplant.ts';
+import { transplant } from '../../src/plan/questions/transfer.ts';
 import { verify, verifyProgram, type Verification } from '../../src/simulate/verify.ts';
 import { load, request, TABLE } from '../plan/support.ts';
 

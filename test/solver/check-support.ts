@@ -2,7 +2,7 @@
  * Random choice problems and a brute force for the checker's tests. The brute force reads the `Problem` record itself and
  * shares nothing with the room under test.
  */
-import { ProblemBuilder } from '../../src/solver/problem.ts';
+import { ProblemBuilder } from '../../src/solver/problem/builder.ts';
 import type { Problem } from '../../src/solver/types.ts';
 
 export interface Flavour {

@@ -1,6 +1,6 @@
 /** SO-34: equal layers share work and never decisions. */
 import { describe, expect, it } from 'vitest';
-import { ProblemBuilder } from '../../src/solver/problem.ts';
+import { ProblemBuilder } from '../../src/solver/problem/builder.ts';
 import { solve } from '../../src/solver/solve.ts';
 import type { Problem, Solution } from '../../src/solver/types.ts';
 import { eliminatePlainly, layered } from './layered.ts';

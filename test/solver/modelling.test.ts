@@ -1,9 +1,9 @@
 import { describe, expect, it } from 'vitest';
-import { encode } from '../../src/solver/encode.ts';
-import { networkOf } from '../../src/solver/intern.ts';
-import { Pool } from '../../src/solver/pool.ts';
-import { ProblemBuilder } from '../../src/solver/problem.ts';
-import { Reducer } from '../../src/solver/reduce.ts';
+import { encode } from '../../src/solver/milp/encode.ts';
+import { networkOf } from '../../src/solver/network/from-problem.ts';
+import { Pool } from '../../src/solver/store/pool.ts';
+import { ProblemBuilder } from '../../src/solver/problem/builder.ts';
+import { Reducer } from '../../src/solver/reduce/presolve.ts';
 import { solve } from '../../src/solver/solve.ts';
 import type { Problem } from '../../src/solver/types.ts';
 import { build } from './support.ts';

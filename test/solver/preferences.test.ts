@@ -1,7 +1,7 @@
 /** Ties by preference against all choices of small random problems. */
 import { expect, test } from 'vitest';
 import { preferredOptimum, type Preference } from '../../src/solver/preferences.ts';
-import { ProblemBuilder } from '../../src/solver/problem.ts';
+import { ProblemBuilder } from '../../src/solver/problem/builder.ts';
 import type { Problem } from '../../src/solver/types.ts';
 import { mulberry32 } from './support.ts';
 

@@ -2,7 +2,7 @@
  * Choice problems for the solver's tests in their plainest form (one full table per edge, nothing shared or compressed),
  * a reference solver that only enumerates, and the generators of the acceptance cases.
  */
-import { ProblemBuilder, type End } from '../../src/solver/problem.ts';
+import { ProblemBuilder, type End } from '../../src/solver/problem/builder.ts';
 import type { Problem } from '../../src/solver/types.ts';
 
 export interface PlainProblem {

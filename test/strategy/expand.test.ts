@@ -1,11 +1,11 @@
 import { describe, expect, it } from 'vitest';
-import { parseMesh } from '../../src/mesh/mesh.ts';
-import { heldRows } from '../../src/mesh/sharding.ts';
-import { ShardingSpace } from '../../src/mesh/space.ts';
-import { einsumRules } from '../../src/ops/einsum.ts';
-import type { TensorMeta } from '../../src/ops/record.ts';
-import { P, R, rule, S, type Rule } from '../../src/ops/rule.ts';
-import { viewRules } from '../../src/ops/viewgroups.ts';
+import { parseMesh } from '../../src/mesh/devices/mesh.ts';
+import { heldRows } from '../../src/mesh/sharding/sharding.ts';
+import { ShardingSpace } from '../../src/mesh/sharding/space.ts';
+import { einsumRules } from '../../src/ops/rules/einsum.ts';
+import type { TensorMeta } from '../../src/ops/record/record.ts';
+import { P, R, rule, S, type Rule } from '../../src/ops/record/rule.ts';
+import { viewRules } from '../../src/ops/rules/viewgroups.ts';
 import { expandRules, type StrategySet } from '../../src/strategy/expand.ts';
 
 const f32 = (...shape: number[]): TensorMeta => ({ dtype: 'f32', shape });

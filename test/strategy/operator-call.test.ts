@@ -1,9 +1,9 @@
 import { describe, expect, it } from 'vitest';
-import { loadCluster } from '../../src/cost/cluster.ts';
-import { collectiveModel } from '../../src/cost/presets.ts';
-import { Redistributor } from '../../src/cost/redistribute.ts';
+import { loadCluster } from '../../src/cost/hardware/cluster.ts';
+import { collectiveModel } from '../../src/cost/presets/presets.ts';
+import { Redistributor } from '../../src/cost/redistribution/redistribute.ts';
 import * as lib from '../../src/index.ts';
-import { ShardingSpace } from '../../src/mesh/space.ts';
+import { ShardingSpace } from '../../src/mesh/sharding/space.ts';
 
 /** The calls of `src/index.ts` about one operator, used as from outside; the price of a move alone is the judge. */
 

@@ -1,8 +1,8 @@
 import { describe, expect, it } from 'vitest';
-import { parseMesh } from '../../src/mesh/mesh.ts';
-import { ShardingSpace } from '../../src/mesh/space.ts';
-import { einsumRules } from '../../src/ops/einsum.ts';
-import type { TensorMeta } from '../../src/ops/record.ts';
+import { parseMesh } from '../../src/mesh/devices/mesh.ts';
+import { ShardingSpace } from '../../src/mesh/sharding/space.ts';
+import { einsumRules } from '../../src/ops/rules/einsum.ts';
+import type { TensorMeta } from '../../src/ops/record/record.ts';
 import { expandRules, type StrategySet } from '../../src/strategy/expand.ts';
 import { runsOf } from '../../src/strategy/runs.ts';
 

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import type { GreedyPlanner } from '../../src/cost/greedy.ts';
+import type { GreedyPlanner } from '../../src/cost/redistribution/greedy.ts';
 import { COMPAT, setup, spec } from './support.ts';
 
 /**

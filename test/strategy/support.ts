@@ -1,8 +1,8 @@
-import { dtensorModel } from '../../src/cost/dtensor.ts';
-import { GreedyPlanner } from '../../src/cost/greedy.ts';
-import { Redistributor } from '../../src/cost/redistribute.ts';
-import { parseMesh } from '../../src/mesh/mesh.ts';
-import { ShardingSpace } from '../../src/mesh/space.ts';
+import { dtensorModel } from '../../src/cost/presets/dtensor.ts';
+import { GreedyPlanner } from '../../src/cost/redistribution/greedy.ts';
+import { Redistributor } from '../../src/cost/redistribution/redistribute.ts';
+import { parseMesh } from '../../src/mesh/devices/mesh.ts';
+import { ShardingSpace } from '../../src/mesh/sharding/space.ts';
 import { builtinOperators } from '../../src/ops/builtin.ts';
 import { bindText, parseCall } from '../../src/ops/samples/call-text.ts';
 import { expandRows } from '../../src/strategy/expand.ts';

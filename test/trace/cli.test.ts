@@ -119,7 +119,7 @@ try {
       `import type { Tensor } from 'shardwright';\n\nexport const model = ({ x }: { x: Tensor }): Tensor =>\n  (x.sum() ? x : x.neg());\n`,
     );
     file('helper.ts', `export function helper(): string { const t: unknown = {}; return t ? 'host' : 'none'; }\n`);
-    return node('--import', join(root, 'src/trace/register-main.ts'), file('app.ts', app));
+    return node('--import', join(root, 'src/trace/source/register-main.ts'), file('app.ts', app));
   };
 
   it('CA-4 model files are watched, their imports share the tracer, other TypeScript only loses its types', () => {

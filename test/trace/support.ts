@@ -1,6 +1,6 @@
 import { expect } from 'vitest';
 import { ShardwrightError } from '../../src/errors.ts';
-import { spec } from '../../src/trace/spec.ts';
+import { spec } from '../../src/trace/record/spec.ts';
 import { trace, type Tensor } from '../../src/trace/trace.ts';
 
 /** Runs `body` on a traced f32[4, 8] and an integer tensor. */

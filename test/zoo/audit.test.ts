@@ -1,12 +1,12 @@
 import { describe, expect, it } from 'vitest';
-import { stateMemory } from '../../src/plan/decode.ts';
+import { stateMemory } from '../../src/plan/record/decode.ts';
 import { prepare, type Prepared } from '../../src/plan/prepare.ts';
 import { shardPrepared } from '../../src/plan/shard.ts';
-import { changeRequest, withPins } from '../../src/plan/what-if.ts';
+import { changeRequest, withPins } from '../../src/plan/questions/what-if.ts';
 import { audit, type Audit } from '../../src/zoo/audit.ts';
-import { priceRestriction } from '../../src/zoo/price.ts';
-import { applyRecipe } from '../../src/zoo/recipes.ts';
-import { recipeOf, zooPlan } from '../../src/zoo/registry.ts';
+import { priceRestriction } from '../../src/zoo/compare/price.ts';
+import { applyRecipe } from '../../src/zoo/recipes/recipes.ts';
+import { recipeOf, zooPlan } from '../../src/zoo/recipes/registry.ts';
 import { load, request, TABLE } from '../plan/support.ts';
 
 async function zooChoice(prepared: Prepared, name: string): Promise<Int32Array> {

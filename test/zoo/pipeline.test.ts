@@ -1,13 +1,13 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { loadCluster } from '../../src/cost/cluster.ts';
+import { loadCluster } from '../../src/cost/hardware/cluster.ts';
 import { knownModelConfig } from '../../src/models/registry.ts';
 import { buildModel } from '../../src/models/build.ts';
 import { keptMicrobatches, pipelineSeconds } from '../../src/simulate/pipeline/closed-forms.ts';
 import { playPipeline } from '../../src/simulate/pipeline/play.ts';
-import { formatPipelineLayout, parsePipelineLayout, type LayoutPart } from '../../src/zoo/pipeline-layout.ts';
-import { partitionStages, type Partition, type PipelineUnit } from '../../src/zoo/pipeline-partition.ts';
-import { layerUnits, unsharded } from '../../src/zoo/pipeline-units.ts';
+import { formatPipelineLayout, parsePipelineLayout, type LayoutPart } from '../../src/zoo/pipeline/layout.ts';
+import { partitionStages, type Partition, type PipelineUnit } from '../../src/zoo/pipeline/partition.ts';
+import { layerUnits, unsharded } from '../../src/zoo/pipeline/units.ts';
 import { load, TABLE } from '../plan/support.ts';
 
 const unit = (seconds: number, more: Partial<PipelineUnit> = {}): PipelineUnit => ({

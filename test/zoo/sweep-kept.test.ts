@@ -1,9 +1,9 @@
 import { describe, expect, it } from 'vitest';
-import { coreRequest, type LayoutSizes } from '../../src/zoo/sweep/layout.ts';
-import { Composer } from '../../src/zoo/sweep/compose.ts';
-import { CoreSolver } from '../../src/zoo/sweep/core.ts';
-import type { SweepQuestion } from '../../src/zoo/sweep/question.ts';
-import { againText } from '../../src/zoo/again-text.ts';
+import { coreRequest, type LayoutSizes } from '../../src/zoo/sweep/model/layout.ts';
+import { Composer } from '../../src/zoo/sweep/step/compose.ts';
+import { CoreSolver } from '../../src/zoo/sweep/rank/rank-price.ts';
+import type { SweepQuestion } from '../../src/zoo/sweep/model/question.ts';
+import { againText } from '../../src/zoo/recipes/again-text.ts';
 import { TABLE } from '../plan/support.ts';
 
 const one: LayoutSizes = { pp: 1, dp_replicate: 1, dp_shard: 1, cp: 1, tp: 1, ep: 1 };

@@ -1,10 +1,10 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { loadCluster } from '../../src/cost/cluster.ts';
-import type { CoreParameter } from '../../src/zoo/sweep/core-types.ts';
-import { GroupMaker } from '../../src/zoo/sweep/data-groups.ts';
+import { loadCluster } from '../../src/cost/hardware/cluster.ts';
+import type { CoreParameter } from '../../src/zoo/sweep/model/types.ts';
+import { GroupMaker } from '../../src/zoo/sweep/rank/data-groups.ts';
 import { passOrder } from '../../src/simulate/pipeline/schedules.ts';
-import { reaches, tokenExchange } from '../../src/zoo/sweep/exchange.ts';
+import { reaches, tokenExchange } from '../../src/zoo/sweep/step/token-exchange.ts';
 import {
   beside,
   exchangeBeside,
@@ -13,12 +13,12 @@ import {
   savedInStep,
   tensorBeside,
   type StateMoves,
-} from '../../src/zoo/sweep/overlap.ts';
-import { keptUnits } from '../../src/zoo/sweep/relax.ts';
-import { ringSeconds, ringSends } from '../../src/zoo/sweep/ring.ts';
-import type { LayoutSizes } from '../../src/zoo/sweep/layout.ts';
-import { parameterCost, type DataGroups } from '../../src/zoo/sweep/states.ts';
-import type { Unit } from '../../src/zoo/sweep/unit-costs.ts';
+} from '../../src/zoo/sweep/model/overlap.ts';
+import { keptUnits } from '../../src/zoo/sweep/step/selective-recompute.ts';
+import { ringSeconds, ringSends } from '../../src/zoo/sweep/step/ring.ts';
+import type { LayoutSizes } from '../../src/zoo/sweep/model/layout.ts';
+import { parameterCost, type DataGroups } from '../../src/zoo/sweep/model/states.ts';
+import type { Unit } from '../../src/zoo/sweep/step/unit-costs.ts';
 
 const cluster = loadCluster('dgx-h100');
 const sizes = { pp: 1, dp_replicate: 1, dp_shard: 8, cp: 1, tp: 1, ep: 1 };

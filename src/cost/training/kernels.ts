@@ -1,4 +1,4 @@
-import type { Cluster } from '../cluster.ts';
+import type { Cluster } from '../hardware/cluster.ts';
 import { matrixSeconds } from '../compute.ts';
 import { FITTED, type FittedConstants } from './fitted.ts';
 import type { TrainingSystem } from './shape.ts';

@@ -1,5 +1,5 @@
-import { ncclGroupSeconds } from '../nccl/preset.ts';
-import type { NcclGroup } from '../nccl/algorithms.ts';
+import { ncclGroupSeconds } from '../collectives/nccl.ts';
+import type { NcclGroup } from '../collectives/nccl-algorithms.ts';
 import { FITTED, type FittedConstants } from './fitted.ts';
 import { KernelSum, type KernelTime } from './kernels.ts';
 import {

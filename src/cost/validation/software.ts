@@ -1,4 +1,4 @@
-import type { Cluster } from '../cluster.ts';
+import type { Cluster } from '../hardware/cluster.ts';
 import type { ParallelPlan, RecomputeMode, TrainingSystem } from '../training/shape.ts';
 
 /**

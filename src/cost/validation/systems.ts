@@ -1,4 +1,4 @@
-import { loadCluster, type Cluster } from '../cluster.ts';
+import { loadCluster, type Cluster } from '../hardware/cluster.ts';
 
 /**
  * Machines of published runs: the device text of a row as a cluster. Links and memory by the text where it says them, the

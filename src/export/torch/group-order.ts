@@ -4,7 +4,7 @@
  * Source: `torch.distributed.new_group` sorts its ranks, so only ascending groups can be made.
  */
 import type { Node } from '../../graph/types.ts';
-import type { DeviceMesh } from '../../mesh/mesh.ts';
+import type { DeviceMesh } from '../../mesh/devices/mesh.ts';
 import { groupDims, groupOf, groupText } from '../../plan/lower/collectives.ts';
 
 export interface GroupOrder {

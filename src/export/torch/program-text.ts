@@ -5,7 +5,7 @@
 import { ShardwrightError } from '../../errors.ts';
 import type { Arg, Node } from '../../graph/types.ts';
 import { eachOperand, isRef, typeText } from '../../graph/value.ts';
-import type { CollectiveKind } from '../../cost/collectives.ts';
+import type { CollectiveKind } from '../../cost/collective-model.ts';
 import { collectiveKind } from '../../plan/lower/collectives.ts';
 import type { DeviceProgram } from '../../plan/lower/program.ts';
 import { pyComment, PyNames, pyString, pyTuple } from '../python-text.ts';

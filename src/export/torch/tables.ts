@@ -3,13 +3,13 @@
  * program. Out: JSON records that hold in every JSON reader. Source of DTensor's words: `torch.distributed.tensor.placement_types`.
  */
 import { ShardwrightError } from '../../errors.ts';
-import type { CollectiveKind } from '../../cost/collectives.ts';
+import type { CollectiveKind } from '../../cost/collective-model.ts';
 import { DTYPE_BYTES, type Dim, type Node, type Output, type TensorType } from '../../graph/types.ts';
 import { isRef } from '../../graph/value.ts';
-import { toMeshView } from '../../mesh/mesh-view.ts';
+import { toMeshView } from '../../mesh/sharding/mesh-view.ts';
 import { collectiveKind, readCollective } from '../../plan/lower/collectives.ts';
 import type { DeviceProgram } from '../../plan/lower/program.ts';
-import type { Plan } from '../../plan/types.ts';
+import type { Plan } from '../../plan/record/types.ts';
 import { torchDtype } from './arguments.ts';
 import { groupOrder } from './group-order.ts';
 import type { SplitProgram } from './split.ts';

@@ -1,7 +1,7 @@
 import { ShardwrightError } from '../../errors.ts';
 import type { Arg, TensorType, ValueType } from '../../graph/types.ts';
 import { isList, isRef, tensorType } from '../../graph/value.ts';
-import type { CallToInfer } from './infer.ts';
+import type { CallToInfer } from '../complete/infer.ts';
 
 /**
  * Types of PyTorch's functional collectives in the text of a sharded model: gathers and scatters work on dim 0, everything

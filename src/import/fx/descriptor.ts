@@ -1,4 +1,4 @@
-import { pythonString } from './literal.ts';
+import { pythonString } from './text/literal.ts';
 
 /**
  * AOTAutograd's descriptions of inputs and outputs, as torch 2.13 prints them in comments:

@@ -3,8 +3,8 @@ import { setOwn } from '../../graph/value.ts';
 import type { Signature } from './graph.ts';
 import type { FxClass } from './record.ts';
 import { withoutUnused } from './signature.ts';
-import { pythonString } from './literal.ts';
-import type { Scanner } from './scan.ts';
+import { pythonString } from './text/literal.ts';
+import type { Scanner } from '../file/scan.ts';
 
 /** Reads the part of `str(ExportedProgram)` behind the class: roles with full names, and ranges of symbolic sizes. */
 

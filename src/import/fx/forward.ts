@@ -1,8 +1,8 @@
 import type { Arg, Retention, ValueType } from '../../graph/types.ts';
-import type { Annotations } from './annotation.ts';
-import { ExpressionReader } from './expression.ts';
+import type { Annotations } from './text/annotation.ts';
+import { ExpressionReader } from './text/expression.ts';
 import type { DraftRef, FxInput, FxNode, FxReturn } from './record.ts';
-import { END, INTEGER, NAME, NEWLINE, OPERATOR, STRING, type Scanner } from './scan.ts';
+import { END, INTEGER, NAME, NEWLINE, OPERATOR, STRING, type Scanner } from '../file/scan.ts';
 
 /** What the partitioner of PyTorch is told of a node (`torch.utils.checkpoint.CheckpointPolicy`). */
 const RETENTIONS: ReadonlyMap<string, Retention> = new Map([

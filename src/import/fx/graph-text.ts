@@ -1,14 +1,14 @@
 import { suggestion } from '../../errors.ts';
-import { exactInteger } from '../../graph/token.ts';
+import { exactInteger } from '../../graph/text/token.ts';
 import type { Arg, ValueType } from '../../graph/types.ts';
 import { NO_KWARGS, eachOperand, setOwn } from '../../graph/value.ts';
-import { Annotations } from './annotation.ts';
-import { LineReader, MAX_NAME, isBlank, isName } from './line-reader.ts';
-import { namedConstant, torchConstant } from './literal.ts';
+import { Annotations } from './text/annotation.ts';
+import { LineReader, MAX_NAME, isBlank, isName } from './text/line-reader.ts';
+import { namedConstant, torchConstant } from './text/literal.ts';
 import { MAX_NODES } from './parse.ts';
 import type { DraftRef, FxClass, FxInput, FxNode, FxReturn } from './record.ts';
-import { Scanner } from './scan.ts';
-import { targetName } from './target.ts';
+import { Scanner } from '../file/scan.ts';
+import { targetName } from './text/target.ts';
 
 const MAX_NESTING = 256;
 

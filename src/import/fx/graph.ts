@@ -2,15 +2,15 @@ import { ShardwrightError } from '../../errors.ts';
 import { CONTROL_TARGETS, controlCall } from '../../graph/control.ts';
 import type { Graph, Node, NodeMeta, Output, ValueType } from '../../graph/types.ts';
 import { NONE_TYPE, NO_KWARGS, eachOperand, isRef, sameType, setOwn, typeText } from '../../graph/value.ts';
-import { inferSymbolic } from '../symbolic.ts';
+import { inferSymbolic } from '../complete/symbolic.ts';
 import { bodyInputs } from './bodies.ts';
 import { collectiveType } from './collectives.ts';
-import type { Infer } from './infer.ts';
-import { withoutLists } from './lists.ts';
+import type { Infer } from '../complete/infer.ts';
+import { withoutLists } from './text/lists.ts';
 import { withStrides } from './strides.ts';
 import type { FxClass, FxInput, FxNode } from './record.ts';
 
-export type { CallToInfer, Infer } from './infer.ts';
+export type { CallToInfer, Infer } from '../complete/infer.ts';
 
 /** Meaning of inputs and outputs of the top-level graph, worked out by `roles.ts`. */
 export interface Signature {

@@ -1,7 +1,7 @@
-import { Annotations } from './annotation.ts';
+import { Annotations } from './text/annotation.ts';
 import { ForwardBody } from './forward.ts';
 import type { FxClass } from './record.ts';
-import { END, NAME, NEWLINE, Scanner } from './scan.ts';
+import { END, NAME, NEWLINE, Scanner } from '../file/scan.ts';
 
 /** Reads `print_readable()` text: the classes and their order; `forward.ts` reads what stands in them. */
 

@@ -1,9 +1,9 @@
 import { suggestion } from '../../errors.ts';
 import { DTYPE_BYTES, type Dim, type DType, type ValueType } from '../../graph/types.ts';
 import { tensorType } from '../../graph/value.ts';
-import { pythonString, torchConstant } from './literal.ts';
+import { pythonString, torchConstant } from './text/literal.ts';
 import type { FxClass, FxInput } from './record.ts';
-import type { Scanner } from './scan.ts';
+import type { Scanner } from '../file/scan.ts';
 
 /**
  * Python files that Inductor writes to repeat a compilation: `class Repro` without any types, and `load_args`, which makes

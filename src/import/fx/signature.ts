@@ -2,10 +2,10 @@ import type { NodeMeta, Output, Role } from '../../graph/types.ts';
 import { eachOperand, sameType } from '../../graph/value.ts';
 import { countedText } from '../../units.ts';
 import { inputDescriptor, outputDescriptor, type InputDescriptor } from './descriptor.ts';
-import { listedTwiceNote, withoutGradientNote } from '../tie-notes.ts';
+import { listedTwiceNote, withoutGradientNote } from '../complete/tie-notes.ts';
 import type { Signature } from './graph.ts';
 import type { FxClass, FxInput } from './record.ts';
-import type { Scanner } from './scan.ts';
+import type { Scanner } from '../file/scan.ts';
 
 /**
  * What the inputs and outputs of an FX text are to the program. Expanded joint texts say it in comments; otherwise it is

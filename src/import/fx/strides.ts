@@ -8,7 +8,7 @@ import {
   isRef,
   tensorType,
 } from '../../graph/value.ts';
-import type { CallToInfer } from './infer.ts';
+import type { CallToInfer } from '../complete/infer.ts';
 
 /**
  * Strides of results that a text does not state, by the rules of eager PyTorch: a view moves strides, a pointwise operator

@@ -1,5 +1,5 @@
 import { decodeUtf8 } from '../../utf8.ts';
-import { gunzip, type UnpackLimits } from '../unpack.ts';
+import { gunzip, type UnpackLimits } from '../file/unpack.ts';
 import { replicaGroups, sourceTargetPairs } from './groups.ts';
 import { parseHlo } from './module.ts';
 import { ELEMENT_BITS, type HloReader } from './reader.ts';

@@ -1,4 +1,4 @@
-import { tileDevices } from '../mlir/gspmd.ts';
+import { tileDevices } from '../mlir/sharding/gspmd.ts';
 import type { HloReader } from './reader.ts';
 import type { Span } from './syntax.ts';
 

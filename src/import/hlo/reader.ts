@@ -1,4 +1,4 @@
-import { isDigit, isLetterOrDigit, MAX_DEPTH, TextReader, type Bracket } from '../text-reader.ts';
+import { isDigit, isLetterOrDigit, MAX_DEPTH, TextReader, type Bracket } from '../file/text-reader.ts';
 import type { HloType, Span } from './syntax.ts';
 
 /** Tokenizer of HLO text: names, types with layouts, and attribute values as ranges of the text. */

@@ -11,9 +11,9 @@ import type {
   ValueType,
 } from '../../graph/types.ts';
 import { NONE_TYPE, NO_KWARGS, sameType, setOwn, tensorType, typeText } from '../../graph/value.ts';
-import { controlMismatch } from '../control-types.ts';
+import { controlMismatch } from '../complete/control-types.ts';
 import type { Infer } from '../fx/graph.ts';
-import { NodeNames, ref } from '../node-names.ts';
+import { NodeNames, ref } from '../complete/node-names.ts';
 import { parseLiteral, type Literal } from './literal.ts';
 import type { JaxprParser } from './parse.ts';
 import type { Atom, Equation, Jaxpr, LiteralValue, Parameter, Variable } from './syntax.ts';

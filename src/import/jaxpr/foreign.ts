@@ -1,5 +1,5 @@
-import { counted } from '../counted.ts';
-import type { ForeignReader } from '../content.ts';
+import { counted } from '../complete/counted.ts';
+import type { ForeignReader } from '../types.ts';
 import { readJaxpr } from './import.ts';
 
 export const jaxprReader: ForeignReader = {

@@ -1,7 +1,7 @@
 import { suggestion } from '../../errors.ts';
 import type { DType, TensorType } from '../../graph/types.ts';
 import { tensorType } from '../../graph/value.ts';
-import { isDigit, isLetterOrDigit, MAX_DEPTH, TextReader, type Bracket } from '../text-reader.ts';
+import { isDigit, isLetterOrDigit, MAX_DEPTH, TextReader, type Bracket } from '../file/text-reader.ts';
 import type { Atom, Equation, Jaxpr, LiteralValue, Parameter, Variable } from './syntax.ts';
 
 /**

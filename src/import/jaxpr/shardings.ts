@@ -1,8 +1,8 @@
-import { Partial } from '../../mesh/partial.ts';
-import type { Placement } from '../../mesh/placement.ts';
-import { REPLICATE } from '../../mesh/replicate.ts';
-import { Shard } from '../../mesh/shard.ts';
-import { Sharding } from '../../mesh/sharding.ts';
+import { Partial } from '../../mesh/placements/partial.ts';
+import type { Placement } from '../../mesh/placements/placement.ts';
+import { REPLICATE } from '../../mesh/placements/replicate.ts';
+import { Shard } from '../../mesh/placements/shard.ts';
+import { Sharding } from '../../mesh/sharding/sharding.ts';
 import { parseLiteral, type Literal } from './literal.ts';
 import type { Jaxpr } from './syntax.ts';
 

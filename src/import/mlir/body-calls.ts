@@ -1,15 +1,15 @@
 import { ShardwrightError } from '../../errors.ts';
 import type { NodeMeta, TensorType, ValueRef, ValueType } from '../../graph/types.ts';
 import { NONE_TYPE, sameType, typeText } from '../../graph/value.ts';
-import { controlMismatch } from '../control-types.ts';
-import { ref } from '../node-names.ts';
+import { controlMismatch } from '../complete/control-types.ts';
+import { ref } from '../complete/node-names.ts';
 import { BodyScope } from './body-scope.ts';
 import type { ConvertedCall } from './convert.ts';
-import type { Stated } from './given.ts';
-import { resolveLocation } from './location.ts';
-import { baseName, plainName, scopeOf } from './names.ts';
-import type { MlirTensor, MlirType, Operation, Use } from './syntax.ts';
-import { sameMlirType, typeName } from './types.ts';
+import type { Stated } from './sharding/given.ts';
+import { resolveLocation } from './syntax/location.ts';
+import { baseName, plainName, scopeOf } from './syntax/names.ts';
+import type { MlirTensor, MlirType, Operation, Use } from './syntax/syntax.ts';
+import { sameMlirType, typeName } from './syntax/types.ts';
 
 /** How one operation becomes one call: its operands and its results are checked against what the text says of them. */
 

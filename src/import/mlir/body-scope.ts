@@ -2,10 +2,10 @@ import { suggestion, type ShardwrightError } from '../../errors.ts';
 import type { GivenSharding, Graph, Node, NodeMeta, TensorType, ValueType } from '../../graph/types.ts';
 import { NO_KWARGS } from '../../graph/value.ts';
 import type { Infer } from '../fx/graph.ts';
-import type { StatedShardings } from './given.ts';
-import { NodeNames, ref } from '../node-names.ts';
-import type { MlirReader } from './reader.ts';
-import type { MlirModule, MlirTensor, MlirType, Use } from './syntax.ts';
+import type { StatedShardings } from './sharding/given.ts';
+import { NodeNames, ref } from '../complete/node-names.ts';
+import type { MlirReader } from './syntax/reader.ts';
+import type { MlirModule, MlirTensor, MlirType, Use } from './syntax/syntax.ts';
 import type { AttributeValues } from './values.ts';
 
 /** Names and values of one region or function in the making: what ids stand for, and the nodes so far. */

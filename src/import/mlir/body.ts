@@ -1,16 +1,16 @@
 import type { Arg, Graph, ValueRef } from '../../graph/types.ts';
 import { NONE_TYPE, NO_KWARGS, sameType, setOwn } from '../../graph/value.ts';
-import { ref } from '../node-names.ts';
+import { ref } from '../complete/node-names.ts';
 import { BodyCalls } from './body-calls.ts';
 import type { Entry, Lowered } from './body-scope.ts';
 import { convertCall } from './convert.ts';
-import { denseValue } from './dense.ts';
+import { denseValue } from './syntax/dense.ts';
 import { manualKeywords } from './manual-boundary.ts';
-import { baseName, canonicalName, plainName } from './names.ts';
+import { baseName, canonicalName, plainName } from './syntax/names.ts';
 import { TERMINATORS } from './reducer.ts';
-import { freeUses } from './scope.ts';
-import type { BlockArgument, MlirFunc, MlirType, Operation, Region, Use } from './syntax.ts';
-import { sameMlirType, typeName } from './types.ts';
+import { freeUses } from './syntax/scope.ts';
+import type { BlockArgument, MlirFunc, MlirType, Operation, Region, Use } from './syntax/syntax.ts';
+import { sameMlirType, typeName } from './syntax/types.ts';
 
 /** Nodes when every call is written out; a chain of functions that call two others doubles it each time. */
 const MAX_EXPANDED = 2_000_000;

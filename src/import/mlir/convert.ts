@@ -1,8 +1,8 @@
 import type { Arg, GraphRef, ValueRef } from '../../graph/types.ts';
-import type { MlirReader } from './reader.ts';
+import type { MlirReader } from './syntax/reader.ts';
 import { recogniseReducer } from './reducer.ts';
-import type { MlirAttribute, MlirTensor, Operation, Region } from './syntax.ts';
-import { denseValue } from './dense.ts';
+import type { MlirAttribute, MlirTensor, Operation, Region } from './syntax/syntax.ts';
+import { denseValue } from './syntax/dense.ts';
 import type { AttributeValues } from './values.ts';
 
 /**

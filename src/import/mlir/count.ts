@@ -1,5 +1,5 @@
 import { TERMINATORS } from './reducer.ts';
-import type { MlirModule, Operation } from './syntax.ts';
+import type { MlirModule, Operation } from './syntax/syntax.ts';
 
 /** What `inspect` counts of a program: every operation of every function once. */
 export interface ProgramCounts {

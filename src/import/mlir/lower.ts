@@ -4,14 +4,14 @@ import type { Graph, Node, NodeMeta, Output, TensorType } from '../../graph/type
 import { tensorType } from '../../graph/value.ts';
 import type { Infer } from '../fx/graph.ts';
 import { Body } from './body.ts';
-import { StatedShardings } from './given.ts';
-import { resolveLocation } from './location.ts';
-import { withManualRegions } from './manual-regions.ts';
-import { plainName } from './names.ts';
-import type { MlirReader } from './reader.ts';
+import { StatedShardings } from './sharding/given.ts';
+import { resolveLocation } from './syntax/location.ts';
+import { withManualRegions } from './sharding/manual-regions.ts';
+import { plainName } from './syntax/names.ts';
+import type { MlirReader } from './syntax/reader.ts';
 import type { Lowered, LoweringContext } from './body-scope.ts';
-import type { MlirFunc, MlirModule, MlirTensor, MlirType } from './syntax.ts';
-import { typeName } from './types.ts';
+import type { MlirFunc, MlirModule, MlirTensor, MlirType } from './syntax/syntax.ts';
+import { typeName } from './syntax/types.ts';
 import { AttributeValues } from './values.ts';
 
 /**

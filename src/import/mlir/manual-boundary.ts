@@ -1,7 +1,7 @@
 import type { Arg } from '../../graph/types.ts';
 import type { LoweringContext } from './body-scope.ts';
-import type { MlirType, Operation, Region } from './syntax.ts';
-import { typeName } from './types.ts';
+import type { MlirType, Operation, Region } from './syntax/syntax.ts';
+import { typeName } from './syntax/types.ts';
 
 /** The boundary of a manual region: shardings of what crosses it, and the mesh axes that are the program's own inside. */
 

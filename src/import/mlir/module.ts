@@ -1,8 +1,8 @@
 import { suggestion } from '../../errors.ts';
-import { optionalDictionary, readAttribute, readDictionary } from './attributes.ts';
-import { optionalLocation, readMlirLocation } from './location.ts';
-import { OperationReader } from './operation.ts';
-import { MlirReader } from './reader.ts';
+import { optionalDictionary, readAttribute, readDictionary } from './syntax/attributes.ts';
+import { optionalLocation, readMlirLocation } from './syntax/location.ts';
+import { OperationReader } from './syntax/operation.ts';
+import { MlirReader } from './syntax/reader.ts';
 import type {
   Attributes,
   BlockArgument,
@@ -13,9 +13,9 @@ import type {
   MlirModule,
   MlirType,
   Operation,
-} from './syntax.ts';
-import { NO_ATTRIBUTES } from './syntax.ts';
-import { readType } from './types.ts';
+} from './syntax/syntax.ts';
+import { NO_ATTRIBUTES } from './syntax/syntax.ts';
+import { readType } from './syntax/types.ts';
 
 /** The module level of MLIR text: aliases, the module, its functions and meshes, in pretty and in generic form. */
 

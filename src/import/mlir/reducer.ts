@@ -1,4 +1,4 @@
-import type { Operation, Region } from './syntax.ts';
+import type { Operation, Region } from './syntax/syntax.ts';
 
 /** Bodies of reductions that are one operation: `add`, `maximum` ... of the two arguments, or one argument itself. */
 

@@ -1,9 +1,9 @@
 import type { Arg } from '../../graph/types.ts';
-import { denseValue } from './dense.ts';
-import { readAttribute } from './attributes.ts';
-import { readConvolutionDims } from './pretty-structured.ts';
-import type { MlirReader } from './reader.ts';
-import type { Attributes, MlirAttribute } from './syntax.ts';
+import { denseValue } from './syntax/dense.ts';
+import { readAttribute } from './syntax/attributes.ts';
+import { readConvolutionDims } from './syntax/pretty-structured.ts';
+import type { MlirReader } from './syntax/reader.ts';
+import type { Attributes, MlirAttribute } from './syntax/syntax.ts';
 
 /** Attribute values as arguments of calls: lists of integers from lists or dense tensors, words of enumerations, structs. */
 

@@ -2,7 +2,7 @@ import { ShardwrightError, suggestion } from '../../errors.ts';
 import { controlCall } from '../../graph/control.ts';
 import type { Arg, Graph, Node, NodeMeta, TensorType, ValueType } from '../../graph/types.ts';
 import { NO_KWARGS, eachOperand, setOwn, tensorType } from '../../graph/value.ts';
-import { inferSymbolic } from '../symbolic.ts';
+import { inferSymbolic } from '../complete/symbolic.ts';
 import { literalOf, nodeError, type Builder, type OnnxOperand } from './call.ts';
 import type { Constant } from './constant.ts';
 import { mangled, type ModelContext } from './context.ts';

@@ -1,8 +1,8 @@
 import { ShardwrightError } from '../../errors.ts';
 import type { NodeMeta, TensorType } from '../../graph/types.ts';
 import { typeText } from '../../graph/value.ts';
-import type { Infer } from '../fx/infer.ts';
-import { sourcePosition } from '../origin.ts';
+import type { Infer } from '../complete/infer.ts';
+import { sourcePosition } from '../complete/origin.ts';
 import type { OnnxModel, OnnxNode } from './model.ts';
 
 /** What all graphs of one model share. */

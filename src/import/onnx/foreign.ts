@@ -1,5 +1,5 @@
-import { complete } from '../complete.ts';
-import type { ForeignReader } from '../content.ts';
+import { complete } from '../complete/complete.ts';
+import type { ForeignReader } from '../types.ts';
 import { importOnnx } from './import.ts';
 
 export const onnxReader: ForeignReader = {

@@ -1,8 +1,8 @@
 import { ShardwrightError } from '../../errors.ts';
 import { DTYPE_BYTES, type Graph } from '../../graph/types.ts';
 import { builtinOperators } from '../../ops/builtin.ts';
-import { inferCall } from '../../ops/infer.ts';
-import type { Infer } from '../fx/infer.ts';
+import { inferCall } from '../../ops/record/infer.ts';
+import type { Infer } from '../complete/infer.ts';
 import { ModelContext } from './context.ts';
 import { GraphLowering } from './lower.ts';
 import { readModel, type OnnxModel } from './model.ts';

@@ -1,9 +1,9 @@
 import type { Arg, ValueType } from '../../graph/types.ts';
 import { NO_KWARGS, setOwn } from '../../graph/value.ts';
 import type { DraftRef, FxClass, FxInput, FxNode, FxReturn } from '../fx/record.ts';
-import { targetName } from '../fx/target.ts';
-import type { JsonObject, JsonValue } from '../json.ts';
-import { modulePath, sourcePosition } from '../origin.ts';
+import { targetName } from '../fx/text/target.ts';
+import type { JsonObject, JsonValue } from '../file/json.ts';
+import { modulePath, sourcePosition } from '../complete/origin.ts';
 import { listAt, objectAt, onlyKey, stringAt, type Place } from './place.ts';
 import { nameAt, readArg, Types, type Scope } from './values.ts';
 

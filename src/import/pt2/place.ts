@@ -1,5 +1,5 @@
 import { ShardwrightError, suggestion } from '../../errors.ts';
-import { isJsonObject, type JsonObject, type JsonValue } from '../json.ts';
+import { isJsonObject, type JsonObject, type JsonValue } from '../file/json.ts';
 
 /** A position in a JSON document, as a chain to its root: the path text is only made when something is wrong there. */
 export class Place {

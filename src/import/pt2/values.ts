@@ -1,7 +1,7 @@
 import { suggestion } from '../../errors.ts';
 import type { Arg, DType, Dim, TensorType, ValueType } from '../../graph/types.ts';
 import { tensorType } from '../../graph/value.ts';
-import type { JsonObject, JsonValue } from '../json.ts';
+import type { JsonObject, JsonValue } from '../file/json.ts';
 import { booleanAt, floatAt, integerAt, listAt, objectAt, onlyKey, sizeAt, stringAt, type Place } from './place.ts';
 import { sizeExpression } from './sympy.ts';
 

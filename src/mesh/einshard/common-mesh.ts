@@ -1,9 +1,9 @@
 import { ShardwrightError } from '../../errors.ts';
-import { DeviceMesh } from '../mesh.ts';
-import type { Placement } from '../placement.ts';
-import { REPLICATE } from '../replicate.ts';
-import { Shard } from '../shard.ts';
-import { Sharding } from '../sharding.ts';
+import { DeviceMesh } from '../devices/mesh.ts';
+import type { Placement } from '../placements/placement.ts';
+import { REPLICATE } from '../placements/replicate.ts';
+import { Shard } from '../placements/shard.ts';
+import { Sharding } from '../sharding/sharding.ts';
 import type { Einshard } from './resolve.ts';
 import { formatEinshard } from './syntax.ts';
 

@@ -1,8 +1,8 @@
-import { DeviceMesh } from '../mesh.ts';
-import { isPending, type Sharding } from '../sharding.ts';
-import type { Placement } from '../placement.ts';
-import { REPLICATE } from '../replicate.ts';
-import { Shard } from '../shard.ts';
+import { DeviceMesh } from '../devices/mesh.ts';
+import { isPending, type Sharding } from '../sharding/sharding.ts';
+import type { Placement } from '../placements/placement.ts';
+import { REPLICATE } from '../placements/replicate.ts';
+import { Shard } from '../placements/shard.ts';
 import type { Einshard } from './resolve.ts';
 import { formatEinshard, parseEinshard, type EinshardExpression, type RightElement } from './syntax.ts';
 

@@ -3,8 +3,8 @@
  * (`{ dp: 'S(0)', tp: 'P' }`). Out: one type for each axis that it names, checked against mesh and shape.
  */
 import { ShardwrightError, suggestion } from '../../errors.ts';
-import type { DeviceMesh } from '../mesh.ts';
-import { parsePartitionSpec } from '../partition-spec.ts';
+import type { DeviceMesh } from '../devices/mesh.ts';
+import { parsePartitionSpec } from '../views/partition-spec.ts';
 import { cutOf, isAxisType, S, type AxisType } from './types.ts';
 
 /** `P("dp", None, unreduced={"tp"})`, or `{ dp: 'S(0)', tp: 'P' }`. */

@@ -5,9 +5,9 @@
  * package spmd_types have them.
  */
 import { ShardwrightError } from '../../errors.ts';
-import { gradientState, type State } from '../four-states.ts';
-import { PartitionSpec } from '../partition-spec.ts';
-import { ShardedType } from '../sharded-type.ts';
+import { gradientState, type State } from '../views/four-states.ts';
+import { PartitionSpec } from '../views/partition-spec.ts';
+import { ShardedType } from '../views/sharded-type.ts';
 
 /** Type of a value along one mesh axis. Equal iff the texts are. */
 export type AxisType = 'V' | 'R' | 'I' | 'P' | `S(${number})`;

@@ -1,9 +1,9 @@
-import { matmulOf } from '../vjp/composite-product.ts';
+import { matmulOf } from '../vjp/composite/product.ts';
 import type { ValueRef } from '../../graph/types.ts';
-import { decomposedOp, type Body, type DecomposedSpec } from '../decomposed.ts';
-import { elements, type OperatorRecord } from '../record.ts';
-import { complexSpecs } from './complex.ts';
-import type { OperatorTable } from '../table.ts';
+import { decomposedOp, type Body, type DecomposedSpec } from '../vjp/composite/decomposed.ts';
+import { elements, type OperatorRecord } from '../record/record.ts';
+import { complexSpecs } from './elementwise/complex.ts';
+import type { OperatorTable } from '../record/table.ts';
 import { literal } from '../vjp/build.ts';
 
 /**

@@ -1,6 +1,6 @@
 import { ShardwrightError, suggestion } from '../../errors.ts';
-import type { State } from '../../mesh/four-states.ts';
-import { isPartitionSpec, parsePartitionSpec } from '../../mesh/partition-spec.ts';
+import type { State } from '../../mesh/views/four-states.ts';
+import { isPartitionSpec, parsePartitionSpec } from '../../mesh/views/partition-spec.ts';
 
 /**
  * Where the operands of an einsum are. In: for each operand the state on each mesh dim, as text. Out: the same by letters, with the

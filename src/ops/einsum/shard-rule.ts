@@ -1,7 +1,7 @@
 import { internalError, ShardwrightError } from '../../errors.ts';
-import { gradientState } from '../../mesh/four-states.ts';
-import { einsumRules } from '../einsum.ts';
-import { P, R, rule, type Rule, type RuleSlot } from '../rule.ts';
+import { gradientState } from '../../mesh/views/four-states.ts';
+import { einsumRules } from '../rules/einsum.ts';
+import { P, R, rule, type Rule, type RuleSlot } from '../record/rule.ts';
 import { parseEinsum, type EinsumEquation } from './equation.ts';
 import { unswappable, einsumBackward } from './gradient.ts';
 import { INVARIANT, PENDING, readPlaced, REPLICATED, stateText, type EinsumSpec, type LetterState, type PlacedOperand } from './placed.ts'; // prettier-ignore

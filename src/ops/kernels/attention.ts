@@ -5,7 +5,7 @@ import { matmul } from '../../ndarray/matmul.ts';
 import { uniform, type RandomStream } from '../../ndarray/random.ts';
 import { logSumExpOf, reduce, sum, sumTo } from '../../ndarray/reduce.ts';
 import { concat, expand, reshape, transpose, unsqueeze } from '../../ndarray/views.ts';
-import { one, optional, tensor, type Kernel, type KernelCall, type Kernels } from './kernel.ts';
+import { one, optional, tensor, type Kernel, type KernelCall, type Kernels } from '../record/kernel.ts';
 import { safeSoftmax } from './softmax.ts';
 
 /**

@@ -1,7 +1,7 @@
 import { kindOf, type NDArray } from '../../ndarray/array.ts';
 import { bitsOf, map, map2, map3 } from '../../ndarray/elementwise.ts';
 import { nextAfter } from '../../ndarray/special.ts';
-import { one, operand, optional, resultType, tensor, valueError, type Kernel, type KernelCall, type Kernels } from './kernel.ts'; // prettier-ignore
+import { one, operand, optional, resultType, tensor, valueError, type Kernel, type KernelCall, type Kernels } from '../record/kernel.ts'; // prettier-ignore
 import { bothForms, integerPow, pow } from './unary.ts';
 
 /** Elementwise functions of several operands: arithmetic, comparison, logic, selection. */

@@ -4,8 +4,8 @@ import { complexOf, isComplexType, partsOf, partType, realPart, type ComplexType
 import { add, map, map2, multiply, scale, subtract } from '../../ndarray/elementwise.ts';
 import { fourier } from '../../ndarray/fourier.ts';
 import { broadcastShape, concat, expand, select, unsqueeze } from '../../ndarray/views.ts';
-import type { OperatorRecord } from '../record.ts';
-import { named, one, operand, resultShape, resultType, tensor, type EvaluatedArg, type Kernel, type KernelCall, type Kernels } from './kernel.ts'; // prettier-ignore
+import type { OperatorRecord } from '../record/record.ts';
+import { named, one, operand, resultShape, resultType, tensor, type EvaluatedArg, type Kernel, type KernelCall, type Kernels } from '../record/kernel.ts'; // prettier-ignore
 
 /** Kernels of calls that read or make complex numbers. */
 

@@ -1,7 +1,7 @@
 import { contiguous, type NDArray } from '../../ndarray/array.ts';
 import { cast } from '../../ndarray/elementwise.ts';
 import { expand } from '../../ndarray/views.ts';
-import { named, one, resultType, tensor, type KernelCall, type Kernels } from './kernel.ts';
+import { named, one, resultType, tensor, type KernelCall, type Kernels } from '../record/kernel.ts';
 
 /** Copies, aliases and conversions. Arrays are values, so a copy is the array itself; floating-point types are not rounded. */
 

@@ -5,16 +5,16 @@ import { flat, NDArray } from '../../ndarray/array.ts';
 import { isComplexType, ofParts, partsOf } from '../../ndarray/complex.ts';
 import { map, wrapInteger } from '../../ndarray/elementwise.ts';
 import { streamOf, type RandomStream } from '../../ndarray/random.ts';
-import type { TensorMeta, TypedContext } from '../call.ts';
-import { tensorInputs } from '../context.ts';
-import { bind } from '../infer.ts';
-import type { OperatorRecord } from '../record.ts';
-import type { OperatorTable } from '../table.ts';
+import type { TensorMeta, TypedContext } from '../record/call.ts';
+import { tensorInputs } from '../record/context.ts';
+import { bind } from '../record/infer.ts';
+import type { OperatorRecord } from '../record/record.ts';
+import type { OperatorTable } from '../record/table.ts';
 import { complexKernelOf, isComponentwise } from './complex.ts';
-import { type EvaluatedArg } from './kernel.ts';
+import { type EvaluatedArg } from '../record/kernel.ts';
 import { kernelOf } from './table.ts';
 
-export type { EvaluatedArg } from './kernel.ts';
+export type { EvaluatedArg } from '../record/kernel.ts';
 
 /** One array; or several, of which a masked-off one is null. */
 export type EvaluatedResult = NDArray | readonly (NDArray | null)[] | null;

@@ -1,6 +1,6 @@
 import { build, full, kindOf, type NDArray } from '../../ndarray/array.ts';
 import { bitsOf, cast } from '../../ndarray/elementwise.ts';
-import { constant, named, one, resultShape, resultType, type Kernel, type KernelCall, type Kernels } from './kernel.ts'; // prettier-ignore
+import { constant, named, one, resultShape, resultType, type Kernel, type KernelCall, type Kernels } from '../record/kernel.ts'; // prettier-ignore
 
 /** Arrays made from nothing. */
 

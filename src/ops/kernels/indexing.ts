@@ -2,7 +2,7 @@ import { copyFlat, flat, fromFlat, full, sizeOf, type NDArray } from '../../ndar
 import { map, scale } from '../../ndarray/elementwise.ts';
 import { gather, index, indexedBlock, indexPut, oneDim, scatter } from '../../ndarray/indexing.ts';
 import { expand } from '../../ndarray/views.ts';
-import { one, resultShape, tensor, tensors, valueError, type Kernel, type KernelCall, type Kernels } from './kernel.ts'; // prettier-ignore
+import { one, resultShape, tensor, tensors, valueError, type Kernel, type KernelCall, type Kernels } from '../record/kernel.ts'; // prettier-ignore
 
 /** Reading and writing by index, and lookup tables. */
 

@@ -2,7 +2,7 @@ import { flat, fromFlat, full, scalar, sizeOf, type NDArray } from '../../ndarra
 import { map, map2, map3, multiply, scale } from '../../ndarray/elementwise.ts';
 import { reduce, sumOf } from '../../ndarray/reduce.ts';
 import { expand, reshape } from '../../ndarray/views.ts';
-import { one, optional, tensor, valueError, type Kernel, type KernelCall, type Kernels } from './kernel.ts';
+import { one, optional, tensor, valueError, type Kernel, type KernelCall, type Kernels } from '../record/kernel.ts';
 import { logSoftmax } from './softmax.ts';
 import { softplusOf } from './unary.ts';
 

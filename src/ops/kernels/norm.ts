@@ -2,7 +2,7 @@ import { fromFlat, sizeOf, type NDArray } from '../../ndarray/array.ts';
 import { add, map, map2, map3, multiply, subtract } from '../../ndarray/elementwise.ts';
 import { meanOf, reduce, sum, varianceOf } from '../../ndarray/reduce.ts';
 import { reshape } from '../../ndarray/views.ts';
-import { one, optional, tensor, type Kernel, type KernelCall, type Kernels } from './kernel.ts';
+import { one, optional, tensor, type Kernel, type KernelCall, type Kernels } from '../record/kernel.ts';
 
 /**
  * Normalisations. All are one computation: subtract a mean and multiply by an inverse deviation over some dims (RMS norm

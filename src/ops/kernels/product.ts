@@ -4,7 +4,7 @@ import { matmul } from '../../ndarray/matmul.ts';
 import { sum } from '../../ndarray/reduce.ts';
 import { toLarge, toSmall, toWeight, type Geometry } from '../../ndarray/convolution.ts';
 import { concat, reshape, rows, select, transpose, unsqueeze } from '../../ndarray/views.ts';
-import { one, optional, resultShape, tensor, valueError, type Kernel, type KernelCall, type Kernels } from './kernel.ts'; // prettier-ignore
+import { one, optional, resultShape, tensor, valueError, type Kernel, type KernelCall, type Kernels } from '../record/kernel.ts'; // prettier-ignore
 
 /** Matrix products and convolutions. */
 

@@ -1,7 +1,7 @@
 import { build, flat, fromFlat, full, sizeOf, type NDArray } from '../../ndarray/array.ts';
 import { map3, multiply } from '../../ndarray/elementwise.ts';
 import { exponential, normal, uniform } from '../../ndarray/random.ts';
-import { one, resultShape, tensor, valueError, type Kernel, type KernelCall, type Kernels } from './kernel.ts';
+import { one, resultShape, tensor, valueError, type Kernel, type KernelCall, type Kernels } from '../record/kernel.ts';
 
 /**
  * Random operators. Element i of a result is a function of the seed, the stream of the call and i alone; the numbers are

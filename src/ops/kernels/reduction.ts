@@ -7,7 +7,7 @@ import {
 } from '../../ndarray/reduce.ts'; // prettier-ignore
 import { medianAt, modeAt } from '../../ndarray/sort.ts';
 import { logAddExp } from './binary.ts';
-import { one, optional, resultShape, resultType, tensor, type Kernel, type KernelCall, type Kernels } from './kernel.ts'; // prettier-ignore
+import { one, optional, resultShape, resultType, tensor, type Kernel, type KernelCall, type Kernels } from '../record/kernel.ts'; // prettier-ignore
 
 /** Reductions and scans. */
 

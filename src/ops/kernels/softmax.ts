@@ -2,7 +2,7 @@ import type { NDArray } from '../../ndarray/array.ts';
 import { map, map2, multiply, subtract } from '../../ndarray/elementwise.ts';
 import { alongOne, logSumExpOf, maximumOf, reduce, sum } from '../../ndarray/reduce.ts';
 import { dimOf } from '../../ndarray/views.ts';
-import { named, one, tensor, type KernelCall, type Kernels } from './kernel.ts';
+import { named, one, tensor, type KernelCall, type Kernels } from '../record/kernel.ts';
 
 /** Softmax along a dim, its logarithm, and their gradients. */
 

@@ -2,7 +2,16 @@ import type { NDArray } from '../../ndarray/array.ts';
 import {
   broadcastShape, diagonal, dimOf, expand, moveDim, permute, reshape, rows, select, slice, squeeze, transpose, unsqueeze,
 } from '../../ndarray/views.ts'; // prettier-ignore
-import { named, one, resultShape, tensor, tensors, type Kernel, type KernelCall, type Kernels } from './kernel.ts';
+import {
+  named,
+  one,
+  resultShape,
+  tensor,
+  tensors,
+  type Kernel,
+  type KernelCall,
+  type Kernels,
+} from '../record/kernel.ts';
 
 /** Views: other sizes over the same values. */
 

@@ -1,9 +1,9 @@
 import { ShardwrightError } from '../../errors.ts';
 import type { Arg, DType, TensorType } from '../../graph/types.ts';
 import { DTYPES } from '../../graph/types.ts';
-import { bind } from '../infer.ts';
-import type { OperatorRecord, TypedContext } from '../record.ts';
-import type { OperatorTable } from '../table.ts';
+import { bind } from '../record/infer.ts';
+import type { OperatorRecord, TypedContext } from '../record/record.ts';
+import type { OperatorTable } from '../record/table.ts';
 
 /**
  * Calls of operators written as text: `mm(x[5,6], x[6,7])`, `sum.dim_IntList(x[5,6], [-1], True, dtype=f32)`. A target without

@@ -1,4 +1,4 @@
-import type { OperatorRecord } from '../record.ts';
+import type { OperatorRecord } from '../record/record.ts';
 
 /** How the values of an operator's tensors are drawn where its domain is not the whole line. */
 const DOMAIN: Readonly<Record<string, string>> = {

@@ -1,4 +1,4 @@
-import type { OperatorRecord } from '../record.ts';
+import type { OperatorRecord } from '../record/record.ts';
 
 /** Sample calls of the StableHLO vocabulary. Sizes are even on 2 and 3 ranks (6) and uneven on both (5, 7), as for ATen. */
 

@@ -5,10 +5,10 @@
  * an ordinary linear function. Source: `mesh/local-types/primitives.ts`.
  */
 import { cutOf, isAxisType, type AxisType } from '../../mesh/local-types/types.ts';
-import { anyS, cuttable, linearKinds, movedKinds } from '../dims.ts';
-import { one, tensor } from '../kernels/kernel.ts';
-import { defineOp, type OpClass, type OpContext, type OperatorRecord, type TypedContext } from '../record.ts';
-import { P, rule, type Rule } from '../rule.ts';
+import { anyS, cuttable, linearKinds, movedKinds } from '../rules/dims.ts';
+import { one, tensor } from '../record/kernel.ts';
+import { defineOp, type OpClass, type OpContext, type OperatorRecord, type TypedContext } from '../record/record.ts';
+import { P, rule, type Rule } from '../record/rule.ts';
 
 const TYPED = 'Tensor x, str axis, int size, str src, str dst';
 

@@ -1,7 +1,7 @@
-import type { ReduceOp } from '../../mesh/placement.ts';
-import { anyS, cuttable, linearKinds, movedKinds } from '../dims.ts';
-import { defineOp, elements, type OpContext, type OperatorRecord } from '../record.ts';
-import { P, rule, type Rule } from '../rule.ts';
+import type { ReduceOp } from '../../mesh/placements/placement.ts';
+import { anyS, cuttable, linearKinds, movedKinds } from '../rules/dims.ts';
+import { defineOp, elements, type OpContext, type OperatorRecord } from '../record/record.ts';
+import { P, rule, type Rule } from '../record/rule.ts';
 
 /**
  * Collectives of a program that is manual over some mesh dims. The rules here speak of the OTHER mesh dims, on which the

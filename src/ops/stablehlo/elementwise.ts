@@ -1,6 +1,6 @@
 import type { DType } from '../../graph/types.ts';
-import { sameShape } from '../dims.ts';
-import { realOf } from '../dtypes.ts';
+import { sameShape } from '../rules/dims.ts';
+import { realOf } from '../record/dtypes.ts';
 import {
   additiveRules,
   castKinds,
@@ -11,8 +11,8 @@ import {
   nonDecreasing,
   nonIncreasing,
   onePartial,
-} from '../partials.ts';
-import { pointwise, pointwiseRules, TRANSCENDENTAL } from '../pointwise.ts';
+} from '../rules/partials.ts';
+import { pointwise, pointwiseRules, TRANSCENDENTAL } from '../rules/pointwise.ts';
 import {
   defineOp,
   elements,
@@ -21,8 +21,8 @@ import {
   type OperatorRecord,
   type TensorMeta,
   type TypedContext,
-} from '../record.ts';
-import { ALL_KINDS, LINEAR_KINDS, P, rule, type Rule } from '../rule.ts';
+} from '../record/record.ts';
+import { ALL_KINDS, LINEAR_KINDS, P, rule, type Rule } from '../record/rule.ts';
 
 /**
  * Elementwise operations of StableHLO and CHLO. Operands have one shape (no implicit broadcasting) and results the dtype

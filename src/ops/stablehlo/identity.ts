@@ -1,8 +1,8 @@
-import { anyS, cuttable, movedKinds, need } from '../dims.ts';
-import { identityKinds } from '../partials.ts';
-import { pointwiseRules } from '../pointwise.ts';
-import { defineOp, type OperatorRecord, type TypedContext } from '../record.ts';
-import { P, R, S, rule, type Rule, type RuleSlot } from '../rule.ts';
+import { anyS, cuttable, movedKinds, need } from '../rules/dims.ts';
+import { identityKinds } from '../rules/partials.ts';
+import { pointwiseRules } from '../rules/pointwise.ts';
+import { defineOp, type OperatorRecord, type TypedContext } from '../record/record.ts';
+import { P, R, S, rule, type Rule, type RuleSlot } from '../record/rule.ts';
 
 /** Operations that compute nothing: values kept apart in time, named or constrained, and the size of a dim. */
 

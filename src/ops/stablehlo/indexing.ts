@@ -1,6 +1,13 @@
-import { additiveKind, anyS, linearKinds, movedKinds, need } from '../dims.ts';
-import { defineOp, elements, metaBytes, type OpContext, type OperatorRecord, type TypedContext } from '../record.ts';
-import { P, R, S, rule, type Rule, type RuleSlot } from '../rule.ts';
+import { additiveKind, anyS, linearKinds, movedKinds, need } from '../rules/dims.ts';
+import {
+  defineOp,
+  elements,
+  metaBytes,
+  type OpContext,
+  type OperatorRecord,
+  type TypedContext,
+} from '../record/record.ts';
+import { P, R, S, rule, type Rule, type RuleSlot } from '../record/rule.ts';
 
 /**
  * `gather` and `scatter`, whose dimension numbers say for every dim what it is: taken whole, batched with the indices, or

@@ -1,6 +1,6 @@
-import { anyS, cuttable, linearKinds, need } from '../dims.ts';
-import { defineOp, elements, type OperatorRecord } from '../record.ts';
-import { P, rule } from '../rule.ts';
+import { anyS, cuttable, linearKinds, need } from '../rules/dims.ts';
+import { defineOp, elements, type OperatorRecord } from '../record/record.ts';
+import { P, rule } from '../record/rule.ts';
 
 /** Functions of the last dims, which stay whole; every dim before them is a batch. */
 

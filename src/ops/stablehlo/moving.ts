@@ -1,6 +1,6 @@
-import { anyS, cuttable, kindsPass, movedKinds, need, pendingRules, perDim } from '../dims.ts';
-import { defineOp, metaBytes, type OpContext, type OperatorRecord, type TensorMeta } from '../record.ts';
-import { P, R, S, rule, type Rule, type RuleSlot } from '../rule.ts';
+import { anyS, cuttable, kindsPass, movedKinds, need, pendingRules, perDim } from '../rules/dims.ts';
+import { defineOp, metaBytes, type OpContext, type OperatorRecord, type TensorMeta } from '../record/record.ts';
+import { P, R, S, rule, type Rule, type RuleSlot } from '../record/rule.ts';
 
 /**
  * Operations of StableHLO that move elements: slices, padding, concatenation. Dims that are taken whole follow. Pending

@@ -1,4 +1,4 @@
-import { cuttable, need } from '../dims.ts';
+import { cuttable, need } from '../rules/dims.ts';
 import {
   defineOp,
   elements,
@@ -6,8 +6,8 @@ import {
   type OperatorRecord,
   type TensorMeta,
   type TypedContext,
-} from '../record.ts';
-import { R, S, rule, type Rule, type RuleSlot } from '../rule.ts';
+} from '../record/record.ts';
+import { R, S, rule, type Rule, type RuleSlot } from '../record/rule.ts';
 
 /** Batch normalisation: each feature is its own problem. In training its statistics run over all other dims, which stay whole. */
 

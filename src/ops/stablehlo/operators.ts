@@ -1,4 +1,4 @@
-import type { OperatorRecord } from '../record.ts';
+import type { OperatorRecord } from '../record/record.ts';
 import { collectiveOps } from './collective.ts';
 import { elementwiseOps } from './elementwise.ts';
 import { identityOps } from './identity.ts';

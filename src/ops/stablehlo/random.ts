@@ -1,4 +1,4 @@
-import { defineOp, elements, type OperatorRecord } from '../record.ts';
+import { defineOp, elements, type OperatorRecord } from '../record/record.ts';
 
 /**
  * Random numbers. StableHLO's generators return one stream for the whole result, whose parts are not the streams of the

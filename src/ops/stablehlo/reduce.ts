@@ -1,6 +1,6 @@
 import type { DType } from '../../graph/types.ts';
-import type { ReduceOp } from '../../mesh/placement.ts';
-import { anyS, cuttable, linearKinds } from '../dims.ts';
+import type { ReduceOp } from '../../mesh/placements/placement.ts';
+import { anyS, cuttable, linearKinds } from '../rules/dims.ts';
 import {
   defineOp,
   elements,
@@ -8,8 +8,8 @@ import {
   type OperatorRecord,
   type TensorMeta,
   type TypedContext,
-} from '../record.ts';
-import { P, R, S, rule, type Rule, type RuleSlot } from '../rule.ts';
+} from '../record/record.ts';
+import { P, R, S, rule, type Rule, type RuleSlot } from '../record/rule.ts';
 import { dilated } from './product.ts';
 
 /**

@@ -1,8 +1,8 @@
 import { DTYPE_BYTES } from '../../graph/types.ts';
-import { anyS, cuttable, kindsPass, movedKinds, need, perDim } from '../dims.ts';
-import { defineOp, elements, type OpContext, type OperatorRecord, type TensorMeta } from '../record.ts';
-import { R, S, rule } from '../rule.ts';
-import { viewRules } from '../viewgroups.ts';
+import { anyS, cuttable, kindsPass, movedKinds, need, perDim } from '../rules/dims.ts';
+import { defineOp, elements, type OpContext, type OperatorRecord, type TensorMeta } from '../record/record.ts';
+import { R, S, rule } from '../record/rule.ts';
+import { viewRules } from '../rules/viewgroups.ts';
 
 /**
  * Operations of StableHLO that make and rename elements. Shapes are always written out, so a cut dim mostly means a

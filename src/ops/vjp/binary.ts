@@ -1,5 +1,5 @@
 import type { ValueRef } from '../../graph/types.ts';
-import { categoryOf } from '../dtypes.ts';
+import { categoryOf } from '../record/dtypes.ts';
 import { literal, type CallBuilder, type Operand } from './build.ts';
 import { named, type VjpCall, type Vjps } from './vjp.ts';
 

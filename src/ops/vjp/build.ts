@@ -2,8 +2,8 @@ import { internalError, ShardwrightError } from '../../errors.ts';
 import { baseName, type GraphBuilder } from '../../graph/build.ts';
 import type { Arg, DType, Node, NodeMeta, TensorType, ValueRef, ValueType } from '../../graph/types.ts';
 import { isRef, NO_KWARGS } from '../../graph/value.ts';
-import { inferCall } from '../infer.ts';
-import type { OperatorTable } from '../table.ts';
+import { inferCall } from '../record/infer.ts';
+import type { OperatorTable } from '../record/table.ts';
 import { isRowMajor, resultOrder, splitsOnly, statedOrder, type MemoryOrder } from './layout.ts';
 
 /** An operand of an elementwise call: a value, or a number that is written as a floating-point literal. */

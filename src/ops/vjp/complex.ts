@@ -3,9 +3,9 @@
  * is the conjugate of the derivative times what comes back; formulas written for real numbers lack the conjugate unless the
  * operator only moves or adds numbers, which has none to take.
  */
-import type { OperatorRecord } from '../record.ts';
+import type { OperatorRecord } from '../record/record.ts';
 
-/** Tried on complex numbers against torch.autograd (test/passes/complex-vjp.test.ts). */
+/** Tried on complex numbers against torch.autograd (test/passes/autodiff/complex-vjp.test.ts). */
 const CONJUGATED = /^aten\.(view_as_complex|view_as_real|complex|_conj|polar|real|imag|abs|mul|div)\./;
 
 /** Linear with real coefficients: sums, and what puts elements elsewhere. */

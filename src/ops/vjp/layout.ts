@@ -1,6 +1,6 @@
 import type { Arg, TensorType, ValueRef, ValueType } from '../../graph/types.ts';
 import { isList, isRef, sameShape } from '../../graph/value.ts';
-import type { OperatorTable } from '../table.ts';
+import type { OperatorTable } from '../record/table.ts';
 
 /**
  * Memory order of a value: its dims from the slowest to the fastest. Null where the elements do not lie one after the other,

@@ -1,6 +1,6 @@
 import type { ValueRef } from '../../graph/types.ts';
 import type { CallBuilder } from './build.ts';
-import { letters as einsumLetters } from '../aten/einsum.ts';
+import { letters as einsumLetters } from '../einsum/letters.ts';
 import { named, type VjpCall, type Vjps } from './vjp.ts';
 
 /** Matrix products. A product whose two operands are differentiated costs twice its forward work in the backward pass. */

@@ -1,7 +1,7 @@
 import { internalError } from '../../errors.ts';
 import type { Arg, Node, ValueRef } from '../../graph/types.ts';
 import { getOwn, isList, isRef } from '../../graph/value.ts';
-import type { OperatorRecord, TypedContext } from '../record.ts';
+import type { OperatorRecord, TypedContext } from '../record/record.ts';
 import type { CallBuilder } from './build.ts';
 
 /** Gradient of one argument; null for zero. A tensor list has one per member. */

@@ -1,6 +1,6 @@
 import { internalError, ShardwrightError } from '../../errors.ts';
-import type { LinearProgram } from '../../solver/linear-program.ts';
-import { askLibrary } from '../../solver/solvers/library.ts';
+import type { LinearProgram } from '../../solver/milp/linear-program.ts';
+import { askLibrary } from '../../solver/milp/library.ts';
 
 /**
  * Optimal rematerialisation of a whole graph: the integer program of Checkmate (Jain et al., arXiv:1910.02653, section 4).

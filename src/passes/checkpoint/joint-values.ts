@@ -1,12 +1,12 @@
-import type { Cluster } from '../../cost/cluster.ts';
+import type { Cluster } from '../../cost/hardware/cluster.ts';
 import { computeCost } from '../../cost/compute.ts';
 import { ShardwrightError } from '../../errors.ts';
 import type { Graph, Node } from '../../graph/types.ts';
 import { eachOperand, tensorBytes } from '../../graph/value.ts';
-import type { OpClass, TensorMeta } from '../../ops/record.ts';
-import type { OperatorTable } from '../../ops/table.ts';
+import type { OpClass, TensorMeta } from '../../ops/record/record.ts';
+import type { OperatorTable } from '../../ops/record/table.ts';
 import { callContext, tensorMetas } from '../call-context.ts';
-import { backwardStart } from '../weight-views.ts';
+import { backwardStart } from '../plannable/weight-views.ts';
 import type { ForwardValue } from './saved-values.ts';
 
 /** Classes whose results are never computed again for free. */

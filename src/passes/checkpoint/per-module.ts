@@ -1,6 +1,6 @@
 import { internalError, ShardwrightError } from '../../errors.ts';
-import type { LinearProgram } from '../../solver/linear-program.ts';
-import { askLibrary } from '../../solver/solvers/library.ts';
+import type { LinearProgram } from '../../solver/milp/linear-program.ts';
+import { askLibrary } from '../../solver/milp/library.ts';
 import type { CurveLine } from './recompute-curve.ts';
 
 /**

@@ -1,10 +1,10 @@
-import type { Cluster } from '../../cost/cluster.ts';
+import type { Cluster } from '../../cost/hardware/cluster.ts';
 import { ShardwrightError } from '../../errors.ts';
 import type { Graph } from '../../graph/types.ts';
 import { eachOperand, tensorBytes } from '../../graph/value.ts';
-import type { OpClass } from '../../ops/record.ts';
-import type { OperatorTable } from '../../ops/table.ts';
-import { backwardStart } from '../weight-views.ts';
+import type { OpClass } from '../../ops/record/record.ts';
+import type { OperatorTable } from '../../ops/record/table.ts';
+import { backwardStart } from '../plannable/weight-views.ts';
 import { forwardValues } from './joint-values.ts';
 import { runsAgain } from './repeatable.ts';
 import { savedUnderBudget } from './saved-values.ts';

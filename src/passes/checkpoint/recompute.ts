@@ -1,7 +1,7 @@
 import { ShardwrightError } from '../../errors.ts';
 import type { Graph, Node } from '../../graph/types.ts';
 import { eachOperand, mapOperands } from '../../graph/value.ts';
-import { backwardStart } from '../weight-views.ts';
+import { backwardStart } from '../plannable/weight-views.ts';
 
 /** A graph that computes some forward values again, and which node is another run of which. */
 export interface RecomputedGraph {

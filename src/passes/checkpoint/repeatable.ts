@@ -1,4 +1,4 @@
-import type { OpClass, OperatorRecord } from '../../ops/record.ts';
+import type { OpClass, OperatorRecord } from '../../ops/record/record.ts';
 
 /** Classes whose second run need not give the same numbers, or is not one kernel. */
 const ONCE: ReadonlySet<OpClass> = new Set<OpClass>(['random', 'control', 'collective', 'other']);

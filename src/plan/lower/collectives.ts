@@ -1,10 +1,10 @@
 import { internalError } from '../../errors.ts';
-import type { CollectiveKind } from '../../cost/collectives.ts';
+import type { CollectiveKind } from '../../cost/collective-model.ts';
 import type { Arg } from '../../graph/types.ts';
 import { isList } from '../../graph/value.ts';
-import type { DeviceMesh } from '../../mesh/mesh.ts';
-import type { ReduceOp } from '../../mesh/placement.ts';
-import { REDUCE_OPS } from '../../mesh/partial.ts';
+import type { DeviceMesh } from '../../mesh/devices/mesh.ts';
+import type { ReduceOp } from '../../mesh/placements/placement.ts';
+import { REDUCE_OPS } from '../../mesh/placements/partial.ts';
 
 /**
  * The collectives of a per-device program. They are PyTorch's functional collectives, with its meaning of every argument:

@@ -1,11 +1,11 @@
 import { internalError } from '../../errors.ts';
-import type { CollectiveKind } from '../../cost/collectives.ts';
+import type { CollectiveKind } from '../../cost/collective-model.ts';
 import type { Arg, DType, Node, NodeMeta, TensorType, ValueRef, ValueType } from '../../graph/types.ts';
 import { eachOperand, NO_KWARGS, tensorType } from '../../graph/value.ts';
-import type { DeviceMesh } from '../../mesh/mesh.ts';
-import type { TensorMeta } from '../../ops/call.ts';
-import { bind } from '../../ops/infer.ts';
-import type { OperatorTable } from '../../ops/table.ts';
+import type { DeviceMesh } from '../../mesh/devices/mesh.ts';
+import type { TensorMeta } from '../../ops/record/call.ts';
+import { bind } from '../../ops/record/infer.ts';
+import type { OperatorTable } from '../../ops/record/table.ts';
 import { collectiveTarget, groupText } from './collectives.ts';
 import { argAtRank, atRank, rankInt, type RankInt, type RankSymbols } from './rank-int.ts';
 

@@ -1,8 +1,8 @@
 import { internalError, ShardwrightError } from '../../errors.ts';
 import type { Arg, Node } from '../../graph/types.ts';
 import { isList, isRef } from '../../graph/value.ts';
-import type { OperatorRecord, TypedContext } from '../../ops/record.ts';
-import type { Rule } from '../../ops/rule.ts';
+import type { OperatorRecord, TypedContext } from '../../ops/record/record.ts';
+import type { Rule } from '../../ops/record/rule.ts';
 import { ref, type Emitter } from './emitter.ts';
 import type { Piece, Pieces } from './pieces.ts';
 import type { RankInt } from './rank-int.ts';

@@ -1,8 +1,8 @@
 import { internalError, ShardwrightError } from '../../errors.ts';
-import { Shard } from '../../mesh/shard.ts';
-import type { Sharding } from '../../mesh/sharding.ts';
-import type { ShardingSpace } from '../../mesh/space.ts';
-import { StridedShard } from '../../mesh/strided.ts';
+import { Shard } from '../../mesh/placements/shard.ts';
+import type { Sharding } from '../../mesh/sharding/sharding.ts';
+import type { ShardingSpace } from '../../mesh/sharding/space.ts';
+import { StridedShard } from '../../mesh/placements/strided.ts';
 import { rankInt, type RankInt } from './rank-int.ts';
 
 /** The rows of one tensor dim that each rank holds: one run of rows where all cuts are ceil chunks, else several. */

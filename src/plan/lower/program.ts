@@ -1,6 +1,6 @@
 import type { Arg, Graph, Node, ValueType } from '../../graph/types.ts';
-import type { DeviceMesh } from '../../mesh/mesh.ts';
-import type { ShardingSpace } from '../../mesh/space.ts';
+import type { DeviceMesh } from '../../mesh/devices/mesh.ts';
+import type { ShardingSpace } from '../../mesh/sharding/space.ts';
 import { argAtRank, dimAtRank } from './rank-int.ts';
 
 /**

@@ -1,13 +1,13 @@
-import { COLLECTIVE_KINDS, type CollectiveKind } from '../../cost/collectives.ts';
+import { COLLECTIVE_KINDS, type CollectiveKind } from '../../cost/collective-model.ts';
 import { internalError } from '../../errors.ts';
-import { parseMesh } from '../../mesh/mesh.ts';
-import { ShardingSpace } from '../../mesh/space.ts';
-import { bindCall, withOutputs } from '../../ops/context.ts';
-import type { TensorMeta } from '../../ops/record.ts';
-import type { OperatorTable } from '../../ops/table.ts';
+import { parseMesh } from '../../mesh/devices/mesh.ts';
+import { ShardingSpace } from '../../mesh/sharding/space.ts';
+import { bindCall, withOutputs } from '../../ops/record/context.ts';
+import type { TensorMeta } from '../../ops/record/record.ts';
+import type { OperatorTable } from '../../ops/record/table.ts';
 import { dataflow } from '../../strategy/dataflow.ts';
-import type { PlannedProgram } from './planned.ts';
-import type { Plan, PlannedRedistribution } from '../types.ts';
+import type { PlannedProgram } from '../record/planned.ts';
+import type { Plan, PlannedRedistribution } from '../record/types.ts';
 import { rulesTaken } from './rules-taken.ts';
 
 /** A collective that a plan says will run. */

@@ -1,8 +1,8 @@
 import { internalError } from '../../errors.ts';
-import { Partial } from '../../mesh/partial.ts';
-import type { Placement } from '../../mesh/placement.ts';
-import type { ShardingSpace } from '../../mesh/space.ts';
-import type { Rule, RuleSlot } from '../../ops/rule.ts';
+import { Partial } from '../../mesh/placements/partial.ts';
+import type { Placement } from '../../mesh/placements/placement.ts';
+import type { ShardingSpace } from '../../mesh/sharding/space.ts';
+import type { Rule, RuleSlot } from '../../ops/record/rule.ts';
 
 /**
  * The rule that a call takes on each mesh dim, found from its placements: the first whose slots they are, as the expansion

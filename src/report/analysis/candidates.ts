@@ -1,4 +1,4 @@
-import { explainNode, type CandidateClass, type Reopened } from '../../plan/explain.ts';
+import { explainNode, type CandidateClass, type Reopened } from '../../plan/questions/explain.ts';
 import { foldNumbers } from './layer-names.ts';
 
 /** The strategies of one node, as `explain` lists them: the chosen one, then the nearest others. */

@@ -1,8 +1,8 @@
-import { backwardStart } from '../../passes/weight-views.ts';
-import type { Reopened } from '../../plan/explain.ts';
-import type { Plan } from '../../plan/types.ts';
-import { lineSignature } from '../program.ts';
-import { findRepeats } from '../repeats.ts';
+import { backwardStart } from '../../passes/plannable/weight-views.ts';
+import type { Reopened } from '../../plan/questions/explain.ts';
+import type { Plan } from '../../plan/record/types.ts';
+import { lineSignature } from './program.ts';
+import { findRepeats } from './repeats.ts';
 
 /** The program with equal layers drawn once, and nodes without a kernel and without a move left out. */
 export interface FoldedGraph {

@@ -1,8 +1,8 @@
 import type { Graph } from '../../graph/types.ts';
-import type { OperatorTable } from '../../ops/table.ts';
+import type { OperatorTable } from '../../ops/record/table.ts';
 import { prepare, type Prepared } from '../../plan/prepare.ts';
 import { shardPrepared } from '../../plan/shard.ts';
-import type { Plan } from '../../plan/types.ts';
+import type { Plan } from '../../plan/record/types.ts';
 import type { Progress } from '../../solver/types.ts';
 
 /** The best plan and the bound as they were while the problem was solved. */

@@ -1,11 +1,11 @@
-import { sumCollectives, termsOf } from '../../plan/diff.ts';
-import { decode, stateMemory } from '../../plan/decode.ts';
+import { sumCollectives, termsOf } from '../../plan/record/diff.ts';
+import { decode, stateMemory } from '../../plan/record/decode.ts';
 import type { Prepared } from '../../plan/prepare.ts';
-import type { Plan } from '../../plan/types.ts';
-import { dominator, paretoFront } from '../../zoo/pareto.ts';
-import { priceRestriction } from '../../zoo/price.ts';
-import { inputRoles } from '../../zoo/input-roles.ts';
-import { applyRecipe, plainRecipes } from '../../zoo/recipes.ts';
+import type { Plan } from '../../plan/record/types.ts';
+import { dominator, paretoFront } from '../../zoo/compare/pareto.ts';
+import { priceRestriction } from '../../zoo/compare/price.ts';
+import { inputRoles } from '../../zoo/recipes/input-roles.ts';
+import { applyRecipe, plainRecipes } from '../../zoo/recipes/recipes.ts';
 
 /** A plan that people write by hand, priced on the same problem; what the mesh or the model does not admit says why. */
 export interface KnownPlan {

@@ -1,4 +1,4 @@
-import type { OpClass, OperatorRecord } from '../../ops/record.ts';
+import type { OpClass, OperatorRecord } from '../../ops/record/record.ts';
 import type { Prepared } from '../../plan/prepare.ts';
 
 /**

@@ -1,8 +1,8 @@
 import { matrixPeak } from '../../cost/compute.ts';
-import { presetComputeCost } from '../../cost/presets.ts';
+import { presetComputeCost } from '../../cost/presets/presets.ts';
 import type { DType } from '../../graph/types.ts';
 import type { Prepared } from '../../plan/prepare.ts';
-import type { Plan } from '../../plan/types.ts';
+import type { Plan } from '../../plan/record/types.ts';
 import { layerNames } from './layer-names.ts';
 import { localCalls } from './local-calls.ts';
 

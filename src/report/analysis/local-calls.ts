@@ -1,7 +1,7 @@
-import { atSizes, bindCall, tensorInputs, withOutputs } from '../../ops/context.ts';
-import type { OperatorRecord, TensorMeta, TypedContext } from '../../ops/record.ts';
+import { atSizes, bindCall, tensorInputs, withOutputs } from '../../ops/record/context.ts';
+import type { OperatorRecord, TensorMeta, TypedContext } from '../../ops/record/record.ts';
 import type { Prepared } from '../../plan/prepare.ts';
-import type { Plan, PlannedNode } from '../../plan/types.ts';
+import type { Plan, PlannedNode } from '../../plan/record/types.ts';
 
 /** A call of the program at the sizes of the largest shard that a plan gives it. */
 export interface LocalCall {

@@ -1,6 +1,6 @@
-import { peakOf, type LiveInterval, type MemoryKind } from '../../cost/memory-timeline.ts';
-import { memoryOverTime } from '../../plan/memory-over-time.ts';
-import type { Reopened } from '../../plan/explain.ts';
+import { peakOf, type LiveInterval, type MemoryKind } from '../../cost/memory/timeline.ts';
+import { memoryOverTime } from '../../plan/record/memory-timeline.ts';
+import type { Reopened } from '../../plan/questions/explain.ts';
 
 /** Bytes alive on the fullest device over the moments of the program, by what they are. */
 export interface MemoryCurve {

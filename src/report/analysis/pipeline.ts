@@ -1,14 +1,14 @@
 import { isDeepStrictEqual } from 'node:util';
-import { groupTopology } from '../../cost/collectives.ts';
-import { collectiveModel } from '../../cost/presets.ts';
+import { groupTopology } from '../../cost/collective-model.ts';
+import { collectiveModel } from '../../cost/presets/presets.ts';
 import { ShardwrightError } from '../../errors.ts';
-import { DeviceMesh } from '../../mesh/mesh.ts';
-import type { OperatorTable } from '../../ops/table.ts';
-import type { Reopened } from '../../plan/explain.ts';
+import { DeviceMesh } from '../../mesh/devices/mesh.ts';
+import type { OperatorTable } from '../../ops/record/table.ts';
+import type { Reopened } from '../../plan/questions/explain.ts';
 import type { PipelineSchedule } from '../../simulate/pipeline/schedules.ts';
-import { checkPipeline, pipelineOfPlan, type PlanPipeline } from '../../zoo/pipeline-plan.ts';
-import type { CoreUnit } from '../../zoo/sweep/core-types.ts';
-import { PlanReader } from '../../zoo/sweep/plan-reader.ts';
+import { checkPipeline, pipelineOfPlan, type PlanPipeline } from '../../zoo/pipeline/plan.ts';
+import type { CoreUnit } from '../../zoo/sweep/model/types.ts';
+import { PlanReader } from '../../zoo/sweep/rank/plan-reader.ts';
 
 /** Seconds and bytes of one stage, of one microbatch where not said otherwise. */
 export interface ReportStage {

@@ -1,10 +1,10 @@
-import { RedistributionCharges } from '../../cost/charges.ts';
-import { loadCluster } from '../../cost/cluster.ts';
-import { collectiveModel } from '../../cost/presets.ts';
-import { Redistributor } from '../../cost/redistribute.ts';
+import { RedistributionCharges } from '../../cost/redistribution/charges.ts';
+import { loadCluster } from '../../cost/hardware/cluster.ts';
+import { collectiveModel } from '../../cost/presets/presets.ts';
+import { Redistributor } from '../../cost/redistribution/redistribute.ts';
 import type { Prepared } from '../../plan/prepare.ts';
-import { recost } from '../../plan/recost.ts';
-import type { Plan } from '../../plan/types.ts';
+import { recost } from '../../plan/record/recost.ts';
+import type { Plan } from '../../plan/record/types.ts';
 
 /** The same plan on links of another speed. */
 export interface Sensitivity {

@@ -1,12 +1,12 @@
-import { leastMemory } from '../../plan/least-memory.ts';
-import { restrictionOf } from '../../plan/pins.ts';
+import { leastMemory } from '../../plan/memory/least-memory.ts';
+import { restrictionOf } from '../../plan/restrict/pins.ts';
 import { prepare } from '../../plan/prepare.ts';
 import { shardPrepared } from '../../plan/shard.ts';
-import type { Reopened } from '../../plan/explain.ts';
+import type { Reopened } from '../../plan/questions/explain.ts';
 import type { Graph } from '../../graph/types.ts';
-import type { OperatorTable } from '../../ops/table.ts';
-import { changeRequest } from '../../plan/what-if.ts';
-import { solveRestricted } from '../../zoo/price.ts';
+import type { OperatorTable } from '../../ops/record/table.ts';
+import { changeRequest } from '../../plan/questions/what-if.ts';
+import { solveRestricted } from '../../zoo/compare/price.ts';
 import type { Compared } from './known-plans.ts';
 import { linkChanges, withLinks, type Sensitivity } from './sensitivity.ts';
 

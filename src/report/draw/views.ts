@@ -2,10 +2,10 @@ import { ShardwrightError } from '../../errors.ts';
 import { offsets } from '../../mesh/layout/coordinates.ts';
 import { treeModes, treeProduct, type Order } from '../../mesh/layout/int-tree.ts';
 import type { Layout } from '../../mesh/layout/layout.ts';
-import type { DeviceMesh } from '../../mesh/mesh.ts';
-import { Partial } from '../../mesh/partial.ts';
-import type { Placement } from '../../mesh/placement.ts';
-import { heldRows, isPending, type Sharding } from '../../mesh/sharding.ts';
+import type { DeviceMesh } from '../../mesh/devices/mesh.ts';
+import { Partial } from '../../mesh/placements/partial.ts';
+import type { Placement } from '../../mesh/placements/placement.ts';
+import { heldRows, isPending, type Sharding } from '../../mesh/sharding/sharding.ts';
 import { deviceList } from './blocks.ts';
 import { checkShape, matrixOfMatrices, type Cuts, type Drawing } from './matrix.ts';
 

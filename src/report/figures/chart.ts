@@ -1,5 +1,5 @@
-import type { Markup } from '../html/markup.ts';
-import { h, type Child } from '../html/markup.ts';
+import type { Markup } from '../markup.ts';
+import { h, type Child } from '../markup.ts';
 
 /**
  * What the drawings of a report share: a frame with title and description for screen readers, scales, ticks. Elements are made by

@@ -1,6 +1,6 @@
 import { graphlib, layout } from '@dagrejs/dagre';
 import type { FoldedGraph, FoldedNode } from '../analysis/folded-graph.ts';
-import { h, type Markup } from '../html/markup.ts';
+import { h, type Markup } from '../markup.ts';
 import { secondsText } from '../../units.ts';
 import { chart, clip, label, px } from './chart.ts';
 

@@ -1,5 +1,5 @@
 import type { Incumbents } from '../analysis/incumbents.ts';
-import { h, type Markup } from '../html/markup.ts';
+import { h, type Markup } from '../markup.ts';
 import { secondsText } from '../../units.ts';
 import { bottomAxis, chart, label, leftAxis, linear, logarithmicFine, px } from './chart.ts';
 

@@ -1,5 +1,5 @@
 import type { MemoryCurve } from '../analysis/memory.ts';
-import { h, type Markup } from '../html/markup.ts';
+import { h, type Markup } from '../markup.ts';
 import { bytesText } from '../../units.ts';
 import { chart, clip, label, leftAxis, line, linear, px } from './chart.ts';
 

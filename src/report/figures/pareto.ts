@@ -1,4 +1,4 @@
-import { h, type Markup } from '../html/markup.ts';
+import { h, type Markup } from '../markup.ts';
 import { bytesText, secondsText } from '../../units.ts';
 import {
   bottomAxis,

@@ -1,5 +1,5 @@
 import type { Roofline } from '../analysis/layers.ts';
-import { h, type Markup } from '../html/markup.ts';
+import { h, type Markup } from '../markup.ts';
 import { percentText, secondsText, shareOf } from '../../units.ts';
 import { bottomAxis, chart, label, leftAxis, line, logarithmic, placeNumbers, px } from './chart.ts';
 

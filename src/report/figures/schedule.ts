@@ -1,6 +1,6 @@
 import { playPipeline, type PassSpan, type StageSeconds } from '../../simulate/pipeline/play.ts';
 import { splitsBackward, type PassKind, type PipelineSchedule } from '../../simulate/pipeline/schedules.ts';
-import type { Markup } from '../html/markup.ts';
+import type { Markup } from '../markup.ts';
 import { countedText, secondsText } from '../../units.ts';
 import { bottomAxis, chart, label, linear, rect } from './chart.ts';
 

@@ -1,5 +1,5 @@
 import type { CloseUp, Streams } from '../analysis/streams.ts';
-import { h, type Markup } from '../html/markup.ts';
+import { h, type Markup } from '../markup.ts';
 import { percentText, secondsText, shareOf } from '../../units.ts';
 import { bottomAxis, chart, clipTo, label, line, linear, px, rect } from './chart.ts';
 

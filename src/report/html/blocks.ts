@@ -1,6 +1,6 @@
-import type { BarBlock, Block, Cell, Column, Section, TableBlock } from '../blocks.ts';
+import type { BarBlock, Block, Cell, Column, Section, TableBlock } from '../model/blocks.ts';
 import { percentText } from '../../units.ts';
-import { h, type Child, type Markup } from './markup.ts';
+import { h, type Child, type Markup } from '../markup.ts';
 
 /** A section of a page, with its heading. */
 export function sectionMarkup({ id, title, sheet, blocks }: Section): Markup {

@@ -1,11 +1,11 @@
 import { ShardwrightError, suggestion } from '../../errors.ts';
-import { parseMesh } from '../../mesh/mesh.ts';
-import { ShardingSpace } from '../../mesh/space.ts';
-import type { Plan } from '../../plan/types.ts';
+import { parseMesh } from '../../mesh/devices/mesh.ts';
+import { ShardingSpace } from '../../mesh/sharding/space.ts';
+import type { Plan } from '../../plan/record/types.ts';
 import { DARK, LIGHT, themeRules } from '../draw/palette.ts';
 import { drawSvg } from '../draw/svg.ts';
 import { placementDrawing } from '../draw/views.ts';
-import { h, Markup } from './markup.ts';
+import { h, Markup } from '../markup.ts';
 
 const DEFAULT_DRAWN = 4;
 /** Above this a cell of a replicated dim lists more devices than one can read. */

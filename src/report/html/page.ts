@@ -1,13 +1,13 @@
 import type { Graph } from '../../graph/types.ts';
 import { ofThemPadding } from '../../models/vocabulary.ts';
-import type { Section } from '../blocks.ts';
-import type { Report } from '../data.ts';
-import { parameterElements } from '../parameters.ts';
+import type { Section } from '../model/blocks.ts';
+import type { Report } from '../model/data.ts';
+import { parameterElements } from '../model/parameters.ts';
 import { planSections } from '../sections/plan.ts';
-import { drawnSection, graphSection, programText } from '../sections/program.ts';
+import { drawnSection, graphSection, programText } from './program-section.ts';
 import type { Drawings } from './drawings.ts';
 import { prose, sectionMarkup } from './blocks.ts';
-import { h, Markup, scriptJson } from './markup.ts';
+import { h, Markup, scriptJson } from '../markup.ts';
 import { PAGE_SCRIPT } from './script.ts';
 import { pageStyle } from './style.ts';
 import { countedText } from '../../units.ts';

@@ -1,10 +1,10 @@
 import type { Graph, Node } from '../../graph/types.ts';
-import { backwardStart } from '../../passes/weight-views.ts';
-import type { Plan, PlannedNode } from '../../plan/types.ts';
-import { lineSignature, nodeLines, outputLines } from '../program.ts';
-import { findRepeats } from '../repeats.ts';
+import { backwardStart } from '../../passes/plannable/weight-views.ts';
+import type { Plan, PlannedNode } from '../../plan/record/types.ts';
+import { lineSignature, nodeLines, outputLines } from '../analysis/program.ts';
+import { findRepeats } from '../analysis/repeats.ts';
 import { countText, secondsText } from '../../units.ts';
-import { h, type Markup } from './markup.ts';
+import { h, type Markup } from '../markup.ts';
 
 /** Lines of program text in one page; what is above is left out, and the page says so. */
 const MAX_LINES = 6000;

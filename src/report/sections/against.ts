@@ -1,9 +1,9 @@
-import { bytes, seconds, type Block, type Section } from '../blocks.ts';
+import { bytes, seconds, type Block, type Section } from '../model/blocks.ts';
 import { THIS_PLAN, stateBytesOf, type KnownPlan } from '../analysis/known-plans.ts';
 import type { NextBest } from '../analysis/candidates.ts';
-import { slowerText } from '../answer.ts';
-import type { Report } from '../data.ts';
-import { deltaBytesText, deltaSecondsText } from '../explain.ts';
+import { slowerText } from '../model/answer.ts';
+import type { Report } from '../model/data.ts';
+import { deltaBytesText, deltaSecondsText } from '../text/explain.ts';
 import { paretoFigure, type PlanPoint } from '../figures/pareto.ts';
 import { bytesText, percentText, secondsText, shareOf } from '../../units.ts';
 

@@ -1,8 +1,8 @@
 import { stageText } from '../analysis/pipeline.ts';
-import { afterPasses, comparedStage, messagesText } from '../compared-stages.ts';
+import { afterPasses, comparedStage, messagesText } from '../text/compared-stages.ts';
 import { boundaryTable } from './pipeline.ts';
-import { bytes, count, seconds, type Block, type Section } from '../blocks.ts';
-import type { ComparedPlan, Comparison } from '../../zoo/comparison.ts';
+import { bytes, count, seconds, type Block, type Section } from '../model/blocks.ts';
+import type { ComparedPlan, Comparison } from '../../zoo/compare/comparison.ts';
 import { scheduleFigures } from '../figures/schedule.ts';
 import { bytesText, countedText, percentText } from '../../units.ts';
 

@@ -1,7 +1,7 @@
-import { bytes, seconds, type Block, type Cell, type Section, type TableBlock } from '../blocks.ts';
-import { slowerText } from '../answer.ts';
-import type { ComparedPlan, Comparison, WhatIf } from '../../zoo/comparison.ts';
-import { deltaSecondsText } from '../explain.ts';
+import { bytes, seconds, type Block, type Cell, type Section, type TableBlock } from '../model/blocks.ts';
+import { slowerText } from '../model/answer.ts';
+import type { ComparedPlan, Comparison, WhatIf } from '../../zoo/compare/comparison.ts';
+import { deltaSecondsText } from '../text/explain.ts';
 import { paretoFigure, type PlanPoint } from '../figures/pareto.ts';
 import { bytesText } from '../../units.ts';
 

@@ -1,5 +1,5 @@
-import { bytes, code, type Block, type Section } from '../blocks.ts';
-import type { Report } from '../data.ts';
+import { bytes, code, type Block, type Section } from '../model/blocks.ts';
+import type { Report } from '../model/data.ts';
 import { ofOneMicrobatch } from './pipeline.ts';
 import { memoryFigure } from '../figures/memory-curve.ts';
 import { bytesText, percentText } from '../../units.ts';

@@ -1,6 +1,6 @@
 import { stageText, type Pipeline } from '../analysis/pipeline.ts';
-import { bytes, count, seconds, type Block, type Section } from '../blocks.ts';
-import type { Report } from '../data.ts';
+import { bytes, count, seconds, type Block, type Section } from '../model/blocks.ts';
+import type { Report } from '../model/data.ts';
 import { scheduleFigures } from '../figures/schedule.ts';
 import { bytesText, countedText, countText, percentText, secondsText } from '../../units.ts';
 

@@ -1,5 +1,5 @@
-import type { Section } from '../blocks.ts';
-import type { Report } from '../data.ts';
+import type { Section } from '../model/blocks.ts';
+import type { Report } from '../model/data.ts';
 import { against } from './against.ts';
 import { memory } from './memory.ts';
 import { pipelineSection } from './pipeline.ts';

@@ -1,5 +1,5 @@
-import { bytes, code, count, seconds, type Block, type Section } from '../blocks.ts';
-import { visibleTerms, type Report } from '../data.ts';
+import { bytes, code, count, seconds, type Block, type Section } from '../model/blocks.ts';
+import { visibleTerms, type Report } from '../model/data.ts';
 import { ofOneMicrobatch } from './pipeline.ts';
 import { closeUpFigure, streamsFigure } from '../figures/streams.ts';
 import { numberedGroups, rateText, rooflineFigure } from '../figures/roofline.ts';

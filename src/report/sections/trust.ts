@@ -1,5 +1,5 @@
-import { code, count, seconds, type Block, type Cell, type Section } from '../blocks.ts';
-import type { Report } from '../data.ts';
+import { code, count, seconds, type Block, type Cell, type Section } from '../model/blocks.ts';
+import type { Report } from '../model/data.ts';
 import { ofOneMicrobatch } from './pipeline.ts';
 import type { MeasuredErrors } from '../analysis/measured.ts';
 import { incumbentsFigure } from '../figures/incumbents.ts';

@@ -1,6 +1,6 @@
-import { bytes, code, type Block, type Section } from '../blocks.ts';
-import type { Report } from '../data.ts';
-import { dtensorText } from '../dtensor-text.ts';
+import { bytes, code, type Block, type Section } from '../model/blocks.ts';
+import type { Report } from '../model/data.ts';
+import { dtensorText } from '../text/dtensor-text.ts';
 
 export function whatToDo(report: Report): Section {
   const mesh = report.mesh.map((d) => d.name).join(', ');

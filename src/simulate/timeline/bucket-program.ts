@@ -2,7 +2,7 @@ import { DTYPE_BYTES, type Arg, type DType, type Graph, type Node } from '../../
 import { indexGraph } from '../../graph/order.ts';
 import { isRef, NO_KWARGS, tensorType } from '../../graph/value.ts';
 import { lintGraph } from '../../graph/lint.ts';
-import type { CollectiveKind } from '../../cost/collectives.ts';
+import type { CollectiveKind } from '../../cost/collective-model.ts';
 import { collectiveTarget, readCollective, collectiveKind } from '../../plan/lower/collectives.ts';
 import { ref } from '../../plan/lower/emitter.ts';
 import type { DeviceProgram } from '../../plan/lower/program.ts';

@@ -1,4 +1,4 @@
-import type { CollectiveKind } from '../../cost/collectives.ts';
+import type { CollectiveKind } from '../../cost/collective-model.ts';
 import type { Schedule, Task } from './schedule.ts';
 
 /**

@@ -1,18 +1,23 @@
-import { loadCluster, type Cluster } from '../../cost/cluster.ts';
-import { COLLECTIVE_KINDS, groupTopology, type CollectiveKind, type CollectiveModel } from '../../cost/collectives.ts';
-import type { MemoryKind } from '../../cost/memory-timeline.ts';
-import { collectiveModel } from '../../cost/presets.ts';
-import { Redistributor, type RedistributionStep } from '../../cost/redistribute.ts';
+import { loadCluster, type Cluster } from '../../cost/hardware/cluster.ts';
+import {
+  COLLECTIVE_KINDS,
+  groupTopology,
+  type CollectiveKind,
+  type CollectiveModel,
+} from '../../cost/collective-model.ts';
+import type { MemoryKind } from '../../cost/memory/timeline.ts';
+import { collectiveModel } from '../../cost/presets/presets.ts';
+import { Redistributor, type RedistributionStep } from '../../cost/redistribution/redistribute.ts';
 import { internalError, ShardwrightError } from '../../errors.ts';
 import { DTYPE_BYTES, type Graph, type Node } from '../../graph/types.ts';
-import { parseMesh, type DeviceMesh } from '../../mesh/mesh.ts';
-import { ShardingSpace } from '../../mesh/space.ts';
-import { atSizes, bindCall, withOutputs } from '../../ops/context.ts';
-import { elements, type TensorMeta } from '../../ops/record.ts';
-import type { OperatorTable } from '../../ops/table.ts';
-import { plannedProgram } from '../../plan/lower.ts';
+import { parseMesh, type DeviceMesh } from '../../mesh/devices/mesh.ts';
+import { ShardingSpace } from '../../mesh/sharding/space.ts';
+import { atSizes, bindCall, withOutputs } from '../../ops/record/context.ts';
+import { elements, type TensorMeta } from '../../ops/record/record.ts';
+import type { OperatorTable } from '../../ops/record/table.ts';
+import { plannedProgram } from '../../plan/lower/lower.ts';
 import { rulesTaken } from '../../plan/lower/rules-taken.ts';
-import type { Plan, PlannedNode, PlannedRedistribution } from '../../plan/types.ts';
+import type { Plan, PlannedNode, PlannedRedistribution } from '../../plan/record/types.ts';
 import { dataflow, type Dataflow } from '../../strategy/dataflow.ts';
 import { COMPUTE, type Buffer, type Schedule, type Task } from './schedule.ts';
 

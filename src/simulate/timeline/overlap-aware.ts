@@ -1,6 +1,6 @@
 import { ShardwrightError } from '../../errors.ts';
-import { decode, stateMemory } from '../../plan/decode.ts';
-import type { Model } from '../../plan/model.ts';
+import { decode, stateMemory } from '../../plan/record/decode.ts';
+import type { Model } from '../../plan/model/model.ts';
 import type { Prepared } from '../../plan/prepare.ts';
 import { solve } from '../../solver/solve.ts';
 import type { Problem } from '../../solver/types.ts';

@@ -1,5 +1,5 @@
 import { ShardwrightError } from '../../errors.ts';
-import type { PlanRequest } from '../../plan/request.ts';
+import type { PlanRequest } from '../../plan/request/request.ts';
 import { isHeld, planOfChoice, type ShardResult } from '../../plan/shard.ts';
 import { percentText, secondsText } from '../../units.ts';
 import { overlapAware, type OverlapOptions } from './overlap-aware.ts';

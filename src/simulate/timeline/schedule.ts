@@ -1,5 +1,5 @@
-import type { CollectiveKind } from '../../cost/collectives.ts';
-import type { MemoryKind } from '../../cost/memory-timeline.ts';
+import type { CollectiveKind } from '../../cost/collective-model.ts';
+import type { MemoryKind } from '../../cost/memory/timeline.ts';
 import { internalError } from '../../errors.ts';
 
 /**

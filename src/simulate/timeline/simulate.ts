@@ -1,6 +1,6 @@
-import { usableMemoryBytes } from '../../cost/cluster.ts';
+import { usableMemoryBytes } from '../../cost/hardware/cluster.ts';
 import type { Graph } from '../../graph/types.ts';
-import type { OperatorTable } from '../../ops/table.ts';
+import type { OperatorTable } from '../../ops/record/table.ts';
 import { asyncTensor } from './async-tensor.ts';
 import { bytesText, secondsText } from '../../units.ts';
 import { bucket } from './bucket.ts';

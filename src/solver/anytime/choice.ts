@@ -1,5 +1,5 @@
 /** What goes into `solveChoice` and comes out of it, and what the stages of one run share. */
-import type { DualCertificate } from '../check-dual.ts';
+import type { DualCertificate } from '../check/dual.ts';
 import type { Certificate, Problem } from '../types.ts';
 
 export interface ChoiceOptions {

@@ -1,13 +1,13 @@
 /** The answers of `solveChoice`: the best choice and bound as the checker sees them, or the exact engine's word. */
-import { evaluate } from '../check.ts';
-import { verifyDual, type DualCertificate } from '../check-dual.ts';
+import { evaluate } from '../check/check.ts';
+import { verifyDual, type DualCertificate } from '../check/dual.ts';
 import { solve } from '../solve.ts';
 import type { Certificate } from '../types.ts';
 import { gapOf, type ChoiceRun, type ChoiceSolution } from './choice.ts';
-import type { Compact } from './compact.ts';
-import type { Endgame } from './endgame.ts';
-import { dualCertificate } from './prove.ts';
-import type { Findings } from './rounds.ts';
+import type { Compact } from './model/presolve.ts';
+import type { Endgame } from './finish/endgame.ts';
+import { dualCertificate } from './finish/dual-certificate.ts';
+import type { Findings } from './run/rounds.ts';
 
 /** Problems of at most this many variables go to the exact engine when they are infeasible or have no easy first choice. */
 const SMALL = 2000;

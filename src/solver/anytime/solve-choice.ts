@@ -2,15 +2,15 @@
  * The way in for large problems with memory over time: reduce, raise a bound by prices and messages, search in blocks,
  * close exactly where the reduced model is small, and hand out nothing but checked choices and checked bounds.
  */
-import { milliseconds } from './clock.ts';
+import { milliseconds } from '../clock.ts';
 import type { Problem } from '../types.ts';
 import { ChoiceRun, gapOf, type ChoiceOptions, type ChoiceSolution } from './choice.ts';
-import { compact, type Compact } from './compact.ts';
+import { compact, type Compact } from './model/presolve.ts';
 import { conclude, concludeByEngine } from './conclude.ts';
-import { costOf } from './dual.ts';
-import { Endgame } from './endgame.ts';
-import { firstChoice, type BoundReport } from './lane.ts';
-import { LANES, search, type Findings } from './rounds.ts';
+import { costOf } from './bound/trws.ts';
+import { Endgame } from './finish/endgame.ts';
+import { firstChoice, type BoundReport } from './run/member.ts';
+import { LANES, search, type Findings } from './run/rounds.ts';
 
 export type { ChoiceOptions, ChoiceProgress, ChoiceSolution } from './choice.ts';
 

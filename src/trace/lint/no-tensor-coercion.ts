@@ -1,5 +1,5 @@
 import ts from 'typescript';
-import { bare } from '../source-syntax.ts';
+import { bare } from '../source/syntax.ts';
 import { TensorTypes } from './tensor-types.ts';
 
 /**

@@ -1,8 +1,8 @@
 import { ShardwrightError } from '../../errors.ts';
-import { scaledDotProductAttention, type AttentionOptions } from '../functional.ts';
-import { sizes } from '../sizes.ts';
-import { scope } from '../state.ts';
-import type { Tensor } from '../tensor.ts';
+import { scaledDotProductAttention, type AttentionOptions } from '../tensor/functional.ts';
+import { sizes } from '../sizes/sizes.ts';
+import { scope } from '../tensor/state.ts';
+import type { Tensor } from '../tensor/tensor.ts';
 import { Linear, type LinearOptions } from './linear.ts';
 import { rotateHeads, type Rotation } from './rope.ts';
 

@@ -1,6 +1,6 @@
 import type { DType } from '../../graph/types.ts';
-import { param, scope } from '../state.ts';
-import type { ConvOptions, Tensor } from '../tensor.ts';
+import { param, scope } from '../tensor/state.ts';
+import type { ConvOptions, Tensor } from '../tensor/tensor.ts';
 
 /** 2-D convolution with a square kernel. */
 export class Conv2d {

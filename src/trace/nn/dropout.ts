@@ -1,6 +1,6 @@
-import { dropout } from '../functional.ts';
-import { isTraining } from '../state.ts';
-import type { Tensor } from '../tensor.ts';
+import { dropout } from '../tensor/functional.ts';
+import { isTraining } from '../tensor/state.ts';
+import type { Tensor } from '../tensor/tensor.ts';
 
 /** Elements set to zero with probability `p` while training; the identity otherwise. */
 export class Dropout {

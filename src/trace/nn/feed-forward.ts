@@ -1,5 +1,5 @@
-import { scope } from '../state.ts';
-import type { Tensor } from '../tensor.ts';
+import { scope } from '../tensor/state.ts';
+import type { Tensor } from '../tensor/tensor.ts';
 import { Linear, type LinearOptions } from './linear.ts';
 
 export type Activation = 'relu' | 'gelu' | 'gelu_tanh' | 'silu' | 'tanh' | 'sigmoid';

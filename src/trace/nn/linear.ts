@@ -1,7 +1,7 @@
 import type { DType } from '../../graph/types.ts';
-import { embedding } from '../functional.ts';
-import { param, scope } from '../state.ts';
-import type { Tensor } from '../tensor.ts';
+import { embedding } from '../tensor/functional.ts';
+import { param, scope } from '../tensor/state.ts';
+import type { Tensor } from '../tensor/tensor.ts';
 
 /** Layers with one weight. A layer declares its parameters where it is called: below the scopes around the call. */
 

@@ -1,8 +1,8 @@
 import type { DType } from '../../graph/types.ts';
-import { einsum } from '../einsum.ts';
-import { sizes } from '../sizes.ts';
-import { param, scope } from '../state.ts';
-import type { Tensor } from '../tensor.ts';
+import { einsum } from '../tensor/einsum.ts';
+import { sizes } from '../sizes/sizes.ts';
+import { param, scope } from '../tensor/state.ts';
+import type { Tensor } from '../tensor/tensor.ts';
 import { Linear } from './linear.ts';
 
 export interface MoeOptions {

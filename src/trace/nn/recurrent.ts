@@ -1,6 +1,6 @@
 import type { DType } from '../../graph/types.ts';
-import { param, scope } from '../state.ts';
-import type { Tensor } from '../tensor.ts';
+import { param, scope } from '../tensor/state.ts';
+import type { Tensor } from '../tensor/tensor.ts';
 
 /** Cells of recurrent networks: one step each, with the parameter names and the gate order of PyTorch. */
 

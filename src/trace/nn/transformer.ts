@@ -1,8 +1,8 @@
 import type { DType } from '../../graph/types.ts';
-import { checkpoint } from '../checkpoint.ts';
-import { crossEntropy } from '../functional.ts';
-import { scope } from '../state.ts';
-import type { Tensor } from '../tensor.ts';
+import { checkpoint } from '../control/checkpoint.ts';
+import { crossEntropy } from '../tensor/functional.ts';
+import { scope } from '../tensor/state.ts';
+import type { Tensor } from '../tensor/tensor.ts';
 import { MultiHeadAttention } from './attention.ts';
 import { SwiGLU } from './feed-forward.ts';
 import { Embedding, Linear } from './linear.ts';

@@ -1,6 +1,6 @@
 /** Which mesh axes are per device where a program stands. In: the recorder of a body. Out: the axes of the regions around it. */
-import type { DeviceMesh } from '../../mesh/mesh.ts';
-import type { Recorder } from '../recorder.ts';
+import type { DeviceMesh } from '../../mesh/devices/mesh.ts';
+import type { Recorder } from '../record/recorder.ts';
 
 const regions = new WeakMap<Recorder, ReadonlyMap<string, number>>();
 

@@ -3,8 +3,8 @@
  * the verbs of `verbs.ts`, so its gradient is what theirs say.
  */
 import { refuse } from './local-map.ts';
-import { needRecorder } from '../recorder.ts';
-import type { Tensor } from '../tensor.ts';
+import { needRecorder } from '../record/recorder.ts';
+import type { Tensor } from '../tensor/tensor.ts';
 import { allGather, allReduce, axisSize, convert, permute, reduceScatter, reinterpret } from './verbs.ts';
 
 /** The sum over an axis: V to I. */

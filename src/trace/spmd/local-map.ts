@@ -10,14 +10,14 @@ import { checkRegion, type Claim } from '../../local-spmd/region.ts';
 import { typeSpec, type SpecWord } from '../../local-spmd/words.ts';
 import { pieceShape, readTypeSpec } from '../../mesh/local-types/spec.ts';
 import { cutOf, type AxisType } from '../../mesh/local-types/types.ts';
-import { parseMesh, type DeviceMesh } from '../../mesh/mesh.ts';
-import { captures, finishBody, operandRefs, tensorsOf, traceBody, type InputLike } from '../control-body.ts';
-import { asTensor, bodyName, flat, note, refill, valueOf, type BodyTree } from '../control.ts';
-import { sourcePosition } from '../position.ts';
-import { needRecorder, type Recorder, type TracedValue } from '../recorder.ts';
-import { refusal } from '../refusal.ts';
-import type { Tensor } from '../tensor.ts';
-import { isFloating } from '../typed-value.ts';
+import { parseMesh, type DeviceMesh } from '../../mesh/devices/mesh.ts';
+import { captures, finishBody, operandRefs, tensorsOf, traceBody, type InputLike } from '../control/body.ts';
+import { asTensor, bodyName, flat, note, refill, valueOf, type BodyTree } from '../control/control.ts';
+import { sourcePosition } from '../errors/position.ts';
+import { needRecorder, type Recorder, type TracedValue } from '../record/recorder.ts';
+import { refusal } from '../errors/refusal.ts';
+import type { Tensor } from '../tensor/tensor.ts';
+import { isFloating } from '../record/typed-value.ts';
 import { axesOf, enterRegion } from './axes.ts';
 
 export interface LocalMapOptions {

@@ -1,19 +1,19 @@
 import { availableParallelism } from 'node:os';
-import { loadCluster } from '../../cost/cluster.ts';
+import { loadCluster } from '../../cost/hardware/cluster.ts';
 import { parseModelConfig } from '../../models/families.ts';
-import type { OperatorTable } from '../../ops/table.ts';
-import { comparedPadding } from '../compared-padding.ts';
-import type { Comparison } from '../comparison.ts';
+import type { OperatorTable } from '../../ops/record/table.ts';
+import { comparedPadding } from '../compare/compared-padding.ts';
+import type { Comparison } from '../compare/comparison.ts';
 import { sweepComparison } from './conclude.ts';
 import { withOptima } from './optima.ts';
-import { localPool } from './local-pool.ts';
+import { localPool } from './threads/local-pool.ts';
 import { parsePlans } from './plan-names.ts';
-import type { SweepPool } from './pool.ts';
-import type { SweepQuestion } from './question.ts';
+import type { SweepPool } from './threads/pool.ts';
+import type { SweepQuestion } from './model/question.ts';
 import { resumedPool } from './resume.ts';
-import { layerKinds } from './shallow.ts';
+import { layerKinds } from './model/representative-layers.ts';
 import { sweep } from './sweep.ts';
-import { threadPool } from './thread-pool.ts';
+import { threadPool } from './threads/thread-pool.ts';
 import { whatIf } from './what-if.ts';
 
 export interface CompareModelOptions {

@@ -1,17 +1,17 @@
 import { bytesText, excessOver, secondsText } from '../../units.ts';
 import { matrixPeak } from '../../cost/compute.ts';
 import { programUtilization } from '../../cost/training/mfu.ts';
-import { groupTopology } from '../../cost/collectives.ts';
-import { DeviceMesh } from '../../mesh/mesh.ts';
-import { dominator, paretoFront } from '../pareto.ts';
-import { againText } from '../again-text.ts';
-import type { ComparedPlan, Comparison, WhatIf } from '../comparison.ts';
-import type { Traffic } from '../price.ts';
-import { coreKey, type CoreCost } from './core-types.ts';
-import type { CutsLeftOut } from './expert-cuts.ts';
-import { coreRequest } from './layout.ts';
-import type { SweepQuestion } from './question.ts';
-import type { PricedRow } from './row-pricer.ts';
+import { groupTopology } from '../../cost/collective-model.ts';
+import { DeviceMesh } from '../../mesh/devices/mesh.ts';
+import { dominator, paretoFront } from '../compare/pareto.ts';
+import { againText } from '../recipes/again-text.ts';
+import type { ComparedPlan, Comparison, WhatIf } from '../compare/comparison.ts';
+import type { Traffic } from '../compare/price.ts';
+import { coreKey, type CoreCost } from './model/types.ts';
+import type { CutsLeftOut } from './step/expert-cuts.ts';
+import { coreRequest } from './model/layout.ts';
+import type { SweepQuestion } from './model/question.ts';
+import type { PricedRow } from './step/row-pricer.ts';
 import type { SweepResult } from './sweep.ts';
 
 /** A sweep as a comparison: names, the front, why every other plan is not the best, the next best. */

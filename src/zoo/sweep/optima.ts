@@ -1,8 +1,8 @@
-import { coreKey, type CoreCost, type CoreRequest } from './core-types.ts';
-import { coreRequest, planName } from './layout.ts';
-import type { LayoutRow } from './layouts.ts';
-import type { SweepPool } from './pool.ts';
-import { better, order, RowPricer, type PricedRow } from './row-pricer.ts';
+import { coreKey, type CoreCost, type CoreRequest } from './model/types.ts';
+import { coreRequest, planName } from './model/layout.ts';
+import type { LayoutRow } from './step/layouts.ts';
+import type { SweepPool } from './threads/pool.ts';
+import { better, order, RowPricer, type PricedRow } from './step/row-pricer.ts';
 import type { SweepResult } from './sweep.ts';
 
 /** Model dims on which the free optimum is sought: those of the best plans. */

@@ -1,8 +1,8 @@
 import { ShardwrightError, suggestion } from '../../errors.ts';
-import { ZOO } from '../registry.ts';
-import type { AskedPlans } from './layouts.ts';
-import { STATE_MODES } from './data-ranks.ts';
-import type { Fold } from './routed.ts';
+import { ZOO } from '../recipes/registry.ts';
+import type { AskedPlans } from './step/layouts.ts';
+import { STATE_MODES } from './model/zero-mode.ts';
+import type { Fold } from './rank/moe.ts';
 
 const PARTS = ['pp', ...STATE_MODES, 'cp', 'ring', 'ulysses', 'tp', 'sp', 'ep', 'etp', 'optimum'] as const;
 const ALIASES: Readonly<Record<string, string>> = { ddp: 'dp', zero3: 'fsdp', 'zero-1': 'zero1', 'zero-2': 'zero2', 'zero-3': 'fsdp' }; // prettier-ignore

@@ -8,8 +8,8 @@ import { appendFileSync, existsSync, truncateSync } from 'node:fs';
 import { ShardwrightError } from '../../errors.ts';
 import { readFileText } from '../../read-file.ts';
 import { VERSION } from '../../version.ts';
-import type { SweepAnswer, SweepJob, SweepPool } from './pool.ts';
-import type { SweepQuestion } from './question.ts';
+import type { SweepAnswer, SweepJob, SweepPool } from './threads/pool.ts';
+import type { SweepQuestion } from './model/question.ts';
 
 /**
  * @throws E_IO for a file that cannot be read or written, E_USAGE for one of another question or version, E_INPUT with the

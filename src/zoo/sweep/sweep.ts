@@ -1,19 +1,19 @@
-import type { Cluster } from '../../cost/cluster.ts';
-import { collectiveModel } from '../../cost/presets.ts';
-import { DeviceMesh } from '../../mesh/mesh.ts';
+import type { Cluster } from '../../cost/hardware/cluster.ts';
+import { collectiveModel } from '../../cost/presets/presets.ts';
+import { DeviceMesh } from '../../mesh/devices/mesh.ts';
 import { DTYPE_BYTES, type DType } from '../../graph/types.ts';
 import { dtypeNamed } from '../../models/build.ts';
 import type { ModelConfig } from '../../models/families.ts';
-import { coreKey, type CoreCost, type CoreRequest } from './core-types.ts';
-import { Composer } from './compose.ts';
-import { Front, isDearer, leastOf, lessCut, type CutRow, type CutsLeftOut } from './expert-cuts.ts';
-import { coreRequest } from './layout.ts';
-import { divisors, meshRows, type AskedPlans, type LayoutRow, type MeshRows } from './layouts.ts';
-import type { SweepJob, SweepPool } from './pool.ts';
-import type { SweepQuestion } from './question.ts';
-import type { RoutedCosts } from './routed.ts';
-import { order, RowPricer, type PricedRow } from './row-pricer.ts';
-import type { LayerKinds } from './shallow.ts';
+import { coreKey, type CoreCost, type CoreRequest } from './model/types.ts';
+import { Composer } from './step/compose.ts';
+import { Front, isDearer, leastOf, lessCut, type CutRow, type CutsLeftOut } from './step/expert-cuts.ts';
+import { coreRequest } from './model/layout.ts';
+import { divisors, meshRows, type AskedPlans, type LayoutRow, type MeshRows } from './step/layouts.ts';
+import type { SweepJob, SweepPool } from './threads/pool.ts';
+import type { SweepQuestion } from './model/question.ts';
+import type { RoutedCosts } from './rank/moe.ts';
+import { order, RowPricer, type PricedRow } from './step/row-pricer.ts';
+import type { LayerKinds } from './model/representative-layers.ts';
 
 export interface SweepMesh {
   readonly mesh: string;
@@ -51,7 +51,7 @@ export interface SweepOptions {
   readonly wants?: (row: LayoutRow) => boolean;
   /** Plans that are asked for with the sizes of their expert mesh (`meshRows`). */
   readonly asked?: AskedPlans;
-  /** Whether plans with cut experts are asked for by name, so that all of them are priced (`expert-cuts.ts`). */
+  /** Whether plans with cut experts are asked for by name, so that all of them are priced (`sweep/step/expert-cuts.ts`). */
   readonly expertTensor?: boolean;
   /** Every n-th mesh. */
   readonly slice?: { readonly index: number; readonly count: number };

@@ -1,14 +1,14 @@
-import { loadCluster } from '../../cost/cluster.ts';
-import type { OperatorTable } from '../../ops/table.ts';
-import { clusterWith } from './faster-links.ts';
-import type { WhatIf } from '../comparison.ts';
-import { Composer } from './compose.ts';
-import { CoreSolver } from './core.ts';
-import { coreKey, type CoreCost } from './core-types.ts';
-import { coreRequest } from './layout.ts';
-import type { LayoutRow } from './layouts.ts';
-import type { SweepQuestion } from './question.ts';
-import { order, RowPricer, type PricedRow } from './row-pricer.ts';
+import { loadCluster } from '../../cost/hardware/cluster.ts';
+import type { OperatorTable } from '../../ops/record/table.ts';
+import { clusterWith } from './step/faster-links.ts';
+import type { WhatIf } from '../compare/comparison.ts';
+import { Composer } from './step/compose.ts';
+import { CoreSolver } from './rank/rank-price.ts';
+import { coreKey, type CoreCost } from './model/types.ts';
+import { coreRequest } from './model/layout.ts';
+import type { LayoutRow } from './step/layouts.ts';
+import type { SweepQuestion } from './model/question.ts';
+import { order, RowPricer, type PricedRow } from './step/row-pricer.ts';
 import type { SweepResult } from './sweep.ts';
 
 const MICROBATCHES = [1, 2, 4] as const;

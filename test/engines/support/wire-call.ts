@@ -1,6 +1,6 @@
 import type { Arg } from '../../../src/graph/types.ts';
-import { tensorInputs } from '../../../src/ops/context.ts';
-import type { OperatorRecord } from '../../../src/ops/record.ts';
+import { tensorInputs } from '../../../src/ops/record/context.ts';
+import type { OperatorRecord } from '../../../src/ops/record/record.ts';
 import type { CallText, TensorSpec } from '../../../src/ops/samples/call-text.ts';
 
 /** JSON of a call for scripts/engines/wire.py. */

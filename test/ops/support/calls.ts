@@ -1,5 +1,5 @@
-import { bindCall, withOutputs } from '../../../src/ops/context.ts';
-import type { OperatorRecord, TensorMeta, TypedContext } from '../../../src/ops/record.ts';
+import { bindCall, withOutputs } from '../../../src/ops/record/context.ts';
+import type { OperatorRecord, TensorMeta, TypedContext } from '../../../src/ops/record/record.ts';
 import type { Arg, DType } from '../../../src/graph/types.ts';
 
 /** A tensor argument in the notation of the oracle files; `init` says how values are drawn. */

@@ -1,6 +1,6 @@
 import { builtinOperators } from '../../../src/ops/builtin.ts';
-import type { TypedContext } from '../../../src/ops/record.ts';
-import type { Rule } from '../../../src/ops/rule.ts';
+import type { TypedContext } from '../../../src/ops/record/record.ts';
+import type { Rule } from '../../../src/ops/record/rule.ts';
 import { build, random, type NDArray } from './arrays.ts';
 import { bindCase, type OracleArg, type OracleTensor } from './oracle.ts';
 import { admitted, judge, type Kernel } from './ranks.ts';

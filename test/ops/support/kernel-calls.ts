@@ -2,7 +2,7 @@ import type { Arg, DType } from '../../../src/graph/types.ts';
 import { fromList, type NDArray } from '../../../src/ndarray/array.ts';
 import { complexOf, isComplexType } from '../../../src/ndarray/complex.ts';
 import { philox, streamOf } from '../../../src/ndarray/random.ts';
-import { tensorInputs } from '../../../src/ops/context.ts';
+import { tensorInputs } from '../../../src/ops/record/context.ts';
 import type { EvaluatedArg } from '../../../src/ops/kernels/evaluate.ts';
 import { operators, samples } from '../../engines/samples/all.ts';
 import { parseCall, type CallText, type TensorSpec } from '../../../src/ops/samples/call-text.ts';

@@ -1,5 +1,5 @@
-import { fusedSamples } from '../../../src/ops/aten/fused.ts';
-import { gridKernelSamples } from '../../../src/ops/aten/grid.ts';
+import { fusedSamples } from '../../../src/ops/aten/products/fused.ts';
+import { gridKernelSamples } from '../../../src/ops/aten/movement/grid.ts';
 
 /** Calls beyond the samples of the rule tests: values, sizes and options that rules do not depend on but kernels do. */
 export const moreKernelSamples: readonly string[] = [

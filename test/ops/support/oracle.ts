@@ -1,10 +1,10 @@
 import { readFileSync } from 'node:fs';
 import { gunzipSync } from 'node:zlib';
 import type { Arg, DType, ValueType } from '../../../src/graph/types.ts';
-import { bind } from '../../../src/ops/infer.ts';
-import type { TypedContext } from '../../../src/ops/record.ts';
-import type { Rule, RuleSlot } from '../../../src/ops/rule.ts';
-import type { OperatorTable } from '../../../src/ops/table.ts';
+import { bind } from '../../../src/ops/record/infer.ts';
+import type { TypedContext } from '../../../src/ops/record/record.ts';
+import type { Rule, RuleSlot } from '../../../src/ops/record/rule.ts';
+import type { OperatorTable } from '../../../src/ops/record/table.ts';
 
 /** Reads the tables that a brute-force validator made (te../../fixtures/oracle, schema in its README) and compares rules with them. */
 

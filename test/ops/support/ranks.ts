@@ -1,7 +1,7 @@
-import { atSizes } from '../../../src/ops/context.ts';
-import type { TensorMeta, TypedContext } from '../../../src/ops/record.ts';
-import { ruleText, type Rule, type RuleSlot } from '../../../src/ops/rule.ts';
-import type { ReduceOp } from '../../../src/mesh/placement.ts';
+import { atSizes } from '../../../src/ops/record/context.ts';
+import type { TensorMeta, TypedContext } from '../../../src/ops/record/record.ts';
+import { ruleText, type Rule, type RuleSlot } from '../../../src/ops/record/rule.ts';
+import type { ReduceOp } from '../../../src/mesh/placements/placement.ts';
 import { concat, largestDifference, map2, random, take, zeros, type NDArray } from './arrays.ts';
 
 /**

@@ -3,7 +3,7 @@ import { controlCall } from '../../../src/graph/control.ts';
 import { lintGraph } from '../../../src/graph/lint.ts';
 import type { Arg, DType, Graph, Node, Output, ValueType } from '../../../src/graph/types.ts';
 import { builtinOperators } from '../../../src/ops/builtin.ts';
-import { bind, inferCall } from '../../../src/ops/infer.ts';
+import { bind, inferCall } from '../../../src/ops/record/infer.ts';
 
 export const TABLE = builtinOperators();
 

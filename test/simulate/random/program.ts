@@ -1,10 +1,10 @@
 import { ShardwrightError } from '../../../src/errors.ts';
 import type { Graph } from '../../../src/graph/types.ts';
-import { jointGraph } from '../../../src/passes/joint.ts';
-import type { LowerablePlan } from '../../../src/plan/lower.ts';
+import { jointGraph } from '../../../src/passes/autodiff/joint.ts';
+import type { LowerablePlan } from '../../../src/plan/lower/lower.ts';
 import { prepare, type Prepared } from '../../../src/plan/prepare.ts';
-import { randomPlan } from '../../../src/plan/random-plan.ts';
-import { DEFAULT_REQUEST, type PlanRequest } from '../../../src/plan/request.ts';
+import { randomPlan } from '../../../src/plan/record/random-plan.ts';
+import { DEFAULT_REQUEST, type PlanRequest } from '../../../src/plan/request/request.ts';
 import { shardPrepared } from '../../../src/plan/shard.ts';
 import { drawOf, ProgramBuilder, TABLE } from './builder.ts';
 import { CONTROL, grow } from './control.ts';

@@ -1,9 +1,9 @@
 import type { DType, Graph, Node, Output, TensorType } from '../../../src/graph/types.ts';
 import { tensorType } from '../../../src/graph/value.ts';
 import { forwardPart } from '../../../src/passes/dead-code.ts';
-import { jointGraph } from '../../../src/passes/joint.ts';
-import { adamw, sgd, type Optimizer } from '../../../src/passes/optimizer.ts';
-import { trainStep } from '../../../src/passes/train-step.ts';
+import { jointGraph } from '../../../src/passes/autodiff/joint.ts';
+import { adamw, sgd, type Optimizer } from '../../../src/passes/training/optimizer.ts';
+import { trainStep } from '../../../src/passes/training/train-step.ts';
 import { load, TABLE } from '../../plan/support.ts';
 
 /** The training programs of the fixtures, by name: joint graphs as they are, and whole train steps made of their forward parts. */

@@ -1,6 +1,6 @@
 import type { Graph, Node, Output } from '../../../src/graph/types.ts';
 import { flat, fromFlat, type NDArray } from '../../../src/ndarray/array.ts';
-import { lower, plannedProgram, type LowerablePlan } from '../../../src/plan/lower.ts';
+import { lower, plannedProgram, type LowerablePlan } from '../../../src/plan/lower/lower.ts';
 import type { DeviceProgram } from '../../../src/plan/lower/program.ts';
 import { runDevices } from '../../../src/simulate/devices.ts';
 import { evaluateGraph } from '../../../src/simulate/evaluate.ts';

@@ -1,4 +1,4 @@
-import { elements } from '../../../ops/record.ts';
+import { elements } from '../../../ops/record/record.ts';
 import { ref } from '../emitter.ts';
 import type { LocalCall, Rewrite, Rewrites } from '../local-call.ts';
 

@@ -1,5 +1,5 @@
 import { ref } from '../emitter.ts';
-import { UPSAMPLE_GRADIENTS } from '../../../ops/aten/upsample.ts';
+import { UPSAMPLE_GRADIENTS } from '../../../ops/aten/movement/upsample.ts';
 import type { LocalCall, Rewrite, Rewrites } from '../local-call.ts';
 import { combine, type RankInt } from '../rank-int.ts';
 

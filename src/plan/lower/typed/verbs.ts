@@ -3,15 +3,15 @@
  * the local value after it: the collective of the verb, a slice, zeros, or nothing. What is written is what redistributions
  * write (`../redistribution.ts`): a stack of V pieces is a cut of a new dim 0.
  */
-import type { RedistributionStep } from '../../../cost/redistribute.ts';
+import type { RedistributionStep } from '../../../cost/redistribution/redistribute.ts';
 import { internalError } from '../../../errors.ts';
 import { cutOf, type AxisType } from '../../../mesh/local-types/types.ts';
-import { Partial } from '../../../mesh/partial.ts';
-import type { Placement } from '../../../mesh/placement.ts';
-import { REPLICATE } from '../../../mesh/replicate.ts';
-import { Shard } from '../../../mesh/shard.ts';
-import { Sharding } from '../../../mesh/sharding.ts';
-import type { ShardingSpace } from '../../../mesh/space.ts';
+import { Partial } from '../../../mesh/placements/partial.ts';
+import type { Placement } from '../../../mesh/placements/placement.ts';
+import { REPLICATE } from '../../../mesh/placements/replicate.ts';
+import { Shard } from '../../../mesh/placements/shard.ts';
+import { Sharding } from '../../../mesh/sharding/sharding.ts';
+import type { ShardingSpace } from '../../../mesh/sharding/space.ts';
 import { ref, type Emitter } from '../emitter.ts';
 import { coordinate, type Pieces } from '../pieces.ts';
 import type { RedistributionWriter } from '../redistribution.ts';

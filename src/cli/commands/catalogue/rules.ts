@@ -1,0 +1,144 @@
+import { ShardwrightError } from '../../../errors.ts';
+import { builtinOperators } from '../../../ops/builtin.ts';
+import { operatorsWithoutKernel } from '../../../ops/kernels/evaluate.ts';
+import { EXPLAINED } from '../../../ops/rules/explained.ts';
+import { ruleText } from '../../../ops/record/rule.ts';
+import { bindText } from '../../../ops/samples/call-text.ts';
+import { sampleCalls } from '../../../ops/samples/table.ts';
+import type { OperatorRecord } from '../../../ops/record/record.ts';
+import type { OperatorTable } from '../../../ops/record/table.ts';
+import { explain, type ExplainedFinding } from '../../../simulate/rule-check/explain.ts';
+import { operatorNamed, validateRules, type Finding } from '../../../simulate/rule-check/check.ts';
+import { EXIT, type CliIo } from '../../output/io.ts';
+import { operatorsWith } from '../../input/load-operators.ts';
+
+export interface RulesOptions {
+  readonly op?: string;
+  readonly ops?: readonly string[];
+  readonly check?: boolean;
+  readonly ranks?: string;
+  readonly budget?: string;
+  readonly json?: boolean;
+}
+
+/** `shardwright rules`: the rules of operators at their sample calls, or, with `check`, what execution says of them. */
+export async function rulesCommand(options: RulesOptions, io: CliIo): Promise<number> {
+  const builtin = builtinOperators();
+  const table = await operatorsWith(options.ops ?? [], builtin);
+  const wanted = wantedOf(table, builtin, options);
+  return options.check === true ? check(table, wanted, options, io) : list(table, wanted, options, io);
+}
+
+/** The operators asked for: one by name, else those that the files bring or add rules to, else all. */
+function wantedOf(
+  table: OperatorTable,
+  builtin: OperatorTable,
+  { op, ops = [] }: RulesOptions,
+): readonly OperatorRecord[] | undefined {
+  if (op !== undefined) return [operatorNamed(table, op)];
+  if (ops.length === 0) return undefined;
+  const known = new Set(builtin.records);
+  return table.records.filter((record) => !known.has(record));
+}
+
+/** What `rules --check --json` prints; the keys are a contract. */
+export interface RulesReport {
+  readonly operators: number;
+  readonly rulesChecked: number;
+  readonly samples: number;
+  readonly combinations: number;
+  readonly unsound: readonly (Finding | ExplainedFinding)[];
+  readonly missing: readonly (Finding | ExplainedFinding)[];
+  /** Findings with a written reason; they are in neither list above. */
+  readonly explained: readonly ExplainedFinding[];
+  /** Sample calls with more combinations than were tried. */
+  readonly untried: readonly string[];
+  /** Operators that no kernel runs. */
+  readonly untested: readonly string[];
+}
+
+function check(
+  table: OperatorTable,
+  wanted: readonly OperatorRecord[] | undefined,
+  options: RulesOptions,
+  io: CliIo,
+): number {
+  const found = validateRules(table, {
+    ...(wanted === undefined
+      ? {}
+      : { operators: wanted.map((record) => record.name), squares: (options.ops ?? []).length > 0 }),
+    ...(options.ranks === undefined ? {} : { ranks: ranksOf(options.ranks) }),
+    ...(options.budget === undefined ? {} : { budget: positive(options.budget, '--budget') }),
+  });
+  const unsound = explain(found.unsound, 'unsound', EXPLAINED);
+  const missing = explain(found.missing, 'missing', EXPLAINED);
+  const report: RulesReport = {
+    operators: found.operators,
+    rulesChecked: found.rulesChecked,
+    samples: found.samples,
+    combinations: found.combinations,
+    unsound: unsound.open,
+    missing: missing.open,
+    explained: [...unsound.explained, ...missing.explained],
+    untried: found.untried,
+    untested: found.untested,
+  };
+  if (options.json === true) io.stdout(`${JSON.stringify(report, null, 2)}\n`);
+  else io.stdout(reportText(report, table));
+  return report.unsound.length + report.missing.length === 0 ? EXIT.ok : EXIT.findings;
+}
+
+function reportText(report: RulesReport, table: OperatorTable): string {
+  const lines = [
+    `${report.operators} operators, ${report.samples} sample calls, ${report.rulesChecked} rules run, ${report.combinations} combinations tried`,
+    `unsound: ${report.unsound.length}   missing: ${report.missing.length}   explained: ${report.explained.length}`,
+  ];
+  for (const kind of ['unsound', 'missing'] as const)
+    for (const f of report[kind]) lines.push(`${kind}  ${f.call}: ${f.rule}${f.why === undefined ? '' : `: ${f.why}`}`);
+  const reasons = new Map<string, number>();
+  for (const f of report.explained) reasons.set(f.reason, (reasons.get(f.reason) ?? 0) + 1);
+  for (const [reason, count] of reasons) lines.push(`explained ${count}  ${reason}`);
+  if (report.untried.length > 0) lines.push(`too many combinations: ${report.untried.join('; ')}`);
+  const silent = new Set(operatorsWithoutKernel(table));
+  const [mute, idle] = [true, false].map((none) => report.untested.filter((name) => silent.has(name) === none));
+  if (mute.length > 0) lines.push(`no kernel: ${mute.join(', ')}`);
+  if (idle.length > 0) lines.push(`no sample calls (state them as \`samples\`): ${idle.join(', ')}`);
+  return `${lines.join('\n')}\n`;
+} // prettier-ignore
+
+function list(
+  table: OperatorTable,
+  wanted: readonly OperatorRecord[] | undefined,
+  options: RulesOptions,
+  io: CliIo,
+): number {
+  const calls = sampleCalls(table).flatMap((call) => {
+    const { record, ctx } = bindText(table, call);
+    if (wanted?.includes(record) === false) return [];
+    return [{ operator: record.name, call: call.text, rules: record.shard(ctx).map((r) => ({ text: ruleText(r), origin: r.origin, rewrite: r.rewrite ?? null })) }]; // prettier-ignore
+  });
+  if (options.json === true) io.stdout(`${JSON.stringify({ calls }, null, 2)}\n`);
+  else if (wanted !== undefined && calls.length === 0)
+    io.stdout(`${wanted.map(({ name }) => name).join(', ')}: there is no sample call of it, because no kernel runs it alone\n`);
+  else
+    for (const { call, rules } of calls) {
+      io.stdout(`${call}\n`);
+      for (const r of rules)
+        io.stdout(`  ${r.text}${r.origin === 'ext' ? '  (not in PyTorch 2.13)' : ''}${r.rewrite === null ? '' : `  [${r.rewrite}]`}\n`);
+    } // prettier-ignore
+  return EXIT.ok;
+}
+
+function ranksOf(text: string): number[] {
+  return text.split(',').map((part) => {
+    const n = positive(part, '--ranks');
+    if (n >= 2 && n <= 8) return n;
+    throw new ShardwrightError('E_USAGE', `--ranks ${text}: expected numbers from 2 to 8, such as 2,3`);
+  });
+}
+
+function positive(text: string, name: string): number {
+  const n = Number(text);
+  if (Number.isInteger(n) && n > 0) return n;
+  throw new ShardwrightError('E_USAGE', `${name} ${text}: expected a positive whole number`);
+}

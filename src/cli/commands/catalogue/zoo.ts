@@ -1,0 +1,140 @@
+import { loadCluster } from '../../../cost/hardware/cluster.ts';
+import { groupTopology } from '../../../cost/collective-model.ts';
+import { ShardwrightError } from '../../../errors.ts';
+import { DeviceMesh, parseMesh } from '../../../mesh/devices/mesh.ts';
+import { paddingText } from '../../../models/vocabulary.ts';
+import { tableText } from '../../../units.ts';
+import { lintPlan } from '../../../zoo/recipes/lint.ts';
+import { graphInputRoles } from '../../../zoo/recipes/input-roles.ts';
+import { modelFacts } from '../../../zoo/recipes/model-facts.ts';
+import { ZOO, zooPlan, type ZooPlan } from '../../../zoo/recipes/registry.ts';
+import { clusterText } from '../../input/cluster-file.ts';
+import { EXIT, type CliIo } from '../../output/io.ts';
+import { loadModel, type LoadOptions } from '../../input/load.ts';
+import { parsePositive } from '../../input/options.ts';
+
+export interface ZooListOptions {
+  readonly mesh?: string;
+  readonly cluster: string;
+  readonly json?: boolean;
+}
+
+/** `zoo list`: every plan; with a mesh, those that have as many axes, with the groups and hosts of each axis. */
+export function zooListCommand(options: ZooListOptions, io: CliIo): number {
+  const sizes = options.mesh === undefined ? undefined : parseMesh(options.mesh).sizes;
+  const plans = ZOO.filter((z) => sizes === undefined || z.axes.length === sizes.length);
+  const perHost = loadCluster(clusterText(options.cluster)).devicesPerHost;
+  const groups = (z: ZooPlan): { axis: string; hosts: number; groups: number[][] }[] => {
+    if (sizes === undefined) return [];
+    const mesh = new DeviceMesh(z.axes.map((name, d) => ({ name, size: sizes[d] })));
+    return z.axes.map((axis, d) => ({
+      axis,
+      hosts: groupTopology(mesh, perHost, [d]).hosts,
+      groups: mesh.groups([d]),
+    }));
+  };
+  if (options.json === true) {
+    const rows = plans.map(({ name, axes, shards, forward, backward, step, reuses, outside }) => ({
+      name, axes, shards, forward, backward, step, reuses,
+      ...(outside !== undefined ? { outside } : {}),
+      ...(sizes !== undefined ? { groups: groups(zooPlan(name)) } : {}),
+    })); // prettier-ignore
+    io.stdout(`${JSON.stringify({ plans: rows })}\n`);
+    return EXIT.ok;
+  }
+  for (const z of plans) {
+    io.stdout(`${z.name}  (${z.axes.join(', ')}; reuses ${z.reuses})\n`);
+    const rows = [
+      ['  shards', z.shards],
+      ['  forward', z.forward],
+      ['  backward', z.backward],
+      ['  step', z.step],
+    ];
+    if (z.outside !== undefined) rows.push(['  note', z.outside]);
+    for (const g of groups(z)) {
+      const shown = g.groups
+        .slice(0, 4)
+        .map((ids) => `{${ids.slice(0, 16).join(' ')}${ids.length > 16 ? ' ...' : ''}}`);
+      rows.push([
+        `  ${g.axis}`,
+        `${g.groups.length} groups on ${g.hosts} host${g.hosts === 1 ? '' : 's'} each: ${shown.join(' ')}${g.groups.length > 4 ? ' ...' : ''}`,
+      ]);
+    }
+    io.stdout(`${tableText(rows)}\n\n`);
+  }
+  return EXIT.ok;
+}
+
+export interface ZooLintOptions extends LoadOptions {
+  readonly mesh: string;
+  readonly plan: string;
+  readonly cluster: string;
+  readonly devices?: string;
+  readonly microbatch?: string;
+  readonly padVocab?: string;
+  readonly json?: boolean;
+}
+
+/** `zoo lint`: what is wrong with a plan on a mesh, before anything is planned. Exit 5 where it has an error. */
+export async function zooLintCommand(model: string, options: ZooLintOptions, io: CliIo): Promise<number> {
+  const zoo = zooPlan(options.plan);
+  const sizes = meshSizes(options.mesh, zoo);
+  const whole = (text: string, flag: string): number => {
+    const value = parsePositive(text, flag);
+    if (!Number.isSafeInteger(value)) throw new ShardwrightError('E_USAGE', `${flag} '${text}' is not a whole number`);
+    return value;
+  };
+  // Batch and sequence stand for those of the graph here, and are no sizes to build with.
+  const { format, role, tie, input, select } = options;
+  const { graph, table, padding } = await loadModel(model, {
+    role,
+    tie,
+    ...(options.padVocab === undefined ? {} : { padVocab: options.padVocab, tensor: tensorOf(zoo, sizes, options) }),
+    ...(format === undefined ? {} : { format }),
+    ...(input === undefined ? {} : { input }),
+    ...(select === undefined ? {} : { select }),
+  });
+  const facts = modelFacts(graph, graphInputRoles(graph, table));
+  const { devicesPerHost } = loadCluster(clusterText(options.cluster));
+  const findings = lintPlan(zoo, sizes, facts, devicesPerHost, {
+    ...(options.devices !== undefined ? { devices: whole(options.devices, '--devices') } : {}),
+    ...(options.microbatch !== undefined ? { microbatch: whole(options.microbatch, '--microbatch') } : {}),
+  });
+  if (options.json === true)
+    io.stdout(
+      `${JSON.stringify({ plan: zoo.name, facts, findings, ...(padding === undefined ? {} : { padding }) })}\n`,
+    );
+  else if (findings.length === 0) io.stdout(`${zoo.name} on ${options.mesh}: nothing to say\n`);
+  else
+    io.stdout(
+      `${tableText(findings.map((f) => [f.code, f.severity, f.message, f.nearest.length > 0 ? `nearest: ${f.nearest.join(', ')}` : '']))}\n`,
+    );
+  if (padding !== undefined && options.json !== true) io.stdout(`note  ${paddingText(padding)}\n`);
+  return findings.some((f) => f.severity === 'error') ? EXIT.findings : EXIT.ok;
+}
+
+/** Size of the plan's tensor axis, 1 without one; the rest of the devices where it is left open. */
+function tensorOf({ axes }: ZooPlan, sizes: readonly number[], { devices = '1' }: ZooLintOptions): number {
+  const at = axes.indexOf('tp');
+  if (at < 0) return 1;
+  if (sizes[at] > 0) return sizes[at];
+  const others = sizes.reduce((n, size, d) => (d === at ? n : n * size), 1);
+  // What does not divide is said by the linter.
+  return Math.max(1, Math.floor(parsePositive(devices, '--devices') / others));
+}
+
+/** Sizes of the plan's axes: `dp=8,tp=8`, by name where the names are the plan's, else by position. One may be -1. */
+function meshSizes(text: string, zoo: ZooPlan): number[] {
+  const parts = text.split(',').map((part) => /^\s*([A-Za-z_]\w*)\s*=\s*(-1|\d+)\s*$/.exec(part));
+  const dims = parts.map((match) => {
+    if (match === null) throw new ShardwrightError('E_USAGE', `--mesh '${text}' is not a mesh such as dp=8,tp=8`);
+    return { name: match[1], size: Number(match[2]) };
+  });
+  if (dims.length !== zoo.axes.length)
+    throw new ShardwrightError(
+      'E_USAGE',
+      `'${zoo.name}' has axes ${zoo.axes.join(', ')}, --mesh ${text} has ${dims.length}`,
+    );
+  const named = zoo.axes.map((axis) => dims.find((d) => d.name === axis));
+  return named.every((d) => d !== undefined) ? named.map((d) => d.size) : dims.map((d) => d.size);
+}

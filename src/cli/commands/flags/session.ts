@@ -1,0 +1,7 @@
+import type { CliIo } from '../../output/io.ts';
+
+/** One run of the command line: where it writes, and the exit code that the command leaves. */
+export interface CliSession {
+  readonly io: CliIo;
+  exit: number;
+}

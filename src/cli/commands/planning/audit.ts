@@ -1,0 +1,184 @@
+import { existsSync } from 'node:fs';
+import { ShardwrightError } from '../../../errors.ts';
+import type { DeviceMesh } from '../../../mesh/devices/mesh.ts';
+import type { Graph } from '../../../graph/types.ts';
+import { paddingText, tensorRanks, type VocabularyPadding } from '../../../models/vocabulary.ts';
+import type { OperatorTable } from '../../../ops/record/table.ts';
+import { prepare, type Prepared } from '../../../plan/prepare.ts';
+import type { PlanFolder } from '../../../plan/record/folder.ts';
+import type { PlanRequest } from '../../../plan/request/request.ts';
+import { shardPrepared, type Infeasible } from '../../../plan/shard.ts';
+import { choiceOfPlan } from '../../../plan/questions/transfer.ts';
+import { changeRequest, withPins } from '../../../plan/questions/what-if.ts';
+import { auditText } from '../../../report/text/audit.ts';
+import { bytesText, percentText } from '../../../units.ts';
+import { audit } from '../../../zoo/audit.ts';
+import { priceRestriction } from '../../../zoo/compare/price.ts';
+import { applyRecipe } from '../../../zoo/recipes/recipes.ts';
+import { isZooName, recipeOf, ZOO, zooPlan, type ZooPlan } from '../../../zoo/recipes/registry.ts';
+import { clusterText } from '../../input/cluster-file.ts';
+import { EXIT, type CliIo } from '../../output/io.ts';
+import { loadModel } from '../../input/load.ts';
+import { parseCount, parseFraction } from '../../input/options.ts';
+import { reportInfeasible, requestOf, type PlanOptions } from './plan.ts';
+import { loadPlan } from '../../input/plan-folder.ts';
+
+export interface AuditCliOptions extends Omit<PlanOptions, 'mesh' | 'cluster'> {
+  readonly plan: string;
+  readonly mesh?: string;
+  readonly cluster?: string;
+  readonly edits: string;
+  readonly maxRegret?: string;
+}
+
+/** `audit`: how far a plan is from the optimum of its problem, and which edits bring it nearer. */
+export async function auditCommand(model: string, options: AuditCliOptions, io: CliIo): Promise<number> {
+  const edits = parseCount(options.edits, '--edits');
+  const allowed = options.maxRegret === undefined ? undefined : parseFraction(options.maxRegret, '--max-regret');
+  const isNamed = options.plan === 'given' || options.plan.startsWith('zoo:');
+  if (!isNamed) namedByMistake(options.plan);
+  const written = isNamed ? undefined : loadPlan(options.plan);
+  const mesh = options.mesh ?? written?.plan.request.mesh;
+  const tensor = mesh === undefined ? 1 : tensorRanks(mesh);
+  const { graph, table, padding, format } = await loadModel(model, { ...options, tensor });
+  if (format === 'hf-config') samePadding(written?.plan.request.padVocabulary, padding, isNamed);
+  const named = await choiceOf(graph, table, options, written);
+  const json = options.json === true;
+  if ('infeasible' in named) return reportInfeasible(named.infeasible, named.prepared, io, json);
+  const { prepared, choice } = named;
+  const built = padding ?? written?.plan.request.padVocabulary;
+  const notes = built === undefined ? named.notes : [...named.notes, paddingText(built)];
+  const result = await audit(prepared, choice, {
+    edits,
+    ...(options.quiet === true ? {} : { onProgress: io.progress }),
+  });
+  if ('conflict' in result) return reportInfeasible(result, prepared, io, json);
+  io.stdout(
+    json
+      ? `${JSON.stringify({ ...result, notes })}\n`
+      : `${auditText(options.plan, result)}\n${notes.map((n) => `note     ${n}\n`).join('')}`,
+  );
+  if (!result.fits) {
+    if (!json)
+      io.stderr(`the plan needs ${bytesText(result.peakBytes)}, the budget is ${bytesText(prepared.budgetBytes)}\n`);
+    return EXIT.infeasible;
+  }
+  if (allowed === undefined || result.regret <= allowed) return EXIT.ok;
+  if (!json) io.stderr(`regret ${percentText(result.regret)}, allowed ${percentText(allowed)} (--max-regret)\n`);
+  return EXIT.gap;
+}
+
+/** @throws E_USAGE where the file is none, but a plan of the zoo has its name */
+function namedByMistake(plan: string): void {
+  if (existsSync(plan) || !isZooName(plan)) return;
+  throw new ShardwrightError('E_USAGE', `--plan ${plan}: there is no such file, but a known plan of that name`, {
+    hint: `give --plan zoo:${plan}.`,
+  });
+}
+
+/** Plans that have as many axes as the mesh, and the mesh that this plan has. */
+function waysOut(zoo: ZooPlan, mesh: DeviceMesh): string {
+  const fitting = ZOO.filter((other) => other.parts !== undefined && other.axes.length === mesh.rank);
+  const plans = fitting.map(({ name, axes }) => `zoo:${name} (${axes.join(', ')})`).join(', ');
+  const own = zoo.axes.length === 1 ? `--mesh ${zoo.axes[0]}=${mesh.size}` : `--mesh ${zoo.axes.map((axis) => `${axis}=N`).join(',')}`;
+  const others = plans === '' ? '' : `, or a plan with ${mesh.rank} axes: ${plans}`;
+  return `give it a mesh of its axes, ${own}${others}.`;
+} // prettier-ignore
+
+/** A plan of a padded model says nothing of the model without padding, nor the other way round. @throws E_PLAN */
+function samePadding(
+  planned: VocabularyPadding | undefined,
+  padding: VocabularyPadding | undefined,
+  isNamed: boolean,
+): void {
+  if (isNamed || planned?.rows === padding?.rows) return;
+  const text = (p: VocabularyPadding | undefined): string => (p === undefined ? 'not padded' : `padded to ${p.rows}`);
+  throw new ShardwrightError('E_PLAN', `the vocabulary of the plan is ${text(planned)}, that of the model ${text(padding)}`, {
+    hint: planned === undefined ? 'leave out --pad-vocab.' : `give --pad-vocab ${planned.multiple}, as the plan was made.`,
+  }); // prettier-ignore
+}
+
+type Named = { readonly prepared: Prepared } & (
+  { readonly choice: Int32Array; readonly notes: readonly string[] } | { readonly infeasible: Infeasible }
+);
+
+/** @param found the written plan, where the options name one */
+async function choiceOf(
+  graph: Graph,
+  table: OperatorTable,
+  options: AuditCliOptions,
+  found: PlanFolder | undefined,
+): Promise<Named> {
+  const { plan } = options;
+  if (found === undefined)
+    return plan === 'given'
+      ? givenChoice(graph, table, options)
+      : zooChoice(graph, table, options, plan.slice('zoo:'.length));
+  if (options.mesh !== undefined || options.cluster !== undefined)
+    throw new ShardwrightError('E_USAGE', '--mesh and --cluster are those of the plan file');
+  // The optimum is over the whole problem, so the pins that the plan was made with are not in it.
+  const request: PlanRequest = {
+    ...(found.request ?? found.plan.request),
+    pins: [],
+    shardings: 'ignore',
+    inputs: 'free',
+    outputs: 'free',
+    objective: 'time',
+    solver: 'auto',
+  };
+  const prepared = prepare(graph, request, table);
+  return { prepared, choice: choiceOfPlan(found.plan, prepared), notes: [] };
+}
+
+async function zooChoice(graph: Graph, table: OperatorTable, options: AuditCliOptions, name: string): Promise<Named> {
+  const zoo = zooPlan(name);
+  const recipe = recipeOf(zoo);
+  if (recipe === undefined)
+    throw new ShardwrightError('E_USAGE', `'${name}' cannot be audited: ${zoo.outside ?? 'it is not planned'}`);
+  const prepared = prepare(graph, freeRequest(options, options.mesh), table);
+  const { mesh } = prepared.model.space;
+  if (mesh.rank !== zoo.axes.length)
+    throw new ShardwrightError(
+      'E_USAGE',
+      `'${zoo.name}' has axes ${zoo.axes.join(', ')}, mesh ${mesh.text} has ${mesh.rank} dims`,
+      { hint: waysOut(zoo, mesh) },
+    );
+  const applied = applyRecipe(prepared.model, recipe);
+  const priced = 'refused' in applied ? applied : await priceRestriction(prepared, applied.restriction);
+  if ('refused' in priced)
+    throw new ShardwrightError('E_PLAN', `the model does not admit '${zoo.name}' on ${mesh.text}: ${priced.refused}`);
+  return { prepared, choice: priced.choice, notes: ['what the plan leaves open is placed as cheaply as it admits'] };
+}
+
+async function givenChoice(graph: Graph, table: OperatorTable, options: AuditCliOptions): Promise<Named> {
+  const mesh = options.mesh ?? graph.mesh;
+  const request = freeRequest(options, mesh);
+  const prepared = prepare(graph, request, table);
+  const { pins, outputs, skipped } = prepared.given;
+  if (pins.length + outputs.length === 0)
+    throw new ShardwrightError(
+      'E_USAGE',
+      `no shardings came with the model${skipped.length > 0 ? `: ${skipped[0]}` : ''}`,
+      {
+        hint: 'give --plan FILE or --plan zoo:NAME.',
+      },
+    );
+  const pinned = withPins(prepared, changeRequest(request, (draft) => void delete draft.shardings).request);
+  const result = await shardPrepared(pinned);
+  if (result.status === 'infeasible') return { prepared, infeasible: result };
+  return {
+    prepared,
+    choice: result.choice,
+    notes: [...pinned.unpinned, 'what the source leaves open is placed as cheaply as it admits'],
+  };
+}
+
+function freeRequest(options: AuditCliOptions, mesh: string | undefined): PlanRequest {
+  const { cluster } = options;
+  if (mesh === undefined || cluster === undefined)
+    throw new ShardwrightError(
+      'E_USAGE',
+      `audit --plan ${options.plan} needs ${mesh === undefined ? '--mesh' : '--cluster'}`,
+    );
+  return requestOf({ ...options, ignoreShardings: true, pin: [], mesh, cluster: clusterText(cluster, options) });
+}

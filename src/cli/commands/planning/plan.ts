@@ -1,0 +1,389 @@
+import { COST_PRESETS } from '../../../cost/presets/presets.ts';
+import { OPTIMIZERS, type Optimizer } from '../../../cost/memory/memory.ts';
+import { ShardwrightError, suggestion } from '../../../errors.ts';
+import type { SizeValues } from '../../../graph/text/size-value.ts';
+import type { Graph } from '../../../graph/types.ts';
+import { tensorRanks, type VocabularyPadding } from '../../../models/vocabulary.ts';
+import type { OperatorTable } from '../../../ops/record/table.ts';
+import { atSizes } from '../../../passes/sizes/fix-sizes.ts';
+import { parsePin } from '../../../plan/restrict/pins.ts';
+import { DEFAULT_REQUEST, UNKNOWN, type PlanRequest } from '../../../plan/request/request.ts';
+import { prepare, type Prepared } from '../../../plan/prepare.ts';
+import { Deadline } from '../../../plan/request/deadline.ts';
+import { planAtEnds, plannedSizes } from '../../../plan/questions/size-range.ts';
+import { askedGap, shardPrepared, type Infeasible, type ShardResult } from '../../../plan/shard.ts';
+import type { Plan } from '../../../plan/record/types.ts';
+import { SolverLog } from '../../../report/analysis/incumbents.ts';
+import { annotatedProgram } from '../../../report/analysis/program.ts';
+import { endsText } from '../../../report/text/size-range.ts';
+import { planSummary } from '../../../report/text/summary.ts';
+import type { OverlapPlan } from '../../../simulate/timeline/overlap-plan.ts';
+import { bytesText, countedText, excessOver, percentText, secondsText, shareOf } from '../../../units.ts';
+import type { Progress } from '../../../solver/types.ts';
+import { priceRecipes, type RecipeResult } from '../../../zoo/compare/compare.ts';
+import type { PlanPipeline } from '../../../zoo/pipeline/plan.ts';
+import { clusterText } from '../../input/cluster-file.ts';
+import { EXIT, type CliIo } from '../../output/io.ts';
+import { loadModel, type LoadOptions } from '../../input/load.ts';
+import {
+  inputDimsOf,
+  type InputDimFlags,
+  parseBytes,
+  parseChoice,
+  parseCount,
+  parseFraction,
+  parsePositive,
+} from '../../input/options.ts';
+import { PLAN_FILES, planFiles } from '../../input/plan-folder.ts';
+import { checkFrontierFlags, FRONTIER_FILE, frontierCommand, type FrontierFlags } from './plan-frontier.ts';
+import { askedPipeline, PIPELINE_FILE, pipelineText, requestOfStages, type PipelineFlags } from './plan-pipeline.ts';
+import { PROGRESS_FILE, progressText } from '../../output/plan-progress.ts';
+import { tryFile, tryFolder, writeFolder, writeText } from '../../output/write-file.ts';
+
+export interface PlanOptions extends LoadOptions, PipelineFlags, FrontierFlags, InputDimFlags {
+  readonly mesh: string;
+  readonly cluster: string;
+  readonly calibration?: string;
+  readonly collectives?: string;
+  readonly memory?: string;
+  readonly pin: readonly string[];
+  readonly cut?: readonly string[];
+  readonly optimizer?: string;
+  readonly cost: string;
+  readonly solver: string;
+  readonly gap?: string;
+  readonly timeLimit?: string;
+  readonly seed: string;
+  readonly uneven: string;
+  readonly strided?: string;
+  readonly unknown: string;
+  readonly sharing: boolean;
+  readonly inputs: string;
+  readonly outputs: string;
+  readonly objective: string;
+  readonly maps?: string;
+  readonly activations?: string;
+  readonly checkpoint?: string;
+  readonly recipes: boolean;
+  readonly program?: boolean;
+  readonly output?: string;
+  readonly emitIlp?: string;
+  readonly json?: boolean;
+  readonly quiet?: boolean;
+  /** Looks for a plan whose simulated step is shorter. */
+  readonly overlap?: boolean;
+  /** Also at the ends of the sizes that the program admits. */
+  readonly range?: boolean;
+}
+
+export const SOLVERS = ['auto', 'exact', 'highs', 'javascript-lp-solver', 'propagate'] as const;
+
+export async function planCommand(model: string, options: PlanOptions, io: CliIo): Promise<number> {
+  // Reading counts.
+  const deadline = new Deadline(timeLimitOf(options).timeLimitSeconds);
+  const given = requestOf({ ...options, cluster: clusterText(options.cluster, options) });
+  if (options.frontier !== undefined) checkFrontierFlags(options);
+  const names = options.frontier === undefined ? [...PLAN_FILES, PROGRESS_FILE, PIPELINE_FILE] : [FRONTIER_FILE];
+  if (options.output !== undefined) tryFolder(options.output, names, 'plan');
+  if (options.emitIlp !== undefined) tryFile(options.emitIlp, 'integer program');
+  const asked = askedPipeline(model, options, given);
+  const built = asked === undefined ? options : { ...options, training: true, batch: `${asked.microbatch}` };
+  const { graph, table, open, sizes, padding } = await loadModel(model, { ...built, tensor: tensorRanks(given.mesh) });
+  const request = padded(given, padding);
+  try {
+    if (asked !== undefined) {
+      const { checkPipeline, pipelineOfPlan } = await import('../../../zoo/pipeline/plan.ts');
+      checkPipeline(graph, asked);
+      const stages: Stages = (prepared, choice) => pipelineOfPlan(prepared, choice, asked, table);
+      return await planGraph(graph, table, requestOfStages(request, asked), options, io, deadline, undefined, {
+        cut: stages,
+        asked: { request, budgetBytes: asked.budgetBytes },
+      });
+    }
+    if (options.frontier !== undefined)
+      return await frontierCommand(atSizes(graph, new Map()), table, request, options, io, {
+        writePlan: (folder, { prepared, plan, certificate }) =>
+          writeFolder(folder, planFiles(plan, prepared.program, certificate), 'plan'),
+        onProgress: progressPrinter(io, options.quiet === true),
+      });
+    const range = options.range === true ? { open, sizes: plannedSizes(open, sizes) } : undefined;
+    return await planGraph(atSizes(graph, new Map()), table, request, options, io, deadline, range);
+  } catch (error) {
+    // A line number means a line of the model's text.
+    if (error instanceof ShardwrightError && error.details.position !== undefined) throw error.with({ file: model });
+    throw error;
+  }
+}
+
+export async function planGraph(
+  graph: Graph,
+  table: OperatorTable,
+  request: PlanRequest,
+  options: Pick<PlanOptions, 'recipes' | 'program' | 'output' | 'emitIlp' | 'json' | 'quiet'>,
+  io: CliIo,
+  deadline = new Deadline(request.timeLimitSeconds),
+  /** The program with its sizes open, and what they are fixed at: the plan is priced at the ends of their ranges too. */
+  range?: { readonly open: Graph; readonly sizes: SizeValues },
+  /** Cuts the plan, which is that of one microbatch, into pipeline stages; and what was asked of a device of one. */
+  stages?: { readonly cut: Stages; readonly asked: { readonly request: PlanRequest; readonly budgetBytes: number } },
+): Promise<number> {
+  if (request.overlap === true) (await import('../../../simulate/timeline/overlap-plan.ts')).checkOverlap(request);
+  const prepared = prepare(graph, request, table, deadline);
+  if (options.emitIlp !== undefined) await emitIlp(prepared, options.emitIlp);
+  const recipes = options.recipes ? await priceRecipes(prepared) : [];
+  const starts = recipes.flatMap((r) => (r.status === 'priced' ? [r.choice] : []));
+  const log = new SolverLog(prepared);
+  const print = progressPrinter(io, options.quiet === true);
+  const result = await shardPrepared(prepared, {
+    starts,
+    deadline,
+    onProgress: (event) => (log.listen(event), print(event)),
+  });
+  if (result.status === 'infeasible') return reportInfeasible(result, prepared, io, options.json === true);
+  const overlap = request.overlap === true ? await withOverlap(result) : undefined;
+  const { plan, choice } = overlap?.result ?? result;
+  checkRecipes(prepared, plan, recipes);
+  const ends = range === undefined ? undefined : await planAtEnds(plan, range.open, range.sizes, request, { table });
+  const pipeline = stages?.cut(result.prepared, choice);
+  const more = {
+    ...(ends === undefined ? {} : { ends }),
+    ...(pipeline === undefined ? {} : { pipeline }),
+    ...(overlap === undefined ? {} : { overlap: overlapRecord(overlap) }),
+  };
+  if (options.json === true) io.stdout(`${JSON.stringify({ ...plan, ...more })}\n`);
+  else {
+    if (options.program === true) io.stdout(`${annotatedProgram(result.graph, plan)}\n\n`);
+    io.stdout(
+      `${planSummary(result.graph, plan, recipes, { ...(stages?.asked ?? asGiven(plan, request)), secondOpinion: result.secondOpinion })}\n`,
+    );
+    const why = whyRecipesAreCheaper(prepared, plan, recipes);
+    if (why !== undefined) io.stdout(`note  ${why}\n`);
+    if (overlap !== undefined) io.stdout(`\n${overlapText(overlap)}\n`);
+    if (ends !== undefined) io.stdout(`\n${endsText(ends)}\n`);
+    if (pipeline !== undefined) io.stdout(`\n${pipelineText(pipeline)}\n`);
+  }
+  // The answer is out: a disk that is full by now takes nothing away.
+  if (options.output !== undefined) {
+    const files = planFiles(plan, result.prepared.program, result.certificate);
+    writeFolder(
+      options.output,
+      [
+        ...files,
+        [PROGRESS_FILE, progressText(files[0][1], log.incumbents(plan))],
+        [PIPELINE_FILE, pipeline === undefined ? undefined : `${JSON.stringify(pipeline, null, 1)}\n`],
+      ],
+      'plan',
+    );
+    if (options.json !== true) io.stdout(`wrote ${options.output}/${files.map(([name]) => name).join(', ')}\n`);
+  }
+  // What a plan with overlap in view gives away one after another is meant: the gap asked for is that of the plan it began with.
+  const { proof } = result.plan;
+  const met = proof.gap <= askedGap(request) || proof.status === 'optimal';
+  if (!met && options.json !== true)
+    io.stderr(`stopped at gap ${percentText(proof.gap)}, asked for ${percentText(askedGap(request))} (--gap)\n`);
+  if (pipeline?.fits === false) return EXIT.infeasible;
+  return met ? EXIT.ok : EXIT.gap;
+}
+
+/** What was asked: a policy of second runs stands in the program of the plan, and no longer in its request. */
+function asGiven(
+  plan: Plan,
+  { checkpoint }: PlanRequest,
+): { readonly request: PlanRequest; readonly budgetBytes: number } {
+  const request = checkpoint === undefined ? plan.request : { ...plan.request, checkpoint };
+  return { request, budgetBytes: plan.memory.budgetBytes };
+}
+
+async function withOverlap(result: Extract<ShardResult, { readonly status: 'planned' }>): Promise<OverlapPlan> {
+  const { overlapPlan } = await import('../../../simulate/timeline/overlap-plan.ts');
+  return overlapPlan(result);
+}
+
+/** What `--json` prints of a plan with overlap in view, beside the plan. */
+function overlapRecord({ result: _, ...record }: OverlapPlan): Omit<OverlapPlan, 'result'> {
+  return record;
+}
+
+function overlapText(overlap: OverlapPlan): string {
+  const { changed, simulatedSeconds, baseSimulatedSeconds, serialSeconds, baseSerialSeconds, rounds } = overlap;
+  const plans = countedText(rounds, 'plan');
+  if (!changed)
+    return `overlap    ${secondsText(simulatedSeconds)} simulated; of ${plans} simulated none is faster within 5 % of the least seconds one after another`;
+  return `overlap    ${secondsText(simulatedSeconds)} simulated, ${percentText(shareOf(baseSimulatedSeconds - simulatedSeconds, baseSimulatedSeconds))} less than the plan of least seconds one after another (${secondsText(baseSimulatedSeconds)}); one after another ${percentText(excessOver(baseSerialSeconds, serialSeconds))} more; ${plans} simulated`;
+}
+
+type Stages = (prepared: Prepared, choice: Int32Array) => PlanPipeline;
+
+function timeLimitOf({ timeLimit }: Pick<PlanOptions, 'timeLimit'>): Pick<PlanRequest, 'timeLimitSeconds'> {
+  return timeLimit === undefined ? {} : { timeLimitSeconds: parsePositive(timeLimit, '--time-limit') };
+}
+
+/** Absent means by the mesh, see `PlanRequest.strided`. */
+function strideOf(text: string | undefined): Pick<PlanRequest, 'strided'> {
+  return text === undefined ? {} : { strided: parseChoice(text, '--strided', ['rows', 'all', 'off'] as const) };
+}
+
+/** The request with what was padded before planning. */
+export function padded(request: PlanRequest, padding: VocabularyPadding | undefined): PlanRequest {
+  return padding === undefined ? request : { ...request, padVocabulary: padding };
+}
+
+export function requestOf(options: PlanOptions): PlanRequest {
+  const request: PlanRequest = {
+    ...DEFAULT_REQUEST,
+    mesh: options.mesh,
+    cluster: options.cluster,
+    pins: options.pin.map(parsePin),
+    ...(options.ignoreShardings === true ? { shardings: 'ignore' as const } : {}),
+    cost: parseChoice(options.cost, '--cost', COST_PRESETS),
+    solver: parseChoice(options.solver, '--solver', SOLVERS),
+    gap: parseFraction(options.gap ?? `${DEFAULT_REQUEST.gap}`, '--gap'),
+    // A zero that was asked for is not the default of zero.
+    ...(options.gap !== undefined && parseFraction(options.gap, '--gap') === 0 ? { budgetGap: 0 } : {}),
+    seed: parseCount(options.seed, '--seed'),
+    uneven: parseChoice(options.uneven, '--uneven', ['allow', 'forbid'] as const),
+    ...strideOf(options.strided),
+    unknown: parseChoice(options.unknown, '--unknown', UNKNOWN),
+    sharing: options.sharing,
+    inputs: options.inputs,
+    outputs: options.outputs,
+    objective: parseChoice(options.objective, '--objective', ['time', 'parameter-memory'] as const),
+    ...(options.maps !== undefined ? { maps: parseChoice(options.maps, '--maps', ['bodies', 'rows'] as const) } : {}),
+    ...(options.cut !== undefined && options.cut.length > 0 ? { cuts: options.cut } : {}),
+    ...(options.memory !== undefined ? { memoryBytes: parseBytes(options.memory, '--memory') } : {}),
+    ...(options.optimizer !== undefined
+      ? { optimizer: parseChoice<Optimizer>(options.optimizer, '--optimizer', OPTIMIZERS) }
+      : {}),
+    ...(options.activations !== undefined
+      ? { activations: parseChoice(options.activations, '--activations', ['constraint', 'report', 'off'] as const) }
+      : {}),
+    ...(options.checkpoint !== undefined ? { checkpoint: parseCheckpoint(options.checkpoint) } : {}),
+    ...timeLimitOf(options),
+    ...(options.overlap === true ? { overlap: true as const } : {}),
+    ...inputDimsOf(options),
+  };
+  if (request.activations !== undefined && request.activations !== 'constraint' && isHeldByCheckpoint(request))
+    throw new ShardwrightError(
+      'E_USAGE',
+      `--checkpoint ${String(request.checkpoint)} keeps the peak over time within the budget, which --activations ${request.activations} asks not to`,
+      { hint: 'leave --activations out, or give --activations constraint.' },
+    );
+  return request;
+}
+
+/** Whether what runs again is chosen within the budget. */
+function isHeldByCheckpoint({ checkpoint }: PlanRequest): boolean {
+  return checkpoint === 'auto' || checkpoint === 'two-stage';
+}
+
+const CHECKPOINTS = ['none', 'full', 'selective', 'auto', 'two-stage'] as const;
+
+/** A policy by name, or a share between 0 and 1. */
+function parseCheckpoint(text: string): NonNullable<PlanRequest['checkpoint']> {
+  if (/^[-0-9.]/.test(text))
+    return parseFraction(text, '--checkpoint', 'the share of what selective keeps, from 0 to 1, such as 0.5 or 50%.');
+  if ((CHECKPOINTS as readonly string[]).includes(text)) return parseChoice(text, '--checkpoint', CHECKPOINTS);
+  throw new ShardwrightError(
+    'E_USAGE',
+    `--checkpoint '${text}' is not one of ${CHECKPOINTS.join(', ')}, nor a share from 0 to 1`,
+    {
+      hint: suggestion(text, CHECKPOINTS, 'policies'),
+    },
+  );
+}
+
+async function emitIlp(prepared: Prepared, path: string): Promise<void> {
+  const { encode, lpText } = await import('../../../solver/milp/encode.ts');
+  writeText(path, lpText(encode(prepared.problem)), 'integer program');
+}
+
+/** What the plan is held to and no recipe knows of: demands on placements by their flags, and other ends than time. */
+function notOfRecipes(request: PlanRequest, { given }: Pick<Prepared, 'given'>): string[] {
+  const { pins, inputs, outputs, activations, objective, shardings } = request;
+  return [
+    ...(pins.length > 0 ? ['--pin'] : []),
+    ...(shardings !== 'ignore' && given.pins.length + given.outputs.length > 0 ? ['the shardings of the program'] : []),
+    ...(inputs !== DEFAULT_REQUEST.inputs ? ['--inputs'] : []),
+    ...(outputs !== DEFAULT_REQUEST.outputs ? ['--outputs'] : []),
+    ...(activations === 'constraint' ? ['the memory over time'] : []),
+    ...(objective === 'parameter-memory' ? ['the least memory of parameters'] : []),
+  ];
+}
+
+/** Why a recipe may take less time than the plan; undefined where none does. */
+function whyRecipesAreCheaper(prepared: Prepared, plan: Plan, recipes: readonly RecipeResult[]): string | undefined {
+  const { seconds } = plan.objective;
+  if (!recipes.some((r) => r.status === 'priced' && r.seconds < seconds * (1 - 1e-9))) return undefined;
+  const free = notOfRecipes(plan.request, prepared);
+  return free.length === 0 ? undefined : `Recipes are not held to ${free.join(', ')}: a recipe that takes less time than the plan does without.`; // prettier-ignore
+}
+
+/** No recipe may beat a plan that is proven optimal: both are choices of one problem. */
+function checkRecipes(prepared: Prepared, plan: Plan, recipes: readonly RecipeResult[]): void {
+  if (plan.proof.status !== 'optimal' || notOfRecipes(plan.request, prepared).length > 0) return;
+  for (const r of recipes) {
+    if (
+      r.status === 'priced' &&
+      r.seconds < plan.objective.seconds * (1 - 1e-12) &&
+      r.peakBytes <= plan.memory.budgetBytes
+    )
+      throw new ShardwrightError('E_INTERNAL', `internal: recipe '${r.name}' costs less than the plan called optimal`);
+  }
+}
+
+export function reportInfeasible(result: Infeasible, prepared: Prepared, io: CliIo, json: boolean): number {
+  const budget = bytesText(result.budgetBytes);
+  const smallest = result.smallestBudgetBytes;
+  const { conflict } = result;
+  const { request } = prepared;
+  // One demand that no placement meets, by its flag.
+  const alone = conflict.length === 1 && conflict[0].startsWith('--');
+  const why =
+    smallest !== undefined
+      ? `no plan fits ${budget} per device: the smallest budget that works is ${bytesText(smallest)} (${smallest} bytes)`
+      : result.neededBytes !== undefined
+        ? `no plan fits ${budget} per device: none needs less than ${bytesText(result.neededBytes)}, activations included`
+        : conflict.includes('activation memory')
+          ? `no plan fits ${budget} per device, activations included`
+          : alone
+            ? `no plan exists with ${conflict[0]}`
+            : `no plan exists: ${conflict.join(' contradicts ')}`;
+  const hint =
+    smallest !== undefined
+      ? `give --memory ${roundedUp(smallest)} or more, more devices, or a leaner --optimizer.`
+      : result.neededBytes !== undefined || conflict.includes('activation memory')
+        ? `give more --memory, more devices${isHeldByCheckpoint(request) ? ', or a leaner --optimizer' : ', or --checkpoint auto'}; --frontier lists what fits.`
+        : alone
+          ? 'drop it, or ask for what every tensor of it can be: a dim of n rows is cut into n pieces at most.'
+          : conflict[0]?.startsWith('no placement of') === true
+            ? 'free what --pin, --inputs or --outputs fix around it.'
+            : conflict[0]?.startsWith('propagation') === true
+              ? 'use --solver auto, which tries every placement.'
+              : conflict.some((c) => c.endsWith(' of the program'))
+                ? 'drop one of them, or leave those of the program free with --ignore-shardings.'
+                : 'drop one of them.';
+  if (json)
+    io.stdout(
+      `${JSON.stringify({ error: { code: 'E_INFEASIBLE', message: why, hint }, ...result, model: prepared.model.graph.name })}\n`,
+    );
+  else io.stderr(`E_INFEASIBLE ${why}\n  hint: ${hint}\n`);
+  return EXIT.infeasible;
+}
+
+/** A size that is enough, in whole KiB or MiB as `--memory` takes them. */
+function roundedUp(bytes: number): string {
+  const [unit, size] = bytes < 2 ** 26 ? (['KiB', 2 ** 10] as const) : (['MiB', 2 ** 20] as const);
+  return `${Math.ceil(bytes / size)}${unit}`;
+}
+
+/** One status line, rewritten on a terminal, at most one plain line per 5 s otherwise. */
+export function progressPrinter(io: CliIo, quiet: boolean): (event: Progress) => void {
+  // Work of under a second needs no progress.
+  let last = io.isTerminal ? 0.95 : 0;
+  return (event) => {
+    if (quiet || event.seconds - last < (io.isTerminal ? 0.05 : 5)) return;
+    last = event.seconds;
+    const gap = Number.isFinite(event.gap) ? `gap ${percentText(event.gap)}` : 'no bound yet';
+    io.progress(`${event.phase}  ${gap}  ${secondsText(event.seconds)}`);
+  };
+}

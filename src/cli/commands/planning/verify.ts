@@ -1,0 +1,223 @@
+import { existsSync, statSync } from 'node:fs';
+import { basename } from 'node:path';
+import { ShardwrightError } from '../../../errors.ts';
+import { parseMesh } from '../../../mesh/devices/mesh.ts';
+import { tensorRanks, type VocabularyPadding } from '../../../models/vocabulary.ts';
+import type { OperatorTable } from '../../../ops/record/table.ts';
+import { plannable } from '../../../passes/plannable/plannable.ts';
+import type { Shrunk } from '../../../passes/sizes/shrink.ts';
+import type { LowerablePlan } from '../../../plan/lower/lower.ts';
+import { prepare } from '../../../plan/prepare.ts';
+import { shardPrepared } from '../../../plan/shard.ts';
+import { transplant } from '../../../plan/questions/transfer.ts';
+import { constantsAsInputs, reduced as reducedProgram, refuseUnevaluated } from '../../../simulate/reduced.ts';
+import { readFileText } from '../../../read-file.ts';
+import { tableText } from '../../../units.ts';
+import { verify, type Verification, type VerifyOptions as VerifyNumbers } from '../../../simulate/verify.ts';
+import { clusterText } from '../../input/cluster-file.ts';
+import { EXIT, type CliIo } from '../../output/io.ts';
+import { loadModel } from '../../input/load.ts';
+import { operatorsWith } from '../../input/load-operators.ts';
+import { parseCount, parsePositive } from '../../input/options.ts';
+import { checked, wholePlan } from '../../input/plan-folder.ts';
+import { padded, progressPrinter, reportInfeasible, requestOf, type PlanOptions } from './plan.ts';
+
+export interface VerifyOptions extends PlanOptions {
+  /** `false`: the model's own sizes. */
+  readonly shrink: boolean;
+  /** Plan the reduced model instead of placing it as the full-size plan says. */
+  readonly replan?: boolean;
+  readonly tolerance: string;
+  /** Names of the options that stand on the command line; the others have their defaults. */
+  readonly given?: readonly string[];
+}
+
+/** What `verify` prints; the keys are a contract. */
+export interface VerifyReport extends Verification {
+  readonly model: string;
+  readonly mesh: string;
+  /** Sizes that were reduced for the run. */
+  readonly sizes: readonly { readonly from: number; readonly to: number }[];
+  /** Calls whose sizes had to stay. */
+  readonly kept: Shrunk['kept'];
+  /** `full`: the placements of the plan at full size; `reduced`: a plan of the reduced model. */
+  readonly planned: 'full' | 'reduced';
+}
+
+/** What is run with numbers: a program, its plan, and what was reduced for it. */
+interface Subject {
+  readonly reduced: Shrunk;
+  readonly plan: LowerablePlan;
+  readonly model: string;
+  readonly mesh: string;
+  readonly planned: VerifyReport['planned'];
+  readonly seed: number;
+  readonly table: OperatorTable;
+  /** Of the vocabulary of the full-size model. */
+  readonly padding?: VocabularyPadding | undefined;
+}
+
+/** `verify`: plan a model, or take a written plan; reduce the sizes, lower, run on virtual devices, compare with one device. */
+export async function verifyCommand(path: string, options: VerifyOptions, io: CliIo): Promise<number> {
+  const tolerance = parsePositive(options.tolerance, '--tolerance');
+  const subject = isPlan(path) ? await writtenPlan(path, options, io) : await plannedModel(path, options, io);
+  if (typeof subject === 'number') return subject;
+  const { reduced, plan, table, seed, model, mesh, planned, padding } = subject;
+  const report: VerifyReport = {
+    ...verifyOrRefuse(reduced, plan, table, { seed, tolerance, ...realIds(padding, reduced.sizes) }, options.shrink),
+    model,
+    mesh,
+    sizes: reduced.sizes.filter(({ from, to }) => from !== to),
+    kept: reduced.kept,
+    planned,
+  };
+  io.stdout(options.json === true ? `${JSON.stringify(report)}\n` : `${textOf(report)}\n`);
+  return report.mismatches.length === 0 ? EXIT.ok : EXIT.internal;
+}
+
+/** A folder, or a file that says of itself that it is a plan. */
+function isPlan(path: string): boolean {
+  const found = existsSync(path) ? statSync(path) : undefined;
+  if (found === undefined) return basename(path) === 'plan.json';
+  return found.isDirectory() || (path.endsWith('.json') && /"proof"\s*:/.test(readFileText(path)));
+}
+
+/** Flags that mean something where the plan is there already. */
+const OF_PLANS: ReadonlySet<string> = new Set(['json', 'quiet', 'tolerance', 'shrink', 'seed', 'ops']);
+
+/** The placements of a written plan, at reduced sizes unless told otherwise. */
+async function writtenPlan(path: string, options: VerifyOptions, io: CliIo): Promise<Subject> {
+  const other = options.given?.find((name) => !OF_PLANS.has(name));
+  if (other !== undefined)
+    throw new ShardwrightError('E_USAGE', `--${other.replace(/[A-Z]/g, (c) => `-${c.toLowerCase()}`)} is for a model that is planned here, ${path} is a plan`, {
+      hint: 'drop it; what was asked for is in the request.json of the plan.',
+    }); // prettier-ignore
+  const folder = wholePlan(path);
+  const { plan: whole, program: planned } = folder;
+  const table = await operatorsWith(options.ops ?? []);
+  checked(folder, path, table, io);
+  refuseUnevaluated(planned, table, whole.request.unknown);
+  const program = constantsAsInputs(planned);
+  const byName = new Map(whole.nodes.map((node) => [node.name, node]));
+  const plan = { ...whole, nodes: program.nodes.flatMap(({ name }) => byName.get(name) ?? []) };
+  const padding = plan.request.padVocabulary;
+  const common = { model: plan.model, mesh: plan.request.mesh, table, planned: 'full', padding } as const;
+  const seed = options.given?.includes('seed') === true ? parseCount(options.seed, '--seed') : plan.request.seed;
+  if (!options.shrink) return { ...common, seed, reduced: { graph: program, sizes: [], kept: [] }, plan };
+  const { sizes: meshSizes } = parseMesh(plan.request.mesh);
+  const reduced = reducedProgram(program, table, { meshSizes, seed, unknown: plan.request.unknown });
+  return { ...common, seed, reduced, plan: transplant(plan, prepare(reduced.graph, plan.request, table)) };
+}
+
+/** Plans a model, and places it at reduced sizes as that plan says; an exit code where there is no plan. */
+async function plannedModel(path: string, options: VerifyOptions, io: CliIo): Promise<Subject | number> {
+  const { mesh } = options as Partial<VerifyOptions>;
+  if (mesh === undefined)
+    throw new ShardwrightError('E_USAGE', 'verify plans a model on a mesh, and --mesh is missing', {
+      hint: 'add --mesh dp=2,tp=2, or give a plan folder, as `shardwright plan ... -o DIR` writes it.',
+    });
+  const asked = requestOf({ ...options, cluster: clusterText(options.cluster, options) });
+  const { graph: given, table, padding } = await loadModel(path, { ...options, tensor: tensorRanks(asked.mesh) });
+  const request = padded(asked, padding);
+  try {
+    const graph = constantsAsInputs(plannable(given, table));
+    refuseUnevaluated(graph, table, request.unknown);
+    const { seed } = request;
+    const { sizes: meshSizes } = parseMesh(request.mesh);
+    const own: Shrunk = { graph, sizes: [], kept: [] };
+    const replan = options.replan === true || !options.shrink;
+    const again = request.checkpoint !== undefined && request.checkpoint !== 'none';
+    const before =
+      options.shrink && (replan || !again)
+        ? reducedProgram(graph, table, { meshSizes, seed, unknown: request.unknown })
+        : own;
+    const prepared = prepare(replan ? before.graph : graph, request, table);
+    const result = await shardPrepared(prepared, { onProgress: progressPrinter(io, options.quiet === true) });
+    if (result.status === 'infeasible') return reportInfeasible(result, prepared, io, options.json === true);
+    // Second runs of a checkpointed plan stand in the program that it was made for.
+    const { program, request: settled } = result.prepared;
+    const reduced = !again
+      ? before
+      : replan
+        ? { ...before, graph: program }
+        : reducedProgram(program, table, { meshSizes, seed, unknown: request.unknown });
+    return {
+      reduced,
+      plan: replan ? result.plan : transplant(result.plan, prepare(reduced.graph, settled, table)),
+      model: result.plan.model,
+      mesh: request.mesh,
+      planned: replan ? 'reduced' : 'full',
+      seed,
+      table,
+      padding,
+    };
+  } catch (error) {
+    if (error instanceof ShardwrightError && error.details.position !== undefined) throw error.with({ file: path });
+    throw error;
+  }
+}
+
+/** Token ids stay below the real vocabulary, or below the same share of the rows where sizes were reduced. */
+function realIds(padding: VocabularyPadding | undefined, sizes: Shrunk['sizes']): Pick<VerifyNumbers, 'vocabulary'> {
+  if (padding === undefined) return {};
+  const rows = sizes.find(({ from }) => from === padding.rows)?.to ?? padding.rows;
+  const stated = Math.max(1, Math.floor((rows * padding.vocabulary) / padding.rows));
+  return { vocabulary: { rows, stated } };
+}
+
+/** Runs it; what is too large for numbers is refused with what can be done about it. */
+function verifyOrRefuse(
+  reduced: Shrunk,
+  plan: LowerablePlan,
+  table: OperatorTable,
+  options: VerifyNumbers,
+  shrunk: boolean,
+): Verification {
+  try {
+    return verify(reduced.graph, plan, table, options);
+  } catch (error) {
+    if (!(error instanceof ShardwrightError) || error.code !== 'E_LIMIT') throw error;
+    const [first] = reduced.kept;
+    const whole = [
+      ...new Set(reduced.sizes.filter(({ from, to }) => from === to && from > 16).map(({ from }) => from)),
+    ];
+    const stays = first === undefined ? (whole.length === 0 ? '' : `sizes ${whole.join(', ')} stay; `) : `sizes of ${first.node} stay (${first.reason}); `; // prettier-ignore
+    const hint = shrunk
+      ? `${stays}verify fewer layers, or plan a smaller mesh.`
+      : 'drop --no-shrink: the placements are then verified at reduced sizes.';
+    throw new ShardwrightError('E_LIMIT', error.message, { ...error.details, hint });
+  }
+}
+
+/** Mismatches that are printed. */
+const SHOWN = 10;
+
+function textOf(report: VerifyReport): string {
+  const { mismatches, sizes } = report;
+  const ran = Object.entries(report.collectives).map(([kind, n]) => `${n} ${kind}`);
+  const lines = tableText([
+    ['devices', `${report.devices} virtual (${report.mesh})`],
+    ['sizes', sizes.length === 0 ? 'those of the model' : sizes.map(({ from, to }) => `${from} as ${to}`).join(', ')],
+    ['tensors', `${report.nodesCompared} compared, ${report.outputsCompared} outputs and gradients among them`],
+    ['error', `${report.maxRelativeError.toExponential(1)} at most, relative, in float64`],
+    ...(report.standIns.length === 0
+      ? []
+      : [
+          [
+            'stand-ins',
+            `${report.standIns.join(', ')}: unknown, so any function of all operands was run, whole on every device`,
+          ],
+        ]),
+    ['collectives', ran.length === 0 ? 'none' : ran.join(', ')],
+  ]);
+  const kept = report.kept.map((k) => `  sizes of ${k.node} (${k.target}) stay: ${k.reason}`);
+  const wrong = mismatches
+    .slice(0, SHOWN)
+    .map((m) => `  ${m.where}${m.target === undefined ? '' : ` (${m.target}, ${m.sharding ?? ''})`}: ${m.message}`);
+  if (mismatches.length > SHOWN) wrong.push(`  and ${mismatches.length - SHOWN} more`);
+  const verdict =
+    mismatches.length === 0
+      ? 'the sharded program computes what the unsharded one does, with the collectives of the plan'
+      : `${mismatches.length} mismatches; the first is nearest to the fault:`;
+  return [lines, ...kept, verdict, ...wrong].join('\n');
+}

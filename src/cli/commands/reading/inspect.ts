@@ -1,0 +1,142 @@
+import { countNodes, DTYPE_BYTES, type Graph } from '../../../graph/types.ts';
+import { programFlops } from '../../../ops/program-flops.ts';
+import type { OperatorTable } from '../../../ops/record/table.ts';
+import type { ProgramCounts } from '../../../import/types.ts';
+import { CONTROL_TARGETS } from '../../../graph/control.ts';
+import { ofThemPadding, type VocabularyPadding } from '../../../models/vocabulary.ts';
+import { isCheck } from '../../../passes/plannable/checks.ts';
+import { bytesText, countedText, countText, flopsText, tableText } from '../../../units.ts';
+import type { CliIo } from '../../output/io.ts';
+import { EXIT } from '../../output/io.ts';
+import { hloText, inspectHlo } from './inspect-hlo.ts';
+import { loadModel, type LoadOptions } from '../../input/load.ts';
+
+export interface InspectOptions extends LoadOptions {
+  readonly json?: boolean;
+}
+
+/** What `inspect` prints; the keys are a contract. */
+export interface Inspection {
+  readonly name: string;
+  readonly format: string;
+  readonly nodes: number;
+  /** Elements of all parameters; a tied weight counts once per name until it is tied. */
+  readonly parameters: number;
+  /** Of `parameters`: padding of the vocabulary (`--pad-vocab`). */
+  readonly paddedParameters: number;
+  readonly parameterCount: number;
+  readonly parameterBytes: number;
+  readonly flops: { readonly forward: number; readonly backward: number; readonly total: number };
+  readonly ops: Readonly<Record<string, number>>;
+  readonly unknownOps: readonly string[];
+  readonly notes: readonly string[];
+}
+
+/**
+ * @param counts what the file itself holds, where that is not one node for each of the graph
+ * @param padding of the vocabulary of a model that was built
+ */
+export function inspectGraph(
+  graph: Graph,
+  table: OperatorTable,
+  format: string,
+  counts?: ProgramCounts,
+  padding?: VocabularyPadding,
+): Inspection {
+  const byName = new Map<string, number>();
+  const unknown = new Set<string>();
+  const tied = new Set((graph.ties ?? []).flatMap((group) => group.slice(1)));
+  let parameters = 0;
+  let parameterCount = 0;
+  let parameterBytes = 0;
+  for (const node of graph.nodes) {
+    if (node.kind === 'placeholder') {
+      if (node.meta.role !== 'parameter' || node.type.kind !== 'tensor') continue;
+      if (tied.has(node.meta.roleName ?? node.name)) continue;
+      const size = node.type.shape.reduce<number>((n, d) => n * (typeof d === 'number' ? d : (d.example ?? 1)), 1);
+      parameters += size;
+      parameterCount++;
+      parameterBytes += size * DTYPE_BYTES[node.type.dtype];
+      continue;
+    }
+    if (node.kind !== 'call') continue;
+    const name = node.meta.original ?? node.target;
+    byName.set(name, (byName.get(name) ?? 0) + 1);
+  }
+  addUnknown(graph, table, unknown);
+  const counted = counts === undefined ? [...byName] : Object.entries(counts.ops);
+  const ops = Object.fromEntries(counted.sort(([a, x], [b, y]) => y - x || (a < b ? -1 : 1)));
+  const { forward, backward, total, uncountedLoops, unsizedCalls } = programFlops(graph, table);
+  return {
+    name: graph.name,
+    format,
+    nodes: counts?.nodes ?? countNodes(graph),
+    parameters: counts?.parameters?.elements ?? parameters,
+    paddedParameters: padding?.parameters ?? 0,
+    parameterCount: counts?.parameters?.count ?? parameterCount,
+    parameterBytes: counts?.parameters?.bytes ?? parameterBytes,
+    flops: { forward, backward, total },
+    ops,
+    unknownOps: [...unknown].sort(),
+    notes: [...(graph.notes ?? []), ...workNotes(uncountedLoops, unsizedCalls)],
+  };
+}
+
+/** What the work does not hold. */
+function workNotes(uncountedLoops: number, unsizedCalls: number): string[] {
+  const notes: string[] = [];
+  if (uncountedLoops > 0) notes.push(`Loops whose number of trips is not known, counted once: ${uncountedLoops}.`);
+  if (unsizedCalls > 0) notes.push(`Calls with sizes that have no value, whose work counts as 0: ${unsizedCalls}.`);
+  return notes;
+}
+
+const STRUCTURAL = new Set([...CONTROL_TARGETS, 'operator.getitem', 'sdy.manual_computation']);
+
+/** Operators without a record, bodies included; control flow is structure. */
+function addUnknown(graph: Graph, table: OperatorTable, unknown: Set<string>): void {
+  const seen = new Set<Graph>();
+  const stack = [graph];
+  for (let body = stack.pop(); body !== undefined; body = stack.pop()) {
+    if (seen.has(body)) continue;
+    seen.add(body);
+    for (const node of body.nodes)
+      if (
+        node.kind === 'call' &&
+        !STRUCTURAL.has(node.target) &&
+        !isCheck(node) &&
+        table.get(node.target) === undefined
+      )
+        unknown.add(node.target);
+    for (const name of Object.keys(body.subgraphs)) stack.push(body.subgraphs[name]);
+  }
+}
+
+export async function inspectCommand(model: string, options: InspectOptions, io: CliIo): Promise<number> {
+  const compiled = inspectHlo(model, options.format);
+  if (compiled !== undefined) {
+    io.stdout(`${options.json === true ? JSON.stringify(compiled) : hloText(compiled)}\n`);
+    return EXIT.ok;
+  }
+  const { graph, table, format, counts, padding } = await loadModel(model, options);
+  const found = inspectGraph(graph, table, format, counts, padding);
+  if (options.json === true) {
+    io.stdout(`${JSON.stringify(found)}\n`);
+    return EXIT.ok;
+  }
+  io.stdout(`${inspectionText(found)}\n`);
+  return EXIT.ok;
+}
+
+function inspectionText(found: Inspection): string {
+  const lines = [
+    `${found.name}  (${found.format})`,
+    `nodes       ${countText(found.nodes)}`,
+    `parameters  ${countText(found.parameters)} in ${countedText(found.parameterCount, 'tensor')}, ${bytesText(found.parameterBytes)}${ofThemPadding(found.paddedParameters)}`,
+    `work        ${flopsText(found.flops.total)}: forward ${flopsText(found.flops.forward)}, backward ${flopsText(found.flops.backward)} (2 per multiply-add)`,
+    '',
+    tableText([['operator', 'nodes'], ...Object.entries(found.ops).map(([op, n]) => [op, countText(n)])], [1]),
+  ];
+  if (found.unknownOps.length > 0) lines.push('', `unknown operators: ${found.unknownOps.join(', ')}`);
+  if (found.notes.length > 0) lines.push('', ...found.notes.map((n) => `note  ${n}`));
+  return lines.join('\n');
+}

@@ -1,0 +1,33 @@
+import { countNodes, type Graph } from '../../../graph/types.ts';
+import { getOwn } from '../../../graph/value.ts';
+import { printGraph } from '../../../graph/text/write.ts';
+import { builtinOperators } from '../../../ops/builtin.ts';
+import { EXIT, type CliIo } from '../../output/io.ts';
+import { traceScript } from '../../input/load-script.ts';
+
+/** What `trace --json` prints; the keys are a contract. */
+export interface TraceSummary {
+  readonly nodes: number;
+  /** Calls by operator. */
+  readonly ops: Readonly<Record<string, number>>;
+  /** The same for each body, by name. */
+  readonly subgraphs: Readonly<Record<string, TraceSummary>>;
+}
+
+export async function traceCommand(path: string, options: { readonly json?: boolean }, io: CliIo): Promise<number> {
+  const graph = await traceScript(path, builtinOperators());
+  io.stdout(options.json === true ? `${JSON.stringify(summaryOf(graph))}\n` : printGraph(graph));
+  return EXIT.ok;
+}
+
+export function summaryOf(graph: Graph): TraceSummary {
+  const counts = new Map<string, number>();
+  for (const node of graph.nodes) if (node.kind === 'call') counts.set(node.target, (counts.get(node.target) ?? 0) + 1);
+  const subgraphs: Record<string, TraceSummary> = Object.create(null) as Record<string, TraceSummary>;
+  for (const name of Object.keys(graph.subgraphs)) {
+    const body = getOwn(graph.subgraphs, name);
+    if (body !== undefined) subgraphs[name] = summaryOf(body);
+  }
+  const ops = Object.fromEntries([...counts].sort(([a, x], [b, y]) => y - x || (a < b ? -1 : 1)));
+  return { nodes: countNodes(graph), ops, subgraphs };
+}

@@ -1,0 +1,55 @@
+import { ShardwrightError } from '../../../errors.ts';
+import { resolveEinshard } from '../../../mesh/einshard/resolve.ts';
+import { evaluateEinshardProgram } from '../../../strategy/einshard/program.ts';
+import { readEinshardProgram } from '../../../strategy/einshard/steps.ts';
+import { readFileText } from '../../../read-file.ts';
+import { einshardReport, einshardText, programText } from '../../../report/text/einshard.ts';
+import { EXIT, type CliIo } from '../../output/io.ts';
+import { parseCount } from '../../input/options.ts';
+
+export interface EinshardOptions {
+  readonly shape?: string;
+  readonly devices?: string;
+  readonly draw?: boolean;
+  readonly program?: string;
+  readonly json?: boolean;
+}
+
+/** `einshard EXPR --shape 4,8 --devices 16`, or `einshard --program FILE`. */
+export function einshardCommand(text: string | undefined, options: EinshardOptions, io: CliIo): number {
+  if (options.program !== undefined) return program(text, options.program, options, io);
+  const { shape, devices } = options;
+  const missing = text === undefined ? 'an expression' : shape === undefined ? '--shape' : '--devices';
+  if (text === undefined || shape === undefined || devices === undefined)
+    throw new ShardwrightError('E_USAGE', `einshard needs ${missing}`, {
+      hint: "write for example einshard 'a b -> 2 a2* b*' --shape 4,8 --devices 16, or einshard --program FILE.",
+    });
+  const sizes = parseShape(shape);
+  const einshard = resolveEinshard(text, { devices: parseCount(devices, '--devices'), shape: sizes });
+  const report = einshardReport(einshard, sizes, options.draw === true);
+  io.stdout(`${options.json === true ? JSON.stringify(report) : einshardText(report, einshard, sizes)}\n`);
+  return EXIT.ok;
+}
+
+function program(text: string | undefined, path: string, options: EinshardOptions, io: CliIo): number {
+  const extra = text !== undefined ? `the expression '${text}'` : EXPRESSION_ONLY.find((o) => options[o] !== undefined);
+  if (extra !== undefined)
+    throw new ShardwrightError('E_USAGE', `einshard --program takes all from the file, not ${extra}`, {
+      hint: 'leave it out; the file has the devices, and a shape and expression for each tensor.',
+    });
+  const json = readFileText(path, { what: 'program' });
+  try {
+    const result = evaluateEinshardProgram(readEinshardProgram(json));
+    io.stdout(`${options.json === true ? JSON.stringify(result) : programText(result)}\n`);
+  } catch (error) {
+    throw error instanceof ShardwrightError ? error.with({ file: path }) : error;
+  }
+  return EXIT.ok;
+}
+
+const EXPRESSION_ONLY = ['shape', 'devices', 'draw'] as const;
+
+/** `4,8`; the empty text is a scalar. */
+function parseShape(text: string): number[] {
+  return text.trim() === '' ? [] : text.split(',').map((part) => parseCount(part, '--shape'));
+}

@@ -1,0 +1,167 @@
+import { RedistributionCharges } from '../../../cost/redistribution/charges.ts';
+import { loadCluster } from '../../../cost/hardware/cluster.ts';
+import { GreedyPlanner } from '../../../cost/redistribution/greedy.ts';
+import { collectiveModel } from '../../../cost/presets/presets.ts';
+import { Redistributor, type RedistributionPlan } from '../../../cost/redistribution/redistribute.ts';
+import { ShardwrightError, suggestion } from '../../../errors.ts';
+import { DTYPE_BYTES, DTYPES, type DType } from '../../../graph/types.ts';
+import { parseShardingFor } from '../../../mesh/einshard/on-mesh.ts';
+import { parseMesh, type DeviceMesh } from '../../../mesh/devices/mesh.ts';
+import { ShardingSpace } from '../../../mesh/sharding/space.ts';
+import { bytesText, tableText } from '../../../units.ts';
+import { clusterText } from '../../input/cluster-file.ts';
+import { EXIT, type CliIo } from '../../output/io.ts';
+import { parseShape } from '../../input/options.ts';
+
+export interface RedistributeOptions {
+  readonly mesh: string;
+  readonly shape: string;
+  readonly dtype: string;
+  readonly cost: string;
+  readonly cluster: string;
+  readonly collectives?: string;
+  /** False with `--no-merge`. */
+  readonly merge: boolean;
+  readonly json?: boolean;
+}
+
+/** What `redistribute` prints; the keys are a contract. */
+export interface Redistribution {
+  readonly plan: string;
+  readonly steps: readonly {
+    readonly kind: string;
+    readonly meshDims: readonly string[];
+    readonly groupSize: number;
+    readonly bytes: number;
+    readonly seconds: number;
+    /** Of a permutation: source and target rank of every message. */
+    readonly pairs?: readonly (readonly [number, number])[];
+  }[];
+  readonly seconds: number;
+  /** Only where the preset charges redistributions by a formula: what a plan's objective counts; null where it refuses. */
+  readonly chargedSeconds?: number | null;
+  readonly collectives: number;
+  /** Largest local tensor on the way. */
+  readonly peakBytes: number;
+  /** PyTorch's default plan under the same preset; null where it has none. */
+  readonly greedy: { readonly plan: string; readonly seconds: number; readonly collectives: number } | null;
+}
+
+export function redistributeCommand(from: string, to: string, options: RedistributeOptions, io: CliIo): number {
+  const mesh = parseMesh(options.mesh);
+  const shape = parseShape(options.shape, '--shape');
+  const type = { shape, itemBytes: DTYPE_BYTES[dtypeOf(options.dtype)] };
+  const cluster = loadCluster(clusterText(options.cluster, options));
+  const model = collectiveModel(options.cost, cluster, mesh);
+  const space = new ShardingSpace(mesh);
+  const source = space.intern(parseShardingFor(from, mesh, shape));
+  const target = space.intern(parseShardingFor(to, mesh, shape));
+  const planner = new Redistributor(space, model, { merge: options.merge });
+  const plan = planner.plan(type, source, target);
+  if (plan === undefined) {
+    const [reason, route] = (planner.refusal(source, target) ?? `${from} -> ${to} is refused`).split('; ');
+    throw new ShardwrightError('E_PLACEMENT', reason, route === undefined ? {} : { hint: route });
+  }
+  const greedy = greedyPlan(new GreedyPlanner(space, model), type, plan);
+  const charges = new RedistributionCharges(planner);
+  const charged = charges.byFormula ? charges.seconds(type, source, target) : undefined;
+  if (options.json === true) io.stdout(`${JSON.stringify(record(plan, greedy, mesh, charged))}\n`);
+  else io.stdout(`${planText(plan, greedy, mesh, `${options.cost} on ${cluster.id}`, charged)}\n`);
+  return EXIT.ok;
+}
+
+function record(
+  plan: RedistributionPlan,
+  greedy: RedistributionPlan | undefined,
+  mesh: DeviceMesh,
+  charged: number | undefined,
+): Redistribution {
+  return {
+    plan: plan.text,
+    steps: plan.steps.map((step) => ({
+      kind: step.kind,
+      meshDims: step.meshDims.map((m) => mesh.names[m]),
+      groupSize: step.groupSize,
+      bytes: step.bytes,
+      seconds: step.seconds,
+      ...(step.pairs !== undefined && { pairs: step.pairs }),
+    })),
+    seconds: plan.seconds,
+    ...(charged !== undefined && { chargedSeconds: charged === Infinity ? null : charged }),
+    collectives: plan.collectives,
+    peakBytes: plan.peakBytes,
+    greedy:
+      greedy === undefined ? null : { plan: greedy.text, seconds: greedy.seconds, collectives: greedy.collectives },
+  };
+}
+
+function planText(
+  plan: RedistributionPlan,
+  greedy: RedistributionPlan | undefined,
+  mesh: DeviceMesh,
+  prices: string,
+  charged: number | undefined,
+): string {
+  const lines = [
+    plan.text,
+    `${timeText(plan.seconds)} (${prices}), ${countOf(plan.collectives, 'collective')}, at most ${bytesText(plan.peakBytes)} of it on a device`,
+  ];
+  if (charged !== undefined)
+    lines.push(
+      charged === Infinity
+        ? "refused by the preset's formula"
+        : `${timeText(charged)} charged in a plan, by the preset's formula for a contiguous tensor`,
+    );
+  if (plan.steps.length > 0) {
+    const rows = plan.steps.map((step) => [
+      step.kind,
+      step.meshDims.map((m) => mesh.names[m]).join(','),
+      String(step.groupSize),
+      bytesText(step.bytes),
+      timeText(step.seconds),
+      (step.pairs ?? []).map(([a, b]) => `${a}->${b}`).join(' '),
+    ]);
+    lines.push('', tableText([['step', 'mesh dims', 'devices', 'bytes', 'time', ''], ...rows], [2, 3, 4]));
+  }
+  if (greedy !== undefined && greedy.text !== plan.text)
+    lines.push(
+      '',
+      `PyTorch by default: ${timeText(greedy.seconds)}, ${countOf(greedy.collectives, 'collective')}`,
+      `  ${greedy.text}`,
+    );
+  return lines.map((line) => line.trimEnd()).join('\n');
+}
+
+/** PyTorch's default plan, where both ends are in its reach. */
+function greedyPlan(
+  planner: GreedyPlanner,
+  type: { shape: readonly number[]; itemBytes: number },
+  { from, to }: RedistributionPlan,
+): RedistributionPlan | undefined {
+  try {
+    return planner.plan(type, from, to);
+  } catch (error) {
+    if (error instanceof ShardwrightError && error.code === 'E_PLACEMENT') return undefined;
+    throw error;
+  }
+}
+
+function dtypeOf(text: string): DType {
+  const found = DTYPES.find((d) => d === text);
+  if (found === undefined)
+    throw new ShardwrightError('E_USAGE', `--dtype '${text}' is not an element type`, {
+      hint: suggestion(text, DTYPES, 'element types'),
+    });
+  return found;
+}
+
+/** Five significant digits: the figures of presets are compared to that many. */
+function timeText(seconds: number): string {
+  if (seconds === 0) return '0 s';
+  const [unit, name] = seconds < 1e-3 ? [1e-6, 'µs'] : seconds < 1 ? [1e-3, 'ms'] : [1, 's'];
+  return `${Number((seconds / unit).toPrecision(5))} ${name}`;
+}
+
+function countOf(n: number, what: string): string {
+  return n === 1 ? `1 ${what}` : `${n === 0 ? 'no' : n} ${what}s`;
+}

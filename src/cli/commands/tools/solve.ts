@@ -1,0 +1,168 @@
+import { gunzipSync } from 'node:zlib';
+import { ShardwrightError } from '../../../errors.ts';
+import { asCertificate } from '../../../plan/record/certificate.ts';
+import { NO_CHOICE, verifyCertificate } from '../../../solver/check/check.ts';
+import { verifyDual } from '../../../solver/check/dual.ts';
+import type { ChoiceProgress, ChoiceSolution } from '../../../solver/anytime/solve-choice.ts';
+import { IopddlError, readIopddl } from '../../../solver/problem/iopddl.ts';
+import type { Problem } from '../../../solver/types.ts';
+import { fileText, readFileBytes, shownPath } from '../../../read-file.ts';
+import { percentText, secondsText } from '../../../units.ts';
+import { EXIT, type CliIo } from '../../output/io.ts';
+import { parseCount, parseFraction, parsePositive } from '../../input/options.ts';
+import { tryFile, writeText } from '../../output/write-file.ts';
+
+export interface SolveCommandOptions {
+  readonly timeLimit?: string;
+  readonly gap: string;
+  readonly seed: string;
+  readonly threads: string;
+  readonly lanes?: string;
+  readonly rounds?: string;
+  readonly certificate?: string;
+  /** A certificate to replay, instead of solving. */
+  readonly check?: string;
+  readonly json?: boolean;
+  readonly quiet?: boolean;
+}
+
+/** Largest text that is read, unpacked; Node holds no longer string. */
+const MOST_BYTES = 2 ** 29 - 64;
+
+export async function solveCommand(path: string, options: SolveCommandOptions, io: CliIo): Promise<number> {
+  const gap = parseFraction(options.gap, '--gap');
+  const seed = parseCount(options.seed, '--seed');
+  const threads = Math.max(1, parseCount(options.threads, '--threads'));
+  const lanes = options.lanes === undefined ? undefined : Math.max(1, parseCount(options.lanes, '--lanes'));
+  const timeLimit = options.timeLimit === undefined ? undefined : parsePositive(options.timeLimit, '--time-limit');
+  const rounds = options.rounds === undefined ? undefined : parseCount(options.rounds, '--rounds');
+  const began = performance.now();
+  if (options.check !== undefined) return checkCommand(readProblem(path), options.check, options.json === true, io);
+  if (options.certificate !== undefined) tryFile(options.certificate, 'certificate');
+  const problem = readProblem(path);
+  const reading = (performance.now() - began) / 1000;
+  const { solveChoice } = await import('../../../solver/anytime/solve-choice.ts');
+  const stop = new AbortController();
+  const onSignal = (): void => stop.abort();
+  process.once('SIGINT', onSignal);
+  process.once('SIGTERM', onSignal);
+  let solution: ChoiceSolution;
+  try {
+    solution = await solveChoice(problem, {
+      gap,
+      seed,
+      threads,
+      signal: stop.signal,
+      onProgress: progressPrinter(io, options.quiet === true),
+      // The limit is that of the whole command.
+      ...(timeLimit === undefined ? {} : { timeLimitSeconds: Math.max(0.05, timeLimit - reading) }),
+      ...(rounds === undefined ? {} : { rounds }),
+      ...(lanes === undefined ? {} : { lanes }),
+    });
+  } finally {
+    process.off('SIGINT', onSignal);
+    process.off('SIGTERM', onSignal);
+  }
+  const seconds = (performance.now() - began) / 1000;
+  report(solution, seconds, options.json === true, io);
+  if (options.certificate !== undefined && solution.certificate !== undefined)
+    writeText(options.certificate, `${JSON.stringify(solution.certificate)}\n`, 'certificate');
+  if (solution.status === 'infeasible') return EXIT.infeasible;
+  return solution.gap <= gap || solution.status === 'optimal' ? EXIT.ok : EXIT.gap;
+}
+
+/** Replays a certificate against the problem; nothing is solved. Exit 5 where it proves nothing. */
+function checkCommand(problem: Problem, path: string, json: boolean, io: CliIo): number {
+  const certificate = asCertificate(parsedJson(readBytes(path, 'a certificate, as `--certificate` writes it.'), path), path); // prettier-ignore
+  const verdict = 'kind' in certificate ? verifyDual(problem, certificate) : verifyCertificate(problem, { choice: [], objective: Infinity, certificate }); // prettier-ignore
+  const { accepted, reason, bound } = verdict;
+  const infeasible = accepted && bound === NO_CHOICE;
+  if (json) {
+    const said = accepted && !infeasible ? `${bound}` : null;
+    io.stdout(`${JSON.stringify({ accepted, bound: said, infeasible, ...(accepted ? {} : { reason }) })}\n`);
+  } else if (!accepted) io.stdout(`refused: ${reason ?? ''}\n`);
+  else io.stdout(`accepted: ${infeasible ? 'there is no choice' : `no choice costs less than ${bound}`}\n`);
+  return accepted ? EXIT.ok : EXIT.findings;
+}
+
+/** Reads an IOPDDL file, plain or gzipped (told by its first bytes). */
+function readProblem(path: string): Problem {
+  const parsed = parsedJson(
+    readBytes(path, 'an IOPDDL problem, as JSON or gzipped JSON of at most 512 MiB, or - for stdin.'),
+    path,
+  );
+  try {
+    return readIopddl(parsed);
+  } catch (error) {
+    if (error instanceof IopddlError)
+      throw new ShardwrightError('E_FORMAT', error.message, {
+        file: shownPath(path),
+        path: error.path,
+        hint: 'the format is that of google/iopddl: problem.nodes, problem.edges and problem.usage_limit.',
+      });
+    throw error;
+  }
+}
+
+function readBytes(path: string, what: string): Buffer {
+  const hint = `give the path of ${what}`;
+  const bytes = readFileBytes(path, { what: 'problem', code: 'E_FILE', hint, maxBytes: MOST_BYTES });
+  if (bytes[0] !== 0x1f || bytes[1] !== 0x8b) return bytes;
+  try {
+    return gunzipSync(bytes, { maxOutputLength: MOST_BYTES });
+  } catch (error) {
+    throw new ShardwrightError('E_FILE', `cannot unpack ${shownPath(path)}: ${message(error)}`, { hint });
+  }
+}
+
+function parsedJson(bytes: Buffer, path: string): unknown {
+  const text = fileText(bytes, path);
+  try {
+    return JSON.parse(text);
+  } catch (error) {
+    throw new ShardwrightError('E_SYNTAX', `not JSON: ${message(error)}`, { file: shownPath(path) });
+  }
+}
+
+function message(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
+}
+
+function report(solution: ChoiceSolution, seconds: number, json: boolean, io: CliIo): void {
+  const { status, objective, bound, gap, choice } = solution;
+  if (json) {
+    const body = {
+      status,
+      objective: objective?.toString() ?? null,
+      bound: bound?.toString() ?? null,
+      gap: Number.isFinite(gap) ? gap : null,
+      seconds,
+      choice: Array.from(choice),
+      ...(solution.conflict === undefined ? {} : { conflict: solution.conflict }),
+      ...(solution.smallestBudget === undefined ? {} : { smallestBudget: `${solution.smallestBudget}` }),
+    };
+    io.stdout(`${JSON.stringify(body)}\n`);
+    return;
+  }
+  if (status === 'infeasible') {
+    const budget = solution.smallestBudget;
+    io.stdout(`infeasible: ${(solution.conflict ?? []).join(' contradicts ')}\n`);
+    if (budget !== undefined) io.stdout(`smallest usage limit that admits a choice: ${budget}\n`);
+    return;
+  }
+  io.stdout(
+    `${status}  cost ${objective ?? ''}  bound ${bound ?? ''}  gap ${percentText(gap)}  ${secondsText(seconds)}\n`,
+  );
+}
+
+/** Incumbent, bound, gap and seconds: one rewritten line on a terminal, a line per change otherwise. */
+function progressPrinter(io: CliIo, quiet: boolean): (event: ChoiceProgress) => void {
+  let last = '';
+  return ({ phase, seconds, objective, bound, gap }) => {
+    if (quiet) return;
+    const state = `${phase}  best ${Math.round(objective)}  bound ${Number.isFinite(bound) ? Math.floor(bound) : '-'}  gap ${Number.isFinite(gap) ? percentText(gap) : '-'}`;
+    if (state === last && !io.isTerminal) return;
+    last = state;
+    io.progress(`${state}  ${secondsText(seconds)}`);
+  };
+}

@@ -1,0 +1,161 @@
+import { gunzipSync } from 'node:zlib';
+import {
+  MEMORY_BAND,
+  SMALLEST_GROUP,
+  validateRuns,
+  type Score,
+  type Validation,
+} from '../../../cost/validation/validate.ts';
+import { ShardwrightError } from '../../../errors.ts';
+import { fileText, readFileBytes } from '../../../read-file.ts';
+import { tableText } from '../../../units.ts';
+import { EXIT, type CliIo } from '../../output/io.ts';
+
+export interface ValidateOptions {
+  readonly groups?: boolean;
+  readonly json?: boolean;
+}
+
+/** Bytes of a table, unpacked, at most. */
+const UNPACKED_LIMIT = 64 * 2 ** 20;
+
+/** `shardwright validate`: predicted against measured training runs. */
+export function validateCommand(path: string, options: ValidateOptions, io: CliIo): number {
+  const table = readTable(path);
+  const validation = validated(table, path);
+  if (options.json === true) io.stdout(`${JSON.stringify(record(validation))}\n`);
+  else io.stdout(`${text(validation, options.groups === true)}\n`);
+  return EXIT.ok;
+}
+
+function validated(table: string, path: string): Validation {
+  try {
+    const validation = validateRuns(table);
+    if (validation.sources.length === 0)
+      throw new ShardwrightError('E_CSV', 'the table has no rows below its header', {
+        hint: 'a row is one measured run',
+      });
+    return validation;
+  } catch (error) {
+    if (error instanceof ShardwrightError && error.code === 'E_CSV') throw error.with({ file: path });
+    throw error;
+  }
+}
+
+function readTable(path: string): string {
+  const bytes = readFileBytes(path, {
+    what: 'table',
+    hint: 'give a CSV file of measured runs, or a .csv.gz',
+    maxBytes: UNPACKED_LIMIT,
+  });
+  if (bytes[0] !== 0x1f || bytes[1] !== 0x8b) return fileText(bytes, path);
+  try {
+    return gunzipSync(bytes, { maxOutputLength: UNPACKED_LIMIT }).toString('utf8');
+  } catch (error) {
+    throw new ShardwrightError('E_IO', `cannot unpack '${path}': ${error instanceof Error ? error.message : ''}`);
+  }
+}
+
+/** What `--json` prints; keys are a contract. Ours beside the baselines; absent figures are null. */
+function record(validation: Validation): object {
+  const score = (s: Score): object => ({
+    spearman: s.spearman ?? null,
+    regretMean: s.regretMean ?? null,
+    regretMax: s.regretMax ?? null,
+    mape: s.mape ?? null,
+    medianApe: s.medianApe ?? null,
+  });
+  return {
+    sources: validation.sources.map((s) => ({
+      source: s.source,
+      rows: s.rows,
+      groups: s.groups,
+      ...score(s.ours),
+      memoryMape: s.memoryMape ?? null,
+      oomCorrect: s.oomCorrect ?? null,
+      timedRows: s.timedRows,
+      rankedGroups: s.rankedGroups,
+      memoryRows: s.memoryRows,
+      memoryMedianApe: s.memoryMedianApe ?? null,
+      memoryBias: s.memoryBias ?? null,
+      oomRows: s.oomRows,
+      falseAlarms: s.falseAlarms,
+      oomBeyondDevice: s.oomBeyondDevice ?? null,
+      beyondDevice: s.beyondDevice,
+      flopConvention: s.flopConvention,
+      baselines: {
+        calculon: score(s.calculon),
+        constantUtilisation: score(s.constantUtilisation),
+        constantUtilisationBubble: score(s.constantUtilisationBubble),
+      },
+    })),
+    groups: validation.groups,
+    outOfMemory: validation.predictions
+      .filter((p) => p.run.outOfMemory)
+      .map((p) => ({ id: p.run.id, peakBytes: p.peakBytes, predictedInfeasible: !p.safe, beyondDevice: !p.fits })),
+    skipped: validation.skipped.map((s) => ({ id: s.id, source: s.source, reason: s.reason })),
+    assumptions: validation.assumptions,
+  };
+}
+
+function text(validation: Validation, withGroups: boolean): string {
+  const percent = (x: number | undefined): string => (x === undefined ? '-' : `${(100 * x).toFixed(1)} %`);
+  const plain = (x: number | undefined): string => (x === undefined ? '-' : x.toFixed(3));
+  const pair = (s: Score): string => (s.mape === undefined ? '-' : `${plain(s.spearman)} ${percent(s.mape)}`);
+  const rows = validation.sources.map((s) => [
+    s.source,
+    String(s.rows),
+    String(s.groups),
+    plain(s.ours.spearman),
+    percent(s.ours.regretMean),
+    percent(s.ours.regretMax),
+    percent(s.ours.mape),
+    percent(s.ours.medianApe),
+    percent(s.memoryMape),
+    s.oomRows === 0 ? '-' : `${Math.round((s.oomCorrect ?? 0) * s.oomRows)} of ${s.oomRows}`,
+    pair(s.calculon),
+    pair(s.constantUtilisation),
+    pair(s.constantUtilisationBubble),
+  ]);
+  const header = ['source', 'rows', 'groups', 'rank', 'regret', 'worst', 'MAPE', 'median', 'memory', 'OOM', 'Calculon-like', 'constant MFU', 'MFU x bubble']; // prettier-ignore
+  const lines = [
+    tableText([header, ...rows], [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]),
+    '',
+    `rank: mean Spearman over groups of at least ${SMALLEST_GROUP} runs; regret: measured time of our pick over the best, minus 1; memory: MAPE of the peak.`,
+    'Baselines show rank and MAPE: a layer model with the untouched A100 constants of Calculon, one utilisation per source, and that times the bubble.',
+    'FLOPs: step time or tokens/s where a row states them; TFLOPS and MFU rows by the convention that the row names.',
+    `Memory: a plan is safe when ${MEMORY_BAND} times its predicted peak is within the device; nine of ten readings lie below that.`,
+  ];
+  const oom = validation.predictions.filter((p) => p.run.outOfMemory);
+  for (const p of oom)
+    lines.push(
+      `${p.run.id} ran out of memory: predicted ${(p.peakBytes / 1e9).toFixed(1)} of ${(p.run.system.cluster.memoryBytes / 1e9).toFixed(1)} GB, ${p.safe ? 'safe (wrong)' : p.fits ? 'not safe (right, by the band only)' : 'beyond the device (right)'}`,
+    );
+  const count = (key: 'falseAlarms' | 'beyondDevice'): number => validation.sources.reduce((n, s) => n + s[key], 0);
+  lines.push(
+    `Of the runs that did run, ${count('falseAlarms')} are predicted not to be safe, ${count('beyondDevice')} beyond the device.`,
+  );
+  for (const a of validation.assumptions) lines.push(`assumed for ${a.rows} rows: ${a.text}`);
+  for (const s of validation.skipped) lines.push(`not predicted: ${s.id} (${s.source}): ${s.reason}`);
+  if (withGroups)
+    lines.push(
+      '',
+      tableText(
+        [
+          ['group', 'source', 'runs', 'rank', 'regret', 'MAPE', 'pick', 'best'],
+          ...validation.groups.map((g) => [
+            g.group,
+            g.source,
+            String(g.rows),
+            plain(g.spearman),
+            percent(g.regret),
+            percent(g.mape),
+            g.pick,
+            g.best,
+          ]),
+        ],
+        [2, 3, 4, 5],
+      ),
+    );
+  return lines.map((line) => line.trimEnd()).join('\n');
+}

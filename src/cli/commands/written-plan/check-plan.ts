@@ -1,0 +1,71 @@
+/** `check-plan`: a written plan against its graph, its request and its certificate. */
+import { checkPlan, differenceText, type PlanCheck } from '../../../plan/check-plan.ts';
+import { ShardwrightError } from '../../../errors.ts';
+import { countedText, secondsText, tableText } from '../../../units.ts';
+import { EXIT, type CliIo } from '../../output/io.ts';
+import { operatorsWith } from '../../input/load-operators.ts';
+import { wholePlan } from '../../input/plan-folder.ts';
+
+export interface CheckPlanOptions {
+  readonly ops: readonly string[];
+  readonly json?: boolean;
+}
+
+/** What `check-plan --json` prints; the keys are a contract. */
+export interface CheckPlanReport extends Omit<PlanCheck, 'prepared' | 'choice'> {
+  readonly model: string;
+  readonly mesh: string;
+  readonly ok: boolean;
+  /** What the check took, reading included. */
+  readonly seconds: number;
+}
+
+export async function checkPlanCommand(path: string, options: CheckPlanOptions, io: CliIo): Promise<number> {
+  const began = performance.now();
+  const folder = wholePlan(path);
+  const table = await operatorsWith(options.ops);
+  const { plan } = folder;
+  const check = named(path, () => checkPlan(folder, table));
+  const report: CheckPlanReport = {
+    model: plan.model,
+    mesh: plan.request.mesh,
+    ok: check.differences.length === 0,
+    differences: check.differences,
+    fields: check.fields,
+    producer: check.producer,
+    checkedBy: check.checkedBy,
+    recheckedSeconds: check.recheckedSeconds,
+    boundSeconds: check.boundSeconds,
+    certificateNumbers: check.certificateNumbers,
+    seconds: (performance.now() - began) / 1000,
+  };
+  io.stdout(options.json === true ? `${JSON.stringify(report)}\n` : `${textOf(report, check)}\n`);
+  return report.ok ? EXIT.ok : EXIT.findings;
+}
+
+function named<T>(path: string, check: () => T): T {
+  try {
+    return check();
+  } catch (error) {
+    throw error instanceof ShardwrightError ? error.with({ file: path }) : error;
+  }
+}
+
+const SHOWN = 20;
+
+function textOf(report: CheckPlanReport, { differences }: PlanCheck): string {
+  const { producer, checkedBy } = report;
+  const whose = producer === checkedBy ? checkedBy : `${producer ?? 'an earlier version'}, compared with those of ${checkedBy}`; // prettier-ignore
+  const lines = tableText([
+    ['plan', `${report.model} on ${report.mesh}`],
+    ['prices', `of ${whose}`],
+    ['compared', `${countedText(report.fields, 'field')} with what follows from graph.swg and request.json`],
+    ['re-costed', `${secondsText(report.recheckedSeconds)} from the placements alone`],
+    ['proof', `certificate of ${countedText(report.certificateNumbers, 'number')} replayed: no plan of the request takes less than ${secondsText(report.boundSeconds)}`], // prettier-ignore
+    ['checked in', secondsText(report.seconds)],
+  ]);
+  if (report.ok) return `${lines}\nthe plan is what it says`;
+  const more = differences.length > SHOWN ? [`  and ${differences.length - SHOWN} more`] : [];
+  const list = differences.slice(0, SHOWN).map((d) => `  ${differenceText(d)}`);
+  return [lines, `the plan is not what it says: ${countedText(differences.length, 'difference')}`, ...list, ...more].join('\n'); // prettier-ignore
+}

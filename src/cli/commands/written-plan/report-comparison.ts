@@ -1,0 +1,64 @@
+import { statSync } from 'node:fs';
+import {
+  comparisonReport,
+  comparisonSections,
+  comparisonSubtitle,
+  comparisonTitle,
+} from '../../../report/sections/compared.ts';
+import { readFileText } from '../../../read-file.ts';
+import { asComparison } from '../../../report/model/comparison-schema.ts';
+import { csvLines } from '../../../report/written/csv.ts';
+import type { ReportFormat } from '../../../report/formats.ts';
+import { htmlFile } from '../../../report/html/page.ts';
+import { markdownDocument } from '../../../report/written/markdown.ts';
+import { textDocument } from '../../../report/written/plain-text.ts';
+import type { Comparison } from '../../../zoo/compare/comparison.ts';
+
+/**
+ * The comparison in a file, as `compare --json` printed it; undefined for anything else, which is then read as a plan and refused
+ * where it is none.
+ *
+ * @throws E_TYPE with the path of what does not fit
+ */
+export function readComparison(path: string): Comparison | undefined {
+  let value: unknown;
+  try {
+    if (!statSync(path).isFile()) return undefined;
+    value = JSON.parse(readFileText(path));
+  } catch {
+    // Not there, not readable or no JSON: reading it as a plan says which.
+    return undefined;
+  }
+  if (typeof value !== 'object' || value === null || !('devices' in value) || !('pareto' in value)) return undefined;
+  return asComparison(value, path);
+}
+
+/** The report of a comparison. */
+export function comparisonText(comparison: Comparison, format: ReportFormat, version: string): string {
+  const report = comparisonReport(comparison, version);
+  const title = comparisonTitle(comparison);
+  const sections = comparisonSections(comparison);
+  switch (format) {
+    case 'json':
+      return `${JSON.stringify(report)}\n`;
+    case 'md':
+      return markdownDocument(title, report.answer, sections);
+    case 'text':
+      return textDocument(title, report.answer, sections);
+    case 'csv':
+      return csvLines([
+        ['name', 'plan', 'origin', 'mesh', 'seconds', 'communication_seconds', 'peak_bytes', 'fits', 'why'],
+        ...comparison.plans.map((p) => [p.name, p.plan, p.origin, p.mesh, p.seconds, p.communicationSeconds, p.peakBytes, String(p.fits), p.why ?? '']), // prettier-ignore
+      ]);
+    case 'html':
+      return htmlFile({
+        title,
+        heading: title,
+        subtitle: comparisonSubtitle(comparison),
+        answer: report.answer,
+        sections,
+        data: report,
+        version,
+      });
+  }
+}

@@ -1,0 +1,94 @@
+import { loadCluster } from '../../../cost/hardware/cluster.ts';
+import { ShardwrightError } from '../../../errors.ts';
+import { builtinOperators } from '../../../ops/builtin.ts';
+import type { PlanCheck } from '../../../plan/check-plan.ts';
+import type { PlanFolder } from '../../../plan/record/folder.ts';
+import { csvReport } from '../../../report/written/csv.ts';
+import { reportOf, type Report } from '../../../report/model/data.ts';
+import { analyse } from '../../../report/model/gather.ts';
+import { REPORT_FORMATS, type ReportFormat } from '../../../report/formats.ts';
+import { drawParameters } from '../../../report/html/drawings.ts';
+import { htmlPage } from '../../../report/html/page.ts';
+import { markdownReport } from '../../../report/written/markdown.ts';
+import { textReport } from '../../../report/written/plain-text.ts';
+import { VERSION } from '../../../version.ts';
+import { EXIT, type CliIo } from '../../output/io.ts';
+import { parseChoice } from '../../input/options.ts';
+import { checked, loadPlan } from '../../input/plan-folder.ts';
+import { readPipeline } from '../planning/plan-pipeline.ts';
+import { readProgress } from '../../output/plan-progress.ts';
+import { comparisonText, readComparison } from './report-comparison.ts';
+import { tryFile, writeText } from '../../output/write-file.ts';
+
+export interface ReportOptions {
+  readonly output?: string;
+  readonly format?: string;
+  readonly draw: readonly string[];
+  readonly recipes: boolean;
+  readonly whatIf?: boolean;
+  readonly json?: boolean;
+}
+
+/** `report`: a plan, or a comparison that `compare --json` wrote, as one file. */
+export async function reportCommand(path: string, options: ReportOptions, io: CliIo): Promise<number> {
+  const format = formatOf(options);
+  if (options.output !== undefined) tryFile(options.output, 'report');
+  const comparison = readComparison(path);
+  const text =
+    comparison === undefined
+      ? await reportText(path, format, options, io)
+      : comparisonText(comparison, format, VERSION);
+  if (options.output === undefined) io.stdout(text);
+  else {
+    writeText(options.output, text, 'report');
+    io.stderr(`wrote ${options.output}\n`);
+  }
+  return EXIT.ok;
+}
+
+async function reportText(path: string, format: ReportFormat, options: ReportOptions, io: CliIo): Promise<string> {
+  const folder = loadPlan(path);
+  const { plan, graph } = folder;
+  const check = checked(folder, path, builtinOperators(), io);
+  if (format === 'csv') return csvReport(plan, graph);
+  const drawings = drawParameters(plan, options.draw);
+  const report = await gather(path, folder, check, options, io);
+  if (format === 'json') return `${JSON.stringify(report)}\n`;
+  if (format === 'md') return markdownReport(report);
+  return format === 'text' ? textReport(report) : htmlPage(report, graph, drawings);
+}
+
+async function gather(
+  path: string,
+  folder: PlanFolder,
+  check: PlanCheck | undefined,
+  options: ReportOptions,
+  io: CliIo,
+): Promise<Report> {
+  const { plan, graph } = folder;
+  const [pipeline, progress] = [readPipeline(path), readProgress(path)];
+  const cluster = loadCluster(plan.request.cluster);
+  const analysis = await analyse(folder, builtinOperators(), {
+    recipes: options.recipes,
+    whatIf: options.whatIf === true,
+    ...(check === undefined ? {} : { opened: { plan, prepared: check.prepared, choice: check.choice } }),
+    ...(pipeline === undefined ? {} : { pipeline }),
+    ...(progress === undefined ? {} : { progress }),
+    onMissing: (line) => io.stderr(`left out: ${line}\n`),
+    onProgress: (line) => io.stderr(`${line}\n`),
+  });
+  return reportOf({ plan, cluster, analysis, version: VERSION, ...(graph !== undefined ? { graph } : {}) });
+}
+
+function formatOf({ format, json, output }: ReportOptions): ReportFormat {
+  if (json === true) {
+    if (format !== undefined && format !== 'json')
+      throw new ShardwrightError('E_USAGE', `--json and --format ${format} are two formats`, {
+        hint: 'give one of them.',
+      });
+    return 'json';
+  }
+  if (format !== undefined) return parseChoice(format, '--format', REPORT_FORMATS);
+  const ending = /\.(\w+)$/.exec(output ?? '')?.[1];
+  return ending === 'txt' ? 'text' : (REPORT_FORMATS.find((f) => f === ending) ?? 'html');
+}

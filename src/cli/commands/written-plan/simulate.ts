@@ -1,0 +1,126 @@
+import { matrixPeak } from '../../../cost/compute.ts';
+import { programUtilization } from '../../../cost/training/mfu.ts';
+import type { DType, Graph } from '../../../graph/types.ts';
+import { builtinOperators } from '../../../ops/builtin.ts';
+import { programFlops } from '../../../ops/program-flops.ts';
+import { bytesText, percentText, secondsText, shareOf, tableText } from '../../../units.ts';
+import { simulate, type SimulateOptions } from '../../../simulate/timeline/simulate.ts';
+import { timelineTrace } from '../../../simulate/timeline/trace.ts';
+import { EXIT, type CliIo } from '../../output/io.ts';
+import { parseBytes, parseCount, parsePositive } from '../../input/options.ts';
+import { checked, wholePlan } from '../../input/plan-folder.ts';
+import { tryFile, writeText } from '../../output/write-file.ts';
+
+export interface SimulateFlags {
+  readonly trace?: string;
+  readonly prefetch: string;
+  readonly bucket: string;
+  readonly inFlight: string;
+  readonly asyncTp?: boolean;
+  readonly slowdown: string;
+  readonly memory: string;
+  readonly json?: boolean;
+}
+
+/** What `simulate --json` prints; the keys are a contract. */
+export interface SimulateReport {
+  readonly seconds: number;
+  readonly exposedCommunicationSeconds: number;
+  readonly peakBytes: number;
+  /** The plan's objective: nothing beside anything, and no launches. */
+  readonly objectiveSeconds: number;
+  /** Everything one after another, with launches. */
+  readonly serialSeconds: number;
+  readonly computeSeconds: number;
+  readonly communicationSeconds: number;
+  readonly mfu: number;
+  readonly mfuConvention: string;
+  /** Moment of the peak and the task that starts it; null when the step begins with it. */
+  readonly peakAtSeconds: number;
+  readonly peakTask: string | null;
+  readonly memoryByKind: Readonly<Record<string, number>>;
+  /** What the peak is kept within; null where nothing waits for memory. */
+  readonly memoryBoundBytes: number | null;
+  /** Tasks that wait for that, how much longer the step is for it, and the peak if they had not. */
+  readonly delayedTasks: number;
+  readonly delayedSeconds: number;
+  readonly unboundedPeakBytes: number;
+  readonly passes: readonly string[];
+  readonly notes: readonly string[];
+}
+
+/** `simulate`: plays a plan on two streams and more, and writes the trace. */
+export function simulateCommand(path: string, flags: SimulateFlags, io: CliIo): number {
+  const options = optionsOf(flags);
+  if (flags.trace !== undefined) tryFile(flags.trace, 'trace');
+  const folder = wholePlan(path);
+  const { plan, program } = folder;
+  const table = builtinOperators();
+  checked(folder, path, table, io);
+  const { schedule, timeline, passes, notes, bound } = simulate(program, plan, table, options);
+  const { forward, backward } = programFlops(program, table);
+  const peak = matrixPeak(schedule.cluster, weightDtype(program)).flopsPerSecond;
+  const { mfu, convention } = programUtilization(forward, backward > 0, timeline.seconds, schedule.mesh.size, peak);
+  const { memory } = timeline;
+  const report: SimulateReport = {
+    seconds: timeline.seconds,
+    exposedCommunicationSeconds: timeline.exposedCommunicationSeconds,
+    peakBytes: memory.peakBytes,
+    objectiveSeconds: plan.objective.seconds,
+    serialSeconds: timeline.serialSeconds,
+    computeSeconds: timeline.computeSeconds,
+    communicationSeconds: timeline.communicationSeconds,
+    mfu,
+    mfuConvention: convention,
+    peakAtSeconds: memory.peakAt,
+    peakTask: memory.peakTask ?? null,
+    memoryByKind: memory.byKind,
+    memoryBoundBytes: bound?.memoryBytes ?? null,
+    delayedTasks: bound?.delayedTasks ?? 0,
+    delayedSeconds: bound?.delayedSeconds ?? 0,
+    unboundedPeakBytes: bound?.unboundedPeakBytes ?? memory.peakBytes,
+    passes,
+    notes,
+  };
+  io.stdout(flags.json === true ? `${JSON.stringify(report)}\n` : `${textOf(report)}\n`);
+  if (flags.trace !== undefined) {
+    writeText(flags.trace, `${JSON.stringify(timelineTrace(schedule, timeline))}\n`, 'trace');
+    io.stderr(`wrote ${flags.trace} (open it in ui.perfetto.dev or chrome://tracing)\n`);
+  }
+  return EXIT.ok;
+}
+
+function optionsOf(flags: SimulateFlags): SimulateOptions {
+  return {
+    prefetch:
+      flags.prefetch === 'auto'
+        ? 'auto'
+        : parseCount(flags.prefetch, '--prefetch', 'give auto, 0 for no prefetch, or a number of calls.'),
+    bucketBytes: flags.bucket === 'auto' ? 'auto' : flags.bucket === '0' ? 0 : parseBytes(flags.bucket, '--bucket'),
+    inFlightBytes: parseBytes(flags.inFlight, '--in-flight'),
+    asyncTensor: flags.asyncTp === true,
+    ...(flags.memory === 'plan' ? {} : { memoryBytes: flags.memory === 'none' ? 'none' : parseBytes(flags.memory, '--memory') }), // prettier-ignore
+    overlapSlowdown: parsePositive(flags.slowdown, '--slowdown'),
+  };
+}
+
+/** Element type that the matrix units work in: that of the first parameter with several dims. */
+function weightDtype(graph: Graph): DType {
+  for (const node of graph.nodes)
+    if (node.kind === 'placeholder' && node.meta.role === 'parameter' && node.type.kind === 'tensor')
+      if (node.type.shape.length > 1) return node.type.dtype;
+  return 'f32';
+}
+
+function textOf(r: SimulateReport): string {
+  const kinds = Object.entries(r.memoryByKind).sort((a, b) => b[1] - a[1]);
+  const lines = tableText([
+    ['step', `${secondsText(r.seconds)}   one after another ${secondsText(r.serialSeconds)}, objective of the plan ${secondsText(r.objectiveSeconds)}`], // prettier-ignore
+    ['compute', secondsText(r.computeSeconds)],
+    ['communication', `${secondsText(r.communicationSeconds)}   ${secondsText(r.exposedCommunicationSeconds)} of it with nothing beside it (${percentText(shareOf(r.exposedCommunicationSeconds, r.seconds))} of the step)`], // prettier-ignore
+    ['MFU', `${percentText(r.mfu)}   ${r.mfuConvention}`],
+    ['memory', `${bytesText(r.peakBytes)} at ${secondsText(r.peakAtSeconds)}${r.peakTask === null ? '' : `, ${r.peakTask}`}   ${kinds.map(([kind, bytes]) => `${kind} ${bytesText(bytes)}`).join('   ')}`], // prettier-ignore
+    ['passes', r.passes.join('; ')],
+  ]);
+  return [lines, ...r.notes.map((note) => `note  ${note}`)].join('\n');
+}

@@ -1,0 +1,61 @@
+import { basename } from 'node:path';
+import { calibratedClusterText, parseCalibration } from '../../cost/collectives/calibration.ts';
+import { parseCollectiveTable, tabledClusterText } from '../../cost/hardware/collective-table.ts';
+import { loadCluster } from '../../cost/hardware/cluster.ts';
+import { ShardwrightError } from '../../errors.ts';
+import { readFileText } from '../../read-file.ts';
+
+/** Files of what was measured on a cluster. */
+export interface MeasuredFiles {
+  /** Kernels of a device, as `bench/calibrate.py` writes them. */
+  readonly calibration?: string;
+  /** A table of collectives. */
+  readonly collectives?: string;
+}
+
+/**
+ * What `--cluster` names: the text of a JSON file, or the name of a node design as it is; with `--calibration` and
+ * `--collectives` the cluster file of that cluster as it was measured.
+ *
+ * @throws E_IO for a file that cannot be read, E_CLUSTER, E_CALIBRATION and E_COLLECTIVES for one that is no cluster, no
+ *   calibration of this cluster or no table of collectives, with its name
+ */
+export function clusterText(nameOrFile: string, { calibration, collectives }: MeasuredFiles = {}): string {
+  let text = nameOrFile.endsWith('.json') ? clusterFile(nameOrFile) : nameOrFile;
+  if (calibration !== undefined) {
+    const measured = read(calibration, 'calibration file', 'write one with bench/calibrate.py.');
+    text = named(calibration, 'E_CALIBRATION', () => calibratedClusterText(text, parseCalibration(measured)));
+  }
+  if (collectives !== undefined) {
+    const table = read(collectives, 'table of collectives', 'its form: docs/costs.md.');
+    const rows = named(collectives, 'E_COLLECTIVES', () => parseCollectiveTable(table));
+    text = tabledClusterText(text, rows, basename(collectives));
+    loadCluster(text);
+  }
+  return text;
+}
+
+/** What `work` gives; what it refuses with `code` names the file. */
+function named<T>(file: string, code: string, work: () => T): T {
+  try {
+    return work();
+  } catch (error) {
+    if (error instanceof ShardwrightError && error.code === code) throw error.with({ file });
+    throw error;
+  }
+}
+
+function clusterFile(path: string): string {
+  const text = read(path, 'cluster file', 'give the path of a JSON file, or a node design such as dgx-h100.');
+  try {
+    loadCluster(text);
+  } catch (error) {
+    if (error instanceof ShardwrightError) throw error.with({ file: path });
+    throw error;
+  }
+  return text;
+}
+
+function read(path: string, what: string, hint: string): string {
+  return readFileText(path, { what, hint });
+}

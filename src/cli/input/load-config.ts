@@ -1,0 +1,128 @@
+import { existsSync } from 'node:fs';
+import { basename, dirname, resolve } from 'node:path';
+import { ShardwrightError, didYouMean } from '../../errors.ts';
+import type { Graph } from '../../graph/types.ts';
+import { detectFormat } from '../../import/detect.ts';
+import { gunzip } from '../../import/file/unpack.ts';
+import type { ModelConfig } from '../../models/families.ts';
+import { MAX_CONFIG_BYTES } from '../../models/read-config.ts';
+import { vocabularyPadding, type VocabularyPadding } from '../../models/vocabulary.ts';
+import type { OperatorTable } from '../../ops/record/table.ts';
+import { shownPath } from '../../read-file.ts';
+import { decodeUtf8 } from '../../utf8.ts';
+import { parseCount } from './options.ts';
+
+/** Flags for models that are built from a config: a file of a graph has its sizes in it. */
+export interface SizeFlags {
+  readonly batch?: string;
+  readonly seq?: string;
+  readonly dtype?: string;
+  readonly layers?: string;
+  readonly training?: boolean;
+  readonly padVocab?: string;
+  /** Ranks that cut the vocabulary, which is padded for them; no flag, but the mesh dim of tensor parallelism. 1 by default. */
+  readonly tensor?: number;
+}
+
+/** What a config was made into. */
+export interface BuiltModel {
+  readonly graph: Graph;
+  /** Of the vocabulary, where it was asked for. */
+  readonly padding?: VocabularyPadding;
+}
+
+/** The graph of a model known by name, undefined where a file of that name exists or no model has it. */
+export async function namedModel(
+  name: string,
+  flags: SizeFlags,
+  table: OperatorTable,
+): Promise<BuiltModel | undefined> {
+  if (name === '-' || existsSync(name)) return undefined;
+  // The families are a third of all code: a command on a file does without them.
+  const { isModelName, knownModelConfig, modelEntries, modelEntry } = await import('../../models/registry.ts');
+  if (isModelName(name)) return built(knownModelConfig(name), modelEntry(name).name, flags, table);
+  const names = modelEntries().map((entry) => entry.name);
+  const found = didYouMean(name, names);
+  const near = found.length > 0 ? found : alike(name, names);
+  if (near.length === 0 || /[\\/]/.test(name)) return undefined;
+  throw new ShardwrightError('E_REF', `there is no file and no model '${name}'`, {
+    hint: `did you mean ${near.map((n) => `'${n}'`).join(' or ')}?`,
+  });
+}
+
+/** Names that begin with the same letters and digits: `llama3` of `llama-3.1-8b`. */
+function alike(name: string, names: readonly string[]): string[] {
+  const plain = (text: string): string => text.toLowerCase().replace(/[^a-z0-9]/g, '');
+  const begin = plain(name);
+  return begin.length < 3 ? [] : names.filter((n) => plain(n).startsWith(begin)).slice(0, 3);
+}
+
+/** The graph of a Hugging Face config, packed or not; undefined for any other content. */
+export async function configModel(
+  bytes: Uint8Array,
+  path: string,
+  format: string | undefined,
+  flags: SizeFlags,
+  table: OperatorTable,
+): Promise<BuiltModel | undefined> {
+  const text = configText(bytes, format);
+  if (text === undefined) return undefined;
+  const { parseModelConfig } = await import('../../models/families.ts');
+  const folder = basename(dirname(resolve(path)));
+  const plain = path === '-' ? 'stdin' : basename(path).replace(/(\.(gz|json))+$/, '');
+  return built(parseModelConfig(text, shownPath(path)), plain === 'config' ? folder : plain, flags, table);
+}
+
+/** @throws E_USAGE for a flag that only configs take */
+export function refuseSizes(path: string, flags: SizeFlags): void {
+  const names = ['batch', 'seq', 'dtype', 'layers', 'training', 'padVocab'] as const;
+  const given = names.find((name) => flags[name] !== undefined);
+  if (given === undefined) return;
+  const flag = given === 'padVocab' ? 'pad-vocab' : given;
+  throw new ShardwrightError('E_USAGE', `--${flag} is for model names and configs; ${path} states its own sizes`, {
+    hint: `leave out --${flag}, or name a model (shardwright models list).`,
+  });
+}
+
+function configText(bytes: Uint8Array, format: string | undefined): string | undefined {
+  if (format !== undefined && format !== 'hf-config') return undefined;
+  if (bytes.byteLength > MAX_CONFIG_BYTES) return undefined;
+  try {
+    const content = gunzip(bytes, { maxBytes: MAX_CONFIG_BYTES });
+    return format !== undefined || detectFormat(content) === 'hf-config' ? decodeUtf8(content) : undefined;
+  } catch {
+    // What is wrong with another kind of file is the business of the importer, which reads it next.
+    return undefined;
+  }
+}
+
+/** `--pad-vocab N`. @throws E_USAGE for what is no whole number from 1 */
+export function parsePad(text: string): number {
+  const multiple = parseCount(text, '--pad-vocab');
+  if (multiple >= 1) return multiple;
+  throw new ShardwrightError('E_USAGE', `--pad-vocab '${text}' is not 1 or more`, {
+    hint: 'write --pad-vocab 128, or 1 for no padding.',
+  });
+}
+
+async function built(config: ModelConfig, name: string, flags: SizeFlags, table: OperatorTable): Promise<BuiltModel> {
+  const { buildModel, dtypeNamed } = await import('../../models/build.ts');
+  const count = (flag: 'batch' | 'seq' | 'layers'): Partial<Record<typeof flag, number>> => {
+    const text = flags[flag];
+    return text === undefined ? {} : { [flag]: parseCount(text, `--${flag}`) };
+  };
+  const pad =
+    flags.padVocab === undefined ? undefined : { multiple: parsePad(flags.padVocab), tensor: flags.tensor ?? 1 };
+  const padding = pad === undefined ? undefined : vocabularyPadding(config, pad);
+  const graph = buildModel(config, {
+    name,
+    table,
+    training: flags.training === true,
+    ...count('batch'),
+    ...count('seq'),
+    ...count('layers'),
+    ...(flags.dtype === undefined ? {} : { dtype: dtypeNamed(flags.dtype) }),
+    ...(pad === undefined ? {} : { padVocabulary: pad }),
+  });
+  return padding === undefined ? { graph } : { graph, padding };
+}

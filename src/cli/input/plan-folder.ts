@@ -1,0 +1,146 @@
+import { createHash } from 'node:crypto';
+import { existsSync, statSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+import { gunzipSync } from 'node:zlib';
+import { gzipSync, strToU8 } from 'fflate';
+import { ShardwrightError } from '../../errors.ts';
+import type { Graph } from '../../graph/types.ts';
+import type { OperatorTable } from '../../ops/record/table.ts';
+import type { PlanCertificate } from '../../plan/record/certificate.ts';
+import { checkPlan, refuseDifferences, type PlanCheck } from '../../plan/check-plan.ts';
+import { planTexts, readPlanFolder, type PlanFolder } from '../../plan/record/folder.ts';
+import type { Plan } from '../../plan/record/types.ts';
+import { readFileBytes, readFileText } from '../../read-file.ts';
+import type { CliIo } from '../output/io.ts';
+import { NEXT } from '../output/write-file.ts';
+
+/** The files of a plan folder that `plan.json` has the hashes of. */
+const GRAPH = 'graph.swg';
+const REQUEST = 'request.json';
+const CERTIFICATE = 'certificate.json.gz';
+
+/** The names that `plan -o` writes; `plan.json` decides, so it comes first. */
+export const PLAN_FILES = ['plan.json', GRAPH, REQUEST, CERTIFICATE] as const;
+
+/** Largest certificate that is read, unpacked. */
+const MOST_CERTIFICATE_BYTES = 2 ** 29 - 64;
+
+/** A plan folder's files; equal plans give equal bytes. */
+export function planFiles(
+  plan: Plan,
+  program: Graph,
+  proof: PlanCertificate,
+): readonly (readonly [string, string | Uint8Array])[] {
+  const { plan: text, graph, request, certificate } = planTexts(plan, program, proof);
+  return [['plan.json', text], [GRAPH, graph], [REQUEST, request], [CERTIFICATE, gzipSync(strToU8(certificate), { mtime: 0 })]]; // prettier-ignore
+}
+
+/** A `<plan>` argument: a plan folder, or a plan file; what lies beside `plan.json` is read with it. @throws E_IO ... */
+export function loadPlan(path: string): PlanFolder {
+  const isFolder = existsSync(path) && statSync(path).isDirectory();
+  const file = isFolder ? join(path, 'plan.json') : path;
+  const plan = readText(file);
+  // A plan file without hashes was never part of a folder: what lies beside it is another's.
+  const folder = isFolder || /"hashes"\s*:/.test(plan.slice(-600)) ? dirname(file) : undefined;
+  const beside = (name: string): string | undefined => {
+    const found = [name, name + NEXT].map((n) => join(folder ?? '', n)).filter((p) => folder !== undefined && existsSync(p)); // prettier-ignore
+    const texts = found.map((p) => (name === CERTIFICATE ? unpacked(p) : readText(p)));
+    // A write that was cut short after `plan.json` was in its place: the file of this plan is still under its next name.
+    return texts.find((text) => plan.includes(createHash('sha256').update(text).digest('hex'))) ?? texts[0];
+  };
+  const graph = beside(GRAPH);
+  const request = beside(REQUEST);
+  const certificate = beside(CERTIFICATE);
+  try {
+    return readPlanFolder(
+      {
+        plan,
+        ...(graph !== undefined ? { graph } : {}),
+        ...(request !== undefined ? { request } : {}),
+        ...(certificate !== undefined ? { certificate } : {}),
+      },
+      file,
+    );
+  } catch (error) {
+    refuseOthers(plan, file);
+    throw error;
+  }
+}
+
+function unpacked(path: string): string {
+  try {
+    return gunzipSync(readFileBytes(path, { what: 'certificate' }), {
+      maxOutputLength: MOST_CERTIFICATE_BYTES,
+    }).toString('utf8');
+  } catch (error) {
+    throw new ShardwrightError('E_SYNTAX', `not a gzipped certificate: ${error instanceof Error ? error.message : String(error)}`, { file: path, hint: 'make the plan again.' }); // prettier-ignore
+  }
+}
+
+/** A plan with its program and its request. */
+export type WholePlan = PlanFolder & Required<Pick<PlanFolder, 'program' | 'graph' | 'request'>>;
+
+/** The same, for what needs the graph and the request of the plan. @throws E_PLAN where one is missing */
+export function wholePlan(path: string): WholePlan {
+  const folder = loadPlan(path);
+  if (isWhole(folder)) return folder;
+  throw new ShardwrightError('E_PLAN', `${folder.program === undefined ? GRAPH : REQUEST} is not beside the plan`, {
+    file: path,
+    hint: 'give a plan folder, as `shardwright plan ... -o DIR` writes it.',
+  });
+}
+
+function isWhole(folder: PlanFolder): folder is WholePlan {
+  return folder.program !== undefined && folder.request !== undefined;
+}
+
+/**
+ * Holds a plan to what follows from its graph, its request and its certificate, before anything is said about it.
+ *
+ * @returns undefined, with a line on stderr, where there is nothing beside the plan to hold it to
+ * @throws E_DIFFERS with the field; E_PLAN for a damaged plan
+ */
+export function checked(folder: PlanFolder, path: string, table: OperatorTable, io: CliIo): PlanCheck | undefined {
+  if (isWhole(folder)) {
+    const check = checkedAnew(folder, path, table, io);
+    if (check !== undefined) refuseDifferences(check, path);
+    return check;
+  }
+  if (folder.isAsWritten === false)
+    throw new ShardwrightError('E_DIFFERS', '$.hashes.plan: the plan was changed after it was written', { file: path, path: '$.hashes.plan' }); // prettier-ignore
+  io.stderr(`not checked: ${path} stands alone, so its seconds and its proof are its own word\n`);
+  return undefined;
+}
+
+/** A request that cannot be read anew, say because of operators of the user's own, leaves a plan that can still be read. */
+function checkedAnew(folder: WholePlan, path: string, table: OperatorTable, io: CliIo): PlanCheck | undefined {
+  try {
+    return checkPlan(folder, table);
+  } catch (error) {
+    if (!(error instanceof ShardwrightError)) throw error;
+    if (error.code === 'E_PLAN') throw error.with({ file: path });
+    if (error.code === 'E_INTERNAL') throw error;
+    io.stderr(`not checked: ${error.message}\n`);
+    return undefined;
+  }
+}
+
+const WHAT_IS_READ = 'give a plan folder, as `shardwright plan ... -o DIR` writes it, or its plan.json.';
+
+/** What does not even look like a plan is said to be none, instead of a plan with faults. */
+function refuseOthers(text: string, file: string): void {
+  let value: unknown;
+  try {
+    value = JSON.parse(text);
+  } catch {
+    // Whatever is wrong with its syntax is said by the reader of plans; what is no JSON at all is said here.
+    if (/^\s*[[{]/.test(text)) return;
+    throw new ShardwrightError('E_PLAN', 'this is no plan: not JSON', { file, hint: WHAT_IS_READ });
+  }
+  const isPlan = typeof value === 'object' && value !== null && 'version' in value && ('model' in value || 'objective' in value); // prettier-ignore
+  if (!isPlan) throw new ShardwrightError('E_PLAN', 'this is no plan', { file, hint: WHAT_IS_READ });
+}
+
+function readText(path: string): string {
+  return readFileText(path, { what: 'plan', hint: WHAT_IS_READ });
+}

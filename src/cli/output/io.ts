@@ -1,0 +1,90 @@
+import { ShardwrightError } from '../../errors.ts';
+
+/** What a process has to write to: stdout is the answer, stderr the progress. */
+export interface CliStreams {
+  readonly stdout: (text: string) => void;
+  readonly stderr: (text: string) => void;
+  readonly isTerminal: boolean;
+}
+
+/** Where a command writes. */
+export interface CliIo extends CliStreams {
+  /** A line of progress; on a terminal it takes the place of the one before. */
+  readonly progress: (line: string) => void;
+}
+
+/**
+ * The one place that prints: names of files, flags and models come from anywhere, and what a terminal would obey is shown as
+ * `\u001b` instead. In JSON that is the same text. Line breaks and tabs are ours.
+ */
+export function printer({ stdout, stderr, isTerminal }: CliStreams): CliIo {
+  let passing = false;
+  // A line of progress does not stay before what comes next.
+  const print = (write: (text: string) => void, text: string): void => {
+    if (passing) stderr('\r\x1b[K');
+    passing = false;
+    write(visible(text));
+  };
+  return {
+    stdout: (text) => print(stdout, text),
+    stderr: (text) => print(stderr, text),
+    isTerminal,
+    progress: (line) => {
+      stderr(isTerminal ? `\r\x1b[K${oneLine(line)}` : `${oneLine(line)}\n`);
+      passing = isTerminal;
+    },
+  };
+}
+
+/** C0 but for line breaks and tabs (CSV ends its lines with both), DEL and C1, line separators, what turns the reading direction. */
+const OBEYED = /\r(?!\n)|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]/g;
+
+function visible(text: string): string {
+  return text.replace(OBEYED, codeOf);
+}
+
+/** Of a text that is one line: it cannot pass for two. */
+function oneLine(text: string): string {
+  return visible(text).replace(/[\r\n]/g, codeOf);
+}
+
+function codeOf(character: string): string {
+  return `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`;
+}
+
+export const EXIT = { ok: 0, internal: 1, usage: 2, infeasible: 3, gap: 4, findings: 5 } as const;
+
+/** Prints an error for people, or as one JSON value, and returns the exit code that it means. */
+export function reportError(error: unknown, io: CliIo, json: boolean): number {
+  const known = error instanceof ShardwrightError ? error : undefined;
+  const code = exitOf(known?.code);
+  const message = known?.headline ?? `E_INTERNAL internal: ${error instanceof Error ? error.message : String(error)}`;
+  const hint = known?.details.hint ?? (code === EXIT.internal ? INTERNAL_HINT : undefined);
+  if (json) {
+    const { file, position, node, path } = known?.details ?? {};
+    const where = { file, line: position?.line, column: position?.column, node, path };
+    const body = { code: known?.code ?? 'E_INTERNAL', message: known?.message ?? message, where, hint };
+    io.stdout(`${JSON.stringify({ error: body })}\n`);
+    return code;
+  }
+  // Lines after the first are indented: a name with a line break in it cannot pass for a line of its own.
+  io.stderr(`${message.replaceAll('\n', '\n  ')}\n`);
+  const { excerpt, position } = known?.details ?? {};
+  if (excerpt !== undefined) {
+    io.stderr(`  ${oneLine(excerpt)}\n`);
+    if (position !== undefined && position.column <= excerpt.length + 1)
+      io.stderr(`  ${' '.repeat(oneLine(excerpt.slice(0, Math.max(0, position.column - 1))).length)}^\n`);
+  }
+  if (hint !== undefined) io.stderr(`  hint: ${hint.replaceAll('\n', '\n  ')}\n`);
+  if (code === EXIT.internal && error instanceof Error && error.stack !== undefined && known === undefined)
+    io.stderr(`${error.stack}\n`);
+  return code;
+}
+
+function exitOf(code: string | undefined): number {
+  if (code === undefined || code === 'E_INTERNAL') return EXIT.internal;
+  if (code === 'E_DIFFERS') return EXIT.findings;
+  return code === 'E_TIME_LIMIT' ? EXIT.gap : EXIT.usage;
+}
+
+const INTERNAL_HINT = 'This is a defect of Shardwright. Please report it with the command and the model file.';

@@ -1,7 +1,0 @@
-import type { CliIo } from '../io.ts';
-
-/** One run of the command line: where it writes, and the exit code that the command leaves. */
-export interface CliSession {
-  readonly io: CliIo;
-  exit: number;
-}

@@ -1,0 +1,95 @@
+import { groupLevels, hostLevel } from '../mesh/devices/levels.ts';
+import type { DeviceMesh } from '../mesh/devices/mesh.ts';
+import type { Sharding } from '../mesh/sharding/sharding.ts';
+
+/**
+ * Collectives and what they cost. Bytes of a collective: all_gather the gathered output, reduce_scatter the full input,
+ * all_reduce the tensor, all_to_all and collective_permute the buffer of one rank.
+ */
+
+export const COLLECTIVE_KINDS = [
+  'all_gather',
+  'reduce_scatter',
+  'all_reduce',
+  'all_to_all',
+  'collective_permute',
+] as const;
+export type CollectiveKind = (typeof COLLECTIVE_KINDS)[number];
+
+/** A price with its parts, in seconds, and where it comes from. */
+export interface CostRecord {
+  readonly seconds: number;
+  readonly kind: string;
+  readonly terms: {
+    readonly flopSeconds?: number;
+    readonly memorySeconds?: number;
+    readonly latencySeconds?: number;
+    readonly bandwidthSeconds?: number;
+  };
+  /** The preset, and what was assumed. */
+  readonly source: string;
+}
+
+/** What the price of a redistribution by a literal preset's formula depends on beside the shardings. */
+export interface LiteralMove {
+  /** Bytes of the whole tensor. */
+  readonly bytes: number;
+  /** Whether the tensor is contiguous; a copy is charged once if it is not. */
+  readonly contiguous: boolean;
+}
+
+/** Prices of the collectives of one mesh on one cluster. */
+export interface CollectiveModel {
+  /** Name of the preset. */
+  readonly preset: string;
+  /** One sentence for the plan where the preset takes its figures from elsewhere than the cluster. */
+  readonly note?: string;
+  readonly mesh: DeviceMesh;
+  /** `ceil`: local sizes are those of the largest shard. `fraction`: full bytes over the number of shards (DTensor). */
+  readonly byteRule: 'ceil' | 'fraction';
+  /** Whether collectives over mesh dims of size 1 cost anything (a literal preset may say so). */
+  readonly chargesUnitDims: boolean;
+  /** Seconds of one collective over the flattened group of the mesh dims. Monotone in bytes; 0 for groups of one device. */
+  seconds(kind: CollectiveKind, bytes: number, meshDims: readonly number[]): number;
+  /** The same with its parts. */
+  record(kind: CollectiveKind, bytes: number, meshDims: readonly number[]): CostRecord;
+  /** Seconds to read and write local bytes, given the sum of both. */
+  copySeconds(bytes: number): number;
+  /** Seconds of a local slice by the bytes that it writes; absent: those of a copy. */
+  sliceSeconds?(bytes: number): number;
+  /**
+   * Seconds that the planning problem charges for a whole redistribution between shardings of S, R and P in mesh order, where
+   * the preset copies a planner whose price is not that of the steps that run. Absent: the steps' own price.
+   */
+  redistributionSeconds?(from: Sharding, to: Sharding, move: LiteralMove): number;
+  /** `each-use`: the planner that the preset copies has every use pay its own redistribution. Absent: copies may be shared. */
+  readonly copies?: 'each-use';
+}
+
+/** How the group of some mesh dims lies on the hosts. */
+export interface GroupTopology {
+  /** Devices of the group. */
+  readonly devices: number;
+  /** Hosts that one group reaches over. */
+  readonly hosts: number;
+  /** Devices of the group on one host (the fewest where hosts differ). */
+  readonly perHost: number;
+}
+
+/**
+ * Topology of the flattened group of some mesh dims. Hosts hold consecutive device ids, so with the default table the
+ * innermost mesh dim is inside the host first. Where groups differ (sizes that do not divide the host) the worst counts.
+ */
+export function groupTopology(mesh: DeviceMesh, devicesPerHost: number, meshDims: readonly number[]): GroupTopology {
+  const devices = mesh.sizeOf(meshDims);
+  if (devices === 1) return { devices, hosts: 1, perHost: 1 };
+  const [{ units, members }] = groupLevels(mesh, meshDims, hostLevel(devicesPerHost)).spans;
+  return { devices, hosts: units, perHost: members };
+}
+
+/** Key of a set of mesh dims: one bit for each. */
+export function dimsMask(meshDims: readonly number[]): number {
+  let mask = 0;
+  for (const d of meshDims) mask |= 1 << d;
+  return mask;
+}

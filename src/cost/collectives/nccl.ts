@@ -1,0 +1,240 @@
+import type { DeviceMesh } from '../../mesh/devices/mesh.ts';
+import type { Cluster } from '../hardware/cluster.ts';
+import {
+  COLLECTIVE_KINDS,
+  dimsMask,
+  groupTopology,
+  type CollectiveKind,
+  type CollectiveModel,
+  type CostRecord,
+} from '../collective-model.ts';
+import { hardware } from '../hardware/hardware.ts';
+import { measuredCollectives, type MeasuredCollectives } from './measured.ts';
+import { torusSeconds } from '../hardware/torus.ts';
+import type { NcclGroup, NcclLinks, ReductionKind } from './nccl-algorithms.ts';
+import { ncclConstants, ncclFamily } from './nccl-constants.ts';
+import { formulaMicros } from './nccl-literal.ts';
+
+/**
+ * The preset `nccl`: what collectives really cost on a cluster.
+ *
+ * - Inside a scale-up domain: measured times where the accelerator's links were measured, else the formulas.
+ * - Across nodes: the least time over NCCL's algorithms and protocols, with the cluster's own link rates. Every group over
+ *   nodes is limited by the network cards of its devices, two-node groups too; no deep-network dents, no extra latency
+ *   beside the hops.
+ * - An all_gather or reduce_scatter across nodes is never dearer than the all_reduce that could stand in for it, and an
+ *   all_reduce never dearer than a reduce_scatter and an all_gather.
+ * - Prices rise with bytes: times are taken at powers of two, made rising, and interpolated between in log-log.
+ * - Slices of a TPU pod are torus rings (`torus.ts`).
+ */
+export function ncclModel(cluster: Cluster, mesh: DeviceMesh): CollectiveModel {
+  const facts = groupPricing(cluster);
+  const groups = new Map<number, Readonly<Record<CollectiveKind, Price>>>();
+  const curvesOf = (meshDims: readonly number[]): Readonly<Record<CollectiveKind, Price>> => {
+    const mask = dimsMask(meshDims);
+    let found = groups.get(mask);
+    if (found === undefined) {
+      const { devices, hosts, perHost } = groupTopology(mesh, cluster.devicesPerHost, meshDims);
+      const group = { n: devices, nodes: hosts, perNode: perHost };
+      const of = (kind: CollectiveKind): Price =>
+        devices === 1 ? FREE : new Curve((bytes) => facts.seconds(kind, bytes, group, meshDims.length));
+      found = Object.fromEntries(COLLECTIVE_KINDS.map((kind) => [kind, of(kind)])) as Record<CollectiveKind, Price>;
+      groups.set(mask, found);
+    }
+    return found;
+  };
+  const copyPerByte = 1 / (cluster.memoryBytesPerSecond * cluster.memoryEfficiency);
+  return {
+    preset: 'nccl',
+    mesh,
+    byteRule: 'ceil',
+    chargesUnitDims: false,
+    seconds: (kind, bytes, meshDims) => curvesOf(meshDims)[kind].seconds(bytes),
+    record(kind, bytes, meshDims): CostRecord {
+      const curve = curvesOf(meshDims)[kind];
+      const seconds = curve.seconds(bytes);
+      const latencySeconds = Math.min(seconds, curve.seconds(0));
+      return {
+        seconds,
+        kind,
+        terms: { latencySeconds, bandwidthSeconds: seconds - latencySeconds },
+        source: `nccl on ${cluster.id}: ${facts.source(groupTopology(mesh, cluster.devicesPerHost, meshDims).hosts)}`,
+      };
+    },
+    copySeconds: (bytes) => bytes * copyPerByte,
+  };
+}
+
+interface Price {
+  seconds(bytes: number): number;
+}
+const FREE: Price = { seconds: () => 0 };
+
+/** Smallest and largest power of two that is tabulated; below the time is constant, above the rate. */
+const FIRST = 6;
+const LAST = 36;
+
+/** A price by bytes: taken at powers of two, made rising, log-log between. */
+class Curve implements Price {
+  private readonly log: Float64Array;
+
+  constructor(price: (bytes: number) => number) {
+    this.log = new Float64Array(LAST - FIRST + 1);
+    let least = 0;
+    for (let k = FIRST; k <= LAST; k++) {
+      least = Math.max(least, price(2 ** k));
+      this.log[k - FIRST] = Math.log2(least);
+    }
+  }
+
+  seconds(bytes: number): number {
+    const { log } = this;
+    const at = Math.log2(Math.max(bytes, 1)) - FIRST;
+    if (at <= 0) return 2 ** log[0];
+    const last = LAST - FIRST;
+    if (at >= last) return 2 ** (log[last] + at - last);
+    const i = Math.floor(at);
+    return 2 ** (log[i] + (log[i + 1] - log[i]) * (at - i));
+  }
+}
+
+/**
+ * The preset's prices by the shape of the group alone, for callers without a mesh: seconds of a collective over `n`
+ * devices on `nodes` nodes, `perNode` on each. Rising with bytes; 0 for one device.
+ */
+export function ncclGroupSeconds(cluster: Cluster): (kind: CollectiveKind, bytes: number, group: NcclGroup) => number {
+  const facts = groupPricing(cluster);
+  const curves = new Map<string, Price>();
+  return (kind, bytes, group) => {
+    if (group.n === 1) return 0;
+    const key = `${kind}|${group.n}|${group.nodes}|${group.perNode}`;
+    let curve = curves.get(key);
+    if (curve === undefined) curves.set(key, (curve = new Curve((b) => facts.seconds(kind, b, group, 1))));
+    return curve.seconds(bytes);
+  };
+}
+
+/** Prices of groups on one cluster, before they are made rising. */
+interface GroupPricing {
+  seconds(kind: CollectiveKind, bytes: number, group: NcclGroup, axes: number): number;
+  source(nodes: number): string;
+}
+
+/** The physics behind the preset for one cluster. */
+function groupPricing(cluster: Cluster): GroupPricing {
+  const { torus } = cluster;
+  if (torus !== undefined)
+    return {
+      seconds: (kind, bytes, group, axes) =>
+        group.nodes === 1
+          ? torusSeconds(kind, bytes, group.n, axes, torus)
+          : torusSeconds(kind, bytes, group.perNode, axes, torus) + networkSeconds(kind, bytes, group, cluster),
+      source: (nodes) => (nodes === 1 ? 'rings of the torus' : 'rings of the torus, then the data-center network'),
+    };
+  const facts = hardware().accelerators.find((a) => a.name === cluster.accelerator);
+  const family = facts === undefined ? undefined : ncclFamily(facts.arch);
+  const measured = ownLinks(cluster) ? measuredCollectives(cluster.accelerator) : undefined;
+  const links = ncclLinks(cluster);
+  const meshed = facts?.scaleup?.links_per_gpu === cluster.devicesPerHost - 1;
+  return {
+    seconds(kind, bytes, group) {
+      if (kind === 'collective_permute') return permuteSeconds(bytes, group, cluster, measured, meshed);
+      if (group.nodes === 1 && measured !== undefined) return measured.seconds(kind, bytes, group.n);
+      // Without a switch a group uses only the links between its own members.
+      const own = meshed && group.nodes === 1 ? partialMesh(links, group, cluster) : links;
+      return kind === 'all_to_all' ? allToAllSeconds(bytes, group, own) : reductionSeconds(kind, bytes, group, own);
+    },
+    source(nodes) {
+      const constants =
+        family === undefined ? "NCCL's constants for Hopper, assumed" : `NCCL's constants for ${family}`;
+      if (nodes > 1) return `algorithms and protocols, ${constants}, with the cluster's link rates`;
+      return measured !== undefined ? `measured on ${measured.accelerator}` : `ring and tree formulas, ${constants}`;
+    },
+  };
+}
+
+/** Whether the links inside a node are those of the data sheet: a user's file with other links was not measured. */
+function ownLinks(cluster: Cluster): boolean {
+  const facts = hardware().accelerators.find((a) => a.name === cluster.accelerator);
+  return facts?.scaleup !== undefined && facts.scaleup.GBps_unidir_per_gpu * 1e9 === cluster.intra.bytesPerSecond;
+}
+
+/** Links of a cluster for the formulas: its own rates, NCCL's channels and caps of its generation. */
+export function ncclLinks(cluster: Cluster): NcclLinks {
+  const facts = hardware().accelerators.find((a) => a.name === cluster.accelerator);
+  const family = (facts === undefined ? undefined : ncclFamily(facts.arch)) ?? 'hopper';
+  const known = facts !== undefined && ncclFamily(facts.arch) !== undefined;
+  return {
+    family,
+    channels: ncclConstants().clusters[family].channels,
+    intraGBps: (cluster.intra.bytesPerSecond * cluster.intra.efficiency) / 1e9,
+    interGBps: (cluster.inter.bytesPerSecond * cluster.inter.efficiency) / 1e9,
+    nvSwitch: known && ncclConstants().clusters[family].nvSwitch,
+    collnet: false,
+    crossing: 'shared',
+  };
+}
+
+function partialMesh(links: NcclLinks, group: NcclGroup, cluster: Cluster): NcclLinks {
+  return { ...links, intraGBps: (links.intraGBps * (group.n - 1)) / (cluster.devicesPerHost - 1) };
+}
+
+/** Least time over algorithms and protocols, and over the pairs of collectives that do the same. */
+function reductionSeconds(kind: ReductionKind, bytes: number, group: NcclGroup, links: NcclLinks): number {
+  const own = (k: ReductionKind): number => formulaMicros(k, bytes, links, group, ['ring', 'tree', 'nvlsTree']) * 1e-6;
+  if (group.nodes === 1) return own(kind);
+  return kind === 'all_reduce' ? Math.min(own(kind), 2 * own('all_gather')) : Math.min(own(kind), own('all_reduce'));
+}
+
+/** Pairwise exchange: what stays on the node passes its links, the rest the device's own network card. */
+function allToAllSeconds(bytes: number, group: NcclGroup, links: NcclLinks): number {
+  const { n, nodes, perNode } = group;
+  const { latency_us: latency, allToAllNodes } = ncclConstants();
+  const inside = (bytes * (perNode - 1)) / n / (links.intraGBps * 1e9);
+  if (nodes === 1) return (latency.base.ring[0] + (n - 1) * latency.nvlink.ring[0]) * 1e-6 + inside;
+  const { nodes: at, latency_us: micros } = allToAllNodes;
+  let start = micros[0];
+  for (let i = 1; i < at.length; i++) {
+    const last = i === at.length - 1;
+    if (nodes > at[i] && !last) continue;
+    // Beyond the last measured number of nodes the latency keeps growing.
+    start = micros[i - 1] + ((micros[i] - micros[i - 1]) * Math.max(0, nodes - at[i - 1])) / (at[i] - at[i - 1]);
+    break;
+  }
+  return start * 1e-6 + Math.max(inside, (bytes * (n - perNode)) / n / (links.interGBps * 1e9));
+}
+
+/** One message: 80 % of the slowest link that a pair of the group may have to pass. */
+function permuteSeconds(
+  bytes: number,
+  group: NcclGroup,
+  cluster: Cluster,
+  measured: MeasuredCollectives | undefined,
+  meshed: boolean,
+): number {
+  const { latency_us: latency } = ncclConstants();
+  const pair = measured?.pairSeconds ?? (latency.base.ring[0] + latency.nvlink.ring[0]) * 1e-6;
+  if (group.nodes > 1)
+    return pair + latency.net.ring[0] * 1e-6 + bytes / (PERMUTE_SHARE * cluster.inter.bytesPerSecond);
+  const link = meshed ? cluster.intra.bytesPerSecond / (cluster.devicesPerHost - 1) : cluster.intra.bytesPerSecond;
+  return pair + bytes / (PERMUTE_SHARE * link);
+}
+const PERMUTE_SHARE = 0.8;
+
+/** The part of a collective between slices of TPU pods, over the chips' share of the data-center network. */
+function networkSeconds(kind: CollectiveKind, bytes: number, group: NcclGroup, cluster: Cluster): number {
+  const rate = cluster.inter.bytesPerSecond * cluster.inter.efficiency;
+  const outside = (group.nodes - 1) / group.nodes;
+  const latency = (group.nodes - 1) * cluster.inter.latencySeconds;
+  switch (kind) {
+    case 'all_gather':
+    case 'reduce_scatter':
+      return latency + (bytes * outside) / (rate * group.perNode);
+    case 'all_reduce':
+      return 2 * latency + (2 * bytes * outside) / (rate * group.perNode);
+    case 'all_to_all':
+      return latency + (bytes * outside) / rate;
+    case 'collective_permute':
+      return latency + bytes / rate;
+  }
+}

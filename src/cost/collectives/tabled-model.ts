@@ -1,0 +1,114 @@
+import { countedText } from '../../units.ts';
+import type { Cluster } from '../hardware/cluster.ts';
+import { collectiveRowKey, type CollectiveRow } from '../hardware/collective-table.ts';
+import {
+  COLLECTIVE_KINDS,
+  dimsMask,
+  groupTopology,
+  type CollectiveKind,
+  type CollectiveModel,
+} from '../collective-model.ts';
+
+/** One row as a price: the first time below the first size, linear between, at the rate of the last above it. */
+class TableLine {
+  /** Times, each at least the one before: prices rise with bytes. */
+  private readonly rising: readonly number[];
+  /** Times that were below one of a smaller size. */
+  readonly raised: number;
+
+  constructor(private readonly row: CollectiveRow) {
+    let most = 0;
+    this.rising = row.seconds.map((t) => (most = Math.max(most, t)));
+    this.raised = row.seconds.filter((t, i) => t < this.rising[i]).length;
+  }
+
+  /** @param bytes of the collective, as everywhere: of an all_gather what comes out */
+  seconds(bytes: number): number {
+    const { bytes: x, devices, collective } = this.row;
+    const y = this.rising;
+    const input = collective === 'all_gather' ? bytes / devices : bytes;
+    const last = x.length - 1;
+    if (input <= x[0]) return y[0];
+    if (input >= x[last]) return (y[last] * input) / x[last];
+    let i = 1;
+    while (x[i] < input) i++;
+    return y[i - 1] + ((y[i] - y[i - 1]) * (input - x[i - 1])) / (x[i] - x[i - 1]);
+  }
+}
+
+/**
+ * A collective model with the times of the cluster's table where it has a row for the group, its number of devices and the
+ * collective, and the model's own everywhere else; the note says which rows the mesh uses and which it does not.
+ */
+export function withCollectiveTable(model: CollectiveModel, cluster: Cluster): CollectiveModel {
+  const rows = cluster.collectiveTable ?? [];
+  const { mesh } = model;
+  const lines = new Map(rows.map((row) => [collectiveRowKey(row), new TableLine(row)]));
+  const keyFor = (kind: CollectiveKind, meshDims: readonly number[]): string | undefined => {
+    const devices = mesh.sizeOf(meshDims);
+    if (devices === 1) return undefined;
+    const sorted = [...meshDims].sort((a, b) => a - b);
+    const own = collectiveRowKey({ group: sorted.map((d) => mesh.names[d]).join(','), devices, collective: kind });
+    if (lines.has(own)) return own;
+    const { hosts } = groupTopology(mesh, cluster.devicesPerHost, meshDims);
+    const level = collectiveRowKey({ group: hosts === 1 ? 'intra' : 'inter', devices, collective: kind });
+    return lines.has(level) ? level : undefined;
+  };
+  const groups = new Map<number, Partial<Record<CollectiveKind, TableLine>>>();
+  const lineFor = (kind: CollectiveKind, meshDims: readonly number[]): TableLine | undefined => {
+    const mask = dimsMask(meshDims);
+    let group = groups.get(mask);
+    if (group === undefined) {
+      group = {};
+      for (const each of COLLECTIVE_KINDS) {
+        const line = lines.get(keyFor(each, meshDims) ?? '');
+        if (line !== undefined) group[each] = line;
+      }
+      groups.set(mask, group);
+    }
+    return group[kind];
+  };
+  return {
+    ...model,
+    note: [...(model.note === undefined ? [] : [model.note]), tableNote(rows, lines, mesh.rank, keyFor)].join(' '),
+    seconds: (kind, bytes, meshDims) => lineFor(kind, meshDims)?.seconds(bytes) ?? model.seconds(kind, bytes, meshDims),
+    record(kind, bytes, meshDims) {
+      const line = lineFor(kind, meshDims);
+      if (line === undefined) return model.record(kind, bytes, meshDims);
+      const seconds = line.seconds(bytes);
+      const latencySeconds = Math.min(seconds, line.seconds(0));
+      return {
+        seconds,
+        kind,
+        terms: { latencySeconds, bandwidthSeconds: seconds - latencySeconds },
+        source: `table of collectives ${cluster.sources.collectiveTable ?? ''}`.trimEnd(),
+      };
+    },
+  };
+}
+
+function tableNote(
+  rows: readonly CollectiveRow[],
+  lines: ReadonlyMap<string, TableLine>,
+  rank: number,
+  keyFor: (kind: CollectiveKind, meshDims: readonly number[]) => string | undefined,
+): string {
+  const used = new Set<string>();
+  for (let mask = 1; mask < 2 ** rank; mask++) {
+    const dims = Array.from({ length: rank }, (_, d) => d).filter((d) => (mask & (1 << d)) !== 0);
+    for (const kind of COLLECTIVE_KINDS) {
+      const key = keyFor(kind, dims);
+      if (key !== undefined) used.add(key);
+    }
+  }
+  const idle = rows.map(collectiveRowKey).filter((key) => !used.has(key));
+  const raised = [...used].reduce((sum, key) => sum + (lines.get(key)?.raised ?? 0), 0);
+  const named = idle.slice(0, 3).join(', ');
+  return [
+    `Collectives of the mesh that the table has take its times: ${used.size} of its ${countedText(rows.length, 'row')}; all others are the preset's.`,
+    ...(idle.length > 0 ? [`No group of the mesh has the rows ${named}${idle.length > 3 ? ' ...' : ''}.`] : []),
+    ...(raised > 0
+      ? [`${countedText(raised, 'time')} below one of fewer bytes ${raised === 1 ? 'was' : 'were'} raised to it.`]
+      : []),
+  ].join(' ');
+}

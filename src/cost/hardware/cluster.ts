@@ -1,0 +1,401 @@
+import * as z from 'zod';
+import { ShardwrightError, suggestion } from '../../errors.ts';
+import { bytesText } from '../../units.ts';
+import { collectiveTableSchema, type CollectiveRow } from './collective-table.ts';
+import { hardware, type AcceleratorFacts, type Hardware, type NodeFacts } from './hardware.ts';
+
+/**
+ * A cluster: what one device can do and what the links between devices carry. How many hosts there are follows from the
+ * mesh, innermost mesh dim inside the host first.
+ */
+export interface Cluster {
+  /** Node design, or the name that the user's file gives. */
+  readonly id: string;
+  readonly name: string;
+  readonly accelerator: string;
+  /** Dense peaks in FLOP/s by unit: bf16, fp16, tf32, fp32, fp64, fp64_tc, fp8, int8 and so on. */
+  readonly peakFlopsPerSecond: Readonly<Record<string, number>>;
+  /** Largest share of the peak that a measured matmul reaches, 0..1. */
+  readonly matmulCap: number;
+  readonly memoryBytes: number;
+  /** Held back for context, allocator and communication buffers. */
+  readonly reservedBytes: number;
+  readonly memoryBytesPerSecond: number;
+  /** Share of the memory bandwidth that kernels reach, 0..1. */
+  readonly memoryEfficiency: number;
+  /** Devices of one scale-up domain (NVLink, xGMI). */
+  readonly devicesPerHost: number;
+  readonly intra: LinkLevel;
+  readonly inter: LinkLevel;
+  /** Of chips that are linked to their neighbours in a torus; absent where a switch or a full mesh links them. */
+  readonly torus?: TorusLinks;
+  /** Start of any collective. */
+  readonly baseLatencySeconds: number;
+  /** Least time of any kernel. */
+  readonly launchSeconds: number;
+  /** Least time of a kernel on the matrix units. */
+  readonly matmulLaunchSeconds: number;
+  /** Measured efficiency of matmuls by unit, where the cluster was calibrated. */
+  readonly matmulCurves?: Readonly<Record<string, MatmulCurve>>;
+  /** Measured share of the peak of attention kernels, all scores counted, where the cluster was calibrated. */
+  readonly attentionShares?: AttentionShares;
+  /** Measured collectives of the user's own cluster; presets that price the cluster's links take them first. */
+  readonly collectiveTable?: readonly CollectiveRow[];
+  /** Where each constant comes from, by field name. */
+  readonly sources: Readonly<Record<string, string>>;
+  /** What was assumed for want of a figure, one sentence each; printed with every plan. */
+  readonly assumptions: readonly string[];
+}
+
+/** Shares of the matrix peak that fused attention reaches, 0..1. */
+export interface AttentionShares {
+  readonly forwardShare: number;
+  readonly backwardShare: number;
+}
+
+/** Share of the peak that matmuls reach: plateau * intensity / (intensity + half), intensity in FLOPs per byte. */
+export interface MatmulCurve {
+  readonly plateau: number;
+  readonly halfIntensity: number;
+}
+
+/** A torus of chips: two links on every axis, one to each neighbour. */
+export interface TorusLinks {
+  /** Longest axes, descending. */
+  readonly longestAxes: readonly number[];
+  /** An axis closes to a ring when its size is a multiple of this; else its ends are open. */
+  readonly wrapMultiple: number;
+  /** One link, one way. */
+  readonly linkBytesPerSecond: number;
+  readonly hopSeconds: number;
+}
+
+/** Links of one level: inside a host, or between hosts. */
+export interface LinkLevel {
+  /** One way, for one device, as the data sheet has it. */
+  readonly bytesPerSecond: number;
+  /** Share of it that collectives reach, 0..1. */
+  readonly efficiency: number;
+  /** One hop. */
+  readonly latencySeconds: number;
+}
+
+/** Memory that a plan may fill on one device, in bytes. */
+export function usableMemoryBytes(cluster: Cluster): number {
+  return cluster.memoryBytes - cluster.reservedBytes;
+}
+
+const DEFAULT_EFFICIENCY = 0.7;
+const GB = 1e9;
+const MICRO = 1e-6;
+
+/** Names that `loadCluster` knows, sorted. */
+export function clusterNames(): string[] {
+  return hardware()
+    .nodes.map((n) => n.id)
+    .sort();
+}
+
+/**
+ * The cluster of a node design (`dgx-h100`), or of a JSON text: all fields of `clusterFileSchema`, or `base` with the name
+ * of a node design and the fields that differ.
+ *
+ * @throws E_CLUSTER for an unknown name (with the nearest ones) or a file that does not fit
+ */
+export function loadCluster(nameOrJson: string): Cluster {
+  const text = nameOrJson.trim();
+  if (text.startsWith('{')) return clusterFromJson(text);
+  const facts = hardware();
+  const node = facts.nodes.find((n) => n.id === text);
+  if (node !== undefined) return clusterOfNode(node, facts);
+  const accelerator = facts.accelerators.find((a) => a.id === text);
+  if (accelerator !== undefined) {
+    const nodes = facts.nodes.filter((n) => n.accelerator === accelerator.name).map((n) => n.id);
+    throw new ShardwrightError('E_CLUSTER', `'${text}' is an accelerator; a cluster is a node design`, {
+      hint:
+        nodes.length > 0
+          ? `use one of ${nodes.join(', ')}`
+          : 'no node design is known for it: pass a JSON file with its links (`shardwright hardware show dgx-h100` prints one)',
+    });
+  }
+  throw new ShardwrightError('E_CLUSTER', `unknown cluster '${text}'`, {
+    hint: `${suggestion(text, clusterNames(), 'clusters')}; or give a JSON file`,
+  });
+}
+
+function clusterOfNode(node: NodeFacts, facts: Hardware): Cluster {
+  const accelerator = facts.accelerators.find((a) => a.name === node.accelerator);
+  const torus = accelerator === undefined ? undefined : torusOf(accelerator);
+  // Collectives inside a host or slice: the switch's or mesh's rate, or both directions of one axis of the torus.
+  const linkGBps =
+    accelerator?.scaleup?.GBps_unidir_per_gpu ??
+    (torus === undefined ? undefined : (2 * torus.linkBytesPerSecond) / GB);
+  if (accelerator === undefined || linkGBps === undefined)
+    throw new ShardwrightError('E_CLUSTER', `node design '${node.id}' names no accelerator with links that we know`);
+  const assumptions: string[] = [];
+  const sources: Record<string, string> = {};
+  const cite = (codes: readonly string[]): string => codes.map((c) => facts._about.sources[c] ?? c).join('; ');
+  const ofAccelerator = cite(accelerator.sources);
+  const ofNode = cite(node.sources);
+
+  const memoryBytes =
+    accelerator.mem_usable_MiB !== undefined ? accelerator.mem_usable_MiB * 2 ** 20 : accelerator.mem_GB * GB;
+  sources.memoryBytes =
+    accelerator.mem_usable_MiB !== undefined
+      ? `driver tool reports ${accelerator.mem_usable_MiB} MiB`
+      : `data sheet, ${accelerator.mem_GB} GB of 1e9 bytes: ${ofAccelerator}`;
+  const reservedBytes = Math.round(0.04 * memoryBytes) + 2 ** 30;
+  assumptions.push('4 % of memory + 1 GiB is reserved for context, allocator and communication buffers');
+  sources.reservedBytes = 'assumed: 4 % + 1 GiB';
+  sources.peakFlopsPerSecond = `dense peaks: ${ofAccelerator}`;
+  sources.memoryBytesPerSecond = ofAccelerator;
+
+  const cap = facts.achievable_matmul[accelerator.id];
+  let matmulCap = DEFAULT_MATMUL_CAP;
+  if (typeof cap === 'object') {
+    matmulCap = cap.measured_TFLOPS / cap.peak_TFLOPS;
+    sources.matmulCap = facts.achievable_matmul._about;
+  } else {
+    sources.matmulCap = 'assumed: the H100 figure, 794.5 of 989 TFLOPS';
+    assumptions.push(`no measured matmul peak for ${accelerator.name}: the H100 share of ${pct(matmulCap)} is used`);
+  }
+
+  const measured = facts.measured_scaleup[accelerator.id];
+  let efficiency = DEFAULT_EFFICIENCY;
+  // A figure above the data-sheet link (L40S over switches) or a collapsed one would be no share of it.
+  if (typeof measured === 'object' && accelerator.vendor === 'nvidia' && accelerator.id !== 'l40s-48gb') {
+    efficiency = measured.all_gather_busbw_GBps / linkGBps;
+    sources['intra.efficiency'] = facts.measured_scaleup._about;
+  } else if (torus !== undefined) {
+    efficiency = 1;
+    sources['intra.efficiency'] = 'the link figure is the effective one';
+  } else {
+    sources['intra.efficiency'] = `assumed: ${pct(efficiency)}`;
+    assumptions.push(
+      `no measured collectives for ${accelerator.name}: alpha-beta and nccl take ${pct(efficiency)} of the link rate`,
+    );
+  }
+  sources['intra.bytesPerSecond'] = `one way, one device: ${ofAccelerator}`;
+  sources['inter.bytesPerSecond'] = `one way, one device: ${ofNode}`;
+  sources['inter.efficiency'] = INTER_EFFICIENCY_SOURCE;
+  const nccl = facts.latency_models.nccl_us;
+  const latencySource = `NCCL ring, LL protocol: ${facts._about.sources.nccl}`;
+  sources.baseLatencySeconds = latencySource;
+  sources['intra.latencySeconds'] = torus === undefined ? latencySource : `one hop between chips: ${ofAccelerator}`;
+  sources['inter.latencySeconds'] = latencySource;
+  sources.devicesPerHost =
+    node.nvlink_domain !== undefined ? `NVLink domain of the rack: ${ofNode}` : `devices of the node: ${ofNode}`;
+  sources.launchSeconds = LAUNCH_SOURCE;
+  sources.matmulLaunchSeconds = MATMUL_LAUNCH_SOURCE;
+  sources.memoryEfficiency = `empirical memory bandwidth: ${facts._about.sources.aic}`;
+
+  return {
+    id: node.id,
+    name: node.name,
+    accelerator: accelerator.name,
+    peakFlopsPerSecond: peaks(accelerator),
+    matmulCap,
+    memoryBytes,
+    reservedBytes,
+    memoryBytesPerSecond: accelerator.mem_bw_GBps * GB,
+    memoryEfficiency: facts.latency_models.aiconfigurator.mem_bw_empirical_scaling,
+    devicesPerHost: node.nvlink_domain ?? node.accelerators,
+    intra: {
+      bytesPerSecond: linkGBps * GB,
+      efficiency,
+      latencySeconds: torus?.hopSeconds ?? nccl.hop_nvlink.ring[0] * MICRO,
+    },
+    inter: {
+      bytesPerSecond: node.scaleout_GBps_unidir_per_gpu * GB,
+      efficiency: INTER_EFFICIENCY,
+      latencySeconds: nccl.hop_net.ring[0] * MICRO,
+    },
+    ...(torus !== undefined && { torus }),
+    baseLatencySeconds: nccl.base.ring[0] * MICRO,
+    launchSeconds: LAUNCH_SECONDS,
+    matmulLaunchSeconds: MATMUL_LAUNCH_SECONDS,
+    sources,
+    assumptions,
+  };
+}
+
+/** The torus of a TPU: 3-D pods close axes of multiples of 4, 2-D pods only whole axes. */
+function torusOf(accelerator: AcceleratorFacts): TorusLinks | undefined {
+  const { ici, max_torus } = accelerator;
+  if (ici === undefined) return undefined;
+  const given = (max_torus ?? '')
+    .split('x')
+    .map(Number)
+    .filter((n) => n > 0);
+  const longestAxes = given.length > 0 ? given : new Array<number>(ici.torus_dims).fill(TPU7X_AXIS);
+  return {
+    longestAxes: longestAxes.sort((a, b) => b - a),
+    wrapMultiple: ici.torus_dims === 3 ? 4 : longestAxes[0],
+    linkBytesPerSecond: ici.GBps_per_link_unidir_effective * GB,
+    hopSeconds: ici.hop_latency_us * MICRO,
+  };
+}
+/** Where no largest torus is published: the cube root of 9216 chips, as a multiple of 4. */
+const TPU7X_AXIS = 20;
+
+const DEFAULT_MATMUL_CAP = 794.5 / 989;
+const INTER_EFFICIENCY = 0.9;
+const INTER_EFFICIENCY_SOURCE = 'Calculon network file of an InfiniBand cluster: efficiency 0.9';
+const LAUNCH_SECONDS = 4e-6;
+const LAUNCH_SOURCE = 'assumed: eager kernel launch of 4 us';
+const MATMUL_LAUNCH_SECONDS = 9e-6;
+const MATMUL_LAUNCH_SOURCE = 'fit of 666 matmul shapes on H100: 9 us';
+
+function pct(share: number): string {
+  return `${(share * 100).toFixed(1)} %`;
+}
+
+function peaks(accelerator: AcceleratorFacts): Record<string, number> {
+  return Object.fromEntries(
+    Object.entries(accelerator.peak_dense_TFLOPS)
+      .sort(([a], [b]) => (a < b ? -1 : 1))
+      .map(([unit, tera]) => [unit, tera * 1e12]),
+  );
+}
+
+/** What can be priced: beyond, times overflow or vanish, and a plan would be one of rounding. */
+const rate = z.number().min(1).max(1e24);
+const share = z.number().min(1e-6).max(1);
+const seconds = z.number().nonnegative().max(1e18);
+const bytes = z.number().min(1).max(Number.MAX_SAFE_INTEGER);
+const devices = z
+  .int()
+  .positive()
+  .max(2 ** 24);
+
+const linkSchema = z.strictObject({
+  bytesPerSecond: rate,
+  efficiency: share.default(1),
+  latencySeconds: seconds,
+});
+
+/** A name on one line. */
+const label = z.string().regex(/^[^\n\r]*$/, 'a name is one line');
+
+const torusSchema = z.strictObject({
+  longestAxes: z.array(devices).min(1),
+  wrapMultiple: devices,
+  linkBytesPerSecond: rate,
+  hopSeconds: seconds,
+});
+
+/**
+ * Form of a user's cluster file; what `hardware show --json` prints is one. Times in seconds, rates in bytes or FLOPs per second.
+ *
+ * @internal
+ */
+export const clusterFileSchema = z.strictObject({
+  id: label.default('custom'),
+  name: label.optional(),
+  accelerator: label.default('custom'),
+  peakFlopsPerSecond: z.record(z.string(), rate),
+  matmulCap: share.default(DEFAULT_MATMUL_CAP),
+  memoryBytes: bytes,
+  reservedBytes: z.number().nonnegative().optional(),
+  memoryBytesPerSecond: rate,
+  memoryEfficiency: share.default(0.8),
+  devicesPerHost: devices,
+  intra: linkSchema,
+  inter: linkSchema,
+  torus: torusSchema.optional(),
+  baseLatencySeconds: seconds.default(6.6e-6),
+  launchSeconds: seconds.default(LAUNCH_SECONDS),
+  matmulLaunchSeconds: seconds.default(MATMUL_LAUNCH_SECONDS),
+  matmulCurves: z
+    .record(z.string(), z.strictObject({ plateau: share, halfIntensity: z.number().nonnegative().max(1e18) }))
+    .optional(),
+  attentionShares: z.strictObject({ forwardShare: share, backwardShare: share }).optional(),
+  collectiveTable: collectiveTableSchema.optional(),
+  sources: z.record(z.string(), z.string()).optional(),
+  /** What a record that we printed assumes. */
+  assumptions: z.array(z.string()).optional(),
+});
+
+const derivedFileSchema = clusterFileSchema
+  .extend({ intra: linkSchema.partial(), inter: linkSchema.partial() })
+  .partial()
+  .extend({ base: z.string() });
+
+function clusterFromJson(text: string): Cluster {
+  let json: unknown;
+  try {
+    json = JSON.parse(text);
+  } catch (error) {
+    throw new ShardwrightError(
+      'E_CLUSTER',
+      `the cluster file is not JSON: ${error instanceof Error ? error.message : ''}`,
+    );
+  }
+  const derived = typeof json === 'object' && json !== null && 'base' in json;
+  if (derived) {
+    const given = json as Record<string, unknown>;
+    const file = check(derivedFileSchema, json);
+    const base = loadCluster(file.base);
+    // Defaults of the schema must not cover what the base says: only fields of the text count.
+    const own = Object.fromEntries(Object.entries(file).filter(([key]) => key in given && key !== 'base'));
+    const keys = Object.keys(own).sort();
+    const reserved =
+      file.memoryBytes !== undefined && file.reservedBytes === undefined
+        ? { reservedBytes: Math.round(0.04 * file.memoryBytes) + 2 ** 30 }
+        : {};
+    return withMemory({
+      ...base,
+      id: `${base.id}*`,
+      ...reserved,
+      ...own,
+      intra: { ...base.intra, ...picked(given, 'intra', file.intra) },
+      inter: { ...base.inter, ...picked(given, 'inter', file.inter) },
+      sources: { ...base.sources, ...Object.fromEntries(keys.map((k) => [k, "user's file"])), ...file.sources },
+      assumptions: [...base.assumptions, `fields changed by the user's file: ${keys.join(', ')}`],
+    });
+  }
+  const { matmulCurves, attentionShares, collectiveTable, torus, ...file } = check(clusterFileSchema, json);
+  const assumptions = [...(file.assumptions ?? [])];
+  if (file.reservedBytes === undefined)
+    assumptions.push('4 % of memory + 1 GiB is reserved for context, allocator and communication buffers');
+  return withMemory({
+    ...file,
+    ...(matmulCurves !== undefined && { matmulCurves }),
+    ...(attentionShares !== undefined && { attentionShares }),
+    ...(collectiveTable !== undefined && { collectiveTable }),
+    ...(torus !== undefined && { torus }),
+    name: file.name ?? file.id,
+    reservedBytes: file.reservedBytes ?? Math.round(0.04 * file.memoryBytes) + 2 ** 30,
+    // A record that says what it assumes is whole, as we print it: its sources are its own.
+    sources: file.assumptions === undefined ? { '*': "user's file", ...file.sources } : (file.sources ?? {}),
+    assumptions,
+  });
+}
+
+/** Refuses a cluster whose devices have nothing left for a plan. */
+function withMemory(cluster: Cluster): Cluster {
+  const { memoryBytes, reservedBytes } = cluster;
+  if (reservedBytes < memoryBytes) return cluster;
+  throw new ShardwrightError(
+    'E_CLUSTER',
+    `the cluster file does not fit: ${bytesText(reservedBytes)} of a device are reserved and its memory is ${bytesText(memoryBytes)}`,
+    {
+      path: 'reservedBytes',
+      hint: 'give reservedBytes below memoryBytes (default: 4 % of it and 1 GiB), both in bytes.',
+    },
+  );
+}
+
+function picked(given: Record<string, unknown>, key: string, link: object | undefined): Partial<LinkLevel> {
+  const raw = given[key];
+  if (link === undefined || typeof raw !== 'object' || raw === null) return {};
+  return Object.fromEntries(Object.entries(link).filter(([field]) => field in raw));
+}
+
+function check<T>(schema: z.ZodType<T>, json: unknown): T {
+  const parsed = schema.safeParse(json);
+  if (parsed.success) return parsed.data;
+  throw new ShardwrightError('E_CLUSTER', `the cluster file does not fit: ${z.prettifyError(parsed.error)}`, {
+    hint: 'give every field, or {"base": "dgx-h100", ...} with the fields that differ; units are seconds, bytes, and bytes or FLOPs a second',
+  });
+}

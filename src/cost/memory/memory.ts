@@ -1,0 +1,78 @@
+import { ShardwrightError, suggestion } from '../../errors.ts';
+import { DTYPE_BYTES, type DType } from '../../graph/types.ts';
+
+/** Bytes that one parameter element keeps alive for the whole step. */
+
+export const OPTIMIZERS = ['none', 'sgd', 'adam', 'adamw-mixed'] as const;
+export type Optimizer = (typeof OPTIMIZERS)[number];
+
+export interface StateBytes {
+  readonly parameter: number;
+  readonly gradient: number;
+  readonly optimizer: number;
+}
+
+const TRAINABLE: ReadonlySet<DType> = new Set<DType>([
+  'f64',
+  'f32',
+  'bf16',
+  'f16',
+  'f8e4m3fn',
+  'f8e5m2',
+  'c64',
+  'c128',
+]);
+
+/**
+ * Bytes per parameter element by optimizer: `sgd` keeps one momentum, `adam` two moments, all in the parameter's dtype;
+ * `adamw-mixed` keeps a float32 master copy and two float32 moments beside narrower weights (for weights of four bytes and
+ * more the weights are the master). Elements that cannot have a gradient (integers) carry none.
+ * Table: ZeRO (arXiv:1910.02054) section 3, Megatron-LM distributed optimizer.
+ *
+ * @param gradientDtype dtype in which gradients are kept, default the parameter's (Megatron keeps float32)
+ */
+export function stateBytes(optimizer: Optimizer, dtype: DType, gradientDtype: DType = dtype): StateBytes {
+  const parameter = DTYPE_BYTES[dtype];
+  if (optimizer === 'none' || !TRAINABLE.has(dtype)) return { parameter, gradient: 0, optimizer: 0 };
+  const gradient = DTYPE_BYTES[gradientDtype];
+  switch (optimizer) {
+    case 'sgd':
+      return { parameter, gradient, optimizer: parameter };
+    case 'adam':
+      return { parameter, gradient, optimizer: 2 * parameter };
+    case 'adamw-mixed':
+      return { parameter, gradient, optimizer: parameter >= 4 ? 2 * parameter : 12 };
+  }
+}
+
+/** Default optimizer of a model by the dtype of its weights: mixed precision for narrow weights, plain Adam else. */
+export function defaultOptimizer(dtype: DType): Optimizer {
+  return DTYPE_BYTES[dtype] < 4 ? 'adamw-mixed' : 'adam';
+}
+
+/** @throws E_USAGE with the nearest names */
+export function parseOptimizer(name: string): Optimizer {
+  const found = OPTIMIZERS.find((o) => o === name);
+  if (found === undefined)
+    throw new ShardwrightError('E_USAGE', `unknown optimizer '${name}'`, {
+      hint: suggestion(name, OPTIMIZERS, 'optimizers'),
+    });
+  return found;
+}
+
+/**
+ * State bytes of one device under ZeRO: stage 1 cuts the optimizer over the data-parallel devices, stage 2 the gradients
+ * too, stage 3 the parameters too (the gathered unit of stage 3 is not in here). arXiv:1910.02054, figure 1.
+ *
+ * @param elements parameter elements of the device before data-parallel sharding
+ * @param dataParallel number of data-parallel devices
+ */
+export function zeroStateBytes(
+  state: StateBytes,
+  elements: number,
+  stage: 0 | 1 | 2 | 3,
+  dataParallel: number,
+): number {
+  const cut = (from: number): number => (stage >= from ? 1 / dataParallel : 1);
+  return elements * (state.parameter * cut(3) + state.gradient * cut(2) + state.optimizer * cut(1));
+}

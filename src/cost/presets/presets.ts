@@ -1,0 +1,61 @@
+import { ShardwrightError, suggestion } from '../../errors.ts';
+import type { DeviceMesh } from '../../mesh/devices/mesh.ts';
+import type { OperatorRecord, TypedContext } from '../../ops/record/record.ts';
+import { alphaBeta } from '../collectives/alpha-beta.ts';
+import { autoparallelCompute, autoparallelModel } from './autoparallel.ts';
+import type { Cluster } from '../hardware/cluster.ts';
+import type { CollectiveModel, CostRecord } from '../collective-model.ts';
+import { ATTENTION_SHARE, computeCost } from '../compute.ts';
+import { dtensorModel } from './dtensor.ts';
+import { ncclModel } from '../collectives/nccl.ts';
+import { withCollectiveTable } from '../collectives/tabled-model.ts';
+
+type MakeModel = (cluster: Cluster, mesh: DeviceMesh) => CollectiveModel;
+
+/** Cost presets by the name that `--cost` takes. */
+const PRESETS: Readonly<Record<string, MakeModel>> = {
+  'alpha-beta': alphaBeta,
+  autoparallel: autoparallelModel,
+  dtensor: (cluster, mesh) => dtensorModel(mesh, cluster.devicesPerHost),
+  nccl: ncclModel,
+};
+
+/** Names of the presets that can be used, sorted. */
+export const COST_PRESETS: readonly string[] = Object.keys(PRESETS).sort();
+export const DEFAULT_COST_PRESET = 'alpha-beta';
+
+/**
+ * The collective model of a preset on a cluster and mesh.
+ *
+ * @throws E_USAGE for a preset that is unknown
+ */
+export function collectiveModel(preset: string, cluster: Cluster, mesh: DeviceMesh): CollectiveModel {
+  if (!Object.hasOwn(PRESETS, preset))
+    throw new ShardwrightError('E_USAGE', `no cost preset '${preset}' in this version`, {
+      hint: `--cost takes ${COST_PRESETS.join(' or ')}; ${suggestion(preset, COST_PRESETS, 'presets')}`,
+    });
+  const model = PRESETS[preset](cluster, mesh);
+  if (cluster.collectiveTable === undefined) return model;
+  if (ON_THE_CLUSTER.has(preset)) return withCollectiveTable(model, cluster);
+  // A literal preset reproduces another system's figures: times of this cluster are none of them.
+  return { ...model, note: `${model.note ?? ''} The table of collectives is not looked at.`.trimStart() };
+}
+
+/** Presets that price the cluster's own links. */
+const ON_THE_CLUSTER: ReadonlySet<string> = new Set(['alpha-beta', 'nccl']);
+
+/**
+ * Price of one call under a preset: AutoParallel's own roofline under `autoparallel`; ours under every other one, with
+ * attention at what its kernels reach under `nccl`.
+ *
+ * @param ctx the call at the sizes of the largest shard
+ */
+export function presetComputeCost(
+  preset: string,
+  record: OperatorRecord,
+  ctx: TypedContext,
+  cluster: Cluster,
+): CostRecord {
+  if (preset === 'autoparallel') return autoparallelCompute(record, ctx, cluster);
+  return computeCost(record, ctx, cluster, preset === 'nccl' ? { attentionShare: ATTENTION_SHARE } : {});
+}

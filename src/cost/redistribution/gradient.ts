@@ -1,0 +1,78 @@
+import { ShardwrightError } from '../../errors.ts';
+import { Partial } from '../../mesh/placements/partial.ts';
+import type { Placement } from '../../mesh/placements/placement.ts';
+import { REPLICATE } from '../../mesh/placements/replicate.ts';
+import { isPending, Sharding } from '../../mesh/sharding/sharding.ts';
+import type { ShardingSpace } from '../../mesh/sharding/space.ts';
+
+/**
+ * The gradient of a redistribution is the transposed redistribution: from what the gradient of the target is, to what the
+ * gradient of the source must be (placements spec, section 0). Pieces have gradients in the same pieces; an addend of a
+ * pending sum has the gradient of the sum, which all ranks hold. Equal data is one of two: invariant, one value with one
+ * gradient; or reduced, a value that every rank uses for itself, so that the gradients are addends of a pending sum.
+ */
+export interface GradientOptions {
+  /** Mesh dims on which the source's equal data is reduced; the others are invariant, as in DTensor. */
+  readonly reducedSource?: readonly number[];
+  /** Mesh dims on which the target's equal data is reduced. */
+  readonly reducedTarget?: readonly number[];
+}
+
+export interface GradientChange {
+  /** Id of the sharding that the gradient of the target has. */
+  readonly from: number;
+  /** Id of the sharding that the gradient of the source must have. */
+  readonly to: number;
+  /** The gradient is to be divided by this: the size of the mesh dims that the source is averaged over. */
+  readonly divisor: number;
+}
+
+/**
+ * The change of the gradient that belongs to a change of the data. Plan it with `viaReplicate: true`: where the source is
+ * reduced, its gradient is pending again, and asked for explicitly.
+ *
+ * On one mesh dim: S to R is a slice (invariant) or a reduce_scatter (reduced); R to S an all_gather; P to R nothing
+ * (invariant) or an all_reduce (reduced); P to S an all_gather.
+ *
+ * @param from id of the source's sharding in the space
+ * @param to id of the target's
+ * @throws E_PLACEMENT for pending reductions that are not linear: their gradient needs the values
+ */
+export function gradientChange(
+  space: ShardingSpace,
+  from: number,
+  to: number,
+  options: GradientOptions = {},
+): GradientChange {
+  const source = space.get(from);
+  const target = space.get(to);
+  let divisor = 1;
+  source.placements.forEach((p, m) => {
+    if (p instanceof Partial && p.op === 'avg' && !target.placements[m].equals(p)) divisor *= space.mesh.sizes[m];
+  });
+  return {
+    from: space.intern(gradientOf(target, options.reducedTarget)),
+    to: space.intern(gradientOf(source, options.reducedSource)),
+    divisor,
+  };
+}
+
+/**
+ * Sharding of the gradient of a tensor.
+ *
+ * @param reduced mesh dims on which equal data is reduced: their gradient is pending
+ * @throws E_PLACEMENT for pending reductions other than sum and avg
+ */
+export function gradientOf(sharding: Sharding, reduced: readonly number[] = []): Sharding {
+  const placements = sharding.placements.map((p, m): Placement => {
+    if (p.dim !== undefined) return p;
+    if (!isPending(p)) return reduced.includes(m) ? Partial.of('sum') : p;
+    if (p instanceof Partial && p.linear) return REPLICATE;
+    throw new ShardwrightError(
+      'E_PLACEMENT',
+      `the gradient of ${p.text} on mesh dim ${m} needs the values: the reduction is not linear`,
+      { hint: `reduce ${p.text} to R by an operator that has a gradient of its own` },
+    );
+  });
+  return new Sharding(placements, sharding.orders);
+}

@@ -1,0 +1,176 @@
+import { internalError } from '../../errors.ts';
+import type { Placement } from '../../mesh/placements/placement.ts';
+import { Shard } from '../../mesh/placements/shard.ts';
+import type { Sharding } from '../../mesh/sharding/sharding.ts';
+import { shardDimOfCode, type ShardingSpace } from '../../mesh/sharding/space.ts';
+import type { CollectiveModel } from '../collective-model.ts';
+import { quantizedSeconds } from './paths.ts';
+import type { CutSignature, PriceSlot, SpecialCut } from './slots.ts';
+import type { StateGraph } from './states.ts';
+
+/** What the steps of redistribution plans cost for one tensor type: exact byte counts, collectives, local copies. */
+
+/** A tensor, as far as moving it costs. */
+export interface MovedType {
+  /** Global shape. */
+  readonly shape: readonly number[];
+  /** Bytes of one element. */
+  readonly itemBytes: number;
+}
+
+/**
+ * Types with equal keys have equal prices: beside the total only sizes that the mesh may cut unevenly matter.
+ *
+ * @param product devices that may cut one dim: product of the mesh dims that take part
+ */
+export function sizeKey(type: MovedType, product: number): string {
+  let total = type.itemBytes;
+  for (const size of type.shape) total *= size;
+  return `${total}|${type.shape.map((size) => sizeToken(size, product)).join(',')}`;
+}
+
+/** Size of a tensor dim as far as it matters: `E` divides evenly in whatever way the mesh cuts it. */
+function sizeToken(size: number, product: number): string {
+  return size > 0 && product > 1 && size % product === 0 ? 'E' : String(size);
+}
+
+/** Class of each tensor dim: dims of one class cost the same (same size as far as it matters, both or neither contiguous). */
+export function dimClasses(type: MovedType, product: number): string[] {
+  return type.shape.map((size, d) => `${sizeToken(size, product)}${leads(type.shape, d) ? '!' : ''}`);
+}
+
+/** Whether pieces along a dim are contiguous in memory: every dim before it has size 1. */
+function leads(shape: readonly number[], dim: number): boolean {
+  for (let d = 0; d < dim; d++) if (shape[d] !== 1) return false;
+  return true;
+}
+
+/** Bytes of the largest local tensor of a sharding. @throws E_PLACEMENT when a dim is cut that the shape lacks */
+export function localTensorBytes(space: ShardingSpace, id: number, type: MovedType): number {
+  let n = type.itemBytes;
+  for (const size of space.localShape(id, type.shape)) n *= size;
+  return n;
+}
+
+/** The local cuts of a sharding of a tensor of this rank. */
+export function cutsOfSharding(space: ShardingSpace, sharding: Sharding, rank: number): CutSignature {
+  const pieces = new Array<number>(rank).fill(1);
+  const special: SpecialCut[] = [];
+  for (const [dim, order] of sharding.orders) {
+    let before = 1;
+    for (const m of order) {
+      const code = space.codeOf(sharding.placements[m]);
+      const n = space.mesh.sizes[m];
+      if (shardDimOfCode(code) >= 0) {
+        pieces[dim] *= n;
+        before *= n;
+      } else {
+        special.push({ dim, code, n, before });
+        before = 1;
+      }
+    }
+  }
+  return { pieces, special };
+}
+
+/** Prices of steps, and of all slots of a state graph, under one collective model. */
+export class SlotPricing {
+  constructor(
+    private readonly space: ShardingSpace,
+    private readonly model: CollectiveModel,
+  ) {}
+
+  /** Seconds of every slot; Infinity where the type does not divide as the step needs. */
+  slots(graph: StateGraph, type: MovedType): Float64Array {
+    const prices = new Float64Array(graph.slots.length);
+    const local = Float64Array.from(graph.cuts, (cuts) => this.localBytes(cuts, type));
+    graph.slots.forEach((slot, i) => {
+      const seconds = quantizedSeconds(this.seconds(slot, graph.cuts[slot.cuts], local[slot.cuts], type));
+      if (!(seconds >= 0)) throw internalError(`preset ${this.model.preset} gives ${seconds} s for ${slot.kind}`);
+      prices[i] = seconds;
+    });
+    return prices;
+  }
+
+  /**
+   * Seconds of one step: a collective, and a read and a write of its bytes for every dim along which pieces are not
+   * contiguous; a slice costs what it writes, nothing where it is a view. Rounded as `quantizedSeconds` says.
+   */
+  price(slot: PriceSlot, cuts: CutSignature, type: MovedType): number {
+    return quantizedSeconds(this.seconds(slot, cuts, this.localBytes(cuts, type), type));
+  }
+
+  /** Bytes of a step by the convention of its kind; of a slice the bytes that are written. */
+  bytes(slot: PriceSlot, cuts: CutSignature, type: MovedType): number {
+    return slotBytes(slot, this.localBytes(cuts, type), type);
+  }
+
+  private seconds(slot: PriceSlot, cuts: CutSignature, local: number, type: MovedType): number {
+    if (slot.kind === 'to_partial') return 0;
+    // A kind refuses to cut this size: no state of it can be reached.
+    if (local === Infinity) return Infinity;
+    const { model } = this;
+    const bytes = slotBytes(slot, local, type);
+    if (slot.kind === 'slice')
+      return slot.devices === 1 ? 0 : (model.sliceSeconds?.(bytes) ?? model.copySeconds(bytes));
+    for (const d of slot.evenDims) if (!this.divides(cuts, d, type.shape[d])) return Infinity;
+    let copied = 0;
+    if (slot.devices > 1) for (const d of slot.copyDims) if (!leads(type.shape, d)) copied += 2 * bytes;
+    return model.seconds(slot.kind, bytes, slot.meshDims) + (copied > 0 ? model.copySeconds(copied) : 0);
+  }
+
+  /** Whether every piece of a dim is equally large. */
+  private divides(cuts: CutSignature, dim: number, size: number): boolean {
+    if (size % cuts.pieces[dim] !== 0) return false;
+    return cuts.special.every((c) => c.dim !== dim || this.space.placementOf(c.code).isEven(size, c.n));
+  }
+
+  /** Bytes of the largest local tensor under some cuts; Infinity where a kind refuses to cut the dim. */
+  private localBytes(cuts: CutSignature, type: MovedType): number {
+    let bytes = type.itemBytes;
+    if (this.model.byteRule === 'fraction') {
+      for (const size of type.shape) bytes *= size;
+      let pieces = 1;
+      for (const n of cuts.pieces) pieces *= n;
+      for (const cut of cuts.special) pieces *= cut.n;
+      for (const cut of cuts.special)
+        if (this.cutSize(cuts, cut.dim, type.shape[cut.dim]) === Infinity) return Infinity;
+      return bytes / pieces;
+    }
+    for (let d = 0; d < type.shape.length; d++)
+      bytes *=
+        cuts.special.length === 0 ? Math.ceil(type.shape[d] / cuts.pieces[d]) : this.cutSize(cuts, d, type.shape[d]);
+    return bytes;
+  }
+
+  /** Rows of a dim that the largest rank holds, cut by cut; Infinity where a kind refuses a size that some rank has. */
+  private cutSize(cuts: CutSignature, dim: number, size: number): number {
+    let sizes: readonly number[] = [size];
+    let pieces = cuts.pieces[dim];
+    for (const cut of cuts.special) {
+      if (cut.dim !== dim) continue;
+      const p = this.space.placementOf(cut.code);
+      sizes = localSizes(PLAIN, sizes, cut.before);
+      if (sizes.some((s) => p.refusal(s, cut.n) !== undefined)) return Infinity;
+      sizes = localSizes(p, sizes, cut.n);
+      pieces /= cut.before;
+    }
+    return Math.max(...localSizes(PLAIN, sizes, pieces));
+  }
+}
+
+const PLAIN = Shard.of(0);
+
+/** Distinct sizes that ranks hold after a cut of dims of these sizes. */
+function localSizes(p: Placement, sizes: readonly number[], n: number): readonly number[] {
+  if (n === 1 && p === PLAIN) return sizes;
+  const out = new Set<number>();
+  for (const size of sizes) for (let r = 0; r < n; r++) out.add(p.localSize(size, n, r));
+  return [...out];
+}
+
+function slotBytes(slot: PriceSlot, local: number, type: MovedType): number {
+  if (slot.kind === 'to_partial') return 0;
+  if (slot.kind === 'slice' && leads(type.shape, slot.copyDims[0])) return 0;
+  return local * slot.times;
+}

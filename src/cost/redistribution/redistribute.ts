@@ -1,0 +1,403 @@
+import { internalError, ShardwrightError } from '../../errors.ts';
+import { REPLICATE } from '../../mesh/placements/replicate.ts';
+import { isPending, pendingTogether, refusedCut, Sharding } from '../../mesh/sharding/sharding.ts';
+import type { Placement } from '../../mesh/placements/placement.ts';
+import type { ShardingSpace } from '../../mesh/sharding/space.ts';
+import type { CollectiveKind, CollectiveModel } from '../collective-model.ts';
+import { PathFinder } from './paths.ts';
+import { permutationPairs, type SourceTarget } from './permutation.ts';
+import { dimClasses, localTensorBytes, sizeKey, SlotPricing, type MovedType } from './pricing.ts';
+import { Refusals } from './refusals.ts';
+import { communicates } from './slots.ts';
+import { AxisExchanges, DimSymmetry } from './symmetry.ts';
+import { StateGraph } from './states.ts';
+
+export interface RedistributionStep {
+  /** A collective, or a local step: `slice` (R to S), `to_partial` (R to P), `relabel` (mesh dims of one device). */
+  readonly kind: CollectiveKind | 'slice' | 'to_partial' | 'relabel';
+  /** Mesh dims of the group; their order is the gather or scatter order. */
+  readonly meshDims: readonly number[];
+  /** Devices of the group. */
+  readonly groupSize: number;
+  /** Bytes of the collective (the convention of its kind); of a local step the bytes written, 0 for views. */
+  readonly bytes: number;
+  readonly seconds: number;
+  /** Sharding after the step. */
+  readonly to: number;
+  /** Of a permutation: who sends to whom, by source; ranks that keep their tile send to themselves. */
+  readonly pairs?: readonly SourceTarget[];
+}
+
+export interface RedistributionPlan {
+  readonly from: number;
+  readonly to: number;
+  readonly seconds: number;
+  readonly steps: readonly RedistributionStep[];
+  /** Number of steps that communicate. */
+  readonly collectives: number;
+  /** Largest local tensor of all states on the way, bytes. */
+  readonly peakBytes: number;
+  /** `S(0)S(1)->RS(1)->RR`; a step over several mesh dims is written `-->`. */
+  readonly text: string;
+}
+
+export interface RedistributorOptions {
+  /** Steps over several mesh dims at once and permutations; default true. */
+  readonly merge?: boolean;
+  /** S -> P and P(a) -> P(b) on one mesh dim, by way of R; default false: refused as in DTensor. */
+  readonly viaReplicate?: boolean;
+  /** Asked while prices are found, which takes long on meshes of many dims; what it throws ends the work. */
+  readonly checkTime?: () => void;
+}
+
+const TIE = 1e-9;
+/** Plans kept; all are dropped when there are more. */
+const PLAN_LIMIT = 20_000;
+/** Cached distances, in numbers (8 bytes each), before old types are dropped. */
+const CACHE_LIMIT = 24e6;
+
+/** A state graph and what hangs on it alone. */
+interface KnownGraph {
+  readonly graph: StateGraph;
+  readonly finder: PathFinder;
+  readonly seeds: ReadonlySet<number>;
+  readonly exchanges: AxisExchanges;
+  /** By the classes of tensor dims and the exchanges of mesh dims that keep prices. */
+  readonly symmetries: Map<string, DimSymmetry>;
+}
+
+interface TypePrices {
+  /** What prices depend on. */
+  readonly key: string;
+  readonly finder: PathFinder;
+  readonly graph: StateGraph;
+  readonly prices: Float64Array;
+  readonly symmetry: DimSymmetry;
+  /** Distances by source state, for sources that stand for their orbit. */
+  readonly rows: (Float64Array | undefined)[];
+  known: number;
+}
+
+/**
+ * The redistribution planner: one answer to "how does a tensor get from this sharding to that one, and what does it cost",
+ * used for prices, reports, simulation and the device program alike. Plans are shortest paths over placement states
+ * (placements spec, section 5.2), so cost(A, C) <= cost(A, B) + cost(B, C) wherever all three are allowed.
+ */
+export class Redistributor {
+  private readonly pricing: SlotPricing;
+  private readonly merge: boolean;
+  private readonly checkTime: (() => void) | undefined;
+  private readonly refusals: Refusals;
+  /** Mesh dims that take part: those of one device only if the model charges for them. */
+  private readonly active: readonly number[];
+  private readonly activeProduct: number;
+  private readonly graphs = new Map<string, KnownGraph>();
+  private readonly types = new Map<string, TypePrices>();
+  /** By graph, tensor type as far as it matters, source and target. */
+  private readonly plans = new Map<string, RedistributionPlan>();
+  private cached = 0;
+
+  constructor(
+    readonly space: ShardingSpace,
+    readonly model: CollectiveModel,
+    options: RedistributorOptions = {},
+  ) {
+    if (model.mesh !== space.mesh && model.mesh.text !== space.mesh.text)
+      throw internalError(`prices of mesh ${model.mesh.text} used on mesh ${space.mesh.text}`);
+    this.pricing = new SlotPricing(space, model);
+    this.merge = options.merge ?? true;
+    this.checkTime = options.checkTime;
+    const { sizes } = space.mesh;
+    this.active = sizes.map((_, m) => m).filter((m) => model.chargesUnitDims || sizes[m] > 1);
+    this.activeProduct = space.mesh.sizeOf(this.active);
+    this.refusals = new Refusals(space, this.active, options.viaReplicate ?? false);
+  }
+
+  /** Seconds of the best plan; Infinity when the change is refused or impossible. */
+  seconds(type: MovedType, from: number, to: number): number {
+    if (from === to) return 0;
+    if (this.refusal(from, to) !== undefined) return Infinity;
+    const prices = this.pricesOf(type, [from, to]);
+    const orbit = prices.symmetry.of(prices.graph.stateOf(from));
+    return this.row(prices, orbit.canonical)[orbit.states[prices.graph.stateOf(to)]];
+  }
+
+  /**
+   * Seconds from each source to each target, row by source. Equal types, and types that differ only in what does not
+   * matter, share all work.
+   */
+  matrix(type: MovedType, fromIds: ArrayLike<number>, toIds: ArrayLike<number>): Float64Array {
+    const width = toIds.length;
+    const out = new Float64Array(fromIds.length * width);
+    const ids: number[] = [];
+    for (let i = 0; i < fromIds.length; i++) ids.push(fromIds[i]);
+    for (let j = 0; j < width; j++) ids.push(toIds[j]);
+    const prices = this.pricesOf(type, ids);
+    const { graph, symmetry } = prices;
+    const { refusals } = this;
+    const toStates = new Int32Array(width);
+    const pending = new Int32Array(width);
+    for (let j = 0; j < width; j++) {
+      toStates[j] = graph.stateOf(toIds[j]);
+      // Targets with operands that cannot be made of every value are looked at each time.
+      pending[j] = refusals.unmakeable[toIds[j]] !== 0 ? -1 : refusals.pending[toIds[j]];
+    }
+    for (let i = 0; i < fromIds.length; i++) {
+      const from = fromIds[i];
+      this.checkTime?.();
+      const { canonical, states } = symmetry.of(graph.stateOf(from));
+      const row = this.row(prices, canonical);
+      const busy = refusals.busy[from];
+      for (let j = 0; j < width; j++)
+        // Only what is pending in the target, on mesh dims that the source uses, can be refused.
+        out[i * width + j] =
+          (busy & pending[j]) !== 0 && refusals.refused(from, toIds[j]) ? Infinity : row[states[toStates[j]]];
+    }
+    return out;
+  }
+
+  /**
+   * The best plan; ties within 1e-9 go to fewer collectives, then fewer steps, then the smaller list of steps written
+   * as `mesh dims:sharding after` (so outer mesh dims move first). Undefined when the change is refused: `refusal` says why.
+   * Plans are kept: the same question has the same object for an answer.
+   *
+   * @throws E_PLACEMENT when a sharding does not fit the shape
+   */
+  plan(type: MovedType, from: number, to: number): RedistributionPlan | undefined {
+    if (from !== to && this.refusal(from, to) !== undefined) return undefined;
+    const prices = this.pricesOf(type, [from, to]);
+    const key = `${prices.key}|${from}|${to}`;
+    const known = this.plans.get(key);
+    if (known !== undefined) return known;
+    this.checkCuts(type, from);
+    this.checkCuts(type, to);
+    const plan = this.search(prices, type, from, to);
+    if (plan === undefined) return undefined;
+    if (this.plans.size >= PLAN_LIMIT) this.plans.clear();
+    this.plans.set(key, plan);
+    return plan;
+  }
+
+  private search(prices: TypePrices, type: MovedType, from: number, to: number): RedistributionPlan | undefined {
+    const { space } = this;
+    const { graph } = prices;
+    const source = graph.stateOf(from);
+    const target = graph.stateOf(to);
+    const orbit = prices.symmetry.of(source);
+    const canonical = this.row(prices, orbit.canonical);
+    const dist = Float64Array.from(orbit.states, (s) => canonical[s]);
+    if (dist[target] === Infinity) return undefined;
+    const edges = source === target ? [] : this.bestPath(prices, dist, source, target, from);
+    const steps: RedistributionStep[] = [];
+    let before = space.get(from);
+    let text = before.orderedText;
+    let peakBytes = localTensorBytes(space, from, type);
+    let seconds = 0;
+    let collectives = 0;
+    for (const e of edges) {
+      const slot = graph.slots[graph.edgeSlot[e]];
+      const meshDims = graph.dimLists[graph.edgeDims[e]];
+      const id = space.intern(this.shardingOf(graph, graph.edgeTarget[e], from));
+      const after = space.get(id);
+      const price = prices.prices[graph.edgeSlot[e]];
+      steps.push({
+        kind: slot.kind,
+        meshDims,
+        groupSize: slot.devices,
+        bytes: this.pricing.bytes(slot, graph.cuts[slot.cuts], type),
+        seconds: price,
+        to: id,
+        ...(slot.kind === 'collective_permute' && {
+          pairs: permutationPairs(before, after, space.mesh, meshDims),
+        }),
+      });
+      seconds += price;
+      if (communicates(slot)) collectives++;
+      text += (meshDims.length > 1 ? '-->' : '->') + after.orderedText;
+      peakBytes = Math.max(peakBytes, localTensorBytes(space, id, type));
+      before = after;
+    }
+    if ((steps.at(-1)?.to ?? from) !== to) {
+      const changed = space.mesh.sizes
+        .map((_, m) => m)
+        .filter((m) => !this.active.includes(m) && space.kindAt(from, m) !== space.kindAt(to, m));
+      steps.push({ kind: 'relabel', meshDims: changed, groupSize: 1, bytes: 0, seconds: 0, to });
+      text += `->${space.get(to).orderedText}`;
+    }
+    return { from, to, seconds, steps, collectives, peakBytes, text };
+  }
+
+  /** @throws E_PLACEMENT when a kind cannot cut a dim of the shape into its pieces */
+  private checkCuts(type: MovedType, id: number): void {
+    const { space } = this;
+    const sharding = space.get(id);
+    for (const dim of sharding.orders.keys()) {
+      const reason = refusedCut(sharding, space.mesh, dim, type.shape[dim]);
+      if (reason !== undefined)
+        throw new ShardwrightError(
+          'E_PLACEMENT',
+          `${space.text(id)} does not fit [${type.shape.join(', ')}]: ${reason}`,
+        );
+    }
+  }
+
+  /** Why a change is refused, naming the legal route; undefined when it is allowed. */
+  refusal(from: number, to: number): string | undefined {
+    return this.refusals.refused(from, to) ? this.refusals.reason(from, to) : undefined;
+  }
+
+  /** Fewest collectives, fewest steps, smallest step list among the paths of least price: the edges in order. */
+  private bestPath(prices: TypePrices, dist: Float64Array, source: number, target: number, from: number): number[] {
+    const { graph } = prices;
+    const { edgeStart, edgeTarget, edgeSlot } = graph;
+    interface Tail {
+      readonly collectives: number;
+      readonly steps: number;
+      readonly text: string;
+      readonly edges: readonly number[];
+    }
+    const memo = new Map<number, Tail | undefined>();
+    const tail = (s: number): Tail | undefined => {
+      if (s === target) return { collectives: 0, steps: 0, text: '', edges: [] };
+      if (memo.has(s)) return memo.get(s);
+      memo.set(s, undefined);
+      let best: Tail | undefined;
+      for (let e = edgeStart[s]; e < edgeStart[s + 1]; e++) {
+        const v = edgeTarget[e];
+        const reach = dist[s] + prices.prices[edgeSlot[e]];
+        if (v === s || v === source || !(reach <= dist[v] * (1 + TIE)) || dist[v] > dist[target] * (1 + TIE)) continue;
+        const rest = tail(v);
+        if (rest === undefined) continue;
+        const next: Tail = {
+          collectives: rest.collectives + (communicates(graph.slots[edgeSlot[e]]) ? 1 : 0),
+          steps: rest.steps + 1,
+          text: `${graph.dimLists[graph.edgeDims[e]].join(',')}:${this.shardingOf(graph, v, from).orderedText};${rest.text}`,
+          edges: [e, ...rest.edges],
+        };
+        if (best === undefined || before(next, best)) best = next;
+      }
+      memo.set(s, best);
+      return best;
+    };
+    const found = tail(source);
+    if (found === undefined) throw internalError(`no path among the shortest ones from ${this.space.text(from)}`);
+    return [...found.edges];
+  }
+
+  /** The state as a sharding; mesh dims that take no part keep what `like` has there. */
+  private shardingOf(graph: StateGraph, state: number, like: number): Sharding {
+    const { space, active } = this;
+    const old = space.get(like);
+    const placements: Placement[] = [...old.placements];
+    const orders = new Map<number, number[]>();
+    old.placements.forEach((p, m) => {
+      if (p.dim !== undefined && !active.includes(m)) orders.set(p.dim, [...(orders.get(p.dim) ?? []), m]);
+    });
+    const cut: { dim: number; position: number; m: number }[] = [];
+    active.forEach((m, a) => {
+      const p = space.placementOf(graph.codeAt(state, a));
+      placements[m] = p;
+      if (p.dim !== undefined) cut.push({ dim: p.dim, position: graph.positionAt(state, a), m });
+    });
+    // A reduction on a mesh dim of one device is done already: it gives way to one that is really pending.
+    const pending = active.map((m) => placements[m]).find(isPending);
+    placements.forEach((p, m) => {
+      if (pending !== undefined && isPending(p) && !pendingTogether(p, pending)) placements[m] = REPLICATE;
+    });
+    cut.sort((x, y) => x.position - y.position);
+    for (const { dim, m } of cut) orders.set(dim, [...(orders.get(dim) ?? []), m]);
+    // Mesh dims of one device carry no data: where they sit in an order means nothing, so mesh order is kept if it can be.
+    for (const [dim, order] of orders) {
+      const real = order.filter((m) => active.includes(m));
+      if (real.every((m, i) => i === 0 || real[i - 1] < m))
+        orders.set(
+          dim,
+          order.sort((a, b) => a - b),
+        );
+    }
+    return new Sharding(placements, orders);
+  }
+
+  private row(prices: TypePrices, source: number): Float64Array {
+    let row = prices.rows[source];
+    if (row === undefined) {
+      row = prices.finder.from(source, prices.prices);
+      prices.rows[source] = row;
+      prices.known++;
+      this.cached += row.length;
+      if (this.cached > CACHE_LIMIT) {
+        for (const other of this.types.values()) {
+          if (other === prices) continue;
+          other.rows.fill(undefined);
+          other.known = 0;
+        }
+        this.cached = prices.known * row.length;
+      }
+    }
+    return row;
+  }
+
+  /** The state graph that has all these shardings, and its prices for the type. */
+  private pricesOf(type: MovedType, ids: readonly number[]): TypePrices {
+    const rank = type.shape.length;
+    const { kinds, lastDim } = this.refusals;
+    let mask = 0;
+    for (const id of ids) {
+      this.refusals.read(id);
+      mask |= kinds[id];
+      if (lastDim[id] >= rank)
+        throw new ShardwrightError(
+          'E_PLACEMENT',
+          `${this.space.text(id)} cuts dim ${lastDim[id]} of a ${rank}-D tensor`,
+        );
+    }
+    const graphKey = `${rank}|${mask}`;
+    let entry = this.graphs.get(graphKey);
+    const known = entry?.graph;
+    const missing = known === undefined ? ids : ids.filter((id) => known.stateOf(id) < 0);
+    if (entry === undefined || missing.length > 0) {
+      const seeds = new Set(entry?.seeds);
+      for (const id of missing) seeds.add(id);
+      this.checkTime?.();
+      const graph = new StateGraph(this.space, this.active, rank, seeds, this.merge);
+      entry = {
+        graph,
+        seeds,
+        symmetries: new Map(),
+        exchanges: new AxisExchanges(graph),
+        finder: new PathFinder(graph.edgeStart, graph.edgeTarget, graph.edgeSlot),
+      };
+      this.graphs.set(graphKey, entry);
+    }
+    // Pieces of cuts that are not ceil chunks depend on the sizes themselves.
+    const size = entry.graph.hasSpecialCuts
+      ? `${type.itemBytes}|${type.shape.join(',')}`
+      : sizeKey(type, this.activeProduct);
+    const typeKey = `${graphKey}|${size}`;
+    let prices = this.types.get(typeKey);
+    if (prices === undefined || prices.graph !== entry.graph) {
+      const { graph, finder, symmetries } = entry;
+      const classes = dimClasses(type, this.activeProduct);
+      const slotPrices = this.pricing.slots(graph, type);
+      const swaps = entry.exchanges.alike(slotPrices);
+      const classKey = `${classes.join(' ')}|${swaps.map(({ a, b }) => `${a}=${b}`).join()}`;
+      let symmetry = symmetries.get(classKey);
+      if (symmetry === undefined) symmetries.set(classKey, (symmetry = new DimSymmetry(graph, classes, swaps)));
+      const rows = new Array<Float64Array | undefined>(graph.stateCount).fill(undefined);
+      prices = { key: typeKey, graph, finder, symmetry, prices: slotPrices, rows, known: 0 };
+      this.types.set(typeKey, prices);
+    }
+    return prices;
+  }
+}
+
+interface Rank {
+  readonly collectives: number;
+  readonly steps: number;
+  readonly text: string;
+}
+function before(a: Rank, b: Rank): boolean {
+  if (a.collectives !== b.collectives) return a.collectives < b.collectives;
+  if (a.steps !== b.steps) return a.steps < b.steps;
+  return a.text < b.text;
+}

@@ -1,0 +1,342 @@
+import { suggestion } from '../../errors.ts';
+import { lintGraph, type Retype } from '../lint.ts';
+import { checkedAt, Places, type PlacedGraphs } from './parse-places.ts';
+import { MAX_NESTING, readArg, readType, readValueName, readValueUse } from './parse-values.ts';
+import { usualSize, type SizeRange } from './size-value.ts';
+import { GraphReader, isNameCode } from './token.ts';
+import type { Arg, Dim, GivenSharding, Graph, Node, Output, Role, ValueType } from '../types.ts';
+import { NO_KWARGS, isList, setOwn, tensorType } from '../value.ts';
+
+const ROLES: readonly Role[] = ['parameter', 'buffer', 'constant', 'input', 'tangent', 'state', 'key', 'arg'];
+
+/**
+ * Reads `swgraph 1` text. The result is linted; with `retype`, every stated type is compared with the operator's own.
+ *
+ * @throws E_GRAPH_PARSE with expected and found; E_GRAPH_LINT when the graph breaks a rule; E_TYPE where a type differs; each
+ *   with line and column
+ */
+export function parseGraph(text: string, file?: string, retype?: Retype): Graph {
+  const reader = new GraphReader(text, file);
+  reader.space();
+  if (!reader.word('swgraph')) reader.expected(`'swgraph 1'`);
+  const version = reader.safeInteger('the version of the graph text');
+  if (version !== 1)
+    reader.fail(
+      `graph text version ${version}, this program reads version 1`,
+      0,
+      'write the text again with this version',
+    );
+  reader.endLine();
+  reader.space();
+  const dims = readDims(reader, true);
+  const placed: PlacedGraphs = [];
+  const graph = readGraph(reader, 0, placed, dims);
+  reader.space();
+  if (reader.pos < text.length) reader.expected('the end of the text');
+  checkedAt(placed, (one) => lintGraph(one, retype));
+  return graph;
+}
+
+type Dims = Record<string, { min: number; max: number; multiple?: number }>;
+
+/** `top`: of the outermost graph, whose dims have examples. */
+function readDims(reader: GraphReader, top = false): Dims | undefined {
+  let dims: Dims | undefined;
+  while (reader.word('dim')) {
+    dims ??= {};
+    const at = reader.pos;
+    const name = reader.name('the name of a size');
+    if (Object.hasOwn(dims, name)) reader.fail(`size '${name}' is declared twice`, at);
+    if (!reader.word('in')) reader.expected(`'in'`);
+    reader.expect('[');
+    const min = reader.safeInteger('the smallest size');
+    reader.expect(',');
+    const max = reader.word('inf') ? Infinity : reader.safeInteger(`the largest size or 'inf'`);
+    reader.expect(']');
+    const multiple = reader.word('multiple') ? reader.safeInteger('a factor') : undefined;
+    const range = { min, max, ...(multiple !== undefined ? { multiple } : {}) };
+    setOwn(dims, name, range);
+    if (top) readExample(reader, name, range);
+    reader.endLine();
+    reader.space();
+  }
+  return dims;
+}
+
+/** ` example 5`, ` example none`; without it the usual size. */
+function readExample(reader: GraphReader, name: string, range: SizeRange): void {
+  if (!reader.word('example')) {
+    const usual = usualSize(range);
+    if (usual !== undefined) reader.examples.set(name, usual);
+  } else if (!reader.word('none')) reader.examples.set(name, reader.safeInteger('the example size'));
+}
+
+function readGraph(reader: GraphReader, depth: number, placed: PlacedGraphs, outerDims?: Dims): Graph {
+  if (depth > MAX_NESTING) reader.fail(`graphs nest deeper than ${MAX_NESTING}`);
+  if (!reader.word('graph')) reader.expected(`'graph'`);
+  reader.expect('@');
+  const name = reader.name('the name of the graph');
+  reader.expect('{');
+  reader.endLine();
+  reader.space();
+  const dims = outerDims ?? readDims(reader);
+  const notes: string[] = [];
+  const ties: string[][] = [];
+  let mesh: string | undefined;
+  const given: GivenSharding[] = [];
+  const places = new Places(reader);
+  reader.onUse = (value, at) => places.use(value, at);
+  const nodes: Node[] = [];
+  const outputs: Output[] = [];
+  const subgraphs: Record<string, Graph> = {};
+  let callsSeen = false;
+  // Sections in canonical order: notes and ties, inputs, nodes, outputs, bodies.
+  for (;;) {
+    reader.space();
+    if (reader.accept('}')) break;
+    const start = reader.pos;
+    if (reader.word('note')) notes.push(reader.string('a sentence'));
+    else if (reader.word('tie')) ties.push(readTie(reader));
+    else if (reader.word('mesh')) mesh = reader.string('the dims of a mesh');
+    else if (reader.word('given')) given.push(readGiven(reader));
+    else if (reader.word('in')) {
+      if (callsSeen) reader.fail('an input stands after a node; inputs come first', start);
+      nodes.push(readInput(reader, places));
+    } else if (reader.peek('%')) {
+      if (outputs.length > 0) reader.fail('a node stands after an output; outputs come last', start);
+      callsSeen = true;
+      nodes.push(readNode(reader, places));
+    } else if (reader.word('out')) outputs.push(readOutput(reader));
+    else if (reader.peek('g') || reader.peek('b')) {
+      let key: string | undefined;
+      if (reader.word('body')) {
+        reader.expect('@');
+        key = reader.name('the name that calls use for the body');
+        reader.endLine();
+        reader.space();
+      }
+      const body = readGraph(reader, depth + 1, placed);
+      reader.onUse = (value, at) => places.use(value, at);
+      if (Object.hasOwn(subgraphs, key ?? body.name))
+        reader.fail(`subgraph @${key ?? body.name} is defined twice`, start);
+      setOwn(subgraphs, key ?? body.name, body);
+    } else reader.expected(`'in', a node '%name = ...', 'out', 'graph' or '}'`);
+    reader.endLine();
+  }
+  places.checkUses();
+  const graph: Graph = {
+    name,
+    nodes,
+    outputs,
+    subgraphs,
+    ...(notes.length > 0 ? { notes } : {}),
+    ...(ties.length > 0 ? { ties } : {}),
+    ...(mesh !== undefined ? { mesh } : {}),
+    ...(given.length > 0 ? { given } : {}),
+    ...(dims !== undefined ? { dims } : {}),
+  };
+  placed.push([graph, places]);
+  return graph;
+}
+
+function readTie(reader: GraphReader): string[] {
+  const group = [reader.string('the name of a parameter')];
+  while (reader.peek('"')) group.push(reader.string('the name of a parameter'));
+  if (group.length < 2) reader.expected('a second name');
+  return group;
+}
+
+function readGiven(reader: GraphReader): GivenSharding {
+  const on = reader.word('output')
+    ? { output: reader.safeInteger('the position of an output') }
+    : { value: readValueName(reader) };
+  const sharding = reader.string('a sharding');
+  const strength = reader.word('pin') ? 'pin' : 'hint';
+  if (strength === 'hint' && !reader.word('hint')) reader.expected(`'pin' or 'hint'`);
+  const priority = reader.word('priority') ? reader.safeInteger('a priority') : undefined;
+  return { ...on, sharding, strength, ...(priority !== undefined ? { priority } : {}) };
+}
+
+function readInput(reader: GraphReader, places: Places): Node {
+  reader.blanks();
+  const at = reader.pos;
+  const name = readValueName(reader);
+  reader.expect(':');
+  reader.blanks();
+  places.define(name, at, reader.pos);
+  const type = readType(reader, 0);
+  const role = ROLES.find((r) => reader.word(r));
+  if (role === undefined) reader.expected(`a role (${ROLES.join(', ')})`);
+  const meta: Record<string, unknown> = { role };
+  if (role === 'tangent' || role === 'arg') meta.roleIndex = reader.safeInteger('an index');
+  else meta.roleName = reader.string('a name in quotes');
+  if (role === 'state') meta.stateName = reader.string('the name of the state');
+  const typed = readTags(reader, type, meta);
+  return { name, kind: 'placeholder', target: name, args: [], kwargs: NO_KWARGS, type: typed, meta: meta };
+}
+
+function readNode(reader: GraphReader, places: Places): Node {
+  reader.blanks();
+  const at = reader.pos;
+  const name = readValueName(reader);
+  reader.expect('=');
+  const target = reader.name('an operator');
+  reader.expect('(');
+  const args: Arg[] = [];
+  let kwargs: Record<string, Arg> | undefined;
+  while (!reader.peek(')')) {
+    const start = reader.pos;
+    const key = keywordAt(reader);
+    if (key !== undefined) {
+      kwargs ??= {};
+      if (Object.hasOwn(kwargs, key)) reader.fail(`argument '${key}' is given twice`, start);
+      setOwn(kwargs, key, readArg(reader, 0));
+    } else {
+      if (kwargs !== undefined) reader.fail('a positional argument stands after a keyword', start);
+      args.push(readArg(reader, 0));
+    }
+    if (!reader.accept(',') && !reader.peek(')')) reader.expected(`',' or ')'`);
+  }
+  reader.expect(')');
+  reader.expect(':');
+  reader.blanks();
+  places.define(name, at, reader.pos);
+  const type = readType(reader, 0);
+  const meta: Record<string, unknown> = {};
+  const typed = readTags(reader, type, meta);
+  if (target === 'get_attr') {
+    const attribute = args[0];
+    if (typeof attribute !== 'string' || args.length !== 1)
+      reader.fail('get_attr takes the name of one attribute in quotes');
+    return {
+      name,
+      kind: 'get_attr',
+      target: attribute,
+      args: [],
+      kwargs: NO_KWARGS,
+      type: typed,
+      meta: meta,
+    };
+  }
+  return { name, kind: 'call', target, args, kwargs: kwargs ?? NO_KWARGS, type: typed, meta: meta };
+}
+
+/** `name=` before a value; undefined, and nothing read, where a value starts. */
+function keywordAt(reader: GraphReader): string | undefined {
+  reader.blanks();
+  const start = reader.pos;
+  const c = reader.text.charCodeAt(start);
+  if (c !== 34 && (!isNameCode(c) || (c >= 48 && c <= 57))) return undefined;
+  const name = reader.name('an argument');
+  if (reader.accept('=')) return name;
+  reader.pos = start;
+  return undefined;
+}
+
+function readOutput(reader: GraphReader): Output {
+  const value = reader.word('none') ? null : readValueUse(reader);
+  if (reader.word('output')) return { value, role: 'output', index: reader.safeInteger('an index') };
+  for (const role of ['grad', 'mutation', 'newstate'] as const) {
+    if (!reader.word(role)) continue;
+    const of = reader.string('the role name of a placeholder');
+    if (role !== 'newstate') return { value, role, of };
+    return { value, role, of, stateName: reader.string('the name of the state') };
+  }
+  return reader.expected(`'output', 'grad', 'mutation' or 'newstate'`);
+}
+
+/** Reads `; tag ...` into `meta`; returns the type with stride and placement tags worked in. */
+function readTags(reader: GraphReader, type: ValueType, meta: Record<string, unknown>): ValueType {
+  let typed = type;
+  if (!reader.accept(';')) return typed;
+  for (;;) {
+    reader.blanks();
+    const start = reader.pos;
+    if (start >= reader.text.length || reader.text[start] === '\n') return typed;
+    const tag = reader.name('a tag');
+    switch (tag) {
+      case 'forward':
+      case 'backward':
+      case 'optimizer':
+        meta.phase = tag;
+        break;
+      case 'savedOnly':
+      case 'inferred':
+        meta[tag] = true;
+        break;
+      case 'save': {
+        reader.expect('=');
+        const wish = (['save', 'recompute'] as const).find((word) => reader.word(word));
+        meta.save = wish ?? reader.expected(`'save' or 'recompute'`);
+        break;
+      }
+      case 'path':
+      case 'of':
+      case 'original':
+      case 'source':
+        reader.expect('=');
+        meta[tag] = reader.string('a string');
+        break;
+      case 'name':
+        reader.expect('=');
+        meta.roleName = reader.string('a string');
+        break;
+      case 'index':
+        reader.expect('=');
+        meta.roleIndex = reader.safeInteger('an index');
+        break;
+      case 'stride':
+      case 'placement': {
+        reader.expect('=');
+        const value = readArg(reader, 0);
+        typed = tag === 'stride' ? withStride(reader, typed, value, start) : withGiven(reader, typed, value, start);
+        break;
+      }
+      default:
+        reader.fail(
+          `'${tag}' is no tag`,
+          start,
+          suggestion(
+            tag,
+            ['forward', 'backward', 'optimizer', 'savedOnly', 'inferred', 'save', 'path', 'of', 'original', 'source', 'name', 'index', 'stride', 'placement'],
+            'tags',
+          ),
+        ); // prettier-ignore
+    }
+  }
+}
+
+function withStride(reader: GraphReader, type: ValueType, value: Arg, at: number): ValueType {
+  if (value === null) return type;
+  if (!isList(value)) return reader.fail('a stride is a list of integers', at);
+  if (type.kind === 'tuple') return { kind: 'tuple', items: mapItems(reader, type.items, value, at, withStride) };
+  if (type.kind !== 'tensor') return reader.fail('only a tensor has a stride', at);
+  if (value.length !== type.shape.length)
+    reader.fail(`a stride of ${value.length} numbers for a tensor of ${type.shape.length} dims`, at);
+  const stride = value.map((dim): Dim => {
+    if (typeof dim === 'number') return dim;
+    if (dim !== null && typeof dim === 'object' && !isList(dim) && dim.kind === 'size') return dim.size;
+    return reader.fail('a stride is a list of integers', at);
+  });
+  return tensorType(type.dtype, type.shape, stride, type.given);
+}
+
+function withGiven(reader: GraphReader, type: ValueType, value: Arg, at: number): ValueType {
+  if (value === null) return type;
+  if (type.kind === 'tuple' && isList(value))
+    return { kind: 'tuple', items: mapItems(reader, type.items, value, at, withGiven) };
+  if (type.kind !== 'tensor' || typeof value !== 'string')
+    return reader.fail('a placement is a string, of a tensor', at);
+  return tensorType(type.dtype, type.shape, type.stride, value);
+}
+
+function mapItems(
+  reader: GraphReader,
+  items: readonly ValueType[],
+  values: readonly Arg[],
+  at: number,
+  change: (reader: GraphReader, type: ValueType, value: Arg, at: number) => ValueType,
+): ValueType[] {
+  if (items.length !== values.length) reader.fail(`a list of ${values.length} for a tuple of ${items.length}`, at);
+  return items.map((item, i) => change(reader, item, values[i], at));
+}

@@ -1,0 +1,10 @@
+import { stampPhases } from '../../graph/phases.ts';
+import type { Graph } from '../../graph/types.ts';
+import { withTripCounts } from '../../passes/control/counted-loops.ts';
+
+/** A StableHLO program whose loops say how often they run, phases set. */
+export function counted<T extends { readonly graph: Graph }>(read: T): T {
+  const graph = withTripCounts(read.graph);
+  stampPhases(graph);
+  return { ...read, graph };
+}

@@ -1,0 +1,127 @@
+import { ShardwrightError, suggestion } from '../../errors.ts';
+import { lintGraph } from '../../graph/lint.ts';
+import type { Graph, Node, NodeMeta, Output, Role } from '../../graph/types.ts';
+import { sameType, typeText, without } from '../../graph/value.ts';
+import { withOneGradient } from './tie-gradients.ts';
+import { notesOfTied } from './tie-notes.ts';
+
+/** Roles that a user may give to an input. */
+export const GIVABLE_ROLES = ['parameter', 'buffer', 'constant', 'input'] as const satisfies readonly Role[];
+export type GivableRole = (typeof GIVABLE_ROLES)[number];
+
+export interface RoleCorrections {
+  /** Role by name of the input: its role name or its name in the graph. */
+  readonly roles?: Readonly<Record<string, GivableRole>>;
+  /** Pairs of parameters that are one tensor (`--tie a=b`). */
+  readonly ties?: readonly (readonly [string, string])[];
+}
+
+/**
+ * Corrects the roles of inputs and ties parameters. Tied parameters count once and are to be placed alike
+ * (`Graph.ties`); pairs that share a name become one group.
+ *
+ * @throws E_REF for an unknown name, E_TYPE for a tie of unequal tensors or of no parameter; each names the correction as a flag
+ */
+export function applyRoles(graph: Graph, corrections: RoleCorrections): Graph {
+  const inputs = graph.nodes.filter((node) => node.kind === 'placeholder');
+  const find = (name: string, flag: string): Node => {
+    const found = inputs.find((node) => node.meta.roleName === name) ?? inputs.find((node) => node.name === name);
+    if (found !== undefined) return found;
+    const known = inputs.flatMap((node) => [
+      node.name,
+      ...(node.meta.roleName !== undefined ? [node.meta.roleName] : []),
+    ]);
+    throw new ShardwrightError('E_REF', `${flag}: there is no input '${name}'`, {
+      hint: suggestion(name, [...new Set(known)], 'inputs'),
+      ...(graph.name !== '' ? { path: graph.name } : {}),
+    });
+  };
+  const roles = new Map<string, GivableRole>();
+  for (const [name, role] of Object.entries(corrections.roles ?? {})) {
+    const flag = `--role ${name}=${role}`;
+    const node = find(name, flag);
+    if (node.meta.role === 'tangent')
+      throw new ShardwrightError('E_TYPE', `${flag}: '${name}' is the gradient of an output and keeps that role`, {
+        node: node.name,
+        hint: 'leave it out',
+      });
+    if (node.type.kind !== 'tensor')
+      throw new ShardwrightError('E_TYPE', `${flag}: '${name}' is ${typeText(node.type)}, which can be no ${role}`, {
+        node: node.name,
+        hint: 'name a tensor',
+      });
+    roles.set(node.name, role);
+  }
+  const nodes = graph.nodes.map((node) => {
+    const role = roles.get(node.name);
+    return role === undefined || role === node.meta.role ? node : { ...node, meta: stated(node.meta, role) };
+  });
+  const typed = new Map(nodes.map((node) => [node.name, node]));
+  const parameters = new Set(nodes.flatMap(({ meta }) => (meta.role === 'parameter' ? [meta.roleName] : [])));
+  const groups = (graph.ties ?? []).map((group) => group.filter((name) => parameters.has(name)));
+  for (const [a, b] of corrections.ties ?? []) {
+    const flag = `--tie ${a}=${b}`;
+    join(
+      groups,
+      parameter(typed.get(find(a, flag).name)!, flag),
+      parameter(typed.get(find(b, flag).name)!, flag),
+      flag,
+    );
+  }
+  const ties = ordered(
+    groups.filter((group) => group.length > 1),
+    nodes,
+  );
+  const tied = withOneGradient({ ...without(graph, 'ties'), nodes, ...(ties.length > 0 ? { ties } : {}) });
+  const result: Graph = graph.notes === undefined ? tied : { ...tied, notes: notesOfTied(graph, tied) };
+  lintGraph(result);
+  return result;
+}
+
+function stated(meta: NodeMeta, role: GivableRole): NodeMeta {
+  return { ...without(meta, 'inferred'), role };
+}
+
+function parameter(node: Node, flag: string): Node {
+  if (node.meta.role !== 'parameter')
+    throw new ShardwrightError(
+      'E_TYPE',
+      `${flag}: '${node.meta.roleName}' is no parameter but ${node.meta.role}; only parameters can be tied`,
+      {
+        node: node.name,
+        hint: `--role ${node.meta.roleName}=parameter makes it one`,
+      },
+    );
+  return node;
+}
+
+function join(groups: string[][], a: Node, b: Node, flag: string): void {
+  if (!sameType(a.type, b.type))
+    throw new ShardwrightError(
+      'E_TYPE',
+      `${flag}: '${a.meta.roleName}' is ${typeText(a.type)}, '${b.meta.roleName}' is ${typeText(b.type)}; tied parameters have one type`,
+      { node: b.name, hint: 'tie parameters of equal shape and dtype' },
+    );
+  const names = [a.meta.roleName!, b.meta.roleName!];
+  if (names[0] === names[1]) return;
+  const touched = groups.filter((group) => group.some((name) => names.includes(name)));
+  const merged = [...new Set([...touched.flat(), ...names])];
+  for (const group of touched) groups.splice(groups.indexOf(group), 1);
+  groups.push(merged);
+}
+
+/** Members in the order of the placeholders, groups by their first member. */
+function ordered(groups: readonly string[][], nodes: readonly Node[]): string[][] {
+  const position = new Map<string, number>();
+  nodes.forEach((node, i) => {
+    if (node.kind === 'placeholder' && node.meta.roleName !== undefined) position.set(node.meta.roleName, i);
+  });
+  const at = (name: string): number => position.get(name) ?? -1;
+  const sorted = groups.map((group) => [...group].sort((a, b) => at(a) - at(b)));
+  return sorted.sort((a, b) => at(a[0]) - at(b[0]));
+}
+
+/** The gradient that the graph returns for a placeholder; undefined where it has no slot, null where the slot is empty. */
+export function gradientOf(graph: Graph, roleName: string): string | null | undefined {
+  return graph.outputs.find((output: Output) => output.role === 'grad' && output.of === roleName)?.value;
+}

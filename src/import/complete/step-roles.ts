@@ -1,0 +1,113 @@
+import { ownersOfOutputs } from '../../graph/carried.ts';
+import type { Graph, Node, NodeMeta, Output } from '../../graph/types.ts';
+import { eachOperand } from '../../graph/value.ts';
+import { isFloating } from '../../ops/record/dtypes.ts';
+import { countedText } from '../../units.ts';
+
+/**
+ * In: an imported graph that updates some of its inputs. Out: the same, with what an optimizer keeps told from what the model
+ * has. A file states at most "parameter" and "buffer"; the program itself says the rest:
+ *
+ *  - a state is an updated input that reaches the new value of a parameter and no result of the program;
+ *  - where inputs have no stated role, an updated input that reaches a result is a parameter if its new value is made with
+ *    such a state.
+ *
+ * Statistics of a batch norm reach results, or nothing, and are made without states: they stay what they are.
+ *
+ * @param given names to which the user gave a role: they keep it
+ */
+export function withStepRoles(graph: Graph, given: ReadonlySet<string>): Graph {
+  const carried = carriedInputs(graph, given);
+  if (carried.size === 0) return graph;
+  const { results, updates } = reachOf(graph, carried);
+  const madeWithState = (node: Node): boolean => {
+    for (const name of updates.get(node.name) ?? []) if (!results.has(name)) return true;
+    return false;
+  };
+  const isParameter = (node: Node): boolean =>
+    node.meta.role === 'parameter' ||
+    (isOpen(node.meta) && isNumber(node) && results.has(node.name) && madeWithState(node));
+  const parameters = graph.nodes.filter((node) => carried.has(node.name) && isParameter(node));
+  const states = new Map<string, NodeMeta>();
+  for (const node of graph.nodes) {
+    const { role, roleName = node.name } = node.meta;
+    if (!carried.has(node.name) || results.has(node.name) || (role !== 'buffer' && !isOpen(node.meta))) continue;
+    if (given.has(roleName) || given.has(node.name)) continue;
+    const owners = parameters.filter((p) => updates.get(p.name)?.has(node.name));
+    if (owners.length === 0) continue;
+    const owner = owners.length === 1 ? (owners[0].meta.roleName ?? owners[0].name) : 'optimizer';
+    states.set(node.name, { ...node.meta, role: 'state', roleName: owner, stateName: roleName, inferred: true });
+  }
+  if (states.size === 0) return graph;
+  const trained = new Set(parameters.map(({ name }) => name));
+  const nodes = graph.nodes.map((node) => {
+    const meta = states.get(node.name) ?? (trained.has(node.name) ? { ...node.meta, role: 'parameter' as const } : node.meta);
+    return meta === node.meta ? node : { ...node, meta };
+  }); // prettier-ignore
+  const ownerOf = ownersOfOutputs(graph);
+  const outputs = graph.outputs.map((output): Output => {
+    const at = ownerOf(output);
+    const state = at === undefined || output.role !== 'mutation' ? undefined : states.get(graph.nodes[at].name);
+    if (state === undefined) return output;
+    return { value: output.value, role: 'newstate', of: state.roleName!, stateName: state.stateName! };
+  });
+  const [first] = states.values();
+  const others = parameters.filter(({ meta }) => meta.role !== 'parameter').length;
+  const promoted =
+    others === 0 ? '' : `, ${countedText(others, 'other')} as ${others === 1 ? 'a parameter' : 'parameters'}`;
+  const note = `${countedText(states.size, 'updated input')} (${first.stateName}${states.size > 1 ? ', ..' : ''}) that only new parameters are made of count as optimizer state${promoted}; --role NAME=buffer corrects this.`;
+  return { ...graph, nodes, outputs, notes: [...(graph.notes ?? []), note] };
+}
+
+/** A role that the front end only worked out, and a user may still know better. */
+function isOpen({ role, inferred }: NodeMeta): boolean {
+  return role === 'input' && inferred === true;
+}
+
+function isNumber({ type }: Node): boolean {
+  return type.kind === 'tensor' && isFloating(type.dtype);
+}
+
+/** Names of the placeholders that the program replaces. */
+function carriedInputs(graph: Graph, given: ReadonlySet<string>): ReadonlySet<string> {
+  const ownerOf = ownersOfOutputs(graph);
+  const owners = graph.outputs.flatMap((output) => (output.role === 'mutation' && output.value !== null ? [ownerOf(output)] : []));
+  return new Set(owners.flatMap((n) => (n === undefined || given.has(graph.nodes[n].name) ? [] : [graph.nodes[n].name])));
+} // prettier-ignore
+
+/** The carried inputs that some result depends on, and those that each new value depends on, by the input it replaces. */
+function reachOf(
+  graph: Graph,
+  carried: ReadonlySet<string>,
+): { results: ReadonlySet<string>; updates: ReadonlyMap<string, ReadonlySet<string>> } {
+  const none: ReadonlySet<string> = new Set();
+  const reach = new Map<string, ReadonlySet<string>>();
+  for (const node of graph.nodes) {
+    if (node.kind === 'placeholder') {
+      reach.set(node.name, carried.has(node.name) ? new Set([node.name]) : none);
+      continue;
+    }
+    let own = none;
+    eachOperand(node, (name) => {
+      const more = reach.get(name) ?? none;
+      if (more !== own && more.size > 0) own = own.size === 0 ? more : isWithin(more, own) ? own : new Set([...own, ...more]);
+    });
+    reach.set(node.name, own);
+  }
+  const ownerOf = ownersOfOutputs(graph);
+  const results = new Set<string>();
+  const updates = new Map<string, ReadonlySet<string>>();
+  for (const output of graph.outputs) {
+    const found = output.value === null ? none : (reach.get(output.value) ?? none);
+    if (output.role === 'output') for (const name of found) results.add(name);
+    const owner = ownerOf(output);
+    if (owner !== undefined && output.role === 'mutation') updates.set(graph.nodes[owner].name, found);
+  }
+  return { results, updates };
+} // prettier-ignore
+
+function isWithin(part: ReadonlySet<string>, whole: ReadonlySet<string>): boolean {
+  if (part.size > whole.size) return false;
+  for (const name of part) if (!whole.has(name)) return false;
+  return true;
+}

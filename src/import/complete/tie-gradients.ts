@@ -1,0 +1,46 @@
+import { ShardwrightError } from '../../errors.ts';
+import type { Graph, Node, Output, ValueRef } from '../../graph/types.ts';
+import { NO_KWARGS } from '../../graph/value.ts';
+
+/**
+ * In: a graph whose ties are stated. Out: the same with one gradient for each tied weight: a text that lists the names of one
+ * tensor apart returns a gradient for each, and their sum is the gradient of the tensor. It stands in the slot of the first
+ * name; the others are empty.
+ *
+ * @throws E_TYPE where the program updates a weight under two of its names
+ */
+export function withOneGradient(graph: Graph): Graph {
+  const nodes = [...graph.nodes];
+  let outputs = graph.outputs;
+  const taken = new Set(nodes.map((node) => node.name));
+  for (const group of graph.ties ?? []) {
+    const of = (role: Output['role']): Output[] =>
+      outputs.filter((o) => o.role === role && o.value !== null && group.includes(o.of ?? ''));
+    const updates = of('mutation');
+    if (updates.length > 1)
+      throw new ShardwrightError('E_TYPE', `${updates.map((o) => `'${o.of}'`).join(' and ')} are tied, but the program updates each of them`, {
+        hint: 'leave the tie out, or export a step that updates the weight once',
+      }); // prettier-ignore
+    const gradients = of('grad').flatMap(({ value }) => (value === null ? [] : [value]));
+    if (gradients.length < 2) continue;
+    let [sum] = gradients;
+    for (const next of gradients.slice(1)) {
+      const node = added(nodes, sum, next, taken);
+      nodes.push(node);
+      sum = node.name;
+    }
+    outputs = outputs.map((o) => o.role !== 'grad' || !group.includes(o.of ?? '') ? o : { ...o, value: o.of === group[0] ? sum : null }); // prettier-ignore
+  }
+  return outputs === graph.outputs ? graph : { ...graph, nodes, outputs };
+}
+
+/** The sum of two gradients, in the operators of the program. */
+function added(nodes: readonly Node[], a: string, b: string, taken: Set<string>): Node {
+  const first = nodes.find((node) => node.name === a)!;
+  const target = nodes.some((node) => node.target.startsWith('stablehlo.')) ? 'stablehlo.add' : 'aten.add.Tensor';
+  let name = `${a}_tied`;
+  for (let i = 1; taken.has(name); i++) name = `${a}_tied_${i}`;
+  taken.add(name);
+  const refs = [a, b].map((value): ValueRef => ({ kind: 'value', name: value }));
+  return { name, kind: 'call', target, args: refs, kwargs: NO_KWARGS, type: first.type, meta: { phase: 'backward' } };
+}

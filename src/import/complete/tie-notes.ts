@@ -1,0 +1,71 @@
+import type { Graph, Node } from '../../graph/types.ts';
+import { eachOperand, isRef, sameType, typeText } from '../../graph/value.ts';
+
+/** Notes that ask for a tie, and their end: what a tie answers is not asked any more. */
+
+/** @param names role names of the parameters that the graph returns no gradient for */
+export function withoutGradientNote(names: readonly string[]): string {
+  const more = names.length > 3 ? ` and ${names.length - 3} more` : '';
+  return `${names.length === 1 ? 'Parameter' : 'Parameters'} without a gradient: ${names.slice(0, 3).join(', ')}${more}. For the second name of a tied weight, --tie A=B counts it once.`;
+}
+
+/** A name that two inputs have. @param own what the second one is called instead */
+export function listedTwiceNote(wanted: string, own: string): string {
+  return `'${wanted}' is listed twice; the second is called '${own}' (--tie ${wanted}=${own} makes them one).`;
+}
+
+/**
+ * The notes of a graph whose ties have been stated since they were written.
+ *
+ * @param before the graph as it was read, with its notes
+ * @param tied the same graph with its ties
+ */
+export function notesOfTied(before: Graph, tied: Graph): readonly string[] {
+  const { notes = [] } = before;
+  const groups = tied.ties ?? [];
+  const asked = new Set<string>();
+  for (const group of groups) for (const a of group) for (const b of group) asked.add(listedTwiceNote(a, b));
+  const names = withoutGradient(before);
+  const open = withoutGradient(tied).filter((name) => !groups.some((group) => group.includes(name)));
+  const old = withoutGradientNote(names);
+  return notes.flatMap((note) => {
+    if (asked.has(note)) return [];
+    if (note !== old) return [note];
+    return open.length === 0 ? [] : [withoutGradientNote(open)];
+  });
+}
+
+function withoutGradient({ nodes, outputs }: Graph): string[] {
+  const trained = new Set(outputs.flatMap((o) => (o.role === 'grad' && o.value !== null ? [o.of] : [])));
+  return nodes.flatMap(({ kind, meta }) =>
+    kind === 'placeholder' && meta.role === 'parameter' && !trained.has(meta.roleName) ? [meta.roleName ?? ''] : [],
+  );
+}
+
+/**
+ * Asks for a tie where two weights look like one: a table of rows that an embedding reads, and the one other weight of its type,
+ * which a product reads. Texts that list a tied weight under both names look the same as two weights.
+ */
+export function lookAlikeNotes(graph: Graph): string[] {
+  const untrained = new Set(withoutGradient(graph));
+  const hasGradients = graph.outputs.some(({ role }) => role === 'grad');
+  const tied = new Set(graph.ties?.flat());
+  const weights = graph.nodes.filter(({ kind, type, meta }) => kind === 'placeholder' && meta.role === 'parameter' && type.kind === 'tensor' && type.shape.length === 2 && !tied.has(meta.roleName ?? '')); // prettier-ignore
+  const tables = new Set<string>();
+  const read = new Set<string>();
+  for (const node of graph.nodes) {
+    const [first] = node.args;
+    const table =
+      node.target === 'aten.embedding.default' && first !== undefined && isRef(first) ? first.name : undefined;
+    if (table !== undefined) tables.add(table);
+    else eachOperand(node, (name) => read.add(name));
+  }
+  return weights.flatMap((table: Node): string[] => {
+    if (!tables.has(table.name)) return [];
+    const same = weights.filter((other) => other !== table && sameType(other.type, table.type));
+    if (same.length !== 1 || tables.has(same[0].name) || !read.has(same[0].name)) return [];
+    const [a, b] = [table.meta.roleName ?? table.name, same[0].meta.roleName ?? same[0].name];
+    if (hasGradients && (untrained.has(a) || untrained.has(b))) return [];
+    return [`${a} (a table of rows) and ${b} (the weight of a product) are both ${typeText(table.type)}: if they are one tied weight, --tie ${a}=${b} gives them one placement and one gradient.`]; // prettier-ignore
+  });
+}

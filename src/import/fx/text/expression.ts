@@ -1,0 +1,411 @@
+import { suggestion } from '../../../errors.ts';
+import { exactInteger } from '../../../graph/text/token.ts';
+import type { Arg } from '../../../graph/types.ts';
+import { NO_KWARGS, setOwn } from '../../../graph/value.ts';
+import { INFIX, PREFIX, namedConstant, pythonString, torchConstant } from './literal.ts';
+import { END, FLOAT, INTEGER, NAME, NEWLINE, OPERATOR, STRING, type Scanner } from '../../file/scan.ts';
+import { targetName } from './target.ts';
+
+const MAX_NESTING = 256;
+
+/** One operator of a statement: what becomes a node. */
+export interface Operation {
+  readonly kind: 'get_attr' | 'call';
+  readonly target: string;
+  readonly args: readonly Arg[];
+  readonly kwargs: Readonly<Record<string, Arg>>;
+}
+
+/**
+ * Reads the right-hand side of statements. FX prints one operator a statement; its arguments are values and literals.
+ * Names are resolved against `env` at once, so that every error has its place.
+ */
+export class ExpressionReader {
+  /** Value of the last statement that was no operation. */
+  result: Arg = null;
+  private readonly targets = new Map<string, string>();
+
+  constructor(
+    private readonly scanner: Scanner,
+    private readonly env: ReadonlyMap<string, Arg>,
+  ) {}
+
+  /** Reads a right-hand side: an operation, or undefined with the plain value in `result`. */
+  statement(): Operation | undefined {
+    const { scanner } = this;
+    let operation: Operation | undefined;
+    let value: Arg = null;
+    const prefix = PREFIX.get(this.operator());
+    if (prefix !== undefined && !this.numberFollows()) {
+      scanner.next();
+      operation = { kind: 'call', target: prefix, args: [this.value(0)], kwargs: NO_KWARGS };
+    } else if (scanner.at(NAME)) {
+      operation = this.named();
+      value = this.result;
+    } else {
+      value = this.value(0);
+    }
+    const infix = INFIX.get(this.operator());
+    if (infix !== undefined) {
+      if (operation !== undefined) this.nested();
+      scanner.next();
+      const right = this.value(0);
+      operation = { kind: 'call', target: infix, args: [value, right], kwargs: NO_KWARGS };
+      if (INFIX.has(this.operator())) this.nested();
+    }
+    if (operation === undefined) this.result = value;
+    return operation;
+  }
+
+  /** Text of the current token if it is an operator, else ''. */
+  private operator(): string {
+    const { kind } = this.scanner;
+    if (kind === OPERATOR) return this.scanner.word();
+    return kind > OPERATOR && kind !== 61 ? String.fromCharCode(kind) : '';
+  }
+
+  /** Whether the sign in hand belongs to a number: `-1`, `-inf`. */
+  private numberFollows(): boolean {
+    const { text, end } = this.scanner;
+    const c = text.charCodeAt(end);
+    return (c >= 48 && c <= 57) || c === 46 || /^(inf|nan)\b/.test(text.slice(end, end + 4));
+  }
+
+  /** A statement that starts with a name: call, method, attribute, index, or an alias (undefined, value in `result`). */
+  private named(): Operation | undefined {
+    const { scanner } = this;
+    const { start } = scanner;
+    const first = scanner.word();
+    const kind = scanner.next();
+    if (kind === 46) return this.dotted(first, start);
+    if (kind === 40) {
+      if (this.env.has(first)) scanner.fail('E_UNSUPPORTED', `the value '${first}' is called`, start);
+      if (first === 'device') {
+        this.result = this.device();
+        return undefined;
+      }
+      return this.call(`builtins.${first}`, []);
+    }
+    const value = this.lookup(first, start);
+    if (kind === 91) {
+      scanner.next();
+      const index = this.index();
+      this.closeOne();
+      return { kind: 'call', target: 'operator.getitem', args: [value, index], kwargs: NO_KWARGS };
+    }
+    this.result = value;
+    return undefined;
+  }
+
+  /** `a.b.c`, up to a call or the end: operator, torch constant, attribute of self, method or attribute of a value. */
+  private dotted(first: string, start: number): Operation | undefined {
+    const { scanner } = this;
+    let end = scanner.end;
+    let last = first;
+    let links = 0;
+    while (scanner.at(46)) {
+      scanner.next();
+      scanner.expect(NAME, 'a name');
+      end = scanner.end;
+      last = scanner.word();
+      links++;
+      scanner.next();
+    }
+    const called = scanner.at(40);
+    const bound = this.env.get(first);
+    if (bound !== undefined || first === 'self') {
+      if (first === 'self' && bound === undefined) {
+        if (called)
+          scanner.fail(
+            'E_UNSUPPORTED',
+            `the module self.${last} is called`,
+            start,
+            'trace to aten operators first (torch.export, AOTAutograd)',
+          );
+        return { kind: 'get_attr', target: scanner.text.slice(start + 5, end), args: [], kwargs: NO_KWARGS };
+      }
+      if (links > 1) this.nested(start);
+      if (called) return this.call(`torch.Tensor.${last}`, [bound ?? null]);
+      return { kind: 'call', target: 'builtins.getattr', args: [bound ?? null, last], kwargs: NO_KWARGS };
+    }
+    if (called) return this.call(this.target(start, end), []);
+    if (first === 'torch' && links === 1) {
+      this.result = this.torchValue(last, start);
+      return undefined;
+    }
+    const written = scanner.text.slice(start, end);
+    if (written.startsWith('torch.ops.')) scanner.expected(`'(' behind the operator ${written}`);
+    return this.unknownName(written, start);
+  }
+
+  /** Name of a called function in the vocabulary of the graph; interned, as most texts call few operators often. */
+  private target(start: number, end: number): string {
+    const written = this.scanner.text.slice(start, end);
+    const known = this.targets.get(written);
+    if (known !== undefined) return known;
+    const target = targetName(written);
+    this.targets.set(written, target);
+    return target;
+  }
+
+  /** Arguments of a call, the scanner on '('. */
+  private call(target: string, given: Arg[]): Operation {
+    const { scanner } = this;
+    const args = given;
+    let kwargs: Record<string, Arg> | undefined;
+    scanner.next();
+    while (!scanner.at(41)) {
+      if (scanner.at(NAME) && this.equalsFollows()) {
+        const { start } = scanner;
+        const key = scanner.word();
+        scanner.next();
+        scanner.next();
+        kwargs ??= {};
+        if (Object.hasOwn(kwargs, key)) scanner.fail('E_SYNTAX', `argument '${key}' is given twice`, start);
+        setOwn(kwargs, key, this.value(0));
+      } else {
+        if (kwargs !== undefined) scanner.fail('E_SYNTAX', 'a positional argument stands after a keyword');
+        args.push(this.value(0));
+      }
+      if (scanner.at(44)) scanner.next();
+      else if (!scanner.at(41)) scanner.expected(`',' or ')'`);
+    }
+    this.closeOne();
+    return { kind: 'call', target, args, kwargs: kwargs ?? NO_KWARGS };
+  }
+
+  /** Behind the name in hand stands a single '='. */
+  private equalsFollows(): boolean {
+    const { text, end } = this.scanner;
+    let at = end;
+    while (text.charCodeAt(at) === 32) at++;
+    return text.charCodeAt(at) === 61 && text.charCodeAt(at + 1) !== 61;
+  }
+
+  /** Steps over the closing bracket; an operator applied to the result would be a second operation. */
+  private closeOne(): void {
+    const { scanner } = this;
+    scanner.next();
+    if (scanner.at(46) || scanner.at(40) || scanner.at(91)) this.nested();
+  }
+
+  private nested(start = this.scanner.start): never {
+    this.scanner.fail(
+      'E_UNSUPPORTED',
+      'more than one operator in a statement',
+      start,
+      'write one operator a statement, as FX does',
+    );
+  }
+
+  /** A value or literal; an operation is refused here. */
+  value(depth: number): Arg {
+    const { scanner } = this;
+    if (depth > MAX_NESTING) scanner.fail('E_LIMIT', `lists nest deeper than ${MAX_NESTING}`);
+    const { start } = scanner;
+    switch (scanner.kind) {
+      case NAME: {
+        const name = scanner.word();
+        const kind = scanner.next();
+        if (kind === 46 || kind === 40) return this.literalCall(name, start, depth);
+        if (kind === 91) this.nested(start);
+        return this.lookup(name, start);
+      }
+      case INTEGER: {
+        const digits = scanner.word();
+        scanner.next();
+        return exactInteger(digits);
+      }
+      case FLOAT: {
+        const value = Number(scanner.word());
+        scanner.next();
+        return { kind: 'float', value };
+      }
+      case STRING: {
+        const text = pythonString(scanner.word());
+        scanner.next();
+        if (scanner.at(STRING)) scanner.expected(`',' or ')'`);
+        return text;
+      }
+      case 45: // -
+      case 43: {
+        const negative = scanner.at(45);
+        scanner.next();
+        return negate(this.value(depth + 1), negative) ?? this.nested();
+      }
+      case 40:
+        return this.tuple(depth);
+      case 91: {
+        scanner.next();
+        const items = this.members(93, depth);
+        scanner.next();
+        return items;
+      }
+      case 123:
+        return scanner.fail('E_UNSUPPORTED', 'a dictionary is passed as an argument', start);
+      case END:
+      case NEWLINE:
+      default:
+        return scanner.expected('a value');
+    }
+  }
+
+  /** `(a, b)`, or `(a)` for grouping. */
+  private tuple(depth: number): Arg {
+    const { scanner } = this;
+    scanner.next();
+    if (scanner.at(41)) {
+      scanner.next();
+      return [];
+    }
+    const first = this.value(depth + 1);
+    if (scanner.at(41)) {
+      scanner.next();
+      return first;
+    }
+    scanner.expect(44, `',' or ')'`);
+    scanner.next();
+    const items = [first, ...this.members(41, depth)];
+    scanner.next();
+    return items;
+  }
+
+  /** Comma-separated values up to the closing bracket, which stays current. */
+  private members(close: number, depth: number): Arg[] {
+    const { scanner } = this;
+    const items: Arg[] = [];
+    while (!scanner.at(close)) {
+      items.push(this.value(depth + 1));
+      if (scanner.at(44)) scanner.next();
+      else if (!scanner.at(close)) scanner.expected(`',' or '${String.fromCharCode(close)}'`);
+    }
+    return items;
+  }
+
+  /** Inside `x[...]`: a value, a slice `a:b:c`, or several of them. */
+  private index(): Arg {
+    const { scanner } = this;
+    const items: Arg[] = [];
+    let several = false;
+    for (;;) {
+      items.push(this.subscript());
+      if (!scanner.at(44)) break;
+      several = true;
+      scanner.next();
+      if (scanner.at(93)) break;
+    }
+    scanner.expect(93, `',' or ']'`);
+    return several ? items : items[0];
+  }
+
+  private subscript(): Arg {
+    const { scanner } = this;
+    const bound = (): Arg => (scanner.at(58) || scanner.at(44) || scanner.at(93) ? null : this.value(0));
+    if (!scanner.at(58)) {
+      const value = this.value(0);
+      if (!scanner.at(58)) return value;
+      return this.sliceFrom(value, bound);
+    }
+    return this.sliceFrom(null, bound);
+  }
+
+  private sliceFrom(start: Arg, bound: () => Arg): Arg {
+    const { scanner } = this;
+    scanner.next();
+    const stop = bound();
+    if (!scanner.at(58)) return { kind: 'slice', start, stop, step: null };
+    scanner.next();
+    return { kind: 'slice', start, stop, step: bound() };
+  }
+
+  /** `torch.float32`, `device(type='cpu')`, `slice(None, 4, None)` and their like. */
+  private literalCall(name: string, start: number, depth: number): Arg {
+    const { scanner } = this;
+    if (scanner.at(40)) {
+      if (name === 'device') return this.device();
+      if (name === 'slice') {
+        scanner.next();
+        const parts = this.members(41, depth);
+        scanner.next();
+        if (parts.length < 1 || parts.length > 3)
+          scanner.fail('E_SYNTAX', `slice takes 1 to 3 arguments, got ${parts.length}`, start);
+        if (parts.length === 1) return { kind: 'slice', start: null, stop: parts[0], step: null };
+        return { kind: 'slice', start: parts[0], stop: parts[1], step: parts[2] ?? null };
+      }
+      return this.nested(start);
+    }
+    scanner.next();
+    scanner.expect(NAME, 'a name');
+    const member = scanner.word();
+    const kind = scanner.next();
+    if (name === 'torch' && !this.env.has('torch')) {
+      if (kind === 40 && member === 'device') return this.device();
+      if (kind !== 46 && kind !== 40) return this.torchValue(member, start);
+    }
+    if (kind === 40 || this.env.has(name)) return this.nested(start);
+    return this.unknownName(`${name}.${member}`, start);
+  }
+
+  private torchValue(member: string, start: number): Arg {
+    const value = torchConstant(member);
+    if (value !== undefined) return value;
+    return this.scanner.fail(
+      'E_UNSUPPORTED', `'torch.${member}' is neither a dtype nor a memory format that graphs hold`, start,
+      'supported are torch.float32 and its like, torch.strided, torch.contiguous_format',
+    ); // prettier-ignore
+  }
+
+  /** `device(type='cuda', index=0)` or `device('cuda:0')`, the scanner on '('. */
+  private device(): Arg {
+    const { scanner } = this;
+    const at = scanner.start;
+    const { args, kwargs } = this.call('device', []);
+    const type = args[0] ?? (Object.hasOwn(kwargs, 'type') ? kwargs.type : undefined);
+    const index = args[1] ?? (Object.hasOwn(kwargs, 'index') ? kwargs.index : undefined);
+    if (typeof type !== 'string') return scanner.fail('E_SYNTAX', 'a device needs a type in quotes', at);
+    return { kind: 'device', word: typeof index === 'number' ? `${type}:${index}` : type };
+  }
+
+  /** What a name stands for: a value of the graph, else a constant of Python. @throws E_REF */
+  lookup(name: string, start: number): Arg {
+    const value = this.env.get(name);
+    if (value !== undefined) return value;
+    const constant = namedConstant(name);
+    return constant === undefined ? this.unknownName(name, start) : constant;
+  }
+
+  private unknownName(name: string, start: number): never {
+    const lines = this.definedAfter(name, start);
+    if (lines !== undefined)
+      this.scanner.fail(
+        'E_REF',
+        lines === 0
+          ? `'${name}' is used in its own definition`
+          : `'${name}' is used ${lines} line${lines === 1 ? '' : 's'} above its definition`,
+        start,
+        'a value stands above its uses: move its line up; values that need each other in a circle are no graph',
+      );
+    this.scanner.fail('E_REF', `'${name}' is not defined`, start, suggestion(name, [...this.env.keys()], 'values'));
+  }
+
+  /** How many lines further down in the same function a name is defined; 0 in this line, undefined where it is not. */
+  private definedAfter(name: string, start: number): number | undefined {
+    const { text } = this.scanner;
+    const lines = text.slice(text.lastIndexOf('\n', start - 1) + 1).split('\n');
+    for (const [ahead, line] of lines.entries()) {
+      const words = line.trimStart();
+      if (words.startsWith('return ') || words.startsWith('class ')) return undefined;
+      if (words.startsWith(name) && /^\s*(:|=(?!=))/.test(words.slice(name.length))) return ahead;
+    }
+    return undefined;
+  }
+}
+
+/** The literal with its sign; undefined where it is no number. */
+function negate(value: Arg, negative: boolean): Arg | undefined {
+  if (typeof value === 'number') return negative ? (value === 0 ? 0 : -value) : value;
+  if (typeof value === 'bigint') return negative ? -value : value;
+  if (typeof value === 'object' && value !== null && 'kind' in value && value.kind === 'float')
+    return { kind: 'float', value: negative ? -value.value : value.value };
+  return undefined;
+}

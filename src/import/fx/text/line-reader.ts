@@ -1,0 +1,82 @@
+import type { Scanner } from '../../file/scan.ts';
+
+/** Characters of a name at the most. */
+export const MAX_NAME = 4096;
+
+/** A text that is read line by line, without tokens: nothing but the end of its line ends what stands in it. */
+export class LineReader {
+  protected pos = 0;
+  /** 1-based; 0 before the first line. */
+  protected line = 0;
+  /** Where the line ends. */
+  protected end = 0;
+
+  constructor(protected readonly scanner: Scanner) {}
+
+  /** Moves to the next line; false at the end. */
+  protected nextLine(): boolean {
+    const { text } = this.scanner;
+    if (this.line > 0) {
+      if (this.end >= text.length) return false;
+      this.pos = this.end + 1;
+    } else if (text === '') return false;
+    const stop = text.indexOf('\n', this.pos);
+    this.end = stop < 0 ? text.length : stop;
+    this.line++;
+    return true;
+  }
+
+  /** What is left of the line, without blanks around it. */
+  protected rest(): string {
+    return this.scanner.text.slice(this.pos, this.end).trim();
+  }
+
+  /** The name that stands here. @throws E_SYNTAX where none does, E_LIMIT */
+  protected name(): string {
+    const { text } = this.scanner;
+    const start = this.pos;
+    let pos = start;
+    while (pos < this.end && isName(text.charCodeAt(pos))) pos++;
+    if (pos === start) this.expected('a name');
+    if (pos - start > MAX_NAME)
+      this.fail('E_LIMIT', `a name of ${pos - start} characters; at most ${MAX_NAME} are allowed`, start);
+    this.pos = pos;
+    return text.slice(start, pos);
+  }
+
+  /** Skips blanks of the line. */
+  protected blanks(): void {
+    while (this.pos < this.end && isBlank(this.scanner.text.charCodeAt(this.pos))) this.pos++;
+  }
+
+  /** Skips a word. @throws E_SYNTAX where something else stands */
+  protected expect(word: string): void {
+    if (!this.scanner.text.startsWith(word, this.pos) || this.pos + word.length > this.end) this.expected(`'${word}'`);
+    this.pos += word.length;
+  }
+
+  protected expected(what: string): never {
+    const found = this.scanner.text.slice(this.pos, Math.min(this.end, this.pos + 40));
+    return this.fail('E_SYNTAX', `expected ${what}, found ${found === '' ? 'the end of the line' : `'${found}'`}`);
+  }
+
+  /** @throws the code with line and column, of the position by default */
+  protected fail(code: string, message: string, at = this.pos, hint?: string): never {
+    throw this.scanner.error(
+      code,
+      message,
+      at,
+      hint ?? 'check the text against the output of print(graph); it may be cut or edited',
+    );
+  }
+}
+
+/** Of a character code: blank, tab, carriage return. */
+export function isBlank(c: number): boolean {
+  return c === 32 || c === 9 || c === 13;
+}
+
+/** Of a character code: whether it may stand in a name. */
+export function isName(c: number): boolean {
+  return (c >= 97 && c <= 122) || (c >= 65 && c <= 90) || (c >= 48 && c <= 57) || c === 95 || c > 127;
+}

@@ -1,0 +1,150 @@
+import type { DType } from '../../graph/types.ts';
+import { crossEntropy } from '../../trace/tensor/functional.ts';
+import { activate, type Activation } from '../../trace/nn/feed-forward.ts';
+import { Embedding, Linear } from '../../trace/nn/linear.ts';
+import { RMSNorm } from '../../trace/nn/norm.ts';
+import { scope } from '../../trace/tensor/state.ts';
+import { spec } from '../../trace/record/spec.ts';
+import type { Tensor } from '../../trace/tensor/tensor.ts';
+import type { Architecture, ModelProgram, ProgramOptions, RoutedExperts } from '../architecture.ts';
+import { causalMask } from '../layers/attention-core.ts';
+import { decoderAttention, type Sight } from '../layers/decoder-attention.ts';
+import type { DecoderConfig } from '../layers/decoder-config.ts';
+import { RoutedLayer } from '../layers/experts.ts';
+import { OffsetRMSNorm } from '../layers/norms.ts';
+import { headRotation } from '../layers/rotary.ts';
+
+/** The architecture of a decoder config, with the module names of the Hugging Face classes. */
+export function decoderArchitecture(config: DecoderConfig, notes: readonly string[] = []): Architecture {
+  const { layers, width, heads, keyHeads, headWidth, hidden, vocabulary, positions, experts, tied } = config;
+  return {
+    shape: {
+      layers,
+      width,
+      heads,
+      keyHeads,
+      headWidth,
+      hidden,
+      vocabulary,
+      ...(positions === undefined ? {} : { positions }),
+    },
+    rowParameters: tied ? width : 2 * width,
+    program: (options) => decoderProgram(config, options),
+    notes,
+    ...(experts === undefined ? {} : { routed: routedExperts(experts) }),
+  };
+}
+
+function routedExperts({ experts, active, hidden, groups }: NonNullable<DecoderConfig['experts']>): RoutedExperts {
+  return {
+    experts,
+    active,
+    hidden,
+    ...(groups === undefined ? {} : { groups: { count: groups.count, kept: groups.kept } }),
+  };
+}
+
+/** Ids and labels of a language model: [batch, length] each; labels are the next tokens, so nothing is shifted here. */
+export function languageInputs({ batch, seq, training }: ProgramOptions): ModelProgram['inputs'] {
+  const ids = spec([batch, seq], 'i64');
+  return training ? { input_ids: ids, labels: ids } : { input_ids: ids };
+}
+
+/** Mean cross entropy in float32, or the logits. */
+export function lossOrLogits(
+  logits: Tensor,
+  labels: Tensor | undefined,
+  vocabulary: number,
+): Readonly<Record<string, Tensor>> {
+  if (labels === undefined) return { logits };
+  return { loss: crossEntropy(logits.to('f32').view(-1, vocabulary), labels.view(-1)) };
+}
+
+function decoderProgram(config: DecoderConfig, options: ProgramOptions): ModelProgram {
+  return {
+    inputs: languageInputs(options),
+    run: ({ input_ids: ids, labels }) =>
+      lossOrLogits(decoderLogits(ids, config, options), labels, options.vocabulary ?? config.vocabulary),
+  };
+}
+
+/** Ids [batch, length] to logits [batch, length, vocabulary]. */
+function decoderLogits(ids: Tensor, config: DecoderConfig, options: ProgramOptions): Tensor {
+  const { width, tied, embeddingScale, finalCap } = config;
+  const { seq, layers, dtype, vocabulary = config.vocabulary } = options;
+  const table = new Embedding('model.embed_tokens', vocabulary, width, { dtype });
+  const embedded = table.forward(ids);
+  let x = embeddingScale === undefined ? embedded : embedded.mul(embeddingScale);
+  const sights = sightsOf(config, seq, layers, dtype);
+  for (let layer = 0; layer < layers; layer++)
+    x = scope(`model.layers.${layer}`, () => decoderLayer(x, layer, config, sights(layer), dtype));
+  const last = normOf(config, 'model.norm', dtype).forward(x);
+  const head = new Linear('lm_head', width, vocabulary, { bias: false, dtype });
+  const logits = tied ? table.attend(last) : head.forward(last);
+  return finalCap === undefined ? logits : logits.div(finalCap).tanh().mul(finalCap);
+}
+
+/** Rotations and masks, made once for the layers that share them, in the order in which layers first need them. */
+function sightsOf(config: DecoderConfig, seq: number, layers: number, dtype: DType): (layer: number) => Sight {
+  const { window, localRotation, latent } = config;
+  const kinds = Array.from({ length: layers }, (_, layer) => window !== undefined && config.windowed(layer));
+  const width = latent?.rotaryWidth ?? config.rotaryWidth;
+  const written = config.attentionCap !== undefined || config.sinks;
+  const turnOf = (name: string): Sight['turn'] => scope('model', () => headRotation(name, seq, width, dtype));
+  const make = (windowed: boolean, turn: Sight['turn']): Sight => {
+    // A window that no sequence of this length leaves is the causal mask.
+    const cut = windowed && window !== undefined && window < seq;
+    if (!written && !cut) return { turn };
+    const mask = causalMask(seq, cut ? window : undefined);
+    return written ? { turn, written: mask } : { turn, mask };
+  };
+  const full = kinds.includes(false) || !localRotation ? turnOf('rotary_emb.inv_freq') : undefined;
+  const local = localRotation && kinds.includes(true) ? turnOf('rotary_emb_local.inv_freq') : full;
+  const wide = full !== undefined && kinds.includes(false) ? make(false, full) : undefined;
+  const narrow = local !== undefined && kinds.includes(true) ? make(true, local) : undefined;
+  return (layer) => {
+    const sight = kinds[layer] ? narrow : wide;
+    if (sight === undefined) throw new RangeError(`layer ${layer} is beyond the ${layers} of the program`);
+    return sight;
+  };
+}
+
+function normOf(config: DecoderConfig, name: string, dtype: DType): RMSNorm | OffsetRMSNorm {
+  const Norm = config.norm === 'offset' ? OffsetRMSNorm : RMSNorm;
+  return new Norm(name, config.width, { eps: config.eps, dtype });
+}
+
+/** One layer: attention and feed-forward, each behind a norm (and before one, in a sandwich) and added to its input. */
+function decoderLayer(x: Tensor, layer: number, config: DecoderConfig, sight: Sight, dtype: DType): Tensor {
+  const { sandwich } = config;
+  const norm = (name: string, y: Tensor): Tensor => normOf(config, name, dtype).forward(y);
+  const attended = decoderAttention(norm('input_layernorm', x), config, sight, dtype);
+  const seen = x.add(sandwich ? norm('post_attention_layernorm', attended) : attended);
+  const before = norm(sandwich ? 'pre_feedforward_layernorm' : 'post_attention_layernorm', seen);
+  const made = feedForward(before, layer, config, dtype);
+  return seen.add(sandwich ? norm('post_feedforward_layernorm', made) : made);
+}
+
+function feedForward(x: Tensor, layer: number, config: DecoderConfig, dtype: DType): Tensor {
+  const { experts, width, hidden, activation, fused, mlpBias } = config;
+  if (experts !== undefined && config.routed(layer))
+    return new RoutedLayer('mlp', width, experts, activation, dtype).forward(x);
+  return scope('mlp', () => gatedLayer(x, { width, hidden, activation, fused, bias: mlpBias }, dtype));
+}
+
+interface GatedOptions {
+  readonly width: number;
+  readonly hidden: number;
+  readonly activation: Activation;
+  readonly fused: boolean;
+  readonly bias: boolean;
+}
+
+/** `down(act(gate(x)) * up(x))`, gate and up from one weight where they are fused. */
+function gatedLayer(x: Tensor, { width, hidden, activation, fused, bias }: GatedOptions, dtype: DType): Tensor {
+  const one = (name: string, out: number): Tensor => new Linear(name, width, out, { bias, dtype }).forward(x);
+  const [gate, up] = fused
+    ? one('gate_up_proj', 2 * hidden).chunk(2, -1)
+    : [one('gate_proj', hidden), one('up_proj', hidden)];
+  return new Linear('down_proj', hidden, width, { bias, dtype }).forward(activate(gate, activation).mul(up));
+}

@@ -1,0 +1,138 @@
+import { floatResult } from '../../record/dtypes.ts';
+import { cuttable } from '../../rules/dims.ts';
+import { identityKinds, linearIn } from '../../rules/partials.ts';
+import { pointwiseRules } from '../../rules/pointwise.ts';
+import {
+  defineOp,
+  elements,
+  metaBytes,
+  type OpContext,
+  type OperatorRecord,
+  type TypedContext,
+} from '../../record/record.ts';
+import { LINEAR_KINDS, P, R, rule, S, type Rule } from '../../record/rule.ts';
+
+/**
+ * Random operators. Values are drawn from a counter keyed by the GLOBAL element index, so a shard of the result is the
+ * slice of the unsharded one and any dim may be cut; lowering passes the offset of the shard.
+ */
+
+const OFFSET = { rewrite: 'random-offset' } as const;
+
+/** The noise is the same for every part of a pending sum, so dropout, linear in its input, keeps linear kinds. */
+const dropout = defineOp('aten.dropout.default', {
+  schema: 'Tensor input, float p, bool train',
+  cls: 'random',
+  aliases: ['aten.dropout_.default'],
+  infer: (ctx) => [ctx.inputs[0]],
+  shard: (ctx) => {
+    const idle = ctx.number('p') === 0 || !ctx.bool('train');
+    const kinds = idle ? identityKinds(ctx, 'ext') : linearIn()(ctx);
+    return [...(idle ? pointwiseRules(ctx) : keyed(pointwiseRules(ctx))), ...kinds];
+  },
+  flops: (ctx) => ({ matrix: 0, vector: 4 * elements(ctx.inputs[0].shape) }),
+});
+
+const keyed = (rules: readonly Rule[]): Rule[] => rules.map((r) => ({ ...r, ...OFFSET }));
+
+const nativeDropout = defineOp('aten.native_dropout.default', {
+  schema: 'Tensor input, float p, Any train',
+  cls: 'random',
+  results: 'tuple',
+  infer: (ctx) => [ctx.inputs[0], { dtype: 'b8', shape: ctx.inputs[0].shape }],
+  shard: (ctx) => [
+    ...keyed(pointwiseRules(ctx)),
+    ...LINEAR_KINDS.map((kind) => rule([P(kind)], [P(kind), R], { origin: 'ext' })),
+  ],
+  flops: (ctx) => ({ matrix: 0, vector: 4 * elements(ctx.inputs[0].shape) }),
+});
+
+const nativeDropoutBackward = defineOp('aten.native_dropout_backward.default', {
+  schema: 'Tensor grad_output, Tensor mask, float scale',
+  cls: 'pointwise',
+  infer: (ctx) => [ctx.inputs[0]],
+  shard: (ctx) => [...pointwiseRules(ctx), ...linearIn('grad_output')(ctx)],
+});
+
+const inPlace = (names: string, schema: string): OperatorRecord[] =>
+  names.split(' ').map((n) =>
+    defineOp(`aten.${n}`, {
+      schema: `Tensor self${schema}`,
+      cls: 'random',
+      infer: (ctx) => [ctx.inputs[0]],
+      shard: (ctx) => keyed(pointwiseRules(ctx)),
+      flops: (ctx) => ({ matrix: 0, vector: 8 * elements(ctx.inputs[0].shape) }),
+    }),
+  );
+
+const TAIL = '*, ScalarType? dtype=None, Any layout=None, Any device=None, Any pin_memory=None';
+
+const created = (name: string, schema: string): OperatorRecord =>
+  defineOp(`aten.${name}`, {
+    schema: `${schema}, ${TAIL}`,
+    cls: 'random',
+    infer: (ctx: OpContext) => [{ dtype: ctx.dtype('dtype') ?? 'f32', shape: ctx.ints('size') }],
+    shard: (ctx: TypedContext) =>
+      cuttable(ctx.outputs[0]?.shape ?? []).map((d) => rule([], [S(d)], { origin: 'ext', ...OFFSET })),
+    flops: (ctx) => ({ matrix: 0, vector: 8 * elements(ctx.outputs[0]?.shape ?? []) }),
+  });
+
+/** An order of all rows depends on all of them: whole on every rank. */
+const randperm = defineOp('aten.randperm.default', {
+  schema: 'int n, *, ScalarType? dtype=None, Any layout=None, Any device=None, Any pin_memory=None',
+  cls: 'random',
+  aliases: ['aten.randperm.generator'],
+  infer: (ctx) => [{ dtype: ctx.dtype('dtype') ?? 'i64', shape: [ctx.int('n')] }],
+  flops: (ctx) => ({ matrix: 0, vector: 8 * elements(ctx.outputs[0]?.shape ?? []) }),
+});
+
+/** Draws places with the weights of a row; rows stand alone. */
+const multinomial = defineOp('aten.multinomial.default', {
+  schema: 'Tensor self, int num_samples, bool replacement=False',
+  cls: 'random',
+  infer: (ctx) => {
+    const { shape } = ctx.inputs[0];
+    const [wanted, there] = [ctx.int('num_samples'), shape[shape.length - 1]];
+    if (shape.length < 1 || shape.length > 2)
+      ctx.fail(`needs one row of weights or several, got [${shape.join(', ')}]`);
+    if (!ctx.bool('replacement') && wanted > there) ctx.fail(`cannot draw ${wanted} of ${there} without replacement`);
+    return [{ dtype: 'i64', shape: [...shape.slice(0, -1), wanted] }];
+  },
+  shard: (ctx) =>
+    cuttable(ctx.inputs[0].shape)
+      .filter((d) => d < ctx.inputs[0].shape.length - 1)
+      .map((d) => rule([S(d)], [S(d)], OFFSET)),
+  flops: (ctx) => ({ matrix: 0, vector: 8 * elements(ctx.inputs[0].shape) }),
+});
+
+const alike = (name: string): OperatorRecord =>
+  defineOp(`aten.${name}`, {
+    schema: `Tensor self, ${TAIL}, Any memory_format=None`,
+    cls: 'random',
+    infer: (ctx) => [{ dtype: ctx.dtype('dtype') ?? floatResult(ctx.inputs[0].dtype), shape: ctx.inputs[0].shape }],
+    shard: (ctx) => keyed(pointwiseRules(ctx)),
+    bytes: (ctx) => bytesWritten(ctx),
+  });
+
+function bytesWritten(ctx: TypedContext): number {
+  return ctx.outputs.reduce((sum, out) => sum + (out === null ? 0 : metaBytes(out)), 0);
+}
+
+export const randomOps: readonly OperatorRecord[] = [
+  dropout,
+  nativeDropout,
+  nativeDropoutBackward,
+  ...inPlace('bernoulli.default', ''),
+  ...inPlace('bernoulli.p bernoulli_.float', ', float p=0.5'),
+  ...inPlace('normal_.default', ', float mean=0.0, float std=1.0'),
+  ...inPlace('uniform_.default', ', float from=0.0, float to=1.0'),
+  ...inPlace('exponential_.default', ', float lambd=1.0'),
+  ...inPlace('log_normal_.default', ', float mean=1.0, float std=2.0'),
+  ...inPlace('geometric_.default', ', float p'),
+  randperm,
+  multinomial,
+  created('rand.default', 'int[] size'),
+  created('randn.default', 'int[] size'),
+  alike('rand_like.default'),
+  alike('randn_like.default'),
+];

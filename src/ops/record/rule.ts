@@ -1,0 +1,145 @@
+import type { ReduceOp } from '../../mesh/placements/placement.ts';
+import type { TypedContext } from './call.ts';
+
+/**
+ * Single-dim sharding rules: which placements of inputs and outputs are right together on ONE mesh dim. A rule is only
+ * the mathematics; meshes, sizes of groups and costs belong to the expansion (`src/strategy`). The system follows the
+ * single-dim strategies of PyTorch 2.13 DTensor; where a rule goes beyond them it is marked `ext`.
+ */
+
+/**
+ * A cut that lies inside every index of some dims of another tensor of the call, as that of a sequence does after batch and
+ * sequence were merged: a strided shard of as many chunks as a rank has such indices, when the mesh dims before it have
+ * cut. Without dims it is a plain shard, in a merged dim that other mesh dims may cut so.
+ */
+export interface Inside {
+  /** Position among inputs, then outputs. */
+  readonly tensor: number;
+  readonly dims: readonly number[];
+}
+
+/** What the local argument or body must change to when the op runs on shards; null slots are absent tensors. */
+export interface ShardSlot {
+  readonly kind: 'shard';
+  /** Tensor dim, never negative. */
+  readonly dim: number;
+  /** Slots of one tie group are cut alike; default group `''`. */
+  readonly tie: string;
+  /**
+   * `same`: every member of the group has equal placement and order. `any`: the index only passes through or is summed.
+   * `contiguous`: plain Shard only, because offsets are computed from the rank.
+   */
+  readonly slicing: 'same' | 'any' | 'contiguous';
+  /** The dim (counted in units) must divide by the number of pieces over all mesh dims. */
+  readonly even: boolean;
+  /** The dim is cut in multiples of this many rows: heads, groups. */
+  readonly unit: number;
+  /** Every rank must hold a row: the operator is not defined on none (the largest of no values, a window over no rows). */
+  readonly filled: boolean;
+  /** Members of the group may differ in size (flatten, split, repeat); legal only if every member divides evenly. */
+  readonly scaled: boolean;
+  /** Of a dim that a view merges or splits: where the cut lies in it. */
+  readonly inside: Inside | null;
+}
+export interface ReplicateSlot {
+  readonly kind: 'replicate';
+}
+export interface PartialSlot {
+  readonly kind: 'partial';
+  readonly op: ReduceOp;
+}
+export type RuleSlot = ShardSlot | ReplicateSlot | PartialSlot | null;
+
+/** A collective that the lowered body of a rule runs itself, on the mesh dim of the rule. */
+export interface InternalCollective {
+  readonly kind: 'all_reduce';
+  /** Bytes of the reduced tensor on one rank; the context holds the sizes of the largest shard. */
+  readonly bytes: (ctx: TypedContext) => number;
+}
+
+export interface Rule {
+  /** One slot per tensor input in schema order (list members flattened, absent tensors left out). */
+  readonly inputs: readonly RuleSlot[];
+  /** One slot per result; null for a result that the call masks off. */
+  readonly outputs: readonly RuleSlot[];
+  /** `base`: PyTorch 2.13 has it. `ext`: ours, and true. */
+  readonly origin: 'base' | 'ext';
+  /** The lowering must rewrite arguments or body when this rule is used: a short word for how (`mask`, `local-shape`, `offset`). */
+  readonly rewrite?: string;
+  /** Collectives inside the rewritten body, to be priced with the rule; absent for purely local rules. */
+  readonly collectives?: readonly InternalCollective[];
+}
+
+export const R: ReplicateSlot = Object.freeze({ kind: 'replicate' });
+
+/** Pending reduction. */
+export function P(op: ReduceOp = 'sum'): PartialSlot {
+  return PARTIALS[op];
+}
+const partial = (op: ReduceOp): PartialSlot => Object.freeze({ kind: 'partial', op });
+const PARTIALS: Readonly<Record<ReduceOp, PartialSlot>> = {
+  sum: partial('sum'),
+  avg: partial('avg'),
+  max: partial('max'),
+  min: partial('min'),
+  product: partial('product'),
+  band: partial('band'),
+  bor: partial('bor'),
+  bxor: partial('bxor'),
+};
+
+export type ShardOptions = Partial<Omit<ShardSlot, 'kind' | 'dim'>>;
+
+/** "Some sharding of tensor dim `dim`". The default is slicing `same` in the unnamed tie group, uneven allowed. */
+export function S(dim: number, options: ShardOptions = {}): ShardSlot {
+  if (!Number.isInteger(dim) || dim < 0) throw new Error(`internal: rule shards dim ${dim}`);
+  return {
+    kind: 'shard',
+    dim,
+    tie: '',
+    slicing: 'same',
+    even: false,
+    unit: 1,
+    filled: false,
+    scaled: false,
+    inside: null,
+    ...options,
+  };
+}
+
+export type RuleOptions = Partial<Pick<Rule, 'origin' | 'rewrite' | 'collectives'>>;
+
+export function rule(inputs: readonly RuleSlot[], outputs: readonly RuleSlot[], options: RuleOptions = {}): Rule {
+  return { inputs, outputs, origin: 'base', ...options };
+}
+
+/** Kinds of pending reduction that commute with linear functions. */
+export const LINEAR_KINDS: readonly ReduceOp[] = ['sum', 'avg'];
+export const ALL_KINDS: readonly ReduceOp[] = ['sum', 'avg', 'max', 'min'];
+
+/** Text of a slot: `S(0)`, `R`, `P(sum)`, `-`, and `_S(0, d0*d1)` for a cut inside each index of dims 0 and 1. */
+export function slotText(slot: RuleSlot): string {
+  if (slot === null) return '-';
+  if (slot.kind === 'replicate') return 'R';
+  if (slot.kind === 'partial') return `P(${slot.op})`;
+  return isStrided(slot) ? `_S(${slot.dim}, ${slot.inside?.dims.map((d) => `d${d}`).join('*')})` : `S(${slot.dim})`;
+}
+
+/** Whether a slot cuts in chunks of other dims, and not in one piece. */
+export function isStrided(slot: ShardSlot): boolean {
+  return (slot.inside?.dims.length ?? 0) > 0;
+}
+
+/** A rule without cuts in strides, whose slots say nothing of other tensors of the call; undefined where it has some. */
+export function inOnePiece(r: Rule): Rule | undefined {
+  const slots = [...r.inputs, ...r.outputs];
+  if (slots.every((s) => s?.kind !== 'shard' || s.inside === null)) return r;
+  if (slots.some((s) => s?.kind === 'shard' && isStrided(s))) return undefined;
+  const plain = (s: RuleSlot): RuleSlot => (s?.kind === 'shard' ? { ...s, inside: null } : s);
+  return { ...r, inputs: r.inputs.map(plain), outputs: r.outputs.map(plain) };
+}
+
+/** Text of a rule, `S(0), R -> S(0)`. */
+export function ruleText(r: Rule): string {
+  return `${r.inputs.map(slotText).join(', ')} -> ${r.outputs.map(slotText).join(', ')}`;
+}

@@ -1,0 +1,444 @@
+import { ShardwrightError } from '../../errors.ts';
+import { CONTROL_TARGETS, statedProbability, statedTrips } from '../../graph/control.ts';
+import type { Arg, GivenSharding, Graph, Node, Output, TensorType, ValueType } from '../../graph/types.ts';
+import { getOwn, isGraphRef, isList, isRef, setOwn, tensorType } from '../../graph/value.ts';
+import { programFlops } from '../../ops/program-flops.ts';
+import type { OperatorRecord } from '../../ops/record/record.ts';
+import type { OperatorTable } from '../../ops/record/table.ts';
+import { Loops } from './loops.ts';
+import { mapRowsRecord } from './map-rows.ts';
+import type { OpenedBody, Region, SharedMap } from './regions.ts';
+import { nameOf, replaced } from '../control/renamed.ts';
+
+/**
+ * A view of a program with control flow for planning: every body stands once, in line, where its call was.
+ *
+ *  - A carry is a node of its own: it starts as the initial value, the body and whoever reads the result see it, and what
+ *    the body returns must end in its placement (`carries`). One placement holds at entry, in the body and at exit.
+ *  - A scanned tensor is read by `aten.select.int` on dim 0, so a cut of dim 0 cannot survive; what a body stacks leaves by
+ *    `unsqueeze` and `expand`, so its new dim 0 is whole until the loop is over.
+ *  - The results of branches meet in `aten.where.self`, which makes their placements equal and the predicate replicated; so
+ *    does one of the test of a while loop with itself.
+ *
+ * `loops` says how often each node runs; the nodes that only place values are marks, which never do. The graph is for
+ * pricing and placing; running it would run each body once. `regions` says what stood where, for the way back.
+ */
+export interface OpenedGraph {
+  readonly graph: Graph;
+  readonly loops: Loops;
+  /** The control-flow calls that were opened, inner ones before the one that holds them. */
+  readonly regions: readonly Region[];
+  /** What the nodes of bodies are called in their own graph. */
+  readonly origins: ReadonlyMap<string, string>;
+  /** What a body returns for the next trip, and the carry that it becomes. */
+  readonly carries: readonly { readonly value: string; readonly carry: string }[];
+  /** Maps whose rows are shared out, by the node that each is. */
+  readonly sharedMaps: ReadonlyMap<string, SharedMap>;
+  /** The operators of the graph: those that were given, and one for each such map. */
+  readonly table: OperatorTable;
+  /** What was assumed of trip counts and branches, one sentence each. */
+  readonly notes: readonly string[];
+}
+
+/** Branches that are not the one with the most FLOPs count this much, so that their placements are cheapest too. */
+const RARE = 1e-3;
+const MAX_NODES = 500_000;
+const MAX_DEPTH = 64;
+
+const CONTROL: ReadonlySet<string> = new Set(CONTROL_TARGETS);
+
+export interface OpenOptions {
+  /**
+   * How maps are planned. `bodies` (default): the body in line, its tensors cut over the devices and its rows not. `rows`: the
+   * rows shared out, each device running the whole body for its own; maps with control flow or random numbers in their body
+   * are opened all the same.
+   */
+  readonly maps?: 'bodies' | 'rows';
+}
+
+/** Opens all bodies; undefined for a graph without control flow. Calls and wrappers must have been written out. */
+export function openBodies(graph: Graph, table: OperatorTable, options: OpenOptions = {}): OpenedGraph | undefined {
+  if (!graph.nodes.some((node) => node.kind === 'call' && CONTROL.has(node.target))) return undefined;
+  return new Opener(graph, table, options).run();
+}
+
+type Body = Pick<OpenedBody, 'name' | 'graph'>;
+
+class Opener {
+  private readonly nodes: Node[] = [];
+  private readonly names = new Set<string>();
+  private readonly loops = new Loops();
+  private readonly carries: { value: string; carry: string }[] = [];
+  private readonly regions: Region[] = [];
+  private readonly origins = new Map<string, string>();
+  private readonly sharedMaps = new Map<string, SharedMap>();
+  private readonly records: OperatorRecord[] = [];
+  private readonly notes = new Set<string>();
+  /** Shardings that the source states, of bodies too, by the names that their values have in line. */
+  private readonly given: GivenSharding[] = [];
+  private readonly types = new Map<string, ValueType>();
+  /** Bodies that operators take (comparators, reducers): they stay bodies, under names of their own. */
+  private readonly operatorBodies: Record<string, Graph> = {};
+
+  constructor(
+    private readonly original: Graph,
+    private readonly table: OperatorTable,
+    private readonly options: OpenOptions,
+  ) {}
+
+  run(): OpenedGraph {
+    const { original } = this;
+    for (const node of original.nodes) this.names.add(node.name);
+    const renamed = new Map<string, Arg>();
+    this.body(original, 0, renamed, '', 0);
+    const outputs = original.outputs.map((o): Output => (o.value === null ? o : { ...o, value: nameOf(o.value, renamed) }));
+    const { given: stated = [], subgraphs: _, ...rest } = original;
+    const given = [...this.given, ...stated.filter(({ value }) => value === undefined)];
+    return {
+      graph: { ...rest, nodes: this.nodes, outputs, subgraphs: this.operatorBodies, ...(given.length > 0 ? { given } : {}) },
+      loops: this.loops,
+      regions: this.regions,
+      origins: this.origins,
+      sharedMaps: this.sharedMaps,
+      table: this.records.length === 0 ? this.table : this.table.with(this.records),
+      carries: this.carries,
+      notes: [...this.notes],
+    };
+  } // prettier-ignore
+
+  /** Writes the calls of a graph in a scope; `renamed` says what its names mean outside and is filled. */
+  private body(graph: Graph, scope: number, renamed: Map<string, Arg>, prefix: string, depth: number): void {
+    if (depth > MAX_DEPTH)
+      throw new ShardwrightError('E_LIMIT', `control flow is nested more than ${MAX_DEPTH} deep`, {});
+    const results = new Map<string, readonly (Arg | undefined)[]>();
+    for (const node of graph.nodes) {
+      if (node.kind === 'placeholder' && depth > 0) continue;
+      if (node.kind === 'call' && CONTROL.has(node.target)) {
+        results.set(node.name, this.control(node, graph, scope, renamed, `${prefix}${node.name}.`, depth));
+        continue;
+      }
+      const [source, index] = node.args;
+      const tuple = source !== undefined && isRef(source) ? results.get(source.name) : undefined;
+      if (node.target === 'operator.getitem' && tuple !== undefined && typeof index === 'number') {
+        const value = tuple[index < 0 ? tuple.length + index : index];
+        if (value !== undefined) renamed.set(node.name, value);
+        continue;
+      }
+      const name = depth === 0 ? node.name : this.unique(prefix + node.name);
+      const kwargs: Record<string, Arg> = {};
+      const moved = (arg: Arg): Arg => this.withBodies(replaced(arg, renamed), graph);
+      for (const key of Object.keys(node.kwargs)) setOwn(kwargs, key, moved(node.kwargs[key]));
+      this.emit({ ...node, name, args: node.args.map(moved), kwargs }, scope);
+      if (depth > 0) this.origins.set(name, node.name);
+      if (name !== node.name) renamed.set(node.name, { kind: 'value', name });
+    }
+    for (const stated of graph.given ?? []) {
+      if (stated.value === undefined) continue;
+      const value = renamed.get(stated.value) ?? { kind: 'value', name: stated.value };
+      if (isRef(value)) this.given.push({ ...stated, value: value.name });
+      else this.notes.add(`%${stated.value} of a body is ${stated.sharding} in the source, which is not pinned.`);
+    }
+  }
+
+  /** An argument that names a body of the graph around it names the same body of the opened graph. */
+  private withBodies(arg: Arg, graph: Graph): Arg {
+    if (isList(arg)) return arg.some(isGraphRef) ? arg.map((member) => this.withBodies(member, graph)) : arg;
+    if (!isGraphRef(arg)) return arg;
+    const body = getOwn(graph.subgraphs, arg.name);
+    if (body === undefined) return arg;
+    let name = arg.name;
+    for (let i = 1; (getOwn(this.operatorBodies, name) ?? body) !== body; i++) name = `${arg.name}_${i}`;
+    setOwn(this.operatorBodies, name, body);
+    return { ...arg, name };
+  }
+
+  private control(
+    node: Node,
+    graph: Graph,
+    scope: number,
+    renamed: ReadonlyMap<string, Arg>,
+    prefix: string,
+    depth: number,
+  ): (Arg | undefined)[] {
+    const args = node.args.map((arg) => replaced(arg, renamed));
+    const bodyAt = (at: number): Body => this.bodyOf(args[at], graph, node);
+    const listAt = (at: number): readonly Arg[] => {
+      const list = args[at];
+      return list !== undefined && isList(list) ? list : [];
+    };
+    switch (node.target) {
+      case 'cond': {
+        const bodies = [bodyAt(1), bodyAt(2)];
+        const share = statedProbability(node);
+        return this.branches(node, bodies, share === undefined ? undefined : [share, 1 - share], listAt(3), args[0], scope, prefix, depth);
+      }
+      case 'case': {
+        const list = listAt(1).map((arg) => this.bodyOf(arg, graph, node));
+        return this.branches(node, list, undefined, listAt(2), args[0], scope, prefix, depth);
+      }
+      case 'scan':
+        return this.scan(node, bodyAt(0), listAt(1), listAt(2), listAt(3), scope, prefix, depth);
+      case 'map':
+      case 'map_impl': {
+        const shared = this.options.maps === 'rows' ? this.rowsOf(node, bodyAt(0), listAt(1), listAt(2), scope, prefix, depth) : undefined; // prettier-ignore
+        if (shared !== undefined) return shared;
+        return this.scan(node, bodyAt(0), [], listAt(1), listAt(2), scope, prefix, depth);
+      }
+      case 'while_loop':
+        return this.loop(node, bodyAt(0), bodyAt(1), listAt(2), listAt(3), scope, prefix, depth);
+      default:
+        throw new ShardwrightError('E_UNSUPPORTED', `'${node.target}' is not planned`, { node: node.name });
+    }
+  } // prettier-ignore
+
+  /** The bodies of a cond or case, and the meeting of their results. */
+  private branches(
+    node: Node,
+    bodies: readonly Body[],
+    shares: readonly number[] | undefined,
+    operands: readonly Arg[],
+    which: Arg,
+    scope: number,
+    prefix: string,
+    depth: number,
+  ): (Arg | undefined)[] {
+    const flops = bodies.map((body) => programFlops(body.graph, this.table).total);
+    const heaviest = flops.indexOf(Math.max(...flops));
+    const weights = shares ?? bodies.map((_, b) => (b === heaviest ? 1 : RARE));
+    if (shares === undefined)
+      this.notes.add('Of the branches of a condition the one with the most FLOPs counts whole, the others a thousandth.');
+    const start = this.nodes.length;
+    const around = this.loops.splitScope(scope, 1);
+    const opened = bodies.map((body, b) => {
+      const inside = this.loops.scope(around, weights[b]);
+      return this.inLine(body, operands, inside, `${prefix}${b}.`, depth);
+    });
+    // The predicate of a cond; of a case, whether the index is b. The last branch is what remains.
+    const tests: string[] = [];
+    const choose = (b: number): Arg => {
+      if (node.target === 'cond') return which;
+      const name = this.unique(`${prefix}is.${b}`);
+      tests.push(name);
+      return this.mark(name, 'aten.eq.Scalar', [which, b], tensorType('b8', []), scope);
+    };
+    const chosen = bodies.slice(1).map((_, b) => choose(b));
+    const last = opened.length - 1;
+    const meets: (string | undefined)[][] = [];
+    const results = opened[0].returns.map((_, k): Arg | undefined => {
+      let value = opened[last].returns[k];
+      const met: (string | undefined)[] = new Array<undefined>(last).fill(undefined);
+      meets.push(met);
+      for (let b = last - 1; b >= 0; b--) {
+        const other = opened[b].returns[k];
+        if (value === undefined || other === undefined || !isRef(value) || !isRef(other)) return undefined;
+        const name = this.unique(`${prefix}out.${k}`);
+        met[b] = name;
+        value = this.mark(name, 'aten.where.self', [chosen[b], other, value], this.tensor(other.name, node), around);
+      }
+      return value;
+    });
+    this.regions.push({ kind: 'branch', call: node, prefix: prefix.slice(0, -1), scope, start, end: this.nodes.length, bodies: opened, which, tests, meets });
+    return results;
+  } // prettier-ignore
+
+  /** A map as one call that shares out its rows; undefined where its body does not allow that. */
+  private rowsOf(
+    node: Node,
+    body: Body,
+    xs: readonly Arg[],
+    captured: readonly Arg[],
+    scope: number,
+    prefix: string,
+    depth: number,
+  ): Arg[] | undefined {
+    const isTensor = (arg: Arg): boolean => isRef(arg) && this.types.get(arg.name)?.kind === 'tensor';
+    if (node.type.kind !== 'tuple' || xs.length === 0 || ![...xs, ...captured].every(isTensor)) return undefined;
+    const target = `map.rows.${this.records.length}`;
+    const record = mapRowsRecord(target, body.graph, this.table);
+    if (record === undefined) return undefined;
+    this.records.push(record);
+    if ((body.graph.given ?? []).length > 0)
+      this.notes.add(`Shardings that the body of ${node.name} states are not pinned: its rows are shared out (--maps rows).`); // prettier-ignore
+    const name = depth === 0 ? node.name : this.unique(prefix.slice(0, -1));
+    if (depth > 0) this.origins.set(name, node.name);
+    this.sharedMaps.set(name, { call: node, name: body.name, body: body.graph });
+    this.emit(
+      { name, kind: 'call', target, args: [xs, captured], kwargs: {}, type: node.type, meta: node.meta },
+      scope,
+    );
+    return node.type.items.map((type, k): Arg => {
+      const member = this.unique(`${prefix}ys.${k}`);
+      const args = [{ kind: 'value', name } as const, k];
+      this.emit({ name: member, kind: 'call', target: 'operator.getitem', args, kwargs: {}, type, meta: {} }, scope);
+      return { kind: 'value', name: member };
+    });
+  }
+
+  private scan(
+    node: Node,
+    body: Body,
+    init: readonly Arg[],
+    xs: readonly Arg[],
+    captured: readonly Arg[],
+    scope: number,
+    prefix: string,
+    depth: number,
+  ): (Arg | undefined)[] {
+    const stated = getOwn(node.kwargs, 'length');
+    const [first] = xs;
+    const length = first !== undefined && isRef(first) ? sizeOf(this.tensor(first.name, node)) : stated;
+    if (typeof length !== 'number')
+      throw new ShardwrightError('E_UNSUPPORTED', `the length of ${node.target} is not known`, { node: node.name });
+    const start = this.nodes.length;
+    const inside = this.loops.scope(scope, length);
+    const carries = init.map((arg, k) => this.carry(arg, inside, `${prefix}carry.${k}`, node));
+    const rows = xs.map((x, k): { from: Arg; row: Arg } => {
+      if (!isRef(x)) return { from: x, row: x };
+      const { dtype, shape } = this.tensor(x.name, node);
+      const type = tensorType(dtype, shape.slice(1));
+      return { from: x, row: this.mark(this.unique(`${prefix}x.${k}`), 'aten.select.int', [x, 0, 0], type, inside) };
+    });
+    const opened = this.inLine(body, [...carries, ...rows.map((x) => x.row), ...captured], inside, prefix, depth);
+    this.close(carries, opened.returns);
+    const stacks: ({ row: string; whole: string } | undefined)[] = [];
+    const results = opened.returns.map((value, k): Arg | undefined => {
+      if (k < init.length) return carries[k];
+      stacks.push(undefined);
+      if (value === undefined || !isRef(value)) return undefined;
+      const { dtype, shape } = this.tensor(value.name, node);
+      const [row, whole] = [this.unique(`${prefix}y.${k}`), this.unique(`${prefix}ys.${k}`)];
+      const lifted = this.mark(row, 'aten.unsqueeze.default', [value, 0], tensorType(dtype, [1, ...shape]), inside);
+      const type = tensorType(dtype, [length, ...shape]);
+      const sizes = type.shape.map((d): Arg => (typeof d === 'number' ? d : { kind: 'size', size: d }));
+      stacks[stacks.length - 1] = { row, whole };
+      return this.mark(whole, 'aten.expand.default', [lifted, sizes], type, inside);
+    });
+    const end = this.nodes.length;
+    this.regions.push({
+      kind: 'scan',
+      call: node,
+      prefix: prefix.slice(0, -1),
+      scope,
+      start,
+      end,
+      bodies: [opened],
+      length,
+      carries,
+      rows,
+      stacks,
+    });
+    return results;
+  }
+
+  private loop(
+    node: Node,
+    test: Body,
+    body: Body,
+    init: readonly Arg[],
+    captured: readonly Arg[],
+    scope: number,
+    prefix: string,
+    depth: number,
+  ): (Arg | undefined)[] {
+    const stated = statedTrips(node);
+    const trips = stated ?? 1;
+    if (stated === undefined)
+      this.notes.add(`The trips of ${node.name} are not known; its body is counted once.`);
+    const start = this.nodes.length;
+    const around = this.loops.splitScope(scope, trips);
+    const [testing, stepping] = [this.loops.scope(around, 1), this.loops.scope(around, 1)];
+    const carries = init.map((arg, k) => this.carry(arg, around, `${prefix}carry.${k}`, node));
+    const tested = this.inLine(test, [...carries, ...captured], testing, `${prefix}test.`, depth);
+    // The test decides on every rank alike: it is read as a predicate, which is replicated. It runs once more than the body.
+    const [flag] = tested.returns;
+    let decided: string | undefined;
+    if (flag !== undefined && isRef(flag)) {
+      decided = this.unique(`${prefix}test`);
+      this.mark(decided, 'aten.where.self', [flag, flag, flag], this.tensor(flag.name, node), testing);
+    }
+    const opened = this.inLine(body, [...carries, ...captured], stepping, prefix, depth);
+    this.close(carries, opened.returns);
+    const end = this.nodes.length;
+    this.regions.push({ kind: 'while', call: node, prefix: prefix.slice(0, -1), scope, start, end, bodies: [tested, opened], carries, test: decided });
+    return [...carries];
+  } // prettier-ignore
+
+  /** Writes a body in line. */
+  private inLine(body: Body, operands: readonly Arg[], scope: number, prefix: string, depth: number): OpenedBody {
+    const start = this.nodes.length;
+    const inner = this.bind(body.graph, operands);
+    this.body(body.graph, scope, inner, prefix, depth + 1);
+    const returns = body.graph.outputs.map((o) =>
+      o.value === null ? undefined : replaced({ kind: 'value', name: o.value }, inner),
+    );
+    return { ...body, scope, start, end: this.nodes.length, returns };
+  }
+
+  /** A node that starts as the initial value; numbers are carried as they are. */
+  private carry(init: Arg, scope: number, base: string, node: Node): Arg {
+    if (!isRef(init) || this.types.get(init.name)?.kind !== 'tensor') return init;
+    const name = this.unique(base);
+    const type = this.tensor(init.name, node);
+    return this.mark(name, 'aten.clone.default', [init], type, scope);
+  }
+
+  private close(carries: readonly Arg[], out: readonly (Arg | undefined)[]): void {
+    carries.forEach((carry, k) => {
+      const value = out[k];
+      if (isRef(carry) && value !== undefined && isRef(value) && this.types.get(value.name)?.kind === 'tensor')
+        this.carries.push({ value: value.name, carry: carry.name });
+    });
+  }
+
+  private bind(body: Graph, operands: readonly Arg[]): Map<string, Arg> {
+    const renamed = new Map<string, Arg>();
+    let position = 0;
+    for (const inner of body.nodes) {
+      if (inner.kind !== 'placeholder') continue;
+      const operand = operands[position++];
+      if (operand !== undefined) renamed.set(inner.name, operand);
+    }
+    return renamed;
+  }
+
+  private bodyOf(arg: Arg | undefined, graph: Graph, node: Node): Body {
+    const body = arg !== undefined && isGraphRef(arg) ? getOwn(graph.subgraphs, arg.name) : undefined;
+    if (arg === undefined || !isGraphRef(arg) || body === undefined)
+      throw new ShardwrightError('E_UNSUPPORTED', `'${node.target}' has no body to plan`, { node: node.name });
+    return { name: arg.name, graph: body };
+  }
+
+  private tensor(name: string, node: Node): TensorType {
+    const type = this.types.get(name);
+    if (type?.kind !== 'tensor')
+      throw new ShardwrightError('E_UNSUPPORTED', `'${name}' of ${node.target} is no tensor`, { node: node.name });
+    return tensorType(type.dtype, type.shape);
+  }
+
+  private unique(base: string): string {
+    let name = base;
+    for (let i = 1; this.names.has(name); i++) name = `${base}_${i}`;
+    this.names.add(name);
+    return name;
+  }
+
+  /** A node that places values and never runs. */
+  private mark(name: string, target: string, args: readonly Arg[], type: ValueType, scope: number): Arg {
+    this.emit({ name, kind: 'call', target, args, kwargs: {}, type, meta: {} }, scope, false);
+    return { kind: 'value', name };
+  }
+
+  private emit(node: Node, scope: number, runs = true): void {
+    if (this.nodes.length >= MAX_NODES)
+      throw new ShardwrightError('E_LIMIT', `the program has more than ${MAX_NODES} nodes with its bodies in line`, {});
+    this.nodes.push(node);
+    this.names.add(node.name);
+    this.types.set(node.name, node.type);
+    this.loops.place(node.name, scope, runs);
+  }
+}
+
+function sizeOf(type: TensorType): number | undefined {
+  const [size] = type.shape;
+  return typeof size === 'number' ? size : size?.example;
+}

@@ -1,0 +1,42 @@
+import type { Graph, Node } from '../../graph/types.ts';
+import type { OperatorTable } from '../../ops/record/table.ts';
+import { getOwn, setOwn } from '../../graph/value.ts';
+import { withoutChecks } from './checks.ts';
+import { atenCounter } from '../control/counted-aten.ts';
+import { withTripCounts } from '../control/counted-loops.ts';
+import { inlineCalls } from '../control/inline-calls.ts';
+import { retakeWeightViews } from './weight-views.ts';
+
+/** The program that a plan is made of: checks left out, regions and calls written out, loops counted, weight views taken again. */
+export function plannable(graph: Graph, table: OperatorTable): Graph {
+  const written = inlineCalls(regionsAsCalls(withoutChecks(graph)));
+  return retakeWeightViews(withTripCounts(written, atenCounter), table);
+}
+
+/**
+ * `wrap_with_set_grad_enabled(flag, body, ...)` and `wrap_with_autocast(device, dtype, enabled, cache, body, ...)` run their
+ * body once: each becomes a plain `call` of it. (The casts that autocast asks for stand in the body already.)
+ */
+export function regionsAsCalls(graph: Graph): Graph {
+  let changed = false;
+  const nodes = graph.nodes.map((node): Node => {
+    const at = node.kind !== 'call' ? undefined : REGIONS.get(node.target);
+    if (at === undefined) return node;
+    changed = true;
+    return { ...node, target: 'call', args: [node.args[at] ?? null, node.args.slice(at + 1)] };
+  });
+  const subgraphs: Record<string, Graph> = {};
+  for (const name of Object.keys(graph.subgraphs)) {
+    const before = getOwn(graph.subgraphs, name)!;
+    const after = regionsAsCalls(before);
+    changed ||= after !== before;
+    setOwn(subgraphs, name, after);
+  }
+  return changed ? { ...graph, nodes, subgraphs } : graph;
+}
+
+/** Position of the body among the arguments. */
+const REGIONS: ReadonlyMap<string, number> = new Map([
+  ['wrap_with_set_grad_enabled', 1],
+  ['wrap_with_autocast', 4],
+]);

@@ -1,0 +1,81 @@
+import { eachOperand, mapOperands } from '../../graph/value.ts';
+import type { Graph, Node } from '../../graph/types.ts';
+import { tensorInputs } from '../../ops/record/context.ts';
+import type { OperatorTable } from '../../ops/record/table.ts';
+
+/**
+ * Takes views and casts of parameters again in the backward pass. PyTorch's joint graph transposes a weight once in the
+ * forward pass and uses the transpose in both; a weight that is gathered before that transpose would then be kept, whole,
+ * from forward to backward at no price. After this pass each direction starts from the parameter itself, so that keeping a
+ * gathered weight is never free. (Deciding to keep one is a matter of activation memory.)
+ *
+ * New nodes are named after the old with `_again`, and stand before their first user. A graph without a backward pass is
+ * returned as it is.
+ */
+export function retakeWeightViews(graph: Graph, table: OperatorTable): Graph {
+  let split = backwardStart(graph);
+  if (split === graph.nodes.length) return graph;
+  // What stands right before the backward pass and serves only it is taken there already: the pass leaves its own results.
+  while (split > 0 && graph.nodes[split - 1].meta.savedOnly === true) split--;
+  const names = new Set(graph.nodes.map((n) => n.name));
+  // Forward values made from one parameter by views and casts alone, with the node that makes them.
+  const derived = new Map<string, Node>();
+  const parameters = new Set<string>();
+  graph.nodes.forEach((node, i) => {
+    if (node.kind === 'placeholder' && node.meta.role === 'parameter') parameters.add(node.name);
+    if (node.kind !== 'call' || i >= split || node.type.kind !== 'tensor') return;
+    const record = table.get(node.target);
+    if (record === undefined || (record.cls !== 'view' && !CASTS.has(node.target))) return;
+    const inputs = tensorInputs(record, node.args, node.kwargs);
+    if (inputs.length === 1 && (parameters.has(inputs[0]) || derived.has(inputs[0]))) derived.set(node.name, node);
+  });
+  const again = new Map<string, string>();
+  const nodes: Node[] = graph.nodes.slice(0, split);
+  const retake = (name: string): string => {
+    const source = derived.get(name);
+    if (source === undefined) return name;
+    const known = again.get(name);
+    if (known !== undefined) return known;
+    const moved = mapOperands(source, retake);
+    let fresh = `${name}_again`;
+    for (let i = 1; names.has(fresh); i++) fresh = `${name}_again_${i}`;
+    names.add(fresh);
+    nodes.push({ ...moved, name: fresh, meta: { ...moved.meta, phase: 'forward', savedOnly: true } });
+    again.set(name, fresh);
+    return fresh;
+  };
+  for (let i = split; i < graph.nodes.length; i++) {
+    const node = graph.nodes[i];
+    let uses = false;
+    eachOperand(node, (name) => (uses ||= derived.has(name)));
+    nodes.push(uses ? mapOperands(node, retake) : node);
+  }
+  if (again.size === 0) return graph;
+  const note = `${again.size === 1 ? 'One view of a parameter is' : `${again.size} views of parameters are`} taken again in the backward pass, so that no gathered weight is kept for free.`;
+  return { ...graph, nodes: withoutDead(nodes, graph, again), notes: [...(graph.notes ?? []), note] };
+}
+
+/** Index of the first call that depends on a tangent: what comes after is run in the backward pass. */
+export function backwardStart(graph: Graph): number {
+  const at = graph.nodes.findIndex((n) => n.kind === 'call' && n.meta.phase === 'backward');
+  return at < 0 ? graph.nodes.length : at;
+}
+
+const CASTS: ReadonlySet<string> = new Set([
+  'aten._to_copy.default',
+  'aten.to.dtype',
+  'prims.convert_element_type.default',
+]);
+
+/** Drops forward views that only the backward pass used, now that it has its own. */
+function withoutDead(nodes: readonly Node[], graph: Graph, again: ReadonlyMap<string, string>): Node[] {
+  const used = new Set(graph.outputs.map((o) => o.value));
+  const kept: Node[] = [];
+  for (let i = nodes.length - 1; i >= 0; i--) {
+    const node = nodes[i];
+    if (again.has(node.name) && !used.has(node.name)) continue;
+    eachOperand(node, (name) => used.add(name));
+    kept.push(node);
+  }
+  return kept.reverse();
+}

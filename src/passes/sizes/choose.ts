@@ -1,0 +1,223 @@
+import type { Relation, SizeRelations } from './relation-set.ts';
+import { fewestRows, windowCount } from './windows.ts';
+
+/**
+ * Chooses new sizes of axes. In go relations, out come sizes that are small, equal where they were equal and distinct where
+ * they were distinct if that can be, cut evenly by a mesh where they were. Axes that no relation ties are chosen apart; where
+ * no smaller sizes are found for some that are tied, those keep theirs.
+ */
+
+/** Tries per axis, besides the size itself. */
+const MAX_CANDIDATES = 48;
+/** Tries per set of tied axes. */
+const MAX_STEPS = 50_000;
+
+/** @param distinct sizes that differ keep differing where they can; else every size is as small as it can be */
+export function chooseSizes(
+  given: SizeRelations,
+  meshSizes: readonly number[],
+  keepUpTo: number,
+  distinct: boolean,
+): ReadonlyMap<number, number> {
+  const bySize = (a: number, b: number): number => given.sizeOf(a) - given.sizeOf(b) || a - b;
+  const pieces = productsOf(meshSizes);
+  const { relations } = given;
+  const stays = (axis: number): boolean => given.fixed.has(axis) || given.sizeOf(axis) <= keepUpTo;
+  const allowed = (axis: number, to: number): boolean => {
+    const n = given.sizeOf(axis);
+    if (to === n) return true;
+    if (!Number.isInteger(to) || to < Math.max(2, given.atLeast.get(axis) ?? 0) || to > n || stays(axis)) return false;
+    if (given.free.has(axis)) return true;
+    return pieces.every((p) => (n < p || to >= p) && (n % p !== 0 || to % p === 0 || given.spatial.has(axis)));
+  };
+  const chosen = new Map<number, number>();
+  /** How often each value is taken, and by axes of which size. */
+  const used = new Map<number, number[]>();
+  const take = (axis: number, to: number): void => {
+    chosen.set(axis, to);
+    used.set(to, [...(used.get(to) ?? []), given.sizeOf(axis)]);
+  };
+  const drop = (axis: number): void => {
+    used.get(chosen.get(axis) ?? 0)?.pop();
+    chosen.delete(axis);
+  };
+  const touching = new Map<number, Relation[]>();
+  for (const r of relations)
+    for (const axis of new Set([...r.left, ...r.right])) touching.set(axis, [...(touching.get(axis) ?? []), r]);
+
+  /** Assigns what follows; false, and undone by the caller, on a contradiction. */
+  const assign = (first: number, value: number, trail: number[]): boolean => {
+    const queue: [number, number][] = [[first, value]];
+    for (let entry = queue.pop(); entry !== undefined; entry = queue.pop()) {
+      const [axis, to] = entry;
+      const known = chosen.get(axis);
+      if (known !== undefined) {
+        if (known !== to) return false;
+        continue;
+      }
+      if (!allowed(axis, to)) return false;
+      take(axis, to);
+      trail.push(axis);
+      for (const relation of touching.get(axis) ?? []) {
+        const open = [...new Set([...relation.left, ...relation.right])].filter((x) => !chosen.has(x));
+        if (open.length === 0) {
+          if (!holds(relation, chosen)) return false;
+        } else if (open.length === 1) {
+          const forced = solvedFor(relation, open[0], chosen);
+          if (forced === 'free') continue;
+          if (forced === undefined) return false;
+          queue.push([open[0], forced]);
+        }
+      }
+    }
+    return true;
+  };
+
+  let steps = 0;
+  const search = (axes: readonly number[], from: number): boolean => {
+    let at = from;
+    while (at < axes.length && chosen.has(axes[at])) at++;
+    if (at === axes.length) return true;
+    const axis = axes[at];
+    const least = fewest(axis, touching.get(axis) ?? [], chosen);
+    for (const to of candidates(axis, given.sizeOf(axis), allowed, used, distinct, least)) {
+      if (++steps > MAX_STEPS) return false;
+      const trail: number[] = [];
+      if (assign(axis, to, trail) && search(axes, at + 1)) return true;
+      for (const x of trail.reverse()) drop(x);
+    }
+    return false;
+  };
+  for (const axis of given.program.ones()) chosen.set(axis, given.sizeOf(axis));
+  for (const axes of components([...given.axes].sort(bySize), relations)) {
+    steps = 0;
+    const trail: number[] = [];
+    const kept = axes.filter(stays);
+    if (kept.every((axis) => assign(axis, given.sizeOf(axis), trail)) && search(axes, 0)) continue;
+    for (const x of trail.reverse()) drop(x);
+    for (const axis of axes) if (!chosen.has(axis)) take(axis, given.sizeOf(axis));
+  }
+  return chosen;
+} // prettier-ignore
+
+/** Axes that relations tie, directly or through others; each set in the order given. */
+function components(axes: readonly number[], relations: readonly Relation[]): number[][] {
+  const parent = new Map(axes.map((axis) => [axis, axis]));
+  const find = (axis: number): number => {
+    let at = axis;
+    for (let up = parent.get(at); up !== undefined && up !== at; up = parent.get(at)) at = up;
+    return at;
+  };
+  for (const { left, right } of relations) {
+    const tied = [...left, ...right].filter((axis) => parent.has(axis));
+    for (const axis of tied.slice(1)) parent.set(find(axis), find(tied[0]));
+  }
+  const sets = new Map<number, number[]>();
+  for (const axis of axes) {
+    const root = find(axis);
+    const set = sets.get(root);
+    if (set === undefined) sets.set(root, [axis]);
+    else set.push(axis);
+  }
+  return [...sets.values()];
+}
+
+/** The least value that leaves enough rows for the windows that are counted already. */
+function fewest(n: number, relations: readonly Relation[], chosen: ReadonlyMap<number, number>): number {
+  let least = 2;
+  for (const { kind, left, right, slide } of relations) {
+    if (kind !== 'window' || slide === undefined || left[0] !== n) continue;
+    const [count, kernel] = [chosen.get(right[0]), slide.kernel ?? chosen.get(left[1])];
+    if (count !== undefined && kernel !== undefined) least = Math.max(least, fewestRows(count, kernel, slide));
+  }
+  return least;
+}
+
+/** Values that axes of the same size took, then others ascending, those not taken yet first if sizes shall differ; at last the size itself. */
+function* candidates(
+  axis: number,
+  n: number,
+  allowed: (axis: number, to: number) => boolean,
+  used: ReadonlyMap<number, readonly number[]>,
+  distinct: boolean,
+  from: number,
+): Generator<number> {
+  const later: number[] = [];
+  const tried = new Set<number>();
+  for (const [to, sizes] of used)
+    if (to >= from && to < n && sizes.includes(n) && allowed(axis, to) && tried.size < MAX_CANDIDATES) {
+      tried.add(to);
+      yield to;
+    }
+  let found = 0;
+  for (let to = from; to < n && found < MAX_CANDIDATES; to++) {
+    if (tried.has(to) || !allowed(axis, to)) continue;
+    found++;
+    if (distinct && (used.get(to)?.length ?? 0) > 0) later.push(to);
+    else yield to;
+  }
+  yield* later;
+  yield n;
+}
+
+function holds({ kind, left, right, times = 1, by = 0, slide }: Relation, of: ReadonlyMap<number, number>): boolean {
+  const value = (n: number): number => of.get(n) ?? n;
+  switch (kind) {
+    case 'product':
+      return product(left.map(value)) === product(right.map(value)) * times;
+    case 'sum':
+      return sum(left.map(value)) === sum(right.map(value));
+    case 'shift':
+      return value(left[0]) * times + by === value(right[0]);
+    case 'multiple':
+      return value(left[0]) % value(right[0]) === 0;
+    case 'atMost':
+      return value(left[0]) <= value(right[0]);
+    case 'window': {
+      if (slide === undefined) return false;
+      return windowCount(value(left[0]), slide.kernel ?? value(left[1]), slide) === value(right[0]);
+    }
+  }
+}
+
+/** The only value that one open size can have; 'free' where more than one may do, undefined where none. */
+function solvedFor(
+  { kind, left, right, times = 1, by = 0, slide }: Relation,
+  open: number,
+  of: ReadonlyMap<number, number>,
+): number | 'free' | undefined {
+  if (kind === 'multiple' || kind === 'atMost') return 'free';
+  if (kind === 'shift') {
+    if (open === right[0]) return (of.get(left[0]) ?? 0) * times + by;
+    const rows = ((of.get(right[0]) ?? 0) - by) / times;
+    return Number.isInteger(rows) && rows > 0 ? rows : undefined;
+  }
+  if (kind === 'window') {
+    if (slide === undefined || left.includes(open)) return 'free';
+    const kernel = slide.kernel ?? of.get(left[1]) ?? left[1];
+    const windows = windowCount(of.get(left[0]) ?? left[0], kernel, slide);
+    return windows > 0 ? windows : undefined;
+  }
+  const count = (list: readonly number[]): number => list.filter((n) => n === open).length;
+  const [l, r] = [count(left), count(right)];
+  const known = (list: readonly number[]): number[] => list.filter((n) => n !== open).map((n) => of.get(n) ?? n);
+  if (kind === 'sum') {
+    if (l === r) return sum(known(left)) === sum(known(right)) ? 'free' : undefined;
+    const value = (sum(known(right)) - sum(known(left))) / (l - r);
+    return Number.isInteger(value) && value > 0 ? value : undefined;
+  }
+  if (l === r) return product(known(left)) === product(known(right)) * times ? 'free' : undefined;
+  const ratio = (product(known(right)) * times) / product(known(left));
+  const value = Math.round(Math.pow(ratio, 1 / (l - r)));
+  return value > 0 && Math.abs(Math.pow(value, l - r) - ratio) < 1e-9 * ratio ? value : undefined;
+}
+
+const product = (list: readonly number[]): number => list.reduce((a, b) => a * b, 1);
+const sum = (list: readonly number[]): number => list.reduce((a, b) => a + b, 0);
+
+/** Products of the sizes of some mesh dims, above 1. */
+function productsOf(meshSizes: readonly number[]): number[] {
+  let all = [1];
+  for (const n of meshSizes) all = [...new Set([...all, ...all.map((p) => p * n)])];
+  return all.filter((p) => p > 1);
+}

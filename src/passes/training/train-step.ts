@@ -1,0 +1,125 @@
+import { ShardwrightError, internalError } from '../../errors.ts';
+import { GraphBuilder } from '../../graph/build.ts';
+import { lintGraph } from '../../graph/lint.ts';
+import type { DType, Graph, Node, NodeMeta, Output, TensorType, ValueRef } from '../../graph/types.ts';
+import { builtinOperators } from '../../ops/builtin.ts';
+import { inferCall } from '../../ops/record/infer.ts';
+import type { OperatorTable } from '../../ops/record/table.ts';
+import { CallBuilder } from '../../ops/vjp/build.ts';
+import { stateType, type Optimizer } from './optimizer.ts';
+
+export interface TrainStepOptions {
+  /** Whether the gradients stay among the outputs. Default false. */
+  readonly keepGradients?: boolean;
+  /** Operators; the built-in ones by default. */
+  readonly table?: OperatorTable;
+}
+
+/** Role name and state name of the step counter, a scalar that all parameters share. */
+export const STEP = { roleName: 'optimizer', stateName: 'step' } as const;
+
+/**
+ * One step of training: the joint graph with the optimizer's calls after it, in phase `optimizer`, all element-wise.
+ *
+ * Every parameter that has a gradient gets its states as inputs (`state "fc1.weight" "exp_avg"`), in float32 whatever its own
+ * dtype (float64 for float64), and a float32 `master` copy if it is narrower, of which the parameter is the rounded value.
+ * Returned are updated buffers, the new parameters (as mutations), the new states, and the user outputs. A parameter without
+ * a gradient stays as it is and adds nothing. The graph must have its loss folded in (`jointGraph` with a seed), or tangents
+ * stay among the inputs.
+ *
+ * @throws E_TYPE when no parameter has a gradient
+ */
+export function trainStep(joint: Graph, optimizer: Optimizer, options: TrainStepOptions = {}): Graph {
+  const table = options.table ?? builtinOperators();
+  const builder = new GraphBuilder(joint.name);
+  const calls = new CallBuilder(builder, table, new Set(joint.nodes.map((node) => node.name)));
+  const placeholders = joint.nodes.filter((node) => node.kind === 'placeholder');
+  for (const node of placeholders) builder.keep(node);
+  const trained = trainedParameters(joint, placeholders);
+  const inputs = trained.map((t) => stateInputs(calls, optimizer, t));
+  const counter = optimizer.counts ? state(calls, STEP.roleName, STEP.stateName, scalar('f32')) : undefined;
+  for (const [name, body] of Object.entries(joint.subgraphs)) builder.subgraph(name, body);
+  for (const node of joint.nodes) if (node.kind !== 'placeholder') calls.keep(node);
+
+  calls.meta = { phase: 'optimizer' };
+  const step = counter === undefined ? undefined : calls.add(counter, 1);
+  const shared = step === undefined ? {} : (optimizer.shared?.(calls, step) ?? {});
+  const parameters: Output[] = [];
+  const states: Output[] = [];
+  trained.forEach(({ node, type, gradient, fqn }, i) => {
+    calls.meta = { phase: 'optimizer', ...(node.meta.path === undefined ? {} : { path: node.meta.path }) };
+    const { master, state: before } = inputs[i];
+    const own = stateType(type.dtype);
+    const current: ValueRef = master ?? { kind: 'value', name: node.name };
+    const update = { parameter: current, gradient: calls.cast(gradient, own), state: before };
+    const after = optimizer.update(calls, step === undefined ? update : { ...update, step }, shared);
+    parameters.push({ role: 'mutation', of: fqn, value: calls.cast(after.parameter, type.dtype).name });
+    const all = master === undefined ? after.state : { ...after.state, master: after.parameter };
+    for (const name of stateNames(optimizer, type.dtype))
+      states.push({ role: 'newstate', of: fqn, stateName: name, value: all[name].name });
+  });
+  if (step !== undefined)
+    states.push({ role: 'newstate', of: STEP.roleName, stateName: STEP.stateName, value: step.name });
+
+  const kept = joint.outputs.filter((output) => output.role !== 'grad' || options.keepGradients === true);
+  const before = kept.filter((output) => output.role === 'mutation' || output.role === 'newstate');
+  const after = kept.filter((output) => output.role === 'output' || output.role === 'grad');
+  for (const output of [...before, ...parameters, ...states, ...after]) builder.output(output);
+  const { nodes, outputs, subgraphs } = builder.build();
+  const result = { ...withoutOutputHints(joint), nodes, outputs, subgraphs };
+  lintGraph(result, (node, typeOf) => inferCall(table, node, typeOf));
+  return result;
+}
+
+interface Trained {
+  readonly node: Node;
+  readonly type: TensorType;
+  readonly fqn: string;
+  readonly gradient: ValueRef;
+}
+
+function trainedParameters(joint: Graph, placeholders: readonly Node[]): Trained[] {
+  const gradients = new Map<string, string>();
+  for (const { role, of, value } of joint.outputs)
+    if (role === 'grad' && of !== undefined && value !== null) gradients.set(of, value);
+  const trained = placeholders.flatMap((node): Trained[] => {
+    const fqn = node.meta.roleName ?? node.name;
+    const gradient = gradients.get(fqn);
+    if (node.meta.role !== 'parameter' || gradient === undefined) return [];
+    if (node.type.kind !== 'tensor') throw internalError(`parameter ${node.name} is no tensor`);
+    return [{ node, type: node.type, fqn, gradient: { kind: 'value', name: gradient } }];
+  });
+  if (trained.length > 0) return trained;
+  throw new ShardwrightError('E_TYPE', `graph ${joint.name} returns no gradient of a parameter`, {
+    hint: 'make the backward pass first, with jointGraph',
+  });
+}
+
+/** States of a parameter, the master copy among them, in the order in which they stand. */
+function stateNames(optimizer: Optimizer, dtype: DType): readonly string[] {
+  return stateType(dtype) === dtype ? optimizer.states : ['master', ...optimizer.states];
+}
+
+function stateInputs(calls: CallBuilder, optimizer: Optimizer, { type, fqn, node }: Trained) {
+  const own: TensorType = { kind: 'tensor', dtype: stateType(type.dtype), shape: type.shape };
+  const refs: Record<string, ValueRef> = {};
+  for (const name of stateNames(optimizer, type.dtype)) refs[name] = state(calls, fqn, name, own, node.meta.path);
+  const { master, ...others } = refs;
+  return { master: master as ValueRef | undefined, state: others };
+}
+
+function state(calls: CallBuilder, fqn: string, name: string, type: TensorType, path?: string): ValueRef {
+  const base = `${fqn}_${name}`.replaceAll(/[^A-Za-z0-9_]/g, '_');
+  const meta: NodeMeta = { role: 'state', roleName: fqn, stateName: name, ...(path === undefined ? {} : { path }) };
+  return calls.graph.placeholder(calls.freshName(/^[A-Za-z_]/.test(base) ? base : `_${base}`), type, meta);
+}
+
+function scalar(dtype: DType): TensorType {
+  return { kind: 'tensor', dtype, shape: [] };
+}
+
+/** Shardings stated for outputs by position hold no more; those of values do. */
+function withoutOutputHints(joint: Graph): Graph {
+  const given = joint.given?.filter((stated) => stated.value !== undefined);
+  return given === undefined ? joint : { ...joint, given };
+}

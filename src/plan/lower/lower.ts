@@ -1,0 +1,430 @@
+import { loadCluster } from '../../cost/hardware/cluster.ts';
+import { collectiveModel } from '../../cost/presets/presets.ts';
+import { Redistributor } from '../../cost/redistribution/redistribute.ts';
+import { internalError, ShardwrightError } from '../../errors.ts';
+import { ownersOfOutputs } from '../../graph/carried.ts';
+import { lintGraph } from '../../graph/lint.ts';
+import { DTYPE_BYTES, type Arg, type Graph, type Node, type NodeMeta, type Output } from '../../graph/types.ts';
+import { getOwn, isGraphRef, isList, isRef, setOwn, without } from '../../graph/value.ts';
+import { parseMesh } from '../../mesh/devices/mesh.ts';
+import { ShardingSpace } from '../../mesh/sharding/space.ts';
+import { bindCall, withOutputs } from '../../ops/record/context.ts';
+import type { TensorMeta } from '../../ops/record/record.ts';
+import type { OperatorTable } from '../../ops/record/table.ts';
+import type { OpenedGraph } from '../../passes/plannable/open-bodies.ts';
+import type { Region } from '../../passes/plannable/regions.ts';
+import { dataflow, type Dataflow } from '../../strategy/dataflow.ts';
+import { refuseDamaged } from '../record/damage.ts';
+import { ControlWriter, type Move } from './control.ts';
+import { Emitter, ref, type LocalType } from './emitter.ts';
+import { Frame, type Placed } from './frame.ts';
+import { LocalCall } from './local-call.ts';
+import { Pieces } from './pieces.ts';
+import { plannedProgram, type LowerablePlan, type PlannedProgram } from '../record/planned.ts';
+import type { DeviceProgram, ProgramCall, ProgramValue, RandomPiece } from './program.ts';
+import { RankSymbols, sameInt } from './rank-int.ts';
+import { RedistributionWriter } from './redistribution.ts';
+import { rewrite } from './rewrite.ts';
+import { rulesTaken } from './rules-taken.ts';
+import type { PlannedOutput } from '../record/types.ts';
+
+export { plannedProgram, type LowerablePlan, type PlannedProgram } from '../record/planned.ts';
+
+/**
+ * The program that every device runs under a plan: local shapes and literals, every redistribution as the collectives that
+ * were priced, each shared copy made once, and the collectives that operators' own rules contain. Bodies of loops and
+ * branches become bodies with collectives of their own. Every local result is typed on every rank and compared with the shard
+ * that the plan promises.
+ *
+ * @param graph the planned graph, or the graph that was handed to `shard`
+ * @throws E_PLAN when the plan is not of this graph; E_UNSUPPORTED, with the node, for what has no local form
+ */
+export function lower(graph: Graph, plan: LowerablePlan, table: OperatorTable): DeviceProgram {
+  const planned = plannedProgram(graph, plan, table);
+  return new Lowering(planned, plan, planned.opened?.table ?? table).run();
+}
+
+class Lowering {
+  private readonly space: ShardingSpace;
+  private readonly redistributor: Redistributor;
+  private readonly flow: Dataflow;
+  private readonly emit: Emitter;
+  private readonly pieces: Pieces;
+  private readonly writer: RedistributionWriter;
+  private readonly symbols = new RankSymbols();
+  private readonly graph: Graph;
+  private readonly opened: OpenedGraph | undefined;
+  /** Frames by scope of the opened graph, and the bodies that stand in each. */
+  private readonly frames = new Map<number, Frame>();
+  private readonly regions = new Map<number, Region[]>();
+  private readonly control: ControlWriter | undefined;
+  private readonly noted: (ProgramValue & { readonly order: number })[] = [];
+  private readonly calls = new Map<string, ProgramCall>();
+  private readonly random = new Map<string, RandomPiece>();
+  private readonly outputShardings: (number | null)[] = [];
+
+  constructor(
+    { listed, opened }: PlannedProgram,
+    private readonly plan: LowerablePlan,
+    private readonly table: OperatorTable,
+  ) {
+    const { request } = plan;
+    const graph = listed;
+    this.graph = graph;
+    this.opened = opened;
+    const mesh = parseMesh(request.mesh);
+    this.space = new ShardingSpace(mesh, table.kinds);
+    this.redistributor = new Redistributor(this.space, collectiveModel(request.cost, loadCluster(request.cluster), mesh)); // prettier-ignore
+    this.flow = dataflow(graph, table, request.sharing, opened?.loops);
+    refuseDamaged(plan, { graph, flow: this.flow, space: this.space, carries: opened?.carries.length ?? 0 });
+    this.emit = new Emitter(table, mesh, this.symbols, new Set(graph.nodes.map((n) => n.name)));
+    this.pieces = new Pieces(this.space);
+    this.writer = new RedistributionWriter(this.emit, this.space, this.pieces);
+    if (opened === undefined) return;
+    for (const region of opened.regions) {
+      const list = this.regions.get(region.scope);
+      if (list === undefined) this.regions.set(region.scope, [region]);
+      else list.push(region);
+    }
+    for (const list of this.regions.values()) list.sort((a, b) => a.start - b.start);
+    this.control = new ControlWriter(this.siteOf(opened));
+  }
+
+  run(): DeviceProgram {
+    const { graph } = this;
+    const frame = new Frame(this.emit, 0, undefined);
+    this.walk(frame, 0, graph.nodes.length);
+    const outputs = this.outputs(frame);
+    const program: Graph = {
+      name: graph.name,
+      nodes: frame.section.nodes,
+      outputs,
+      subgraphs: Object.fromEntries(frame.bodies),
+      notes: [
+        `Program of each device of the mesh ${this.space.mesh.text}.`,
+        ...[...this.symbols.values].map(([symbol, values]) => `${symbol} is ${values.join(', ')} on ranks 0, 1, ..`),
+      ],
+    };
+    lintGraph(program);
+    return {
+      graph: program,
+      mesh: this.space.mesh,
+      space: this.space,
+      symbols: this.symbols.values,
+      values: this.noted.sort((a, b) => a.order - b.order).map(({ order: _, ...value }) => value),
+      outputs: this.outputShardings,
+      random: this.random,
+      calls: this.calls,
+    };
+  }
+
+  private siteOf(opened: OpenedGraph): ConstructorParameters<typeof ControlWriter>[0] {
+    const { flow, plan, space, redistributor, emit, pieces, writer } = this;
+    return {
+      flow, plan, opened, space, redistributor, emit, pieces, writer,
+      walk: (frame, start, end) => this.walk(frame, start, end),
+      move: (frame, move) => {
+        emit.meta = move.phase === 'forward' ? { phase: 'forward' } : {};
+        return this.carry(frame, move);
+      },
+      note: (value, { call, scope }, result, placed) => this.note(value, call.name, result, placed, scope),
+      called: (name, call) => void this.calls.set(name, call),
+    }; // prettier-ignore
+  }
+
+  /** Writes nodes of the listed graph, and the calls whose bodies stand among them. */
+  private walk(frame: Frame, start: number, end: number): void {
+    this.frames.set(frame.scope, frame);
+    const regions = (this.regions.get(frame.scope) ?? []).filter((r) => r.start >= start && r.end <= end);
+    let next = 0;
+    for (let n = start; n < end;) {
+      const region = regions[next];
+      if (region !== undefined && region.start === n) {
+        this.control?.write(frame, region);
+        next++;
+        n = region.end;
+        continue;
+      }
+      const node = this.graph.nodes[n];
+      if (this.flow.alias[n] < 0) {
+        this.emit.section = frame.section;
+        if (node.kind === 'call') this.call(frame, node, n);
+        else this.placeholder(frame, node, n);
+      }
+      n++;
+    }
+  }
+
+  private placeholder(frame: Frame, node: Node, n: number): void {
+    const [id] = this.flow.results[n];
+    if (node.kind !== 'placeholder' || id === undefined || id < 0)
+      throw new ShardwrightError('E_UNSUPPORTED', `${node.kind} ${node.name} is no tensor input`, { node: node.name });
+    const { meta } = this.flow.values[id];
+    const sharding = this.space.parse(this.plan.nodes[n].outputs[0]);
+    const name = this.emit.placeholder(node, {
+      dtype: meta.dtype,
+      shape: this.pieces.shape(sharding, meta.shape),
+    });
+    frame.owned.set(id, { name, sharding });
+    this.note(id, node.name, 0, { name, sharding });
+  }
+
+  private call(frame: Frame, node: Node, n: number): void {
+    const { flow, space } = this;
+    const planned = this.plan.nodes[n];
+    const inputSpecs = planned.inputs.map((text) => space.parse(text));
+    const outputSpecs = planned.outputs.map((text) => (text === '-' ? -1 : space.parse(text)));
+    this.emit.meta = this.moveMeta(node, flow.phases[n]);
+    const inputs = Array.from(flow.inputs[n], (value, i) =>
+      this.carry(frame, {
+        value,
+        phase: flow.phases[n],
+        moves: planned.redistributions.filter((r) => r.input === i),
+        to: inputSpecs[i],
+        scope: this.opened?.loops.moveScope(this.graph.nodes[flow.values[value].node].name, node.name) ?? 0,
+        use: `input ${i} of ${node.name}`,
+      }),
+    );
+    this.emit.section = frame.section;
+    this.emit.meta = node.meta;
+    const results = Array.from(flow.results[n], (id): TensorMeta | null => (id < 0 ? null : flow.values[id].meta));
+    const shared = this.opened?.sharedMaps.get(node.name);
+    const names =
+      shared === undefined
+        ? this.local(frame, node, n, inputs, inputSpecs, outputSpecs, results)
+        : this.control?.sharedRows(frame, node, shared, inputs, this.localTypes(results, outputSpecs));
+    if (names === undefined) throw internalError(`${node.name} has bodies that nothing writes`);
+    results.forEach((meta, k) => {
+      const name = names[k];
+      if (meta === null || name === undefined || name === null) return;
+      this.check(node, name, meta, outputSpecs[k]);
+      const placed = { name, sharding: outputSpecs[k] };
+      frame.owned.set(flow.results[n][k], placed);
+      this.note(flow.results[n][k], this.originOf(node.name), k, placed, frame.scope);
+    });
+  }
+
+  private localTypes(results: readonly (TensorMeta | null)[], specs: readonly number[]): LocalType[] {
+    return results.map((meta, k) => {
+      if (meta === null) throw internalError('a body returns nothing');
+      return { dtype: meta.dtype, shape: this.pieces.shape(specs[k], meta.shape) };
+    });
+  }
+
+  /** Writes the local form of a call: one name for each result. */
+  private local(
+    frame: Frame,
+    node: Node,
+    n: number,
+    inputs: readonly string[],
+    inputSpecs: readonly number[],
+    outputSpecs: readonly number[],
+    results: readonly (TensorMeta | null)[],
+  ): readonly (string | null)[] {
+    const record = this.table.get(node.target);
+    if (record === undefined) return this.unknown(node, n, inputs, results);
+    const global = withOutputs(
+      bindCall(record, node.args, node.kwargs, (name) => this.flow.values[this.flow.valueOf(name)].meta),
+      results,
+    );
+    const rules = rulesTaken(this.space, record.shard(global), inputSpecs, outputSpecs);
+    const members = this.memberNames(n);
+    const call = new LocalCall(
+      this.emit,
+      this.pieces,
+      node,
+      record,
+      global,
+      inputs,
+      inputSpecs,
+      outputSpecs,
+      rules,
+      (k) => members.get(k),
+    );
+    const first = this.emit.section.nodes.length;
+    const names = rewrite(call);
+    this.noteRandom(node, first, results, outputSpecs);
+    this.keepBodies(frame, node);
+    return names;
+  }
+
+  /** Bodies that a call takes for comparators and reducers stand in the program as they are: they see single numbers. */
+  private keepBodies(frame: Frame, node: Node): void {
+    const keep = (arg: Arg): void => {
+      if (isList(arg)) arg.forEach(keep);
+      else if (isGraphRef(arg)) {
+        const body = getOwn(this.graph.subgraphs, arg.name);
+        if (body !== undefined) frame.bodies.set(arg.name, body);
+      }
+    };
+    node.args.forEach(keep);
+    Object.values(node.kwargs).forEach(keep);
+  }
+
+  /** A call of an operator without a record runs on every device, on whole tensors (`unknown: 'replicate'`). */
+  private unknown(
+    node: Node,
+    n: number,
+    inputs: readonly string[],
+    results: readonly (TensorMeta | null)[],
+  ): readonly (string | null)[] {
+    if (this.plan.request.unknown !== 'replicate')
+      throw new ShardwrightError('E_UNSUPPORTED', `${node.target} has no record, so it is not lowered`, {
+        node: node.name,
+        hint: 'give the operator a record with defineOp, or plan with unknown: replicate',
+      });
+    let next = 0;
+    const put = (arg: Arg): Arg => (isList(arg) ? arg.map(put) : isRef(arg) ? ref(inputs[next++]) : arg);
+    const args = node.args.map(put);
+    const kwargs: Record<string, Arg> = { ...node.kwargs };
+    // In the order in which `dataflow` counts the operands of such a call.
+    for (const key of Object.keys(node.kwargs).sort()) setOwn(kwargs, key, put(node.kwargs[key]));
+    const members = this.memberNames(n);
+    return this.emit.stated(node, args, kwargs, results, (k) => members.get(k));
+  }
+
+  /** Names that the unsharded program has for the members of a tuple. */
+  private memberNames(n: number): Map<number, string> {
+    const names = new Map<number, string>();
+    for (const k of this.flow.results[n].keys()) {
+      const id = this.flow.results[n][k];
+      const name = id < 0 ? undefined : this.aliasNames.get(id);
+      if (name !== undefined) names.set(k, name);
+    }
+    return names;
+  }
+
+  private get aliasNames(): ReadonlyMap<number, string> {
+    if (this.aliases === undefined) {
+      this.aliases = new Map();
+      for (const [i, node] of this.graph.nodes.entries()) {
+        const id = this.flow.alias[i];
+        if (id >= 0 && node.target === 'operator.getitem' && !this.aliases.has(id)) this.aliases.set(id, node.name);
+      }
+    }
+    return this.aliases;
+  }
+  private aliases: Map<number, string> | undefined;
+
+  /** Random calls draw from the stream of the call that they are written for, at the positions of their part. */
+  private noteRandom(
+    node: Node,
+    first: number,
+    results: readonly (TensorMeta | null)[],
+    outputSpecs: readonly number[],
+  ): void {
+    const [meta] = results;
+    if (meta === undefined || meta === null) return;
+    for (const written of this.emit.section.nodes.slice(first)) {
+      const cls = this.table.get(written.target)?.cls;
+      if (cls !== 'random' && cls !== 'attention') continue;
+      this.random.set(written.name, { stream: this.originOf(node.name), sharding: outputSpecs[0], shape: meta.shape });
+    }
+  }
+
+  /** @throws E_INTERNAL when a local result is not the shard that the plan promises */
+  private check(node: Node, name: string, meta: TensorMeta, sharding: number): void {
+    const { dtype, shape } = this.emit.type(name);
+    const wanted = this.pieces.shape(sharding, meta.shape);
+    const fits = dtype === meta.dtype && shape.length === wanted.length && shape.every((s, d) => sameInt(s, wanted[d]));
+    if (fits) return;
+    const text = (sizes: readonly unknown[]): string => JSON.stringify(sizes);
+    throw internalError(
+      `${node.target} gives ${dtype}${text(shape)} on the devices, ${this.space.text(sharding)} of ${meta.dtype}${text(meta.shape)} is ${text(wanted)}`,
+      { node: node.name },
+    );
+  }
+
+  /** Takes a value through the redistributions of one use, in the body where they are priced. */
+  private carry(frame: Frame, { value, phase, moves, to, scope, use }: Move): string {
+    const { meta } = this.flow.values[value];
+    const at = moves.length === 0 ? frame : this.frames.get(scope);
+    if (at === undefined) throw internalError(`${use} is moved in a body that is not there`);
+    let now = at.find(value);
+    if (now === undefined) throw damaged(`${use} is used before it is made`);
+    this.emit.section = at.section;
+    for (const move of moves) {
+      const [from, next] = [this.space.parse(move.from), this.space.parse(move.to)];
+      if (from !== now.sharding)
+        throw damaged(`the plan moves ${use} from ${move.from}, it is ${this.space.text(now.sharding)}`);
+      const key = `${value}:${phase}:${move.from}:${move.to}`;
+      // The plan lists what loops hand on after all nodes, so the use that it says makes a copy need not be the first here.
+      const kept = move.copy === undefined ? undefined : at.copies.get(key);
+      if (kept !== undefined) {
+        now = kept;
+        continue;
+      }
+      const steps = this.redistributor.plan({ shape: meta.shape, itemBytes: DTYPE_BYTES[meta.dtype] }, from, next);
+      if (steps === undefined) throw damaged(`the plan moves ${use} in a way that is refused`);
+      // A body of the backward pass has forward values too; what is moved may be either.
+      if (this.emit.isBackward(now.name) && this.emit.meta.phase === 'forward')
+        this.emit.meta = without(this.emit.meta, 'phase');
+      now = { name: this.writer.write(steps, now.name, meta.shape), sharding: next };
+      if (move.copy !== undefined) at.copies.set(key, now);
+    }
+    if (now.sharding !== to)
+      throw damaged(`the plan leaves ${use} in ${this.space.text(now.sharding)}, wanted ${this.space.text(to)}`);
+    return frame.bring(now.name, at);
+  }
+
+  private outputs(frame: Frame): Output[] {
+    let k = 0;
+    const ownerOf = ownersOfOutputs(this.graph);
+    return this.flow.outputs.map(({ output, value }): Output => {
+      if (value < 0) {
+        this.outputShardings.push(null);
+        return output;
+      }
+      const planned = this.plan.outputs[k++];
+      const phase = output.role === 'output' ? 'forward' : 'backward';
+      const node = this.graph.nodes[this.flow.values[value].node];
+      this.emit.meta = this.moveMeta(node, phase);
+      const to = this.space.parse(planned.placement);
+      this.checkReturn(output, planned, to, ownerOf(output));
+      const name = this.carry(frame, { value, phase, moves: planned.redistributions, to, scope: 0, use: `output ${k - 1}` }); // prettier-ignore
+      this.outputShardings.push(to);
+      return { ...output, value: name };
+    });
+  }
+
+  /**
+   * What the next step reads in place of an input, and a gradient, has the placement of that input.
+   *
+   * @throws E_PLAN when the plan could not be run a second time
+   */
+  private checkReturn({ role }: Output, planned: PlannedOutput, to: number, owner: number | undefined): void {
+    if (owner === undefined) return;
+    const [enters] = this.plan.nodes[owner].outputs;
+    if (this.space.parse(enters) === to) return;
+    const { name } = this.graph.nodes[owner];
+    throw new ShardwrightError(
+      'E_PLAN',
+      `the plan returns ${planned.value} (${role} of ${planned.of ?? ''}) as ${planned.placement}, but ${name} enters as ${enters}`,
+      { node: name, hint: `a next step could not read it: place both alike, or plan the graph again` },
+    );
+  }
+
+  /** Of redistributions. One that the backward pass needs may serve forward values that are taken again there, so it has no phase. */
+  private moveMeta({ meta }: Node, phase: 'forward' | 'backward'): NodeMeta {
+    return {
+      ...(phase === 'forward' ? { phase } : {}),
+      ...(meta.path === undefined ? {} : { path: meta.path }),
+      ...(meta.source === undefined ? {} : { source: meta.source }),
+    };
+  }
+
+  /** Name of a node in its own graph. */
+  private originOf(name: string): string {
+    return this.opened?.origins.get(name) ?? name;
+  }
+
+  private note(value: number, name: string, result: number, { name: local, sharding }: Placed, scope = 0): void {
+    const { meta } = this.flow.values[value];
+    this.noted.push({ name, result, local, sharding, shape: meta.shape, inBody: scope !== 0, order: value });
+  }
+}
+
+/** The lowering follows the plan's own words: where they do not lead on, the plan is not what was written. */
+function damaged(message: string): ShardwrightError {
+  return new ShardwrightError('E_PLAN', message, { hint: 'restore the plan, or make it again.' });
+}

@@ -1,0 +1,55 @@
+import { internalError } from '../../errors.ts';
+import { solve } from '../../solver/solve.ts';
+import type { Certificate, Problem } from '../../solver/types.ts';
+import type { KeptList } from '../../solver/problem/restrict.ts';
+import { withRowAsCost } from './restrict-remat.ts';
+
+/**
+ * Sum over the memory row of the least bytes of each placement: no plan needs less.
+ *
+ * @param kept values that are left of each variable, undefined where all are
+ */
+export function leastMemoryBound(problem: Problem, kept: readonly (KeptList | undefined)[] = []): number {
+  let total = 0;
+  problem.rows?.[0]?.amounts.forEach((amounts, k) => {
+    const values = kept[problem.rows?.[0]?.variables[k] ?? -1]?.values;
+    total +=
+      values === undefined
+        ? amounts.reduce((a, b) => Math.min(a, b), Infinity)
+        : values.reduce((least, a) => Math.min(least, amounts[a]), Infinity);
+  });
+  return total;
+}
+
+/** What a choice needs of the memory row. */
+export function memoryOf(problem: Problem, choice: Int32Array): number {
+  const [row] = problem.rows ?? [];
+  let total = 0;
+  row?.amounts.forEach((amounts, k) => (total += amounts[choice[row.variables[k]]]));
+  return total;
+}
+
+/**
+ * The least bytes of the memory row over all plans: the same problem with bytes for costs, solved exactly.
+ *
+ * @returns undefined when the problem has no plan even without a limit
+ */
+export async function leastMemory(problem: Problem, signal?: AbortSignal): Promise<number | undefined> {
+  return (await provenLeastMemory(problem, signal))?.bytes;
+}
+
+/** The same with its proof; absent for a problem without a memory row, where 0 needs none. */
+export async function provenLeastMemory(
+  problem: Problem,
+  signal?: AbortSignal,
+): Promise<{ readonly bytes: number; readonly certificate?: Certificate } | undefined> {
+  const [row] = problem.rows ?? [];
+  if (row === undefined) return { bytes: 0 };
+  const least = await solve(withRowAsCost(problem, row), {
+    engine: 'exact',
+    ...(signal !== undefined ? { signal } : {}),
+  });
+  if (least.status === 'infeasible') return undefined;
+  if (least.status !== 'optimal') throw internalError('the least memory was not proven');
+  return { bytes: least.objective, ...(least.certificate === undefined ? {} : { certificate: least.certificate }) };
+}

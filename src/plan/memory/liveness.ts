@@ -1,0 +1,56 @@
+import type { OperatorTable } from '../../ops/record/table.ts';
+import { backwardStart } from '../../passes/plannable/weight-views.ts';
+import type { Model } from '../model/model.ts';
+
+/**
+ * Who reads what, and when, independent of placements: the ground on which activation memory enters the choice problem.
+ * Moments are node indices. "In place" are reads of the value itself or through views of it.
+ *
+ * It goes over the data flow of the plan and not through the graph's interpreter: its values are results, of which a node may
+ * have several, bodies stand in line here, and what is wanted is found from the end.
+ */
+export interface Liveness {
+  /** First node of the backward pass; the number of nodes where there is none. */
+  readonly split: number;
+  /** By node: whether it is a view of its one tensor input. */
+  readonly view: Uint8Array;
+  /** By value: the last forward and the first and last backward node that read it, itself; -1 where none does. */
+  readonly lastForward: Int32Array;
+  readonly firstBackward: Int32Array;
+  readonly lastBackward: Int32Array;
+  /** By value: the value whose storage it shares if nothing is moved on the way. */
+  readonly root: Int32Array;
+  /** By node: 1 where the backward pass reads a result of it or of something computed from it. */
+  readonly wanted: Uint8Array;
+}
+
+export function livenessOf(model: Model, table: OperatorTable): Liveness {
+  const { graph, flow } = model;
+  const split = backwardStart(graph);
+  const none = (): Int32Array => new Int32Array(flow.values.length).fill(-1);
+  const view = new Uint8Array(graph.nodes.length);
+  const [lastForward, firstBackward, lastBackward] = [none(), none(), none()];
+  const root = Int32Array.from(flow.values.keys());
+  graph.nodes.forEach((node, n) => {
+    if (flow.alias[n] >= 0) return;
+    const inputs = flow.inputs[n];
+    for (const value of inputs) {
+      if (n < split) lastForward[value] = n;
+      else {
+        if (firstBackward[value] < 0) firstBackward[value] = n;
+        lastBackward[value] = n;
+      }
+    }
+    if (node.kind !== 'call' || inputs.length !== 1 || table.get(node.target)?.cls !== 'view') return;
+    view[n] = 1;
+    for (const value of flow.results[n]) if (value >= 0) root[value] = root[inputs[0]];
+  });
+  const wanted = new Uint8Array(graph.nodes.length);
+  for (let n = split - 1; n >= 0; n--) {
+    if (flow.alias[n] >= 0 || graph.nodes[n].kind !== 'call') continue;
+    if (flow.results[n].some((value) => value >= 0 && firstBackward[value] >= 0)) wanted[n] = 1;
+    if (wanted[n] === 0) continue;
+    for (const value of flow.inputs[n]) wanted[flow.values[value].node] = 1;
+  }
+  return { split, view, lastForward, firstBackward, lastBackward, root, wanted };
+}

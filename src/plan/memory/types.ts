@@ -1,0 +1,38 @@
+import type { Certificate, Progress } from '../../solver/types.ts';
+import type { Deadline } from '../request/deadline.ts';
+import type { FittingPlan } from './evaluate-choice.ts';
+
+/** What the search for a plan within a budget over time is asked, and what it answers. */
+
+export interface WithinMemory {
+  /** Undefined when none was found. */
+  readonly plan: FittingPlan | undefined;
+  /** Sharding first, checkpointing after, for comparison; undefined when that finds no plan or was not asked for. */
+  readonly twoStage: FittingPlan | undefined;
+  /** Lower bound on the seconds of every plan within the budget. */
+  readonly boundSeconds: number;
+  /** Lower bound on the budget of any plan; only when none was found. */
+  readonly neededBytes?: number;
+  /** Whether the bound was replayed by the checker. */
+  readonly certified: boolean;
+  /** Its proof, and the nodes at whose moments memory is a row of the problem that it is about. */
+  readonly proof?: { readonly moments: readonly string[]; readonly certificate: Certificate };
+  /** Problems solved on the way. */
+  readonly rounds: number;
+  /** Whether the time limit ended the search. */
+  readonly isOutOfTime: boolean;
+}
+
+export interface WithinOptions {
+  /** Whether forward results may be computed again. */
+  readonly recompute: boolean;
+  /** `two-stage`: placements are those of the first stage; `joint`: both are chosen at once, from there. */
+  readonly mode: 'joint' | 'two-stage';
+  readonly signal?: AbortSignal;
+  readonly onProgress?: (event: Progress) => void;
+  /** Of the whole solve, which this is a stage of. Default: the request's time limit, from now on. */
+  readonly deadline?: Deadline;
+}
+
+/** The choice of least seconds whose states take at most a share of the budget; undefined when there is none. */
+export type FirstStage = (share: number) => Promise<Int32Array | undefined>;

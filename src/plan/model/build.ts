@@ -1,0 +1,128 @@
+import { placeholdersByRoleName } from '../../graph/carried.ts';
+import { shareCopies } from './copies.ts';
+import type { BuildInput } from './input.ts';
+import type { CopyVariable, Model, NodeSeconds, Use, Variable } from './model.ts';
+import { strategySeconds } from './node-costs.ts';
+import { memoryRows, parameterStates } from './state-memory.ts';
+import { chargedKey, repeated, TableBuilder } from './tables.ts';
+import { collectUses, SpecColumns } from './uses.ts';
+
+/** Builds the choice problem of `Model` from strategies and prices. */
+export function buildModel(input: BuildInput): Model {
+  const { graph, flow, strategies, space } = input;
+  const tables = new TableBuilder(input.charges);
+  const variables: Variable[] = [];
+  const nodeVariable = new Int32Array(graph.nodes.length).fill(-1);
+  const seconds = new Map<number, NodeSeconds>();
+  strategies.nodes.forEach((entry, node) => {
+    if (entry === null) return;
+    const times = input.opened?.loops.runsOf(graph.nodes[node].name) ?? 1;
+    const vector = tables.vector(`n${entry.content}x${times}`, () => {
+      let v = seconds.get(entry.content);
+      if (v === undefined) seconds.set(entry.content, (v = strategySeconds(entry, input)));
+      const { compute, internal } = v;
+      return repeated(
+        compute.map((c, i) => c + internal[i]),
+        times,
+      );
+    });
+    nodeVariable[node] = tables.addVariable(entry.set.count, vector);
+    variables.push({ kind: 'node', node });
+  });
+  const columns = new SpecColumns(strategies, tables);
+  const uses = collectUses(input, columns, tables, variables, nodeVariable);
+  const copies = input.sharing ? shareCopies(input, uses, columns, tables, variables) : [];
+  connect(input, uses, copies, columns, tables, nodeVariable);
+  tieParameters(input, columns, tables, nodeVariable);
+  const { problem, ...units } = tables.finish(input.ceilingSeconds);
+  const states = parameterStates(input, nodeVariable);
+  return {
+    graph,
+    ...(input.opened !== undefined ? { opened: input.opened } : {}),
+    ...(input.statedDims !== undefined ? { statedDims: input.statedDims } : {}),
+    flow,
+    strategies,
+    space,
+    cluster: input.cluster,
+    charges: input.charges,
+    redistributor: input.charges.redistributor,
+    problem: { ...problem, name: graph.name, rows: memoryRows(input, states, nodeVariable) },
+    ...units,
+    ...(input.ceilingSeconds === undefined ? {} : { ceilingSeconds: input.ceilingSeconds }),
+    variables,
+    nodeVariable,
+    uses,
+    copies,
+    nodeSeconds: seconds,
+    stateBytes: states,
+  };
+}
+
+/** Edges: producer to copy, and producer or copy to every use. */
+function connect(
+  input: BuildInput,
+  uses: readonly Use[],
+  copies: readonly CopyVariable[],
+  columns: SpecColumns,
+  tables: TableBuilder,
+  nodeVariable: Int32Array,
+): void {
+  const { flow, charges } = input;
+  const copyLists = copies.map((copy) => {
+    const { node, result } = flow.values[copy.value];
+    const owned = columns.result(node, result);
+    const key = `${tables.listId(copy.owned)}:${tables.listId(copy.copy)}`;
+    const table = tables.table(`own${owned.list}:${key}`, owned.specs.length, copy.owned.length, () => {
+      const costs = new Float64Array(owned.specs.length * copy.owned.length).fill(Infinity);
+      copy.owned.forEach((id, z) => (costs[owned.specs.indexOf(id) * copy.owned.length + z] = 0));
+      return costs;
+    });
+    tables.addEdge(nodeVariable[node], copy.variable, table, owned.mapId, -1);
+    return key;
+  });
+  for (const use of uses) {
+    const { node, result, type } = flow.values[use.value];
+    const charged = charges.typeOf(flow.values[use.value]);
+    if (use.copy < 0) {
+      const owned = columns.result(node, result);
+      const table = tables.redistribution(type, charged, owned, use.demands, use.times);
+      tables.addEdge(nodeVariable[node], use.variable, table, owned.mapId, use.demands.mapId);
+      continue;
+    }
+    const copy = copies[use.copy];
+    const wanted = use.demands.specs;
+    const key = `use${chargedKey(type, charged)}:${copyLists[use.copy]}:${use.demands.list}x${use.times}`;
+    const table = tables.table(key, copy.owned.length, wanted.length, () => {
+      const own = charges.matrix(charged, copy.owned, wanted);
+      const shared = charges.matrix(
+        charged,
+        copy.copy.map((q, z) => (q < 0 ? copy.owned[z] : q)),
+        wanted,
+      );
+      for (let i = 0; i < own.length; i++) own[i] = Math.min(own[i], shared[i]);
+      return repeated(own, use.times);
+    });
+    tables.addEdge(copy.variable, use.variable, table, -1, use.demands.mapId);
+  }
+}
+
+/** Parameters that are one tensor are placed alike: a table that allows equal placements only. */
+function tieParameters(input: BuildInput, columns: SpecColumns, tables: TableBuilder, nodeVariable: Int32Array): void {
+  const byRole = placeholdersByRoleName(input.graph);
+  for (const group of input.graph.ties ?? []) {
+    const [owner, ...others] = group.map((name) => byRole.get(name) ?? -1);
+    for (const other of others) {
+      const a = columns.result(owner, 0);
+      const b = columns.result(other, 0);
+      const table = tables.table(`tie${a.list}:${b.list}`, a.specs.length, b.specs.length, () => {
+        const costs = new Float64Array(a.specs.length * b.specs.length).fill(Infinity);
+        a.specs.forEach((id, i) => {
+          const j = b.specs.indexOf(id);
+          if (j >= 0) costs[i * b.specs.length + j] = 0;
+        });
+        return costs;
+      });
+      tables.addEdge(nodeVariable[owner], nodeVariable[other], table, a.mapId, b.mapId);
+    }
+  }
+}

@@ -1,0 +1,34 @@
+/**
+ * In: a model whose prices are so far apart that whole units cannot tell the cheap ones apart, and what a request leaves of
+ * its problem. Out: the seconds of a plan that is known, above which no single price can be part of an optimal plan.
+ */
+import { NoChoiceInTime, solveNow } from '../../solver/solve.ts';
+import type { Problem, Solution } from '../../solver/types.ts';
+import type { Model } from './model.ts';
+import { termBound } from './greedy.ts';
+import { MOST_ROUNDING } from './tables.ts';
+import { workOn } from '../request/work-limits.ts';
+
+/** Undefined where rounding is negligible, and where no plan is known that costs less than the present ceiling. */
+export function ceilingOf(
+  { unitsPerSecond, roundingSeconds, ceilingSeconds = Infinity }: Model,
+  problem: Problem,
+): number | undefined {
+  // prettier-ignore
+  if (roundingSeconds <= (MOST_ROUNDING * termBound(problem)) / unitsPerSecond) return undefined;
+  const known = choiceOf(problem);
+  if (known === undefined || known.status === 'infeasible') return undefined;
+  // Units round: the plan may cost so much more.
+  const seconds = known.objective / unitsPerSecond + roundingSeconds;
+  return seconds < ceilingSeconds ? seconds : undefined;
+}
+
+/** A good choice of a problem; undefined when none is found with little work. */
+function choiceOf(problem: Problem): Solution | undefined {
+  try {
+    return solveNow(problem, { certify: false, workLimit: workOn(problem) });
+  } catch (error) {
+    if (error instanceof NoChoiceInTime) return undefined;
+    throw error;
+  }
+}

@@ -1,0 +1,33 @@
+import type { Cluster } from '../../cost/hardware/cluster.ts';
+import type { CollectiveModel } from '../../cost/collective-model.ts';
+import type { Optimizer } from '../../cost/memory/memory.ts';
+import type { RedistributionCharges } from '../../cost/redistribution/charges.ts';
+import type { Graph } from '../../graph/types.ts';
+import type { OpenedGraph } from '../../passes/plannable/open-bodies.ts';
+import type { ShardingSpace } from '../../mesh/sharding/space.ts';
+import type { StatedDims } from '../request/request.ts';
+import type { Dataflow } from '../../strategy/dataflow.ts';
+import type { StrategyTable } from '../../strategy/nodes.ts';
+
+/** Everything that the choice problem of a graph is built from. */
+export interface BuildInput {
+  readonly graph: Graph;
+  /** How often each node runs, and what bodies hand to their next trip; absent for a straight-line program. */
+  readonly opened?: Pick<OpenedGraph, 'loops' | 'carries'>;
+  readonly flow: Dataflow;
+  readonly strategies: StrategyTable;
+  readonly space: ShardingSpace;
+  readonly cluster: Cluster;
+  readonly collectives: CollectiveModel;
+  readonly charges: RedistributionCharges;
+  readonly optimizer: Optimizer | undefined;
+  readonly sharing: boolean;
+  /** Most stretches of neighbouring mesh dims in which a placement may differ, see `runsOf`; absent: any number. */
+  readonly mostRuns?: number;
+  /** Bytes per device that parameters, gradients, optimizer state and buffers may take. */
+  readonly budgetBytes: number;
+  /** A price above it is forbidden, because a plan without it is known to cost less in all; absent: none is. */
+  readonly ceilingSeconds?: number;
+  /** Batch and sequence dims of inputs as the user states them. */
+  readonly statedDims?: StatedDims;
+}

@@ -1,0 +1,125 @@
+import type { Cluster } from '../../cost/hardware/cluster.ts';
+import type { RedistributionCharges } from '../../cost/redistribution/charges.ts';
+import type { Redistributor } from '../../cost/redistribution/redistribute.ts';
+import type { Graph } from '../../graph/types.ts';
+import type { ShardingSpace } from '../../mesh/sharding/space.ts';
+import type { Problem } from '../../solver/types.ts';
+import type { BuildInput } from './input.ts';
+import type { StatedDims } from '../request/request.ts';
+import type { Dataflow } from '../../strategy/dataflow.ts';
+import type { StrategyTable } from '../../strategy/nodes.ts';
+
+/**
+ * The planning model: a graph on a mesh as a choice problem, together with what each variable means.
+ *
+ * Variables and the integer program:
+ *
+ *  - x_n, one per node n that decides something: its strategy (a placeholder's strategy is its placement);
+ *  - z_{v,f}, one per value v that several uses of one phase f need: the pair (o, q) of the placement o that the producer
+ *    leaves and of one shared copy q (or none). The copy is made once, however many uses take it;
+ *  - y_k, one per user output k that no tangent speaks for: the placement in which it is returned.
+ *
+ *  minimise   sum_n compute_n(x_n) + sum_z R(o, q) + sum_uses min(R(o, w), R(q, w))
+ *  subject to the owned part o of z equals the producer's output placement;
+ *             sum_parameters stateBytes(placement) <= budget                          (`memory` row)
+ *
+ * w is the placement that a use demands: an input of the consumer's strategy; the parameter's own placement for its
+ * gradient; the buffer's for a mutation; the tangent's for the output that it belongs to. R is the price of the cheapest
+ * redistribution, as executed (under a literal preset what that preset charges, see `RedistributionCharges`). Every term has two variables at most, so the problem is pairwise.
+ */
+export interface Model {
+  readonly graph: Graph;
+  /** How often each node runs; absent for a straight-line program. */
+  readonly opened?: BuildInput['opened'];
+  readonly flow: Dataflow;
+  readonly strategies: StrategyTable;
+  readonly space: ShardingSpace;
+  readonly cluster: Cluster;
+  /** What redistributions add to the objective. */
+  readonly charges: RedistributionCharges;
+  /** The steps that they take. */
+  readonly redistributor: Redistributor;
+  readonly problem: Problem;
+  /** Costs in the problem are seconds times this, rounded. */
+  readonly unitsPerSecond: number;
+  /** Every cost is a multiple of so many units. */
+  readonly quantum: number;
+  /** No choice's seconds differ from its units by more. */
+  readonly roundingSeconds: number;
+  /** Prices above it were forbidden; absent: none were. */
+  readonly ceilingSeconds?: number;
+  readonly variables: readonly Variable[];
+  /** Variable of each node, -1 for a node that is another name of a value. */
+  readonly nodeVariable: Int32Array;
+  readonly uses: readonly Use[];
+  readonly copies: readonly CopyVariable[];
+  /** Seconds of each strategy, per node content. */
+  readonly nodeSeconds: ReadonlyMap<number, NodeSeconds>;
+  /** State bytes of each parameter's placements, by node index. */
+  readonly stateBytes: ReadonlyMap<number, StateBytes>;
+  /** What the user states of inputs: their batch and sequence dims, by name. */
+  readonly statedDims?: StatedDims;
+}
+
+export type Variable =
+  | { readonly kind: 'node'; readonly node: number }
+  | { readonly kind: 'copy'; readonly copy: number }
+  | { readonly kind: 'output'; readonly output: number; readonly specs: Int32Array };
+
+/** One use of a value: who demands it, in which placement for each value of the demanding variable. */
+export interface Use {
+  readonly value: number;
+  readonly variable: number;
+  /** Consumer node and input position, or the graph output. */
+  readonly at:
+    | { readonly kind: 'input'; readonly node: number; readonly input: number }
+    | { readonly kind: 'output'; readonly output: number }
+    /** What a body hands to its next trip: it must end in the placement of this carry. */
+    | { readonly kind: 'carry'; readonly node: number };
+  readonly phase: string;
+  /** Scope of `opened.loops` in which the value is moved for this use; 0 is the program. */
+  readonly scope: number;
+  /** How often it is moved in one run of the program. */
+  readonly times: number;
+  /** Distinct demanded shardings, and for each value of the variable the position of its demand. */
+  readonly demands: SpecList;
+  /** Copy variable that serves this use, -1 where the value has none in this phase. */
+  copy: number;
+}
+
+/** A list of distinct sharding ids with the map from a variable's values to positions in it. Shared by content. */
+export interface SpecList {
+  readonly specs: Int32Array;
+  /** Interned id of `specs`. */
+  readonly list: number;
+  /** Position in `specs` for each value of the variable. */
+  readonly map: Int32Array;
+  /** Interned id of `map`; -1 when it is the identity. */
+  readonly mapId: number;
+}
+
+export interface CopyVariable {
+  readonly value: number;
+  readonly phase: string;
+  readonly variable: number;
+  /** For each value of the variable: the producer's placement, and the copy's (-1: no copy). */
+  readonly owned: Int32Array;
+  readonly copy: Int32Array;
+}
+
+/** Seconds of each strategy of a node. */
+export interface NodeSeconds {
+  /** Roofline time at the local sizes. */
+  readonly compute: Float64Array;
+  /** Collectives inside the rule itself, such as the sums of a vocabulary-parallel loss. */
+  readonly internal: Float64Array;
+}
+
+export interface StateBytes {
+  /** Bytes per local element of parameter, gradient and optimizer state. */
+  readonly parameter: number;
+  readonly gradient: number;
+  readonly optimizer: number;
+  /** Local elements for each placement of the parameter's domain. */
+  readonly localElements: Float64Array;
+}

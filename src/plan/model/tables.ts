@@ -1,0 +1,275 @@
+import type { ChargedType, RedistributionCharges } from '../../cost/redistribution/charges.ts';
+import { internalError, ShardwrightError } from '../../errors.ts';
+import type { Problem } from '../../solver/types.ts';
+import { DTYPE_BYTES } from '../../graph/types.ts';
+import type { TensorMeta } from '../../ops/record/record.ts';
+import type { SpecList } from './model.ts';
+
+/**
+ * The number side of the model while it is built: vectors, maps and cost tables in seconds, each stored once by meaning
+ * (the lists of shardings and the tensor type that it prices), and turned into integers together at the end.
+ */
+export class TableBuilder {
+  private readonly listIds = new Map<string, number>();
+  private readonly lists: Int32Array[] = [];
+  private readonly mapIds = new Map<string, number>();
+  private readonly maps: Int32Array[] = [];
+  private readonly tableIds = new Map<string, number>();
+  private readonly tables: { rows: number; columns: number; costs: Float64Array }[] = [];
+  private readonly vectorIds = new Map<string, number>();
+  private readonly vectors: Float64Array[] = [];
+  private readonly domains: number[] = [];
+  private readonly unary: number[] = [];
+  private readonly offers: { readonly first: number[]; readonly second: number[] } = { first: [], second: [] };
+  private readonly first: number[] = [];
+  private readonly second: number[] = [];
+  private readonly edgeTable: number[] = [];
+  private readonly firstMap: number[] = [];
+  private readonly secondMap: number[] = [];
+
+  constructor(private readonly charges: RedistributionCharges) {}
+
+  /** Distinct shardings of a column of strategies, in order of first appearance. */
+  specList(ids: Int32Array): SpecList {
+    const position = new Map<number, number>();
+    const map = new Int32Array(ids.length);
+    let identity = true;
+    for (let i = 0; i < ids.length; i++) {
+      let p = position.get(ids[i]);
+      if (p === undefined) {
+        p = position.size;
+        position.set(ids[i], p);
+      }
+      map[i] = p;
+      if (p !== i) identity = false;
+    }
+    const specs = Int32Array.from(position.keys());
+    return { specs, list: this.listId(specs), map, mapId: identity ? -1 : this.mapId(map) };
+  }
+
+  listId(specs: Int32Array): number {
+    return internArray(specs, this.listIds, this.lists);
+  }
+
+  mapId(map: Int32Array): number {
+    return internArray(map, this.mapIds, this.maps);
+  }
+
+  /** Id of a unary cost vector in seconds, known by its meaning. */
+  vector(key: string, make: () => Float64Array): number {
+    let id = this.vectorIds.get(key);
+    if (id === undefined) {
+      id = this.vectors.length;
+      this.vectors.push(make());
+      this.vectorIds.set(key, id);
+    }
+    return id;
+  }
+
+  addVariable(size: number, vector: number): number {
+    this.domains.push(size);
+    this.unary.push(vector);
+    this.offers.first.push(-1);
+    this.offers.second.push(-1);
+    return this.domains.length - 1;
+  }
+
+  /** Says that each value of a variable is a pair of offers of which every use takes the cheaper (maps, see `specList`). */
+  pairs(variable: number, first: number, second: number): void {
+    this.offers.first[variable] = first;
+    this.offers.second[variable] = second;
+  }
+
+  /** Id of the table of redistribution prices from every sharding of one list to every one of another. */
+  redistribution(type: number, charged: ChargedType, from: SpecList, to: SpecList, times: number): number {
+    return this.table(
+      `r${chargedKey(type, charged)}:${from.list}:${to.list}x${times}`,
+      from.specs.length,
+      to.specs.length,
+      () => repeated(this.charges.matrix(charged, from.specs, to.specs), times),
+    );
+  }
+
+  table(key: string, rows: number, columns: number, make: () => Float64Array): number {
+    let id = this.tableIds.get(key);
+    if (id === undefined) {
+      id = this.tables.length;
+      this.tables.push({ rows, columns, costs: make() });
+      this.tableIds.set(key, id);
+    }
+    return id;
+  }
+
+  addEdge(first: number, second: number, table: number, firstMap: number, secondMap: number): void {
+    this.first.push(first);
+    this.second.push(second);
+    this.edgeTable.push(table);
+    this.firstMap.push(firstMap);
+    this.secondMap.push(secondMap);
+  }
+
+  /**
+   * The problem in integers. One unit is a nanosecond divided by a power of two, chosen so that the sum of every term's
+   * largest price stays below 2^51: sums are then exact in doubles.
+   *
+   * @param ceilingSeconds a price above it is forbidden
+   * @throws E_LIMIT where prices are too far apart to be added
+   */
+  finish(ceilingSeconds = Infinity): IntegerProblem {
+    const vectors = this.vectors.map((costs) => spanOf(costs, ceilingSeconds));
+    const tables = this.tables.map(({ costs }) => spanOf(costs, ceilingSeconds));
+    let most = 0;
+    let least = 0;
+    let terms = 0;
+    const spans = [...this.unary.map((v) => vectors[v]), ...this.edgeTable.map((t) => tables[t])];
+    for (const span of spans) {
+      most += span.most;
+      least += span.least;
+      if (span.most > 0) terms++;
+    }
+    if (!(most < MOST_SECONDS))
+      throw new ShardwrightError(
+        'E_LIMIT',
+        `the prices of this program sum to ${most} s, which is no time to plan with`,
+        {
+          hint: `check the cluster's rates and latencies and the measured tables: all prices together must stay below ${MOST_SECONDS} s.`,
+        },
+      );
+    const unitsPerSecond = 1e9 * 2 ** Math.min(FINEST_BITS, Math.floor(Math.log2(2 ** 51 / (most * 1e9 || 1))));
+    // Costs are multiples of a quantum of units: bounds, which round in units, then reach the next multiple exactly.
+    const quantum = quantumOf(spans.length, terms, least, unitsPerSecond);
+    const rounding = new Rounding(unitsPerSecond, quantum, ceilingSeconds);
+    const vectorErrors = this.vectors.map((costs) => rounding.round(costs));
+    const tableErrors = this.tables.map(({ costs }) => rounding.round(costs));
+    let roundingSeconds = 0;
+    for (const v of this.unary) roundingSeconds += vectorErrors[v];
+    for (const t of this.edgeTable) roundingSeconds += tableErrors[t];
+    return {
+      unitsPerSecond,
+      quantum,
+      roundingSeconds,
+      problem: {
+        domains: Int32Array.from(this.domains),
+        unary: Int32Array.from(this.unary),
+        vectors: this.vectors,
+        edges: {
+          first: Int32Array.from(this.first),
+          second: Int32Array.from(this.second),
+          table: Int32Array.from(this.edgeTable),
+          firstMap: Int32Array.from(this.firstMap),
+          secondMap: Int32Array.from(this.secondMap),
+        },
+        maps: this.maps,
+        offers: { first: Int32Array.from(this.offers.first), second: Int32Array.from(this.offers.second) },
+        tables: this.tables,
+      },
+    };
+  }
+}
+
+/** A problem in integer units, and how far a choice's units can be from its seconds. */
+export interface IntegerProblem {
+  readonly problem: Problem;
+  readonly unitsPerSecond: number;
+  /** Every cost is a multiple of so many units. */
+  readonly quantum: number;
+  /** No choice's seconds differ from its units by more. */
+  readonly roundingSeconds: number;
+}
+
+/** Key of a tensor type whose redistributions are charged alike. */
+export function chargedKey(type: number, charged: ChargedType): string {
+  return charged.contiguous === false ? `${type}n` : `${type}`;
+}
+
+/** A bound loses about a unit in so many terms. */
+const TERMS_PER_UNIT = 8;
+
+/** Largest quantum of costs, in seconds. */
+const COARSEST_SECONDS = 4e-9;
+
+/**
+ * Rounding may be this share of the step where a plan is called optimal: 4 ns of 42 ms. Doubles cannot promise much less for
+ * the 20,000 prices of a deep model, whose sum of largest prices is 220 times its step.
+ */
+export const MOST_ROUNDING = 1e-7;
+
+/** Seconds that all prices of a program together stay below. */
+const MOST_SECONDS = 1e30;
+
+/** A unit is never finer than a nanosecond over 2 to this power. */
+const FINEST_BITS = 40;
+
+/**
+ * Units in a quantum, a power of two: enough for the rounding of a bound over so many terms, at most 4 ns, and no more than
+ * keeps the rounding of all priced terms below its share of the least step there can be.
+ */
+function quantumOf(terms: number, priced: number, leastSeconds: number, unitsPerSecond: number): number {
+  const wanted = Math.max(1, terms / TERMS_PER_UNIT);
+  const coarsest = Math.max(1, COARSEST_SECONDS * unitsPerSecond);
+  const harmless = Math.max(1, (2 * MOST_ROUNDING * leastSeconds * unitsPerSecond) / Math.max(1, priced));
+  return 2 ** Math.min(Math.ceil(Math.log2(wanted)), Math.floor(Math.log2(Math.min(coarsest, harmless))));
+}
+
+/** Turns prices in seconds into whole quanta of units. */
+class Rounding {
+  constructor(
+    private readonly unitsPerSecond: number,
+    private readonly quantum: number,
+    private readonly ceilingSeconds: number,
+  ) {}
+
+  /**
+   * In place: tables are the bulk of a problem, and nobody else has them.
+   *
+   * @returns the largest change of a price, in seconds
+   */
+  round(costs: Float64Array): number {
+    let worst = 0;
+    const perQuantum = this.unitsPerSecond / this.quantum;
+    for (let c = 0; c < costs.length; c++) {
+      const exact = costs[c] * perQuantum;
+      if (costs[c] > this.ceilingSeconds) costs[c] = Infinity;
+      if (costs[c] === Infinity) continue;
+      const rounded = Math.round(exact);
+      worst = Math.max(worst, Math.abs(exact - rounded));
+      costs[c] = rounded * this.quantum;
+    }
+    return worst / perQuantum;
+  }
+}
+
+/** Costs that are paid so many times; what is forbidden stays so, even where it is never paid. */
+export function repeated(costs: Float64Array, times: number): Float64Array {
+  return times === 1 ? costs : costs.map((c) => (c === Infinity ? Infinity : c * times));
+}
+
+/** A tensor as the redistribution planner prices it. */
+export function moved(meta: TensorMeta): { shape: readonly number[]; itemBytes: number } {
+  return { shape: meta.shape, itemBytes: DTYPE_BYTES[meta.dtype] };
+}
+
+function internArray(array: Int32Array, ids: Map<string, number>, store: Int32Array[]): number {
+  const key = array.join();
+  let id = ids.get(key);
+  if (id === undefined) {
+    id = store.length;
+    store.push(array);
+    ids.set(key, id);
+  }
+  return id;
+}
+
+/** The least price, and the largest that is not forbidden; 0 and 0 where all are. */
+function spanOf(costs: Float64Array, ceiling: number): { readonly least: number; readonly most: number } {
+  let most = 0;
+  let least = Infinity;
+  for (let k = 0; k < costs.length; k++) {
+    const cost = costs[k];
+    if (cost === Infinity || cost > ceiling) continue;
+    if (!(cost >= 0)) throw internalError(`a price of ${cost} s`);
+    if (cost > most) most = cost;
+    if (cost < least) least = cost;
+  }
+  return { least: least === Infinity ? 0 : least, most };
+}

@@ -1,0 +1,241 @@
+import { ShardwrightError, suggestion } from '../../errors.ts';
+import { placeholdersByRoleName } from '../../graph/carried.ts';
+import type { Graph } from '../../graph/types.ts';
+import type { OperatorTable } from '../../ops/record/table.ts';
+import { evaluate } from '../../solver/check/check.ts';
+import { attribute, type Term } from './attribution.ts';
+import { Neighbourhood } from './local-costs.ts';
+import { prepare, type Prepared } from '../prepare.ts';
+import type { PlanRequest } from '../request/request.ts';
+import { shardPrepared, type Infeasible, type ShardOptions } from '../shard.ts';
+import { choiceOfPlan } from './transfer.ts';
+import type { Plan } from '../record/types.ts';
+import { changeRequest, withPins } from './what-if.ts';
+
+/** How a strategy stands beside the chosen one while everything around it stays. */
+export type CandidateClass = 'CHOSEN' | 'TIE' | 'DEARER' | 'CHEAPER' | 'OVER BUDGET' | 'UNAVAILABLE';
+
+/** One strategy of a node, priced with its neighbours where they are. */
+export interface Candidate {
+  /** `S(0)R, RR -> S(0)R`; a placeholder's placement alone. */
+  readonly spec: string;
+  readonly class: CandidateClass;
+  /** Seconds more than the chosen strategy, neighbours fixed, shared copies chosen anew; null where unavailable. */
+  readonly localSeconds: number | null;
+  readonly computeSeconds: number;
+  /** Collectives inside the operator's own rule. */
+  readonly internalSeconds: number;
+  /** What bringing its inputs there adds, and what taking its results from there costs. */
+  readonly inSeconds: number | null;
+  readonly outSeconds: number | null;
+  /** Bytes per device above the budget, where it is over. */
+  readonly overBytes?: number;
+  readonly reason?: string;
+}
+
+/** The strategies of one node of a plan. */
+export interface NodeExplanation {
+  readonly node: string;
+  readonly target: string;
+  readonly chosen: string;
+  readonly strategies: readonly Candidate[];
+  /** No re-solve can save more than this: the proven bound minus the plan's seconds, at most 0. */
+  readonly globalAtLeastSeconds: number;
+  /** Limits that stand in the way of a cheaper or equal candidate, one sentence each. */
+  readonly limits: readonly string[];
+}
+
+/** A plan made ready for questions: its request prepared again, and its choice found in the model. */
+export interface Reopened {
+  readonly plan: Plan;
+  readonly prepared: Prepared;
+  readonly choice: Int32Array;
+}
+
+/**
+ * Prepares the request of a plan again and finds the plan in it. Nothing is solved.
+ *
+ * @param program with its bodies, as a plan folder keeps it
+ * @throws E_PLAN where the plan is none of this program and request
+ */
+export function reopen(plan: Plan, program: Graph, request: PlanRequest, table: OperatorTable): Reopened {
+  const prepared = prepare(program, request, table);
+  const choice = choiceOfPlan(plan, prepared);
+  const { cost, violations } = evaluate(prepared.model.problem, choice);
+  const seconds = Number(cost) / prepared.model.unitsPerSecond;
+  if (violations.length > 0 || Math.abs(seconds - plan.objective.seconds) > 1e-9 * plan.objective.seconds)
+    throw new ShardwrightError(
+      'E_PLAN',
+      `this version prices the plan at ${seconds} s, the file says ${plan.objective.seconds} s`,
+      { hint: 'make the plan again with this version.' },
+    );
+  return { plan, prepared, choice };
+}
+
+/**
+ * The strategies of a node with what each would cost where it stands, cheapest first.
+ *
+ * @param name of a node, of a parameter or of an input
+ * @throws E_REF, with the nearest names, for a name that the graph does not have
+ */
+export function explainNode({ plan, prepared, choice }: Reopened, name: string): NodeExplanation {
+  const { model } = prepared;
+  const { space, strategies, nodeVariable, graph } = model;
+  const n = nodeIndex(prepared, name);
+  const { set, content } = strategies.nodes[n]!;
+  const variable = nodeVariable[n];
+  const seconds = model.nodeSeconds.get(content)!;
+  const times = model.opened?.loops.runsOf(graph.nodes[n].name) ?? 1;
+  const around = new Neighbourhood(model, choice, variable);
+  const current = around.cost(choice[variable]);
+  const row = model.problem.rows?.[0];
+  const slot = row?.variables.indexOf(variable) ?? -1;
+  const used = memoryUsed(prepared, choice);
+  const width = set.inputCount + set.outputCount;
+  const text = (s: number, from: number, to: number): string =>
+    Array.from(set.specs.subarray(s * width + from, s * width + to), (id) => (id < 0 ? '-' : space.text(id))).join(
+      ', ',
+    );
+  const specOf = (s: number): string => {
+    const outputs = text(s, set.inputCount, width);
+    return set.inputCount === 0 ? outputs : `${text(s, 0, set.inputCount)} -> ${outputs}`;
+  };
+  const unary = model.problem.vectors[model.problem.unary[variable]];
+  const left = prepared.problem.vectors[prepared.problem.unary[variable]];
+  const inUnits = (units: number): number => units / model.unitsPerSecond;
+  const strategiesOut: { candidate: Candidate; order: number }[] = [];
+  for (let s = 0; s < set.count; s++) {
+    const { into, out, blocked } = around.cost(s);
+    const delta = unary[s] + into + out - (unary[choice[variable]] + current.into + current.out);
+    const over =
+      row !== undefined && slot >= 0
+        ? used - row.amounts[slot][choice[variable]] + row.amounts[slot][s] - row.bound
+        : 0;
+    const reason =
+      left[s] === Infinity ? 'a pin of the request leaves it out' : blocked === undefined ? undefined : `${blocked} is refused`; // prettier-ignore
+    const kind = classify(s === choice[variable], reason, over, delta);
+    strategiesOut.push({
+      order: kind === 'UNAVAILABLE' ? Infinity : kind === 'CHOSEN' ? -Infinity : delta,
+      candidate: {
+        spec: specOf(s),
+        class: kind,
+        localSeconds: Number.isFinite(delta) ? inUnits(delta) : null,
+        computeSeconds: seconds.compute[s] * times,
+        internalSeconds: seconds.internal[s] * times,
+        inSeconds: Number.isFinite(into) ? inUnits(into) : null,
+        outSeconds: Number.isFinite(out) ? inUnits(out) : null,
+        ...(over > 0 ? { overBytes: over } : {}),
+        ...(reason !== undefined ? { reason } : {}),
+      },
+    });
+  }
+  strategiesOut.sort((a, b) => (a.order === b.order ? 0 : a.order - b.order));
+  const candidates = strategiesOut.map((x) => x.candidate);
+  const node = graph.nodes[n];
+  return {
+    node: node.meta.roleName ?? node.name,
+    target: node.kind === 'call' ? node.target : node.kind,
+    chosen: specOf(choice[variable]),
+    strategies: candidates,
+    globalAtLeastSeconds: Math.min(0, plan.proof.bound - plan.objective.seconds),
+    limits: limitsOf(candidates, plan),
+  };
+}
+
+function classify(chosen: boolean, reason: string | undefined, over: number, delta: number): CandidateClass {
+  if (chosen) return 'CHOSEN';
+  if (reason !== undefined) return 'UNAVAILABLE';
+  if (over > 0) return 'OVER BUDGET';
+  if (delta === 0) return 'TIE';
+  return delta < 0 ? 'CHEAPER' : 'DEARER';
+}
+
+function limitsOf(candidates: readonly Candidate[], plan: Plan): string[] {
+  const gains = (c: Candidate): boolean => c.localSeconds !== null && c.localSeconds <= 0;
+  const out: string[] = [];
+  const over = candidates.filter((c) => c.class === 'OVER BUDGET');
+  if (over.length > 0) {
+    const least = Math.min(...over.map((c) => c.overBytes ?? Infinity));
+    out.push(
+      `Memory: ${over.length} of ${candidates.length} strategies need more than the ${plan.memory.budgetBytes} bytes per device; the nearest is ${least} bytes over${over.some(gains) ? ', and some of them would be no dearer' : ''}.`,
+    );
+  } else out.push('Memory does not bind here: no strategy of this node is over the budget.');
+  const pinned = candidates.filter((c) => c.reason?.startsWith('a pin') === true);
+  if (pinned.length > 0) out.push(`Pins of the request leave out ${pinned.length} of ${candidates.length} strategies.`);
+  const refused = candidates.filter((c) => c.class === 'UNAVAILABLE').length - pinned.length;
+  if (refused > 0)
+    out.push(
+      `${refused} of ${candidates.length} strategies cannot stand beside the present neighbours: a move is refused.`,
+    );
+  return out;
+}
+
+/** The answer to "what if this node were placed so": the plan solved again with the pin. */
+export interface Forced {
+  readonly spec: string;
+  /** What changed in the request. */
+  readonly changes: readonly string[];
+  readonly plan: Plan;
+  /** Seconds more than the plan that was asked about. */
+  readonly globalSeconds: number;
+  /** Terms that changed, largest first; their deltas sum to `globalSeconds` up to the rounding of a double. */
+  readonly attribution: readonly Term[];
+  /** Other nodes whose placements changed. */
+  readonly changedNodes: readonly string[];
+}
+
+/**
+ * Solves the plan again with a node forced to a placement of its result.
+ *
+ * @throws E_REF, E_PIN for a node or a placement that the graph does not admit
+ */
+export async function forceNode(
+  { plan, prepared, choice }: Reopened,
+  name: string,
+  spec: string,
+  options: Omit<ShardOptions, 'table' | 'starts'> = {},
+): Promise<Forced | Infeasible> {
+  const { model } = prepared;
+  const n = nodeIndex(prepared, name);
+  const { request, changes } = changeRequest(prepared.request, (draft) => {
+    draft.pins = draft.pins.filter((pin) => nodeIndex(prepared, pin.node) !== n);
+    draft.pins.push({ node: name, spec });
+  });
+  const forced = withPins(prepared, request);
+  const result = await shardPrepared(forced, { ...options, starts: [choice] });
+  if (result.status === 'infeasible') return result;
+  const changedNodes = model.graph.nodes.flatMap((node, k) => {
+    const v = model.nodeVariable[k];
+    return v < 0 || k === n || choice[v] === result.choice[v] ? [] : [node.meta.roleName ?? node.name];
+  });
+  return {
+    spec,
+    changes,
+    plan: result.plan,
+    globalSeconds: result.plan.objective.seconds - plan.objective.seconds,
+    attribution: attribute(model, choice, result.choice),
+    changedNodes,
+  };
+}
+
+/** Index of the node that decides the placement of a name. */
+function nodeIndex({ model }: Prepared, name: string): number {
+  const { flow, graph } = model;
+  let n = flow.byName.get(name);
+  n ??= placeholdersByRoleName(graph).get(name);
+  if (n === undefined) {
+    const names = graph.nodes.flatMap((node) => [node.name, node.meta.roleName ?? node.name]);
+    throw new ShardwrightError('E_REF', `the plan has no node '${name}'`, {
+      hint: suggestion(name, [...new Set(names)], 'nodes and parameters'),
+    });
+  }
+  return flow.alias[n] >= 0 ? flow.values[flow.alias[n]].node : n;
+}
+
+/** Bytes of the memory row under a choice. */
+function memoryUsed({ model }: Prepared, choice: Int32Array): number {
+  const [row] = model.problem.rows ?? [];
+  let used = 0;
+  row?.variables.forEach((v, k) => (used += row.amounts[k][choice[v]]));
+  return used;
+}

@@ -1,0 +1,94 @@
+/**
+ * What proves the bound of a plan: the certificates of the problems behind it, as plain data, and those problems made anew from
+ * the graph and the request. In a plan folder it is `certificate.json.gz`.
+ */
+import * as z from 'zod';
+import { ShardwrightError } from '../../errors.ts';
+import type { DualCertificate } from '../../solver/check/dual.ts';
+import type { Problem, Certificate } from '../../solver/types.ts';
+
+/** A part is absent where its bound was not needed. Without any, only the sum of all least prices is proven. */
+export interface PlanCertificate {
+  readonly version: 1;
+  /** Of the problem that knows no memory over time. */
+  readonly free?: Certificate;
+  /** With `objective: 'parameter-memory'`: that no plan needs fewer bytes of parameters. */
+  readonly leastBytes?: Certificate;
+  /** Where the peak over time binds: the problem with the memory at some moments as rows. */
+  readonly within?: {
+    /** Nodes at whose moments memory is a row. */
+    readonly moments: readonly string[];
+    /** Whether forward results might run again. */
+    readonly recompute: boolean;
+    readonly certificate: Certificate;
+  };
+  /** Text of the program without second runs, where the program of the plan has some; the problems are those of this one. */
+  readonly program?: string;
+}
+
+const numbers = z.custom<number[]>((v) => Array.isArray(v) && v.every((x) => typeof x === 'number'), 'not a list of numbers'); // prettier-ignore
+const row = z.union([z.strictObject({ row: z.int() }), z.strictObject({ time: z.int() })]);
+const certificate = z.strictObject({
+  version: z.literal(1),
+  problem: z.string(),
+  rows: z.array(row),
+  steps: numbers,
+  lists: z.array(numbers),
+});
+
+const planCertificate = z.strictObject({
+  version: z.literal(1),
+  free: certificate.optional(),
+  leastBytes: certificate.optional(),
+  within: z.strictObject({ moments: z.array(z.string()), recompute: z.boolean(), certificate }).optional(),
+  program: z.string().optional(),
+});
+
+const dualCertificate = z.strictObject({
+  version: z.literal(1),
+  kind: z.literal('dual'),
+  problem: z.string(),
+  messageBits: z.int(),
+  prices: z.array(z.strictObject({ row, price: z.string().regex(/^\d{1,40}$/) })),
+  joins: z.array(z.tuple([z.int(), z.int()])),
+  messages: z.array(z.strictObject({ first: z.int(), second: z.int(), toFirst: numbers, toSecond: numbers })),
+});
+
+/** What `solve --certificate` writes. @throws E_TYPE with the path of what does not fit */
+export function asCertificate(value: unknown, file: string): Certificate | DualCertificate {
+  const isDual = typeof value === 'object' && value !== null && 'kind' in value;
+  return isDual ? checked(dualCertificate, value, file) : checked(certificate, value, file);
+}
+
+/** @throws E_SYNTAX for text that is no JSON, E_TYPE with the path of what does not fit */
+export function readCertificate(text: string, file: string): PlanCertificate {
+  let value: unknown;
+  try {
+    value = JSON.parse(text);
+  } catch (error) {
+    throw new ShardwrightError('E_SYNTAX', `not JSON: ${error instanceof Error ? error.message : String(error)}`, {
+      file,
+    });
+  }
+  // The schema has exactly the keys of `PlanCertificate`; zod's `undefined` for absent keys is what JSON never has.
+  return checked(planCertificate, value, file) as PlanCertificate;
+}
+
+function checked<T>(schema: z.ZodType<T>, value: unknown, file: string): T {
+  const parsed = schema.safeParse(value);
+  if (parsed.success) return parsed.data;
+  const [issue] = parsed.error.issues;
+  const path = jsonPath(issue.path);
+  throw new ShardwrightError('E_TYPE', `${path}: ${issue.message}`, { file, path });
+}
+
+/** `$.nodes[3].inputs`. */
+export function jsonPath(keys: readonly PropertyKey[]): string {
+  return `$${keys.map((key) => (typeof key === 'number' ? `[${key}]` : `.${String(key)}`)).join('')}`;
+}
+
+/** The problem with its memory row held to so many bytes. */
+export function withinBytes(problem: Problem, bytes: number): Problem {
+  const [row] = problem.rows ?? [];
+  return row === undefined ? problem : { ...problem, rows: [{ ...row, bound: Math.min(row.bound, bytes) }] };
+}

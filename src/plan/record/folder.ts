@@ -1,0 +1,166 @@
+import { createHash } from 'node:crypto';
+import * as z from 'zod';
+import { OPTIMIZERS } from '../../cost/memory/memory.ts';
+import { ShardwrightError } from '../../errors.ts';
+import { parseGraph } from '../../graph/text/parse.ts';
+import { printGraph } from '../../graph/text/write.ts';
+import type { Graph } from '../../graph/types.ts';
+import { builtinOperators } from '../../ops/builtin.ts';
+import { openBodies } from '../../passes/plannable/open-bodies.ts';
+import type { PlanRequest } from '../request/request.ts';
+import { jsonPath, readCertificate, type PlanCertificate } from './certificate.ts';
+import { paddingSchema, readPlan } from './schema.ts';
+import type { Plan } from './types.ts';
+
+/** The texts of a plan folder; a plan file alone has nothing beside it. */
+export interface PlanTexts {
+  readonly plan: string;
+  readonly graph?: string;
+  readonly request?: string;
+  /** Of `certificate.json.gz`, unpacked. */
+  readonly certificate?: string;
+}
+
+/** A plan with what it was made from, as far as that is there. */
+export interface PlanFolder {
+  readonly plan: Plan;
+  /** The program that was planned, its bodies as bodies: what `prepare` takes to ask about the plan again. */
+  readonly program?: Graph;
+  /** The nodes that the plan lists: the program with each body in line. */
+  readonly graph?: Graph;
+  readonly request?: PlanRequest;
+  readonly certificate?: PlanCertificate;
+  /** Whether the plan is the one that was written, by its own hash; absent where it states none. */
+  readonly isAsWritten?: boolean;
+}
+
+/**
+ * What a plan folder holds. The plan has the hashes of the other texts and of itself; clock times are left out, so that equal
+ * requests give equal bytes.
+ */
+export function planTexts(plan: Plan, program: Graph, certificate: PlanCertificate): Required<PlanTexts> {
+  const graph = printGraph(program);
+  const request = `${JSON.stringify(plan.request, null, 2)}\n`;
+  const proof = `${JSON.stringify(certificate)}\n`;
+  const still: Plan = {
+    ...plan,
+    proof: { ...plan.proof, solveSeconds: null },
+    hashes: { graph: sha(graph), request: sha(request), certificate: sha(proof) },
+  };
+  const hashes = { ...still.hashes, plan: contentHash(still) };
+  return { plan: `${JSON.stringify({ ...still, hashes }, null, 1)}\n`, graph, request, certificate: proof };
+}
+
+/** SHA-256 of a plan with the hashes of what lies beside it, without its own. White space does not count. */
+function contentHash({ hashes, ...plan }: Plan): string {
+  const { plan: _, ...others } = hashes ?? { plan: undefined };
+  return sha(JSON.stringify({ ...plan, hashes: others }));
+}
+
+/** Largest `request.json`, in characters: a request may hold the text of a cluster file and thousands of pins. */
+const MAX_REQUEST_LENGTH = 16 * 2 ** 20;
+
+const requestSchema = z.strictObject({
+  mesh: z.string(),
+  cluster: z.string(),
+  memoryBytes: z.number().nonnegative().optional(),
+  pins: z.array(z.strictObject({ node: z.string(), spec: z.string() })),
+  optimizer: z.enum(OPTIMIZERS).optional(),
+  cost: z.string(),
+  solver: z.enum(['auto', 'exact', 'highs', 'javascript-lp-solver', 'propagate']),
+  gap: z.number().nonnegative(),
+  budgetGap: z.number().optional(),
+  timeLimitSeconds: z.number().positive().optional(),
+  seed: z.int().nonnegative(),
+  uneven: z.enum(['allow', 'forbid']),
+  cuts: z.array(z.string()).optional(),
+  strided: z.enum(['rows', 'all', 'off']).optional(),
+  shardings: z.literal('ignore').optional(),
+  unknown: z.enum(['refuse', 'replicate']),
+  sharing: z.boolean(),
+  inputs: z.string(),
+  outputs: z.string(),
+  objective: z.enum(['time', 'parameter-memory']),
+  activations: z.enum(['constraint', 'report', 'off']).optional(),
+  checkpoint: z
+    .union([z.enum(['none', 'full', 'selective', 'auto', 'two-stage']), z.number().min(0).max(1)])
+    .optional(),
+  maps: z.enum(['bodies', 'rows']).optional(),
+  overlap: z.literal(true).optional(),
+  padVocabulary: paddingSchema.optional(),
+  inputDims: z
+    .strictObject({
+      batch: z.record(z.string(), z.int()).optional(),
+      sequence: z.record(z.string(), z.int()).optional(),
+    })
+    .optional(),
+});
+
+/**
+ * Reads a plan folder from its texts, and holds it to its hashes: a graph or a request that was changed after the plan was
+ * made is refused, because nothing said about the plan would be true of it.
+ *
+ * @param file where the texts come from, for messages
+ * @throws E_SYNTAX, E_TYPE, E_VERSION for texts that cannot be read, E_PLAN for a folder whose parts do not belong together
+ */
+export function readPlanFolder(texts: PlanTexts, file: string): PlanFolder {
+  const plan = readPlan(texts.plan, file);
+  const { graph, request, certificate } = texts;
+  const { hashes } = plan;
+  if (graph !== undefined) holdTo(hashes?.graph, graph, 'graph.swg', file);
+  if (request !== undefined) holdTo(hashes?.request, request, 'request.json', file);
+  if (certificate !== undefined) holdTo(hashes?.certificate, certificate, 'certificate.json.gz', file);
+  const program = graph === undefined ? undefined : parseGraph(graph, 'graph.swg');
+  return {
+    plan,
+    ...(program !== undefined
+      ? { program, graph: openBodies(program, builtinOperators(), plan.request)?.graph ?? program }
+      : {}),
+    ...(request !== undefined ? { request: readRequest(request) } : {}),
+    ...(certificate !== undefined ? { certificate: readCertificate(certificate, 'certificate.json.gz') } : {}),
+    ...(hashes?.plan !== undefined ? { isAsWritten: hashes.plan === contentHash(plan) } : {}),
+  };
+}
+
+/** @throws E_SYNTAX for text that is no JSON, E_TYPE with the path of what does not fit */
+export function readRequest(text: string, file = 'request.json'): PlanRequest {
+  if (text.length > MAX_REQUEST_LENGTH)
+    throw new ShardwrightError('E_LIMIT', `request of ${text.length} characters, the limit is ${MAX_REQUEST_LENGTH}`, {
+      file,
+    });
+  let value: unknown;
+  try {
+    value = JSON.parse(text);
+  } catch (error) {
+    throw new ShardwrightError('E_SYNTAX', `not JSON: ${error instanceof Error ? error.message : String(error)}`, {
+      file,
+    });
+  }
+  const parsed = requestSchema.safeParse(value);
+  if (!parsed.success) {
+    const [issue] = parsed.error.issues;
+    const path = jsonPath(issue.path);
+    throw new ShardwrightError('E_TYPE', `${path}: ${issue.message}`, { file, path });
+  }
+  // The schema has exactly the keys of `PlanRequest`; zod's `undefined` for absent keys is what JSON never has.
+  return value as PlanRequest;
+}
+
+function holdTo(expected: string | undefined, content: string, name: string, file: string): void {
+  const got = sha(content);
+  if (expected === undefined)
+    throw new ShardwrightError('E_PLAN', `the plan states no hash of ${name}, so that file may be another plan's`, {
+      file,
+      hint: 'write the plan with `shardwright plan ... -o DIR`.',
+    });
+  if (expected !== got)
+    throw new ShardwrightError(
+      'E_PLAN',
+      `${name} is not the file the plan was made with: its SHA-256 is ${got.slice(0, 12)}..., the plan says ${expected.slice(0, 12)}...`,
+      { file, hint: 'make the plan again, or restore the file.' },
+    );
+}
+
+function sha(content: string): string {
+  return createHash('sha256').update(content).digest('hex');
+}

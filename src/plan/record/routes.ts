@@ -1,0 +1,51 @@
+import type { Model, Use } from '../model/model.ts';
+
+/** One redistribution on the way of a value to a use. */
+export interface Hop {
+  readonly from: number;
+  readonly to: number;
+  /** `made`: its result is the shared copy that later uses of the phase take; `reused`: it is taken, nothing moves. */
+  readonly copy?: 'made' | 'reused';
+}
+
+/**
+ * How values get from the placement that their producer leaves to the placements that uses demand, under a choice. A shared
+ * copy is made by the first use that asks for it, so uses are to be asked in program order, once each.
+ */
+export class Routes {
+  private readonly made = new Set<number>();
+
+  constructor(
+    private readonly model: Model,
+    private readonly choice: Int32Array,
+  ) {}
+
+  /** Sharding id that the producer of a value leaves. */
+  owned(value: number): number {
+    const { node, result } = this.model.flow.values[value];
+    const { set } = this.model.strategies.nodes[node]!;
+    const s = this.choice[this.model.nodeVariable[node]];
+    return set.specs[s * (set.inputCount + set.outputCount) + set.inputCount + result];
+  }
+
+  /** Sharding id that a use demands. */
+  demanded(use: Use): number {
+    return use.demands.specs[use.demands.map[this.choice[use.variable]]];
+  }
+
+  /** The redistributions of a use, in order; none when the value is where it is wanted. */
+  of(use: Use): Hop[] {
+    const { model } = this;
+    const owned = this.owned(use.value);
+    const wanted = this.demanded(use);
+    if (owned === wanted) return [];
+    const type = model.charges.typeOf(model.flow.values[use.value]);
+    const copy = use.copy < 0 ? -1 : model.copies[use.copy].copy[this.choice[model.copies[use.copy].variable]];
+    const direct = model.charges.seconds(type, owned, wanted);
+    if (copy < 0 || model.charges.seconds(type, copy, wanted) >= direct) return [{ from: owned, to: wanted }];
+    const first = !this.made.has(use.copy);
+    this.made.add(use.copy);
+    const shared: Hop = { from: owned, to: copy, copy: first ? 'made' : 'reused' };
+    return copy === wanted ? [shared] : [shared, { from: copy, to: wanted }];
+  }
+}

@@ -1,0 +1,162 @@
+import * as z from 'zod';
+import { MEMORY_KINDS } from '../../cost/memory/timeline.ts';
+import { ShardwrightError } from '../../errors.ts';
+import { VERSION } from '../../version.ts';
+import { jsonPath } from './certificate.ts';
+import { PLAN_VERSION, type Plan } from './types.ts';
+
+/** The schema of plan files, for reading them back and for publishing as JSON Schema. */
+
+const seconds = z.number().nonnegative();
+const bytes = z.number().nonnegative();
+const collective = z.object({ kind: z.string(), meshDims: z.array(z.string()), bytes, seconds });
+const redistribution = z.object({
+  input: z.int().nonnegative(),
+  from: z.string(),
+  to: z.string(),
+  collectives: z.array(collective),
+  seconds,
+  executedSeconds: seconds.optional(),
+  times: z.number().nonnegative().optional(),
+  copy: z.enum(['made', 'reused']).optional(),
+});
+
+const timeline = z.object({
+  peakBytes: bytes,
+  node: z.string(),
+  phase: z.enum(['forward', 'backward']),
+  activationBytes: bytes,
+  byKind: z.partialRecord(z.enum(MEMORY_KINDS), bytes),
+  largest: z.array(z.object({ name: z.string(), bytes, kind: z.enum(MEMORY_KINDS) })),
+  curve: z.array(z.object({ bytes, node: z.int().nonnegative() })),
+});
+
+/** `PlanRequest.padVocabulary`. */
+export const paddingSchema = z.strictObject({
+  multiple: z.int().positive(),
+  tensor: z.int().positive(),
+  vocabulary: z.int().positive(),
+  rows: z.int().positive(),
+  parameters: z.int().nonnegative(),
+});
+
+export const planSchema = z.object({
+  version: z.literal(PLAN_VERSION),
+  producer: z.string().optional(),
+  model: z.string(),
+  mesh: z.array(z.object({ name: z.string(), size: z.int().positive(), hosts: z.int().positive() })).min(1),
+  cluster: z.string(),
+  request: z.looseObject({ mesh: z.string(), cluster: z.string(), padVocabulary: paddingSchema.optional() }),
+  objective: z.object({
+    seconds,
+    computeSeconds: seconds,
+    communicationSeconds: seconds,
+    executedCommunicationSeconds: seconds.optional(),
+  }),
+  proof: z.object({
+    status: z.enum(['optimal', 'feasible', 'infeasible']),
+    bound: seconds,
+    gap: z.number(),
+    solver: z.string(),
+    solveSeconds: seconds.nullable(),
+    recheckedSeconds: seconds,
+    roundingSeconds: seconds.optional(),
+    evidence: z.array(z.string()),
+  }),
+  memory: z.object({
+    peakBytes: bytes,
+    budgetBytes: bytes,
+    parameterBytes: bytes,
+    gradientBytes: bytes,
+    optimizerBytes: bytes,
+    activationBytes: bytes.nullable(),
+    timeline: timeline.optional(),
+  }),
+  parameters: z.array(
+    z.object({
+      name: z.string(),
+      shape: z.array(z.int().nonnegative()),
+      placement: z.string(),
+      tiedTo: z.string().optional(),
+    }),
+  ),
+  paddedParameters: z.int().nonnegative().optional(),
+  nodes: z.array(
+    z.object({
+      name: z.string(),
+      target: z.string(),
+      inputs: z.array(z.string()),
+      outputs: z.array(z.string()),
+      seconds,
+      times: z.number().nonnegative().optional(),
+      internalSeconds: seconds.optional(),
+      redistributions: z.array(redistribution),
+    }),
+  ),
+  outputs: z.array(
+    z.object({
+      value: z.string(),
+      role: z.string(),
+      of: z.string().optional(),
+      placement: z.string(),
+      redistributions: z.array(redistribution),
+    }),
+  ),
+  greedySeconds: seconds.nullable(),
+  assumptions: z.array(z.string()),
+  hashes: z
+    .object({
+      graph: z.string(),
+      request: z.string(),
+      certificate: z.string().optional(),
+      plan: z.string().optional(),
+    })
+    .optional(),
+});
+
+/** The schema of plan files as JSON Schema (draft 2020-12); published as docs/plan.schema.json. */
+export function planJsonSchema(): object {
+  return { title: `Shardwright plan, version ${PLAN_VERSION}`, ...z.toJSONSchema(planSchema) };
+}
+
+/** Largest plan file that is read, in characters. */
+const MAX_PLAN_LENGTH = 256 * 2 ** 20;
+
+/**
+ * Reads a plan from its JSON text.
+ *
+ * @throws E_SYNTAX for text that is no JSON, E_VERSION for another version, E_TYPE with the path of what does not fit
+ */
+export function readPlan(text: string, file?: string): Plan {
+  const place = file !== undefined ? { file } : {};
+  if (text.length > MAX_PLAN_LENGTH)
+    throw new ShardwrightError('E_LIMIT', `plan of ${text.length} characters, the limit is ${MAX_PLAN_LENGTH}`, place);
+  let value: unknown;
+  try {
+    value = JSON.parse(text);
+  } catch (error) {
+    throw new ShardwrightError(
+      'E_SYNTAX',
+      `not JSON: ${error instanceof Error ? error.message : String(error)}`,
+      place,
+    );
+  }
+  const version = z.looseObject({ version: z.unknown(), producer: z.string().optional() }).safeParse(value);
+  if (version.success && version.data.version !== undefined && version.data.version !== PLAN_VERSION) {
+    const { producer } = version.data;
+    const whose = producer === undefined ? '' : `, with the prices of ${producer}`;
+    throw new ShardwrightError(
+      'E_VERSION',
+      `plan version ${JSON.stringify(version.data.version)}${whose}; this program, shardwright ${VERSION}, reads version ${PLAN_VERSION}`,
+      { ...place, path: '$.version', hint: 'make the plan again with this version.' },
+    );
+  }
+  const parsed = planSchema.safeParse(value);
+  if (!parsed.success) {
+    const [issue] = parsed.error.issues;
+    const path = jsonPath(issue.path);
+    throw new ShardwrightError('E_TYPE', `${path}: ${issue.message}`, { ...place, path });
+  }
+  // The schema keeps every key of `Plan`; the request's own keys are checked where the request is used.
+  return value as Plan;
+}

@@ -1,0 +1,151 @@
+import type { MemoryKind } from '../../cost/memory/timeline.ts';
+import type { PlanRequest } from '../request/request.ts';
+
+/**
+ * The plan: what `shard()` answers and what `plan.json` holds. Keys are a contract: they may be added to, never renamed.
+ * Shardings are texts with one placement per mesh dim (`S(0)R`).
+ */
+
+export const PLAN_VERSION = 1;
+
+export interface PlannedCollective {
+  readonly kind: string;
+  /** Names of the mesh dims that take part, outermost first. */
+  readonly meshDims: readonly string[];
+  /** all_gather: gathered output; reduce_scatter: input; all_reduce: tensor; all_to_all, collective_permute: one rank's buffer. */
+  readonly bytes: number;
+  readonly seconds: number;
+}
+
+export interface PlannedRedistribution {
+  /** Position of the tensor input. */
+  readonly input: number;
+  readonly from: string;
+  readonly to: string;
+  readonly collectives: readonly PlannedCollective[];
+  /**
+   * Seconds in all of one execution that the objective counts: the collectives and the local copies that they need, or, where
+   * `executedSeconds` is there, what the preset's own formula charges.
+   */
+  readonly seconds: number;
+  /** Only where the preset charges redistributions by a formula: what the steps that run cost at its collectives and copies. */
+  readonly executedSeconds?: number;
+  /** Executions in one run of the program where they are not one: trips of the loops around it. */
+  readonly times?: number;
+  /** `made`: this use makes a copy that later uses of the same phase take; `reused`: it takes one, and pays nothing. */
+  readonly copy?: 'made' | 'reused';
+}
+
+export interface PlannedNode {
+  readonly name: string;
+  readonly target: string;
+  readonly inputs: readonly string[];
+  readonly outputs: readonly string[];
+  /** Compute of the node on the device with the largest shard. */
+  readonly seconds: number;
+  /** Runs of the node where they are not one: trips of the loops around it, or the weight of its branch. */
+  readonly times?: number;
+  /** Collectives inside the operator's own rule, where it has any. */
+  readonly internalSeconds?: number;
+  readonly redistributions: readonly PlannedRedistribution[];
+}
+
+export interface PlannedOutput {
+  readonly value: string;
+  readonly role: string;
+  readonly of?: string;
+  readonly placement: string;
+  readonly redistributions: readonly PlannedRedistribution[];
+}
+
+/** Memory of the device with the largest shards over the program's moments; see `memoryOverTime` for what counts. */
+export interface PlanTimeline {
+  /** The most bytes alive at one moment, states and activations together. */
+  readonly peakBytes: number;
+  /** Node that runs, or whose inputs are being brought, at the first such moment. */
+  readonly node: string;
+  readonly phase: 'forward' | 'backward';
+  /** Bytes at that moment that are no parameter, buffer, gradient or optimizer state. */
+  readonly activationBytes: number;
+  readonly byKind: Readonly<Partial<Record<MemoryKind, number>>>;
+  /** The largest tensors at the peak that are no states. */
+  readonly largest: readonly { readonly name: string; readonly bytes: number; readonly kind: MemoryKind }[];
+  /** The most bytes in each of equally long stretches of the program, with the index of the node there. */
+  readonly curve: readonly { readonly bytes: number; readonly node: number }[];
+}
+
+export interface PlanMemory {
+  /**
+   * What is held against the budget: with `activations: 'constraint'` the peak of the timeline, else the sum of parameters,
+   * gradients, optimizer state and buffers.
+   */
+  readonly peakBytes: number;
+  readonly budgetBytes: number;
+  readonly parameterBytes: number;
+  readonly gradientBytes: number;
+  readonly optimizerBytes: number;
+  /** `timeline.activationBytes`: activations, temporaries and copies at the peak. Null with `activations: 'off'`. */
+  readonly activationBytes: number | null;
+  /** Absent with `activations: 'off'`. */
+  readonly timeline?: PlanTimeline;
+}
+
+export interface PlanProof {
+  readonly status: 'optimal' | 'feasible' | 'infeasible';
+  /** Proven lower bound on the seconds of every plan in the model. */
+  readonly bound: number;
+  readonly gap: number;
+  readonly solver: string;
+  /** Wall-clock; null in files, so that equal requests give equal bytes. */
+  readonly solveSeconds: number | null;
+  /** Seconds of the plan as re-costed from the plan alone. */
+  readonly recheckedSeconds: number;
+  /** The most by which the solver's sum of rounded prices can differ from the exact one. */
+  readonly roundingSeconds?: number | undefined;
+  readonly evidence: readonly string[];
+}
+
+export interface Plan {
+  readonly version: number;
+  /** The program whose prices the plan has: `shardwright 0.1.0`. */
+  readonly producer?: string;
+  readonly model: string;
+  /** Mesh dims, outermost first, with the number of hosts that one group of the dim touches. */
+  readonly mesh: readonly { readonly name: string; readonly size: number; readonly hosts: number }[];
+  readonly cluster: string;
+  readonly request: PlanRequest;
+  readonly objective: {
+    readonly seconds: number;
+    readonly computeSeconds: number;
+    readonly communicationSeconds: number;
+    /** Only where the preset charges redistributions by a formula: `communicationSeconds` of the steps that run. */
+    readonly executedCommunicationSeconds?: number;
+  };
+  readonly proof: PlanProof;
+  readonly memory: PlanMemory;
+  readonly parameters: readonly {
+    readonly name: string;
+    readonly shape: readonly number[];
+    readonly placement: string;
+    /** The parameter that this is another name of: one tensor, stored and counted under that name. */
+    readonly tiedTo?: string;
+  }[];
+  /** Parameters among them that are padding of the vocabulary; absent where none was asked for. */
+  readonly paddedParameters?: number;
+  readonly nodes: readonly PlannedNode[];
+  readonly outputs: readonly PlannedOutput[];
+  /** The best plan of node-by-node propagation, for the price of greed; null when greed finds none. */
+  readonly greedySeconds: number | null;
+  /** What was assumed or left out, one sentence each. */
+  readonly assumptions: readonly string[];
+  /**
+   * Plan folders only: SHA-256 of graph.swg, request.json and the certificate (unpacked) beside the plan, and of the plan itself
+   * with those three and without its own.
+   */
+  readonly hashes?: {
+    readonly graph: string;
+    readonly request: string;
+    readonly certificate?: string;
+    readonly plan?: string;
+  };
+}

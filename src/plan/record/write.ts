@@ -1,0 +1,126 @@
+/**
+ * The plan record of a choice: decoded, and re-costed from the placements alone.
+ */
+import { RedistributionCharges } from '../../cost/redistribution/charges.ts';
+import { groupTopology } from '../../cost/collective-model.ts';
+import { Redistributor } from '../../cost/redistribution/redistribute.ts';
+import { internalError } from '../../errors.ts';
+import { evaluate } from '../../solver/check/check.ts';
+import type { Problem, Solution } from '../../solver/types.ts';
+import { VERSION } from '../../version.ts';
+import { decode } from './decode.ts';
+import { planTimeline, type MemoryOverTime } from './memory-timeline.ts';
+import type { Model } from '../model/model.ts';
+import type { Prepared } from '../prepare.ts';
+import { propagate } from '../model/greedy.ts';
+import { recost } from './recost.ts';
+import { activationsOf } from '../request/request.ts';
+import { MOST_ROUNDING } from '../model/tables.ts';
+import { PLAN_VERSION, type Plan, type PlanMemory } from './types.ts';
+
+/** What a plan says it was made by: its prices are those of this program. */
+export const PRODUCER = `shardwright ${VERSION}`;
+
+/** Writes the plan of a solution; throws when its re-costed seconds are not those of the solver. */
+export function writePlan(prepared: Prepared, solution: Solution, memory: MemoryOverTime | undefined): Plan {
+  const { model, problem, request, collectives, table, budgetBytes } = prepared;
+  const decoded = decode(model, solution.choice);
+  // A redistributor of its own: the re-check asks every price anew.
+  const fresh = new RedistributionCharges(new Redistributor(model.space, collectives));
+  const { graph, flow, space, cluster } = model;
+  const recheckedSeconds = recost(decoded, graph, flow, table, space, cluster, collectives, fresh, model.opened);
+  const { seconds, ...proof } = inSeconds(model, solution, recheckedSeconds);
+  return {
+    version: PLAN_VERSION,
+    producer: PRODUCER,
+    model: graph.name,
+    mesh: space.mesh.dims.map(({ name, size }, d) => ({
+      name,
+      size,
+      hosts: groupTopology(space.mesh, cluster.devicesPerHost, [d]).hosts,
+    })),
+    cluster: cluster.id,
+    request,
+    objective: {
+      seconds,
+      computeSeconds: decoded.computeSeconds,
+      communicationSeconds: decoded.communicationSeconds,
+      ...(decoded.executedCommunicationSeconds === undefined
+        ? {}
+        : { executedCommunicationSeconds: decoded.executedCommunicationSeconds }),
+    },
+    proof: {
+      ...proof,
+      solver: solution.solver,
+      solveSeconds: solution.seconds,
+      recheckedSeconds,
+      evidence: solution.evidence ?? [],
+    },
+    memory: { ...decoded.memory, ...timelineOf(prepared, memory), budgetBytes },
+    parameters: decoded.parameters,
+    ...(request.padVocabulary === undefined ? {} : { paddedParameters: request.padVocabulary.parameters }),
+    nodes: decoded.nodes,
+    outputs: decoded.outputs,
+    greedySeconds: greedySeconds(model, problem, solution.choice),
+    assumptions: prepared.assumptions,
+  };
+}
+
+/**
+ * What was proven in units, said in seconds. Where rounding is more than a negligible share of the step, the step is the
+ * re-costed one, and the bound is lowered by what rounding can hide: nothing is optimal then.
+ *
+ * @throws E_INTERNAL where the re-costed seconds are not those of the solver
+ */
+function inSeconds(
+  { unitsPerSecond, roundingSeconds, variables }: Model,
+  { status, objective, bound, gap }: Solution,
+  recheckedSeconds: number,
+): Pick<Plan['proof'], 'status' | 'bound' | 'gap' | 'roundingSeconds'> & { readonly seconds: number } {
+  const seconds = objective / unitsPerSecond;
+  // Doubles add up to an error of their own: a share of the sum for every term.
+  const ofSums = variables.length * Number.EPSILON * seconds;
+  if (Math.abs(recheckedSeconds - seconds) > roundingSeconds + ofSums)
+    throw internalError(`the plan costs ${recheckedSeconds} s re-checked, the solver says ${seconds} s`);
+  if (roundingSeconds <= MOST_ROUNDING * recheckedSeconds)
+    return { seconds, status, bound: bound / unitsPerSecond, gap, roundingSeconds };
+  const lowered = Math.max(0, bound / unitsPerSecond - roundingSeconds);
+  return {
+    seconds: recheckedSeconds,
+    status: 'feasible',
+    bound: lowered,
+    gap: recheckedSeconds === 0 ? 0 : (recheckedSeconds - lowered) / recheckedSeconds,
+    roundingSeconds,
+  };
+}
+
+/** What the timeline adds to the states, and replaces where it is what the budget is held against. */
+function timelineOf({ model, request }: Prepared, memory: MemoryOverTime | undefined): Partial<PlanMemory> {
+  if (memory === undefined) return {};
+  const timeline = planTimeline(model, memory);
+  const held = activationsOf(request) === 'constraint' ? { peakBytes: timeline.peakBytes } : {};
+  return { ...held, activationBytes: timeline.activationBytes, timeline };
+}
+
+/** Greedy propagation from a plan's own placements of inputs and parameters; undefined where it leads nowhere. */
+export function greedyFrom(
+  model: Model,
+  problem: Problem,
+  choice: Int32Array,
+): { readonly choice: Int32Array; readonly cost: number } | undefined {
+  const start = new Map<number, number>();
+  model.graph.nodes.forEach((node, n) => {
+    const v = model.nodeVariable[n];
+    if (node.kind === 'placeholder' && v >= 0) start.set(v, choice[v]);
+  });
+  const greedy = propagate(model, problem, start);
+  if (greedy === undefined) return undefined;
+  const { cost, violations } = evaluate(problem, greedy);
+  return violations.length > 0 ? undefined : { choice: greedy, cost: Number(cost) };
+}
+
+/** Its seconds: what greed costs. */
+function greedySeconds(model: Model, problem: Problem, choice: Int32Array): number | null {
+  const greedy = greedyFrom(model, problem, choice);
+  return greedy === undefined ? null : greedy.cost / model.unitsPerSecond;
+}

@@ -1,0 +1,133 @@
+import type { Optimizer } from '../../cost/memory/memory.ts';
+import type { StridedCuts } from '../../strategy/patterns.ts';
+import type { VocabularyPadding } from '../../models/vocabulary.ts';
+
+/**
+ * What the user asks for. The request is plain, frozen data: what-if questions are immer patches on it, and it is
+ * written beside the plan (`request.json`) so that a plan can be made again.
+ */
+
+/** One placement the user fixes: `node` is a value name or a parameter's name, `spec` a sharding text such as `S(0)R`. */
+export interface Pin {
+  readonly node: string;
+  readonly spec: string;
+}
+
+/** What becomes of operators that have no record: an error, or they run whole on every device. */
+export const UNKNOWN = ['refuse', 'replicate'] as const;
+
+export interface PlanRequest {
+  /** Mesh dims, outermost first: `dp=8,tp=8`. */
+  readonly mesh: string;
+  /** Id of a node design (`dgx-h100`), or the JSON text of a cluster. */
+  readonly cluster: string;
+  /** Memory budget per device in bytes; absent means the usable memory of the device. */
+  readonly memoryBytes?: number;
+  readonly pins: readonly Pin[];
+  /** What becomes of the shardings that the program states (`Graph.given`). Absent: they are pins. */
+  readonly shardings?: 'ignore';
+  /** Absent means by dtype: `adamw-mixed` for 16-bit weights, `adam` for float32. */
+  readonly optimizer?: Optimizer;
+  /** Name of a cost preset, see `COST_PRESETS`. */
+  readonly cost: string;
+  readonly solver: 'auto' | 'exact' | 'highs' | 'javascript-lp-solver' | 'propagate';
+  /** Relative gap that is good enough; 0 asks for proof. */
+  readonly gap: number;
+  /**
+   * Relative gap that is good enough where the memory over time binds (`activations: 'constraint'`, `checkpoint: 'auto'`).
+   * Absent: `gap`, or 1 % where that is 0, because such problems are rarely closed. The plan says which it was.
+   */
+  readonly budgetGap?: number;
+  readonly timeLimitSeconds?: number;
+  readonly seed: number;
+  /** Whether a dim may be cut into unequal pieces. */
+  readonly uneven: 'allow' | 'forbid';
+  /**
+   * Kinds of cuts beyond plain shards that parameters, inputs and rules may take, on any tensor dim: `_S(0, 3)`,
+   * `Interleaved(0, [64, 16, 16])`. Absent means none.
+   */
+  readonly cuts?: readonly string[];
+  /**
+   * Strided cuts of dims that views merge, as that of a sequence is once batch and sequence are one dim. `rows` (and absent,
+   * on meshes of up to three dims): of leading dims, by inner mesh dims; `all`: also of others, such as heads and what is in a
+   * head, in any order; `off` (and absent, on other meshes): such a view wants the dim whole.
+   */
+  readonly strided?: StridedCuts;
+  /** What to do with operators that have no record. */
+  readonly unknown: (typeof UNKNOWN)[number];
+  /** Whether a redistribution that several consumers need is paid once. */
+  readonly sharing: boolean;
+  /** Placements of inputs and outputs: `free`, or one sharding text for all of them (`R` everywhere for the tutorial). */
+  readonly inputs: string;
+  readonly outputs: string;
+  /** `time`: least seconds. `parameter-memory`: least bytes of parameters first, then least seconds. */
+  readonly objective: 'time' | 'parameter-memory';
+  /**
+   * How maps are planned. `bodies` (and absent): tensors of the body are cut, rows are not. `rows`: each device runs the whole
+   * body for its own rows.
+   */
+  readonly maps?: 'bodies' | 'rows';
+  /**
+   * What becomes of activation memory. `report` (and absent): it is computed for the plan and said, the budget is held by
+   * parameters, gradients, optimizer state and buffers. `constraint`: the peak over time stays within the budget.
+   * `off`: it is not computed.
+   */
+  readonly activations?: 'constraint' | 'report' | 'off';
+  /**
+   * Which forward results the backward pass computes again. `none` (and absent): what the graph itself does. `full`: all but
+   * the narrow points of the program. `selective`: all but what matmuls and attention make. A number from 0 to 1: the share
+   * of the way from keeping least to keeping what is dear. `auto`: chosen together with the placements under the memory
+   * budget; `two-stage`: chosen after them. Both imply `activations: 'constraint'`.
+   */
+  readonly checkpoint?: 'none' | 'full' | 'selective' | 'auto' | 'two-stage' | number;
+  /**
+   * Whether the command looked for a plan whose simulated step is shorter (`overlapPlan`). `shard` itself knows no clock and
+   * does not read it.
+   */
+  readonly overlap?: true;
+  /**
+   * How the vocabulary of the model was padded before it was planned (`vocabularyPadding`); the graph has the padded rows. Absent:
+   * as the model states it. Recorded so that the model can be built again, and the padding counted apart.
+   */
+  readonly padVocabulary?: VocabularyPadding;
+  /** Which dims of inputs are the batch and the sequence, for known plans; absent: as the program tells. */
+  readonly inputDims?: StatedDims;
+}
+
+/** Dims of inputs by their names, `{ tokens: 0 }`. */
+export interface StatedDims {
+  readonly batch?: Readonly<Record<string, number>>;
+  readonly sequence?: Readonly<Record<string, number>>;
+}
+
+export const DEFAULT_REQUEST: Omit<PlanRequest, 'mesh' | 'cluster'> = {
+  pins: [],
+  cost: 'alpha-beta',
+  solver: 'auto',
+  gap: 0,
+  seed: 0,
+  uneven: 'allow',
+  unknown: 'refuse',
+  sharing: true,
+  inputs: 'free',
+  outputs: 'free',
+  objective: 'time',
+};
+
+/** What is good enough under a budget that binds where nobody said, see `PlanRequest.budgetGap`. */
+const BUDGET_GAP = 0.01;
+
+/** Whether somebody asked for a gap under a budget that binds. */
+export function isGapGiven({ gap, budgetGap }: PlanRequest): boolean {
+  return budgetGap !== undefined || gap > 0;
+}
+
+/** The relative gap that is good enough where the memory over time binds. */
+export function gapWithin(request: PlanRequest): number {
+  return isGapGiven(request) ? (request.budgetGap ?? request.gap) : BUDGET_GAP;
+}
+
+/** What becomes of activation memory, as asked for or as checkpointing implies. */
+export function activationsOf({ activations, checkpoint }: PlanRequest): 'constraint' | 'report' | 'off' {
+  return checkpoint === 'auto' || checkpoint === 'two-stage' ? 'constraint' : (activations ?? 'report');
+}

@@ -1,0 +1,66 @@
+import { nodeText } from '../../graph/text/write.ts';
+import type { Graph, Node } from '../../graph/types.ts';
+import type { Plan, PlannedNode, PlannedOutput, PlannedRedistribution } from '../../plan/record/types.ts';
+import { bytesText, secondsText } from '../../units.ts';
+
+/**
+ * The plan as the program itself: every line of the graph with the placement of its result, its seconds, and above it the
+ * redistributions that its inputs need.
+ */
+export function annotatedProgram(graph: Graph, plan: Plan): string {
+  const planned = new Map(plan.nodes.map((node) => [node.name, node]));
+  const lines: string[] = [];
+  for (const node of graph.nodes) {
+    const p = planned.get(node.name);
+    if (p !== undefined) lines.push(...nodeLines(node, p));
+  }
+  for (const output of plan.outputs) lines.push(...outputLines(output));
+  return lines.join('\n');
+}
+
+/** The line of a node, after one for each redistribution of its inputs. */
+export function nodeLines(node: Node, p: PlannedNode): string[] {
+  const time = p.seconds > 0 && p.times !== 0 ? `  ${secondsText(p.seconds)}${timesText(p.times)}` : '';
+  return [
+    ...p.redistributions.map((r) => redistributionLine(r, p.inputs.length)),
+    `${nodeText(node)}  # ${placementText(p)}${time}`,
+  ];
+}
+
+/** The line of an output, after one for each redistribution of it. */
+export function outputLines(output: PlannedOutput): string[] {
+  const moves = output.redistributions.map((r) => redistributionLine(r, 1));
+  const role = output.role === 'grad' ? `gradient of ${output.of ?? '?'}` : output.role;
+  if (output.role === 'carry') return [...moves, `next %${output.of ?? '?'} = %${output.value}  # ${output.placement}`];
+  return [...moves, `return %${output.value}  # ${output.placement}  ${role}`];
+}
+
+/** What makes two lines equal: everything but the names of values and the numbers of layers. */
+export function lineSignature(node: Node, planned: PlannedNode): string {
+  const text = nodeLines(node, planned)
+    .join('\n')
+    .replace(/%[\w.$-]+/g, '%');
+  return `${text}|${(node.meta.path ?? '').replace(/\d+/g, '*')}|${node.meta.roleName?.replace(/\d+/g, '*') ?? ''}`
+    .replace(/"[^"]*"/g, (quoted) => quoted.replace(/\d+/g, '*')); // prettier-ignore
+}
+
+function placementText(node: PlannedNode): string {
+  const outputs = node.outputs.length === 1 ? node.outputs[0] : `(${node.outputs.join(', ')})`;
+  return node.inputs.length === 0 ? outputs : `${node.inputs.join(', ')} -> ${outputs}`;
+}
+
+/** Runs of a line inside a loop; a branch that counts less than once runs at most once. */
+function timesText(times: number | undefined): string {
+  return times === undefined || times < 1 ? '' : ` x${times}`;
+}
+
+function redistributionLine(r: PlannedRedistribution, inputs: number): string {
+  const which = inputs > 1 ? `input ${r.input}: ` : '';
+  if (r.copy === 'reused') return `    # ${which}${r.from} -> ${r.to}  copy made before`;
+  const collectives = r.collectives
+    .map((c) => `${c.kind}(${c.meshDims.join(',')}) ${bytesText(c.bytes)} ${secondsText(c.seconds)}`)
+    .join(' + ');
+  const kept = r.copy === 'made' ? '  copy kept for later uses' : '';
+  const charged = r.executedSeconds === undefined ? '' : `  charged ${secondsText(r.seconds)}`;
+  return `    # ${which}${r.from} -> ${r.to}  ${collectives === '' ? 'local' : collectives}${charged}${timesText(r.times)}${kept}`;
+}

@@ -1,0 +1,139 @@
+import type { Plan } from '../../plan/record/types.ts';
+import type { KnownPlan } from '../analysis/known-plans.ts';
+import { stageText, type Pipeline } from '../analysis/pipeline.ts';
+import type { Roofline } from '../analysis/layers.ts';
+import type { Streams } from '../analysis/streams.ts';
+import { bytesText, countText, countedText, excessOver, percentText, secondsText } from '../../units.ts';
+
+/** What the answer is made of. */
+export interface AnswerInput {
+  readonly plan: Plan;
+  readonly known: readonly KnownPlan[] | null;
+  readonly streams: Streams | null;
+  readonly roofline: Roofline | null;
+  /** Tokens of one step; null where the program does not tell. */
+  readonly tokens: number | null;
+  /** Stages of a plan that has some: the plan is then that of one microbatch. */
+  readonly pipeline: Pipeline | null;
+}
+
+/** The answer, in five lines that every format prints alike. */
+export function answerOf(input: AnswerInput): readonly { readonly label: string; readonly text: string }[] {
+  const { pipeline } = input;
+  if (pipeline !== null) return pipelineAnswer(input, pipeline);
+  return [
+    { label: 'Memory', text: memoryLine(input.plan) },
+    { label: 'Step time', text: timeLine(input) },
+    { label: 'Devices', text: deviceLine(input.plan) },
+    { label: 'Proof', text: proofLine(input.plan) },
+    { label: 'Against', text: againstLine(input) },
+  ];
+}
+
+/** The five lines of a plan with stages. */
+function pipelineAnswer(input: AnswerInput, pipeline: Pipeline): ReturnType<typeof answerOf> {
+  const { plan, streams, tokens } = input;
+  const { stages, budgetBytes, fits, seconds, bubbleSeconds, schedule, microbatches, virtual, devices } = pipeline;
+  const fullest = stages.reduce((most, s, k) => (s.peakBytes > stages[most].peakBytes ? k : most), 0);
+  const { peakBytes, stateBytes, activationBytes, inFlight, device } = stages[fullest];
+  const chunks = virtual > 1 ? ` by ${virtual} chunks` : '';
+  const rate = tokens === null ? '' : `, ${countText(Math.round((tokens * microbatches) / seconds))} tokens/s`;
+  // The convention is that of one microbatch on one stage's mesh; the same FLOPs are spread over all stages here.
+  const mfu = streams === null ? '' : `, MFU ${percentText((streams.mfu * streams.seconds * microbatches) / (seconds * devices))} (${streams.mfuConvention.replace(/^MFU: /, '')})`; // prettier-ignore
+  const inner = plan.mesh.reduce((n, d) => n * d.size, 1);
+  const where = pipeline.hosts === 1 ? 'inside a host' : `across ${pipeline.hosts} hosts`;
+  return [
+    {
+      label: 'Memory',
+      text: `${fits ? 'fits' : 'does not fit'}: device ${device} (stage ${fullest}: ${stageText(stages[fullest])}) takes ${bytesText(peakBytes)} of ${bytesText(budgetBytes)}: states ${bytesText(stateBytes)}, activations of ${countedText(inFlight, 'microbatch', 'microbatches')} ${bytesText(activationBytes)}`,
+    },
+    {
+      label: 'Step time',
+      text: `${secondsText(seconds)} for ${countedText(microbatches, 'microbatch', 'microbatches')} by ${schedule}${chunks}, ${secondsText(bubbleSeconds)} of it bubble (${percentText(bubbleSeconds / seconds)}); compute and communication of a stage one after another${rate}${mfu}`,
+    },
+    {
+      label: 'Devices',
+      text: `${countText(devices * inner)}: pp=${devices} ${where}, each of them ${deviceLine(plan)}`,
+    },
+    { label: 'Proof', text: `placements of one microbatch: ${proofLine(plan)}. The stages are cut for these placements by dynamic programming, the schedule is played event by event` }, // prettier-ignore
+    { label: 'Against', text: `on one microbatch: ${againstLine(input)}` },
+  ];
+}
+
+function memoryLine({ memory }: Plan): string {
+  const { peakBytes, budgetBytes, timeline } = memory;
+  const parts = `parameters ${bytesText(memory.parameterBytes)}, gradients ${bytesText(memory.gradientBytes)}, optimizer ${bytesText(memory.optimizerBytes)}`;
+  const of = `${bytesText(peakBytes)} of ${bytesText(budgetBytes)} per device`;
+  const fits = peakBytes <= budgetBytes;
+  if (timeline === undefined) return `${fits ? 'fits' : 'does not fit'}: ${of} (${parts}; activations not modelled)`;
+  const at = `${bytesText(timeline.peakBytes)} at ${timeline.node} (${timeline.phase}), ${bytesText(timeline.activationBytes)} of it activations`;
+  if (peakBytes === timeline.peakBytes) return `${fits ? 'fits' : 'does not fit'}: ${of}, reached at ${timeline.node} (${timeline.phase}) (${parts}; activations ${bytesText(timeline.activationBytes)})`; // prettier-ignore
+  if (timeline.peakBytes <= budgetBytes) return `fits: states ${of} (${parts}); over time at most ${at}`;
+  const over = bytesText(timeline.peakBytes - budgetBytes);
+  return `${fits ? 'the states fit' : 'does not fit'}: ${of} (${parts}); over time it does not: ${at}, ${over} over the budget (--activations constraint, --checkpoint auto)`;
+}
+
+function timeLine({ plan, streams, roofline, tokens }: AnswerInput): string {
+  const { seconds, computeSeconds, communicationSeconds } = plan.objective;
+  const share = (part: number): string => (seconds > 0 ? percentText(part / seconds) : '0 %');
+  const bound = roofline === null ? '' : `; ${waitText(roofline, seconds)}`;
+  const serial = `${secondsText(seconds)}: compute ${secondsText(computeSeconds)} (${share(computeSeconds)}), communication ${secondsText(communicationSeconds)} (${share(communicationSeconds)}), no overlap${bound}`;
+  if (streams === null) return serial;
+  const rate = tokens === null ? '' : `, ${countText(Math.round(tokens / streams.seconds))} tokens/s`;
+  // The simulation starts every kernel, also of views and copies that the plan's own sum has for nothing.
+  return `${serial}. Simulated with all kernel starts ${secondsText(streams.serialSeconds)} one after another, ${secondsText(streams.seconds)} with overlap, of it ${secondsText(streams.exposedCommunicationSeconds)} of communication with nothing beside it${rate}, MFU ${percentText(streams.mfu)} (${streams.mfuConvention.replace(/^MFU: /, '')})`;
+}
+
+/** What the largest part of the step waits for, kernel by kernel. */
+function waitText({ groups }: Roofline, seconds: number): string {
+  const sum = (part: 'matrixSeconds' | 'memorySeconds' | 'launchSeconds' | 'communicationSeconds'): number =>
+    groups.reduce((total, g) => total + g[part], 0);
+  const parts = [
+    { what: 'bound by compute', seconds: sum('matrixSeconds') },
+    { what: 'bound by memory bandwidth', seconds: sum('memorySeconds') },
+    { what: 'bound by the start of kernels', seconds: sum('launchSeconds') },
+    { what: 'bound by communication', seconds: sum('communicationSeconds') },
+  ];
+  const most = parts.reduce((a, b) => (b.seconds > a.seconds ? b : a));
+  return `${most.what} (${percentText(seconds > 0 ? most.seconds / seconds : 0)} of the step)`;
+}
+
+/** Where the mesh dims lie. */
+export function deviceLine(plan: Plan): string {
+  const devices = plan.mesh.reduce((n, d) => n * d.size, 1);
+  const where = plan.mesh.map(
+    (d) => `${d.name}=${d.size} ${d.hosts === 1 ? 'inside a host' : `across ${d.hosts} hosts`}`,
+  );
+  return `${countedText(devices, 'device')} of ${plan.cluster}: ${where.join(', ')}`;
+}
+
+function proofLine({ proof }: Plan): string {
+  const status =
+    proof.status === 'optimal'
+      ? 'optimal, nothing is cheaper'
+      : `${proof.status}: no plan is below ${secondsText(proof.bound)} (gap ${percentText(proof.gap)})`;
+  return `${status}; solved by ${proof.solver}, re-costed from the plan alone at ${secondsText(proof.recheckedSeconds)}`;
+}
+
+function againstLine({ plan, known }: AnswerInput): string {
+  const more = (seconds: number): string => slowerText(seconds, plan.objective.seconds);
+  const parts: string[] = [];
+  const priced = (known ?? []).flatMap((r) => (r.seconds === null || r.overBytes !== undefined ? [] : [{ name: r.name, seconds: r.seconds }])); // prettier-ignore
+  const [best] = [...priced].sort((a, b) => a.seconds - b.seconds);
+  if (best !== undefined)
+    parts.push(`best plain recipe ${best.name} ${secondsText(best.seconds)} (${more(best.seconds)})`);
+  else parts.push(known === null ? 'plain recipes were not priced' : 'no plain recipe fits');
+  parts.push(
+    plan.greedySeconds === null
+      ? 'greedy propagation finds no plan'
+      : `greedy propagation ${secondsText(plan.greedySeconds)} (${more(plan.greedySeconds)})`,
+  );
+  return parts.join('; ');
+}
+
+/** How much slower than the plan: `+16.4 %`. A plan with pins may be the slower one, and then it says so. */
+export function slowerText(seconds: number, planSeconds: number): string {
+  const more = excessOver(planSeconds, seconds);
+  if (Math.abs(more) < 1e-9) return '+0 %';
+  return `${more < 0 ? '-' : '+'}${percentText(Math.abs(more))}`;
+}

@@ -1,0 +1,41 @@
+import { DEFAULT_REQUEST, type PlanRequest } from '../../plan/request/request.ts';
+
+/**
+ * The command that makes a plan again from the graph in its folder, with every setting that is not the default.
+ *
+ * @param graph path of the graph file
+ */
+export function planCommandLine(request: PlanRequest, graph = 'graph.swg'): string {
+  const flags: (readonly [string, string | undefined])[] = [
+    ['--mesh', request.mesh],
+    // The text of a cluster file stands in the request; the command wants a file.
+    ['--cluster', request.cluster.trimStart().startsWith('{') ? 'cluster.json' : request.cluster],
+    ['--memory', request.memoryBytes === undefined ? undefined : `${request.memoryBytes}B`],
+    ['--optimizer', request.optimizer],
+    ['--time-limit', request.timeLimitSeconds === undefined ? undefined : String(request.timeLimitSeconds)],
+    ...(['cost', 'solver', 'gap', 'seed', 'uneven', 'unknown', 'inputs', 'outputs', 'objective'] as const).map(
+      (key) => [`--${key}`, request[key] === DEFAULT_REQUEST[key] ? undefined : String(request[key])] as const,
+    ),
+    ['--gap', request.gap === 0 && request.budgetGap === 0 ? '0' : undefined],
+    ['--strided', request.strided],
+    ['--maps', request.maps],
+    ['--activations', request.activations],
+    // A policy that was applied stands in the graph, and the request then says none.
+    [
+      '--checkpoint',
+      request.checkpoint === undefined || request.checkpoint === 'none' ? undefined : String(request.checkpoint),
+    ],
+    ...(request.cuts ?? []).map((cut) => ['--cut', cut] as const),
+    ...request.pins.map((pin) => ['--pin', `${pin.node}=${pin.spec}`] as const),
+  ];
+  const words = flags.flatMap(([flag, value]) => (value === undefined ? [] : [flag, shellWord(value)]));
+  if (request.shardings === 'ignore') words.push('--ignore-shardings');
+  if (!request.sharing) words.push('--no-sharing');
+  if (request.overlap === true) words.push('--overlap');
+  return ['shardwright', 'plan', shellWord(graph), ...words].join(' ');
+}
+
+/** A word as a POSIX shell reads it back. */
+function shellWord(text: string): string {
+  return /^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", `'\\''`)}'`;
+}

@@ -1,0 +1,196 @@
+import * as z from 'zod';
+import { ShardwrightError } from '../../errors.ts';
+import { PIPELINE_SCHEDULES } from '../../simulate/pipeline/schedules.ts';
+import type { Comparison } from '../../zoo/compare/comparison.ts';
+
+/**
+ * What `compare --json` prints, read back: by `report`, and by `compare --merge`. The type of the schema is that of the record, so
+ * that a key that is added there and forgotten here does not compile. Further keys are kept.
+ */
+
+const MOST_PLANS = 100_000;
+
+const stage = z.looseObject({
+  first: z.int().nonnegative(),
+  end: z.int().nonnegative(),
+  embedding: z.boolean(),
+  head: z.boolean(),
+  seconds: z.number().nonnegative(),
+  forwardSeconds: z.number().nonnegative(),
+  backwardInputSeconds: z.number().nonnegative(),
+  backwardWeightSeconds: z.number().nonnegative(),
+  peakBytes: z.number(),
+  inFlight: z.int(),
+  idleShare: z.number(),
+});
+
+const boundary = z.looseObject({ bytes: z.number().nonnegative(), seconds: z.number().nonnegative() });
+
+/** Of a plan that was put together from priced layers. */
+const layout = z.looseObject({
+  computeSeconds: z.number(),
+  exposedCommunicationSeconds: z.number(),
+  bubbleSeconds: z.number(),
+  tokensPerSecond: z.number(),
+  mfu: z.number(),
+  memory: z.looseObject({
+    parameterBytes: z.number(),
+    gradientBytes: z.number(),
+    optimizerBytes: z.number(),
+    activationBytes: z.number(),
+    temporaryBytes: z.number(),
+  }),
+  sizes: z.looseObject({
+    pp: z.int().positive(),
+    dp_replicate: z.int().positive(),
+    dp_shard: z.int().positive(),
+    cp: z.int().positive(),
+    tp: z.int().positive(),
+    ep: z.int().positive(),
+    etp: z.int().positive().exactOptional(),
+  }),
+  microbatch: z.int().positive(),
+  microbatches: z.int().positive(),
+  schedule: z.enum(PIPELINE_SCHEDULES),
+  chunks: z.int().positive(),
+  checkpoint: z.enum(['none', 'selective', 'full']),
+  unitsAgain: z.int().nonnegative().exactOptional(),
+  gathersOnce: z.literal(true).exactOptional(),
+  pairsMicrobatches: z.literal(true).exactOptional(),
+  stages: z.array(stage).max(4096),
+  boundaries: z.array(boundary).max(4096),
+  pointToPointBytes: z.number().nonnegative(),
+  pricedLayers: z.number(),
+  placements: z.string().exactOptional(),
+  shallowProof: z
+    .looseObject({ status: z.string(), bound: z.number(), gap: z.number(), objective: z.number() })
+    .exactOptional(),
+});
+
+const traffic = z.looseObject({
+  kind: z.string(),
+  axes: z.string(),
+  count: z.number(),
+  sentBytes: z.number(),
+  seconds: z.number(),
+  exposedSeconds: z.number().exactOptional(),
+});
+
+const plan = z.looseObject({
+  name: z.string(),
+  plan: z.string(),
+  origin: z.enum(['ilp', 'zoo']),
+  mesh: z.string(),
+  seconds: z.number(),
+  simulatedSeconds: z.number().nonnegative().exactOptional(),
+  communicationSeconds: z.number(),
+  peakBytes: z.number(),
+  fits: z.boolean(),
+  overBytes: z.number().exactOptional(),
+  choice: z.boolean(),
+  proof: z.looseObject({ status: z.string(), bound: z.number(), gap: z.number() }).exactOptional(),
+  traffic: z.array(traffic).exactOptional(),
+  why: z.string().exactOptional(),
+  cause: z.string().exactOptional(),
+  dominatedBy: z.string().exactOptional(),
+  layout: layout.exactOptional(),
+});
+
+const refused = z.looseObject({
+  plan: z.string(),
+  mesh: z.string(),
+  code: z.string().exactOptional(),
+  reason: z.string(),
+});
+
+const finding = z.looseObject({
+  plan: z.string(),
+  mesh: z.string(),
+  code: z.string(),
+  severity: z.enum(['error', 'warn', 'info']),
+  message: z.string(),
+  values: z.record(z.string(), z.number()),
+  nearest: z.array(z.number()),
+});
+
+const mesh = z.looseObject({
+  mesh: z.string(),
+  hosts: z.array(z.int().positive()),
+  status: z.enum(['solved', 'beaten', 'refused', 'infeasible', 'not asked']),
+  boundSeconds: z.number().exactOptional(),
+  code: z.string().exactOptional(),
+  reason: z.string().exactOptional(),
+  smallestBudgetBytes: z.number().exactOptional(),
+});
+
+const whatIf = z.looseObject({
+  change: z.string(),
+  best: z.string().nullable(),
+  mesh: z.string().exactOptional(),
+  seconds: z.number().exactOptional(),
+  same: z.boolean(),
+  next: z.string().exactOptional(),
+});
+
+const question = z.looseObject({
+  model: z.string(),
+  sequence: z.number(),
+  globalBatch: z.number(),
+  cost: z.string(),
+  layers: z.number(),
+  pricedLayers: z.number(),
+  layerKinds: z.number(),
+  mfuConvention: z.string(),
+});
+
+const padding = z.looseObject({
+  multiple: z.int().positive(),
+  vocabulary: z.int().positive(),
+  byTensor: z.array(
+    z.looseObject({ tensor: z.int().positive(), rows: z.int().positive(), parameters: z.int().nonnegative() }),
+  ),
+});
+
+const comparisonSchema: z.ZodType<Comparison> = z.looseObject({
+  model: z.string().exactOptional(),
+  devices: z.int().positive(),
+  cluster: z.string(),
+  budgetBytes: z.number().nonnegative(),
+  plans: z.array(plan).max(MOST_PLANS),
+  refused: z.array(refused).max(MOST_PLANS),
+  findings: z.array(finding).max(10 * MOST_PLANS),
+  meshes: z.array(mesh).max(MOST_PLANS),
+  best: z.string().nullable(),
+  pareto: z.array(z.string()),
+  simulatedRanking: z.array(z.string()).exactOptional(),
+  question: question.exactOptional(),
+  padding: padding.exactOptional(),
+  notes: z.array(z.string()).exactOptional(),
+  frontier: z
+    .array(z.looseObject({ peakBytes: z.number(), seconds: z.number(), gap: z.number().nullable(), name: z.string() }))
+    .exactOptional(),
+  priceOfMemory: z
+    .array(z.looseObject({ fromBytes: z.number(), toBytes: z.number(), deltaSeconds: z.number() }))
+    .exactOptional(),
+  nextBest: z
+    .array(z.looseObject({ kind: z.string(), name: z.string(), mesh: z.string(), deltaSeconds: z.number() }))
+    .exactOptional(),
+  whatIf: z.array(whatIf).exactOptional(),
+  smallestBudgetBytes: z.number().exactOptional(),
+});
+
+/**
+ * A comparison from its JSON value.
+ *
+ * @param file where it comes from, for messages
+ * @throws E_TYPE with the path of what does not fit
+ */
+export function asComparison(value: unknown, file: string): Comparison {
+  const parsed = comparisonSchema.safeParse(value);
+  if (parsed.success) return parsed.data;
+  const [issue] = parsed.error.issues;
+  throw new ShardwrightError('E_TYPE', `$.${issue.path.join('.')}: ${issue.message}`, {
+    file,
+    hint: 'give what `shardwright compare ... --json` prints.',
+  });
+}

@@ -1,0 +1,49 @@
+import type { Cluster } from '../../cost/hardware/cluster.ts';
+
+/** One number that a plan rests on. */
+export interface Constant {
+  readonly name: string;
+  readonly value: string;
+  readonly unit: string;
+  readonly source: string;
+}
+
+/** Every constant of a cluster with its unit and where it comes from. */
+export function constantsOf(cluster: Cluster): Constant[] {
+  const { sources } = cluster;
+  const source = (key: string): string => sources[key] ?? sources[key.split('.')[0]] ?? sources['*'] ?? 'not stated';
+  const out: Constant[] = [];
+  const add = (name: string, value: number | string, unit: string, key = name): void =>
+    void out.push({ name, value: String(value), unit, source: source(key) });
+  add('accelerator', cluster.accelerator, '', 'peakFlopsPerSecond');
+  const peaks = Object.entries(cluster.peakFlopsPerSecond).map(([unit, flops]) => `${unit} ${round(flops / 1e12)}`);
+  add('dense peaks', peaks.join(', '), 'TFLOPS', 'peakFlopsPerSecond');
+  add('largest share of the peak of a matmul', round(cluster.matmulCap), '', 'matmulCap');
+  add('memory', cluster.memoryBytes, 'bytes', 'memoryBytes');
+  add('memory held back', cluster.reservedBytes, 'bytes', 'reservedBytes');
+  add('memory bandwidth', round(cluster.memoryBytesPerSecond / 1e9), 'GB/s', 'memoryBytesPerSecond');
+  add('share of the memory bandwidth that kernels reach', round(cluster.memoryEfficiency), '', 'memoryEfficiency');
+  add('devices in a host', cluster.devicesPerHost, '', 'devicesPerHost');
+  for (const [name, level] of [
+    ['intra', 'inside a host'],
+    ['inter', 'between hosts'],
+  ] as const) {
+    // prettier-ignore
+    const link = cluster[name];
+    add(`link ${level}`, round(link.bytesPerSecond / 1e9), 'GB/s', `${name}.bytesPerSecond`);
+    add(`share of the link ${level}`, round(link.efficiency), '', `${name}.efficiency`);
+    add(`hop ${level}`, round(link.latencySeconds * 1e6), 'µs', `${name}.latencySeconds`);
+  }
+  if (cluster.torus !== undefined) add('torus', cluster.torus.longestAxes.join(' x '), 'chips', 'intra.latencySeconds');
+  add('start of a collective', round(cluster.baseLatencySeconds * 1e6), 'µs', 'baseLatencySeconds');
+  add('start of a kernel', round(cluster.launchSeconds * 1e6), 'µs', 'launchSeconds');
+  add('start of a matmul', round(cluster.matmulLaunchSeconds * 1e6), 'µs', 'matmulLaunchSeconds');
+  if (cluster.collectiveTable !== undefined)
+    add('table of collectives', cluster.collectiveTable.length, 'rows', 'collectiveTable');
+  return out;
+}
+
+/** Six significant digits: enough for any constant, and no noise of binary fractions. */
+function round(value: number): number {
+  return Number(value.toPrecision(6));
+}

@@ -1,0 +1,219 @@
+import type { Cluster } from '../../cost/hardware/cluster.ts';
+import type { Graph } from '../../graph/types.ts';
+import { termsOf } from '../../plan/record/diff.ts';
+import type { Plan } from '../../plan/record/types.ts';
+import type { NextBest, NodeCandidates } from '../analysis/candidates.ts';
+import type { FoldedGraph } from '../analysis/folded-graph.ts';
+import type { Incumbents } from '../analysis/incumbents.ts';
+import type { Compared, KnownPlan } from '../analysis/known-plans.ts';
+import type { Roofline } from '../analysis/layers.ts';
+import { trustOf, type Trust } from '../analysis/measured.ts';
+import type { MemoryCurve } from '../analysis/memory.ts';
+import type { Pipeline } from '../analysis/pipeline.ts';
+import type { Sensitivity } from '../analysis/sensitivity.ts';
+import type { SolverTrace } from '../analysis/solver-trace.ts';
+import type { Streams } from '../analysis/streams.ts';
+import type { MemoryBounds, PriceStep } from '../analysis/what-if.ts';
+import { answerOf } from './answer.ts';
+import { planCommandLine } from './command.ts';
+import { constantsOf, type Constant } from './constants.ts';
+import {
+  collectivesOf,
+  operatorsOf,
+  parametersOf,
+  type OperatorSum,
+  type ReportCollective,
+  type ReportParameter,
+} from './sums.ts';
+import { bytesText, percentText } from '../../units.ts';
+
+/** What a report says, before it is HTML, Markdown, text, JSON or CSV: all print these numbers and texts. */
+export interface Report {
+  readonly schema: 'shardwright.report/1';
+  readonly versions: { readonly shardwright: string; readonly plan: number };
+  /** Makes the plan again from the folder's graph. */
+  readonly command: string;
+  readonly model: string;
+  readonly mesh: Plan['mesh'];
+  readonly cluster: Cluster;
+  /** The answer, one line each. */
+  readonly answer: readonly { readonly label: string; readonly text: string }[];
+  /** The plan; its clock time is in `run`. */
+  readonly plan: Plan;
+  readonly parameters: readonly ReportParameter[];
+  /** The step time by term, dearest first; the terms sum to it. */
+  readonly terms: readonly { readonly term: string; readonly seconds: number }[];
+  readonly collectives: readonly ReportCollective[];
+  readonly operators: readonly OperatorSum[];
+  /** Tokens of one step; null where the program does not tell. */
+  readonly tokens: number | null;
+  /** The parts below are null where the graph and the request are not beside the plan; `missing` says so. */
+  readonly roofline: Roofline | null;
+  readonly streams: Streams | null;
+  readonly memory: MemoryCurve | null;
+  /** The plain recipes on the same problem. */
+  readonly zoo: readonly KnownPlan[] | null;
+  readonly frontier: Compared['frontier'] | null;
+  readonly nextBest: readonly NextBest[] | null;
+  readonly sensitivity: readonly Sensitivity[] | null;
+  /** What less memory costs at most, along the front. */
+  readonly priceOfMemory: readonly PriceStep[] | null;
+  /** Solved anew, where that was asked for. */
+  readonly memoryBounds: MemoryBounds | null;
+  readonly graph: FoldedGraph | null;
+  /** The strategies of each node of `graph`, in its order. */
+  readonly explain: readonly NodeCandidates[] | null;
+  /** Stages, where the plan has some. */
+  readonly pipeline: Pipeline | null;
+  readonly solverTrace:
+    | (SolverTrace & {
+        readonly incumbents: Incumbents['steps'] | null;
+        /** `plan`: of the solve that made the plan; `again`: of one for this report, without starting points. */
+        readonly incumbentsFrom: 'plan' | 'again' | null;
+      })
+    | null;
+  /** How far predictions of the same hardware are off. */
+  readonly trust: Trust;
+  readonly constants: readonly Constant[];
+  readonly assumptions: readonly string[];
+  readonly warnings: readonly string[];
+  /** What this report leaves out and why. */
+  readonly missing: readonly string[];
+  /** The only clock times. */
+  readonly run: {
+    readonly solveSeconds: number | null;
+    /** Of each step of `solverTrace.incumbents`. */
+    readonly incumbentSeconds: readonly number[] | null;
+  };
+}
+
+/** What was found out about a plan beside the plan itself. */
+export interface Analysis {
+  readonly roofline: Roofline | null;
+  readonly streams: Streams | null;
+  readonly memory: MemoryCurve | null;
+  readonly known: Compared | null;
+  readonly nextBest: readonly NextBest[] | null;
+  readonly sensitivity: readonly Sensitivity[] | null;
+  readonly priceOfMemory: readonly PriceStep[] | null;
+  readonly memoryBounds: MemoryBounds | null;
+  readonly graph: FoldedGraph | null;
+  readonly explain: readonly NodeCandidates[] | null;
+  readonly pipeline: Pipeline | null;
+  readonly solverTrace: SolverTrace | null;
+  readonly incumbents: Incumbents | null;
+  readonly incumbentsFrom: 'plan' | 'again' | null;
+  /** What is not there and why. */
+  readonly missing: readonly string[];
+}
+
+export interface ReportInput {
+  readonly plan: Plan;
+  readonly cluster: Cluster;
+  readonly graph?: Graph;
+  readonly analysis: Analysis;
+  readonly version: string;
+}
+
+/** Gathers what a report says about a plan. @throws E_PLAN for placements that are none of the mesh */
+export function reportOf({ plan, cluster, graph, analysis, version }: ReportInput): Report {
+  const { known, streams } = analysis;
+  const tokens = graph === undefined ? null : tokensOf(graph);
+  return {
+    schema: 'shardwright.report/1',
+    versions: { shardwright: version, plan: plan.version },
+    command: planCommandLine(plan.request),
+    model: plan.model,
+    mesh: plan.mesh,
+    cluster,
+    answer: answerOf({
+      plan,
+      known: known?.plans ?? null,
+      streams,
+      roofline: analysis.roofline,
+      tokens,
+      pipeline: analysis.pipeline,
+    }),
+    plan: { ...plan, proof: { ...plan.proof, solveSeconds: null } },
+    parameters: parametersOf(plan, graph),
+    terms: [...termsOf(plan)]
+      .filter(([, seconds]) => seconds !== 0)
+      .map(([term, seconds]) => ({ term, seconds }))
+      .sort((a, b) => b.seconds - a.seconds || (a.term < b.term ? -1 : 1)),
+    collectives: collectivesOf(plan, cluster, streams),
+    operators: operatorsOf(plan),
+    tokens,
+    roofline: analysis.roofline,
+    streams,
+    memory: analysis.memory,
+    zoo: known?.plans ?? null,
+    frontier: known?.frontier ?? null,
+    nextBest: analysis.nextBest,
+    sensitivity: analysis.sensitivity,
+    priceOfMemory: analysis.priceOfMemory,
+    memoryBounds: analysis.memoryBounds,
+    graph: analysis.graph,
+    explain: analysis.explain,
+    pipeline: analysis.pipeline,
+    solverTrace:
+      analysis.solverTrace === null
+        ? null
+        : {
+            ...analysis.solverTrace,
+            incumbents: analysis.incumbents?.steps ?? null,
+            incumbentsFrom: analysis.incumbentsFrom,
+          },
+    trust: trustOf(cluster.accelerator, hasExperts(plan)),
+    constants: constantsOf(cluster),
+    assumptions: plan.assumptions,
+    warnings: warningsOf(plan),
+    missing: [
+      ...analysis.missing,
+      ...(analysis.pipeline === null ? ['Pipeline stages: the plan has none (plan MODEL --pp makes some).'] : []),
+      ...(graph === undefined ? ['The program: the graph is not beside the plan.'] : []),
+    ],
+    run: { solveSeconds: plan.proof.solveSeconds, incumbentSeconds: analysis.incumbents?.seconds ?? null },
+  };
+}
+
+/** Terms that people read: what rounding leaves is in the JSON, and below every printed digit. */
+export function visibleTerms(report: Report): Report['terms'] {
+  const { seconds } = report.plan.objective;
+  return report.terms.filter((t) => Math.abs(t.seconds) > 1e-9 * seconds);
+}
+
+/** Sequences times positions of the first input that can be token numbers. */
+function tokensOf(graph: Graph): number | null {
+  for (const { kind, meta, type } of graph.nodes) {
+    if (kind !== 'placeholder' || meta.role !== 'input' || type.kind !== 'tensor') continue;
+    if (!/^[iu]\d+$/.test(type.dtype) || type.shape.length !== 2) continue;
+    const [batch, positions] = type.shape.map((n) => (typeof n === 'number' ? n : (n.example ?? NaN)));
+    return Number.isFinite(batch * positions) ? batch * positions : null;
+  }
+  return null;
+}
+
+/** Whether the model routes tokens to experts, by the names of its parameters. */
+function hasExperts({ parameters }: Plan): boolean {
+  return parameters.some(({ name }) => /(^|[._])experts?([._]|$)/.test(name));
+}
+
+function warningsOf({ memory, proof, request, cluster }: Plan): string[] {
+  const out: string[] = [];
+  const { timeline, budgetBytes } = memory;
+  if (memory.peakBytes > budgetBytes)
+    out.push(
+      `The plan takes ${bytesText(memory.peakBytes)} per device, more than the budget of ${bytesText(budgetBytes)}.`,
+    );
+  else if (timeline !== undefined && timeline.peakBytes > budgetBytes)
+    out.push(
+      `With activations the plan takes ${bytesText(timeline.peakBytes)} at ${timeline.node}, ${bytesText(timeline.peakBytes - budgetBytes)} more than the budget: plan with --activations constraint, or with --checkpoint auto.`,
+    );
+  if (proof.status !== 'optimal')
+    out.push(`The plan is not proven optimal: the gap to the bound is ${percentText(proof.gap)}.`);
+  if (request.unknown === 'replicate')
+    out.push('Operators without rules were planned replicated (--unknown replicate); the assumptions name them.');
+  if (request.cluster.trimStart().startsWith('{'))
+    out.push(`The cluster ${cluster} is the user's own; its figures were not checked.`);
+  return out;
+}

@@ -1,0 +1,62 @@
+import { defaultOptimizer, stateBytes } from '../../cost/memory/memory.ts';
+import type { DType, Graph } from '../../graph/types.ts';
+import { DEFAULT_REQUEST, type PlanRequest } from '../../plan/request/request.ts';
+import { trainedParameters } from '../../plan/model/state-memory.ts';
+import { bytesText, countedText, percentText, secondsText } from '../../units.ts';
+
+/** What a plan was made with. */
+export interface SettingsInput {
+  readonly graph: Graph;
+  /** As the user gave it: what is absent here is a default. */
+  readonly request: PlanRequest;
+  /** Bytes per device. */
+  readonly budgetBytes: number;
+  /** Relative gap that is good enough. */
+  readonly gap: number;
+  /** Whether somebody asked for that gap. */
+  readonly gapGiven: boolean;
+}
+
+/** The settings of a plan as one line of what was asked (left out where nothing was) and one of what is a default. */
+export function settingLines(input: SettingsInput): string[] {
+  const { request, budgetBytes, gap, gapGiven } = input;
+  const asked: string[] = [];
+  const defaults: string[] = [];
+  const put = (given: boolean, text: string): void => void (given ? asked : defaults).push(text);
+  put(gapGiven, `gap ${gap === 0 ? '0' : percentText(gap)}`);
+  put(request.optimizer !== undefined, optimizerText(input));
+  if (request.memoryBytes === undefined)
+    defaults.push(`budget ${bytesText(budgetBytes)}, the usable memory of a device`);
+  else asked.push(`budget ${bytesText(budgetBytes)} per device`);
+  const { checkpoint, activations } = request;
+  if (checkpoint !== undefined && checkpoint !== 'none')
+    asked.push(`checkpoint ${typeof checkpoint === 'number' ? percentText(checkpoint) : checkpoint}`);
+  if (activations !== undefined && activations !== 'report') asked.push(`activations ${activations}`);
+  if (request.overlap === true) asked.push('overlap');
+  put(request.cost !== DEFAULT_REQUEST.cost, `cost ${request.cost}`);
+  put(request.solver !== DEFAULT_REQUEST.solver, `solver ${request.solver}`);
+  if (request.timeLimitSeconds !== undefined) asked.push(`time limit ${secondsText(request.timeLimitSeconds)}`);
+  const line = (label: string, words: readonly string[]): string[] => words.length === 0 ? [] : [`${label.padEnd(11)}${words.join('; ')}`]; // prettier-ignore
+  return [...line('asked', asked), ...line('defaults', defaults)];
+}
+
+/** The optimizer by the dtype of the weights, with the bytes that a trained parameter keeps for the whole step. */
+function optimizerText({ graph, request }: SettingsInput): string {
+  const { trained, tied } = trainedParameters(graph);
+  const dtypes = new Set<DType>();
+  for (const { kind, type, name, meta } of graph.nodes) {
+    const own = meta.roleName ?? name;
+    if (kind === 'placeholder' && meta.role === 'parameter' && type.kind === 'tensor' && trained.has(own) && !tied.has(own))
+      dtypes.add(type.dtype); // prettier-ignore
+  }
+  const states = graph.nodes.filter(({ kind, meta }) => kind === 'placeholder' && meta.role === 'state').length;
+  if (states > 0) return `optimizer of the program, ${countedText(states, 'state')} among its inputs`;
+  if (dtypes.size === 0)
+    return `${request.optimizer === undefined ? 'no optimizer' : `optimizer ${request.optimizer} without state`}, no gradient is returned`;
+  const words = [...dtypes].sort().map((dtype) => {
+    const optimizer = request.optimizer ?? defaultOptimizer(dtype);
+    const { parameter, gradient, optimizer: state } = stateBytes(optimizer, dtype);
+    return { optimizer, bytes: `${parameter + gradient + state} bytes a parameter in ${dtype}` };
+  });
+  return words.map(({ optimizer, bytes }) => `optimizer ${optimizer}, ${bytes}`).join(' and ');
+}

@@ -1,0 +1,131 @@
+import { slowerText } from '../model/answer.ts';
+import { comparedPaddingText } from '../model/compared-padding.ts';
+import type { ComparedPlan, Comparison } from '../../zoo/compare/comparison.ts';
+import type { Section } from '../model/blocks.ts';
+import { bestSections } from './compared-best.ts';
+import { meshSection, plansSection, refusedSection } from './compared-plans.ts';
+import { againText } from '../../zoo/recipes/again-text.ts';
+import { bytesText, countedText, countText, percentText, secondsText } from '../../units.ts';
+
+/** A comparison as a report: the value as it was read, and what the formats print of it. */
+export interface ComparisonReport {
+  readonly schema: 'shardwright.report/1';
+  readonly versions: { readonly shardwright: string };
+  readonly answer: readonly { readonly label: string; readonly text: string }[];
+  readonly comparison: Comparison;
+  readonly run: Readonly<Record<string, never>>;
+}
+
+export function comparisonReport(comparison: Comparison, version: string): ComparisonReport {
+  return {
+    schema: 'shardwright.report/1',
+    versions: { shardwright: version },
+    answer: answerOf(comparison),
+    comparison,
+    run: {},
+  };
+}
+
+/** Heading of the report. */
+export function comparisonTitle({ devices, cluster, question, model }: Comparison): string {
+  return `${question?.model ?? model ?? 'Plans'} on ${countText(devices)} devices of ${cluster}`;
+}
+
+/** Under the heading. */
+export function comparisonSubtitle({ question }: Comparison): string {
+  const what = 'Known plans and the free optimum, on every mesh';
+  if (question === undefined) return what;
+  return `${what}; ${question.layers} layers, sequences of ${countText(question.sequence)} tokens, ${countText(question.globalBatch)} in a step`;
+}
+
+function answerOf(c: Comparison): ComparisonReport['answer'] {
+  const best = c.plans.find((p) => p.name === c.best);
+  const fitting = c.plans.filter((p) => p.fits).length;
+  const searched = { label: 'Searched', text: `${countedText(c.plans.length, 'plan')} priced, ${countText(fitting)} ${fitting === 1 ? 'fits' : 'fit'}; meshes: ${statuses(c)}; ${countedText(c.refused.length, 'plan')} refused` }; // prettier-ignore
+  if (best === undefined) {
+    const least = c.smallestBudgetBytes;
+    const smallest =
+      least === undefined
+        ? ''
+        : c.question === undefined
+          ? `; the smallest budget with a plan is ${bytesText(least)}`
+          : `; the leanest plan takes ${bytesText(least)}`;
+    return [{ label: 'Best', text: `no plan fits ${bytesText(c.budgetBytes)} per device${smallest}` }, searched];
+  }
+  const zoo = c.plans.filter((p) => p.origin === 'zoo' && p.fits).sort((a, b) => a.seconds - b.seconds)[0];
+  return [
+    { label: 'Best', text: bestLine(best, c) },
+    ...simulatedLine(c),
+    { label: 'Memory', text: memoryLine(best, c) },
+    ...(best.layout === undefined ? [] : [{ label: 'With', text: withLine(best.layout, c.question?.layers) }]),
+    { label: 'Proof', text: proofLine(best) },
+    { label: 'Against', text: againstLine(best, zoo) },
+    searched,
+  ];
+}
+
+function bestLine(best: ComparedPlan, { question }: Comparison): string {
+  const what = `${best.plan} on ${best.mesh}: ${secondsText(best.seconds)}`;
+  const { layout } = best;
+  if (layout === undefined) return `${what}, of it ${secondsText(best.communicationSeconds)} communication`;
+  const convention = question === undefined ? '' : ` (${question.mfuConvention.replace(/^MFU: /, '')})`;
+  return `${what} a step: compute ${secondsText(layout.computeSeconds)}, communication ${secondsText(layout.exposedCommunicationSeconds)}${layout.sizes.pp > 1 ? `, pipeline bubble ${secondsText(layout.bubbleSeconds)}` : ''}; ${countText(Math.round(layout.tokensPerSecond))} tokens/s, MFU ${percentText(layout.mfu)}${convention}`;
+}
+
+/** The plan whose step is shortest with communication beside compute; nothing where none was simulated. */
+function simulatedLine({ plans, simulatedRanking = [], best }: Comparison): ComparisonReport['answer'] {
+  const first = plans.find((p) => p.name === simulatedRanking[0]);
+  if (first?.simulatedSeconds === undefined) return [];
+  const what = first.name === best ? 'the same plan' : `${first.plan} on ${first.mesh}`;
+  const text = `shortest with communication beside compute: ${what}, ${secondsText(first.simulatedSeconds)}`;
+  return [{ label: 'Simulated', text }];
+}
+
+function memoryLine({ peakBytes, layout }: ComparedPlan, { budgetBytes }: Comparison): string {
+  const of = `${bytesText(peakBytes)} of ${bytesText(budgetBytes)} per device`;
+  if (layout === undefined) return `${of} for states; activations are not counted`;
+  const m = layout.memory;
+  return `${of}: parameters ${bytesText(m.parameterBytes)}, gradients ${bytesText(m.gradientBytes)}, optimizer ${bytesText(m.optimizerBytes)}, activations ${bytesText(m.activationBytes)}, other ${bytesText(m.temporaryBytes)}`;
+}
+
+function withLine(layout: NonNullable<ComparedPlan['layout']>, layers: number | undefined): string {
+  const { microbatch, microbatches, schedule, chunks, sizes } = layout;
+  const pipeline =
+    sizes.pp > 1 ? `, ${schedule}${chunks > 1 ? ` by ${chunks} chunks` : ''} over ${sizes.pp} devices` : '';
+  const pairs = layout.pairsMicrobatches === true ? ', forward passes beside backward passes of another' : '';
+  return `${countedText(microbatches, 'microbatch', 'microbatches')} of ${countedText(microbatch, 'sequence')} on a data rank${pipeline}${pairs}, ${againText(layout, layers)}`;
+}
+
+function proofLine({ proof, layout, origin }: ComparedPlan): string {
+  if (proof !== undefined) return `${proof.status} on its mesh, gap ${percentText(proof.gap)}`;
+  const shallow = layout?.shallowProof;
+  const placed = layout?.placements === undefined ? '' : `; placed as ${layout.placements}, which is cheaper in all`;
+  if (layout !== undefined && shallow !== undefined)
+    return `${shallow.status} for the ${layout.pricedLayers} priced layers of a data rank (gap ${percentText(shallow.gap)}), not for the whole model${placed}`;
+  if (layout !== undefined)
+    return `none for the whole model: priced from ${layout.pricedLayers} of its layers${placed === '' ? '' : `${placed} than what is proven optimal for these layers alone`}`;
+  return origin === 'zoo' ? 'a plan of the zoo; no optimum is faster on the meshes that were solved' : 'none';
+}
+
+function againstLine(best: ComparedPlan, zoo: ComparedPlan | undefined): string {
+  if (zoo === undefined || zoo === best) return 'no other plan of the zoo is faster';
+  const where = `${zoo.plan} on ${zoo.mesh}: ${secondsText(zoo.seconds)}`;
+  if (zoo.seconds === best.seconds) return `the best plan of the zoo is as fast: ${where}`;
+  return `the best plan of the zoo is ${where} (${slowerText(zoo.seconds, best.seconds)})`;
+}
+
+function statuses({ meshes }: Comparison): string {
+  const counts = new Map<string, number>();
+  for (const { status } of meshes) counts.set(status, (counts.get(status) ?? 0) + 1);
+  return [...counts].map(([status, n]) => `${countText(n)} ${status}`).join(', ');
+}
+
+export function comparisonSections(c: Comparison): Section[] {
+  return [plansSection(c), ...bestSections(c), meshSection(c), refusedSection(c), ...notesSection(c)];
+}
+
+function notesSection(c: Comparison): Section[] {
+  const items = [...comparedPaddingText(c), ...(c.notes ?? [])];
+  if (items.length === 0) return [];
+  return [{ id: 'assumptions', title: 'How the figures were made', blocks: [{ kind: 'list', items }] }];
+}

@@ -1,0 +1,35 @@
+import type { Audit } from '../../zoo/audit.ts';
+import { bytesText, percentText, secondsText, tableText } from '../../units.ts';
+
+/** An audit as text: where the plan stands, and the edits that bring it nearer. */
+export function auditText(name: string, a: Audit): string {
+  const lines = [
+    `plan     ${name}: ${secondsText(a.seconds)}, ${bytesText(a.peakBytes)} of states${a.overBytes === undefined ? '' : `, ${bytesText(a.overBytes)} over the budget`}`,
+    `optimum  ${secondsText(a.optimumSeconds)}, ${bytesText(a.optimumPeakBytes)} of states (${a.status}; no plan takes less than ${secondsText(a.bound)})`,
+    a.regret < 0
+      ? `regret   none: the plan is faster than any that fits, and does not fit`
+      : `regret   ${percentText(a.regret)}, at most ${percentText(a.provenRegret)}`,
+  ];
+  if (a.edits.length > 0) {
+    const rows = a.edits.map((e, i) => [
+      String(i + 1),
+      e.node,
+      e.from,
+      e.to,
+      signed(e.secondsSaved, secondsText),
+      signed(e.bytesFreed, bytesText),
+    ]);
+    lines.push(
+      '',
+      tableText([['', 'edit', 'from', 'to', 'saves', 'frees'], ...rows], [4, 5]),
+      '',
+      `after    ${secondsText(a.editedSeconds)}, ${bytesText(a.editedPeakBytes)} of states`,
+    );
+  }
+  lines.push(`how      ${a.method}`);
+  return lines.join('\n');
+}
+
+function signed(value: number, text: (value: number) => string): string {
+  return value < 0 ? `-${text(-value)}` : text(value);
+}

@@ -1,0 +1,71 @@
+import type { ComparedPlan, Comparison } from '../../zoo/compare/comparison.ts';
+import { comparedPaddingText } from '../model/compared-padding.ts';
+import { planRow, sweepText } from './sweep.ts';
+import { bytesText, excessOver, percentText, secondsText, tableText } from '../../units.ts';
+
+/** A comparison as text: plans that fit by seconds, the others by bytes, the front, the meshes, and what was refused. */
+export function comparisonText(c: Comparison): string {
+  if (c.question !== undefined) return sweepText(c, c.question);
+  const lines = [
+    `${c.model === undefined ? '' : `${c.model} on `}${c.devices} devices of ${c.cluster}, ${bytesText(c.budgetBytes)} each for states (activations are not counted)`,
+    '',
+  ];
+  const head = ['', 'plan', 'mesh', 'step time', 'simulated', '', 'communication', 'states', ''];
+  const ranking = c.simulatedRanking ?? [];
+  if (c.plans.length > 0)
+    lines.push(
+      tableText([head, ...c.plans.map((p) => simulatedRow(p, c))], [3, 4, 5, 6, 7]),
+      '',
+      '* best   + no other plan is better in both time and memory   step time: one after another   simulated: communication beside compute, and its place',
+    );
+  const best = c.plans.find((p) => p.name === c.best);
+  if (best === undefined) lines.push('', 'no plan fits the budget');
+  else {
+    lines.push('', `best   ${best.name} on ${best.mesh}: ${secondsText(best.seconds)}, ${bytesText(best.peakBytes)}`);
+    if (best.proof !== undefined)
+      lines.push(`proof  ${best.proof.status} on its mesh, gap ${percentText(best.proof.gap)}`);
+    const played = c.plans.find((p) => p.name === ranking[0]);
+    if (played?.simulatedSeconds !== undefined)
+      lines.push(
+        `played ${played.name} on ${played.mesh}: ${secondsText(played.simulatedSeconds)} with communication beside compute, the shortest simulated step`,
+      );
+    const zoo = c.plans.find((p) => p.origin === 'zoo' && p.fits);
+    if (zoo !== undefined && zoo !== best)
+      lines.push(
+        `zoo    ${zoo.name} on ${zoo.mesh} is the best of the zoo, ${percentText(excessOver(best.seconds, zoo.seconds))} slower`,
+      );
+  }
+  if (c.plans.some((p) => !p.choice))
+    lines.push(
+      'note   zero1 and zero2 are priced beside the planning problem, in which states follow their parameter; they are not simulated',
+    );
+  for (const note of comparedPaddingText(c)) lines.push(`note   ${note}`);
+  lines.push(
+    '',
+    tableText([
+      ['mesh', 'optimum', ''],
+      ...c.meshes.map((m) => [
+        m.mesh,
+        m.status,
+        m.reason ?? (m.boundSeconds === undefined ? '' : `at least ${secondsText(m.boundSeconds)}`),
+      ]),
+    ]),
+  );
+  if (c.refused.length > 0)
+    lines.push(
+      '',
+      tableText([
+        ['refused', 'mesh', ''],
+        ...c.refused.map((r) => [r.plan, r.mesh, `${r.code === undefined ? '' : `${r.code} `}${r.reason}`]),
+      ]),
+    );
+  return lines.join('\n');
+}
+
+/** A row of the table with the simulated step and its place among the plans that fit. */
+function simulatedRow(p: ComparedPlan, c: Comparison): string[] {
+  const [mark, plan, mesh, seconds, ...rest] = planRow(p, c);
+  const at = (c.simulatedRanking ?? []).indexOf(p.name);
+  const simulated = p.simulatedSeconds === undefined ? '' : secondsText(p.simulatedSeconds);
+  return [mark, plan, mesh, seconds, simulated, at < 0 ? '' : `#${at + 1}`, ...rest];
+}

@@ -1,0 +1,70 @@
+import type { Forced, NodeExplanation } from '../../plan/questions/explain.ts';
+import { bytesText, percentText, secondsText, tableText } from '../../units.ts';
+
+/** A signed time: `+1.20 ms`. */
+export function deltaSecondsText(seconds: number): string {
+  return seconds === 0 ? '0 s' : `${seconds > 0 ? '+' : '-'}${secondsText(Math.abs(seconds))}`;
+}
+
+export function deltaBytesText(bytes: number): string {
+  return bytes === 0 ? '0 B' : `${bytes > 0 ? '+' : '-'}${bytesText(Math.abs(bytes))}`;
+}
+
+/** The strategies of a node as text; `limit` of them, the rest counted. */
+export function explanationText(found: NodeExplanation, limit: number): string {
+  const shown = found.strategies.slice(0, limit);
+  const time = (seconds: number | null): string => (seconds === null ? '-' : secondsText(seconds));
+  const rows = shown.map((c) => [
+    c.spec,
+    c.class === 'OVER BUDGET' ? `OVER BUDGET +${bytesText(c.overBytes ?? 0)}` : c.class,
+    c.localSeconds === null ? '-' : deltaSecondsText(c.localSeconds),
+    secondsText(c.computeSeconds),
+    secondsText(c.internalSeconds),
+    time(c.inSeconds),
+    time(c.outSeconds),
+    c.reason ?? '',
+  ]);
+  const lines = [
+    `${found.node}  ${found.target}  ${found.chosen}`,
+    '',
+    tableText([['strategy', '', 'local', 'compute', 'inside', 'moves in', 'moves out', ''], ...rows], [2, 3, 4, 5, 6]),
+  ];
+  const left = found.strategies.length - shown.length;
+  if (left > 0) lines.push(`and ${left} more (--limit ${found.strategies.length} shows all)`);
+  lines.push(
+    '',
+    'local: seconds more than the chosen strategy, everything around it fixed but the shared copies of its tensors',
+    `global: no placement of this node makes the plan faster than >= ${deltaSecondsText(found.globalAtLeastSeconds)} (proven bound); --force SPEC solves again`,
+    ...found.limits.map((l) => `limit  ${l}`),
+  );
+  return lines.join('\n');
+}
+
+/** The counterfactual as text. */
+export function forcedText(forced: Forced, seconds: number, limit: number): string {
+  const { globalSeconds, attribution, changedNodes, plan } = forced;
+  const share = seconds > 0 ? ` (${globalSeconds >= 0 ? '+' : '-'}${percentText(Math.abs(globalSeconds / seconds))} of the step)` : ''; // prettier-ignore
+  const lines = [
+    `force ${forced.spec}: global ${deltaSecondsText(globalSeconds)}${share}, ${secondsText(plan.objective.seconds)} in all, ${plan.proof.status}`,
+    forced.changes.length === 0
+      ? 'changed in the request: nothing, the pin was there'
+      : `changed in the request: ${forced.changes.join('; ')}`,
+  ];
+  if (attribution.length > 0) {
+    const rows = attribution
+      .slice(0, limit)
+      .map((t) => [t.term, secondsText(t.before), secondsText(t.after), deltaSecondsText(t.delta)]);
+    lines.push('', tableText([['because of', 'before', 'after', 'change'], ...rows], [1, 2, 3]));
+    const rest = attribution.slice(limit);
+    if (rest.length > 0)
+      lines.push(
+        `and ${rest.length} smaller terms, ${deltaSecondsText(rest.reduce((n, t) => n + t.delta, 0))} together`,
+      );
+  }
+  const names = changedNodes.slice(0, limit).join(', ');
+  lines.push(
+    '',
+    `other nodes that change: ${changedNodes.length}${names === '' ? '' : ` (${names}${changedNodes.length > limit ? ' ...' : ''})`}`,
+  );
+  return lines.join('\n');
+}

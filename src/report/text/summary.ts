@@ -1,0 +1,119 @@
+import type { Graph } from '../../graph/types.ts';
+import { ofThemPadding } from '../../models/vocabulary.ts';
+import type { Plan } from '../../plan/record/types.ts';
+import { isGapGiven, type PlanRequest } from '../../plan/request/request.ts';
+import { askedGap } from '../../plan/shard.ts';
+import type { RecipeResult } from '../../zoo/compare/compare.ts';
+import { parameterElements, parameterTable } from '../model/parameters.ts';
+import { settingLines } from '../model/settings.ts';
+import { bytesText, countedText, excessOver, percentText, secondsText, tableText } from '../../units.ts';
+
+/**
+ * The first screen of a plan: what was read and asked, the answer, its proof, and the plain recipes beside it.
+ *
+ * @param asked the request and the budget per device as the user gave them, where the plan is one part of the answer
+ */
+export function planSummary(
+  graph: Graph,
+  plan: Plan,
+  recipes: readonly RecipeResult[],
+  asked: {
+    readonly request: PlanRequest;
+    readonly budgetBytes: number;
+    readonly secondOpinion?: string | undefined;
+  } = {
+    request: plan.request,
+    budgetBytes: plan.memory.budgetBytes,
+  },
+): string {
+  const parameters = parameterElements(plan);
+  const devices = plan.mesh.reduce((n, d) => n * d.size, 1);
+  const mesh = plan.mesh
+    .map((d) => `${d.name}=${d.size} ${d.hosts === 1 ? 'inside a host' : `across ${d.hosts} hosts`}`)
+    .join(', ');
+  const { objective, memory, proof } = plan;
+  const m = (bytes: number): string => bytesText(bytes);
+  const lines = [
+    `read       ${graph.name}  ${countedText(parameters, 'parameter')}${ofThemPadding(plan.paddedParameters)}  ${countedText(graph.nodes.length + 1, 'node')}`,
+    `mesh       ${countedText(devices, 'device')} of ${plan.cluster}: ${mesh}`,
+    ...settingLines({ graph, ...asked, gap: askedGap(plan.request), gapGiven: isGapGiven(plan.request) }),
+    `step time  ${secondsText(objective.seconds)}   compute ${secondsText(objective.computeSeconds)}   communication ${secondsText(objective.communicationSeconds)}   (no overlap)`,
+    ...asRunLines(objective),
+    `memory     ${m(memory.peakBytes)} of ${m(memory.budgetBytes)} per device   parameters ${m(memory.parameterBytes)}   gradients ${m(memory.gradientBytes)}   optimizer ${m(memory.optimizerBytes)}   ${activationText(memory)}`,
+    ...timelineLines(memory),
+    `proof      ${proofText(plan)}`,
+  ];
+  const words = asked.secondOpinion === undefined ? proof.evidence : [...proof.evidence, asked.secondOpinion];
+  for (const word of words) lines.push(`           ${word}`);
+  if (plan.greedySeconds !== null)
+    lines.push(
+      `greed      ${secondsText(plan.greedySeconds)} when the same parameters and inputs are propagated node by node (${moreText(excessOver(objective.seconds, plan.greedySeconds))})`,
+    );
+  if (recipes.length > 0) lines.push('', recipeTable(recipes, plan));
+  lines.push('', parameterTable(plan));
+  lines.push('', ...plan.assumptions.map((a) => `note  ${a}`));
+  return lines.join('\n');
+}
+
+/** Where the preset charges redistributions by a formula: what communication comes to by the steps that run. */
+function asRunLines({ communicationSeconds, executedCommunicationSeconds: run }: Plan['objective']): string[] {
+  if (run === undefined) return [];
+  return [
+    `as run     communication ${secondsText(run)} by the collectives that run, ${secondsText(communicationSeconds)} as the preset's formula charges it`,
+  ];
+}
+
+function activationText({ activationBytes }: Plan['memory']): string {
+  return activationBytes === null
+    ? 'activations not modelled'
+    : `activations ${bytesText(activationBytes)} at the peak`;
+}
+
+const LEVELS = '▁▂▃▄▅▆▇█';
+
+/** Where memory peaks, what is largest there, and the curve over the program. */
+function timelineLines({ timeline, budgetBytes }: Plan['memory']): string[] {
+  if (timeline === undefined) return [];
+  const { peakBytes, node, phase, curve, largest } = timeline;
+  const over = peakBytes > budgetBytes ? `, ${bytesText(peakBytes - budgetBytes)} over the budget (--activations constraint, --checkpoint auto)` : ''; // prettier-ignore
+  const every = Math.ceil(curve.length / 48);
+  const bars: string[] = [];
+  for (let k = 0; k < curve.length; k += every) {
+    const bytes = curve.slice(k, k + every).reduce((most, p) => Math.max(most, p.bytes), 0);
+    bars.push(LEVELS[Math.min(LEVELS.length - 1, Math.floor((bytes / Math.max(1, peakBytes)) * LEVELS.length))]);
+  }
+  const [top] = largest;
+  return [
+    `over time  peak ${bytesText(peakBytes)} at ${node} (${phase})${over}`,
+    `           ${bars.join('')}${top === undefined ? '' : `   largest there: ${top.name} ${bytesText(top.bytes)}`}`,
+  ];
+}
+
+function proofText(plan: Plan): string {
+  const { proof } = plan;
+  const time = proof.solveSeconds === null ? '' : `, ${secondsText(proof.solveSeconds)}`;
+  const recheck = `re-costed ${secondsText(proof.recheckedSeconds)} from the plan alone${roundingText(proof)}`;
+  if (proof.status === 'optimal') return `optimal (gap 0) by ${proof.solver}${time}; ${recheck}`;
+  return `${proof.status}: no plan is below ${secondsText(proof.bound)} (gap ${percentText(proof.gap)}) by ${proof.solver}${time}; ${recheck}`;
+}
+
+/** How far rounding can move the seconds of any plan. */
+function roundingText({ roundingSeconds }: Plan['proof']): string {
+  return roundingSeconds === undefined ? '' : `, rounding at most ${secondsText(roundingSeconds)}`;
+}
+
+/** How much more something takes than the plan. With pins a recipe may take less, and says so; rounding is no difference. */
+function moreText(more: number): string {
+  if (Math.abs(more) < 1e-9) return '+0 %';
+  return more > 0 ? `+${percentText(more)}` : percentText(more);
+}
+
+/** Recipes with their price relative to the plan; what does not fit says why. */
+export function recipeTable(recipes: readonly RecipeResult[], plan: Plan): string {
+  const rows = recipes.map((r) => {
+    if (r.status === 'refused') return [r.name, '-', '', r.reason];
+    const more = excessOver(plan.objective.seconds, r.seconds);
+    return [r.name, secondsText(r.seconds), moreText(more), `${bytesText(r.peakBytes)} per device`];
+  });
+  return tableText([['recipe', 'step time', 'to the plan', ''], ...rows], [1, 2]);
+}

@@ -1,0 +1,118 @@
+import type { ComparedPlan, Comparison } from '../../zoo/compare/comparison.ts';
+import { againText } from '../../zoo/recipes/again-text.ts';
+import { comparedPaddingText } from '../model/compared-padding.ts';
+import { stageLines } from './compared-stages.ts';
+import { bytesText, countedText, countText, percentText, secondsText, tableText } from '../../units.ts';
+
+/** Plans that the text lists; `--json` has all of them. */
+const LISTED = 24;
+
+/** A comparison by model name as text: the answer, the best mesh of every plan, what is next and what would change it. */
+export function sweepText(c: Comparison, question: NonNullable<Comparison['question']>): string {
+  const best = c.plans.find((p) => p.name === c.best);
+  const fitting = c.plans.filter((p) => p.fits);
+  const lines = [
+    `model     ${question.model}, ${question.layers} layers, sequences of ${question.sequence}, ${question.globalBatch} a step (--seq, --global-batch)`,
+    `cluster   ${c.devices} devices of ${c.cluster}, ${bytesText(c.budgetBytes)} each`,
+    `priced    ${countedText(c.plans.length, 'plan')}, ${countText(fitting.length)} ${fitting.length === 1 ? 'fits' : 'fit'}; meshes: ${statusText(c)}`,
+    '',
+  ];
+  if (c.plans.length === 0) lines.push('no plan could be priced');
+  else if (best === undefined) lines.push('no plan fits the budget');
+  else lines.push(...answerLines(best, question));
+  if (c.smallestBudgetBytes !== undefined && best === undefined)
+    lines.push(`smallest  ${bytesText(c.smallestBudgetBytes)} would be needed by the leanest plan`);
+  if (c.plans.length === 0) return [...lines, ...refusalLines(c)].join('\n');
+  const first = firstOfEach(c.plans);
+  const shown = [...first.filter((p) => p.fits).slice(0, LISTED), ...first.filter((p) => !p.fits).slice(0, LISTED / 2)];
+  lines.push('', tableText([HEAD, ...shown.map((p) => planRow(p, c))], [3, 4, 5]));
+  const legend = best === undefined ? '' : '* best   + no other plan is better in both time and memory; ';
+  lines.push(`${legend}each plan on its best mesh, --json has all`);
+  if (first.length > shown.length) lines.push(`${first.length - shown.length} more plans are left out`);
+  if (c.nextBest !== undefined && c.nextBest.length > 0)
+    lines.push(
+      '',
+      tableText([
+        ['next best', '', '', ''],
+        ...c.nextBest.map((n) => [n.kind, n.name.replace(/ \[.*/, ''), n.mesh, `+${secondsText(n.deltaSeconds)}`]),
+      ]),
+    );
+  if (c.whatIf !== undefined && c.whatIf.length > 0)
+    lines.push(
+      '',
+      tableText([
+        ['what if', '', ''],
+        ...c.whatIf.map((w) => [
+          w.change,
+          w.seconds === undefined ? 'nothing fits' : secondsText(w.seconds),
+          w.best === null ? '' : w.same ? 'the same plan' : `${w.best} on ${w.mesh ?? ''}`,
+        ]),
+      ]),
+    );
+  const front = c.frontier ?? [];
+  if (front.length > 1)
+    lines.push('', `memory    ${front.map((p) => `${bytesText(p.peakBytes)}: ${secondsText(p.seconds)}`).join('   ')}`);
+  for (const note of [...comparedPaddingText(c), ...(c.notes ?? [])]) lines.push(`note      ${note}`);
+  return lines.join('\n');
+}
+
+/** Why nothing was priced: the reasons by how many meshes they stop. */
+function refusalLines({ meshes }: Comparison): string[] {
+  const counts = new Map<string, number>();
+  for (const mesh of meshes)
+    if (mesh.reason !== undefined) {
+      const text = mesh.code === undefined ? mesh.reason : `${mesh.code} ${mesh.reason}`;
+      counts.set(text, (counts.get(text) ?? 0) + 1);
+    }
+  const rows = [...counts].sort((a, b) => b[1] - a[1] || (a[0] < b[0] ? -1 : 1)).slice(0, 8);
+  return [tableText([['meshes', 'why'], ...rows.map(([text, n]) => [String(n), text])], [0])];
+}
+
+const HEAD = ['', 'plan', 'mesh', 'step time', 'communication', 'memory', ''];
+
+function answerLines(p: ComparedPlan, { mfuConvention, layers }: NonNullable<Comparison['question']>): string[] {
+  const { layout } = p;
+  const lines = [`best      ${p.plan} on ${p.mesh}`];
+  if (layout === undefined) return lines;
+  const { memory } = layout;
+  const schedule = layout.chunks > 1 ? `${layout.schedule} by ${layout.chunks}` : layout.schedule;
+  const pipeline = layout.sizes.pp > 1 ? `, ${schedule}` : '';
+  lines.push(
+    `step time ${secondsText(p.seconds)}   compute ${secondsText(layout.computeSeconds)}   communication ${secondsText(layout.exposedCommunicationSeconds)}   ${layout.sizes.pp > 1 ? `bubble ${secondsText(layout.bubbleSeconds)}   ` : ''}${countText(Math.round(layout.tokensPerSecond))} tokens/s   MFU ${percentText(layout.mfu)} (${mfuConvention.replace(/^MFU: /, '')})`,
+    `memory    ${bytesText(p.peakBytes)}   parameters ${bytesText(memory.parameterBytes)}   gradients ${bytesText(memory.gradientBytes)}   optimizer ${bytesText(memory.optimizerBytes)}   activations ${bytesText(memory.activationBytes)}   other ${bytesText(memory.temporaryBytes)}`,
+    `with      ${countedText(layout.microbatches, 'microbatch', 'microbatches')} of ${layout.microbatch}${pipeline}${layout.pairsMicrobatches === true ? ', forward passes beside backward passes of another' : ''}, ${againText(layout, layers)}`,
+  );
+  if (layout.placements !== undefined)
+    lines.push(
+      `placed    as ${layout.placements}: in all cheaper than what is proven optimal for the priced layers alone`,
+    );
+  if (layout.shallowProof !== undefined)
+    lines.push(
+      `proof     ${layout.shallowProof.status} for the ${layout.pricedLayers} priced layers of a data rank (gap ${percentText(layout.shallowProof.gap)}); not a bound on the whole model`,
+    );
+  return [...lines, ...stageLines(layout)];
+}
+
+function firstOfEach(plans: readonly ComparedPlan[]): ComparedPlan[] {
+  const seen = new Set<string>();
+  return plans.filter((p) => !seen.has(p.plan) && seen.add(p.plan));
+}
+
+/** A plan as a line of the table: a mark, name, mesh, seconds, bytes, and why it is not the best. */
+export function planRow(p: ComparedPlan, c: Comparison): string[] {
+  return [
+    p.name === c.best ? '*' : c.pareto.includes(p.name) ? '+' : '',
+    p.plan,
+    p.mesh,
+    secondsText(p.seconds),
+    secondsText(p.communicationSeconds),
+    bytesText(p.peakBytes),
+    p.name === c.best ? 'best' : (p.why ?? ''),
+  ];
+}
+
+function statusText(c: Comparison): string {
+  const counts = new Map<string, number>();
+  for (const { status } of c.meshes) counts.set(status, (counts.get(status) ?? 0) + 1);
+  return [...counts].map(([status, n]) => `${n} ${status}`).join(', ');
+}

@@ -1,0 +1,67 @@
+import { cellText, type Block, type Section } from '../model/blocks.ts';
+import type { Report } from '../model/data.ts';
+import { barText } from '../html/blocks.ts';
+import { planSections } from '../sections/plan.ts';
+
+/** The report of a plan as Markdown, with the numbers and texts of the page. */
+export function markdownReport(report: Report): string {
+  return markdownDocument(`Plan of ${report.model}`, report.answer, planSections(report));
+}
+
+/** A document as Markdown. Texts of files cannot make markup. */
+export function markdownDocument(
+  title: string,
+  answer: readonly { readonly label: string; readonly text: string }[],
+  sections: readonly Section[],
+): string {
+  const out = [`# ${escapeMarkdown(title)}`, ''];
+  for (const { label, text } of answer) out.push(`- **${label}**: ${escapeMarkdown(text)}`);
+  for (const { title: heading, blocks } of sections) {
+    out.push('', `## ${escapeMarkdown(heading)}`);
+    for (const block of blocks) {
+      const lines = blockLines(block);
+      if (lines.length > 0) out.push('', ...lines);
+    }
+  }
+  return `${out.join('\n')}\n`;
+}
+
+function blockLines(block: Block): string[] {
+  switch (block.kind) {
+    case 'text':
+      return [escapeMarkdown(block.text)];
+    case 'heading':
+      return [`### ${escapeMarkdown(block.text)}`];
+    case 'list':
+      return block.items.map((item) => `- ${escapeMarkdown(item)}`);
+    case 'bar':
+      return [escapeMarkdown(barText(block))];
+    case 'code':
+      // Four spaces make a code block that no text can close.
+      return block.text.split(/\r\n|[\r\n]/).map((line) => `    ${line}`);
+    case 'figure':
+      return [];
+    case 'page':
+      return block.instead === undefined ? [] : [escapeMarkdown(block.instead)];
+    case 'table': {
+      const row = (cells: readonly string[]): string => `| ${cells.map(escapeMarkdown).join(' | ')} |`;
+      const rule = block.columns.map((c) => (c.kind === 'number' ? '--:' : '---'));
+      return [
+        escapeMarkdown(block.caption),
+        '',
+        row(block.columns.map((c) => c.head)),
+        `| ${rule.join(' | ')} |`,
+        ...block.rows.map((cells) => row(cells.map(cellText))),
+      ];
+    }
+  }
+}
+
+/** Text of a file as Markdown text: no links, no HTML, no table borders, no line breaks. */
+export function escapeMarkdown(text: string): string {
+  return text
+    .replace(/[\u0000-\u001f\u007f-\u009f\u202a-\u202e\u2066-\u2069]+/g, ' ')
+    .replace(/&/g, '&amp;')
+    .replace(/</g, '&lt;')
+    .replace(/[\\`*_{}[\]|#~!]/g, (c) => `\\${c}`);
+}

@@ -1,0 +1,88 @@
+/**
+ * Prices of the rows by exponentiated gradient: a row that is used beyond its capacity gets dearer by a factor, one with
+ * room to spare cheaper. Steps are relative to the capacity, so no scale has to be guessed; rows join lazily, the most
+ * exceeded one of every window of time. One message sweep per step: prices and messages converge together.
+ */
+import { usageOf, type Dual } from './trws.ts';
+
+/** Windows of rows; each may add its most exceeded row per step. */
+const WINDOWS = 24;
+/** First step size, and the number of steps after which it has halved. */
+const STEP = 0.5;
+const HALF_LIFE = 30;
+/** Largest change of the logarithm of a price in one step. */
+const LARGEST = 0.7;
+/** Share of the old direction in the new one. */
+const MEMORY = 0.6;
+/** A price begins at this share of bound / capacity. */
+const FIRST = 1e-4;
+
+export class PriceAscent {
+  readonly dual: Dual;
+  best = -Infinity;
+  steps = 0;
+  /** Prices behind `best`. */
+  readonly kept: Float64Array;
+  /** Messages behind `best`. */
+  readonly bestFirst: Float64Array;
+  readonly bestSecond: Float64Array;
+  readonly #active: Uint8Array;
+  readonly #direction: Float64Array;
+
+  constructor(dual: Dual) {
+    this.dual = dual;
+    const { rows } = dual.model;
+    this.kept = new Float64Array(rows);
+    this.bestFirst = new Float64Array(dual.toFirst.length);
+    this.bestSecond = new Float64Array(dual.toSecond.length);
+    this.#active = new Uint8Array(rows);
+    this.#direction = new Float64Array(rows);
+  }
+
+  /** One change of the prices and one sweep; returns the bound. */
+  step(): number {
+    const { dual } = this;
+    const { rows, capacity } = dual.model;
+    this.steps++;
+    if (this.steps > 5 && rows > 0) {
+      const usage = usageOf(dual.model, dual.argmin());
+      this.#activate(usage);
+      const scale = Math.max(1, Math.abs(this.best));
+      const size = STEP / (1 + this.steps / HALF_LIFE);
+      for (let t = 0; t < rows; t++) {
+        if (this.#active[t] === 0) continue;
+        const room = Math.max(1, capacity[t]);
+        const direction = MEMORY * this.#direction[t] + ((1 - MEMORY) * (usage[t] - capacity[t])) / room;
+        this.#direction[t] = direction;
+        const change = Math.exp(Math.max(-LARGEST, Math.min(LARGEST, size * direction)));
+        const old = dual.lambda[t];
+        dual.lambda[t] = (direction > 0 ? Math.max(old, (FIRST * scale) / room) : old) * change;
+      }
+      dual.reprice();
+    }
+    const bound = dual.sweep();
+    if (bound > this.best) {
+      this.best = bound;
+      this.kept.set(dual.lambda);
+      this.bestFirst.set(dual.toFirst);
+      this.bestSecond.set(dual.toSecond);
+    }
+    return bound;
+  }
+
+  #activate(usage: Float64Array): void {
+    const { rows, capacity } = this.dual.model;
+    for (let w = 0; w < WINDOWS; w++) {
+      let worst = -1;
+      let excess = 0;
+      for (let t = Math.floor((w * rows) / WINDOWS); t < Math.floor(((w + 1) * rows) / WINDOWS); t++) {
+        const over = (usage[t] - capacity[t]) / Math.max(1, capacity[t]);
+        if (over > excess) {
+          excess = over;
+          worst = t;
+        }
+      }
+      if (worst >= 0) this.#active[worst] = 1;
+    }
+  }
+}

@@ -1,0 +1,151 @@
+/**
+ * From the bound of the search to a dual certificate: prices and messages move from the reduced model to the groups of the
+ * whole problem, a few sweeps settle what the reduction had taken out, and everything is rounded to integers.
+ */
+import { hashProblem } from '../../check/hash.ts';
+import type { DualCertificate } from '../../check/dual.ts';
+import type { CertificateRow, Problem } from '../../types.ts';
+import { classesOf, unreduced, type Compact } from '../model/presolve.ts';
+import { Dual } from '../bound/trws.ts';
+import type { BoundReport } from '../run/member.ts';
+import type { Groups } from '../model/merge.ts';
+
+/** Sweeps on the unreduced model: at least so many, more while they gain, within a number of cells. */
+const SWEEPS = 12;
+const SWEPT_CELLS = 2e8;
+const GAIN = 1e-7;
+const PRICE_SCALE = 2 ** 40;
+
+/** A row of the problem by the number that a model keeps of it. */
+export function sourceOf(source: number): CertificateRow {
+  return source >= 0 ? { time: source } : { row: -1 - source };
+}
+
+/** The certificate of a bound that was found on `reduced.model`. */
+export function dualCertificate(
+  problem: Problem,
+  reduced: Compact,
+  report: Pick<BoundReport, 'lambda' | 'toFirst' | 'toSecond'>,
+): DualCertificate {
+  const whole = unreduced(problem, reduced.groups);
+  const dual = new Dual(whole.model);
+  const prices = pricesOf(reduced, report.lambda);
+  const place = new Map<number, number>();
+  whole.model.sources.forEach((source, t) => place.set(source, t));
+  for (const { source, price } of prices) dual.lambda[place.get(source) ?? 0] = Number(price) / PRICE_SCALE;
+  dual.reprice();
+  carryMessages(reduced, report, whole, dual);
+  const { model } = whole;
+  const most = SWEEPS + SWEPT_CELLS / (1 + model.cells.length + model.unary.length);
+  for (let k = 0, before = -Infinity; k < most; k++) {
+    const bound = dual.sweep();
+    if (k >= SWEEPS && bound - before < GAIN * Math.abs(bound)) break;
+    before = bound;
+  }
+  const settled = dual.settled();
+  const moved = settledEdges(problem, reduced.groups);
+  let largest = 1;
+  for (const list of [dual.toFirst, settled, model.cells, ...moved.map(({ cells }) => cells)])
+    for (const x of list) if (Math.abs(x) < Infinity && Math.abs(x) > largest) largest = Math.abs(x);
+  const messageBits = Math.max(0, Math.min(20, 49 - Math.ceil(Math.log2(largest))));
+  const scale = 2 ** messageBits;
+  const round = (list: Float64Array): number[] =>
+    Array.from(list, (x) => Math.round(Math.min(x, 2 ** 50 / scale) * scale) + 0);
+  // What the search calls a message is what the variable receives; the certificate subtracts it from the edge.
+  const negative = (list: Float64Array): number[] => round(list).map((x) => 0 - x);
+  const searched = Array.from(model.first, (first, e) => ({
+    first: whole.roots[first],
+    second: whole.roots[model.second[e]],
+    toFirst: negative(dual.toFirst.subarray(dual.firstAt[e], dual.firstAt[e + 1])),
+    toSecond: negative(settled.subarray(dual.secondAt[e], dual.secondAt[e + 1])),
+  }));
+  const emptied = moved.map(({ first, second, cells, toSecond }) => ({
+    first,
+    second,
+    toFirst: toSecond ? [0] : negative(cells),
+    toSecond: toSecond ? negative(cells) : [0],
+  }));
+  return {
+    version: 1,
+    kind: 'dual',
+    problem: hashProblem(problem),
+    messageBits,
+    prices: prices.map(({ source, price }) => ({ row: sourceOf(source), price: price.toString() })),
+    joins: reduced.groups.joins,
+    messages: [...searched, ...emptied].filter(
+      (m) => m.toFirst.some((x) => x !== 0) || m.toSecond.some((x) => x !== 0),
+    ),
+  };
+}
+
+/** An edge between two groups of which one has a single value left; `cells` go by the values of the other one. */
+interface SettledEdge {
+  readonly first: number;
+  readonly second: number;
+  readonly cells: Float64Array;
+  /** Whether the cells belong to the second end. */
+  readonly toSecond: boolean;
+}
+
+/**
+ * The edges of groups with one value left. The model has moved their costs into the other end, where they decide with the
+ * other costs; the certificate has to do the same by a message, or it would count the least cell of each alone.
+ */
+function settledEdges(problem: Problem, groups: Groups): SettledEdge[] {
+  const found = new Map<number, SettledEdge>();
+  const { first, second, table, firstMap, secondMap } = problem.edges;
+  for (let e = 0; e < first.length; e++) {
+    const ends = [groups.root[first[e]], groups.root[second[e]]];
+    const sizes = ends.map((r) => groups.size[r]);
+    if (ends[0] === ends[1] || Math.min(...sizes) !== 1 || Math.max(...sizes) === 1) continue;
+    const [low, high] = ends[0] < ends[1] ? ends : [ends[1], ends[0]];
+    const key = low * problem.domains.length + high;
+    const toSecond = groups.size[low] === 1;
+    const edge = found.get(key) ?? { first: low, second: high, cells: new Float64Array(Math.max(...sizes)), toSecond };
+    found.set(key, edge);
+    const { columns, costs } = problem.tables[table[e]];
+    const rows = classesOf(groups.maps[first[e]], problem.maps[firstMap[e]]);
+    const cols = classesOf(groups.maps[second[e]], problem.maps[secondMap[e]]);
+    const alone = sizes[0] === 1;
+    for (let a = 0; a < edge.cells.length; a++)
+      edge.cells[a] += alone ? costs[rows[0] * columns + cols[a]] : costs[rows[a] * columns + cols[0]];
+  }
+  return [...found.values()];
+}
+
+function pricesOf(reduced: Compact, lambda: Float64Array): { source: number; price: bigint }[] {
+  const out: { source: number; price: bigint }[] = [];
+  lambda.forEach((l, t) => {
+    const price = BigInt(Math.floor(l * PRICE_SCALE));
+    if (price > 0n) out.push({ source: reduced.model.sources[t], price });
+  });
+  return out;
+}
+
+/** Messages of the reduced model at the same edges and values; zero elsewhere. */
+function carryMessages(
+  reduced: Compact,
+  report: Pick<BoundReport, 'toFirst' | 'toSecond'>,
+  whole: Compact,
+  dual: Dual,
+): void {
+  const from = new Dual(reduced.model);
+  const index = new Map<number, number>();
+  whole.roots.forEach((root, i) => index.set(root, i));
+  const edges = new Map<number, number>();
+  const { count, first, second } = whole.model;
+  for (let e = 0; e < first.length; e++) edges.set(first[e] * count + second[e], e);
+  const positions = reduced.roots.map((root) => index.get(root) ?? -1);
+  const places = reduced.values.map((list, i) => {
+    const at = new Map<number, number>();
+    whole.values[positions[i]].forEach((value, a) => at.set(value, a));
+    return list.map((value) => at.get(value) ?? -1);
+  });
+  for (let e = 0; e < reduced.model.first.length; e++) {
+    const [i, j] = [reduced.model.first[e], reduced.model.second[e]];
+    const g = edges.get(positions[i] * count + positions[j]);
+    if (g === undefined) continue;
+    places[i].forEach((a, k) => (dual.toFirst[dual.firstAt[g] + a] = report.toFirst[from.firstAt[e] + k]));
+    places[j].forEach((b, k) => (dual.toSecond[dual.secondAt[g] + b] = report.toSecond[from.secondAt[e] + k]));
+  }
+}

@@ -1,0 +1,53 @@
+/**
+ * Work aside: one job in a thread of its own, so that limits and stops are heard whatever it does. The job looks at the
+ * clock itself; past its deadline and a grace it is terminated, and so it is at once when the caller says stop.
+ */
+import { milliseconds } from '../../clock.ts';
+import { Worker } from 'node:worker_threads';
+
+/** What may end a job early. */
+export interface AsideLimits {
+  /** Milliseconds since the epoch; Infinity for none. */
+  readonly deadline: number;
+  /** Whether the job is to stop at once. */
+  readonly stopped: () => boolean;
+}
+
+/** How a job ended: its answer, its end by the clock or the caller, or the fault of its thread. */
+export type Aside<T> =
+  | { readonly kind: 'answer'; readonly answer: T }
+  | { readonly kind: 'stopped' }
+  | { readonly kind: 'fault'; readonly fault: Error };
+
+/** Milliseconds after the deadline that a job gets to notice it, and between two looks at the clock. */
+const GRACE = 500;
+const TICK = 50;
+
+/**
+ * Runs the worker at `url` on a job. Messages `{ news }` go to `hear` as they come, a message `{ answer }` ends it. The
+ * types are the caller's word for what its worker posts.
+ */
+export async function aside<T, News = never>(
+  url: URL,
+  job: unknown,
+  { deadline, stopped }: AsideLimits,
+  hear: (news: News) => void = () => undefined,
+): Promise<Aside<T>> {
+  const worker = new Worker(url, { workerData: job, execArgv: [] });
+  let timer: NodeJS.Timeout | undefined;
+  try {
+    return await new Promise<Aside<T>>((resolve) => {
+      worker.on('message', (message: { readonly answer: T } | { readonly news: News }) => {
+        if ('news' in message) hear(message.news);
+        else resolve({ kind: 'answer', answer: message.answer });
+      });
+      worker.on('error', (fault: Error) => resolve({ kind: 'fault', fault }));
+      timer = setInterval(() => {
+        if (milliseconds() > deadline + GRACE || stopped()) resolve({ kind: 'stopped' });
+      }, TICK);
+    });
+  } finally {
+    clearInterval(timer);
+    await worker.terminate();
+  }
+}

@@ -1,0 +1,208 @@
+/**
+ * A lane is one sequential line of work: a bound (lane 0 only) and a search by blocks and descents on the same model. Lanes meet at
+ * rounds; what a lane does in a round depends on its orders and its past alone, so that an answer depends neither on the
+ * clock nor on how many threads carry the lanes.
+ */
+import { PriceAscent } from '../bound/row-prices.ts';
+import { Descent } from '../lns/large-block.ts';
+import { costOf, Dual, usageOf } from '../bound/trws.ts';
+import type { Model } from '../model/model.ts';
+import { leastUsage, repair } from '../lns/repair.ts';
+import { SearchStream, type News } from '../lns/operators.ts';
+
+/** What a lane is to do in one round. */
+export type Orders =
+  | { readonly kind: 'rest' }
+  | { readonly kind: 'bound'; readonly work: number; readonly objective: number }
+  | { readonly kind: 'search' | 'descend'; readonly work: number; readonly news: News; readonly generation: number };
+
+/** What a lane has to say after a round. */
+export interface Report {
+  readonly kind: Orders['kind'];
+  /** The best feasible choice of the lane; absent if it has none. */
+  readonly choice?: Int32Array;
+  readonly cost: number;
+  readonly steps: number;
+  /** Bound lanes: the best bound so far, its prices and messages, and what the present ones suggest. */
+  readonly bound?: BoundReport;
+}
+
+export interface BoundReport {
+  readonly best: number;
+  /** Bound to which `marginal` belongs. */
+  readonly present: number;
+  readonly lambda: Float64Array;
+  readonly marginal: Float64Array;
+  readonly guests: readonly Int32Array[];
+  readonly toFirst: Float64Array;
+  readonly toSecond: Float64Array;
+  /** The prices still change too much to search with. */
+  readonly raw: boolean;
+  /** The bound still rises fast: worth more than a search. */
+  readonly rising: boolean;
+  /** What the last `RISING_SWEEPS` sweeps gained. */
+  readonly recent: number;
+  /** The bound gained too little for too long. */
+  readonly stalled: boolean;
+}
+
+/** Rounds without a relative gain of `GAIN` after which the bound counts as stalled. */
+const STALL_ROUNDS = 3;
+const GAIN = 1e-6;
+/** Prices are raw until this many sweeps gain less than `RAW_GAIN` of the bound. */
+const RAW_SWEEPS = 20;
+/** Cells that a sweep visits in the time that an elimination takes for one. */
+const SWEEP_SPEED = 4;
+/** Most sweeps of a round: tiny models are not worth more. */
+const MOST_SWEEPS = 400;
+const RAW_GAIN = 0.0025;
+/** The bound rises fast until this many sweeps gain less than `RISING_GAIN` of it. */
+const RISING_SWEEPS = 60;
+const RISING_GAIN = 2e-3;
+/** Rounded bounds that are kept as guests. */
+const MOST_DECODED = 4;
+/** Moves batches that a repair of a rounded choice may take. */
+const REPAIRS = 200;
+/** Rounds of the bound from one repair to the next while the prices are raw, and after. */
+const REPAIR_RAW = 4;
+const REPAIR = 2;
+
+export class Lane {
+  readonly #model: Model;
+  readonly #seed: number;
+  readonly #stopped: () => boolean;
+  #search: SearchStream | undefined;
+  #descent: Descent | undefined;
+  /** A new generation forgets what the lane had found and starts from the news. */
+  #generation = 0;
+  #ascent: PriceAscent | undefined;
+  #stall = 0;
+  #cells = 0;
+  #rounds = 0;
+  #raw = true;
+  readonly #history: number[] = [];
+  readonly #decoded: Int32Array[] = [];
+
+  constructor(model: Model, seed: number, stopped: () => boolean) {
+    this.#model = model;
+    this.#seed = seed;
+    this.#stopped = stopped;
+    const { first, second, sizes } = model;
+    for (let e = 0; e < first.length; e++) this.#cells += sizes[first[e]] * sizes[second[e]];
+  }
+
+  round(orders: Orders): Report {
+    if ('generation' in orders && orders.generation !== this.#generation) {
+      this.#generation = orders.generation;
+      this.#search = undefined;
+      this.#descent = undefined;
+    }
+    switch (orders.kind) {
+      case 'rest':
+        return { kind: 'rest', cost: Infinity, steps: 0 };
+      case 'bound':
+        return this.#bound(orders.work, orders.objective);
+      case 'search':
+        return this.#look(orders.work, orders.news);
+      case 'descend':
+        return this.#descend(orders.work, orders.news);
+    }
+  }
+
+  #look(work: number, news: News): Report {
+    this.#search ??= new SearchStream(this.#model, this.#seed + this.#generation, news.choice);
+    this.#search.receive(news);
+    this.#search.run(work, this.#stopped);
+    return { kind: 'search', choice: this.#search.best, cost: this.#search.cost, steps: this.#search.steps };
+  }
+
+  #descend(work: number, news: News): Report {
+    this.#descent ??= new Descent(this.#model, this.#seed + this.#generation, news, this.#stopped);
+    this.#descent.receive(news);
+    this.#descent.run(work);
+    return { kind: 'descend', choice: this.#descent.best, cost: this.#descent.cost, steps: this.#descent.steps };
+  }
+
+  #bound(work: number, objective: number): Report {
+    const model = this.#model;
+    this.#ascent ??= new PriceAscent(new Dual(model));
+    const ascent = this.#ascent;
+    const { dual } = ascent;
+    const before = ascent.best;
+    const perSweep = this.#cells + model.unary.length + 4 * (model.rows + model.amounts.length + model.lo.length);
+    const sweeps = Math.min(MOST_SWEEPS, Math.max(2, Math.ceil((SWEEP_SPEED * work) / (1 + perSweep))));
+    let previous = -Infinity;
+    let present = -Infinity;
+    for (let k = 0; k < sweeps; k++) {
+      previous = present;
+      present = ascent.step();
+      this.#history.push(ascent.best);
+      if (this.#stopped() || ascent.best >= objective) break;
+    }
+    this.#stall = ascent.best - before > GAIN * Math.abs(ascent.best) ? 0 : this.#stall + 1;
+    if (this.#settles(RAW_SWEEPS, RAW_GAIN)) this.#raw = false;
+    const decoded = dual.decode();
+    this.#decoded.unshift(decoded.slice());
+    this.#decoded.length = Math.min(this.#decoded.length, MOST_DECODED);
+    const guests = [...this.#decoded, dual.argmin()];
+    let choice: Int32Array | undefined;
+    let cost = Infinity;
+    const due = this.#rounds++ % (this.#raw ? REPAIR_RAW : REPAIR) === 0;
+    if (due && costOf(model, decoded) < Infinity && repair(model, decoded, REPAIRS, this.#stopped)) {
+      choice = decoded;
+      cost = costOf(model, decoded);
+    }
+    return {
+      kind: 'bound',
+      ...(choice === undefined || cost === Infinity ? {} : { choice }),
+      cost,
+      steps: ascent.steps,
+      bound: {
+        best: ascent.best,
+        present: Math.min(previous, present),
+        lambda: ascent.kept.slice(),
+        marginal: dual.marginal.slice(),
+        guests,
+        toFirst: ascent.bestFirst.slice(),
+        toSecond: ascent.bestSecond.slice(),
+        raw: this.#raw,
+        rising: !this.#settles(RISING_SWEEPS, RISING_GAIN),
+        recent: ascent.best - (this.#history.at(-1 - RISING_SWEEPS) ?? -Infinity),
+        stalled: this.#stall >= STALL_ROUNDS,
+      },
+    };
+  }
+
+  /** Whether the last `sweeps` sweeps gained less than a share of the bound. */
+  #settles(sweeps: number, share: number): boolean {
+    const past = this.#history.at(-1 - sweeps);
+    const best = this.#history.at(-1);
+    return past !== undefined && best !== undefined && best - past < share * Math.abs(best);
+  }
+}
+
+/** A feasible choice to begin with: least usage, or its repair; undefined if neither is allowed. */
+export function firstChoice(model: Model): Int32Array | undefined {
+  const choice = leastUsage(model);
+  const keeps = (): boolean => usageOf(model, choice).every((u, t) => u <= model.capacity[t]);
+  if (costOf(model, choice) === Infinity) return undefined;
+  if (keeps()) return choice;
+  return repair(model, choice, REPAIRS) && costOf(model, choice) < Infinity ? choice : undefined;
+}
+
+/** The same model in shared memory, so that threads need no copies. */
+export function shared(model: Model): Model {
+  const copy: Record<string, unknown> = {};
+  for (const [key, value] of Object.entries(model) as [string, unknown][]) {
+    if (value instanceof Float64Array) {
+      const to = new Float64Array(new SharedArrayBuffer(value.byteLength));
+      to.set(value);
+      copy[key] = to;
+    } else if (value instanceof Int32Array) {
+      const to = new Int32Array(new SharedArrayBuffer(value.byteLength));
+      to.set(value);
+      copy[key] = to;
+    } else copy[key] = value;
+  }
+  return copy as unknown as Model;
+}

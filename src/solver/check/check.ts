@@ -1,0 +1,181 @@
+/**
+ * The judge: evaluates choices and replays proofs (`check-*.ts`) from the problem alone. It shares no code with the engines
+ * of this room. Sums are BigInt; tables of the replay are Float64 integers, and every one is checked to stay exact.
+ */
+import { hashProblem } from './hash.ts';
+import { replay } from './replay.ts';
+import { Refused } from './store.ts';
+import type { Certificate, Problem } from '../types.ts';
+
+export { hashProblem } from './hash.ts';
+
+/** Why a choice is not a solution. */
+export type Violation =
+  | { readonly code: 'length'; readonly expected: number; readonly got: number }
+  | { readonly code: 'range'; readonly variable: number; readonly value: number; readonly size: number }
+  | { readonly code: 'forbidden-node'; readonly variable: number; readonly value: number }
+  | { readonly code: 'forbidden-edge'; readonly edge: number; readonly first: number; readonly second: number }
+  | { readonly code: 'row'; readonly row: string; readonly amount: bigint; readonly bound: number }
+  | { readonly code: 'memory'; readonly time: number; readonly amount: bigint; readonly limit: number };
+
+/** What a choice costs and uses. `cost` sums the finite terms only; with no violation it is the objective. */
+export interface Evaluation {
+  readonly violations: readonly Violation[];
+  readonly cost: bigint;
+  readonly unaryCost: bigint;
+  readonly edgeCost: bigint;
+  /** Usage at every distinct endpoint of a piece, and its peak. */
+  readonly peak: bigint;
+  readonly peakTime: number;
+  readonly rows: readonly { readonly name: string; readonly amount: bigint; readonly bound: number }[];
+}
+
+const FORBIDDEN = 1e18;
+
+/** Evaluates a choice against the whole problem. */
+export function evaluate(problem: Problem, choice: ArrayLike<number>): Evaluation {
+  const n = problem.domains.length;
+  const violations: Violation[] = [];
+  const nothing = { cost: 0n, unaryCost: 0n, edgeCost: 0n, peak: 0n, peakTime: 0, rows: [] };
+  if (choice.length !== n) {
+    return { violations: [{ code: 'length', expected: n, got: choice.length }], ...nothing };
+  }
+  for (let i = 0; i < n; i++) {
+    const value = choice[i];
+    if (!Number.isInteger(value) || value < 0 || value >= problem.domains[i]) {
+      violations.push({ code: 'range', variable: i, value, size: problem.domains[i] });
+    }
+  }
+  if (violations.length > 0) return { violations, ...nothing };
+  let unaryCost = BigInt(problem.constant ?? 0);
+  for (let i = 0; i < n; i++) {
+    const c = problem.vectors[problem.unary[i]][choice[i]];
+    if (c >= FORBIDDEN) violations.push({ code: 'forbidden-node', variable: i, value: choice[i] });
+    else unaryCost += BigInt(c);
+  }
+  let edgeCost = 0n;
+  const { first, second } = problem.edges;
+  for (let e = 0; e < first.length; e++) {
+    const c = edgeCell(problem, e, choice[first[e]], choice[second[e]]);
+    if (c >= FORBIDDEN) violations.push({ code: 'forbidden-edge', edge: e, first: first[e], second: second[e] });
+    else edgeCost += BigInt(c);
+  }
+  const rows = (problem.rows ?? []).map((row) => {
+    let amount = 0n;
+    row.variables.forEach((v, k) => {
+      amount += BigInt(row.amounts[k][choice[v]]);
+    });
+    if (Number(amount) > row.bound || (row.bound < 1e18 && amount > BigInt(Math.floor(row.bound)))) {
+      violations.push({ code: 'row', row: row.name, amount, bound: row.bound });
+    }
+    return { name: row.name, amount, bound: row.bound };
+  });
+  const { peak, peakTime } = peakUsage(problem, choice);
+  const limit = problem.usage?.limit;
+  if (limit !== undefined && limit < 1e18 && peak > BigInt(Math.floor(limit))) {
+    violations.push({ code: 'memory', time: peakTime, amount: peak, limit });
+  }
+  return { violations, cost: unaryCost + edgeCost, unaryCost, edgeCost, peak, peakTime, rows };
+}
+
+/** Cost of edge e under two values. */
+function edgeCell(problem: Problem, e: number, x: number, y: number): number {
+  const { table, firstMap, secondMap } = problem.edges;
+  const { columns, costs } = problem.tables[table[e]];
+  const row = firstMap[e] >= 0 ? problem.maps[firstMap[e]][x] : x;
+  const column = secondMap[e] >= 0 ? problem.maps[secondMap[e]][y] : y;
+  return costs[row * columns + column];
+}
+
+/** Largest total usage over all times and the first time that attains it. */
+function peakUsage(problem: Problem, choice: ArrayLike<number>): { peak: bigint; peakTime: number } {
+  const changes = new Map<number, bigint>();
+  for (const piece of problem.usage?.pieces ?? []) {
+    if (piece.lo >= piece.hi) continue;
+    const amount = BigInt(piece.amounts[choice[piece.variable]]);
+    changes.set(piece.lo, (changes.get(piece.lo) ?? 0n) + amount);
+    changes.set(piece.hi, (changes.get(piece.hi) ?? 0n) - amount);
+  }
+  let level = 0n;
+  let peak = 0n;
+  let peakTime = 0;
+  for (const time of [...changes.keys()].sort((a, b) => a - b)) {
+    level += changes.get(time) ?? 0n;
+    if (level > peak) {
+      peak = level;
+      peakTime = time;
+    }
+  }
+  return { peak, peakTime };
+}
+
+/** The bound of a certificate which proves that there is no choice at all. */
+export const NO_CHOICE = 1n << 62n;
+
+/** What the checker says of a solution. */
+export interface Verdict {
+  /** The choice (if any) is a solution of the stated objective, and every step of the certificate holds. */
+  readonly accepted: boolean;
+  readonly reason?: string;
+  /** Proven lower bound on every choice (`NO_CHOICE` when there is none); without meaning unless accepted. */
+  readonly bound: bigint;
+}
+
+/**
+ * Checks a choice and replays its certificate against the problem. A solution without choice (infeasible) has objective
+ * Infinity. Never throws on a bad certificate: it says `accepted: false` and why.
+ */
+export function verifyCertificate(
+  problem: Problem,
+  solution: { readonly choice: ArrayLike<number>; readonly objective: number; readonly certificate?: Certificate },
+): Verdict {
+  return judge(problem, hashProblem(problem), solution);
+}
+
+/** `verifyCertificate` for a problem whose hash is known. */
+export function judge(
+  problem: Problem,
+  hash: string,
+  solution: { readonly choice: ArrayLike<number>; readonly objective: number; readonly certificate?: Certificate },
+): Verdict {
+  const refuse = (reason: string): Verdict => ({ accepted: false, reason, bound: -NO_CHOICE });
+  const { certificate, choice, objective } = solution;
+  if (certificate === undefined) return refuse('there is no certificate');
+  if (certificate.version !== 1) return refuse(`version ${String(certificate.version)} is unknown`);
+  if (objective !== Infinity) {
+    const { violations, cost } = evaluate(problem, choice);
+    if (violations.length > 0) return refuse(`the choice breaks the problem: ${violations[0].code}`);
+    if (cost !== BigInt(objective)) return refuse(`the choice costs ${cost}, not ${objective}`);
+  }
+  if (certificate.problem !== hash) return refuse(`it is about problem ${certificate.problem}, not ${hash}`);
+  try {
+    const least = replay(problem, certificate);
+    const bound = least === undefined ? NO_CHOICE : nextMultiple(least, commonDivisor(problem));
+    if (objective !== Infinity && bound > BigInt(objective)) {
+      return refuse(`internal: it proves ${bound}, more than a choice costs`);
+    }
+    return { accepted: true, bound };
+  } catch (error) {
+    if (error instanceof Refused) return refuse(error.message);
+    throw error;
+  }
+}
+
+/** Greatest common divisor of all costs that are not forbidden: it divides what any choice costs. */
+function commonDivisor(problem: Problem): bigint {
+  let divisor = Math.abs(problem.constant ?? 0);
+  const lists = [...problem.vectors, ...problem.tables.map((t) => t.costs)];
+  for (const costs of lists) {
+    for (let k = 0; k < costs.length && divisor !== 1; k++) {
+      let rest = Math.abs(costs[k]);
+      if (rest >= FORBIDDEN || rest === 0) continue;
+      while (rest !== 0) [divisor, rest] = [rest, divisor % rest];
+    }
+  }
+  return BigInt(Math.max(1, divisor));
+}
+
+function nextMultiple(x: bigint, divisor: bigint): bigint {
+  const over = ((x % divisor) + divisor) % divisor;
+  return over === 0n ? x : x + divisor - over;
+}

@@ -1,0 +1,175 @@
+/**
+ * The checker's own minimisation of a sum of tables over one variable. Written for the checker alone.
+ */
+import { exactSum, type Grid, Refused, type Store } from './store.ts';
+
+/** One table that sees the variable: per axis the place of its variable among the result's axes (-1: the variable). */
+export interface Summand {
+  readonly grid: Grid;
+  readonly maps: readonly number[];
+  readonly places: readonly number[];
+}
+
+const MOST_CELLS = 8_000_000;
+const MOST_WORK = 400_000_000;
+
+/** A table laid out with the candidates of the minimised variable last. */
+interface Layout {
+  readonly axes: readonly number[];
+  /** Per axis: class of the result -> offset. */
+  readonly offsets: readonly Int32Array[];
+  readonly cells: Float64Array;
+}
+
+/**
+ * min over the values a of unary[a] + sum of the summands, for all joint classes of the other variables (row-major over
+ * `joints`). Entries above `slack` come out as Infinity; a finite slack supposes that no cost is negative.
+ */
+export function minimise(
+  store: Store,
+  unary: number,
+  own: number,
+  joints: readonly number[],
+  summands: readonly Summand[],
+  slack: number,
+): Float64Array {
+  exactSum(store.mosts[unary], ...summands.map((s) => s.grid.most));
+  const costs = store.vectors[unary];
+  const classOf = store.maps[own];
+  const best = new Float64Array(store.classes[own]).fill(Infinity);
+  for (let a = 0; a < classOf.length; a++) {
+    if (classOf[a] >= 0 && costs[a] <= slack && costs[a] < best[classOf[a]]) best[classOf[a]] = costs[a];
+  }
+  const candidates: number[] = [];
+  for (let c = 0; c < best.length; c++) if (best[c] !== Infinity) candidates.push(c);
+  const width = candidates.length;
+  const dims = joints.map((j) => store.classes[j]);
+  let total = 1;
+  for (const d of dims) total *= d;
+  if (total > MOST_CELLS || total * width > MOST_WORK) {
+    throw new Refused(`an elimination of ${total} cells and ${width} candidates is too wide to replay`);
+  }
+  const out = new Float64Array(total).fill(Infinity);
+  if (width === 0 || total === 0) return out;
+  const last = dims.length - 1;
+  const outer: Layout[] = [];
+  const inner: Layout[] = [];
+  for (const s of summands) {
+    const layout = lay(store, s, own, joints, candidates);
+    (layout.axes.includes(last) ? inner : outer).push(layout);
+  }
+  if (last < 0) {
+    for (let c = 0; c < width; c++) {
+      let sum = best[candidates[c]];
+      for (const s of outer) sum += s.cells[c];
+      if (sum < out[0] && sum <= slack) out[0] = sum;
+    }
+    return out;
+  }
+  const lastSize = dims[last];
+  const at = new Int32Array(dims.length);
+  const sums = new Float64Array(width);
+  const live = new Int32Array(width);
+  const bases = new Int32Array(inner.length);
+  const steps = inner.map((s) => s.offsets[s.axes.indexOf(last)]);
+  for (let index = 0; index < total; index += lastSize) {
+    const rows = outer.map((s) => offset(s, at));
+    let count = 0;
+    for (let c = 0; c < width; c++) {
+      let sum = best[candidates[c]];
+      for (let k = 0; k < outer.length; k++) sum += outer[k].cells[rows[k] + c];
+      if (sum <= slack && sum !== Infinity) {
+        sums[count] = sum;
+        live[count++] = c;
+      }
+    }
+    if (count > 0) {
+      at[last] = 0;
+      for (let k = 0; k < inner.length; k++) bases[k] = offset(inner[k], at) - steps[k][0];
+      for (let x = 0; x < lastSize; x++) {
+        let least = Infinity;
+        if (inner.length === 1) {
+          least = leastOfOne(sums, live, count, inner[0].cells, bases[0] + steps[0][x]);
+        } else if (inner.length === 2) {
+          const second = bases[1] + steps[1][x];
+          least = leastOfTwo(sums, live, count, inner[0].cells, bases[0] + steps[0][x], inner[1].cells, second);
+        } else {
+          for (let q = 0; q < count; q++) {
+            let sum = sums[q];
+            for (let k = 0; k < inner.length; k++) sum += inner[k].cells[bases[k] + steps[k][x] + live[q]];
+            if (sum < least) least = sum;
+          }
+        }
+        if (least <= slack) out[index + x] = least;
+      }
+    }
+    let k = last - 1;
+    while (k >= 0 && ++at[k] === dims[k]) at[k--] = 0;
+  }
+  return out;
+}
+
+function leastOfOne(sums: Float64Array, live: Int32Array, count: number, cells: Float64Array, from: number): number {
+  let least = Infinity;
+  for (let q = 0; q < count; q++) {
+    const sum = sums[q] + cells[from + live[q]];
+    if (sum < least) least = sum;
+  }
+  return least;
+}
+
+function leastOfTwo(
+  sums: Float64Array,
+  live: Int32Array,
+  count: number,
+  first: Float64Array,
+  from: number,
+  second: Float64Array,
+  other: number,
+): number {
+  let least = Infinity;
+  for (let q = 0; q < count; q++) {
+    const c = live[q];
+    const sum = sums[q] + first[from + c] + second[other + c];
+    if (sum < least) least = sum;
+  }
+  return least;
+}
+
+function offset(layout: Layout, at: Int32Array): number {
+  let sum = 0;
+  for (let k = 0; k < layout.axes.length; k++) sum += layout.offsets[k][at[layout.axes[k]]];
+  return sum;
+}
+
+function lay(store: Store, s: Summand, own: number, joints: readonly number[], candidates: readonly number[]): Layout {
+  const { dims, cells } = s.grid;
+  const strides = dims.map((_, k) => dims.slice(k + 1).reduce((a, b) => a * b, 1));
+  const ownAxis = s.places.indexOf(-1);
+  const toOwn = store.project(own, s.maps[ownAxis]);
+  const along = candidates.map((c) => toOwn[c] * strides[ownAxis]);
+  const axes: number[] = [];
+  dims.forEach((_, k) => {
+    if (k !== ownAxis) axes.push(k);
+  });
+  let rows = 1;
+  for (const k of axes) rows *= dims[k];
+  const out = new Float64Array(rows * candidates.length);
+  const at = new Int32Array(axes.length);
+  let to = 0;
+  for (let row = 0; row < rows; row++) {
+    let base = 0;
+    for (let k = 0; k < axes.length; k++) base += at[k] * strides[axes[k]];
+    for (const step of along) out[to++] = cells[base + step];
+    let k = axes.length - 1;
+    while (k >= 0 && ++at[k] === dims[axes[k]]) at[k--] = 0;
+  }
+  let step = candidates.length;
+  const offsets: Int32Array[] = new Array<Int32Array>(axes.length);
+  for (let k = axes.length - 1; k >= 0; k--) {
+    const scale = step;
+    offsets[k] = store.project(joints[s.places[axes[k]]], s.maps[axes[k]]).map((c) => c * scale);
+    step *= dims[axes[k]];
+  }
+  return { axes: axes.map((k) => s.places[k]), offsets, cells: out };
+}

@@ -1,0 +1,330 @@
+/**
+ * Exact minimisation by bucket elimination with hash-consed tables.
+ *
+ * Eliminating a variable is keyed by the ids of its incident tables and the local numbering of their arguments, so the
+ * second of two isomorphic layers costs one lookup. Results are normalised (their minimum joins the constant) and
+ * compressed before they are interned, so that a chain of equal layers becomes periodic after a short transient.
+ *
+ * The order is greedy: the variable whose result has the fewest cells goes first, ties by the work, then by the variable's
+ * number. Equal layers thus advance in lock step, and the chain of layer boundaries that remains is swept from its start.
+ */
+import { minimise, type KernelInput } from './min-sum.ts';
+import type { Factor, Network } from '../network/network.ts';
+import { compress } from '../network/compress.ts';
+import { EliminationHeap } from './heap.ts';
+import type { Pool, Table } from '../store/pool.ts';
+import { STEP } from '../network/proof-log.ts';
+
+export interface EliminationLimits {
+  /** Largest table that may be made, in cells. */
+  readonly cells: number;
+  /** Most additions of one elimination. */
+  readonly work: number;
+  /** Most additions in all (cached eliminations are free). */
+  readonly totalWork: number;
+  /** Only eliminations whose result has at most this many variables. */
+  readonly arity: number;
+  /** Entries above this cost are forbidden; finite only when every factor and unary is non-negative. */
+  readonly slack: number;
+  /**
+   * Only variables between at most two others that nothing else joins, so that no cycle is closed: messages pass back
+   * through such eliminations without loss.
+   */
+  readonly series?: boolean;
+  /** 1: leave this variable alone (it takes part in a row whose price is not fixed yet). */
+  readonly keep?: Uint8Array;
+  readonly stop?: () => boolean;
+}
+
+export type EliminationStatus = 'done' | 'wide' | 'infeasible' | 'stopped';
+
+export interface EliminationCounts {
+  computed: number;
+  found: number;
+  largestTable: number;
+  cells: number;
+}
+
+/** What eliminating one variable yields; neighbours in local numbering. */
+interface Outcome {
+  readonly constant: number;
+  /** No table when at most one variable remains: then `table` is one-dimensional or absent. */
+  readonly table: Table | undefined;
+  readonly maps: readonly number[];
+}
+
+interface Scoped {
+  /** Cells of the result and additions needed. */
+  readonly cells: number;
+  readonly work: number;
+  readonly joints: readonly number[];
+  readonly own: number;
+}
+
+interface Prepared {
+  readonly key: string;
+  readonly factors: readonly Factor[];
+  readonly positions: readonly number[];
+  readonly neighbours: readonly number[];
+  readonly scoped: Scoped;
+}
+
+/** Memos of one pool: reuse one `Eliminator` for all networks of a solve. */
+export class Eliminator {
+  readonly counts: EliminationCounts = { computed: 0, found: 0, largestTable: 0, cells: 0 };
+  readonly #pool: Pool;
+  readonly #outcomes = new Map<string, Outcome>();
+  readonly #scopes = new Map<string, Scoped>();
+
+  constructor(pool: Pool) {
+    this.#pool = pool;
+  }
+
+  /**
+   * Eliminates as many variables of the network as the limits allow, in place; the trail of the network remembers them.
+   *
+   * `done`: all variables are gone and `net.constant` is the optimum; `wide`: the limits stopped it, the network is still
+   * exact; `infeasible`: no finite choice (at or below the slack) exists; `stopped`: the caller's clock ended it.
+   */
+  run(net: Network, limits: EliminationLimits): EliminationStatus {
+    const heap = new EliminationHeap(net.count);
+    const prepared: (Prepared | undefined)[] = new Array<Prepared | undefined>(net.count).fill(undefined);
+    let spent = 0;
+    for (let v = 0; v < net.count; v++) {
+      if (net.gone[v] === 1 || limits.keep?.[v] === 1) continue;
+      const p = this.#prepare(net, v);
+      prepared[v] = p;
+      if (admissible(net, p, limits)) heap.push(v, p.scoped.cells, p.scoped.work);
+    }
+    for (;;) {
+      const v = heap.pop();
+      if (v < 0) break;
+      if (limits.stop?.() === true) return 'stopped';
+      const p = prepared[v] ?? this.#prepare(net, v);
+      // Another elimination may have joined its neighbours since it was queued.
+      if (limits.series === true && !admissible(net, p, limits)) continue;
+      const key = `${p.key}|${limits.slack}`;
+      let outcome = this.#outcomes.get(key);
+      if (outcome === undefined) {
+        if (spent + p.scoped.work > limits.totalWork) return 'wide';
+        spent += p.scoped.work;
+        outcome = this.#compute(net, v, p, limits.slack);
+        this.#outcomes.set(key, outcome);
+        this.counts.computed++;
+      } else {
+        this.counts.found++;
+      }
+      net.trail.push({
+        variable: v,
+        unary: net.unary[v],
+        values: net.values[v],
+        factors: p.factors,
+        domains: p.neighbours.map((u) => ({ variable: u, values: net.values[u] })),
+      });
+      const before = net.series === undefined ? [] : net.factorsOf(v);
+      for (const id of net.incident[v].slice()) net.removeFactor(id);
+      net.gone[v] = 1;
+      const made = net.factors.length;
+      if (!this.#place(net, v, p, outcome)) return 'infeasible';
+      net.series?.push({
+        variable: v,
+        unary: net.trail[net.trail.length - 1].unary,
+        factors: before,
+        made: net.factors.length > made ? made : -1,
+        neighbours: p.neighbours,
+      });
+      for (const u of p.neighbours) {
+        if (limits.keep?.[u] === 1) continue;
+        const q = this.#prepare(net, u);
+        prepared[u] = q;
+        if (admissible(net, q, limits)) heap.push(u, q.scoped.cells, q.scoped.work);
+        else heap.remove(u);
+      }
+    }
+    return net.gone.includes(0) ? 'wide' : 'done';
+  }
+
+  /** Adds the outcome to the network; false when nothing finite is left. */
+  #place(net: Network, v: number, p: Prepared, outcome: Outcome): boolean {
+    const { table } = outcome;
+    net.log.push(STEP.eliminate, v);
+    if (outcome.constant === Infinity) {
+      net.empty = v;
+      return false;
+    }
+    net.constant += outcome.constant;
+    if (table === undefined) return true;
+    if (table.dims.length === 1) {
+      const u = p.neighbours[0];
+      net.unary[u] = this.#pool.absorb(net.unary[u], table, outcome.maps[0]);
+      return true;
+    }
+    net.addFactor({ vars: p.neighbours, maps: outcome.maps, table });
+    return true;
+  }
+
+  /** Canonical view of a variable's bucket: sorted factors, local numbering, memo key and score. */
+  #prepare(net: Network, v: number): Prepared {
+    const entries: { factor: Factor; position: number }[] = [];
+    for (const id of net.incident[v]) {
+      const factor = net.factors[id];
+      if (factor !== undefined) entries.push({ factor, position: factor.vars.indexOf(v) });
+    }
+    entries.sort((a, b) => a.factor.table.id - b.factor.table.id || a.position - b.position || compareMaps(a, b));
+    const neighbours: number[] = [];
+    let key = `${net.unary[v]}`;
+    for (const { factor, position } of entries) {
+      key += `;${factor.table.id}`;
+      for (let k = 0; k < factor.vars.length; k++) {
+        if (k === position) {
+          key += `,v${factor.maps[k]}`;
+          continue;
+        }
+        let local = neighbours.indexOf(factor.vars[k]);
+        if (local < 0) {
+          local = neighbours.length;
+          neighbours.push(factor.vars[k]);
+        }
+        key += `,${local}:${factor.maps[k]}`;
+      }
+    }
+    let scoped = this.#scopes.get(key);
+    if (scoped === undefined) {
+      scoped = this.#scope(net, v, entries, neighbours);
+      this.#scopes.set(key, scoped);
+    }
+    return {
+      key,
+      factors: entries.map((e) => e.factor),
+      positions: entries.map((e) => e.position),
+      neighbours,
+      scoped,
+    };
+  }
+
+  #scope(
+    net: Network,
+    v: number,
+    entries: readonly { factor: Factor; position: number }[],
+    neighbours: readonly number[],
+  ): Scoped {
+    const pool = this.#pool;
+    let own = -1;
+    const joints: number[] = neighbours.map(() => -1);
+    for (const { factor, position } of entries) {
+      factor.maps.forEach((m, k) => {
+        if (k === position) {
+          own = own < 0 ? m : pool.join(own, m);
+          return;
+        }
+        const local = neighbours.indexOf(factor.vars[k]);
+        joints[local] = joints[local] < 0 ? m : pool.join(joints[local], m);
+      });
+    }
+    let cells = 1;
+    for (const j of joints) cells *= pool.classesOf(j);
+    const width = own < 0 ? net.size[v] : pool.classesOf(own);
+    return { cells, work: cells * width, joints, own };
+  }
+
+  #compute(net: Network, v: number, p: Prepared, slack: number): Outcome {
+    const pool = this.#pool;
+    const { joints, own } = p.scoped;
+    const costs = pool.vectorOf(net.unary[v]);
+    if (own < 0) {
+      const least = pool.leastOf(net.unary[v]);
+      return { constant: least > slack ? Infinity : least, table: undefined, maps: [] };
+    }
+    const classes = pool.mapOf(own);
+    const best = new Float64Array(pool.classesOf(own)).fill(Infinity);
+    for (let a = 0; a < classes.length; a++) {
+      const c = classes[a];
+      if (c >= 0 && costs[a] < best[c] && costs[a] <= slack) best[c] = costs[a];
+    }
+    // Only classes that some finite value reaches are candidates.
+    const candidates: number[] = [];
+    for (let c = 0; c < best.length; c++) if (best[c] !== Infinity) candidates.push(c);
+    const base = Float64Array.from(candidates, (c) => best[c]);
+    const dims = joints.map((j) => pool.classesOf(j));
+    // Large axes innermost would be best for the loop, but the axis order is part of the canonical form: keep it.
+    const inputs = p.factors.map((f, k) => {
+      const projection = pool.project(own, f.maps[p.positions[k]]);
+      return kernelInput(pool, f, p.positions[k], p.neighbours, joints, candidates, projection);
+    });
+    const cells = minimise(dims, base, inputs, slack);
+    this.counts.cells += cells.length;
+    if (cells.length > this.counts.largestTable) this.counts.largestTable = cells.length;
+    let least = Infinity;
+    for (const c of cells) if (c < least) least = c;
+    if (least === Infinity) return { constant: Infinity, table: undefined, maps: [] };
+    if (dims.length === 0) return { constant: least, table: undefined, maps: [] };
+    if (least !== 0) for (let c = 0; c < cells.length; c++) cells[c] -= least;
+    const { table, maps } = compress(pool, dims, cells, joints);
+    return { constant: least, table, maps };
+  }
+}
+
+function compareMaps(
+  a: { readonly factor: Factor; readonly position: number },
+  b: { readonly factor: Factor; readonly position: number },
+): number {
+  for (let k = 0; k < a.factor.maps.length; k++) {
+    const d = a.factor.maps[k] - b.factor.maps[k];
+    if (d !== 0) return d;
+  }
+  return 0;
+}
+
+function admissible(net: Network, p: Prepared, limits: EliminationLimits): boolean {
+  const { neighbours, factors, scoped } = p;
+  if (neighbours.length > limits.arity || scoped.cells > limits.cells || scoped.work > limits.work) return false;
+  if (limits.series !== true) return true;
+  return factors.length === neighbours.length && (neighbours.length < 2 || !joined(net, neighbours[0], neighbours[1]));
+}
+
+function joined(net: Network, a: number, b: number): boolean {
+  const [few, other] = net.incident[a].length <= net.incident[b].length ? [a, b] : [b, a];
+  return net.incident[few].some((id) => net.factors[id]?.vars.includes(other) === true);
+}
+
+/** Transposes a factor so that the candidates of the eliminated variable run last. */
+function kernelInput(
+  pool: Pool,
+  factor: Factor,
+  position: number,
+  neighbours: readonly number[],
+  joints: readonly number[],
+  candidates: readonly number[],
+  projection: Int32Array,
+): KernelInput {
+  const { dims, cells } = factor.table;
+  const rank = dims.length;
+  const strides: number[] = new Array<number>(rank).fill(1);
+  for (let i = rank - 2; i >= 0; i--) strides[i] = strides[i + 1] * dims[i + 1];
+  const others: number[] = [];
+  for (let k = 0; k < rank; k++) if (k !== position) others.push(k);
+  others.sort((a, b) => neighbours.indexOf(factor.vars[a]) - neighbours.indexOf(factor.vars[b]));
+  const width = candidates.length;
+  const along = Int32Array.from(candidates, (c) => projection[c] * strides[position]);
+  let count = 1;
+  for (const k of others) count *= dims[k];
+  const out = new Float64Array(count * width);
+  const at = new Int32Array(others.length);
+  for (let row = 0; row < count; row++) {
+    let base = 0;
+    for (let k = 0; k < others.length; k++) base += at[k] * strides[others[k]];
+    const to = row * width;
+    for (let c = 0; c < width; c++) out[to + c] = cells[base + along[c]];
+    let k = others.length - 1;
+    while (k >= 0 && ++at[k] === dims[others[k]]) at[k--] = 0;
+  }
+  const axes = others.map((k) => neighbours.indexOf(factor.vars[k]));
+  let step = width;
+  const steps: number[] = new Array<number>(others.length).fill(0);
+  for (let k = others.length - 1; k >= 0; k--) {
+    steps[k] = step;
+    step *= dims[others[k]];
+  }
+  const offsets = others.map((k, i) => pool.project(joints[axes[i]], factor.maps[k]).map((c) => c * steps[i]));
+  return { axes, offsets, cells: out };
+}

@@ -1,0 +1,124 @@
+/**
+ * Colours of variables by content: two variables share a colour when their costs, their tables and, to some depth, their
+ * neighbourhoods are equal. Names and positions play no part, so a layer is recognised wherever it stands.
+ */
+import { KeyTable } from '../store/keys.ts';
+import type { Network } from '../network/network.ts';
+import { PairMap } from '../store/pair-map.ts';
+
+/** Colour per variable after `rounds` rounds of refinement; -1 for variables that are gone. */
+export function colours(net: Network, rounds: number): Int32Array {
+  let colour = new Int32Array(net.count).fill(-1);
+  const first = new KeyTable();
+  for (let i = 0; i < net.count; i++) {
+    if (net.gone[i] === 1) continue;
+    first.begin().add(net.unary[i]).add(net.priced[i]);
+    for (const row of net.rows) first.add(row.amounts[i]);
+    colour[i] = first.end();
+  }
+  let classes = first.count;
+  const content = contents(net);
+  for (let round = 0; round < rounds; round++) {
+    const keys = new KeyTable();
+    const next = new Int32Array(net.count).fill(-1);
+    const sides = new PairMap();
+    let count = 0;
+    const seen: number[] = [];
+    for (let i = 0; i < net.count; i++) {
+      if (net.gone[i] === 1) continue;
+      seen.length = 0;
+      for (const id of net.incident[i]) {
+        const f = net.factors[id];
+        if (f === undefined) continue;
+        const side = f.vars[0] === i ? 0 : 1;
+        const a = 2 * content[id] + side;
+        const b = colour[f.vars[1 - side]];
+        let name = sides.get(a, b);
+        if (name < 0) sides.set(a, b, (name = count++));
+        seen.push(name);
+      }
+      ascending(seen);
+      keys.begin().add(colour[i]);
+      for (const s of seen) keys.add(s);
+      next[i] = keys.end();
+    }
+    colour = next;
+    if (keys.count === classes) break;
+    classes = keys.count;
+  }
+  return apart(net, colour);
+}
+
+/** One number per edge; edges of equal table and maps share it. */
+function contents(net: Network): Int32Array {
+  const keys = new KeyTable();
+  return Int32Array.from(net.factors, (f) => {
+    if (f === undefined) return -1;
+    return keys.begin().add(f.table.id).add(f.maps[0]).add(f.maps[1]).end();
+  });
+}
+
+/** Sorts in place: most lists have two or three entries. */
+function ascending(list: number[]): void {
+  if (list.length > 24) {
+    list.sort((a, b) => a - b);
+    return;
+  }
+  for (let k = 1; k < list.length; k++) {
+    const x = list[k];
+    let at = k;
+    for (; at > 0 && list[at - 1] > x; at--) list[at] = list[at - 1];
+    list[at] = x;
+  }
+}
+
+/** Rounds of telling twins apart: the last looks at variables 2^(rounds - 1) places away. */
+const TWIN_ROUNDS = 4;
+
+/**
+ * Twins within a layer (two projections of one shape) have the same neighbourhood; what stands before and after them in
+ * the program tells them apart. Only colours that are more frequent than most are split: the order of the rest may differ
+ * between equal layers.
+ */
+function apart(net: Network, given: Int32Array): Int32Array {
+  let colour = given;
+  const order: number[] = [];
+  for (let i = 0; i < net.count; i++) if (net.gone[i] === 0) order.push(i);
+  order.sort((a, b) => net.rank[a] - net.rank[b] || a - b);
+  for (let round = 0; round < TWIN_ROUNDS; round++) {
+    const sizes: number[] = [];
+    for (const i of order) sizes[colour[i]] = (sizes[colour[i]] ?? 0) + 1;
+    const usual = mostFrequent(sizes);
+    if (usual === 0) return colour;
+    const keys = new KeyTable();
+    const next = new Int32Array(net.count).fill(-1);
+    const reach = 1 << round;
+    order.forEach((i, k) => {
+      keys.begin().add(colour[i]);
+      if (sizes[colour[i]] > usual)
+        keys.add(colourAt(colour, order, k - reach)).add(colourAt(colour, order, k + reach));
+      next[i] = keys.end();
+    });
+    colour = next;
+  }
+  return colour;
+}
+
+function colourAt(colour: Int32Array, order: readonly number[], k: number): number {
+  return k < 0 || k >= order.length ? -1 : colour[order[k]];
+}
+
+/** The size that most variables' colours have, of those with several members; 0 when there is none. */
+function mostFrequent(sizes: readonly number[]): number {
+  const weight = new Map<number, number>();
+  for (const size of sizes) if (size > 2) weight.set(size, (weight.get(size) ?? 0) + size);
+  let best = 0;
+  let most = 0;
+  for (const [size, w] of [...weight].sort((a, b) => a[0] - b[0])) {
+    if (w > most) {
+      most = w;
+      best = size;
+    }
+  }
+  return best;
+}

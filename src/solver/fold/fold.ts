@@ -1,0 +1,184 @@
+/**
+ * Folding of repeated layers: share work, not decisions. A long network of equal blocks is shortened to a few of its
+ * first and last blocks; what is learnt there (messages and a choice) is spread over the long network. Messages prove a
+ * bound whatever they are and a choice is a choice, so nothing depends on the fold being right: a network that only looks
+ * periodic just starts with worse messages.
+ */
+import { type Blocks, blocksOf, NONE } from './repeated-blocks.ts';
+import { Messages } from '../dual/trws.ts';
+import { Network } from '../network/network.ts';
+
+/** Fewest blocks that are worth removing. */
+const LEAST_REMOVED = 3;
+/** Networks of fewer variables are swept as soon as folded. */
+const LEAST_VARIABLES = 800;
+/** Complete blocks kept at either end. */
+const KEPT_BLOCKS = 1;
+/** Depths of colouring to try: deeper ones tell more variables of a block apart but lose more blocks at the ends. */
+const DEPTHS: readonly number[] = [6, 4, 3, 8];
+
+/** A shortened network and the way back. */
+export interface Fold {
+  readonly short: Network;
+  /** Variable of the long network -> variable of the short one that stands for it; -1 for variables that are gone. */
+  readonly variable: Int32Array;
+  /** Edge of the long network -> edge of the short one, or -1. */
+  readonly edge: Int32Array;
+  /** Variable of the short network -> the variable of the long one it was taken from. */
+  readonly origin: Int32Array;
+  /**
+   * Sweep places in the long network that let all blocks advance together: equal blocks with equal messages then keep equal
+   * messages, and all that follows is done once for them.
+   */
+  readonly lockstep: Int32Array;
+  /** Variables of the long network layer by layer, those outside the layers last. */
+  readonly layers: Int32Array;
+  /** 1: a variable of the long network that is in no layer. */
+  readonly outside: Uint8Array;
+  /** The same fold with so many more blocks kept on either side of the gap; undefined where too few are left to remove. */
+  readonly wider: (blocks: number) => Fold | undefined;
+}
+
+/** Shortens a pairwise network if it has enough equal blocks. */
+export function foldOf(net: Network): Fold | undefined {
+  const total = present(net);
+  if (total < LEAST_VARIABLES) return undefined;
+  let best: Fold | undefined;
+  for (const depth of DEPTHS) {
+    const blocks = blocksOf(net, depth, KEPT_BLOCKS * 2 + LEAST_REMOVED);
+    if (blocks === undefined) continue;
+    const kept = Math.max(KEPT_BLOCKS, blocks.spread);
+    const from = blocks.first + kept;
+    const to = blocks.last - kept + 1;
+    if (to - from < LEAST_REMOVED) continue;
+    const fold = shorten(net, blocks, from, to);
+    if (fold.edge.some((e, id) => e < 0 && net.factors[id] !== undefined)) continue;
+    if (best === undefined || fold.short.count < best.short.count) best = fold;
+    if (2 * best.short.count <= total) break;
+  }
+  return best !== undefined && 4 * best.short.count <= 3 * total ? best : undefined;
+}
+
+function present(net: Network): number {
+  let count = 0;
+  for (let i = 0; i < net.count; i++) if (net.gone[i] === 0) count++;
+  return count;
+}
+
+/** Removes blocks from .. to - 1 and joins block from - 1 to block `to`. */
+function shorten(net: Network, blocks: Blocks, from: number, to: number): Fold {
+  const { colour, block, at, base } = blocks;
+  const removed = (i: number): boolean => block[i] >= from && block[i] < to;
+  const member = (c: number, b: number): number => at[c]?.[b - base[c]] ?? -1;
+  const origin: number[] = [];
+  const name = new Int32Array(net.count).fill(-1);
+  for (let i = 0; i < net.count; i++) if (net.gone[i] === 0 && !removed(i)) name[i] = origin.push(i) - 1;
+  const short = new Network(
+    net.pool,
+    Int32Array.from(origin, (i) => net.size[i]),
+  );
+  origin.forEach((i, k) => {
+    short.unary[k] = net.unary[i];
+    short.priced[k] = net.priced[i];
+    short.rank[k] = net.rank[i];
+    short.place[k] = net.place[i];
+    short.offers[2 * k] = net.offers[2 * i];
+    short.offers[2 * k + 1] = net.offers[2 * i + 1];
+  });
+  for (const row of net.rows)
+    short.rows.push({ bound: row.bound, amounts: Int32Array.from(origin, (i) => row.amounts[i]) });
+  short.constant = net.constant;
+  short.quantum = net.quantum;
+  const variable = Int32Array.from(block, (_, i) => {
+    if (net.gone[i] === 1) return -1;
+    return removed(i) ? name[member(colour[i], from - 1)] : name[i];
+  });
+  const edge = new Int32Array(net.factors.length).fill(-1);
+  const open: number[] = [];
+  for (let id = 0; id < net.factors.length; id++) {
+    const f = net.factors[id];
+    if (f === undefined) continue;
+    const gap = f.vars.filter(removed).length;
+    if (gap === 2) {
+      open.push(id);
+      continue;
+    }
+    let vars = f.vars.map((i) => name[i]);
+    if (gap === 1) {
+      const inside = removed(f.vars[0]) ? 0 : 1;
+      const outside = block[f.vars[1 - inside]];
+      const far =
+        outside === NONE || outside >= to ? -1 : member(colour[f.vars[inside]], block[f.vars[inside]] + to - from);
+      if (far < 0 || name[far] < 0) {
+        open.push(id);
+        continue;
+      }
+      vars = vars.map((v, side) => (side === inside ? name[far] : v));
+    }
+    edge[id] = short.addFactor({ vars, maps: f.maps, table: f.table });
+  }
+  for (const id of open) edge[id] = twinOf(net, blocks, edge, id, from);
+  const lockstep = Int32Array.from(net.place, (own, i) =>
+    block[i] >= blocks.first && block[i] <= blocks.last ? net.place[member(colour[i], from)] : own,
+  );
+  const layerOf = (i: number): number => (block[i] === NONE ? Infinity : block[i]);
+  const layers = Int32Array.from(net.gone.keys()).sort(
+    (i, j) => (layerOf(i) === layerOf(j) ? net.rank[i] - net.rank[j] : layerOf(i) - layerOf(j)) || i - j,
+  );
+  const outside = Uint8Array.from(block, (b) => (b === NONE ? 1 : 0));
+  const wider = (more: number): Fold | undefined =>
+    to - from - 2 * more < 1 ? undefined : shorten(net, blocks, from + more, to - more);
+  return { short, variable, edge, origin: Int32Array.from(origin), lockstep, layers, outside, wider };
+}
+
+/** Short edge of the edge of equal content whose first block is the last one before the gap, or -1. */
+function twinOf(net: Network, blocks: Blocks, edge: Int32Array, id: number, from: number): number {
+  const { colour, block, at, base } = blocks;
+  const f = net.factors[id];
+  if (f === undefined) return -1;
+  const low = Math.min(...f.vars.map((i) => block[i]).filter((b) => b !== NONE));
+  const shift = low - (from - 1);
+  const [u, v] = f.vars.map((i) =>
+    block[i] === NONE ? i : (at[colour[i]]?.[block[i] - shift - base[colour[i]]] ?? -1),
+  );
+  // Search from a periodic end: hubs have long lists.
+  const start = block[f.vars[0]] === NONE ? v : u;
+  if (u < 0 || v < 0) return -1;
+  for (const other of net.incident[start]) {
+    const g = net.factors[other];
+    if (g === undefined || edge[other] < 0 || g.table !== f.table || g.vars[0] !== u || g.vars[1] !== v) continue;
+    if (g.maps[0] === f.maps[0] && g.maps[1] === f.maps[1]) return edge[other];
+  }
+  return -1;
+}
+
+/** Messages of the long network from those of the short one, to be followed by a sweep. */
+export function spreadMessages(fold: Fold, from: Messages, net: Network): Messages {
+  const out = new Messages(net, fold.lockstep);
+  for (let e = 0; e < fold.edge.length; e++) {
+    const twin = fold.edge[e];
+    if (twin < 0) continue;
+    const a = from.start[2 * twin];
+    const b = from.start[2 * twin + 2];
+    out.to.set(from.to.subarray(a, b), out.start[2 * e]);
+  }
+  return out;
+}
+
+/** Messages of the short network from those of the long one. */
+export function gatherMessages(fold: Fold, from: Messages, short: Network): Messages {
+  const out = new Messages(short);
+  const done = new Uint8Array(short.factors.length);
+  for (let e = 0; e < fold.edge.length; e++) {
+    const twin = fold.edge[e];
+    if (twin < 0 || done[twin] === 1) continue;
+    done[twin] = 1;
+    out.to.set(from.to.subarray(from.start[2 * e], from.start[2 * e + 2]), out.start[2 * twin]);
+  }
+  return out;
+}
+
+/** Positions of the long network from those of the short one. */
+export function spreadChoice(fold: Fold, at: Int32Array): Int32Array {
+  return fold.variable.map((v) => (v < 0 ? -1 : at[v]));
+}

@@ -1,0 +1,64 @@
+/**
+ * Repeated blocks that decide alike: the long network with the variables of all middle blocks identified. Every edge and
+ * unary counts as often as it stands in the long network, so a choice of the short one costs what its spread costs.
+ */
+import type { Fold } from './fold.ts';
+import { KeyTable } from '../store/keys.ts';
+import { type Factor, Network } from '../network/network.ts';
+import type { Pool, Table } from '../store/pool.ts';
+
+/** A network over the variables of `fold.short`; rows are left out. */
+export function alikeOf(net: Network, { variable, origin }: Fold): Network {
+  const { pool } = net;
+  const short = new Network(
+    pool,
+    Int32Array.from(origin, (i) => net.size[i]),
+  );
+  short.constant = net.constant;
+  short.quantum = net.quantum;
+  const members = new Int32Array(origin.length);
+  for (const v of variable) if (v >= 0) members[v]++;
+  origin.forEach((i, k) => {
+    short.unary[k] = times(pool, net.unary[i], members[k]);
+    short.rank[k] = net.rank[i];
+    short.place[k] = net.place[i];
+    short.offers[2 * k] = net.offers[2 * i];
+    short.offers[2 * k + 1] = net.offers[2 * i + 1];
+  });
+  const keys = new KeyTable();
+  const groups: { readonly factor: Factor; count: number }[] = [];
+  for (const f of net.factors) {
+    if (f === undefined) continue;
+    const vars = f.vars.map((v) => variable[v]);
+    const id = keys.begin().add(vars[0]).add(vars[1]).add(f.table.id).add(f.maps[0]).add(f.maps[1]).end();
+    const group = (groups[id] ??= { factor: { ...f, vars }, count: 0 });
+    group.count++;
+  }
+  const scaled = new Map<string, Table>();
+  for (const { factor, count } of groups) {
+    const { vars, maps } = factor;
+    const key = `${factor.table.id}x${count}`;
+    const table = scaled.get(key) ?? manyTimes(pool, factor.table, count);
+    scaled.set(key, table);
+    if (vars[0] === vars[1])
+      short.unary[vars[0]] = pool.sum(short.unary[vars[0]], pool.vector(diagonal(pool, table, maps))); // prettier-ignore
+    else short.addFactor({ vars, maps, table });
+  }
+  return short;
+}
+
+function times(pool: Pool, vector: number, count: number): number {
+  return count === 1 ? vector : pool.vector(pool.vectorOf(vector).map((c) => c * count));
+}
+
+function manyTimes(pool: Pool, table: Table, count: number): Table {
+  return count === 1 ? table : pool.table(table.dims, table.cells.map((c) => c * count)); // prettier-ignore
+}
+
+/** Costs of a variable that meets itself in the next block. */
+function diagonal(pool: Pool, { dims, cells }: Table, maps: readonly number[]): Float64Array {
+  const [rows, columns] = maps.map((m) => pool.mapOf(m));
+  return Float64Array.from(rows, (row, a) =>
+    row < 0 || columns[a] < 0 ? Infinity : cells[row * dims[1] + columns[a]],
+  );
+}

@@ -1,0 +1,262 @@
+/**
+ * Building a `Problem`: vectors, class maps and tables are stored once by content, so that equal layers get equal ids.
+ */
+import type { LinearRow, Problem, UsagePiece } from '../types.ts';
+
+/** How an edge end reads its table: `of[value]` is the row (column), out of `classes`; absent: the value itself. */
+export interface End {
+  readonly classes: number;
+  readonly of: Int32Array;
+}
+
+interface CostTable {
+  readonly rows: number;
+  readonly columns: number;
+  readonly costs: Float64Array;
+}
+
+/** Largest total that the solver's integers may reach; sums of two such totals are still exact in a Float64. */
+export const LARGEST_TOTAL = 2 ** 52;
+
+class ByContent {
+  readonly #buckets = new Map<number, number[]>();
+
+  /** Index of an equal earlier array, or of this one (`next`). */
+  find(words: Int32Array, next: number, equal: (earlier: number) => boolean): number {
+    let h = words.length | 0;
+    for (let i = 0; i < words.length; i++) {
+      h = Math.imul(h ^ words[i], 0x9e3779b1);
+      h ^= h >>> 15;
+    }
+    const bucket = this.#buckets.get(h);
+    if (bucket === undefined) {
+      this.#buckets.set(h, [next]);
+      return next;
+    }
+    for (const earlier of bucket) if (equal(earlier)) return earlier;
+    bucket.push(next);
+    return next;
+  }
+}
+
+function bits(v: Float64Array): Int32Array {
+  return new Int32Array(v.buffer, v.byteOffset, v.length * 2);
+}
+
+function sameFloats(a: Float64Array, b: Float64Array): boolean {
+  if (a.length !== b.length) return false;
+  for (let i = 0; i < a.length; i++) if (a[i] !== b[i]) return false;
+  return true;
+}
+
+/**
+ * Collects variables, edges, rows and usage pieces; `build()` validates and returns the problem.
+ *
+ * Arrays that are handed over belong to the builder from then on. Costs must be integers or `Infinity`.
+ */
+export class ProblemBuilder {
+  readonly #domains: number[] = [];
+  readonly #unary: number[] = [];
+  readonly #vectors: Float64Array[] = [];
+  readonly #tables: CostTable[] = [];
+  readonly #maps: Int32Array[] = [];
+  readonly #first: number[] = [];
+  readonly #second: number[] = [];
+  readonly #table: number[] = [];
+  readonly #firstMap: number[] = [];
+  readonly #secondMap: number[] = [];
+  readonly #rows: LinearRow[] = [];
+  readonly #pieces: UsagePiece[] = [];
+  readonly #vectorIndex = new ByContent();
+  readonly #tableIndex = new ByContent();
+  readonly #mapIndex = new ByContent();
+  readonly #tableByArray = new Map<Float64Array, number>();
+  #limit: number | undefined;
+  /** Added to every objective. */
+  constant = 0;
+  name: string | undefined;
+
+  /** Adds a variable with one value per entry of `unary` and returns its number. */
+  addVariable(unary: Float64Array): number {
+    this.#domains.push(unary.length);
+    this.#unary.push(this.#internVector(unary));
+    return this.#domains.length - 1;
+  }
+
+  /**
+   * Adds an edge with a row-major table over (values or classes of i) x (values or classes of j) and returns its number.
+   * The same array object may be passed for many edges: it is hashed once.
+   */
+  addEdge(i: number, j: number, table: Float64Array, first?: End, second?: End): number {
+    this.#first.push(i);
+    this.#second.push(j);
+    let id = this.#tableByArray.get(table);
+    const rows = first === undefined ? this.#domains[i] : first.classes;
+    const columns = second === undefined ? this.#domains[j] : second.classes;
+    if (id === undefined || this.#tables[id].rows !== rows) {
+      const { length } = this.#tables;
+      id = this.#tableIndex.find(bits(table), length, (t) => {
+        const known = this.#tables[t];
+        return known.rows === rows && sameFloats(known.costs, table);
+      });
+      if (id === length) this.#tables.push({ rows, columns, costs: table });
+      this.#tableByArray.set(table, id);
+    }
+    this.#table.push(id);
+    this.#firstMap.push(this.#internMap(first));
+    this.#secondMap.push(this.#internMap(second));
+    return this.#first.length - 1;
+  }
+
+  /** Adds a linear row: sum of amounts <= bound. */
+  addRow(row: LinearRow): void {
+    this.#rows.push(row);
+  }
+
+  /** Adds a usage piece: `variable` holds `amounts[value]` during [lo, hi). Needs `setLimit`. */
+  addUsage(piece: UsagePiece): void {
+    this.#pieces.push(piece);
+  }
+
+  /** Limit of the usage at every time. */
+  setLimit(limit: number): void {
+    this.#limit = limit;
+  }
+
+  /** The finished, validated problem. Throws `Error('internal: ...')` on a malformed one. */
+  build(): Problem {
+    if (this.#pieces.length > 0 && this.#limit === undefined) {
+      throw new Error('internal: usage pieces without a limit; call setLimit before build');
+    }
+    const problem: Problem = {
+      ...(this.name === undefined ? {} : { name: this.name }),
+      domains: Int32Array.from(this.#domains),
+      unary: Int32Array.from(this.#unary),
+      vectors: this.#vectors,
+      edges: {
+        first: Int32Array.from(this.#first),
+        second: Int32Array.from(this.#second),
+        table: Int32Array.from(this.#table),
+        firstMap: Int32Array.from(this.#firstMap),
+        secondMap: Int32Array.from(this.#secondMap),
+      },
+      tables: this.#tables,
+      maps: this.#maps,
+      constant: this.constant,
+      rows: this.#rows,
+      ...(this.#limit === undefined ? {} : { usage: { pieces: this.#pieces, limit: this.#limit } }),
+    };
+    validateProblem(problem);
+    return problem;
+  }
+
+  #internVector(v: Float64Array): number {
+    const { length } = this.#vectors;
+    const id = this.#vectorIndex.find(bits(v), length, (t) => sameFloats(this.#vectors[t], v));
+    if (id === length) this.#vectors.push(v);
+    return id;
+  }
+
+  #internMap(end: End | undefined): number {
+    if (end === undefined) return -1;
+    const { length } = this.#maps;
+    const id = this.#mapIndex.find(end.of, length, (t) => {
+      const known = this.#maps[t];
+      return known.length === end.of.length && end.of.every((c, v) => c === known[v]);
+    });
+    if (id === length) this.#maps.push(end.of);
+    return id;
+  }
+}
+
+function fail(what: string): never {
+  throw new Error(`internal: malformed choice problem: ${what}`);
+}
+
+/** Throws unless every id, length and number of the problem is in order. Costs must be integers or Infinity. */
+export function validateProblem(problem: Problem): void {
+  const { domains, unary, vectors, edges, tables } = problem;
+  const { maps } = problem;
+  const n = domains.length;
+  if (unary.length !== n) fail(`${n} domains but ${unary.length} unary ids`);
+  const checkCosts = (v: Float64Array, what: string): void => {
+    for (let i = 0; i < v.length; i++) {
+      if (v[i] !== Infinity && !(Number.isSafeInteger(v[i]) || v[i] >= 1e18)) {
+        fail(`${what} holds ${v[i]} at ${i}; costs are integers below 2^53 or Infinity`);
+      }
+    }
+  };
+  vectors.forEach((v, id) => checkCosts(v, `vector ${id}`));
+  tables.forEach((t, id) => {
+    checkCosts(t.costs, `table ${id}`);
+    if (t.costs.length !== t.rows * t.columns)
+      fail(`table ${id} has ${t.costs.length} costs, expected ${t.rows} x ${t.columns}`);
+  });
+  for (let i = 0; i < n; i++) {
+    const v = vectors[unary[i]];
+    if (v === undefined) fail(`variable ${i} has unary id ${unary[i]} of ${vectors.length}`);
+    if (v.length !== domains[i]) fail(`variable ${i} has ${domains[i]} values but ${v.length} costs`);
+  }
+  const top = maps.map((m, id) => {
+    let most = 0;
+    for (const c of m) {
+      if (c < 0) fail(`class map ${id} holds ${c}`);
+      if (c > most) most = c;
+    }
+    return most;
+  });
+  const { first, second, table, firstMap, secondMap } = edges;
+  for (let e = 0; e < first.length; e++) {
+    const t = tables[table[e]];
+    if (t === undefined) fail(`edge ${e} has table id ${table[e]} of ${tables.length}`);
+    for (const [v, id, size] of [
+      [first[e], firstMap[e], t.rows],
+      [second[e], secondMap[e], t.columns],
+    ]) {
+      if (!(v >= 0 && v < n)) fail(`edge ${e} ends at variable ${v} of ${n}`);
+      if (id < 0) {
+        if (size !== domains[v])
+          fail(`edge ${e}: ${size} rows or columns for the ${domains[v]} values of variable ${v}`);
+      } else if (maps[id]?.length !== domains[v] || top[id] >= size) {
+        fail(
+          `edge ${e}: class map ${id} does not fit variable ${v} (${domains[v]} values) and ${size} rows or columns`,
+        );
+      }
+    }
+  }
+  for (const row of problem.rows ?? []) {
+    row.variables.forEach((v, k) => {
+      if (!(v >= 0 && v < n)) fail(`row "${row.name}" names variable ${v} of ${n}`);
+      const amounts = row.amounts[k];
+      if (amounts?.length !== domains[v]) fail(`row "${row.name}": amounts of variable ${v} do not fit its values`);
+      for (const u of amounts) {
+        if (!Number.isSafeInteger(u) || u < 0) fail(`row "${row.name}" holds amount ${u}; non-negative integers only`);
+      }
+    });
+  }
+  for (const piece of problem.usage?.pieces ?? []) {
+    if (!(piece.variable >= 0 && piece.variable < n)) fail(`usage piece names variable ${piece.variable} of ${n}`);
+    if (piece.amounts.length !== domains[piece.variable]) {
+      fail(`usage piece of variable ${piece.variable} does not fit its values`);
+    }
+  }
+}
+
+/**
+ * Integer units per second for a problem whose costs are in seconds: the largest power of two for which `largestTotal`
+ * (an upper bound of any choice's total, e.g. the sum of all largest finite costs) stays below 2^52 units.
+ */
+export function unitsPerSecond(largestTotal: number): number {
+  if (!(largestTotal >= 0) || largestTotal === Infinity)
+    throw new Error('internal: unitsPerSecond needs a finite total');
+  if (largestTotal === 0) return 1;
+  const exponent = Math.floor(Math.log2(LARGEST_TOTAL / largestTotal));
+  let scale = 2 ** exponent;
+  while (largestTotal * scale >= LARGEST_TOTAL) scale /= 2;
+  return scale;
+}
+
+/** Rounds costs in seconds to integer units; Infinity stays. */
+export function toUnits(seconds: Float64Array, scale: number): Float64Array {
+  return seconds.map((s) => (s === Infinity ? Infinity : Math.round(s * scale)));
+}

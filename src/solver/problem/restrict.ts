@@ -1,0 +1,113 @@
+import type { Problem } from '../types.ts';
+
+/** A problem on fewer values, and the way between its choices and those of the full one. */
+export interface CompactProblem {
+  readonly problem: Problem;
+  /** Choice of the full problem for one of the compact problem. */
+  readonly expand: (choice: Int32Array) => Int32Array;
+  /** The other way; undefined when the choice takes a value that was left out. */
+  readonly contract: (choice: Int32Array) => Int32Array | undefined;
+}
+
+/** Values of a variable that are left, shared by content. */
+export interface KeptList {
+  readonly id: number;
+  readonly values: Int32Array;
+}
+
+export class KeptLists {
+  private readonly byKey = new Map<string, KeptList>();
+  private readonly objects = new Map<Int32Array, number>();
+
+  ofMask(mask: Uint8Array): KeptList {
+    const text = Buffer.from(mask.buffer, mask.byteOffset, mask.length).toString('latin1');
+    return this.of(text, () => Int32Array.from(mask.keys()).filter((a) => mask[a] === 1));
+  }
+
+  of(key: string, make: () => Int32Array): KeptList {
+    let list = this.byKey.get(key);
+    if (list === undefined) {
+      list = { id: this.byKey.size, values: make() };
+      this.byKey.set(key, list);
+    }
+    return list;
+  }
+
+  /** A number for an array that is shared by identity. */
+  idOf(array: Int32Array): number {
+    let id = this.objects.get(array);
+    if (id === undefined) {
+      id = this.objects.size;
+      this.objects.set(array, id);
+    }
+    return id;
+  }
+}
+
+/** Leaves values out: domains, unary vectors and the maps into the tables shrink; the tables stay. */
+export function compactProblem(problem: Problem, kept: readonly (KeptList | undefined)[]): CompactProblem {
+  const domains = problem.domains.map((size, v) => kept[v]?.values.length ?? size);
+  const vectors = [...problem.vectors];
+  const maps = [...problem.maps];
+  const shared = <T>(store: T[]): ((id: number, list: KeptList, make: () => T) => number) => {
+    const known = new Map<number, number>();
+    return (id, list, make) => {
+      const key = (id + 1) * 2 ** 24 + list.id;
+      let at = known.get(key);
+      if (at === undefined) {
+        at = store.push(make()) - 1;
+        known.set(key, at);
+      }
+      return at;
+    };
+  };
+  const vectorOf = shared(vectors);
+  const mapOf = shared(maps);
+  const unary = problem.unary.map((id, v) => {
+    const list = kept[v];
+    if (list === undefined) return id;
+    return vectorOf(id, list, () => Float64Array.from(list.values, (a) => problem.vectors[id][a]));
+  });
+  const remap = (map: Int32Array, ends: Int32Array): Int32Array =>
+    map.map((id, e) => {
+      const list = kept[ends[e]];
+      if (list === undefined) return id;
+      return mapOf(id, list, () => (id < 0 ? list.values : list.values.map((a) => problem.maps[id][a])));
+    });
+  const { edges, offers } = problem;
+  const offersLeft = (names: Int32Array): Int32Array =>
+    names.map((id, v) => {
+      const list = kept[v];
+      return list === undefined || id < 0 ? id : mapOf(id, list, () => list.values.map((a) => problem.maps[id][a]));
+    });
+  const rows = problem.rows?.map((row) => ({
+    ...row,
+    amounts: row.amounts.map((amounts, k) => {
+      const list = kept[row.variables[k]];
+      return list === undefined ? amounts : Float64Array.from(list.values, (a) => amounts[a]);
+    }),
+  }));
+  return {
+    problem: {
+      ...problem,
+      domains,
+      unary,
+      vectors,
+      maps,
+      edges: {
+        ...edges,
+        firstMap: remap(edges.firstMap, edges.first),
+        secondMap: remap(edges.secondMap, edges.second),
+      },
+      ...(offers === undefined
+        ? {}
+        : { offers: { first: offersLeft(offers.first), second: offersLeft(offers.second) } }),
+      ...(rows !== undefined ? { rows } : {}),
+    },
+    expand: (choice) => choice.map((a, v) => kept[v]?.values[a] ?? a),
+    contract: (choice) => {
+      const out = choice.map((a, v) => kept[v]?.values.indexOf(a) ?? a);
+      return out.includes(-1) ? undefined : out;
+    },
+  };
+}

@@ -1,0 +1,406 @@
+/**
+ * The search: reduce, eliminate what is easy, raise the bound, prune against the incumbent, eliminate the core; branch only
+ * where the core is still too wide. Every node is the same function of a network; rows take part as prices first and as
+ * Pareto labels at the end.
+ */
+import { climb } from '../dual/ascent.ts';
+import { Messages } from '../dual/trws.ts';
+import type { Engines } from './workspace.ts';
+import { Fusion } from './fusion-moves.ts';
+import { eliminateWithRows } from '../eliminate/pareto.ts';
+import { searchNearBound } from './gap-restricted.ts';
+import type { Network } from '../network/network.ts';
+import { costAt } from '../dual/rounding.ts';
+import { priceBetween, priceMany, priceOne, type PriceHost, type Trial } from '../dual/multipliers.ts';
+import { nearPrice, type ShortHost, startFromShort } from './folded-start.ts';
+import { branchVariable, tighten } from '../reduce/fuse.ts';
+import { type Log, STEP } from '../network/proof-log.ts';
+import { addPrices, amountsAt, largestPrice, rowVariables } from '../network/rows.ts';
+
+/** The best checked choice so far. */
+export interface Incumbent {
+  readonly objective: number;
+  readonly choice: Int32Array;
+}
+
+export interface SearchHost {
+  /** True cost of a full choice; Infinity when it is not a solution. Rows count only where `rows` is true. */
+  readonly evaluate: (choice: Int32Array, rows: boolean) => number;
+  readonly stopped: () => boolean;
+  readonly progress: (phase: string, objective: number, bound: number) => void;
+  /** Relative gap that is good enough. */
+  readonly gap: number;
+  /** Nobody limits time or work: what would take hours is not begun, and the answer is what is known until then. */
+  readonly isEndless?: boolean;
+  /** Work that may still be done, see `workOf`; absent: without end. `stopped` must say when it is used up. */
+  readonly workLeft?: () => number;
+  /** A choice of the whole problem, rows aside, that is dear to find and worth it where the search is long. */
+  readonly dearStart?: () => Int32Array | undefined;
+}
+
+export const EASY = { cells: 50_000, work: 10_000_000, totalWork: 1e9, arity: 2, slack: Infinity };
+const CORE = { cells: 4_000_000, work: 1e8, totalWork: 4e8, arity: 64 };
+const NODE = { cells: 200_000, work: 1e7, totalWork: 2e7, arity: 64 };
+const LABELS = { labels: 400_000, work: 40_000_000 };
+/**
+ * Parts of the gap that five sweeps must close for five more to follow: what comes after the first sweeps of a network
+ * that does not repeat, or of the short one that stands for it, is dear; later rounds and branches are in haste.
+ */
+const PATIENCE = 0.002;
+const HASTE = 0.25;
+/** Networks of fewer cells are eliminated sooner than swept often. */
+export const SMALL_CELLS = 100_000;
+/** Networks of more cells after the first pruning are worth a start that is dear to find. */
+const DEAR_CELLS = 300_000;
+/**
+ * Where nobody limits time or work: networks that keep more cells than this after so many rounds are not branched on, and
+ * branches end after so many cells in all. Either would take hours.
+ */
+const WIDE_CELLS = 500_000;
+const WIDE_ROUNDS = 4;
+const MOST_BRANCHED = 500_000_000;
+/** Part of the values that a round of pruning must take away for sweeps to go on before anything dearer is tried. */
+const WORTHWHILE = 0.1;
+/** A price is judged as soon as a sweep gains less than this part of the bound. */
+const FLAT = 1e-9;
+/** Rounds of fusing before a node branches. */
+const MAX_ROUNDS = 12;
+/** Sweeps of a long network after those of the short one that stands for it. */
+const SETTLING_SWEEPS = 2;
+/** A branch node first tries with this many sweeps, the root with more. */
+const ROOT_SWEEPS = 400;
+const NODE_SWEEPS = 12;
+
+export class Search {
+  readonly #host: SearchHost;
+  readonly #engines: Engines;
+  best: Incumbent | undefined;
+  nodes = 0;
+  /** The steps behind the last bound of `solve`, and whether they are about the problem with its rows. */
+  proof: { readonly log: Log; readonly rows: boolean } | undefined;
+  #rootBound = -Infinity;
+  #quantum = 1;
+  /** Cells of all networks below the root. */
+  #branched = 0;
+
+  constructor(host: SearchHost, engines: Engines) {
+    this.#host = host;
+    this.#engines = engines;
+  }
+
+  /** Offers a full choice as incumbent. */
+  offer(choice: Int32Array): void {
+    const objective = this.#host.evaluate(choice, true);
+    if (objective === Infinity || (this.best !== undefined && objective >= this.best.objective)) return;
+    this.best = { objective, choice };
+    this.#host.progress('incumbent', objective, this.#rootBound);
+  }
+
+  /** A bound at least this large ends the search: no better choice costs more than a quantum less than the best one. */
+  #target(): number {
+    if (this.best === undefined) return Infinity;
+    const { objective } = this.best;
+    return Math.ceil(objective - Math.max(this.#quantum - 1, this.#host.gap * Math.abs(objective)));
+  }
+
+  /**
+   * Proves a lower bound on all choices of the network (its rows included) and finds the best ones on the way: the returned
+   * number is at least the target unless the clock ran out. Infinity with no incumbent means that there is no choice.
+   *
+   * @param priceFirst whether the price of the only row is looked for at once, because the row is known to bind or a
+   * repeated network makes a price cheap to find, instead of first asking what holds without rows
+   */
+  solve(net: Network, priceFirst = false): number {
+    this.#quantum = net.quantum;
+    if (net.rows.length === 0) {
+      this.proof = { log: net.log, rows: false };
+      if (!this.#prepare(net)) return Infinity;
+      return this.#explore(net, new Messages(net), -Infinity, 0);
+    }
+    const relaxed =
+      priceFirst && net.rows.length === 1
+        ? -Infinity
+        : this.#withoutRows(net.clone(), (search, free) => search.solve(free));
+    if (relaxed >= this.#target() || this.#host.stopped()) return relaxed;
+    this.proof = { log: net.log, rows: true };
+    if (!this.#prepare(net)) return Infinity;
+    return Math.max(relaxed, this.#solveRows(net));
+  }
+
+  /** `solve` for a network whose row prices (units of 2^-20) are known from elsewhere: no search for them. */
+  solvePriced(net: Network, prices: readonly bigint[]): number {
+    this.#quantum = net.quantum;
+    this.proof = { log: net.log, rows: true };
+    if (!this.#prepare(net)) return Infinity;
+    addPrices(net, prices);
+    return this.#explore(net, new Messages(net), -Infinity, 0);
+  }
+
+  /** Bound (normally the optimum) of a network without its rows; its choices are offered to the full problem too. */
+  #withoutRows(free: Network, ask: (search: Search, free: Network) => number): number {
+    free.rows.length = 0;
+    const host: SearchHost = {
+      ...this.#host,
+      evaluate: (choice) => {
+        this.offer(choice);
+        return this.#host.evaluate(choice, false);
+      },
+    };
+    const search = new Search(host, this.#engines);
+    search.#quantum = this.#quantum;
+    search.proof = { log: free.log, rows: false };
+    const bound = ask(search, free);
+    this.nodes += search.nodes;
+    this.proof = search.proof;
+    return bound;
+  }
+
+  /** Reduction and easy eliminations; false when nothing is left. */
+  #prepare(net: Network): boolean {
+    const { reducer, eliminator } = this.#engines;
+    if (!reducer.reduce(net)) return false;
+    const keep = net.rows.length > 0 ? rowVariables(net) : undefined;
+    const limits = keep === undefined ? EASY : { ...EASY, keep };
+    net.log.push(STEP.whole);
+    if (eliminator.run(net, limits) === 'infeasible') return false;
+    return reducer.reduce(net);
+  }
+
+  #offerAt(net: Network, at: Int32Array): void {
+    if (costAt(net, at) !== Infinity) this.offer(net.complete(at));
+  }
+
+  /**
+   * Sweeps until the rest of the gap no longer shrinks, the target is reached or the clock stops; returns the best bound.
+   */
+  #ascend(net: Network, messages: Messages, sweeps: number, flat = 0, patience = HASTE, isRoot = false): number {
+    const before = messages.steps;
+    const fusion = isRoot && net.rows.length === 0 && net.cells >= SMALL_CELLS ? new Fusion(net, this.#engines) : undefined; // prettier-ignore
+    const bound = climb(messages, {
+      sweeps,
+      patience,
+      offer: (at) => {
+        this.#offerAt(net, at);
+        fusion?.add(at, (found) => this.#offerAt(net, found));
+      },
+      target: () => this.#target(),
+      stopped: this.#host.stopped,
+      flat,
+      ...(isRoot && net.rows.length === 0
+        ? { stuck: (reached: number) => this.#searchNear(net, messages, reached) }
+        : {}),
+    });
+    this.#engines.steps += messages.steps - before;
+    return bound;
+  }
+
+  /**
+   * Explores a reduced pairwise network; returns a bound that is at least the target unless the clock stopped.
+   *
+   * @param settled whether the messages to start from are those of sweeps that gained nothing any more
+   */
+  #explore(net: Network, start: Messages, inherited: number, depth: number, settled = false): number {
+    this.nodes++;
+    if (depth > 0) this.#branched += net.cells;
+    const { pruner, reducer } = this.#engines;
+    const stopped = (): boolean => this.#isOver();
+    let bound = inherited;
+    let messages = start;
+    let repeats = depth === 0 && net.rows.length === 0;
+    let values = valuesOf(net);
+    const small = net.cells < SMALL_CELLS;
+    for (let round = 0; ; round++) {
+      if (!net.gone.includes(0)) {
+        this.#offerAt(net, new Int32Array(net.count));
+        return Math.max(bound, net.constant);
+      }
+      let patience = HASTE;
+      let sweeps = depth === 0 ? ROOT_SWEEPS : NODE_SWEEPS;
+      if (repeats) {
+        const spread = startFromShort(net, messages, this.#shortHost(net), ROOT_SWEEPS, PATIENCE);
+        repeats = spread !== undefined;
+        // Every sweep of the long network makes one more block at either end unlike the others, and what is no longer
+        // alike is no longer worked out once.
+        if (spread !== undefined) [messages, sweeps] = [spread, SETTLING_SWEEPS];
+        else if (round === 0 && !small) patience = PATIENCE;
+      }
+      if (round > 0 || !settled) bound = Math.max(bound, this.#ascend(net, messages, sweeps, 0, patience, depth === 0));
+      if (depth === 0) {
+        this.#rootBound = bound;
+        this.#host.progress('bound', this.best?.objective ?? Infinity, bound);
+      }
+      // A bound at the target is no end yet: sweeps round, and only what the pruned network says can be replayed.
+      const guide = messages.decode();
+      const guideValues = guide.map((p, i) => (p < 0 ? -1 : net.pool.mapOf(net.values[i])[p]));
+      if (round === 0 && depth === 0 && net.rows.length > 0) this.#searchNear(net, messages, bound);
+      const cutoff = this.#target() - 1;
+      if (!pruner.prune(net, cutoff, messages) || !reducer.reduce(net, true, stopped)) return this.#target();
+      if (!pruner.prune(net, cutoff) || !reducer.reduce(net, true, stopped)) return this.#target();
+      bound = Math.max(bound, net.constant);
+      if (stopped()) return bound;
+      if (depth === 0 && round === 0 && net.rows.length === 0 && net.cells > DEAR_CELLS && this.#startDear()) {
+        if (!pruner.prune(net, this.#target() - 1) || !reducer.reduce(net, true, stopped)) return this.#target();
+      }
+      // Sweeps of a smaller network cost less and say more.
+      const before = values;
+      values = valuesOf(net);
+      if (depth === 0 && !small && round < MAX_ROUNDS && values <= (1 - WORTHWHILE) * before) {
+        messages = new Messages(net);
+        continue;
+      }
+      if (this.#closeCore(net, cutoff, depth)) return this.#target();
+      if (stopped()) return bound;
+      if (depth === 0 && this.#host.isEndless === true && round >= WIDE_ROUNDS && net.cells > WIDE_CELLS) return bound;
+      if (round >= MAX_ROUNDS || !tighten(net)) {
+        const root = depth === 0 ? net.log.clone() : undefined;
+        const branched = Math.max(bound, this.#branch(net, guideValues, bound, depth));
+        if (root === undefined || this.proof === undefined || !stopped()) return branched;
+        // Branches cut short say nothing of the whole, and to replay them takes as long as they took.
+        this.proof = { ...this.proof, log: root };
+        return bound;
+      }
+      if (!reducer.reduce(net)) return this.#target();
+      messages = new Messages(net);
+    }
+  }
+
+  /** The clock stopped the search, or branches have taken what is reasonable where nobody limits them. */
+  #isOver(): boolean {
+    return this.#host.stopped() || (this.#host.isEndless === true && this.#branched > MOST_BRANCHED);
+  }
+
+  /** Looks for a better choice where the search would be long; whether there is one. */
+  #startDear(): boolean {
+    const before = this.#target();
+    const choice = this.#host.dearStart?.();
+    if (choice !== undefined) this.offer(choice);
+    return this.#target() < before;
+  }
+
+  #searchNear(net: Network, messages: Messages, bound: number): void {
+    const { pruner, reducer, eliminator } = this.#engines;
+    searchNearBound(net, messages, bound, {
+      pruner,
+      reducer,
+      eliminator,
+      target: () => this.#target(),
+      offer: (at) => this.#offerAt(net, at),
+      stopped: this.#host.stopped,
+      labels: {
+        most: LABELS.labels,
+        work: () => Math.min(LABELS.work, this.#host.workLeft?.() ?? Infinity),
+        spent: (work) => (this.#engines.labelWork += work),
+      },
+    });
+  }
+
+  /** Exact elimination of a pruned network if it is narrow enough; true when the node is finished. */
+  #closeCore(net: Network, cutoff: number, depth: number): boolean {
+    const { eliminator } = this.#engines;
+    const slack = cutoff === Infinity ? Infinity : cutoff - net.constant;
+    const stop = this.#host.stopped;
+    if (net.rows.length > 0) {
+      const share = depth === 0 ? 1 : 0.05;
+      const result = eliminateWithRows(net, {
+        labels: LABELS.labels,
+        work: Math.min(LABELS.work * share, this.#host.workLeft?.() ?? Infinity),
+        slack,
+        stop,
+      });
+      this.#engines.labelWork += result.work;
+      if (result.status === 'found') this.#offerAt(net, result.at);
+      if (result.status !== 'wide') net.log.push(STEP.pareto);
+      return result.status !== 'wide';
+    }
+    const core = net.clone();
+    const status = eliminator.run(core, { ...(depth === 0 ? CORE : NODE), slack, stop });
+    if (status === 'done') this.#offerAt(core, new Int32Array(core.count));
+    if (status === 'done' || status === 'infeasible') net.log.absorb(core.log);
+    return status === 'done' || status === 'infeasible';
+  }
+
+  /** Splits the domain of one variable into its guide value and the rest. */
+  #branch(net: Network, guide: Int32Array, bound: number, depth: number): number {
+    const v = branchVariable(net);
+    const values = net.pool.mapOf(net.values[v]);
+    let preferred = values.indexOf(guide[v]);
+    if (preferred < 0) preferred = 0;
+    let result = Infinity;
+    net.log.push(STEP.branch, v, 2);
+    for (const first of [true, false]) {
+      const child = net.clone();
+      const keep = net.pool.map(Int32Array.from(values.keys()).filter((p) => (p === preferred) === first));
+      child.restrict(v, keep);
+      let sub: number;
+      if (this.#isOver()) sub = bound;
+      else if (!this.#prepare(child)) sub = Infinity;
+      else sub = this.#explore(child, new Messages(child), bound, depth + 1);
+      result = Math.min(result, sub);
+      net.log.push(STEP.part, keep);
+      net.log.absorb(child.log);
+      net.log.push(STEP.end);
+    }
+    return result;
+  }
+
+  /** Price search on the rows, then pruning and Pareto elimination at the best prices. */
+  #solveRows(net: Network): number {
+    let state = new Messages(net);
+    const caps = net.rows.map((_, r) => largestPrice(net, r));
+    const trial = (wanted: readonly bigint[], sweeps: number): Trial => {
+      const prices = wanted.map((price, r) => (price > caps[r] ? caps[r] : price));
+      const priced = net.clone();
+      addPrices(priced, prices);
+      const messages = new Messages(priced, state.rank);
+      messages.to.set(state.to);
+      const bound = this.#ascend(priced, messages, sweeps, FLAT);
+      state.to.set(messages.to);
+      const at = messages.decode();
+      return { prices, net: priced, messages, bound, at, amounts: amountsAt(priced, at) };
+    };
+    let best: Trial;
+    let settled = false;
+    if (net.rows.length === 1) {
+      const near = nearPrice(net, caps[0], state, this.#shortHost(net));
+      if (near === undefined) best = priceOne(net, trial, this.#prices());
+      else {
+        if (near.bracket === undefined) {
+          const relaxed = this.#withoutRows(net.clone(), (search, free) => search.#explore(free, near.messages(free), -Infinity, 0)); // prettier-ignore
+          if (relaxed >= this.#target() || this.#host.stopped()) return relaxed;
+        }
+        state = near.messages(net);
+        settled = near.bracket !== undefined;
+        best = near.bracket === undefined ? priceOne(net, trial, this.#prices()) : priceBetween(net, trial, near.bracket, this.#prices()); // prettier-ignore
+      }
+    } else {
+      best = priceMany(net, trial, this.#prices());
+    }
+    this.proof = { log: best.net.log, rows: true };
+    return this.#explore(best.net, best.messages, best.bound, 0, settled);
+  }
+
+  /** What work on a short network hands over. */
+  #shortHost(net: Network): ShortHost {
+    return {
+      offer: (at) => this.#offerAt(net, at),
+      stopped: this.#host.stopped,
+      spent: (steps) => (this.#engines.steps += steps),
+      engines: this.#engines,
+    };
+  }
+
+  #prices(): PriceHost {
+    return {
+      stopped: this.#host.stopped,
+      target: () => this.#target(),
+      objective: () => this.best?.objective ?? Infinity,
+    };
+  }
+}
+
+/** Values left of all variables. */
+function valuesOf(net: Network): number {
+  let sum = 0;
+  for (let i = 0; i < net.count; i++) if (net.gone[i] === 0) sum += net.size[i];
+  return sum;
+}

@@ -1,0 +1,105 @@
+/**
+ * From the engine's log to a bound that the checker has accepted.
+ */
+import { STEP } from '../check/certificate.ts';
+import { hashProblem, judge, NO_CHOICE } from '../check/check.ts';
+import type { Pool } from '../store/pool.ts';
+import { certificateOf, type Log } from '../network/proof-log.ts';
+import type { PlainRow } from '../network/rows.ts';
+import type { Certificate, CertificateRow, Problem } from '../types.ts';
+
+/** What the checker accepted. */
+export interface Proven {
+  /** Lower bound on every choice; Infinity when there is none. */
+  readonly bound: number;
+  readonly certificate: Certificate;
+  /** Why the engine's own proof was not accepted; absent when it was. */
+  readonly refused?: string;
+}
+
+/** The engine's word: its log, and whether the log is about the problem with its rows. */
+export interface Claim {
+  readonly log: Log;
+  readonly rows: boolean;
+}
+
+/**
+ * Has the checker replay the engine's proof; where it is refused (or there is none), a plain elimination of the whole
+ * problem, and at last the sum of all minima, which is always a proof. `choice` empty: the claim is that there is none.
+ * `complete`: the engine says that nothing costs less, so a weaker bound is worth a second attempt.
+ */
+export function prove(
+  problem: Problem,
+  choice: Int32Array,
+  objective: number,
+  pool: Pool,
+  rows: readonly PlainRow[],
+  claim: Claim | undefined,
+  complete: boolean,
+): Proven {
+  const hash = hashProblem(problem);
+  const attempts: (() => Certificate | undefined)[] = [
+    () => claim && certificateOf(claim.log, pool, hash, claim.rows ? rows.map((row) => row.source) : []),
+    () =>
+      eliminationCertificate(
+        problem,
+        hash,
+        rows.map((row) => row.source),
+      ),
+    () => ({ version: 1, problem: hash, rows: [], steps: [], lists: [] }),
+  ];
+  let refused: string | undefined;
+  let best: { readonly bound: number; readonly certificate: Certificate } | undefined;
+  for (const attempt of attempts) {
+    const certificate = attempt();
+    if (certificate === undefined) continue;
+    const verdict = judge(problem, hash, { choice, objective, certificate });
+    if (!verdict.accepted) {
+      refused ??= verdict.reason ?? 'refused';
+      continue;
+    }
+    const bound = verdict.bound === NO_CHOICE ? Infinity : Number(verdict.bound);
+    if (best === undefined || bound > best.bound) best = { bound, certificate };
+    if (bound >= objective || !complete) break;
+  }
+  if (best === undefined) throw new Error(`internal: the checker refuses every proof (${refused ?? ''})`);
+  return refused === undefined ? best : { ...best, refused };
+}
+
+/** Plain elimination is tried on problems of at most this many variables. */
+const PLAIN_VARIABLES = 400;
+
+/**
+ * The simplest certificate: eliminate every variable, fewest neighbours first; with rows, one Pareto elimination. Undefined
+ * for problems above 400 variables; where the problem is wide, the checker refuses it.
+ */
+export function eliminationCertificate(
+  problem: Problem,
+  hash: string,
+  rows: readonly CertificateRow[],
+): Certificate | undefined {
+  const n = problem.domains.length;
+  if (n > PLAIN_VARIABLES) return undefined;
+  if (rows.length > 0) return { version: 1, problem: hash, rows, steps: [STEP.pareto], lists: [] };
+  const near = Array.from({ length: n }, () => new Set<number>());
+  for (let e = 0; e < problem.edges.first.length; e++) {
+    const i = problem.edges.first[e];
+    const j = problem.edges.second[e];
+    if (i === j) continue;
+    near[i].add(j);
+    near[j].add(i);
+  }
+  const steps: number[] = [];
+  const left = new Set(near.keys());
+  while (left.size > 0) {
+    let chosen = -1;
+    for (const v of left) if (chosen < 0 || near[v].size < near[chosen].size) chosen = v;
+    left.delete(chosen);
+    steps.push(STEP.eliminate, chosen);
+    for (const a of near[chosen]) {
+      near[a].delete(chosen);
+      for (const b of near[chosen]) if (a !== b) near[a].add(b);
+    }
+  }
+  return { version: 1, problem: hash, rows: [], steps, lists: [] };
+}

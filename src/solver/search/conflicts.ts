@@ -1,0 +1,163 @@
+/**
+ * Questions about feasibility alone, answered by the exact engine on a problem whose costs are replaced: which rows are in
+ * each other's way, how much of a row any choice needs, and whether there is a choice at all.
+ */
+import { plainRows, type PlainRow } from '../network/rows.ts';
+import type { Problem, Solution, SolveOptions } from '../types.ts';
+
+/** The engine, handed in so that this file does not import the file that imports it. */
+export type Solver = (problem: Problem, options: SolveOptions) => Solution;
+
+/** Why there is no choice, and the smallest bound that would admit one where a single bound is to blame. */
+export interface Explanation {
+  readonly conflict: readonly string[];
+  readonly emptyVariable?: number;
+  readonly smallestBudget?: number;
+}
+
+const FORBIDDEN = 1e18;
+
+/** Costs replaced by `costs` (zeros where absent), forbidden entries kept, rows replaced. */
+function variant(problem: Problem, rows: readonly PlainRow[], costs?: readonly Float64Array[]): Problem {
+  const vectors = Array.from(problem.domains, (size, i) => {
+    const own = problem.vectors[problem.unary[i]];
+    return Float64Array.from({ length: size }, (_, a) => (own[a] < FORBIDDEN ? (costs?.[i][a] ?? 0) : Infinity));
+  });
+  return {
+    domains: problem.domains,
+    unary: Int32Array.from(problem.domains.keys()),
+    vectors,
+    edges: problem.edges,
+    maps: problem.maps,
+    tables: problem.tables.map((t) => ({
+      rows: t.rows,
+      columns: t.columns,
+      costs: t.costs.map((c) => (c < FORBIDDEN ? 0 : Infinity)),
+    })),
+    rows: rows.map((r) => ({
+      name: r.name,
+      variables: Int32Array.from(r.variables),
+      amounts: r.amounts,
+      bound: r.bound,
+    })),
+  };
+}
+
+/** Amount of the row per value of every variable. */
+function amountsOf(problem: Problem, row: PlainRow): Float64Array[] {
+  const out = Array.from(problem.domains, (size) => new Float64Array(size));
+  row.variables.forEach((v, k) => row.amounts[k].forEach((u, a) => (out[v][a] += u)));
+  return out;
+}
+
+/** The choice with the least amount of a row among all that no forbidden entry rules out; undefined when there is none. */
+export function leastAmount(problem: Problem, row: PlainRow, solver: Solver): Solution | undefined {
+  const solution = solver(variant(problem, [], amountsOf(problem, row)), {});
+  return solution.status === 'infeasible' ? undefined : solution;
+}
+
+/**
+ * Some choice that keeps all rows; undefined when there is none. One row is always decided; several rows at once within
+ * `seconds`, beyond which the solver throws.
+ */
+export function anyChoice(problem: Problem, seconds: number, solver: Solver): Int32Array | undefined {
+  const rows = plainRows(problem);
+  if (rows.length === 1) {
+    const least = leastAmount(problem, rows[0], solver);
+    return least !== undefined && least.objective <= rows[0].bound ? least.choice : undefined;
+  }
+  const solution = solver(variant(problem, rows), { timeLimitSeconds: seconds });
+  return solution.status === 'infeasible' ? undefined : solution.choice;
+}
+
+/** Explains why a problem has no choice. `problem` must be infeasible. */
+export function explain(problem: Problem, solver: Solver): Explanation {
+  const admits = (rows: readonly PlainRow[]): boolean => solver(variant(problem, rows), {}).status !== 'infeasible';
+  if (!admits([])) {
+    const empty = emptyVariable(problem);
+    return empty === undefined
+      ? { conflict: ['the forbidden pairs of the edges admit no choice, though every value has partners'] }
+      : { conflict: [`variable ${empty}`], emptyVariable: empty };
+  }
+  const needed = irreducible(plainRows(problem), admits);
+  const linear = needed.filter((r) => 'row' in r.source);
+  const conflict = needed.map((r) => r.name);
+  if (needed.length === 1 && linear.length === 1) {
+    const least = leastAmount(problem, needed[0], solver);
+    return { conflict, ...(least === undefined ? {} : { smallestBudget: least.objective }) };
+  }
+  if (linear.length > 0) return { conflict };
+  // A linear row that nothing keeps on its own would stand in the way under any usage limit.
+  if (!admits(plainRows(problem).filter((r) => 'row' in r.source))) return { conflict };
+  return { conflict, smallestBudget: smallestLimit(problem, admits) };
+}
+
+/** Deletion filtering: rows are left out one by one as long as the rest still admits nothing. */
+function irreducible(rows: readonly PlainRow[], admits: (rows: readonly PlainRow[]) => boolean): readonly PlainRow[] {
+  // A single row that nothing can keep needs no filtering; try those first, they are cheap to decide.
+  const alone = rows.find((row) => !admits([row]));
+  if (alone !== undefined) return [alone];
+  let kept = rows;
+  for (const row of rows) {
+    const rest = kept.filter((r) => r !== row);
+    if (!admits(rest)) kept = rest;
+  }
+  return kept;
+}
+
+/** Least usage limit under which the usage and the linear rows admit a choice together, by bisection. */
+function smallestLimit(problem: Problem, admits: (rows: readonly PlainRow[]) => boolean): number {
+  const under = (limit: number): boolean => {
+    const { usage } = problem;
+    return admits(plainRows(usage === undefined ? problem : { ...problem, usage: { ...usage, limit } }));
+  };
+  let low = Math.floor(problem.usage?.limit ?? 0);
+  let high = Math.max(1, 2 * low);
+  while (!under(high)) {
+    low = high;
+    high *= 2;
+  }
+  while (high - low > 1) {
+    const middle = low + Math.floor((high - low) / 2);
+    if (under(middle)) high = middle;
+    else low = middle;
+  }
+  return high;
+}
+
+/** The first variable that loses its last value when values without a partner are deleted one by one. */
+function emptyVariable(problem: Problem): number | undefined {
+  const { domains, edges, tables, maps } = problem;
+  const alive = Array.from(domains, (size, i) =>
+    Uint8Array.from({ length: size }, (_, a) => (problem.vectors[problem.unary[i]][a] < FORBIDDEN ? 1 : 0)),
+  );
+  const none = alive.findIndex((values) => !values.includes(1));
+  if (none >= 0) return none;
+  for (let changed = true; changed;) {
+    changed = false;
+    for (let e = 0; e < edges.first.length; e++) {
+      const { columns, costs } = tables[edges.table[e]];
+      const ends = [edges.first[e], edges.second[e]] as const;
+      const classes = [edges.firstMap[e], edges.secondMap[e]].map((m, k) =>
+        m < 0 ? Int32Array.from(alive[ends[k]].keys()) : maps[m],
+      );
+      for (const side of [0, 1] as const) {
+        const [own, other] = [ends[side], ends[1 - side]];
+        for (let a = 0; a < domains[own]; a++) {
+          if (alive[own][a] === 0) continue;
+          let partner = false;
+          for (let b = 0; b < domains[other] && !partner; b++) {
+            if (alive[other][b] === 0 || (own === other && a !== b)) continue;
+            const [x, y] = side === 0 ? [a, b] : [b, a];
+            partner = costs[classes[0][x] * columns + classes[1][y]] < FORBIDDEN;
+          }
+          if (partner) continue;
+          alive[own][a] = 0;
+          changed = true;
+          if (!alive[own].includes(1)) return own;
+        }
+      }
+    }
+  }
+  return undefined;
+}

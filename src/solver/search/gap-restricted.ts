@@ -1,0 +1,89 @@
+/**
+ * Choices near the bound. What is read off messages is often far above the bound while the best choice there is lies close
+ * to it; pruned against the former, a network is still too wide to be eliminated. Pruned as if a choice within a small part
+ * of the gap were known, it is narrow. What is found there is a choice like any other; nothing is proven, but sweeps and
+ * prunings have a better one to go by.
+ */
+import type { Messages } from '../dual/trws.ts';
+import type { Eliminator } from '../eliminate/buckets.ts';
+import { eliminateWithRows } from '../eliminate/pareto.ts';
+import type { Network } from '../network/network.ts';
+import type { Pruner } from '../reduce/reduced-cost-fixing.ts';
+import type { Reducer } from '../reduce/presolve.ts';
+
+export interface NearHost {
+  readonly pruner: Pruner;
+  readonly reducer: Reducer;
+  readonly eliminator: Eliminator;
+  /** A bound at least this large ends the search. */
+  readonly target: () => number;
+  /** Takes a choice, as positions of the network. */
+  readonly offer: (at: Int32Array) => void;
+  readonly stopped: () => boolean;
+  /** Of a network with rows. */
+  readonly labels?: {
+    readonly most: number;
+    /** Most label combinations of one attempt. */
+    readonly work: () => number;
+    readonly spent: (work: number) => void;
+  };
+}
+
+/** Part of the gap within which choices are looked for first; the least part; and the factors of the next attempts. */
+const FIRST_PART = 1 / 16;
+const LEAST_PART = 1 / 1024;
+const WIDER = 4;
+const NARROWER = 1 / 4;
+/** Labels kept of a cell: enough for the best sum of equal layers to be among them or near. */
+const FRONT = 32;
+/** Networks that keep more cells than this, and than this part of them, are not narrow, whatever reduction would make of them. */
+const MOST_CELLS = 1_000_000;
+const MOST_PART = 1 / 8;
+/** Of the elimination of a network without rows. */
+const CORE = { cells: 500_000, work: 1e7, totalWork: 5e7, arity: 64 };
+
+/**
+ * Looks for choices within a part of the gap: a larger one as long as what is left is narrow, else a smaller one until it
+ * is.
+ *
+ * @param messages of the network as it stands, priced for its rows
+ */
+export function searchNearBound(net: Network, messages: Messages, bound: number, host: NearHost): void {
+  const gap = host.target() - bound;
+  if (!(gap > 0) || gap === Infinity) return;
+  let factor = WIDER;
+  for (let slack = gap * FIRST_PART; bound + slack < host.target() - 1; slack *= factor) {
+    if (host.stopped()) return;
+    const isNarrow = searchWithin(net, messages, bound + slack, host);
+    if (isNarrow && factor === WIDER) continue;
+    if (isNarrow || slack * NARROWER < gap * LEAST_PART) return;
+    if (slack > gap * FIRST_PART) {
+      // Between the last two.
+      searchWithin(net, messages, bound + slack / Math.sqrt(WIDER), host);
+      return;
+    }
+    factor = NARROWER;
+  }
+}
+
+/** Looks for choices at most this dear; false when what is left is too wide. */
+function searchWithin(net: Network, messages: Messages, cutoff: number, host: NearHost): boolean {
+  const { pruner, reducer } = host;
+  const core = net.afresh();
+  if (!pruner.prune(core, cutoff, messages)) return true;
+  if (core.cells > Math.max(MOST_CELLS, net.cells * MOST_PART)) return false;
+  if (!reducer.reduce(core, true, host.stopped) || !pruner.prune(core, cutoff)) return true;
+  if (!reducer.reduce(core, true, host.stopped)) return true;
+  const slack = cutoff - core.constant;
+  if (net.rows.length === 0) {
+    const status = host.eliminator.run(core, { ...CORE, slack, stop: host.stopped });
+    if (status === 'done') host.offer(core.complete(new Int32Array(core.count)));
+    return status === 'done' || status === 'infeasible';
+  }
+  const { labels } = host;
+  if (labels === undefined) return false;
+  const found = eliminateWithRows(core, { labels: labels.most, work: labels.work(), slack, front: FRONT, stop: host.stopped }); // prettier-ignore
+  labels.spent(found.work);
+  if (found.status === 'found') host.offer(core.complete(found.at));
+  return found.status !== 'wide';
+}

@@ -1,0 +1,45 @@
+import { alikeOf } from '../fold/tied.ts';
+import { costFunction } from '../problem/cost.ts';
+import { foldOf, type Fold } from '../fold/fold.ts';
+import { networkOf } from '../network/from-problem.ts';
+import type { Network } from '../network/network.ts';
+import { Pool } from '../store/pool.ts';
+import type { Problem } from '../types.ts';
+
+/** Problems of fewer variables are not worth a fold. */
+const FOLD_VARIABLES = 1500;
+
+/**
+ * What every solve of a problem begins with, rows aside: its content interned, and the blocks that repeat in it. Made when
+ * first asked for. Whoever solves a problem several times, with more and more values left out, hands one ground to all.
+ */
+export class Ground {
+  readonly pool = new Pool();
+  #net: Network | undefined;
+  #fold: { readonly found: Fold | undefined } | undefined;
+  #alike: Network | undefined;
+  #cost: ((choice: ArrayLike<number>) => number) | undefined;
+
+  constructor(readonly problem: Problem) {}
+
+  /** The network of the problem without its rows. Shared: to be cloned before it is changed. */
+  get net(): Network {
+    return (this.#net ??= networkOf(this.problem, this.pool));
+  }
+
+  /** A short network of the first and last blocks; undefined where nothing repeats. Shared as `net` is. */
+  get fold(): Fold | undefined {
+    this.#fold ??= { found: this.net.count >= FOLD_VARIABLES ? foldOf(this.net) : undefined };
+    return this.#fold.found;
+  }
+
+  /** The network whose middle blocks decide alike, over the variables of `fold.short`; `net` where nothing repeats. Shared. */
+  get alike(): Network {
+    return (this.#alike ??= this.fold === undefined ? this.net : alikeOf(this.net, this.fold));
+  }
+
+  /** Cost of a full choice, rows aside; Infinity for a forbidden one. */
+  get cost(): (choice: ArrayLike<number>) => number {
+    return (this.#cost ??= costFunction(this.problem));
+  }
+}

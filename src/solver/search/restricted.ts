@@ -1,0 +1,170 @@
+/**
+ * The cheapest choice among some values of a problem whose ground is laid: what a recipe or a released pin leaves is most
+ * often arithmetic (nine variables in ten have one value left), so a network of the rest alone is made, in the pool of
+ * the whole problem. Of repeated blocks a few stand for all, and those between decide alike: what a recipe does with
+ * equal layers. Rows take no part and nothing is proven: the caller sees whether the choice keeps them.
+ */
+import { cheapest } from './tight-relaxation.ts';
+import type { Fold } from '../fold/fold.ts';
+import type { Ground } from './prepared.ts';
+import { Network } from '../network/network.ts';
+import { PairMap } from '../store/pair-map.ts';
+import type { Pool, Table } from '../store/pool.ts';
+import { type Engines, makeEngines } from './workspace.ts';
+
+/** Values of a variable that are left; equal lists have equal ids. */
+export interface Left {
+  readonly id: number;
+  readonly values: Int32Array;
+}
+
+/** Solves of one ground with values left out; what they have in common is worked out once. */
+export class Within {
+  readonly #engines: Engines;
+  readonly #slices: Slices;
+
+  constructor(readonly ground: Ground) {
+    this.#engines = makeEngines(ground);
+    this.#slices = new Slices(ground.pool);
+  }
+
+  /**
+   * The cheapest choice; where blocks repeat, the cheapest of those whose middle blocks decide alike.
+   *
+   * @param left values left of each variable, undefined where all are
+   * @returns undefined where this way does not lead to the cheapest choice: no choice, repeated blocks of which unequal
+   * values are left, tables that are too large, or the clock
+   */
+  cheapest(
+    left: readonly (Left | undefined)[],
+    stopped: () => boolean,
+  ): { readonly choice: Int32Array; readonly objective: number } | undefined {
+    const { alike, fold, cost } = this.ground;
+    if (fold !== undefined && !keepsFold(fold, left)) return undefined;
+    const origin = fold?.origin;
+    const leftOf = (k: number): Left | undefined => left[origin === undefined ? k : origin[k]];
+    const rest = this.#rest(alike, leftOf);
+    if (rest === undefined) return undefined;
+    const found = rest.net.count === 0 ? undefined : cheapest(rest.net, this.#engines, stopped);
+    if (rest.net.count > 0 && found?.tight !== true) return undefined;
+    const short = Int32Array.from(rest.name, (name, k) => {
+      const position = name < 0 || found === undefined ? 0 : found.choice[name];
+      return leftOf(k)?.values[position] ?? position;
+    });
+    const choice = fold === undefined ? short : fold.variable.map((v) => short[v]);
+    const objective = cost(choice);
+    return objective === Infinity ? undefined : { choice, objective };
+  }
+
+  /** Network of the variables with several values left, and their numbers in it (-1: one value); undefined: no choice. */
+  #rest(
+    base: Network,
+    leftOf: (variable: number) => Left | undefined,
+  ): { readonly net: Network; readonly name: Int32Array } | undefined {
+    const { pool } = base;
+    const keep = new Keeps(pool);
+    const name = new Int32Array(base.count).fill(-1);
+    const free: number[] = [];
+    const fixed = new Int32Array(base.count);
+    for (let i = 0; i < base.count; i++) {
+      const left = leftOf(i);
+      const size = left?.values.length ?? base.size[i];
+      if (size === 0) return undefined;
+      if (size > 1) name[i] = free.push(i) - 1;
+      else fixed[i] = left?.values[0] ?? 0;
+    }
+    const net = new Network(
+      pool,
+      Int32Array.from(free, (i) => leftOf(i)?.values.length ?? base.size[i]),
+    );
+    net.quantum = base.quantum;
+    net.constant = base.constant;
+    for (let i = 0; i < base.count; i++) {
+      if (name[i] < 0) net.constant += pool.vectorOf(base.unary[i])[fixed[i]];
+    }
+    free.forEach((i, k) => {
+      const left = leftOf(i);
+      net.unary[k] = keep.vector(base.unary[i], left);
+      net.rank[k] = base.rank[i];
+      net.place[k] = base.place[i];
+      for (const side of [0, 1]) {
+        const offers = base.offers[2 * i + side];
+        net.offers[2 * k + side] = offers < 0 ? -1 : keep.map(offers, left);
+      }
+    });
+    for (const f of base.factors) {
+      if (f === undefined) continue;
+      const [i, j] = f.vars;
+      const a = name[i];
+      const b = name[j];
+      if (a < 0 && b < 0) {
+        const row = pool.mapOf(f.maps[0])[fixed[i]];
+        const column = pool.mapOf(f.maps[1])[fixed[j]];
+        net.constant += row < 0 || column < 0 ? Infinity : f.table.cells[row * f.table.dims[1] + column];
+      } else if (a >= 0 && b >= 0) {
+        const maps = [keep.map(f.maps[0], leftOf(i)), keep.map(f.maps[1], leftOf(j))];
+        const small = base.compressed(f.table, maps);
+        net.addFactor({ vars: [a, b], maps: small.maps, table: small.table });
+      } else {
+        const side = a < 0 ? 0 : 1;
+        const at = pool.mapOf(f.maps[side])[fixed[f.vars[side]]];
+        if (at < 0) return undefined;
+        const other = f.vars[1 - side];
+        const slice = this.#slices.of(f.table, side, at);
+        const map = keep.map(f.maps[1 - side], leftOf(other));
+        net.unary[name[other]] = pool.absorb(net.unary[name[other]], slice, map);
+      }
+    }
+    return Number.isFinite(net.constant) ? { net, name } : undefined;
+  }
+}
+
+/** Whether every variable of the long network has the same values left as the one that stands for it. */
+function keepsFold({ variable, origin }: Fold, left: readonly (Left | undefined)[]): boolean {
+  for (let v = 0; v < variable.length; v++) {
+    const twin = variable[v] < 0 ? v : origin[variable[v]];
+    if (twin !== v && left[v]?.id !== left[twin]?.id) return false;
+  }
+  return true;
+}
+
+/** Vectors and maps of which some positions stay. */
+class Keeps {
+  readonly #ids: number[] = [];
+
+  constructor(readonly pool: Pool) {}
+
+  #keep(left: Left): number {
+    return (this.#ids[left.id] ??= this.pool.map(left.values));
+  }
+
+  vector(id: number, left: Left | undefined): number {
+    return left === undefined ? id : this.pool.gather(id, this.#keep(left));
+  }
+
+  map(id: number, left: Left | undefined): number {
+    return left === undefined ? id : this.pool.compose(id, this.#keep(left));
+  }
+}
+
+/** Rows and columns of tables as tables of one axis. */
+class Slices {
+  readonly #known = new PairMap();
+  readonly #tables: Table[] = [];
+
+  constructor(readonly pool: Pool) {}
+
+  /** The cells of a table where the axis `side` is at class `at`. */
+  of(table: Table, side: number, at: number): Table {
+    const known = this.#known.get(2 * table.id + side, at);
+    if (known >= 0) return this.#tables[known];
+    const [rows, columns] = table.dims;
+    const cells =
+      side === 0
+        ? table.cells.slice(at * columns, (at + 1) * columns)
+        : Float64Array.from({ length: rows }, (_, r) => table.cells[r * columns + at]);
+    const slice = this.pool.table([cells.length], cells);
+    this.#known.set(2 * table.id + side, at, this.#tables.push(slice) - 1);
+    return slice;
+  }
+}

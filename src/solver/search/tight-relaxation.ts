@@ -1,0 +1,228 @@
+/**
+ * Problems whose relaxation is tight, as those of repeated layers mostly are: messages alone prove the optimum. A long
+ * problem of equal layers is shortened first (`fold/fold.ts`) and variables between two others are eliminated; the messages
+ * that prove what is left are carried back through the eliminations (`dual/lift.ts`) and spread over all layers. What counts is that the checker then
+ * finds the bound to reach the cost of the choice; where it does not, the caller searches on.
+ */
+import { climb } from '../dual/ascent.ts';
+import { Messages } from '../dual/trws.ts';
+import { STEP } from '../check/certificate.ts';
+import { hashProblem, judge } from '../check/check.ts';
+import type { Fold } from '../fold/fold.ts';
+import type { Ground } from './prepared.ts';
+import type { Network } from '../network/network.ts';
+import type { Pool } from '../store/pool.ts';
+import { costAt } from '../dual/rounding.ts';
+import type { Engines } from './workspace.ts';
+import { EASY, Search, SMALL_CELLS } from './branch-and-bound.ts';
+import type { Certificate, Problem } from '../types.ts';
+import { type Shifts, shiftsOf, unreduce } from '../dual/lift.ts';
+
+/** With larger tables (three mesh dims and more) the reductions that the search makes first are worth their time. */
+const MOST_CELLS = 6_000_000;
+const SWEEPS = 200;
+/** Part of the rest of the gap that five sweeps must close for five more to follow, after so many sweeps. */
+const PATIENCE = 0.25;
+const GRACE = 10;
+/** Blocks kept on either side of the middle when messages settle, and the sweeps they take. */
+const MARGIN = 3;
+const SETTLING_SWEEPS = 2;
+const SERIES = { ...EASY, series: true };
+
+/** A choice and what is known of it. */
+export interface Relaxed {
+  readonly choice: Int32Array;
+  /** Nothing is cheaper: on the short network only, where the problem was folded and nothing was certified. */
+  readonly tight: boolean;
+  readonly folded: boolean;
+  /** Nothing is cheaper where rows are left aside, but it breaks one. */
+  readonly breaksRows?: boolean;
+  /** Present when the checker found that no choice costs less. */
+  readonly certificate?: Certificate;
+}
+
+/** Undefined when no choice was found on the way. */
+export function solveByMessages(
+  ground: Ground,
+  engines: Engines,
+  evaluate: (choice: Int32Array) => number,
+  stopped: () => boolean,
+  certify: boolean,
+): Relaxed | undefined {
+  const { problem, net, fold } = ground;
+  const folded = fold !== undefined;
+  if (!certify && folded) {
+    // A choice that nobody wants proven is found among those whose middle blocks decide alike.
+    const short = cheapest(ground.alike.clone(), engines, stopped);
+    if (short === undefined) return undefined;
+    const choice = fold.variable.map((v) => short.choice[v]);
+    return { choice, tight: short.tight && evaluate(choice) < Infinity, folded };
+  }
+  const work = (fold?.short ?? net).clone();
+  const swept = sweepOut(work, engines, stopped);
+  if (swept === undefined) return undefined;
+  const { choice: short, tight, messages } = swept;
+  const choice = fold === undefined ? short : fold.variable.map((v) => short[v]);
+  if (!tight) return { choice, tight, folded };
+  const objective = evaluate(choice);
+  if (objective === Infinity) return { choice, tight: false, folded, breaksRows: true };
+  if (!certify) return { choice, tight: true, folded };
+  const shifts = unreduce(net.pool, work.series ?? [], shiftsOf(work, messages));
+  const spread = fold === undefined ? { shifts, edge: undefined } : settle(net, fold, shifts, engines);
+  const certificate = certificateOf(problem, net.pool, spread.shifts, spread.edge);
+  const verdict = judge(problem, certificate.problem, { choice, objective, certificate });
+  const proven = verdict.accepted && verdict.bound >= BigInt(objective);
+  return { choice, tight: true, folded, ...(proven ? { certificate } : {}) };
+}
+
+/** The cheapest choice among those whose middle blocks decide alike, rows aside: where a long search begins. */
+export function alikeChoice(ground: Ground, engines: Engines, stopped: () => boolean): Int32Array | undefined {
+  const { fold } = ground;
+  if (fold === undefined || ground.alike.cells < SMALL_CELLS) return undefined;
+  const short = cheapest(ground.alike.clone(), engines, stopped);
+  return short && fold.variable.map((v) => short.choice[v]);
+}
+
+/** A choice of a network that is small enough to be swept, and whether nothing is cheaper. */
+interface Found {
+  readonly choice: Int32Array;
+  readonly tight: boolean;
+}
+
+/**
+ * The cheapest choice of a network by the engine's own word: by messages, else by the search. The network is used up.
+ *
+ * @returns undefined when no choice was found on the way
+ */
+export function cheapest(net: Network, engines: Engines, stopped: () => boolean): Found | undefined {
+  const untouched = net.clone();
+  const swept = sweepOut(net, engines, stopped);
+  if (swept === undefined || swept.tight) return swept;
+  const searched = search(untouched, swept.choice, engines, stopped);
+  return searched === undefined ? swept : { choice: searched, tight: true };
+}
+
+/** Sweeps of what the variables between two others leave when they are eliminated. The network is used up. */
+function sweepOut(
+  work: Network,
+  engines: Engines,
+  stopped: () => boolean,
+): (Found & { readonly messages: Messages }) | undefined {
+  if (work.cells > MOST_CELLS) return undefined;
+  const { reducer, eliminator } = engines;
+  reducer.sumParallel(work);
+  work.series = [];
+  if (eliminator.run(work, SERIES) === 'infeasible') return undefined;
+  const messages = new Messages(work);
+  let best: Int32Array | undefined;
+  let least = Infinity;
+  const target = (): number => least - work.quantum + 1;
+  const bound = climb(messages, {
+    sweeps: SWEEPS,
+    offer: (at) => {
+      const cost = costAt(work, at);
+      if (cost >= least) return;
+      least = cost;
+      best = at;
+    },
+    target,
+    stopped,
+    patience: PATIENCE,
+    grace: GRACE,
+    close: 0,
+  });
+  engines.steps += messages.steps;
+  return best === undefined ? undefined : { choice: work.complete(best), tight: bound >= target(), messages };
+}
+
+/** The optimum of a short network by the search that long ones are spared; undefined when the clock stopped it. */
+function search(net: Network, start: Int32Array, engines: Engines, stopped: () => boolean): Int32Array | undefined {
+  const original = net.clone();
+  const full = new Search(
+    { evaluate: (choice) => costAt(original, choice), stopped, progress: () => undefined, gap: 0 },
+    engines,
+  );
+  full.offer(start);
+  const bound = full.solve(net);
+  const { best } = full;
+  return best !== undefined && bound > best.objective - net.quantum ? best.choice : undefined;
+}
+
+/** Shifts by edge, and the edge that each edge of the long network takes its shifts from (undefined: its own). */
+interface Spread {
+  readonly shifts: readonly (Shifts | undefined)[];
+  readonly edge: Int32Array | undefined;
+}
+
+/**
+ * A few sweeps of a network with some more blocks, all in lock step: what the blocks in its middle say then holds for any
+ * number of blocks between them.
+ */
+function settle(net: Network, fold: Fold, shifts: readonly (Shifts | undefined)[], engines: Engines): Spread {
+  const wide = fold.wider(MARGIN);
+  const target = wide?.short ?? net.clone();
+  engines.reducer.sumParallel(target);
+  const origin = wide?.origin;
+  const rank = origin === undefined ? fold.lockstep : origin.map((i) => fold.lockstep[i]);
+  // Edge of the target -> edge of the short network, and how many edges of the long one it stands for.
+  const twin = new Int32Array(target.factors.length).fill(-1);
+  const count = new Float64Array(target.factors.length);
+  for (let e = 0; e < fold.edge.length; e++) {
+    const there = wide === undefined ? e : wide.edge[e];
+    if (there < 0) continue;
+    count[there]++;
+    if (twin[there] < 0) twin[there] = fold.edge[e];
+  }
+  // What all layers read gives each of them its part.
+  const weights = new Float64Array(2 * target.factors.length).fill(1);
+  target.factors.forEach((f, e) => {
+    f?.vars.forEach((v, side) => {
+      if (fold.outside[origin === undefined ? v : origin[v]] === 1) weights[2 * e + side] = count[e];
+    });
+  });
+  const messages = new Messages(target, rank, weights);
+  target.factors.forEach((f, e) => {
+    const pair = twin[e] < 0 ? undefined : shifts[twin[e]];
+    if (f === undefined || pair === undefined) return;
+    for (const side of [0, 1] as const) {
+      const start = messages.start[2 * e + side];
+      target.pool.mapOf(f.maps[side]).forEach((c, a) => {
+        if (c >= 0) messages.to[start + c] = pair[side][a];
+      });
+    }
+  });
+  for (let sweep = 0; sweep < SETTLING_SWEEPS; sweep++) messages.sweep();
+  engines.steps += messages.steps;
+  return { shifts: shiftsOf(target, messages), edge: wide?.edge };
+}
+
+/** The messages of all edges as lists that equal edges share. */
+function certificateOf(
+  problem: Problem,
+  pool: Pool,
+  shifts: readonly (Shifts | undefined)[],
+  edge: Int32Array | undefined,
+): Certificate {
+  const names = new Map<number, number>();
+  const lists: (readonly number[])[] = [];
+  const name = (shift: Float64Array): number => {
+    const id = pool.vector(shift);
+    let list = names.get(id);
+    if (list === undefined) {
+      list = lists.push(Array.from(pool.vectorOf(id))) - 1;
+      names.set(id, list);
+    }
+    return list;
+  };
+  const own = shifts.map((pair) => pair && ([name(pair[0]), name(pair[1])] as const));
+  const edges = problem.edges.first.length;
+  const first = new Array<number>(edges).fill(-1);
+  const second = new Array<number>(edges).fill(-1);
+  for (let e = 0; e < edges; e++) {
+    const pair = own[edge === undefined ? e : edge[e]];
+    if (pair === undefined) continue;
+    [first[e], second[e]] = pair;
+  }
+  const steps = [STEP.messages, lists.length, lists.length + 1];
+  return { version: 1, problem: hashProblem(problem), rows: [], steps, lists: [...lists, first, second] };
+}

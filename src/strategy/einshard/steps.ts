@@ -1,0 +1,212 @@
+import * as z from 'zod';
+import { ShardwrightError, suggestion } from '../../errors.ts';
+import { DTYPES, type DType } from '../../graph/types.ts';
+
+/**
+ * Reads the program of `einshard --program`: tensors with their einshard expressions, and steps that combine them.
+ *
+ *     {"devices": 8,
+ *      "tensors": [{"name": "X", "shape": [8, 128], "expression": "b x -> b* x"}, ...],
+ *      "steps": ["Y = bx,xy->by", "relu", "Z = by,yz->bz"]}
+ *
+ * `tensors` may also be an object, by name. A tensor without an expression is replicated; its dtype is f32 unless stated.
+ * A step may name its operands behind it: `Y = bx,xy->by (X, W1)`, `H = relu (Y)`.
+ */
+
+export interface ProgramTensor {
+  readonly name: string;
+  readonly dtype: DType;
+  readonly shape: readonly number[];
+  readonly expression: string;
+}
+
+export interface EinsumStep {
+  readonly kind: 'einsum';
+  readonly text: string;
+  readonly result: string;
+  /** Letters of each operand. */
+  readonly operands: readonly string[];
+  readonly output: string;
+  /** Names of the operands, where they are stated. */
+  readonly names?: readonly string[];
+}
+
+export interface PointwiseStep {
+  readonly kind: 'pointwise';
+  readonly text: string;
+  readonly fn: string;
+  /** Absent: the value keeps its name. */
+  readonly result?: string;
+  readonly name?: string;
+}
+
+export type ProgramStep = EinsumStep | PointwiseStep;
+
+export interface EinshardProgram {
+  readonly devices: number;
+  readonly tensors: readonly ProgramTensor[];
+  readonly steps: readonly ProgramStep[];
+}
+
+/** Functions of one tensor, element by element, none of them linear. */
+export const NONLINEAR = ['abs', 'exp', 'gelu', 'relu', 'sigmoid', 'silu', 'square', 'tanh'] as const;
+
+const MAX_TENSORS = 1000;
+const MAX_STEPS = 10_000;
+const MAX_STEP_LENGTH = 1000;
+const NAME = /^[\p{L}_][\p{L}\p{N}_.]*/u;
+
+const tensorFields = {
+  shape: z.array(z.int().min(1)).max(26),
+  expression: z.string().default('... -> * ...'),
+  dtype: z.enum(DTYPES).default('f32'),
+};
+const programSchema = z.strictObject({
+  devices: z.int().min(1),
+  tensors: z.union([
+    z.array(z.strictObject({ name: z.string(), ...tensorFields })).max(MAX_TENSORS),
+    z.record(z.string(), z.strictObject(tensorFields)),
+  ]),
+  steps: z.array(z.string().max(MAX_STEP_LENGTH)).max(MAX_STEPS),
+});
+
+/**
+ * Reads the JSON text of a program. Expressions and the operands of steps are checked when it is evaluated.
+ *
+ * @throws E_SYNTAX for a text that is no such program, with the step and the 0-based position in it
+ */
+export function readEinshardProgram(text: string): EinshardProgram {
+  let json: unknown;
+  try {
+    json = JSON.parse(text);
+  } catch (error) {
+    throw new ShardwrightError(
+      'E_SYNTAX',
+      `the program is not JSON: ${error instanceof Error ? error.message : String(error)}`,
+      { hint: HINT },
+    );
+  }
+  const parsed = programSchema.safeParse(json);
+  if (!parsed.success)
+    throw new ShardwrightError('E_SYNTAX', `the program does not fit: ${z.prettifyError(parsed.error)}`, {
+      hint: HINT,
+    });
+  const { devices, tensors, steps } = parsed.data;
+  const list = Array.isArray(tensors) ? tensors : Object.entries(tensors).map(([name, t]) => ({ name, ...t }));
+  if (list.length > MAX_TENSORS)
+    throw new ShardwrightError('E_LIMIT', `the program has ${list.length} tensors, more than ${MAX_TENSORS}`);
+  const seen = new Set<string>();
+  for (const { name } of list) {
+    if (NAME.exec(name)?.[0] !== name)
+      throw new ShardwrightError('E_SYNTAX', `'${name}' is not the name of a tensor`, {
+        hint: 'use letters, digits, _ and dots',
+      });
+    if (seen.has(name)) throw new ShardwrightError('E_SYNTAX', `the tensor '${name}' is given twice`);
+    seen.add(name);
+  }
+  return { devices, tensors: list, steps: steps.map((step, i) => new StepScan(step, i).step()) };
+}
+
+const HINT =
+  'as in {"devices": 8, "tensors": [{"name": "X", "shape": [8, 128], "expression": "b x -> b* x"}], "steps": ["Y = bx->xb", "relu"]}';
+
+/** `NAME = bx,xy->by (X, W)` or `NAME = relu (X)`, where NAME = may be missing before a function. */
+class StepScan {
+  private at = 0;
+
+  constructor(
+    private readonly text: string,
+    private readonly index: number,
+  ) {}
+
+  step(): ProgramStep {
+    const { text } = this;
+    this.blanks();
+    let result: string | undefined;
+    if (text.includes('=')) {
+      result = this.match(NAME) ?? this.fail('a name before the =');
+      this.expect('=');
+    }
+    if (!text.includes('->')) {
+      const start = this.blanks();
+      const fn = this.match(/^[a-z_]+/) ?? this.fail('an einsum such as bx,xy->by, or a function such as relu');
+      if (!(NONLINEAR as readonly string[]).includes(fn)) {
+        this.at = start;
+        this.fail('a function of one tensor', suggestion(fn, NONLINEAR, 'functions'));
+      }
+      const names = this.names();
+      if (names !== undefined && names.length !== 1) this.fail(`one tensor for ${fn}, not ${names.length}`);
+      this.end();
+      return {
+        kind: 'pointwise',
+        text,
+        fn,
+        ...(result === undefined ? {} : { result }),
+        ...(names === undefined ? {} : { name: names[0] }),
+      };
+    }
+    if (result === undefined) this.fail('NAME = before the einsum', `write for example Y = ${text.trim()}`);
+    const operands: string[] = [];
+    do operands.push(this.match(/^[A-Za-z]*/) ?? '');
+    while (this.take(','));
+    this.expect('->');
+    const start = this.blanks();
+    const output = this.match(/^[A-Za-z]*/) ?? '';
+    const known = new Set(operands.join(''));
+    [...output].forEach((letter, i) => {
+      if (known.has(letter) && output.indexOf(letter) === i) return;
+      this.at = start + i;
+      this.fail(known.has(letter) ? `each letter of the output once` : `a letter of the operands`);
+    });
+    const names = this.names();
+    if (names !== undefined && names.length !== operands.length)
+      this.fail(`${operands.length} operands, not ${names.length}`);
+    this.end();
+    return { kind: 'einsum', text, result, operands, output, ...(names === undefined ? {} : { names }) };
+  }
+
+  /** `(X, W)`, if it is there. */
+  private names(): string[] | undefined {
+    if (!this.take('(')) return undefined;
+    const out: string[] = [];
+    do out.push(this.match(NAME) ?? this.fail('the name of a tensor'));
+    while (this.take(','));
+    this.expect(')');
+    return out;
+  }
+
+  /** Skips spaces; where that ends. */
+  private blanks(): number {
+    while (this.text[this.at] === ' ') this.at++;
+    return this.at;
+  }
+  private match(pattern: RegExp): string | undefined {
+    this.blanks();
+    const found = pattern.exec(this.text.slice(this.at))?.[0];
+    this.at += found?.length ?? 0;
+    return found;
+  }
+  private take(word: string): boolean {
+    this.blanks();
+    if (!this.text.startsWith(word, this.at)) return false;
+    this.at += word.length;
+    return true;
+  }
+  private expect(word: string): void {
+    if (!this.take(word)) this.fail(`'${word}'`);
+  }
+  private end(): void {
+    this.blanks();
+    if (this.at < this.text.length) this.fail('nothing more');
+  }
+  private fail(expected: string, hint?: string): never {
+    throw new ShardwrightError(
+      'E_SYNTAX',
+      `step ${this.index + 1}, '${this.text}': expected ${expected} at position ${this.at}`,
+      {
+        path: `steps[${this.index}]`,
+        hint: hint ?? 'a step is an einsum, as in Y = bx,xy->by, or a function, as in relu',
+      },
+    );
+  }
+}

@@ -1,0 +1,24 @@
+import { ShardwrightError, type ErrorDetails } from '../../errors.ts';
+
+/** Where a traced call stands: position in the user's program and module path. */
+export interface Place {
+  readonly source?: string | undefined;
+  readonly path?: string | undefined;
+}
+
+/** `examples/mlp.ts:14:7 (layers.0.mlp)`; empty where neither is known. */
+export function placeText({ source, path }: Place): string {
+  const module = path === undefined || path === '' ? '' : `(${path})`;
+  return [source ?? '', module].filter((part) => part !== '').join(' ');
+}
+
+/** An error about a traced value: the message ends with the place, and the details carry it in parts. */
+export function refusal(code: string, message: string, place: Place, details: ErrorDetails = {}): ShardwrightError {
+  const text = placeText(place);
+  const [, file, line, column] = /^(.*):(\d+):(\d+)$/.exec(place.source ?? '') ?? [];
+  return new ShardwrightError(code, text === '' ? message : `${message} at ${text}`, {
+    ...(file === undefined ? {} : { file, position: { line: Number(line), column: Number(column) } }),
+    ...(place.path === undefined || place.path === '' ? {} : { path: place.path }),
+    ...details,
+  });
+}

@@ -1,0 +1,108 @@
+import { ShardwrightError, suggestion } from '../../errors.ts';
+import { usualSize } from '../../graph/text/size-value.ts';
+import { DTYPES, type DType } from '../../graph/types.ts';
+import type { DimRange } from '../sizes/sizes.ts';
+
+/** Descriptions of what a traced function takes: tensors, and dims of a size that is not fixed. */
+
+/** A dim of any admissible size; made by `dim`. */
+export class DimSpec {
+  /** Not part of the public surface. */
+  constructor(readonly range: DimRange) {
+    Object.freeze(this);
+  }
+}
+
+export interface DimOptions {
+  /** Smallest size, 2 by default: 0 and 1 behave unlike the others and always specialise. */
+  readonly min?: number;
+  readonly max?: number;
+  readonly multiple?: number;
+  /** Size that tracing runs with; by default the smallest admissible one of at least 8. */
+  readonly example?: number;
+  /** The size comes from data: no host decision may rest on it. */
+  readonly unbacked?: boolean;
+}
+
+/**
+ * A named dim of variable size, to stand in a shape.
+ *
+ * @throws E_TRACE_INPUT when the range holds no size, or the example is outside it
+ */
+export function dim(name: string, options: DimOptions = {}): DimSpec {
+  const { min = 2, max = Infinity, multiple = 1, unbacked = false } = options;
+  const fail = (message: string): never => {
+    throw new ShardwrightError('E_TRACE_INPUT', `dim '${name}': ${message}`, {
+      hint: 'dim("batch", { min: 2, max: 512, multiple: 8 })',
+    });
+  };
+  if (!/^[A-Za-z_]\w*$/.test(name)) fail('the name is no identifier');
+  if (!Number.isSafeInteger(min) || min < 0) fail(`min is ${min}; a size is a whole number from 0`);
+  if (max !== Infinity && !Number.isSafeInteger(max)) fail(`max is ${max}; a size is a whole number`);
+  if (!Number.isSafeInteger(multiple) || multiple < 1) fail(`multiple is ${multiple}; expected a whole number from 1`);
+  const example =
+    options.example ?? usualSize({ min, max, multiple }) ?? fail(`no multiple of ${multiple} lies in [${min}, ${max}]`);
+  if (!admissible({ min, max, multiple }, example))
+    fail(`the example ${example} is no multiple of ${multiple} in [${min}, ${max}]`);
+  return new DimSpec({ name, min, max, multiple, example, unbacked });
+}
+
+export function admissible({ min, max, multiple }: Pick<DimRange, 'min' | 'max' | 'multiple'>, size: number): boolean {
+  return Number.isSafeInteger(size) && size >= min && size <= max && size % multiple === 0;
+}
+
+/** Roles that a described input can have. */
+export type SpecRole = 'input' | 'parameter' | 'buffer' | 'key';
+
+/** What a tensor looks like. */
+export class TensorSpec {
+  /** Not part of the public surface; use `spec`, `input`, `parameter`, `randomKey`. */
+  constructor(
+    readonly shape: readonly (number | DimSpec)[],
+    readonly dtype: DType,
+    readonly role: SpecRole,
+    /** Whether a gradient with respect to it is wanted. */
+    readonly grad: boolean,
+  ) {
+    for (const size of shape)
+      if (!(size instanceof DimSpec) && (!Number.isSafeInteger(size) || size < 0))
+        throw new ShardwrightError('E_TRACE_INPUT', `a shape [${shape.map(String).join(', ')}] has the size ${size}`, {
+          hint: 'a size is a whole number from 0, or a dim(name).',
+        });
+    knownDtype(dtype);
+    Object.freeze(this.shape);
+    Object.freeze(this);
+  }
+}
+
+/** @throws E_TRACE_INPUT for a name that is no dtype; programs without types may say anything */
+export function knownDtype(dtype: string): void {
+  if (DTYPES.some((known) => known === dtype)) return;
+  throw new ShardwrightError('E_TRACE_INPUT', `'${dtype}' is no dtype`, {
+    hint: suggestion(dtype, DTYPES, 'dtypes'),
+  });
+}
+
+/** Description of a tensor; f32 without gradient unless said otherwise. @throws E_TRACE_INPUT for a size that is none */
+export function spec(
+  shape: readonly (number | DimSpec)[],
+  dtype: DType = 'f32',
+  options: { readonly grad?: boolean } = {},
+): TensorSpec {
+  return new TensorSpec([...shape], dtype, 'input', options.grad ?? false);
+}
+
+/** Description of an input, f32 unless said otherwise. The same as `spec`. */
+export function input(shape: readonly (number | DimSpec)[], dtype: DType = 'f32'): TensorSpec {
+  return spec(shape, dtype);
+}
+
+/** Description of a parameter that is handed to the function, f32 unless said otherwise. See `param` for declaring one inside. */
+export function parameter(shape: readonly (number | DimSpec)[], dtype: DType = 'f32'): TensorSpec {
+  return new TensorSpec([...shape], dtype, 'parameter', true);
+}
+
+/** Description of a random key: a scalar seed below 2^31 - 1, from which `splitKey` derives others. */
+export function randomKey(): TensorSpec {
+  return new TensorSpec([], 'i64', 'key', false);
+}

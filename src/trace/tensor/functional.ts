@@ -1,0 +1,197 @@
+import type { DType } from '../../graph/types.ts';
+import { sourcePosition } from '../errors/position.ts';
+import { stopping } from '../record/recorder.ts';
+import { refusal } from '../errors/refusal.ts';
+import { sizes, type Size } from '../sizes/sizes.ts';
+import type { TensorCore } from './core.ts';
+import type { Operand } from './pointwise.ts';
+import type { Ranked } from './reduce.ts';
+import { apply, type Tensor } from './tensor.ts';
+
+/** Operators as functions: those that take several tensors as equals, make a tensor from none, or need a random key. */
+
+export const matmul = (a: Tensor, b: Tensor): Tensor => a.matmul(b);
+export const linear = (x: Tensor, weight: Tensor, bias?: Tensor): Tensor => x.linear(weight, bias);
+export const add = (a: Tensor, b: Operand): Tensor => a.add(b);
+export const sub = (a: Tensor, b: Operand): Tensor => a.sub(b);
+export const mul = (a: Tensor, b: Operand): Tensor => a.mul(b);
+export const div = (a: Tensor, b: Operand): Tensor => a.div(b);
+export const pow = (a: Tensor, b: Operand): Tensor => a.pow(b);
+export const maximum = (a: Tensor, b: Operand): Tensor => a.maximum(b);
+export const minimum = (a: Tensor, b: Operand): Tensor => a.minimum(b);
+export const exp = (x: Tensor): Tensor => x.exp();
+export const log = (x: Tensor): Tensor => x.log();
+export const sqrt = (x: Tensor): Tensor => x.sqrt();
+export const sin = (x: Tensor): Tensor => x.sin();
+export const cos = (x: Tensor): Tensor => x.cos();
+export const tanh = (x: Tensor): Tensor => x.tanh();
+export const relu = (x: Tensor): Tensor => x.relu();
+export const gelu = (x: Tensor, approximate: 'none' | 'tanh' = 'none'): Tensor => x.gelu(approximate);
+export const silu = (x: Tensor): Tensor => x.silu();
+export const sigmoid = (x: Tensor): Tensor => x.sigmoid();
+export const eq = (a: Tensor, b: Operand): Tensor => a.eq(b);
+export const ne = (a: Tensor, b: Operand): Tensor => a.ne(b);
+export const lt = (a: Tensor, b: Operand): Tensor => a.lt(b);
+export const le = (a: Tensor, b: Operand): Tensor => a.le(b);
+export const gt = (a: Tensor, b: Operand): Tensor => a.gt(b);
+export const ge = (a: Tensor, b: Operand): Tensor => a.ge(b);
+/** Where `condition` holds `a`, else `b`; both are computed. */
+export const where = (condition: Tensor, a: Operand, b: Operand): Tensor => condition.where(a, b);
+export const sum = (x: Tensor, dims?: number | readonly number[], keepdim = false): Tensor => x.sum(dims, keepdim);
+export const mean = (x: Tensor, dims?: number | readonly number[], keepdim = false): Tensor => x.mean(dims, keepdim);
+export const softmax = (x: Tensor, dim: number): Tensor => x.softmax(dim);
+export const logSoftmax = (x: Tensor, dim: number): Tensor => x.logSoftmax(dim);
+export const cumsum = (x: Tensor, dim: number): Tensor => x.cumsum(dim);
+export const sort = (x: Tensor, dim = -1, descending = false): Ranked<Tensor> => x.sort(dim, descending);
+export const topk = (x: Tensor, k: number, dim = -1): Ranked<Tensor> => x.topk(k, dim);
+export const gather = (x: Tensor, dim: number, index: Tensor): Tensor => x.gather(dim, index);
+export const scatter = (x: Tensor, dim: number, index: Tensor, source: Tensor | number): Tensor =>
+  x.scatter(dim, index, source);
+export const layerNorm = (
+  x: Tensor,
+  normalized: readonly number[],
+  weight?: Tensor,
+  bias?: Tensor,
+  eps = 1e-5,
+): Tensor => x.layerNorm(normalized, weight, bias, eps);
+export const rmsNorm = (x: Tensor, normalized: readonly number[], weight?: Tensor, eps?: number): Tensor =>
+  x.rmsNorm(normalized, weight, eps);
+/** The tensor without its gradient. */
+export const stopGradient = (x: Tensor): Tensor => x.detach();
+
+/** Tensors end to end along a dim. */
+export function cat(tensors: readonly Tensor[], dim = 0): Tensor {
+  return apply('aten.cat.default', [tensors, dim]);
+}
+/** Tensors of one shape along a new dim. */
+export function stack(tensors: readonly Tensor[], dim = 0): Tensor {
+  return apply('aten.stack.default', [tensors, dim]);
+}
+
+/** Rows of `table` ([rows, width]) for integer ids of any shape. */
+export function embedding(table: Tensor, ids: Tensor): Tensor {
+  return apply('aten.embedding.default', [table, ids]);
+}
+
+export interface AttentionOptions {
+  /** Bool (true = attend) or added to the scores; broadcast to [..., queries, keys]. */
+  readonly mask?: Tensor;
+  /** Each query sees the keys up to its own position. */
+  readonly causal?: boolean;
+  /** Scale of the scores, 1 / sqrt(width) by default. */
+  readonly scale?: number;
+  /** Fewer key heads than query heads: each is shared by a group. */
+  readonly groupedQueries?: boolean;
+}
+
+/** Attention, `softmax(q k^T * scale + mask) v`, of `[batch, heads, length, width]`. */
+export function scaledDotProductAttention(q: Tensor, k: Tensor, v: Tensor, options: AttentionOptions = {}): Tensor {
+  const { mask, causal = false, scale, groupedQueries = false } = options;
+  return apply('aten.scaled_dot_product_attention.default', [q, k, v, mask ?? null, 0, causal], {
+    ...(scale === undefined ? {} : { scale }),
+    ...(groupedQueries ? { enable_gqa: true } : {}),
+  });
+}
+
+export type Reduction = 'mean' | 'sum' | 'none';
+const REDUCTIONS: Readonly<Record<Reduction, number>> = { none: 0, mean: 1, sum: 2 };
+
+/** Cross entropy of logits `[batch, classes, ...]` and integer targets `[batch, ...]`. */
+export function crossEntropy(
+  logits: Tensor,
+  target: Tensor,
+  options: { readonly reduction?: Reduction; readonly ignoreIndex?: number; readonly labelSmoothing?: number } = {},
+): Tensor {
+  const { reduction = 'mean', ignoreIndex = -100, labelSmoothing = 0 } = options;
+  const smoothing = labelSmoothing === 0 ? [] : [labelSmoothing];
+  const rest = ignoreIndex === -100 && smoothing.length === 0 ? [] : [ignoreIndex, ...smoothing];
+  const kind = reduction === 'mean' && rest.length === 0 ? [] : [REDUCTIONS[reduction]];
+  return apply(
+    'aten.cross_entropy_loss.default',
+    kind.length === 0 ? [logits, target] : [logits, target, null, ...kind, ...rest],
+  );
+}
+
+/** Squared error, its mean by default. */
+export function mseLoss(x: Tensor, target: Tensor, reduction: Reduction = 'mean'): Tensor {
+  return apply('aten.mse_loss.default', reduction === 'mean' ? [x, target] : [x, target, REDUCTIONS[reduction]]);
+}
+
+const typed = (dtype: DType): Record<string, { readonly kind: 'dtype'; readonly dtype: DType }> => ({
+  dtype: { kind: 'dtype', dtype },
+});
+
+export function zeros(shape: readonly Size[], dtype: DType = 'f32'): Tensor {
+  return apply('aten.zeros.default', [shape], typed(dtype));
+}
+export function ones(shape: readonly Size[], dtype: DType = 'f32'): Tensor {
+  return apply('aten.ones.default', [shape], typed(dtype));
+}
+export function full(shape: readonly Size[], value: number, dtype: DType = 'f32'): Tensor {
+  return apply('aten.full.default', [shape, value], typed(dtype));
+}
+export function zerosLike(x: TensorCore): Tensor {
+  return apply('aten.zeros_like.default', [x]);
+}
+export function onesLike(x: TensorCore): Tensor {
+  return apply('aten.ones_like.default', [x]);
+}
+/** 0, 1, ..., end - 1; or from `start`. */
+export function arange(end: Size, options: { readonly start?: Size; readonly dtype?: DType } = {}): Tensor {
+  const { start, dtype = 'i64' } = options;
+  return start === undefined
+    ? apply('aten.arange.default', [end], typed(dtype))
+    : apply('aten.arange.start', [start, end], typed(dtype));
+}
+
+/**
+ * `count` independent keys from one: Lehmer's generator over the prime 2^31 - 1 steps the seed to a multiple of its own,
+ * and each key is that plus its number.
+ */
+export function splitKey(key: Tensor, count: number): Tensor[] {
+  const stepped = needKey(key, 'splitKey').mul(48271);
+  return Array.from({ length: count }, (_, i) => stepped.add(i + 1).remainder(2147483647));
+}
+
+/**
+ * Elements set to zero with probability `p`, the others divided by 1 - p.
+ *
+ * @param key an input described by `randomKey()`, or one that `splitKey` derived; each draw needs its own
+ * @throws E_TRACE_IMPURE without a key
+ */
+export function dropout(x: Tensor, p: number, key?: Tensor): Tensor {
+  const kept = bernoulli(x.shape, 1 - p, needKey(key, 'dropout'), x.dtype);
+  return x.mul(kept).div(1 - p);
+}
+
+/** Ones with probability `p`, else zeros. @throws E_TRACE_IMPURE without a key */
+export function bernoulli(shape: readonly Size[], p: number, key?: Tensor, dtype: DType = 'f32'): Tensor {
+  return apply('aten.bernoulli.p', [zeros(shape, dtype), p], { generator: needKey(key, 'bernoulli') });
+}
+/** Uniform in [0, 1). @throws E_TRACE_IMPURE without a key */
+export function rand(shape: readonly Size[], key?: Tensor, dtype: DType = 'f32'): Tensor {
+  return apply('aten.rand.default', [shape], { generator: needKey(key, 'rand'), ...typed(dtype) });
+}
+/** Normal with mean 0 and variance 1. @throws E_TRACE_IMPURE without a key */
+export function randn(shape: readonly Size[], key?: Tensor, dtype: DType = 'f32'): Tensor {
+  return apply('aten.randn.default', [shape], { generator: needKey(key, 'randn'), ...typed(dtype) });
+}
+
+function needKey(key: Tensor | undefined, what: string): Tensor {
+  if (key !== undefined) return key;
+  throw stopping(refusal('E_TRACE_IMPURE', `${what} draws random numbers and was given no key`, { source: sourcePosition() }, {
+    hint: 'describe an input with randomKey() and hand it on; splitKey(key, n) makes one for each draw.',
+  })); // prettier-ignore
+}
+
+/** Sum of `values` over rows of equal `ids`: `out[ids[i]] += values[i]`, `[rows, width]`. */
+export function segmentSum(values: Tensor, ids: Tensor, rows: Size): Tensor {
+  const width = values.shape.slice(1);
+  const index = ids.view([...ids.shape, ...width.map(() => 1)]).expand([...ids.shape, ...width]);
+  return zeros([rows, ...width], values.dtype).scatterAdd(0, index, values);
+}
+
+/** Number of elements of a tensor. */
+export function elementsOf(x: TensorCore): Size {
+  return sizes.product(x.shape);
+}

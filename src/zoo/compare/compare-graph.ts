@@ -1,0 +1,216 @@
+import { loadCluster, usableMemoryBytes } from '../../cost/hardware/cluster.ts';
+import { groupTopology } from '../../cost/collective-model.ts';
+import { internalError } from '../../errors.ts';
+import type { Graph } from '../../graph/types.ts';
+import { DeviceMesh } from '../../mesh/devices/mesh.ts';
+import type { OperatorTable } from '../../ops/record/table.ts';
+import { decode } from '../../plan/record/decode.ts';
+import { prepare, type Prepared } from '../../plan/prepare.ts';
+import { termBound } from '../../plan/model/greedy.ts';
+import type { PlanRequest } from '../../plan/request/request.ts';
+import { shardPrepared } from '../../plan/shard.ts';
+import type { ComparedMesh, Comparison, RefusedPlan } from './comparison.ts';
+import { concludeComparison, type Found, type RawPlan } from './conclude-comparison.ts';
+import { lintPlan } from '../recipes/lint.ts';
+import { meshCandidates, type MeshCandidate } from './meshes.ts';
+import { inputRoles, type InputRoles } from '../recipes/input-roles.ts';
+import { modelFacts, type ModelFacts } from '../recipes/model-facts.ts';
+import { priceRestriction, trafficOf } from './price.ts';
+import { applyRecipe } from '../recipes/recipes.ts';
+import { recipeOf, ZOO, zooPlan, type ZooPlan } from '../recipes/registry.ts';
+import { simulatedSeconds } from './simulated.ts';
+import { zeroFromData } from '../recipes/zero.ts';
+
+/** Name of the free optimum among the plans. */
+export const OPTIMUM = 'optimum';
+
+/**
+ * Work on the optimum of one mesh where nobody limits time: several times what the models of the tests take to be proven. An
+ * answer that is not proven then says its gap.
+ */
+const MESH_WORK = 100_000_000;
+
+export interface CompareOptions {
+  readonly table: OperatorTable;
+  readonly devices: number;
+  /** Everything of the request but its mesh. */
+  readonly request: Omit<PlanRequest, 'mesh'>;
+  /** Names of plans; absent: all of them. `optimum` is the free optimum. */
+  readonly plans?: readonly string[];
+  readonly maxDims?: number;
+  /** Part of the meshes, for comparisons that are run in pieces: every n-th, from i on (0-based). */
+  readonly slice?: { readonly index: number; readonly count: number };
+  readonly signal?: AbortSignal;
+  readonly onProgress?: (line: string) => void;
+}
+
+/**
+ * The zoo on every mesh of some devices, beside the free optimum. Each zoo plan is solved as a restriction of the same problem, so
+ * the optimum of its mesh can not be dearer; a mesh whose bound is above the best plan so far is not solved.
+ *
+ * @throws E_USAGE for an unknown plan, E_MESH, E_CLUSTER as `prepare`
+ */
+export async function compare(graph: Graph, options: CompareOptions): Promise<Comparison> {
+  const wanted = options.plans?.map((name) => (name === OPTIMUM ? OPTIMUM : zooPlan(name).name));
+  const cluster = loadCluster(options.request.cluster);
+  const all = meshCandidates(options.devices, cluster.devicesPerHost, options.maxDims ?? 3);
+  const { slice } = options;
+  const candidates = slice === undefined ? all : all.filter((_, i) => i % slice.count === slice.index);
+  const state: State = {
+    raw: [],
+    refused: [],
+    findings: [],
+    meshes: [],
+    incumbent: Infinity,
+    budgetBytes: options.request.memoryBytes ?? usableMemoryBytes(cluster),
+    wanted,
+  };
+  if (wanted?.includes('pp') === true)
+    state.refused.push({
+      plan: 'pp',
+      mesh: `pp=${options.devices}`,
+      reason: zooPlan('pp').outside ?? 'it is not planned',
+    });
+  for (const candidate of candidates) await compareOn(graph, candidate, options, state);
+  return { model: graph.name, ...concludeComparison(options.devices, cluster.id, state) };
+}
+
+interface State extends Found {
+  readonly raw: RawPlan[];
+  readonly refused: RefusedPlan[];
+  readonly findings: Found['findings'][number][];
+  readonly meshes: ComparedMesh[];
+  readonly wanted: readonly string[] | undefined;
+  /** Least seconds of a plan that fits. */
+  incumbent: number;
+}
+
+async function compareOn(
+  graph: Graph,
+  { sizes, refused }: MeshCandidate,
+  options: CompareOptions,
+  state: State,
+): Promise<void> {
+  const { request, signal } = options;
+  const mesh = new DeviceMesh(sizes.map((size, d) => ({ name: `d${d}`, size })));
+  const { devicesPerHost } = loadCluster(request.cluster);
+  const hosts = sizes.map((_, d) => groupTopology(mesh, devicesPerHost, [d]).hosts);
+  if (refused !== undefined) {
+    state.meshes.push({ mesh: mesh.text, hosts, status: 'refused', reason: refused });
+    return;
+  }
+  const asked = (name: string): boolean => state.wanted?.includes(name) ?? true;
+  const plans = ZOO.filter((zoo) => zoo.axes.length === sizes.length && zoo.name !== 'pp' && asked(zoo.name));
+  if (plans.length === 0 && !asked(OPTIMUM)) {
+    state.meshes.push({ mesh: mesh.text, hosts, status: 'not asked' });
+    return;
+  }
+  options.onProgress?.(`mesh ${sizes.join(' x ')}: preparing`);
+  const prepared = prepare(graph, { ...request, mesh: mesh.text }, options.table);
+  const inputs = inputRoles(prepared.model);
+  const facts = modelFacts(prepared.model.graph, inputs);
+  const starts: Int32Array[] = [];
+  let bestHere = Infinity;
+  for (const zoo of plans) {
+    const found = await priceZoo(prepared, zoo, { inputs, facts }, state, signal);
+    if (found === undefined) continue;
+    if (found.choice !== undefined) {
+      starts.push(found.choice);
+      if (found.plan.fits) bestHere = Math.min(bestHere, found.plan.seconds);
+    }
+    if (found.plan.fits) state.incumbent = Math.min(state.incumbent, found.plan.seconds);
+  }
+  if (!asked(OPTIMUM)) {
+    state.meshes.push({ mesh: mesh.text, hosts, status: 'not asked' });
+    return;
+  }
+  const boundSeconds = termBound(prepared.problem) / prepared.model.unitsPerSecond;
+  if (boundSeconds > state.incumbent) {
+    state.meshes.push({ mesh: mesh.text, hosts, status: 'beaten', boundSeconds });
+    return;
+  }
+  options.onProgress?.(`mesh ${sizes.join(' x ')}: solving`);
+  const limit = request.timeLimitSeconds === undefined ? { workLimit: MESH_WORK } : {};
+  const result = await shardPrepared(prepared, { starts, ...limit, ...(signal !== undefined ? { signal } : {}) });
+  if (result.status === 'infeasible') {
+    const { smallestBudgetBytes } = result;
+    state.meshes.push({
+      mesh: mesh.text,
+      hosts,
+      status: 'infeasible',
+      reason: result.conflict.join(', '),
+      ...(smallestBudgetBytes !== undefined ? { smallestBudgetBytes } : {}),
+    });
+    return;
+  }
+  const { objective, proof, memory } = result.plan;
+  if (proof.status === 'optimal' && objective.seconds > bestHere * (1 + 1e-9))
+    throw internalError(`the optimum of ${mesh.text} costs ${objective.seconds} s, a plan of the zoo ${bestHere} s`);
+  state.incumbent = Math.min(state.incumbent, objective.seconds);
+  state.meshes.push({ mesh: mesh.text, hosts, status: 'solved', boundSeconds: proof.bound });
+  state.raw.push({
+    plan: OPTIMUM,
+    origin: 'ilp',
+    mesh: mesh.text,
+    seconds: objective.seconds,
+    simulatedSeconds: simulatedSeconds(prepared, result.choice, result.plan),
+    communicationSeconds: objective.communicationSeconds,
+    peakBytes: memory.peakBytes,
+    fits: true,
+    choice: true,
+    proof: { status: proof.status, bound: proof.bound, gap: proof.gap },
+    traffic: trafficOf(prepared, result.plan),
+  });
+}
+
+async function priceZoo(
+  prepared: Prepared,
+  zoo: ZooPlan,
+  { inputs, facts }: { readonly inputs: InputRoles; readonly facts: ModelFacts },
+  state: State,
+  signal: AbortSignal | undefined,
+): Promise<{ readonly plan: RawPlan; readonly choice?: Int32Array } | undefined> {
+  const { sizes } = prepared.model.space.mesh;
+  const mesh = zoo.axes.map((axis, d) => `${axis}=${sizes[d]}`).join(',');
+  const refuse = (reason: string, code?: string): void => {
+    state.refused.push({ plan: zoo.name, mesh, ...(code !== undefined ? { code } : {}), reason });
+  };
+  const findings = lintPlan(zoo, sizes, facts, prepared.model.cluster.devicesPerHost);
+  for (const finding of findings) state.findings.push({ plan: zoo.name, mesh, ...finding });
+  const error = findings.find((f) => f.severity === 'error');
+  if (error !== undefined) {
+    refuse(error.message, error.code);
+    return undefined;
+  }
+  const stage = zoo.name === 'zero1' ? 1 : zoo.name === 'zero2' ? 2 : undefined;
+  const recipe = recipeOf(stage === undefined ? zoo : zooPlan('dp'));
+  if (recipe === undefined) {
+    refuse(zoo.outside ?? 'it is not planned');
+    return undefined;
+  }
+  const applied = applyRecipe(prepared.model, recipe, undefined, inputs);
+  const priced = 'refused' in applied ? applied : await priceRestriction(prepared, applied.restriction, signal);
+  if ('refused' in priced) {
+    refuse(priced.refused);
+    return undefined;
+  }
+  const decoded = decode(prepared.model, priced.choice);
+  const figures =
+    stage === undefined
+      ? { seconds: priced.seconds, communicationSeconds: decoded.communicationSeconds, peakBytes: priced.peakBytes }
+      : zeroFromData(prepared, priced.choice, stage);
+  const over = figures.peakBytes - prepared.budgetBytes;
+  const plan: RawPlan = {
+    plan: zoo.name,
+    origin: 'zoo',
+    mesh,
+    ...figures,
+    fits: over <= 0,
+    ...(over > 0 ? { overBytes: over } : {}),
+    choice: stage === undefined,
+    ...(stage === undefined ? { simulatedSeconds: simulatedSeconds(prepared, priced.choice, decoded) } : {}),
+    ...(stage === undefined ? { traffic: trafficOf(prepared, decoded, zoo.axes) } : {}),
+  };
+  state.raw.push(plan);
+  return stage === undefined ? { plan, choice: priced.choice } : { plan };
+}

@@ -1,0 +1,55 @@
+import { leastMemoryBound } from '../../plan/memory/least-memory.ts';
+import type { Prepared } from '../../plan/prepare.ts';
+import { inputRoles } from '../recipes/input-roles.ts';
+import { solveRestricted } from './price.ts';
+import { applyRecipe, plainRecipes } from '../recipes/recipes.ts';
+import { weightRoles } from '../recipes/weights.ts';
+
+/** A recipe priced on the same problem, or the reason why the mesh or the budget does not admit it. */
+export type RecipeResult =
+  | {
+      readonly status: 'priced';
+      readonly name: string;
+      readonly seconds: number;
+      readonly peakBytes: number;
+      readonly choice: Int32Array;
+    }
+  | { readonly status: 'refused'; readonly name: string; readonly reason: string };
+
+/** Prices the plain recipes of the mesh. Each is a choice of the full problem, so none can be cheaper than the optimum. */
+export async function priceRecipes(prepared: Prepared, signal?: AbortSignal): Promise<RecipeResult[]> {
+  const { model } = prepared;
+  const results: RecipeResult[] = [];
+  const roles = weightRoles(model.graph, model.flow);
+  const inputs = inputRoles(model);
+  for (const recipe of plainRecipes(model, inputs)) {
+    const applied = applyRecipe(model, recipe, roles, inputs);
+    if ('refused' in applied) {
+      results.push({ status: 'refused', name: recipe.name, reason: applied.refused });
+      continue;
+    }
+    // A recipe fixes every parameter, so what it needs is known before it is solved.
+    const needed = leastMemoryBound(model.problem, applied.restriction.kept());
+    const found =
+      needed > prepared.budgetBytes
+        ? { conflict: [], smallestBudget: needed }
+        : await solveRestricted(prepared, applied.restriction, prepared.budgetBytes, signal);
+    if ('conflict' in found) {
+      const { conflict, smallestBudget } = found;
+      const reason =
+        smallestBudget === undefined
+          ? `${recipe.name} cannot be completed: ${conflict.join(', ')}`
+          : overText(smallestBudget, prepared.budgetBytes);
+      results.push({ status: 'refused', name: recipe.name, reason });
+      continue;
+    }
+    const { seconds, peakBytes, choice } = found;
+    results.push({ status: 'priced', name: recipe.name, seconds, peakBytes, choice });
+  }
+  return results;
+}
+
+function overText(neededBytes: number, budgetBytes: number): string {
+  const gib = (bytes: number): string => `${(bytes / 2 ** 30).toFixed(1)} GiB`;
+  return `needs ${gib(neededBytes)} per device, the budget is ${gib(budgetBytes)}`;
+}

@@ -1,0 +1,189 @@
+import type { PipelineSchedule } from '../../simulate/pipeline/schedules.ts';
+import type { Finding } from '../recipes/lint.ts';
+import type { Traffic } from './price.ts';
+
+/** What a comparison of plans says: records that are printed as JSON and read by reports. */
+
+/** One plan on one mesh. */
+export interface ComparedPlan {
+  /** The plan's name; with the sizes of the mesh behind it where a better mesh has the plain name. */
+  readonly name: string;
+  readonly plan: string;
+  readonly origin: 'ilp' | 'zoo';
+  readonly mesh: string;
+  /** All costs one after another; of a model by name the step as it was put together, with what runs beside compute. */
+  readonly seconds: number;
+  /** The step with communication beside compute, as `simulate` plays it; absent of what is priced beside the planning problem, and of models by name. */
+  readonly simulatedSeconds?: number;
+  readonly communicationSeconds: number;
+  readonly peakBytes: number;
+  readonly fits: boolean;
+  /** Bytes above the budget. */
+  readonly overBytes?: number;
+  /** False for ZeRO-1 and ZeRO-2, which are priced beside the planning problem. */
+  readonly choice: boolean;
+  readonly proof?: { readonly status: string; readonly bound: number; readonly gap: number };
+  readonly traffic?: readonly Traffic[];
+  /** Why it is not the best: the parts below in one sentence. */
+  readonly why?: string;
+  /** The term that it loses by, or what fills the memory that it is over by. */
+  readonly cause?: string;
+  /** Name of a fitting plan that is at most as slow and as large, and less in one of them. */
+  readonly dominatedBy?: string;
+  /** Of a plan that was put together from priced layers; absent where the whole graph was priced. */
+  readonly layout?: ComparedLayout;
+}
+
+/** A pipeline stage of a plan; seconds are those of one microbatch. */
+export interface ComparedStage {
+  /** Layers from `first` up to and without `end`. */
+  readonly first: number;
+  readonly end: number;
+  readonly embedding: boolean;
+  readonly head: boolean;
+  /** The sum of the three that follow. */
+  readonly seconds: number;
+  readonly forwardSeconds: number;
+  /** Second runs of what was not kept among them. */
+  readonly backwardInputSeconds: number;
+  readonly backwardWeightSeconds: number;
+  /** Of the device that holds it, at its peak. */
+  readonly peakBytes: number;
+  /** Microbatches (of a chunk) that the device keeps. */
+  readonly inFlight: number;
+  /** Share of the step that the device waits, 0..1. */
+  readonly idleShare: number;
+}
+
+/** The message between two stages that follow one another: activations forward, and as many bytes of gradients back. */
+export interface ComparedBoundary {
+  /** That each device sends for one microbatch and direction. */
+  readonly bytes: number;
+  readonly seconds: number;
+}
+
+/** What a comparison by model name says of a plan besides its figures. Seconds of the device that works longest. */
+export interface ComparedLayout {
+  readonly computeSeconds: number;
+  readonly exposedCommunicationSeconds: number;
+  readonly bubbleSeconds: number;
+  /** Of all devices. */
+  readonly tokensPerSecond: number;
+  /** Model FLOPs utilisation; its convention is `question.mfuConvention`. */
+  readonly mfu: number;
+  /** Bytes of the fullest device by class. */
+  readonly memory: {
+    readonly parameterBytes: number;
+    readonly gradientBytes: number;
+    readonly optimizerBytes: number;
+    readonly activationBytes: number;
+    readonly temporaryBytes: number;
+  };
+  /** `etp`: devices that cut each expert between them; absent for models without routed experts. */
+  readonly sizes: Readonly<Record<'pp' | 'dp_replicate' | 'dp_shard' | 'cp' | 'tp' | 'ep', number>> & {
+    readonly etp?: number;
+  };
+  /** Sequences of a microbatch on a data rank, and microbatches of a step. */
+  readonly microbatch: number;
+  readonly microbatches: number;
+  readonly schedule: PipelineSchedule;
+  readonly chunks: number;
+  readonly checkpoint: 'none' | 'selective' | 'full';
+  /** Layers (and embedding or head) whose results run again; absent where none do. */
+  readonly unitsAgain?: number;
+  /** FSDP gathers parameters once a step and keeps them (`reshard=false`); absent where it gathers for every pass. */
+  readonly gathersOnce?: true;
+  /** Forward passes run beside backward passes of another microbatch, which hides exchanges with experts; absent where not. */
+  readonly pairsMicrobatches?: true;
+  /** By chunk * devices + device. */
+  readonly stages: readonly ComparedStage[];
+  /** Between each stage and the one after it; empty without stages. */
+  readonly boundaries: readonly ComparedBoundary[];
+  /** Sent over all boundaries in a step, both directions, by one row of devices. */
+  readonly pointToPointBytes: number;
+  /** Layers that were priced; the others are written alike. */
+  readonly pricedLayers: number;
+  /** Of a free plan: the plan of the zoo whose placements it has, because they are cheaper in all. */
+  readonly placements?: string;
+  /** Of a free plan: what was proven of the program of the priced layers, not of the whole model. */
+  readonly shallowProof?: { readonly status: string; readonly bound: number; readonly gap: number; readonly objective: number }; // prettier-ignore
+}
+
+/** What would change the answer. */
+export interface WhatIf {
+  readonly change: string;
+  readonly best: string | null;
+  readonly mesh?: string;
+  readonly seconds?: number;
+  /** Whether plan and mesh are those of the answer. */
+  readonly same: boolean;
+  readonly next?: string;
+}
+
+/** A plan that a mesh, the model or the linter does not admit. */
+export interface RefusedPlan {
+  readonly plan: string;
+  readonly mesh: string;
+  readonly code?: string;
+  readonly reason: string;
+}
+
+/** What became of a mesh. */
+export interface ComparedMesh {
+  readonly mesh: string;
+  /** Hosts that one group of each dim touches. */
+  readonly hosts: readonly number[];
+  readonly status: 'solved' | 'beaten' | 'refused' | 'infeasible' | 'not asked';
+  readonly boundSeconds?: number;
+  /** Rule of the linter that refuses it. */
+  readonly code?: string;
+  readonly reason?: string;
+  readonly smallestBudgetBytes?: number;
+}
+
+/** A vocabulary that was padded for the comparison. */
+export interface ComparedPadding {
+  readonly multiple: number;
+  /** As the model states it. */
+  readonly vocabulary: number;
+  /** For each number of tensor ranks that was priced, ascending: the rows that were built, and the parameters among them that are padding. */
+  readonly byTensor: readonly { readonly tensor: number; readonly rows: number; readonly parameters: number }[];
+}
+
+export interface Comparison {
+  /** Name of the graph that was compared; of a model by name `question` has it. */
+  readonly model?: string;
+  readonly devices: number;
+  readonly cluster: string;
+  readonly budgetBytes: number;
+  readonly plans: readonly ComparedPlan[];
+  readonly refused: readonly RefusedPlan[];
+  readonly findings: readonly (Finding & { readonly plan: string; readonly mesh: string })[];
+  readonly meshes: readonly ComparedMesh[];
+  /** Name of the best plan that fits; null where none does. */
+  readonly best: string | null;
+  readonly pareto: readonly string[];
+  /** Names of the plans that fit, by simulated seconds; absent where none was simulated. */
+  readonly simulatedRanking?: readonly string[];
+  /** What was asked, where a model was named. */
+  readonly question?: {
+    readonly model: string;
+    readonly sequence: number;
+    readonly globalBatch: number;
+    readonly cost: string;
+    readonly layers: number;
+    readonly pricedLayers: number;
+    readonly layerKinds: number;
+    readonly mfuConvention: string;
+  };
+  /** Absent where no padding was asked for. */
+  readonly padding?: ComparedPadding;
+  /** How the figures were made, one sentence each. */
+  readonly notes?: readonly string[];
+  /** The Pareto front by memory. */
+  readonly frontier?: readonly { readonly peakBytes: number; readonly seconds: number; readonly gap: number | null; readonly name: string }[]; // prettier-ignore
+  readonly priceOfMemory?: readonly { readonly fromBytes: number; readonly toBytes: number; readonly deltaSeconds: number }[]; // prettier-ignore
+  readonly nextBest?: readonly { readonly kind: string; readonly name: string; readonly mesh: string; readonly deltaSeconds: number }[]; // prettier-ignore
+  readonly whatIf?: readonly WhatIf[];
+  readonly smallestBudgetBytes?: number;
+}

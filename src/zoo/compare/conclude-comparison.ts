@@ -1,0 +1,103 @@
+import { ShardwrightError } from '../../errors.ts';
+import { bytesText, excessOver } from '../../units.ts';
+import { mergedPadding } from './compared-padding.ts';
+import type { ComparedMesh, ComparedPlan, Comparison, RefusedPlan } from './comparison.ts';
+import { dominator, paretoFront } from './pareto.ts';
+import { simulatedRanking } from './simulated.ts';
+
+/** A plan before it is held against the others. */
+export type RawPlan = Omit<ComparedPlan, 'name' | 'why' | 'cause' | 'dominatedBy'>;
+
+/** What was found on all meshes, in any order. */
+export interface Found {
+  readonly raw: readonly RawPlan[];
+  readonly refused: readonly RefusedPlan[];
+  readonly findings: Comparison['findings'];
+  readonly meshes: readonly ComparedMesh[];
+  readonly budgetBytes: number;
+}
+
+/** Names the plans, finds the best, and says why each other one is not. */
+export function concludeComparison(devices: number, cluster: string, found: Found): Comparison {
+  const order = (a: RawPlan, b: RawPlan): number =>
+    Number(b.fits) - Number(a.fits) ||
+    (a.fits ? 0 : a.peakBytes - b.peakBytes) ||
+    a.seconds - b.seconds ||
+    a.peakBytes - b.peakBytes ||
+    // Equal figures: our own plan first, then the simpler one.
+    Number(a.origin === 'zoo') - Number(b.origin === 'zoo') ||
+    a.mesh.length - b.mesh.length ||
+    (a.mesh < b.mesh ? -1 : 1);
+  const seen = new Set<string>();
+  const named = [...found.raw].sort(order).map((p) => {
+    const name = seen.has(p.plan) ? `${p.plan} [${p.mesh}]` : p.plan;
+    seen.add(p.plan);
+    return { name, ...p };
+  });
+  const best = named.find((p) => p.fits);
+  const plans = named.map((p): ComparedPlan => {
+    if (p === best) return p;
+    if (p.overBytes !== undefined) return { ...p, why: `does not fit: ${bytesText(p.overBytes)} over the budget` };
+    const dearer = best === undefined ? 0 : excessOver(best.seconds, p.seconds);
+    const beater = dominator(named, p);
+    const extra = best === undefined ? 0 : p.communicationSeconds - best.communicationSeconds;
+    const cause = extra > (p.seconds - (best?.seconds ?? 0)) / 2 ? 'mostly communication' : 'mostly compute';
+    const parts = [dearer === 0 ? 'equal seconds' : `${(dearer * 100).toPrecision(3)} % slower, ${cause}`];
+    parts.push(beater === undefined ? 'no plan is better in both seconds and bytes' : `dominated by ${beater}`);
+    const dominated = beater === undefined ? {} : { dominatedBy: beater };
+    return { ...p, why: parts.join('; '), ...(dearer === 0 ? {} : { cause }), ...dominated };
+  });
+  const ranking = simulatedRanking(named);
+  return {
+    devices,
+    cluster,
+    budgetBytes: found.budgetBytes,
+    plans,
+    refused: found.refused,
+    findings: found.findings,
+    meshes: found.meshes,
+    best: best?.name ?? null,
+    pareto: paretoFront(named),
+    ...(ranking.length > 0 ? { simulatedRanking: ranking } : {}),
+  };
+}
+
+/**
+ * One comparison of several that were run in pieces of the same question.
+ *
+ * @throws E_USAGE for pieces of different questions
+ */
+export function mergeComparisons(pieces: readonly Comparison[]): Comparison {
+  const [first] = pieces;
+  if (pieces.length === 0) throw new ShardwrightError('E_USAGE', 'there is nothing to merge');
+  for (const piece of pieces)
+    if (
+      piece.devices !== first.devices ||
+      piece.cluster !== first.cluster ||
+      piece.model !== first.model ||
+      piece.padding?.multiple !== first.padding?.multiple ||
+      JSON.stringify(piece.question) !== JSON.stringify(first.question)
+    )
+      throw new ShardwrightError(
+        'E_USAGE',
+        `one comparison is of ${first.model ?? 'a model'} on ${first.devices} devices of ${first.cluster}, another of ${piece.model ?? 'a model'} on ${piece.devices} of ${piece.cluster}`,
+      );
+  const whole = concludeComparison(first.devices, first.cluster, {
+    raw: pieces.flatMap((p) => p.plans.map(({ name: _, why: __, cause: ___, dominatedBy: ____, ...raw }) => raw)),
+    refused: pieces.flatMap((p) => p.refused),
+    findings: pieces.flatMap((p) => p.findings),
+    meshes: pieces.flatMap((p) => p.meshes),
+    budgetBytes: Math.max(...pieces.map((p) => p.budgetBytes)),
+  });
+  const merged = mergedPadding(pieces);
+  const padding = merged === undefined ? {} : { padding: merged };
+  if (first.question === undefined)
+    return { ...(first.model === undefined ? {} : { model: first.model }), ...whole, ...padding };
+  // What would change the answer was not asked of pieces; the rest is said of the whole again.
+  const { question, notes = [] } = first;
+  const frontier = whole.pareto.flatMap((name) => {
+    const p = whole.plans.find((q) => q.name === name);
+    return p === undefined ? [] : [{ name, peakBytes: p.peakBytes, seconds: p.seconds, gap: null }];
+  });
+  return { ...whole, ...padding, question, notes, frontier };
+}

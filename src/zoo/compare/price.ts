@@ -1,0 +1,134 @@
+import { conflictOf } from '../../plan/restrict/conflict.ts';
+import { stateMemory, type Decoded } from '../../plan/record/decode.ts';
+import { withoutFixed } from '../../solver/problem/condition.ts';
+import { leastMemoryBound, memoryOf } from '../../plan/memory/least-memory.ts';
+import type { Restriction } from '../../plan/restrict/restriction.ts';
+import type { Prepared } from '../../plan/prepare.ts';
+import { solve } from '../../solver/solve.ts';
+
+/** The cheapest choice that a restriction leaves. */
+export interface Priced {
+  readonly seconds: number;
+  /** Bytes of states on the fullest device. */
+  readonly peakBytes: number;
+  /** Whether they are within the budget; where no choice is, this is the cheapest one without a budget. */
+  readonly fits: boolean;
+  readonly choice: Int32Array;
+}
+
+/**
+ * Solves what a restriction leaves of the problem, exactly. A restriction that does not fit the budget is priced without it.
+ *
+ * @returns the reasons where no choice is left whatever the budget
+ */
+export async function priceRestriction(
+  prepared: Prepared,
+  restriction: Restriction,
+  signal?: AbortSignal,
+): Promise<Priced | { readonly refused: string }> {
+  const contradictions = restriction.contradictions();
+  if (contradictions.length > 0) return { refused: contradictions.join('; ') };
+  // Without a budget the cheapest choice is priced, so that what does not fit can be said by how much.
+  const needed = leastMemoryBound(prepared.model.problem, restriction.kept());
+  const bounds = needed > prepared.budgetBytes ? [Infinity] : [prepared.budgetBytes, Infinity];
+  let conflict: readonly string[] = [];
+  for (const bound of bounds) {
+    const found = await solveRestricted(prepared, restriction, bound, signal);
+    if (!('conflict' in found)) return found;
+    ({ conflict } = found);
+  }
+  return { refused: conflict.length === 0 ? 'no placement of every node fits it' : conflict.join(', ') };
+}
+
+/**
+ * Solves what a restriction leaves, exactly, under a bound on the bytes of states.
+ *
+ * @param boundBytes Infinity: no bound
+ * @returns the names of what contradicts, where no choice is left
+ */
+export async function solveRestricted(
+  prepared: Prepared,
+  restriction: Restriction,
+  boundBytes: number,
+  signal?: AbortSignal,
+): Promise<Priced | { readonly conflict: readonly string[]; readonly smallestBudget?: number }> {
+  const contradictions = restriction.contradictions();
+  if (contradictions.length > 0) return { conflict: contradictions };
+  const { model, within } = prepared;
+  // Most often the cheapest choice of all keeps the bound.
+  const free = within.cheapest(restriction.kept(), () => signal?.aborted === true);
+  if (free !== undefined && memoryOf(model.problem, free.choice) <= boundBytes)
+    return priced(prepared, free.choice, free.objective);
+  const compact = restriction.compact();
+  const rows =
+    boundBytes === Infinity ? [] : compact.problem.rows?.map((row) => ({ ...row, bound: Math.floor(boundBytes) }));
+  const rest = withoutFixed({ ...compact.problem, ...(rows !== undefined ? { rows } : {}) });
+  const solution = await solve(rest.problem, {
+    engine: 'exact',
+    certify: false,
+    seed: prepared.request.seed,
+    ...(signal !== undefined ? { signal } : {}),
+  });
+  if (solution.status === 'infeasible') {
+    const { smallestBudget } = solution;
+    return {
+      conflict: conflictOf(model, solution, rest.variableOf),
+      ...(smallestBudget === undefined ? {} : { smallestBudget }),
+    };
+  }
+  return priced(prepared, compact.expand(rest.expand(solution.choice)), solution.objective);
+}
+
+function priced({ model, budgetBytes }: Prepared, choice: Int32Array, objective: number): Priced {
+  const { peakBytes } = stateMemory(model, choice);
+  return { seconds: objective / model.unitsPerSecond, peakBytes, fits: peakBytes <= budgetBytes, choice };
+}
+
+/** What the devices of one group send in one step. */
+export interface Traffic {
+  readonly kind: string;
+  /** Mesh dims that take part, joined by `+`. */
+  readonly axes: string;
+  readonly count: number;
+  /** Bytes that each device sends by a ring. */
+  readonly sentBytes: number;
+  readonly seconds: number;
+  /** Of these seconds, those that no compute hides; absent where nothing is said of it. */
+  readonly exposedSeconds?: number;
+}
+
+/**
+ * Collectives of a plan by kind and mesh dims; sorted by seconds, most first. Those inside an operator's own rule are not in it.
+ *
+ * @param names of the mesh dims, where the plan calls them by others than the problem
+ */
+export function trafficOf(
+  prepared: Prepared,
+  decoded: Pick<Decoded, 'nodes' | 'outputs'>,
+  names: readonly string[] = prepared.model.space.mesh.names,
+): Traffic[] {
+  const { mesh } = prepared.model.space;
+  const sums = new Map<string, { kind: string; axes: string; count: number; sentBytes: number; seconds: number }>();
+  for (const { redistributions } of [...decoded.nodes, ...decoded.outputs])
+    for (const move of redistributions)
+      for (const { kind, meshDims, bytes, seconds } of move.collectives) {
+        const dims = mesh.resolve(meshDims);
+        const axes = dims.map((d) => names[d]).join('+');
+        const key = `${kind}:${axes}`;
+        let sum = sums.get(key);
+        if (sum === undefined) sums.set(key, (sum = { kind, axes, count: 0, sentBytes: 0, seconds: 0 }));
+        const times = move.times ?? 1;
+        sum.count += times;
+        sum.sentBytes += times * ringBytes(kind, bytes, mesh.sizeOf(dims));
+        sum.seconds += times * seconds;
+      }
+  return [...sums.values()].sort(
+    (a, b) => b.seconds - a.seconds || (`${a.kind}${a.axes}` < `${b.kind}${b.axes}` ? -1 : 1),
+  );
+}
+
+/** Bytes that each of n devices sends in a ring; `bytes` as in `PlannedCollective`. */
+export function ringBytes(kind: string, bytes: number, n: number): number {
+  if (kind === 'collective_permute') return bytes;
+  return (kind === 'all_reduce' ? 2 : 1) * ((n - 1) / n) * bytes;
+}

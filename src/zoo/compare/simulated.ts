@@ -1,0 +1,34 @@
+import { stateMemory, type Decoded } from '../../plan/record/decode.ts';
+import type { Prepared } from '../../plan/prepare.ts';
+import { simulate } from '../../simulate/timeline/simulate.ts';
+
+/**
+ * Seconds of the step of a choice when it is played: collectives on streams beside compute, gathers ahead, buckets, all as
+ * `simulate` takes them by itself. The other figure of a plan is the sum of all its costs one after another.
+ */
+export function simulatedSeconds(
+  { program, model, request, budgetBytes, table }: Prepared,
+  choice: Int32Array,
+  { nodes, outputs }: Pick<Decoded, 'nodes' | 'outputs'>,
+): number {
+  const memory = { ...stateMemory(model, choice), budgetBytes };
+  return simulate(program, { request, nodes, outputs, memory }, table).timeline.seconds;
+}
+
+/** A plan that may have been simulated. */
+interface Simulated {
+  readonly name: string;
+  readonly seconds: number;
+  readonly fits: boolean;
+  readonly simulatedSeconds?: number;
+}
+
+/** Names of the plans that fit and were simulated, the shortest step first; of equal ones that of fewer seconds one after another. */
+export function simulatedRanking(plans: readonly Simulated[]): string[] {
+  return plans
+    .flatMap(({ name, seconds, fits, simulatedSeconds: played }) =>
+      fits && played !== undefined ? [{ name, seconds, played }] : [],
+    )
+    .sort((a, b) => a.played - b.played || a.seconds - b.seconds || (a.name < b.name ? -1 : 1))
+    .map(({ name }) => name);
+}

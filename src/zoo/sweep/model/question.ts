@@ -1,0 +1,27 @@
+import type { Optimizer } from '../../../cost/memory/memory.ts';
+import type { DType } from '../../../graph/types.ts';
+
+/** What a sweep over meshes and plans asks. Plain data: it is what worker threads are given. */
+export interface SweepQuestion {
+  /** Name of the model for people. */
+  readonly model: string;
+  /** Its Hugging Face config, JSON. */
+  readonly config: string;
+  readonly devices: number;
+  /** Node design, or the JSON text of a cluster. */
+  readonly cluster: string;
+  /** Tokens of a sequence. */
+  readonly sequence: number;
+  /** Sequences of one optimizer step. */
+  readonly globalBatch: number;
+  /** Cost preset. */
+  readonly cost: string;
+  readonly optimizer?: Optimizer;
+  readonly dtype?: DType;
+  /** Whether collectives of parameters and gradients run beside compute; default true. */
+  readonly overlap?: boolean;
+  /** Budget per device, bytes; default the usable memory. */
+  readonly memoryBytes?: number;
+  /** Vocabulary padded to a multiple of this times the ranks of tensor parallelism of each mesh; default 1: not at all. */
+  readonly padVocabulary?: number;
+}

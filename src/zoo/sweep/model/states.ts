@@ -1,0 +1,147 @@
+import type { CollectiveModel } from '../../../cost/collective-model.ts';
+import type { DeviceMesh } from '../../../mesh/devices/mesh.ts';
+import { ringBytes } from '../../compare/price.ts';
+import type { CoreParameter } from './types.ts';
+import type { StateMode } from './zero-mode.ts';
+
+/** Meshes of the dense and the routed part of a layout, with the prices of their collectives. */
+export interface DataGroups {
+  readonly dense: { readonly mesh: DeviceMesh; readonly collectives: CollectiveModel };
+  readonly expert: { readonly mesh: DeviceMesh; readonly collectives: CollectiveModel };
+  /** The expert mesh with its groups cut into hosts (`epHosts`) and devices of a host (`epInside`), where they reach over hosts. */
+  readonly forwarding?: DataGroups['expert'];
+  /** Devices of an expert group, and those that cut an expert between them. */
+  readonly ep: number;
+  readonly etp: number;
+}
+
+export interface Moved {
+  readonly kind: string;
+  readonly axes: string;
+  readonly count: number;
+  readonly sentBytes: number;
+  readonly seconds: number;
+}
+
+/** One parameter on one device. */
+export interface ParameterCost {
+  /** Every microbatch: gathers before the passes, and gradients scattered after the backward pass. */
+  readonly gatherForwardSeconds: number;
+  readonly gatherBackwardSeconds: number;
+  readonly scatterSeconds: number;
+  /** Once a step: sums of gradients, and gathers of parameters. */
+  readonly sumSeconds: number;
+  readonly gatherSeconds: number;
+  readonly parameterBytes: number;
+  readonly gradientBytes: number;
+  readonly optimizerBytes: number;
+  /** Bytes of the gathered parameter and of its whole gradient, where they exist for a moment only. */
+  readonly gatheredBytes: number;
+  /** Of the former the parameter alone. */
+  readonly prefetchedBytes: number;
+  readonly perMicrobatch: readonly Moved[];
+  readonly perStep: readonly Moved[];
+}
+
+/**
+ * What a parameter costs and takes: exact prices of the same collectives that a plan on the whole mesh has. One with fewer rows than ranks stays whole, as every FSDP implementation keeps it.
+ *
+ * @param once of FSDP: parameters are gathered once a step and stay, gradients are scattered once (`reshard=false`), which is
+ *   what frameworks do where several microbatches follow each other
+ */
+export function parameterCost(p: CoreParameter, mode: StateMode, groups: DataGroups, once = false): ParameterCost {
+  const { mesh, collectives } = p.kind === 'expert' ? groups.expert : groups.dense;
+  const size = (axis: string): number => mesh.sizes[mesh.names.indexOf(axis)] ?? 1;
+  const present = (axes: readonly string[]): string[] => axes.filter((a) => size(a) > 1);
+  const shardAxes = present(p.kind === 'expert' ? ['efsdp'] : ['dp_shard', 'cp', 'sp']);
+  const replicaAxes = present(['dp_replicate']);
+  // What else leaves the gradient pending: model dims, and for a router every dim that cuts tokens.
+  const pendingAxes = present(p.kind === 'router' ? ['tp'] : p.pending.filter((a) => !shardAxes.includes(a)));
+  const localElements =
+    p.kind === 'expert' ? (p.localElements / p.rows / groups.etp) * Math.ceil(p.rows / groups.ep) : p.localElements;
+  const localRows = p.kind === 'expert' ? Math.ceil(p.rows / groups.ep) : p.localRows;
+  const wholeBytes = localElements * p.itemBytes;
+  const count = (axes: readonly string[]): number => axes.reduce((n, a) => n * size(a), 1);
+  const ranks = count(shardAxes);
+
+  const perMicrobatch: Moved[] = [];
+  const perStep: Moved[] = [];
+  const price = (list: Moved[], kind: Parameters<CollectiveModel['seconds']>[0], bytes: number, axes: readonly string[]): number => {
+    if (axes.length === 0 || bytes === 0) return 0;
+    const dims = mesh.names.flatMap((name, d) => (axes.includes(name) ? [d] : []));
+    const seconds = collectives.seconds(kind, bytes, dims);
+    const names = dims.map((d) => mesh.names[d]).join('+');
+    list.push({ kind, axes: names, count: 1, sentBytes: ringBytes(kind, bytes, mesh.sizeOf(dims)), seconds });
+    return seconds;
+  }; // prettier-ignore
+  let [
+    gatherForwardSeconds,
+    gatherBackwardSeconds,
+    scatterSeconds,
+    sumSeconds,
+    gatherSeconds,
+    gathered,
+    prefetchedBytes,
+  ] = [0, 0, 0, 0, 0, 0, 0];
+  let shares = { parameter: 1, gradient: 1, optimizer: 1 };
+  const shardElements = (): number => {
+    // By rows for FSDP, as the placement cuts dim 0.
+    return (localElements / localRows) * Math.ceil(localRows / ranks);
+  };
+  const rowsSuffice = p.kind === 'expert' ? localElements >= ranks : p.rows >= p.rowWays * ranks;
+  if (mode === 'fsdp' || mode === 'hsdp') {
+    if (ranks > 1 && rowsSuffice) {
+      // Experts have few rows left: each is cut on its own dims, in equal parts.
+      const shard = p.kind === 'expert' ? Math.ceil(localElements / ranks) : shardElements();
+      const share = shard / localElements;
+      shares = { parameter: share, gradient: share, optimizer: share };
+      const bytes = shard * ranks * p.itemBytes;
+      if (once) {
+        gatherSeconds += price(perStep, 'all_gather', bytes, shardAxes);
+        if (p.trained) sumSeconds += price(perStep, 'reduce_scatter', bytes, shardAxes);
+        shares = { parameter: share + share * ranks, gradient: 1, optimizer: share };
+      } else {
+        if (p.usedForward) gatherForwardSeconds += price(perMicrobatch, 'all_gather', bytes, shardAxes);
+        if (p.usedBackward) gatherBackwardSeconds += price(perMicrobatch, 'all_gather', bytes, shardAxes);
+        if (p.trained) scatterSeconds += price(perMicrobatch, 'reduce_scatter', bytes, shardAxes);
+        prefetchedBytes = bytes;
+        gathered = bytes + (p.trained ? wholeBytes : 0);
+      }
+      if (p.trained) sumSeconds += price(perStep, 'all_reduce', shard * p.itemBytes, [...replicaAxes, ...pendingAxes]);
+    } else if (p.trained) {
+      sumSeconds += price(perStep, 'all_reduce', wholeBytes, [...replicaAxes, ...shardAxes, ...pendingAxes]);
+    }
+  } else if (p.trained) {
+    const all = [...replicaAxes, ...shardAxes];
+    const n = count(all);
+    if (mode === 'dp' || n === 1) sumSeconds += price(perStep, 'all_reduce', wholeBytes, [...all, ...pendingAxes]);
+    else {
+      // Buffers are flat, so that any number of ranks cuts them.
+      const share = Math.ceil(localElements / n) / localElements;
+      if (mode === 'zero2') {
+        scatterSeconds += price(perMicrobatch, 'reduce_scatter', wholeBytes, all);
+        gathered = wholeBytes;
+        shares = { parameter: 1, gradient: share, optimizer: share };
+      } else {
+        sumSeconds += price(perStep, 'reduce_scatter', wholeBytes, all);
+        shares = { parameter: 1, gradient: 1, optimizer: share };
+      }
+      sumSeconds += price(perStep, 'all_reduce', wholeBytes * share, pendingAxes);
+      gatherSeconds += price(perStep, 'all_gather', wholeBytes, all);
+    }
+  }
+  return {
+    gatherForwardSeconds,
+    gatherBackwardSeconds,
+    scatterSeconds,
+    sumSeconds,
+    gatherSeconds,
+    parameterBytes: localElements * p.state.parameter * shares.parameter,
+    gradientBytes: localElements * p.state.gradient * shares.gradient,
+    optimizerBytes: localElements * p.state.optimizer * shares.optimizer,
+    gatheredBytes: gathered,
+    prefetchedBytes,
+    perMicrobatch,
+    perStep,
+  };
+}

@@ -1,0 +1,393 @@
+import { COLLECTIVE_KINDS } from '../../../cost/collective-model.ts';
+import { internalError } from '../../../errors.ts';
+import { DTYPE_BYTES } from '../../../graph/types.ts';
+import { isPartialCode, shardCode } from '../../../mesh/sharding/space.ts';
+import { atSizes } from '../../../ops/record/context.ts';
+import { elements, type TensorMeta } from '../../../ops/record/record.ts';
+import type { OperatorTable } from '../../../ops/record/table.ts';
+import type { Model, Use } from '../../../plan/model/model.ts';
+import type { Prepared } from '../../../plan/prepare.ts';
+import { Routes } from '../../../plan/record/routes.ts';
+import { moved } from '../../../plan/model/tables.ts';
+import { ringBytes } from '../../compare/price.ts';
+import type { Checkpoint, ContextPass, CoreParameter, CoreTraffic, CoreUnit, DataExtra, PassSeconds } from '../model/types.ts'; // prettier-ignore
+import { gradientRoots } from './gradient-roots.ts';
+import { gatheredRepeats, isSavedAsTaken, type GatheredRepeats } from './key-values.ts';
+import { keptByUnit, runAgain } from './saved-activations.ts';
+import { localBytes, PARTS, PendingSums, type Move, type Step } from './pending-sums.ts';
+import { temporaryBytes } from './temporaries.ts';
+import { graphUnits, type GraphUnits, type PassOf } from '../model/units.ts';
+
+/** Reads the parts of a plan of one data rank: seconds, bytes and parameters by unit. */
+export class PlanReader {
+  private readonly model: Model;
+  private readonly graphUnits: GraphUnits;
+  private readonly routes: Routes;
+  /** Seconds by node: compute with nothing moved, collectives of activations, and of second runs. */
+  private readonly compute: Float64Array;
+  private readonly communication: Float64Array;
+  /** Of those collectives, seconds over `cp` alone by node. */
+  private readonly contextSeconds: Float64Array;
+  /** Of those collectives, gathers and scatters over `tp` alone. */
+  private readonly tensorParts: Float64Array;
+  /** Seconds of each unit that a step has once, whatever its microbatches: gradients on their way out. */
+  readonly stepSeconds: Float64Array;
+  /** Of these, gradients that are laid out anew. */
+  private readonly relaidSeconds: Float64Array;
+  private readonly moves: Move[] = [];
+  /** Parameter (node) whose gradient a value is, from where only views follow. */
+  private readonly gradientOf: Int32Array;
+  private readonly pendingSums: PendingSums;
+  /** Exchanges that the backward pass finds done, and the node that makes what they move. */
+  private readonly saved: { readonly producer: number; readonly steps: readonly Step[] }[] = [];
+  private readonly repeats: readonly GatheredRepeats[];
+  /** Their calls: what they make is not kept, and made again in the backward pass. */
+  private readonly repeated: ReadonlySet<number>;
+
+  constructor(
+    prepared: Prepared,
+    private readonly choice: Int32Array,
+    layers: number,
+    private readonly table: OperatorTable,
+  ) {
+    const { model } = prepared;
+    this.model = model;
+    const { graph, flow } = model;
+    this.graphUnits = graphUnits(graph, flow.phases, layers, table);
+    this.routes = new Routes(model, choice);
+    this.gradientOf = gradientRoots(model, table);
+    this.repeats = gatheredRepeats(model, this.routes);
+    this.repeated = new Set(this.repeats.flatMap((r) => r.nodes));
+    this.compute = new Float64Array(graph.nodes.length);
+    this.communication = new Float64Array(graph.nodes.length);
+    this.contextSeconds = new Float64Array(graph.nodes.length);
+    this.tensorParts = new Float64Array(graph.nodes.length);
+    this.stepSeconds = new Float64Array(this.graphUnits.count);
+    this.relaidSeconds = new Float64Array(this.graphUnits.count);
+    graph.nodes.forEach((_, n) => {
+      const entry = model.strategies.nodes[n];
+      if (entry === null) return;
+      const seconds = model.nodeSeconds.get(entry.content);
+      const s = choice[model.nodeVariable[n]];
+      this.compute[n] = seconds?.compute[s] ?? 0;
+      this.communication[n] = seconds?.internal[s] ?? 0;
+    });
+    // Kernels of grouped queries read keys as they are: the copies that the program writes cost what they cost other plans, for
+    // the rows of a rank.
+    const cp = model.space.mesh.names.indexOf('cp');
+    for (const n of this.repeated) this.compute[n] /= model.space.mesh.sizes[cp];
+    for (const use of this.inOrder()) this.walk(use);
+    this.pendingSums = new PendingSums(model, this.routes, this.graphUnits, this.moves);
+  }
+
+  /** Shared copies are made by the first use in program order. */
+  private inOrder(): Use[] {
+    const at = (use: Use): number => (use.at.kind === 'input' ? use.at.node : Number.MAX_SAFE_INTEGER);
+    return this.model.uses.map((use, i) => ({ use, i })).sort((a, b) => at(a.use) - at(b.use) || a.i - b.i).map(({ use }) => use); // prettier-ignore
+  }
+
+  private walk(use: Use): void {
+    const { flow, redistributor } = this.model;
+    const type = moved(flow.values[use.value].meta);
+    const steps: Step[] = [];
+    for (const { from, to, copy } of this.routes.of(use)) {
+      if (copy === 'reused') continue;
+      const plan = redistributor.plan(type, from, to);
+      if (plan === undefined) throw internalError('a chosen redistribution is refused');
+      for (const step of plan.steps) steps.push(step);
+    }
+    const exchanged = steps.some((s) => s.kind === 'all_to_all') && isSavedAsTaken(this.model, this.routes, this.table, use); // prettier-ignore
+    const producer = flow.values[use.value].node;
+    if (exchanged) this.saved.push({ producer, steps: steps.splice(0) });
+    const node = use.at.kind === 'input' ? use.at.node : producer;
+    const kind: Move['kind'] =
+      this.graphUnits.weight[producer] === 1 ? 'weight' : this.isGradient(use) ? 'gradient' : 'activation';
+    this.moves.push({ use, kind, node, steps });
+    const seconds = steps.reduce((sum, step) => sum + step.seconds, 0);
+    // Parameters on the model dims are used as stored, or sliced for nothing; what does move is paid with the call.
+    if (kind === 'gradient' || (kind === 'weight' && use.at.kind !== 'input')) {
+      this.stepSeconds[this.graphUnits.unit[node]] += seconds;
+      // Sums are priced together with those over data ranks (`CoreParameter.pending`).
+      for (const step of steps)
+        if (step.kind === 'all_to_all' || step.kind === 'all_gather')
+          this.relaidSeconds[this.graphUnits.unit[node]] += step.seconds;
+    } else {
+      this.communication[node] += seconds;
+      const { names } = this.model.space.mesh;
+      for (const step of steps) {
+        const over = (name: string): boolean => step.meshDims.every((d) => names[d] === name);
+        if (PARTS.has(step.kind) && over('tp')) this.tensorParts[node] += step.seconds;
+        if (!COLLECTIVES.has(step.kind) || !over('cp')) continue;
+        this.contextSeconds[node] += step.seconds;
+      }
+    }
+  }
+
+  /** Whether a use moves the gradient of a parameter on its way out. */
+  private isGradient({ at, value }: Use): boolean {
+    if (this.gradientOf[value] < 0) return false;
+    if (at.kind !== 'input') return true;
+    return this.model.flow.results[at.node].some((v) => v >= 0 && this.gradientOf[v] >= 0);
+  }
+
+  units(): CoreUnit[] {
+    const { graphUnits } = this;
+    const { graph } = this.model;
+    const { unit, pass, count } = graphUnits;
+    const again = record((policy) => this.againNames(policy));
+    const kept = record((policy) => keptByUnit(graph, graphUnits, this.notKept(policy), (n) => this.bytes(n)));
+    const temporary = temporaryBytes(this.model, this.choice, this.table, { units: graphUnits, kept: kept.none.nodes, repeats: this.repeats }); // prettier-ignore
+    const boundary = this.boundaries();
+    const sums = (accepts: (n: number) => boolean): PassSeconds[] => {
+      const out = Array.from({ length: count }, () => ({ compute: 0, communication: 0, products: 0, tensorParts: 0 }));
+      graph.nodes.forEach((node, n) => {
+        if (!accepts(n)) return;
+        out[unit[n]].compute += this.compute[n];
+        out[unit[n]].communication += this.communication[n];
+        out[unit[n]].tensorParts += this.tensorParts[n];
+        if (this.table.get(node.target)?.cls === 'matmul') out[unit[n]].products += this.compute[n];
+      });
+      return out;
+    };
+    const of = (which: PassOf): PassSeconds[] => sums((n) => pass[n] === which);
+    const [forward, weight] = [of('forward'), of('weight')];
+    const input = sums((n) => pass[n] === 'input' || this.repeated.has(n));
+    const exchanges = (u: number, names: ReadonlySet<string>): number =>
+      this.saved
+        .filter(({ producer: n }) => unit[n] === u && names.has(graph.nodes[n].name))
+        .reduce((total, { steps }) => total + steps.reduce((t, step) => t + step.seconds, 0), 0);
+    const second = record((policy) => {
+      const made = this.pendingSums.madeBefore(again[policy]);
+      return sums((n) => again[policy].has(graph.nodes[n].name)).map((s, u) => ({
+        ...s,
+        // What runs again without the attention that took it is exchanged again.
+        communication: s.communication - made.seconds[u] + (policy === 'selective' ? exchanges(u, again[policy]) : 0),
+        tensorParts: s.tensorParts - made.tensorParts[u],
+      }));
+    });
+    const context = this.contexts(again);
+    return Array.from({ length: count }, (_, u): CoreUnit => ({
+      forward: forward[u],
+      backwardInput: input[u],
+      backwardWeight: weight[u],
+      again: record((policy) => second[policy][u]),
+      keptBytes: record((policy) => kept[policy].bytes[u]),
+      temporaryBytes: temporary[u],
+      boundaryBytes: boundary[u],
+      stepSeconds: this.relaidSeconds[u],
+      ...context(u),
+    }));
+  }
+
+  /** What each layer does over `cp`. */
+  private contexts(again: Record<Checkpoint, Set<string>>): (unit: number) => Pick<CoreUnit, 'context'> {
+    const { graph, space } = this.model;
+    const { unit, pass, count } = this.graphUnits;
+    if (!space.mesh.names.includes('cp')) return () => ({});
+    const isAttention = (n: number): boolean => this.table.get(graph.nodes[n].target)?.cls === 'attention';
+    return (u) => {
+      if (u === 0 || u === count - 1) return {};
+      const own = [...unit.keys()].filter((n) => unit[n] === u);
+      const sum = (accepts: (n: number) => boolean): ContextPass => {
+        const list = own.filter(accepts);
+        const add = (of: (n: number) => number): number => list.reduce((total, n) => total + of(n), 0);
+        return {
+          seconds: add((n) => this.contextSeconds[n]),
+          attentionSeconds: add((n) => (isAttention(n) ? this.compute[n] : 0)),
+        };
+      };
+      const forward = sum((n) => pass[n] === 'forward');
+      const backward = sum((n) => pass[n] !== 'forward' || this.repeated.has(n));
+      return { context: { forward, backward, again: record((policy) => sum((n) => again[policy].has(graph.nodes[n].name))) } };
+    };
+  } // prettier-ignore
+
+  /** Calls that run again for what is not kept; repeats for the gradient of attention are part of the backward pass. */
+  private againNames(policy: Checkpoint): Set<string> {
+    const names = runAgain(policy, this.model.graph, this.table);
+    if (policy !== 'full') for (const name of this.repeatedNames()) names.delete(name);
+    return names;
+  }
+
+  private notKept(policy: Checkpoint): Set<string> {
+    return new Set([...runAgain(policy, this.model.graph, this.table), ...this.repeatedNames()]);
+  }
+
+  private repeatedNames(): string[] {
+    return [...this.repeated].map((n) => this.model.graph.nodes[n].name);
+  }
+
+  /** Bytes of the results of a node on a device, as they are kept. */
+  private bytes(n: number): number {
+    const { flow } = this.model;
+    return [...flow.results[n]].reduce((sum, v) => (v < 0 ? sum : sum + this.pendingSums.keptBytes(v)), 0);
+  }
+
+  private valueBytes(value: number): number {
+    return localBytes(this.model, value, this.routes.owned(value));
+  }
+
+  /** Bytes of the largest activation that each unit hands to the next in the forward pass. */
+  private boundaries(): Float64Array {
+    const { model, graphUnits } = this;
+    const { unit, pass, weight } = graphUnits;
+    const out = new Float64Array(graphUnits.count);
+    const depends = new Uint8Array(model.flow.values.length);
+    model.graph.nodes.forEach((node, n) => {
+      const isParameter = node.kind === 'placeholder' && node.meta.role === 'parameter';
+      const from = isParameter || [...model.flow.inputs[n]].some((v) => depends[v] === 1);
+      for (const v of model.flow.results[n]) if (v >= 0) depends[v] = Number(from);
+      if (node.kind !== 'call' || pass[n] !== 'forward') return;
+      for (const v of model.flow.inputs[n]) {
+        const producer = model.flow.values[v].node;
+        if (depends[v] === 0 || weight[producer] === 1 || unit[producer] >= unit[n]) continue;
+        out[unit[producer]] = Math.max(out[unit[producer]], this.valueBytes(v));
+      }
+    });
+    return out;
+  }
+
+  parameters(): CoreParameter[] {
+    const { model, graphUnits } = this;
+    const { graph, flow, strategies, space, choice } = { ...model, choice: this.choice };
+    const pending = this.pending();
+    const tied = new Set((graph.ties ?? []).flatMap(([, ...others]) => others));
+    const trained = new Set(flow.outputs.flatMap(({ output, value }) => (output.role === 'grad' && value >= 0 && output.of !== undefined ? [output.of] : []))); // prettier-ignore
+    const uses = new Map<number, { forward: boolean; backward: boolean; units: Set<number> }>();
+    for (const { use, kind } of this.moves) {
+      if (kind !== 'weight' || use.at.kind !== 'input') continue;
+      const parameter = graphUnits.root[flow.values[use.value].node];
+      const found = uses.get(parameter) ?? { forward: false, backward: false, units: new Set<number>() };
+      if (use.phase === 'forward') {
+        found.forward = true;
+        found.units.add(graphUnits.unit[use.at.node]);
+      } else found.backward = true;
+      uses.set(parameter, found);
+    }
+    return graph.nodes.flatMap((node, n): CoreParameter[] => {
+      const { role } = node.meta;
+      const name = node.meta.roleName ?? node.name;
+      if (node.kind !== 'placeholder' || role === 'input' || role === 'tangent' || tied.has(name)) return [];
+      const state = model.stateBytes.get(n);
+      const entry = strategies.nodes[n];
+      if (state === undefined || entry === null) return [];
+      const { meta } = flow.values[flow.results[n][0]];
+      const sharding = entry.set.specs[choice[model.nodeVariable[n]]];
+      const local = space.localShape(sharding, meta.shape);
+      const used = uses.get(n);
+      const rowWays = space.mesh.sizes.reduce(
+        (ways, size, d) => (space.kindAt(sharding, d) === shardCode(0) ? ways * size : ways),
+        1,
+      );
+      const unit = graphUnits.unit[n];
+      const also = [...(used?.units ?? [])].find((u) => u !== unit);
+      return [
+        {
+          name,
+          unit,
+          ...(also === undefined ? {} : { alsoUnit: also }),
+          kind: 'dense',
+          localElements: elements(local),
+          localRows: local[0] ?? 1,
+          rows: meta.shape[0] ?? 1,
+          // Buffers and scalars are never cut.
+          rowWays: meta.shape.length === 0 || role !== 'parameter' ? Number.MAX_SAFE_INTEGER : rowWays,
+          itemBytes: DTYPE_BYTES[meta.dtype],
+          state: { parameter: state.parameter, gradient: state.gradient, optimizer: state.optimizer },
+          usedForward: used?.forward ?? false,
+          usedBackward: used?.backward ?? false,
+          trained: trained.has(name),
+          pending: pending.get(n) ?? [],
+        },
+      ];
+    });
+  }
+
+  /** Model dims over which each parameter's gradient is pending where it is made. */
+  private pending(): Map<number, string[]> {
+    const { space } = this.model;
+    const out = new Map<number, string[]>();
+    for (const { use } of this.moves) {
+      const parameter = this.gradientOf[use.value];
+      if (parameter < 0) continue;
+      const from = this.routes.owned(use.value);
+      const dims = space.mesh.dims.flatMap(({ name, size }, d) => (size > 1 && isPartialCode(space.kindAt(from, d)) ? [name] : [])); // prettier-ignore
+      const known = out.get(parameter) ?? [];
+      out.set(parameter, [...new Set([...known, ...dims])]);
+    }
+    return out;
+  }
+
+  traffic(): CoreTraffic[] {
+    const { mesh } = this.model.space;
+    const sums = new Map<string, CoreTraffic>();
+    for (const { kind: what, node, steps } of this.moves) {
+      if (what === 'gradient') continue;
+      const unit = this.graphUnits.unit[node];
+      const times = this.repeated.has(node) ? 2 : 1;
+      for (const { kind, meshDims, bytes, seconds } of steps) {
+        if (!COLLECTIVES.has(kind)) continue;
+        const axes = meshDims.map((d) => mesh.names[d]).join('+');
+        const key = `${unit} ${kind} ${axes}`;
+        const known = sums.get(key);
+        sums.set(key, {
+          unit,
+          kind,
+          axes,
+          count: (known?.count ?? 0) + times,
+          sentBytes: (known?.sentBytes ?? 0) + times * ringBytes(kind, bytes, mesh.sizeOf(meshDims)),
+          seconds: (known?.seconds ?? 0) + times * seconds,
+        });
+      }
+    }
+    return [...sums.values()];
+  }
+
+  /** Collectives of a plan for data ranks that are neither of parameters nor of gradients. */
+  extras(): DataExtra[] {
+    const { model, graphUnits } = this;
+    const out: DataExtra[] = [];
+    const add = (kind: string, bytes: number, n: number): void => {
+      const pass = graphUnits.pass[n] === 'forward' ? 'forward' : 'input';
+      out.push({ kind, bytes, unit: graphUnits.unit[n], pass });
+    };
+    for (const { kind: what, node, steps } of this.moves) {
+      if (what !== 'activation') continue;
+      for (const { kind, bytes } of steps) if (COLLECTIVES.has(kind)) add(kind, bytes, node);
+    }
+    model.graph.nodes.forEach((_, n) => {
+      const entry = model.strategies.nodes[n];
+      if (entry?.call === undefined || entry.record === undefined) return;
+      const s = this.choice[model.nodeVariable[n]];
+      const dims = model.space.meshRank;
+      const { set } = entry;
+      for (let d = 0; d < dims; d++)
+        for (const use of set.rules[set.choice[s * dims + d]]?.collectives ?? [])
+          add(use.kind, use.bytes(this.localContext(n)), n);
+    });
+    return out;
+  }
+
+  /** The call of a node at its local sizes. */
+  private localContext(n: number): ReturnType<typeof atSizes> {
+    const { strategies, space, nodeVariable } = this.model;
+    const entry = strategies.nodes[n];
+    if (entry?.call === undefined) throw internalError('a node without a call has no collectives');
+    const { set, call } = entry;
+    const width = set.inputCount + set.outputCount;
+    const s = this.choice[nodeVariable[n]];
+    const at = (t: number, meta: TensorMeta): TensorMeta => {
+      const id = set.specs[s * width + t];
+      return id < 0 ? meta : { dtype: meta.dtype, shape: space.localShape(id, meta.shape) };
+    };
+    const inputs = call.inputs.map((meta, i) => at(i, meta));
+    const outputs = call.outputs.map((meta, k) => (meta === null ? null : at(set.inputCount + k, meta)));
+    return atSizes(call, inputs, outputs);
+  }
+}
+
+const COLLECTIVES: ReadonlySet<string> = new Set<string>(COLLECTIVE_KINDS);
+
+function record<T>(of: (policy: Checkpoint) => T): Record<Checkpoint, T> {
+  return { none: of('none'), selective: of('selective'), full: of('full') };
+}

@@ -1,0 +1,97 @@
+import type { Graph } from '../../../graph/types.ts';
+import type { OperatorTable } from '../../../ops/record/table.ts';
+import { eachOperand } from '../../../graph/value.ts';
+import { narrowPoints } from '../../../passes/checkpoint/policies.ts';
+import { runsAgain } from '../../../passes/checkpoint/repeatable.ts';
+import { backwardStart } from '../../../passes/plannable/weight-views.ts';
+import type { Checkpoint } from '../model/types.ts';
+import { layerOf } from '../model/representative-layers.ts';
+import type { GraphUnits } from '../model/units.ts';
+
+/**
+ * Bytes that the forward pass keeps for the backward pass, by unit: results that a backward call reads, and under a policy that
+ * runs calls again, those that stay and that a second run reads. Views count with what they show; parameters are states.
+ *
+ * @param bytesOf bytes of the result of a node on one device
+ * @param again names of the calls that run again
+ * @param counts whether a node is looked at
+ */
+export function keptByUnit(
+  graph: Graph,
+  units: GraphUnits,
+  again: ReadonlySet<string>,
+  bytesOf: (node: number) => number,
+  counts: (node: number) => boolean = () => true,
+): { readonly bytes: Float64Array; readonly nodes: Set<number> } {
+  const { unit, pass, root, weight, index } = units;
+  const bytes = new Float64Array(units.count);
+  const nodes = new Set<number>();
+  graph.nodes.forEach((node, i) => {
+    if (node.kind !== 'call') return;
+    const reads = pass[i] !== 'forward' || again.has(node.name);
+    if (!reads) return;
+    for (let k = index.operandStart[i]; k < index.operandStart[i + 1]; k++) {
+      const r = root[index.operands[k]];
+      const made = graph.nodes[r];
+      if (made.kind !== 'call' || weight[r] === 1 || pass[r] !== 'forward' || again.has(made.name)) continue;
+      if (!nodes.has(r) && counts(r)) {
+        nodes.add(r);
+        bytes[unit[r]] += bytesOf(r);
+      }
+    }
+  });
+  return { bytes, nodes };
+}
+
+/**
+ * Names of the forward calls that run again in the backward pass. `full`: all up to the last narrow point of the program but the
+ * last narrow point of each layer, which in a transformer is the residual stream that it hands on; so is what frameworks keep
+ * that checkpoint layer by layer. `selective`: of those, all but products of matrices and attention. What no backward call needs
+ * does not run again, such as the last product of a layer: PyTorch stops a second run at the last value that is missing.
+ */
+export function runAgain(policy: Checkpoint, graph: Graph, table: OperatorTable): Set<string> {
+  if (policy === 'none') return new Set();
+  const narrow = narrowPoints(graph, table);
+  const last = graph.nodes.findIndex((n) => n.name === narrow.at(-1));
+  const kept = new Set(lastOfLayers(narrow, graph));
+  const names = new Set<string>();
+  for (const node of graph.nodes.slice(0, Math.max(0, Math.min(last, backwardStart(graph))))) {
+    const record = table.get(node.target);
+    if (node.kind !== 'call' || kept.has(node.name) || record === undefined || !runsAgain(node.target, record))
+      continue;
+    if (policy === 'full' || !DEAR.has(record.cls)) names.add(node.name);
+  }
+  return neededAgain(names, graph);
+}
+
+/** Of calls that may run again, those that a backward call needs, directly or through others of them. */
+export function neededAgain(names: ReadonlySet<string>, graph: Graph): Set<string> {
+  const needed = new Set<string>();
+  const parts = new Set(graph.nodes.flatMap((n) => (n.target === 'operator.getitem' ? [n.name] : [])));
+  const start = backwardStart(graph);
+  for (let i = graph.nodes.length - 1; i >= 0; i--) {
+    const node = graph.nodes[i];
+    if (node.kind !== 'call' || (i < start && !needed.has(node.name))) continue;
+    eachOperand(node, (name) => {
+      // One result of several is no call of its own.
+      if (names.has(name) || parts.has(name)) needed.add(name);
+    });
+  }
+  return new Set([...needed].filter((name) => names.has(name)));
+}
+
+/** Of the narrow points inside a layer only the last. */
+function lastOfLayers(narrow: readonly string[], graph: Graph): string[] {
+  const layers = new Map(graph.nodes.map((n) => [n.name, layerOf(n.meta.path)]));
+  const last = new Map<number, string>();
+  for (const name of narrow) {
+    const layer = layers.get(name);
+    if (layer !== undefined) last.set(layer, name);
+  }
+  return narrow.filter((name) => {
+    const layer = layers.get(name);
+    return layer === undefined || last.get(layer) === name;
+  });
+}
+
+const DEAR: ReadonlySet<string> = new Set(['matmul', 'attention']);

@@ -1,0 +1,346 @@
+import { loadCluster, usableMemoryBytes, type Cluster } from '../../../cost/hardware/cluster.ts';
+import { DTYPE_BYTES } from '../../../graph/types.ts';
+import { dtypeNamed } from '../../../models/build.ts';
+import { parseModelConfig } from '../../../models/families.ts';
+import { keptMicrobatches } from '../../../simulate/pipeline/closed-forms.ts';
+import type { StageSeconds } from '../../../simulate/pipeline/play.ts';
+import { internalError } from '../../../errors.ts';
+import { balancedCuts, type CutUnit } from '../model/balanced-cuts.ts';
+import { coreKey, type Checkpoint, type CoreCost } from '../model/types.ts';
+import { PipelinePlayer } from '../model/fast-play.ts';
+import type { LayoutKind, LayoutSizes, LayoutTuning } from '../model/layout.ts';
+import { passesAlone, savedInRun, savedInStep, type Saved } from '../model/overlap.ts';
+import type { SweepQuestion } from '../model/question.ts';
+import type { RoutedCosts } from '../rank/moe.ts';
+import type { LayerKinds } from '../model/representative-layers.ts';
+import { endsSumSeconds } from '../rank/tied-embedding.ts';
+import type { ComparedBoundary, ComparedStage } from '../../compare/comparison.ts';
+import type { Traffic } from '../../compare/price.ts';
+import { GroupMaker } from '../rank/data-groups.ts';
+import type { DataGroups } from '../model/states.ts';
+import { keptUnits } from './selective-recompute.ts';
+import { stepTraffic, type DevicePlace } from './step-traffic.ts';
+import { parameterCosts, unitCosts, type Unit, type UnitRequest } from './unit-costs.ts';
+
+/** A layout put together from the priced parts of one data rank. */
+export interface Figures {
+  readonly seconds: number;
+  /** Of the device that works longest; the split below is its own. */
+  readonly busySeconds: number;
+  readonly computeSeconds: number;
+  readonly communicationSeconds: number;
+  readonly bubbleSeconds: number;
+  readonly peakBytes: number;
+  readonly memory: {
+    readonly parameterBytes: number;
+    readonly gradientBytes: number;
+    readonly optimizerBytes: number;
+    readonly activationBytes: number;
+    readonly temporaryBytes: number;
+  };
+  readonly microbatches: number;
+  /** Of the device that works longest, exchanges of tokens with experts in plain sight or not. */
+  readonly exchangeSeconds: number;
+  /** Units whose results run again in the backward pass. */
+  readonly unitsAgain: number;
+  readonly stages: readonly ComparedStage[];
+  readonly boundaries: readonly ComparedBoundary[];
+  /** Where the device that works longest is. */
+  readonly place: DevicePlace;
+}
+
+/** Puts layouts together; groups and parameter prices of a mesh are made once. */
+export class Composer {
+  readonly cluster: Cluster;
+  readonly budgetBytes: number;
+  /** Whether collectives run beside compute. */
+  readonly overlaps: boolean;
+  private readonly player = new PipelinePlayer();
+  private readonly keyValueBytes: UnitRequest['keyValueBytes'];
+  private readonly maker: GroupMaker;
+  private readonly groups = new Map<string, DataGroups>();
+  private readonly costsOf = new Map<string, UnitRequest['costs']>();
+  private readonly unitsOf = new Map<string, readonly Unit[]>();
+
+  constructor(
+    private readonly question: SweepQuestion,
+    private readonly kinds: LayerKinds,
+  ) {
+    this.cluster = loadCluster(question.cluster);
+    this.keyValueBytes = keyValueBytes(question);
+    this.maker = new GroupMaker(question.cost, this.cluster);
+    this.overlaps = question.overlap ?? true;
+    this.budgetBytes = question.memoryBytes ?? usableMemoryBytes(this.cluster);
+  }
+
+  /** Microbatches of a step, 0 where the batch does not divide. */
+  microbatches({ dp_replicate, dp_shard }: LayoutSizes, microbatch: number): number {
+    const { globalBatch } = this.question;
+    const per = dp_replicate * dp_shard * microbatch;
+    return globalBatch % per === 0 ? globalBatch / per : 0;
+  }
+
+  /** The dense and the expert mesh of a layout, with the prices of their collectives. */
+  groupsOf(sizes: LayoutSizes, kind: LayoutKind): DataGroups {
+    const key = `${kind.context === 'ulysses'} ${Object.values(sizes).join()}`;
+    let found = this.groups.get(key);
+    if (found === undefined) {
+      found = this.maker.groups(sizes, kind.context);
+      this.groups.set(key, found);
+    }
+    return found;
+  }
+
+  /** What the units of a layout are made from. */
+  private request(core: CoreCost, routed: RoutedCosts | undefined, { sizes, kind }: Layout, checkpoint: Checkpoint, { once, paired = false }: Ways): UnitRequest {
+    const groups = this.groupsOf(sizes, kind);
+    const key = `${coreKey(core.request)} ${Object.values(sizes).join()} ${kind.mode} ${kind.context === 'ulysses'} ${once}`;
+    let costs = this.costsOf.get(key);
+    if (costs === undefined) {
+      const { devices, cost } = this.question;
+      const endsSum = (bytes: number): number => endsSumSeconds(bytes, devices, cost, this.cluster);
+      costs = parameterCosts([...core.parameters, ...(routed?.parameters ?? [])], { mode: kind.mode, once, groups, ...(sizes.pp > 1 ? { endsSum } : {}) });
+      // Rows come program by program, so that what is long past is not asked for again.
+      if (this.costsOf.size >= MOST_COSTS) this.costsOf.clear();
+      this.costsOf.set(key, costs);
+    }
+    return { core, routed, sizes, kind, checkpoint, paired, groups, overlaps: this.overlaps, keyValueBytes: this.keyValueBytes, costs };
+  } // prettier-ignore
+
+  private units(core: CoreCost, routed: RoutedCosts | undefined, layout: Layout, checkpoint: Checkpoint, ways: Ways): readonly Unit[] {
+    const { sizes, kind } = layout;
+    const key = `${coreKey(core.request)} ${Object.values(sizes).join()} ${kind.mode} ${kind.context} ${checkpoint} ${ways.once} ${ways.paired === true}`;
+    let found = this.unitsOf.get(key);
+    if (found === undefined) {
+      found = unitCosts(this.request(core, routed, layout, checkpoint, ways), this.kinds);
+      if (this.unitsOf.size >= MOST_COSTS) this.unitsOf.clear();
+      this.unitsOf.set(key, found);
+    }
+    return found;
+  } // prettier-ignore
+
+  /**
+   * Seconds and bytes of a layout; undefined where the schedule or the batch does not admit it.
+   *
+   * @param limits also undefined where it does not fit, or where its longest device alone works as long as `below`: both are
+   *   known before the schedule is played
+   */
+  compose(
+    core: CoreCost,
+    routed: RoutedCosts | undefined,
+    sizes: LayoutSizes,
+    kind: LayoutKind,
+    tuning: LayoutTuning,
+    limits: { readonly fitting?: boolean; readonly below?: number } = {},
+  ): Figures | undefined {
+    const { schedule, chunks: v, checkpoint, microbatch, paired = false } = tuning;
+    const { pp } = sizes;
+    const m = this.microbatches(sizes, microbatch);
+    if (m === 0) return undefined;
+    const units = this.units(core, routed, { sizes, kind }, checkpoint, tuning);
+    if (units.length - 2 < pp * v || (schedule === 'interleaved' && m % pp !== 0)) return undefined;
+    const bounds = this.stageBounds(units, sizes, tuning, m);
+    const strict = Array.from({ length: pp * v }, (_, k) => units.slice(bounds[k], bounds[k + 1]));
+    const inFlight = Array.from({ length: pp }, (_, i) => Math.min(m * v, keptMicrobatches(schedule, { devices: pp, microbatches: m, chunks: v }, i) + Number(paired))); // prettier-ignore
+    const plain = this.units(core, routed, { sizes, kind }, 'none', tuning);
+    const kept =
+      plain === units ? strict.map((list) => list.length) : this.keptOf(strict, plain, bounds, pp, inFlight, paired);
+    const chunk = strict.map((list, k) => [...list.slice(0, list.length - kept[k]), ...plain.slice(bounds[k + 1] - kept[k], bounds[k + 1])]); // prettier-ignore
+    const saved = chunk.map((list) => (this.overlaps ? savedInRun(list) : NOTHING));
+    // Passes that fill and empty the pipeline have no other microbatch beside them: all get the mean of what is saved.
+    const share = paired ? 1 - passesAlone(pp, v, m) / (m * v) : 0;
+    const seconds = chunk.map((list, k): StageSeconds => ({
+      forward: add(list, (u) => u.forward + u.gatherForward - share * u.pairedForward) - saved[k].forward,
+      backwardInput:
+        add(list, (u) => u.input + u.gatherBackward + u.scatter - share * u.pairedBackward) - saved[k].backward,
+      backwardWeight: add(list, (u) => u.weight),
+    }));
+    const devices = Array.from({ length: pp }, (_, i) => {
+      const own = chunk.filter((_, k) => k % pp === i);
+      const runs = saved.filter((_, k) => k % pp === i);
+      const all = own.flat();
+      // Chunks of one device are alike; the fullest stands for all that are kept.
+      const activations = inFlight[i] * Math.max(...own.map((list) => add(list, (u) => u.keptBytes)));
+      const temporary =
+        Math.max(...all.map((u) => u.temporaryBytes)) + this.aheadBytes(own) + (paired ? besideBytes(all) : 0);
+      const [parameter, gradient, optimizer] = [0, 1, 2].map((k) => add(all, (u) => u.states[k]));
+      return {
+        all,
+        inFlight: inFlight[i],
+        kept: activations,
+        temporary,
+        parameter,
+        gradient,
+        optimizer,
+        peak: Math.ceil(parameter + gradient + optimizer + activations + temporary),
+        stepMoves: add(all, (u) => u.stepSum + u.stepGather),
+        step: add(all, (u) => u.stepSum + u.stepGather) - (this.overlaps ? savedInStep(all, runs) : 0),
+        moves: add(all, (u) => u.gatherForward + u.gatherBackward + u.scatter),
+        saved: runs.reduce((t, r) => t + r.forward + r.backward, 0),
+        compute: add(all, (u) => u.compute) * m,
+        busy: own.reduce((t, _, c) => t + total3(seconds[c * pp + i]), 0) * m,
+      };
+    });
+    const fullest = devices.reduce((k, d, i) => (d.peak > devices[k].peak ? i : k), 0);
+    const full = devices[fullest];
+    const busiest = devices.reduce((k, d, i) => (d.busy + d.step > devices[k].busy + devices[k].step ? i : k), 0);
+    const at = devices[busiest];
+    if (limits.fitting === true && full.peak > this.budgetBytes) return undefined;
+    if (at.busy + at.step >= (limits.below ?? Infinity)) return undefined;
+    const lasts = chunk.slice(0, -1).map((list) => list[list.length - 1]);
+    const played = this.player.ends(schedule, pp, v, m, seconds, lasts.map((u) => u.boundary)); // prettier-ignore
+    // What fills and empties the pipeline is on the way to every device, without what pairs save.
+    const alone =
+      share * (pp - 1) * Math.max(...chunk.map((list) => add(list, (u) => u.pairedForward + u.pairedBackward)));
+    // Each device sums its gradients when its own last microbatch is done.
+    const ends = devices.map((d, i) => played[i] + alone + d.step);
+    const stepEnd = Math.max(...ends);
+    return {
+      seconds: stepEnd,
+      busySeconds: at.busy + at.step,
+      computeSeconds: at.compute,
+      // A difference of sums: rounding may leave less than nothing.
+      communicationSeconds: Math.max(0, at.busy - at.compute + at.step),
+      bubbleSeconds: pp === 1 ? 0 : Math.max(0, stepEnd - at.busy - at.step),
+      peakBytes: full.peak,
+      memory: {
+        parameterBytes: Math.ceil(full.parameter),
+        gradientBytes: Math.ceil(full.gradient),
+        optimizerBytes: Math.ceil(full.optimizer),
+        activationBytes: full.kept,
+        temporaryBytes: full.temporary,
+      },
+      microbatches: m,
+      exchangeSeconds: add(at.all, (u) => u.exchange) * m,
+      unitsAgain: chunk.reduce((total, list, k) => total + list.length - kept[k], 0),
+      stages: chunk.map((_, k) => ({
+        first: Math.max(0, bounds[k] - 1),
+        end: Math.min(units.length - 2, bounds[k + 1] - 1),
+        embedding: bounds[k] === 0,
+        head: bounds[k + 1] === units.length,
+        seconds: total3(seconds[k]),
+        forwardSeconds: seconds[k].forward,
+        backwardInputSeconds: seconds[k].backwardInput,
+        backwardWeightSeconds: seconds[k].backwardWeight,
+        peakBytes: devices[k % pp].peak,
+        inFlight: devices[k % pp].inFlight,
+        idleShare: Math.max(0, 1 - (devices[k % pp].busy + devices[k % pp].step) / stepEnd),
+      })),
+      // Stages of one device send nothing.
+      boundaries: (pp === 1 ? [] : lasts).map((u) => ({ bytes: u.boundaryBytes, seconds: u.boundary })),
+      place: {
+        bounds,
+        device: busiest,
+        chunks: v,
+        again: chunk.map((list, k) => list.length - kept[k]),
+        visible: {
+          microbatch: at.moves === 0 ? 1 : 1 - at.saved / at.moves,
+          step: at.stepMoves === 0 ? 1 : at.step / at.stepMoves,
+          exchange:
+            1 -
+            (share * add(at.all, (u) => u.pairedForward + u.pairedBackward)) / (add(at.all, (u) => u.exchange) || 1),
+        },
+      },
+    };
+  }
+
+  /**
+   * Seconds and bytes below which no tuning of a layout is: stages share the work evenly, states move for nothing, all exchanges
+   * with experts that may hide do, everything runs again and nothing of the second run is paid.
+   */
+  least(core: CoreCost, routed: RoutedCosts | undefined, layout: Layout): { readonly seconds: number; readonly bytes: () => number } {
+    const { pp } = layout.sizes;
+    const { keyValueBytes, overlaps } = this;
+    const groups = this.groupsOf(layout.sizes, layout.kind);
+    const bare: UnitRequest = { core, routed, ...layout, checkpoint: 'none', paired: overlaps, groups, overlaps, keyValueBytes, costs: [] };
+    const units = unitCosts(bare, this.kinds);
+    const m = this.microbatches(layout.sizes, core.request.microbatch);
+    const passes = add(units, (u) => u.forward + u.input + u.weight - u.pairedForward - u.pairedBackward);
+    return {
+      seconds: (m * passes) / pp,
+      bytes: () => {
+        const full = this.units(core, routed, layout, 'full', { once: false });
+        const kept = add(full, (u) => u.states[0] + u.states[1] + u.states[2] + u.keptBytes);
+        return kept / pp + Math.min(...units.map((u) => u.temporaryBytes));
+      },
+    };
+  } // prettier-ignore
+
+  /** Bytes that a neighbour is about to use, gathered already. */
+  private aheadBytes(chunks: readonly (readonly Unit[])[]): number {
+    return this.overlaps ? Math.max(0, ...chunks.flatMap((list) => list.slice(1).map((u) => u.prefetchedBytes))) : 0;
+  }
+
+  /** For each chunk how many of its last units need not run again. */
+  private keptOf(strict: readonly (readonly Unit[])[], plain: readonly Unit[], bounds: readonly number[], pp: number, inFlight: readonly number[], paired: boolean): number[] {
+    const counts = new Array<number>(strict.length).fill(0);
+    for (let i = 0; i < pp; i++) {
+      const own = strict.flatMap((_, k) => (k % pp === i ? [k] : []));
+      const lists = own.map((k) => strict[k]);
+      const states = lists.flat().reduce((sum, u) => sum + u.states[0] + u.states[1] + u.states[2], 0);
+      const whole = own.map((k) => plain.slice(bounds[k], bounds[k + 1]));
+      const found = keptUnits(lists, whole, inFlight[i], states + this.aheadBytes(lists) + (paired ? besideBytes(lists.flat()) : 0), this.budgetBytes);
+      own.forEach((k, c) => (counts[k] = found[c]));
+    }
+    return counts;
+  } // prettier-ignore
+
+  /** First unit of every chunk, and the number of units. */
+  private stageBounds(
+    units: readonly Unit[],
+    { pp }: LayoutSizes,
+    { schedule, chunks: v }: LayoutTuning,
+    microbatches: number,
+  ): readonly number[] {
+    if (pp * v === 1) return [0, units.length];
+    const list = units.map((u): CutUnit => ({
+      seconds: u.forward + u.gatherForward + u.input + u.gatherBackward + u.scatter + u.weight,
+      stateBytes: u.states[0] + u.states[1] + u.states[2],
+      activationBytes: u.keptBytes,
+    }));
+    const temporary = Math.max(...units.map((u) => u.temporaryBytes));
+    const request = { stages: pp * v, microbatches, schedule: schedule === 'interleaved' ? '1f1b' : schedule } as const;
+    const limitBytes = schedule === 'interleaved' ? Infinity : this.budgetBytes - temporary;
+    // What fits nowhere is priced at its fastest cuts, so that it can be said by how much it does not fit.
+    const found =
+      balancedCuts(list, { ...request, limitBytes }) ?? balancedCuts(list, { ...request, limitBytes: Infinity });
+    if (found === undefined) throw internalError(`${units.length} units for ${pp * v} stages`);
+    return found;
+  }
+
+  /** Collectives of one step on the device that works longest. */
+  traffic(core: CoreCost, routed: RoutedCosts | undefined, layout: Layout, tuning: LayoutTuning, figures: Figures): Traffic[] {
+    const request = this.request(core, routed, layout, tuning.checkpoint, tuning);
+    return stepTraffic(request, this.kinds, figures.place, figures.microbatches);
+  } // prettier-ignore
+}
+
+/** Keys and values of a layer for one sequence; heads that a rank does not have whole are repeated (lint rule ZL04). */
+function keyValueBytes({ config, sequence, dtype }: SweepQuestion): (tp: number) => number {
+  const { architecture, statedDtype } = parseModelConfig(config);
+  const { keyHeads, headWidth } = architecture.shape;
+  const itemBytes = DTYPE_BYTES[dtype ?? (statedDtype === undefined ? 'bf16' : dtypeNamed(statedDtype))];
+  return (tp) => 2 * sequence * Math.ceil(keyHeads / tp) * headWidth * itemBytes;
+}
+
+/** A mesh and what its dims do. */
+export interface Layout {
+  readonly sizes: LayoutSizes;
+  readonly kind: LayoutKind;
+}
+
+type Ways = Pick<LayoutTuning, 'once' | 'paired'>;
+
+/** The most that a unit with experts holds besides, while the same device is at work on another microbatch. */
+function besideBytes(units: readonly Unit[]): number {
+  return units.reduce((most, u) => (u.exchange > 0 ? Math.max(most, u.temporaryBytes) : most), 0);
+}
+
+/** Layouts whose parameters or units are priced and kept. */
+const MOST_COSTS = 2048;
+const NOTHING: Saved = { forward: 0, backward: 0, hiddenForward: 0, hiddenBackward: 0 };
+const total3 = (s: StageSeconds): number => s.forward + s.backwardInput + s.backwardWeight;
+
+function add<T>(list: readonly T[], of: (item: T) => number): number {
+  return list.reduce((sum, item) => sum + of(item), 0);
+}

@@ -1,0 +1,114 @@
+import { CHECKPOINTS, type CoreCost } from '../model/types.ts';
+import type { Composer, Figures } from './compose.ts';
+import type { LayoutTuning } from '../model/layout.ts';
+import type { LayoutRow } from './layouts.ts';
+import type { RoutedCosts } from '../rank/moe.ts';
+
+/** A plan that was priced, with the best of what was left to choose. */
+export interface PricedRow {
+  readonly row: LayoutRow;
+  readonly tuning: LayoutTuning;
+  readonly figures: Figures;
+  readonly fits: boolean;
+  /** Of an optimum: the plan of the zoo whose placements it has, because in all they are cheaper than those proven for the layers. */
+  readonly like?: LayoutRow;
+}
+
+/** Schedules other than 1F1B are tried where a plan may come this near to the best. */
+export const SCHEDULE_MARGIN = 1.25;
+
+const MOST_CHUNKS = 12;
+
+/** Prices rows and keeps the best tuning of each. */
+export class RowPricer {
+  readonly best = new Map<LayoutRow, PricedRow>();
+  /** Least seconds of a plan that fits. */
+  incumbent = Infinity;
+
+  constructor(
+    readonly composer: Composer,
+    private readonly layers: number,
+  ) {}
+
+  /** Tries the schedules of a row on a program of its data rank; results run again only where they would not fit otherwise. */
+  price(row: LayoutRow, core: CoreCost, routed: RoutedCosts | undefined): void {
+    for (const { schedule, chunks } of this.schedules(row, core.request.microbatch)) {
+      const known = this.best.get(row);
+      // Exchanges with experts may hide in what is left to try.
+      if (schedule !== '1f1b' && known?.fits === true && known.figures.busySeconds - known.figures.exchangeSeconds > SCHEDULE_MARGIN * this.incumbent) return; // prettier-ignore
+      for (const { once, paired } of this.ways(row, schedule, core.request.microbatch))
+        for (const checkpoint of CHECKPOINTS) {
+          if (paired && checkpoint === 'full') continue;
+          const base = { microbatch: core.request.microbatch, schedule, chunks, checkpoint, once };
+          const tuning = paired ? { ...base, paired } : base;
+          const last = checkpoint === 'full' && !once && this.best.get(row)?.fits !== true;
+          const limits = last ? {} : { fitting: true, below: this.best.get(row)?.figures.seconds ?? Infinity };
+          const figures = this.composer.compose(core, routed, row.sizes, row.kind, tuning, limits);
+          if (figures === undefined) continue;
+          const asRun = figures.unitsAgain === 0 ? { ...tuning, checkpoint: 'none' as const } : tuning;
+          this.offer({ row, tuning: asRun, figures, fits: figures.peakBytes <= this.composer.budgetBytes });
+          // Nothing runs again: no other policy is faster.
+          if (figures.unitsAgain === 0) break;
+        }
+    }
+  }
+
+  /** Whether FSDP keeps what it gathers, and whether two microbatches run beside each other: where frameworks can. */
+  private ways(row: LayoutRow, schedule: string, microbatch: number): { readonly once: boolean; readonly paired: boolean }[] {
+    const { pp, ep } = row.sizes;
+    const m = this.composer.microbatches(row.sizes, microbatch);
+    const pairs = this.composer.overlaps && ep > 1 && m > 1 && (pp === 1 || schedule === 'interleaved');
+    return keeps(row, m).flatMap((once) => (pairs ? [false, true] : [false]).map((paired) => ({ once, paired })));
+  } // prettier-ignore
+
+  private offer(found: PricedRow): void {
+    const known = this.best.get(found.row);
+    if (known === undefined || better(found, known)) this.best.set(found.row, found);
+    if (found.fits) this.incumbent = Math.min(this.incumbent, found.figures.seconds);
+  }
+
+  /** Chunks of a device: powers of two, and what cuts the layers evenly, as published layouts do (5 and 12 among them). */
+  private chunkCounts(pp: number): number[] {
+    return Array.from({ length: MOST_CHUNKS - 1 }, (_, i) => i + 2).filter(
+      (v) => pp * v <= this.layers && (v === 2 || v === 4 || v === 8 || this.layers % (pp * v) === 0),
+    );
+  }
+
+  private schedules(row: LayoutRow, microbatch: number): Pick<LayoutTuning, 'schedule' | 'chunks'>[] {
+    const { pp } = row.sizes;
+    if (pp === 1) return [{ schedule: '1f1b', chunks: 1 }];
+    const m = this.composer.microbatches(row.sizes, microbatch);
+    const list: Pick<LayoutTuning, 'schedule' | 'chunks'>[] = [
+      { schedule: '1f1b', chunks: 1 },
+      { schedule: 'zb-h1', chunks: 1 },
+    ];
+    for (const chunks of this.chunkCounts(pp)) if (m % pp === 0) list.push({ schedule: 'interleaved', chunks });
+    return list;
+  }
+}
+
+/** Whether FSDP keeps what it gathers: both ways are tried where a step has several passes. */
+function keeps({ kind: { mode } }: LayoutRow, microbatches: number): readonly boolean[] {
+  return (mode === 'fsdp' || mode === 'hsdp') && microbatches > 0 ? [true, false] : [false];
+}
+
+/** Fitting plans by seconds, the others by bytes. */
+export function order(a: PricedRow, b: PricedRow): number {
+  return (
+    Number(b.fits) - Number(a.fits) ||
+    (a.fits ? a.figures.seconds - b.figures.seconds : 0) ||
+    a.figures.peakBytes - b.figures.peakBytes ||
+    a.figures.seconds - b.figures.seconds ||
+    // Equal figures: our own plan first, then the simpler one.
+    Number(b.row.kind.free === true) - Number(a.row.kind.free === true) ||
+    a.row.mesh.length - b.row.mesh.length ||
+    (`${a.row.mesh} ${a.row.name}` < `${b.row.mesh} ${b.row.name}` ? -1 : 1)
+  );
+}
+
+/** Whether a plan goes before another: what fits, then seconds; of plans that do not fit, bytes. */
+export function better(a: PricedRow, b: PricedRow): boolean {
+  if (a.fits !== b.fits) return a.fits;
+  if (a.fits) return a.figures.seconds < b.figures.seconds;
+  return a.figures.peakBytes < b.figures.peakBytes;
+}

@@ -1,0 +1,199 @@
+import { internalError } from '../../../errors.ts';
+import type { LayerKinds } from '../model/representative-layers.ts';
+import type { Checkpoint, CoreCost, CoreParameter, CoreUnit, PassSeconds } from '../model/types.ts';
+import { tokenExchange } from './token-exchange.ts';
+import type { LayoutKind, LayoutSizes } from '../model/layout.ts';
+import { exchangeBeside, roomIn, tensorBeside, type Beside, type StateMoves } from '../model/overlap.ts';
+import { ringSeconds, type Ring } from './ring.ts';
+import { routedUnits, type RoutedCosts } from '../rank/moe.ts';
+import { parameterCost, type DataGroups, type Moved, type ParameterCost } from '../model/states.ts';
+
+/** One unit of the whole model under a layout, a checkpointing policy and a way to gather; `StateMoves` are not in its seconds. */
+export interface Unit extends StateMoves {
+  readonly forward: number;
+  readonly input: number;
+  readonly weight: number;
+  /** Of all passes. */
+  readonly compute: number;
+  /** Exchanges of tokens with experts, of all passes. */
+  readonly exchange: number;
+  /** Of a paired schedule: what the passes save where another microbatch is beside them; their seconds are without it. */
+  readonly pairedForward: number;
+  readonly pairedBackward: number;
+  readonly states: readonly [parameter: number, gradient: number, optimizer: number];
+  readonly keptBytes: number;
+  readonly temporaryBytes: number;
+  /** Of its gathered parameters, while a neighbour is at work. */
+  readonly prefetchedBytes: number;
+  readonly boundaryBytes: number;
+  /** Seconds to hand the result to the next stage. */
+  readonly boundary: number;
+}
+
+/** What the units of a layout are made from. */
+export interface UnitRequest {
+  readonly core: CoreCost;
+  readonly routed: RoutedCosts | undefined;
+  readonly sizes: LayoutSizes;
+  readonly kind: LayoutKind;
+  readonly checkpoint: Checkpoint;
+  /** Whether passes of two microbatches run beside each other (`LayoutTuning.paired`). */
+  readonly paired: boolean;
+  readonly groups: DataGroups;
+  /** Whether collectives run beside compute. */
+  readonly overlaps: boolean;
+  /** Keys and values of a layer for one sequence, on one of so many tensor-parallel ranks. */
+  readonly keyValueBytes: (tp: number) => number;
+  /** Every parameter of the built layers with its cost; they depend neither on the checkpointing nor on the schedule. */
+  readonly costs: readonly PricedParameter[];
+}
+
+export interface PricedParameter {
+  readonly p: CoreParameter;
+  readonly cost: ParameterCost;
+}
+
+/** The units of the whole model: what comes before the layers, the layers, what comes after. */
+export function unitCosts(request: UnitRequest, kinds: LayerKinds): Unit[] {
+  const shallow = builtUnits(request);
+  return [shallow[0], ...kinds.standsFor.map((l) => shallow[l + 1]), shallow[shallow.length - 1]];
+}
+
+function builtUnits(request: UnitRequest): Unit[] {
+  const { core, routed, sizes, checkpoint, paired, groups, costs } = request;
+  const { dense } = groups;
+  return core.units.map((u, index): Unit => {
+    const own = costs.filter(({ p }) => p.unit === index || (sizes.pp > 1 && p.alsoUnit === index));
+    const sum = (of: (c: ParameterCost) => number): number => own.reduce((total, { cost }) => total + of(cost), 0);
+    const extra = (pass: string): number =>
+      core.extras.reduce((total, e) => {
+        if (e.unit !== index || e.pass !== pass) return total;
+        return dense.mesh.names.reduce((t, name, d) => {
+          const isData = name === 'dp_replicate' || name === 'dp_shard';
+          return isData ? t + dense.collectives.seconds(e.kind as 'all_reduce', e.bytes, [d]) : t;
+        }, total);
+      }, 0);
+    const blocks = routed === undefined ? undefined : routedUnits(routed, sizes);
+    if (routed !== undefined && blocks === undefined)
+      throw internalError(`routed blocks were not priced for ep ${sizes.ep} and etp ${sizes.etp ?? 1}`);
+    const block = blocks?.[index];
+    const exchange =
+      block === undefined || routed === undefined ? 0 : 2 * tokenExchange(groups, block.dispatchBytes, routed).seconds;
+    const moved = modelMoves(u, request);
+    const again = u.again[checkpoint].compute + (block?.againSeconds[checkpoint] ?? 0);
+    const secondExchange = checkpoint === 'full' ? exchange : 0;
+    const kept = u.keptBytes[checkpoint] + (block?.keptBytes[checkpoint] ?? 0);
+    const keptWithout = u.keptBytes.none + (block?.keptBytes.none ?? 0);
+    const forwardCompute = u.forward.compute + (block?.forwardSeconds ?? 0);
+    const inputCompute = u.backwardInput.compute + again + (block?.inputSeconds ?? 0);
+    const weightCompute = u.backwardWeight.compute + (block?.weightSeconds ?? 0);
+    const { forward, input, weight, second } = moved;
+    const room = {
+      forward: roomIn(forwardCompute, forward.hidden),
+      backward: roomIn(inputCompute + weightCompute, input.hidden + weight.hidden + second.hidden),
+    };
+    const backwardExchange = exchange + secondExchange;
+    const hides = paired ? exchangeBeside({ forward: exchange, backward: backwardExchange }, room) : ALONE;
+    return {
+      forward: forwardCompute + forward.seconds + exchange + extra('forward'),
+      input: inputCompute + input.seconds + second.seconds + backwardExchange + extra('input'),
+      weight: weightCompute + weight.seconds,
+      compute: forwardCompute + inputCompute + weightCompute,
+      exchange: exchange + backwardExchange,
+      pairedForward: hides.savedForward,
+      pairedBackward: hides.savedBackward,
+      forwardRoom: room.forward - hides.hiddenBackward,
+      backwardRoom: room.backward - hides.hiddenForward,
+      gatherForward: sum((c) => c.gatherForwardSeconds),
+      gatherBackward: sum((c) => c.gatherBackwardSeconds),
+      scatter: sum((c) => c.scatterSeconds),
+      stepSum: u.stepSeconds + sum((c) => c.sumSeconds),
+      stepGather: sum((c) => c.gatherSeconds),
+      states: [sum((c) => c.parameterBytes), sum((c) => c.gradientBytes), sum((c) => c.optimizerBytes)],
+      keptBytes: kept,
+      // A unit whose results run again has them all for a moment.
+      temporaryBytes:
+        Math.max(u.temporaryBytes, block?.temporaryBytes ?? 0) +
+        Math.max(0, keptWithout - kept) +
+        sum((c) => c.gatheredBytes),
+      prefetchedBytes: sum((c) => c.prefetchedBytes),
+      boundaryBytes: u.boundaryBytes,
+      boundary: sizes.pp === 1 ? 0 : dense.collectives.seconds('collective_permute', u.boundaryBytes, [0]),
+    };
+  });
+}
+
+const ALONE = { hiddenForward: 0, hiddenBackward: 0, savedForward: 0, savedBackward: 0 };
+
+/** Collectives on the model dims by pass: what is visible of them, and the compute that hides the rest. */
+interface ModelMoves {
+  readonly forward: Beside;
+  readonly input: Beside;
+  readonly weight: Beside;
+  /** Of what runs again. */
+  readonly second: Beside;
+}
+
+function modelMoves(u: CoreUnit, request: UnitRequest): ModelMoves {
+  const { sizes, kind, checkpoint, overlaps } = request;
+  const again = u.again[checkpoint];
+  if (!overlaps) {
+    const plain = (p: PassSeconds): Beside => ({ seconds: p.communication, hidden: 0 });
+    return { forward: plain(u.forward), input: plain(u.backwardInput), weight: plain(u.backwardWeight), second: plain(again) }; // prettier-ignore
+  }
+  const tensor = (p: PassSeconds): Beside => {
+    const parts = tensorBeside(p, sizes.tp);
+    return { seconds: p.communication - p.tensorParts + parts.seconds, hidden: parts.hidden };
+  };
+  const moves = { forward: tensor(u.forward), input: tensor(u.backwardInput), weight: tensor(u.backwardWeight), second: tensor(again) }; // prettier-ignore
+  if (kind.context !== 'ring' || u.context === undefined) return moves;
+  const ring = ringOf(request);
+  const passed = (move: Beside, instead: number, turns: Beside): Beside => ({
+    seconds: move.seconds - instead + turns.seconds,
+    hidden: move.hidden + turns.hidden,
+  });
+  const { forward, backward } = u.context;
+  const second = u.context.again[checkpoint];
+  return {
+    forward: passed(moves.forward, forward.seconds, ringSeconds(forward, ring, 'forward')),
+    // Keys and values go round once more beside their gradients.
+    input: passed(moves.input, backward.seconds, ringSeconds(backward, ring, 'backward')),
+    weight: moves.weight,
+    second: passed(moves.second, second.seconds, ringSeconds(second, ring, 'forward')),
+  };
+}
+
+/** The ring of a layout: keys and values of a rank, of the heads that the model makes, before they are repeated for its queries. */
+export function ringOf({ core, sizes, groups: { dense }, keyValueBytes }: UnitRequest): Ring {
+  const cp = dense.mesh.resolve(['cp']);
+  return {
+    ranks: sizes.cp,
+    blockBytes: (core.request.microbatch * keyValueBytes(sizes.tp)) / sizes.cp,
+    hop: (bytes) => dense.collectives.seconds('collective_permute', bytes, cp),
+  };
+}
+
+/**
+ * Every parameter with its cost.
+ *
+ * @param how `endsSum`: seconds in which the ends of a pipeline sum these bytes, where there are stages
+ */
+export function parameterCosts(
+  parameters: readonly CoreParameter[],
+  how: {
+    readonly mode: LayoutKind['mode'];
+    readonly once: boolean;
+    readonly groups: DataGroups;
+    readonly endsSum?: (bytes: number) => number;
+  },
+): PricedParameter[] {
+  return parameters.map((p) => {
+    const cost = parameterCost(p, how.mode, how.groups, how.once);
+    if (how.endsSum === undefined || p.alsoUnit === undefined || !p.trained) return { p, cost };
+    // The first and the last stage both have it: once a step they sum their gradients (lint rule ZL14).
+    const bytes = (cost.gradientBytes / p.state.gradient) * p.itemBytes;
+    const seconds = how.endsSum(bytes);
+    const move: Moved = { kind: 'all_reduce', axes: 'pp', count: 1, sentBytes: bytes, seconds };
+    return { p, cost: { ...cost, sumSeconds: cost.sumSeconds + seconds, perStep: [...cost.perStep, move] } };
+  });
+}

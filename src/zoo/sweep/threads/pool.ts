@@ -1,0 +1,32 @@
+import type { CoreRequest, CoreResult } from '../model/types.ts';
+import type { SweepQuestion } from '../model/question.ts';
+import type { RoutedCosts } from '../rank/moe.ts';
+import type { LayerKinds } from '../model/representative-layers.ts';
+
+/** What threads are asked: a program of a data rank, or the routed blocks of its tokens. */
+export type SweepJob =
+  | { readonly kind: 'core'; readonly request: CoreRequest }
+  | {
+      readonly kind: 'routed';
+      readonly microbatch: number;
+      readonly ways: number;
+      readonly groups: readonly number[];
+      /** Devices over which each expert is cut; absent: none. */
+      readonly tensor?: readonly number[];
+    };
+
+export type SweepAnswer =
+  | { readonly kind: 'core'; readonly result: CoreResult }
+  | { readonly kind: 'routed'; readonly costs: RoutedCosts | null };
+
+/** What a thread is started with. */
+export interface SweepThread {
+  readonly question: SweepQuestion;
+  readonly kinds: LayerKinds;
+}
+
+/** Does jobs, several at once where it has threads; answers come in the order of the jobs. */
+export interface SweepPool {
+  run(jobs: readonly SweepJob[], onDone?: (done: number) => void): Promise<SweepAnswer[]>;
+  close(): Promise<void>;
+}

@@ -1,0 +1,20 @@
+import type { MessagePort } from 'node:worker_threads';
+import { builtinOperators } from '../../../ops/builtin.ts';
+import { CoreSolver } from '../rank/rank-price.ts';
+import { answer } from './local-pool.ts';
+import type { SweepJob, SweepThread } from './pool.ts';
+
+/** Answers jobs until the thread is ended. */
+export function serve(port: MessagePort, { question, kinds }: SweepThread): void {
+  const solver = new CoreSolver(question, builtinOperators(), kinds);
+  port.on('message', ({ id, job }: { readonly id: number; readonly job: SweepJob }) => {
+    answer(solver, job).then(
+      (given) => {
+        port.postMessage({ id, answer: given });
+      },
+      (error: unknown) => {
+        port.postMessage({ id, error: error instanceof Error ? (error.stack ?? error.message) : String(error) });
+      },
+    );
+  });
+}

@@ -1,0 +1,53 @@
+import { Worker } from 'node:worker_threads';
+import { internalError } from '../../../errors.ts';
+import type { SweepAnswer, SweepJob, SweepPool, SweepThread } from './pool.ts';
+
+interface Reply {
+  readonly id: number;
+  readonly answer?: SweepAnswer;
+  readonly error?: string;
+}
+
+/** Threads that take jobs as they get free. Answers do not depend on how many there are: each job is a question of its own. */
+export function threadPool(count: number, start: SweepThread): SweepPool {
+  const workers: Worker[] = [];
+  return {
+    run: (jobs) =>
+      new Promise((resolve, reject) => {
+        const answers = new Array<SweepAnswer>(jobs.length);
+        if (jobs.length === 0) {
+          resolve(answers);
+          return;
+        }
+        while (workers.length < Math.min(count, jobs.length))
+          workers.push(new Worker(new URL('./thread.mjs', import.meta.url), { workerData: start, execArgv: [] }));
+        let next = 0;
+        let left = jobs.length;
+        const give = (worker: Worker): void => {
+          if (next < jobs.length) worker.postMessage({ id: next, job: jobs[next++] satisfies SweepJob });
+        };
+        for (const worker of workers) {
+          worker.removeAllListeners();
+          worker.on('error', reject);
+          worker.on('exit', (code) => {
+            reject(internalError(`a thread of the sweep ended with code ${code}`));
+          });
+          worker.on('message', ({ id, answer, error }: Reply) => {
+            if (answer === undefined) {
+              reject(internalError(error ?? 'a thread of the sweep gave no answer'));
+              return;
+            }
+            answers[id] = answer;
+            left--;
+            if (left === 0) resolve(answers);
+            else give(worker);
+          });
+          give(worker);
+        }
+      }),
+    close: async () => {
+      for (const worker of workers) worker.removeAllListeners();
+      await Promise.all(workers.map((worker) => worker.terminate()));
+    },
+  };
+}

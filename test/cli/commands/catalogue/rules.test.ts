@@ -1,0 +1,40 @@
+import { describe, expect, test } from 'vitest';
+import { runCli } from '../../../../src/cli/program.ts';
+import type { RulesReport } from '../../../../src/cli/commands/catalogue/rules.ts';
+
+async function run(...argv: string[]): Promise<{ code: number; out: string; err: string }> {
+  let out = '';
+  let err = '';
+  const code = await runCli(argv, { stdout: (text) => (out += text), stderr: (text) => (err += text), isTerminal: false });
+  return { code, out, err };
+} // prettier-ignore
+
+describe('shardwright rules', () => {
+  test('lists the rules of an operator at its samples', async () => {
+    const { code, out } = await run('rules', '--op', 'mm');
+    expect(code).toBe(0);
+    expect(out).toContain('mm(x[6,5], x[5,7])\n  S(1), S(0) -> P(sum)\n');
+    const softmax = await run('rules', '--op', 'aten.softmax.int');
+    expect(softmax.out).toContain('S(1) -> S(1)  (not in PyTorch 2.13)  [all-reduce-max-sum]');
+  });
+
+  test('OP-54, OP-55 checks them: the JSON is a contract, and both lists are empty', async () => {
+    const { code, out } = await run('rules', '--op', 'aten.mm.default', '--check', '--json');
+    const report = JSON.parse(out) as RulesReport;
+    expect(code).toBe(0);
+    expect(Object.keys(report)).toEqual(['operators', 'rulesChecked', 'samples', 'combinations', 'unsound', 'missing', 'explained', 'untried', 'untested']); // prettier-ignore
+    expect([report.operators, report.unsound, report.missing]).toEqual([1, [], []]);
+    expect(report.rulesChecked).toBeGreaterThan(30);
+    expect(report.combinations).toBeGreaterThan(100);
+    const log = await run('rules', '--op', 'log', '--check', '--ranks', '2');
+    expect(log.code).toBe(0);
+    expect(log.out).toMatch(/unsound: 0 {3}missing: 0 {3}explained: \d+\n.*domain/s);
+  });
+
+  test('bad arguments are refused', async () => {
+    expect(await run('rules', '--op', 'nothing', '--check')).toMatchObject({ code: 2 });
+    expect((await run('rules', '--op', 'nothing')).err).toMatch(/there is no operator 'nothing'/);
+    expect((await run('rules', '--check', '--ranks', '1')).err).toMatch(/expected numbers from 2 to 8/);
+    expect((await run('rules', '--check', '--budget', 'x', '--json')).out).toMatch(/E_USAGE/);
+  });
+});

@@ -1,0 +1,63 @@
+import { describe, expect, it } from 'vitest';
+import { cli, fixture } from '../../support.ts';
+
+describe('zoo list', () => {
+  it('ZO-39 prints every plan with its axes and collectives', async () => {
+    const run = await cli('zoo', 'list', '--json');
+    expect(run.code).toBe(0);
+    const { plans } = JSON.parse(run.out) as { plans: { name: string; axes: string[]; outside?: string }[] };
+    expect(plans.map((p) => p.name)).toEqual(
+      expect.arrayContaining(['dp', 'zero1', 'zero2', 'fsdp', 'hsdp', 'dp+tp', 'dp+tp+sp', 'hsdp+tp', 'dp+cp', 'dp+ulysses', 'dp+cp+tp', 'dp+ep', 'pp']),
+    ); // prettier-ignore
+    expect(plans.find((p) => p.name === 'pp')?.outside).toContain('not planned yet');
+    expect(plans.find((p) => p.name === 'dp+tp')).toMatchObject({
+      axes: ['dp', 'tp'],
+      step: 'all_reduce of gradients over dp',
+    });
+  });
+
+  it('ZO-2 with a mesh, the process groups of each axis and the hosts that they touch', async () => {
+    const run = await cli('zoo', 'list', '--mesh', 'a=2,b=4', '--json');
+    const { plans } = JSON.parse(run.out) as { plans: { name: string; groups: unknown }[] };
+    expect(plans.find((p) => p.name === 'hsdp')?.groups).toEqual([
+      { axis: 'dp_replicate', hosts: 1, groups: [[0, 4], [1, 5], [2, 6], [3, 7]] },
+      { axis: 'dp_shard', hosts: 1, groups: [[0, 1, 2, 3], [4, 5, 6, 7]] },
+    ]); // prettier-ignore
+    const wide = await cli('zoo', 'list', '--mesh', 'dp=4,tp=8');
+    expect(wide.out).toContain('8 groups on 4 hosts each');
+    expect(wide.out).toContain('4 groups on 1 host each');
+  });
+});
+
+describe('zoo lint', () => {
+  const llama = fixture('llama3-8b-2l-b16');
+
+  it('ZO-16 KV heads fewer than tp are a warning; heads that tp does not divide an error, exit 5', async () => {
+    const warned = await cli('zoo', 'lint', llama, '--plan', 'dp+tp', '--mesh', 'dp=4,tp=16', '--json');
+    expect(warned.code).toBe(0);
+    const { findings } = JSON.parse(warned.out) as { findings: { code: string; severity: string; values: object }[] };
+    expect(findings.map((f) => [f.code, f.severity])).toEqual([
+      ['ZL04', 'warn'],
+      ['ZL11', 'warn'],
+    ]);
+    expect(findings[0].values).toEqual({ kvHeads: 8, tp: 16, copies: 2 });
+    const wrong = await cli('zoo', 'lint', llama, '--plan', 'dp+tp', '--mesh', 'dp=2,tp=12');
+    expect(wrong.code).toBe(5);
+    expect(wrong.out).toContain('ZL03  error  heads 32 mod tp 12 is 8');
+    expect(wrong.out).toContain('nearest: 8, 16');
+  });
+
+  it('ZO-6 a size of -1 is filled', async () => {
+    const args = ['zoo', 'lint', llama, '--plan', 'hsdp+tp', '--devices', '32', '--mesh'];
+    expect((await cli(...args, 'dp_replicate=2,dp_shard=-1,tp=4')).code).toBe(0);
+    const wrong = await cli(...args, 'dp_replicate=2,dp_shard=-1,tp=3');
+    expect(wrong.code).toBe(5);
+    expect(wrong.out).toContain('ZL01');
+  });
+
+  it('a mesh of other axes than the plan is bad input', async () => {
+    const run = await cli('zoo', 'lint', llama, '--plan', 'dp+tp', '--mesh', 'dp=4', '--json');
+    expect(run.code).toBe(2);
+    expect(JSON.parse(run.out)).toMatchObject({ error: { code: 'E_USAGE' } });
+  });
+});

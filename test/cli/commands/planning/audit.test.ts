@@ -1,0 +1,101 @@
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { cli, fixture } from '../../support.ts';
+
+const MLP = fixture('mlp-loss');
+const WHERE = ['--mesh', 'dp=2,tp=4', '--cluster', 'dgx-h100'] as const;
+let folder = '';
+beforeAll(() => void (folder = mkdtempSync(join(tmpdir(), 'shardwright-'))));
+afterAll(() => rmSync(folder, { recursive: true, force: true }));
+
+interface Audited {
+  readonly seconds: number;
+  readonly optimumSeconds: number;
+  readonly bound: number;
+  readonly regret: number;
+  readonly edits: readonly { readonly node: string; readonly from: string; readonly to: string; readonly secondsSaved: number; readonly bytesFreed: number }[];
+} // prettier-ignore
+
+describe('audit', () => {
+  it('ZO-38 of a zoo plan: regret, edits, exit 4 above the allowed regret', async () => {
+    const run = await cli(
+      'audit',
+      MLP,
+      '--plan',
+      'zoo:fsdp+tp',
+      ...WHERE,
+      '--edits',
+      '2',
+      '--max-regret',
+      '3%',
+      '--json',
+    );
+    expect(run.code, run.err).toBe(4);
+    const audited = JSON.parse(run.out) as Audited;
+    expect(audited.regret).toBeCloseTo(audited.seconds / audited.optimumSeconds - 1, 12);
+    expect(audited.bound).toBeLessThanOrEqual(audited.optimumSeconds);
+    expect(audited.edits).toHaveLength(2);
+    for (const e of audited.edits) {
+      expect(e.from).not.toBe(e.to);
+      expect(e.secondsSaved).toBeGreaterThan(0);
+    }
+    const text = await cli('audit', MLP, '--plan', 'zoo:fsdp+tp', ...WHERE, '--edits', '1');
+    expect(text.code).toBe(0);
+    expect(text.out).toContain('(activations)');
+    expect(text.out).toContain('solved exactly');
+  });
+
+  it('of a plan folder: the optimum has no regret, and a pinned plan is audited without its pins', async () => {
+    const best = join(folder, 'best');
+    const pinned = join(folder, 'pinned');
+    expect((await cli('plan', MLP, ...WHERE, '-o', best, '--no-recipes')).code).toBe(0);
+    const pins = ['--pin', 'm.fc1.weight=S(0)R'];
+    const made = await cli('plan', MLP, ...WHERE, ...pins, '-o', pinned, '--no-recipes');
+    expect(made.code, made.err).toBe(0);
+    const none = await cli('audit', MLP, '--plan', best, '--max-regret', '0', '--json');
+    expect(none.code, none.err).toBe(0);
+    expect(JSON.parse(none.out)).toMatchObject({ regret: 0, edits: [] });
+    const run = await cli('audit', MLP, '--plan', join(pinned, 'plan.json'), '--json');
+    expect(run.code, run.err).toBe(0);
+    const audited = JSON.parse(run.out) as Audited;
+    expect(audited.regret).toBeGreaterThan(0);
+    expect(audited.optimumSeconds).toBe((JSON.parse(none.out) as Audited).optimumSeconds);
+    expect((await cli('audit', MLP, '--plan', best, ...WHERE)).code).toBe(2);
+    expect((await cli('audit', fixture('mlp'), '--plan', best)).code).toBe(2);
+  });
+
+  it('of the shardings that came with the model', async () => {
+    const file = fileURLToPath(
+      new URL('../../../fixtures/jax/einshard-mlp-tutorial-y/shardy.mlir.gz', import.meta.url),
+    );
+    const run = await cli('audit', file, '--plan', 'given', '--mesh', 'd=8', '--cluster', 'dgx-h100', '--json');
+    expect(run.code, run.err).toBe(0);
+    const audited = JSON.parse(run.out) as Audited;
+    expect(audited.seconds).toBeGreaterThanOrEqual(audited.optimumSeconds);
+    const without = await cli('audit', MLP, '--plan', 'given', ...WHERE);
+    expect(without.code).toBe(2);
+    expect(without.err).toContain('no shardings came with the model');
+  });
+
+  it('ZO-38 a plan that does not fit is exit 3, and its edits make it fit', async () => {
+    const run = await cli('audit', MLP, '--plan', 'zoo:dp', '--mesh', 'dp=8', '--cluster', 'dgx-h100', '--memory', '64MiB', '--edits', '6', '--json'); // prettier-ignore
+    expect(run.code, run.err).toBe(3);
+    const audited = JSON.parse(run.out) as Audited & { fits: boolean; overBytes: number; editedPeakBytes: number };
+    expect(audited.fits).toBe(false);
+    expect(audited.overBytes).toBe(67190784);
+    expect(audited.editedPeakBytes).toBeLessThanOrEqual(64 * 2 ** 20);
+  });
+
+  it('ZO-37 bad input', async () => {
+    const name = await cli('audit', MLP, '--plan', 'zoo:fspd', ...WHERE);
+    expect(name.code).toBe(2);
+    expect(name.err).toContain("did you mean 'fsdp'?");
+    expect((await cli('audit', MLP, '--plan', 'zoo:dp', ...WHERE)).err).toContain('has axes dp');
+    expect((await cli('audit', MLP, '--plan', 'zoo:zero1', '--mesh', 'dp=8', '--cluster', 'dgx-h100')).code).toBe(2);
+    expect((await cli('audit', MLP, '--plan', join(folder, 'nothing'))).code).toBe(2);
+    expect((await cli('audit', MLP, '--plan', 'zoo:dp')).err).toContain('needs --mesh');
+  });
+});

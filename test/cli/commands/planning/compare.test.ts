@@ -1,0 +1,93 @@
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { cli, fixture } from '../../support.ts';
+
+const MLP = [fixture('mlp-loss'), '--devices', '8', '--cluster', 'dgx-h100'] as const;
+let folder = '';
+beforeAll(() => void (folder = mkdtempSync(join(tmpdir(), 'shardwright-'))));
+afterAll(() => rmSync(folder, { recursive: true, force: true }));
+
+interface Compared {
+  readonly plans: readonly { readonly name: string; readonly plan: string; readonly mesh: string; readonly seconds: number; readonly peakBytes: number; readonly fits: boolean; readonly communicationSeconds: number }[];
+  readonly best: string | null;
+  readonly pareto: readonly string[];
+} // prettier-ignore
+
+describe('compare', () => {
+  it('ZO-39 prints plans, the best and the front as one JSON value', async () => {
+    const run = await cli('compare', ...MLP, '--max-dims', '2', '--json');
+    expect(run.code, run.err).toBe(0);
+    const compared = JSON.parse(run.out) as Compared;
+    for (const p of compared.plans) {
+      expect(p.seconds).toBeGreaterThan(0);
+      expect(p.communicationSeconds).toBeGreaterThanOrEqual(0);
+      expect(p.communicationSeconds).toBeLessThan(p.seconds);
+      expect(p.mesh).toMatch(/^\w+=\d+(,\w+=\d+)?$/);
+    }
+    expect(compared.best).toBe('optimum');
+    const front = compared.pareto.map((name) => compared.plans.find((p) => p.name === name));
+    for (let i = 1; i < front.length; i++) expect(front[i]!.seconds).toBeLessThanOrEqual(front[i - 1]!.seconds);
+    expect(run.err).toContain('mesh 2 x 4: solving');
+  });
+
+  it('ZO-39 one plan alone that does not fit: by how much, exit 3', async () => {
+    const run = await cli('compare', ...MLP, '--plans', 'dp', '--memory', '64MiB');
+    expect(run.code).toBe(3);
+    expect(run.out).toContain('does not fit: 64.1 MiB over the budget');
+    expect(run.out).toContain('no plan fits the budget');
+  });
+
+  it('ZO-37 names and sizes that are nearly right', async () => {
+    const plan = await cli('compare', ...MLP, '--plans', 'fspd');
+    expect(plan.code).toBe(2);
+    expect(plan.err).toContain("did you mean 'fsdp'?");
+    const memory = await cli('compare', ...MLP, '--memory', '60');
+    expect(memory.code).toBe(2);
+    expect(memory.err).toContain('60GiB');
+    const command = await cli('comapre', 'x');
+    expect(command.code).toBe(2);
+    expect(command.err).toMatch(/did you mean compare/i);
+    expect((await cli('compare', MLP[0])).code).toBe(2);
+  });
+
+  it('a plan that the linter stops, named alone, is bad input', async () => {
+    const run = await cli(
+      'compare',
+      fixture('llama-tiny'),
+      '--devices',
+      '8',
+      '--cluster',
+      'dgx-h100',
+      '--plans',
+      'dp',
+      '--json',
+    );
+    expect(run.code).toBe(2);
+    expect(JSON.parse(run.out)).toMatchObject({ plans: [], best: null, refused: [{ plan: 'dp', code: 'ZL02' }] });
+  });
+
+  it('slices put together are the whole, and the same bytes on every run', async () => {
+    const plans = ['--plans', 'dp,fsdp,dp+tp,optimum', '--max-dims', '2', '--json', '--quiet'];
+    const whole = await cli('compare', ...MLP, ...plans);
+    expect((await cli('compare', ...MLP, ...plans)).out).toBe(whole.out);
+    const files: string[] = [];
+    for (const slice of ['1/2', '2/2']) {
+      const piece = await cli('compare', ...MLP, ...plans, '--slice', slice);
+      expect(piece.code).toBe(0);
+      files.push(join(folder, `${slice[0]}.json`));
+      writeFileSync(files.at(-1)!, piece.out);
+    }
+    const merged = await cli('compare', '--merge', files[0], '--merge', files[1], '--json');
+    expect(merged.code).toBe(0);
+    const [a, b] = [JSON.parse(merged.out) as Compared, JSON.parse(whole.out) as Compared];
+    expect(a.plans).toEqual(b.plans);
+    expect([a.best, a.pareto]).toEqual([b.best, b.pareto]);
+    writeFileSync(files[0], '{"devices": 8}');
+    const wrong = await cli('compare', '--merge', files[0]);
+    expect(wrong.code).toBe(2);
+    expect(wrong.err).toContain('$.cluster');
+    expect((await cli('compare', ...MLP, '--slice', '3/2')).code).toBe(2);
+  });
+});

@@ -1,0 +1,94 @@
+import { describe, expect, test } from 'vitest';
+import { Deadline, type Clock } from '../../../src/plan/request/deadline.ts';
+import { memoryFrontier } from '../../../src/plan/memory-frontier.ts';
+import { prepare } from '../../../src/plan/prepare.ts';
+import { planWithin } from '../../../src/plan/memory/row-generation.ts';
+import type { WithinMemory } from '../../../src/plan/memory/types.ts';
+import { solve } from '../../../src/solver/solve.ts';
+import { load, planFor, request, TABLE } from '../support.ts';
+
+const LOOK_SECONDS = 1000;
+
+/** A clock on which every look takes a thousand seconds: work is counted, whatever the machine. */
+function counting(): Clock & { looks: number } {
+  return {
+    looks: 0,
+    now() {
+      return this.looks++ * LOOK_SECONDS * 1e3;
+    },
+  };
+}
+
+describe('the time limit is one of the whole solve', () => {
+  test('what is left falls with the clock, down to nothing; without a limit nobody looks', () => {
+    const clock = counting();
+    const deadline = new Deadline(2.5 * LOOK_SECONDS, clock);
+    expect(deadline.leftSeconds).toBe(1500);
+    expect(deadline.solveOptions).toEqual({ timeLimitSeconds: 500 });
+    expect(deadline.isOver).toBe(true);
+    // What was begun a moment before gets a millisecond, not nothing.
+    expect(deadline.solveOptions).toEqual({ timeLimitSeconds: 1e-3 });
+    const before = clock.looks;
+    const none = new Deadline(undefined, clock);
+    expect([none.leftSeconds, none.isOver, none.solveOptions]).toEqual([Infinity, false, {}]);
+    expect(clock.looks).toBe(before);
+  });
+
+  test('sharding first, both at once and the bound share it: nothing is begun when it is over, and what is said stays true', async () => {
+    const graph = load('torch/mlp/joint.expanded');
+    const peak = (await planFor(graph, 'dp=2,tp=2')).memory.timeline?.peakBytes ?? NaN;
+    const memoryBytes = Math.floor(peak * 0.7);
+    const asked = request('dp=2,tp=2', { memoryBytes, checkpoint: 'auto' });
+    const prepared = prepare(graph, asked, TABLE);
+    const { problem, expand } = prepared.compact;
+    const within = async (looks: number): Promise<WithinMemory & { late: number; looks: number }> => {
+      const clock = counting();
+      const deadline = new Deadline((looks + 0.5) * LOOK_SECONDS, clock);
+      let late = 0;
+      let calls = 0;
+      const found = await planWithin(
+        prepared,
+        async () => {
+          // The first one is known before this search begins.
+          if (calls++ > 0 && clock.looks > looks + 1) late++;
+          const { choice } = await solve(problem, { engine: 'exact', gap: 0, seed: 0 });
+          return expand(choice);
+        },
+        (after) => prepare(after, { ...asked, activations: 'constraint', checkpoint: 'none' }, TABLE),
+        { recompute: true, mode: 'joint', deadline },
+      );
+      return { ...found, late, looks: clock.looks };
+    };
+    const free = await within(1e6);
+    expect(free.isOutOfTime).toBe(false);
+    expect(free.plan).toBeDefined();
+    let rounds = 0;
+    for (const looks of [0, 2, Math.floor(free.looks / 2)]) {
+      const found = await within(looks);
+      expect(found.late, `${looks}`).toBe(0);
+      expect(found.isOutOfTime).toBe(true);
+      // Every problem on the way looks at the clock before it is begun.
+      expect(found.rounds).toBeLessThanOrEqual(looks);
+      expect(found.rounds).toBeGreaterThanOrEqual(rounds);
+      rounds = found.rounds;
+      expect(found.boundSeconds).toBeLessThanOrEqual(free.plan!.seconds);
+      if (looks === 0) expect(found).toMatchObject({ plan: undefined, rounds: 0, boundSeconds: 0 });
+      if (found.plan !== undefined) expect(found.plan.peakBytes).toBeLessThanOrEqual(memoryBytes);
+    }
+    expect(rounds).toBeGreaterThan(0);
+  });
+
+  test('all budgets of a frontier share it', async () => {
+    const graph = load('torch/mlp/joint.expanded');
+    const asked = request('d=2', { gap: 0.05 });
+    const all = await memoryFrontier(graph, asked, { table: TABLE });
+    const whole = counting();
+    await memoryFrontier(graph, { ...asked, timeLimitSeconds: 1e9 * LOOK_SECONDS }, { table: TABLE, clock: whole });
+    // What comes before the solver looks at the clock, too: half of all looks are enough for some budgets.
+    const timeLimitSeconds = (Math.floor(whole.looks / 2) + 0.5) * LOOK_SECONDS;
+    const some = await memoryFrontier(graph, { ...asked, timeLimitSeconds }, { table: TABLE, clock: counting() });
+    expect(some.asked).toBeLessThan(all.asked);
+    expect(some.points.length).toBeGreaterThan(0);
+    expect(some.points[0].seconds).toBe(all.points[0].seconds);
+  }); // prettier-ignore
+});

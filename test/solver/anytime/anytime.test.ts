@@ -1,0 +1,197 @@
+import { describe, expect, it } from 'vitest';
+import { compact } from '../../../src/solver/anytime/model/presolve.ts';
+import { costOf, Dual, usageOf } from '../../../src/solver/anytime/bound/trws.ts';
+import { PriceAscent } from '../../../src/solver/anytime/bound/row-prices.ts';
+import { firstChoice } from '../../../src/solver/anytime/run/member.ts';
+import { dualCertificate } from '../../../src/solver/anytime/finish/dual-certificate.ts';
+import { search, type Findings } from '../../../src/solver/anytime/run/rounds.ts';
+import { solveChoice } from '../../../src/solver/anytime/solve-choice.ts';
+import { verifyDual } from '../../../src/solver/check/dual.ts';
+import { evaluate, verifyCertificate } from '../../../src/solver/check/check.ts';
+import { build, enumerate, exhaust, randomProblem, ring, so28 } from '../support.ts';
+
+/** Optimum and choice of the table of SO-28, by seed. */
+const SO28: readonly (readonly [number, number])[] = [
+  [1, 694], [2, 606], [3, 483], [4, 641], [5, 837], [6, 743], [7, 228], [8, 280],
+  [9, 292], [10, 474], [11, 545], [12, 427], [13, 702], [14, 314], [15, 284], [16, 565],
+]; // prettier-ignore
+
+const numbers = (choice: ArrayLike<number>): number[] => Array.from(choice);
+
+describe('reduction to the search model', () => {
+  it('SO-35: the optimum of the reduced model is that of the problem, and every choice expands to one of equal cost', () => {
+    let reducedAway = 0;
+    for (let seed = 1; seed <= 216; seed++) {
+      const plain =
+        seed <= 16 ? so28(seed) : randomProblem(seed, { most: 6, values: 3, usage: true, row: seed % 3 === 0 });
+      const problem = build(plain, seed % 2 === 0);
+      const { objective } = exhaust(plain);
+      const reduced = compact(problem);
+      if (reduced === undefined) {
+        expect(objective, `seed ${seed}`).toBe(Infinity);
+        continue;
+      }
+      const { model } = reduced;
+      if (model.count === 0) reducedAway++;
+      let best = Infinity;
+      const x = new Int32Array(model.count);
+      for (;;) {
+        const cost = costOf(model, x);
+        const keeps = usageOf(model, x).every((u, t) => u <= model.capacity[t]);
+        if (cost < Infinity) {
+          const found = evaluate(problem, reduced.expand(x));
+          const broken = found.violations.map((v) => v.code);
+          expect([found.cost, broken.length === 0], `seed ${seed}`).toEqual([BigInt(cost), keeps]);
+          if (keeps) best = Math.min(best, cost);
+        }
+        let i = model.count - 1;
+        while (i >= 0 && ++x[i] === model.sizes[i]) x[i--] = 0;
+        if (i < 0) break;
+      }
+      expect(best, `seed ${seed}`).toBe(objective);
+    }
+    expect(reducedAway).toBeGreaterThan(0);
+  });
+});
+
+describe('bounds by prices and messages', () => {
+  it('SO-36: no bound above the optimum, on the way up or certified', () => {
+    let close = 0;
+    for (let seed = 1; seed <= 60; seed++) {
+      const plain = seed <= 16 ? so28(seed) : randomProblem(seed, { most: 8, values: 3, usage: true, row: seed % 3 === 0 });
+      const problem = build(plain, seed % 2 === 0);
+      const optimum = enumerate(plain);
+      const reduced = compact(problem);
+      if (reduced === undefined || optimum === Infinity) continue;
+      const ascent = new PriceAscent(new Dual(reduced.model));
+      for (let k = 0; k < 80; k++) expect(ascent.step(), `seed ${seed}`).toBeLessThanOrEqual(optimum + 1e-6);
+      const certificate = dualCertificate(problem, reduced, { lambda: ascent.kept, toFirst: ascent.bestFirst, toSecond: ascent.bestSecond });
+      const verdict = verifyDual(problem, certificate);
+      expect(verdict.reason).toBeUndefined();
+      expect(verdict.bound, `seed ${seed}`).toBeLessThanOrEqual(BigInt(optimum));
+      if (Number(verdict.bound) >= optimum - 0.2 * Math.abs(optimum)) close++;
+    }
+    expect(close).toBeGreaterThan(30);
+  }); // prettier-ignore
+
+  it('SO-36: a certificate with a flipped, shifted or foreign part is refused or proves less, never more than the optimum', () => {
+    const plain = so28(5);
+    const problem = build(plain);
+    const reduced = compact(problem);
+    if (reduced === undefined) throw new Error('it has choices');
+    const ascent = new PriceAscent(new Dual(reduced.model));
+    for (let k = 0; k < 60; k++) ascent.step();
+    const good = dualCertificate(problem, reduced, { lambda: ascent.kept, toFirst: ascent.bestFirst, toSecond: ascent.bestSecond });
+    const honest = verifyDual(problem, good);
+    expect(honest.accepted).toBe(true);
+    expect(good.prices.length).toBeGreaterThan(0);
+    expect(good.messages.length).toBeGreaterThan(0);
+    const flipped = verifyDual(problem, { ...good, prices: good.prices.map((p) => ({ ...p, price: `-${p.price}` })) });
+    expect(flipped.accepted).toBe(false);
+    const [message, ...others] = good.messages;
+    const shifted = verifyDual(problem, {
+      ...good,
+      messages: [{ ...message, toFirst: message.toFirst.map((m, a) => (a === 0 ? m + 1e9 : m)) }, ...others],
+    });
+    expect(shifted.accepted && shifted.bound >= honest.bound).toBe(false);
+    const scaled = verifyDual(problem, { ...good, prices: good.prices.map((p) => ({ ...p, price: `${p.price}000` })) });
+    expect(scaled.bound).toBeLessThanOrEqual(837n);
+    expect(verifyDual(problem, { ...good, problem: '0123456789abcdef' }).accepted).toBe(false);
+    expect(verifyDual(problem, { ...good, joins: [[0, 0]] }).accepted).toBe(false);
+    expect(verifyDual(problem, { ...good, messages: [message, message] }).accepted).toBe(false);
+    expect(verifyDual(problem, { ...good, messages: [{ ...message, toFirst: [0.5] }] }).accepted).toBe(false);
+    expect(verifyDual(build(so28(6)), good).accepted).toBe(false);
+  }); // prettier-ignore
+
+  it('SO-36: edges of variables with one value are certified with the costs of their other ends', () => {
+    // Alone every edge and every variable costs nothing at best; together each pair costs 10.
+    const pairs = 5;
+    const unary = [[3], ...Array.from({ length: pairs }, () => [0, 10, 12])];
+    const edges = Array.from({ length: pairs }, (_, k): [number, number, number[]] => [0, k + 1, [10, 0, 1]]);
+    const problem = build({ unary, edges, pieces: [], limit: Infinity });
+    const reduced = compact(problem);
+    if (reduced === undefined) throw new Error('it has choices');
+    const none = { lambda: new Float64Array(reduced.model.rows), toFirst: new Float64Array(0), toSecond: new Float64Array(0) };
+    expect(verifyDual(problem, dualCertificate(problem, reduced, none))).toEqual({ accepted: true, bound: BigInt(3 + 10 * pairs) });
+  }); // prettier-ignore
+});
+
+describe('solveChoice', () => {
+  it('SO-28: sixteen random instances, proven', async () => {
+    for (const [seed, optimum] of SO28) {
+      const problem = build(so28(seed));
+      const solution = await solveChoice(problem, { threads: 1, rounds: 12 });
+      expect([seed, solution.status, solution.objective, solution.bound]).toEqual([seed, 'optimal', BigInt(optimum), BigInt(optimum)]);
+    }
+  }); // prettier-ignore
+
+  it('SO-29: random problems of every kind against enumeration; certificates are accepted', async () => {
+    for (let seed = 400; seed < 425; seed++) {
+      const plain = randomProblem(seed, { most: 9, values: 3, usage: true, row: seed % 2 === 0 });
+      const problem = build(plain, seed % 3 === 0);
+      const optimum = enumerate(plain);
+      const solution = await solveChoice(problem, { threads: 1, rounds: 8 });
+      if (optimum === Infinity) {
+        expect(solution.status, `seed ${seed}`).toBe('infeasible');
+        continue;
+      }
+      expect([seed, solution.objective, solution.bound]).toEqual([seed, BigInt(optimum), BigInt(optimum)]);
+      const { certificate, choice } = solution;
+      if (certificate === undefined) throw new Error('an optimum without certificate');
+      const verdict = 'kind' in certificate ? verifyDual(problem, certificate) : verifyCertificate(problem, { choice, objective: optimum, certificate });
+      expect([verdict.accepted, verdict.bound]).toEqual([true, BigInt(optimum)]);
+    }
+  }); // prettier-ignore
+
+  it('SO-37: the same bytes with one thread and with three', async () => {
+    const problem = build(ring(7, 120, 3, 1.1));
+    const [alone, together] = await Promise.all([
+      solveChoice(problem, { threads: 1, rounds: 2, seed: 5, close: false }),
+      solveChoice(problem, { threads: 3, rounds: 2, seed: 5, close: false }),
+    ]);
+    expect(numbers(together.choice)).toEqual(numbers(alone.choice));
+    expect([together.objective, together.bound, together.certificate]).toEqual([alone.objective, alone.bound, alone.certificate]);
+  }); // prettier-ignore
+
+  it('SO-38: cost falls and bound rises; a stop in mid-search returns a checked choice with an honest bound', async () => {
+    const problem = build(ring(3, 200, 3, 1.1));
+    const stop = new AbortController();
+    const events: (readonly [number, number])[] = [];
+    const solution = await solveChoice(problem, {
+      threads: 1,
+      close: false,
+      signal: stop.signal,
+      onProgress: ({ objective, bound, phase }) => {
+        events.push([objective, bound]);
+        if (phase === 'search' && events.length > 3) stop.abort();
+      },
+    });
+    expect(events.length).toBeGreaterThan(3);
+    for (let k = 1; k < events.length; k++) {
+      expect(events[k][0]).toBeLessThanOrEqual(events[k - 1][0]);
+      expect(events[k][1]).toBeGreaterThanOrEqual(events[k - 1][1]);
+    }
+    const found = evaluate(problem, solution.choice);
+    expect([found.violations.length, found.cost]).toEqual([0, solution.objective]);
+    expect(solution.bound).toBeGreaterThan(0n);
+    expect(solution.bound).toBeLessThanOrEqual(found.cost);
+    if (solution.bound !== solution.objective) expect(solution.status).toBe('feasible');
+  });
+
+  it('searches a ring of sixty to a checked choice above its bound, the same every time', async () => {
+    const problem = build(ring(11, 60, 3, 1.1));
+    const reduced = compact(problem);
+    const start = reduced === undefined ? undefined : firstChoice(reduced.model);
+    if (reduced === undefined || start === undefined) throw new Error('it has choices');
+    const { model } = reduced;
+    const run = (): Promise<Findings> => {
+      const control = new Int32Array(new SharedArrayBuffer(4));
+      return search(model, start, costOf(model, start), { seed: 1, threads: 1, deadline: Infinity, control, rounds: 3, onRound: () => false });
+    };
+    const found = await run();
+    expect(found.cost).toBeLessThan(costOf(model, start));
+    expect(found.cost).toBeGreaterThanOrEqual(found.bound?.best ?? Infinity);
+    expect(evaluate(problem, reduced.expand(found.choice))).toMatchObject({ violations: [], cost: BigInt(found.cost) });
+    expect(numbers((await run()).choice)).toEqual(numbers(found.choice));
+  }); // prettier-ignore
+});

@@ -1,0 +1,45 @@
+/** Fused choices against enumeration. */
+import { expect, test } from 'vitest';
+import { makeEngines } from '../../../src/solver/search/workspace.ts';
+import { Fusion } from '../../../src/solver/search/fusion-moves.ts';
+import { Ground } from '../../../src/solver/search/prepared.ts';
+import { costAt } from '../../../src/solver/dual/rounding.ts';
+import { ProblemBuilder } from '../../../src/solver/problem/builder.ts';
+import type { Problem } from '../../../src/solver/types.ts';
+import { mulberry32 } from '../support.ts';
+
+/** A complete graph of equal variables with random tables. */
+function complete(variables: number, values: number, random: () => number): Problem {
+  const builder = new ProblemBuilder();
+  for (let i = 0; i < variables; i++) builder.addVariable(new Float64Array(values));
+  for (let i = 0; i < variables; i++)
+    for (let j = i + 1; j < variables; j++)
+      builder.addEdge(
+        i,
+        j,
+        Float64Array.from({ length: values * values }, () => Math.floor(random() * 1000)),
+      );
+  return builder.build();
+}
+
+test('the fused choice is the cheapest of all that the choices take, variables of equal content sharing what they take', () => {
+  const random = mulberry32(8);
+  for (let round = 0; round < 20; round++) {
+    const ground = new Ground(complete(5, 6, random));
+    const { net } = ground;
+    const fusion = new Fusion(net, makeEngines(ground));
+    const taken = new Set<number>();
+    const offered: Int32Array[] = [];
+    for (let k = 0; k < 4; k++) {
+      const at = Int32Array.from({ length: 5 }, () => Math.floor(random() * (k + 1)));
+      at.forEach((a) => taken.add(a));
+      fusion.add(at, (found) => offered.push(found));
+    }
+    let least = Infinity;
+    const values = [...taken];
+    for (let code = 0; code < values.length ** 5; code++)
+      least = Math.min(least, costAt(net, Int32Array.from({ length: 5 }, (_, i) => values[Math.floor(code / values.length ** i) % values.length]))); // prettier-ignore
+    expect(offered).toHaveLength(1);
+    expect(costAt(net, offered[0]), `round ${round}`).toBe(least);
+  }
+});

@@ -1,0 +1,128 @@
+/** The cheapest choice among some values of a problem, against exhaustive search and plain elimination. */
+import { describe, expect, it } from 'vitest';
+import { Ground } from '../../../src/solver/search/prepared.ts';
+import { solveNow } from '../../../src/solver/solve.ts';
+import { type Left, Within } from '../../../src/solver/search/restricted.ts';
+import { eliminatePlainly, layered } from '../layered.ts';
+import { build, costOf, exhaust, mulberry32, type PlainProblem, randomProblem } from '../support.ts';
+
+/** Random lists of values that are left, equal lists with equal ids; about a third of the variables keep all values. */
+function randomLeft(
+  next: () => number,
+  sizes: readonly number[],
+  placeOf: (variable: number) => number,
+): (Left | undefined)[] {
+  const lists = new Map<string, Left>();
+  const places = new Map<number, Left | undefined>();
+  return sizes.map((size, v) => {
+    const place = placeOf(v);
+    if (places.has(place)) return places.get(place);
+    const keep = next() < 0.5 ? 0.3 : 0.8;
+    const values = Array.from({ length: size }, (_, a) => a).filter(() => next() < keep);
+    if (values.length === 0) values.push(Math.floor(next() * size));
+    const key = values.join();
+    const list = lists.get(key) ?? { id: lists.size, values: Int32Array.from(values) };
+    lists.set(key, list);
+    const left = next() < 0.3 ? undefined : list;
+    places.set(place, left);
+    return left;
+  });
+}
+
+/** The same problem with the other values forbidden. */
+function forbidden(plain: PlainProblem, left: readonly (Left | undefined)[]): PlainProblem {
+  const unary = plain.unary.map((costs, v) =>
+    costs.map((c, a) => (left[v] === undefined || left[v].values.includes(a) ? c : Infinity)),
+  );
+  return { ...plain, unary };
+}
+
+/** Least cost of choices that decide alike in every layer. */
+function alike(plain: PlainProblem, width: number): number {
+  const sizes = plain.unary.slice(0, width).map((u) => u.length);
+  const all = sizes.reduce((product, k) => product * k, 1);
+  let best = Infinity;
+  for (let code = 0; code < all; code++) {
+    let rest = code;
+    const layer = sizes.map((k) => {
+      const a = rest % k;
+      rest = Math.floor(rest / k);
+      return a;
+    });
+    best = Math.min(best, costOf(plain, plain.unary.map((_, v) => layer[v % width]))); // prettier-ignore
+  }
+  return best;
+}
+
+describe('the cheapest choice within a ground', () => {
+  it('equals exhaustive search on 300 random problems, several sets of values on one ground', () => {
+    let found = 0;
+    for (let seed = 1; seed <= 300; seed++) {
+      const plain = randomProblem(seed, { most: 8, values: 4 });
+      const within = new Within(new Ground(build(plain, seed % 2 === 0)));
+      const next = mulberry32(seed);
+      for (let k = 0; k < 3; k++) {
+        const left = randomLeft(next, plain.unary.map((u) => u.length), (v) => v); // prettier-ignore
+        const truth = exhaust(forbidden(plain, left)).free;
+        const answer = within.cheapest(left, () => false);
+        if (answer === undefined) {
+          expect(truth, `seed ${seed}`).toBe(Infinity);
+          continue;
+        }
+        found++;
+        expect(answer.objective, `seed ${seed}`).toBe(truth);
+        expect(costOf(forbidden(plain, left), Array.from(answer.choice))).toBe(truth);
+      }
+    }
+    expect(found).toBeGreaterThan(300);
+  });
+
+  it('lies between plain elimination and one decision for all layers, where folded layers keep the same values', () => {
+    let [found, equal] = [0, 0];
+    for (let seed = 1; seed <= 5; seed++) {
+      const { plain, width } = layered(seed, 800);
+      const ground = new Ground(build(plain));
+      expect(ground.fold, `seed ${seed}`).toBeDefined();
+      const within = new Within(ground);
+      const next = mulberry32(seed);
+      for (let k = 0; k < 3; k++) {
+        const left = randomLeft(next, plain.unary.map((u) => u.length), (v) => v % width); // prettier-ignore
+        const answer = within.cheapest(left, () => false);
+        if (answer === undefined) continue;
+        found++;
+        const rest = forbidden(plain, left);
+        const truth = eliminatePlainly(rest);
+        expect(costOf(rest, Array.from(answer.choice)), `seed ${seed}`).toBe(answer.objective);
+        expect(answer.objective).toBeGreaterThanOrEqual(truth);
+        expect(answer.objective).toBeLessThanOrEqual(alike(rest, width));
+        if (answer.objective === truth) equal++;
+      }
+    }
+    expect(found).toBeGreaterThan(8);
+    expect(equal).toBeGreaterThan(found / 2);
+  });
+
+  it('does not answer for folded layers of which one keeps other values', () => {
+    const { plain, width } = layered(3, 800);
+    const within = new Within(new Ground(build(plain)));
+    const left = plain.unary.map((u, v): Left | undefined =>
+      v === 400 * width && u.length > 1 ? { id: 0, values: Int32Array.of(0) } : undefined,
+    );
+    expect(within.cheapest(left, () => false)).toBeUndefined();
+  });
+
+  it('leaves the ground as it is: a solve with it answers as one without', () => {
+    for (let seed = 1; seed <= 40; seed++) {
+      const plain = randomProblem(seed, { most: 9, values: 4, row: true });
+      const problem = build(plain);
+      const ground = new Ground(problem);
+      const within = new Within(ground);
+      within.cheapest(randomLeft(mulberry32(seed), plain.unary.map((u) => u.length), (v) => v), () => false); // prettier-ignore
+      const [own, shared] = [solveNow(problem), solveNow(problem, { ground })];
+      expect([shared.status, shared.objective], `seed ${seed}`).toEqual([own.status, own.objective]);
+      // The ground of another problem is left aside.
+      const other = solveNow(build(randomProblem(seed + 1000, { most: 9, values: 4, row: true })), { ground });
+      expect(other.objective).toBe(solveNow(build(randomProblem(seed + 1000, { most: 9, values: 4, row: true }))).objective); // prettier-ignore
+    }
+  });
+});

@@ -1,0 +1,152 @@
+import { beforeAll, describe, expect, it } from 'vitest';
+import { DEFAULT_REQUEST } from '../../../src/plan/request/request.ts';
+import { shard } from '../../../src/plan/shard.ts';
+import { asComparison } from '../../../src/report/model/comparison-schema.ts';
+import { comparisonText } from '../../../src/report/text/comparison.ts';
+import { simulate } from '../../../src/simulate/timeline/simulate.ts';
+import { compare, type CompareOptions } from '../../../src/zoo/compare/compare-graph.ts';
+import type { Comparison } from '../../../src/zoo/compare/comparison.ts';
+import { mergeComparisons } from '../../../src/zoo/compare/conclude-comparison.ts';
+import { factorizations, meshCandidates } from '../../../src/zoo/compare/meshes.ts';
+import { dominator, paretoFront } from '../../../src/zoo/compare/pareto.ts';
+import { load, TABLE } from '../../plan/support.ts';
+
+const MLP = load('torch/mlp-loss/joint.expanded');
+
+function run(
+  more: Partial<Omit<CompareOptions, 'request'>> & { readonly memoryBytes?: number } = {},
+): Promise<Comparison> {
+  const { memoryBytes, ...rest } = more;
+  const request = { ...DEFAULT_REQUEST, cluster: 'dgx-h100', ...(memoryBytes !== undefined ? { memoryBytes } : {}) };
+  return compare(MLP, { table: TABLE, devices: 8, request, ...rest });
+}
+
+describe('ZO-7 meshes of a number of devices', () => {
+  it('ordered factorizations of 64', () => {
+    expect(factorizations(64, 3)).toHaveLength(28);
+    expect(factorizations(64, 4)).toHaveLength(84);
+    expect(factorizations(64, 3).filter(([, , tp]) => tp <= 8)).toHaveLength(22);
+  });
+
+  it('dims of size 1 add nothing, and a host is not cut across', () => {
+    expect(meshCandidates(8, 8).map((m) => m.sizes.join('x'))).toEqual(['8', '2x4', '4x2', '2x2x2']);
+    expect(meshCandidates(64, 8)).toHaveLength(1 + 5 + 10);
+    const odd = meshCandidates(24, 8, 2).filter((m) => m.refused !== undefined);
+    expect(odd.map((m) => m.sizes.join('x'))).toEqual(['2x12', '4x6', '8x3']);
+    expect(meshCandidates(1, 8).map((m) => m.sizes)).toEqual([[1]]);
+  });
+});
+
+describe('the front', () => {
+  const at = (name: string, seconds: number, peakBytes: number, fits = true): { name: string; seconds: number; peakBytes: number; fits: boolean } => ({ name, seconds, peakBytes, fits }); // prettier-ignore
+
+  it('ZO-22 lists what no other plan dominates, by memory', () => {
+    const points = [
+      at('a', 52, 50),
+      at('b', 41, 60),
+      at('c', 41, 80),
+      at('d', 31, 130),
+      at('e', 60, 130),
+      at('f', 1, 900, false),
+    ];
+    expect(paretoFront(points)).toEqual(['a', 'b', 'd']);
+    expect(dominator(points, points[2])).toBe('b');
+    expect(dominator(points, points[4])).toBe('d');
+    expect(dominator(points, points[0])).toBeUndefined();
+  });
+});
+
+describe('a comparison of the MLP on 8 devices', () => {
+  let all: Comparison;
+  beforeAll(async () => void (all = await run()), 60_000);
+
+  it('ZO-25 the optimum of a mesh is at most every plan of the zoo on it', () => {
+    const sizes = (mesh: string): string => mesh.replace(/[a-z_]\w*=/g, '');
+    const optima = all.plans.filter((p) => p.origin === 'ilp');
+    expect(optima).toHaveLength(4);
+    for (const optimum of optima) {
+      expect(optimum.proof?.status).toBe('optimal');
+      const zoo = all.plans.filter((p) => p.origin === 'zoo' && p.choice && sizes(p.mesh) === sizes(optimum.mesh));
+      expect(zoo.length).toBeGreaterThan(0);
+      for (const p of zoo) expect(p.seconds).toBeGreaterThanOrEqual(optimum.seconds * (1 - 1e-12));
+    }
+  });
+
+  it('ZO-39 names are unique, the best is first, every other one says why it is not', () => {
+    expect(new Set(all.plans.map((p) => p.name)).size).toBe(all.plans.length);
+    const [first, ...others] = all.plans;
+    expect(all.best).toBe(first.name);
+    expect(first.seconds).toBe(Math.min(...all.plans.map((p) => p.seconds)));
+    for (const p of others) expect(p.why).toMatch(/slower|equal|does not fit/);
+    expect(all.plans.map((p) => p.plan)).toEqual(
+      expect.arrayContaining(['dp', 'zero1', 'zero2', 'fsdp', 'hsdp', 'dp+tp']),
+    );
+    expect(all.refused.map((r) => r.plan)).toEqual(expect.arrayContaining(['dp+cp', 'dp+ep', 'tp+sp']));
+  });
+
+  it('ZO-8 ZeRO keeps the states that the paper says', () => {
+    const bytes = (name: string): number => all.plans.find((p) => p.name === name)?.peakBytes ?? NaN;
+    // 16 bytes a parameter: weight 4, gradient 4, moments 8; every size here is a multiple of 8.
+    expect(bytes('zero1')).toBeCloseTo(bytes('dp') * (0.5 + 0.5 / 8), 0);
+    expect(bytes('zero2')).toBeCloseTo(bytes('dp') * (0.25 + 0.75 / 8), 0);
+    expect(bytes('fsdp')).toBe(bytes('dp') / 8);
+  });
+
+  it('every mesh is accounted for', () => {
+    expect(all.meshes.map((m) => [m.mesh, m.status])).toEqual([
+      ['d0=8', 'solved'],
+      ['d0=2,d1=4', 'solved'],
+      ['d0=4,d1=2', 'solved'],
+      ['d0=2,d1=2,d2=2', 'solved'],
+    ]);
+    expect(all.meshes[0].hosts).toEqual([1]);
+  });
+
+  it('cost-memory 5: both figures of a plan, and a ranking by simulated seconds', async () => {
+    const launches = 1e-6 * MLP.nodes.filter((node) => node.kind === 'call').length;
+    const simulated = all.plans.filter((p) => p.simulatedSeconds !== undefined);
+    for (const p of all.plans) expect(p.simulatedSeconds === undefined, p.name).toBe(!p.choice);
+    for (const p of simulated) {
+      // CM-32: between the compute alone and every cost one after another, with a launch before each kernel.
+      expect(p.simulatedSeconds).toBeGreaterThanOrEqual((p.seconds - p.communicationSeconds) * (1 - 1e-9));
+      expect(p.simulatedSeconds).toBeLessThanOrEqual((p.seconds + 2 * launches) * (1 + 1e-9));
+    }
+    // A plan of its own on the same mesh, played by itself, has that figure.
+    const planned = await shard(MLP, { ...DEFAULT_REQUEST, mesh: 'd0=8', cluster: 'dgx-h100' }, { table: TABLE });
+    if (planned.status !== 'planned') throw new Error(planned.status);
+    const optimum = all.plans.find((p) => p.origin === 'ilp' && p.mesh === 'd0=8');
+    const { timeline } = simulate(planned.prepared.program, planned.plan, TABLE);
+    expect(optimum?.simulatedSeconds).toBe(timeline.seconds);
+    const ranked = all.simulatedRanking?.map((name) => all.plans.find((p) => p.name === name)) ?? [];
+    expect(new Set(ranked).size).toBe(simulated.filter((p) => p.fits).length);
+    for (let i = 1; i < ranked.length; i++)
+      expect(ranked[i]?.simulatedSeconds).toBeGreaterThanOrEqual(ranked[i - 1]?.simulatedSeconds ?? Infinity);
+    const text = comparisonText(all);
+    const [first] = ranked;
+    expect(text).toContain(`played ${first?.name ?? ''} on ${first?.mesh ?? ''}: `);
+    expect(text).toMatch(/step time +simulated +communication/);
+    expect(asComparison(JSON.parse(JSON.stringify(all)), 'c.json').simulatedRanking).toEqual(all.simulatedRanking);
+  });
+
+  it('pieces put together are the whole', async () => {
+    const pieces = [await run({ slice: { index: 0, count: 2 } }), await run({ slice: { index: 1, count: 2 } })];
+    const merged = mergeComparisons(pieces);
+    expect(merged.plans).toEqual(all.plans);
+    expect(merged.best).toBe(all.best);
+    expect(merged.pareto).toEqual(all.pareto);
+    expect(merged.simulatedRanking).toEqual(all.simulatedRanking);
+    expect(() => mergeComparisons([pieces[0], { ...pieces[1], devices: 16 }])).toThrow(/16 of dgx-h100/);
+  }, 60_000);
+
+  it('a budget below data parallelism: it is listed with the bytes that it lacks, and is not on the front', async () => {
+    const small = await run({ memoryBytes: 64 * 2 ** 20, maxDims: 1, plans: ['dp', 'fsdp', 'pp'] });
+    const dp = small.plans.find((p) => p.name === 'dp');
+    expect(dp).toMatchObject({ fits: false, overBytes: (dp?.peakBytes ?? 0) - 64 * 2 ** 20 });
+    expect(small.best).toBe('fsdp');
+    expect(small.pareto).toEqual(['fsdp']);
+    expect(small.simulatedRanking).toEqual(['fsdp']);
+    expect(small.refused.map((r) => r.plan)).toEqual(['pp']);
+    expect(small.refused[0].reason).toContain('not planned yet');
+    expect(small.meshes).toMatchObject([{ status: 'not asked' }]);
+  });
+});
