@@ -1,7 +1,9 @@
+import { fileURLToPath } from 'node:url';
 import { defineConfig } from 'vitest/config';
 
 /** The checks against real PyTorch: `npm run test:engines`, which finds or installs the Python that they need. */
 export default defineConfig({
+  resolve: { alias: { shardwright: fileURLToPath(new URL('./src/index.ts', import.meta.url)) } },
   test: {
     include: ['test/engines/**/*.test.ts'],
     testTimeout: 170_000,

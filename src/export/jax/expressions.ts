@@ -1,0 +1,367 @@
+/**
+ * HLO instructions as expressions of `jax.lax`. In: one instruction and the texts of its operands. Out: a Python expression.
+ * Source: the reference of jax.lax in JAX 0.10. Constants stand in the expressions that read them.
+ */
+import { internalError, ShardwrightError } from '../../errors.ts';
+import type { DType } from '../../graph/types.ts';
+import type { AttributeValue, Instruction, Val } from '../hlo/code.ts';
+import { pyBool, pyFloat, pyString, pyTuple } from '../python-text.ts';
+
+/** Texts of the values that an instruction reads. */
+export interface Texts {
+  /** An array. */
+  readonly of: (value: Val) => string;
+  /** A Python number where the value is one number everywhere, else the array. */
+  readonly orNumber: (value: Val) => string;
+  readonly isConstant: (value: Val) => boolean;
+  /** Name of a function that was made of a region. */
+  readonly body: (k: number) => string;
+}
+
+export const JAX_TYPES: Readonly<Record<DType, string>> = {
+  f64: 'jnp.float64', f32: 'jnp.float32', bf16: 'jnp.bfloat16', f16: 'jnp.float16', f8e4m3fn: 'jnp.float8_e4m3fn',
+  f8e5m2: 'jnp.float8_e5m2', f8e8m0fnu: 'jnp.float8_e8m0fnu', i64: 'jnp.int64', i32: 'jnp.int32', i16: 'jnp.int16',
+  i8: 'jnp.int8', u64: 'jnp.uint64', u32: 'jnp.uint32', u16: 'jnp.uint16', u8: 'jnp.uint8', b8: 'jnp.bool_',
+  c64: 'jnp.complex64', c128: 'jnp.complex128',
+}; // prettier-ignore
+
+/** The name that JAX prints for a type. */
+export function jaxTypeName(dtype: DType): string {
+  return JAX_TYPES[dtype].slice('jnp.'.length).replace(/_$/, '');
+}
+
+const UNARY: Readonly<Record<string, string>> = {
+  exponential: 'lax.exp', exponential_minus_one: 'lax.expm1', log: 'lax.log', log_plus_one: 'lax.log1p',
+  logistic: 'lax.logistic', tanh: 'lax.tanh', sqrt: 'lax.sqrt', rsqrt: 'lax.rsqrt', cbrt: 'lax.cbrt', abs: 'lax.abs',
+  sign: 'lax.sign', sine: 'lax.sin', cosine: 'lax.cos', tan: 'lax.tan', floor: 'lax.floor', ceil: 'lax.ceil',
+  is_finite: 'lax.is_finite', popcnt: 'lax.population_count', count_leading_zeros: 'lax.clz', real: 'lax.real',
+  imag: 'lax.imag', 'chlo.erf': 'lax.erf', 'chlo.erfc': 'lax.erfc', 'chlo.erf_inv': 'lax.erf_inv',
+  'chlo.square': 'lax.square', 'chlo.lgamma': 'lax.lgamma', 'chlo.digamma': 'lax.digamma', 'chlo.asin': 'lax.asin',
+  'chlo.acos': 'lax.acos', 'chlo.atan': 'lax.atan', 'chlo.sinh': 'lax.sinh', 'chlo.cosh': 'lax.cosh',
+  'chlo.asinh': 'lax.asinh', 'chlo.acosh': 'lax.acosh', 'chlo.atanh': 'lax.atanh', 'chlo.conj': 'lax.conj',
+  'chlo.is_inf': 'jnp.isinf',
+}; // prettier-ignore
+
+const CALLED: Readonly<Record<string, string>> = {
+  power: 'lax.pow', remainder: 'lax.rem', atan2: 'lax.atan2', shift_left: 'lax.shift_left', complex: 'lax.complex',
+  shift_right_arithmetic: 'lax.shift_right_arithmetic', shift_right_logical: 'lax.shift_right_logical',
+  'chlo.next_after': 'lax.nextafter', clamp: 'lax.clamp',
+}; // prettier-ignore
+
+const INFIX: Readonly<Record<string, string>> = { add: '+', subtract: '-', multiply: '*', and: '&', or: '|', xor: '^' };
+const COMPARED: Readonly<Record<string, string>> = { EQ: '==', NE: '!=', GE: '>=', GT: '>', LE: '<=', LT: '<' };
+export const REDUCERS: Readonly<Record<string, string>> = {
+  add: 'lax.add', multiply: 'lax.mul', maximum: 'lax.max', minimum: 'lax.min', and: 'lax.bitwise_and',
+  or: 'lax.bitwise_or', xor: 'lax.bitwise_xor',
+}; // prettier-ignore
+
+/** A number as Python writes it. */
+export function pyNumber(value: number | bigint | boolean, dtype: DType): string {
+  if (typeof value === 'boolean') return pyBool(value);
+  if (dtype === 'b8') return pyBool(Boolean(value));
+  if (typeof value === 'bigint') return String(value);
+  const isWhole = /^[iu]/.test(dtype);
+  if (isWhole) return Number.isInteger(value) ? String(BigInt(value)) : internal(`${value} as ${dtype}`);
+  if (value === Infinity) return 'jnp.inf';
+  if (value === -Infinity) return '-jnp.inf';
+  return Number.isNaN(value) ? 'jnp.nan' : pyFloat(value);
+}
+
+function internal(message: string): never {
+  throw internalError(message);
+}
+
+export function ints(value: AttributeValue | undefined): readonly number[] {
+  if (!Array.isArray(value) || value.some((v) => typeof v !== 'number')) throw internalError('a list of sizes was expected');
+  return value as readonly number[];
+} // prettier-ignore
+
+/** `(1, 2)`. */
+export function tuple(values: AttributeValue | undefined): string {
+  return pyTuple(ints(values).map(String));
+}
+
+/** The expression of an instruction; undefined for those that are statements (control flow). */
+export function expression(instruction: Instruction, texts: Texts): string | undefined {
+  const { op, inputs, attributes: a, outputs } = instruction;
+  const [x, y] = inputs;
+  const out = outputs[0];
+  const t = texts.of;
+  const dims = (name: string): string => tuple(a[name]);
+  const infix = INFIX[op];
+  if (infix !== undefined || op === 'divide') return infixed(instruction, infix ?? '/', texts);
+  if (UNARY[op] !== undefined) return `${UNARY[op]}(${t(x)})`;
+  if (CALLED[op] !== undefined) return `${CALLED[op]}(${inputs.map(t).join(', ')})`;
+  switch (op) {
+    case 'negate':
+      return `-${t(x)}`;
+    case 'not':
+      return `~${t(x)}`;
+    case 'round_nearest_even':
+      return `lax.round(${t(x)}, lax.RoundingMethod.TO_NEAREST_EVEN)`;
+    case 'round_nearest_afz':
+      return `lax.round(${t(x)}, lax.RoundingMethod.AWAY_FROM_ZERO)`;
+    case 'maximum':
+    case 'minimum':
+      return `jnp.${op}(${oneArray(x, y, texts)})`;
+    case 'compare':
+      return infixed(instruction, COMPARED[String(a['comparison_direction'])], texts);
+    case 'select': {
+      const [where, ...choices] = inputs;
+      return `jnp.where(${t(where)}, ${oneArray(choices[0], choices[1], texts)})`;
+    }
+    case 'convert':
+      return `lax.convert_element_type(${t(x)}, ${JAX_TYPES[out.dtype]})`;
+    case 'bitcast_convert':
+      return `lax.bitcast_convert_type(${t(x)}, ${JAX_TYPES[out.dtype]})`;
+    case 'reduce_precision':
+      return `lax.reduce_precision(${t(x)}, ${String(a['exponent_bits'])}, ${String(a['mantissa_bits'])})`;
+    case 'iota':
+      return `lax.broadcasted_iota(${JAX_TYPES[out.dtype]}, ${tuple(out.shape)}, ${String(a['iota_dimension'])})`;
+    case 'constant_list':
+      return listText(a['values'], out);
+    case 'constant_text':
+      return payload(String(a['payload']), out);
+    case 'rank_value':
+      return `jnp.array(${listOf(a['values'], out.dtype)}, ${JAX_TYPES[out.dtype]})[rank]`;
+    case 'reshape':
+      return `lax.reshape(${t(x)}, ${tuple(out.shape)})`;
+    case 'transpose':
+      return `lax.transpose(${t(x)}, ${dims('permutation')})`;
+    case 'broadcast_in_dim':
+      return `lax.broadcast_in_dim(${t(x)}, ${tuple(out.shape)}, ${dims('broadcast_dimensions')})`;
+    case 'slice': {
+      const steps = ints(a['strides']).every((s) => s === 1) ? '' : `, ${dims('strides')}`;
+      return `lax.slice(${t(x)}, ${dims('start_indices')}, ${dims('limit_indices')}${steps})`;
+    }
+    case 'pad': {
+      const [low, high, inner] = ['edge_padding_low', 'edge_padding_high', 'interior_padding'].map((n) => ints(a[n]));
+      const rows = low.map((n, d) => pyTuple([n, high[d], inner[d]].map(String)));
+      return `lax.pad(${t(x)}, ${t(y)}, ${pyTuple(rows)})`;
+    }
+    case 'concatenate':
+      return `lax.concatenate([${inputs.map(t).join(', ')}], ${String(a['dimension'])})`;
+    case 'reverse':
+      return `lax.rev(${t(x)}, ${dims('dimensions')})`;
+    case 'dynamic_slice':
+      return `lax.dynamic_slice(${t(x)}, ${pyTuple(inputs.slice(1).map(t))}, ${dims('slice_sizes')})`;
+    case 'dynamic_update_slice':
+      return `lax.dynamic_update_slice(${t(x)}, ${t(y)}, ${pyTuple(inputs.slice(2).map(t))})`;
+    case 'dot_general':
+      return product(instruction, texts);
+    case 'convolution':
+      return convolution(instruction, texts);
+    case 'reduce':
+      return reduction(instruction, texts);
+    case 'reduce_window': {
+      const pairs = ints(a['padding']);
+      const padding = pairs.flatMap((n, i) => (i % 2 === 0 ? [pyTuple([n, pairs[i + 1]].map(String))] : []));
+      const rest = [dims('window_dimensions'), dims('window_strides'), pyTuple(padding), dims('base_dilations'), dims('window_dilations')]; // prettier-ignore
+      return `lax.reduce_window(${t(x)}, ${t(y)}, ${reducerOf(instruction)}, ${rest.join(', ')})`;
+    }
+    case 'gather':
+      return gathered(instruction, texts);
+    case 'scatter':
+      return scattered(instruction, texts);
+    case 'sort': {
+      if (instruction.bodies.length > 0) return none(instruction, 'sorts by a comparator of its own');
+      const key = `dimension=${String(a['dimension'])}, is_stable=${pyBool(a['is_stable'] === true)}, num_keys=${String(a['num_keys'])}`;
+      return `lax.sort(${pyTuple(inputs.map(t))}, ${key})`;
+    }
+    case 'chlo.top_k':
+      return `lax.top_k(${t(x)}, ${String(a['k'])})`;
+    case 'optimization_barrier':
+      return `lax.optimization_barrier(${pyTuple(inputs.map(t))})`;
+    case 'collective':
+      return collective(instruction, texts);
+    case 'if':
+      return `lax.cond(${t(x)}, ${texts.body(0)}, ${texts.body(1)})`;
+    case 'case':
+      return `lax.switch(${t(x)}, [${instruction.bodies.map((_, k) => texts.body(k)).join(', ')}])`;
+    case 'while':
+      return `lax.while_loop(${texts.body(0)}, ${texts.body(1)}, ${pyTuple(inputs.map(t))})`;
+    case 'scan': {
+      const carries = Number(a['carries']);
+      const xs = inputs.length > carries ? pyTuple(inputs.slice(carries).map(t)) : 'None';
+      const options = `length=${String(a['length'])}${a['reverse'] === true ? ', reverse=True' : ''}`;
+      return `lax.scan(${texts.body(0)}, ${pyTuple(inputs.slice(0, carries).map(t))}, ${xs}, ${options})`;
+    }
+    default:
+      return none(instruction, `(${op}) has no text in JAX`);
+  }
+}
+
+function none({ op, note }: Instruction, why: string): never {
+  throw new ShardwrightError('E_UNSUPPORTED', `${note ?? op} ${why}`, note === undefined ? {} : { node: note });
+}
+
+/** One of two operands may be a number; of two numbers the first is made an array. */
+function oneArray(x: Val, y: Val, texts: Texts): string {
+  if (texts.isConstant(x) && texts.isConstant(y)) return `${texts.of(x)}, ${texts.of(y)}`;
+  return `${texts.orNumber(x)}, ${texts.orNumber(y)}`;
+}
+
+function infixed({ op, inputs: [x, y] }: Instruction, sign: string, texts: Texts): string {
+  const whole = /^[iu]/.test(x.dtype);
+  if (op === 'divide' && whole) return `lax.div(${texts.of(x)}, ${texts.of(y)})`;
+  const left = texts.isConstant(y) ? texts.of(x) : texts.orNumber(x);
+  return `${left} ${sign} ${texts.orNumber(y)}`;
+}
+
+function product({ inputs: [x, y], attributes: a, outputs: [out] }: Instruction, texts: Texts): string {
+  const [lb, rb, lc, rc] = ['lhs_batching', 'rhs_batching', 'lhs_contracting', 'rhs_contracting'].map((n) => ints(a[`${n}_dimensions`])); // prettier-ignore
+  const [left, right] = [texts.of(x), texts.of(y)];
+  const matrices = x.shape.length === 2 && y.shape.length === 2 && lb.length === 0 && lc.join() === '1' && rc.join() === '0'; // prettier-ignore
+  if (matrices && x.dtype === out.dtype && y.dtype === out.dtype) return `${left} @ ${right}`;
+  const numbers = `((${tuple(lc)}, ${tuple(rc)}), (${tuple(lb)}, ${tuple(rb)}))`;
+  return `lax.dot_general(${left}, ${right}, ${numbers}, preferred_element_type=${JAX_TYPES[out.dtype]})`;
+}
+
+function convolution({ inputs: [x, w], attributes: a }: Instruction, texts: Texts): string {
+  const pairs = ints(a['padding']);
+  const padding = pairs.flatMap((n, i) => (i % 2 === 0 ? [pyTuple([n, pairs[i + 1]].map(String))] : []));
+  const [input, feature, ...spatial] = ints(a['kernel_dimensions']);
+  // JAX names the output features of a kernel first.
+  const numbers = `lax.ConvDimensionNumbers(${tuple(a['input_dimensions'])}, ${tuple([feature, input, ...spatial])}, ${tuple(a['output_dimensions'])})`; // prettier-ignore
+  const dilation = ['lhs_dilation', 'rhs_dilation'].flatMap((n) => (a[n] === undefined ? [] : [`${n}=${tuple(a[n])}`]));
+  const counts = ['feature_group_count', 'batch_group_count'].flatMap((n) => (a[n] === undefined ? [] : [`${n}=${String(a[n])}`])); // prettier-ignore
+  const rest = [tuple(a['window_strides']), pyTuple(padding), ...dilation, `dimension_numbers=${numbers}`, ...counts];
+  return `lax.conv_general_dilated(${texts.of(x)}, ${texts.of(w)}, ${rest.join(', ')})`;
+}
+
+function reducerOf(instruction: Instruction): string {
+  const name = REDUCERS[String(instruction.attributes['reducer'])];
+  return name ?? none(instruction, 'reduces by a body that has no name');
+}
+
+function reduction(instruction: Instruction, texts: Texts): string {
+  const { inputs, attributes, bodies } = instruction;
+  const half = inputs.length / 2;
+  const dims = tuple(attributes['dimensions']);
+  if (bodies.length === 0)
+    return `lax.reduce(${texts.of(inputs[0])}, ${texts.of(inputs[1])}, ${reducerOf(instruction)}, ${dims})`;
+  const [values, inits] = [inputs.slice(0, half), inputs.slice(half)].map((list) => pyTuple(list.map(texts.of)));
+  return `lax.reduce(${values}, ${inits}, lambda a, b: ${texts.body(0)}(*a, *b), ${dims})`;
+}
+
+/** JAX wants index vectors in the last dim. */
+function vectors(indices: Val, dim: number, texts: Texts): string {
+  const rank = indices.shape.length;
+  if (dim === rank - 1) return texts.of(indices);
+  if (dim === rank) return `lax.expand_dims(${texts.of(indices)}, (${rank},))`;
+  return `jnp.moveaxis(${texts.of(indices)}, ${dim}, -1)`;
+}
+
+function gathered({ inputs: [x, indices], attributes: a }: Instruction, texts: Texts): string {
+  const names = ['offset_dims', 'collapsed_slice_dims', 'start_index_map', 'operand_batching_dims', 'start_indices_batching_dims'] as const; // prettier-ignore
+  const given = names.filter((n, i) => i < 3 || ints(a[n]).length > 0).map((n) => `${n}=${tuple(a[n])}`);
+  const at = vectors(indices, Number(a['index_vector_dim']), texts);
+  return `lax.gather(${texts.of(x)}, ${at}, lax.GatherDimensionNumbers(${given.join(', ')}), ${tuple(a['slice_sizes'])}, mode="clip")`; // prettier-ignore
+}
+
+const SCATTERS: Readonly<Record<string, string>> = {
+  add: 'scatter_add', second: 'scatter', maximum: 'scatter_max', minimum: 'scatter_min', multiply: 'scatter_mul',
+}; // prettier-ignore
+
+function scattered(instruction: Instruction, texts: Texts): string {
+  const { inputs, attributes: a } = instruction;
+  const [x, indices, updates] = inputs;
+  const name = SCATTERS[String(a['reducer'])];
+  if (name === undefined || inputs.length !== 3) return none(instruction, 'scatters by a body that has no name');
+  const names = { update_window_dims: 'update_window_dims', inserted_window_dims: 'inserted_window_dims', scatter_dims_to_operand_dims: 'scatter_dims_to_operand_dims', input_batching_dims: 'operand_batching_dims', scatter_indices_batching_dims: 'scatter_indices_batching_dims' }; // prettier-ignore
+  const given = Object.entries(names).filter(([n], i) => i < 3 || ints(a[n]).length > 0).map(([n, own]) => `${own}=${tuple(a[n])}`); // prettier-ignore
+  const at = vectors(indices, Number(a['index_vector_dim']), texts);
+  return `lax.${name}(${texts.of(x)}, ${at}, ${texts.of(updates)}, lax.ScatterDimensionNumbers(${given.join(', ')}), mode="drop")`; // prettier-ignore
+}
+
+function collective(instruction: Instruction, texts: Texts): string {
+  const { inputs, attributes: a } = instruction;
+  const names = String(a['axes']).split(',').map(pyString);
+  const axes = names.length === 1 ? names[0] : pyTuple(names);
+  const x = texts.of(inputs[0]);
+  const op = a['reduce'] === undefined ? undefined : String(a['reduce']);
+  switch (String(a['kind'])) {
+    case 'all_gather':
+      return `lax.all_gather(${x}, ${axes}, axis=0, tiled=True)`;
+    case 'all_to_all':
+      return `lax.all_to_all(${x}, ${axes}, split_axis=0, concat_axis=0, tiled=True)`;
+    case 'collective_permute': {
+      const pairs = ints(a['targets']).map((to, from) => `(${from}, ${to})`);
+      return `lax.ppermute(${x}, ${axes}, [${pairs.join(', ')}])`;
+    }
+    case 'reduce_scatter': {
+      const scattered = `lax.psum_scatter(${x}, ${axes}, scatter_dimension=0, tiled=True)`;
+      if (op === 'sum') return scattered;
+      return op === 'avg' ? `${scattered} / ${String(a['members'])}` : scatteredExtreme(instruction, x, axes, op);
+    }
+    default:
+      return allReduce(instruction, x, axes, op);
+  }
+} // prettier-ignore
+
+/** JAX scatters sums only: of other reductions each member is sent its part by all, and reduces them. */
+function scatteredExtreme(instruction: Instruction, x: string, axes: string, op: string | undefined): string {
+  const { attributes, outputs: [out] } = instruction;
+  const reducer = { max: 'max', min: 'min', product: 'prod', bor: 'any', band: 'all' }[op ?? ''];
+  if (reducer === undefined || (reducer.startsWith('a') && out.dtype !== 'b8')) return none(instruction, `scatters a ${op ?? ''} reduction`);
+  const parts = `lax.all_to_all(${x}, ${axes}, split_axis=0, concat_axis=0, tiled=True)`;
+  return `jnp.${reducer}(lax.reshape(${parts}, ${tuple([Number(attributes['members']), ...out.shape])}), axis=0)`;
+} // prettier-ignore
+
+/** Whether a collective is written as another kind, of which JAX has one. */
+export function writtenKind(kind: string, reduce: string | undefined): string {
+  if (kind === 'reduce_scatter' && reduce !== 'sum' && reduce !== 'avg') return 'all_to_all';
+  return kind === 'all_reduce' && reduce === 'product' ? 'all_gather' : kind;
+}
+
+function allReduce(instruction: Instruction, x: string, axes: string, op: string | undefined): string {
+  const { dtype } = instruction.outputs[0];
+  switch (op) {
+    case 'sum':
+      return `lax.psum(${x}, ${axes})`;
+    case 'avg':
+      return `lax.pmean(${x}, ${axes})`;
+    case 'max':
+    case 'min':
+      return `lax.p${op}(${x}, ${axes})`;
+    case 'bor':
+    case 'band':
+      if (dtype !== 'b8') return none(instruction, `reduces bits (${op})`);
+      return `lax.p${op === 'bor' ? 'max' : 'min'}(${x}.astype(jnp.int32), ${axes}).astype(jnp.bool_)`;
+    case 'product':
+      return `jnp.prod(lax.all_gather(${x}, ${axes}), axis=0)`;
+    default:
+      return none(instruction, `reduces by ${op ?? 'nothing'}`);
+  }
+}
+
+// ---- constants --------------------------------------------------------------------------------------------------------
+
+function listOf(values: AttributeValue | undefined, dtype: DType): string {
+  if (!Array.isArray(values)) throw internalError('a list constant without a list');
+  return `[${(values as readonly (number | bigint)[]).map((v) => pyNumber(v, dtype)).join(', ')}]`;
+}
+
+function listText(values: AttributeValue | undefined, { dtype, shape }: Val): string {
+  const flat = `jnp.array(${listOf(values, dtype)}, ${JAX_TYPES[dtype]})`;
+  return shape.length === 1 ? flat : `lax.reshape(${flat}, ${tuple(shape)})`;
+}
+
+/** Bytes in hexadecimal, or nested lists of numbers, as MLIR writes them. */
+function payload(text: string, { dtype, shape }: Val): string {
+  const plain = text.trim().replace(/^"|"$/g, '');
+  if (/^0x[0-9a-fA-F]*$/.test(plain))
+    return `jnp.array(np.frombuffer(bytes.fromhex(${pyString(plain.slice(2))}), ${JAX_TYPES[dtype]}).reshape(${tuple(shape)}))`; // prettier-ignore
+  const words = plain
+    .replace(/[[\],]/g, ' ')
+    .trim()
+    .split(/\s+/);
+  const numbers = words.map((word) => {
+    if (word === 'true' || word === 'false') return word === 'true' ? 'True' : 'False';
+    if (/^[+-]?\d+$/.test(word)) return String(BigInt(word));
+    const value = Number(word);
+    if (!/^[+-]?[\d.]+([eE][+-]?\d+)?$/.test(word) || Number.isNaN(value)) throw new ShardwrightError('E_UNSUPPORTED', `a constant with the element '${word.slice(0, 20)}' has no text in JAX`); // prettier-ignore
+    return pyFloat(value);
+  });
+  return `lax.reshape(jnp.array([${numbers.join(', ')}], ${JAX_TYPES[dtype]}), ${tuple(shape)})`;
+}

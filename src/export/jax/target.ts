@@ -1,0 +1,190 @@
+/**
+ * `--target jax`: the per-device program of a plan for `jax.shard_map`. In: a plan. Out: `program.py` (what each device runs,
+ * and the shardings of inputs and outputs), `reference.py` (the program before it was cut), `shardings.json`,
+ * `collectives.json` and `check.py`, which runs the two beside each other. Source: JAX 0.10, `jax.shard_map`, `jax.lax`.
+ */
+import { ShardwrightError } from '../../errors.ts';
+import type { DType } from '../../graph/types.ts';
+import { collectiveKind, readCollective } from '../../plan/lower/collectives.ts';
+import type { DeviceProgram } from '../../plan/lower/program.ts';
+import { hloProgram, type HloProgram } from '../hlo/program.ts';
+import { headLines, pyList, pyString, pyTuple } from '../python-text.ts';
+import type { ExportFile, ExportLoss, ExportResult, ExportSource, ExportTarget } from '../target.ts';
+import { CHECK } from './check.ts';
+import { jaxTypeName, writtenKind } from './expressions.ts';
+import { jaxFunction } from './function.ts';
+import { inputShardings, outputShardings, readJaxShardings, shardingsJson, type SpecOf } from './shardings.ts';
+import { rules } from './rules.ts';
+
+const IMPORTS = ['import jax', 'import jax.numpy as jnp', 'import numpy as np', 'from jax import lax'];
+
+function write(source: ExportSource): ExportResult {
+  const { mesh } = source;
+  const inputs = inputShardings(source);
+  const outputs = outputShardings(source);
+  const losses: ExportLoss[] = [...inputs, ...outputs].flatMap(({ loss }) => (loss === undefined ? [] : [loss]));
+  const program = devicePart(source, losses);
+  const head = [...headLines(source, 'jax'), ...losses.map(lossLine)].map((line) => `# ${line}`);
+  const files: ExportFile[] = [];
+  if (program !== undefined) files.push({ name: 'program.py', text: programText(source, program, inputs, outputs, head) });
+  const reference = hloProgram(source.program, source.table);
+  files.push(
+    { name: 'reference.py', text: referenceText(reference, head) },
+    { name: 'shardings.json', text: shardingsJson(mesh, inputs, outputs) },
+  );
+  if (program !== undefined)
+    files.push({ name: 'collectives.json', text: collectivesJson(source.lowered(), program.unread) }, { name: 'check.py', text: CHECK });
+  return { files, losses };
+} // prettier-ignore
+
+function lossLine({ item, planned, instead }: ExportLoss): string {
+  return `LOSS ${item}: planned ${planned}; ${instead}`;
+}
+
+/** The lowered program; undefined, with a loss, where ranks hold different numbers of rows. */
+function devicePart(source: ExportSource, losses: ExportLoss[]): HloProgram | undefined {
+  if (losses.length > 0) return undefined;
+  const { graph, symbols, mesh } = source.lowered();
+  try {
+    return hloProgram(graph, source.table, { symbols, mesh });
+  } catch (error) {
+    if (!(error instanceof ShardwrightError) || error.code !== 'E_EXPORT_UNEVEN') throw error;
+    losses.push({
+      item: error.details.node ?? source.program.name,
+      planned: error.message,
+      instead: 'all devices of a JAX program hold equally many rows, so there is no program.py',
+    });
+    return undefined;
+  }
+}
+
+function isWide(program: HloProgram): boolean {
+  const wide = new Set<DType>(['f64', 'i64', 'u64', 'c128']);
+  const found = (code: HloProgram['code']): boolean =>
+    code.some((i) => [...i.inputs, ...i.outputs].some((v) => wide.has(v.dtype)) || i.bodies.some((b) => found(b.code)));
+  return program.inputs.some(({ value }) => wide.has(value.dtype)) || found(program.code);
+}
+
+function inputLines(program: HloProgram): string[] {
+  return program.inputs.map(({ node, value }) => {
+    const shape = pyTuple(value.shape.map(String));
+    return `    (${pyString(node.meta.roleName ?? node.name)}, ${shape}, ${pyString(jaxTypeName(value.dtype))}),`;
+  });
+}
+
+function programText(
+  source: ExportSource,
+  program: HloProgram,
+  inputs: readonly SpecOf[],
+  outputs: readonly SpecOf[],
+  head: readonly string[],
+): string {
+  const { mesh } = source;
+  const names = mesh.names.map(pyString);
+  const axes = names.length === 1 ? names[0] : pyTuple(names);
+  const body = jaxFunction('device_program', 'What each device runs: its own part of every input in, its own part of every output out.', program, axes); // prettier-ignore
+  const reference = hloProgram(source.program, source.table);
+  const order = mesh.devices.every((id, rank) => id === rank) ? '' : `[${pyList(mesh.devices.map(String))}]`;
+  const ruleLines = rules(inputs).map(({ pattern, spec }) => `    (${pyString(pattern)}, ${spec}),`);
+  return [
+    ...head,
+    ...IMPORTS,
+    'from jax.sharding import AxisType, Mesh, NamedSharding',
+    'from jax.sharding import PartitionSpec as P',
+    '',
+    ...(isWide(program) ? ['jax.config.update("jax_enable_x64", True)', ''] : []),
+    `MESH_SHAPE = ${pyTuple(mesh.sizes.map(String))}`,
+    `MESH_NAMES = ${pyTuple(names)}`,
+    '',
+    '# Name, global shape and type of every input.',
+    'INPUTS = [',
+    ...inputLines(reference),
+    ']',
+    'IN_SPECS = (',
+    ...inputs.map(({ spec }) => `    ${spec},`),
+    ')',
+    'OUT_SPECS = (',
+    ...outputs.map(({ spec }) => `    ${spec},`),
+    ')',
+    '# The first pattern that is found in the name of an input says how that is cut.',
+    'RULES = [',
+    ...ruleLines,
+    ']',
+    '',
+    '',
+    ...body.lines,
+    '',
+    '',
+    'def make_mesh(devices=None):',
+    '    """The mesh of the plan over the first devices, in their order."""',
+    `    devices = np.array(jax.devices() if devices is None else devices)[: ${mesh.size}]${order}`,
+    '    if devices.size != np.prod(MESH_SHAPE):',
+    '        raise ValueError(f"the plan is for {np.prod(MESH_SHAPE)} devices, there are {devices.size}")',
+    '    return Mesh(devices.reshape(MESH_SHAPE), MESH_NAMES, axis_types=(AxisType.Auto,) * len(MESH_NAMES))',
+    '',
+    '',
+    'def sharded(mesh=None):',
+    '    """The program over the mesh: takes and gives global arrays."""',
+    '    mesh = make_mesh() if mesh is None else mesh',
+    '    # None is returned where the plan returns nothing.',
+    '    specs = tuple(P() if spec is None else spec for spec in OUT_SPECS)',
+    '    body = jax.shard_map(device_program, mesh=mesh, in_specs=IN_SPECS, out_specs=specs, check_vma=False)',
+    '    return jax.jit(body, in_shardings=tuple(NamedSharding(mesh, spec) for spec in IN_SPECS))',
+    '',
+  ].join('\n');
+}
+
+function referenceText(program: HloProgram, head: readonly string[]): string {
+  const body = jaxFunction('reference', 'The program before it was cut: global arrays in, global arrays out.', program, '()'); // prettier-ignore
+  return [
+    ...head,
+    ...IMPORTS,
+    '',
+    ...(isWide(program) ? ['jax.config.update("jax_enable_x64", True)', ''] : []),
+    '',
+    ...body.lines,
+    '',
+  ].join('\n');
+}
+
+interface CollectiveRecord {
+  readonly kind: string;
+  readonly meshDims: readonly string[];
+  /** Name of the value that it gives. */
+  readonly value: string;
+  /** The collective of JAX that does it, where it is another one. */
+  readonly as?: string;
+  /** Nothing reads the value, so the program does not make it. */
+  readonly unread?: true;
+}
+
+/** In program order; those of a loop stand once, as in the compiled text. */
+function collectivesJson({ graph, mesh }: DeviceProgram, unread: ReadonlySet<string>): string {
+  const list: CollectiveRecord[] = [];
+  const walk = (of: DeviceProgram['graph']): void => {
+    for (const node of of.nodes) {
+      const kind = collectiveKind(node.target);
+      if (kind === undefined) continue;
+      const { meshDims, op } = readCollective(mesh, node.target, node.args);
+      const as = writtenKind(kind, op);
+      list.push({
+        kind,
+        meshDims: meshDims.map((m) => mesh.names[m]),
+        value: node.name,
+        ...(as === kind ? {} : { as }),
+        ...(unread.has(node.name) ? { unread: true } : {}),
+      });
+    }
+    for (const body of Object.values(of.subgraphs)) walk(body);
+  };
+  walk(graph);
+  return `${JSON.stringify({ mesh: mesh.text, collectives: list }, null, 1)}\n`;
+}
+
+export const jaxTarget: ExportTarget = {
+  name: 'jax',
+  summary: 'a jax.shard_map program with the collectives of the plan, and its PartitionSpecs',
+  triedWith: ['jax 0.10.2'],
+  write,
+  readBack: readJaxShardings,
+};
