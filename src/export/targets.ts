@@ -1,9 +1,10 @@
 /** The targets of `shardwright export`, in the order in which they are listed. */
 import { suggestion, ShardwrightError } from '../errors.ts';
+import { jaxTarget } from './jax/target.ts';
 import type { ExportTarget } from './target.ts';
 import { torchTarget } from './torch/target.ts';
 
-export const EXPORT_TARGETS: readonly ExportTarget[] = [torchTarget];
+export const EXPORT_TARGETS: readonly ExportTarget[] = [torchTarget, jaxTarget];
 
 /** @throws E_USAGE with the nearest names */
 export function exportTarget(name: string): ExportTarget {
