@@ -2,9 +2,9 @@ import { createHash } from 'node:crypto';
 import { fileURLToPath } from 'node:url';
 import { gunzipSync } from 'node:zlib';
 import { gzipSync, strToU8 } from 'fflate';
-import { parseGraph } from '../../src/graph/parse.ts';
-import { printGraph } from '../../src/graph/text.ts';
-import type { Plan } from '../../src/plan/types.ts';
+import { parseGraph } from '../../src/graph/text/parse.ts';
+import { printGraph } from '../../src/graph/text/write.ts';
+import type { Plan } from '../../src/plan/record/types.ts';
 import type { ExportFile, ExportSource } from '../../src/export/target.ts';
 import { sourceOf } from './programs.ts';
 

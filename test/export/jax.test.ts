@@ -1,8 +1,8 @@
 import { readFileSync } from 'node:fs';
 import { describe, expect, test } from 'vitest';
 import { jaxTarget } from '../../src/export/jax/target.ts';
-import { parseMesh } from '../../src/mesh/mesh.ts';
-import { plannedProgram } from '../../src/plan/lower.ts';
+import { parseMesh } from '../../src/mesh/devices/mesh.ts';
+import { plannedProgram } from '../../src/plan/lower/lower.ts';
 import { promisedCollectives } from '../../src/plan/lower/promised.ts';
 import { distinctCollectives } from './distinct.ts';
 import { TABLE } from '../plan/support.ts';

@@ -5,8 +5,8 @@
  */
 import { internalError, ShardwrightError } from '../../errors.ts';
 import type { Arg, DType, Node } from '../../graph/types.ts';
-import type { TensorMeta, TypedContext } from '../../ops/call.ts';
-import type { OperatorRecord } from '../../ops/record.ts';
+import type { TensorMeta, TypedContext } from '../../ops/record/call.ts';
+import type { OperatorRecord } from '../../ops/record/record.ts';
 import { getOwn, isList } from '../../graph/value.ts';
 import type { HloCode, Val } from './code.ts';
 

@@ -5,10 +5,10 @@
 import { internalError, ShardwrightError } from '../../errors.ts';
 import type { Arg, DType, Dim, Graph, Node, ValueType } from '../../graph/types.ts';
 import { getOwn, isGraphRef, isList, isRef } from '../../graph/value.ts';
-import type { DeviceMesh } from '../../mesh/mesh.ts';
-import { bindCall, tensorInputs, withOutputs } from '../../ops/context.ts';
-import type { TensorMeta } from '../../ops/record.ts';
-import type { OperatorTable } from '../../ops/table.ts';
+import type { DeviceMesh } from '../../mesh/devices/mesh.ts';
+import { bindCall, tensorInputs, withOutputs } from '../../ops/record/context.ts';
+import type { TensorMeta } from '../../ops/record/record.ts';
+import type { OperatorTable } from '../../ops/record/table.ts';
 import { collectiveKind, readCollective } from '../../plan/lower/collectives.ts';
 import { HloCall, type RankTable } from './call.ts';
 import { HloCode, type HloBody, type Instruction, type Val } from './code.ts';

@@ -5,6 +5,7 @@
 import type { Arg, DType } from '../../graph/types.ts';
 import { isGraphRef, isList } from '../../graph/value.ts';
 import { internalError } from '../../errors.ts';
+import type { TensorMeta } from '../../ops/record/call.ts';
 import { isFloat, type HloCall } from './call.ts';
 import type { AttributeValue, Direction, HloBody, Instruction, Number_, Val } from './code.ts';
 
@@ -67,7 +68,7 @@ export function writeStablehlo(call: HloCall, bodyOf: BodyWriter): Val | readonl
   const op = call.record.name.replace(/^stablehlo\./, '');
   const { hlo, ctx } = call;
   const inputs = ctx.inputs.map((_, i) => call.at(i));
-  const types = ctx.outputs.map((meta) => meta ?? { dtype: 'f32', shape: [] });
+  const types = ctx.outputs.map((meta): TensorMeta => meta ?? { dtype: 'f32', shape: [] });
   const tuple = call.record.results === 'tuple';
   if (IDENTITIES.has(op)) return inputs[0];
   if (op === 'constant') return constant(call);

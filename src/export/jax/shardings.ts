@@ -4,11 +4,11 @@
  */
 import { ShardwrightError } from '../../errors.ts';
 import type { Node } from '../../graph/types.ts';
-import { fromDimView, toDimView } from '../../mesh/dim-view.ts';
-import type { DeviceMesh } from '../../mesh/mesh.ts';
-import { parsePartitionSpec, PartitionSpec } from '../../mesh/partition-spec.ts';
-import { parseSharding } from '../../mesh/parse.ts';
-import { evenlyShardable, isPending, type Sharding } from '../../mesh/sharding.ts';
+import { fromDimView, toDimView } from '../../mesh/views/dim-view.ts';
+import type { DeviceMesh } from '../../mesh/devices/mesh.ts';
+import { parsePartitionSpec, PartitionSpec } from '../../mesh/views/partition-spec.ts';
+import { parseSharding } from '../../mesh/sharding/parse.ts';
+import { evenlyShardable, isPending, type Sharding } from '../../mesh/sharding/sharding.ts';
 import type { ExportFile, ExportLoss, ExportSource, ReadPlacements } from '../target.ts';
 
 export interface SpecOf {
