@@ -14,6 +14,20 @@ export { decomposedOp, type Body, type Decompose, type DecomposedSpec } from './
 export { OperatorTable } from './ops/record/table.ts';
 export { OperatorRegistry } from './ops/registry.ts';
 export { P, R, rule, S } from './ops/record/rule.ts';
+export { classify, parseEinsum, type EinsumEquation, type LetterClasses } from './ops/rules/equation.ts';
+export { rulesOf } from './ops/rules/einsum.ts';
+export { einsumBackward, type EinsumGradient } from './ops/einsum/gradient.ts';
+export type { EinsumSpec } from './ops/einsum/placed.ts';
+export {
+  shardRule,
+  type EinsumFault,
+  type EinsumSharding,
+  type EinsumStep,
+  type OperandGradient,
+  type OwedCollective,
+  type ShardRuleOptions,
+} from './ops/einsum/shard-rule.ts';
+export { explain } from './ops/einsum/explain.ts';
 export { inferCall } from './ops/record/infer.ts';
 export { graphFlops } from './ops/flops.ts';
 export { VjpCall, type Gradients, type Vjp, type VjpEntry, type Vjps } from './ops/vjp/vjp.ts';

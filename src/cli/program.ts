@@ -7,6 +7,7 @@ import { registerInspect, registerTrace, registerValidate } from './commands/rea
 import {
   registerDraw,
   registerEinshard,
+  registerEinsum,
   registerLayout,
   registerRedistribute,
   registerRules,
@@ -28,7 +29,7 @@ const COMMANDS: Readonly<Record<string, readonly ((program: Command, session: Cl
   'Plan a model:': [registerDemo, registerPlan, registerCompare, registerAudit, registerVerify],
   'Use a plan:': [registerCheckPlan, registerReport, registerExplain, registerSimulate, registerDiff],
   'Look at a program:': [registerInspect, registerTrace],
-  'Parts of the planner by themselves:': [registerRedistribute, registerEinshard, registerDraw, registerLayout, registerSolve, registerRules, registerValidate], // prettier-ignore
+  'Parts of the planner by themselves:': [registerRedistribute, registerEinsum, registerEinshard, registerDraw, registerLayout, registerSolve, registerRules, registerValidate], // prettier-ignore
   'What is built in:': [registerHardware, registerModels, registerZoo],
 };
 

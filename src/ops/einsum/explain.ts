@@ -1,4 +1,4 @@
-import { classify, parseEinsum } from './equation.ts';
+import { classify, parseEinsum } from '../rules/equation.ts';
 import type { EinsumSpec } from './placed.ts';
 import { shardRule, type EinsumSharding, type ShardRuleOptions } from './shard-rule.ts';
 
@@ -12,7 +12,7 @@ import { shardRule, type EinsumSharding, type ShardRuleOptions } from './shard-r
  *
  * @throws as `shardRule`
  */
-export function explainEinsum(
+export function explain(
   equation: string,
   placements: readonly EinsumSpec[],
   options: ShardRuleOptions = {},

@@ -1,5 +1,5 @@
 import { ShardwrightError } from '../../errors.ts';
-import { lettersOf, parseEinsum, repeats, type EinsumEquation } from './equation.ts';
+import { lettersOf, parseEinsum, repeats, type EinsumEquation } from '../rules/equation.ts';
 
 /**
  * Gradients of an einsum. In: an equation and the position of an operand. Out: the einsum that computes its gradient, which is the

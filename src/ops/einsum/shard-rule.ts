@@ -1,8 +1,8 @@
 import { internalError, ShardwrightError } from '../../errors.ts';
 import { gradientState } from '../../mesh/views/four-states.ts';
-import { einsumRules } from '../rules/einsum.ts';
-import { P, R, rule, type Rule, type RuleSlot } from '../record/rule.ts';
-import { parseEinsum, type EinsumEquation } from './equation.ts';
+import { parseEinsum, type EinsumEquation } from '../rules/equation.ts';
+import { rulesOf } from '../rules/einsum.ts';
+import { P, type Rule, type RuleSlot } from '../record/rule.ts';
 import { unswappable, einsumBackward } from './gradient.ts';
 import { INVARIANT, PENDING, readPlaced, REPLICATED, stateText, type EinsumSpec, type LetterState, type PlacedOperand } from './placed.ts'; // prettier-ignore
 
@@ -73,18 +73,6 @@ export interface EinsumSharding {
   readonly faults: readonly EinsumFault[];
   /** One for each operand; none where there are faults. */
   readonly gradients: readonly OperandGradient[];
-}
-
-/**
- * Every single-dim rule of an equation: nothing cut, each letter cut where it stands, and a pending sum or average of one operand.
- * `mk,kn->mn` has 8. The operators that are products take their rules from here.
- *
- * @throws E_SYNTAX as `parseEinsum`
- */
-export function rulesOf(equation: string): readonly Rule[] {
-  const { operands, text } = parseEinsum(equation);
-  const same = rule(operands.map(() => R), [R]); // prettier-ignore
-  return [same, ...einsumRules(text)];
 }
 
 /**

@@ -1,5 +1,5 @@
-import { ShardwrightError } from '../../errors.ts';
 import { LINEAR_KINDS, P, R, rule, S, type Rule, type RuleSlot } from '../record/rule.ts';
+import { lettersOf, parseEinsum, repeats } from './equation.ts';
 
 /**
  * Sharding rules of contractions, generated from einsum letters. For every letter: shard it in each operand that carries
@@ -7,16 +7,6 @@ import { LINEAR_KINDS, P, R, rule, S, type Rule, type RuleSlot } from '../record
  * contraction is linear in each operand separately, so a pending sum or average of ONE operand passes to the output;
  * `P, P -> P` is false for products.
  */
-
-/** Roles of the letters of a two-operand contraction. */
-export interface EinsumDims {
-  readonly batch: readonly string[];
-  readonly contracting: readonly string[];
-  /** Letters of the first operand and the output only. */
-  readonly lhs: readonly string[];
-  /** Letters of the second operand and the output only. */
-  readonly rhs: readonly string[];
-}
 
 export interface EinsumOptions {
   /** Offer the linear kinds per operand. Default true. */
@@ -27,33 +17,16 @@ export interface EinsumOptions {
   readonly bias?: { readonly shape: readonly number[]; readonly output: readonly number[] };
 }
 
-interface Equation {
-  readonly operands: readonly string[];
-  readonly output: string;
-}
-
-/** @throws E_INTERNAL if the equation has no `->` or the output names an unknown or repeated letter */
-export function parseEinsum(equation: string): Equation {
-  const [left, output] = equation.replaceAll(' ', '').split('->');
-  const operands = (left ?? '').split(',');
-  const known = new Set(operands.join(''));
-  const bad = output === undefined || [...output].some((c, i) => !known.has(c) || output.indexOf(c) !== i);
-  if (bad) throw new ShardwrightError('E_INTERNAL', `internal: bad einsum '${equation}'`);
-  return { operands, output };
-}
-
-/** Sorts the letters of a two-operand equation into batch, contracting and free ones, in order of appearance. */
-export function einsumDims(equation: string): EinsumDims {
-  const { operands, output } = parseEinsum(equation);
-  const [a, b = ''] = operands;
-  const dims = { batch: [] as string[], contracting: [] as string[], lhs: [] as string[], rhs: [] as string[] };
-  for (const letter of lettersOf(operands)) {
-    if (!output.includes(letter)) dims.contracting.push(letter);
-    else if (a.includes(letter) && b.includes(letter)) dims.batch.push(letter);
-    else if (a.includes(letter)) dims.lhs.push(letter);
-    else dims.rhs.push(letter);
-  }
-  return dims;
+/**
+ * Every single-dim rule of an equation: nothing cut, each letter cut where it stands, and a pending sum or average of one operand.
+ * `mk,kn->mn` has 8. The operators that are products have these rules.
+ *
+ * @throws E_SYNTAX as `parseEinsum`
+ */
+export function rulesOf(equation: string): readonly Rule[] {
+  const { operands, text } = parseEinsum(equation);
+  const same = rule(operands.map(() => R), [R]); // prettier-ignore
+  return [same, ...einsumRules(text)];
 }
 
 /**
@@ -80,7 +53,7 @@ function makeRules(equation: string, options: EinsumOptions): Rule[] {
     rules.push(rule(slots, [out], ext ? { origin: 'ext' } : {}));
   };
   for (const letter of lettersInRuleOrder(operands, output)) {
-    if (operands.some((o) => o.indexOf(letter) !== o.lastIndexOf(letter))) continue;
+    if (operands.some((o) => repeats(o, letter))) continue;
     const carriers = operands.filter((o) => o.includes(letter)).length;
     const inputs = operands.map((o) => (o.includes(letter) ? S(o.indexOf(letter)) : R));
     const out = output.includes(letter) ? S(output.indexOf(letter)) : P('sum');
@@ -124,10 +97,6 @@ export function einsumFlops(equation: string, ...shapes: readonly (readonly numb
   let product = 2;
   for (const size of sizes.values()) product *= size;
   return product;
-}
-
-function lettersOf(operands: readonly string[]): string[] {
-  return [...new Set(operands.join(''))];
 }
 
 /** Batch letters, contracted letters, then free letters: the order in which 2.13 lists its rules (it breaks ties). */

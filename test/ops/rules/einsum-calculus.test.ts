@@ -1,8 +1,9 @@
 import { describe, expect, test } from 'vitest';
-import { classify, parseEinsum } from '../../../src/ops/einsum/equation.ts';
-import { explainEinsum } from '../../../src/ops/einsum/explain.ts';
+import { classify, parseEinsum } from '../../../src/ops/rules/equation.ts';
+import { explain } from '../../../src/ops/einsum/explain.ts';
 import { einsumBackward } from '../../../src/ops/einsum/gradient.ts';
-import { rulesOf, shardRule, type EinsumSharding } from '../../../src/ops/einsum/shard-rule.ts';
+import { shardRule, type EinsumSharding } from '../../../src/ops/einsum/shard-rule.ts';
+import { rulesOf } from '../../../src/ops/rules/einsum.ts';
 import { ruleText, type RuleSlot } from '../../../src/ops/record/rule.ts';
 import { ShardwrightError } from '../../../src/errors.ts';
 import { added, bruteEinsum, bruteGradient, furthest, join, scaled, sizeOf, slice, type Flat } from '../support/brute-einsum.ts'; // prettier-ignore
@@ -287,7 +288,7 @@ describe('numbers', () => {
 });
 
 test('an einsum in words', () => {
-  expect(explainEinsum('abi,aoi->abo', ['S(b)', 'R'], { axes: ['tp'] }).join('\n')).toMatchInlineSnapshot(`
+  expect(explain('abi,aoi->abo', ['S(b)', 'R'], { axes: ['tp'] }).join('\n')).toMatchInlineSnapshot(`
     "einsum abi,aoi->abo
       a  batch       in x, y and the result; not cut
       b  free        in x and the result; cut on tp: the result is cut; y is broadcast along it, so its gradient sums over it

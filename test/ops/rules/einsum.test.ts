@@ -1,12 +1,13 @@
 import { describe, expect, test } from 'vitest';
-import { einsumDims, einsumFlops, einsumRules } from '../../../src/ops/rules/einsum.ts';
+import { einsumFlops, einsumRules } from '../../../src/ops/rules/einsum.ts';
+import { classify } from '../../../src/ops/rules/equation.ts';
 import { ruleText } from '../../../src/ops/record/rule.ts';
 
 describe('einsum rules', () => {
   test('OP-1 letters are sorted into batch, contracting and free ones', () => {
     const dims = (equation: string): string => {
-      const d = einsumDims(equation);
-      return [d.batch, d.contracting, d.lhs, d.rhs].map((letters) => letters.join('')).join('|');
+      const { batch, contraction, free } = classify(equation);
+      return [batch, contraction, ...free].map((letters) => letters.join('')).join('|');
     };
     expect(dims('bmk,bkn->bmn')).toBe('b|k|m|n');
     expect(dims('abc,ab->abc')).toBe('ab||c|');

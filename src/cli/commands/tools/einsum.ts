@@ -1,8 +1,9 @@
 import { ShardwrightError } from '../../../errors.ts';
 import { parseMesh } from '../../../mesh/devices/mesh.ts';
-import { classify, parseEinsum } from '../../../ops/einsum/equation.ts';
-import { explainEinsum } from '../../../ops/einsum/explain.ts';
-import { rulesOf, shardRule } from '../../../ops/einsum/shard-rule.ts';
+import { classify, parseEinsum } from '../../../ops/rules/equation.ts';
+import { explain } from '../../../ops/einsum/explain.ts';
+import { shardRule } from '../../../ops/einsum/shard-rule.ts';
+import { rulesOf } from '../../../ops/rules/einsum.ts';
 import { ruleText } from '../../../ops/record/rule.ts';
 import { EXIT, type CliIo } from '../../output/io.ts';
 
@@ -50,7 +51,7 @@ export function einsumCommand(equation: string, options: EinsumOptions, io: CliI
     return EXIT.ok;
   }
   const rules = shard.length > 0 ? [] : ['rules of one mesh dim:', ...rulesOf(equation).map((r) => `  ${ruleText(r)}`)];
-  io.stdout(`${[...explainEinsum(equation, specs, named), ...rules].join('\n')}\n`);
+  io.stdout(`${[...explain(equation, specs, named), ...rules].join('\n')}\n`);
   return EXIT.ok;
 }
 

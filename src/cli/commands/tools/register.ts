@@ -22,6 +22,23 @@ export function registerEinshard(program: Command, session: CliSession): void {
     });
 }
 
+export function registerEinsum(program: Command, session: CliSession): void {
+  program
+    .command('einsum <equation>')
+    .summary('letters of an einsum, its sharding, what its gradients owe')
+    .description(
+      "Sorts the letters of an einsum into batch, free and contraction, says where the result is for operands that are cut, and which reductions each gradient owes. Operands are x, y, z (or 0, 1, 2 and on); one that is not named is R, equal on all devices. States are S(b) or S(1) for a cut, R, I (equal and computed once) and P (addends), one for each mesh dim.\n\nExamples:\n  $ shardwright einsum 'abi,aoi->abo' --shard 'x=S(b)' --axis tp=8\n  $ shardwright einsum 'bh,ho->bo' --shard 'x=S(b)R' --shard 'y=IS(o)' --axis dp=2,tp=4 --mode strict",
+    )
+    .option('--shard <operand=states>', 'where an operand is, such as x=S(b); repeatable', collect, [])
+    .option('--axis <dims>', 'mesh dims, outermost first, such as tp=8; repeatable', collect, [])
+    .option('--mode <mode>', 'auto casts, slices and moves operands and says so; strict refuses each of that', 'auto')
+    .option(...FLAG.json)
+    .action(async (equation: string, options) => {
+      const { einsumCommand } = await import('./einsum.ts');
+      session.exit = einsumCommand(equation, options as Parameters<typeof einsumCommand>[1], session.io);
+    });
+}
+
 export function registerSolve(program: Command, session: CliSession): void {
   program
     .command('solve <problem>')

@@ -1,5 +1,6 @@
 import { resultType } from '../../record/dtypes.ts';
-import { einsumFlops, einsumRules, parseEinsum } from '../../rules/einsum.ts';
+import { einsumFlops, einsumRules } from '../../rules/einsum.ts';
+import { parseEinsum } from '../../rules/equation.ts';
 import {
   defineOp,
   elements,
