@@ -17,7 +17,7 @@ import {
   publishedRank,
   type PublishedLayout,
   type PublishedRank,
-} from '../src/zoo/sweep/rank/published.ts';
+} from '../test/support/published-layouts.ts';
 
 const path = new URL('../test/fixtures/published-layouts.json', import.meta.url);
 const { sources, layouts } = JSON.parse(readFileSync(path, 'utf8')) as {

@@ -225,6 +225,8 @@ export { predicate, type Predicated, type PredicateOptions } from './passes/cont
 export { atSizes, openSizes, type OpenSize } from './passes/sizes/fix-sizes.ts';
 export { unrollScan, type UnrollOptions } from './passes/control/unroll-scan.ts';
 export { hoistInvariants, type HoistOptions } from './passes/control/hoist-invariants.ts';
+export { raiseLoops } from './passes/control/raise-loops.ts';
+export { fusedComputeSeconds, fusedGroups, type FusedGroup, type FusedSeconds } from './passes/fusion/fusion.ts';
 export { boundedLoopsToScans, type BoundedLoopOptions } from './passes/control/bounded-loops.ts';
 export {
   arange,
@@ -329,6 +331,7 @@ export {
   type OverlapCandidate,
   type OverlapOptions,
 } from './simulate/timeline/overlap-aware.ts';
+export { bucketProgram } from './simulate/timeline/bucket-program.ts';
 export { overlapPlan, type OverlapPlan } from './simulate/timeline/overlap-plan.ts';
 export { play, type Timeline } from './simulate/timeline/play.ts';
 export { pipelineTrace, timelineTrace, type TraceFile } from './simulate/timeline/trace.ts';
@@ -368,6 +371,7 @@ export {
 export { priceRecipes, type RecipeResult } from './zoo/compare/compare.ts';
 export { compare, type CompareOptions } from './zoo/compare/compare-graph.ts';
 export type { Comparison } from './zoo/compare/comparison.ts';
+export { nextBest, rankedChoices, type RankedChoice } from './zoo/compare/next-best.ts';
 export { mergeComparisons } from './zoo/compare/conclude-comparison.ts';
 export { audit, type Audit, type AuditOptions, type Edit } from './zoo/audit.ts';
 export { lint, lintPlan, type Finding, type LintInput } from './zoo/recipes/lint.ts';

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { activationBytes, type ActivationPolicy } from '../../src/cost/memory/activation-memory.ts';
+import { activationBytes, type ActivationPolicy } from '../support/activation-memory.ts';
 import type { Graph } from '../../src/graph/types.ts';
 import { recomputeInBackward } from '../../src/passes/checkpoint/recompute.ts';
 import { memoryOverTime } from '../../src/plan/record/memory-timeline.ts';

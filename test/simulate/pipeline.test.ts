@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { interleavingFactor } from '../../src/cost/memory/activation-memory.ts';
+import { interleavingFactor } from '../support/activation-memory.ts';
 import { pipelineTrace } from '../../src/simulate/timeline/trace.ts';
 import { bubbleSeconds, keptMicrobatches, pipelineSeconds } from '../../src/simulate/pipeline/closed-forms.ts';
 import { playPipeline, type PipelineRun, type StageSeconds } from '../../src/simulate/pipeline/play.ts';

@@ -13,7 +13,7 @@ import { REPLICATE } from '../../src/mesh/placements/replicate.ts';
 import { Shard } from '../../src/mesh/placements/shard.ts';
 import { Sharding } from '../../src/mesh/sharding/sharding.ts';
 import { ShardingSpace } from '../../src/mesh/sharding/space.ts';
-import { executePlan } from '../../src/simulate/redistribute.ts';
+import { executePlan } from '../support/execute-redistribution.ts';
 import { gather, random, scatter, type Tile, type VirtualTensor } from '../../src/simulate/shards.ts';
 
 const FULL = process.env['SHARDWRIGHT_FULL'] === '1';

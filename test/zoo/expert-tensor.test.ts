@@ -5,7 +5,7 @@ import { decode } from '../../src/plan/record/decode.ts';
 import { prepare } from '../../src/plan/prepare.ts';
 import { shardPrepared } from '../../src/plan/shard.ts';
 import { evaluate } from '../../src/solver/check/check.ts';
-import { expertBytes, expertTensorBytes } from '../../src/zoo/pipeline/closed-forms.ts';
+import { expertBytes, expertTensorBytes } from '../support/parallelism-bytes.ts';
 import { lint, lintPlan } from '../../src/zoo/recipes/lint.ts';
 import { expertFold } from '../../src/zoo/recipes/expert-mesh.ts';
 import { priceRestriction } from '../../src/zoo/compare/price.ts';

@@ -15,7 +15,7 @@ import { encode } from '../../src/solver/milp/encode.ts';
 import { solveNow } from '../../src/solver/solve.ts';
 import { askLibrary } from '../../src/solver/milp/library.ts';
 import { verify } from '../../src/simulate/verify.ts';
-import { foldedStateBytes } from '../../src/zoo/pipeline/closed-forms.ts';
+import { foldedStateBytes } from '../support/parallelism-bytes.ts';
 import { denseMesh, DERIVED_AXES, expertFold } from '../../src/zoo/recipes/expert-mesh.ts';
 import { buildModel } from '../../src/models/build.ts';
 import { knownModelConfig } from '../../src/models/registry.ts';

@@ -24,7 +24,7 @@ import { CoreSolver } from '../../src/zoo/sweep/rank/rank-price.ts';
 import { PipelinePlayer } from '../../src/zoo/sweep/model/fast-play.ts';
 import { coreRequest, type LayoutKind, type LayoutSizes } from '../../src/zoo/sweep/model/layout.ts';
 import { meshRows } from '../../src/zoo/sweep/step/layouts.ts';
-import { publishedCluster, publishedRank, type PublishedLayout } from '../../src/zoo/sweep/rank/published.ts';
+import { publishedCluster, publishedRank, type PublishedLayout } from '../support/published-layouts.ts';
 import type { SweepQuestion } from '../../src/zoo/sweep/model/question.ts';
 import { layerKinds } from '../../src/zoo/sweep/model/representative-layers.ts';
 import { TABLE } from '../plan/support.ts';

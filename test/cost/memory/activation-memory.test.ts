@@ -5,11 +5,11 @@ import {
   interleavingFactor,
   layerStackParameters,
   type ActivationPolicy,
-} from '../../../src/cost/memory/activation-memory.ts';
+} from '../../support/activation-memory.ts';
 import { stateBytes } from '../../../src/cost/memory/memory.ts';
 import { layerActivationBytes } from '../../../src/cost/training/memory.ts';
 import type { ParallelPlan, TrainingSystem, TransformerShape } from '../../../src/cost/training/shape.ts';
-import { zeroBytes } from '../../../src/cost/memory/zero.ts';
+import { zeroBytes } from '../../support/zero-bytes.ts';
 import { loadCluster } from '../../../src/cost/hardware/cluster.ts';
 
 const GIB = 2 ** 30;

@@ -8,7 +8,7 @@ import {
   checkLeftInverse,
   checkProduct,
   checkRightInverse,
-} from '../../../src/mesh/layout/check.ts';
+} from '../../support/layout-properties.ts';
 import { coalesce, coalesceModes } from '../../../src/mesh/layout/coalesce.ts';
 import { complement } from '../../../src/mesh/layout/complement.ts';
 import { composition } from '../../../src/mesh/layout/composition.ts';

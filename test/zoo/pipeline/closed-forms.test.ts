@@ -10,7 +10,7 @@ import {
   tensorBytes,
   ulyssesBytes,
   zero1Bytes,
-} from '../../../src/zoo/pipeline/closed-forms.ts';
+} from '../../support/parallelism-bytes.ts';
 
 const MIB = 2 ** 20;
 const GIB = 2 ** 30;

@@ -10,7 +10,7 @@ import { memoryOverTime } from '../../../src/plan/record/memory-timeline.ts';
 import { recost } from '../../../src/plan/record/recost.ts';
 import { shardPrepared } from '../../../src/plan/shard.ts';
 import { evaluate } from '../../../src/solver/check/check.ts';
-import { dataBytes, fsdpBytes } from '../../../src/zoo/pipeline/closed-forms.ts';
+import { dataBytes, fsdpBytes } from '../../support/parallelism-bytes.ts';
 import { priceRestriction, trafficOf, type Priced } from '../../../src/zoo/compare/price.ts';
 import { applyRecipe } from '../../../src/zoo/recipes/recipes.ts';
 import { recipeOf, ZOO, zooPlan } from '../../../src/zoo/recipes/registry.ts';

@@ -1,11 +1,11 @@
-import { internalError, ShardwrightError } from '../errors.ts';
-import type { CollectiveKind } from '../cost/collective-model.ts';
-import type { RedistributionPlan, RedistributionStep } from '../cost/redistribution/redistribute.ts';
-import { lookupMask, MaskPartial } from '../mesh/placements/mask-partial.ts';
-import type { DeviceMesh } from '../mesh/devices/mesh.ts';
-import { Shard } from '../mesh/placements/shard.ts';
-import { isPending, type Sharding } from '../mesh/sharding/sharding.ts';
-import { reduceAll, type Tile, type VirtualTensor } from './shards.ts';
+import { internalError, ShardwrightError } from '../../src/errors.ts';
+import type { CollectiveKind } from '../../src/cost/collective-model.ts';
+import type { RedistributionPlan, RedistributionStep } from '../../src/cost/redistribution/redistribute.ts';
+import { lookupMask, MaskPartial } from '../../src/mesh/placements/mask-partial.ts';
+import type { DeviceMesh } from '../../src/mesh/devices/mesh.ts';
+import { Shard } from '../../src/mesh/placements/shard.ts';
+import { isPending, type Sharding } from '../../src/mesh/sharding/sharding.ts';
+import { reduceAll, type Tile, type VirtualTensor } from '../../src/simulate/shards.ts';
 
 /**
  * Runs redistribution plans on virtual devices. Every step sees only what the ranks of its group hold: the pieces that a

@@ -1,4 +1,4 @@
-import { ShardwrightError } from '../../errors.ts';
+import { ShardwrightError } from '../../src/errors.ts';
 
 /**
  * Activation bytes of a GPT-shaped transformer in closed form (Korthikanti et al., arXiv:2205.05198): 16-bit activations,

@@ -1,9 +1,9 @@
-import { internalError } from '../../errors.ts';
-import { idx2crd, MAX_OFFSETS, offsetAt, offsets } from './coordinates.ts';
-import { compatible, concat, type Layout } from './layout.ts';
-import type { Order } from './int-tree.ts';
-import { complement } from './complement.ts';
-import { collision } from './inverse.ts';
+import { internalError } from '../../src/errors.ts';
+import { idx2crd, MAX_OFFSETS, offsetAt, offsets } from '../../src/mesh/layout/coordinates.ts';
+import { compatible, concat, type Layout } from '../../src/mesh/layout/layout.ts';
+import type { Order } from '../../src/mesh/layout/int-tree.ts';
+import { complement } from '../../src/mesh/layout/complement.ts';
+import { collision } from '../../src/mesh/layout/inverse.ts';
 
 /**
  * Checks of results against what the functions promise, coordinate by coordinate. Tests and callers that doubt a result run
