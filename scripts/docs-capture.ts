@@ -1,6 +1,6 @@
 /**
- * Runs the blocks of docs/capture.md and writes what they print below them: `npx tsx scripts/docs-capture.ts`. A test holds
- * the document to it.
+ * Runs the blocks of a document and writes what they print below them: `npx tsx scripts/docs-capture.ts [docs/local-spmd.md]`,
+ * docs/capture.md if none is named. Tests hold both documents to it.
  *
  *  - a `ts` block is a module of its own; `ts check` and `ts rewrite` ones go through the source-level front end in that mode.
  *    The `text` block after it is what it prints.
@@ -111,5 +111,7 @@ async function fillRefusals(document: string): Promise<string> {
   return lines.join('\n');
 }
 
-if (process.argv[1] === fileURLToPath(import.meta.url))
-  writeFileSync(DOCUMENT, await fillDocument(readFileSync(DOCUMENT, 'utf8')));
+if (process.argv[1] === fileURLToPath(import.meta.url)) {
+  const document = process.argv[2] ?? DOCUMENT;
+  writeFileSync(document, await fillDocument(readFileSync(document, 'utf8')));
+}
