@@ -13,7 +13,7 @@ import { builtinOperators } from '../ops/builtin.ts';
 import type { OperatorTable } from '../ops/record/table.ts';
 import type { Meaning } from './operator-types.ts';
 import { isTuple, typeIn, type Known, type Violation } from './typed.ts';
-import { Typer } from './typer.ts';
+import { typedAxes, typeGraph } from './type-graph.ts';
 import { typeSpec, type SpecWord } from './words.ts';
 
 export interface CheckTypesOptions {
@@ -47,8 +47,7 @@ export function checkTypes(graph: Graph, options: CheckTypesOptions = {}): Typed
     });
   const mesh = parseMesh(text);
   const meaning = options.mode ?? 'strict';
-  const axes = mesh.dims.flatMap(({ name, size }) => (size > 1 ? [{ name, size, meaning }] : []));
-  const typer = new Typer(options.table ?? builtinOperators(), axes, { autoCast: false });
+  const axes = typedAxes(mesh, () => meaning);
   const inputs = placeholdersOf(graph);
   const stated = options.types ?? {};
   const names = new Set(inputs.flatMap(({ name, meta }) => [name, meta.roleName ?? name]));
@@ -57,8 +56,10 @@ export function checkTypes(graph: Graph, options: CheckTypesOptions = {}): Typed
     throw new ShardwrightError('E_REF', `graph ${graph.name} has no input '${unknown}' to type`, {
       hint: `inputs are ${[...names].slice(0, 12).join(', ')}`,
     });
-  typer.run(
+  const typer = typeGraph(
+    options.table ?? builtinOperators(),
     graph,
+    axes,
     inputs.map(({ name, meta, type }): readonly Known[] => {
       const spec = getOwn(stated, meta.roleName ?? name) ?? getOwn(stated, name);
       if (spec === undefined || type.kind !== 'tensor') return axes.map(() => undefined);

@@ -177,7 +177,8 @@ export class Typer implements Typing {
         const found = typeOperator(record, ctx, given, meaning);
         if (!('typing' in found)) return found;
         const { results, pending } = found.typing;
-        if (pending === true && !this.isClaimed(graph, node, a))
+        // In a gradient the sum is what the forward type owes: an operand that was R.
+        if (pending === true && node.meta.phase !== 'backward' && !this.isClaimed(graph, node, a))
           this.violate(graph, node, a, {
             rule: 'sum over S', operands: names,
             reason: 'the sum over a dim that the axis cuts is left to a later reduction, without saying so',

@@ -11,7 +11,8 @@ import { lintGraph } from '../../../graph/lint.ts';
 import type { Arg, Graph, Node, Output } from '../../../graph/types.ts';
 import { getOwn, isGraphRef, isList, isRef } from '../../../graph/value.ts';
 import { isTuple, type Known, type Typed } from '../../../local-spmd/typed.ts';
-import { Typer } from '../../../local-spmd/typer.ts';
+import { typedAxes, typeGraph } from '../../../local-spmd/type-graph.ts';
+import type { Typer } from '../../../local-spmd/typer.ts';
 import { isAxisType, type AxisType } from '../../../mesh/local-types/types.ts';
 import type { DeviceMesh } from '../../../mesh/devices/mesh.ts';
 import { REPLICATE } from '../../../mesh/placements/replicate.ts';
@@ -76,12 +77,9 @@ class Eraser {
     this.pieces = new Pieces(this.space);
     this.verbs = new VerbWriter(this.emit, this.space, this.pieces, new RedistributionWriter(this.emit, this.space, this.pieces));
     this.manual = new Set(input.manual ?? []);
-    const axes = mesh.dims.flatMap(({ name, size }) =>
-      size > 1 ? [{ name, size, meaning: this.manual.has(name) ? ('manual' as const) : ('strict' as const) }] : [],
-    );
-    this.typer = new Typer(table, axes, { autoCast: false });
+    const axes = typedAxes(mesh, (axis) => (this.manual.has(axis) ? 'manual' : 'strict'));
     const at = axes.map(({ name }) => mesh.indexOf(name));
-    this.typer.run(graph, input.inputs.map((types) => at.map((m) => types[m])));
+    this.typer = typeGraph(table, graph, axes, input.inputs.map((types) => at.map((m) => types[m])));
     const [broken] = this.typer.violations;
     if (broken !== undefined)
       throw new ShardwrightError('E_SPMD_TYPE', broken.message, { node: broken.node, hint: `insert ${broken.fix}` });

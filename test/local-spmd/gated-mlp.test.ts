@@ -1,0 +1,133 @@
+import { describe, expect, test } from 'vitest';
+import { checkTypes } from '../../src/local-spmd/check-types.ts';
+import { placeholdersOf } from '../../src/graph/control.ts';
+import type { Graph } from '../../src/graph/types.ts';
+import { parseMesh } from '../../src/mesh/mesh.ts';
+import { jointGraph } from '../../src/passes/joint.ts';
+import { eraseTypes } from '../../src/plan/lower/typed/erase.ts';
+import { allReduce, assertType, contract, convert, outPartial } from '../../src/trace/spmd/verbs.ts';
+import { input, trace, type Tensor } from '../../src/trace/trace.ts';
+import { table, textOf } from './support/simulated.ts';
+import { runErased } from './support/erased.ts';
+
+const MESH = 'dp=2,tp=2';
+const R = { src: 'I', dst: 'R' } as const;
+const INPUTS = [
+  input([4, 8, 16], 'f32'),
+  input([16, 32], 'f32'),
+  input([16, 32], 'f32'),
+  input([32, 16], 'f32'),
+] as const;
+export const WRT = ['arg0', 'arg1', 'arg2', 'arg3'];
+
+/** x and the three weights of a gated MLP, x cut on dp, weights cut on tp. */
+function gated(shared: boolean, mesh = MESH): Graph {
+  return trace(
+    (x, w1, w2, w3) => {
+      const own = assertType(x, 'P(None,"dp")');
+      const whole = (): Tensor => convert(own, 'tp', R);
+      const once = whole();
+      const weight = (w: Tensor, spec: string): Tensor => convert(assertType(w, spec), 'dp', R);
+      const h1 = contract('sbh,hi->sbi', once, weight(w1, 'P(None,"tp")'));
+      const h3 = contract('sbh,hi->sbi', shared ? once : whole(), weight(w3, 'P(None,"tp")'));
+      const h = h1.silu().mul(h3);
+      return outPartial(contract('sbi,ih->sbh', h, weight(w2, 'P("tp")')), 'tp');
+    },
+    [INPUTS[0], INPUTS[1], INPUTS[3], INPUTS[2]],
+    { mesh },
+  );
+}
+
+describe('the gated MLP, strict', () => {
+  const forward = gated(true);
+  const joint = jointGraph(forward, { wrt: WRT });
+  const { texts, violations } = checkTypes(joint);
+  const typesOf = (target: string): string[] =>
+    joint.nodes.filter((n) => n.target === target).map((n) => texts.get(n.name) ?? '?');
+
+  test('no law is broken, forward and in the gradient', () => {
+    expect(violations.map((v) => v.message)).toEqual([]);
+  });
+
+  test('LS-60 h1, h3 and h', () => {
+    expect(typesOf('aten.einsum.default').slice(0, 2)).toEqual(['f32[4,8@dp,32@tp]', 'f32[4,8@dp,32@tp]']);
+    expect(typesOf('aten.mul.Tensor')[0]).toBe('f32[4,8@dp,32@tp]');
+  });
+  test('LS-61 out is unreduced on tp', () => {
+    expect(texts.get(joint.outputs[0].value ?? '')).toBe('f32[4,8@dp,16]{U:tp}');
+  });
+  test('LS-62 g_out is reduced, g_h cut', () => {
+    expect(texts.get('tangents_1')).toBe('f32[4,8@dp,16]{R:tp}');
+  });
+  const gradient = (of: string): string => joint.outputs.find((o) => o.role === 'grad' && o.of === of)?.value ?? '';
+  /** The value before the redistributions that end a gradient. */
+  const owed = (of: string): string => {
+    const node = joint.nodes.find((n) => n.name === gradient(of));
+    const [x] = node?.args ?? [];
+    return texts.get((x as { name: string }).name) ?? '?';
+  };
+  test('LS-63 g_w2 is unreduced on dp', () => {
+    expect(owed('arg2')).toBe('f32[32@tp,16]{U:dp}');
+    expect(texts.get(gradient('arg2'))).toBe('f32[32@tp,16]');
+  });
+  test('LS-64 gradients of the gate are cut as h', () => {
+    const names = joint.nodes.filter((n) => n.meta.phase === 'backward' && /mul|silu_backward/.test(n.target));
+    expect(names.length).toBe(4 - 1);
+    for (const { name } of names) expect(texts.get(name)).toBe('f32[4,8@dp,32@tp]');
+  });
+  test('LS-65 g_w1 and g_w3 are unreduced on dp', () => {
+    for (const of of ['arg1', 'arg3']) expect(owed(of)).toBe('f32[16,32@tp]{U:dp}');
+  });
+  test('LS-66 the two addends of g_x are added while unreduced', () => {
+    expect(owed('arg0')).toBe('f32[4,8@dp,16]{U:tp}');
+    const sum = joint.nodes.filter((n) => n.target === 'aten.add.Tensor');
+    expect(sum.map((n) => texts.get(n.name))).toEqual(['f32[4,8@dp,16]{U:tp}']);
+  });
+
+  const program = (graph: Graph) => eraseTypes({ graph, mesh: parseMesh(MESH), table, inputs: placeholdersOf(graph).map(() => []) }); // prettier-ignore
+
+  test('LS-67 no collective forward; one AR on dp for each weight and one on tp in the gradient', () => {
+    const axes = ['dp', 'tp'];
+    expect(runErased(program(forward)).collectives.map((c) => textOf(c, axes))).toEqual([]);
+    const made = runErased(program(joint)).collectives.map((c) => textOf(c, axes));
+    expect([...made].sort()).toEqual(['AR dp', 'AR dp', 'AR dp', 'AR tp']);
+  });
+
+  test('LS-68 a cast in each branch costs a second AR on tp', () => {
+    const apart = jointGraph(gated(false), { wrt: WRT });
+    expect(checkTypes(apart).violations).toEqual([]);
+    const made = runErased(program(apart)).collectives.map((c) => textOf(c, ['dp', 'tp']));
+    expect([...made].sort()).toEqual(['AR dp', 'AR dp', 'AR dp', 'AR tp', 'AR tp']);
+  });
+
+  test('LS-59 LS-78 the erased program gives the outputs and gradients of one device', () => {
+    for (const graph of [forward, joint, jointGraph(gated(false), { wrt: WRT })]) {
+      const { compare } = runErased(program(graph), graph);
+      expect(compare.length).toBeGreaterThan(0);
+      for (const error of compare) expect(error).toBeLessThan(1e-9);
+    }
+  });
+
+  test('LS-82 an axis of size 1 gives the same program without collectives', () => {
+    const single = jointGraph(gated(true, 'dp=1,tp=1'), { wrt: WRT });
+    const run = runErased(eraseTypes({ graph: single, mesh: parseMesh('dp=1,tp=1'), table, inputs: placeholdersOf(single).map(() => []) }), single); // prettier-ignore
+    expect(run.collectives).toEqual([]);
+    for (const error of run.compare) expect(error).toBeLessThan(1e-12);
+  });
+
+  test('out completed by name is I', () => {
+    const graph = trace(
+      (x, w) =>
+        allReduce(
+          outPartial(contract('bi,io->bo', assertType(x, 'P(None,"tp")'), assertType(w, 'P("tp")')), 'tp'),
+          'tp',
+          { dst: 'I' },
+        ),
+      [input([4, 8], 'f32'), input([8, 4], 'f32')],
+      { mesh: 'tp=2' },
+    );
+    const typed = checkTypes(graph);
+    expect(typed.violations).toEqual([]);
+    expect(typed.texts.get(graph.outputs[0].value ?? '')).toBe('f32[4,4]');
+  });
+});
