@@ -3,10 +3,10 @@
  * to its record, one type for each tensor operand. Out: one type for each result, or the conflict with the cast that solves it.
  * Linearity and cuts come from the sharding rules of the record; nothing here names an operator.
  */
-import { cutOf, type AxisType } from '../mesh/local-types/types.ts';
-import { functionalForm } from '../ops/record/in-place.ts';
-import type { OperatorRecord, TypedContext } from '../ops/record/record.ts';
-import type { Rule, RuleSlot } from '../ops/record/rule.ts';
+import { chunksOf, type AxisType } from '../mesh/local-types/types.ts';
+import { functionalForm } from '../ops/in-place.ts';
+import type { OperatorRecord, TypedContext } from '../ops/record.ts';
+import type { Rule, RuleSlot, ShardSlot } from '../ops/rule.ts';
 
 /** Type of an operand: `number` is a tensor made of plain numbers, the same on every rank (`full`, `arange`). */
 export type OperandType = AxisType | 'number';
@@ -82,10 +82,10 @@ function lawOf(
   const addends = at('P');
   if (addends.length > 0 && varying.length > 0) return { conflict: addendsWithPieces(operands, addends, varying) };
   if (varying.length > 0 && (meaning === 'manual' || operands.includes('V'))) return everywhere('V');
-  const found = ruleFor(record.shard(ctx), operands);
+  const found = ruleFor(ctx, plainRules(record, ctx), operands);
   if (found !== undefined) return found;
   if (addends.length > 0) return { conflict: refusedAddends(record, operands, addends) };
-  if (averages(record.shard(ctx), operands)) return { conflict: refusedMean(operands, varying) };
+  if (averages(ctx, plainRules(record, ctx), operands)) return { conflict: refusedMean(operands, varying) };
   return { conflict: refusedCut(operands, varying) };
 }
 
@@ -108,27 +108,47 @@ function inPlace({ name }: OperatorRecord, operands: readonly OperandType[], fou
 }
 
 function isCut(type: OperandType): boolean {
-  return type !== 'number' && cutOf(type) !== undefined;
+  return dimOf(type) !== undefined;
+}
+
+function dimOf(type: OperandType): number | undefined {
+  return cutIn(type)?.dim;
+}
+
+function cutIn(type: OperandType): ReturnType<typeof chunksOf> {
+  return type === 'number' ? undefined : chunksOf(type);
+}
+
+/** Changes of a call that types do not see: sizes that it writes, positions of random numbers. */
+const UNSEEN: ReadonlySet<string> = new Set(['local-shape', 'groups', 'random-offset']);
+
+/**
+ * Rules under which each device runs the call itself: none that hides a collective in it, masks rows, or counts those of others.
+ */
+export function plainRules(record: OperatorRecord, ctx: TypedContext): readonly Rule[] {
+  return record
+    .shard(ctx)
+    .filter((r) => (r.collectives ?? []).length === 0 && (r.rewrite === undefined || UNSEEN.has(r.rewrite)));
 }
 
 /** Results by the first rule that takes the operands as they are. */
-function ruleFor(rules: readonly Rule[], operands: readonly OperandType[]): TypedCall | undefined {
+function ruleFor(ctx: TypedContext, rules: readonly Rule[], operands: readonly OperandType[]): TypedCall | undefined {
   for (const { inputs, outputs } of rules) {
-    if (inputs.length !== operands.length || !inputs.every((slot, i) => takes(slot, operands[i]))) continue;
-    const results = outputs.map(givenBy);
+    if (inputs.length !== operands.length || !inputs.every((slot, i) => takes(ctx, slot, operands[i]))) continue;
+    const results = outputs.map((slot) => givenBy(ctx, slot, inputs, operands));
     if (results.some((type) => type === undefined)) continue;
     const sums = results.includes('P') && !operands.includes('P');
-    return { typing: { results: results as AxisType[], ...(sums ? { pending: true as const } : {}) } };
+    return { typing: { results: results as OperandType[], ...(sums ? { pending: true as const } : {}) } };
   }
   return undefined;
 }
 
 /** Whether the operator would leave an average of the ranks' results pending. */
-function averages(rules: readonly Rule[], operands: readonly OperandType[]): boolean {
+function averages(ctx: TypedContext, rules: readonly Rule[], operands: readonly OperandType[]): boolean {
   return rules.some(
     ({ inputs, outputs }) =>
       inputs.length === operands.length &&
-      inputs.every((slot, i) => takes(slot, operands[i])) &&
+      inputs.every((slot, i) => takes(ctx, slot, operands[i])) &&
       outputs.every((slot) => slot?.kind === 'partial' && slot.op === 'avg'),
   );
 }
@@ -143,18 +163,42 @@ function refusedMean(operands: readonly OperandType[], cut: readonly number[]): 
   };
 }
 
-function takes(slot: RuleSlot, type: OperandType): boolean {
+function takes(ctx: TypedContext, slot: RuleSlot, type: OperandType): boolean {
   if (slot === null) return false;
   if (slot.kind === 'replicate') return type === 'R' || type === 'number';
   if (slot.kind === 'partial') return slot.op === 'sum' && type === 'P';
-  return type === 'number' || (slot.inside === null && cutOf(type) === slot.dim);
+  const cut = cutIn(type);
+  if (cut === undefined) return type === 'number';
+  if (cut.dim !== slot.dim) return false;
+  if (slot.inside !== null && slot.inside.dims.length > 0) return cut.chunks === insideOf(ctx, slot);
+  return cut.chunks === 1 || slot.slicing !== 'contiguous';
 }
 
-function givenBy(slot: RuleSlot): AxisType | undefined {
-  if (slot === null) return 'R';
-  if (slot.kind === 'replicate') return 'R';
+/** Chunks that a slot's cut has a piece of each of. */
+function insideOf(ctx: TypedContext, slot: ShardSlot): number {
+  if (slot.inside === null) return 1;
+  const { tensor, dims } = slot.inside;
+  const { shape } = (tensor < ctx.inputs.length ? ctx.inputs[tensor] : ctx.outputs[tensor - ctx.inputs.length]) ?? { shape: [] }; // prettier-ignore
+  return dims.reduce((n, d) => n * (shape[d] ?? 1), 1);
+}
+
+/** What a slot of a result is, a cut in as many chunks as the operands have beyond those of their own slots. */
+function givenBy(
+  ctx: TypedContext,
+  slot: RuleSlot,
+  inputs: readonly RuleSlot[],
+  operands: readonly OperandType[],
+): OperandType | undefined {
+  if (slot === null || slot.kind === 'replicate') return 'R';
   if (slot.kind === 'partial') return slot.op === 'sum' ? 'P' : undefined;
-  return slot.inside === null || slot.inside.dims.length === 0 ? `S(${slot.dim})` : undefined;
+  const factors = operands.flatMap((type, i) => {
+    const [own, cut] = [inputs[i], cutIn(type)];
+    return own?.kind === 'shard' && cut !== undefined ? [cut.chunks / insideOf(ctx, own)] : [];
+  });
+  const [factor = 1] = factors;
+  if (factors.some((f) => f !== factor)) return undefined;
+  const chunks = factor * insideOf(ctx, slot);
+  return chunks === 1 ? `S(${slot.dim})` : `_S(${slot.dim},${chunks})`;
 }
 
 function invariantMixed(operands: readonly OperandType[], invariant: readonly number[]): Conflict {

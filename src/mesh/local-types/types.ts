@@ -10,7 +10,13 @@ import { PartitionSpec } from '../views/partition-spec.ts';
 import { ShardedType } from '../views/sharded-type.ts';
 
 /** Type of a value along one mesh axis. Equal iff the texts are. */
-export type AxisType = 'V' | 'R' | 'I' | 'P' | `S(${number})`;
+export type AxisType = 'V' | 'R' | 'I' | 'P' | `S(${number})` | StridedType;
+
+/**
+ * A cut behind a dim that is whole: a piece of each of `f` chunks of dim `d`, `_S(d,f)`. Views make it and take it back; programs
+ * cannot state it, and it prints as V.
+ */
+export type StridedType = `_S(${number},${number})`;
 
 /** Different on every rank; nothing is said of how the pieces assemble. */
 export const V: AxisType = 'V';
@@ -41,15 +47,22 @@ export function cutOf(type: AxisType): number | undefined {
   return found === null ? undefined : Number(found[1]);
 }
 
-/** Whether a word is a type. */
+/** Dim and number of chunks of a cut, 1 of a plain one; undefined for other types. */
+export function chunksOf(type: AxisType): { readonly dim: number; readonly chunks: number } | undefined {
+  const strided = /^_S\((\d+),(\d+)\)$/.exec(type);
+  if (strided !== null) return { dim: Number(strided[1]), chunks: Number(strided[2]) };
+  const dim = cutOf(type);
+  return dim === undefined ? undefined : { dim, chunks: 1 };
+}
+
+/** Whether a program may state the word as a type. */
 export function isAxisType(word: unknown): word is AxisType {
   return typeof word === 'string' && (['V', 'R', 'I', 'P'].includes(word) || CUT.test(word));
 }
 
 /** Type of the gradient of a value: P where it is R and the other way round; an involution. */
 export function gradientType(type: AxisType): AxisType {
-  const dim = cutOf(type);
-  if (type === 'V' || dim !== undefined) return type;
+  if (type === 'V' || chunksOf(type) !== undefined) return type;
   return gradientState(type as State) as AxisType;
 }
 

@@ -5,6 +5,7 @@
  */
 import type { RedistributionStep } from '../../../cost/redistribution/redistribute.ts';
 import { internalError } from '../../../errors.ts';
+<<<<<<< HEAD
 import { cutOf, type AxisType } from '../../../mesh/local-types/types.ts';
 import { Partial } from '../../../mesh/placements/partial.ts';
 import type { Placement } from '../../../mesh/placements/placement.ts';
@@ -12,6 +13,16 @@ import { REPLICATE } from '../../../mesh/placements/replicate.ts';
 import { Shard } from '../../../mesh/placements/shard.ts';
 import { Sharding } from '../../../mesh/sharding/sharding.ts';
 import type { ShardingSpace } from '../../../mesh/sharding/space.ts';
+=======
+import { chunksOf, cutOf, type AxisType } from '../../../mesh/local-types/types.ts';
+import { Partial } from '../../../mesh/partial.ts';
+import type { Placement } from '../../../mesh/placement.ts';
+import { REPLICATE } from '../../../mesh/replicate.ts';
+import { Shard } from '../../../mesh/shard.ts';
+import { Sharding } from '../../../mesh/sharding.ts';
+import type { ShardingSpace } from '../../../mesh/space.ts';
+import { StridedShard } from '../../../mesh/strided.ts';
+>>>>>>> 6161c76 (Modes: what an operator means under auto, explicit, strict and manual)
 import { ref, type Emitter } from '../emitter.ts';
 import { coordinate, type Pieces } from '../pieces.ts';
 import type { RedistributionWriter } from '../redistribution.ts';
@@ -19,8 +30,8 @@ import { combine, rankInt, type RankInt } from '../rank-int.ts';
 
 /** Placement of a type on one mesh dim; I and R are equal data. */
 export function placementOf(type: AxisType): Placement {
-  const dim = cutOf(type);
-  if (dim !== undefined) return Shard.of(dim);
+  const cut = chunksOf(type);
+  if (cut !== undefined) return cut.chunks === 1 ? Shard.of(cut.dim) : new StridedShard(cut.dim, cut.chunks);
   if (type === 'V') throw internalError('V is no placement');
   return type === 'P' ? Partial.of('sum') : REPLICATE;
 }
