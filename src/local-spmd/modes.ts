@@ -5,9 +5,9 @@
  * reduction of a result is made where only one thing can be meant. `strict` inserts nothing. `manual` acts on pieces.
  */
 import { chunksOf, type AxisType } from '../mesh/local-types/types.ts';
-import type { OperatorRecord, TypedContext } from '../ops/record.ts';
-import { metaBytes } from '../ops/record.ts';
-import type { Rule, RuleSlot } from '../ops/rule.ts';
+import type { OperatorRecord, TypedContext } from '../ops/record/record.ts';
+import { metaBytes } from '../ops/record/record.ts';
+import type { Rule, RuleSlot } from '../ops/record/rule.ts';
 import { plainRules, typeOperator, type Conflict, type OperandType } from './operator-types.ts';
 
 export type Mode = 'auto' | 'explicit' | 'strict' | 'manual';

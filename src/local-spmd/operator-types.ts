@@ -4,9 +4,9 @@
  * Linearity and cuts come from the sharding rules of the record; nothing here names an operator.
  */
 import { chunksOf, type AxisType } from '../mesh/local-types/types.ts';
-import { functionalForm } from '../ops/in-place.ts';
-import type { OperatorRecord, TypedContext } from '../ops/record.ts';
-import type { Rule, RuleSlot, ShardSlot } from '../ops/rule.ts';
+import { functionalForm } from '../ops/record/in-place.ts';
+import type { OperatorRecord, TypedContext } from '../ops/record/record.ts';
+import type { Rule, RuleSlot, ShardSlot } from '../ops/record/rule.ts';
 
 /** Type of an operand: `number` is a tensor made of plain numbers, the same on every rank (`full`, `arange`). */
 export type OperandType = AxisType | 'number';

@@ -5,8 +5,8 @@
 import { placeholdersOf } from '../graph/control.ts';
 import type { Graph } from '../graph/types.ts';
 import { gradientType } from '../mesh/local-types/types.ts';
-import type { DeviceMesh } from '../mesh/mesh.ts';
-import type { OperatorTable } from '../ops/table.ts';
+import type { DeviceMesh } from '../mesh/devices/mesh.ts';
+import type { OperatorTable } from '../ops/record/table.ts';
 import type { Meaning } from './operator-types.ts';
 import { isTuple, type Known, type TypedAxis } from './typed.ts';
 import { Typer } from './typer.ts';

@@ -2,8 +2,8 @@ import { describe, expect, test } from 'vitest';
 import { typeInMode, type Mode } from '../../src/local-spmd/modes.ts';
 import type { OperandType } from '../../src/local-spmd/operator-types.ts';
 import type { Arg } from '../../src/graph/types.ts';
-import { tensorInputs } from '../../src/ops/context.ts';
-import { bind } from '../../src/ops/infer.ts';
+import { tensorInputs } from '../../src/ops/record/context.ts';
+import { bind } from '../../src/ops/record/infer.ts';
 import { table } from './support/simulated.ts';
 
 const v = (name: string): Arg => ({ kind: 'value', name });

@@ -5,24 +5,14 @@
  */
 import type { RedistributionStep } from '../../../cost/redistribution/redistribute.ts';
 import { internalError } from '../../../errors.ts';
-<<<<<<< HEAD
-import { cutOf, type AxisType } from '../../../mesh/local-types/types.ts';
+import { chunksOf, cutOf, type AxisType } from '../../../mesh/local-types/types.ts';
 import { Partial } from '../../../mesh/placements/partial.ts';
 import type { Placement } from '../../../mesh/placements/placement.ts';
 import { REPLICATE } from '../../../mesh/placements/replicate.ts';
 import { Shard } from '../../../mesh/placements/shard.ts';
 import { Sharding } from '../../../mesh/sharding/sharding.ts';
 import type { ShardingSpace } from '../../../mesh/sharding/space.ts';
-=======
-import { chunksOf, cutOf, type AxisType } from '../../../mesh/local-types/types.ts';
-import { Partial } from '../../../mesh/partial.ts';
-import type { Placement } from '../../../mesh/placement.ts';
-import { REPLICATE } from '../../../mesh/replicate.ts';
-import { Shard } from '../../../mesh/shard.ts';
-import { Sharding } from '../../../mesh/sharding.ts';
-import type { ShardingSpace } from '../../../mesh/space.ts';
-import { StridedShard } from '../../../mesh/strided.ts';
->>>>>>> 6161c76 (Modes: what an operator means under auto, explicit, strict and manual)
+import { StridedShard } from '../../../mesh/placements/strided.ts';
 import { ref, type Emitter } from '../emitter.ts';
 import { coordinate, type Pieces } from '../pieces.ts';
 import type { RedistributionWriter } from '../redistribution.ts';
