@@ -200,6 +200,8 @@ export {
   type PieceOptions,
 } from './trace/spmd/jax-names.ts';
 export { checkTypes, type CheckTypesOptions, type TypedGraph } from './local-spmd/check-types.ts';
+export { check, eraseable, type CheckOptions, type CheckReport, type LocalNotGlobal } from './local-spmd/check.ts';
+export { MODES, typeInMode, type Mode } from './local-spmd/modes.ts';
 export { typeCall } from './local-spmd/type-call.ts';
 export type { Meaning, OperandType } from './local-spmd/operator-types.ts';
 export type { Violation } from './local-spmd/typed.ts';

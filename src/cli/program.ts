@@ -3,7 +3,7 @@ import { EXIT, printer, reportError, type CliStreams } from './output/io.ts';
 import { registerHardware, registerModels } from './commands/catalogue/register.ts';
 import { registerCompare, registerZoo } from './commands/planning/register-compare.ts';
 import { registerAudit, registerDemo, registerPlan, registerVerify } from './commands/planning/register-plan.ts';
-import { registerInspect, registerTrace, registerValidate } from './commands/reading/register.ts';
+import { registerCheck, registerInspect, registerTrace, registerValidate } from './commands/reading/register.ts';
 import {
   registerDraw,
   registerEinshard,
@@ -28,7 +28,7 @@ import { VERSION } from '../version.ts';
 const COMMANDS: Readonly<Record<string, readonly ((program: Command, session: CliSession) => void)[]>> = {
   'Plan a model:': [registerDemo, registerPlan, registerCompare, registerAudit, registerVerify],
   'Use a plan:': [registerCheckPlan, registerReport, registerExplain, registerSimulate, registerDiff],
-  'Look at a program:': [registerInspect, registerTrace],
+  'Look at a program:': [registerInspect, registerTrace, registerCheck],
   'Parts of the planner by themselves:': [registerRedistribute, registerEinsum, registerEinshard, registerDraw, registerLayout, registerSolve, registerRules, registerValidate], // prettier-ignore
   'What is built in:': [registerHardware, registerModels, registerZoo],
 };

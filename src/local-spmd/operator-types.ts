@@ -13,9 +13,10 @@ export type OperandType = AxisType | 'number';
 
 /**
  * What a dim that an axis cuts means to an operator. `manual`: nothing, operators act on the pieces (V). `strict`: operators act on
- * the whole value, and a cut must be one that the operator passes on.
+ * the whole value, and a cut must be one that the operator passes on. `auto` and `explicit`: as `strict`, with redistributions
+ * that nobody wrote (`modes.ts`). `lint`: pieces of whose cut it is known, so that what differs from the whole shows.
  */
-export type Meaning = 'manual' | 'strict';
+export type Meaning = 'manual' | 'strict' | 'auto' | 'explicit' | 'lint';
 
 /** An operand that must be cast before the call. */
 export interface Cast {

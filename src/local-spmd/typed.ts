@@ -37,6 +37,17 @@ export interface Violation {
   readonly source?: string;
 }
 
+/** A redistribution that nobody wrote, which a mode makes by itself. */
+export interface ImplicitMove {
+  readonly node: string;
+  readonly meshDim: string;
+  /** Name of the operand; absent where a result is reduced. */
+  readonly value?: string;
+  readonly kind: string;
+  readonly from: string;
+  readonly to: string;
+}
+
 /** A cast before one use of a value. */
 export interface InsertedCast {
   readonly graph: Graph;

@@ -16,10 +16,12 @@ import { bind } from '../ops/record/infer.ts';
 import { spmdName } from '../ops/spmd/operators.ts';
 import type { OperatorTable } from '../ops/record/table.ts';
 import { controlTypes } from './control-types.ts';
+import { typeInMode } from './modes.ts';
 import { typeOperator, type Conflict, type OperandType } from './operator-types.ts';
 import {
   isTuple,
   typeIn,
+  type ImplicitMove,
   type InsertedCast,
   type Known,
   type Typed,
@@ -37,6 +39,8 @@ export interface TyperOptions {
 export class Typer implements Typing {
   readonly violations: Violation[] = [];
   readonly casts: InsertedCast[] = [];
+  /** What modes do by themselves, in order. */
+  readonly implicit: ImplicitMove[] = [];
   /** By graph (a body that runs in two types has those of its last run), then by name. */
   readonly types = new Map<Graph, Map<string, Typed>>();
 
@@ -174,7 +178,22 @@ export class Typer implements Typing {
         return ctx.outputs.map(() => undefined);
       }
       return this.operatorOn(graph, node, a, names, operands as OperandType[], (given) => {
-        const found = typeOperator(record, ctx, given, meaning);
+        if (meaning === 'auto' || meaning === 'explicit') {
+          const made = typeInMode(meaning, record, ctx, given);
+          if ('implicit' in made)
+            this.implicit.push(
+              ...made.implicit.map(({ operand, kind, from, to }) => ({
+                node: node.name,
+                meshDim: this.axes[a].name,
+                ...(operand === undefined ? {} : { value: names[operand] }),
+                kind,
+                from,
+                to,
+              })),
+            );
+          return made;
+        }
+        const found = typeOperator(record, ctx, given, meaning === 'manual' ? 'manual' : 'strict');
         if (!('typing' in found)) return found;
         const { results, pending } = found.typing;
         // In a gradient the sum is what the forward type owes: an operand that was R.
@@ -248,6 +267,8 @@ export class Typer implements Typing {
     if (at < 0 || returned[at] === 1 || userStart[at] === userStart[at + 1]) return false;
     for (let k = userStart[at]; k < userStart[at + 1]; k++) {
       const user = graph.nodes[users[k]];
+      const [, , , src, dst] = user.args;
+      if (spmdName(user.target) === 'reinterpret' && src === 'V' && dst === 'P') continue;
       if (spmdName(user.target) !== 'out_partial') return false;
       if (user.args[1] !== this.axes[axis].name && !this.isClaimed(graph, user, axis)) return false;
     }
@@ -302,6 +323,7 @@ export class Typer implements Typing {
   private take(inner: Typer): void {
     this.violations.push(...inner.violations);
     this.casts.push(...inner.casts);
+    this.implicit.push(...inner.implicit);
     for (const [graph, types] of inner.types) this.types.set(graph, types);
   }
 }

@@ -29,9 +29,10 @@ export function verbTypes(typer: Typing, node: Node, name: string, frame: Frame<
     return become(undefined);
   };
   const now = own[at];
+  const lint = axis.meaning === 'lint';
   if (name === 'out_partial') return become('P');
   if (name === 'permute') {
-    if (now === undefined || now === 'V') return become('V');
+    if (now === undefined || now === 'V' || lint) return become('V');
     if (now === 'number' || now === 'R' || (now === 'I' && typer.autoCast)) {
       typer.cast(graph, node, operand.name, at, 'V');
       return become('V');
@@ -41,6 +42,7 @@ export function verbTypes(typer: Typing, node: Node, name: string, frame: Frame<
   const [src, dst] = [node.args[3], node.args[4]];
   if (!isAxisType(src) || !isAxisType(dst)) return violate('verb', 'the call names no types', 'state src and dst');
   const global = name === 'redistribute';
+  if (lint) return become(dst);
   if (global === (axis.meaning === 'manual'))
     return violate(
       'region',

@@ -1,6 +1,6 @@
 import type { Command } from 'commander';
 import type { CliSession } from '../flags/session.ts';
-import { FLAG, modelFlags, sizeFlags } from '../flags/flags.ts';
+import { collect, FLAG, modelFlags, sizeFlags } from '../flags/flags.ts';
 
 // Commands and their flags: what reads a model and plans nothing. Each loads its code when it runs.
 
@@ -25,6 +25,21 @@ export function registerTrace(program: Command, session: CliSession): void {
     .action(async (path: string, options) => {
       const { traceCommand } = await import('./trace.ts');
       session.exit = await traceCommand(path, options as Parameters<typeof traceCommand>[1], session.io);
+    });
+}
+
+export function registerCheck(program: Command, session: CliSession): void {
+  sizeFlags(modelFlags(program.command('check <model or plan>')))
+    .summary('what a mode forbids in a program or a plan, and whether its types can be stripped')
+    .description(
+      'Types every value per mesh axis and says what the mode forbids, what it does by itself, and where one device means something else than the whole.\n\nExample:\n  $ shardwright check gated-mlp.model.ts --mode strict --mesh dp=2,tp=2',
+    )
+    .requiredOption('--mode <mode>', 'auto, explicit, strict or manual')
+    .option('--mesh <dims>', 'mesh dims, outermost first, such as dp=2,tp=4; default the mesh that the program names')
+    .option('--type <name=spec>', 'type of an input, such as x=P("dp",None) (repeatable)', collect, [])
+    .action(async (path: string, options) => {
+      const { checkCommand } = await import('./check.ts');
+      session.exit = await checkCommand(path, options as Parameters<typeof checkCommand>[1], session.io);
     });
 }
 

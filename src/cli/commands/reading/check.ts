@@ -1,0 +1,74 @@
+/** `check`: what a mode forbids in a program or a plan, and whether its types can be stripped. */
+import { existsSync, statSync } from 'node:fs';
+import { check, type CheckReport } from '../../../local-spmd/check.ts';
+import { MODES, type Mode } from '../../../local-spmd/modes.ts';
+import { ShardwrightError, suggestion } from '../../../errors.ts';
+import { checkPlannedModes, type PlanCheckReport } from '../../../plan/questions/spmd-check.ts';
+import { EXIT, type CliIo } from '../../output/io.ts';
+import { loadModel, type LoadOptions } from '../../input/load.ts';
+import { operatorsWith } from '../../input/load-operators.ts';
+import { wholePlan } from '../../input/plan-folder.ts';
+
+export interface CheckCommandOptions extends LoadOptions {
+  readonly mode: string;
+  readonly mesh?: string;
+  /** `NAME=P("dp")`: types of inputs. */
+  readonly type?: readonly string[];
+  readonly json?: boolean;
+}
+
+/** Findings are the answer: exit 0 whatever is found. */
+export async function checkCommand(path: string, options: CheckCommandOptions, io: CliIo): Promise<number> {
+  const mode = MODES.find((name) => name === options.mode);
+  if (mode === undefined)
+    throw new ShardwrightError('E_USAGE', `--mode: there is no mode '${options.mode}'`, { hint: suggestion(options.mode, MODES, 'modes') }); // prettier-ignore
+  const report = isPlan(path) ? await ofPlan(path, options, mode) : await ofModel(path, options, mode);
+  if (options.json === true) io.stdout(`${JSON.stringify(jsonOf(report))}\n`);
+  else io.stdout(`${textOf(report)}\n`);
+  return EXIT.ok;
+}
+
+function isPlan(path: string): boolean {
+  return existsSync(path) && (statSync(path).isDirectory() || /plan\.json$/.test(path));
+}
+
+async function ofPlan(path: string, options: CheckCommandOptions, mode: Mode): Promise<PlanCheckReport> {
+  if (options.mesh !== undefined)
+    throw new ShardwrightError('E_USAGE', '--mesh: a plan has its mesh', { hint: 'leave --mesh out' });
+  const { graph, plan } = wholePlan(path);
+  return checkPlannedModes(graph, plan, await operatorsWith(options.ops ?? []), mode);
+}
+
+async function ofModel(path: string, options: CheckCommandOptions, mode: Mode): Promise<CheckReport> {
+  const { graph, table } = await loadModel(path, options);
+  const types = Object.fromEntries(
+    (options.type ?? []).map((text): [string, string] => {
+      const at = text.indexOf('=');
+      if (at < 1) throw new ShardwrightError('E_USAGE', `--type '${text}': expected NAME=SPEC`, { hint: `write --type 'x=P("dp")'` }); // prettier-ignore
+      return [text.slice(0, at), text.slice(at + 1)];
+    }),
+  );
+  return check(graph, { mode, table, types, ...(options.mesh === undefined ? {} : { mesh: options.mesh }) });
+}
+
+function jsonOf(report: CheckReport | PlanCheckReport): unknown {
+  const violations = report.violations.map(({ node, meshDim, rule, types, fix, message, source }) => ({
+    node, meshDim, rule, types, fix, message, ...(source === undefined ? {} : { source }),
+  })); // prettier-ignore
+  return { ...report, violations };
+}
+
+function textOf(report: CheckReport | PlanCheckReport): string {
+  const { mode, eraseable, violations, localNotGlobal, implicit, assumed } = report;
+  const lines = [
+    `mode ${mode}: ${violations.length === 0 ? 'nothing is forbidden' : `${violations.length} ${violations.length === 1 ? 'violation' : 'violations'}`}`,
+    `types can be stripped: ${eraseable ? 'yes' : 'no (strict mode finds violations)'}`,
+    ...violations.flatMap(({ message, fix }) => [`  ${message}`, `    insert ${fix}`]),
+    ...(localNotGlobal.length === 0 ? [] : ['local is not global:']),
+    ...localNotGlobal.flatMap(({ node, meshDim, local, global, fix }) => [`  %${node} on ${meshDim}: per device ${local}, on the whole ${global}`, `    ${fix}`]),
+    ...(implicit.length === 0 ? [] : [`made by itself (${implicit.length}):`]),
+    ...implicit.map(({ node, meshDim, value, kind, from, to }) => `  %${node}: ${kind} of ${value === undefined ? 'the result' : `%${value}`} on ${meshDim}, ${from} to ${to}`),
+    ...(assumed.length === 0 ? [] : [`no type is stated of ${assumed.slice(0, 8).join(', ')}${assumed.length > 8 ? `, and ${assumed.length - 8} more` : ''}: I`]),
+  ]; // prettier-ignore
+  return lines.join('\n');
+}

@@ -1,0 +1,150 @@
+/**
+ * A program under a mode. In: a graph, a mesh, one of `auto`, `explicit`, `strict`, `manual`. Out: what the mode forbids, what it does
+ * by itself, whether types can be stripped, and where one device's meaning differs from the whole one's.
+ */
+import { ShardwrightError } from '../errors.ts';
+import { placeholdersOf } from '../graph/control.ts';
+import { LOCAL_MAP, localMapCall } from '../graph/local-map.ts';
+import type { Graph } from '../graph/types.ts';
+import { getOwn, isRef } from '../graph/value.ts';
+import { readTypeSpec } from '../mesh/local-types/spec.ts';
+import type { AxisType } from '../mesh/local-types/types.ts';
+import { parseMesh, type DeviceMesh } from '../mesh/devices/mesh.ts';
+import { builtinOperators } from '../ops/builtin.ts';
+import { spmdName } from '../ops/spmd/operators.ts';
+import type { OperatorTable } from '../ops/record/table.ts';
+import { MODES, type Mode } from './modes.ts';
+import type { ImplicitMove, Known, Violation } from './typed.ts';
+import { typedAxes, typeGraph } from './type-graph.ts';
+import { typeSpec, type SpecWord } from './words.ts';
+
+export interface CheckOptions {
+  readonly mode: Mode;
+  /** `dp=2,tp=4`; default the mesh of the graph. */
+  readonly mesh?: string;
+  /** Types of inputs by role name or node name. Others have what `assertType` says, else they are I. */
+  readonly types?: Readonly<Record<string, SpecWord>>;
+  readonly table?: OperatorTable;
+}
+
+/** An operator whose result per device is not the piece of its result on the whole. */
+export interface LocalNotGlobal {
+  readonly node: string;
+  readonly meshDim: string;
+  readonly local: string;
+  readonly global: string;
+  readonly fix: string;
+}
+
+export interface CheckReport {
+  readonly mode: Mode;
+  /** Whether the program runs unchanged without its types: `strict` forbids nothing in it. */
+  readonly eraseable: boolean;
+  readonly violations: readonly Violation[];
+  readonly localNotGlobal: readonly LocalNotGlobal[];
+  /** Redistributions that the mode makes without being told. */
+  readonly implicit: readonly ImplicitMove[];
+  /** Inputs that no type is stated of: they count as I. */
+  readonly assumed: readonly string[];
+}
+
+/**
+ * Checks a graph.
+ *
+ * @throws E_USAGE for no such mode; E_MESH where there is no mesh; E_SPMD_TYPE for a type of an input that does not fit
+ */
+export function check(graph: Graph, options: CheckOptions): CheckReport {
+  const { mode } = options;
+  if (!MODES.includes(mode))
+    throw new ShardwrightError('E_USAGE', `there is no mode '${String(mode)}'`, {
+      hint: `modes are ${MODES.join(', ')}`,
+    });
+  const text = options.mesh ?? graph.mesh;
+  if (text === undefined)
+    throw new ShardwrightError('E_MESH', `graph ${graph.name} names no mesh to check it on`, { hint: 'give one: --mesh dp=2,tp=4' }); // prettier-ignore
+  const mesh = parseMesh(text);
+  const table = options.table ?? builtinOperators();
+  const { inputs, assumed } = inputTypes(graph, mesh, options.types ?? {});
+  const run = (meaning: Mode | 'lint') => typeGraph(table, graph, typedAxes(mesh, () => meaning), inputs); // prettier-ignore
+  const found = run(mode);
+  const strict = mode === 'strict' ? found : run('strict');
+  return {
+    mode,
+    eraseable: strict.violations.length === 0,
+    violations: found.violations,
+    localNotGlobal: mode === 'manual' ? lintOf(run('lint').violations) : regionLint(table, graph),
+    implicit: found.implicit,
+    assumed,
+  };
+}
+
+/** Laws that strict mode finds broken: each node and axis with the cast that solves it; empty for a program that erases. */
+export function eraseable(graph: Graph, options: Omit<CheckOptions, 'mode'> = {}): readonly Violation[] {
+  return check(graph, { ...options, mode: 'strict' }).violations;
+}
+
+/** Types of the inputs on the axes of more than one device. */
+function inputTypes(
+  graph: Graph,
+  mesh: DeviceMesh,
+  stated: Readonly<Record<string, SpecWord>>,
+): { inputs: (readonly Known[])[]; assumed: string[] } {
+  const placeholders = placeholdersOf(graph);
+  const names = new Set(placeholders.flatMap(({ name, meta }) => [name, meta.roleName ?? name]));
+  const unknown = Object.keys(stated).find((name) => !names.has(name));
+  if (unknown !== undefined)
+    throw new ShardwrightError('E_REF', `graph ${graph.name} has no input '${unknown}' to type`, {
+      hint: `inputs are ${[...names].slice(0, 12).join(', ')}`,
+    });
+  const asserted = new Set(
+    graph.nodes.flatMap(({ target, args: [x] }) =>
+      spmdName(target) === 'assert_type' && x !== undefined && isRef(x) ? [x.name] : [],
+    ),
+  );
+  const axes = mesh.dims.filter(({ size }) => size > 1).map(({ name }) => name);
+  const assumed: string[] = [];
+  const inputs = placeholders.map(({ name, meta, type }): readonly Known[] => {
+    const spec = getOwn(stated, meta.roleName ?? name) ?? getOwn(stated, name);
+    if (type.kind !== 'tensor') return axes.map(() => 'number');
+    if (spec === undefined) {
+      if (asserted.has(name) || meta.role === 'tangent') return axes.map(() => undefined);
+      assumed.push(meta.roleName ?? name);
+      return axes.map(() => 'I');
+    }
+    const shape = type.shape.map((size) => (typeof size === 'number' ? size : size.example));
+    const types = readTypeSpec(typeSpec(spec), mesh, mesh.names, shape);
+    return axes.map((axis) => types.get(axis) ?? 'I');
+  });
+  return { inputs, assumed };
+}
+
+const WHOLE: readonly [RegExp, string, string][] = [
+  [/^sum over S$/, 'one sum for each rank', 'the sum over all ranks: addends of it'],
+  [/^mean over /, 'one mean for each rank', 'the mean over all ranks, of which these are no addends'],
+  [/not passed on$/, 'one result for each piece', 'one result over the whole dim'],
+  [/^nonlinear\(P\)$/, 'the function of an addend', 'the function of the sum'],
+  [/^P with P$/, 'the product of addends', 'the product of the sums'],
+  [/^P with /, 'counted once for each rank', 'counted once'],
+  [/ with /, 'pieces of other rows meet', 'rows of the same number meet'],
+];
+
+function lintOf(violations: readonly Violation[]): LocalNotGlobal[] {
+  return violations.flatMap(({ node, meshDim, rule, fix }): LocalNotGlobal[] => {
+    const found = WHOLE.find(([pattern]) => pattern.test(rule));
+    return found === undefined || /^[IR] with/.test(rule) ? [] : [{ node, meshDim, local: found[1], global: found[2], fix }];
+  });
+} // prettier-ignore
+
+/** Regions whose pieces are known to be cuts: where their operators mean something else than on the whole. */
+function regionLint(table: OperatorTable, graph: Graph): LocalNotGlobal[] {
+  return graph.nodes.flatMap((node): LocalNotGlobal[] => {
+    if (node.target !== LOCAL_MAP) return [];
+    const call = localMapCall(node);
+    const body = getOwn(graph.subgraphs, call.body);
+    if (body === undefined) return [];
+    const active = call.axes.flatMap((axis, a) => (axis.size > 1 ? [{ ...axis, a }] : []));
+    const axes = active.map(({ name, size }) => ({ name, size, meaning: 'lint' as const }));
+    const inputs = call.inSpecs.map((spec) => active.map(({ a }): Known => (spec[a] === 'I' ? 'R' : (spec[a] as AxisType))));
+    return lintOf(typeGraph(table, body, axes, inputs).violations);
+  });
+} // prettier-ignore
