@@ -200,6 +200,8 @@ export {
   type PieceOptions,
 } from './trace/spmd/jax-names.ts';
 export { checkTypes, type CheckTypesOptions, type TypedGraph } from './local-spmd/check-types.ts';
+export { erase, why, type Cause, type EraseOptions } from './plan/lower/typed/erased.ts';
+export * as megatron from './trace/spmd/megatron.ts';
 export { check, eraseable, type CheckOptions, type CheckReport, type LocalNotGlobal } from './local-spmd/check.ts';
 export { MODES, typeInMode, type Mode } from './local-spmd/modes.ts';
 export { typeCall } from './local-spmd/type-call.ts';

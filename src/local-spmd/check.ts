@@ -84,7 +84,7 @@ export function eraseable(graph: Graph, options: Omit<CheckOptions, 'mode'> = {}
 }
 
 /** Types of the inputs on the axes of more than one device. */
-function inputTypes(
+export function inputTypes(
   graph: Graph,
   mesh: DeviceMesh,
   stated: Readonly<Record<string, SpecWord>>,

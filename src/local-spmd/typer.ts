@@ -9,15 +9,16 @@ import { LOCAL_MAP, localMapCall } from '../graph/local-map.ts';
 import { interpret, type Frame } from '../graph/interpret.ts';
 import { indexGraph } from '../graph/order.ts';
 import type { Graph, Node, ValueType } from '../graph/types.ts';
-import { getOwn, isRef } from '../graph/value.ts';
+import { eachOperand, getOwn, isRef, sameType } from '../graph/value.ts';
 import { cutOf, typedText, type AxisType, type LocalType } from '../mesh/local-types/types.ts';
 import { tensorInputs } from '../ops/record/context.ts';
 import { bind } from '../ops/record/infer.ts';
 import { spmdName } from '../ops/spmd/operators.ts';
+import type { OperatorRecord, TypedContext } from '../ops/record/record.ts';
 import type { OperatorTable } from '../ops/record/table.ts';
 import { controlTypes } from './control-types.ts';
 import { typeInMode } from './modes.ts';
-import { typeOperator, type Conflict, type OperandType } from './operator-types.ts';
+import { plainRules, typeOperator, type Conflict, type OperandType } from './operator-types.ts';
 import {
   isTuple,
   typeIn,
@@ -193,6 +194,8 @@ export class Typer implements Typing {
             );
           return made;
         }
+        const spread = meaning === 'strict' ? this.spread(graph, node, a, record, ctx, given) : undefined;
+        if (spread !== undefined) return { results: [spread] };
         const found = typeOperator(record, ctx, given, meaning === 'manual' ? 'manual' : 'strict');
         if (!('typing' in found)) return found;
         const { results, pending } = found.typing;
@@ -244,6 +247,38 @@ export class Typer implements Typing {
     }); // prettier-ignore
     return this.table.get(node.target) === undefined ? [] : new Array<undefined>(results(node)).fill(undefined);
   }
+
+  /**
+   * The gradient of a sum over a cut dim: it is spread over that dim, of which each rank makes its own rows. What it is owed to
+   * is the operand of the forward call, and its cut is that operand's.
+   */
+  private spread(
+    graph: Graph,
+    node: Node,
+    axis: number,
+    record: OperatorRecord,
+    ctx: TypedContext,
+    operands: readonly OperandType[],
+  ): OperandType | undefined {
+    const { of, phase } = node.meta;
+    if (phase !== 'backward' || of === undefined || operands.some((type) => type !== 'R' && type !== 'number')) return undefined;
+    const { position } = indexGraph(graph);
+    const forward = graph.nodes[position.get(of) ?? -1];
+    const cuts = new Set<Known>();
+    if (forward !== undefined)
+      eachOperand(forward, (name) => {
+        const typed = this.types.get(graph)?.get(name);
+        const type = typed === undefined || isTuple(typed) ? undefined : typed[axis];
+        if (type !== undefined && type !== 'number' && cutOf(type) !== undefined && sameType(typeIn(graph, name), node.type)) cuts.add(type);
+      });
+    const [owed] = cuts;
+    if (owed === undefined) return undefined;
+    const makes = plainRules(record, ctx).some(
+      ({ inputs, outputs }) =>
+        inputs.every((slot) => slot?.kind === 'replicate') && outputs.length === 1 && outputs[0]?.kind === 'shard' && `S(${outputs[0].dim})` === owed,
+    );
+    return makes ? owed : undefined;
+  } // prettier-ignore
 
   private untyped(graph: Graph, node: Node, axis: number, names: readonly string[], operands: readonly Known[]): void {
     const at = operands.findIndex((type, i) => type === undefined && this.isInput(graph, names[i]));

@@ -1,0 +1,66 @@
+/**
+ * The communication functions of Megatron-LM's tensor parallelism as typed verbs, under Megatron's names. Each forward and backward
+ * there is one verb and its transpose here, so a forgotten one is a type error and no wrong gradient. Source: Megatron-LM,
+ * `core/tensor_parallel/mappings.py`.
+ */
+import type { Tensor } from '../tensor/tensor.ts';
+import { allGather, allReduce, allToAll, convert, reduceScatter } from './verbs.ts';
+
+const last = (x: Tensor): `S(${number})` => `S(${x.rank - 1})`;
+
+/** f: identity forward, all_reduce of the gradient. I to R. */
+export function copyToTensorModelParallelRegion(x: Tensor, axis = 'tp'): Tensor {
+  return convert(x, axis, { src: 'I', dst: 'R' });
+}
+
+/** g: all_reduce forward, identity of the gradient. P to I. */
+export function reduceFromTensorModelParallelRegion(x: Tensor, axis = 'tp'): Tensor {
+  return allReduce(x, axis, { src: 'P', dst: 'I' });
+}
+
+/** The own piece of the last dim; its gradient is gathered. I to S(-1). */
+export function scatterToTensorModelParallelRegion(x: Tensor, axis = 'tp'): Tensor {
+  return convert(x, axis, { src: 'I', dst: last(x) });
+}
+
+/** All pieces of the last dim; its gradient is sliced. S(-1) to I. */
+export function gatherFromTensorModelParallelRegion(x: Tensor, axis = 'tp'): Tensor {
+  return allGather(x, axis, { src: last(x), dst: 'I' });
+}
+
+/** The own piece of dim 0, the sequence. I to S(0). */
+export function scatterToSequenceParallelRegion(x: Tensor, axis = 'tp'): Tensor {
+  return convert(x, axis, { src: 'I', dst: 'S(0)' });
+}
+
+/**
+ * The whole sequence. With `tensorParallelOutputGrad` (default) different work follows, so the gradient is reduce-scattered (S(0)
+ * to R); without, duplicated work follows and it is sliced (S(0) to I).
+ */
+export function gatherFromSequenceParallelRegion(
+  x: Tensor,
+  axis = 'tp',
+  { tensorParallelOutputGrad = true }: { readonly tensorParallelOutputGrad?: boolean } = {},
+): Tensor {
+  return allGather(x, axis, { src: 'S(0)', dst: tensorParallelOutputGrad ? 'R' : 'I' });
+}
+
+/** The own piece of the summed sequence; its gradient is gathered. P to S(0). */
+export function reduceScatterToSequenceParallelRegion(x: Tensor, axis = 'tp'): Tensor {
+  return reduceScatter(x, axis, { src: 'P', dst: 'S(0)' });
+}
+
+/** All pieces of the last dim for work that differs; its gradient is reduce-scattered. S(-1) to R. */
+export function allGatherLastDimFromTensorParallelRegion(x: Tensor, axis = 'tp'): Tensor {
+  return allGather(x, axis, { src: last(x), dst: 'R' });
+}
+
+/** The own piece of the summed last dim. P to S(-1). */
+export function reduceScatterLastDimToTensorParallelRegion(x: Tensor, axis = 'tp'): Tensor {
+  return reduceScatter(x, axis, { src: 'P', dst: last(x) });
+}
+
+/** Rows of dim 0 to the ranks, one part each. V to V, where the parts join on dim 0 again. */
+export function allToAllRegion(x: Tensor, axis = 'tp'): Tensor {
+  return allToAll(x, axis, { src: 'V', dst: 'V' });
+}
