@@ -79,8 +79,9 @@ export function why(graph: Graph, name: string, options: EraseOptions = {}): rea
 
 function chain(typer: Typer, graph: Graph, verb: Node): Cause[] {
   const axis = typer.axes.findIndex(({ name }) => name === verb.args[1]);
-  const [, , , src, dst] = verb.args;
-  const out: Cause[] = [causeOf(typer, graph, verb, `${String(src)}→${String(dst)} on ${String(verb.args[1])}${verb.meta.of === undefined ? ', as written' : `, the gradient of %${verb.meta.of}`}`)]; // prettier-ignore
+  const text = (at: number): string => (typeof verb.args[at] === 'string' ? verb.args[at] : '?');
+  const words = [spmdName(verb.target) === 'permute' ? 'permute' : `${text(3)}→${text(4)}`, text(1)];
+  const out: Cause[] = [causeOf(typer, graph, verb, `${words.join(' on ')}${verb.meta.of === undefined ? ', as written' : `, the gradient of %${verb.meta.of}`}`)]; // prettier-ignore
   const typeOn = (name: string): Known => {
     const typed = typer.types.get(graph)?.get(name);
     return typed === undefined || isTuple(typed) ? undefined : typed[axis];
