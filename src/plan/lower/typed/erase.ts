@@ -42,6 +42,11 @@ export interface EraseInput {
   readonly manual?: readonly string[];
 }
 
+/** A per-device program and what was known of its values: the axes on which each is I or R, so that its replicas are equal. */
+export interface ErasedProgram extends DeviceProgram {
+  readonly claims: ReadonlyMap<string, readonly string[]>;
+}
+
 /** A value of the program that is written: its name, or those of its members. */
 type Local = { readonly name: string } | { readonly items: readonly Local[] };
 
@@ -50,7 +55,7 @@ type Local = { readonly name: string } | { readonly items: readonly Local[] };
  *
  * @throws E_SPMD_TYPE with the first law that the program breaks; E_UNSUPPORTED for a call that has no local form
  */
-export function eraseTypes(input: EraseInput): DeviceProgram {
+export function eraseTypes(input: EraseInput): ErasedProgram {
   return new Eraser(input).run();
 }
 
@@ -64,6 +69,7 @@ class Eraser {
   private readonly calls = new Map<string, ProgramCall>();
   private readonly random = new Map<string, RandomPiece>();
   private readonly values: ProgramValue[] = [];
+  private readonly claims = new Map<string, readonly string[]>();
   private bodies = new Map<string, Graph>();
   private readonly bodyNames = new Set<string>();
   /** Axes that are per device where the walk stands. */
@@ -85,13 +91,14 @@ class Eraser {
       throw new ShardwrightError('E_SPMD_TYPE', broken.message, { node: broken.node, hint: `insert ${broken.fix}` });
   } // prettier-ignore
 
-  run(): DeviceProgram {
+  run(): ErasedProgram {
     const { graph, mesh } = this.input;
     const names = new Map<string, Local>();
     for (const node of placeholdersOf(graph)) {
       const sharding = this.placed(graph, this.firstTyped(graph, node.name));
       const type = node.type.kind === 'tensor' ? { dtype: node.type.dtype, shape: this.pieces.shape(sharding, sizes(node)) } : null; // prettier-ignore
       names.set(node.name, { name: this.emit.placeholder(node, type) });
+      this.claim(graph, this.firstTyped(graph, node.name), node.name);
       this.note(graph, node, { name: node.name }, sharding);
     }
     this.walk(graph, names);
@@ -114,7 +121,7 @@ class Eraser {
     lintGraph(program);
     return {
       graph: program, mesh, space: this.space, symbols: this.symbols.values, values: this.values, outputs: shardings,
-      random: this.random, calls: this.calls,
+      random: this.random, calls: this.calls, claims: this.claims,
     }; // prettier-ignore
   }
 
@@ -132,6 +139,7 @@ class Eraser {
       this.emit.meta = node.meta;
       const made = this.call(graph, node, names);
       names.set(node.name, made);
+      if ('name' in made) this.claim(graph, node.name, made.name);
     }
   }
 
@@ -341,6 +349,14 @@ class Eraser {
     this.emit.meta = node.meta;
     this.bodies.set(name, graph);
     return { name, types: returned.map((value) => this.emit.type(value)) };
+  }
+
+  private claim(graph: Graph, name: string, local: string): void {
+    const typed = this.typer.types.get(graph)?.get(name);
+    if (typed === undefined || isTuple(typed)) return;
+    const equal = this.typer.axes.flatMap((axis, a) => (typed[a] === 'I' || typed[a] === 'R' ? [axis.name] : []));
+    // A cast without nodes has the name of what it casts, which may be claimed on more axes.
+    if (equal.length > 0) this.claims.set(local, [...new Set([...(this.claims.get(local) ?? []), ...equal])]);
   }
 
   private single(names: ReadonlyMap<string, Local>, name: string): string {

@@ -14,8 +14,7 @@ import { eachOperand } from '../../../graph/value.ts';
 import { parseMesh } from '../../../mesh/devices/mesh.ts';
 import { builtinOperators } from '../../../ops/builtin.ts';
 import { spmdName } from '../../../ops/spmd/operators.ts';
-import { eraseTypes } from './erase.ts';
-import type { DeviceProgram } from '../program.ts';
+import { eraseTypes, type ErasedProgram } from './erase.ts';
 
 export type EraseOptions = Omit<CheckOptions, 'mode'>;
 
@@ -24,7 +23,7 @@ export type EraseOptions = Omit<CheckOptions, 'mode'>;
  *
  * @throws E_SPMD_TYPE with the first law that strict mode finds broken; E_MESH where there is no mesh
  */
-export function erase(graph: Graph, options: EraseOptions = {}): DeviceProgram {
+export function erase(graph: Graph, options: EraseOptions = {}): ErasedProgram {
   const mesh = meshOf(graph, options);
   const table = options.table ?? builtinOperators();
   const { inputs } = inputTypes(graph, mesh, options.types ?? {});
