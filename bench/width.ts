@@ -10,7 +10,7 @@ import { prepare } from '../src/plan/prepare.ts';
 import { costFunction } from '../src/solver/problem/cost.ts';
 import { networkOf } from '../src/solver/network/from-problem.ts';
 import { Pool } from '../src/solver/store/pool.ts';
-import { makeEngines } from '../src/solver/search/workspace.ts';
+import { makeWorkspace } from '../src/solver/search/workspace.ts';
 import { Search } from '../src/solver/search/branch-and-bound.ts';
 import type { Problem } from '../src/solver/types.ts';
 
@@ -49,10 +49,10 @@ for (const sharing of [true, false]) {
 function eliminated(problem: Problem): { computed: number; found: number; largestTable: number; cpu: number } {
   const from = cpu();
   const net = networkOf(problem, new Pool());
-  const engines = makeEngines(net);
+  const workspace = makeWorkspace(net);
   const host = { evaluate: costFunction(problem), stopped: () => false, progress: () => undefined, gap: 0 };
-  new Search(host, engines).solve(net);
-  const { computed, found, largestTable } = engines.eliminator.counts;
+  new Search(host, workspace).solve(net);
+  const { computed, found, largestTable } = workspace.eliminator.counts;
   return { computed, found, largestTable, cpu: cpu() - from };
 }
 

@@ -17,9 +17,9 @@ import { recomputeInBackward } from '../passes/checkpoint/recompute.ts';
 import { openBodies, type OpenedGraph } from '../passes/plannable/open-bodies.ts';
 import { plannable } from '../passes/plannable/plannable.ts';
 import type { OperatorTable } from '../ops/record/table.ts';
-import { Ground } from '../solver/search/prepared.ts';
+import { PreparedProblem } from '../solver/search/prepared.ts';
 import type { Problem } from '../solver/types.ts';
-import { Within } from '../solver/search/restricted.ts';
+import { RestrictedSolver } from '../solver/search/restricted.ts';
 import { dataflow } from '../strategy/dataflow.ts';
 import { nodeStrategies } from '../strategy/nodes.ts';
 import { MOST_FACTORS, type StridedCuts } from '../strategy/patterns.ts';
@@ -47,7 +47,7 @@ export interface Prepared {
   /** The same problem with those values left out: what is solved. */
   readonly compact: CompactProblem;
   /** The model's problem, for solves of parts of it: recipes, edits, and the whole where nothing is pinned. */
-  readonly within: Within;
+  readonly restrictedSolver: RestrictedSolver;
   readonly collectives: CollectiveModel;
   readonly table: OperatorTable;
   readonly budgetBytes: number;
@@ -133,7 +133,7 @@ export function prepare(
     model,
     problem: restriction.problem(),
     compact: restriction.compact(),
-    within: new Within(new Ground(model.problem)),
+    restrictedSolver: new RestrictedSolver(new PreparedProblem(model.problem)),
     collectives,
     table,
     budgetBytes,

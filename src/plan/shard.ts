@@ -87,7 +87,7 @@ export async function shardPrepared(
     engine: request.solver,
     gap: request.gap,
     seed: request.seed,
-    ground: prepared.within.ground,
+    prepared: prepared.restrictedSolver.prepared,
     ...deadline.solveOptions,
     ...(options.workLimit === undefined ? {} : { workLimit: options.workLimit }),
     ...(starts !== undefined ? { starts } : {}),

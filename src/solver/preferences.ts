@@ -3,9 +3,9 @@
  * bound is near the optimum leave few values that any optimum can take; over those the levels are minimised exactly.
  * In: a problem of small domains, an optimum, levels. Out: a choice of the same cost, or nothing where too many are left.
  */
-import { climb } from './dual/ascent.ts';
-import { Messages } from './dual/trws.ts';
-import { Ground } from './search/prepared.ts';
+import { ascend } from './dual/ascent.ts';
+import { Trws } from './dual/trws.ts';
+import { PreparedProblem } from './search/prepared.ts';
 import { ProblemBuilder } from './problem/builder.ts';
 import { Reducer } from './reduce/presolve.ts';
 import { solveNow } from './solve.ts';
@@ -22,7 +22,7 @@ export interface Preference {
 
 /** Sweeps that look for the bound, and the part of the gap that five of them must close for five more to follow. */
 const SWEEPS = 100;
-const PATIENCE = 0.1;
+const MIN_PROGRESS = 0.1;
 /** Most pairs of values on edges that are compared. */
 const MOST_PAIRS = 1_000_000;
 /** Work of the search over them, see `SolveOptions.workLimit`. */
@@ -61,14 +61,14 @@ function messagesOf(
   problem: Problem,
   objective: number,
 ): { readonly shifts: readonly (Shifts | undefined)[]; readonly bound: number } {
-  const { net } = new Ground(problem);
+  const { net } = new PreparedProblem(problem);
   new Reducer().sumParallel(net);
-  const messages = new Messages(net);
-  climb(messages, {
+  const messages = new Trws(net);
+  ascend(messages, {
     sweeps: SWEEPS,
-    patience: PATIENCE,
+    minProgress: MIN_PROGRESS,
     close: 0,
-    offer: () => undefined,
+    propose: () => undefined,
     target: () => objective,
     stopped: () => false,
   });

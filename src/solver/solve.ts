@@ -1,13 +1,13 @@
 /**
  * The one way in: `solve(problem, options)`.
  */
-import { alikeChoice, solveByMessages } from './search/tight-relaxation.ts';
+import { tiedChoice, solveTightRelaxation } from './search/tight-relaxation.ts';
 import { prove } from './search/certify.ts';
 import { evaluate } from './check/check.ts';
-import { Ground } from './search/prepared.ts';
+import { PreparedProblem } from './search/prepared.ts';
 import { anyChoice, explain } from './search/conflicts.ts';
 import { installRows, type PlainRow, plainRows } from './network/rows.ts';
-import { makeEngines, workOf } from './search/workspace.ts';
+import { makeWorkspace } from './search/workspace.ts';
 import { Search, type SearchHost } from './search/branch-and-bound.ts';
 import { solveWithLibrary, withSecondOpinion } from './milp/dispatch.ts';
 import { smallestOptimum } from './search/lexicographic.ts';
@@ -15,7 +15,7 @@ import type { Problem, Solution, SolveOptions } from './types.ts';
 
 /**
  * Solves a choice problem exactly, or says how far it is proven. Never throws on infeasible problems; throws
- * `NoChoiceInTime` when time ran out before it is known whether there is any choice, and the library engines
+ * `NoChoiceInTime` when time ran out before it is known whether there is any choice, and the library workspace
  * throw `TooLargeForLibrary` beyond their size guard.
  */
 export async function solve(problem: Problem, options: SolveOptions = {}): Promise<Solution> {
@@ -36,12 +36,12 @@ function run(problem: Problem, options: SolveOptions, variant: boolean): Solutio
   const deadline = options.timeLimitSeconds === undefined ? Infinity : started + options.timeLimitSeconds * 1000;
   const elapsed = (): number => (performance.now() - started) / 1000;
   const rows = plainRows(problem);
-  const ground =
-    options.ground instanceof Ground && options.ground.problem === problem ? options.ground : new Ground(problem);
-  const { pool } = ground;
-  const engines = makeEngines(ground);
-  const cheap = evaluator(ground.cost, rows);
-  const workLeft = (): number => (options.workLimit ?? Infinity) - workOf(engines);
+  const prepared =
+    options.prepared instanceof PreparedProblem && options.prepared.problem === problem ? options.prepared : new PreparedProblem(problem);
+  const { pool } = prepared;
+  const workspace = makeWorkspace(prepared);
+  const cheap = evaluator(prepared.cost, rows);
+  const workLeft = (): number => (options.workLimit ?? Infinity) - workspace.meter.total;
   const host: SearchHost = {
     evaluate: cheap,
     stopped: () => options.signal?.aborted === true || performance.now() > deadline || workLeft() < 0,
@@ -50,20 +50,20 @@ function run(problem: Problem, options: SolveOptions, variant: boolean): Solutio
       options.onProgress?.({ phase, seconds: elapsed(), objective, bound, gap: gapOf(objective, bound) }),
     gap: options.gap ?? 0,
     isEndless: options.timeLimitSeconds === undefined && options.workLimit === undefined,
-    dearStart: once(() => alikeChoice(ground, engines, host.stopped)),
+    expensiveStart: once(() => tiedChoice(prepared, workspace, host.stopped)),
   };
-  const search = new Search(host, engines);
-  for (const start of options.starts ?? []) if (start.length === problem.domains.length) search.offer(start);
+  const search = new Search(host, workspace);
+  for (const start of options.starts ?? []) if (start.length === problem.domains.length) search.propose(start);
   const certified = options.certify !== false;
   const relaxed =
     options.ties === 'lexicographic'
       ? undefined
-      : solveByMessages(ground, engines, (choice) => cheap(choice, true), host.stopped, certified);
-  if (relaxed !== undefined) search.offer(relaxed.choice);
+      : solveTightRelaxation(prepared, workspace, (choice) => cheap(choice, true), host.stopped, certified);
+  if (relaxed !== undefined) search.propose(relaxed.choice);
   if (relaxed?.tight === true && (relaxed.certificate !== undefined || !certified)) {
     const { choice, certificate } = relaxed;
     const objective = cheap(choice, true);
-    confirm(problem, choice, objective);
+    assertFeasible(problem, choice, objective);
     // Of a folded problem without a certificate only the short network's bound is known.
     const bound = certificate === undefined && relaxed.folded ? -Infinity : objective;
     return {
@@ -77,32 +77,32 @@ function run(problem: Problem, options: SolveOptions, variant: boolean): Solutio
       statistics: {
         variables: problem.domains.length,
         edges: problem.edges.first.length,
-        eliminationsComputed: engines.eliminator.counts.computed,
-        eliminationsFound: engines.eliminator.counts.found,
-        largestTable: engines.eliminator.counts.largestTable,
-        messageSteps: engines.steps,
+        eliminationsComputed: workspace.eliminator.counts.computed,
+        eliminationsFound: workspace.eliminator.counts.found,
+        largestTable: workspace.eliminator.counts.largestTable,
+        messageSteps: workspace.meter.messageSteps,
         nodes: 1,
       },
       ...(certificate === undefined ? {} : { certificate }),
       ties: 'engine',
     };
   }
-  const net = ground.net.clone();
+  const net = prepared.net.clone();
   installRows(net, rows);
   // Where the cheapest choice without rows breaks one, what holds without them is of little use; and the search for a price
   // in a repeated network begins with none.
-  const priceFirst = relaxed?.breaksRows === true || ground.fold !== undefined;
+  const priceFirst = relaxed?.breaksRows === true || prepared.fold !== undefined;
   // No choice lies between two multiples of the quantum.
   const proven = Math.ceil(search.solve(net, priceFirst) / net.quantum) * net.quantum;
-  const { counts } = engines.eliminator;
+  const { counts } = workspace.eliminator;
   const statistics = {
     variables: problem.domains.length,
     edges: problem.edges.first.length,
     eliminationsComputed: counts.computed,
     eliminationsFound: counts.found,
     largestTable: counts.largestTable,
-    messageSteps: engines.steps,
-    labelWork: engines.labelWork,
+    messageSteps: workspace.meter.messageSteps,
+    labelWork: workspace.meter.labels,
     nodes: search.nodes,
   };
   const found = search.best ?? (proven === Infinity ? undefined : lateChoice(problem, variant, cheap, options));
@@ -159,12 +159,12 @@ function run(problem: Problem, options: SolveOptions, variant: boolean): Solutio
       ties = 'lexicographic';
     }
   }
-  confirm(problem, choice, objective);
+  assertFeasible(problem, choice, objective);
   return { ...common, status, choice, objective, bound, gap: gapOf(objective, bound), seconds: elapsed(), ties };
 }
 
 /** The checker has the last word on every choice. */
-function confirm(problem: Problem, choice: Int32Array, objective: number): void {
+function assertFeasible(problem: Problem, choice: Int32Array, objective: number): void {
   const checked = evaluate(problem, choice);
   if (checked.violations.length > 0 || Number(checked.cost) !== objective)
     throw new Error(`internal: the checker rejects the solver's choice (${checked.violations[0]?.code ?? 'cost'})`);
@@ -218,7 +218,7 @@ function gapOf(objective: number, bound: number): number {
 
 /** A fast exact evaluation of full choices (sums stay below 2^53); the BigInt checker has the last word. */
 function evaluator(
-  costOf: Ground['cost'],
+  costOf: PreparedProblem['cost'],
   rows: readonly PlainRow[],
 ): (choice: Int32Array, withRows: boolean) => number {
   return (choice, withRows) => {

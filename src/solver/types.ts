@@ -39,7 +39,7 @@ export interface Problem {
    * copy). Two maps per variable (-1: none) name the offers of each value. What it says is tested table by table; where it
    * does not hold, or its length is not the domain's, it says nothing.
    */
-  readonly offers?: { readonly first: Int32Array; readonly second: Int32Array };
+  readonly minPairs?: { readonly first: Int32Array; readonly second: Int32Array };
   /** Added to every objective. */
   readonly constant?: number;
   /** Linear rows: e.g. static memory of parameters, gradients and optimizer state. */
@@ -85,8 +85,8 @@ export interface SolveOptions {
    * engine's own word for the bound.
    */
   readonly certify?: boolean;
-  /** A `Ground`: what earlier solves of this very problem object began with. That of another problem is left aside. */
-  readonly ground?: { readonly problem: Problem };
+  /** A `PreparedProblem`: what earlier solves of this very problem object began with. That of another problem is left aside. */
+  readonly prepared?: { readonly problem: Problem };
   /** Choices known beforehand (recipes, an earlier plan); infeasible ones are ignored. */
   readonly starts?: readonly Int32Array[];
   /**

@@ -76,7 +76,7 @@ describe('memory over time in the plan', () => {
   });
 });
 
-/** Within 1 % the transformer block takes half a minute, and with checkpointing as long: with `SHARDWRIGHT_FULL=1`. */
+/** RestrictedSolver 1 % the transformer block takes half a minute, and with checkpointing as long: with `SHARDWRIGHT_FULL=1`. */
 const FULL = process.env.SHARDWRIGHT_FULL === '1';
 const block = (): Graph => load('peers/block-2048');
 

@@ -20,7 +20,7 @@ export class TableBuilder {
   private readonly vectors: Float64Array[] = [];
   private readonly domains: number[] = [];
   private readonly unary: number[] = [];
-  private readonly offers: { readonly first: number[]; readonly second: number[] } = { first: [], second: [] };
+  private readonly minPairs: { readonly first: number[]; readonly second: number[] } = { first: [], second: [] };
   private readonly first: number[] = [];
   private readonly second: number[] = [];
   private readonly edgeTable: number[] = [];
@@ -69,15 +69,15 @@ export class TableBuilder {
   addVariable(size: number, vector: number): number {
     this.domains.push(size);
     this.unary.push(vector);
-    this.offers.first.push(-1);
-    this.offers.second.push(-1);
+    this.minPairs.first.push(-1);
+    this.minPairs.second.push(-1);
     return this.domains.length - 1;
   }
 
   /** Says that each value of a variable is a pair of offers of which every use takes the cheaper (maps, see `specList`). */
   pairs(variable: number, first: number, second: number): void {
-    this.offers.first[variable] = first;
-    this.offers.second[variable] = second;
+    this.minPairs.first[variable] = first;
+    this.minPairs.second[variable] = second;
   }
 
   /** Id of the table of redistribution prices from every sharding of one list to every one of another. */
@@ -160,7 +160,7 @@ export class TableBuilder {
           secondMap: Int32Array.from(this.secondMap),
         },
         maps: this.maps,
-        offers: { first: Int32Array.from(this.offers.first), second: Int32Array.from(this.offers.second) },
+        minPairs: { first: Int32Array.from(this.minPairs.first), second: Int32Array.from(this.minPairs.second) },
         tables: this.tables,
       },
     };

@@ -11,7 +11,7 @@ export interface ChoiceOptions {
   /** Worker threads; 1 works in the calling thread. The answer does not depend on it. Default 2. */
   readonly threads?: number;
   /** Lines of search that meet after every round: more use more threads. The answer depends on it. Default 2. */
-  readonly lanes?: number;
+  readonly members?: number;
   /** Most rounds of search: the deterministic limit. Default: none when there is a time limit, else 400. */
   readonly rounds?: number;
   /** Whether the exact engine may close small models (at most a minute of it without a time limit). Default true. */

@@ -4,7 +4,7 @@ import { verifyDual, type DualCertificate } from '../check/dual.ts';
 import { solve } from '../solve.ts';
 import type { Certificate } from '../types.ts';
 import { gapOf, type ChoiceRun, type ChoiceSolution } from './choice.ts';
-import type { Compact } from './model/presolve.ts';
+import type { Presolved } from './model/presolve.ts';
 import type { Endgame } from './finish/endgame.ts';
 import { dualCertificate } from './finish/dual-certificate.ts';
 import type { Findings } from './run/rounds.ts';
@@ -13,7 +13,7 @@ import type { Findings } from './run/rounds.ts';
 const SMALL = 2000;
 
 /** Checks the best choice and the best bound; what the checker says is the answer. */
-export function conclude(run: ChoiceRun, reduced: Compact, found: Findings, endgame: Endgame): ChoiceSolution {
+export function conclude(run: ChoiceRun, reduced: Presolved, found: Findings, endgame: Endgame): ChoiceSolution {
   const { problem } = run;
   const { closed, finished } = endgame;
   let choice = reduced.expand(found.choice);
@@ -53,7 +53,7 @@ export function conclude(run: ChoiceRun, reduced: Compact, found: Findings, endg
 }
 
 /** No easy first choice: the exact engine decides whether there is any. */
-export async function concludeByEngine(run: ChoiceRun, reduced: Compact | undefined): Promise<ChoiceSolution> {
+export async function concludeByEngine(run: ChoiceRun, reduced: Presolved | undefined): Promise<ChoiceSolution> {
   const { timeLimitSeconds, gap, signal } = run.options;
   const size = run.problem.domains.length;
   if (reduced === undefined && size > SMALL) {

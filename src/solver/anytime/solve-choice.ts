@@ -5,12 +5,12 @@
 import { milliseconds } from '../clock.ts';
 import type { Problem } from '../types.ts';
 import { ChoiceRun, gapOf, type ChoiceOptions, type ChoiceSolution } from './choice.ts';
-import { compact, type Compact } from './model/presolve.ts';
+import { presolve, type Presolved } from './model/presolve.ts';
 import { conclude, concludeByEngine } from './conclude.ts';
 import { costOf } from './bound/trws.ts';
 import { Endgame } from './finish/endgame.ts';
 import { firstChoice, type BoundReport } from './run/member.ts';
-import { LANES, search, type Findings } from './run/rounds.ts';
+import { MEMBERS, search, type Findings } from './run/rounds.ts';
 
 export type { ChoiceOptions, ChoiceProgress, ChoiceSolution } from './choice.ts';
 
@@ -41,7 +41,7 @@ export async function solveChoice(problem: Problem, options: ChoiceOptions = {})
   if (signal?.aborted === true) abort();
   signal?.addEventListener('abort', abort, { once: true });
   try {
-    const reduced = compact(problem);
+    const reduced = presolve(problem);
     const start = reduced === undefined ? undefined : firstChoice(reduced.model);
     if (reduced === undefined || start === undefined) return await concludeByEngine(run, reduced);
     return await searchAndClose(run, reduced, start);
@@ -50,7 +50,7 @@ export async function solveChoice(problem: Problem, options: ChoiceOptions = {})
   }
 }
 
-async function searchAndClose(run: ChoiceRun, reduced: Compact, start: Int32Array): Promise<ChoiceSolution> {
+async function searchAndClose(run: ChoiceRun, reduced: Presolved, start: Int32Array): Promise<ChoiceSolution> {
   const { model } = reduced;
   const { options } = run;
   const cost = costOf(model, start);
@@ -79,12 +79,12 @@ async function searchAndClose(run: ChoiceRun, reduced: Compact, start: Int32Arra
     patience = found.cost < known ? 0 : patience + 1;
     known = Math.min(known, found.cost);
     if (base + found.rounds < CLOSE_ROUNDS) return false;
-    return closing && ((pending && found.bound?.raw === false) || patience >= CLOSE_PATIENCE);
+    return closing && ((pending && found.bound?.unconverged === false) || patience >= CLOSE_PATIENCE);
   };
   const budget = options.rounds ?? (limit === Infinity ? ROUNDS : Infinity);
   const settings = {
     threads: options.threads ?? 2,
-    lanes: options.lanes ?? LANES,
+    members: options.members ?? MEMBERS,
     deadline,
     control: run.control,
     onRound: pauses,
@@ -125,17 +125,17 @@ function better(a: BoundReport | undefined, b: BoundReport | undefined): BoundRe
 }
 
 /** The bound of a model without variables: its constant. */
-function noPrices({ model }: Compact): BoundReport {
+function noPrices({ model }: Presolved): BoundReport {
   const none = new Float64Array(0);
   return {
     best: model.constant,
     present: model.constant,
     lambda: new Float64Array(model.rows),
     marginal: none,
-    guests: [],
+    injected: [],
     toFirst: none,
     toSecond: none,
-    raw: false,
+    unconverged: false,
     rising: false,
     recent: 0,
     stalled: true,

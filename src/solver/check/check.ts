@@ -1,5 +1,5 @@
 /**
- * The judge: evaluates choices and replays proofs (`check-*.ts`) from the problem alone. It shares no code with the engines
+ * The judge: evaluates choices and replays proofs (`check-*.ts`) from the problem alone. It shares no code with the workspace
  * of this room. Sums are BigInt; tables of the replay are Float64 integers, and every one is checked to stay exact.
  */
 import { hashProblem } from './hash.ts';
@@ -129,11 +129,11 @@ export function verifyCertificate(
   problem: Problem,
   solution: { readonly choice: ArrayLike<number>; readonly objective: number; readonly certificate?: Certificate },
 ): Verdict {
-  return judge(problem, hashProblem(problem), solution);
+  return verifyHashed(problem, hashProblem(problem), solution);
 }
 
 /** `verifyCertificate` for a problem whose hash is known. */
-export function judge(
+export function verifyHashed(
   problem: Problem,
   hash: string,
   solution: { readonly choice: ArrayLike<number>; readonly objective: number; readonly certificate?: Certificate },

@@ -1,7 +1,7 @@
 /**
  * The checker's view of a proof by messages alone: for every edge, costs that leave it for its two variables. Every choice
  * keeps its cost, so the sum of the least rest of all edges and the least cost of all variables is a lower bound, whatever
- * the messages are. Shares no code with the engines; equal edges with equal messages are looked at once.
+ * the messages are. Shares no code with the workspace; equal edges with equal messages are looked at once.
  */
 import { exactSum, Refused } from './store.ts';
 import type { Problem } from '../types.ts';
@@ -24,7 +24,7 @@ export function boundByMessages(
   const { domains, unary, edges, vectors } = problem;
   if (first.length !== edges.first.length || second.length !== edges.first.length)
     throw new Refused(`${first.length} messages for ${edges.first.length} edges`);
-  const messages = new Messages(problem, lists);
+  const messages = new Trws(problem, lists);
   const sums = new Sums(vectors.map(clean), messages);
   const state = Int32Array.from(unary);
   let total = BigInt(problem.constant ?? 0);
@@ -62,7 +62,7 @@ function clean(costs: Float64Array): Float64Array {
 }
 
 /** The lists of the certificate as vectors, and their largest entries by class of an edge's map. */
-class Messages {
+class Trws {
   readonly #problem: Problem;
   readonly #lists: readonly (readonly number[])[];
   readonly #vectors: (Float64Array | undefined)[] = [];
@@ -122,11 +122,11 @@ class Messages {
 /** Least rest of an edge that its messages have left, by content. */
 class Rests {
   readonly #problem: Problem;
-  readonly #messages: Messages;
+  readonly #messages: Trws;
   readonly #known = new Map<number, number>();
   readonly #groups = new Map<string, number>();
 
-  constructor(problem: Problem, messages: Messages) {
+  constructor(problem: Problem, messages: Trws) {
     this.#problem = problem;
     this.#messages = messages;
   }
@@ -232,11 +232,11 @@ function leastRest(costs: Float64Array, columns: number, x: Float64Array, y: Flo
 /** Costs of variables with the messages they have received; equal sums in equal order are made once. */
 class Sums {
   readonly #vectors: Float64Array[];
-  readonly #messages: Messages;
+  readonly #messages: Trws;
   readonly #known = new Map<number, number>();
   readonly #least: number[] = [];
 
-  constructor(vectors: Float64Array[], messages: Messages) {
+  constructor(vectors: Float64Array[], messages: Trws) {
     this.#vectors = vectors;
     this.#messages = messages;
   }

@@ -1,6 +1,6 @@
 /**
  * Replays a certificate: reads the problem into the checker's model, carries out every step, and returns the cost that no
- * choice undercuts. Shares no code with the engines.
+ * choice undercuts. Shares no code with the workspace.
  */
 import { eliminate } from './eliminate.ts';
 import { fuse, price, prune, shift } from './steps.ts';

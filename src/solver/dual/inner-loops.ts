@@ -49,8 +49,8 @@ export function leastByClass(
   }
 }
 
-/** least[k] = the least cost of the classes that hold offer k. */
-export function leastByOffer(
+/** least[k] = the least cost of the classes that hold propose k. */
+export function leastByAlternative(
   least: Float64Array,
   count: number,
   costs: Float64Array,
@@ -68,16 +68,16 @@ export function leastByOffer(
 }
 
 /** to[there + c] = the lesser of what the two offers of class c give. */
-export function lesserOffer(
+export function lesserAlternative(
   to: Float64Array,
   there: number,
-  offered: Float64Array,
+  alternative: Float64Array,
   first: Int32Array,
   second: Int32Array,
 ): void {
   for (let c = 0; c < first.length; c++) {
-    const a = offered[first[c]];
-    const b = offered[second[c]];
+    const a = alternative[first[c]];
+    const b = alternative[second[c]];
     to[there + c] = a < b ? a : b;
   }
 }

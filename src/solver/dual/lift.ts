@@ -4,7 +4,7 @@
  * gives a and b, f and h give them instead, and v passes the rest from f to h. The sum of all minima stays exactly the
  * same, so the bound of the short network is a bound of the long one without any of the steps between.
  */
-import type { Messages } from './trws.ts';
+import type { Trws } from './trws.ts';
 import type { Factor, Network, SeriesElimination } from '../network/network.ts';
 import type { Pool } from '../store/pool.ts';
 
@@ -18,7 +18,7 @@ export type Shifts = readonly [Float64Array, Float64Array];
 const BEYOND = 2 ** 47;
 
 /** Shifts of every factor of a pairwise network after a sweep, by factor number. */
-export function shiftsOf(net: Network, messages: Messages): (Shifts | undefined)[] {
+export function shiftsOf(net: Network, messages: Trws): (Shifts | undefined)[] {
   return net.factors.map((f, id): Shifts | undefined => {
     if (f === undefined) return undefined;
     const side = (k: 0 | 1): Float64Array => {
@@ -33,7 +33,7 @@ export function shiftsOf(net: Network, messages: Messages): (Shifts | undefined)
  * Undoes series eliminations on the shifts of the network that they left (consumed); returns the shifts of the factors of
  * the network before them.
  */
-export function unreduce(
+export function liftShifts(
   pool: Pool,
   eliminations: readonly SeriesElimination[],
   shifts: (Shifts | undefined)[],

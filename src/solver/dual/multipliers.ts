@@ -1,25 +1,25 @@
 /**
  * The search for prices of rows: where the relaxed choice changes sides (one row), or a projected subgradient (several).
  */
-import type { Messages } from './trws.ts';
+import type { Trws } from './trws.ts';
 import type { Network } from '../network/network.ts';
-import { costAt } from './rounding.ts';
+import { evaluatePositions } from './rounding.ts';
 import { PRICE_BITS } from '../network/rows.ts';
 
 /** One evaluation of prices. */
-export interface Trial {
+export interface DualEvaluation {
   readonly prices: readonly bigint[];
   readonly net: Network;
-  readonly messages: Messages;
+  readonly messages: Trws;
   readonly bound: number;
   readonly at: Int32Array;
   readonly amounts: readonly number[];
 }
 
 /** Ascent at the given prices with at most the given number of sweeps. */
-export type Evaluate = (prices: readonly bigint[], sweeps: number) => Trial;
+export type EvaluateDual = (prices: readonly bigint[], sweeps: number) => DualEvaluation;
 
-export interface PriceHost {
+export interface MultiplierHost {
   readonly stopped: () => boolean;
   /** A bound at least this large ends the search. */
   readonly target: () => number;
@@ -28,7 +28,7 @@ export interface PriceHost {
 }
 
 /** A choice as a row sees it: its cost without prices, and how much it takes beyond the bound (negative: it keeps the row). */
-export interface Line {
+export interface SupportingLine {
   readonly cost: number;
   readonly over: number;
   /** Whether next to nothing can be cheaper at its price. */
@@ -39,11 +39,11 @@ export interface Line {
 export interface Bracket {
   readonly low: bigint;
   readonly high: bigint;
-  readonly corner: Corner;
+  readonly breakpoint: Breakpoint;
 }
 
 /** The price at which the cheapest of some choices is dearest, and that cost: no bound exceeds it, whatever the price. */
-export interface Corner {
+export interface Breakpoint {
   readonly price: bigint;
   readonly top: number;
 }
@@ -58,7 +58,7 @@ const SLOW_STEPS = 6;
 const CEILING = 2n ** 50n;
 /** Relative width at which a bracket is narrow enough, and part of the cost at which two priced choices cost alike. */
 const WIDTH = 1e-4;
-const ALIKE = 1e-9;
+const SAME_COST = 1e-9;
 const TIGHT = 1e-6;
 /** Sweeps of a network at a price whose messages come from one near. */
 const SETTLING_SWEEPS = 3;
@@ -71,18 +71,18 @@ export function isTight(cost: number, bound: number): boolean {
 }
 
 /** Priced cost of a choice. */
-function costAtPrice({ cost, over }: Line, price: bigint): number {
+function costAtPrice({ cost, over }: SupportingLine, price: bigint): number {
   return cost + (Number(price) / ONE) * over;
 }
 
 /** Least priced cost of some choices. */
-function leastAt(lines: readonly Line[], price: bigint): number {
+function leastAt(lines: readonly SupportingLine[], price: bigint): number {
   return lines.reduce((least, line) => Math.min(least, costAtPrice(line, price)), Infinity);
 }
 
-/** The corner of choices of which some break the row and some keep it. */
-export function cornerOf(lines: readonly Line[]): Corner {
-  let best: Corner = { price: 0n, top: -Infinity };
+/** The breakpoint of choices of which some break the row and some keep it. */
+export function breakpointOf(lines: readonly SupportingLine[]): Breakpoint {
+  let best: Breakpoint = { price: 0n, top: -Infinity };
   for (const breaking of lines.filter(({ over }) => over > 0)) {
     for (const keeping of lines.filter(({ over }) => over <= 0)) {
       const unit = (keeping.cost - breaking.cost) / (breaking.over - keeping.over);
@@ -96,15 +96,15 @@ export function cornerOf(lines: readonly Line[]): Corner {
 }
 
 /**
- * From corner to corner of the function that gives the relaxed choice at a price (G. Y. Handler and I. Zang, "A dual
- * algorithm for the constrained shortest path problem", Networks 1980), with bisection where a corner lies outside of the
+ * From breakpoint to breakpoint of the function that gives the relaxed choice at a price (G. Y. Handler and I. Zang, "A dual
+ * algorithm for the constrained shortest path problem", Networks 1980), with bisection where a breakpoint lies outside of the
  * bracket or the choice there is not known to be the best at its price.
  *
  * @param bound of the row
  * @returns undefined when the choice without a price keeps the row, or no price makes one keep it
  */
 export function bracketOf(
-  choiceAt: (price: bigint, sweeps: number) => Line,
+  choiceAt: (price: bigint, sweeps: number) => SupportingLine,
   stopped: () => boolean,
   bound: number,
 ): Bracket | undefined {
@@ -123,24 +123,24 @@ export function bracketOf(
     if (high > CEILING || stopped()) return undefined;
   }
   while (high - low > 1n && Number(high - low) > WIDTH * Number(high) && !stopped()) {
-    const { price: corner, top } = cornerOf(lines);
-    const isInside = corner > low && corner < high;
-    const price = isInside ? corner : (low + high) / 2n;
+    const { price: breakpoint, top } = breakpointOf(lines);
+    const isInside = breakpoint > low && breakpoint < high;
+    const price = isInside ? breakpoint : (low + high) / 2n;
     const next = choiceAt(price, 20);
     lines.push(next);
     if (next.over <= 0) high = price;
     else low = price;
-    if (isInside && next.isTight && costAtPrice(next, price) >= top - ALIKE * Math.abs(top)) break;
+    if (isInside && next.isTight && costAtPrice(next, price) >= top - SAME_COST * Math.abs(top)) break;
   }
-  return { low, high, corner: cornerOf(lines) };
+  return { low, high, breakpoint: breakpointOf(lines) };
 }
 
 /** The best of a few trials inside a bracket, and of the one made already. */
-export function priceBetween(net: Network, trial: Evaluate, bracket: Bracket, host: PriceHost, made?: Trial): Trial {
+export function priceBetween(net: Network, evaluateDual: EvaluateDual, bracket: Bracket, host: MultiplierHost, made?: DualEvaluation): DualEvaluation {
   const { bound } = net.rows[0];
   let { low, high } = bracket;
-  const { price, top } = bracket.corner;
-  let last = made ?? trial([price >= low && price <= high ? price : high], SETTLING_SWEEPS);
+  const { price, top } = bracket.breakpoint;
+  let last = made ?? evaluateDual([price >= low && price <= high ? price : high], SETTLING_SWEEPS);
   let best = last;
   const steps = 4;
   for (let k = 0; k < steps && high - low > 1n && !host.stopped(); k++) {
@@ -149,29 +149,29 @@ export function priceBetween(net: Network, trial: Evaluate, bracket: Bracket, ho
     if (last.amounts[0] <= bound) high = last.prices[0];
     else low = last.prices[0];
     if (high <= low) break;
-    last = trial([(low + high) / 2n], SETTLING_SWEEPS);
+    last = evaluateDual([(low + high) / 2n], SETTLING_SWEEPS);
     if (last.bound > best.bound) best = last;
   }
   return best;
 }
 
 /** One row: the price with the best bound. */
-export function priceOne(net: Network, trial: Evaluate, host: PriceHost): Trial {
-  let best = trial([0n], 60);
+export function priceOne(net: Network, evaluateDual: EvaluateDual, host: MultiplierHost): DualEvaluation {
+  let best = evaluateDual([0n], 60);
   const { bound } = net.rows[0];
-  const choiceAt = (price: bigint, sweeps: number): Line => {
-    const t = price === 0n ? best : trial([price], sweeps);
+  const choiceAt = (price: bigint, sweeps: number): SupportingLine => {
+    const t = price === 0n ? best : evaluateDual([price], sweeps);
     if (t.bound > best.bound) best = t;
-    return { cost: costAt(net, t.at), over: t.amounts[0] - bound, isTight: isTight(costAt(t.net, t.at), t.bound) };
+    return { cost: evaluatePositions(net, t.at), over: t.amounts[0] - bound, isTight: isTight(evaluatePositions(t.net, t.at), t.bound) };
   };
   const bracket = bracketOf(choiceAt, () => host.stopped() || best.bound >= host.target(), bound);
-  return bracket === undefined ? best : priceBetween(net, trial, bracket, host, best);
+  return bracket === undefined ? best : priceBetween(net, evaluateDual, bracket, host, best);
 }
 
 /** Several rows: projected subgradient with smoothed directions. */
-export function priceMany(net: Network, trial: Evaluate, host: PriceHost): Trial {
+export function priceMany(net: Network, evaluateDual: EvaluateDual, host: MultiplierHost): DualEvaluation {
   const rows = net.rows.length;
-  let best = trial(
+  let best = evaluateDual(
     net.rows.map(() => 0n),
     60,
   );
@@ -193,7 +193,7 @@ export function priceMany(net: Network, trial: Evaluate, host: PriceHost): Trial
     const goal = Math.min(host.objective(), best.bound + 0.3 * Math.abs(best.bound) + 1);
     const step = (eta * Math.max(1, goal - t.bound)) / norm;
     for (let r = 0; r < rows; r++) lambda[r] = Math.max(0, lambda[r] + step * direction[r]);
-    t = trial(
+    t = evaluateDual(
       [...lambda].map((l) => BigInt(Math.round(l * 2 ** 20))),
       6,
     );

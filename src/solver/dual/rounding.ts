@@ -5,7 +5,7 @@ import { addSlice, firstLeast } from './inner-loops.ts';
 import type { Network } from '../network/network.ts';
 
 /** Cost of positions in a network (its own constant included), Infinity when forbidden. */
-export function costAt(net: Network, at: Int32Array): number {
+export function evaluatePositions(net: Network, at: Int32Array): number {
   const { pool } = net;
   let sum = net.constant;
   for (let i = 0; i < net.count; i++) if (net.gone[i] === 0) sum += pool.vectorOf(net.unary[i])[at[i]];
@@ -26,7 +26,7 @@ export function costAt(net: Network, at: Int32Array): number {
  * Moves single variables of a pairwise network to their best value until none improves (at most `rounds` passes). With
  * rows, a move must not make a row exceed its bound, or must lower it where it does.
  */
-export function descend(net: Network, at: Int32Array, rounds: number): void {
+export function oneOpt(net: Network, at: Int32Array, rounds: number): void {
   const { pool } = net;
   const used = net.rows.map((row) => {
     let sum = 0;

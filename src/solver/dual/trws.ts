@@ -11,17 +11,17 @@ import {
   addSlice,
   firstLeast,
   leastByClass,
-  leastByOffer,
-  lesserOffer,
+  leastByAlternative,
+  lesserAlternative,
   smallest,
   throughColumns,
   throughRows,
 } from './inner-loops.ts';
 import type { Network } from '../network/network.ts';
-import type { Split } from '../store/min-pairs.ts';
+import type { MinPairs } from '../store/min-pairs.ts';
 
 /** The messages of a pairwise network. Slot 2 * edge + side names the message from an edge to its variable on that side. */
-export class Messages {
+export class Trws {
   readonly net: Network;
   readonly rank: Int32Array;
   /** Start of each slot in `to` and `shifts`; the message of slot s covers start[s] .. start[s + 1] - 1. */
@@ -46,12 +46,12 @@ export class Messages {
   readonly #unary: Float64Array[] = [];
   readonly #cells: Float64Array[] = [];
   /** The table of each side taken apart, and whether along this side's axis (2) or the other's (1). */
-  readonly #split: (Split | null)[] = [];
+  readonly #minPairs: (MinPairs | null)[] = [];
   readonly #along: Uint8Array;
   readonly #total: Float64Array;
   readonly #rest: Float64Array;
   readonly #best: Float64Array;
-  readonly #offered: Float64Array;
+  readonly #alternative: Float64Array;
   #steps = 0;
 
   /**
@@ -98,7 +98,7 @@ export class Messages {
     this.#total = new Float64Array(largest);
     this.#rest = new Float64Array(largest);
     this.#best = new Float64Array(widest);
-    this.#offered = new Float64Array(widest);
+    this.#alternative = new Float64Array(widest);
     this.#along = new Uint8Array(sides);
     this.#begin = new Int32Array(net.count + 1);
     this.#middle = new Int32Array(net.count);
@@ -122,9 +122,9 @@ export class Messages {
           this.#slot[at] = 2 * edge + side;
           if (weights !== undefined) this.#weight[at] = weights[2 * edge + side];
           const own = splitAlong(net, edge, side);
-          const split = own ?? splitAlong(net, edge, side === 0 ? 1 : 0);
+          const pairs = own ?? splitAlong(net, edge, side === 0 ? 1 : 0);
           this.#along[at] = own !== null ? 2 : 1;
-          this.#split.push(split);
+          this.#minPairs.push(pairs);
           this.#other[at++] = other;
           this.#maps.push(pool.mapOf(f.maps[side]));
           this.#cells.push(f.table.cells);
@@ -201,17 +201,17 @@ export class Messages {
   /** to[there + y] = the least of best[x] + cell(x, y), for the table of side s read from its own side. */
   #through(s: number, slot: number, best: Float64Array, classes: number, width: number, there: number): void {
     const { to } = this;
-    const split = this.#split[s];
-    const offered = this.#offered;
-    if (split === null) {
+    const pairs = this.#minPairs[s];
+    const alternative = this.#alternative;
+    if (pairs === null) {
       if ((slot & 1) === 0) throughRows(this.#cells[s], best, classes, width, to, there);
       else throughColumns(this.#cells[s], best, width, classes, to, there);
     } else if (this.#along[s] === 2) {
-      leastByOffer(offered, split.count, best, split.first, split.second);
-      throughRows(split.cells, offered, split.count, width, to, there);
+      leastByAlternative(alternative, pairs.count, best, pairs.first, pairs.second);
+      throughRows(pairs.cells, alternative, pairs.count, width, to, there);
     } else {
-      throughColumns(split.cells, best, split.count, classes, offered, 0);
-      lesserOffer(to, there, offered, split.first, split.second);
+      throughColumns(pairs.cells, best, pairs.count, classes, alternative, 0);
+      lesserAlternative(to, there, alternative, pairs.first, pairs.second);
     }
   }
 
@@ -252,12 +252,12 @@ export class Messages {
   }
 }
 
-/** The table of an edge taken apart along one of its axes, where the variable there is known to be a pair of offers. */
-function splitAlong(net: Network, edge: number, side: 0 | 1): Split | null {
+/** The table of an edge taken apart along one of its axes, where the variable there is known to be a pair of minPairs. */
+function splitAlong(net: Network, edge: number, side: 0 | 1): MinPairs | null {
   const f = net.factors[edge];
   if (f === undefined) return null;
   const v = f.vars[side];
-  const first = net.offers[2 * v];
-  const second = net.offers[2 * v + 1];
-  return first < 0 || second < 0 ? null : net.pool.splits.find(f.table, side, f.maps[side], first, second);
+  const first = net.minPairs[2 * v];
+  const second = net.minPairs[2 * v + 1];
+  return first < 0 || second < 0 ? null : net.pool.minPairsMemo.find(f.table, side, f.maps[side], first, second);
 }

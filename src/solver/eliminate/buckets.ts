@@ -36,7 +36,7 @@ export interface EliminationLimits {
   readonly stop?: () => boolean;
 }
 
-export type EliminationStatus = 'done' | 'wide' | 'infeasible' | 'stopped';
+export type EliminationStatus = 'done' | 'too-large' | 'infeasible' | 'stopped';
 
 export interface EliminationCounts {
   computed: number;
@@ -83,7 +83,7 @@ export class Eliminator {
   /**
    * Eliminates as many variables of the network as the limits allow, in place; the trail of the network remembers them.
    *
-   * `done`: all variables are gone and `net.constant` is the optimum; `wide`: the limits stopped it, the network is still
+   * `done`: all variables are gone and `net.constant` is the optimum; `too-large`: the limits stopped it, the network is still
    * exact; `infeasible`: no finite choice (at or below the slack) exists; `stopped`: the caller's clock ended it.
    */
   run(net: Network, limits: EliminationLimits): EliminationStatus {
@@ -106,7 +106,7 @@ export class Eliminator {
       const key = `${p.key}|${limits.slack}`;
       let outcome = this.#outcomes.get(key);
       if (outcome === undefined) {
-        if (spent + p.scoped.work > limits.totalWork) return 'wide';
+        if (spent + p.scoped.work > limits.totalWork) return 'too-large';
         spent += p.scoped.work;
         outcome = this.#compute(net, v, p, limits.slack);
         this.#outcomes.set(key, outcome);
@@ -141,7 +141,7 @@ export class Eliminator {
         else heap.remove(u);
       }
     }
-    return net.gone.includes(0) ? 'wide' : 'done';
+    return net.gone.includes(0) ? 'too-large' : 'done';
   }
 
   /** Adds the outcome to the network; false when nothing finite is left. */

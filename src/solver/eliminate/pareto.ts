@@ -3,7 +3,7 @@
  *
  * It closes the duality gap that prices leave: the network is already priced and pruned against the incumbent, so few
  * values are left where it matters, and equal layers produce equal sums, which keeps the fronts short. Exact within its
- * limits; beyond them it answers `wide` and the caller branches.
+ * limits; beyond them it answers `too-large` and the caller branches.
  */
 import type { Network } from '../network/network.ts';
 
@@ -37,28 +37,28 @@ export interface LabelLimits {
 }
 
 export interface LabelResult {
-  readonly status: 'found' | 'none' | 'wide';
+  readonly status: 'found' | 'none' | 'too-large';
   /** Positions of the present variables for `found`. */
   readonly at: Int32Array;
   /** Work done, in the unit of the limit. */
   readonly work: number;
 }
 
-class TooWide extends Error {}
+class TooLarge extends Error {}
 
 /** Minimises the true cost under the rows of a priced pairwise network whose costs are non-negative. */
-export function eliminateWithRows(net: Network, limits: LabelLimits): LabelResult {
-  const search = new LabelSearch(net, limits);
+export function paretoEliminate(net: Network, limits: LabelLimits): LabelResult {
+  const search = new ParetoElimination(net, limits);
   try {
     const { status, at } = search.run();
     return { status, at, work: search.work };
   } catch (error) {
-    if (error instanceof TooWide) return { status: 'wide', at: new Int32Array(0), work: search.work };
+    if (error instanceof TooLarge) return { status: 'too-large', at: new Int32Array(0), work: search.work };
     throw error;
   }
 }
 
-class LabelSearch {
+class ParetoElimination {
   readonly #net: Network;
   readonly #limits: LabelLimits;
   readonly #width: number;
@@ -142,7 +142,7 @@ class LabelSearch {
     const scores = new Float64Array(this.#net.count);
     for (const v of present) scores[v] = this.#score(v);
     while (left.size > 0) {
-      if (this.#limits.stop?.() === true) throw new TooWide();
+      if (this.#limits.stop?.() === true) throw new TooLarge();
       let best = -1;
       let bestScore = Infinity;
       for (const v of left) {
@@ -206,7 +206,7 @@ class LabelSearch {
     );
     let cells = 1;
     for (const d of dims) cells *= d;
-    if (cells > this.#limits.labels) throw new TooWide();
+    if (cells > this.#limits.labels) throw new TooLarge();
     const start = new Int32Array(cells + 1);
     const data: number[] = [];
     const at = new Int32Array(vars.length);
@@ -215,7 +215,7 @@ class LabelSearch {
       const found: Float64Array[] = [];
       // Most of the cells of wide tables hold nothing: finding that out is work, too.
       this.#work += size * touching.length;
-      if (this.#work > this.#limits.work) throw new TooWide();
+      if (this.#work > this.#limits.work) throw new TooLarge();
       for (let a = 0; a < size; a++) {
         const own = this.#own[v].subarray(a * this.#width, (a + 1) * this.#width);
         let list = this.#within(own) ? [own] : [];
@@ -231,7 +231,7 @@ class LabelSearch {
       const front = this.#pareto(found);
       for (const l of front) for (const x of l) data.push(x);
       start[cell + 1] = data.length / this.#width;
-      if (start[cell + 1] > this.#limits.labels) throw new TooWide();
+      if (start[cell + 1] > this.#limits.labels) throw new TooLarge();
       let k = vars.length - 1;
       while (k >= 0 && ++at[k] === dims[k]) at[k--] = 0;
     }
@@ -256,7 +256,7 @@ class LabelSearch {
   #combine(list: readonly Float64Array[], f: LabelFactor, cell: number): Float64Array[] {
     const out: Float64Array[] = [];
     this.#work += list.length * (f.start[cell + 1] - f.start[cell]);
-    if (this.#work > this.#limits.work) throw new TooWide();
+    if (this.#work > this.#limits.work) throw new TooLarge();
     for (const a of list) {
       for (let l = f.start[cell]; l < f.start[cell + 1]; l++) {
         const sum = a.slice();
@@ -289,7 +289,7 @@ class LabelSearch {
       }
       kept.push(l);
     }
-    if (this.#work > this.#limits.work) throw new TooWide();
+    if (this.#work > this.#limits.work) throw new TooLarge();
     return spread(kept, this.#limits.front ?? Infinity);
   }
 

@@ -7,7 +7,7 @@ import type { Network } from '../network/network.ts';
 import { PairMap } from '../store/pair-map.ts';
 
 /** Colour per variable after `rounds` rounds of refinement; -1 for variables that are gone. */
-export function colours(net: Network, rounds: number): Int32Array {
+export function refineColours(net: Network, rounds: number): Int32Array {
   let colour = new Int32Array(net.count).fill(-1);
   const first = new KeyTable();
   for (let i = 0; i < net.count; i++) {

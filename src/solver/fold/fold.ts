@@ -5,7 +5,7 @@
  * periodic just starts with worse messages.
  */
 import { type Blocks, blocksOf, NONE } from './repeated-blocks.ts';
-import { Messages } from '../dual/trws.ts';
+import { Trws } from '../dual/trws.ts';
 import { Network } from '../network/network.ts';
 
 /** Fewest blocks that are worth removing. */
@@ -82,8 +82,8 @@ function shorten(net: Network, blocks: Blocks, from: number, to: number): Fold {
     short.priced[k] = net.priced[i];
     short.rank[k] = net.rank[i];
     short.place[k] = net.place[i];
-    short.offers[2 * k] = net.offers[2 * i];
-    short.offers[2 * k + 1] = net.offers[2 * i + 1];
+    short.minPairs[2 * k] = net.minPairs[2 * i];
+    short.minPairs[2 * k + 1] = net.minPairs[2 * i + 1];
   });
   for (const row of net.rows)
     short.rows.push({ bound: row.bound, amounts: Int32Array.from(origin, (i) => row.amounts[i]) });
@@ -153,8 +153,8 @@ function twinOf(net: Network, blocks: Blocks, edge: Int32Array, id: number, from
 }
 
 /** Messages of the long network from those of the short one, to be followed by a sweep. */
-export function spreadMessages(fold: Fold, from: Messages, net: Network): Messages {
-  const out = new Messages(net, fold.lockstep);
+export function spreadMessages(fold: Fold, from: Trws, net: Network): Trws {
+  const out = new Trws(net, fold.lockstep);
   for (let e = 0; e < fold.edge.length; e++) {
     const twin = fold.edge[e];
     if (twin < 0) continue;
@@ -166,8 +166,8 @@ export function spreadMessages(fold: Fold, from: Messages, net: Network): Messag
 }
 
 /** Messages of the short network from those of the long one. */
-export function gatherMessages(fold: Fold, from: Messages, short: Network): Messages {
-  const out = new Messages(short);
+export function gatherMessages(fold: Fold, from: Trws, short: Network): Trws {
+  const out = new Trws(short);
   const done = new Uint8Array(short.factors.length);
   for (let e = 0; e < fold.edge.length; e++) {
     const twin = fold.edge[e];

@@ -6,7 +6,7 @@
  * in reverse falls into place by itself. Colours see as far as they are deep, so the outermost layers, which see the ends,
  * differ from the rest; `extend` finds them by walking equal edges outwards.
  */
-import { colours } from './color-refinement.ts';
+import { refineColours } from './color-refinement.ts';
 import type { Network } from '../network/network.ts';
 
 /** Blocks of the periodic variables. */
@@ -28,7 +28,7 @@ export const NONE = -(2 ** 30);
 
 /** Equal blocks of a network, or undefined when fewer than `least` are found by colours of this depth. */
 export function blocksOf(net: Network, depth: number, least: number): Blocks | undefined {
-  const colour = colours(net, depth);
+  const colour = refineColours(net, depth);
   const members: number[][] = [];
   const order: number[] = [];
   for (let i = 0; i < net.count; i++) if (net.gone[i] === 0) order.push(i);

@@ -8,7 +8,7 @@ import { type Factor, Network } from '../network/network.ts';
 import type { Pool, Table } from '../store/pool.ts';
 
 /** A network over the variables of `fold.short`; rows are left out. */
-export function alikeOf(net: Network, { variable, origin }: Fold): Network {
+export function tieBlocks(net: Network, { variable, origin }: Fold): Network {
   const { pool } = net;
   const short = new Network(
     pool,
@@ -22,8 +22,8 @@ export function alikeOf(net: Network, { variable, origin }: Fold): Network {
     short.unary[k] = times(pool, net.unary[i], members[k]);
     short.rank[k] = net.rank[i];
     short.place[k] = net.place[i];
-    short.offers[2 * k] = net.offers[2 * i];
-    short.offers[2 * k + 1] = net.offers[2 * i + 1];
+    short.minPairs[2 * k] = net.minPairs[2 * i];
+    short.minPairs[2 * k + 1] = net.minPairs[2 * i + 1];
   });
   const keys = new KeyTable();
   const groups: { readonly factor: Factor; count: number }[] = [];

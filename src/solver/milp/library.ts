@@ -8,7 +8,7 @@ import type { LinearProgram } from './linear-program.ts';
 export type Library = 'highs' | 'javascript-lp-solver';
 
 /** What a library said about a program. `values` may be fractional or wrong; nothing here is trusted. */
-export interface LibraryWord {
+export interface LibraryAnswer {
   readonly word: string;
   readonly values?: Float64Array;
   /** The library's own lower bound, in the program's (scaled) cost. */
@@ -60,7 +60,7 @@ function keepWorker(library: Library, worker: Worker): void {
 }
 
 /** Puts a program to a library, in its worker. Never rejects: a crash is a word, too. */
-export function askLibrary(library: Library, lp: LinearProgram, run: LibraryRun = {}): Promise<LibraryWord> {
+export function askLibrary(library: Library, lp: LinearProgram, run: LibraryRun = {}): Promise<LibraryAnswer> {
   const { columns, rows, cost, lower, upper, integer, starts, indices, values, rowLower, rowUpper } = lp;
   const program = { columns, rows, cost, lower, upper, integer, starts, indices, values, rowLower, rowUpper };
   const began = performance.now();
@@ -75,7 +75,7 @@ export function askLibrary(library: Library, lp: LinearProgram, run: LibraryRun 
     const worker = takeWorker(library);
     let incumbent: Float64Array | undefined;
     let timer: NodeJS.Timeout | undefined;
-    const finish = (word: Omit<LibraryWord, 'seconds'>, healthy: boolean): void => {
+    const finish = (word: Omit<LibraryAnswer, 'seconds'>, healthy: boolean): void => {
       clearTimeout(timer);
       worker.off('message', onMessage);
       worker.off('error', onError);

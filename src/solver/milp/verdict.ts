@@ -5,7 +5,7 @@ import { evaluate } from '../check/check.ts';
 import { aboveLeast, decodeColumns, encode, encodeChoice, programSize, type ProgramSize } from './encode.ts';
 import { scaled } from './linear-program.ts';
 import type { Problem } from '../types.ts';
-import { askLibrary, type Library, type LibraryRun, type LibraryWord } from './library.ts';
+import { askLibrary, type Library, type LibraryRun, type LibraryAnswer } from './library.ts';
 
 /** How one library wants its numbers and how much it can carry. */
 export interface Backend {
@@ -108,6 +108,6 @@ function fractional(binaries: number, values: Float64Array): string {
     : 'rejected: some variable has no value';
 }
 
-function claim(answer: LibraryWord, costScale: number, constant: number): { claimedBound?: number } {
+function claim(answer: LibraryAnswer, costScale: number, constant: number): { claimedBound?: number } {
   return answer.bound === undefined ? {} : { claimedBound: answer.bound / costScale + constant };
 }

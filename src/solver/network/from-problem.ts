@@ -48,7 +48,7 @@ export function networkOf(problem: Problem, pool: Pool): Network {
   const vectors = problem.vectors.map((v) => pool.vector(clean(v)));
   for (let i = 0; i < n; i++) net.unary[i] = vectors[problem.unary[i]];
   const maps = problem.maps.map((m) => pool.map(m));
-  nameOffers(net, problem, maps);
+  setMinPairs(net, problem, maps);
   const tables = problem.tables.map((t) => pool.table([t.rows, t.columns], clean(t.costs)));
   const { first, second, table, firstMap, secondMap } = problem.edges;
   for (let e = 0; e < first.length; e++) {
@@ -78,14 +78,14 @@ export function networkOf(problem: Problem, pool: Pool): Network {
 }
 
 /** Hints whose length is not the domain's are left out: they are of another problem. */
-function nameOffers(net: Network, { offers, domains, maps }: Problem, ids: readonly number[]): void {
-  if (offers === undefined) return;
+function setMinPairs(net: Network, { minPairs, domains, maps }: Problem, ids: readonly number[]): void {
+  if (minPairs === undefined) return;
   for (let i = 0; i < domains.length; i++) {
-    const first = offers.first[i] ?? -1;
-    const second = offers.second[i] ?? -1;
+    const first = minPairs.first[i] ?? -1;
+    const second = minPairs.second[i] ?? -1;
     if (first < 0 || second < 0) continue;
     if (maps[first].length !== domains[i] || maps[second].length !== domains[i]) continue;
-    net.offers[2 * i] = ids[first];
-    net.offers[2 * i + 1] = ids[second];
+    net.minPairs[2 * i] = ids[first];
+    net.minPairs[2 * i + 1] = ids[second];
   }
 }

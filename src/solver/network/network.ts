@@ -44,8 +44,8 @@ export class Network {
   /** Variables that live in this one, with the map from this variable's problem values to theirs. */
   readonly members: { readonly variable: number; readonly map: number }[][];
   readonly rows: NetworkRow[] = [];
-  /** Names of the two offers that each position is a pair of (map ids, 2 per variable; -1: none), see `store/min-pairs.ts`. */
-  offers: Int32Array;
+  /** Names of the two minPairs that each position is a pair of (map ids, 2 per variable; -1: none), see `store/min-pairs.ts`. */
+  minPairs: Int32Array;
   /** Part of each unary that is a price of rows and not a cost (vector id, or -1). */
   priced: Int32Array;
   /** Eliminated variables in order. */
@@ -71,7 +71,7 @@ export class Network {
     this.unary = new Int32Array(n).fill(-1);
     this.priced = new Int32Array(n).fill(-1);
     this.gone = new Uint8Array(n);
-    this.offers = new Int32Array(2 * n).fill(-1);
+    this.minPairs = new Int32Array(2 * n).fill(-1);
     this.values = Int32Array.from(domains, (k) => pool.identity(k));
     this.incident = Array.from({ length: n }, () => []);
     this.members = Array.from({ length: n }, (_, i) => [{ variable: i, map: pool.identity(domains[i]) }]);
@@ -132,7 +132,7 @@ export class Network {
     this.unary[variable] = pool.gather(this.unary[variable], keep);
     this.values[variable] = pool.compose(this.values[variable], keep);
     this.size[variable] = pool.mapOf(keep).length;
-    this.restrictOffers(variable, keep);
+    this.restrictMinPairs(variable, keep);
     for (const id of this.incident[variable]) {
       const f = this.factors[id];
       if (f === undefined) continue;
@@ -153,10 +153,10 @@ export class Network {
     if (this.size[variable] === 0) this.empty = variable;
   }
 
-  /** What is left of the names of offers when only these positions stay. */
-  restrictOffers(variable: number, keep: number): void {
+  /** What is left of the names of minPairs when only these positions stay. */
+  restrictMinPairs(variable: number, keep: number): void {
     for (const at of [2 * variable, 2 * variable + 1])
-      if (this.offers[at] >= 0) this.offers[at] = this.pool.compose(this.offers[at], keep);
+      if (this.minPairs[at] >= 0) this.minPairs[at] = this.pool.compose(this.minPairs[at], keep);
   }
 
   /** Replaces variable j by a function of variable i (map id: position of i -> position of j); factor `via` said so. */
@@ -305,9 +305,9 @@ export class Network {
     this.values = append(this.values, this.pool.identity(k));
     this.rank = append(this.rank, w);
     this.place = append(this.place, w);
-    const offers = new Int32Array(2 * w + 2).fill(-1);
-    offers.set(this.offers);
-    this.offers = offers;
+    const minPairs = new Int32Array(2 * w + 2).fill(-1);
+    minPairs.set(this.minPairs);
+    this.minPairs = minPairs;
     this.priced = append(this.priced, -1);
     const gone = new Uint8Array(w + 1);
     gone.set(this.gone);
@@ -376,7 +376,7 @@ export class Network {
     copy.values = this.values.slice();
     copy.rank = this.rank.slice();
     copy.place = this.place.slice();
-    copy.offers = this.offers.slice();
+    copy.minPairs = this.minPairs.slice();
     for (const f of this.factors) copy.factors.push(f);
     for (let i = 0; i < this.count; i++) {
       copy.incident.push(this.incident[i].slice());

@@ -1,6 +1,6 @@
 /**
  * The proof log: every exact step that the engine takes is one entry (codes: `check/certificate.ts`), so that the checker, which
- * shares no code with this room's engines, can replay the argument "no choice costs less than this" from the problem alone.
+ * shares no code with this room's workspace, can replay the argument "no choice costs less than this" from the problem alone.
  *
  * Here lists are ids of interned content (`Pool.map` for integers, `Pool.vector` for costs); `certificateOf` turns them
  * into plain data. Whoever changes a `Network` must write the step: a missing one makes the checker reject the proof and

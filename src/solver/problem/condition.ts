@@ -88,12 +88,12 @@ export function withoutFixed(problem: Problem): SmallerProblem {
         secondMap: pick(edges.secondMap),
       },
       constant,
-      ...(problem.offers === undefined
+      ...(problem.minPairs === undefined
         ? {}
         : {
-            offers: {
-              first: Int32Array.from(kept, (i) => problem.offers?.first[i] ?? -1),
-              second: Int32Array.from(kept, (i) => problem.offers?.second[i] ?? -1),
+            minPairs: {
+              first: Int32Array.from(kept, (i) => problem.minPairs?.first[i] ?? -1),
+              second: Int32Array.from(kept, (i) => problem.minPairs?.second[i] ?? -1),
             },
           }),
       ...(problem.rows === undefined ? {} : { rows }),

@@ -74,8 +74,8 @@ export function compactProblem(problem: Problem, kept: readonly (KeptList | unde
       if (list === undefined) return id;
       return mapOf(id, list, () => (id < 0 ? list.values : list.values.map((a) => problem.maps[id][a])));
     });
-  const { edges, offers } = problem;
-  const offersLeft = (names: Int32Array): Int32Array =>
+  const { edges, minPairs } = problem;
+  const minPairsLeft = (names: Int32Array): Int32Array =>
     names.map((id, v) => {
       const list = kept[v];
       return list === undefined || id < 0 ? id : mapOf(id, list, () => list.values.map((a) => problem.maps[id][a]));
@@ -99,9 +99,9 @@ export function compactProblem(problem: Problem, kept: readonly (KeptList | unde
         firstMap: remap(edges.firstMap, edges.first),
         secondMap: remap(edges.secondMap, edges.second),
       },
-      ...(offers === undefined
+      ...(minPairs === undefined
         ? {}
-        : { offers: { first: offersLeft(offers.first), second: offersLeft(offers.second) } }),
+        : { minPairs: { first: minPairsLeft(minPairs.first), second: minPairsLeft(minPairs.second) } }),
       ...(rows !== undefined ? { rows } : {}),
     },
     expand: (choice) => choice.map((a, v) => kept[v]?.values[a] ?? a),

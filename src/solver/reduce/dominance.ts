@@ -42,7 +42,7 @@ export class Dominance {
     const rows = sides.map((s) => this.#rowsOf(s));
     const widths = sides.map((s) => s.table.dims[1 - s.side]);
     const deltas = sides.map((s) => this.#deltasOf(s));
-    // Cheap values are the likely killers: try them first, so that most values die at their first candidate.
+    // Cheap values are the likely likelyDominators: try them first, so that most values die at their first candidate.
     const byCost = Int32Array.from({ length: k }, (_, a) => a).sort((a, b) => costs[a] - costs[b] || a - b);
     const count = Math.min(SAMPLES, k);
     const scores = new Float64Array(k * count);
@@ -66,7 +66,7 @@ export class Dominance {
     };
     const found: (readonly [number, number])[] = [];
     const dead = new Uint8Array(k);
-    let alive: Int32Array = k <= SQUARE ? byCost.slice() : killers(byCost, scores, count);
+    let alive: Int32Array = k <= SQUARE ? byCost.slice() : likelyDominators(byCost, scores, count);
     let work = 0;
     let next = 64;
     for (const d of byCost) {
@@ -133,7 +133,7 @@ export class Dominance {
 }
 
 /** The first values by cost and the best ones of every sample, in order of cost. */
-function killers(byCost: Int32Array, scores: Float64Array, count: number): Int32Array {
+function likelyDominators(byCost: Int32Array, scores: Float64Array, count: number): Int32Array {
   const chosen = new Uint8Array(byCost.length);
   for (let q = 0; q < count; q++) {
     chosen[byCost[q]] = 1;

@@ -8,7 +8,7 @@ import type { Table } from '../store/pool.ts';
  * Fuses edges that lie in a triangle and have few finite pairs, each variable at most once; false when there is none.
  * Weak relaxations live in odd cycles: a fused variable decides two corners at once.
  */
-export function tighten(net: Network): boolean {
+export function fuseTriangles(net: Network): boolean {
   const { pool } = net;
   const used = new Uint8Array(net.count);
   const candidates: { readonly id: number; readonly pairs: number }[] = [];

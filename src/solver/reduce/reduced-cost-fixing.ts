@@ -4,7 +4,7 @@
  *
  * Everything is done once per content: edges of equal layers carry equal tables and equal messages.
  */
-import type { Messages } from '../dual/trws.ts';
+import type { Trws } from '../dual/trws.ts';
 import { KeyTable } from '../store/keys.ts';
 import type { Network } from '../network/network.ts';
 import { compress, type Mapped } from '../network/compress.ts';
@@ -17,9 +17,9 @@ interface Shifts {
   readonly second: Int32Array;
 }
 
-export class Pruner {
+export class ReducedCostFixing {
   /** Moves the shifts of the messages from the edges into the variables (exact: every choice keeps its cost). */
-  shift(net: Network, messages: Messages): void {
+  shift(net: Network, messages: Trws): void {
     const shifts = intern(net, messages);
     lift(net, shifts);
     const keys = new KeyTable();
@@ -37,7 +37,7 @@ export class Pruner {
    * Applies the messages (if any), moves all minima into the constant and deletes all that alone costs more than
    * `objective - constant`; choices that cost at most `objective` survive. Returns false when the constant exceeds it.
    */
-  prune(net: Network, objective: number, messages?: Messages): boolean {
+  fix(net: Network, objective: number, messages?: Trws): boolean {
     const { pool } = net;
     const shifts = messages === undefined ? none(net) : intern(net, messages);
     if (messages !== undefined) lift(net, shifts);
@@ -107,7 +107,7 @@ export class Pruner {
       net.log.push(STEP.drop, i, result.list);
       net.values[i] = pool.compose(net.values[i], result.keep);
       net.size[i] = pool.mapOf(result.keep).length;
-      net.restrictOffers(i, result.keep);
+      net.restrictMinPairs(i, result.keep);
       if (net.priced[i] >= 0) net.priced[i] = pool.gather(net.priced[i], result.keep);
       for (const row of net.rows) if (row.amounts[i] >= 0) row.amounts[i] = pool.gather(row.amounts[i], result.keep);
     }
@@ -120,7 +120,7 @@ function none(net: Network): Shifts {
 }
 
 /** Interns the shifts of all edges. */
-function intern(net: Network, messages: Messages): Shifts {
+function intern(net: Network, messages: Trws): Shifts {
   const { start, shifts } = messages;
   const out = none(net);
   for (let e = 0; e < net.factors.length; e++) {

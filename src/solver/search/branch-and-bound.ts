@@ -3,17 +3,17 @@
  * where the core is still too wide. Every node is the same function of a network; rows take part as prices first and as
  * Pareto labels at the end.
  */
-import { climb } from '../dual/ascent.ts';
-import { Messages } from '../dual/trws.ts';
-import type { Engines } from './workspace.ts';
+import { ascend } from '../dual/ascent.ts';
+import { Trws } from '../dual/trws.ts';
+import type { Workspace } from './workspace.ts';
 import { Fusion } from './fusion-moves.ts';
-import { eliminateWithRows } from '../eliminate/pareto.ts';
-import { searchNearBound } from './gap-restricted.ts';
+import { paretoEliminate } from '../eliminate/pareto.ts';
+import { searchWithinGap } from './gap-restricted.ts';
 import type { Network } from '../network/network.ts';
-import { costAt } from '../dual/rounding.ts';
-import { priceBetween, priceMany, priceOne, type PriceHost, type Trial } from '../dual/multipliers.ts';
-import { nearPrice, type ShortHost, startFromShort } from './folded-start.ts';
-import { branchVariable, tighten } from '../reduce/fuse.ts';
+import { evaluatePositions } from '../dual/rounding.ts';
+import { priceBetween, priceMany, priceOne, type MultiplierHost, type DualEvaluation } from '../dual/multipliers.ts';
+import { foldedBracket, type FoldedHost, startFromFolded } from './folded-start.ts';
+import { branchVariable, fuseTriangles } from '../reduce/fuse.ts';
 import { type Log, STEP } from '../network/proof-log.ts';
 import { addPrices, amountsAt, largestPrice, rowVariables } from '../network/rows.ts';
 
@@ -32,26 +32,26 @@ export interface SearchHost {
   readonly gap: number;
   /** Nobody limits time or work: what would take hours is not begun, and the answer is what is known until then. */
   readonly isEndless?: boolean;
-  /** Work that may still be done, see `workOf`; absent: without end. `stopped` must say when it is used up. */
+  /** Work that may still be done, see `WorkMeter`; absent: without end. `stopped` must say when it is used up. */
   readonly workLeft?: () => number;
   /** A choice of the whole problem, rows aside, that is dear to find and worth it where the search is long. */
-  readonly dearStart?: () => Int32Array | undefined;
+  readonly expensiveStart?: () => Int32Array | undefined;
 }
 
-export const EASY = { cells: 50_000, work: 10_000_000, totalWork: 1e9, arity: 2, slack: Infinity };
-const CORE = { cells: 4_000_000, work: 1e8, totalWork: 4e8, arity: 64 };
-const NODE = { cells: 200_000, work: 1e7, totalWork: 2e7, arity: 64 };
-const LABELS = { labels: 400_000, work: 40_000_000 };
+export const EASY_LIMITS = { cells: 50_000, work: 10_000_000, totalWork: 1e9, arity: 2, slack: Infinity };
+const CORE_LIMITS = { cells: 4_000_000, work: 1e8, totalWork: 4e8, arity: 64 };
+const NODE_LIMITS = { cells: 200_000, work: 1e7, totalWork: 2e7, arity: 64 };
+const PARETO_LIMITS = { labels: 400_000, work: 40_000_000 };
 /**
  * Parts of the gap that five sweeps must close for five more to follow: what comes after the first sweeps of a network
  * that does not repeat, or of the short one that stands for it, is dear; later rounds and branches are in haste.
  */
-const PATIENCE = 0.002;
-const HASTE = 0.25;
+const MIN_PROGRESS = 0.002;
+const QUICK_MIN_PROGRESS = 0.25;
 /** Networks of fewer cells are eliminated sooner than swept often. */
 export const SMALL_CELLS = 100_000;
 /** Networks of more cells after the first pruning are worth a start that is dear to find. */
-const DEAR_CELLS = 300_000;
+const EXPENSIVE_START_CELLS = 300_000;
 /**
  * Where nobody limits time or work: networks that keep more cells than this after so many rounds are not branched on, and
  * branches end after so many cells in all. Either would take hours.
@@ -62,7 +62,7 @@ const MOST_BRANCHED = 500_000_000;
 /** Part of the values that a round of pruning must take away for sweeps to go on before anything dearer is tried. */
 const WORTHWHILE = 0.1;
 /** A price is judged as soon as a sweep gains less than this part of the bound. */
-const FLAT = 1e-9;
+const MIN_GAIN = 1e-9;
 /** Rounds of fusing before a node branches. */
 const MAX_ROUNDS = 12;
 /** Sweeps of a long network after those of the short one that stands for it. */
@@ -73,7 +73,7 @@ const NODE_SWEEPS = 12;
 
 export class Search {
   readonly #host: SearchHost;
-  readonly #engines: Engines;
+  readonly #workspace: Workspace;
   best: Incumbent | undefined;
   nodes = 0;
   /** The steps behind the last bound of `solve`, and whether they are about the problem with its rows. */
@@ -83,13 +83,13 @@ export class Search {
   /** Cells of all networks below the root. */
   #branched = 0;
 
-  constructor(host: SearchHost, engines: Engines) {
+  constructor(host: SearchHost, workspace: Workspace) {
     this.#host = host;
-    this.#engines = engines;
+    this.#workspace = workspace;
   }
 
   /** Offers a full choice as incumbent. */
-  offer(choice: Int32Array): void {
+  propose(choice: Int32Array): void {
     const objective = this.#host.evaluate(choice, true);
     if (objective === Infinity || (this.best !== undefined && objective >= this.best.objective)) return;
     this.best = { objective, choice };
@@ -115,7 +115,7 @@ export class Search {
     if (net.rows.length === 0) {
       this.proof = { log: net.log, rows: false };
       if (!this.#prepare(net)) return Infinity;
-      return this.#explore(net, new Messages(net), -Infinity, 0);
+      return this.#explore(net, new Trws(net), -Infinity, 0);
     }
     const relaxed =
       priceFirst && net.rows.length === 1
@@ -133,7 +133,7 @@ export class Search {
     this.proof = { log: net.log, rows: true };
     if (!this.#prepare(net)) return Infinity;
     addPrices(net, prices);
-    return this.#explore(net, new Messages(net), -Infinity, 0);
+    return this.#explore(net, new Trws(net), -Infinity, 0);
   }
 
   /** Bound (normally the optimum) of a network without its rows; its choices are offered to the full problem too. */
@@ -142,11 +142,11 @@ export class Search {
     const host: SearchHost = {
       ...this.#host,
       evaluate: (choice) => {
-        this.offer(choice);
+        this.propose(choice);
         return this.#host.evaluate(choice, false);
       },
     };
-    const search = new Search(host, this.#engines);
+    const search = new Search(host, this.#workspace);
     search.#quantum = this.#quantum;
     search.proof = { log: free.log, rows: false };
     const bound = ask(search, free);
@@ -157,52 +157,52 @@ export class Search {
 
   /** Reduction and easy eliminations; false when nothing is left. */
   #prepare(net: Network): boolean {
-    const { reducer, eliminator } = this.#engines;
+    const { reducer, eliminator } = this.#workspace;
     if (!reducer.reduce(net)) return false;
     const keep = net.rows.length > 0 ? rowVariables(net) : undefined;
-    const limits = keep === undefined ? EASY : { ...EASY, keep };
+    const limits = keep === undefined ? EASY_LIMITS : { ...EASY_LIMITS, keep };
     net.log.push(STEP.whole);
     if (eliminator.run(net, limits) === 'infeasible') return false;
     return reducer.reduce(net);
   }
 
-  #offerAt(net: Network, at: Int32Array): void {
-    if (costAt(net, at) !== Infinity) this.offer(net.complete(at));
+  #proposeAt(net: Network, at: Int32Array): void {
+    if (evaluatePositions(net, at) !== Infinity) this.propose(net.complete(at));
   }
 
   /**
    * Sweeps until the rest of the gap no longer shrinks, the target is reached or the clock stops; returns the best bound.
    */
-  #ascend(net: Network, messages: Messages, sweeps: number, flat = 0, patience = HASTE, isRoot = false): number {
+  #ascend(net: Network, messages: Trws, sweeps: number, minGain = 0, minProgress = QUICK_MIN_PROGRESS, isRoot = false): number {
     const before = messages.steps;
-    const fusion = isRoot && net.rows.length === 0 && net.cells >= SMALL_CELLS ? new Fusion(net, this.#engines) : undefined; // prettier-ignore
-    const bound = climb(messages, {
+    const fusion = isRoot && net.rows.length === 0 && net.cells >= SMALL_CELLS ? new Fusion(net, this.#workspace) : undefined; // prettier-ignore
+    const bound = ascend(messages, {
       sweeps,
-      patience,
-      offer: (at) => {
-        this.#offerAt(net, at);
-        fusion?.add(at, (found) => this.#offerAt(net, found));
+      minProgress,
+      propose: (at) => {
+        this.#proposeAt(net, at);
+        fusion?.add(at, (found) => this.#proposeAt(net, found));
       },
       target: () => this.#target(),
       stopped: this.#host.stopped,
-      flat,
+      minGain,
       ...(isRoot && net.rows.length === 0
-        ? { stuck: (reached: number) => this.#searchNear(net, messages, reached) }
+        ? { onStall: (reached: number) => this.#searchWithinGap(net, messages, reached) }
         : {}),
     });
-    this.#engines.steps += messages.steps - before;
+    this.#workspace.meter.spend({ messageSteps: messages.steps - before });
     return bound;
   }
 
   /**
    * Explores a reduced pairwise network; returns a bound that is at least the target unless the clock stopped.
    *
-   * @param settled whether the messages to start from are those of sweeps that gained nothing any more
+   * @param converged whether the messages to start from are those of sweeps that gained nothing any more
    */
-  #explore(net: Network, start: Messages, inherited: number, depth: number, settled = false): number {
+  #explore(net: Network, start: Trws, inherited: number, depth: number, converged = false): number {
     this.nodes++;
     if (depth > 0) this.#branched += net.cells;
-    const { pruner, reducer } = this.#engines;
+    const { fixing, reducer } = this.#workspace;
     const stopped = (): boolean => this.#isOver();
     let bound = inherited;
     let messages = start;
@@ -211,20 +211,20 @@ export class Search {
     const small = net.cells < SMALL_CELLS;
     for (let round = 0; ; round++) {
       if (!net.gone.includes(0)) {
-        this.#offerAt(net, new Int32Array(net.count));
+        this.#proposeAt(net, new Int32Array(net.count));
         return Math.max(bound, net.constant);
       }
-      let patience = HASTE;
+      let minProgress = QUICK_MIN_PROGRESS;
       let sweeps = depth === 0 ? ROOT_SWEEPS : NODE_SWEEPS;
       if (repeats) {
-        const spread = startFromShort(net, messages, this.#shortHost(net), ROOT_SWEEPS, PATIENCE);
+        const spread = startFromFolded(net, messages, this.#foldedHost(net), ROOT_SWEEPS, MIN_PROGRESS);
         repeats = spread !== undefined;
         // Every sweep of the long network makes one more block at either end unlike the others, and what is no longer
         // alike is no longer worked out once.
         if (spread !== undefined) [messages, sweeps] = [spread, SETTLING_SWEEPS];
-        else if (round === 0 && !small) patience = PATIENCE;
+        else if (round === 0 && !small) minProgress = MIN_PROGRESS;
       }
-      if (round > 0 || !settled) bound = Math.max(bound, this.#ascend(net, messages, sweeps, 0, patience, depth === 0));
+      if (round > 0 || !converged) bound = Math.max(bound, this.#ascend(net, messages, sweeps, 0, minProgress, depth === 0));
       if (depth === 0) {
         this.#rootBound = bound;
         this.#host.progress('bound', this.best?.objective ?? Infinity, bound);
@@ -232,26 +232,26 @@ export class Search {
       // A bound at the target is no end yet: sweeps round, and only what the pruned network says can be replayed.
       const guide = messages.decode();
       const guideValues = guide.map((p, i) => (p < 0 ? -1 : net.pool.mapOf(net.values[i])[p]));
-      if (round === 0 && depth === 0 && net.rows.length > 0) this.#searchNear(net, messages, bound);
+      if (round === 0 && depth === 0 && net.rows.length > 0) this.#searchWithinGap(net, messages, bound);
       const cutoff = this.#target() - 1;
-      if (!pruner.prune(net, cutoff, messages) || !reducer.reduce(net, true, stopped)) return this.#target();
-      if (!pruner.prune(net, cutoff) || !reducer.reduce(net, true, stopped)) return this.#target();
+      if (!fixing.fix(net, cutoff, messages) || !reducer.reduce(net, true, stopped)) return this.#target();
+      if (!fixing.fix(net, cutoff) || !reducer.reduce(net, true, stopped)) return this.#target();
       bound = Math.max(bound, net.constant);
       if (stopped()) return bound;
-      if (depth === 0 && round === 0 && net.rows.length === 0 && net.cells > DEAR_CELLS && this.#startDear()) {
-        if (!pruner.prune(net, this.#target() - 1) || !reducer.reduce(net, true, stopped)) return this.#target();
+      if (depth === 0 && round === 0 && net.rows.length === 0 && net.cells > EXPENSIVE_START_CELLS && this.#tryExpensiveStart()) {
+        if (!fixing.fix(net, this.#target() - 1) || !reducer.reduce(net, true, stopped)) return this.#target();
       }
       // Sweeps of a smaller network cost less and say more.
       const before = values;
       values = valuesOf(net);
       if (depth === 0 && !small && round < MAX_ROUNDS && values <= (1 - WORTHWHILE) * before) {
-        messages = new Messages(net);
+        messages = new Trws(net);
         continue;
       }
       if (this.#closeCore(net, cutoff, depth)) return this.#target();
       if (stopped()) return bound;
       if (depth === 0 && this.#host.isEndless === true && round >= WIDE_ROUNDS && net.cells > WIDE_CELLS) return bound;
-      if (round >= MAX_ROUNDS || !tighten(net)) {
+      if (round >= MAX_ROUNDS || !fuseTriangles(net)) {
         const root = depth === 0 ? net.log.clone() : undefined;
         const branched = Math.max(bound, this.#branch(net, guideValues, bound, depth));
         if (root === undefined || this.proof === undefined || !stopped()) return branched;
@@ -260,7 +260,7 @@ export class Search {
         return bound;
       }
       if (!reducer.reduce(net)) return this.#target();
-      messages = new Messages(net);
+      messages = new Trws(net);
     }
   }
 
@@ -270,51 +270,51 @@ export class Search {
   }
 
   /** Looks for a better choice where the search would be long; whether there is one. */
-  #startDear(): boolean {
+  #tryExpensiveStart(): boolean {
     const before = this.#target();
-    const choice = this.#host.dearStart?.();
-    if (choice !== undefined) this.offer(choice);
+    const choice = this.#host.expensiveStart?.();
+    if (choice !== undefined) this.propose(choice);
     return this.#target() < before;
   }
 
-  #searchNear(net: Network, messages: Messages, bound: number): void {
-    const { pruner, reducer, eliminator } = this.#engines;
-    searchNearBound(net, messages, bound, {
-      pruner,
+  #searchWithinGap(net: Network, messages: Trws, bound: number): void {
+    const { fixing, reducer, eliminator } = this.#workspace;
+    searchWithinGap(net, messages, bound, {
+      fixing,
       reducer,
       eliminator,
       target: () => this.#target(),
-      offer: (at) => this.#offerAt(net, at),
+      propose: (at) => this.#proposeAt(net, at),
       stopped: this.#host.stopped,
       labels: {
-        most: LABELS.labels,
-        work: () => Math.min(LABELS.work, this.#host.workLeft?.() ?? Infinity),
-        spent: (work) => (this.#engines.labelWork += work),
+        most: PARETO_LIMITS.labels,
+        work: () => Math.min(PARETO_LIMITS.work, this.#host.workLeft?.() ?? Infinity),
+        spent: (work) => (this.#workspace.meter.spend({ labels: work })),
       },
     });
   }
 
   /** Exact elimination of a pruned network if it is narrow enough; true when the node is finished. */
   #closeCore(net: Network, cutoff: number, depth: number): boolean {
-    const { eliminator } = this.#engines;
+    const { eliminator } = this.#workspace;
     const slack = cutoff === Infinity ? Infinity : cutoff - net.constant;
     const stop = this.#host.stopped;
     if (net.rows.length > 0) {
       const share = depth === 0 ? 1 : 0.05;
-      const result = eliminateWithRows(net, {
-        labels: LABELS.labels,
-        work: Math.min(LABELS.work * share, this.#host.workLeft?.() ?? Infinity),
+      const result = paretoEliminate(net, {
+        labels: PARETO_LIMITS.labels,
+        work: Math.min(PARETO_LIMITS.work * share, this.#host.workLeft?.() ?? Infinity),
         slack,
         stop,
       });
-      this.#engines.labelWork += result.work;
-      if (result.status === 'found') this.#offerAt(net, result.at);
-      if (result.status !== 'wide') net.log.push(STEP.pareto);
-      return result.status !== 'wide';
+      this.#workspace.meter.spend({ labels: result.work });
+      if (result.status === 'found') this.#proposeAt(net, result.at);
+      if (result.status !== 'too-large') net.log.push(STEP.pareto);
+      return result.status !== 'too-large';
     }
     const core = net.clone();
-    const status = eliminator.run(core, { ...(depth === 0 ? CORE : NODE), slack, stop });
-    if (status === 'done') this.#offerAt(core, new Int32Array(core.count));
+    const status = eliminator.run(core, { ...(depth === 0 ? CORE_LIMITS : NODE_LIMITS), slack, stop });
+    if (status === 'done') this.#proposeAt(core, new Int32Array(core.count));
     if (status === 'done' || status === 'infeasible') net.log.absorb(core.log);
     return status === 'done' || status === 'infeasible';
   }
@@ -334,7 +334,7 @@ export class Search {
       let sub: number;
       if (this.#isOver()) sub = bound;
       else if (!this.#prepare(child)) sub = Infinity;
-      else sub = this.#explore(child, new Messages(child), bound, depth + 1);
+      else sub = this.#explore(child, new Trws(child), bound, depth + 1);
       result = Math.min(result, sub);
       net.log.push(STEP.part, keep);
       net.log.absorb(child.log);
@@ -345,51 +345,51 @@ export class Search {
 
   /** Price search on the rows, then pruning and Pareto elimination at the best prices. */
   #solveRows(net: Network): number {
-    let state = new Messages(net);
+    let state = new Trws(net);
     const caps = net.rows.map((_, r) => largestPrice(net, r));
-    const trial = (wanted: readonly bigint[], sweeps: number): Trial => {
+    const evaluateDual = (wanted: readonly bigint[], sweeps: number): DualEvaluation => {
       const prices = wanted.map((price, r) => (price > caps[r] ? caps[r] : price));
       const priced = net.clone();
       addPrices(priced, prices);
-      const messages = new Messages(priced, state.rank);
+      const messages = new Trws(priced, state.rank);
       messages.to.set(state.to);
-      const bound = this.#ascend(priced, messages, sweeps, FLAT);
+      const bound = this.#ascend(priced, messages, sweeps, MIN_GAIN);
       state.to.set(messages.to);
       const at = messages.decode();
       return { prices, net: priced, messages, bound, at, amounts: amountsAt(priced, at) };
     };
-    let best: Trial;
-    let settled = false;
+    let best: DualEvaluation;
+    let converged = false;
     if (net.rows.length === 1) {
-      const near = nearPrice(net, caps[0], state, this.#shortHost(net));
-      if (near === undefined) best = priceOne(net, trial, this.#prices());
+      const near = foldedBracket(net, caps[0], state, this.#foldedHost(net));
+      if (near === undefined) best = priceOne(net, evaluateDual, this.#prices());
       else {
         if (near.bracket === undefined) {
           const relaxed = this.#withoutRows(net.clone(), (search, free) => search.#explore(free, near.messages(free), -Infinity, 0)); // prettier-ignore
           if (relaxed >= this.#target() || this.#host.stopped()) return relaxed;
         }
         state = near.messages(net);
-        settled = near.bracket !== undefined;
-        best = near.bracket === undefined ? priceOne(net, trial, this.#prices()) : priceBetween(net, trial, near.bracket, this.#prices()); // prettier-ignore
+        converged = near.bracket !== undefined;
+        best = near.bracket === undefined ? priceOne(net, evaluateDual, this.#prices()) : priceBetween(net, evaluateDual, near.bracket, this.#prices()); // prettier-ignore
       }
     } else {
-      best = priceMany(net, trial, this.#prices());
+      best = priceMany(net, evaluateDual, this.#prices());
     }
     this.proof = { log: best.net.log, rows: true };
-    return this.#explore(best.net, best.messages, best.bound, 0, settled);
+    return this.#explore(best.net, best.messages, best.bound, 0, converged);
   }
 
   /** What work on a short network hands over. */
-  #shortHost(net: Network): ShortHost {
+  #foldedHost(net: Network): FoldedHost {
     return {
-      offer: (at) => this.#offerAt(net, at),
+      propose: (at) => this.#proposeAt(net, at),
       stopped: this.#host.stopped,
-      spent: (steps) => (this.#engines.steps += steps),
-      engines: this.#engines,
+      spent: (steps) => (this.#workspace.meter.spend({ messageSteps: steps })),
+      workspace: this.#workspace,
     };
   }
 
-  #prices(): PriceHost {
+  #prices(): MultiplierHost {
     return {
       stopped: this.#host.stopped,
       target: () => this.#target(),

@@ -2,7 +2,7 @@
  * From the engine's log to a bound that the checker has accepted.
  */
 import { STEP } from '../check/certificate.ts';
-import { hashProblem, judge, NO_CHOICE } from '../check/check.ts';
+import { hashProblem, verifyHashed, NO_CHOICE } from '../check/check.ts';
 import type { Pool } from '../store/pool.ts';
 import { certificateOf, type Log } from '../network/proof-log.ts';
 import type { PlainRow } from '../network/rows.ts';
@@ -18,7 +18,7 @@ export interface Proven {
 }
 
 /** The engine's word: its log, and whether the log is about the problem with its rows. */
-export interface Claim {
+export interface UncertifiedProof {
   readonly log: Log;
   readonly rows: boolean;
 }
@@ -34,12 +34,12 @@ export function prove(
   objective: number,
   pool: Pool,
   rows: readonly PlainRow[],
-  claim: Claim | undefined,
+  uncertified: UncertifiedProof | undefined,
   complete: boolean,
 ): Proven {
   const hash = hashProblem(problem);
   const attempts: (() => Certificate | undefined)[] = [
-    () => claim && certificateOf(claim.log, pool, hash, claim.rows ? rows.map((row) => row.source) : []),
+    () => uncertified && certificateOf(uncertified.log, pool, hash, uncertified.rows ? rows.map((row) => row.source) : []),
     () =>
       eliminationCertificate(
         problem,
@@ -53,7 +53,7 @@ export function prove(
   for (const attempt of attempts) {
     const certificate = attempt();
     if (certificate === undefined) continue;
-    const verdict = judge(problem, hash, { choice, objective, certificate });
+    const verdict = verifyHashed(problem, hash, { choice, objective, certificate });
     if (!verdict.accepted) {
       refused ??= verdict.reason ?? 'refused';
       continue;

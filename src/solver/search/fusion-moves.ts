@@ -11,20 +11,20 @@ import type { Reducer } from '../reduce/presolve.ts';
 
 /** Choices that are gathered before they are fused; the next time there are twice as many. */
 const FIRST = 4;
-const CORE = { cells: 1_000_000, work: 2e7, totalWork: 1e8, arity: 64, slack: Infinity };
+const CORE_LIMITS = { cells: 1_000_000, work: 2e7, totalWork: 1e8, arity: 64, slack: Infinity };
 
 export class Fusion {
   readonly #net: Network;
-  readonly #engines: { readonly reducer: Reducer; readonly eliminator: Eliminator };
+  readonly #workspace: { readonly reducer: Reducer; readonly eliminator: Eliminator };
   /** Class of each variable by content, and the positions that its members took. */
   readonly #classOf: Int32Array;
   readonly #taken: Set<number>[] = [];
   #count = 0;
   #next = FIRST;
 
-  constructor(net: Network, engines: { readonly reducer: Reducer; readonly eliminator: Eliminator }) {
+  constructor(net: Network, workspace: { readonly reducer: Reducer; readonly eliminator: Eliminator }) {
     this.#net = net;
-    this.#engines = engines;
+    this.#workspace = workspace;
     const keys = new KeyTable();
     this.#classOf = Int32Array.from(net.gone, (gone, i) => {
       if (gone === 1) return -1;
@@ -35,7 +35,7 @@ export class Fusion {
   }
 
   /** Takes a choice; now and then the cheapest of what all of them take is offered, as positions. */
-  add(at: Int32Array, offer: (found: Int32Array) => void): void {
+  add(at: Int32Array, propose: (found: Int32Array) => void): void {
     this.#classOf.forEach((id, i) => {
       if (id >= 0) this.#taken[id].add(at[i]);
     });
@@ -47,8 +47,8 @@ export class Fusion {
     this.#classOf.forEach((id, i) => {
       if (id >= 0) core.restrict(i, kept[id]);
     });
-    const { reducer, eliminator } = this.#engines;
+    const { reducer, eliminator } = this.#workspace;
     if (!reducer.reduce(core, true)) return;
-    if (eliminator.run(core, CORE) === 'done') offer(core.complete(new Int32Array(core.count)));
+    if (eliminator.run(core, CORE_LIMITS) === 'done') propose(core.complete(new Int32Array(core.count)));
   }
 }

@@ -4,21 +4,21 @@
  * of the gap were known, it is narrow. What is found there is a choice like any other; nothing is proven, but sweeps and
  * prunings have a better one to go by.
  */
-import type { Messages } from '../dual/trws.ts';
+import type { Trws } from '../dual/trws.ts';
 import type { Eliminator } from '../eliminate/buckets.ts';
-import { eliminateWithRows } from '../eliminate/pareto.ts';
+import { paretoEliminate } from '../eliminate/pareto.ts';
 import type { Network } from '../network/network.ts';
-import type { Pruner } from '../reduce/reduced-cost-fixing.ts';
+import type { ReducedCostFixing } from '../reduce/reduced-cost-fixing.ts';
 import type { Reducer } from '../reduce/presolve.ts';
 
-export interface NearHost {
-  readonly pruner: Pruner;
+export interface GapHost {
+  readonly fixing: ReducedCostFixing;
   readonly reducer: Reducer;
   readonly eliminator: Eliminator;
   /** A bound at least this large ends the search. */
   readonly target: () => number;
   /** Takes a choice, as positions of the network. */
-  readonly offer: (at: Int32Array) => void;
+  readonly propose: (at: Int32Array) => void;
   readonly stopped: () => boolean;
   /** Of a network with rows. */
   readonly labels?: {
@@ -40,7 +40,7 @@ const FRONT = 32;
 const MOST_CELLS = 1_000_000;
 const MOST_PART = 1 / 8;
 /** Of the elimination of a network without rows. */
-const CORE = { cells: 500_000, work: 1e7, totalWork: 5e7, arity: 64 };
+const CORE_LIMITS = { cells: 500_000, work: 1e7, totalWork: 5e7, arity: 64 };
 
 /**
  * Looks for choices within a part of the gap: a larger one as long as what is left is narrow, else a smaller one until it
@@ -48,18 +48,18 @@ const CORE = { cells: 500_000, work: 1e7, totalWork: 5e7, arity: 64 };
  *
  * @param messages of the network as it stands, priced for its rows
  */
-export function searchNearBound(net: Network, messages: Messages, bound: number, host: NearHost): void {
+export function searchWithinGap(net: Network, messages: Trws, bound: number, host: GapHost): void {
   const gap = host.target() - bound;
   if (!(gap > 0) || gap === Infinity) return;
   let factor = WIDER;
   for (let slack = gap * FIRST_PART; bound + slack < host.target() - 1; slack *= factor) {
     if (host.stopped()) return;
-    const isNarrow = searchWithin(net, messages, bound + slack, host);
+    const isNarrow = searchBelowCutoff(net, messages, bound + slack, host);
     if (isNarrow && factor === WIDER) continue;
     if (isNarrow || slack * NARROWER < gap * LEAST_PART) return;
     if (slack > gap * FIRST_PART) {
       // Between the last two.
-      searchWithin(net, messages, bound + slack / Math.sqrt(WIDER), host);
+      searchBelowCutoff(net, messages, bound + slack / Math.sqrt(WIDER), host);
       return;
     }
     factor = NARROWER;
@@ -67,23 +67,23 @@ export function searchNearBound(net: Network, messages: Messages, bound: number,
 }
 
 /** Looks for choices at most this dear; false when what is left is too wide. */
-function searchWithin(net: Network, messages: Messages, cutoff: number, host: NearHost): boolean {
-  const { pruner, reducer } = host;
+function searchBelowCutoff(net: Network, messages: Trws, cutoff: number, host: GapHost): boolean {
+  const { fixing, reducer } = host;
   const core = net.afresh();
-  if (!pruner.prune(core, cutoff, messages)) return true;
+  if (!fixing.fix(core, cutoff, messages)) return true;
   if (core.cells > Math.max(MOST_CELLS, net.cells * MOST_PART)) return false;
-  if (!reducer.reduce(core, true, host.stopped) || !pruner.prune(core, cutoff)) return true;
+  if (!reducer.reduce(core, true, host.stopped) || !fixing.fix(core, cutoff)) return true;
   if (!reducer.reduce(core, true, host.stopped)) return true;
   const slack = cutoff - core.constant;
   if (net.rows.length === 0) {
-    const status = host.eliminator.run(core, { ...CORE, slack, stop: host.stopped });
-    if (status === 'done') host.offer(core.complete(new Int32Array(core.count)));
+    const status = host.eliminator.run(core, { ...CORE_LIMITS, slack, stop: host.stopped });
+    if (status === 'done') host.propose(core.complete(new Int32Array(core.count)));
     return status === 'done' || status === 'infeasible';
   }
   const { labels } = host;
   if (labels === undefined) return false;
-  const found = eliminateWithRows(core, { labels: labels.most, work: labels.work(), slack, front: FRONT, stop: host.stopped }); // prettier-ignore
+  const found = paretoEliminate(core, { labels: labels.most, work: labels.work(), slack, front: FRONT, stop: host.stopped }); // prettier-ignore
   labels.spent(found.work);
-  if (found.status === 'found') host.offer(core.complete(found.at));
-  return found.status !== 'wide';
+  if (found.status === 'found') host.propose(core.complete(found.at));
+  return found.status !== 'too-large';
 }

@@ -1,4 +1,4 @@
-import { alikeOf } from '../fold/tied.ts';
+import { tieBlocks } from '../fold/tied.ts';
 import { costFunction } from '../problem/cost.ts';
 import { foldOf, type Fold } from '../fold/fold.ts';
 import { networkOf } from '../network/from-problem.ts';
@@ -11,13 +11,13 @@ const FOLD_VARIABLES = 1500;
 
 /**
  * What every solve of a problem begins with, rows aside: its content interned, and the blocks that repeat in it. Made when
- * first asked for. Whoever solves a problem several times, with more and more values left out, hands one ground to all.
+ * first asked for. Whoever solves a problem several times, with more and more values left out, hands one prepared to all.
  */
-export class Ground {
+export class PreparedProblem {
   readonly pool = new Pool();
   #net: Network | undefined;
   #fold: { readonly found: Fold | undefined } | undefined;
-  #alike: Network | undefined;
+  #tied: Network | undefined;
   #cost: ((choice: ArrayLike<number>) => number) | undefined;
 
   constructor(readonly problem: Problem) {}
@@ -34,8 +34,8 @@ export class Ground {
   }
 
   /** The network whose middle blocks decide alike, over the variables of `fold.short`; `net` where nothing repeats. Shared. */
-  get alike(): Network {
-    return (this.#alike ??= this.fold === undefined ? this.net : alikeOf(this.net, this.fold));
+  get tied(): Network {
+    return (this.#tied ??= this.fold === undefined ? this.net : tieBlocks(this.net, this.fold));
   }
 
   /** Cost of a full choice, rows aside; Infinity for a forbidden one. */

@@ -1,31 +1,31 @@
 /**
- * The cheapest choice among some values of a problem whose ground is laid: what a recipe or a released pin leaves is most
- * often arithmetic (nine variables in ten have one value left), so a network of the rest alone is made, in the pool of
+ * The cheapest choice among some values of a problem whose prepared is laid: what a recipe or a released pin leaves is most
+ * often arithmetic (nine variables in ten have one value allowed), so a network of the rest alone is made, in the pool of
  * the whole problem. Of repeated blocks a few stand for all, and those between decide alike: what a recipe does with
  * equal layers. Rows take no part and nothing is proven: the caller sees whether the choice keeps them.
  */
-import { cheapest } from './tight-relaxation.ts';
+import { solveUncertified } from './tight-relaxation.ts';
 import type { Fold } from '../fold/fold.ts';
-import type { Ground } from './prepared.ts';
+import type { PreparedProblem } from './prepared.ts';
 import { Network } from '../network/network.ts';
 import { PairMap } from '../store/pair-map.ts';
 import type { Pool, Table } from '../store/pool.ts';
-import { type Engines, makeEngines } from './workspace.ts';
+import { type Workspace, makeWorkspace } from './workspace.ts';
 
-/** Values of a variable that are left; equal lists have equal ids. */
-export interface Left {
+/** Values of a variable that are allowed; equal lists have equal ids. */
+export interface AllowedValues {
   readonly id: number;
   readonly values: Int32Array;
 }
 
-/** Solves of one ground with values left out; what they have in common is worked out once. */
-export class Within {
-  readonly #engines: Engines;
+/** Solves of one prepared with values left out; what they have in common is worked out once. */
+export class RestrictedSolver {
+  readonly #workspace: Workspace;
   readonly #slices: Slices;
 
-  constructor(readonly ground: Ground) {
-    this.#engines = makeEngines(ground);
-    this.#slices = new Slices(ground.pool);
+  constructor(readonly prepared: PreparedProblem) {
+    this.#workspace = makeWorkspace(prepared);
+    this.#slices = new Slices(prepared.pool);
   }
 
   /**
@@ -33,33 +33,33 @@ export class Within {
    *
    * @param left values left of each variable, undefined where all are
    * @returns undefined where this way does not lead to the cheapest choice: no choice, repeated blocks of which unequal
-   * values are left, tables that are too large, or the clock
+   * values are allowed, tables that are too large, or the clock
    */
-  cheapest(
-    left: readonly (Left | undefined)[],
+  solve(
+    allowed: readonly (AllowedValues | undefined)[],
     stopped: () => boolean,
   ): { readonly choice: Int32Array; readonly objective: number } | undefined {
-    const { alike, fold, cost } = this.ground;
-    if (fold !== undefined && !keepsFold(fold, left)) return undefined;
+    const { tied, fold, cost } = this.prepared;
+    if (fold !== undefined && !keepsFold(fold, allowed)) return undefined;
     const origin = fold?.origin;
-    const leftOf = (k: number): Left | undefined => left[origin === undefined ? k : origin[k]];
-    const rest = this.#rest(alike, leftOf);
+    const allowedOf = (k: number): AllowedValues | undefined => allowed[origin === undefined ? k : origin[k]];
+    const rest = this.#rest(tied, allowedOf);
     if (rest === undefined) return undefined;
-    const found = rest.net.count === 0 ? undefined : cheapest(rest.net, this.#engines, stopped);
+    const found = rest.net.count === 0 ? undefined : solveUncertified(rest.net, this.#workspace, stopped);
     if (rest.net.count > 0 && found?.tight !== true) return undefined;
     const short = Int32Array.from(rest.name, (name, k) => {
       const position = name < 0 || found === undefined ? 0 : found.choice[name];
-      return leftOf(k)?.values[position] ?? position;
+      return allowedOf(k)?.values[position] ?? position;
     });
     const choice = fold === undefined ? short : fold.variable.map((v) => short[v]);
     const objective = cost(choice);
     return objective === Infinity ? undefined : { choice, objective };
   }
 
-  /** Network of the variables with several values left, and their numbers in it (-1: one value); undefined: no choice. */
+  /** Network of the variables with several values allowed, and their numbers in it (-1: one value); undefined: no choice. */
   #rest(
     base: Network,
-    leftOf: (variable: number) => Left | undefined,
+    allowedOf: (variable: number) => AllowedValues | undefined,
   ): { readonly net: Network; readonly name: Int32Array } | undefined {
     const { pool } = base;
     const keep = new Keeps(pool);
@@ -67,15 +67,15 @@ export class Within {
     const free: number[] = [];
     const fixed = new Int32Array(base.count);
     for (let i = 0; i < base.count; i++) {
-      const left = leftOf(i);
-      const size = left?.values.length ?? base.size[i];
+      const allowed = allowedOf(i);
+      const size = allowed?.values.length ?? base.size[i];
       if (size === 0) return undefined;
       if (size > 1) name[i] = free.push(i) - 1;
-      else fixed[i] = left?.values[0] ?? 0;
+      else fixed[i] = allowed?.values[0] ?? 0;
     }
     const net = new Network(
       pool,
-      Int32Array.from(free, (i) => leftOf(i)?.values.length ?? base.size[i]),
+      Int32Array.from(free, (i) => allowedOf(i)?.values.length ?? base.size[i]),
     );
     net.quantum = base.quantum;
     net.constant = base.constant;
@@ -83,13 +83,13 @@ export class Within {
       if (name[i] < 0) net.constant += pool.vectorOf(base.unary[i])[fixed[i]];
     }
     free.forEach((i, k) => {
-      const left = leftOf(i);
-      net.unary[k] = keep.vector(base.unary[i], left);
+      const allowed = allowedOf(i);
+      net.unary[k] = keep.vector(base.unary[i], allowed);
       net.rank[k] = base.rank[i];
       net.place[k] = base.place[i];
       for (const side of [0, 1]) {
-        const offers = base.offers[2 * i + side];
-        net.offers[2 * k + side] = offers < 0 ? -1 : keep.map(offers, left);
+        const minPairs = base.minPairs[2 * i + side];
+        net.minPairs[2 * k + side] = minPairs < 0 ? -1 : keep.map(minPairs, allowed);
       }
     });
     for (const f of base.factors) {
@@ -102,7 +102,7 @@ export class Within {
         const column = pool.mapOf(f.maps[1])[fixed[j]];
         net.constant += row < 0 || column < 0 ? Infinity : f.table.cells[row * f.table.dims[1] + column];
       } else if (a >= 0 && b >= 0) {
-        const maps = [keep.map(f.maps[0], leftOf(i)), keep.map(f.maps[1], leftOf(j))];
+        const maps = [keep.map(f.maps[0], allowedOf(i)), keep.map(f.maps[1], allowedOf(j))];
         const small = base.compressed(f.table, maps);
         net.addFactor({ vars: [a, b], maps: small.maps, table: small.table });
       } else {
@@ -111,7 +111,7 @@ export class Within {
         if (at < 0) return undefined;
         const other = f.vars[1 - side];
         const slice = this.#slices.of(f.table, side, at);
-        const map = keep.map(f.maps[1 - side], leftOf(other));
+        const map = keep.map(f.maps[1 - side], allowedOf(other));
         net.unary[name[other]] = pool.absorb(net.unary[name[other]], slice, map);
       }
     }
@@ -120,10 +120,10 @@ export class Within {
 }
 
 /** Whether every variable of the long network has the same values left as the one that stands for it. */
-function keepsFold({ variable, origin }: Fold, left: readonly (Left | undefined)[]): boolean {
+function keepsFold({ variable, origin }: Fold, allowed: readonly (AllowedValues | undefined)[]): boolean {
   for (let v = 0; v < variable.length; v++) {
     const twin = variable[v] < 0 ? v : origin[variable[v]];
-    if (twin !== v && left[v]?.id !== left[twin]?.id) return false;
+    if (twin !== v && allowed[v]?.id !== allowed[twin]?.id) return false;
   }
   return true;
 }
@@ -134,16 +134,16 @@ class Keeps {
 
   constructor(readonly pool: Pool) {}
 
-  #keep(left: Left): number {
-    return (this.#ids[left.id] ??= this.pool.map(left.values));
+  #keep(allowed: AllowedValues): number {
+    return (this.#ids[allowed.id] ??= this.pool.map(allowed.values));
   }
 
-  vector(id: number, left: Left | undefined): number {
-    return left === undefined ? id : this.pool.gather(id, this.#keep(left));
+  vector(id: number, allowed: AllowedValues | undefined): number {
+    return allowed === undefined ? id : this.pool.gather(id, this.#keep(allowed));
   }
 
-  map(id: number, left: Left | undefined): number {
-    return left === undefined ? id : this.pool.compose(id, this.#keep(left));
+  map(id: number, allowed: AllowedValues | undefined): number {
+    return allowed === undefined ? id : this.pool.compose(id, this.#keep(allowed));
   }
 }
 

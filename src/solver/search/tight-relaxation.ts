@@ -4,30 +4,30 @@
  * that prove what is left are carried back through the eliminations (`dual/lift.ts`) and spread over all layers. What counts is that the checker then
  * finds the bound to reach the cost of the choice; where it does not, the caller searches on.
  */
-import { climb } from '../dual/ascent.ts';
-import { Messages } from '../dual/trws.ts';
+import { ascend } from '../dual/ascent.ts';
+import { Trws } from '../dual/trws.ts';
 import { STEP } from '../check/certificate.ts';
-import { hashProblem, judge } from '../check/check.ts';
+import { hashProblem, verifyHashed } from '../check/check.ts';
 import type { Fold } from '../fold/fold.ts';
-import type { Ground } from './prepared.ts';
+import type { PreparedProblem } from './prepared.ts';
 import type { Network } from '../network/network.ts';
 import type { Pool } from '../store/pool.ts';
-import { costAt } from '../dual/rounding.ts';
-import type { Engines } from './workspace.ts';
-import { EASY, Search, SMALL_CELLS } from './branch-and-bound.ts';
+import { evaluatePositions } from '../dual/rounding.ts';
+import type { Workspace } from './workspace.ts';
+import { EASY_LIMITS, Search, SMALL_CELLS } from './branch-and-bound.ts';
 import type { Certificate, Problem } from '../types.ts';
-import { type Shifts, shiftsOf, unreduce } from '../dual/lift.ts';
+import { type Shifts, shiftsOf, liftShifts } from '../dual/lift.ts';
 
 /** With larger tables (three mesh dims and more) the reductions that the search makes first are worth their time. */
 const MOST_CELLS = 6_000_000;
 const SWEEPS = 200;
 /** Part of the rest of the gap that five sweeps must close for five more to follow, after so many sweeps. */
-const PATIENCE = 0.25;
-const GRACE = 10;
+const MIN_PROGRESS = 0.25;
+const MIN_SWEEPS = 10;
 /** Blocks kept on either side of the middle when messages settle, and the sweeps they take. */
 const MARGIN = 3;
-const SETTLING_SWEEPS = 2;
-const SERIES = { ...EASY, series: true };
+const SPREAD_SWEEPS = 2;
+const SERIES = { ...EASY_LIMITS, series: true };
 
 /** A choice and what is known of it. */
 export interface Relaxed {
@@ -42,24 +42,24 @@ export interface Relaxed {
 }
 
 /** Undefined when no choice was found on the way. */
-export function solveByMessages(
-  ground: Ground,
-  engines: Engines,
+export function solveTightRelaxation(
+  prepared: PreparedProblem,
+  workspace: Workspace,
   evaluate: (choice: Int32Array) => number,
   stopped: () => boolean,
   certify: boolean,
 ): Relaxed | undefined {
-  const { problem, net, fold } = ground;
+  const { problem, net, fold } = prepared;
   const folded = fold !== undefined;
   if (!certify && folded) {
     // A choice that nobody wants proven is found among those whose middle blocks decide alike.
-    const short = cheapest(ground.alike.clone(), engines, stopped);
+    const short = solveUncertified(prepared.tied.clone(), workspace, stopped);
     if (short === undefined) return undefined;
     const choice = fold.variable.map((v) => short.choice[v]);
     return { choice, tight: short.tight && evaluate(choice) < Infinity, folded };
   }
   const work = (fold?.short ?? net).clone();
-  const swept = sweepOut(work, engines, stopped);
+  const swept = ascendReduced(work, workspace, stopped);
   if (swept === undefined) return undefined;
   const { choice: short, tight, messages } = swept;
   const choice = fold === undefined ? short : fold.variable.map((v) => short[v]);
@@ -67,19 +67,19 @@ export function solveByMessages(
   const objective = evaluate(choice);
   if (objective === Infinity) return { choice, tight: false, folded, breaksRows: true };
   if (!certify) return { choice, tight: true, folded };
-  const shifts = unreduce(net.pool, work.series ?? [], shiftsOf(work, messages));
-  const spread = fold === undefined ? { shifts, edge: undefined } : settle(net, fold, shifts, engines);
+  const shifts = liftShifts(net.pool, work.series ?? [], shiftsOf(work, messages));
+  const spread = fold === undefined ? { shifts, edge: undefined } : spreadShifts(net, fold, shifts, workspace);
   const certificate = certificateOf(problem, net.pool, spread.shifts, spread.edge);
-  const verdict = judge(problem, certificate.problem, { choice, objective, certificate });
+  const verdict = verifyHashed(problem, certificate.problem, { choice, objective, certificate });
   const proven = verdict.accepted && verdict.bound >= BigInt(objective);
   return { choice, tight: true, folded, ...(proven ? { certificate } : {}) };
 }
 
 /** The cheapest choice among those whose middle blocks decide alike, rows aside: where a long search begins. */
-export function alikeChoice(ground: Ground, engines: Engines, stopped: () => boolean): Int32Array | undefined {
-  const { fold } = ground;
-  if (fold === undefined || ground.alike.cells < SMALL_CELLS) return undefined;
-  const short = cheapest(ground.alike.clone(), engines, stopped);
+export function tiedChoice(prepared: PreparedProblem, workspace: Workspace, stopped: () => boolean): Int32Array | undefined {
+  const { fold } = prepared;
+  if (fold === undefined || prepared.tied.cells < SMALL_CELLS) return undefined;
+  const short = solveUncertified(prepared.tied.clone(), workspace, stopped);
   return short && fold.variable.map((v) => short.choice[v]);
 }
 
@@ -94,55 +94,55 @@ interface Found {
  *
  * @returns undefined when no choice was found on the way
  */
-export function cheapest(net: Network, engines: Engines, stopped: () => boolean): Found | undefined {
+export function solveUncertified(net: Network, workspace: Workspace, stopped: () => boolean): Found | undefined {
   const untouched = net.clone();
-  const swept = sweepOut(net, engines, stopped);
+  const swept = ascendReduced(net, workspace, stopped);
   if (swept === undefined || swept.tight) return swept;
-  const searched = search(untouched, swept.choice, engines, stopped);
+  const searched = search(untouched, swept.choice, workspace, stopped);
   return searched === undefined ? swept : { choice: searched, tight: true };
 }
 
 /** Sweeps of what the variables between two others leave when they are eliminated. The network is used up. */
-function sweepOut(
+function ascendReduced(
   work: Network,
-  engines: Engines,
+  workspace: Workspace,
   stopped: () => boolean,
-): (Found & { readonly messages: Messages }) | undefined {
+): (Found & { readonly messages: Trws }) | undefined {
   if (work.cells > MOST_CELLS) return undefined;
-  const { reducer, eliminator } = engines;
+  const { reducer, eliminator } = workspace;
   reducer.sumParallel(work);
   work.series = [];
   if (eliminator.run(work, SERIES) === 'infeasible') return undefined;
-  const messages = new Messages(work);
+  const messages = new Trws(work);
   let best: Int32Array | undefined;
   let least = Infinity;
   const target = (): number => least - work.quantum + 1;
-  const bound = climb(messages, {
+  const bound = ascend(messages, {
     sweeps: SWEEPS,
-    offer: (at) => {
-      const cost = costAt(work, at);
+    propose: (at) => {
+      const cost = evaluatePositions(work, at);
       if (cost >= least) return;
       least = cost;
       best = at;
     },
     target,
     stopped,
-    patience: PATIENCE,
-    grace: GRACE,
+    minProgress: MIN_PROGRESS,
+    minSweeps: MIN_SWEEPS,
     close: 0,
   });
-  engines.steps += messages.steps;
+  workspace.meter.spend({ messageSteps: messages.steps });
   return best === undefined ? undefined : { choice: work.complete(best), tight: bound >= target(), messages };
 }
 
 /** The optimum of a short network by the search that long ones are spared; undefined when the clock stopped it. */
-function search(net: Network, start: Int32Array, engines: Engines, stopped: () => boolean): Int32Array | undefined {
+function search(net: Network, start: Int32Array, workspace: Workspace, stopped: () => boolean): Int32Array | undefined {
   const original = net.clone();
   const full = new Search(
-    { evaluate: (choice) => costAt(original, choice), stopped, progress: () => undefined, gap: 0 },
-    engines,
+    { evaluate: (choice) => evaluatePositions(original, choice), stopped, progress: () => undefined, gap: 0 },
+    workspace,
   );
-  full.offer(start);
+  full.propose(start);
   const bound = full.solve(net);
   const { best } = full;
   return best !== undefined && bound > best.objective - net.quantum ? best.choice : undefined;
@@ -158,10 +158,10 @@ interface Spread {
  * A few sweeps of a network with some more blocks, all in lock step: what the blocks in its middle say then holds for any
  * number of blocks between them.
  */
-function settle(net: Network, fold: Fold, shifts: readonly (Shifts | undefined)[], engines: Engines): Spread {
+function spreadShifts(net: Network, fold: Fold, shifts: readonly (Shifts | undefined)[], workspace: Workspace): Spread {
   const wide = fold.wider(MARGIN);
   const target = wide?.short ?? net.clone();
-  engines.reducer.sumParallel(target);
+  workspace.reducer.sumParallel(target);
   const origin = wide?.origin;
   const rank = origin === undefined ? fold.lockstep : origin.map((i) => fold.lockstep[i]);
   // Edge of the target -> edge of the short network, and how many edges of the long one it stands for.
@@ -180,7 +180,7 @@ function settle(net: Network, fold: Fold, shifts: readonly (Shifts | undefined)[
       if (fold.outside[origin === undefined ? v : origin[v]] === 1) weights[2 * e + side] = count[e];
     });
   });
-  const messages = new Messages(target, rank, weights);
+  const messages = new Trws(target, rank, weights);
   target.factors.forEach((f, e) => {
     const pair = twin[e] < 0 ? undefined : shifts[twin[e]];
     if (f === undefined || pair === undefined) return;
@@ -191,8 +191,8 @@ function settle(net: Network, fold: Fold, shifts: readonly (Shifts | undefined)[
       });
     }
   });
-  for (let sweep = 0; sweep < SETTLING_SWEEPS; sweep++) messages.sweep();
-  engines.steps += messages.steps;
+  for (let sweep = 0; sweep < SPREAD_SWEEPS; sweep++) messages.sweep();
+  workspace.meter.spend({ messageSteps: messages.steps });
   return { shifts: shiftsOf(target, messages), edge: wide?.edge };
 }
 

@@ -1,30 +1,53 @@
 /**
- * What one solve works with, and a clock of its work.
+ * The workspace of one solve: its steps with their memos, and the meter of the work that they do.
+ * In: the pool of the problem. Out: presolve, elimination and reduced-cost fixing on that pool, and one work meter.
  */
 import { Eliminator } from '../eliminate/buckets.ts';
 import type { Pool } from '../store/pool.ts';
-import { Pruner } from '../reduce/reduced-cost-fixing.ts';
+import { ReducedCostFixing } from '../reduce/reduced-cost-fixing.ts';
 import { Reducer } from '../reduce/presolve.ts';
-
-/** Engines and memos of one solve. */
-export interface Engines {
-  readonly reducer: Reducer;
-  readonly eliminator: Eliminator;
-  readonly pruner: Pruner;
-  /** Message steps taken. */
-  steps: number;
-  /** Work of label eliminations: combinations tried and cells looked up. */
-  labelWork: number;
-}
-
-export function makeEngines({ pool }: { readonly pool: Pool }): Engines {
-  return { reducer: new Reducer(), eliminator: new Eliminator(pool), pruner: new Pruner(), steps: 0, labelWork: 0 };
-}
 
 /** A message step takes about as long as so many combinations of labels. */
 const WORK_PER_STEP = 100;
 
-/** What a solve has done so far, in combinations of labels: a clock that goes alike on every machine. */
-export function workOf({ steps, labelWork }: Engines): number {
-  return steps * WORK_PER_STEP + labelWork;
+/** Counts the work of a solve, in combinations of labels: a clock that runs alike on every machine. */
+export class WorkMeter {
+  #messageSteps = 0;
+  #labels = 0;
+
+  /** Message steps taken. */
+  get messageSteps(): number {
+    return this.#messageSteps;
+  }
+
+  /** Work of Pareto eliminations: combinations tried and cells looked up. */
+  get labels(): number {
+    return this.#labels;
+  }
+
+  get total(): number {
+    return this.#messageSteps * WORK_PER_STEP + this.#labels;
+  }
+
+  spend({ messageSteps = 0, labels = 0 }: { readonly messageSteps?: number; readonly labels?: number }): void {
+    this.#messageSteps += messageSteps;
+    this.#labels += labels;
+  }
+}
+
+/** Steps, memos and meter of one solve. */
+export interface Workspace {
+  readonly reducer: Reducer;
+  readonly eliminator: Eliminator;
+  readonly fixing: ReducedCostFixing;
+  readonly meter: WorkMeter;
+}
+
+export function makeWorkspace({ pool }: { readonly pool: Pool }): Workspace {
+  return {
+    reducer: new Reducer(),
+    eliminator: new Eliminator(pool),
+    fixing: new ReducedCostFixing(),
+    meter: new WorkMeter(),
+  };
 }

@@ -1,17 +1,17 @@
 /**
- * Tables whose slices are pairs of offers. A value that stands for (a, b) lets its neighbour take the better of two offers,
+ * Tables whose slices are pairs of minPairs. A value that stands for (a, b) lets its neighbour take the better of two minPairs,
  * so its slice of any table is the lesser, place by place, of a slice of a and one of b. Messages through such a table need
- * only the few slices of the offers, not those of all pairs: min-plus products distribute over the lesser.
+ * only the few slices of the minPairs, not those of all pairs: min-plus products distribute over the lesser.
  *
- * Names of offers are a hint. The slice of an offer is the greatest of the slices of the pairs that hold it, and a table
+ * Names of minPairs are a hint. The slice of an propose is the greatest of the slices of the pairs that hold it, and a table
  * is taken apart only where the lesser of the two is each pair's own slice, to the last bit.
  */
 import { KeyTable } from './keys.ts';
 import type { Table } from './table.ts';
 
 /** A table taken apart along one axis. */
-export interface Split {
-  /** The slices of the offers, row-major: one row of the other axis for each. */
+export interface MinPairs {
+  /** The slices of the minPairs, row-major: one row of the other axis for each. */
   readonly cells: Float64Array;
   readonly count: number;
   /** The two offers of each class of the axis. */
@@ -19,14 +19,14 @@ export interface Split {
   readonly second: Int32Array;
 }
 
-/** A table must have so many cells, and so many times more classes than offers, to be worth taking apart. */
+/** A table must have so many cells, and so many times more classes than minPairs, to be worth taking apart. */
 const LEAST_CELLS = 256;
 const LEAST_GAIN = 2;
 
-/** Splits of the tables of one pool, each made once. */
-export class Splits {
+/** MinPairsMemo of the tables of one pool, each made once. */
+export class MinPairsMemo {
   readonly #keys = new KeyTable();
-  readonly #known: (Split | null)[] = [];
+  readonly #known: (MinPairs | null)[] = [];
 
   readonly #mapOf: (id: number) => Int32Array;
 
@@ -35,16 +35,16 @@ export class Splits {
   }
 
   /**
-   * The split of a table along an axis, whose classes the positions of a variable reach by `map`, with the names of the two
+   * The pairs of a table along an axis, whose classes the positions of a variable reach by `map`, with the names of the two
    * offers of each position (map ids); null where there is none worth having.
    */
-  find(table: Table, axis: 0 | 1, map: number, first: number, second: number): Split | null {
+  find(table: Table, axis: 0 | 1, map: number, first: number, second: number): MinPairs | null {
     const id = this.#keys.begin().add(table.id).add(axis).add(map).add(first).add(second).end();
-    return (this.#known[id] ??= splitOf(table, axis, this.#mapOf(map), this.#mapOf(first), this.#mapOf(second)));
+    return (this.#known[id] ??= minPairsOf(table, axis, this.#mapOf(map), this.#mapOf(first), this.#mapOf(second)));
   }
 }
 
-function splitOf(table: Table, axis: 0 | 1, map: Int32Array, first: Int32Array, second: Int32Array): Split | null {
+function minPairsOf(table: Table, axis: 0 | 1, map: Int32Array, first: Int32Array, second: Int32Array): MinPairs | null {
   const classes = table.dims[axis];
   if (table.cells.length < LEAST_CELLS) return null;
   // Values of one class have one slice, so the offers of any of them will do.

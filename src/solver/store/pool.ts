@@ -7,7 +7,7 @@
  * equal rows share a class, so a strategy variable with hundreds of values meets its neighbour through the few dozen
  * placements of the one tensor that both see.
  */
-import { Splits } from './min-pairs.ts';
+import { MinPairsMemo } from './min-pairs.ts';
 import { PairMap } from './pair-map.ts';
 import type { Table } from './table.ts';
 import { Store, wordsOf } from './word-store.ts';
@@ -28,7 +28,7 @@ export class Pool {
   readonly #holes: boolean[] = [];
   readonly #used: number[] = [];
   readonly tables: Table[] = [];
-  readonly splits = new Splits((id) => this.mapOf(id));
+  readonly minPairsMemo = new MinPairsMemo((id) => this.mapOf(id));
   readonly #joins = new PairMap();
   readonly #projections = new PairMap();
   readonly #projected: Int32Array[] = [];

@@ -54,9 +54,9 @@ export async function solveRestricted(
 ): Promise<Priced | { readonly conflict: readonly string[]; readonly smallestBudget?: number }> {
   const contradictions = restriction.contradictions();
   if (contradictions.length > 0) return { conflict: contradictions };
-  const { model, within } = prepared;
+  const { model, restrictedSolver } = prepared;
   // Most often the cheapest choice of all keeps the bound.
-  const free = within.cheapest(restriction.kept(), () => signal?.aborted === true);
+  const free = restrictedSolver.solve(restriction.kept(), () => signal?.aborted === true);
   if (free !== undefined && memoryOf(model.problem, free.choice) <= boundBytes)
     return priced(prepared, free.choice, free.objective);
   const compact = restriction.compact();

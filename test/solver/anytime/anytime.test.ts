@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { compact } from '../../../src/solver/anytime/model/presolve.ts';
+import { presolve } from '../../../src/solver/anytime/model/presolve.ts';
 import { costOf, Dual, usageOf } from '../../../src/solver/anytime/bound/trws.ts';
 import { PriceAscent } from '../../../src/solver/anytime/bound/row-prices.ts';
 import { firstChoice } from '../../../src/solver/anytime/run/member.ts';
@@ -26,7 +26,7 @@ describe('reduction to the search model', () => {
         seed <= 16 ? so28(seed) : randomProblem(seed, { most: 6, values: 3, usage: true, row: seed % 3 === 0 });
       const problem = build(plain, seed % 2 === 0);
       const { objective } = exhaust(plain);
-      const reduced = compact(problem);
+      const reduced = presolve(problem);
       if (reduced === undefined) {
         expect(objective, `seed ${seed}`).toBe(Infinity);
         continue;
@@ -61,7 +61,7 @@ describe('bounds by prices and messages', () => {
       const plain = seed <= 16 ? so28(seed) : randomProblem(seed, { most: 8, values: 3, usage: true, row: seed % 3 === 0 });
       const problem = build(plain, seed % 2 === 0);
       const optimum = enumerate(plain);
-      const reduced = compact(problem);
+      const reduced = presolve(problem);
       if (reduced === undefined || optimum === Infinity) continue;
       const ascent = new PriceAscent(new Dual(reduced.model));
       for (let k = 0; k < 80; k++) expect(ascent.step(), `seed ${seed}`).toBeLessThanOrEqual(optimum + 1e-6);
@@ -77,7 +77,7 @@ describe('bounds by prices and messages', () => {
   it('SO-36: a certificate with a flipped, shifted or foreign part is refused or proves less, never more than the optimum', () => {
     const plain = so28(5);
     const problem = build(plain);
-    const reduced = compact(problem);
+    const reduced = presolve(problem);
     if (reduced === undefined) throw new Error('it has choices');
     const ascent = new PriceAscent(new Dual(reduced.model));
     for (let k = 0; k < 60; k++) ascent.step();
@@ -109,7 +109,7 @@ describe('bounds by prices and messages', () => {
     const unary = [[3], ...Array.from({ length: pairs }, () => [0, 10, 12])];
     const edges = Array.from({ length: pairs }, (_, k): [number, number, number[]] => [0, k + 1, [10, 0, 1]]);
     const problem = build({ unary, edges, pieces: [], limit: Infinity });
-    const reduced = compact(problem);
+    const reduced = presolve(problem);
     if (reduced === undefined) throw new Error('it has choices');
     const none = { lambda: new Float64Array(reduced.model.rows), toFirst: new Float64Array(0), toSecond: new Float64Array(0) };
     expect(verifyDual(problem, dualCertificate(problem, reduced, none))).toEqual({ accepted: true, bound: BigInt(3 + 10 * pairs) });
@@ -180,7 +180,7 @@ describe('solveChoice', () => {
 
   it('searches a ring of sixty to a checked choice above its bound, the same every time', async () => {
     const problem = build(ring(11, 60, 3, 1.1));
-    const reduced = compact(problem);
+    const reduced = presolve(problem);
     const start = reduced === undefined ? undefined : firstChoice(reduced.model);
     if (reduced === undefined || start === undefined) throw new Error('it has choices');
     const { model } = reduced;

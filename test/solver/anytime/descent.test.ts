@@ -1,14 +1,14 @@
 import { describe, expect, it } from 'vitest';
 import { PriceAscent } from '../../../src/solver/anytime/bound/row-prices.ts';
-import { compact } from '../../../src/solver/anytime/model/presolve.ts';
-import { Descent } from '../../../src/solver/anytime/lns/large-block.ts';
+import { presolve } from '../../../src/solver/anytime/model/presolve.ts';
+import { LargeBlockDescent } from '../../../src/solver/anytime/lns/large-block.ts';
 import { costOf, Dual, usageOf } from '../../../src/solver/anytime/bound/trws.ts';
-import { Explorer, type BlockMove } from '../../../src/solver/anytime/lns/block-search.ts';
+import { BlockSearch, type BlockMove } from '../../../src/solver/anytime/lns/block-search.ts';
 import { firstChoice } from '../../../src/solver/anytime/run/member.ts';
 import type { Model } from '../../../src/solver/anytime/model/model.ts';
 import { arrange } from '../../../src/solver/anytime/lns/order.ts';
 import { Random } from '../../../src/solver/anytime/model/random.ts';
-import type { News } from '../../../src/solver/anytime/lns/operators.ts';
+import type { SharedState } from '../../../src/solver/anytime/lns/operators.ts';
 import { build, enumerate, mulberry32, randomProblem, type PlainProblem } from '../support.ts';
 
 /** A random graph as sets of neighbours. */
@@ -45,13 +45,13 @@ function ring(seed: number, n: number): PlainProblem {
 }
 
 function modelOf(plain: PlainProblem): Model | undefined {
-  return compact(build(plain))?.model;
+  return presolve(build(plain))?.model;
 }
 
 const WHOLE: BlockMove = {
   cap: 1e6,
   candidates: 1 << 20,
-  guests: [],
+  injected: [],
   factor: 1,
   ceiling: Infinity,
   noise: 0,
@@ -108,10 +108,10 @@ describe('SO-29 (whole models as one block)', () => {
       if (model === undefined) continue;
       const start = firstChoice(model);
       if (start === undefined) continue;
-      const explorer = new Explorer(model, start, new Random(seed));
-      explorer.improve([...model.sizes.keys()], WHOLE);
-      expect(explorer.cost, `seed ${seed}`).toBe(enumerate(plain));
-      expect(costOf(model, explorer.x)).toBe(explorer.cost);
+      const blocks = new BlockSearch(model, start, new Random(seed));
+      blocks.improve([...model.sizes.keys()], WHOLE);
+      expect(blocks.cost, `seed ${seed}`).toBe(enumerate(plain));
+      expect(costOf(model, blocks.x)).toBe(blocks.cost);
     }
   });
 
@@ -122,28 +122,28 @@ describe('SO-29 (whole models as one block)', () => {
       const model = modelOf(plain);
       const start = model === undefined ? undefined : firstChoice(model);
       if (model === undefined || start === undefined) continue;
-      const explorer = new Explorer(model, start, new Random(seed));
-      const before = explorer.cost;
-      for (let k = 0; k < 5; k++) explorer.improve([...model.sizes.keys()], WHOLE);
-      expect(usageOf(model, explorer.x).every((u, t) => u <= model.capacity[t])).toBe(true);
-      expect(Array.from(explorer.usage.subarray(0, model.rows))).toEqual(Array.from(usageOf(model, explorer.x)));
-      expect(costOf(model, explorer.x)).toBe(explorer.cost);
-      expect(explorer.cost).toBeLessThanOrEqual(before);
-      expect(explorer.cost).toBeGreaterThanOrEqual(enumerate(plain));
-      if (explorer.cost < before) better++;
+      const blocks = new BlockSearch(model, start, new Random(seed));
+      const before = blocks.cost;
+      for (let k = 0; k < 5; k++) blocks.improve([...model.sizes.keys()], WHOLE);
+      expect(usageOf(model, blocks.x).every((u, t) => u <= model.capacity[t])).toBe(true);
+      expect(Array.from(blocks.usage.subarray(0, model.rows))).toEqual(Array.from(usageOf(model, blocks.x)));
+      expect(costOf(model, blocks.x)).toBe(blocks.cost);
+      expect(blocks.cost).toBeLessThanOrEqual(before);
+      expect(blocks.cost).toBeGreaterThanOrEqual(enumerate(plain));
+      if (blocks.cost < before) better++;
     }
     expect(better).toBeGreaterThan(40);
   });
 });
 
 describe('SO-37, SO-38 (descents)', () => {
-  const newsOf = (model: Model): News | undefined => {
+  const newsOf = (model: Model): SharedState | undefined => {
     const choice = firstChoice(model);
     if (choice === undefined) return undefined;
     const ascent = new PriceAscent(new Dual(model));
     for (let k = 0; k < 60; k++) ascent.step();
     const { dual } = ascent;
-    return { choice, cost: costOf(model, choice), guests: [dual.decode()], lambda: ascent.kept, marginal: dual.marginal, limit: Infinity, scale: 1 }; // prettier-ignore
+    return { choice, cost: costOf(model, choice), injected: [dual.decode()], lambda: ascent.kept, marginal: dual.marginal, limit: Infinity, scale: 1 }; // prettier-ignore
   };
 
   it('reaches the optimum of nearly all small problems with memory over time, and never less', () => {
@@ -152,10 +152,10 @@ describe('SO-37, SO-38 (descents)', () => {
     for (let seed = 1; seed <= 20; seed++) {
       const plain = ring(seed, 9);
       const model = modelOf(plain);
-      const news = model === undefined ? undefined : newsOf(model);
-      if (model === undefined || news === undefined) continue;
-      const descent = new Descent(model, seed, news, () => false);
-      descent.receive(news);
+      const shared = model === undefined ? undefined : newsOf(model);
+      if (model === undefined || shared === undefined) continue;
+      const descent = new LargeBlockDescent(model, seed, shared, () => false);
+      descent.receive(shared);
       descent.run(2e6);
       const optimum = enumerate(plain);
       expect(descent.cost).toBeGreaterThanOrEqual(optimum);
@@ -170,19 +170,19 @@ describe('SO-37, SO-38 (descents)', () => {
 
   it('depends on its seed alone, takes over what is better, and stops when told', () => {
     const model = modelOf(ring(5, 60));
-    const news = model === undefined ? undefined : newsOf(model);
-    if (model === undefined || news === undefined) throw new Error('it has choices');
-    const run = (): Descent => {
-      const descent = new Descent(model, 3, news, () => false);
-      descent.receive(news);
+    const shared = model === undefined ? undefined : newsOf(model);
+    if (model === undefined || shared === undefined) throw new Error('it has choices');
+    const run = (): LargeBlockDescent => {
+      const descent = new LargeBlockDescent(model, 3, shared, () => false);
+      descent.receive(shared);
       descent.run(3e6);
       return descent;
     };
     const [one, two] = [run(), run()];
     expect([one.cost, one.steps, [...one.best]]).toEqual([two.cost, two.steps, [...two.best]]);
-    expect(one.cost).toBeLessThan(news.cost);
-    const late = new Descent(model, 4, news, () => true);
-    late.receive({ ...news, choice: one.best, cost: one.cost });
+    expect(one.cost).toBeLessThan(shared.cost);
+    const late = new LargeBlockDescent(model, 4, shared, () => true);
+    late.receive({ ...shared, choice: one.best, cost: one.cost });
     late.run(1e9);
     expect([late.cost, late.steps]).toEqual([one.cost, 0]);
   });

@@ -1,15 +1,15 @@
 import { describe, expect, it } from 'vitest';
 import { PriceAscent } from '../../../src/solver/anytime/bound/row-prices.ts';
-import { aside } from '../../../src/solver/anytime/finish/job.ts';
+import { runJob } from '../../../src/solver/anytime/finish/job.ts';
 import { branchTree } from '../../../src/solver/anytime/finish/branch-tree.ts';
 import { milliseconds } from '../../../src/solver/clock.ts';
 import { close } from '../../../src/solver/anytime/finish/close.ts';
-import { compact, type Compact } from '../../../src/solver/anytime/model/presolve.ts';
+import { presolve, type Presolved } from '../../../src/solver/anytime/model/presolve.ts';
 import { costOf, Dual, usageOf } from '../../../src/solver/anytime/bound/trws.ts';
 import { finish } from '../../../src/solver/anytime/finish/finish.ts';
 import { fix, type BoundSource } from '../../../src/solver/anytime/finish/reduced-cost-fixing.ts';
 import { firstChoice } from '../../../src/solver/anytime/run/member.ts';
-import { planOf } from '../../../src/solver/anytime/finish/branching.ts';
+import { branchingOf } from '../../../src/solver/anytime/finish/branching.ts';
 import { solveChoice } from '../../../src/solver/anytime/solve-choice.ts';
 import { evaluate, verifyCertificate } from '../../../src/solver/check/check.ts';
 import type { Problem } from '../../../src/solver/types.ts';
@@ -19,7 +19,7 @@ interface Case {
   readonly seed: number;
   readonly plain: PlainProblem;
   readonly problem: Problem;
-  readonly reduced: Compact;
+  readonly reduced: Presolved;
   readonly start: Int32Array;
   readonly source: BoundSource;
   readonly optimum: number;
@@ -31,7 +31,7 @@ function* cases(): Generator<Case> {
     const plain =
       seed <= 16 ? so28(seed) : randomProblem(seed, { most: 7, values: 3, usage: true, row: seed % 3 === 0 });
     const problem = build(plain, seed % 2 === 0);
-    const reduced = compact(problem);
+    const reduced = presolve(problem);
     const start = reduced === undefined ? undefined : firstChoice(reduced.model);
     if (reduced === undefined || start === undefined || reduced.model.count === 0) continue;
     const ascent = new PriceAscent(new Dual(reduced.model));
@@ -84,7 +84,7 @@ describe('the finisher', () => {
       if (tree === undefined) throw new Error(`seed ${seed}: no plan`);
       if ('parts' in tree) split++;
       const choice = reduced.expand(found.choice);
-      const plan = planOf(reduced, tree);
+      const plan = branchingOf(reduced, tree);
       const closed = close({ problem, choice, rows: [], prices: [], plan, deadline: Infinity });
       expect([seed, closed.objective, closed.bound]).toEqual([seed, optimum, optimum]);
       const { certificate } = closed;
@@ -99,7 +99,7 @@ describe('the finisher', () => {
       if (seed > 16) break;
       const { model } = reduced;
       const dear = [{ row: 0, price: 1e4 }].slice(0, model.rows);
-      const plan = planOf(reduced, { variable: 0, values: [0], parts: [{ prices: dear }, { prices: [] }] });
+      const plan = branchingOf(reduced, { variable: 0, values: [0], parts: [{ prices: dear }, { prices: [] }] });
       const closed = close({ problem, choice: reduced.expand(start), rows: [], prices: [], plan, deadline: Infinity });
       expect(closed.bound, `seed ${seed}`).toBeLessThanOrEqual(optimum);
       expect(source.lambda.length).toBe(model.rows);
@@ -139,9 +139,9 @@ describe('solve with the finisher', () => {
   it('a job aside is ended by its deadline', async () => {
     const began = milliseconds();
     const url = new URL(`data:text/javascript,setInterval(() => undefined, 1000)`);
-    const end = await aside(url, {}, { deadline: began + 100, stopped: () => false });
+    const end = await runJob(url, {}, { deadline: began + 100, stopped: () => false });
     expect(end.kind).toBe('stopped');
-    const now = await aside(url, {}, { deadline: Infinity, stopped: () => true });
+    const now = await runJob(url, {}, { deadline: Infinity, stopped: () => true });
     expect(now.kind).toBe('stopped');
   });
 });

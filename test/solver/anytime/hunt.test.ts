@@ -1,8 +1,8 @@
 import { describe, expect, it } from 'vitest';
 import { Block } from '../../../src/solver/anytime/lns/block.ts';
-import { compact } from '../../../src/solver/anytime/model/presolve.ts';
+import { presolve } from '../../../src/solver/anytime/model/presolve.ts';
 import { costOf, Dual } from '../../../src/solver/anytime/bound/trws.ts';
-import { Hunt, type Outlook } from '../../../src/solver/anytime/run/schedule.ts';
+import { Schedule, type Outlook } from '../../../src/solver/anytime/run/schedule.ts';
 import { Arena } from '../../../src/solver/anytime/bound/wasm.ts';
 import { firstChoice, type BoundReport, type Orders } from '../../../src/solver/anytime/run/member.ts';
 import { search } from '../../../src/solver/anytime/run/rounds.ts';
@@ -89,96 +89,96 @@ function chain(seed: number, n: number, values: number): PlainProblem {
   return { unary, edges, pieces, limit: Math.floor(1.1 * peak) };
 }
 
-describe('SO-37 (hunts)', () => {
+describe('SO-37 (schedules)', () => {
   const bound: BoundReport = {
-    best: 0, present: 0, lambda: new Float64Array(1), marginal: new Float64Array(1), guests: [],
-    toFirst: new Float64Array(0), toSecond: new Float64Array(0), raw: false, rising: false, recent: 0, stalled: false,
+    best: 0, present: 0, lambda: new Float64Array(1), marginal: new Float64Array(1), injected: [],
+    toFirst: new Float64Array(0), toSecond: new Float64Array(0), unconverged: false, rising: false, recent: 0, stalled: false,
   }; // prettier-ignore
   const priced = (cost: number): Outlook['start'] => ({ choice: Int32Array.of(cost), cost });
   const outlook = (best: number): Outlook => ({ bound, best: priced(best), elites: [priced(best).choice], start: priced(1000), tight: false }); // prettier-ignore
   const told = (orders: Orders): string =>
     'generation' in orders ? `${orders.kind} ${orders.generation}` : orders.kind;
 
-  it('blocks while they gain, then descents, then both with guests, then anew; nothing gained moves it on', () => {
-    const hunt = new Hunt(true, true);
+  it('blocks while they gain, then descents, then both with injected, then anew; nothing gained moves it on', () => {
+    const schedule = new Schedule(true, true);
     const seen: string[] = [];
-    let guests = 0;
+    let injected = 0;
     for (let round = 0; round < 80; round++) {
-      const orders = hunt.orders(1, outlook(900));
-      if (!('news' in orders)) throw new Error('a hunt never rests');
+      const orders = schedule.orders(1, outlook(900));
+      if (!('shared' in orders)) throw new Error('a schedule never rests');
       if (seen.at(-1) !== told(orders)) seen.push(told(orders));
-      if (seen.length > 2) guests = Math.max(guests, orders.news.guests.length);
+      if (seen.length > 2) injected = Math.max(injected, orders.shared.injected.length);
       const cost = round < 5 ? 1000 - 10 * (round + 1) : 950;
-      hunt.hear({ kind: orders.kind, choice: Int32Array.of(cost), cost, steps: 1 });
+      schedule.hear({ kind: orders.kind, choice: Int32Array.of(cost), cost, steps: 1 });
       if (seen.includes('search 1')) break;
     }
     expect(seen[0]).toBe('search 0');
     expect(seen[1]).toBe('descend 0');
     expect(seen.at(-1)).toBe('search 1');
-    expect(guests).toBe(1);
-    expect(hunt.ended?.cost).toBe(950);
+    expect(injected).toBe(1);
+    expect(schedule.ended?.cost).toBe(950);
   });
 
   it('with blocks alone a leader works on the best of all, others start anew', () => {
-    const leader = new Hunt(false, true);
+    const leader = new Schedule(false, true);
     const orders = leader.orders(1, outlook(900));
-    expect('news' in orders && orders.news.cost).toBe(900);
-    const rival = new Hunt(false, false);
+    expect('shared' in orders && orders.shared.cost).toBe(900);
+    const rival = new Schedule(false, false);
     let last = '';
     for (let round = 0; round < 20; round++) {
       const own = rival.orders(1, outlook(900));
-      expect('news' in own && own.news.cost).toBe(1000);
+      expect('shared' in own && own.shared.cost).toBe(1000);
       last = told(own);
       rival.hear({ kind: 'search', cost: Infinity, steps: 0 });
     }
     expect(last).toBe('search 1');
   });
 
-  it('a tight model gets blocks alone at the latest prices, then blocks with guests, then starts anew', () => {
-    const hunt = new Hunt(true, true);
+  it('a tight model gets blocks alone at the latest prices, then blocks with injected, then starts anew', () => {
+    const schedule = new Schedule(true, true);
     const near: BoundReport = { ...bound, best: 890, present: 890 };
     const seen: string[] = [];
     const scales: number[] = [];
     const united: number[] = [];
     for (let round = 0; round < 40 && seen.at(-1) !== 'search 1'; round++) {
-      // Every round has prices of its own: the hunt is to take them.
+      // Every round has prices of its own: the schedule is to take them.
       const lambda = Float64Array.of(round);
-      const orders = hunt.orders(1, { ...outlook(900), bound: { ...near, lambda }, tight: true });
-      if (!('news' in orders)) throw new Error('a hunt never rests');
-      expect(orders.news.lambda).toBe(lambda);
+      const orders = schedule.orders(1, { ...outlook(900), bound: { ...near, lambda }, tight: true });
+      if (!('shared' in orders)) throw new Error('a schedule never rests');
+      expect(orders.shared.lambda).toBe(lambda);
       if (seen.at(-1) !== told(orders)) seen.push(told(orders));
-      scales.push(orders.news.scale);
-      if (orders.news.guests.length > 0) united.push(round);
+      scales.push(orders.shared.scale);
+      if (orders.shared.injected.length > 0) united.push(round);
       // Gains of a ten-thousandth of the cost count while they are large beside the distance to the bound.
       const cost = round < 5 ? 895 - 0.1 * round : 894.6;
-      hunt.hear({ kind: orders.kind, choice: Int32Array.of(cost), cost, steps: 1 });
+      schedule.hear({ kind: orders.kind, choice: Int32Array.of(cost), cost, steps: 1 });
     }
     expect(seen).toEqual(['search 0', 'search 1']);
-    // Four times the distance of what the hunt has: 1000 at first, 895 after a round.
+    // Four times the distance of what the schedule has: 1000 at first, 895 after a round.
     expect(scales.slice(0, 2)).toEqual([440, 20]);
-    // Five rounds gain, eight do not; four more with guests.
+    // Five rounds gain, eight do not; four more with injected.
     expect(united).toEqual([13, 14, 15, 16]);
-    expect(hunt.ended?.cost).toBe(894.6);
+    expect(schedule.ended?.cost).toBe(894.6);
   });
 
   it('the scale of a search is never more than the cost', () => {
-    const hunt = new Hunt(true, true);
-    const orders = hunt.orders(1, outlook(900));
-    expect('news' in orders && orders.news.scale).toBe(1000);
+    const schedule = new Schedule(true, true);
+    const orders = schedule.orders(1, outlook(900));
+    expect('shared' in orders && orders.shared.scale).toBe(1000);
   });
 
   it('a large model goes through all stages to a checked choice, the same with one thread and with two', async () => {
     const problem = build(chain(3, 1900, 3));
-    const reduced = compact(problem);
+    const reduced = presolve(problem);
     const start = reduced === undefined ? undefined : firstChoice(reduced.model);
     if (reduced === undefined || start === undefined) throw new Error('it has choices');
     const { model } = reduced;
     expect(model.count).toBeGreaterThan(1000);
-    const run = (threads: number, lanes: number): ReturnType<typeof search> => {
+    const run = (threads: number, members: number): ReturnType<typeof search> => {
       const control = new Int32Array(new SharedArrayBuffer(4));
       const cost = costOf(model, start);
       // Small rounds, so that the stages fit into a test.
-      return search(model, start, cost, { seed: 1, threads, lanes, deadline: Infinity, control, work: 2e5, rounds: 16, onRound: () => false }); // prettier-ignore
+      return search(model, start, cost, { seed: 1, threads, members, deadline: Infinity, control, work: 2e5, rounds: 16, onRound: () => false }); // prettier-ignore
     };
     const [alone, together] = [await run(1, 2), await run(2, 2)];
     expect([together.cost, Array.from(together.choice)]).toEqual([alone.cost, Array.from(alone.choice)]);
@@ -190,7 +190,7 @@ describe('SO-37 (hunts)', () => {
   it('bounds with kernels are those of plain loops', () => {
     // Past 100,000 cells the dual keeps a copy where kernels reach it; a tree is solved exactly by messages alone.
     const plain = chain(8, 40, 60);
-    const model = compact(build({ ...plain, pieces: [], limit: Infinity }))?.model;
+    const model = presolve(build({ ...plain, pieces: [], limit: Infinity }))?.model;
     if (model === undefined) throw new Error('it has choices');
     expect(model.cells.length).toBeGreaterThan(100_000);
     const dual = new Dual(model);

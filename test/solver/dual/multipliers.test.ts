@@ -1,14 +1,14 @@
 /** The search for the price of one row, against all crossings of all choices. */
 import fc from 'fast-check';
 import { expect, it } from 'vitest';
-import { bracketOf, cornerOf, type Line } from '../../../src/solver/dual/multipliers.ts';
+import { bracketOf, breakpointOf, type SupportingLine } from '../../../src/solver/dual/multipliers.ts';
 
 const UNIT = 2 ** 20;
-const least = (lines: readonly Line[], unit: number): number =>
+const least = (lines: readonly SupportingLine[], unit: number): number =>
   Math.min(...lines.map(({ cost, over }) => cost + unit * over));
 
 /** The largest value of the least line: it lies at zero or where two lines cross. */
-function highest(lines: readonly Line[]): number {
+function highest(lines: readonly SupportingLine[]): number {
   let best = least(lines, 0);
   for (const a of lines) {
     for (const b of lines) {
@@ -28,22 +28,22 @@ const lists = fc
   .array(line, { minLength: 2, maxLength: 12 })
   .filter((lines) => lines.some(({ over }) => over > 0) && lines.some(({ over }) => over <= -1));
 
-it('the corner of all choices is the best bound that a price can give', () => {
+it('the breakpoint of all choices is the best bound that a price can give', () => {
   fc.assert(
     fc.property(lists, (lines) => {
       const free = least(lines, 0);
-      const top = Math.max(free, cornerOf(lines).top);
+      const top = Math.max(free, breakpointOf(lines).top);
       // A price is a multiple of 2^-20 of a unit, and a row takes at most 1,000 units more or less.
       expect(Math.abs(top - highest(lines))).toBeLessThan(1e-6 * Math.abs(free) + 0.01);
     }),
   );
 });
 
-it('the search meets the corner of all choices though it sees only the cheapest at the prices it asks for', () => {
+it('the search meets the breakpoint of all choices though it sees only the cheapest at the prices it asks for', () => {
   fc.assert(
     fc.property(lists, (lines) => {
       let asked = 0;
-      const cheapestAt = (price: bigint): Line => {
+      const cheapestAt = (price: bigint): SupportingLine => {
         asked++;
         const unit = Number(price) / UNIT;
         return lines.reduce((a, b) => (b.cost + unit * b.over < a.cost + unit * a.over ? b : a));
@@ -55,12 +55,12 @@ it('the search meets the corner of all choices though it sees only the cheapest 
         return;
       }
       expect(bracket).toBeDefined();
-      const { low, high, corner } = bracket ?? { low: 0n, high: 0n, corner: { price: 0n, top: 0 } };
+      const { low, high, breakpoint } = bracket ?? { low: 0n, high: 0n, breakpoint: { price: 0n, top: 0 } };
       expect(low < high).toBe(true);
-      const unit = Number(corner.price) / UNIT;
+      const unit = Number(breakpoint.price) / UNIT;
       const best = highest(lines);
       expect(least(lines, unit)).toBeGreaterThan(best - 1e-3 * Math.abs(best) - 1);
-      expect(corner.top).toBeGreaterThan(best - 1e-6 * Math.abs(best) - 1);
+      expect(breakpoint.top).toBeGreaterThan(best - 1e-6 * Math.abs(best) - 1);
       expect(asked).toBeLessThan(60);
     }),
   );

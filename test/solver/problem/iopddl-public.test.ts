@@ -4,7 +4,7 @@
 import { existsSync, readFileSync } from 'node:fs';
 import { gunzipSync } from 'node:zlib';
 import { describe, expect, it } from 'vitest';
-import { compact } from '../../../src/solver/anytime/model/presolve.ts';
+import { presolve } from '../../../src/solver/anytime/model/presolve.ts';
 import { costOf, usageOf } from '../../../src/solver/anytime/bound/trws.ts';
 import { firstChoice } from '../../../src/solver/anytime/run/member.ts';
 import { solveChoice } from '../../../src/solver/anytime/solve-choice.ts';
@@ -64,7 +64,7 @@ describe('IOPDDL: public files, reduction (../shared/fixtures/iopddl)', () => {
       `SO-40..50: ${letter} has a feasible first choice, the same in the model and the file`,
       () => {
         const problem = read(letter);
-        const reduced = compact(problem);
+        const reduced = presolve(problem);
         if (reduced === undefined) throw new Error('it has choices');
         const { model, expand } = reduced;
         const first = firstChoice(model);

@@ -1,9 +1,9 @@
 /** Fused choices against enumeration. */
 import { expect, test } from 'vitest';
-import { makeEngines } from '../../../src/solver/search/workspace.ts';
+import { makeWorkspace } from '../../../src/solver/search/workspace.ts';
 import { Fusion } from '../../../src/solver/search/fusion-moves.ts';
-import { Ground } from '../../../src/solver/search/prepared.ts';
-import { costAt } from '../../../src/solver/dual/rounding.ts';
+import { PreparedProblem } from '../../../src/solver/search/prepared.ts';
+import { evaluatePositions } from '../../../src/solver/dual/rounding.ts';
 import { ProblemBuilder } from '../../../src/solver/problem/builder.ts';
 import type { Problem } from '../../../src/solver/types.ts';
 import { mulberry32 } from '../support.ts';
@@ -25,9 +25,9 @@ function complete(variables: number, values: number, random: () => number): Prob
 test('the fused choice is the cheapest of all that the choices take, variables of equal content sharing what they take', () => {
   const random = mulberry32(8);
   for (let round = 0; round < 20; round++) {
-    const ground = new Ground(complete(5, 6, random));
-    const { net } = ground;
-    const fusion = new Fusion(net, makeEngines(ground));
+    const prepared = new PreparedProblem(complete(5, 6, random));
+    const { net } = prepared;
+    const fusion = new Fusion(net, makeWorkspace(prepared));
     const taken = new Set<number>();
     const offered: Int32Array[] = [];
     for (let k = 0; k < 4; k++) {
@@ -38,8 +38,8 @@ test('the fused choice is the cheapest of all that the choices take, variables o
     let least = Infinity;
     const values = [...taken];
     for (let code = 0; code < values.length ** 5; code++)
-      least = Math.min(least, costAt(net, Int32Array.from({ length: 5 }, (_, i) => values[Math.floor(code / values.length ** i) % values.length]))); // prettier-ignore
+      least = Math.min(least, evaluatePositions(net, Int32Array.from({ length: 5 }, (_, i) => values[Math.floor(code / values.length ** i) % values.length]))); // prettier-ignore
     expect(offered).toHaveLength(1);
-    expect(costAt(net, offered[0]), `round ${round}`).toBe(least);
+    expect(evaluatePositions(net, offered[0]), `round ${round}`).toBe(least);
   }
 });

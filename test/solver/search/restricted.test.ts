@@ -1,8 +1,8 @@
 /** The cheapest choice among some values of a problem, against exhaustive search and plain elimination. */
 import { describe, expect, it } from 'vitest';
-import { Ground } from '../../../src/solver/search/prepared.ts';
+import { PreparedProblem } from '../../../src/solver/search/prepared.ts';
 import { solveNow } from '../../../src/solver/solve.ts';
-import { type Left, Within } from '../../../src/solver/search/restricted.ts';
+import { type AllowedValues, RestrictedSolver } from '../../../src/solver/search/restricted.ts';
 import { eliminatePlainly, layered } from '../layered.ts';
 import { build, costOf, exhaust, mulberry32, type PlainProblem, randomProblem } from '../support.ts';
 
@@ -11,9 +11,9 @@ function randomLeft(
   next: () => number,
   sizes: readonly number[],
   placeOf: (variable: number) => number,
-): (Left | undefined)[] {
-  const lists = new Map<string, Left>();
-  const places = new Map<number, Left | undefined>();
+): (AllowedValues | undefined)[] {
+  const lists = new Map<string, AllowedValues>();
+  const places = new Map<number, AllowedValues | undefined>();
   return sizes.map((size, v) => {
     const place = placeOf(v);
     if (places.has(place)) return places.get(place);
@@ -30,7 +30,7 @@ function randomLeft(
 }
 
 /** The same problem with the other values forbidden. */
-function forbidden(plain: PlainProblem, left: readonly (Left | undefined)[]): PlainProblem {
+function forbidden(plain: PlainProblem, left: readonly (AllowedValues | undefined)[]): PlainProblem {
   const unary = plain.unary.map((costs, v) =>
     costs.map((c, a) => (left[v] === undefined || left[v].values.includes(a) ? c : Infinity)),
   );
@@ -54,17 +54,17 @@ function alike(plain: PlainProblem, width: number): number {
   return best;
 }
 
-describe('the cheapest choice within a ground', () => {
+describe('the cheapest choice of a restricted problem', () => {
   it('equals exhaustive search on 300 random problems, several sets of values on one ground', () => {
     let found = 0;
     for (let seed = 1; seed <= 300; seed++) {
       const plain = randomProblem(seed, { most: 8, values: 4 });
-      const within = new Within(new Ground(build(plain, seed % 2 === 0)));
+      const restricted = new RestrictedSolver(new PreparedProblem(build(plain, seed % 2 === 0)));
       const next = mulberry32(seed);
       for (let k = 0; k < 3; k++) {
         const left = randomLeft(next, plain.unary.map((u) => u.length), (v) => v); // prettier-ignore
         const truth = exhaust(forbidden(plain, left)).free;
-        const answer = within.cheapest(left, () => false);
+        const answer = restricted.solve(left, () => false);
         if (answer === undefined) {
           expect(truth, `seed ${seed}`).toBe(Infinity);
           continue;
@@ -81,13 +81,13 @@ describe('the cheapest choice within a ground', () => {
     let [found, equal] = [0, 0];
     for (let seed = 1; seed <= 5; seed++) {
       const { plain, width } = layered(seed, 800);
-      const ground = new Ground(build(plain));
-      expect(ground.fold, `seed ${seed}`).toBeDefined();
-      const within = new Within(ground);
+      const prepared = new PreparedProblem(build(plain));
+      expect(prepared.fold, `seed ${seed}`).toBeDefined();
+      const restricted = new RestrictedSolver(prepared);
       const next = mulberry32(seed);
       for (let k = 0; k < 3; k++) {
         const left = randomLeft(next, plain.unary.map((u) => u.length), (v) => v % width); // prettier-ignore
-        const answer = within.cheapest(left, () => false);
+        const answer = restricted.solve(left, () => false);
         if (answer === undefined) continue;
         found++;
         const rest = forbidden(plain, left);
@@ -104,24 +104,24 @@ describe('the cheapest choice within a ground', () => {
 
   it('does not answer for folded layers of which one keeps other values', () => {
     const { plain, width } = layered(3, 800);
-    const within = new Within(new Ground(build(plain)));
-    const left = plain.unary.map((u, v): Left | undefined =>
+    const restricted = new RestrictedSolver(new PreparedProblem(build(plain)));
+    const left = plain.unary.map((u, v): AllowedValues | undefined =>
       v === 400 * width && u.length > 1 ? { id: 0, values: Int32Array.of(0) } : undefined,
     );
-    expect(within.cheapest(left, () => false)).toBeUndefined();
+    expect(restricted.solve(left, () => false)).toBeUndefined();
   });
 
-  it('leaves the ground as it is: a solve with it answers as one without', () => {
+  it('leaves the prepared problem as it is: a solve with it answers as one without', () => {
     for (let seed = 1; seed <= 40; seed++) {
       const plain = randomProblem(seed, { most: 9, values: 4, row: true });
       const problem = build(plain);
-      const ground = new Ground(problem);
-      const within = new Within(ground);
-      within.cheapest(randomLeft(mulberry32(seed), plain.unary.map((u) => u.length), (v) => v), () => false); // prettier-ignore
-      const [own, shared] = [solveNow(problem), solveNow(problem, { ground })];
+      const prepared = new PreparedProblem(problem);
+      const restricted = new RestrictedSolver(prepared);
+      restricted.solve(randomLeft(mulberry32(seed), plain.unary.map((u) => u.length), (v) => v), () => false); // prettier-ignore
+      const [own, shared] = [solveNow(problem), solveNow(problem, { prepared })];
       expect([shared.status, shared.objective], `seed ${seed}`).toEqual([own.status, own.objective]);
-      // The ground of another problem is left aside.
-      const other = solveNow(build(randomProblem(seed + 1000, { most: 9, values: 4, row: true })), { ground });
+      // What was prepared for another problem is ignored.
+      const other = solveNow(build(randomProblem(seed + 1000, { most: 9, values: 4, row: true })), { prepared });
       expect(other.objective).toBe(solveNow(build(randomProblem(seed + 1000, { most: 9, values: 4, row: true }))).objective); // prettier-ignore
     }
   });

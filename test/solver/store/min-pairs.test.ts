@@ -1,15 +1,15 @@
-/** Tables whose slices are pairs of offers: taken apart only where that is exact, and messages through them are the same. */
+/** Tables whose slices are pairs of minPairs: taken apart only where that is exact, and messages through them are the same. */
 import { describe, expect, it } from 'vitest';
-import { Messages } from '../../../src/solver/dual/trws.ts';
+import { Trws } from '../../../src/solver/dual/trws.ts';
 import { networkOf } from '../../../src/solver/network/from-problem.ts';
-import { Splits } from '../../../src/solver/store/min-pairs.ts';
+import { MinPairsMemo } from '../../../src/solver/store/min-pairs.ts';
 import { Pool } from '../../../src/solver/store/pool.ts';
 import { ProblemBuilder } from '../../../src/solver/problem/builder.ts';
 import { solveNow } from '../../../src/solver/solve.ts';
 import type { Problem } from '../../../src/solver/types.ts';
 import { dice } from '../check-support.ts';
 
-/** All pairs of `owned` and `copies` offers as the values of a hub with several neighbours, as shared copies are. */
+/** All pairs of `owned` and `copies` minPairs as the values of a hub with several neighbours, as shared copies are. */
 function hub(seed: number, owned: number, copies: number): Problem {
   const roll = dice(seed);
   const costs = (n: number): Float64Array => Float64Array.from({ length: n }, () => roll(1000));
@@ -43,10 +43,10 @@ function hub(seed: number, owned: number, copies: number): Problem {
   const second = none.slice();
   first[center] = maps.length - 2;
   second[center] = maps.length - 1;
-  return { ...problem, maps, offers: { first, second } };
+  return { ...problem, maps, minPairs: { first, second } };
 }
 
-function withoutHint({ offers: _, ...problem }: Problem): Problem {
+function withoutHint({ minPairs: _, ...problem }: Problem): Problem {
   return problem;
 }
 
@@ -54,10 +54,10 @@ describe('tables of pairs of offers', () => {
   it('messages and bounds are the same with the hint and without it', () => {
     for (let seed = 1; seed <= 40; seed++) {
       const problem = hub(seed, 7, 6);
-      const [plain, split] = [withoutHint(problem), problem].map((p) => new Messages(networkOf(p, new Pool())));
-      for (let sweep = 0; sweep < 6; sweep++) expect(split.sweep(), `seed ${seed}`).toBe(plain.sweep());
-      expect(split.to, `seed ${seed}`).toEqual(plain.to);
-      expect(split.shifts, `seed ${seed}`).toEqual(plain.shifts);
+      const [plain, pairs] = [withoutHint(problem), problem].map((p) => new Trws(networkOf(p, new Pool())));
+      for (let sweep = 0; sweep < 6; sweep++) expect(pairs.sweep(), `seed ${seed}`).toBe(plain.sweep());
+      expect(pairs.to, `seed ${seed}`).toEqual(plain.to);
+      expect(pairs.shifts, `seed ${seed}`).toEqual(plain.shifts);
     }
   });
 
@@ -66,7 +66,7 @@ describe('tables of pairs of offers', () => {
     const seen = net.incident[0].map((id) => {
       const f = net.factors[id]!;
       const axis = f.vars[0] === 0 ? 0 : 1;
-      return net.pool.splits.find(f.table, axis, f.maps[axis], net.offers[0], net.offers[1])?.count;
+      return net.pool.minPairsMemo.find(f.table, axis, f.maps[axis], net.minPairs[0], net.minPairs[1])?.count;
     });
     expect(seen).toEqual([13, 13, 13, 13]);
   });
@@ -82,7 +82,7 @@ describe('tables of pairs of offers', () => {
       [42, 10],
       Float64Array.from({ length: 420 }, () => roll(1000)),
     );
-    expect(new Splits((id) => pool.mapOf(id)).find(noise, 0, map, first, second)).toBeNull();
+    expect(new MinPairsMemo((id) => pool.mapOf(id)).find(noise, 0, map, first, second)).toBeNull();
 
     const problem = hub(8, 7, 6);
     const turned = {

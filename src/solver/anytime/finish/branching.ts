@@ -1,16 +1,16 @@
 /** From a plan on the reduced model to one on the problem: its variables, values, rows and integer prices. */
 import { pricedRows, type BranchTree } from './branch-tree.ts';
-import type { Plan, PlanNode } from './close.ts';
-import type { Compact } from '../model/presolve.ts';
+import type { Branching, BranchingNode } from './close.ts';
+import type { Presolved } from '../model/presolve.ts';
 import { sourceOf } from './dual-certificate.ts';
 
 const PRICE_SCALE = 2 ** 20;
 
 /** The plan of a tree on `reduced.model`. */
-export function planOf(reduced: Compact, tree: BranchTree): Plan {
+export function branchingOf(reduced: Presolved, tree: BranchTree): Branching {
   const rows = pricedRows(tree);
   const place = new Map(rows.map((row, k) => [row, k]));
-  const translate = (node: BranchTree): PlanNode => {
+  const translate = (node: BranchTree): BranchingNode => {
     if ('prices' in node) {
       const prices = rows.map(() => 0n);
       for (const { row, price } of node.prices) prices[place.get(row) ?? 0] = BigInt(Math.round(price * PRICE_SCALE));

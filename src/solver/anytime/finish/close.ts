@@ -10,25 +10,25 @@ import type { Network } from '../../network/network.ts';
 import { Pool } from '../../store/pool.ts';
 import { STEP } from '../../network/proof-log.ts';
 import { installRows, type PlainRow } from '../../network/rows.ts';
-import { makeEngines } from '../../search/workspace.ts';
+import { makeWorkspace } from '../../search/workspace.ts';
 import { Search } from '../../search/branch-and-bound.ts';
 import type { Certificate, CertificateRow, Problem } from '../../types.ts';
 import { evaluator, type Evaluated } from '../model/evaluator.ts';
 
 /** A split of a variable of the problem into the listed values and all others. */
-export interface PlanSplit {
+export interface BranchingSplit {
   readonly variable: number;
   readonly values: readonly number[];
-  readonly parts: readonly [PlanNode, PlanNode];
+  readonly parts: readonly [BranchingNode, BranchingNode];
 }
 
 /** A leaf has one price per row of the plan, in units of 2^-20. */
-export type PlanNode = PlanSplit | { readonly prices: readonly bigint[] };
+export type BranchingNode = BranchingSplit | { readonly prices: readonly bigint[] };
 
 /** A plan of branching; nothing in it is trusted. */
-export interface Plan {
+export interface Branching {
   readonly rows: readonly CertificateRow[];
-  readonly root: PlanNode;
+  readonly root: BranchingNode;
 }
 
 /** What closing is to do. */
@@ -39,7 +39,7 @@ export interface ClosingJob {
   /** One price per row, in units of 2^-20. */
   readonly prices: readonly bigint[];
   /** Where known: how to branch, with prices for every leaf, instead of `rows` and `prices`. */
-  readonly plan?: Plan;
+  readonly plan?: Branching;
   /** Milliseconds since the epoch. */
   readonly deadline: number;
 }
@@ -98,8 +98,8 @@ function attempt(
     return withRows && (worstTime >= 0 || breaksRow) ? Infinity : value;
   };
   const stopped = (): boolean => milliseconds() > deadline;
-  const search = new Search({ evaluate: cost, stopped, progress: () => undefined, gap: 0 }, makeEngines(net));
-  search.offer(job.choice);
+  const search = new Search({ evaluate: cost, stopped, progress: () => undefined, gap: 0 }, makeWorkspace(net));
+  search.propose(job.choice);
   const bound = Math.ceil(search.solvePriced(net, job.prices) / net.quantum) * net.quantum;
   const { choice, objective } = search.best ?? { choice: job.choice, objective: cost(job.choice, true) };
   const proven = prove(problem, choice, objective, pool, rows, search.proof, bound >= objective);
@@ -118,7 +118,7 @@ function attempt(
 }
 
 /** Carries out a plan of branching: reduces, splits as it says, and has the engine solve every leaf at the leaf's prices. */
-function carryOut(job: ClosingJob, plan: Plan, evaluateChoice: (choice: Int32Array) => Evaluated): Closing {
+function carryOut(job: ClosingJob, plan: Branching, evaluateChoice: (choice: Int32Array) => Evaluated): Closing {
   const { problem, deadline } = job;
   const rows = plan.rows.map((source) => rowOf(problem, source));
   const pool = new Pool();
@@ -129,10 +129,10 @@ function carryOut(job: ClosingJob, plan: Plan, evaluateChoice: (choice: Int32Arr
     return withRows && (worstTime >= 0 || breaksRow) ? Infinity : value;
   };
   const stopped = (): boolean => milliseconds() > deadline;
-  const engines = makeEngines(net);
-  const search = new Search({ evaluate: cost, stopped, progress: () => undefined, gap: 0 }, engines);
-  search.offer(job.choice);
-  const visit = (node: PlanNode, at: Network): number => {
+  const workspace = makeWorkspace(net);
+  const search = new Search({ evaluate: cost, stopped, progress: () => undefined, gap: 0 }, workspace);
+  search.propose(job.choice);
+  const visit = (node: BranchingNode, at: Network): number => {
     if ('prices' in node) return search.solvePriced(at, node.prices);
     const part = positionsOf(at, node);
     // The reduction has settled the variable, which it had not on the model of the plan: no plan for this network.
@@ -150,17 +150,17 @@ function carryOut(job: ClosingJob, plan: Plan, evaluateChoice: (choice: Int32Arr
     });
     return least;
   };
-  const bound = engines.reducer.reduce(net) ? Math.ceil(visit(plan.root, net) / net.quantum) * net.quantum : Infinity;
+  const bound = workspace.reducer.reduce(net) ? Math.ceil(visit(plan.root, net) / net.quantum) * net.quantum : Infinity;
   const { choice, objective } = search.best ?? { choice: job.choice, objective: cost(job.choice, true) };
-  const claim = { log: net.log, rows: true };
-  const proven = prove(problem, choice, objective, pool, rows, claim, bound >= objective);
+  const uncertified = { log: net.log, rows: true };
+  const proven = prove(problem, choice, objective, pool, rows, uncertified, bound >= objective);
   return { choice, objective, bound: proven.bound, certificate: proven.certificate, nodes: search.nodes };
 }
 
 /** The network's variable that decides a variable of the problem, and its positions with the listed values and without. */
 function positionsOf(
   net: Network,
-  { variable, values }: PlanSplit,
+  { variable, values }: BranchingSplit,
 ): { readonly variable: number; readonly inside: Int32Array; readonly outside: Int32Array } | undefined {
   const { pool } = net;
   for (let i = 0; i < net.count; i++) {

@@ -5,7 +5,7 @@
 import { hashProblem } from '../../check/hash.ts';
 import type { DualCertificate } from '../../check/dual.ts';
 import type { CertificateRow, Problem } from '../../types.ts';
-import { classesOf, unreduced, type Compact } from '../model/presolve.ts';
+import { classesOf, withoutPresolve, type Presolved } from '../model/presolve.ts';
 import { Dual } from '../bound/trws.ts';
 import type { BoundReport } from '../run/member.ts';
 import type { Groups } from '../model/merge.ts';
@@ -24,10 +24,10 @@ export function sourceOf(source: number): CertificateRow {
 /** The certificate of a bound that was found on `reduced.model`. */
 export function dualCertificate(
   problem: Problem,
-  reduced: Compact,
+  reduced: Presolved,
   report: Pick<BoundReport, 'lambda' | 'toFirst' | 'toSecond'>,
 ): DualCertificate {
-  const whole = unreduced(problem, reduced.groups);
+  const whole = withoutPresolve(problem, reduced.groups);
   const dual = new Dual(whole.model);
   const prices = pricesOf(reduced, report.lambda);
   const place = new Map<number, number>();
@@ -113,7 +113,7 @@ function settledEdges(problem: Problem, groups: Groups): SettledEdge[] {
   return [...found.values()];
 }
 
-function pricesOf(reduced: Compact, lambda: Float64Array): { source: number; price: bigint }[] {
+function pricesOf(reduced: Presolved, lambda: Float64Array): { source: number; price: bigint }[] {
   const out: { source: number; price: bigint }[] = [];
   lambda.forEach((l, t) => {
     const price = BigInt(Math.floor(l * PRICE_SCALE));
@@ -124,9 +124,9 @@ function pricesOf(reduced: Compact, lambda: Float64Array): { source: number; pri
 
 /** Messages of the reduced model at the same edges and values; zero elsewhere. */
 function carryMessages(
-  reduced: Compact,
+  reduced: Presolved,
   report: Pick<BoundReport, 'toFirst' | 'toSecond'>,
-  whole: Compact,
+  whole: Presolved,
   dual: Dual,
 ): void {
   const from = new Dual(reduced.model);

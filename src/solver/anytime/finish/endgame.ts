@@ -4,14 +4,14 @@
  */
 import { milliseconds } from '../../clock.ts';
 import { evaluate } from '../../check/check.ts';
-import { aside, type AsideLimits } from './job.ts';
+import { runJob, type JobLimits } from './job.ts';
 import type { BranchTree, TreeJob } from './branch-tree.ts';
 import type { ChoiceRun, ChoiceSolution } from '../choice.ts';
 import type { Closing, ClosingJob } from './close.ts';
-import type { Compact } from '../model/presolve.ts';
+import type { Presolved } from '../model/presolve.ts';
 import type { Finish, FinishJob } from './finish.ts';
 import type { BoundReport } from '../run/member.ts';
-import { planOf } from './branching.ts';
+import { branchingOf } from './branching.ts';
 import { sourceOf } from './dual-certificate.ts';
 import type { Findings } from '../run/rounds.ts';
 
@@ -31,13 +31,13 @@ type Bounded = Findings & { readonly bound: BoundReport };
 
 export class Endgame {
   readonly #run: ChoiceRun;
-  readonly #reduced: Compact;
+  readonly #reduced: Presolved;
   #closed: Closing | undefined;
   #finished: ChoiceSolution['finisher'];
   /** Rows that HiGHS' last program had, once it says that nothing is cheaper. */
   #finishRows: readonly number[] | undefined;
 
-  constructor(run: ChoiceRun, reduced: Compact) {
+  constructor(run: ChoiceRun, reduced: Presolved) {
     this.#run = run;
     this.#reduced = reduced;
   }
@@ -73,9 +73,9 @@ export class Endgame {
       seed: run.options.seed ?? 0,
     };
     let best = found;
-    const limits: AsideLimits = { deadline, stopped: () => run.stopped() };
+    const limits: JobLimits = { deadline, stopped: () => run.stopped() };
     const url = new URL('./finish-worker.mjs', import.meta.url);
-    const end = await aside<Finish, Pick<Finish, 'choice' | 'cost'>>(url, job, limits, ({ choice, cost }) => {
+    const end = await runJob<Finish, Pick<Finish, 'choice' | 'cost'>>(url, job, limits, ({ choice, cost }) => {
       // The word of a foreign solver went through our own evaluation of the reduced model; here the checker looks.
       if (!(cost < best.cost)) return;
       this.#inspect(choice, cost);
@@ -116,19 +116,19 @@ export class Endgame {
     const plain: ClosingJob = { ...common, ...pricedRows(reduced, found.bound.lambda) };
     const rows = this.#finishRows;
     if (rows === undefined) return this.#attempt(plain);
-    const byPlan = async (): Promise<void> => {
+    const byBranching = async (): Promise<void> => {
       const tree = await this.#plan(found, rows, deadline);
-      if (tree !== undefined) await this.#attempt({ ...common, rows: [], prices: [], plan: planOf(reduced, tree) });
+      if (tree !== undefined) await this.#attempt({ ...common, rows: [], prices: [], plan: branchingOf(reduced, tree) });
     };
     // What the plain attempt proves at all it proves early, and the plan needs the machine.
     const early = {
       ...plain,
       deadline: Math.min(deadline, milliseconds() + PLAIN_SHARE * (deadline - milliseconds())),
     };
-    if ((options.threads ?? 2) > 1) await Promise.all([this.#attempt(early), byPlan()]);
+    if ((options.threads ?? 2) > 1) await Promise.all([this.#attempt(early), byBranching()]);
     else {
       await this.#attempt(early);
-      if (!this.#proven()) await byPlan();
+      if (!this.#proven()) await byBranching();
     }
   }
 
@@ -140,7 +140,7 @@ export class Endgame {
   async #attempt(job: ClosingJob): Promise<void> {
     const url = new URL('./close-worker.mjs', import.meta.url);
     const stopped = (): boolean => this.#run.stopped() || this.#proven();
-    const end = await aside<Closing>(url, job, { deadline: job.deadline, stopped });
+    const end = await runJob<Closing>(url, job, { deadline: job.deadline, stopped });
     if (end.kind === 'fault') throw end.fault;
     if (end.kind !== 'answer' || this.#proven()) return;
     const { answer } = end;
@@ -157,7 +157,7 @@ export class Endgame {
     const job: TreeJob & { readonly kind: 'plan' } = { kind: 'plan', model, source, cost: found.cost, rows, deadline };
     const url = new URL('./finish-worker.mjs', import.meta.url);
     const stopped = (): boolean => this.#run.stopped() || this.#proven();
-    const end = await aside<BranchTree | undefined>(url, job, { deadline, stopped });
+    const end = await runJob<BranchTree | undefined>(url, job, { deadline, stopped });
     if (end.kind === 'fault' && end.fault.name !== 'RuntimeError') throw end.fault;
     return end.kind === 'answer' ? end.answer : undefined;
   }
@@ -168,7 +168,7 @@ function hasBound(found: Findings): found is Bounded {
 }
 
 /** Rows that closing begins with, and their prices in units of 2^-20. */
-function pricedRows({ model }: Compact, lambda: Float64Array): Pick<ClosingJob, 'rows' | 'prices'> {
+function pricedRows({ model }: Presolved, lambda: Float64Array): Pick<ClosingJob, 'rows' | 'prices'> {
   const { capacity, sources } = model;
   const worth = lambda.map((l, t) => l * capacity[t]);
   const total = worth.reduce((a, b) => a + b, 0);

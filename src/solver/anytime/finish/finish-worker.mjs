@@ -1,6 +1,6 @@
 /**
  * Runs `finish` (or, on a job with `kind: 'plan'`, `branchTree`) in a thread of its own: HiGHS is one long call, and past its memory it poisons the thread that it runs in.
- * Posts `{ news: { choice, cost } }` for every better choice and `{ answer }` at the end. Plain JavaScript for the same
+ * Posts `{ update: { choice, cost } }` for every better choice and `{ answer }` at the end. Plain JavaScript for the same
  * reason as `worker.mjs`.
  */
 import { existsSync } from 'node:fs';
@@ -18,8 +18,8 @@ if (workerData.kind === 'plan') {
   answer = await branchTree(workerData);
 } else {
   const { finish } = await import('./finish.js');
-  const news = (/** @type {Int32Array} */ choice, /** @type {number} */ cost) =>
-    port.postMessage({ news: { choice, cost } });
-  answer = await finish(workerData, news);
+  const update = (/** @type {Int32Array} */ choice, /** @type {number} */ cost) =>
+    port.postMessage({ update: { choice, cost } });
+  answer = await finish(workerData, update);
 }
 port.postMessage({ answer });

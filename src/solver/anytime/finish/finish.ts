@@ -65,7 +65,7 @@ export async function finish(
     values: fixed.liveValue.reduce((a, b) => a + b, 0),
   });
   if (program.columns > MOST_COLUMNS || program.indices.length > MOST_NONZEROS) return end('too large');
-  const offer = (columns: ArrayLike<number>): Int32Array | undefined => {
+  const propose = (columns: ArrayLike<number>): Int32Array | undefined => {
     const found = choiceOf(fixed, program, columns);
     if (found === undefined) return undefined;
     const price = costOf(model, found);
@@ -94,7 +94,7 @@ export async function finish(
       runs++;
       lp.run({
         [highs.constants.callbackType.mipImprovingSolution]: (event) => {
-          if (event.data.mip_solution !== undefined) offer(event.data.mip_solution);
+          if (event.data.mip_solution !== undefined) propose(event.data.mip_solution);
           return undefined;
         },
       });
@@ -105,7 +105,7 @@ export async function finish(
             ? 'limit'
             : 'no word',
         );
-      const found = offer(lp.getSolution().colValue);
+      const found = propose(lp.getSolution().colValue);
       if (found === undefined) return end('no word');
       const fresh = brokenRows(model, found, rows);
       if (fresh.length === 0) return end('done');

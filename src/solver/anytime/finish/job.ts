@@ -6,7 +6,7 @@ import { milliseconds } from '../../clock.ts';
 import { Worker } from 'node:worker_threads';
 
 /** What may end a job early. */
-export interface AsideLimits {
+export interface JobLimits {
   /** Milliseconds since the epoch; Infinity for none. */
   readonly deadline: number;
   /** Whether the job is to stop at once. */
@@ -14,7 +14,7 @@ export interface AsideLimits {
 }
 
 /** How a job ended: its answer, its end by the clock or the caller, or the fault of its thread. */
-export type Aside<T> =
+export type JobOutcome<T> =
   | { readonly kind: 'answer'; readonly answer: T }
   | { readonly kind: 'stopped' }
   | { readonly kind: 'fault'; readonly fault: Error };
@@ -24,21 +24,21 @@ const GRACE = 500;
 const TICK = 50;
 
 /**
- * Runs the worker at `url` on a job. Messages `{ news }` go to `hear` as they come, a message `{ answer }` ends it. The
+ * Runs the worker at `url` on a job. Messages `{ update }` go to `receive` as they come, a message `{ answer }` ends it. The
  * types are the caller's word for what its worker posts.
  */
-export async function aside<T, News = never>(
+export async function runJob<T, Update = never>(
   url: URL,
   job: unknown,
-  { deadline, stopped }: AsideLimits,
-  hear: (news: News) => void = () => undefined,
-): Promise<Aside<T>> {
+  { deadline, stopped }: JobLimits,
+  receive: (update: Update) => void = () => undefined,
+): Promise<JobOutcome<T>> {
   const worker = new Worker(url, { workerData: job, execArgv: [] });
   let timer: NodeJS.Timeout | undefined;
   try {
-    return await new Promise<Aside<T>>((resolve) => {
-      worker.on('message', (message: { readonly answer: T } | { readonly news: News }) => {
-        if ('news' in message) hear(message.news);
+    return await new Promise<JobOutcome<T>>((resolve) => {
+      worker.on('message', (message: { readonly answer: T } | { readonly update: Update }) => {
+        if ('update' in message) receive(message.update);
         else resolve({ kind: 'answer', answer: message.answer });
       });
       worker.on('error', (fault: Error) => resolve({ kind: 'fault', fault }));

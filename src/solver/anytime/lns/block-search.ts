@@ -3,7 +3,7 @@
  * enters as prices, and what would still exceed a row is priced up inside the block until it fits or nothing is gained.
  */
 import { Block } from './block.ts';
-import { Charges } from './row-penalties.ts';
+import { RowPenalties } from './row-penalties.ts';
 import { costOf, usageOf } from '../bound/trws.ts';
 import type { Model } from '../model/model.ts';
 import type { Random } from '../model/random.ts';
@@ -12,10 +12,10 @@ import type { Random } from '../model/random.ts';
 export interface BlockMove {
   /** Largest table of an elimination, in cells. */
   readonly cap: number;
-  /** Most candidate values of a variable besides those that `guests` name. */
+  /** Most candidate values of a variable besides those that `injected` name. */
   readonly candidates: number;
   /** Choices whose values are candidates, too (elite choices, rounded bounds, the same place in another layer). */
-  readonly guests: readonly Int32Array[];
+  readonly injected: readonly Int32Array[];
   /** Share of the row prices that the block pays. */
   readonly factor: number;
   /** Highest true cost that is accepted. */
@@ -33,9 +33,9 @@ export interface BlockMove {
 }
 
 /** Share of the price at which the block would gain nothing that an exceeded row is charged at first. */
-const FIRST_CHARGE = 0.5;
+const FIRST_PENALTY = 0.5;
 
-export class Explorer {
+export class BlockSearch {
   readonly model: Model;
   readonly x: Int32Array;
   readonly usage: Float64Array;
@@ -138,7 +138,7 @@ export class Explorer {
       for (let c = 0; c < block.start[block.count]; c++) block.costs[c] += move.noise * this.random.next();
     const before = this.#presentCost();
     let accepted = false;
-    this.#charges.clear();
+    this.#penalties.clear();
     for (let attempt = 0; attempt < move.attempts; attempt++) {
       if (Number.isNaN(block.minimise())) break;
       this.#collect();
@@ -150,14 +150,14 @@ export class Explorer {
       const row = none ? -1 : this.#worstRow();
       if (row >= 0) {
         const gain = poor ? 0 : Math.max(-priced, 1e-9 * Math.abs(before));
-        this.#bill(row, this.#charges.raise(row, (FIRST_CHARGE * gain) / this.#excess));
+        this.#penalize(row, this.#penalties.raise(row, (FIRST_PENALTY * gain) / this.#excess));
       } else if (!poor) {
         this.#apply(cost);
         accepted = true;
         break;
       } else {
         this.#clear();
-        if (!this.#charges.lower((r, difference) => this.#bill(r, difference))) break;
+        if (!this.#penalties.lower((r, difference) => this.#penalize(r, difference))) break;
       }
     }
     this.#release();
@@ -218,8 +218,8 @@ export class Explorer {
     this.#values = bigger;
   }
 
-  /** The present value, the guests' values, and the best ones under the present neighbours and by the hints. */
-  #choose(i: number, { candidates, guests }: BlockMove): void {
+  /** The present value, the injected' values, and the best ones under the present neighbours and by the hints. */
+  #choose(i: number, { candidates, injected }: BlockMove): void {
     const { sizes, incident, other, cells } = this.model;
     const size = sizes[i];
     const block = this.#block;
@@ -239,7 +239,7 @@ export class Explorer {
     const mark = this.#mark;
     mark.fill(0, 0, size);
     mark[this.x[i]] = 1;
-    for (const guest of guests) mark[guest[i]] = 1;
+    for (const injectedChoice of injected) mark[injectedChoice[i]] = 1;
     if (alive <= candidates) {
       for (let a = 0; a < size; a++) if (hint[hints + a] <= limit) mark[a] = 1;
     } else {
@@ -366,14 +366,14 @@ export class Explorer {
 
   #excess = 0;
   #looked = 0;
-  readonly #charges = new Charges();
+  readonly #penalties = new RowPenalties();
 
   #clear(): void {
     if (this.#high > this.#low) this.#difference.fill(0, this.#low, this.#high + 1);
   }
 
   /** Adds `price` per unit of the row to the costs of the block. */
-  #bill(row: number, price: number): void {
+  #penalize(row: number, price: number): void {
     const { segment, lo, hi, amount, amounts } = this.model;
     const block = this.#block;
     this.#vars.forEach((i, k) => {

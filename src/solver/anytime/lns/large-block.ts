@@ -1,5 +1,5 @@
 /**
- * Descent: blocks that hold (nearly) the whole model. With the rows replaced by prices, everything but a few per cent of
+ * LargeBlockDescent: blocks that hold (nearly) the whole model. With the rows replaced by prices, everything but a few per cent of
  * frozen variables (`order.ts`) is minimised exactly in one elimination, so that a relaxed choice sinks to the bottom of its
  * valley in a few moves, whatever the distance between the places that must change together. Where it comes to rest, the
  * exceeded rows get dearer and the slack ones cheaper, and a copy of it is repaired and settled under the true rows.
@@ -7,12 +7,12 @@
  * Like a stream, a descent depends on its seed and on what it receives, never on the clock.
  */
 import { priceValues, usageOf } from '../bound/trws.ts';
-import { Explorer } from './block-search.ts';
+import { BlockSearch } from './block-search.ts';
 import type { Model } from '../model/model.ts';
 import { Neighbourhood } from './neighbourhood.ts';
 import { Random } from '../model/random.ts';
 import { repair } from './repair.ts';
-import type { News } from './operators.ts';
+import type { SharedState } from './operators.ts';
 
 const ALL = 1 << 20;
 /** Largest tables, by how long nothing was gained. */
@@ -42,13 +42,13 @@ const MOST_STEPS = 100;
 /** Rests after which a descent that found nothing better starts from the best choice with the given prices again. */
 const PATIENCE = 8;
 
-export class Descent {
+export class LargeBlockDescent {
   readonly #model: Model;
   readonly #random: Random;
   readonly #neighbourhood: Neighbourhood;
   /** The relaxed choice (rows without end), and the one under the true rows. */
-  readonly #relaxed: Explorer;
-  readonly #true: Explorer;
+  readonly #relaxed: BlockSearch;
+  readonly #true: BlockSearch;
   readonly #stopped: () => boolean;
   /** Prices: those given times a factor of the descent's own, or its own where none is given. */
   readonly #lambda: Float64Array;
@@ -58,50 +58,50 @@ export class Descent {
   readonly #step: Float64Array;
   readonly #sign: Int8Array;
   readonly #prefix: Float64Array;
-  #guests: readonly Int32Array[] = [];
+  #injected: readonly Int32Array[] = [];
   #quiet = 0;
   #rests = 0;
   best: Int32Array;
   cost: number;
   steps = 0;
 
-  constructor(model: Model, seed: number, news: News, stopped: () => boolean) {
+  constructor(model: Model, seed: number, shared: SharedState, stopped: () => boolean) {
     this.#model = model;
     this.#stopped = stopped;
     this.#random = new Random(seed);
     this.#neighbourhood = new Neighbourhood(model, this.#random);
     const endless: Model = { ...model, capacity: new Float64Array(model.rows).fill(Number.MAX_VALUE) };
-    this.#relaxed = new Explorer(endless, news.choice, this.#random, stopped);
-    this.#true = new Explorer(model, news.choice, this.#random, stopped);
-    this.#lambda = news.lambda.slice();
-    this.#given = news.lambda.slice();
+    this.#relaxed = new BlockSearch(endless, shared.choice, this.#random, stopped);
+    this.#true = new BlockSearch(model, shared.choice, this.#random, stopped);
+    this.#lambda = shared.lambda.slice();
+    this.#given = shared.lambda.slice();
     this.#factor = new Float64Array(model.rows).fill(1);
     this.#own = new Float64Array(model.rows);
     this.#step = new Float64Array(model.rows).fill(FIRST_STEP);
     this.#sign = new Int8Array(model.rows);
     this.#prefix = new Float64Array(model.rows + 1);
-    this.best = news.choice;
-    this.cost = news.cost;
+    this.best = shared.choice;
+    this.cost = shared.cost;
     this.#reprice();
   }
 
-  receive(news: News): void {
-    this.#guests = news.guests;
-    this.#given.set(news.lambda);
+  receive(shared: SharedState): void {
+    this.#injected = shared.injected;
+    this.#given.set(shared.lambda);
     this.#reprice();
-    for (const explorer of [this.#relaxed, this.#true]) {
-      explorer.hint.set(news.marginal);
+    for (const blocks of [this.#relaxed, this.#true]) {
+      blocks.hint.set(shared.marginal);
       // Under changed prices the marginals only rank values.
-      explorer.limit = Infinity;
+      blocks.limit = Infinity;
     }
-    if (news.cost < this.cost) {
-      this.best = news.choice;
-      this.cost = news.cost;
+    if (shared.cost < this.cost) {
+      this.best = shared.choice;
+      this.cost = shared.cost;
     }
     // The relaxed choice may lie in a worse valley than a choice that others found under the true rows.
     const model = this.#model;
-    if (this.#priced(news.cost, usageOf(model, news.choice)) >= this.#lagrangian()) return;
-    this.#relaxed.moveTo(news.choice);
+    if (this.#priced(shared.cost, usageOf(model, shared.choice)) >= this.#lagrangian()) return;
+    this.#relaxed.moveTo(shared.choice);
     this.#quiet = 0;
   }
 
@@ -124,7 +124,7 @@ export class Descent {
     relaxed.improve(vars, {
       cap: CAPS[this.#quiet],
       candidates: CANDIDATES[random.below(CANDIDATES.length)],
-      guests: [...this.#guests, this.best],
+      injected: [...this.#injected, this.best],
       factor: 1,
       ceiling: Infinity,
       noise: 0,
@@ -199,7 +199,7 @@ export class Descent {
       settled.improve(vars, {
         cap: random.next() < 0.5 ? SETTLING_CAP / 10 : SETTLING_CAP,
         candidates: random.next() < 0.5 ? 6 : ALL,
-        guests: [this.#relaxed.x, this.best],
+        injected: [this.#relaxed.x, this.best],
         factor: random.next() < 0.3 ? 0.7 : 1,
         ceiling: before,
         noise: 0,

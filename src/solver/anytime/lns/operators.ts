@@ -3,7 +3,7 @@
  * its seed and on what it receives between rounds, never on the clock.
  */
 import { priceValues } from '../bound/trws.ts';
-import { Explorer } from './block-search.ts';
+import { BlockSearch } from './block-search.ts';
 import type { Model } from '../model/model.ts';
 import { Neighbourhood, siblings } from './neighbourhood.ts';
 import { Random } from '../model/random.ts';
@@ -51,7 +51,7 @@ const PATIENCE = 2000;
 /** Most blocks of a round: tiny models are not worth more. */
 const MOST_STEPS = 1500;
 /** Share of blocks whose operator is drawn by success. */
-const GREED = 0.4;
+const SUCCESS_SHARE = 0.4;
 /** A stream whose best is this much dearer than the best of all joins that one when it restarts. */
 const BEHIND = 1.001;
 /** Blocks of a kick, the noise that they get, and what they may cost, as shares of the scale. */
@@ -60,14 +60,14 @@ const NOISE = 2e-4;
 const TOLERANCE = 6e-4;
 /** Minimisations of a block until it fits the rows. */
 const ATTEMPTS = 6;
-/** Best choices of earlier walks that are kept as guests. */
+/** Best choices of earlier walks that are kept as injected. */
 const MOST_ELITES = 6;
 
 /** What a stream is told between rounds. */
-export interface News {
+export interface SharedState {
   readonly choice: Int32Array;
   readonly cost: number;
-  readonly guests: readonly Int32Array[];
+  readonly injected: readonly Int32Array[];
   readonly lambda: Float64Array;
   readonly marginal: Float64Array;
   /** Values with a larger marginal are in no better choice. */
@@ -76,16 +76,16 @@ export interface News {
   readonly scale: number;
 }
 
-export class SearchStream {
+export class AdaptiveSearch {
   readonly #model: Model;
   readonly #random: Random;
-  readonly #explorer: Explorer;
+  readonly #blocks: BlockSearch;
   readonly #neighbourhood: Neighbourhood;
   readonly #operators: Operator[];
   readonly #next: Int32Array;
   readonly #elites: Int32Array[] = [];
   readonly #prefix: Float64Array;
-  #guests: readonly Int32Array[] = [];
+  #injected: readonly Int32Array[] = [];
   #rows: number[] = [];
   #ceiling = CEILINGS[0];
   #since = 0;
@@ -100,18 +100,18 @@ export class SearchStream {
     this.#model = model;
     this.#operators = operators(model.unary.length <= DEEP_VALUES);
     this.#random = new Random(seed);
-    this.#explorer = new Explorer(model, choice, this.#random);
+    this.#blocks = new BlockSearch(model, choice, this.#random);
     this.#neighbourhood = new Neighbourhood(model, this.#random);
     this.#next = siblings(model);
     this.#prefix = new Float64Array(model.rows + 1);
     this.best = choice.slice();
-    this.cost = this.#explorer.cost;
+    this.cost = this.#blocks.cost;
     this.#walk = { cost: this.cost, choice: this.best };
     this.#leader = this.#walk;
   }
 
   get steps(): number {
-    return this.#explorer.steps;
+    return this.#blocks.steps;
   }
 
   /** Operators by use, for the curious. */
@@ -120,44 +120,44 @@ export class SearchStream {
     return list.map((o) => `${o.kind} ${o.variables} x ${o.candidates} cap ${o.cap}: ${o.uses} uses, rate ${((o.gain / (o.work + 1)) * 1e6).toFixed(1)}`); // prettier-ignore
   }
 
-  receive(news: News): void {
-    const { price, hint } = this.#explorer;
+  receive(shared: SharedState): void {
+    const { price, hint } = this.#blocks;
     const { unary, rows } = this.#model;
-    priceValues(this.#model, news.lambda, this.#prefix, price);
+    priceValues(this.#model, shared.lambda, this.#prefix, price);
     for (let v = 0; v < price.length; v++) price[v] -= unary[v];
-    hint.set(news.marginal);
-    this.#explorer.limit = news.limit;
-    this.#scale = news.scale;
-    this.#guests = [...news.guests, news.choice];
-    this.#leader = { cost: news.cost, choice: news.choice };
+    hint.set(shared.marginal);
+    this.#blocks.limit = shared.limit;
+    this.#scale = shared.scale;
+    this.#injected = [...shared.injected, shared.choice];
+    this.#leader = { cost: shared.cost, choice: shared.choice };
     this.#rows = [];
-    for (let t = 0; t < rows; t++) if (news.lambda[t] > 0) this.#rows.push(t);
-    this.#rows.sort((a, b) => news.lambda[b] - news.lambda[a] || a - b);
+    for (let t = 0; t < rows; t++) if (shared.lambda[t] > 0) this.#rows.push(t);
+    this.#rows.sort((a, b) => shared.lambda[b] - shared.lambda[a] || a - b);
     this.#rows.length = Math.min(this.#rows.length, 64);
   }
 
   /** Searches until `work` more cells have been looked at or `stopped` says so. */
   run(work: number, stopped: () => boolean): void {
-    const explorer = this.#explorer;
-    const until = explorer.work + work;
-    const last = explorer.steps + MOST_STEPS;
-    for (let tries = 0; explorer.work < until && explorer.steps < last && tries < 2 * MOST_STEPS; tries++) {
-      if ((explorer.steps & 7) === 0 && stopped()) return;
+    const blocks = this.#blocks;
+    const until = blocks.work + work;
+    const last = blocks.steps + MOST_STEPS;
+    for (let tries = 0; blocks.work < until && blocks.steps < last && tries < 2 * MOST_STEPS; tries++) {
+      if ((blocks.steps & 7) === 0 && stopped()) return;
       this.#step();
     }
   }
 
   #step(): void {
-    const explorer = this.#explorer;
+    const blocks = this.#blocks;
     const random = this.#random;
     const operator = this.#pick();
-    const { vars, guests } = this.#choose(operator);
-    const before = explorer.work;
+    const { vars, injected } = this.#choose(operator);
+    const before = blocks.work;
     const factor = FACTORS[random.below(FACTORS.length)];
     const move = {
       cap: operator.cap,
       candidates: operator.candidates,
-      guests,
+      injected,
       factor,
       ceiling: this.cost + this.#ceiling * this.#scale,
       spared: operator.kind === 'hub' || random.next() < 0.5 ? 1 : 0,
@@ -166,17 +166,17 @@ export class SearchStream {
       attempts: ATTEMPTS,
     };
     if (this.#kicks > 0) this.#kicks--;
-    if (vars.length > 0) explorer.improve(vars, move);
+    if (vars.length > 0) blocks.improve(vars, move);
     operator.uses++;
-    operator.work = operator.work * 0.97 + (explorer.work - before) + 20_000;
+    operator.work = operator.work * 0.97 + (blocks.work - before) + 20_000;
     operator.gain *= 0.97;
-    if (explorer.cost < this.cost) {
-      operator.gain += this.cost - explorer.cost;
-      this.cost = explorer.cost;
-      this.best = explorer.x.slice();
+    if (blocks.cost < this.cost) {
+      operator.gain += this.cost - blocks.cost;
+      this.cost = blocks.cost;
+      this.best = blocks.x.slice();
       this.#since = 0;
     } else this.#since++;
-    if (explorer.cost < this.#walk.cost) this.#walk = { cost: explorer.cost, choice: explorer.x.slice() };
+    if (blocks.cost < this.#walk.cost) this.#walk = { cost: blocks.cost, choice: blocks.x.slice() };
     if (this.#since > PATIENCE) this.#restart();
   }
 
@@ -191,7 +191,7 @@ export class SearchStream {
     }
     if (this.#walk.cost < Infinity && this.#walk.cost > this.cost) this.#keepElite(this.#walk.choice);
     this.#ceiling = CEILINGS[this.#random.below(CEILINGS.length)];
-    this.#explorer.moveTo(this.best);
+    this.#blocks.moveTo(this.best);
     this.#walk = { cost: Infinity, choice: this.best };
   }
 
@@ -203,7 +203,7 @@ export class SearchStream {
   #pick(): Operator {
     const random = this.#random;
     const list = this.#operators;
-    if (random.next() >= GREED) return list[random.below(list.length)];
+    if (random.next() >= SUCCESS_SHARE) return list[random.below(list.length)];
     let best = list[0];
     let top = -1;
     for (const o of list) {
@@ -216,50 +216,50 @@ export class SearchStream {
     return best;
   }
 
-  #choose(operator: Operator): { vars: number[]; guests: readonly Int32Array[] } {
+  #choose(operator: Operator): { vars: number[]; injected: readonly Int32Array[] } {
     const random = this.#random;
     const around = this.#neighbourhood;
     const { count } = this.#model;
     const most = Math.max(4, Math.floor(operator.variables * (0.5 + random.next())));
-    const { x } = this.#explorer;
+    const { x } = this.#blocks;
     switch (operator.kind) {
       case 'ball':
-        return { vars: around.connected(random.below(count), most, true), guests: [] };
+        return { vars: around.connected(random.below(count), most, true), injected: [] };
       case 'walk':
-        return { vars: around.connected(random.below(count), most, false), guests: [] };
+        return { vars: around.connected(random.below(count), most, false), injected: [] };
       case 'hub':
-        return { vars: around.hub(most), guests: [] };
+        return { vars: around.hub(most), injected: [] };
       case 'row': {
-        if (this.#rows.length === 0) return { vars: [], guests: [] };
+        if (this.#rows.length === 0) return { vars: [], injected: [] };
         // Dear rows more often.
         const row = this.#rows[Math.floor(random.next() ** 2 * this.#rows.length)];
-        return { vars: around.atRow(row, most), guests: [] };
+        return { vars: around.atRow(row, most), injected: [] };
       }
       case 'layer': {
         const vars = around.connected(random.below(count), most, random.next() < 0.5);
-        const guests: Int32Array[] = [];
+        const injected: Int32Array[] = [];
         let from = x;
         for (let k = 0; k < 2; k++) {
           const shifted = x.slice();
           for (const i of vars) shifted[i] = from[this.#next[i]];
-          guests.push(shifted);
+          injected.push(shifted);
           from = this.#ahead(from, vars);
         }
-        return { vars, guests };
+        return { vars, injected };
       }
       case 'merge': {
-        const all = [...this.#guests, ...this.#elites, this.best];
-        const guest = all[random.below(all.length)];
-        const differs = (i: number): boolean => guest[i] !== x[i];
+        const all = [...this.#injected, ...this.#elites, this.best];
+        const injectedChoice = all[random.below(all.length)];
+        const differs = (i: number): boolean => injectedChoice[i] !== x[i];
         let seed = random.below(count);
         let tries = 0;
         while (tries < count && !differs(seed)) {
           seed = (seed + 1) % count;
           tries++;
         }
-        if (tries === count) return { vars: [], guests: [] };
-        const guests = random.next() < 0.5 ? [guest] : [guest, all[random.below(all.length)]];
-        return { vars: this.#differing(seed, most, differs), guests };
+        if (tries === count) return { vars: [], injected: [] };
+        const injected = random.next() < 0.5 ? [injectedChoice] : [injectedChoice, all[random.below(all.length)]];
+        return { vars: this.#differing(seed, most, differs), injected };
       }
     }
   }

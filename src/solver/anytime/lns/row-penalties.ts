@@ -3,7 +3,7 @@
  * to be too high. Tripled and bisected, because a price that makes the block worthless overshoots by far in large blocks.
  */
 
-interface Charge {
+interface Penalty {
   low: number;
   high: number;
   now: number;
@@ -14,8 +14,8 @@ const GROWTH = 3;
 /** Relative change of a price below which another attempt is not worth it. */
 const LEAST_CHANGE = 0.02;
 
-export class Charges {
-  readonly #rows = new Map<number, Charge>();
+export class RowPenalties {
+  readonly #rows = new Map<number, Penalty>();
 
   clear(): void {
     this.#rows.clear();
@@ -23,27 +23,27 @@ export class Charges {
 
   /** The row is exceeded: its price rises, to `first` if it had none. Returns the difference. */
   raise(row: number, first: number): number {
-    const charge = this.#rows.get(row) ?? { low: 0, high: Infinity, now: 0 };
-    this.#rows.set(row, charge);
-    const { high, now } = charge;
+    const penalty = this.#rows.get(row) ?? { low: 0, high: Infinity, now: 0 };
+    this.#rows.set(row, penalty);
+    const { high, now } = penalty;
     // What is too high together with another row may be too low alone.
-    charge.low = Math.min(now, high);
-    charge.now = high < Infinity ? (charge.low + high) / 2 : now > 0 ? GROWTH * now : first;
-    return charge.now - now;
+    penalty.low = Math.min(now, high);
+    penalty.now = high < Infinity ? (penalty.low + high) / 2 : now > 0 ? GROWTH * now : first;
+    return penalty.now - now;
   }
 
   /**
-   * The result keeps the rows but is not worth it: all prices go halfway back. Calls `bill` with every difference; returns
+   * The result keeps the rows but is not worth it: all prices go halfway back. Calls `apply` with every difference; returns
    * false when that changes little.
    */
-  lower(bill: (row: number, difference: number) => void): boolean {
+  lower(apply: (row: number, difference: number) => void): boolean {
     let any = false;
-    for (const [row, charge] of this.#rows) {
-      const { low, now } = charge;
-      charge.high = now;
-      charge.now = (low + now) / 2;
-      if (now - charge.now > LEAST_CHANGE * now) any = true;
-      bill(row, charge.now - now);
+    for (const [row, penalty] of this.#rows) {
+      const { low, now } = penalty;
+      penalty.high = now;
+      penalty.now = (low + now) / 2;
+      if (now - penalty.now > LEAST_CHANGE * now) any = true;
+      apply(row, penalty.now - now);
     }
     return any;
   }

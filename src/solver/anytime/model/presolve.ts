@@ -13,7 +13,7 @@ import { profile, pruneRows, type Piece } from './time-rows.ts';
 const FORBIDDEN = 1e18;
 
 /** A reduced model and the way back. */
-export interface Compact {
+export interface Presolved {
   readonly model: Model;
   readonly groups: Groups;
   /** Original variable whose values the model's variable goes by, and that value for each value of the model. */
@@ -24,7 +24,7 @@ export interface Compact {
 }
 
 /** Reduces a problem; undefined when some variable has no value left or some row cannot be kept. */
-export function compact(problem: Problem): Compact | undefined {
+export function presolve(problem: Problem): Presolved | undefined {
   const groups = mergeFollowers(problem);
   if (groups === undefined) return undefined;
   const draft = draftOf(problem, groups);
@@ -33,7 +33,7 @@ export function compact(problem: Problem): Compact | undefined {
 }
 
 /** The model of the groups as they are: nothing separated, no value deleted that has partners, all rows. */
-export function unreduced(problem: Problem, groups: Groups): Compact {
+export function withoutPresolve(problem: Problem, groups: Groups): Presolved {
   return finish(draftOf(problem, groups), groups);
 }
 
@@ -46,7 +46,7 @@ function reduce(draft: Draft): boolean {
   }
 }
 
-function finish(draft: Draft, groups: Groups): Compact {
+function finish(draft: Draft, groups: Groups): Presolved {
   const { model, index } = freeze(draft);
   const { settled } = draft;
   const owner = new Int32Array(settled.length).fill(-1);

@@ -1,29 +1,29 @@
 /**
- * A lane is one sequential line of work: a bound (lane 0 only) and a search by blocks and descents on the same model. Lanes meet at
- * rounds; what a lane does in a round depends on its orders and its past alone, so that an answer depends neither on the
- * clock nor on how many threads carry the lanes.
+ * A member is one sequential line of work: a bound (member 0 only) and a search by blocks and descents on the same model. Lanes meet at
+ * rounds; what a member does in a round depends on its orders and its past alone, so that an answer depends neither on the
+ * clock nor on how many threads carry the members.
  */
 import { PriceAscent } from '../bound/row-prices.ts';
-import { Descent } from '../lns/large-block.ts';
+import { LargeBlockDescent } from '../lns/large-block.ts';
 import { costOf, Dual, usageOf } from '../bound/trws.ts';
 import type { Model } from '../model/model.ts';
 import { leastUsage, repair } from '../lns/repair.ts';
-import { SearchStream, type News } from '../lns/operators.ts';
+import { AdaptiveSearch, type SharedState } from '../lns/operators.ts';
 
-/** What a lane is to do in one round. */
+/** What a member is to do in one round. */
 export type Orders =
   | { readonly kind: 'rest' }
   | { readonly kind: 'bound'; readonly work: number; readonly objective: number }
-  | { readonly kind: 'search' | 'descend'; readonly work: number; readonly news: News; readonly generation: number };
+  | { readonly kind: 'search' | 'descend'; readonly work: number; readonly shared: SharedState; readonly generation: number };
 
-/** What a lane has to say after a round. */
+/** What a member has to say after a round. */
 export interface Report {
   readonly kind: Orders['kind'];
-  /** The best feasible choice of the lane; absent if it has none. */
+  /** The best feasible choice of the member; absent if it has none. */
   readonly choice?: Int32Array;
   readonly cost: number;
   readonly steps: number;
-  /** Bound lanes: the best bound so far, its prices and messages, and what the present ones suggest. */
+  /** Bound members: the best bound so far, its prices and messages, and what the present ones suggest. */
   readonly bound?: BoundReport;
 }
 
@@ -33,11 +33,11 @@ export interface BoundReport {
   readonly present: number;
   readonly lambda: Float64Array;
   readonly marginal: Float64Array;
-  readonly guests: readonly Int32Array[];
+  readonly injected: readonly Int32Array[];
   readonly toFirst: Float64Array;
   readonly toSecond: Float64Array;
   /** The prices still change too much to search with. */
-  readonly raw: boolean;
+  readonly unconverged: boolean;
   /** The bound still rises fast: worth more than a search. */
   readonly rising: boolean;
   /** What the last `RISING_SWEEPS` sweeps gained. */
@@ -49,37 +49,37 @@ export interface BoundReport {
 /** Rounds without a relative gain of `GAIN` after which the bound counts as stalled. */
 const STALL_ROUNDS = 3;
 const GAIN = 1e-6;
-/** Prices are raw until this many sweeps gain less than `RAW_GAIN` of the bound. */
-const RAW_SWEEPS = 20;
+/** Prices are unconverged until this many sweeps gain less than `CONVERGED_GAIN` of the bound. */
+const CONVERGED_SWEEPS = 20;
 /** Cells that a sweep visits in the time that an elimination takes for one. */
 const SWEEP_SPEED = 4;
 /** Most sweeps of a round: tiny models are not worth more. */
 const MOST_SWEEPS = 400;
-const RAW_GAIN = 0.0025;
+const CONVERGED_GAIN = 0.0025;
 /** The bound rises fast until this many sweeps gain less than `RISING_GAIN` of it. */
 const RISING_SWEEPS = 60;
 const RISING_GAIN = 2e-3;
-/** Rounded bounds that are kept as guests. */
+/** Rounded bounds that are kept as injected. */
 const MOST_DECODED = 4;
 /** Moves batches that a repair of a rounded choice may take. */
 const REPAIRS = 200;
-/** Rounds of the bound from one repair to the next while the prices are raw, and after. */
-const REPAIR_RAW = 4;
+/** Rounds of the bound from one repair to the next while the prices are unconverged, and after. */
+const REPAIR_UNCONVERGED = 4;
 const REPAIR = 2;
 
-export class Lane {
+export class Member {
   readonly #model: Model;
   readonly #seed: number;
   readonly #stopped: () => boolean;
-  #search: SearchStream | undefined;
-  #descent: Descent | undefined;
-  /** A new generation forgets what the lane had found and starts from the news. */
+  #search: AdaptiveSearch | undefined;
+  #descent: LargeBlockDescent | undefined;
+  /** A new generation forgets what the member had found and starts from the shared. */
   #generation = 0;
   #ascent: PriceAscent | undefined;
   #stall = 0;
   #cells = 0;
   #rounds = 0;
-  #raw = true;
+  #unconverged = true;
   readonly #history: number[] = [];
   readonly #decoded: Int32Array[] = [];
 
@@ -103,22 +103,22 @@ export class Lane {
       case 'bound':
         return this.#bound(orders.work, orders.objective);
       case 'search':
-        return this.#look(orders.work, orders.news);
+        return this.#look(orders.work, orders.shared);
       case 'descend':
-        return this.#descend(orders.work, orders.news);
+        return this.#descend(orders.work, orders.shared);
     }
   }
 
-  #look(work: number, news: News): Report {
-    this.#search ??= new SearchStream(this.#model, this.#seed + this.#generation, news.choice);
-    this.#search.receive(news);
+  #look(work: number, shared: SharedState): Report {
+    this.#search ??= new AdaptiveSearch(this.#model, this.#seed + this.#generation, shared.choice);
+    this.#search.receive(shared);
     this.#search.run(work, this.#stopped);
     return { kind: 'search', choice: this.#search.best, cost: this.#search.cost, steps: this.#search.steps };
   }
 
-  #descend(work: number, news: News): Report {
-    this.#descent ??= new Descent(this.#model, this.#seed + this.#generation, news, this.#stopped);
-    this.#descent.receive(news);
+  #descend(work: number, shared: SharedState): Report {
+    this.#descent ??= new LargeBlockDescent(this.#model, this.#seed + this.#generation, shared, this.#stopped);
+    this.#descent.receive(shared);
     this.#descent.run(work);
     return { kind: 'descend', choice: this.#descent.best, cost: this.#descent.cost, steps: this.#descent.steps };
   }
@@ -140,14 +140,14 @@ export class Lane {
       if (this.#stopped() || ascent.best >= objective) break;
     }
     this.#stall = ascent.best - before > GAIN * Math.abs(ascent.best) ? 0 : this.#stall + 1;
-    if (this.#settles(RAW_SWEEPS, RAW_GAIN)) this.#raw = false;
+    if (this.#gainsLess(CONVERGED_SWEEPS, CONVERGED_GAIN)) this.#unconverged = false;
     const decoded = dual.decode();
     this.#decoded.unshift(decoded.slice());
     this.#decoded.length = Math.min(this.#decoded.length, MOST_DECODED);
-    const guests = [...this.#decoded, dual.argmin()];
+    const injected = [...this.#decoded, dual.argmin()];
     let choice: Int32Array | undefined;
     let cost = Infinity;
-    const due = this.#rounds++ % (this.#raw ? REPAIR_RAW : REPAIR) === 0;
+    const due = this.#rounds++ % (this.#unconverged ? REPAIR_UNCONVERGED : REPAIR) === 0;
     if (due && costOf(model, decoded) < Infinity && repair(model, decoded, REPAIRS, this.#stopped)) {
       choice = decoded;
       cost = costOf(model, decoded);
@@ -162,11 +162,11 @@ export class Lane {
         present: Math.min(previous, present),
         lambda: ascent.kept.slice(),
         marginal: dual.marginal.slice(),
-        guests,
+        injected,
         toFirst: ascent.bestFirst.slice(),
         toSecond: ascent.bestSecond.slice(),
-        raw: this.#raw,
-        rising: !this.#settles(RISING_SWEEPS, RISING_GAIN),
+        unconverged: this.#unconverged,
+        rising: !this.#gainsLess(RISING_SWEEPS, RISING_GAIN),
         recent: ascent.best - (this.#history.at(-1 - RISING_SWEEPS) ?? -Infinity),
         stalled: this.#stall >= STALL_ROUNDS,
       },
@@ -174,7 +174,7 @@ export class Lane {
   }
 
   /** Whether the last `sweeps` sweeps gained less than a share of the bound. */
-  #settles(sweeps: number, share: number): boolean {
+  #gainsLess(sweeps: number, share: number): boolean {
     const past = this.#history.at(-1 - sweeps);
     const best = this.#history.at(-1);
     return past !== undefined && best !== undefined && best - past < share * Math.abs(best);
@@ -191,7 +191,7 @@ export function firstChoice(model: Model): Int32Array | undefined {
 }
 
 /** The same model in shared memory, so that threads need no copies. */
-export function shared(model: Model): Model {
+export function inSharedMemory(model: Model): Model {
   const copy: Record<string, unknown> = {};
   for (const [key, value] of Object.entries(model) as [string, unknown][]) {
     if (value instanceof Float64Array) {

@@ -1,13 +1,13 @@
 /**
- * A hunt is one lane's way from a bad choice to a good one: blocks until they gain little, then descents until those are
- * stuck, then both once more with the best choices of all hunts as guests, which unites what each of them does best. Then it
- * starts anew, because a descent ends in the valley in which it began. Prices stay as they were when the hunt began: prices
+ * A schedule is one member's way from a bad choice to a good one: blocks until they gain little, then descents until those are
+ * stuck, then both once more with the best choices of all schedules as injected, which unites what each of them does best. Then it
+ * starts anew, because a descent ends in the valley in which it began. Prices stay as they were when the schedule began: prices
  * of a bound that is still rising lead elsewhere than those of a settled one, and often to better places.
  *
- * Where the bound is tight its settled prices say nearly all, and what is left are a few places: such a hunt is blocks alone,
- * at the prices of the latest bound, then blocks with the best choices of all hunts as guests. Descents gain nothing there.
+ * Where the bound is tight its settled prices say nearly all, and what is left are a few places: such a schedule is blocks alone,
+ * at the prices of the latest bound, then blocks with the best choices of all schedules as injected. Descents gain nothing there.
  *
- * A hunt decides by what its lane reports, round by round, and never by the clock.
+ * A schedule decides by what its member reports, round by round, and never by the clock.
  */
 import type { BoundReport, Orders, Report } from './member.ts';
 
@@ -19,14 +19,14 @@ export interface Priced {
   readonly cost: number;
 }
 
-/** What a hunt is told before a round. */
+/** What a schedule is told before a round. */
 export interface Outlook {
   readonly bound: BoundReport;
   /** The cheapest choice of all. */
   readonly best: Priced;
-  /** The best choice and those of all hunts, past and present. */
+  /** The best choice and those of all schedules, past and present. */
   readonly elites: readonly Int32Array[];
-  /** Where a hunt may start anew. */
+  /** Where a schedule may start anew. */
   readonly start: Priced;
   /** The bound lies close to the best choice: what is left is decided by settled prices and by blocks. */
   readonly tight: boolean;
@@ -36,13 +36,13 @@ export interface Outlook {
 const NEAR = 0.003;
 /** A round with a smaller relative gain than this has gained nothing. */
 const GAIN = 1e-5;
-/** Rounds without a gain after which a stage is over: at least so many, and this share of all rounds of the hunt. */
+/** Rounds without a gain after which a stage is over: at least so many, and this share of all rounds of the schedule. */
 const PATIENCE: Record<Stage, number> = { blocks: 3, descents: 10, union: 8 };
 const PATIENCE_SHARE = 0.4;
-/** Rounds without a gain after which a hunt by blocks alone starts anew. */
+/** Rounds without a gain after which a schedule by blocks alone starts anew. */
 const PATIENCE_ALONE = 12;
 const GAIN_ALONE = 1e-4;
-/** The same on tight models, where rounds are weighed by the scale of the news; blocks with guests are its union. */
+/** The same on tight models, where rounds are weighed by the scale of the shared; blocks with injected are its union. */
 const PATIENCE_TIGHT = { blocks: 8, union: 4 };
 const GAIN_TIGHT = 5e-4;
 /**
@@ -54,7 +54,7 @@ const DISTANCES = 4;
 const BLOCK_SPEED = 2;
 const DESCENT_SPEED = 1.5;
 
-export class Hunt {
+export class Schedule {
   readonly #descends: boolean;
   readonly #leads: boolean;
   #stage: Stage = 'blocks';
@@ -65,53 +65,53 @@ export class Hunt {
   #prices: BoundReport | undefined;
   #tight = false;
   #scale = 1;
-  /** How the last hunt of this lane ended. */
+  /** How the last schedule of this member ended. */
   #ended: Priced | undefined;
 
   /**
-   * With `descends` the stages are as above; else the hunt stays with blocks, which in small models can hold everything.
-   * There a hunt that `leads` works on the best choice of all and never starts anew.
+   * With `descends` the stages are as above; else the schedule stays with blocks, which in small models can hold everything.
+   * There a schedule that `leads` works on the best choice of all and never starts anew.
    */
   constructor(descends: boolean, leads: boolean) {
     this.#descends = descends;
     this.#leads = leads;
   }
 
-  /** The best choice of the present hunt; undefined before the first round. */
+  /** The best choice of the present schedule; undefined before the first round. */
   get found(): Priced | undefined {
     return this.#found;
   }
 
-  /** The best choice of the hunt before this one. */
+  /** The best choice of the schedule before this one. */
   get ended(): Priced | undefined {
     return this.#ended;
   }
 
-  /** What the lane is to do in a round of `work` cells. */
+  /** What the member is to do in a round of `work` cells. */
   orders(work: number, { bound, best, elites, start, tight }: Outlook): Orders {
     this.#tight = this.#descends && tight;
     if (this.#descends && !tight) this.#prices ??= bound;
     else this.#prices = bound;
     this.#found ??= start;
     if (this.#leads && !this.#descends && best.cost < this.#found.cost) this.#found = best;
-    const { lambda, marginal, guests, present } = this.#prices;
+    const { lambda, marginal, injected, present } = this.#prices;
     const { choice, cost } = this.#found;
     const others = this.#stage === 'blocks' && this.#descends ? [] : elites.filter((other) => other !== choice);
     const limit = 1.02 * Math.max(0, best.cost - present);
     const scale = Math.max(1, Math.min(Math.abs(cost), DISTANCES * (cost - present)));
     this.#scale = scale;
-    const news = { lambda, marginal, limit, choice, cost, guests: [...guests, ...others], scale };
+    const shared = { lambda, marginal, limit, choice, cost, injected: [...injected, ...others], scale };
     // A union is one round of descents, then one of blocks.
     const descends = this.#stage === 'descents' || (this.#stage === 'union' && this.#rounds % 2 === 0);
     const generation = this.#generation;
-    if (descends && !this.#tight) return { kind: 'descend', work: DESCENT_SPEED * work, news, generation };
-    return { kind: 'search', work: BLOCK_SPEED * work, news, generation };
+    if (descends && !this.#tight) return { kind: 'descend', work: DESCENT_SPEED * work, shared, generation };
+    return { kind: 'search', work: BLOCK_SPEED * work, shared, generation };
   }
 
-  /** Takes in what the lane found on the last orders, and moves on to the next stage where that is due. */
+  /** Takes in what the member found on the last orders, and moves on to the next stage where that is due. */
   hear({ choice, cost }: Report): void {
     const before = this.#found;
-    if (before === undefined) throw new Error('internal: a hunt hears before it has given orders');
+    if (before === undefined) throw new Error('internal: a schedule hears before it has given orders');
     const gained = choice === undefined ? 0 : before.cost - cost;
     const gain = gained / Math.max(1, Math.abs(before.cost));
     if (choice !== undefined && cost < before.cost) this.#found = { choice, cost };

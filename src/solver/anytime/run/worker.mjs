@@ -1,6 +1,6 @@
 /**
- * Carries lanes of the anytime search in a thread of their own. Plain JavaScript, because a worker entry in TypeScript
- * fails under vitest and tsx on Node 20; from a source tree it loads the lanes through tsx.
+ * Carries members of the anytime search in a thread of their own. Plain JavaScript, because a worker entry in TypeScript
+ * fails under vitest and tsx on Node 20; from a source tree it loads the members through tsx.
  */
 import { existsSync } from 'node:fs';
 import { parentPort, workerData } from 'node:worker_threads';
@@ -10,18 +10,18 @@ const port = parentPort;
 // In a source tree only, where the development tool is there; the built package has no TypeScript.
 const loader = 'tsx/esm/api';
 if (existsSync(new URL('./member.ts', import.meta.url))) (await import(loader)).register();
-const { Lane } = await import('./member.js');
+const { Member } = await import('./member.js');
 const { milliseconds } = await import('../../clock.js');
 
-/** @type {{ model: import('../model/model.js').Model, seeds: { lane: number, seed: number }[], control: Int32Array, deadline: number }} */
+/** @type {{ model: import('../model/model.js').Model, seeds: { member: number, seed: number }[], control: Int32Array, deadline: number }} */
 const { model, seeds, control, deadline } = workerData;
 const stopped = () => Atomics.load(control, 0) !== 0 || milliseconds() > deadline;
-/** @type {Map<number, InstanceType<typeof Lane>>} */
-const lanes = new Map();
-for (const { lane, seed } of seeds) lanes.set(lane, new Lane(model, seed, stopped));
+/** @type {Map<number, InstanceType<typeof Member>>} */
+const members = new Map();
+for (const { member, seed } of seeds) members.set(member, new Member(model, seed, stopped));
 
-port.on('message', (/** @type {{ lane: number, orders: import('./member.js').Orders }} */ { lane, orders }) => {
-  const carried = lanes.get(lane);
-  if (carried === undefined) throw new Error(`internal: no lane ${lane} here`);
-  port.postMessage({ lane, report: carried.round(orders) });
+port.on('message', (/** @type {{ member: number, orders: import('./member.js').Orders }} */ { member, orders }) => {
+  const carried = members.get(member);
+  if (carried === undefined) throw new Error(`internal: no member ${member} here`);
+  port.postMessage({ member, report: carried.round(orders) });
 });
