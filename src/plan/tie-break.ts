@@ -30,7 +30,7 @@ export function brokenTies(
   const lists = new KeptLists();
   const { problem: small, expand, contract } = compactProblem(problem, values.map((list) => lists.of(list.join(), () => list))); // prettier-ignore
   const full = (variable: number, value: number): number => values[variable][value];
-  const levels = [{ alike: alikeParameters(model, values) }, collectives(model, full), simplicity(model, full)];
+  const levels = [{ equal: equalParameters(model, values) }, collectives(model, full), simplicity(model, full)];
   const found = preferredOptimum(small, contract(choice)!, objective, levels);
   return found === undefined ? undefined : expand(found);
 }
@@ -90,7 +90,7 @@ function wholeValue({ variables, strategies, space }: Model, v: number): number 
 }
 
 /** Neighbours among the parameters whose names differ in numbers only and that have the same choices. */
-function alikeParameters(model: Model, values: readonly Int32Array[]): (readonly [number, number])[] {
+function equalParameters(model: Model, values: readonly Int32Array[]): (readonly [number, number])[] {
   const { graph, strategies, nodeVariable } = model;
   const last = new Map<string, number>();
   const pairs: (readonly [number, number])[] = [];

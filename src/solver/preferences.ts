@@ -17,7 +17,7 @@ export interface Preference {
   readonly value?: (variable: number, value: number) => number;
   readonly pair?: (edge: number, first: number, second: number) => number;
   /** Pairs of variables that are to take the same value; each pair that does not costs 1. */
-  readonly alike?: readonly (readonly [number, number])[];
+  readonly equal?: readonly (readonly [number, number])[];
 }
 
 /** Sweeps that look for the bound, and the part of the gap that five of them must close for five more to follow. */
@@ -165,7 +165,7 @@ function tieProblem(
     });
   }
   levels.forEach((level, l) => {
-    for (const [i, j] of level.alike ?? [])
+    for (const [i, j] of level.equal ?? [])
       if (name[i] >= 0 || name[j] >= 0)
         pairs.push({ variables: [i, j], level: l, costs: grid(values[i], values[j], (a, b) => (a === b ? 0 : 1)) });
   });

@@ -1,5 +1,7 @@
 /**
- * The one way in: `solve(problem, options)`.
+ * The door of the solver: `solve(problem, options)`.
+ * In: a problem (MAP inference in a pairwise Markov random field with linear rows), limits, starts. Out: a choice that the
+ * checker evaluated, a lower bound, and the certificate of that bound.
  */
 import { tiedChoice, solveTightRelaxation } from './search/tight-relaxation.ts';
 import { prove } from './search/certify.ts';
@@ -14,8 +16,8 @@ import { smallestOptimum } from './search/lexicographic.ts';
 import type { Problem, Solution, SolveOptions } from './types.ts';
 
 /**
- * Solves a choice problem exactly, or says how far it is proven. Never throws on infeasible problems; throws
- * `NoChoiceInTime` when time ran out before it is known whether there is any choice, and the library workspace
+ * Solves a problem exactly, or returns the best choice and bound within the limits. Never throws on infeasible problems; throws
+ * `NoChoiceInTime` when time ran out before it is known whether there is any choice, and the library engines
  * throw `TooLargeForLibrary` beyond their size guard.
  */
 export async function solve(problem: Problem, options: SolveOptions = {}): Promise<Solution> {
@@ -37,7 +39,9 @@ function run(problem: Problem, options: SolveOptions, variant: boolean): Solutio
   const elapsed = (): number => (performance.now() - started) / 1000;
   const rows = plainRows(problem);
   const prepared =
-    options.prepared instanceof PreparedProblem && options.prepared.problem === problem ? options.prepared : new PreparedProblem(problem);
+    options.prepared instanceof PreparedProblem && options.prepared.problem === problem
+      ? options.prepared
+      : new PreparedProblem(problem);
   const { pool } = prepared;
   const workspace = makeWorkspace(prepared);
   const cheap = evaluator(prepared.cost, rows);
@@ -89,8 +93,8 @@ function run(problem: Problem, options: SolveOptions, variant: boolean): Solutio
   }
   const net = prepared.net.clone();
   installRows(net, rows);
-  // Where the cheapest choice without rows breaks one, what holds without them is of little use; and the search for a price
-  // in a repeated network begins with none.
+  // Where the cheapest choice without rows breaks one, the bound without rows is of little use; and in a repeated network
+  // the search for a price starts at price 0 anyway.
   const priceFirst = relaxed?.breaksRows === true || prepared.fold !== undefined;
   // No choice lies between two multiples of the quantum.
   const proven = Math.ceil(search.solve(net, priceFirst) / net.quantum) * net.quantum;
@@ -106,7 +110,7 @@ function run(problem: Problem, options: SolveOptions, variant: boolean): Solutio
     nodes: search.nodes,
   };
   const found = search.best ?? (proven === Infinity ? undefined : lateChoice(problem, variant, cheap, options));
-  // The engine's own bound is only its word: what counts is what the checker has replayed.
+  // The bound of the engine is uncertified: what counts is what the checker has replayed.
   const checkStarted = performance.now();
   const claimed = proven >= (found?.objective ?? Infinity);
   const proof = certified
@@ -163,7 +167,7 @@ function run(problem: Problem, options: SolveOptions, variant: boolean): Solutio
   return { ...common, status, choice, objective, bound, gap: gapOf(objective, bound), seconds: elapsed(), ties };
 }
 
-/** The checker has the last word on every choice. */
+/** Throws unless the checker accepts the choice at that cost. */
 function assertFeasible(problem: Problem, choice: Int32Array, objective: number): void {
   const checked = evaluate(problem, choice);
   if (checked.violations.length > 0 || Number(checked.cost) !== objective)
@@ -205,7 +209,7 @@ function lateChoice(
   return choice === undefined ? undefined : { choice, objective: cost(choice, true) };
 }
 
-/** What a function gives, asked for at most once. */
+/** A function whose result is computed at most once. */
 function once<T>(make: () => T): () => T {
   let made: { readonly value: T } | undefined;
   return () => (made ??= { value: make() }).value;
@@ -216,7 +220,7 @@ function gapOf(objective: number, bound: number): number {
   return (objective - bound) / Math.max(1, Math.abs(objective));
 }
 
-/** A fast exact evaluation of full choices (sums stay below 2^53); the BigInt checker has the last word. */
+/** A fast exact evaluation of full choices (sums stay below 2^53); the BigInt checker decides in the end. */
 function evaluator(
   costOf: PreparedProblem['cost'],
   rows: readonly PlainRow[],

@@ -1,15 +1,23 @@
 /**
- * The choice problem: nothing but numbers. Variables i = 0..n-1 with domains {0..k_i-1}; choose x_i to
+ * The problem of the solver is MAP inference in a pairwise Markov random field, also called a weighted constraint
+ * satisfaction problem (a binary cost function network), with linear side rows.
+ * In: nothing but numbers; the room imports nothing, so that it can be tested on other people's problems. Out: the types of
+ * problems, options, solutions and certificates. Source: M. C. Cooper et al., "Soft arc consistency revisited", AI 2010.
+ *
+ * Variables i = 0..n-1 have domains {0..k_i-1}; choose x_i to
  *
  *   minimise   constant + sum_i unary_i(x_i) + sum_e table_e(x_first(e), x_second(e))
- *   subject to base_t + sum of the pieces that live at t <= limit                 (time rows, memory over time)
- *              sum_i amount_ri(x_i) <= bound_r                                    (linear rows, at every time)
+ *   subject to sum of the pieces that live at t <= limit                          (time rows: usage at every time)
+ *              sum_i amount_ri(x_i) <= bound_r                                    (linear rows)
  *
  * Costs are integers (the caller scales once); Infinity is the only token for "forbidden" and no arithmetic is done on it.
- * The room imports nothing: it sees domains, tables and limits, so that it can be tested on other people's problems.
  */
 
-/** Tables are shared by content: equal tables have one id, which is what lets repeated layers share work. */
+/**
+ * MAP inference in a pairwise Markov random field, a weighted constraint satisfaction problem (cost function network), with
+ * linear side rows. Tables are shared by content: equal tables have one id, which is what lets repeated layers
+ * share work.
+ */
 export interface Problem {
   readonly name?: string;
   /** Domain size of each variable. */
@@ -35,16 +43,16 @@ export interface Problem {
   readonly maps: readonly Int32Array[];
   readonly tables: readonly { readonly rows: number; readonly columns: number; readonly costs: Float64Array }[];
   /**
-   * A hint for speed: values that are pairs of offers of which every table takes the better one (an owned placement and a
-   * copy). Two maps per variable (-1: none) name the offers of each value. What it says is tested table by table; where it
-   * does not hold, or its length is not the domain's, it says nothing.
+   * A hint for speed (min-decomposition): every value of the variable is a pair of alternatives (an owned placement and a
+   * copy), and every table takes the lesser of the two. Two maps per variable (-1: none) name the alternatives of each value.
+   * The solver tests the hint table by table and ignores it where it does not hold or its length is not the domain's.
    */
   readonly minPairs?: { readonly first: Int32Array; readonly second: Int32Array };
   /** Added to every objective. */
   readonly constant?: number;
   /** Linear rows: e.g. static memory of parameters, gradients and optimizer state. */
   readonly rows?: readonly LinearRow[];
-  /** Memory over time: half-open intervals [lo, hi) with an amount per value, under one limit. */
+  /** Usage at every time: half-open intervals [lo, hi) with an amount per value, under one limit. */
   readonly usage?: {
     readonly pieces: readonly UsagePiece[];
     readonly limit: number;
@@ -67,12 +75,12 @@ export interface UsagePiece {
 }
 
 export interface SolveOptions {
-  /** `auto` and `exact` are our own engine; the other two are library backends whose word is evidence, not proof. */
+  /** `auto` and `exact` are our own engine; the other two are library backends; what they report is evidence, not proof. */
   readonly engine?: 'auto' | 'exact' | 'highs' | 'javascript-lp-solver';
   readonly timeLimitSeconds?: number;
   /**
-   * Stop after so much work of our own engine: combinations of Pareto labels, of which a message step counts as 100. What a
-   * time limit does, but alike on every machine. Default: none.
+   * Stop after so much work of our own engine: combinations of Pareto labels, of which a message step counts as 100. Like a
+   * time limit, but the same on every machine. Default: none.
    */
   readonly workLimit?: number;
   /** Stop once (objective - bound) / max(1, |objective|) is at most this. Default 0: prove optimality. */
@@ -81,11 +89,11 @@ export interface SolveOptions {
   readonly signal?: AbortSignal;
   readonly onProgress?: (event: Progress) => void;
   /**
-   * Whether a certificate is built and replayed; default true. Without it the answer is at most `feasible`, with the
-   * engine's own word for the bound.
+   * Whether a certificate is built and replayed; default true. Without it the answer is at most `feasible` and its bound is
+   * uncertified.
    */
   readonly certify?: boolean;
-  /** A `PreparedProblem`: what earlier solves of this very problem object began with. That of another problem is left aside. */
+  /** A `PreparedProblem` of this very problem object, shared by several solves; that of another problem is ignored. */
   readonly prepared?: { readonly problem: Problem };
   /** Choices known beforehand (recipes, an earlier plan); infeasible ones are ignored. */
   readonly starts?: readonly Int32Array[];
@@ -131,16 +139,16 @@ export interface Solution {
   readonly choice: Int32Array;
   /** Re-evaluated by the checker from the problem alone. Infinity when infeasible. */
   readonly objective: number;
-  /** Proven lower bound on every choice (without a certificate: the engine's word; -Infinity where it has none). */
+  /** Proven lower bound on every choice (uncertified without a certificate; -Infinity where there is none). */
   readonly bound: number;
   /** (objective - bound) / max(1, |objective|). */
   readonly gap: number;
   /** Engine that produced the choice: `message-passing`, `elimination`, `branch-and-bound`, `highs`, `javascript-lp-solver`. */
   readonly solver: string;
-  /** Other engines' words, such as HiGHS' own "Optimal": evidence, never proof. */
+  /** What other engines report, such as HiGHS' own "Optimal": evidence, never proof. */
   readonly evidence?: readonly string[];
   /**
-   * What javascript-lp-solver says of a small problem that our own engine has closed. The clock ends it, so that it may be
+   * What javascript-lp-solver reports on a small problem that our own engine has closed. The clock ends it, so that it may be
    * missing: it is for the reader, and no part of a record that equal requests must make equal.
    */
   readonly secondOpinion?: string;

@@ -65,7 +65,7 @@ describe('SO-34: layers', () => {
   });
 
   it('tying the layers to one decision costs at least as much, and sometimes more', async () => {
-    let dearer = 0;
+    let moreExpensive = 0;
     for (let seed = 0; seed < 12; seed++) {
       const { plain, width } = layered(seed, 6);
       const free = await solve(build(plain));
@@ -82,8 +82,8 @@ describe('SO-34: layers', () => {
       }
       const tied = await solve(b.build());
       expect(tied.objective).toBeGreaterThanOrEqual(free.objective);
-      if (tied.objective > free.objective) dearer++;
+      if (tied.objective > free.objective) moreExpensive++;
     }
-    expect(dearer).toBeGreaterThan(0);
+    expect(moreExpensive).toBeGreaterThan(0);
   });
 });

@@ -69,12 +69,13 @@ describe('the checker on messages', () => {
     ],
     ...over,
   });
-  const judge = (over: Partial<Certificate>) => verifyCertificate(problem, { ...none, certificate: certificate(over) });
+  const verify = (over: Partial<Certificate>) =>
+    verifyCertificate(problem, { ...none, certificate: certificate(over) });
 
   it('sums the rest of the edges and the least cost of the variables, parallel edges as one', () => {
     // x and y together: 6 3 / 0 3 less 3 1 in rows, less 1 0 in columns: 2 0 / -2 2; y-z keeps its least 0.
     // x: 3 11, y: 1 0, z: 4 0.
-    expect(judge({})).toMatchObject({ accepted: true, bound: -2n + 0n + 3n + 0n + 0n });
+    expect(verify({})).toMatchObject({ accepted: true, bound: -2n + 0n + 3n + 0n + 0n });
   });
 
   it.each([
@@ -153,7 +154,7 @@ describe('the checker on messages', () => {
       'part of an earlier one',
     ],
   ])('refuses messages %s', (_, over, reason) => {
-    const verdict = judge(over);
+    const verdict = verify(over);
     expect(verdict.accepted).toBe(false);
     expect(verdict.reason).toContain(reason);
   });
@@ -177,7 +178,7 @@ describe('the checker on messages', () => {
 function withHub(seed: number, layers: number): { problem: Problem; optimum: number } {
   const roll = dice(seed);
   const costs = (n: number): Float64Array => Float64Array.from({ length: n }, () => 4096 * roll(50));
-  // The first value is dear once and free for every reader.
+  // The first value is expensive once and free for every reader.
   const hubCosts = costs(3);
   hubCosts[0] += 4096 * 500;
   const own = [costs(3), costs(4), costs(3)];

@@ -57,13 +57,13 @@ test('the preferred choice is the least one, level by level, among all choices o
     const problem = randomProblem(random);
     const weights = Array.from({ length: 40 }, () => Math.floor(random() * 3));
     const levels: Preference[] = [
-      { alike: [[0, 2], [2, 4], [1, 3]] }, // prettier-ignore
+      { equal: [[0, 2], [2, 4], [1, 3]] }, // prettier-ignore
       { pair: (edge, a, b) => weights[(7 * edge + 3 * a + b) % 40] },
       { value: (variable, a) => weights[(5 * variable + a) % 40] },
     ];
     const amounts = (choice: Int32Array): number[] =>
-      levels.map(({ alike = [], pair, value }) => {
-        let sum = alike.filter(([i, j]) => choice[i] !== choice[j]).length;
+      levels.map(({ equal = [], pair, value }) => {
+        let sum = equal.filter(([i, j]) => choice[i] !== choice[j]).length;
         if (value !== undefined) choice.forEach((a, i) => (sum += value(i, a)));
         const { first, second } = problem.edges;
         if (pair !== undefined) first.forEach((i, e) => (sum += pair(e, choice[i], choice[second[e]])));

@@ -1,4 +1,4 @@
-/** The answers of `solveChoice`: the best choice and bound as the checker sees them, or the exact engine's word. */
+/** The answers of `solveChoice`: the best choice and bound as the checker sees them, or the answer of the exact engine. */
 import { evaluate } from '../check/check.ts';
 import { verifyDual, type DualCertificate } from '../check/dual.ts';
 import { solve } from '../solve.ts';

@@ -1,5 +1,5 @@
 /**
- * The way in for large problems with memory over time: reduce, raise a bound by prices and messages, search in blocks,
+ * The door of the anytime solver, for large problems with usage at every time: reduce, raise a bound by prices and messages, search in blocks,
  * close exactly where the reduced model is small, and hand out nothing but checked choices and checked bounds.
  */
 import { milliseconds } from '../clock.ts';
@@ -27,13 +27,13 @@ const FINISH_SHARE = 0.3;
 const CLOSE_SHARE = 0.6;
 /** The same where HiGHS says that there is nothing better to find. */
 const CLOSE_SHARE_DONE = 0.95;
-/** Time set aside for the certificate, in multiples of the time of the reduction, and beyond. */
+/** Time reserved for the certificate, in multiples of the time of the reduction, and beyond. */
 const RESERVE = 4;
 const RESERVE_SECONDS = 0.5;
 /** Rounds of search where nothing else limits them. */
 const ROUNDS = 400;
 
-/** Solves a choice problem within limits. Never calls an answer optimal without a certificate that the checker accepted. */
+/** Solves a problem within limits. Never calls an answer optimal without a certificate that the checker accepted. */
 export async function solveChoice(problem: Problem, options: ChoiceOptions = {}): Promise<ChoiceSolution> {
   const run = new ChoiceRun(problem, options);
   const { signal } = options;

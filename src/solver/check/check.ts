@@ -1,6 +1,7 @@
 /**
- * The judge: evaluates choices and replays proofs (`check-*.ts`) from the problem alone. It shares no code with the workspace
- * of this room. Sums are BigInt; tables of the replay are Float64 integers, and every one is checked to stay exact.
+ * The checker: evaluates choices and replays certificates from the problem alone. It shares no code with the engines.
+ * In: a problem, a choice, a certificate. Out: violations and cost of the choice; the bound that the certificate proves.
+ * Sums are BigInt; tables of the replay are Float64 integers, and every one is checked to stay exact.
  */
 import { hashProblem } from './hash.ts';
 import { replay } from './replay.ts';

@@ -1,7 +1,7 @@
 /**
  * The checker's view of a proof by messages alone: for every edge, costs that leave it for its two variables. Every choice
  * keeps its cost, so the sum of the least rest of all edges and the least cost of all variables is a lower bound, whatever
- * the messages are. Shares no code with the workspace; equal edges with equal messages are looked at once.
+ * the messages are. Shares no code with the engines; equal edges with equal messages are looked at once.
  */
 import { exactSum, Refused } from './store.ts';
 import type { Problem } from '../types.ts';

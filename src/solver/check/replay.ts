@@ -1,6 +1,6 @@
 /**
  * Replays a certificate: reads the problem into the checker's model, carries out every step, and returns the cost that no
- * choice undercuts. Shares no code with the workspace.
+ * choice undercuts. Shares no code with the engines.
  */
 import { eliminate } from './eliminate.ts';
 import { fuse, price, prune, shift } from './steps.ts';
@@ -145,7 +145,7 @@ function run(model: Model, reader: Reader): bigint | undefined {
   return capped(model, model.bound());
 }
 
-/** What was deleted as too dear still costs more than the limit. */
+/** What was deleted as too expensive still costs more than the limit. */
 function capped(model: Model, bound: bigint | undefined): bigint | undefined {
   if (model.cut === undefined) return bound;
   const cap = model.cut + 1n;

@@ -1,5 +1,6 @@
 /**
- * The dual ascent with its stopping rule, shared by the long network and its fold.
+ * The dual ascent with its stopping rule.
+ * In: the messages of a network (long or folded), a target, a minimum progress. Out: the best bound; decoded choices on the way.
  */
 import type { Trws } from './trws.ts';
 import { oneOpt } from './rounding.ts';
@@ -11,15 +12,15 @@ export interface AscentOptions {
   /** A bound that is good enough: normally the cost of the best choice so far. */
   readonly target: () => number;
   readonly stopped: () => boolean;
-  /** Stop as soon as a sweep gains less than this part of the bound; default 0: judge every fifth sweep by the gap. */
+  /** Minimum relative gain of a sweep, below which the ascent has converged; default 0: only every fifth sweep is tested. */
   readonly minGain?: number;
   /** Part of the gap that five sweeps must close for five more to follow; default a quarter. */
   readonly minProgress?: number;
-  /** Sweeps before minProgress is asked for; default 0. */
+  /** Sweeps before `minProgress` is tested; default 0. */
   readonly minSweeps?: number;
   /** Relative gap at which pruning and elimination take over; default 1e-7. */
   readonly close?: number;
-  /** Asked when minProgress ends, with the bound: to look for a better choice, with which sweeps may go on. */
+  /** Called with the bound when progress is too small: a better choice from it may make more sweeps worth their time. */
   readonly onStall?: (bound: number) => void;
 }
 
@@ -30,7 +31,17 @@ const CLOSE = 1e-7;
 /** Sweeps until the rest of the gap no longer shrinks, the target is reached or the clock stops; returns the best bound. */
 export function ascend(
   messages: Trws,
-  { sweeps, propose, target, stopped, minGain = 0, minProgress = 0.25, minSweeps = 0, close = CLOSE, onStall }: AscentOptions,
+  {
+    sweeps,
+    propose,
+    target,
+    stopped,
+    minGain = 0,
+    minProgress = 0.25,
+    minSweeps = 0,
+    close = CLOSE,
+    onStall,
+  }: AscentOptions,
 ): number {
   const { net } = messages;
   let bound = -Infinity;
@@ -52,7 +63,7 @@ export function ascend(
     const rest = Math.min(goal, 2 * Math.abs(bound) + 1) - bound;
     if (rest <= close * Math.abs(bound)) break;
     if (k % 5 !== 0) continue;
-    // A choice far above the bound says nothing of what is left to ascend.
+    // A choice far above the bound says nothing about the rest of the ascent.
     const left = (to: number): number => Math.min(to - bound, FAR * Math.abs(bound));
     if (k > minSweeps && bound - before < minProgress * left(goal)) {
       onStall?.(bound);

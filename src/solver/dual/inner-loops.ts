@@ -49,7 +49,7 @@ export function leastByClass(
   }
 }
 
-/** least[k] = the least cost of the classes that hold propose k. */
+/** least[k] = the least cost of the classes that hold alternative k. */
 export function leastByAlternative(
   least: Float64Array,
   count: number,
@@ -67,7 +67,7 @@ export function leastByAlternative(
   }
 }
 
-/** to[there + c] = the lesser of what the two offers of class c give. */
+/** to[there + c] = the lesser of what the two alternatives of class c give. */
 export function lesserAlternative(
   to: Float64Array,
   there: number,

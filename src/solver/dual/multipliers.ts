@@ -1,12 +1,14 @@
 /**
- * The search for prices of rows: where the relaxed choice changes sides (one row), or a projected subgradient (several).
+ * Lagrange multipliers of rows ("prices"): bisection over supporting lines of the concave dual for one row, a projected
+ * subgradient for several.
+ * In: a network with rows, a function that evaluates the dual at given prices. Out: the prices with the best bound found.
  */
 import type { Trws } from './trws.ts';
 import type { Network } from '../network/network.ts';
 import { evaluatePositions } from './rounding.ts';
 import { PRICE_BITS } from '../network/rows.ts';
 
-/** One evaluation of prices. */
+/** The dual evaluated at some prices. */
 export interface DualEvaluation {
   readonly prices: readonly bigint[];
   readonly net: Network;
@@ -27,7 +29,10 @@ export interface MultiplierHost {
   readonly objective: () => number;
 }
 
-/** A choice as a row sees it: its cost without prices, and how much it takes beyond the bound (negative: it keeps the row). */
+/**
+ * The supporting line of the dual that a choice gives: its cost without prices, and its slope, how much it takes beyond the
+ * bound (negative: it keeps the row).
+ */
 export interface SupportingLine {
   readonly cost: number;
   readonly over: number;
@@ -42,7 +47,7 @@ export interface Bracket {
   readonly breakpoint: Breakpoint;
 }
 
-/** The price at which the cheapest of some choices is dearest, and that cost: no bound exceeds it, whatever the price. */
+/** The price at which the least of some supporting lines is greatest, and that value: no bound exceeds it, at any price. */
 export interface Breakpoint {
   readonly price: bigint;
   readonly top: number;
@@ -56,7 +61,7 @@ const FIRST_PART = 1 / 16;
 const SLOW_STEPS = 6;
 /** Largest price that the search tries. */
 const CEILING = 2n ** 50n;
-/** Relative width at which a bracket is narrow enough, and part of the cost at which two priced choices cost alike. */
+/** Relative width at which a bracket is narrow enough, and part of the cost within which two priced choices cost the same. */
 const WIDTH = 1e-4;
 const SAME_COST = 1e-9;
 const TIGHT = 1e-6;
@@ -80,7 +85,7 @@ function leastAt(lines: readonly SupportingLine[], price: bigint): number {
   return lines.reduce((least, line) => Math.min(least, costAtPrice(line, price)), Infinity);
 }
 
-/** The breakpoint of choices of which some break the row and some keep it. */
+/** The breakpoint of the supporting lines of choices of which some break the row and some keep it. */
 export function breakpointOf(lines: readonly SupportingLine[]): Breakpoint {
   let best: Breakpoint = { price: 0n, top: -Infinity };
   for (const breaking of lines.filter(({ over }) => over > 0)) {
@@ -136,7 +141,13 @@ export function bracketOf(
 }
 
 /** The best of a few trials inside a bracket, and of the one made already. */
-export function priceBetween(net: Network, evaluateDual: EvaluateDual, bracket: Bracket, host: MultiplierHost, made?: DualEvaluation): DualEvaluation {
+export function priceBetween(
+  net: Network,
+  evaluateDual: EvaluateDual,
+  bracket: Bracket,
+  host: MultiplierHost,
+  made?: DualEvaluation,
+): DualEvaluation {
   const { bound } = net.rows[0];
   let { low, high } = bracket;
   const { price, top } = bracket.breakpoint;
@@ -162,7 +173,11 @@ export function priceOne(net: Network, evaluateDual: EvaluateDual, host: Multipl
   const choiceAt = (price: bigint, sweeps: number): SupportingLine => {
     const t = price === 0n ? best : evaluateDual([price], sweeps);
     if (t.bound > best.bound) best = t;
-    return { cost: evaluatePositions(net, t.at), over: t.amounts[0] - bound, isTight: isTight(evaluatePositions(t.net, t.at), t.bound) };
+    return {
+      cost: evaluatePositions(net, t.at),
+      over: t.amounts[0] - bound,
+      isTight: isTight(evaluatePositions(t.net, t.at), t.bound),
+    };
   };
   const bracket = bracketOf(choiceAt, () => host.stopped() || best.bound >= host.target(), bound);
   return bracket === undefined ? best : priceBetween(net, evaluateDual, bracket, host, best);

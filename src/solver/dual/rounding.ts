@@ -1,5 +1,6 @@
 /**
- * Choices: true cost and amounts of positions, and 1-opt descent under hard rows.
+ * Primal rounding: the cost of positions, and 1-opt local search (iterated conditional modes) under hard rows.
+ * In: a pairwise network and one position per variable. Out: the cost, or improved positions.
  */
 import { addSlice, firstLeast } from './inner-loops.ts';
 import type { Network } from '../network/network.ts';

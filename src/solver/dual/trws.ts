@@ -252,7 +252,7 @@ export class Trws {
   }
 }
 
-/** The table of an edge taken apart along one of its axes, where the variable there is known to be a pair of minPairs. */
+/** The table of an edge taken apart along one of its axes, where the variable there is known to be a pair of alternatives. */
 function splitAlong(net: Network, edge: number, side: 0 | 1): MinPairs | null {
   const f = net.factors[edge];
   if (f === undefined) return null;

@@ -1,5 +1,7 @@
 /**
- * Elimination under linear rows: a cell holds the Pareto front of (cost, amounts) instead of one number.
+ * Bucket elimination under linear rows: a cell holds the Pareto front of (cost, amounts) instead of one number, as in label
+ * setting for the resource-constrained shortest path problem.
+ * In: a priced pairwise network, limits. Out: its cheapest choice that keeps the rows, or that there is none.
  *
  * It closes the duality gap that prices leave: the network is already priced and pruned against the incumbent, so few
  * values are left where it matters, and equal layers produce equal sums, which keeps the fronts short. Exact within its
@@ -213,7 +215,7 @@ class ParetoElimination {
     const size = this.#net.size[v];
     for (let cell = 0; cell < cells; cell++) {
       const found: Float64Array[] = [];
-      // Most of the cells of wide tables hold nothing: finding that out is work, too.
+      // Most of the cells of large tables hold nothing: finding that out is work, too.
       this.#work += size * touching.length;
       if (this.#work > this.#limits.work) throw new TooLarge();
       for (let a = 0; a < size; a++) {

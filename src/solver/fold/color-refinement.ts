@@ -1,5 +1,5 @@
 /**
- * Colours of variables by content: two variables share a colour when their costs, their tables and, to some depth, their
+ * Colour refinement (1-dimensional Weisfeiler-Leman) of variables by content: two variables share a colour when their costs, their tables and, to some depth, their
  * neighbourhoods are equal. Names and positions play no part, so a layer is recognised wherever it stands.
  */
 import { KeyTable } from '../store/keys.ts';

@@ -1,6 +1,7 @@
 /**
- * Repeated blocks that decide alike: the long network with the variables of all middle blocks identified. Every edge and
- * unary counts as often as it stands in the long network, so a choice of the short one costs what its spread costs.
+ * Tied blocks: the quotient of a network in which the variables of all middle blocks are one. Every edge and unary counts as
+ * often as it stands in the long network, so a choice of the quotient costs what its spread costs.
+ * In: a network and its fold. Out: the quotient network over the variables of `fold.short`.
  */
 import type { Fold } from './fold.ts';
 import { KeyTable } from '../store/keys.ts';

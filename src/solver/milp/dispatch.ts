@@ -21,7 +21,7 @@ const BACKENDS: Readonly<Record<'highs' | 'javascript-lp-solver', Backend>> = {
 };
 
 /**
- * Solves with a library, between a start and a bound of our own engine. `evidence` carries the library's word; `solver`
+ * Solves with a library, between a start and a bound of our own engine. `evidence` carries what the library reports; `solver`
  * names who found the choice (ours when the library has nothing better). Throws `TooLargeForLibrary`.
  */
 export async function solveWithLibrary(

@@ -1,5 +1,5 @@
 /**
- * HiGHS 1.15 (npm `highs`, WASM, MIT) as a backend: a good mixed-integer solver whose word is floating point.
+ * HiGHS 1.15 (npm `highs`, WASM, MIT) as a backend: a good mixed-integer solver that computes in floating point.
  */
 import type { Backend } from './verdict.ts';
 

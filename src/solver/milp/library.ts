@@ -59,7 +59,7 @@ function keepWorker(library: Library, worker: Worker): void {
   idle.set(library, [...(idle.get(library) ?? []), worker]);
 }
 
-/** Puts a program to a library, in its worker. Never rejects: a crash is a word, too. */
+/** Puts a program to a library, in its worker. Never rejects: a crash is an answer, too. */
 export function askLibrary(library: Library, lp: LinearProgram, run: LibraryRun = {}): Promise<LibraryAnswer> {
   const { columns, rows, cost, lower, upper, integer, starts, indices, values, rowLower, rowUpper } = lp;
   const program = { columns, rows, cost, lower, upper, integer, starts, indices, values, rowLower, rowUpper };

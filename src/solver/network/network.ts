@@ -44,7 +44,7 @@ export class Network {
   /** Variables that live in this one, with the map from this variable's problem values to theirs. */
   readonly members: { readonly variable: number; readonly map: number }[][];
   readonly rows: NetworkRow[] = [];
-  /** Names of the two minPairs that each position is a pair of (map ids, 2 per variable; -1: none), see `store/min-pairs.ts`. */
+  /** Names of the two alternatives that each position is a pair of (map ids, 2 per variable; -1: none), see `store/min-pairs.ts`. */
   minPairs: Int32Array;
   /** Part of each unary that is a price of rows and not a cost (vector id, or -1). */
   priced: Int32Array;
@@ -153,7 +153,7 @@ export class Network {
     if (this.size[variable] === 0) this.empty = variable;
   }
 
-  /** What is left of the names of minPairs when only these positions stay. */
+  /** What is left of the names of alternatives when only these positions stay. */
   restrictMinPairs(variable: number, keep: number): void {
     for (const at of [2 * variable, 2 * variable + 1])
       if (this.minPairs[at] >= 0) this.minPairs[at] = this.pool.compose(this.minPairs[at], keep);

@@ -1,7 +1,7 @@
 import { FORBIDDEN } from '../network/from-problem.ts';
 import type { Problem } from '../types.ts';
 
-/** The cost of full choices of a problem, rows aside; Infinity for a forbidden one. Exact while sums stay below 2^53. */
+/** The cost of full choices of a problem, without rows; Infinity for a forbidden one. Exact while sums stay below 2^53. */
 export function costFunction(problem: Problem): (choice: ArrayLike<number>) => number {
   const { domains, unary, vectors, edges, tables, maps } = problem;
   return (choice) => {

@@ -1,5 +1,5 @@
 /**
- * Dominance: value w of a variable kills value d when, whatever the neighbours do, moving from d to w costs nothing and
+ * Dominance: value w of a variable dominates value d when, whatever the neighbours do, moving from d to w costs nothing and
  * uses no more of any row. The exact test is a sum of worst differences over the incident tables; it is quadratic in the
  * domain, so a few sample choices of the neighbours first reject the pairs that cannot pass.
  */
@@ -16,7 +16,7 @@ export interface DominanceSide {
 
 /** Joint choices of the neighbours that every pair has to pass before the exact test. */
 const SAMPLES = 12;
-/** In larger domains only the values that are best by cost or under some sample may kill: the full square does not pay. */
+/** In larger domains only the values that are best by cost or under some sample may dominate: the full square does not pay. */
 const SQUARE = 64;
 /** Largest square of worst differences that is kept, in entries. */
 const KEPT = 1 << 14;
@@ -42,19 +42,19 @@ export class Dominance {
     const rows = sides.map((s) => this.#rowsOf(s));
     const widths = sides.map((s) => s.table.dims[1 - s.side]);
     const deltas = sides.map((s) => this.#deltasOf(s));
-    // Cheap values are the likely likelyDominators: try them first, so that most values die at their first candidate.
+    // Cheap values are the likely dominators: try them first, so that most values die at their first candidate.
     const byCost = Int32Array.from({ length: k }, (_, a) => a).sort((a, b) => costs[a] - costs[b] || a - b);
     const count = Math.min(SAMPLES, k);
     const scores = new Float64Array(k * count);
     for (let q = 0; q < count; q++) {
-      const guest = byCost[Math.floor((q * k) / count)];
+      const sample = byCost[Math.floor((q * k) / count)];
       for (let a = 0; a < k; a++) scores[a * count + q] = costs[a];
       for (let s = 0; s < sides.length; s++) {
         const { map } = sides[s];
         const width = widths[s];
         const cells = rows[s];
-        const base = map[guest] * width;
-        // The neighbour's best answer to the guest value, the last one of equals: ties show differences elsewhere.
+        const base = map[sample] * width;
+        // The neighbour's best answer to the sample value, the last one of equals: ties show differences elsewhere.
         let answer = 0;
         for (let b = 1; b < width; b++) if (cells[base + b] <= cells[base + answer]) answer = b;
         for (let a = 0; a < k; a++) scores[a * count + q] += cells[map[a] * width + answer];

@@ -1,5 +1,6 @@
 /**
- * What a node does when its core is too wide to eliminate: fuse edges so that the relaxation gets tighter, or branch.
+ * Tightening: a node whose core is too large to eliminate fuses edges in triangles into one variable, or branches.
+ * In: a pairwise network. Out: the network with fused variables, or the variable to branch on.
  */
 import type { Network } from '../network/network.ts';
 import type { Table } from '../store/pool.ts';

@@ -1,7 +1,8 @@
 /**
- * The search: reduce, eliminate what is easy, raise the bound, prune against the incumbent, eliminate the core; branch only
- * where the core is still too wide. Every node is the same function of a network; rows take part as prices first and as
- * Pareto labels at the end.
+ * Branch and bound: presolve, eliminate what is easy, raise the bound (TRW-S), fix by reduced cost, eliminate the core; branch
+ * only where the core is still too large. Every node is the same function of a network; rows take part as prices (Lagrange
+ * multipliers) first and as Pareto labels at the end.
+ * In: a network, a host that evaluates choices. Out: the best choice, a lower bound, and the proof log behind it.
  */
 import { ascend } from '../dual/ascent.ts';
 import { Trws } from '../dual/trws.ts';
@@ -34,7 +35,7 @@ export interface SearchHost {
   readonly isEndless?: boolean;
   /** Work that may still be done, see `WorkMeter`; absent: without end. `stopped` must say when it is used up. */
   readonly workLeft?: () => number;
-  /** A choice of the whole problem, rows aside, that is dear to find and worth it where the search is long. */
+  /** Lazily computed warm start (ignores rows); expensive, so the search asks for it on large networks only. */
   readonly expensiveStart?: () => Int32Array | undefined;
 }
 
@@ -44,13 +45,14 @@ const NODE_LIMITS = { cells: 200_000, work: 1e7, totalWork: 2e7, arity: 64 };
 const PARETO_LIMITS = { labels: 400_000, work: 40_000_000 };
 /**
  * Parts of the gap that five sweeps must close for five more to follow: what comes after the first sweeps of a network
- * that does not repeat, or of the short one that stands for it, is dear; later rounds and branches are in haste.
+ * that does not repeat, or of the short one that stands for it, is expensive; later rounds and branches stop
+ * sooner.
  */
 const MIN_PROGRESS = 0.002;
 const QUICK_MIN_PROGRESS = 0.25;
 /** Networks of fewer cells are eliminated sooner than swept often. */
 export const SMALL_CELLS = 100_000;
-/** Networks of more cells after the first pruning are worth a start that is dear to find. */
+/** Networks of more cells after the first fixing are worth an expensive start. */
 const EXPENSIVE_START_CELLS = 300_000;
 /**
  * Where nobody limits time or work: networks that keep more cells than this after so many rounds are not branched on, and
@@ -59,9 +61,9 @@ const EXPENSIVE_START_CELLS = 300_000;
 const WIDE_CELLS = 500_000;
 const WIDE_ROUNDS = 4;
 const MOST_BRANCHED = 500_000_000;
-/** Part of the values that a round of pruning must take away for sweeps to go on before anything dearer is tried. */
+/** Part of the values that a round of pruning must take away for sweeps to go on before anything more expensive is tried. */
 const WORTHWHILE = 0.1;
-/** A price is judged as soon as a sweep gains less than this part of the bound. */
+/** A price is evaluated as soon as a sweep gains less than this part of the bound. */
 const MIN_GAIN = 1e-9;
 /** Rounds of fusing before a node branches. */
 const MAX_ROUNDS = 12;
@@ -88,7 +90,7 @@ export class Search {
     this.#workspace = workspace;
   }
 
-  /** Offers a full choice as incumbent. */
+  /** Proposes a full choice as incumbent. */
   propose(choice: Int32Array): void {
     const objective = this.#host.evaluate(choice, true);
     if (objective === Infinity || (this.best !== undefined && objective >= this.best.objective)) return;
@@ -136,7 +138,7 @@ export class Search {
     return this.#explore(net, new Trws(net), -Infinity, 0);
   }
 
-  /** Bound (normally the optimum) of a network without its rows; its choices are offered to the full problem too. */
+  /** Bound (normally the optimum) of a network without its rows; its choices are proposed to the full problem too. */
   #withoutRows(free: Network, ask: (search: Search, free: Network) => number): number {
     free.rows.length = 0;
     const host: SearchHost = {
@@ -173,7 +175,14 @@ export class Search {
   /**
    * Sweeps until the rest of the gap no longer shrinks, the target is reached or the clock stops; returns the best bound.
    */
-  #ascend(net: Network, messages: Trws, sweeps: number, minGain = 0, minProgress = QUICK_MIN_PROGRESS, isRoot = false): number {
+  #ascend(
+    net: Network,
+    messages: Trws,
+    sweeps: number,
+    minGain = 0,
+    minProgress = QUICK_MIN_PROGRESS,
+    isRoot = false,
+  ): number {
     const before = messages.steps;
     const fusion = isRoot && net.rows.length === 0 && net.cells >= SMALL_CELLS ? new Fusion(net, this.#workspace) : undefined; // prettier-ignore
     const bound = ascend(messages, {
@@ -219,12 +228,13 @@ export class Search {
       if (repeats) {
         const spread = startFromFolded(net, messages, this.#foldedHost(net), ROOT_SWEEPS, MIN_PROGRESS);
         repeats = spread !== undefined;
-        // Every sweep of the long network makes one more block at either end unlike the others, and what is no longer
-        // alike is no longer worked out once.
+        // Every sweep of the long network breaks the symmetry of one more block at each end, and unequal blocks no longer
+        // share their memos.
         if (spread !== undefined) [messages, sweeps] = [spread, SETTLING_SWEEPS];
         else if (round === 0 && !small) minProgress = MIN_PROGRESS;
       }
-      if (round > 0 || !converged) bound = Math.max(bound, this.#ascend(net, messages, sweeps, 0, minProgress, depth === 0));
+      if (round > 0 || !converged)
+        bound = Math.max(bound, this.#ascend(net, messages, sweeps, 0, minProgress, depth === 0));
       if (depth === 0) {
         this.#rootBound = bound;
         this.#host.progress('bound', this.best?.objective ?? Infinity, bound);
@@ -238,7 +248,13 @@ export class Search {
       if (!fixing.fix(net, cutoff) || !reducer.reduce(net, true, stopped)) return this.#target();
       bound = Math.max(bound, net.constant);
       if (stopped()) return bound;
-      if (depth === 0 && round === 0 && net.rows.length === 0 && net.cells > EXPENSIVE_START_CELLS && this.#tryExpensiveStart()) {
+      if (
+        depth === 0 &&
+        round === 0 &&
+        net.rows.length === 0 &&
+        net.cells > EXPENSIVE_START_CELLS &&
+        this.#tryExpensiveStart()
+      ) {
         if (!fixing.fix(net, this.#target() - 1) || !reducer.reduce(net, true, stopped)) return this.#target();
       }
       // Sweeps of a smaller network cost less and say more.
@@ -269,7 +285,7 @@ export class Search {
     return this.#host.stopped() || (this.#host.isEndless === true && this.#branched > MOST_BRANCHED);
   }
 
-  /** Looks for a better choice where the search would be long; whether there is one. */
+  /** Proposes the expensive start; whether it is better than the incumbent. */
   #tryExpensiveStart(): boolean {
     const before = this.#target();
     const choice = this.#host.expensiveStart?.();
@@ -289,7 +305,7 @@ export class Search {
       labels: {
         most: PARETO_LIMITS.labels,
         work: () => Math.min(PARETO_LIMITS.work, this.#host.workLeft?.() ?? Infinity),
-        spent: (work) => (this.#workspace.meter.spend({ labels: work })),
+        spent: (work) => this.#workspace.meter.spend({ labels: work }),
       },
     });
   }
@@ -379,12 +395,12 @@ export class Search {
     return this.#explore(best.net, best.messages, best.bound, 0, converged);
   }
 
-  /** What work on a short network hands over. */
+  /** Where work on a folded network delivers its results. */
   #foldedHost(net: Network): FoldedHost {
     return {
       propose: (at) => this.#proposeAt(net, at),
       stopped: this.#host.stopped,
-      spent: (steps) => (this.#workspace.meter.spend({ messageSteps: steps })),
+      spent: (steps) => this.#workspace.meter.spend({ messageSteps: steps }),
       workspace: this.#workspace,
     };
   }

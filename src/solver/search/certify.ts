@@ -1,5 +1,6 @@
 /**
- * From the engine's log to a bound that the checker has accepted.
+ * Certification: the checker replays the proof log of the search.
+ * In: a problem, a choice, a proof log. Out: a certificate that the checker accepted, and the bound that it proves.
  */
 import { STEP } from '../check/certificate.ts';
 import { hashProblem, verifyHashed, NO_CHOICE } from '../check/check.ts';
@@ -13,20 +14,20 @@ export interface Proven {
   /** Lower bound on every choice; Infinity when there is none. */
   readonly bound: number;
   readonly certificate: Certificate;
-  /** Why the engine's own proof was not accepted; absent when it was. */
+  /** Why the proof of the search was not accepted; absent when it was. */
   readonly refused?: string;
 }
 
-/** The engine's word: its log, and whether the log is about the problem with its rows. */
+/** The log of a search, not yet replayed, and whether it is about the problem with its rows. */
 export interface UncertifiedProof {
   readonly log: Log;
   readonly rows: boolean;
 }
 
 /**
- * Has the checker replay the engine's proof; where it is refused (or there is none), a plain elimination of the whole
- * problem, and at last the sum of all minima, which is always a proof. `choice` empty: the claim is that there is none.
- * `complete`: the engine says that nothing costs less, so a weaker bound is worth a second attempt.
+ * Has the checker replay the proof of the search; where it is refused (or there is none), a plain elimination of the whole
+ * problem, and at last the sum of all minima, which is always a proof. `choice` empty: the log is to prove that there is none.
+ * `complete`: the search found that nothing costs less, so a weaker bound is worth a second attempt.
  */
 export function prove(
   problem: Problem,
@@ -39,7 +40,8 @@ export function prove(
 ): Proven {
   const hash = hashProblem(problem);
   const attempts: (() => Certificate | undefined)[] = [
-    () => uncertified && certificateOf(uncertified.log, pool, hash, uncertified.rows ? rows.map((row) => row.source) : []),
+    () =>
+      uncertified && certificateOf(uncertified.log, pool, hash, uncertified.rows ? rows.map((row) => row.source) : []),
     () =>
       eliminationCertificate(
         problem,

@@ -1,6 +1,6 @@
 /**
- * What the search learns of a long network of equal blocks from a short one: first messages, a first choice, and about
- * where the price of a row lies. Sweeps of the short network cost little and save sweeps of the long one.
+ * Warm starts from the folded network: sweeps of the short network cost little and save sweeps of the long one.
+ * In: a long network of equal blocks. Out: its first messages, a first choice, and a bracket of the price of one row.
  */
 import { ascend } from '../dual/ascent.ts';
 import { Trws } from '../dual/trws.ts';
@@ -29,7 +29,7 @@ export interface FoldedHost {
   readonly workspace: Pick<GapHost, 'fixing' | 'reducer' | 'eliminator'>;
 }
 
-/** First messages of a long network from a short one, whose best choice is offered; undefined where nothing repeats. */
+/** First messages of a long network from a short one, whose best choice is proposed; undefined where nothing repeats. */
 export function startFromFolded(
   net: Network,
   messages: Trws,
@@ -123,7 +123,9 @@ function ascendFolded(
     target: () => least,
     stopped: host.stopped,
     minProgress,
-    ...(short.rows.length === 0 ? { onStall: (reached: number) => searchWithinGap(short, messages, reached, near) } : {}),
+    ...(short.rows.length === 0
+      ? { onStall: (reached: number) => searchWithinGap(short, messages, reached, near) }
+      : {}),
   });
   host.spent(messages.steps);
   return { best, bound };

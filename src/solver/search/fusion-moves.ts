@@ -34,7 +34,7 @@ export class Fusion {
     });
   }
 
-  /** Takes a choice; now and then the cheapest of what all of them take is offered, as positions. */
+  /** Takes a choice; now and then the cheapest of what all of them take is proposed, as positions. */
   add(at: Int32Array, propose: (found: Int32Array) => void): void {
     this.#classOf.forEach((id, i) => {
       if (id >= 0) this.#taken[id].add(at[i]);

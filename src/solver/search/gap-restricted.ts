@@ -1,8 +1,8 @@
 /**
- * Choices near the bound. What is read off messages is often far above the bound while the best choice there is lies close
- * to it; pruned against the former, a network is still too wide to be eliminated. Pruned as if a choice within a small part
- * of the gap were known, it is narrow. What is found there is a choice like any other; nothing is proven, but sweeps and
- * prunings have a better one to go by.
+ * A primal heuristic: exact elimination of a network that is fixed by a guessed cutoff. Decoded choices are often far above the
+ * bound although the optimum is close to it; reduced-cost fixing against them leaves too much. So the heuristic fixes against
+ * a cutoff within a small part of the gap instead, and eliminates what is left.
+ * In: a network and its messages. Out: proposed choices; nothing is proven.
  */
 import type { Trws } from '../dual/trws.ts';
 import type { Eliminator } from '../eliminate/buckets.ts';
@@ -43,8 +43,7 @@ const MOST_PART = 1 / 8;
 const CORE_LIMITS = { cells: 500_000, work: 1e7, totalWork: 5e7, arity: 64 };
 
 /**
- * Looks for choices within a part of the gap: a larger one as long as what is left is narrow, else a smaller one until it
- * is.
+ * Searches within a part of the gap: a larger one as long as the fixed network is narrow, else a smaller one until it is.
  *
  * @param messages of the network as it stands, priced for its rows
  */
@@ -66,7 +65,7 @@ export function searchWithinGap(net: Network, messages: Trws, bound: number, hos
   }
 }
 
-/** Looks for choices at most this dear; false when what is left is too wide. */
+/** Searches for choices of at most this cost; false when the fixed network is too wide. */
 function searchBelowCutoff(net: Network, messages: Trws, cutoff: number, host: GapHost): boolean {
   const { fixing, reducer } = host;
   const core = net.afresh();

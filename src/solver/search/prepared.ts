@@ -1,3 +1,8 @@
+/**
+ * A problem prepared for several solves.
+ * In: a problem; rows are left out. Out, each computed on first use: its interned network, the fold of its repeated blocks,
+ * the network with those blocks tied, and a fast cost function.
+ */
 import { tieBlocks } from '../fold/tied.ts';
 import { costFunction } from '../problem/cost.ts';
 import { foldOf, type Fold } from '../fold/fold.ts';
@@ -9,10 +14,7 @@ import type { Problem } from '../types.ts';
 /** Problems of fewer variables are not worth a fold. */
 const FOLD_VARIABLES = 1500;
 
-/**
- * What every solve of a problem begins with, rows aside: its content interned, and the blocks that repeat in it. Made when
- * first asked for. Whoever solves a problem several times, with more and more values left out, hands one prepared to all.
- */
+/** Data that several solves of one problem share, without its rows. */
 export class PreparedProblem {
   readonly pool = new Pool();
   #net: Network | undefined;
@@ -33,12 +35,12 @@ export class PreparedProblem {
     return this.#fold.found;
   }
 
-  /** The network whose middle blocks decide alike, over the variables of `fold.short`; `net` where nothing repeats. Shared. */
+  /** The network whose middle blocks are tied, over the variables of `fold.short`; `net` where nothing repeats. Shared. */
   get tied(): Network {
     return (this.#tied ??= this.fold === undefined ? this.net : tieBlocks(this.net, this.fold));
   }
 
-  /** Cost of a full choice, rows aside; Infinity for a forbidden one. */
+  /** Cost of a full choice without rows; Infinity for a forbidden one. */
   get cost(): (choice: ArrayLike<number>) => number {
     return (this.#cost ??= costFunction(this.problem));
   }

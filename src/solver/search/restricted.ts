@@ -1,8 +1,7 @@
 /**
- * The cheapest choice among some values of a problem whose prepared is laid: what a recipe or a released pin leaves is most
- * often arithmetic (nine variables in ten have one value allowed), so a network of the rest alone is made, in the pool of
- * the whole problem. Of repeated blocks a few stand for all, and those between decide alike: what a recipe does with
- * equal layers. Rows take no part and nothing is proven: the caller sees whether the choice keeps them.
+ * Solves one problem again and again with restricted domains, on one prepared network. Most variables (about nine in ten) have
+ * one allowed value: the solver conditions on those, so that only the rest becomes a network. Repeated blocks are tied.
+ * In: a prepared problem, allowed values. Out: a choice and its cost, uncertified and without regard to rows.
  */
 import { solveUncertified } from './tight-relaxation.ts';
 import type { Fold } from '../fold/fold.ts';
@@ -12,13 +11,13 @@ import { PairMap } from '../store/pair-map.ts';
 import type { Pool, Table } from '../store/pool.ts';
 import { type Workspace, makeWorkspace } from './workspace.ts';
 
-/** Values of a variable that are allowed; equal lists have equal ids. */
+/** Allowed values of a variable; equal lists have equal ids. */
 export interface AllowedValues {
   readonly id: number;
   readonly values: Int32Array;
 }
 
-/** Solves of one prepared with values left out; what they have in common is worked out once. */
+/** Solves restrictions of one prepared problem; slices and memos are shared by all of them. */
 export class RestrictedSolver {
   readonly #workspace: Workspace;
   readonly #slices: Slices;
@@ -29,11 +28,11 @@ export class RestrictedSolver {
   }
 
   /**
-   * The cheapest choice; where blocks repeat, the cheapest of those whose middle blocks decide alike.
+   * The cheapest choice; where blocks repeat, the cheapest of those whose middle blocks take equal values.
    *
    * @param left values left of each variable, undefined where all are
-   * @returns undefined where this way does not lead to the cheapest choice: no choice, repeated blocks of which unequal
-   * values are allowed, tables that are too large, or the clock
+   * @returns undefined where no cheapest choice is found: there is none, repeated blocks have unequal allowed values, tables are
+   * too large, or the clock stopped it
    */
   solve(
     allowed: readonly (AllowedValues | undefined)[],
@@ -56,7 +55,7 @@ export class RestrictedSolver {
     return objective === Infinity ? undefined : { choice, objective };
   }
 
-  /** Network of the variables with several values allowed, and their numbers in it (-1: one value); undefined: no choice. */
+  /** Network of the variables with several allowed values, and their numbers in it (-1: one value); undefined: no choice. */
   #rest(
     base: Network,
     allowedOf: (variable: number) => AllowedValues | undefined,

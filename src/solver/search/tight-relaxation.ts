@@ -24,7 +24,7 @@ const SWEEPS = 200;
 /** Part of the rest of the gap that five sweeps must close for five more to follow, after so many sweeps. */
 const MIN_PROGRESS = 0.25;
 const MIN_SWEEPS = 10;
-/** Blocks kept on either side of the middle when messages settle, and the sweeps they take. */
+/** Blocks kept on either side of the middle when messages converge, and the sweeps they take. */
 const MARGIN = 3;
 const SPREAD_SWEEPS = 2;
 const SERIES = { ...EASY_LIMITS, series: true };
@@ -35,7 +35,7 @@ export interface Relaxed {
   /** Nothing is cheaper: on the short network only, where the problem was folded and nothing was certified. */
   readonly tight: boolean;
   readonly folded: boolean;
-  /** Nothing is cheaper where rows are left aside, but it breaks one. */
+  /** Nothing is cheaper without rows, but it breaks one. */
   readonly breaksRows?: boolean;
   /** Present when the checker found that no choice costs less. */
   readonly certificate?: Certificate;
@@ -52,7 +52,7 @@ export function solveTightRelaxation(
   const { problem, net, fold } = prepared;
   const folded = fold !== undefined;
   if (!certify && folded) {
-    // A choice that nobody wants proven is found among those whose middle blocks decide alike.
+    // Without a certificate, the choice is sought among those whose middle blocks are tied.
     const short = solveUncertified(prepared.tied.clone(), workspace, stopped);
     if (short === undefined) return undefined;
     const choice = fold.variable.map((v) => short.choice[v]);
@@ -75,8 +75,12 @@ export function solveTightRelaxation(
   return { choice, tight: true, folded, ...(proven ? { certificate } : {}) };
 }
 
-/** The cheapest choice among those whose middle blocks decide alike, rows aside: where a long search begins. */
-export function tiedChoice(prepared: PreparedProblem, workspace: Workspace, stopped: () => boolean): Int32Array | undefined {
+/** The cheapest choice among those whose middle blocks are tied, without rows: a start for a long search. */
+export function tiedChoice(
+  prepared: PreparedProblem,
+  workspace: Workspace,
+  stopped: () => boolean,
+): Int32Array | undefined {
   const { fold } = prepared;
   if (fold === undefined || prepared.tied.cells < SMALL_CELLS) return undefined;
   const short = solveUncertified(prepared.tied.clone(), workspace, stopped);
@@ -90,7 +94,7 @@ interface Found {
 }
 
 /**
- * The cheapest choice of a network by the engine's own word: by messages, else by the search. The network is used up.
+ * The cheapest choice of a network, uncertified: by messages, else by branch and bound. The network is used up.
  *
  * @returns undefined when no choice was found on the way
  */

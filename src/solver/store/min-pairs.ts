@@ -1,9 +1,9 @@
 /**
- * Tables whose slices are pairs of minPairs. A value that stands for (a, b) lets its neighbour take the better of two minPairs,
+ * Min-decomposition of tables. A value that stands for a pair (a, b) lets its neighbour take the better of two alternatives,
  * so its slice of any table is the lesser, place by place, of a slice of a and one of b. Messages through such a table need
- * only the few slices of the minPairs, not those of all pairs: min-plus products distribute over the lesser.
+ * only the few slices of the alternatives, not those of all pairs: min-plus products distribute over the lesser.
  *
- * Names of minPairs are a hint. The slice of an propose is the greatest of the slices of the pairs that hold it, and a table
+ * Names of alternatives are a hint. The slice of an alternative is the greatest of the slices of the pairs that hold it, and a table
  * is taken apart only where the lesser of the two is each pair's own slice, to the last bit.
  */
 import { KeyTable } from './keys.ts';
@@ -11,19 +11,19 @@ import type { Table } from './table.ts';
 
 /** A table taken apart along one axis. */
 export interface MinPairs {
-  /** The slices of the minPairs, row-major: one row of the other axis for each. */
+  /** The slices of the alternatives, row-major: one row of the other axis for each. */
   readonly cells: Float64Array;
   readonly count: number;
-  /** The two offers of each class of the axis. */
+  /** The two alternatives of each class of the axis. */
   readonly first: Int32Array;
   readonly second: Int32Array;
 }
 
-/** A table must have so many cells, and so many times more classes than minPairs, to be worth taking apart. */
+/** A table must have so many cells, and so many times more classes than alternatives, to be worth taking apart. */
 const LEAST_CELLS = 256;
 const LEAST_GAIN = 2;
 
-/** MinPairsMemo of the tables of one pool, each made once. */
+/** Decompositions of the tables of one pool, each made once. */
 export class MinPairsMemo {
   readonly #keys = new KeyTable();
   readonly #known: (MinPairs | null)[] = [];
@@ -36,7 +36,7 @@ export class MinPairsMemo {
 
   /**
    * The pairs of a table along an axis, whose classes the positions of a variable reach by `map`, with the names of the two
-   * offers of each position (map ids); null where there is none worth having.
+   * alternatives of each position (map ids); null where there is none worth having.
    */
   find(table: Table, axis: 0 | 1, map: number, first: number, second: number): MinPairs | null {
     const id = this.#keys.begin().add(table.id).add(axis).add(map).add(first).add(second).end();
@@ -44,10 +44,16 @@ export class MinPairsMemo {
   }
 }
 
-function minPairsOf(table: Table, axis: 0 | 1, map: Int32Array, first: Int32Array, second: Int32Array): MinPairs | null {
+function minPairsOf(
+  table: Table,
+  axis: 0 | 1,
+  map: Int32Array,
+  first: Int32Array,
+  second: Int32Array,
+): MinPairs | null {
   const classes = table.dims[axis];
   if (table.cells.length < LEAST_CELLS) return null;
-  // Values of one class have one slice, so the offers of any of them will do.
+  // Values of one class have one slice, so the alternatives of any of them will do.
   const pairs = [new Int32Array(classes), new Int32Array(classes)];
   const seen = new Uint8Array(classes);
   const names = [new Map<number, number>(), new Map<number, number>()];

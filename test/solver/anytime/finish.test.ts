@@ -98,8 +98,8 @@ describe('the finisher', () => {
     for (const { seed, problem, reduced, start, source, optimum } of cases()) {
       if (seed > 16) break;
       const { model } = reduced;
-      const dear = [{ row: 0, price: 1e4 }].slice(0, model.rows);
-      const plan = branchingOf(reduced, { variable: 0, values: [0], parts: [{ prices: dear }, { prices: [] }] });
+      const expensive = [{ row: 0, price: 1e4 }].slice(0, model.rows);
+      const plan = branchingOf(reduced, { variable: 0, values: [0], parts: [{ prices: expensive }, { prices: [] }] });
       const closed = close({ problem, choice: reduced.expand(start), rows: [], prices: [], plan, deadline: Infinity });
       expect(closed.bound, `seed ${seed}`).toBeLessThanOrEqual(optimum);
       expect(source.lambda.length).toBe(model.rows);
@@ -136,7 +136,7 @@ describe('solve with the finisher', () => {
     expect(solution.status === 'optimal').toBe(solution.bound === solution.objective);
   }, 20_000);
 
-  it('a job aside is ended by its deadline', async () => {
+  it('a job in a worker is ended by its deadline', async () => {
     const began = milliseconds();
     const url = new URL(`data:text/javascript,setInterval(() => undefined, 1000)`);
     const end = await runJob(url, {}, { deadline: began + 100, stopped: () => false });

@@ -99,7 +99,7 @@ describe('SO-37 (schedules)', () => {
   const told = (orders: Orders): string =>
     'generation' in orders ? `${orders.kind} ${orders.generation}` : orders.kind;
 
-  it('blocks while they gain, then descents, then both with injected, then anew; nothing gained moves it on', () => {
+  it('blocks while they gain, then descents, then both with injected choices, then restarts; nothing gained moves it on', () => {
     const schedule = new Schedule(true, true);
     const seen: string[] = [];
     let injected = 0;
@@ -134,7 +134,7 @@ describe('SO-37 (schedules)', () => {
     expect(last).toBe('search 1');
   });
 
-  it('a tight model gets blocks alone at the latest prices, then blocks with injected, then starts anew', () => {
+  it('a tight model gets blocks alone at the latest prices, then blocks with injected choices, then restarts', () => {
     const schedule = new Schedule(true, true);
     const near: BoundReport = { ...bound, best: 890, present: 890 };
     const seen: string[] = [];
@@ -156,7 +156,7 @@ describe('SO-37 (schedules)', () => {
     expect(seen).toEqual(['search 0', 'search 1']);
     // Four times the distance of what the schedule has: 1000 at first, 895 after a round.
     expect(scales.slice(0, 2)).toEqual([440, 20]);
-    // Five rounds gain, eight do not; four more with injected.
+    // Five rounds gain, eight do not; four more with injected choices.
     expect(united).toEqual([13, 14, 15, 16]);
     expect(schedule.ended?.cost).toBe(894.6);
   });

@@ -18,7 +18,7 @@ it('visits every variable once, and none but the first of a component before all
         const before = net.incident[i].flatMap((e) => net.factors[e]?.vars ?? []).filter((v) => place[v] < place[i]);
         distance.set(i, before.length === 0 ? 0 : 1 + Math.min(...before.map((v) => distance.get(v) ?? 0)));
       }
-      // RestrictedSolver a component distances from its first variable never fall.
+      // Within a component distances from its first variable never fall.
       let last = 0;
       for (const i of byPlace) {
         const own = distance.get(i) ?? 0;

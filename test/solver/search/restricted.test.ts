@@ -37,8 +37,8 @@ function forbidden(plain: PlainProblem, left: readonly (AllowedValues | undefine
   return { ...plain, unary };
 }
 
-/** Least cost of choices that decide alike in every layer. */
-function alike(plain: PlainProblem, width: number): number {
+/** Least cost of choices that are equal in every layer. */
+function tiedLeast(plain: PlainProblem, width: number): number {
   const sizes = plain.unary.slice(0, width).map((u) => u.length);
   const all = sizes.reduce((product, k) => product * k, 1);
   let best = Infinity;
@@ -55,7 +55,7 @@ function alike(plain: PlainProblem, width: number): number {
 }
 
 describe('the cheapest choice of a restricted problem', () => {
-  it('equals exhaustive search on 300 random problems, several sets of values on one ground', () => {
+  it('equals exhaustive search on 300 random problems, several sets of values of one prepared problem', () => {
     let found = 0;
     for (let seed = 1; seed <= 300; seed++) {
       const plain = randomProblem(seed, { most: 8, values: 4 });
@@ -94,7 +94,7 @@ describe('the cheapest choice of a restricted problem', () => {
         const truth = eliminatePlainly(rest);
         expect(costOf(rest, Array.from(answer.choice)), `seed ${seed}`).toBe(answer.objective);
         expect(answer.objective).toBeGreaterThanOrEqual(truth);
-        expect(answer.objective).toBeLessThanOrEqual(alike(rest, width));
+        expect(answer.objective).toBeLessThanOrEqual(tiedLeast(rest, width));
         if (answer.objective === truth) equal++;
       }
     }

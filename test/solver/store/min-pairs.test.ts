@@ -1,4 +1,4 @@
-/** Tables whose slices are pairs of minPairs: taken apart only where that is exact, and messages through them are the same. */
+/** Tables whose slices are pairs of alternatives: taken apart only where that is exact, and messages through them are the same. */
 import { describe, expect, it } from 'vitest';
 import { Trws } from '../../../src/solver/dual/trws.ts';
 import { networkOf } from '../../../src/solver/network/from-problem.ts';
@@ -9,7 +9,7 @@ import { solveNow } from '../../../src/solver/solve.ts';
 import type { Problem } from '../../../src/solver/types.ts';
 import { dice } from '../check-support.ts';
 
-/** All pairs of `owned` and `copies` minPairs as the values of a hub with several neighbours, as shared copies are. */
+/** All pairs of `owned` and `copies` alternatives as the values of a hub with several neighbours, as shared copies are. */
 function hub(seed: number, owned: number, copies: number): Problem {
   const roll = dice(seed);
   const costs = (n: number): Float64Array => Float64Array.from({ length: n }, () => roll(1000));
@@ -50,7 +50,7 @@ function withoutHint({ minPairs: _, ...problem }: Problem): Problem {
   return problem;
 }
 
-describe('tables of pairs of offers', () => {
+describe('min-decomposition of tables', () => {
   it('messages and bounds are the same with the hint and without it', () => {
     for (let seed = 1; seed <= 40; seed++) {
       const problem = hub(seed, 7, 6);

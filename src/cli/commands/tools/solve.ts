@@ -57,7 +57,7 @@ export async function solveCommand(path: string, options: SolveCommandOptions, i
       // The limit is that of the whole command.
       ...(timeLimit === undefined ? {} : { timeLimitSeconds: Math.max(0.05, timeLimit - reading) }),
       ...(rounds === undefined ? {} : { rounds }),
-      ...(lanes === undefined ? {} : { lanes }),
+      ...(lanes === undefined ? {} : { members: lanes }),
     });
   } finally {
     process.off('SIGINT', onSignal);

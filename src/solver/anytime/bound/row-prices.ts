@@ -1,5 +1,5 @@
 /**
- * Prices of the rows by exponentiated gradient: a row that is used beyond its capacity gets dearer by a factor, one with
+ * Prices of the rows by exponentiated gradient: a row that is used beyond its capacity becomes more expensive by a factor, one with
  * room to spare cheaper. Steps are relative to the capacity, so no scale has to be guessed; rows join lazily, the most
  * exceeded one of every window of time. One message sweep per step: prices and messages converge together.
  */

@@ -28,7 +28,7 @@ export interface TreeJob {
 
 /** Most linear programs of a plan. */
 const MOST_NODES = 300;
-/** Cost of exceeding a memory row by one (scaled) unit: leaves that break memory get dear instead of infeasible. */
+/** Cost of exceeding a memory row by one (scaled) unit: leaves that break memory become expensive instead of infeasible. */
 const SURPLUS_COST = 1000;
 /** A relaxation that costs this many times what it has to is not solved to its optimum: its prices do. */
 const ENOUGH = 1.1;

@@ -56,7 +56,7 @@ export class Endgame {
     return this.#finishRows !== undefined;
   }
 
-  /** Runs HiGHS on the reduced model; a better choice becomes that of the findings, its word is no proof. */
+  /** Runs HiGHS on the reduced model; a better choice becomes that of the findings, what HiGHS reports is no proof. */
   async finish(found: Findings, deadline: number): Promise<Findings> {
     if (found.bound === undefined) return found;
     const run = this.#run;
@@ -76,7 +76,7 @@ export class Endgame {
     const limits: JobLimits = { deadline, stopped: () => run.stopped() };
     const url = new URL('./finish-worker.mjs', import.meta.url);
     const end = await runJob<Finish, Pick<Finish, 'choice' | 'cost'>>(url, job, limits, ({ choice, cost }) => {
-      // The word of a foreign solver went through our own evaluation of the reduced model; here the checker looks.
+      // The answer of a foreign solver went through our own evaluation of the reduced model; here the checker looks.
       if (!(cost < best.cost)) return;
       this.#inspect(choice, cost);
       best = { ...best, choice, cost };
@@ -118,7 +118,8 @@ export class Endgame {
     if (rows === undefined) return this.#attempt(plain);
     const byBranching = async (): Promise<void> => {
       const tree = await this.#plan(found, rows, deadline);
-      if (tree !== undefined) await this.#attempt({ ...common, rows: [], prices: [], plan: branchingOf(reduced, tree) });
+      if (tree !== undefined)
+        await this.#attempt({ ...common, rows: [], prices: [], plan: branchingOf(reduced, tree) });
     };
     // What the plain attempt proves at all it proves early, and the plan needs the machine.
     const early = {

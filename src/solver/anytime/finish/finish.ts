@@ -23,7 +23,7 @@ export interface FinishJob {
   readonly seed: number;
 }
 
-/** `done`: HiGHS says that no choice of the model costs less. That is its word only. */
+/** `done`: HiGHS says that no choice of the model costs less. That is evidence, no proof. */
 export type FinishWord = 'done' | 'limit' | 'too large' | 'no word';
 
 export interface Finish {

@@ -1,5 +1,5 @@
 /**
- * Work aside: one job in a thread of its own, so that limits and stops are heard whatever it does. The job looks at the
+ * One job in a worker thread of its own, so that limits and stops are heard whatever it does. The job looks at the
  * clock itself; past its deadline and a grace it is terminated, and so it is at once when the caller says stop.
  */
 import { milliseconds } from '../../clock.ts';
@@ -25,7 +25,7 @@ const TICK = 50;
 
 /**
  * Runs the worker at `url` on a job. Messages `{ update }` go to `receive` as they come, a message `{ answer }` ends it. The
- * types are the caller's word for what its worker posts.
+ * types are asserted by the caller, who knows what its worker posts.
  */
 export async function runJob<T, Update = never>(
   url: URL,

@@ -12,7 +12,7 @@ import type { Random } from '../model/random.ts';
 export interface BlockMove {
   /** Largest table of an elimination, in cells. */
   readonly cap: number;
-  /** Most candidate values of a variable besides those that `injected` name. */
+  /** Most candidate values of a variable besides those of the injected choices. */
   readonly candidates: number;
   /** Choices whose values are candidates, too (elite choices, rounded bounds, the same place in another layer). */
   readonly injected: readonly Int32Array[];
@@ -24,7 +24,7 @@ export interface BlockMove {
   readonly noise: number;
   /** Number of variables, from the first on, that should not be frozen. */
   readonly spared: number;
-  /** How much dearer (at the block's prices) the result may be. */
+  /** How much more expensive (at the block's prices) the result may be. */
   readonly tolerance: number;
   /** Random factor on who is frozen when tables grow too large; default 1. */
   readonly luck?: () => number;
@@ -122,7 +122,7 @@ export class BlockSearch {
 
   /**
    * Minimises the block given the rest at prices `factor` x lambda. Returns true if the choice changed: only to a feasible
-   * one that is no dearer at those prices and whose true cost stays at or below `ceiling`.
+   * one that is no more expensive at those prices and whose true cost stays at or below `ceiling`.
    */
   improve(vars: readonly number[], move: BlockMove): boolean {
     this.steps++;
@@ -218,7 +218,7 @@ export class BlockSearch {
     this.#values = bigger;
   }
 
-  /** The present value, the injected' values, and the best ones under the present neighbours and by the hints. */
+  /** The present value, those of the injected choices, and the best ones under the present neighbours and by the hints. */
   #choose(i: number, { candidates, injected }: BlockMove): void {
     const { sizes, incident, other, cells } = this.model;
     const size = sizes[i];

@@ -1,10 +1,11 @@
 /**
- * LargeBlockDescent: blocks that hold (nearly) the whole model. With the rows replaced by prices, everything but a few per cent of
+ * Large-block descent: blocks that hold (nearly) the whole model. With the rows replaced by prices, everything but a few per cent of
  * frozen variables (`order.ts`) is minimised exactly in one elimination, so that a relaxed choice sinks to the bottom of its
  * valley in a few moves, whatever the distance between the places that must change together. Where it comes to rest, the
- * exceeded rows get dearer and the slack ones cheaper, and a copy of it is repaired and settled under the true rows.
+ * prices of exceeded rows rise and those of slack rows fall, and a copy of it is repaired and settled under the true rows.
  *
- * Like a stream, a descent depends on its seed and on what it receives, never on the clock.
+ * In: a model, a seed, the shared state of the search. Out: its best feasible choice. A descent depends on its seed and on what
+ * it receives, never on the clock.
  */
 import { priceValues, usageOf } from '../bound/trws.ts';
 import { BlockSearch } from './block-search.ts';
@@ -26,7 +27,7 @@ const MOST_SETTLING = 12;
 /** Largest table of those, and how often their prices may be changed. */
 const SETTLING_CAP = 1e5;
 const ATTEMPTS = 8;
-/** Batches of a repair; a repaired choice that is this much dearer than the best one is given up. */
+/** Batches of a repair; a repaired choice that is this much more expensive than the best one is given up. */
 const REPAIRS = 300;
 const FAR = 1.02;
 /** Relative change of a price: the first one, its limits, and how it grows and shrinks with the sign of the excess. */

@@ -1,6 +1,8 @@
 /**
- * One stream of search: blocks chosen by operators that compete by what they gained per unit of work. A stream depends on
- * its seed and on what it receives between rounds, never on the clock.
+ * Adaptive large neighbourhood search (S. Ropke and D. Pisinger, Transportation Science 2006): operators choose blocks and are
+ * drawn by what they gained per unit of work.
+ * In: a model, a seed, the shared state of the search. Out: its best feasible choice. It depends on its seed and on what it
+ * receives between rounds, never on the clock.
  */
 import { priceValues } from '../bound/trws.ts';
 import { BlockSearch } from './block-search.ts';
@@ -46,13 +48,13 @@ function operators(deep: boolean): Operator[] {
 
 const FACTORS = [0, 0.3, 0.7, 1, 1, 1.3];
 const CEILINGS = [0.001, 0.004, 0.004, 0.01];
-/** Blocks without a new best after which the stream goes back to it. */
+/** Blocks without a new best after which the search goes back to it. */
 const PATIENCE = 2000;
 /** Most blocks of a round: tiny models are not worth more. */
 const MOST_STEPS = 1500;
 /** Share of blocks whose operator is drawn by success. */
 const SUCCESS_SHARE = 0.4;
-/** A stream whose best is this much dearer than the best of all joins that one when it restarts. */
+/** A search whose best is this much more expensive than the best of all restarts from that one. */
 const BEHIND = 1.001;
 /** Blocks of a kick, the noise that they get, and what they may cost, as shares of the scale. */
 const KICKS = 6;
@@ -60,10 +62,10 @@ const NOISE = 2e-4;
 const TOLERANCE = 6e-4;
 /** Minimisations of a block until it fits the rows. */
 const ATTEMPTS = 6;
-/** Best choices of earlier walks that are kept as injected. */
+/** Best choices of earlier walks that are kept to be injected. */
 const MOST_ELITES = 6;
 
-/** What a stream is told between rounds. */
+/** What a member receives between rounds. */
 export interface SharedState {
   readonly choice: Int32Array;
   readonly cost: number;
@@ -231,7 +233,7 @@ export class AdaptiveSearch {
         return { vars: around.hub(most), injected: [] };
       case 'row': {
         if (this.#rows.length === 0) return { vars: [], injected: [] };
-        // Dear rows more often.
+        // Rows with high prices more often.
         const row = this.#rows[Math.floor(random.next() ** 2 * this.#rows.length)];
         return { vars: around.atRow(row, most), injected: [] };
       }

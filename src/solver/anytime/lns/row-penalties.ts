@@ -1,5 +1,5 @@
 /**
- * What a block pays for rows that its result would exceed: per row a price between one known to be too low and one known
+ * Penalties of a block for rows that its result would exceed: per row a price between one known to be too low and one known
  * to be too high. Tripled and bisected, because a price that makes the block worthless overshoots by far in large blocks.
  */
 

@@ -1,6 +1,6 @@
 /**
- * A member is one sequential line of work: a bound (member 0 only) and a search by blocks and descents on the same model. Lanes meet at
- * rounds; what a member does in a round depends on its orders and its past alone, so that an answer depends neither on the
+ * A member of the portfolio is one sequential line of work on the model: a bound (member 0 only), or a search by blocks and
+ * large-block descents. Members meet at rounds; what a member does in a round depends on its orders and its past alone, so that an answer depends neither on the
  * clock nor on how many threads carry the members.
  */
 import { PriceAscent } from '../bound/row-prices.ts';
@@ -14,9 +14,14 @@ import { AdaptiveSearch, type SharedState } from '../lns/operators.ts';
 export type Orders =
   | { readonly kind: 'rest' }
   | { readonly kind: 'bound'; readonly work: number; readonly objective: number }
-  | { readonly kind: 'search' | 'descend'; readonly work: number; readonly shared: SharedState; readonly generation: number };
+  | {
+      readonly kind: 'search' | 'descend';
+      readonly work: number;
+      readonly shared: SharedState;
+      readonly generation: number;
+    };
 
-/** What a member has to say after a round. */
+/** What a member reports after a round. */
 export interface Report {
   readonly kind: Orders['kind'];
   /** The best feasible choice of the member; absent if it has none. */
@@ -59,7 +64,7 @@ const CONVERGED_GAIN = 0.0025;
 /** The bound rises fast until this many sweeps gain less than `RISING_GAIN` of it. */
 const RISING_SWEEPS = 60;
 const RISING_GAIN = 2e-3;
-/** Rounded bounds that are kept as injected. */
+/** Rounded bounds that are kept to be injected. */
 const MOST_DECODED = 4;
 /** Moves batches that a repair of a rounded choice may take. */
 const REPAIRS = 200;
@@ -73,7 +78,7 @@ export class Member {
   readonly #stopped: () => boolean;
   #search: AdaptiveSearch | undefined;
   #descent: LargeBlockDescent | undefined;
-  /** A new generation forgets what the member had found and starts from the shared. */
+  /** A new generation forgets what the member had found and starts from the shared state. */
   #generation = 0;
   #ascent: PriceAscent | undefined;
   #stall = 0;

@@ -1,6 +1,7 @@
 /**
- * The rounds of the anytime search: every member schedules (`schedule.ts`), and the first one also raises the bound: alone at first,
- * because search under unconverged prices runs into traps, and every few rounds once the prices have settled. Everything is
+ * The rounds of the anytime search: every member follows its schedule (`schedule.ts`), and the first one also raises the bound:
+ * alone at first, because search under unconverged prices runs into traps, and every few rounds once they have converged.
+ * In: a model and a feasible choice. Out: the best choice and the best bound. Everything is
  * counted in cells and rounds; the clock only says when to stop.
  */
 import { milliseconds } from '../../clock.ts';
@@ -9,12 +10,12 @@ import { Schedule, type Outlook, type Priced } from './schedule.ts';
 import type { BoundReport, Orders, Report } from './member.ts';
 import type { Model } from '../model/model.ts';
 
-/** Lanes of a search where the caller does not say; whatever the number of threads. */
+/** Members of a search where the caller does not say; whatever the number of threads. */
 export const MEMBERS = 2;
 /** Work of a member in the first round and in a full one, in cells. */
 const FIRST_WORK = 3e6;
 const FULL_WORK = 24e6;
-/** A block of a stream can hold all of a smaller model than this, and descents add nothing. */
+/** A block can hold all of a smaller model than this, and descents add nothing. */
 const DESCENT_VARIABLES = 1000;
 /**
  * Once it rises less fast, the bound gets one round of its member in so many: more often while its latest gain is more than
@@ -26,11 +27,11 @@ const NEAR = 0.05;
 const REVISIT = 16;
 /**
  * A bound this close to the best choice (relative) makes a model tight: the bound then comes first until its latest gain is
- * less than a share of its distance to the best choice, because its settled prices round to better choices than schedules find.
+ * less than a share of its distance to the best choice, because its converged prices round to better choices than the search finds.
  */
 const TIGHT = 0.01;
 const SETTLED = 0.01;
-/** Ends of schedules that later ones are united with. */
+/** Best choices of ended schedules that later ones are united with. */
 const MOST_ELITES = 6;
 
 export interface Findings {

@@ -1,13 +1,11 @@
 /**
- * A schedule is one member's way from a bad choice to a good one: blocks until they gain little, then descents until those are
- * stuck, then both once more with the best choices of all schedules as injected, which unites what each of them does best. Then it
- * starts anew, because a descent ends in the valley in which it began. Prices stay as they were when the schedule began: prices
- * of a bound that is still rising lead elsewhere than those of a settled one, and often to better places.
- *
- * Where the bound is tight its settled prices say nearly all, and what is left are a few places: such a schedule is blocks alone,
- * at the prices of the latest bound, then blocks with the best choices of all schedules as injected. Descents gain nothing there.
- *
- * A schedule decides by what its member reports, round by round, and never by the clock.
+ * The restart schedule of a large neighbourhood search: small blocks until they gain little, then large-block descents until
+ * they gain nothing, then both once more with the best choices of all members injected, which unites what each of them does
+ * best. Then the member restarts, because a descent ends in the valley in which it began. Prices stay as they were at the start:
+ * prices of a bound that is still rising lead elsewhere than converged ones, and often to better places. Where the bound is
+ * tight, its converged prices decide nearly all, and descents gain nothing: such a schedule has small blocks only, at the
+ * prices of the latest bound, then small blocks with injected choices.
+ * In: the report of the member after every round. Out: its orders for the next one. No clock decides.
  */
 import type { BoundReport, Orders, Report } from './member.ts';
 
@@ -19,16 +17,16 @@ export interface Priced {
   readonly cost: number;
 }
 
-/** What a schedule is told before a round. */
+/** What a schedule knows before a round. */
 export interface Outlook {
   readonly bound: BoundReport;
   /** The cheapest choice of all. */
   readonly best: Priced;
   /** The best choice and those of all schedules, past and present. */
   readonly elites: readonly Int32Array[];
-  /** Where a schedule may start anew. */
+  /** Where a schedule may restart. */
   readonly start: Priced;
-  /** The bound lies close to the best choice: what is left is decided by settled prices and by blocks. */
+  /** The bound lies close to the best choice: what is left is decided by converged prices and by blocks. */
   readonly tight: boolean;
 }
 
@@ -39,10 +37,10 @@ const GAIN = 1e-5;
 /** Rounds without a gain after which a stage is over: at least so many, and this share of all rounds of the schedule. */
 const PATIENCE: Record<Stage, number> = { blocks: 3, descents: 10, union: 8 };
 const PATIENCE_SHARE = 0.4;
-/** Rounds without a gain after which a schedule by blocks alone starts anew. */
+/** Rounds without a gain after which a schedule of blocks alone restarts. */
 const PATIENCE_ALONE = 12;
 const GAIN_ALONE = 1e-4;
-/** The same on tight models, where rounds are weighed by the scale of the shared; blocks with injected are its union. */
+/** The same on tight models, where gains are measured by the scale of the shared state; its union is blocks with injected choices. */
 const PATIENCE_TIGHT = { blocks: 8, union: 4 };
 const GAIN_TIGHT = 5e-4;
 /**
@@ -70,7 +68,7 @@ export class Schedule {
 
   /**
    * With `descends` the stages are as above; else the schedule stays with blocks, which in small models can hold everything.
-   * There a schedule that `leads` works on the best choice of all and never starts anew.
+   * There a schedule that `leads` works on the best choice of all and never restarts.
    */
   constructor(descends: boolean, leads: boolean) {
     this.#descends = descends;
@@ -111,7 +109,7 @@ export class Schedule {
   /** Takes in what the member found on the last orders, and moves on to the next stage where that is due. */
   hear({ choice, cost }: Report): void {
     const before = this.#found;
-    if (before === undefined) throw new Error('internal: a schedule hears before it has given orders');
+    if (before === undefined) throw new Error('internal: a schedule receives a report before it has given orders');
     const gained = choice === undefined ? 0 : before.cost - cost;
     const gain = gained / Math.max(1, Math.abs(before.cost));
     if (choice !== undefined && cost < before.cost) this.#found = { choice, cost };

@@ -1,5 +1,6 @@
 /**
- * Who carries the members: this thread, or worker threads. Both give the same reports; only the time differs.
+ * The threads of the portfolio: this thread, or worker threads. Both give the same reports; only the time differs.
+ * In: a model, one seed a member. Out: a function that runs one round of orders.
  */
 import { milliseconds } from '../../clock.ts';
 import { Worker } from 'node:worker_threads';
@@ -20,7 +21,7 @@ export interface Clock {
   readonly control: Int32Array;
 }
 
-/** A startThreads of `threads` worker threads, or this very thread when `threads` is 1. */
+/** `threads` worker threads, or this very thread when `threads` is 1. */
 export function startThreads(model: Model, seeds: readonly number[], threads: number, clock: Clock): MemberThreads {
   return threads <= 1 ? alone(model, seeds, clock) : together(model, seeds, threads, clock);
 }

@@ -22,6 +22,6 @@ for (const { member, seed } of seeds) members.set(member, new Member(model, seed
 
 port.on('message', (/** @type {{ member: number, orders: import('./member.js').Orders }} */ { member, orders }) => {
   const carried = members.get(member);
-  if (carried === undefined) throw new Error(`internal: no member ${member} here`);
+  if (carried === undefined) throw new Error(`internal: no member ${member} in this thread`);
   port.postMessage({ member, report: carried.round(orders) });
 });
