@@ -1,0 +1,146 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from models import mlp
+from torch import nn
+from torch.nn import functional as F
+
+from shardwright import CaptureError, capture
+
+
+def text_of(tmp_path: Path, model: nn.Module, *args: object, **options: object) -> str:
+    return capture(model, args, path=tmp_path / "m.fx.txt", **options).path.read_text()  # type: ignore[arg-type]
+
+
+def test_real_meta_and_fake_weights_give_one_text(tmp_path: Path) -> None:
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    model, x, y = mlp()
+    with torch.device("meta"):
+        meta = type(model)().double()
+    torch.set_default_dtype(torch.float64)
+    try:
+        with FakeTensorMode():
+            fake = type(model)()
+    finally:
+        torch.set_default_dtype(torch.float32)
+    texts = {text_of(tmp_path, m, x, loss=F.mse_loss, targets=(y,)) for m in (model, meta, fake)}
+    assert len(texts) == 1
+    assert "mse_loss_backward" in texts.pop()
+
+
+def test_the_model_is_left_as_it_was(tmp_path: Path) -> None:
+    model, x, y = mlp()
+    before = {name: p.clone() for name, p in model.state_dict().items()}
+    capture(model, (x,), loss=F.mse_loss, targets=(y,), path=tmp_path / "m.fx.txt")
+    assert all(torch.equal(p, before[name]) for name, p in model.state_dict().items())
+    assert type(model.fc1.weight.data) is torch.Tensor
+    assert not torch.compiler.is_compiling()
+
+
+def test_record_names_what_runs_it_again(tmp_path: Path) -> None:
+    model, x, y = mlp()
+    captured = capture(model, (x,), loss=F.mse_loss, targets=(y,), path=tmp_path / "m.fx.txt")
+    record = json.loads((tmp_path / "m.fx.txt.json").read_text())
+    assert record == captured.record
+    assert [p["name"] for p in record["parameters"]] == ["fc1.weight", "fc1.bias", "fc2.weight", "fc2.bias"]
+    assert [(i["name"], i["shape"]) for i in record["inputs"]] == [("x", [8, 16]), ("target 0", [8, 8])]
+    assert record["training"] is True
+    assert record["torch"] == torch.__version__
+
+
+class Tied(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = nn.Embedding(32, 8)
+        self.head = nn.Linear(8, 32, bias=False)
+        self.head.weight = self.table.weight
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        return self.head(self.table(ids)).square().mean()
+
+
+def test_tied_weights_are_named_together(tmp_path: Path) -> None:
+    captured = capture(Tied(), (torch.zeros(4, dtype=torch.int64),), path=tmp_path / "m.fx.txt")
+    assert captured.ties == [["table.weight", "head.weight"]]
+
+
+class Nested(nn.Module):
+    """Nested inputs and outputs, a buffer that changes, a number that is a constant."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = nn.BatchNorm1d(4)
+
+    def forward(self, batch: dict[str, torch.Tensor], scale: float, *rest: torch.Tensor) -> dict[str, object]:
+        y = self.norm(batch["x"]) * scale + rest[0]
+        return {"loss": y.mean(), "pair": (y, [y + 1, None])}
+
+
+def test_nested_inputs_outputs_and_constants(tmp_path: Path) -> None:
+    x = torch.randn(6, 4)
+    captured = capture(Nested(), ({"x": x}, 2.0, torch.ones(4)), loss=False, path=tmp_path / "m.fx.txt")
+    record = captured.record
+    assert [i["name"] for i in record["inputs"]] == ["batch.x", "rest.0"]
+    assert record["constants"] == {"scale": 2.0}
+    tree = {"dict": {"loss": 0, "pair": {"tuple": [1, {"list": [2, None]}]}}}
+    assert record["outputs"] == {"tree": tree, "count": 3}
+    text = captured.path.read_text()
+    assert "InputMutationAOTOutput(mutated_input=BufferAOTInput(target='norm.running_mean'))" in text
+    alone = capture(Nested(), ({"x": x}, 2.0, torch.ones(4)), path=tmp_path / "m.fx.txt")
+    assert alone.record["outputs"] == {"tree": 0, "count": 1}
+
+
+class Selects(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(4))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return (x[x.sum(1) > 0] * self.weight).sum()
+
+
+class Holds(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(4))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return (x * self.weight * torch.tensor([1.0, 2.0, 3.0, 4.0])).sum()
+
+
+class Odd(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(4))
+
+    def forward(self, x: torch.Tensor) -> object:
+        return {"y": x * self.weight, "cache": object()}
+
+
+@pytest.mark.parametrize(
+    ("model", "code", "words"),
+    [
+        (Selects(), "E_DATA_DEPENDENT", "fixed capacity"),
+        (Holds(), "E_CONSTANT", "register_buffer"),
+        (Odd(), "E_OUTPUT", "output.cache"),
+    ],
+)
+def test_refusals_name_the_fix(tmp_path: Path, model: nn.Module, code: str, words: str) -> None:
+    with pytest.raises(CaptureError) as caught:
+        capture(model, (torch.randn(3, 4),), path=tmp_path / "m.fx.txt")
+    assert caught.value.code == code
+    assert words in str(caught.value)
+    assert not (tmp_path / "m.fx.txt").exists()
+
+
+def test_inputs_that_the_model_does_not_take(tmp_path: Path) -> None:
+    model, x, _ = mlp()
+    with pytest.raises(CaptureError, match="forward does not take these inputs"):
+        capture(model, (x, x), path=tmp_path / "m.fx.txt")
+    with pytest.raises(CaptureError, match="input x: E_INPUT it is a object"):
+        capture(model, (object(),), path=tmp_path / "m.fx.txt")

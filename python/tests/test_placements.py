@@ -1,0 +1,44 @@
+from __future__ import annotations
+
+from itertools import product
+
+import pytest
+import torch
+from torch.distributed.tensor import Partial, Replicate, Shard
+from torch.distributed.tensor.placement_types import _StridedShard
+
+from shardwright import MismatchError
+from shardwright.placements import part_of, placement
+
+
+def test_words_are_those_of_dtensor() -> None:
+    assert placement("R") == Replicate()
+    assert placement("S(3)") == Shard(3)
+    assert placement("_S(0, 2)") == _StridedShard(0, split_factor=2)
+    assert placement("P(max)") == Partial("max")
+    with pytest.raises(MismatchError, match="no placement"):
+        placement("Ragged(0)")
+
+
+@pytest.mark.parametrize("rows", [8, 7, 3])
+def test_parts_are_the_chunks_that_dtensor_cuts(rows: int) -> None:
+    whole = torch.arange(rows * 2).view(rows, 2)
+    for k in range(4):
+        chunks, _ = Shard(0)._split_tensor(whole, 4, with_padding=False)
+        assert torch.equal(part_of(whole, [Shard(0)], [4], [k]), chunks[k])
+
+
+def test_strided_parts_are_those_of_dtensor() -> None:
+    whole = torch.arange(16)
+    strided = _StridedShard(0, split_factor=2)
+    chunks, _ = strided._split_tensor(whole, 2, with_padding=False)
+    for k in range(2):
+        assert torch.equal(part_of(whole, [strided], [2], [k]), chunks[k])
+
+
+def test_pending_sums_add_up_to_the_whole() -> None:
+    whole = torch.randn(4, 3)
+    at = [Partial("sum"), Shard(1)]
+    parts = {c: part_of(whole, at, [2, 3], c) for c in product(range(2), range(3))}
+    columns = [parts[0, k] + parts[1, k] for k in range(3)]
+    assert torch.equal(torch.cat(columns, 1), whole)

@@ -1,0 +1,226 @@
+"""Four processes on gloo, plans below `plans/`: everything that needs a process group, in one start."""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import tempfile
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+from models import Mlp, loss_of, mlp
+
+import shardwright
+
+PLANS = Path(__file__).parent / "plans"
+ADAMW: tuple[dict[str, Any], ...] = ({"foreach": True}, {"foreach": False}, {"fused": True})
+
+
+def same(a: torch.Tensor, b: torch.Tensor) -> bool:
+    return torch.allclose(a, b, rtol=1e-9, atol=1e-12)
+
+
+def whole(tensor: Any) -> torch.Tensor:
+    return tensor.full_tensor() if hasattr(tensor, "full_tensor") else tensor
+
+
+def ready(name: str, **options: Any) -> tuple[Any, Mlp, torch.Tensor, torch.Tensor]:
+    model, x, y = mlp()
+    reference = copy.deepcopy(model)
+    plan = shardwright.load(PLANS / name)
+    return shardwright.parallelize(model, plan, plan.init_device_mesh("cpu"), **options), reference, x, y
+
+
+def step(module: Any, optimizer: Any, *batch: torch.Tensor) -> float:
+    optimizer.zero_grad()
+    loss = module(*batch) if not isinstance(module, Mlp) else loss_of(module, *batch)
+    loss.backward()
+    norm = torch.nn.utils.clip_grad_norm_(module.parameters(), 0.1)
+    optimizer.step()
+    return float(whole(norm))
+
+
+def adamw(module: Any, **options: Any) -> torch.optim.Optimizer:
+    return torch.optim.AdamW(module.parameters(), lr=1e-2, **options)
+
+
+def trained(facts: dict[str, Any]) -> None:
+    for options in ADAMW:
+        module, reference, x, y = ready("mlp-2x2-megatron")
+        own, other = adamw(module, **options), adamw(reference, **options)
+        norms = [(step(module, own, x, y), step(reference, other, x, y)) for _ in range(20)]
+        facts[f"norms {options}"] = all(abs(a - b) < 1e-9 for a, b in norms)
+        pairs = zip(module.parameters(), reference.parameters(), strict=True)
+        facts[f"20 steps {options}"] = all(same(whole(a.detach()), b.detach()) for a, b in pairs)
+
+
+def checkpointed(facts: dict[str, Any], folder: str) -> None:
+    import torch.distributed.checkpoint as dcp
+    from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
+
+    module, reference, x, y = ready("mlp-2x2-optimum")
+    own, other = adamw(module), adamw(reference)
+    for _ in range(3):
+        step(module, own, x, y), step(reference, other, x, y)
+    weights, states = get_state_dict(module, own)
+    facts["names"] = sorted(weights) == sorted(reference.state_dict())
+    dcp.save({"model": weights, "optimizer": states}, checkpoint_id=folder)
+    for name in ("mlp-4-fsdp", "mlp-2x2-fsdp-all"):
+        again, fresh, _, _ = ready(name)
+        for p in again.parameters():
+            torch.nn.init.zeros_(p.data._local_tensor)
+        next_own, next_other = adamw(again), adamw(fresh)
+        fresh.load_state_dict(reference.state_dict())
+        next_other.load_state_dict(copy.deepcopy(other.state_dict()))
+        weights, states = get_state_dict(again, next_own)
+        dcp.load({"model": weights, "optimizer": states}, checkpoint_id=folder)
+        set_state_dict(again, next_own, model_state_dict=weights, optim_state_dict=states)
+        for _ in range(3):
+            step(again, next_own, x, y), step(fresh, next_other, x, y)
+        pairs = zip(again.parameters(), fresh.parameters(), strict=True)
+        facts[f"goes on under {name}"] = all(same(whole(a.detach()), b.detach()) for a, b in pairs)
+
+
+def from_meta(facts: dict[str, Any]) -> None:
+    plan = shardwright.load(PLANS / "mlp-2x2-fsdp-all")
+    with torch.device("meta"):
+        model = Mlp().double()
+    module = shardwright.parallelize(model, plan, plan.init_device_mesh("cpu"))
+    facts["meta"] = all(p.is_meta for p in module.parameters())
+    module.to_empty(device="cpu")
+    facts["parts only"] = [tuple(p.to_local().shape) for p in module.parameters()] == [(8, 16), (8,), (2, 32), (2,)]
+    reference, x, y = mlp()
+    from torch.distributed.checkpoint.state_dict import StateDictOptions, set_model_state_dict
+
+    set_model_state_dict(module, reference.state_dict(), options=StateDictOptions(full_state_dict=True))
+    facts["from meta"] = same(whole(module(x, y)).detach(), loss_of(reference, x, y).detach())
+
+
+def inputs(facts: dict[str, Any]) -> None:
+    module, reference, x, y = ready("mlp-2x2-megatron")
+    args, kwargs = shardwright.shard_inputs(module, x, y)
+    facts["sharded"] = [type(a).__name__ for a in args] == ["DTensor", "DTensor"] and kwargs == {}
+    loss = shardwright.gather_outputs(module(*args))
+    facts["sharded inputs"] = same(loss.detach(), loss_of(reference, x, y).detach())
+    with torch.no_grad():
+        facts["no_grad"] = same(whole(module(x, y)), loss_of(reference, x, y).detach())
+
+
+def refused(call: Any) -> str:
+    try:
+        call()
+    except shardwright.ShardwrightError as error:
+        return str(error)
+    return "nothing was refused"
+
+
+def refusals(facts: dict[str, Any]) -> None:
+    from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+
+    plan = shardwright.load(PLANS / "mlp-2x2-optimum")
+    mesh = plan.init_device_mesh("cpu")
+    other = torch.nn.Sequential(torch.nn.Linear(16, 32), torch.nn.Linear(32, 8))
+    facts["other model"] = refused(lambda: shardwright.parallelize(other, plan, mesh))
+    facts["other dtype"] = refused(lambda: shardwright.parallelize(mlp()[0].float(), plan, mesh))
+    flat = init_device_mesh("cpu", (4,), mesh_dim_names=("dp",))
+    facts["other mesh"] = refused(lambda: shardwright.parallelize(mlp()[0], plan, flat))
+    turned = DeviceMesh("cpu", torch.tensor([[3, 2], [1, 0]]), mesh_dim_names=("dp", "tp"))
+    facts["other order"] = refused(lambda: shardwright.parallelize(mlp()[0], plan, turned))
+    module, _, x, y = ready("mlp-2x2-optimum")
+    facts["other batch"] = refused(lambda: module(x[:4], y[:4]))
+    facts["other input"] = refused(lambda: module(x))
+    facts["evaluation"] = refused(lambda: module.eval()(x, y))
+    loss = module.train()(x, y)
+    loss.backward(retain_graph=True)
+    facts["second backward"] = refused(loss.backward)
+    facts["again"] = refused(lambda: shardwright.parallelize(module, plan, mesh))
+
+
+def compiled(facts: dict[str, Any]) -> None:
+    module, reference, x, y = ready("mlp-2x2-megatron", compile=True)
+    loss, expected = module(x, y), loss_of(reference, x, y)
+    loss.backward(), expected.backward()
+    pairs = zip(module.parameters(), reference.parameters(), strict=True)
+    facts["compiled"] = same(whole(loss).detach(), expected.detach()) and all(same(whole(a.grad), b.grad) for a, b in pairs)
+
+
+def work(rank: int, place: str) -> None:
+    torch.set_num_threads(1)
+    os.environ.pop("LOCAL_WORLD_SIZE", None)
+    dist.init_process_group("gloo", init_method=f"file://{place}/store", rank=rank, world_size=4, timeout=timedelta(seconds=120))
+    facts: dict[str, Any] = {}
+    trained(facts)
+    checkpointed(facts, f"{place}/checkpoint")
+    from_meta(facts)
+    inputs(facts)
+    refusals(facts)
+    compiled(facts)
+    if rank == 0:
+        Path(f"{place}/facts.json").write_text(json.dumps(facts))
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+@pytest.fixture(scope="module")
+def facts() -> dict[str, Any]:
+    with tempfile.TemporaryDirectory() as place:
+        mp.spawn(work, (place,), nprocs=4)
+        return json.loads(Path(f"{place}/facts.json").read_text())
+
+
+@pytest.mark.parametrize(
+    "fact",
+    [
+        *(f"{what} {options}" for options in ADAMW for what in ("norms", "20 steps")),
+        "names",
+        "goes on under mlp-4-fsdp",
+        "goes on under mlp-2x2-fsdp-all",
+        "meta",
+        "parts only",
+        "from meta",
+        "sharded",
+        "sharded inputs",
+        "no_grad",
+        "compiled",
+    ],
+)
+def test_equal_to_one_process(facts: dict[str, Any], fact: str) -> None:
+    assert facts[fact] is True
+
+
+@pytest.mark.parametrize(
+    ("fact", "words"),
+    [
+        ("other model", ["E_MODEL", "fc1.weight is missing", "0.weight is not in the plan"]),
+        ("other dtype", ["E_MODEL", "fc1.weight is float32[32, 16], planned is float64[32, 16]"]),
+        ("other mesh", ["E_MESH", "(dp=2, tp=2)", "(dp=4)"]),
+        ("other order", ["E_MESH", "ranks [", "ascend"]),
+        ("other batch", ["E_INPUT", "input x", "float64[4, 16], planned is float64[8, 16]"]),
+        ("other input", ["E_INPUT"]),
+        ("evaluation", ["E_MODE", "captured in training mode and is in evaluation mode"]),
+        ("second backward", ["E_BACKWARD"]),
+        ("again", ["E_MODEL", "DTensor already"]),
+    ],
+)
+def test_refusals_have_both_values(facts: dict[str, Any], fact: str, words: list[str]) -> None:
+    for word in words:
+        assert word in facts[fact]
+
+
+def dies(rank: int, place: str) -> None:
+    dist.init_process_group("gloo", init_method=f"file://{place}/store", rank=rank, world_size=4)
+    module, _, x, y = ready("mlp-2x2-megatron", timeout=timedelta(seconds=5))
+    if rank == 3:
+        raise RuntimeError("rank 3 lost its disk")
+    module(x, y).backward()
+
+
+def test_a_process_that_dies_ends_all_with_its_message() -> None:
+    with tempfile.TemporaryDirectory() as place, pytest.raises(Exception, match=r"rank 3 lost its disk|Connection closed|imed out"):
+        mp.spawn(dies, (place,), nprocs=4)
