@@ -21,7 +21,7 @@ from typing import Any
 import torch
 from torch import nn
 from torch._functorch.aot_autograd import aot_export_joint_with_descriptors
-from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode, unset_fake_temporarily
 
 from .errors import CaptureError
 
@@ -368,8 +368,9 @@ def _inline_constants(graph: Any, device: str) -> None:
 def _same_everywhere(value: torch.Tensor) -> float | int | bool | None:
     if isinstance(value, FakeTensor) or value.device.type == "meta" or value.numel() == 0:
         return None
-    first = value.flatten()[0]
-    return first.item() if bool((value == first).all()) else None
+    with unset_fake_temporarily():
+        first = value.flatten()[0]
+        return first.item() if bool((value == first).all()) else None
 
 
 def _refuse_repeated(tensors: Sequence[tuple[str, Any]]) -> None:

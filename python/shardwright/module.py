@@ -115,15 +115,19 @@ def _check_model(model: nn.Module, plan: Plan) -> None:
     wanted = {entry["of"]: f"{entry['dtype']}{entry['shape']}" for entry in entries}
     tensors = [*model.named_parameters(remove_duplicate=False), *model.named_buffers(remove_duplicate=False)]
     found = {name: f"{str(t.dtype).removeprefix('torch.')}{list(t.shape)}" for name, t in tensors}
-    faults = [f"{name} is missing" for name in wanted if name not in found]
-    faults += [f"{name} is not in the plan" for name in found if name not in wanted]
-    faults += [f"{name} is {found[name]}, planned is {wanted[name]}" for name in wanted if found.get(name, wanted[name]) != wanted[name]]
-    if not faults:
+    kinds = [
+        [f"{name} is missing" for name in wanted if name not in found],
+        [f"{name} is not in the plan" for name in found if name not in wanted],
+        [f"{name} is {found[name]}, planned is {wanted[name]}" for name in wanted if found.get(name, wanted[name]) != wanted[name]],
+    ]
+    if not any(kinds):
         return
-    more = f"; and {len(faults) - 4} more" if len(faults) > 4 else ""
+    faults = [fault for kind in kinds for fault in kind[:3]]
+    rest = sum(map(len, kinds)) - len(faults)
+    more = f"; and {rest} more" if rest else ""
     raise MismatchError(
         "E_MODEL",
-        f"{type(model).__name__} is not the model that was planned ({plan.placements['model']}): {'; '.join(faults[:4])}{more}",
+        f"{type(model).__name__} is not the model that was planned ({plan.placements['model']}): {'; '.join(faults)}{more}",
         hint="capture and plan this model.",
     )
 

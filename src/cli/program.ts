@@ -17,6 +17,7 @@ import {
   registerCheckPlan,
   registerDiff,
   registerExplain,
+  registerExport,
   registerReport,
   registerSimulate,
 } from './commands/written-plan/register.ts';
@@ -27,7 +28,7 @@ import { VERSION } from '../version.ts';
 /** The commands in the order of the help text, under its headings. */
 const COMMANDS: Readonly<Record<string, readonly ((program: Command, session: CliSession) => void)[]>> = {
   'Plan a model:': [registerDemo, registerPlan, registerCompare, registerAudit, registerVerify],
-  'Use a plan:': [registerCheckPlan, registerReport, registerExplain, registerSimulate, registerDiff],
+  'Use a plan:': [registerCheckPlan, registerReport, registerExplain, registerSimulate, registerDiff, registerExport],
   'Look at a program:': [registerInspect, registerTrace, registerCheck],
   'Parts of the planner by themselves:': [registerRedistribute, registerEinsum, registerEinshard, registerDraw, registerLayout, registerSolve, registerRules, registerValidate], // prettier-ignore
   'What is built in:': [registerHardware, registerModels, registerZoo],

@@ -39,6 +39,8 @@ export const HERE = `class Here:
             device = torch.device("cpu") if kind == "cpu" else torch.device(kind, torch.accelerator.current_device_index())
         self.device = device
         self.groups: "dict[str, str]" = {}
+        self.sizes: "dict[str, int]" = {}
+        self.places: "dict[str, int]" = {}
         self.averages = True
         for group in GROUPS:
             dims = [MESH_NAMES.index(name) for name in group.split(",")]
@@ -52,6 +54,8 @@ export const HERE = `class Here:
                     "make the device mesh with init_device_mesh, whose ranks ascend"
                 )
             self.groups[group] = own.group_name
+            self.sizes[group] = len(members)
+            self.places[group] = members.index(dist.get_rank())
             self.averages = self.averages and dist.get_backend(own) != "gloo"
 
     def _group_over(self, dims: "list[int]") -> "dist.ProcessGroup":
@@ -76,8 +80,7 @@ export const HELPERS = {
   all_reduce: `def all_reduce(here, x, op, group):
     """x reduced over the group."""
     if op == "avg" and not here.averages:
-        n = dist.get_world_size(dist.distributed_c10d._resolve_process_group(here.groups[group]))
-        return all_reduce(here, x / n, "sum", group)
+        return all_reduce(here, x / here.sizes[group], "sum", group)
     return c10d.all_reduce.default(x.contiguous(), op, here.groups[group])
 `,
   all_gather: `def all_gather(here, x, n, group):
@@ -96,7 +99,7 @@ export const HELPERS = {
 `,
   permute: `def permute(here, x, targets, group):
     """x to member targets[i] from each member i."""
-    me = dist.get_rank(dist.distributed_c10d._resolve_process_group(here.groups[group]))
+    me = here.places[group]
     rows = [0] * len(targets)
     sent, received = list(rows), list(rows)
     sent[targets[me]] = received[targets.index(me)] = x.numel()

@@ -6,7 +6,6 @@ Plan unhashed, mesh dp=2,tp=2, model inner_f, cluster paper.
 forward(here, primals) returns (outputs, saved); backward(here, saved, tangents) returns one gradient or None for each of
 the primals, and empties `saved`. placements.json says what each of them is; collectives.json lists the communication.
 """
-
 import torch
 import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh
@@ -20,7 +19,6 @@ MESH_SIZES = (2, 2)
 GROUPS = ("dp", "dp,tp", "tp")
 # Integers that differ from device to device, by place in the mesh.
 RANK_INTS = {}
-
 
 class Here:
     """One device: its place in the mesh, the groups that it communicates in, and where its tensors are.
@@ -48,7 +46,9 @@ class Here:
             kind = mesh.device_type
             device = torch.device("cpu") if kind == "cpu" else torch.device(kind, torch.accelerator.current_device_index())
         self.device = device
-        self.groups: dict[str, str] = {}
+        self.groups: "dict[str, str]" = {}
+        self.sizes: "dict[str, int]" = {}
+        self.places: "dict[str, int]" = {}
         self.averages = True
         for group in GROUPS:
             dims = [MESH_NAMES.index(name) for name in group.split(",")]
@@ -62,6 +62,8 @@ class Here:
                     "make the device mesh with init_device_mesh, whose ranks ascend"
                 )
             self.groups[group] = own.group_name
+            self.sizes[group] = len(members)
+            self.places[group] = members.index(dist.get_rank())
             self.averages = self.averages and dist.get_backend(own) != "gloo"
 
     def _group_over(self, dims: "list[int]") -> "dist.ProcessGroup":
@@ -73,24 +75,19 @@ class Here:
         own, _ = dist.new_subgroups_by_enumeration(self.mesh.mesh.permute(*others, *dims).reshape(-1, members).tolist())
         return own
 
-
 def wait(x):
     """The value of a collective, when it is there."""
     return c10d.wait_tensor.default(x)
 
-
 def all_reduce(here, x, op, group):
     """x reduced over the group."""
     if op == "avg" and not here.averages:
-        n = dist.get_world_size(dist.distributed_c10d._resolve_process_group(here.groups[group]))
-        return all_reduce(here, x / n, "sum", group)
+        return all_reduce(here, x / here.sizes[group], "sum", group)
     return c10d.all_reduce.default(x.contiguous(), op, here.groups[group])
-
 
 def all_gather(here, x, n, group):
     """The x of all n members, joined along dim 0."""
     return c10d.all_gather_into_tensor.default(x.contiguous(), n, here.groups[group])
-
 
 def reduce_scatter(here, x, op, n, group):
     """x reduced over the n members, of which each keeps its part of dim 0."""
@@ -108,34 +105,24 @@ def forward(here, primals):
         x,  # x: f64[2, 16]
         target_0,  # target_0: f64[2, 8]
     ) = primals
-    primals_1_all_gather = all_gather(here, primals_1, 4, "dp,tp")
-    del primals_1  # f64[32, 16]
+    primals_1_all_gather = all_gather(here, primals_1, 4, "dp,tp"); del primals_1  # f64[32, 16]
     primals_1_all_gather = wait(primals_1_all_gather)
-    t = aten.t.default(primals_1_all_gather)
-    del primals_1_all_gather  # f64[16, 32]
-    primals_2_all_gather = all_gather(here, primals_2, 4, "dp,tp")
-    del primals_2  # f64[32]
+    t = aten.t.default(primals_1_all_gather); del primals_1_all_gather  # f64[16, 32]
+    primals_2_all_gather = all_gather(here, primals_2, 4, "dp,tp"); del primals_2  # f64[32]
     primals_2_all_gather = wait(primals_2_all_gather)
-    addmm = aten.addmm.default(primals_2_all_gather, x, t)
-    del t, primals_2_all_gather  # f64[2, 32]
-    relu = aten.relu.default(addmm)
-    del addmm  # f64[2, 32]
+    addmm = aten.addmm.default(primals_2_all_gather, x, t); del t, primals_2_all_gather  # f64[2, 32]
+    relu = aten.relu.default(addmm); del addmm  # f64[2, 32]
     detach = aten.detach.default(relu)  # f64[2, 32]
     primals_3_all_gather = all_gather(here, primals_3, 4, "dp,tp")  # f64[8, 32]
     primals_3_all_gather = wait(primals_3_all_gather)
-    t_1 = aten.t.default(primals_3_all_gather)
-    del primals_3_all_gather  # f64[32, 8]
-    primals_4_all_gather = all_gather(here, primals_4, 4, "dp,tp")
-    del primals_4  # f64[8]
+    t_1 = aten.t.default(primals_3_all_gather); del primals_3_all_gather  # f64[32, 8]
+    primals_4_all_gather = all_gather(here, primals_4, 4, "dp,tp"); del primals_4  # f64[8]
     primals_4_all_gather = wait(primals_4_all_gather)
-    addmm_1 = aten.addmm.default(primals_4_all_gather, relu, t_1)
-    del t_1, primals_4_all_gather  # f64[2, 8]
+    addmm_1 = aten.addmm.default(primals_4_all_gather, relu, t_1); del t_1, primals_4_all_gather  # f64[2, 8]
     mse_loss = aten.mse_loss.default(addmm_1, target_0)  # f64[]
-    mse_loss_all_reduce = all_reduce(here, mse_loss, "avg", "dp")
-    del mse_loss  # f64[]
+    mse_loss_all_reduce = all_reduce(here, mse_loss, "avg", "dp"); del mse_loss  # f64[]
     mse_loss_all_reduce = wait(mse_loss_all_reduce)
-    mse_loss_all_reduce_all_reduce = all_reduce(here, mse_loss_all_reduce, "avg", "tp")
-    del mse_loss_all_reduce  # f64[]
+    mse_loss_all_reduce_all_reduce = all_reduce(here, mse_loss_all_reduce, "avg", "tp"); del mse_loss_all_reduce  # f64[]
     mse_loss_all_reduce_all_reduce = wait(mse_loss_all_reduce_all_reduce)
     return [mse_loss_all_reduce_all_reduce], [primals_3, x, target_0, relu, detach, addmm_1]
 
@@ -153,53 +140,31 @@ def backward(here, saved, tangents):
     (
         tangents_1,  # f64[]
     ) = tangents
-    mse_loss_backward_1 = aten.mse_loss_backward.default(tangents_1, addmm_1, target_0, 2)
-    del tangents_1, addmm_1, target_0  # f64[2, 8]
-    mse_loss_backward = aten.div.Scalar(mse_loss_backward_1, 64.0)
-    del mse_loss_backward_1  # f64[2, 8]
-    primals_3_all_gather_1 = all_gather(here, primals_3, 4, "dp,tp")
-    del primals_3  # f64[8, 32]
+    mse_loss_backward_1 = aten.mse_loss_backward.default(tangents_1, addmm_1, target_0, 2); del tangents_1, addmm_1, target_0  # f64[2, 8]
+    mse_loss_backward = aten.div.Scalar(mse_loss_backward_1, 64.0); del mse_loss_backward_1  # f64[2, 8]
+    primals_3_all_gather_1 = all_gather(here, primals_3, 4, "dp,tp"); del primals_3  # f64[8, 32]
     primals_3_all_gather_1 = wait(primals_3_all_gather_1)
-    t_1_again = aten.t.default(primals_3_all_gather_1)
-    del primals_3_all_gather_1  # f64[32, 8]
-    t_2 = aten.t.default(t_1_again)
-    del t_1_again  # f64[8, 32]
-    mm = aten.mm.default(mse_loss_backward, t_2)
-    del t_2  # f64[2, 32]
+    t_1_again = aten.t.default(primals_3_all_gather_1); del primals_3_all_gather_1  # f64[32, 8]
+    t_2 = aten.t.default(t_1_again); del t_1_again  # f64[8, 32]
+    mm = aten.mm.default(mse_loss_backward, t_2); del t_2  # f64[2, 32]
     t_3 = aten.t.default(mse_loss_backward)  # f64[8, 2]
-    mm_1 = aten.mm.default(t_3, relu)
-    del t_3, relu  # f64[8, 32]
-    t_4 = aten.t.default(mm_1)
-    del mm_1  # f64[32, 8]
-    sum_1 = aten.sum.dim_IntList(mse_loss_backward, [0], True)
-    del mse_loss_backward  # f64[1, 8]
-    view = aten.reshape.default(sum_1, [8])
-    del sum_1  # f64[8]
-    t_5 = aten.t.default(t_4)
-    del t_4  # f64[8, 32]
-    detach_1 = aten.detach.default(detach)
-    del detach  # f64[2, 32]
-    threshold_backward = aten.threshold_backward.default(mm, detach_1, 0)
-    del mm, detach_1  # f64[2, 32]
+    mm_1 = aten.mm.default(t_3, relu); del t_3, relu  # f64[8, 32]
+    t_4 = aten.t.default(mm_1); del mm_1  # f64[32, 8]
+    sum_1 = aten.sum.dim_IntList(mse_loss_backward, [0], True); del mse_loss_backward  # f64[1, 8]
+    view = aten.reshape.default(sum_1, [8]); del sum_1  # f64[8]
+    t_5 = aten.t.default(t_4); del t_4  # f64[8, 32]
+    detach_1 = aten.detach.default(detach); del detach  # f64[2, 32]
+    threshold_backward = aten.threshold_backward.default(mm, detach_1, 0); del mm, detach_1  # f64[2, 32]
     t_6 = aten.t.default(threshold_backward)  # f64[32, 2]
-    mm_2 = aten.mm.default(t_6, x)
-    del t_6, x  # f64[32, 16]
-    t_7 = aten.t.default(mm_2)
-    del mm_2  # f64[16, 32]
-    sum_2 = aten.sum.dim_IntList(threshold_backward, [0], True)
-    del threshold_backward  # f64[1, 32]
-    view_1 = aten.reshape.default(sum_2, [32])
-    del sum_2  # f64[32]
-    t_8 = aten.t.default(t_7)
-    del t_7  # f64[32, 16]
-    t_8_reduce_scatter = reduce_scatter(here, t_8, "sum", 4, "dp,tp")
-    del t_8  # f64[8, 16]
-    view_1_reduce_scatter = reduce_scatter(here, view_1, "sum", 4, "dp,tp")
-    del view_1  # f64[8]
-    t_5_reduce_scatter = reduce_scatter(here, t_5, "sum", 4, "dp,tp")
-    del t_5  # f64[2, 32]
-    view_reduce_scatter = reduce_scatter(here, view, "sum", 4, "dp,tp")
-    del view  # f64[2]
+    mm_2 = aten.mm.default(t_6, x); del t_6, x  # f64[32, 16]
+    t_7 = aten.t.default(mm_2); del mm_2  # f64[16, 32]
+    sum_2 = aten.sum.dim_IntList(threshold_backward, [0], True); del threshold_backward  # f64[1, 32]
+    view_1 = aten.reshape.default(sum_2, [32]); del sum_2  # f64[32]
+    t_8 = aten.t.default(t_7); del t_7  # f64[32, 16]
+    t_8_reduce_scatter = reduce_scatter(here, t_8, "sum", 4, "dp,tp"); del t_8  # f64[8, 16]
+    view_1_reduce_scatter = reduce_scatter(here, view_1, "sum", 4, "dp,tp"); del view_1  # f64[8]
+    t_5_reduce_scatter = reduce_scatter(here, t_5, "sum", 4, "dp,tp"); del t_5  # f64[2, 32]
+    view_reduce_scatter = reduce_scatter(here, view, "sum", 4, "dp,tp"); del view  # f64[2]
     t_8_reduce_scatter = wait(t_8_reduce_scatter)
     view_1_reduce_scatter = wait(view_1_reduce_scatter)
     t_5_reduce_scatter = wait(t_5_reduce_scatter)

@@ -6,7 +6,6 @@ Plan unhashed, mesh dp=2,tp=2, model inner_f, cluster paper.
 forward(here, primals) returns (outputs, saved); backward(here, saved, tangents) returns one gradient or None for each of
 the primals, and empties `saved`. placements.json says what each of them is; collectives.json lists the communication.
 """
-
 import torch
 import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh
@@ -24,7 +23,6 @@ RANK_INTS = {
     "start(8, dp, tp) - start(8, dp)": (0, 2, 0, 2),
     "end of a slice": (2, 4, 2, 4),
 }
-
 
 class Here:
     """One device: its place in the mesh, the groups that it communicates in, and where its tensors are.
@@ -52,7 +50,9 @@ class Here:
             kind = mesh.device_type
             device = torch.device("cpu") if kind == "cpu" else torch.device(kind, torch.accelerator.current_device_index())
         self.device = device
-        self.groups: dict[str, str] = {}
+        self.groups: "dict[str, str]" = {}
+        self.sizes: "dict[str, int]" = {}
+        self.places: "dict[str, int]" = {}
         self.averages = True
         for group in GROUPS:
             dims = [MESH_NAMES.index(name) for name in group.split(",")]
@@ -66,6 +66,8 @@ class Here:
                     "make the device mesh with init_device_mesh, whose ranks ascend"
                 )
             self.groups[group] = own.group_name
+            self.sizes[group] = len(members)
+            self.places[group] = members.index(dist.get_rank())
             self.averages = self.averages and dist.get_backend(own) != "gloo"
 
     def _group_over(self, dims: "list[int]") -> "dist.ProcessGroup":
@@ -77,24 +79,19 @@ class Here:
         own, _ = dist.new_subgroups_by_enumeration(self.mesh.mesh.permute(*others, *dims).reshape(-1, members).tolist())
         return own
 
-
 def wait(x):
     """The value of a collective, when it is there."""
     return c10d.wait_tensor.default(x)
 
-
 def all_reduce(here, x, op, group):
     """x reduced over the group."""
     if op == "avg" and not here.averages:
-        n = dist.get_world_size(dist.distributed_c10d._resolve_process_group(here.groups[group]))
-        return all_reduce(here, x / n, "sum", group)
+        return all_reduce(here, x / here.sizes[group], "sum", group)
     return c10d.all_reduce.default(x.contiguous(), op, here.groups[group])
-
 
 def all_gather(here, x, n, group):
     """The x of all n members, joined along dim 0."""
     return c10d.all_gather_into_tensor.default(x.contiguous(), n, here.groups[group])
-
 
 def reduce_scatter(here, x, op, n, group):
     """x reduced over the n members, of which each keeps its part of dim 0."""
@@ -115,41 +112,29 @@ def forward(here, primals):
         x,  # x: f64[4, 16]
         target_0,  # target_0: f64[4, 8]
     ) = primals
-    primals_1_all_gather = all_gather(here, primals_1, 2, "dp")
-    del primals_1  # f64[16, 16]
+    primals_1_all_gather = all_gather(here, primals_1, 2, "dp"); del primals_1  # f64[16, 16]
     primals_1_all_gather = wait(primals_1_all_gather)
-    t = aten.t.default(primals_1_all_gather)
-    del primals_1_all_gather  # f64[16, 16]
-    primals_2_all_gather = all_gather(here, primals_2, 2, "dp")
-    del primals_2  # f64[16]
+    t = aten.t.default(primals_1_all_gather); del primals_1_all_gather  # f64[16, 16]
+    primals_2_all_gather = all_gather(here, primals_2, 2, "dp"); del primals_2  # f64[16]
     primals_2_all_gather = wait(primals_2_all_gather)
-    addmm = aten.addmm.default(primals_2_all_gather, x, t)
-    del t, primals_2_all_gather  # f64[4, 16]
-    relu = aten.relu.default(addmm)
-    del addmm  # f64[4, 16]
+    addmm = aten.addmm.default(primals_2_all_gather, x, t); del t, primals_2_all_gather  # f64[4, 16]
+    relu = aten.relu.default(addmm); del addmm  # f64[4, 16]
     detach = aten.detach.default(relu)  # f64[4, 16]
     primals_3_all_gather = all_gather(here, primals_3, 2, "dp")  # f64[8, 16]
     primals_3_all_gather = wait(primals_3_all_gather)
-    t_1 = aten.t.default(primals_3_all_gather)
-    del primals_3_all_gather  # f64[16, 8]
-    primals_4_all_gather = all_gather(here, primals_4, 2, "dp")
-    del primals_4  # f64[8]
+    t_1 = aten.t.default(primals_3_all_gather); del primals_3_all_gather  # f64[16, 8]
+    primals_4_all_gather = all_gather(here, primals_4, 2, "dp"); del primals_4  # f64[8]
     full = aten.full.default([], int_not_first_tp, dtype=torch.bool, device=here.device)  # b8[]
     primals_4_all_gather = wait(primals_4_all_gather)
-    masked_fill = aten.masked_fill.Scalar(primals_4_all_gather, full, 0)
-    del primals_4_all_gather, full  # f64[8]
-    addmm_1 = aten.addmm.default(masked_fill, relu, t_1)
-    del t_1, masked_fill  # f64[4, 8]
+    masked_fill = aten.masked_fill.Scalar(primals_4_all_gather, full, 0); del primals_4_all_gather, full  # f64[8]
+    addmm_1 = aten.addmm.default(masked_fill, relu, t_1); del t_1, masked_fill  # f64[4, 8]
     addmm_1_reduce_scatter = reduce_scatter(here, addmm_1, "sum", 2, "tp")  # f64[2, 8]
     slice_1 = aten.slice.Tensor(target_0, 0, int_start_8_dp_tp_start_8_dp, int_end_of_a_slice)  # f64[2, 8]
     addmm_1_reduce_scatter = wait(addmm_1_reduce_scatter)
-    mse_loss = aten.mse_loss.default(addmm_1_reduce_scatter, slice_1)
-    del addmm_1_reduce_scatter, slice_1  # f64[]
-    mse_loss_all_reduce = all_reduce(here, mse_loss, "avg", "dp")
-    del mse_loss  # f64[]
+    mse_loss = aten.mse_loss.default(addmm_1_reduce_scatter, slice_1); del addmm_1_reduce_scatter, slice_1  # f64[]
+    mse_loss_all_reduce = all_reduce(here, mse_loss, "avg", "dp"); del mse_loss  # f64[]
     mse_loss_all_reduce = wait(mse_loss_all_reduce)
-    mse_loss_all_reduce_all_reduce = all_reduce(here, mse_loss_all_reduce, "avg", "tp")
-    del mse_loss_all_reduce  # f64[]
+    mse_loss_all_reduce_all_reduce = all_reduce(here, mse_loss_all_reduce, "avg", "tp"); del mse_loss_all_reduce  # f64[]
     mse_loss_all_reduce_all_reduce = wait(mse_loss_all_reduce_all_reduce)
     return [mse_loss_all_reduce_all_reduce], [primals_3, x, target_0, relu, detach, addmm_1]
 
@@ -169,64 +154,38 @@ def backward(here, saved, tangents):
     (
         tangents_1,  # f64[]
     ) = tangents
-    addmm_1_reduce_scatter_1 = reduce_scatter(here, addmm_1, "sum", 2, "tp")
-    del addmm_1  # f64[2, 8]
-    slice_1 = aten.slice.Tensor(target_0, 0, int_start_8_dp_tp_start_8_dp, int_end_of_a_slice)
-    del target_0  # f64[2, 8]
+    addmm_1_reduce_scatter_1 = reduce_scatter(here, addmm_1, "sum", 2, "tp"); del addmm_1  # f64[2, 8]
+    slice_1 = aten.slice.Tensor(target_0, 0, int_start_8_dp_tp_start_8_dp, int_end_of_a_slice); del target_0  # f64[2, 8]
     addmm_1_reduce_scatter_1 = wait(addmm_1_reduce_scatter_1)
-    mse_loss_backward_1 = aten.mse_loss_backward.default(tangents_1, addmm_1_reduce_scatter_1, slice_1, 2)
-    del addmm_1_reduce_scatter_1, slice_1, tangents_1  # f64[2, 8]
-    mse_loss_backward = aten.div.Scalar(mse_loss_backward_1, 64.0)
-    del mse_loss_backward_1  # f64[2, 8]
-    primals_3_all_gather_1 = all_gather(here, primals_3, 2, "dp")
-    del primals_3  # f64[8, 16]
+    mse_loss_backward_1 = aten.mse_loss_backward.default(tangents_1, addmm_1_reduce_scatter_1, slice_1, 2); del addmm_1_reduce_scatter_1, slice_1, tangents_1  # f64[2, 8]
+    mse_loss_backward = aten.div.Scalar(mse_loss_backward_1, 64.0); del mse_loss_backward_1  # f64[2, 8]
+    primals_3_all_gather_1 = all_gather(here, primals_3, 2, "dp"); del primals_3  # f64[8, 16]
     primals_3_all_gather_1 = wait(primals_3_all_gather_1)
-    t_1_again = aten.t.default(primals_3_all_gather_1)
-    del primals_3_all_gather_1  # f64[16, 8]
-    t_2 = aten.t.default(t_1_again)
-    del t_1_again  # f64[8, 16]
+    t_1_again = aten.t.default(primals_3_all_gather_1); del primals_3_all_gather_1  # f64[16, 8]
+    t_2 = aten.t.default(t_1_again); del t_1_again  # f64[8, 16]
     mse_loss_backward_all_gather = all_gather(here, mse_loss_backward, 2, "tp")  # f64[4, 8]
     mse_loss_backward_all_gather = wait(mse_loss_backward_all_gather)
-    mm = aten.mm.default(mse_loss_backward_all_gather, t_2)
-    del t_2  # f64[4, 16]
-    t_3 = aten.t.default(mse_loss_backward_all_gather)
-    del mse_loss_backward_all_gather  # f64[8, 4]
-    mm_1 = aten.mm.default(t_3, relu)
-    del t_3, relu  # f64[8, 16]
-    t_4 = aten.t.default(mm_1)
-    del mm_1  # f64[16, 8]
-    sum_1 = aten.sum.dim_IntList(mse_loss_backward, [0], True)
-    del mse_loss_backward  # f64[1, 8]
-    view = aten.reshape.default(sum_1, [8])
-    del sum_1  # f64[8]
-    t_5 = aten.t.default(t_4)
-    del t_4  # f64[8, 16]
-    detach_1 = aten.detach.default(detach)
-    del detach  # f64[4, 16]
-    threshold_backward = aten.threshold_backward.default(mm, detach_1, 0)
-    del mm, detach_1  # f64[4, 16]
+    mm = aten.mm.default(mse_loss_backward_all_gather, t_2); del t_2  # f64[4, 16]
+    t_3 = aten.t.default(mse_loss_backward_all_gather); del mse_loss_backward_all_gather  # f64[8, 4]
+    mm_1 = aten.mm.default(t_3, relu); del t_3, relu  # f64[8, 16]
+    t_4 = aten.t.default(mm_1); del mm_1  # f64[16, 8]
+    sum_1 = aten.sum.dim_IntList(mse_loss_backward, [0], True); del mse_loss_backward  # f64[1, 8]
+    view = aten.reshape.default(sum_1, [8]); del sum_1  # f64[8]
+    t_5 = aten.t.default(t_4); del t_4  # f64[8, 16]
+    detach_1 = aten.detach.default(detach); del detach  # f64[4, 16]
+    threshold_backward = aten.threshold_backward.default(mm, detach_1, 0); del mm, detach_1  # f64[4, 16]
     t_6 = aten.t.default(threshold_backward)  # f64[16, 4]
-    mm_2 = aten.mm.default(t_6, x)
-    del t_6, x  # f64[16, 16]
-    t_7 = aten.t.default(mm_2)
-    del mm_2  # f64[16, 16]
-    sum_2 = aten.sum.dim_IntList(threshold_backward, [0], True)
-    del threshold_backward  # f64[1, 16]
-    view_1 = aten.reshape.default(sum_2, [16])
-    del sum_2  # f64[16]
-    t_8 = aten.t.default(t_7)
-    del t_7  # f64[16, 16]
-    t_8_reduce_scatter = reduce_scatter(here, t_8, "sum", 2, "dp")
-    del t_8  # f64[8, 16]
-    view_1_reduce_scatter = reduce_scatter(here, view_1, "sum", 2, "dp")
-    del view_1  # f64[8]
-    t_5_reduce_scatter = reduce_scatter(here, t_5, "sum", 2, "dp")
-    del t_5  # f64[4, 16]
-    view_reduce_scatter = reduce_scatter(here, view, "sum", 2, "dp")
-    del view  # f64[4]
+    mm_2 = aten.mm.default(t_6, x); del t_6, x  # f64[16, 16]
+    t_7 = aten.t.default(mm_2); del mm_2  # f64[16, 16]
+    sum_2 = aten.sum.dim_IntList(threshold_backward, [0], True); del threshold_backward  # f64[1, 16]
+    view_1 = aten.reshape.default(sum_2, [16]); del sum_2  # f64[16]
+    t_8 = aten.t.default(t_7); del t_7  # f64[16, 16]
+    t_8_reduce_scatter = reduce_scatter(here, t_8, "sum", 2, "dp"); del t_8  # f64[8, 16]
+    view_1_reduce_scatter = reduce_scatter(here, view_1, "sum", 2, "dp"); del view_1  # f64[8]
+    t_5_reduce_scatter = reduce_scatter(here, t_5, "sum", 2, "dp"); del t_5  # f64[4, 16]
+    view_reduce_scatter = reduce_scatter(here, view, "sum", 2, "dp"); del view  # f64[4]
     view_reduce_scatter = wait(view_reduce_scatter)
-    view_reduce_scatter_all_reduce = all_reduce(here, view_reduce_scatter, "sum", "tp")
-    del view_reduce_scatter  # f64[4]
+    view_reduce_scatter_all_reduce = all_reduce(here, view_reduce_scatter, "sum", "tp"); del view_reduce_scatter  # f64[4]
     t_8_reduce_scatter = wait(t_8_reduce_scatter)
     view_1_reduce_scatter = wait(view_1_reduce_scatter)
     t_5_reduce_scatter = wait(t_5_reduce_scatter)

@@ -105,3 +105,21 @@ export function registerDiff(program: Command, session: CliSession): void {
       session.exit = diffCommand(a, b, options as Parameters<typeof diffCommand>[2], session.io);
     });
 }
+
+export function registerExport(program: Command, session: CliSession): void {
+  program
+    .command('export [plan]')
+    .summary('a plan as what an engine runs: a PyTorch program, and the files of other engines')
+    .description(
+      'Writes a plan for an engine. --target torch is the program of each device itself: forward and backward with the collectives of the plan, which the Python package runs. Targets that cannot say all of a plan refuse it, with the list of what they lose; --allow-lossy writes the rest. Without arguments: the targets.\n\nExamples:\n  $ shardwright export\n  $ shardwright export out/ --target torch -o out/torch',
+    )
+    .option('--target <name>', 'engine or format; `shardwright export` lists them')
+    .option('-o, --output <dir>', 'folder for the files (default: stdout where there is one)')
+    .option('--allow-lossy', 'write what the target can say, with what it cannot as comments at the top')
+    .option('--ops <file>', 'operators of your own that the plan was made with; repeatable', collect, [])
+    .option(...FLAG.json)
+    .action(async (path: string | undefined, options) => {
+      const { exportCommand } = await import('./export.ts');
+      session.exit = await exportCommand(path, options as Parameters<typeof exportCommand>[1], session.io);
+    });
+}

@@ -1,0 +1,81 @@
+/**
+ * `export`: a plan as the files of one engine. In: a plan folder and a target. Out: a folder, or the one file on stdout; losses and
+ * notes on stderr.
+ */
+import { dirname, join } from 'node:path';
+import { ShardwrightError } from '../../../errors.ts';
+import { exportPlan } from '../../../export/export.ts';
+import { exportSource, type ExportFile } from '../../../export/target.ts';
+import { EXPORT_TARGETS, exportTarget } from '../../../export/targets.ts';
+import { operatorsWith } from '../../input/load-operators.ts';
+import { checked, wholePlan } from '../../input/plan-folder.ts';
+import { EXIT, type CliIo } from '../../output/io.ts';
+import { tryFolder, writeFolder } from '../../output/write-file.ts';
+
+export interface ExportCommandOptions {
+  readonly target?: string;
+  readonly output?: string;
+  readonly allowLossy?: boolean;
+  readonly ops: readonly string[];
+  readonly json?: boolean;
+}
+
+/** `export PLAN --target NAME -o DIR`; without a target: the list of them. */
+export async function exportCommand(
+  path: string | undefined,
+  options: ExportCommandOptions,
+  io: CliIo,
+): Promise<number> {
+  if (path === undefined || options.target === undefined) return list(path, options, io);
+  const { target } = options;
+  exportTarget(target);
+  if (options.output !== undefined) tryFolder(options.output, [], 'export');
+  const table = await operatorsWith(options.ops);
+  const folder = wholePlan(path);
+  checked(folder, path, table, io);
+  const {
+    files,
+    losses,
+    notes = [],
+  } = exportPlan(exportSource(folder, table), target, {
+    allowLossy: options.allowLossy === true,
+  });
+  for (const { item, planned, instead } of losses) io.stderr(`lost: ${item}: planned ${planned}; ${instead}\n`);
+  for (const note of notes) io.stderr(`note  ${note}\n`);
+  const names = files.map(({ name }) => name);
+  if (options.output !== undefined) {
+    write(options.output, files);
+    io.stderr(`wrote ${names.map((name) => join(options.output ?? '', name)).join(', ')}\n`);
+    if (options.json === true) io.stdout(`${JSON.stringify({ target, folder: options.output, files: names, losses, notes })}\n`); // prettier-ignore
+    return EXIT.ok;
+  }
+  if (options.json === true)
+    io.stdout(`${JSON.stringify({ target, files: Object.fromEntries(files.map(({ name, text }) => [name, text])), losses, notes })}\n`); // prettier-ignore
+  else if (files.length === 1) io.stdout(files[0].text);
+  else
+    throw new ShardwrightError('E_USAGE', `--target ${target} writes ${files.length} files: ${names.join(', ')}`, {
+      hint: 'give -o DIR.',
+    });
+  return EXIT.ok;
+}
+
+/** Files of each sub-folder together. */
+function write(folder: string, files: readonly ExportFile[]): void {
+  const folders = new Map<string, [string, string][]>();
+  for (const { name, text } of files) {
+    const at = join(folder, dirname(name));
+    folders.set(at, [...(folders.get(at) ?? []), [name.split('/').at(-1) ?? name, text]]);
+  }
+  for (const [at, list] of folders) writeFolder(at, list, 'export');
+}
+
+function list(path: string | undefined, { json }: ExportCommandOptions, io: CliIo): number {
+  if (path !== undefined)
+    throw new ShardwrightError('E_USAGE', 'no target is given', {
+      hint: `give --target ${EXPORT_TARGETS.map(({ name }) => name).join('|')}.`,
+    });
+  const targets = EXPORT_TARGETS.map(({ name, summary, triedWith }) => ({ name, summary, triedWith }));
+  if (json === true) io.stdout(`${JSON.stringify({ targets })}\n`);
+  else for (const { name, summary, triedWith } of targets) io.stdout(`${name.padEnd(14)}${summary} (${triedWith.join(', ')})\n`); // prettier-ignore
+  return EXIT.ok;
+}

@@ -1,0 +1,83 @@
+import { execFileSync } from 'node:child_process';
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { afterAll, describe, expect, test } from 'vitest';
+import { caseName, RUNNING } from '../export/running-matrix.ts';
+import { captureRecord, runningPlans } from '../export/running-plans.ts';
+
+/** Every plan of the matrix on real processes, beside one process. `SHARDWRIGHT_RECORD=1` writes what `npm test` reads. */
+const python = process.env.SHARDWRIGHT_PYTHON ?? 'python3';
+const scripts = fileURLToPath(new URL('./running/', import.meta.url));
+const env = { ...process.env, PYTHONPATH: fileURLToPath(new URL('../../python', import.meta.url)) };
+const results = fileURLToPath(new URL('../fixtures/running/results.json', import.meta.url));
+const folder = mkdtempSync(join(tmpdir(), 'shardwright-running-'));
+afterAll(() => rmSync(folder, { recursive: true, force: true }));
+
+/** What `compare.py` prints of a plan. */
+interface Outcome {
+  readonly plan: string;
+  readonly loss?: number;
+  readonly gradient?: number;
+  readonly buffer?: number;
+  readonly steps?: number;
+  readonly collectives?: number;
+  readonly asPlanned?: boolean;
+  readonly refused?: string;
+}
+
+const WORLDS = [2, 4, 8];
+const isFull = process.env.SHARDWRIGHT_FULL === '1' || process.env.SHARDWRIGHT_RECORD === '1';
+const recorded: Record<string, unknown> = {};
+
+function run(world: number, jobs: readonly string[], steps: number): Outcome[] {
+  const out = execFileSync(python, [join(scripts, 'compare.py'), String(world), String(steps), ...jobs], {
+    env,
+    encoding: 'utf8',
+    stdio: ['ignore', 'pipe', 'ignore'],
+  });
+  return out.split('\n').filter((line) => line.startsWith('{')).map((line) => JSON.parse(line) as Outcome); // prettier-ignore
+}
+
+describe.each(WORLDS)('%i processes', (world) => {
+  const size = (mesh: string): number => mesh.split(',').reduce((n, dim) => n * Number(dim.split('=')[1]), 1);
+  const cases = RUNNING.filter(({ mesh, model }) => size(mesh) === world && (isFull || ['mlp', 'llama-sdpa'].includes(model))); // prettier-ignore
+
+  test('loss, gradients and AdamW steps equal one process, and the collectives are the plan’s', async () => {
+    const jobs: { job: string; name: string; program: string }[] = [];
+    for (const one of cases)
+      for (const { name, files, program } of await runningPlans(one.model, one.mesh, one.known, one.request)) {
+        const at = join(folder, `${world}-${jobs.length}`);
+        mkdirSync(at);
+        for (const file of files) writeFileSync(join(at, file.name), file.text);
+        writeFileSync(join(at, 'capture.json'), captureRecord(one.model));
+        jobs.push({ job: `${one.model}=${at}`, name: caseName(name, one), program });
+      }
+    const outcomes = run(world, jobs.map(({ job }) => job), 20); // prettier-ignore
+    expect(outcomes.length).toBe(jobs.length);
+    outcomes.forEach(({ plan: _, ...outcome }, k) => {
+      const { name, program } = jobs[k];
+      recorded[name] = { program, ...outcome };
+      if (outcome.refused !== undefined) return expect(outcome.refused, name).toContain('DTensor has no words');
+      expect(outcome.asPlanned, name).toBe(true);
+      for (const error of [outcome.loss, outcome.gradient, outcome.buffer, outcome.steps]) expect(error, name).toBeLessThan(1e-9); // prettier-ignore
+      return undefined;
+    });
+    if (process.env.SHARDWRIGHT_RECORD === '1')
+      writeFileSync(results, `${JSON.stringify(sorted(recorded), null, 1)}\n`);
+  }, 1_200_000);
+});
+
+function sorted(of: Record<string, unknown>): Record<string, unknown> {
+  return Object.fromEntries(Object.entries(of).sort(([a], [b]) => (a < b ? -1 : 1)));
+}
+
+test('PyTorch captures the committed graphs again', () => {
+  execFileSync(python, [join(scripts, 'capture.py'), folder, 'mlp', 'dropout'], { env, stdio: 'ignore' });
+  for (const model of ['mlp', 'dropout']) {
+    const fresh = JSON.parse(readFileSync(join(folder, `${model}.fx.txt.json`), 'utf8')) as { torch: string };
+    const committed = JSON.parse(captureRecord(model)) as { torch: string };
+    expect({ ...fresh, torch: '' }).toEqual({ ...committed, torch: '' });
+  }
+});

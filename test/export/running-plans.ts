@@ -1,0 +1,78 @@
+/**
+ * Plans that are run on real PyTorch. In: a captured model of `test/fixtures/running`, a mesh, known plans by name. Out: the optimum
+ * and those plans, each as what `export --target torch` writes.
+ */
+import { createHash } from 'node:crypto';
+import { readFileSync } from 'node:fs';
+import { gunzipSync } from 'node:zlib';
+import { exportPlan } from '../../src/export/export.ts';
+import { exportSource, type ExportFile } from '../../src/export/target.ts';
+import { applyRoles } from '../../src/import/complete/roles.ts';
+import { builtinOperators, DEFAULT_REQUEST, importGraph, shard, type Plan, type PlanRequest } from '../../src/index.ts';
+import { planOfChoice } from '../../src/plan/shard.ts';
+import { priceRestriction } from '../../src/zoo/compare/price.ts';
+import { applyRecipe, plainRecipes } from '../../src/zoo/recipes/recipes.ts';
+
+/** Slow devices beside fast links: tiny models get plans that cut. */
+export const PAPER = JSON.stringify({
+  id: 'paper',
+  peakFlopsPerSecond: { fp64_tc: 1e9, fp64: 1e9, fp32: 1e9, bf16: 1e9 },
+  matmulCap: 1,
+  memoryBytes: 1e9,
+  reservedBytes: 0,
+  memoryBytesPerSecond: 1e8,
+  memoryEfficiency: 1,
+  devicesPerHost: 8,
+  intra: { bytesPerSecond: 1e8, latencySeconds: 1e-7 },
+  inter: { bytesPerSecond: 1e8, latencySeconds: 1e-7 },
+  baseLatencySeconds: 1e-7,
+  launchSeconds: 0,
+  matmulLaunchSeconds: 0,
+});
+
+export interface RunningPlan {
+  /** `mlp dp=2,tp=2 optimum`. */
+  readonly name: string;
+  readonly model: string;
+  readonly plan: Plan;
+  readonly files: readonly ExportFile[];
+  /** SHA-256 of `program.py`. */
+  readonly program: string;
+}
+
+const fixture = (name: string): URL => new URL(`../fixtures/running/${name}`, import.meta.url);
+
+/** Record of a captured model, as `capture` of the Python package wrote it. */
+export function captureRecord(model: string): string {
+  return readFileSync(fixture(`${model}.fx.txt.json`), 'utf8');
+}
+
+/** The optimum of a model on a mesh, and the known plans that it admits among those that are named. */
+export async function runningPlans(
+  model: string,
+  mesh: string,
+  known: readonly string[],
+  request: Partial<PlanRequest> = {},
+): Promise<RunningPlan[]> {
+  const table = builtinOperators();
+  const { ties } = JSON.parse(captureRecord(model)) as { ties: string[][] };
+  const read = importGraph(gunzipSync(readFileSync(fixture(`${model}.fx.txt.gz`))));
+  const pairs = ties.flatMap(([owner, ...others]) => others.map((name): [string, string] => [owner, name]));
+  const graph = pairs.length === 0 ? read : applyRoles(read, { ties: pairs });
+  const result = await shard(graph, { ...DEFAULT_REQUEST, mesh, cluster: PAPER, ...request }, { table });
+  if (result.status !== 'planned') throw new Error(`${model} on ${mesh} has no plan`);
+  const found: { label: string; result: typeof result }[] = [{ label: 'optimum', result }];
+  for (const recipe of plainRecipes(result.prepared.model)) {
+    if (!known.includes(recipe.name)) continue;
+    const applied = applyRecipe(result.prepared.model, recipe);
+    if ('refused' in applied) continue;
+    const priced = await priceRestriction(result.prepared, applied.restriction);
+    if ('refused' in priced) continue;
+    found.push({ label: recipe.name, result: planOfChoice(result.prepared, priced.choice, result.plan, result.certificate, []) }); // prettier-ignore
+  }
+  return found.map(({ label, result: { plan, graph: program } }) => {
+    const { files } = exportPlan(exportSource({ plan, program }, table), 'torch');
+    const text = files.find((file) => file.name === 'program.py')?.text ?? '';
+    return { name: `${model} ${mesh} ${label}`, model, plan, files, program: createHash('sha256').update(text).digest('hex') }; // prettier-ignore
+  });
+}
