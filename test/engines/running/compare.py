@@ -121,9 +121,10 @@ def train(name: str, folder: str, steps: int) -> float:
     module = shardwright.parallelize(it.model, plan, plan.init_device_mesh("cpu"))
     optimizers = [torch.optim.AdamW(m.parameters(), lr=1e-3, eps=1e-3, foreach=True) for m in (module, reference)]
     args = (*it.args, *it.targets)
-    for _ in range(steps):
+    for step in range(steps):
         for optimizer, loss in zip(optimizers, (lambda: module(*args, **it.kwargs), lambda: it.reference(reference)), strict=True):
             optimizer.zero_grad()
+            torch.manual_seed(step)
             loss().backward()
             optimizer.step()
     pairs = zip(module.parameters(), reference.parameters(), strict=True)
