@@ -1,0 +1,362 @@
+/**
+ * HLO instructions as StableHLO text. In: instructions, and what stands beside inputs and results. Out: one module with the
+ * function `main`. Source: the StableHLO specification, in the forms that JAX 0.10 prints and reads.
+ */
+import { internalError, ShardwrightError } from '../../errors.ts';
+import type { DType } from '../../graph/types.ts';
+import { HloCode, type AttributeValue, type HloBody, type Instruction, type Val } from '../hlo/code.ts';
+import type { HloProgram } from '../hlo/program.ts';
+
+const ELEMENTS: Readonly<Record<DType, string>> = {
+  f64: 'f64', f32: 'f32', bf16: 'bf16', f16: 'f16', f8e4m3fn: 'f8E4M3FN', f8e5m2: 'f8E5M2', f8e8m0fnu: 'f8E8M0FNU',
+  i64: 'i64', i32: 'i32', i16: 'i16', i8: 'i8', u64: 'ui64', u32: 'ui32', u16: 'ui16', u8: 'ui8', b8: 'i1',
+  c64: 'complex<f32>', c128: 'complex<f64>',
+}; // prettier-ignore
+
+export function typeText({ dtype, shape }: Pick<Val, 'dtype' | 'shape'>): string {
+  return `tensor<${shape.map((n) => `${n}x`).join('')}${ELEMENTS[dtype]}>`;
+}
+
+/** Attributes of the inputs and results, and lines after that of the module. */
+export interface ModuleText {
+  readonly name: string;
+  readonly partitions: number;
+  readonly header: readonly string[];
+  readonly inputs: readonly string[];
+  readonly outputs: readonly string[];
+  /** Text of a constraint on a value: `%in` constrained. */
+  readonly constraint: (operand: string, sharding: string, type: string) => string;
+}
+
+/** @throws E_UNSUPPORTED for what StableHLO has no text for */
+export function moduleText(program: HloProgram, text: ModuleText): string {
+  const writer = new ModuleWriter(text);
+  const params = program.inputs.map(({ value, node }, i) => {
+    writer.define(value, `%arg${i}`);
+    const dict = text.inputs[i] === '' ? '' : ` {${text.inputs[i]}}`;
+    return `%arg${i}: ${typeText(value)}${dict} loc(${mlirString(node.meta.roleName ?? node.name)})`;
+  });
+  writer.block(program.code, 2);
+  const returned = program.outputs.flatMap((value, k) => (value === null ? [] : [{ value, dict: text.outputs[k] }]));
+  const results = returned.map(({ value, dict }) => `${typeText(value)}${dict === '' ? '' : ` {${dict}}`}`);
+  const values = returned.map(({ value }) => writer.of(value));
+  const types = returned.map(({ value }) => typeText(value));
+  return [
+    `module @${identifier(text.name)} attributes {mhlo.num_partitions = ${text.partitions} : i32, mhlo.num_replicas = 1 : i32} {`,
+    ...text.header,
+    `  func.func public @main(${params.join(', ')}) -> (${results.join(', ')}) {`,
+    ...writer.lines,
+    `    return ${values.join(', ')} : ${types.join(', ')}`,
+    '  }',
+    '}',
+    '',
+  ].join('\n');
+}
+
+function identifier(name: string): string {
+  const plain = name.replace(/[^A-Za-z0-9_]/g, '_');
+  return /^[A-Za-z_]/.test(plain) ? plain : `m${plain}`;
+}
+
+/** All but printable ASCII is written as the bytes of UTF-8 in hexadecimal. */
+export function mlirString(text: string): string {
+  let out = '';
+  for (const byte of new TextEncoder().encode(text)) {
+    const plain = byte >= 0x20 && byte < 0x7f && byte !== 0x22 && byte !== 0x5c;
+    out += plain ? String.fromCharCode(byte) : `\\${byte.toString(16).toUpperCase().padStart(2, '0')}`;
+  }
+  return `"${out}"`;
+}
+
+const TERMINATOR = 'stablehlo.return';
+
+class ModuleWriter {
+  readonly lines: string[] = [];
+  private readonly names = new Map<number, string>();
+  private count = 0;
+
+  constructor(private readonly text: ModuleText) {}
+
+  define(value: Val, name: string): void {
+    this.names.set(value.id, name);
+  }
+
+  of(value: Val): string {
+    return this.names.get(value.id) ?? missing(value);
+  }
+
+  block(code: readonly Instruction[], depth: number): void {
+    for (const instruction of code) this.statement(instruction, depth);
+  }
+
+  private statement(instruction: Instruction, depth: number): void {
+    const { outputs } = instruction;
+    const regions = this.regions(instruction, depth);
+    const body = this.operation(instruction, regions);
+    const own = `%${this.count++}`;
+    outputs.forEach((value, k) => this.define(value, outputs.length === 1 ? own : `${own}#${k}`));
+    const left = outputs.length === 1 ? own : `${own}:${outputs.length}`;
+    this.lines.push(`${'  '.repeat(depth)}${left} = ${body}`);
+  }
+
+  /** Regions of an operation, in round brackets; empty where it has none. */
+  private regions(instruction: Instruction, depth: number): string {
+    const bodies = bodiesOf(instruction);
+    if (bodies.length === 0) return '';
+    const texts = bodies.map((body) => {
+      const from = this.lines.length;
+      const params = body.inputs.map((value) => {
+        const name = `%r${this.count++}`;
+        this.define(value, name);
+        return `${name}: ${typeText(value)}`;
+      });
+      this.block(body.code, depth + 2);
+      const lines = this.lines.splice(from);
+      const values = body.returns.map((value) => this.of(value)).join(', ');
+      const end = `${'  '.repeat(depth + 2)}${TERMINATOR} ${values} : ${body.returns.map(typeText).join(', ')}`;
+      const label = params.length === 0 ? [] : [`${'  '.repeat(depth + 1)}^bb0(${params.join(', ')}):`];
+      return ['{', ...label, ...lines, end, `${'  '.repeat(depth)}}`].join('\n');
+    });
+    return ` (${texts.join(', ')})`;
+  }
+
+  private operation(instruction: Instruction, regions: string): string {
+    const { op, inputs, attributes: a, outputs } = instruction;
+    const names = inputs.map((value) => this.of(value));
+    const types = inputs.map(typeText);
+    const results = outputs.map(typeText);
+    const [out] = results;
+    const arrow = `(${types.join(', ')}) -> ${results.length === 1 ? out : `(${results.join(', ')})`}`;
+    const full = op.includes('.') ? op : `stablehlo.${op}`;
+    const generic = (properties: readonly string[]): string => {
+      const list = properties.length === 0 ? '' : ` <{${properties.join(', ')}}>`;
+      return `"${full}"(${names.join(', ')})${list}${regions} : ${arrow}`;
+    };
+    switch (op) {
+      case 'constraint':
+        return this.text.constraint(names[0], String(a['sharding']), types[0]);
+      case 'constant':
+        return `stablehlo.constant dense<${element(a['value'], outputs[0].dtype)}> : ${out}`;
+      case 'constant_list':
+        return `stablehlo.constant dense<${nested(a['values'], outputs[0])}> : ${out}`;
+      case 'constant_text':
+        return `stablehlo.constant dense<${String(a['payload'])}> : ${out}`;
+      case 'iota':
+        return `stablehlo.iota dim = ${String(a['iota_dimension'])} : ${out}`;
+      case 'compare':
+        return `stablehlo.compare ${String(a['comparison_direction'])}, ${names.join(', ')}, ${comparison(inputs[0].dtype)} : (${types.join(', ')}) -> ${out}`;
+      case 'select':
+        return `stablehlo.select ${names.join(', ')} : ${types[0]}, ${out}`;
+      case 'convert':
+      case 'bitcast_convert':
+      case 'reshape':
+        return `stablehlo.${op} ${names[0]} : ${arrow}`;
+      case 'transpose':
+        return `stablehlo.transpose ${names[0]}, dims = ${list(a['permutation'])} : ${arrow}`;
+      case 'broadcast_in_dim':
+        return `stablehlo.broadcast_in_dim ${names[0]}, dims = ${list(a['broadcast_dimensions'])} : ${arrow}`;
+      case 'slice': {
+        const [start, limit, step] = ['start_indices', 'limit_indices', 'strides'].map((n) => ints(a[n]));
+        const rows = start.map((s, d) => `${s}:${limit[d]}${step[d] === 1 ? '' : `:${step[d]}`}`);
+        return `stablehlo.slice ${names[0]} [${rows.join(', ')}] : ${arrow}`;
+      }
+      case 'pad': {
+        const [low, high, inner] = ['edge_padding_low', 'edge_padding_high', 'interior_padding'].map((n) => list(a[n]));
+        return `stablehlo.pad ${names.join(', ')}, low = ${low}, high = ${high}, interior = ${inner} : ${arrow}`;
+      }
+      case 'concatenate':
+        return `stablehlo.concatenate ${names.join(', ')}, dim = ${String(a['dimension'])} : ${arrow}`;
+      case 'reverse':
+        return `stablehlo.reverse ${names[0]}, dims = ${list(a['dimensions'])} : ${out}`;
+      case 'dynamic_slice':
+        return `stablehlo.dynamic_slice ${names.join(', ')}, sizes = ${list(a['slice_sizes'])} : ${arrow}`;
+      case 'dynamic_update_slice':
+        return `stablehlo.dynamic_update_slice ${names.join(', ')} : ${arrow}`;
+      case 'reduce_precision':
+        return generic([`exponent_bits = ${String(a['exponent_bits'])} : i32`, `mantissa_bits = ${String(a['mantissa_bits'])} : i32`]);
+      case 'dot_general':
+        return product(instruction, names, arrow);
+      case 'convolution':
+        return convolution(instruction, names, arrow);
+      case 'reduce':
+        return generic([`dimensions = ${array(a['dimensions'])}`]);
+      case 'reduce_window':
+        return generic(windowProperties(a));
+      case 'gather':
+        return generic(gatherProperties(a));
+      case 'scatter':
+        return generic(scatterProperties(a));
+      case 'sort':
+        return generic([`dimension = ${String(a['dimension'])} : i64`, `is_stable = ${String(a['is_stable'])}`]);
+      case 'chlo.top_k':
+        return `chlo.top_k(${names[0]}, k = ${String(a['k'])}) : ${types[0]} -> (${results.join(', ')})`;
+      case 'optimization_barrier':
+        return `stablehlo.optimization_barrier ${names.join(', ')} : ${types.join(', ')}`;
+      case 'if':
+      case 'case':
+      case 'while':
+      case 'clamp':
+        return generic([]);
+      default:
+        if (op === 'collective' || op === 'rank_value' || op === 'scan') throw internalError(`${op} in a program of all devices`);
+        if (op.startsWith('chlo.')) return `${op} ${names.join(', ')} : ${types.join(', ')} -> ${out}`;
+        return `stablehlo.${op} ${names.join(', ')} : ${types.every((t) => t === out) ? out : arrow}`;
+    }
+  } // prettier-ignore
+}
+
+function missing({ id }: Val): never {
+  throw internalError(`value ${id} is read before it is made`);
+}
+
+/** The regions of an operation: its own, or that of the reducer or order that it names. */
+function bodiesOf(instruction: Instruction): readonly HloBody[] {
+  const { op, bodies, attributes, inputs } = instruction;
+  if (bodies.length > 0) return bodies;
+  if (op === 'sort') {
+    const code = new HloCode();
+    const scalars = inputs.flatMap(({ dtype }) => [{ dtype, shape: [] }, { dtype, shape: [] }]);
+    return [code.body(scalars, (own) => [code.compare('LT', own[0], own[1])].map((v) => v))].map(renumbered);
+  }
+  const reducer = attributes['reducer'];
+  if (reducer === undefined || !['reduce', 'reduce_window', 'scatter'].includes(op)) return [];
+  const name = String(reducer);
+  const code = new HloCode();
+  const scalar = { dtype: inputs[0].dtype, shape: [] };
+  if (inputs.length > 3) throw new ShardwrightError('E_UNSUPPORTED', `${op} of several tensors by ${name}`);
+  const body = code.body([scalar, scalar], ([x, y]) => [name === 'second' ? y : name === 'first' ? x : code.binary(name, x, y)]);
+  return [renumbered(body)];
+} // prettier-ignore
+
+let next = -1;
+/** Ids of a region that was made apart are its own. */
+function renumbered(body: HloBody): HloBody {
+  const ids = new Map<number, Val>();
+  const own = (value: Val): Val => {
+    let found = ids.get(value.id);
+    if (found === undefined) ids.set(value.id, (found = { ...value, id: next-- }));
+    return found;
+  };
+  const inputs = body.inputs.map(own);
+  const code = body.code.map((i) => ({ ...i, inputs: i.inputs.map(own), outputs: i.outputs.map(own) }));
+  return { inputs, code, returns: body.returns.map(own) };
+}
+
+// ---- attributes -------------------------------------------------------------------------------------------------------
+
+function ints(value: AttributeValue | undefined): readonly number[] {
+  if (!Array.isArray(value)) throw internalError('a list of sizes was expected');
+  return value as readonly number[];
+}
+
+function list(value: AttributeValue | undefined): string {
+  return `[${ints(value).join(', ')}]`;
+}
+
+function array(value: AttributeValue | undefined): string {
+  const members = ints(value);
+  return members.length === 0 ? 'array<i64>' : `array<i64: ${members.join(', ')}>`;
+}
+
+function comparison(dtype: DType): string {
+  if (dtype === 'b8' || dtype.startsWith('u')) return 'UNSIGNED';
+  return dtype.startsWith('i') ? 'SIGNED' : 'FLOAT';
+}
+
+function product({ attributes: a }: Instruction, names: readonly string[], arrow: string): string {
+  const pair = (name: string): string => `${list(a[`lhs_${name}_dimensions`])} x ${list(a[`rhs_${name}_dimensions`])}`;
+  const batch = ints(a['lhs_batching_dimensions']).length > 0 ? `, batching_dims = ${pair('batching')}` : '';
+  return `stablehlo.dot_general ${names.join(', ')}${batch}, contracting_dims = ${pair('contracting')} : ${arrow}`;
+}
+
+function convolution({ attributes: a, inputs }: Instruction, names: readonly string[], arrow: string): string {
+  const order = (name: string, letters: readonly [string, string]): string => {
+    const dims = ints(a[name]);
+    const out = dims.map(() => '');
+    dims.forEach((d, i) => (out[d] = letters[i] ?? String(i - 2)));
+    return `[${out.join(', ')}]`;
+  };
+  const numbers = `${order('input_dimensions', ['b', 'f'])}x${order('kernel_dimensions', ['i', 'o'])}->${order('output_dimensions', ['b', 'f'])}`;
+  const spatial = inputs[0].shape.length - 2;
+  const each = (name: string): readonly number[] => {
+    const given = a[name] === undefined ? [] : ints(a[name]);
+    return given.length === 0 ? new Array<number>(spatial).fill(1) : given;
+  };
+  const pairs = ints(a['padding']);
+  const padding = pairs.flatMap((n, i) => (i % 2 === 0 ? [`[${n}, ${pairs[i + 1]}]`] : []));
+  const window = `stride = [${each('window_strides').join(', ')}], pad = [${padding.join(', ')}], lhs_dilate = [${each('lhs_dilation').join(', ')}], rhs_dilate = [${each('rhs_dilation').join(', ')}]`;
+  return `stablehlo.convolution(${names.join(', ')}) dim_numbers = ${numbers}, window = {${window}} {batch_group_count = ${String(a['batch_group_count'])} : i64, feature_group_count = ${String(a['feature_group_count'])} : i64} : ${arrow}`;
+} // prettier-ignore
+
+function windowProperties(a: Instruction['attributes']): string[] {
+  const pairs = ints(a['padding']);
+  const rows = pairs.flatMap((n, i) => (i % 2 === 0 ? [`[${n}, ${pairs[i + 1]}]`] : []));
+  const padding = `padding = dense<[${rows.join(', ')}]> : tensor<${rows.length}x2xi64>`;
+  const names = ['window_dimensions', 'window_strides', 'base_dilations', 'window_dilations'];
+  return [...names.map((n) => `${n} = ${array(a[n])}`), padding];
+}
+
+function gatherProperties(a: Instruction['attributes']): string[] {
+  const names = ['offset_dims', 'collapsed_slice_dims', 'operand_batching_dims', 'start_indices_batching_dims', 'start_index_map']; // prettier-ignore
+  const given = names.filter((n) => ints(a[n]).length > 0).map((n) => `${n} = ${list(a[n])}`);
+  const numbers = [...given, `index_vector_dim = ${String(a['index_vector_dim'])}`].join(', ');
+  return [
+    `dimension_numbers = #stablehlo.gather<${numbers}>`,
+    'indices_are_sorted = false',
+    `slice_sizes = ${array(a['slice_sizes'])}`,
+  ];
+}
+
+function scatterProperties(a: Instruction['attributes']): string[] {
+  const names = ['update_window_dims', 'inserted_window_dims', 'input_batching_dims', 'scatter_indices_batching_dims', 'scatter_dims_to_operand_dims']; // prettier-ignore
+  const given = names.filter((n) => ints(a[n]).length > 0).map((n) => `${n} = ${list(a[n])}`);
+  const numbers = [...given, `index_vector_dim = ${String(a['index_vector_dim'])}`].join(', ');
+  return [
+    'indices_are_sorted = false',
+    `scatter_dimension_numbers = #stablehlo.scatter<${numbers}>`,
+    'unique_indices = false',
+  ];
+}
+
+// ---- numbers ----------------------------------------------------------------------------------------------------------
+
+const BITS: Readonly<Partial<Record<DType, readonly [inf: string, negative: string, nan: string]>>> = {
+  f64: ['0x7FF0000000000000', '0xFFF0000000000000', '0x7FF8000000000000'],
+  f32: ['0x7F800000', '0xFF800000', '0x7FC00000'],
+  bf16: ['0x7F80', '0xFF80', '0x7FC0'],
+  f16: ['0x7C00', '0xFC00', '0x7E00'],
+};
+
+/** A number as `dense<>` holds it; what is not finite is its bits. */
+function element(value: AttributeValue | undefined, dtype: DType): string {
+  if (dtype === 'b8') return Boolean(value) && value !== 0 ? 'true' : 'false';
+  if (typeof value === 'bigint') return String(value);
+  const number = Number(value);
+  if (/^[iu]/.test(dtype)) return String(BigInt(number));
+  if (!Number.isFinite(number)) {
+    const bits = BITS[dtype];
+    if (bits === undefined) throw new ShardwrightError('E_UNSUPPORTED', `${number} has no text as ${dtype}`);
+    return bits[Number.isNaN(number) ? 2 : number > 0 ? 0 : 1];
+  }
+  if (dtype.startsWith('c')) return `(${float(number)}, 0.0)`;
+  return float(number);
+}
+
+function float(value: number): string {
+  const text = value.toExponential();
+  const [digits, exponent] = text.split('e');
+  return `${digits.includes('.') ? digits : `${digits}.0`}e${exponent}`;
+}
+
+/** All elements in the brackets of their shape. */
+function nested(values: AttributeValue | undefined, { dtype, shape }: Val): string {
+  if (!Array.isArray(values)) throw internalError('a list constant without a list');
+  let parts = (values as readonly (number | bigint)[]).map((v) => element(v, dtype));
+  for (let d = shape.length - 1; d >= 0; d--) {
+    const size = shape[d];
+    const rows: string[] = [];
+    for (let i = 0; i < parts.length; i += Math.max(1, size)) rows.push(`[${parts.slice(i, i + size).join(', ')}]`);
+    parts = rows;
+  }
+  return parts[0] ?? '';
+}
