@@ -1,10 +1,32 @@
 /** The targets of `shardwright export`, in the order in which they are listed. */
 import { suggestion, ShardwrightError } from '../errors.ts';
+import { autoparallelTarget } from './autoparallel.ts';
+import { deepspeedTarget } from './deepspeed.ts';
+import { einshardTarget } from './einshard.ts';
+import { hfTarget } from './hf.ts';
+import { maxtextTarget } from './maxtext.ts';
+import { megatronTarget } from './megatron.ts';
+import { torchDtensorTarget } from './torch-dtensor.ts';
+import { torchtitanTarget } from './torchtitan.ts';
+import { gspmdTarget, shardyTarget } from './shardy/target.ts';
 import { jaxTarget } from './jax/target.ts';
 import type { ExportTarget } from './target.ts';
 import { torchTarget } from './torch/target.ts';
 
-export const EXPORT_TARGETS: readonly ExportTarget[] = [torchTarget, jaxTarget];
+export const EXPORT_TARGETS: readonly ExportTarget[] = [
+  torchTarget,
+  torchDtensorTarget,
+  autoparallelTarget,
+  torchtitanTarget,
+  megatronTarget,
+  deepspeedTarget,
+  hfTarget,
+  jaxTarget,
+  shardyTarget,
+  gspmdTarget,
+  einshardTarget,
+  maxtextTarget,
+];
 
 /** @throws E_USAGE with the nearest names */
 export function exportTarget(name: string): ExportTarget {

@@ -1,0 +1,106 @@
+/**
+ * `--target torch-dtensor`: calls of `parallelize_module` and `fully_shard`, where a plan is one of theirs. In: a plan. Out:
+ * `parallelize.py` and `placements.json`. DTensor then chooses the collectives itself: measured, it ran other ones than the
+ * plan and up to six times the bytes; `--target torch` runs the plan as it is.
+ */
+import { toMeshView } from '../mesh/sharding/mesh-view.ts';
+import { parseSharding } from '../mesh/sharding/parse.ts';
+import { planRoles } from './recipe/roles.ts';
+import { recipeLosses, tensorStyles, type Style } from './recipe/styles.ts';
+import { headLines, pyString, pyTuple } from './python-text.ts';
+import type { ExportLoss, ExportResult, ExportSource, ExportTarget, ReadPlacements, ExportFile } from './target.ts';
+import { fromMeshView } from '../mesh/sharding/mesh-view.ts';
+import type { DeviceMesh } from '../mesh/devices/mesh.ts';
+import { ShardwrightError } from '../errors.ts';
+
+const CALLS: Readonly<Record<Style, string>> = {
+  colwise: 'ColwiseParallel()',
+  rowwise: 'RowwiseParallel()',
+  embedding_rowwise: 'RowwiseParallel(input_layouts=Replicate())',
+  embedding_colwise: 'ColwiseParallel(output_layouts=Replicate())',
+};
+
+function write(source: ExportSource): ExportResult {
+  const { mesh, plan, table } = source;
+  const roles = planRoles(source);
+  const { modules, losses: styleLosses } = tensorStyles(roles, source);
+  const losses: ExportLoss[] = [...recipeLosses(roles, source), ...styleLosses];
+  const of = (role: string): string[] => roles.roles.flatMap((own, m) => (own === role ? [mesh.names[m]] : []));
+  const [tensor, fsdp, data] = [of('tensor'), of('fsdp'), of('data')];
+  for (const role of ['context', 'expert'])
+    if (of(role).length > 0) losses.push({ item: `mesh dim ${of(role).join(', ')}`, planned: `${role} parallel`, instead: 'no call of this file does it: use --target torch' }); // prettier-ignore
+  if (tensor.length > 1) losses.push({ item: 'tensor parallelism', planned: `over ${tensor.join(', ')}`, instead: 'parallelize_module takes one mesh dim' }); // prettier-ignore
+  const placements = plan.parameters.map(({ name, placement }) => {
+    const view = toMeshView(parseSharding(placement, mesh, { kinds: table.kinds }), mesh);
+    if ('refused' in view) losses.push({ item: name, planned: placement, instead: view.refused });
+    return [name, 'refused' in view ? placement : view.placements.map((p) => p.text).join('')] as const;
+  });
+  const lines = losses.map((l) => `LOSS ${l.item}: planned ${l.planned}; ${l.instead}`);
+  const plans = modules.map(({ path, style }) => `    ${pyString(path)}: ${CALLS[style]},`);
+  const shards = [...data, ...fsdp].map(pyString);
+  const text = [
+    ...[...headLines(source, 'torch-dtensor'), ...lines].map((line) => `# ${line}`),
+    'from torch.distributed.device_mesh import init_device_mesh',
+    'from torch.distributed.fsdp import fully_shard',
+    'from torch.distributed.tensor import Replicate',
+    'from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module',
+    '',
+    `MESH_SHAPE = ${pyTuple(mesh.sizes.map(String))}`,
+    `MESH_NAMES = ${pyTuple(mesh.names.map(pyString))}`,
+    '# Modules by name; * is any one part of it.',
+    'PLAN = {',
+    ...plans,
+    '}',
+    '',
+    '',
+    'def parallelize(model, device_type="cuda", blocks=()):',
+    '    """Cuts the modules of the plan, then shards the blocks and the rest of the model over the data-parallel dims."""',
+    '    mesh = init_device_mesh(device_type, MESH_SHAPE, mesh_dim_names=MESH_NAMES)',
+    ...(tensor.length > 0 ? [`    parallelize_module(model, mesh[${pyString(tensor[0])}], PLAN)`] : []),
+    ...(fsdp.length > 0
+      ? [
+          `    shards = mesh[${shards.length === 1 ? shards[0] : pyTuple(shards)}]`,
+          '    for block in blocks:',
+          '        fully_shard(block, mesh=shards, reshard_after_forward=True)',
+          '    fully_shard(model, mesh=shards)',
+        ]
+      : []),
+    '    return model',
+    '',
+  ].join('\n');
+  const notes = ['DTensor chooses the collectives: compare with --target torch, which runs those of the plan.'];
+  const known = propagatedPrice(source);
+  return {
+    files: [
+      { name: 'parallelize.py', text },
+      { name: 'placements.json', text: `${JSON.stringify({ mesh: mesh.text, parameters: placements.map(([name, placement]) => ({ name, placement })) }, null, 1)}\n` },
+    ],
+    losses,
+    notes: known === undefined ? notes : [...notes, known],
+  };
+} // prettier-ignore
+
+/** What node-by-node propagation would cost more, where the plan has that price. */
+function propagatedPrice({ plan }: ExportSource): string | undefined {
+  const { greedySeconds } = plan;
+  if (greedySeconds === null || greedySeconds === undefined || plan.objective === undefined) return undefined;
+  const more = (greedySeconds / plan.objective.seconds - 1) * 100;
+  return `Node-by-node propagation, as DTensor does it, would take ${more.toFixed(1)} % more than the plan by its own prices.`;
+}
+
+function readBack(files: readonly ExportFile[], mesh: DeviceMesh): ReadPlacements {
+  const file = files.find(({ name }) => name === 'placements.json');
+  const value: unknown = JSON.parse(file?.text ?? 'null');
+  const list = typeof value === 'object' && value !== null && 'parameters' in value ? value.parameters : undefined;
+  if (!Array.isArray(list)) throw new ShardwrightError('E_SYNTAX', 'there is no placements.json with parameters');
+  const read = list as { name: string; placement: string }[];
+  return { parameters: new Map(read.map(({ name, placement }) => [name, fromMeshView(parseSharding(placement, mesh).placements, mesh).text])) };
+} // prettier-ignore
+
+export const torchDtensorTarget: ExportTarget = {
+  name: 'torch-dtensor',
+  summary: 'parallelize_module and fully_shard calls, where the plan is one of theirs',
+  triedWith: ['torch 2.13'],
+  write,
+  readBack,
+};
