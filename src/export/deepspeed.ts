@@ -6,6 +6,7 @@ import { modelShape } from './recipe/model-shape.ts';
 import { planRoles } from './recipe/roles.ts';
 import { recipeLosses, tensorStyles, type StyledModule } from './recipe/styles.ts';
 import { headLines } from './python-text.ts';
+import { lossLines } from './loss-lines.ts';
 import type { ExportFile, ExportLoss, ExportResult, ExportSource, ExportTarget } from './target.ts';
 
 /** `^model\.layers\.\d+\.mlp\.up_proj\.weight$` for `model.layers.*.mlp.up_proj`. */
@@ -58,7 +59,7 @@ function write(source: ExportSource): ExportResult {
       ? { activation_checkpointing: { partition_activations: false } }
       : {}),
   };
-  const lines = losses.map((l) => `LOSS ${l.item}: planned ${l.planned}; ${l.instead}`);
+  const lines = lossLines(losses);
   const files: ExportFile[] = [{ name: 'ds_config.json', text: `${JSON.stringify(config, null, 2)}\n` }];
   // JSON has no comments.
   files.push({ name: 'ds_config.txt', text: [...headLines(source, 'deepspeed'), ...lines, ''].join('\n') });

@@ -6,6 +6,7 @@ import { modelShape } from './recipe/model-shape.ts';
 import { planRoles } from './recipe/roles.ts';
 import { recipeLosses, tensorStyles, type Style } from './recipe/styles.ts';
 import { headLines } from './python-text.ts';
+import { lossLines } from './loss-lines.ts';
 import type { ExportLoss, ExportResult, ExportSource, ExportTarget } from './target.ts';
 
 const STYLES: Readonly<Record<Style, string | undefined>> = {
@@ -30,9 +31,8 @@ function write(source: ExportSource): ExportResult {
     else Object.defineProperty(plan, path, { value: word, enumerable: true, configurable: true, writable: true });
   }
   const { is16Bit } = modelShape(source, roles);
-  const lossLines = losses.map((l) => `LOSS ${l.item}: planned ${l.planned}; ${l.instead}`);
   const yaml = [
-    ...[...headLines(source, 'hf'), ...lossLines].map((line) => `# ${line}`),
+    ...[...headLines(source, 'hf'), ...lossLines(losses)].map((line) => `# ${line}`),
     'compute_environment: LOCAL_MACHINE',
     `distributed_type: ${degree('fsdp') > 1 ? 'FSDP' : 'MULTI_GPU'}`,
     ...(degree('fsdp') > 1
@@ -47,7 +47,6 @@ function write(source: ExportSource): ExportResult {
     `mixed_precision: ${is16Bit ? 'bf16' : 'no'}`,
     `num_machines: ${Math.max(1, ...source.plan.mesh.map(({ hosts }) => hosts))}`,
     `num_processes: ${source.mesh.size}`,
-    'use_parallelism_config: true',
     'parallelism_config:',
     `  parallelism_config_dp_replicate_size: ${degree('data')}`,
     `  parallelism_config_dp_shard_size: ${degree('fsdp')}`,

@@ -6,6 +6,7 @@ import { planRoles, type MeshRole } from './recipe/roles.ts';
 import { recipeLosses, tensorStyles } from './recipe/styles.ts';
 import { layoutLosses } from './recipe/megatron-layout.ts';
 import { headLines } from './python-text.ts';
+import { lossLines } from './loss-lines.ts';
 import type { ExportLoss, ExportResult, ExportSource, ExportTarget } from './target.ts';
 
 const AXES: readonly (readonly [axis: string, role: MeshRole])[] = [
@@ -35,10 +36,7 @@ function write(source: ExportSource): ExportResult {
     });
     lines.push(`ici_${axis}_parallelism: ${ici}`, `dcn_${axis}_parallelism: ${dcn}`);
   }
-  const head = [
-    ...headLines(source, 'maxtext'),
-    ...losses.map((l) => `LOSS ${l.item}: planned ${l.planned}; ${l.instead}`),
-  ];
+  const head = [...headLines(source, 'maxtext'), ...lossLines(losses)];
   const { batch } = roles;
   const data = roles.degree('data') * roles.degree('fsdp');
   const text = [

@@ -7,6 +7,7 @@ import { planRoles } from './recipe/roles.ts';
 import { recipeLosses, tensorStyles } from './recipe/styles.ts';
 import { layoutLosses } from './recipe/megatron-layout.ts';
 import { headLines } from './python-text.ts';
+import { lossLines } from './loss-lines.ts';
 import type { ExportResult, ExportSource, ExportTarget } from './target.ts';
 
 function write(source: ExportSource): ExportResult {
@@ -41,7 +42,7 @@ function write(source: ExportSource): ExportResult {
   if (shape.is16Bit) args.push('--bf16');
   if (source.plan.request.checkpoint === 'full')
     args.push('--recompute-granularity full', '--recompute-method uniform', '--recompute-num-layers 1');
-  const head = [...headLines(source, 'megatron'), ...losses.map((l) => `LOSS ${l.item}: planned ${l.planned}; ${l.instead}`)];
+  const head = [...headLines(source, 'megatron'), ...lossLines(losses)];
   return {
     files: [{ name: 'megatron.args', text: [...head.map((line) => `# ${line}`), ...args, ''].join('\n') }],
     losses,

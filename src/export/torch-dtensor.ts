@@ -8,6 +8,7 @@ import { parseSharding } from '../mesh/sharding/parse.ts';
 import { planRoles } from './recipe/roles.ts';
 import { recipeLosses, tensorStyles, type Style } from './recipe/styles.ts';
 import { headLines, pyString, pyTuple } from './python-text.ts';
+import { lossLines } from './loss-lines.ts';
 import type { ExportLoss, ExportResult, ExportSource, ExportTarget, ReadPlacements, ExportFile } from './target.ts';
 import { fromMeshView } from '../mesh/sharding/mesh-view.ts';
 import type { DeviceMesh } from '../mesh/devices/mesh.ts';
@@ -35,7 +36,7 @@ function write(source: ExportSource): ExportResult {
     if ('refused' in view) losses.push({ item: name, planned: placement, instead: view.refused });
     return [name, 'refused' in view ? placement : view.placements.map((p) => p.text).join('')] as const;
   });
-  const lines = losses.map((l) => `LOSS ${l.item}: planned ${l.planned}; ${l.instead}`);
+  const lines = lossLines(losses);
   const plans = modules.map(({ path, style }) => `    ${pyString(path)}: ${CALLS[style]},`);
   const shards = [...data, ...fsdp].map(pyString);
   const text = [

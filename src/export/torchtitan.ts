@@ -6,6 +6,7 @@ import { planRoles, type PlanRoles } from './recipe/roles.ts';
 import { recipeLosses, tensorStyles } from './recipe/styles.ts';
 import { layoutLosses } from './recipe/megatron-layout.ts';
 import { headLines } from './python-text.ts';
+import { lossLines } from './loss-lines.ts';
 import type { ExportLoss, ExportResult, ExportSource, ExportTarget } from './target.ts';
 
 /** World = dp_replicate · dp_shard · cp · tp; expert parallelism takes its devices from dp_shard · cp · tp. */
@@ -29,7 +30,7 @@ function write(source: ExportSource): ExportResult {
   const data = roles.degree('data') * roles.degree('fsdp');
   const { batch } = roles;
   const local = batch === undefined ? undefined : Math.max(1, Math.floor(batch.sequences / data));
-  const head = [...headLines(source, 'torchtitan'), ...losses.map((l) => `LOSS ${l.item}: planned ${l.planned}; ${l.instead}`)].map((line) => `# ${line}`); // prettier-ignore
+  const head = [...headLines(source, 'torchtitan'), ...lossLines(losses)].map((line) => `# ${line}`); // prettier-ignore
   const toml = [
     ...head,
     '[parallelism]',

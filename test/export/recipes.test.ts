@@ -1,3 +1,4 @@
+import { readFileSync } from 'node:fs';
 import { beforeAll, describe, expect, test } from 'vitest';
 import { autoparallelTarget } from '../../src/export/autoparallel.ts';
 import { deepspeedTarget } from '../../src/export/deepspeed.ts';
@@ -8,8 +9,11 @@ import { maxtextTarget } from '../../src/export/maxtext.ts';
 import { megatronTarget } from '../../src/export/megatron.ts';
 import { planRoles } from '../../src/export/recipe/roles.ts';
 import type { ExportSource } from '../../src/export/target.ts';
+import { EXPORT_TARGETS } from '../../src/export/targets.ts';
 import { torchDtensorTarget } from '../../src/export/torch-dtensor.ts';
 import { torchtitanTarget } from '../../src/export/torchtitan.ts';
+import { CONFIG_RECORD, configFiles, type ConfigRecord } from './config-record.ts';
+import { hashOf } from './jax-record.ts';
 import { fsdpSource, megatronSource } from './recipe-plans.ts';
 
 let tp: ExportSource;
@@ -80,6 +84,40 @@ describe('FM-74: column and row parallel over tp, data parallel over dp', () => 
       expect(target.write(tp).losses, target.name).toEqual([]);
   });
 });
+
+describe('the real packages', () => {
+  test('read these very files: torchtitan 0.3, megatron-core 0.16, DeepSpeed 0.19, Accelerate 1.15', () => {
+    const record = JSON.parse(readFileSync(CONFIG_RECORD, 'utf8')) as ConfigRecord;
+    const hint = 'run SHARDWRIGHT_RECORD=1 npm run test:engines -- test/engines/export-configs.test.ts';
+    expect(hashOf(configFiles(tp)), hint).toBe(record.files);
+    expect(record.answers).toMatchObject({
+      torchtitan: { made: { tp: 2, dp_replicate: 2, dp_shard: 1, world: 4 } },
+      'megatron-core': { made: { tp: 2, layers: 2, groups: [[0, 1], [2, 3]] } },
+      deepspeed: { made: { batch: 1, stage: 0, autotp: 2 } },
+      accelerate: { made: { processes: 4 } },
+    }); // prettier-ignore
+  });
+});
+
+/** A parameter of that name, in every text that is Python, JSON, YAML or MLIR. */
+describe('FM-79: names are data', () => {
+  const evil = 'a"]);\nimport os #';
+  const named = (): ExportSource => {
+    const rename = (name: string | undefined): string | undefined => (name?.endsWith('norm.weight') === true ? `${evil}${name}` : name);
+    const nodes = tp.program.nodes.map((n) => (n.meta.roleName === undefined ? n : { ...n, meta: { ...n.meta, roleName: rename(n.meta.roleName) ?? '' } }));
+    const parameters = tp.plan.parameters.map((p) => ({ ...p, name: rename(p.name) ?? '' }));
+    return { ...tp, plan: { ...tp.plan, parameters }, program: { ...tp.program, nodes } };
+  };
+
+  test.each(EXPORT_TARGETS.filter(({ name }) => name !== 'torch'))('$name', (target) => {
+    for (const { name, text: written } of target.write(named()).files) {
+      // Quotes and line ends of the name are escaped wherever it stands.
+      expect(written).not.toContain(evil);
+      expect(written.split('\n').filter((line) => line.trim().startsWith('import os #'))).toEqual([]);
+      if (name.endsWith('.json')) expect(() => JSON.parse(written) as unknown).not.toThrow();
+    }
+  });
+}); // prettier-ignore
 
 describe('FSDP', () => {
   test('parameters that are gathered before they are used are fully sharded', () => {

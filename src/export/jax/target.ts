@@ -9,6 +9,7 @@ import { collectiveKind, readCollective } from '../../plan/lower/collectives.ts'
 import type { DeviceProgram } from '../../plan/lower/program.ts';
 import { hloProgram, type HloProgram } from '../hlo/program.ts';
 import { headLines, pyList, pyString, pyTuple } from '../python-text.ts';
+import { lossLines } from '../loss-lines.ts';
 import type { ExportFile, ExportLoss, ExportResult, ExportSource, ExportTarget } from '../target.ts';
 import { CHECK } from './check.ts';
 import { jaxTypeName, writtenKind } from './expressions.ts';
@@ -24,7 +25,7 @@ function write(source: ExportSource): ExportResult {
   const outputs = outputShardings(source);
   const losses: ExportLoss[] = [...inputs, ...outputs].flatMap(({ loss }) => (loss === undefined ? [] : [loss]));
   const program = devicePart(source, losses);
-  const head = [...headLines(source, 'jax'), ...losses.map(lossLine)].map((line) => `# ${line}`);
+  const head = [...headLines(source, 'jax'), ...lossLines(losses)].map((line) => `# ${line}`);
   const files: ExportFile[] = [];
   if (program !== undefined) files.push({ name: 'program.py', text: programText(source, program, inputs, outputs, head) });
   const reference = hloProgram(source.program, source.table);
@@ -36,10 +37,6 @@ function write(source: ExportSource): ExportResult {
     files.push({ name: 'collectives.json', text: collectivesJson(source.lowered(), program.unread) }, { name: 'check.py', text: CHECK });
   return { files, losses };
 } // prettier-ignore
-
-function lossLine({ item, planned, instead }: ExportLoss): string {
-  return `LOSS ${item}: planned ${planned}; ${instead}`;
-}
 
 /** The lowered program; undefined, with a loss, where ranks hold different numbers of rows. */
 function devicePart(source: ExportSource, losses: ExportLoss[]): HloProgram | undefined {

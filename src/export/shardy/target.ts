@@ -12,6 +12,7 @@ import type { HloCode, Val } from '../hlo/code.ts';
 import { hloProgram } from '../hlo/program.ts';
 import { inputShardings, outputShardings, readJaxShardings, shardingsJson, type SpecOf } from '../jax/shardings.ts';
 import { headLines } from '../python-text.ts';
+import { lossLines } from '../loss-lines.ts';
 import type { ExportLoss, ExportResult, ExportSource, ExportTarget } from '../target.ts';
 import { gspmdText, shardyText, type ShardingText } from './shardings.ts';
 import { mlirString, moduleText } from './text.ts';
@@ -80,7 +81,7 @@ function write(notation: Notation, source: ExportSource): ExportResult {
     outputs: outputs.map(attribute),
     constraint: notation.constraint,
   });
-  const head = [...headLines(source, notation.name), ...losses.map(({ item, planned: p, instead }) => `LOSS ${item}: planned ${p}; ${instead}`)];
+  const head = [...headLines(source, notation.name), ...lossLines(losses)];
   const notes = left === 0 ? [] : [`${left} uses of pending sums carry no constraint: XLA chooses there.`];
   return {
     files: [
