@@ -1,11 +1,11 @@
-import { groupLevels, hostLevel } from '../mesh/devices/levels.ts';
-import type { DeviceMesh } from '../mesh/devices/mesh.ts';
-import type { Sharding } from '../mesh/sharding/sharding.ts';
-
 /**
  * Collectives and what they cost. Bytes of a collective: all_gather the gathered output, reduce_scatter the full input,
  * all_reduce the tensor, all_to_all and collective_permute the buffer of one rank.
  */
+
+import { groupLevels, hostLevel } from '../mesh/devices/levels.ts';
+import type { DeviceMesh } from '../mesh/devices/mesh.ts';
+import type { Sharding } from '../mesh/sharding/sharding.ts';
 
 export const COLLECTIVE_KINDS = [
   'all_gather',

@@ -1,13 +1,13 @@
+/**
+ * Time of one operator on one device: a roofline over the largest shard, with an efficiency that grows with arithmetic
+ * intensity.
+ */
+
 import { ShardwrightError } from '../errors.ts';
 import type { DType } from '../graph/types.ts';
 import type { OperatorRecord, TypedContext } from '../ops/record/record.ts';
 import type { Cluster } from './hardware/cluster.ts';
 import type { CostRecord } from './collective-model.ts';
-
-/**
- * Time of one operator on one device: a roofline over the largest shard, with an efficiency that grows with arithmetic
- * intensity.
- */
 
 /** Classes that run no kernel of their own. */
 const FREE_CLASSES: ReadonlySet<string> = new Set(['view', 'control']);

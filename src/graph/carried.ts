@@ -1,10 +1,10 @@
-import type { Graph, Output } from './types.ts';
-
 /**
  * In: a graph. Out: which placeholder each returned value belongs to. A gradient belongs to the tensor that it is of, a mutation
  * to the tensor that it replaces, a new state to the state that it replaces. States share the role name of their parameter
  * (`state "fc1.weight" "exp_avg"`), so a role name alone never finds a placeholder of a whole train step.
  */
+
+import type { Graph, Output } from './types.ts';
 
 /** Positions in `graph.nodes` of the placeholders that have a role name of their own: all but states, tangents and arguments. */
 export function placeholdersByRoleName(graph: Graph): Map<string, number> {

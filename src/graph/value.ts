@@ -1,3 +1,5 @@
+/** Small questions about arguments and types that every analysis asks. Nothing here allocates per call without need. */
+
 import {
   DTYPE_BYTES,
   type Arg,
@@ -11,8 +13,6 @@ import {
   type ValueRef,
   type ValueType,
 } from './types.ts';
-
-/** Small questions about arguments and types that every analysis asks. Nothing here allocates per call without need. */
 
 export const NONE_TYPE: ValueType = Object.freeze({ kind: 'none' });
 /** The keyword arguments of a call that has none; shared, so that thousands of calls cost nothing. */

@@ -1,9 +1,9 @@
+/** What a family makes of a config: sizes for people, and a program for each batch, length and form. */
+
 import type { DType } from '../graph/types.ts';
 import type { TensorSpec } from '../trace/record/spec.ts';
 import type { Tensor } from '../trace/tensor/tensor.ts';
 import type { ConfigReader } from './read-config.ts';
-
-/** What a family makes of a config: sizes for people, and a program for each batch, length and form. */
 
 export interface ModelShape {
   readonly layers: number;

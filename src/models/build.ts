@@ -1,3 +1,5 @@
+/** From a config to a graph: the forward program is traced; training adds the loss and the backward pass. */
+
 import { ShardwrightError } from '../errors.ts';
 import { DTYPE_BYTES, type DType, type Graph } from '../graph/types.ts';
 import { builtinOperators } from '../ops/builtin.ts';
@@ -6,8 +8,6 @@ import { jointGraph } from '../passes/autodiff/joint.ts';
 import { trace } from '../trace/trace.ts';
 import type { ModelConfig } from './families.ts';
 import { paddingText, vocabularyPadding, type VocabularyPad } from './vocabulary.ts';
-
-/** From a config to a graph: the forward program is traced; training adds the loss and the backward pass. */
 
 export interface BuildOptions {
   /** Sequences at once, 8 by default. */

@@ -1,9 +1,9 @@
-import { ShardwrightError } from '../errors.ts';
-
 /**
  * Reads a Hugging Face `config.json`: every value is checked for its kind and range, every default taken is noted, and what
  * nobody asked for is listed, or refused if its name says that it decides a shape.
  */
+
+import { ShardwrightError } from '../errors.ts';
 
 export type Json = null | boolean | number | string | readonly Json[] | { readonly [key: string]: Json };
 export type JsonRecord = Readonly<Record<string, Json>>;

@@ -1,10 +1,10 @@
+/** The models that the package knows by name (`data/models.json`). */
+
 import { readFileSync } from 'node:fs';
 import * as z from 'zod';
 import { internalError, ShardwrightError, suggestion } from '../errors.ts';
 import { readModelConfig, type ModelConfig } from './families.ts';
 import type { JsonRecord } from './read-config.ts';
-
-/** The models that the package knows by name (`data/models.json`). */
 
 const entrySchema = z.object({
   name: z.string(),

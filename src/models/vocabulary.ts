@@ -1,13 +1,13 @@
-import { ShardwrightError } from '../errors.ts';
-import { parseMesh } from '../mesh/devices/mesh.ts';
-import { countText } from '../units.ts';
-import type { ModelConfig } from './families.ts';
-
 /**
  * Vocabularies padded to a multiple that every tensor rank holds an equal, aligned part of, as Megatron-LM pads
  * (`--make-vocab-size-divisible-by`, `_vocab_size_with_padding`). Tables, output layer and logits have the padded rows; token ids
  * and labels stay below the real vocabulary. The padded classes take part in the softmax of the loss, as they do there.
  */
+
+import { ShardwrightError } from '../errors.ts';
+import { parseMesh } from '../mesh/devices/mesh.ts';
+import { countText } from '../units.ts';
+import type { ModelConfig } from './families.ts';
 
 /** What is asked: a multiple of `multiple` for each of `tensor` ranks. */
 export interface VocabularyPad {

@@ -1,5 +1,3 @@
-import { ShardwrightError, internalError } from '../errors.ts';
-
 /**
  * Small strided arrays for verification. Every value is kept in float64 whatever the element type says: floating-point types
  * are never rounded, integers are exact up to 2^53, a bool is 0 or 1. The element type decides meaning (integer division,
@@ -7,6 +5,8 @@ import { ShardwrightError, internalError } from '../errors.ts';
  * that it was given, so views may share storage. A complex array is two real ones, its real part being the array itself;
  * only `complex.ts` makes and takes apart such arrays, and no other function here accepts one.
  */
+
+import { ShardwrightError, internalError } from '../errors.ts';
 
 export const ELEMENT_TYPES = [
   'f64', 'f32', 'bf16', 'f16', 'f8e4m3fn', 'f8e5m2', 'f8e8m0fnu',

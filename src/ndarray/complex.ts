@@ -1,7 +1,7 @@
+/** Complex arrays: made of a real and an imaginary part, and taken apart into them. */
+
 import { internalError } from '../errors.ts';
 import { flat, NDArray, type ElementType } from './array.ts';
-
-/** Complex arrays: made of a real and an imaginary part, and taken apart into them. */
 
 export type ComplexType = 'c64' | 'c128';
 

@@ -1,9 +1,9 @@
+/** Elementwise functions of one, two and three arrays, which broadcast; and conversions of element types. */
+
 import { ShardwrightError } from '../errors.ts';
 import type { NDArray } from './array.ts';
 import { flat, fromFlat, full, kindOf, type ElementType } from './array.ts';
 import { broadcastShape, expand } from './views.ts';
-
-/** Elementwise functions of one, two and three arrays, which broadcast; and conversions of element types. */
 
 export function map(x: NDArray, f: (v: number) => number, dtype: ElementType = x.dtype): NDArray {
   // One stored element read everywhere stays one.

@@ -1,8 +1,8 @@
+/** Discrete Fourier transforms by their definition, dim by dim: small sizes only. */
+
 import { ShardwrightError } from '../errors.ts';
 import { flat, fromFlat, sizeOf, type ElementType, type NDArray } from './array.ts';
 import { complexOf, isComplexType, partsOf, partType } from './complex.ts';
-
-/** Discrete Fourier transforms by their definition, dim by dim: small sizes only. */
 
 /** Rows of `length` numbers in the last dim, transformed; `sign` of the exponent. */
 function rows(re: Float64Array, im: Float64Array, length: number, sign: number): [Float64Array, Float64Array] {

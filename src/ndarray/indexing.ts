@@ -1,8 +1,8 @@
+/** Reading and writing by arrays of indices. Indices may be negative and must be within the dim. */
+
 import { ShardwrightError } from '../errors.ts';
 import { NDArray, copyFlat, flat, fromFlat, sizeOf, stridesOf } from './array.ts';
 import { broadcastShape, dimOf, expand } from './views.ts';
-
-/** Reading and writing by arrays of indices. Indices may be negative and must be within the dim. */
 
 function within(index: number, size: number): number {
   if (index < -size || index >= size)

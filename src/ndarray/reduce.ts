@@ -1,9 +1,9 @@
+/** Reductions over dims and functions along one dim. */
+
 import { ShardwrightError } from '../errors.ts';
 import type { NDArray } from './array.ts';
 import { copyFlat, flat, fromFlat, sizeOf, type ElementType } from './array.ts';
 import { dimOf, moveDim, permute } from './views.ts';
-
-/** Reductions over dims and functions along one dim. */
 
 /** Reduces a run of values, `data[start]` to `data[end - 1]`. */
 export type RowReduction = (data: Float64Array, start: number, end: number) => number;

@@ -1,8 +1,8 @@
+/** Ordering along a dim. NaN counts as larger than every number; equal values keep their order. */
+
 import type { NDArray } from './array.ts';
 import { type ElementType } from './array.ts';
 import { along } from './reduce.ts';
-
-/** Ordering along a dim. NaN counts as larger than every number; equal values keep their order. */
 
 function before(a: number, b: number): number {
   if (a < b) return -1;

@@ -1,7 +1,7 @@
+/** Views: other sizes and strides over the same storage. Dims may be counted from the end. */
+
 import { ShardwrightError, internalError } from '../errors.ts';
 import { NDArray, copyFlat, fromFlat, isContiguous, sizeOf, stridesOf } from './array.ts';
-
-/** Views: other sizes and strides over the same storage. Dims may be counted from the end. */
 
 /** A dim counted from the front; a scalar has a dim 0. */
 export function dimOf(dim: number, rank: number): number {

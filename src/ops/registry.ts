@@ -1,13 +1,13 @@
+/**
+ * Operators and rules of the user on top of a table. Registering a name twice is an error that names both places;
+ * `replace` is the only way round, and every replacement is listed. Nothing is global: a registry makes a new table.
+ */
+
 import { ShardwrightError } from '../errors.ts';
 import type { OperatorRecord, TypedContext } from './record/record.ts';
 import type { Rule } from './record/rule.ts';
 import { parseRulesFile, ruleRecord, rulesOf } from './rules/rules-file.ts';
 import { OperatorTable } from './record/table.ts';
-
-/**
- * Operators and rules of the user on top of a table. Registering a name twice is an error that names both places;
- * `replace` is the only way round, and every replacement is listed. Nothing is global: a registry makes a new table.
- */
 
 export interface RegisterOptions {
   /** Take the place of what is registered under these names already. */

@@ -1,8 +1,8 @@
+/** Calls of a graph as operator records see them, at whole (unsharded) sizes; symbolic sizes by their example. */
+
 import type { Graph, Node, ValueType } from '../graph/types.ts';
 import { bindCall, tensorInputs, withOutputs } from '../ops/record/context.ts';
 import type { OperatorRecord, TensorMeta, TypedContext } from '../ops/record/record.ts';
-
-/** Calls of a graph as operator records see them, at whole (unsharded) sizes; symbolic sizes by their example. */
 
 export function tensorMeta(type: ValueType): TensorMeta | undefined {
   if (type.kind !== 'tensor') return undefined;

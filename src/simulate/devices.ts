@@ -1,3 +1,8 @@
+/**
+ * Virtual devices: every rank of the mesh runs the per-device program on its own arrays in float64, in step, and nothing
+ * passes between ranks but through the program's collectives.
+ */
+
 import { internalError, ShardwrightError } from '../errors.ts';
 import type { CollectiveKind } from '../cost/collective-model.ts';
 import { DTYPE_BYTES, type Graph, type Node } from '../graph/types.ts';
@@ -16,11 +21,6 @@ import { programAtRank, type DeviceProgram, type RandomPiece } from '../plan/low
 import { controlFlow, isControl, type Held } from './control.ts';
 import { argument, bodiesOf, runOf, type Value } from './evaluator.ts';
 import { standIn } from './stand-in.ts';
-
-/**
- * Virtual devices: every rank of the mesh runs the per-device program on its own arrays in float64, in step, and nothing
- * passes between ranks but through the program's collectives.
- */
 
 /** A collective that ran, in all groups of its mesh dims. */
 export interface ExecutedCollective {

@@ -1,3 +1,8 @@
+/**
+ * A program made ready to be run with numbers. In go a graph, out comes one whose every operator can be evaluated, whose
+ * constants without values are inputs, and, where it is reduced, whose row numbers fit the reduced sizes.
+ */
+
 import { ShardwrightError } from '../errors.ts';
 import type { Graph, Node } from '../graph/types.ts';
 import { getOwn } from '../graph/value.ts';
@@ -8,11 +13,6 @@ import { shrinkGraph, type ShrinkOptions, type Shrunk } from '../passes/sizes/sh
 import { evaluateGraph } from './evaluate.ts';
 import { drawInputs } from './inputs.ts';
 import { isControl } from './control.ts';
-
-/**
- * A program made ready to be run with numbers. In go a graph, out comes one whose every operator can be evaluated, whose
- * constants without values are inputs, and, where it is reduced, whose row numbers fit the reduced sizes.
- */
 
 /** Operators that are named in one message. */
 const SHOWN = 5;

@@ -1,3 +1,9 @@
+/**
+ * A tensor on virtual devices: every rank of the mesh has its own array, with the real operands of pending reductions. A
+ * global tensor is scattered to such shards and gathered from them by the definition of its sharding alone, so both can
+ * judge what a redistribution plan makes of the shards.
+ */
+
 import { internalError, ShardwrightError } from '../errors.ts';
 import { MaskPartial } from '../mesh/placements/mask-partial.ts';
 import { NormPartial } from '../mesh/placements/norm-partial.ts';
@@ -6,12 +12,6 @@ import type { Pending } from '../mesh/placements/pending.ts';
 import type { Placement } from '../mesh/placements/placement.ts';
 import { heldRows, isPending, refusedCut, type Sharding } from '../mesh/sharding/sharding.ts';
 import type { ShardingSpace } from '../mesh/sharding/space.ts';
-
-/**
- * A tensor on virtual devices: every rank of the mesh has its own array, with the real operands of pending reductions. A
- * global tensor is scattered to such shards and gathered from them by the definition of its sharding alone, so both can
- * judge what a redistribution plan makes of the shards.
- */
 
 /** What one rank holds, row-major. */
 export interface Tile {

@@ -1,3 +1,10 @@
+/**
+ * Who makes which tensor and who uses it, by number. A value is one tensor result of one node. Two kinds of node make no
+ * value of their own but are another name of one that exists: `getitem`, so that a placement cannot change between a tuple
+ * and its member; and, with `mergeViews`, a view that repeats an earlier view of the same value in the same pass, so that
+ * one redistribution serves the users of both (PyTorch views the input of q, k and v once for each).
+ */
+
 import { ShardwrightError, internalError } from '../errors.ts';
 import type { Arg, Graph, Node, Output, TensorType, ValueType } from '../graph/types.ts';
 import { tensorInputs } from '../ops/record/context.ts';
@@ -5,13 +12,6 @@ import type { TensorMeta } from '../ops/record/record.ts';
 import type { Loops } from '../passes/plannable/loops.ts';
 import { backwardStart } from '../passes/plannable/weight-views.ts';
 import type { OperatorTable } from '../ops/record/table.ts';
-
-/**
- * Who makes which tensor and who uses it, by number. A value is one tensor result of one node. Two kinds of node make no
- * value of their own but are another name of one that exists: `getitem`, so that a placement cannot change between a tuple
- * and its member; and, with `mergeViews`, a view that repeats an earlier view of the same value in the same pass, so that
- * one redistribution serves the users of both (PyTorch views the input of q, k and v once for each).
- */
 
 export interface Value {
   /** Index of the producing node in `graph.nodes`. */

@@ -1,11 +1,3 @@
-import type { Placement, ReduceOp } from '../mesh/placements/placement.ts';
-import { partialCode, REPLICATE_CODE, shardCode, type ShardingSpace } from '../mesh/sharding/space.ts';
-import type { TensorMeta } from '../ops/record/record.ts';
-import { isStrided, R, type Rule, type RuleSlot } from '../ops/record/rule.ts';
-import { hasCut, type Patterns } from './patterns.ts';
-import { RowProduct } from './row-product.ts';
-import { shardsOf, takesAnyCut, type Row } from './row.ts';
-
 /**
  * Single-dim rules expanded to the whole mesh. A strategy takes one rule per mesh dim; it fixes the sharding of every
  * input and output tensor. Candidates are the cartesian product of the rules over the mesh dims (mesh dim 0 slowest,
@@ -21,6 +13,14 @@ import { shardsOf, takesAnyCut, type Row } from './row.ts';
  * Rules speak of plain shards. Further cuts (strided, ragged, kinds of the user) are offered with `cuts`: a rule then also
  * stands with such a cut in the place of its shards, wherever it asks nothing of them but to be alike (`cutRows`).
  */
+
+import type { Placement, ReduceOp } from '../mesh/placements/placement.ts';
+import { partialCode, REPLICATE_CODE, shardCode, type ShardingSpace } from '../mesh/sharding/space.ts';
+import type { TensorMeta } from '../ops/record/record.ts';
+import { isStrided, R, type Rule, type RuleSlot } from '../ops/record/rule.ts';
+import { hasCut, type Patterns } from './patterns.ts';
+import { RowProduct } from './row-product.ts';
+import { shardsOf, takesAnyCut, type Row } from './row.ts';
 
 export interface StrategySet {
   readonly count: number;

@@ -1,3 +1,9 @@
+/**
+ * Strategies of every node of a graph on a mesh. Nodes of equal content (operator, literal arguments, input types, pending
+ * reductions that can reach them) share one record, so that a deep model is expanded once per kind of call and not once
+ * per layer.
+ */
+
 import { ShardwrightError } from '../errors.ts';
 import type { Arg, Graph, Node, ValueType } from '../graph/types.ts';
 import { isGraphRef } from '../graph/value.ts';
@@ -12,12 +18,6 @@ import type { Dataflow } from './dataflow.ts';
 import { expandRules, type StrategySet } from './expand.ts';
 import { fewFactors, gathered, offered, patternsOf, type CutPattern, type StridedCuts } from './patterns.ts';
 import { runsOf } from './runs.ts';
-
-/**
- * Strategies of every node of a graph on a mesh. Nodes of equal content (operator, literal arguments, input types, pending
- * reductions that can reach them) share one record, so that a deep model is expanded once per kind of call and not once
- * per layer.
- */
 
 export interface NodeStrategies {
   readonly set: StrategySet;

@@ -1,3 +1,8 @@
+/**
+ * One call of an operator, asked from outside. In: the call as text, a mesh, shardings as text. Out: its rules, the strategies
+ * that they make of the mesh, and the cheapest one from given placements of its inputs.
+ */
+
 import { loadCluster } from '../cost/hardware/cluster.ts';
 import { collectiveModel, DEFAULT_COST_PRESET } from '../cost/presets/presets.ts';
 import { Redistributor, type RedistributionPlan } from '../cost/redistribution/redistribute.ts';
@@ -16,11 +21,6 @@ import { bindText, callOf } from '../ops/samples/call-text.ts';
 import type { OperatorTable } from '../ops/record/table.ts';
 import { expandRules, type ExpandOptions } from './expand.ts';
 import { propagate } from './propagate.ts';
-
-/**
- * One call of an operator, asked from outside. In: the call as text, a mesh, shardings as text. Out: its rules, the strategies
- * that they make of the mesh, and the cheapest one from given placements of its inputs.
- */
 
 /** A call of an operator on types; its `rules`, `inputs` and `outputs` are what `admit` takes. */
 export interface OperatorCall {

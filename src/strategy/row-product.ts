@@ -1,3 +1,9 @@
+/**
+ * The product of single-dim rules over the mesh dims, one mesh dim at a time: what the rules taken so far make of every
+ * tensor is kept for each number of mesh dims, so that a combination which cannot pass is left where it first fails and
+ * going on from a prefix costs one step.
+ */
+
 import { checkPlannedDims } from '../mesh/devices/mesh.ts';
 import { fromMeshView } from '../mesh/sharding/mesh-view.ts';
 import { evenlyShardable, fillsAllRanks, shardable, Sharding, strideEvenly } from '../mesh/sharding/sharding.ts';
@@ -14,12 +20,6 @@ import type { TensorMeta } from '../ops/record/record.ts';
 import type { RuleSlot } from '../ops/record/rule.ts';
 import { patternOf, type Patterns } from './patterns.ts';
 import { needsOf, someLookAlike, takesAnyCut, type Row, type RowNeeds } from './row.ts';
-
-/**
- * The product of single-dim rules over the mesh dims, one mesh dim at a time: what the rules taken so far make of every
- * tensor is kept for each number of mesh dims, so that a combination which cannot pass is left where it first fails and
- * going on from a prefix costs one step.
- */
 
 export interface ProductOptions {
   readonly uneven: 'allow' | 'forbid';

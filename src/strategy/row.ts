@@ -1,7 +1,7 @@
+/** A rule on one mesh dim as the product of rules sees it, and what it asks of the tensors of its call. */
+
 import type { TensorMeta } from '../ops/record/record.ts';
 import type { RuleSlot, ShardSlot } from '../ops/record/rule.ts';
-
-/** A rule on one mesh dim as the product of rules sees it, and what it asks of the tensors of its call. */
 
 /** A rule on one mesh dim: its slots for inputs and outputs, and the kind codes that they stand for. */
 export interface Row {

@@ -1,3 +1,9 @@
+/**
+ * Tracing: a TypeScript function over tensors is run on stand-ins that record every operation as an `aten.*` node. Shapes
+ * and dtypes are checked as the program is recorded; host control flow runs as it stands, and what it rested on becomes a
+ * guard. Nothing passes in silence: see `tensor/core.ts`, `source/wrap-conditions.ts`, `lint/` and `record/check-twice.ts`.
+ */
+
 import { ShardwrightError } from '../errors.ts';
 import { lintGraph } from '../graph/lint.ts';
 import { withPhases } from '../graph/phases.ts';
@@ -17,12 +23,6 @@ import { DimSpec, TensorSpec } from './record/spec.ts';
 import { tracedValue } from './tensor/core.ts';
 import { tensorOf, type Tensor } from './tensor/tensor.ts';
 import { mapTree, treeOf, valueOfTree, type HostValue, type Tree } from './record/tree.ts';
-
-/**
- * Tracing: a TypeScript function over tensors is run on stand-ins that record every operation as an `aten.*` node. Shapes
- * and dtypes are checked as the program is recorded; host control flow runs as it stands, and what it rested on becomes a
- * guard. Nothing passes in silence: see `tensor/core.ts`, `source/wrap-conditions.ts`, `lint/` and `record/check-twice.ts`.
- */
 
 export { input, parameter } from './record/spec.ts';
 export { Tensor } from './tensor/tensor.ts';

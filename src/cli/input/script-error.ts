@@ -1,10 +1,10 @@
+/** What goes wrong in a program of the user is the user's to mend: one line with the place, and no word of a defect here. */
+
 import { existsSync, readFileSync } from 'node:fs';
 import { dirname, sep } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { ShardwrightError } from '../../errors.ts';
 import { shownFile } from '../../trace/errors/position.ts';
-
-/** What goes wrong in a program of the user is the user's to mend: one line with the place, and no word of a defect here. */
 
 /** The library's own code, `.../src/` or `.../dist/`. */
 const LIBRARY = dirname(dirname(dirname(fileURLToPath(import.meta.url)))) + sep;

@@ -1,3 +1,8 @@
+/**
+ * `progress.json` in a plan folder: the solver's steps on the way to the plan. It stands beside `plan.json` because it has clock
+ * times, and equal requests give equal plan files.
+ */
+
 import { createHash } from 'node:crypto';
 import { existsSync, statSync } from 'node:fs';
 import { dirname, join } from 'node:path';
@@ -5,11 +10,6 @@ import * as z from 'zod';
 import { ShardwrightError } from '../../errors.ts';
 import { readFileText } from '../../read-file.ts';
 import type { Incumbents, WrittenProgress } from '../../report/analysis/incumbents.ts';
-
-/**
- * `progress.json` in a plan folder: the solver's steps on the way to the plan. It stands beside `plan.json` because it has clock
- * times, and equal requests give equal plan files.
- */
 
 export const PROGRESS_FILE = 'progress.json';
 const REMOVE = 'make the plan again, or remove progress.json.';

@@ -1,12 +1,12 @@
-import * as z from 'zod';
-import { ShardwrightError } from '../../errors.ts';
-import { loadCluster, type AttentionShares, type Cluster, type MatmulCurve } from '../hardware/cluster.ts';
-
 /**
  * Measured kernels of one device, as `bench/calibrate.py` writes them, and what they change in a cluster: efficiency curves
  * of matmuls by unit, the shares of the peak that attention reaches forward and backward, the share of the memory bandwidth
  * that copies reach, and the least time of a kernel.
  */
+
+import * as z from 'zod';
+import { ShardwrightError } from '../../errors.ts';
+import { loadCluster, type AttentionShares, type Cluster, type MatmulCurve } from '../hardware/cluster.ts';
 
 const seconds = z.number().positive().max(100);
 const size = z.int().positive().max(1e9);

@@ -1,13 +1,13 @@
-import { readFileSync } from 'node:fs';
-import * as z from 'zod';
-import { internalError } from '../../errors.ts';
-import type { CollectiveKind } from '../collective-model.ts';
-
 /**
  * Measured collectives of one scale-up domain (`data/nccl_measured.json`, nccl-tests): times by accelerator, collective,
  * group size and bytes. Between sizes the logarithms are interpolated; below the smallest its time holds, above the largest
  * its rate. Single measurements carry spikes, so times are made to rise with bytes first.
  */
+
+import { readFileSync } from 'node:fs';
+import * as z from 'zod';
+import { internalError } from '../../errors.ts';
+import type { CollectiveKind } from '../collective-model.ts';
 
 const points = z.array(z.tuple([z.number().positive(), z.number().positive()])).min(2);
 const byGroup = z.record(z.string(), points);

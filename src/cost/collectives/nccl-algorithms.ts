@@ -1,9 +1,9 @@
-import { ncclConstants, type NcclFamily } from './nccl-constants.ts';
-
 /**
  * Bandwidth and latency of NCCL's algorithms and protocols, the form of NCCL's tuning model (src/graph/tuning.cc) with the
  * constants of `data/nccl.json`. GB/s of 1e9 bytes and microseconds; `bytes` by the convention of `CollectiveKind`.
  */
+
+import { ncclConstants, type NcclFamily } from './nccl-constants.ts';
 
 export const PROTOCOLS = ['LL', 'LL128', 'Simple'] as const;
 export type Protocol = (typeof PROTOCOLS)[number];

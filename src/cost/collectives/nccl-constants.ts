@@ -1,8 +1,8 @@
+/** Constants of the NCCL-like collective model that ship with the package (`data/nccl.json`); microseconds and GB/s. */
+
 import { readFileSync } from 'node:fs';
 import * as z from 'zod';
 import { internalError } from '../../errors.ts';
-
-/** Constants of the NCCL-like collective model that ship with the package (`data/nccl.json`); microseconds and GB/s. */
 
 const three = z.tuple([z.number(), z.number(), z.number()]);
 const perFamily = <T extends z.ZodType>(entry: T) => z.object({ ampere: entry, hopper: entry, blackwell: entry });

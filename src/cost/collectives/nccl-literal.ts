@@ -1,3 +1,9 @@
+/**
+ * The NCCL-like times of AutoParallel, literally, with the faults that they have (cost spec, section 10): two-node groups
+ * at the speed inside a node, all_reduce below all_gather on flat groups, equal prices of different sizes beyond 32 nodes.
+ * Switched nodes use measured lines inside a node and measured rows across nodes; everything else the formulas.
+ */
+
 import {
   algorithmGBps,
   algorithmMicros,
@@ -13,12 +19,6 @@ import {
   type ReductionKind,
 } from './nccl-algorithms.ts';
 import { ncclConstants, type NcclFamily, type NcclRow } from './nccl-constants.ts';
-
-/**
- * The NCCL-like times of AutoParallel, literally, with the faults that they have (cost spec, section 10): two-node groups
- * at the speed inside a node, all_reduce below all_gather on flat groups, equal prices of different sizes beyond 32 nodes.
- * Switched nodes use measured lines inside a node and measured rows across nodes; everything else the formulas.
- */
 
 /** The reference cluster of a generation. */
 export function literalLinks(family: NcclFamily): NcclLinks {

@@ -1,7 +1,3 @@
-import * as z from 'zod';
-import { ShardwrightError } from '../../errors.ts';
-import { COLLECTIVE_KINDS, type CollectiveKind } from '../collective-model.ts';
-
 /**
  * Measured collectives of a user's own cluster, as a table of text: a header `Group Size Collective 1MB 2MB ... 2048MB`, a
  * line of dashes, and a row for each group, number of devices and collective, its times in milliseconds. Sizes are the
@@ -10,6 +6,10 @@ import { COLLECTIVE_KINDS, type CollectiveKind } from '../collective-model.ts';
  * A group is a mesh dim by its name, some of them in mesh order (`dp,tp`), or `intra` and `inter`: groups inside one host,
  * and over several. A row with a name counts before one of `intra` or `inter`.
  */
+
+import * as z from 'zod';
+import { ShardwrightError } from '../../errors.ts';
+import { COLLECTIVE_KINDS, type CollectiveKind } from '../collective-model.ts';
 
 const collectiveRow = z
   .strictObject({

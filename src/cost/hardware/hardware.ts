@@ -1,11 +1,11 @@
-import { readFileSync } from 'node:fs';
-import * as z from 'zod';
-import { internalError } from '../../errors.ts';
-
 /**
  * The hardware facts that ship with the package (`data/hardware.json`): accelerators, node designs, latency constants,
  * each with the codes of its sources. Units are in the field names; GB, TB and GBps are powers of ten.
  */
+
+import { readFileSync } from 'node:fs';
+import * as z from 'zod';
+import { internalError } from '../../errors.ts';
 
 const scaleupSchema = z.looseObject({ GBps_unidir_per_gpu: z.number().positive() });
 

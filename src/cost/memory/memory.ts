@@ -1,7 +1,7 @@
+/** Bytes that one parameter element keeps alive for the whole step. */
+
 import { ShardwrightError, suggestion } from '../../errors.ts';
 import { DTYPE_BYTES, type DType } from '../../graph/types.ts';
-
-/** Bytes that one parameter element keeps alive for the whole step. */
 
 export const OPTIMIZERS = ['none', 'sgd', 'adam', 'adamw-mixed'] as const;
 export type Optimizer = (typeof OPTIMIZERS)[number];

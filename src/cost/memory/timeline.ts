@@ -1,9 +1,9 @@
-import { ShardwrightError } from '../../errors.ts';
-
 /**
  * Memory over program time. A buffer is alive from the step that makes it to the step that reads it last, both included;
  * the curve of live bytes changes at those steps only.
  */
+
+import { ShardwrightError } from '../../errors.ts';
 
 /** Bytes that are alive over a range of steps. */
 export interface LiveInterval {

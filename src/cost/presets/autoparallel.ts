@@ -1,3 +1,13 @@
+/**
+ * The preset `autoparallel`: the figures of meta-pytorch/autoparallel, literally, faults included, so that its choices can
+ * be reproduced: binary units for vendors' decimal bandwidths, a flat efficiency of 0.7, a floor of 7 us, NCCL-like
+ * collectives of a reference cluster of the GPU's generation. Other devices fall back to PyTorch's figures with an
+ * all_to_all of five all_gathers, as there. It has no permutation: one costs the all_to_all of its buffer.
+ *
+ * The planning problem charges redistributions by AutoParallel's formula and lets each use pay for its own, as AutoParallel
+ * does. The program that runs takes our steps; their prices are those of the same collectives.
+ */
+
 import { readFileSync } from 'node:fs';
 import * as z from 'zod';
 import { internalError, ShardwrightError } from '../../errors.ts';
@@ -19,16 +29,6 @@ import type { NcclGroup } from '../collectives/nccl-algorithms.ts';
 import { ncclFamily } from '../collectives/nccl-constants.ts';
 import { literalGroup, literalLinks, literalMicros } from '../collectives/nccl-literal.ts';
 import { ncclConstants } from '../collectives/nccl-constants.ts';
-
-/**
- * The preset `autoparallel`: the figures of meta-pytorch/autoparallel, literally, faults included, so that its choices can
- * be reproduced: binary units for vendors' decimal bandwidths, a flat efficiency of 0.7, a floor of 7 us, NCCL-like
- * collectives of a reference cluster of the GPU's generation. Other devices fall back to PyTorch's figures with an
- * all_to_all of five all_gathers, as there. It has no permutation: one costs the all_to_all of its buffer.
- *
- * The planning problem charges redistributions by AutoParallel's formula and lets each use pay for its own, as AutoParallel
- * does. The program that runs takes our steps; their prices are those of the same collectives.
- */
 
 const MICRO = 1e-6;
 

@@ -1,3 +1,8 @@
+/**
+ * The plans that PyTorch DTensor 2.13 makes unless asked for better ones (torch/distributed/tensor/_redistribute.py): mesh
+ * dim by mesh dim, no search. Kept to compare with and to read DTensor's own figures; our plans come from `Redistributor`.
+ */
+
 import { ShardwrightError } from '../../errors.ts';
 import type { DeviceMesh } from '../../mesh/devices/mesh.ts';
 import { Partial } from '../../mesh/placements/partial.ts';
@@ -10,11 +15,6 @@ import type { CollectiveKind, CollectiveModel } from '../collective-model.ts';
 import { cutsOfSharding, localTensorBytes, SlotPricing, type MovedType } from './pricing.ts';
 import type { RedistributionPlan, RedistributionStep } from './redistribute.ts';
 import type { PriceSlot } from './slots.ts';
-
-/**
- * The plans that PyTorch DTensor 2.13 makes unless asked for better ones (torch/distributed/tensor/_redistribute.py): mesh
- * dim by mesh dim, no search. Kept to compare with and to read DTensor's own figures; our plans come from `Redistributor`.
- */
 
 /** One mesh dim changes its placement. */
 export interface GreedyStep {

@@ -1,8 +1,8 @@
+/** What steps between placement states may do: which axes together, which tensor dims, which reductions from R. */
+
 import { isPending } from '../../mesh/sharding/sharding.ts';
 import type { Placement } from '../../mesh/placements/placement.ts';
 import { partialCode } from '../../mesh/sharding/space.ts';
-
-/** What steps between placement states may do: which axes together, which tensor dims, which reductions from R. */
 
 /** Non-empty subsets of at most `most` members, ascending inside. */
 export function subsets(list: readonly number[], most: number): number[][] {

@@ -1,3 +1,5 @@
+/** What the steps of redistribution plans cost for one tensor type: exact byte counts, collectives, local copies. */
+
 import { internalError } from '../../errors.ts';
 import type { Placement } from '../../mesh/placements/placement.ts';
 import { Shard } from '../../mesh/placements/shard.ts';
@@ -7,8 +9,6 @@ import type { CollectiveModel } from '../collective-model.ts';
 import { quantizedSeconds } from './paths.ts';
 import type { CutSignature, PriceSlot, SpecialCut } from './slots.ts';
 import type { StateGraph } from './states.ts';
-
-/** What the steps of redistribution plans cost for one tensor type: exact byte counts, collectives, local copies. */
 
 /** A tensor, as far as moving it costs. */
 export interface MovedType {

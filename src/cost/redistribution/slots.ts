@@ -1,6 +1,6 @@
-import type { CollectiveKind } from '../collective-model.ts';
-
 /** What the steps of a state graph cost, apart from the tensor: equal steps share a slot, and a type prices each slot once. */
+
+import type { CollectiveKind } from '../collective-model.ts';
 
 export type StepKind = CollectiveKind | 'slice' | 'to_partial';
 

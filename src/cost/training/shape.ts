@@ -1,10 +1,10 @@
-import type { Cluster } from '../hardware/cluster.ts';
-import type { FittedConstants } from './fitted.ts';
-
 /**
  * A training step by its dimensions alone: no graph, for quick ranking of parallel plans, for validation against published
  * runs, and as a cross-check of the graph path.
  */
+
+import type { Cluster } from '../hardware/cluster.ts';
+import type { FittedConstants } from './fitted.ts';
 
 /** Dimensions of a decoder-only transformer. */
 export interface TransformerShape {

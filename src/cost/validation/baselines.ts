@@ -1,8 +1,8 @@
+/** Predictions that ours must beat: a constant utilisation, the same with the pipeline's bubble, and a layer model untuned. */
+
 import { median } from './metrics.ts';
 import type { MeasuredRun } from './runs.ts';
 import { activeMatmulParameters, microbatches } from '../training/shape.ts';
-
-/** Predictions that ours must beat: a constant utilisation, the same with the pipeline's bubble, and a layer model untuned. */
 
 /** Peak that the constant-utilisation baselines divide by; it cancels in the fitted factor. */
 const NOMINAL_PEAK = 312e12;

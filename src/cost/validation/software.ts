@@ -1,10 +1,10 @@
-import type { Cluster } from '../hardware/cluster.ts';
-import type { ParallelPlan, RecomputeMode, TrainingSystem } from '../training/shape.ts';
-
 /**
  * What the programs of each source do. Which features there are follows the sources' documentation; the sizes of logits,
  * optimizer copies and attention rates were settled with the residuals of the same rows in view (`bench/validate.md`).
  */
+
+import type { Cluster } from '../hardware/cluster.ts';
+import type { ParallelPlan, RecomputeMode, TrainingSystem } from '../training/shape.ts';
 
 /** Cells of a row that tell its software, and where it runs. */
 export interface SoftwareText {

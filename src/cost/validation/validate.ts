@@ -1,3 +1,5 @@
+/** Predicted against measured training runs, by source and by group of comparable runs. */
+
 import { FITTED } from '../training/fitted.ts';
 import { stepMemory } from '../training/memory.ts';
 import { modelFlops, type RecomputeMode } from '../training/shape.ts';
@@ -5,8 +7,6 @@ import { stepTime } from '../training/step.ts';
 import { calculonSeconds, fittedUtilisation } from './baselines.ts';
 import { mean, median, regret, relativeErrors, spearman } from './metrics.ts';
 import { parseRuns, type MeasuredRun, type SkippedRun } from './runs.ts';
-
-/** Predicted against measured training runs, by source and by group of comparable runs. */
 
 /** Groups of fewer runs are not ranked. */
 export const SMALLEST_GROUP = 5;

@@ -1,6 +1,6 @@
-import { ShardwrightError, type ErrorDetails } from '../../errors.ts';
-
 /** Tokenizer of graph text: by character codes, positions for every error, no look-behind. */
+
+import { ShardwrightError, type ErrorDetails } from '../../errors.ts';
 
 const MAX_NAME = 4096;
 

@@ -1,7 +1,7 @@
+/** Names of the nodes of one graph in the making, as the readers of compiler texts give them. */
+
 import { FreeNames } from '../../graph/names.ts';
 import type { ValueRef } from '../../graph/types.ts';
-
-/** Names of the nodes of one graph in the making, as the readers of compiler texts give them. */
 
 export function ref(name: string): ValueRef {
   return { kind: 'value', name };

@@ -1,12 +1,12 @@
-import type { Arg, Dim, Sym, TensorType, ValueType } from '../../graph/types.ts';
-import { eachOperand, isList, isRef, tensorType } from '../../graph/value.ts';
-import type { CallToInfer, Infer } from './infer.ts';
-
 /**
  * Types of calls with symbolic sizes. Operator rules compute with numbers, so a call is typed twice, with two large values
  * for every symbol; a size that is the same both times is a number, and one that grows with a size of an operand is that
  * size, a multiple of it, or a product of two.
  */
+
+import type { Arg, Dim, Sym, TensorType, ValueType } from '../../graph/types.ts';
+import { eachOperand, isList, isRef, tensorType } from '../../graph/value.ts';
+import type { CallToInfer, Infer } from './infer.ts';
 
 /** Primes, far from the sizes of models, so that a coincidence in both runs does not happen. */
 const FIRST = [10_007, 20_011, 40_009, 70_001, 110_017, 160_001, 220_009, 290_011];

@@ -1,7 +1,7 @@
+/** Notes that ask for a tie, and their end: what a tie answers is not asked any more. */
+
 import type { Graph, Node } from '../../graph/types.ts';
 import { eachOperand, isRef, sameType, typeText } from '../../graph/value.ts';
-
-/** Notes that ask for a tie, and their end: what a tie answers is not asked any more. */
 
 /** @param names role names of the parameters that the graph returns no gradient for */
 export function withoutGradientNote(names: readonly string[]): string {

@@ -1,10 +1,10 @@
-import { ShardwrightError, type SourcePosition } from '../../errors.ts';
-import { exactInteger } from '../../graph/text/token.ts';
-
 /**
  * JSON reader for files from strangers: integers stay exact beyond 2^53 (as bigint), objects have no prototype, keys stand
  * once, nesting is limited, and every refusal has its line and column. `JSON.parse` promises none of these.
  */
+
+import { ShardwrightError, type SourcePosition } from '../../errors.ts';
+import { exactInteger } from '../../graph/text/token.ts';
 
 export type JsonValue = null | boolean | number | bigint | string | readonly JsonValue[] | JsonObject;
 export interface JsonObject {

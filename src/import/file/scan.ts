@@ -1,9 +1,9 @@
-import { ShardwrightError, type SourcePosition } from '../../errors.ts';
-
 /**
  * Tokenizer of the Python subset that FX prints. One pass over character codes, one token at a time, no token objects:
  * the fields `kind`, `start` and `end` describe the current token. Newlines count only outside brackets.
  */
+
+import { ShardwrightError, type SourcePosition } from '../../errors.ts';
 
 export const END = 0;
 export const NEWLINE = 1;

@@ -1,11 +1,11 @@
-import { ShardwrightError } from '../../errors.ts';
-import { excerptAt, positionAt } from './scan.ts';
-
 /**
  * What the readers of compiler texts (MLIR, jaxpr, HLO) share: a position, tokens read by character codes where one is asked
  * for, errors with line and column, and the limits. Blanks and comments count nowhere but inside strings. Nesting is counted
  * here, so that no text can exhaust the stack.
  */
+
+import { ShardwrightError } from '../../errors.ts';
+import { excerptAt, positionAt } from './scan.ts';
 
 export const MAX_NAME = 4096;
 export const MAX_DEPTH = 256;

@@ -1,7 +1,7 @@
+/** Packed bytes to unpacked ones, with limits that hold before memory is taken. */
+
 import { constants, gunzipSync } from 'node:zlib';
 import { ShardwrightError } from '../../errors.ts';
-
-/** Packed bytes to unpacked ones, with limits that hold before memory is taken. */
 
 export interface UnpackLimits {
   /** Largest unpacked text. Default 256 MiB; a JavaScript string holds about 512 MiB at most. */

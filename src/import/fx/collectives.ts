@@ -1,13 +1,13 @@
-import { ShardwrightError } from '../../errors.ts';
-import type { Arg, TensorType, ValueType } from '../../graph/types.ts';
-import { isList, isRef, tensorType } from '../../graph/value.ts';
-import type { CallToInfer } from '../complete/infer.ts';
-
 /**
  * Types of PyTorch's functional collectives in the text of a sharded model: gathers and scatters work on dim 0, everything
  * else keeps its shape. They are no operators to plan (a graph that has them is the program of one device), but their types
  * follow from their arguments.
  */
+
+import { ShardwrightError } from '../../errors.ts';
+import type { Arg, TensorType, ValueType } from '../../graph/types.ts';
+import { isList, isRef, tensorType } from '../../graph/value.ts';
+import type { CallToInfer } from '../complete/infer.ts';
 
 const PREFIX = /^_?c10d_functional\.(\w+?)(_coalesced)?(\.default)?$/;
 

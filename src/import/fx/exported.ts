@@ -1,3 +1,5 @@
+/** Reads the part of `str(ExportedProgram)` behind the class: roles with full names, and ranges of symbolic sizes. */
+
 import type { Graph, NodeMeta, Output } from '../../graph/types.ts';
 import { setOwn } from '../../graph/value.ts';
 import type { Signature } from './graph.ts';
@@ -5,8 +7,6 @@ import type { FxClass } from './record.ts';
 import { withoutUnused } from './signature.ts';
 import { pythonString } from './text/literal.ts';
 import type { Scanner } from '../file/scan.ts';
-
-/** Reads the part of `str(ExportedProgram)` behind the class: roles with full names, and ranges of symbolic sizes. */
 
 export interface ExportedParts {
   /** Offset of the class, behind the line `ExportedProgram:`. */

@@ -1,9 +1,9 @@
+/** Reads `print_readable()` text: the classes and their order; `forward.ts` reads what stands in them. */
+
 import { Annotations } from './text/annotation.ts';
 import { ForwardBody } from './forward.ts';
 import type { FxClass } from './record.ts';
 import { END, NAME, NEWLINE, Scanner } from '../file/scan.ts';
-
-/** Reads `print_readable()` text: the classes and their order; `forward.ts` reads what stands in them. */
 
 const MAX_CLASS_DEPTH = 256;
 export const MAX_NODES = 2_000_000;

@@ -1,15 +1,15 @@
+/**
+ * Python files that Inductor writes to repeat a compilation: `class Repro` without any types, and `load_args`, which makes
+ * one value for every input in order: `reader.storage(hash, bytes)`, `reader.tensor(storage, shape, stride, dtype=...)`,
+ * `reader.symint(8, expr='s33')`. Only these lines are read; nothing of the file is run.
+ */
+
 import { suggestion } from '../../errors.ts';
 import { DTYPE_BYTES, type Dim, type DType, type ValueType } from '../../graph/types.ts';
 import { tensorType } from '../../graph/value.ts';
 import { pythonString, torchConstant } from './text/literal.ts';
 import type { FxClass, FxInput } from './record.ts';
 import type { Scanner } from '../file/scan.ts';
-
-/**
- * Python files that Inductor writes to repeat a compilation: `class Repro` without any types, and `load_args`, which makes
- * one value for every input in order: `reader.storage(hash, bytes)`, `reader.tensor(storage, shape, stride, dtype=...)`,
- * `reader.symint(8, expr='s33')`. Only these lines are read; nothing of the file is run.
- */
 
 export interface ReproParts {
   readonly classStart: number;

@@ -1,3 +1,9 @@
+/**
+ * Strides of results that a text does not state, by the rules of eager PyTorch: a view moves strides, a pointwise operator
+ * keeps the order of its operands (TensorIterator), attention on CPU leaves its result as [batch, length, head, size], and
+ * everything else is row-major. Operator rules know dtype and shape alone, so this runs behind them; sizes must be numbers.
+ */
+
 import type { Arg, TensorType, ValueType } from '../../graph/types.ts';
 import {
   contiguousStride,
@@ -9,12 +15,6 @@ import {
   tensorType,
 } from '../../graph/value.ts';
 import type { CallToInfer } from '../complete/infer.ts';
-
-/**
- * Strides of results that a text does not state, by the rules of eager PyTorch: a view moves strides, a pointwise operator
- * keeps the order of its operands (TensorIterator), attention on CPU leaves its result as [batch, length, head, size], and
- * everything else is row-major. Operator rules know dtype and shape alone, so this runs behind them; sizes must be numbers.
- */
 
 /** Sizes and strides of a value, in elements. */
 interface Strided {

@@ -1,11 +1,11 @@
+/** The communication of a compiled program: which collectives, over which devices, of how many bytes. */
+
 import { decodeUtf8 } from '../../utf8.ts';
 import { gunzip, type UnpackLimits } from '../file/unpack.ts';
 import { replicaGroups, sourceTargetPairs } from './groups.ts';
 import { parseHlo } from './module.ts';
 import { ELEMENT_BITS, type HloReader } from './reader.ts';
 import type { HloInstruction, HloType } from './syntax.ts';
-
-/** The communication of a compiled program: which collectives, over which devices, of how many bytes. */
 
 export const COLLECTIVE_KINDS = [
   'all-gather', 'all-reduce', 'all-to-all', 'collective-broadcast', 'collective-permute', 'ragged-all-to-all', 'reduce-scatter',

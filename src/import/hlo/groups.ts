@@ -1,11 +1,11 @@
-import { tileDevices } from '../mlir/sharding/gspmd.ts';
-import type { HloReader } from './reader.ts';
-import type { Span } from './syntax.ts';
-
 /**
  * Devices that take part in a collective, in the four notations of HLO: lists `{{0,1},{2,3}}`, a reshaped and transposed
  * count `[4,2]<=[2,4]T(1,0)`, axes of a mesh `mesh['a'=2,'b'=4] {'b'}`, and pairs `{{0,1},{1,0}}` of a permutation.
  */
+
+import { tileDevices } from '../mlir/sharding/gspmd.ts';
+import type { HloReader } from './reader.ts';
+import type { Span } from './syntax.ts';
 
 const MAX_DEVICES = 1 << 20;
 

@@ -1,11 +1,11 @@
-import { suggestion } from '../../errors.ts';
-import { HloReader } from './reader.ts';
-import type { HloComputation, HloInstruction, HloModule, Span } from './syntax.ts';
-
 /**
  * Reads HLO text (`HloModule ...`): what XLA made of a program, for one device. It is read to compare a plan with what the
  * compiler did; a plan starts from the program before that (StableHLO).
  */
+
+import { suggestion } from '../../errors.ts';
+import { HloReader } from './reader.ts';
+import type { HloComputation, HloInstruction, HloModule, Span } from './syntax.ts';
 
 const MAX_INSTRUCTIONS = 2_000_000;
 const TABLES = ['FileNames', 'FunctionNames', 'FileLocations', 'StackFrames'];

@@ -1,7 +1,7 @@
+/** Tokenizer of HLO text: names, types with layouts, and attribute values as ranges of the text. */
+
 import { isDigit, isLetterOrDigit, MAX_DEPTH, TextReader, type Bracket } from '../file/text-reader.ts';
 import type { HloType, Span } from './syntax.ts';
-
-/** Tokenizer of HLO text: names, types with layouts, and attribute values as ranges of the text. */
 
 const MAX_RANK = 64;
 const MAX_ATTRIBUTES = 1000;

@@ -1,3 +1,8 @@
+/**
+ * One jaxpr becoming a graph. An equation gives one node that carries its primitive in `meta.original`; what is needed
+ * beside it (constants for literals, reads of tuples) are helper nodes without.
+ */
+
 import { ShardwrightError, suggestion } from '../../errors.ts';
 import type {
   Arg,
@@ -17,11 +22,6 @@ import { NodeNames, ref } from '../complete/node-names.ts';
 import { parseLiteral, type Literal } from './literal.ts';
 import type { JaxprParser } from './parse.ts';
 import type { Atom, Equation, Jaxpr, LiteralValue, Parameter, Variable } from './syntax.ts';
-
-/**
- * One jaxpr becoming a graph. An equation gives one node that carries its primitive in `meta.original`; what is needed
- * beside it (constants for literals, reads of tuples) are helper nodes without.
- */
 
 export interface JaxprContext {
   /** Shardings of the text that could not be read, one sentence each. */

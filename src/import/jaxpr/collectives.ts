@@ -1,10 +1,10 @@
+/** Collectives inside `shard_map`: JAX names mesh axes, StableHLO lists the groups of devices that communicate. */
+
 import type { Arg } from '../../graph/types.ts';
 import { numbers, type GraphOfJaxpr } from './builder.ts';
 import { opaque, operand, shapeOf, type Lower } from './equation.ts';
 import type { Literal } from './literal.ts';
 import type { Equation } from './syntax.ts';
-
-/** Collectives inside `shard_map`: JAX names mesh axes, StableHLO lists the groups of devices that communicate. */
 
 /** Names of mesh axes in a parameter: `('model',)`, `'model'` or `model`. */
 function axisNames(value: Literal | undefined): string[] {

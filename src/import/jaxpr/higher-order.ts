@@ -1,3 +1,5 @@
+/** Primitives with bodies: calls, loops, branches and manual regions, as `graph/control.ts` describes them. */
+
 import type { Arg, TensorType } from '../../graph/types.ts';
 import { NO_KWARGS } from '../../graph/value.ts';
 import type { GraphOfJaxpr } from './builder.ts';
@@ -5,8 +7,6 @@ import type { Lower } from './equation.ts';
 import type { Literal } from './literal.ts';
 import { specPlacements } from './shardings.ts';
 import type { Atom, Equation } from './syntax.ts';
-
-/** Primitives with bodies: calls, loops, branches and manual regions, as `graph/control.ts` describes them. */
 
 /** Parameter that holds the body of a call. */
 const BODIES = ['jaxpr', 'call_jaxpr', 'fun_jaxpr'];

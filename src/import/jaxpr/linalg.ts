@@ -1,6 +1,6 @@
-import { operand, type Lower } from './equation.ts';
-
 /** Fourier transforms and triangular matrices of JAX in StableHLO: in go equations over the last dims, out come calls. */
+
+import { operand, type Lower } from './equation.ts';
 
 const FOURIER = ['FFT', 'IFFT', 'RFFT', 'IRFFT'];
 

@@ -1,3 +1,5 @@
+/** A parsed jaxpr as a graph in the StableHLO vocabulary. */
+
 import { internalError } from '../../errors.ts';
 import { lintGraph } from '../../graph/lint.ts';
 import type { Graph, NodeMeta, Output, TensorType } from '../../graph/types.ts';
@@ -9,8 +11,6 @@ import type { JaxprParser } from './parse.ts';
 import { loweringOf } from './primitives.ts';
 import { meshesOf, meshText, type JaxMesh } from './shardings.ts';
 import type { Jaxpr } from './syntax.ts';
-
-/** A parsed jaxpr as a graph in the StableHLO vocabulary. */
 
 const MAX_NODES = 2_000_000;
 

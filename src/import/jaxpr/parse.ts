@@ -1,13 +1,13 @@
+/**
+ * Parser of jaxpr text. `in` and `let` are also names of variables: the keyword `in` stands before `(`. Lists of binders
+ * and operands wrap over lines, so an equation ends where a binder, a `;`, or a line that is not indented deeper begins.
+ */
+
 import { suggestion } from '../../errors.ts';
 import type { DType, TensorType } from '../../graph/types.ts';
 import { tensorType } from '../../graph/value.ts';
 import { isDigit, isLetterOrDigit, MAX_DEPTH, TextReader, type Bracket } from '../file/text-reader.ts';
 import type { Atom, Equation, Jaxpr, LiteralValue, Parameter, Variable } from './syntax.ts';
-
-/**
- * Parser of jaxpr text. `in` and `let` are also names of variables: the keyword `in` stands before `(`. Lists of binders
- * and operands wrap over lines, so an equation ends where a binder, a `;`, or a line that is not indented deeper begins.
- */
 
 const MAX_EQUATIONS = 2_000_000;
 const MAX_RANK = 64;

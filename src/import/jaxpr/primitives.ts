@@ -1,3 +1,5 @@
+/** How first-order primitives of JAX read in StableHLO. One entry a primitive; absent ones import as opaque calls. */
+
 import type { Arg } from '../../graph/types.ts';
 import { tensorType } from '../../graph/value.ts';
 import { dtypeArg, literalArg, numbers, type GraphOfJaxpr } from './builder.ts';
@@ -9,8 +11,6 @@ import { RANDOM } from './random.ts';
 import { REDUCTIONS } from './reductions.ts';
 import type { Equation } from './syntax.ts';
 import { WINDOWS } from './windows.ts';
-
-/** How first-order primitives of JAX read in StableHLO. One entry a primitive; absent ones import as opaque calls. */
 
 // ---- element-wise ---------------------------------------------------------------------------------------------------------
 

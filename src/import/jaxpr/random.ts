@@ -1,13 +1,13 @@
+/**
+ * Random keys of JAX: arrays of words, the last dim. Seeding and taking apart are exact; new keys and bits come from
+ * `rng_bit_generator`, so a program that is evaluated draws the numbers of our own generator and not those of JAX.
+ */
+
 import type { ValueRef } from '../../graph/types.ts';
 import { tensorType } from '../../graph/value.ts';
 import { dtypeArg, numbers, type GraphOfJaxpr } from './builder.ts';
 import { dtypeOf, operand, shapeOf, type Lower } from './equation.ts';
 import type { Atom, Equation } from './syntax.ts';
-
-/**
- * Random keys of JAX: arrays of words, the last dim. Seeding and taking apart are exact; new keys and bits come from
- * `rng_bit_generator`, so a program that is evaluated draws the numbers of our own generator and not those of JAX.
- */
 
 /** A number as two words, the high one first. */
 function twoWords(b: GraphOfJaxpr, atom: Atom): ValueRef {

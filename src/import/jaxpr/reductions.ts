@@ -1,9 +1,9 @@
+/** Reductions of JAX in StableHLO: over whole dims, to positions, and running. Each names the value that it starts from. */
+
 import type { DType } from '../../graph/types.ts';
 import { tensorType } from '../../graph/value.ts';
 import { dtypeArg, numbers } from './builder.ts';
 import { dtypeOf, operand, shapeOf, type Lower } from './equation.ts';
-
-/** Reductions of JAX in StableHLO: over whole dims, to positions, and running. Each names the value that it starts from. */
 
 /** The value that leaves every other as it is. */
 export function neutral(reducer: string, dtype: DType): number | bigint | boolean {

@@ -1,3 +1,5 @@
+/** Meshes and PartitionSpecs in the parameters of jaxpr text. */
+
 import { Partial } from '../../mesh/placements/partial.ts';
 import type { Placement } from '../../mesh/placements/placement.ts';
 import { REPLICATE } from '../../mesh/placements/replicate.ts';
@@ -5,8 +7,6 @@ import { Shard } from '../../mesh/placements/shard.ts';
 import { Sharding } from '../../mesh/sharding/sharding.ts';
 import { parseLiteral, type Literal } from './literal.ts';
 import type { Jaxpr } from './syntax.ts';
-
-/** Meshes and PartitionSpecs in the parameters of jaxpr text. */
 
 export interface JaxMesh {
   readonly axes: readonly { readonly name: string; readonly size: number }[];

@@ -1,11 +1,11 @@
+/** Reductions of JAX over windows, and by a body: in go equations, out come `reduce`, `reduce_window` and `select_and_scatter`. */
+
 import type { Arg } from '../../graph/types.ts';
 import { tensorType } from '../../graph/value.ts';
 import type { GraphOfJaxpr } from './builder.ts';
 import { dtypeOf, operand, type Lower } from './equation.ts';
 import { neutral } from './reductions.ts';
 import type { Atom, Equation, Jaxpr, Variable } from './syntax.ts';
-
-/** Reductions of JAX over windows, and by a body: in go equations, out come `reduce`, `reduce_window` and `select_and_scatter`. */
 
 const WINDOW: readonly (readonly [jax: string, hlo: string])[] = [
   ['window_dimensions', 'window_dimensions'],

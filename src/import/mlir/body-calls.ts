@@ -1,3 +1,5 @@
+/** How one operation becomes one call: its operands and its results are checked against what the text says of them. */
+
 import { ShardwrightError } from '../../errors.ts';
 import type { NodeMeta, TensorType, ValueRef, ValueType } from '../../graph/types.ts';
 import { NONE_TYPE, sameType, typeText } from '../../graph/value.ts';
@@ -10,8 +12,6 @@ import { resolveLocation } from './syntax/location.ts';
 import { baseName, plainName, scopeOf } from './syntax/names.ts';
 import type { MlirTensor, MlirType, Operation, Use } from './syntax/syntax.ts';
 import { sameMlirType, typeName } from './syntax/types.ts';
-
-/** How one operation becomes one call: its operands and its results are checked against what the text says of them. */
 
 /** Calls whose bodies say what they return. */
 const CONTROL = new Set(['call', 'cond', 'case', 'while_loop', 'sdy.manual_computation']);

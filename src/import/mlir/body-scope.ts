@@ -1,3 +1,5 @@
+/** Names and values of one region or function in the making: what ids stand for, and the nodes so far. */
+
 import { suggestion, type ShardwrightError } from '../../errors.ts';
 import type { GivenSharding, Graph, Node, NodeMeta, TensorType, ValueType } from '../../graph/types.ts';
 import { NO_KWARGS } from '../../graph/value.ts';
@@ -7,8 +9,6 @@ import { NodeNames, ref } from '../complete/node-names.ts';
 import type { MlirReader } from './syntax/reader.ts';
 import type { MlirModule, MlirTensor, MlirType, Use } from './syntax/syntax.ts';
 import type { AttributeValues } from './values.ts';
-
-/** Names and values of one region or function in the making: what ids stand for, and the nodes so far. */
 
 export interface Lowered {
   readonly graph: Graph;

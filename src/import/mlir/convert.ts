@@ -1,14 +1,14 @@
+/**
+ * How each operation is written as a call: operands into positional arguments, attributes into keywords of the names that
+ * `src/ops/stablehlo` has. One table; what is not in it takes its operands as they are and its attributes one by one.
+ */
+
 import type { Arg, GraphRef, ValueRef } from '../../graph/types.ts';
 import type { MlirReader } from './syntax/reader.ts';
 import { recogniseReducer } from './reducer.ts';
 import type { MlirAttribute, MlirTensor, Operation, Region } from './syntax/syntax.ts';
 import { denseValue } from './syntax/dense.ts';
 import type { AttributeValues } from './values.ts';
-
-/**
- * How each operation is written as a call: operands into positional arguments, attributes into keywords of the names that
- * `src/ops/stablehlo` has. One table; what is not in it takes its operands as they are and its attributes one by one.
- */
 
 type AttributeKind = 'int' | 'ints' | 'bool' | 'word' | 'words' | 'float' | 'struct' | 'plain';
 

@@ -1,3 +1,8 @@
+/**
+ * Parsed MLIR as a graph: functions and regions become subgraphs, calls of StableHLO operations calls of the records of
+ * `src/ops/stablehlo`, control flow the calls that `graph/control.ts` describes. `meta.original` is the name in the file.
+ */
+
 import { suggestion } from '../../errors.ts';
 import { lintGraph } from '../../graph/lint.ts';
 import type { Graph, Node, NodeMeta, Output, TensorType } from '../../graph/types.ts';
@@ -13,11 +18,6 @@ import type { Lowered, LoweringContext } from './body-scope.ts';
 import type { MlirFunc, MlirModule, MlirTensor, MlirType } from './syntax/syntax.ts';
 import { typeName } from './syntax/types.ts';
 import { AttributeValues } from './values.ts';
-
-/**
- * Parsed MLIR as a graph: functions and regions become subgraphs, calls of StableHLO operations calls of the records of
- * `src/ops/stablehlo`, control flow the calls that `graph/control.ts` describes. `meta.original` is the name in the file.
- */
 
 const MAX_CALLS = 200;
 

@@ -1,9 +1,9 @@
+/** The boundary of a manual region: shardings of what crosses it, and the mesh axes that are the program's own inside. */
+
 import type { Arg } from '../../graph/types.ts';
 import type { LoweringContext } from './body-scope.ts';
 import type { MlirType, Operation, Region } from './syntax/syntax.ts';
 import { typeName } from './syntax/types.ts';
-
-/** The boundary of a manual region: shardings of what crosses it, and the mesh axes that are the program's own inside. */
 
 /** Keywords of `sdy.manual_computation`. @throws E_TYPE where a local type is not the part that the sharding gives a device */
 export function manualKeywords(operation: Operation, region: Region, context: LoweringContext): Record<string, Arg> {

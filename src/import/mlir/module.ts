@@ -1,3 +1,5 @@
+/** The module level of MLIR text: aliases, the module, its functions and meshes, in pretty and in generic form. */
+
 import { suggestion } from '../../errors.ts';
 import { optionalDictionary, readAttribute, readDictionary } from './syntax/attributes.ts';
 import { optionalLocation, readMlirLocation } from './syntax/location.ts';
@@ -16,8 +18,6 @@ import type {
 } from './syntax/syntax.ts';
 import { NO_ATTRIBUTES } from './syntax/syntax.ts';
 import { readType } from './syntax/types.ts';
-
-/** The module level of MLIR text: aliases, the module, its functions and meshes, in pretty and in generic form. */
 
 /** @throws E_SYNTAX, E_DUP, E_LIMIT, E_UNSUPPORTED, each with line and column */
 export function parseModule(text: string, file?: string): { readonly module: MlirModule; readonly reader: MlirReader } {

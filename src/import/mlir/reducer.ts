@@ -1,6 +1,6 @@
-import type { Operation, Region } from './syntax/syntax.ts';
-
 /** Bodies of reductions that are one operation: `add`, `maximum` ... of the two arguments, or one argument itself. */
+
+import type { Operation, Region } from './syntax/syntax.ts';
 
 const KNOWN = new Set(['add', 'maximum', 'minimum', 'multiply', 'and', 'or', 'xor']);
 

@@ -1,11 +1,11 @@
+/** Attribute values as arguments of calls: lists of integers from lists or dense tensors, words of enumerations, structs. */
+
 import type { Arg } from '../../graph/types.ts';
 import { denseValue } from './syntax/dense.ts';
 import { readAttribute } from './syntax/attributes.ts';
 import { readConvolutionDims } from './syntax/pretty-structured.ts';
 import type { MlirReader } from './syntax/reader.ts';
 import type { Attributes, MlirAttribute } from './syntax/syntax.ts';
-
-/** Attribute values as arguments of calls: lists of integers from lists or dense tensors, words of enumerations, structs. */
 
 export class AttributeValues {
   constructor(

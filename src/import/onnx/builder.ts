@@ -1,3 +1,5 @@
+/** One graph in the making: what the names of the file stand for, and the calls that its operators become. */
+
 import { ShardwrightError, suggestion } from '../../errors.ts';
 import { controlCall } from '../../graph/control.ts';
 import type { Arg, Graph, Node, NodeMeta, TensorType, ValueType } from '../../graph/types.ts';
@@ -9,8 +11,6 @@ import { mangled, type ModelContext } from './context.ts';
 import type { OnnxGraph, OnnxNode } from './model.ts';
 import type { OnnxTensor } from './tensor.ts';
 import { Weights } from './weights.ts';
-
-/** One graph in the making: what the names of the file stand for, and the calls that its operators become. */
 
 /** A value in scope: of this graph, known at import, a weight, or of a graph around this one. */
 type Scoped =

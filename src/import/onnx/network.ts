@@ -1,8 +1,8 @@
+/** Products, convolutions, pooling, norms and reductions of ai.onnx. */
+
 import type { Arg } from '../../graph/types.ts';
 import { floatArg, type Lowering, type OnnxCall, type OnnxOperand } from './call.ts';
 import { padded } from './shapes.ts';
-
-/** Products, convolutions, pooling, norms and reductions of ai.onnx. */
 
 function product(c: OnnxCall, a: OnnxOperand, b: OnnxOperand): OnnxOperand {
   const ranks = [a.type.shape.length, b.type.shape.length];

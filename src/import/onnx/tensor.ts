@@ -1,8 +1,8 @@
+/** Tensors of an ONNX model: always their shape, their elements only where there are few. */
+
 import { ShardwrightError } from '../../errors.ts';
 import type { DType } from '../../graph/types.ts';
 import type { WireReader } from './wire.ts';
-
-/** Tensors of an ONNX model: always their shape, their elements only where there are few. */
 
 export interface OnnxTensor {
   readonly name: string;

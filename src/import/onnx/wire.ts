@@ -1,9 +1,9 @@
-import { ShardwrightError } from '../../errors.ts';
-
 /**
  * Protobuf wire format: fields of a message one after another, by number and wire type. Only what is asked for is decoded;
  * tensors of weights are stepped over. Every length is checked against the bytes that are there.
  */
+
+import { ShardwrightError } from '../../errors.ts';
 
 export const VARINT = 0;
 export const FIXED64 = 1;

@@ -1,9 +1,9 @@
-import type { Place } from './place.ts';
-
 /**
  * Sizes in the notation of sympy's `srepr`, `Add(Symbol('s77', positive=True, integer=True), Integer(1))`, turned into the
  * text that `print_readable()` shows: `s77 + 1`.
  */
+
+import type { Place } from './place.ts';
 
 const MAX_LENGTH = 4096;
 const MAX_DEPTH = 64;

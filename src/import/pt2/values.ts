@@ -1,11 +1,11 @@
+/** Types and arguments of an exported program; the numbers are those of torch's export schema. */
+
 import { suggestion } from '../../errors.ts';
 import type { Arg, DType, Dim, TensorType, ValueType } from '../../graph/types.ts';
 import { tensorType } from '../../graph/value.ts';
 import type { JsonObject, JsonValue } from '../file/json.ts';
 import { booleanAt, floatAt, integerAt, listAt, objectAt, onlyKey, sizeAt, stringAt, type Place } from './place.ts';
 import { sizeExpression } from './sympy.ts';
-
-/** Types and arguments of an exported program; the numbers are those of torch's export schema. */
 
 const DTYPES: ReadonlyMap<number, DType> = new Map<number, DType>([
   [1, 'u8'], [2, 'i8'], [3, 'i16'], [4, 'i32'], [5, 'i64'], [6, 'f16'], [7, 'f32'], [8, 'f64'], [10, 'c64'], [11, 'c128'],

@@ -1,11 +1,11 @@
-import { crc32 } from 'node:zlib';
-import { Inflate } from 'fflate';
-import { ShardwrightError } from '../../errors.ts';
-
 /**
  * Reads the directory of a zip archive and single members. Weights are listed but never unpacked. Nothing is written to
  * disk, and no name of the archive is ever used as a path; names that try to be one are refused all the same.
  */
+
+import { crc32 } from 'node:zlib';
+import { Inflate } from 'fflate';
+import { ShardwrightError } from '../../errors.ts';
 
 export interface ZipMember {
   readonly name: string;

@@ -1,7 +1,7 @@
+/** Names that users of DTensor and JAX know, for what is a matter of meshes alone. */
+
 import { ShardwrightError } from '../../errors.ts';
 import { DeviceMesh } from './mesh.ts';
-
-/** Names that users of DTensor and JAX know, for what is a matter of meshes alone. */
 
 /**
  * PyTorch's `init_device_mesh(type, shape, mesh_dim_names)`. The device type names no hardware here and is only checked to

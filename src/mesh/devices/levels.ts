@@ -1,10 +1,10 @@
-import { ShardwrightError } from '../../errors.ts';
-import type { DeviceMesh } from './mesh.ts';
-
 /**
  * Where the groups of mesh dims lie in the machine. Hardware is data here: units of so many consecutive device ids, the smallest
  * first, such as 8 devices a host and 64 a rack.
  */
+
+import { ShardwrightError } from '../../errors.ts';
+import type { DeviceMesh } from './mesh.ts';
 
 export interface PhysicalLevel {
   readonly name: string;

@@ -1,3 +1,5 @@
+/** Mesh dims and strided shards as layouts, all of them in lex order (the last mode is the fastest). */
+
 import { ShardwrightError } from '../../errors.ts';
 import type { DeviceMesh } from './mesh.ts';
 import { coalesce } from '../layout/coalesce.ts';
@@ -5,8 +7,6 @@ import { complement } from '../layout/complement.ts';
 import { offsets } from '../layout/coordinates.ts';
 import { concat, fromModes, Layout } from '../layout/layout.ts';
 import { layoutOfOffsets } from '../layout/from-offsets.ts';
-
-/** Mesh dims and strided shards as layouts, all of them in lex order (the last mode is the fastest). */
 
 /**
  * Ranks of the coordinates of mesh dims, the last listed fastest: concatenated and coalesced. Two modes stay where the dims do

@@ -1,9 +1,9 @@
-import { ShardwrightError, suggestion } from '../../errors.ts';
-
 /**
  * A device mesh: named dims, outermost first, over a table of device ids. Without a table the ids are 0..N-1 in
  * lexicographic order (the last dim is the fastest). The room knows nothing of graphs or hardware.
  */
+
+import { ShardwrightError, suggestion } from '../../errors.ts';
 
 export interface MeshDim {
   readonly name: string;

@@ -1,13 +1,13 @@
+/**
+ * Mesh dims may be used together, also those of different meshes over the same devices, only if they are orthogonal: no two
+ * coordinates of all of them reach one device. Dims of one mesh always are.
+ */
+
 import { ShardwrightError } from '../../errors.ts';
 import { deviceLayout } from './mesh-layout.ts';
 import { offsets } from '../layout/coordinates.ts';
 import type { Layout } from '../layout/layout.ts';
 import type { DeviceMesh } from './mesh.ts';
-
-/**
- * Mesh dims may be used together, also those of different meshes over the same devices, only if they are orthogonal: no two
- * coordinates of all of them reach one device. Dims of one mesh always are.
- */
 
 /** A named axis: lex layout of the devices it reaches from one of them. */
 export interface MeshAxis {

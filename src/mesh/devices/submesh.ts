@@ -1,7 +1,7 @@
+/** Meshes made of a mesh: fewer dims, dims in another order, several dims as one, one dim as several. Devices keep their ids. */
+
 import { ShardwrightError } from '../../errors.ts';
 import { DeviceMesh, type MeshDim } from './mesh.ts';
-
-/** Meshes made of a mesh: fewer dims, dims in another order, several dims as one, one dim as several. Devices keep their ids. */
 
 /**
  * The mesh of some dims, in the order listed, at fixed coordinates of all others (dims of size 1 may be left out).

@@ -1,3 +1,5 @@
+/** einshard, placements and specs: the same sharding in each notation. */
+
 import { DeviceMesh } from '../devices/mesh.ts';
 import { isPending, type Sharding } from '../sharding/sharding.ts';
 import type { Placement } from '../placements/placement.ts';
@@ -5,8 +7,6 @@ import { REPLICATE } from '../placements/replicate.ts';
 import { Shard } from '../placements/shard.ts';
 import type { Einshard } from './resolve.ts';
 import { formatEinshard, parseEinshard, type EinshardExpression, type RightElement } from './syntax.ts';
-
-/** einshard, placements and specs: the same sharding in each notation. */
 
 export interface AxisOptions {
   /** Leave out mesh dims of size 1: they carry no data. Default false. */

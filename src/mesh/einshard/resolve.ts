@@ -1,3 +1,9 @@
+/**
+ * What an einshard expression means on N devices. With F the product of the unstarred numbers, B that of the starred
+ * bases and k stars: F divides N, B divides N/F, and every star stands for the same q, the integer k-th root of N/(F B).
+ * Without stars F is N. The mesh has one dim for each element on the right, as written, row-major over the devices.
+ */
+
 import { ShardwrightError } from '../../errors.ts';
 import {
   elementText,
@@ -7,12 +13,6 @@ import {
   type RightElement,
   type RightFactor,
 } from './syntax.ts';
-
-/**
- * What an einshard expression means on N devices. With F the product of the unstarred numbers, B that of the starred
- * bases and k stars: F divides N, B divides N/F, and every star stands for the same q, the integer k-th root of N/(F B).
- * Without stars F is N. The mesh has one dim for each element on the right, as written, row-major over the devices.
- */
 
 /** A dim of the mesh that an expression makes. */
 export interface EinshardAxis {

@@ -1,5 +1,3 @@
-import { ShardwrightError } from '../../errors.ts';
-
 /**
  * The einshard notation, `a b -> 2 a2* b*`: on the left the dims of a tensor, on the right the dims of a device mesh,
  * outermost first. A name on the right cuts that tensor dim, a bare number or star replicates. This file knows the text
@@ -9,6 +7,8 @@ import { ShardwrightError } from '../../errors.ts';
  *     L     := ident | "..."                            R    := ident? int star? | ident star? | star | "..."
  *     ident := (Unicode letter | "_")+                  int  := [1-9][0-9]*     star := "*"     ws := spaces
  */
+
+import { ShardwrightError } from '../../errors.ts';
 
 /** Dims that are not named and not cut. */
 export interface Ellipsis {

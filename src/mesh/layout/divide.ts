@@ -1,8 +1,3 @@
-import { complement } from './complement.ts';
-import { composition } from './composition.ts';
-import { concat, Layout } from './layout.ts';
-import { byMode, checkModes, viewTiler, type Tiler } from './tiler.ts';
-
 /**
  * Divides A into tiles: the first mode runs inside a tile, the second over the tiles. All divides are colex. With a list, every
  * mode of A is divided by its part. They differ in how the modes are gathered:
@@ -12,6 +7,11 @@ import { byMode, checkModes, viewTiler, type Tiler } from './tiler.ts';
  * | tiled   | ((tile0, tile1), rest0, rest1, more ...)   |
  * | flat    | (tile0, tile1, rest0, rest1, more ...)     |
  */
+
+import { complement } from './complement.ts';
+import { composition } from './composition.ts';
+import { concat, Layout } from './layout.ts';
+import { byMode, checkModes, viewTiler, type Tiler } from './tiler.ts';
 
 /** A o (B, complement(B, size A)), by mode with a list. @throws E_LAYOUT where B does not divide A */
 export function logicalDivide(a: Layout, b: Tiler): Layout {

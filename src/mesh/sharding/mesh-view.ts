@@ -1,13 +1,13 @@
+/**
+ * The mesh view writes an order that is not mesh order with StridedShard, as DTensor and FSDP2 do. Both directions are
+ * lossless for tensor dims that divide evenly (placements spec, section 3).
+ */
+
 import type { DeviceMesh } from '../devices/mesh.ts';
 import type { Placement } from '../placements/placement.ts';
 import { Shard } from '../placements/shard.ts';
 import { evenlyShardable, Sharding } from './sharding.ts';
 import { StridedShard } from '../placements/strided.ts';
-
-/**
- * The mesh view writes an order that is not mesh order with StridedShard, as DTensor and FSDP2 do. Both directions are
- * lossless for tensor dims that divide evenly (placements spec, section 3).
- */
 
 /**
  * Placements applied in mesh order that cut like the ordered sharding: mesh dim `a` gets the stride factor that is the

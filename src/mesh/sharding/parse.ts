@@ -1,3 +1,8 @@
+/**
+ * Texts of placements and shardings, short (`S(0)R`, `_S(0, 2)`, `P(sum)`) and long (`Shard(dim=0)`, `Replicate()`,
+ * `_StridedShard(dim=0, sf=2)`, `Partial(sum)`), one after the other or in a list. Parsing what is printed gives it back.
+ */
+
 import { ShardwrightError } from '../../errors.ts';
 import { builtinKinds } from '../placements/builtin-kinds.ts';
 import type { PlacementKinds } from '../placements/kinds.ts';
@@ -6,11 +11,6 @@ import { fromMeshView } from './mesh-view.ts';
 import type { Placement } from '../placements/placement.ts';
 import { Scanner, shown } from '../placements/scan.ts';
 import { Sharding } from './sharding.ts';
-
-/**
- * Texts of placements and shardings, short (`S(0)R`, `_S(0, 2)`, `P(sum)`) and long (`Shard(dim=0)`, `Replicate()`,
- * `_StridedShard(dim=0, sf=2)`, `Partial(sum)`), one after the other or in a list. Parsing what is printed gives it back.
- */
 
 export interface ParseOptions {
   /** Rank of the tensor: negative dims are counted from it, and larger dims are refused. */

@@ -1,3 +1,9 @@
+/**
+ * Between the mesh view (one placement per mesh dim) and the dim view (a PartitionSpec). The dim view states the order of
+ * mesh dims on each tensor dim, so every spec has one sharding; a sharding has a spec unless it holds cuts or pending
+ * reductions that the closed dim view has no words for (placements spec, section 3).
+ */
+
 import { ShardwrightError } from '../../errors.ts';
 import type { DeviceMesh } from '../devices/mesh.ts';
 import { fromMeshView } from '../sharding/mesh-view.ts';
@@ -8,12 +14,6 @@ import { REPLICATE } from '../placements/replicate.ts';
 import { Shard } from '../placements/shard.ts';
 import { evenlyShardable, isPending, Sharding } from '../sharding/sharding.ts';
 import { StridedShard } from '../placements/strided.ts';
-
-/**
- * Between the mesh view (one placement per mesh dim) and the dim view (a PartitionSpec). The dim view states the order of
- * mesh dims on each tensor dim, so every spec has one sharding; a sharding has a spec unless it holds cuts or pending
- * reductions that the closed dim view has no words for (placements spec, section 3).
- */
 
 /**
  * @param shape global sizes of the tensor

@@ -1,10 +1,10 @@
+/** The families of decoders: what each reads from its config beyond what all have. */
+
 import { activationOf } from '../layers/activation.ts';
 import type { Family } from '../architecture.ts';
 import type { DecoderConfig, ExpertsConfig } from '../layers/decoder-config.ts';
 import { decoderArchitecture } from './decoder.ts';
 import type { ConfigReader } from '../read-config.ts';
-
-/** The families of decoders: what each reads from its config beyond what all have. */
 
 interface Given {
   readonly tied?: boolean;

@@ -1,8 +1,8 @@
+/** The attention products of the families: fused where the softmax sees plain scores, written out where it does not. */
+
 import type { DType } from '../../graph/types.ts';
 import { arange, cat, scaledDotProductAttention } from '../../trace/tensor/functional.ts';
 import type { Tensor } from '../../trace/tensor/tensor.ts';
-
-/** The attention products of the families: fused where the softmax sees plain scores, written out where it does not. */
 
 /** [batch, length, heads * width] to [batch, heads, length, width]. */
 export function splitHeads(x: Tensor, width: number): Tensor {

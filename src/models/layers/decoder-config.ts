@@ -1,6 +1,6 @@
-import type { Activation } from '../../trace/nn/feed-forward.ts';
-
 /** What a decoder of the Llama kind is made of; the families differ in nothing else. */
+
+import type { Activation } from '../../trace/nn/feed-forward.ts';
 
 export interface LatentAttention {
   /** Null: queries are projected at once. */

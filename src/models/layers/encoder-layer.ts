@@ -1,3 +1,5 @@
+/** Attention and feed-forward layer of the models from before Llama: LayerNorm, biases, two-layer feed-forward. */
+
 import type { DType } from '../../graph/types.ts';
 import { activate, type Activation } from '../../trace/nn/feed-forward.ts';
 import { LayerNorm } from '../../trace/nn/norm.ts';
@@ -5,8 +7,6 @@ import { Linear } from '../../trace/nn/linear.ts';
 import { scope } from '../../trace/tensor/state.ts';
 import type { Tensor } from '../../trace/tensor/tensor.ts';
 import { fusedAttention, joinHeads, splitHeads } from './attention-core.ts';
-
-/** Attention and feed-forward layer of the models from before Llama: LayerNorm, biases, two-layer feed-forward. */
 
 export interface AttentionNames {
   readonly query: string;

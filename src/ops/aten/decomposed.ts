@@ -1,3 +1,8 @@
+/**
+ * ATen operators that are described by other operators, as PyTorch defines them (torch/_decomp, torch/_refs and the
+ * composite kernels of ATen); types, rules, work and values follow from the body.
+ */
+
 import { matmulOf } from '../vjp/composite/product.ts';
 import type { ValueRef } from '../../graph/types.ts';
 import { decomposedOp, type Body, type DecomposedSpec } from '../vjp/composite/decomposed.ts';
@@ -5,11 +10,6 @@ import { elements, type OperatorRecord } from '../record/record.ts';
 import { complexSpecs } from './elementwise/complex.ts';
 import type { OperatorTable } from '../record/table.ts';
 import { literal } from '../vjp/build.ts';
-
-/**
- * ATen operators that are described by other operators, as PyTorch defines them (torch/_decomp, torch/_refs and the
- * composite kernels of ATen); types, rules, work and values follow from the body.
- */
 
 const front = (dim: number, rank: number): number => (dim < 0 ? dim + rank : dim);
 

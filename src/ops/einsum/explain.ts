@@ -1,11 +1,11 @@
-import { classify, parseEinsum } from '../rules/equation.ts';
-import type { EinsumSpec } from './placed.ts';
-import { shardRule, type EinsumSharding, type ShardRuleOptions } from './shard-rule.ts';
-
 /**
  * An einsum on a mesh in words. In: an equation and where its operands are. Out: lines that name each letter, its class, who has it
  * and what follows from cutting it, the result, and what each gradient owes.
  */
+
+import { classify, parseEinsum } from '../rules/equation.ts';
+import type { EinsumSpec } from './placed.ts';
+import { shardRule, type EinsumSharding, type ShardRuleOptions } from './shard-rule.ts';
 
 /**
  * The answer of `shardRule` in lines of text.

@@ -1,10 +1,10 @@
-import { ShardwrightError } from '../../errors.ts';
-import { lettersOf, parseEinsum, repeats, type EinsumEquation } from '../rules/equation.ts';
-
 /**
  * Gradients of an einsum. In: an equation and the position of an operand. Out: the einsum that computes its gradient, which is the
  * same equation with the letters of that operand and of the result swapped. Source: E. Yang, "Computing sharding with einsum".
  */
+
+import { ShardwrightError } from '../../errors.ts';
+import { lettersOf, parseEinsum, repeats, type EinsumEquation } from '../rules/equation.ts';
 
 export interface EinsumGradient {
   /** `bo,oi->bi` for operand 0 of `bi,oi->bo`. */

@@ -1,11 +1,11 @@
-import { ShardwrightError, suggestion } from '../../errors.ts';
-import type { State } from '../../mesh/views/four-states.ts';
-import { isPartitionSpec, parsePartitionSpec } from '../../mesh/views/partition-spec.ts';
-
 /**
  * Where the operands of an einsum are. In: for each operand the state on each mesh dim, as text. Out: the same by letters, with the
  * order in which mesh dims cut one letter. States are S, I, R and P of `four-states.ts`.
  */
+
+import { ShardwrightError, suggestion } from '../../errors.ts';
+import type { State } from '../../mesh/views/four-states.ts';
+import { isPartitionSpec, parsePartitionSpec } from '../../mesh/views/partition-spec.ts';
 
 /**
  * One operand: a state for each mesh dim by name, `{ dp: 'S(b)', tp: 'R' }`, the states side by side in the order of the mesh,

@@ -1,9 +1,9 @@
+/** Gradients of activations: the incoming gradient times the derivative at the input, or at the result where that is saved. */
+
 import { map, map2, map3 } from '../../ndarray/elementwise.ts';
 import { erf } from '../../ndarray/special.ts';
 import { one, tensor, type Kernel, type KernelCall, type Kernels } from '../record/kernel.ts';
 import { sigmoid, softplusOf } from './unary.ts';
-
-/** Gradients of activations: the incoming gradient times the derivative at the input, or at the result where that is saved. */
 
 type Derivative = (x: number) => number;
 

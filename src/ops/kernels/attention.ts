@@ -1,3 +1,9 @@
+/**
+ * Scaled dot-product attention as it is written: softmax(scale q kᵀ + mask) v over the last two dims, and the gradients that
+ * fused kernels compute from the saved log-sum-exp. Key and value heads may be fewer than query heads. Causal means that row
+ * i sees the columns up to i.
+ */
+
 import { ShardwrightError } from '../../errors.ts';
 import { build, flat, fromList, full, scalar, type NDArray } from '../../ndarray/array.ts';
 import { add, map2, multiply, scale, subtract } from '../../ndarray/elementwise.ts';
@@ -7,12 +13,6 @@ import { logSumExpOf, reduce, sum, sumTo } from '../../ndarray/reduce.ts';
 import { concat, expand, reshape, transpose, unsqueeze } from '../../ndarray/views.ts';
 import { one, optional, tensor, type Kernel, type KernelCall, type Kernels } from '../record/kernel.ts';
 import { safeSoftmax } from './softmax.ts';
-
-/**
- * Scaled dot-product attention as it is written: softmax(scale q kᵀ + mask) v over the last two dims, and the gradients that
- * fused kernels compute from the saved log-sum-exp. Key and value heads may be fewer than query heads. Causal means that row
- * i sees the columns up to i.
- */
 
 /** Key or value heads repeated to the number of query heads. */
 function repeatHeads(x: NDArray, heads: number): NDArray {

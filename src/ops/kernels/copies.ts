@@ -1,9 +1,9 @@
+/** Copies, aliases and conversions. Arrays are values, so a copy is the array itself; floating-point types are not rounded. */
+
 import { contiguous, type NDArray } from '../../ndarray/array.ts';
 import { cast } from '../../ndarray/elementwise.ts';
 import { expand } from '../../ndarray/views.ts';
 import { named, one, resultType, tensor, type KernelCall, type Kernels } from '../record/kernel.ts';
-
-/** Copies, aliases and conversions. Arrays are values, so a copy is the array itself; floating-point types are not rounded. */
 
 const same = one((call) => call.inputs[0]);
 const converted = one((call: KernelCall): NDArray => cast(call.inputs[0], resultType(call)));

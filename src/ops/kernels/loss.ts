@@ -1,3 +1,5 @@
+/** Losses and their gradients. A reduction is 0 none, 1 mean, 2 sum. */
+
 import { flat, fromFlat, full, scalar, sizeOf, type NDArray } from '../../ndarray/array.ts';
 import { map, map2, map3, multiply, scale } from '../../ndarray/elementwise.ts';
 import { reduce, sumOf } from '../../ndarray/reduce.ts';
@@ -5,8 +7,6 @@ import { expand, reshape } from '../../ndarray/views.ts';
 import { one, optional, tensor, valueError, type Kernel, type KernelCall, type Kernels } from '../record/kernel.ts';
 import { logSoftmax } from './softmax.ts';
 import { softplusOf } from './unary.ts';
-
-/** Losses and their gradients. A reduction is 0 none, 1 mean, 2 sum. */
 
 const MEAN = 1;
 const SUM = 2;

@@ -1,13 +1,13 @@
+/**
+ * Normalisations. All are one computation: subtract a mean and multiply by an inverse deviation over some dims (RMS norm
+ * takes the mean as zero), then scale and shift by weights that broadcast.
+ */
+
 import { fromFlat, sizeOf, type NDArray } from '../../ndarray/array.ts';
 import { add, map, map2, map3, multiply, subtract } from '../../ndarray/elementwise.ts';
 import { meanOf, reduce, sum, varianceOf } from '../../ndarray/reduce.ts';
 import { reshape } from '../../ndarray/views.ts';
 import { one, optional, tensor, type Kernel, type KernelCall, type Kernels } from '../record/kernel.ts';
-
-/**
- * Normalisations. All are one computation: subtract a mean and multiply by an inverse deviation over some dims (RMS norm
- * takes the mean as zero), then scale and shift by weights that broadcast.
- */
 
 const inverseDeviation =
   (eps: number) =>

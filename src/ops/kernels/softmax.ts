@@ -1,10 +1,10 @@
+/** Softmax along a dim, its logarithm, and their gradients. */
+
 import type { NDArray } from '../../ndarray/array.ts';
 import { map, map2, multiply, subtract } from '../../ndarray/elementwise.ts';
 import { alongOne, logSumExpOf, maximumOf, reduce, sum } from '../../ndarray/reduce.ts';
 import { dimOf } from '../../ndarray/views.ts';
 import { named, one, tensor, type KernelCall, type Kernels } from '../record/kernel.ts';
-
-/** Softmax along a dim, its logarithm, and their gradients. */
 
 /** Relative to the largest value of each run. A run of minus infinities gives NaN. */
 export function softmax(x: NDArray, dim: number): NDArray {

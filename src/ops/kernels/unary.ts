@@ -1,10 +1,10 @@
+/** Elementwise functions of one tensor, with their parameters. NaN stays NaN unless the function says otherwise. */
+
 import { kindOf, type NDArray } from '../../ndarray/array.ts';
 import { map } from '../../ndarray/elementwise.ts';
 import { besselI, besselKScaled, digamma, erf, erfc, erfcx, lgamma, roundHalfEven } from '../../ndarray/special.ts';
 import { inPlaceName } from '../record/in-place.ts';
 import { one, operand, resultType, tensor, type Kernel, type KernelCall, type Kernels } from '../record/kernel.ts';
-
-/** Elementwise functions of one tensor, with their parameters. NaN stays NaN unless the function says otherwise. */
 
 type Real = (x: number) => number;
 

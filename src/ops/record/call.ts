@@ -1,6 +1,6 @@
-import type { DType } from '../../graph/types.ts';
-
 /** Calls of operators as records, rules and costs read them: named arguments and sizes, no graph and no mesh. */
+
+import type { DType } from '../../graph/types.ts';
 
 export interface TensorMeta {
   readonly dtype: DType;

@@ -1,10 +1,10 @@
-import type { DType } from '../../graph/types.ts';
-import type { ScalarArg } from './call.ts';
-
 /**
  * Type promotion as PyTorch does it (`c10/core/ScalarType.h`, `aten/src/ATen/native/TypeProperties.cpp`): tensors with
  * dims, zero-dim tensors and plain numbers form three ranks; a lower rank only matters if its category is higher.
  */
+
+import type { DType } from '../../graph/types.ts';
+import type { ScalarArg } from './call.ts';
 
 type Category = 0 | 1 | 2 | 3;
 

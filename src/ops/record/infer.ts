@@ -1,14 +1,14 @@
-import { ShardwrightError } from '../../errors.ts';
-import type { Arg, DType, TensorType, ValueType } from '../../graph/types.ts';
-import { bindCall, withOutputs } from './context.ts';
-import type { OpContext, OperatorRecord, TensorMeta, TypedContext } from './record.ts';
-import type { OperatorTable } from './table.ts';
-
 /**
  * Types of calls. A model repeats its layers, so a call is looked up by content: target, literal arguments and the types of
  * its tensor inputs. Equal calls give the SAME result object, and equal tensor types are one object, so later stages may
  * compare by identity.
  */
+
+import { ShardwrightError } from '../../errors.ts';
+import type { Arg, DType, TensorType, ValueType } from '../../graph/types.ts';
+import { bindCall, withOutputs } from './context.ts';
+import type { OpContext, OperatorRecord, TensorMeta, TypedContext } from './record.ts';
+import type { OperatorTable } from './table.ts';
 
 /** The part of a graph node that decides its type. */
 export interface CallNode {

@@ -1,14 +1,14 @@
+/**
+ * One operator, one record. Everything that the planner knows of an operator stands in its record: how results are typed,
+ * which placements are right, how much work it is. A record never sees a mesh or a price.
+ */
+
 import { DTYPE_BYTES } from '../../graph/types.ts';
 import type { OpContext, TensorMeta, TypedContext } from './call.ts';
 import { categoryOf } from './dtypes.ts';
 import type { Kernel } from './kernel.ts';
 import { LINEAR_KINDS, type Rule } from './rule.ts';
 import { parseSchema, type ArgSchema } from './schema.ts';
-
-/**
- * One operator, one record. Everything that the planner knows of an operator stands in its record: how results are typed,
- * which placements are right, how much work it is. A record never sees a mesh or a price.
- */
 
 export type { OpContext, ScalarArg, TensorMeta, TypedContext } from './call.ts';
 

@@ -1,11 +1,11 @@
-import type { ReduceOp } from '../../mesh/placements/placement.ts';
-import type { TypedContext } from './call.ts';
-
 /**
  * Single-dim sharding rules: which placements of inputs and outputs are right together on ONE mesh dim. A rule is only
  * the mathematics; meshes, sizes of groups and costs belong to the expansion (`src/strategy`). The system follows the
  * single-dim strategies of PyTorch 2.13 DTensor; where a rule goes beyond them it is marked `ext`.
  */
+
+import type { ReduceOp } from '../../mesh/placements/placement.ts';
+import type { TypedContext } from './call.ts';
 
 /**
  * A cut that lies inside every index of some dims of another tensor of the call, as that of a sequence does after batch and

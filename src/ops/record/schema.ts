@@ -1,9 +1,9 @@
-import { ShardwrightError } from '../../errors.ts';
-
 /**
  * Argument schemas in the notation that PyTorch prints: `Tensor self, int dim=0, *, ScalarType? dtype=None`.
  * Foreign texts drop trailing defaults, so every record needs its schema to name and complete a call's arguments.
  */
+
+import { ShardwrightError } from '../../errors.ts';
 
 /** `TensorOrScalar` is a Tensor argument for which traced graphs also write a plain number: `sub.Tensor(1, x)`. */
 export type ArgType =

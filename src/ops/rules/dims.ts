@@ -1,10 +1,10 @@
+/** Small words that shape-moving records share: dims of a call, slots, rules that let everything through. */
+
 import type { DType } from '../../graph/types.ts';
 import { categoryOf } from '../record/dtypes.ts';
 import { ALL_KINDS, LINEAR_KINDS, P, R, S, rule, type Rule, type RuleSlot, type ShardOptions } from '../record/rule.ts';
 import type { ReduceOp } from '../../mesh/placements/placement.ts';
 import type { OpContext, TensorMeta, TypedContext } from '../record/record.ts';
-
-/** Small words that shape-moving records share: dims of a call, slots, rules that let everything through. */
 
 /**
  * A dim argument counted from the front.

@@ -1,12 +1,12 @@
-import { LINEAR_KINDS, P, R, rule, S, type Rule, type RuleSlot } from '../record/rule.ts';
-import { lettersOf, parseEinsum, repeats } from './equation.ts';
-
 /**
  * Sharding rules of contractions, generated from einsum letters. For every letter: shard it in each operand that carries
  * it and replicate the others; the output is sharded on the letter, or is a pending sum if the letter is contracted. A
  * contraction is linear in each operand separately, so a pending sum or average of ONE operand passes to the output;
  * `P, P -> P` is false for products.
  */
+
+import { LINEAR_KINDS, P, R, rule, S, type Rule, type RuleSlot } from '../record/rule.ts';
+import { lettersOf, parseEinsum, repeats } from './equation.ts';
 
 export interface EinsumOptions {
   /** Offer the linear kinds per operand. Default true. */

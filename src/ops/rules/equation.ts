@@ -1,9 +1,9 @@
-import { ShardwrightError } from '../../errors.ts';
-
 /**
  * The letters of an einsum equation. In: text such as `abi,aoi->abo`. Out: its operands and result, and the class of every
  * letter: batch, contraction, free or broadcast. Source: E. Yang, "Computing sharding with einsum".
  */
+
+import { ShardwrightError } from '../../errors.ts';
 
 export interface EinsumEquation {
   /** Without blanks. */

@@ -1,13 +1,13 @@
-import { isFloating, isIntegral } from '../record/dtypes.ts';
-import type { TypedContext } from '../record/record.ts';
-import { ALL_KINDS, LINEAR_KINDS, P, R, rule, type Rule, type RuleSlot } from '../record/rule.ts';
-import type { ReduceOp } from '../../mesh/placements/placement.ts';
-
 /**
  * What functions do to pending reductions: the groups of rules that elementwise operators and reductions share. A kind
  * passes through f when f(reduce(x_r)) = reduce(f(x_r)) for every split of x over the ranks. On bools a pending `or` is
  * `bor` and a pending `and` is `band`; sums and averages of bools do not exist.
  */
+
+import { isFloating, isIntegral } from '../record/dtypes.ts';
+import type { TypedContext } from '../record/record.ts';
+import { ALL_KINDS, LINEAR_KINDS, P, R, rule, type Rule, type RuleSlot } from '../record/rule.ts';
+import type { ReduceOp } from '../../mesh/placements/placement.ts';
 
 type Extra = (ctx: TypedContext) => readonly Rule[];
 

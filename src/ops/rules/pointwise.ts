@@ -1,3 +1,9 @@
+/**
+ * Elementwise operators: one constructor gives broadcasting, PyTorch's type promotion and the sharding rules that every
+ * elementwise function has (each output dim cut, inputs cut alike, replicated where they are broadcast). What a function
+ * does to pending reductions is its own and comes as `extra` rules (`partials.ts` has the groups).
+ */
+
 import type { DType } from '../../graph/types.ts';
 import { broadcastAll, broadcastSlot } from './dims.ts';
 import { categoryOf, floatResult, resultType } from '../record/dtypes.ts';
@@ -12,12 +18,6 @@ import {
   type TypedContext,
 } from '../record/record.ts';
 import { rule, S, type Rule, type RuleSlot } from '../record/rule.ts';
-
-/**
- * Elementwise operators: one constructor gives broadcasting, PyTorch's type promotion and the sharding rules that every
- * elementwise function has (each output dim cut, inputs cut alike, replicated where they are broadcast). What a function
- * does to pending reductions is its own and comes as `extra` rules (`partials.ts` has the groups).
- */
 
 export interface PointwiseSpec {
   readonly schema: string;

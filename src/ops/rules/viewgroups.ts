@@ -1,11 +1,11 @@
-import { ShardwrightError } from '../../errors.ts';
-import type { ReduceOp } from '../../mesh/placements/placement.ts';
-import { ALL_KINDS, P, S, rule, type Rule } from '../record/rule.ts';
-
 /**
  * How a view maps dims: which output dim is made of which input dims. The greedy grouping, and the two rules that follow
  * from it (a flattened group is cut at its first dim, a split dim at its first part), are those of PyTorch DTensor 2.13.
  */
+
+import { ShardwrightError } from '../../errors.ts';
+import type { ReduceOp } from '../../mesh/placements/placement.ts';
+import { ALL_KINDS, P, S, rule, type Rule } from '../record/rule.ts';
 
 export type DimSpec =
   /** The output dim is input dim `dim`. */

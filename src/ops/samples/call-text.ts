@@ -1,15 +1,15 @@
+/**
+ * Calls of operators written as text: `mm(x[5,6], x[6,7])`, `sum.dim_IntList(x[5,6], [-1], True, dtype=f32)`. A target without
+ * namespace is aten, one without overload is default. A tensor is a word and its sizes: a dtype (`bf16[4]`), or how its values
+ * are drawn (`WORDS`), `index7[4]` being indices below 7. Literals are Python's; a bare dtype is a dtype; `end` is 2^63 - 1.
+ */
+
 import { ShardwrightError } from '../../errors.ts';
 import type { Arg, DType, TensorType } from '../../graph/types.ts';
 import { DTYPES } from '../../graph/types.ts';
 import { bind } from '../record/infer.ts';
 import type { OperatorRecord, TypedContext } from '../record/record.ts';
 import type { OperatorTable } from '../record/table.ts';
-
-/**
- * Calls of operators written as text: `mm(x[5,6], x[6,7])`, `sum.dim_IntList(x[5,6], [-1], True, dtype=f32)`. A target without
- * namespace is aten, one without overload is default. A tensor is a word and its sizes: a dtype (`bf16[4]`), or how its values
- * are drawn (`WORDS`), `index7[4]` being indices below 7. Literals are Python's; a bare dtype is a dtype; `end` is 2^63 - 1.
- */
 
 export type Init =
   | 'any' | 'positive' | 'unit' | 'above-one' | 'large' | 'few' | 'index' | 'signed-index' | 'distinct' | 'shuffled' | 'bits'

@@ -1,6 +1,6 @@
-import type { OperatorRecord } from '../record/record.ts';
-
 /** Sample calls of the StableHLO vocabulary. Sizes are even on 2 and 3 ranks (6) and uneven on both (5, 7), as for ATen. */
+
+import type { OperatorRecord } from '../record/record.ts';
 
 /** How operands are drawn where the domain is not the whole line. */
 const DOMAIN: Readonly<Record<string, string>> = {

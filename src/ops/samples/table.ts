@@ -1,3 +1,8 @@
+/**
+ * Sample calls of the built-in operators: what rules and kernels are tried with. Sizes are even on 2 and 3 ranks (6, 9 on
+ * 3), uneven (5, 7) and 1; elementwise operators get theirs from the schema, the others are written by family.
+ */
+
 import { ShardwrightError } from '../../errors.ts';
 import { kernelOf } from '../kernels/table.ts';
 import type { OperatorRecord } from '../record/record.ts';
@@ -25,11 +30,6 @@ import { reductions } from './reductions.ts';
 import { ruleSamples } from './rules.ts';
 import { shapes } from './shapes.ts';
 import { stablehloPointwise, stablehloSamples } from './stablehlo.ts';
-
-/**
- * Sample calls of the built-in operators: what rules and kernels are tried with. Sizes are even on 2 and 3 ranks (6, 9 on
- * 3), uneven (5, 7) and 1; elementwise operators get theirs from the schema, the others are written by family.
- */
 
 const IDENTITIES = ['detach', 'detach_', 'alias', 'lift_fresh'].map((name) => `${name}(x[6,5])`);
 

@@ -1,12 +1,12 @@
-import type { ReduceOp } from '../../mesh/placements/placement.ts';
-import { anyS, cuttable, linearKinds, movedKinds } from '../rules/dims.ts';
-import { defineOp, elements, type OpContext, type OperatorRecord } from '../record/record.ts';
-import { P, rule, type Rule } from '../record/rule.ts';
-
 /**
  * Collectives of a program that is manual over some mesh dims. The rules here speak of the OTHER mesh dims, on which the
  * operation is an ordinary function of its operand; `replica_groups` or `axes` say where it communicates.
  */
+
+import type { ReduceOp } from '../../mesh/placements/placement.ts';
+import { anyS, cuttable, linearKinds, movedKinds } from '../rules/dims.ts';
+import { defineOp, elements, type OpContext, type OperatorRecord } from '../record/record.ts';
+import { P, rule, type Rule } from '../record/rule.ts';
 
 const GROUPS = 'Any replica_groups=None, Any axes=None, int? channel_id=None, bool use_global_device_ids=False';
 

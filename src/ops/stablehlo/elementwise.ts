@@ -1,3 +1,8 @@
+/**
+ * Elementwise operations of StableHLO and CHLO. Operands have one shape (no implicit broadcasting) and results the dtype
+ * of the operands; what is said of pending reductions is the same mathematics as for the ATen twins.
+ */
+
 import type { DType } from '../../graph/types.ts';
 import { sameShape } from '../rules/dims.ts';
 import { realOf } from '../record/dtypes.ts';
@@ -23,11 +28,6 @@ import {
   type TypedContext,
 } from '../record/record.ts';
 import { ALL_KINDS, LINEAR_KINDS, P, rule, type Rule } from '../record/rule.ts';
-
-/**
- * Elementwise operations of StableHLO and CHLO. Operands have one shape (no implicit broadcasting) and results the dtype
- * of the operands; what is said of pending reductions is the same mathematics as for the ATen twins.
- */
 
 type Extra = (ctx: TypedContext) => readonly Rule[];
 

@@ -1,10 +1,10 @@
+/** Operations that compute nothing: values kept apart in time, named or constrained, and the size of a dim. */
+
 import { anyS, cuttable, movedKinds, need } from '../rules/dims.ts';
 import { identityKinds } from '../rules/partials.ts';
 import { pointwiseRules } from '../rules/pointwise.ts';
 import { defineOp, type OperatorRecord, type TypedContext } from '../record/record.ts';
 import { P, R, S, rule, type Rule, type RuleSlot } from '../record/rule.ts';
-
-/** Operations that compute nothing: values kept apart in time, named or constrained, and the size of a dim. */
 
 /** Keeps operations apart in time; every result is its operand. */
 const barrier = defineOp('stablehlo.optimization_barrier', {

@@ -1,3 +1,9 @@
+/**
+ * `gather` and `scatter`, whose dimension numbers say for every dim what it is: taken whole, batched with the indices, or
+ * indexed. Whole and batched dims follow; cut indices give cut (or summed) results; a cut indexed dim is masked, each rank
+ * serving the indices that fall into its rows.
+ */
+
 import { additiveKind, anyS, linearKinds, movedKinds, need } from '../rules/dims.ts';
 import {
   defineOp,
@@ -8,12 +14,6 @@ import {
   type TypedContext,
 } from '../record/record.ts';
 import { P, R, S, rule, type Rule, type RuleSlot } from '../record/rule.ts';
-
-/**
- * `gather` and `scatter`, whose dimension numbers say for every dim what it is: taken whole, batched with the indices, or
- * indexed. Whole and batched dims follow; cut indices give cut (or summed) results; a cut indexed dim is masked, each rank
- * serving the indices that fall into its rows.
- */
 
 const rows = (dim: number): RuleSlot => S(dim, { slicing: 'contiguous' });
 

@@ -1,8 +1,8 @@
+/** Functions of the last dims, which stay whole; every dim before them is a batch. */
+
 import { anyS, cuttable, linearKinds, need } from '../rules/dims.ts';
 import { defineOp, elements, type OperatorRecord } from '../record/record.ts';
 import { P, rule } from '../record/rule.ts';
-
-/** Functions of the last dims, which stay whole; every dim before them is a batch. */
 
 /** Over the last dims; linear, and independent over the others. */
 const fft = defineOp('stablehlo.fft', {

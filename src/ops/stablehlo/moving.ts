@@ -1,11 +1,11 @@
-import { anyS, cuttable, kindsPass, movedKinds, need, pendingRules, perDim } from '../rules/dims.ts';
-import { defineOp, metaBytes, type OpContext, type OperatorRecord, type TensorMeta } from '../record/record.ts';
-import { P, R, S, rule, type Rule, type RuleSlot } from '../record/rule.ts';
-
 /**
  * Operations of StableHLO that move elements: slices, padding, concatenation. Dims that are taken whole follow. Pending
  * reductions pass wherever every element of the result is one of the operands'.
  */
+
+import { anyS, cuttable, kindsPass, movedKinds, need, pendingRules, perDim } from '../rules/dims.ts';
+import { defineOp, metaBytes, type OpContext, type OperatorRecord, type TensorMeta } from '../record/record.ts';
+import { P, R, S, rule, type Rule, type RuleSlot } from '../record/rule.ts';
 
 const self = (ctx: OpContext): TensorMeta => need(ctx, 'operand');
 const LOCAL = { rewrite: 'local-shape' } as const;

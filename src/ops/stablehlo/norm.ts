@@ -1,3 +1,5 @@
+/** Batch normalisation: each feature is its own problem. In training its statistics run over all other dims, which stay whole. */
+
 import { cuttable, need } from '../rules/dims.ts';
 import {
   defineOp,
@@ -8,8 +10,6 @@ import {
   type TypedContext,
 } from '../record/record.ts';
 import { R, S, rule, type Rule, type RuleSlot } from '../record/rule.ts';
-
-/** Batch normalisation: each feature is its own problem. In training its statistics run over all other dims, which stay whole. */
 
 const x = (ctx: OpContext): TensorMeta => need(ctx, 'operand');
 const FLAGS = '*, float epsilon, int feature_index';

@@ -1,9 +1,9 @@
+/** Products: `dot_general` is an einsum written as four lists of dims; a convolution cuts like one in batch and channels. */
+
 import { perDim, sameShape } from '../rules/dims.ts';
 import { einsumFlops, einsumRules } from '../rules/einsum.ts';
 import { defineOp, elements, type OpContext, type OperatorRecord, type TypedContext } from '../record/record.ts';
 import { LINEAR_KINDS, P, R, rule, S, type Rule, type RuleSlot } from '../record/rule.ts';
-
-/** Products: `dot_general` is an einsum written as four lists of dims; a convolution cuts like one in batch and channels. */
 
 const LETTERS = 'abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ';
 

@@ -1,9 +1,9 @@
-import { defineOp, elements, type OperatorRecord } from '../record/record.ts';
-
 /**
  * Random numbers. StableHLO's generators return one stream for the whole result, whose parts are not the streams of the
  * shards: they run replicated.
  */
+
+import { defineOp, elements, type OperatorRecord } from '../record/record.ts';
 
 const rng = defineOp('stablehlo.rng', {
   schema: 'Tensor a, Tensor b, *, int[] shape, str rng_distribution, ScalarType? dtype=None',

@@ -1,3 +1,9 @@
+/**
+ * Reductions with a body: `reduce`, `reduce_window`, `select_and_scatter`, `sort`, `top_k`. The body is known by name
+ * (`add`, `maximum` ...) or only as a subgraph. Every rank starts from the initial value, so for a sum over cut rows it is
+ * pending itself (one rank holds it, the others zero), which is right for any initial value.
+ */
+
 import type { DType } from '../../graph/types.ts';
 import type { ReduceOp } from '../../mesh/placements/placement.ts';
 import { anyS, cuttable, linearKinds } from '../rules/dims.ts';
@@ -11,12 +17,6 @@ import {
 } from '../record/record.ts';
 import { P, R, S, rule, type Rule, type RuleSlot } from '../record/rule.ts';
 import { dilated } from './product.ts';
-
-/**
- * Reductions with a body: `reduce`, `reduce_window`, `select_and_scatter`, `sort`, `top_k`. The body is known by name
- * (`add`, `maximum` ...) or only as a subgraph. Every rank starts from the initial value, so for a sum over cut rows it is
- * pending itself (one rank holds it, the others zero), which is right for any initial value.
- */
 
 /** Pending kind that rows reduced apart leave; undefined where that is not known. */
 function joins(reducer: string, dtype: DType): ReduceOp | undefined {

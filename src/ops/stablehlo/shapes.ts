@@ -1,13 +1,13 @@
+/**
+ * Operations of StableHLO that make and rename elements. Shapes are always written out, so a cut dim mostly means a
+ * rewritten call (`local-shape`). Pending reductions pass wherever every element of the result is one of the operand.
+ */
+
 import { DTYPE_BYTES } from '../../graph/types.ts';
 import { anyS, cuttable, kindsPass, movedKinds, need, perDim } from '../rules/dims.ts';
 import { defineOp, elements, type OpContext, type OperatorRecord, type TensorMeta } from '../record/record.ts';
 import { R, S, rule } from '../record/rule.ts';
 import { viewRules } from '../rules/viewgroups.ts';
-
-/**
- * Operations of StableHLO that make and rename elements. Shapes are always written out, so a cut dim mostly means a
- * rewritten call (`local-shape`). Pending reductions pass wherever every element of the result is one of the operand.
- */
 
 const self = (ctx: OpContext): TensorMeta => need(ctx, 'operand');
 const LOCAL = { rewrite: 'local-shape' } as const;

@@ -1,8 +1,8 @@
+/** Fused attention: one backward operator gives the gradients of query, key and value (and of a mask, where the form has it). */
+
 import type { Arg, ValueRef } from '../../graph/types.ts';
 import { literal } from './build.ts';
 import { named, together, type Gradients, type VjpCall, type Vjps } from './vjp.ts';
-
-/** Fused attention: one backward operator gives the gradients of query, key and value (and of a mask, where the form has it). */
 
 const QKV = ['query', 'key', 'value'];
 

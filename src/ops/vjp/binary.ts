@@ -1,9 +1,9 @@
+/** Elementwise functions of several operands. A tie of maximum, minimum or clamp goes to the first argument. */
+
 import type { ValueRef } from '../../graph/types.ts';
 import { categoryOf } from '../record/dtypes.ts';
 import { literal, type CallBuilder, type Operand } from './build.ts';
 import { named, type VjpCall, type Vjps } from './vjp.ts';
-
-/** Elementwise functions of several operands. A tie of maximum, minimum or clamp goes to the first argument. */
 
 /** A tensor argument, or the number in its place. */
 function operand(c: VjpCall, name: string): Operand {

@@ -1,6 +1,6 @@
-import { named, together, type VjpCall, type Vjps } from './vjp.ts';
-
 /** Convolution: gradients of input, weight and bias by one call. */
+
+import { named, together, type VjpCall, type Vjps } from './vjp.ts';
 
 const NAMES = ['input', 'weight', 'bias'];
 

@@ -1,7 +1,7 @@
+/** Look-ups and writes by index: what was read is added back where it was read, what was overwritten gets nothing. */
+
 import type { Arg, ValueRef } from '../../graph/types.ts';
 import { named, type VjpCall, type Vjps } from './vjp.ts';
-
-/** Look-ups and writes by index: what was read is added back where it was read, what was overwritten gets nothing. */
 
 const index = (c: VjpCall): Arg => c.arg('indices') ?? [];
 const dim = (c: VjpCall): Arg => c.arg('dim') ?? 0;

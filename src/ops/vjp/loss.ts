@@ -1,8 +1,8 @@
+/** Losses. `reduction` is 0 none, 1 mean, 2 sum. */
+
 import type { ValueRef } from '../../graph/types.ts';
 import { literal } from './build.ts';
 import { named, type VjpCall, type Vjps } from './vjp.ts';
-
-/** Losses. `reduction` is 0 none, 1 mean, 2 sum. */
 
 const MEAN = 1;
 

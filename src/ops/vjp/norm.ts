@@ -1,7 +1,7 @@
+/** Normalisations: one backward operator gives the gradients of input, weight and bias; a mask says which are wanted. */
+
 import type { Arg, ValueRef } from '../../graph/types.ts';
 import { named, together, type Gradients, type VjpCall, type Vjps } from './vjp.ts';
-
-/** Normalisations: one backward operator gives the gradients of input, weight and bias; a mask says which are wanted. */
 
 function mask(c: VjpCall, names: readonly string[]): Arg {
   return names.map((name) => c.optional(name) !== null && c.wants(name));

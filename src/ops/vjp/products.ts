@@ -1,9 +1,9 @@
+/** Matrix products. A product whose two operands are differentiated costs twice its forward work in the backward pass. */
+
 import type { ValueRef } from '../../graph/types.ts';
 import type { CallBuilder } from './build.ts';
 import { letters as einsumLetters } from '../einsum/letters.ts';
 import { named, type VjpCall, type Vjps } from './vjp.ts';
-
-/** Matrix products. A product whose two operands are differentiated costs twice its forward work in the backward pass. */
 
 /**
  * Gradient of the right operand of `a @ b`. A right operand that is a transposed matrix gets a transposed gradient, so that

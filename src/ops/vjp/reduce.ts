@@ -1,8 +1,8 @@
+/** Reductions: the gradient is spread over what was reduced, weighted by how much each element counts. */
+
 import type { ValueRef } from '../../graph/types.ts';
 import { literal, type CallBuilder } from './build.ts';
 import { frontDim, named, type VjpCall, type Vjps } from './vjp.ts';
-
-/** Reductions: the gradient is spread over what was reduced, weighted by how much each element counts. */
 
 /** Dims that the call reduces, from the front; all where it names none. */
 function reduced(c: VjpCall): number[] {

@@ -1,7 +1,7 @@
+/** Softmax and its logarithm, by PyTorch's backward operators of gradient and result. */
+
 import type { DType } from '../../graph/types.ts';
 import { named, type VjpCall, type Vjps } from './vjp.ts';
-
-/** Softmax and its logarithm, by PyTorch's backward operators of gradient and result. */
 
 function inputType(c: VjpCall): DType {
   return c.ctx.tensor('self')?.dtype ?? 'f32';

@@ -1,8 +1,8 @@
+/** Elementwise functions of one tensor. Formulas are those of PyTorch's `derivatives.yaml`, in the same operators. */
+
 import type { ValueRef } from '../../graph/types.ts';
 import type { CallBuilder } from './build.ts';
 import { named, type VjpCall, type Vjps } from './vjp.ts';
-
-/** Elementwise functions of one tensor. Formulas are those of PyTorch's `derivatives.yaml`, in the same operators. */
 
 type Formula = (b: CallBuilder, g: ValueRef, c: VjpCall) => ValueRef | null;
 

@@ -1,7 +1,7 @@
+/** Joint graphs of bodies: what asks for one, and questions about it. */
+
 import type { Graph, Node, ValueRef } from '../../graph/types.ts';
 import { eachOperand } from '../../graph/value.ts';
-
-/** Joint graphs of bodies: what asks for one, and questions about it. */
 
 /**
  * The joint graph of a body: its results, then one gradient slot for each input, in order. Tangents are asked for the results

@@ -1,12 +1,12 @@
-import { internalError, ShardwrightError } from '../../errors.ts';
-import type { LinearProgram } from '../../solver/milp/linear-program.ts';
-import { askLibrary } from '../../solver/milp/library.ts';
-
 /**
  * Optimal rematerialisation of a whole graph: the integer program of Checkmate (Jain et al., arXiv:1910.02653, section 4).
  * Stage t computes node t for the first time, and any earlier nodes once more; what stands in memory between two stages is
  * chosen. Columns grow with the square of the nodes: a block of a model, not a model.
  */
+
+import { internalError, ShardwrightError } from '../../errors.ts';
+import type { LinearProgram } from '../../solver/milp/linear-program.ts';
+import { askLibrary } from '../../solver/milp/library.ts';
 
 /** Nodes in topological order; the last one is the goal. */
 export interface RematGraph {

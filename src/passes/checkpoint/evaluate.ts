@@ -1,10 +1,10 @@
-import { kneeOf } from './knee.ts';
-import { ShardwrightError } from '../../errors.ts';
-
 /**
  * What a choice of kept values costs: time to compute the rest again, and memory, at the end of the forward pass or with
  * what the backward pass recomputes on the way.
  */
+
+import { kneeOf } from './knee.ts';
+import { ShardwrightError } from '../../errors.ts';
 
 /** Values of a forward graph that may be kept or computed again, in program order. */
 export interface RecomputeGraph {

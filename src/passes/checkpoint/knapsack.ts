@@ -1,9 +1,9 @@
-import { ShardwrightError } from '../../errors.ts';
-
 /**
  * Which values to keep under a byte limit so that the most recompute time is saved: a 0/1 knapsack. Sizes need not be whole
  * numbers: the exact solver walks the frontier of (bytes, seconds) instead of a grid of memory quanta.
  */
+
+import { ShardwrightError } from '../../errors.ts';
 
 /** One value that may be kept instead of being computed again. */
 export interface KeepItem {

@@ -1,8 +1,3 @@
-import { internalError, ShardwrightError } from '../../errors.ts';
-import type { LinearProgram } from '../../solver/milp/linear-program.ts';
-import { askLibrary } from '../../solver/milp/library.ts';
-import type { CurveLine } from './recompute-curve.ts';
-
 /**
  * Checkpointing per module (PyTorch's `torch.distributed._tools.sac_ilp`): which modules of a tree are checkpointed, and what
  * share of its activations each discards, so that memory in the backward pass stays within a budget at the least recompute time.
@@ -18,6 +13,11 @@ import type { CurveLine } from './recompute-curve.ts';
  *
  * The pieces are scaled by y instead of switched by a large constant: the same integer points, and a far better relaxation.
  */
+
+import { internalError, ShardwrightError } from '../../errors.ts';
+import type { LinearProgram } from '../../solver/milp/linear-program.ts';
+import { askLibrary } from '../../solver/milp/library.ts';
+import type { CurveLine } from './recompute-curve.ts';
 
 /** One module of a tree; modules inside it are those whose names continue its own after a dot. Bytes are of one device. */
 export interface ModuleStatistics {

@@ -1,10 +1,10 @@
-import { ShardwrightError } from '../../errors.ts';
-import { bestKept } from './knapsack.ts';
-
 /**
  * Per-operator checkpointing of one region: every operator's result is kept or computed again. Some are not free to choose:
  * results without bytes of their own are kept, views are taken again, what is written in place goes with its owner.
  */
+
+import { ShardwrightError } from '../../errors.ts';
+import { bestKept } from './knapsack.ts';
 
 export interface RegionOp {
   readonly seconds: number;

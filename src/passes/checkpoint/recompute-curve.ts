@@ -1,10 +1,10 @@
-import { regionGroups, type RegionOp } from './per-op.ts';
-
 /**
  * What it costs to discard a share of a region's results: operators are given up in the order of bytes freed a second, and the
  * staircase that this draws is laid under a convex line of two pieces, which a linear program can hold (the trade-off curve of
  * PyTorch's `torch.distributed._tools.sac_estimator`).
  */
+
+import { regionGroups, type RegionOp } from './per-op.ts';
 
 /** After discarding this share of the region's bytes, this share of its seconds runs again. */
 export interface CurvePoint {

@@ -1,10 +1,10 @@
-import { ShardwrightError } from '../../errors.ts';
-
 /**
  * Optimal checkpointing of a chain of stages under a memory limit (persistent schedules): Rotor, Beaumont et al.,
  * "Optimal Re-Materialization Strategies for Heterogeneous Chains" (arXiv:1911.13214), the dynamic program of its section 4.
  * A stage is run without saving (its input is kept or dropped) or saving everything that its backward needs.
  */
+
+import { ShardwrightError } from '../../errors.ts';
 
 /** One stage of a chain. Bytes are in slots of any unit, whole numbers. */
 export interface ChainStage {

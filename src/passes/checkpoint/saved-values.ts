@@ -1,12 +1,12 @@
-import { ShardwrightError } from '../../errors.ts';
-import { bestKept } from './knapsack.ts';
-import { minNodeCut } from './min-cut.ts';
-
 /**
  * Which forward values to keep for the backward pass under a budget between "keep what is dear to compute" (1) and "keep
  * only the inputs" (0): a least cut of bytes with less and less that may not be computed again, then a knapsack over the
  * dear values. Form of the method: PyTorch's min-cut partitioner with an activation memory budget (torch/_functorch).
  */
+
+import { ShardwrightError } from '../../errors.ts';
+import { bestKept } from './knapsack.ts';
+import { minNodeCut } from './min-cut.ts';
 
 /** A value of the forward pass. */
 export interface ForwardValue {

@@ -1,9 +1,9 @@
+/** Control-flow calls by their parts, as passes read them. The forms are those of `graph/control.ts`. */
+
 import { internalError } from '../../errors.ts';
 import { placeholdersOf } from '../../graph/control.ts';
 import type { Arg, Graph, Node } from '../../graph/types.ts';
 import { getOwn, isGraphRef, isList } from '../../graph/value.ts';
-
-/** Control-flow calls by their parts, as passes read them. The forms are those of `graph/control.ts`. */
 
 export interface BranchForm {
   readonly kind: 'branch';

@@ -1,15 +1,15 @@
+/**
+ * A map whose rows are shared out: its trips do not depend on each other, so a device that holds some rows of what is mapped
+ * over runs the body, unsharded, for these alone. As an operator of its own: all scanned tensors and all results are cut on
+ * dim 0 alike, what the body captures is whole.
+ */
+
 import type { Graph, Node } from '../../graph/types.ts';
 import { bind } from '../../ops/record/infer.ts';
 import { defineOp, type OperatorRecord, type OpWork, type TypedContext } from '../../ops/record/record.ts';
 import { R, rule, S } from '../../ops/record/rule.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
 import { shapeOf } from '../sizes/dims.ts';
-
-/**
- * A map whose rows are shared out: its trips do not depend on each other, so a device that holds some rows of what is mapped
- * over runs the body, unsharded, for these alone. As an operator of its own: all scanned tensors and all results are cut on
- * dim 0 alike, what the body captures is whole.
- */
 
 /** @returns undefined for a body with control flow or random numbers in it, whose rows are not told apart */
 export function mapRowsRecord(target: string, body: Graph, table: OperatorTable): OperatorRecord | undefined {

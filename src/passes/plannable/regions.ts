@@ -1,6 +1,6 @@
-import type { Arg, Graph, Node } from '../../graph/types.ts';
-
 /** What stood where before the bodies of a program were put in line: the way back from an opened graph to its calls. */
+
+import type { Arg, Graph, Node } from '../../graph/types.ts';
 
 /** A body in line: its nodes stand one after another. */
 export interface OpenedBody {

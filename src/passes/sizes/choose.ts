@@ -1,11 +1,11 @@
-import type { Relation, SizeRelations } from './relation-set.ts';
-import { fewestRows, windowCount } from './windows.ts';
-
 /**
  * Chooses new sizes of axes. In go relations, out come sizes that are small, equal where they were equal and distinct where
  * they were distinct if that can be, cut evenly by a mesh where they were. Axes that no relation ties are chosen apart; where
  * no smaller sizes are found for some that are tied, those keep theirs.
  */
+
+import type { Relation, SizeRelations } from './relation-set.ts';
+import { fewestRows, windowCount } from './windows.ts';
 
 /** Tries per axis, besides the size itself. */
 const MAX_CANDIDATES = 48;

@@ -1,3 +1,10 @@
+/**
+ * Which dims of a program are one size. In go its nodes, out come axes: numbers of the same axis are the same number whatever
+ * the sizes become. Two dims of a call are one axis where a rule of the operator cuts both together; dims that no rule cuts
+ * are one axis where their sizes are equal, and so are all dims of a control-flow call and its bodies. Axes of one size that
+ * the same operators use in the same places (the widths of all layers) count as one.
+ */
+
 import { CONTROL_TARGETS, controlCall, placeholdersOf } from '../../graph/control.ts';
 import type { Graph, Node, TensorType, ValueType } from '../../graph/types.ts';
 import { getOwn, isList, isRef } from '../../graph/value.ts';
@@ -5,13 +12,6 @@ import { bindCall, tensorInputs } from '../../ops/record/context.ts';
 import type { TypedContext } from '../../ops/record/record.ts';
 import { inOnePiece } from '../../ops/record/rule.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
-
-/**
- * Which dims of a program are one size. In go its nodes, out come axes: numbers of the same axis are the same number whatever
- * the sizes become. Two dims of a call are one axis where a rule of the operator cuts both together; dims that no rule cuts
- * are one axis where their sizes are equal, and so are all dims of a control-flow call and its bodies. Axes of one size that
- * the same operators use in the same places (the widths of all layers) count as one.
- */
 
 /** The axes of a value: one a dim of a tensor, lists of a tuple. */
 export interface ValueAxes {

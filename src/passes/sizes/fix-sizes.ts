@@ -1,9 +1,9 @@
+/** Symbolic sizes of a graph, and the graph with them fixed. */
+
 import { ShardwrightError, suggestion } from '../../errors.ts';
 import { sizeNames, sizeValue, type SizeValues } from '../../graph/text/size-value.ts';
 import type { Arg, Dim, Graph, Node, Sym, ValueType } from '../../graph/types.ts';
 import { eachOperand, getOwn, isList, setOwn } from '../../graph/value.ts';
-
-/** Symbolic sizes of a graph, and the graph with them fixed. */
 
 /** A named size that a program leaves open. */
 export interface OpenSize {

@@ -1,13 +1,13 @@
+/**
+ * Literals that are sizes or positions, at new sizes. In go a call at its old sizes and the new sizes of its tensors, out
+ * come its arguments; `written` knows the meaning of the literal, `byValue` replaces numbers that are sizes of its tensors.
+ */
+
 import type { Arg, Node } from '../../graph/types.ts';
 import { isList } from '../../graph/value.ts';
 import type { OperatorRecord, TypedContext } from '../../ops/record/record.ts';
 import { sliceParts } from './relations.ts';
 import { cumulative } from './window-relations.ts';
-
-/**
- * Literals that are sizes or positions, at new sizes. In go a call at its old sizes and the new sizes of its tensors, out
- * come its arguments; `written` knows the meaning of the literal, `byValue` replaces numbers that are sizes of its tensors.
- */
 
 export interface Resized {
   /** The call at the old sizes. */

@@ -1,8 +1,8 @@
+/** What the sizes of a program must satisfy: in go relations of axes as they are found, out comes each of them once. */
+
 import type { Node } from '../../graph/types.ts';
 import type { ProgramAxes, ProgramNode } from './dims.ts';
 import type { Slide } from './windows.ts';
-
-/** What the sizes of a program must satisfy: in go relations of axes as they are found, out comes each of them once. */
 
 export interface Relation {
   readonly kind: 'product' | 'sum' | 'shift' | 'multiple' | 'atMost' | 'window';

@@ -1,3 +1,8 @@
+/**
+ * What the sizes of a program must satisfy whatever they are. In go calls with the axes of their dims, out come relations
+ * of axes: views need products, joins and slices need sums, padding needs a difference, windows need their count.
+ */
+
 import { elements } from '../../ops/record/record.ts';
 import type { TypedContext } from '../../ops/record/record.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
@@ -5,11 +10,6 @@ import { viewGroups, type DimSpec } from '../../ops/rules/viewgroups.ts';
 import type { AxisCall, ProgramNode } from './dims.ts';
 import type { SizeRelations } from './relation-set.ts';
 import { readWindows } from './window-relations.ts';
-
-/**
- * What the sizes of a program must satisfy whatever they are. In go calls with the axes of their dims, out come relations
- * of axes: views need products, joins and slices need sums, padding needs a difference, windows need their count.
- */
 
 type Reader = (relations: SizeRelations, call: AxisCall) => void;
 

@@ -1,9 +1,9 @@
+/** Relations of calls that slide windows or count groups: convolutions, pools, resampling, group norms. */
+
 import type { OperatorRecord } from '../../ops/record/record.ts';
 import type { AxisCall } from './dims.ts';
 import type { SizeRelations } from './relation-set.ts';
 import { slidDims, windowCount, type Slide } from './windows.ts';
-
-/** Relations of calls that slide windows or count groups: convolutions, pools, resampling, group norms. */
 
 export function readWindows(relations: SizeRelations, call: AxisCall, record: OperatorRecord): void {
   const { name } = record;

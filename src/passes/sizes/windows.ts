@@ -1,6 +1,6 @@
-import type { OperatorRecord, TypedContext } from '../../ops/record/record.ts';
-
 /** Windows that slide over spatial dims: how the sizes of convolutions and pools hang together. */
+
+import type { OperatorRecord, TypedContext } from '../../ops/record/record.ts';
 
 export interface Slide {
   readonly stride: number;

@@ -1,8 +1,8 @@
+/** Optimizers as functions of parameter, gradient and state: element-wise, without mutation. */
+
 import { ShardwrightError } from '../../errors.ts';
 import type { DType, ValueRef } from '../../graph/types.ts';
 import { literal, type CallBuilder } from '../../ops/vjp/build.ts';
-
-/** Optimizers as functions of parameter, gradient and state: element-wise, without mutation. */
 
 export interface SgdOptions {
   readonly lr: number;

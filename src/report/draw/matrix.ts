@@ -1,10 +1,10 @@
-import { ShardwrightError } from '../../errors.ts';
-
 /**
  * A tensor of any rank as a matrix of matrices: dims alternate between horizontal and vertical from the innermost outwards,
  * so that every dim keeps one direction of the page (E. Yang, "Draw high dimensional tensors as a matrix of matrices").
  * With n dims, dim d is horizontal iff n-1-d is even, and its level is floor((n-1-d)/2). Sizes of 2 give Morton order.
  */
+
+import { ShardwrightError } from '../../errors.ts';
 
 /** What stands between two neighbouring rows or columns. */
 export interface Gap {

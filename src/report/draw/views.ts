@@ -1,3 +1,5 @@
+/** What the cells of a drawing show: values, offsets of a layout, or the devices of a placement. */
+
 import { ShardwrightError } from '../../errors.ts';
 import { offsets } from '../../mesh/layout/coordinates.ts';
 import { treeModes, treeProduct, type Order } from '../../mesh/layout/int-tree.ts';
@@ -8,8 +10,6 @@ import type { Placement } from '../../mesh/placements/placement.ts';
 import { heldRows, isPending, type Sharding } from '../../mesh/sharding/sharding.ts';
 import { deviceList } from './blocks.ts';
 import { checkShape, matrixOfMatrices, type Cuts, type Drawing } from './matrix.ts';
-
-/** What the cells of a drawing show: values, offsets of a layout, or the devices of a placement. */
 
 /** The values 0, 1, 2 ... in row-major order. */
 export function valuesDrawing(shape: readonly number[], cuts: Cuts = new Map()): Drawing {

@@ -1,12 +1,12 @@
-import * as z from 'zod';
-import { ShardwrightError } from '../../errors.ts';
-import { PIPELINE_SCHEDULES } from '../../simulate/pipeline/schedules.ts';
-import type { Comparison } from '../../zoo/compare/comparison.ts';
-
 /**
  * What `compare --json` prints, read back: by `report`, and by `compare --merge`. The type of the schema is that of the record, so
  * that a key that is added there and forgotten here does not compile. Further keys are kept.
  */
+
+import * as z from 'zod';
+import { ShardwrightError } from '../../errors.ts';
+import { PIPELINE_SCHEDULES } from '../../simulate/pipeline/schedules.ts';
+import type { Comparison } from '../../zoo/compare/comparison.ts';
 
 const MOST_PLANS = 100_000;
 

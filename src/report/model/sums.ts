@@ -1,3 +1,5 @@
+/** What a report adds up from a plan alone: parameters, operators and collectives by kind. */
+
 import type { Cluster } from '../../cost/hardware/cluster.ts';
 import { ShardwrightError } from '../../errors.ts';
 import { DTYPE_BYTES, type Graph } from '../../graph/types.ts';
@@ -8,8 +10,6 @@ import type { Plan } from '../../plan/record/types.ts';
 import { ringBytes } from '../../zoo/compare/price.ts';
 import { axesKey, type Streams } from '../analysis/streams.ts';
 import { foldParameters } from './parameters.ts';
-
-/** What a report adds up from a plan alone: parameters, operators and collectives by kind. */
 
 export interface ReportParameter {
   readonly name: string;

@@ -1,8 +1,8 @@
+/** The stages of a compared plan in words and rows: what the terminal and the pages say alike. */
+
 import type { ComparedLayout, ComparedStage } from '../../zoo/compare/comparison.ts';
 import { stageText, type ReportStage } from '../analysis/pipeline.ts';
 import { bytesText, countText, percentText, secondsText, tableText } from '../../units.ts';
-
-/** The stages of a compared plan in words and rows: what the terminal and the pages say alike. */
 
 /** A stage as `stageText` reads it. */
 export function comparedStage({ first, end, embedding, head }: ComparedStage): Pick<ReportStage, 'layers' | 'embedding' | 'head'> {

@@ -1,11 +1,11 @@
-import { ShardwrightError } from '../../errors.ts';
-import type { StageSeconds } from './play.ts';
-import type { PipelineSchedule, PipelineShape } from './schedules.ts';
-
 /**
  * Pipeline bubbles in closed form, for equal stages and free messages: first estimates, and what the event simulation is held
  * to. Sources: arXiv:2104.04473 section 2.2 (1F1B, interleaved), arXiv:2401.10241 section 2.3 (zero bubble).
  */
+
+import { ShardwrightError } from '../../errors.ts';
+import type { StageSeconds } from './play.ts';
+import type { PipelineSchedule, PipelineShape } from './schedules.ts';
 
 /**
  * Seconds that a device waits in a step. Zero-bubble forms hold from as many microbatches on as the schedule needs to fill

@@ -1,11 +1,11 @@
-import { internalError, ShardwrightError } from '../../errors.ts';
-import { passOrder, splitsBackward, type Pass, type PipelineSchedule, type PipelineShape } from './schedules.ts';
-
 /**
  * Runs a pipeline schedule by events: a device takes its passes in order, each as soon as the device is free and what the
  * pass needs has arrived. Activations and their gradients travel beside the compute, one message at a time on each boundary
  * and direction.
  */
+
+import { internalError, ShardwrightError } from '../../errors.ts';
+import { passOrder, splitsBackward, type Pass, type PipelineSchedule, type PipelineShape } from './schedules.ts';
 
 /** Seconds of one microbatch on one stage. Where the schedule has no W, backward takes both parts at once. */
 export interface StageSeconds {

@@ -1,10 +1,10 @@
-import { ShardwrightError, suggestion } from '../../errors.ts';
-
 /**
  * Pipeline schedules: the order in which every device runs the forward and backward passes of its microbatches. An order says
  * nothing of time; `play.ts` runs it. Sources: GPipe (arXiv:1811.06965), 1F1B (PipeDream-Flush, arXiv:2006.09503), interleaved
  * (Megatron-LM, arXiv:2104.04473), zero bubble (arXiv:2401.10241).
  */
+
+import { ShardwrightError, suggestion } from '../../errors.ts';
 
 export const PIPELINE_SCHEDULES = ['gpipe', '1f1b', 'interleaved', 'zb-h1', 'zb-h2'] as const;
 export type PipelineSchedule = (typeof PIPELINE_SCHEDULES)[number];

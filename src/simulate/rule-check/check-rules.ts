@@ -1,3 +1,9 @@
+/**
+ * The sharding rules of an operator of the user, tried by execution. In: its record, with a kernel or a decomposition that
+ * gives its values, and calls to try. Out: the rules that execution refutes, and the placements that it confirms and no rule
+ * has.
+ */
+
 import { ShardwrightError } from '../../errors.ts';
 import { builtinOperators } from '../../ops/builtin.ts';
 import { decomposedKernel, type Decompose } from '../../ops/vjp/composite/decomposed.ts';
@@ -7,12 +13,6 @@ import type { OperatorRecord } from '../../ops/record/record.ts';
 import { OperatorRegistry } from '../../ops/registry.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
 import { validateRules, type Validation, type ValidationOptions } from './check.ts';
-
-/**
- * The sharding rules of an operator of the user, tried by execution. In: its record, with a kernel or a decomposition that
- * gives its values, and calls to try. Out: the rules that execution refutes, and the placements that it confirms and no rule
- * has.
- */
 
 export interface RuleCheckOptions extends Omit<ValidationOptions, 'operators'> {
   /** Arguments of the calls to try, `x[6,4], x[4,6]`; default those of the record, or of an elementwise schema. */

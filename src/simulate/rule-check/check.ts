@@ -1,3 +1,9 @@
+/**
+ * The validator: tries the rules of operators on simulated ranks. *Unsound* is a rule that the product offers and execution
+ * refutes; *missing* is a combination of placements that execution confirms on all draws and numbers of ranks, and that
+ * neither a rule nor a free conversion gives.
+ */
+
 import { didYouMean, ShardwrightError } from '../../errors.ts';
 import type { ReduceOp } from '../../mesh/placements/placement.ts';
 import { R, slotText, type Rule, type RuleSlot } from '../../ops/record/rule.ts';
@@ -8,12 +14,6 @@ import type { OperatorTable } from '../../ops/record/table.ts';
 import { inputSlots, isConstant, refute, trialsOf, validOutputs, type Trial } from './judge.ts';
 import { follows, offeredRules } from './offers.ts';
 import { SampleCall } from './sample-call.ts';
-
-/**
- * The validator: tries the rules of operators on simulated ranks. *Unsound* is a rule that the product offers and execution
- * refutes; *missing* is a combination of placements that execution confirms on all draws and numbers of ranks, and that
- * neither a rule nor a free conversion gives.
- */
 
 export interface ValidationOptions {
   /** Canonical names of the operators to try; default every operator with samples. */

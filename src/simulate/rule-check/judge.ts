@@ -1,3 +1,5 @@
+/** Judges single-dim rules by execution on one mesh dim of some ranks. */
+
 import { ShardwrightError } from '../../errors.ts';
 import type { DType } from '../../graph/types.ts';
 import type { ReduceOp } from '../../mesh/placements/placement.ts';
@@ -9,8 +11,6 @@ import type { Draw } from '../../ops/samples/values.ts';
 import { chunkOf, holds, place, type Piece } from './pieces.ts';
 import { localSizes, runGroup, type Group, type Window } from './rewrites.ts';
 import type { Results, SampleCall } from './sample-call.ts';
-
-/** Judges single-dim rules by execution on one mesh dim of some ranks. */
 
 /** Values of all tensors of a call, and its results on them. */
 export interface Trial {

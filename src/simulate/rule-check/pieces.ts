@@ -1,11 +1,11 @@
+/** What the ranks of one mesh dim hold of a tensor, and what they are said to hold: the definitions of the placements. */
+
 import type { ReduceOp } from '../../mesh/placements/placement.ts';
 import { flat, fromFlat, type NDArray } from '../../ndarray/array.ts';
 import { numbersOf, ofParts, partsOf } from '../../ndarray/complex.ts';
 import { philox } from '../../ndarray/random.ts';
 import { concat, rows } from '../../ndarray/views.ts';
 import type { RuleSlot } from '../../ops/record/rule.ts';
-
-/** What the ranks of one mesh dim hold of a tensor, and what they are said to hold: the definitions of the placements. */
 
 /** One rank's part of a tensor. */
 export interface Piece {

@@ -1,12 +1,12 @@
-import type { CollectiveKind } from '../../cost/collective-model.ts';
-import type { MemoryKind } from '../../cost/memory/timeline.ts';
-import { internalError } from '../../errors.ts';
-
 /**
  * What one device does in a step, with prices: tasks in program order on streams that work side by side, and the buffers that
  * they read and write. Data is the only order between streams, so a pass may move tasks as long as every buffer is still
  * written before it is read; results cannot change.
  */
+
+import type { CollectiveKind } from '../../cost/collective-model.ts';
+import type { MemoryKind } from '../../cost/memory/timeline.ts';
+import { internalError } from '../../errors.ts';
 
 /** Stream of kernels; streams above it carry collectives. */
 export const COMPUTE = 0;

@@ -1,3 +1,13 @@
+/**
+ * Propagates placements through an einshard program, forward, one mesh dim after the other by the rules of the einsum.
+ *
+ * On a mesh dim the rule is taken that lets the fewest tensors communicate (one that is read twice in one placement does so
+ * once); then the one that slices the fewest whole
+ * ones; then one whose output is not pending, that is, letters that stay win over contracted ones (the batch is kept and
+ * weights are gathered); then the one that moves the fewest bytes. A pending sum passes through the other side of a
+ * product; it is reduced before a function that is not linear, and at the end.
+ */
+
 import { dtensorModel } from '../../cost/presets/dtensor.ts';
 import type { CollectiveKind } from '../../cost/collective-model.ts';
 import { Redistributor } from '../../cost/redistribution/redistribute.ts';
@@ -10,16 +20,6 @@ import { partialCode, REPLICATE_CODE, shardCode, ShardingSpace } from '../../mes
 import { einsumRules } from '../../ops/rules/einsum.ts';
 import { R, type Rule, type RuleSlot } from '../../ops/record/rule.ts';
 import type { EinshardProgram, EinsumStep, PointwiseStep } from './steps.ts';
-
-/**
- * Propagates placements through an einshard program, forward, one mesh dim after the other by the rules of the einsum.
- *
- * On a mesh dim the rule is taken that lets the fewest tensors communicate (one that is read twice in one placement does so
- * once); then the one that slices the fewest whole
- * ones; then one whose output is not pending, that is, letters that stay win over contracted ones (the batch is kept and
- * weights are gathered); then the one that moves the fewest bytes. A pending sum passes through the other side of a
- * product; it is reduced before a function that is not linear, and at the end.
- */
 
 /** A tensor of the program, as the table prints it. */
 export interface ProgramValue {

@@ -1,7 +1,3 @@
-import * as z from 'zod';
-import { ShardwrightError, suggestion } from '../../errors.ts';
-import { DTYPES, type DType } from '../../graph/types.ts';
-
 /**
  * Reads the program of `einshard --program`: tensors with their einshard expressions, and steps that combine them.
  *
@@ -12,6 +8,10 @@ import { DTYPES, type DType } from '../../graph/types.ts';
  * `tensors` may also be an object, by name. A tensor without an expression is replicated; its dtype is f32 unless stated.
  * A step may name its operands behind it: `Y = bx,xy->by (X, W1)`, `H = relu (Y)`.
  */
+
+import * as z from 'zod';
+import { ShardwrightError, suggestion } from '../../errors.ts';
+import { DTYPES, type DType } from '../../graph/types.ts';
 
 export interface ProgramTensor {
   readonly name: string;

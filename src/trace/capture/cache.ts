@@ -1,10 +1,10 @@
+/** Captured graphs by what they take for granted: inputs that a graph covers reuse it, others make a new one. */
+
 import { ShardwrightError } from '../../errors.ts';
 import { brokenGuard } from '../record/guards.ts';
 import { DimSpec, TensorSpec } from '../record/spec.ts';
 import { captureAny, inputTreeOf, type Capture, type InputTree, type OutputTree, type TraceOptions } from '../trace.ts';
 import { leavesOf, mapTree, valueOfTree, type Tree } from '../record/tree.ts';
-
-/** Captured graphs by what they take for granted: inputs that a graph covers reuse it, others make a new one. */
 
 export interface GraphCacheOptions extends TraceOptions {
   /**

@@ -1,3 +1,8 @@
+/**
+ * Bodies of control-flow operators while they are traced. A body runs on fresh inputs: one for each operand, then one for
+ * each outer tensor that it reads, in the order of first use. The bodies of one operator have identical inputs.
+ */
+
 import type { DType, Graph, ValueRef } from '../../graph/types.ts';
 import { functionalForm } from '../../ops/record/in-place.ts';
 import { recordInto, type Recorder, type TracedValue } from '../record/recorder.ts';
@@ -6,11 +11,6 @@ import { tracedValue } from '../tensor/core.ts';
 import { tensorOf } from '../tensor/tensor.ts';
 import { mapTree, treeOf, valueOfTree, type HostValue, type Tree } from '../record/tree.ts';
 import { isFloating, valueText } from '../record/typed-value.ts';
-
-/**
- * Bodies of control-flow operators while they are traced. A body runs on fresh inputs: one for each operand, then one for
- * each outer tensor that it reads, in the order of first use. The bodies of one operator have identical inputs.
- */
 
 /** What an input of a body looks like. */
 export type InputLike = Pick<TracedValue, 'name' | 'dtype' | 'shape' | 'requiresGrad'>;

@@ -1,14 +1,14 @@
+/**
+ * Carries of loops that start as numbers of the host. A whole number starts as i64; where the body returns a floating-point
+ * value for it, the number starts as that type instead, as it would in arithmetic: `foriLoop(0, 3, (i, c) => c.mul(0.5), 1)`.
+ */
+
 import type { DType } from '../../graph/types.ts';
 import { asTensor, flat, refill, valueOf, type Flat } from './control.ts';
 import { withScalars } from './body.ts';
 import type { Recorder, TracedValue } from '../record/recorder.ts';
 import type { Tree } from '../record/tree.ts';
 import { isFloating } from '../record/typed-value.ts';
-
-/**
- * Carries of loops that start as numbers of the host. A whole number starts as i64; where the body returns a floating-point
- * value for it, the number starts as that type instead, as it would in arithmetic: `foriLoop(0, 3, (i, c) => c.mul(0.5), 1)`.
- */
 
 interface Attempt<T> {
   /** What the body returns for the carry. */

@@ -1,10 +1,10 @@
-import { relative } from 'node:path';
-import { fileURLToPath } from 'node:url';
-
 /**
  * Where in the user's program a call stands: the first stack frame outside the library. Frames are read raw, which is
  * cheap; only a position that was not seen before is put through the source maps of the running environment.
  */
+
+import { relative } from 'node:path';
+import { fileURLToPath } from 'node:url';
 
 /** The folder of the library's own code, `.../src/` or `.../dist/`. */
 const LIBRARY = fileURLToPath(new URL('../../', import.meta.url));

@@ -1,11 +1,11 @@
-import type ts from 'typescript';
-import { tensorCoercions } from './no-tensor-coercion.ts';
-
 /**
  * `shardwright/eslint`: an ESLint plugin with the rule `no-tensor-coercion`, and a config for model files that joins it with
  * the two stock typed rules that see conditions. ESLint and typescript-eslint are the user's; their types are only
  * described here as far as they are used.
  */
+
+import type ts from 'typescript';
+import { tensorCoercions } from './no-tensor-coercion.ts';
 
 /** What a rule sees of ESLint. */
 export interface RuleContext {

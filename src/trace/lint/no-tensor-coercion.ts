@@ -1,12 +1,12 @@
-import ts from 'typescript';
-import { bare } from '../source/syntax.ts';
-import { TensorTypes } from './tensor-types.ts';
-
 /**
  * The rule `shardwright/no-tensor-coercion`: reports, by type, the uses of a traced tensor that JavaScript gives another
  * meaning and that neither run time nor the stock typed rules catch. It walks the TypeScript tree and leaves the ESLint
  * tree alone, so it needs nothing but the parser services of typescript-eslint at run time.
  */
+
+import ts from 'typescript';
+import { bare } from '../source/syntax.ts';
+import { TensorTypes } from './tensor-types.ts';
 
 /** One finding: what is wrong, what to write instead, and where. */
 export interface Finding {

@@ -1,9 +1,9 @@
+/** Layers with one weight. A layer declares its parameters where it is called: below the scopes around the call. */
+
 import type { DType } from '../../graph/types.ts';
 import { embedding } from '../tensor/functional.ts';
 import { param, scope } from '../tensor/state.ts';
 import type { Tensor } from '../tensor/tensor.ts';
-
-/** Layers with one weight. A layer declares its parameters where it is called: below the scopes around the call. */
 
 export interface LinearOptions {
   /** Default true. */

@@ -1,8 +1,8 @@
+/** Cells of recurrent networks: one step each, with the parameter names and the gate order of PyTorch. */
+
 import type { DType } from '../../graph/types.ts';
 import { param, scope } from '../tensor/state.ts';
 import type { Tensor } from '../tensor/tensor.ts';
-
-/** Cells of recurrent networks: one step each, with the parameter names and the gate order of PyTorch. */
 
 interface CellOptions {
   readonly dtype?: DType;

@@ -1,10 +1,10 @@
+/** Rotary position embedding: pairs of features turn by an angle that grows with the position (RoFormer, Su et al. 2021). */
+
 import type { DType } from '../../graph/types.ts';
 import { arange, cat } from '../tensor/functional.ts';
 import { sizes, type Size } from '../sizes/sizes.ts';
 import { buffer } from '../tensor/state.ts';
 import type { Tensor } from '../tensor/tensor.ts';
-
-/** Rotary position embedding: pairs of features turn by an angle that grows with the position (RoFormer, Su et al. 2021). */
 
 export interface Rotation {
   /** [1, length, width]. */

@@ -1,11 +1,11 @@
+/** Arguments of a recorded call, from what the program wrote to what the graph keeps. */
+
 import type { Arg, DType, FloatLiteral } from '../../graph/types.ts';
 import { setOwn } from '../../graph/value.ts';
 import type { ArgSchema } from '../../ops/record/schema.ts';
 import type { DimValues, SizeExpression } from '../sizes/size-expression.ts';
 import { Sym } from '../sizes/sizes.ts';
 import type { TypedValue } from './typed-value.ts';
-
-/** Arguments of a recorded call, from what the program wrote to what the graph keeps. */
 
 /** An argument over values of kind V. Whole numbers are integers; `{ kind: 'float' }` writes 2.0. */
 export type CallArgument<V> =

@@ -1,3 +1,5 @@
+/** Types of recorded calls, by the operator records; where dims stand in them, by probing the records. */
+
 import { ShardwrightError } from '../../errors.ts';
 import { baseName } from '../../graph/build.ts';
 import type { Arg, DType, TensorType, ValueType } from '../../graph/types.ts';
@@ -10,8 +12,6 @@ import type { DimValues, SizeExpression } from '../sizes/size-expression.ts';
 import { expressionOf, sizeOf, type DimScope, type Size } from '../sizes/sizes.ts';
 import { SizeMisfit, symbolicShapes } from '../sizes/symbolic-infer.ts';
 import { isFloating, plainDim, type TypedValue } from './typed-value.ts';
-
-/** Types of recorded calls, by the operator records; where dims stand in them, by probing the records. */
 
 /** One result of a call; null where the call masks it off. */
 export type CallResult = { readonly type: TensorType; readonly shape: readonly Size[] } | null;

@@ -1,14 +1,14 @@
+/**
+ * The backstop: the function is traced a second time and the two graphs must agree. What differs was read from somewhere
+ * that tracing cannot see: random numbers, clocks, counters, host state.
+ */
+
 import { mapOperands } from '../../graph/value.ts';
 import { printGraph } from '../../graph/text/write.ts';
 import type { Arg, Dim, Graph, Node, ValueType } from '../../graph/types.ts';
 import { refusal } from '../errors/refusal.ts';
 import { holds, type DimScope } from '../sizes/sizes.ts';
 import { admissible } from './spec.ts';
-
-/**
- * The backstop: the function is traced a second time and the two graphs must agree. What differs was read from somewhere
- * that tracing cannot see: random numbers, clocks, counters, host state.
- */
 
 /** Another admissible size for each dim, where the guards of the first trace leave one. */
 export function otherSizes(dims: DimScope): Map<string, number> {

@@ -1,11 +1,11 @@
+/** What a captured graph takes for granted. Each guard has a text for people and can be checked on new inputs. */
+
 import type { DType } from '../../graph/types.ts';
 import type { Trace } from './recorder.ts';
 import { SizeExpression } from '../sizes/size-expression.ts';
 import { holds, type DimRange, type SizeGuard } from '../sizes/sizes.ts';
 import { admissible, type DimSpec, type TensorSpec } from './spec.ts';
 import { treeText, type HostValue, type Tree } from './tree.ts';
-
-/** What a captured graph takes for granted. Each guard has a text for people and can be checked on new inputs. */
 
 export type Guard =
   | { readonly kind: 'structure'; readonly text: string }

@@ -1,3 +1,8 @@
+/**
+ * What a trace writes down. A `Trace` is one run of the user's function; it has a `Recorder` for the function itself and one
+ * for every body of a control-flow operator. Recorders know values, not the tensor class that the user sees.
+ */
+
 import { internalError } from '../../errors.ts';
 import { baseName, GraphBuilder } from '../../graph/build.ts';
 import { FreeNames } from '../../graph/names.ts';
@@ -12,11 +17,6 @@ import { sourcePosition } from '../errors/position.ts';
 import { refusal, type Place } from '../errors/refusal.ts';
 import { DimScope, type Size } from '../sizes/sizes.ts';
 import { isFloating, plainDim, type TypedValue } from './typed-value.ts';
-
-/**
- * What a trace writes down. A `Trace` is one run of the user's function; it has a `Recorder` for the function itself and one
- * for every body of a control-flow operator. Recorders know values, not the tensor class that the user sees.
- */
 
 export { isFloating, valueText } from './typed-value.ts';
 

@@ -1,9 +1,9 @@
+/** Descriptions of what a traced function takes: tensors, and dims of a size that is not fixed. */
+
 import { ShardwrightError, suggestion } from '../../errors.ts';
 import { usualSize } from '../../graph/text/size-value.ts';
 import { DTYPES, type DType } from '../../graph/types.ts';
 import type { DimRange } from '../sizes/sizes.ts';
-
-/** Descriptions of what a traced function takes: tensors, and dims of a size that is not fixed. */
 
 /** A dim of any admissible size; made by `dim`. */
 export class DimSpec {

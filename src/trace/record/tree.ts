@@ -1,6 +1,6 @@
-import { refusal } from '../errors/refusal.ts';
-
 /** Nested inputs and outputs: lists and plain records over leaves. Record keys are visited in sorted order. */
+
+import { refusal } from '../errors/refusal.ts';
 
 /** A constant of the host program. */
 export type HostValue = number | string | boolean | null;

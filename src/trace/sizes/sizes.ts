@@ -1,12 +1,12 @@
-import { ShardwrightError } from '../../errors.ts';
-import { sourcePosition } from '../errors/position.ts';
-import { refusal } from '../errors/refusal.ts';
-import { SizeExpression, type DimValues } from './size-expression.ts';
-
 /**
  * Symbolic sizes as the traced program sees them. Arithmetic stays symbolic; a comparison answers for the example size and
  * is recorded as a guard; any use as a JavaScript number fixes the size, which is recorded as the stronger guard.
  */
+
+import { ShardwrightError } from '../../errors.ts';
+import { sourcePosition } from '../errors/position.ts';
+import { refusal } from '../errors/refusal.ts';
+import { SizeExpression, type DimValues } from './size-expression.ts';
 
 /** What is known of a dim before tracing. */
 export interface DimRange {

@@ -1,12 +1,12 @@
-import { ShardwrightError } from '../../errors.ts';
-import { SizeExpression, type DimValues } from './size-expression.ts';
-import type { DimRange, DimScope } from './sizes.ts';
-
 /**
  * Result shapes in terms of dims. Operator records know sizes as numbers only, so a call is typed at the example sizes and
  * at several other admissible ones, and each result size is matched with an expression over the sizes that went in. An
  * expression counts only if it is right at every probe; a size that has none is refused, never fixed in silence.
  */
+
+import { ShardwrightError } from '../../errors.ts';
+import { SizeExpression, type DimValues } from './size-expression.ts';
+import type { DimRange, DimScope } from './sizes.ts';
 
 /** Shapes of the results at given sizes; null for an absent result. */
 export type ShapesAt = (values: DimValues) => readonly (readonly number[] | null)[];

@@ -1,11 +1,11 @@
-import ts from 'typescript';
-import { alwaysReturns, declaredNames, bindingNames, returnsInside } from './rewrite-shape.ts';
-
 /**
  * Early returns of a function body as branches that both return: `if (c) return a; rest` becomes `if (c) return a; else { rest }`,
  * which a traced condition can record. In: the body as parsed. Out: the same program, and for every such `if` the variables that
  * belong to the function, which nobody reads after it has returned. What cannot be moved stays where it is.
  */
+
+import ts from 'typescript';
+import { alwaysReturns, declaredNames, bindingNames, returnsInside } from './rewrite-shape.ts';
 
 /** Statements that one function may have more than it was written with: two ways on after one `if` copy what follows it. */
 const MOST_COPIES = 64;

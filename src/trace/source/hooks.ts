@@ -1,12 +1,12 @@
-import type { ControlFlow, ControlSite, Variables } from '../record/control-interface.ts';
-import { runningRecorder, stopping } from '../record/recorder.ts';
-import { refusal } from '../errors/refusal.ts';
-import { describe, TensorCore, tracedValue } from '../tensor/core.ts';
-
 /**
  * What transformed source calls (see `wrap-conditions.ts`). On host values each of these does exactly what the original
  * program did; on a traced tensor it refuses, or hands over to whoever records control flow.
  */
+
+import type { ControlFlow, ControlSite, Variables } from '../record/control-interface.ts';
+import { runningRecorder, stopping } from '../record/recorder.ts';
+import { refusal } from '../errors/refusal.ts';
+import { describe, TensorCore, tracedValue } from '../tensor/core.ts';
 
 const HINT = 'choose by value with where(condition, a, b), or record both sides with an operator (cond, whileLoop).';
 

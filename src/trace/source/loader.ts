@@ -1,10 +1,10 @@
+/** The hook itself, run by Node in a thread of its own; `register.ts` starts it. */
+
 import { readFile } from 'node:fs/promises';
 import type { InitializeHook, LoadHook, ResolveHook } from 'node:module';
 import { fileURLToPath } from 'node:url';
 import type { HookData } from './register.ts';
 import { stripTypes, wrapConditions } from './wrap-conditions.ts';
-
-/** The hook itself, run by Node in a thread of its own; `register.ts` starts it. */
 
 const MODEL = /\.model\.(ts|js|mts|mjs)$/;
 const TYPESCRIPT = /\.m?ts$/;

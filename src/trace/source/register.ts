@@ -1,11 +1,11 @@
-import { createRequire, register } from 'node:module';
-import { ShardwrightError } from '../../errors.ts';
-
 /**
  * `node --import shardwright/register app.ts`: installs the module-loading hook of the source-level front end for this
  * process. Files named `*.model.ts` (js, mts, mjs) and the file on the command line have their conditions wrapped; other
  * TypeScript outside node_modules only loses its types. Needs Node 20.6 or later.
  */
+
+import { createRequire, register } from 'node:module';
+import { ShardwrightError } from '../../errors.ts';
 
 export interface RegisterOptions {
   /** Files whose conditions are wrapped, as absolute paths, beside those named `*.model.*`. */

@@ -1,11 +1,11 @@
-import ts from 'typescript';
-import { internalError } from '../../errors.ts';
-import { shapeOf } from './rewrite-shape.ts';
-
 /**
  * Mode `rewrite`: conditionals and loops as calls with their parts as functions, so that a traced condition can record
  * both sides. The parts keep reading and assigning the program's own variables, so a host condition runs as it always did.
  */
+
+import ts from 'typescript';
+import { internalError } from '../../errors.ts';
+import { shapeOf } from './rewrite-shape.ts';
 
 type Hook = (
   name: string,

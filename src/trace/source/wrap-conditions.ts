@@ -1,15 +1,15 @@
+/**
+ * The source-level front end. JavaScript decides truthiness and identity without calling anything, so every place where a
+ * program does so is wrapped in a call that looks at the value: it lets host values pass and stops on traced tensors. Types
+ * are stripped on the way, and an inline source map leads back to the text as written.
+ */
+
 import ts from 'typescript';
 import { ShardwrightError } from '../../errors.ts';
 import { shownFile } from '../errors/position.ts';
 import { Rewriter } from './rewrite.ts';
 import { bare } from './syntax.ts';
 import { withTailReturns } from './early-returns.ts';
-
-/**
- * The source-level front end. JavaScript decides truthiness and identity without calling anything, so every place where a
- * program does so is wrapped in a call that looks at the value: it lets host values pass and stops on traced tensors. Types
- * are stripped on the way, and an inline source map leads back to the text as written.
- */
 
 export interface WrapOptions {
   /**

@@ -1,3 +1,8 @@
+/**
+ * The ground of the tensor class: what a traced tensor shows, and how every JavaScript construct that would need its
+ * values is refused. Truthiness and identity cannot be trapped; the lint rule and the source-level front end see to those.
+ */
+
 import { didYouMean } from '../../errors.ts';
 import { baseName } from '../../graph/build.ts';
 import type { DType, FloatLiteral } from '../../graph/types.ts';
@@ -6,11 +11,6 @@ import { runningRecorder, stopping, type Recorder, type TraceArg, type TracedVal
 import { refusal } from '../errors/refusal.ts';
 import { Sym, type Size } from '../sizes/sizes.ts';
 import { valueText } from '../record/typed-value.ts';
-
-/**
- * The ground of the tensor class: what a traced tensor shows, and how every JavaScript construct that would need its
- * values is refused. Truthiness and identity cannot be trapped; the lint rule and the source-level front end see to those.
- */
 
 /** The value behind a tensor; a table and not a property, so that nothing of it can be read or copied. */
 const values = new WeakMap<object, TracedValue>();

@@ -1,12 +1,12 @@
-import { sourcePosition } from '../errors/position.ts';
-import { refusal } from '../errors/refusal.ts';
-import { sameSize, sizes, sizeText, type Size } from '../sizes/sizes.ts';
-import type { Tensor } from './tensor.ts';
-
 /**
  * Einstein summation as matrix products: each step permutes its operands to [batch, kept, contracted], multiplies them as
  * stacks of matrices and views the result back. Several operands are contracted from the left.
  */
+
+import { sourcePosition } from '../errors/position.ts';
+import { refusal } from '../errors/refusal.ts';
+import { sameSize, sizes, sizeText, type Size } from '../sizes/sizes.ts';
+import type { Tensor } from './tensor.ts';
 
 interface Labelled {
   readonly tensor: Tensor;

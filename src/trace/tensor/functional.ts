@@ -1,3 +1,5 @@
+/** Operators as functions: those that take several tensors as equals, make a tensor from none, or need a random key. */
+
 import type { DType } from '../../graph/types.ts';
 import { sourcePosition } from '../errors/position.ts';
 import { stopping } from '../record/recorder.ts';
@@ -7,8 +9,6 @@ import type { TensorCore } from './core.ts';
 import type { Operand } from './pointwise.ts';
 import type { Ranked } from './reduce.ts';
 import { apply, type Tensor } from './tensor.ts';
-
-/** Operators as functions: those that take several tensors as equals, make a tensor from none, or need a random key. */
 
 export const matmul = (a: Tensor, b: Tensor): Tensor => a.matmul(b);
 export const linear = (x: Tensor, weight: Tensor, bias?: Tensor): Tensor => x.linear(weight, bias);

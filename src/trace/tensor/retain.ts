@@ -1,11 +1,11 @@
+/** Tags that say of one value whether the backward pass finds it or runs it again. They win over regions and policies. */
+
 import type { Retention } from '../../graph/types.ts';
 import { sourcePosition } from '../errors/position.ts';
 import { needRecorder, type Recorder } from '../record/recorder.ts';
 import { refusal } from '../errors/refusal.ts';
 import { tracedValue } from './core.ts';
 import type { Tensor } from './tensor.ts';
-
-/** Tags that say of one value whether the backward pass finds it or runs it again. They win over regions and policies. */
 
 /**
  * Keeps a value for the backward pass, although the `checkpoint` region that it is made in is run again, and whatever policy

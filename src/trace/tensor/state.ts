@@ -1,3 +1,5 @@
+/** What a traced function may read beside its arguments: named parameters and buffers, module paths, host state. */
+
 import type { DType } from '../../graph/types.ts';
 import { DimSpec, knownDtype, type TensorSpec } from '../record/spec.ts';
 import { ShardwrightError } from '../../errors.ts';
@@ -11,8 +13,6 @@ import { tracedValue } from './core.ts';
 import { tensorOf, type Tensor } from './tensor.ts';
 import type { HostValue } from '../record/tree.ts';
 import { valueText } from '../record/typed-value.ts';
-
-/** What a traced function may read beside its arguments: named parameters and buffers, module paths, host state. */
 
 /** What a parameter or buffer looks like; a `spec` or a bare shape says the same. */
 export interface StateSpec {

@@ -1,10 +1,10 @@
+/** Vocabularies that are padded for a comparison, in which tensor parallelism differs from mesh to mesh. */
+
 import type { ModelConfig } from '../../models/families.ts';
 import { vocabularyPadding } from '../../models/vocabulary.ts';
 import type { ComparedPadding, Comparison } from './comparison.ts';
 import { meshCandidates } from './meshes.ts';
 import { ZOO, zooPlan } from '../recipes/registry.ts';
-
-/** Vocabularies that are padded for a comparison, in which tensor parallelism differs from mesh to mesh. */
 
 /**
  * The padding of a model for each number of tensor ranks; undefined where none is asked for.

@@ -1,8 +1,8 @@
+/** What a comparison of plans says: records that are printed as JSON and read by reports. */
+
 import type { PipelineSchedule } from '../../simulate/pipeline/schedules.ts';
 import type { Finding } from '../recipes/lint.ts';
 import type { Traffic } from './price.ts';
-
-/** What a comparison of plans says: records that are printed as JSON and read by reports. */
 
 /** One plan on one mesh. */
 export interface ComparedPlan {

@@ -1,9 +1,9 @@
-import { ShardwrightError } from '../../errors.ts';
-
 /**
  * Megatron's pipeline layout strings: `E` embedding, `t` layer, `m` layer of multi-token prediction, `L` loss, `|` ends a stage,
  * `x*n` repeats a part or a bracketed run, commas say nothing. `Ettt|(tt|)*29,m|L` has 32 stages.
  */
+
+import { ShardwrightError } from '../../errors.ts';
 
 export type LayoutPart = 'E' | 't' | 'm' | 'L';
 

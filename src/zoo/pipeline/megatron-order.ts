@@ -1,8 +1,8 @@
+/** Meshes of Megatron-LM's order strings, in which the first axis is the fastest: `tp-cp-ep-dp-pp`. */
+
 import { ShardwrightError, suggestion } from '../../errors.ts';
 import { DeviceMesh } from '../../mesh/devices/mesh.ts';
 import { fillSizes } from '../recipes/expert-mesh.ts';
-
-/** Meshes of Megatron-LM's order strings, in which the first axis is the fastest: `tp-cp-ep-dp-pp`. */
 
 /** Orders that have names. */
 export const MEGATRON_ORDERS = {

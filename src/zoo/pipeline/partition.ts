@@ -1,12 +1,12 @@
-import { ShardwrightError } from '../../errors.ts';
-import { keptMicrobatches } from '../../simulate/pipeline/closed-forms.ts';
-import type { PipelineSchedule } from '../../simulate/pipeline/schedules.ts';
-
 /**
  * Cuts a list of layers into pipeline stages: consecutive runs with the least `sum of stages + (m - 1) * longest stage +
  * messages over the cuts`, each within a device's memory. Exact, by dynamic programming over (stage, first layer) that keeps
  * every pair of (sum, longest) that no other pair dominates. Ties go to the earliest cuts.
  */
+
+import { ShardwrightError } from '../../errors.ts';
+import { keptMicrobatches } from '../../simulate/pipeline/closed-forms.ts';
+import type { PipelineSchedule } from '../../simulate/pipeline/schedules.ts';
 
 /** One layer, or whatever is never cut: the embedding with its first layer, a tied pair. */
 export interface PipelineUnit {

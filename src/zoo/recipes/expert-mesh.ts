@@ -1,11 +1,11 @@
-import { ShardwrightError } from '../../errors.ts';
-import { DeviceMesh } from '../../mesh/devices/mesh.ts';
-
 /**
  * Who talks to whom when parallelism strategies are combined: the dense mesh, the expert mesh folded out of the same devices, and
  * the axes that are derived by flattening. Pure functions over meshes; nothing here knows of graphs or prices.
  * Sources: torchtitan's ParallelDims (dense [pp, dp_replicate, dp_shard, cp, tp], expert [pp, dp_replicate, efsdp, ep, etp]).
  */
+
+import { ShardwrightError } from '../../errors.ts';
+import { DeviceMesh } from '../../mesh/devices/mesh.ts';
 
 /** Axes of the dense mesh, outermost first. */
 export const DENSE_AXES = ['pp', 'dp_replicate', 'dp_shard', 'cp', 'tp'] as const;

@@ -1,3 +1,9 @@
+/**
+ * The module styles of DTensor's tensor parallelism as data: what a style on one mesh dim does to the parameters, the input
+ * and the output of a module. `parallelizeModule` turns a table of styles into pins of a plan; activations are then left to
+ * the planner, which finds the layouts that the styles imply.
+ */
+
 import { ShardwrightError, suggestion } from '../../errors.ts';
 import type { Arg, Graph, Node } from '../../graph/types.ts';
 import type { DeviceMesh } from '../../mesh/devices/mesh.ts';
@@ -8,12 +14,6 @@ import { REPLICATE } from '../../mesh/placements/replicate.ts';
 import { Shard } from '../../mesh/placements/shard.ts';
 import { cutFurther, type Sharding } from '../../mesh/sharding/sharding.ts';
 import type { Pin } from '../../plan/request/request.ts';
-
-/**
- * The module styles of DTensor's tensor parallelism as data: what a style on one mesh dim does to the parameters, the input
- * and the output of a module. `parallelizeModule` turns a table of styles into pins of a plan; activations are then left to
- * the planner, which finds the layouts that the styles imply.
- */
 
 export type ModuleStyle = 'colwise' | 'rowwise' | 'sequence-parallel';
 export type ModuleKind = 'linear' | 'embedding' | 'norm';

@@ -1,3 +1,5 @@
+/** `plan --frontier`: time against memory, each point a plan. */
+
 import { join } from 'node:path';
 import { loadCluster, usableMemoryBytes } from '../../../cost/hardware/cluster.ts';
 import { ShardwrightError } from '../../../errors.ts';
@@ -12,8 +14,6 @@ import { bytesText, excessOver, percentText, secondsText, tableText } from '../.
 import { EXIT, type CliIo } from '../../output/io.ts';
 import { parseCount } from '../../input/options.ts';
 import { writeFolder } from '../../output/write-file.ts';
-
-/** `plan --frontier`: time against memory, each point a plan. */
 
 export const FRONTIER_FILE = 'frontier.json';
 

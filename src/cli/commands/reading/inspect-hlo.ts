@@ -1,3 +1,5 @@
+/** `inspect` of a compiled program: HLO text is no graph to plan, but says which collectives the compiler chose. */
+
 import { closeSync, openSync, readSync, statSync } from 'node:fs';
 import { basename } from 'node:path';
 import { constants, gunzipSync } from 'node:zlib';
@@ -8,8 +10,6 @@ import { readModelFile } from '../../../import/file/read.ts';
 import { isGzip } from '../../../import/file/unpack.ts';
 import { shownPath } from '../../../read-file.ts';
 import { bytesText, countText, tableText } from '../../../units.ts';
-
-/** `inspect` of a compiled program: HLO text is no graph to plan, but says which collectives the compiler chose. */
 
 export interface HloInspection {
   readonly name: string;

@@ -1,3 +1,5 @@
+/** `shardwright einsum`. In: an equation, where its operands are, the mesh dims. Out: classes, result, what gradients owe. */
+
 import { ShardwrightError } from '../../../errors.ts';
 import { parseMesh } from '../../../mesh/devices/mesh.ts';
 import { classify, parseEinsum } from '../../../ops/rules/equation.ts';
@@ -6,8 +8,6 @@ import { shardRule } from '../../../ops/einsum/shard-rule.ts';
 import { rulesOf } from '../../../ops/rules/einsum.ts';
 import { ruleText } from '../../../ops/record/rule.ts';
 import { EXIT, type CliIo } from '../../output/io.ts';
-
-/** `shardwright einsum`. In: an equation, where its operands are, the mesh dims. Out: classes, result, what gradients owe. */
 
 export interface EinsumOptions {
   /** `x=S(b)`. */

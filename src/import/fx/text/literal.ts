@@ -1,6 +1,6 @@
-import type { Arg, DType } from '../../../graph/types.ts';
-
 /** Python literals of FX text and the constants of the torch namespace. */
+
+import type { Arg, DType } from '../../../graph/types.ts';
 
 /** torch dtype names (`torch.float32`) to ours. */
 export const TORCH_DTYPES: ReadonlyMap<string, DType> = new Map<string, DType>([

@@ -1,11 +1,11 @@
-import { createHash } from 'node:crypto';
-import { ShardwrightError, suggestion } from '../../../errors.ts';
-import { isJsonObject, readJson, type JsonObject } from '../../file/json.ts';
-
 /**
  * Graphs inside the logs that torch writes: `TORCH_LOGS` (every line with a prefix) and `TORCH_TRACE` (JSON lines followed
  * by indented payloads, what tlparse reads). Frames interleave, so lines are gathered per artifact and compile id.
  */
+
+import { createHash } from 'node:crypto';
+import { ShardwrightError, suggestion } from '../../../errors.ts';
+import { isJsonObject, readJson, type JsonObject } from '../../file/json.ts';
 
 export interface LogGraph {
   /** `Joint graph 0`, `__compiled_fn_1_...`, or the name of the trace artifact. */

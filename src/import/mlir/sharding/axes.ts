@@ -1,9 +1,9 @@
-import { tileDevices, type GspmdSharding } from './gspmd.ts';
-
 /**
  * GSPMD strings name no mesh: they shape the device numbers anew each time. What all strings of a program have in common is
  * the finest split that any of them makes; its factors are the axes, major first.
  */
+
+import { tileDevices, type GspmdSharding } from './gspmd.ts';
 
 /** A run of device numbers: `size` steps of `stride`. */
 export interface Factor {

@@ -1,3 +1,8 @@
+/**
+ * Shardings that a program states, as placements over one mesh. Shardy names the mesh, and parts of an axis split it
+ * (`a` becomes `a.0`, `a.1`); GSPMD strings have the axes in common that `axes.ts` finds.
+ */
+
 import { ShardwrightError } from '../../../errors.ts';
 import { Partial } from '../../../mesh/placements/partial.ts';
 import type { Placement } from '../../../mesh/placements/placement.ts';
@@ -9,11 +14,6 @@ import { parseGspmd, type GspmdSharding } from './gspmd.ts';
 import type { MlirReader } from '../syntax/reader.ts';
 import { readShardingList, readTensorSharding, type AxisRef, type TensorSharding } from './sharding.ts';
 import type { Attributes, MlirAttribute, MlirMesh, MlirModule, MlirType, Operation } from '../syntax/syntax.ts';
-
-/**
- * Shardings that a program states, as placements over one mesh. Shardy names the mesh, and parts of an axis split it
- * (`a` becomes `a.0`, `a.1`); GSPMD strings have the axes in common that `axes.ts` finds.
- */
 
 /** What is known of one value. */
 export interface Stated {

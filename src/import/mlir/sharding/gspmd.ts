@@ -1,9 +1,9 @@
-import { ShardwrightError } from '../../../errors.ts';
-
 /**
  * GSPMD's sharding strings: `{devices=[2,1,4]<=[8] last_tile_dim_replicate}`. The tile assignment is a table of devices:
  * ids 0..N-1 shaped as stated, transposed, shaped as the tiles.
  */
+
+import { ShardwrightError } from '../../../errors.ts';
 
 export type GspmdSharding =
   | { readonly kind: 'replicated' | 'manual' | 'unknown' }

@@ -1,15 +1,15 @@
-import type { MlirReader } from '../syntax/reader.ts';
-import { TERMINATORS } from '../reducer.ts';
-import { freeUses } from '../syntax/scope.ts';
-import type { Attributes, BlockArgument, MlirAttribute, MlirModule, Operation, Region, Use } from '../syntax/syntax.ts';
-import { NO_ATTRIBUTES } from '../syntax/syntax.ts';
-
 /**
  * Manual regions of GSPMD. Where Shardy has `sdy.manual_computation`, GSPMD marks the boundary alone: a value enters by
  * `@Sharding` (how the parts are cut) and `@SPMDFullToShardShape`, and leaves by `@SPMDShardToFullShape`; everything computed
  * from a local value in between belongs to the region. Here the region is written out as Shardy does, with GSPMD's strings in
  * place of Shardy's shardings, so that both dialects become one graph.
  */
+
+import type { MlirReader } from '../syntax/reader.ts';
+import { TERMINATORS } from '../reducer.ts';
+import { freeUses } from '../syntax/scope.ts';
+import type { Attributes, BlockArgument, MlirAttribute, MlirModule, Operation, Region, Use } from '../syntax/syntax.ts';
+import { NO_ATTRIBUTES } from '../syntax/syntax.ts';
 
 interface ManualRegion {
   readonly entries: Operation[];

@@ -1,11 +1,11 @@
-import type { MlirReader } from '../syntax/reader.ts';
-import { readInlineMesh } from '../module.ts';
-import type { MlirMesh, Span } from '../syntax/syntax.ts';
-
 /**
  * Shardy's sharding of one tensor: which mesh axes (or parts of them) cut each dim, major to minor.
  * `<@mesh, [{"a"}, {?}, {"b":(1)2, ?}p1], replicated={"x"}, unreduced={"y"}>`.
  */
+
+import type { MlirReader } from '../syntax/reader.ts';
+import { readInlineMesh } from '../module.ts';
+import type { MlirMesh, Span } from '../syntax/syntax.ts';
 
 /** An axis, or the part of size `size` of an axis whose earlier parts have size `before` in all. */
 export interface AxisRef {

@@ -1,10 +1,10 @@
+/** Payloads of `dense<...>`: one literal for a splat, all elements of a short list, else the payload as text. */
+
 import type { Arg, DType } from '../../../graph/types.ts';
 import { exactInteger } from '../../../graph/text/token.ts';
 import type { MlirReader } from './reader.ts';
 import type { MlirTensor, Span } from './syntax.ts';
 import { typeName } from './types.ts';
-
-/** Payloads of `dense<...>`: one literal for a splat, all elements of a short list, else the payload as text. */
 
 /** Longer lists stay text: a plan reads no element of them. */
 export const MAX_ELEMENTS = 16;

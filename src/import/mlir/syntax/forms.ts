@@ -1,9 +1,9 @@
+/** What readers of pretty forms share: the interface to the reader of operations, and the parts that many forms have. */
+
 import { optionalDictionary } from './attributes.ts';
 import type { MlirReader } from './reader.ts';
 import type { Attributes, BlockArgument, MlirAttribute, MlirType, Region, Use } from './syntax.ts';
 import { readType } from './types.ts';
-
-/** What readers of pretty forms share: the interface to the reader of operations, and the parts that many forms have. */
 
 /** What a form of an operation says, before results and location. */
 export interface Draft {

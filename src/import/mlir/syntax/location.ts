@@ -1,10 +1,10 @@
-import type { MlirReader } from './reader.ts';
-import type { MlirLocation } from './syntax.ts';
-
 /**
  * Locations: `loc("file.py":12:3)`, `loc("name"(#loc2))`, `loc(fused[...])`, `loc(callsite(a at b))`, `loc(#loc1)`. Of a
  * fused or call-site location the first part with a name or a place counts.
  */
+
+import type { MlirReader } from './reader.ts';
+import type { MlirLocation } from './syntax.ts';
 
 /** Reads `loc(...)`. */
 export function readMlirLocation(reader: MlirReader): MlirLocation {

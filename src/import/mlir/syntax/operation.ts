@@ -1,3 +1,5 @@
+/** Operations and regions. What an operation of either form says ends up in the same record. */
+
 import { optionalDictionary, readDictionary } from './attributes.ts';
 import type { Draft, FormReader } from './forms.ts';
 import { optionalLocation } from './location.ts';
@@ -6,8 +8,6 @@ import type { MlirReader } from './reader.ts';
 import type { BlockArgument, MlirAttribute, MlirType, Operation, Region, Use } from './syntax.ts';
 import { NO_ATTRIBUTES } from './syntax.ts';
 import { readType } from './types.ts';
-
-/** Operations and regions. What an operation of either form says ends up in the same record. */
 
 /** Operations of one text, over all functions. */
 export const MAX_OPERATIONS = 2_000_000;

@@ -1,3 +1,5 @@
+/** Pretty forms with regions or a grammar of their own: loops, reductions, convolutions, the operations of Shardy. */
+
 import { optionalDictionary, readAttribute } from './attributes.ts';
 import {
   callee,
@@ -14,8 +16,6 @@ import type { MlirReader } from './reader.ts';
 import type { BlockArgument, MlirAttribute, MlirType, Region, Use } from './syntax.ts';
 import { NO_ATTRIBUTES } from './syntax.ts';
 import { readType } from './types.ts';
-
-/** Pretty forms with regions or a grammar of their own: loops, reductions, convolutions, the operations of Shardy. */
 
 /** `while(%i = %x, %j = %y) : T, U attributes {..} cond {..} do {..}`. */
 function whileForm(ops: FormReader): Draft {

@@ -1,3 +1,8 @@
+/**
+ * Pretty forms of operations, turned into what the generic form says. An operation that is not in the tables is read as an
+ * elementwise one (`%a, %b : T`), which covers new functions of a dialect.
+ */
+
 import { readAttribute } from './attributes.ts';
 import {
   callee,
@@ -15,11 +20,6 @@ import { STRUCTURED } from './pretty-structured.ts';
 import type { MlirReader } from './reader.ts';
 import type { MlirAttribute, MlirType, Use } from './syntax.ts';
 import { sameMlirType } from './types.ts';
-
-/**
- * Pretty forms of operations, turned into what the generic form says. An operation that is not in the tables is read as an
- * elementwise one (`%a, %b : T`), which covers new functions of a dialect.
- */
 
 export function readPretty(ops: FormReader, name: string, at: number): Draft {
   const base = name.slice(name.indexOf('.') + 1);

@@ -1,9 +1,9 @@
-import type { DType } from '../../../graph/types.ts';
-
 /**
  * MLIR text as plain records: what the parser hands on. Pretty and generic forms give the same records, under the names
  * and attributes of the generic form.
  */
+
+import type { DType } from '../../../graph/types.ts';
 
 export interface MlirTensor {
   readonly kind: 'tensor';

@@ -1,9 +1,9 @@
+/** Types of MLIR text. Element types that a graph does not know are errors, never defaults. */
+
 import type { DType } from '../../../graph/types.ts';
 import { suggestion } from '../../../errors.ts';
 import type { MlirReader } from './reader.ts';
 import type { MlirTensor, MlirType } from './syntax.ts';
-
-/** Types of MLIR text. Element types that a graph does not know are errors, never defaults. */
 
 export const MAX_RANK = 64;
 

@@ -1,8 +1,8 @@
+/** Backward of activations: elementwise, and linear in the incoming gradient. */
+
 import { linearIn } from '../../rules/partials.ts';
 import { pointwise, TRANSCENDENTAL } from '../../rules/pointwise.ts';
 import type { OperatorRecord } from '../../record/record.ts';
-
-/** Backward of activations: elementwise, and linear in the incoming gradient. */
 
 const backward = (name: string, schema: string, grad = 'grad_output', cost = TRANSCENDENTAL): OperatorRecord =>
   pointwise(`aten.${name}.default`, { schema, cost, extra: linearIn(grad) });

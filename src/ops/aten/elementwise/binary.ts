@@ -1,3 +1,8 @@
+/**
+ * Elementwise operators of ATen on several operands: arithmetic, comparison, logic, selection. Which pending reductions pass
+ * follows from the function alone (linear, monotone, lattice); what is not listed reduces first.
+ */
+
 import type { DType } from '../../../graph/types.ts';
 import { floatResult } from '../../record/dtypes.ts';
 import {
@@ -21,11 +26,6 @@ import {
 } from '../../rules/pointwise.ts';
 import type { OpContext, OperatorRecord, TypedContext } from '../../record/record.ts';
 import { ALL_KINDS, LINEAR_KINDS, P, rule, type Rule } from '../../record/rule.ts';
-
-/**
- * Elementwise operators of ATen on several operands: arithmetic, comparison, logic, selection. Which pending reductions pass
- * follows from the function alone (linear, monotone, lattice); what is not listed reduces first.
- */
 
 type Extra = NonNullable<PointwiseSpec['extra']>;
 

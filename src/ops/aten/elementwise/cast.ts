@@ -1,3 +1,8 @@
+/**
+ * Copies, aliases and changes of dtype. `clone`, `contiguous` and `_to_copy` write their result; `detach` and `alias` are
+ * views. The value passes, so every pending reduction does; 2.13 all-reduces before `clone`, needlessly.
+ */
+
 import { isIntegral } from '../../record/dtypes.ts';
 import type { DType } from '../../../graph/types.ts';
 import { anyS, cuttable } from '../../rules/dims.ts';
@@ -5,11 +10,6 @@ import { castKinds, identityKinds } from '../../rules/partials.ts';
 import { pointwiseRules } from '../../rules/pointwise.ts';
 import { defineOp, metaBytes, type OpClass, type OperatorRecord } from '../../record/record.ts';
 import { ALL_KINDS, P, R, rule } from '../../record/rule.ts';
-
-/**
- * Copies, aliases and changes of dtype. `clone`, `contiguous` and `_to_copy` write their result; `detach` and `alias` are
- * views. The value passes, so every pending reduction does; 2.13 all-reduces before `clone`, needlessly.
- */
 
 function identity(names: string, schema: string, cls: OpClass, origin: 'base' | 'ext' = 'base'): OperatorRecord[] {
   return names.split(' ').map((n) =>

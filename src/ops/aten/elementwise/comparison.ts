@@ -1,10 +1,10 @@
+/** Whether two tensors are the same, as one truth value: of every rank's part, and then of all parts. */
+
 import { build, flat } from '../../../ndarray/array.ts';
 import { cuttable, need, sameShape } from '../../rules/dims.ts';
 import { one, tensor } from '../../record/kernel.ts';
 import { defineOp, elements, type OperatorRecord, type OpContext } from '../../record/record.ts';
 import { P, R, S, rule } from '../../record/rule.ts';
-
-/** Whether two tensors are the same, as one truth value: of every rank's part, and then of all parts. */
 
 const sizesAgree = (ctx: OpContext): boolean => sameShape(need(ctx, 'self').shape, need(ctx, 'other').shape);
 

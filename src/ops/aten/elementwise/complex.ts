@@ -1,3 +1,8 @@
+/**
+ * Complex numbers, as rotary embeddings use them: pairs of reals seen as one complex number and back, made of parts or of
+ * length and angle, conjugated. Arithmetic on them stands with that on reals.
+ */
+
 import type { DType } from '../../../graph/types.ts';
 import { cuttable, kindsPass, need } from '../../rules/dims.ts';
 import type { Body, DecomposedSpec } from '../../vjp/composite/decomposed.ts';
@@ -6,11 +11,6 @@ import { pointwise } from '../../rules/pointwise.ts';
 import { defineOp, type OpContext, type OperatorRecord } from '../../record/record.ts';
 import { LINEAR_KINDS, S, rule } from '../../record/rule.ts';
 import type { ValueRef } from '../../../graph/types.ts';
-
-/**
- * Complex numbers, as rotary embeddings use them: pairs of reals seen as one complex number and back, made of parts or of
- * length and angle, conjugated. Arithmetic on them stands with that on reals.
- */
 
 const PARTS: Readonly<Partial<Record<DType, DType>>> = { c64: 'f32', c128: 'f64' };
 const WHOLE: Readonly<Partial<Record<DType, DType>>> = { f32: 'c64', f64: 'c128' };

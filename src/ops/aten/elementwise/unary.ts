@@ -1,3 +1,8 @@
+/**
+ * Elementwise operators of ATen on one tensor, with their parameters. Which pending reductions pass follows from the function
+ * alone (linear, monotone); what is not listed reduces first.
+ */
+
 import {
   comparisonRules,
   linearIn,
@@ -11,11 +16,6 @@ import { realOf } from '../../record/dtypes.ts';
 import { pointwise, TRANSCENDENTAL, withInPlace, type PointwiseSpec } from '../../rules/pointwise.ts';
 import type { OperatorRecord, TypedContext } from '../../record/record.ts';
 import { ALL_KINDS, LINEAR_KINDS, type Rule } from '../../record/rule.ts';
-
-/**
- * Elementwise operators of ATen on one tensor, with their parameters. Which pending reductions pass follows from the function
- * alone (linear, monotone); what is not listed reduces first.
- */
 
 const unary = (names: string, spec: Omit<PointwiseSpec, 'schema'>): OperatorRecord[] =>
   names.split(' ').flatMap((n) => withInPlace(`aten.${n}.default`, { schema: 'Tensor self', ...spec }));

@@ -1,3 +1,8 @@
+/**
+ * Bags of rows of a table, each added up, averaged, or its largest values taken. A bag ends where the next one starts, so a
+ * rank needs all indices; columns of the table may be cut, and pending sums of it pass where bags are linear in it.
+ */
+
 import { flat, fromFlat, type NDArray } from '../../../ndarray/array.ts';
 import { linearKinds, need, pendingRules } from '../../rules/dims.ts';
 import { isIntegral } from '../../record/dtypes.ts';
@@ -13,11 +18,6 @@ import {
   type TypedContext,
 } from '../../record/record.ts';
 import { R, S, rule, type Rule, type RuleSlot } from '../../record/rule.ts';
-
-/**
- * Bags of rows of a table, each added up, averaged, or its largest values taken. A bag ends where the next one starts, so a
- * rank needs all indices; columns of the table may be cut, and pending sums of it pass where bags are linear in it.
- */
 
 const SUM = 0;
 const MAX = 2;

@@ -1,3 +1,8 @@
+/**
+ * Lookup tables. A table cut by columns gives cut columns, cut indices give cut results, and a table cut by rows is looked
+ * up with masked and shifted indices, each rank giving zeros for the rows of others, so that the results add up.
+ */
+
 import { DTYPE_BYTES } from '../../../graph/types.ts';
 import { cuttable, linearKinds, movedKinds, need, pendingRules } from '../../rules/dims.ts';
 import { isIntegral } from '../../record/dtypes.ts';
@@ -10,11 +15,6 @@ import {
   type TensorMeta,
 } from '../../record/record.ts';
 import { P, R, S, rule, type Rule } from '../../record/rule.ts';
-
-/**
- * Lookup tables. A table cut by columns gives cut columns, cut indices give cut results, and a table cut by rows is looked
- * up with masked and shifted indices, each rank giving zeros for the rows of others, so that the results add up.
- */
 
 const MASK = { origin: 'ext', rewrite: 'mask' } as const;
 

@@ -1,3 +1,9 @@
+/**
+ * Tensors from nothing. Constants can be made in any cut (each rank makes its own piece, with a rewritten shape); a range
+ * needs the offset of the rank. A zero-dim result is replicated only. `*_like` and `new_*` read the shape or dtype of
+ * their input, never its values, so any placement of it will do.
+ */
+
 import type { DType } from '../../../graph/types.ts';
 import { fromFlat } from '../../../ndarray/array.ts';
 import { anyS, cuttable, need } from '../../rules/dims.ts';
@@ -10,12 +16,6 @@ import {
   type TypedContext,
 } from '../../record/record.ts';
 import { ALL_KINDS, P, R, rule, S, type Rule, type RuleSlot } from '../../record/rule.ts';
-
-/**
- * Tensors from nothing. Constants can be made in any cut (each rank makes its own piece, with a rewritten shape); a range
- * needs the offset of the rank. A zero-dim result is replicated only. `*_like` and `new_*` read the shape or dtype of
- * their input, never its values, so any placement of it will do.
- */
 
 const TAIL = '*, ScalarType? dtype=None, Any layout=None, Any device=None, Any pin_memory=None';
 

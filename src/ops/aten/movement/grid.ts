@@ -1,15 +1,15 @@
+/**
+ * Reading an image [N, C, H, W] at the points of a grid [N, H', W', 2] of coordinates (column, row) from -1 to 1, as ATen's
+ * `GridSampler.h` does: each point reads a few rows and columns, weighted. The result is linear in the image; a point stands
+ * alone, so batch, channels and points may be cut.
+ */
+
 import { flat, fromFlat, sizeOf } from '../../../ndarray/array.ts';
 import { cuttable, linearKinds, movedKinds, need } from '../../rules/dims.ts';
 import { resultShape, tensor, type Kernel, type KernelCall } from '../../record/kernel.ts';
 import { onePartial } from '../../rules/partials.ts';
 import { defineOp, elements, type OpContext, type OperatorRecord, type TypedContext } from '../../record/record.ts';
 import { P, R, S, rule, type Rule, type RuleSlot } from '../../record/rule.ts';
-
-/**
- * Reading an image [N, C, H, W] at the points of a grid [N, H', W', 2] of coordinates (column, row) from -1 to 1, as ATen's
- * `GridSampler.h` does: each point reads a few rows and columns, weighted. The result is linear in the image; a point stands
- * alone, so batch, channels and points may be cut.
- */
 
 const MODES = ['bilinear', 'nearest', 'bicubic'] as const;
 const PADDINGS = ['zeros', 'border', 'reflection'] as const;

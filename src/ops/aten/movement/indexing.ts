@@ -1,3 +1,9 @@
+/**
+ * Reading and writing by index. Three families of rules: dims that are not indexed follow; the index itself is cut and
+ * the table is whole; the indexed dim is cut (`mask`): each rank keeps the indices that fall into its rows, shifted to
+ * its own start, and reads zero (or writes nothing) for the others. Read like that the results add up over the ranks.
+ */
+
 import type { DType } from '../../../graph/types.ts';
 import {
   additiveKind,
@@ -24,12 +30,6 @@ import {
   type TypedContext,
 } from '../../record/record.ts';
 import { P, R, S, rule, type Rule, type RuleSlot } from '../../record/rule.ts';
-
-/**
- * Reading and writing by index. Three families of rules: dims that are not indexed follow; the index itself is cut and
- * the table is whole; the indexed dim is cut (`mask`): each rank keeps the indices that fall into its rows, shifted to
- * its own start, and reads zero (or writes nothing) for the others. Read like that the results add up over the ranks.
- */
 
 const self = (ctx: OpContext): TensorMeta => need(ctx, 'self');
 const rows = (dim: number): RuleSlot => S(dim, { slicing: 'contiguous' });

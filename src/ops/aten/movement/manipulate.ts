@@ -1,3 +1,9 @@
+/**
+ * Moving rows about: joining, reversing, padding, repeating, sorting (`slicing.ts` has the taking of rows). Dims that an
+ * operator does not touch follow; pending reductions pass wherever every element is moved or set to a value that the
+ * reduction leaves alone.
+ */
+
 import { promoteTypes } from '../../record/dtypes.ts';
 import { anyS, cuttable, movedKinds, need, normalDim, pendingRules, sameShape, untouched } from '../../rules/dims.ts';
 import {
@@ -10,12 +16,6 @@ import {
 } from '../../record/record.ts';
 import { P, R, S, rule, type Rule, type RuleSlot } from '../../record/rule.ts';
 import { slicingOps } from './slicing.ts';
-
-/**
- * Moving rows about: joining, reversing, padding, repeating, sorting (`slicing.ts` has the taking of rows). Dims that an
- * operator does not touch follow; pending reductions pass wherever every element is moved or set to a value that the
- * reduction leaves alone.
- */
 
 const self = (ctx: OpContext): TensorMeta => need(ctx, 'self');
 

@@ -1,3 +1,8 @@
+/**
+ * Random operators. Values are drawn from a counter keyed by the GLOBAL element index, so a shard of the result is the
+ * slice of the unsharded one and any dim may be cut; lowering passes the offset of the shard.
+ */
+
 import { floatResult } from '../../record/dtypes.ts';
 import { cuttable } from '../../rules/dims.ts';
 import { identityKinds, linearIn } from '../../rules/partials.ts';
@@ -11,11 +16,6 @@ import {
   type TypedContext,
 } from '../../record/record.ts';
 import { LINEAR_KINDS, P, R, rule, S, type Rule } from '../../record/rule.ts';
-
-/**
- * Random operators. Values are drawn from a counter keyed by the GLOBAL element index, so a shard of the result is the
- * slice of the unsharded one and any dim may be cut; lowering passes the offset of the shard.
- */
 
 const OFFSET = { rewrite: 'random-offset' } as const;
 

@@ -1,3 +1,8 @@
+/**
+ * Writes that combine what falls on one element: a sum, a product, a mean, a largest or a least value, with the old value
+ * (`include_self`) or without it. Dims along which nothing is indexed follow.
+ */
+
 import { copyFlat, flat, fromFlat, NDArray, sizeOf } from '../../../ndarray/array.ts';
 import { cuttable, linearKinds, need, normalDim } from '../../rules/dims.ts';
 import { isFloating } from '../../record/dtypes.ts';
@@ -5,11 +10,6 @@ import { one, optional, tensor, valueError, type Kernel, type KernelCall } from 
 import { defineOp, elements, type OpContext, type OperatorRecord, type TypedContext } from '../../record/record.ts';
 import { P, R, S, rule, type Rule } from '../../record/rule.ts';
 import type { ReduceOp } from '../../../mesh/placements/placement.ts';
-
-/**
- * Writes that combine what falls on one element: a sum, a product, a mean, a largest or a least value, with the old value
- * (`include_self`) or without it. Dims along which nothing is indexed follow.
- */
 
 type Combine = 'sum' | 'prod' | 'mean' | 'amax' | 'amin';
 

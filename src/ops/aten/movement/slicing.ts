@@ -1,3 +1,8 @@
+/**
+ * Taking rows: split, slice, select, their gradients and functional writes. Dims that are not cut up follow; pending
+ * reductions pass, because every element is moved or set to zero on all ranks.
+ */
+
 import { cuttable, movedKinds, need, normalDim, sameShape, untouched } from '../../rules/dims.ts';
 import {
   defineOp,
@@ -7,11 +12,6 @@ import {
   type TypedContext,
 } from '../../record/record.ts';
 import { P, S, rule, type Rule } from '../../record/rule.ts';
-
-/**
- * Taking rows: split, slice, select, their gradients and functional writes. Dims that are not cut up follow; pending
- * reductions pass, because every element is moved or set to zero on all ranks.
- */
 
 const self = (ctx: OpContext): TensorMeta => need(ctx, 'self');
 

@@ -1,14 +1,14 @@
+/**
+ * Resampling of images by one matrix per spatial dim: nearest, linear and cubic. Batch and channels follow, pending sums
+ * pass; the nearest neighbour is a choice of elements, so every pending kind passes. The gradient is the transpose.
+ */
+
 import { flat, fromFlat, sizeOf, type NDArray } from '../../../ndarray/array.ts';
 import { cuttable, linearKinds, movedKinds, need } from '../../rules/dims.ts';
 import { one, tensor, type KernelCall } from '../../record/kernel.ts';
 import { onePartial } from '../../rules/partials.ts';
 import { defineOp, elements, type OpContext, type OperatorRecord, type TypedContext } from '../../record/record.ts';
 import { S, rule, type Rule } from '../../record/rule.ts';
-
-/**
- * Resampling of images by one matrix per spatial dim: nearest, linear and cubic. Batch and channels follow, pending sums
- * pass; the nearest neighbour is a choice of elements, so every pending kind passes. The gradient is the transpose.
- */
 
 type Mode = 'nearest' | 'linear' | 'cubic';
 

@@ -1,3 +1,9 @@
+/**
+ * Views: operators that only rename dims. They cost nothing and move nothing. `reshape` is here too: where it must copy,
+ * the copy is not priced. Copying forms that functionalisation writes (`t_copy`, `view_copy`) are aliases of the views,
+ * because a compiler turns them back.
+ */
+
 import { build, copyFlat, flat, fromFlat } from '../../../ndarray/array.ts';
 import { diagonal as diagonalOf } from '../../../ndarray/views.ts';
 import { broadcastAll, cuttable, movedKinds, need, normalDim, sameShape } from '../../rules/dims.ts';
@@ -11,12 +17,6 @@ import {
 } from '../../record/record.ts';
 import { P, R, S, rule, type Rule, type RuleSlot } from '../../record/rule.ts';
 import { resolveShape, viewRules } from '../../rules/viewgroups.ts';
-
-/**
- * Views: operators that only rename dims. They cost nothing and move nothing. `reshape` is here too: where it must copy,
- * the copy is not priced. Copying forms that functionalisation writes (`t_copy`, `view_copy`) are aliases of the views,
- * because a compiler turns them back.
- */
 
 const self = (ctx: OpContext): TensorMeta => need(ctx, 'self');
 

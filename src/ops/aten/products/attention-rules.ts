@@ -1,8 +1,3 @@
-import type { ReduceOp } from '../../../mesh/placements/placement.ts';
-import { cuttable, linearKinds, need, sameShape, slotsByName } from '../../rules/dims.ts';
-import { elements, type OpContext, type OpWork, type TensorMeta, type TypedContext } from '../../record/record.ts';
-import { P, R, S, rule, type Rule, type RuleSlot } from '../../record/rule.ts';
-
 /**
  * Sizes, work and rules of scaled dot product attention, out = softmax(scale q kᵀ + mask) v with tensors [batch, heads,
  * rows, channels]. With the row sums of exponentials (`logsumexp`, lse) known, the backward is a sum over query rows, key
@@ -14,6 +9,11 @@ import { P, R, S, rule, type Rule, type RuleSlot } from '../../record/rule.ts';
  * both are cut evenly. Rules with collectives of their own (ring attention: query and key rows cut together) are not
  * offered yet; they belong after the query-row rule.
  */
+
+import type { ReduceOp } from '../../../mesh/placements/placement.ts';
+import { cuttable, linearKinds, need, sameShape, slotsByName } from '../../rules/dims.ts';
+import { elements, type OpContext, type OpWork, type TensorMeta, type TypedContext } from '../../record/record.ts';
+import { P, R, S, rule, type Rule, type RuleSlot } from '../../record/rule.ts';
 
 /** Sizes of a call: q kᵀ has a row for each of `queries` and a column for each of `keys`. */
 export interface AttentionSizes {

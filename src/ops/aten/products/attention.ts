@@ -1,3 +1,5 @@
+/** Scaled dot product attention in the fused forms of PyTorch and as the composite function. */
+
 import { broadcastAll, need, sameShape } from '../../rules/dims.ts';
 import {
   defineOp,
@@ -17,8 +19,6 @@ import {
   type AttentionSizes,
   type BackwardForm,
 } from './attention-rules.ts';
-
-/** Scaled dot product attention in the fused forms of PyTorch and as the composite function. */
 
 /** What one fused form has beyond query, key and value. */
 interface Form {

@@ -1,3 +1,9 @@
+/**
+ * Convolutions. Batch and channels are cut like the dims of a matrix product: the batch follows, output channels follow the
+ * weight, cut input channels leave a pending sum. With groups, channels are cut in whole groups only. Spatial dims stay
+ * whole (a cut would need halos).
+ */
+
 import { resultType } from '../../record/dtypes.ts';
 import { cuttable, need } from '../../rules/dims.ts';
 import {
@@ -9,12 +15,6 @@ import {
   type TypedContext,
 } from '../../record/record.ts';
 import { LINEAR_KINDS, P, R, rule, S, type Rule, type RuleSlot } from '../../record/rule.ts';
-
-/**
- * Convolutions. Batch and channels are cut like the dims of a matrix product: the batch follows, output channels follow the
- * weight, cut input channels leave a pending sum. With groups, channels are cut in whole groups only. Spatial dims stay
- * whole (a cut would need halos).
- */
 
 interface Setup {
   readonly x: TensorMeta;

@@ -1,11 +1,11 @@
+/** `torch.einsum` as it is called: letters for the dims of any number of operands. Rules follow from the letters alone. */
+
 import { flat, fromFlat, sizeOf } from '../../../ndarray/array.ts';
 import { letters } from '../../einsum/letters.ts';
 import { sumResult } from '../../record/dtypes.ts';
 import { einsumFlops, einsumRules } from '../../rules/einsum.ts';
 import { one, tensors, type KernelCall } from '../../record/kernel.ts';
 import { defineOp, type OperatorRecord } from '../../record/record.ts';
-
-/** `torch.einsum` as it is called: letters for the dims of any number of operands. Rules follow from the letters alone. */
 
 function contract(call: KernelCall) {
   const { operands, output, sizes } = letters(call.ctx);

@@ -1,3 +1,5 @@
+/** Singular values, LU factors, and solutions with a factor at hand: matrices of a batch stand alone (see `linalg.ts`). */
+
 import { fromFlat, flat, sizeOf } from '../../../ndarray/array.ts';
 import { luFactor, luParts, singularValues, solve, solveTriangle, symmetricEigen } from '../../../ndarray/matrix.ts';
 import { expand } from '../../../ndarray/views.ts';
@@ -7,8 +9,6 @@ import { onePartial } from '../../rules/partials.ts';
 import { defineOp, elements, type OpContext, type OperatorRecord } from '../../record/record.ts';
 import { R, S, rule, type RuleSlot } from '../../record/rule.ts';
 import { decomposition, identity, lowerFactor, matrices, singular, transposed } from './linalg.ts';
-
-/** Singular values, LU factors, and solutions with a factor at hand: matrices of a batch stand alone (see `linalg.ts`). */
 
 const wantsAll = (ctx: OpContext): boolean => ctx.bool('full_matrices');
 

@@ -1,15 +1,15 @@
+/**
+ * Steps of Adam and AdamW over lists of tensors. The importer takes the lists apart, so that each parameter has a call and a
+ * placement of its own: a parameter, its gradient and its moments are cut alike, the step count is whole. Results are those
+ * of the functional operator, one after the other: parameters, gradients, both moments, largest second moments.
+ */
+
 import { flat, fromFlat } from '../../../ndarray/array.ts';
 import { cuttable, sameShape } from '../../rules/dims.ts';
 import { optional, tensors, type Kernel, type KernelCall } from '../../record/kernel.ts';
 import type { NDArray } from '../../../ndarray/array.ts';
 import { defineOp, elements, type OpContext, type OperatorRecord, type TensorMeta } from '../../record/record.ts';
 import { R, S, rule } from '../../record/rule.ts';
-
-/**
- * Steps of Adam and AdamW over lists of tensors. The importer takes the lists apart, so that each parameter has a call and a
- * placement of its own: a parameter, its gradient and its moments are cut alike, the step count is whole. Results are those
- * of the functional operator, one after the other: parameters, gradients, both moments, largest second moments.
- */
 
 const LISTS = ['self', 'grads', 'exp_avgs', 'exp_avg_sqs', 'max_exp_avg_sqs'] as const;
 

@@ -1,3 +1,5 @@
+/** Matrix products: each is an einsum, so its rules and its FLOPs come from letters. */
+
 import { resultType } from '../../record/dtypes.ts';
 import { einsumFlops, einsumRules } from '../../rules/einsum.ts';
 import { parseEinsum } from '../../rules/equation.ts';
@@ -10,8 +12,6 @@ import {
   type TypedContext,
 } from '../../record/record.ts';
 import { LINEAR_KINDS, P, R, rule, S, type Rule } from '../../record/rule.ts';
-
-/** Matrix products: each is an einsum, so its rules and its FLOPs come from letters. */
 
 interface Product {
   readonly schema: string;

@@ -1,3 +1,8 @@
+/**
+ * Batch normalisation: each channel is its own problem. In training its statistics run over all other dims, which must be
+ * whole; rules with collectives inside the operator (two values per channel) are not offered yet.
+ */
+
 import { cuttable, need, sameShape, slotsByName } from '../../rules/dims.ts';
 import { defineOp, elements, type OpContext, type OperatorRecord, type TensorMeta } from '../../record/record.ts';
 import { P, R, S, rule, type Rule, type RuleSlot } from '../../record/rule.ts';
@@ -11,11 +16,6 @@ import {
   statisticType,
   withOwnStatistics,
 } from './norm-common.ts';
-
-/**
- * Batch normalisation: each channel is its own problem. In training its statistics run over all other dims, which must be
- * whole; rules with collectives inside the operator (two values per channel) are not offered yet.
- */
 
 const PER_CHANNEL = ['weight', 'bias', 'running_mean', 'running_var', 'save_mean', 'save_invstd'] as const;
 

@@ -1,3 +1,9 @@
+/**
+ * Losses. A mean over a cut batch divides by a GLOBAL figure: the number of elements, or for `nll_loss` the total weight of
+ * the targets that are not ignored, which no rank knows alone. PyTorch 2.13 averages the means of the ranks, which is wrong
+ * whenever targets are ignored, weighted or unevenly cut; that rule is not offered here.
+ */
+
 import { isFloating } from '../../record/dtypes.ts';
 import { broadcastAll, broadcastSlot, cuttable, need } from '../../rules/dims.ts';
 import { jointPartial, linearIn, onePartial } from '../../rules/partials.ts';
@@ -14,12 +20,6 @@ import {
   type RuleOptions,
   type RuleSlot,
 } from '../../record/rule.ts';
-
-/**
- * Losses. A mean over a cut batch divides by a GLOBAL figure: the number of elements, or for `nll_loss` the total weight of
- * the targets that are not ignored, which no rank knows alone. PyTorch 2.13 averages the means of the ranks, which is wrong
- * whenever targets are ignored, weighted or unevenly cut; that rule is not offered here.
- */
 
 const NONE = 0;
 const MEAN = 1;

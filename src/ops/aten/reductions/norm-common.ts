@@ -1,12 +1,12 @@
-import type { DType } from '../../../graph/types.ts';
-import { linearKinds, need, slotsByName } from '../../rules/dims.ts';
-import { elements, type OpContext, type TensorMeta, type TypedContext } from '../../record/record.ts';
-import { P, R, rule, type Rule, type RuleSlot } from '../../record/rule.ts';
-
 /**
  * What all normalisations have in common. Weight and bias enter linearly, so pending weights pass to the output, and a
  * pending gradient passes to all gradients.
  */
+
+import type { DType } from '../../../graph/types.ts';
+import { linearKinds, need, slotsByName } from '../../rules/dims.ts';
+import { elements, type OpContext, type TensorMeta, type TypedContext } from '../../record/record.ts';
+import { P, R, rule, type Rule, type RuleSlot } from '../../record/rule.ts';
 
 /** Work per element of a normalisation, for time estimates. */
 const NORM_COST = 8;

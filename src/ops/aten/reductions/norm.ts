@@ -1,3 +1,9 @@
+/**
+ * Normalisations of rows and of groups of channels. Rows that are normalised on their own may be cut; the normalised dims
+ * must be whole. Statistics over a cut dim need collectives inside the operator (two values per row): such rules are not
+ * offered yet, and each family says where they belong.
+ */
+
 import { cuttable, need, sameShape, slotsByName } from '../../rules/dims.ts';
 import {
   defineOp,
@@ -18,12 +24,6 @@ import {
   statisticType,
   withOwnStatistics,
 } from './norm-common.ts';
-
-/**
- * Normalisations of rows and of groups of channels. Rows that are normalised on their own may be cut; the normalised dims
- * must be whole. Statistics over a cut dim need collectives inside the operator (two values per row): such rules are not
- * offered yet, and each family says where they belong.
- */
 
 // ---- layer norm, RMS norm -------------------------------------------------------------------------------------------
 

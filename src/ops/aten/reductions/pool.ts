@@ -1,3 +1,5 @@
+/** Pooling over the last two or three dims: batch and channels follow, on inputs and results alike. */
+
 import { cuttable, movedKinds, need } from '../../rules/dims.ts';
 import { linearIn, nonDecreasingExt, onePartial } from '../../rules/partials.ts';
 import {
@@ -9,8 +11,6 @@ import {
   type TypedContext,
 } from '../../record/record.ts';
 import { rule, S, type Rule } from '../../record/rule.ts';
-
-/** Pooling over the last two or three dims: batch and channels follow, on inputs and results alike. */
 
 /** Rules for every dim but the pooled ones. */
 function followRules(ctx: TypedContext, dims: number): Rule[] {

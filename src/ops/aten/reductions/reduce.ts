@@ -1,3 +1,8 @@
+/**
+ * Reductions and scans. Over a dim that is not reduced the cut follows; over a reduced dim each rank reduces its
+ * rows, which leaves a pending reduction of the same kind. An input that is pending in that kind passes.
+ */
+
 import type { DType } from '../../../graph/types.ts';
 import type { ReduceOp } from '../../../mesh/placements/placement.ts';
 import { floatResult, sumResult } from '../../record/dtypes.ts';
@@ -5,11 +10,6 @@ import { anyS, cuttable, need, normalDim } from '../../rules/dims.ts';
 import { linearIn, onePartial } from '../../rules/partials.ts';
 import { defineOp, elements, type OpContext, type OperatorRecord, type TypedContext } from '../../record/record.ts';
 import { P, rule, S, type Rule, type RuleSlot } from '../../record/rule.ts';
-
-/**
- * Reductions and scans. Over a dim that is not reduced the cut follows; over a reduced dim each rank reduces its
- * rows, which leaves a pending reduction of the same kind. An input that is pending in that kind passes.
- */
 
 type Leaves = (ctx: OpContext) => ReduceOp | undefined;
 

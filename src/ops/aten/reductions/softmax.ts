@@ -1,15 +1,15 @@
+/**
+ * Softmax, its logarithm, and their backward. Dims other than the normalised one follow. Cutting the normalised dim itself
+ * (a vocabulary over ranks) needs the row maximum and the row sum of all ranks: two small all-reduces inside the operator,
+ * one in the backward.
+ */
+
 import { DTYPE_BYTES, type DType } from '../../../graph/types.ts';
 import { floatResult } from '../../record/dtypes.ts';
 import { anyS, cuttable, normalDim } from '../../rules/dims.ts';
 import { linearIn } from '../../rules/partials.ts';
 import { defineOp, elements, type OpContext, type OperatorRecord, type TypedContext } from '../../record/record.ts';
 import { rule, S, type InternalCollective, type Rule } from '../../record/rule.ts';
-
-/**
- * Softmax, its logarithm, and their backward. Dims other than the normalised one follow. Cutting the normalised dim itself
- * (a vocabulary over ranks) needs the row maximum and the row sum of all ranks: two small all-reduces inside the operator,
- * one in the backward.
- */
 
 /** Dim that is normalised. */
 export function softmaxDim(ctx: OpContext): number {

@@ -1,3 +1,9 @@
+/**
+ * Operations of StableHLO that take a body: `sort` by a comparator, `map`, `select_and_scatter`, and reductions over several
+ * inputs at once. In go arrays and the body on single numbers, out come arrays. Reductions by a body of a known name are
+ * with the products.
+ */
+
 import { flat, fromFlat, sizeOf, stridesOf, type NDArray } from '../../../ndarray/array.ts';
 import { moveDim } from '../../../ndarray/views.ts';
 import {
@@ -10,12 +16,6 @@ import {
   type KernelCall,
   type Kernels,
 } from '../../record/kernel.ts';
-
-/**
- * Operations of StableHLO that take a body: `sort` by a comparator, `map`, `select_and_scatter`, and reductions over several
- * inputs at once. In go arrays and the body on single numbers, out come arrays. Reductions by a body of a known name are
- * with the products.
- */
 
 /** The array with a dim last, as numbers in one run a row. */
 function rowsAlong(x: NDArray, dim: number): Float64Array {

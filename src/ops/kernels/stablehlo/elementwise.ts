@@ -1,3 +1,5 @@
+/** Elementwise operations of StableHLO and CHLO. Sums of bools are `or`, products `and`. */
+
 import type { NDArray } from '../../../ndarray/array.ts';
 import { bitsOf, cast, map, map2, map3 } from '../../../ndarray/elementwise.ts';
 import { digamma, erf, erfc, erfinv, lgamma, nextAfter, roundHalfEven } from '../../../ndarray/special.ts';
@@ -12,8 +14,6 @@ import {
   type Kernels,
 } from '../../record/kernel.ts';
 import { integerPow, pow, sigmoid } from '../unary.ts';
-
-/** Elementwise operations of StableHLO and CHLO. Sums of bools are `or`, products `and`. */
 
 type Real = (x: number) => number;
 type Pair = (a: number, b: number) => number;

@@ -1,3 +1,8 @@
+/**
+ * `gather` and `scatter` by their dimension numbers. A gather's windows are moved
+ * inside of the operand; what a scatter would write outside of it is dropped.
+ */
+
 import { copyFlat, flat, fromFlat, sizeOf, stridesOf, type NDArray } from '../../../ndarray/array.ts';
 import {
   advance,
@@ -10,11 +15,6 @@ import {
   type Kernels,
 } from '../../record/kernel.ts';
 import { reducerOf } from './products.ts';
-
-/**
- * `gather` and `scatter` by their dimension numbers. A gather's windows are moved
- * inside of the operand; what a scatter would write outside of it is dropped.
- */
 
 interface Indices {
   readonly values: Float64Array;

@@ -1,3 +1,8 @@
+/**
+ * Operators that PyTorch differentiates through the operators they are made of. Where a gradient is to pass, such a call is
+ * replaced by the same calls that AOTAutograd traces.
+ */
+
 import type { Arg, DType, ValueRef } from '../../../graph/types.ts';
 import { isDecomposed } from './decomposed.ts';
 import { elements, type OperatorRecord } from '../../record/record.ts';
@@ -6,11 +11,6 @@ import { attention, withRowSums } from './attention.ts';
 import { crossEntropy } from './loss.ts';
 import { matmulOf } from './product.ts';
 import type { VjpCall } from '../vjp.ts';
-
-/**
- * Operators that PyTorch differentiates through the operators they are made of. Where a gradient is to pass, such a call is
- * replaced by the same calls that AOTAutograd traces.
- */
 
 /** Replaces a call; `update` tells that an operand's storage takes a new value (running statistics). */
 export type Composite = (c: VjpCall, update: (operand: ValueRef, value: ValueRef) => void) => ValueRef;

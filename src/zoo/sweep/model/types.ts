@@ -1,10 +1,10 @@
-import type { Part } from '../../recipes/parts.ts';
-import type { DataRanks } from './zero-mode.ts';
-
 /**
  * The program of one data rank, priced on the mesh dims that cut it (its model dims): what every layout with the same model
  * dims, whatever its stages and data ranks, is put together from. Plain data: it travels between threads.
  */
+
+import type { Part } from '../../recipes/parts.ts';
+import type { DataRanks } from './zero-mode.ts';
 
 /** A mesh dim that cuts the program of a data rank: `cp`, `sp` (Ulysses) or `tp`. */
 export interface CoreAxis {

@@ -1,3 +1,10 @@
+/**
+ * Routed experts are priced beside the rest of the program. In the whole program tokens are sorted by expert over the whole
+ * batch, which no data rank does: each sorts its own tokens and exchanges them with the other ranks of its expert group. So the
+ * routed blocks are taken out of the program that is placed, and what one device does for its own tokens is priced by its calls:
+ * balanced routing is assumed, rows stay as many, and of the experts' weights one device reads its share.
+ */
+
 import type { Cluster } from '../../../cost/hardware/cluster.ts';
 import { stateBytes, defaultOptimizer, type Optimizer } from '../../../cost/memory/memory.ts';
 import { presetComputeCost } from '../../../cost/presets/presets.ts';
@@ -10,13 +17,6 @@ import { withoutDeadCode } from '../../../passes/dead-code.ts';
 import { CHECKPOINTS, type Checkpoint, type CoreParameter } from '../model/types.ts';
 import { keptByUnit } from './saved-activations.ts';
 import { graphUnits } from '../model/units.ts';
-
-/**
- * Routed experts are priced beside the rest of the program. In the whole program tokens are sorted by expert over the whole
- * batch, which no data rank does: each sorts its own tokens and exchanges them with the other ranks of its expert group. So the
- * routed blocks are taken out of the program that is placed, and what one device does for its own tokens is priced by its calls:
- * balanced routing is assumed, rows stay as many, and of the experts' weights one device reads its share.
- */
 
 const EXPERTS = '.experts.';
 const SHARED = /\.shared_expert/;

@@ -1,9 +1,3 @@
-import { CHECKPOINTS, type CoreCost } from '../model/types.ts';
-import type { Composer } from './compose.ts';
-import { tokenExchange } from './token-exchange.ts';
-import type { LayoutRow } from './layouts.ts';
-import { routedUnits, type Fold, type RoutedCosts, type RoutedUnit } from '../rank/moe.ts';
-
 /**
  * Plans whose experts are cut over `etp` devices, and which of them need not be priced. Cuts add as many plans again as there are
  * divisors of tp, and few of them can win: what an expert group of more devices does with whole experts, the cut does with gathers
@@ -21,6 +15,12 @@ import { routedUnits, type Fold, type RoutedCosts, type RoutedUnit } from '../ra
  * **Bounds** (`leastSeconds`, `leastBytes`): a plan that was priced is as fast as the plan can be at best and takes no more memory
  * than it takes at least, and the best plan is as fast too.
  */
+
+import { CHECKPOINTS, type CoreCost } from '../model/types.ts';
+import type { Composer } from './compose.ts';
+import { tokenExchange } from './token-exchange.ts';
+import type { LayoutRow } from './layouts.ts';
+import { routedUnits, type Fold, type RoutedCosts, type RoutedUnit } from '../rank/moe.ts';
 
 /** Plans with cut experts that were not priced, by the proof that spares them. */
 export interface CutsLeftOut {
