@@ -1,4 +1,6 @@
 #!/usr/bin/env node
+/** The `shardwright` executable: runs the command line on this process's streams and sets its exit code. */
+
 import './runtime.ts';
 import { ShardwrightError } from '../errors.ts';
 import { printer, reportError } from './output/io.ts';

@@ -1,3 +1,5 @@
+/** Takes command-line arguments, runs the command that they name and resolves to the exit code. */
+
 import { Command, CommanderError } from 'commander';
 import { EXIT, printer, reportError, type CliStreams } from './output/io.ts';
 import { registerHardware, registerModels } from './commands/catalogue/register.ts';

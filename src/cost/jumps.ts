@@ -1,3 +1,7 @@
+/**
+ * Probes a collective model at powers of two and gives the sizes at which its price jumps, with a sentence for the user.
+ */
+
 import { dimsMask, type CollectiveKind, type CollectiveModel } from './collective-model.ts';
 import { bytesText, countedText, percentText } from '../units.ts';
 

@@ -1,3 +1,8 @@
+/**
+ * Takes a planning problem and a choice and gives the gap to the optimum, with the edits of one placement that close most
+ * of it.
+ */
+
 import { excessOver } from '../units.ts';
 import { stateMemory } from '../plan/record/decode.ts';
 import type { Model } from '../plan/model/model.ts';

@@ -1,3 +1,5 @@
+/** Takes `--cluster`, `--calibration` and `--collectives` and gives the text of the cluster. */
+
 import { basename } from 'node:path';
 import { calibratedClusterText, parseCalibration } from '../../cost/collectives/calibration.ts';
 import { parseCollectiveTable, tabledClusterText } from '../../cost/hardware/collective-table.ts';

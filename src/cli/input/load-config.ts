@@ -1,3 +1,5 @@
+/** Builds the graph of a model from its name or its Hugging Face config, with the size flags. */
+
 import { existsSync } from 'node:fs';
 import { basename, dirname, resolve } from 'node:path';
 import { ShardwrightError, didYouMean } from '../../errors.ts';

@@ -1,3 +1,5 @@
+/** Takes the files of `--ops` and gives the operator table with the user's rules added. */
+
 import { existsSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { pathToFileURL } from 'node:url';

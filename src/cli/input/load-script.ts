@@ -1,3 +1,5 @@
+/** Runs a model script and gives the graph that it captures. */
+
 import { existsSync } from 'node:fs';
 import { basename, resolve } from 'node:path';
 import { pathToFileURL } from 'node:url';

@@ -1,3 +1,5 @@
+/** Takes a model argument (file, stdin, script, config, name) and gives its graph with the corrections made on the way. */
+
 import { basename } from 'node:path';
 import { ShardwrightError } from '../../errors.ts';
 import type { SizeValues } from '../../graph/text/size-value.ts';

@@ -1,3 +1,5 @@
+/** Reads `--mesh` first, so that an error points at the flag and not at the model. */
+
 import { ShardwrightError } from '../../errors.ts';
 import { checkPlannedDims, parseMesh } from '../../mesh/devices/mesh.ts';
 

@@ -1,3 +1,5 @@
+/** Parses the values of flags (bytes, fractions, counts, choices, shapes) and refuses others by name. */
+
 import type { StatedDims } from '../../plan/request/request.ts';
 import { didYouMean, ShardwrightError } from '../../errors.ts';
 

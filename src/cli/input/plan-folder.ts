@@ -1,3 +1,5 @@
+/** Reads and writes plan folders, and checks a plan against its graph, request and certificate. */
+
 import { createHash } from 'node:crypto';
 import { existsSync, statSync } from 'node:fs';
 import { dirname, join } from 'node:path';

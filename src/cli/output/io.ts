@@ -1,3 +1,5 @@
+/** Prints to stdout and stderr with control characters escaped, and turns errors into messages and exit codes. */
+
 import { ShardwrightError } from '../../errors.ts';
 
 /** What a process has to write to: stdout is the answer, stderr the progress. */

@@ -1,3 +1,8 @@
+/**
+ * Takes a cluster and a mesh and gives the collective model `alpha-beta`: ring collectives with a latency per hop (alpha)
+ * and the bandwidth of the slowest link (beta).
+ */
+
 import type { DeviceMesh } from '../../mesh/devices/mesh.ts';
 import type { Cluster } from '../hardware/cluster.ts';
 import {

@@ -1,3 +1,8 @@
+/**
+ * Takes a cluster and a mesh and gives the collective model `nccl`: measured times inside a scale-up domain, formulas of
+ * NCCL's tuning model (src/graph/tuning.cc) elsewhere.
+ */
+
 import type { DeviceMesh } from '../../mesh/devices/mesh.ts';
 import type { Cluster } from '../hardware/cluster.ts';
 import {

@@ -1,3 +1,5 @@
+/** Takes a collective model and the measured table of a cluster and gives a model that prefers the table's times. */
+
 import { countedText } from '../../units.ts';
 import type { Cluster } from '../hardware/cluster.ts';
 import { collectiveRowKey, type CollectiveRow } from '../hardware/collective-table.ts';

@@ -1,3 +1,8 @@
+/**
+ * Reads a cluster, by the name of a node design or from JSON, and gives the `Cluster` that all prices are computed from.
+ * Memory in bytes, rates in bytes or FLOP per second.
+ */
+
 import * as z from 'zod';
 import { ShardwrightError, suggestion } from '../../errors.ts';
 import { bytesText } from '../../units.ts';

@@ -1,3 +1,5 @@
+/** Prices collectives over axes of a TPU torus: takes bytes and the links of the axes, gives seconds. */
+
 import type { CollectiveKind } from '../collective-model.ts';
 import type { TorusLinks } from './cluster.ts';
 

@@ -1,3 +1,8 @@
+/**
+ * Takes a mesh and gives the collective model of PyTorch 2.13's DTensor, copied from
+ * torch/distributed/tensor/_collective_utils.py.
+ */
+
 import type { DeviceMesh } from '../../mesh/devices/mesh.ts';
 import { hardware } from '../hardware/hardware.ts';
 import type { CollectiveKind, CollectiveModel } from '../collective-model.ts';

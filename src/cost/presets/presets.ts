@@ -1,3 +1,5 @@
+/** Maps the name of a cost preset to its collective model and to its compute price of one call. */
+
 import { ShardwrightError, suggestion } from '../../errors.ts';
 import type { DeviceMesh } from '../../mesh/devices/mesh.ts';
 import type { OperatorRecord, TypedContext } from '../../ops/record/record.ts';

@@ -1,3 +1,8 @@
+/**
+ * Prices the redistributions of a planning problem: takes a tensor type and two shardings, gives the cost that a preset
+ * adds to the objective.
+ */
+
 import { DTYPE_BYTES, type DType } from '../../graph/types.ts';
 import { REPLICATE } from '../../mesh/placements/replicate.ts';
 import { Shard } from '../../mesh/placements/shard.ts';

@@ -1,3 +1,5 @@
+/** Takes a redistribution of data and gives the transposed redistribution of its gradient. */
+
 import { ShardwrightError } from '../../errors.ts';
 import { Partial } from '../../mesh/placements/partial.ts';
 import type { Placement } from '../../mesh/placements/placement.ts';

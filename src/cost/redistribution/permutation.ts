@@ -1,3 +1,5 @@
+/** Takes two shardings with equal tiles and gives the sender and the receiver of every tile, for `collective_permute`. */
+
 import { internalError } from '../../errors.ts';
 import type { DeviceMesh } from '../../mesh/devices/mesh.ts';
 import type { Sharding } from '../../mesh/sharding/sharding.ts';

@@ -1,3 +1,8 @@
+/**
+ * Numbers the placement states of a tensor: takes the shardings that need a state, gives the states that redistributions
+ * may pass through.
+ */
+
 import { internalError } from '../../errors.ts';
 import { isPending } from '../../mesh/sharding/sharding.ts';
 import {

@@ -1,3 +1,8 @@
+/**
+ * Plans redistributions: takes a tensor type and two shardings and gives the cheapest chain of collectives between them,
+ * by a shortest path over placement states.
+ */
+
 import { internalError, ShardwrightError } from '../../errors.ts';
 import { REPLICATE } from '../../mesh/placements/replicate.ts';
 import { isPending, pendingTogether, refusedCut, Sharding } from '../../mesh/sharding/sharding.ts';

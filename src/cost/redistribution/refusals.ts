@@ -1,3 +1,5 @@
+/** Decides which changes of sharding no redistribution can do (placements spec, section 5.1), and words the reason. */
+
 import { ShardwrightError } from '../../errors.ts';
 import { isPending } from '../../mesh/sharding/sharding.ts';
 import { REPLICATE_CODE, shardDimOfCode, type ShardingSpace } from '../../mesh/sharding/space.ts';

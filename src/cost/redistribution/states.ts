@@ -1,3 +1,8 @@
+/**
+ * Builds the graph of placement states for one mesh and tensor rank: each edge is one collective or one local step, with
+ * the slot that prices it.
+ */
+
 import { pendingTogether } from '../../mesh/sharding/sharding.ts';
 import {
   FIRST_OTHER_CODE,

@@ -1,3 +1,8 @@
+/**
+ * Finds mesh dims and tensor dims that are interchangeable, so that the planner searches from one source of each symmetry
+ * class.
+ */
+
 import type { StateGraph } from './states.ts';
 
 /**

@@ -1,3 +1,8 @@
+/**
+ * Adds up the kernels of one phase of a transformer layer: takes products, element-wise traffic and attention, gives
+ * device seconds and host seconds.
+ */
+
 import type { Cluster } from '../hardware/cluster.ts';
 import { matrixSeconds } from '../compute.ts';
 import { FITTED, type FittedConstants } from './fitted.ts';

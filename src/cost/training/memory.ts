@@ -1,3 +1,8 @@
+/**
+ * Takes the sizes of a transformer and a parallel plan and gives the peak bytes of a device in a training step, by closed
+ * forms (Korthikanti et al., arXiv:2205.05198; ZeRO, arXiv:1910.02054).
+ */
+
 import {
   layerParameters,
   microbatches,

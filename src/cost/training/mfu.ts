@@ -1,3 +1,8 @@
+/**
+ * Takes tokens per second and the sizes of a model and gives its model FLOPs utilisation (PaLM, arXiv:2204.02311,
+ * appendix B).
+ */
+
 import { modelFlops, type TransformerShape } from './shape.ts';
 
 /** What of attention counts as work: every score, or the lower half that a causal model needs. */

@@ -1,3 +1,8 @@
+/**
+ * Takes a transformer, a parallel plan and a cluster and gives the seconds of one training step with their parts, by
+ * layer-level closed forms.
+ */
+
 import { ncclGroupSeconds } from '../collectives/nccl.ts';
 import type { NcclGroup } from '../collectives/nccl-algorithms.ts';
 import { FITTED, type FittedConstants } from './fitted.ts';

@@ -1,3 +1,5 @@
+/** Reads CSV text (RFC 4180) with a header and gives its rows, with the line that each starts on. */
+
 import { ShardwrightError } from '../../errors.ts';
 
 /** A table read from CSV text: cells by column name, with the line that each row starts on. */

@@ -1,3 +1,8 @@
+/**
+ * Reads a table of published training runs and gives each as dimensions, plan, machine and measured values, or the reason
+ * why it cannot be predicted.
+ */
+
 import { ShardwrightError } from '../../errors.ts';
 import {
   modelFlops,

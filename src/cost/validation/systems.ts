@@ -1,3 +1,5 @@
+/** Takes the `gpu_type` of a measured run and gives its cluster, with a list of what had to be assumed. */
+
 import { loadCluster, type Cluster } from '../hardware/cluster.ts';
 
 /**

@@ -1,3 +1,7 @@
+/**
+ * Takes a plan and a node and gives the strategies that the solver could have chosen there, and the nearest other plans.
+ */
+
 import { explainNode, type CandidateClass, type Reopened } from '../../plan/questions/explain.ts';
 import { foldNumbers } from './layer-names.ts';
 

@@ -1,3 +1,8 @@
+/**
+ * Takes a planned program and gives its graph with equal layers folded into one and without nodes that neither compute
+ * nor move.
+ */
+
 import { backwardStart } from '../../passes/plannable/weight-views.ts';
 import type { Reopened } from '../../plan/questions/explain.ts';
 import type { Plan } from '../../plan/record/types.ts';

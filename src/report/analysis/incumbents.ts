@@ -1,3 +1,5 @@
+/** Solves the request of a plan again and gives the best plan and the lower bound after each step of the solver. */
+
 import type { Graph } from '../../graph/types.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
 import { prepare, type Prepared } from '../../plan/prepare.ts';

@@ -1,3 +1,5 @@
+/** Prices the recipes of a plan's mesh on the plan's own problem and says why each of them loses. */
+
 import { sumCollectives, termsOf } from '../../plan/record/diff.ts';
 import { decode, stateMemory } from '../../plan/record/decode.ts';
 import type { Prepared } from '../../plan/prepare.ts';

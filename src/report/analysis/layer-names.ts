@@ -1,3 +1,8 @@
+/**
+ * Gives the layer that each node belongs to, by its module path or by the weight that it uses; numbers of repeated layers
+ * become `*`.
+ */
+
 import type { OpClass, OperatorRecord } from '../../ops/record/record.ts';
 import type { Prepared } from '../../plan/prepare.ts';
 

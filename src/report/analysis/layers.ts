@@ -1,3 +1,5 @@
+/** Groups the compute of a plan by layer and gives each group's FLOPs, bytes and seconds under the roofline. */
+
 import { matrixPeak } from '../../cost/compute.ts';
 import { presetComputeCost } from '../../cost/presets/presets.ts';
 import type { DType } from '../../graph/types.ts';

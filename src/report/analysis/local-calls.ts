@@ -1,3 +1,5 @@
+/** Gives every call of a planned program at the sizes of the largest shard. */
+
 import { atSizes, bindCall, tensorInputs, withOutputs } from '../../ops/record/context.ts';
 import type { OperatorRecord, TensorMeta, TypedContext } from '../../ops/record/record.ts';
 import type { Prepared } from '../../plan/prepare.ts';

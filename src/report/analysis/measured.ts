@@ -1,3 +1,5 @@
+/** Gives the measured errors of the step-time prediction for an accelerator, from `data/validation.json`. */
+
 import { readFileSync } from 'node:fs';
 import * as z from 'zod';
 

@@ -1,3 +1,5 @@
+/** Takes a plan and gives the bytes alive on the fullest device at every step of the program, by kind. */
+
 import { peakOf, type LiveInterval, type MemoryKind } from '../../cost/memory/timeline.ts';
 import { memoryOverTime } from '../../plan/record/memory-timeline.ts';
 import type { Reopened } from '../../plan/questions/explain.ts';

@@ -1,3 +1,7 @@
+/**
+ * Reads the pipeline stages of a plan folder, cuts them again from the plan, and gives their seconds, bytes and messages.
+ */
+
 import { isDeepStrictEqual } from 'node:util';
 import { groupTopology } from '../../cost/collective-model.ts';
 import { collectiveModel } from '../../cost/presets/presets.ts';

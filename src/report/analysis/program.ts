@@ -1,3 +1,8 @@
+/**
+ * Prints a planned program as text: each line with its placement and seconds, with the redistributions of its inputs
+ * above it.
+ */
+
 import { nodeText } from '../../graph/text/write.ts';
 import type { Graph, Node } from '../../graph/types.ts';
 import type { Plan, PlannedNode, PlannedOutput, PlannedRedistribution } from '../../plan/record/types.ts';

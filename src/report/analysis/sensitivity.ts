@@ -1,3 +1,5 @@
+/** Prices a given plan again on faster and slower links. */
+
 import { RedistributionCharges } from '../../cost/redistribution/charges.ts';
 import { loadCluster } from '../../cost/hardware/cluster.ts';
 import { collectiveModel } from '../../cost/presets/presets.ts';

@@ -1,3 +1,5 @@
+/** Gives the size of the choice problem behind a plan: variables, values, pairs, rows. */
+
 import type { Prepared } from '../../plan/prepare.ts';
 import type { Problem } from '../../solver/types.ts';
 

@@ -1,3 +1,5 @@
+/** Plays a plan with communication beside compute and gives the use of each stream over the step. */
+
 import { matrixPeak } from '../../cost/compute.ts';
 import { programUtilization } from '../../cost/training/mfu.ts';
 import type { Graph } from '../../graph/types.ts';

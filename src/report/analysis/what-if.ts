@@ -1,3 +1,5 @@
+/** Solves the request of a plan again without its memory budget, for the least memory, and on other links. */
+
 import { leastMemory } from '../../plan/memory/least-memory.ts';
 import { restrictionOf } from '../../plan/restrict/pins.ts';
 import { prepare } from '../../plan/prepare.ts';

@@ -1,3 +1,5 @@
+/** Draws the blocks of a partitioned tensor as cells that name their devices. */
+
 import { ShardwrightError } from '../../errors.ts';
 import type { Block } from '../../mesh/einshard/blocks.ts';
 import { checkShape, matrixOfMatrices, type Drawing } from './matrix.ts';

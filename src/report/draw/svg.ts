@@ -1,3 +1,5 @@
+/** Turns a drawing into a self-contained SVG, without scripts, fonts or outside references. */
+
 import { ShardwrightError } from '../../errors.ts';
 import { isHorizontal, type Drawing, type Gap } from './matrix.ts';
 import { DARK, FILL_INK, FILLS, LIGHT, OVERLAYS, themeRules } from './palette.ts';

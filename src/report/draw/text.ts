@@ -1,3 +1,5 @@
+/** Turns a drawing into plain text of aligned cells. */
+
 import { ShardwrightError } from '../../errors.ts';
 import type { Drawing, Gap } from './matrix.ts';
 

@@ -1,3 +1,5 @@
+/** Frame, scales and ticks that every figure of a report uses, as SVG elements. */
+
 import type { Markup } from '../markup.ts';
 import { h, type Child } from '../markup.ts';
 

@@ -1,3 +1,5 @@
+/** Draws the folded program as an SVG figure: nodes with their placements, edges with their redistributions. */
+
 import { graphlib, layout } from '@dagrejs/dagre';
 import type { FoldedGraph, FoldedNode } from '../analysis/folded-graph.ts';
 import { h, type Markup } from '../markup.ts';

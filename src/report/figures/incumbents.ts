@@ -1,3 +1,5 @@
+/** Draws the best plan and the lower bound over the solving time as an SVG figure. */
+
 import type { Incumbents } from '../analysis/incumbents.ts';
 import { h, type Markup } from '../markup.ts';
 import { secondsText } from '../../units.ts';

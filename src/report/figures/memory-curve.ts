@@ -1,3 +1,5 @@
+/** Draws the bytes alive over the steps of the program as an SVG figure, with the peak and the budget. */
+
 import type { MemoryCurve } from '../analysis/memory.ts';
 import { h, type Markup } from '../markup.ts';
 import { bytesText } from '../../units.ts';

@@ -1,3 +1,5 @@
+/** Draws plans as points of memory and step time as an SVG figure. */
+
 import { h, type Markup } from '../markup.ts';
 import { bytesText, secondsText } from '../../units.ts';
 import {

@@ -1,3 +1,5 @@
+/** Draws the FLOP rate of each layer group over its arithmetic intensity as an SVG figure. */
+
 import type { Roofline } from '../analysis/layers.ts';
 import { h, type Markup } from '../markup.ts';
 import { percentText, secondsText, shareOf } from '../../units.ts';

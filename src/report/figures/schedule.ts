@@ -1,3 +1,5 @@
+/** Draws a pipeline schedule as an SVG figure; a long one as its beginning and its end. */
+
 import { playPipeline, type PassSpan, type StageSeconds } from '../../simulate/pipeline/play.ts';
 import { splitsBackward, type PassKind, type PipelineSchedule } from '../../simulate/pipeline/schedules.ts';
 import type { Markup } from '../markup.ts';

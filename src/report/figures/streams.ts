@@ -1,3 +1,5 @@
+/** Draws the use of compute and communication streams over the step as an SVG figure. */
+
 import type { CloseUp, Streams } from '../analysis/streams.ts';
 import { h, type Markup } from '../markup.ts';
 import { percentText, secondsText, shareOf } from '../../units.ts';

@@ -1,3 +1,5 @@
+/** Turns report blocks into HTML elements. */
+
 import type { BarBlock, Block, Cell, Column, Section, TableBlock } from '../model/blocks.ts';
 import { percentText } from '../../units.ts';
 import { h, type Child, type Markup } from '../markup.ts';

@@ -1,3 +1,5 @@
+/** Draws the shards of chosen parameters, reduced to a size that can be read. */
+
 import { ShardwrightError, suggestion } from '../../errors.ts';
 import { parseMesh } from '../../mesh/devices/mesh.ts';
 import { ShardingSpace } from '../../mesh/sharding/space.ts';

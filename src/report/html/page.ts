@@ -1,3 +1,5 @@
+/** Writes the report of a plan as one self-contained HTML file. */
+
 import type { Graph } from '../../graph/types.ts';
 import { ofThemPadding } from '../../models/vocabulary.ts';
 import type { Section } from '../model/blocks.ts';

@@ -1,3 +1,5 @@
+/** Makes the sections of the page that show the folded graph, the drawings and the program text. */
+
 import type { Graph } from '../../graph/types.ts';
 import type { Section } from '../model/blocks.ts';
 import type { Report } from '../model/data.ts';

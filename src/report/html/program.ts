@@ -1,3 +1,5 @@
+/** Prints a planned program as collapsible HTML: by phase, by repeated layer, by module. */
+
 import type { Graph, Node } from '../../graph/types.ts';
 import { backwardStart } from '../../passes/plannable/weight-views.ts';
 import type { Plan, PlannedNode } from '../../plan/record/types.ts';

@@ -1,3 +1,5 @@
+/** The style sheet of the report page: light, dark and paper. */
+
 import { DARK, LIGHT, type Theme } from '../draw/palette.ts';
 
 /** Colours of the page beside those of drawings. Text keeps a contrast of at least 4.5:1 on its ground in both themes. */

@@ -1,3 +1,5 @@
+/** Takes a plan with its price and memory and gives the five lines that answer the request, for every format. */
+
 import type { Plan } from '../../plan/record/types.ts';
 import type { KnownPlan } from '../analysis/known-plans.ts';
 import { stageText, type Pipeline } from '../analysis/pipeline.ts';

@@ -1,3 +1,5 @@
+/** The blocks that a report is made of (paragraph, table, bar, figure), before a format prints them. */
+
 import type { Markup } from '../markup.ts';
 import { bytesText, countText, secondsText } from '../../units.ts';
 

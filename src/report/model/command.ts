@@ -1,3 +1,5 @@
+/** Takes the request of a plan and gives the command line that makes the plan again. */
+
 import { DEFAULT_REQUEST, type PlanRequest } from '../../plan/request/request.ts';
 
 /**

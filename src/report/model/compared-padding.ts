@@ -1,3 +1,5 @@
+/** Words what a comparison did to a padded vocabulary, in one sentence. */
+
 import { countText } from '../../units.ts';
 import type { Comparison } from '../../zoo/compare/comparison.ts';
 

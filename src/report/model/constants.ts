@@ -1,3 +1,5 @@
+/** Lists the constants of a cluster with their units and sources. */
+
 import type { Cluster } from '../../cost/hardware/cluster.ts';
 
 /** One number that a plan rests on. */

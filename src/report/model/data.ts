@@ -1,3 +1,5 @@
+/** Takes a plan and its analysis and gives the `Report`: every number and text that the formats print. */
+
 import type { Cluster } from '../../cost/hardware/cluster.ts';
 import type { Graph } from '../../graph/types.ts';
 import { termsOf } from '../../plan/record/diff.ts';

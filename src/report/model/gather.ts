@@ -1,3 +1,5 @@
+/** Runs the analyses of a plan that its program and request admit, and names those that were left out. */
+
 import { ShardwrightError } from '../../errors.ts';
 import type { Graph } from '../../graph/types.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';

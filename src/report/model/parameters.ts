@@ -1,3 +1,5 @@
+/** Folds the parameters of a plan by name, shape and placement into rows of a table. */
+
 import type { Plan } from '../../plan/record/types.ts';
 import { tableText } from '../../units.ts';
 

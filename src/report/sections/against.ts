@@ -1,3 +1,5 @@
+/** Makes the section that compares a plan with recipes and with the next best plans. */
+
 import { bytes, seconds, type Block, type Section } from '../model/blocks.ts';
 import { THIS_PLAN, stateBytesOf, type KnownPlan } from '../analysis/known-plans.ts';
 import type { NextBest } from '../analysis/candidates.ts';

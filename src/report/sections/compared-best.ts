@@ -1,3 +1,5 @@
+/** Makes the sections on the best plan of a comparison: memory, collectives, stages. */
+
 import { stageText } from '../analysis/pipeline.ts';
 import { afterPasses, comparedStage, messagesText } from '../text/compared-stages.ts';
 import { boundaryTable } from './pipeline.ts';

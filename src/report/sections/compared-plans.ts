@@ -1,3 +1,5 @@
+/** Makes the sections that list the plans, the meshes and the refusals of a comparison. */
+
 import { bytes, seconds, type Block, type Cell, type Section, type TableBlock } from '../model/blocks.ts';
 import { slowerText } from '../model/answer.ts';
 import type { ComparedPlan, Comparison, WhatIf } from '../../zoo/compare/comparison.ts';

@@ -1,3 +1,5 @@
+/** Takes a comparison and gives its report: title, sections and the value as it was read. */
+
 import { slowerText } from '../model/answer.ts';
 import { comparedPaddingText } from '../model/compared-padding.ts';
 import type { ComparedPlan, Comparison } from '../../zoo/compare/comparison.ts';

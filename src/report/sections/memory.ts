@@ -1,3 +1,5 @@
+/** Makes the memory section of a report: the curve, the peak, and what is alive there. */
+
 import { bytes, code, type Block, type Section } from '../model/blocks.ts';
 import type { Report } from '../model/data.ts';
 import { ofOneMicrobatch } from './pipeline.ts';

@@ -1,3 +1,5 @@
+/** Makes the pipeline section of a report: stages, boundaries and the schedule. */
+
 import { stageText, type Pipeline } from '../analysis/pipeline.ts';
 import { bytes, count, seconds, type Block, type Section } from '../model/blocks.ts';
 import type { Report } from '../model/data.ts';

@@ -1,3 +1,5 @@
+/** Lists the sections of a plan's report in their order. */
+
 import type { Section } from '../model/blocks.ts';
 import type { Report } from '../model/data.ts';
 import { against } from './against.ts';

@@ -1,3 +1,5 @@
+/** Makes the time section of a report: compute, communication, the roofline and the streams. */
+
 import { bytes, code, count, seconds, type Block, type Section } from '../model/blocks.ts';
 import { visibleTerms, type Report } from '../model/data.ts';
 import { ofOneMicrobatch } from './pipeline.ts';

@@ -1,3 +1,5 @@
+/** Makes the sections on proof, measured errors, assumptions and reproduction of a plan. */
+
 import { code, count, seconds, type Block, type Cell, type Section } from '../model/blocks.ts';
 import type { Report } from '../model/data.ts';
 import { ofOneMicrobatch } from './pipeline.ts';

@@ -1,3 +1,5 @@
+/** Makes the section that says how to use a plan. */
+
 import { bytes, code, type Block, type Section } from '../model/blocks.ts';
 import type { Report } from '../model/data.ts';
 import { dtensorText } from '../text/dtensor-text.ts';

@@ -1,3 +1,5 @@
+/** Prints an audit as text: the gap to the optimum and the edits that reduce it. */
+
 import type { Audit } from '../../zoo/audit.ts';
 import { bytesText, percentText, secondsText, tableText } from '../../units.ts';
 

@@ -1,3 +1,5 @@
+/** Prints a comparison as text: ranked plans, the Pareto front, the meshes, the refusals. */
+
 import type { ComparedPlan, Comparison } from '../../zoo/compare/comparison.ts';
 import { comparedPaddingText } from '../model/compared-padding.ts';
 import { planRow, sweepText } from './sweep.ts';

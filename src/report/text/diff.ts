@@ -1,3 +1,5 @@
+/** Prints the differences of two plans as text. */
+
 import type { PlanDiff } from '../../plan/record/diff.ts';
 import type { Plan } from '../../plan/record/types.ts';
 import { deltaBytesText, deltaSecondsText } from './explain.ts';

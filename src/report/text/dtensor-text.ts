@@ -1,3 +1,5 @@
+/** Prints the parameter placements of a plan as Python for `torch.distributed.tensor`. */
+
 import { parseMesh } from '../../mesh/devices/mesh.ts';
 import { ShardingSpace } from '../../mesh/sharding/space.ts';
 import type { Plan } from '../../plan/record/types.ts';

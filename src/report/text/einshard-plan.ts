@@ -1,3 +1,5 @@
+/** Gives the parameters of a plan as einshard expressions. */
+
 import { fromPlacements } from '../../mesh/einshard/placements.ts';
 import { formatEinshard } from '../../mesh/einshard/syntax.ts';
 import { DeviceMesh } from '../../mesh/devices/mesh.ts';

@@ -1,3 +1,5 @@
+/** Evaluates an einshard expression on a shape and prints its blocks and devices. */
+
 import { blockCounts, einshardBlocks, type Block } from '../../mesh/einshard/blocks.ts';
 import { einshardMesh, toPlacements, toSpec } from '../../mesh/einshard/placements.ts';
 import { einshardLocalShape, type Einshard } from '../../mesh/einshard/resolve.ts';

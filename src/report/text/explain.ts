@@ -1,3 +1,5 @@
+/** Prints the explanation of a node's strategy as text: the alternatives, and the counterfactual plan. */
+
 import type { Forced, NodeExplanation } from '../../plan/questions/explain.ts';
 import { bytesText, percentText, secondsText, tableText } from '../../units.ts';
 

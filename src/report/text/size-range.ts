@@ -1,3 +1,5 @@
+/** Prints the plan at both ends of its symbolic sizes as a table. */
+
 import type { RangeEnd } from '../../plan/questions/size-range.ts';
 import { percentText, secondsText, tableText } from '../../units.ts';
 

@@ -1,3 +1,5 @@
+/** Prints the first screen of a plan: model, request, answer, proof and recipes. */
+
 import type { Graph } from '../../graph/types.ts';
 import { ofThemPadding } from '../../models/vocabulary.ts';
 import type { Plan } from '../../plan/record/types.ts';

@@ -1,3 +1,5 @@
+/** Prints a comparison by model name as text: the best plan, the best mesh of each plan, the next best. */
+
 import type { ComparedPlan, Comparison } from '../../zoo/compare/comparison.ts';
 import { againText } from '../../zoo/recipes/again-text.ts';
 import { comparedPaddingText } from '../model/compared-padding.ts';

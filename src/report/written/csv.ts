@@ -1,3 +1,5 @@
+/** Writes the report of a plan as CSV (RFC 4180): one row for each parameter, node and result. */
+
 import type { Graph } from '../../graph/types.ts';
 import type { Plan, PlannedRedistribution } from '../../plan/record/types.ts';
 

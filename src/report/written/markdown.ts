@@ -1,3 +1,5 @@
+/** Writes report blocks as Markdown and escapes the texts of files. */
+
 import { cellText, type Block, type Section } from '../model/blocks.ts';
 import type { Report } from '../model/data.ts';
 import { barText } from '../html/blocks.ts';

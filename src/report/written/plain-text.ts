@@ -1,3 +1,5 @@
+/** Writes report blocks as plain text with aligned tables. */
+
 import { cellText, type Block, type Section } from '../model/blocks.ts';
 import type { Report } from '../model/data.ts';
 import { barText } from '../html/blocks.ts';

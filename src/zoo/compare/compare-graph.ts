@@ -1,3 +1,5 @@
+/** Takes a graph and a number of devices and gives every recipe and the unrestricted optimum on every mesh, ranked. */
+
 import { loadCluster, usableMemoryBytes } from '../../cost/hardware/cluster.ts';
 import { groupTopology } from '../../cost/collective-model.ts';
 import { internalError } from '../../errors.ts';

@@ -1,3 +1,5 @@
+/** Prices the plain recipes of one mesh on the problem of a plan; each price is that of a choice of the full problem. */
+
 import { leastMemoryBound } from '../../plan/memory/least-memory.ts';
 import type { Prepared } from '../../plan/prepare.ts';
 import { inputRoles } from '../recipes/input-roles.ts';

@@ -1,3 +1,8 @@
+/**
+ * Takes the priced plans of all meshes and gives the comparison: names, the best plan, the reason why each other one is
+ * not the best.
+ */
+
 import { ShardwrightError } from '../../errors.ts';
 import { bytesText, excessOver } from '../../units.ts';
 import { mergedPadding } from './compared-padding.ts';

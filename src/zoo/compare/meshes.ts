@@ -1,3 +1,5 @@
+/** Lists the meshes of a number of devices: ordered factorizations, with the reason for each that is refused. */
+
 import { ShardwrightError } from '../../errors.ts';
 
 /** Sizes of a mesh, outermost first, and why it is not planned, where it is not. */

@@ -1,3 +1,8 @@
+/**
+ * Enumerates the choices of a problem in the order of their cost (Lawler, Management Science 18, 1972), for problems of
+ * at most 200 variables.
+ */
+
 import { ShardwrightError } from '../../errors.ts';
 import { solveNow } from '../../solver/solve.ts';
 import type { Problem } from '../../solver/types.ts';

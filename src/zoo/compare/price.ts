@@ -1,3 +1,8 @@
+/**
+ * Solves a planning problem under a recipe's restriction and gives the exact price, the memory and the traffic of the
+ * result.
+ */
+
 import { conflictOf } from '../../plan/restrict/conflict.ts';
 import { stateMemory, type Decoded } from '../../plan/record/decode.ts';
 import { withoutFixed } from '../../solver/problem/condition.ts';

@@ -1,3 +1,5 @@
+/** Plays the step of a choice on the simulator, compute beside communication, and ranks plans by the simulated seconds. */
+
 import { stateMemory, type Decoded } from '../../plan/record/decode.ts';
 import type { Prepared } from '../../plan/prepare.ts';
 import { simulate } from '../../simulate/timeline/simulate.ts';

@@ -1,3 +1,8 @@
+/**
+ * Takes a solved plan of one microbatch and a number of stages and gives the pipeline: stages, their seconds and bytes,
+ * the schedule.
+ */
+
 import { collectiveModel } from '../../cost/presets/presets.ts';
 import { ShardwrightError } from '../../errors.ts';
 import type { Graph } from '../../graph/types.ts';

@@ -1,3 +1,5 @@
+/** Cuts a graph into pipeline units (before the layers, each layer, after them) and gives the seconds and bytes of each. */
+
 import type { Cluster } from '../../cost/hardware/cluster.ts';
 import { presetComputeCost } from '../../cost/presets/presets.ts';
 import { ShardwrightError } from '../../errors.ts';

@@ -1,3 +1,8 @@
+/**
+ * Restricts activations to what a recipe says of the residual stream: replicated, or cut along the sequence (Megatron
+ * sequence parallelism, arXiv:2205.05198).
+ */
+
 import { REPLICATE_CODE, shardCode } from '../../mesh/sharding/space.ts';
 import type { Model } from '../../plan/model/model.ts';
 import type { Restriction } from '../../plan/restrict/restriction.ts';

@@ -1,3 +1,5 @@
+/** Takes a graph and what the user states and gives the batch dim and the sequence dim of each input. */
+
 import { ShardwrightError, suggestion } from '../../errors.ts';
 import type { Graph } from '../../graph/types.ts';
 import { parseMesh } from '../../mesh/devices/mesh.ts';

@@ -1,3 +1,8 @@
+/**
+ * Finds the keys and values of attention in a graph and restricts their placements under context parallelism, Ulysses and
+ * tensor parallelism.
+ */
+
 import { isPartialCode, REPLICATE_CODE, shardCode } from '../../mesh/sharding/space.ts';
 import { elements } from '../../ops/record/record.ts';
 import type { Model } from '../../plan/model/model.ts';

@@ -1,3 +1,8 @@
+/**
+ * Checks a recipe on a mesh before it is planned: takes axis sizes, a model and a cluster, gives findings (error,
+ * warning, info) in the order of their codes.
+ */
+
 import { bytesText } from '../../units.ts';
 import { ShardwrightError } from '../../errors.ts';
 import { expertGroups, fillSizes, foldProblem, type FoldedSizes } from './expert-mesh.ts';

@@ -1,3 +1,5 @@
+/** Restricts the choices of a data-parallel mesh dim so that only parameters and gradients are redistributed on it. */
+
 import { isPartialCode, REPLICATE_CODE, type ShardingSpace } from '../../mesh/sharding/space.ts';
 import type { Model } from '../../plan/model/model.ts';
 import type { Restriction } from '../../plan/restrict/restriction.ts';

@@ -1,3 +1,5 @@
+/** Reads the sizes of a transformer (layers, heads, experts, vocabulary, batch, sequence) off its graph, for the linter. */
+
 import type { Graph, Node } from '../../graph/types.ts';
 import { builtinOperators } from '../../ops/builtin.ts';
 import { graphInputRoles, type InputRoles } from './input-roles.ts';

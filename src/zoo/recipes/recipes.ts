@@ -1,3 +1,5 @@
+/** Lists the plain recipes of a mesh and turns one into restrictions of a planning problem. */
+
 import { isPartialCode, REPLICATE_CODE, shardCode, type ShardingSpace } from '../../mesh/sharding/space.ts';
 import type { Model } from '../../plan/model/model.ts';
 import { Restriction } from '../../plan/restrict/restriction.ts';

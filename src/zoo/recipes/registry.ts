@@ -1,3 +1,8 @@
+/**
+ * The recipes that `compare --plans` knows, by name: the part that each mesh axis plays and the words that `zoo list`
+ * prints.
+ */
+
 import { ShardwrightError, suggestion } from '../../errors.ts';
 import type { Part, Recipe } from './recipes.ts';
 

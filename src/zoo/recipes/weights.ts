@@ -1,3 +1,8 @@
+/**
+ * Gives Megatron's role of every parameter (column, row, expert, replicated), by its name and by its use in the program
+ * (arXiv:1909.08053).
+ */
+
 import { placeholdersByRoleName } from '../../graph/carried.ts';
 import type { Graph } from '../../graph/types.ts';
 import type { Dataflow } from '../../strategy/dataflow.ts';

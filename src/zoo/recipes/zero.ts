@@ -1,3 +1,8 @@
+/**
+ * Derives ZeRO-1 and ZeRO-2 from a priced data-parallel plan (arXiv:1910.02054), since the planning problem places
+ * gradients and states with their parameter.
+ */
+
 import { zeroStateBytes } from '../../cost/memory/memory.ts';
 import { decode, stateMemory } from '../../plan/record/decode.ts';
 import type { Prepared } from '../../plan/prepare.ts';

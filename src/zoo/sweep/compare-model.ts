@@ -1,3 +1,8 @@
+/**
+ * Takes a model config and a cluster and gives the comparison of all recipes on all meshes, composed from prices of
+ * representative layers.
+ */
+
 import { availableParallelism } from 'node:os';
 import { loadCluster } from '../../cost/hardware/cluster.ts';
 import { parseModelConfig } from '../../models/families.ts';

@@ -1,3 +1,8 @@
+/**
+ * Takes the result of a sweep and gives a comparison: names, the Pareto front, the reason why each plan is not the best,
+ * the next best.
+ */
+
 import { bytesText, excessOver, secondsText } from '../../units.ts';
 import { matrixPeak } from '../../cost/compute.ts';
 import { programUtilization } from '../../cost/training/mfu.ts';

@@ -1,3 +1,5 @@
+/** Takes the best plans of a sweep and gives the unrestricted optimum on the same model dims. */
+
 import { coreKey, type CoreCost, type CoreRequest } from './model/types.ts';
 import { coreRequest, planName } from './model/layout.ts';
 import type { LayoutRow } from './step/layouts.ts';

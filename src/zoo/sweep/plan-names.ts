@@ -1,3 +1,5 @@
+/** Parses the plan names of `compare --plans` and gives a test for the layouts of a sweep. */
+
 import { ShardwrightError, suggestion } from '../../errors.ts';
 import { ZOO } from '../recipes/registry.ts';
 import type { AskedPlans } from './step/layouts.ts';

@@ -1,3 +1,8 @@
+/**
+ * Prices all layouts of a model on a number of devices, best lower bound first, and leaves out those that a bound
+ * excludes.
+ */
+
 import type { Cluster } from '../../cost/hardware/cluster.ts';
 import { collectiveModel } from '../../cost/presets/presets.ts';
 import { DeviceMesh } from '../../mesh/devices/mesh.ts';

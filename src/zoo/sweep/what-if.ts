@@ -1,3 +1,5 @@
+/** Prices the best plans of a sweep again with more memory, faster links and a smaller batch. */
+
 import { loadCluster } from '../../cost/hardware/cluster.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
 import { clusterWith } from './step/faster-links.ts';

@@ -1,3 +1,5 @@
+/** `hardware list` and `hardware show NAME`: prints node designs and their constants with sources. */
+
 import { clusterNames, loadCluster, type Cluster } from '../../../cost/hardware/cluster.ts';
 import { hardware } from '../../../cost/hardware/hardware.ts';
 import { constantsOf } from '../../../report/model/constants.ts';

@@ -1,3 +1,5 @@
+/** `models list` and `models show NAME`: prints the known models and their parameter counts. */
+
 import { buildModel, countParameters } from '../../../models/build.ts';
 import { readModelConfig } from '../../../models/families.ts';
 import { ofThemPadding, vocabularyPadding } from '../../../models/vocabulary.ts';

@@ -1,3 +1,5 @@
+/** Registers `hardware` and `models` and their flags with the command line. */
+
 import type { Command } from 'commander';
 import { FLAG } from '../flags/flags.ts';
 import type { CliSession } from '../flags/session.ts';

@@ -1,3 +1,5 @@
+/** `rules`: prints the sharding rules of operators at sample calls, or checks them by execution. */
+
 import { ShardwrightError } from '../../../errors.ts';
 import { builtinOperators } from '../../../ops/builtin.ts';
 import { operatorsWithoutKernel } from '../../../ops/kernels/evaluate.ts';

@@ -1,3 +1,5 @@
+/** `zoo list` and `zoo lint`: prints the recipes, and what is wrong with one on a mesh. */
+
 import { loadCluster } from '../../../cost/hardware/cluster.ts';
 import { groupTopology } from '../../../cost/collective-model.ts';
 import { ShardwrightError } from '../../../errors.ts';

@@ -1,3 +1,5 @@
+/** Flags that several commands share, with their help texts. */
+
 import { Option, type Command } from 'commander';
 
 /** Flags that several commands have, in the same words: `.option(...FLAG.json)`. */

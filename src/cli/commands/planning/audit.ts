@@ -1,3 +1,5 @@
+/** `audit`: takes a model with pinned placements and prints the gap to the optimum with the edits that reduce it. */
+
 import { existsSync } from 'node:fs';
 import { ShardwrightError } from '../../../errors.ts';
 import type { DeviceMesh } from '../../../mesh/devices/mesh.ts';

@@ -1,3 +1,5 @@
+/** `compare`: takes a model and a number of devices and prints all recipes and the optimum on all meshes. */
+
 import { existsSync } from 'node:fs';
 import { basename } from 'node:path';
 import { ShardwrightError } from '../../../errors.ts';

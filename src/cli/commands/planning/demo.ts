@@ -1,3 +1,5 @@
+/** `demo`: plans a bundled model without any argument. */
+
 import { fileURLToPath } from 'node:url';
 import type { CliIo } from '../../output/io.ts';
 import { planCommand } from './plan.ts';

@@ -1,3 +1,5 @@
+/** The pipeline part of `plan`: reads `--pp` and its flags, plans one microbatch, writes and reads `pipeline.json`. */
+
 import { existsSync, statSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import * as z from 'zod';

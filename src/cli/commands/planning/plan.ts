@@ -1,3 +1,5 @@
+/** `plan`: takes a model, a mesh, a cluster and options, prints the first screen of the plan and writes the plan folder. */
+
 import { COST_PRESETS } from '../../../cost/presets/presets.ts';
 import { OPTIMIZERS, type Optimizer } from '../../../cost/memory/memory.ts';
 import { ShardwrightError, suggestion } from '../../../errors.ts';

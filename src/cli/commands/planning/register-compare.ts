@@ -1,3 +1,5 @@
+/** Registers `compare` and `zoo` and their flags with the command line. */
+
 import type { Command } from 'commander';
 import type { CliSession } from '../flags/session.ts';
 import { FLAG, INPUT_DIMS, collect, modelFlags, sizeFlags } from '../flags/flags.ts';

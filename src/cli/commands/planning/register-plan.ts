@@ -1,3 +1,5 @@
+/** Registers `plan`, `verify`, `audit` and `demo` and their flags with the command line. */
+
 import type { Command } from 'commander';
 import type { CliSession } from '../flags/session.ts';
 import { FLAG, modelFlags, planFlags, sizeFlags } from '../flags/flags.ts';

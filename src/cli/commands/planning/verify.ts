@@ -1,3 +1,5 @@
+/** `verify`: plans a model or reads a plan, runs it on virtual devices and compares with one device. */
+
 import { existsSync, statSync } from 'node:fs';
 import { basename } from 'node:path';
 import { ShardwrightError } from '../../../errors.ts';

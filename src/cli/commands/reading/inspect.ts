@@ -1,3 +1,5 @@
+/** `inspect`: reads a model file and prints its inputs, parameters, operators and refusals. */
+
 import { countNodes, DTYPE_BYTES, type Graph } from '../../../graph/types.ts';
 import { programFlops } from '../../../ops/program-flops.ts';
 import type { OperatorTable } from '../../../ops/record/table.ts';

@@ -1,3 +1,5 @@
+/** Registers `inspect`, `trace`, `check` and `validate` and their flags with the command line. */
+
 import type { Command } from 'commander';
 import type { CliSession } from '../flags/session.ts';
 import { collect, FLAG, modelFlags, sizeFlags } from '../flags/flags.ts';

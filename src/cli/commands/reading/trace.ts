@@ -1,3 +1,5 @@
+/** `trace`: runs a TypeScript or JavaScript program, captures its graph and prints or writes it. */
+
 import { countNodes, type Graph } from '../../../graph/types.ts';
 import { getOwn } from '../../../graph/value.ts';
 import { printGraph } from '../../../graph/text/write.ts';

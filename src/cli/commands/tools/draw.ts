@@ -1,3 +1,5 @@
+/** `draw`: takes a shape with cuts or a placement and draws the blocks and their devices. */
+
 import { ShardwrightError } from '../../../errors.ts';
 import { fromDimView } from '../../../mesh/views/dim-view.ts';
 import { resolveEinshard } from '../../../mesh/einshard/resolve.ts';

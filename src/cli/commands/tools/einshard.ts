@@ -1,3 +1,5 @@
+/** `einshard`: takes an expression or a program and prints the blocks that it means. */
+
 import { ShardwrightError } from '../../../errors.ts';
 import { resolveEinshard } from '../../../mesh/einshard/resolve.ts';
 import { evaluateEinshardProgram } from '../../../strategy/einshard/program.ts';

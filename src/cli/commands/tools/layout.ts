@@ -1,3 +1,5 @@
+/** `layout`: takes a layout expression and prints its algebra. */
+
 import { ShardwrightError, suggestion } from '../../../errors.ts';
 import { coalesce, coalesceModes } from '../../../mesh/layout/coalesce.ts';
 import { complement } from '../../../mesh/layout/complement.ts';

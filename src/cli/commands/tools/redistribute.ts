@@ -1,3 +1,5 @@
+/** `redistribute`: takes two shardings of a tensor and prints the collectives between them with their prices. */
+
 import { RedistributionCharges } from '../../../cost/redistribution/charges.ts';
 import { loadCluster } from '../../../cost/hardware/cluster.ts';
 import { GreedyPlanner } from '../../../cost/redistribution/greedy.ts';

@@ -1,3 +1,8 @@
+/**
+ * Registers `einshard`, `einsum`, `solve`, `draw`, `layout`, `redistribute`, `rules` and their flags with the command
+ * line.
+ */
+
 import type { Command } from 'commander';
 import { collect, FLAG } from '../flags/flags.ts';
 import type { CliSession } from '../flags/session.ts';

@@ -1,3 +1,5 @@
+/** `solve`: takes a choice problem (google/iopddl JSON) and prints the best choice found. */
+
 import { gunzipSync } from 'node:zlib';
 import { ShardwrightError } from '../../../errors.ts';
 import { asCertificate } from '../../../plan/record/certificate.ts';

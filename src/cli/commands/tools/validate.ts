@@ -1,3 +1,5 @@
+/** `validate`: takes a table of measured training runs and prints predicted against measured step times. */
+
 import { gunzipSync } from 'node:zlib';
 import {
   MEMORY_BAND,

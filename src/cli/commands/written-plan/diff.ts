@@ -1,3 +1,5 @@
+/** `diff`: takes two written plans and prints their differences. */
+
 import { ShardwrightError } from '../../../errors.ts';
 import { builtinOperators } from '../../../ops/builtin.ts';
 import { diffPlans } from '../../../plan/record/diff.ts';

@@ -1,3 +1,8 @@
+/**
+ * `explain`: takes a written plan and a node and prints the alternatives and, with `--force`, what another strategy would
+ * cost.
+ */
+
 import type { Forced, NodeExplanation } from '../../../plan/questions/explain.ts';
 import { explainNode, forceNode, reopen } from '../../../plan/questions/explain.ts';
 import { ShardwrightError } from '../../../errors.ts';

@@ -1,3 +1,5 @@
+/** Registers the commands that read a written plan, and their flags, with the command line. */
+
 import type { Command } from 'commander';
 import type { CliSession } from '../flags/session.ts';
 import { FLAG, collect } from '../flags/flags.ts';

@@ -1,3 +1,5 @@
+/** The part of `report` that takes the output of `compare --json`. */
+
 import { statSync } from 'node:fs';
 import {
   comparisonReport,

@@ -1,3 +1,5 @@
+/** `report`: takes a plan or a comparison and writes it as HTML, Markdown, text, JSON or CSV. */
+
 import { loadCluster } from '../../../cost/hardware/cluster.ts';
 import { ShardwrightError } from '../../../errors.ts';
 import { builtinOperators } from '../../../ops/builtin.ts';

@@ -1,3 +1,5 @@
+/** `simulate`: plays a written plan with communication beside compute and writes the trace. */
+
 import { matrixPeak } from '../../../cost/compute.ts';
 import { programUtilization } from '../../../cost/training/mfu.ts';
 import type { DType, Graph } from '../../../graph/types.ts';

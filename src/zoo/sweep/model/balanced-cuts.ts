@@ -1,3 +1,5 @@
+/** Cuts a chain of units into pipeline stages: minimises the longest stage within the memory of a device. */
+
 import { keptMicrobatches } from '../../../simulate/pipeline/closed-forms.ts';
 import type { PipelineSchedule } from '../../../simulate/pipeline/schedules.ts';
 

@@ -1,3 +1,7 @@
+/**
+ * Plays a pipeline schedule and gives the end time of each device, without the record of spans that `playPipeline` makes.
+ */
+
 import { internalError } from '../../../errors.ts';
 import type { StageSeconds } from '../../../simulate/pipeline/play.ts';
 import { passOrder, splitsBackward, type PipelineSchedule } from '../../../simulate/pipeline/schedules.ts';

@@ -1,3 +1,7 @@
+/**
+ * Rewrites attention whose values have other channels than its keys into one fused call, so that it can be priced as one.
+ */
+
 import type { Graph, Node, ValueRef, ValueType } from '../../../graph/types.ts';
 import { isRef } from '../../../graph/value.ts';
 import { internalError } from '../../../errors.ts';

@@ -1,3 +1,8 @@
+/**
+ * The layout of a sweep: sizes of the mesh dims, how the sequence is cut, what is tuned; gives a layout's names and the
+ * request of its per-rank program.
+ */
+
 import type { PipelineSchedule } from '../../../simulate/pipeline/schedules.ts';
 import type { CoreAxis, Checkpoint, CoreRequest } from './types.ts';
 import type { StateMode } from './zero-mode.ts';

@@ -1,3 +1,8 @@
+/**
+ * Splits seconds of communication into what compute hides and what stays visible, for states, tensor-parallel collectives
+ * and token exchanges.
+ */
+
 import { FITTED } from '../../../cost/training/fitted.ts';
 import type { PassSeconds } from './types.ts';
 

@@ -1,3 +1,5 @@
+/** The question of a sweep as plain data, so that worker threads can receive it. */
+
 import type { Optimizer } from '../../../cost/memory/memory.ts';
 import type { DType } from '../../../graph/types.ts';
 

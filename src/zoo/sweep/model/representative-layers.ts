@@ -1,3 +1,5 @@
+/** Builds a model with few layers that stands for one of many, and gives the number of real layers that each represents. */
+
 import { ShardwrightError } from '../../../errors.ts';
 import type { Arg, DType, Graph, Node } from '../../../graph/types.ts';
 import { eachOperand, mapOperands, typeText } from '../../../graph/value.ts';

@@ -1,3 +1,8 @@
+/**
+ * Prices the states of one parameter (gather, gradient reduction, optimizer step) under each ZeRO mode, in seconds and
+ * bytes.
+ */
+
 import type { CollectiveModel } from '../../../cost/collective-model.ts';
 import type { DeviceMesh } from '../../../mesh/devices/mesh.ts';
 import { ringBytes } from '../../compare/price.ts';

@@ -1,3 +1,5 @@
+/** Assigns every call of a joint graph to a pipeline unit and a pass (forward, input gradient, weight gradient). */
+
 import { indexGraph, type GraphIndex } from '../../../graph/order.ts';
 import type { Graph } from '../../../graph/types.ts';
 import type { OperatorTable } from '../../../ops/record/table.ts';

@@ -1,3 +1,5 @@
+/** Adds the costs of data ranks (parameter gathers, gradient sums) to the problem of one data rank's program. */
+
 import type { Cluster } from '../../../cost/hardware/cluster.ts';
 import { internalError } from '../../../errors.ts';
 import { DTYPE_BYTES } from '../../../graph/types.ts';

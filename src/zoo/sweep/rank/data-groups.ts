@@ -1,3 +1,7 @@
+/**
+ * Makes the dense mesh and the expert mesh of a layout with their collective models, and keeps each for the next layout.
+ */
+
 import type { Cluster } from '../../../cost/hardware/cluster.ts';
 import { groupTopology } from '../../../cost/collective-model.ts';
 import { collectiveModel } from '../../../cost/presets/presets.ts';

@@ -1,3 +1,5 @@
+/** Maps every value of a joint graph to the parameter whose gradient it is, seen through views. */
+
 import { ownersOfOutputs } from '../../../graph/carried.ts';
 import type { OperatorTable } from '../../../ops/record/table.ts';
 import type { Model } from '../../../plan/model/model.ts';

@@ -1,3 +1,8 @@
+/**
+ * Finds keys and values that are gathered and repeated under context parallelism, and tells which form is saved for the
+ * backward pass.
+ */
+
 import { isPartialCode, REPLICATE_CODE } from '../../../mesh/sharding/space.ts';
 import type { OperatorTable } from '../../../ops/record/table.ts';
 import type { Model, Use } from '../../../plan/model/model.ts';

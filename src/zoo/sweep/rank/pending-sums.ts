@@ -1,3 +1,8 @@
+/**
+ * Finds products whose result is a pending sum when it is saved for the backward pass, and gives the bytes and moves that
+ * implementations have instead.
+ */
+
 import { DTYPE_BYTES } from '../../../graph/types.ts';
 import { isPartialCode } from '../../../mesh/sharding/space.ts';
 import { elements } from '../../../ops/record/record.ts';

@@ -1,3 +1,8 @@
+/**
+ * Prices the program of one data rank: takes its request, solves its placement and gives the costs by unit; shares work
+ * between requests.
+ */
+
 import { loadCluster, type Cluster } from '../../../cost/hardware/cluster.ts';
 import { internalError } from '../../../errors.ts';
 import type { Graph } from '../../../graph/types.ts';

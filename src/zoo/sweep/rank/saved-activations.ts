@@ -1,3 +1,8 @@
+/**
+ * Takes a joint graph and a checkpointing policy and gives the activation bytes that each unit saves for the backward
+ * pass, and the recomputed calls.
+ */
+
 import type { Graph } from '../../../graph/types.ts';
 import type { OperatorTable } from '../../../ops/record/table.ts';
 import { eachOperand } from '../../../graph/value.ts';

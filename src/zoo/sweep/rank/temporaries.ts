@@ -1,3 +1,5 @@
+/** Gives the peak bytes of each unit that are neither states nor saved activations. */
+
 import type { OperatorTable } from '../../../ops/record/table.ts';
 import { memoryOverTime } from '../../../plan/record/memory-timeline.ts';
 import type { Model } from '../../../plan/model/model.ts';

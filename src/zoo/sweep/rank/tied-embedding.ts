@@ -1,3 +1,5 @@
+/** Prices the all-reduce of a tied embedding's gradient between the first and the last pipeline stage. */
+
 import type { Cluster } from '../../../cost/hardware/cluster.ts';
 import { collectiveModel } from '../../../cost/presets/presets.ts';
 import { DeviceMesh } from '../../../mesh/devices/mesh.ts';

@@ -1,3 +1,5 @@
+/** Solves the placement of a data rank's program without a memory bound. */
+
 import { conflictOf } from '../../../plan/restrict/conflict.ts';
 import { withoutFixed } from '../../../solver/problem/condition.ts';
 import type { Prepared } from '../../../plan/prepare.ts';

@@ -1,3 +1,8 @@
+/**
+ * Puts a layout together from priced parts: takes unit costs and tuning, gives the step time, the memory and the traffic
+ * of the whole model.
+ */
+
 import { loadCluster, usableMemoryBytes, type Cluster } from '../../../cost/hardware/cluster.ts';
 import { DTYPE_BYTES } from '../../../graph/types.ts';
 import { dtypeNamed } from '../../../models/build.ts';

@@ -1,3 +1,5 @@
+/** Takes the text of a cluster and gives that of one with faster links between hosts. */
+
 import { loadCluster } from '../../../cost/hardware/cluster.ts';
 
 /** The text of a cluster whose links between hosts carry `factor` times as much. */

@@ -1,3 +1,5 @@
+/** Lists every layout of a sweep: ordered factorizations of the devices with the recipes that each admits. */
+
 import type { ModelConfig } from '../../../models/families.ts';
 import { vocabularyPadding } from '../../../models/vocabulary.ts';
 import { lint, type Finding } from '../../recipes/lint.ts';

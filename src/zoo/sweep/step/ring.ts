@@ -1,3 +1,5 @@
+/** Prices ring attention (arXiv:2310.01889): the seconds of sends that attention does not hide. */
+
 import type { ContextPass } from '../model/types.ts';
 import { beside, type Beside } from '../model/overlap.ts';
 

@@ -1,3 +1,5 @@
+/** Prices the layouts of a sweep, tunes each one, and keeps the best. */
+
 import { CHECKPOINTS, type CoreCost } from '../model/types.ts';
 import type { Composer, Figures } from './compose.ts';
 import type { LayoutTuning } from '../model/layout.ts';

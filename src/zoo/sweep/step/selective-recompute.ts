@@ -1,3 +1,8 @@
+/**
+ * Chooses the units that save their activations while the others recompute them, within the memory of each stage's
+ * device.
+ */
+
 import type { Unit } from './unit-costs.ts';
 
 /**

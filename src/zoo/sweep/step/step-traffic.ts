@@ -1,3 +1,5 @@
+/** Gives the collectives of one step on the busiest device of a layout, by kind and mesh axes. */
+
 import type { Traffic } from '../../compare/price.ts';
 import type { CoreTraffic, CoreUnit } from '../model/types.ts';
 import { tokenExchange } from './token-exchange.ts';

@@ -1,3 +1,5 @@
+/** Prices the all-to-all of tokens between experts: takes token bytes and the expert group, gives the cheapest exchange. */
+
 import { ringBytes } from '../../compare/price.ts';
 import type { RoutedCosts } from '../rank/moe.ts';
 import type { DataGroups, Moved } from '../model/states.ts';

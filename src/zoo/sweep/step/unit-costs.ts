@@ -1,3 +1,8 @@
+/**
+ * Gives the cost of every pipeline unit of the whole model under one layout, from the prices of its representative
+ * layers.
+ */
+
 import { internalError } from '../../../errors.ts';
 import type { LayerKinds } from '../model/representative-layers.ts';
 import type { Checkpoint, CoreCost, CoreParameter, CoreUnit, PassSeconds } from '../model/types.ts';

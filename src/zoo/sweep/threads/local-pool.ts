@@ -1,3 +1,5 @@
+/** A sweep pool without threads: answers jobs one after another in this thread. */
+
 import type { OperatorTable } from '../../../ops/record/table.ts';
 import { CoreSolver } from '../rank/rank-price.ts';
 import type { SweepAnswer, SweepJob, SweepPool } from './pool.ts';

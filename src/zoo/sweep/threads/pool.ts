@@ -1,3 +1,5 @@
+/** The jobs of a sweep and their answers, as messages that threads can exchange. */
+
 import type { CoreRequest, CoreResult } from '../model/types.ts';
 import type { SweepQuestion } from '../model/question.ts';
 import type { RoutedCosts } from '../rank/moe.ts';

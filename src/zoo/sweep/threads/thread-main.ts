@@ -1,3 +1,5 @@
+/** The worker of a sweep: receives jobs from its parent thread and posts the answers. */
+
 import type { MessagePort } from 'node:worker_threads';
 import { builtinOperators } from '../../../ops/builtin.ts';
 import { CoreSolver } from '../rank/rank-price.ts';

@@ -1,3 +1,5 @@
+/** A sweep pool of worker threads: takes jobs and gives answers in the order of the jobs. */
+
 import { Worker } from 'node:worker_threads';
 import { internalError } from '../../../errors.ts';
 import type { SweepAnswer, SweepJob, SweepPool, SweepThread } from './pool.ts';
