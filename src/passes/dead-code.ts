@@ -1,3 +1,5 @@
+/** Removes calls, attributes and bodies that no output needs. */
+
 import { indexGraph } from '../graph/order.ts';
 import { lintGraph } from '../graph/lint.ts';
 import type { Graph, Output } from '../graph/types.ts';

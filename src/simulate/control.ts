@@ -1,3 +1,5 @@
+/** Runs control-flow calls on values of all ranks: takes a call and its operands, gives its results. */
+
 import { ShardwrightError } from '../errors.ts';
 import { CONTROL_TARGETS } from '../graph/control.ts';
 import type { Arg, Node, ValueType } from '../graph/types.ts';

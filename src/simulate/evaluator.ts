@@ -1,3 +1,5 @@
+/** Runs a graph with numbers: takes inputs on one or several ranks and gives the value of every node. */
+
 import { ShardwrightError, internalError } from '../errors.ts';
 import { interpret, type Frame, type Visitor } from '../graph/interpret.ts';
 import { LOCAL_MAP, localMapCall } from '../graph/local-map.ts';

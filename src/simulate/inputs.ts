@@ -1,3 +1,5 @@
+/** Draws inputs for a graph from a seed, at magnitudes that do not overflow. */
+
 import { ShardwrightError } from '../errors.ts';
 import { controlCall, placeholdersOf } from '../graph/control.ts';
 import type { Arg, Graph, Node } from '../graph/types.ts';

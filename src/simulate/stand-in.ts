@@ -1,3 +1,5 @@
+/** Gives a numeric stand-in for a call of an unknown operator, so that a plan with `unknown: 'replicate'` can run. */
+
 import { ShardwrightError } from '../errors.ts';
 import type { Arg, Node, TensorType, ValueType } from '../graph/types.ts';
 import { isList, isRef } from '../graph/value.ts';

@@ -1,3 +1,5 @@
+/** The values that nodes hold in a run, and the count of elements alive. */
+
 import { NDArray } from '../ndarray/array.ts';
 
 /** What a node of a graph holds: an array, the results of a call with several, a symbolic number, or nothing. */

@@ -1,3 +1,5 @@
+/** Runs the per-device program of a plan on virtual devices in float64 and compares every tensor with the unsharded run. */
+
 import { ShardwrightError } from '../errors.ts';
 import type { CollectiveKind } from '../cost/collective-model.ts';
 import type { Graph, Node } from '../graph/types.ts';

@@ -1,3 +1,5 @@
+/** Asks the rules of one call whether given input shardings may stay as they are, and gives the output shardings. */
+
 import type { DeviceMesh } from '../mesh/devices/mesh.ts';
 import { MaskPartial } from '../mesh/placements/mask-partial.ts';
 import { Partial } from '../mesh/placements/partial.ts';

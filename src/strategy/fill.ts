@@ -1,3 +1,5 @@
+/** Fills the shard slots of a call's rules with the cuts that its inputs have. */
+
 import { toMeshView } from '../mesh/sharding/mesh-view.ts';
 import type { Placement } from '../mesh/placements/placement.ts';
 import { Shard } from '../mesh/placements/shard.ts';

@@ -1,3 +1,5 @@
+/** Finds the strided cuts that the values of a program can have. */
+
 import { toMeshView } from '../mesh/sharding/mesh-view.ts';
 import type { Placement } from '../mesh/placements/placement.ts';
 import { FIRST_OTHER_CODE, type ShardingSpace } from '../mesh/sharding/space.ts';

@@ -1,3 +1,5 @@
+/** Prices changes of sharding for the propagation of one call, by the redistribution planner or by DTensor's greedy one. */
+
 import { DTYPE_BYTES } from '../graph/types.ts';
 import type { MovedType } from '../cost/redistribution/pricing.ts';
 import type { TensorMeta } from '../ops/record/record.ts';

@@ -1,3 +1,5 @@
+/** Takes a call and the shardings of its inputs and gives the cheapest strategy with the redistributions that it needs. */
+
 import { internalError, ShardwrightError } from '../errors.ts';
 import type { Placement } from '../mesh/placements/placement.ts';
 import type { ShardingSpace } from '../mesh/sharding/space.ts';

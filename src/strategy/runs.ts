@@ -1,3 +1,5 @@
+/** Groups neighbouring mesh dims with one placement, to limit placements on meshes of many dims. */
+
 import type { ShardingSpace } from '../mesh/sharding/space.ts';
 
 /**

@@ -1,3 +1,5 @@
+/** Searches the cheapest strategies of one call best first, without pricing every candidate. */
+
 import type { ShardingSpace } from '../mesh/sharding/space.ts';
 import { FIRST_OTHER_CODE } from '../mesh/sharding/space.ts';
 import type { TensorMeta } from '../ops/record/record.ts';

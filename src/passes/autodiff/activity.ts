@@ -1,3 +1,5 @@
+/** Finds the values of a graph through which gradients pass. */
+
 import type { Node, ValueType } from '../../graph/types.ts';
 import { eachOperand, isRef } from '../../graph/value.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';

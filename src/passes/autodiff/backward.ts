@@ -1,3 +1,5 @@
+/** Writes the backward pass of a graph in reverse order and sums the gradients of each value. */
+
 import { internalError, ShardwrightError } from '../../errors.ts';
 import type { Graph, Node, TensorType, ValueRef, ValueType } from '../../graph/types.ts';
 import { eachOperand, isRef } from '../../graph/value.ts';

@@ -1,3 +1,5 @@
+/** Writes the derivative of a condition as a second condition on the same predicate. */
+
 import { ShardwrightError } from '../../errors.ts';
 import { GraphBuilder } from '../../graph/build.ts';
 import { placeholdersOf } from '../../graph/control.ts';

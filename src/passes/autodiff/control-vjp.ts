@@ -1,3 +1,5 @@
+/** Writes the derivatives of control-flow calls, and refuses bodies that change tensors in place. */
+
 import { ShardwrightError } from '../../errors.ts';
 import { LOCAL_MAP } from '../../graph/local-map.ts';
 import type { Arg, Graph, Node, ValueRef } from '../../graph/types.ts';

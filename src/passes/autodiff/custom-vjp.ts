@@ -1,3 +1,5 @@
+/** Reads the derivative that a call states for itself. */
+
 import { internalError } from '../../errors.ts';
 import { bodyResult } from '../../graph/control.ts';
 import type { Arg, Graph, Node, ValueRef } from '../../graph/types.ts';

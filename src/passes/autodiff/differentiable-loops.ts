@@ -1,3 +1,5 @@
+/** Rewrites loops that gradients pass into scans, which can be differentiated. */
+
 import type { Graph, Node } from '../../graph/types.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
 import { boundedLoopsToScans } from '../control/bounded-loops.ts';

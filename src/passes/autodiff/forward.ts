@@ -1,3 +1,5 @@
+/** Copies the forward calls into the joint graph, with composite operators decomposed and in-place ones made functional. */
+
 import { ShardwrightError } from '../../errors.ts';
 import type { Graph, Node, Output, ValueRef } from '../../graph/types.ts';
 import { indexGraph, lastUses } from '../../graph/order.ts';

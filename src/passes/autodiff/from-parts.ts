@@ -1,3 +1,5 @@
+/** Joins AOTAutograd's separate forward and backward graphs into one joint graph. */
+
 import { ShardwrightError, suggestion } from '../../errors.ts';
 import { lintGraph } from '../../graph/lint.ts';
 import { withPhases } from '../../graph/phases.ts';

@@ -1,3 +1,5 @@
+/** Takes a forward graph and gives forward and backward pass in one graph, as AOTAutograd writes it. */
+
 import { ShardwrightError } from '../../errors.ts';
 import { GraphBuilder } from '../../graph/build.ts';
 import { lintGraph } from '../../graph/lint.ts';

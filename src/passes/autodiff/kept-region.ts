@@ -1,3 +1,5 @@
+/** Takes a checkpoint region and gives one that also returns the values tagged `save`. */
+
 import type { Graph, Node, Output, TensorType } from '../../graph/types.ts';
 import type { CallBuilder } from '../../ops/vjp/build.ts';
 import type { BranchForm } from '../control/control-form.ts';

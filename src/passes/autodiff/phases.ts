@@ -1,3 +1,5 @@
+/** Marks every call of a joint graph as forward or backward. */
+
 import { indexGraph } from '../../graph/order.ts';
 import type { Graph, Node, NodeMeta, Phase } from '../../graph/types.ts';
 import { eachGraphRef, setOwn, without } from '../../graph/value.ts';

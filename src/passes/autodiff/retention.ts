@@ -1,3 +1,5 @@
+/** Applies the user's `save` and `recompute` tags to a joint graph. */
+
 import { ShardwrightError } from '../../errors.ts';
 import type { Graph, Node, Retention } from '../../graph/types.ts';
 import { eachOperand, isRef } from '../../graph/value.ts';

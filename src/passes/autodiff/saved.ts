@@ -1,3 +1,5 @@
+/** Lists the values that the forward pass saves for the backward pass. */
+
 import { indexGraph } from '../../graph/order.ts';
 import type { Graph } from '../../graph/types.ts';
 import { tensorBytes } from '../../graph/value.ts';

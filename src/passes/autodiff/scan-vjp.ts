@@ -1,3 +1,5 @@
+/** Writes the derivative of `scan` and `map`: a forward loop that stacks what the backward loop reads. */
+
 import { internalError } from '../../errors.ts';
 import { GraphBuilder } from '../../graph/build.ts';
 import { placeholdersOf } from '../../graph/control.ts';

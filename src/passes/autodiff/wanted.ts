@@ -1,3 +1,5 @@
+/** Gives the placeholders to differentiate with respect to. */
+
 import { ShardwrightError, suggestion } from '../../errors.ts';
 import type { Graph, Node, ValueType } from '../../graph/types.ts';
 import { typeText } from '../../graph/value.ts';

@@ -1,3 +1,5 @@
+/** Gives the forward values of a joint graph with bytes, seconds and readers, for the choice of what to save. */
+
 import type { Cluster } from '../../cost/hardware/cluster.ts';
 import { computeCost } from '../../cost/compute.ts';
 import { ShardwrightError } from '../../errors.ts';

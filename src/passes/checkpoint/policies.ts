@@ -1,3 +1,8 @@
+/**
+ * Activation-checkpointing policies that need no placements: takes a joint graph and a policy, gives the names of
+ * recomputed calls.
+ */
+
 import type { Cluster } from '../../cost/hardware/cluster.ts';
 import { ShardwrightError } from '../../errors.ts';
 import type { Graph } from '../../graph/types.ts';

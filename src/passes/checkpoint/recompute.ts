@@ -1,3 +1,5 @@
+/** Takes a joint graph and calls to recompute and gives the graph that computes them again in the backward pass. */
+
 import { ShardwrightError } from '../../errors.ts';
 import type { Graph, Node } from '../../graph/types.ts';
 import { eachOperand, mapOperands } from '../../graph/value.ts';

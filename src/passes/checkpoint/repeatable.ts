@@ -1,3 +1,5 @@
+/** Decides whether a forward call may be recomputed in the backward pass. */
+
 import type { OpClass, OperatorRecord } from '../../ops/record/record.ts';
 
 /** Classes whose second run need not give the same numbers, or is not one kernel. */

@@ -1,3 +1,5 @@
+/** Copies nodes from one graph into another under new names, bodies included. */
+
 import { internalError } from '../../errors.ts';
 import { baseName, type GraphBuilder } from '../../graph/build.ts';
 import type { Arg, Graph, Node, NodeMeta, ValueRef } from '../../graph/types.ts';

@@ -1,3 +1,5 @@
+/** Rewrites `while_loop` calls with a bound into scans of that length. */
+
 import { GraphBuilder } from '../../graph/build.ts';
 import { bodyResult, placeholdersOf } from '../../graph/control.ts';
 import type { Arg, Graph, Node, ValueType } from '../../graph/types.ts';

@@ -1,3 +1,5 @@
+/** Gives the edges between the blocks of a program and the blocks that can be reached. */
+
 import { alg, Graph } from 'graphlib';
 import { ShardwrightError } from '../../errors.ts';
 import { edgesOf, type Block, type Cfg } from './cfg.ts';

@@ -1,3 +1,5 @@
+/** The control-flow graph of a program: blocks, their parameters, and the edges between them. */
+
 import { ShardwrightError } from '../../errors.ts';
 import { placeholdersOf } from '../../graph/control.ts';
 import { lintGraph } from '../../graph/lint.ts';

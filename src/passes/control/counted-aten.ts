@@ -1,3 +1,5 @@
+/** Reads the counter of a `while_loop` whose condition and body are aten calls. */
+
 import type { Arg, Node } from '../../graph/types.ts';
 import { isRef } from '../../graph/value.ts';
 import { counterIn, type FindCounter } from './counted-loops.ts';

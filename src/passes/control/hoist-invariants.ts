@@ -1,3 +1,5 @@
+/** Moves calls that give the same value on every trip out of loops. */
+
 import { placeholdersOf } from '../../graph/control.ts';
 import type { Arg, Graph, Node, NodeMeta } from '../../graph/types.ts';
 import { eachGraphRef, eachOperand, isRef } from '../../graph/value.ts';

@@ -1,3 +1,5 @@
+/** Replaces every `call` by the nodes of its callee. */
+
 import { ShardwrightError } from '../../errors.ts';
 import type { Arg, GivenSharding, Graph, GraphRef, Node, Output } from '../../graph/types.ts';
 import { getOwn, isGraphRef, isList, isRef, setOwn } from '../../graph/value.ts';

@@ -1,3 +1,5 @@
+/** Rewrites conditions and bounded loops into selections by `where`, and counts the work that is wasted. */
+
 import { eachOperand, getOwn, isRef } from '../../graph/value.ts';
 import { placeholdersOf } from '../../graph/control.ts';
 import type { Arg, Graph, Node, ValueRef, ValueType } from '../../graph/types.ts';

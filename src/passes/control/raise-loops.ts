@@ -1,3 +1,5 @@
+/** Rewrites counted `while_loop` calls of StableHLO into scans where they read or write one row a trip. */
+
 import { tensorType, isList, isRef, mapOperands, eachOperand, setOwn, getOwn } from '../../graph/value.ts';
 import type { Arg, Graph, Node, Output, TensorType, ValueRef } from '../../graph/types.ts';
 import { counterOf, inputIndex, integer, bodyOf, type Counter } from './counted-loops.ts';

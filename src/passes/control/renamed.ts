@@ -1,3 +1,5 @@
+/** Replaces the names of a body by what they mean in the graph that contains it. */
+
 import type { Arg } from '../../graph/types.ts';
 import { isList, isRef } from '../../graph/value.ts';
 

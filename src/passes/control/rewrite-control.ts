@@ -1,3 +1,5 @@
+/** Walks the control-flow calls of a graph, bodies first, and replaces each by what a pass returns for it. */
+
 import { internalError } from '../../errors.ts';
 import { GraphBuilder } from '../../graph/build.ts';
 import { lintGraph } from '../../graph/lint.ts';

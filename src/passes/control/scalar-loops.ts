@@ -1,3 +1,5 @@
+/** Finds the trip counts of `while_loop` calls that depend only on scalars of the graph, by running these scalars. */
+
 import type { Arg, Graph, Node } from '../../graph/types.ts';
 import { getOwn, isGraphRef, isList, isRef, setOwn } from '../../graph/value.ts';
 

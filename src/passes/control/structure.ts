@@ -1,3 +1,5 @@
+/** Turns blocks with the shape of an if or a loop into `cond` and `while_loop`. */
+
 import { GraphBuilder } from '../../graph/build.ts';
 import { placeholdersOf } from '../../graph/control.ts';
 import { lintGraph } from '../../graph/lint.ts';

@@ -1,3 +1,5 @@
+/** Replaces `scan` and `map` by one copy of their body for each trip. */
+
 import { ShardwrightError } from '../../errors.ts';
 import type { Arg, Graph, Node, ValueRef } from '../../graph/types.ts';
 import { isRef } from '../../graph/value.ts';

@@ -1,3 +1,5 @@
+/** Groups pointwise calls as a compiler fuses them and gives the compute seconds with and without fusion. */
+
 import type { Cluster } from '../../cost/hardware/cluster.ts';
 import { computeCost, type ComputeOptions } from '../../cost/compute.ts';
 import { DTYPE_BYTES, type Graph, type ValueType } from '../../graph/types.ts';

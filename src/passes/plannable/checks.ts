@@ -1,3 +1,5 @@
+/** Removes calls that only check a type or a value. */
+
 import type { Graph, Node } from '../../graph/types.ts';
 import { getOwn, setOwn } from '../../graph/value.ts';
 

@@ -1,3 +1,5 @@
+/** Gives a view of a program with control flow in which each body stands once in line, for planning. */
+
 import { ShardwrightError } from '../../errors.ts';
 import { CONTROL_TARGETS, statedProbability, statedTrips } from '../../graph/control.ts';
 import type { Arg, GivenSharding, Graph, Node, Output, TensorType, ValueType } from '../../graph/types.ts';

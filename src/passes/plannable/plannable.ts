@@ -1,3 +1,5 @@
+/** Runs the passes that turn an imported program into one that can be planned. */
+
 import type { Graph, Node } from '../../graph/types.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
 import { getOwn, setOwn } from '../../graph/value.ts';

@@ -1,3 +1,5 @@
+/** Computes views and casts of parameters again in the backward pass, so that they need not be saved. */
+
 import { eachOperand, mapOperands } from '../../graph/value.ts';
 import type { Graph, Node } from '../../graph/types.ts';
 import { tensorInputs } from '../../ops/record/context.ts';

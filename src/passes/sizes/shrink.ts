@@ -1,3 +1,5 @@
+/** Takes a graph and gives the same program at smaller sizes, to be run with numbers. */
+
 import { ShardwrightError } from '../../errors.ts';
 import { CONTROL_TARGETS, controlCall } from '../../graph/control.ts';
 import { lintGraph } from '../../graph/lint.ts';

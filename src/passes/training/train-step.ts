@@ -1,3 +1,5 @@
+/** Takes a joint graph and an optimizer and gives one training step in one graph. */
+
 import { ShardwrightError, internalError } from '../../errors.ts';
 import { GraphBuilder } from '../../graph/build.ts';
 import { lintGraph } from '../../graph/lint.ts';

@@ -1,3 +1,5 @@
+/** Sorts findings of the rule check into those that a known reason explains and open ones. */
+
 import type { Explanation } from '../../ops/rules/explained.ts';
 import type { Finding } from './check.ts';
 

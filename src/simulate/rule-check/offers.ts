@@ -1,3 +1,8 @@
+/**
+ * Gives the sharding rules that strategy expansion offers for a call on one mesh dim, and tells whether a found
+ * combination follows from them.
+ */
+
 import { parseMesh } from '../../mesh/devices/mesh.ts';
 import { ShardingSpace } from '../../mesh/sharding/space.ts';
 import { isStrided, type Rule, type RuleSlot } from '../../ops/record/rule.ts';

@@ -1,3 +1,5 @@
+/** Runs a call on the ranks of one mesh dim under a rule, with the arguments or the body that the rule's rewrite states. */
+
 import { ShardwrightError } from '../../errors.ts';
 import { full, type NDArray } from '../../ndarray/array.ts';
 import { map, map2, scale } from '../../ndarray/elementwise.ts';

@@ -1,3 +1,5 @@
+/** A sample call that can run on whole tensors and on shards of them. */
+
 import { ShardwrightError } from '../../errors.ts';
 import type { Arg } from '../../graph/types.ts';
 import { isList, isRef } from '../../graph/value.ts';

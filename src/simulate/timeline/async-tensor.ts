@@ -1,3 +1,8 @@
+/**
+ * Rewrites tasks so that gathers and scatters overlap the matrix products beside them in chunks (asynchronous tensor
+ * parallelism).
+ */
+
 import type { Buffer, Schedule, Task } from './schedule.ts';
 import { COMPUTE } from './schedule.ts';
 

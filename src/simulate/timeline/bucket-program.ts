@@ -1,3 +1,5 @@
+/** Joins consecutive collectives of the per-device program over their elements, wherever that is cheaper. */
+
 import { DTYPE_BYTES, type Arg, type DType, type Graph, type Node } from '../../graph/types.ts';
 import { indexGraph } from '../../graph/order.ts';
 import { isRef, NO_KWARGS, tensorType } from '../../graph/value.ts';

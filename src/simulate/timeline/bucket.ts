@@ -1,3 +1,5 @@
+/** Joins consecutive collectives of a task list, so that each bucket pays its latency once. */
+
 import type { CollectiveKind } from '../../cost/collective-model.ts';
 import type { Schedule, Task } from './schedule.ts';
 

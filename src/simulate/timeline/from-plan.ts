@@ -1,3 +1,5 @@
+/** Takes a plan and its graph and gives the tasks of one device with the plan's own prices. */
+
 import { loadCluster, type Cluster } from '../../cost/hardware/cluster.ts';
 import {
   COLLECTIVE_KINDS,

@@ -1,3 +1,5 @@
+/** Decides which tasks may run ahead without the step needing more memory than a limit. */
+
 import type { Schedule } from './schedule.ts';
 
 /**

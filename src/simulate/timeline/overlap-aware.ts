@@ -1,3 +1,8 @@
+/**
+ * Solves the planning problem again with discounts for hidden communication and gives the plan with the shortest
+ * simulated step.
+ */
+
 import { ShardwrightError } from '../../errors.ts';
 import { decode, stateMemory } from '../../plan/record/decode.ts';
 import type { Model } from '../../plan/model/model.ts';

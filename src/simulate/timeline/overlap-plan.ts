@@ -1,3 +1,5 @@
+/** Takes a request and gives the plan that `overlapAware` finds, beside the plan of summed costs. */
+
 import { ShardwrightError } from '../../errors.ts';
 import type { PlanRequest } from '../../plan/request/request.ts';
 import { isHeld, planOfChoice, type ShardResult } from '../../plan/shard.ts';

@@ -1,3 +1,5 @@
+/** Gives the seconds of each collective that neighbouring compute can hide. */
+
 import { ShardwrightError } from '../../errors.ts';
 
 /** One step of the program: what it computes, and a collective that must be done before (or can run after) it. */

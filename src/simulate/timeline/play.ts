@@ -1,3 +1,5 @@
+/** Plays tasks on streams by discrete events and gives spans, idle times and the memory curve. */
+
 import { internalError, ShardwrightError } from '../../errors.ts';
 import { Headroom } from './headroom.ts';
 import { COMPUTE, taskSeconds, type Schedule, type Task } from './schedule.ts';

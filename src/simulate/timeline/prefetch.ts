@@ -1,3 +1,5 @@
+/** Moves gathers of parameters ahead in a task list, within a limit on distance and memory. */
+
 import { ShardwrightError } from '../../errors.ts';
 import { RangeMost, serialBytes } from './headroom.ts';
 import { COMPUTE, writers, type Schedule, type Task } from './schedule.ts';

@@ -1,3 +1,5 @@
+/** Takes a plan and simulation options and gives the simulated step of one device. */
+
 import { usableMemoryBytes } from '../../cost/hardware/cluster.ts';
 import type { Graph } from '../../graph/types.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';

@@ -1,3 +1,5 @@
+/** Writes simulated steps and pipelines as Chrome trace events. */
+
 import type { PipelineRun } from '../pipeline/play.ts';
 import { COMPUTE, type Task } from './schedule.ts';
 import type { PlanSchedule } from './from-plan.ts';

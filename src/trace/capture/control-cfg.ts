@@ -1,3 +1,5 @@
+/** Records programs of blocks and jumps as one control-flow operator. */
+
 import { ShardwrightError } from '../../errors.ts';
 import { blockOf, checkCfg, type Block, type BlockEnd, type Cfg, type Edge } from '../../passes/control/cfg.ts';
 import { predicate } from '../control/control.ts';

@@ -1,3 +1,5 @@
+/** Runs a program and captures the regions between reads of host values as graphs (policy `regions`). */
+
 import { internalError, ShardwrightError } from '../../errors.ts';
 import { GraphBuilder } from '../../graph/build.ts';
 import { placeholdersOf } from '../../graph/control.ts';

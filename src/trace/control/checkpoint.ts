@@ -1,3 +1,5 @@
+/** Records a function as one region that the backward pass recomputes (activation checkpointing). */
+
 import { captures, finishBody, operandRefs, ownedTree, resultLike, tensorsOf, traceBody } from './body.ts';
 import { flat, note, refill, type BodyTree } from './control.ts';
 import { sourcePosition } from '../errors/position.ts';

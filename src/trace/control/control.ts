@@ -1,3 +1,5 @@
+/** Records `cond`: traces both branches and writes one control-flow operator. */
+
 import { internalError } from '../../errors.ts';
 import {
   captures, finishBody, hostText, operandRefs, resultLike, scalar, tensorsOf, traceBody, treeTypes,

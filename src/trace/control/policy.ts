@@ -1,3 +1,5 @@
+/** Chooses what happens to control flow that depends on tensors: guards, operators or regions. */
+
 import { ShardwrightError, suggestion } from '../../errors.ts';
 import { condAny, valueOf } from './control.ts';
 import type { ControlDecision, ControlFlow, ControlSite } from '../record/control-interface.ts';

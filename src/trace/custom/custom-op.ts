@@ -1,3 +1,5 @@
+/** Declares a function as one opaque operator with types, cost, sharding rules and derivative. */
+
 import type { TensorMeta, TypedContext } from '../../ops/record/call.ts';
 import type { Kernel } from '../../ops/record/kernel.ts';
 import { defineOp, type OperatorRecord, type OpContext, type OpWork } from '../../ops/record/record.ts';

@@ -1,3 +1,5 @@
+/** Declares a function with a derivative of its own (as `jax.custom_vjp`). */
+
 import type { Arg } from '../../graph/types.ts';
 import {
   finishBody,

@@ -1,3 +1,5 @@
+/** Makes errors about traced values, with the place in the user's program and the module path. */
+
 import { ShardwrightError, type ErrorDetails } from '../../errors.ts';
 
 /** Where a traced call stands: position in the user's program and module path. */

@@ -1,3 +1,5 @@
+/** Decides by type which expressions of a program are traced tensors. */
+
 import ts from 'typescript';
 
 /** Which expressions are traced tensors, by type. */

@@ -1,3 +1,5 @@
+/** Multi-head attention as a traced module, with grouped queries and rotary positions. */
+
 import { ShardwrightError } from '../../errors.ts';
 import { scaledDotProductAttention, type AttentionOptions } from '../tensor/functional.ts';
 import { sizes } from '../sizes/sizes.ts';

@@ -1,3 +1,5 @@
+/** 2-D convolution as a traced module. */
+
 import type { DType } from '../../graph/types.ts';
 import { param, scope } from '../tensor/state.ts';
 import type { ConvOptions, Tensor } from '../tensor/tensor.ts';

@@ -1,3 +1,5 @@
+/** Dropout as a traced module. */
+
 import { dropout } from '../tensor/functional.ts';
 import { isTraining } from '../tensor/state.ts';
 import type { Tensor } from '../tensor/tensor.ts';

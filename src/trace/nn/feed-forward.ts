@@ -1,3 +1,5 @@
+/** Feed-forward layers and their activations as traced modules. */
+
 import { scope } from '../tensor/state.ts';
 import type { Tensor } from '../tensor/tensor.ts';
 import { Linear, type LinearOptions } from './linear.ts';

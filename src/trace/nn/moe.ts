@@ -1,3 +1,5 @@
+/** Mixture of experts by dense dispatch as a traced module (GShard, arXiv:2006.16668). */
+
 import type { DType } from '../../graph/types.ts';
 import { einsum } from '../tensor/einsum.ts';
 import { sizes } from '../sizes/sizes.ts';

@@ -1,3 +1,5 @@
+/** LayerNorm and RMSNorm as traced modules. */
+
 import type { DType } from '../../graph/types.ts';
 import { param, scope } from '../tensor/state.ts';
 import type { Tensor } from '../tensor/tensor.ts';

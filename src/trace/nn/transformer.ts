@@ -1,3 +1,5 @@
+/** A Llama-like decoder as traced modules. */
+
 import type { DType } from '../../graph/types.ts';
 import { checkpoint } from '../control/checkpoint.ts';
 import { crossEntropy } from '../tensor/functional.ts';

@@ -1,3 +1,5 @@
+/** What tracing knows of a tensor (shape, dtype), and how messages print it. */
+
 import type { Dim, DType, TensorType } from '../../graph/types.ts';
 import { sizeText, type Size } from '../sizes/sizes.ts';
 

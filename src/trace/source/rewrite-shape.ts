@@ -1,3 +1,5 @@
+/** Decides whether a conditional or a loop of the source can be written as an operator, and as which. */
+
 import ts from 'typescript';
 import { bare } from './syntax.ts';
 

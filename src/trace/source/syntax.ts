@@ -1,3 +1,5 @@
+/** Helpers on TypeScript syntax that all source rewrites share. */
+
 import ts from 'typescript';
 
 /** The expression without parentheses, `as`, `satisfies` and `!`. */

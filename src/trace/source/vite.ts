@@ -1,3 +1,5 @@
+/** The source front end as a Vite plugin, for test runners without module hooks. */
+
 import { resolve } from 'node:path';
 import { wrapConditions, type WrapOptions } from './wrap-conditions.ts';
 

@@ -1,3 +1,5 @@
+/** Pointwise methods of traced tensors, with broadcasting and PyTorch's type promotion. */
+
 import type { DType } from '../../graph/types.ts';
 import type { Size } from '../sizes/sizes.ts';
 import { TensorCore } from './core.ts';

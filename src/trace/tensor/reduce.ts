@@ -1,3 +1,5 @@
+/** Reductions, scans and sorting as methods of traced tensors. */
+
 import type { DType } from '../../graph/types.ts';
 import { PointwiseTensor } from './pointwise.ts';
 

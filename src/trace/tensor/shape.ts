@@ -1,3 +1,5 @@
+/** Views, indexing and movement as methods of traced tensors, with symbolic sizes. */
+
 import type { Size } from '../sizes/sizes.ts';
 import type { TensorCore } from './core.ts';
 import { listOf, ReducedTensor } from './reduce.ts';

@@ -1,3 +1,5 @@
+/** The traced tensor: each method records one aten call and checks its types at once. */
+
 import { sourcePosition } from '../errors/position.ts';
 import { needRecorder, type TracedValue } from '../record/recorder.ts';
 import { refusal } from '../errors/refusal.ts';

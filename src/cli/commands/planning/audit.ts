@@ -1,4 +1,4 @@
-/** `audit`: takes a model with pinned placements and prints the gap to the optimum with the edits that reduce it. */
+/** `audit`: takes a model and a plan or recipe, and prints the gap to the optimum with the edits that reduce it. */
 
 import { existsSync } from 'node:fs';
 import { ShardwrightError } from '../../../errors.ts';
