@@ -75,6 +75,7 @@ describe('the table of verbs', () => {
     ['LS-30', 'all_gather R→I', 'src must be V or S(i), got R'],
     ['LS-30', 'all_reduce V→R', 'src must be P, got V | reinterpret V→P first'],
     ['LS-30', 'all_reduce P→V', 'dst must be R or I, got V | use reduce_scatter'],
+    ['LS-18', 'all_to_all S(0)→S(0)', 'the cut stays on its dim | leave it out'],
     ['LS-30', 'reduce_scatter P→R', 'dst must be V or S(i), got R | use all_reduce with dst R'],
     ['LS-74', 'all_reduce I→R', 'src must be P, got I'],
   ])('%s %s says %s', (_id, text, said) => {

@@ -7,7 +7,9 @@ import type { OperandType } from '../../src/local-spmd/operator-types.ts';
 import { typeCall } from '../../src/local-spmd/type-call.ts';
 import { collectiveOf, primitive, redistribution, transposeOf, type Primitive } from '../../src/mesh/local-types/primitives.ts'; // prettier-ignore
 import { gradientType } from '../../src/mesh/local-types/types.ts';
+import { flat, fromFlat, type NDArray } from '../../src/ndarray/array.ts';
 import { operators } from '../engines/samples/all.ts';
+import { apply } from './support/apply-verbs.ts';
 import { ourCall } from './support/operator-calls.ts';
 import { isRefusal, readAnswers, type SpmdAnswers } from './support/recorded.ts';
 import { calls, cells, type Call, type Cell } from './support/spmd-questions.ts';
@@ -83,13 +85,37 @@ describe('verbs of spmd_types', () => {
         "a reduction of V is accepted there as one of P; here the reinterpret is written": 10,
         "accepted there without the flag; it multiplies by the size of the axis": 2,
         "nothing changes: accepted there": 52,
-        "runs there, and means nothing: V beside S(i), or S(i) to itself": 8,
-        "same": 542,
+        "runs there, and means nothing: V beside S(i), or S(i) to itself": 12,
+        "same": 538,
         "wants no flag there": 10,
       }
     `);
   }); // prettier-ignore
 });
+
+describe('values of spmd_types', () => {
+  test.each([2, 3])('LS-24 every verb on %i ranks holds what PyTorch holds, forward and in its gradient', (ranks) => {
+    const wrong: string[] = [];
+    let run = 0;
+    cells.forEach((cell, i) => {
+      const answer = answers.cells[i];
+      const verb = ourVerb(cell);
+      if (cell.ranks !== ranks || verb === 'refused' || isRefusal(answer)) return;
+      const arrays = (rows: readonly (readonly number[])[], shape: readonly number[]): NDArray[] => rows.map((row) => fromFlat(shape, Float64Array.from(row))); // prettier-ignore
+      const after = (steps: readonly Primitive[], rows: readonly (readonly number[])[], shape: readonly number[]) => apply(steps, arrays(rows, shape)).map((x) => [...flat(x)].map((v) => v + 0)); // prettier-ignore
+      run++;
+      const forward = after([verb], answer.input, [ranks, 6]);
+      if (JSON.stringify(forward) !== JSON.stringify(plain(answer.output))) wrong.push(`${textOf(cell)}: ${JSON.stringify(forward)}`);
+      const back = after(transposeOf(verb), answer.upstream, answer.shape);
+      if (JSON.stringify(back) !== JSON.stringify(plain(answer.back))) wrong.push(`gradient of ${textOf(cell)}: ${JSON.stringify(back)}`);
+    });
+    expect(wrong).toEqual([]);
+    expect(run).toBe(65);
+  }); // prettier-ignore
+});
+
+/** Without negative zeros. */
+const plain = (rows: readonly (readonly number[])[]): number[][] => rows.map((row) => row.map((v) => v + 0));
 
 const typeOf = (call: NonNullable<ReturnType<typeof ourCall>>['call'], name: string): ValueType => {
   const tensor = call.tensors.get(name);

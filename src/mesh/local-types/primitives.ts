@@ -198,6 +198,7 @@ function misuse(
       if (row === undefined) return { wrong: `dst must be V or S(i), got ${dst}`, fix: `use all_reduce with dst ${dst}` }; // prettier-ignore
       break;
     case 'all_to_all':
+      if (from !== undefined && from === to) return { wrong: 'the cut stays on its dim', fix: 'leave it out' };
       if (varying(src) !== 'V' || varying(dst) !== 'V' || (from === undefined) !== (to === undefined))
         return { wrong: `src and dst must both be V, or both S(i), got ${src} and ${dst}`, fix: 'use S(i)→S(j) or V→V' }; // prettier-ignore
       break;
