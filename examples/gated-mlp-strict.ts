@@ -5,9 +5,10 @@
  * Run: npx tsx examples/gated-mlp-strict.ts
  */
 import { fileURLToPath } from 'node:url';
-import { assertType, checkTypes, contract, convert, input, jointGraph, outPartial, parameter, trace, type Graph, type Tensor } from 'shardwright'; // prettier-ignore
+import { assertType, checkTypes, contract, convert, erase, input, jointGraph, outPartial, parameter, trace, type Graph, type Tensor } from 'shardwright'; // prettier-ignore
 
-const MESH = 'dp=2,tp=2';
+/** Options of tracing, for the command line too. */
+export const options = { mesh: 'dp=2,tp=2' };
 
 export const inputs = {
   x: input([4, 8, 16], 'f64'),
@@ -36,11 +37,28 @@ function typed(graph: Graph, types: Readonly<Record<string, string>> = {}): numb
   return violations.length;
 }
 
+/** Collectives of the program that is left when the types are stripped. */
+function collectives(graph: Graph, types: Readonly<Record<string, string>> = {}): string {
+  const found = erase(graph, { types }).graph.nodes.flatMap(({ target, args }) => {
+    const [, kind] = /^_c10d_functional\.(\w+)/.exec(target) ?? [];
+    const axis = args.at(-1);
+    return kind === undefined || typeof axis !== 'string' ? [] : [`${kind} on ${axis}`];
+  });
+  return found.length === 0 ? 'none' : found.join(', ');
+}
+
 if (process.argv[1] === fileURLToPath(import.meta.url)) {
-  const graph = trace(model, inputs, { mesh: MESH });
+  const graph = trace(model, inputs, options);
   console.log('Types, forward:\n');
   const broken = typed(graph);
   console.log(`\n${broken} laws broken: every cast and every sum over a cut dim is written.`);
+
   console.log('\nTypes, with the gradient (that of a pending sum is equal on all of tp):\n');
-  typed(jointGraph(graph, { wrt: Object.keys(inputs) }), { tangents_1: 'P(None, "dp", None, reduced={"tp"})' });
+  const joint = jointGraph(graph, { wrt: Object.keys(inputs) });
+  const tangent = { tangents_1: 'P(None, "dp", None, reduced={"tp"})' };
+  typed(joint, tangent);
+
+  console.log('\nCollectives when the types are stripped:\n');
+  console.log(`  forward: ${collectives(graph)}`);
+  console.log(`  with the gradient: ${collectives(joint, tangent)}`);
 }

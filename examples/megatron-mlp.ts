@@ -10,7 +10,8 @@ import {
   outPartial, parameter, reduceScatter, ShardwrightError, trace, type Graph, type Tensor,
 } from 'shardwright'; // prettier-ignore
 
-const MESH = 'tp=4';
+/** Options of tracing, for the command line too. */
+export const options = { mesh: 'tp=4' };
 
 export const inputs = {
   x: input([8, 16], 'f64'),
@@ -33,8 +34,8 @@ const whole = 'P(None, None)';
 /** `enter` stands before the column-parallel linear, `leave` after the row-parallel one. */
 function parallel(enter: (x: Tensor) => Tensor, leave: (y: Tensor) => Tensor, between: string) {
   const body = (x: Tensor, w1: Tensor, w2: Tensor): Tensor => leave(enter(x).matmul(w1).relu().matmul(w2));
-  const options = { inSpecs: [between, columns, rows], outSpecs: between, autoCast: false };
-  return ({ x, w1, w2 }: Mlp): Tensor => localMap(body, options)(x, w1, w2);
+  const specs = { inSpecs: [between, columns, rows], outSpecs: between, autoCast: false };
+  return ({ x, w1, w2 }: Mlp): Tensor => localMap(body, specs)(x, w1, w2);
 }
 
 export const model = parallel(f, g, whole);
@@ -69,7 +70,7 @@ function difference(graph: Graph, reference: Graph): number {
 
 function refusal(program: (inputs: Mlp) => Tensor): string {
   try {
-    trace(program, inputs, { mesh: MESH });
+    trace(program, inputs, options);
   } catch (error) {
     if (error instanceof ShardwrightError) return `  ${error.message}\n  hint: ${error.details.hint}`;
     throw error;
@@ -78,13 +79,13 @@ function refusal(program: (inputs: Mlp) => Tensor): string {
 }
 
 if (process.argv[1] === fileURLToPath(import.meta.url)) {
-  const graph = trace(model, inputs, { mesh: MESH });
+  const graph = trace(model, inputs, options);
   console.log('What each device has:\n');
   for (const [name, text] of checkTypes(graph).texts) if (name.includes('/')) console.log(`  ${name}: ${text}`);
 
   const reference = jointGraph(trace(plain, inputs), { wrt: Object.keys(inputs) });
   for (const [name, program] of Object.entries({ model, sequenceParallel })) {
-    const joint = jointGraph(trace(program, inputs, { mesh: MESH }), { wrt: Object.keys(inputs) });
+    const joint = jointGraph(trace(program, inputs, options), { wrt: Object.keys(inputs) });
     console.log(`\n${name}: ${collectives(joint)}`);
     console.log(`  as on one device to 1e-12: ${difference(joint, reference) < 1e-12}`);
   }

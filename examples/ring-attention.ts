@@ -10,7 +10,8 @@ import {
   type Graph, type Tensor,
 } from 'shardwright'; // prettier-ignore
 
-const MESH = 'cp=4';
+/** Options of tracing, for the command line too. */
+export const options = { mesh: 'cp=4' };
 const [heads, sequence, width] = [2, 16, 8];
 
 export const inputs = {
@@ -80,7 +81,7 @@ function furthest(a: Graph, b: Graph): number[] {
 }
 
 if (process.argv[1] === fileURLToPath(import.meta.url)) {
-  const graph = trace(model, inputs, { mesh: MESH });
+  const graph = trace(model, inputs, options);
   console.log('Types of what one device has:\n');
   for (const [name, text] of checkTypes(graph).texts) if (name.includes('/')) console.log(`  ${name}: ${text}`);
 

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { transposeOf, PRIMITIVES, primitiveText, type Primitive } from '../../src/mesh/local-types/primitives.ts';
-import { cutOf, gradientType, type AxisType } from '../../src/mesh/local-types/types.ts';
+import { gradientType, type AxisType } from '../../src/mesh/local-types/types.ts';
 import { flat, fromFlat, type NDArray } from '../../src/ndarray/array.ts';
 import { apply } from './support/apply-verbs.ts';
 

@@ -31,7 +31,7 @@ export function registerTrace(program: Command, session: CliSession): void {
 }
 
 export function registerCheck(program: Command, session: CliSession): void {
-  sizeFlags(modelFlags(program.command('check <model or plan>')))
+  sizeFlags(modelFlags(program.command('check <model>')))
     .summary('what a mode forbids in a program or a plan, and whether its types can be stripped')
     .description(
       'Types every value per mesh axis and says what the mode forbids, what it does by itself, and where one device means something else than the whole.\n\nExample:\n  $ shardwright check gated-mlp.model.ts --mode strict --mesh dp=2,tp=2',
