@@ -18,7 +18,7 @@ import { plannable } from '../src/passes/plannable/plannable.ts';
 import { prepare, type Prepared } from '../src/plan/prepare.ts';
 import { DEFAULT_REQUEST } from '../src/plan/request/request.ts';
 import { shardPrepared } from '../src/plan/shard.ts';
-import { transplant } from '../src/plan/questions/transfer.ts';
+import { transferPlan } from '../src/plan/questions/transfer.ts';
 import { constantsAsInputs, reduced, refuseUnevaluated } from '../src/simulate/reduced.ts';
 import { verify } from '../src/simulate/verify.ts';
 import { parseMesh } from '../src/mesh/devices/mesh.ts';
@@ -95,7 +95,7 @@ export async function resultOf(
       const { program, request } = solved.prepared;
       refuseUnevaluated(program, table);
       const small = reduced(program, table, { meshSizes: parseMesh(MESH).sizes });
-      const plan = transplant(solved.plan, prepare(small.graph, request, table));
+      const plan = transferPlan(solved.plan, prepare(small.graph, request, table));
       const { mismatches, nodesCompared } = verify(small.graph, plan, table, {});
       if (mismatches.length > 0)
         return { ...result, verifyRefused: `${mismatches.length} mismatches, first ${mismatches[0].where}` };

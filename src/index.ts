@@ -322,7 +322,7 @@ export { lower, type LowerablePlan } from './plan/lower/lower.ts';
 export { programAtRank, type DeviceProgram, type ProgramValue, type RandomPiece } from './plan/lower/program.ts';
 export { promisedCollectives, type PromisedCollective } from './plan/lower/promised.ts';
 export { randomPlan } from './plan/record/random-plan.ts';
-export { transplant } from './plan/questions/transfer.ts';
+export { transferPlan } from './plan/questions/transfer.ts';
 export { shrinkGraph, type Shrunk, type ShrinkOptions } from './passes/sizes/shrink.ts';
 export { runDevices, type DeviceRun, type ExecutedCollective } from './simulate/devices.ts';
 export { evaluateGraph, type Evaluation, type EvaluateOptions, type Value } from './simulate/evaluate.ts';

@@ -12,18 +12,18 @@ import { recomputeInBackward } from '../passes/checkpoint/recompute.ts';
 import { plannable } from '../passes/plannable/plannable.ts';
 import { evaluate, hashProblem, NO_CHOICE, verifyCertificate } from '../solver/check/check.ts';
 import type { Certificate, Problem } from '../solver/types.ts';
-import { withinBytes, type PlanCertificate } from './record/certificate.ts';
+import { withMemoryBound, type PlanCertificate } from './record/certificate.ts';
 import type { PlanFolder } from './record/folder.ts';
 import { memoryOf } from './memory/least-memory.ts';
-import { memoryOverTime } from './record/memory-timeline.ts';
+import { planMemoryTimeline } from './record/memory-timeline.ts';
 import { prepare, type Prepared } from './prepare.ts';
 import { activationsOf, type PlanRequest } from './request/request.ts';
 import { withRowAsCost } from './memory/restrict-remat.ts';
-import { KEPT_AS_MADE, SECOND_RUNS } from './shard.ts';
+import { KEPT_AS_MADE, RECOMPUTED_LIKE_FIRST } from './shard.ts';
 import { TIE_BREAK } from './tie-break.ts';
 import { choiceOfPlan } from './questions/transfer.ts';
 import type { Plan } from './record/types.ts';
-import { boundProblemWithin } from './memory/row-generation.ts';
+import { peakBoundProblem } from './memory/row-generation.ts';
 import { PRODUCER, writePlan } from './record/write.ts';
 
 /** A field that is not what follows. */
@@ -80,7 +80,7 @@ export function checkPlan(
   for (const fault of proven.faults) compared.differs('$.proof', plan.proof.status, fault);
   const objective = Number(cost);
   const bound = Math.min(objective, proven.bound);
-  const memory = activationsOf(request) === 'off' ? undefined : memoryOverTime(model, choice, prepared.table);
+  const memory = activationsOf(request) === 'off' ? undefined : planMemoryTimeline(model, choice, prepared.table);
   const follows = writePlan(
     prepared,
     {
@@ -101,7 +101,7 @@ export function checkPlan(
   compared.value('$', fields, others);
   compareProof(compared, plan, derived);
   // What the search says of its answer, beside what follows from the request alone.
-  const extra = new Set([KEPT_AS_MADE, SECOND_RUNS, TIE_BREAK]);
+  const extra = new Set([KEPT_AS_MADE, RECOMPUTED_LIKE_FIRST, TIE_BREAK]);
   compared.value('$.assumptions', assumptions.filter((a) => !extra.has(a)), notes); // prettier-ignore
   if (folder.isAsWritten === false && compared.differences.length === 0)
     compared.differs('$.hashes.plan', plan.hashes?.plan, 'the SHA-256 of another content: the plan was changed after it was written'); // prettier-ignore
@@ -153,7 +153,7 @@ function provenBound(prepared: Prepared, certificate: PlanCertificate | undefine
     return verdict.bound === NO_CHOICE ? Infinity : Number(verdict.bound);
   };
   const first = firstRuns(prepared, certificate?.program, table);
-  if (first === undefined) return { bound: -Infinity, numbers, leastBytes: Infinity, faults: ['the program is not that of the certificate with second runs'] }; // prettier-ignore
+  if (first === undefined) return { bound: -Infinity, numbers, leastBytes: Infinity, faults: ['the program is not that of the certificate with recomputed nodes'] }; // prettier-ignore
   const { request } = prepared;
   let { problem } = first.compact;
   let leastBytes = Infinity;
@@ -163,7 +163,7 @@ function provenBound(prepared: Prepared, certificate: PlanCertificate | undefine
     const [row] = problem.rows ?? [];
     const least =
       row === undefined ? 0 : replay(withRowAsCost(problem, row), certificate.leastBytes, 'the least memory');
-    if (Number.isFinite(least)) problem = withinBytes(problem, (leastBytes = least));
+    if (Number.isFinite(least)) problem = withMemoryBound(problem, (leastBytes = least));
   }
   const given = certificate?.free;
   let bound = given === undefined ? -Infinity : replay(problem, given, 'the bound');
@@ -172,10 +172,10 @@ function provenBound(prepared: Prepared, certificate: PlanCertificate | undefine
   const within = certificate?.within;
   if (within !== undefined) {
     const moments = within.moments.map((name) => first.model.flow.byName.get(name) ?? -1);
-    if (moments.includes(-1)) faults.push('the certificate names a moment that the program does not have');
+    if (moments.includes(-1)) faults.push('the certificate names a node that the program does not have');
     else {
-      const held = boundProblemWithin(first, moments, within.recompute);
-      const units = replay(held, within.certificate, 'the bound within the budget');
+      const bounded = peakBoundProblem(first, moments, within.recompute);
+      const units = replay(bounded, within.certificate, 'the bound within the budget');
       bound = Math.max(bound, units);
     }
   }
@@ -184,15 +184,15 @@ function provenBound(prepared: Prepared, certificate: PlanCertificate | undefine
   return { bound: bound * scale, numbers, faults, leastBytes };
 }
 
-/** The request on the program without second runs; undefined where that is another program. */
+/** The request on the program without recomputed nodes; undefined where that is another program. */
 function firstRuns(prepared: Prepared, text: string | undefined, table: OperatorTable): Prepared | undefined {
   if (text === undefined) return prepared;
   const first = prepare(parseGraph(text, 'certificate.json.gz'), prepared.request, table);
   const known = new Set(first.program.nodes.map((node) => node.name));
-  const again = prepared.program.nodes.flatMap(({ name }) =>
+  const recomputed = prepared.program.nodes.flatMap(({ name }) =>
     known.has(name) ? [] : [name.replace(/_again(_\d+)?$/, '')],
   );
-  const { graph } = recomputeInBackward(first.model.graph, new Set(again));
+  const { graph } = recomputeInBackward(first.model.graph, new Set(recomputed));
   return printGraph(plannable(graph, table)) === printGraph(prepared.program) ? first : undefined;
 }
 

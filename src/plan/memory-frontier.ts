@@ -1,3 +1,7 @@
+/**
+ * The frontier of seconds and peak memory. In: a graph and a request. Out: the plans that no other plan found beats in
+ * both.
+ */
 import { excessOver } from '../units.ts';
 import { ShardwrightError } from '../errors.ts';
 import type { Graph } from '../graph/types.ts';
@@ -12,7 +16,7 @@ import { shard, type ShardOptions, type ShardResult } from './shard.ts';
 
 /**
  * Time against memory: the plans that no other plan found beats in both seconds and peak bytes. Each is the answer to a budget
- * of its own, with placements and recomputation chosen together, followed moment by moment and priced again as every plan is.
+ * of its own, with placements and recomputation chosen together, evaluated at every program point and priced again as every plan is.
  *
  * Budgets are asked where least is known: in the middle of the widest range of bytes between two plans, or between the lowest
  * plan and the highest budget that admits none. A plan is an answer to all larger budgets too, and a bound on the seconds
@@ -23,7 +27,7 @@ type Planned = Extract<ShardResult, { status: 'planned' }>;
 
 export interface FrontierPoint {
   readonly seconds: number;
-  /** Peak over time, per device. */
+  /** Peak memory, per device. */
   readonly peakBytes: number;
   /** Node that runs at the peak. */
   readonly peakNode: string;
@@ -98,7 +102,7 @@ interface Range {
 /**
  * The frontier of a program on a mesh, from the request's budget (or what the device has) downwards.
  *
- * @param request `activations: 'off'`: states alone are traded. Else the peak over time is the constraint, and `checkpoint` absent means `auto`
+ * @param request `activations: 'off'`: states alone are traded. Else peak memory is the constraint, and `checkpoint` absent means `auto`
  * @throws E_USAGE for fewer than two points, or the solver `propagate`; else what `shard` throws
  */
 export async function memoryFrontier(graph: Graph, request: PlanRequest, options: FrontierOptions): Promise<Frontier> {
@@ -106,7 +110,7 @@ export async function memoryFrontier(graph: Graph, request: PlanRequest, options
   if (!Number.isSafeInteger(wanted) || wanted < 2)
     throw new ShardwrightError('E_USAGE', `a frontier of ${wanted} points`, { hint: 'ask for at least 2.' });
   if (request.solver === 'propagate')
-    throw new ShardwrightError('E_USAGE', 'propagation holds no budget over time, so it has no frontier', {
+    throw new ShardwrightError('E_USAGE', 'propagation has no peak memory budget, so it has no frontier', {
       hint: 'drop --solver propagate.',
     });
   // States alone are one row of the problem, which nothing that runs twice would make smaller.

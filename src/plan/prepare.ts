@@ -1,3 +1,7 @@
+/**
+ * Preparation. In: a graph, a request. Out: the model with its prices, and the problem that the pins of the request
+ * leave.
+ */
 import { RedistributionCharges } from '../cost/redistribution/charges.ts';
 import { loadCluster, usableMemoryBytes, type Cluster } from '../cost/hardware/cluster.ts';
 import { groupTopology, type CollectiveModel } from '../cost/collective-model.ts';
@@ -197,7 +201,7 @@ function cutNotes({ space, strategies }: Model, { cuts = [] }: PlanRequest, kind
   }); // prettier-ignore
 }
 
-/** What the budget holds, by what becomes of activation memory. */
+/** What counts against the budget, by what becomes of activation memory. */
 const ACTIVATION_NOTES = {
   off: 'Activation memory is not modelled: the memory row holds parameters, gradients, optimizer state and buffers only.',
   report:

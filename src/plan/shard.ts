@@ -1,3 +1,7 @@
+/**
+ * The door of planning. In: a graph, a request. Out: the best plan found with its bound and certificate, or why there is
+ * none.
+ */
 import { peakOf } from '../cost/memory/timeline.ts';
 import { internalError, ShardwrightError } from '../errors.ts';
 import { printGraph } from '../graph/text/write.ts';
@@ -10,15 +14,15 @@ import type { Certificate, Problem, Progress, Solution, SolveOptions } from '../
 import { bytesText } from '../units.ts';
 import { conflictOf } from './restrict/conflict.ts';
 import { Deadline } from './request/deadline.ts';
-import { withinBytes, type PlanCertificate } from './record/certificate.ts';
+import { withMemoryBound, type PlanCertificate } from './record/certificate.ts';
 import { leastMemory, leastMemoryBound, provenLeastMemory } from './memory/least-memory.ts';
-import { memoryOverTime, type MemoryOverTime } from './record/memory-timeline.ts';
+import { planMemoryTimeline, type PlanMemoryTimeline } from './record/memory-timeline.ts';
 import { prepare, type Prepared } from './prepare.ts';
 import { defaultStart, propagate, termBound } from './model/greedy.ts';
-import { activationsOf, gapWithin, isGapGiven, type PlanRequest } from './request/request.ts';
+import { activationsOf, gapUnderMemory, isGapGiven, type PlanRequest } from './request/request.ts';
 import { brokenTies, TIE_BREAK } from './tie-break.ts';
 import type { Plan } from './record/types.ts';
-import { planWithin } from './memory/row-generation.ts';
+import { planUnderMemory } from './memory/row-generation.ts';
 import { gapOnTheWay, workOn, workOnProof } from './request/work-limits.ts';
 import { greedyFrom, writePlan } from './record/write.ts';
 
@@ -52,7 +56,7 @@ export type ShardResult =
       /** The graph that was planned: the given one with views of weights taken again in the backward pass. */
       readonly graph: Graph;
       readonly choice: Int32Array;
-      /** What the choice is a choice of: the given request, or, with second runs in the graph, that of the new graph. */
+      /** What the choice is a choice of: the given request, or, with recomputed nodes in the graph, that of the new graph. */
       readonly prepared: Prepared;
       /** `Solution.secondOpinion`: the plan does not have it. */
       readonly secondOpinion?: string;
@@ -94,7 +98,7 @@ export async function shardPrepared(
     ...(options.signal !== undefined ? { signal: options.signal } : {}),
     ...(options.onProgress !== undefined ? { onProgress: options.onProgress } : {}),
   };
-  const solution = isHeld(request)
+  const solution = constrainsPeakMemory(request)
     ? await firstUnderBudget(prepared, problem, asked, deadline)
     : await solveOrRefuse(problem, asked);
   if (solution.status === 'infeasible') {
@@ -111,11 +115,12 @@ export async function shardPrepared(
     ...(leastBytes === undefined ? {} : { leastBytes }),
   };
   const cheapest = noWorseThanGreedy(prepared, { ...solution, choice: expand(solution.choice) });
-  if (cheapest.status === 'optimal' && !isHeld(request))
+  if (cheapest.status === 'optimal' && !constrainsPeakMemory(request))
     return preferred(prepared, cheapest, certificate, problem.rows);
   const { choice } = cheapest;
-  const memory = activationsOf(request) === 'off' ? undefined : memoryOverTime(prepared.model, choice, prepared.table);
-  if (isHeld(request) && memory !== undefined && peakOf(memory.intervals).peakBytes > budgetBytes)
+  const memory =
+    activationsOf(request) === 'off' ? undefined : planMemoryTimeline(prepared.model, choice, prepared.table);
+  if (constrainsPeakMemory(request) && memory !== undefined && peakOf(memory.intervals).peakBytes > budgetBytes)
     return withinBudget(prepared, solution, problem, certificate, options, deadline);
   return planned(prepared, cheapest, memory, certificate);
 }
@@ -134,17 +139,17 @@ function preferred(
   const noted = choice.every((a, v) => a === solution.choice[v])
     ? prepared
     : { ...prepared, assumptions: [...prepared.assumptions, TIE_BREAK] };
-  const memory = activationsOf(request) === 'off' ? undefined : memoryOverTime(model, choice, table);
+  const memory = activationsOf(request) === 'off' ? undefined : planMemoryTimeline(model, choice, table);
   return planned(noted, { ...solution, choice }, memory, certificate);
 }
 
-/** What states alone need is a budget that works where the budget holds states, and a lower bound where it holds the peak over time. */
+/** What states alone need is a budget that works where the budget constrains states, and a lower bound where it constrains peak memory. */
 function leastBudget(
   request: PlanRequest,
   stateBytes: number | undefined,
 ): Pick<Infeasible, 'smallestBudgetBytes' | 'neededBytes'> {
   if (stateBytes === undefined) return {};
-  return isHeld(request) ? { neededBytes: stateBytes } : { smallestBudgetBytes: stateBytes };
+  return constrainsPeakMemory(request) ? { neededBytes: stateBytes } : { smallestBudgetBytes: stateBytes };
 }
 
 /** Choices to begin with: a solve that may be cut short also gets what greedy propagation finds at once. */
@@ -167,18 +172,18 @@ function noWorseThanGreedy({ model, problem, request }: Prepared, solution: Solu
   return { ...solution, choice, objective: cost, gap: (cost - solution.bound) / Math.max(1, cost), evidence };
 }
 
-/** Whether the peak over time is held within the budget. */
-export function isHeld(request: PlanRequest): boolean {
+/** Whether peak memory is constrained by the budget. */
+export function constrainsPeakMemory(request: PlanRequest): boolean {
   return activationsOf(request) === 'constraint';
 }
 
 /** The relative gap that is good enough for a request; the command's exit code goes by it. */
 export function askedGap(request: PlanRequest): number {
-  return isHeld(request) ? gapWithin(request) : request.gap;
+  return constrainsPeakMemory(request) ? gapUnderMemory(request) : request.gap;
 }
 
 /**
- * Least seconds with the states within the budget, where the peak over time must be, too. Proof of the least is worth its time
+ * Least seconds with the states within the budget, where peak memory must be, too. Proof of the least is worth its time
  * only where that plan fits: else it is but a start and a bound.
  */
 async function firstUnderBudget(
@@ -192,7 +197,7 @@ async function firstUnderBudget(
   const quick = await solveUnlessLate(problem, { ...asked, gap: gapOnTheWay(request), workLimit: workOn(problem) });
   if (quick?.status === 'infeasible') return quick;
   if (quick !== undefined) {
-    const { intervals } = memoryOverTime(model, compact.expand(quick.choice), table);
+    const { intervals } = planMemoryTimeline(model, compact.expand(quick.choice), table);
     if (quick.gap <= request.gap || peakOf(intervals).peakBytes > budgetBytes) return quick;
   }
   const starts = [...(asked.starts ?? []), ...(quick === undefined ? [] : [quick.choice])];
@@ -215,7 +220,7 @@ async function solveUnlessLate(problem: Problem, options: SolveOptions): Promise
 function planned(
   prepared: Prepared,
   solution: Solution,
-  memory: MemoryOverTime | undefined,
+  memory: PlanMemoryTimeline | undefined,
   certificate: PlanCertificate,
 ): Extract<ShardResult, { readonly status: 'planned' }> {
   const plan = writePlan(prepared, solution, memory);
@@ -253,11 +258,11 @@ export function planOfChoice(
     statistics: {},
     ties: 'engine',
   };
-  const memory = activationsOf(request) === 'off' ? undefined : memoryOverTime(model, choice, table);
+  const memory = activationsOf(request) === 'off' ? undefined : planMemoryTimeline(model, choice, table);
   return planned(prepared, solution, memory, certificate);
 }
 
-/** The plan of least seconds does not fit: the peak over time becomes a constraint, and recomputation a choice if asked. */
+/** The plan of least seconds does not fit: peak memory becomes a constraint, and recomputation a choice if asked. */
 async function withinBudget(
   prepared: Prepared,
   free: Solution,
@@ -269,7 +274,7 @@ async function withinBudget(
   const { request, budgetBytes, compact, table } = prepared;
   const started = performance.now();
   const recompute = request.checkpoint === 'auto' || request.checkpoint === 'two-stage';
-  // Second runs stand in the graph from here on: the request of the plan does not ask for them again.
+  // Recomputed nodes stand in the graph from here on: the request of the plan does not ask for them again.
   const settled: PlanRequest = { ...request, activations: 'constraint', checkpoint: 'none' };
   const firstStage = async (share: number): Promise<Int32Array | undefined> => {
     if (share === 1) return compact.expand(free.choice);
@@ -280,7 +285,7 @@ async function withinBudget(
     const solution = await solveUnlessLate({ ...problem, rows }, asked);
     return solution === undefined || solution.status === 'infeasible' ? undefined : compact.expand(solution.choice);
   };
-  const found = await planWithin(prepared, firstStage, (graph) => prepare(graph, settled, table), {
+  const found = await planUnderMemory(prepared, firstStage, (graph) => prepare(graph, settled, table), {
     recompute,
     mode: request.checkpoint === 'two-stage' ? 'two-stage' : 'joint',
     deadline,
@@ -307,12 +312,12 @@ async function withinBudget(
       },
     );
   }
-  const { prepared: after, choice, seconds, again } = found.plan;
+  const { prepared: after, choice, seconds, recomputed } = found.plan;
   const units = after.model.unitsPerSecond;
   const bound = Math.min(seconds, Math.max(found.boundSeconds, free.bound / prepared.model.unitsPerSecond));
   const evidence = [
-    `${found.rounds} problems solved for the memory over time${found.certified ? '; the bound was replayed' : ''}`,
-    `a gap of ${(100 * gapWithin(request)).toPrecision(2)} % is good enough${isGapGiven(request) ? '' : ' under a budget over time, the default'} (--gap)`,
+    `${found.rounds} problems solved for the peak memory${found.certified ? '; the bound was replayed' : ''}`,
+    `a gap of ${(100 * gapUnderMemory(request)).toPrecision(2)} % is good enough${isGapGiven(request) ? '' : ' under a peak memory budget, the default'} (--gap)`,
   ];
   if (found.twoStage !== undefined)
     evidence.push(
@@ -332,18 +337,19 @@ async function withinBudget(
   };
   const noted = {
     ...after,
-    assumptions: [...after.assumptions, KEPT_AS_MADE, ...(again.length > 0 ? [SECOND_RUNS] : [])],
+    assumptions: [...after.assumptions, KEPT_AS_MADE, ...(recomputed.length > 0 ? [RECOMPUTED_LIKE_FIRST] : [])],
   };
-  return planned(noted, solution, memoryOverTime(after.model, choice, table), {
+  return planned(noted, solution, planMemoryTimeline(after.model, choice, table), {
     ...certificate,
     ...(found.proof === undefined ? {} : { within: { ...found.proof, recompute } }),
-    ...(again.length > 0 ? { program: printGraph(prepared.program) } : {}),
+    ...(recomputed.length > 0 ? { program: printGraph(prepared.program) } : {}),
   });
 }
 
 export const KEPT_AS_MADE =
   'The bound under the memory budget is that of plans whose tensors stay as their producers leave them up to their last reader.';
-export const SECOND_RUNS = 'Second runs are placed as first runs; the bound is that of such plans.';
+export const RECOMPUTED_LIKE_FIRST =
+  'Recomputed nodes keep the placements of their first run; the bound covers such plans.';
 
 /** `shard(graph, request)`: prepare, solve, decode, re-cost. */
 export async function shard(graph: Graph, request: PlanRequest, options: ShardOptions): Promise<ShardResult> {
@@ -364,7 +370,10 @@ async function lexicographic(
   const least = await provenLeastMemory(problem, signal);
   if (least === undefined) return { problem };
   const { bytes, certificate } = least;
-  return { problem: withinBytes(problem, bytes), ...(certificate === undefined ? {} : { leastBytes: certificate }) };
+  return {
+    problem: withMemoryBound(problem, bytes),
+    ...(certificate === undefined ? {} : { leastBytes: certificate }),
+  };
 }
 
 /** Solves; what the solver cannot do in the time or size given becomes an error for the user. */
@@ -403,13 +412,14 @@ function propagated(prepared: Prepared): ShardResult {
     statistics: {},
     ties: 'engine',
   };
-  const memory = activationsOf(prepared.request) === 'off' ? undefined : memoryOverTime(model, choice, prepared.table);
+  const memory =
+    activationsOf(prepared.request) === 'off' ? undefined : planMemoryTimeline(model, choice, prepared.table);
   if (
     activationsOf(prepared.request) === 'constraint' &&
     memory !== undefined &&
     peakOf(memory.intervals).peakBytes > budgetBytes
   )
-    return { status: 'infeasible', conflict: ['propagation does not fit the memory over time'], budgetBytes };
+    return { status: 'infeasible', conflict: ['propagation does not fit the peak memory'], budgetBytes };
   return planned(prepared, solution, memory, NO_CERTIFICATE);
 }
 

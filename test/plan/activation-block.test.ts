@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest';
 import { activationBytes, type ActivationPolicy } from '../support/activation-memory.ts';
 import type { Graph } from '../../src/graph/types.ts';
 import { recomputeInBackward } from '../../src/passes/checkpoint/recompute.ts';
-import { memoryOverTime } from '../../src/plan/record/memory-timeline.ts';
+import { planMemoryTimeline } from '../../src/plan/record/memory-timeline.ts';
 import { load, solveFor, TABLE } from './support.ts';
 
 /**
@@ -51,8 +51,8 @@ async function savedBytes(policy: ActivationPolicy): Promise<number> {
   }); // prettier-ignore
   if (result.status !== 'planned') throw new Error(result.conflict.join());
   const { model } = result.prepared;
-  const { intervals, momentOfNode } = memoryOverTime(model, result.choice, TABLE);
-  const end = momentOfNode[model.graph.nodes.findIndex((n) => n.name === 'add_1')];
+  const { intervals, pointOfNode } = planMemoryTimeline(model, result.choice, TABLE);
+  const end = pointOfNode[model.graph.nodes.findIndex((n) => n.name === 'add_1')];
   return intervals
     .filter(
       (i) => i.start <= end && i.end > end && i.kind !== 'parameter' && !['add_1', 'tangents_1'].includes(i.name ?? ''),

@@ -174,6 +174,6 @@ describe('CM-58 the frontier of seconds against peak bytes', () => {
       /frontier of 1 points/,
     );
     const propagate = request('d=2', { solver: 'propagate' });
-    await expect(memoryFrontier(graph, propagate, { table: TABLE })).rejects.toThrow(/holds no budget over time/);
+    await expect(memoryFrontier(graph, propagate, { table: TABLE })).rejects.toThrow(/has no peak memory budget/);
   });
 });

@@ -2,9 +2,9 @@ import { describe, expect, test } from 'vitest';
 import { peakOf } from '../../src/cost/memory/timeline.ts';
 import { ShardwrightError } from '../../src/errors.ts';
 import type { Graph } from '../../src/graph/types.ts';
-import { memoryOverTime } from '../../src/plan/record/memory-timeline.ts';
+import { planMemoryTimeline } from '../../src/plan/record/memory-timeline.ts';
 import { livenessOf } from '../../src/plan/memory/liveness.ts';
-import { amountsAt } from '../../src/plan/memory/peak-rows.ts';
+import { liveBytesAt } from '../../src/plan/memory/peak-rows.ts';
 import { prepare } from '../../src/plan/prepare.ts';
 import { randomChoice } from '../../src/plan/record/random-plan.ts';
 import type { PlanRequest } from '../../src/plan/request/request.ts';
@@ -61,13 +61,13 @@ describe('memory over time in the plan', () => {
         for (let seed = 0; seed < 2; seed++) {
           const { model } = prepare(load(name), request(mesh, { sharing: false }), TABLE);
           const choice = randomChoice(model, seed);
-          const memory = memoryOverTime(model, choice, TABLE);
+          const memory = planMemoryTimeline(model, choice, TABLE);
           const live = livenessOf(model, TABLE);
           model.graph.nodes.forEach((node, n) => {
-            const at = memory.momentOfNode[n];
+            const at = memory.pointOfNode[n];
             if (at < 0 || node.kind !== 'call') return;
             const alive = memory.intervals.reduce((sum, i) => (i.start <= at && at <= i.end ? sum + i.bytes : sum), 0);
-            const counted = amountsAt(model, live, n).reduce((sum, a) => sum + a.keep[choice[a.variable]], 0);
+            const counted = liveBytesAt(model, live, n).reduce((sum, a) => sum + a.save[choice[a.variable]], 0);
             expect(counted, `${name} ${mesh} ${seed} ${node.name}`).toBeLessThanOrEqual(alive);
             // What no single variable knows is little: most of what is alive counts.
             if (peakOf(memory.intervals).step === at) expect(counted).toBeGreaterThan(0.5 * alive);
@@ -122,7 +122,7 @@ describe('CM-46 memory rows bind', () => {
       const plan = await checked(ffn(), 'x=32,y=8', { ...ON_2D, memoryBytes, activations: 'constraint', gap: 0.01 });
       if (plan === undefined) {
         const result = await solveFor(ffn(), 'x=32,y=8', { ...ON_2D, memoryBytes, activations: 'constraint' });
-        if (result.status !== 'infeasible') throw new Error('infeasible a moment ago');
+        if (result.status !== 'infeasible') throw new Error('infeasible a point ago');
         expect(result.neededBytes ?? result.smallestBudgetBytes).toBeGreaterThan(memoryBytes);
         continue;
       }

@@ -6,7 +6,7 @@ import type { ShardingSpace } from '../../src/mesh/sharding/space.ts';
 import { jointGraph } from '../../src/passes/autodiff/joint.ts';
 import { adamw, sgd, type Optimizer } from '../../src/passes/training/optimizer.ts';
 import { trainStep } from '../../src/passes/training/train-step.ts';
-import { memoryOverTime } from '../../src/plan/record/memory-timeline.ts';
+import { planMemoryTimeline } from '../../src/plan/record/memory-timeline.ts';
 import { decode, type Decoded } from '../../src/plan/record/decode.ts';
 import { lower } from '../../src/plan/lower/lower.ts';
 import { prepare, type Prepared } from '../../src/plan/prepare.ts';
@@ -108,8 +108,8 @@ describe('plans of whole train steps', () => {
   test('new parameters and states are written over the old ones: nothing of them is left at the end of the step', () => {
     const graph = step(adamw({ lr: 1e-3 }));
     const prepared = prepare(graph, request('d=1'), TABLE);
-    const { intervals, nodeOfMoment } = memoryOverTime(prepared.model, randomChoice(prepared.model, 0), TABLE);
-    const last = nodeOfMoment.length - 1;
+    const { intervals, nodeOfPoint } = planMemoryTimeline(prepared.model, randomChoice(prepared.model, 0), TABLE);
+    const last = nodeOfPoint.length - 1;
     const kept = intervals.filter(({ kind, end }) => end === last && kind === 'activation').map(({ name }) => name);
     const final = graph.nodes.at(-1)!;
     const read: string[] = [];

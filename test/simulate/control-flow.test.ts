@@ -10,7 +10,7 @@ import { randomPlan } from '../../src/plan/record/random-plan.ts';
 import type { Plan } from '../../src/plan/record/types.ts';
 import { verify, verifyProgram, type Verification } from '../../src/simulate/verify.ts';
 import { shrinkGraph } from '../../src/passes/sizes/shrink.ts';
-import { transplant } from '../../src/plan/questions/transfer.ts';
+import { transferPlan } from '../../src/plan/questions/transfer.ts';
 import { load, planFor, request, TABLE } from '../plan/support.ts';
 
 const FULL = process.env.SHARDWRIGHT_FULL === '1';
@@ -170,11 +170,11 @@ graph @mapped {
     expect(plan.objective.computeSeconds / whole.objective.computeSeconds).toBeCloseTo(1 / 4, 2);
     const { graph: small } = shrinkGraph(mapped, TABLE, { meshSizes: [4] });
     const prepared = prepare(small, request('d=4', { maps: 'rows' }), TABLE);
-    const v = verify(small, transplant(plan, prepared), TABLE);
+    const v = verify(small, transferPlan(plan, prepared), TABLE);
     expectRight(v);
     expect(v.collectives).toEqual({});
     // The body is the one of the program: nothing of it is cut.
-    const program = lower(small, transplant(plan, prepared), TABLE);
+    const program = lower(small, transferPlan(plan, prepared), TABLE);
     const [body] = Object.values(program.graph.subgraphs);
     expect(body.nodes.map((n) => n.type)).toEqual(small.subgraphs['each'].nodes.map((n) => n.type));
   });

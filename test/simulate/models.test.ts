@@ -6,7 +6,7 @@ import { prepare } from '../../src/plan/prepare.ts';
 import { randomPlan } from '../../src/plan/record/random-plan.ts';
 import type { PlanRequest } from '../../src/plan/request/request.ts';
 import { shardPrepared } from '../../src/plan/shard.ts';
-import { transplant } from '../../src/plan/questions/transfer.ts';
+import { transferPlan } from '../../src/plan/questions/transfer.ts';
 import { verify, type Verification } from '../../src/simulate/verify.ts';
 import { load, request, TABLE } from '../plan/support.ts';
 
@@ -74,7 +74,7 @@ describe('plans of the solver at full size', () => {
       const solved = await shardPrepared(full);
       if (solved.status !== 'planned') throw new Error('infeasible');
       const graph = reduced(original, mesh);
-      const plan = transplant(solved.plan, prepare(graph, cut(mesh), TABLE));
+      const plan = transferPlan(solved.plan, prepare(graph, cut(mesh), TABLE));
       expect(plan.nodes.map((n) => n.outputs)).toEqual(solved.plan.nodes.map((n) => n.outputs));
       expectRight(verify(graph, plan, TABLE));
     },

@@ -6,7 +6,7 @@ import { decode, stateMemory } from '../../src/plan/record/decode.ts';
 import { lower, plannedProgram } from '../../src/plan/lower/lower.ts';
 import { collectiveKind, readCollective } from '../../src/plan/lower/collectives.ts';
 import { promisedCollectives } from '../../src/plan/lower/promised.ts';
-import { memoryOverTime } from '../../src/plan/record/memory-timeline.ts';
+import { planMemoryTimeline } from '../../src/plan/record/memory-timeline.ts';
 import { prepare } from '../../src/plan/prepare.ts';
 import { randomChoice } from '../../src/plan/record/random-plan.ts';
 import { asyncTensor } from '../../src/simulate/timeline/async-tensor.ts';
@@ -203,7 +203,7 @@ function randomSimulated(graph: Graph, mesh: string, seed: number): { plan: Simu
   return {
     plan: { request: prepared.request, nodes, outputs, memory },
     seconds: computeSeconds + communicationSeconds,
-    peakBytes: peakOf(memoryOverTime(model, choice, TABLE).intervals).peakBytes,
+    peakBytes: peakOf(planMemoryTimeline(model, choice, TABLE).intervals).peakBytes,
   };
 } // prettier-ignore
 

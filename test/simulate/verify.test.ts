@@ -7,7 +7,7 @@ import { promisedCollectives } from '../../src/plan/lower/promised.ts';
 import { prepare } from '../../src/plan/prepare.ts';
 import { randomPlan } from '../../src/plan/record/random-plan.ts';
 import { shardPrepared } from '../../src/plan/shard.ts';
-import { transplant } from '../../src/plan/questions/transfer.ts';
+import { transferPlan } from '../../src/plan/questions/transfer.ts';
 import { verify, verifyProgram, type Verification } from '../../src/simulate/verify.ts';
 import { load, request, TABLE } from '../plan/support.ts';
 
@@ -63,7 +63,7 @@ describe('plans of the solver at full size, run at reduced sizes', () => {
       const solved = await shardPrepared(full);
       if (solved.status !== 'planned') throw new Error('infeasible');
       const small = prepare(reduced(model, mesh), request(mesh), TABLE);
-      const plan = transplant(solved.plan, small);
+      const plan = transferPlan(solved.plan, small);
       // The placements are those of the solver.
       expect(plan.nodes.map((n) => n.outputs)).toEqual(solved.plan.nodes.map((n) => n.outputs));
       const v = verify(small.model.graph, plan, TABLE);
@@ -147,7 +147,7 @@ describe('checkpointed plans', () => {
     const solved = await shardPrepared(full);
     if (solved.status !== 'planned') throw new Error('infeasible');
     const graph = shrinkGraph(full.program, TABLE, { meshSizes: [2, 2] }).graph;
-    const v = verify(graph, transplant(solved.plan, prepare(graph, full.request, TABLE)), TABLE);
+    const v = verify(graph, transferPlan(solved.plan, prepare(graph, full.request, TABLE)), TABLE);
     expectRight(v);
     expect(v.nodesCompared).toBeGreaterThan(20);
   });

@@ -1,3 +1,7 @@
+/**
+ * The vocabulary of collectives in per-device programs, with the meaning of every argument.
+ * Source: the functional collectives of PyTorch.
+ */
 import { internalError } from '../../errors.ts';
 import type { CollectiveKind } from '../../cost/collective-model.ts';
 import type { Arg } from '../../graph/types.ts';

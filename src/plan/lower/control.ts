@@ -1,3 +1,6 @@
+/**
+ * Control flow of the lowering. In: loops and branches with placed values. Out: bodies with collectives of their own.
+ */
 import type { Redistributor } from '../../cost/redistribution/redistribute.ts';
 import { internalError, ShardwrightError } from '../../errors.ts';
 import type { Arg, Node } from '../../graph/types.ts';

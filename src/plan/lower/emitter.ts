@@ -1,3 +1,6 @@
+/**
+ * The emitter of per-device programs. In: calls with local arguments. Out: nodes, each typed on every rank.
+ */
 import { internalError } from '../../errors.ts';
 import type { CollectiveKind } from '../../cost/collective-model.ts';
 import type { Arg, DType, Node, NodeMeta, TensorType, ValueRef, ValueType } from '../../graph/types.ts';

@@ -1,3 +1,6 @@
+/**
+ * One call of the lowering. In: a global call with placed arguments. Out: its local arguments and results.
+ */
 import { internalError, ShardwrightError } from '../../errors.ts';
 import type { Arg, Node } from '../../graph/types.ts';
 import { isList, isRef } from '../../graph/value.ts';

@@ -1,3 +1,6 @@
+/**
+ * Pieces of tensor dims. In: a sharding of a dim. Out: the rows that each rank holds.
+ */
 import { internalError, ShardwrightError } from '../../errors.ts';
 import { Shard } from '../../mesh/placements/shard.ts';
 import type { Sharding } from '../../mesh/sharding/sharding.ts';

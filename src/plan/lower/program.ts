@@ -1,3 +1,6 @@
+/**
+ * The types of per-device programs: a graph of local calls and collectives, and what it means globally.
+ */
 import type { Arg, Graph, Node, ValueType } from '../../graph/types.ts';
 import type { DeviceMesh } from '../../mesh/devices/mesh.ts';
 import type { ShardingSpace } from '../../mesh/sharding/space.ts';

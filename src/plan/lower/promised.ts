@@ -1,3 +1,6 @@
+/**
+ * Promised collectives. In: a plan. Out: the collectives that its per-device program must contain.
+ */
 import { COLLECTIVE_KINDS, type CollectiveKind } from '../../cost/collective-model.ts';
 import { internalError } from '../../errors.ts';
 import { parseMesh } from '../../mesh/devices/mesh.ts';

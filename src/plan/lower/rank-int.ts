@@ -1,3 +1,6 @@
+/**
+ * Integers that differ from rank to rank. In: one value a rank. Out: a number, or a symbol with a table of values.
+ */
 import { internalError } from '../../errors.ts';
 import type { Arg, Dim } from '../../graph/types.ts';
 import { isList } from '../../graph/value.ts';

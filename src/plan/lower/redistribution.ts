@@ -1,3 +1,7 @@
+/**
+ * Redistributions as nodes. In: a planned redistribution. Out: the collectives that were priced, in the per-device
+ * program.
+ */
 import { internalError } from '../../errors.ts';
 import type { RedistributionPlan, RedistributionStep } from '../../cost/redistribution/redistribute.ts';
 import { Partial } from '../../mesh/placements/partial.ts';

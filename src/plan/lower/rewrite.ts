@@ -1,3 +1,6 @@
+/**
+ * The table of local forms. In: an operator name. Out: the rewrite that makes its call local.
+ */
 import { internalError } from '../../errors.ts';
 import type { LocalCall, Rewrite, Rewrites } from './local-call.ts';
 import { attentionRewrites } from './rewrites/attention.ts';

@@ -1,3 +1,6 @@
+/**
+ * Rules of a call. In: the placements of a call. Out: the rule that it takes on each mesh dim.
+ */
 import { internalError } from '../../errors.ts';
 import { Partial } from '../../mesh/placements/partial.ts';
 import type { Placement } from '../../mesh/placements/placement.ts';

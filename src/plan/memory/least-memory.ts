@@ -1,3 +1,7 @@
+/**
+ * Least memory of a problem: a bound by sums of minima, and the exact minimum of the memory row.
+ * In: a problem with a memory row. Out: bytes, with the proof of the exact minimum.
+ */
 import { internalError } from '../../errors.ts';
 import { solve } from '../../solver/solve.ts';
 import type { Certificate, Problem } from '../../solver/types.ts';

@@ -1,49 +1,49 @@
+/**
+ * The bytes that are certainly alive while one node runs, as amounts of the values of single variables: the part of
+ * `planMemoryTimeline` that needs no knowledge of two variables at once. The memory at that program point is never less in a plan whose
+ * tensors stay as their producers leave them up to their last reader: a row made of these amounts cuts none of those away that
+ * keeps the budget. (A shared copy that outlives its original may be smaller; no single variable knows.)
+ *
+ * Not counted: copies that redistributions make, and tensors that are alive only through a view that changes their size.
+ * In: a model, its liveness, a program point. Out: a linear under-estimate of the live bytes there.
+ */
 import { DTYPE_BYTES } from '../../graph/types.ts';
 import { elements } from '../../ops/record/record.ts';
 import type { Liveness } from './liveness.ts';
 import type { Model } from '../model/model.ts';
 
-/**
- * The bytes that are certainly alive while one node runs, as amounts of the values of single variables: the part of
- * `memoryOverTime` that needs no knowledge of two variables at once. The memory at that moment is never less in a plan whose
- * tensors stay as their producers leave them up to their last reader: a row made of these amounts cuts none of those away that
- * keeps the budget. (A shared copy that outlives its original may be smaller; no single variable knows.)
- *
- * Left out: copies that redistributions make, and tensors that are alive only through a view that changes their size.
- */
+/** What becomes of a forward result that the backward pass wants: saved from the first run on, recomputed, or discarded. */
+export type RematDecision = 'save' | 'recompute' | 'discard';
 
-/** What becomes of a forward result that the backward pass wants: kept from the first run on, run again, or neither. */
-export type Fate = 'keep' | 'again' | 'drop';
-
-export interface MomentAmounts {
+export interface LiveBytes {
   readonly variable: number;
   readonly node: number;
-  /** Amount for each strategy of the node. `again` and `drop` are `keep` where the node has no choice. */
-  readonly keep: Float64Array;
-  readonly again: Float64Array;
-  readonly drop: Float64Array;
+  /** Amount for each strategy of the node. `recompute` and `discard` are `save` where the node has no choice. */
+  readonly save: Float64Array;
+  readonly recompute: Float64Array;
+  readonly discard: Float64Array;
 }
 
 /**
- * @param moment node that runs
- * @param chosen nodes whose fate is chosen; the results of all others stay as the graph has it
- * @param anchors nodes that are kept for certain. With them the amounts are no lower bound but an estimate: what runs again
- *   is taken to run as soon as anything up to the next anchor is needed, since one chain of second runs brings all of it
+ * @param point node that runs
+ * @param chosen nodes that have a decision; the results of all others stay as the graph has it
+ * @param anchors nodes that are saved for certain. With them the amounts are no lower bound but an estimate: what is recomputed
+ *   is taken to run as soon as anything up to the next anchor is needed, since one chain of recomputed nodes brings all of it
  */
-export function amountsAt(
+export function liveBytesAt(
   model: Model,
   live: Liveness,
-  moment: number,
+  point: number,
   chosen?: Uint8Array,
   anchors?: Uint8Array,
-): MomentAmounts[] {
+): LiveBytes[] {
   const { graph, flow, strategies, space, nodeVariable, stateBytes } = model;
   const runsFrom = anchors === undefined ? undefined : chainsOf(model, live, chosen, anchors);
   const needs = needsOf(model, live);
-  const gradients = gradientsBefore(model, moment);
-  const viewOf = viewsAlive(model, live, moment, chosen);
-  const read = readLast(model, live, moment, needs);
-  const rows: MomentAmounts[] = [];
+  const gradients = gradientsBefore(model, point);
+  const viewOf = viewsAlive(model, live, point, chosen);
+  const read = readLast(model, live, point, needs);
+  const rows: LiveBytes[] = [];
   graph.nodes.forEach((node, n) => {
     const variable = nodeVariable[n];
     if (variable < 0) return;
@@ -69,43 +69,43 @@ export function amountsAt(
         state === undefined
           ? bytesOf(value, 0)
           : state.localElements.map((local) => local * (state.parameter + state.optimizer + gradient));
-      rows.push({ variable, node: n, keep: amounts, again: amounts, drop: amounts });
+      rows.push({ variable, node: n, save: amounts, recompute: amounts, discard: amounts });
       return;
     }
-    if (n > moment) return;
-    let keep: Float64Array | undefined;
-    let again: Float64Array | undefined;
-    let drop: Float64Array | undefined;
+    if (n > point) return;
+    let save: Float64Array | undefined;
+    let recompute: Float64Array | undefined;
+    let discard: Float64Array | undefined;
     const add = (to: Float64Array | undefined, what: Float64Array): Float64Array => to === undefined ? what : to.map((b, s) => b + what[s]); // prettier-ignore
     for (let k = 0; k < flow.results[n].length; k++) {
       const value = flow.results[n][k];
       if (value < 0) continue;
       if (live.view[n] === 1) {
-        const isKept = chosen?.[n] === 1 ? moment < needs.until[value] : viewOf.has(value);
-        if (isKept) keep = add(keep, bytesOf(value, set.inputCount + k));
+        const isKept = chosen?.[n] === 1 ? point < needs.until[value] : viewOf.has(value);
+        if (isKept) save = add(save, bytesOf(value, set.inputCount + k));
         continue;
       }
-      const forward = n === moment || moment < live.lastForward[value];
+      const forward = n === point || point < live.lastForward[value];
       // What is kept because the graph says so counts through its views (`viewsAlive`).
-      const kept = forward || moment < (chosen?.[n] === 1 ? needs.until : live.lastBackward)[value];
-      const backward = needs.first[value] >= 0 && moment >= (runsFrom ?? needs.first)[value] && moment < needs.last[value]; // prettier-ignore
+      const kept = forward || point < (chosen?.[n] === 1 ? needs.until : live.lastBackward)[value];
+      const backward = needs.first[value] >= 0 && point >= (runsFrom ?? needs.first)[value] && point < needs.last[value]; // prettier-ignore
       if (!kept && !forward && !backward) continue;
       const bytes = bytesOf(value, set.inputCount + k);
-      if (kept) keep = add(keep, bytes);
-      if (forward || backward) again = add(again, bytes);
-      if (forward) drop = add(drop, bytes);
+      if (kept) save = add(save, bytes);
+      if (forward || backward) recompute = add(recompute, bytes);
+      if (forward) discard = add(discard, bytes);
     }
     // What nobody reads later is there as this node takes it: in its own placement, or in a copy.
-    if (n === moment)
+    if (n === point)
       for (const [value, slot] of read) {
         const bytes = bytesOf(value, slot);
-        keep = add(keep, bytes);
-        again = add(again, bytes);
-        drop = add(drop, bytes);
+        save = add(save, bytes);
+        recompute = add(recompute, bytes);
+        discard = add(discard, bytes);
       }
     const zero = new Float64Array(set.count);
-    if (keep !== undefined || again !== undefined)
-      rows.push({ variable, node: n, keep: keep ?? zero, again: again ?? zero, drop: drop ?? zero });
+    if (save !== undefined || recompute !== undefined)
+      rows.push({ variable, node: n, save: save ?? zero, recompute: recompute ?? zero, discard: discard ?? zero });
   });
   return rows;
 }
@@ -115,12 +115,12 @@ interface Needs {
   /** First and last backward reader of the value or of views of it. */
   readonly first: Int32Array;
   readonly last: Int32Array;
-  /** Last backward node until which a kept value is of use, second runs that start from it included. */
+  /** Last backward node until which a kept value is of use, recomputed nodes that start from it included. */
   readonly until: Int32Array;
 }
 
 /**
- * A second run is taken to happen at the first backward reader of its result, or, where it has none, at the first of what is
+ * A recomputed node is taken to happen at the first backward reader of its result, or, where it has none, at the first of what is
  * computed from it.
  */
 function needsOf(model: Model, live: Liveness): Needs {
@@ -154,7 +154,7 @@ function needsOf(model: Model, live: Liveness): Needs {
   return { first, last, until };
 }
 
-/** The backward node at which the second run of a value happens, when all that may run again between anchors does. */
+/** The backward node at which a value is recomputed, when all that may be recomputed between anchors is. */
 function chainsOf(
   { graph, flow }: Model,
   live: Liveness,
@@ -172,15 +172,15 @@ function chainsOf(
 }
 
 /** Values that a node reads as the last of all, with their input positions: one of each storage, inputs of the program left out. */
-function readLast(model: Model, live: Liveness, moment: number, needs: Needs): [value: number, slot: number][] {
+function readLast(model: Model, live: Liveness, point: number, needs: Needs): [value: number, slot: number][] {
   const { graph, flow } = model;
   const later = new Set<number>();
   live.root.forEach((root, value) => {
-    if (Math.max(live.lastForward[value], live.lastBackward[value], needs.until[value]) > moment) later.add(root);
+    if (Math.max(live.lastForward[value], live.lastBackward[value], needs.until[value]) > point) later.add(root);
   });
   const out: [number, number][] = [];
   const seen = new Set<number>();
-  flow.inputs[moment].forEach((value, slot) => {
+  flow.inputs[point].forEach((value, slot) => {
     const root = live.root[value];
     if (later.has(root) || seen.has(root) || graph.nodes[flow.values[root].node].kind === 'placeholder') return;
     seen.add(root);
@@ -189,11 +189,11 @@ function readLast(model: Model, live: Liveness, moment: number, needs: Needs): [
   return out;
 }
 
-/** Roles of parameters whose gradient is made before a moment. */
-function gradientsBefore({ flow }: Model, moment: number): Set<string> {
+/** Roles of parameters whose gradient is made before a point. */
+function gradientsBefore({ flow }: Model, point: number): Set<string> {
   const names = new Set<string>();
   for (const { output, value } of flow.outputs)
-    if (output.role === 'grad' && value >= 0 && output.of !== undefined && flow.values[value].node < moment)
+    if (output.role === 'grad' && value >= 0 && output.of !== undefined && flow.values[value].node < point)
       names.add(output.of);
   return names;
 }
@@ -202,18 +202,18 @@ function gradientsBefore({ flow }: Model, moment: number): Set<string> {
  * Views that stand for their storage: of each storage whose own value nobody reads any more, the last view of the same size
  * that is still to be read. What is moved on the way to a view is as large as the view, so its bytes count either way.
  */
-function viewsAlive(model: Model, live: Liveness, moment: number, chosen: Uint8Array | undefined): Set<number> {
+function viewsAlive(model: Model, live: Liveness, point: number, chosen: Uint8Array | undefined): Set<number> {
   const { graph, flow } = model;
   const best = new Map<number, number>();
   const size = (value: number): number => elements(flow.values[value].meta.shape) * DTYPE_BYTES[flow.values[value].meta.dtype]; // prettier-ignore
   const last = (value: number): number => Math.max(live.lastForward[value], live.lastBackward[value]);
   graph.nodes.forEach((_, n) => {
-    if (live.view[n] === 0 || n > moment || chosen?.[n] === 1) return;
+    if (live.view[n] === 0 || n > point || chosen?.[n] === 1) return;
     for (const value of flow.results[n]) {
-      if (value < 0 || last(value) <= moment) continue;
+      if (value < 0 || last(value) <= point) continue;
       const root = live.root[value];
       const producer = graph.nodes[flow.values[root].node];
-      if (producer.kind === 'placeholder' || last(root) > moment || size(root) !== size(value)) continue;
+      if (producer.kind === 'placeholder' || last(root) > point || size(root) !== size(value)) continue;
       if (chosen?.[flow.values[root].node] === 1) continue;
       const known = best.get(root);
       if (known === undefined || last(known) < last(value)) best.set(root, value);

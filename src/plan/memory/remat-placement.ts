@@ -1,14 +1,18 @@
+/**
+ * The placement of recomputed nodes: each like its first run.
+ * In: a model and a choice, the model of the graph with recomputed nodes. Out: the same choice on that graph.
+ */
 import { internalError } from '../../errors.ts';
 import type { Model } from '../model/model.ts';
 
 /**
- * The choice of a graph with second runs that places every node as the graph without them did, second runs as their first
+ * The choice of a graph with recomputed nodes that places every node as the graph without them did, recomputed nodes as their first
  * ones. Shared copies and free outputs are then chosen for the least seconds, one by one: nothing else depends on them.
  *
  * @param originalOf first run by the name of its second
  * @returns undefined when some node cannot be placed so
  */
-export function placedLikeFirstRuns(
+export function placeRecomputedNodes(
   before: Model,
   choice: Int32Array,
   after: Model,

@@ -1,51 +1,53 @@
+/**
+ * Sharding and checkpointing as one problem. A forward node whose result the backward pass wants has the domain
+ * strategy x decision: `save` its result, `recompute` it in the backward pass in the same placement, or `discard` it (nothing that
+ * is recomputed needs it).
+ *
+ *  - recomputing costs the node's seconds once more, and what its inputs cost to move once more;
+ *  - a recomputed node needs inputs that are saved or recomputed, and so does every backward reader;
+ *  - a kept view keeps its storage, which may be a moved copy, in the view's own placement; views that change the size are
+ *    always taken again; random and unknown operators are never recomputed;
+ *  - the bytes of a point enter as a linear row (`liveBytesAt`).
+ *
+ * In: a model, its liveness, a compact problem. Out: a problem whose values are pairs of strategy and decision.
+ * Source: the integer program of Checkmate (P. Jain et al., MLSys 2020), with placements.
+ */
 import type { LinearRow, Problem } from '../../solver/types.ts';
 import type { CompactProblem } from '../../solver/problem/restrict.ts';
 import type { Liveness } from './liveness.ts';
 import type { Model } from '../model/model.ts';
-import type { Fate, MomentAmounts } from './peak-rows.ts';
+import type { RematDecision, LiveBytes } from './peak-rows.ts';
 
-/**
- * Sharding and checkpointing as one choice problem. A forward node whose result the backward pass wants has the domain
- * strategy x fate: `keep` its result, run it `again` in the backward pass in the same placement, or `drop` it (nothing that
- * runs again needs it).
- *
- *  - again costs the node's seconds once more, and what its inputs cost to move once more;
- *  - a node that runs again needs inputs that are kept or run again, and so does every backward reader;
- *  - a kept view keeps its storage, which may be a moved copy, in the view's own placement; views that change the size are
- *    always taken again; random and unknown operators never run again;
- *  - the bytes of a moment enter as a linear row (`amountsAt`).
- *
- */
-export interface JointProblem {
+export interface RematProblem {
   readonly problem: Problem;
-  /** Compact choice (strategies, copies, outputs) of a choice of the joint problem. */
+  /** Compact choice (strategies, copies, outputs) of a choice of the rematerialization problem. */
   readonly strategies: (choice: Int32Array) => Int32Array;
-  /** Nodes that run again under a choice. */
-  readonly again: (choice: Int32Array) => number[];
-  /** The other way. Nodes that are neither in `again` nor without choice are kept. */
-  readonly join: (compact: Int32Array, again: ReadonlySet<number>) => Int32Array;
-  /** Number of fates of a variable; value s * fates + k takes strategy s and fate k. */
-  readonly fatesOf: (variable: number) => number;
-  readonly row: (amounts: readonly MomentAmounts[], name: string, bound: number) => LinearRow;
+  /** Nodes that are recomputed under a choice. */
+  readonly recomputed: (choice: Int32Array) => number[];
+  /** The other way. Nodes that are neither in `recomputed` nor without choice are saved. */
+  readonly join: (compact: Int32Array, recomputed: ReadonlySet<number>) => Int32Array;
+  /** Number of decisions of a variable; value s * decisions + k takes strategy s and decision k. */
+  readonly decisionsOf: (variable: number) => number;
+  readonly row: (amounts: readonly LiveBytes[], name: string, bound: number) => LinearRow;
 }
 
-/** Fates that a node may choose among; one fate is no choice. */
-export type Fates = ReadonlyMap<number, readonly Fate[]>;
+/** Decisions that a node may choose among; one decision is no choice. */
+export type RematDecisions = ReadonlyMap<number, readonly RematDecision[]>;
 
 /**
- * The nodes that have a choice of fate.
+ * The nodes that have a decision.
  *
  * @param smallBytes results that are smaller than this, whole, are kept without being asked: they decide nothing
  */
-export function fatesOf(
+export function decisionsOf(
   model: Model,
   live: Liveness,
   bytesOf: (value: number) => number,
   smallBytes: number,
-  canRunAgain: (node: number) => boolean,
-): Map<number, readonly Fate[]> {
+  canRecompute: (node: number) => boolean,
+): Map<number, readonly RematDecision[]> {
   const { graph, flow } = model;
-  const fates = new Map<number, readonly Fate[]>();
+  const decisions = new Map<number, readonly RematDecision[]>();
   // A kept view is its storage kept, moved or not; that needs views of the size of a result that something computed.
   const standsForStorage = (n: number): boolean => {
     const root = live.root[flow.results[n][0]];
@@ -56,48 +58,50 @@ export function fatesOf(
     const results = [...flow.results[n]].filter((v) => v >= 0);
     const read = results.some((v) => live.firstBackward[v] >= 0);
     const small = results.every((v) => bytesOf(v) < smallBytes);
-    if (!canRunAgain(n) || (small && live.view[n] === 0)) continue;
-    const list: Fate[] = live.view[n] === 1 && !standsForStorage(n) ? ['again'] : ['keep', 'again'];
-    if (!read) list.push('drop');
-    fates.set(n, list);
+    if (!canRecompute(n) || (small && live.view[n] === 0)) continue;
+    const list: RematDecision[] = live.view[n] === 1 && !standsForStorage(n) ? ['recompute'] : ['save', 'recompute'];
+    if (!read) list.push('discard');
+    decisions.set(n, list);
   }
-  return fates;
+  return decisions;
 }
 
 /**
- * Second runs are placed as first runs: the domain has one strategy a node.
+ * Recomputed nodes are placed as first runs: the domain has one strategy a node.
  *
- * @param charge what a second run pays to move its inputs again. `as placed`: all that the first paid, except that a weight
+ * @param charge what a recomputed node pays to move its inputs again. `as placed`: all that the first paid, except that a weight
  *   which the backward pass gathers for itself is gathered once for both. `sure`: only moves that nothing else in the backward
  *   pass can share, which makes the optimum a lower bound on the plans that this problem stands for.
  */
-export function jointProblem(
+export function rematProblem(
   model: Model,
   compact: CompactProblem,
-  fates: Fates,
+  decisions: RematDecisions,
   charge: 'as placed' | 'sure',
   live: Liveness,
-): JointProblem {
+): RematProblem {
   const { problem } = compact;
   const { edges } = problem;
-  const fateOf: (readonly Fate[] | undefined)[] = new Array<readonly Fate[] | undefined>(problem.domains.length);
+  const optionsOf: (readonly RematDecision[] | undefined)[] = new Array<readonly RematDecision[] | undefined>(
+    problem.domains.length,
+  );
   const nodeOf = new Int32Array(problem.domains.length).fill(-1);
-  for (const [n, list] of fates) {
-    fateOf[model.nodeVariable[n]] = list;
+  for (const [n, list] of decisions) {
+    optionsOf[model.nodeVariable[n]] = list;
     nodeOf[model.nodeVariable[n]] = n;
   }
   const full = fullValues(compact);
-  const shared = sharedVariables(model, live, fates, charge);
-  const domains = problem.domains.map((size, v) => size * (fateOf[v]?.length ?? 1));
+  const shared = sharedVariables(model, live, decisions, charge);
+  const domains = problem.domains.map((size, v) => size * (optionsOf[v]?.length ?? 1));
 
   const vectors: Float64Array[] = [...problem.vectors];
   const vectorIds = new Map<string, number>();
   const unary = problem.unary.map((id, v) => {
-    const list = fateOf[v];
+    const list = optionsOf[v];
     if (list === undefined) return id;
     return interned(vectorIds, vectors, `${id}|${list.join()}`, () => {
       const own = problem.vectors[id];
-      return spread(own.length, list, (s, fate) => (fate === 'again' ? 2 * own[s] : own[s]));
+      return spread(own.length, list, (s, decision) => (decision === 'recompute' ? 2 * own[s] : own[s]));
     });
   });
 
@@ -110,29 +114,31 @@ export function jointProblem(
   const table: number[] = [];
   const firstMap: number[] = [];
   const secondMap: number[] = [];
-  /** Map of a variable with fates: the class of its strategy times `classes`, plus the class of its fate. */
+  /** Map of a variable with decisions: the class of its strategy times `classes`, plus the class of its decision. */
   const mapOf = (
     variable: number,
     id: number,
     classes: number,
-    classOf: (fate: Fate) => number,
+    classOf: (decision: RematDecision) => number,
     tag: string,
   ): number => {
-    const list = fateOf[variable];
+    const list = optionsOf[variable];
     if (list === undefined) return id;
     const size = problem.domains[variable];
     return interned(mapIds, maps, `${id}|${size}|${list.join()}|${tag}`, () =>
-      Int32Array.from(spread(size, list, (s, fate) => (id < 0 ? s : problem.maps[id][s]) * classes + classOf(fate))),
+      Int32Array.from(
+        spread(size, list, (s, decision) => (id < 0 ? s : problem.maps[id][s]) * classes + classOf(decision)),
+      ),
     );
   };
   const presence = interned(tableIds, tables, 'presence', () => ({ rows: 2, columns: 2, costs: Float64Array.of(0, 0, 0, Infinity) })); // prettier-ignore
-  const presenceOf = (fate: Fate): number => (fate === 'drop' ? 1 : 0);
-  const againOf = (fate: Fate): number => (fate === 'again' ? 1 : 0);
+  const presenceOf = (decision: RematDecision): number => (decision === 'discard' ? 1 : 0);
+  const recomputeOf = (decision: RematDecision): number => (decision === 'recompute' ? 1 : 0);
   const linked = new Set<string>();
   for (let e = 0; e < edges.first.length; e++) {
     const [a, b] = [edges.first[e], edges.second[e]];
-    // An edge always runs from producer or copy to consumer; ties of parameters have no fates.
-    const twice = fateOf[b]?.includes('again') === true && shared[a] === 0;
+    // An edge always runs from producer or copy to consumer; ties of parameters have no decisions.
+    const twice = optionsOf[b]?.includes('recompute') === true && shared[a] === 0;
     const old = problem.tables[edges.table[e]];
     const id = !twice
       ? edges.table[e]
@@ -145,13 +151,13 @@ export function jointProblem(
     second.push(b);
     table.push(id);
     firstMap.push(mapOf(a, edges.firstMap[e], 1, () => 0, 'strategy'));
-    secondMap.push(twice ? mapOf(b, edges.secondMap[e], 2, againOf, 'again') : mapOf(b, edges.secondMap[e], 1, () => 0, 'strategy')); // prettier-ignore
+    secondMap.push(twice ? mapOf(b, edges.secondMap[e], 2, recomputeOf, 'recompute') : mapOf(b, edges.secondMap[e], 1, () => 0, 'strategy')); // prettier-ignore
   }
-  for (const [n, list] of fates) {
-    if (!list.includes('again')) continue;
+  for (const [n, list] of decisions) {
+    if (!list.includes('recompute')) continue;
     for (const value of model.flow.inputs[n]) {
       const producer = model.nodeVariable[model.flow.values[value].node];
-      if (fateOf[producer]?.includes('drop') !== true) continue;
+      if (optionsOf[producer]?.includes('discard') !== true) continue;
       const own = model.nodeVariable[n];
       const key = `${producer}:${own}`;
       if (linked.has(key)) continue;
@@ -160,12 +166,12 @@ export function jointProblem(
       second.push(own);
       table.push(presence);
       firstMap.push(mapOf(producer, -1, 0, presenceOf, 'presence'));
-      secondMap.push(mapOf(own, -1, 0, againOf, 'runs'));
+      secondMap.push(mapOf(own, -1, 0, recomputeOf, 'runs'));
     }
   }
-  const split = (v: number, value: number): { s: number; fate: Fate | undefined } => {
-    const list = fateOf[v];
-    return list === undefined ? { s: value, fate: undefined } : { s: Math.floor(value / list.length), fate: list[value % list.length] }; // prettier-ignore
+  const split = (v: number, value: number): { s: number; decision: RematDecision | undefined } => {
+    const list = optionsOf[v];
+    return list === undefined ? { s: value, decision: undefined } : { s: Math.floor(value / list.length), decision: list[value % list.length] }; // prettier-ignore
   };
   return {
     problem: {
@@ -185,33 +191,39 @@ export function jointProblem(
       rows: [],
     },
     strategies: (choice) => choice.map((value, v) => split(v, value).s),
-    again: (choice) =>
-      [...fates.keys()].filter((n) => split(model.nodeVariable[n], choice[model.nodeVariable[n]]).fate === 'again'),
-    join: (chosen, again) =>
+    recomputed: (choice) =>
+      [...decisions.keys()].filter(
+        (n) => split(model.nodeVariable[n], choice[model.nodeVariable[n]]).decision === 'recompute',
+      ),
+    join: (chosen, recomputed) =>
       chosen.map((s, v) => {
-        const list = fateOf[v];
+        const list = optionsOf[v];
         if (list === undefined) return s;
-        const wanted: Fate = again.has(nodeOf[v]) ? 'again' : list.includes('drop') && !list.includes('keep') ? 'drop' : 'keep'; // prettier-ignore
+        const wanted: RematDecision = recomputed.has(nodeOf[v]) ? 'recompute' : list.includes('discard') && !list.includes('save') ? 'discard' : 'save'; // prettier-ignore
         return s * list.length + Math.max(0, list.indexOf(wanted));
       }),
-    fatesOf: (v) => fateOf[v]?.length ?? 1,
+    decisionsOf: (v) => optionsOf[v]?.length ?? 1,
     row: (amounts, name, bound) => ({
       name,
       bound: Math.floor(bound),
       variables: Int32Array.from(amounts, ({ variable }) => variable),
-      amounts: amounts.map(({ variable, keep, again, drop }) => {
+      amounts: amounts.map(({ variable, save, recompute, discard }) => {
         const values = full(variable);
-        const list = fateOf[variable];
-        if (list === undefined) return Float64Array.from(values, (s) => keep[s]);
-        const of = { keep, again, drop };
-        return spread(values.length, list, (i, fate) => of[fate][values[i]]);
+        const list = optionsOf[variable];
+        if (list === undefined) return Float64Array.from(values, (s) => save[s]);
+        const of = { save, recompute, discard };
+        return spread(values.length, list, (i, decision) => of[decision][values[i]]);
       }),
     }),
   };
 }
 
-/** Entry s * fates + k for every strategy s and fate k. */
-function spread(size: number, list: readonly Fate[], at: (s: number, fate: Fate) => number): Float64Array {
+/** Entry s * decisions + k for every strategy s and decision k. */
+function spread(
+  size: number,
+  list: readonly RematDecision[],
+  at: (s: number, decision: RematDecision) => number,
+): Float64Array {
   const out = new Float64Array(size * list.length);
   for (let s = 0; s < size; s++) for (let k = 0; k < list.length; k++) out[s * list.length + k] = at(s, list[k]);
   return out;
@@ -233,11 +245,17 @@ export function fullValues({ problem, expand }: CompactProblem): (variable: numb
   return (variable) => Int32Array.from({ length: problem.domains[variable] }, (_, a) => columns[a][variable]);
 }
 
-/** 1 for the variables of values, and of their copies, whose moves to second runs are not charged. */
-function sharedVariables(model: Model, live: Liveness, fates: Fates, charge: 'as placed' | 'sure'): Uint8Array {
+/** 1 for the variables of values, and of their copies, whose moves to recomputed nodes are not charged. */
+function sharedVariables(
+  model: Model,
+  live: Liveness,
+  decisions: RematDecisions,
+  charge: 'as placed' | 'sure',
+): Uint8Array {
   const { graph, flow, nodeVariable, variables, copies } = model;
   const readers = new Int32Array(flow.values.length);
-  for (const [n, list] of fates) if (list.includes('again')) for (const value of flow.inputs[n]) readers[value]++;
+  for (const [n, list] of decisions)
+    if (list.includes('recompute')) for (const value of flow.inputs[n]) readers[value]++;
   const isShared = (value: number): boolean =>
     graph.nodes[flow.values[live.root[value]].node].kind === 'placeholder' ||
     (charge === 'sure' && (live.firstBackward[value] >= 0 || readers[value] > 1));

@@ -1,26 +1,28 @@
+/**
+ * Parts of a rematerialization problem and questions about them, as problems.
+ * In: the problem, the decisions to fix or the row to minimise. Out: the restricted problem.
+ */
 import type { LinearRow, Problem } from '../../solver/types.ts';
 import { compactProblem, KeptLists, type CompactProblem } from '../../solver/problem/restrict.ts';
-import type { JointProblem } from './remat-problem.ts';
-
-/** Parts of a joint problem and questions about them, as problems. */
+import type { RematProblem } from './remat-problem.ts';
 
 /** All of a problem. */
 export function whole(problem: Problem): CompactProblem {
   return { problem, expand: (choice) => choice, contract: (choice) => choice };
 }
 
-/** The joint problem with every strategy, copy and output fixed and the fates left: checkpointing after sharding. */
-export function fixedStrategies(joint: JointProblem, compact: Int32Array): CompactProblem {
+/** The rematerialization problem with every strategy, copy and output fixed and the decisions left: checkpointing after sharding. */
+export function fixedStrategies(remat: RematProblem, compact: Int32Array): CompactProblem {
   const lists = new KeptLists();
-  const kept = Array.from(joint.problem.domains, (size, v) => {
-    const fates = joint.fatesOf(v);
-    const from = compact[v] * fates;
-    return lists.of(`${from}:${fates}:${size}`, () => Int32Array.from({ length: fates }, (_, k) => from + k));
+  const kept = Array.from(remat.problem.domains, (size, v) => {
+    const decisions = remat.decisionsOf(v);
+    const from = compact[v] * decisions;
+    return lists.of(`${from}:${decisions}:${size}`, () => Int32Array.from({ length: decisions }, (_, k) => from + k));
   });
-  return compactProblem(joint.problem, kept);
+  return compactProblem(remat.problem, kept);
 }
 
-/** Rows of the joint problem on the values that a restricted one has. */
+/** Rows of the rematerialization problem on the values that a restricted one has. */
 export function restrictRows(rows: readonly LinearRow[], restricted: CompactProblem): LinearRow[] {
   const { domains } = restricted.problem;
   const most = domains.reduce((a, b) => Math.max(a, b), 0);

@@ -1,3 +1,13 @@
+/**
+ * Transient memory: what is alive at one program point because of a single decision. A redistribution step holds its
+ * operand and its result, a node its inputs and its results. No linear row over one variable at a time knows of the former, and rows of other points know
+ * of neither. Decisions that hold more than a limit are taken out of the problem.
+ *
+ * With the limit `budget - least states` every plan within the budget is left (states are alive throughout, and what is
+ * counted here is no state): bounds stay bounds. With a limit on single copies besides, the problem is a part of it, to look
+ * for plans in.
+ * In: a model and its liveness. Out: problems without decisions that hold more than a limit at once.
+ */
 import { DTYPE_BYTES } from '../../graph/types.ts';
 import { elements } from '../../ops/record/record.ts';
 import type { CompactProblem } from '../../solver/problem/restrict.ts';
@@ -6,25 +16,16 @@ import type { Liveness } from './liveness.ts';
 import type { CopyVariable, Model, Use } from '../model/model.ts';
 import { moved } from '../model/tables.ts';
 
-/** What one decision may hold at a moment, see `Transients`. */
-export interface HeldLimits {
+/** What one decision may hold at a program point, see `Transients`. */
+export interface TransientLimits {
   /** Operand and result of a step, inputs and results of a node. */
-  readonly heldBytes: number;
+  readonly transientBytes: number;
   /** The result of one step of a redistribution. */
   readonly copyBytes: number;
 }
 
-/**
- * What is alive at one moment because of a single decision: a redistribution step holds its operand and its result, a node
- * its inputs and its results. No linear row over one variable at a time knows of the former, and rows of other moments know
- * of neither. Decisions that hold more than a limit are taken out of the problem.
- *
- * With the limit `budget - least states` every plan within the budget is left (states are alive throughout, and what is
- * counted here is no state): bounds stay bounds. With a limit on single copies besides, the problem is a part of it, to look
- * for plans in.
- */
 export class Transients {
-  private readonly moves = new Map<string, HeldLimits>();
+  private readonly moves = new Map<string, TransientLimits>();
   private readonly full: Float64Array;
 
   constructor(
@@ -60,9 +61,9 @@ export class Transients {
     return heaviest;
   }
 
-  /** A compact problem of the model without decisions that hold more than the limits at a moment. */
-  within(compact: CompactProblem, limits: HeldLimits): CompactProblem {
-    const asked = Math.min(limits.heldBytes / 2, limits.copyBytes);
+  /** A compact problem of the model without decisions that hold more than the limits at a point. */
+  restrict(compact: CompactProblem, limits: TransientLimits): CompactProblem {
+    const asked = Math.min(limits.transientBytes / 2, limits.copyBytes);
     const { model } = this;
     const { problem } = compact;
     const { edges } = problem;
@@ -91,18 +92,18 @@ export class Transients {
   }
 
   /** Values of copies and nodes that hold too much by themselves. */
-  private withoutValues(compact: CompactProblem, limits: HeldLimits): CompactProblem {
+  private withoutValues(compact: CompactProblem, limits: TransientLimits): CompactProblem {
     const { model } = this;
     const { problem } = compact;
     const { flow, nodeVariable } = model;
     const over = new Map<number, Uint8Array>();
-    const asked = Math.min(limits.heldBytes / 2, limits.copyBytes);
+    const asked = Math.min(limits.transientBytes / 2, limits.copyBytes);
     for (const copy of model.copies)
       if (this.full[flow.values[copy.value].type] > asked) over.set(copy.variable, this.copyOver(copy, limits));
     model.graph.nodes.forEach((node, n) => {
       if (nodeVariable[n] < 0 || node.kind !== 'call' || this.live.view[n] === 1) return;
       const most = [...flow.inputs[n], ...flow.results[n]].reduce((sum, v) => sum + (v < 0 ? 0 : this.full[flow.values[v].type]), 0); // prettier-ignore
-      if (most > limits.heldBytes) over.set(nodeVariable[n], this.nodeOver(n, limits.heldBytes));
+      if (most > limits.transientBytes) over.set(nodeVariable[n], this.nodeOver(n, limits.transientBytes));
     });
     const vectors = [...problem.vectors];
     const unary = Int32Array.from(problem.unary);
@@ -123,7 +124,7 @@ export class Transients {
   }
 
   /** Row-major over the values that the producer or the copy leaves, and the demands of the use. */
-  private useOver(use: Use, limits: HeldLimits): Uint8Array {
+  private useOver(use: Use, limits: TransientLimits): Uint8Array {
     const { model } = this;
     const { charges } = model;
     const { node, result } = model.flow.values[use.value];
@@ -148,7 +149,7 @@ export class Transients {
     return out;
   }
 
-  private copyOver({ value, owned, copy }: CopyVariable, limits: HeldLimits): Uint8Array {
+  private copyOver({ value, owned, copy }: CopyVariable, limits: TransientLimits): Uint8Array {
     const ofInput = this.isInput(value);
     return Uint8Array.from(owned, (from, z) => (copy[z] >= 0 && this.moveOver(value, from, copy[z], ofInput, limits) ? 1 : 0)); // prettier-ignore
   }
@@ -178,28 +179,28 @@ export class Transients {
     return out;
   }
 
-  private moveOver(value: number, from: number, to: number, ofInput: boolean, limits: HeldLimits): boolean {
+  private moveOver(value: number, from: number, to: number, ofInput: boolean, limits: TransientLimits): boolean {
     if (from === to) return false;
-    const { heldBytes, copyBytes } = this.move(value, from, to, ofInput);
-    return heldBytes > limits.heldBytes || copyBytes > limits.copyBytes;
+    const { transientBytes, copyBytes } = this.move(value, from, to, ofInput);
+    return transientBytes > limits.transientBytes || copyBytes > limits.copyBytes;
   }
 
   /** Most bytes that a step of a redistribution holds: its result and, unless a state or input of the program, its operand. */
-  private move(value: number, from: number, to: number, ofInput: boolean): HeldLimits {
+  private move(value: number, from: number, to: number, ofInput: boolean): TransientLimits {
     const { flow, redistributor } = this.model;
     const key = `${flow.values[value].type}:${from}:${to}:${ofInput}`;
     let known = this.moves.get(key);
     if (known === undefined) {
-      let [heldBytes, copyBytes] = [0, 0];
+      let [transientBytes, copyBytes] = [0, 0];
       let operand = ofInput ? 0 : this.bytes(value, from);
       for (const step of redistributor.plan(moved(flow.values[value].meta), from, to)?.steps ?? []) {
         if (step.kind === 'relabel' || (step.kind === 'slice' && step.bytes === 0) || step.groupSize === 1) continue;
         const result = this.bytes(value, step.to);
-        heldBytes = Math.max(heldBytes, operand + result);
+        transientBytes = Math.max(transientBytes, operand + result);
         copyBytes = Math.max(copyBytes, result);
         operand = result;
       }
-      known = { heldBytes, copyBytes };
+      known = { transientBytes, copyBytes };
       this.moves.set(key, known);
     }
     return known;

@@ -1,10 +1,11 @@
+/**
+ * Types of the search for a plan whose peak memory is constrained: its options and its result.
+ */
 import type { Certificate, Progress } from '../../solver/types.ts';
 import type { Deadline } from '../request/deadline.ts';
 import type { FittingPlan } from './evaluate-choice.ts';
 
-/** What the search for a plan within a budget over time is asked, and what it answers. */
-
-export interface WithinMemory {
+export interface MemoryPlanResult {
   /** Undefined when none was found. */
   readonly plan: FittingPlan | undefined;
   /** Sharding first, checkpointing after, for comparison; undefined when that finds no plan or was not asked for. */
@@ -15,7 +16,7 @@ export interface WithinMemory {
   readonly neededBytes?: number;
   /** Whether the bound was replayed by the checker. */
   readonly certified: boolean;
-  /** Its proof, and the nodes at whose moments memory is a row of the problem that it is about. */
+  /** Its proof, and the nodes at which memory is a row of the problem that it is about. */
   readonly proof?: { readonly moments: readonly string[]; readonly certificate: Certificate };
   /** Problems solved on the way. */
   readonly rounds: number;
@@ -23,7 +24,7 @@ export interface WithinMemory {
   readonly isOutOfTime: boolean;
 }
 
-export interface WithinOptions {
+export interface MemoryPlanOptions {
   /** Whether forward results may be computed again. */
   readonly recompute: boolean;
   /** `two-stage`: placements are those of the first stage; `joint`: both are chosen at once, from there. */

@@ -1,3 +1,7 @@
+/**
+ * Builds the planning model. In: strategies, prices and options of a graph (`BuildInput`). Out: the model with its
+ * problem.
+ */
 import { placeholdersByRoleName } from '../../graph/carried.ts';
 import { shareCopies } from './copies.ts';
 import type { BuildInput } from './input.ts';

@@ -1,3 +1,6 @@
+/**
+ * Shared copies. In: the uses of every value. Out: one copy variable for each value that several uses of one phase need.
+ */
 import type { ChargedType } from '../../cost/redistribution/charges.ts';
 import { runsOf } from '../../strategy/runs.ts';
 import type { BuildInput } from './input.ts';

@@ -1,10 +1,14 @@
+/**
+ * The greedy baseline and starting placements. In: a model and its problem. Out: choices that never look ahead.
+ * Source: node-by-node propagation, as an eager tensor library shards.
+ */
 import type { Problem } from '../../solver/types.ts';
 import type { Model } from './model.ts';
 
 /**
  * The greedy baseline: placements of inputs and parameters are pushed through the program node by node; each node takes
  * the strategy that is cheapest given what came before it, and never looks ahead. This is how an eager tensor library
- * propagates shardings. Its distance from the optimum is the price of greed.
+ * propagates shardings. Its distance from the optimum is the price of looking no step ahead.
  *
  * @param start placement (value of the variable) of every placeholder; others are decided here
  * @returns a choice, or undefined when some node had no finite strategy left

@@ -1,3 +1,6 @@
+/**
+ * The input of the model builder: graph, mesh, strategies, prices and options of one planning problem.
+ */
 import type { Cluster } from '../../cost/hardware/cluster.ts';
 import type { CollectiveModel } from '../../cost/collective-model.ts';
 import type { Optimizer } from '../../cost/memory/memory.ts';

@@ -1,3 +1,6 @@
+/**
+ * The types of the planning model: what every variable, edge and row of the integer program means on the graph.
+ */
 import type { Cluster } from '../../cost/hardware/cluster.ts';
 import type { RedistributionCharges } from '../../cost/redistribution/charges.ts';
 import type { Redistributor } from '../../cost/redistribution/redistribute.ts';

@@ -1,3 +1,7 @@
+/**
+ * Seconds of strategies. In: the strategies of a node, the cluster. Out: compute and collective seconds of each
+ * strategy.
+ */
 import { presetComputeCost } from '../../cost/presets/presets.ts';
 import { atSizes } from '../../ops/record/context.ts';
 import type { TensorMeta } from '../../ops/record/record.ts';

@@ -1,3 +1,6 @@
+/**
+ * State memory. In: parameters, buffers, optimizer. Out: state bytes by placement and the memory row of the problem.
+ */
 import { defaultOptimizer, stateBytes } from '../../cost/memory/memory.ts';
 import { ShardwrightError } from '../../errors.ts';
 import { DTYPE_BYTES, type Graph } from '../../graph/types.ts';

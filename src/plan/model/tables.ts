@@ -1,3 +1,6 @@
+/**
+ * Tables of the problem. In: vectors, maps and costs in seconds. Out: the integer problem, with its rounding error.
+ */
 import type { ChargedType, RedistributionCharges } from '../../cost/redistribution/charges.ts';
 import { internalError, ShardwrightError } from '../../errors.ts';
 import type { Problem } from '../../solver/types.ts';

@@ -1,3 +1,7 @@
+/**
+ * Uses of values. In: the data flow and strategies of a graph. Out: one record for each input that a node reads, with
+ * its costs.
+ */
 import { ownersOfOutputs } from '../../graph/carried.ts';
 import { shardable } from '../../mesh/sharding/sharding.ts';
 import { runsOf } from '../../strategy/runs.ts';

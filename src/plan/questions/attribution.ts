@@ -1,3 +1,6 @@
+/**
+ * Attribution. In: a model and two choices. Out: the terms of the objective that differ, in seconds.
+ */
 import type { Model } from '../model/model.ts';
 
 /** One term of the objective under two choices, in seconds; `delta` is `after - before`. */

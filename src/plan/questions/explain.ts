@@ -1,10 +1,14 @@
+/**
+ * Explanation of one node. In: a plan and its graph. Out: every strategy of the node, with its cost beside the chosen
+ * one.
+ */
 import { ShardwrightError, suggestion } from '../../errors.ts';
 import { placeholdersByRoleName } from '../../graph/carried.ts';
 import type { Graph } from '../../graph/types.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
 import { evaluate } from '../../solver/check/check.ts';
 import { attribute, type Term } from './attribution.ts';
-import { Neighbourhood } from './local-costs.ts';
+import { LocalCosts } from './local-costs.ts';
 import { prepare, type Prepared } from '../prepare.ts';
 import type { PlanRequest } from '../request/request.ts';
 import { shardPrepared, type Infeasible, type ShardOptions } from '../shard.ts';
@@ -86,7 +90,7 @@ export function explainNode({ plan, prepared, choice }: Reopened, name: string):
   const variable = nodeVariable[n];
   const seconds = model.nodeSeconds.get(content)!;
   const times = model.opened?.loops.runsOf(graph.nodes[n].name) ?? 1;
-  const around = new Neighbourhood(model, choice, variable);
+  const around = new LocalCosts(model, choice, variable);
   const current = around.cost(choice[variable]);
   const row = model.problem.rows?.[0];
   const slot = row?.variables.indexOf(variable) ?? -1;

@@ -1,3 +1,7 @@
+/**
+ * Incremental cost of one node. In: a model, a choice, a variable. Out: what each value of the variable costs with its
+ * neighbours fixed.
+ */
 import { edgeCost, edgeName } from './attribution.ts';
 import type { Model } from '../model/model.ts';
 
@@ -21,7 +25,7 @@ interface End {
  * One node with everything around it fixed, but the shared copies of its inputs and results: those follow the placements
  * that they are copies of, so they are chosen anew, each for itself (no two copies meet).
  */
-export class Neighbourhood {
+export class LocalCosts {
   private readonly direct: End[] = [];
   /** By copy variable: every edge of it, those to the node apart. */
   private readonly copies = new Map<

@@ -1,3 +1,6 @@
+/**
+ * Plans over a range of sizes. In: a graph with symbolic sizes. Out: plans at both ends of the range.
+ */
 import { ShardwrightError } from '../../errors.ts';
 import type { SizeValues } from '../../graph/text/size-value.ts';
 import type { Graph } from '../../graph/types.ts';

@@ -1,3 +1,7 @@
+/**
+ * Transfer. In: a plan, its request prepared at other sizes. Out: the same placements, with the redistributions of those
+ * sizes.
+ */
 import { ShardwrightError } from '../../errors.ts';
 import { refuseDamaged } from '../record/damage.ts';
 import { decode } from '../record/decode.ts';
@@ -11,7 +15,7 @@ import type { Prepared } from '../prepare.ts';
  * @param prepared the request of the plan, for the graph at the other sizes
  * @throws E_PLAN, with the node, where a placement of the plan does not exist at these sizes
  */
-export function transplant(plan: LowerablePlan, prepared: Prepared): LowerablePlan {
+export function transferPlan(plan: LowerablePlan, prepared: Prepared): LowerablePlan {
   const decoded = decode(prepared.model, choiceOfPlan(plan, prepared));
   return { request: prepared.request, nodes: decoded.nodes, outputs: decoded.outputs };
 }

@@ -1,3 +1,6 @@
+/**
+ * What-if questions. In: a request and a recipe that changes it. Out: the changed request and the patch between the two.
+ */
 import { enablePatches, produceWithPatches, type Patch } from 'immer';
 import { internalError } from '../../errors.ts';
 import { restrictionOf } from '../restrict/pins.ts';

@@ -10,19 +10,19 @@ import type { Problem, Certificate } from '../../solver/types.ts';
 /** A part is absent where its bound was not needed. Without any, only the sum of all least prices is proven. */
 export interface PlanCertificate {
   readonly version: 1;
-  /** Of the problem that knows no memory over time. */
+  /** Of the problem without rows of peak memory. */
   readonly free?: Certificate;
   /** With `objective: 'parameter-memory'`: that no plan needs fewer bytes of parameters. */
   readonly leastBytes?: Certificate;
-  /** Where the peak over time binds: the problem with the memory at some moments as rows. */
+  /** Where peak memory binds: the problem with the memory at some program points as rows. */
   readonly within?: {
-    /** Nodes at whose moments memory is a row. */
+    /** Nodes at which memory is a row. */
     readonly moments: readonly string[];
-    /** Whether forward results might run again. */
+    /** Whether forward results might be recomputed. */
     readonly recompute: boolean;
     readonly certificate: Certificate;
   };
-  /** Text of the program without second runs, where the program of the plan has some; the problems are those of this one. */
+  /** Text of the program without recomputed nodes, where the program of the plan has some; the problems are those of this one. */
   readonly program?: string;
 }
 
@@ -87,8 +87,8 @@ export function jsonPath(keys: readonly PropertyKey[]): string {
   return `$${keys.map((key) => (typeof key === 'number' ? `[${key}]` : `.${String(key)}`)).join('')}`;
 }
 
-/** The problem with its memory row held to so many bytes. */
-export function withinBytes(problem: Problem, bytes: number): Problem {
+/** The problem with its memory row bounded by so many bytes. */
+export function withMemoryBound(problem: Problem, bytes: number): Problem {
   const [row] = problem.rows ?? [];
   return row === undefined ? problem : { ...problem, rows: [{ ...row, bound: Math.min(row.bound, bytes) }] };
 }

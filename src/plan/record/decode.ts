@@ -1,3 +1,6 @@
+/**
+ * Decoding. In: a model and a choice. Out: the placements of every node and the redistributions between them.
+ */
 import { COLLECTIVE_KINDS } from '../../cost/collective-model.ts';
 import type { Model, Use } from '../model/model.ts';
 import { Routes } from './routes.ts';

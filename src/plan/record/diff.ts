@@ -1,3 +1,7 @@
+/**
+ * Comparison of two plans of one model. In: the plans alone. Out: what differs in seconds, memory, placements and
+ * collectives.
+ */
 import { ShardwrightError } from '../../errors.ts';
 import type { Plan, PlannedRedistribution } from './types.ts';
 
@@ -23,7 +27,7 @@ export interface PlanDiff {
     readonly a: number;
     readonly b: number;
   }[];
-  /** What else is not alike: mesh, cluster, settings of the request. */
+  /** What else differs: mesh, cluster, settings of the request. */
   readonly request: readonly { readonly key: string; readonly a: string; readonly b: string }[];
 }
 
@@ -41,7 +45,7 @@ export function movesOf(plan: Plan): PlannedRedistribution[] {
   return [...plan.nodes, ...plan.outputs].flatMap((at) => at.redistributions);
 }
 
-/** The collectives of redistributions by kind and mesh dims, dearest first. */
+/** The collectives of redistributions by kind and mesh dims, most expensive first. */
 export function sumCollectives(plan: Plan): CollectiveSum[] {
   const sums = new Map<string, { kind: string; axes: string; count: number; bytes: number; seconds: number }>();
   for (const { collectives, times = 1 } of movesOf(plan)) {

@@ -1,3 +1,7 @@
+/**
+ * Plan folders. In: a plan, its program and certificate, or the texts of a folder. Out: texts with hashes, or the
+ * checked plan.
+ */
 import { createHash } from 'node:crypto';
 import * as z from 'zod';
 import { OPTIMIZERS } from '../../cost/memory/memory.ts';

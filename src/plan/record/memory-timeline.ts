@@ -1,3 +1,7 @@
+/**
+ * The memory timeline of a plan. In: a model, a choice. Out: the intervals in which every tensor, copy and state is
+ * alive.
+ */
 import { peakOf, type LiveInterval, type MemoryKind } from '../../cost/memory/timeline.ts';
 import { ownersOfOutputs } from '../../graph/carried.ts';
 import { DTYPE_BYTES } from '../../graph/types.ts';
@@ -9,10 +13,10 @@ import { moved } from '../model/tables.ts';
 import type { PlanTimeline } from './types.ts';
 
 /**
- * The bytes that one device holds at every moment of a plan, from the real order of the program: each node first brings
- * its inputs where it wants them, one redistribution step a moment, and then runs, one moment more.
+ * The bytes that one device holds at every point of a plan, from the real order of the program: each node first brings
+ * its inputs where it wants them, one redistribution step a point, and then runs, one point more.
  *
- *  - Every tensor counts its largest local shard. It lives from the moment that makes it to the last that reads it.
+ *  - Every tensor counts its largest local shard. It lives from the point that makes it to the last that reads it.
  *  - Views share the storage of what they look at and keep it alive, all of it. So do slices of dim 0; a redistribution
  *    that slices another dim writes a copy, as it is priced.
  *  - Parameters, buffers and optimizer state live throughout, inputs of the program too (they are the caller's).
@@ -23,12 +27,12 @@ import type { PlanTimeline } from './types.ts';
  * Not counted: workspace inside kernels, buffers of collectives inside operators' own rules, the allocator's slack (a cluster
  * reserves memory for that). A loop body counts once, as it is listed.
  */
-export interface MemoryOverTime {
+export interface PlanMemoryTimeline {
   readonly intervals: readonly LiveInterval[];
-  /** Node that each moment belongs to, by index in the graph. */
-  readonly nodeOfMoment: Int32Array;
-  /** The moment at which each node runs, -1 for nodes that only name a value. */
-  readonly momentOfNode: Int32Array;
+  /** Node that each point belongs to, by index in the graph. */
+  readonly nodeOfPoint: Int32Array;
+  /** The point at which each node runs, -1 for nodes that only name a value. */
+  readonly pointOfNode: Int32Array;
 }
 
 /** Storage of one or more values. */
@@ -40,14 +44,14 @@ interface Buffer {
   end: number;
 }
 
-export function memoryOverTime(model: Model, choice: Int32Array, table: OperatorTable): MemoryOverTime {
+export function planMemoryTimeline(model: Model, choice: Int32Array, table: OperatorTable): PlanMemoryTimeline {
   return new Walk(model, choice, table).run();
 }
 
 class Walk {
   private readonly buffers: Buffer[] = [];
-  private readonly nodeOfMoment: number[] = [];
-  private readonly momentOfNode: Int32Array;
+  private readonly nodeOfPoint: number[] = [];
+  private readonly pointOfNode: Int32Array;
   /** By value id, and by copy variable. */
   private readonly ofValue = new Map<number, Buffer>();
   private readonly ofCopy = new Map<number, Buffer>();
@@ -62,11 +66,11 @@ class Walk {
     private readonly choice: Int32Array,
     private readonly table: OperatorTable,
   ) {
-    this.momentOfNode = new Int32Array(model.graph.nodes.length).fill(-1);
+    this.pointOfNode = new Int32Array(model.graph.nodes.length).fill(-1);
     this.ownerOf = ownersOfOutputs(model.graph);
   }
 
-  run(): MemoryOverTime {
+  run(): PlanMemoryTimeline {
     const { graph, flow } = this.model;
     const routes = new Routes(this.model, this.choice);
     const ofNode = new Map<number, [Use, Hop[]][]>();
@@ -89,14 +93,14 @@ class Walk {
       for (const value of flow.results[n])
         for (const [use, hops] of atValue.get(value) ?? []) this.output(use, hops, n);
     });
-    // Programs without a call have one moment all the same.
-    if (this.now < 0) this.moment(0);
+    // Programs without a call have one point all the same.
+    if (this.now < 0) this.point(0);
     for (const [buffer, old] of this.untilRead) buffer.end = Math.max(buffer.end, old.end);
     for (const buffer of this.toEnd) buffer.end = this.now;
     return {
       intervals: this.buffers.filter((b) => b.bytes > 0).map(({ ...b }) => b),
-      nodeOfMoment: Int32Array.from(this.nodeOfMoment),
-      momentOfNode: this.momentOfNode,
+      nodeOfPoint: Int32Array.from(this.nodeOfPoint),
+      pointOfNode: this.pointOfNode,
     };
   }
 
@@ -137,8 +141,8 @@ class Walk {
     for (const [use, hops] of uses)
       if (hops[0]?.copy === 'made')
         for (const [output, way] of waiting.get(use.copy) ?? []) this.output(output, way, n);
-    const now = this.moment(n);
-    this.momentOfNode[n] = now;
+    const now = this.point(n);
+    this.pointOfNode[n] = now;
     for (const buffer of inputs) buffer.end = now;
     const isView = this.table.get(node.target)?.cls === 'view' && inputs.length === 1;
     for (const value of flow.results[n]) {
@@ -166,7 +170,7 @@ class Walk {
     else this.untilRead.push([buffer, this.known(this.ofValue, this.model.flow.results[replaced][0])]);
   }
 
-  /** Takes a value through its redistributions, one moment a step, and gives the storage that the use reads. */
+  /** Takes a value through its redistributions, one point a step, and gives the storage that the use reads. */
   private carry(use: Use, hops: readonly Hop[], n: number): Buffer {
     const { flow, redistributor, graph } = this.model;
     const { meta, node } = flow.values[use.value];
@@ -179,7 +183,7 @@ class Walk {
       }
       for (const step of redistributor.plan(type, from, to)?.steps ?? []) {
         if (step.kind === 'relabel' || (step.kind === 'slice' && step.bytes === 0) || step.groupSize === 1) continue;
-        const now = this.moment(n);
+        const now = this.point(n);
         buffer.end = Math.max(buffer.end, now);
         buffer = {
           name: `${graph.nodes[node].name} in ${this.model.space.text(step.to)}`,
@@ -197,8 +201,8 @@ class Walk {
     return buffer;
   }
 
-  private moment(n: number): number {
-    this.nodeOfMoment.push(n);
+  private point(n: number): number {
+    this.nodeOfPoint.push(n);
     return ++this.now;
   }
 
@@ -239,11 +243,11 @@ function push<K, V>(map: Map<K, V[]>, key: K, item: V): void {
 /** Points of the curve that a plan keeps. */
 const CURVE_POINTS = 96;
 
-/** What a plan says of its memory over time. */
-export function planTimeline(model: Model, memory: MemoryOverTime): PlanTimeline {
+/** The memory timeline that a plan records. */
+export function planTimeline(model: Model, memory: PlanMemoryTimeline): PlanTimeline {
   const { graph, flow } = model;
   const peak = peakOf(memory.intervals);
-  const node = memory.nodeOfMoment[peak.step];
+  const node = memory.nodeOfPoint[peak.step];
   const states = (peak.byKind.parameter ?? 0) + (peak.byKind.buffer ?? 0) + (peak.byKind.optimizer ?? 0) + (peak.byKind.gradient ?? 0); // prettier-ignore
   return {
     peakBytes: peak.peakBytes,
@@ -260,21 +264,21 @@ export function planTimeline(model: Model, memory: MemoryOverTime): PlanTimeline
   };
 }
 
-/** The most bytes of each of equally many moments, with the node at that moment. */
-function curveOf({ intervals, nodeOfMoment }: MemoryOverTime): PlanTimeline['curve'] {
-  const change = new Float64Array(nodeOfMoment.length + 1);
+/** The most bytes of each of equally many points, with the node at that point. */
+function curveOf({ intervals, nodeOfPoint }: PlanMemoryTimeline): PlanTimeline['curve'] {
+  const change = new Float64Array(nodeOfPoint.length + 1);
   for (const { start, end, bytes } of intervals) {
     change[start] += bytes;
     change[end + 1] -= bytes;
   }
-  const points = Math.min(CURVE_POINTS, nodeOfMoment.length);
+  const points = Math.min(CURVE_POINTS, nodeOfPoint.length);
   const curve: { bytes: number; node: number }[] = [];
   let bytes = 0;
-  for (let t = 0; t < nodeOfMoment.length; t++) {
+  for (let t = 0; t < nodeOfPoint.length; t++) {
     bytes += change[t];
-    const k = Math.floor((t * points) / nodeOfMoment.length);
-    if (k === curve.length) curve.push({ bytes, node: nodeOfMoment[t] });
-    else if (bytes > curve[k].bytes) curve[k] = { bytes, node: nodeOfMoment[t] };
+    const k = Math.floor((t * points) / nodeOfPoint.length);
+    if (k === curve.length) curve.push({ bytes, node: nodeOfPoint[t] });
+    else if (bytes > curve[k].bytes) curve[k] = { bytes, node: nodeOfPoint[t] };
   }
   return curve;
 }

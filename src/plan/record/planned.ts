@@ -1,3 +1,7 @@
+/**
+ * The planned program. In: the graph that the user gave, a plan. Out: the graph that was planned, with what the plan
+ * says about it.
+ */
 import { ShardwrightError } from '../../errors.ts';
 import type { Graph } from '../../graph/types.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';

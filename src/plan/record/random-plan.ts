@@ -1,3 +1,6 @@
+/**
+ * Random plans. In: a model, a seed. Out: a feasible plan, for tests of the lowering.
+ */
 import { placeholdersByRoleName } from '../../graph/carried.ts';
 import { isPending } from '../../mesh/sharding/sharding.ts';
 import type { Decoded } from './decode.ts';

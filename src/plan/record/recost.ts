@@ -1,3 +1,6 @@
+/**
+ * Re-costing. In: a plan and its graph, no solver. Out: the seconds of the plan, priced again one by one.
+ */
 import type { RedistributionCharges } from '../../cost/redistribution/charges.ts';
 import type { Cluster } from '../../cost/hardware/cluster.ts';
 import type { CollectiveModel } from '../../cost/collective-model.ts';

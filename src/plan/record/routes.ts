@@ -1,3 +1,6 @@
+/**
+ * Routes. In: a plan. Out: the redistributions that bring a value to each of its uses.
+ */
 import type { Model, Use } from '../model/model.ts';
 
 /** One redistribution on the way of a value to a use. */

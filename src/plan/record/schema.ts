@@ -1,3 +1,6 @@
+/**
+ * The schema of plan files. In: JSON text. Out: a plan, or an error with its place in the text.
+ */
 import * as z from 'zod';
 import { MEMORY_KINDS } from '../../cost/memory/timeline.ts';
 import { ShardwrightError } from '../../errors.ts';

@@ -1,3 +1,6 @@
+/**
+ * The types of the plan record: what `shard()` returns and `plan.json` contains.
+ */
 import type { MemoryKind } from '../../cost/memory/timeline.ts';
 import type { PlanRequest } from '../request/request.ts';
 
@@ -58,14 +61,14 @@ export interface PlannedOutput {
   readonly redistributions: readonly PlannedRedistribution[];
 }
 
-/** Memory of the device with the largest shards over the program's moments; see `memoryOverTime` for what counts. */
+/** Memory of the device with the largest shards over the program points; see `planMemoryTimeline` for what counts. */
 export interface PlanTimeline {
-  /** The most bytes alive at one moment, states and activations together. */
+  /** The most bytes alive at one program point, states and activations together. */
   readonly peakBytes: number;
-  /** Node that runs, or whose inputs are being brought, at the first such moment. */
+  /** Node that runs, or whose inputs are being brought, at the first such point. */
   readonly node: string;
   readonly phase: 'forward' | 'backward';
-  /** Bytes at that moment that are no parameter, buffer, gradient or optimizer state. */
+  /** Bytes at that point that are no parameter, buffer, gradient or optimizer state. */
   readonly activationBytes: number;
   readonly byKind: Readonly<Partial<Record<MemoryKind, number>>>;
   /** The largest tensors at the peak that are no states. */
@@ -76,7 +79,7 @@ export interface PlanTimeline {
 
 export interface PlanMemory {
   /**
-   * What is held against the budget: with `activations: 'constraint'` the peak of the timeline, else the sum of parameters,
+   * What counts against the budget: with `activations: 'constraint'` the peak of the timeline, else the sum of parameters,
    * gradients, optimizer state and buffers.
    */
   readonly peakBytes: number;
@@ -134,7 +137,7 @@ export interface Plan {
   readonly paddedParameters?: number;
   readonly nodes: readonly PlannedNode[];
   readonly outputs: readonly PlannedOutput[];
-  /** The best plan of node-by-node propagation, for the price of greed; null when greed finds none. */
+  /** The best plan of node-by-node propagation, as the greedy baseline; null when it finds none. */
   readonly greedySeconds: number | null;
   /** What was assumed or left out, one sentence each. */
   readonly assumptions: readonly string[];

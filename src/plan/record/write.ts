@@ -9,7 +9,7 @@ import { evaluate } from '../../solver/check/check.ts';
 import type { Problem, Solution } from '../../solver/types.ts';
 import { VERSION } from '../../version.ts';
 import { decode } from './decode.ts';
-import { planTimeline, type MemoryOverTime } from './memory-timeline.ts';
+import { planTimeline, type PlanMemoryTimeline } from './memory-timeline.ts';
 import type { Model } from '../model/model.ts';
 import type { Prepared } from '../prepare.ts';
 import { propagate } from '../model/greedy.ts';
@@ -22,7 +22,7 @@ import { PLAN_VERSION, type Plan, type PlanMemory } from './types.ts';
 export const PRODUCER = `shardwright ${VERSION}`;
 
 /** Writes the plan of a solution; throws when its re-costed seconds are not those of the solver. */
-export function writePlan(prepared: Prepared, solution: Solution, memory: MemoryOverTime | undefined): Plan {
+export function writePlan(prepared: Prepared, solution: Solution, memory: PlanMemoryTimeline | undefined): Plan {
   const { model, problem, request, collectives, table, budgetBytes } = prepared;
   const decoded = decode(model, solution.choice);
   // A redistributor of its own: the re-check asks every price anew.
@@ -94,12 +94,12 @@ function inSeconds(
   };
 }
 
-/** What the timeline adds to the states, and replaces where it is what the budget is held against. */
-function timelineOf({ model, request }: Prepared, memory: MemoryOverTime | undefined): Partial<PlanMemory> {
+/** What the timeline adds to the states, and replaces where it is what counts against the budget. */
+function timelineOf({ model, request }: Prepared, memory: PlanMemoryTimeline | undefined): Partial<PlanMemory> {
   if (memory === undefined) return {};
   const timeline = planTimeline(model, memory);
-  const held = activationsOf(request) === 'constraint' ? { peakBytes: timeline.peakBytes } : {};
-  return { ...held, activationBytes: timeline.activationBytes, timeline };
+  const constrained = activationsOf(request) === 'constraint' ? { peakBytes: timeline.peakBytes } : {};
+  return { ...constrained, activationBytes: timeline.activationBytes, timeline };
 }
 
 /** Greedy propagation from a plan's own placements of inputs and parameters; undefined where it leads nowhere. */
@@ -119,7 +119,7 @@ export function greedyFrom(
   return violations.length > 0 ? undefined : { choice: greedy, cost: Number(cost) };
 }
 
-/** Its seconds: what greed costs. */
+/** Its seconds: the greedy baseline. */
 function greedySeconds(model: Model, problem: Problem, choice: Int32Array): number | null {
   const greedy = greedyFrom(model, problem, choice);
   return greedy === undefined ? null : greedy.cost / model.unitsPerSecond;

@@ -1,3 +1,6 @@
+/**
+ * The deadline of a request. In: a time limit, a clock. Out: the seconds left for each stage.
+ */
 import { ShardwrightError } from '../../errors.ts';
 import { secondsText } from '../../units.ts';
 

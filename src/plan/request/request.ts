@@ -1,3 +1,6 @@
+/**
+ * The request of a plan: what the user asks for, as plain data, with its defaults.
+ */
 import type { Optimizer } from '../../cost/memory/memory.ts';
 import type { StridedCuts } from '../../strategy/patterns.ts';
 import type { VocabularyPadding } from '../../models/vocabulary.ts';
@@ -34,7 +37,7 @@ export interface PlanRequest {
   /** Relative gap that is good enough; 0 asks for proof. */
   readonly gap: number;
   /**
-   * Relative gap that is good enough where the memory over time binds (`activations: 'constraint'`, `checkpoint: 'auto'`).
+   * Relative gap that is good enough where peak memory binds (`activations: 'constraint'`, `checkpoint: 'auto'`).
    * Absent: `gap`, or 1 % where that is 0, because such problems are rarely closed. The plan says which it was.
    */
   readonly budgetGap?: number;
@@ -68,15 +71,15 @@ export interface PlanRequest {
    */
   readonly maps?: 'bodies' | 'rows';
   /**
-   * What becomes of activation memory. `report` (and absent): it is computed for the plan and said, the budget is held by
-   * parameters, gradients, optimizer state and buffers. `constraint`: the peak over time stays within the budget.
+   * What becomes of activation memory. `report` (and absent): it is computed for the plan and reported; only
+   * parameters, gradients, optimizer state and buffers count against the budget. `constraint`: peak memory counts against it.
    * `off`: it is not computed.
    */
   readonly activations?: 'constraint' | 'report' | 'off';
   /**
    * Which forward results the backward pass computes again. `none` (and absent): what the graph itself does. `full`: all but
    * the narrow points of the program. `selective`: all but what matmuls and attention make. A number from 0 to 1: the share
-   * of the way from keeping least to keeping what is dear. `auto`: chosen together with the placements under the memory
+   * of the way from keeping least to keeping what is expensive. `auto`: chosen together with the placements under the memory
    * budget; `two-stage`: chosen after them. Both imply `activations: 'constraint'`.
    */
   readonly checkpoint?: 'none' | 'full' | 'selective' | 'auto' | 'two-stage' | number;
@@ -122,8 +125,8 @@ export function isGapGiven({ gap, budgetGap }: PlanRequest): boolean {
   return budgetGap !== undefined || gap > 0;
 }
 
-/** The relative gap that is good enough where the memory over time binds. */
-export function gapWithin(request: PlanRequest): number {
+/** The relative gap that is good enough where peak memory binds. */
+export function gapUnderMemory(request: PlanRequest): number {
   return isGapGiven(request) ? (request.budgetGap ?? request.gap) : BUDGET_GAP;
 }
 

@@ -1,3 +1,6 @@
+/**
+ * Pins from sharding annotations of the source. In: a graph. Out: pins and mesh that its annotations state.
+ */
 import type { Graph } from '../../graph/types.ts';
 import { parseMesh } from '../../mesh/devices/mesh.ts';
 import { parseSharding } from '../../mesh/sharding/parse.ts';

@@ -1,8 +1,11 @@
+/**
+ * Work limits of the problems that a search under a peak memory budget solves. In: a problem. Out: deterministic work.
+ */
 import type { Problem } from '../../solver/types.ts';
-import { gapWithin, isGapGiven, type PlanRequest } from './request.ts';
+import { gapUnderMemory, isGapGiven, type PlanRequest } from './request.ts';
 
 /**
- * How far the problems are solved that a search under a budget over time consists of. Work is counted in steps, not seconds, so
+ * How far the problems of a search under a peak memory budget are solved. Work is counted in steps, not seconds, so
  * that the same request has the same answer everywhere.
  */
 
@@ -11,13 +14,13 @@ const LEAST_GAP = 1e-3;
 /** Work that a problem may take (`SolveOptions.workLimit`): some for prices and labels, some for the sweeps of every variable. */
 const WORK = 5e6;
 const WORK_PER_VARIABLE = 5000;
-/** How much more a problem may take each time that it is asked again, and how often that is where a gap was given. */
+/** How much more a problem may take each time that it is solved again, and how often that is where a gap was given. */
 export const WORK_GROWTH = 8;
-export const AGAIN_WHEN_ASKED = 2;
+export const ASKED_EXTENSIONS = 2;
 
 /** Relative gap of one problem on the way. */
 export function gapOnTheWay(request: PlanRequest): number {
-  return Math.max(gapWithin(request) / 4, LEAST_GAP);
+  return Math.max(gapUnderMemory(request) / 4, LEAST_GAP);
 }
 
 /** Work that one problem on the way may take. */
@@ -27,5 +30,5 @@ export function workOn({ domains }: Problem): number {
 
 /** Work that the proof of a plan within the budget may take, which needs no other problems. */
 export function workOnProof(problem: Problem, request: PlanRequest): number {
-  return workOn(problem) * WORK_GROWTH ** (isGapGiven(request) ? AGAIN_WHEN_ASKED : 1);
+  return workOn(problem) * WORK_GROWTH ** (isGapGiven(request) ? ASKED_EXTENSIONS : 1);
 }

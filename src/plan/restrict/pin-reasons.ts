@@ -1,3 +1,6 @@
+/**
+ * Reasons of refused pins. In: a value and a wanted sharding. Out: the first rule that excludes it.
+ */
 import {
   evenlyShardable,
   fillsAllRanks,

@@ -1,3 +1,7 @@
+/**
+ * Pins. In: `NODE=SPEC` texts or source pins. Out: restricted domains of the model, or an error that names the nearest
+ * choice.
+ */
 import { ShardwrightError, suggestion } from '../../errors.ts';
 import { placeholdersByRoleName } from '../../graph/carried.ts';
 import type { Graph, Node } from '../../graph/types.ts';

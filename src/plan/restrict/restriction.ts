@@ -1,3 +1,6 @@
+/**
+ * Restriction of a model. In: values that pins remove. Out: the domains that are left, and the compact problem on them.
+ */
 import type { Problem } from '../../solver/types.ts';
 import { compactProblem, KeptLists, type CompactProblem, type KeptList } from '../../solver/problem/restrict.ts';
 import type { Model } from '../model/model.ts';

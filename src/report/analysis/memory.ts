@@ -1,7 +1,7 @@
 /** Takes a plan and gives the bytes alive on the fullest device at every step of the program, by kind. */
 
 import { peakOf, type LiveInterval, type MemoryKind } from '../../cost/memory/timeline.ts';
-import { memoryOverTime } from '../../plan/record/memory-timeline.ts';
+import { planMemoryTimeline } from '../../plan/record/memory-timeline.ts';
 import type { Reopened } from '../../plan/questions/explain.ts';
 
 /** Bytes alive on the fullest device over the moments of the program, by what they are. */
@@ -49,19 +49,19 @@ const LARGEST = 10;
 /** The curve of a plan, from the placements that it takes: the same moments as `plan.memory.timeline`. */
 export function memoryCurveOf({ prepared, choice }: Reopened): MemoryCurve {
   const { model, table } = prepared;
-  const { intervals, nodeOfMoment } = memoryOverTime(model, choice, table);
+  const { intervals, nodeOfPoint } = planMemoryTimeline(model, choice, table);
   const peak = peakOf(intervals);
-  const phaseAt = (moment: number): 'forward' | 'backward' => model.flow.phases[nodeOfMoment[moment]] ?? 'forward';
-  const backwardAt = nodeOfMoment.findIndex((_, moment) => phaseAt(moment) === 'backward');
+  const phaseAt = (moment: number): 'forward' | 'backward' => model.flow.phases[nodeOfPoint[moment]] ?? 'forward';
+  const backwardAt = nodeOfPoint.findIndex((_, moment) => phaseAt(moment) === 'backward');
   return {
-    moments: nodeOfMoment.length,
+    moments: nodeOfPoint.length,
     peakBytes: peak.peakBytes,
     peakMoment: peak.step,
-    peakNode: model.graph.nodes[nodeOfMoment[peak.step]]?.name ?? '',
+    peakNode: model.graph.nodes[nodeOfPoint[peak.step]]?.name ?? '',
     phase: phaseAt(peak.step),
     backwardAt: backwardAt < 0 ? null : backwardAt,
     kinds: KINDS,
-    points: pointsOf(intervals, nodeOfMoment.length),
+    points: pointsOf(intervals, nodeOfPoint.length),
     largest: [...peak.live]
       .filter(({ kind = 'temporary' }) => ['activations', 'copies on the way'].includes(KIND_OF[kind]))
       .sort((a, b) => b.bytes - a.bytes || a.start - b.start || ((a.name ?? '') < (b.name ?? '') ? -1 : 1))

@@ -2,7 +2,7 @@
 
 import { ShardwrightError } from '../../errors.ts';
 import type { PlanRequest } from '../../plan/request/request.ts';
-import { isHeld, planOfChoice, type ShardResult } from '../../plan/shard.ts';
+import { constrainsPeakMemory, planOfChoice, type ShardResult } from '../../plan/shard.ts';
 import { percentText, secondsText } from '../../units.ts';
 import { overlapAware, type OverlapOptions } from './overlap-aware.ts';
 
@@ -25,7 +25,7 @@ export interface OverlapPlan {
 
 /** @throws E_USAGE where the peak over time is held within the budget, or something else than time is asked for */
 export function checkOverlap(request: PlanRequest): void {
-  const other = isHeld(request)
+  const other = constrainsPeakMemory(request)
     ? 'the budget over time (--activations constraint, --checkpoint auto or two-stage)'
     : request.objective !== 'time'
       ? `--objective ${request.objective}`

@@ -1,3 +1,6 @@
+/**
+ * Conditioning. In: a problem some of whose variables have one value. Out: the problem on the other variables.
+ */
 import type { Problem } from '../types.ts';
 import type { CompactProblem } from './restrict.ts';
 
@@ -10,8 +13,8 @@ export interface SmallerProblem extends CompactProblem {
 /**
  * Leaves out the variables that have one value only: what they cost alone joins the constant, what they cost a neighbour
  * joins its unary vector, what they use of a row is taken from its bound. A recipe fixes nine variables in ten, so most of
- * its problem is arithmetic. Where a fixed part is forbidden or breaks a row, the problem is returned as it is: explaining
- * that is the solver's office.
+ * its problem is arithmetic. Where a fixed part is forbidden or breaks a row, the problem is returned
+ * as it is: the solver reports why.
  */
 export function withoutFixed(problem: Problem): SmallerProblem {
   const same: SmallerProblem = {

@@ -1,3 +1,6 @@
+/**
+ * The cost function. In: a problem without its rows. Out: a function from full choices to costs.
+ */
 import { FORBIDDEN } from '../network/from-problem.ts';
 import type { Problem } from '../types.ts';
 

@@ -1,3 +1,7 @@
+/**
+ * Restriction. In: a problem, allowed values. Out: the problem on those values, and the maps between the choices of
+ * both.
+ */
 import type { Problem } from '../types.ts';
 
 /** A problem on fewer values, and the way between its choices and those of the full one. */

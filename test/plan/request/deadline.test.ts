@@ -2,8 +2,8 @@ import { describe, expect, test } from 'vitest';
 import { Deadline, type Clock } from '../../../src/plan/request/deadline.ts';
 import { memoryFrontier } from '../../../src/plan/memory-frontier.ts';
 import { prepare } from '../../../src/plan/prepare.ts';
-import { planWithin } from '../../../src/plan/memory/row-generation.ts';
-import type { WithinMemory } from '../../../src/plan/memory/types.ts';
+import { planUnderMemory } from '../../../src/plan/memory/row-generation.ts';
+import type { MemoryPlanResult } from '../../../src/plan/memory/types.ts';
 import { solve } from '../../../src/solver/solve.ts';
 import { load, planFor, request, TABLE } from '../support.ts';
 
@@ -41,12 +41,12 @@ describe('the time limit is one of the whole solve', () => {
     const asked = request('dp=2,tp=2', { memoryBytes, checkpoint: 'auto' });
     const prepared = prepare(graph, asked, TABLE);
     const { problem, expand } = prepared.compact;
-    const within = async (looks: number): Promise<WithinMemory & { late: number; looks: number }> => {
+    const within = async (looks: number): Promise<MemoryPlanResult & { late: number; looks: number }> => {
       const clock = counting();
       const deadline = new Deadline((looks + 0.5) * LOOK_SECONDS, clock);
       let late = 0;
       let calls = 0;
-      const found = await planWithin(
+      const found = await planUnderMemory(
         prepared,
         async () => {
           // The first one is known before this search begins.

@@ -6,7 +6,7 @@ import { buildModel } from '../../../src/models/build.ts';
 import { parseModelConfig } from '../../../src/models/families.ts';
 import { decode, type Decoded } from '../../../src/plan/record/decode.ts';
 import { prepare, type Prepared } from '../../../src/plan/prepare.ts';
-import { memoryOverTime } from '../../../src/plan/record/memory-timeline.ts';
+import { planMemoryTimeline } from '../../../src/plan/record/memory-timeline.ts';
 import { recost } from '../../../src/plan/record/recost.ts';
 import { shardPrepared } from '../../../src/plan/shard.ts';
 import { evaluate } from '../../../src/solver/check/check.ts';
@@ -166,7 +166,7 @@ describe('what a plan sends is what its closed form says', () => {
     expect(large(sp, 'all_reduce')).toEqual([0, 0]);
     // What of the stream is kept whole with tp is cut with sp.
     const peak = ({ priced }: { readonly priced: Priced }): number =>
-      peakOf(memoryOverTime(prepared.model, priced.choice, TABLE).intervals).peakBytes;
+      peakOf(planMemoryTimeline(prepared.model, priced.choice, TABLE).intervals).peakBytes;
     expect(peak(sp)).toBeLessThan(peak(tp));
     // Same parameters, same bytes of states.
     expect(sp.memory.peakBytes).toBe(tp.memory.peakBytes);

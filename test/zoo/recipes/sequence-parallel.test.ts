@@ -3,7 +3,7 @@ import { peakOf } from '../../../src/cost/memory/timeline.ts';
 import { buildModel } from '../../../src/models/build.ts';
 import { parseModelConfig } from '../../../src/models/families.ts';
 import { decode, type Decoded } from '../../../src/plan/record/decode.ts';
-import { memoryOverTime } from '../../../src/plan/record/memory-timeline.ts';
+import { planMemoryTimeline } from '../../../src/plan/record/memory-timeline.ts';
 import { prepare, type Prepared } from '../../../src/plan/prepare.ts';
 import { priceRestriction, ringBytes } from '../../../src/zoo/compare/price.ts';
 import { applyRecipe } from '../../../src/zoo/recipes/recipes.ts';
@@ -34,7 +34,7 @@ async function planned(prepared: Prepared, name: string): Promise<Planned> {
   if ('refused' in applied) throw new Error(applied.refused);
   const priced = await priceRestriction(prepared, applied.restriction);
   if ('refused' in priced) throw new Error(priced.refused);
-  const { intervals } = memoryOverTime(prepared.model, priced.choice, TABLE);
+  const { intervals } = planMemoryTimeline(prepared.model, priced.choice, TABLE);
   return { decoded: decode(prepared.model, priced.choice), peakBytes: peakOf(intervals).peakBytes };
 }
 

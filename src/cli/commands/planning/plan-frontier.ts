@@ -6,7 +6,7 @@ import { ShardwrightError } from '../../../errors.ts';
 import type { Graph } from '../../../graph/types.ts';
 import type { OperatorTable } from '../../../ops/record/table.ts';
 import { FRONTIER_POINTS, memoryFrontier, type Frontier, type FrontierStep } from '../../../plan/memory-frontier.ts';
-import { gapWithin, isGapGiven, type PlanRequest } from '../../../plan/request/request.ts';
+import { gapUnderMemory, isGapGiven, type PlanRequest } from '../../../plan/request/request.ts';
 import type { ShardResult } from '../../../plan/shard.ts';
 import { settingLines } from '../../../report/model/settings.ts';
 import type { Progress } from '../../../solver/types.ts';
@@ -73,7 +73,7 @@ export async function frontierCommand(
   if (frontier.points.length === 0)
     return frontier.misses.some((m) => m.status === 'infeasible') ? EXIT.infeasible : EXIT.gap;
   const worst = Math.max(...frontier.points.map((p) => p.gap));
-  const asked = gapWithin(request);
+  const asked = gapUnderMemory(request);
   if (worst <= asked) return EXIT.ok;
   if (options.json !== true)
     io.stderr(`stopped at gaps of up to ${percentText(worst)}, asked for ${percentText(asked)} (--gap)\n`);
@@ -107,7 +107,7 @@ function frontierText(frontier: Frontier, graph: Graph, request: PlanRequest): s
     graph,
     request,
     budgetBytes,
-    gap: gapWithin(request),
+    gap: gapUnderMemory(request),
     gapGiven: isGapGiven(request),
   });
   const lines = [`time against memory: ${graph.name} on ${request.mesh}`, ...settings, ''];

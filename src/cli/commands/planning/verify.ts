@@ -11,7 +11,7 @@ import type { Shrunk } from '../../../passes/sizes/shrink.ts';
 import type { LowerablePlan } from '../../../plan/lower/lower.ts';
 import { prepare } from '../../../plan/prepare.ts';
 import { shardPrepared } from '../../../plan/shard.ts';
-import { transplant } from '../../../plan/questions/transfer.ts';
+import { transferPlan } from '../../../plan/questions/transfer.ts';
 import { constantsAsInputs, reduced as reducedProgram, refuseUnevaluated } from '../../../simulate/reduced.ts';
 import { readFileText } from '../../../read-file.ts';
 import { tableText } from '../../../units.ts';
@@ -108,7 +108,7 @@ async function writtenPlan(path: string, options: VerifyOptions, io: CliIo): Pro
   if (!options.shrink) return { ...common, seed, reduced: { graph: program, sizes: [], kept: [] }, plan };
   const { sizes: meshSizes } = parseMesh(plan.request.mesh);
   const reduced = reducedProgram(program, table, { meshSizes, seed, unknown: plan.request.unknown });
-  return { ...common, seed, reduced, plan: transplant(plan, prepare(reduced.graph, plan.request, table)) };
+  return { ...common, seed, reduced, plan: transferPlan(plan, prepare(reduced.graph, plan.request, table)) };
 }
 
 /** Plans a model, and places it at reduced sizes as that plan says; an exit code where there is no plan. */
@@ -145,7 +145,7 @@ async function plannedModel(path: string, options: VerifyOptions, io: CliIo): Pr
         : reducedProgram(program, table, { meshSizes, seed, unknown: request.unknown });
     return {
       reduced,
-      plan: replan ? result.plan : transplant(result.plan, prepare(reduced.graph, settled, table)),
+      plan: replan ? result.plan : transferPlan(result.plan, prepare(reduced.graph, settled, table)),
       model: result.plan.model,
       mesh: request.mesh,
       planned: replan ? 'reduced' : 'full',

@@ -1,3 +1,6 @@
+/**
+ * Local form of factories. In: a call that makes a tensor. Out: the piece that each rank makes.
+ */
 import type { Arg, DType } from '../../../graph/types.ts';
 import { ref } from '../emitter.ts';
 import type { LocalCall, Rewrite, Rewrites } from '../local-call.ts';

@@ -1,3 +1,6 @@
+/**
+ * Local form of indexing. In: reads and writes with the indexed dim cut. Out: masked local calls.
+ */
 import type { Arg } from '../../../graph/types.ts';
 import { ref } from '../emitter.ts';
 import type { LocalCall, Rewrite, Rewrites } from '../local-call.ts';

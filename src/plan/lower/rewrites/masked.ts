@@ -1,3 +1,6 @@
+/**
+ * Masked rows. In: indices into a cut dim. Out: local indices and the mask of the rows that a rank has.
+ */
 import type { Arg } from '../../../graph/types.ts';
 import { ref, type Emitter } from '../emitter.ts';
 import type { Piece } from '../pieces.ts';

@@ -1,3 +1,6 @@
+/**
+ * Local form of products. In: convolutions and grouped products with cut groups or rows. Out: calls with local sizes.
+ */
 import { ref } from '../emitter.ts';
 import type { LocalCall, Rewrite, Rewrites } from '../local-call.ts';
 import { combine, minus, plus, type RankInt } from '../rank-int.ts';

@@ -1,3 +1,7 @@
+/**
+ * Local form of reductions. In: a reduction over a cut dim. Out: local results whose sum over the ranks is the global
+ * one.
+ */
 import { elements } from '../../../ops/record/record.ts';
 import { ref } from '../emitter.ts';
 import type { LocalCall, Rewrite, Rewrites } from '../local-call.ts';

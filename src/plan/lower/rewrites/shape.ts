@@ -1,3 +1,6 @@
+/**
+ * Local form of shape calls. In: a call with sizes as arguments. Out: the same call with local sizes.
+ */
 import { ref } from '../emitter.ts';
 import { UPSAMPLE_GRADIENTS } from '../../../ops/aten/movement/upsample.ts';
 import type { LocalCall, Rewrite, Rewrites } from '../local-call.ts';

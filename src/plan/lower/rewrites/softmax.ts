@@ -1,3 +1,7 @@
+/**
+ * Local form of softmax. In: a call whose normalised dim is cut. Out: row maxima and sums that are reduced over the
+ * ranks.
+ */
 import type { DType } from '../../../graph/types.ts';
 import { ref } from '../emitter.ts';
 import type { LocalCall, Rewrite, Rewrites } from '../local-call.ts';

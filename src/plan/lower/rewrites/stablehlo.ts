@@ -1,3 +1,6 @@
+/**
+ * Local form of StableHLO calls. In: calls with cut operands or results. Out: calls with the sizes of the rank.
+ */
 import { isList } from '../../../graph/value.ts';
 import type { Arg } from '../../../graph/types.ts';
 import { ref } from '../emitter.ts';

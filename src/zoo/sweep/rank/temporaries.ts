@@ -1,7 +1,7 @@
 /** Gives the peak bytes of each unit that are neither states nor saved activations. */
 
 import type { OperatorTable } from '../../../ops/record/table.ts';
-import { memoryOverTime } from '../../../plan/record/memory-timeline.ts';
+import { planMemoryTimeline } from '../../../plan/record/memory-timeline.ts';
 import type { Model } from '../../../plan/model/model.ts';
 import type { GatheredRepeats } from './key-values.ts';
 import type { GraphUnits } from '../model/units.ts';
@@ -19,8 +19,8 @@ export function temporaryBytes(model: Model, choice: Int32Array, table: Operator
   const { nodes } = model.graph;
   const names = new Set([...kept].map((n) => nodes[n].name));
   const twice = new Map(repeats.flatMap((r) => r.nodes.map((n) => [nodes[n].name, r] as const)));
-  const { intervals, nodeOfMoment, momentOfNode } = memoryOverTime(model, choice, table);
-  const change = new Float64Array(nodeOfMoment.length + 1);
+  const { intervals, nodeOfPoint, pointOfNode } = planMemoryTimeline(model, choice, table);
+  const change = new Float64Array(nodeOfPoint.length + 1);
   const alive = (start: number, end: number, bytes: number): void => {
     change[start] += bytes;
     change[end + 1] -= bytes;
@@ -29,15 +29,15 @@ export function temporaryBytes(model: Model, choice: Int32Array, table: Operator
     if (kind !== 'activation' && kind !== 'communication') continue;
     if (kind === 'activation' && name !== undefined && names.has(name)) continue;
     const made = name === undefined || kind !== 'activation' ? undefined : twice.get(name);
-    if (made?.gradient === undefined || end < momentOfNode[made.gradient]) alive(start, end, bytes);
+    if (made?.gradient === undefined || end < pointOfNode[made.gradient]) alive(start, end, bytes);
     else {
-      alive(start, momentOfNode[made.attention], bytes);
-      alive(momentOfNode[made.gradient], end, bytes);
+      alive(start, pointOfNode[made.attention], bytes);
+      alive(pointOfNode[made.gradient], end, bytes);
     }
   }
   const most = new Float64Array(units.count);
   let live = 0;
-  nodeOfMoment.forEach((n, t) => {
+  nodeOfPoint.forEach((n, t) => {
     live += change[t];
     const u = units.unit[n];
     most[u] = Math.max(most[u], live);
