@@ -142,9 +142,9 @@ describe('shardwright rules --ops FILE --check', () => {
   const source = (rules: string): string => {
     const from = (path: string): string => JSON.stringify(resolve('src', path));
     return `
-import { defineOp } from ${from('ops/record.ts')};
+import { defineOp } from ${from('ops/record/record.ts')};
 import { fromList } from ${from('ndarray/array.ts')};
-import { R, rule, S } from ${from('ops/rule.ts')};
+import { R, rule, S } from ${from('ops/record/rule.ts')};
 export const operators = [defineOp('my.negate.default', {
   schema: 'Tensor x', cls: 'other', infer: (ctx) => [ctx.inputs[0]], shard: () => ${rules},
   kernel: ({ inputs: [x] }) => [fromList(x.shape, x.toArray().map((v) => -v), x.dtype)],
