@@ -144,6 +144,7 @@ export function expandRows(
   const chosen: number[] = [];
   // Only rows that look alike, or cuts with several forms, can give one strategy twice.
   const seen = product.mayRepeat ? new Set<string>() : undefined;
+  const allowed = rowsByAxis(space, list, rows);
   const next = sizes.map(() => 0);
   let m = 0;
   let taken = 0;
@@ -152,7 +153,8 @@ export function expandRows(
     const end = product.choices(m);
     let stepped = false;
     while (next[m] < end)
-      if (product.take(m, next[m]++)) {
+      if (allowed?.[m][next[m]] === false) next[m]++;
+      else if (product.take(m, next[m]++)) {
         stepped = true;
         break;
       }
@@ -185,6 +187,18 @@ export function expandRows(
     choice: new Int32Array(chosen),
     rules: list,
   };
+}
+
+/** Which rows may stand on each mesh dim; undefined where no rule names mesh dims. A mesh dim of one device takes any. */
+function rowsByAxis(space: ShardingSpace, list: readonly Rule[], rows: readonly Row[]): boolean[][] | undefined {
+  if (list.every(({ axes }) => axes === undefined)) return undefined;
+  return space.mesh.dims.map(({ name, size }) => {
+    const named = list.some(({ axes }) => axes?.includes(name) === true);
+    return rows.map(({ rule }) => {
+      const { axes } = list[rule];
+      return size === 1 || (named ? axes?.includes(name) === true : axes === undefined);
+    });
+  });
 }
 
 /**

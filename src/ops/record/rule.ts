@@ -52,7 +52,7 @@ export type RuleSlot = ShardSlot | ReplicateSlot | PartialSlot | null;
 
 /** A collective that the lowered body of a rule runs itself, on the mesh dim of the rule. */
 export interface InternalCollective {
-  readonly kind: 'all_reduce';
+  readonly kind: 'all_reduce' | 'all_gather' | 'reduce_scatter' | 'all_to_all' | 'collective_permute';
   /** Bytes of the reduced tensor on one rank; the context holds the sizes of the largest shard. */
   readonly bytes: (ctx: TypedContext) => number;
 }
@@ -66,6 +66,11 @@ export interface Rule {
   readonly origin: 'base' | 'ext';
   /** The lowering must rewrite arguments or body when this rule is used: a short word for how (`mask`, `local-shape`, `offset`). */
   readonly rewrite?: string;
+  /**
+   * Mesh dims, by name, that the rule is for: it stands on no others, and on these only rules that name them stand. Of regions
+   * of per-device code, whose specs say what they are on their axes.
+   */
+  readonly axes?: readonly string[];
   /** Collectives inside the rewritten body, to be priced with the rule; absent for purely local rules. */
   readonly collectives?: readonly InternalCollective[];
 }
@@ -107,7 +112,7 @@ export function S(dim: number, options: ShardOptions = {}): ShardSlot {
   };
 }
 
-export type RuleOptions = Partial<Pick<Rule, 'origin' | 'rewrite' | 'collectives'>>;
+export type RuleOptions = Partial<Pick<Rule, 'origin' | 'rewrite' | 'collectives' | 'axes'>>;
 
 export function rule(inputs: readonly RuleSlot[], outputs: readonly RuleSlot[], options: RuleOptions = {}): Rule {
   return { inputs, outputs, origin: 'base', ...options };

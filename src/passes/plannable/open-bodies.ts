@@ -1,12 +1,14 @@
 /** Gives a view of a program with control flow in which each body stands once in line, for planning. */
 
-import { ShardwrightError } from '../../errors.ts';
+import { internalError, ShardwrightError } from '../../errors.ts';
 import { CONTROL_TARGETS, statedProbability, statedTrips } from '../../graph/control.ts';
+import { LOCAL_MAP } from '../../graph/local-map.ts';
 import type { Arg, GivenSharding, Graph, Node, Output, TensorType, ValueType } from '../../graph/types.ts';
 import { getOwn, isGraphRef, isList, isRef, setOwn, tensorType } from '../../graph/value.ts';
 import { programFlops } from '../../ops/program-flops.ts';
 import type { OperatorRecord } from '../../ops/record/record.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
+import { localMapRecord, type OpenedRegion } from './local-map-record.ts';
 import { Loops } from './loops.ts';
 import { mapRowsRecord } from './map-rows.ts';
 import type { OpenedBody, Region, SharedMap } from './regions.ts';
@@ -36,6 +38,8 @@ export interface OpenedGraph {
   readonly carries: readonly { readonly value: string; readonly carry: string }[];
   /** Maps whose rows are shared out, by the node that each is. */
   readonly sharedMaps: ReadonlyMap<string, SharedMap>;
+  /** Regions of per-device code, by the node that each is. */
+  readonly localMaps: ReadonlyMap<string, OpenedRegion>;
   /** The operators of the graph: those that were given, and one for each such map. */
   readonly table: OperatorTable;
   /** What was assumed of trip counts and branches, one sentence each. */
@@ -74,6 +78,7 @@ class Opener {
   private readonly regions: Region[] = [];
   private readonly origins = new Map<string, string>();
   private readonly sharedMaps = new Map<string, SharedMap>();
+  private readonly localMaps = new Map<string, OpenedRegion>();
   private readonly records: OperatorRecord[] = [];
   private readonly notes = new Set<string>();
   /** Shardings that the source states, of bodies too, by the names that their values have in line. */
@@ -102,6 +107,7 @@ class Opener {
       regions: this.regions,
       origins: this.origins,
       sharedMaps: this.sharedMaps,
+      localMaps: this.localMaps,
       table: this.records.length === 0 ? this.table : this.table.with(this.records),
       carries: this.carries,
       notes: [...this.notes],
@@ -186,6 +192,8 @@ class Opener {
         if (shared !== undefined) return shared;
         return this.scan(node, bodyAt(0), [], listAt(1), listAt(2), scope, prefix, depth);
       }
+      case LOCAL_MAP:
+        return this.localMap(node, bodyAt(0), listAt(1), scope, prefix, depth);
       case 'while_loop':
         return this.loop(node, bodyAt(0), bodyAt(1), listAt(2), listAt(3), scope, prefix, depth);
       default:
@@ -275,6 +283,23 @@ class Opener {
       return { kind: 'value', name: member };
     });
   }
+
+  /** A region of per-device code as one call, whose rules are its specs. */
+  private localMap(node: Node, body: Body, operands: readonly Arg[], scope: number, prefix: string, depth: number): Arg[] {
+    if (node.type.kind !== 'tuple') throw internalError(`${node.name} has no results`);
+    const target = `local_map.${this.records.length}`;
+    this.records.push(localMapRecord(target, node, body.graph, this.table));
+    const name = depth === 0 ? node.name : this.unique(prefix.slice(0, -1));
+    if (depth > 0) this.origins.set(name, node.name);
+    this.localMaps.set(name, { call: node, body: body.graph });
+    this.emit({ name, kind: 'call', target, args: [operands], kwargs: {}, type: node.type, meta: node.meta }, scope);
+    return node.type.items.map((type, k): Arg => {
+      const member = this.unique(`${prefix}region.${k}`);
+      const args = [{ kind: 'value', name } as const, k];
+      this.emit({ name: member, kind: 'call', target: 'operator.getitem', args, kwargs: {}, type, meta: {} }, scope);
+      return { kind: 'value', name: member };
+    });
+  } // prettier-ignore
 
   private scan(
     node: Node,

@@ -6,6 +6,7 @@ import { collectiveModel } from '../../cost/presets/presets.ts';
 import { Redistributor } from '../../cost/redistribution/redistribute.ts';
 import { internalError, ShardwrightError } from '../../errors.ts';
 import { ownersOfOutputs } from '../../graph/carried.ts';
+import { localMapCall } from '../../graph/local-map.ts';
 import { lintGraph } from '../../graph/lint.ts';
 import { DTYPE_BYTES, type Arg, type Graph, type Node, type NodeMeta, type Output } from '../../graph/types.ts';
 import { getOwn, isGraphRef, isList, isRef, setOwn, without } from '../../graph/value.ts';
@@ -15,6 +16,7 @@ import { bindCall, withOutputs } from '../../ops/record/context.ts';
 import type { TensorMeta } from '../../ops/record/record.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
 import type { OpenedGraph } from '../../passes/plannable/open-bodies.ts';
+import type { OpenedRegion } from '../../passes/plannable/local-map-record.ts';
 import type { Region } from '../../passes/plannable/regions.ts';
 import { dataflow, type Dataflow } from '../../strategy/dataflow.ts';
 import { refuseDamaged } from '../record/damage.ts';
@@ -28,6 +30,8 @@ import type { DeviceProgram, ProgramCall, ProgramValue, RandomPiece } from './pr
 import { RankSymbols, sameInt } from './rank-int.ts';
 import { RedistributionWriter } from './redistribution.ts';
 import { rewrite } from './rewrite.ts';
+import { eraseInto } from './typed/erase.ts';
+import { cutOf, type AxisType } from '../../mesh/local-types/types.ts';
 import { rulesTaken } from './rules-taken.ts';
 import type { PlannedOutput } from '../record/types.ts';
 
@@ -192,10 +196,13 @@ class Lowering {
     this.emit.meta = node.meta;
     const results = Array.from(flow.results[n], (id): TensorMeta | null => (id < 0 ? null : flow.values[id].meta));
     const shared = this.opened?.sharedMaps.get(node.name);
+    const region = this.opened?.localMaps.get(node.name);
     const names =
-      shared === undefined
-        ? this.local(frame, node, n, inputs, inputSpecs, outputSpecs, results)
-        : this.control?.sharedRows(frame, node, shared, inputs, this.localTypes(results, outputSpecs));
+      region !== undefined
+        ? this.perDevice(frame, region, inputs, inputSpecs)
+        : shared === undefined
+          ? this.local(frame, node, n, inputs, inputSpecs, outputSpecs, results)
+          : this.control?.sharedRows(frame, node, shared, inputs, this.localTypes(results, outputSpecs));
     if (names === undefined) throw internalError(`${node.name} has bodies that nothing writes`);
     results.forEach((meta, k) => {
       const name = names[k];
@@ -213,6 +220,34 @@ class Lowering {
       return { dtype: meta.dtype, shape: this.pieces.shape(specs[k], meta.shape) };
     });
   }
+
+  /** Writes the body of a region: on its own axes as it is, on the others as the plan cuts its operands. */
+  private perDevice(
+    frame: Frame,
+    { call, body }: OpenedRegion,
+    inputs: readonly string[],
+    inputSpecs: readonly number[],
+  ): readonly string[] {
+    const { space, emit, pieces, writer, symbols } = this;
+    const region = localMapCall(call);
+    const { mesh } = space;
+    for (const { name, size } of region.axes)
+      if (mesh.sizes[mesh.indexOf(name)] !== size)
+        throw new ShardwrightError('E_MESH', `${call.name} is per device over ${name}=${size}, the plan has ${mesh.text}`, {
+          node: call.name, hint: `plan on a mesh with ${name}=${size}, or trace the program with the mesh of the plan`,
+        });
+    const types = region.inSpecs.map((spec, i) =>
+      mesh.names.map((axis, m): AxisType => {
+        const a = region.axes.findIndex(({ name }) => name === axis);
+        if (a >= 0) return cutOf(spec[a] as AxisType) === undefined ? (spec[a] as AxisType) : 'V';
+        const { dim } = space.get(inputSpecs[i]).placements[m];
+        return dim === undefined ? 'R' : `S(${dim})`;
+      }),
+    );
+    const manual = region.axes.map(({ name }) => name);
+    const called = (name: string, made: ProgramCall): void => void this.calls.set(name, made);
+    return eraseInto({ graph: body, mesh, table: this.table, inputs: types, manual, into: { space, emit, pieces, writer, symbols, bodies: frame.bodies, called } }, inputs);
+  } // prettier-ignore
 
   /** Writes the local form of a call: one name for each result. */
   private local(

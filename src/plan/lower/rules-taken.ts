@@ -21,8 +21,11 @@ export function rulesTaken(
   return space.mesh.sizes.map((size, m) => {
     if (size === 1) return undefined;
     const here = ids.map((id) => (id < 0 ? null : space.get(id).placements[m]));
-    if (here.every((p) => p === null || p.kind === 'replicate')) return undefined;
-    const taken = rules.find((r) => [...r.inputs, ...r.outputs].every((slot, t) => is(here[t], slot)));
+    const axis = space.mesh.names[m];
+    const named = rules.some(({ axes }) => axes?.includes(axis) === true);
+    if (!named && here.every((p) => p === null || p.kind === 'replicate')) return undefined;
+    const stands = ({ axes }: Rule): boolean => (named ? axes?.includes(axis) === true : axes === undefined);
+    const taken = rules.find((r) => stands(r) && [...r.inputs, ...r.outputs].every((slot, t) => is(here[t], slot)));
     if (taken === undefined)
       throw internalError(`no rule has ${here.map((p) => p?.text ?? '-').join(', ')} on mesh dim ${m}`);
     return taken;

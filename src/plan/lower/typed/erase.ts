@@ -40,6 +40,28 @@ export interface EraseInput {
   readonly inputs: readonly (readonly Known[])[];
   /** Axes on which the whole graph is per device; default none. */
   readonly manual?: readonly string[];
+  /** The program that the graph is written into, as part of it; default one of its own. */
+  readonly into?: {
+    readonly space: ShardingSpace;
+    readonly emit: Emitter;
+    readonly pieces: Pieces;
+    readonly writer: RedistributionWriter;
+    readonly symbols: RankSymbols;
+    readonly bodies: Map<string, Graph>;
+    readonly called: (name: string, call: ProgramCall) => void;
+  };
+}
+
+/**
+ * Writes a body into a program: names of its results.
+ *
+ * @param operands local values, one for each placeholder
+ */
+export function eraseInto(
+  input: EraseInput & Required<Pick<EraseInput, 'into'>>,
+  operands: readonly string[],
+): string[] {
+  return new Eraser(input).inlined(operands);
 }
 
 /** A per-device program and what was known of its values: the axes on which each is I or R, so that its replicas are equal. */
@@ -65,7 +87,7 @@ class Eraser {
   private readonly pieces: Pieces;
   private readonly verbs: VerbWriter;
   private readonly typer: Typer;
-  private readonly symbols = new RankSymbols();
+  private readonly symbols: RankSymbols;
   private readonly calls = new Map<string, ProgramCall>();
   private readonly random = new Map<string, RandomPiece>();
   private readonly values: ProgramValue[] = [];
@@ -78,10 +100,14 @@ class Eraser {
 
   constructor(private readonly input: EraseInput) {
     const { graph, mesh, table } = input;
-    this.space = new ShardingSpace(mesh, table.kinds);
-    this.emit = new Emitter(table, mesh, this.symbols, new Set());
-    this.pieces = new Pieces(this.space);
-    this.verbs = new VerbWriter(this.emit, this.space, this.pieces, new RedistributionWriter(this.emit, this.space, this.pieces));
+    const { into } = input;
+    this.symbols = into?.symbols ?? new RankSymbols();
+    this.space = into?.space ?? new ShardingSpace(mesh, table.kinds);
+    this.emit = into?.emit ?? new Emitter(table, mesh, this.symbols, new Set());
+    this.pieces = into?.pieces ?? new Pieces(this.space);
+    const writer = into?.writer ?? new RedistributionWriter(this.emit, this.space, this.pieces);
+    this.verbs = new VerbWriter(this.emit, this.space, this.pieces, writer);
+    if (into !== undefined) this.bodies = into.bodies;
     this.manual = new Set(input.manual ?? []);
     const axes = typedAxes(mesh, (axis) => (this.manual.has(axis) ? 'manual' : 'strict'));
     const at = axes.map(({ name }) => mesh.indexOf(name));
@@ -89,6 +115,17 @@ class Eraser {
     const [broken] = this.typer.violations;
     if (broken !== undefined)
       throw new ShardwrightError('E_SPMD_TYPE', broken.message, { node: broken.node, hint: `insert ${broken.fix}` });
+  } // prettier-ignore
+
+  /** Writes the graph where the program stands: local names of what it returns. */
+  inlined(operands: readonly string[]): string[] {
+    const { into, graph } = this.input;
+    const { meta } = this.emit;
+    this.inBody = true;
+    const made = this.inline(graph, operands.map((name) => ({ name })));
+    for (const [name, call] of this.calls) into?.called(name, call);
+    this.emit.meta = meta;
+    return made.map((local) => ('name' in local ? local.name : internal(`@${graph.name} returns a list`)));
   } // prettier-ignore
 
   run(): ErasedProgram {
@@ -136,7 +173,7 @@ class Eraser {
   private walk(graph: Graph, names: Map<string, Local>): void {
     for (const node of graph.nodes) {
       if (node.kind === 'placeholder') continue;
-      this.emit.meta = node.meta;
+      this.emit.meta = this.input.into === undefined ? node.meta : this.input.into.emit.meta;
       const made = this.call(graph, node, names);
       names.set(node.name, made);
       if ('name' in made) this.claim(graph, node.name, made.name);
@@ -335,7 +372,7 @@ class Eraser {
       ...this.emit.section.nodes,
     ];
     let name = of.name;
-    for (let i = 1; this.bodyNames.has(name); i++) name = `${of.name}_${i}`;
+    for (let i = 1; this.bodyNames.has(name) || this.bodies.has(name); i++) name = `${of.name}_${i}`;
     this.bodyNames.add(name);
     const graph: Graph = {
       name,
@@ -346,7 +383,7 @@ class Eraser {
     this.emit.section = outer.section;
     this.bodies = outer.bodies;
     this.inBody = outer.inBody;
-    this.emit.meta = node.meta;
+    this.emit.meta = this.input.into === undefined ? node.meta : this.emit.meta;
     this.bodies.set(name, graph);
     return { name, types: returned.map((value) => this.emit.type(value)) };
   }
