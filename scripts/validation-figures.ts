@@ -1,14 +1,23 @@
 /**
- * Writes data/validation.json: how far the predictions of `shardwright validate` are off, by accelerator and kind of model, which
- * reports quote. Run: npx tsx scripts/validation-figures.ts measured_runs.csv
+ * Writes data/validation.json: how far the predictions of `shardwright validate` on the public runs (test/fixtures/runs) are off,
+ * by accelerator and kind of model, which reports quote. Run: npx tsx scripts/validation-figures.ts
  */
 import { readFileSync, writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
+import { gunzipSync } from 'node:zlib';
 import { format } from 'prettier';
 import { validateRuns, type RunPrediction } from '../src/cost/validation/validate.ts';
 import type { MeasuredErrors } from '../src/report/analysis/measured.ts';
 
 const FILE = fileURLToPath(new URL('../data/validation.json', import.meta.url));
+
+/** The public runs of both fixtures as one table. */
+export function publicRuns(): string {
+  const [first, second] = ['measured', 'others'].map((name) =>
+    gunzipSync(readFileSync(new URL(`../test/fixtures/runs/${name}.csv.gz`, import.meta.url))).toString(),
+  );
+  return first + second.slice(second.indexOf('\n') + 1);
+}
 
 /** The figures of a table of runs, with three digits. */
 export function validationFigures(csv: string): { about: string; source: string; rows: MeasuredErrors[] } {
@@ -56,6 +65,6 @@ function rounded(value: number | undefined): number | null {
 }
 
 if (process.argv[1] === fileURLToPath(import.meta.url)) {
-  const text = JSON.stringify(validationFigures(readFileSync(process.argv[2], 'utf8')));
+  const text = JSON.stringify(validationFigures(publicRuns()));
   writeFileSync(FILE, await format(text, { filepath: FILE, parser: 'json', printWidth: 120 }));
 }

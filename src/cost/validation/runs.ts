@@ -13,7 +13,8 @@ import {
 } from '../training/shape.ts';
 import { stepMemory } from '../training/memory.ts';
 import { parseCsv, type CsvRow } from './csv.ts';
-import { recomputeModes, softwareOf, zeroStage } from './software.ts';
+import type { SOFTWARE_COLUMNS} from './software.ts';
+import { recomputeModes, softwareOf, statedFramework, zeroStage } from './software.ts';
 import { runMachine } from './systems.ts';
 
 /** One measured training run: dimensions, plan, machine, and what was measured. */
@@ -51,7 +52,7 @@ export const RUN_COLUMNS = [
   'ac_mode', 'dtype', 'extras', 'tokens_s_gpu', 'step_time_s', 'tflops_gpu', 'tflops_convention', 'mfu_pct', 'mem',
   'mem_unit', 'status',
 ] as const; // prettier-ignore
-type Column = (typeof RUN_COLUMNS)[number];
+type Column = (typeof RUN_COLUMNS)[number] | (typeof SOFTWARE_COLUMNS)[number];
 
 /**
  * Reads a table of measured runs.
@@ -90,13 +91,25 @@ function readRun(row: CsvRow): MeasuredRun | SkippedRun {
   };
   const id = cell('id');
   const source = cell('source');
-  const note = row.cells.get('note') ?? '';
   const skip = (reason: string): SkippedRun => ({ id, line: row.line, source, reason });
   const assumptions: string[] = [];
 
   const machine = runMachine(cell('gpu_type'));
   if (machine === undefined) return skip(`no hardware figures for '${cell('gpu_type')}'`);
   if (machine.assumption !== undefined) assumptions.push(machine.assumption);
+  const text = {
+    line: row.line,
+    model: cell('model'),
+    extras: cell('extras'),
+    dtype: cell('dtype'),
+    zero: cell('zero_stage'),
+    recompute: cell('ac_mode'),
+    gpuType: cell('gpu_type'),
+    cluster: machine.cluster,
+    column: cell,
+  };
+  const framework = statedFramework(text);
+  if (framework.assumption !== undefined) assumptions.push(framework.assumption);
   const layers = number('layers', 0);
   const hidden = number('hidden', 0);
   const heads = number('heads', 0);
@@ -111,7 +124,7 @@ function readRun(row: CsvRow): MeasuredRun | SkippedRun {
 
   const latent = cell('kv_heads') === 'MLA';
   const kvHeads = latent ? heads : number('kv_heads', heads);
-  const headDim = latent ? 128 : Math.max(hidden / heads, hidden % heads === 0 ? 0 : 64);
+  const headDim = latent ? 128 : number('head_dim', hidden / heads);
   if (latent) assumptions.push('latent attention with the widths of DeepSeek-V3');
   const ffnType = cell('ffn_type');
   const gated = ffnType.includes('swiglu');
@@ -129,8 +142,8 @@ function readRun(row: CsvRow): MeasuredRun | SkippedRun {
     gated,
     vocab: number('vocab', 50_000),
     sequence,
-    // DeepSeek-V3 and Kimi K2 have the same (model_configs.json, arXiv:2412.19437 section 4.2).
-    ...(/Bridge/.test(source) && /DeepSeek-V3/.test(cell('model')) && !/w\/o MTP/.test(note) && { furtherTokens: 1 }),
+    // Further tokens that are predicted (arXiv:2412.19437, section 2.2).
+    ...(number('mtp', 0) > 0 && { furtherTokens: number('mtp', 0) }),
     ...(latent && { latent: { query: 1536, keyValue: 512, rotary: 64 } }),
     ...(sparse && {
       experts: {
@@ -143,41 +156,30 @@ function readRun(row: CsvRow): MeasuredRun | SkippedRun {
     }),
   };
 
-  const zero = cell('zero_stage');
   const perReplica = globalBatch / (degrees.replicas * degrees.shards);
   const published = Number(cell('mbs')) > 0;
-  // Megatron-LM of 2020 sums no gradients: its batch size was that of one replica and one pass.
-  const microbatch = published ? Number(cell('mbs')) : /Megatron-LM 2020/.test(source) ? perReplica : 1;
-  const modes = recomputeModes(source, cell('ac_mode'));
+  const passes = number('grad_accum', 0);
+  const microbatch = published ? Number(cell('mbs')) : passes > 0 ? perReplica / passes : 1;
+  const modes = recomputeModes(framework.name, cell('ac_mode'));
   if (modes.length > 1) assumptions.push('recomputation not in the table: the least that fits');
   let chunks = Math.max(1, number('vp', 1));
   if (cell('vp') === '' && degrees.pipeline > 1 && /Interleaved/i.test(cell('extras'))) {
     chunks = 2;
     assumptions.push('chunks of an interleaved schedule not published: 2');
   }
-  // Its paper (section 3.3.2): interleaved, chunks of one layer, and one layer less on the first and the last stage.
-  if (/Llama 3 herd/.test(source)) chunks = Math.ceil(layers / degrees.pipeline);
   let plan: ParallelPlan = {
     ...degrees,
     // MaxText cuts activations between layers over the tensor axis, too (`activation_embed` in its base.yml).
-    sequenceParallel: (cell('sp').startsWith('yes') || /MaxText/.test(source)) && degrees.tensor > 1,
+    sequenceParallel: (cell('sp').startsWith('yes') || framework.name === 'maxtext') && degrees.tensor > 1,
     chunks,
     // A DeepEP row without a degree: all devices of FSDP, as in every row that states it.
     expert: Math.max(1, number('ep', /DeepEP/.test(cell('extras')) ? degrees.shards : 1)),
     microbatch: Math.min(microbatch, Math.max(1, perReplica)),
     globalBatch,
     recompute: modes[0],
-    zeroStage: zeroStage(`${zero} ${cell('extras')}`, degrees.shards * degrees.context),
+    zeroStage: zeroStage(`${text.zero} ${text.extras}`, degrees.shards * degrees.context),
   };
-  const software = softwareOf({
-    source,
-    model: cell('model'),
-    extras: cell('extras'),
-    dtype: cell('dtype'),
-    zero,
-    plan,
-    cluster: machine.cluster,
-  });
+  const software = softwareOf(text, framework, plan);
   const system: TrainingSystem = { cluster: machine.cluster, powerShare: machine.powerShare, ...software };
   if (!published && microbatch === 1) {
     // Splitting a batch frees memory and fills pipelines; without a pipeline it costs only, so that the largest is taken that fits.

@@ -50,7 +50,7 @@ export function registerValidate(program: Command, session: CliSession): void {
     .command('validate <runs.csv>')
     .summary('predicted against measured training runs: rank, regret, error, memory')
     .description(
-      'Predicts every training run of a table from its dimensions and its parallel plan, and compares with what was measured.\n\nExample:\n  $ shardwright validate measured_runs.csv --groups',
+      'Predicts every training run of a table from its dimensions and its parallel plan, and compares with what was measured. Columns framework, framework_version, head_dim, grad_accum, mtp, dispatcher, logit_bytes, gradient_bytes and optimizer_bytes state the software; where they are missing, it is told by the layout and the output says so.\n\nExample:\n  $ shardwright validate measured_runs.csv --groups',
     )
     .option('--groups', 'also print every group of comparable runs')
     .option(...FLAG.json)
