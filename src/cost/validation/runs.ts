@@ -13,7 +13,7 @@ import {
 } from '../training/shape.ts';
 import { stepMemory } from '../training/memory.ts';
 import { parseCsv, type CsvRow } from './csv.ts';
-import type { SOFTWARE_COLUMNS} from './software.ts';
+import type { SOFTWARE_COLUMNS } from './software.ts';
 import { recomputeModes, softwareOf, statedFramework, zeroStage } from './software.ts';
 import { runMachine } from './systems.ts';
 
