@@ -13,7 +13,9 @@ const sizes = process.argv.slice(2).map(Number);
 const main = fileURLToPath(new URL('../dist/cli/main.js', import.meta.url));
 const folder = mkdtempSync(join(tmpdir(), 'long-programs-'));
 /** Runs the command inside, and says at its end what it took. */
-const RUN = `process.argv.splice(1, 0, '');
+const runOf = (
+  path: string,
+): string => `process.argv = [process.execPath, 'shardwright', 'inspect', ${JSON.stringify(path)}, '--json'];
 process.on('exit', () => { const { userCPUTime, systemCPUTime, maxRSS } = process.resourceUsage(); process.stderr.write(JSON.stringify([(userCPUTime + systemCPUTime) / 1e6, maxRSS / 1024])); });
 await import(${JSON.stringify(main)});`;
 
@@ -22,7 +24,7 @@ for (const { name, file, write } of LONG_PROGRAMS)
   for (const nodes of sizes.length > 0 ? sizes : [100_000, 400_000, 1_000_000]) {
     const path = join(folder, file);
     writeFileSync(path, write(nodes));
-    const run = spawnSync(process.execPath, ['--input-type=module', '-e', RUN, 'inspect', path, '--json'], {
+    const run = spawnSync(process.execPath, ['--input-type=module', '-e', runOf(path)], {
       encoding: 'utf8',
       maxBuffer: 2 ** 30,
     });
