@@ -107,3 +107,8 @@ function editDistance(a: string, b: string): number {
   }
   return previous[b.length];
 }
+
+/** A signal ended the work before there was anything to answer with. */
+export function interrupted(signal = 'a signal'): ShardwrightError {
+  return new ShardwrightError('E_INTERRUPTED', `${signal} came before there was anything to answer with`);
+}

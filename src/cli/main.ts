@@ -4,7 +4,7 @@
 import './runtime.ts';
 import { ShardwrightError } from '../errors.ts';
 import { printer, reportError } from './output/io.ts';
-import { runCli } from './program.ts';
+import { needsThread, runInThread } from './thread/run-in-thread.ts';
 
 // A write that fails takes no other work away: files are still written, and what is lost is said at the end. A reader that stops
 // early, as `| head` does, is no fault of ours. Node throws where a file is written, and tells later where a pipe is.
@@ -44,4 +44,5 @@ process.on('exit', () => {
   process.exitCode = reportError(error, printer(streams), false);
 });
 
-process.exitCode = await runCli(process.argv.slice(2), streams);
+const argv = process.argv.slice(2);
+process.exitCode = needsThread(argv) ? await runInThread(argv, streams) : await (await import('./program.ts')).runCli(argv, streams); // prettier-ignore

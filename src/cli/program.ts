@@ -24,6 +24,7 @@ import {
   registerSimulate,
 } from './commands/written-plan/register.ts';
 import { groupedHelp } from './commands/flags/help-groups.ts';
+import { unwatched, type RunControl } from './thread/run-control.ts';
 import type { CliSession } from './commands/flags/session.ts';
 import { VERSION } from '../version.ts';
 
@@ -37,9 +38,13 @@ const COMMANDS: Readonly<Record<string, readonly ((program: Command, session: Cl
 };
 
 /** Runs the command line; resolves to the exit code. Solver and report code is loaded only by the commands that need it. */
-export async function runCli(argv: readonly string[], streams: CliStreams): Promise<number> {
+export async function runCli(
+  argv: readonly string[],
+  streams: CliStreams,
+  control: RunControl = unwatched(),
+): Promise<number> {
   const io = printer(streams);
-  const session: CliSession = { io, exit: EXIT.ok };
+  const session: CliSession = { io, control, exit: EXIT.ok };
   const json = argv.includes('--json');
   const program = groupedHelp(new Command('shardwright'))
     .description('Plans where every tensor of a training graph lives on a device mesh, at the least time, with proof.')
@@ -49,7 +54,7 @@ export async function runCli(argv: readonly string[], streams: CliStreams): Prom
     .configureOutput({ writeOut: io.stdout, writeErr: (text) => io.stderr(text) })
     .addHelpText(
       'after',
-      '\nExample:\n  $ shardwright demo\n  $ shardwright plan model.fx.txt --mesh dp=8,tp=8 --cluster dgx-h100\n\nExit codes: 0 ok, 1 a defect of Shardwright, 2 usage or bad input, 3 nothing fits, 4 stopped above the gap that was asked for, 5 findings: a plan that is not what it says, a proof that proves nothing, rules that do not hold\n',
+      '\nExample:\n  $ shardwright demo\n  $ shardwright plan model.fx.txt --mesh dp=8,tp=8 --cluster dgx-h100\n\nExit codes: 0 ok, 1 a defect of Shardwright, 2 usage or bad input, 3 nothing fits, 4 stopped above the gap that was asked for, 5 findings: a plan that is not what it says, a proof that proves nothing, rules that do not hold, 130 and 143 a signal that came before there was anything to answer with\n',
     );
 
   for (const [heading, commands] of Object.entries(COMMANDS)) {

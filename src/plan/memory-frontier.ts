@@ -71,6 +71,10 @@ export interface FrontierOptions {
   /** The clock that the request's time limit goes by; the limit is that of all budgets together. Default the real one. */
   readonly clock?: Clock;
   readonly signal?: AbortSignal;
+  /** Instead of the request's time limit, the clock and the signal. */
+  readonly deadline?: Deadline;
+  /** Called when the first budget is about to be asked. */
+  readonly onPrepared?: () => void;
   readonly onProgress?: (event: Progress) => void;
   /** Called after every budget. */
   readonly onBudget?: (event: FrontierStep) => void;
@@ -118,8 +122,10 @@ export async function memoryFrontier(graph: Graph, request: PlanRequest, options
     request.activations === 'off'
       ? request
       : { ...request, activations: 'constraint', checkpoint: request.checkpoint ?? 'auto' };
-  const deadline = new Deadline(request.timeLimitSeconds, options.clock);
+  const deadline =
+    options.deadline ?? new Deadline(request.timeLimitSeconds, { ...(options.clock === undefined ? {} : { clock: options.clock }), signal: options.signal }); // prettier-ignore
   const plain = prepare(graph, { ...base, checkpoint: 'none' }, options.table, deadline);
+  options.onPrepared?.();
   const names = new Set(plain.model.graph.nodes.map((n) => n.name));
   const topBytes = request.memoryBytes ?? usableMemoryBytes(plain.model.cluster);
 
@@ -193,21 +199,20 @@ export async function memoryFrontier(graph: Graph, request: PlanRequest, options
 async function answer(
   graph: Graph,
   request: PlanRequest,
-  { table, signal, onProgress }: FrontierOptions,
+  { table, onProgress }: FrontierOptions,
   deadline: Deadline,
 ): Promise<ShardResult | undefined> {
   // The request stays the one that was asked: what is left of its time is no part of what a plan was made for.
   const asked: ShardOptions & { readonly deadline: Deadline } = {
     table,
     deadline,
-    ...(signal === undefined ? {} : { signal }),
     ...(onProgress === undefined ? {} : { onProgress }),
   };
   try {
     return await shard(graph, request, asked);
   } catch (error) {
     const known = error instanceof ShardwrightError ? error.code : '';
-    if ((known === 'E_LIMIT' || known === 'E_TIME_LIMIT') && signal?.aborted !== true) return undefined;
+    if (['E_LIMIT', 'E_TIME_LIMIT', 'E_INTERRUPTED'].includes(known)) return undefined;
     throw error;
   }
 }

@@ -3,7 +3,7 @@
  * none.
  */
 import { peakOf } from '../cost/memory/timeline.ts';
-import { internalError, ShardwrightError } from '../errors.ts';
+import { internalError, ShardwrightError, interrupted } from '../errors.ts';
 import { printGraph } from '../graph/text/write.ts';
 import type { Graph } from '../graph/types.ts';
 import type { OperatorTable } from '../ops/record/table.ts';
@@ -74,9 +74,10 @@ export async function shardPrepared(
   if (contradictions.length > 0) return { status: 'infeasible', conflict: contradictions, budgetBytes };
   if (request.solver === 'propagate') return propagated(prepared);
   const { expand, contract } = prepared.compact;
+  const deadline = options.deadline ?? new Deadline(request.timeLimitSeconds, { signal: options.signal });
   // A budget below the sum of the least placements needs no search: what is left to say is the smallest one that works.
   if (leastMemoryBound(prepared.compact.problem) > budgetBytes) {
-    const least = await leastMemory(prepared.compact.problem, options.signal);
+    const least = await leastMemory(prepared.compact.problem, deadline.solveOptions);
     return {
       status: 'infeasible',
       conflict: ['memory'],
@@ -84,9 +85,8 @@ export async function shardPrepared(
       ...leastBudget(request, least),
     };
   }
-  const { problem, leastBytes } = await lexicographic(prepared, options.signal);
-  const starts = startsOf(prepared, options.starts)?.flatMap((choice) => contract(choice) ?? []);
-  const deadline = options.deadline ?? new Deadline(request.timeLimitSeconds);
+  const { problem, leastBytes } = await lexicographic(prepared, deadline);
+  const starts = startsOf(prepared, deadline, options.starts)?.flatMap((choice) => contract(choice) ?? []);
   const asked: SolveOptions = {
     engine: request.solver,
     gap: request.gap,
@@ -95,12 +95,11 @@ export async function shardPrepared(
     ...deadline.solveOptions,
     ...(options.workLimit === undefined ? {} : { workLimit: options.workLimit }),
     ...(starts !== undefined ? { starts } : {}),
-    ...(options.signal !== undefined ? { signal: options.signal } : {}),
     ...(options.onProgress !== undefined ? { onProgress: options.onProgress } : {}),
   };
   const solution = constrainsPeakMemory(request)
     ? await firstUnderBudget(prepared, problem, asked, deadline)
-    : await solveOrRefuse(problem, asked);
+    : await solveOrRefuse(prepared, problem, asked, deadline);
   if (solution.status === 'infeasible') {
     return {
       status: 'infeasible',
@@ -114,7 +113,7 @@ export async function shardPrepared(
     ...(solution.certificate === undefined ? {} : { free: solution.certificate }),
     ...(leastBytes === undefined ? {} : { leastBytes }),
   };
-  const cheapest = noWorseThanGreedy(prepared, { ...solution, choice: expand(solution.choice) });
+  const cheapest = noWorseThanGreedy(prepared, withCause({ ...solution, choice: expand(solution.choice) }, deadline));
   if (cheapest.status === 'optimal' && !constrainsPeakMemory(request))
     return preferred(prepared, cheapest, certificate, problem.rows);
   const { choice } = cheapest;
@@ -152,12 +151,19 @@ function leastBudget(
   return constrainsPeakMemory(request) ? { neededBytes: stateBytes } : { smallestBudgetBytes: stateBytes };
 }
 
+/** An answer that a signal cut short says so. */
+function withCause(solution: Solution, deadline: Deadline): Solution {
+  if (solution.status !== 'feasible' || !deadline.isInterrupted) return solution;
+  return { ...solution, evidence: [...(solution.evidence ?? []), 'the search was interrupted'] };
+}
+
 /** Choices to begin with: a solve that may be cut short also gets what greedy propagation finds at once. */
 function startsOf(
   { model, problem, request }: Prepared,
+  deadline: Deadline,
   given?: readonly Int32Array[],
 ): readonly Int32Array[] | undefined {
-  if (request.timeLimitSeconds === undefined) return given;
+  if (request.timeLimitSeconds === undefined && !deadline.isOver) return given;
   const greedy = propagate(model, problem, defaultStart(model, problem));
   return greedy === undefined ? given : [...(given ?? []), greedy];
 }
@@ -193,7 +199,7 @@ async function firstUnderBudget(
   deadline: Deadline,
 ): Promise<Solution> {
   const { request, budgetBytes, compact, model, table } = prepared;
-  if (request.solver !== 'auto' && request.solver !== 'exact') return solveOrRefuse(problem, asked);
+  if (request.solver !== 'auto' && request.solver !== 'exact') return solveOrRefuse(prepared, problem, asked, deadline);
   const quick = await solveUnlessLate(problem, { ...asked, gap: gapOnTheWay(request), workLimit: workOn(problem) });
   if (quick?.status === 'infeasible') return quick;
   if (quick !== undefined) {
@@ -201,12 +207,8 @@ async function firstUnderBudget(
     if (quick.gap <= request.gap || peakOf(intervals).peakBytes > budgetBytes) return quick;
   }
   const starts = [...(asked.starts ?? []), ...(quick === undefined ? [] : [quick.choice])];
-  return solveOrRefuse(problem, {
-    ...asked,
-    ...deadline.solveOptions,
-    starts,
-    workLimit: workOnProof(problem, request),
-  });
+  const proof = { ...asked, ...deadline.solveOptions, starts, workLimit: workOnProof(problem, request) };
+  return solveOrRefuse(prepared, problem, proof, deadline);
 }
 
 /** Undefined when no choice was found in time. */
@@ -289,7 +291,6 @@ async function withinBudget(
     recompute,
     mode: request.checkpoint === 'two-stage' ? 'two-stage' : 'joint',
     deadline,
-    ...(options.signal !== undefined ? { signal: options.signal } : {}),
     ...(options.onProgress !== undefined ? { onProgress: options.onProgress } : {}),
   });
   if (found.plan === undefined) {
@@ -300,6 +301,7 @@ async function withinBudget(
         budgetBytes,
         ...(found.neededBytes === undefined ? {} : { neededBytes: found.neededBytes }),
       };
+    if (deadline.isInterrupted) throw interrupted();
     if (found.isOutOfTime)
       throw new ShardwrightError('E_TIME_LIMIT', `no plan within ${bytesText(budgetBytes)} was found in time`, {
         hint: 'raise --time-limit.',
@@ -319,6 +321,7 @@ async function withinBudget(
     `${found.rounds} problems solved for the peak memory${found.certified ? '; the bound was replayed' : ''}`,
     `a gap of ${(100 * gapUnderMemory(request)).toPrecision(2)} % is good enough${isGapGiven(request) ? '' : ' under a peak memory budget, the default'} (--gap)`,
   ];
+  if (deadline.isInterrupted) evidence.push('the search was interrupted');
   if (found.twoStage !== undefined)
     evidence.push(
       `sharding first and checkpointing after takes ${found.twoStage.seconds.toPrecision(4)} s within the same budget`,
@@ -353,7 +356,7 @@ export const RECOMPUTED_LIKE_FIRST =
 
 /** `shard(graph, request)`: prepare, solve, decode, re-cost. */
 export async function shard(graph: Graph, request: PlanRequest, options: ShardOptions): Promise<ShardResult> {
-  const deadline = options.deadline ?? new Deadline(request.timeLimitSeconds);
+  const deadline = options.deadline ?? new Deadline(request.timeLimitSeconds, { signal: options.signal });
   return shardPrepared(prepare(graph, request, options.table, deadline), { ...options, deadline });
 }
 
@@ -363,12 +366,13 @@ export async function shard(graph: Graph, request: PlanRequest, options: ShardOp
  */
 async function lexicographic(
   prepared: Prepared,
-  signal: AbortSignal | undefined,
+  deadline: Deadline,
 ): Promise<{ readonly problem: Problem; readonly leastBytes?: Certificate }> {
   const { problem } = prepared.compact;
   if (prepared.request.objective === 'time') return { problem };
-  const least = await provenLeastMemory(problem, signal);
+  const least = await provenLeastMemory(problem, deadline.solveOptions);
   if (least === undefined) return { problem };
+  if (least === 'open') throw tooLate(deadline, 'the least memory of parameters was not proven in time');
   const { bytes, certificate } = least;
   return {
     problem: withMemoryBound(problem, bytes),
@@ -377,16 +381,51 @@ async function lexicographic(
 }
 
 /** Solves; what the solver cannot do in the time or size given becomes an error for the user. */
-async function solveOrRefuse(problem: Problem, options: SolveOptions): Promise<Solution> {
+async function solveOrRefuse(
+  prepared: Prepared,
+  problem: Problem,
+  options: SolveOptions,
+  deadline: Deadline,
+): Promise<Solution> {
   try {
     return await solve(problem, options);
   } catch (error) {
-    if (error instanceof NoChoiceInTime)
-      throw new ShardwrightError('E_TIME_LIMIT', error.message, { hint: 'raise --time-limit or --memory.' });
+    if (error instanceof NoChoiceInTime) {
+      const greedy = greedily(prepared, problem);
+      if (greedy !== undefined) return greedy;
+      throw tooLate(deadline, error.message);
+    }
     if (error instanceof TooLargeForLibrary)
       throw new ShardwrightError('E_LIMIT', error.message, { hint: 'use --solver auto, or a smaller mesh.' });
     throw error;
   }
+}
+
+function tooLate(deadline: Deadline, message: string): ShardwrightError {
+  return deadline.isInterrupted ? interrupted() : new ShardwrightError('E_TIME_LIMIT', message, { hint: 'raise --time-limit or --memory.' }); // prettier-ignore
+}
+
+/** What greedy propagation finds of a problem whose solve was cut short before any choice; undefined where that breaks a row. */
+function greedily({ model, problem: whole, compact }: Prepared, problem: Problem): Solution | undefined {
+  const found = propagate(model, whole, defaultStart(model, whole));
+  const choice = found === undefined ? undefined : compact.contract(found);
+  if (choice === undefined) return undefined;
+  const { cost, violations } = evaluate(problem, choice);
+  if (violations.length > 0) return undefined;
+  const objective = Number(cost);
+  const bound = termBound(problem);
+  return {
+    status: 'feasible',
+    choice,
+    objective,
+    bound,
+    gap: (objective - bound) / Math.max(1, Math.abs(objective)),
+    solver: 'propagate',
+    evidence: ['the search ended before it had a choice; this one is greedy'],
+    seconds: 0,
+    statistics: {},
+    ties: 'engine',
+  };
 }
 
 /** `--solver propagate`: greedy from the default placements, with the bound that its terms alone give. */

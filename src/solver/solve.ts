@@ -45,10 +45,12 @@ function run(problem: Problem, options: SolveOptions, variant: boolean): Solutio
   const { pool } = prepared;
   const workspace = makeWorkspace(prepared);
   const cheap = evaluator(prepared.cost, rows);
+  const { cells } = pool;
+  const isFull = (): boolean => pool.cells - cells > (options.cellLimit ?? MOST_CELLS);
   const workLeft = (): number => (options.workLimit ?? Infinity) - workspace.meter.total;
   const host: SearchHost = {
     evaluate: cheap,
-    stopped: () => options.signal?.aborted === true || performance.now() > deadline || workLeft() < 0,
+    stopped: () => options.signal?.aborted === true || performance.now() > deadline || workLeft() < 0 || isFull(),
     workLeft,
     progress: (phase, objective, bound) =>
       options.onProgress?.({ phase, seconds: elapsed(), objective, bound, gap: gapOf(objective, bound) }),
@@ -110,6 +112,7 @@ function run(problem: Problem, options: SolveOptions, variant: boolean): Solutio
     nodes: search.nodes,
   };
   const found = search.best ?? (proven === Infinity ? undefined : lateChoice(problem, variant, cheap, options));
+  const stopped = host.stopped();
   // The bound of the engine is uncertified: what counts is what the checker has replayed.
   const checkStarted = performance.now();
   const claimed = proven >= (found?.objective ?? Infinity);
@@ -133,12 +136,15 @@ function run(problem: Problem, options: SolveOptions, variant: boolean): Solutio
     },
     ties: 'engine' as const,
     ...(proof === undefined ? {} : { certificate: proof.certificate }),
-    ...(proof?.refused === undefined
-      ? {}
-      : { evidence: [`the proof of the bound ${proven} was refused: ${proof.refused}`] }),
+    ...evidenceOf([
+      proof?.refused === undefined ? undefined : `the proof of the bound ${proven} was refused: ${proof.refused}`,
+      isFull() && proven < (found?.objective ?? Infinity)
+        ? `the search ended at its limit of ${options.cellLimit ?? MOST_CELLS} stored numbers`
+        : undefined,
+    ]),
   };
   if (found === undefined) {
-    const why = variant ? { conflict: [] } : explain(problem, solveVariant);
+    const why = variant ? { conflict: [] } : explained(problem, rows, stopped, options);
     return {
       ...common,
       status: 'infeasible',
@@ -165,6 +171,14 @@ function run(problem: Problem, options: SolveOptions, variant: boolean): Solutio
   }
   assertFeasible(problem, choice, objective);
   return { ...common, status, choice, objective, bound, gap: gapOf(objective, bound), seconds: elapsed(), ties };
+}
+
+/** Numbers that a search may keep: beyond, branches of a wide network would take the memory of the machine. */
+const MOST_CELLS = 2 ** 27;
+
+function evidenceOf(words: readonly (string | undefined)[]): Pick<Solution, 'evidence'> {
+  const evidence = words.filter((word) => word !== undefined);
+  return evidence.length === 0 ? {} : { evidence };
 }
 
 /** Throws unless the checker accepts the choice at that cost. */
@@ -198,15 +212,35 @@ function lateChoice(
   problem: Problem,
   variant: boolean,
   cost: (choice: Int32Array, withRows: boolean) => number,
-  { workLimit, timeLimitSeconds }: SolveOptions,
+  { workLimit, timeLimitSeconds, signal }: SolveOptions,
 ): { readonly objective: number; readonly choice: Int32Array } | undefined {
-  if (variant) throw new NoChoiceInTime();
+  if (variant || signal?.aborted === true) throw new NoChoiceInTime();
   // Where only work is limited, the answer must not depend on the clock.
   const byWork = workLimit !== undefined && timeLimitSeconds === undefined;
   const choice = byWork
     ? anyChoice(problem, Infinity, (p, options) => solveVariant(p, { ...options, workLimit }))
-    : anyChoice(problem, FEASIBILITY_SECONDS, solveVariant);
+    : anyChoice(problem, FEASIBILITY_SECONDS, (p, asked) => solveVariant(p, signal === undefined ? asked : { ...asked, signal })); // prettier-ignore
+  if (choice === 'open') throw new NoChoiceInTime();
   return choice === undefined ? undefined : { choice, objective: cost(choice, true) };
+}
+
+/** Why there is no choice. Where the time is over, no more is asked than the clock or the signal allows: the rows are then named together. */
+function explained(
+  problem: Problem,
+  rows: readonly PlainRow[],
+  isLate: boolean,
+  { signal, timeLimitSeconds }: SolveOptions,
+): Pick<Solution, 'conflict' | 'emptyVariable' | 'smallestBudget'> {
+  const limits = {
+    ...(signal === undefined ? {} : { signal }),
+    ...(isLate || timeLimitSeconds !== undefined ? { timeLimitSeconds: FEASIBILITY_SECONDS } : {}),
+  };
+  try {
+    return explain(problem, (variant, asked) => solveVariant(variant, { ...limits, ...asked }));
+  } catch (error) {
+    if (!(error instanceof NoChoiceInTime)) throw error;
+    return { conflict: rows.map(({ name }) => name) };
+  }
 }
 
 /** A function whose result is computed at most once. */

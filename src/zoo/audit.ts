@@ -7,6 +7,7 @@ import { excessOver } from '../units.ts';
 import { stateMemory } from '../plan/record/decode.ts';
 import type { Model } from '../plan/model/model.ts';
 import { Restriction } from '../plan/restrict/restriction.ts';
+import { Deadline } from '../plan/request/deadline.ts';
 import type { Prepared } from '../plan/prepare.ts';
 import { shardPrepared, type Infeasible } from '../plan/shard.ts';
 import { evaluate } from '../solver/check/check.ts';
@@ -42,14 +43,23 @@ export interface Audit {
   readonly editedPeakBytes: number;
   /** How edits were found and priced. */
   readonly method: string;
+  /** What ended the search for edits before it was done; absent where nothing did. */
+  readonly stopped?: 'interrupted' | 'time limit';
 }
 
 export interface AuditOptions {
   /** Most edits of the path. */
   readonly edits: number;
   readonly signal?: AbortSignal;
+  /** Of the whole audit, instead of the request's time limit and the signal. */
+  readonly deadline?: Deadline;
+  /** Called when the plan has its price: from then on there is something to answer with. */
+  readonly onPlan?: () => void;
   readonly onProgress?: (line: string) => void;
 }
+
+/** Part of the time that the optimum may take where edits are looked for after it. */
+const OPTIMUM_SHARE = 3 / 4;
 
 const METHOD =
   'greedy: at each step every parameter (alike in all layers) or the inputs whose placement differs from the optimum is released alone, or two at once where one does not pay, the others stay, activations are planned again; every candidate is solved exactly';
@@ -71,15 +81,17 @@ export async function audit(
   const { model, budgetBytes } = prepared;
   const seconds = Number(evaluate({ ...model.problem, rows: [] }, choice).cost) / model.unitsPerSecond;
   const { peakBytes } = stateMemory(model, choice);
+  options.onPlan?.();
   options.onProgress?.('solving the optimum');
+  const deadline = options.deadline ?? new Deadline(prepared.request.timeLimitSeconds, { signal: options.signal });
   const best = await shardPrepared(prepared, {
     starts: [choice],
-    ...(options.signal !== undefined ? { signal: options.signal } : {}),
+    deadline: options.edits > 0 ? deadline.part(OPTIMUM_SHARE) : deadline,
   });
   if (best.status === 'infeasible') return best;
   const { objective, proof, memory } = best.plan;
   const given: Priced = { seconds, peakBytes, fits: peakBytes <= budgetBytes, choice };
-  const path = await new EditPath(prepared, best.choice, options).walk(given);
+  const path = await new EditPath(prepared, best.choice, options, deadline).walk(given);
   return {
     seconds,
     peakBytes,
@@ -95,6 +107,7 @@ export async function audit(
     editedSeconds: path.end.seconds,
     editedPeakBytes: path.end.peakBytes,
     method: METHOD,
+    ...(deadline.isOver ? { stopped: deadline.cause } : {}),
   };
 }
 
@@ -111,6 +124,7 @@ class EditPath {
     private readonly prepared: Prepared,
     private readonly optimum: Int32Array,
     private readonly options: AuditOptions,
+    private readonly deadline: Deadline,
   ) {
     this.groups = groupsOf(prepared.model);
   }
@@ -133,7 +147,7 @@ class EditPath {
       if (replanned !== undefined && replanned.seconds < at.seconds)
         take(ACTIVATIONS, 'as given', 'planned again', replanned);
     }
-    while (edits.length < this.options.edits) {
+    while (edits.length < this.options.edits && !this.deadline.isOver) {
       this.options.onProgress?.(`edit ${edits.length + 1} of at most ${this.options.edits}`);
       const single = await this.best(
         at,
@@ -205,7 +219,7 @@ class EditPath {
         restriction.keep(v, group.name, (a) => a === value);
       }
     const bound = Math.max(this.prepared.budgetBytes, at.fits ? 0 : Infinity);
-    const found = await solveRestricted(this.prepared, restriction, bound, this.options.signal);
+    const found = await solveRestricted(this.prepared, restriction, bound, this.deadline);
     return 'conflict' in found ? undefined : found;
   }
 

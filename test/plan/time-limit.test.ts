@@ -20,7 +20,7 @@ function counting(): Clock & { looks: number } {
 const GRAPH = load('torch/mlp/joint.expanded');
 const refusal = (looks: number, mesh = 'a=2,b=2'): ShardwrightError | undefined => {
   try {
-    prepare(GRAPH, request(mesh), TABLE, new Deadline(looks - 0.5, counting()));
+    prepare(GRAPH, request(mesh), TABLE, new Deadline(looks - 0.5, { clock: counting() }));
     return undefined;
   } catch (error) {
     if (error instanceof ShardwrightError) return error;
@@ -31,7 +31,7 @@ const refusal = (looks: number, mesh = 'a=2,b=2'): ShardwrightError | undefined 
 describe('a limit that comes before the solver', () => {
   it('ends the work at the next look, wherever it comes, and says in which step', () => {
     const clock = counting();
-    prepare(GRAPH, request('a=2,b=2'), TABLE, new Deadline(1e9, clock));
+    prepare(GRAPH, request('a=2,b=2'), TABLE, new Deadline(1e9, { clock }));
     const steps = new Set<string>();
     // The first look only starts the clock.
     for (let looks = 1; looks < clock.looks; looks++) {
@@ -51,7 +51,7 @@ describe('a limit that comes before the solver', () => {
   it('is asked more often where there is more to do: no step of six dims of two is one long look', () => {
     const looksOn = (mesh: string): number => {
       const clock = counting();
-      prepare(GRAPH, request(mesh), TABLE, new Deadline(1e9, clock));
+      prepare(GRAPH, request(mesh), TABLE, new Deadline(1e9, { clock }));
       return clock.looks;
     };
     const counts = ['a=2', 'a=2,b=2', 'a=2,b=2,c=2'].map(looksOn);
@@ -63,7 +63,7 @@ describe('a limit that comes before the solver', () => {
   });
 
   it('is that of the whole call: preparing takes of what the solver gets', async () => {
-    const deadline = new Deadline(5.5, counting());
+    const deadline = new Deadline(5.5, { clock: counting() });
     await expect(shard(GRAPH, request('a=2,b=2'), { table: TABLE, deadline })).rejects.toMatchObject({
       code: 'E_TIME_LIMIT',
     });

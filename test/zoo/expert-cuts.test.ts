@@ -171,14 +171,14 @@ async function both(question: SweepQuestion): Promise<{ readonly some: SweepResu
   const config = parseModelConfig(question.config);
   const kinds = layerKinds(config, { batch: 1, sequence: question.sequence }, TABLE);
   // Both need the same programs.
-  const [plain, known] = [localPool(question, TABLE, kinds), new Map<string, SweepAnswer>()];
+  const [plain, known] = [localPool(question, TABLE, kinds), new Map<string, SweepAnswer | undefined>()];
   const pool: SweepPool = {
     run: async (jobs) => {
       for (const job of jobs) {
         const key = JSON.stringify(job);
         if (!known.has(key)) known.set(key, (await plain.run([job]))[0]);
       }
-      return jobs.map((job) => known.get(JSON.stringify(job))!);
+      return jobs.map((job) => known.get(JSON.stringify(job)));
     },
     close: () => plain.close(),
   };

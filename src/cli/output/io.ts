@@ -54,7 +54,7 @@ function codeOf(character: string): string {
   return `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`;
 }
 
-export const EXIT = { ok: 0, internal: 1, usage: 2, infeasible: 3, gap: 4, findings: 5 } as const;
+export const EXIT = { ok: 0, internal: 1, usage: 2, infeasible: 3, gap: 4, findings: 5, interrupted: 130 } as const;
 
 /** Prints an error for people, or as one JSON value, and returns the exit code that it means. */
 export function reportError(error: unknown, io: CliIo, json: boolean): number {
@@ -86,6 +86,7 @@ export function reportError(error: unknown, io: CliIo, json: boolean): number {
 function exitOf(code: string | undefined): number {
   if (code === undefined || code === 'E_INTERNAL') return EXIT.internal;
   if (code === 'E_DIFFERS') return EXIT.findings;
+  if (code === 'E_INTERRUPTED') return EXIT.interrupted;
   return code === 'E_TIME_LIMIT' ? EXIT.gap : EXIT.usage;
 }
 

@@ -3,8 +3,8 @@
  * In: a problem with a memory row. Out: bytes, with the proof of the exact minimum.
  */
 import { internalError } from '../../errors.ts';
-import { solve } from '../../solver/solve.ts';
-import type { Certificate, Problem } from '../../solver/types.ts';
+import { solve, NoChoiceInTime } from '../../solver/solve.ts';
+import type { Certificate, Problem, Solution, SolveOptions } from '../../solver/types.ts';
 import type { KeptList } from '../../solver/problem/restrict.ts';
 import { withRowAsCost } from './restrict-remat.ts';
 
@@ -36,24 +36,31 @@ export function memoryOf(problem: Problem, choice: Int32Array): number {
 /**
  * The least bytes of the memory row over all plans: the same problem with bytes for costs, solved exactly.
  *
- * @returns undefined when the problem has no plan even without a limit
+ * @returns undefined when the problem has no plan even without a limit, or the limits came before the proof
  */
-export async function leastMemory(problem: Problem, signal?: AbortSignal): Promise<number | undefined> {
-  return (await provenLeastMemory(problem, signal))?.bytes;
+export async function leastMemory(problem: Problem, limits: SolveLimits = {}): Promise<number | undefined> {
+  const least = await provenLeastMemory(problem, limits);
+  return least === 'open' ? undefined : least?.bytes;
 }
 
-/** The same with its proof; absent for a problem without a memory row, where 0 needs none. */
+/** What may end a solve before its proof. */
+export type SolveLimits = Pick<SolveOptions, 'signal' | 'timeLimitSeconds'>;
+
+/** The same with its proof; absent for a problem without a memory row, where 0 needs none. `open`: the limits came before the proof. */
 export async function provenLeastMemory(
   problem: Problem,
-  signal?: AbortSignal,
-): Promise<{ readonly bytes: number; readonly certificate?: Certificate } | undefined> {
+  limits: SolveLimits = {},
+): Promise<{ readonly bytes: number; readonly certificate?: Certificate } | 'open' | undefined> {
   const [row] = problem.rows ?? [];
   if (row === undefined) return { bytes: 0 };
-  const least = await solve(withRowAsCost(problem, row), {
-    engine: 'exact',
-    ...(signal !== undefined ? { signal } : {}),
-  });
+  let least: Solution;
+  try {
+    least = await solve(withRowAsCost(problem, row), { engine: 'exact', ...limits });
+  } catch (error) {
+    if (error instanceof NoChoiceInTime) return 'open';
+    throw error;
+  }
   if (least.status === 'infeasible') return undefined;
-  if (least.status !== 'optimal') throw internalError('the least memory was not proven');
+  if (least.status !== 'optimal') return 'open';
   return { bytes: least.objective, ...(least.certificate === undefined ? {} : { certificate: least.certificate }) };
 }

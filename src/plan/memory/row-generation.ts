@@ -414,7 +414,7 @@ class PeakMemoryPlanner {
     certify: boolean,
   ): Promise<Solution | undefined> {
     const { request } = this.prepared;
-    const { signal, onProgress } = this.options;
+    const { onProgress } = this.options;
     const gap = gapOnTheWay(request);
     const solving = solve(problem, {
       engine: 'exact',
@@ -424,7 +424,6 @@ class PeakMemoryPlanner {
       seed: request.seed,
       starts,
       ...this.deadline.solveOptions,
-      ...(signal !== undefined ? { signal } : {}),
       ...(onProgress !== undefined ? { onProgress } : {}),
     });
     try {

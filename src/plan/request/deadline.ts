@@ -1,7 +1,7 @@
 /**
  * The deadline of a request. In: a time limit, a clock. Out: the seconds left for each stage.
  */
-import { ShardwrightError } from '../../errors.ts';
+import { ShardwrightError, interrupted } from '../../errors.ts';
 import { secondsText } from '../../units.ts';
 
 /** Milliseconds since some fixed moment, as `performance` counts them; a test may count its own. */
@@ -9,24 +9,66 @@ export interface Clock {
   now(): number;
 }
 
+/** How a limit is counted, and what else ends the work. */
+export interface DeadlineOptions {
+  /** Default: the monotonic clock of the thread. */
+  readonly clock?: Clock;
+  /** When the limit began to count, by the clock; default: now. */
+  readonly since?: number;
+  /** Ends the work as the limit does, with or without one. */
+  readonly signal?: AbortSignal | undefined;
+}
+
 /**
- * When the time limit of a request is over. One limit holds for a whole solve, however many stages it has: who begins a stage
- * gives it what is left.
+ * When the time limit of a request is over, or its user ends it. One limit holds for a whole solve, however many stages it has:
+ * who begins a stage gives it what is left.
  */
 export class Deadline {
   private readonly at: number;
+  private readonly clock: Clock;
+  readonly signal: AbortSignal | undefined;
 
-  /** @param limitSeconds from now on; absent: no limit */
+  /** @param limitSeconds absent: no limit */
   constructor(
     private readonly limitSeconds: number | undefined,
-    private readonly clock: Clock = performance,
+    { clock = performance, since, signal }: DeadlineOptions = {},
   ) {
-    this.at = limitSeconds === undefined ? Infinity : clock.now() + 1e3 * limitSeconds;
+    this.clock = clock;
+    this.signal = signal;
+    this.at = limitSeconds === undefined ? Infinity : (since ?? clock.now()) + 1e3 * limitSeconds;
   }
 
   /** Seconds until the limit, at least 0; Infinity without one. */
   get leftSeconds(): number {
+    if (this.isInterrupted) return 0;
     return this.at === Infinity ? Infinity : Math.max(0, (this.at - this.clock.now()) / 1e3);
+  }
+
+  /** Whether a signal, and not the limit, ends the work. */
+  get isInterrupted(): boolean {
+    return this.signal?.aborted === true;
+  }
+
+  /** What ended the work, or would. */
+  get cause(): 'interrupted' | 'time limit' {
+    return this.isInterrupted ? 'interrupted' : 'time limit';
+  }
+
+  /** A deadline that leaves so many seconds to work that must follow, but at least half of what is left to what comes first. */
+  reserving(seconds: number): Deadline {
+    const left = this.leftSeconds;
+    return this.part(left === Infinity || left === 0 ? 1 : Math.max(0.5, 1 - seconds / left));
+  }
+
+  /**
+   * A deadline that comes sooner: work that must follow gets the rest.
+   *
+   * @param share part of what is left, 0..1
+   */
+  part(share: number): Deadline {
+    const { clock, signal } = this;
+    const left = this.leftSeconds;
+    return new Deadline(left === Infinity ? undefined : share * left, { clock, signal });
   }
 
   /** Whether the limit is over: nothing new is begun then. */
@@ -34,9 +76,10 @@ export class Deadline {
     return this.leftSeconds === 0;
   }
 
-  /** Ends work without which there is no plan. @throws E_TIME_LIMIT saying which step the limit came in */
+  /** Ends work without which there is no plan. @throws E_TIME_LIMIT saying which step the limit came in, E_INTERRUPTED */
   check(step: string): void {
     if (!this.isOver) return;
+    if (this.isInterrupted) throw interrupted();
     throw new ShardwrightError(
       'E_TIME_LIMIT',
       `the time limit of ${secondsText(this.limitSeconds ?? 0)} came ${step}, before the solver began`,
@@ -44,9 +87,12 @@ export class Deadline {
     );
   }
 
-  /** What is left, as an option of the solver: empty without a limit, and never 0, which would be no time to look at a start. */
-  get solveOptions(): { readonly timeLimitSeconds?: number } {
-    return this.at === Infinity ? {} : { timeLimitSeconds: Math.max(LEAST_SECONDS, this.leftSeconds) };
+  /** What is left, as options of the solver: no limit without one, and never 0, which would be no time to look at a start. */
+  get solveOptions(): { readonly timeLimitSeconds?: number; readonly signal?: AbortSignal } {
+    return {
+      ...(this.at === Infinity ? {} : { timeLimitSeconds: Math.max(LEAST_SECONDS, this.leftSeconds) }),
+      ...(this.signal === undefined ? {} : { signal: this.signal }),
+    };
   }
 }
 

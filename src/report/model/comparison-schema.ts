@@ -116,7 +116,7 @@ const finding = z.looseObject({
 const mesh = z.looseObject({
   mesh: z.string(),
   hosts: z.array(z.int().positive()),
-  status: z.enum(['solved', 'beaten', 'refused', 'infeasible', 'not asked']),
+  status: z.enum(['solved', 'beaten', 'refused', 'infeasible', 'not asked', 'not reached']),
   boundSeconds: z.number().exactOptional(),
   code: z.string().exactOptional(),
   reason: z.string().exactOptional(),
@@ -152,6 +152,7 @@ const padding = z.looseObject({
 });
 
 const comparisonSchema: z.ZodType<Comparison> = z.looseObject({
+  stopped: z.looseObject({ by: z.enum(['interrupted', 'time limit']), notAsked: z.array(z.string()) }).exactOptional(),
   model: z.string().exactOptional(),
   devices: z.int().positive(),
   cluster: z.string(),

@@ -2,7 +2,7 @@
 
 import type { ComparedPlan, Comparison } from '../../zoo/compare/comparison.ts';
 import { comparedPaddingText } from '../model/compared-padding.ts';
-import { planRow, sweepText } from './sweep.ts';
+import { planRow, sweepText, stoppedText } from './sweep.ts';
 import { bytesText, excessOver, percentText, secondsText, tableText } from '../../units.ts';
 
 /** A comparison as text: plans that fit by seconds, the others by bytes, the front, the meshes, and what was refused. */
@@ -41,6 +41,7 @@ export function comparisonText(c: Comparison): string {
     lines.push(
       'note   zero1 and zero2 are priced beside the planning problem, in which states follow their parameter; they are not simulated',
     );
+  if (c.stopped !== undefined) lines.push(`${stoppedText(c.stopped)}`);
   for (const note of comparedPaddingText(c)) lines.push(`note   ${note}`);
   lines.push(
     '',

@@ -54,8 +54,18 @@ export function sweepText(c: Comparison, question: NonNullable<Comparison['quest
   const front = c.frontier ?? [];
   if (front.length > 1)
     lines.push('', `memory    ${front.map((p) => `${bytesText(p.peakBytes)}: ${secondsText(p.seconds)}`).join('   ')}`);
+  if (c.stopped !== undefined) lines.push('', stoppedText(c.stopped));
   for (const note of [...comparedPaddingText(c), ...(c.notes ?? [])]) lines.push(`note      ${note}`);
   return lines.join('\n');
+}
+
+/** Names of what was not asked that a text lists. */
+const NOT_ASKED = 12;
+
+/** What ended a comparison, and what is missing from it. */
+export function stoppedText({ by, notAsked }: NonNullable<Comparison['stopped']>): string {
+  const rest = notAsked.length > NOT_ASKED ? [`and ${notAsked.length - NOT_ASKED} more`] : [];
+  return `${by}: the best so far; not asked: ${[...notAsked.slice(0, NOT_ASKED), ...rest].join(', ')}`;
 }
 
 /** Why nothing was priced: the reasons by how many meshes they stop. */

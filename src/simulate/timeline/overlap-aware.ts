@@ -6,6 +6,7 @@
 import { ShardwrightError } from '../../errors.ts';
 import { decode, stateMemory } from '../../plan/record/decode.ts';
 import type { Model } from '../../plan/model/model.ts';
+import { Deadline } from '../../plan/request/deadline.ts';
 import type { Prepared } from '../../plan/prepare.ts';
 import { solve } from '../../solver/solve.ts';
 import type { Problem } from '../../solver/types.ts';
@@ -28,7 +29,8 @@ export interface OverlapOptions extends SimulateOptions {
   readonly serialRatio?: number;
   /** Most rounds; they stop when a better plan is better by less than 0.5 %. Default 5. */
   readonly rounds?: number;
-  readonly signal?: AbortSignal;
+  /** Of the whole search; default: the request's time limit for every plan. */
+  readonly deadline?: Deadline;
 }
 
 export interface OverlapCandidate {
@@ -61,7 +63,7 @@ const MOST = 0.9;
 const LEAST = 0.02;
 
 /**
- * @throws E_PLAN when no plan fits the budget; what `simulate` throws
+ * @throws `NoChoiceInTime` where the deadline comes before the first plan; E_PLAN when no plan fits the budget; what `simulate` throws
  */
 export async function overlapAware(prepared: Prepared, options: OverlapOptions = {}): Promise<OverlapAware> {
   const { serialRatio = 1.05, rounds: most = 5, overlapSlowdown = 1 } = options;
@@ -70,7 +72,8 @@ export async function overlapAware(prepared: Prepared, options: OverlapOptions =
   const rounds = [first.candidate];
   let best = first.candidate;
   let shares = discounts(first.schedule, first.timeline, overlapSlowdown);
-  for (let round = 0; round < most && Math.max(shares.gathers, shares.reductions) > LEAST; round++) {
+  const isOver = (): boolean => options.deadline?.isOver === true;
+  for (let round = 0; round < most && !isOver() && Math.max(shares.gathers, shares.reductions) > LEAST; round++) {
     const next = await candidate(prepared, classes, shares, options);
     rounds.push(next.candidate);
     const { serialSeconds, simulatedSeconds } = next.candidate;
@@ -98,8 +101,7 @@ async function candidate(
     certify: false,
     seed: request.seed,
     gap: request.gap,
-    ...(request.timeLimitSeconds !== undefined ? { timeLimitSeconds: request.timeLimitSeconds } : {}),
-    ...(options.signal !== undefined ? { signal: options.signal } : {}),
+    ...(options.deadline ?? new Deadline(request.timeLimitSeconds)).solveOptions,
   });
   if (solution.status === 'infeasible')
     throw new ShardwrightError('E_PLAN', 'no plan fits the budget, with overlap or without', {

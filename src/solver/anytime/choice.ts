@@ -80,6 +80,8 @@ export class ChoiceRun {
   }
 
   stopped(): boolean {
+    // A signal may be known before its event is heard.
+    if (this.options.signal?.aborted === true) this.stop();
     return Atomics.load(this.control, 0) !== 0;
   }
 

@@ -87,6 +87,7 @@ async function searchAndClose(run: ChoiceRun, reduced: Presolved, start: Int32Ar
     members: options.members ?? MEMBERS,
     deadline,
     control: run.control,
+    stopped: () => run.stopped(),
     onRound: pauses,
   };
   const share = (part: number): number =>

@@ -51,22 +51,29 @@ function amountsOf(problem: Problem, row: PlainRow): Float64Array[] {
 }
 
 /** The choice with the least amount of a row among all that no forbidden entry rules out; undefined when there is none. */
-export function leastAmount(problem: Problem, row: PlainRow, solver: Solver): Solution | undefined {
-  const solution = solver(variant(problem, [], amountsOf(problem, row)), {});
+export function leastAmount(
+  problem: Problem,
+  row: PlainRow,
+  solver: Solver,
+  options: SolveOptions = {},
+): Solution | undefined {
+  const solution = solver(variant(problem, [], amountsOf(problem, row)), options);
   return solution.status === 'infeasible' ? undefined : solution;
 }
 
 /**
- * Some choice that keeps all rows; undefined when there is none. One row is always decided; several rows at once within
- * `seconds`, beyond which the solver throws.
+ * Some choice that keeps all rows; undefined when there is none, `open` where `seconds` are too few to decide, which the solver
+ * may also say by throwing.
  */
-export function anyChoice(problem: Problem, seconds: number, solver: Solver): Int32Array | undefined {
+export function anyChoice(problem: Problem, seconds: number, solver: Solver): Int32Array | 'open' | undefined {
   const rows = plainRows(problem);
+  const limit = seconds === Infinity ? {} : { timeLimitSeconds: seconds };
   if (rows.length === 1) {
-    const least = leastAmount(problem, rows[0], solver);
-    return least !== undefined && least.objective <= rows[0].bound ? least.choice : undefined;
+    const least = leastAmount(problem, rows[0], solver, limit);
+    if (least === undefined || least.objective <= rows[0].bound) return least?.choice;
+    return least.status === 'optimal' ? undefined : 'open';
   }
-  const solution = solver(variant(problem, rows), { timeLimitSeconds: seconds });
+  const solution = solver(variant(problem, rows), limit);
   return solution.status === 'infeasible' ? undefined : solution.choice;
 }
 
@@ -84,7 +91,7 @@ export function explain(problem: Problem, solver: Solver): Explanation {
   const conflict = needed.map((r) => r.name);
   if (needed.length === 1 && linear.length === 1) {
     const least = leastAmount(problem, needed[0], solver);
-    return { conflict, ...(least === undefined ? {} : { smallestBudget: least.objective }) };
+    return { conflict, ...(least?.status !== 'optimal' ? {} : { smallestBudget: least.objective }) };
   }
   if (linear.length > 0) return { conflict };
   // A linear row that nothing keeps on its own would stand in the way under any usage limit.

@@ -28,6 +28,8 @@ export class Pool {
   readonly #holes: boolean[] = [];
   readonly #used: number[] = [];
   readonly tables: Table[] = [];
+  /** Numbers that are kept: cells of tables, entries of vectors and maps. Nothing is given back before the pool is. */
+  cells = 0;
   readonly minPairsMemo = new MinPairsMemo((id) => this.mapOf(id));
   readonly #joins = new PairMap();
   readonly #projections = new PairMap();
@@ -44,6 +46,7 @@ export class Pool {
     const id = this.#vectorStore.add(wordsOf(v));
     if (id === this.#vectors.length) {
       this.#vectors.push(v);
+      this.cells += v.length;
       let least = Infinity;
       let barred = false;
       for (let i = 0; i < v.length; i++) {
@@ -74,6 +77,7 @@ export class Pool {
     const id = this.#mapStore.add(m);
     if (id === this.#maps.length) {
       this.#maps.push(m);
+      this.cells += m.length;
       let top = -1;
       let holes = false;
       for (let i = 0; i < m.length; i++) {
@@ -133,6 +137,7 @@ export class Pool {
     if (local < list.length) return list[local];
     const table: Table = { id: this.tables.length, dims, cells };
     list.push(table);
+    this.cells += cells.length;
     this.tables.push(table);
     return table;
   }

@@ -2,7 +2,7 @@
 
 import { loadCluster, usableMemoryBytes } from '../../cost/hardware/cluster.ts';
 import { groupTopology } from '../../cost/collective-model.ts';
-import { internalError } from '../../errors.ts';
+import { internalError, ShardwrightError, interrupted } from '../../errors.ts';
 import type { Graph } from '../../graph/types.ts';
 import { DeviceMesh } from '../../mesh/devices/mesh.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
@@ -11,13 +11,14 @@ import { prepare, type Prepared } from '../../plan/prepare.ts';
 import { termBound } from '../../plan/model/greedy.ts';
 import type { PlanRequest } from '../../plan/request/request.ts';
 import { shardPrepared } from '../../plan/shard.ts';
+import { Deadline } from '../../plan/request/deadline.ts';
 import type { ComparedMesh, Comparison, RefusedPlan } from './comparison.ts';
 import { concludeComparison, type Found, type RawPlan } from './conclude-comparison.ts';
 import { lintPlan } from '../recipes/lint.ts';
 import { meshCandidates, type MeshCandidate } from './meshes.ts';
 import { inputRoles, type InputRoles } from '../recipes/input-roles.ts';
 import { modelFacts, type ModelFacts } from '../recipes/model-facts.ts';
-import { priceRestriction, trafficOf } from './price.ts';
+import { priceRestriction, trafficOf, LATE } from './price.ts';
 import { applyRecipe } from '../recipes/recipes.ts';
 import { recipeOf, ZOO, zooPlan, type ZooPlan } from '../recipes/registry.ts';
 import { simulatedSeconds } from './simulated.ts';
@@ -43,14 +44,19 @@ export interface CompareOptions {
   /** Part of the meshes, for comparisons that are run in pieces: every n-th, from i on (0-based). */
   readonly slice?: { readonly index: number; readonly count: number };
   readonly signal?: AbortSignal;
+  /** Of the whole comparison, instead of the request's time limit and the signal. */
+  readonly deadline?: Deadline;
+  /** Called when the first plan is priced: from then on there is something to answer with. */
+  readonly onPlan?: () => void;
   readonly onProgress?: (line: string) => void;
 }
 
 /**
  * The zoo on every mesh of some devices, beside the free optimum. Each zoo plan is solved as a restriction of the same problem, so
- * the optimum of its mesh can not be dearer; a mesh whose bound is above the best plan so far is not solved.
+ * the optimum of its mesh can not be dearer; a mesh whose bound is above the best plan so far is not solved. The time limit is that
+ * of all meshes: each gets an equal part of what is left.
  *
- * @throws E_USAGE for an unknown plan, E_MESH, E_CLUSTER as `prepare`
+ * @throws E_TIME_LIMIT, E_INTERRUPTED where there is no plan by then; E_USAGE for an unknown plan, E_MESH, E_CLUSTER as `prepare`
  */
 export async function compare(graph: Graph, options: CompareOptions): Promise<Comparison> {
   const wanted = options.plans?.map((name) => (name === OPTIMUM ? OPTIMUM : zooPlan(name).name));
@@ -73,8 +79,55 @@ export async function compare(graph: Graph, options: CompareOptions): Promise<Co
       mesh: `pp=${options.devices}`,
       reason: zooPlan('pp').outside ?? 'it is not planned',
     });
-  for (const candidate of candidates) await compareOn(graph, candidate, options, state);
-  return { model: graph.name, ...concludeComparison(options.devices, cluster.id, state) };
+  const { request, signal } = options;
+  const deadline = options.deadline ?? new Deadline(request.timeLimitSeconds, { signal });
+  for (const [i, candidate] of candidates.entries()) {
+    const part = deadline.part(1 / (candidates.length - i));
+    if (candidate.refused !== undefined || part.isOver || !(await reached(() => compareOn(graph, candidate, part, options, state))))
+      state.meshes.push(meshOf(candidate, cluster.devicesPerHost));
+  }
+  const stopped = stoppedAt(state, deadline);
+  return {
+    model: graph.name,
+    ...concludeComparison(options.devices, cluster.id, { ...state, ...(stopped === undefined ? {} : { stopped }) }),
+  };
+}
+
+/** Whether a mesh was done before its time was over. */
+async function reached(work: () => Promise<void>): Promise<boolean> {
+  try {
+    await work();
+    return true;
+  } catch (error) {
+    if (error instanceof ShardwrightError && (error.code === 'E_TIME_LIMIT' || error.code === 'E_INTERRUPTED')) return false;
+    throw error;
+  }
+} // prettier-ignore
+
+/** A mesh without an optimum: refused, or not reached. */
+function meshOf({ sizes, refused }: MeshCandidate, devicesPerHost: number): ComparedMesh {
+  const mesh = new DeviceMesh(sizes.map((size, d) => ({ name: `d${d}`, size })));
+  const hosts = sizes.map((_, d) => groupTopology(mesh, devicesPerHost, [d]).hosts);
+  if (refused !== undefined) return { mesh: mesh.text, hosts, status: 'refused', reason: refused };
+  return { mesh: mesh.text, hosts, status: 'not reached', reason: 'the time was over' };
+}
+
+/** What was left out, where something was. @throws E_TIME_LIMIT, E_INTERRUPTED where nothing is left */
+function stoppedAt(state: State, deadline: Deadline): Comparison['stopped'] {
+  const meshes = state.meshes.filter(({ status }) => status === 'not reached').map(({ mesh }) => mesh);
+  const plans = state.refused.filter(({ reason }) => reason === LATE);
+  if (meshes.length + plans.length === 0) return undefined;
+  if (state.raw.length === 0) {
+    if (deadline.isInterrupted) throw interrupted();
+    throw new ShardwrightError('E_TIME_LIMIT', 'the time limit came before any plan was priced', { hint: 'raise --time-limit, or name --plans.' }); // prettier-ignore
+  }
+  return {
+    by: deadline.cause,
+    notAsked: [
+      ...meshes.map((mesh) => `the optimum on ${mesh}`),
+      ...plans.map(({ plan, mesh }) => `${plan} on ${mesh}`),
+    ],
+  };
 }
 
 interface State extends Found {
@@ -89,18 +142,15 @@ interface State extends Found {
 
 async function compareOn(
   graph: Graph,
-  { sizes, refused }: MeshCandidate,
+  { sizes }: MeshCandidate,
+  deadline: Deadline,
   options: CompareOptions,
   state: State,
 ): Promise<void> {
-  const { request, signal } = options;
+  const { request } = options;
   const mesh = new DeviceMesh(sizes.map((size, d) => ({ name: `d${d}`, size })));
   const { devicesPerHost } = loadCluster(request.cluster);
   const hosts = sizes.map((_, d) => groupTopology(mesh, devicesPerHost, [d]).hosts);
-  if (refused !== undefined) {
-    state.meshes.push({ mesh: mesh.text, hosts, status: 'refused', reason: refused });
-    return;
-  }
   const asked = (name: string): boolean => state.wanted?.includes(name) ?? true;
   const plans = ZOO.filter((zoo) => zoo.axes.length === sizes.length && zoo.name !== 'pp' && asked(zoo.name));
   if (plans.length === 0 && !asked(OPTIMUM)) {
@@ -108,14 +158,15 @@ async function compareOn(
     return;
   }
   options.onProgress?.(`mesh ${sizes.join(' x ')}: preparing`);
-  const prepared = prepare(graph, { ...request, mesh: mesh.text }, options.table);
+  const prepared = prepare(graph, { ...request, mesh: mesh.text }, options.table, deadline);
   const inputs = inputRoles(prepared.model);
   const facts = modelFacts(prepared.model.graph, inputs);
   const starts: Int32Array[] = [];
   let bestHere = Infinity;
   for (const zoo of plans) {
-    const found = await priceZoo(prepared, zoo, { inputs, facts }, state, signal);
+    const found = await priceZoo(prepared, zoo, { inputs, facts }, state, deadline);
     if (found === undefined) continue;
+    options.onPlan?.();
     if (found.choice !== undefined) {
       starts.push(found.choice);
       if (found.plan.fits) bestHere = Math.min(bestHere, found.plan.seconds);
@@ -133,7 +184,8 @@ async function compareOn(
   }
   options.onProgress?.(`mesh ${sizes.join(' x ')}: solving`);
   const limit = request.timeLimitSeconds === undefined ? { workLimit: MESH_WORK } : {};
-  const result = await shardPrepared(prepared, { starts, ...limit, ...(signal !== undefined ? { signal } : {}) });
+  const result = await shardPrepared(prepared, { starts, ...limit, deadline });
+  options.onPlan?.();
   if (result.status === 'infeasible') {
     const { smallestBudgetBytes } = result;
     state.meshes.push({
@@ -170,7 +222,7 @@ async function priceZoo(
   zoo: ZooPlan,
   { inputs, facts }: { readonly inputs: InputRoles; readonly facts: ModelFacts },
   state: State,
-  signal: AbortSignal | undefined,
+  deadline: Deadline,
 ): Promise<{ readonly plan: RawPlan; readonly choice?: Int32Array } | undefined> {
   const { sizes } = prepared.model.space.mesh;
   const mesh = zoo.axes.map((axis, d) => `${axis}=${sizes[d]}`).join(',');
@@ -191,7 +243,7 @@ async function priceZoo(
     return undefined;
   }
   const applied = applyRecipe(prepared.model, recipe, undefined, inputs);
-  const priced = 'refused' in applied ? applied : await priceRestriction(prepared, applied.restriction, signal);
+  const priced = 'refused' in applied ? applied : await priceRestriction(prepared, applied.restriction, deadline);
   if ('refused' in priced) {
     refuse(priced.refused);
     return undefined;

@@ -3,9 +3,10 @@
 import { leastMemoryBound } from '../../plan/memory/least-memory.ts';
 import type { Prepared } from '../../plan/prepare.ts';
 import { inputRoles } from '../recipes/input-roles.ts';
-import { solveRestricted } from './price.ts';
+import { solveRestricted, LATE } from './price.ts';
 import { applyRecipe, plainRecipes } from '../recipes/recipes.ts';
 import { weightRoles } from '../recipes/weights.ts';
+import type { Deadline } from '../../plan/request/deadline.ts';
 
 /** A recipe priced on the same problem, or the reason why the mesh or the budget does not admit it. */
 export type RecipeResult =
@@ -19,7 +20,7 @@ export type RecipeResult =
   | { readonly status: 'refused'; readonly name: string; readonly reason: string };
 
 /** Prices the plain recipes of the mesh. Each is a choice of the full problem, so none can be cheaper than the optimum. */
-export async function priceRecipes(prepared: Prepared, signal?: AbortSignal): Promise<RecipeResult[]> {
+export async function priceRecipes(prepared: Prepared, deadline?: Deadline): Promise<RecipeResult[]> {
   const { model } = prepared;
   const results: RecipeResult[] = [];
   const roles = weightRoles(model.graph, model.flow);
@@ -32,16 +33,18 @@ export async function priceRecipes(prepared: Prepared, signal?: AbortSignal): Pr
     }
     // A recipe fixes every parameter, so what it needs is known before it is solved.
     const needed = leastMemoryBound(model.problem, applied.restriction.kept());
-    const found =
+    const found: Awaited<ReturnType<typeof solveRestricted>> =
       needed > prepared.budgetBytes
         ? { conflict: [], smallestBudget: needed }
-        : await solveRestricted(prepared, applied.restriction, prepared.budgetBytes, signal);
+        : await solveRestricted(prepared, applied.restriction, prepared.budgetBytes, deadline);
     if ('conflict' in found) {
-      const { conflict, smallestBudget } = found;
+      const { conflict, smallestBudget, isLate } = found;
       const reason =
-        smallestBudget === undefined
-          ? `${recipe.name} cannot be completed: ${conflict.join(', ')}`
-          : overText(smallestBudget, prepared.budgetBytes);
+        isLate === true
+          ? LATE
+          : smallestBudget === undefined
+            ? `${recipe.name} cannot be completed: ${conflict.join(', ')}`
+            : overText(smallestBudget, prepared.budgetBytes);
       results.push({ status: 'refused', name: recipe.name, reason });
       continue;
     }

@@ -133,7 +133,7 @@ export interface ComparedMesh {
   readonly mesh: string;
   /** Hosts that one group of each dim touches. */
   readonly hosts: readonly number[];
-  readonly status: 'solved' | 'beaten' | 'refused' | 'infeasible' | 'not asked';
+  readonly status: 'solved' | 'beaten' | 'refused' | 'infeasible' | 'not asked' | 'not reached';
   readonly boundSeconds?: number;
   /** Rule of the linter that refuses it. */
   readonly code?: string;
@@ -151,6 +151,8 @@ export interface ComparedPadding {
 }
 
 export interface Comparison {
+  /** What ended the comparison before it was done, and what was not asked, one sentence each; absent where all was asked. */
+  readonly stopped?: { readonly by: 'interrupted' | 'time limit'; readonly notAsked: readonly string[] };
   /** Name of the graph that was compared; of a model by name `question` has it. */
   readonly model?: string;
   readonly devices: number;

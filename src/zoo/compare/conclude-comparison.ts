@@ -20,6 +20,7 @@ export interface Found {
   readonly findings: Comparison['findings'];
   readonly meshes: readonly ComparedMesh[];
   readonly budgetBytes: number;
+  readonly stopped?: Comparison['stopped'];
 }
 
 /** Names the plans, finds the best, and says why each other one is not. */
@@ -64,7 +65,15 @@ export function concludeComparison(devices: number, cluster: string, found: Foun
     best: best?.name ?? null,
     pareto: paretoFront(named),
     ...(ranking.length > 0 ? { simulatedRanking: ranking } : {}),
+    ...(found.stopped === undefined ? {} : { stopped: found.stopped }),
   };
+}
+
+/** A piece that was cut short leaves the whole open. */
+function stoppedOf(pieces: readonly Comparison[]): Pick<Comparison, 'stopped'> {
+  const cut = pieces.flatMap(({ stopped }) => stopped ?? []);
+  if (cut.length === 0) return {};
+  return { stopped: { by: cut[0].by, notAsked: cut.flatMap(({ notAsked }) => notAsked) } };
 }
 
 /**
@@ -93,6 +102,7 @@ export function mergeComparisons(pieces: readonly Comparison[]): Comparison {
     findings: pieces.flatMap((p) => p.findings),
     meshes: pieces.flatMap((p) => p.meshes),
     budgetBytes: Math.max(...pieces.map((p) => p.budgetBytes)),
+    ...stoppedOf(pieces),
   });
   const merged = mergedPadding(pieces);
   const padding = merged === undefined ? {} : { padding: merged };

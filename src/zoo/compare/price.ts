@@ -9,7 +9,9 @@ import { withoutFixed } from '../../solver/problem/condition.ts';
 import { leastMemoryBound, memoryOf } from '../../plan/memory/least-memory.ts';
 import type { Restriction } from '../../plan/restrict/restriction.ts';
 import type { Prepared } from '../../plan/prepare.ts';
-import { solve } from '../../solver/solve.ts';
+import { solve, NoChoiceInTime } from '../../solver/solve.ts';
+import type { Deadline } from '../../plan/request/deadline.ts';
+import type { Solution } from '../../solver/types.ts';
 
 /** The cheapest choice that a restriction leaves. */
 export interface Priced {
@@ -29,8 +31,8 @@ export interface Priced {
 export async function priceRestriction(
   prepared: Prepared,
   restriction: Restriction,
-  signal?: AbortSignal,
-): Promise<Priced | { readonly refused: string }> {
+  deadline?: Deadline,
+): Promise<Priced | { readonly refused: string; readonly isLate?: true }> {
   const contradictions = restriction.contradictions();
   if (contradictions.length > 0) return { refused: contradictions.join('; ') };
   // Without a budget the cheapest choice is priced, so that what does not fit can be said by how much.
@@ -38,42 +40,58 @@ export async function priceRestriction(
   const bounds = needed > prepared.budgetBytes ? [Infinity] : [prepared.budgetBytes, Infinity];
   let conflict: readonly string[] = [];
   for (const bound of bounds) {
-    const found = await solveRestricted(prepared, restriction, bound, signal);
+    const found = await solveRestricted(prepared, restriction, bound, deadline);
     if (!('conflict' in found)) return found;
+    if (found.isLate === true) return { refused: LATE, isLate: true };
     ({ conflict } = found);
   }
   return { refused: conflict.length === 0 ? 'no placement of every node fits it' : conflict.join(', ') };
 }
 
+/** Why something is not priced. */
+export const LATE = 'not priced: the time was over';
+
 /**
  * Solves what a restriction leaves, exactly, under a bound on the bytes of states.
  *
  * @param boundBytes Infinity: no bound
- * @returns the names of what contradicts, where no choice is left
+ * @returns the names of what contradicts, where no choice is left; `isLate` where the deadline came before the answer
  */
 export async function solveRestricted(
   prepared: Prepared,
   restriction: Restriction,
   boundBytes: number,
-  signal?: AbortSignal,
-): Promise<Priced | { readonly conflict: readonly string[]; readonly smallestBudget?: number }> {
+  deadline?: Deadline,
+): Promise<
+  Priced | { readonly conflict: readonly string[]; readonly smallestBudget?: number; readonly isLate?: true }
+> {
   const contradictions = restriction.contradictions();
   if (contradictions.length > 0) return { conflict: contradictions };
   const { model, restrictedSolver } = prepared;
+  const isLate = (): boolean => deadline?.isOver === true;
+  if (isLate()) return { conflict: [LATE], isLate: true };
   // Most often the cheapest choice of all keeps the bound.
-  const free = restrictedSolver.solve(restriction.kept(), () => signal?.aborted === true);
+  const free = restrictedSolver.solve(restriction.kept(), isLate);
   if (free !== undefined && memoryOf(model.problem, free.choice) <= boundBytes)
     return priced(prepared, free.choice, free.objective);
   const compact = restriction.compact();
   const rows =
     boundBytes === Infinity ? [] : compact.problem.rows?.map((row) => ({ ...row, bound: Math.floor(boundBytes) }));
   const rest = withoutFixed({ ...compact.problem, ...(rows !== undefined ? { rows } : {}) });
-  const solution = await solve(rest.problem, {
-    engine: 'exact',
-    certify: false,
-    seed: prepared.request.seed,
-    ...(signal !== undefined ? { signal } : {}),
-  });
+  let solution: Solution;
+  try {
+    solution = await solve(rest.problem, {
+      engine: 'exact',
+      certify: false,
+      seed: prepared.request.seed,
+      ...deadline?.solveOptions,
+    });
+  } catch (error) {
+    if (!(error instanceof NoChoiceInTime)) throw error;
+    return { conflict: [LATE], isLate: true };
+  }
+  // A choice that a search was stopped at is not what the restriction costs.
+  if (solution.status === 'feasible' && solution.gap > 0 && isLate()) return { conflict: [LATE], isLate: true };
   if (solution.status === 'infeasible') {
     const { smallestBudget } = solution;
     return {

@@ -9,6 +9,7 @@ import { parseModelConfig } from '../../models/families.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
 import { comparedPadding } from '../compare/compared-padding.ts';
 import type { Comparison } from '../compare/comparison.ts';
+import { Deadline } from '../../plan/request/deadline.ts';
 import { sweepComparison } from './conclude.ts';
 import { withOptima } from './optima.ts';
 import { localPool } from './threads/local-pool.ts';
@@ -34,6 +35,10 @@ export interface CompareModelOptions {
   readonly threads?: number;
   /** File that keeps what was priced. */
   readonly resume?: string;
+  /** Of the whole comparison; default: none. */
+  readonly deadline?: Deadline;
+  /** Called when a plan is priced: from then on there is something to answer with. */
+  readonly onPlan?: () => void;
   readonly onProgress?: (line: string) => void;
 }
 
@@ -41,17 +46,23 @@ export interface CompareModelOptions {
  * The zoo on every mesh of some devices for a model known by its config: layers of a kind are priced once, stages and data ranks
  * are put together from them.
  *
- * @throws E_USAGE for an unknown plan, E_UNSUPPORTED for a model whose layers are not one stack, E_CLUSTER, E_IO
+ * @throws E_TIME_LIMIT, E_INTERRUPTED where there is no plan by then; E_USAGE for an unknown plan, E_UNSUPPORTED for a model whose layers are not one stack, E_CLUSTER, E_IO
  */
 export async function compareModel(question: SweepQuestion, options: CompareModelOptions): Promise<Comparison> {
-  const { table, slice, onProgress, threads = Math.min(8, availableParallelism()) } = options;
+  const {
+    table,
+    slice,
+    onProgress,
+    deadline = new Deadline(undefined),
+    threads = Math.min(8, availableParallelism()),
+  } = options;
   const wants = parsePlans(options.plans);
   const config = parseModelConfig(question.config);
   const cluster = loadCluster(question.cluster);
   onProgress?.(`${question.model}: reading its layers`);
   const sizes = { batch: 1, sequence: question.sequence, ...(question.dtype === undefined ? {} : { dtype: question.dtype }) }; // prettier-ignore
   const kinds = layerKinds(config, sizes, table);
-  const plain: SweepPool = threads > 1 ? threadPool(threads, { question, kinds }) : localPool(question, table, kinds);
+  const plain: SweepPool = threads > 1 ? threadPool(threads, { question, kinds }, deadline) : localPool(question, table, kinds, deadline); // prettier-ignore
   const pool = options.resume === undefined ? plain : resumedPool(plain, question, options.resume);
   try {
     const found = await sweep({
@@ -63,6 +74,8 @@ export async function compareModel(question: SweepQuestion, options: CompareMode
       wants: wants.row,
       asked: wants,
       expertTensor: wants.expertTensor,
+      deadline,
+      ...(options.onPlan === undefined ? {} : { onPlan: options.onPlan }),
       ...(slice === undefined ? {} : { slice }),
       ...(options.exhaustive === undefined ? {} : { exhaustive: options.exhaustive }),
       ...(onProgress === undefined ? {} : { onProgress }),
@@ -70,7 +83,10 @@ export async function compareModel(question: SweepQuestion, options: CompareMode
     const result = wants.optimum ? await withOptima(found, pool, onProgress) : found;
     const asks = slice === undefined && options.whatIf !== false;
     if (asks) onProgress?.('pricing what would change the answer');
-    const comparison = sweepComparison(question, result, asks ? await whatIf(question, result, table) : []);
+    const changes = asks ? await whatIf(question, result, table, deadline) : [];
+    const notAsked = [...result.notAsked, ...(asks && deadline.isOver ? ['what would change the answer'] : [])];
+    const compared = sweepComparison(question, result, changes);
+    const comparison = notAsked.length === 0 ? compared : { ...compared, stopped: { by: deadline.cause, notAsked } };
     const tensors = result.priced.map(({ row }) => row.sizes.tp);
     const padding = comparedPadding(config, question.padVocabulary ?? 1, tensors);
     return padding === undefined ? comparison : { ...comparison, padding };

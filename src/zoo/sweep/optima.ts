@@ -52,9 +52,12 @@ export async function withOptima(
   onProgress?.(`solving the optimum of ${list.length} programs`);
   const answers = await pool.run(list.map(({ request }) => ({ kind: 'core', request })));
   const cores = new Map<string, CoreCost>(result.cores);
+  const late = answers.filter((answer) => answer === undefined).length;
+  const notAsked =
+    late === 0 ? result.notAsked : [...result.notAsked, `the optimum of ${late} of ${list.length} programs`];
   const pricer = new RowPricer(result.composer, result.kinds.layers);
   answers.forEach((answer, i) => {
-    if (answer.kind !== 'core' || answer.result.status === 'refused') return;
+    if (answer?.kind !== 'core' || answer.result.status === 'refused') return;
     const { core } = answer.result;
     cores.set(coreKey(core.request), core);
     const ways = core.request.axes.reduce((n, a) => n * a.size, 1);
@@ -70,7 +73,7 @@ export async function withOptima(
     const zoo = best.get(placeOf(optimum));
     return zoo === undefined || !better(zoo, optimum) ? optimum : { ...zoo, row: optimum.row, like: zoo.row };
   });
-  return { ...result, cores, priced: [...result.priced, ...optima].sort(order) };
+  return { ...result, notAsked, cores, priced: [...result.priced, ...optima].sort(order) };
 }
 
 /** Mesh and state sharding. */

@@ -41,15 +41,17 @@ export function resumedPool(pool: SweepPool, question: SweepQuestion, path: stri
     if (whole !== text) writing(path, () => truncateSync(path, Buffer.byteLength(whole)));
   }
   return {
-    run: async (jobs, onDone) => {
+    run: async (jobs) => {
       const open = jobs.filter((job) => !known.has(keyOf(job)));
-      const answers = await pool.run(open, onDone);
+      const answers = await pool.run(open);
       open.forEach((job, i) => {
-        const entry = { key: keyOf(job), answer: answers[i] };
+        const answer = answers[i];
+        if (answer === undefined) return;
+        const entry = { key: keyOf(job), answer };
         known.set(entry.key, entry.answer);
         write(JSON.stringify({ ...entry, hash: hashOf(head, entry) }));
       });
-      return jobs.map((job) => known.get(keyOf(job))).filter((a) => a !== undefined);
+      return jobs.map((job) => known.get(keyOf(job)));
     },
     close: () => pool.close(),
   };

@@ -6,6 +6,8 @@
 import type { Cluster } from '../../cost/hardware/cluster.ts';
 import { collectiveModel } from '../../cost/presets/presets.ts';
 import { DeviceMesh } from '../../mesh/devices/mesh.ts';
+import { ShardwrightError, interrupted } from '../../errors.ts';
+import { Deadline } from '../../plan/request/deadline.ts';
 import { DTYPE_BYTES, type DType } from '../../graph/types.ts';
 import { dtypeNamed } from '../../models/build.ts';
 import type { ModelConfig } from '../../models/families.ts';
@@ -23,7 +25,7 @@ import type { LayerKinds } from './model/representative-layers.ts';
 export interface SweepMesh {
   readonly mesh: string;
   readonly sizes: readonly number[];
-  readonly status: 'solved' | 'beaten' | 'refused' | 'not asked';
+  readonly status: 'solved' | 'beaten' | 'refused' | 'not asked' | 'not reached';
   readonly boundSeconds?: number;
   readonly code?: string;
   readonly reason?: string;
@@ -39,6 +41,8 @@ export interface SweepResult {
   readonly cores: ReadonlyMap<string, CoreCost>;
   readonly routed: ReadonlyMap<string, RoutedCosts>;
   readonly beaten: number;
+  /** What the deadline left out, one sentence each. */
+  readonly notAsked: readonly string[];
   /** Plans with cut experts (`etp`) that were not priced; absent where there are none, and where all are priced. */
   readonly cutsLeftOut?: CutsLeftOut;
   readonly composer: Composer;
@@ -62,6 +66,9 @@ export interface SweepOptions {
   readonly slice?: { readonly index: number; readonly count: number };
   /** Prices also what a bound says is not the best, so that plans can be counted. */
   readonly exhaustive?: boolean;
+  readonly deadline?: Deadline;
+  /** Called when a plan is priced. */
+  readonly onPlan?: () => void;
   readonly onProgress?: (line: string) => void;
 }
 
@@ -87,9 +94,11 @@ class Sweep {
   private readonly cores = new Map<string, CoreCost | { readonly refused: string }>();
   private readonly routed = new Map<string, RoutedCosts>();
   private readonly refused: SweepResult['refused'][number][] = [];
+  private readonly deadline: Deadline;
 
   constructor(private readonly options: SweepOptions) {
     const { question, config, cluster, kinds, slice, wants } = options;
+    this.deadline = options.deadline ?? new Deadline(undefined);
     this.composer = new Composer(question, kinds);
     this.pricer = new RowPricer(this.composer, kinds.layers);
     this.meshes = meshRows(config, question, cluster.devicesPerHost, kinds.tied, options.asked)
@@ -124,7 +133,8 @@ class Sweep {
     const beaten = new Map<string, number>();
     const cuts = new Set<string>();
     let done = 0;
-    while (open.length > 0) {
+    const late: CoreRequest[] = [];
+    while (open.length > 0 && !this.deadline.isOver) {
       const wave: typeof open = [];
       while (wave.length < WAVE && open.length > 0) {
         const next = open.shift();
@@ -140,11 +150,29 @@ class Sweep {
       }
       await this.ask(wave.map((w) => w.request));
       for (const { request, rows } of wave) this.place(request, rows);
+      late.push(...wave.flatMap(({ request }) => (this.cores.has(coreKey(request)) ? [] : [request])));
       done += wave.length;
+      if (this.pricer.best.size > 0) this.options.onPlan?.();
       onProgress?.(`${done} programs priced, ${beaten.size} beaten by their bound, ${this.pricer.best.size} plans; best ${(this.pricer.incumbent * 1e3).toPrecision(4)} ms`); // prettier-ignore
     }
-    const leftOut = this.choosesCuts ? this.placeCuts() : undefined;
-    return { ...this.conclude(beaten), ...(leftOut === undefined ? {} : { cutsLeftOut: leftOut }) };
+    late.push(...open.map(({ request }) => request));
+    if (this.pricer.best.size === 0 && late.length > 0) throw this.nothing();
+    const isLate = this.choosesCuts && this.deadline.isOver;
+    const leftOut = this.choosesCuts && !isLate ? this.placeCuts() : undefined;
+    const notAsked = [
+      ...(late.length === 0 ? [] : [`${late.length} of ${needs.size} programs of a data rank`]),
+      ...(isLate ? ['plans with cut experts'] : []),
+    ];
+    return {
+      ...this.conclude(beaten, new Set(late.map(coreKey))),
+      notAsked,
+      ...(leftOut === undefined ? {} : { cutsLeftOut: leftOut }),
+    };
+  }
+
+  private nothing(): ShardwrightError {
+    if (this.deadline.isInterrupted) return interrupted();
+    return new ShardwrightError('E_TIME_LIMIT', 'the time limit came before any plan was priced', { hint: 'raise --time-limit, or name --plans.' }); // prettier-ignore
   }
 
   /** Plans with cut experts, after all others: on the programs that are priced, and where nothing proves that they are worth nothing. */
@@ -223,6 +251,7 @@ class Sweep {
     }
     const answers = await pool.run(jobs);
     answers.forEach((answer, i) => {
+      if (answer === undefined) return;
       if (answer.kind === 'routed') {
         if (answer.costs !== null) this.routed.set(keys[i], answer.costs);
       } else if (answer.result.status === 'priced') this.cores.set(keys[i], answer.result.core);
@@ -303,7 +332,7 @@ class Sweep {
     for (const row of rows) this.pricer.price(row, core, routed);
   }
 
-  private conclude(beaten: ReadonlyMap<string, number>): SweepResult {
+  private conclude(beaten: ReadonlyMap<string, number>, late: ReadonlySet<string>): Omit<SweepResult, 'notAsked'> {
     const priced = [...this.pricer.best.values()];
     const solved = new Set(priced.map((p) => p.row.meshIndex));
     const refused = [...this.refused];
@@ -312,6 +341,8 @@ class Sweep {
         refused.push({ plan: name, mesh: where, code: finding.code, reason: finding.message });
       const at = { mesh, sizes };
       if (rows.some((r) => solved.has(r.meshIndex))) return { ...at, status: 'solved' };
+      const keys = rows.flatMap((row) => MICROBATCHES.map((b) => coreKey(coreRequest(row.sizes, row.kind, b))));
+      if (keys.some((key) => late.has(key))) return { ...at, status: 'not reached', reason: 'the time was over' };
       const bounds = rows.flatMap((row) =>
         MICROBATCHES.flatMap((b) => beaten.get(coreKey(coreRequest(row.sizes, row.kind, b))) ?? []),
       );

@@ -11,6 +11,7 @@ import { coreRequest } from './model/layout.ts';
 import type { LayoutRow } from './step/layouts.ts';
 import type { SweepQuestion } from './model/question.ts';
 import { order, RowPricer, type PricedRow } from './step/row-pricer.ts';
+import type { Deadline } from '../../plan/request/deadline.ts';
 import type { SweepResult } from './sweep.ts';
 
 const MICROBATCHES = [1, 2, 4] as const;
@@ -18,7 +19,12 @@ const MICROBATCHES = [1, 2, 4] as const;
 const RUNNERS_UP = 48;
 
 /** What the answer would be with a little more memory, faster links between hosts, half the batch: the nearest plans priced again. */
-export async function whatIf(question: SweepQuestion, result: SweepResult, table: OperatorTable): Promise<WhatIf[]> {
+export async function whatIf(
+  question: SweepQuestion,
+  result: SweepResult,
+  table: OperatorTable,
+  deadline: Deadline,
+): Promise<WhatIf[]> {
   const best = result.priced.find((p) => p.fits);
   if (best === undefined) return [];
   const near = [
@@ -28,6 +34,7 @@ export async function whatIf(question: SweepQuestion, result: SweepResult, table
   const budget = result.budgetBytes;
   const out: WhatIf[] = [];
   const ask = async (change: string, changed: SweepQuestion, fresh: boolean): Promise<void> => {
+    if (deadline.isOver) return;
     const priced = await repriced(changed, result, [...new Set(near)], table, fresh);
     const [first, second] = priced.filter((p) => p.fits);
     const same = first?.row === zooRow(best);

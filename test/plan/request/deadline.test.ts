@@ -22,14 +22,14 @@ function counting(): Clock & { looks: number } {
 describe('the time limit is one of the whole solve', () => {
   test('what is left falls with the clock, down to nothing; without a limit nobody looks', () => {
     const clock = counting();
-    const deadline = new Deadline(2.5 * LOOK_SECONDS, clock);
+    const deadline = new Deadline(2.5 * LOOK_SECONDS, { clock });
     expect(deadline.leftSeconds).toBe(1500);
     expect(deadline.solveOptions).toEqual({ timeLimitSeconds: 500 });
     expect(deadline.isOver).toBe(true);
     // What was begun a moment before gets a millisecond, not nothing.
     expect(deadline.solveOptions).toEqual({ timeLimitSeconds: 1e-3 });
     const before = clock.looks;
-    const none = new Deadline(undefined, clock);
+    const none = new Deadline(undefined, { clock });
     expect([none.leftSeconds, none.isOver, none.solveOptions]).toEqual([Infinity, false, {}]);
     expect(clock.looks).toBe(before);
   });
@@ -43,7 +43,7 @@ describe('the time limit is one of the whole solve', () => {
     const { problem, expand } = prepared.compact;
     const within = async (looks: number): Promise<MemoryPlanResult & { late: number; looks: number }> => {
       const clock = counting();
-      const deadline = new Deadline((looks + 0.5) * LOOK_SECONDS, clock);
+      const deadline = new Deadline((looks + 0.5) * LOOK_SECONDS, { clock });
       let late = 0;
       let calls = 0;
       const found = await planUnderMemory(

@@ -17,6 +17,10 @@ export const FLAG = {
     '--collectives <file>',
     'measured collectives of the cluster: a table `Group Size Collective 1MB 2MB ...`, a line of dashes, rows of milliseconds such as `intra 8 all_reduce 0.05 0.08`',
   ],
+  timeLimit: [
+    '--time-limit <seconds>',
+    'answer with the best that is found in this time, which counts from the start of the process, reading included; half a second later it ends where there is nothing. The answer is then still priced again and proven, which takes up to an eighth of the time before the search, and up to 10 s more where it is not known whether anything fits',
+  ],
   unknown: ['--unknown <policy>', 'operators without a record: refuse, replicate', 'refuse'],
   cost: ['--cost <preset>', 'cost preset: alpha-beta, nccl, dtensor, autoparallel', 'alpha-beta'],
 } as const;
@@ -118,7 +122,7 @@ export function planFlags(command: Command): Command {
       '--gap <fraction>',
       'relative gap that is good enough; above it the exit code is 4 (default: 0; 1% where the peak over time is held within the budget)',
     )
-    .option('--time-limit <seconds>', 'stop the solver after this long')
+    .option(...FLAG.timeLimit)
     .option('--seed <n>', 'seed handed to the library solvers; our own engine has nothing random', '0')
     .option('--uneven <policy>', 'whether a dim may be cut into unequal pieces: allow, forbid', 'allow')
     .option('--cut <placement>', 'a further kind of cut to offer, such as "_S(0, 3)"; repeatable', collect, [])

@@ -1,9 +1,12 @@
 /** One run of the command line: its output streams and its exit code. */
 
 import type { CliIo } from '../../output/io.ts';
+import type { RunControl } from '../../thread/run-control.ts';
 
 /** One run of the command line: where it writes, and the exit code that the command leaves. */
 export interface CliSession {
   readonly io: CliIo;
+  /** What may end it early. */
+  readonly control: RunControl;
   exit: number;
 }

@@ -1,7 +1,7 @@
 /** `audit`: takes a model and a plan or recipe, and prints the gap to the optimum with the edits that reduce it. */
 
 import { existsSync } from 'node:fs';
-import { ShardwrightError } from '../../../errors.ts';
+import { ShardwrightError, interrupted } from '../../../errors.ts';
 import type { DeviceMesh } from '../../../mesh/devices/mesh.ts';
 import type { Graph } from '../../../graph/types.ts';
 import { paddingText, tensorRanks, type VocabularyPadding } from '../../../models/vocabulary.ts';
@@ -13,7 +13,7 @@ import { shardPrepared, type Infeasible } from '../../../plan/shard.ts';
 import { choiceOfPlan } from '../../../plan/questions/transfer.ts';
 import { changeRequest, withPins } from '../../../plan/questions/what-if.ts';
 import { auditText } from '../../../report/text/audit.ts';
-import { bytesText, percentText } from '../../../units.ts';
+import { bytesText, percentText, secondsText } from '../../../units.ts';
 import { audit } from '../../../zoo/audit.ts';
 import { priceRestriction } from '../../../zoo/compare/price.ts';
 import { applyRecipe } from '../../../zoo/recipes/recipes.ts';
@@ -21,7 +21,9 @@ import { isZooName, recipeOf, ZOO, zooPlan, type ZooPlan } from '../../../zoo/re
 import { clusterText } from '../../input/cluster-file.ts';
 import { EXIT, type CliIo } from '../../output/io.ts';
 import { loadModel } from '../../input/load.ts';
-import { parseCount, parseFraction } from '../../input/options.ts';
+import { parseCount, parseFraction, parsePositive } from '../../input/options.ts';
+import type { Deadline } from '../../../plan/request/deadline.ts';
+import type { RunControl } from '../../thread/run-control.ts';
 import { reportInfeasible, requestOf, type PlanOptions } from './plan.ts';
 import { loadPlan } from '../../input/plan-folder.ts';
 
@@ -34,9 +36,17 @@ export interface AuditCliOptions extends Omit<PlanOptions, 'mesh' | 'cluster'> {
 }
 
 /** `audit`: how far a plan is from the optimum of its problem, and which edits bring it nearer. */
-export async function auditCommand(model: string, options: AuditCliOptions, io: CliIo): Promise<number> {
+export async function auditCommand(
+  model: string,
+  options: AuditCliOptions,
+  io: CliIo,
+  control: RunControl,
+): Promise<number> {
   const edits = parseCount(options.edits, '--edits');
   const allowed = options.maxRegret === undefined ? undefined : parseFraction(options.maxRegret, '--max-regret');
+  // Reading counts.
+  const { timeLimit } = options;
+  const deadline = control.deadline(timeLimit === undefined ? undefined : parsePositive(timeLimit, '--time-limit'));
   const isNamed = options.plan === 'given' || options.plan.startsWith('zoo:');
   if (!isNamed) namedByMistake(options.plan);
   const written = isNamed ? undefined : loadPlan(options.plan);
@@ -44,7 +54,7 @@ export async function auditCommand(model: string, options: AuditCliOptions, io: 
   const tensor = mesh === undefined ? 1 : tensorRanks(mesh);
   const { graph, table, padding, format } = await loadModel(model, { ...options, tensor });
   if (format === 'hf-config') samePadding(written?.plan.request.padVocabulary, padding, isNamed);
-  const named = await choiceOf(graph, table, options, written);
+  const named = await choiceOf(graph, table, options, written, deadline);
   const json = options.json === true;
   if ('infeasible' in named) return reportInfeasible(named.infeasible, named.prepared, io, json);
   const { prepared, choice } = named;
@@ -52,6 +62,8 @@ export async function auditCommand(model: string, options: AuditCliOptions, io: 
   const notes = built === undefined ? named.notes : [...named.notes, paddingText(built)];
   const result = await audit(prepared, choice, {
     edits,
+    deadline,
+    onPlan: control.answers,
     ...(options.quiet === true ? {} : { onProgress: io.progress }),
   });
   if ('conflict' in result) return reportInfeasible(result, prepared, io, json);
@@ -60,11 +72,16 @@ export async function auditCommand(model: string, options: AuditCliOptions, io: 
       ? `${JSON.stringify({ ...result, notes })}\n`
       : `${auditText(options.plan, result)}\n${notes.map((n) => `note     ${n}\n`).join('')}`,
   );
+  const { stopped } = result;
+  if (stopped !== undefined)
+    io.stderr(`${stopped}: the bound is ${secondsText(result.bound)}, so the regret is at most ${percentText(result.provenRegret)}; edits were not all looked for\n`); // prettier-ignore
   if (!result.fits) {
     if (!json)
       io.stderr(`the plan needs ${bytesText(result.peakBytes)}, the budget is ${bytesText(prepared.budgetBytes)}\n`);
     return EXIT.infeasible;
   }
+  // What a proof that was cut short leaves open may be regret.
+  if (stopped !== undefined && (allowed === undefined || result.provenRegret > allowed)) return EXIT.gap;
   if (allowed === undefined || result.regret <= allowed) return EXIT.ok;
   if (!json) io.stderr(`regret ${percentText(result.regret)}, allowed ${percentText(allowed)} (--max-regret)\n`);
   return EXIT.gap;
@@ -110,12 +127,13 @@ async function choiceOf(
   table: OperatorTable,
   options: AuditCliOptions,
   found: PlanFolder | undefined,
+  deadline: Deadline,
 ): Promise<Named> {
   const { plan } = options;
   if (found === undefined)
     return plan === 'given'
-      ? givenChoice(graph, table, options)
-      : zooChoice(graph, table, options, plan.slice('zoo:'.length));
+      ? givenChoice(graph, table, options, deadline)
+      : zooChoice(graph, table, options, plan.slice('zoo:'.length), deadline);
   if (options.mesh !== undefined || options.cluster !== undefined)
     throw new ShardwrightError('E_USAGE', '--mesh and --cluster are those of the plan file');
   // The optimum is over the whole problem, so the pins that the plan was made with are not in it.
@@ -128,16 +146,22 @@ async function choiceOf(
     objective: 'time',
     solver: 'auto',
   };
-  const prepared = prepare(graph, request, table);
+  const prepared = prepare(graph, request, table, deadline);
   return { prepared, choice: choiceOfPlan(found.plan, prepared), notes: [] };
 }
 
-async function zooChoice(graph: Graph, table: OperatorTable, options: AuditCliOptions, name: string): Promise<Named> {
+async function zooChoice(
+  graph: Graph,
+  table: OperatorTable,
+  options: AuditCliOptions,
+  name: string,
+  deadline: Deadline,
+): Promise<Named> {
   const zoo = zooPlan(name);
   const recipe = recipeOf(zoo);
   if (recipe === undefined)
     throw new ShardwrightError('E_USAGE', `'${name}' cannot be audited: ${zoo.outside ?? 'it is not planned'}`);
-  const prepared = prepare(graph, freeRequest(options, options.mesh), table);
+  const prepared = prepare(graph, freeRequest(options, options.mesh), table, deadline);
   const { mesh } = prepared.model.space;
   if (mesh.rank !== zoo.axes.length)
     throw new ShardwrightError(
@@ -146,16 +170,27 @@ async function zooChoice(graph: Graph, table: OperatorTable, options: AuditCliOp
       { hint: waysOut(zoo, mesh) },
     );
   const applied = applyRecipe(prepared.model, recipe);
-  const priced = 'refused' in applied ? applied : await priceRestriction(prepared, applied.restriction);
+  const priced = 'refused' in applied ? applied : await priceRestriction(prepared, applied.restriction, deadline);
+  if ('isLate' in priced) throw late(deadline);
   if ('refused' in priced)
     throw new ShardwrightError('E_PLAN', `the model does not admit '${zoo.name}' on ${mesh.text}: ${priced.refused}`);
   return { prepared, choice: priced.choice, notes: ['what the plan leaves open is placed as cheaply as it admits'] };
 }
 
-async function givenChoice(graph: Graph, table: OperatorTable, options: AuditCliOptions): Promise<Named> {
+/** The plan to audit has no price yet: there is nothing to answer with. */
+function late(deadline: Deadline): ShardwrightError {
+  return deadline.isInterrupted ? interrupted() : new ShardwrightError('E_TIME_LIMIT', 'the time limit came before the plan was priced', { hint: 'raise --time-limit.' }); // prettier-ignore
+}
+
+async function givenChoice(
+  graph: Graph,
+  table: OperatorTable,
+  options: AuditCliOptions,
+  deadline: Deadline,
+): Promise<Named> {
   const mesh = options.mesh ?? graph.mesh;
   const request = freeRequest(options, mesh);
-  const prepared = prepare(graph, request, table);
+  const prepared = prepare(graph, request, table, deadline);
   const { pins, outputs, skipped } = prepared.given;
   if (pins.length + outputs.length === 0)
     throw new ShardwrightError(
@@ -166,7 +201,7 @@ async function givenChoice(graph: Graph, table: OperatorTable, options: AuditCli
       },
     );
   const pinned = withPins(prepared, changeRequest(request, (draft) => void delete draft.shardings).request);
-  const result = await shardPrepared(pinned);
+  const result = await shardPrepared(pinned, { deadline: deadline.part(1 / 2) });
   if (result.status === 'infeasible') return { prepared, infeasible: result };
   return {
     prepared,

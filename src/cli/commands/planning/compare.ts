@@ -7,7 +7,7 @@ import { DEFAULT_REQUEST, UNKNOWN, type PlanRequest } from '../../../plan/reques
 import { asComparison } from '../../../report/model/comparison-schema.ts';
 import { comparisonText } from '../../../report/text/comparison.ts';
 import { readFileText } from '../../../read-file.ts';
-import { percentText } from '../../../units.ts';
+import { countedText, percentText } from '../../../units.ts';
 import { compare } from '../../../zoo/compare/compare-graph.ts';
 import type { Comparison } from '../../../zoo/compare/comparison.ts';
 import { mostTensorRanks } from '../../../zoo/compare/compared-padding.ts';
@@ -26,6 +26,8 @@ import { clusterText } from '../../input/cluster-file.ts';
 import { EXIT, type CliIo } from '../../output/io.ts';
 import { loadModel, type LoadOptions } from '../../input/load.ts';
 import { parsePad } from '../../input/load-config.ts';
+import type { Deadline } from '../../../plan/request/deadline.ts';
+import type { RunControl } from '../../thread/run-control.ts';
 import {
   inputDimsOf,
   type InputDimFlags,
@@ -59,12 +61,21 @@ export interface CompareOptions extends LoadOptions, InputDimFlags {
 }
 
 /** `compare`: the zoo and the optimum on every mesh of some devices. */
-export async function compareCommand(model: string | undefined, options: CompareOptions, io: CliIo): Promise<number> {
+export async function compareCommand(
+  model: string | undefined,
+  options: CompareOptions,
+  io: CliIo,
+  control: RunControl,
+): Promise<number> {
   const comparison =
-    options.merge.length > 0 ? mergeComparisons(options.merge.map(readPiece)) : await compareGiven(model, options, io);
+    options.merge.length > 0
+      ? mergeComparisons(options.merge.map(readPiece))
+      : await compareGiven(model, options, io, control);
   io.stdout(`${options.json === true ? JSON.stringify(comparison) : comparisonText(comparison)}\n`);
+  const { stopped } = comparison;
+  if (stopped !== undefined) io.stderr(`${stopped.by}: the best so far; ${countedText(stopped.notAsked.length, 'question')} not asked\n`);
   // A piece need not have a plan that fits: another piece may.
-  if (comparison.best === null && options.slice === undefined) {
+  if (comparison.best === null && options.slice === undefined && stopped === undefined) {
     // A named plan that the linter stops is bad input; anything else does not fit.
     const stopped = comparison.plans.length === 0 && options.plans !== undefined;
     return stopped ? EXIT.usage : EXIT.infeasible;
@@ -76,11 +87,20 @@ export async function compareCommand(model: string | undefined, options: Compare
   );
   for (const p of open)
     io.stderr(`${p.mesh}: stopped at gap ${percentText(p.proof?.gap ?? 0)} (--gap, --time-limit)\n`);
-  return open.length > 0 ? EXIT.gap : EXIT.ok;
+  return open.length > 0 || stopped !== undefined ? EXIT.gap : EXIT.ok;
 }
 
-async function compareGiven(model: string | undefined, options: CompareOptions, io: CliIo): Promise<Comparison> {
+async function compareGiven(
+  model: string | undefined,
+  options: CompareOptions,
+  io: CliIo,
+  control: RunControl,
+): Promise<Comparison> {
   const { devices, cluster } = options;
+  // Reading counts.
+  const { timeLimit } = options;
+  const limit = timeLimit === undefined ? undefined : parsePositive(timeLimit, '--time-limit');
+  const run = { deadline: control.deadline(limit), onPlan: control.answers };
   if (model === undefined || devices === undefined || cluster === undefined)
     throw new ShardwrightError('E_USAGE', 'compare needs a model, --devices and --cluster', {
       hint: 'shardwright compare model.fx.txt.gz --devices 64 --cluster dgx-h100',
@@ -92,7 +112,7 @@ async function compareGiven(model: string | undefined, options: CompareOptions, 
       `--batch-dim and --sequence-dim are for graphs; the inputs of ${model} are known`,
     );
   if (config !== undefined)
-    return compareByConfig(config.name, config.text, devices, clusterText(cluster, options), options, io);
+    return compareByConfig(config.name, config.text, devices, clusterText(cluster, options), options, io, run);
   for (const flag of ['globalBatch', 'threads', 'resume'] as const)
     if (options[flag] !== undefined)
       throw new ShardwrightError('E_USAGE', `--${flag === 'globalBatch' ? 'global-batch' : flag} is for models by name or config; ${model} is compared as a graph`); // prettier-ignore
@@ -110,7 +130,7 @@ async function compareGiven(model: string | undefined, options: CompareOptions, 
     ...(options.optimizer !== undefined
       ? { optimizer: parseChoice<Optimizer>(options.optimizer, '--optimizer', OPTIMIZERS) }
       : {}),
-    ...(options.timeLimit !== undefined ? { timeLimitSeconds: parsePositive(options.timeLimit, '--time-limit') } : {}),
+    ...(limit === undefined ? {} : { timeLimitSeconds: limit }),
     ...inputDimsOf(options),
   };
   const maxDims = parseCount(options.maxDims, '--max-dims');
@@ -124,6 +144,7 @@ async function compareGiven(model: string | undefined, options: CompareOptions, 
     table,
     devices: count,
     request,
+    ...run,
     maxDims,
     ...(plans === undefined ? {} : { plans }),
     ...(options.slice !== undefined ? { slice: parseSlice(options.slice) } : {}),
@@ -165,6 +186,7 @@ async function compareByConfig(
   cluster: string,
   options: CompareOptions,
   io: CliIo,
+  run: { readonly deadline: Deadline; readonly onPlan: () => void },
 ): Promise<Comparison> {
   const count = parseCount(devices, '--devices');
   const positions = parseModelConfig(text).architecture.shape.positions;
@@ -185,6 +207,7 @@ async function compareByConfig(
   };
   return compareModel(question, {
     table: builtinOperators(),
+    ...run,
     ...(options.plans === undefined ? {} : { plans: options.plans.split(',').map((plan) => plan.trim()) }),
     ...(options.slice === undefined ? {} : { slice: parseSlice(options.slice) }),
     ...(options.threads === undefined ? {} : { threads: parseCount(options.threads, '--threads') }),

@@ -3,6 +3,7 @@
 import { fileURLToPath } from 'node:url';
 import type { CliIo } from '../../output/io.ts';
 import { planCommand } from './plan.ts';
+import { unwatched } from '../../thread/run-control.ts';
 
 /** The bundled graph: 2 layers of Llama-3 8B at batch 16 x 8192, forward and backward, as PyTorch 2.13 wrote it. */
 export const DEMO_MODEL = fileURLToPath(new URL('../../../../examples/llama3-8b-2l-b16.fx.txt.gz', import.meta.url));
@@ -31,5 +32,6 @@ export async function demoCommand(options: { program?: boolean; json?: boolean }
       ...options,
     },
     io,
+    unwatched(),
   );
 }

@@ -14,6 +14,7 @@ import { bytesText, excessOver, percentText, secondsText, tableText } from '../.
 import { EXIT, type CliIo } from '../../output/io.ts';
 import { parseCount } from '../../input/options.ts';
 import { writeFolder } from '../../output/write-file.ts';
+import type { Deadline } from '../../../plan/request/deadline.ts';
 
 export const FRONTIER_FILE = 'frontier.json';
 
@@ -29,6 +30,9 @@ export interface FrontierFlags {
 export interface FrontierTools {
   readonly writePlan: (folder: string, result: Extract<ShardResult, { status: 'planned' }>) => void;
   readonly onProgress: (event: Progress) => void;
+  readonly deadline: Deadline;
+  /** Is told that the frontier has something to answer with from now on. */
+  readonly answers: () => void;
 }
 
 /** Flags that ask for something about one plan. */
@@ -56,6 +60,8 @@ export async function frontierCommand(
     table,
     points,
     onProgress: tools.onProgress,
+    deadline: tools.deadline,
+    onPrepared: tools.answers,
     onBudget: (step) => {
       if (options.quiet !== true) io.stderr(`${stepText(step)}\n`);
     },
@@ -70,6 +76,8 @@ export async function frontierCommand(
     if (options.json !== true && frontier.points.length > 0)
       io.stdout(`wrote ${output}/1 to ${output}/${frontier.points.length}, and ${FRONTIER_FILE}\n`);
   }
+  if (tools.deadline.isInterrupted)
+    io.stderr(`interrupted: ${frontier.points.length} of ${points} points were found\n`);
   if (frontier.points.length === 0)
     return frontier.misses.some((m) => m.status === 'infeasible') ? EXIT.infeasible : EXIT.gap;
   const worst = Math.max(...frontier.points.map((p) => p.gap));

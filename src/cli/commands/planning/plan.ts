@@ -11,7 +11,7 @@ import { atSizes } from '../../../passes/sizes/fix-sizes.ts';
 import { parsePin } from '../../../plan/restrict/pins.ts';
 import { DEFAULT_REQUEST, UNKNOWN, type PlanRequest } from '../../../plan/request/request.ts';
 import { prepare, type Prepared } from '../../../plan/prepare.ts';
-import { Deadline } from '../../../plan/request/deadline.ts';
+import type { Deadline } from '../../../plan/request/deadline.ts';
 import { planAtEnds, plannedSizes } from '../../../plan/questions/size-range.ts';
 import { askedGap, shardPrepared, type Infeasible, type ShardResult } from '../../../plan/shard.ts';
 import type { Plan } from '../../../plan/record/types.ts';
@@ -27,6 +27,7 @@ import type { PlanPipeline } from '../../../zoo/pipeline/plan.ts';
 import { clusterText } from '../../input/cluster-file.ts';
 import { EXIT, type CliIo } from '../../output/io.ts';
 import { loadModel, type LoadOptions } from '../../input/load.ts';
+import { NoChoiceInTime } from '../../../solver/solve.ts';
 import {
   inputDimsOf,
   type InputDimFlags,
@@ -41,6 +42,7 @@ import { checkFrontierFlags, FRONTIER_FILE, frontierCommand, type FrontierFlags 
 import { askedPipeline, PIPELINE_FILE, pipelineText, requestOfStages, type PipelineFlags } from './plan-pipeline.ts';
 import { PROGRESS_FILE, progressText } from '../../output/plan-progress.ts';
 import { tryFile, tryFolder, writeFolder, writeText } from '../../output/write-file.ts';
+import type { RunControl } from '../../thread/run-control.ts';
 
 export interface PlanOptions extends LoadOptions, PipelineFlags, FrontierFlags, InputDimFlags {
   readonly mesh: string;
@@ -80,9 +82,15 @@ export interface PlanOptions extends LoadOptions, PipelineFlags, FrontierFlags, 
 
 export const SOLVERS = ['auto', 'exact', 'highs', 'javascript-lp-solver', 'propagate'] as const;
 
-export async function planCommand(model: string, options: PlanOptions, io: CliIo): Promise<number> {
+export async function planCommand(
+  model: string,
+  options: PlanOptions,
+  io: CliIo,
+  control: RunControl,
+): Promise<number> {
   // Reading counts.
-  const deadline = new Deadline(timeLimitOf(options).timeLimitSeconds);
+  const deadline = control.deadline(timeLimitOf(options).timeLimitSeconds);
+  const run = { deadline, answers: control.answers };
   const given = requestOf({ ...options, cluster: clusterText(options.cluster, options) });
   if (options.frontier !== undefined) checkFrontierFlags(options);
   const names = options.frontier === undefined ? [...PLAN_FILES, PROGRESS_FILE, PIPELINE_FILE] : [FRONTIER_FILE];
@@ -97,7 +105,7 @@ export async function planCommand(model: string, options: PlanOptions, io: CliIo
       const { checkPipeline, pipelineOfPlan } = await import('../../../zoo/pipeline/plan.ts');
       checkPipeline(graph, asked);
       const stages: Stages = (prepared, choice) => pipelineOfPlan(prepared, choice, asked, table);
-      return await planGraph(graph, table, requestOfStages(request, asked), options, io, deadline, undefined, {
+      return await planGraph(graph, table, requestOfStages(request, asked), options, io, run, undefined, {
         cut: stages,
         asked: { request, budgetBytes: asked.budgetBytes },
       });
@@ -107,9 +115,10 @@ export async function planCommand(model: string, options: PlanOptions, io: CliIo
         writePlan: (folder, { prepared, plan, certificate }) =>
           writeFolder(folder, planFiles(plan, prepared.program, certificate), 'plan'),
         onProgress: progressPrinter(io, options.quiet === true),
+        ...run,
       });
     const range = options.range === true ? { open, sizes: plannedSizes(open, sizes) } : undefined;
-    return await planGraph(atSizes(graph, new Map()), table, request, options, io, deadline, range);
+    return await planGraph(atSizes(graph, new Map()), table, request, options, io, run, range);
   } catch (error) {
     // A line number means a line of the model's text.
     if (error instanceof ShardwrightError && error.details.position !== undefined) throw error.with({ file: model });
@@ -117,35 +126,46 @@ export async function planCommand(model: string, options: PlanOptions, io: CliIo
   }
 }
 
+/** Part of the time left that the recipes may take together. */
+const RECIPES = 1 / 2;
+/** Share of what preparing took that is kept for re-costing the plan, which asks for the prices of its placements again. */
+const RE_COSTING = 1 / 8;
+
 export async function planGraph(
   graph: Graph,
   table: OperatorTable,
   request: PlanRequest,
   options: Pick<PlanOptions, 'recipes' | 'program' | 'output' | 'emitIlp' | 'json' | 'quiet'>,
   io: CliIo,
-  deadline = new Deadline(request.timeLimitSeconds),
+  { deadline, answers }: { readonly deadline: Deadline; readonly answers: () => void },
   /** The program with its sizes open, and what they are fixed at: the plan is priced at the ends of their ranges too. */
   range?: { readonly open: Graph; readonly sizes: SizeValues },
   /** Cuts the plan, which is that of one microbatch, into pipeline stages; and what was asked of a device of one. */
   stages?: { readonly cut: Stages; readonly asked: { readonly request: PlanRequest; readonly budgetBytes: number } },
 ): Promise<number> {
   if (request.overlap === true) (await import('../../../simulate/timeline/overlap-plan.ts')).checkOverlap(request);
+  const began = performance.now();
   const prepared = prepare(graph, request, table, deadline);
+  const search = deadline.reserving((RE_COSTING * (performance.now() - began)) / 1e3);
+  answers();
   if (options.emitIlp !== undefined) await emitIlp(prepared, options.emitIlp);
-  const recipes = options.recipes ? await priceRecipes(prepared) : [];
+  const recipes = options.recipes ? await priceRecipes(prepared, search.part(RECIPES)) : [];
   const starts = recipes.flatMap((r) => (r.status === 'priced' ? [r.choice] : []));
   const log = new SolverLog(prepared);
   const print = progressPrinter(io, options.quiet === true);
   const result = await shardPrepared(prepared, {
     starts,
-    deadline,
+    deadline: search,
     onProgress: (event) => (log.listen(event), print(event)),
   });
   if (result.status === 'infeasible') return reportInfeasible(result, prepared, io, options.json === true);
-  const overlap = request.overlap === true ? await withOverlap(result) : undefined;
+  const overlap = request.overlap === true && !deadline.isOver ? await withOverlap(result, deadline) : undefined;
   const { plan, choice } = overlap?.result ?? result;
   checkRecipes(prepared, plan, recipes);
-  const ends = range === undefined ? undefined : await planAtEnds(plan, range.open, range.sizes, request, { table });
+  const ends =
+    range === undefined || deadline.isOver
+      ? undefined
+      : await planAtEnds(plan, range.open, range.sizes, request, { table, deadline });
   const pipeline = stages?.cut(result.prepared, choice);
   const more = {
     ...(ends === undefined ? {} : { ends }),
@@ -161,6 +181,7 @@ export async function planGraph(
     const why = whyRecipesAreCheaper(prepared, plan, recipes);
     if (why !== undefined) io.stdout(`note  ${why}\n`);
     if (overlap !== undefined) io.stdout(`\n${overlapText(overlap)}\n`);
+    else if (request.overlap === true) io.stdout(`\noverlap    not looked for: ${deadline.cause}\n`);
     if (ends !== undefined) io.stdout(`\n${endsText(ends)}\n`);
     if (pipeline !== undefined) io.stdout(`\n${pipelineText(pipeline)}\n`);
   }
@@ -181,7 +202,9 @@ export async function planGraph(
   // What a plan with overlap in view gives away one after another is meant: the gap asked for is that of the plan it began with.
   const { proof } = result.plan;
   const met = proof.gap <= askedGap(request) || proof.status === 'optimal';
-  if (!met && options.json !== true)
+  if (!met && deadline.isInterrupted)
+    io.stderr(`interrupted: the best plan so far takes ${secondsText(proof.recheckedSeconds)}, none takes less than ${secondsText(proof.bound)}, gap ${percentText(proof.gap)}\n`); // prettier-ignore
+  else if (!met && options.json !== true)
     io.stderr(`stopped at gap ${percentText(proof.gap)}, asked for ${percentText(askedGap(request))} (--gap)\n`);
   if (pipeline?.fits === false) return EXIT.infeasible;
   return met ? EXIT.ok : EXIT.gap;
@@ -196,9 +219,17 @@ function asGiven(
   return { request, budgetBytes: plan.memory.budgetBytes };
 }
 
-async function withOverlap(result: Extract<ShardResult, { readonly status: 'planned' }>): Promise<OverlapPlan> {
+async function withOverlap(
+  result: Extract<ShardResult, { readonly status: 'planned' }>,
+  deadline: Deadline,
+): Promise<OverlapPlan | undefined> {
   const { overlapPlan } = await import('../../../simulate/timeline/overlap-plan.ts');
-  return overlapPlan(result);
+  try {
+    return await overlapPlan(result, { deadline });
+  } catch (error) {
+    if (error instanceof NoChoiceInTime) return undefined;
+    throw error;
+  }
 }
 
 /** What `--json` prints of a plan with overlap in view, beside the plan. */

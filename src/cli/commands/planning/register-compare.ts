@@ -26,7 +26,7 @@ export function registerCompare(program: Command, session: CliSession): void {
     .option(...FLAG.collectives)
     .option('--gap <fraction>', 'relative gap of the optimum that is good enough', '0')
     .option(...FLAG.unknown)
-    .option('--time-limit <seconds>', 'stop the solver on a mesh after this long')
+    .option(...FLAG.timeLimit)
     .option('--global-batch <n>', 'sequences of one step, for a model by name (default: one a device)')
     .option('--threads <n>', 'threads that price, for a model by name (default: one a core, at most 8)')
     .option('--resume <file>', 'keep what was priced in a file, and go on from it, for a model by name')
@@ -37,7 +37,12 @@ export function registerCompare(program: Command, session: CliSession): void {
     .option(...FLAG.quiet)
     .action(async (path: string | undefined, options) => {
       const { compareCommand } = await import('./compare.ts');
-      session.exit = await compareCommand(path, options as Parameters<typeof compareCommand>[1], session.io);
+      session.exit = await compareCommand(
+        path,
+        options as Parameters<typeof compareCommand>[1],
+        session.io,
+        session.control,
+      );
     });
 }
 

@@ -30,7 +30,7 @@ export function registerPlan(program: Command, session: CliSession): void {
     .action(async (path: string, options) => {
       await checkMesh(options as { readonly mesh?: string });
       const { planCommand } = await import('./plan.ts');
-      session.exit = await planCommand(path, options as Parameters<typeof planCommand>[1], session.io);
+      session.exit = await planCommand(path, options as Parameters<typeof planCommand>[1], session.io, session.control);
     });
 }
 
@@ -50,7 +50,7 @@ export function registerVerify(program: Command, session: CliSession): void {
       const { verifyCommand } = await import('./verify.ts');
       const asked = options as Parameters<typeof verifyCommand>[1];
       const given = Object.keys(asked).filter((name) => command.getOptionValueSource(name) === 'cli');
-      session.exit = await verifyCommand(path, { ...asked, given }, session.io);
+      session.exit = await verifyCommand(path, { ...asked, given }, session.io, session.control);
     });
 }
 
@@ -71,7 +71,12 @@ export function registerAudit(program: Command, session: CliSession): void {
     .action(async (path: string, options) => {
       await checkMesh(options as { readonly mesh?: string });
       const { auditCommand } = await import('./audit.ts');
-      session.exit = await auditCommand(path, options as Parameters<typeof auditCommand>[1], session.io);
+      session.exit = await auditCommand(
+        path,
+        options as Parameters<typeof auditCommand>[1],
+        session.io,
+        session.control,
+      );
     });
 }
 

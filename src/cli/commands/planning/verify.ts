@@ -22,6 +22,7 @@ import { loadModel } from '../../input/load.ts';
 import { operatorsWith } from '../../input/load-operators.ts';
 import { parseCount, parsePositive } from '../../input/options.ts';
 import { checked, wholePlan } from '../../input/plan-folder.ts';
+import type { RunControl } from '../../thread/run-control.ts';
 import { padded, progressPrinter, reportInfeasible, requestOf, type PlanOptions } from './plan.ts';
 
 export interface VerifyOptions extends PlanOptions {
@@ -60,9 +61,14 @@ interface Subject {
 }
 
 /** `verify`: plan a model, or take a written plan; reduce the sizes, lower, run on virtual devices, compare with one device. */
-export async function verifyCommand(path: string, options: VerifyOptions, io: CliIo): Promise<number> {
+export async function verifyCommand(
+  path: string,
+  options: VerifyOptions,
+  io: CliIo,
+  control: RunControl,
+): Promise<number> {
   const tolerance = parsePositive(options.tolerance, '--tolerance');
-  const subject = isPlan(path) ? await writtenPlan(path, options, io) : await plannedModel(path, options, io);
+  const subject = isPlan(path) ? await writtenPlan(path, options, io) : await plannedModel(path, options, io, control);
   if (typeof subject === 'number') return subject;
   const { reduced, plan, table, seed, model, mesh, planned, padding } = subject;
   const report: VerifyReport = {
@@ -111,13 +117,23 @@ async function writtenPlan(path: string, options: VerifyOptions, io: CliIo): Pro
   return { ...common, seed, reduced, plan: transferPlan(plan, prepare(reduced.graph, plan.request, table)) };
 }
 
+/** Part of the time left that the plan may take; the rest is for running it. */
+const PLANNING = 1 / 2;
+
 /** Plans a model, and places it at reduced sizes as that plan says; an exit code where there is no plan. */
-async function plannedModel(path: string, options: VerifyOptions, io: CliIo): Promise<Subject | number> {
+async function plannedModel(
+  path: string,
+  options: VerifyOptions,
+  io: CliIo,
+  control: RunControl,
+): Promise<Subject | number> {
   const { mesh } = options as Partial<VerifyOptions>;
   if (mesh === undefined)
     throw new ShardwrightError('E_USAGE', 'verify plans a model on a mesh, and --mesh is missing', {
       hint: 'add --mesh dp=2,tp=2, or give a plan folder, as `shardwright plan ... -o DIR` writes it.',
     });
+  const { timeLimit } = options;
+  const deadline = control.deadline(timeLimit === undefined ? undefined : parsePositive(timeLimit, '--time-limit'));
   const asked = requestOf({ ...options, cluster: clusterText(options.cluster, options) });
   const { graph: given, table, padding } = await loadModel(path, { ...options, tensor: tensorRanks(asked.mesh) });
   const request = padded(asked, padding);
@@ -133,8 +149,11 @@ async function plannedModel(path: string, options: VerifyOptions, io: CliIo): Pr
       options.shrink && (replan || !again)
         ? reducedProgram(graph, table, { meshSizes, seed, unknown: request.unknown })
         : own;
-    const prepared = prepare(replan ? before.graph : graph, request, table);
-    const result = await shardPrepared(prepared, { onProgress: progressPrinter(io, options.quiet === true) });
+    const prepared = prepare(replan ? before.graph : graph, request, table, deadline);
+    const result = await shardPrepared(prepared, {
+      deadline: deadline.part(PLANNING),
+      onProgress: progressPrinter(io, options.quiet === true),
+    });
     if (result.status === 'infeasible') return reportInfeasible(result, prepared, io, options.json === true);
     // Second runs of a checkpointed plan stand in the program that it was made for.
     const { program, request: settled } = result.prepared;

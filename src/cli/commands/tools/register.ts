@@ -51,7 +51,7 @@ export function registerSolve(program: Command, session: CliSession): void {
     .description(
       'Solves a choice problem with memory over time (google/iopddl; JSON or gzipped JSON; `-` reads stdin).\n\nExample:\n  $ shardwright solve problem.json.gz --time-limit 60',
     )
-    .option('--time-limit <seconds>', 'stop after this long, reading included')
+    .option(...FLAG.timeLimit)
     .option('--gap <fraction>', 'relative gap that is good enough; above it the exit code is 4', '0')
     .option('--seed <n>', 'seed of the search', '0')
     .option('--threads <n>', 'worker threads; the answer to a number of rounds does not depend on it', '2')
@@ -66,7 +66,12 @@ export function registerSolve(program: Command, session: CliSession): void {
     .option(...FLAG.quiet)
     .action(async (path: string, options) => {
       const { solveCommand } = await import('./solve.ts');
-      session.exit = await solveCommand(path, options as Parameters<typeof solveCommand>[1], session.io);
+      session.exit = await solveCommand(
+        path,
+        options as Parameters<typeof solveCommand>[1],
+        session.io,
+        session.control,
+      );
     });
 }
 

@@ -13,6 +13,7 @@ import { percentText, secondsText } from '../../../units.ts';
 import { EXIT, type CliIo } from '../../output/io.ts';
 import { parseCount, parseFraction, parsePositive } from '../../input/options.ts';
 import { tryFile, writeText } from '../../output/write-file.ts';
+import type { RunControl } from '../../thread/run-control.ts';
 
 export interface SolveCommandOptions {
   readonly timeLimit?: string;
@@ -31,7 +32,12 @@ export interface SolveCommandOptions {
 /** Largest text that is read, unpacked; Node holds no longer string. */
 const MOST_BYTES = 2 ** 29 - 64;
 
-export async function solveCommand(path: string, options: SolveCommandOptions, io: CliIo): Promise<number> {
+export async function solveCommand(
+  path: string,
+  options: SolveCommandOptions,
+  io: CliIo,
+  control: RunControl,
+): Promise<number> {
   const gap = parseFraction(options.gap, '--gap');
   const seed = parseCount(options.seed, '--seed');
   const threads = Math.max(1, parseCount(options.threads, '--threads'));
@@ -39,32 +45,26 @@ export async function solveCommand(path: string, options: SolveCommandOptions, i
   const timeLimit = options.timeLimit === undefined ? undefined : parsePositive(options.timeLimit, '--time-limit');
   const rounds = options.rounds === undefined ? undefined : parseCount(options.rounds, '--rounds');
   const began = performance.now();
+  // Reading counts.
+  const deadline = control.deadline(timeLimit);
   if (options.check !== undefined) return checkCommand(readProblem(path), options.check, options.json === true, io);
   if (options.certificate !== undefined) tryFile(options.certificate, 'certificate');
   const problem = readProblem(path);
-  const reading = (performance.now() - began) / 1000;
   const { solveChoice } = await import('../../../solver/anytime/solve-choice.ts');
-  const stop = new AbortController();
-  const onSignal = (): void => stop.abort();
-  process.once('SIGINT', onSignal);
-  process.once('SIGTERM', onSignal);
-  let solution: ChoiceSolution;
-  try {
-    solution = await solveChoice(problem, {
-      gap,
-      seed,
-      threads,
-      signal: stop.signal,
-      onProgress: progressPrinter(io, options.quiet === true),
-      // The limit is that of the whole command.
-      ...(timeLimit === undefined ? {} : { timeLimitSeconds: Math.max(0.05, timeLimit - reading) }),
-      ...(rounds === undefined ? {} : { rounds }),
-      ...(lanes === undefined ? {} : { members: lanes }),
-    });
-  } finally {
-    process.off('SIGINT', onSignal);
-    process.off('SIGTERM', onSignal);
-  }
+  control.answers();
+  const solution: ChoiceSolution = await solveChoice(problem, {
+    gap,
+    seed,
+    threads,
+    onProgress: progressPrinter(io, options.quiet === true),
+    ...deadline.solveOptions,
+    // Even a limit that reading took whole leaves a first choice some time.
+    ...(timeLimit === undefined ? {} : { timeLimitSeconds: Math.max(0.05, deadline.leftSeconds) }),
+    ...(rounds === undefined ? {} : { rounds }),
+    ...(lanes === undefined ? {} : { members: lanes }),
+  });
+  if (deadline.isInterrupted && solution.status === 'feasible')
+    io.stderr(`interrupted: the best choice so far costs ${solution.objective ?? ''}, none costs less than ${solution.bound ?? ''}, gap ${percentText(solution.gap)}\n`); // prettier-ignore
   const seconds = (performance.now() - began) / 1000;
   report(solution, seconds, options.json === true, io);
   if (options.certificate !== undefined && solution.certificate !== undefined)

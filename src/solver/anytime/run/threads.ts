@@ -19,6 +19,8 @@ export interface Clock {
   readonly deadline: number;
   /** Element 0 is set to 1 to stop all members. Lies in shared memory. */
   readonly control: Int32Array;
+  /** The same, asked by lanes that this thread carries. */
+  readonly stopped?: () => boolean;
 }
 
 /** `threads` worker threads, or this very thread when `threads` is 1. */
@@ -27,7 +29,8 @@ export function startThreads(model: Model, seeds: readonly number[], threads: nu
 }
 
 function alone(model: Model, seeds: readonly number[], clock: Clock): MemberThreads {
-  const stopped = (): boolean => Atomics.load(clock.control, 0) !== 0 || milliseconds() > clock.deadline;
+  const stopped = (): boolean =>
+    Atomics.load(clock.control, 0) !== 0 || clock.stopped?.() === true || milliseconds() > clock.deadline;
   const members = seeds.map((seed) => new Member(model, seed, stopped));
   return {
     round: async (orders) => {

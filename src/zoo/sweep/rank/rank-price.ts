@@ -18,6 +18,7 @@ import type { Problem } from '../../../solver/types.ts';
 import { priceRestriction } from '../../compare/price.ts';
 import { applyRecipe } from '../../recipes/recipes.ts';
 import type { CoreCost, CoreRequest, CoreResult, DataExtra } from '../model/types.ts';
+import type { Deadline } from '../../../plan/request/deadline.ts';
 import { withDataRanks } from './data-costs.ts';
 import { solveFree } from './unconstrained.ts';
 import { PlanReader } from './plan-reader.ts';
@@ -79,14 +80,14 @@ export class CoreSolver {
   }
 
   /** @throws E_PIN and the like never: what a recipe or the model does not admit is a refusal with its reason */
-  async price(request: CoreRequest, signal?: AbortSignal): Promise<CoreResult> {
+  async price(request: CoreRequest, deadline?: Deadline): Promise<CoreResult> {
     const { axes, microbatch } = request;
     const mesh = axes.length === 0 ? 'one=1' : axes.map((a) => `${a.name}=${a.size}`).join(',');
     const prepared = this.prepared(microbatch, mesh, axes.find((a) => a.name === 'tp')?.size);
     const refused = (reason: string): CoreResult => ({ status: 'refused', request, reason });
     const problem = this.problemFor(prepared, request);
     if (axes.some((a) => a.part === undefined)) {
-      const free = await solveFree(prepared, problem, signal);
+      const free = await solveFree(prepared, problem, deadline);
       if ('refused' in free) return refused(free.refused);
       const core = await this.read(prepared, request, free.choice, free.seconds);
       return { status: 'priced', core: { ...core, proof: free.proof } };
@@ -94,7 +95,7 @@ export class CoreSolver {
     const parts = axes.length === 0 ? (['replicate'] as const) : axes.map((a) => a.part ?? 'replicate');
     const applied = applyRecipe(prepared.model, { name: axes.map((a) => a.part).join('+'), parts });
     if ('refused' in applied) return refused(applied.refused);
-    const priced = await priceRestriction({ ...prepared, budgetBytes: 0 }, applied.restriction, signal);
+    const priced = await priceRestriction({ ...prepared, budgetBytes: 0 }, applied.restriction, deadline);
     if ('refused' in priced) return refused(priced.refused);
     const seconds = request.data === undefined ? priced.seconds : this.secondsOf(prepared, problem, priced.choice);
     return { status: 'priced', core: await this.read(prepared, request, priced.choice, seconds) };

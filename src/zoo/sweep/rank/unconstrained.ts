@@ -5,6 +5,7 @@ import { withoutFixed } from '../../../solver/problem/condition.ts';
 import type { Prepared } from '../../../plan/prepare.ts';
 import { solve } from '../../../solver/solve.ts';
 import type { Problem } from '../../../solver/types.ts';
+import type { Deadline } from '../../../plan/request/deadline.ts';
 
 /**
  * The cheapest placements of a program, whatever they need; the states that they need are held against the budget later.
@@ -14,7 +15,7 @@ import type { Problem } from '../../../solver/types.ts';
 export async function solveFree(
   prepared: Prepared,
   problem: Problem = prepared.compact.problem,
-  signal?: AbortSignal,
+  deadline?: Deadline,
 ): Promise<
   | {
       readonly choice: Int32Array;
@@ -34,7 +35,7 @@ export async function solveFree(
   const solution = await solve(free.problem, {
     engine: 'exact',
     seed: prepared.request.seed,
-    ...(signal === undefined ? {} : { signal }),
+    ...deadline?.solveOptions,
   });
   if (solution.status === 'infeasible')
     return { refused: conflictOf(model, solution, free.variableOf).join(', ') || 'no placement of every node fits it' };

@@ -27,8 +27,8 @@ export interface SweepThread {
   readonly kinds: LayerKinds;
 }
 
-/** Does jobs, several at once where it has threads; answers come in the order of the jobs. */
+/** Does jobs, several at once where it has threads; answers come in the order of the jobs, undefined for those that the deadline left out. */
 export interface SweepPool {
-  run(jobs: readonly SweepJob[], onDone?: (done: number) => void): Promise<SweepAnswer[]>;
+  run(jobs: readonly SweepJob[]): Promise<(SweepAnswer | undefined)[]>;
   close(): Promise<void>;
 }

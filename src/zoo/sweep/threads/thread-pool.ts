@@ -2,6 +2,7 @@
 
 import { Worker } from 'node:worker_threads';
 import { internalError } from '../../../errors.ts';
+import { Deadline } from '../../../plan/request/deadline.ts';
 import type { SweepAnswer, SweepJob, SweepPool, SweepThread } from './pool.ts';
 
 interface Reply {
@@ -10,17 +11,29 @@ interface Reply {
   readonly error?: string;
 }
 
-/** Threads that take jobs as they get free. Answers do not depend on how many there are: each job is a question of its own. */
-export function threadPool(count: number, start: SweepThread): SweepPool {
+/**
+ * Threads that take jobs as they get free. Answers do not depend on how many there are: each job is a question of its own. At the
+ * deadline jobs that are begun are left alone.
+ */
+export function threadPool(count: number, start: SweepThread, deadline = new Deadline(undefined)): SweepPool {
   const workers: Worker[] = [];
   return {
     run: (jobs) =>
       new Promise((resolve, reject) => {
-        const answers = new Array<SweepAnswer>(jobs.length);
-        if (jobs.length === 0) {
+        const answers = Array.from({ length: jobs.length }, (): SweepAnswer | undefined => undefined);
+        if (jobs.length === 0 || deadline.isOver) {
           resolve(answers);
           return;
         }
+        const over = (): void => end(() => resolve(answers));
+        const timer = deadline.leftSeconds === Infinity ? undefined : setTimeout(over, 1e3 * deadline.leftSeconds);
+        const { signal } = deadline;
+        signal?.addEventListener('abort', over);
+        const end = (settle: () => void): void => {
+          clearTimeout(timer);
+          signal?.removeEventListener('abort', over);
+          settle();
+        };
         while (workers.length < Math.min(count, jobs.length))
           workers.push(new Worker(new URL('./thread.mjs', import.meta.url), { workerData: start, execArgv: [] }));
         let next = 0;
@@ -30,18 +43,18 @@ export function threadPool(count: number, start: SweepThread): SweepPool {
         };
         for (const worker of workers) {
           worker.removeAllListeners();
-          worker.on('error', reject);
+          worker.on('error', (error) => end(() => reject(error)));
           worker.on('exit', (code) => {
-            reject(internalError(`a thread of the sweep ended with code ${code}`));
+            end(() => reject(internalError(`a thread of the sweep ended with code ${code}`)));
           });
           worker.on('message', ({ id, answer, error }: Reply) => {
             if (answer === undefined) {
-              reject(internalError(error ?? 'a thread of the sweep gave no answer'));
+              end(() => reject(internalError(error ?? 'a thread of the sweep gave no answer')));
               return;
             }
             answers[id] = answer;
             left--;
-            if (left === 0) resolve(answers);
+            if (left === 0) end(() => resolve(answers));
             else give(worker);
           });
           give(worker);
