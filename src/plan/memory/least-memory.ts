@@ -2,7 +2,6 @@
  * Least memory of a problem: a bound by sums of minima, and the exact minimum of the memory row.
  * In: a problem with a memory row. Out: bytes, with the proof of the exact minimum.
  */
-import { internalError } from '../../errors.ts';
 import { solve, NoChoiceInTime } from '../../solver/solve.ts';
 import type { Certificate, Problem, Solution, SolveOptions } from '../../solver/types.ts';
 import type { KeptList } from '../../solver/problem/restrict.ts';
