@@ -83,7 +83,11 @@ export async function compare(graph: Graph, options: CompareOptions): Promise<Co
   const deadline = options.deadline ?? new Deadline(request.timeLimitSeconds, { signal });
   for (const [i, candidate] of candidates.entries()) {
     const part = deadline.part(1 / (candidates.length - i));
-    if (candidate.refused !== undefined || part.isOver || !(await reached(() => compareOn(graph, candidate, part, options, state))))
+    if (
+      candidate.refused !== undefined ||
+      part.isOver ||
+      !(await reached(() => compareOn(graph, candidate, part, options, state)))
+    )
       state.meshes.push(meshOf(candidate, cluster.devicesPerHost));
   }
   const stopped = stoppedAt(state, deadline);

@@ -73,7 +73,8 @@ export async function compareCommand(
       : await compareGiven(model, options, io, control);
   io.stdout(`${options.json === true ? JSON.stringify(comparison) : comparisonText(comparison)}\n`);
   const { stopped } = comparison;
-  if (stopped !== undefined) io.stderr(`${stopped.by}: the best so far; ${countedText(stopped.notAsked.length, 'question')} not asked\n`);
+  if (stopped !== undefined)
+    io.stderr(`${stopped.by}: the best so far; ${countedText(stopped.notAsked.length, 'question')} not asked\n`);
   // A piece need not have a plan that fits: another piece may.
   if (comparison.best === null && options.slice === undefined && stopped === undefined) {
     // A named plan that the linter stops is bad input; anything else does not fit.
