@@ -1,3 +1,5 @@
+/** Reads a file up to a limit of bytes: takes a path, gives its bytes or an error that names the file. */
+
 import { closeSync, fstatSync, openSync, readSync } from 'node:fs';
 import { ShardwrightError } from './errors.ts';
 import { decodeUtf8 } from './utf8.ts';

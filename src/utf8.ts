@@ -1,6 +1,6 @@
-import { ShardwrightError } from './errors.ts';
+/** Takes bytes and gives their text: UTF-8 and nothing else; the error for another encoding names it. */
 
-/** Bytes to text: UTF-8 and nothing else; what is another encoding is told by its name. */
+import { ShardwrightError } from './errors.ts';
 
 /**
  * Decodes UTF-8; a byte order mark is dropped.

@@ -1,3 +1,5 @@
+/** Builds a graph node by node, with unique names. */
+
 import { lintGraph, type Retype } from './lint.ts';
 import { FreeNames } from './names.ts';
 import { lintError } from './order.ts';

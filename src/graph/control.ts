@@ -1,3 +1,5 @@
+/** Reads control-flow calls: which bodies run, on which inputs, and what they return. */
+
 import { LOCAL_MAP, localMapCall, localType } from './local-map.ts';
 import type { Arg, Dim, Graph, Node, TensorType, ValueType } from './types.ts';
 import { NONE_TYPE, getOwn, isGraphRef, isList, isRef, sameType, tensorType, typeText } from './value.ts';

@@ -1,3 +1,5 @@
+/** Hashes what a graph computes, by its canonical text. */
+
 import { createHash } from 'node:crypto';
 import { printGraph } from './text/write.ts';
 import type { Graph } from './types.ts';

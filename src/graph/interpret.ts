@@ -1,3 +1,5 @@
+/** Walks a graph with a visitor: the loop of analyses that know something of each value. */
+
 import { internalError } from '../errors.ts';
 import { indexGraph } from './order.ts';
 import type { Graph, Node } from './types.ts';

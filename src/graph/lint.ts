@@ -1,3 +1,5 @@
+/** Checks the rules of the graph record and names the place where one is broken. */
+
 import { ShardwrightError } from '../errors.ts';
 import { controlCall, placeholdersOf } from './control.ts';
 import { interpret } from './interpret.ts';

@@ -1,3 +1,5 @@
+/** Indexes a graph as flat arrays: positions, operands, users. */
+
 import { ShardwrightError, suggestion } from '../errors.ts';
 import type { Graph, Node } from './types.ts';
 import { eachOperand } from './value.ts';

@@ -1,3 +1,5 @@
+/** Lists the parameters of a graph, tied ones as one. */
+
 import { ShardwrightError } from '../errors.ts';
 import { DTYPE_BYTES, type Graph, type Node, type TensorType } from './types.ts';
 import { elementCount } from './value.ts';

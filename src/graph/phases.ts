@@ -1,3 +1,5 @@
+/** Computes the phase of each node of a graph. */
+
 import { interpret } from './interpret.ts';
 import { indexGraph } from './order.ts';
 import type { Graph, Node, Phase } from './types.ts';

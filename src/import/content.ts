@@ -1,3 +1,5 @@
+/** Takes the bytes of a model file, finds the format and reads it with the reader of that format. */
+
 import { ShardwrightError, suggestion } from '../errors.ts';
 import type { Retype } from '../graph/lint.ts';
 import { parseGraph } from '../graph/text/parse.ts';

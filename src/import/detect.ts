@@ -1,3 +1,5 @@
+/** Tells the format of a model from its bytes: the first code line, the magic number, the JSON keys. */
+
 import { ShardwrightError } from '../errors.ts';
 import { refuseUtf16 } from '../utf8.ts';
 import { FORMAT_NAMES, type Format } from './formats.ts';

@@ -1,3 +1,5 @@
+/** Reads a graph of any known format, packed or not, into a complete and linted graph. */
+
 import type { Graph } from '../graph/types.ts';
 import { builtinOperators } from '../ops/builtin.ts';
 import { contentOf, importContent, isForeign, type ForeignFormat } from './content.ts';

@@ -1,3 +1,5 @@
+/** Imports a model and loads the code of its format only then. */
+
 import { contentOf, importContent, isForeign, type ForeignFormat } from './content.ts';
 import type { ForeignReader, Imported, ImportOptions } from './types.ts';
 

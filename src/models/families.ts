@@ -1,3 +1,5 @@
+/** Takes a Hugging Face config and gives it as a model config that this package builds. */
+
 import { ShardwrightError, suggestion } from '../errors.ts';
 import type { Architecture, Family } from './architecture.ts';
 import { BERT } from './families/bert.ts';

@@ -1,3 +1,5 @@
+/** Convolutions on arrays, and their gradients, as one incidence of small and large image. */
+
 import { ShardwrightError } from '../errors.ts';
 import type { NDArray } from './array.ts';
 import { flat, fromFlat, sizeOf } from './array.ts';

@@ -1,10 +1,10 @@
+/** Matrix products and general contractions on arrays. */
+
 import { internalError } from '../errors.ts';
 import type { NDArray } from './array.ts';
 import { flat, fromFlat, sizeOf } from './array.ts';
 import { broadcastShape, expand, permute, reshape } from './views.ts';
 import { sum } from './reduce.ts';
-
-/** Products of matrices and general contractions. */
 
 /** Rows of `b` that stay in the cache while all rows of `a` meet them. */
 const BLOCK = 64;

@@ -1,3 +1,5 @@
+/** Builds the table of the operators that come with Shardwright. */
+
 import { activationBackwardOps } from './aten/elementwise/activation-backward.ts';
 import { attentionOps } from './aten/products/attention.ts';
 import { batchNormOps } from './aten/reductions/batch-norm.ts';

@@ -1,3 +1,5 @@
+/** Counts the matrix FLOPs of a graph by phase. */
+
 import type { Graph, ValueType } from '../graph/types.ts';
 import { ShardwrightError } from '../errors.ts';
 import { bind } from './record/infer.ts';

@@ -1,3 +1,5 @@
+/** Gives the element call of a list operator such as `_foreach_add.List`. */
+
 import { ShardwrightError } from '../errors.ts';
 import type { Arg } from '../graph/types.ts';
 import { isList } from '../graph/value.ts';

@@ -1,3 +1,5 @@
+/** Counts the matrix FLOPs of a program with its bodies and loop trips. */
+
 import { statedProbability, statedTrips } from '../graph/control.ts';
 import { interpret, type Frame } from '../graph/interpret.ts';
 import type { Arg, Graph, Node, Phase, ValueType } from '../graph/types.ts';

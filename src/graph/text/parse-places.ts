@@ -1,3 +1,5 @@
+/** Remembers where names stand in a graph text, for errors that appear after parsing. */
+
 import { ShardwrightError } from '../../errors.ts';
 import type { GraphReader } from './token.ts';
 import type { Graph } from '../types.ts';

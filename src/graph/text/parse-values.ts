@@ -1,10 +1,10 @@
+/** Parses the types and arguments of graph text. */
+
 import { suggestion } from '../../errors.ts';
 import { impliedSize } from './sizes.ts';
 import { exactInteger, isNameCode, type GraphReader } from './token.ts';
 import { DTYPES, type Arg, type DType, type Dim, type Sym, type ValueType } from '../types.ts';
 import { NONE_TYPE, tensorType } from '../value.ts';
-
-/** Types and arguments of graph text. */
 
 /** How deep lists, tuples and graphs may nest. */
 export const MAX_NESTING = 256;

@@ -1,3 +1,5 @@
+/** Parses `swgraph 1` text into a linted graph. */
+
 import { suggestion } from '../../errors.ts';
 import { lintGraph, type Retype } from '../lint.ts';
 import { checkedAt, Places, type PlacedGraphs } from './parse-places.ts';

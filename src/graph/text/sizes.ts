@@ -1,3 +1,5 @@
+/** Finds the examples of symbolic sizes that graph text states once. */
+
 import { sizeNames, sizeValue, usualSize } from './size-value.ts';
 import type { Arg, Dim, Graph, Sym, ValueType } from '../types.ts';
 import { getOwn, isList, symText } from '../value.ts';

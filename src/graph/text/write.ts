@@ -1,3 +1,5 @@
+/** Prints a graph as canonical `swgraph 1` text. */
+
 import type { Arg, Dim, GivenSharding, Graph, Node, NodeMeta, Output, Sym, TensorType, ValueType } from '../types.ts';
 import { exampleSizes, impliedText, type ExampleSizes } from './sizes.ts';
 import { getOwn, isContiguousStride, isList, symText, typeText } from '../value.ts';

@@ -1,3 +1,5 @@
+/** Takes a graph as a reader made it and gives it with values only, linted, with phases set. */
+
 import { lintGraph } from '../../graph/lint.ts';
 import { stampPhases } from '../../graph/phases.ts';
 import type { Graph } from '../../graph/types.ts';

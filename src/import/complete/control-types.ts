@@ -1,3 +1,5 @@
+/** Checks the types at the boundary of a control-flow call and words the mismatch. */
+
 import { controlCall, placeholdersOf } from '../../graph/control.ts';
 import type { Arg, Graph, TensorType, ValueType } from '../../graph/types.ts';
 import { sameType, typeText } from '../../graph/value.ts';

@@ -1,3 +1,5 @@
+/** Takes a StableHLO program and gives it with the trip counts of its loops and with phases. */
+
 import { stampPhases } from '../../graph/phases.ts';
 import type { Graph } from '../../graph/types.ts';
 import { withTripCounts } from '../../passes/control/counted-loops.ts';

@@ -1,3 +1,5 @@
+/** What readers ask of the operators: takes a call with operand types, gives result types. */
+
 import type { Arg, ValueType } from '../../graph/types.ts';
 import { inferCall } from '../../ops/record/infer.ts';
 import { elementCalls, isListOperator, type ElementCall } from '../../ops/list-operators.ts';

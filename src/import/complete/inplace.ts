@@ -1,3 +1,5 @@
+/** Takes a graph of torch.export's training IR and gives the same without in-place calls. */
+
 import { ShardwrightError } from '../../errors.ts';
 import type { Graph, Node, Output } from '../../graph/types.ts';
 import { eachOperand, getOwn, isRef, mapOperands, setOwn } from '../../graph/value.ts';

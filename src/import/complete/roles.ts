@@ -1,3 +1,5 @@
+/** Applies the roles that a user gives to inputs to an imported graph. */
+
 import { ShardwrightError, suggestion } from '../../errors.ts';
 import { lintGraph } from '../../graph/lint.ts';
 import type { Graph, Node, NodeMeta, Output, Role } from '../../graph/types.ts';

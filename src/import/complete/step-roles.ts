@@ -1,3 +1,5 @@
+/** Finds the optimizer states of an imported training step and gives them their roles. */
+
 import { ownersOfOutputs } from '../../graph/carried.ts';
 import type { Graph, Node, NodeMeta, Output } from '../../graph/types.ts';
 import { eachOperand } from '../../graph/value.ts';

@@ -1,3 +1,5 @@
+/** Rewrites `as_strided` and `as_strided_scatter` into views of values, where the strides allow it. */
+
 import { ShardwrightError } from '../../errors.ts';
 import type { Arg, Graph, Node, TensorType, ValueRef } from '../../graph/types.ts';
 import { contiguousStride, getOwn, isList, isRef, NO_KWARGS, setOwn, tensorType } from '../../graph/value.ts';

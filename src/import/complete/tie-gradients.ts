@@ -1,3 +1,5 @@
+/** Gives the graph of tied weights one gradient output for each tied weight. */
+
 import { ShardwrightError } from '../../errors.ts';
 import type { Graph, Node, Output, ValueRef } from '../../graph/types.ts';
 import { NO_KWARGS } from '../../graph/value.ts';

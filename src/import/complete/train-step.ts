@@ -1,3 +1,5 @@
+/** Turns a graph that returns new states beside its results into a training step. */
+
 import { ShardwrightError } from '../../errors.ts';
 import type { Graph, Output } from '../../graph/types.ts';
 import { sameType, typeText } from '../../graph/value.ts';

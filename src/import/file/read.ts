@@ -1,3 +1,5 @@
+/** Reads a model file or stdin up to a limit of bytes. */
+
 import { readFileBytes } from '../../read-file.ts';
 import { DEFAULT_MAX_BYTES } from './unpack.ts';
 

@@ -1,3 +1,5 @@
+/** Tells which bodies a higher-order FX call runs and the types of their inputs. */
+
 import type { Arg, ValueType } from '../../graph/types.ts';
 import { NONE_TYPE, isGraphRef, isList, isRef, tensorType } from '../../graph/value.ts';
 

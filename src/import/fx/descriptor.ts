@@ -1,3 +1,5 @@
+/** Reads AOTAutograd's descriptors of inputs and outputs as torch 2.13 prints them in comments. */
+
 import { pythonString } from './text/literal.ts';
 
 /**

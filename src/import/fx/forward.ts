@@ -1,3 +1,5 @@
+/** Reads one `def forward` of FX text: its inputs, statements and return. */
+
 import type { Arg, Retention, ValueType } from '../../graph/types.ts';
 import type { Annotations } from './text/annotation.ts';
 import { ExpressionReader } from './text/expression.ts';

@@ -1,3 +1,5 @@
+/** Reads the text of `str(graph)` of torch.fx. */
+
 import { suggestion } from '../../errors.ts';
 import { exactInteger } from '../../graph/text/token.ts';
 import type { Arg, ValueType } from '../../graph/types.ts';

@@ -1,3 +1,5 @@
+/** Builds a graph from parsed FX records and the meaning of its inputs and outputs. */
+
 import { ShardwrightError } from '../../errors.ts';
 import { CONTROL_TARGETS, controlCall } from '../../graph/control.ts';
 import type { Graph, Node, NodeMeta, Output, ValueType } from '../../graph/types.ts';

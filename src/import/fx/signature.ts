@@ -1,3 +1,5 @@
+/** Works out what the inputs and outputs of an FX text are to the program. */
+
 import type { NodeMeta, Output, Role } from '../../graph/types.ts';
 import { eachOperand, sameType } from '../../graph/value.ts';
 import { countedText } from '../../units.ts';

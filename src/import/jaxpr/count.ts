@@ -1,3 +1,5 @@
+/** Counts the equations of a jaxpr by primitive, nested ones included. */
+
 import type { Jaxpr } from './syntax.ts';
 
 /** Equations of the outermost jaxpr, and by primitive over all nested ones; a shared body counts at every use. */

@@ -1,3 +1,5 @@
+/** Reads the text of `str(jax.make_jaxpr(f)(...))` into a graph. */
+
 import type { Graph } from '../../graph/types.ts';
 import { countEquations } from './count.ts';
 import { lowerJaxpr, type LowerOptions } from './lower.ts';

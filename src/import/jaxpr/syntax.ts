@@ -1,6 +1,6 @@
-import type { TensorType } from '../../graph/types.ts';
+/** The records that the jaxpr parser gives for variables, equations and bodies. */
 
-/** jaxpr text as plain records. */
+import type { TensorType } from '../../graph/types.ts';
 
 export interface Variable {
   /** `_` for a result that nothing reads. */

@@ -1,3 +1,5 @@
+/** Builds the graph of one StableHLO function or region from its operations. */
+
 import type { Arg, Graph, ValueRef } from '../../graph/types.ts';
 import { NONE_TYPE, NO_KWARGS, sameType, setOwn } from '../../graph/value.ts';
 import { ref } from '../complete/node-names.ts';

@@ -1,3 +1,5 @@
+/** Counts the operations of a StableHLO program, for `inspect`. */
+
 import { TERMINATORS } from './reducer.ts';
 import type { MlirModule, Operation } from './syntax/syntax.ts';
 

@@ -1,3 +1,5 @@
+/** The StableHLO reader, as the importer looks it up by format. */
+
 import { counted } from '../complete/counted.ts';
 import type { ForeignReader } from '../types.ts';
 import { readStablehlo } from './import.ts';

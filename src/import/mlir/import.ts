@@ -1,3 +1,5 @@
+/** Reads StableHLO text, pretty or generic, into a graph. */
+
 import type { Graph } from '../../graph/types.ts';
 import { countProgram, type ProgramCounts } from './count.ts';
 import { lowerModule, type LowerOptions } from './lower.ts';

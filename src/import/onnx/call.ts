@@ -1,3 +1,5 @@
+/** What the lowering of one ONNX node may read and write. */
+
 import { ShardwrightError } from '../../errors.ts';
 import type { Arg, DType, Dim, Graph, TensorType } from '../../graph/types.ts';
 import { isRef } from '../../graph/value.ts';

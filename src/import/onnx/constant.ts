@@ -1,3 +1,5 @@
+/** Folds ONNX operators on small tensors that are known at import, such as shape arithmetic. */
+
 import type { DType, Dim } from '../../graph/types.ts';
 
 /** Contents of a small tensor that is known at import: sizes, axes, scalars. Elements may be symbolic sizes. */

@@ -1,3 +1,5 @@
+/** What all graphs of one ONNX model share while they are lowered. */
+
 import { ShardwrightError } from '../../errors.ts';
 import type { NodeMeta, TensorType } from '../../graph/types.ts';
 import { typeText } from '../../graph/value.ts';

@@ -1,3 +1,5 @@
+/** Lowers ONNX `If`, `Loop` and `Scan` to `cond`, `while_loop` and `scan`. */
+
 import type { Arg, Graph, TensorType } from '../../graph/types.ts';
 import { tensorType } from '../../graph/value.ts';
 import { nodeError, type BodyBuilder, type OnnxOperand } from './call.ts';

@@ -1,3 +1,5 @@
+/** The ONNX reader, as the importer looks it up by format. */
+
 import { complete } from '../complete/complete.ts';
 import type { ForeignReader } from '../types.ts';
 import { importOnnx } from './import.ts';

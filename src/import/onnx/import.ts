@@ -1,3 +1,5 @@
+/** Reads an ONNX model into a graph, with counts of what the file holds. */
+
 import { ShardwrightError } from '../../errors.ts';
 import { DTYPE_BYTES, type Graph } from '../../graph/types.ts';
 import { builtinOperators } from '../../ops/builtin.ts';

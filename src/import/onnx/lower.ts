@@ -1,3 +1,5 @@
+/** Lowers one ONNX graph, the main one or a body, node by node. */
+
 import { ShardwrightError } from '../../errors.ts';
 import type { Dim, Graph, Output, TensorType } from '../../graph/types.ts';
 import { NO_KWARGS, tensorType, typeText } from '../../graph/value.ts';

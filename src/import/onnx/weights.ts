@@ -1,3 +1,5 @@
+/** Makes initializers of an ONNX model into parameters, or into constants known at import. */
+
 import type { Node, NodeMeta, Role, TensorType } from '../../graph/types.ts';
 import { NO_KWARGS, tensorType } from '../../graph/value.ts';
 import type { OnnxOperand } from './call.ts';

@@ -1,3 +1,5 @@
+/** Builds the graphs of a torch.export program from its JSON. */
+
 import type { Arg, ValueType } from '../../graph/types.ts';
 import { NO_KWARGS, setOwn } from '../../graph/value.ts';
 import type { DraftRef, FxClass, FxInput, FxNode, FxReturn } from '../fx/record.ts';

@@ -1,3 +1,5 @@
+/** The readers of `.pt2` archives and of exported-program JSON, as the importer looks them up. */
+
 import { complete } from '../complete/complete.ts';
 import type { ForeignReader } from '../types.ts';
 import { importArchive, importExportedProgram } from './import.ts';

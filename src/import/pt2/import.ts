@@ -1,3 +1,5 @@
+/** Reads a `.pt2` archive or the JSON of an exported program into a graph, without opening weights or pickles. */
+
 import { ShardwrightError } from '../../errors.ts';
 import type { Graph, NodeMeta, Output } from '../../graph/types.ts';
 import { setOwn } from '../../graph/value.ts';

@@ -1,3 +1,5 @@
+/** Reads fields of JSON with their kinds checked, and names the path in every refusal. */
+
 import { ShardwrightError, suggestion } from '../../errors.ts';
 import { isJsonObject, type JsonObject, type JsonValue } from '../file/json.ts';
 

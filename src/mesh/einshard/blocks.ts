@@ -1,3 +1,5 @@
+/** Gives the blocks of a tensor under a sharding and the devices that hold each. */
+
 import { ShardwrightError } from '../../errors.ts';
 import type { Einshard } from './resolve.ts';
 

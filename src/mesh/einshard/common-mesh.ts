@@ -1,3 +1,5 @@
+/** Finds the coarsest mesh on which several einshard expressions fit. */
+
 import { ShardwrightError } from '../../errors.ts';
 import { DeviceMesh } from '../devices/mesh.ts';
 import type { Placement } from '../placements/placement.ts';

@@ -1,3 +1,5 @@
+/** Parses a sharding text of a given mesh in any notation: placements, einshard, PartitionSpec. */
+
 import { ShardwrightError } from '../../errors.ts';
 import type { DeviceMesh } from '../devices/mesh.ts';
 import { fromDimView } from '../views/dim-view.ts';

@@ -1,3 +1,5 @@
+/** Simplifies a layout to the fewest modes with the same function (CuTe's `coalesce`). */
+
 import type { Order } from './int-tree.ts';
 import { concat, flatModes, fromModes, reverse, type FlatMode, type Layout } from './layout.ts';
 

@@ -1,3 +1,5 @@
+/** Gives the layout of the offsets that a layout leaves out (CuTe's `complement`). */
+
 import { ShardwrightError } from '../../errors.ts';
 import { mergeColex } from './coalesce.ts';
 import type { Order } from './int-tree.ts';

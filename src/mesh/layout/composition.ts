@@ -1,3 +1,5 @@
+/** Composes two layouts as functions (CuTe's `composition`). */
+
 import { ShardwrightError } from '../../errors.ts';
 import { mergeColex } from './coalesce.ts';
 import { isTuple, type IntTree, type Order } from './int-tree.ts';

@@ -1,3 +1,5 @@
+/** Maps indices, coordinates and offsets of a layout to each other. */
+
 import { ShardwrightError } from '../../errors.ts';
 import {
   isTuple,

@@ -1,3 +1,5 @@
+/** Finds the layout whose offsets are a given list, where one exists. */
+
 import type { Order } from './int-tree.ts';
 import { fromModes, reverse, type FlatMode, type Layout } from './layout.ts';
 

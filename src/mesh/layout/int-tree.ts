@@ -1,3 +1,5 @@
+/** Nested integers, as the shapes, strides and coordinates of layouts have them. */
+
 import { ShardwrightError } from '../../errors.ts';
 
 /** A non-negative integer, or a list of such trees: shapes, strides and coordinates of layouts. `()` does not exist. */

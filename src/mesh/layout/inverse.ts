@@ -1,3 +1,5 @@
+/** Gives the right inverse and the left inverse of a layout (CuTe). */
+
 import { ShardwrightError } from '../../errors.ts';
 import { mergeColex } from './coalesce.ts';
 import { MAX_OFFSETS, offsets } from './coordinates.ts';

@@ -1,3 +1,5 @@
+/** The layout `shape : stride` of CuTe: a function from coordinates to offsets. */
+
 import { ShardwrightError } from '../../errors.ts';
 import {
   checkTree,

@@ -1,3 +1,5 @@
+/** Parses texts of layouts and of nested integers. */
+
 import { ShardwrightError, type ErrorDetails } from '../../errors.ts';
 import { MAX_TREE_DEPTH, MAX_TREE_LEAVES, sameNesting, treeText, type IntTree, type Order } from './int-tree.ts';
 import { compact, Layout } from './layout.ts';

@@ -1,3 +1,5 @@
+/** The second argument of compositions, divides and products: one layout, or one for each mode. */
+
 import { ShardwrightError } from '../../errors.ts';
 import { treeText, type IntTree } from './int-tree.ts';
 import { concat, Layout } from './layout.ts';

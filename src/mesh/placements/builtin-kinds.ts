@@ -1,3 +1,5 @@
+/** Builds the table of the placement kinds that come with Shardwright. */
+
 import { suggestion } from '../../errors.ts';
 import { INTERLEAVED } from './interleaved.ts';
 import { PlacementKinds, type PlacementKind } from './kinds.ts';

@@ -1,3 +1,5 @@
+/** The base of placements that give each rank a part of the rows. */
+
 import { ShardwrightError } from '../../errors.ts';
 import type { Placement } from './placement.ts';
 

@@ -1,3 +1,5 @@
+/** The placement that cuts stated sections of a dim one by one, as fused weights are cut. */
+
 import { checkCut, Cut } from './cut.ts';
 import type { PlacementKind } from './kinds.ts';
 import { Shard, ceilChunks } from './shard.ts';

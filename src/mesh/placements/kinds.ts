@@ -1,3 +1,5 @@
+/** The open table of placement kinds: how texts name each, and how its text is read. */
+
 import { ShardwrightError, suggestion } from '../../errors.ts';
 import type { Placement } from './placement.ts';
 import type { Scanner } from './scan.ts';

@@ -1,3 +1,5 @@
+/** The placement of a masked table lookup that waits for its sum. */
+
 import { Pending } from './pending.ts';
 
 /**

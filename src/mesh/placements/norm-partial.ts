@@ -1,3 +1,5 @@
+/** The placement of partial p-norms that wait for the norm of all. */
+
 import { Pending } from './pending.ts';
 
 /**

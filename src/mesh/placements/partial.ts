@@ -1,3 +1,5 @@
+/** The placement `Partial`: each rank has an operand of a pending reduction. */
+
 import { ShardwrightError } from '../../errors.ts';
 import { Pending, type OperandType } from './pending.ts';
 import type { Placement, ReduceOp } from './placement.ts';

@@ -1,3 +1,5 @@
+/** The base of placements that wait for a reduction. */
+
 import type { Placement } from './placement.ts';
 import { Uncut } from './uncut.ts';
 

@@ -1,3 +1,5 @@
+/** The placement that gives each rank a stated number of blocks of rows. */
+
 import { checkCut, Cut } from './cut.ts';
 import type { PlacementKind } from './kinds.ts';
 

@@ -1,3 +1,5 @@
+/** The placement `R`: every rank has the whole tensor. */
+
 import type { Placement } from './placement.ts';
 import { Uncut } from './uncut.ts';
 

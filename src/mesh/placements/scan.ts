@@ -1,3 +1,5 @@
+/** Reads placement texts from left to right, with the column in errors. */
+
 import { ShardwrightError } from '../../errors.ts';
 import { normalDim } from './cut.ts';
 

@@ -1,3 +1,5 @@
+/** The placement `S(d)`: ceil chunks of one tensor dim, as DTensor's `Shard`. */
+
 import { Cut, normalDim } from './cut.ts';
 
 /** Ceil chunks of one tensor dim: chunk = ceil(size / n), later ranks short or empty (as DTensor's Shard). */

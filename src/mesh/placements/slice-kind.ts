@@ -1,3 +1,5 @@
+/** Makes a placement kind from a user's functions: which rows go where, and how they join again. */
+
 import { Cut } from './cut.ts';
 import type { PlacementKind } from './kinds.ts';
 import type { Placement } from './placement.ts';

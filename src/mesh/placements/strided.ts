@@ -1,3 +1,5 @@
+/** The placement `_S(d, f)` (DTensor's `_StridedShard`): pieces of the chunks of a dim. */
+
 import { Cut } from './cut.ts';
 import { ceilChunks } from './shard.ts';
 

@@ -1,3 +1,5 @@
+/** The base of placements that leave every row on every rank. */
+
 import type { Placement } from './placement.ts';
 
 /** What all kinds that cut nothing have in common: every rank holds every row. */

@@ -1,3 +1,5 @@
+/** Tests on small sizes whether a user's placement keeps the promises of the interface. */
+
 import { parsePlacement } from './parse.ts';
 import type { PlacementKinds } from '../placements/kinds.ts';
 import type { Placement } from '../placements/placement.ts';

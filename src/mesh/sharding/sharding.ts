@@ -1,3 +1,5 @@
+/** A sharding: one placement for each mesh dim, and the order in which mesh dims cut each tensor dim. */
+
 import { ShardwrightError } from '../../errors.ts';
 import type { DeviceMesh } from '../devices/mesh.ts';
 import { Pending } from '../placements/pending.ts';

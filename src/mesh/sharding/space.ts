@@ -1,3 +1,5 @@
+/** Numbers all shardings of a mesh and gives their kinds and orders by number. */
+
 import { ShardwrightError } from '../../errors.ts';
 import type { PlacementKinds } from '../placements/kinds.ts';
 import type { DeviceMesh } from '../devices/mesh.ts';

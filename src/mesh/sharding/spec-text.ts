@@ -1,3 +1,5 @@
+/** Prints a tensor with its sharding as DTensor does. */
+
 import type { DeviceMesh } from '../devices/mesh.ts';
 import { parseSharding, type ParseOptions } from './parse.ts';
 import { Scanner } from '../placements/scan.ts';

@@ -1,3 +1,5 @@
+/** The four states in which a mesh dim can hold a tensor, and their names in DTensor, JAX and spmd-types. */
+
 import type { Placement } from '../placements/placement.ts';
 import { isPending } from '../sharding/sharding.ts';
 

@@ -1,3 +1,5 @@
+/** BLOOM's architecture from its config: ALiBi, fused q, k, v. */
+
 import type { DType } from '../../graph/types.ts';
 import { arange, cat } from '../../trace/tensor/functional.ts';
 import { Embedding, Linear } from '../../trace/nn/linear.ts';

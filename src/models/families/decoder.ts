@@ -1,3 +1,5 @@
+/** The architecture of Llama-like decoders from their configs, with the module names of Hugging Face. */
+
 import type { DType } from '../../graph/types.ts';
 import { crossEntropy } from '../../trace/tensor/functional.ts';
 import { activate, type Activation } from '../../trace/nn/feed-forward.ts';

@@ -1,3 +1,5 @@
+/** GPT-2's architecture from its config, with the module names of Hugging Face. */
+
 import type { DType } from '../../graph/types.ts';
 import { arange } from '../../trace/tensor/functional.ts';
 import { activate } from '../../trace/nn/feed-forward.ts';

@@ -1,3 +1,5 @@
+/** OPT's architecture from its config, with the module names of Hugging Face. */
+
 import type { DType } from '../../graph/types.ts';
 import { arange } from '../../trace/tensor/functional.ts';
 import { Embedding, Linear } from '../../trace/nn/linear.ts';

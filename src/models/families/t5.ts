@@ -1,3 +1,5 @@
+/** T5's architecture from its config: encoder, decoder, relative position biases. */
+
 import type { DType } from '../../graph/types.ts';
 import { arange } from '../../trace/tensor/functional.ts';
 import { activate } from '../../trace/nn/feed-forward.ts';

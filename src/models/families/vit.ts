@@ -1,3 +1,5 @@
+/** ViT's architecture from its config: patches, encoder, classifier. */
+
 import type { DType } from '../../graph/types.ts';
 import { cat, crossEntropy } from '../../trace/tensor/functional.ts';
 import { Linear } from '../../trace/nn/linear.ts';

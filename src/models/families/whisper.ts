@@ -1,3 +1,5 @@
+/** Whisper's architecture from its config: convolutions, encoder, decoder. */
+
 import type { DType } from '../../graph/types.ts';
 import { arange } from '../../trace/tensor/functional.ts';
 import { Embedding, Linear } from '../../trace/nn/linear.ts';

@@ -1,3 +1,5 @@
+/** Gives the activation function that a config states. */
+
 import type { Activation } from '../../trace/nn/feed-forward.ts';
 import type { ConfigReader } from '../read-config.ts';
 

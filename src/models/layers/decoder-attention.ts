@@ -1,3 +1,5 @@
+/** Causal self-attention of a decoder layer, with its positions and the keys that a query sees. */
+
 import type { DType } from '../../graph/types.ts';
 import { cat } from '../../trace/tensor/functional.ts';
 import { Linear } from '../../trace/nn/linear.ts';

@@ -1,3 +1,5 @@
+/** Routed experts as grouped matrix products over sorted tokens. */
+
 import type { DType } from '../../graph/types.ts';
 import { activate, SwiGLU, type Activation } from '../../trace/nn/feed-forward.ts';
 import { Linear } from '../../trace/nn/linear.ts';

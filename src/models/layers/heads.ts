@@ -1,3 +1,5 @@
+/** Checks that heads divide a width, and gives the width of one. */
+
 import type { ConfigReader } from '../read-config.ts';
 
 /** Width of a head. @throws E_TYPE with both numbers when the heads do not divide the width */

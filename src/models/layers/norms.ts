@@ -1,3 +1,5 @@
+/** Norms that differ from the usual ones, such as Gemma's offset RMS norm. */
+
 import type { DType } from '../../graph/types.ts';
 import { param, scope } from '../../trace/tensor/state.ts';
 import type { Tensor } from '../../trace/tensor/tensor.ts';

@@ -1,3 +1,5 @@
+/** Rotary positions: cosines and sines of heads, and the rotation of part of a head. */
+
 import type { DType } from '../../graph/types.ts';
 import { arange, cat } from '../../trace/tensor/functional.ts';
 import { rotateHeads, type Rotation } from '../../trace/nn/rope.ts';

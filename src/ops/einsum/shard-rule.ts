@@ -1,3 +1,9 @@
+/**
+ * Sharding of an einsum on a mesh, with its gradients. In: an equation and where its operands are. Out: where the result is, what
+ * had to be done to operands, and the reductions that each gradient owes. The rules of a mesh dim are those by which operators are
+ * planned. Source: E. Yang, "Computing sharding with einsum".
+ */
+
 import { internalError, ShardwrightError } from '../../errors.ts';
 import { gradientState } from '../../mesh/views/four-states.ts';
 import { parseEinsum, type EinsumEquation } from '../rules/equation.ts';
@@ -5,12 +11,6 @@ import { rulesOf } from '../rules/einsum.ts';
 import { P, type Rule, type RuleSlot } from '../record/rule.ts';
 import { unswappable, einsumBackward } from './gradient.ts';
 import { INVARIANT, PENDING, readPlaced, REPLICATED, stateText, type EinsumSpec, type LetterState, type PlacedOperand } from './placed.ts'; // prettier-ignore
-
-/**
- * Sharding of an einsum on a mesh, with its gradients. In: an equation and where its operands are. Out: where the result is, what
- * had to be done to operands, and the reductions that each gradient owes. The rules of a mesh dim are those by which operators are
- * planned. Source: E. Yang, "Computing sharding with einsum".
- */
 
 export interface ShardRuleOptions {
   /** Names of the mesh dims, outermost first. Default: the keys of the first operand that has any. */

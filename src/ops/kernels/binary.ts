@@ -1,10 +1,10 @@
+/** Elementwise functions of several operands: arithmetic, comparison, logic, selection. */
+
 import { kindOf, type NDArray } from '../../ndarray/array.ts';
 import { bitsOf, map, map2, map3 } from '../../ndarray/elementwise.ts';
 import { nextAfter } from '../../ndarray/special.ts';
 import { one, operand, optional, resultType, tensor, valueError, type Kernel, type KernelCall, type Kernels } from '../record/kernel.ts'; // prettier-ignore
 import { bothForms, integerPow, pow } from './unary.ts';
-
-/** Elementwise functions of several operands: arithmetic, comparison, logic, selection. */
 
 type Pair = (a: number, b: number) => number;
 

@@ -1,3 +1,5 @@
+/** Kernels of calls that read or make complex numbers. */
+
 import { ShardwrightError } from '../../errors.ts';
 import { fromList, full, type NDArray } from '../../ndarray/array.ts';
 import { complexOf, isComplexType, partsOf, partType, realPart, type ComplexType } from '../../ndarray/complex.ts';
@@ -6,8 +8,6 @@ import { fourier } from '../../ndarray/fourier.ts';
 import { broadcastShape, concat, expand, select, unsqueeze } from '../../ndarray/views.ts';
 import type { OperatorRecord } from '../record/record.ts';
 import { named, one, operand, resultShape, resultType, tensor, type EvaluatedArg, type Kernel, type KernelCall, type Kernels } from '../record/kernel.ts'; // prettier-ignore
-
-/** Kernels of calls that read or make complex numbers. */
 
 interface Complex {
   readonly re: NDArray;

@@ -1,3 +1,5 @@
+/** Runs one call on arrays: takes a call and operand values, gives result arrays. */
+
 import { ShardwrightError, internalError } from '../../errors.ts';
 import type { Arg, TensorType, ValueType } from '../../graph/types.ts';
 import { getOwn } from '../../graph/value.ts';

@@ -1,3 +1,5 @@
+/** Kernels of calls that make arrays from nothing. */
+
 import { build, full, kindOf, type NDArray } from '../../ndarray/array.ts';
 import { bitsOf, cast } from '../../ndarray/elementwise.ts';
 import { constant, named, one, resultShape, resultType, type Kernel, type KernelCall, type Kernels } from '../record/kernel.ts'; // prettier-ignore

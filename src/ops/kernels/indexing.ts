@@ -1,10 +1,10 @@
+/** Reading and writing by index, and lookup tables. */
+
 import { copyFlat, flat, fromFlat, full, sizeOf, type NDArray } from '../../ndarray/array.ts';
 import { map, scale } from '../../ndarray/elementwise.ts';
 import { gather, index, indexedBlock, indexPut, oneDim, scatter } from '../../ndarray/indexing.ts';
 import { expand } from '../../ndarray/views.ts';
 import { one, resultShape, tensor, tensors, valueError, type Kernel, type KernelCall, type Kernels } from '../record/kernel.ts'; // prettier-ignore
-
-/** Reading and writing by index, and lookup tables. */
 
 const replace = (_: number, value: number): number => value;
 const plus = (old: number, value: number): number => old + value;

@@ -1,11 +1,11 @@
+/** Joining, scattering into slices, rearranging, padding, repeating and sorting. */
+
 import { build, contiguous, flat, full, type NDArray } from '../../ndarray/array.ts';
 import { cast } from '../../ndarray/elementwise.ts';
 import { sort } from '../../ndarray/sort.ts';
 import { concat, dimOf, expand, flip, overwrite, reshape, rows, select, unsqueeze } from '../../ndarray/views.ts';
 import { one, resultShape, resultType, tensor, tensors, type Kernel, type KernelCall, type Kernels } from '../record/kernel.ts'; // prettier-ignore
 import { sliced } from './view.ts';
-
-/** Joining, scattering into slices, rearranging, padding, repeating and sorting. */
 
 const self = (call: KernelCall): NDArray => tensor(call, 'self');
 

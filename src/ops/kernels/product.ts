@@ -1,3 +1,5 @@
+/** Kernels of matrix products and convolutions on arrays. */
+
 import { flat, full, type NDArray } from '../../ndarray/array.ts';
 import { add, map2, scale } from '../../ndarray/elementwise.ts';
 import { matmul } from '../../ndarray/matmul.ts';

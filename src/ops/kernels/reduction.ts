@@ -1,3 +1,5 @@
+/** Kernels of reductions and scans along dims of arrays. */
+
 import { reshape, dimOf, concat, slice } from '../../ndarray/views.ts';
 import { build, flat, type NDArray } from '../../ndarray/array.ts';
 import { cast, map, map2 } from '../../ndarray/elementwise.ts';

@@ -1,3 +1,5 @@
+/** Gives the kernel of an operator by its canonical name. */
+
 import { internalError } from '../../errors.ts';
 import { activationBackwardKernels } from './activation-backward.ts';
 import { attentionKernels } from './attention.ts';

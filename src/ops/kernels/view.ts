@@ -1,3 +1,5 @@
+/** Views: other sizes over the same values. */
+
 import type { NDArray } from '../../ndarray/array.ts';
 import {
   broadcastShape, diagonal, dimOf, expand, moveDim, permute, reshape, rows, select, slice, squeeze, transpose, unsqueeze,
@@ -12,8 +14,6 @@ import {
   type KernelCall,
   type Kernels,
 } from '../record/kernel.ts';
-
-/** Views: other sizes over the same values. */
 
 const self = (call: KernelCall): NDArray => tensor(call, 'self');
 

@@ -1,3 +1,5 @@
+/** Binds a call to its operator's schema and gives the context that inference, rules and costs read. */
+
 import { ShardwrightError } from '../../errors.ts';
 import type { Arg, DType, Literal } from '../../graph/types.ts';
 import type { OpContext, OperatorRecord, ScalarArg, TensorMeta, TypedContext } from './record.ts';

@@ -1,3 +1,5 @@
+/** The types of kernels: what a kernel gets for a call and what it gives back. */
+
 import { ShardwrightError } from '../../errors.ts';
 import type { Literal } from '../../graph/types.ts';
 import { full, scalar, type ElementType, type NDArray } from '../../ndarray/array.ts';

@@ -1,3 +1,5 @@
+/** Derives the sharding rules of an operator from its decomposition into operators that have rules. */
+
 import { internalError, ShardwrightError } from '../../errors.ts';
 import type { Dim, Graph, Node } from '../../graph/types.ts';
 import { isRef } from '../../graph/value.ts';

@@ -1,3 +1,5 @@
+/** Reads a rules file (`shardwright-rules/1`) into operator records. */
+
 import { ShardwrightError } from '../../errors.ts';
 import { DTYPES } from '../../graph/types.ts';
 import { REDUCE_OPS } from '../../mesh/placements/partial.ts';

@@ -1,3 +1,5 @@
+/** Writes a rules file for a call of an unknown operator, for the user to complete. */
+
 import type { Arg, Node, ValueType } from '../../graph/types.ts';
 import { isList, isRef, typeText } from '../../graph/value.ts';
 

@@ -1,3 +1,5 @@
+/** Writes sample calls for elementwise operators: equal shapes, broadcasting, numbers. */
+
 import type { OperatorRecord } from '../record/record.ts';
 
 /** How the values of an operator's tensors are drawn where its domain is not the whole line. */

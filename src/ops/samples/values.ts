@@ -1,3 +1,5 @@
+/** Draws the values of sample tensors from a seed. */
+
 import { fromList, type NDArray } from '../../ndarray/array.ts';
 import { complexOf, isComplexType } from '../../ndarray/complex.ts';
 import { philox } from '../../ndarray/random.ts';

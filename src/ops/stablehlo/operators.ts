@@ -1,3 +1,5 @@
+/** Lists the operator records of the StableHLO vocabulary. */
+
 import type { OperatorRecord } from '../record/record.ts';
 import { collectiveOps } from './collective.ts';
 import { elementwiseOps } from './elementwise.ts';

@@ -1,3 +1,5 @@
+/** Appends aten calls to a graph under construction, for the writers of derivatives. */
+
 import { internalError, ShardwrightError } from '../../errors.ts';
 import { baseName, type GraphBuilder } from '../../graph/build.ts';
 import type { Arg, DType, Node, NodeMeta, TensorType, ValueRef, ValueType } from '../../graph/types.ts';

@@ -1,3 +1,5 @@
+/** Derivatives of casts between element types. */
+
 import { named, type Vjp, type Vjps } from './vjp.ts';
 
 /** Casts and copies. The gradient is cast back by whoever asks for it. */

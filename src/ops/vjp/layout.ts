@@ -1,3 +1,5 @@
+/** Follows the memory order of values through a graph. */
+
 import type { Arg, TensorType, ValueRef, ValueType } from '../../graph/types.ts';
 import { isList, isRef, sameShape } from '../../graph/value.ts';
 import type { OperatorTable } from '../record/table.ts';

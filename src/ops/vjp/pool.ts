@@ -1,7 +1,7 @@
+/** Derivatives of pooling, by PyTorch's backward operators. */
+
 import type { Arg } from '../../graph/types.ts';
 import { named, type VjpCall, type Vjps } from './vjp.ts';
-
-/** Pooling by PyTorch's backward operators. */
 
 /** Arguments as the call wrote them; a left-out one is the operator's default. */
 const settings = (c: VjpCall, defaults: Readonly<Record<string, Arg>>): Arg[] =>

@@ -1,3 +1,5 @@
+/** Derivative of dropout: the backward pass uses the mask of the forward pass. */
+
 import { literal } from './build.ts';
 import { named, type Vjps } from './vjp.ts';
 

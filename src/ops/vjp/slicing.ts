@@ -1,7 +1,7 @@
+/** Derivatives of slicing, joining, shifting and padding. */
+
 import type { Arg, ValueRef } from '../../graph/types.ts';
 import { frontDim, named, type VjpCall, type Vjps } from './vjp.ts';
-
-/** Cutting and joining, shifting and padding. */
 
 const own = (c: VjpCall): readonly number[] => c.shape('self');
 

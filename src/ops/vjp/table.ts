@@ -1,3 +1,5 @@
+/** Gives the derivative of an operator by its canonical name. */
+
 import { internalError } from '../../errors.ts';
 import { attentionVjps } from './attention.ts';
 import { binaryVjps } from './binary.ts';

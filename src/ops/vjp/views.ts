@@ -1,7 +1,7 @@
+/** Derivatives of views: the gradient takes the inverse view. */
+
 import type { ValueRef } from '../../graph/types.ts';
 import { frontDim, named, type VjpCall, type Vjps } from './vjp.ts';
-
-/** Views: the gradient takes the way back. */
 
 const own = (c: VjpCall): readonly number[] => c.shape('self');
 const rank = (c: VjpCall): number => own(c).length;

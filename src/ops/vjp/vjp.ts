@@ -1,3 +1,5 @@
+/** The types of derivatives: what one gets for a call, and the gradients that it gives. */
+
 import { internalError } from '../../errors.ts';
 import type { Arg, Node, ValueRef } from '../../graph/types.ts';
 import { getOwn, isList, isRef } from '../../graph/value.ts';

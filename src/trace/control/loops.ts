@@ -1,3 +1,5 @@
+/** Loops as operators: their bodies are traced once, on fresh inputs. Numbers of a carry become scalar tensors. */
+
 import {
   captures, finishBody, operandRefs, ownedTree, resultLike, tensorsOf, traceBody, treeTypes, withScalars,
 } from './body.ts'; // prettier-ignore
@@ -12,8 +14,6 @@ import { apply, type Tensor } from '../tensor/tensor.ts';
 import { treeText, type Tree } from '../record/tree.ts';
 import { valueText } from '../record/typed-value.ts';
 import type { Arg } from '../../graph/types.ts';
-
-/** Loops as operators: their bodies are traced once, on fresh inputs. Numbers of a carry become scalar tensors. */
 
 /** A tree with its host numbers as tensors: what a body gets for the carry. */
 export type Carried<T> = T extends Tensor

@@ -1,3 +1,5 @@
+/** Reads the type annotations of FX text, such as `bf16[2, 512][512, 1]cuda:0`. */
+
 import { suggestion } from '../../../errors.ts';
 import { DTYPES, type DType, type Dim, type TensorType, type ValueType } from '../../../graph/types.ts';
 import { tensorType, typeText } from '../../../graph/value.ts';

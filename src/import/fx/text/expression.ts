@@ -1,3 +1,5 @@
+/** Reads the right-hand sides of FX statements into operations. */
+
 import { suggestion } from '../../../errors.ts';
 import { exactInteger } from '../../../graph/text/token.ts';
 import type { Arg } from '../../../graph/types.ts';

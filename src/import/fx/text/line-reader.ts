@@ -1,3 +1,5 @@
+/** Reads a text line by line, with positions for errors. */
+
 import type { Scanner } from '../../file/scan.ts';
 
 /** Characters of a name at the most. */

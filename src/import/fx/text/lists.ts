@@ -1,3 +1,5 @@
+/** Expands calls over lists of tensors (`_foreach_add.List`) into one call for each element. */
+
 import { ShardwrightError } from '../../../errors.ts';
 import type { Arg } from '../../../graph/types.ts';
 import { eachOperand, isRef, NO_KWARGS } from '../../../graph/value.ts';

@@ -1,3 +1,5 @@
+/** Prints a sharding in the notation of GSPMD. */
+
 import { ShardwrightError } from '../../../errors.ts';
 import type { DeviceMesh } from '../../../mesh/devices/mesh.ts';
 import { isPending, type Sharding } from '../../../mesh/sharding/sharding.ts';

@@ -1,9 +1,9 @@
+/** Reads the attribute values of MLIR text into plain records. */
+
 import { readMlirLocation } from './location.ts';
 import type { MlirReader } from './reader.ts';
 import type { Attributes, MlirAttribute, MlirTensor } from './syntax.ts';
 import { readType } from './types.ts';
-
-/** Attribute values of MLIR text. */
 
 const MAX_ENTRIES = 1_000_000;
 

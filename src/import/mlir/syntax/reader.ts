@@ -1,3 +1,5 @@
+/** Splits MLIR text into tokens with positions for errors. */
+
 import { exactInteger } from '../../../graph/text/token.ts';
 import { isDigit, isLetterOrDigit, MAX_DEPTH, TextReader, type Bracket } from '../../file/text-reader.ts';
 

@@ -1,3 +1,5 @@
+/** Finds the values that regions read from outside. */
+
 import type { Region, Use } from './syntax.ts';
 
 /** Values that regions read from outside: every result once, in the order of first use. */

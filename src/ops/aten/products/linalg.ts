@@ -1,3 +1,8 @@
+/**
+ * Decompositions, solutions and determinants of matrices: each matrix of a batch stands alone, so batch dims are cut and
+ * the two dims of a matrix are not. A solution is linear in the right-hand side, and its columns stand alone too.
+ */
+
 import type { DType } from '../../../graph/types.ts';
 import { fromFlat, flat, sizeOf, type NDArray } from '../../../ndarray/array.ts';
 import { matmul } from '../../../ndarray/matmul.ts';
@@ -8,11 +13,6 @@ import { one, tensor, valueError, type Kernel, type KernelCall } from '../../rec
 import { onePartial } from '../../rules/partials.ts';
 import { defineOp, elements, type OpContext, type OperatorRecord, type TensorMeta, type TypedContext } from '../../record/record.ts'; // prettier-ignore
 import { R, S, rule, type Rule } from '../../record/rule.ts';
-
-/**
- * Decompositions, solutions and determinants of matrices: each matrix of a batch stands alone, so batch dims are cut and
- * the two dims of a matrix are not. A solution is linear in the right-hand side, and its columns stand alone too.
- */
 
 /** The input, which must be a batch of matrices. */
 export function matrices(ctx: OpContext, name: string, square: boolean): TensorMeta {

@@ -1,3 +1,8 @@
+/**
+ * A product of two matrices of 8-bit numbers, each with scales: one for the whole matrix, or a matrix of them, each for a
+ * block of as many rows and columns as there are to a scale. A matrix of scales is cut with the matrix that it scales.
+ */
+
 import { build, flat } from '../../../ndarray/array.ts';
 import { matmul } from '../../../ndarray/matmul.ts';
 import { need } from '../../rules/dims.ts';
@@ -5,11 +10,6 @@ import { one, optional, tensor, valueError, type KernelCall } from '../../record
 import type { NDArray } from '../../../ndarray/array.ts';
 import { defineOp, elements, type OpContext, type OperatorRecord, type TensorMeta, type TypedContext } from '../../record/record.ts'; // prettier-ignore
 import { LINEAR_KINDS, P, R, S, rule, type Rule, type RuleSlot } from '../../record/rule.ts';
-
-/**
- * A product of two matrices of 8-bit numbers, each with scales: one for the whole matrix, or a matrix of them, each for a
- * block of as many rows and columns as there are to a scale. A matrix of scales is cut with the matrix that it scales.
- */
 
 const blocks = (scale: TensorMeta): boolean => elements(scale.shape) > 1;
 

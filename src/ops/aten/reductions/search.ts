@@ -1,3 +1,5 @@
+/** Places in sorted rows, counts, and chosen values: what reads an order or a number of occurrences. */
+
 import { build, flat, fromFlat, sizeOf } from '../../../ndarray/array.ts';
 import { along, reduce } from '../../../ndarray/reduce.ts';
 import { reshape } from '../../../ndarray/views.ts';
@@ -5,8 +7,6 @@ import { anyS, cuttable, need, normalDim } from '../../rules/dims.ts';
 import { one, operand, optional, resultShape, tensor, valueError, type Kernel, type KernelCall } from '../../record/kernel.ts'; // prettier-ignore
 import { defineOp, elements, type OpContext, type OperatorRecord, type TensorMeta, type TypedContext } from '../../record/record.ts'; // prettier-ignore
 import { P, R, S, rule, type Rule } from '../../record/rule.ts';
-
-/** Places in sorted rows, counts, and chosen values: what reads an order or a number of occurrences. */
 
 const log2 = (n: number): number => Math.ceil(Math.log2(Math.max(2, n)));
 

@@ -1,10 +1,10 @@
+/** Bits of numbers, bits at random, and matrices of StableHLO: in go arrays, out come arrays of the inferred types. */
+
 import { build, flat, fromFlat, type NDArray } from '../../../ndarray/array.ts';
 import { cholesky, solveTriangle } from '../../../ndarray/matrix.ts';
 import { streamOf, uniform } from '../../../ndarray/random.ts';
 import { transpose } from '../../../ndarray/views.ts';
 import { one, resultShape, resultType, tensor, valueError, type Kernel, type KernelCall, type Kernels } from '../../record/kernel.ts'; // prettier-ignore
-
-/** Bits of numbers, bits at random, and matrices of StableHLO: in go arrays, out come arrays of the inferred types. */
 
 /** Reading and writing one number of 32 bits by its type. */
 const view = new DataView(new ArrayBuffer(4));

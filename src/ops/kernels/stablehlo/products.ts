@@ -1,3 +1,5 @@
+/** Products, reductions and batch norms of StableHLO. */
+
 import { fromFlat, full, sizeOf, type NDArray } from '../../../ndarray/array.ts';
 import { toSmall } from '../../../ndarray/convolution.ts';
 import { add, map, map2, multiply, subtract } from '../../../ndarray/elementwise.ts';
@@ -18,8 +20,6 @@ import {
   type KernelCall,
   type Kernels,
 } from '../../record/kernel.ts';
-
-/** Products, reductions and batch norms of StableHLO. */
 
 /** Batch dims, then what is left of the left operand, then of the right one. */
 function dotGeneral(a: NDArray, b: NDArray, batch: readonly (readonly number[])[], contract: readonly (readonly number[])[]): NDArray {

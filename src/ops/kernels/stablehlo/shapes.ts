@@ -1,3 +1,5 @@
+/** Operations of StableHLO that make, move and rename elements. */
+
 import { ShardwrightError } from '../../../errors.ts';
 import { build, fromList, full, scalar, NDArray } from '../../../ndarray/array.ts';
 import { cast } from '../../../ndarray/elementwise.ts';
@@ -5,8 +7,6 @@ import { normal, uniform } from '../../../ndarray/random.ts';
 import { sort } from '../../../ndarray/sort.ts';
 import { concat, expand, flip, overwrite, permute, reshape, rows } from '../../../ndarray/views.ts';
 import { one, resultShape, resultType, tensor, tensors, type EvaluatedArg, type Kernel, type KernelCall, type Kernels } from '../../record/kernel.ts'; // prettier-ignore
-
-/** Operations of StableHLO that make, move and rename elements. */
 
 const operand = (call: KernelCall): NDArray => tensor(call, 'operand');
 

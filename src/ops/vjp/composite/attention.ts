@@ -1,3 +1,5 @@
+/** Decomposes attention as PyTorch runs it on a CPU, in a form that has a derivative. */
+
 import type { Arg, ValueRef } from '../../../graph/types.ts';
 import { literal, type CallBuilder } from '../build.ts';
 import { matmulOf } from './product.ts';

@@ -1,3 +1,10 @@
+/**
+ * Operators that are described by what they are made of: types, rules, work and values all come from a body of other
+ * operators. A rule of the body is a rule of the operator only if the operator, called on the local sizes, makes the very
+ * body that each rank would run: the same calls with the same numbers, but for sizes that views and factories state. A body
+ * that divides by a number of rows, for one, has another divisor there, and its rule is left out.
+ */
+
 import { internalError, ShardwrightError } from '../../../errors.ts';
 import { GraphBuilder } from '../../../graph/build.ts';
 import type { Arg, Graph, Node, ValueRef } from '../../../graph/types.ts';
@@ -12,13 +19,6 @@ import { defineOp, type OpClass, type OpContext, type OperatorRecord, type OpWor
 import type { Rule, ShardSlot } from '../../record/rule.ts';
 import type { OperatorTable } from '../../record/table.ts';
 import { CallBuilder } from '../build.ts';
-
-/**
- * Operators that are described by what they are made of: types, rules, work and values all come from a body of other
- * operators. A rule of the body is a rule of the operator only if the operator, called on the local sizes, makes the very
- * body that each rank would run: the same calls with the same numbers, but for sizes that views and factories state. A body
- * that divides by a number of rows, for one, has another divisor there, and its rule is left out.
- */
 
 /** The call as a body reads it. */
 export interface Body {

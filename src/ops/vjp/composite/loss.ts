@@ -1,3 +1,5 @@
+/** Decomposes cross entropy into the logarithm of the softmax and the negative log likelihood. */
+
 import type { ValueRef } from '../../../graph/types.ts';
 import { isFloating } from '../../record/dtypes.ts';
 import { literal } from '../build.ts';

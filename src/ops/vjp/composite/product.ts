@@ -1,3 +1,5 @@
+/** Decomposes `matmul` of any ranks into matrix products. */
+
 import type { ValueRef } from '../../../graph/types.ts';
 import { elements } from '../../record/record.ts';
 import type { CallBuilder } from '../build.ts';
