@@ -1,10 +1,11 @@
-import { readFileSync } from 'node:fs';
+import { existsSync, readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, it } from 'vitest';
 import { cli } from './support.ts';
 
 /** What README.md shows is what the program prints: line by line, with `...` for what is left out. */
-const README = readFileSync(fileURLToPath(new URL('../../README.md', import.meta.url)), 'utf8');
+const file = (path: string): string => readFileSync(fileURLToPath(new URL(`../../${path}`, import.meta.url)), 'utf8');
+const README = file('README.md');
 
 /** The first fenced block without a language that holds a text. */
 function shown(part: string): readonly string[] {
@@ -32,17 +33,38 @@ describe('README.md', () => {
     }
   });
 
-  it('shows lines of `--program` as they are, but for the places in the source', async () => {
-    const graph = fileURLToPath(new URL('../../examples/llama3-8b-2l-b16.fx.txt.gz', import.meta.url));
-    const { out } = await cli('plan', graph, '--mesh', 'dp=8,tp=8', '--cluster', 'dgx-h100', '--program', '--no-recipes'); // prettier-ignore
-    const printed = out.replaceAll(/ ; forward source="[^"]*"/g, '');
-    const lines = shown('%mm_3 =');
-    expect(lines).toHaveLength(4);
+  it('shows a TypeScript program that is an example, and lines that it prints', () => {
+    const example = file('examples/train-mlp.ts').split('*/\n')[1]!.trim();
+    expect(README).toContain(`\`\`\`ts\n${example}\n\`\`\``);
+    const printed = file('examples/train-mlp.out.txt').replaceAll(/ ; forward source="[^"]*"/g, '');
     let from = 0;
-    for (const line of lines) {
-      const at = printed.indexOf(line.trim(), from);
+    for (const line of shown('%mm_1 =')) {
+      const at = printed.indexOf(line.trimEnd(), from);
       expect(at, line).toBeGreaterThanOrEqual(0);
       from = at + line.length;
     }
+  });
+
+  it('names commands and flags that exist', async () => {
+    const commands = new Set(
+      [...README.matchAll(/(?:npx shardwright |`)([a-z][a-z-]+) (?:[A-Z]{4}\b|[a-z./0-9-]+ --|plan\/|--[a-z])([^`\n]*)/g)].map((m) => m[1]!),
+    ); // prettier-ignore
+    expect([...commands]).toEqual(
+      expect.arrayContaining(['plan', 'verify', 'report', 'simulate', 'audit', 'rules', 'solve']),
+    );
+    const help = new Map<string, string>();
+    for (const command of commands) {
+      const { code, out } = await cli(command, '--help');
+      expect(code, command).toBe(0);
+      help.set(command, out);
+    }
+    for (const [, command, rest] of README.matchAll(/(?:npx shardwright |`)([a-z][a-z-]+) ([^`\n#]*)/g))
+      for (const [flag] of rest!.matchAll(/(?<![\w-])--[a-z][a-z-]*/g))
+        if (help.has(command!)) expect(help.get(command!), `${command} ${flag}`).toContain(flag);
+  });
+
+  it('links to files that exist', () => {
+    for (const [, path] of README.matchAll(/\]\(([^)#:]+)\)/g))
+      expect(existsSync(new URL(`../../${path}`, import.meta.url)), path).toBe(true);
   });
 });
