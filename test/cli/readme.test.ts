@@ -34,7 +34,7 @@ describe('README.md', () => {
   });
 
   it('shows a TypeScript program that is an example, and lines that it prints', () => {
-    const example = file('examples/train-mlp.ts').split('*/\n')[1]!.trim();
+    const example = file('examples/train-mlp.ts').split('*/\n')[1].trim();
     expect(README).toContain(`\`\`\`ts\n${example}\n\`\`\``);
     const printed = file('examples/train-mlp.out.txt').replaceAll(/ ; forward source="[^"]*"/g, '');
     let from = 0;
@@ -47,7 +47,7 @@ describe('README.md', () => {
 
   it('names commands and flags that exist', async () => {
     const commands = new Set(
-      [...README.matchAll(/(?:npx shardwright |`)([a-z][a-z-]+) (?:[A-Z]{4}\b|[a-z./0-9-]+ --|plan\/|--[a-z])([^`\n]*)/g)].map((m) => m[1]!),
+      [...README.matchAll(/(?:npx shardwright |`)([a-z][a-z-]+) (?:[A-Z]{4}\b|[a-z./0-9-]+ --|plan\/|--[a-z])([^`\n]*)/g)].map((m) => m[1]),
     ); // prettier-ignore
     expect([...commands]).toEqual(
       expect.arrayContaining(['plan', 'verify', 'report', 'simulate', 'audit', 'rules', 'solve']),
@@ -59,8 +59,8 @@ describe('README.md', () => {
       help.set(command, out);
     }
     for (const [, command, rest] of README.matchAll(/(?:npx shardwright |`)([a-z][a-z-]+) ([^`\n#]*)/g))
-      for (const [flag] of rest!.matchAll(/(?<![\w-])--[a-z][a-z-]*/g))
-        if (help.has(command!)) expect(help.get(command!), `${command} ${flag}`).toContain(flag);
+      for (const [flag] of rest.matchAll(/(?<![\w-])--[a-z][a-z-]*/g))
+        if (help.has(command)) expect(help.get(command), `${command} ${flag}`).toContain(flag);
   });
 
   it('links to files that exist', () => {
