@@ -8,7 +8,7 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import {
   annotatedProgram, builtinOperators, DEFAULT_REQUEST, input, jointGraph, lower, mseLoss, parameter, prepare,
-  printGraph, programAtRank, shard, shrinkGraph, trace, transplant, verify,
+  printGraph, programAtRank, shard, shrinkGraph, trace, transferPlan, verify,
 } from '../src/index.ts'; // prettier-ignore
 import { expandCall, operatorCall } from '../src/strategy/operator-call.ts';
 
@@ -38,7 +38,7 @@ export async function steps(): Promise<ReadonlyMap<string, string>> {
   for (const { kind } of variables) counts.set(kind, (counts.get(kind) ?? 0) + 1);
   const mm = graph.nodes.findIndex((node) => node.name === 'mm');
   const small = shrinkGraph(joint, table, { meshSizes: [2, 2] }).graph;
-  const verified = verify(small, transplant(plan, prepare(small, request, table)), table);
+  const verified = verify(small, transferPlan(plan, prepare(small, request, table)), table);
   return new Map([
     ['forward', withoutPlaces(printGraph(forward))],
     ['joint', withoutPlaces(printGraph(joint))],
