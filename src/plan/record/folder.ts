@@ -111,6 +111,12 @@ export function readPlanFolder(texts: PlanTexts, file: string): PlanFolder {
   const plan = readPlan(texts.plan, file);
   const { graph, request, certificate } = texts;
   const { hashes } = plan;
+  if (hashes !== undefined && hashes.plan === undefined)
+    throw new ShardwrightError(
+      'E_PLAN',
+      '$.hashes.plan is missing: a plan that has the hashes of its files has its own',
+      { file, path: '$.hashes.plan', hint: 'make the plan again, or restore the file.' },
+    );
   if (graph !== undefined) holdTo(hashes?.graph, graph, 'graph.swg', file);
   if (request !== undefined) holdTo(hashes?.request, request, 'request.json', file);
   if (certificate !== undefined) holdTo(hashes?.certificate, certificate, 'certificate.json.gz', file);

@@ -106,6 +106,14 @@ describe('check-plan', () => {
     expect(report.differences[0]).toMatchObject({ path: '$.hashes.plan' });
   });
 
+  it('a plan cannot drop its own hash and keep those of its files', async () => {
+    const folder = changed((p) => void delete p.hashes!.plan, false);
+    expect(await cli('check-plan', folder)).toMatchObject({
+      code: 2,
+      err: expect.stringMatching(/E_PLAN.*\$\.hashes\.plan is missing/) as string,
+    });
+  });
+
   it('refuses a status that the certificate does not prove', async () => {
     // Without its certificate only the sum of all least prices is a bound: the plan is no longer optimal.
     const bare = recertified((c) => void delete c.free);
