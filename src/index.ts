@@ -50,7 +50,7 @@ export { Interleaved } from './mesh/placements/interleaved.ts';
 export { Partial, REDUCE_OPS } from './mesh/placements/partial.ts';
 export { NormPartial } from './mesh/placements/norm-partial.ts';
 export { lookupMask, maskedRows, MaskPartial, type LookupMask } from './mesh/placements/mask-partial.ts';
-export { builtinKinds } from './mesh/placements/builtin-kinds.ts';
+export { builtinKinds } from './mesh/placements/builtin-syntax.ts';
 export { PlacementKinds, type PlacementKind } from './mesh/placements/kinds.ts';
 export { sliceKind, type SliceKind, type SliceKindOptions } from './mesh/placements/slice-kind.ts';
 export { placementFaults } from './mesh/sharding/placement-faults.ts';
@@ -211,7 +211,7 @@ export type { Violation } from './local-spmd/typed.ts';
 export { checkpoint } from './trace/control/checkpoint.ts';
 export { recompute, save } from './trace/tensor/retain.ts';
 export { customVjp } from './trace/custom/custom-vjp.ts';
-export { cond, type BodyTree, type CondOptions } from './trace/control/control.ts';
+export { cond, type BodyTree, type CondOptions } from './trace/control/cond.ts';
 export { foriLoop, map, scan, whileLoop, type ScanOptions, type WhileOptions } from './trace/control/loops.ts';
 export type { Policy } from './trace/control/policy.ts';
 export { customOp, type CustomOp, type CustomOpSpec } from './trace/custom/custom-op.ts';
@@ -298,7 +298,7 @@ export {
   type RematStage,
 } from './passes/checkpoint/checkmate.ts';
 export { solve, solveNow } from './solver/solve.ts';
-export { evaluate as evaluateChoice, hashProblem, verifyCertificate, type Verdict } from './solver/check/check.ts';
+export { evaluate as evaluateChoice, hashProblem, verifyCertificate, type Verdict } from './solver/check/verify.ts';
 export { verifyDual, type DualCertificate } from './solver/check/dual.ts';
 export { IopddlError, readIopddl } from './solver/problem/iopddl.ts';
 export { ProblemBuilder } from './solver/problem/builder.ts';

@@ -10,7 +10,7 @@ import type { Graph } from '../graph/types.ts';
 import type { OperatorTable } from '../ops/record/table.ts';
 import { recomputeInBackward } from '../passes/checkpoint/recompute.ts';
 import { plannable } from '../passes/plannable/plannable.ts';
-import { evaluate, hashProblem, NO_CHOICE, verifyCertificate } from '../solver/check/check.ts';
+import { evaluate, hashProblem, NO_CHOICE, verifyCertificate } from '../solver/check/verify.ts';
 import type { Certificate, Problem } from '../solver/types.ts';
 import { withMemoryBound, type PlanCertificate } from './record/certificate.ts';
 import type { PlanFolder } from './record/folder.ts';

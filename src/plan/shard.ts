@@ -7,7 +7,7 @@ import { internalError, ShardwrightError, interrupted } from '../errors.ts';
 import { printGraph } from '../graph/text/write.ts';
 import type { Graph } from '../graph/types.ts';
 import type { OperatorTable } from '../ops/record/table.ts';
-import { evaluate } from '../solver/check/check.ts';
+import { evaluate } from '../solver/check/verify.ts';
 import { NoChoiceInTime, solve } from '../solver/solve.ts';
 import { TooLargeForLibrary } from '../solver/milp/verdict.ts';
 import type { Certificate, Problem, Progress, Solution, SolveOptions } from '../solver/types.ts';

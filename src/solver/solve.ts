@@ -5,7 +5,7 @@
  */
 import { tiedChoice, solveTightRelaxation } from './search/tight-relaxation.ts';
 import { prove } from './search/certify.ts';
-import { evaluate } from './check/check.ts';
+import { evaluate } from './check/verify.ts';
 import { PreparedProblem } from './search/prepared.ts';
 import { anyChoice, explain } from './search/conflicts.ts';
 import { installRows, type PlainRow, plainRows } from './network/rows.ts';

@@ -130,7 +130,7 @@ export interface Certificate {
   readonly problem: string;
   /** The rows that the proof uses; leaving rows out can only lower what it proves. */
   readonly rows: readonly CertificateRow[];
-  /** Codes and arguments, see `STEP` in `check/certificate.ts`. */
+  /** Codes and arguments, see `STEP` in `check/certificate-format.ts`. */
   readonly steps: readonly number[];
   readonly lists: readonly (readonly number[])[];
 }

@@ -10,7 +10,7 @@ import { Restriction } from '../plan/restrict/restriction.ts';
 import { Deadline } from '../plan/request/deadline.ts';
 import type { Prepared } from '../plan/prepare.ts';
 import { shardPrepared, type Infeasible } from '../plan/shard.ts';
-import { evaluate } from '../solver/check/check.ts';
+import { evaluate } from '../solver/check/verify.ts';
 import { solveRestricted, type Priced } from './compare/price.ts';
 
 /** One edit of a plan: a parameter (the same one of every layer), or the inputs, placed otherwise. */

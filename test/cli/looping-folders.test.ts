@@ -9,7 +9,7 @@ import { jointGraph } from '../../src/passes/autodiff/joint.ts';
 import { readPlan } from '../../src/plan/record/schema.ts';
 import type { Plan } from '../../src/plan/record/types.ts';
 import type { Report } from '../../src/report/model/data.ts';
-import { cond } from '../../src/trace/control/control.ts';
+import { cond } from '../../src/trace/control/cond.ts';
 import { scan, whileLoop } from '../../src/trace/control/loops.ts';
 import { input, parameter, trace, type Tensor } from '../../src/trace/trace.ts';
 import { cli } from './support.ts';

@@ -22,7 +22,7 @@ const WITHOUT_UNIT = new Set(
   keptMicrobatches kernels kneeBudget kneeOf overlapDiscount peakAt prefetch ratio recomputed rounds savedSlots serialRatio
   slope squaredError stage stream weight leastEvaluations pid tid
   delayedTasks heldBack tailShare tailMean tailFactor powerShare tensorOverlap oomBeyondDevice beyondDevice
-  furtherTokens query keyValue rotary pairWidth forwardShare backwardShare`.split(/\s+/),
+  version furtherTokens query keyValue rotary pairWidth forwardShare backwardShare`.split(/\s+/),
 );
 
 /** Fields of the trace-event format, in microseconds (`timeline/trace.ts`). */
@@ -36,7 +36,6 @@ const SPEAKS = /second|latency|duration|byte|bandwidth|flop|cost|price/i;
  */
 const ELSEWHERE: Readonly<Record<string, string>> = {
   cost: 'units of a choice problem; of an operator table, relative to an add',
-  costAt: 'units of a choice problem',
   costOf: 'units of a choice problem',
   costScale: 'ratio of two units of a choice problem',
   costTarget: 'units of a scaled program',
@@ -47,7 +46,6 @@ const ELSEWHERE: Readonly<Record<string, string>> = {
   bytesFreed: 'bytes: a key of the audit that is published so',
   secondsSaved: 'seconds: a key of the audit that is published so',
   stateBytesOf: 'bytes',
-  stateBytesPerDevice: 'bytes a device',
   recost: 'seconds',
   flopsEachOnce: 'FLOPs',
   pricedLayers: 'count',

@@ -1,7 +1,7 @@
 /** Certificates with changed numbers, lists, rows and problems: what the checker accepts is never above the optimum of brute force. */
 import fc from 'fast-check';
 import { expect } from 'vitest';
-import { hashProblem, verifyCertificate } from '../../src/solver/check/check.ts';
+import { hashProblem, verifyCertificate } from '../../src/solver/check/verify.ts';
 import { solveNow } from '../../src/solver/solve.ts';
 import type { Certificate } from '../../src/solver/types.ts';
 import { build, exhaust, type PlainProblem } from '../solver/support.ts';

@@ -2,7 +2,7 @@
 import fc from 'fast-check';
 import { expect } from 'vitest';
 import { solveChoice } from '../../src/solver/anytime/solve-choice.ts';
-import { NO_CHOICE, verifyCertificate } from '../../src/solver/check/check.ts';
+import { NO_CHOICE, verifyCertificate } from '../../src/solver/check/verify.ts';
 import { NoChoiceInTime, solveNow } from '../../src/solver/solve.ts';
 import { build, costOf, exhaust, peakOf, rowsHold, type Exhausted, type PlainProblem } from '../solver/support.ts';
 import { problems } from './problems.ts';

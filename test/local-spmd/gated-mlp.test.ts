@@ -5,7 +5,7 @@ import type { Graph } from '../../src/graph/types.ts';
 import { parseMesh } from '../../src/mesh/devices/mesh.ts';
 import { jointGraph } from '../../src/passes/autodiff/joint.ts';
 import { eraseTypes } from '../../src/plan/lower/typed/erase.ts';
-import { allReduce, assertType, contract, convert, outPartial } from '../../src/trace/spmd/verbs.ts';
+import { allGather, allReduce, assertType, contract, convert, outPartial } from '../../src/trace/spmd/verbs.ts';
 import { input, trace, type Tensor } from '../../src/trace/trace.ts';
 import { table, textOf } from './support/simulated.ts';
 import { runErased } from './support/erased.ts';
@@ -129,5 +129,27 @@ describe('the gated MLP, strict', () => {
     const typed = checkTypes(graph);
     expect(typed.violations).toEqual([]);
     expect(typed.texts.get(graph.outputs[0].value ?? '')).toBe('f32[4,4]');
+  });
+});
+
+describe('a dim that two axes cut', () => {
+  const gathers = (axes: readonly string[]): Graph =>
+    trace(
+      (x) => axes.reduce((y, axis) => allGather(y, axis, { src: 'S(0)', dst: 'R' }), assertType(x, 'P(("dp","tp"))')),
+      [input([8], 'f32')],
+      { mesh: MESH },
+    );
+
+  test('LS-31 only the last axis of a dim is gathered: tp first, then dp', () => {
+    const { violations } = checkTypes(gathers(['dp']), { mode: 'strict' });
+    expect(violations.map(({ message, fix }) => [message, fix])).toEqual([
+      [
+        expect.stringMatching(/dp is not the last axis that cuts dim 0: tp/),
+        expect.stringContaining('gather tp first'),
+      ],
+    ]);
+    const { violations: none, texts } = checkTypes(gathers(['tp', 'dp']), { mode: 'strict' });
+    expect(none).toEqual([]);
+    expect([...texts.values()]).toContain('f32[8@dp]{R:tp}');
   });
 });

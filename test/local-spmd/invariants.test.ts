@@ -8,7 +8,7 @@ import { flat, fromFlat, type NDArray } from '../../src/ndarray/array.ts';
 import { jointGraph } from '../../src/passes/autodiff/joint.ts';
 import { erase } from '../../src/plan/lower/typed/erased.ts';
 import { evaluateGraph } from '../../src/simulate/evaluate.ts';
-import { cond } from '../../src/trace/control/control.ts';
+import { cond } from '../../src/trace/control/cond.ts';
 import { scan } from '../../src/trace/control/loops.ts';
 import { localMap } from '../../src/trace/spmd/local-map.ts';
 import { assertType, contract, convert, outPartial, allReduce } from '../../src/trace/spmd/verbs.ts';

@@ -1,5 +1,5 @@
 import { expect } from 'vitest';
-import { verifyCertificate } from '../../src/solver/check/check.ts';
+import { verifyCertificate } from '../../src/solver/check/verify.ts';
 import { solve } from '../../src/solver/solve.ts';
 import { collectivesOf, countsOf, type Collective, type Kind } from './alpa-collectives.ts';
 import { ALL, AlpaCosts, type AlpaMesh } from './alpa-costs.ts';

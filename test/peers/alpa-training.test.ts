@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { parseMesh } from '../../src/mesh/devices/mesh.ts';
 import { ShardingSpace } from '../../src/mesh/sharding/space.ts';
-import { verifyCertificate } from '../../src/solver/check/check.ts';
+import { verifyCertificate } from '../../src/solver/check/verify.ts';
 import { solve } from '../../src/solver/solve.ts';
 import { AlpaCosts, flattened, type AlpaMesh } from './alpa-costs.ts';
 import { alpaProblem, UNITS, type AlpaOptions } from './alpa-problem.ts';

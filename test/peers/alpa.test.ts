@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { verifyCertificate } from '../../src/solver/check/check.ts';
+import { verifyCertificate } from '../../src/solver/check/verify.ts';
 import { ProblemBuilder } from '../../src/solver/problem/builder.ts';
 import { solve } from '../../src/solver/solve.ts';
 import type { Problem } from '../../src/solver/types.ts';

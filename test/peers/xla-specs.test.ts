@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { verifyCertificate } from '../../src/solver/check/check.ts';
+import { verifyCertificate } from '../../src/solver/check/verify.ts';
 import { solve } from '../../src/solver/solve.ts';
 import type { AlpaMesh, Spec } from './alpa-costs.ts';
 import { alpaProblem } from './alpa-problem.ts';

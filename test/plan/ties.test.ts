@@ -3,7 +3,7 @@ import { expect, test } from 'vitest';
 import { brokenTies, TIE_BREAK } from '../../src/plan/tie-break.ts';
 import { decode } from '../../src/plan/record/decode.ts';
 import { prepare } from '../../src/plan/prepare.ts';
-import { evaluate } from '../../src/solver/check/check.ts';
+import { evaluate } from '../../src/solver/check/verify.ts';
 import { solve } from '../../src/solver/solve.ts';
 import { load, planFor, request, TABLE } from './support.ts';
 

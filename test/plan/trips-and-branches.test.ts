@@ -4,7 +4,7 @@ import { programFlops } from '../../src/ops/program-flops.ts';
 import { jointGraph } from '../../src/passes/autodiff/joint.ts';
 import { plannable } from '../../src/passes/plannable/plannable.ts';
 import type { Plan } from '../../src/plan/record/types.ts';
-import { cond } from '../../src/trace/control/control.ts';
+import { cond } from '../../src/trace/control/cond.ts';
 import { whileLoop, type WhileOptions } from '../../src/trace/control/loops.ts';
 import { input, parameter, trace, type Tensor } from '../../src/trace/trace.ts';
 import { errorOf } from '../trace/support.ts';

@@ -1,8 +1,8 @@
 /** Proofs by messages alone: the checker's bound against brute force, and long layered problems against dynamic programming
  * (that real layers are proven this way: test/plan/deep.test.ts). */
 import { describe, expect, it } from 'vitest';
-import { STEP } from '../../src/solver/check/certificate.ts';
-import { hashProblem, verifyCertificate } from '../../src/solver/check/check.ts';
+import { STEP } from '../../src/solver/check/certificate-format.ts';
+import { hashProblem, verifyCertificate } from '../../src/solver/check/verify.ts';
 import { ProblemBuilder } from '../../src/solver/problem/builder.ts';
 import { solveNow } from '../../src/solver/solve.ts';
 import type { Certificate, Problem } from '../../src/solver/types.ts';

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { evaluate, verifyCertificate } from '../../src/solver/check/check.ts';
+import { evaluate, verifyCertificate } from '../../src/solver/check/verify.ts';
 import { solve } from '../../src/solver/solve.ts';
 import type { Problem } from '../../src/solver/types.ts';
 import { build } from './support.ts';

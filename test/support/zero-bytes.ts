@@ -1,4 +1,4 @@
-import type { StateBytes } from '../../src/cost/memory/memory.ts';
+import type { StateBytes } from '../../src/cost/memory/state-bytes.ts';
 
 /**
  * Peak state bytes of a device under ZeRO with what stage 3 holds beside its shards: the gathered unit.

@@ -7,7 +7,7 @@ import { decode } from '../../src/plan/record/decode.ts';
 import { prepare } from '../../src/plan/prepare.ts';
 import type { PlanRequest } from '../../src/plan/request/request.ts';
 import { shardPrepared } from '../../src/plan/shard.ts';
-import { evaluate } from '../../src/solver/check/check.ts';
+import { evaluate } from '../../src/solver/check/verify.ts';
 import { contextBytes, ulyssesBytes } from '../support/parallelism-bytes.ts';
 import { keyValuePaths } from '../../src/zoo/recipes/key-values.ts';
 import { priceRestriction, ringBytes, type Priced } from '../../src/zoo/compare/price.ts';

@@ -4,7 +4,7 @@ import { modelEntry } from '../../src/models/registry.ts';
 import { decode } from '../../src/plan/record/decode.ts';
 import { prepare } from '../../src/plan/prepare.ts';
 import { shardPrepared } from '../../src/plan/shard.ts';
-import { evaluate } from '../../src/solver/check/check.ts';
+import { evaluate } from '../../src/solver/check/verify.ts';
 import { expertBytes, expertTensorBytes } from '../support/parallelism-bytes.ts';
 import { lint, lintPlan } from '../../src/zoo/recipes/lint.ts';
 import { expertFold } from '../../src/zoo/recipes/expert-mesh.ts';

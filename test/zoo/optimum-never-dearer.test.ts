@@ -9,7 +9,7 @@ import { decode } from '../../src/plan/record/decode.ts';
 import { prepare, type Prepared } from '../../src/plan/prepare.ts';
 import { recost } from '../../src/plan/record/recost.ts';
 import { shardPrepared } from '../../src/plan/shard.ts';
-import { evaluate } from '../../src/solver/check/check.ts';
+import { evaluate } from '../../src/solver/check/verify.ts';
 import type { ComparedPlan } from '../../src/zoo/compare/comparison.ts';
 import { lintPlan } from '../../src/zoo/recipes/lint.ts';
 import { modelFacts } from '../../src/zoo/recipes/model-facts.ts';

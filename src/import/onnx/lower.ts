@@ -11,7 +11,7 @@ import { lowerControl } from './control.ts';
 import { ELEMENTWISE } from './elementwise.ts';
 import type { OnnxGraph, OnnxNode, OnnxValue } from './model.ts';
 import { NETWORK } from './network.ts';
-import { SHAPES } from './shapes.ts';
+import { SHAPES } from './movement.ts';
 
 /** Operators by name; those of another domain carry it. */
 const LOWERINGS: ReadonlyMap<string, Lowering> = new Map([...ELEMENTWISE, ...SHAPES, ...NETWORK]);

@@ -2,7 +2,7 @@
 
 import type { Arg } from '../../graph/types.ts';
 import { floatArg, type Lowering, type OnnxCall, type OnnxOperand } from './call.ts';
-import { padded } from './shapes.ts';
+import { padded } from './movement.ts';
 
 function product(c: OnnxCall, a: OnnxOperand, b: OnnxOperand): OnnxOperand {
   const ranks = [a.type.shape.length, b.type.shape.length];

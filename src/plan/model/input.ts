@@ -3,7 +3,7 @@
  */
 import type { Cluster } from '../../cost/hardware/cluster.ts';
 import type { CollectiveModel } from '../../cost/collective-model.ts';
-import type { Optimizer } from '../../cost/memory/memory.ts';
+import type { Optimizer } from '../../cost/memory/state-bytes.ts';
 import type { RedistributionCharges } from '../../cost/redistribution/charges.ts';
 import type { Graph } from '../../graph/types.ts';
 import type { OpenedGraph } from '../../passes/plannable/open-bodies.ts';

@@ -1,7 +1,7 @@
 /**
  * State memory. In: parameters, buffers, optimizer. Out: state bytes by placement and the memory row of the problem.
  */
-import { defaultOptimizer, stateBytes } from '../../cost/memory/memory.ts';
+import { defaultOptimizer, stateBytes } from '../../cost/memory/state-bytes.ts';
 import { ShardwrightError } from '../../errors.ts';
 import { DTYPE_BYTES, type Graph } from '../../graph/types.ts';
 import { elements } from '../../ops/record/record.ts';

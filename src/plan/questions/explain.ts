@@ -6,7 +6,7 @@ import { ShardwrightError, suggestion } from '../../errors.ts';
 import { placeholdersByRoleName } from '../../graph/carried.ts';
 import type { Graph } from '../../graph/types.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
-import { evaluate } from '../../solver/check/check.ts';
+import { evaluate } from '../../solver/check/verify.ts';
 import { attribute, type Term } from './attribution.ts';
 import { LocalCosts } from './local-costs.ts';
 import { prepare, type Prepared } from '../prepare.ts';

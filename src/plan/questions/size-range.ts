@@ -5,7 +5,7 @@ import { ShardwrightError } from '../../errors.ts';
 import type { SizeValues } from '../../graph/text/size-value.ts';
 import type { Graph } from '../../graph/types.ts';
 import { atSizes, openSizes } from '../../passes/sizes/fix-sizes.ts';
-import { evaluate } from '../../solver/check/check.ts';
+import { evaluate } from '../../solver/check/verify.ts';
 import { prepare, type Prepared } from '../prepare.ts';
 import type { PlanRequest } from '../request/request.ts';
 import { shardPrepared, type ShardOptions } from '../shard.ts';

@@ -4,7 +4,7 @@
  */
 import { createHash } from 'node:crypto';
 import * as z from 'zod';
-import { OPTIMIZERS } from '../../cost/memory/memory.ts';
+import { OPTIMIZERS } from '../../cost/memory/state-bytes.ts';
 import { ShardwrightError } from '../../errors.ts';
 import { parseGraph } from '../../graph/text/parse.ts';
 import { printGraph } from '../../graph/text/write.ts';

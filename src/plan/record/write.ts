@@ -5,7 +5,7 @@ import { RedistributionCharges } from '../../cost/redistribution/charges.ts';
 import { groupTopology } from '../../cost/collective-model.ts';
 import { Redistributor } from '../../cost/redistribution/redistribute.ts';
 import { internalError } from '../../errors.ts';
-import { evaluate } from '../../solver/check/check.ts';
+import { evaluate } from '../../solver/check/verify.ts';
 import type { Problem, Solution } from '../../solver/types.ts';
 import { VERSION } from '../../version.ts';
 import { decode } from './decode.ts';

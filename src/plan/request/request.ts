@@ -1,7 +1,7 @@
 /**
  * The request of a plan: what the user asks for, as plain data, with its defaults.
  */
-import type { Optimizer } from '../../cost/memory/memory.ts';
+import type { Optimizer } from '../../cost/memory/state-bytes.ts';
 import type { StridedCuts } from '../../strategy/patterns.ts';
 import type { VocabularyPadding } from '../../models/vocabulary.ts';
 

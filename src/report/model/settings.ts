@@ -1,6 +1,6 @@
 /** Words the settings of a plan: what was asked, and what is a default. */
 
-import { defaultOptimizer, stateBytes } from '../../cost/memory/memory.ts';
+import { defaultOptimizer, stateBytes } from '../../cost/memory/state-bytes.ts';
 import type { DType, Graph } from '../../graph/types.ts';
 import { DEFAULT_REQUEST, type PlanRequest } from '../../plan/request/request.ts';
 import { trainedParameters } from '../../plan/model/state-memory.ts';

@@ -1,5 +1,5 @@
 /** The answers of `solveChoice`: the best choice and bound as the checker sees them, or the answer of the exact engine. */
-import { evaluate } from '../check/check.ts';
+import { evaluate } from '../check/verify.ts';
 import { verifyDual, type DualCertificate } from '../check/dual.ts';
 import { solve } from '../solve.ts';
 import type { Certificate } from '../types.ts';

@@ -4,7 +4,7 @@
  */
 import { eliminate } from './eliminate.ts';
 import { fuse, price, prune, shift } from './steps.ts';
-import { STEP } from './certificate.ts';
+import { STEP } from './certificate-format.ts';
 import { boundByMessages } from './messages.ts';
 import { Memos, Model } from './model.ts';
 import { leastUnderRows } from './pareto.ts';

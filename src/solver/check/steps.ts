@@ -2,7 +2,7 @@
  * Steps of a replay that move costs: messages, prices of rows, minima into the constant with what a cut then forbids, and
  * two variables into one. As in `model.ts`, none can lower what a choice costs.
  */
-import { PRICE_SCALE } from './certificate.ts';
+import { PRICE_SCALE } from './certificate-format.ts';
 import type { Model } from './model.ts';
 import { level, Refused } from './store.ts';
 import { byClass, LevelledGrid, LoweredGrid } from './tables.ts';

@@ -2,7 +2,7 @@
  * javascript-lp-solver 1.0.3 as a backend, behind a wrapper that believes nothing. Known of it: fractional answers with
  * `feasible: true` at a timeout; poor incumbents that look like proven optima; "infeasible" for x + y = 1,
  * 81e9 x + 40e9 y <= 80e9; results rounded to 8 decimals; misspelt names ignored; a dense tableau (1.6 GB at 1,000
- * binaries). So programs are scaled down, names are made by machine, the clock is ours, and `check.ts` judges.
+ * binaries). So programs are scaled down, names are made by machine, the clock is ours, and `check/verify.ts` judges.
  */
 import { programSize } from './encode.ts';
 import type { Problem, Solution } from '../types.ts';

@@ -1,5 +1,5 @@
 /** The plain start: every variable takes the value that uses least, whatever it costs. */
-import { evaluate } from '../check/check.ts';
+import { evaluate } from '../check/verify.ts';
 import type { Problem } from '../types.ts';
 
 const FORBIDDEN = 1e18;

@@ -1,7 +1,7 @@
 /**
- * From a choice problem to a library and back: guard, encode, scale, ask, and believe only what `check.ts` re-evaluates.
+ * From a choice problem to a library and back: guard, encode, scale, ask, and believe only what `check/verify.ts` re-evaluates.
  */
-import { evaluate } from '../check/check.ts';
+import { evaluate } from '../check/verify.ts';
 import { aboveLeast, decodeColumns, encode, encodeChoice, programSize, type ProgramSize } from './encode.ts';
 import { scaled } from './linear-program.ts';
 import type { Problem } from '../types.ts';

@@ -1,12 +1,12 @@
 /**
- * The proof log: every exact step that the engine takes is one entry (codes: `check/certificate.ts`), so that the checker, which
+ * The proof log: every exact step that the engine takes is one entry (codes: `check/certificate-format.ts`), so that the checker, which
  * shares no code with this room's workspace, can replay the argument "no choice costs less than this" from the problem alone.
  *
  * Here lists are ids of interned content (`Pool.map` for integers, `Pool.vector` for costs); `certificateOf` turns them
  * into plain data. Whoever changes a `Network` must write the step: a missing one makes the checker reject the proof and
  * the answer `feasible`.
  */
-import { ARGUMENTS, STEP } from '../check/certificate.ts';
+import { ARGUMENTS, STEP } from '../check/certificate-format.ts';
 import type { Pool } from '../store/pool.ts';
 import type { Certificate, CertificateRow } from '../types.ts';
 

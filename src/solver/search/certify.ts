@@ -2,8 +2,8 @@
  * Certification: the checker replays the proof log of the search.
  * In: a problem, a choice, a proof log. Out: a certificate that the checker accepted, and the bound that it proves.
  */
-import { STEP } from '../check/certificate.ts';
-import { hashProblem, verifyHashed, NO_CHOICE } from '../check/check.ts';
+import { STEP } from '../check/certificate-format.ts';
+import { hashProblem, verifyHashed, NO_CHOICE } from '../check/verify.ts';
 import type { Pool } from '../store/pool.ts';
 import { certificateOf, type Log } from '../network/proof-log.ts';
 import type { PlainRow } from '../network/rows.ts';

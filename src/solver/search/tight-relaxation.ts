@@ -6,8 +6,8 @@
  */
 import { ascend } from '../dual/ascent.ts';
 import { Trws } from '../dual/trws.ts';
-import { STEP } from '../check/certificate.ts';
-import { hashProblem, verifyHashed } from '../check/check.ts';
+import { STEP } from '../check/certificate-format.ts';
+import { hashProblem, verifyHashed } from '../check/verify.ts';
 import type { Fold } from '../fold/fold.ts';
 import type { PreparedProblem } from './prepared.ts';
 import type { Network } from '../network/network.ts';

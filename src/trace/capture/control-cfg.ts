@@ -2,7 +2,7 @@
 
 import { ShardwrightError } from '../../errors.ts';
 import { blockOf, checkCfg, type Block, type BlockEnd, type Cfg, type Edge } from '../../passes/control/cfg.ts';
-import { predicate } from '../control/control.ts';
+import { predicate } from '../control/cond.ts';
 import { needRecorder } from '../record/recorder.ts';
 import type { TensorSpec } from '../record/spec.ts';
 import type { Tensor } from '../tensor/tensor.ts';

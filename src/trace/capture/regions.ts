@@ -6,7 +6,7 @@ import { placeholdersOf } from '../../graph/control.ts';
 import type { Graph, Node, Output } from '../../graph/types.ts';
 import { eachGraphRef, eachOperand, getOwn } from '../../graph/value.ts';
 import type { ControlDecision, ControlFlow, ControlSite } from '../record/control-interface.ts';
-import { valueOf } from '../control/control.ts';
+import { valueOf } from '../control/cond.ts';
 import { needRecorder, stopping } from '../record/recorder.ts';
 import { refusal } from '../errors/refusal.ts';
 import { captureAny, type InputTree, type OutputTree, type TraceOptions, type TracedArguments } from '../trace.ts';

@@ -1,7 +1,7 @@
 /** Records the running results of an associative function by pairwise combination, at most 2 log2 n calls. */
 
 import { ownedTree, tensorsOf, treeTypes } from './body.ts';
-import { asTensor, flat, note, refill, valueOf, type BodyTree, type Flat } from './control.ts';
+import { asTensor, flat, note, refill, valueOf, type BodyTree, type Flat } from './cond.ts';
 import { lengthOf, rowsOf } from './loops.ts';
 import { cat, stack } from '../tensor/functional.ts';
 import { sourcePosition } from '../errors/position.ts';

@@ -4,7 +4,7 @@
  */
 
 import type { DType } from '../../graph/types.ts';
-import { asTensor, flat, refill, valueOf, type Flat } from './control.ts';
+import { asTensor, flat, refill, valueOf, type Flat } from './cond.ts';
 import { withScalars } from './body.ts';
 import type { Recorder, TracedValue } from '../record/recorder.ts';
 import type { Tree } from '../record/tree.ts';

@@ -1,7 +1,7 @@
 /** Records a function as one region that the backward pass recomputes (activation checkpointing). */
 
 import { captures, finishBody, operandRefs, ownedTree, resultLike, tensorsOf, traceBody } from './body.ts';
-import { flat, note, refill, type BodyTree } from './control.ts';
+import { flat, note, refill, type BodyTree } from './cond.ts';
 import { sourcePosition } from '../errors/position.ts';
 import { needRecorder, type TracedValue } from '../record/recorder.ts';
 

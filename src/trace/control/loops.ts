@@ -4,7 +4,7 @@ import {
   captures, finishBody, operandRefs, ownedTree, resultLike, tensorsOf, traceBody, treeTypes, withScalars,
 } from './body.ts'; // prettier-ignore
 import { commonPrefix, withSettledCarry } from './carry.ts';
-import { asTensor, bodyName, flat, note, predicate, refill, valueOf, type BodyTree, type Flat } from './control.ts';
+import { asTensor, bodyName, flat, note, predicate, refill, valueOf, type BodyTree, type Flat } from './cond.ts';
 import { arange } from '../tensor/functional.ts';
 import { sourcePosition } from '../errors/position.ts';
 import { needRecorder, recordInto, type Recorder, type TracedValue } from '../record/recorder.ts';

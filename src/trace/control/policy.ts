@@ -1,7 +1,7 @@
 /** Chooses what happens to control flow that depends on tensors: guards, operators or regions. */
 
 import { ShardwrightError, suggestion } from '../../errors.ts';
-import { condAny, valueOf } from './control.ts';
+import { condAny, valueOf } from './cond.ts';
 import type { ControlDecision, ControlFlow, ControlSite } from '../record/control-interface.ts';
 import { whileAny } from './loops.ts';
 import { needRecorder, stopping, type Trace } from '../record/recorder.ts';

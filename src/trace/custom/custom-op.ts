@@ -6,7 +6,7 @@ import { defineOp, type OperatorRecord, type OpContext, type OpWork } from '../.
 import type { Rule } from '../../ops/record/rule.ts';
 import type { Vjp, VjpEntry, Vjps } from '../../ops/vjp/vjp.ts';
 import { captures, tensorsOf, traceBody } from '../control/body.ts';
-import { note } from '../control/control.ts';
+import { note } from '../control/cond.ts';
 import { needRecorder, type TracedValue } from '../record/recorder.ts';
 import { refusal } from '../errors/refusal.ts';
 import { traceArg, tracedValue, type Argument } from '../tensor/core.ts';

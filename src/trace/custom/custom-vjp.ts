@@ -11,7 +11,7 @@ import {
   treeTypes,
   type TracedBody,
 } from '../control/body.ts';
-import { asTensor, bodyName, flat, note, refill, valueOf } from '../control/control.ts';
+import { asTensor, bodyName, flat, note, refill, valueOf } from '../control/cond.ts';
 import { sourcePosition } from '../errors/position.ts';
 import { needRecorder, type Recorder, type TracedValue } from '../record/recorder.ts';
 import { refusal } from '../errors/refusal.ts';

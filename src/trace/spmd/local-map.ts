@@ -12,7 +12,7 @@ import { pieceShape, readTypeSpec } from '../../mesh/local-types/spec.ts';
 import { cutOf, type AxisType } from '../../mesh/local-types/types.ts';
 import { parseMesh, type DeviceMesh } from '../../mesh/devices/mesh.ts';
 import { captures, finishBody, operandRefs, tensorsOf, traceBody, type InputLike } from '../control/body.ts';
-import { asTensor, bodyName, flat, note, refill, valueOf, type BodyTree } from '../control/control.ts';
+import { asTensor, bodyName, flat, note, refill, valueOf, type BodyTree } from '../control/cond.ts';
 import { sourcePosition } from '../errors/position.ts';
 import { needRecorder, type Recorder, type TracedValue } from '../record/recorder.ts';
 import { refusal } from '../errors/refusal.ts';

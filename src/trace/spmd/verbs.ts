@@ -9,7 +9,7 @@ import { axisType, typeSpec, type SpecWord, type TypeWord } from '../../local-sp
 import { readTypeSpec } from '../../mesh/local-types/spec.ts';
 import { cutOf, type AxisType } from '../../mesh/local-types/types.ts';
 import { spmdTarget } from '../../ops/spmd/operators.ts';
-import { valueOf } from '../control/control.ts';
+import { valueOf } from '../control/cond.ts';
 import { needRecorder, type Recorder, type TraceArg } from '../record/recorder.ts';
 import { tensorOf, type Tensor } from '../tensor/tensor.ts';
 import { axesOf } from './axes.ts';

@@ -3,7 +3,7 @@
  * gradients and states with their parameter.
  */
 
-import { zeroStateBytes } from '../../cost/memory/memory.ts';
+import { zeroStateBytes } from '../../cost/memory/state-bytes.ts';
 import { decode, stateMemory } from '../../plan/record/decode.ts';
 import type { Prepared } from '../../plan/prepare.ts';
 

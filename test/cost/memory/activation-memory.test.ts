@@ -6,7 +6,7 @@ import {
   layerStackParameters,
   type ActivationPolicy,
 } from '../../support/activation-memory.ts';
-import { stateBytes } from '../../../src/cost/memory/memory.ts';
+import { stateBytes } from '../../../src/cost/memory/state-bytes.ts';
 import { layerActivationBytes } from '../../../src/cost/training/memory.ts';
 import type { ParallelPlan, TrainingSystem, TransformerShape } from '../../../src/cost/training/shape.ts';
 import { zeroBytes } from '../../support/zero-bytes.ts';

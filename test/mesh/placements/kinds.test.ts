@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { builtinKinds } from '../../../src/mesh/placements/builtin-kinds.ts';
+import { builtinKinds } from '../../../src/mesh/placements/builtin-syntax.ts';
 import { Cut } from '../../../src/mesh/placements/cut.ts';
 import { Interleaved } from '../../../src/mesh/placements/interleaved.ts';
 import type { PlacementKinds } from '../../../src/mesh/placements/kinds.ts';
@@ -213,7 +213,7 @@ describe('the table of kinds', () => {
         .filter((f) => readFileSync(join(src, f), 'utf8').includes(`/${file}.ts'`))
         .map((f) => f.replaceAll('\\', '/'));
     for (const file of ['ragged', 'interleaved'])
-      expect(users(file).sort()).toEqual(['index.ts', 'mesh/placements/builtin-kinds.ts']);
+      expect(users(file).sort()).toEqual(['index.ts', 'mesh/placements/builtin-syntax.ts']);
     expect(users('cut').length).toBeGreaterThan(3);
   });
 

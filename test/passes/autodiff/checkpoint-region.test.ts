@@ -8,7 +8,7 @@ import { savedValues } from '../../../src/passes/autodiff/saved.ts';
 import { jointGraph } from '../../../src/passes/autodiff/joint.ts';
 import { plannable } from '../../../src/passes/plannable/plannable.ts';
 import { checkpoint } from '../../../src/trace/control/checkpoint.ts';
-import { cond } from '../../../src/trace/control/control.ts';
+import { cond } from '../../../src/trace/control/cond.ts';
 import { scan } from '../../../src/trace/control/loops.ts';
 import { Transformer } from '../../../src/trace/nn/transformer.ts';
 import { dropout } from '../../../src/trace/tensor/functional.ts';

@@ -4,7 +4,7 @@ import { boundedLoopsToScans } from '../../../src/passes/control/bounded-loops.t
 import { hoistInvariants } from '../../../src/passes/control/hoist-invariants.ts';
 import { predicate } from '../../../src/passes/control/predicate.ts';
 import { unrollScan } from '../../../src/passes/control/unroll-scan.ts';
-import { cond } from '../../../src/trace/control/control.ts';
+import { cond } from '../../../src/trace/control/cond.ts';
 import { map, scan, whileLoop } from '../../../src/trace/control/loops.ts';
 import { spec } from '../../../src/trace/record/spec.ts';
 import { trace, type Tensor } from '../../../src/trace/trace.ts';

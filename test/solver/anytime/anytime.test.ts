@@ -7,7 +7,7 @@ import { dualCertificate } from '../../../src/solver/anytime/finish/dual-certifi
 import { search, type Findings } from '../../../src/solver/anytime/run/rounds.ts';
 import { solveChoice } from '../../../src/solver/anytime/solve-choice.ts';
 import { verifyDual } from '../../../src/solver/check/dual.ts';
-import { evaluate, verifyCertificate } from '../../../src/solver/check/check.ts';
+import { evaluate, verifyCertificate } from '../../../src/solver/check/verify.ts';
 import { build, enumerate, exhaust, randomProblem, ring, so28 } from '../support.ts';
 
 /** Optimum and choice of the table of SO-28, by seed. */

@@ -11,7 +11,7 @@ import { fix, type BoundSource } from '../../../src/solver/anytime/finish/reduce
 import { firstChoice } from '../../../src/solver/anytime/run/member.ts';
 import { branchingOf } from '../../../src/solver/anytime/finish/branching.ts';
 import { solveChoice } from '../../../src/solver/anytime/solve-choice.ts';
-import { evaluate, verifyCertificate } from '../../../src/solver/check/check.ts';
+import { evaluate, verifyCertificate } from '../../../src/solver/check/verify.ts';
 import type { Problem } from '../../../src/solver/types.ts';
 import { build, exhaust, randomProblem, ring, so28, type PlainProblem } from '../support.ts';
 

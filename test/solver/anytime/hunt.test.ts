@@ -6,7 +6,7 @@ import { Schedule, type Outlook } from '../../../src/solver/anytime/run/schedule
 import { Arena } from '../../../src/solver/anytime/bound/wasm.ts';
 import { firstChoice, type BoundReport, type Orders } from '../../../src/solver/anytime/run/member.ts';
 import { search } from '../../../src/solver/anytime/run/rounds.ts';
-import { evaluate } from '../../../src/solver/check/check.ts';
+import { evaluate } from '../../../src/solver/check/verify.ts';
 import { build, mulberry32, type PlainProblem } from '../support.ts';
 
 describe('SO-29 (the kernels in WebAssembly)', () => {

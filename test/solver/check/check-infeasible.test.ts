@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { NO_CHOICE, verifyCertificate } from '../../../src/solver/check/check.ts';
+import { NO_CHOICE, verifyCertificate } from '../../../src/solver/check/verify.ts';
 import { solveNow } from '../../../src/solver/solve.ts';
 import type { Problem } from '../../../src/solver/types.ts';
 import { bruteForce, type Flavour, randomChoice } from '../check-support.ts';

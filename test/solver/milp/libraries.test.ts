@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { evaluate } from '../../../src/solver/check/check.ts';
+import { evaluate } from '../../../src/solver/check/verify.ts';
 import { decodeColumns, encode, encodeChoice, programSize } from '../../../src/solver/milp/encode.ts';
 import { scaled, type LinearProgram } from '../../../src/solver/milp/linear-program.ts';
 import { solveWithLibrary, withSecondOpinion } from '../../../src/solver/milp/dispatch.ts';

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { evaluate } from '../../../src/solver/check/check.ts';
+import { evaluate } from '../../../src/solver/check/verify.ts';
 import { HIGHS } from '../../../src/solver/milp/highs.ts';
 import { JSLP } from '../../../src/solver/milp/jslp.ts';
 import { consult } from '../../../src/solver/milp/verdict.ts';

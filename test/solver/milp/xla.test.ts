@@ -1,6 +1,6 @@
 /** SO-5 to SO-20: the five-node instance of XLA's auto-sharding solver tests, as far as the solver's own types express it. */
 import { describe, expect, it } from 'vitest';
-import { evaluate } from '../../../src/solver/check/check.ts';
+import { evaluate } from '../../../src/solver/check/verify.ts';
 import { HIGHS } from '../../../src/solver/milp/highs.ts';
 import { JSLP } from '../../../src/solver/milp/jslp.ts';
 import { consult } from '../../../src/solver/milp/verdict.ts';

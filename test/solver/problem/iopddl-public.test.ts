@@ -9,7 +9,7 @@ import { costOf, usageOf } from '../../../src/solver/anytime/bound/trws.ts';
 import { firstChoice } from '../../../src/solver/anytime/run/member.ts';
 import { solveChoice } from '../../../src/solver/anytime/solve-choice.ts';
 import { verifyDual } from '../../../src/solver/check/dual.ts';
-import { evaluate, verifyCertificate } from '../../../src/solver/check/check.ts';
+import { evaluate, verifyCertificate } from '../../../src/solver/check/verify.ts';
 import { readIopddl } from '../../../src/solver/problem/iopddl.ts';
 import type { Problem } from '../../../src/solver/types.ts';
 import { mulberry32 } from '../support.ts';

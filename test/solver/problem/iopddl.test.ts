@@ -1,7 +1,7 @@
 import { existsSync, readFileSync } from 'node:fs';
 import { gunzipSync } from 'node:zlib';
 import { describe, expect, it } from 'vitest';
-import { evaluate } from '../../../src/solver/check/check.ts';
+import { evaluate } from '../../../src/solver/check/verify.ts';
 import { IopddlError, readIopddl } from '../../../src/solver/problem/iopddl.ts';
 import { solve } from '../../../src/solver/solve.ts';
 import type { Problem } from '../../../src/solver/types.ts';

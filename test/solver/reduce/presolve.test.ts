@@ -1,6 +1,6 @@
 /** SO-35: the reduced problem plus its constant has the optimum of the whole, and its choices expand to whole ones. */
 import { describe, expect, it } from 'vitest';
-import { evaluate } from '../../../src/solver/check/check.ts';
+import { evaluate } from '../../../src/solver/check/verify.ts';
 import { networkOf } from '../../../src/solver/network/from-problem.ts';
 import type { Network } from '../../../src/solver/network/network.ts';
 import { Pool } from '../../../src/solver/store/pool.ts';

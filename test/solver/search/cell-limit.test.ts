@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { verifyCertificate } from '../../../src/solver/check/check.ts';
+import { verifyCertificate } from '../../../src/solver/check/verify.ts';
 import { solveNow } from '../../../src/solver/solve.ts';
 import { build, costOf, type PlainProblem } from '../support.ts';
 

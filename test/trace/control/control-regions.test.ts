@@ -3,7 +3,7 @@ import type { Graph } from '../../../src/graph/types.ts';
 import { fromList, NDArray } from '../../../src/ndarray/array.ts';
 import { builtinOperators } from '../../../src/ops/builtin.ts';
 import { evaluateGraph, type Value } from '../../../src/simulate/evaluate.ts';
-import { cond } from '../../../src/trace/control/control.ts';
+import { cond } from '../../../src/trace/control/cond.ts';
 import { captureRegions, type RegionCapture } from '../../../src/trace/capture/regions.ts';
 import * as sourceHooks from '../../../src/trace/source/hooks.ts';
 import { spec } from '../../../src/trace/record/spec.ts';

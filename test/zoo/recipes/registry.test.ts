@@ -9,7 +9,7 @@ import { prepare, type Prepared } from '../../../src/plan/prepare.ts';
 import { planMemoryTimeline } from '../../../src/plan/record/memory-timeline.ts';
 import { recost } from '../../../src/plan/record/recost.ts';
 import { shardPrepared } from '../../../src/plan/shard.ts';
-import { evaluate } from '../../../src/solver/check/check.ts';
+import { evaluate } from '../../../src/solver/check/verify.ts';
 import { dataBytes, fsdpBytes } from '../../support/parallelism-bytes.ts';
 import { priceRestriction, trafficOf, type Priced } from '../../../src/zoo/compare/price.ts';
 import { applyRecipe } from '../../../src/zoo/recipes/recipes.ts';

@@ -4,7 +4,7 @@ import { prepare, type Prepared } from '../../../src/plan/prepare.ts';
 import type { PlanRequest } from '../../../src/plan/request/request.ts';
 import { shardPrepared } from '../../../src/plan/shard.ts';
 import { verify } from '../../../src/simulate/verify.ts';
-import { evaluate } from '../../../src/solver/check/check.ts';
+import { evaluate } from '../../../src/solver/check/verify.ts';
 import { contextBytes, ulyssesBytes } from '../../support/parallelism-bytes.ts';
 import { priceRestriction, ringBytes, type Priced } from '../../../src/zoo/compare/price.ts';
 import { applyRecipe, plainRecipes } from '../../../src/zoo/recipes/recipes.ts';

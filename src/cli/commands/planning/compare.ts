@@ -21,7 +21,7 @@ import { isModelName, modelEntry } from '../../../models/registry.ts';
 import { builtinOperators } from '../../../ops/builtin.ts';
 import { loadCluster } from '../../../cost/hardware/cluster.ts';
 import { COST_PRESETS } from '../../../cost/presets/presets.ts';
-import { OPTIMIZERS, type Optimizer } from '../../../cost/memory/memory.ts';
+import { OPTIMIZERS, type Optimizer } from '../../../cost/memory/state-bytes.ts';
 import { clusterText } from '../../input/cluster-file.ts';
 import { EXIT, type CliIo } from '../../output/io.ts';
 import { loadModel, type LoadOptions } from '../../input/load.ts';

@@ -1,7 +1,7 @@
 /** `plan`: takes a model, a mesh, a cluster and options, prints the first screen of the plan and writes the plan folder. */
 
 import { COST_PRESETS } from '../../../cost/presets/presets.ts';
-import { OPTIMIZERS, type Optimizer } from '../../../cost/memory/memory.ts';
+import { OPTIMIZERS, type Optimizer } from '../../../cost/memory/state-bytes.ts';
 import { ShardwrightError, suggestion } from '../../../errors.ts';
 import type { SizeValues } from '../../../graph/text/size-value.ts';
 import type { Graph } from '../../../graph/types.ts';

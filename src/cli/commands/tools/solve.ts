@@ -3,7 +3,7 @@
 import { gunzipSync } from 'node:zlib';
 import { ShardwrightError } from '../../../errors.ts';
 import { asCertificate } from '../../../plan/record/certificate.ts';
-import { NO_CHOICE, verifyCertificate } from '../../../solver/check/check.ts';
+import { NO_CHOICE, verifyCertificate } from '../../../solver/check/verify.ts';
 import { verifyDual } from '../../../solver/check/dual.ts';
 import type { ChoiceProgress, ChoiceSolution } from '../../../solver/anytime/solve-choice.ts';
 import { IopddlError, readIopddl } from '../../../solver/problem/iopddl.ts';

@@ -3,7 +3,7 @@
  * it, each in a thread of its own. What HiGHS says is never a proof; it only decides what is tried.
  */
 import { milliseconds } from '../../clock.ts';
-import { evaluate } from '../../check/check.ts';
+import { evaluate } from '../../check/verify.ts';
 import { runJob, type JobLimits } from './job.ts';
 import type { BranchTree, TreeJob } from './branch-tree.ts';
 import type { ChoiceRun, ChoiceSolution } from '../choice.ts';

@@ -1,6 +1,6 @@
 /** The question of a sweep as plain data, so that worker threads can receive it. */
 
-import type { Optimizer } from '../../../cost/memory/memory.ts';
+import type { Optimizer } from '../../../cost/memory/state-bytes.ts';
 import type { DType } from '../../../graph/types.ts';
 
 /** What a sweep over meshes and plans asks. Plain data: it is what worker threads are given. */

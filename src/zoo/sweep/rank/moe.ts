@@ -6,7 +6,7 @@
  */
 
 import type { Cluster } from '../../../cost/hardware/cluster.ts';
-import { stateBytes, defaultOptimizer, type Optimizer } from '../../../cost/memory/memory.ts';
+import { stateBytes, defaultOptimizer, type Optimizer } from '../../../cost/memory/state-bytes.ts';
 import { presetComputeCost } from '../../../cost/presets/presets.ts';
 import { internalError } from '../../../errors.ts';
 import { DTYPE_BYTES, type Graph, type Node, type ValueType } from '../../../graph/types.ts';

@@ -13,7 +13,7 @@ import type { OperatorTable } from '../../../ops/record/table.ts';
 import { backwardStart } from '../../../passes/plannable/weight-views.ts';
 import { prepare, type Prepared } from '../../../plan/prepare.ts';
 import { DEFAULT_REQUEST } from '../../../plan/request/request.ts';
-import { evaluate } from '../../../solver/check/check.ts';
+import { evaluate } from '../../../solver/check/verify.ts';
 import type { Problem } from '../../../solver/types.ts';
 import { priceRestriction } from '../../compare/price.ts';
 import { applyRecipe } from '../../recipes/recipes.ts';

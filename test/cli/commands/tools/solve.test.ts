@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { gzipSync } from 'node:zlib';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { verifyCertificate } from '../../../../src/solver/check/check.ts';
+import { verifyCertificate } from '../../../../src/solver/check/verify.ts';
 import { verifyDual, type DualCertificate } from '../../../../src/solver/check/dual.ts';
 import { readIopddl } from '../../../../src/solver/problem/iopddl.ts';
 import type { Certificate } from '../../../../src/solver/types.ts';

@@ -3,7 +3,7 @@ import { parseGraph } from '../../../src/graph/text/parse.ts';
 import { printGraph } from '../../../src/graph/text/write.ts';
 import type { Graph } from '../../../src/graph/types.ts';
 import { jointGraph } from '../../../src/passes/autodiff/joint.ts';
-import { cond } from '../../../src/trace/control/control.ts';
+import { cond } from '../../../src/trace/control/cond.ts';
 import { foriLoop, map, scan, whileLoop } from '../../../src/trace/control/loops.ts';
 import { cat } from '../../../src/trace/tensor/functional.ts';
 import { dim, spec } from '../../../src/trace/record/spec.ts';
@@ -58,7 +58,7 @@ describe('cond', () => {
     const shapes = mismatch((x) => cat([x, x.slice(0, 0, 1)]));
     expect(shapes.code).toBe('E_COND_BRANCH_MISMATCH');
     expect(shapes.message).toContain('f32[4] and f32[5]');
-    expect(shapes.message).toContain('control.test.ts:');
+    expect(shapes.message).toContain('cond.test.ts:');
     const dtypes = mismatch((x) => x.to('i64'));
     expect(dtypes.code).toBe('E_COND_BRANCH_MISMATCH');
     expect(dtypes.message).toContain('f32[4] and i64[4]');
@@ -278,7 +278,7 @@ describe('scan, map, fori', () => {
         kind: 'scan',
         policy: 'operators',
         reason: 'explicit operator',
-        position: expect.stringMatching(/control\.test\.ts:\d+:\d+/) as string,
+        position: expect.stringMatching(/cond\.test\.ts:\d+:\d+/) as string,
       },
     ]);
   });

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { parseOptimizer, stateBytes, zeroStateBytes } from '../../../src/cost/memory/memory.ts';
+import { parseOptimizer, stateBytes, zeroStateBytes } from '../../../src/cost/memory/state-bytes.ts';
 
 describe('state bytes per parameter element', () => {
   test.each([

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { STEP } from '../../../src/solver/check/certificate.ts';
-import { hashProblem, NO_CHOICE, verifyCertificate } from '../../../src/solver/check/check.ts';
+import { STEP } from '../../../src/solver/check/certificate-format.ts';
+import { hashProblem, NO_CHOICE, verifyCertificate } from '../../../src/solver/check/verify.ts';
 import { eliminationCertificate } from '../../../src/solver/search/certify.ts';
 import { solveNow } from '../../../src/solver/solve.ts';
 import type { Certificate, Problem, Solution } from '../../../src/solver/types.ts';
