@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Checks against real PyTorch, spmd_types and JAX (docs/engines.md). Takes the python3 at hand if it has all of them; otherwise
+# Checks against real PyTorch, spmd_types, JAX and transformers (docs/engines.md). Takes the python3 at hand if it has all of them; otherwise
 # makes a virtual environment once, in node_modules/.cache/engines or $SHARDWRIGHT_ENGINES, which takes what python3 has of
 # them. Arguments go to vitest.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 torch=2.13.0
-packages=("torch==$torch" numpy "spmd-types==0.3.1" "jax==0.10.2")
+packages=("torch==$torch" numpy "spmd-types==0.3.1" "jax==0.10.2" "transformers==5.23.0")
 folder=${SHARDWRIGHT_ENGINES:-node_modules/.cache/engines}
 
 # has PYTHON PACKAGE[==VERSION]...: whether it has them all, in these versions.

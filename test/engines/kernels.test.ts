@@ -3,7 +3,14 @@ import { fileURLToPath } from 'node:url';
 import { describe, expect, test } from 'vitest';
 import { kernelSamples, inputArrays, type KernelSample } from '../ops/support/kernel-calls.ts';
 import { compareSample, UNCOMPARED } from '../ops/support/kernel-check.ts';
-import { encode, readRecording, writeRecording, type RecordedResult } from '../ops/support/kernel-record.ts';
+import {
+  decode,
+  difference,
+  encode,
+  readRecording,
+  writeRecording,
+  type RecordedResult,
+} from '../ops/support/kernel-record.ts';
 import { operators } from './samples/all.ts';
 import { wireCall } from './support/wire-call.ts';
 import { askTorch } from './support/torch.ts';
@@ -30,6 +37,17 @@ const recording = {
 };
 if (process.env['SHARDWRIGHT_RECORD'] === '1') writeFileSync(FILE, writeRecording(recording));
 
+function changedResult(kept: RecordedResult, fresh: RecordedResult): boolean {
+  if ('refused' in kept || 'refused' in fresh) return JSON.stringify(kept) !== JSON.stringify(fresh);
+  return (
+    kept.results.length !== fresh.results.length ||
+    kept.results.some((was, k) => {
+      const is = fresh.results[k];
+      return was === null || is === null ? was !== is : difference(decode(is), decode(was)) !== undefined;
+    })
+  );
+}
+
 describe('kernels against PyTorch', () => {
   test('every sample agrees to 1e-9', () => {
     const wrong = kernelSamples.flatMap((s, i) => compareSample(s, answer.calls[i]) ?? []);
@@ -41,7 +59,8 @@ describe('kernels against PyTorch', () => {
     const kept = readRecording(readFileSync(FILE));
     expect(kept.torch).toBe(answer.torch);
     expect(Object.keys(kept.calls)).toEqual(Object.keys(recording.calls));
-    const changed = kernelSamples.filter((s) => JSON.stringify(kept.calls[s.text]) !== JSON.stringify(recording.calls[s.text])); // prettier-ignore
+    // Another processor rounds the last bits another way.
+    const changed = kernelSamples.filter((s) => changedResult(kept.calls[s.text], recording.calls[s.text]));
     expect(changed.map((s) => s.text)).toEqual([]);
   });
 });
