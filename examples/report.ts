@@ -1,5 +1,5 @@
 /**
- * A plan, and what its report says: the answer, what each layer waits for, and why the known plans lose. The page itself is
+ * A plan, and what its report says: the answer, what each layer waits for, and why the recipes lose. The page itself is
  * `htmlPage(report, graph, drawParameters(plan))`; here its text is printed.
  * Run: npx tsx examples/report.ts
  */
@@ -34,7 +34,7 @@ console.log('\nwhat the dearest layers wait for');
 for (const g of (report.roofline?.groups ?? []).slice(0, 5))
   console.log(`  ${g.name}: ${g.bound}, ${((g.computeSeconds + g.communicationSeconds) * 1e3).toFixed(2)} ms`);
 
-console.log('\nwhy the known plans lose');
+console.log('\nwhy the recipes lose');
 for (const p of report.zoo ?? [])
   console.log(`  ${p.name}: ${p.seconds === null ? p.reason : (p.losses[0]?.term ?? 'equal')}`);
 

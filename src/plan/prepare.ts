@@ -207,7 +207,7 @@ const ACTIVATION_NOTES = {
   report:
     'Activation memory is reported, not constrained: the memory row holds parameters, gradients, optimizer state and buffers only.',
   constraint:
-    'The budget holds the peak over time: parameters, gradients, optimizer state, activations and copies on the way.',
+    'The budget limits peak memory: parameters, gradients, optimizer state, activations and copies in flight.',
 } as const;
 
 function isPolicy(checkpoint: PlanRequest['checkpoint']): checkpoint is CheckpointPolicy {

@@ -39,7 +39,7 @@ describe('the settings of a plan', () => {
     expect(await settings(fixture('mlp'), ...ON, '--solver', 'propagate')).toContain('asked      solver propagate');
   });
 
-  it('the gap that is good enough under a budget over time is another default', async () => {
+  it('the gap that is good enough under a budget on peak memory is another default', async () => {
     const [asked, line] = await settings(fixture('mlp'), ...ON, '--activations', 'constraint');
     expect(asked).toBe('asked      activations constraint');
     expect(line).toMatch(/^defaults {3}gap 1\.00 %; /);

@@ -31,7 +31,7 @@ async function checked(graph: Graph, mesh: string, more: Partial<PlanRequest>): 
 const ffn = (): Graph => load('peers/ffn-65536');
 const ON_2D = { inputs: 'S(0)R', outputs: 'S(0)R' } as const;
 
-describe('memory over time in the plan', () => {
+describe('the memory timeline of a plan', () => {
   test('is reported by default and changes nothing else', async () => {
     const graph = load('torch/mlp/joint.expanded');
     const reported = await planFor(graph, 'dp=2,tp=2');

@@ -4,7 +4,7 @@ import type { Prepared } from '../../src/plan/prepare.ts';
 import { moved } from '../../src/plan/model/tables.ts';
 
 /**
- * Every trade of seconds against the peak over time that placements allow, by walking the program once with all states: an
+ * Every trade of seconds against peak memory that placements allow, by walking the program once with all states: an
  * exact planner that shares nothing with the solver, the rows or the search. Only fit for small programs without shared copies.
  */
 

@@ -59,7 +59,7 @@ describe('prices that are far apart', () => {
   });
 
   it('where no plan is known to be cheaper, rounding is part of the gap: the step is re-costed, nothing is optimal', async () => {
-    // Under a budget over time the cheapest plan may not fit, so that no price can be left out.
+    // Under a budget on peak memory the cheapest plan may not fit, so that no price can be left out.
     const held = { cluster: far(1e12), activations: 'constraint' } as const;
     const { proof, objective } = await planFor(load('torch/mlp/joint.expanded'), 'dp=8,tp=8', held);
     expect(proof.status).toBe('feasible');

@@ -7,7 +7,7 @@ import { load, planFor, TABLE } from './support.ts';
 // The long runs belong to `npm run test:full`.
 const FULL = process.env['SHARDWRIGHT_FULL'] === '1';
 
-test('a residual network of four blocks (joint) on 2 x 4 x 8: proven optimal, and no dearer than greed', async () => {
+test('a residual network of four blocks (joint) on 2 x 4 x 8: proven optimal, and no more expensive than greedy propagation', async () => {
   const graph = load('torch/resnet14/joint.expanded');
   const fine = await planFor(graph, 'a=2,b=4,c=8');
   expect(fine.proof).toMatchObject({ status: 'optimal', gap: 0 });

@@ -133,7 +133,7 @@ describe('progress.json', () => {
     expect((await cli('report', other, '--no-recipes')).err).toContain('not JSON');
   });
 
-  it('is not kept where a peak over time is held: many problems lead to such a plan; an earlier one goes', async () => {
+  it('is not kept where the budget limits peak memory: many problems lead to such a plan; an earlier one goes', async () => {
     const held = join(root, 'held');
     cpSync(folders[0], held, { recursive: true });
     await planInto('held', '--activations', 'constraint', '--no-recipes');

@@ -76,7 +76,7 @@ describe('11.1 time', () => {
   });
 });
 
-describe('11.1 memory over time', () => {
+describe('11.1 memory timeline', () => {
   it('the curve has the peak of the plan, and the largest tensors there', () => {
     const { memory, plan } = report;
     const timeline = plan.memory.timeline!;

@@ -230,7 +230,7 @@ describe('schedules of plans', () => {
     }
   });
 
-  it('CM-44 in program order the peak is that of memory over time, worked out by other code, byte for byte', () => {
+  it('CM-44 in program order the peak is that of the memory timeline, worked out by other code, byte for byte', () => {
     for (const name of graphs) {
       const graph = load(name);
       for (const mesh of ['d=4', 'dp=2,tp=2'])

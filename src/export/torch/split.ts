@@ -1,7 +1,7 @@
 /**
  * A per-device program as two functions. In: the lowered joint graph. Out: the calls of the forward and of the backward
  * function, and the values that the first keeps for the second. Source: the order of the program itself, which is what the
- * plan's memory over time was made of: a value that only gradients need and that stands after the first backward call is
+ * plan's memory timeline was made of: a value that only gradients need and that stands after the first backward call is
  * made in the backward function.
  */
 import { indexGraph } from '../../graph/order.ts';

@@ -53,7 +53,7 @@ export class SolverLog {
   };
 
   /**
-   * The steps up to the plan that came of them; undefined where the peak over time is held within the budget: that plan comes of
+   * The steps up to the plan that came of them; undefined where the budget limits peak memory: that plan comes of
    * many problems, some about bytes, whose steps are not its own.
    */
   incumbents({ objective, proof }: Plan): Incumbents | undefined {

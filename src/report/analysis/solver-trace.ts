@@ -3,7 +3,7 @@
 import type { Prepared } from '../../plan/prepare.ts';
 import type { Problem } from '../../solver/types.ts';
 
-/** The problem that was solved, in numbers. Incumbents over time are clock times, which no plan keeps. */
+/** The problem that was solved, in numbers. The times of incumbents are clock times; no plan keeps them. */
 export interface SolverTrace {
   /** All strategies of all nodes. */
   readonly whole: ProblemSize;

@@ -70,9 +70,9 @@ function memoryLine({ memory }: Plan): string {
   if (timeline === undefined) return `${fits ? 'fits' : 'does not fit'}: ${of} (${parts}; activations not modelled)`;
   const at = `${bytesText(timeline.peakBytes)} at ${timeline.node} (${timeline.phase}), ${bytesText(timeline.activationBytes)} of it activations`;
   if (peakBytes === timeline.peakBytes) return `${fits ? 'fits' : 'does not fit'}: ${of}, reached at ${timeline.node} (${timeline.phase}) (${parts}; activations ${bytesText(timeline.activationBytes)})`; // prettier-ignore
-  if (timeline.peakBytes <= budgetBytes) return `fits: states ${of} (${parts}); over time at most ${at}`;
+  if (timeline.peakBytes <= budgetBytes) return `fits: states ${of} (${parts}); peak memory at most ${at}`;
   const over = bytesText(timeline.peakBytes - budgetBytes);
-  return `${fits ? 'the states fit' : 'does not fit'}: ${of} (${parts}); over time it does not: ${at}, ${over} over the budget (--activations constraint, --checkpoint auto)`;
+  return `${fits ? 'the states fit' : 'does not fit'}: ${of} (${parts}); peak memory does not: ${at}, ${over} over the budget (--activations constraint, --checkpoint auto)`;
 }
 
 function timeLine({ plan, streams, roofline, tokens }: AnswerInput): string {

@@ -53,7 +53,7 @@ export async function analyse(folder: PlanFolder, operators: OperatorTable, opti
   };
   if (program === undefined || request === undefined) {
     missing.push(
-      'Roofline, timeline, memory over time, known plans, sensitivity and strategies: the graph and the request are not beside the plan.',
+      'Roofline, timeline, memory timeline, recipes, sensitivity and strategies: the graph and the request are not beside the plan.',
     );
     return { ...NOTHING, missing };
   }
@@ -97,12 +97,12 @@ export async function analyse(folder: PlanFolder, operators: OperatorTable, opti
     missing.push(`The best plan without a memory budget and on other links${steps} solved for with --what-if.`);
   } else if (solved.incumbents === null)
     missing.push(
-      'The steps of the solver: a peak over time that is held within the budget takes many problems, none of whose steps is of the plan.',
+      'The steps of the solver: a limit on peak memory takes many problems; no step of them belongs to the plan alone.',
     );
   return {
     roofline: await attempt('Roofline', () => rooflineOf(prepared, plan)),
     streams: await attempt('Timeline', () => streamsOf(program, prepared, plan, operators)),
-    memory: await attempt('Memory over time', () => memoryCurveOf(opened)),
+    memory: await attempt('Memory timeline', () => memoryCurveOf(opened)),
     known,
     nextBest:
       explain === null

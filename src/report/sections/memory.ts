@@ -9,7 +9,7 @@ import { bytesText, percentText } from '../../units.ts';
 export function memory(report: Report): Section {
   const m = report.plan.memory;
   const { timeline } = m;
-  // Where the peak over time is held within the budget, it is what the plan says of its memory.
+  // Where the budget limits peak memory, the plan's memory is that peak.
   const isHeld = timeline !== undefined && m.peakBytes === timeline.peakBytes;
   const used = m.budgetBytes > 0 ? ` (${percentText(m.peakBytes / m.budgetBytes)})` : '';
   const blocks: Block[] = [
@@ -32,13 +32,13 @@ export function memory(report: Report): Section {
   ];
   if (timeline === undefined) {
     blocks.push({ kind: 'text', soft: true, text: 'Activations are not modelled, and not in these numbers.' });
-    return { id: 'memory', title: 'Memory over time', blocks };
+    return { id: 'memory', title: 'Memory timeline', blocks };
   }
   const kinds = timeline.byKind;
   blocks.push(
     {
       kind: 'text',
-      text: `Over time the peak is ${bytesText(timeline.peakBytes)}, at ${timeline.node} (${timeline.phase}):`,
+      text: `Peak memory is ${bytesText(timeline.peakBytes)}, at ${timeline.node} (${timeline.phase}):`,
     },
     {
       kind: 'bar',
@@ -55,7 +55,7 @@ export function memory(report: Report): Section {
     },
     ...curve(report),
   );
-  return { id: 'memory', title: 'Memory over time', sheet: true, blocks };
+  return { id: 'memory', title: 'Memory timeline', sheet: true, blocks };
 }
 
 /** What a tensor is, in words. */

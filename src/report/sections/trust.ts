@@ -64,7 +64,7 @@ function incumbents({ solverTrace, run }: Report): Block[] {
   const steps = solverTrace?.incumbents ?? null;
   if (steps === null || run.incumbentSeconds === null || steps.length === 0) return [];
   return [
-    { kind: 'heading', text: 'Best plan and bound over time' },
+    { kind: 'heading', text: 'Best plan and bound by clock time' },
     {
       kind: 'text',
       text: `${solverTrace?.incumbentsFrom === 'plan' ? 'While this plan was made' : 'The problem solved again for this report, without starting points'}: the best plan so far and the proven bound. A bound may come before any plan, from the problem without its memory limit${solverTrace?.incumbentsFrom === 'plan' ? '; the first plans may be known recipes that the solver begins with' : ''}.`,

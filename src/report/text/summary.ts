@@ -36,11 +36,11 @@ export function planSummary(
   const { objective, memory, proof } = plan;
   const m = (bytes: number): string => bytesText(bytes);
   const lines = [
-    `read       ${graph.name}  ${countedText(parameters, 'parameter')}${ofThemPadding(plan.paddedParameters)}  ${countedText(graph.nodes.length + 1, 'node')}`,
+    `model      ${graph.name}  ${countedText(parameters, 'parameter')}${ofThemPadding(plan.paddedParameters)}  ${countedText(graph.nodes.length + 1, 'node')}`,
     `mesh       ${countedText(devices, 'device')} of ${plan.cluster}: ${mesh}`,
     ...settingLines({ graph, ...asked, gap: askedGap(plan.request), gapGiven: isGapGiven(plan.request) }),
     `step time  ${secondsText(objective.seconds)}   compute ${secondsText(objective.computeSeconds)}   communication ${secondsText(objective.communicationSeconds)}   (no overlap)`,
-    ...asRunLines(objective),
+    ...executedLines(objective),
     `memory     ${m(memory.peakBytes)} of ${m(memory.budgetBytes)} per device   parameters ${m(memory.parameterBytes)}   gradients ${m(memory.gradientBytes)}   optimizer ${m(memory.optimizerBytes)}   ${activationText(memory)}`,
     ...timelineLines(memory),
     `proof      ${proofText(plan)}`,
@@ -49,7 +49,7 @@ export function planSummary(
   for (const word of words) lines.push(`           ${word}`);
   if (plan.greedySeconds !== null)
     lines.push(
-      `greed      ${secondsText(plan.greedySeconds)} when the same parameters and inputs are propagated node by node (${moreText(excessOver(objective.seconds, plan.greedySeconds))})`,
+      `greedy     ${secondsText(plan.greedySeconds)} when greedy propagation extends the plan's parameters and inputs node by node (${moreText(excessOver(objective.seconds, plan.greedySeconds))})`,
     );
   if (recipes.length > 0) lines.push('', recipeTable(recipes, plan));
   lines.push('', parameterTable(plan));
@@ -57,11 +57,11 @@ export function planSummary(
   return lines.join('\n');
 }
 
-/** Where the preset charges redistributions by a formula: what communication comes to by the steps that run. */
-function asRunLines({ communicationSeconds, executedCommunicationSeconds: run }: Plan['objective']): string[] {
+/** The communication seconds of the executed collectives, where the preset charges redistributions by a formula. */
+function executedLines({ communicationSeconds, executedCommunicationSeconds: run }: Plan['objective']): string[] {
   if (run === undefined) return [];
   return [
-    `as run     communication ${secondsText(run)} by the collectives that run, ${secondsText(communicationSeconds)} as the preset's formula charges it`,
+    `executed   communication ${secondsText(run)} for the collectives that run; the preset's formula charges ${secondsText(communicationSeconds)}`,
   ];
 }
 
@@ -86,7 +86,7 @@ function timelineLines({ timeline, budgetBytes }: Plan['memory']): string[] {
   }
   const [top] = largest;
   return [
-    `over time  peak ${bytesText(peakBytes)} at ${node} (${phase})${over}`,
+    `peak       memory ${bytesText(peakBytes)} at ${node} (${phase})${over}`,
     `           ${bars.join('')}${top === undefined ? '' : `   largest there: ${top.name} ${bytesText(top.bytes)}`}`,
   ];
 }
@@ -117,5 +117,5 @@ export function recipeTable(recipes: readonly RecipeResult[], plan: Plan): strin
     const more = excessOver(plan.objective.seconds, r.seconds);
     return [r.name, secondsText(r.seconds), moreText(more), `${bytesText(r.peakBytes)} per device`];
   });
-  return tableText([['recipe', 'step time', 'to the plan', ''], ...rows], [1, 2]);
+  return tableText([['recipe', 'step time', 'vs. plan', ''], ...rows], [1, 2]);
 }

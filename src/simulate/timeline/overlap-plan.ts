@@ -23,10 +23,10 @@ export interface OverlapPlan {
   readonly rounds: number;
 }
 
-/** @throws E_USAGE where the peak over time is held within the budget, or something else than time is asked for */
+/** @throws E_USAGE where the budget limits peak memory, or the objective is not time */
 export function checkOverlap(request: PlanRequest): void {
   const other = constrainsPeakMemory(request)
-    ? 'the budget over time (--activations constraint, --checkpoint auto or two-stage)'
+    ? 'a limit on peak memory (--activations constraint, --checkpoint auto or two-stage)'
     : request.objective !== 'time'
       ? `--objective ${request.objective}`
       : request.solver === 'propagate'

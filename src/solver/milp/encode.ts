@@ -295,7 +295,7 @@ function addLinearRow(
   writer.endRow(name, -Infinity, bound >= FORBIDDEN ? Infinity : bound);
 }
 
-/** One row per maximal time of the memory over time. */
+/** One row per maximal time of the usage over time. */
 function addUsageRows(writer: Writer): void {
   const { usage } = writer.plan.problem;
   if (usage === undefined) return;

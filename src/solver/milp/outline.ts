@@ -10,7 +10,7 @@ export interface ProgramSize {
   readonly columns: number;
   readonly rows: number;
   readonly nonzeros: number;
-  /** Linear rows and rows of memory over time that some combination of values would break. */
+  /** Linear rows and rows of usage over time that some combination of values would break. */
   readonly bindingRows: number;
 }
 

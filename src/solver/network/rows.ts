@@ -1,5 +1,5 @@
 /**
- * Linear rows: memory over time becomes one row per binding time, and rows become prices.
+ * Linear rows: usage over time becomes one row per binding time, and rows become prices.
  *
  * A price is a rational numerator / 2^PRICE_BITS per unit of a row. The priced cost of a value is rounded down and the
  * priced bound is rounded up, so every choice that keeps the row pays at most its true cost: the bound stays valid.

@@ -146,7 +146,7 @@ describe('SO-37, SO-38 (descents)', () => {
     return { choice, cost: costOf(model, choice), injected: [dual.decode()], lambda: ascent.kept, marginal: dual.marginal, limit: Infinity, scale: 1 }; // prettier-ignore
   };
 
-  it('reaches the optimum of nearly all small problems with memory over time, and never less', () => {
+  it('reaches the optimum of nearly all small problems with usage over time, and never less', () => {
     let optimal = 0;
     let tried = 0;
     for (let seed = 1; seed <= 20; seed++) {

@@ -9,8 +9,8 @@ import { build, enumerate, randomProblem, type RandomOptions } from '../support.
 const CASES: readonly (readonly [string, number, number, RandomOptions])[] = [
   ['no row', 10_000, 400, { most: 12, values: 4 }],
   ['a memory row', 20_000, 400, { most: 12, values: 3, row: true }],
-  ['memory over time', 30_000, 300, { most: 10, values: 4, usage: true }],
-  ['memory over time and rows', 40_000, 100, { most: 9, values: 3, row: true, usage: true }],
+  ['usage over time', 30_000, 300, { most: 10, values: 4, usage: true }],
+  ['usage over time and rows', 40_000, 100, { most: 9, values: 3, row: true, usage: true }],
   ['units beside gigabytes', 50_000, 100, { most: 9, values: 3, row: true, usage: true, mixed: true }],
 ];
 

@@ -120,7 +120,7 @@ export function planFlags(command: Command): Command {
     .option('--solver <name>', 'auto, exact, highs, javascript-lp-solver, propagate', 'auto')
     .option(
       '--gap <fraction>',
-      'relative gap that is good enough; above it the exit code is 4 (default: 0; 1% where the peak over time is held within the budget)',
+      'relative gap that is good enough; above it the exit code is 4 (default: 0; 1% where the budget limits peak memory)',
     )
     .option(...FLAG.timeLimit)
     .option('--seed <n>', 'seed handed to the library solvers; our own engine has nothing random', '0')

@@ -7,7 +7,7 @@ const GROUPS: Readonly<Record<string, string>> = {
   'What is sought':
     'plan plans objective overlap frontier range memory optimizer edits max-regret max-dims global-batch',
   Placements: 'pin inputs outputs maps uneven cut strided unknown sharing',
-  'Memory over time': 'activations checkpoint',
+  'Peak memory': 'activations checkpoint',
   'Pipeline stages': 'pp schedule microbatches virtual',
   'The check': 'tolerance replan shrink',
   Solver: 'solver gap time-limit seed',

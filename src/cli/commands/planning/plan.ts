@@ -298,7 +298,7 @@ export function requestOf(options: PlanOptions): PlanRequest {
   if (request.activations !== undefined && request.activations !== 'constraint' && isHeldByCheckpoint(request))
     throw new ShardwrightError(
       'E_USAGE',
-      `--checkpoint ${String(request.checkpoint)} keeps the peak over time within the budget, which --activations ${request.activations} asks not to`,
+      `--checkpoint ${String(request.checkpoint)} limits peak memory to the budget, and --activations ${request.activations} does not`,
       { hint: 'leave --activations out, or give --activations constraint.' },
     );
   return request;
@@ -338,7 +338,7 @@ function notOfRecipes(request: PlanRequest, { given }: Pick<Prepared, 'given'>):
     ...(shardings !== 'ignore' && given.pins.length + given.outputs.length > 0 ? ['the shardings of the program'] : []),
     ...(inputs !== DEFAULT_REQUEST.inputs ? ['--inputs'] : []),
     ...(outputs !== DEFAULT_REQUEST.outputs ? ['--outputs'] : []),
-    ...(activations === 'constraint' ? ['the memory over time'] : []),
+    ...(activations === 'constraint' ? ['the limit on peak memory'] : []),
     ...(objective === 'parameter-memory' ? ['the least memory of parameters'] : []),
   ];
 }

@@ -49,7 +49,7 @@ export function registerSolve(program: Command, session: CliSession): void {
     .command('solve <problem>')
     .summary('the cheapest choice of an IOPDDL problem, with bound and certificate')
     .description(
-      'Solves a choice problem with memory over time (google/iopddl; JSON or gzipped JSON; `-` reads stdin).\n\nExample:\n  $ shardwright solve problem.json.gz --time-limit 60',
+      'Solves a choice problem with usage over time (google/iopddl; JSON or gzipped JSON; `-` reads stdin).\n\nExample:\n  $ shardwright solve problem.json.gz --time-limit 60',
     )
     .option(...FLAG.timeLimit)
     .option('--gap <fraction>', 'relative gap that is good enough; above it the exit code is 4', '0')

@@ -26,7 +26,7 @@ export function registerReport(program: Command, session: CliSession): void {
     .command('report <plan>')
     .summary('a plan or a comparison as one HTML file that opens from disk, or as Markdown, text, JSON or CSV')
     .description(
-      'Writes what a plan says: the answer, placements by layer, roofline and timeline, memory over time, known plans beside it, the program, proof, assumptions with sources. Also takes what `compare --json` prints.\n\nExamples:\n  $ shardwright report out/ -o report.html\n  $ shardwright report out/ --format md',
+      'Writes what a plan says: the answer, placements by layer, roofline, timeline, memory timeline, recipes, the program, proof, assumptions with sources. Also takes what `compare --json` prints.\n\nExamples:\n  $ shardwright report out/ -o report.html\n  $ shardwright report out/ --format md',
     )
     .option('-o, --output <file>', 'write a file (default: stdout)')
     .option('--format <name>', 'html, md, text, json, csv (default: by the ending of the file, else html)')
@@ -51,7 +51,7 @@ export function registerReport(program: Command, session: CliSession): void {
 export function registerSimulate(program: Command, session: CliSession): void {
   program
     .command('simulate <plan>')
-    .summary('a step of a plan over time: compute beside communication, memory, trace')
+    .summary('the timeline of one step: compute beside communication, memory, trace')
     .description(
       'Plays a plan on one device, compute and communication side by side, and says how long the step takes, what of the communication is not hidden, and how much memory is alive at once.\n\nExample:\n  $ shardwright simulate out/ --trace trace.json',
     )

@@ -1,5 +1,5 @@
 /**
- * Memory over time as rows: one per distinct set of live pieces. Rows that no choice can exceed, and rows that another
+ * Usage over time as rows: one per distinct set of live pieces. Rows that no choice can exceed, and rows that another
  * one implies, are dropped.
  */
 import type { Draft, Segment } from './draft.ts';

@@ -31,7 +31,7 @@ describe('what plan says of memory', () => {
     }
   });
 
-  it('an infeasible budget over time says how much is needed, whichever moment it is that does not fit', async () => {
+  it('an infeasible budget on peak memory says how much is needed, at whichever program point the excess is', async () => {
     const run = await cli(...RESNET, '--checkpoint', 'auto', '--memory', '300MiB');
     expect(run.code, run.err).toBe(3);
     expect(run.err).toMatch(/^E_INFEASIBLE no plan fits 300 MiB per device: none needs less than \d+ MiB, activations included\n/); // prettier-ignore
@@ -97,7 +97,7 @@ describe('what plan says of memory', () => {
     for (const activations of ['off', 'report']) {
       const both = await cli(...MLP, '--checkpoint', 'auto', '--activations', activations);
       expect(both.code).toBe(2);
-      expect(both.err).toContain(`which --activations ${activations} asks not to`);
+      expect(both.err).toContain(`--activations ${activations} does not`);
     }
     const word = await cli(...MLP, '--checkpoint', 'ful');
     expect([word.code, word.err]).toEqual([

@@ -86,7 +86,7 @@ it('an answer at the time limit is feasible with a true bound, never optimal', a
   if (result.status !== 'planned') throw new Error('infeasible');
   const { proof, objective, greedySeconds } = result.plan;
   expect(proof.status).toBe('feasible');
-  // What greed finds at once is never better than the answer.
+  // The greedy plan is never better than the answer.
   expect(objective.seconds).toBeLessThanOrEqual(greedySeconds! * (1 + 1e-9));
   expect(proof.gap).toBeGreaterThan(0);
   expect(proof.bound).toBeLessThan(objective.seconds);

@@ -91,7 +91,7 @@ describe('check-plan', () => {
     ['hosts of a mesh dim', '$.mesh[0].hosts', (p) => void (p.mesh[0].hosts = 7)],
     ['the cluster', '$.cluster', (p) => void (p.cluster = 'dgx-b200')],
     ['an assumption that is gone', '$.assumptions', (p) => void p.assumptions.shift()],
-    ['what greed costs', '$.greedySeconds', (p) => void (p.greedySeconds = 1)],
+    ['the greedy baseline', '$.greedySeconds', (p) => void (p.greedySeconds = 1)],
     ['the request beside another', '$.request.seed', (p) => void (p.request.seed = 3)],
   ])('names the field: %s', async (_, path, change) => {
     const { run, report } = await check(changed(change));
@@ -234,7 +234,7 @@ describe('plans of every kind of proof', () => {
     ['greedy propagation', 'mlp-loss', 'dp=2,tp=2', ['--solver', 'propagate'], []],
     ['a library', 'mlp-loss', 'dp=2', ['--solver', 'highs'], ['free']],
     [
-      'a budget over time',
+      'a budget on peak memory',
       'mlp-loss',
       'dp=2,tp=2',
       ['--memory', '90MB', '--activations', 'constraint'],
