@@ -52,7 +52,7 @@ export const PAGES: readonly GalleryPage[] = [
   },
   {
     name: 'compare-llama-tiny',
-    about: 'the same model compared over all meshes of 4 devices, the free optimum beside the known plans',
+    about: 'the same model compared over all meshes of 4 devices, the free optimum beside the recipes',
     make: ['compare', TINY, '--devices', '4', '--cluster', 'dgx-h100', '--quiet', '--json'],
     report: [],
     small: true,

@@ -384,7 +384,7 @@ export { modelFacts, type ModelFacts } from './zoo/recipes/model-facts.ts';
 export { partitionStages, type Partition, type PipelineUnit } from './zoo/pipeline/partition.ts';
 export { layerUnits, unsharded, type LayerUnit } from './zoo/pipeline/units.ts';
 export { formatPipelineLayout, parsePipelineLayout, type PipelineLayout } from './zoo/pipeline/layout.ts';
-export { ZOO, zooPlan, type ZooPlan } from './zoo/recipes/registry.ts';
+export { NAMED_RECIPES, namedRecipe, type NamedRecipe } from './zoo/recipes/registry.ts';
 export { einshardParameters, type EinshardParameter } from './report/text/einshard-plan.ts';
 export { annotatedProgram } from './report/analysis/program.ts';
 export { planSummary } from './report/text/summary.ts';

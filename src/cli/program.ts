@@ -3,7 +3,7 @@
 import { Command, CommanderError } from 'commander';
 import { EXIT, printer, reportError, type CliStreams } from './output/io.ts';
 import { registerHardware, registerModels } from './commands/catalogue/register.ts';
-import { registerCompare, registerZoo } from './commands/planning/register-compare.ts';
+import { registerCompare, registerRecipes } from './commands/planning/register-compare.ts';
 import { registerAudit, registerDemo, registerPlan, registerVerify } from './commands/planning/register-plan.ts';
 import { registerCheck, registerInspect, registerTrace, registerValidate } from './commands/reading/register.ts';
 import {
@@ -34,7 +34,7 @@ const COMMANDS: Readonly<Record<string, readonly ((program: Command, session: Cl
   'Use a plan:': [registerCheckPlan, registerReport, registerExplain, registerSimulate, registerDiff, registerExport],
   'Look at a program:': [registerInspect, registerTrace, registerCheck],
   'Parts of the planner by themselves:': [registerRedistribute, registerEinsum, registerEinshard, registerDraw, registerLayout, registerSolve, registerRules, registerValidate], // prettier-ignore
-  'What is built in:': [registerHardware, registerModels, registerZoo],
+  'What is built in:': [registerHardware, registerModels, registerRecipes],
 };
 
 /** Runs the command line; resolves to the exit code. Solver and report code is loaded only by the commands that need it. */

@@ -337,7 +337,7 @@ function assumptionsOf(
       `Routing is taken to be balanced: a device with a share of the experts of a grouped product (${countedText(grouped, 'node')}) is priced with that share of the tokens.`,
     );
   if (model.ceilingSeconds !== undefined)
-    list.push(`Prices above ${secondsText(model.ceilingSeconds)} are left out: a known plan takes no more in all.`);
+    list.push(`Prices above ${secondsText(model.ceilingSeconds)} are left out: a recipe costs no more in all.`);
   if (opened !== undefined)
     list.push(
       'Control flow: each body is listed once; its times count by trips, and what a loop does not change is moved before it.',

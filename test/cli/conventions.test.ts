@@ -92,7 +92,7 @@ describe('ZO-38 exit codes, each by a command of the documentation', () => {
       await cli('plan', MLP, ...ON),
       await cli('compare', MLP, '--devices', '4', '--cluster', 'dgx-h100', '--max-dims', '1'),
       await cli('hardware', 'list'),
-      await cli('zoo', 'list'),
+      await cli('recipes', 'list'),
       await cli('plan', MLP, ...ON, '--memory', '1B'),
     ];
     for (const { out, err } of runs) {

@@ -24,7 +24,7 @@ describe('help', () => {
     for (const [heading, items] of groups) expect(items.length, heading).toBeLessThanOrEqual(8);
   });
 
-  it.each(['plan', 'verify', 'audit', 'compare', 'inspect', 'zoo lint'])(
+  it.each(['plan', 'verify', 'audit', 'compare', 'inspect', 'recipes lint'])(
     'of %s has its flags in groups of at most 12, each flag in one',
     async (command) => {
       const groups = await lists(...command.split(' '));

@@ -94,8 +94,8 @@ describe('--pad-vocab', () => {
     expect(text.out).toContain('so that one graph serves all of them: 64 at tp 4 (of the parameters padding: 896)');
   });
 
-  it('ZO-15 zoo lint has nothing to say of a vocabulary that is padded for its plan', async () => {
-    const argv = ['zoo', 'lint', model, '--plan', 'tp', '--mesh', 'tp=4'] as const;
+  it('ZO-15 recipes lint has nothing to say of a vocabulary that is padded for its plan', async () => {
+    const argv = ['recipes', 'lint', model, '--plan', 'tp', '--mesh', 'tp=4'] as const;
     expect((await cli(...argv)).out).toContain('ZL07');
     const padded = await cli(...argv, '--pad-vocab', '8');
     expect(padded.out).not.toContain('ZL07');

@@ -83,7 +83,7 @@ const COMMANDS: Readonly<Record<string, { readonly args: (folder: string) => rea
     ready: (err) => err.includes('mesh 2 x 2: solving'),
   },
   audit: {
-    args: () => ['audit', TINY, '--plan', 'zoo:dp+tp', '--mesh', 'a=2,b=2', ...HARD],
+    args: () => ['audit', TINY, '--plan', 'recipe:dp+tp', '--mesh', 'a=2,b=2', ...HARD],
     ready: (err) => err.includes('solving the optimum'),
   },
   solve: {
@@ -121,7 +121,7 @@ describe('a signal', () => {
     isBestSoFar(signal, plan, folders[0]);
     expect((await cli('check-plan', folders[0])).code).toBe(0);
 
-    // Every known plan was priced before the search for the last optimum began.
+    // Every recipe was priced before the search for the last optimum began.
     expect(compare.out).toMatch(/^best {3}\S+ on /m);
     expect([compare.code, compare.err]).toEqual([4, expect.stringMatching(/d0=2,d1=2: stopped at gap|1 question not asked/)]); // prettier-ignore
 

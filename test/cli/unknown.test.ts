@@ -52,7 +52,7 @@ describe('--unknown replicate', () => {
     }
     for (const argv of [['simulate', out], ['report', out, '--format', 'md'], ['explain', out, 'odd']])
       expect((await cli(...argv)).code, argv[0]).toBe(0);
-    const audit = await cli('audit', model, '--plan', 'zoo:fsdp', '--mesh', 'd=4', ...ON, ...flag);
+    const audit = await cli('audit', model, '--plan', 'recipe:fsdp', '--mesh', 'd=4', ...ON, ...flag);
     expect(audit.code, audit.err).toBe(0);
   }); // prettier-ignore
 

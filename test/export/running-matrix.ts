@@ -1,4 +1,4 @@
-/** What is run on real PyTorch: models, meshes and known plans beside the optimum. */
+/** What is run on real PyTorch: models, meshes and recipes beside the optimum. */
 import type { PlanRequest } from '../../src/index.ts';
 
 export interface RunningCase {

@@ -1,5 +1,5 @@
 /**
- * Plans that are run on real PyTorch. In: a captured model of `test/fixtures/running`, a mesh, known plans by name. Out: the optimum
+ * Plans that are run on real PyTorch. In: a captured model of `test/fixtures/running`, a mesh, recipes by name. Out: the optimum
  * and those plans, each as what `export --target torch` writes.
  */
 import { createHash } from 'node:crypto';
@@ -11,7 +11,7 @@ import { applyRoles } from '../../src/import/complete/roles.ts';
 import { builtinOperators, DEFAULT_REQUEST, importGraph, shard, type Plan, type PlanRequest } from '../../src/index.ts';
 import { planOfChoice } from '../../src/plan/shard.ts';
 import { priceRestriction } from '../../src/zoo/compare/price.ts';
-import { applyRecipe, plainRecipes } from '../../src/zoo/recipes/recipes.ts';
+import { applyRecipe, meshRecipes } from '../../src/zoo/recipes/recipes.ts';
 
 /** Slow devices beside fast links: tiny models get plans that cut. */
 export const PAPER = JSON.stringify({
@@ -47,7 +47,7 @@ export function captureRecord(model: string): string {
   return readFileSync(fixture(`${model}.fx.txt.json`), 'utf8');
 }
 
-/** The optimum of a model on a mesh, and the known plans that it admits among those that are named. */
+/** The optimum of a model on a mesh, and the recipes that it admits among those that are named. */
 export async function runningPlans(
   model: string,
   mesh: string,
@@ -62,7 +62,7 @@ export async function runningPlans(
   const result = await shard(graph, { ...DEFAULT_REQUEST, mesh, cluster: PAPER, ...request }, { table });
   if (result.status !== 'planned') throw new Error(`${model} on ${mesh} has no plan`);
   const found: { label: string; result: typeof result }[] = [{ label: 'optimum', result }];
-  for (const recipe of plainRecipes(result.prepared.model)) {
+  for (const recipe of meshRecipes(result.prepared.model)) {
     if (!known.includes(recipe.name)) continue;
     const applied = applyRecipe(result.prepared.model, recipe);
     if ('refused' in applied) continue;

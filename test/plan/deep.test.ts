@@ -12,7 +12,7 @@ const DEEP = 'torch/llama3-8b-32l-b16/joint.expanded';
 const FULL = process.env['SHARDWRIGHT_FULL'] === '1';
 
 describe('32 layers of Llama-3 8B', () => {
-  it('8 x 8: proven optimal, inside the device memory, and no plain recipe is cheaper', async () => {
+  it('8 x 8: proven optimal, inside the device memory, and no recipe is cheaper', async () => {
     const graph = load(DEEP);
     const plan = await planFor(graph, 'dp=8,tp=8');
     expect(plan.proof.status).toBe('optimal');

@@ -30,7 +30,7 @@ describe('prices that are far apart', () => {
     expect(plan.proof).toMatchObject({ status: 'optimal', gap: 0 });
     expect(plan.proof.roundingSeconds).toBeLessThanOrEqual(MOST_ROUNDING * plan.objective.seconds);
     expect(plan.objective.seconds / near.objective.seconds - 1).toBeCloseTo(0, 7);
-    expect(plan.assumptions.join('\n')).toMatch(/Prices above .* are left out: a known plan takes no more/);
+    expect(plan.assumptions.join('\n')).toMatch(/Prices above .* are left out: a recipe costs no more/);
   });
 
   it('no recipe is cheaper than the plan, and one that needs the far links says what was left out', async () => {
@@ -43,7 +43,7 @@ describe('prices that are far apart', () => {
     for (const r of recipes)
       if (r.status === 'priced') expect(r.seconds).toBeGreaterThanOrEqual(plan.objective.seconds);
     expect(recipeTable(recipes, plan)).toMatch(
-      /FSDP \(dp\) .*prices above .*, which a known plan takes in all, are left out/,
+      /FSDP \(dp\) .*prices above .*, the cost of a whole recipe, are left out/,
     );
   });
 

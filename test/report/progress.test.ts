@@ -24,7 +24,7 @@ interface Progress {
 }
 
 let root = '';
-/** Two folders of the same request, with the plain recipes as starting points. */
+/** Two folders of the same request, with the recipes as starting points. */
 let folders: readonly string[] = [];
 beforeAll(async () => {
   root = mkdtempSync(join(tmpdir(), 'shardwright-progress-'));

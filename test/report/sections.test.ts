@@ -96,8 +96,8 @@ describe('11.1 memory timeline', () => {
   });
 });
 
-describe('11.1 against the known plans', () => {
-  it('ZO-25 in the report: no known plan that fits is faster than a proven optimum; the front falls strictly', () => {
+describe('11.1 against the recipes', () => {
+  it('ZO-25 in the report: no recipe that fits is faster than a proven optimum; the front falls strictly', () => {
     expect(report.plan.proof.status).toBe('optimal');
     const priced = report.zoo!.filter((r) => r.seconds !== null);
     expect(priced.length).toBeGreaterThan(3);

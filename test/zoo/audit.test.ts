@@ -6,11 +6,11 @@ import { changeRequest, withPins } from '../../src/plan/questions/what-if.ts';
 import { audit, type Audit } from '../../src/zoo/audit.ts';
 import { priceRestriction } from '../../src/zoo/compare/price.ts';
 import { applyRecipe } from '../../src/zoo/recipes/recipes.ts';
-import { recipeOf, zooPlan } from '../../src/zoo/recipes/registry.ts';
+import { recipeOf, namedRecipe } from '../../src/zoo/recipes/registry.ts';
 import { load, request, TABLE } from '../plan/support.ts';
 
-async function zooChoice(prepared: Prepared, name: string): Promise<Int32Array> {
-  const applied = applyRecipe(prepared.model, recipeOf(zooPlan(name))!);
+async function recipeChoice(prepared: Prepared, name: string): Promise<Int32Array> {
+  const applied = applyRecipe(prepared.model, recipeOf(namedRecipe(name))!);
   if ('refused' in applied) throw new Error(applied.refused);
   const priced = await priceRestriction(prepared, applied.restriction);
   if ('refused' in priced) throw new Error(priced.refused);
@@ -38,7 +38,7 @@ describe('audit', () => {
 
   it('what edits save adds up to the edited plan, which is not better than the bound', async () => {
     for (const name of ['hsdp', 'dp+tp', 'fsdp+tp']) {
-      const result = await audited(prepared, await zooChoice(prepared, name), 4);
+      const result = await audited(prepared, await recipeChoice(prepared, name), 4);
       expect(result.regret).toBeGreaterThan(0);
       expect(result.provenRegret).toBeGreaterThanOrEqual(result.regret);
       expect(result.edits.length).toBeGreaterThan(0);
@@ -53,7 +53,7 @@ describe('audit', () => {
   });
 
   it('the first edit of a parameter is the best of all, as pins and a solve for each of them say', async () => {
-    const choice = await zooChoice(prepared, 'fsdp+tp');
+    const choice = await recipeChoice(prepared, 'fsdp+tp');
     const result = await audited(prepared, choice, 2);
     const [activations, edit] = result.edits;
     expect(activations.node).toBe('(activations)');
@@ -92,7 +92,7 @@ describe('audit', () => {
 
   it('a plan over the budget is first made to fit', async () => {
     const small = prepare(load('torch/mlp-loss/joint.expanded'), request('dp=8', { memoryBytes: 64 * 2 ** 20 }), TABLE);
-    const choice = await zooChoice(small, 'dp');
+    const choice = await recipeChoice(small, 'dp');
     const result = await audited(small, choice, 6);
     expect(result.fits).toBe(false);
     expect(result.overBytes).toBe(stateMemory(small.model, choice).peakBytes - 64 * 2 ** 20);

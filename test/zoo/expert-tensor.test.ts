@@ -10,7 +10,7 @@ import { lint, lintPlan } from '../../src/zoo/recipes/lint.ts';
 import { expertFold } from '../../src/zoo/recipes/expert-mesh.ts';
 import { priceRestriction } from '../../src/zoo/compare/price.ts';
 import { applyRecipe } from '../../src/zoo/recipes/recipes.ts';
-import { recipeOf, zooPlan } from '../../src/zoo/recipes/registry.ts';
+import { recipeOf, namedRecipe } from '../../src/zoo/recipes/registry.ts';
 import { parseModelConfig } from '../../src/models/families.ts';
 import { meshRows } from '../../src/zoo/sweep/step/layouts.ts';
 import { parsePlans } from '../../src/zoo/sweep/plan-names.ts';
@@ -69,7 +69,7 @@ describe('experts that several devices cut between them: groups, rules, states',
       /^expert groups of ep 4 with etp 4 do not fold: dp_shard 2 x cp 1 x tp 4 = 8, and 8 mod 16 \(ep x etp\) is 8/,
     );
     const ofZoo = (expertWidth: number): string[] =>
-      lintPlan(zooPlan('tp+ep+etp'), [2, 4], { experts: 4, expertWidth }, 8).flatMap((f) =>
+      lintPlan(namedRecipe('tp+ep+etp'), [2, 4], { experts: 4, expertWidth }, 8).flatMap((f) =>
         f.severity === 'error' ? [f.code] : [],
       );
     expect(ofZoo(1408)).toEqual([]);
@@ -208,7 +208,7 @@ describe('among the plans', () => {
     expect(rows(['etp']).length).toBeGreaterThan(50);
     expect(rows(['etp'])).toEqual(rows().filter((name) => name.includes('etp=')));
     expect(rows(['fsdp+tp+sp+ep4+etp2', 'dp'])).toEqual(['fsdp+tp+sp+ep+etp dp=2,tp=8 ep=4,etp=2', 'fsdp+tp+sp+ep+etp dp=4,tp=4 ep=4,etp=2', 'dp dp=16', 'fsdp+tp+sp+ep+etp dp=8,tp=2 ep=4,etp=2'].sort((a, b) => rows().indexOf(a) - rows().indexOf(b))); // prettier-ignore
-    expect(() => parsePlans(['fsdp+tp4+etp2'])).toThrow(/no plan 'fsdp\+tp4\+etp2'/);
+    expect(() => parsePlans(['fsdp+tp4+etp2'])).toThrow(/no recipe 'fsdp\+tp4\+etp2'/);
   });
 
   it('ZL08 of a fold that is named by its sizes says which equation fails, on the meshes that cannot fold it', () => {
@@ -232,7 +232,7 @@ describe('among the plans', () => {
 
   it('ZO-25 on one graph: experts stored and used cut on both dims, a choice of the problem, the optimum not dearer', async () => {
     const prepared = prepare(load('torch/mixtral-tiny/export.readable'), request('ep=2,tp=2'), TABLE);
-    const applied = applyRecipe(prepared.model, recipeOf(zooPlan('tp+ep+etp'))!);
+    const applied = applyRecipe(prepared.model, recipeOf(namedRecipe('tp+ep+etp'))!);
     if ('refused' in applied) throw new Error(applied.refused);
     const priced = await priceRestriction(prepared, applied.restriction);
     if ('refused' in priced) throw new Error(priced.refused);
@@ -249,6 +249,6 @@ describe('among the plans', () => {
 
   it('a model without routed experts is refused by name', () => {
     const { model } = prepare(load('torch/mlp-loss/joint.expanded'), request('ep=2,tp=2'), TABLE);
-    expect(applyRecipe(model, recipeOf(zooPlan('tp+ep+etp'))!)).toHaveProperty('refused');
+    expect(applyRecipe(model, recipeOf(namedRecipe('tp+ep+etp'))!)).toHaveProperty('refused');
   });
 });

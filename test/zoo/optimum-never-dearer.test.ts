@@ -16,7 +16,7 @@ import { modelFacts } from '../../src/zoo/recipes/model-facts.ts';
 import { inputCut } from '../../src/zoo/recipes/parts.ts';
 import { priceRestriction, type Priced } from '../../src/zoo/compare/price.ts';
 import { applyRecipe } from '../../src/zoo/recipes/recipes.ts';
-import { recipeOf, ZOO, type ZooPlan } from '../../src/zoo/recipes/registry.ts';
+import { recipeOf, NAMED_RECIPES, type NamedRecipe } from '../../src/zoo/recipes/registry.ts';
 import { compareModel } from '../../src/zoo/sweep/compare-model.ts';
 import { CoreSolver } from '../../src/zoo/sweep/rank/rank-price.ts';
 import { coreRequest, type LayoutKind } from '../../src/zoo/sweep/model/layout.ts';
@@ -25,7 +25,7 @@ import { lossProgram, withBackward } from '../../src/zoo/sweep/model/representat
 import { request, TABLE } from '../plan/support.ts';
 
 /**
- * Every plan of the zoo is a feasible point of the problem whose optimum is sought, and the optimum is never dearer: models of
+ * Every recipe is a feasible point of the problem whose optimum is sought, and the optimum is never dearer: models of
  * 8 to 671 billion parameters on meshes of 8 to 4,096 devices. The whole grid takes the better part of an hour; its figures are
  * annotations (`SHARDWRIGHT_FULL=1 npx vitest run test/zoo/optimum-never-dearer.test.ts --reporter=verbose`).
  */
@@ -66,7 +66,7 @@ function twoLayers(model: ModelName, devices: number): Graph {
 }
 
 interface Point {
-  readonly zoo: ZooPlan;
+  readonly zoo: NamedRecipe;
   readonly priced: Priced;
   /** Whether the recipe leaves a variable this value. */
   readonly allows: (variable: number, value: number) => boolean;
@@ -78,7 +78,7 @@ async function pointsOf(prepared: Prepared): Promise<Point[]> {
   const { sizes } = model.space.mesh;
   const facts = modelFacts(model.graph);
   const points: Point[] = [];
-  for (const zoo of ZOO) {
+  for (const zoo of NAMED_RECIPES) {
     const recipe = recipeOf(zoo);
     if (zoo.axes.length !== sizes.length || recipe === undefined) continue;
     if (lintPlan(zoo, sizes, facts, model.cluster.devicesPerHost).some((f) => f.severity === 'error')) continue;
@@ -202,7 +202,7 @@ function ask(model: ModelName, devices: number): SweepQuestion {
   return { model, config, devices, cluster: 'dgx-h100', sequence: SEQUENCE, globalBatch: devices, cost: 'alpha-beta' };
 }
 
-describe('ZO-25 programs of data ranks: free placements against those of the zoo, in the same prices', () => {
+describe('ZO-25 programs of data ranks: free placements against those of the recipes, in the same prices', () => {
   const all = MODELS.flatMap((model) => ([[1, 8], [8, 1], [2, 4]] as const).map(([cp, tp]) => ({ model, cp, tp }))); // prettier-ignore
   const sampled = all.filter(({ model, tp }) => model === 'deepseek-v3' && tp === 8);
   it.for(FULL ? all : sampled)('$model, cp $cp, tp $tp', { timeout: 600_000 }, async ({ model, cp, tp }, { annotate }) => {
@@ -226,7 +226,7 @@ describe('ZO-25 programs of data ranks: free placements against those of the zoo
   }); // prettier-ignore
 });
 
-describe('ZO-25 compare by name: no optimum is dearer than a plan of the zoo on its mesh with its state sharding', () => {
+describe('ZO-25 compare by name: no optimum is dearer than a recipe on its mesh with its state sharding', () => {
   interface Named {
     readonly model: ModelName;
     readonly devices: number;

@@ -16,7 +16,7 @@ import { partitionStages } from '../../src/zoo/pipeline/partition.ts';
 import { bytesText } from '../../src/units.ts';
 import { priceRestriction } from '../../src/zoo/compare/price.ts';
 import { applyRecipe } from '../../src/zoo/recipes/recipes.ts';
-import { recipeOf, zooPlan } from '../../src/zoo/recipes/registry.ts';
+import { recipeOf, namedRecipe } from '../../src/zoo/recipes/registry.ts';
 import { balancedCuts } from '../../src/zoo/sweep/model/balanced-cuts.ts';
 import { Composer } from '../../src/zoo/sweep/step/compose.ts';
 import { compareModel } from '../../src/zoo/sweep/compare-model.ts';
@@ -87,7 +87,7 @@ describe('a plan put together from 3 layers is the plan of all 8', () => {
     const figures = composer.compose(priced.core, undefined, sizes, kind, tuning);
     const graph = buildModel(config, { training: true, batch: globalBatch, seq: question.sequence, table: TABLE });
     const prepared = prepare(graph, { ...DEFAULT_REQUEST, cluster: 'dgx-h100', mesh, activations: 'off' }, TABLE);
-    const applied = applyRecipe(prepared.model, recipeOf(zooPlan(name))!);
+    const applied = applyRecipe(prepared.model, recipeOf(namedRecipe(name))!);
     if ('refused' in applied) throw new Error(applied.refused);
     const whole = await priceRestriction(prepared, applied.restriction);
     if ('refused' in whole) throw new Error(whole.refused);
@@ -187,7 +187,7 @@ describe('a sweep of the small model on 8 devices', () => {
     expect(meshes.find((m) => m.mesh === 'pp=64')?.refused.map((r) => r.finding.code)).toContain('ZL09');
   });
 
-  it('ZO-39 lists the rows of the zoo, the best, the front, and why each other one loses', () => {
+  it('ZO-39 lists the rows of the recipes, the best, the front, and why each other one loses', () => {
     const plans = new Set(all.plans.map((p) => p.plan));
     for (const name of ['dp', 'zero1', 'zero2', 'fsdp', 'hsdp', 'dp+tp', 'dp+tp+sp', 'fsdp+tp+sp', 'pp+dp', 'pp+fsdp+tp+sp', 'hsdp+tp+sp'])
       expect(plans).toContain(name);
@@ -222,7 +222,7 @@ describe('a sweep of the small model on 8 devices', () => {
     }
   });
 
-  it('an optimum is at most every plan of the zoo on its mesh with its state sharding', () => {
+  it('an optimum is at most every recipe on its mesh with its state sharding', () => {
     let compared = 0;
     for (const optimum of all.plans.filter((p) => p.origin === 'ilp')) {
       const { sizes } = optimum.layout!;
@@ -244,7 +244,7 @@ describe('a sweep of the small model on 8 devices', () => {
     expect(compared).toBeGreaterThan(0);
   });
 
-  it('each program: the free optimum of the priced layers is at most every plan of the zoo on it, as one program', async () => {
+  it('each program: the free optimum of the priced layers is at most every recipe on it, as one program', async () => {
     const solver = new CoreSolver(small(), TABLE);
     const seconds = async (sizes: LayoutSizes, kind: LayoutKind): Promise<number> => {
       const priced = await solver.price(coreRequest(sizes, kind, 1));
@@ -261,7 +261,7 @@ describe('a sweep of the small model on 8 devices', () => {
     }
   }); // prettier-ignore
 
-  it('each program with the costs of its data ranks: the free optimum is at most every plan of the zoo, in the same prices', async () => {
+  it('each program with the costs of its data ranks: the free optimum is at most every recipe, in the same prices', async () => {
     const question = small({ devices: 32, globalBatch: 32 });
     const solver = new CoreSolver(question, TABLE);
     const visible = { microbatch: 1, step: 1 };
@@ -449,7 +449,7 @@ describe('a sweep of the small model on 8 devices', () => {
     expect(new Set(found.plans.map((p) => p.plan))).toEqual(new Set(['dp']));
     expect(found.plans[0].overBytes).toBe(found.plans[0].peakBytes - memoryBytes);
     expect(found.plans[0].why).toMatch(/does not fit: [\d.]+ [MG]iB over/);
-    await expect(compareModel(small(), { ...options, plans: ['dp+spp'] })).rejects.toThrow(/no plan 'dp\+spp'/);
+    await expect(compareModel(small(), { ...options, plans: ['dp+spp'] })).rejects.toThrow(/no recipe 'dp\+spp'/);
   });
 
   it('experts: expert groups fold over data and model ranks, and every rank routes its own tokens', async () => {
@@ -479,7 +479,7 @@ describe('the question of the documentation: Llama-3.1-8B on 64 H100s', () => {
   }, 60_000);
 
   // Half a minute.
-  it.skipIf(process.env.SHARDWRIGHT_FULL !== '1')('ZO-7 ZO-39 every one of 84 meshes is solved, beaten or refused with its code; every plan of the zoo, and why it is not the best (SHARDWRIGHT_FULL=1)', async () => {
+  it.skipIf(process.env.SHARDWRIGHT_FULL !== '1')('ZO-7 ZO-39 every one of 84 meshes is solved, beaten or refused with its code; every recipe, and why it is not the best (SHARDWRIGHT_FULL=1)', async () => {
     const { plans, meshes, best, pareto } = await compareModel(asked, { table: TABLE, threads: 2 });
     expect(meshes).toHaveLength(84);
     for (const mesh of meshes) {

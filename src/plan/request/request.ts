@@ -93,7 +93,7 @@ export interface PlanRequest {
    * as the model states it. Recorded so that the model can be built again, and the padding counted apart.
    */
   readonly padVocabulary?: VocabularyPadding;
-  /** Which dims of inputs are the batch and the sequence, for known plans; absent: as the program tells. */
+  /** Which dims of inputs are the batch and the sequence, for recipes; absent: as the program tells. */
   readonly inputDims?: StatedDims;
 }
 

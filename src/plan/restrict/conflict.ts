@@ -17,7 +17,7 @@ export function conflictOf(
   variableOf: (variable: number) => number = (v) => v,
 ): readonly string[] {
   const { graph, flow, ceilingSeconds } = model;
-  const expensive = ceilingSeconds === undefined ? [] : [`prices above ${secondsText(ceilingSeconds)}, which a known plan takes in all, are left out`]; // prettier-ignore
+  const expensive = ceilingSeconds === undefined ? [] : [`prices above ${secondsText(ceilingSeconds)}, the cost of a whole recipe, are left out`]; // prettier-ignore
   if (solution.emptyVariable === undefined) return [...(solution.conflict ?? []), ...expensive];
   const variable = model.variables[variableOf(solution.emptyVariable)];
   const around = 'goes with those of the nodes around it';

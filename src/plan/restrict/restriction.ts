@@ -9,8 +9,8 @@ import type { Model } from '../model/model.ts';
 const ALL = -1;
 
 /**
- * Restrictions of a model: values of variables that are taken away, and by what. A pin is a restriction; so is a recipe of
- * the zoo. Restricting never changes the model: it makes a problem of its own, and dropping the restriction restores the
+ * Restrictions of a model: values of variables that are taken away, and by what. A pin is a restriction; so is a recipe.
+ * Restricting never changes the model: it makes a problem of its own, and dropping the restriction restores the
  * earlier one exactly.
  */
 export class Restriction {

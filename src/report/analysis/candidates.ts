@@ -24,9 +24,9 @@ export interface NodeCandidates {
   readonly limits: readonly string[];
 }
 
-/** A plan that differs from this one in one step, or a known plan. */
+/** A plan that differs from this one in one step, or a recipe. */
 export interface NextBest {
-  readonly kind: 'tie' | 'one node' | 'one parameter' | 'known plan';
+  readonly kind: 'tie' | 'one node' | 'one parameter' | 'recipe';
   readonly name: string;
   /** What it takes instead. */
   readonly spec?: string;
@@ -75,9 +75,9 @@ export function parameterNodes({ prepared, plan }: Reopened): number[] {
 
 /**
  * The nearest other plans that are known without solving again: the cheapest changes of one node and of one parameter that fit,
- * with everything else as it is, and the best known plan. The second best plan of all is at most as far away as the first of these.
+ * with everything else as it is, and the best recipe. The second best plan of all is at most as far away as the first of these.
  *
- * @param known seconds of known plans that fit
+ * @param known seconds of recipes that fit
  */
 export function nextBestOf(
   explained: readonly NodeCandidates[],
@@ -91,7 +91,7 @@ export function nextBestOf(
   const parameter = nearestOf(parameters, 'one parameter', (c) => c.class === 'DEARER');
   const [best] = [...known].sort((a, b) => a.seconds - b.seconds || (a.name < b.name ? -1 : 1));
   const out = [tie, node, parameter].filter((n) => n !== undefined);
-  if (best !== undefined) out.push({ kind: 'known plan', name: best.name, deltaSeconds: best.seconds - seconds });
+  if (best !== undefined) out.push({ kind: 'recipe', name: best.name, deltaSeconds: best.seconds - seconds });
   return out.sort((a, b) => a.deltaSeconds - b.deltaSeconds);
 }
 

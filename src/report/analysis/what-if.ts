@@ -9,7 +9,7 @@ import type { Graph } from '../../graph/types.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
 import { changeRequest } from '../../plan/questions/what-if.ts';
 import { solveRestricted } from '../../zoo/compare/price.ts';
-import type { Compared } from './known-plans.ts';
+import type { Compared } from './recipes.ts';
 import { linkChanges, withLinks, type Sensitivity } from './sensitivity.ts';
 
 /** What more memory would be worth, and how little would do; states only, activations are not part of these budgets. */

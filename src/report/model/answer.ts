@@ -1,7 +1,7 @@
 /** Takes a plan with its price and memory and gives the five lines that answer the request, for every format. */
 
 import type { Plan } from '../../plan/record/types.ts';
-import type { KnownPlan } from '../analysis/known-plans.ts';
+import type { ComparedRecipe } from '../analysis/recipes.ts';
 import { stageText, type Pipeline } from '../analysis/pipeline.ts';
 import type { Roofline } from '../analysis/layers.ts';
 import type { Streams } from '../analysis/streams.ts';
@@ -10,7 +10,7 @@ import { bytesText, countText, countedText, excessOver, percentText, secondsText
 /** What the answer is made of. */
 export interface AnswerInput {
   readonly plan: Plan;
-  readonly known: readonly KnownPlan[] | null;
+  readonly known: readonly ComparedRecipe[] | null;
   readonly streams: Streams | null;
   readonly roofline: Roofline | null;
   /** Tokens of one step; null where the program does not tell. */
@@ -123,8 +123,8 @@ function againstLine({ plan, known }: AnswerInput): string {
   const priced = (known ?? []).flatMap((r) => (r.seconds === null || r.overBytes !== undefined ? [] : [{ name: r.name, seconds: r.seconds }])); // prettier-ignore
   const [best] = [...priced].sort((a, b) => a.seconds - b.seconds);
   if (best !== undefined)
-    parts.push(`best plain recipe ${best.name} ${secondsText(best.seconds)} (${more(best.seconds)})`);
-  else parts.push(known === null ? 'plain recipes were not priced' : 'no plain recipe fits');
+    parts.push(`best recipe ${best.name} ${secondsText(best.seconds)} (${more(best.seconds)})`);
+  else parts.push(known === null ? 'recipes were not priced' : 'no recipe fits');
   parts.push(
     plan.greedySeconds === null
       ? 'greedy propagation finds no plan'

@@ -7,7 +7,7 @@ import type { Plan } from '../../plan/record/types.ts';
 import type { NextBest, NodeCandidates } from '../analysis/candidates.ts';
 import type { FoldedGraph } from '../analysis/folded-graph.ts';
 import type { Incumbents } from '../analysis/incumbents.ts';
-import type { Compared, KnownPlan } from '../analysis/known-plans.ts';
+import type { Compared, ComparedRecipe } from '../analysis/recipes.ts';
 import type { Roofline } from '../analysis/layers.ts';
 import { trustOf, type Trust } from '../analysis/measured.ts';
 import type { MemoryCurve } from '../analysis/memory.ts';
@@ -53,8 +53,8 @@ export interface Report {
   readonly roofline: Roofline | null;
   readonly streams: Streams | null;
   readonly memory: MemoryCurve | null;
-  /** The plain recipes on the same problem. */
-  readonly zoo: readonly KnownPlan[] | null;
+  /** The recipes on the same problem. */
+  readonly zoo: readonly ComparedRecipe[] | null;
   readonly frontier: Compared['frontier'] | null;
   readonly nextBest: readonly NextBest[] | null;
   readonly sensitivity: readonly Sensitivity[] | null;

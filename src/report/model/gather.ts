@@ -8,7 +8,7 @@ import { reopen, type Reopened } from '../../plan/questions/explain.ts';
 import type { PlanFolder } from '../../plan/record/folder.ts';
 import { candidatesOf, nextBestOf, parameterNodes } from '../analysis/candidates.ts';
 import { foldedGraphOf } from '../analysis/folded-graph.ts';
-import { knownPlans } from '../analysis/known-plans.ts';
+import { compareRecipes } from '../analysis/recipes.ts';
 import { incumbentsOf, type WrittenProgress } from '../analysis/incumbents.ts';
 import { rooflineOf } from '../analysis/layers.ts';
 import { memoryCurveOf } from '../analysis/memory.ts';
@@ -22,7 +22,7 @@ import type { Analysis } from './data.ts';
 export interface GatherOptions {
   /** The plan made ready for questions, where somebody has done that already. */
   readonly opened?: Reopened;
-  /** Price the plain recipes anew. */
+  /** Price the recipes anew. */
   readonly recipes: boolean;
   /** What lies beside the plan as `pipeline.json`. */
   readonly pipeline?: PlanPipeline;
@@ -72,8 +72,8 @@ export async function analyse(folder: PlanFolder, operators: OperatorTable, opti
     (await attempt('Everything that is asked of the plan anew', () => reopen(plan, program, request, operators)));
   if (opened === null) return { ...NOTHING, missing };
   const { prepared } = opened;
-  const known = options.recipes ? await attempt('Plain recipes', () => knownPlans(prepared, plan)) : null;
-  if (!options.recipes) missing.push('Plain recipes: left out by --no-recipes.');
+  const known = options.recipes ? await attempt('Recipes', () => compareRecipes(prepared, plan)) : null;
+  if (!options.recipes) missing.push('Recipes: left out by --no-recipes.');
   const { pipeline: said } = options;
   const pipeline =
     said === undefined ? null : await attempt('Pipeline stages', () => pipelineAgain(opened, said, operators));

@@ -1,7 +1,7 @@
 /** Makes the section that compares a plan with recipes and with the next best plans. */
 
 import { bytes, seconds, type Block, type Section } from '../model/blocks.ts';
-import { THIS_PLAN, stateBytesOf, type KnownPlan } from '../analysis/known-plans.ts';
+import { THIS_PLAN, stateBytesOf, type ComparedRecipe } from '../analysis/recipes.ts';
 import type { NextBest } from '../analysis/candidates.ts';
 import { slowerText } from '../model/answer.ts';
 import type { Report } from '../model/data.ts';
@@ -12,13 +12,13 @@ import { bytesText, percentText, secondsText, shareOf } from '../../units.ts';
 export function against(report: Report): Section {
   return {
     id: 'against',
-    title: 'Against the known plans',
+    title: 'Against the recipes',
     sheet: true,
-    blocks: [...knownPlans(report), ...nextBest(report), ...priceOfMemory(report), ...sensitivity(report)],
+    blocks: [...recipeTable(report), ...nextBest(report), ...priceOfMemory(report), ...sensitivity(report)],
   };
 }
 
-function knownPlans(report: Report): Block[] {
+function recipeTable(report: Report): Block[] {
   const { zoo, plan } = report;
   const whole = plan.objective.seconds;
   const out: Block[] = [];
@@ -31,7 +31,7 @@ function knownPlans(report: Report): Block[] {
       svg: paretoFigure(points, plan.memory.budgetBytes, 'states per device'),
     });
   const numbers = new Map(points.map((p, k) => [p.name, k + 1]));
-  const row = (name: string, r: Pick<KnownPlan, 'seconds' | 'peakBytes'>, front: string, why: string) => {
+  const row = (name: string, r: Pick<ComparedRecipe, 'seconds' | 'peakBytes'>, front: string, why: string) => {
     const number = numbers.get(name);
     return [
       number === undefined ? '' : { text: String(number), value: number },
@@ -67,14 +67,14 @@ function knownPlans(report: Report): Block[] {
   return out;
 }
 
-function standing(r: KnownPlan, onFront: ReadonlySet<string>): string {
+function standing(r: ComparedRecipe, onFront: ReadonlySet<string>): string {
   if (r.seconds === null) return 'refused';
   if (r.overBytes !== undefined) return `does not fit, ${bytesText(r.overBytes)} over`;
   if (onFront.has(r.name)) return 'on the front';
   return r.dominatedBy === undefined ? '' : `dominated by ${r.dominatedBy}`;
 }
 
-function whyText(r: KnownPlan): string {
+function whyText(r: ComparedRecipe): string {
   if (r.seconds === null) return r.reason;
   return r.losses
     .map((l) => `${l.term} ${deltaSecondsText(l.seconds)}${l.bytes === null ? '' : ` (${deltaBytesText(l.bytes)})`}`)
@@ -114,8 +114,8 @@ function nextText({ kind, name, spec = '', deltaSeconds }: NextBest, whole: numb
       return `The cheapest dearer change of one drawn node with everything else as it is: ${name} as ${spec}, ${more}.`;
     case 'one parameter':
       return `The cheapest dearer change of one parameter with everything else as it is: ${name} as ${spec}, ${more}.`;
-    case 'known plan':
-      return `The best known plan that fits: ${name}, ${more}.`;
+    case 'recipe':
+      return `The best recipe that fits: ${name}, ${more}.`;
   }
 }
 

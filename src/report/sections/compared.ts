@@ -106,14 +106,14 @@ function proofLine({ proof, layout, origin }: ComparedPlan): string {
     return `${shallow.status} for the ${layout.pricedLayers} priced layers of a data rank (gap ${percentText(shallow.gap)}), not for the whole model${placed}`;
   if (layout !== undefined)
     return `none for the whole model: priced from ${layout.pricedLayers} of its layers${placed === '' ? '' : `${placed} than what is proven optimal for these layers alone`}`;
-  return origin === 'zoo' ? 'a plan of the zoo; no optimum is faster on the meshes that were solved' : 'none';
+  return origin === 'zoo' ? 'a recipe; no optimum is faster on the meshes that were solved' : 'none';
 }
 
 function againstLine(best: ComparedPlan, zoo: ComparedPlan | undefined): string {
-  if (zoo === undefined || zoo === best) return 'no other plan of the zoo is faster';
+  if (zoo === undefined || zoo === best) return 'no other recipe is faster';
   const where = `${zoo.plan} on ${zoo.mesh}: ${secondsText(zoo.seconds)}`;
-  if (zoo.seconds === best.seconds) return `the best plan of the zoo is as fast: ${where}`;
-  return `the best plan of the zoo is ${where} (${slowerText(zoo.seconds, best.seconds)})`;
+  if (zoo.seconds === best.seconds) return `the best recipe is as fast: ${where}`;
+  return `the best recipe is ${where} (${slowerText(zoo.seconds, best.seconds)})`;
 }
 
 function statuses({ meshes }: Comparison): string {

@@ -34,7 +34,7 @@ export function comparisonText(c: Comparison): string {
     const zoo = c.plans.find((p) => p.origin === 'zoo' && p.fits);
     if (zoo !== undefined && zoo !== best)
       lines.push(
-        `zoo    ${zoo.name} on ${zoo.mesh} is the best of the zoo, ${percentText(excessOver(best.seconds, zoo.seconds))} slower`,
+        `recipe ${zoo.name} on ${zoo.mesh} is the best recipe, ${percentText(excessOver(best.seconds, zoo.seconds))} slower`,
       );
   }
   if (c.plans.some((p) => !p.choice))

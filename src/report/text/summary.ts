@@ -11,7 +11,7 @@ import { settingLines } from '../model/settings.ts';
 import { bytesText, countedText, excessOver, percentText, secondsText, tableText } from '../../units.ts';
 
 /**
- * The first screen of a plan: what was read and asked, the answer, its proof, and the plain recipes beside it.
+ * The first screen of a plan: what was read and asked, the answer, its proof, and the recipes beside it.
  *
  * @param asked the request and the budget per device as the user gave them, where the plan is one part of the answer
  */

@@ -20,7 +20,7 @@ import { inputRoles, type InputRoles } from '../recipes/input-roles.ts';
 import { modelFacts, type ModelFacts } from '../recipes/model-facts.ts';
 import { priceRestriction, trafficOf, LATE } from './price.ts';
 import { applyRecipe } from '../recipes/recipes.ts';
-import { recipeOf, ZOO, zooPlan, type ZooPlan } from '../recipes/registry.ts';
+import { recipeOf, NAMED_RECIPES, namedRecipe, type NamedRecipe } from '../recipes/registry.ts';
 import { simulatedSeconds } from './simulated.ts';
 import { zeroFromData } from '../recipes/zero.ts';
 
@@ -52,14 +52,14 @@ export interface CompareOptions {
 }
 
 /**
- * The zoo on every mesh of some devices, beside the free optimum. Each zoo plan is solved as a restriction of the same problem, so
+ * The recipes on every mesh of some devices, beside the free optimum. Each recipe is solved as a restriction of the same problem, so
  * the optimum of its mesh can not be dearer; a mesh whose bound is above the best plan so far is not solved. The time limit is that
  * of all meshes: each gets an equal part of what is left.
  *
- * @throws E_TIME_LIMIT, E_INTERRUPTED where there is no plan by then; E_USAGE for an unknown plan, E_MESH, E_CLUSTER as `prepare`
+ * @throws E_TIME_LIMIT, E_INTERRUPTED where there is no plan by then; E_USAGE for an unknown recipe, E_MESH, E_CLUSTER as `prepare`
  */
 export async function compare(graph: Graph, options: CompareOptions): Promise<Comparison> {
-  const wanted = options.plans?.map((name) => (name === OPTIMUM ? OPTIMUM : zooPlan(name).name));
+  const wanted = options.plans?.map((name) => (name === OPTIMUM ? OPTIMUM : namedRecipe(name).name));
   const cluster = loadCluster(options.request.cluster);
   const all = meshCandidates(options.devices, cluster.devicesPerHost, options.maxDims ?? 3);
   const { slice } = options;
@@ -77,7 +77,7 @@ export async function compare(graph: Graph, options: CompareOptions): Promise<Co
     state.refused.push({
       plan: 'pp',
       mesh: `pp=${options.devices}`,
-      reason: zooPlan('pp').outside ?? 'it is not planned',
+      reason: namedRecipe('pp').outside ?? 'it is not planned',
     });
   const { request, signal } = options;
   const deadline = options.deadline ?? new Deadline(request.timeLimitSeconds, { signal });
@@ -156,7 +156,7 @@ async function compareOn(
   const { devicesPerHost } = loadCluster(request.cluster);
   const hosts = sizes.map((_, d) => groupTopology(mesh, devicesPerHost, [d]).hosts);
   const asked = (name: string): boolean => state.wanted?.includes(name) ?? true;
-  const plans = ZOO.filter((zoo) => zoo.axes.length === sizes.length && zoo.name !== 'pp' && asked(zoo.name));
+  const plans = NAMED_RECIPES.filter((zoo) => zoo.axes.length === sizes.length && zoo.name !== 'pp' && asked(zoo.name));
   if (plans.length === 0 && !asked(OPTIMUM)) {
     state.meshes.push({ mesh: mesh.text, hosts, status: 'not asked' });
     return;
@@ -203,7 +203,7 @@ async function compareOn(
   }
   const { objective, proof, memory } = result.plan;
   if (proof.status === 'optimal' && objective.seconds > bestHere * (1 + 1e-9))
-    throw internalError(`the optimum of ${mesh.text} costs ${objective.seconds} s, a plan of the zoo ${bestHere} s`);
+    throw internalError(`the optimum of ${mesh.text} costs ${objective.seconds} s, a recipe ${bestHere} s`);
   state.incumbent = Math.min(state.incumbent, objective.seconds);
   state.meshes.push({ mesh: mesh.text, hosts, status: 'solved', boundSeconds: proof.bound });
   state.raw.push({
@@ -223,7 +223,7 @@ async function compareOn(
 
 async function priceZoo(
   prepared: Prepared,
-  zoo: ZooPlan,
+  zoo: NamedRecipe,
   { inputs, facts }: { readonly inputs: InputRoles; readonly facts: ModelFacts },
   state: State,
   deadline: Deadline,
@@ -241,7 +241,7 @@ async function priceZoo(
     return undefined;
   }
   const stage = zoo.name === 'zero1' ? 1 : zoo.name === 'zero2' ? 2 : undefined;
-  const recipe = recipeOf(stage === undefined ? zoo : zooPlan('dp'));
+  const recipe = recipeOf(stage === undefined ? zoo : namedRecipe('dp'));
   if (recipe === undefined) {
     refuse(zoo.outside ?? 'it is not planned');
     return undefined;

@@ -1,10 +1,10 @@
-/** Prices the plain recipes of one mesh on the problem of a plan; each price is that of a choice of the full problem. */
+/** Prices the recipes of one mesh on the problem of a plan; each price is that of a choice of the full problem. */
 
 import { leastMemoryBound } from '../../plan/memory/least-memory.ts';
 import type { Prepared } from '../../plan/prepare.ts';
 import { inputRoles } from '../recipes/input-roles.ts';
 import { solveRestricted, LATE } from './price.ts';
-import { applyRecipe, plainRecipes } from '../recipes/recipes.ts';
+import { applyRecipe, meshRecipes } from '../recipes/recipes.ts';
 import { weightRoles } from '../recipes/weights.ts';
 import type { Deadline } from '../../plan/request/deadline.ts';
 
@@ -19,13 +19,13 @@ export type RecipeResult =
     }
   | { readonly status: 'refused'; readonly name: string; readonly reason: string };
 
-/** Prices the plain recipes of the mesh. Each is a choice of the full problem, so none can be cheaper than the optimum. */
+/** Prices the recipes of the mesh. Each is a choice of the full problem, so none can be cheaper than the optimum. */
 export async function priceRecipes(prepared: Prepared, deadline?: Deadline): Promise<RecipeResult[]> {
   const { model } = prepared;
   const results: RecipeResult[] = [];
   const roles = weightRoles(model.graph, model.flow);
   const inputs = inputRoles(model);
-  for (const recipe of plainRecipes(model, inputs)) {
+  for (const recipe of meshRecipes(model, inputs)) {
     const applied = applyRecipe(model, recipe, roles, inputs);
     if ('refused' in applied) {
       results.push({ status: 'refused', name: recipe.name, reason: applied.refused });

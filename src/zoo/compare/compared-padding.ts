@@ -4,7 +4,7 @@ import type { ModelConfig } from '../../models/families.ts';
 import { vocabularyPadding } from '../../models/vocabulary.ts';
 import type { ComparedPadding, Comparison } from './comparison.ts';
 import { meshCandidates } from './meshes.ts';
-import { ZOO, zooPlan } from '../recipes/registry.ts';
+import { NAMED_RECIPES, namedRecipe } from '../recipes/registry.ts';
 
 /**
  * The padding of a model for each number of tensor ranks; undefined where none is asked for.
@@ -37,7 +37,7 @@ export function mergedPadding(pieces: readonly Pick<Comparison, 'padding'>[]): C
  * optimum may cut a vocabulary over any mesh dim.
  *
  * @param plans names of plans; absent: all of them
- * @throws E_USAGE for an unknown plan, E_MESH for a wrong number of devices
+ * @throws E_USAGE for an unknown recipe, E_MESH for a wrong number of devices
  */
 export function mostTensorRanks(
   devices: number,
@@ -46,12 +46,12 @@ export function mostTensorRanks(
   plans?: readonly string[],
 ): number {
   const isFree = plans?.includes('optimum') ?? true;
-  const wanted = plans?.filter((name) => name !== 'optimum').map((name) => zooPlan(name).name);
+  const wanted = plans?.filter((name) => name !== 'optimum').map((name) => namedRecipe(name).name);
   let most = 1;
   for (const { sizes, refused } of meshCandidates(devices, devicesPerHost, maxDims)) {
     if (refused !== undefined) continue;
     if (isFree) most = Math.max(most, ...sizes);
-    for (const { name, axes } of ZOO)
+    for (const { name, axes } of NAMED_RECIPES)
       if (axes.length === sizes.length && axes.includes('tp') && (wanted?.includes(name) ?? true))
         most = Math.max(most, sizes[axes.indexOf('tp')]);
   }

@@ -103,7 +103,7 @@ export interface ComparedLayout {
   readonly pointToPointBytes: number;
   /** Layers that were priced; the others are written alike. */
   readonly pricedLayers: number;
-  /** Of a free plan: the plan of the zoo whose placements it has, because they are cheaper in all. */
+  /** Of a free plan: the recipe whose placements it has, because they are cheaper in all. */
   readonly placements?: string;
   /** Of a free plan: what was proven of the program of the priced layers, not of the whole model. */
   readonly shallowProof?: { readonly status: string; readonly bound: number; readonly gap: number; readonly objective: number }; // prettier-ignore

@@ -7,7 +7,7 @@ import { bytesText } from '../../units.ts';
 import { ShardwrightError } from '../../errors.ts';
 import { expertGroups, fillSizes, foldProblem, type FoldedSizes } from './expert-mesh.ts';
 import type { ModelFacts } from './model-facts.ts';
-import type { ZooPlan } from './registry.ts';
+import type { NamedRecipe } from './registry.ts';
 
 /** What the linter has to say about a plan: an error stops it, a warning costs something, an info names a simpler plan. */
 export interface Finding {
@@ -273,9 +273,9 @@ function lintExperts(
   else say('ZL08', 'error', `${why}; no ep fits, valid values of etp: ${etps.join(', ')}`, values, near(etps, etp));
 }
 
-/** A zoo plan on a mesh: `sizes` of its axes, outermost first. */
+/** A recipe on a mesh: `sizes` of its axes, outermost first. */
 export function lintPlan(
-  zoo: ZooPlan,
+  zoo: NamedRecipe,
   sizes: readonly number[],
   facts: ModelFacts,
   devicesPerHost: number,

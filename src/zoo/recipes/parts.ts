@@ -1,5 +1,5 @@
 /**
- * The plain recipes that people write by hand, each as restrictions on the same problem that the optimizer solves: what a
+ * The recipes that people write by hand, each as restrictions on the same problem that the optimizer solves: what a
  * recipe fixes is taken from it, everything else is still chosen as cheaply as possible, and both are priced by one model.
  *
  * A recipe gives every mesh dim one part:

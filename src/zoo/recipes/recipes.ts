@@ -1,4 +1,4 @@
-/** Lists the plain recipes of a mesh and turns one into restrictions of a planning problem. */
+/** Lists the recipes of a mesh and turns one into restrictions of a planning problem. */
 
 import { isPartialCode, REPLICATE_CODE, shardCode, type ShardingSpace } from '../../mesh/sharding/space.ts';
 import type { Model } from '../../plan/model/model.ts';
@@ -18,10 +18,10 @@ export type { Part, Recipe } from './parts.ts';
 export type AppliedRecipe = { readonly restriction: Restriction } | { readonly refused: string };
 
 /**
- * The plain recipes of a mesh, in a fixed order: data dims are taken from the outside, the tensor or sequence dim is the
+ * The recipes of a mesh, in a fixed order: data dims are taken from the outside, the tensor or sequence dim is the
  * innermost. Those of a sequence dim are there where the program can be cut along it.
  */
-export function plainRecipes(model: Model, inputs: InputRoles = inputRoles(model)): Recipe[] {
+export function meshRecipes(model: Model, inputs: InputRoles = inputRoles(model)): Recipe[] {
   const { dims } = model.space.mesh;
   const n = dims.length;
   const recipes: Recipe[] = [];

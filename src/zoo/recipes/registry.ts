@@ -1,5 +1,5 @@
 /**
- * The recipes that `compare --plans` knows, by name: the part that each mesh axis plays and the words that `zoo list`
+ * The recipes that `compare --plans` knows, by name: the part that each mesh axis plays and the words that `recipes list`
  * prints.
  */
 
@@ -7,14 +7,14 @@ import { ShardwrightError, suggestion } from '../../errors.ts';
 import type { Part, Recipe } from './recipes.ts';
 
 /**
- * The zoo: parallelism strategies that people compose by hand, by the names that `compare --plans` takes. A plan has axes, outermost
- * first, and gives each a part; the words of a plan are those of its row in `zoo list`.
+ * A recipe by the name that `compare --plans` takes: a parallelism strategy that people compose by hand. It has axes, outermost
+ * first, and gives each a part; the words are those of its row in `recipes list`.
  */
-export interface ZooPlan {
+export interface NamedRecipe {
   readonly name: string;
   /** Names of its mesh dims, outermost first. */
   readonly axes: readonly string[];
-  /** What each axis does; absent for a plan that is no choice of the planning problem. */
+  /** What each axis does; absent for a recipe that is no choice of the planning problem. */
   readonly parts?: readonly Part[];
   /** Why it has no parts. */
   readonly outside?: string;
@@ -33,21 +33,21 @@ const plan = (
   name: string,
   axes: readonly string[],
   parts: readonly Part[],
-  words: Pick<ZooPlan, 'shards' | 'forward' | 'backward' | 'step'> & { readonly reuses?: string },
-): ZooPlan => ({ name, axes, parts, ...words, reuses: words.reuses ?? 'none' });
+  words: Pick<NamedRecipe, 'shards' | 'forward' | 'backward' | 'step'> & { readonly reuses?: string },
+): NamedRecipe => ({ name, axes, parts, ...words, reuses: words.reuses ?? 'none' });
 
 const TENSOR = 'heads, MLP width and vocabulary in column and row pairs';
 const DATA_STEP = 'all_reduce of gradients over dp';
 const FSDP_WORDS = 'all_gather of parameters, reduce_scatter of gradients';
 
-export const ZOO: readonly ZooPlan[] = [
+export const NAMED_RECIPES: readonly NamedRecipe[] = [
   plan('dp', ['dp'], ['data'], {
     shards: 'batch',
     forward: 'none',
     backward: 'none',
     step: DATA_STEP,
   }),
-  ...(['zero1', 'zero2'] as const).map((name): ZooPlan => ({
+  ...(['zero1', 'zero2'] as const).map((name): NamedRecipe => ({
     name,
     axes: ['dp'],
     outside: ONE_PLACEMENT,
@@ -197,7 +197,7 @@ export const ZOO: readonly ZooPlan[] = [
   },
 ];
 
-/** Other names of the same plans. */
+/** Other names of the same recipes. */
 const ALIASES: Readonly<Record<string, string>> = {
   ddp: 'dp',
   zero3: 'fsdp',
@@ -206,23 +206,23 @@ const ALIASES: Readonly<Record<string, string>> = {
   'zero-3': 'fsdp',
 };
 
-/** Whether the zoo has a plan of this name, or of this other name. */
-export function isZooName(name: string): boolean {
-  return Object.hasOwn(ALIASES, name) || ZOO.some((p) => p.name === name);
+/** Whether a recipe has this name or this alias. */
+export function isRecipeName(name: string): boolean {
+  return Object.hasOwn(ALIASES, name) || NAMED_RECIPES.some((p) => p.name === name);
 }
 
-/** @throws E_USAGE, with the nearest names, for a name that the zoo does not have */
-export function zooPlan(name: string): ZooPlan {
+/** @throws E_USAGE, with the nearest names, for a name that no recipe has */
+export function namedRecipe(name: string): NamedRecipe {
   const wanted = (Object.hasOwn(ALIASES, name) ? ALIASES[name] : undefined) ?? name;
-  const found = ZOO.find((p) => p.name === wanted);
+  const found = NAMED_RECIPES.find((p) => p.name === wanted);
   if (found === undefined)
-    throw new ShardwrightError('E_USAGE', `the zoo has no plan '${name}'`, {
-      hint: suggestion(name, [...ZOO.map((p) => p.name), ...Object.keys(ALIASES)], 'plans'),
+    throw new ShardwrightError('E_USAGE', `there is no recipe '${name}'`, {
+      hint: suggestion(name, [...NAMED_RECIPES.map((p) => p.name), ...Object.keys(ALIASES)], 'recipes'),
     });
   return found;
 }
 
-/** The plan as a recipe: restrictions on a planning problem whose mesh has as many dims as the plan has axes. */
-export function recipeOf(found: ZooPlan): Recipe | undefined {
+/** The parts of a recipe, for a planning problem whose mesh has as many dims as the recipe has axes. */
+export function recipeOf(found: NamedRecipe): Recipe | undefined {
   return found.parts === undefined ? undefined : { name: found.name, parts: found.parts };
 }

@@ -9,15 +9,15 @@ import type { SweepResult } from './sweep.ts';
 
 /** Model dims on which the free optimum is sought: those of the best plans. */
 const PROGRAMS = 3;
-/** Plans of the zoo whose model dims are set free. */
+/** Recipes whose model dims are set free. */
 const ROWS = 64;
 
 /**
  * The free optimum on the model dims of the best plans: every tensor of a data rank's program may lie as it likes over them, and
  * stages and data ranks are as the plan has them. It is solved for the priced layers with what the data ranks of the best of these
- * plans add to each parameter; memory, stages and overlap inside the program are not in that problem, so in all a plan of the zoo
+ * plans add to each parameter; memory, stages and overlap inside the program are not in that problem, so in all a recipe
  * on the same mesh with the same state sharding may be cheaper. Its placements are choices of the same program: the optimum then
- * has them, and is never dearer than a plan of the zoo beside it.
+ * has them, and is never dearer than a recipe beside it.
  */
 export async function withOptima(
   result: SweepResult,

@@ -1,7 +1,7 @@
 /** Parses the plan names of `compare --plans` and gives a test for the layouts of a sweep. */
 
 import { ShardwrightError, suggestion } from '../../errors.ts';
-import { ZOO } from '../recipes/registry.ts';
+import { NAMED_RECIPES } from '../recipes/registry.ts';
 import type { AskedPlans } from './step/layouts.ts';
 import { STATE_MODES } from './model/zero-mode.ts';
 import type { Fold } from './rank/moe.ts';
@@ -43,8 +43,8 @@ export function parsePlans(names: readonly string[] | undefined): WantedPlans {
     });
     const unknown = parts.find((part) => !PARTS.some((p) => p === part));
     if (unknown !== undefined)
-      throw new ShardwrightError('E_USAGE', `the zoo has no plan '${name}'`, {
-        hint: suggestion(name, [...ZOO.map((p) => p.name), ...PARTS, ...Object.keys(ALIASES)], 'plans'),
+      throw new ShardwrightError('E_USAGE', `there is no recipe '${name}'`, {
+        hint: suggestion(name, [...NAMED_RECIPES.map((p) => p.name), ...PARTS, ...Object.keys(ALIASES)], 'recipes'),
       });
     // A part of size 1 is none: the plan has its plain name.
     const shown = parts.filter((part) => !((part === 'ep' || part === 'etp') && fold[part] === 1));

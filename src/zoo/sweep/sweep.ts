@@ -78,7 +78,7 @@ const MICROBATCHES = [1, 2, 4] as const;
 const CUTS_BETWEEN_LINES = 500;
 
 /**
- * Prices the zoo on every mesh of the devices. Programs of data ranks are priced in the order of their lower bounds; those whose
+ * Prices the recipes on every mesh of the devices. Programs of data ranks are priced in the order of their lower bounds; those whose
  * bound is above the best plan that fits are left out, and so are the meshes that need them.
  */
 export async function sweep(options: SweepOptions): Promise<SweepResult> {
@@ -140,7 +140,7 @@ class Sweep {
         const next = open.shift();
         if (next === undefined) break;
         const cut = cutText(next.request);
-        // Every way to cut the program is priced at least once, so that each plan of the zoo is among the answers.
+        // Every way to cut the program is priced at least once, so that each recipe is among the answers.
         const known = this.options.exhaustive === true || this.cores.has(coreKey(next.request)) || !cuts.has(cut);
         if (next.bound >= this.pricer.incumbent && !known) beaten.set(coreKey(next.request), next.bound);
         else {
@@ -285,7 +285,7 @@ class Sweep {
     return microbatchesOfAll * (compute / ways + moved);
   }
 
-  /** Seconds of a layer's collectives on the model dims that a plan of the zoo has at least. */
+  /** Seconds of a layer's collectives on the model dims that a recipe has at least. */
   private leastCollectives({ axes, microbatch }: CoreRequest): number {
     const { question, config, cluster } = this.options;
     const { shape } = config.architecture;

@@ -59,7 +59,7 @@ export async function whatIf(
   return out;
 }
 
-/** What is priced again of a plan: of an optimum with the placements of the zoo, the plan of the zoo. */
+/** What is priced again of a plan: of an optimum with the placements of a recipe, that recipe. */
 function zooRow({ row, like }: PricedRow): LayoutRow {
   return like ?? row;
 }

@@ -60,7 +60,7 @@ describe('a comparison of the MLP on 8 devices', () => {
   let all: Comparison;
   beforeAll(async () => void (all = await run()), 60_000);
 
-  it('ZO-25 the optimum of a mesh is at most every plan of the zoo on it', () => {
+  it('ZO-25 the optimum of a mesh is at most every recipe on it', () => {
     const sizes = (mesh: string): string => mesh.replace(/[a-z_]\w*=/g, '');
     const optima = all.plans.filter((p) => p.origin === 'ilp');
     expect(optima).toHaveLength(4);

@@ -9,7 +9,7 @@ import { trace } from '../../../src/trace/trace.ts';
 import { graphInputRoles } from '../../../src/zoo/recipes/input-roles.ts';
 import { lintPlan } from '../../../src/zoo/recipes/lint.ts';
 import { modelFacts } from '../../../src/zoo/recipes/model-facts.ts';
-import { zooPlan } from '../../../src/zoo/recipes/registry.ts';
+import { namedRecipe } from '../../../src/zoo/recipes/registry.ts';
 import { load, TABLE } from '../../plan/support.ts';
 
 /**
@@ -98,13 +98,13 @@ describe('batch and sequence dims of inputs', () => {
   });
 });
 
-describe('known plans by the roles of inputs', () => {
+describe('recipes by the roles of inputs', () => {
   it('features are no sequence: 13 of them make no finding ZL06', () => {
     const facts = modelFacts(load('torch/dlrm/joint.expanded'));
     expect(facts).toMatchObject({ batch: 64 });
     expect(facts).not.toHaveProperty('sequence');
     for (const name of ['dp+tp+sp', 'dp+cp'])
-      expect(lintPlan(zooPlan(name), [2, 2], facts, 8).map((f) => f.code)).not.toContain('ZL06');
+      expect(lintPlan(namedRecipe(name), [2, 2], facts, 8).map((f) => f.code)).not.toContain('ZL06');
   });
 
   it('DLRM runs data parallel over its samples, and is offered no Megatron', async () => {

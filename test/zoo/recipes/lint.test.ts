@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { lint, lintPlan, type LintInput } from '../../../src/zoo/recipes/lint.ts';
 import { modelFacts, type ModelFacts } from '../../../src/zoo/recipes/model-facts.ts';
-import { zooPlan } from '../../../src/zoo/recipes/registry.ts';
+import { namedRecipe } from '../../../src/zoo/recipes/registry.ts';
 import { load } from '../../plan/support.ts';
 
 const LLAMA: ModelFacts = {
@@ -90,7 +90,7 @@ describe('experts and sizes', () => {
   });
 });
 
-describe('a zoo plan and a graph', () => {
+describe('a recipe and a graph', () => {
   it('sizes are read off the graph', () => {
     expect(modelFacts(load('torch/llama3-8b-2l-b16/joint.expanded'))).toEqual({
       batch: 16,
@@ -106,7 +106,7 @@ describe('a zoo plan and a graph', () => {
 
   it('ZO-16 axes of a plan are what the rules look at', () => {
     const lintOf = (name: string, sizes: number[], facts: ModelFacts): string[] =>
-      lintPlan(zooPlan(name), sizes, facts, 8).map((f) => f.code);
+      lintPlan(namedRecipe(name), sizes, facts, 8).map((f) => f.code);
     expect(lintOf('dp+ulysses', [2, 8], { heads: 4 })).toEqual(['ZL05']);
     expect(lintOf('dp+cp', [2, 8], { heads: 4, sequence: 8192 })).toEqual([]);
     expect(lintOf('hsdp', [4, 4], { batch: 8 })).toEqual(['ZL02']);

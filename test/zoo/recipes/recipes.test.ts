@@ -3,7 +3,7 @@ import { decode } from '../../../src/plan/record/decode.ts';
 import { prepare } from '../../../src/plan/prepare.ts';
 import { solve } from '../../../src/solver/solve.ts';
 import { priceRecipes } from '../../../src/zoo/compare/compare.ts';
-import { applyRecipe, plainRecipes, type Part } from '../../../src/zoo/recipes/recipes.ts';
+import { applyRecipe, meshRecipes, type Part } from '../../../src/zoo/recipes/recipes.ts';
 import { load, planFor, request, TABLE } from '../../plan/support.ts';
 
 async function recipePlan(model: string, mesh: string, parts: readonly Part[]): Promise<ReturnType<typeof decode>> {
@@ -92,7 +92,7 @@ describe('PL-160 no recipe is cheaper than the optimum', () => {
 
   it('every mesh has its recipes, in a fixed order', () => {
     const { model } = prepare(load('torch/mlp/joint.expanded'), request('a=2,b=2'), TABLE);
-    expect(plainRecipes(model).map((r) => r.name)).toEqual([
+    expect(meshRecipes(model).map((r) => r.name)).toEqual([
       'replicated',
       'data parallel (a+b)',
       'FSDP (a)',

@@ -13,12 +13,12 @@ import { evaluate } from '../../../src/solver/check/verify.ts';
 import { dataBytes, fsdpBytes } from '../../support/parallelism-bytes.ts';
 import { priceRestriction, trafficOf, type Priced } from '../../../src/zoo/compare/price.ts';
 import { applyRecipe } from '../../../src/zoo/recipes/recipes.ts';
-import { recipeOf, ZOO, zooPlan } from '../../../src/zoo/recipes/registry.ts';
+import { recipeOf, NAMED_RECIPES, namedRecipe } from '../../../src/zoo/recipes/registry.ts';
 import { load, request, TABLE } from '../../plan/support.ts';
 import { memoryFront } from '../memory-front.ts';
 
 async function priceZoo(prepared: Prepared, name: string): Promise<Priced | { readonly refused: string }> {
-  const recipe = recipeOf(zooPlan(name));
+  const recipe = recipeOf(namedRecipe(name));
   if (recipe === undefined) return { refused: 'outside' };
   const applied = applyRecipe(prepared.model, recipe);
   return 'refused' in applied ? applied : priceRestriction(prepared, applied.restriction);
@@ -30,7 +30,7 @@ async function zooPlanned(prepared: Prepared, name: string): Promise<Decoded & {
   return { ...decode(prepared.model, priced.choice), priced };
 }
 
-describe('ZO-25 PL-160 every plan of the zoo is a choice of the problem, and the optimum is never dearer', () => {
+describe('ZO-25 PL-160 every recipe is a choice of the problem, and the optimum is never dearer', () => {
   /** Graph, mesh, and the plans that at least are a choice. */
   const asked: readonly (readonly [string, string, number])[] = [
     ['torch/mlp-loss/joint.expanded', 'a=8', 3],
@@ -54,7 +54,7 @@ describe('ZO-25 PL-160 every plan of the zoo is a choice of the problem, and the
     it(`${model} on ${mesh}`, async () => {
       const prepared = prepare(load(model), request(mesh), TABLE);
       const { model: m, collectives } = prepared;
-      const plans = ZOO.filter((z) => z.axes.length === m.space.meshRank);
+      const plans = NAMED_RECIPES.filter((z) => z.axes.length === m.space.meshRank);
       const priced: Priced[] = [];
       for (const { name } of plans) {
         const found = await priceZoo(prepared, name);
@@ -239,13 +239,13 @@ describe('what a plan sends is what its closed form says', () => {
 
 describe('the registry', () => {
   it('ZO-37 a name that is nearly one is told', () => {
-    expect(() => zooPlan('fspd')).toThrow(expect.objectContaining({ details: { hint: "did you mean 'fsdp'?" } }));
-    expect(zooPlan('zero3')).toBe(zooPlan('fsdp'));
+    expect(() => namedRecipe('fspd')).toThrow(expect.objectContaining({ details: { hint: "did you mean 'fsdp'?" } }));
+    expect(namedRecipe('zero3')).toBe(namedRecipe('fsdp'));
   });
 
   it('names are unique, and every plan has a part for every axis or a reason', () => {
-    expect(new Set(ZOO.map((z) => z.name)).size).toBe(ZOO.length);
-    for (const z of ZOO) {
+    expect(new Set(NAMED_RECIPES.map((z) => z.name)).size).toBe(NAMED_RECIPES.length);
+    for (const z of NAMED_RECIPES) {
       if (z.parts === undefined) expect(z.outside).toMatch(/\w/);
       else expect(z.parts).toHaveLength(z.axes.length);
     }

@@ -7,7 +7,7 @@ import { planMemoryTimeline } from '../../../src/plan/record/memory-timeline.ts'
 import { prepare, type Prepared } from '../../../src/plan/prepare.ts';
 import { priceRestriction, ringBytes } from '../../../src/zoo/compare/price.ts';
 import { applyRecipe } from '../../../src/zoo/recipes/recipes.ts';
-import { recipeOf, zooPlan } from '../../../src/zoo/recipes/registry.ts';
+import { recipeOf, namedRecipe } from '../../../src/zoo/recipes/registry.ts';
 import { request, TABLE } from '../../plan/support.ts';
 
 const [HIDDEN, SEQUENCE, WAYS] = [2048, 4096, 4];
@@ -30,7 +30,7 @@ interface Planned {
 }
 
 async function planned(prepared: Prepared, name: string): Promise<Planned> {
-  const applied = applyRecipe(prepared.model, recipeOf(zooPlan(name))!);
+  const applied = applyRecipe(prepared.model, recipeOf(namedRecipe(name))!);
   if ('refused' in applied) throw new Error(applied.refused);
   const priced = await priceRestriction(prepared, applied.restriction);
   if ('refused' in priced) throw new Error(priced.refused);

@@ -7,14 +7,14 @@ import { verify } from '../../../src/simulate/verify.ts';
 import { evaluate } from '../../../src/solver/check/verify.ts';
 import { contextBytes, ulyssesBytes } from '../../support/parallelism-bytes.ts';
 import { priceRestriction, ringBytes, type Priced } from '../../../src/zoo/compare/price.ts';
-import { applyRecipe, plainRecipes } from '../../../src/zoo/recipes/recipes.ts';
+import { applyRecipe, meshRecipes } from '../../../src/zoo/recipes/recipes.ts';
 import { load, request, TABLE } from '../../plan/support.ts';
 
 const sequenceNames = ({ model }: Prepared): string[] =>
-  plainRecipes(model).flatMap(({ name }) => (/context|Ulysses/.test(name) ? [name] : []));
+  meshRecipes(model).flatMap(({ name }) => (/context|Ulysses/.test(name) ? [name] : []));
 
 async function priced(prepared: Prepared, name: string): Promise<Priced> {
-  const recipe = plainRecipes(prepared.model).find((r) => r.name === name);
+  const recipe = meshRecipes(prepared.model).find((r) => r.name === name);
   if (recipe === undefined) throw new Error(`no recipe ${name}`);
   const applied = applyRecipe(prepared.model, recipe);
   if ('refused' in applied) throw new Error(applied.refused);
@@ -23,7 +23,7 @@ async function priced(prepared: Prepared, name: string): Promise<Priced> {
   return found;
 }
 
-describe('plain recipes of a sequence dim are listed where a program can be cut along it', () => {
+describe('recipes of a sequence dim are listed where a program can be cut along it', () => {
   const named = (model: string, mesh: string, more: Partial<PlanRequest> = {}): string[] =>
     sequenceNames(prepare(load(model), request(mesh, more), TABLE));
 
@@ -54,7 +54,7 @@ describe('plain recipes of a sequence dim are listed where a program can be cut 
     ['FSDP (a) + Ulysses (a)', 'the 4 heads of attention (_scaled_dot_product_flash_attention_for_cpu) cannot be cut 8 ways'], // prettier-ignore
   ])('what the sizes do not admit says why: %s', (name, reason) => {
     const { model } = prepare(load('torch/llama-tiny/joint.expanded'), request('a=8'), TABLE);
-    const recipe = plainRecipes(model).find((r) => r.name === name)!;
+    const recipe = meshRecipes(model).find((r) => r.name === name)!;
     expect(applyRecipe(model, recipe)).toEqual({ refused: reason });
   });
 });

@@ -72,15 +72,15 @@ export function sizeFlags(command: Command): Command {
     );
 }
 
-/** What dims of inputs are, where known plans ask. */
+/** What dims of inputs are, where recipes ask. */
 export const INPUT_DIMS = {
   batch: [
     '--batch-dim <NAME=D>',
-    'batch dim of an input and all that share its index, for known plans (default: as the program tells); repeatable',
+    'batch dim of an input and all that share its index, for recipes (default: as the program tells); repeatable',
   ],
   sequence: [
     '--sequence-dim <NAME=D>',
-    'sequence dim of an input, for known plans (default: as the program tells); repeatable',
+    'sequence dim of an input, for recipes (default: as the program tells); repeatable',
   ],
 } as const satisfies Record<string, readonly [string, string]>;
 
@@ -132,7 +132,7 @@ export function planFlags(command: Command): Command {
     )
     .option(...FLAG.unknown)
     .option('--no-sharing', 'price a redistribution at every use, even where one copy would serve several')
-    .option('--no-recipes', 'leave out the comparison with the plain recipes')
+    .option('--no-recipes', 'leave out the comparison with the recipes')
     .option('--program', 'also print the program, each line with its placement')
     .option('--emit-ilp <file>', 'write the integer program in LP format')
     .option('-o, --output <dir>', 'write a plan folder')

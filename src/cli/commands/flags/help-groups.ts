@@ -37,6 +37,9 @@ export function groupedHelp(program: Command): Command {
       }
       return groups;
     },
+    // Aliases are earlier spellings: they work, and help shows none.
+    subcommandTerm: (command) => plain.subcommandTerm(withoutAliases(command)),
+    commandUsage: (command) => plain.commandUsage(withoutAliases(command)),
     // That a flag which may stand several times stands nowhere by default says nothing.
     optionDescription: (option) =>
       plain.optionDescription(Array.isArray(option.defaultValue) ? Object.assign(Object.create(option) as Option, { defaultValue: undefined }) : option), // prettier-ignore
@@ -47,4 +50,8 @@ export function groupedHelp(program: Command): Command {
         .map((line) => (line.startsWith('  $ ') ? line : plain.boxWrap(line, width)))
         .join('\n'),
   });
+}
+
+function withoutAliases(command: Command): Command {
+  return Object.assign(Object.create(command) as Command, { _aliases: [] });
 }

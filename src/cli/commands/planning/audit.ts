@@ -17,7 +17,7 @@ import { bytesText, percentText, secondsText } from '../../../units.ts';
 import { audit } from '../../../zoo/audit.ts';
 import { priceRestriction } from '../../../zoo/compare/price.ts';
 import { applyRecipe } from '../../../zoo/recipes/recipes.ts';
-import { isZooName, recipeOf, ZOO, zooPlan, type ZooPlan } from '../../../zoo/recipes/registry.ts';
+import { isRecipeName, recipeOf, NAMED_RECIPES, namedRecipe, type NamedRecipe } from '../../../zoo/recipes/registry.ts';
 import { clusterText } from '../../input/cluster-file.ts';
 import { EXIT, type CliIo } from '../../output/io.ts';
 import { loadModel } from '../../input/load.ts';
@@ -26,6 +26,9 @@ import type { Deadline } from '../../../plan/request/deadline.ts';
 import type { RunControl } from '../../thread/run-control.ts';
 import { reportInfeasible, requestOf, type PlanOptions } from './plan.ts';
 import { loadPlan } from '../../input/plan-folder.ts';
+
+/** A recipe by name: `recipe:fsdp`. `zoo:` is its spelling of version 0.1. */
+const RECIPE = /^(?:recipe|zoo):/;
 
 export interface AuditCliOptions extends Omit<PlanOptions, 'mesh' | 'cluster'> {
   readonly plan: string;
@@ -47,7 +50,7 @@ export async function auditCommand(
   // Reading counts.
   const { timeLimit } = options;
   const deadline = control.deadline(timeLimit === undefined ? undefined : parsePositive(timeLimit, '--time-limit'));
-  const isNamed = options.plan === 'given' || options.plan.startsWith('zoo:');
+  const isNamed = options.plan === 'given' || RECIPE.test(options.plan);
   if (!isNamed) namedByMistake(options.plan);
   const written = isNamed ? undefined : loadPlan(options.plan);
   const mesh = options.mesh ?? written?.plan.request.mesh;
@@ -87,20 +90,20 @@ export async function auditCommand(
   return EXIT.gap;
 }
 
-/** @throws E_USAGE where the file is none, but a plan of the zoo has its name */
+/** @throws E_USAGE where there is no such file, but a recipe of that name */
 function namedByMistake(plan: string): void {
-  if (existsSync(plan) || !isZooName(plan)) return;
-  throw new ShardwrightError('E_USAGE', `--plan ${plan}: there is no such file, but a known plan of that name`, {
-    hint: `give --plan zoo:${plan}.`,
+  if (existsSync(plan) || !isRecipeName(plan)) return;
+  throw new ShardwrightError('E_USAGE', `--plan ${plan}: there is no such file, but a recipe of that name`, {
+    hint: `give --plan recipe:${plan}.`,
   });
 }
 
-/** Plans that have as many axes as the mesh, and the mesh that this plan has. */
-function waysOut(zoo: ZooPlan, mesh: DeviceMesh): string {
-  const fitting = ZOO.filter((other) => other.parts !== undefined && other.axes.length === mesh.rank);
-  const plans = fitting.map(({ name, axes }) => `zoo:${name} (${axes.join(', ')})`).join(', ');
+/** Recipes with as many axes as the mesh, and a mesh for this recipe. */
+function waysOut(zoo: NamedRecipe, mesh: DeviceMesh): string {
+  const fitting = NAMED_RECIPES.filter((other) => other.parts !== undefined && other.axes.length === mesh.rank);
+  const plans = fitting.map(({ name, axes }) => `recipe:${name} (${axes.join(', ')})`).join(', ');
   const own = zoo.axes.length === 1 ? `--mesh ${zoo.axes[0]}=${mesh.size}` : `--mesh ${zoo.axes.map((axis) => `${axis}=N`).join(',')}`;
-  const others = plans === '' ? '' : `, or a plan with ${mesh.rank} axes: ${plans}`;
+  const others = plans === '' ? '' : `, or a recipe with ${mesh.rank} axes: ${plans}`;
   return `give it a mesh of its axes, ${own}${others}.`;
 } // prettier-ignore
 
@@ -133,7 +136,7 @@ async function choiceOf(
   if (found === undefined)
     return plan === 'given'
       ? givenChoice(graph, table, options, deadline)
-      : zooChoice(graph, table, options, plan.slice('zoo:'.length), deadline);
+      : recipeChoice(graph, table, options, plan.replace(RECIPE, ''), deadline);
   if (options.mesh !== undefined || options.cluster !== undefined)
     throw new ShardwrightError('E_USAGE', '--mesh and --cluster are those of the plan file');
   // The optimum is over the whole problem, so the pins that the plan was made with are not in it.
@@ -150,14 +153,14 @@ async function choiceOf(
   return { prepared, choice: choiceOfPlan(found.plan, prepared), notes: [] };
 }
 
-async function zooChoice(
+async function recipeChoice(
   graph: Graph,
   table: OperatorTable,
   options: AuditCliOptions,
   name: string,
   deadline: Deadline,
 ): Promise<Named> {
-  const zoo = zooPlan(name);
+  const zoo = namedRecipe(name);
   const recipe = recipeOf(zoo);
   if (recipe === undefined)
     throw new ShardwrightError('E_USAGE', `'${name}' cannot be audited: ${zoo.outside ?? 'it is not planned'}`);
@@ -174,7 +177,7 @@ async function zooChoice(
   if ('isLate' in priced) throw late(deadline);
   if ('refused' in priced)
     throw new ShardwrightError('E_PLAN', `the model does not admit '${zoo.name}' on ${mesh.text}: ${priced.refused}`);
-  return { prepared, choice: priced.choice, notes: ['what the plan leaves open is placed as cheaply as it admits'] };
+  return { prepared, choice: priced.choice, notes: ['the recipe leaves some placements open; they are as cheap as the recipe admits'] };
 }
 
 /** The plan to audit has no price yet: there is nothing to answer with. */
@@ -197,7 +200,7 @@ async function givenChoice(
       'E_USAGE',
       `no shardings came with the model${skipped.length > 0 ? `: ${skipped[0]}` : ''}`,
       {
-        hint: 'give --plan FILE or --plan zoo:NAME.',
+        hint: 'give --plan FILE or --plan recipe:NAME.',
       },
     );
   const pinned = withPins(prepared, changeRequest(request, (draft) => void delete draft.shardings).request);

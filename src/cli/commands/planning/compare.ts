@@ -60,7 +60,7 @@ export interface CompareOptions extends LoadOptions, InputDimFlags {
   readonly quiet?: boolean;
 }
 
-/** `compare`: the zoo and the optimum on every mesh of some devices. */
+/** `compare`: the recipes and the optimum on every mesh of some devices. */
 export async function compareCommand(
   model: string | undefined,
   options: CompareOptions,

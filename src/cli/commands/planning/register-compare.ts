@@ -1,4 +1,4 @@
-/** Registers `compare` and `zoo` and their flags with the command line. */
+/** Registers `compare` and `recipes` and their flags with the command line. */
 
 import type { Command } from 'commander';
 import type { CliSession } from '../flags/session.ts';
@@ -8,15 +8,15 @@ import { FLAG, INPUT_DIMS, collect, modelFlags, sizeFlags } from '../flags/flags
 
 export function registerCompare(program: Command, session: CliSession): void {
   sizeFlags(modelFlags(program.command('compare [model]')))
-    .summary('the zoo and the optimum on every mesh of some devices')
+    .summary('the recipes and the optimum on every mesh of some devices')
     .description(
-      'Prices the plans that people write by hand and the optimum on every mesh, and says which is best and why the others are not. A model by name is compared over pipeline stages too, from its layers.\n\nExamples:\n  $ shardwright compare llama-3.1-70b --devices 256 --cluster dgx-h100 --seq 8192 --global-batch 512\n  $ shardwright compare model.fx.txt.gz --devices 64 --cluster dgx-h100 --plans fsdp,dp+tp,optimum',
+      'Prices the recipes and the optimum on every mesh. Says which is best, and why each other one is slower. For a model by name it tries pipeline stages too.\n\nExamples:\n  $ shardwright compare llama-3.1-70b --devices 256 --cluster dgx-h100 --seq 8192 --global-batch 512\n  $ shardwright compare model.fx.txt.gz --devices 64 --cluster dgx-h100 --plans fsdp,dp+tp,optimum',
     )
     .option('--devices <n>', 'number of devices')
     .option(...FLAG.cluster)
     .option(
       '--plans <names>',
-      'plans of the zoo, and optimum, separated by commas; of a model by name sizes of expert groups may stand in them, as in fsdp+tp+sp+ep4+etp2; etp: every one that cuts its experts (default: all, of those that cut experts what may be worth it)',
+      'recipes to compare, and optimum, comma separated. For a model by name, suffixes set expert-parallel sizes (fsdp+tp+sp+ep4+etp2); etp selects all with expert tensor parallelism. Default: all; of those with etp, only promising ones',
     )
     .option('--max-dims <n>', 'most dims of a mesh: 1, 2 or 3', '3')
     .option(...FLAG.memory)
@@ -46,28 +46,29 @@ export function registerCompare(program: Command, session: CliSession): void {
     });
 }
 
-export function registerZoo(program: Command, session: CliSession): void {
-  const zooCommand = program
-    .command('zoo')
-    .summary('the plans that people write by hand, and what is wrong with one')
-    .description('Lists the zoo, or lints a plan of it.\n\nExample:\n  $ shardwright zoo list --mesh dp=2,tp=4');
-  zooCommand
+export function registerRecipes(program: Command, session: CliSession): void {
+  const recipes = program
+    .command('recipes')
+    .alias('zoo')
+    .summary('the recipes that people know by name, and the faults of one')
+    .description('Lists the recipes, or lints one.\n\nExample:\n  $ shardwright recipes list --mesh dp=2,tp=4');
+  recipes
     .command('list')
-    .summary('every plan: axes, what it shards, its collectives')
-    .description('Lists the plans that compare and audit take.\n\nExample:\n  $ shardwright zoo list --mesh dp=2,tp=4')
-    .option('--mesh <dims>', 'only plans with as many axes, with their process groups')
+    .summary('every recipe: axes, shards, collectives')
+    .description('Lists the recipes that compare and audit take.\n\nExample:\n  $ shardwright recipes list --mesh dp=2,tp=4')
+    .option('--mesh <dims>', 'only recipes with as many axes, with their process groups')
     .option('--cluster <name>', 'node design whose hosts are counted', 'dgx-h100')
     .option(...FLAG.json)
     .action(async (options) => {
-      const { zooListCommand } = await import('../catalogue/zoo.ts');
-      session.exit = zooListCommand(options as Parameters<typeof zooListCommand>[0], session.io);
+      const { listRecipes } = await import('../catalogue/recipes.ts');
+      session.exit = listRecipes(options as Parameters<typeof listRecipes>[0], session.io);
     });
-  modelFlags(zooCommand.command('lint <model>'))
-    .summary('what is wrong with a plan on a mesh')
+  modelFlags(recipes.command('lint <model>'))
+    .summary('the faults of a recipe on a mesh')
     .description(
-      'Checks a plan of the zoo against the sizes of a model; exit 5 where it has an error.\n\nExample:\n  $ shardwright zoo lint model.fx.txt.gz --plan dp+tp --mesh dp=8,tp=8',
+      'Checks a recipe against the sizes of a model; exit 5 where it has an error.\n\nExample:\n  $ shardwright recipes lint model.fx.txt.gz --plan dp+tp --mesh dp=8,tp=8',
     )
-    .requiredOption('--plan <name>', 'plan of the zoo')
+    .requiredOption('--plan <name>', 'name of the recipe')
     .requiredOption('--mesh <dims>', 'sizes of its axes, outermost first; one may be -1 with --devices')
     .option('--cluster <name>', 'node design whose hosts are counted', 'dgx-h100')
     .option('--devices <n>', 'number of devices')
@@ -79,7 +80,7 @@ export function registerZoo(program: Command, session: CliSession): void {
       'pad the vocabulary of a model name or config to a multiple of n x tp (default: 1, none)',
     )
     .action(async (path: string, options) => {
-      const { zooLintCommand } = await import('../catalogue/zoo.ts');
-      session.exit = await zooLintCommand(path, options as Parameters<typeof zooLintCommand>[1], session.io);
+      const { lintRecipe } = await import('../catalogue/recipes.ts');
+      session.exit = await lintRecipe(path, options as Parameters<typeof lintRecipe>[1], session.io);
     });
 }

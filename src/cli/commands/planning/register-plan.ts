@@ -58,11 +58,11 @@ export function registerAudit(program: Command, session: CliSession): void {
   planFlags(sizeFlags(modelFlags(program.command('audit <model>'))))
     .summary('how far a plan is from the optimum, and the edits that bring it nearer')
     .description(
-      'Prices a plan on the problem that the optimizer solves, and finds the best few changes. Exit 4 above the allowed regret.\n\nExample:\n  $ shardwright audit model.fx.txt.gz --plan zoo:fsdp+tp --mesh dp=8,tp=8 --cluster dgx-h100 --max-regret 3%',
+      'Prices a plan on the problem that the optimizer solves, and finds the best few changes. Exit 4 above the allowed regret.\n\nExample:\n  $ shardwright audit model.fx.txt.gz --plan recipe:fsdp+tp --mesh dp=8,tp=8 --cluster dgx-h100 --max-regret 3%',
     )
     .requiredOption(
       '--plan <plan>',
-      'plan folder or file, zoo:NAME, or given: the shardings that the model file states',
+      'plan folder or file, recipe:NAME, or given: the shardings that the model file states',
     )
     .option('--mesh <dims>', 'mesh dims, outermost first (default for given: that of the model file)')
     .option(...FLAG.cluster)

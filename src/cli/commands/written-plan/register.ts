@@ -36,7 +36,7 @@ export function registerReport(program: Command, session: CliSession): void {
       collect,
       [],
     )
-    .option('--no-recipes', 'leave out the plain recipes, which are priced anew')
+    .option('--no-recipes', 'leave out the recipes, which are priced anew')
     .option(
       '--what-if',
       'solve anew: without the memory budget, on faster and slower links, and as asked where the solver’s steps do not lie beside the plan (several solves)',

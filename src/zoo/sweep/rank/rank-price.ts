@@ -104,7 +104,7 @@ export class CoreSolver {
   /** Seconds of a choice in a problem that has other costs than the one that it was found in. */
   private secondsOf({ model }: Prepared, problem: Problem, choice: Int32Array): number {
     const { cost, violations } = evaluate({ ...problem, rows: [] }, choice);
-    if (violations.length > 0) throw internalError('a plan of the zoo is no choice of the free problem');
+    if (violations.length > 0) throw internalError('a recipe is no choice of the free problem');
     return Number(cost) / model.unitsPerSecond;
   }
 

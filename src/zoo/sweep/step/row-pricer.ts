@@ -12,7 +12,7 @@ export interface PricedRow {
   readonly tuning: LayoutTuning;
   readonly figures: Figures;
   readonly fits: boolean;
-  /** Of an optimum: the plan of the zoo whose placements it has, because in all they are cheaper than those proven for the layers. */
+  /** Of an optimum: the recipe whose placements it has, because in all they are cheaper than those proven for the layers. */
   readonly like?: LayoutRow;
 }
 

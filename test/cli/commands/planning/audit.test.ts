@@ -20,12 +20,12 @@ interface Audited {
 } // prettier-ignore
 
 describe('audit', () => {
-  it('ZO-38 of a zoo plan: regret, edits, exit 4 above the allowed regret', async () => {
+  it('ZO-38 of a recipe: regret, edits, exit 4 above the allowed regret', async () => {
     const run = await cli(
       'audit',
       MLP,
       '--plan',
-      'zoo:fsdp+tp',
+      'recipe:fsdp+tp',
       ...WHERE,
       '--edits',
       '2',
@@ -42,7 +42,7 @@ describe('audit', () => {
       expect(e.from).not.toBe(e.to);
       expect(e.secondsSaved).toBeGreaterThan(0);
     }
-    const text = await cli('audit', MLP, '--plan', 'zoo:fsdp+tp', ...WHERE, '--edits', '1');
+    const text = await cli('audit', MLP, '--plan', 'recipe:fsdp+tp', ...WHERE, '--edits', '1');
     expect(text.code).toBe(0);
     expect(text.out).toContain('(activations)');
     expect(text.out).toContain('solved exactly');
@@ -81,7 +81,7 @@ describe('audit', () => {
   });
 
   it('ZO-38 a plan that does not fit is exit 3, and its edits make it fit', async () => {
-    const run = await cli('audit', MLP, '--plan', 'zoo:dp', '--mesh', 'dp=8', '--cluster', 'dgx-h100', '--memory', '64MiB', '--edits', '6', '--json'); // prettier-ignore
+    const run = await cli('audit', MLP, '--plan', 'recipe:dp', '--mesh', 'dp=8', '--cluster', 'dgx-h100', '--memory', '64MiB', '--edits', '6', '--json'); // prettier-ignore
     expect(run.code, run.err).toBe(3);
     const audited = JSON.parse(run.out) as Audited & { fits: boolean; overBytes: number; editedPeakBytes: number };
     expect(audited.fits).toBe(false);
@@ -90,12 +90,12 @@ describe('audit', () => {
   });
 
   it('ZO-37 bad input', async () => {
-    const name = await cli('audit', MLP, '--plan', 'zoo:fspd', ...WHERE);
+    const name = await cli('audit', MLP, '--plan', 'recipe:fspd', ...WHERE);
     expect(name.code).toBe(2);
     expect(name.err).toContain("did you mean 'fsdp'?");
-    expect((await cli('audit', MLP, '--plan', 'zoo:dp', ...WHERE)).err).toContain('has axes dp');
-    expect((await cli('audit', MLP, '--plan', 'zoo:zero1', '--mesh', 'dp=8', '--cluster', 'dgx-h100')).code).toBe(2);
+    expect((await cli('audit', MLP, '--plan', 'recipe:dp', ...WHERE)).err).toContain('has axes dp');
+    expect((await cli('audit', MLP, '--plan', 'recipe:zero1', '--mesh', 'dp=8', '--cluster', 'dgx-h100')).code).toBe(2);
     expect((await cli('audit', MLP, '--plan', join(folder, 'nothing'))).code).toBe(2);
-    expect((await cli('audit', MLP, '--plan', 'zoo:dp')).err).toContain('needs --mesh');
+    expect((await cli('audit', MLP, '--plan', 'recipe:dp')).err).toContain('needs --mesh');
   });
 });

@@ -66,7 +66,7 @@ describe('plan of 2 layers of Llama-3 8B on 8 x 8 H100s', () => {
     expect(plan.memory.peakBytes).toBe(elements * 16 + 2 * 64 * 4);
   });
 
-  it('costs no more than any plain recipe, and says why the others do not fit', async () => {
+  it('costs no more than any recipe, and says why the others do not fit', async () => {
     const run = await cli('plan', ...LLAMA);
     expect(run.code).toBe(0);
     expect(run.out).toContain('optimal (gap 0)');

@@ -1,4 +1,4 @@
-/** `zoo list` and `zoo lint`: prints the recipes, and what is wrong with one on a mesh. */
+/** `recipes list` and `recipes lint`: prints the recipes, and the faults of one on a mesh. */
 
 import { loadCluster } from '../../../cost/hardware/cluster.ts';
 import { groupTopology } from '../../../cost/collective-model.ts';
@@ -9,24 +9,24 @@ import { tableText } from '../../../units.ts';
 import { lintPlan } from '../../../zoo/recipes/lint.ts';
 import { graphInputRoles } from '../../../zoo/recipes/input-roles.ts';
 import { modelFacts } from '../../../zoo/recipes/model-facts.ts';
-import { ZOO, zooPlan, type ZooPlan } from '../../../zoo/recipes/registry.ts';
+import { NAMED_RECIPES, namedRecipe, type NamedRecipe } from '../../../zoo/recipes/registry.ts';
 import { clusterText } from '../../input/cluster-file.ts';
 import { EXIT, type CliIo } from '../../output/io.ts';
 import { loadModel, type LoadOptions } from '../../input/load.ts';
 import { parsePositive } from '../../input/options.ts';
 
-export interface ZooListOptions {
+export interface ListRecipesOptions {
   readonly mesh?: string;
   readonly cluster: string;
   readonly json?: boolean;
 }
 
-/** `zoo list`: every plan; with a mesh, those that have as many axes, with the groups and hosts of each axis. */
-export function zooListCommand(options: ZooListOptions, io: CliIo): number {
+/** `recipes list`: every recipe; with a mesh, those with as many axes, with the groups and hosts of each axis. */
+export function listRecipes(options: ListRecipesOptions, io: CliIo): number {
   const sizes = options.mesh === undefined ? undefined : parseMesh(options.mesh).sizes;
-  const plans = ZOO.filter((z) => sizes === undefined || z.axes.length === sizes.length);
+  const plans = NAMED_RECIPES.filter((z) => sizes === undefined || z.axes.length === sizes.length);
   const perHost = loadCluster(clusterText(options.cluster)).devicesPerHost;
-  const groups = (z: ZooPlan): { axis: string; hosts: number; groups: number[][] }[] => {
+  const groups = (z: NamedRecipe): { axis: string; hosts: number; groups: number[][] }[] => {
     if (sizes === undefined) return [];
     const mesh = new DeviceMesh(z.axes.map((name, d) => ({ name, size: sizes[d] })));
     return z.axes.map((axis, d) => ({
@@ -39,7 +39,7 @@ export function zooListCommand(options: ZooListOptions, io: CliIo): number {
     const rows = plans.map(({ name, axes, shards, forward, backward, step, reuses, outside }) => ({
       name, axes, shards, forward, backward, step, reuses,
       ...(outside !== undefined ? { outside } : {}),
-      ...(sizes !== undefined ? { groups: groups(zooPlan(name)) } : {}),
+      ...(sizes !== undefined ? { groups: groups(namedRecipe(name)) } : {}),
     })); // prettier-ignore
     io.stdout(`${JSON.stringify({ plans: rows })}\n`);
     return EXIT.ok;
@@ -67,7 +67,7 @@ export function zooListCommand(options: ZooListOptions, io: CliIo): number {
   return EXIT.ok;
 }
 
-export interface ZooLintOptions extends LoadOptions {
+export interface LintRecipeOptions extends LoadOptions {
   readonly mesh: string;
   readonly plan: string;
   readonly cluster: string;
@@ -77,9 +77,9 @@ export interface ZooLintOptions extends LoadOptions {
   readonly json?: boolean;
 }
 
-/** `zoo lint`: what is wrong with a plan on a mesh, before anything is planned. Exit 5 where it has an error. */
-export async function zooLintCommand(model: string, options: ZooLintOptions, io: CliIo): Promise<number> {
-  const zoo = zooPlan(options.plan);
+/** `recipes lint`: the faults of a recipe on a mesh, before planning. Exit 5 where it has an error. */
+export async function lintRecipe(model: string, options: LintRecipeOptions, io: CliIo): Promise<number> {
+  const zoo = namedRecipe(options.plan);
   const sizes = meshSizes(options.mesh, zoo);
   const whole = (text: string, flag: string): number => {
     const value = parsePositive(text, flag);
@@ -116,7 +116,7 @@ export async function zooLintCommand(model: string, options: ZooLintOptions, io:
 }
 
 /** Size of the plan's tensor axis, 1 without one; the rest of the devices where it is left open. */
-function tensorOf({ axes }: ZooPlan, sizes: readonly number[], { devices = '1' }: ZooLintOptions): number {
+function tensorOf({ axes }: NamedRecipe, sizes: readonly number[], { devices = '1' }: LintRecipeOptions): number {
   const at = axes.indexOf('tp');
   if (at < 0) return 1;
   if (sizes[at] > 0) return sizes[at];
@@ -126,7 +126,7 @@ function tensorOf({ axes }: ZooPlan, sizes: readonly number[], { devices = '1' }
 }
 
 /** Sizes of the plan's axes: `dp=8,tp=8`, by name where the names are the plan's, else by position. One may be -1. */
-function meshSizes(text: string, zoo: ZooPlan): number[] {
+function meshSizes(text: string, zoo: NamedRecipe): number[] {
   const parts = text.split(',').map((part) => /^\s*([A-Za-z_]\w*)\s*=\s*(-1|\d+)\s*$/.exec(part));
   const dims = parts.map((match) => {
     if (match === null) throw new ShardwrightError('E_USAGE', `--mesh '${text}' is not a mesh such as dp=8,tp=8`);

@@ -7,10 +7,10 @@ import type { Plan } from '../../plan/record/types.ts';
 import { dominator, paretoFront } from '../../zoo/compare/pareto.ts';
 import { priceRestriction } from '../../zoo/compare/price.ts';
 import { inputRoles } from '../../zoo/recipes/input-roles.ts';
-import { applyRecipe, plainRecipes } from '../../zoo/recipes/recipes.ts';
+import { applyRecipe, meshRecipes } from '../../zoo/recipes/recipes.ts';
 
-/** A plan that people write by hand, priced on the same problem; what the mesh or the model does not admit says why. */
-export interface KnownPlan {
+/** A recipe, priced on the same problem; where the mesh or the model does not admit it, `reason` says why. */
+export interface ComparedRecipe {
   readonly name: string;
   readonly seconds: number | null;
   readonly computeSeconds: number | null;
@@ -19,7 +19,7 @@ export interface KnownPlan {
   readonly peakBytes: number | null;
   /** Bytes above the budget, where it is over. */
   readonly overBytes?: number;
-  /** The plan, or another known one, that is no worse in seconds and bytes, and better in one. */
+  /** The plan, or another recipe, that is no worse in seconds and bytes, and better in one. */
   readonly dominatedBy?: string;
   /** The terms of the step time that it loses most by, in seconds and bytes, largest first. */
   readonly losses: readonly Loss[];
@@ -36,22 +36,22 @@ export interface Loss {
 }
 
 export interface Compared {
-  readonly plans: readonly KnownPlan[];
+  readonly plans: readonly ComparedRecipe[];
   /** Plans that fit and that no other fitting one is better than in both seconds and bytes, least bytes first. */
   readonly frontier: readonly { readonly name: string; readonly peakBytes: number; readonly seconds: number }[];
   readonly choices: readonly { readonly name: string; readonly choice: Int32Array }[];
 }
 
-/** Name of the plan itself among the known ones. */
+/** Name of the plan itself among the recipes. */
 export const THIS_PLAN = 'this plan';
 
-/** Prices the plain recipes of the mesh, those that do not fit too, and says why each of them loses. */
-export async function knownPlans(prepared: Prepared, plan: Plan): Promise<Compared> {
+/** Prices the recipes of the mesh, those that do not fit too, and says why each of them loses. */
+export async function compareRecipes(prepared: Prepared, plan: Plan): Promise<Compared> {
   const { model } = prepared;
-  const rows: KnownPlan[] = [];
+  const rows: ComparedRecipe[] = [];
   const choices: { name: string; choice: Int32Array }[] = [];
   const inputs = inputRoles(model);
-  for (const recipe of plainRecipes(model, inputs)) {
+  for (const recipe of meshRecipes(model, inputs)) {
     const applied = applyRecipe(model, recipe, undefined, inputs);
     const priced = 'refused' in applied ? applied : await priceRestriction(prepared, applied.restriction);
     if ('refused' in priced) {

@@ -1,9 +1,9 @@
 import { describe, expect, it } from 'vitest';
 import { cli, fixture } from '../../support.ts';
 
-describe('zoo list', () => {
+describe('recipes list', () => {
   it('ZO-39 prints every plan with its axes and collectives', async () => {
-    const run = await cli('zoo', 'list', '--json');
+    const run = await cli('recipes', 'list', '--json');
     expect(run.code).toBe(0);
     const { plans } = JSON.parse(run.out) as { plans: { name: string; axes: string[]; outside?: string }[] };
     expect(plans.map((p) => p.name)).toEqual(
@@ -17,23 +17,31 @@ describe('zoo list', () => {
   });
 
   it('ZO-2 with a mesh, the process groups of each axis and the hosts that they touch', async () => {
-    const run = await cli('zoo', 'list', '--mesh', 'a=2,b=4', '--json');
+    const run = await cli('recipes', 'list', '--mesh', 'a=2,b=4', '--json');
     const { plans } = JSON.parse(run.out) as { plans: { name: string; groups: unknown }[] };
     expect(plans.find((p) => p.name === 'hsdp')?.groups).toEqual([
       { axis: 'dp_replicate', hosts: 1, groups: [[0, 4], [1, 5], [2, 6], [3, 7]] },
       { axis: 'dp_shard', hosts: 1, groups: [[0, 1, 2, 3], [4, 5, 6, 7]] },
     ]); // prettier-ignore
-    const wide = await cli('zoo', 'list', '--mesh', 'dp=4,tp=8');
+    const wide = await cli('recipes', 'list', '--mesh', 'dp=4,tp=8');
     expect(wide.out).toContain('8 groups on 4 hosts each');
     expect(wide.out).toContain('4 groups on 1 host each');
   });
 });
 
-describe('zoo lint', () => {
+it('zoo is the earlier name of the command: it works, and help shows the new one only', async () => {
+  expect((await cli('zoo', 'list')).out).toBe((await cli('recipes', 'list')).out);
+  const help = await cli('--help');
+  expect(help.out).toMatch(/^ +recipes +the recipes/m);
+  expect(help.out).not.toMatch(/zoo/);
+  expect((await cli('recipes', '--help')).out).not.toMatch(/zoo/);
+});
+
+describe('recipes lint', () => {
   const llama = fixture('llama3-8b-2l-b16');
 
   it('ZO-16 KV heads fewer than tp are a warning; heads that tp does not divide an error, exit 5', async () => {
-    const warned = await cli('zoo', 'lint', llama, '--plan', 'dp+tp', '--mesh', 'dp=4,tp=16', '--json');
+    const warned = await cli('recipes', 'lint', llama, '--plan', 'dp+tp', '--mesh', 'dp=4,tp=16', '--json');
     expect(warned.code).toBe(0);
     const { findings } = JSON.parse(warned.out) as { findings: { code: string; severity: string; values: object }[] };
     expect(findings.map((f) => [f.code, f.severity])).toEqual([
@@ -41,14 +49,14 @@ describe('zoo lint', () => {
       ['ZL11', 'warn'],
     ]);
     expect(findings[0].values).toEqual({ kvHeads: 8, tp: 16, copies: 2 });
-    const wrong = await cli('zoo', 'lint', llama, '--plan', 'dp+tp', '--mesh', 'dp=2,tp=12');
+    const wrong = await cli('recipes', 'lint', llama, '--plan', 'dp+tp', '--mesh', 'dp=2,tp=12');
     expect(wrong.code).toBe(5);
     expect(wrong.out).toContain('ZL03  error  heads 32 mod tp 12 is 8');
     expect(wrong.out).toContain('nearest: 8, 16');
   });
 
   it('ZO-6 a size of -1 is filled', async () => {
-    const args = ['zoo', 'lint', llama, '--plan', 'hsdp+tp', '--devices', '32', '--mesh'];
+    const args = ['recipes', 'lint', llama, '--plan', 'hsdp+tp', '--devices', '32', '--mesh'];
     expect((await cli(...args, 'dp_replicate=2,dp_shard=-1,tp=4')).code).toBe(0);
     const wrong = await cli(...args, 'dp_replicate=2,dp_shard=-1,tp=3');
     expect(wrong.code).toBe(5);
@@ -56,7 +64,7 @@ describe('zoo lint', () => {
   });
 
   it('a mesh of other axes than the plan is bad input', async () => {
-    const run = await cli('zoo', 'lint', llama, '--plan', 'dp+tp', '--mesh', 'dp=4', '--json');
+    const run = await cli('recipes', 'lint', llama, '--plan', 'dp+tp', '--mesh', 'dp=4', '--json');
     expect(run.code).toBe(2);
     expect(JSON.parse(run.out)).toMatchObject({ error: { code: 'E_USAGE' } });
   });
