@@ -122,8 +122,7 @@ function againstLine({ plan, known }: AnswerInput): string {
   const parts: string[] = [];
   const priced = (known ?? []).flatMap((r) => (r.seconds === null || r.overBytes !== undefined ? [] : [{ name: r.name, seconds: r.seconds }])); // prettier-ignore
   const [best] = [...priced].sort((a, b) => a.seconds - b.seconds);
-  if (best !== undefined)
-    parts.push(`best recipe ${best.name} ${secondsText(best.seconds)} (${more(best.seconds)})`);
+  if (best !== undefined) parts.push(`best recipe ${best.name} ${secondsText(best.seconds)} (${more(best.seconds)})`);
   else parts.push(known === null ? 'recipes were not priced' : 'no recipe fits');
   parts.push(
     plan.greedySeconds === null

@@ -177,7 +177,11 @@ async function recipeChoice(
   if ('isLate' in priced) throw late(deadline);
   if ('refused' in priced)
     throw new ShardwrightError('E_PLAN', `the model does not admit '${zoo.name}' on ${mesh.text}: ${priced.refused}`);
-  return { prepared, choice: priced.choice, notes: ['the recipe leaves some placements open; they are as cheap as the recipe admits'] };
+  return {
+    prepared,
+    choice: priced.choice,
+    notes: ['the recipe leaves some placements open; they are as cheap as the recipe admits'],
+  };
 }
 
 /** The plan to audit has no price yet: there is nothing to answer with. */

@@ -55,7 +55,9 @@ export function registerRecipes(program: Command, session: CliSession): void {
   recipes
     .command('list')
     .summary('every recipe: axes, shards, collectives')
-    .description('Lists the recipes that compare and audit take.\n\nExample:\n  $ shardwright recipes list --mesh dp=2,tp=4')
+    .description(
+      'Lists the recipes that compare and audit take.\n\nExample:\n  $ shardwright recipes list --mesh dp=2,tp=4',
+    )
     .option('--mesh <dims>', 'only recipes with as many axes, with their process groups')
     .option('--cluster <name>', 'node design whose hosts are counted', 'dgx-h100')
     .option(...FLAG.json)
