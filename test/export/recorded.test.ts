@@ -1,28 +1,17 @@
 import { readFileSync } from 'node:fs';
 import { describe, expect, test } from 'vitest';
-import { caseName, RUNNING, type RunningCase } from './running-matrix.ts';
+import { caseName, expectAsOneProcess, RUNNING, type Outcome, type RunningCase } from './running-matrix.ts';
 import { runningPlans } from './running-plans.ts';
 
 /** What real processes made of exported programs (`npm run test:engines` with SHARDWRIGHT_RECORD=1), beside one process. */
-interface Recorded {
+interface Recorded extends Outcome {
+  readonly name: string;
   readonly program: string;
-  readonly loss?: number;
-  readonly gradient?: number;
-  readonly buffer?: number;
-  readonly steps?: number;
-  readonly asPlanned?: boolean;
-  readonly refused?: string;
 }
 const results = JSON.parse(readFileSync(new URL('../fixtures/running/results.json', import.meta.url), 'utf8')) as Record<string, Recorded>; // prettier-ignore
 
 describe('recorded runs on PyTorch 2.13 with gloo', () => {
-  test.each(Object.entries(results))('%s', (_, { refused, asPlanned, ...run }) => {
-    if (refused !== undefined) expect(refused).toContain('DTensor has no words');
-    else {
-      expect(asPlanned).toBe(true);
-      for (const error of [run.loss, run.gradient, run.buffer, run.steps]) expect(error).toBeLessThan(1e-9);
-    }
-  });
+  test.each(Object.entries(results))('%s', (name, outcome) => expectAsOneProcess(name, outcome.name, outcome));
 
   /** Small models always; all of them with SHARDWRIGHT_FULL=1. */
   const ran = (one: RunningCase): boolean => Object.keys(results).some((name) => name === caseName(`${one.model} ${one.mesh} optimum`, one)); // prettier-ignore
