@@ -124,7 +124,7 @@ def one(name: str, folder: str, steps: int) -> dict[str, Any]:
         "gradients": len(gradients),
         "gradient": gradients[worst],
         "worst": worst,
-        "zeros": zeros,
+        **({"zeros": zeros} if zeros else {}),
         "buffer": max(buffers.values(), default=0.0),
         "collectives": len(seen.calls),
         "asPlanned": seen.calls == wanted,
