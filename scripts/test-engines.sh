@@ -1,11 +1,14 @@
 #!/usr/bin/env bash
-# Checks against real PyTorch, spmd_types, JAX and transformers (docs/engines.md). Takes the python3 at hand if it has all of them; otherwise
-# makes a virtual environment once, in node_modules/.cache/engines or $SHARDWRIGHT_ENGINES, which takes what python3 has of
-# them. Arguments go to vitest.
+# Checks against real PyTorch, spmd_types, JAX, transformers and packages that read exported files (docs/engines.md). Takes the
+# python3 at hand if it has all of them; otherwise makes a virtual environment once, in node_modules/.cache/engines or
+# $SHARDWRIGHT_ENGINES, which takes what python3 has of them. Arguments go to vitest.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 torch=2.13.0
-packages=("torch==$torch" numpy "spmd-types==0.3.1" "jax==0.10.2" "transformers==5.23.0")
+packages=("torch==$torch" numpy "spmd-types==0.3.1" "jax==0.10.2" "transformers==5.23.0"
+  "accelerate==1.15.0" "megatron-core==0.16.1" "deepspeed==0.19.8" "tyro==1.0.17")
+# Its configuration needs tyro alone; what it asks for beside that (pyarrow, pandas, wandb, ...) is 400 MB, and an older spmd-types.
+alone=("torchtitan==0.3.0")
 folder=${SHARDWRIGHT_ENGINES:-node_modules/.cache/engines}
 
 # has PYTHON PACKAGE[==VERSION]...: whether it has them all, in these versions.
@@ -24,12 +27,12 @@ if ! command -v python3 >/dev/null; then
   echo "test:engines needs python3 with pip (3.11 or later) to run PyTorch $torch; there is no python3 on the PATH." >&2
   exit 1
 fi
-if has python3 "${packages[@]}"; then
+if has python3 "${packages[@]}" "${alone[@]}"; then
   python=$(command -v python3)
 else
   python=$folder/bin/python
-  if ! { [ -x "$python" ] && has "$python" "${packages[@]}"; }; then
-    echo "installing ${packages[*]} in $folder (once)" >&2
+  if ! { [ -x "$python" ] && has "$python" "${packages[@]}" "${alone[@]}"; }; then
+    echo "installing ${packages[*]} ${alone[*]} in $folder (once)" >&2
     rm -rf "$folder"
     mkdir -p "$(dirname "$folder")"
     # A PyTorch of the right version is large, and not fetched again.
@@ -43,9 +46,12 @@ else
       python3 -m venv "${shared[@]}" --without-pip "$folder"
       pip=(python3 -m pip --python "$folder/bin/python")
     fi
-    if ! "${pip[@]}" install --quiet --disable-pip-version-check "${packages[@]}"; then
+    # DeepSpeed compiles its kernels when they are called, not here.
+    export DS_BUILD_OPS=0
+    if ! { "${pip[@]}" install --quiet --disable-pip-version-check "${packages[@]}" &&
+      "${pip[@]}" install --quiet --disable-pip-version-check --no-deps "${alone[@]}"; }; then
       rm -rf "$folder"
-      echo "test:engines could not install ${packages[*]} with ${pip[*]}; see the message of pip above." >&2
+      echo "test:engines could not install ${packages[*]} ${alone[*]} with ${pip[*]}; see the message of pip above." >&2
       exit 1
     fi
   fi

@@ -11,9 +11,13 @@ import type { DeviceProgram } from '../plan/lower/program.ts';
 import { parseMesh } from '../mesh/devices/mesh.ts';
 import type { Plan } from '../plan/record/types.ts';
 
+/** What targets read of a plan; a plan without prices, drawn or written by hand, can be exported too. */
+export type ExportedPlan = Pick<Plan, 'model' | 'mesh' | 'cluster' | 'request' | 'nodes' | 'outputs' | 'parameters' | 'hashes'> &
+  Partial<Pick<Plan, 'objective' | 'greedySeconds'>>;
+
 /** What every target is given. */
 export interface ExportSource {
-  readonly plan: Plan;
+  readonly plan: ExportedPlan;
   readonly mesh: DeviceMesh;
   /** The program that was planned, its bodies as bodies. */
   readonly program: Graph;
@@ -79,7 +83,7 @@ export interface ExportTarget {
 
 /** A plan with its graph as targets take it. */
 export function exportSource(
-  { plan, program, graph }: { readonly plan: Plan; readonly program: Graph; readonly graph?: Graph },
+  { plan, program, graph }: { readonly plan: ExportedPlan; readonly program: Graph; readonly graph?: Graph },
   table: OperatorTable,
 ): ExportSource {
   let lowered: DeviceProgram | undefined;

@@ -83,9 +83,9 @@ function write(source: ExportSource): ExportResult {
 
 /** What node-by-node propagation would cost more, where the plan has that price. */
 function propagatedPrice({ plan }: ExportSource): string | undefined {
-  const { greedySeconds } = plan;
-  if (greedySeconds === null || greedySeconds === undefined || plan.objective === undefined) return undefined;
-  const more = (greedySeconds / plan.objective.seconds - 1) * 100;
+  const { greedySeconds, objective } = plan;
+  if (greedySeconds === null || greedySeconds === undefined || objective === undefined) return undefined;
+  const more = (greedySeconds / objective.seconds - 1) * 100;
   return `Node-by-node propagation, as DTensor does it, would take ${more.toFixed(1)} % more than the plan by its own prices.`;
 }
 

@@ -8,8 +8,9 @@ import { megatronSource } from '../export/recipe-plans.ts';
 import { runPython } from './support/torch.ts';
 
 /**
- * Configurations of a Llama plan (data parallel over dp, Megatron over tp) read by the packages that they are for. A package
- * that this Python does not have is named and left out; `SHARDWRIGHT_RECORD=1` writes the answers when all are there.
+ * Configurations of a Llama plan (data parallel over dp, Megatron over tp) read by the packages that they are for, which
+ * `scripts/test-engines.sh` installs. Under another Python, a package that it does not have is named and left out;
+ * `SHARDWRIGHT_RECORD=1` writes the answers when all are there.
  */
 type Answer =
   { readonly version: string; readonly made: unknown } | { readonly missing: string } | { readonly error: string };

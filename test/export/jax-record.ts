@@ -54,7 +54,7 @@ export function keptGraph({ program }: ExportSource): string {
 }
 
 export function recordedSource({ graph, plan }: Pick<RecordedCase, 'graph' | 'plan'>): ExportSource {
-  return sourceOf(parseGraph(graph), { version: 1, model: 'recorded', mesh: [], cluster: 'test', ...plan } as unknown as Plan);
+  return sourceOf(parseGraph(graph), { model: 'recorded', mesh: [], cluster: 'test', ...plan });
 } // prettier-ignore
 
 export function hashOf(files: readonly ExportFile[]): string {

@@ -3,8 +3,7 @@ import { shrinkGraph } from '../../src/passes/sizes/shrink.ts';
 import { prepare } from '../../src/plan/prepare.ts';
 import { randomPlan } from '../../src/plan/record/random-plan.ts';
 import { shardPrepared } from '../../src/plan/shard.ts';
-import type { Plan } from '../../src/plan/record/types.ts';
-import { exportSource, type ExportSource } from '../../src/export/target.ts';
+import { exportSource, type ExportedPlan, type ExportSource } from '../../src/export/target.ts';
 import { request, TABLE } from '../plan/support.ts';
 import { inFloat64 } from './float64.ts';
 
@@ -18,7 +17,7 @@ export function small(graph: Graph, mesh: string): Graph {
 export function randomSource(graph: Graph, mesh: string, seed: number): ExportSource {
   const prepared = prepare(graph, request(mesh, { uneven: 'forbid' }), TABLE);
   const drawn = randomPlan(prepared, seed);
-  return sourceOf(graph, { ...blank(mesh), ...drawn });
+  return sourceOf(graph, { model: 'drawn', mesh: [], cluster: 'test', ...drawn });
 }
 
 /** Devices that compute so slowly that even small tensors are worth cutting. */
@@ -48,11 +47,6 @@ export async function solvedSource(
   return sourceOf(graph, solved.plan);
 }
 
-export function sourceOf(graph: Graph, plan: Plan): ExportSource {
+export function sourceOf(graph: Graph, plan: ExportedPlan): ExportSource {
   return exportSource({ plan, program: graph }, TABLE);
-}
-
-/** What a plan has besides what is drawn. */
-function blank(mesh: string): Plan {
-  return { version: 1, model: 'drawn', mesh: [], cluster: 'test', request: request(mesh) } as unknown as Plan;
 }

@@ -9,7 +9,7 @@ import { isRef } from '../../graph/value.ts';
 import { toMeshView } from '../../mesh/sharding/mesh-view.ts';
 import { collectiveKind, readCollective } from '../../plan/lower/collectives.ts';
 import type { DeviceProgram } from '../../plan/lower/program.ts';
-import type { Plan } from '../../plan/record/types.ts';
+import type { ExportedPlan } from '../target.ts';
 import { torchDtype } from './arguments.ts';
 import { groupOrder } from './group-order.ts';
 import type { SplitProgram } from './split.ts';
@@ -74,7 +74,7 @@ export interface CollectiveRow {
 export function placementTable(
   program: DeviceProgram,
   split: SplitProgram,
-  plan: Plan,
+  plan: ExportedPlan,
   planHash: string,
 ): PlacementTable {
   const { mesh, graph } = program;
