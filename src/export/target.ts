@@ -12,7 +12,10 @@ import { parseMesh } from '../mesh/devices/mesh.ts';
 import type { Plan } from '../plan/record/types.ts';
 
 /** What targets read of a plan; a plan without prices, drawn or written by hand, can be exported too. */
-export type ExportedPlan = Pick<Plan, 'model' | 'mesh' | 'cluster' | 'request' | 'nodes' | 'outputs' | 'parameters' | 'hashes'> &
+export type ExportedPlan = Pick<
+  Plan,
+  'model' | 'mesh' | 'cluster' | 'request' | 'nodes' | 'outputs' | 'parameters' | 'hashes'
+> &
   Partial<Pick<Plan, 'objective' | 'greedySeconds'>>;
 
 /** What every target is given. */
