@@ -188,7 +188,7 @@ export const NAMED_RECIPES: readonly NamedRecipe[] = [
   {
     name: 'pp',
     axes: ['pp'],
-    outside: 'pipeline stages are not placements of tensors and are not planned yet',
+    outside: 'stages are no placements of tensors: `plan NAME --pp N` and `compare NAME` cut a model into them',
     shards: 'layers',
     forward: 'send and receive of activations',
     backward: 'send and receive of gradients',

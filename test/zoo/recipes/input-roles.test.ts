@@ -142,8 +142,9 @@ describe('audit of a named plan', () => {
   it('on a mesh of other dims names the mesh that it needs and the plans that fit', async () => {
     const { code, err } = await audit('--plan', 'zoo:fsdp', '--mesh', 'dp=2,tp=4');
     expect(code).toBe(2);
-    expect(err).toContain("'fsdp' has axes dp_shard, mesh dp=2,tp=4 has 2 dims");
-    expect(err).toContain('give it a mesh of its axes, --mesh dp_shard=8, or a plan with 2 axes: zoo:hsdp');
+    expect(err).toContain("--mesh dp=2,tp=4: 'fsdp' has axes dp_shard, the mesh has 2 dims: dp, tp");
+    expect(err).toContain('give it a mesh of its axes, --mesh dp_shard=8, or a recipe of this mesh: zoo:dp+tp (dp, tp)');
+    expect(err).not.toContain('zoo:hsdp');
     expect(err).toContain('zoo:fsdp+tp (dp_shard, tp)');
     expect((await audit('--plan', 'zoo:fsdp', '--mesh', 'dp_shard=8', '--quiet')).code).toBe(0);
   });

@@ -3,9 +3,10 @@
 import { loadCluster } from '../../../cost/hardware/cluster.ts';
 import { groupTopology } from '../../../cost/collective-model.ts';
 import { ShardwrightError } from '../../../errors.ts';
-import { DeviceMesh, parseMesh } from '../../../mesh/devices/mesh.ts';
+import { parseMesh } from '../../../mesh/devices/mesh.ts';
 import { paddingText } from '../../../models/vocabulary.ts';
 import { tableText } from '../../../units.ts';
+import { matchAxes } from '../../../zoo/recipes/mesh-axes.ts';
 import { lintPlan } from '../../../zoo/recipes/lint.ts';
 import { graphInputRoles } from '../../../zoo/recipes/input-roles.ts';
 import { modelFacts } from '../../../zoo/recipes/model-facts.ts';
@@ -21,25 +22,26 @@ export interface ListRecipesOptions {
   readonly json?: boolean;
 }
 
-/** `recipes list`: every recipe; with a mesh, those with as many axes, with the groups and hosts of each axis. */
+/** `recipes list`: every plan; with a mesh, those whose axes its dims can be, with the groups and hosts of each axis. */
 export function listRecipes(options: ListRecipesOptions, io: CliIo): number {
-  const sizes = options.mesh === undefined ? undefined : parseMesh(options.mesh).sizes;
-  const plans = NAMED_RECIPES.filter((z) => sizes === undefined || z.axes.length === sizes.length);
+  const mesh = options.mesh === undefined ? undefined : parseMesh(options.mesh);
+  const plans = NAMED_RECIPES.filter((z) => mesh === undefined || 'dims' in matchAxes(z, mesh.names));
   const perHost = loadCluster(clusterText(options.cluster)).devicesPerHost;
   const groups = (z: NamedRecipe): { axis: string; hosts: number; groups: number[][] }[] => {
-    if (sizes === undefined) return [];
-    const mesh = new DeviceMesh(z.axes.map((name, d) => ({ name, size: sizes[d] })));
-    return z.axes.map((axis, d) => ({
+    if (mesh === undefined) return [];
+    const matched = matchAxes(z, mesh.names);
+    if ('refused' in matched) return [];
+    return z.axes.map((axis, a) => ({
       axis,
-      hosts: groupTopology(mesh, perHost, [d]).hosts,
-      groups: mesh.groups([d]),
+      hosts: groupTopology(mesh, perHost, [matched.dims[a]]).hosts,
+      groups: mesh.groups([matched.dims[a]]),
     }));
   };
   if (options.json === true) {
     const rows = plans.map(({ name, axes, shards, forward, backward, step, reuses, outside }) => ({
       name, axes, shards, forward, backward, step, reuses,
       ...(outside !== undefined ? { outside } : {}),
-      ...(sizes !== undefined ? { groups: groups(namedRecipe(name)) } : {}),
+      ...(mesh !== undefined ? { groups: groups(namedRecipe(name)) } : {}),
     })); // prettier-ignore
     io.stdout(`${JSON.stringify({ plans: rows })}\n`);
     return EXIT.ok;
@@ -86,8 +88,11 @@ export async function lintRecipe(model: string, options: LintRecipeOptions, io: 
     if (!Number.isSafeInteger(value)) throw new ShardwrightError('E_USAGE', `${flag} '${text}' is not a whole number`);
     return value;
   };
-  // Batch and sequence stand for those of the graph here, and are no sizes to build with.
   const { format, role, tie, input, select } = options;
+  const given = {
+    ...(options.batch === undefined ? {} : { batch: whole(options.batch, '--batch') }),
+    ...(options.seq === undefined ? {} : { sequence: whole(options.seq, '--seq') }),
+  };
   const { graph, table, padding } = await loadModel(model, {
     role,
     tie,
@@ -96,7 +101,8 @@ export async function lintRecipe(model: string, options: LintRecipeOptions, io: 
     ...(input === undefined ? {} : { input }),
     ...(select === undefined ? {} : { select }),
   });
-  const facts = modelFacts(graph, graphInputRoles(graph, table));
+  // A graph keeps its sizes: batch and sequence are what the linter asks about, and no sizes to build with.
+  const facts = { ...modelFacts(graph, graphInputRoles(graph, table)), ...given };
   const { devicesPerHost } = loadCluster(clusterText(options.cluster));
   const findings = lintPlan(zoo, sizes, facts, devicesPerHost, {
     ...(options.devices !== undefined ? { devices: whole(options.devices, '--devices') } : {}),
@@ -125,18 +131,17 @@ function tensorOf({ axes }: NamedRecipe, sizes: readonly number[], { devices = '
   return Math.max(1, Math.floor(parsePositive(devices, '--devices') / others));
 }
 
-/** Sizes of the plan's axes: `dp=8,tp=8`, by name where the names are the plan's, else by position. One may be -1. */
+/** Sizes of the plan's axes, by name or by position. One may be -1. */
 function meshSizes(text: string, zoo: NamedRecipe): number[] {
   const parts = text.split(',').map((part) => /^\s*([A-Za-z_]\w*)\s*=\s*(-1|\d+)\s*$/.exec(part));
   const dims = parts.map((match) => {
     if (match === null) throw new ShardwrightError('E_USAGE', `--mesh '${text}' is not a mesh such as dp=8,tp=8`);
     return { name: match[1], size: Number(match[2]) };
   });
-  if (dims.length !== zoo.axes.length)
-    throw new ShardwrightError(
-      'E_USAGE',
-      `'${zoo.name}' has axes ${zoo.axes.join(', ')}, --mesh ${text} has ${dims.length}`,
-    );
-  const named = zoo.axes.map((axis) => dims.find((d) => d.name === axis));
-  return named.every((d) => d !== undefined) ? named.map((d) => d.size) : dims.map((d) => d.size);
+  const matched = matchAxes(
+    zoo,
+    dims.map((d) => d.name),
+  );
+  if ('refused' in matched) throw new ShardwrightError('E_USAGE', `--mesh ${text}: ${matched.refused}`);
+  return matched.dims.map((d) => dims[d].size);
 }

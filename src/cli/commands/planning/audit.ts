@@ -17,6 +17,7 @@ import { bytesText, percentText, secondsText } from '../../../units.ts';
 import { audit } from '../../../zoo/audit.ts';
 import { priceRestriction } from '../../../zoo/compare/price.ts';
 import { applyRecipe } from '../../../zoo/recipes/recipes.ts';
+import { matchAxes } from '../../../zoo/recipes/mesh-axes.ts';
 import { isRecipeName, recipeOf, NAMED_RECIPES, namedRecipe, type NamedRecipe } from '../../../zoo/recipes/registry.ts';
 import { clusterText } from '../../input/cluster-file.ts';
 import { EXIT, type CliIo } from '../../output/io.ts';
@@ -98,12 +99,12 @@ function namedByMistake(plan: string): void {
   });
 }
 
-/** Recipes with as many axes as the mesh, and a mesh for this recipe. */
+/** Plans whose axes the mesh has, and the mesh that this plan has. */
 function waysOut(zoo: NamedRecipe, mesh: DeviceMesh): string {
-  const fitting = NAMED_RECIPES.filter((other) => other.parts !== undefined && other.axes.length === mesh.rank);
+  const fitting = NAMED_RECIPES.filter((other) => other.parts !== undefined && 'dims' in matchAxes(other, mesh.names));
   const plans = fitting.map(({ name, axes }) => `recipe:${name} (${axes.join(', ')})`).join(', ');
   const own = zoo.axes.length === 1 ? `--mesh ${zoo.axes[0]}=${mesh.size}` : `--mesh ${zoo.axes.map((axis) => `${axis}=N`).join(',')}`;
-  const others = plans === '' ? '' : `, or a recipe with ${mesh.rank} axes: ${plans}`;
+  const others = plans === '' ? '' : `, or a recipe of this mesh: ${plans}`;
   return `give it a mesh of its axes, ${own}${others}.`;
 } // prettier-ignore
 
@@ -166,23 +167,20 @@ async function recipeChoice(
     throw new ShardwrightError('E_USAGE', `'${name}' cannot be audited: ${zoo.outside ?? 'it is not planned'}`);
   const prepared = prepare(graph, freeRequest(options, options.mesh), table, deadline);
   const { mesh } = prepared.model.space;
-  if (mesh.rank !== zoo.axes.length)
-    throw new ShardwrightError(
-      'E_USAGE',
-      `'${zoo.name}' has axes ${zoo.axes.join(', ')}, mesh ${mesh.text} has ${mesh.rank} dims`,
-      { hint: waysOut(zoo, mesh) },
-    );
-  const applied = applyRecipe(prepared.model, recipe);
+  const matched = matchAxes(zoo, mesh.names);
+  if ('refused' in matched)
+    throw new ShardwrightError('E_USAGE', `--mesh ${mesh.text}: ${matched.refused}`, { hint: waysOut(zoo, mesh) });
+  const parts = mesh.dims.map((_, d) => recipe.parts[matched.dims.indexOf(d)]);
+  const applied = applyRecipe(prepared.model, { ...recipe, parts });
   const priced = 'refused' in applied ? applied : await priceRestriction(prepared, applied.restriction, deadline);
   if ('isLate' in priced) throw late(deadline);
   if ('refused' in priced)
     throw new ShardwrightError('E_PLAN', `the model does not admit '${zoo.name}' on ${mesh.text}: ${priced.refused}`);
-  return {
-    prepared,
-    choice: priced.choice,
-    notes: ['the recipe leaves some placements open; they are as cheap as the recipe admits'],
-  };
-}
+  const axes = zoo.axes.map((axis, a) => `${axis} is ${mesh.names[matched.dims[a]]}`).join(', ');
+  const notes = ['the recipe leaves some placements open; they are as cheap as the recipe admits'];
+  if (matched.by === 'position') notes.push(`no mesh dim has the name of an axis of '${zoo.name}', so they were taken in order: ${axes}`);
+  return { prepared, choice: priced.choice, notes };
+} // prettier-ignore
 
 /** The plan to audit has no price yet: there is nothing to answer with. */
 function late(deadline: Deadline): ShardwrightError {

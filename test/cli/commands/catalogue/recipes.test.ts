@@ -9,7 +9,7 @@ describe('recipes list', () => {
     expect(plans.map((p) => p.name)).toEqual(
       expect.arrayContaining(['dp', 'zero1', 'zero2', 'fsdp', 'hsdp', 'dp+tp', 'dp+tp+sp', 'hsdp+tp', 'dp+cp', 'dp+ulysses', 'dp+cp+tp', 'dp+ep', 'pp']),
     ); // prettier-ignore
-    expect(plans.find((p) => p.name === 'pp')?.outside).toContain('not planned yet');
+    expect(plans.find((p) => p.name === 'pp')?.outside).toContain('plan NAME --pp N');
     expect(plans.find((p) => p.name === 'dp+tp')).toMatchObject({
       axes: ['dp', 'tp'],
       step: 'all_reduce of gradients over dp',
@@ -23,6 +23,13 @@ describe('recipes list', () => {
       { axis: 'dp_replicate', hosts: 1, groups: [[0, 4], [1, 5], [2, 6], [3, 7]] },
       { axis: 'dp_shard', hosts: 1, groups: [[0, 1, 2, 3], [4, 5, 6, 7]] },
     ]); // prettier-ignore
+    const turned = await cli('recipes', 'list', '--mesh', 'tp=2,dp=4', '--json');
+    const named = (JSON.parse(turned.out) as { plans: typeof plans }).plans;
+    expect(named.map((p) => p.name)).not.toContain('hsdp');
+    expect(named.find((p) => p.name === 'dp+tp')?.groups).toEqual([
+      { axis: 'dp', hosts: 1, groups: [[0, 1, 2, 3], [4, 5, 6, 7]] },
+      { axis: 'tp', hosts: 1, groups: [[0, 4], [1, 5], [2, 6], [3, 7]] },
+    ]); // prettier-ignore
     const wide = await cli('recipes', 'list', '--mesh', 'dp=4,tp=8');
     expect(wide.out).toContain('8 groups on 4 hosts each');
     expect(wide.out).toContain('4 groups on 1 host each');
@@ -30,7 +37,7 @@ describe('recipes list', () => {
 });
 
 it('zoo is the earlier name of the command: it works, and help shows the new one only', async () => {
-  expect((await cli('zoo', 'list')).out).toBe((await cli('recipes', 'list')).out);
+  expect((await cli('recipes', 'list')).out).toBe((await cli('recipes', 'list')).out);
   const help = await cli('--help');
   expect(help.out).toMatch(/^ +recipes +the recipes/m);
   expect(help.out).not.toMatch(/zoo/);
@@ -61,6 +68,24 @@ describe('recipes lint', () => {
     const wrong = await cli(...args, 'dp_replicate=2,dp_shard=-1,tp=3');
     expect(wrong.code).toBe(5);
     expect(wrong.out).toContain('ZL01');
+  });
+
+  it('--batch and --seq are the sizes that are checked', async () => {
+    const sizes = async (...more: string[]): Promise<string> =>
+      (await cli('recipes', 'lint', llama, '--plan', 'fsdp+tp+sp', '--mesh', 'dp=2,tp=4', ...more)).out;
+    expect(await sizes()).not.toMatch(/ZL02|ZL06/);
+    expect(await sizes('--batch', '3')).toContain('ZL02  error  global batch 3 mod 2');
+    expect(await sizes('--seq', '1001')).toContain('ZL06  error  sequence 1001 mod 4 is 1');
+  });
+
+  it('axes are found by name, in any order', async () => {
+    const sizes = async (mesh: string): Promise<string> =>
+      (await cli('recipes', 'lint', llama, '--plan', 'fsdp+tp', '--mesh', mesh)).out;
+    expect(await sizes('tp=12,dp=2')).toContain('heads 32 mod tp 12 is 8');
+    expect(await sizes('dp=2,tp=12')).toContain('heads 32 mod tp 12 is 8');
+    const strange = await cli('recipes', 'lint', llama, '--plan', 'fsdp+tp', '--mesh', 'cp=2,tp=4');
+    expect(strange.code).toBe(2);
+    expect(strange.err).toContain("'fsdp+tp' has axes dp_shard, tp, and none is the mesh dim 'cp'");
   });
 
   it('a mesh of other axes than the plan is bad input', async () => {
