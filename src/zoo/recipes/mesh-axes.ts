@@ -18,7 +18,7 @@ export interface RefusedAxes {
 }
 
 /** Every axis name that some recipe has: a mesh dim of such a name says what it is for. */
-const ROLES: ReadonlySet<string> = new Set(NAMED_RECIPES.flatMap((zoo) => zoo.axes));
+const ROLES: ReadonlySet<string> = new Set(NAMED_RECIPES.flatMap((recipe) => recipe.axes));
 
 /** Names that people give to one data axis, and that are one where a recipe has no second. */
 const DATA = ['dp', 'dp_shard'] as const;
@@ -29,9 +29,9 @@ const DATA = ['dp', 'dp_shard'] as const;
  *
  * @param names of the mesh dims, outermost first
  */
-export function matchAxes(zoo: NamedRecipe, names: readonly string[]): MatchedAxes | RefusedAxes {
-  const { axes } = zoo;
-  const own = `'${zoo.name}' has axes ${axes.join(', ')}`;
+export function matchAxes(recipe: NamedRecipe, names: readonly string[]): MatchedAxes | RefusedAxes {
+  const { axes } = recipe;
+  const own = `'${recipe.name}' has axes ${axes.join(', ')}`;
   if (names.length !== axes.length)
     return { refused: `${own}, the mesh has ${names.length} dim${names.length === 1 ? '' : 's'}: ${names.join(', ')}` };
   const told = names.map((name) => asAxis(name, axes));

@@ -121,7 +121,7 @@ describe('recipes by the roles of inputs', () => {
     expect(out).toMatch(/Megatron \(dp\) +- +no weight has a name that tells its Megatron role/);
     const stated = await cli('plan', fixture('gcn'), '--mesh', 'dp=4', '--cluster', 'dgx-h100', '--batch-dim', 'primals_3=0', '--quiet'); // prettier-ignore
     expect(stated.out).toMatch(/data parallel \(dp\) +[\d.]+ [µm]s/);
-    const audited = await cli('audit', fixture('gcn'), '--plan', 'zoo:dp', '--mesh', 'dp=4', '--cluster', 'dgx-h100', '--batch-dim', 'primals_3=0', '--json', '--quiet'); // prettier-ignore
+    const audited = await cli('audit', fixture('gcn'), '--plan', 'recipe:dp', '--mesh', 'dp=4', '--cluster', 'dgx-h100', '--batch-dim', 'primals_3=0', '--json', '--quiet'); // prettier-ignore
     expect(audited.code).toBe(0);
     expect((JSON.parse(audited.out) as { regret: number }).regret).toBeGreaterThanOrEqual(0);
     const compared = await cli('compare', fixture('gcn'), '--devices', '4', '--cluster', 'dgx-h100', '--plans', 'dp', '--max-dims', '1', '--batch-dim', 'primals_3=0', '--json', '--quiet'); // prettier-ignore
@@ -140,19 +140,19 @@ describe('audit of a named plan', () => {
   const audit = (...more: string[]) => cli('audit', fixture('mlp-loss'), '--cluster', 'dgx-h100', ...more);
 
   it('on a mesh of other dims names the mesh that it needs and the plans that fit', async () => {
-    const { code, err } = await audit('--plan', 'zoo:fsdp', '--mesh', 'dp=2,tp=4');
+    const { code, err } = await audit('--plan', 'recipe:fsdp', '--mesh', 'dp=2,tp=4');
     expect(code).toBe(2);
     expect(err).toContain("--mesh dp=2,tp=4: 'fsdp' has axes dp_shard, the mesh has 2 dims: dp, tp");
-    expect(err).toContain('give it a mesh of its axes, --mesh dp_shard=8, or a recipe of this mesh: zoo:dp+tp (dp, tp)');
-    expect(err).not.toContain('zoo:hsdp');
-    expect(err).toContain('zoo:fsdp+tp (dp_shard, tp)');
-    expect((await audit('--plan', 'zoo:fsdp', '--mesh', 'dp_shard=8', '--quiet')).code).toBe(0);
+    expect(err).toContain('give it a mesh of its axes, --mesh dp_shard=8, or a recipe of this mesh: recipe:dp+tp (dp, tp)');
+    expect(err).not.toContain('recipe:hsdp');
+    expect(err).toContain('recipe:fsdp+tp (dp_shard, tp)');
+    expect((await audit('--plan', 'recipe:fsdp', '--mesh', 'dp_shard=8', '--quiet')).code).toBe(0);
   });
 
   it('whose name was taken for a file says what was meant', async () => {
     const { code, err } = await audit('--plan', 'fsdp', '--mesh', 'dp=8');
     expect(code).toBe(2);
-    expect(err).toContain('give --plan zoo:fsdp');
+    expect(err).toContain('give --plan recipe:fsdp');
     expect((await audit('--plan', 'nothing', '--mesh', 'dp=8')).err).toContain('there is no file nothing');
   });
 });
