@@ -143,7 +143,9 @@ describe('audit of a named plan', () => {
     const { code, err } = await audit('--plan', 'recipe:fsdp', '--mesh', 'dp=2,tp=4');
     expect(code).toBe(2);
     expect(err).toContain("--mesh dp=2,tp=4: 'fsdp' has axes dp_shard, the mesh has 2 dims: dp, tp");
-    expect(err).toContain('give it a mesh of its axes, --mesh dp_shard=8, or a recipe of this mesh: recipe:dp+tp (dp, tp)');
+    expect(err).toContain(
+      'give it a mesh of its axes, --mesh dp_shard=8, or a recipe of this mesh: recipe:dp+tp (dp, tp)',
+    );
     expect(err).not.toContain('recipe:hsdp');
     expect(err).toContain('recipe:fsdp+tp (dp_shard, tp)');
     expect((await audit('--plan', 'recipe:fsdp', '--mesh', 'dp_shard=8', '--quiet')).code).toBe(0);

@@ -22,8 +22,22 @@ interface Audited {
 describe('audit', () => {
   it('a recipe costs the same on a mesh whose dims stand in another order, or have names that say nothing', async () => {
     const audited = async (mesh: string): Promise<{ seconds: number; notes: string[] }> => {
-      const flags = ['--plan', 'recipe:fsdp+tp', '--mesh', mesh, '--cluster', 'dgx-h100', '--edits', '0', '--json', '--quiet'];
-      return JSON.parse((await cli('audit', fixture('llama-tiny'), ...flags)).out) as { seconds: number; notes: string[] };
+      const flags = [
+        '--plan',
+        'recipe:fsdp+tp',
+        '--mesh',
+        mesh,
+        '--cluster',
+        'dgx-h100',
+        '--edits',
+        '0',
+        '--json',
+        '--quiet',
+      ];
+      return JSON.parse((await cli('audit', fixture('llama-tiny'), ...flags)).out) as {
+        seconds: number;
+        notes: string[];
+      };
     };
     const [named, turned, unnamed] = [await audited('dp=2,tp=4'), await audited('tp=4,dp=2'), await audited('a=2,b=4')];
     expect(turned.seconds).toBeCloseTo(named.seconds, 12);
