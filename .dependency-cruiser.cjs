@@ -101,11 +101,12 @@ const inside = {
   cost: [
     ['collective-model', 'memory'],
     ['hardware', 'jumps', 'redistribution'],
+    ['kernels'],
     ['collectives', 'compute'],
     ['presets', 'training'],
     ['validation'],
   ],
-  zoo: [['recipes'], ['compare'], ['audit', 'sweep'], ['pipeline']],
+  zoo: [['recipes'], ['compare'], ['audit', 'sweep'], ['layout', 'pipeline']],
   'zoo/sweep': [
     ['model'],
     ['rank'],

@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs';
 import { gunzipSync } from 'node:zlib';
-import { FITTED, type FittedConstants } from '../src/cost/training/fitted.ts';
+import { FITTED, type FittedConstants } from '../src/cost/kernels/fitted.ts';
 import { mean, median, regret, spearman } from '../src/cost/validation/metrics.ts';
 import { parseRuns, type MeasuredRun } from '../src/cost/validation/runs.ts';
 import { predictRun, SMALLEST_GROUP } from '../src/cost/validation/validate.ts';

@@ -1,7 +1,8 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { loadCluster } from '../../src/cost/hardware/cluster.ts';
-import { computeCost, computeSeconds, matmulEfficiency, matrixPeak, matrixSeconds } from '../../src/cost/compute.ts';
+import { computeCost, computeSeconds, matrixPeak } from '../../src/cost/compute.ts';
+import { matmulEfficiency, matrixSeconds } from '../../src/cost/kernels/matmul.ts';
 import type { DType } from '../../src/graph/types.ts';
 import { bindCall, withOutputs } from '../../src/ops/record/context.ts';
 import { defineOp, type TypedContext } from '../../src/ops/record/record.ts';

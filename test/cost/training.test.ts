@@ -1,8 +1,9 @@
 import { readFileSync } from 'node:fs';
 import { gunzipSync } from 'node:zlib';
 import { describe, expect, test } from 'vitest';
-import { FITTED } from '../../src/cost/training/fitted.ts';
-import { KernelSum, tailFactor } from '../../src/cost/training/kernels.ts';
+import { FITTED } from '../../src/cost/kernels/fitted.ts';
+import { tailFactor } from '../../src/cost/kernels/tiles.ts';
+import { KernelSum } from '../../src/cost/training/kernels.ts';
 import { stepMemory } from '../../src/cost/training/memory.ts';
 import { activeMatmulParameters, attentionProducts, stageLayers } from '../../src/cost/training/shape.ts';
 import type { ParallelPlan, TrainingSystem, TransformerShape } from '../../src/cost/training/shape.ts';

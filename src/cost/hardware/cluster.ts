@@ -28,6 +28,8 @@ export interface Cluster {
   readonly memoryBytesPerSecond: number;
   /** Share of the memory bandwidth that kernels reach, 0..1. */
   readonly memoryEfficiency: number;
+  /** Power limit of a device over its rated power, where a user's file states one. */
+  readonly powerShare?: number;
   /** Devices of one scale-up domain (NVLink, xGMI). */
   readonly devicesPerHost: number;
   readonly intra: LinkLevel;
@@ -304,6 +306,7 @@ export const clusterFileSchema = z.strictObject({
   reservedBytes: z.number().nonnegative().optional(),
   memoryBytesPerSecond: rate,
   memoryEfficiency: share.default(0.8),
+  powerShare: share.optional(),
   devicesPerHost: devices,
   intra: linkSchema,
   inter: linkSchema,
@@ -359,7 +362,7 @@ function clusterFromJson(text: string): Cluster {
       assumptions: [...base.assumptions, `fields changed by the user's file: ${keys.join(', ')}`],
     });
   }
-  const { matmulCurves, attentionShares, collectiveTable, torus, ...file } = check(clusterFileSchema, json);
+  const { matmulCurves, attentionShares, collectiveTable, torus, powerShare, ...file } = check(clusterFileSchema, json);
   const assumptions = [...(file.assumptions ?? [])];
   if (file.reservedBytes === undefined)
     assumptions.push('4 % of memory + 1 GiB is reserved for context, allocator and communication buffers');
@@ -369,6 +372,7 @@ function clusterFromJson(text: string): Cluster {
     ...(attentionShares !== undefined && { attentionShares }),
     ...(collectiveTable !== undefined && { collectiveTable }),
     ...(torus !== undefined && { torus }),
+    ...(powerShare !== undefined && { powerShare }),
     name: file.name ?? file.id,
     reservedBytes: file.reservedBytes ?? Math.round(0.04 * file.memoryBytes) + 2 ** 30,
     // A record that says what it assumes is whole, as we print it: its sources are its own.

@@ -4,8 +4,9 @@
  */
 
 import type { Cluster } from '../hardware/cluster.ts';
-import { matrixSeconds } from '../compute.ts';
-import { FITTED, type FittedConstants } from './fitted.ts';
+import { FITTED, type FittedConstants } from '../kernels/fitted.ts';
+import { clockTime } from '../kernels/clocks.ts';
+import { attentionSeconds, productSeconds, trafficSeconds } from '../kernels/seconds.ts';
 import type { TrainingSystem } from './shape.ts';
 
 /** Device and host time of a run of kernels; the device waits where the host is slower. */
@@ -39,7 +40,7 @@ export class KernelSum {
     this.constants = constants;
     this.peak = unitPeak(system);
     this.narrow = system.matmulUnit === 'fp8' || system.matmulUnit === 'fp4';
-    this.hot = system.powerLimited ? constants.hotMatmulTime / Math.cbrt(system.powerShare) : 1;
+    this.hot = clockTime(system, constants);
     this.traffic = constants.pointwiseTraffic * (system.fusedPointwise ? 1 : constants.unfusedTraffic);
   }
 
@@ -63,11 +64,8 @@ export class KernelSum {
     const { cluster } = this.system;
     const flops = 2 * m * k * n * count;
     const bytes = 2 * (m * k + k * n + m * n) * count;
-    const memory = bytes / (cluster.memoryBytesPerSecond * cluster.memoryEfficiency);
-    const { tailShare, tailMean } = this.constants;
-    const waves = tailFactor(m, n, separate ? 1 : count, cluster.accelerator);
-    const tail = (1 + tailShare * (waves - 1)) / tailMean;
-    const seconds = Math.max(matrixSeconds(flops, bytes, peak, cluster) * this.hot * tail, memory);
+    const product = { rows: m, columns: n, count: separate ? 1 : count, flops, bytes };
+    const seconds = productSeconds(product, { cluster, peak, clockTime: this.hot }, this.constants);
     this.device += seconds;
     this.products += seconds;
     return this.launch(separate ? count : 1);
@@ -77,15 +75,14 @@ export class KernelSum {
   attention(flops: number, bytes: number): this {
     const { cluster } = this.system;
     const peak = widePeak(cluster) ?? this.peak;
-    const memory = bytes / (cluster.memoryBytesPerSecond * cluster.memoryEfficiency);
-    this.device += Math.max(flops / (peak * this.system.attentionShare), memory);
+    this.device += attentionSeconds(flops, bytes, cluster, peak * this.system.attentionShare);
     return this.launch(1);
   }
 
   /** Pointwise kernels that read and write bytes in all. */
   memory(bytes: number, kernels = 1): this {
     const { cluster, compiled } = this.system;
-    this.device += (this.traffic * bytes) / (cluster.memoryBytesPerSecond * cluster.memoryEfficiency);
+    this.device += trafficSeconds(this.traffic * bytes, cluster);
     return this.launch(compiled ? Math.ceil(kernels / 2) : kernels);
   }
 
@@ -122,36 +119,4 @@ function unitPeak({ cluster, matmulUnit }: TrainingSystem): number {
 
 function widePeak({ peakFlopsPerSecond: peaks }: Cluster): number | undefined {
   return peaks.bf16 ?? peaks.fp16;
-}
-
-/** Multiprocessors by accelerator (vendors' architecture papers); none for devices whose matrix units work otherwise. */
-const PROCESSORS: readonly (readonly [RegExp, number])[] = [
-  [/^V100/, 80],
-  [/^A100/, 108],
-  [/^H/, 132],
-  [/^(B|GB)/, 148],
-];
-/** Tiles that matmul libraries choose from, and the share of the best rate that each reaches. */
-const TILES: readonly (readonly [number, number, number])[] = [
-  [256, 128, 1],
-  [128, 256, 1],
-  [128, 128, 0.9],
-  [64, 128, 0.7],
-];
-
-/**
- * Time of a matmul on whole waves of tiles over the time without the empty places of the last wave, at least 1. A
- * multiprocessor works on one tile at a time, so 112 tiles on 108 multiprocessors take as long as 216.
- */
-export function tailFactor(m: number, n: number, count: number, accelerator: string): number {
-  const processors = PROCESSORS.find(([name]) => name.test(accelerator))?.[1];
-  if (processors === undefined) return 1;
-  const products = Math.max(1, Math.ceil(count));
-  let least = Infinity;
-  for (const [rows, columns, share] of TILES) {
-    const tiles = Math.ceil(m / rows) * Math.ceil(n / columns) * products;
-    const places = Math.ceil(tiles / processors) * processors;
-    least = Math.min(least, (places * rows * columns) / (m * n * products * share));
-  }
-  return Math.max(1, least);
 }

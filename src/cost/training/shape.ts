@@ -4,7 +4,8 @@
  */
 
 import type { Cluster } from '../hardware/cluster.ts';
-import type { FittedConstants } from './fitted.ts';
+import type { Clocks } from '../kernels/clocks.ts';
+import type { FittedConstants } from '../kernels/fitted.ts';
 
 /** Dimensions of a decoder-only transformer. */
 export interface TransformerShape {
@@ -72,7 +73,7 @@ export interface ParallelPlan {
 }
 
 /** The machine and the software that runs on it. */
-export interface TrainingSystem {
+export interface TrainingSystem extends Clocks {
   readonly cluster: Cluster;
   /** Unit of the matrix work: `bf16`, `fp16`, `fp8`, `fp4`. */
   readonly matmulUnit: string;
@@ -89,10 +90,6 @@ export interface TrainingSystem {
   readonly attentionShare: number;
   /** Bias, activation, dropout and residual in few kernels (Megatron's, or a compiler's). */
   readonly fusedPointwise: boolean;
-  /** Clocks fall under sustained matrix work (devices of 500 W and more). */
-  readonly powerLimited: boolean;
-  /** Power limit over the rated power; under a limit, clocks follow the cube root of the power. */
-  readonly powerShare: number;
   /** Pointwise chains fused by a compiler, little host work. */
   readonly compiled: boolean;
   /** Softmax, loss and their gradient pass over the logits in few kernels. */

@@ -5,7 +5,7 @@
 
 import { ncclGroupSeconds } from '../collectives/nccl.ts';
 import type { NcclGroup } from '../collectives/nccl-algorithms.ts';
-import { FITTED, type FittedConstants } from './fitted.ts';
+import { FITTED, type FittedConstants } from '../kernels/fitted.ts';
 import { KernelSum, type KernelTime } from './kernels.ts';
 import {
   attentionProducts,

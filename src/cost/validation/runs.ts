@@ -11,8 +11,10 @@ import {
   type TrainingSystem,
   type TransformerShape,
 } from '../training/shape.ts';
+import { clocksOf } from '../kernels/clocks.ts';
 import { stepMemory } from '../training/memory.ts';
 import { parseCsv, type CsvRow } from './csv.ts';
+import type { FrameworkName } from './frameworks.ts';
 import type { SOFTWARE_COLUMNS } from './software.ts';
 import { recomputeModes, softwareOf, statedFramework, zeroStage } from './software.ts';
 import { runMachine } from './systems.ts';
@@ -26,6 +28,9 @@ export interface MeasuredRun {
   readonly shape: TransformerShape;
   readonly plan: ParallelPlan;
   readonly system: TrainingSystem;
+  /** Name or JSON text of the cluster. */
+  readonly clusterText: string;
+  readonly framework: FrameworkName;
   readonly devices: number;
   /** What decides whether two rows may be compared: dimensions, batch, devices, dtype. */
   readonly comparable: string;
@@ -180,7 +185,7 @@ function readRun(row: CsvRow): MeasuredRun | SkippedRun {
     zeroStage: zeroStage(`${text.zero} ${text.extras}`, degrees.shards * degrees.context),
   };
   const software = softwareOf(text, framework, plan);
-  const system: TrainingSystem = { cluster: machine.cluster, powerShare: machine.powerShare, ...software };
+  const system: TrainingSystem = { cluster: machine.cluster, ...clocksOf(machine.cluster), ...software };
   if (!published && microbatch === 1) {
     // Splitting a batch frees memory and fills pipelines; without a pipeline it costs only, so that the largest is taken that fits.
     if (degrees.pipeline === 1) plan = { ...plan, microbatch: largestMicrobatch(shape, plan, system, perReplica) };
@@ -196,6 +201,8 @@ function readRun(row: CsvRow): MeasuredRun | SkippedRun {
     shape,
     plan,
     system,
+    clusterText: machine.text,
+    framework: framework.name,
     devices,
     comparable: [layers, hidden, heads, sequence, globalBatch, devices, cell('gpu_type'), cell('dtype')].join('|'),
     outOfMemory: cell('status') === 'OOM',

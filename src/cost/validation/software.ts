@@ -4,6 +4,7 @@
  */
 import { ShardwrightError, suggestion } from '../../errors.ts';
 import type { Cluster } from '../hardware/cluster.ts';
+import type { Clocks } from '../kernels/clocks.ts';
 import type { ParallelPlan, RecomputeMode, TrainingSystem } from '../training/shape.ts';
 import { FRAMEWORK_NAMES, frameworkOf, FRAMEWORKS, type FrameworkName } from './frameworks.ts';
 
@@ -56,7 +57,7 @@ export function softwareOf(
   row: SoftwareText,
   stated: StatedFramework,
   plan: ParallelPlan,
-): Omit<TrainingSystem, 'cluster' | 'powerShare'> {
+): Omit<TrainingSystem, 'cluster' | keyof Clocks> {
   const { extras, dtype, cluster } = row;
   const framework = FRAMEWORKS[stated.name];
   const { accelerator } = cluster;
@@ -75,7 +76,6 @@ export function softwareOf(
     flashAttention: framework.flashAttention,
     attentionShare: attentionShare(extras, framework.vendorKernels, accelerator),
     fusedPointwise: framework.fusedPointwise || compiled || /Liger/.test(extras),
-    powerLimited: /^(H100|H200|GB|B)/.test(accelerator),
     compiled,
     fusedLoss: compiled || framework.vendorKernels,
     overlap: framework.overlap,

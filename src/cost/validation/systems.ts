@@ -8,8 +8,8 @@ import { loadCluster, type Cluster } from '../hardware/cluster.ts';
  */
 export interface RunMachine {
   readonly cluster: Cluster;
-  /** Power limit over the rated power. */
-  readonly powerShare: number;
+  /** Name or JSON text that `cluster` is loaded from. */
+  readonly text: string;
   readonly assumption?: string;
 }
 
@@ -18,16 +18,10 @@ interface MachineRule {
   readonly base: string;
   /** Fields of the cluster that differ, as a cluster file has them. */
   readonly change?: Readonly<Record<string, unknown>>;
-  readonly powerShare?: number;
   readonly assumption?: string;
 }
 
 const GB = 1e9;
-/**
- * Rated power over that of a GB300 for the same peak: Blackwell devices are one design at 444 (B200), 480 (GB200), 489 (B300) and
- * 560 W (GB300) for each 1,000 dense 16-bit TFLOPS (data sheets), and clocks under load follow the cube root of the power.
- */
-const blackwellShare = (watts: number, teraflops: number): number => watts / teraflops / (1400 / 2500);
 /**
  * What the driver's tool reports as the memory of a device (nvidia-smi, MiB; thundergolfer.com/blog/nvidia-gpu-memory-capacity):
  * data sheets say GB where the device has about as many GiB.
@@ -60,14 +54,13 @@ const RULES: readonly MachineRule[] = [
   {
     text: /H100-96GB-HBM2e-500W/,
     base: 'dgx-h100',
-    change: { memoryBytes: 102 * GB, memoryBytesPerSecond: 2400 * GB },
-    powerShare: 500 / 700,
+    change: { memoryBytes: 102 * GB, memoryBytesPerSecond: 2400 * GB, powerShare: 500 / 700 },
     assumption: 'H100 at 500 of 700 W: clocks by the cube root of the power, HBM2e of 2.4 TB/s',
   },
   { text: /H200/, base: 'dgx-h200', change: { memoryBytes: MEMORY_H200 } },
   { text: /H100/, base: 'dgx-h100', change: { memoryBytes: MEMORY_H100 } },
   { text: /DGX-GB300/, base: 'gb300-nvl72' },
-  { text: /DGX-GB200/, base: 'gb200-nvl72', powerShare: blackwellShare(1200, 2500) },
+  { text: /DGX-GB200/, base: 'gb200-nvl72' },
   {
     text: /DGX-B300/,
     base: 'gb300-nvl72',
@@ -79,16 +72,14 @@ const RULES: readonly MachineRule[] = [
       memoryBytesPerSecond: 7750 * GB,
       memoryBytes: MEMORY_B300,
     },
-    powerShare: blackwellShare(1100, 2250),
   },
   {
     text: /B200 \(power limited\)/,
     base: 'dgx-b200',
     change: { matmulCap: 0.55 },
-    powerShare: blackwellShare(1000, 2250),
     assumption: 'power-limited B200: 55 % of the peak at most',
   },
-  { text: /B200/, base: 'dgx-b200', powerShare: blackwellShare(1000, 2250) },
+  { text: /B200/, base: 'dgx-b200' },
   { text: /TPU v5p/, base: 'tpu-v5p-pod' },
   { text: /TPU v5e/, base: 'tpu-v5e-pod' },
 ];
@@ -99,14 +90,14 @@ const known = new Map<string, RunMachine | undefined>();
 export function runMachine(gpuType: string): RunMachine | undefined {
   if (known.has(gpuType)) return known.get(gpuType);
   const rule = RULES.find((r) => r.text.test(gpuType));
+  const text =
+    rule?.change === undefined ? (rule?.base ?? '') : JSON.stringify({ base: rule.base, ...rule.change });
   const machine =
     rule === undefined
       ? undefined
       : {
-          cluster: loadCluster(
-            rule.change === undefined ? rule.base : JSON.stringify({ base: rule.base, ...rule.change }),
-          ),
-          powerShare: rule.powerShare ?? 1,
+          cluster: loadCluster(text),
+          text,
           ...(rule.assumption !== undefined && { assumption: rule.assumption }),
         };
   known.set(gpuType, machine);

@@ -1,6 +1,6 @@
 /** Predicted against measured training runs, by source and by group of comparable runs. */
 
-import { FITTED } from '../training/fitted.ts';
+import { FITTED } from '../kernels/fitted.ts';
 import { stepMemory } from '../training/memory.ts';
 import { modelFlops, type RecomputeMode } from '../training/shape.ts';
 import { stepTime } from '../training/step.ts';

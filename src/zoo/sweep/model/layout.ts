@@ -43,6 +43,11 @@ export interface LayoutTuning {
    * experts hide (`overlap.ts`); absent: one after another.
    */
   readonly paired?: boolean;
+  /**
+   * Whether the layout runs as frameworks run what is stated: layers in equal parts, all of them recomputed; absent: stages are
+   * balanced by their seconds, and layers run again only where memory asks for it.
+   */
+  readonly asStated?: boolean;
 }
 
 /** The name of a plan, as `compare --plans` takes it. */

@@ -3,7 +3,7 @@
  * and token exchanges.
  */
 
-import { FITTED } from '../../../cost/training/fitted.ts';
+import { FITTED } from '../../../cost/kernels/fitted.ts';
 import type { PassSeconds } from './types.ts';
 
 /**

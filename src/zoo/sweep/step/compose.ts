@@ -144,12 +144,17 @@ export class Composer {
     if (m === 0) return undefined;
     const units = this.units(core, routed, { sizes, kind }, checkpoint, tuning);
     if (units.length - 2 < pp * v || (schedule === 'interleaved' && m % pp !== 0)) return undefined;
-    const bounds = this.stageBounds(units, sizes, tuning, m);
+    const bounds =
+      tuning.asStated === true ? evenBounds(units.length - 2, pp * v) : this.stageBounds(units, sizes, tuning, m);
     const strict = Array.from({ length: pp * v }, (_, k) => units.slice(bounds[k], bounds[k + 1]));
     const inFlight = Array.from({ length: pp }, (_, i) => Math.min(m * v, keptMicrobatches(schedule, { devices: pp, microbatches: m, chunks: v }, i) + Number(paired))); // prettier-ignore
     const plain = this.units(core, routed, { sizes, kind }, 'none', tuning);
     const kept =
-      plain === units ? strict.map((list) => list.length) : this.keptOf(strict, plain, bounds, pp, inFlight, paired);
+      plain === units
+        ? strict.map((list) => list.length)
+        : tuning.asStated === true
+          ? strict.map(() => 0)
+          : this.keptOf(strict, plain, bounds, pp, inFlight, paired);
     const chunk = strict.map((list, k) => [...list.slice(0, list.length - kept[k]), ...plain.slice(bounds[k + 1] - kept[k], bounds[k + 1])]); // prettier-ignore
     const saved = chunk.map((list) => (this.overlaps ? savedInRun(list) : NOTHING));
     // Passes that fill and empty the pipeline have no other microbatch beside them: all get the mean of what is saved.
@@ -326,6 +331,12 @@ function keyValueBytes({ config, sequence, dtype }: SweepQuestion): (tp: number)
   const { keyHeads, headWidth } = architecture.shape;
   const itemBytes = DTYPE_BYTES[dtype ?? (statedDtype === undefined ? 'bf16' : dtypeNamed(statedDtype))];
   return (tp) => 2 * sequence * Math.ceil(keyHeads / tp) * headWidth * itemBytes;
+}
+
+/** First unit of every chunk where layers are cut into equal parts, the first chunks one more where they do not divide. */
+function evenBounds(layers: number, chunks: number): readonly number[] {
+  const cut = Array.from({ length: chunks + 1 }, (_, k) => 1 + Math.ceil((k * layers) / chunks));
+  return cut.map((unit, k) => (k === 0 ? 0 : k === chunks ? layers + 2 : unit));
 }
 
 /** A mesh and what its dims do. */

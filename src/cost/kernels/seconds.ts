@@ -1,0 +1,53 @@
+/**
+ * Seconds of kernels on a device: products of matrices by efficiency, waves of tiles and clocks under load; fused attention by
+ * the share of the peak that its kernels reach; everything else by memory traffic. In: FLOPs, bytes, sizes, the machine. Out:
+ * seconds on the device, without gaps and host time. Everything that prices a training step adds these up.
+ */
+
+import type { Cluster } from '../hardware/cluster.ts';
+import type { FittedConstants } from './fitted.ts';
+import { matrixSeconds } from './matmul.ts';
+import { tailFactor } from './tiles.ts';
+
+/** Products of equal size in one kernel. */
+export interface Product {
+  readonly rows: number;
+  readonly columns: number;
+  readonly count: number;
+  /** Of all of them, 2 per multiply-add. */
+  readonly flops: number;
+  /** Operands and results of all of them. */
+  readonly bytes: number;
+}
+
+/** Where products run. */
+export interface MatrixUnit {
+  readonly cluster: Cluster;
+  /** FLOP/s. */
+  readonly peak: number;
+  /** See `clockTime`. */
+  readonly clockTime: number;
+  /** Name of the unit; with it a calibrated cluster's own curve is used. */
+  readonly unit?: string;
+}
+
+/** Seconds of products in one kernel: the roofline with its efficiency, on whole waves of tiles, at the clocks of a long step. */
+export function productSeconds(
+  { rows, columns, count, flops, bytes }: Product,
+  { cluster, peak, clockTime: hot, unit }: MatrixUnit,
+  { tailShare, tailMean }: FittedConstants,
+): number {
+  const waves = tailFactor(rows, columns, count, cluster.accelerator);
+  const tail = (1 + tailShare * (waves - 1)) / tailMean;
+  return Math.max(matrixSeconds(flops, bytes, peak, cluster, unit) * hot * tail, trafficSeconds(bytes, cluster));
+}
+
+/** Seconds of fused attention at a rate in FLOP/s, of which masked scores are none. */
+export function attentionSeconds(flops: number, bytes: number, cluster: Cluster, rate: number): number {
+  return Math.max(flops / rate, trafficSeconds(bytes, cluster));
+}
+
+/** Seconds to read and write bytes. */
+export function trafficSeconds(bytes: number, cluster: Cluster): number {
+  return bytes / (cluster.memoryBytesPerSecond * cluster.memoryEfficiency);
+}

@@ -1,0 +1,33 @@
+/** Takes the sizes of a matrix product and gives what the empty places in its last wave of tiles cost. */
+
+/** Multiprocessors by accelerator (vendors' architecture papers); none for devices whose matrix units work otherwise. */
+const PROCESSORS: readonly (readonly [RegExp, number])[] = [
+  [/^V100/, 80],
+  [/^A100/, 108],
+  [/^H/, 132],
+  [/^(B|GB)/, 148],
+];
+/** Tiles that matmul libraries choose from, and the share of the best rate that each reaches. */
+const TILES: readonly (readonly [number, number, number])[] = [
+  [256, 128, 1],
+  [128, 256, 1],
+  [128, 128, 0.9],
+  [64, 128, 0.7],
+];
+
+/**
+ * Time of a matmul on whole waves of tiles over the time without the empty places of the last wave, at least 1. A
+ * multiprocessor works on one tile at a time, so 112 tiles on 108 multiprocessors take as long as 216.
+ */
+export function tailFactor(m: number, n: number, count: number, accelerator: string): number {
+  const processors = PROCESSORS.find(([name]) => name.test(accelerator))?.[1];
+  if (processors === undefined) return 1;
+  const products = Math.max(1, Math.ceil(count));
+  let least = Infinity;
+  for (const [rows, columns, share] of TILES) {
+    const tiles = Math.ceil(m / rows) * Math.ceil(n / columns) * products;
+    const places = Math.ceil(tiles / processors) * processors;
+    least = Math.min(least, (places * rows * columns) / (m * n * products * share));
+  }
+  return Math.max(1, least);
+}

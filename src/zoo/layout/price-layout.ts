@@ -1,0 +1,80 @@
+/**
+ * Prices one stated layout of a model: takes mesh, kind and tuning, gives the same figures that a comparison ranks by. Programs
+ * of a data rank are priced once for all layouts that share them.
+ */
+
+import { ShardwrightError } from '../../errors.ts';
+import type { OperatorTable } from '../../ops/record/table.ts';
+import type { LayoutKind, LayoutSizes, LayoutTuning } from '../sweep/model/layout.ts';
+import { coreRequest } from '../sweep/model/layout.ts';
+import type { SweepQuestion } from '../sweep/model/question.ts';
+import type { LayerKinds } from '../sweep/model/representative-layers.ts';
+import { coreKey, type CoreResult } from '../sweep/model/types.ts';
+import type { RoutedCosts } from '../sweep/rank/moe.ts';
+import { CoreSolver } from '../sweep/rank/rank-price.ts';
+import { Composer, type Figures } from '../sweep/step/compose.ts';
+
+/** A layout with everything stated. */
+export interface StatedLayout {
+  readonly sizes: LayoutSizes;
+  readonly kind: LayoutKind;
+  readonly tuning: LayoutTuning;
+}
+
+interface Solved {
+  readonly solver: CoreSolver;
+  readonly cores: Map<string, Promise<CoreResult>>;
+  readonly routed: Map<string, RoutedCosts | undefined>;
+}
+
+/** Prices stated layouts; questions that differ in devices and batch alone share the programs of their data ranks. */
+export class LayoutPricer {
+  private readonly solved = new Map<string, Solved>();
+
+  constructor(private readonly table: OperatorTable) {}
+
+  /**
+   * Seconds and bytes of one step as `compare` composes them.
+   *
+   * @throws E_UNSUPPORTED where a recipe, the batch or the schedule does not admit the layout
+   */
+  async price(question: SweepQuestion, { sizes, kind, tuning }: StatedLayout): Promise<Figures> {
+    const { solver, cores, routed } = this.solvedFor(question);
+    const request = coreRequest(sizes, kind, tuning.microbatch);
+    const key = coreKey(request);
+    let found = cores.get(key);
+    if (found === undefined) cores.set(key, (found = solver.price(request)));
+    const core = await found;
+    if (core.status === 'refused') throw refused(core.reason);
+    const ways = request.axes.reduce((n, a) => n * a.size, 1);
+    const { ep, etp = 1 } = sizes;
+    const block = `${tuning.microbatch} ${ways} ${ep} ${etp}`;
+    if (!routed.has(block)) routed.set(block, solver.routed(tuning.microbatch, ways, [ep], etp === 1 ? [] : [etp]));
+    const composer = new Composer(question, solver.kinds);
+    if (composer.microbatches(sizes, tuning.microbatch) === 0)
+      throw refused(`a batch of ${question.globalBatch} does not divide into microbatches of ${tuning.microbatch}`);
+    const figures = composer.compose(core.core, routed.get(block), sizes, kind, tuning);
+    if (figures === undefined) throw refused('the schedule does not admit the stages');
+    return figures;
+  }
+
+  /** Layers of a model of any depth: `LayerKinds`. */
+  kinds(question: SweepQuestion): LayerKinds {
+    return this.solvedFor(question).solver.kinds;
+  }
+
+  private solvedFor(question: SweepQuestion): Solved {
+    const { devices: _, globalBatch: __, model: ___, overlap: ____, ...rest } = question;
+    const key = JSON.stringify(rest);
+    let found = this.solved.get(key);
+    if (found === undefined) {
+      found = { solver: new CoreSolver(question, this.table), cores: new Map(), routed: new Map() };
+      this.solved.set(key, found);
+    }
+    return found;
+  }
+}
+
+function refused(reason: string): ShardwrightError {
+  return new ShardwrightError('E_UNSUPPORTED', reason);
+}
