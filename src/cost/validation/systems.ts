@@ -90,8 +90,7 @@ const known = new Map<string, RunMachine | undefined>();
 export function runMachine(gpuType: string): RunMachine | undefined {
   if (known.has(gpuType)) return known.get(gpuType);
   const rule = RULES.find((r) => r.text.test(gpuType));
-  const text =
-    rule?.change === undefined ? (rule?.base ?? '') : JSON.stringify({ base: rule.base, ...rule.change });
+  const text = rule?.change === undefined ? (rule?.base ?? '') : JSON.stringify({ base: rule.base, ...rule.change });
   const machine =
     rule === undefined
       ? undefined
