@@ -8,6 +8,8 @@ import { calculonSeconds, fittedUtilisation } from './baselines.ts';
 import { mean, median, regret, relativeErrors, spearman } from './metrics.ts';
 import { parseRuns, type MeasuredRun, type SkippedRun } from './runs.ts';
 
+export type { MeasuredRun } from './runs.ts';
+
 /** Groups of fewer runs are not ranked. */
 export const SMALLEST_GROUP = 5;
 /**

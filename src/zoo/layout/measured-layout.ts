@@ -3,7 +3,7 @@
  * the sweep has no price for that layout.
  */
 
-import type { MeasuredRun } from '../../cost/validation/runs.ts';
+import type { MeasuredRun } from '../../cost/validation/validate.ts';
 import type { RecomputeMode, TransformerShape } from '../../cost/training/shape.ts';
 import type { Checkpoint } from '../sweep/model/types.ts';
 import type { LayoutTuning } from '../sweep/model/layout.ts';
