@@ -76,7 +76,7 @@ for (const [name, { mesh: sizes, shape, rows: changes }] of Object.entries(oracl
   const planners = [new Redistributor(space, model, { merge: false }), new Redistributor(space, model)];
   const type = { shape, itemBytes: 4 };
   const cheaper = [0, 0];
-  const dearer = [0, 0];
+  const worse = [0, 0];
   const saved = [0, 0];
   let allowed = 0;
   let total = 0;
@@ -91,7 +91,7 @@ for (const [name, { mesh: sizes, shape, rows: changes }] of Object.entries(oracl
       const after = planner.seconds(type, from, to);
       saved[i] += before - after;
       if (after < before * (1 - 1e-9)) cheaper[i]++;
-      if (after > before) dearer[i]++;
+      if (after > before) worse[i]++;
     });
   }
   const percent = (x: number): string => `${((x / total) * 100).toFixed(1)} %`;
@@ -99,7 +99,7 @@ for (const [name, { mesh: sizes, shape, rows: changes }] of Object.entries(oracl
     name,
     String(changes.length),
     String(allowed),
-    ...[0, 1].flatMap((i) => [String(cheaper[i]), percent(saved[i]), String(dearer[i])]),
+    ...[0, 1].flatMap((i) => [String(cheaper[i]), percent(saved[i]), String(worse[i])]),
   ]);
 }
 console.log("\nAgainst PyTorch's default plans, preset dtensor, 8 devices a host:\n");
@@ -109,9 +109,9 @@ const titles = [
   'allowed',
   'cheaper by mesh dim',
   'saved',
-  'dearer',
+  'worse',
   'cheaper merged',
   'saved',
-  'dearer',
+  'worse',
 ];
 console.log(tableText([titles, ...compared], [1, 2, 3, 4, 5, 6, 7, 8]));

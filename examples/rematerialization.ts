@@ -22,7 +22,7 @@ for (const slots of [50, 32, 20, 12, 8]) {
   console.log(`  ${String(slots * 16).padStart(3)} MiB: ${found}`);
 }
 
-// A graph: a -> b -> c -> d with a skip from a to d, and its backward pass. A dear node (b) and a large one (c).
+// A graph: a -> b -> c -> d with a skip from a to d, and its backward pass. An expensive node (b) and a large one (c).
 const graph = {
   nodes: [
     { name: 'a', bytes: 10, seconds: 1, needs: [] },

@@ -30,7 +30,7 @@ const report = reportOf({ plan, cluster: loadCluster(plan.request.cluster), grap
 
 for (const { label, text: line } of report.answer) console.log(`${label}: ${line}`);
 
-console.log('\nwhat the dearest layers wait for');
+console.log('\nwhat the largest layers wait for');
 for (const g of (report.roofline?.groups ?? []).slice(0, 5))
   console.log(`  ${g.name}: ${g.bound}, ${((g.computeSeconds + g.communicationSeconds) * 1e3).toFixed(2)} ms`);
 

@@ -8,7 +8,7 @@ import { bind } from './record/infer.ts';
 import type { OperatorTable } from './record/table.ts';
 
 /**
- * Matrix FLOPs of a program with its bodies: calls at every use, loops by their trips, of a condition the dearest branch or,
+ * Matrix FLOPs of a program with its bodies: calls at every use, loops by their trips, of a condition the most expensive branch or,
  * where its probability is stated, what is to be expected.
  */
 export interface ProgramFlops {

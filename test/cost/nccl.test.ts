@@ -328,7 +328,7 @@ describe('CM-13 the preset nccl', () => {
     // Two nodes, one device each: a network card carries both directions, so a sum costs more than a gather.
     const pair = collectiveModel('nccl', h100, mesh(2, 8));
     expect(pair.seconds('all_reduce', GiB, [0])).toBeGreaterThan(1.5 * pair.seconds('all_gather', GiB, [0]));
-    // Flat groups: gathering is never dearer than reducing.
+    // Flat groups: gathering is never more expensive than reducing.
     const flat = collectiveModel('nccl', h100, mesh(256));
     for (let k = 9; k < 33; k++)
       expect(flat.seconds('all_gather', 2 ** k, [0])).toBeLessThanOrEqual(flat.seconds('all_reduce', 2 ** k, [0]));

@@ -1,6 +1,6 @@
 /**
  * Random programs with random pins, taken from a random plan. Every pinned plan obeys its pins, is accepted by the re-costing, is
- * no cheaper than the free one and no dearer than the random plan, which obeys them too.
+ * no cheaper than the free one and no more expensive than the random plan, which obeys them too.
  */
 import { expect } from 'vitest';
 import type { Plan } from '../../src/plan/record/types.ts';
@@ -37,5 +37,5 @@ export const PINS = fuzzer('pins', 25, pinnedRequests(6), async ({ asked, random
   const { seconds } = pinned.objective;
   expect(free.objective.seconds, 'free').toBeLessThanOrEqual(seconds + close(seconds));
   expect(seconds, 'random').toBeLessThanOrEqual(sumOf(drawn) + close(seconds));
-  return free.objective.seconds < seconds - close(seconds) ? 'dearer than the free plan' : 'as cheap';
+  return free.objective.seconds < seconds - close(seconds) ? 'more expensive than the free plan' : 'as cheap';
 });

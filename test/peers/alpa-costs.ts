@@ -24,7 +24,7 @@ export interface AlpaMesh {
   readonly mixed?: true;
 }
 
-/** One axis of all devices, as data parallelism is forced: the dearer start-up, the faster link. */
+/** One axis of all devices, as data parallelism is forced: the more expensive start-up, the faster link. */
 export function flattened(mesh: AlpaMesh): AlpaMesh {
   const { sizes, alpha, beta } = mesh;
   const [a, b] = [Math.max(...alpha), Math.min(...beta)];

@@ -127,7 +127,7 @@ describe('early-exit-cond.ts', () => {
     expect(meet?.inputs[0]).toBe('R');
     expect(new Set([...(meet?.inputs.slice(1) ?? []), ...(meet?.outputs ?? [])]).size).toBe(1);
     const { nodes } = plan;
-    // The dear branch counts whole, the cheap one has nothing to compute.
+    // The expensive branch counts whole, the cheap one has nothing to compute.
     expect(nodes.filter((n) => n.name.startsWith('cond.1.')).map((n) => n.target)).toContain('aten.mm.default');
   });
 });

@@ -49,7 +49,7 @@ describe.each(['alpha-beta', 'autoparallel'] as const)(
       for (const p of plan.parameters) expect(p.placement).toBe('R');
     });
 
-    it('SO-27 FFN on (32, 8): the Megatron pair, its column weight S(0)S(0) or where that is dearer cut otherwise', async () => {
+    it('SO-27 FFN on (32, 8): the Megatron pair, its column weight S(0)S(0) or where that is more expensive cut otherwise', async () => {
       const graph = load('peers/ffn-65536');
       const limit = { ...ON_2D, memoryBytes: FFN_STATE / 256 };
       const ours = await planFor(graph, 'x=32,y=8', limit);

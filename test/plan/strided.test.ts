@@ -62,7 +62,7 @@ describe('a sequence cut goes on through products of rows', () => {
     expect(verified.collectives).toEqual({});
   });
 
-  it('without strides the rows are gathered, which is dearer', async () => {
+  it('without strides the rows are gathered, which is more expensive', async () => {
     const asked = { pins: pins('S(1)', 'R'), outputs: 'S(1)' };
     const [with_, without] = await Promise.all([planFor(forward, 'cp=4', asked), planFor(forward, 'cp=4', { ...asked, strided: 'off' })]); // prettier-ignore
     expect(without.nodes.some((n) => [...n.inputs, ...n.outputs].some((s) => s.includes('_S(')))).toBe(false);

@@ -44,7 +44,7 @@ describe('plans with overlap in view', () => {
         }
       });
 
-  it('CM-34 a plan that is dearer one after another and faster beside compute is found, and confirmed', async () => {
+  it('CM-34 a plan that is more expensive one after another and faster beside compute is found, and confirmed', async () => {
     const graph = load('peers/block-2048');
     const { base, best } = await both(graph, 'x=32,y=8', Math.floor((BLOCK_STATE / 64) * 1.0001));
     expect(best.simulatedSeconds).toBeLessThan(base.simulatedSeconds);

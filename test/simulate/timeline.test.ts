@@ -74,7 +74,7 @@ describe('two streams', () => {
     );
   });
 
-  it('CM-32 prefetch and buckets keep every result, and data in order; buckets are never dearer', () => {
+  it('CM-32 prefetch and buckets keep every result, and data in order; buckets are never more expensive', () => {
     const seconds = (_: string, bytes: number): number => (bytes > 60 ? 100 : 4 + bytes / 20);
     fc.assert(
       fc.property(programs, fc.integer({ min: 0, max: 4 }), fc.integer({ min: 0, max: 100 }), (given, distance, bucketBytes) => {

@@ -43,12 +43,12 @@ const DEARER: Readonly<Record<string, string>> = {
   'new_full S1': '2.13 favours sharded zeros with a negative price',
 };
 
-function compare(c: RecordedCase): { compared: number; dearer: string[] } {
+function compare(c: RecordedCase): { compared: number; worse: string[] } {
   const ctx = bindCase(operators, c);
   const record = operators.get(c.op);
   let compared = 0;
-  const dearer: string[] = [];
-  if (ctx === undefined || record === undefined) return { compared, dearer };
+  const worse: string[] = [];
+  if (ctx === undefined || record === undefined) return { compared, worse };
   for (const row of c.rows) {
     if (row.length === 2) continue;
     const [text, , , cost] = row;
@@ -58,26 +58,26 @@ function compare(c: RecordedCase): { compared: number; dearer: string[] } {
     if (bool) continue;
     compared++;
     const found = propagate(space, record, ctx, words.map((w) => space.parse(spec(w))), prices, { fill: 'all' }); // prettier-ignore
-    if (found.cost * 1e6 > cost + 1e-3) dearer.push(`${c.name} ${text}: ${(found.cost * 1e6).toFixed(3)} for ${cost}`);
+    if (found.cost * 1e6 > cost + 1e-3) worse.push(`${c.name} ${text}: ${(found.cost * 1e6).toFixed(3)} for ${cost}`);
   }
-  return { compared, dearer };
+  return { compared, worse };
 }
 
 describe('OP-36 to OP-44: rows of the oracle', () => {
   test('no propagation costs more than that of DTensor, but for the listed ones', () => {
-    const dearer: string[] = [];
+    const worse: string[] = [];
     const needed = new Set<string>();
     let compared = 0;
     for (const c of Object.values(cases)) {
       const result = compare(c);
       compared += result.compared;
-      for (const text of result.dearer) {
+      for (const text of result.worse) {
         const key = text.split(':')[0];
         if (key in DEARER) needed.add(key);
-        else dearer.push(text);
+        else worse.push(text);
       }
     }
-    expect(dearer).toEqual([]);
+    expect(worse).toEqual([]);
     expect([...needed].sort()).toEqual(Object.keys(DEARER).sort());
     expect(compared).toBeGreaterThan(3000);
   });

@@ -80,7 +80,7 @@ describe('which rows a rank holds', () => {
 });
 
 const ENUMERATE: PropagateOptions = { ...COMPAT, search: 'enumerate' };
-/** All rules, with plain shards to choose from: not dearer than the row, and sound. */
+/** All rules, with plain shards to choose from: not more expensive than the row, and sound. */
 const OURS: PropagateOptions = { search: 'enumerate', fill: 'all' };
 const LAYER_NORM = 'native_layer_norm(f32[4,8,16], [16], f32[16], f32[16], 1e-5)';
 const LAYER_NORM_BACKWARD =
@@ -109,7 +109,7 @@ describe('rows on (2,2) with the rules of DTensor', () => {
     expect(Math.abs(found.micro - micro)).toBeLessThan(1e-3);
   }); // prettier-ignore
 
-  // Where our rules go beyond those of DTensor: sound by execution (`rules --check`), and no dearer.
+  // Where our rules go beyond those of DTensor: sound by execution (`rules --check`), and no more expensive.
   test.each([
     ['embedding(f32[16,8], i64[4,8])', ['RS0', 'S0R'], 'RS0,S0R->S0Ps', 0],
     [FLASH, ['S0S2', 'S0S2', 'S0S2'], 'S0S2,S0R,S0R->S0S2,S0S2', 14.487],

@@ -140,7 +140,7 @@ describe('ZO-10 keys and values move as many as the model makes, not once for ea
   });
 });
 
-it('ZO-25 both are choices of the problem, and its optimum is not dearer', async () => {
+it('ZO-25 both are choices of the problem, and its optimum is not more expensive', async () => {
   const graph = modelOf('llama');
   const found = [await planned(graph, 'cp=2', ['context'], 'cp'), await planned(graph, 'cp=2', ['ulysses'], 'cp')];
   const [{ prepared }] = found;

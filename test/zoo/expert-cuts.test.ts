@@ -199,17 +199,17 @@ describe('plans with cut experts that are left out', () => {
     const { some, all } = await both(question);
     const priced = new Set(some.priced.map(textOf));
     const left = all.priced.filter((p) => !priced.has(textOf(p)));
-    const { dearer, beaten } = some.cutsLeftOut!;
+    const { worse, beaten } = some.cutsLeftOut!;
     expect(all.cutsLeftOut).toBeUndefined();
-    expect(left.length).toBe(dearer + beaten);
-    expect(dearer).toBeGreaterThan(10);
+    expect(left.length).toBe(worse + beaten);
+    expect(worse).toBeGreaterThan(10);
     expect(left.filter((p) => etpOf(p) === 1)).toEqual([]);
     expect(some.priced[0].fits).toBe(true);
     expect(some.priced[0].figures.seconds).toBe(all.priced[0].figures.seconds);
     // The answer says how many, and has etp of every plan.
     const { notes, plans } = sweepComparison(question, some, []);
     const count = some.priced.filter((p) => etpOf(p) > 1).length;
-    expect(notes?.find((n) => n.includes('etp'))).toContain(`: ${count} plans priced; ${dearer} left out because expert groups`);
+    expect(notes?.find((n) => n.includes('etp'))).toContain(`: ${count} plans priced; ${worse} left out because expert groups`);
     expect(plans.map((p) => [p.mesh, p.layout?.sizes.etp])).toEqual(some.priced.map((p) => [p.row.mesh, Number(/etp=(\d+)/.exec(p.row.mesh)?.[1] ?? 1)]));
     const { experts } = parseModelConfig(question.config).architecture.routed!;
     for (const { row, tuning, figures } of left) {

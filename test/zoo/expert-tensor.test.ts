@@ -126,7 +126,7 @@ describe('what they move and compute', () => {
       early.moves.reduce((sum, m) => sum + m.seconds, 0),
       12,
     );
-    // Over hosts what is sent is dear: each device sends its own, and rows are gathered when they have arrived.
+    // Over hosts what is sent is expensive: each device sends its own, and rows are gathered when they have arrived.
     const late = exchange({ dp_shard: 32, ep: 32, etp: 2 });
     expect(late.moves.slice(1).map((m) => [m.kind, m.sentBytes])).toEqual([
       ['all_gather', expertTensorBytes(2, tokens, copies, row)],
@@ -230,7 +230,7 @@ describe('among the plans', () => {
     expect(refusals('fsdp+tp+sp+ep4+etp2', 'dp=4,tp=4')).toEqual([]);
   });
 
-  it('ZO-25 on one graph: experts stored and used cut on both dims, a choice of the problem, the optimum not dearer', async () => {
+  it('ZO-25 on one graph: experts stored and used cut on both dims, a choice of the problem, the optimum not more expensive', async () => {
     const prepared = prepare(load('torch/mixtral-tiny/export.readable'), request('ep=2,tp=2'), TABLE);
     const applied = applyRecipe(prepared.model, recipeOf(namedRecipe('tp+ep+etp'))!);
     if ('refused' in applied) throw new Error(applied.refused);

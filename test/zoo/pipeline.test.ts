@@ -133,7 +133,7 @@ describe('stages of a model', () => {
     expect(none).toMatchObject({ status: 'infeasible' });
   });
 
-  it('priced by the graph: no dearer than equal stages, and the formula is an upper bound of the schedule', () => {
+  it('priced by the graph: no more expensive than equal stages, and the formula is an upper bound of the schedule', () => {
     const list = units.map((u) => unit(3 * u.forwardSeconds, { name: u.name }));
     const { stages, seconds } = found(partitionStages(list, { stages: 4, microbatches: 16 }));
     const bounds = [0, 21, 41, 61, 82];

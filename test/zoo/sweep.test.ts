@@ -94,7 +94,7 @@ describe('a plan put together from 3 layers is the plan of all 8', () => {
     const states = (figures?.memory.parameterBytes ?? 0) + (figures?.memory.gradientBytes ?? 0) + (figures?.memory.optimizerBytes ?? 0);
     expect(states).toBeCloseTo(whole.peakBytes, 0);
     // Over cp the whole problem may also gather activations for the gradients of weights, where many data ranks make their sums
-    // dear; a program of one data rank does not see that, so what is put together is a choice of it, and not the cheapest.
+    // expensive; a program of one data rank does not see that, so what is put together is a choice of it, and not the cheapest.
     const ratio = figures!.seconds / whole.seconds;
     // Small gradients of HSDP are cheaper summed over both dims at once and sliced.
     if (sizes.cp > 1 || sizes.dp_replicate > 1) {
@@ -265,7 +265,7 @@ describe('a sweep of the small model on 8 devices', () => {
     const question = small({ devices: 32, globalBatch: 32 });
     const solver = new CoreSolver(question, TABLE);
     const visible = { microbatch: 1, step: 1 };
-    let dearer = 0;
+    let worse = 0;
     const asked = [['fsdp', 1, 2], ['dp', 2, 1]] as const;
     for (const [mode, cp, tp] of process.env.SHARDWRIGHT_FULL === '1' ? asked : asked.slice(0, 1)) {
       const own = { ...one, dp_shard: 8, cp, tp };
@@ -281,10 +281,10 @@ describe('a sweep of the small model on 8 devices', () => {
       for (const other of others) {
         const zoo = await seconds({ ...kind, ...other });
         expect(free).toBeLessThanOrEqual(zoo * (1 + 1e-9));
-        if (free < zoo * (1 - 1e-6)) dearer++;
+        if (free < zoo * (1 - 1e-6)) worse++;
       }
     }
-    expect(dearer).toBeGreaterThan(0);
+    expect(worse).toBeGreaterThan(0);
   }); // prettier-ignore
 
   it('ZO-10 (the ring) keys and values go round as many as they are, and their gradients once more', async () => {

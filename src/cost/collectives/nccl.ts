@@ -27,8 +27,8 @@ import { formulaMicros } from './nccl-literal.ts';
  * - Across nodes: the least time over NCCL's algorithms and protocols, with the cluster's own link rates. Every group over
  *   nodes is limited by the network cards of its devices, two-node groups too; no deep-network dents, no extra latency
  *   beside the hops.
- * - An all_gather or reduce_scatter across nodes is never dearer than the all_reduce that could stand in for it, and an
- *   all_reduce never dearer than a reduce_scatter and an all_gather.
+ * - An all_gather or reduce_scatter across nodes is never more expensive than the all_reduce that could stand in for it, and an
+ *   all_reduce never more expensive than a reduce_scatter and an all_gather.
  * - Prices rise with bytes: times are taken at powers of two, made rising, and interpolated between in log-log.
  * - Slices of a TPU pod are torus rings (`torus.ts`).
  */

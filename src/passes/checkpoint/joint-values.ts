@@ -12,7 +12,7 @@ import { backwardStart } from '../plannable/weight-views.ts';
 import type { ForwardValue } from './saved-values.ts';
 
 /** Classes whose results are never computed again for free. */
-const DEAR: ReadonlySet<OpClass> = new Set<OpClass>(['matmul', 'attention', 'collective', 'other', 'control']);
+const EXPENSIVE: ReadonlySet<OpClass> = new Set<OpClass>(['matmul', 'attention', 'collective', 'other', 'control']);
 /** Classes that fuse into their reader: computing them again takes no kernel of their own. */
 const FUSED: ReadonlySet<OpClass> = new Set<OpClass>(['pointwise', 'view', 'factory']);
 
@@ -45,21 +45,21 @@ export function forwardValues(graph: Graph, table: OperatorTable, cluster: Clust
       seconds: cls === undefined || FUSED.has(cls) ? 0 : kernelSeconds(node, table, metas, cluster),
       inputs: [...inputs].sort((a, b) => a - b),
       ...(cls === undefined && { isInput: true }),
-      ...(cls !== undefined && DEAR.has(cls) && node.type.kind === 'tensor' && { dear: true }),
+      ...(cls !== undefined && EXPENSIVE.has(cls) && node.type.kind === 'tensor' && { expensive: true }),
       // The user's `save` wins over every policy.
       ...((cls === 'random' || node.meta.save === 'save') && { once: true }),
-      ...(read !== undefined && { readInBackward: read.any, readByDear: read.dear }),
+      ...(read !== undefined && { readInBackward: read.any, readByExpensive: read.expensive }),
     };
   });
 }
 
 interface Readers {
   readonly any: boolean;
-  readonly dear: boolean;
+  readonly expensive: boolean;
 }
 
 /**
- * Who reads each forward value in the backward pass. Views cost nothing wherever they are taken, so what a dear kernel reads
+ * Who reads each forward value in the backward pass. Views cost nothing wherever they are taken, so what an expensive kernel reads
  * through views is the value that they are views of.
  */
 function readersInBackward(
@@ -71,7 +71,7 @@ function readersInBackward(
   const readers = new Map<string, Readers>();
   const mark = (name: string, more: Readers): void => {
     const found = readers.get(name);
-    readers.set(name, { any: more.any || found?.any === true, dear: more.dear || found?.dear === true });
+    readers.set(name, { any: more.any || found?.any === true, expensive: more.expensive || found?.expensive === true });
   };
   const viewOf = new Map<string, string>();
   graph.nodes.forEach((node, i) => {
@@ -83,10 +83,10 @@ function readersInBackward(
     if (isView) viewOf.set(node.name, viewOf.get(operands[0]) ?? operands[0]);
     if (i < split) return;
     for (const name of operands) {
-      if (position.has(name)) mark(name, { any: true, dear: false });
+      if (position.has(name)) mark(name, { any: true, expensive: false });
       const root = viewOf.get(name) ?? name;
-      const dear = !isView && (cls === undefined || DEAR.has(cls));
-      if (dear && position.has(root)) mark(root, { any: false, dear: true });
+      const expensive = !isView && (cls === undefined || EXPENSIVE.has(cls));
+      if (expensive && position.has(root)) mark(root, { any: false, expensive: true });
     }
   });
   return readers;

@@ -58,7 +58,7 @@ export function recomputedBy(
   return names;
 }
 
-const DEAR: ReadonlySet<OpClass> = new Set<OpClass>(['matmul', 'attention']);
+const EXPENSIVE: ReadonlySet<OpClass> = new Set<OpClass>(['matmul', 'attention']);
 
 /**
  * The narrow points of a forward pass: values that everything computed later from weights depends on, alone. In a transformer
@@ -92,20 +92,20 @@ export function narrowPoints(graph: Graph, table: OperatorTable): string[] {
     for (const name of inputs) lastUse.set(name, i);
   });
   const open = new Set<string>();
-  const points: { name: string; bytes: number; dear: number }[] = [];
-  let dear = 0;
+  const points: { name: string; bytes: number; expensive: number }[] = [];
+  let expensive = 0;
   forward.forEach((node, i) => {
-    if (DEAR.has(table.get(node.target)?.cls ?? 'other')) dear++;
+    if (EXPENSIVE.has(table.get(node.target)?.cls ?? 'other')) expensive++;
     if (stream.has(node.name) && owner.get(node.name) === node.name) open.add(node.name);
     for (const name of open) if ((lastUse.get(name) ?? -1) <= i && name !== node.name) open.delete(name);
     const [only] = open;
     if (open.size !== 1 || only !== node.name || node.type.kind !== 'tensor') return;
-    points.push({ name: node.name, bytes: tensorBytes(node.type) ?? Infinity, dear });
+    points.push({ name: node.name, bytes: tensorBytes(node.type) ?? Infinity, expensive });
   });
   const best = new Map<number, (typeof points)[number]>();
   for (const p of points) {
-    const known = best.get(p.dear);
-    if (p.dear < dear && (known === undefined || p.bytes < known.bytes)) best.set(p.dear, p);
+    const known = best.get(p.expensive);
+    if (p.expensive < expensive && (known === undefined || p.bytes < known.bytes)) best.set(p.expensive, p);
   }
   return [...best.values()].map((p) => p.name);
 }

@@ -1,7 +1,7 @@
 /**
- * Which forward values to keep for the backward pass under a budget between "keep what is dear to compute" (1) and "keep
+ * Which forward values to keep for the backward pass under a budget between "keep what is expensive to compute" (1) and "keep
  * only the inputs" (0): a least cut of bytes with less and less that may not be computed again, then a knapsack over the
- * dear values. Form of the method: PyTorch's min-cut partitioner with an activation memory budget (torch/_functorch).
+ * expensive values. Form of the method: PyTorch's min-cut partitioner with an activation memory budget (torch/_functorch).
  */
 
 import { ShardwrightError } from '../../errors.ts';
@@ -19,13 +19,13 @@ export interface ForwardValue {
   /** An input of the program: there anyway. */
   readonly isInput?: boolean;
   /** Matmul, attention and the like: never computed again for free. */
-  readonly dear?: boolean;
+  readonly expensive?: boolean;
   /** Random numbers, in-place writes: cannot be computed again at all. */
   readonly once?: boolean;
   /** Some kernel of the backward pass reads it. */
   readonly readInBackward?: boolean;
-  /** Read there by a dear kernel, so that computing it again writes it to memory once more. */
-  readonly readByDear?: boolean;
+  /** Read there by an expensive kernel, so that computing it again writes it to memory once more. */
+  readonly readByExpensive?: boolean;
 }
 
 export interface SavedValues {
@@ -40,7 +40,7 @@ export interface SavedValues {
 /**
  * Values to keep under a budget.
  *
- * @param budget 1: everything dear and everything that dear kernels read; 0: inputs only; between, that share of the span
+ * @param budget 1: everything expensive and everything that expensive kernels read; 0: inputs only; between, that share of the span
  * @throws E_USAGE for a budget outside 0..1 or a value that is computed from a later one
  */
 export function savedUnderBudget(values: readonly ForwardValue[], budget: number): SavedValues {
@@ -50,15 +50,15 @@ export function savedUnderBudget(values: readonly ForwardValue[], budget: number
     if (v.inputs.some((j) => !(j >= 0 && j < i)))
       throw new ShardwrightError('E_USAGE', `'${v.name}' is computed from a value that does not come before it`);
   });
-  const generous = cut(values, (v) => v.dear === true || v.readByDear === true);
+  const generous = cut(values, (v) => v.expensive === true || v.readByExpensive === true);
   if (budget === 1) return generous;
   const least = cut(values, () => false);
   const limit = least.savedBytes + budget * (generous.savedBytes - least.savedBytes);
   const within = (s: SavedValues): boolean => s.savedBytes <= limit * (1 + 1e-9);
   if (within(generous)) return generous;
-  const lean = cut(values, (v) => v.dear === true);
+  const lean = cut(values, (v) => v.expensive === true);
   if (within(lean)) return lean;
-  // Choose among the dear values; whatever must be kept in any case is not up for choice.
+  // Choose among the expensive values; whatever must be kept in any case is not up for choice.
   const must = new Set(least.saved);
   const candidates = lean.saved.filter((i) => !must.has(i));
   const { kept } = bestKept(

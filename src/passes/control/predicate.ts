@@ -23,9 +23,9 @@ export interface Waste {
   /** The control-flow call that was replaced. */
   readonly node: string;
   readonly kind: 'cond' | 'while_loop';
-  /** `cond`: the cheaper branch, when the dearer is taken. `while_loop`: nothing, when it runs all its trips. */
+  /** `cond`: the cheaper branch, when the more expensive is taken. `while_loop`: nothing, when it runs all its trips. */
   readonly least: OpWork;
-  /** `cond`: the dearer branch, when the cheaper is taken. `while_loop`: all trips, when it ends at once. */
+  /** `cond`: the more expensive branch, when the cheaper is taken. `while_loop`: all trips, when it ends at once. */
   readonly most: OpWork;
 }
 

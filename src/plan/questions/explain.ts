@@ -161,7 +161,7 @@ function limitsOf(candidates: readonly Candidate[], plan: Plan): string[] {
   if (over.length > 0) {
     const least = Math.min(...over.map((c) => c.overBytes ?? Infinity));
     out.push(
-      `Memory: ${over.length} of ${candidates.length} strategies need more than the ${plan.memory.budgetBytes} bytes per device; the nearest is ${least} bytes over${over.some(gains) ? ', and some of them would be no dearer' : ''}.`,
+      `Memory: ${over.length} of ${candidates.length} strategies need more than the ${plan.memory.budgetBytes} bytes per device; the nearest is ${least} bytes over${over.some(gains) ? ', and some of them would be no more expensive' : ''}.`,
     );
   } else out.push('Memory does not bind here: no strategy of this node is over the budget.');
   const pinned = candidates.filter((c) => c.reason?.startsWith('a pin') === true);

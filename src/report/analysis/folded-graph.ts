@@ -44,7 +44,7 @@ export interface FoldedEdge {
 
 /** Stretches shorter than this are easier to read in full. */
 const LEAST_STRETCH = 12;
-/** Nodes that are laid out at most, dearest first, and the share of the step that they need not reach beyond. */
+/** Nodes that are laid out at most, largest first, and the share of the step that they need not reach beyond. */
 const MOST_NODES = 140;
 const SHARE = 0.99;
 
@@ -70,7 +70,7 @@ export function foldedGraphOf({ prepared, plan }: Pick<Reopened, 'prepared' | 'p
   const whole = (n: number): number => weight(n) * (counts.get(n) ?? 1);
   const total = candidates.reduce((sum, n) => sum + whole(n), 0);
   let reached = 0;
-  const dearest = candidates
+  const largest = candidates
     .filter((n) => graph.nodes[n].kind === 'call')
     .sort((x, y) => whole(y) - whole(x) || x - y)
     .filter((n) => {
@@ -81,8 +81,8 @@ export function foldedGraphOf({ prepared, plan }: Pick<Reopened, 'prepared' | 'p
     .slice(0, MOST_NODES);
   const inputs = candidates.filter((n) => graph.nodes[n].kind === 'placeholder');
   // What is moved has a box of its own, however cheap it is: else the move would stand on the edges of what it is made from.
-  const moved = dearest.flatMap((n) => movedNodes(prepared, plan, n).map((producer) => stands[producer]));
-  const kept = [...new Set([...inputs.slice(0, MOST_INPUTS), ...dearest, ...moved])].sort((x, y) => x - y);
+  const moved = largest.flatMap((n) => movedNodes(prepared, plan, n).map((producer) => stands[producer]));
+  const kept = [...new Set([...inputs.slice(0, MOST_INPUTS), ...largest, ...moved])].sort((x, y) => x - y);
   const position = new Map(kept.map((n, k) => [n, k]));
   const nodes = kept.map((n): FoldedNode => {
     const { name, kind, meta } = graph.nodes[n];

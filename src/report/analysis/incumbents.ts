@@ -92,7 +92,7 @@ export interface SolverEvent {
 
 /**
  * Events as steps of the problem that was asked. For a bound the solver may first take the memory limit away: where its plans become
- * dearer again, those before were of that easier problem. They are no plans of this one, while their bounds hold here, too.
+ * more expensive again, those before were of that easier problem. They are no plans of this one, while their bounds hold here, too.
  */
 export function ofOneProblem(events: readonly SolverEvent[]): Incumbents {
   let easier = 0;

@@ -39,7 +39,7 @@ export interface Roofline {
   readonly bytesPerSecond: number;
 }
 
-/** Where the compute time goes and what it waits for, dearest group first; seconds are those of the plan. */
+/** Where the compute time goes and what it waits for, largest group first; seconds are those of the plan. */
 export function rooflineOf(prepared: Prepared, plan: Plan): Roofline {
   const { model, collectives } = prepared;
   const { cluster } = model;

@@ -9,7 +9,7 @@ const [WIDTH, HEIGHT] = [760, 380];
 const [LEFT, RIGHT, TOP, BOTTOM] = [92, 724, 34, 326];
 const NUMBERED = 10;
 
-/** The layer groups that the picture numbers, dearest first; the table has the same numbers. */
+/** The layer groups that the picture numbers, largest first; the table has the same numbers. */
 export function numberedGroups(roofline: Roofline): Roofline['groups'] {
   return roofline.groups.filter((g) => g.flops > 0 && g.bytes > 0 && g.computeSeconds > 0).slice(0, NUMBERED);
 }

@@ -43,7 +43,7 @@ export interface Report {
   /** The plan; its clock time is in `run`. */
   readonly plan: Plan;
   readonly parameters: readonly ReportParameter[];
-  /** The step time by term, dearest first; the terms sum to it. */
+  /** The step time by term, largest first; the terms sum to it. */
   readonly terms: readonly { readonly term: string; readonly seconds: number }[];
   readonly collectives: readonly ReportCollective[];
   readonly operators: readonly OperatorSum[];

@@ -39,7 +39,7 @@ export interface ReportCollective extends CollectiveSum {
   readonly overlappedShare: number | null;
 }
 
-/** Collectives between operators, dearest first. */
+/** Collectives between operators, largest first. */
 export function collectivesOf(plan: Plan, cluster: Cluster, streams: Streams | null): ReportCollective[] {
   const shares = new Map(
     (streams?.overlapped ?? []).map((o) => [`${o.kind} ${o.axes}`, o.overlappedSeconds / o.seconds]),
@@ -94,7 +94,7 @@ function placedShape(
   }
 }
 
-/** Operators, dearest first. */
+/** Operators, largest first. */
 export function operatorsOf(plan: Plan): OperatorSum[] {
   const sums = new Map<
     string,

@@ -111,9 +111,9 @@ function nextText({ kind, name, spec = '', deltaSeconds }: NextBest, whole: numb
     case 'tie':
       return `The plan is not the only one of its cost: ${name} as ${spec} costs the same, with everything else as it is.`;
     case 'one node':
-      return `The cheapest dearer change of one drawn node with everything else as it is: ${name} as ${spec}, ${more}.`;
+      return `The cheapest worse change of one drawn node with everything else as it is: ${name} as ${spec}, ${more}.`;
     case 'one parameter':
-      return `The cheapest dearer change of one parameter with everything else as it is: ${name} as ${spec}, ${more}.`;
+      return `The cheapest worse change of one parameter with everything else as it is: ${name} as ${spec}, ${more}.`;
     case 'recipe':
       return `The best recipe that fits: ${name}, ${more}.`;
   }

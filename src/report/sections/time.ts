@@ -47,7 +47,7 @@ export function time(report: Report): Section {
     ...streams(report),
     {
       kind: 'table',
-      caption: 'Operators, dearest first',
+      caption: 'Operators, largest first',
       columns: [
         { head: 'Operator', kind: 'name' },
         { head: 'Nodes', kind: 'number' },

@@ -27,7 +27,7 @@ interface Bucket {
   maker: number;
 }
 
-/** The same program with fewer collectives, never a dearer one. */
+/** The same program with fewer collectives, never a more expensive one. */
 export function bucket(schedule: Schedule, options: BucketOptions): Schedule {
   const { tasks, buffers } = schedule;
   const n = tasks.length;

@@ -16,7 +16,7 @@ import { valueText } from '../record/typed-value.ts';
 export type BodyTree = Tensor | HostValue | readonly BodyTree[] | { readonly [key: string]: BodyTree };
 
 export interface CondOptions {
-  /** How often the predicate is true, 0 to 1: costs are weighted by it. Without it the dearer branch counts whole. */
+  /** How often the predicate is true, 0 to 1: costs are weighted by it. Without it the more expensive branch counts whole. */
   readonly prob?: number;
 }
 

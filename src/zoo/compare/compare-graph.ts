@@ -53,7 +53,7 @@ export interface CompareOptions {
 
 /**
  * The recipes on every mesh of some devices, beside the free optimum. Each recipe is solved as a restriction of the same problem, so
- * the optimum of its mesh can not be dearer; a mesh whose bound is above the best plan so far is not solved. The time limit is that
+ * the optimum of its mesh can not be more expensive; a mesh whose bound is above the best plan so far is not solved. The time limit is that
  * of all meshes: each gets an equal part of what is left.
  *
  * @throws E_TIME_LIMIT, E_INTERRUPTED where there is no plan by then; E_USAGE for an unknown recipe, E_MESH, E_CLUSTER as `prepare`

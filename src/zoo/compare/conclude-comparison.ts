@@ -44,14 +44,14 @@ export function concludeComparison(devices: number, cluster: string, found: Foun
   const plans = named.map((p): ComparedPlan => {
     if (p === best) return p;
     if (p.overBytes !== undefined) return { ...p, why: `does not fit: ${bytesText(p.overBytes)} over the budget` };
-    const dearer = best === undefined ? 0 : excessOver(best.seconds, p.seconds);
+    const more = best === undefined ? 0 : excessOver(best.seconds, p.seconds);
     const beater = dominator(named, p);
     const extra = best === undefined ? 0 : p.communicationSeconds - best.communicationSeconds;
     const cause = extra > (p.seconds - (best?.seconds ?? 0)) / 2 ? 'mostly communication' : 'mostly compute';
-    const parts = [dearer === 0 ? 'equal seconds' : `${(dearer * 100).toPrecision(3)} % slower, ${cause}`];
+    const parts = [more === 0 ? 'equal seconds' : `${(more * 100).toPrecision(3)} % slower, ${cause}`];
     parts.push(beater === undefined ? 'no plan is better in both seconds and bytes' : `dominated by ${beater}`);
     const dominated = beater === undefined ? {} : { dominatedBy: beater };
-    return { ...p, why: parts.join('; '), ...(dearer === 0 ? {} : { cause }), ...dominated };
+    return { ...p, why: parts.join('; '), ...(more === 0 ? {} : { cause }), ...dominated };
   });
   const ranking = simulatedRanking(named);
   return {

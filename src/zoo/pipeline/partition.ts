@@ -112,8 +112,8 @@ function movedBy(search: Search, free: readonly number[], cuts: readonly number[
         : [],
     );
   const changed = cuts.flatMap((cut, k) => (cut === free[k] ? [] : [`the cut before stage ${k + 1} from ${free[k]} to ${cut}`])); // prettier-ignore
-  const dearer = search.secondsOf(cuts) - search.secondsOf(free);
-  return [...out, `this moves ${changed.join(' and ')}, which costs ${(dearer * 1e3).toPrecision(3)} ms a step`];
+  const more = search.secondsOf(cuts) - search.secondsOf(free);
+  return [...out, `this moves ${changed.join(' and ')}, which costs ${(more * 1e3).toPrecision(3)} ms a step`];
 }
 
 /** A tail of stages that no other dominates: sum of seconds with messages, and its longest stage. */

@@ -184,7 +184,7 @@ function whyNot(
   if (best === undefined || fastest === undefined) return { why: 'no plan fits' };
   const a = row.figures;
   const b = best.row.figures;
-  const dearer = excessOver(b.seconds, a.seconds);
+  const slowdown = excessOver(b.seconds, a.seconds);
   const again = againOf(row);
   const terms: (readonly [text: string, seconds: number])[] = [
     [again === againOf(best.row) ? 'compute' : `compute (${again})`, a.computeSeconds - b.computeSeconds],
@@ -198,9 +198,9 @@ function whyNot(
   ]; // prettier-ignore
   const [text, seconds] = terms.reduce((most, t) => (t[1] > most[1] ? t : most));
   const rest = dominated === undefined ? 'no plan is better in both seconds and bytes' : `dominated by ${dominated}`;
-  if (dearer === 0) return { why: `equal seconds; ${rest}` };
+  if (slowdown === 0) return { why: `equal seconds; ${rest}` };
   const cause = `+${secondsText(seconds)} ${text}`;
-  return { why: `${(dearer * 100).toPrecision(3)} % slower: ${cause}; ${rest}`, cause };
+  return { why: `${(slowdown * 100).toPrecision(3)} % slower: ${cause}; ${rest}`, cause };
 }
 
 function againOf({ tuning: { checkpoint }, figures: { unitsAgain } }: PricedRow): string {
@@ -239,9 +239,9 @@ function nextBest(named: readonly NamedRow[], best: NamedRow | undefined): NonNu
 }
 
 /** What became of the plans whose experts are cut. */
-function cutsNote({ dearer, beaten }: CutsLeftOut, priced: SweepResult['priced']): string {
+function cutsNote({ worse, beaten }: CutsLeftOut, priced: SweepResult['priced']): string {
   const count = priced.filter(({ row }) => row.kind.free !== true && (row.sizes.etp ?? 1) > 1).length;
-  return `Experts cut over tensor ranks (etp, every divisor of tp): ${count} plans priced; ${dearer} left out because expert groups of more devices with experts cut less take no part of a step longer and hold no part larger, ${beaten} because bounds of their seconds and bytes are above plans that were priced (--plans etp prices all).`;
+  return `Experts cut over tensor ranks (etp, every divisor of tp): ${count} plans priced; ${worse} left out because expert groups of more devices with experts cut less take no part of a step longer and hold no part larger, ${beaten} because bounds of their seconds and bytes are above plans that were priced (--plans etp prices all).`;
 }
 
 function notesOf({ kinds, cores, beaten, routed, priced, cutsLeftOut }: SweepResult, overlaps: boolean): string[] {

@@ -17,7 +17,7 @@ const ROWS = 64;
  * stages and data ranks are as the plan has them. It is solved for the priced layers with what the data ranks of the best of these
  * plans add to each parameter; memory, stages and overlap inside the program are not in that problem, so in all a recipe
  * on the same mesh with the same state sharding may be cheaper. Its placements are choices of the same program: the optimum then
- * has them, and is never dearer than a recipe beside it.
+ * has them, and is never more expensive than a recipe beside it.
  */
 export async function withOptima(
   result: SweepResult,

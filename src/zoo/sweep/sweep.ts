@@ -13,7 +13,7 @@ import { dtypeNamed } from '../../models/build.ts';
 import type { ModelConfig } from '../../models/families.ts';
 import { coreKey, type CoreCost, type CoreRequest } from './model/types.ts';
 import { Composer } from './step/compose.ts';
-import { Front, isDearer, leastOf, lessCut, type CutRow, type CutsLeftOut } from './step/expert-cuts.ts';
+import { Front, isWorse, leastOf, lessCut, type CutRow, type CutsLeftOut } from './step/expert-cuts.ts';
 import { coreRequest } from './model/layout.ts';
 import { divisors, meshRows, type AskedPlans, type LayoutRow, type MeshRows } from './step/layouts.ts';
 import type { SweepJob, SweepPool } from './threads/pool.ts';
@@ -180,7 +180,7 @@ class Sweep {
     const { composer, pricer } = this;
     const { config, onProgress } = this.options;
     const experts = config.architecture.routed?.experts ?? 1;
-    let [dearer, beaten] = [0, 0];
+    let [worse, beaten] = [0, 0];
     const open: (CutRow & { readonly seconds: number; readonly bytes: () => number })[] = [];
     for (const row of this.meshes.flatMap(({ rows }) => rows.filter(isCut))) {
       const { ep, etp = 1 } = row.sizes;
@@ -194,7 +194,7 @@ class Sweep {
       // What becomes of other programs is said of the plans with whole experts.
       if (programs.length === 0) continue;
       const others = lessCut({ ep, etp }, experts);
-      if (others.some((fold) => programs.every((p) => isDearer(row, fold, p.routed, composer)))) dearer++;
+      if (others.some((fold) => programs.every((p) => isWorse(row, fold, p.routed, composer)))) worse++;
       else open.push({ row, programs, ...leastOf({ row, programs }, composer) });
     }
     open.sort((a, b) => a.seconds - b.seconds);
@@ -204,7 +204,7 @@ class Sweep {
       else for (const { core, routed } of programs) pricer.price(row, core, routed);
       if ((i + 1) % CUTS_BETWEEN_LINES === 0) onProgress?.(`${i + 1} of ${open.length} plans with cut experts`);
     });
-    return { dearer, beaten };
+    return { worse, beaten };
   }
 
   /** The programs that the rows need, with the rows. */

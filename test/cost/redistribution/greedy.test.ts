@@ -283,9 +283,9 @@ describe('PL-55 against what torch 2.13 did', () => {
       }
       if (Math.abs(cost8 - Number(at8)) > 1e-4 * Number(at8)) throw new Error(`${where}: ${cost8}, recorded ${at8}`);
       if (Math.abs(cost1 - Number(at1)) > 1e-4 * Number(at1)) throw new Error(`${where}: ${cost1}, recorded ${at1}`);
-      // Never dearer than the default planner, merged or not.
-      if (micro(single.seconds(type, from, to)) > cost8) throw new Error(`${where}: dearer than greedy`);
-      if (micro(best.seconds(type, from, to)) > cost8) throw new Error(`${where}: dearer than greedy`);
+      // Never more expensive than the default planner, merged or not.
+      if (micro(single.seconds(type, from, to)) > cost8) throw new Error(`${where}: more expensive than greedy`);
+      if (micro(best.seconds(type, from, to)) > cost8) throw new Error(`${where}: more expensive than greedy`);
       if (issued !== null && !issued.startsWith('!')) {
         const ran = eight.plan(eight.space.text(from), eight.space.text(to), shape);
         expect(runOf(ran, eight, shape), where).toBe(issued);

@@ -50,7 +50,7 @@ describe.each(presets)('CM-25 the path and the neighbours of Colossal-Auto, pric
   /** Prices are rounded to less than this. */
   const ROUNDING_SECONDS = 1e-15;
 
-  test('[R,S01,R] to [S01,R,R]: never dearer than AG(dim 1, axis 1), A2A(axis 0), local slice, nor than our own way along it', () => {
+  test('[R,S01,R] to [S01,R,R]: never more expensive than AG(dim 1, axis 1), A2A(axis 0), local slice, nor than our own way along it', () => {
     const path = ['[R,S01,R]', '[R,S0,R]', '[S0,R,R]', '[S01,R,R]'];
     const price = theirs('all_gather', 1, 4, 1) + theirs('all_to_all', 0, 4, 1) + theirs('slice', 1, 16, 0);
     const direct = ours(path[0], path[3]);

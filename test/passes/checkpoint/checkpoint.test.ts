@@ -139,8 +139,8 @@ describe('CM-52 saved values under a budget fraction', () => {
     }
     /** The gradient of the weight reads the left operand in a matmul. */
     mm(of: number, bytes: number, flops: number): number {
-      this.values[of] = { ...this.values[of], readInBackward: true, readByDear: true };
-      return this.values.push({ name: `mm${this.values.length}`, bytes, seconds: flops, inputs: [of], dear: true }) - 1;
+      this.values[of] = { ...this.values[of], readInBackward: true, readByExpensive: true };
+      return this.values.push({ name: `mm${this.values.length}`, bytes, seconds: flops, inputs: [of], expensive: true }) - 1;
     }
   }
   const at = (program: Program, budget: number): readonly [number, number] => {
@@ -212,7 +212,7 @@ describe('CM-52 saved values under a budget fraction', () => {
     const p = new Program();
     const x = p.input();
     // Attention is read by the backward of itself and of the matmul; two products of s x s x d.
-    p.values.push({ name: 'attention', bytes: s * d, seconds: 2 * s * s * d, inputs: [x], dear: true });
+    p.values.push({ name: 'attention', bytes: s * d, seconds: 2 * s * s * d, inputs: [x], expensive: true });
     p.cos(p.mm(1, s * d, s * d * d));
     expect(at(p, 1)).toEqual([2 * s * d, 0]);
     expect(at(p, 0.6)).toEqual([s * d, again === 'matmul' ? s * d * d : 2 * s * s * d]);

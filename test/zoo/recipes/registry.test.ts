@@ -30,7 +30,7 @@ async function zooPlanned(prepared: Prepared, name: string): Promise<Decoded & {
   return { ...decode(prepared.model, priced.choice), priced };
 }
 
-describe('ZO-25 PL-160 every recipe is a choice of the problem, and the optimum is never dearer', () => {
+describe('ZO-25 PL-160 every recipe is a choice of the problem, and the optimum is never more expensive', () => {
   /** Graph, mesh, and the plans that at least are a choice. */
   const asked: readonly (readonly [string, string, number])[] = [
     ['torch/mlp-loss/joint.expanded', 'a=8', 3],

@@ -107,7 +107,7 @@ describe('ZO-10 two layers of Llama-3 8B, 16 sequences of 8192, on 8 x 8: what a
     },
   );
 
-  it('ZO-25 they are choices of the problem, and its optimum is not dearer', async () => {
+  it('ZO-25 they are choices of the problem, and its optimum is not more expensive', async () => {
     const found = await Promise.all(sequenceNames(prepared).map((name) => priced(prepared, name)));
     expect(found).toHaveLength(4);
     const best = await shardPrepared(prepared);

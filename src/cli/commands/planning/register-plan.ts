@@ -16,7 +16,7 @@ export function registerPlan(program: Command, session: CliSession): void {
     .requiredOption(...FLAG.cluster)
     .option(
       '--overlap',
-      'look for a plan whose simulated step is shorter, with communication beside compute; at most 5 % dearer one after another',
+      'look for a plan whose simulated step is shorter, with communication beside compute; at most 5 % slower without overlap',
     )
     .option('--range', 'price the plan at the least and the largest sizes that the program admits, too')
     .option(

@@ -64,7 +64,7 @@ export function runAgain(policy: Checkpoint, graph: Graph, table: OperatorTable)
     const record = table.get(node.target);
     if (node.kind !== 'call' || kept.has(node.name) || record === undefined || !runsAgain(node.target, record))
       continue;
-    if (policy === 'full' || !DEAR.has(record.cls)) names.add(node.name);
+    if (policy === 'full' || !EXPENSIVE.has(record.cls)) names.add(node.name);
   }
   return neededAgain(names, graph);
 }
@@ -99,4 +99,4 @@ function lastOfLayers(narrow: readonly string[], graph: Graph): string[] {
   });
 }
 
-const DEAR: ReadonlySet<string> = new Set(['matmul', 'attention']);
+const EXPENSIVE: ReadonlySet<string> = new Set(['matmul', 'attention']);

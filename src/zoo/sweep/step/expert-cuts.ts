@@ -5,7 +5,7 @@
  * small cut of an expert can be cheaper than a large group, between whole experts and etp = tp too. No cut is left out for its size
  * alone, therefore; a plan is, where one of two proofs holds for it.
  *
- * **Another fold** of the same devices takes no part longer and no part larger (`isDearer`). It has ep * f groups of experts cut
+ * **Another fold** of the same devices takes no part longer and no part larger (`isWorse`). It has ep * f groups of experts cut
  * etp / f ways: the same devices hold the same experts, cut less. Their states are equal to the byte, 16 Phi / (ep * etp * efsdp)
  * where they are sharded, and so are the groups that reduce their gradients. Seconds and bytes of a step never fall when a part of
  * it grows: of a second more of compute at most 0.8 hide what was visible, of a second more of exchange none does. That is so at
@@ -25,7 +25,7 @@ import { routedUnits, type Fold, type RoutedCosts, type RoutedUnit } from '../ra
 /** Plans with cut experts that were not priced, by the proof that spares them. */
 export interface CutsLeftOut {
   /** Another fold of the same devices takes no part longer and no part larger. */
-  readonly dearer: number;
+  readonly worse: number;
   /** Their bounds are above plans that were priced. */
   readonly beaten: number;
 }
@@ -44,7 +44,7 @@ const ROUNDING = 1e-9;
  * Whether a layout takes at least as long and as much in every part as the one that cuts its experts as `other` says. Both must
  * be folds of the same devices (`lessCut`) that were priced.
  */
-export function isDearer(row: LayoutRow, other: Fold, routed: RoutedCosts, composer: Composer): boolean {
+export function isWorse(row: LayoutRow, other: Fold, routed: RoutedCosts, composer: Composer): boolean {
   const parts = (fold: Fold): number[] | undefined => {
     const units = routedUnits(routed, fold);
     const groups = composer.groupsOf({ ...row.sizes, ...fold }, row.kind);

@@ -79,7 +79,7 @@ describe('plan of 2 layers of Llama-3 8B on 8 x 8 H100s', () => {
       expect(Number(value) * seconds[unit as 'ms']).toBeGreaterThanOrEqual(plan.objective.seconds * 0.995);
   });
 
-  it('greedy propagation is dearer, and exits 4 because its gap is not 0', async () => {
+  it('greedy propagation is more expensive, and exits 4 because its gap is not 0', async () => {
     const run = await cli('plan', ...LLAMA, '--solver', 'propagate', '--json', '--no-recipes');
     expect(run.code).toBe(4);
     const greedy = readPlan(run.out);

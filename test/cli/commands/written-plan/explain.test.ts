@@ -58,7 +58,7 @@ describe('explain', () => {
     expect(found.changedNodes).toEqual([]);
   });
 
-  it('ZO-24 --force solves again: as dear as a plan with that pin, and the terms sum to the difference', async () => {
+  it('ZO-24 --force solves again: as expensive as a plan with that pin, and the terms sum to the difference', async () => {
     const weight = plan.parameters.find((p) => p.shape.length === 2)!;
     const others = (await explain(weight.name)).strategies.filter((c) => c.class !== 'CHOSEN');
     for (const { spec } of others.slice(0, 2)) {

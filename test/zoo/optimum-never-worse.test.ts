@@ -25,9 +25,9 @@ import { lossProgram, withBackward } from '../../src/zoo/sweep/model/representat
 import { request, TABLE } from '../plan/support.ts';
 
 /**
- * Every recipe is a feasible point of the problem whose optimum is sought, and the optimum is never dearer: models of
+ * Every recipe is a feasible point of the problem whose optimum is sought, and the optimum is never more expensive: models of
  * 8 to 671 billion parameters on meshes of 8 to 4,096 devices. The whole grid takes the better part of an hour; its figures are
- * annotations (`SHARDWRIGHT_FULL=1 npx vitest run test/zoo/optimum-never-dearer.test.ts --reporter=verbose`).
+ * annotations (`SHARDWRIGHT_FULL=1 npx vitest run test/zoo/optimum-never-worse.test.ts --reporter=verbose`).
  */
 
 const FULL = process.env.SHARDWRIGHT_FULL === '1';
@@ -51,7 +51,7 @@ const text = ({ model, sizes, fitting }: Asked): string =>
  * Two layers at the sizes of the model, forward and backward, one sequence a device, so that every mesh dim can cut the batch.
  * Attention is fused as comparisons by name take it: the products and softmax of DeepSeek-V3 have no recipe along the sequence.
  * Routed models sort the tokens of all devices at once here, which no placement keeps within a data rank: their plans are points
- * of this problem, but dear ones. Comparisons by name let each rank sort its own.
+ * of this problem, but expensive ones. Comparisons by name let each rank sort its own.
  */
 function twoLayers(model: ModelName, devices: number): Graph {
   const { config } = modelEntry(model);
@@ -226,7 +226,7 @@ describe('ZO-25 programs of data ranks: free placements against those of the rec
   }); // prettier-ignore
 });
 
-describe('ZO-25 compare by name: no optimum is dearer than a recipe on its mesh with its state sharding', () => {
+describe('ZO-25 compare by name: no optimum is more expensive than a recipe on its mesh with its state sharding', () => {
   interface Named {
     readonly model: ModelName;
     readonly devices: number;
