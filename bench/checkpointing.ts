@@ -79,7 +79,7 @@ const free = await ask({ memoryBytes: Number.MAX_SAFE_INTEGER, gap: base.gap > 0
 const peakBytes = free.plan?.memory.timeline?.peakBytes;
 if (peakBytes === undefined) throw new Error(`no plan without a budget: ${free.text}`);
 console.log(`${graph.name} on ${mesh}: ${graph.nodes.length} nodes, ${free.text}, peak ${bytesText(peakBytes)} (${peakBytes} bytes) without a budget`); // prettier-ignore
-console.log('| share | budget, bytes | two stages | joint | joint better by | gap | CPU s two stages | CPU s joint | runs again |'); // prettier-ignore
+console.log('| share | budget, bytes | two stages | joint | joint better by | gap | CPU s two stages | CPU s joint | recomputed nodes |'); // prettier-ignore
 for (const share of shares.split(',').map(Number)) {
   const memoryBytes = Math.floor(peakBytes * share);
   const stages = await ask({ memoryBytes, checkpoint: 'two-stage' });
@@ -87,7 +87,7 @@ for (const share of shares.split(',').map(Number)) {
   const [a, b] = [stages.plan?.objective.seconds, joint.plan?.objective.seconds];
   const better = a === undefined || b === undefined ? '' : `${(100 * (1 - b / a)).toFixed(2)} %`;
   const again = (answer: Answer): string =>
-    `${answer.plan?.nodes.filter((n) => n.name.includes('_again')).length ?? '-'}`;
+    `${answer.plan?.nodes.filter((n) => n.name.includes('_recomputed')).length ?? '-'}`;
   const gapText = joint.plan === undefined ? '' : `${(100 * joint.plan.proof.gap).toFixed(2)} %`;
   console.log(`| ${[share, memoryBytes, stages.text, joint.text, better, gapText, stages.cpuSeconds.toFixed(1), joint.cpuSeconds.toFixed(1), `${again(stages)}, ${again(joint)}`].join(' | ')} |`); // prettier-ignore
 }

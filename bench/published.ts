@@ -31,9 +31,9 @@ interface Row {
 }
 
 /** What is behind the misses, as far as we know; checked by hand against the plans of the comparison. */
-const WHY = `torchtitan's rows of 32,768 tokens a device fit only where results run again: the logits of a vocabulary of 128,256 take most of
+const WHY = `torchtitan's rows of 32,768 tokens a device fit only where results are recomputed: the logits of a vocabulary of 128,256 take most of
 the memory. The same eight devices can cut every sequence among all of them and take the sequences one after another: half the
-activations or less, so that little or nothing runs again. The source shows how long a sequence can be, not which layout is fastest.
+activations or less, so that little or nothing is recomputed. The source shows how long a sequence can be, not which layout is fastest.
 The 70B layout with PP 8 on 64 devices is an FP8 recipe; in bf16 the same source ships TP 4, PP 4, CP 2 on the same devices. Keys
 and values are gathered, or passed in a ring, before they are repeated for the query heads that share them; gathered ones are not
 kept, but gathered again for the gradient of attention.
@@ -44,7 +44,7 @@ hide beside the other pass of another microbatch where stages are interleaved or
 one microbatch more fits (Megatron-Core's \`--overlap-moe-expert-parallel-comm\`, which Megatron-Bridge's recipe of qwen3-235b sets in
 bf16 on H100 and that of deepseek-v3 sets in its FP8 DeepEP form; \`perf_recipes/*/h100\`). The 405B row of torchtitan recomputes
 all layers (table 5 of its source, which ran in FP8); ours is free to recompute what memory asks for. A pending sum of products is
-kept as its sum, a second run ends where nothing wants more of it, and rotated queries and keys run again too: the memory of
+kept as its sum, recomputation ends where nothing wants more of it, and rotated queries and keys are recomputed too: the memory of
 checkpointed layers was twice what frameworks keep. Attention of other value channels than key channels (DeepSeek) is a fused
 kernel, as cuDNN and FlashAttention-3 have it: scores are not kept.`;
 
@@ -134,7 +134,7 @@ ${sources}
 
 **What is ranked.** A layout is a mesh, what its dims are for (stages, data, context or Ulysses, tensor, expert ranks), and whether
 parameters are sharded over data ranks. Sources state that much and leave the rest open: ZeRO stage, HSDP's replicas, sequence
-parallelism, gathered or passed keys and values, the gathers of FSDP, schedule and chunks, how many layers run again, sequences of
+parallelism, gathered or passed keys and values, the gathers of FSDP, schedule and chunks, how many layers are recomputed, sequences of
 a microbatch. The published layout gets the best of what is open, and so does every other: one row a layout, its fastest plan. The
 last column ranks single plans (each ZeRO stage and each use of a dim for itself) instead. All programs are priced, none is left out
 by a bound; layouts that do not fit are not counted.

@@ -1,5 +1,5 @@
 /**
- * Memory against second runs, without placements: a chain of stages (Rotor), a small graph with a skip (Checkmate), and the
+ * Memory against recomputation, without placements: a chain of stages (Rotor), a small graph with a skip (Checkmate), and the
  * memory of a backward pass for a choice of values to keep. Figures are what a profiler would give for one device.
  * Run: npx tsx examples/rematerialization.ts
  */

@@ -106,7 +106,7 @@ export interface NodeMeta {
   readonly phase?: Phase;
   /** A forward value that only the backward pass needs. */
   readonly savedOnly?: boolean;
-  /** What the user wants of a forward value: kept for the backward pass, or run again there. */
+  /** What the user wants of a forward value: saved for the backward pass, or recomputed there. */
   readonly save?: Retention;
   /** Module path, `layers.0.mlp`. */
   readonly path?: string;

@@ -190,7 +190,7 @@ function firstRuns(prepared: Prepared, text: string | undefined, table: Operator
   const first = prepare(parseGraph(text, 'certificate.json.gz'), prepared.request, table);
   const known = new Set(first.program.nodes.map((node) => node.name));
   const recomputed = prepared.program.nodes.flatMap(({ name }) =>
-    known.has(name) ? [] : [name.replace(/_again(_\d+)?$/, '')],
+    known.has(name) ? [] : [name.replace(/_recomputed(_\d+)?$/, '')],
   );
   const { graph } = recomputeInBackward(first.model.graph, new Set(recomputed));
   return printGraph(plannable(graph, table)) === printGraph(prepared.program) ? first : undefined;

@@ -220,7 +220,7 @@ function checkpointed(graph: Graph, request: PlanRequest, table: OperatorTable, 
   if (!isPolicy(checkpoint)) return graph;
   const { graph: twice, originalOf } = recomputeInBackward(graph, recomputedBy(checkpoint, graph, table, cluster));
   if (originalOf.size > 0) return twice;
-  const note = `Under --checkpoint ${checkpoint} nothing runs again: the backward pass reads nothing that could.`;
+  const note = `Under --checkpoint ${checkpoint} nothing is recomputed: the backward pass reads nothing that could.`;
   return { ...graph, notes: [...(graph.notes ?? []), note] };
 }
 

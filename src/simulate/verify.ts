@@ -134,7 +134,7 @@ class Comparison {
         { hint: 'verify a smaller model (shrink does that) or a smaller mesh' },
       );
     const inputs = drawInputs(table, graph, seed, this.options.vocabulary);
-    // Devices run every call of the program, those without readers too: second runs leave some first ones without.
+    // Devices run every call of the program, those without readers too: recomputation leaves some first ones without.
     const onValue = (run: string, node: Node, value: Value): void => this.measure(run, node, value);
     evaluateGraph(table, graph, inputs, { seed, standIns, unused: true, onValue });
     const byLocal = new Map<string, ProgramValue[]>();

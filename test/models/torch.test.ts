@@ -89,7 +89,7 @@ describe('FLOPs of both passes', () => {
     const both = flops(built(CASES['llama3-8b-32l'], true));
     expect(both.forward - rotary).toBe(281097019588608);
     expect(both.backward).toBe(579786225221632);
-    // Weights twice, attention with its second run of the scores 2.5 times.
+    // Weights twice, attention with its recomputed scores 2.5 times.
     expect(both.backward).toBe(2 * 245912647499776 + 87960930222080);
     expect(87960930222080).toBe(2.5 * 35184372088832);
   });

@@ -301,11 +301,11 @@ describe('CM-58 checkpointing chosen with the placements', () => {
     },
   );
 
-  test('second runs stand in the plan: named, priced, and re-costed from the plan alone', async () => {
+  test('recomputed nodes stand in the plan: named, priced, and re-costed from the plan alone', async () => {
     const graph = load('torch/llama-tiny/joint.expanded');
     const full = await planFor(graph, 'dp=2,tp=2', { checkpoint: 'full' });
     const plain = await planFor(graph, 'dp=2,tp=2');
-    const again = full.nodes.filter((n) => n.name.includes('_again'));
+    const again = full.nodes.filter((n) => n.name.includes('_recomputed'));
     expect(again.filter((n) => n.target === 'aten.mm.default').length).toBeGreaterThan(0);
     const seconds = (plan: Plan): number => plan.nodes.reduce((sum, n) => sum + n.seconds, 0);
     expect(seconds(full)).toBeCloseTo(full.objective.computeSeconds, 12);

@@ -17,14 +17,14 @@ interface State {
   readonly bytes: ReadonlyMap<number, number>;
   /** What stays to the end. */
   readonly base: number;
-  /** By node that runs again later: how it was placed. */
+  /** By node that is recomputed later: how it was placed. */
   readonly placed: ReadonlyMap<string, string>;
   readonly seconds: number;
   readonly peak: number;
 }
 
 /**
- * @param originalOf first run by the name of its second: second runs are placed as first ones
+ * @param originalOf first run by the name of its second: recomputed nodes are placed as first ones
  * @param fixed placements of inputs by name
  */
 export function paretoByWalking(

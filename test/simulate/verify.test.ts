@@ -139,11 +139,11 @@ describe('faults are found', () => {
 });
 
 describe('checkpointed plans', () => {
-  // Once: second runs right before the backward pass were renamed when the program was prepared again, and first runs that
+  // Once: recomputed nodes right before the backward pass were renamed when the program was prepared again, and first runs that
   // only they had read were missing in the unsharded run.
-  test.each(['full', 'selective', 0.5] as const)('second runs (%s) are lowered and agree with the unsharded run', async (checkpoint) => {
+  test.each(['full', 'selective', 0.5] as const)('recomputed nodes (%s) are lowered and agree with the unsharded run', async (checkpoint) => {
     const full = prepare(load('torch/mlp/joint.readable'), request('a=2,b=2', { checkpoint, objective: 'parameter-memory' }), TABLE);
-    expect(full.program.nodes.some((n) => n.name.endsWith('_again'))).toBe(true);
+    expect(full.program.nodes.some((n) => n.name.endsWith('_recomputed'))).toBe(true);
     const solved = await shardPrepared(full);
     if (solved.status !== 'planned') throw new Error('infeasible');
     const graph = shrinkGraph(full.program, TABLE, { meshSizes: [2, 2] }).graph;

@@ -31,7 +31,7 @@ const spec = (word: string): string => word.replace(/^S(\d)$/, 'S($1)').replace(
 const known = (word: string): boolean => /^(R|S\d|P(sum|avg|max|min))$/.test(word);
 
 /** Rows in which ours costs more, with the reason. */
-const DEARER: Readonly<Record<string, string>> = {
+const COSTLIER: Readonly<Record<string, string>> = {
   'vector_norm2 S0': 'a pending p-norm is no placement of ours',
   'vector_norm2 S1': 'a pending p-norm is no placement of ours',
   'vector_norm_inf Pmax': 'the rule of 2.13 is wrong: it loses the absolute value',
@@ -73,12 +73,12 @@ describe('OP-36 to OP-44: rows of the oracle', () => {
       compared += result.compared;
       for (const text of result.worse) {
         const key = text.split(':')[0];
-        if (key in DEARER) needed.add(key);
+        if (key in COSTLIER) needed.add(key);
         else worse.push(text);
       }
     }
     expect(worse).toEqual([]);
-    expect([...needed].sort()).toEqual(Object.keys(DEARER).sort());
+    expect([...needed].sort()).toEqual(Object.keys(COSTLIER).sort());
     expect(compared).toBeGreaterThan(3000);
   });
 });

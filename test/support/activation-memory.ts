@@ -6,7 +6,7 @@ import { ShardwrightError } from '../../src/errors.ts';
  */
 
 export const ACTIVATION_POLICIES = ['tp', 'tp+sp', 'selective', 'selective+sp', 'full'] as const;
-/** Tensor parallelism alone, with sequence parallelism, with the attention core computed again, and everything computed again. */
+/** Tensor parallelism alone, with sequence parallelism, with the attention core recomputed, and everything recomputed. */
 export type ActivationPolicy = (typeof ACTIVATION_POLICIES)[number];
 
 export interface ActivationShape {

@@ -37,7 +37,7 @@ export function hsdpBytes(
   };
 }
 
-/** Tensor parallelism, a block, forward and backward: four all-reduces of b s h, six where the forward is run again. */
+/** Tensor parallelism, a block, forward and backward: four all-reduces of b s h, six where the forward is recomputed. */
 export function tensorBytes(n: number, streamBytes: number, recomputed = false): number {
   return (recomputed ? 6 : 4) * 2 * ring(n) * streamBytes;
 }

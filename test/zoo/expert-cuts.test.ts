@@ -228,7 +228,7 @@ describe('plans with cut experts that are left out', () => {
       const isBeaten = points.some(
         (p) =>
           p.seconds <= figures.seconds * (1 + 1e-9) &&
-          // What memory is left is used to keep more of what would run again.
+          // What memory is left is used to keep more of what would be recomputed.
           (p.peakBytes <= figures.peakBytes || p.unitsAgain < figures.unitsAgain),
       );
       expect([row.name, row.mesh, isBeaten]).toEqual([row.name, row.mesh, true]);

@@ -144,8 +144,8 @@ describe('what they move and compute', () => {
     const products = (config: object, sequence: number, etp: number): number[] => {
       const solver = new CoreSolver(ask({ config: JSON.stringify(config), sequence }), TABLE);
       const costs = solver.routed(1, 1, [4], etp === 1 ? [] : [etp])!;
-      const { forwardSeconds, againSeconds, inputSeconds, weightSeconds } = routedUnits(costs, { ep: 4, etp })![1];
-      return [forwardSeconds - againSeconds.selective, againSeconds.selective, inputSeconds + weightSeconds];
+      const { forwardSeconds, recomputeSeconds, inputSeconds, weightSeconds } = routedUnits(costs, { ep: 4, etp })![1];
+      return [forwardSeconds - recomputeSeconds.selective, recomputeSeconds.selective, inputSeconds + weightSeconds];
     };
     const [cut, whole] = [products(MIXTRAL, 1024, 2), products(MIXTRAL, 1024, 1)];
     const [half] = products({ ...MIXTRAL, intermediate_size: 768 }, 2048, 1);

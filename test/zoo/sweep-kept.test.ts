@@ -3,7 +3,7 @@ import { coreRequest, type LayoutSizes } from '../../src/zoo/sweep/model/layout.
 import { Composer } from '../../src/zoo/sweep/step/compose.ts';
 import { CoreSolver } from '../../src/zoo/sweep/rank/rank-price.ts';
 import type { SweepQuestion } from '../../src/zoo/sweep/model/question.ts';
-import { againText } from '../../src/zoo/recipes/again-text.ts';
+import { recomputeText } from '../../src/zoo/recipes/recompute-text.ts';
 import { TABLE } from '../plan/support.ts';
 
 const one: LayoutSizes = { pp: 1, dp_replicate: 1, dp_shard: 1, cp: 1, tp: 1, ep: 1 };
@@ -34,12 +34,12 @@ describe('what a layer keeps, under tensor parallelism over 4 with a cut residua
     const rowSums = (4 * s * 16) / tp;
     expect(layer.keptBytes.selective).toBe(stream + 3 * stream + stream + rowSums + 2 * ((2 * s * f) / tp) + stream);
     expect(layer.keptBytes.none).toBeGreaterThan(layer.keptBytes.selective);
-    // The last product of a layer is wanted by nothing that runs again: a quarter of the work of all (h f of 4 h h + 3 h f), of
+    // The last product of a layer is wanted by nothing that is recomputed: a quarter of the work of all (h f of 4 h h + 3 h f), of
     // their seconds less, since the small ones among them are slower.
     const saved = 1 - layer.again.full.products / layer.forward.products;
     expect(saved).toBeGreaterThan(0.15);
     expect(saved).toBeLessThan(0.25);
-    // Selectively the two gathers before the products run again, not the sums that are kept.
+    // Selectively the two gathers before the products are recomputed, not the sums that are kept.
     expect(layer.again.selective.communication).toBeLessThan(layer.again.full.communication);
   });
 });
@@ -96,8 +96,8 @@ describe('experts', () => {
   });
 });
 
-it('says how many layers run again', () => {
-  expect(againText({ checkpoint: 'none' }, 8)).toBe('nothing runs again');
-  expect(againText({ checkpoint: 'selective', unitsAgain: 28 }, 126)).toBe('selective checkpointing of 28 of 128 units (layers, embedding, head)'); // prettier-ignore
-  expect(againText({ checkpoint: 'full' }, 126)).toBe('full checkpointing');
+it('says how many layers are recomputed', () => {
+  expect(recomputeText({ checkpoint: 'none' }, 8)).toBe('nothing is recomputed');
+  expect(recomputeText({ checkpoint: 'selective', unitsAgain: 28 }, 126)).toBe('selective checkpointing of 28 of 128 units (layers, embedding, head)'); // prettier-ignore
+  expect(recomputeText({ checkpoint: 'full' }, 126)).toBe('full checkpointing');
 });

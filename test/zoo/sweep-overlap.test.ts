@@ -219,7 +219,7 @@ describe('FSDP that gathers once a step', () => {
   });
 });
 
-describe('results run again in as few units as it takes', () => {
+describe('results are recomputed in as few units as it takes', () => {
   const unit = (keptBytes: number, temporaryBytes: number): Unit => ({ ...still, forward: 1, input: 1, weight: 1, compute: 3, exchange: 0, pairedForward: 0, pairedBackward: 0, states: [0, 0, 0], keptBytes, temporaryBytes, prefetchedBytes: 0, boundaryBytes: 0, boundary: 0 }); // prettier-ignore
 
   it('the most last units of every chunk that fit, by trying all', () => {

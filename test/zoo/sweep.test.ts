@@ -545,7 +545,7 @@ describe('published layouts (a sample: bench/published.ts has all)', () => {
   // benchmarks/llama3_h100_202412_torchtitan.md, table 2: full checkpointing, 32,768 tokens a device, 83.9 and 84.2 GiB, which is
   // what the allocator had reserved (`max_reserved_gib` of torchtitan's log): an upper bound of what was in use.
   it.each([[1, 'fsdp', 83.9], [2, 'fsdp+cp', 84.2]] as const)(
-    "row %i of torchtitan, full checkpointing: it fits their devices, and with all layers running again it takes 85 to 100 %% of what they had reserved",
+    "row %i of torchtitan, full checkpointing: it fits their devices, and with all layers recomputed it takes 85 to 100 %% of what they had reserved",
     async (row, plan, gib) => {
       const layout = layouts[row];
       const found = await compareModel(asked(layout), { table: TABLE, threads: 1, plans: [plan] });

@@ -158,7 +158,7 @@ export function layerActivationBytes(
       ? 0
       : (heads * sequence * (4 + mask)) / plan.context;
   const saved = tokens * (whole / spread + latents + (attention + mlp + scores) / t);
-  // Every second matmul and the attention output stay; the rest runs again.
+  // Every second matmul and the attention output stay; the rest is recomputed.
   return recompute === 'selective' ? SELECTIVE_KEPT * saved : saved;
 }
 const SELECTIVE_KEPT = 0.55;

@@ -19,7 +19,7 @@ export interface Utilization {
 
 /**
  * Model FLOPs utilisation (PaLM, arXiv:2204.02311, appendix B): tokens per second and device times the model FLOPs of a token,
- * over the dense peak. What is computed again does not count.
+ * over the dense peak. What is recomputed does not count.
  *
  * @param tokensPerSecond of one device
  * @param peakFlopsPerSecond dense peak of one device, of the unit that the matmuls run on

@@ -46,7 +46,7 @@ export interface ExpertShape {
 }
 
 /**
- * What is computed again in the backward pass: nothing, the cheap modules (norms, activation functions, products up from a
+ * What is recomputed in the backward pass: nothing, the cheap modules (norms, activation functions, products up from a
  * latent), the attention core, all but the products with weights, every second operator's worth, everything.
  */
 export type RecomputeMode = 'none' | 'modules' | 'core' | 'products' | 'selective' | 'full';

@@ -112,15 +112,15 @@ class StepModel {
     return stages;
   }
 
-  /** One layer, one microbatch: forward, what is computed again, backward. */
+  /** One layer, one microbatch: forward, what is recomputed, backward. */
   private layerSeconds(sparse: boolean): number {
     const forward = busySeconds(this.forward(sparse));
     const backward = busySeconds(this.backward(sparse));
-    return forward + backward + this.againSeconds(sparse, forward);
+    return forward + backward + this.recomputeSeconds(sparse, forward);
   }
 
-  /** What the backward pass computes again. */
-  private againSeconds(sparse: boolean, forward: number): number {
+  /** What the backward pass recomputes. */
+  private recomputeSeconds(sparse: boolean, forward: number): number {
     const { recompute } = this.plan;
     if (recompute === 'full') return forward;
     if (recompute === 'selective') return SELECTIVE * forward;
@@ -390,7 +390,7 @@ class StepModel {
   }
 }
 
-/** Selective checkpointing of operators keeps the results of every second matmul: about half of the forward runs again. */
+/** Selective checkpointing of operators keeps the results of every second matmul: about half of the forward is recomputed. */
 const SELECTIVE = 0.4;
 /** Share of the compute that collectives can hide behind. */
 const HIDING = 0.8;

@@ -107,7 +107,7 @@ function evaluateParts(
 }
 
 /**
- * A call with a key draws by the key alone, so that the same call computed again, in a backward pass or before a loop, draws
+ * A call with a key draws by the key alone, so that the same call recomputed, in a backward pass or before a loop, draws
  * the same numbers; without one it draws from its own stream.
  */
 function keyed(random: RandomStream, key: EvaluatedArg | undefined): RandomStream {

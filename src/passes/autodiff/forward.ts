@@ -83,7 +83,7 @@ export class ForwardCopy {
     if (ctx === undefined) return;
     const from = this.calls.made.length;
     const { save, ...meta } = node.meta;
-    // What a composite is made of is run again with it; `save` is for its result, see `retained`.
+    // What a composite is made of is recomputed with it; `save` is for its result, see `retained`.
     this.calls.meta = save === 'recompute' ? node.meta : meta;
     const active = (name: string): boolean => {
       const arg = call.arg(name);

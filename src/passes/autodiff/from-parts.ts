@@ -11,7 +11,7 @@ import { isGraphRef, isList, mapOperands, sameType, setOwn, typeText } from '../
  *
  * The forward graph returns the user's outputs and then the values that the backward graph saves; the backward graph takes
  * those, by name, and one tangent per differentiable output, in order, and returns one gradient or none per forward input.
- * Values that the backward graph computes again stay, under a name of their own where the forward graph has the name too. A
+ * Values that the backward graph recomputes stay, under a name of their own where the forward graph has the name too. A
  * forward input with a gradient counts as a parameter where its role was not stated.
  *
  * @throws E_REF for a saved value that the forward graph does not have; E_TYPE where types differ, or the backward graph does

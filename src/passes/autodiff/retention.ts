@@ -10,7 +10,7 @@ import { backwardStart } from '../plannable/weight-views.ts';
 
 /**
  * What the user's tags do to a joint graph. A value tagged `recompute` is made a second time in the backward pass, so that the
- * first is not kept; the second run counts as backward and names the first. A value tagged `save` keeps its tag, which
+ * first is not kept; the recomputed node counts as backward and names the first. A value tagged `save` keeps its tag, which
  * forbids every later pass to run it again.
  *
  * @param wishes by name in the joint graph
@@ -34,12 +34,12 @@ export function retained(joint: Graph, wishes: ReadonlyMap<string, Retention>, t
   if (again.size === 0) return graph;
   const random = tagged.find((node) => again.has(node.name) && drawsWithoutKey(node, table));
   if (random !== undefined)
-    throw new ShardwrightError('E_NO_VJP', `${random.name} (${random.target}) is to be run again, but would draw other numbers`, {
+    throw new ShardwrightError('E_NO_VJP', `${random.name} (${random.target}) is to be recomputed, but would draw other numbers`, {
       node: random.name,
       hint: 'draw with a key (generator), or do not tag it recompute',
     }); // prettier-ignore
   const { graph: written, originalOf } = recomputeInBackward(graph, again);
-  // What reads a second run is of the backward pass too, such as the transpose that a product's derivative takes.
+  // A reader of a recomputed value is of the backward pass too, such as the transpose that a product's derivative takes.
   const backward = new Set<string>();
   const nodes = written.nodes.map((node): Node => {
     const original = originalOf.get(node.name);

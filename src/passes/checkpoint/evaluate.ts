@@ -6,7 +6,7 @@
 import { kneeOf } from './knee.ts';
 import { ShardwrightError } from '../../errors.ts';
 
-/** Values of a forward graph that may be kept or computed again, in program order. */
+/** Values of a forward graph that may be kept or recomputed, in program order. */
 export interface RecomputeGraph {
   readonly values: readonly {
     readonly name: string;

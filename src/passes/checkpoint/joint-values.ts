@@ -11,7 +11,7 @@ import { callContext, tensorMetas } from '../call-context.ts';
 import { backwardStart } from '../plannable/weight-views.ts';
 import type { ForwardValue } from './saved-values.ts';
 
-/** Classes whose results are never computed again for free. */
+/** Classes whose results are never recomputed for free. */
 const EXPENSIVE: ReadonlySet<OpClass> = new Set<OpClass>(['matmul', 'attention', 'collective', 'other', 'control']);
 /** Classes that fuse into their reader: computing them again takes no kernel of their own. */
 const FUSED: ReadonlySet<OpClass> = new Set<OpClass>(['pointwise', 'view', 'factory']);

@@ -5,7 +5,7 @@
 
 import { ShardwrightError } from '../../errors.ts';
 
-/** One value that may be kept instead of being computed again. */
+/** One value that may be kept instead of being recomputed. */
 export interface KeepItem {
   readonly bytes: number;
   /** Time to compute it again. */

@@ -3,7 +3,7 @@
  * share of its activations each discards, so that memory in the backward pass stays within a budget at the least recompute time.
  * A module inside a checkpointed one is not checkpointed itself, and leaves never are.
  *
- *   minimise  sum t_k                                         seconds of second runs
+ *   minimise  sum t_k                                         seconds of recomputation
  *   y_k in {0, 1}, r_k <= y_k                                 module k is checkpointed, share r_k of its bytes discarded
  *   y_k + y_l <= 1                                            l inside k
  *   d_k = all_k r_k - (all_k - saved_k) y_k >= 0              bytes freed: a checkpoint holds all its results that it does not
@@ -55,7 +55,7 @@ export interface PerModuleOptions {
 /** A checkpointed module. */
 export interface ModuleDiscard {
   readonly name: string;
-  /** Share of `recompute.bytes` that is computed again, in (0, 1]. */
+  /** Share of `recompute.bytes` that is recomputed, in (0, 1]. */
   readonly ratio: number;
   /** Bytes that are freed against no checkpointing. */
   readonly freedBytes: number;

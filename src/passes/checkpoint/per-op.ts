@@ -1,5 +1,5 @@
 /**
- * Per-operator checkpointing of one region: every operator's result is kept or computed again. Some are not free to choose:
+ * Per-operator checkpointing of one region: every operator's result is kept or recomputed. Some are not free to choose:
  * results without bytes of their own are kept, views are taken again, what is written in place goes with its owner.
  */
 
@@ -13,11 +13,11 @@ export interface RegionOp {
   readonly view?: boolean;
   /** Writes into the result of this operator: both are kept or neither. */
   readonly inPlaceOf?: number;
-  /** Draws random numbers: all such operators are kept or none, because a second run draws them in the same order. */
+  /** Draws random numbers: all such operators are kept or none, because recomputation draws them in the same order. */
   readonly random?: boolean;
 }
 
-/** Operators that are kept together or computed again together. */
+/** Operators that are kept together or recomputed together. */
 export interface RegionGroup {
   bytes: number;
   seconds: number;

@@ -11,18 +11,18 @@ import type { OpClass } from '../../ops/record/record.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
 import { backwardStart } from '../plannable/weight-views.ts';
 import { forwardValues } from './joint-values.ts';
-import { runsAgain } from './repeatable.ts';
+import { mayRecompute } from './repeatable.ts';
 import { savedUnderBudget } from './saved-values.ts';
 
-/** Policies that need no placements: which forward calls run again in the backward pass. */
+/** Policies that need no placements: which forward calls are recomputed in the backward pass. */
 export type CheckpointPolicy = 'full' | 'selective' | number;
 
 /**
- * Names of the forward calls that run again under a policy.
+ * Names of the forward calls that are recomputed under a policy.
  *
  *  - `full`: everything but the narrow points of the forward pass (`narrowPoints`), as checkpointing of whole blocks does. What
  *    comes after the last of them is kept: the backward pass starts there.
- *  - `selective`: matmuls, attention and what they read are kept, the rest runs again (PyTorch's min-cut partition).
+ *  - `selective`: matmuls, attention and what they read are kept, the rest is recomputed (PyTorch's min-cut partition).
  *  - a number from 0 to 1: the same with a budget, as `savedUnderBudget` takes it; 1 is `selective`.
  *
  * @throws E_UNSUPPORTED for a graph without a backward pass; E_USAGE for a number outside 0..1
@@ -53,7 +53,7 @@ export function recomputedBy(
   const names = new Set<string>();
   graph.nodes.slice(0, Math.max(0, last)).forEach((node) => {
     if (node.kind !== 'call' || kept.has(node.name)) return;
-    if (node.meta.save !== 'save' && runsAgain(node.target, table.get(node.target))) names.add(node.name);
+    if (node.meta.save !== 'save' && mayRecompute(node.target, table.get(node.target))) names.add(node.name);
   });
   return names;
 }

@@ -6,7 +6,7 @@
 
 import { regionGroups, type RegionOp } from './per-op.ts';
 
-/** After discarding this share of the region's bytes, this share of its seconds runs again. */
+/** After discarding this share of the region's bytes, this share of its seconds is recomputed. */
 export interface CurvePoint {
   readonly discarded: number;
   readonly recomputed: number;

@@ -1,22 +1,22 @@
-/** Takes a joint graph and calls to recompute and gives the graph that computes them again in the backward pass. */
+/** Takes a joint graph and calls to recompute and gives the graph that recomputes them in the backward pass. */
 
 import { ShardwrightError } from '../../errors.ts';
 import type { Graph, Node } from '../../graph/types.ts';
 import { eachOperand, mapOperands } from '../../graph/value.ts';
 import { backwardStart } from '../plannable/weight-views.ts';
 
-/** A graph that computes some forward values again, and which node is another run of which. */
+/** A graph that computes some forward values again, and which node recomputes which. */
 export interface RecomputedGraph {
   readonly graph: Graph;
-  /** Forward node by the name of its second run. */
+  /** Forward node by the name of its recomputed node. */
   readonly originalOf: ReadonlyMap<string, string>;
 }
 
 /**
- * Computes forward nodes again in the backward pass instead of keeping their results. Each second run (named after the
- * first with `_again`) stands right before the first backward node that needs it, with second runs of what it needs before
+ * Recomputes forward nodes in the backward pass instead of keeping their results. Each recomputed node (named after the
+ * first with `_recomputed`) stands right before the first backward node that needs it, with the recomputed nodes it needs before
  * it; what is not named is kept. Recomputation so becomes a part of the program: it is placed, priced, lowered and verified
- * as every other node is. Runs that nothing needs are not written.
+ * as every other node is. A node that nothing needs is not written.
  *
  * @param names forward calls; a call with several results takes its `getitem`s with it
  * @throws E_USAGE for a name that is no call of the forward pass
@@ -33,13 +33,13 @@ export function recomputeInBackward(graph: Graph, names: ReadonlySet<string>): R
   const missing = [...names].filter((name) => !again.has(name)).sort();
   if (missing.length > 0)
     throw new ShardwrightError('E_USAGE', `'${missing[0]}' is no call of the forward pass`, {
-      hint: 'only results of the forward pass can be computed again',
+      hint: 'only results of the forward pass can be recomputed',
     });
   const taken = new Set(graph.nodes.map((n) => n.name));
   const written = new Map<string, string>();
   const originalOf = new Map<string, string>();
   const nodes: Node[] = graph.nodes.slice(0, split);
-  /** Writes the second run of a node and of what it needs; deep chains are walked without recursion. */
+  /** Writes a node again, and what it needs; deep chains are walked without recursion. */
   const write = (name: string): void => {
     const stack = [name];
     while (stack.length > 0) {
@@ -59,8 +59,8 @@ export function recomputeInBackward(graph: Graph, names: ReadonlySet<string>): R
         continue;
       }
       stack.pop();
-      let fresh = `${top}_again`;
-      for (let i = 1; taken.has(fresh); i++) fresh = `${top}_again_${i}`;
+      let fresh = `${top}_recomputed`;
+      for (let i = 1; taken.has(fresh); i++) fresh = `${top}_recomputed_${i}`;
       taken.add(fresh);
       written.set(top, fresh);
       originalOf.set(fresh, top);
@@ -77,6 +77,6 @@ export function recomputeInBackward(graph: Graph, names: ReadonlySet<string>): R
     nodes.push(mapOperands(node, (operand) => written.get(operand) ?? operand));
   }
   if (originalOf.size === 0) return { graph, originalOf };
-  const note = `${originalOf.size === 1 ? 'One node of the forward pass is' : `${originalOf.size} nodes of the forward pass are`} run again in the backward pass.`;
+  const note = `${originalOf.size === 1 ? 'One node of the forward pass is' : `${originalOf.size} nodes of the forward pass are`} recomputed in the backward pass.`;
   return { graph: { ...graph, nodes, notes: [...(graph.notes ?? []), note] }, originalOf };
 }

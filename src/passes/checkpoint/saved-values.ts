@@ -1,6 +1,6 @@
 /**
  * Which forward values to keep for the backward pass under a budget between "keep what is expensive to compute" (1) and "keep
- * only the inputs" (0): a least cut of bytes with less and less that may not be computed again, then a knapsack over the
+ * only the inputs" (0): a least cut of bytes with less and less that may not be recomputed, then a knapsack over the
  * expensive values. Form of the method: PyTorch's min-cut partitioner with an activation memory budget (torch/_functorch).
  */
 
@@ -18,9 +18,9 @@ export interface ForwardValue {
   readonly inputs: readonly number[];
   /** An input of the program: there anyway. */
   readonly isInput?: boolean;
-  /** Matmul, attention and the like: never computed again for free. */
+  /** Matmul, attention and the like: never recomputed for free. */
   readonly expensive?: boolean;
-  /** Random numbers, in-place writes: cannot be computed again at all. */
+  /** Random numbers, in-place writes: cannot be recomputed at all. */
   readonly once?: boolean;
   /** Some kernel of the backward pass reads it. */
   readonly readInBackward?: boolean;
@@ -32,7 +32,7 @@ export interface SavedValues {
   /** Positions of the values kept, inputs left out, ascending. */
   readonly saved: readonly number[];
   readonly savedBytes: number;
-  /** Positions of what the backward pass computes again, ascending. */
+  /** Positions of what the backward pass recomputes, ascending. */
   readonly recomputed: readonly number[];
   readonly recomputeSeconds: number;
 }
@@ -69,13 +69,13 @@ export function savedUnderBudget(values: readonly ForwardValue[], budget: number
   return cut(values, (v) => keep.has(v));
 }
 
-/** Least cut with some values that may not be computed again. */
+/** Least cut with some values that may not be recomputed. */
 function cut(values: readonly ForwardValue[], banned: (v: ForwardValue) => boolean): SavedValues {
   const sources: number[] = [];
   const sinks: number[] = [];
   const edges: (readonly [number, number])[] = [];
   values.forEach((v, i) => {
-    // A value that is not computed again is either kept or not there: its inputs cannot stand in for it.
+    // A value that is not recomputed is either kept or not there: its inputs cannot stand in for it.
     if (v.isInput === true || v.once === true || banned(v)) sources.push(i);
     if (v.readInBackward === true) sinks.push(i);
     for (const j of v.inputs) edges.push([j, i]);

@@ -11,7 +11,7 @@ import type { OperatorTable } from '../../ops/record/table.ts';
  * from forward to backward at no price. After this pass each direction starts from the parameter itself, so that keeping a
  * gathered weight is never free. (Deciding to keep one is a matter of activation memory.)
  *
- * New nodes are named after the old with `_again`, and stand before their first user. A graph without a backward pass is
+ * New nodes are named after the old with `_recomputed`, and stand before their first user. A graph without a backward pass is
  * returned as it is.
  */
 export function retakeWeightViews(graph: Graph, table: OperatorTable): Graph {
@@ -39,8 +39,8 @@ export function retakeWeightViews(graph: Graph, table: OperatorTable): Graph {
     const known = again.get(name);
     if (known !== undefined) return known;
     const moved = mapOperands(source, retake);
-    let fresh = `${name}_again`;
-    for (let i = 1; names.has(fresh); i++) fresh = `${name}_again_${i}`;
+    let fresh = `${name}_recomputed`;
+    for (let i = 1; names.has(fresh); i++) fresh = `${name}_recomputed_${i}`;
     names.add(fresh);
     nodes.push({ ...moved, name: fresh, meta: { ...moved.meta, phase: 'forward', savedOnly: true } });
     again.set(name, fresh);

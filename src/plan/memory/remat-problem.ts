@@ -6,7 +6,7 @@
  *  - recomputing costs the node's seconds once more, and what its inputs cost to move once more;
  *  - a recomputed node needs inputs that are saved or recomputed, and so does every backward reader;
  *  - a kept view keeps its storage, which may be a moved copy, in the view's own placement; views that change the size are
- *    always taken again; random and unknown operators are never recomputed;
+ *    always recomputed; random and unknown operators are never recomputed;
  *  - the bytes of a point enter as a linear row (`liveBytesAt`).
  *
  * In: a model, its liveness, a compact problem. Out: a problem whose values are pairs of strategy and decision.

@@ -14,7 +14,7 @@
 import { internalError } from '../../errors.ts';
 import type { Graph } from '../../graph/types.ts';
 import { narrowPoints } from '../../passes/checkpoint/policies.ts';
-import { runsAgain } from '../../passes/checkpoint/repeatable.ts';
+import { mayRecompute } from '../../passes/checkpoint/repeatable.ts';
 import { metaBytes } from '../../ops/record/record.ts';
 import { NoChoiceInTime, solve } from '../../solver/solve.ts';
 import type { LinearRow, Problem, Solution } from '../../solver/types.ts';
@@ -132,7 +132,7 @@ class PeakMemoryPlanner {
     this.mostTransientBytes = prepared.budgetBytes - this.transients.leastStates();
     this.chosen = new Uint8Array(graph.nodes.length);
     const canRecompute = (n: number): boolean =>
-      graph.nodes[n].meta.save !== 'save' && runsAgain(graph.nodes[n].target, table.get(graph.nodes[n].target));
+      graph.nodes[n].meta.save !== 'save' && mayRecompute(graph.nodes[n].target, table.get(graph.nodes[n].target));
     this.decisions = options.recompute
       ? decisionsOf(
           model,

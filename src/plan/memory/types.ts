@@ -25,7 +25,7 @@ export interface MemoryPlanResult {
 }
 
 export interface MemoryPlanOptions {
-  /** Whether forward results may be computed again. */
+  /** Whether forward results may be recomputed. */
   readonly recompute: boolean;
   /** `two-stage`: placements are those of the first stage; `joint`: both are chosen at once, from there. */
   readonly mode: 'joint' | 'two-stage';

@@ -17,7 +17,7 @@ import type { Plan } from '../record/types.ts';
 import { changeRequest, withPins } from './what-if.ts';
 
 /** How a strategy stands beside the chosen one while everything around it stays. */
-export type CandidateClass = 'CHOSEN' | 'TIE' | 'DEARER' | 'CHEAPER' | 'OVER BUDGET' | 'UNAVAILABLE';
+export type CandidateClass = 'CHOSEN' | 'TIE' | 'COSTLIER' | 'CHEAPER' | 'OVER BUDGET' | 'UNAVAILABLE';
 
 /** One strategy of a node, priced with its neighbours where they are. */
 export interface Candidate {
@@ -151,7 +151,7 @@ function classify(chosen: boolean, reason: string | undefined, over: number, del
   if (reason !== undefined) return 'UNAVAILABLE';
   if (over > 0) return 'OVER BUDGET';
   if (delta === 0) return 'TIE';
-  return delta < 0 ? 'CHEAPER' : 'DEARER';
+  return delta < 0 ? 'CHEAPER' : 'COSTLIER';
 }
 
 function limitsOf(candidates: readonly Candidate[], plan: Plan): string[] {

@@ -77,7 +77,7 @@ export interface PlanRequest {
    */
   readonly activations?: 'constraint' | 'report' | 'off';
   /**
-   * Which forward results the backward pass computes again. `none` (and absent): what the graph itself does. `full`: all but
+   * Which forward results the backward pass recomputes. `none` (and absent): what the graph itself does. `full`: all but
    * the narrow points of the program. `selective`: all but what matmuls and attention make. A number from 0 to 1: the share
    * of the way from keeping least to keeping what is expensive. `auto`: chosen together with the placements under the memory
    * budget; `two-stage`: chosen after them. Both imply `activations: 'constraint'`.

@@ -87,8 +87,8 @@ export function nextBestOf(
 ): NextBest[] {
   const all = [...explained, ...parameters];
   const tie = nearestOf(all, 'tie', (c) => c.class === 'TIE');
-  const node = nearestOf(explained, 'one node', (c) => c.class === 'DEARER');
-  const parameter = nearestOf(parameters, 'one parameter', (c) => c.class === 'DEARER');
+  const node = nearestOf(explained, 'one node', (c) => c.class === 'COSTLIER');
+  const parameter = nearestOf(parameters, 'one parameter', (c) => c.class === 'COSTLIER');
   const [best] = [...known].sort((a, b) => a.seconds - b.seconds || (a.name < b.name ? -1 : 1));
   const out = [tie, node, parameter].filter((n) => n !== undefined);
   if (best !== undefined) out.push({ kind: 'recipe', name: best.name, deltaSeconds: best.seconds - seconds });

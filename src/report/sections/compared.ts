@@ -6,7 +6,7 @@ import type { ComparedPlan, Comparison } from '../../zoo/compare/comparison.ts';
 import type { Section } from '../model/blocks.ts';
 import { bestSections } from './compared-best.ts';
 import { meshSection, plansSection, refusedSection } from './compared-plans.ts';
-import { againText } from '../../zoo/recipes/again-text.ts';
+import { recomputeText } from '../../zoo/recipes/recompute-text.ts';
 import { bytesText, countedText, countText, percentText, secondsText } from '../../units.ts';
 
 /** A comparison as a report: the value as it was read, and what the formats print of it. */
@@ -95,7 +95,7 @@ function withLine(layout: NonNullable<ComparedPlan['layout']>, layers: number | 
   const pipeline =
     sizes.pp > 1 ? `, ${schedule}${chunks > 1 ? ` by ${chunks} chunks` : ''} over ${sizes.pp} devices` : '';
   const pairs = layout.pairsMicrobatches === true ? ', forward passes beside backward passes of another' : '';
-  return `${countedText(microbatches, 'microbatch', 'microbatches')} of ${countedText(microbatch, 'sequence')} on a data rank${pipeline}${pairs}, ${againText(layout, layers)}`;
+  return `${countedText(microbatches, 'microbatch', 'microbatches')} of ${countedText(microbatch, 'sequence')} on a data rank${pipeline}${pairs}, ${recomputeText(layout, layers)}`;
 }
 
 function proofLine({ proof, layout, origin }: ComparedPlan): string {

@@ -1,7 +1,7 @@
 /** Prints a comparison by model name as text: the best plan, the best mesh of each plan, the next best. */
 
 import type { ComparedPlan, Comparison } from '../../zoo/compare/comparison.ts';
-import { againText } from '../../zoo/recipes/again-text.ts';
+import { recomputeText } from '../../zoo/recipes/recompute-text.ts';
 import { comparedPaddingText } from '../model/compared-padding.ts';
 import { stageLines } from './compared-stages.ts';
 import { bytesText, countedText, countText, percentText, secondsText, tableText } from '../../units.ts';
@@ -92,7 +92,7 @@ function answerLines(p: ComparedPlan, { mfuConvention, layers }: NonNullable<Com
   lines.push(
     `step time ${secondsText(p.seconds)}   compute ${secondsText(layout.computeSeconds)}   communication ${secondsText(layout.exposedCommunicationSeconds)}   ${layout.sizes.pp > 1 ? `bubble ${secondsText(layout.bubbleSeconds)}   ` : ''}${countText(Math.round(layout.tokensPerSecond))} tokens/s   MFU ${percentText(layout.mfu)} (${mfuConvention.replace(/^MFU: /, '')})`,
     `memory    ${bytesText(p.peakBytes)}   parameters ${bytesText(memory.parameterBytes)}   gradients ${bytesText(memory.gradientBytes)}   optimizer ${bytesText(memory.optimizerBytes)}   activations ${bytesText(memory.activationBytes)}   other ${bytesText(memory.temporaryBytes)}`,
-    `with      ${countedText(layout.microbatches, 'microbatch', 'microbatches')} of ${layout.microbatch}${pipeline}${layout.pairsMicrobatches === true ? ', forward passes beside backward passes of another' : ''}, ${againText(layout, layers)}`,
+    `with      ${countedText(layout.microbatches, 'microbatch', 'microbatches')} of ${layout.microbatch}${pipeline}${layout.pairsMicrobatches === true ? ', forward passes beside backward passes of another' : ''}, ${recomputeText(layout, layers)}`,
   );
   if (layout.placements !== undefined)
     lines.push(

@@ -117,7 +117,7 @@ export class RegionCapture<const I> {
       if (run.length === 0) placeholdersOf(part.whole).forEach((node, i) => known.set(node.name, values[i]));
       run.push(part);
       this.ask(part, run);
-      // A region that must now return more than it did is run again; regions are pure, so its values are the same.
+      // A region that must now return more than it did is recomputed; regions are pure, so its values are the same.
       for (const earlier of run.slice(0, -1))
         if ([...earlier.read].some((name) => !known.has(name))) this.execute(earlier, known, runGraph);
       const outputs = this.execute(part, known, runGraph);

@@ -9,7 +9,7 @@ import { needRecorder, type TracedValue } from '../record/recorder.ts';
  * `fn(...args)` as one region that keeps nothing for the backward pass but what it reads: the backward pass runs it again
  * (gradient checkpointing, as `torch.utils.checkpoint`). The region is a `call` of a body; planning writes the body out.
  *
- * What only the region's results need is not run again, so of a block that ends in a product that product is computed once.
+ * What only the region's results need is not recomputed, so of a block that ends in a product that product is computed once.
  *
  * @param fn traced once; outer tensors and parameters that it reads become operands
  * @param args tensors and host constants, nested in lists and records

@@ -8,7 +8,7 @@ import { tracedValue } from './core.ts';
 import type { Tensor } from './tensor.ts';
 
 /**
- * Keeps a value for the backward pass, although the `checkpoint` region that it is made in is run again, and whatever policy
+ * Keeps a value for the backward pass, although the `checkpoint` region that it is made in is recomputed, and whatever policy
  * planning is given.
  *
  * @returns the tensor itself

@@ -89,7 +89,7 @@ export interface ComparedLayout {
   readonly schedule: PipelineSchedule;
   readonly chunks: number;
   readonly checkpoint: 'none' | 'selective' | 'full';
-  /** Layers (and embedding or head) whose results run again; absent where none do. */
+  /** Layers (and embedding or head) whose results are recomputed; absent where none do. */
   readonly unitsAgain?: number;
   /** FSDP gathers parameters once a step and keeps them (`reshard=false`); absent where it gathers for every pass. */
   readonly gathersOnce?: true;

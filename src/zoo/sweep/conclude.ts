@@ -9,7 +9,7 @@ import { programUtilization } from '../../cost/training/mfu.ts';
 import { groupTopology } from '../../cost/collective-model.ts';
 import { DeviceMesh } from '../../mesh/devices/mesh.ts';
 import { dominator, paretoFront } from '../compare/pareto.ts';
-import { againText } from '../recipes/again-text.ts';
+import { recomputeText } from '../recipes/recompute-text.ts';
 import type { ComparedPlan, Comparison, WhatIf } from '../compare/comparison.ts';
 import type { Traffic } from '../compare/price.ts';
 import { coreKey, type CoreCost } from './model/types.ts';
@@ -185,9 +185,9 @@ function whyNot(
   const a = row.figures;
   const b = best.row.figures;
   const slowdown = excessOver(b.seconds, a.seconds);
-  const again = againOf(row);
+  const again = recomputeOf(row);
   const terms: (readonly [text: string, seconds: number])[] = [
-    [again === againOf(best.row) ? 'compute' : `compute (${again})`, a.computeSeconds - b.computeSeconds],
+    [again === recomputeOf(best.row) ? 'compute' : `compute (${again})`, a.computeSeconds - b.computeSeconds],
     ['pipeline bubble', a.bubbleSeconds - b.bubbleSeconds],
     ...[...new Set([...traffic, ...best.traffic].map((t) => `${t.kind} over ${t.axes}`))].map((key) => {
       const own = traffic.find((t) => `${t.kind} over ${t.axes}` === key);
@@ -203,8 +203,8 @@ function whyNot(
   return { why: `${(slowdown * 100).toPrecision(3)} % slower: ${cause}; ${rest}`, cause };
 }
 
-function againOf({ tuning: { checkpoint }, figures: { unitsAgain } }: PricedRow): string {
-  return againText({ checkpoint, unitsAgain });
+function recomputeOf({ tuning: { checkpoint }, figures: { unitsAgain } }: PricedRow): string {
+  return recomputeText({ checkpoint, unitsAgain });
 }
 
 /** Seconds of a collective that no compute hides. */
@@ -254,7 +254,7 @@ function notesOf({ kinds, cores, beaten, routed, priced, cutsLeftOut }: SweepRes
         ]
       : ['Compute and communication one after another, no overlap; the optimizer update itself is not counted.']),
     'Memory: states, activations of the microbatches that the schedule keeps, and the most that else is alive in one layer.',
-    'Results run again in the backward pass (selective or full checkpointing) only where a plan would not fit otherwise, and only in as many layers of each stage as it takes.',
+    'Results are recomputed in the backward pass (selective or full checkpointing) only where a plan would not fit otherwise, and only in as many layers of each stage as it takes.',
     'Microbatches of 1, 2 and 4 sequences are tried, of 1 where the sequence is cut; 1F1B, ZB-H1 and interleaving by 2, 4 and 8 chunks and by those up to 12 that cut the layers evenly, of which only 1F1B for plans far from the best.',
     'A plan named optimum has the cheapest placements of the priced layers on the model dims, gathers of parameters and sums of gradients over data ranks included, proven for those layers; stages, memory and what runs beside compute inside a layer are not in that proof. Where a recipe on the same mesh with the same state sharding is cheaper in all, the plan takes its placements and says so.',
     ...(routed.size === 0

@@ -39,7 +39,7 @@ describe('FM-10: joining the forward and backward halves', () => {
     expect(Object.keys(joined.subgraphs).length).toBe(Object.keys(joint.subgraphs).length);
   });
 
-  test('values that the backward half computes again stay there, under names of their own', () => {
+  test('values that the backward half recomputes stay there, under names of their own', () => {
     const joined = joinForwardBackward(graphOf('llama3-8b-2l', 'forward'), graphOf('llama3-8b-2l', 'backward'));
     const names = joined.nodes.map((node) => node.name);
     expect(new Set(names).size).toBe(names.length);

@@ -48,7 +48,7 @@ function expectSameGradients(graph: Graph): void {
 }
 
 describe('CA-56 save and recompute', () => {
-  it('CA-56 save keeps a value of a checkpoint region: 72 bytes cross, and its product is not run again', () => {
+  it('CA-56 save keeps a value of a checkpoint region: 72 bytes cross, and its product is not recomputed', () => {
     const [plain, kept] = [traced(true, 'mm', asIs), traced(true, 'mm', save)];
     const [a, b] = [plain, kept].map((graph) => jointGraph(graph, { seed: 1 }));
     const bytes = (joint: Graph): number => savedValues(joint).reduce((n, v) => n + (v.placeholder ? 0 : (v.bytes ?? NaN)), 0);
@@ -77,15 +77,15 @@ describe('CA-56 save and recompute', () => {
     expect(saved(graph)).toEqual(['getitem']);
   });
 
-  it('recompute leaves a value out of what is kept; the second run is backward work and names the first', () => {
+  it('recompute leaves a value out of what is kept; the recomputed node is backward work and names the first', () => {
     expect(saved(PLAIN)).toContain('exp');
     const graph = traced(false, 'exp', recompute);
     const joint = jointGraph(graph, { seed: 1 });
     expect(saved(graph)).not.toContain('exp');
     expect(saved(graph)).toContain('sin');
-    expect(joint.nodes.find((n) => n.name === 'exp_again')?.meta).toMatchObject({ phase: 'backward', of: 'exp' });
+    expect(joint.nodes.find((n) => n.name === 'exp_recomputed')?.meta).toMatchObject({ phase: 'backward', of: 'exp' });
     expectSameGradients(graph);
-    // A chain of tags is run again from its start.
+    // A chain of tags is recomputed from its start.
     const both = trace(
       ({ x }) =>
         recompute(recompute(x.matmul(weight('w')).sin()).exp())
@@ -125,7 +125,7 @@ describe('CA-56 save and recompute', () => {
       errorOf(() => jointGraph(trace(({ x }) => fn(x).sum(), { x: spec([3, 3], 'f64') }), { wrt: 'all', seed: 1 })).code;
     expect(code((x) => save(x))).toBe('E_TRACE_INPUT');
     expect(code((x) => scan((c, row) => [save(c.add(row)), c], x.select(0, 0), x)[0])).toBe('E_TRACE_INPUT');
-    // A graph from elsewhere may draw without a key; a second run would draw other numbers.
+    // A graph from elsewhere may draw without a key; a recomputed node would draw other numbers.
     const drawn = printGraph(trace(({ x }) => recompute(x.mul(2).exp()).mul(x).sum(), { x: spec([3], 'f64') }));
     const keyless = parseGraph(drawn.replaceAll('aten.exp.default', 'aten.rand_like.default'));
     expect(errorOf(() => jointGraph(keyless, { wrt: 'all', seed: 1 })).code).toBe('E_NO_VJP');

@@ -91,7 +91,7 @@ describe('CM-51 evaluator', () => {
     );
   });
 
-  test('keep node 1: memory with and without what the backward pass computes again', () => {
+  test('keep node 1: memory with and without what the backward pass recomputes', () => {
     const { recomputeSeconds, keptBytes, backwardPeakBytes, trace } = evaluateKept(graph, [0]);
     expect([recomputeSeconds, keptBytes]).toEqual([101, 0.1]);
     expect(backwardPeakBytes).toBeCloseTo(0.5, 12);
@@ -148,7 +148,7 @@ describe('CM-52 saved values under a budget fraction', () => {
     return [savedBytes, recomputeSeconds];
   };
 
-  test('P1 a cosine in front of a matmul is computed again for free', () => {
+  test('P1 a cosine in front of a matmul is recomputed for free', () => {
     const p = new Program();
     p.mm(p.cos(p.input()), 1, 1);
     expect(at(p, 1)).toEqual([1, 0]);
@@ -189,7 +189,7 @@ describe('CM-52 saved values under a budget fraction', () => {
     }
   });
 
-  test('P4, P5 the cheaper matmul is computed again', () => {
+  test('P4, P5 the cheaper matmul is recomputed', () => {
     // Outputs of (B, O): B x O units; work B x B x O.
     const shapes = (list: readonly (readonly [number, number])[]) => pairs(list.map(([b, o]) => [b * o, b * b * o]));
     expect(at(shapes([[1, 4], [2, 2]]), 1)).toEqual([8, 0]); // prettier-ignore
@@ -208,7 +208,7 @@ describe('CM-52 saved values under a budget fraction', () => {
     [1, 3, 'attention'],
     [2, 5, 'attention'],
     [4, 9, 'attention'],
-  ] as const)('P6 attention against a linear layer at sequence %d, width %d: %s is computed again', (s, d, again) => {
+  ] as const)('P6 attention against a linear layer at sequence %d, width %d: %s is recomputed', (s, d, again) => {
     const p = new Program();
     const x = p.input();
     // Attention is read by the backward of itself and of the matmul; two products of s x s x d.
@@ -220,7 +220,7 @@ describe('CM-52 saved values under a budget fraction', () => {
 
   describe('traced programs, f32 of 512 x 512: a MiB a value', () => {
     const SIDE = [512, 512];
-    /** Bytes in MiB, and matmuls that run again. */
+    /** Bytes in MiB, and matmuls that are recomputed. */
     const atBudgets = (layers: number, cosLast: boolean, budgets: readonly number[]): (readonly [number, number])[] => {
       const specs: Record<string, ReturnType<typeof parameter>> = { x: parameter(SIDE) };
       for (let i = 0; i < layers; i++) specs[`w${i}`] = parameter(SIDE);
@@ -254,7 +254,7 @@ describe('CM-52 saved values under a budget fraction', () => {
     });
   });
 
-  test('on a joint graph: less budget, less saved, more computed again; what is saved suffices', () => {
+  test('on a joint graph: less budget, less saved, more recomputed; what is saved suffices', () => {
     const values = forwardValues(load('torch/llama-tiny/joint.expanded'), TABLE, loadCluster('dgx-h100'));
     let bytes = Infinity;
     let seconds = -1;

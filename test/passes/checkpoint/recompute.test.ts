@@ -28,7 +28,7 @@ function read(graph: Graph): Set<string> {
 }
 
 describe('recomputation as a part of the program', () => {
-  test('whatever runs again, outputs and gradients are the same numbers', () => {
+  test('whatever is recomputed, outputs and gradients are the same numbers', () => {
     const graph = plannable(graphOf('mlp/joint'), TABLE);
     const calls = forwardCalls(graph);
     const truth = outputsOf(graph);
@@ -37,7 +37,7 @@ describe('recomputation as a part of the program', () => {
         const { graph: again, originalOf } = recomputeInBackward(graph, new Set(names));
         lintGraph(again);
         expect(outputsOf(again)).toEqual(truth);
-        // Nothing that runs again is read from the first run by the backward pass.
+        // Nothing that is recomputed is read from the first run by the backward pass.
         const kept = read(again);
         for (const name of new Set(originalOf.values())) if (names.includes(name)) expect(kept.has(name)).toBe(false);
       }),
@@ -45,7 +45,7 @@ describe('recomputation as a part of the program', () => {
     );
   });
 
-  test('second runs are named, stand before their first reader, and only what is needed is written', () => {
+  test('recomputed nodes are named, stand before their first reader, and only what is needed is written', () => {
     const graph = plannable(graphOf('mlp/joint'), TABLE);
     const { graph: again, originalOf } = recomputeInBackward(graph, new Set(forwardCalls(graph)));
     const used = new Set(again.outputs.map((o) => o.value));
@@ -53,16 +53,16 @@ describe('recomputation as a part of the program', () => {
     for (const [second, first] of originalOf) {
       const at = again.nodes.findIndex((n) => n.name === second);
       expect(at).toBeGreaterThanOrEqual(backwardStart(graph));
-      expect(second.startsWith(`${first}_again`)).toBe(true);
+      expect(second.startsWith(`${first}_recomputed`)).toBe(true);
       expect(used.has(second)).toBe(true);
       expect(again.nodes[at].target).toBe(again.nodes.find((n) => n.name === first)?.target);
     }
-    // With everything run again, nothing after the first pass reads a result of it.
+    // With everything recomputed, nothing after the first pass reads a result of it.
     const first = new Set(forwardCalls(graph));
     for (const node of again.nodes.slice(backwardStart(graph))) eachOperand(node, (name) => expect(first.has(name)).toBe(false)); // prettier-ignore
   });
 
-  test('only calls of the forward pass can run again', () => {
+  test('only calls of the forward pass can be recomputed', () => {
     const graph = plannable(graphOf('mlp/joint'), TABLE);
     const backward = graph.nodes[backwardStart(graph)].name;
     expect(() => recomputeInBackward(graph, new Set([backward]))).toThrow(/no call of the forward pass/);

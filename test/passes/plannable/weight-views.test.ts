@@ -48,7 +48,7 @@ describe('views of weights are taken again in the backward pass', () => {
     for (const model of ['torch/mlp/joint.expanded', 'torch/llama-tiny/joint.expanded']) {
       const before = load(model);
       const after = retakeWeightViews(before, TABLE);
-      const again = after.nodes.filter((n) => /_again(_\d+)?$/.test(n.name)).length;
+      const again = after.nodes.filter((n) => /_recomputed(_\d+)?$/.test(n.name)).length;
       const words = again === 1 ? 'One view of a parameter is' : `${again} views of parameters are`;
       expect(after.notes?.at(-1)).toMatch(new RegExp(`^${words} taken again`));
       expect(again === 1, model).toBe(model === 'torch/mlp/joint.expanded');

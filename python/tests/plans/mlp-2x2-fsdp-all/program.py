@@ -144,8 +144,8 @@ def backward(here, saved, tangents):
     mse_loss_backward = aten.div.Scalar(mse_loss_backward_1, 64.0); del mse_loss_backward_1  # f64[2, 8]
     primals_3_all_gather_1 = all_gather(here, primals_3, 4, "dp,tp"); del primals_3  # f64[8, 32]
     primals_3_all_gather_1 = wait(primals_3_all_gather_1)
-    t_1_again = aten.t.default(primals_3_all_gather_1); del primals_3_all_gather_1  # f64[32, 8]
-    t_2 = aten.t.default(t_1_again); del t_1_again  # f64[8, 32]
+    t_1_recomputed = aten.t.default(primals_3_all_gather_1); del primals_3_all_gather_1  # f64[32, 8]
+    t_2 = aten.t.default(t_1_recomputed); del t_1_recomputed  # f64[8, 32]
     mm = aten.mm.default(mse_loss_backward, t_2); del t_2  # f64[2, 32]
     t_3 = aten.t.default(mse_loss_backward)  # f64[8, 2]
     mm_1 = aten.mm.default(t_3, relu); del t_3, relu  # f64[8, 32]

@@ -161,8 +161,8 @@ def backward(here, saved, tangents):
     mse_loss_backward = aten.div.Scalar(mse_loss_backward_1, 64.0); del mse_loss_backward_1  # f64[2, 8]
     primals_3_all_gather_1 = all_gather(here, primals_3, 2, "dp"); del primals_3  # f64[8, 16]
     primals_3_all_gather_1 = wait(primals_3_all_gather_1)
-    t_1_again = aten.t.default(primals_3_all_gather_1); del primals_3_all_gather_1  # f64[16, 8]
-    t_2 = aten.t.default(t_1_again); del t_1_again  # f64[8, 16]
+    t_1_recomputed = aten.t.default(primals_3_all_gather_1); del primals_3_all_gather_1  # f64[16, 8]
+    t_2 = aten.t.default(t_1_recomputed); del t_1_recomputed  # f64[8, 16]
     mse_loss_backward_all_gather = all_gather(here, mse_loss_backward, 2, "tp")  # f64[4, 8]
     mse_loss_backward_all_gather = wait(mse_loss_backward_all_gather)
     mm = aten.mm.default(mse_loss_backward_all_gather, t_2); del t_2  # f64[4, 16]

@@ -163,8 +163,8 @@ def backward(here, saved, tangents):
     addmm_1_reduce_scatter_1 = wait(addmm_1_reduce_scatter_1)
     mse_loss_backward_1 = aten.mse_loss_backward.default(tangents_1, addmm_1_reduce_scatter_1, slice_3, 2); del addmm_1_reduce_scatter_1, slice_3, tangents_1  # f64[2, 8]
     mse_loss_backward = aten.div.Scalar(mse_loss_backward_1, 64.0); del mse_loss_backward_1  # f64[2, 8]
-    t_1_again = aten.t.default(primals_3); del primals_3  # f64[8, 8]
-    t_2 = aten.t.default(t_1_again); del t_1_again  # f64[8, 8]
+    t_1_recomputed = aten.t.default(primals_3); del primals_3  # f64[8, 8]
+    t_2 = aten.t.default(t_1_recomputed); del t_1_recomputed  # f64[8, 8]
     mse_loss_backward_all_gather = all_gather(here, mse_loss_backward, 4, "dp,tp")  # f64[8, 8]
     mse_loss_backward_all_gather = wait(mse_loss_backward_all_gather)
     mm = aten.mm.default(mse_loss_backward_all_gather, t_2); del t_2  # f64[8, 8]

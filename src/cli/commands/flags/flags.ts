@@ -112,7 +112,7 @@ export function planFlags(command: Command): Command {
     )
     .option(
       '--checkpoint <policy>',
-      'run forward nodes again in the backward pass: none (default), full, selective, a share from 0 to 1, two-stage (chosen after the placements), auto (chosen with them; both hold the peak within the budget)',
+      'recompute forward nodes in the backward pass: none (default), full, selective, a share from 0 to 1, two-stage (chosen after the placements), auto (chosen with them; both hold the peak within the budget)',
     )
     .option(...FLAG.cost)
     .option(...FLAG.calibration)

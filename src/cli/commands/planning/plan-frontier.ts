@@ -132,7 +132,7 @@ function frontierText(frontier: Frontier, graph: Graph, request: PlanRequest): s
       p.peakNode,
       i === knee ? 'knee' : '',
     ]);
-    const head = ['', 'peak', 'step', 'slower', 'bound', 'gap', 'runs again', 'at the peak', ''];
+    const head = ['', 'peak', 'step', 'slower', 'bound', 'gap', 'recomputed', 'at the peak', ''];
     lines.push(tableText([head, ...rows], [0, 1, 2, 3, 4, 5]));
   }
   const conflict = misses.find((m) => m.conflict !== undefined)?.conflict;

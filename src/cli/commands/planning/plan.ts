@@ -210,7 +210,7 @@ export async function planGraph(
   return met ? EXIT.ok : EXIT.gap;
 }
 
-/** What was asked: a policy of second runs stands in the program of the plan, and no longer in its request. */
+/** The request as given: a checkpoint policy stands in the program of the plan, and no longer in its request. */
 function asGiven(
   plan: Plan,
   { checkpoint }: PlanRequest,
@@ -304,7 +304,7 @@ export function requestOf(options: PlanOptions): PlanRequest {
   return request;
 }
 
-/** Whether what runs again is chosen within the budget. */
+/** Whether what is recomputed is chosen within the budget. */
 function isHeldByCheckpoint({ checkpoint }: PlanRequest): boolean {
   return checkpoint === 'auto' || checkpoint === 'two-stage';
 }

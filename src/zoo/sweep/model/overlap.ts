@@ -61,7 +61,7 @@ export function tensorBeside({ tensorParts, products }: PassSeconds, devices: nu
  * Exchanges of tokens beside another microbatch: a device runs a forward pass together with the backward pass of an earlier
  * microbatch, layer beside layer; what one exchanges hides beside what the other computes. So do DualPipe (arXiv:2412.19437,
  * section 3.2.1) and Megatron-Core (`--overlap-moe-expert-parallel-comm`), which wants interleaved stages (or none) and no layers
- * that run again in full, and keeps one microbatch more.
+ * that are recomputed in full, and keeps one microbatch more.
  */
 export function exchangeBeside(
   exchange: { readonly forward: number; readonly backward: number },

@@ -50,7 +50,7 @@ export interface CoreUnit {
   readonly forward: PassSeconds;
   readonly backwardInput: PassSeconds;
   readonly backwardWeight: PassSeconds;
-  /** The second run of what is not kept, by policy; 0 for `none`. */
+  /** Recomputation of unsaved values, by policy; 0 for `none`. */
   readonly again: Readonly<Record<Checkpoint, PassSeconds>>;
   /** Bytes kept from forward to backward. */
   readonly keptBytes: Readonly<Record<Checkpoint, number>>;

@@ -99,7 +99,7 @@ export interface RoutedUnit {
   readonly forwardSeconds: number;
   readonly inputSeconds: number;
   readonly weightSeconds: number;
-  readonly againSeconds: Readonly<Record<Checkpoint, number>>;
+  readonly recomputeSeconds: Readonly<Record<Checkpoint, number>>;
   readonly keptBytes: Readonly<Record<Checkpoint, number>>;
   readonly temporaryBytes: number;
   /** Payload of one all-to-all on a device: all copies of its tokens. */
@@ -170,7 +170,7 @@ export function routedCosts(request: RoutedRequest): RoutedCosts {
   const again = Object.fromEntries(
     CHECKPOINTS.map((policy) => [
       policy,
-      new Set(graph.nodes.flatMap((n) => (forward.has(n.name) && runsAgain(policy, n) ? [n.name] : []))),
+      new Set(graph.nodes.flatMap((n) => (forward.has(n.name) && isRecomputed(policy, n) ? [n.name] : []))),
     ]),
   ) as Record<Checkpoint, Set<string>>;
   const kept = CHECKPOINTS.map((policy) => keptByUnit(graph, units, again[policy], bytesOf, (i) => isRouted[i]));
@@ -199,7 +199,7 @@ export function routedCosts(request: RoutedRequest): RoutedCosts {
         forwardSeconds: sum(u, (i) => units.pass[i] === 'forward'),
         inputSeconds: sum(u, (i) => units.pass[i] === 'input'),
         weightSeconds: sum(u, (i) => units.pass[i] === 'weight'),
-        againSeconds: record((policy) => sum(u, (i) => again[policy].has(graph.nodes[i].name))),
+        recomputeSeconds: record((policy) => sum(u, (i) => again[policy].has(graph.nodes[i].name))),
         keptBytes: record((policy) => kept[CHECKPOINTS.indexOf(policy)].bytes[u] + gathered(policy)),
         // A product's operand and its result, and the gradient of one of them.
         temporaryBytes: 2 * (fold.etp === 1 ? largest : Math.max(largest, fold.etp * dispatchBytes)),
@@ -216,8 +216,8 @@ export function routedCosts(request: RoutedRequest): RoutedCosts {
   };
 }
 
-/** Of a block that runs again, only what goes in is kept; selectively, the products of the experts are kept too. */
-function runsAgain(policy: Checkpoint, node: Node): boolean {
+/** Of a block that is recomputed, only what goes in is kept; selectively, the products of the experts are kept too. */
+function isRecomputed(policy: Checkpoint, node: Node): boolean {
   return policy === 'full' || (policy === 'selective' && !isProduct(node));
 }
 

@@ -38,7 +38,7 @@ export function localBytes({ flow, space }: Model, value: number, sharding: numb
 /**
  * Results that a product leaves as pending sums over model dims, where they are kept for the backward pass: kept is what their
  * uses get of them, since nothing reads the summands twice (torchtitan's selective checkpointing keeps the results of
- * `reduce_scatter_tensor`, not what goes in). A second run then takes the sum as it is.
+ * `reduce_scatter_tensor`, not what goes in). Recomputation then takes the sum as it is.
  */
 export class PendingSums {
   private readonly uses = new Map<number, Use[]>();
@@ -61,7 +61,7 @@ export class PendingSums {
     return Math.min(owned, Math.max(...uses.map((u) => localBytes(this.model, value, this.routes.demanded(u)))));
   }
 
-  /** By unit, seconds of sums that the calls which run again need of results that are kept; of them those over `tp` in parts. */
+  /** By unit, seconds of sums that the calls which are recomputed need of results that are kept; of them those over `tp` in parts. */
   madeBefore(again: ReadonlySet<string>): { readonly seconds: Float64Array; readonly tensorParts: Float64Array } {
     const { graph, flow, space } = this.model;
     const seconds = new Float64Array(this.units.count);

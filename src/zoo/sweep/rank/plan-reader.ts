@@ -15,7 +15,7 @@ import { ringBytes } from '../../compare/price.ts';
 import type { Checkpoint, ContextPass, CoreParameter, CoreTraffic, CoreUnit, DataExtra, PassSeconds } from '../model/types.ts'; // prettier-ignore
 import { gradientRoots } from './gradient-roots.ts';
 import { gatheredRepeats, isSavedAsTaken, type GatheredRepeats } from './key-values.ts';
-import { keptByUnit, runAgain } from './saved-activations.ts';
+import { keptByUnit, recomputedCalls } from './saved-activations.ts';
 import { localBytes, PARTS, PendingSums, type Move, type Step } from './pending-sums.ts';
 import { temporaryBytes } from './temporaries.ts';
 import { graphUnits, type GraphUnits, type PassOf } from '../model/units.ts';
@@ -25,7 +25,7 @@ export class PlanReader {
   private readonly model: Model;
   private readonly graphUnits: GraphUnits;
   private readonly routes: Routes;
-  /** Seconds by node: compute with nothing moved, collectives of activations, and of second runs. */
+  /** Seconds by node: compute with nothing moved, collectives of activations, and of recomputed calls. */
   private readonly compute: Float64Array;
   private readonly communication: Float64Array;
   /** Of those collectives, seconds over `cp` alone by node. */
@@ -136,7 +136,7 @@ export class PlanReader {
     const { graphUnits } = this;
     const { graph } = this.model;
     const { unit, pass, count } = graphUnits;
-    const again = record((policy) => this.againNames(policy));
+    const again = record((policy) => this.recomputedNames(policy));
     const kept = record((policy) => keptByUnit(graph, graphUnits, this.notKept(policy), (n) => this.bytes(n)));
     const temporary = temporaryBytes(this.model, this.choice, this.table, { units: graphUnits, kept: kept.none.nodes, repeats: this.repeats }); // prettier-ignore
     const boundary = this.boundaries();
@@ -162,7 +162,7 @@ export class PlanReader {
       const made = this.pendingSums.madeBefore(again[policy]);
       return sums((n) => again[policy].has(graph.nodes[n].name)).map((s, u) => ({
         ...s,
-        // What runs again without the attention that took it is exchanged again.
+        // What is recomputed without the attention that took it is exchanged again.
         communication: s.communication - made.seconds[u] + (policy === 'selective' ? exchanges(u, again[policy]) : 0),
         tensorParts: s.tensorParts - made.tensorParts[u],
       }));
@@ -204,15 +204,15 @@ export class PlanReader {
     };
   } // prettier-ignore
 
-  /** Calls that run again for what is not kept; repeats for the gradient of attention are part of the backward pass. */
-  private againNames(policy: Checkpoint): Set<string> {
-    const names = runAgain(policy, this.model.graph, this.table);
+  /** Calls that are recomputed for what is not kept; repeats for the gradient of attention are part of the backward pass. */
+  private recomputedNames(policy: Checkpoint): Set<string> {
+    const names = recomputedCalls(policy, this.model.graph, this.table);
     if (policy !== 'full') for (const name of this.repeatedNames()) names.delete(name);
     return names;
   }
 
   private notKept(policy: Checkpoint): Set<string> {
-    return new Set([...runAgain(policy, this.model.graph, this.table), ...this.repeatedNames()]);
+    return new Set([...recomputedCalls(policy, this.model.graph, this.table), ...this.repeatedNames()]);
   }
 
   private repeatedNames(): string[] {

@@ -7,7 +7,7 @@ import type { Graph } from '../../../graph/types.ts';
 import type { OperatorTable } from '../../../ops/record/table.ts';
 import { eachOperand } from '../../../graph/value.ts';
 import { narrowPoints } from '../../../passes/checkpoint/policies.ts';
-import { runsAgain } from '../../../passes/checkpoint/repeatable.ts';
+import { mayRecompute } from '../../../passes/checkpoint/repeatable.ts';
 import { backwardStart } from '../../../passes/plannable/weight-views.ts';
 import type { Checkpoint } from '../model/types.ts';
 import { layerOf } from '../model/representative-layers.ts';
@@ -15,10 +15,10 @@ import type { GraphUnits } from '../model/units.ts';
 
 /**
  * Bytes that the forward pass keeps for the backward pass, by unit: results that a backward call reads, and under a policy that
- * runs calls again, those that stay and that a second run reads. Views count with what they show; parameters are states.
+ * recomputes calls, those that stay and that a recomputed call reads. Views count with what they show; parameters are states.
  *
  * @param bytesOf bytes of the result of a node on one device
- * @param again names of the calls that run again
+ * @param again names of the calls that are recomputed
  * @param counts whether a node is looked at
  */
 export function keptByUnit(
@@ -49,12 +49,12 @@ export function keptByUnit(
 }
 
 /**
- * Names of the forward calls that run again in the backward pass. `full`: all up to the last narrow point of the program but the
+ * Names of the forward calls that are recomputed in the backward pass. `full`: all up to the last narrow point of the program but the
  * last narrow point of each layer, which in a transformer is the residual stream that it hands on; so is what frameworks keep
  * that checkpoint layer by layer. `selective`: of those, all but products of matrices and attention. What no backward call needs
- * does not run again, such as the last product of a layer: PyTorch stops a second run at the last value that is missing.
+ * is not recomputed, such as the last product of a layer: PyTorch stops recomputing at the last missing value.
  */
-export function runAgain(policy: Checkpoint, graph: Graph, table: OperatorTable): Set<string> {
+export function recomputedCalls(policy: Checkpoint, graph: Graph, table: OperatorTable): Set<string> {
   if (policy === 'none') return new Set();
   const narrow = narrowPoints(graph, table);
   const last = graph.nodes.findIndex((n) => n.name === narrow.at(-1));
@@ -62,15 +62,15 @@ export function runAgain(policy: Checkpoint, graph: Graph, table: OperatorTable)
   const names = new Set<string>();
   for (const node of graph.nodes.slice(0, Math.max(0, Math.min(last, backwardStart(graph))))) {
     const record = table.get(node.target);
-    if (node.kind !== 'call' || kept.has(node.name) || record === undefined || !runsAgain(node.target, record))
+    if (node.kind !== 'call' || kept.has(node.name) || record === undefined || !mayRecompute(node.target, record))
       continue;
     if (policy === 'full' || !EXPENSIVE.has(record.cls)) names.add(node.name);
   }
-  return neededAgain(names, graph);
+  return neededRecomputed(names, graph);
 }
 
-/** Of calls that may run again, those that a backward call needs, directly or through others of them. */
-export function neededAgain(names: ReadonlySet<string>, graph: Graph): Set<string> {
+/** Of calls that may be recomputed, those that a backward call needs, directly or through others of them. */
+export function neededRecomputed(names: ReadonlySet<string>, graph: Graph): Set<string> {
   const needed = new Set<string>();
   const parts = new Set(graph.nodes.flatMap((n) => (n.target === 'operator.getitem' ? [n.name] : [])));
   const start = backwardStart(graph);

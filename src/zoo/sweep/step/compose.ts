@@ -46,7 +46,7 @@ export interface Figures {
   readonly microbatches: number;
   /** Of the device that works longest, exchanges of tokens with experts in plain sight or not. */
   readonly exchangeSeconds: number;
-  /** Units whose results run again in the backward pass. */
+  /** Units whose results are recomputed in the backward pass. */
   readonly unitsAgain: number;
   readonly stages: readonly ComparedStage[];
   readonly boundaries: readonly ComparedBoundary[];
@@ -256,7 +256,7 @@ export class Composer {
 
   /**
    * Seconds and bytes below which no tuning of a layout is: stages share the work evenly, states move for nothing, all exchanges
-   * with experts that may hide do, everything runs again and nothing of the second run is paid.
+   * with experts that may hide do, everything is recomputed and nothing of that is paid.
    */
   least(core: CoreCost, routed: RoutedCosts | undefined, layout: Layout): { readonly seconds: number; readonly bytes: () => number } {
     const { pp } = layout.sizes;
@@ -281,7 +281,7 @@ export class Composer {
     return this.overlaps ? Math.max(0, ...chunks.flatMap((list) => list.slice(1).map((u) => u.prefetchedBytes))) : 0;
   }
 
-  /** For each chunk how many of its last units need not run again. */
+  /** For each chunk how many of its last units need not be recomputed. */
   private keptOf(strict: readonly (readonly Unit[])[], plain: readonly Unit[], bounds: readonly number[], pp: number, inFlight: readonly number[], paired: boolean): number[] {
     const counts = new Array<number>(strict.length).fill(0);
     for (let i = 0; i < pp; i++) {

@@ -61,7 +61,7 @@ function partsOf(u: RoutedUnit): number[] {
     u.inputSeconds,
     u.weightSeconds,
     u.temporaryBytes,
-    ...CHECKPOINTS.flatMap((policy) => [u.againSeconds[policy], u.keptBytes[policy]]),
+    ...CHECKPOINTS.flatMap((policy) => [u.recomputeSeconds[policy], u.keptBytes[policy]]),
   ];
 }
 

@@ -32,7 +32,7 @@ export class RowPricer {
     private readonly layers: number,
   ) {}
 
-  /** Tries the schedules of a row on a program of its data rank; results run again only where they would not fit otherwise. */
+  /** Tries the schedules of a row on a program of its data rank; results are recomputed only where they would not fit otherwise. */
   price(row: LayoutRow, core: CoreCost, routed: RoutedCosts | undefined): void {
     for (const { schedule, chunks } of this.schedules(row, core.request.microbatch)) {
       const known = this.best.get(row);
@@ -49,7 +49,7 @@ export class RowPricer {
           if (figures === undefined) continue;
           const asRun = figures.unitsAgain === 0 ? { ...tuning, checkpoint: 'none' as const } : tuning;
           this.offer({ row, tuning: asRun, figures, fits: figures.peakBytes <= this.composer.budgetBytes });
-          // Nothing runs again: no other policy is faster.
+          // Nothing is recomputed: no other policy is faster.
           if (figures.unitsAgain === 0) break;
         }
     }

@@ -6,11 +6,11 @@
 import type { Unit } from './unit-costs.ts';
 
 /**
- * Results run again only in as many units as memory asks for: from the end of every chunk of a device on, units keep all their
+ * Results are recomputed only in as many units as memory asks for: from the end of every chunk of a device on, units keep all their
  * results as long as the device stays within its budget (Megatron's block recomputation). A device that does not fit with all
- * units running again keeps them all so.
+ * recomputed units keeps them all so.
  *
- * @param strict units of each chunk of one device, whose results run again; `plain` the same units, keeping theirs
+ * @param strict units of each chunk of one device, whose results are recomputed; `plain` the same units, keeping theirs
  * @param inFlight microbatches kept of the fullest chunk
  * @param fixedBytes states, and what is gathered ahead
  * @returns for each chunk how many of its last units keep their results

@@ -15,7 +15,7 @@ export interface DevicePlace {
   readonly bounds: readonly number[];
   readonly device: number;
   readonly chunks: number;
-  /** Units of each chunk, from its first, whose results run again. */
+  /** Units of each chunk, from its first, whose results are recomputed. */
   readonly again: readonly number[];
   /** Share of seconds that stays visible: of state collectives of each microbatch, of those of a step, of exchanges with experts. */
   readonly visible: { readonly microbatch: number; readonly step: number; readonly exchange?: number };
@@ -35,15 +35,15 @@ export function stepTraffic(request: UnitRequest, kinds: LayerKinds, place: Devi
   const { core, routed, sizes, kind, checkpoint, groups } = request;
   const { bounds, device, chunks, visible } = place;
   const times = new Map<number, number>();
-  /** Of these, how often the unit runs again. */
+  /** Of these, how often the unit is recomputed. */
   const twice = new Map<number, number>();
   const last = bounds[bounds.length - 1] - 1;
   for (let c = 0; c < chunks; c++)
     for (let u = bounds[c * sizes.pp + device]; u < bounds[c * sizes.pp + device + 1]; u++) {
       const shallow = u === 0 ? 0 : u === last ? core.units.length - 1 : kinds.standsFor[u - 1] + 1;
       times.set(shallow, (times.get(shallow) ?? 0) + 1);
-      const isAgain = u - bounds[c * sizes.pp + device] < place.again[c * sizes.pp + device];
-      if (isAgain) twice.set(shallow, (twice.get(shallow) ?? 0) + 1);
+      const isRecomputed = u - bounds[c * sizes.pp + device] < place.again[c * sizes.pp + device];
+      if (isRecomputed) twice.set(shallow, (twice.get(shallow) ?? 0) + 1);
     }
   const sums = new Map<string, Traffic & { exposedSeconds: number }>();
   const put = (move: Moved | CoreTraffic, n: number, share = 1): void => {
@@ -77,7 +77,7 @@ export function stepTraffic(request: UnitRequest, kinds: LayerKinds, place: Devi
   if (routed !== undefined)
     for (const [index, n] of times) {
       const { moves } = tokenExchange(groups, routedUnits(routed, sizes)?.[index]?.dispatchBytes ?? 0, routed);
-      // Once in each pass; a block that runs again dispatches and combines once more.
+      // Once in each pass; a block that is recomputed dispatches and combines once more.
       const passes = 2 * n + (checkpoint === 'full' ? (twice.get(index) ?? 0) : 0);
       for (const move of moves) put(move, microbatches * passes, visible.exchange);
     }

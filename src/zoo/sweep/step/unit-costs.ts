@@ -85,7 +85,7 @@ function builtUnits(request: UnitRequest): Unit[] {
     const exchange =
       block === undefined || routed === undefined ? 0 : 2 * tokenExchange(groups, block.dispatchBytes, routed).seconds;
     const moved = modelMoves(u, request);
-    const again = u.again[checkpoint].compute + (block?.againSeconds[checkpoint] ?? 0);
+    const again = u.again[checkpoint].compute + (block?.recomputeSeconds[checkpoint] ?? 0);
     const secondExchange = checkpoint === 'full' ? exchange : 0;
     const kept = u.keptBytes[checkpoint] + (block?.keptBytes[checkpoint] ?? 0);
     const keptWithout = u.keptBytes.none + (block?.keptBytes.none ?? 0);
@@ -116,7 +116,7 @@ function builtUnits(request: UnitRequest): Unit[] {
       stepGather: sum((c) => c.gatherSeconds),
       states: [sum((c) => c.parameterBytes), sum((c) => c.gradientBytes), sum((c) => c.optimizerBytes)],
       keptBytes: kept,
-      // A unit whose results run again has them all for a moment.
+      // A unit whose results are recomputed has them all for a moment.
       temporaryBytes:
         Math.max(u.temporaryBytes, block?.temporaryBytes ?? 0) +
         Math.max(0, keptWithout - kept) +
@@ -135,7 +135,7 @@ interface ModelMoves {
   readonly forward: Beside;
   readonly input: Beside;
   readonly weight: Beside;
-  /** Of what runs again. */
+  /** Of what is recomputed. */
   readonly second: Beside;
 }
 

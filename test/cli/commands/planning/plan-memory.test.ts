@@ -85,12 +85,12 @@ describe('what plan says of memory', () => {
     expect(run.out).toMatch(/^asked .*checkpoint full/m);
   });
 
-  it('a policy under which nothing runs again says so', async () => {
+  it('a policy under which nothing is recomputed says so', async () => {
     const full = await cli(...MLP, '--checkpoint', 'full');
-    expect(full.out).toContain('note  Under --checkpoint full nothing runs again');
+    expect(full.out).toContain('note  Under --checkpoint full nothing is recomputed');
     const half = await cli(...MLP, '--checkpoint', '0.5');
-    expect(half.out).toContain('nodes of the forward pass are run again');
-    expect(half.out).not.toContain('nothing runs again');
+    expect(half.out).toContain('nodes of the forward pass are recomputed');
+    expect(half.out).not.toContain('nothing is recomputed');
   });
 
   it('demands that contradict each other, and words that are no policy, are refused', async () => {
@@ -143,9 +143,9 @@ describe('CM-57 budgets of other tests are feasible with checkpointing', () => {
     readonly nodes: readonly { readonly name: string; readonly seconds: number }[];
   }
   /** Views of weights that are taken again cost nothing. */
-  const again = ({ nodes }: Printed): number => nodes.filter((n) => n.name.includes('_again') && n.seconds > 0).length;
+  const again = ({ nodes }: Printed): number => nodes.filter((n) => n.name.includes('_recomputed') && n.seconds > 0).length;
 
-  it('GPT-2 medium, batch 8, sequence 1024: 56 GB, and 15 GB with second runs', async () => {
+  it('GPT-2 medium, batch 8, sequence 1024: 56 GB, and 15 GB with recomputation', async () => {
     const gpt2 = [
       'plan',
       'gpt2-medium',
@@ -171,8 +171,8 @@ describe('CM-57 budgets of other tests are feasible with checkpointing', () => {
     }
   });
 
-  // The published budgets, 2100 and 3000 MB, do not say their batch; without second runs a batch of 16 takes 526 MB.
-  it('ResNet-18, batch 16: 420 MB with second runs', async () => {
+  // The published budgets, 2100 and 3000 MB, do not say their batch; without recomputation a batch of 16 takes 526 MB.
+  it('ResNet-18, batch 16: 420 MB with recomputation', async () => {
     const run = await cli(
       'plan',
       fixture('resnet18'),

@@ -111,7 +111,7 @@ export const operators = [
   describe('of a written plan', () => {
     const root = mkdtempSync(join(tmpdir(), 'verify-plan-'));
 
-    it('runs the placements of the folder, or of its plan.json, second runs included', async () => {
+    it('runs the placements of the folder, or of its plan.json, recomputed nodes included', async () => {
       const folder = await planInto(root, 'llama', '--checkpoint', 'full');
       const out = await report(folder);
       expect(out).toMatchObject({ devices: 4, mesh: 'dp=2,tp=2', planned: 'full', mismatches: [] });
@@ -119,7 +119,7 @@ export const operators = [
       expect(out.collectives).toEqual(out.promised);
       expect(await report(join(folder, 'plan.json'))).toEqual(out);
       const { nodes } = JSON.parse(readFileSync(join(folder, 'plan.json'), 'utf8')) as Plan;
-      expect(nodes.some((n) => n.name.includes('_again'))).toBe(true);
+      expect(nodes.some((n) => n.name.includes('_recomputed'))).toBe(true);
     }, 60_000);
 
     it('finds a placement that was changed by hand and is not carried out', async () => {

@@ -241,13 +241,13 @@ describe('plans of every kind of proof', () => {
       ['free', 'within'],
     ],
     [
-      'second runs',
+      'recomputed nodes',
       'llama-tiny',
       'dp=2',
       ['--memory', '2400KiB', '--checkpoint', 'auto'],
       ['free', 'within', 'program'],
     ],
-    ['a policy of second runs', 'mlp-loss', 'dp=2', ['--checkpoint', 'full'], ['free']],
+    ['a checkpoint policy', 'mlp-loss', 'dp=2', ['--checkpoint', 'full'], ['free']],
     ['overlap', 'mlp-loss', 'dp=2,tp=2', ['--overlap', '--inputs', 'S(0)S(0)'], ['free']],
   ])('%s', async (name, model, mesh, flags, parts) => {
     const folder = join(root, name.replaceAll(' ', '-'));

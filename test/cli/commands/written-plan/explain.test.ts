@@ -98,7 +98,7 @@ describe('explain', () => {
 
   it('prints a table for people, with the reason of the change', async () => {
     const weight = plan.parameters.find((p) => p.shape.length === 2)!;
-    const spec = (await explain(weight.name)).strategies.find((c) => c.class === 'DEARER')!.spec;
+    const spec = (await explain(weight.name)).strategies.find((c) => c.class === 'COSTLIER')!.spec;
     const run = await cli('explain', folder, weight.name, '--force', spec, '--limit', '3');
     expect(run.code, run.err).toBe(0);
     expect(run.out).toContain('CHOSEN');

@@ -1,5 +1,5 @@
-/** Which results of a plan run again in the backward pass. */
-export interface RunsAgain {
+/** Which results of a plan are recomputed in the backward pass. */
+export interface Recomputed {
   readonly checkpoint: string;
   /** Layers, embedding and head among them. */
   readonly unitsAgain?: number | undefined;
@@ -10,8 +10,8 @@ export interface RunsAgain {
  *
  * @param layers of the model; absent: it is not said how many there are
  */
-export function againText({ checkpoint, unitsAgain }: RunsAgain, layers?: number): string {
-  if (checkpoint === 'none' || unitsAgain === 0) return 'nothing runs again';
+export function recomputeText({ checkpoint, unitsAgain }: Recomputed, layers?: number): string {
+  if (checkpoint === 'none' || unitsAgain === 0) return 'nothing is recomputed';
   if (unitsAgain === undefined) return `${checkpoint} checkpointing`;
   const of = layers === undefined ? '' : ` of ${layers + 2}`;
   return `${checkpoint} checkpointing of ${unitsAgain}${of} units${of === '' ? '' : ' (layers, embedding, head)'}`;
