@@ -104,7 +104,9 @@ describe('CM-58 the frontier of seconds against peak bytes', () => {
     Partial<PlanRequest>,
   ])[] = [
     ['the first weight whole and nothing twice', ['primals_1'], [[]], { checkpoint: 'none' }],
-    ...(process.env.SHARDWRIGHT_FULL === '1' ? ([['nothing pinned, any recomputation', [], subsets, {}]] as const) : []),
+    ...(process.env.SHARDWRIGHT_FULL === '1'
+      ? ([['nothing pinned, any recomputation', [], subsets, {}]] as const)
+      : []),
   ];
   test.each(walked)('an FFN on 8 devices, %s: all trades that walking through every placement finds, and no other', async (_, pinned, again, more) => {
     const asked = request('d=8', {

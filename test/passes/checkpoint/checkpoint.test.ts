@@ -140,7 +140,9 @@ describe('CM-52 saved values under a budget fraction', () => {
     /** The gradient of the weight reads the left operand in a matmul. */
     mm(of: number, bytes: number, flops: number): number {
       this.values[of] = { ...this.values[of], readInBackward: true, readByExpensive: true };
-      return this.values.push({ name: `mm${this.values.length}`, bytes, seconds: flops, inputs: [of], expensive: true }) - 1;
+      return (
+        this.values.push({ name: `mm${this.values.length}`, bytes, seconds: flops, inputs: [of], expensive: true }) - 1
+      );
     }
   }
   const at = (program: Program, budget: number): readonly [number, number] => {

@@ -143,7 +143,8 @@ describe('CM-57 budgets of other tests are feasible with checkpointing', () => {
     readonly nodes: readonly { readonly name: string; readonly seconds: number }[];
   }
   /** Views of weights that are taken again cost nothing. */
-  const again = ({ nodes }: Printed): number => nodes.filter((n) => n.name.includes('_recomputed') && n.seconds > 0).length;
+  const again = ({ nodes }: Printed): number =>
+    nodes.filter((n) => n.name.includes('_recomputed') && n.seconds > 0).length;
 
   it('GPT-2 medium, batch 8, sequence 1024: 56 GB, and 15 GB with recomputation', async () => {
     const gpt2 = [
