@@ -28,8 +28,7 @@ for step in range(5):
     print(step, loss.item())
 `;
 
-const losses = (text: string): number[] =>
-  [...text.matchAll(/^\d (\S+)$/gm)].map(([, loss]) => Number(loss));
+const losses = (text: string): number[] => [...text.matchAll(/^\d (\S+)$/gm)].map(([, loss]) => Number(loss));
 
 test('pip install, torchrun of four processes, five steps: the losses of one process', () => {
   execFileSync(python, ['-m', 'venv', join(folder, 'venv')]);
