@@ -13,6 +13,7 @@ import { parseMesh, type DeviceMesh } from '../mesh/devices/mesh.ts';
 import { builtinOperators } from '../ops/builtin.ts';
 import { spmdName } from '../ops/spmd/operators.ts';
 import type { OperatorTable } from '../ops/record/table.ts';
+import { adviceFor, type Advice } from './advice.ts';
 import { MODES, type Mode } from './modes.ts';
 import type { ImplicitMove, Known, Violation } from './typed.ts';
 import { typedAxes, typeGraph } from './type-graph.ts';
@@ -46,6 +47,8 @@ export interface CheckReport {
   readonly implicit: readonly ImplicitMove[];
   /** Inputs that no type is stated of: they count as I. */
   readonly assumed: readonly string[];
+  /** Where fewer collectives would do. */
+  readonly advice: readonly Advice[];
 }
 
 /**
@@ -75,6 +78,7 @@ export function check(graph: Graph, options: CheckOptions): CheckReport {
     localNotGlobal: mode === 'manual' ? lintOf(run('lint').violations) : regionLint(table, graph),
     implicit: found.implicit,
     assumed,
+    advice: adviceFor(graph),
   };
 }
 
@@ -83,7 +87,7 @@ export function eraseable(graph: Graph, options: Omit<CheckOptions, 'mode'> = {}
   return check(graph, { ...options, mode: 'strict' }).violations;
 }
 
-/** Types of the inputs on the axes of more than one device. */
+/** Types of the inputs on the axes of more than one device. A region that reads an input says with its spec how it is held. */
 export function inputTypes(
   graph: Graph,
   mesh: DeviceMesh,
@@ -103,11 +107,14 @@ export function inputTypes(
   );
   const axes = mesh.dims.filter(({ size }) => size > 1).map(({ name }) => name);
   const assumed: string[] = [];
+  const regions = regionInputs(graph);
   const inputs = placeholders.map(({ name, meta, type }): readonly Known[] => {
     const spec = getOwn(stated, meta.roleName ?? name) ?? getOwn(stated, name);
     if (type.kind !== 'tensor') return axes.map(() => 'number');
     if (spec === undefined) {
       if (asserted.has(name) || meta.role === 'tangent') return axes.map(() => undefined);
+      const region = regions.get(name);
+      if (region !== undefined) return axes.map((axis) => region.get(axis) ?? 'I');
       assumed.push(meta.roleName ?? name);
       return axes.map(() => 'I');
     }
@@ -116,6 +123,20 @@ export function inputTypes(
     return axes.map((axis) => types.get(axis) ?? 'I');
   });
   return { inputs, assumed };
+}
+
+/** Types of values that regions read, by the spec of the first one, by axis. */
+function regionInputs(graph: Graph): Map<string, Map<string, AxisType>> {
+  const found = new Map<string, Map<string, AxisType>>();
+  for (const node of graph.nodes) {
+    if (node.target !== LOCAL_MAP) continue;
+    const call = localMapCall(node);
+    call.operands.forEach((operand, i) => {
+      if (isRef(operand) && !found.has(operand.name))
+        found.set(operand.name, new Map(call.axes.map(({ name }, a) => [name, call.inSpecs[i][a] as AxisType])));
+    });
+  }
+  return found;
 }
 
 const WHOLE: readonly [RegExp, string, string][] = [

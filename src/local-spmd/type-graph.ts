@@ -9,7 +9,7 @@ import type { DeviceMesh } from '../mesh/devices/mesh.ts';
 import type { OperatorTable } from '../ops/record/table.ts';
 import type { Meaning } from './operator-types.ts';
 import { isTuple, type Known, type TypedAxis } from './typed.ts';
-import { Typer } from './typer.ts';
+import { Typer, type TyperOptions } from './typer.ts';
 
 /** Axes of a mesh that values have types on: those of more than one device. */
 export function typedAxes(mesh: DeviceMesh, meaningOf: (axis: string) => Meaning): TypedAxis[] {
@@ -26,9 +26,10 @@ export function typeGraph(
   graph: Graph,
   axes: readonly TypedAxis[],
   inputs: readonly (readonly Known[])[],
-  { autoCast = false }: { readonly autoCast?: boolean } = {},
+  { autoCast = false, ...rest }: TyperOptions = {},
 ): Typer {
-  const first = new Typer(table, axes, { autoCast });
+  const options: TyperOptions = { autoCast, ...rest };
+  const first = new Typer(table, axes, options);
   first.run(graph, inputs);
   const placeholders = placeholdersOf(graph);
   if (placeholders.every(({ meta }) => meta.role !== 'tangent')) return first;
@@ -42,7 +43,7 @@ export function typeGraph(
       (type, a) => inputs[i][a] ?? (type === undefined || type === 'number' ? type : gradientType(type)),
     );
   });
-  const second = new Typer(table, axes, { autoCast });
+  const second = new Typer(table, axes, options);
   second.run(graph, dual);
   return second;
 }

@@ -35,6 +35,8 @@ import { verbTypes } from './verb-types.ts';
 export interface TyperOptions {
   /** An I beside a V or an R takes its type by a cast. Default true. */
   readonly autoCast?: boolean;
+  /** Sums over a dim that a global axis cuts may stay pending without saying so, as plans leave them. Default false. */
+  readonly pending?: boolean;
 }
 
 export class Typer implements Typing {
@@ -200,7 +202,7 @@ export class Typer implements Typing {
         if (!('typing' in found)) return found;
         const { results, pending } = found.typing;
         // In a gradient the sum is what the forward type owes: an operand that was R.
-        if (pending === true && node.meta.phase !== 'backward' && !this.isClaimed(graph, node, a))
+        if (pending === true && this.options.pending !== true && node.meta.phase !== 'backward' && !this.isClaimed(graph, node, a))
           this.violate(graph, node, a, {
             rule: 'sum over S', operands: names,
             reason: 'the sum over a dim that the axis cuts is left to a later reduction, without saying so',

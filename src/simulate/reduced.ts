@@ -7,6 +7,7 @@ import { ShardwrightError } from '../errors.ts';
 import type { Graph, Node } from '../graph/types.ts';
 import { getOwn } from '../graph/value.ts';
 import { hasKernel } from '../ops/kernels/evaluate.ts';
+import { spmdName } from '../ops/spmd/operators.ts';
 import type { OperatorTable } from '../ops/record/table.ts';
 import { programNodes } from '../passes/sizes/dims.ts';
 import { shrinkGraph, type ShrinkOptions, type Shrunk } from '../passes/sizes/shrink.ts';
@@ -33,7 +34,8 @@ export function refuseUnevaluated(
     if (node.kind !== 'call' || node.target === 'operator.getitem' || isControl(node.target)) continue;
     const record = table.get(node.target);
     if (record === undefined && unknown === 'replicate') continue;
-    if (record !== undefined && hasKernel(record)) continue;
+    // Verbs of per-device code run as the collectives that they are.
+    if (record !== undefined && (hasKernel(record) || spmdName(node.target) !== undefined)) continue;
     const known = missing.get(node.target) ?? { why: record === undefined ? 'no record' : 'no kernel', nodes: [] };
     known.nodes.push(node.name);
     missing.set(node.target, known);

@@ -4,7 +4,9 @@ import { existsSync } from 'node:fs';
 import { basename, resolve } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { ShardwrightError } from '../../errors.ts';
+import { LOCAL_MAP } from '../../graph/local-map.ts';
 import type { Graph } from '../../graph/types.ts';
+import { spmdName } from '../../ops/spmd/operators.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
 import { registerTraceHook } from '../../trace/source/register.ts';
 import { scriptError } from './script-error.ts';
@@ -14,9 +16,10 @@ import { captureAny, type TraceOptions } from '../../trace/trace.ts';
  * Runs a model file and traces what it exports: `model` (or the default export), a function; `inputs`, what it takes;
  * optionally `options` of `trace`. The source-level front end watches the file's conditions.
  *
+ * @param mesh what per-device code is traced on, in place of the mesh that the file names; programs without it name no mesh more
  * @throws E_INPUT for a file that lacks an export or throws; E_SYNTAX; what `trace` throws
  */
-export async function traceScript(path: string, table: OperatorTable): Promise<Graph> {
+export async function traceScript(path: string, table: OperatorTable, mesh?: string): Promise<Graph> {
   const file = resolve(path);
   if (!existsSync(file)) throw new ShardwrightError('E_INPUT', `${path}: there is no such file`, { file: path });
   registerTraceHook({ files: [file] });
@@ -37,10 +40,24 @@ export async function traceScript(path: string, table: OperatorTable): Promise<G
   if (module.inputs === undefined) return missing('inputs', 'const inputs = { x: spec([8, 128]) };');
   const options = (module.options ?? {}) as TraceOptions;
   const name = options.name ?? basename(path).replace(/(\.model)?\.m?[jt]s$/, '');
-  return guarded(
-    file,
-    () => captureAny(model as (...args: unknown[]) => unknown, module.inputs, { table, ...options, name }).graph,
-  );
+  const traced = (on: Pick<TraceOptions, 'mesh'>): Promise<Graph> =>
+    guarded(
+      file,
+      () => captureAny(model as (...args: unknown[]) => unknown, module.inputs, { table, ...options, ...on, name }).graph,
+    );
+  if (mesh === undefined || mesh === options.mesh) return traced({});
+  if (options.mesh === undefined) {
+    const { mesh: _, ...graph } = await traced({ mesh });
+    return isPerDevice(graph) || graph.given !== undefined ? { ...graph, mesh } : graph;
+  }
+  const graph = await traced({});
+  return isPerDevice(graph) ? traced({ mesh }) : graph;
+}
+
+/** Whether the mesh of the trace stands in the program: sizes of pieces, and of axes. */
+function isPerDevice({ nodes, subgraphs }: Graph): boolean {
+  const speaks = ({ target }: Graph['nodes'][number]): boolean => target === LOCAL_MAP || spmdName(target) !== undefined;
+  return nodes.some(speaks) || Object.values(subgraphs).some(isPerDevice);
 }
 
 type Exports = Readonly<Record<string, unknown>>;

@@ -37,6 +37,8 @@ export interface LoadOptions extends SizeFlags {
   readonly select?: string;
   /** `s77=64`: values of the sizes that the model leaves open. */
   readonly size?: readonly string[];
+  /** What the per-device code of a program is traced on. */
+  readonly mesh?: string;
 }
 
 export interface LoadedModel {
@@ -127,7 +129,7 @@ async function loadScript(path: string, options: LoadOptions): Promise<ReadModel
     );
   const { traceScript } = await import('./load-script.ts');
   const table = await operatorsWith(options.ops ?? []);
-  return { graph: await traceScript(path, table), table, format: 'trace' };
+  return { graph: await traceScript(path, table, options.mesh), table, format: 'trace' };
 }
 
 function inputTypes(texts: readonly string[]): Record<string, string> {

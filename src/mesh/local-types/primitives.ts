@@ -241,12 +241,16 @@ export function transposeOf({ op, src, dst }: Pick<Primitive, 'op' | 'src' | 'ds
  * @throws E_SPMD_TYPE where no one verb does
  */
 export function redistribution(src: AxisType, dst: AxisType, options: PrimitiveOptions = {}): Primitive {
-  const [from, to] = [cutOf(src), cutOf(dst)];
-  if (varying(src) === 'V' && (dst === 'R' || dst === 'I')) return primitive('all_gather', src, dst, options);
-  if (src === 'P' && (dst === 'R' || dst === 'I')) return primitive('all_reduce', src, dst, options);
-  if (src === 'P' && varying(dst) === 'V') return primitive('reduce_scatter', src, dst, options);
-  if (from !== undefined && to !== undefined && from !== to) return primitive('all_to_all', src, dst, options);
-  return primitive('convert', src, dst, options);
+  return primitive(verbBetween(src, dst), src, dst, options);
+}
+
+/** Name of that verb; `convert` also where there is none. */
+export function verbBetween(src: AxisType, dst: AxisType): PrimitiveName {
+  const equal = dst === 'R' || dst === 'I';
+  if (varying(src) === 'V' && equal) return 'all_gather';
+  if (src === 'P' && equal) return 'all_reduce';
+  if (src === 'P' && varying(dst) === 'V') return 'reduce_scatter';
+  return cutOf(src) !== undefined && cutOf(dst) !== undefined && src !== dst ? 'all_to_all' : 'convert';
 }
 
 /** Kind of the collective that a verb runs; undefined for those without communication. */

@@ -55,6 +55,19 @@ export interface InternalCollective {
   readonly kind: 'all_reduce' | 'all_gather' | 'reduce_scatter' | 'all_to_all' | 'collective_permute';
   /** Bytes of the reduced tensor on one rank; the context holds the sizes of the largest shard. */
   readonly bytes: (ctx: TypedContext) => number;
+  /** The call of a body that it is, where the operator is a region of per-device code. */
+  readonly site?: CollectiveSite;
+}
+
+/** A collective that a program wrote: the node of the body, and the types that it takes to each other on its axis. */
+export interface CollectiveSite {
+  /** `body/node`. */
+  readonly node: string;
+  readonly from: string;
+  readonly to: string;
+  /** What it makes, as JAX prints it. */
+  readonly type: string;
+  readonly source?: string;
 }
 
 export interface Rule {

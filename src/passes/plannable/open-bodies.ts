@@ -288,7 +288,7 @@ class Opener {
   private localMap(node: Node, body: Body, operands: readonly Arg[], scope: number, prefix: string, depth: number): Arg[] {
     if (node.type.kind !== 'tuple') throw internalError(`${node.name} has no results`);
     const target = `local_map.${this.records.length}`;
-    this.records.push(localMapRecord(target, node, body.graph, this.table));
+    this.records.push(localMapRecord(target, node, body.graph, this.table, (text) => void this.notes.add(text)));
     const name = depth === 0 ? node.name : this.unique(prefix.slice(0, -1));
     if (depth > 0) this.origins.set(name, node.name);
     this.localMaps.set(name, { call: node, body: body.graph });

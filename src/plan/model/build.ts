@@ -50,6 +50,7 @@ export function buildModel(input: BuildInput): Model {
     cluster: input.cluster,
     charges: input.charges,
     redistributor: input.charges.redistributor,
+    collectives: input.collectives,
     problem: { ...problem, name: graph.name, rows: memoryRows(input, states, nodeVariable) },
     ...units,
     ...(input.ceilingSeconds === undefined ? {} : { ceilingSeconds: input.ceilingSeconds }),

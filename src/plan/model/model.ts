@@ -42,6 +42,7 @@ export interface Model {
   readonly charges: RedistributionCharges;
   /** The steps that they take. */
   readonly redistributor: Redistributor;
+  readonly collectives: BuildInput['collectives'];
   readonly problem: Problem;
   /** Costs in the problem are seconds times this, rounded. */
   readonly unitsPerSecond: number;

@@ -4,10 +4,47 @@
  */
 import { presetComputeCost } from '../../cost/presets/presets.ts';
 import { atSizes } from '../../ops/record/context.ts';
-import type { TensorMeta } from '../../ops/record/record.ts';
+import { internalError } from '../../errors.ts';
+import type { ShardingSpace } from '../../mesh/sharding/space.ts';
+import type { TensorMeta, TypedContext } from '../../ops/record/record.ts';
+import type { CollectiveSite, InternalCollective } from '../../ops/record/rule.ts';
 import type { NodeStrategies } from '../../strategy/nodes.ts';
 import type { BuildInput } from './input.ts';
 import type { NodeSeconds } from './model.ts';
+
+/** The call of a node at the sizes of the largest shard of a strategy. */
+function localCall(entry: NodeStrategies, s: number, space: ShardingSpace): TypedContext {
+  const { set, call } = entry;
+  if (call === undefined) throw internalError('a node without a call has no local sizes');
+  const width = set.inputCount + set.outputCount;
+  const at = (t: number, meta: TensorMeta): TensorMeta => {
+    const id = set.specs[s * width + t];
+    return id < 0 ? meta : { dtype: meta.dtype, shape: space.localShape(id, meta.shape) };
+  };
+  const inputs = call.inputs.map((meta, i) => at(i, meta));
+  const outputs = call.outputs.map((meta, k) => (meta === null ? null : at(set.inputCount + k, meta)));
+  return atSizes(call, inputs, outputs);
+}
+
+/** A collective inside an operator under a strategy. */
+export interface InsideCollective {
+  readonly kind: InternalCollective['kind'];
+  readonly meshDim: number;
+  readonly bytes: number;
+  readonly site?: CollectiveSite | undefined;
+}
+
+/** The collectives inside the rules that a strategy takes, mesh dim by mesh dim. */
+export function collectivesInside(entry: NodeStrategies, s: number, space: ShardingSpace): InsideCollective[] {
+  const { set } = entry;
+  const dims = space.meshRank;
+  return Array.from({ length: dims }, (_, d) => d).flatMap((meshDim) => {
+    const uses = set.rules[set.choice[s * dims + meshDim]]?.collectives ?? [];
+    if (uses.length === 0) return [];
+    const local = localCall(entry, s, space);
+    return uses.map(({ kind, bytes, site }): InsideCollective => ({ kind, meshDim, bytes: bytes(local), site }));
+  });
+}
 
 /** Seconds of each strategy of a node: roofline at local sizes, and the collectives inside the rule itself. */
 export function strategySeconds(entry: NodeStrategies, input: BuildInput): NodeSeconds {
@@ -15,17 +52,11 @@ export function strategySeconds(entry: NodeStrategies, input: BuildInput): NodeS
   const compute = new Float64Array(set.count);
   const internal = new Float64Array(set.count);
   if (call === undefined || record === undefined) return { compute, internal };
-  const width = set.inputCount + set.outputCount;
   const dims = input.space.meshRank;
   const remembered = new Map<string, number>();
   for (let s = 0; s < set.count; s++) {
-    const at = (t: number, meta: TensorMeta): TensorMeta => {
-      const id = set.specs[s * width + t];
-      return id < 0 ? meta : { dtype: meta.dtype, shape: input.space.localShape(id, meta.shape) };
-    };
-    const inputs = call.inputs.map((meta, i) => at(i, meta));
-    const outputs = call.outputs.map((meta, k) => (meta === null ? null : at(set.inputCount + k, meta)));
-    const local = atSizes(call, inputs, outputs);
+    const local = localCall(entry, s, input.space);
+    const { inputs, outputs } = local;
     // Many strategies see the same local sizes; pending reductions cost nothing to compute with.
     const key = `${inputs.map((m) => m.shape.join('x')).join()}>${outputs.map((m) => m?.shape.join('x')).join()}`;
     let cost = remembered.get(key);

@@ -13,7 +13,8 @@ import { prepare, type Prepared } from '../prepare.ts';
 import type { PlanRequest } from '../request/request.ts';
 import { shardPrepared, type Infeasible, type ShardOptions } from '../shard.ts';
 import { choiceOfPlan } from './transfer.ts';
-import type { Plan } from '../record/types.ts';
+import { insideOf } from '../record/decode.ts';
+import type { Plan, PlannedInside } from '../record/types.ts';
 import { changeRequest, withPins } from './what-if.ts';
 
 /** How a strategy stands beside the chosen one while everything around it stays. */
@@ -29,6 +30,8 @@ export interface Candidate {
   readonly computeSeconds: number;
   /** Collectives inside the operator's own rule. */
   readonly internalSeconds: number;
+  /** Those collectives; of a region of per-device code the calls of its body. */
+  readonly inside: readonly PlannedInside[];
   /** What bringing its inputs there adds, and what taking its results from there costs. */
   readonly inSeconds: number | null;
   readonly outSeconds: number | null;
@@ -86,7 +89,8 @@ export function explainNode({ plan, prepared, choice }: Reopened, name: string):
   const { model } = prepared;
   const { space, strategies, nodeVariable, graph } = model;
   const n = nodeIndex(prepared, name);
-  const { set, content } = strategies.nodes[n]!;
+  const entry = strategies.nodes[n]!;
+  const { set, content } = entry;
   const variable = nodeVariable[n];
   const seconds = model.nodeSeconds.get(content)!;
   const times = model.opened?.loops.runsOf(graph.nodes[n].name) ?? 1;
@@ -126,6 +130,7 @@ export function explainNode({ plan, prepared, choice }: Reopened, name: string):
         localSeconds: Number.isFinite(delta) ? inUnits(delta) : null,
         computeSeconds: seconds.compute[s] * times,
         internalSeconds: seconds.internal[s] * times,
+        inside: insideOf(model, entry, s),
         inSeconds: Number.isFinite(into) ? inUnits(into) : null,
         outSeconds: Number.isFinite(out) ? inUnits(out) : null,
         ...(over > 0 ? { overBytes: over } : {}),

@@ -1,69 +1,56 @@
 /**
- * A written plan under a mode. In: its graph and its record. Out: what `check` says of a program: every redistribution of the plan
- * is one that nobody wrote in the program, so strict mode names it with the verb that would say it. Collectives are listed as
- * the plan's report counts them.
+ * A written plan under a mode. In: its program and its record. Out: every collective of the plan, with its place, the types before and
+ * after, and why it is there; and what `check` says of a program: a redistribution that nobody wrote is one that strict mode names,
+ * with the verb that would say it.
  */
-import { internalError } from '../../errors.ts';
-import type { Graph } from '../../graph/types.ts';
+import type { Graph, Node } from '../../graph/types.ts';
 import type { CheckReport } from '../../local-spmd/check.ts';
 import type { Mode } from '../../local-spmd/modes.ts';
 import type { ImplicitMove, Violation } from '../../local-spmd/typed.ts';
 import { redistribution } from '../../mesh/local-types/primitives.ts';
-import { isAxisType, type AxisType } from '../../mesh/local-types/types.ts';
+import { isAxisType } from '../../mesh/local-types/types.ts';
 import { parseMesh } from '../../mesh/devices/mesh.ts';
 import { ShardingSpace } from '../../mesh/sharding/space.ts';
 import { tensorInputs } from '../../ops/record/context.ts';
+import { spmdName } from '../../ops/spmd/operators.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
-import type { Plan, PlannedRedistribution } from '../record/types.ts';
+import { plannedProgram } from '../record/planned.ts';
+import type { Plan, PlannedNode, PlannedRedistribution } from '../record/types.ts';
+
+/** A collective of a plan. */
+export interface CheckedCollective {
+  /** The node that needs it; `output` where a result is brought to its placement. */
+  readonly node: string;
+  readonly source?: string;
+  readonly kind: string;
+  readonly meshDims: readonly string[];
+  readonly bytes: number;
+  readonly seconds: number;
+  /** Runs of it where they are not one. */
+  readonly times?: number;
+  /** The value that changes; absent inside an operator. */
+  readonly value?: string;
+  readonly from: string;
+  readonly to: string;
+  readonly why: string;
+}
 
 export interface PlanCheckReport extends CheckReport {
-  /** As the report of the plan has them, in its order; copies that later uses share are there once. */
-  readonly collectives: readonly {
-    readonly node: string;
-    readonly kind: string;
-    readonly meshDims: readonly string[];
-  }[];
+  /** In the order in which the program runs them; copies that later uses share are there once. */
+  readonly collectives: readonly CheckedCollective[];
 }
 
 /**
  * Checks a plan.
  *
- * @param graph the planned graph, whose nodes the plan lists
+ * @param program what was planned, with its bodies
+ * @throws E_PLAN when the plan is not of this program
  */
-export function checkPlannedModes(graph: Graph, plan: Plan, table: OperatorTable, mode: Mode): PlanCheckReport {
-  const mesh = parseMesh(plan.request.mesh);
-  const space = new ShardingSpace(mesh, table.kinds);
-  const implicit: ImplicitMove[] = [];
-  const violations: Violation[] = [];
-  const collectives: { node: string; kind: string; meshDims: readonly string[] }[] = [];
-  const nodes = new Map(graph.nodes.map((node) => [node.name, node]));
-  const move = (node: string, value: string, r: PlannedRedistribution): void => {
-    if (r.copy === 'reused') return;
-    collectives.push(...r.collectives.map(({ kind, meshDims }) => ({ node, kind, meshDims })));
-    const [from, to] = [space.get(space.parse(r.from)), space.get(space.parse(r.to))];
-    mesh.names.forEach((axis, m) => {
-      const [src, dst] = [from.placements[m], to.placements[m]].map((p) => p.text.replace('P(sum)', 'P'));
-      if (src === dst || mesh.sizes[m] === 1) return;
-      const verb = verbOf(src, dst);
-      implicit.push({ node, meshDim: axis, value, kind: verb, from: src, to: dst });
-      const { source, target } = nodes.get(node)?.meta === undefined ? { source: undefined, target: node } : { source: nodes.get(node)?.meta.source, target: nodes.get(node)?.target ?? node };
-      violations.push({
-        node, meshDim: axis, rule: 'implicit redistribution', types: [`%${value}: ${r.from}`],
-        fix: `${verb}(${value}, "${axis}", ${src}→${dst})`,
-        message: `Implicit redistribution occurred for ${target} (%${node}): ${value} goes from ${src} to ${dst} on ${axis}${source === undefined ? '' : ` at ${source}`}`,
-        ...(source === undefined ? {} : { source }),
-      });
-    });
-  }; // prettier-ignore
-  for (const planned of plan.nodes) {
-    const node = nodes.get(planned.name);
-    const record = node === undefined ? undefined : table.get(node.target);
-    const names = node === undefined || record === undefined ? [] : tensorInputs(record, node.args, node.kwargs);
-    for (const r of planned.redistributions) move(planned.name, names[r.input] ?? `input ${r.input}`, r);
-  }
-  for (const output of plan.outputs) for (const r of output.redistributions) move('output', output.value, r);
+export function checkPlannedModes(program: Graph, plan: Plan, table: OperatorTable, mode: Mode): PlanCheckReport {
+  const { listed, opened } = plannedProgram(program, plan, table);
+  const reader = new PlanReader(listed, plan, opened?.table ?? table);
+  const { implicit, violations, collectives } = reader.read();
   const strict = mode === 'strict';
-  if (strict && violations.length !== implicit.length) throw internalError('a redistribution is counted twice');
   return {
     mode,
     eraseable: violations.length === 0,
@@ -71,13 +58,123 @@ export function checkPlannedModes(graph: Graph, plan: Plan, table: OperatorTable
     localNotGlobal: [],
     implicit: strict ? [] : implicit,
     assumed: [],
+    advice: [],
     collectives,
   };
 }
 
+/** A change of placement on one mesh dim. */
+interface Change {
+  readonly axis: string;
+  readonly src: string;
+  readonly dst: string;
+}
+
+class PlanReader {
+  private readonly space: ShardingSpace;
+  private readonly implicit: ImplicitMove[] = [];
+  private readonly violations: Violation[] = [];
+  private readonly collectives: CheckedCollective[] = [];
+  private readonly nodes: ReadonlyMap<string, Node>;
+
+  constructor(
+    graph: Graph,
+    private readonly plan: Plan,
+    private readonly table: OperatorTable,
+  ) {
+    this.space = new ShardingSpace(parseMesh(plan.request.mesh), table.kinds);
+    this.nodes = new Map(graph.nodes.map((node) => [node.name, node]));
+  }
+
+  read(): Pick<PlanCheckReport, 'implicit' | 'violations' | 'collectives'> {
+    for (const planned of this.plan.nodes) {
+      const node = this.nodes.get(planned.name);
+      const record = node === undefined ? undefined : this.table.get(node.target);
+      const names = node === undefined || record === undefined ? [] : tensorInputs(record, node.args, node.kwargs);
+      for (const r of planned.redistributions)
+        this.move(planned.name, names[r.input] ?? `input ${r.input}`, r, `input ${r.input} of %${planned.name}`);
+      this.inside(planned);
+    }
+    for (const { value, role, of, redistributions } of this.plan.outputs) {
+      const what = role === 'carry' ? `the next %${of ?? '?'}` : role === 'grad' ? `the gradient of ${of ?? '?'}` : 'the result'; // prettier-ignore
+      for (const r of redistributions) this.move('output', value, r, what);
+    }
+    const { implicit, violations, collectives } = this;
+    return { implicit, violations, collectives };
+  }
+
+  private move(node: string, value: string, r: PlannedRedistribution, use: string): void {
+    if (r.copy === 'reused') return;
+    const { mesh } = this.space;
+    const [from, to] = [r.from, r.to].map((text) => this.space.get(this.space.parse(text)));
+    const changes = mesh.names.flatMap((axis, m): Change[] => {
+      const [src, dst] = [from.placements[m], to.placements[m]].map((p) => p.text.replace('P(sum)', 'P'));
+      return src === dst || mesh.sizes[m] === 1 ? [] : [{ axis, src, dst }];
+    });
+    const written = changes.filter((change) => this.isWritten(node, change));
+    const why = changes.length > 0 && written.length === changes.length ? `${use}: as written` : `${use} is wanted as ${r.to}`;
+    const source = this.nodes.get(node)?.meta.source;
+    const kept = r.copy === 'made' ? ', and so by later uses' : '';
+    this.collectives.push(
+      ...r.collectives.map(({ kind, meshDims, bytes, seconds }): CheckedCollective => ({
+        node, ...(source === undefined ? {} : { source }), kind, meshDims, bytes, seconds,
+        ...(r.times === undefined ? {} : { times: r.times }), value, from: r.from, to: r.to, why: `${why}${kept}`,
+      })),
+    );
+    for (const change of changes) if (!written.includes(change)) this.forbid(node, value, r.from, change, source);
+  } // prettier-ignore
+
+  /** Whether the node is the verb that says this change. */
+  private isWritten(node: string, { axis, src, dst }: Change): boolean {
+    const verb = this.nodes.get(node);
+    if (verb === undefined || spmdName(verb.target) !== 'redistribute') return false;
+    const data = (word: unknown): unknown => (word === 'I' ? 'R' : word);
+    return verb.args[1] === axis && data(verb.args[3]) === src && data(verb.args[4]) === dst;
+  }
+
+  private forbid(node: string, value: string, from: string, { axis, src, dst }: Change, source: string | undefined): void {
+    const verb = verbOf(src, dst);
+    const target = this.nodes.get(node)?.target ?? node;
+    this.implicit.push({ node, meshDim: axis, value, kind: verb, from: src, to: dst });
+    this.violations.push({
+      node, meshDim: axis, rule: 'implicit redistribution', types: [`%${value}: ${from}`],
+      fix: `${verb}(${value}, "${axis}", ${src}→${dst})`,
+      message: `Implicit redistribution occurred for ${target} (%${node}): ${value} goes from ${src} to ${dst} on ${axis}${source === undefined ? '' : ` at ${source}`}`,
+      ...(source === undefined ? {} : { source }),
+    });
+  } // prettier-ignore
+
+  /** Collectives inside a call: those of a region stand in its body, those of a rule nobody wrote. */
+  private inside({ name, target, inputs, outputs, times, inside = [] }: PlannedNode): void {
+    const { mesh } = this.space;
+    const here = this.nodes.get(name)?.meta.source;
+    const onAxis = (texts: readonly string[], axis: string): string =>
+      texts.map((text) => (text === '-' ? '-' : this.space.get(this.space.parse(text)).placements[mesh.indexOf(axis)].text)).join(', '); // prettier-ignore
+    const implied = new Set<string>();
+    for (const { kind, meshDims, bytes, seconds, node, from, to, source } of inside) {
+      const [axis] = meshDims;
+      const place = source ?? here;
+      const [before, after] = [from ?? onAxis(inputs, axis), to ?? onAxis(outputs, axis)];
+      this.collectives.push({
+        node: node === undefined ? name : `${name}/${node}`, ...(place === undefined ? {} : { source: place }), kind, meshDims, bytes, seconds,
+        ...(times === undefined ? {} : { times }), from: before, to: after,
+        why: node === undefined ? `the rule of ${target} that takes ${before} on ${axis}` : 'as written in the region',
+      });
+      if (node !== undefined || implied.has(axis)) continue;
+      implied.add(axis);
+      this.implicit.push({ node: name, meshDim: axis, kind, from: before, to: after });
+      this.violations.push({
+        node: name, meshDim: axis, rule: 'implicit collective', types: inputs.map((spec, i) => `input ${i}: ${spec}`),
+        fix: `write it in a localMap over "${axis}"`,
+        message: `Implicit ${kind} inside ${target} (%${name}) on ${axis}: its operands are ${before} there${place === undefined ? '' : ` at ${place}`}`,
+        ...(place === undefined ? {} : { source: place }),
+      });
+    }
+  } // prettier-ignore
+}
+
 /** The verb that says a change; of placements that types do not know, how it is said in a plan. */
 function verbOf(src: string, dst: string): string {
-  const [from, to] = [src, dst].map((text): AxisType | undefined => (isAxisType(text) ? text : undefined));
-  if (from === undefined || to === undefined) return 'redistribute';
-  return redistribution(from, to, { expert: true }).op;
+  if (!isAxisType(src) || !isAxisType(dst)) return 'redistribute';
+  return redistribution(src, dst, { expert: true }).op;
 }

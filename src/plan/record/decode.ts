@@ -5,7 +5,9 @@ import { COLLECTIVE_KINDS } from '../../cost/collective-model.ts';
 import type { Model, Use } from '../model/model.ts';
 import { Routes } from './routes.ts';
 import { moved } from '../model/tables.ts';
-import type { Plan, PlanMemory, PlannedNode, PlannedOutput, PlannedRedistribution } from './types.ts';
+import { collectivesInside } from '../model/node-costs.ts';
+import type { NodeStrategies } from '../../strategy/nodes.ts';
+import type { Plan, PlanMemory, PlannedInside, PlannedNode, PlannedOutput, PlannedRedistribution } from './types.ts';
 
 /** What a choice means: the placements of every node and the redistributions between them. */
 export interface Decoded {
@@ -75,7 +77,9 @@ export function decode(model: Model, choice: Int32Array): Decoded {
       outputs: Array.from({ length: set.outputCount }, (_, k) => text(set.inputCount + k)),
       seconds: seconds.compute[s],
       ...(times !== 1 ? { times } : {}),
-      ...(seconds.internal[s] > 0 ? { internalSeconds: seconds.internal[s] } : {}),
+      ...(seconds.internal[s] > 0
+        ? { internalSeconds: seconds.internal[s], inside: insideOf(model, entry, s) }
+        : {}),
       redistributions,
     };
   });
@@ -108,6 +112,20 @@ export function decode(model: Model, choice: Int32Array): Decoded {
     outputs,
     memory: stateMemory(model, choice),
   };
+}
+
+/** The collectives inside a call, priced one by one. */
+export function insideOf({ space, collectives }: Model, entry: NodeStrategies, s: number): PlannedInside[] {
+  const { mesh } = space;
+  return collectivesInside(entry, s, space)
+    .filter(({ meshDim }) => mesh.sizes[meshDim] > 1)
+    .map(({ kind, meshDim, bytes, site }) => ({
+      kind,
+      meshDims: [mesh.names[meshDim]],
+      bytes,
+      seconds: collectives.seconds(kind, bytes, [meshDim]),
+      ...site,
+    }));
 }
 
 /** The redistributions of each use as the plan lists them. */

@@ -13,6 +13,13 @@ import { PLAN_VERSION, type Plan } from './types.ts';
 const seconds = z.number().nonnegative();
 const bytes = z.number().nonnegative();
 const collective = z.object({ kind: z.string(), meshDims: z.array(z.string()), bytes, seconds });
+const inside = collective.extend({
+  node: z.string().optional(),
+  from: z.string().optional(),
+  to: z.string().optional(),
+  type: z.string().optional(),
+  source: z.string().optional(),
+});
 const redistribution = z.object({
   input: z.int().nonnegative(),
   from: z.string(),
@@ -93,6 +100,7 @@ export const planSchema = z.object({
       seconds,
       times: z.number().nonnegative().optional(),
       internalSeconds: seconds.optional(),
+      inside: z.array(inside).optional(),
       redistributions: z.array(redistribution),
     }),
   ),

@@ -2,6 +2,7 @@
  * The types of the plan record: what `shard()` returns and `plan.json` contains.
  */
 import type { MemoryKind } from '../../cost/memory/timeline.ts';
+import type { CollectiveSite } from '../../ops/record/rule.ts';
 import type { PlanRequest } from '../request/request.ts';
 
 /**
@@ -19,6 +20,9 @@ export interface PlannedCollective {
   readonly bytes: number;
   readonly seconds: number;
 }
+
+/** A collective inside an operator; of a region of per-device code the call of its body, with the types that it takes to each other. */
+export type PlannedInside = PlannedCollective & Partial<CollectiveSite>;
 
 export interface PlannedRedistribution {
   /** Position of the tensor input. */
@@ -50,6 +54,8 @@ export interface PlannedNode {
   readonly times?: number;
   /** Collectives inside the operator's own rule, where it has any. */
   readonly internalSeconds?: number;
+  /** Those collectives in order, those of a loop in a region once for each trip. */
+  readonly inside?: readonly PlannedInside[];
   readonly redistributions: readonly PlannedRedistribution[];
 }
 

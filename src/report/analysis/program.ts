@@ -5,7 +5,7 @@
 
 import { nodeText } from '../../graph/text/write.ts';
 import type { Graph, Node } from '../../graph/types.ts';
-import type { Plan, PlannedNode, PlannedOutput, PlannedRedistribution } from '../../plan/record/types.ts';
+import type { Plan, PlannedInside, PlannedNode, PlannedOutput, PlannedRedistribution } from '../../plan/record/types.ts';
 import { bytesText, secondsText } from '../../units.ts';
 
 /**
@@ -29,6 +29,7 @@ export function nodeLines(node: Node, p: PlannedNode): string[] {
   return [
     ...p.redistributions.map((r) => redistributionLine(r, p.inputs.length)),
     `${nodeText(node)}  # ${placementText(p)}${time}`,
+    ...(p.inside ?? []).map((c) => insideLine(c, p.times)),
   ];
 }
 
@@ -39,6 +40,12 @@ export function outputLines(output: PlannedOutput): string[] {
   if (output.role === 'carry') return [...moves, `next %${output.of ?? '?'} = %${output.value}  # ${output.placement}`];
   return [...moves, `return %${output.value}  # ${output.placement}  ${role}`];
 }
+
+/** A collective inside an operator; of a region, the call that it is, with its types. */
+function insideLine({ kind, meshDims, bytes, seconds, node, from, to, type }: PlannedInside, times?: number): string {
+  const cost = `${kind}(${meshDims.join(',')}) ${bytesText(bytes)} ${secondsText(seconds)}${timesText(times)}`;
+  return node === undefined ? `    # inside: ${cost}` : `    # inside %${node}: ${from ?? '?'} -> ${to ?? '?'}  ${cost}  ${type ?? ''}`.trimEnd();
+} // prettier-ignore
 
 /** What makes two lines equal: everything but the names of values and the numbers of layers. */
 export function lineSignature(node: Node, planned: PlannedNode): string {

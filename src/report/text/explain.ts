@@ -33,6 +33,18 @@ export function explanationText(found: NodeExplanation, limit: number): string {
   ];
   const left = found.strategies.length - shown.length;
   if (left > 0) lines.push(`and ${left} more (--limit ${found.strategies.length} shows all)`);
+  const [chosen] = found.strategies.filter((c) => c.class === 'CHOSEN');
+  if (chosen !== undefined && chosen.inside.length > 0)
+    lines.push(
+      '',
+      'inside, as chosen:',
+      tableText(
+        chosen.inside.map(({ node, kind, meshDims, from, to, type, bytes, seconds }) => [
+          node === undefined ? '-' : `%${node}`, `${kind}(${meshDims.join(',')})`, from === undefined || to === undefined ? '' : `${from} -> ${to}`, type ?? '', bytesText(bytes), secondsText(seconds),
+        ]),
+        [4, 5],
+      ),
+    ); // prettier-ignore
   lines.push(
     '',
     'local: seconds more than the chosen strategy, everything around it fixed but the shared copies of its tensors',

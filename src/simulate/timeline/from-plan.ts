@@ -14,11 +14,9 @@ import { internalError, ShardwrightError } from '../../errors.ts';
 import { DTYPE_BYTES, type Graph, type Node } from '../../graph/types.ts';
 import { parseMesh, type DeviceMesh } from '../../mesh/devices/mesh.ts';
 import { ShardingSpace } from '../../mesh/sharding/space.ts';
-import { atSizes, bindCall, withOutputs } from '../../ops/record/context.ts';
-import { elements, type TensorMeta } from '../../ops/record/record.ts';
+import { elements } from '../../ops/record/record.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
 import { plannedProgram } from '../../plan/lower/lower.ts';
-import { rulesTaken } from '../../plan/lower/rules-taken.ts';
 import type { Plan, PlannedNode, PlannedRedistribution } from '../../plan/record/types.ts';
 import { dataflow, type Dataflow } from '../../strategy/dataflow.ts';
 import { COMPUTE, type Buffer, type Schedule, type Task } from './schedule.ts';
@@ -84,21 +82,24 @@ class Writer {
   private readonly held = new Map<number, readonly number[]>();
   private readonly copies = new Map<string, readonly number[]>();
   private repeated = 0;
+  /** The operators, those that regions and shared maps became among them. */
+  private readonly table: OperatorTable;
 
   constructor(
     graph: Graph,
     private readonly plan: SimulatedPlan,
-    private readonly table: OperatorTable,
+    table: OperatorTable,
     private readonly options: ScheduleOptions,
   ) {
     const { listed, opened } = plannedProgram(graph, plan, table);
     const { request } = plan;
+    this.table = opened?.table ?? table;
     this.listed = listed;
     this.space = new ShardingSpace(parseMesh(request.mesh), table.kinds);
     this.cluster = loadCluster(request.cluster);
     this.model = collectiveModel(request.cost, this.cluster, this.space.mesh);
     this.redistributor = new Redistributor(this.space, this.model);
-    this.flow = dataflow(listed, table, request.sharing, opened?.loops);
+    this.flow = dataflow(listed, this.table, request.sharing, opened?.loops);
     if ((options.streams ?? 'link') === 'link') this.streams.push('inside a host', 'between hosts');
   }
 
@@ -190,9 +191,14 @@ class Writer {
   private inside(node: Node, n: number, planned: PlannedNode, made: readonly number[]): void {
     const { flow } = this;
     let last = made;
-    for (const step of this.internalSteps(node, n, planned)) {
+    if (planned.inside === undefined)
+      throw new ShardwrightError('E_PLAN', `the plan gives seconds of collectives inside ${node.name} and does not list them`, {
+        node: node.name, hint: 'an earlier version made it; make the plan again',
+      }); // prettier-ignore
+    for (const { kind, bytes, meshDims, seconds } of planned.inside) {
+      const step: Step = { kind: kindOf(kind) ?? unknownKind(kind), bytes, meshDims: meshDims.map((name) => this.space.mesh.indexOf(name)) };
       const done = this.buffer(`${node.name} ${step.kind}`, 0, 'communication');
-      this.collective(node.name, step, this.model.seconds(step.kind, step.bytes, step.meshDims), planned.times ?? 1, last, [done], flow.phases[n], 'inside'); // prettier-ignore
+      this.collective(node.name, step, seconds, planned.times ?? 1, last, [done], flow.phases[n], 'inside'); // prettier-ignore
       last = [done];
     }
     if (last === made) return;
@@ -200,27 +206,6 @@ class Writer {
       const held = value < 0 ? undefined : this.held.get(value);
       if (held !== undefined) this.held.set(value, [...held, ...last]);
     }
-  }
-
-  private internalSteps(node: Node, n: number, planned: PlannedNode): Step[] {
-    const { flow, space } = this;
-    const record = this.table.get(node.target);
-    if (record === undefined) return [];
-    const results = Array.from(flow.results[n], (id): TensorMeta | null => (id < 0 ? null : flow.values[id].meta));
-    const meta = (name: string): TensorMeta => flow.values[flow.valueOf(name)].meta;
-    const call = withOutputs(bindCall(record, node.args, node.kwargs, meta), results);
-    const ids = (texts: readonly string[]): number[] => texts.map((text) => (text === '-' ? -1 : this.sharding(text)));
-    const [inputs, outputs] = [ids(planned.inputs), ids(planned.outputs)];
-    const local = (of: TensorMeta, id: number): TensorMeta =>
-      id < 0 ? of : { dtype: of.dtype, shape: space.localShape(id, of.shape) };
-    const here = atSizes(
-      call,
-      call.inputs.map((of, i) => local(of, inputs[i])),
-      results.map((of, k) => (of === null ? null : local(of, outputs[k]))),
-    );
-    return rulesTaken(space, record.shard(call), inputs, outputs).flatMap((rule, m) =>
-      (rule?.collectives ?? []).map(({ kind, bytes }) => ({ kind, bytes: bytes(here), meshDims: [m] })),
-    );
   }
 
   /** Takes a value through its redistributions for one use, and gives what the use must read. */
@@ -276,7 +261,7 @@ class Writer {
     const weight = reads.every((b) => this.buffers[b].weight);
     const text = `${name} to ${this.space.text(step.to)}`;
     const result = this.buffer(text, this.bytes(value, step.to), 'communication', { weight });
-    const kind = COLLECTIVE_KINDS.find((k) => k === step.kind);
+    const kind = kindOf(step.kind);
     if (times !== 1) this.repeated++;
     const local = (seconds: number, from: readonly number[]): void =>
       this.task({
@@ -406,4 +391,12 @@ class Writer {
 interface PlannedUse {
   readonly role: string;
   readonly moves: readonly PlannedRedistribution[];
+}
+
+function kindOf(word: string): CollectiveKind | undefined {
+  return COLLECTIVE_KINDS.find((kind) => kind === word);
+}
+
+function unknownKind(word: string): never {
+  throw internalError(`the plan lists a collective '${word}'`);
 }

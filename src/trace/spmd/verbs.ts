@@ -4,10 +4,9 @@
  * the whole value, which stays what it is. Source: the package spmd_types, and JAX's names for the same.
  */
 import { ShardwrightError, suggestion } from '../../errors.ts';
-import { primitive, type PrimitiveName } from '../../mesh/local-types/primitives.ts';
+import { primitive, verbBetween, type PrimitiveName } from '../../mesh/local-types/primitives.ts';
 import { axisType, typeSpec, type SpecWord, type TypeWord } from '../../local-spmd/words.ts';
 import { readTypeSpec } from '../../mesh/local-types/spec.ts';
-import { cutOf, type AxisType } from '../../mesh/local-types/types.ts';
 import { spmdTarget } from '../../ops/spmd/operators.ts';
 import { valueOf } from '../control/cond.ts';
 import { needRecorder, type Recorder, type TraceArg } from '../record/recorder.ts';
@@ -94,19 +93,7 @@ export function reinterpret(x: Tensor, axis: string, types: VerbTypes): Tensor {
 export function redistribute(x: Tensor, axis: string, types: VerbTypes): Tensor {
   const [src, dst] = [axisType(types.src), axisType(types.dst)];
   const { expert } = types;
-  const varying = (type: AxisType): boolean => type === 'V' || cutOf(type) !== undefined;
-  const equal = dst === 'R' || dst === 'I';
-  const op: PrimitiveName =
-    varying(src) && equal
-      ? 'all_gather'
-      : src === 'P' && equal
-        ? 'all_reduce'
-        : src === 'P' && varying(dst)
-          ? 'reduce_scatter'
-          : cutOf(src) !== undefined && cutOf(dst) !== undefined && src !== dst
-            ? 'all_to_all'
-            : 'convert';
-  return verb(op, x, axis, { src, dst, ...(expert === undefined ? {} : { expert }) });
+  return verb(verbBetween(src, dst), x, axis, { src, dst, ...(expert === undefined ? {} : { expert }) });
 }
 
 /** Sends pieces along an axis: member i to member `targets[i]`. */

@@ -8,6 +8,7 @@ import { EXIT, type CliIo } from '../../output/io.ts';
 import { loadModel, type LoadOptions } from '../../input/load.ts';
 import { operatorsWith } from '../../input/load-operators.ts';
 import { wholePlan } from '../../input/plan-folder.ts';
+import { bytesText, secondsText } from '../../../units.ts';
 
 export interface CheckCommandOptions extends LoadOptions {
   readonly mode: string;
@@ -35,8 +36,8 @@ function isPlan(path: string): boolean {
 async function ofPlan(path: string, options: CheckCommandOptions, mode: Mode): Promise<PlanCheckReport> {
   if (options.mesh !== undefined)
     throw new ShardwrightError('E_USAGE', '--mesh: a plan has its mesh', { hint: 'leave --mesh out' });
-  const { graph, plan } = wholePlan(path);
-  return checkPlannedModes(graph, plan, await operatorsWith(options.ops ?? []), mode);
+  const { program, plan } = wholePlan(path);
+  return checkPlannedModes(program, plan, await operatorsWith(options.ops ?? []), mode);
 }
 
 async function ofModel(path: string, options: CheckCommandOptions, mode: Mode): Promise<CheckReport> {
@@ -59,7 +60,8 @@ function jsonOf(report: CheckReport | PlanCheckReport): unknown {
 }
 
 function textOf(report: CheckReport | PlanCheckReport): string {
-  const { mode, eraseable, violations, localNotGlobal, implicit, assumed } = report;
+  const { mode, eraseable, violations, localNotGlobal, implicit, assumed, advice } = report;
+  const collectives = 'collectives' in report ? report.collectives : [];
   const lines = [
     `mode ${mode}: ${violations.length === 0 ? 'nothing is forbidden' : `${violations.length} ${violations.length === 1 ? 'violation' : 'violations'}`}`,
     `types can be stripped: ${eraseable ? 'yes' : 'no (strict mode finds violations)'}`,
@@ -68,6 +70,10 @@ function textOf(report: CheckReport | PlanCheckReport): string {
     ...localNotGlobal.flatMap(({ node, meshDim, local, global, fix }) => [`  %${node} on ${meshDim}: per device ${local}, on the whole ${global}`, `    ${fix}`]),
     ...(implicit.length === 0 ? [] : [`made by itself (${implicit.length}):`]),
     ...implicit.map(({ node, meshDim, value, kind, from, to }) => `  %${node}: ${kind} of ${value === undefined ? 'the result' : `%${value}`} on ${meshDim}, ${from} to ${to}`),
+    ...(collectives.length === 0 ? [] : [`collectives (${collectives.length}):`]),
+    ...collectives.map((c) => `  %${c.node}: ${c.kind}(${c.meshDims.join(',')}) ${bytesText(c.bytes)} ${secondsText(c.seconds)}${c.times === undefined ? '' : ` x${c.times}`}${c.value === undefined ? '' : ` of %${c.value}`}, ${c.from} to ${c.to}; ${c.why}${c.source === undefined ? '' : ` at ${c.source}`}`),
+    ...(advice.length === 0 ? [] : ['fewer collectives would do:']),
+    ...advice.map(({ nodes, meshDim, advice: text }) => `  ${nodes.map((name) => `%${name}`).join(', ')} on ${meshDim}: ${text}`),
     ...(assumed.length === 0 ? [] : [`no type is stated of ${assumed.slice(0, 8).join(', ')}${assumed.length > 8 ? `, and ${assumed.length - 8} more` : ''}: I`]),
   ]; // prettier-ignore
   return lines.join('\n');

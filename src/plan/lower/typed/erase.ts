@@ -111,7 +111,7 @@ class Eraser {
     this.manual = new Set(input.manual ?? []);
     const axes = typedAxes(mesh, (axis) => (this.manual.has(axis) ? 'manual' : 'strict'));
     const at = axes.map(({ name }) => mesh.indexOf(name));
-    this.typer = typeGraph(table, graph, axes, input.inputs.map((types) => at.map((m) => types[m])));
+    this.typer = typeGraph(table, graph, axes, input.inputs.map((types) => at.map((m) => types[m])), { pending: into !== undefined });
     const [broken] = this.typer.violations;
     if (broken !== undefined)
       throw new ShardwrightError('E_SPMD_TYPE', broken.message, { node: broken.node, hint: `insert ${broken.fix}` });

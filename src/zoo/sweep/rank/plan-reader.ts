@@ -1,11 +1,11 @@
 /** Takes the solved program of one data rank and gives seconds, saved bytes and parameters by pipeline unit. */
 
+import { collectivesInside } from '../../../plan/model/node-costs.ts';
 import { COLLECTIVE_KINDS } from '../../../cost/collective-model.ts';
 import { internalError } from '../../../errors.ts';
 import { DTYPE_BYTES } from '../../../graph/types.ts';
 import { isPartialCode, shardCode } from '../../../mesh/sharding/space.ts';
-import { atSizes } from '../../../ops/record/context.ts';
-import { elements, type TensorMeta } from '../../../ops/record/record.ts';
+import { elements } from '../../../ops/record/record.ts';
 import type { OperatorTable } from '../../../ops/record/table.ts';
 import type { Model, Use } from '../../../plan/model/model.ts';
 import type { Prepared } from '../../../plan/prepare.ts';
@@ -360,31 +360,10 @@ export class PlanReader {
     model.graph.nodes.forEach((_, n) => {
       const entry = model.strategies.nodes[n];
       if (entry?.call === undefined || entry.record === undefined) return;
-      const s = this.choice[model.nodeVariable[n]];
-      const dims = model.space.meshRank;
-      const { set } = entry;
-      for (let d = 0; d < dims; d++)
-        for (const use of set.rules[set.choice[s * dims + d]]?.collectives ?? [])
-          add(use.kind, use.bytes(this.localContext(n)), n);
+      for (const { kind, bytes } of collectivesInside(entry, this.choice[model.nodeVariable[n]], model.space))
+        add(kind, bytes, n);
     });
     return out;
-  }
-
-  /** The call of a node at its local sizes. */
-  private localContext(n: number): ReturnType<typeof atSizes> {
-    const { strategies, space, nodeVariable } = this.model;
-    const entry = strategies.nodes[n];
-    if (entry?.call === undefined) throw internalError('a node without a call has no collectives');
-    const { set, call } = entry;
-    const width = set.inputCount + set.outputCount;
-    const s = this.choice[nodeVariable[n]];
-    const at = (t: number, meta: TensorMeta): TensorMeta => {
-      const id = set.specs[s * width + t];
-      return id < 0 ? meta : { dtype: meta.dtype, shape: space.localShape(id, meta.shape) };
-    };
-    const inputs = call.inputs.map((meta, i) => at(i, meta));
-    const outputs = call.outputs.map((meta, k) => (meta === null ? null : at(set.inputCount + k, meta)));
-    return atSizes(call, inputs, outputs);
   }
 }
 

@@ -1,0 +1,175 @@
+/**
+ * What the body of a region of per-device code does on one device. In: the body, the cuts that it passes on, local sizes of its
+ * operands. Out: its FLOPs, bytes and collectives at those sizes, loops by their trips: an axis that is none of the region's own
+ * makes every value of the body smaller that is cut on it.
+ */
+import { DTYPE_BYTES, type Arg, type Graph, type Node } from '../../graph/types.ts';
+import { getOwn, isGraphRef, isList, isRef } from '../../graph/value.ts';
+import { isTuple, type Typed } from '../../local-spmd/typed.ts';
+import { cutOf, type AxisType } from '../../mesh/local-types/types.ts';
+import { typedText } from '../../mesh/local-types/types.ts';
+import { atSizes, tensorInputs } from '../../ops/record/context.ts';
+import { bind } from '../../ops/record/infer.ts';
+import type { TensorMeta, TypedContext } from '../../ops/record/record.ts';
+import type { CollectiveSite, InternalCollective } from '../../ops/record/rule.ts';
+import { spmdName } from '../../ops/spmd/operators.ts';
+import type { OperatorTable } from '../../ops/record/table.ts';
+import type { Typer } from '../../local-spmd/typer.ts';
+import { shapeOf } from '../sizes/dims.ts';
+
+/** A collective of the body, each trip of a loop its own. */
+export interface BodyCollective {
+  readonly kind: InternalCollective['kind'];
+  readonly axis: string;
+  readonly bytes: number;
+  readonly site: CollectiveSite;
+}
+
+export interface BodyCost {
+  readonly matrix: number;
+  readonly vector: number;
+  readonly bytes: number;
+  readonly collectives: readonly BodyCollective[];
+}
+
+/** How the body passes a cut on, on an axis that the typer has first. */
+export interface BodyCut {
+  readonly inputs: readonly AxisType[];
+  readonly typer: Typer;
+}
+
+/** A cut and into how many pieces. */
+interface Taken {
+  readonly cut: BodyCut;
+  readonly pieces: number;
+}
+
+export class BodyWork {
+  private readonly known = new Map<string, BodyCost>();
+  private readonly shapes: readonly (readonly number[])[];
+
+  /** @param typer of the body on the region's own axes, for what its values print as */
+  constructor(
+    private readonly body: Graph,
+    private readonly table: OperatorTable,
+    private readonly typer: Typer,
+    private readonly cuts: readonly BodyCut[],
+  ) {
+    this.shapes = body.nodes.flatMap(({ kind, type }) => (kind !== 'placeholder' ? [] : [type.kind === 'tensor' ? shapeOf(type) : []])); // prettier-ignore
+  }
+
+  /** The cost at the sizes of a call, whose operands may be cut on axes that are none of the region's. */
+  of(ctx: Pick<TypedContext, 'inputs'>): BodyCost {
+    return this.at(this.taken(ctx.inputs.map(({ shape }) => shape)));
+  }
+
+  at(taken: readonly Taken[]): BodyCost {
+    const key = taken.map(({ cut, pieces }) => `${this.cuts.indexOf(cut)}x${pieces}`).join();
+    let cost = this.known.get(key);
+    if (cost === undefined) this.known.set(key, (cost = this.count(this.body, '', 1, taken)));
+    return cost;
+  }
+
+  /** The cuts that make these sizes of the operands out of those of the body. */
+  private taken(local: readonly (readonly number[])[]): Taken[] {
+    const left = this.shapes.map((shape, i) => shape.map((size, d) => size / local[i][d]));
+    const found: Taken[] = [];
+    // Cuts of more operands first: a cut of one of them alone is what is left.
+    const width = ({ inputs }: BodyCut): number => inputs.filter((type) => type !== 'R').length;
+    for (const cut of [...this.cuts].sort((a, b) => width(b) - width(a))) {
+      const dims = cut.inputs.flatMap((type, i) => (cutOf(type) === undefined ? [] : [[i, cutOf(type)!] as const]));
+      const pieces = Math.min(...dims.map(([i, d]) => left[i][d]));
+      if (!(pieces > 1)) continue;
+      for (const [i, d] of dims) left[i][d] /= pieces;
+      found.push({ cut, pieces });
+    }
+    return found;
+  }
+
+  private count(body: Graph, prefix: string, times: number, taken: readonly Taken[]): BodyCost {
+    const types = new Map(body.nodes.map((n) => [n.name, n.type]));
+    const collectives: BodyCollective[] = [];
+    const sum = { matrix: 0, vector: 0, bytes: 0 };
+    const local = (name: string, meta: TensorMeta, item = 0): TensorMeta => ({
+      dtype: meta.dtype,
+      shape: meta.shape.map((size, d) => taken.reduce((n, { cut, pieces }) => (this.cutOn(cut, body, name, item) === `S(${d})` ? n / pieces : n), size)), // prettier-ignore
+    });
+    for (const node of body.nodes) {
+      if (node.kind !== 'call' || node.target === 'operator.getitem') continue;
+      const inner = (arg: Arg): void => {
+        if (isList(arg)) arg.forEach(inner);
+        else if (isGraphRef(arg)) {
+          const graph = getOwn(body.subgraphs, arg.name);
+          if (graph === undefined) return;
+          const made = this.count(graph, `${prefix}${arg.name}/`, times * tripsOf(node, types), taken);
+          sum.matrix += made.matrix;
+          sum.vector += made.vector;
+          sum.bytes += made.bytes;
+          collectives.push(...made.collectives);
+        }
+      };
+      node.args.forEach(inner);
+      const record = this.table.get(node.target);
+      const whole = bind(this.table, node, (name) => types.get(name) ?? { kind: 'none' });
+      if (record === undefined || whole === undefined) continue;
+      const names = tensorInputs(record, node.args, node.kwargs);
+      const call = atSizes(
+        whole,
+        whole.inputs.map((meta, i) => local(names[i], meta)),
+        whole.outputs.map((meta, k) => (meta === null ? null : local(node.name, meta, k))),
+      );
+      const { matrix, vector } = record.flops(call);
+      sum.matrix += matrix * times;
+      sum.vector += vector * times;
+      sum.bytes += record.bytes(call) * times;
+      const kind = COLLECTIVES[spmdName(node.target) ?? ''];
+      const [, axis, size] = node.args;
+      if (kind === undefined || typeof axis !== 'string' || size === 1) continue;
+      const moved = kind === 'all_gather' ? call.outputs[0] : call.inputs[0];
+      const bytes = (moved?.shape ?? []).reduce((n, d) => n * d, 1) * DTYPE_BYTES[moved?.dtype ?? 'f32'];
+      const site = this.siteOf(body, node, prefix);
+      for (let t = 0; t < times; t++) collectives.push({ kind, axis, bytes, site });
+    }
+    return { ...sum, collectives };
+  }
+
+  /** What a value of the body is on the axis of a cut. */
+  private cutOn({ typer }: BodyCut, body: Graph, name: string, item: number): string | undefined {
+    const typed: Typed | undefined = typer.types.get(body)?.get(name);
+    const own = typed !== undefined && isTuple(typed) ? typed.items[item] : typed;
+    return own === undefined || isTuple(own) ? undefined : own[0];
+  }
+
+  private siteOf(body: Graph, node: Node, prefix: string): CollectiveSite {
+    const [, , , src, dst] = node.args;
+    const word = (arg: Arg | undefined): string => (typeof arg === 'string' ? arg : 'V');
+    const typed = this.typer.types.get(body)?.get(node.name);
+    const { type, meta } = node;
+    const printed = typed === undefined || isTuple(typed) || type.kind !== 'tensor' ? '?' : typedText(type.dtype, shapeOf(type), this.typer.localType(typed)); // prettier-ignore
+    return {
+      node: `${prefix}${node.name}`,
+      from: word(src),
+      to: word(dst),
+      type: printed,
+      ...(meta.source === undefined ? {} : { source: meta.source }),
+    };
+  }
+}
+
+const COLLECTIVES: Readonly<Record<string, InternalCollective['kind']>> = {
+  all_reduce: 'all_reduce',
+  all_gather: 'all_gather',
+  reduce_scatter: 'reduce_scatter',
+  all_to_all: 'all_to_all',
+  permute: 'collective_permute',
+};
+
+function tripsOf({ target, args, kwargs }: Node, types: ReadonlyMap<string, Node['type']>): number {
+  if (target !== 'scan' && target !== 'map' && target !== 'map_impl') return 1;
+  const xs = args[target === 'scan' ? 2 : 1];
+  const first = xs !== undefined && isList(xs) ? xs[0] : undefined;
+  const type = first !== undefined && isRef(first) ? types.get(first.name) : undefined;
+  const [length] = type?.kind === 'tensor' ? type.shape : [getOwn(kwargs, 'length')];
+  return typeof length === 'number' ? length : 1;
+}
+
