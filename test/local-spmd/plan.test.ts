@@ -8,11 +8,19 @@ import { shard } from '../../src/plan/shard.ts';
 import { verify } from '../../src/simulate/verify.ts';
 import { localMap } from '../../src/trace/spmd/local-map.ts';
 import { allReduce, contract, convert, outPartial } from '../../src/trace/spmd/verbs.ts';
+import { annotatedProgram } from '../../src/report/analysis/program.ts';
+import { explainNode, reopen } from '../../src/plan/questions/explain.ts';
+import { explanationText } from '../../src/report/text/explain.ts';
+import { checkPlannedModes } from '../../src/plan/questions/spmd-check.ts';
+import { lower } from '../../src/plan/lower/lower.ts';
+import { plannedProgram } from '../../src/plan/record/planned.ts';
+import { simulate } from '../../src/simulate/timeline/simulate.ts';
 import { input, trace, type Tensor } from '../../src/trace/trace.ts';
+import { runErased } from './support/erased.ts';
 import { table } from './support/simulated.ts';
 
 /** A global program with one region that is per device over tp; dp keeps its global meaning. */
-const program = (): Graph =>
+const program = (rows = 16): Graph =>
   trace(
     (x, w1, w2) =>
       localMap(
@@ -22,7 +30,7 @@ const program = (): Graph =>
         },
         { axes: ['tp'], inSpecs: ['P(None)', 'P(None,"tp")', 'P("tp")'], outSpecs: { tp: 'I' } },
       )(x.relu(), w1, w2).mul(2),
-    [input([16, 8], 'f32'), input([8, 12], 'f32'), input([12, 8], 'f32')],
+    [input([rows, 8], 'f32'), input([8, 12], 'f32'), input([12, 8], 'f32')],
     { mesh: 'dp=2,tp=2' },
   ); // prettier-ignore
 
@@ -63,6 +71,65 @@ describe('a region of per-device code in a planned program', () => {
     expect(region?.outputs).toEqual(['S(0)R']);
     expect(verify(program(), plan, table).mismatches).toEqual([]);
   });
+
+  const WRT = ['arg0', 'arg1', 'arg2'];
+  const rowsOnDp = [{ node: 'arg0', spec: 'S(0)R' }];
+  const cases: [string, () => Graph, Partial<PlanRequest>][] = [
+    ['forward', program, {}],
+    ['forward, rows on dp', program, { pins: rowsOnDp }],
+    ['with its gradient', () => jointGraph(program(), { wrt: WRT }), {}],
+    ['with its gradient, rows on dp', () => jointGraph(program(), { wrt: WRT }), { pins: rowsOnDp }],
+    ['solved by propagation', () => jointGraph(program(), { wrt: WRT }), { pins: rowsOnDp, solver: 'propagate' }],
+  ];
+  test.each(cases)('LS-80 check lists what runs, in its order, with its bytes: %s', async (_name, made, more) => {
+    const graph = made();
+    const plan = await planned(graph, request(more));
+    const listed = checkPlannedModes(graph, plan, table, 'auto').collectives;
+    const { collectives: run } = runErased(lower(graph, plan, table));
+    expect(run.length).toBeGreaterThan(0);
+    expect(listed.map(({ kind, meshDims, bytes }) => [kind, meshDims.join(), bytes])).toEqual(
+      run.map(({ kind, meshDims, bytes }) => [kind, meshDims.map((m) => ['dp', 'tp'][m]).join(), bytes]),
+    );
+    for (const { why, seconds, from, to } of listed) {
+      expect(why).not.toBe('');
+      expect(seconds).toBeGreaterThan(0);
+      expect([from, to].every((text) => text !== '')).toBe(true);
+    }
+    const told = plan.nodes.flatMap(({ inside = [], internalSeconds = 0 }) => [inside.reduce((sum, c) => sum + c.seconds, 0) - internalSeconds]); // prettier-ignore
+    for (const difference of told) expect(Math.abs(difference)).toBeLessThan(1e-15);
+  });
+
+  test('a gradient whose rows are cut on dp leaves the region pending, and is reduced once for each weight', async () => {
+    const graph = jointGraph(program(2 ** 20), { wrt: WRT });
+    const plan = await planned(graph, request({ pins: rowsOnDp }));
+    const backward = plan.nodes.filter(({ target }) => target.startsWith('local_map')).at(-1);
+    expect(backward?.outputs).toEqual(['S(0)R', 'P(sum)S(1)', 'P(sum)S(0)']);
+    const { collectives } = checkPlannedModes(graph, plan, table, 'auto');
+    expect(collectives.map(({ kind, meshDims }) => `${kind} ${meshDims.join()}`).sort()).toEqual(['all_reduce dp', 'all_reduce dp', 'all_reduce tp', 'all_reduce tp']);
+  }); // prettier-ignore
+
+  test('a cut on an axis of the program makes the work and the collectives of the region smaller', async () => {
+    const graph = program(2 ** 20);
+    const plan = await planned(graph, request());
+    const { strategies } = explainNode(reopen(plan, graph, plan.request, table), 'local_map');
+    const [whole, cut] = ['RR, RS(1), RS(0) -> RR', 'S(0)R, RS(1), RS(0) -> S(0)R'].map((wanted) => strategies.find(({ spec }) => spec === wanted));
+    expect(whole?.inside.map(({ bytes }) => bytes)).toEqual([2 ** 20 * 8 * 4]);
+    expect(cut?.inside.map(({ bytes }) => bytes)).toEqual([2 ** 19 * 8 * 4]);
+    expect(cut?.computeSeconds).toBeLessThan(0.7 * (whole?.computeSeconds ?? 0));
+  });
+
+  test('report, explain and simulate show the collectives of the body, with prices and types', async () => {
+    const graph = program();
+    const plan = await planned(graph, request());
+    const { listed } = plannedProgram(graph, plan, table);
+    const [inside] = plan.nodes.flatMap((node) => node.inside ?? []);
+    expect(inside).toMatchObject({ node: 'all_reduce', kind: 'all_reduce', meshDims: ['tp'], from: 'P', to: 'I', type: 'f32[16,8]' });
+    expect(annotatedProgram(listed, plan)).toMatch(/# inside %all_reduce: P -> I {2}all_reduce\(tp\) \d+ B [\d.]+ µs {2}f32\[16,8\]/);
+    const explained = explanationText(explainNode(reopen(plan, graph, plan.request, table), 'local_map'), 5);
+    expect(explained).toMatch(/%all_reduce +all_reduce\(tp\) +P -> I +f32\[16,8\] +\d+ B +[\d.]+ µs/);
+    const { timeline } = simulate(graph, plan, table);
+    expect(timeline.communicationSeconds).toBeGreaterThanOrEqual(inside.seconds);
+  }); // prettier-ignore
 
   test('a plan on another size of the region’s axis is refused with the sizes', async () => {
     const refused = async (): Promise<string> => {

@@ -1,7 +1,8 @@
 /**
  * Derivative of a region of per-device code: a second region, on the same axes. In: a `local_map` call. Out: the call that also
  * returns what its backward region reads, and that region. What is saved leaves the first region and enters the second as what
- * it is on every axis: pieces (V) side by side on dim 0. Gradients enter and leave in the types that belong to the specs.
+ * it is on every axis: pieces (V) side by side on a new dim 0, so that their
+ * own dims stay free for other axes. Gradients enter and leave in the types that belong to the specs.
  */
 import { internalError } from '../../errors.ts';
 import { GraphBuilder } from '../../graph/build.ts';
@@ -36,8 +37,8 @@ export interface LocalMapPlan {
 interface Saved {
   readonly name: string;
   readonly spec: readonly AxisType[];
-  /** A number without dims takes one to lie beside the others. */
-  readonly scalar: boolean;
+  /** It varies, and takes a new dim 0 to lie beside the others. */
+  readonly stacked: boolean;
 }
 
 /** Undefined where nothing that the region returns depends on what is wanted. */
@@ -99,7 +100,7 @@ class RegionSplit {
     for (const node of backward) eachOperand(node, reach);
     for (const slot of this.slots) if (slot !== null) reach(slot);
     const saved = [...read].filter((name) => !this.inputs.includes(name)).map((name) => this.savedAs(name));
-    const first = this.forwardPart([...this.returned.map((value) => ({ value })), ...saved.map(({ name, scalar }) => ({ value: name, scalar }))]);
+    const first = this.forwardPart([...this.returned.map((value) => ({ value })), ...saved.map(({ name, stacked }) => ({ value: name, stacked }))]);
     const specs = [...this.call.outSpecs as readonly (readonly AxisType[])[], ...saved.map(({ spec }) => spec)];
     const checkedFirst = this.checked(first, specs);
     const forward = this.callOf(site.node, checkedFirst.body, `${this.call.body}_forward`, this.call.operands, this.call.inSpecs, specs);
@@ -124,11 +125,11 @@ class RegionSplit {
       const type = types.get(axis.name) ?? 'I';
       return type === 'V' ? 'S(0)' : type;
     });
-    return { name, spec, scalar: node.type.shape.length === 0 && spec.includes('S(0)') };
+    return { name, spec, stacked: this.call.axes.some(({ name: axis }) => types.get(axis) === 'V') };
   }
 
   /** The forward calls of the joint graph that these results need. */
-  private forwardPart(results: readonly { value: string | null; scalar?: boolean }[]): Graph {
+  private forwardPart(results: readonly { value: string | null; stacked?: boolean }[]): Graph {
     const builder = new GraphBuilder(this.body.name);
     const writer = new BodyWriter(builder);
     const names = new Map<string, Arg>();
@@ -137,9 +138,9 @@ class RegionSplit {
     for (const node of this.joint.nodes)
       if (node.kind !== 'placeholder' && needed.has(node.name) && !this.isBackward(node.name))
         names.set(node.name, writer.copy(node, this.joint, names, withoutPhase(node)));
-    results.forEach(({ value, scalar }, index) => {
+    results.forEach(({ value, stacked }, index) => {
       const now = value === null ? undefined : names.get(value);
-      builder.output({ value: now === undefined || !isRef(now) ? null : scalar === true ? oneDim(builder, now).name : now.name, role: 'output', index });
+      builder.output({ value: now === undefined || !isRef(now) ? null : stacked === true ? oneDimMore(builder, now).name : now.name, role: 'output', index });
     });
     return builder.build();
   } // prettier-ignore
@@ -197,11 +198,11 @@ class RegionSplit {
     const squeezed: [Saved, ValueRef][] = [];
     saved.forEach((value, i) => {
       const type = this.typeOf(value.name);
-      const local = value.scalar ? tensorType(type.dtype, [1]) : tensorType(type.dtype, type.shape);
+      const local = tensorType(type.dtype, value.stacked ? [1, ...type.shape] : type.shape);
       const at = this.returned.length + i;
       if (items[at]?.kind !== 'tensor') throw internalError(`${node.name} saves no tensor`);
       const entered = enter(value.name, local, calls.item(self, at), value.spec);
-      if (value.scalar) squeezed.push([value, entered]);
+      if (value.stacked) squeezed.push([value, entered]);
       else names.set(value.name, entered);
     });
     this.inputs.forEach((name, i) => {
@@ -216,8 +217,8 @@ class RegionSplit {
       names.set(tangent.name, enter(tangent.name, this.typeOf(tangent.name), operand, spec));
     }
     for (const [value, entered] of squeezed) {
-      const { dtype } = this.typeOf(value.name);
-      names.set(value.name, builder.call('aten.squeeze.dim', [entered, 0], tensorType(dtype, [])));
+      const { dtype, shape } = this.typeOf(value.name);
+      names.set(value.name, builder.call('aten.squeeze.dim', [entered, 0], tensorType(dtype, shape)));
     }
     const own = new Set(nodes.map(({ name }) => name));
     for (const each of this.joint.nodes)
@@ -258,8 +259,8 @@ function withoutPhase(node: Node): Node['meta'] {
   return meta;
 }
 
-function oneDim(builder: GraphBuilder, value: ValueRef): ValueRef {
+function oneDimMore(builder: GraphBuilder, value: ValueRef): ValueRef {
   const type = builder.typeOf(value);
   if (type.kind !== 'tensor') throw internalError(`${value.name} is saved and no tensor`);
-  return builder.call('aten.unsqueeze.default', [value, 0], tensorType(type.dtype, [1]));
+  return builder.call('aten.unsqueeze.default', [value, 0], tensorType(type.dtype, [1, ...type.shape]));
 }
