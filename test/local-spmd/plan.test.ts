@@ -112,7 +112,9 @@ describe('a region of per-device code in a planned program', () => {
     const graph = program(2 ** 20);
     const plan = await planned(graph, request());
     const { strategies } = explainNode(reopen(plan, graph, plan.request, table), 'local_map');
-    const [whole, cut] = ['RR, RS(1), RS(0) -> RR', 'S(0)R, RS(1), RS(0) -> S(0)R'].map((wanted) => strategies.find(({ spec }) => spec === wanted));
+    const [whole, cut] = ['RR, RS(1), RS(0) -> RR', 'S(0)R, RS(1), RS(0) -> S(0)R'].map((wanted) =>
+      strategies.find(({ spec }) => spec === wanted),
+    );
     expect(whole?.inside.map(({ bytes }) => bytes)).toEqual([2 ** 20 * 8 * 4]);
     expect(cut?.inside.map(({ bytes }) => bytes)).toEqual([2 ** 19 * 8 * 4]);
     expect(cut?.computeSeconds).toBeLessThan(0.7 * (whole?.computeSeconds ?? 0));

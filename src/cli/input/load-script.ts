@@ -43,7 +43,8 @@ export async function traceScript(path: string, table: OperatorTable, mesh?: str
   const traced = (on: Pick<TraceOptions, 'mesh'>): Promise<Graph> =>
     guarded(
       file,
-      () => captureAny(model as (...args: unknown[]) => unknown, module.inputs, { table, ...options, ...on, name }).graph,
+      () =>
+        captureAny(model as (...args: unknown[]) => unknown, module.inputs, { table, ...options, ...on, name }).graph,
     );
   if (mesh === undefined || mesh === options.mesh) return traced({});
   if (options.mesh === undefined) {
@@ -56,7 +57,8 @@ export async function traceScript(path: string, table: OperatorTable, mesh?: str
 
 /** Whether the mesh of the trace stands in the program: sizes of pieces, and of axes. */
 function isPerDevice({ nodes, subgraphs }: Graph): boolean {
-  const speaks = ({ target }: Graph['nodes'][number]): boolean => target === LOCAL_MAP || spmdName(target) !== undefined;
+  const speaks = ({ target }: Graph['nodes'][number]): boolean =>
+    target === LOCAL_MAP || spmdName(target) !== undefined;
   return nodes.some(speaks) || Object.values(subgraphs).some(isPerDevice);
 }
 

@@ -172,4 +172,3 @@ function tripsOf({ target, args, kwargs }: Node, types: ReadonlyMap<string, Node
   const [length] = type?.kind === 'tensor' ? type.shape : [getOwn(kwargs, 'length')];
   return typeof length === 'number' ? length : 1;
 }
-

@@ -77,9 +77,7 @@ export function decode(model: Model, choice: Int32Array): Decoded {
       outputs: Array.from({ length: set.outputCount }, (_, k) => text(set.inputCount + k)),
       seconds: seconds.compute[s],
       ...(times !== 1 ? { times } : {}),
-      ...(seconds.internal[s] > 0
-        ? { internalSeconds: seconds.internal[s], inside: insideOf(model, entry, s) }
-        : {}),
+      ...(seconds.internal[s] > 0 ? { internalSeconds: seconds.internal[s], inside: insideOf(model, entry, s) } : {}),
       redistributions,
     };
   });

@@ -5,7 +5,13 @@
 
 import { nodeText } from '../../graph/text/write.ts';
 import type { Graph, Node } from '../../graph/types.ts';
-import type { Plan, PlannedInside, PlannedNode, PlannedOutput, PlannedRedistribution } from '../../plan/record/types.ts';
+import type {
+  Plan,
+  PlannedInside,
+  PlannedNode,
+  PlannedOutput,
+  PlannedRedistribution,
+} from '../../plan/record/types.ts';
 import { bytesText, secondsText } from '../../units.ts';
 
 /**
