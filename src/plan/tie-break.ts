@@ -109,11 +109,9 @@ function equalParameters(model: Model, values: readonly Int32Array[]): (readonly
 
 /** Collectives inside of calls, of shared copies and of uses, as `Routes` makes them. */
 function collectives(model: Model, full: (variable: number, value: number) => number): Preference {
-  const { variables, copies, uses, strategies, flow, charges, redistributor, nodeSeconds } = model;
+  const { variables, edges, copies, uses, strategies, flow, charges, redistributor, nodeSeconds } = model;
   const moves = (value: number, from: number, to: number): number =>
     from === to ? 0 : (redistributor.plan(charges.typeOf(flow.values[value]), from, to)?.collectives ?? 0);
-  /** The first edges are those of the copies, one each, then those of the uses. */
-  const useOf = (edge: number): Model['uses'][number] | undefined => uses[edge - copies.length];
   return {
     value: (variable, value) => {
       const own = variables[variable];
@@ -127,9 +125,10 @@ function collectives(model: Model, full: (variable: number, value: number) => nu
       const copy = copies[own.copy];
       return copy.copy[a] < 0 ? 0 : moves(copy.value, copy.owned[a], copy.copy[a]);
     },
-    pair: (edge, first, second) => {
-      const use = useOf(edge);
-      if (use === undefined) return 0;
+    pair: (e, first, second) => {
+      const edge = edges[e];
+      if (edge.kind !== 'use') return 0;
+      const use = uses[edge.use];
       const wanted = use.demands.specs[use.demands.map[full(use.variable, second)]];
       const { node, result } = flow.values[use.value];
       if (use.copy < 0) {

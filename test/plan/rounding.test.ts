@@ -89,6 +89,7 @@ describe('units', () => {
   const one = (...seconds: number[]): TableBuilder => {
     const tables = new TableBuilder(charges);
     tables.addVariable(
+      { kind: 'node', node: 0 },
       seconds.length,
       tables.vector('v', () => Float64Array.from(seconds)),
     );

@@ -70,11 +70,11 @@ export class Transients {
     const tables = [...problem.tables];
     const known = new Map<string, number>();
     const table = Int32Array.from(edges.table);
-    model.uses.forEach((use, k) => {
+    model.edges.forEach((edge, e) => {
+      if (edge.kind !== 'use') return;
+      const use = model.uses[edge.use];
       const { type } = model.flow.values[use.value];
       if (this.full[type] <= asked) return;
-      // Edges stand in this order: one for each copy, one for each use.
-      const e = model.copies.length + k;
       const key = `${edges.table[e]}:${this.isInput(use.value)}`;
       let id = known.get(key);
       if (id === undefined) {

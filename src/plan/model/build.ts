@@ -5,7 +5,7 @@
 import { placeholdersByRoleName } from '../../graph/carried.ts';
 import { shareCopies } from './copies.ts';
 import type { BuildInput } from './input.ts';
-import type { CopyVariable, Model, NodeSeconds, Use, Variable } from './model.ts';
+import type { CopyVariable, Model, NodeSeconds, Use } from './model.ts';
 import { strategySeconds } from './node-costs.ts';
 import { memoryRows, parameterStates } from './state-memory.ts';
 import { chargedKey, repeated, TableBuilder } from './tables.ts';
@@ -15,7 +15,6 @@ import { collectUses, SpecColumns } from './uses.ts';
 export function buildModel(input: BuildInput): Model {
   const { graph, flow, strategies, space } = input;
   const tables = new TableBuilder(input.charges);
-  const variables: Variable[] = [];
   const nodeVariable = new Int32Array(graph.nodes.length).fill(-1);
   const seconds = new Map<number, NodeSeconds>();
   strategies.nodes.forEach((entry, node) => {
@@ -30,15 +29,14 @@ export function buildModel(input: BuildInput): Model {
         times,
       );
     });
-    nodeVariable[node] = tables.addVariable(entry.set.count, vector);
-    variables.push({ kind: 'node', node });
+    nodeVariable[node] = tables.addVariable({ kind: 'node', node }, entry.set.count, vector);
   });
   const columns = new SpecColumns(strategies, tables);
-  const uses = collectUses(input, columns, tables, variables, nodeVariable);
-  const copies = input.sharing ? shareCopies(input, uses, columns, tables, variables) : [];
+  const direct = collectUses(input, columns, tables, nodeVariable);
+  const { uses, copies } = input.sharing ? shareCopies(input, direct, columns, tables) : { uses: direct, copies: [] };
   connect(input, uses, copies, columns, tables, nodeVariable);
   tieParameters(input, columns, tables, nodeVariable);
-  const { problem, ...units } = tables.finish(input.ceilingSeconds);
+  const { problem, ...meaning } = tables.finish(input.ceilingSeconds);
   const states = parameterStates(input, nodeVariable);
   return {
     graph,
@@ -52,9 +50,8 @@ export function buildModel(input: BuildInput): Model {
     redistributor: input.charges.redistributor,
     collectives: input.collectives,
     problem: { ...problem, name: graph.name, rows: memoryRows(input, states, nodeVariable) },
-    ...units,
+    ...meaning,
     ...(input.ceilingSeconds === undefined ? {} : { ceilingSeconds: input.ceilingSeconds }),
-    variables,
     nodeVariable,
     uses,
     copies,
@@ -73,7 +70,7 @@ function connect(
   nodeVariable: Int32Array,
 ): void {
   const { flow, charges } = input;
-  const copyLists = copies.map((copy) => {
+  const copyLists = copies.map((copy, index) => {
     const { node, result } = flow.values[copy.value];
     const owned = columns.result(node, result);
     const key = `${tables.listId(copy.owned)}:${tables.listId(copy.copy)}`;
@@ -82,17 +79,18 @@ function connect(
       copy.owned.forEach((id, z) => (costs[owned.specs.indexOf(id) * copy.owned.length + z] = 0));
       return costs;
     });
-    tables.addEdge(nodeVariable[node], copy.variable, table, owned.mapId, -1);
+    tables.addEdge({ kind: 'copy', copy: index }, nodeVariable[node], copy.variable, table, owned.mapId, -1);
     return key;
   });
-  for (const use of uses) {
+  uses.forEach((use, k) => {
+    const edge = { kind: 'use', use: k } as const;
     const { node, result, type } = flow.values[use.value];
     const charged = charges.typeOf(flow.values[use.value]);
     if (use.copy < 0) {
       const owned = columns.result(node, result);
       const table = tables.redistribution(type, charged, owned, use.demands, use.times);
-      tables.addEdge(nodeVariable[node], use.variable, table, owned.mapId, use.demands.mapId);
-      continue;
+      tables.addEdge(edge, nodeVariable[node], use.variable, table, owned.mapId, use.demands.mapId);
+      return;
     }
     const copy = copies[use.copy];
     const wanted = use.demands.specs;
@@ -107,8 +105,8 @@ function connect(
       for (let i = 0; i < own.length; i++) own[i] = Math.min(own[i], shared[i]);
       return repeated(own, use.times);
     });
-    tables.addEdge(copy.variable, use.variable, table, -1, use.demands.mapId);
-  }
+    tables.addEdge(edge, copy.variable, use.variable, table, -1, use.demands.mapId);
+  });
 }
 
 /** Parameters that are one tensor are placed alike: a table that allows equal placements only. */
@@ -127,7 +125,7 @@ function tieParameters(input: BuildInput, columns: SpecColumns, tables: TableBui
         });
         return costs;
       });
-      tables.addEdge(nodeVariable[owner], nodeVariable[other], table, a.mapId, b.mapId);
+      tables.addEdge({ kind: 'tie' }, nodeVariable[owner], nodeVariable[other], table, a.mapId, b.mapId);
     }
   }
 }

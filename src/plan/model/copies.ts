@@ -4,18 +4,18 @@
 import type { ChargedType } from '../../cost/redistribution/charges.ts';
 import { runsOf } from '../../strategy/runs.ts';
 import type { BuildInput } from './input.ts';
-import type { CopyVariable, Use, Variable } from './model.ts';
+import type { CopyVariable, Model, Use } from './model.ts';
 import { chargedKey, repeated, type TableBuilder } from './tables.ts';
 import type { SpecColumns } from './uses.ts';
 
-/** Adds the copy variable of every value that has two or more uses in one phase of one body, and names it in those uses. */
+/** Adds the copy variable of every value that has two or more uses in one phase of one body; the uses out name their copy. */
 export function shareCopies(
   input: BuildInput,
   uses: readonly Use[],
   columns: SpecColumns,
   tables: TableBuilder,
-  variables: Variable[],
-): CopyVariable[] {
+): Pick<Model, 'uses' | 'copies'> {
+  const copyOf = new Map<Use, number>();
   const groups = new Map<string, Use[]>();
   for (const use of uses) {
     const key = `${use.value}:${use.phase}:${use.scope}`;
@@ -41,17 +41,14 @@ export function shareCopies(
     }
     if (domain === null) continue;
     const { cost } = domain;
-    const variable = tables.addVariable(
-      cost.length,
-      tables.vector(key, () => cost),
-    );
+    const copy = copies.length;
+    const vector = tables.vector(key, () => cost);
+    const variable = tables.addVariable({ kind: 'copy', copy }, cost.length, vector);
     tables.pairs(variable, domain.first, domain.second);
-    const index = copies.length;
     copies.push({ value, phase, variable, owned: domain.owned, copy: domain.copy });
-    variables.push({ kind: 'copy', copy: index });
-    for (const use of group) use.copy = index;
+    for (const use of group) copyOf.set(use, copy);
   }
-  return copies;
+  return { uses: uses.map((use) => ({ ...use, copy: copyOf.get(use) ?? -1 })), copies };
 }
 
 interface CopyDomain {

@@ -52,7 +52,9 @@ export interface Model {
   readonly roundingSeconds: number;
   /** Prices above it were forbidden; absent: none were. */
   readonly ceilingSeconds?: number;
+  /** What each variable and each edge of the problem stands for. */
   readonly variables: readonly Variable[];
+  readonly edges: readonly ModelEdge[];
   /** Variable of each node, -1 for a node that is another name of a value. */
   readonly nodeVariable: Int32Array;
   readonly uses: readonly Use[];
@@ -69,6 +71,12 @@ export type Variable =
   | { readonly kind: 'node'; readonly node: number }
   | { readonly kind: 'copy'; readonly copy: number }
   | { readonly kind: 'output'; readonly output: number; readonly specs: Int32Array };
+
+/** An edge from a producer to its copy, from a producer or a copy to a use, or between two names of one parameter. */
+export type ModelEdge =
+  | { readonly kind: 'copy'; readonly copy: number }
+  | { readonly kind: 'use'; readonly use: number }
+  | { readonly kind: 'tie' };
 
 /** One use of a value: who demands it, in which placement for each value of the demanding variable. */
 export interface Use {
@@ -87,8 +95,8 @@ export interface Use {
   readonly times: number;
   /** Distinct demanded shardings, and for each value of the variable the position of its demand. */
   readonly demands: SpecList;
-  /** Copy variable that serves this use, -1 where the value has none in this phase. */
-  copy: number;
+  /** Copy that serves this use, -1 where the value has none in this phase. */
+  readonly copy: number;
 }
 
 /** A list of distinct sharding ids with the map from a variable's values to positions in it. Shared by content. */

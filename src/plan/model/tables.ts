@@ -3,10 +3,9 @@
  */
 import type { ChargedType, RedistributionCharges } from '../../cost/redistribution/charges.ts';
 import { internalError, ShardwrightError } from '../../errors.ts';
-import type { Problem } from '../../solver/types.ts';
 import { DTYPE_BYTES } from '../../graph/types.ts';
 import type { TensorMeta } from '../../ops/record/record.ts';
-import type { SpecList } from './model.ts';
+import type { Model, ModelEdge, SpecList, Variable } from './model.ts';
 
 /**
  * The number side of the model while it is built: vectors, maps and cost tables in seconds, each stored once by meaning
@@ -21,6 +20,8 @@ export class TableBuilder {
   private readonly tables: { rows: number; columns: number; costs: Float64Array }[] = [];
   private readonly vectorIds = new Map<string, number>();
   private readonly vectors: Float64Array[] = [];
+  private readonly variables: Variable[] = [];
+  private readonly edges: ModelEdge[] = [];
   private readonly domains: number[] = [];
   private readonly unary: number[] = [];
   private readonly minPairs: { readonly first: number[]; readonly second: number[] } = { first: [], second: [] };
@@ -69,7 +70,9 @@ export class TableBuilder {
     return id;
   }
 
-  addVariable(size: number, vector: number): number {
+  /** Adds a variable and returns its number. */
+  addVariable(variable: Variable, size: number, vector: number): number {
+    this.variables.push(variable);
     this.domains.push(size);
     this.unary.push(vector);
     this.minPairs.first.push(-1);
@@ -103,7 +106,8 @@ export class TableBuilder {
     return id;
   }
 
-  addEdge(first: number, second: number, table: number, firstMap: number, secondMap: number): void {
+  addEdge(edge: ModelEdge, first: number, second: number, table: number, firstMap: number, secondMap: number): void {
+    this.edges.push(edge);
     this.first.push(first);
     this.second.push(second);
     this.edgeTable.push(table);
@@ -118,7 +122,7 @@ export class TableBuilder {
    * @param ceilingSeconds a price above it is forbidden
    * @throws E_LIMIT where prices are too far apart to be added
    */
-  finish(ceilingSeconds = Infinity): IntegerProblem {
+  finish(ceilingSeconds = Infinity): BuiltProblem {
     const vectors = this.vectors.map((costs) => spanOf(costs, ceilingSeconds));
     const tables = this.tables.map(({ costs }) => spanOf(costs, ceilingSeconds));
     let most = 0;
@@ -148,6 +152,8 @@ export class TableBuilder {
     for (const v of this.unary) roundingSeconds += vectorErrors[v];
     for (const t of this.edgeTable) roundingSeconds += tableErrors[t];
     return {
+      variables: this.variables,
+      edges: this.edges,
       unitsPerSecond,
       quantum,
       roundingSeconds,
@@ -170,15 +176,8 @@ export class TableBuilder {
   }
 }
 
-/** A problem in integer units, and how far a choice's units can be from its seconds. */
-export interface IntegerProblem {
-  readonly problem: Problem;
-  readonly unitsPerSecond: number;
-  /** Every cost is a multiple of so many units. */
-  readonly quantum: number;
-  /** No choice's seconds differ from its units by more. */
-  readonly roundingSeconds: number;
-}
+/** A problem in integer units, what its variables and edges stand for, and how far its units can be from seconds. */
+type BuiltProblem = Pick<Model, 'problem' | 'variables' | 'edges' | 'unitsPerSecond' | 'quantum' | 'roundingSeconds'>;
 
 /** Key of a tensor type whose redistributions are charged alike. */
 export function chargedKey(type: number, charged: ChargedType): string {

@@ -7,7 +7,7 @@ import { shardable } from '../../mesh/sharding/sharding.ts';
 import { runsOf } from '../../strategy/runs.ts';
 import type { StrategyTable } from '../../strategy/nodes.ts';
 import type { BuildInput } from './input.ts';
-import type { SpecList, Use, Variable } from './model.ts';
+import type { SpecList, Use } from './model.ts';
 import type { TableBuilder } from './tables.ts';
 
 /** The spec list of every (node content, slot), made once. */
@@ -44,12 +44,11 @@ export class SpecColumns {
 
 const OUTERMOST = { scope: 0, times: 1 } as const;
 
-/** Every use of a value: inputs of calls in node order, then what the program returns. */
+/** Every use of a value, without copies yet: inputs of calls in node order, then what the program returns. */
 export function collectUses(
   input: BuildInput,
   columns: SpecColumns,
   tables: TableBuilder,
-  variables: Variable[],
   nodeVariable: Int32Array,
 ): Use[] {
   const { graph, flow, space } = input;
@@ -105,11 +104,8 @@ export function collectUses(
         .filter((id) => runsOf(space, id) <= (input.mostRuns ?? Infinity))
         .filter((id) => shardable(space.get(id), space.mesh, meta.shape)),
     );
-    const variable = tables.addVariable(
-      specs.length,
-      tables.vector(`z${specs.length}`, () => new Float64Array(specs.length)),
-    );
-    variables.push({ kind: 'output', output: k, specs });
+    const vector = tables.vector(`z${specs.length}`, () => new Float64Array(specs.length));
+    const variable = tables.addVariable({ kind: 'output', output: k, specs }, specs.length, vector);
     uses.push({ value, variable, at, phase, ...OUTERMOST, demands: tables.specList(specs), copy: -1 });
   });
   for (const { value: name, carry } of input.opened?.carries ?? []) {

@@ -63,13 +63,14 @@ export function variableName(model: Model, variable: number): string {
   return `shared copy of ${valueName(model, model.copies[v.copy].value)}`;
 }
 
-/** What an edge stands for: a move from a producer to a use. Edges are one for each copy, one for each use, then ties. */
+/** What an edge stands for: the making of a shared copy, a move from a producer to a use, or a tie. */
 export function edgeName(model: Model, e: number): string {
-  const { copies, uses, problem } = model;
-  if (e < copies.length) return `shared copy of ${valueName(model, copies[e].value)}`;
-  if (e < copies.length + uses.length) {
-    const use = uses[e - copies.length];
-    return `move ${valueName(model, use.value)} -> ${consumerName(model, use.at)}`;
+  const { copies, uses, edges, problem } = model;
+  const edge = edges[e];
+  if (edge.kind === 'copy') return `shared copy of ${valueName(model, copies[edge.copy].value)}`;
+  if (edge.kind === 'use') {
+    const { value, at } = uses[edge.use];
+    return `move ${valueName(model, value)} -> ${consumerName(model, at)}`;
   }
   return `tie ${variableName(model, problem.edges.first[e])} = ${variableName(model, problem.edges.second[e])}`;
 }

@@ -132,7 +132,7 @@ interface Classes {
 }
 
 function hideable(model: Model): Classes {
-  const { graph, flow, copies, uses } = model;
+  const { graph, flow, copies, uses, edges } = model;
   const weight = new Uint8Array(flow.values.length);
   graph.nodes.forEach((node, n) => {
     const inputs = flow.inputs[n];
@@ -141,11 +141,11 @@ function hideable(model: Model): Classes {
   });
   const gatherEdges: number[] = [];
   const reductionEdges: number[] = [];
-  uses.forEach((use, k) => {
-    // Edges stand in the order of `Model`: one for each copy, then one for each use.
-    const edge = copies.length + k;
-    if (use.at.kind === 'input' && weight[use.value] === 1) gatherEdges.push(edge);
-    if (use.at.kind === 'output' && flow.outputs[use.at.output].output.role === 'grad') reductionEdges.push(edge);
+  edges.forEach((edge, e) => {
+    if (edge.kind !== 'use') return;
+    const { at, value } = uses[edge.use];
+    if (at.kind === 'input' && weight[value] === 1) gatherEdges.push(e);
+    if (at.kind === 'output' && flow.outputs[at.output].output.role === 'grad') reductionEdges.push(e);
   });
   const gatherVariables = copies.filter((copy) => weight[copy.value] === 1).map((copy) => copy.variable);
   return { gatherEdges, gatherVariables, reductionEdges };

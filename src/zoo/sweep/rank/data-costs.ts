@@ -87,21 +87,20 @@ function passesOf({ model }: Prepared, layers: number, table: OperatorTable): Ma
 
 /** Edges on which gradients leave the program, at their price per microbatch. */
 function gradientsOnceAStep({ model, compact: { problem } }: Prepared, microbatches: number, units: (seconds: number) => number): Pick<Problem, 'tables' | 'edges'> {
-  const { copies, uses, flow, unitsPerSecond } = model;
+  const { edges, uses, flow, unitsPerSecond } = model;
   const tables = [...problem.tables];
   const table = problem.edges.table.slice();
   const cheaper = new Map<number, number>();
-  uses.forEach((use, k) => {
-    if (use.at.kind !== 'output' || flow.outputs[use.at.output].output.role !== 'grad') return;
-    // Edges stand in the order of the model: one for each copy, then one for each use.
-    const edge = copies.length + k;
-    let id = cheaper.get(table[edge]);
+  edges.forEach((edge, e) => {
+    const at = edge.kind === 'use' ? uses[edge.use].at : undefined;
+    if (at?.kind !== 'output' || flow.outputs[at.output].output.role !== 'grad') return;
+    let id = cheaper.get(table[e]);
     if (id === undefined) {
-      const { rows, columns, costs } = tables[table[edge]];
+      const { rows, columns, costs } = tables[table[e]];
       const once = costs.map((c) => (c === Infinity ? c : units(c / unitsPerSecond / microbatches)));
-      cheaper.set(table[edge], (id = tables.push({ rows, columns, costs: once }) - 1));
+      cheaper.set(table[e], (id = tables.push({ rows, columns, costs: once }) - 1));
     }
-    table[edge] = id;
+    table[e] = id;
   });
   return { tables, edges: { ...problem.edges, table } };
 } // prettier-ignore
