@@ -18,7 +18,7 @@ import { memoryOf } from './memory/least-memory.ts';
 import { planMemoryTimeline } from './record/memory-timeline.ts';
 import { prepare, type Prepared } from './prepare.ts';
 import { activationsOf, type PlanRequest } from './request/request.ts';
-import { withRowAsCost } from './memory/restrict-remat.ts';
+import { rowAsCost } from '../solver/problem/recost.ts';
 import { KEPT_AS_MADE, RECOMPUTED_LIKE_FIRST } from './shard.ts';
 import { TIE_BREAK } from './tie-break.ts';
 import { choiceOfPlan } from './questions/transfer.ts';
@@ -161,8 +161,7 @@ function provenBound(prepared: Prepared, certificate: PlanCertificate | undefine
   const none: Certificate = { version: 1, problem: '', rows: [], steps: [], lists: [] };
   if (request.objective === 'parameter-memory' && certificate?.leastBytes !== undefined) {
     const [row] = problem.rows ?? [];
-    const least =
-      row === undefined ? 0 : replay(withRowAsCost(problem, row), certificate.leastBytes, 'the least memory');
+    const least = row === undefined ? 0 : replay(rowAsCost(problem, row), certificate.leastBytes, 'the least memory');
     if (Number.isFinite(least)) problem = withMemoryBound(problem, (leastBytes = least));
   }
   const given = certificate?.free;

@@ -4,15 +4,15 @@
  */
 import { solve, NoChoiceInTime } from '../../solver/solve.ts';
 import type { Certificate, Problem, Solution, SolveOptions } from '../../solver/types.ts';
-import type { KeptList } from '../../solver/problem/restrict.ts';
-import { withRowAsCost } from './restrict-remat.ts';
+import { rowAsCost } from '../../solver/problem/recost.ts';
+import type { AllowedValues } from '../../solver/problem/restrict.ts';
 
 /**
  * Sum over the memory row of the least bytes of each placement: no plan needs less.
  *
  * @param kept values that are left of each variable, undefined where all are
  */
-export function leastMemoryBound(problem: Problem, kept: readonly (KeptList | undefined)[] = []): number {
+export function leastMemoryBound(problem: Problem, kept: readonly (AllowedValues | undefined)[] = []): number {
   let total = 0;
   problem.rows?.[0]?.amounts.forEach((amounts, k) => {
     const values = kept[problem.rows?.[0]?.variables[k] ?? -1]?.values;
@@ -54,7 +54,7 @@ export async function provenLeastMemory(
   if (row === undefined) return { bytes: 0 };
   let least: Solution;
   try {
-    least = await solve(withRowAsCost(problem, row), { engine: 'exact', ...limits });
+    least = await solve(rowAsCost(problem, row), { engine: 'exact', ...limits });
   } catch (error) {
     if (error instanceof NoChoiceInTime) return 'open';
     throw error;

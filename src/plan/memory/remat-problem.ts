@@ -90,7 +90,6 @@ export function rematProblem(
     optionsOf[model.nodeVariable[n]] = list;
     nodeOf[model.nodeVariable[n]] = n;
   }
-  const full = fullValues(compact);
   const shared = sharedVariables(model, live, decisions, charge);
   const domains = problem.domains.map((size, v) => size * (optionsOf[v]?.length ?? 1));
 
@@ -208,7 +207,7 @@ export function rematProblem(
       bound: Math.floor(bound),
       variables: Int32Array.from(amounts, ({ variable }) => variable),
       amounts: amounts.map(({ variable, save, recompute, discard }) => {
-        const values = full(variable);
+        const values = compact.valuesOf(variable);
         const list = optionsOf[variable];
         if (list === undefined) return Float64Array.from(values, (s) => save[s]);
         const of = { save, recompute, discard };
@@ -236,13 +235,6 @@ function interned<T>(ids: Map<string, number>, store: T[], key: string, make: ()
     ids.set(key, id);
   }
   return id;
-}
-
-/** Values of the full problem by compact value, for any variable. */
-export function fullValues({ problem, expand }: CompactProblem): (variable: number) => Int32Array {
-  const most = problem.domains.reduce((a, b) => Math.max(a, b), 0);
-  const columns = Array.from({ length: most }, (_, a) => expand(problem.domains.map((size) => Math.min(a, size - 1))));
-  return (variable) => Int32Array.from({ length: problem.domains[variable] }, (_, a) => columns[a][variable]);
 }
 
 /** 1 for the variables of values, and of their copies, whose moves to recomputed nodes are not charged. */

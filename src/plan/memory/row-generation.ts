@@ -18,7 +18,8 @@ import { mayRecompute } from '../../passes/checkpoint/repeatable.ts';
 import { metaBytes } from '../../ops/record/record.ts';
 import { NoChoiceInTime, solve } from '../../solver/solve.ts';
 import type { LinearRow, Problem, Solution } from '../../solver/types.ts';
-import type { CompactProblem } from '../../solver/problem/restrict.ts';
+import { rowAsCost } from '../../solver/problem/recost.ts';
+import { compactProblem, restrictRows, type CompactProblem } from '../../solver/problem/restrict.ts';
 import { Deadline } from '../request/deadline.ts';
 import { PeakEvaluator, type FittingPlan } from './evaluate-choice.ts';
 import { decisionsOf, rematProblem, type RematDecisions, type RematProblem } from './remat-problem.ts';
@@ -27,7 +28,7 @@ import { liveBytesAt, type RematDecision, type LiveBytes } from './peak-rows.ts'
 import { HeuristicTightening } from './heuristic-tightening.ts';
 import type { Prepared } from '../prepare.ts';
 import { gapUnderMemory, isGapGiven } from '../request/request.ts';
-import { fixedStrategies, restrictRows, whole, withRowAsCost } from './restrict-remat.ts';
+import { fixedStrategies } from './restrict-remat.ts';
 import { Transients } from './transients.ts';
 import type { FirstStage, MemoryPlanResult, MemoryPlanOptions } from './types.ts';
 import { ASKED_EXTENSIONS, gapOnTheWay, WORK_GROWTH, workOn } from '../request/work-limits.ts';
@@ -195,7 +196,7 @@ class PeakMemoryPlanner {
 
   /** Placements and recomputation at once. */
   private async search(points: number[], first: number, start: Int32Array | undefined): Promise<Fitted | undefined> {
-    const restrict = ({ problem }: RematProblem): CompactProblem => whole(problem);
+    const restrict = ({ problem }: RematProblem): CompactProblem => compactProblem(problem, []);
     const found = await this.fit({ restrict, mayLimit: true }, points, start === undefined ? [] : [start]);
     // Long chains of recomputed nodes hold more than rows know. Anchors, saved checkpoints at every k-th narrow point of the
     // program, bound the chains. Denser anchors hold more themselves.
@@ -402,7 +403,7 @@ class PeakMemoryPlanner {
 
   /** The least amount of a row over all choices; Infinity when there is none. */
   private async leastOf(problem: Problem, row: LinearRow): Promise<number> {
-    const solution = await this.solve(withRowAsCost(problem, row), [], true);
+    const solution = await this.solve(rowAsCost(problem, row), [], true);
     if (solution === undefined) return 0;
     return solution.status === 'infeasible' ? Infinity : solution.bound;
   }

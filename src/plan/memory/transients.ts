@@ -10,8 +10,8 @@
  */
 import { DTYPE_BYTES } from '../../graph/types.ts';
 import { elements } from '../../ops/record/record.ts';
+import { allowOnly, Recosting } from '../../solver/problem/recost.ts';
 import type { CompactProblem } from '../../solver/problem/restrict.ts';
-import { fullValues } from './remat-problem.ts';
 import type { Liveness } from './liveness.ts';
 import type { CopyVariable, Model, Use } from '../model/model.ts';
 import { moved } from '../model/tables.ts';
@@ -48,14 +48,15 @@ export class Transients {
   heaviestNode(compact: CompactProblem): number {
     const { model } = this;
     const { problem } = compact;
-    const valuesOf = fullValues(compact);
     let [heaviest, most] = [-1, 0];
     model.graph.nodes.forEach((node, n) => {
       const v = model.nodeVariable[n];
       if (v < 0 || node.kind !== 'call' || this.live.view[n] === 1) return;
       const bytes = this.nodeBytes(n);
       const costs = problem.vectors[problem.unary[v]];
-      const least = valuesOf(v).reduce((a, s, at) => (costs[at] === Infinity ? a : Math.min(a, bytes[s])), Infinity);
+      const least = compact
+        .valuesOf(v)
+        .reduce((a, s, at) => (costs[at] === Infinity ? a : Math.min(a, bytes[s])), Infinity);
       if (least < Infinity && least > most) [heaviest, most] = [n, least];
     });
     return heaviest;
@@ -65,39 +66,20 @@ export class Transients {
   restrict(compact: CompactProblem, limits: TransientLimits): CompactProblem {
     const asked = Math.min(limits.transientBytes / 2, limits.copyBytes);
     const { model } = this;
-    const { problem } = compact;
-    const { edges } = problem;
-    const tables = [...problem.tables];
-    const known = new Map<string, number>();
-    const table = Int32Array.from(edges.table);
+    const recosting = new Recosting(compact.problem);
     model.edges.forEach((edge, e) => {
       if (edge.kind !== 'use') return;
       const use = model.uses[edge.use];
       const { type } = model.flow.values[use.value];
       if (this.full[type] <= asked) return;
-      const key = `${edges.table[e]}:${this.isInput(use.value)}`;
-      let id = known.get(key);
-      if (id === undefined) {
-        id = edges.table[e];
+      recosting.edge(e, Number(this.isInput(use.value)), (costs) => {
         const over = this.useOver(use, limits);
-        const old = problem.tables[id];
-        if (over.includes(1))
-          id = tables.push({ ...old, costs: old.costs.map((c, i) => (over[i] === 1 ? Infinity : c)) }) - 1;
-        known.set(key, id);
-      }
-      table[e] = id;
+        return allowOnly(costs, (i) => over[i] === 0);
+      });
     });
-    const limited = { ...compact, problem: { ...problem, tables, edges: { ...edges, table } } };
-    return this.withoutValues(limited, limits);
-  }
-
-  /** Values of copies and nodes that hold too much by themselves. */
-  private withoutValues(compact: CompactProblem, limits: TransientLimits): CompactProblem {
-    const { model } = this;
-    const { problem } = compact;
+    // Values of copies and nodes that hold too much by themselves.
     const { flow, nodeVariable } = model;
     const over = new Map<number, Uint8Array>();
-    const asked = Math.min(limits.transientBytes / 2, limits.copyBytes);
     for (const copy of model.copies)
       if (this.full[flow.values[copy.value].type] > asked) over.set(copy.variable, this.copyOver(copy, limits));
     model.graph.nodes.forEach((node, n) => {
@@ -105,22 +87,12 @@ export class Transients {
       const most = [...flow.inputs[n], ...flow.results[n]].reduce((sum, v) => sum + (v < 0 ? 0 : this.full[flow.values[v].type]), 0); // prettier-ignore
       if (most > limits.transientBytes) over.set(nodeVariable[n], this.nodeOver(n, limits.transientBytes));
     });
-    const vectors = [...problem.vectors];
-    const unary = Int32Array.from(problem.unary);
-    const known = new Map<string, number>();
-    const valuesOf = fullValues(compact);
     for (const [v, all] of over) {
       if (!all.includes(1)) continue;
-      const out = Uint8Array.from(valuesOf(v), (a) => all[a]);
-      const key = `${unary[v]}:${out.join('')}`;
-      let id = known.get(key);
-      if (id === undefined) {
-        id = vectors.push(vectors[unary[v]].map((c, a) => (out[a] === 1 ? Infinity : c))) - 1;
-        known.set(key, id);
-      }
-      unary[v] = id;
+      const out = Uint8Array.from(compact.valuesOf(v), (a) => all[a]);
+      recosting.variable(v, out.join(''), (costs) => costs.map((c, a) => (out[a] === 1 ? Infinity : c)));
     }
-    return { ...compact, problem: { ...problem, vectors, unary } };
+    return { ...compact, problem: recosting.problem };
   }
 
   /** Row-major over the values that the producer or the copy leaves, and the demands of the use. */

@@ -2,7 +2,8 @@
  * Restriction of a model. In: values that pins remove. Out: the domains that are left, and the compact problem on them.
  */
 import type { Problem } from '../../solver/types.ts';
-import { compactProblem, KeptLists, type CompactProblem, type KeptList } from '../../solver/problem/restrict.ts';
+import { allowOnly, Recosting } from '../../solver/problem/recost.ts';
+import { compactProblem, KeptLists, type AllowedValues, type CompactProblem } from '../../solver/problem/restrict.ts';
 import type { Model } from '../model/model.ts';
 
 /** No value of a variable was taken away. */
@@ -80,10 +81,10 @@ export class Restriction {
    * The values that are left, undefined where all are; equal lists are one. A copy variable also loses the pairs whose
    * owned placement its producer can no longer leave.
    */
-  kept(): (KeptList | undefined)[] {
+  kept(): (AllowedValues | undefined)[] {
     const lists = new KeptLists();
-    const byMask: (KeptList | undefined)[] = [];
-    const kept: (KeptList | undefined)[] = Array.from(this.allowed, (id) =>
+    const byMask: (AllowedValues | undefined)[] = [];
+    const kept: (AllowedValues | undefined)[] = Array.from(this.allowed, (id) =>
       id === ALL ? undefined : (byMask[id] ??= lists.ofMask(this.masks.get(id))),
     );
     for (const copy of this.model.copies) {
@@ -105,30 +106,20 @@ export class Restriction {
 
   /** The model's problem with the removed values left out: same variables, smaller domains. */
   compact(): CompactProblem {
-    const { problem } = this.model;
-    if (this.reasons.size === 0) return { problem, expand: (choice) => choice, contract: (choice) => choice };
-    return compactProblem(problem, this.kept());
+    return compactProblem(this.model.problem, this.reasons.size === 0 ? [] : this.kept());
   }
 
   /** The model's problem without the removed values: same variables and values, removed ones cost Infinity. */
   problem(): Problem {
     const { problem } = this.model;
     if (this.reasons.size === 0) return problem;
-    const unary = Int32Array.from(problem.unary);
-    const vectors = [...problem.vectors];
-    const shared = new Map<string, number>();
+    const recosting = new Recosting(problem);
     this.allowed.forEach((id, variable) => {
       if (id === ALL) return;
-      const key = `${unary[variable]}:${id}`;
-      let vector = shared.get(key);
-      if (vector === undefined) {
-        const mask = this.masks.get(id);
-        vector = vectors.push(vectors[unary[variable]].map((cost, a) => (mask[a] === 1 ? cost : Infinity))) - 1;
-        shared.set(key, vector);
-      }
-      unary[variable] = vector;
+      const mask = this.masks.get(id);
+      recosting.variable(variable, id, (costs) => allowOnly(costs, (a) => mask[a] === 1));
     });
-    return { ...problem, unary, vectors };
+    return recosting.problem;
   }
 }
 

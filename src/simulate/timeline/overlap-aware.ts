@@ -8,6 +8,7 @@ import { decode, stateMemory } from '../../plan/record/decode.ts';
 import type { Model } from '../../plan/model/model.ts';
 import { Deadline } from '../../plan/request/deadline.ts';
 import type { Prepared } from '../../plan/prepare.ts';
+import { Recosting } from '../../solver/problem/recost.ts';
 import { solve } from '../../solver/solve.ts';
 import type { Problem } from '../../solver/types.ts';
 import type { SimulatedPlan } from './from-plan.ts';
@@ -154,27 +155,12 @@ function hideable(model: Model): Classes {
 /** The same problem with part of some prices taken off; costs stay whole numbers. */
 function discounted(problem: Problem, classes: Classes, { gathers, reductions }: Shares): Problem {
   if (gathers === 0 && reductions === 0) return problem;
-  const tables = [...problem.tables];
-  const vectors = [...problem.vectors];
-  const table = problem.edges.table.slice();
-  const unary = problem.unary.slice();
+  const recosting = new Recosting(problem);
   const less = (costs: Float64Array, share: number): Float64Array => costs.map((c) => (c === Infinity ? c : Math.round(c * (1 - share)))); // prettier-ignore
-  const cheaper = <T>(store: T[], make: (of: T) => T): ((id: number) => number) => {
-    const known = new Map<number, number>();
-    return (id) => {
-      const found = known.get(id);
-      if (found !== undefined) return found;
-      known.set(id, store.length);
-      return store.push(make(store[id])) - 1;
-    };
-  };
-  const gatherTable = cheaper(tables, (t) => ({ ...t, costs: less(t.costs, gathers) }));
-  const reductionTable = cheaper(tables, (t) => ({ ...t, costs: less(t.costs, reductions) }));
-  const gatherVector = cheaper(vectors, (v) => less(v, gathers));
-  for (const e of classes.gatherEdges) table[e] = gatherTable(table[e]);
-  for (const e of classes.reductionEdges) table[e] = reductionTable(table[e]);
-  for (const v of classes.gatherVariables) unary[v] = gatherVector(unary[v]);
-  return { ...problem, tables, vectors, unary, edges: { ...problem.edges, table } };
+  for (const e of classes.gatherEdges) recosting.edge(e, 'gather', (costs) => less(costs, gathers));
+  for (const e of classes.reductionEdges) recosting.edge(e, 'reduction', (costs) => less(costs, reductions));
+  for (const v of classes.gatherVariables) recosting.variable(v, 'gather', (costs) => less(costs, gathers));
+  return recosting.problem;
 }
 
 /**

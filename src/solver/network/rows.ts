@@ -6,7 +6,7 @@
  */
 import type { Network, NetworkRow } from './network.ts';
 import { STEP } from './proof-log.ts';
-import type { Problem } from '../types.ts';
+import type { CertificateRow, LinearRow, Problem } from '../types.ts';
 
 /** Denominator of prices: 2^20 (the certificate's largest scale). */
 export const PRICE_BITS = 20n;
@@ -56,13 +56,9 @@ export function amountsAt(net: Network, at: Int32Array): number[] {
 }
 
 /** A row of the problem in neutral form. */
-export interface PlainRow {
-  readonly name: string;
+export interface PlainRow extends LinearRow {
   /** Where it comes from: a linear row of the problem, or the usage at one time. */
-  readonly source: { readonly row: number } | { readonly time: number };
-  readonly bound: number;
-  readonly variables: readonly number[];
-  readonly amounts: readonly Float64Array[];
+  readonly source: CertificateRow;
 }
 
 /**
@@ -70,13 +66,7 @@ export interface PlainRow {
  * subset of a neighbouring time's are dropped, and so are rows that even the largest amounts keep.
  */
 export function plainRows(problem: Problem): PlainRow[] {
-  const rows: PlainRow[] = (problem.rows ?? []).map((row, k) => ({
-    name: row.name,
-    source: { row: k },
-    bound: row.bound,
-    variables: [...row.variables],
-    amounts: row.amounts,
-  }));
+  const rows: PlainRow[] = (problem.rows ?? []).map((row, k) => ({ ...row, source: { row: k } }));
   const { usage } = problem;
   if (usage !== undefined)
     rows.push(
@@ -115,7 +105,7 @@ function timeRows(pieces: NonNullable<Problem['usage']>['pieces'], limit: number
       name: `memory at [${t},${next})`,
       source: { time: t },
       bound: limit,
-      variables: ids.map((id) => pieces[id].variable),
+      variables: Int32Array.from(ids, (id) => pieces[id].variable),
       amounts: ids.map((id) => pieces[id].amounts),
     });
   });

@@ -2,10 +2,12 @@
  * Conditioning. In: a problem some of whose variables have one value. Out: the problem on the other variables.
  */
 import type { Problem } from '../types.ts';
-import type { CompactProblem } from './restrict.ts';
 
 /** A problem without some variables of another. */
-export interface SmallerProblem extends CompactProblem {
+export interface SmallerProblem {
+  readonly problem: Problem;
+  /** Choice of the other problem for one of this. */
+  readonly expand: (choice: Int32Array) => Int32Array;
   /** Number of a variable in the other problem. */
   readonly variableOf: (variable: number) => number;
 }
@@ -20,7 +22,6 @@ export function withoutFixed(problem: Problem): SmallerProblem {
   const same: SmallerProblem = {
     problem,
     expand: (choice) => choice,
-    contract: (choice) => choice,
     variableOf: (v) => v,
   };
   const { domains, edges, tables, maps } = problem;
@@ -106,10 +107,6 @@ export function withoutFixed(problem: Problem): SmallerProblem {
       const out = new Int32Array(domains.length);
       kept.forEach((i, k) => (out[i] = choice[k]));
       return out;
-    },
-    contract: (choice) => {
-      const fits = choice.every((a, i) => name[i] >= 0 || a === 0);
-      return fits ? Int32Array.from(kept, (i) => choice[i]) : undefined;
     },
   };
 }

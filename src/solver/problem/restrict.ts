@@ -2,7 +2,7 @@
  * Restriction. In: a problem, allowed values. Out: the problem on those values, and the maps between the choices of
  * both.
  */
-import type { Problem } from '../types.ts';
+import type { LinearRow, Problem } from '../types.ts';
 
 /** A problem on fewer values, and the way between its choices and those of the full one. */
 export interface CompactProblem {
@@ -11,24 +11,26 @@ export interface CompactProblem {
   readonly expand: (choice: Int32Array) => Int32Array;
   /** The other way; undefined when the choice takes a value that was left out. */
   readonly contract: (choice: Int32Array) => Int32Array | undefined;
+  /** Value of the full problem for each value of a variable. */
+  readonly valuesOf: (variable: number) => Int32Array;
 }
 
-/** Values of a variable that are left, shared by content. */
-export interface KeptList {
+/** Allowed values of a variable; equal lists have equal ids. */
+export interface AllowedValues {
   readonly id: number;
   readonly values: Int32Array;
 }
 
 export class KeptLists {
-  private readonly byKey = new Map<string, KeptList>();
+  private readonly byKey = new Map<string, AllowedValues>();
   private readonly objects = new Map<Int32Array, number>();
 
-  ofMask(mask: Uint8Array): KeptList {
+  ofMask(mask: Uint8Array): AllowedValues {
     const text = Buffer.from(mask.buffer, mask.byteOffset, mask.length).toString('latin1');
     return this.of(text, () => Int32Array.from(mask.keys()).filter((a) => mask[a] === 1));
   }
 
-  of(key: string, make: () => Int32Array): KeptList {
+  of(key: string, make: () => Int32Array): AllowedValues {
     let list = this.byKey.get(key);
     if (list === undefined) {
       list = { id: this.byKey.size, values: make() };
@@ -48,12 +50,24 @@ export class KeptLists {
   }
 }
 
-/** Leaves values out: domains, unary vectors and the maps into the tables shrink; the tables stay. */
-export function compactProblem(problem: Problem, kept: readonly (KeptList | undefined)[]): CompactProblem {
+/** Rows of a problem on the values that a restriction of it leaves. */
+export function restrictRows(rows: readonly LinearRow[], { valuesOf }: Pick<CompactProblem, 'valuesOf'>): LinearRow[] {
+  return rows.map((row) => ({
+    ...row,
+    amounts: row.amounts.map((amounts, k) => Float64Array.from(valuesOf(row.variables[k]), (a) => amounts[a])),
+  }));
+}
+
+/** Leaves values out: domains, unary vectors and the maps into the tables shrink; the tables stay. No list: all stays. */
+export function compactProblem(problem: Problem, kept: readonly (AllowedValues | undefined)[]): CompactProblem {
+  const all = Int32Array.from({ length: problem.domains.reduce((a, b) => Math.max(a, b), 0) }, (_, a) => a);
+  const valuesOf = (v: number): Int32Array => kept[v]?.values ?? all.subarray(0, problem.domains[v]);
+  if (kept.every((list) => list === undefined))
+    return { problem, expand: (choice) => choice, contract: (choice) => choice, valuesOf };
   const domains = problem.domains.map((size, v) => kept[v]?.values.length ?? size);
   const vectors = [...problem.vectors];
   const maps = [...problem.maps];
-  const shared = <T>(store: T[]): ((id: number, list: KeptList, make: () => T) => number) => {
+  const shared = <T>(store: T[]): ((id: number, list: AllowedValues, make: () => T) => number) => {
     const known = new Map<number, number>();
     return (id, list, make) => {
       const key = (id + 1) * 2 ** 24 + list.id;
@@ -84,13 +98,6 @@ export function compactProblem(problem: Problem, kept: readonly (KeptList | unde
       const list = kept[v];
       return list === undefined || id < 0 ? id : mapOf(id, list, () => list.values.map((a) => problem.maps[id][a]));
     });
-  const rows = problem.rows?.map((row) => ({
-    ...row,
-    amounts: row.amounts.map((amounts, k) => {
-      const list = kept[row.variables[k]];
-      return list === undefined ? amounts : Float64Array.from(list.values, (a) => amounts[a]);
-    }),
-  }));
   return {
     problem: {
       ...problem,
@@ -106,12 +113,13 @@ export function compactProblem(problem: Problem, kept: readonly (KeptList | unde
       ...(minPairs === undefined
         ? {}
         : { minPairs: { first: minPairsLeft(minPairs.first), second: minPairsLeft(minPairs.second) } }),
-      ...(rows !== undefined ? { rows } : {}),
+      ...(problem.rows === undefined ? {} : { rows: restrictRows(problem.rows, { valuesOf }) }),
     },
     expand: (choice) => choice.map((a, v) => kept[v]?.values[a] ?? a),
     contract: (choice) => {
       const out = choice.map((a, v) => kept[v]?.values.indexOf(a) ?? a);
       return out.includes(-1) ? undefined : out;
     },
+    valuesOf,
   };
 }

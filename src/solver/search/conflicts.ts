@@ -3,6 +3,7 @@
  * each other's way, how much of a row any choice needs, and whether there is a choice at all.
  */
 import { plainRows, type PlainRow } from '../network/rows.ts';
+import { rowAsCost, withoutCosts } from '../problem/recost.ts';
 import type { Problem, Solution, SolveOptions } from '../types.ts';
 
 /** The engine, handed in so that this file does not import the file that imports it. */
@@ -17,39 +18,6 @@ export interface Explanation {
 
 const FORBIDDEN = 1e18;
 
-/** Costs replaced by `costs` (zeros where absent), forbidden entries kept, rows replaced. */
-function variant(problem: Problem, rows: readonly PlainRow[], costs?: readonly Float64Array[]): Problem {
-  const vectors = Array.from(problem.domains, (size, i) => {
-    const own = problem.vectors[problem.unary[i]];
-    return Float64Array.from({ length: size }, (_, a) => (own[a] < FORBIDDEN ? (costs?.[i][a] ?? 0) : Infinity));
-  });
-  return {
-    domains: problem.domains,
-    unary: Int32Array.from(problem.domains.keys()),
-    vectors,
-    edges: problem.edges,
-    maps: problem.maps,
-    tables: problem.tables.map((t) => ({
-      rows: t.rows,
-      columns: t.columns,
-      costs: t.costs.map((c) => (c < FORBIDDEN ? 0 : Infinity)),
-    })),
-    rows: rows.map((r) => ({
-      name: r.name,
-      variables: Int32Array.from(r.variables),
-      amounts: r.amounts,
-      bound: r.bound,
-    })),
-  };
-}
-
-/** Amount of the row per value of every variable. */
-function amountsOf(problem: Problem, row: PlainRow): Float64Array[] {
-  const out = Array.from(problem.domains, (size) => new Float64Array(size));
-  row.variables.forEach((v, k) => row.amounts[k].forEach((u, a) => (out[v][a] += u)));
-  return out;
-}
-
 /** The choice with the least amount of a row among all that no forbidden entry rules out; undefined when there is none. */
 export function leastAmount(
   problem: Problem,
@@ -57,7 +25,7 @@ export function leastAmount(
   solver: Solver,
   options: SolveOptions = {},
 ): Solution | undefined {
-  const solution = solver(variant(problem, [], amountsOf(problem, row)), options);
+  const solution = solver(rowAsCost(problem, row), options);
   return solution.status === 'infeasible' ? undefined : solution;
 }
 
@@ -73,13 +41,14 @@ export function anyChoice(problem: Problem, seconds: number, solver: Solver): In
     if (least === undefined || least.objective <= rows[0].bound) return least?.choice;
     return least.status === 'optimal' ? undefined : 'open';
   }
-  const solution = solver(variant(problem, rows), limit);
+  const solution = solver(withoutCosts(problem, rows), limit);
   return solution.status === 'infeasible' ? undefined : solution.choice;
 }
 
 /** Explains why a problem has no choice. `problem` must be infeasible. */
 export function explain(problem: Problem, solver: Solver): Explanation {
-  const admits = (rows: readonly PlainRow[]): boolean => solver(variant(problem, rows), {}).status !== 'infeasible';
+  const admits = (rows: readonly PlainRow[]): boolean =>
+    solver(withoutCosts(problem, rows), {}).status !== 'infeasible';
   if (!admits([])) {
     const empty = emptyVariable(problem);
     return empty === undefined

@@ -1,6 +1,7 @@
 /**
  * Ties: among all choices of least cost, the lexicographically smallest in the caller's order of variables.
  */
+import { allowOnly, Recosting } from '../problem/recost.ts';
 import type { Solver } from './conflicts.ts';
 import type { Problem, SolveOptions } from '../types.ts';
 
@@ -16,19 +17,16 @@ export function smallestOptimum(
   options: SolveOptions,
 ): Int32Array | undefined {
   let choice: Int32Array = optimum.slice();
-  const vectors: Float64Array[] = Array.from(problem.unary, (u) => problem.vectors[u].slice());
-  const fixed: Problem = { ...problem, vectors, unary: Int32Array.from(vectors.keys()) };
   for (let i = 0; i < choice.length; i++) {
     while (choice[i] > 0) {
-      const whole = vectors[i];
-      vectors[i] = whole.map((c, a) => (a < choice[i] ? c : Infinity));
-      const { status, ...lower } = solver(fixed, { ...options, starts: [] });
-      vectors[i] = whole;
+      const fixed = new Recosting(problem);
+      for (let v = 0; v < i; v++) fixed.variable(v, choice[v], (costs) => allowOnly(costs, (a) => a === choice[v]));
+      fixed.variable(i, `<${choice[i]}`, (costs) => allowOnly(costs, (a) => a < choice[i]));
+      const { status, ...lower } = solver(fixed.problem, { ...options, starts: [] });
       if (status === 'feasible') return undefined;
       if (status === 'infeasible' || lower.objective > objective) break;
       choice = lower.choice;
     }
-    vectors[i] = vectors[i].map((c, a) => (a === choice[i] ? c : Infinity));
   }
   return choice;
 }

@@ -7,15 +7,10 @@ import { solveUncertified } from './tight-relaxation.ts';
 import type { Fold } from '../fold/fold.ts';
 import type { PreparedProblem } from './prepared.ts';
 import { Network } from '../network/network.ts';
+import type { AllowedValues } from '../problem/restrict.ts';
 import { PairMap } from '../store/pair-map.ts';
 import type { Pool, Table } from '../store/pool.ts';
 import { type Workspace, makeWorkspace } from './workspace.ts';
-
-/** Allowed values of a variable; equal lists have equal ids. */
-export interface AllowedValues {
-  readonly id: number;
-  readonly values: Int32Array;
-}
 
 /** Solves restrictions of one prepared problem; slices and memos are shared by all of them. */
 export class RestrictedSolver {

@@ -2,7 +2,8 @@
 import { describe, expect, it } from 'vitest';
 import { PreparedProblem } from '../../../src/solver/search/prepared.ts';
 import { solveNow } from '../../../src/solver/solve.ts';
-import { type AllowedValues, RestrictedSolver } from '../../../src/solver/search/restricted.ts';
+import type { AllowedValues } from '../../../src/solver/problem/restrict.ts';
+import { RestrictedSolver } from '../../../src/solver/search/restricted.ts';
 import { eliminatePlainly, layered } from '../layered.ts';
 import { build, costOf, exhaust, mulberry32, type PlainProblem, randomProblem } from '../support.ts';
 

@@ -182,14 +182,14 @@ function rowOf(problem: Problem, source: CertificateRow): PlainRow {
   if ('row' in source) {
     const row = problem.rows?.[source.row];
     if (row === undefined) throw new Error(`internal: there is no row ${source.row}`);
-    return { name: row.name, source, bound: row.bound, variables: [...row.variables], amounts: row.amounts };
+    return { ...row, source };
   }
   const pieces = (problem.usage?.pieces ?? []).filter((p) => p.lo <= source.time && source.time < p.hi);
   return {
     name: `memory at ${source.time}`,
     source,
     bound: problem.usage?.limit ?? Infinity,
-    variables: pieces.map((p) => p.variable),
+    variables: Int32Array.from(pieces, (p) => p.variable),
     amounts: pieces.map((p) => p.amounts),
   };
 }

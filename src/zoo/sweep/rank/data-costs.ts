@@ -5,7 +5,9 @@ import { internalError } from '../../../errors.ts';
 import { DTYPE_BYTES } from '../../../graph/types.ts';
 import { shardCode } from '../../../mesh/sharding/space.ts';
 import type { OperatorTable } from '../../../ops/record/table.ts';
+import type { Model } from '../../../plan/model/model.ts';
 import type { Prepared } from '../../../plan/prepare.ts';
+import { Recosting } from '../../../solver/problem/recost.ts';
 import type { Problem } from '../../../solver/types.ts';
 import type { CoreParameter } from '../model/types.ts';
 import { GroupMaker } from './data-groups.ts';
@@ -27,10 +29,8 @@ export function withDataRanks(prepared: Prepared, data: DataRanks, layers: numbe
   const units = (seconds: number): number => Math.round((seconds * unitsPerSecond) / quantum) * quantum;
   const groups = new GroupMaker(preset, cluster).groups(data.sizes, data.context);
   const used = passesOf(prepared, layers, table);
-  const vectors = [...problem.vectors];
-  const unary = problem.unary.slice();
   // Equal layers keep equal vectors, so that solving one of them solves all.
-  const known = new Map<string, number>();
+  const recosting = new Recosting(problem);
   for (const [n, state] of model.stateBytes) {
     const entry = strategies.nodes[n];
     if (entry === null || graph.nodes[n].meta.role !== 'parameter') continue;
@@ -55,14 +55,10 @@ export function withDataRanks(prepared: Prepared, data: DataRanks, layers: numbe
       };
       return units(perMicrobatch(parameter, data, groups));
     });
-    const v = nodeVariable[n];
-    const key = `${unary[v]} ${extra.join()}`;
-    let id = known.get(key);
-    if (id === undefined) known.set(key, (id = vectors.push(vectors[unary[v]].map((c, s) => c + extra[s])) - 1));
-    unary[v] = id;
+    recosting.variable(nodeVariable[n], extra.join(), (costs) => costs.map((c, s) => c + extra[s]));
   }
-  const { tables, edges } = gradientsOnceAStep(prepared, data.microbatches, units);
-  return { ...problem, vectors, unary, tables, edges, rows: [] };
+  gradientsOnceAStep(model, recosting, data.microbatches, units);
+  return { ...recosting.problem, rows: [] };
 } // prettier-ignore
 
 function perMicrobatch(p: CoreParameter, { mode, once, microbatches, visible }: DataRanks, groups: DataGroups): number {
@@ -85,22 +81,11 @@ function passesOf({ model }: Prepared, layers: number, table: OperatorTable): Ma
   return out;
 }
 
-/** Edges on which gradients leave the program, at their price per microbatch. */
-function gradientsOnceAStep({ model, compact: { problem } }: Prepared, microbatches: number, units: (seconds: number) => number): Pick<Problem, 'tables' | 'edges'> {
-  const { edges, uses, flow, unitsPerSecond } = model;
-  const tables = [...problem.tables];
-  const table = problem.edges.table.slice();
-  const cheaper = new Map<number, number>();
+/** Edges on which gradients leave the program are charged at their price per microbatch. */
+function gradientsOnceAStep({ edges, uses, flow, unitsPerSecond }: Model, recosting: Recosting, microbatches: number, units: (seconds: number) => number): void {
   edges.forEach((edge, e) => {
     const at = edge.kind === 'use' ? uses[edge.use].at : undefined;
     if (at?.kind !== 'output' || flow.outputs[at.output].output.role !== 'grad') return;
-    let id = cheaper.get(table[e]);
-    if (id === undefined) {
-      const { rows, columns, costs } = tables[table[e]];
-      const once = costs.map((c) => (c === Infinity ? c : units(c / unitsPerSecond / microbatches)));
-      cheaper.set(table[e], (id = tables.push({ rows, columns, costs: once }) - 1));
-    }
-    table[e] = id;
+    recosting.edge(e, 'once', (costs) => costs.map((c) => (c === Infinity ? c : units(c / unitsPerSecond / microbatches))));
   });
-  return { tables, edges: { ...problem.edges, table } };
 } // prettier-ignore
