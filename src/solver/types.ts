@@ -10,7 +10,8 @@
  *   subject to sum of the pieces that live at t <= limit                          (time rows: usage at every time)
  *              sum_i amount_ri(x_i) <= bound_r                                    (linear rows)
  *
- * Costs are integers (the caller scales once); Infinity is the only token for "forbidden" and no arithmetic is done on it.
+ * Costs are integers below 2^53 (the caller scales once); Infinity is the only token for "forbidden". Doors decide what it is:
+ * `ProblemBuilder` refuses other numbers, the reader of the contest's files turns their 10^18 into it.
  */
 
 /**

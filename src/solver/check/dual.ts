@@ -42,7 +42,6 @@ export interface DualVerdict {
   readonly bound: bigint;
 }
 
-const FORBIDDEN = 1e18;
 const PRICE_BITS = 40n;
 const SAFE = 2 ** 52;
 
@@ -78,9 +77,9 @@ class Grouping {
     this.#followers = Array.from(domains, (_, i) => [i]);
     this.value = Array.from(domains, (size, i) => {
       const costs = problem.vectors[problem.unary[i]];
-      return Int32Array.from(Array.from({ length: size }, (_, a) => a).filter((a) => costs[a] < FORBIDDEN));
+      return Int32Array.from(Array.from({ length: size }, (_, a) => a).filter((a) => costs[a] < Infinity));
     });
-    const holes = tables.map((t) => t.costs.some((c) => c >= FORBIDDEN));
+    const holes = tables.map((t) => t.costs.some((c) => c === Infinity));
     this.#strict = Array.from(edges.first.keys()).filter((e) => holes[edges.table[e]]);
     this.#prune();
   }
@@ -118,7 +117,7 @@ class Grouping {
       let only = -1;
       for (let b = 0; b < columns.length; b++) {
         const c = forward ? cell(this.problem, e, rows[a], columns[b]) : cell(this.problem, e, columns[b], rows[a]);
-        if (c >= FORBIDDEN) continue;
+        if (c === Infinity) continue;
         if (only >= 0) return undefined;
         only = b;
       }
@@ -137,14 +136,14 @@ class Grouping {
         const [u, v] = [first[e], second[e]];
         const [rows, columns] = [this.value[u], this.value[v]];
         if (this.leader[u] === this.leader[v]) {
-          if (this.#keep(u, (a) => cell(this.problem, e, rows[a], columns[a]) < FORBIDDEN)) again = true;
+          if (this.#keep(u, (a) => cell(this.problem, e, rows[a], columns[a]) < Infinity)) again = true;
           continue;
         }
         const used = new Uint8Array(columns.length);
         const live = new Uint8Array(rows.length);
         for (let a = 0; a < rows.length; a++) {
           for (let b = 0; b < columns.length; b++) {
-            if (cell(this.problem, e, rows[a], columns[b]) >= FORBIDDEN) continue;
+            if (cell(this.problem, e, rows[a], columns[b]) === Infinity) continue;
             live[a] = 1;
             used[b] = 1;
           }
@@ -298,7 +297,7 @@ function pairTables(
       for (let b = 0; b < columns.length; b++) {
         const at = swap ? b * rows.length + a : a * columns.length + b;
         const c = cell(problem, e, rows[a], columns[b]);
-        cells[at] = c >= FORBIDDEN || cells[at] === Infinity ? Infinity : exact(cells[at] + c);
+        cells[at] = c === Infinity || cells[at] === Infinity ? Infinity : exact(cells[at] + c);
       }
     }
   }

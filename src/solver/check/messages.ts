@@ -6,7 +6,6 @@
 import { exactSum, Refused } from './store.ts';
 import type { Problem } from '../types.ts';
 
-const FORBIDDEN = 1e18;
 /** Most distinct lists, so that three names fit one number. */
 const MOST_NAMES = 65_536;
 const LARGEST_MESSAGE = 2 ** 50;
@@ -58,7 +57,7 @@ export function boundByMessages(
 }
 
 function clean(costs: Float64Array): Float64Array {
-  return costs.map((c) => (c >= FORBIDDEN ? Infinity : c + 0));
+  return costs.map((c) => c + 0);
 }
 
 /** The lists of the certificate as vectors, and their largest entries by class of an edge's map. */
@@ -182,8 +181,7 @@ class Rests {
     const { columns, costs } = tables[edges.table[e]];
     const row = edges.firstMap[e] < 0 ? a : maps[edges.firstMap[e]][a];
     const column = edges.secondMap[e] < 0 ? b : maps[edges.secondMap[e]][b];
-    const c = costs[row * columns + column];
-    return c >= FORBIDDEN ? Infinity : c;
+    return costs[row * columns + column];
   }
 }
 
@@ -220,7 +218,7 @@ function leastRest(costs: Float64Array, columns: number, x: Float64Array, y: Flo
   let least = Infinity;
   for (let r = 0; r < x.length; r++) {
     for (let c = 0, p = r * columns; c < y.length; c++, p++) {
-      if (costs[p] >= FORBIDDEN || x[r] === -Infinity || y[c] === -Infinity) continue;
+      if (costs[p] === Infinity || x[r] === -Infinity || y[c] === -Infinity) continue;
       const rest = costs[p] - x[r] - y[c];
       if (rest < least) least = rest;
     }
@@ -281,8 +279,8 @@ function diagonal(problem: Problem, e: number): Float64Array {
   const { domains, edges, tables, maps } = problem;
   const { columns, costs } = tables[edges.table[e]];
   const at = (map: number, a: number): number => (map < 0 ? a : maps[map][a]);
-  return Float64Array.from({ length: domains[edges.first[e]] }, (_, a) => {
-    const c = costs[at(edges.firstMap[e], a) * columns + at(edges.secondMap[e], a)];
-    return c >= FORBIDDEN ? Infinity : c;
-  });
+  return Float64Array.from(
+    { length: domains[edges.first[e]] },
+    (_, a) => costs[at(edges.firstMap[e], a) * columns + at(edges.secondMap[e], a)],
+  );
 }

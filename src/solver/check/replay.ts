@@ -11,8 +11,6 @@ import { leastUnderRows } from './pareto.ts';
 import { type Grid, Refused, Store } from './store.ts';
 import type { Certificate, CertificateRow, Problem } from '../types.ts';
 
-const FORBIDDEN = 1e18;
-
 /**
  * The lower bound that the certificate proves for the problem, or undefined when it proves that there is no choice at all.
  * Throws `Refused` when a step does not hold.
@@ -189,7 +187,7 @@ function skip(reader: Reader, code: number): void {
 const ARGUMENT_COUNTS = [0, 3, 2, 1, 2, 1, 5, 1, 3, 1, 0, 2, 1, 0, 0];
 
 function clean(costs: Float64Array): Float64Array {
-  return costs.map((c) => (c >= FORBIDDEN ? Infinity : c + 0));
+  return costs.map((c) => c + 0);
 }
 
 /** The problem in the checker's words. */

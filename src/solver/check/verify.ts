@@ -31,8 +31,6 @@ export interface Evaluation {
   readonly rows: readonly { readonly name: string; readonly amount: bigint; readonly bound: number }[];
 }
 
-const FORBIDDEN = 1e18;
-
 /** Evaluates a choice against the whole problem. */
 export function evaluate(problem: Problem, choice: ArrayLike<number>): Evaluation {
   const n = problem.domains.length;
@@ -51,14 +49,14 @@ export function evaluate(problem: Problem, choice: ArrayLike<number>): Evaluatio
   let unaryCost = BigInt(problem.constant ?? 0);
   for (let i = 0; i < n; i++) {
     const c = problem.vectors[problem.unary[i]][choice[i]];
-    if (c >= FORBIDDEN) violations.push({ code: 'forbidden-node', variable: i, value: choice[i] });
+    if (c === Infinity) violations.push({ code: 'forbidden-node', variable: i, value: choice[i] });
     else unaryCost += BigInt(c);
   }
   let edgeCost = 0n;
   const { first, second } = problem.edges;
   for (let e = 0; e < first.length; e++) {
     const c = edgeCell(problem, e, choice[first[e]], choice[second[e]]);
-    if (c >= FORBIDDEN) violations.push({ code: 'forbidden-edge', edge: e, first: first[e], second: second[e] });
+    if (c === Infinity) violations.push({ code: 'forbidden-edge', edge: e, first: first[e], second: second[e] });
     else edgeCost += BigInt(c);
   }
   const rows = (problem.rows ?? []).map((row) => {
@@ -66,14 +64,14 @@ export function evaluate(problem: Problem, choice: ArrayLike<number>): Evaluatio
     row.variables.forEach((v, k) => {
       amount += BigInt(row.amounts[k][choice[v]]);
     });
-    if (Number(amount) > row.bound || (row.bound < 1e18 && amount > BigInt(Math.floor(row.bound)))) {
+    if (Number(amount) > row.bound || (row.bound < Infinity && amount > BigInt(Math.floor(row.bound)))) {
       violations.push({ code: 'row', row: row.name, amount, bound: row.bound });
     }
     return { name: row.name, amount, bound: row.bound };
   });
   const { peak, peakTime } = peakUsage(problem, choice);
   const limit = problem.usage?.limit;
-  if (limit !== undefined && limit < 1e18 && peak > BigInt(Math.floor(limit))) {
+  if (limit !== undefined && limit < Infinity && peak > BigInt(Math.floor(limit))) {
     violations.push({ code: 'memory', time: peakTime, amount: peak, limit });
   }
   return { violations, cost: unaryCost + edgeCost, unaryCost, edgeCost, peak, peakTime, rows };
@@ -169,7 +167,7 @@ function commonDivisor(problem: Problem): bigint {
   for (const costs of lists) {
     for (let k = 0; k < costs.length && divisor !== 1; k++) {
       let rest = Math.abs(costs[k]);
-      if (rest >= FORBIDDEN || rest === 0) continue;
+      if (rest === Infinity || rest === 0) continue;
       while (rest !== 0) [divisor, rest] = [rest, divisor % rest];
     }
   }

@@ -8,8 +8,6 @@ import { JSLP, secondOpinion } from './jslp.ts';
 import { leastUseChoice } from './least-use.ts';
 import { consult, requireFit, type Backend } from './verdict.ts';
 
-const FORBIDDEN = 1e18;
-
 /** Our engine gets this much work for a start and a bound, and of a time limit at most this many seconds and this share. */
 const OWN_WORK = 2e7;
 const OWN_SECONDS = 2;
@@ -112,7 +110,7 @@ function gapOf(objective: number, bound: number): number {
 
 /** The bound that needs no engine: the constant, every least unary cost and every least cell; Infinity when one has none. */
 export function leastTotal(problem: Problem): number {
-  const least = (costs: Float64Array): number => costs.reduce((a, b) => (b < FORBIDDEN ? Math.min(a, b) : a), Infinity);
+  const least = (costs: Float64Array): number => costs.reduce((a, b) => Math.min(a, b), Infinity);
   const vectors = problem.vectors.map(least);
   const tables = problem.tables.map((t) => least(t.costs));
   let total = problem.constant ?? 0;

@@ -18,15 +18,7 @@
  *
  * Nothing here is shared with the room's own engine, so that a second opinion on this program is one.
  */
-import {
-  classOf,
-  FORBIDDEN,
-  type FlowEdge,
-  forBindingTimes,
-  type Outline,
-  outline,
-  type ProgramSize,
-} from './outline.ts';
+import { classOf, type FlowEdge, forBindingTimes, type Outline, outline, type ProgramSize } from './outline.ts';
 import type { LinearProgram } from './linear-program.ts';
 import type { Problem } from '../types.ts';
 
@@ -251,7 +243,7 @@ function addFlow(writer: Writer, { edge, rowUsed, columnUsed }: FlowEdge): void 
     if (usedRow === 0) return;
     columnUsed.forEach((usedColumn, q) => {
       const w = costs[p * width + q];
-      if (usedColumn === 0 || !(w < FORBIDDEN)) return;
+      if (usedColumn === 0 || w === Infinity) return;
       const y = writer.addPair(edge, p, q, w);
       byRow[p].push(y);
       byColumn[q].push(y);
@@ -292,7 +284,7 @@ function addLinearRow(
     });
   }
   for (const s of [...sums.keys()].sort((a, b) => a - b)) writer.entry(s, sums.get(s) ?? 0);
-  writer.endRow(name, -Infinity, bound >= FORBIDDEN ? Infinity : bound);
+  writer.endRow(name, -Infinity, bound);
 }
 
 /** One row per maximal time of the usage over time. */

@@ -2,8 +2,6 @@
 import { evaluate } from '../check/verify.ts';
 import type { Problem } from '../types.ts';
 
-const FORBIDDEN = 1e18;
-
 /**
  * The choice of least use (amounts relative to their bounds, summed over rows and pieces; ties by cost, then by value), or
  * undefined when the checker refuses it. With one row and no forbidden cells it is feasible whenever anything is.
@@ -23,7 +21,7 @@ export function leastUseChoice(problem: Problem): Int32Array | undefined {
     const costs = vectors[unary[i]];
     let best = -1;
     for (let a = 0; a < domains[i]; a++) {
-      if (!(costs[a] < FORBIDDEN)) continue;
+      if (costs[a] === Infinity) continue;
       const better = best < 0 || use[i][a] < use[i][best] || (use[i][a] === use[i][best] && costs[a] < costs[best]);
       if (better) best = a;
     }

@@ -14,9 +14,6 @@ export interface ProgramSize {
   readonly bindingRows: number;
 }
 
-/** Costs from here on are forbidden. */
-export const FORBIDDEN = 1e18;
-
 /** What a table is once rows and columns without a finite cell are set aside. */
 interface TableShape {
   readonly rowDead: Uint8Array;
@@ -52,7 +49,7 @@ function shapeOf(table: Problem['tables'][number]): TableShape {
   const columnDead = new Uint8Array(columns).fill(1);
   for (let p = 0; p < rows; p++) {
     for (let q = 0; q < columns; q++) {
-      if (costs[p * columns + q] < FORBIDDEN) rowDead[p] = columnDead[q] = 0;
+      if (costs[p * columns + q] < Infinity) rowDead[p] = columnDead[q] = 0;
     }
   }
   const p0 = rowDead.indexOf(0);
@@ -68,7 +65,7 @@ function shapeOf(table: Problem['tables'][number]): TableShape {
       if (rowDead[p] === 1 || columnDead[q] === 1) continue;
       const w = costs[p * columns + q];
       // Compared as two sums: differences of finite integers below 2^52 are exact.
-      if (!(w < FORBIDDEN) || w - row[p] !== column[q]) return { rowDead, columnDead };
+      if (w === Infinity || w - row[p] !== column[q]) return { rowDead, columnDead };
     }
   }
   return { rowDead, columnDead, parts: { row, column } };
@@ -84,8 +81,8 @@ export function outline(problem: Problem): Outline {
   for (let i = 0; i < n; i++) {
     const vector = problem.vectors[problem.unary[i]];
     for (let a = 0; a < domains[i]; a++) {
-      alive[offset[i] + a] = vector[a] < FORBIDDEN ? 1 : 0;
-      cost[offset[i] + a] = vector[a] < FORBIDDEN ? vector[a] : 0;
+      alive[offset[i] + a] = vector[a] < Infinity ? 1 : 0;
+      cost[offset[i] + a] = vector[a] < Infinity ? vector[a] : 0;
     }
   }
   const shapes: (TableShape | undefined)[] = problem.tables.map(() => undefined);
@@ -97,7 +94,7 @@ export function outline(problem: Problem): Outline {
       for (let a = 0; a < domains[i]; a++) {
         const p = classOf(problem, edges.firstMap[e], a);
         const w = table.costs[p * table.columns + classOf(problem, edges.secondMap[e], a)];
-        if (w < FORBIDDEN) cost[offset[i] + a] += w;
+        if (w < Infinity) cost[offset[i] + a] += w;
         else alive[offset[i] + a] = 0;
       }
       continue;
@@ -131,7 +128,7 @@ export function outline(problem: Problem): Outline {
     let cells = 0;
     for (let p = 0; p < height; p++) {
       if (rowUsed[p] === 0) continue;
-      for (let q = 0; q < width; q++) if (columnUsed[q] === 1 && costs[p * width + q] < FORBIDDEN) cells++;
+      for (let q = 0; q < width; q++) if (columnUsed[q] === 1 && costs[p * width + q] < Infinity) cells++;
     }
     columns += cells;
     nonzeros += 2 * cells + living[edges.first[e]] + living[edges.second[e]];

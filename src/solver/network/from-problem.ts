@@ -6,20 +6,10 @@ import { sweepPlaces } from './sweep-order.ts';
 import type { Pool } from '../store/pool.ts';
 import type { Problem } from '../types.ts';
 
-/** Any input of at least this size is "forbidden" (the benchmark's convention). */
-export const FORBIDDEN = 1e18;
-
-/** The costs with everything beyond `FORBIDDEN` made Infinity and -0 made 0; the given array where it is so already. */
+/** The costs with -0 made 0, which content hashes tell apart; the given array where there is none. */
 function clean(costs: Float64Array): Float64Array {
-  return isClean(costs) ? costs : costs.map((x) => (x >= FORBIDDEN ? Infinity : x + 0));
-}
-
-function isClean(costs: Float64Array): boolean {
-  for (let k = 0; k < costs.length; k++) {
-    const c = costs[k];
-    if (c >= FORBIDDEN ? c !== Infinity : c === 0 && Object.is(c, -0)) return false;
-  }
-  return true;
+  for (let k = 0; k < costs.length; k++) if (costs[k] === 0 && Object.is(costs[k], -0)) return costs.map((c) => c + 0);
+  return costs;
 }
 
 /** Largest power of two, up to 2^30, that divides every cost of a problem. */
@@ -35,7 +25,7 @@ function commonPower(costs: Float64Array, quantum: number): number {
   let parts = 1 / quantum;
   for (let k = 0; k < costs.length; k++) {
     const c = costs[k];
-    if (c < FORBIDDEN) while (Math.floor(c * parts) !== c * parts) parts *= 2;
+    if (c < Infinity) while (Math.floor(c * parts) !== c * parts) parts *= 2;
     if (parts >= 1) return 1;
   }
   return 1 / parts;

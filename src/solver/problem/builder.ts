@@ -181,7 +181,7 @@ export function validateProblem(problem: Problem): void {
   if (unary.length !== n) fail(`${n} domains but ${unary.length} unary ids`);
   const checkCosts = (v: Float64Array, what: string): void => {
     for (let i = 0; i < v.length; i++) {
-      if (v[i] !== Infinity && !(Number.isSafeInteger(v[i]) || v[i] >= 1e18)) {
+      if (v[i] !== Infinity && !Number.isSafeInteger(v[i])) {
         fail(`${what} holds ${v[i]} at ${i}; costs are integers below 2^53 or Infinity`);
       }
     }

@@ -1,7 +1,6 @@
 /**
  * The cost function. In: a problem without its rows. Out: a function from full choices to costs.
  */
-import { FORBIDDEN } from '../network/from-problem.ts';
 import type { Problem } from '../types.ts';
 
 /** The cost of full choices of a problem, without rows; Infinity for a forbidden one. Exact while sums stay below 2^53. */
@@ -11,7 +10,7 @@ export function costFunction(problem: Problem): (choice: ArrayLike<number>) => n
     let sum = problem.constant ?? 0;
     for (let i = 0; i < domains.length; i++) {
       const c = vectors[unary[i]][choice[i]];
-      if (!(c < FORBIDDEN)) return Infinity;
+      if (!(c < Infinity)) return Infinity;
       sum += c;
     }
     for (let e = 0; e < edges.first.length; e++) {
@@ -21,7 +20,7 @@ export function costFunction(problem: Problem): (choice: ArrayLike<number>) => n
       const row = edges.firstMap[e] < 0 ? x : maps[edges.firstMap[e]][x];
       const column = edges.secondMap[e] < 0 ? y : maps[edges.secondMap[e]][y];
       const c = t.costs[row * t.columns + column];
-      if (!(c < FORBIDDEN)) return Infinity;
+      if (!(c < Infinity)) return Infinity;
       sum += c;
     }
     return sum;

@@ -16,8 +16,6 @@ export interface Explanation {
   readonly smallestBudget?: number;
 }
 
-const FORBIDDEN = 1e18;
-
 /** The choice with the least amount of a row among all that no forbidden entry rules out; undefined when there is none. */
 export function leastAmount(
   problem: Problem,
@@ -105,7 +103,7 @@ function smallestLimit(problem: Problem, admits: (rows: readonly PlainRow[]) => 
 function emptyVariable(problem: Problem): number | undefined {
   const { domains, edges, tables, maps } = problem;
   const alive = Array.from(domains, (size, i) =>
-    Uint8Array.from({ length: size }, (_, a) => (problem.vectors[problem.unary[i]][a] < FORBIDDEN ? 1 : 0)),
+    Uint8Array.from({ length: size }, (_, a) => (problem.vectors[problem.unary[i]][a] < Infinity ? 1 : 0)),
   );
   const none = alive.findIndex((values) => !values.includes(1));
   if (none >= 0) return none;
@@ -125,7 +123,7 @@ function emptyVariable(problem: Problem): number | undefined {
           for (let b = 0; b < domains[other] && !partner; b++) {
             if (alive[other][b] === 0 || (own === other && a !== b)) continue;
             const [x, y] = side === 0 ? [a, b] : [b, a];
-            partner = costs[classes[0][x] * columns + classes[1][y]] < FORBIDDEN;
+            partner = costs[classes[0][x] * columns + classes[1][y]] < Infinity;
           }
           if (partner) continue;
           alive[own][a] = 0;

@@ -4,8 +4,6 @@
  */
 import type { Problem } from '../../types.ts';
 
-const FORBIDDEN = 1e18;
-
 /** Groups of variables that are functions of one root each. */
 export interface Groups {
   /** Root of every variable. */
@@ -46,13 +44,13 @@ class Merger implements Groups {
     this.members = Array.from({ length: n }, (_, i) => [i]);
     this.maps = Array.from(domains, (size, i) => {
       const costs = vectors[unary[i]];
-      return Int32Array.from({ length: size }, (_, a) => a).filter((a) => costs[a] < FORBIDDEN);
+      return Int32Array.from({ length: size }, (_, a) => a).filter((a) => costs[a] < Infinity);
     });
     this.size = Int32Array.from(this.maps, (m) => m.length);
     this.#barred = Array.from({ length: n }, () => []);
     const count = edges.first.length;
     this.#queued = new Uint8Array(count);
-    const holes = tables.map((t) => t.costs.some((c) => !(c < FORBIDDEN)));
+    const holes = tables.map((t) => t.costs.some((c) => c === Infinity));
     for (let e = 0; e < count; e++) {
       if (!holes[edges.table[e]]) continue;
       this.#barred[edges.first[e]].push(e);
@@ -92,7 +90,7 @@ class Merger implements Groups {
     const [k, l] = [this.size[r], this.size[s]];
     if (r === s) {
       const keep = Int32Array.from({ length: k }, (_, a) => a).filter(
-        (a) => costs[rows[a] * columns + cols[a]] < FORBIDDEN,
+        (a) => costs[rows[a] * columns + cols[a]] < Infinity,
       );
       return this.#restrict(r, keep);
     }
@@ -104,7 +102,7 @@ class Merger implements Groups {
     for (let a = 0; a < k; a++) {
       const start = rows[a] * columns;
       for (let b = 0; b < l; b++) {
-        if (!(costs[start + cols[b]] < FORBIDDEN)) continue;
+        if (costs[start + cols[b]] === Infinity) continue;
         rowCount[a]++;
         rowPartner[a] = b;
         colCount[b]++;

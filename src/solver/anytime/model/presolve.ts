@@ -10,8 +10,6 @@ import { freeze, type Model } from './model.ts';
 import { dominate, separate } from './shrink.ts';
 import { profile, pruneRows, type Piece } from './time-rows.ts';
 
-const FORBIDDEN = 1e18;
-
 /** A reduced model and the way back. */
 export interface Presolved {
   readonly model: Model;
@@ -132,7 +130,7 @@ function addEdges(problem: Problem, groups: Groups, variables: (DraftVariable | 
     for (let x = 0; x < vr.size; x++) {
       for (let y = 0; y < vs.size; y++) {
         const c = costs[rows[x] * columns + cols[y]];
-        cells[x * stepR + y * stepS] += c < FORBIDDEN ? c : Infinity;
+        cells[x * stepR + y * stepS] += c;
       }
     }
   }
