@@ -67,7 +67,9 @@ describe('validation', () => {
     expect(() => b.build()).toThrow(/vector 0 holds 1.5/);
     const f = new ProblemBuilder();
     f.addVariable(Float64Array.of(0, 1e18));
-    expect(() => f.build()).toThrow(/vector 0 holds 1000000000000000000 at 1; costs are integers below 2\^53 or Infinity/);
+    expect(() => f.build()).toThrow(
+      /vector 0 holds 1000000000000000000 at 1; costs are integers below 2\^53 or Infinity/,
+    );
     const c = new ProblemBuilder();
     c.addVariable(Float64Array.of(0, 1));
     c.addVariable(Float64Array.of(0, 1));
