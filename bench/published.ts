@@ -38,7 +38,7 @@ The 70B layout with PP 8 on 64 devices is an FP8 recipe; in bf16 the same source
 and values are gathered, or passed in a ring, before they are repeated for the query heads that share them; gathered ones are not
 kept, but gathered again for the gradient of attention.
 
-**What is priced alike for all layouts, and its sources.** A token of DeepSeek-V3 goes to experts of 4 of 8 groups (\`n_group\`,
+**What is priced the same way for all layouts, and its sources.** A token of DeepSeek-V3 goes to experts of 4 of 8 groups (\`n_group\`,
 \`topk_group\` of its config; arXiv:2412.19437, section 2.1.2), so that on eight hosts it reaches at most four. Exchanges with experts
 hide beside the other pass of another microbatch where stages are interleaved or there are none, nothing is checkpointed in full and
 one microbatch more fits (Megatron-Core's \`--overlap-moe-expert-parallel-comm\`, which Megatron-Bridge's recipe of qwen3-235b sets in

@@ -1,6 +1,6 @@
 /**
  * A feed-forward layer whose batch is not fixed: one graph for all admissible sizes. It is planned at one size, and the plan
- * is held against the best plan at both ends of the range.
+ * is compared with the best plan at both ends of the range.
  * Run: npx tsx examples/dynamic-batch.ts
  */
 import { fileURLToPath } from 'node:url';

@@ -168,7 +168,7 @@ export interface Graph {
   readonly notes?: readonly string[];
   /**
    * Groups of parameters (by role name) that are one tensor under several names. The first name of a group owns the
-   * storage: it is counted once, and all members must be placed alike.
+   * storage: it is counted once, and all members must be placed the same way.
    */
   readonly ties?: readonly (readonly string[])[];
   /** The mesh that the shardings of the source name, `p=2,q=4`; bodies have that of the graph around them. */

@@ -19,7 +19,7 @@ import type { Infer } from './complete/infer.ts';
 import { applyRoles } from './complete/roles.ts';
 import { withStepRoles } from './complete/step-roles.ts';
 import { asTrainStep, trainStepNotes } from './complete/train-step.ts';
-import { lookAlikeNotes } from './complete/tie-notes.ts';
+import { lookEqualNotes } from './complete/tie-notes.ts';
 import { decodeUtf8 } from '../utf8.ts';
 import { gunzip } from './file/unpack.ts';
 import type { ForeignReader, Imported, ImportOptions } from './types.ts';
@@ -61,7 +61,7 @@ export function importContent(
 }
 
 function noted(graph: Graph): Graph {
-  const more = [...lookAlikeNotes(graph), ...trainStepNotes(graph)];
+  const more = [...lookEqualNotes(graph), ...trainStepNotes(graph)];
   return more.length === 0 ? graph : { ...graph, notes: [...(graph.notes ?? []), ...more] };
 }
 

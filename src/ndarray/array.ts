@@ -203,7 +203,7 @@ function copyTransposed(
         for (let j = c; j < Math.min(c + TILE, width); j++) out[i * width + j] = source[offset + i + j * step];
 }
 
-/** Sizes and strides with dims of size 1 left out and neighbours that step alike joined; at least one dim. */
+/** Sizes and strides with dims of size 1 left out and neighbours with one step joined; at least one dim. */
 function joined(x: NDArray): { shape: number[]; strides: number[] } {
   const shape: number[] = [];
   const strides: number[] = [];

@@ -170,10 +170,10 @@ function provenBound(prepared: Prepared, certificate: PlanCertificate | undefine
   bound = Math.max(bound, trivial);
   const within = certificate?.within;
   if (within !== undefined) {
-    const moments = within.moments.map((name) => first.model.flow.byName.get(name) ?? -1);
-    if (moments.includes(-1)) faults.push('the certificate names a node that the program does not have');
+    const points = within.moments.map((name) => first.model.flow.byName.get(name) ?? -1);
+    if (points.includes(-1)) faults.push('the certificate names a node that the program does not have');
     else {
-      const bounded = peakBoundProblem(first, moments, within.recompute);
+      const bounded = peakBoundProblem(first, points, within.recompute);
       const units = replay(bounded, within.certificate, 'the bound within the budget');
       bound = Math.max(bound, units);
     }

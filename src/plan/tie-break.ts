@@ -1,5 +1,5 @@
 /**
- * What decides among plans of equal seconds: parameters of equal layers placed alike, then fewer collectives, then simpler
+ * What decides among plans of equal seconds: parameters of equal layers placed the same way, then fewer collectives, then simpler
  * placements. Compared are the plans in which every call is placed as it is, as an equal call is, or whole; seconds and
  * bound stay what they are. In: a model, its problem and an optimal choice. Out: the preferred choice of equal cost.
  */
@@ -11,7 +11,7 @@ import type { Model } from './model/model.ts';
 
 /** The rule, as a plan says it. */
 export const TIE_BREAK =
-  'Among plans of equal seconds: parameters of equal layers placed alike, then fewer collectives, then simpler placements.';
+  'Among plans of equal seconds: parameters of equal layers placed the same way, then fewer collectives, then simpler placements.';
 
 /**
  * The preferred choice among those that cost no more than an optimal one.

@@ -86,7 +86,7 @@ export interface SolveOptions {
   readonly workLimit?: number;
   /**
    * Stop once our own engine keeps so many numbers more than at the start: cells of tables, entries of vectors and maps. What a
-   * time limit does, but alike on every machine. Default 2^27, of which a process has about 3 GB.
+   * time limit does, but the same on every machine. Default 2^27, of which a process has about 3 GB.
    */
   readonly cellLimit?: number;
   /** Stop once (objective - bound) / max(1, |objective|) is at most this. Default 0: prove optimality. */

@@ -150,7 +150,7 @@ function combine(call: Call, chosen: readonly Rule[]): Admitted | { readonly ref
         return { refused: `dims ${mate.slot.dim} of input ${mate.t} and ${slot.dim} of input ${t} differ in size` };
       const a = cutsOf(given[mate.t], mate.slot.dim);
       const b = cutsOf(given[t], slot.dim);
-      if (!alike(a, b))
+      if (!isSameCut(a, b))
         return {
           refused: `input ${mate.t} is ${given[mate.t].orderedText} and input ${t} ${given[t].orderedText}, but dim ${mate.slot.dim} of the one is dim ${slot.dim} of the other: mesh dims must cut both in the same way and order (${namesOf(mesh, a)} against ${namesOf(mesh, b)})`,
         };
@@ -182,7 +182,7 @@ function cutsOf(sharding: Sharding, dim: number): OneCut[] {
   return sharding.orderOf(dim).map((meshDim) => ({ meshDim, placement: sharding.placements[meshDim].withDim(0) }));
 }
 
-function alike(a: readonly OneCut[], b: readonly OneCut[]): boolean {
+function isSameCut(a: readonly OneCut[], b: readonly OneCut[]): boolean {
   return (
     a.length === b.length && a.every((cut, i) => cut.meshDim === b[i].meshDim && cut.placement.equals(b[i].placement))
   );

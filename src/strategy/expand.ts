@@ -11,7 +11,7 @@
  * On a mesh dim of size 1 only the all-replicate rule is taken. Several mesh dims on one tensor dim cut it in mesh order.
  *
  * Rules speak of plain shards. Further cuts (strided, ragged, kinds of the user) are offered with `cuts`: a rule then also
- * stands with such a cut in the place of its shards, wherever it asks nothing of them but to be alike (`cutRows`).
+ * stands with such a cut in the place of its shards, wherever it asks of them only to be equal (`cutRows`).
  */
 
 import type { Placement, ReduceOp } from '../mesh/placements/placement.ts';
@@ -142,7 +142,7 @@ export function expandRows(
   const width = inputs.length + outputs.length;
   const kept: number[] = [];
   const chosen: number[] = [];
-  // Only rows that look alike, or cuts with several forms, can give one strategy twice.
+  // Only rows that look the same, or cuts with several forms, can give one strategy twice.
   const seen = product.mayRepeat ? new Set<string>() : undefined;
   const allowed = rowsByAxis(space, list, rows);
   const next = sizes.map(() => 0);
@@ -202,7 +202,7 @@ function rowsByAxis(space: ShardingSpace, list: readonly Rule[], rows: readonly 
 }
 
 /**
- * The rules with further cuts in the place of plain shards: for every tie group of a rule, all its slots alike. A group
+ * The rules with further cuts in the place of plain shards: for every tie group of a rule, all its slots the same way. A group
  * takes part only if none of its slots counts rows (`contiguous`: offsets are computed from the rank), cuts in units, or
  * ties dims of different sizes.
  *

@@ -19,7 +19,7 @@ import { StridedShard } from '../mesh/placements/strided.ts';
 import type { TensorMeta } from '../ops/record/record.ts';
 import type { RuleSlot } from '../ops/record/rule.ts';
 import { patternOf, type Patterns } from './patterns.ts';
-import { needsOf, someLookAlike, takesAnyCut, type Row, type RowNeeds } from './row.ts';
+import { needsOf, someLookEqual, takesAnyCut, type Row, type RowNeeds } from './row.ts';
 
 export interface ProductOptions {
   readonly uneven: 'allow' | 'forbid';
@@ -109,7 +109,7 @@ export class RowProduct {
     this.runs = zeros(sizes.length + 1);
     this.mostRuns = options.mostRuns ?? Infinity;
     this.needs = rows.map((row) => needsOf(row, tensors));
-    this.mayRepeat = (options.cuts?.length ?? 0) > 0 || rows.some((row) => row.strided) || someLookAlike(rows);
+    this.mayRepeat = (options.cuts?.length ?? 0) > 0 || rows.some((row) => row.strided) || someLookEqual(rows);
     this.free = new Set((options.cuts ?? []).map((cut) => cut.withDim(0).text));
     let ids = idsOf.get(space);
     if (ids === undefined) idsOf.set(space, (ids = new Map<number, number>()));

@@ -36,7 +36,7 @@ export function takesAnyCut(slot: ShardSlot): boolean {
   return slot.slicing !== 'contiguous' && !slot.scaled && slot.unit === 1;
 }
 
-/** What a row asks beyond cutting alike: its slots with needs of their own, and the pairs that are tied. */
+/** What a row asks beyond equal cuts: its slots with needs of their own, and the pairs that are tied. */
 export interface RowNeeds {
   readonly singles: readonly { readonly t: number; readonly slot: ShardSlot }[];
   readonly pairs: readonly { readonly t: number; readonly dim: number; readonly u: number; readonly mate: number }[];
@@ -45,7 +45,7 @@ export interface RowNeeds {
 }
 
 /** Whether two rows have the same kinds in every place. */
-export function someLookAlike(rows: readonly Row[]): boolean {
+export function someLookEqual(rows: readonly Row[]): boolean {
   if (rows.length > 64) return new Set(rows.map((row) => row.codes.join())).size < rows.length;
   for (let a = 0; a < rows.length; a++)
     for (let b = a + 1; b < rows.length; b++) {

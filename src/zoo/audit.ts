@@ -62,7 +62,7 @@ export interface AuditOptions {
 const OPTIMUM_SHARE = 3 / 4;
 
 const METHOD =
-  'greedy: at each step every parameter (alike in all layers) or the inputs whose placement differs from the optimum is released alone, or two at once where one does not pay, the others stay, activations are planned again; every candidate is solved exactly';
+  'greedy: at each step every parameter (the same in all layers) or the inputs whose placement differs from the optimum is released alone, or two at once where one does not pay, the others stay, activations are planned again; every candidate is solved exactly';
 
 /** Name of the edit that leaves parameters and inputs alone. */
 const ACTIVATIONS = '(activations)';

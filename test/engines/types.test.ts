@@ -115,11 +115,11 @@ describe('types of calls against PyTorch', () => {
       const show = (types: Types): string => ('error' in types ? types.error : types.map(String).join(' '));
       const same = !('error' in got) && got.length === want.length && got.every((t, k) => t === want[k]);
       const statistics = on16Bits(call) && STATISTICS.test(call.target);
-      const alike = statistics ? !('error' in got) && got[0] === want[0] : same;
-      if (!alike) wrong.push(`${call.text}: ${show(got)}, PyTorch ${show(want)}`);
+      const isEqual = statistics ? !('error' in got) && got[0] === want[0] : same;
+      if (!isEqual) wrong.push(`${call.text}: ${show(got)}, PyTorch ${show(want)}`);
     });
     process.stdout.write(
-      `${compared} calls of ${reached.size} operators typed alike, statistics of 16-bit norms aside; ${refused} calls that PyTorch refuses\n`,
+      `${compared} calls of ${reached.size} operators with equal types, statistics of 16-bit norms aside; ${refused} calls that PyTorch refuses\n`,
     );
     expect(wrong).toEqual([]);
     const untried = torchRecords.map((r) => r.name).filter((name) => !reached.has(name));

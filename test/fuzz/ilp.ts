@@ -25,7 +25,7 @@ export const ILP = fuzzer('integer programs', 50, problems([1, 7]), async (plain
   return Status;
 });
 
-/** HiGHS solves programs of so many binaries in moments. */
+/** HiGHS solves programs of so many binaries in milliseconds. */
 const MOST_BINARIES = 300;
 
 export const PLAN_ILP = fuzzer(

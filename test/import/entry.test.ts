@@ -56,7 +56,7 @@ describe('FM-1 detection by content', () => {
     if (typeof content === 'string') expect(detectFormat(bytes(content))).toBe(format);
   });
 
-  test('compiled text is named as what it is; a packed twin alike', () => {
+  test('compiled text is named as what it is; so is a packed twin', () => {
     const error = failure(() =>
       importGraph(gzipSync(bytes('HloModule jit_f, is_scheduled=true\n')), { file: 'a.hlo.gz' }),
     );

@@ -77,7 +77,7 @@ describe('tied weights', () => {
     expect(plan.memory).toMatchObject({ parameterBytes: BYTES, gradientBytes: BYTES, optimizerBytes: 2 * BYTES });
   });
 
-  test.each(['d=4', 'a=2,b=2', 'd=3'])('on (%s): placed alike, and two steps keep them one tensor', (mesh) => {
+  test.each(['d=4', 'a=2,b=2', 'd=3'])('on (%s): placed the same way, and two steps keep them one tensor', (mesh) => {
     const joint = read('tied.joint.txt', TIE);
     const step = trainStep(jointGraph(withLoss(read('tied.ep.txt')), { table: TABLE, seed: 1 }), sgd({ lr: 0.1, momentum: 0.9 }), { table: TABLE });
     for (const graph of [joint, step]) {

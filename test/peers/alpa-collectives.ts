@@ -36,7 +36,7 @@ export function collectivesOf(hlo: Hlo, values: readonly Value[], costs: AlpaCos
       ...sums.filter((a) => costs.size(a) > 1).map((axis) => ({ kind: 'all-reduce' as const, axis, dim: 0 })),
     ];
   };
-  /** What a reader needs of an operand. Between values that the pass has cut alike it needs nothing. */
+  /** What a reader needs of an operand. Between values that the pass has cut the same way it needs nothing. */
   const movesOf = (reader: Instruction, position: number): Move[] => {
     const operand = reader.operands[position];
     const cut = split?.cut.has(reader.id) === true || split?.cut.has(operand.id) === true;

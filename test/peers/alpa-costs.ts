@@ -75,7 +75,7 @@ export class AlpaCosts {
     return spec.reduce((n, axis) => n * (axis < 0 ? 1 : this.size(axis)), 1);
   }
 
-  /** All-gathers of what the target does not shard alike; slicing is free. An axis of one device cuts nothing. */
+  /** All-gathers of what the target does not shard the same way; slicing is free. An axis of one device cuts nothing. */
   reshard(shape: readonly number[], from: Spec, to: Spec): number {
     if (this.mesh.compiler === true) return this.moves(shape, from, to).reduce((sum, move) => sum + move.cost, 0);
     let sum = 0;

@@ -68,7 +68,7 @@ export interface Experts {
 
 /**
  * Attention, then two experts for each token. The gate is a softmax; taking its two largest entries is elementwise within
- * a group and stands as one operation, as all of it is cut by groups alike.
+ * a group and stands as one operation, as all of it is cut by groups.
  */
 export function expertLayer(net: Net, name: string, x: Instruction, mask: Instruction, heads: number, experts: Experts): Instruction {
   const h = net.hlo;

@@ -122,7 +122,7 @@ export function alpaProblem(hlo: Hlo, mesh: AlpaMesh, options: AlpaOptions = {})
       if (p !== at) chargeOperand(ins, p);
     });
   }
-  // All-reduces of two products that are added become one where both are made alike.
+  // All-reduces of two products that are added become one where both are made the same way.
   for (const [x, y] of compiler === true ? summedProducts(hlo) : []) {
     const { values } = nodes[x.id];
     if (x.id === y.id || values.length !== nodes[y.id].values.length) continue;

@@ -28,7 +28,7 @@ export function scattered(hlo: Hlo, values: readonly Value[], costs: AlpaCosts, 
   const parameterOf = new Map(hlo.aliases.map(([p, next]) => [next.id, p]));
   const usersWithAlias = (x: Instruction): Instruction[] =>
     [...users[x.id], ...(parameterOf.has(x.id) ? users[parameterOf.get(x.id)?.id ?? -1] : [])].filter((u) => u.op.kind !== 'tuple'); // prettier-ignore
-  const alike = (a: readonly number[], b: readonly number[]): boolean => a.length === b.length && a.every((x, i) => x === b[i]); // prettier-ignore
+  const isSame = (a: readonly number[], b: readonly number[]): boolean => a.length === b.length && a.every((x, i) => x === b[i]); // prettier-ignore
   const cut = new Set<number>();
   const made = new Map<number, { gathered?: Step[]; scattered?: Step }>();
   const how = new Map<number, readonly Step[]>();
@@ -58,9 +58,9 @@ export function scattered(hlo: Hlo, values: readonly Value[], costs: AlpaCosts, 
       const readers = usersWithAlias(x);
       for (const u of readers) {
         // At most one transpose on the way.
-        if (u.op.kind === 'transpose' && (turn === undefined || alike(turn.shape, u.shape))) turn = u;
-        const shape = u.op.kind === 'transpose' && turn !== undefined && alike(turn.shape, u.shape) ? u.shape : x.shape;
-        if (!alike(values[u.id].spec, spec) || !alike(u.shape, shape)) {
+        if (u.op.kind === 'transpose' && (turn === undefined || isSame(turn.shape, u.shape))) turn = u;
+        const shape = u.op.kind === 'transpose' && turn !== undefined && isSame(turn.shape, u.shape) ? u.shape : x.shape;
+        if (!isSame(values[u.id].spec, spec) || !isSame(u.shape, shape)) {
           edge.add(x);
           return;
         }
@@ -72,7 +72,7 @@ export function scattered(hlo: Hlo, values: readonly Value[], costs: AlpaCosts, 
           find(u);
         }
       for (const o of x.operands)
-        if (!visited.has(o) && !alwaysWhole(o) && alike(values[o.id].spec, spec) && alike(o.shape, x.shape)) find(o);
+        if (!visited.has(o) && !alwaysWhole(o) && isSame(values[o.id].spec, spec) && isSame(o.shape, x.shape)) find(o);
     };
     find(ins);
 

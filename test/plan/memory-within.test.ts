@@ -282,7 +282,7 @@ describe('CM-58 checkpointing chosen with the placements', () => {
   });
 
   test.each([1e-6, 0.05])(
-    'a time limit of %f s is over for all problems on the way: a plan with a true bound, or a word that none was found',
+    'a time limit of %f s is over for all subproblems: a plan with a true bound, or a word that none was found',
     async (timeLimitSeconds) => {
       const graph = load('torch/llama-tiny/joint.expanded');
       const free = await planFor(graph, 'dp=2,tp=2');

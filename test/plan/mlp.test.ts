@@ -3,7 +3,7 @@ import { prepare } from '../../src/plan/prepare.ts';
 import { cheapestByFrontier } from './memory-frontier.ts';
 import { load, planFor, request, solveFor, TABLE } from './support.ts';
 
-// A slow cluster makes the small program's communication and compute weigh alike, so that placements matter.
+// A slow cluster makes the small program's communication and compute weigh the same, so that placements matter.
 const SLOW = JSON.stringify({
   base: 'dgx-a100-80gb',
   launchSeconds: 1e-9,

@@ -25,7 +25,7 @@ function unequal(parameters: readonly Placed[]): number {
   return count;
 }
 
-test('among plans of equal seconds, equal layers are placed alike as far as that costs nothing', async () => {
+test('among plans of equal seconds, equal layers are placed the same way as far as that costs nothing', async () => {
   const graph = load('torch/resnet14/joint.expanded');
   const prepared = prepare(graph, request('dp=2,tp=2'), TABLE);
   const { model, compact, problem } = prepared;

@@ -205,7 +205,7 @@ describe('colours', () => {
     }
   });
 
-  test.each(Object.keys(SIGHT))('no two fills look alike: %s', (sight) => {
+  test.each(Object.keys(SIGHT))('no two fills look the same: %s', (sight) => {
     const seen = FILLS.map((fill) => {
       const rgb = linear(fill);
       return lab(

@@ -48,7 +48,7 @@ describe('ZO-34 the report of a 2-layer Llama plan', () => {
     expect(JSON.parse(block)).toEqual(report);
   });
 
-  it('says the answer alike in HTML, Markdown and JSON, from the numbers of the plan', async () => {
+  it('says the same answer in HTML, Markdown and JSON, from the numbers of the plan', async () => {
     const page = textOf(html);
     const markdown = (await made('md')).replace(/\\([\\`*_{}[\]|#~!])/g, '$1');
     expect(report.answer).toHaveLength(5);

@@ -86,7 +86,7 @@ describe('11.1 memory timeline', () => {
     const of = (kind: string): number =>
       most[memory!.kinds.indexOf(kind as NonNullable<typeof memory>['kinds'][number])];
     expect(of('optimizer')).toBe(timeline.byKind.optimizer);
-    expect(of('activations') + of('copies on the way')).toBe(timeline.activationBytes);
+    expect(of('activations') + of('copies in flight')).toBe(timeline.activationBytes);
     expect(memory!.largest.slice(0, 8).map((t) => t.bytes)).toEqual(timeline.largest.map((t) => t.bytes));
     expect(memory!.largest).toHaveLength(10);
     for (const t of memory!.largest) {

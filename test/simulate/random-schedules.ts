@@ -87,7 +87,7 @@ export const programs = fc
     return { tasks, buffers, streams: ['compute', 'one', 'two'], launchSeconds: 1 };
   });
 
-/** Holds a timeline to its rules, without looking at how it came about. */
+/** Checks a timeline against its rules, without looking at how it came about. */
 export function judge(schedule: Schedule, timeline: Timeline): void {
   const { tasks, buffers } = schedule;
   const end = new Map<number, number>();
@@ -108,9 +108,9 @@ export function judge(schedule: Schedule, timeline: Timeline): void {
     for (const id of task.afterStart ?? []) expect(s).toBeGreaterThanOrEqual(start.get(id)!);
     for (const id of task.afterEnd ?? []) expect(s).toBeGreaterThanOrEqual(end.get(id)!);
   });
-  // Memory and exposure at every moment at which anything happens.
-  const moments = [...new Set(timeline.spans.flatMap((s) => [s.start, s.end]))].sort((a, b) => a - b);
-  const finish = Math.max(0, ...moments);
+  // Memory and exposure at every time at which anything happens.
+  const times = [...new Set(timeline.spans.flatMap((s) => [s.start, s.end]))].sort((a, b) => a - b);
+  const finish = Math.max(0, ...times);
   expect(timeline.seconds).toBe(finish);
   const alive = buffers.map((b, i): [number, number] => {
     const readers = timeline.spans.filter((s) => s.task.reads.includes(i) || s.task.writes.includes(i));
@@ -119,12 +119,12 @@ export function judge(schedule: Schedule, timeline: Timeline): void {
     return [b.given ? 0 : (maker?.start ?? Infinity), to];
   });
   let [peak, exposed] = [0, 0];
-  moments.forEach((t, k) => {
+  times.forEach((t, k) => {
     const live = buffers.reduce((sum, b, i) => (alive[i][0] <= t && t < alive[i][1] ? sum + b.bytes : sum), 0);
     peak = Math.max(peak, live);
     const runs = (compute: boolean): boolean =>
       timeline.spans.some((s) => (s.task.stream === 0) === compute && s.start <= t && t < s.end);
-    if (k + 1 < moments.length && runs(false) && !runs(true)) exposed += moments[k + 1] - t;
+    if (k + 1 < times.length && runs(false) && !runs(true)) exposed += times[k + 1] - t;
   });
   expect(timeline.exposedCommunicationSeconds).toBeCloseTo(exposed, 9);
   expect(timeline.memory.peakBytes).toBe(peak);

@@ -78,7 +78,7 @@ describe('counts of candidates', () => {
     expect(cat('8,8,8', 100)).toBe(64);
   });
 
-  test('OP-8 cat takes what is cut alike, and sums that are all pending', () => {
+  test('OP-8 cat takes what is cut the same way, and sums that are all pending', () => {
     const cat = (second: string) => setup([2, 2, 2], `cat([f32[8,8,8], f32[${second}]])`, 'least');
     expect(cat('8,8,8').run(['RRS1', 'S1S1S1']).outputs).toHaveLength(1);
     expect(cat('8,8,8').run(['RRS1', 'S1S1S1']).text).toBe(spec('S1S1S1,S1S1S1->S1S1S1'));

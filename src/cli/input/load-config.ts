@@ -45,7 +45,7 @@ export async function namedModel(
   if (isModelName(name)) return built(knownModelConfig(name), modelEntry(name).name, flags, table);
   const names = modelEntries().map((entry) => entry.name);
   const found = didYouMean(name, names);
-  const near = found.length > 0 ? found : alike(name, names);
+  const near = found.length > 0 ? found : similar(name, names);
   if (near.length === 0 || /[\\/]/.test(name)) return undefined;
   throw new ShardwrightError('E_REF', `there is no file and no model '${name}'`, {
     hint: `did you mean ${near.map((n) => `'${n}'`).join(' or ')}?`,
@@ -53,7 +53,7 @@ export async function namedModel(
 }
 
 /** Names that begin with the same letters and digits: `llama3` of `llama-3.1-8b`. */
-function alike(name: string, names: readonly string[]): string[] {
+function similar(name: string, names: readonly string[]): string[] {
   const plain = (text: string): string => text.toLowerCase().replace(/[^a-z0-9]/g, '');
   const begin = plain(name);
   return begin.length < 3 ? [] : names.filter((n) => plain(n).startsWith(begin)).slice(0, 3);

@@ -97,7 +97,7 @@ function isWhole(folder: PlanFolder): folder is WholePlan {
 }
 
 /**
- * Holds a plan to what follows from its graph, its request and its certificate, before anything is said about it.
+ * Checks a plan against its graph, its request and its certificate, before a command answers anything about it.
  *
  * @returns undefined, with a line on stderr, where there is nothing beside the plan to hold it to
  * @throws E_DIFFERS with the field; E_PLAN for a damaged plan

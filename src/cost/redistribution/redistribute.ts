@@ -85,7 +85,7 @@ interface TypePrices {
 
 /**
  * The redistribution planner: one answer to "how does a tensor get from this sharding to that one, and what does it cost",
- * used for prices, reports, simulation and the device program alike. Plans are shortest paths over placement states
+ * used for prices, reports, simulation and the device program. Plans are shortest paths over placement states
  * (placements spec, section 5.2), so cost(A, C) <= cost(A, B) + cost(B, C) wherever all three are allowed.
  */
 export class Redistributor {
@@ -384,7 +384,7 @@ export class Redistributor {
       const { graph, finder, symmetries } = entry;
       const classes = dimClasses(type, this.activeProduct);
       const slotPrices = this.pricing.slots(graph, type);
-      const swaps = entry.exchanges.alike(slotPrices);
+      const swaps = entry.exchanges.withEqualPrices(slotPrices);
       const classKey = `${classes.join(' ')}|${swaps.map(({ a, b }) => `${a}=${b}`).join()}`;
       let symmetry = symmetries.get(classKey);
       if (symmetry === undefined) symmetries.set(classKey, (symmetry = new DimSymmetry(graph, classes, swaps)));

@@ -45,7 +45,7 @@ export class AxisExchanges {
   }
 
   /** The exchanges under which every step keeps its price. @param prices seconds of each slot */
-  alike(prices: Float64Array): readonly AxisExchange[] {
+  withEqualPrices(prices: Float64Array): readonly AxisExchange[] {
     return this.all.filter(({ slots }) => slots.every((mirror, slot) => prices[mirror] === prices[slot]));
   }
 }

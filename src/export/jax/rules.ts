@@ -41,7 +41,7 @@ function candidates(name: string): string[] {
   return [...endings.map((end) => `${open(end)}$`), `^${open(name)}$`];
 }
 
-/** Both JavaScript and Python read the result alike; what is not ASCII matches any character. */
+/** JavaScript and Python read the result the same way; what is not ASCII matches any character. */
 function escaped(text: string): string {
   return text.replace(/[^A-Za-z0-9_]/gu, (c) => (/^[\x20-\x7e]$/.test(c) ? `\\${c}` : '.'));
 }

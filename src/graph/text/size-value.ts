@@ -1,6 +1,6 @@
 /**
  * The value of a size expression: `2*s0 + 1`, `(s0 + 1)//2`, `Max(1, u0)`. The notations of our own graphs, of sympy as
- * PyTorch prints it, and of jaxprs are read alike.
+ * PyTorch prints it, and of jaxprs are read the same way.
  */
 
 /** Values of named sizes. */

@@ -19,7 +19,7 @@ export interface RoleCorrections {
 }
 
 /**
- * Corrects the roles of inputs and ties parameters. Tied parameters count once and are to be placed alike
+ * Corrects the roles of inputs and ties parameters. Tied parameters count once and are to be placed the same way
  * (`Graph.ties`); pairs that share a name become one group.
  *
  * @throws E_REF for an unknown name, E_TYPE for a tie of unequal tensors or of no parameter; each names the correction as a flag

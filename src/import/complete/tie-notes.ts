@@ -46,7 +46,7 @@ function withoutGradient({ nodes, outputs }: Graph): string[] {
  * Asks for a tie where two weights look like one: a table of rows that an embedding reads, and the one other weight of its type,
  * which a product reads. Texts that list a tied weight under both names look the same as two weights.
  */
-export function lookAlikeNotes(graph: Graph): string[] {
+export function lookEqualNotes(graph: Graph): string[] {
   const untrained = new Set(withoutGradient(graph));
   const hasGradients = graph.outputs.some(({ role }) => role === 'grad');
   const tied = new Set(graph.ties?.flat());

@@ -230,8 +230,8 @@ function iterated(
   withNumber = false,
 ): readonly number[] | undefined {
   const [first] = operands;
-  const alike = !withNumber && operands.every((x) => x.shape.length === shape.length && x.shape.every((size, d) => size === shape[d]));
-  if (first !== undefined && alike) {
+  const sameShapes = !withNumber && operands.every((x) => x.shape.length === shape.length && x.shape.every((size, d) => size === shape[d]));
+  if (first !== undefined && sameShapes) {
     if (operands.every((x) => followsOrder(x, rowMajor(shape.length)))) return undefined;
     if (shape.length === 4 && operands.every((x) => followsOrder(x, CHANNELS_LAST))) return dense(CHANNELS_LAST, shape);
     if (isDense(first) && operands.every((x) => x.stride.every((step, d) => step === first.stride[d]))) return first.stride;

@@ -73,7 +73,7 @@ function windowOf(c: OnnxCall, kernel: readonly number[]): Window {
   return { kernel: [...kernel], stride, dilation, begins: pads.slice(0, n), ends: pads.slice(n) };
 }
 
-/** torch pads both ends alike; other padding is made before. */
+/** torch pads both ends equally; other padding is made before. */
 function evened(c: OnnxCall, window: Window, value: Arg): { operand: OnnxOperand; padding: number[] } {
   const { begins, ends } = window;
   if (begins.every((n, i) => n === ends[i])) return { operand: c.input(0), padding: begins };

@@ -5,7 +5,7 @@ import { isPending } from '../sharding/sharding.ts';
 
 /**
  * The four states in which a mesh dim can hold a tensor, and what they are called elsewhere. The mesh view of this library
- * keeps the data only, so its `R` stands for I and R alike; the dim view and the rules of gradients tell them apart.
+ * keeps the data only, so its `R` stands for both I and R; the dim view and the rules of gradients tell them apart.
  */
 export type State = 'S' | 'I' | 'R' | 'P';
 

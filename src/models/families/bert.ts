@@ -12,7 +12,7 @@ import type { Family, ProgramOptions } from '../architecture.ts';
 import { biasedAttention, layerNorm, layersBelow, twoLayers } from '../layers/encoder-layer.ts';
 import { headsFit } from '../layers/heads.ts';
 
-/** Query, key and value live below `self`, the output below `output`, in BERT and ViT alike. */
+/** Query, key and value live below `self`, the output below `output`, in both BERT and ViT. */
 export const SELF_NAMES = (inner: string) => ({
   query: `${inner}.query`,
   key: `${inner}.key`,

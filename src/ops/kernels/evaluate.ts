@@ -79,7 +79,7 @@ export function evaluateCall(
   return record.results === 'tuple' ? settled : (settled[0] ?? null);
 }
 
-/** A call that treats the parts of complex numbers alike, on one part after the other. */
+/** A call that treats both parts of complex numbers the same way, on one part after the other. */
 function evaluateParts(
   table: OperatorTable,
   record: OperatorRecord,

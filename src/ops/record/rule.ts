@@ -23,7 +23,7 @@ export interface ShardSlot {
   readonly kind: 'shard';
   /** Tensor dim, never negative. */
   readonly dim: number;
-  /** Slots of one tie group are cut alike; default group `''`. */
+  /** Slots of one tie group are cut the same way; default group `''`. */
   readonly tie: string;
   /**
    * `same`: every member of the group has equal placement and order. `any`: the index only passes through or is summed.

@@ -90,7 +90,7 @@ export function additiveKind(dtype: DType): ReduceOp {
 }
 
 /**
- * One rule per kind: the inputs at `pending` pending alike, every other input replicated; results pending, or replicated
+ * One rule per kind: the inputs at `pending` pending the same way, every other input replicated; results pending, or replicated
  * (`outputs[i] === 'plain'`), or absent.
  */
 export function pendingRules(
@@ -129,7 +129,7 @@ export function anyS(dim: number, options: ShardOptions = {}): RuleSlot {
   return S(dim, { slicing: 'any', ...options });
 }
 
-/** One input, results alike: dims outside `touched` follow (shifted by `shift`), `kinds` pass. */
+/** One input, results placed as it is: dims outside `touched` follow (shifted by `shift`), `kinds` pass. */
 export function untouched(
   ctx: TypedContext,
   touched: readonly number[],

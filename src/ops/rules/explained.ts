@@ -68,7 +68,7 @@ export const EXPLAINED: readonly Explanation[] = [
   missing(
     /aten\.(type_as|expand_as|avg_pool[23]d_backward|_adaptive_avg_pool[23]d_backward|max_pool[23]d_with_indices_backward)\.default/,
     SECOND,
-    'one operand is read for its dtype or shape only; it is offered replicated and cut alike, not in every other placement',
+    'one operand is read for its dtype or shape only; it is offered replicated and cut the same way, not in every other placement',
   ),
   missing(
     /aten\.(addmm|cat|convolution_backward)\.default/,
@@ -94,7 +94,7 @@ export const EXPLAINED: readonly Explanation[] = [
   missing(
     /aten\.(broadcast_tensors\.default)|stablehlo\.optimization_barrier/,
     /(S|P)\([^>]*, (R|[SP]\(\w+\)) -> .*|R, P\(.*/,
-    'the operands are independent: each is offered alone and all alike; every pair of placements would be a product of them',
+    'the operands are independent: each is offered alone, and all with one placement; every pair of placements would be a product of them',
   ),
   missing(
     /aten\.(nextafter\.default)|chlo\.next_after/,

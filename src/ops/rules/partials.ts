@@ -32,7 +32,7 @@ export function onePartial(
   );
 }
 
-/** Every named input pending alike, the rest replicated. */
+/** Every named input pending the same way, the rest replicated. */
 export function jointPartial(
   ctx: TypedContext,
   names: readonly string[],

@@ -1,6 +1,6 @@
 /**
  * Elementwise operators: one constructor gives broadcasting, PyTorch's type promotion and the sharding rules that every
- * elementwise function has (each output dim cut, inputs cut alike, replicated where they are broadcast). What a function
+ * elementwise function has (each output dim cut, inputs cut the same way, replicated where they are broadcast). What a function
  * does to pending reductions is its own and comes as `extra` rules (`partials.ts` has the groups).
  */
 
@@ -80,7 +80,7 @@ export function broadcast(ctx: OpContext): readonly number[] {
       );
 }
 
-/** Every output dim of more than one element cut, inputs and outputs alike. */
+/** Every output dim of more than one element cut, inputs and outputs. */
 export function pointwiseRules(ctx: TypedContext, outputs: number = ctx.outputs.length): Rule[] {
   const shape = broadcast(ctx);
   const rules: Rule[] = [];

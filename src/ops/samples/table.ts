@@ -99,7 +99,7 @@ export function resized(table: OperatorTable, call: CallText): CallText | undefi
 }
 
 /**
- * The same call with all sizes of tensors beyond 1 alike: only there a rule that takes one dim for another is offered at all.
+ * The same call with all sizes of tensors beyond 1 equal: only there a rule that takes one dim for another is offered at all.
  * Undefined where the call then makes no sense, or is no other.
  */
 export function squared(table: OperatorTable, call: CallText): CallText | undefined {

@@ -51,7 +51,7 @@ const slice = defineOp('stablehlo.slice', {
   },
 });
 
-/** Rows before, after and between; the value fills them, so both are pending alike or the value is replicated. */
+/** Rows before, after and between; the value fills them, so both are pending the same way or the value is replicated. */
 const pad = defineOp('stablehlo.pad', {
   schema:
     'Tensor operand, Tensor padding_value, *, int[] edge_padding_low, int[] edge_padding_high, int[] interior_padding',

@@ -42,7 +42,7 @@ export interface PerModuleOptions {
   readonly devices?: number;
   /**
    * Modules whose parameters are gathered as one: none of those around them is checkpointed, and three times the largest of
-   * them counts at every moment (the one in use, the one on its way, and its gradient).
+   * them counts at every program point (the one in use, the one on its way, and its gradient).
    */
   readonly units?: readonly string[];
   /** The only modules that may be checkpointed. Default: all but leaves. */

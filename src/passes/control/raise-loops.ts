@@ -33,7 +33,7 @@ function raised(graph: Graph, done: Map<Graph, Graph>): Graph {
 }
 
 /** What becomes of each carried value. */
-type Fate =
+type InputUse =
   | { readonly kind: 'carry'; readonly at: number }
   | { readonly kind: 'same' }
   | { readonly kind: 'rows' }
@@ -57,10 +57,10 @@ function raiseOne(graph: Graph, name: string): Graph | undefined {
   const outside = [...carried, ...captured] as readonly ValueRef[];
   // The counter is dropped unless something reads it.
   const countRead = graph.nodes.some((node) => readsResult(node, name, counter.index)) || plan.countNeeded;
-  const fates = plan.fates.map((fate, i): Fate =>
-    i === counter.index && countRead ? { kind: 'carry', at: -1 } : fate,
+  const uses = plan.uses.map((use, i): InputUse =>
+    i === counter.index && countRead ? { kind: 'carry', at: -1 } : use,
   );
-  return body.write(graph, loop, fates, outside);
+  return body.write(graph, loop, uses, outside);
 }
 
 function readsResult(node: Node, name: string, index: number): boolean {
@@ -93,18 +93,18 @@ class LoopBody {
       });
   }
 
-  plan(total: number): { readonly fates: Fate[]; readonly countNeeded: boolean } | undefined {
+  plan(total: number): { readonly uses: InputUse[]; readonly countNeeded: boolean } | undefined {
     const { body, counter, carried } = this;
     if (this.inputs.length !== total) return undefined;
-    const fates = this.inputs.map((input, i): Fate => {
+    const uses = this.inputs.map((input, i): InputUse => {
       if (i === counter.index) return { kind: 'counter' };
       const returned = i < carried ? (body.outputs[i]?.value ?? undefined) : input.name;
       if (returned === input.name) return this.readByRows(input, i) ? { kind: 'rows' } : { kind: 'same' };
       const row = returned === undefined ? undefined : this.writtenRow(input, returned);
       return row === undefined ? { kind: 'carry', at: i } : { kind: 'stacked', row };
     });
-    const scans = fates.some((fate) => fate.kind === 'rows' || fate.kind === 'stacked');
-    return scans ? { fates, countNeeded: this.counterNeeded(fates) } : undefined;
+    const scans = uses.some((use) => use.kind === 'rows' || use.kind === 'stacked');
+    return scans ? { uses, countNeeded: this.counterNeeded(uses) } : undefined;
   }
 
   /** Whether every use of an input takes row `counter` (or the one from the end) of it, without its leading dim. */
@@ -194,18 +194,18 @@ class LoopBody {
   }
 
   /** Whether the counter is read by more than the reads and writes of rows and its own increment. */
-  private counterNeeded(fates: readonly Fate[]): boolean {
-    const live = this.live(fates);
+  private counterNeeded(uses: readonly InputUse[]): boolean {
+    const live = this.live(uses);
     return live.has(this.inputs[this.counter.index].name);
   }
 
   /** Names that the results of the scan's body need. */
-  private live(fates: readonly Fate[]): Set<string> {
+  private live(uses: readonly InputUse[]): Set<string> {
     const live = new Set<string>();
     const work: string[] = [];
-    fates.forEach((fate, i) => {
-      if (fate.kind === 'stacked') work.push(fate.row);
-      else if (fate.kind === 'carry') work.push(this.body.outputs[i]?.value ?? '');
+    uses.forEach((use, i) => {
+      if (use.kind === 'stacked') work.push(use.row);
+      else if (use.kind === 'carry') work.push(this.body.outputs[i]?.value ?? '');
     });
     for (let name = work.pop(); name !== undefined; name = work.pop()) {
       if (live.has(name)) continue;
@@ -217,9 +217,9 @@ class LoopBody {
   }
 
   /** The graph with the scan in the loop's place. */
-  write(graph: Graph, loop: Node, fates: readonly Fate[], outside: readonly ValueRef[]): Graph {
-    const live = this.live(fates);
-    const at = (kind: Fate['kind']): number[] => fates.flatMap((fate, i) => (fate.kind === kind ? [i] : []));
+  write(graph: Graph, loop: Node, uses: readonly InputUse[], outside: readonly ValueRef[]): Graph {
+    const live = this.live(uses);
+    const at = (kind: InputUse['kind']): number[] => uses.flatMap((use, i) => (use.kind === kind ? [i] : []));
     const [carry, rows, same, stacked] = [at('carry'), at('rows'), at('same').filter((i) => live.has(this.inputs[i].name)), at('stacked')];
     const renamed = new Map<string, string>();
     for (const [name, index] of this.rows) renamed.set(name, this.inputs[index].name);
@@ -235,7 +235,7 @@ class LoopBody {
     ];
     const nodes = this.body.nodes.filter((node) => node.kind !== 'placeholder' && live.has(node.name) && !this.rows.has(node.name));
     const nameOf = (name: string): string => renamed.get(name) ?? name;
-    const values = [...carry.map((i) => this.body.outputs[i].value ?? ''), ...stacked.map((i) => (fates[i] as { row: string }).row)];
+    const values = [...carry.map((i) => this.body.outputs[i].value ?? ''), ...stacked.map((i) => (uses[i] as { row: string }).row)];
     const { given, ...rest } = this.body;
     const kept = new Set([...placeholders, ...nodes].map((node) => node.name));
     const stated = (given ?? []).filter((one) => one.value !== undefined && kept.has(one.value));

@@ -1,7 +1,7 @@
 /**
  * A map whose rows are shared out: its trips do not depend on each other, so a device that holds some rows of what is mapped
  * over runs the body, unsharded, for these alone. As an operator of its own: all scanned tensors and all results are cut on
- * dim 0 alike, what the body captures is whole.
+ * dim 0 the same way, what the body captures is whole.
  */
 
 import type { Graph, Node } from '../../graph/types.ts';

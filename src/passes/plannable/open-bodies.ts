@@ -376,7 +376,7 @@ class Opener {
     const [testing, stepping] = [this.loops.scope(around, 1), this.loops.scope(around, 1)];
     const carries = init.map((arg, k) => this.carry(arg, around, `${prefix}carry.${k}`, node));
     const tested = this.inLine(test, [...carries, ...captured], testing, `${prefix}test.`, depth);
-    // The test decides on every rank alike: it is read as a predicate, which is replicated. It runs once more than the body.
+    // The test decides the same on every rank: it is read as a predicate, which is replicated. It runs once more than the body.
     const [flag] = tested.returns;
     let decided: string | undefined;
     if (flag !== undefined && isRef(flag)) {

@@ -73,7 +73,7 @@ export class ProgramAxes {
     for (const at of nodes) this.link(at, coarse.has(at.node));
     for (const graph of this.byName.keys()) this.linkOutputs(graph);
     this.joinSameViews();
-    this.joinAlike(nodes);
+    this.joinSameUses(nodes);
   }
 
   /** Axes of one row, and of none. */
@@ -233,7 +233,7 @@ export class ProgramAxes {
   }
 
   /** Axes of one size that the same operators use in the same places are one. */
-  private joinAlike(nodes: readonly ProgramNode[]): void {
+  private joinSameUses(nodes: readonly ProgramNode[]): void {
     const uses = new Map<number, Set<string>>();
     const note = (axis: number, use: string): void => {
       const root = this.find(axis);
@@ -247,11 +247,11 @@ export class ProgramAxes {
         dims.forEach((axis, d) => note(axis, `${at.node.target} ${i} ${d}`));
       });
     }
-    const alike = new Map<string, number>();
+    const firsts = new Map<string, number>();
     for (const [axis, of] of uses) {
       const key = `${this.sizes[axis]} ${[...of].sort().join()}`;
-      const first = alike.get(key);
-      if (first === undefined) alike.set(key, axis);
+      const first = firsts.get(key);
+      if (first === undefined) firsts.set(key, axis);
       else this.join(axis, first);
     }
   }

@@ -9,7 +9,7 @@ import type { Rule, RuleSlot } from '../../ops/record/rule.ts';
 
 /**
  * The rule that a call takes on each mesh dim, found from its placements: the first whose slots they are, as the expansion
- * keeps the first of strategies that look alike. Undefined where the call is replicated over the mesh dim.
+ * keeps the first of strategies that look the same. Undefined where the call is replicated over the mesh dim.
  */
 export function rulesTaken(
   space: ShardingSpace,

@@ -23,7 +23,7 @@ export interface FittingPlan {
   readonly recomputed: readonly string[];
 }
 
-/** A plan, the node at its peak, and the largest copy on the way that is alive there. */
+/** A plan, the node at its peak, and the largest copy in flight that is alive there. */
 export interface EvaluatedChoice {
   readonly plan: FittingPlan;
   /** Node of the graph without recomputed nodes. */

@@ -1,5 +1,5 @@
 /**
- * Heuristic tightening of the search for a plan within a budget, beyond what is valid for every plan: how large a copy on the way
+ * Heuristic tightening of the search for a plan within a budget, beyond what is valid for every plan: how large a copy in flight
  * may be, and by how much rows of program points are tighter than the budget. A tightening is a guess and no cutting plane: one
  * that leaves no plan is undone, in part or whole.
  * In: the excess that a plan has. Out: limits for the next problem.

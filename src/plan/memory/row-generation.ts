@@ -4,7 +4,7 @@
  *
  * The peak of a plan is known only when the plan is. So the planner solves, evaluates the memory of the answer, adds the program
  * point of its peak as a row, and solves again. It removes beforehand what one decision alone cannot keep within the budget. If
- * all rows hold but the measured peak exceeds the budget (copies on the way, which no single variable knows), the planner first
+ * all rows hold but the measured peak exceeds the budget (copies in flight, which no single variable knows), the planner first
  * forbids large transient copies, then tightens the row of that program point by the excess. Bounds on the seconds always come
  * from rows at the full budget and from all decisions that may fit, so they stay valid.
  *
@@ -59,7 +59,7 @@ const SAVED: readonly RematDecision[] = ['save'];
 interface Scope {
   /** What of the rematerialization problem may be chosen. */
   readonly restrict: (remat: RematProblem) => CompactProblem;
-  /** Whether copies on the way may be left out of the search to make room. */
+  /** Whether copies in flight may be left out of the search to make room. */
   readonly mayLimit: boolean;
   /** Nodes whose results are kept for certain. */
   readonly anchors?: Uint8Array;
@@ -318,7 +318,7 @@ class PeakMemoryPlanner {
     return solution?.status === 'infeasible' ? undefined : solution;
   }
 
-  /** The rematerialization problem of decisions that may fit, with copies on the way of at most so many bytes. */
+  /** The rematerialization problem of decisions that may fit, with copies in flight of at most so many bytes. */
   private limitedProblem(
     copyBytes: number,
     charge: 'as placed' | 'sure' = 'as placed',

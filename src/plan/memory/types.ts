@@ -18,7 +18,7 @@ export interface MemoryPlanResult {
   readonly certified: boolean;
   /** Its proof, and the nodes at which memory is a row of the problem that it is about. */
   readonly proof?: { readonly moments: readonly string[]; readonly certificate: Certificate };
-  /** Problems solved on the way. */
+  /** Subproblems solved. */
   readonly rounds: number;
   /** Whether the time limit ended the search. */
   readonly isOutOfTime: boolean;

@@ -109,7 +109,7 @@ function connect(
   });
 }
 
-/** Parameters that are one tensor are placed alike: a table that allows equal placements only. */
+/** Parameters that are one tensor are placed the same way: a table that allows equal placements only. */
 function tieParameters(input: BuildInput, columns: SpecColumns, tables: TableBuilder, nodeVariable: Int32Array): void {
   const byRole = placeholdersByRoleName(input.graph);
   for (const group of input.graph.ties ?? []) {

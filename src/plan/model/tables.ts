@@ -80,7 +80,7 @@ export class TableBuilder {
     return this.domains.length - 1;
   }
 
-  /** Says that each value of a variable is a pair of offers of which every use takes the cheaper (maps, see `specList`). */
+  /** Says that each value of a variable is a pair of choices; every use takes the cheaper one (maps, see `specList`). */
   pairs(variable: number, first: number, second: number): void {
     this.minPairs.first[variable] = first;
     this.minPairs.second[variable] = second;
@@ -179,7 +179,7 @@ export class TableBuilder {
 /** A problem in integer units, what its variables and edges stand for, and how far its units can be from seconds. */
 type BuiltProblem = Pick<Model, 'problem' | 'variables' | 'edges' | 'unitsPerSecond' | 'quantum' | 'roundingSeconds'>;
 
-/** Key of a tensor type whose redistributions are charged alike. */
+/** Key of a tensor type whose redistributions are charged the same way. */
 export function chargedKey(type: number, charged: ChargedType): string {
   return charged.contiguous === false ? `${type}n` : `${type}`;
 }

@@ -101,7 +101,7 @@ const requestSchema = z.strictObject({
 });
 
 /**
- * Reads a plan folder from its texts, and holds it to its hashes: a graph or a request that was changed after the plan was
+ * Reads a plan folder from its texts, and checks its hashes: a graph or a request that was changed after the plan was
  * made is refused, because nothing said about the plan would be true of it.
  *
  * @param file where the texts come from, for messages

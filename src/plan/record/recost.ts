@@ -152,7 +152,7 @@ function homeOf({ nodes }: Graph, { role, of, stateName }: Output): Node | undef
   return home;
 }
 
-/** Names of one tensor are placed alike. */
+/** Names of one tensor are placed the same way. */
 function checkTies(graph: Graph, placed: ReadonlyMap<string, readonly number[]>, space: ShardingSpace): void {
   for (const group of graph.ties ?? []) {
     const members = graph.nodes.filter(({ kind, meta: { role, roleName = '' } }) => kind === 'placeholder' && role === 'parameter' && group.includes(roleName)); // prettier-ignore

@@ -4,7 +4,7 @@
 import { ShardwrightError, interrupted } from '../../errors.ts';
 import { secondsText } from '../../units.ts';
 
-/** Milliseconds since some fixed moment, as `performance` counts them; a test may count its own. */
+/** Milliseconds since some fixed time, as `performance` counts them; a test may count its own. */
 export interface Clock {
   now(): number;
 }

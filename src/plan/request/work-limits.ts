@@ -9,7 +9,7 @@ import { gapUnderMemory, isGapGiven, type PlanRequest } from './request.ts';
  * that the same request has the same answer everywhere.
  */
 
-/** Least relative gap of the problems on the way: what copies and rounding add to an answer is more than less would gain. */
+/** Least relative gap of the subproblems: what copies and rounding add to an answer is more than less would gain. */
 const LEAST_GAP = 1e-3;
 /** Work that a problem may take (`SolveOptions.workLimit`): some for prices and labels, some for the sweeps of every variable. */
 const WORK = 5e6;
@@ -18,12 +18,12 @@ const WORK_PER_VARIABLE = 5000;
 export const WORK_GROWTH = 8;
 export const ASKED_EXTENSIONS = 2;
 
-/** Relative gap of one problem on the way. */
+/** Relative gap of one subproblem. */
 export function gapOnTheWay(request: PlanRequest): number {
   return Math.max(gapUnderMemory(request) / 4, LEAST_GAP);
 }
 
-/** Work that one problem on the way may take. */
+/** Work that one subproblem may take. */
 export function workOn({ domains }: Problem): number {
   return WORK + WORK_PER_VARIABLE * domains.length;
 }

@@ -186,7 +186,7 @@ function faultOf({ space, target, rows, rules, tensors, names, uneven }: Search,
       if (own !== undefined) return `${by} needs dim ${slot.dim} of ${names[t]} ${own}`;
       for (const mate of mates)
         if (pieces(t, slot.dim) !== pieces(mate.t, mate.slot.dim) || (!slot.scaled && !mate.slot.scaled && tensors[t]?.shape[slot.dim] !== tensors[mate.t]?.shape[mate.slot.dim]))
-          return `${by} takes dim ${slot.dim} of ${names[t]} and dim ${mate.slot.dim} of ${names[mate.t]} for one index, which must be cut alike`;
+          return `${by} takes dim ${slot.dim} of ${names[t]} and dim ${mate.slot.dim} of ${names[mate.t]} for one index, which must be cut the same way`;
     }
   return `the rules of ${target} that leave it so do not stand together over the mesh dims (${said})`;
 } // prettier-ignore

@@ -4,7 +4,7 @@ import { peakOf, type LiveInterval, type MemoryKind } from '../../cost/memory/ti
 import { planMemoryTimeline } from '../../plan/record/memory-timeline.ts';
 import type { Reopened } from '../../plan/questions/explain.ts';
 
-/** Bytes alive on the fullest device over the moments of the program, by what they are. */
+/** Live bytes on the fullest device at every program point, by kind. (JSON calls a program point a moment.) */
 export interface MemoryCurve {
   readonly moments: number;
   readonly peakBytes: number;
@@ -12,10 +12,10 @@ export interface MemoryCurve {
   /** Node that runs, or whose inputs are being brought, at the peak. */
   readonly peakNode: string;
   readonly phase: 'forward' | 'backward';
-  /** First moment of the backward pass; null where there is none. */
+  /** First program point of the backward pass; null where there is none. */
   readonly backwardAt: number | null;
   readonly kinds: readonly CurveKind[];
-  /** In each of equally many moments, at the fullest of them: bytes of each of `kinds`, bottom first. */
+  /** In each of equally many program points, at the fullest of them: bytes of each of `kinds`, bottom first. */
   readonly points: readonly (readonly number[])[];
   /** The largest tensors alive at the peak that are no parameter, gradient or state. */
   readonly largest: readonly LiveTensor[];
@@ -25,14 +25,14 @@ export interface LiveTensor {
   readonly name: string;
   readonly bytes: number;
   readonly kind: MemoryKind;
-  /** Moments from which to which it is alive, both included. */
+  /** Program points from which to which it is alive, both included. */
   readonly from: number;
   readonly to: number;
 }
 
-export type CurveKind = 'parameters' | 'optimizer' | 'gradients' | 'activations' | 'copies on the way';
+export type CurveKind = 'parameters' | 'optimizer' | 'gradients' | 'activations' | 'copies in flight';
 
-const KINDS: readonly CurveKind[] = ['parameters', 'optimizer', 'gradients', 'activations', 'copies on the way'];
+const KINDS: readonly CurveKind[] = ['parameters', 'optimizer', 'gradients', 'activations', 'copies in flight'];
 const KIND_OF: Readonly<Record<MemoryKind, CurveKind>> = {
   parameter: 'parameters',
   buffer: 'parameters',
@@ -41,18 +41,18 @@ const KIND_OF: Readonly<Record<MemoryKind, CurveKind>> = {
   activation: 'activations',
   temporary: 'activations',
   reserved: 'activations',
-  communication: 'copies on the way',
+  communication: 'copies in flight',
 };
 const POINTS = 200;
 const LARGEST = 10;
 
-/** The curve of a plan, from the placements that it takes: the same moments as `plan.memory.timeline`. */
+/** The curve of a plan, from the placements that it takes: the same program points as `plan.memory.timeline`. */
 export function memoryCurveOf({ prepared, choice }: Reopened): MemoryCurve {
   const { model, table } = prepared;
   const { intervals, nodeOfPoint } = planMemoryTimeline(model, choice, table);
   const peak = peakOf(intervals);
-  const phaseAt = (moment: number): 'forward' | 'backward' => model.flow.phases[nodeOfPoint[moment]] ?? 'forward';
-  const backwardAt = nodeOfPoint.findIndex((_, moment) => phaseAt(moment) === 'backward');
+  const phaseAt = (point: number): 'forward' | 'backward' => model.flow.phases[nodeOfPoint[point]] ?? 'forward';
+  const backwardAt = nodeOfPoint.findIndex((_, point) => phaseAt(point) === 'backward');
   return {
     moments: nodeOfPoint.length,
     peakBytes: peak.peakBytes,
@@ -63,27 +63,27 @@ export function memoryCurveOf({ prepared, choice }: Reopened): MemoryCurve {
     kinds: KINDS,
     points: pointsOf(intervals, nodeOfPoint.length),
     largest: [...peak.live]
-      .filter(({ kind = 'temporary' }) => ['activations', 'copies on the way'].includes(KIND_OF[kind]))
+      .filter(({ kind = 'temporary' }) => ['activations', 'copies in flight'].includes(KIND_OF[kind]))
       .sort((a, b) => b.bytes - a.bytes || a.start - b.start || ((a.name ?? '') < (b.name ?? '') ? -1 : 1))
       .slice(0, LARGEST)
       .map(({ name = '', bytes, kind = 'temporary', start, end }) => ({ name, bytes, kind, from: start, to: end })),
   };
 }
 
-function pointsOf(intervals: readonly LiveInterval[], moments: number): number[][] {
-  const changes = KINDS.map(() => new Float64Array(moments + 1));
+function pointsOf(intervals: readonly LiveInterval[], total: number): number[][] {
+  const changes = KINDS.map(() => new Float64Array(total + 1));
   for (const { start, end, bytes, kind = 'temporary' } of intervals) {
     const change = changes[KINDS.indexOf(KIND_OF[kind])];
     change[start] += bytes;
     change[end + 1] -= bytes;
   }
-  const count = Math.min(POINTS, moments);
+  const count = Math.min(POINTS, total);
   const points: number[][] = [];
   const live = KINDS.map(() => 0);
   let most = -1;
-  for (let t = 0; t < moments; t++) {
+  for (let t = 0; t < total; t++) {
     changes.forEach((change, k) => (live[k] += change[t]));
-    const at = Math.floor((t * count) / moments);
+    const at = Math.floor((t * count) / total);
     const sum = live.reduce((n, bytes) => n + bytes, 0);
     if (at === points.length) {
       points.push([...live]);

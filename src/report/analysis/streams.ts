@@ -154,11 +154,11 @@ export function axesKey(names: readonly string[]): string {
 }
 
 /** Kernels of one stream follow each other, so that they are sorted by their ends too. */
-function firstEndingAfter(spans: readonly Span[], moment: number): number {
+function firstEndingAfter(spans: readonly Span[], time: number): number {
   let [low, high] = [0, spans.length];
   while (low < high) {
     const mid = (low + high) >> 1;
-    if (spans[mid].end > moment) high = mid;
+    if (spans[mid].end > time) high = mid;
     else low = mid + 1;
   }
   return low;

@@ -14,10 +14,10 @@ const CLASS: Readonly<Record<MemoryCurve['kinds'][number], string>> = {
   optimizer: 'm3',
   gradients: 'm2',
   activations: 'm4',
-  'copies on the way': 'm5',
+  'copies in flight': 'm5',
 };
 
-/** Bytes alive over the moments of the program, stacked by what they are, with the peak named and the budget. */
+/** Live bytes at every program point, stacked by kind, with the peak named and the budget. */
 export function memoryFigure(curve: MemoryCurve, budgetBytes: number): Markup {
   // A budget far above everything would leave the curve no room: it is then said, not drawn.
   const isFar = budgetBytes > 2.5 * curve.peakBytes;
@@ -25,7 +25,7 @@ export function memoryFigure(curve: MemoryCurve, budgetBytes: number): Markup {
   const y = linear(1.06 * top, BOTTOM, TOP, unitOf(top));
   const { points } = curve;
   const x = (k: number): number => LEFT + (k / points.length) * (RIGHT - LEFT);
-  const at = (moment: number): number => LEFT + (moment / curve.moments) * (RIGHT - LEFT);
+  const at = (point: number): number => LEFT + (point / curve.moments) * (RIGHT - LEFT);
   let below = points.map(() => 0);
   const layers = curve.kinds.flatMap((kind, k): Markup[] => {
     const above = points.map((p, i) => below[i] + p[k]);
@@ -43,7 +43,7 @@ export function memoryFigure(curve: MemoryCurve, budgetBytes: number): Markup {
     {
       id: 'memory-curve',
       title: 'Memory over the program',
-      description: `Bytes alive on the fullest device at every moment of the program, in the order of its nodes: ${named}; the budget is ${bytesText(budgetBytes)}.`, // prettier-ignore
+      description: `Live bytes on the fullest device at every program point: ${named}; the budget is ${bytesText(budgetBytes)}.`, // prettier-ignore
       width: WIDTH,
       height: HEIGHT,
     },
@@ -68,11 +68,11 @@ export function memoryFigure(curve: MemoryCurve, budgetBytes: number): Markup {
       anchor: middle ? 'middle' : left ? 'end' : 'start',
       class: 'strong',
     }),
-    label(LEFT, HEIGHT - 12, `moments of the program (${curve.moments})`),
+    label(LEFT, HEIGHT - 12, `program points (${curve.moments})`),
   );
 }
 
-/** Steps, one for each point: a point is the most of its moments, and nothing lies between two of them. */
+/** Steps, one for each point: a point of the drawing is the most of its program points, and nothing lies between two of them. */
 function areaPath(
   below: readonly number[],
   above: readonly number[],

@@ -47,7 +47,7 @@ export function scheduleFigures(drawn: DrawnSchedule): { readonly caption: strin
   const shown = boxes.filter((b) => b.device < MOST_DEVICES);
   const some = devices > MOST_DEVICES ? `The first ${MOST_DEVICES} of ${devices} devices. ` : '';
   const shades = chunks > 1 ? ' Lighter: every second chunk of a device.' : '';
-  const what = `${some}Empty ground between the passes is the bubble.${shades}`;
+  const what = `${some}Empty space between the passes is the bubble.${shades}`;
   if (run.devices[0].spans.length <= MOST_PASSES)
     return [{ caption: `The schedule of one step. ${what}`, svg: figure(drawn, shown, 0, end, 'schedule') }];
   const span = windowOf(shown, end, Math.min(devices, MOST_DEVICES) * PASSES_OF_AN_END);
@@ -86,7 +86,7 @@ function figure(drawn: DrawnSchedule, boxes: readonly Box[], from: number, to: n
   const lane = devices <= 16 ? 30 : 18;
   const bottom = TOP + devices * lane;
   const scale = linear(to - from, LEFT, RIGHT);
-  const x = (moment: number): number => scale.at(Math.min(to, Math.max(from, moment)) - from);
+  const x = (time: number): number => scale.at(Math.min(to, Math.max(from, time)) - from);
   const kinds = (['F', 'B', 'W', 'sum'] as const).filter((kind) => boxes.some((b) => b.kind === kind));
   return chart(
     {

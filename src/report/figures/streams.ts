@@ -9,7 +9,7 @@ const WIDTH = 760;
 const [LEFT, RIGHT, TOP] = [128, 744, 30];
 const LANE = 54;
 
-/** The step, a lane for each stream: the height is the share of each moment in which the stream works. */
+/** The step, a lane for each stream: the height is the share of each interval in which the stream works. */
 export function streamsFigure(streams: Streams): Markup {
   const x = linear(streams.seconds, LEFT, RIGHT);
   const bottom = TOP + streams.streams.length * LANE;
@@ -60,7 +60,7 @@ function busyPath(busy: readonly number[], base: number): string {
 export function closeUpFigure(streams: Streams, closeUp: CloseUp): Markup {
   const span = closeUp.to - closeUp.from;
   const scale = linear(span, LEFT, RIGHT);
-  const x = (moment: number): number => scale.at(moment - closeUp.from);
+  const x = (time: number): number => scale.at(time - closeUp.from);
   const bottom = TOP + streams.streams.length * LANE;
   return chart(
     {

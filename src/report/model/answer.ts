@@ -19,7 +19,7 @@ export interface AnswerInput {
   readonly pipeline: Pipeline | null;
 }
 
-/** The answer, in five lines that every format prints alike. */
+/** The answer, in five lines, the same in every format. */
 export function answerOf(input: AnswerInput): readonly { readonly label: string; readonly text: string }[] {
   const { pipeline } = input;
   if (pipeline !== null) return pipelineAnswer(input, pipeline);

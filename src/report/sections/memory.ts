@@ -10,13 +10,13 @@ export function memory(report: Report): Section {
   const m = report.plan.memory;
   const { timeline } = m;
   // Where the budget limits peak memory, the plan's memory is that peak.
-  const isHeld = timeline !== undefined && m.peakBytes === timeline.peakBytes;
+  const isPeakLimited = timeline !== undefined && m.peakBytes === timeline.peakBytes;
   const used = m.budgetBytes > 0 ? ` (${percentText(m.peakBytes / m.budgetBytes)})` : '';
   const blocks: Block[] = [
     ...ofOneMicrobatch(report),
     {
       kind: 'text',
-      text: `${isHeld ? 'At its peak a device takes' : 'Parameters, gradients and optimizer state take'} ${bytesText(m.peakBytes)} of a budget of ${bytesText(m.budgetBytes)} per device${used}. The bar is the whole budget.`,
+      text: `${isPeakLimited ? 'At its peak a device takes' : 'Parameters, gradients and optimizer state take'} ${bytesText(m.peakBytes)} of a budget of ${bytesText(m.budgetBytes)} per device${used}. The bar is the whole budget.`,
     },
     {
       kind: 'bar',
@@ -48,7 +48,7 @@ export function memory(report: Report): Section {
         { kind: 'm2', label: 'Gradients', amount: kinds.gradient ?? 0 },
         { kind: 'm3', label: 'Optimizer', amount: kinds.optimizer ?? 0 },
         { kind: 'm4', label: 'Activations', amount: (kinds.activation ?? 0) + (kinds.temporary ?? 0) + (kinds.reserved ?? 0) }, // prettier-ignore
-        { kind: 'm5', label: 'Copies on the way', amount: kinds.communication ?? 0 },
+        { kind: 'm5', label: 'Copies in flight', amount: kinds.communication ?? 0 },
       ],
       text: bytesText,
       whole: Math.max(m.budgetBytes, timeline.peakBytes),
@@ -60,7 +60,7 @@ export function memory(report: Report): Section {
 
 /** What a tensor is, in words. */
 function kindText(kind: string): string {
-  return kind === 'communication' ? 'copy on the way of a redistribution' : kind;
+  return kind === 'communication' ? 'copy of a redistribution' : kind;
 }
 
 function curve({ memory: found, plan }: Report): Block[] {
@@ -76,18 +76,18 @@ function curve({ memory: found, plan }: Report): Block[] {
       },
     ];
   }
-  const at = (moment: number): { text: string; value: number } => ({ text: String(moment), value: moment });
+  const at = (point: number): { text: string; value: number } => ({ text: String(point), value: point });
   return [
     {
       kind: 'figure',
       caption:
-        'Bytes alive on the fullest device at every moment of the program, in the order of its nodes. From below: parameters, optimizer state, gradients, activations, copies on the way of redistributions.',
+        'Live bytes on the fullest device at every program point. From below: parameters, optimizer state, gradients, activations, copies that redistributions make.',
       svg: memoryFigure(found, plan.memory.budgetBytes),
     },
     {
       kind: 'table',
-      caption: `The largest tensors alive at the peak (moment ${found.peakMoment} of ${found.moments}), without states`,
-      columns: [...columns, { head: 'From moment', kind: 'number' }, { head: 'To moment', kind: 'number' }],
+      caption: `The largest tensors alive at the peak (program point ${found.peakMoment} of ${found.moments}), without states`,
+      columns: [...columns, { head: 'From point', kind: 'number' }, { head: 'To point', kind: 'number' }],
       rows: found.largest.map((t) => [code(t.name), kindText(t.kind), bytes(t.bytes), at(t.from), at(t.to)]),
     },
   ];

@@ -153,7 +153,7 @@ function streams({ streams: found, tokens }: Report): Block[] {
     },
     {
       kind: 'figure',
-      caption: 'The step: how much of each moment each stream works; at the left, the share of the step.',
+      caption: 'The step: the share of each interval in which each stream works; at the left, the share of the step.',
       svg: streamsFigure(found),
     },
     ...(found.closeUp === null

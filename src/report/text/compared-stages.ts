@@ -1,4 +1,4 @@
-/** The stages of a compared plan in words and rows: what the terminal and the pages say alike. */
+/** Writes the stages of a compared plan in words and rows, for the terminal and the pages. */
 
 import type { ComparedLayout, ComparedStage } from '../../zoo/compare/comparison.ts';
 import { stageText, type ReportStage } from '../analysis/pipeline.ts';

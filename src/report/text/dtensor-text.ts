@@ -52,7 +52,7 @@ export function dtensorText(plan: Plan): string {
   ].join('\n');
 }
 
-/** Folded names with their placement; layers that are not all placed alike stand under their own names. */
+/** Folded names with their placement; layers that are not all placed the same way stand under their own names. */
 function placedNames(plan: Plan): { readonly name: string; readonly placement: string }[] {
   const fold = (name: string): string => name.replace(/(^|[._])\d+(?=[._]|$)/g, '$1*');
   const placements = new Map<string, Set<string>>();

@@ -33,14 +33,14 @@ export interface Span {
 
 export interface MemoryCurve {
   readonly peakBytes: number;
-  /** First moment of the peak, and the task that starts it; undefined when the step begins with it. */
+  /** First time of the peak, and the task that starts it; undefined when the step begins with it. */
   readonly peakAt: number;
   readonly peakTask: string | undefined;
   /** Bytes at the peak by kind of buffer. */
   readonly byKind: Readonly<Record<string, number>>;
   /** Buffers alive at the peak, by index. */
   readonly live: readonly number[];
-  /** Moments at which the live bytes change, ascending, and the bytes from there on. */
+  /** Times at which the live bytes change, ascending, and the bytes from there on. */
   readonly points: readonly { readonly at: number; readonly bytes: number }[];
 }
 
@@ -80,7 +80,7 @@ export function play(schedule: Schedule, options: PlayOptions = {}): Timeline {
   };
 }
 
-/** When every task starts and ends, and in which order all of that happens: several things may happen at one moment. */
+/** When every task starts and ends, and in which order all of that happens: several things may happen at one time. */
 interface Happened {
   readonly start: Float64Array;
   readonly end: Float64Array;
@@ -237,7 +237,7 @@ function exposed(spans: readonly Span[]): number {
   return sum;
 }
 
-/** Adds up what is alive, event by event: what ends at a moment is free for what begins after it at the same moment. */
+/** Adds up what is alive, event by event: what ends at a time is free for what begins after it at the same time. */
 function memoryCurve(schedule: Schedule, run: Happened): MemoryCurve {
   const { tasks, buffers } = schedule;
   const n = buffers.length;
@@ -270,7 +270,7 @@ function memoryCurve(schedule: Schedule, run: Happened): MemoryCurve {
   for (let e = 0; e < count; e++) {
     if (change[e] === 0) continue;
     bytes += change[e];
-    // A moment keeps its largest sum, and its last where that is less.
+    // A time keeps its largest sum, and its last where that is less.
     const last = points[points.length - 1];
     if (last.at !== at[e] || last.bytes > bytes) points.push({ at: at[e], bytes });
     else last.bytes = bytes;

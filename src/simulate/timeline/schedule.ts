@@ -47,7 +47,7 @@ export interface Buffer {
   readonly name: string;
   readonly bytes: number;
   readonly kind: MemoryKind;
-  /** There from the first moment: parameters, inputs. */
+  /** There from the start: parameters, inputs. */
   readonly given: boolean;
   /** Kept to the end of the step: parameters, states, gradients, results. */
   readonly kept: boolean;

@@ -164,7 +164,7 @@ function memoryNotes(
   if (memoryBytes === 'none') return [];
   const limit = bytesText(memoryBytes);
   if (aloneBytes > memoryBytes)
-    return [`With one task after another the plan takes ${bytesText(aloneBytes)}, more than ${limit}: its activations were not held to that, and nothing waits for memory.`]; // prettier-ignore
+    return [`With one task after another the plan takes ${bytesText(aloneBytes)}, more than ${limit}: no limit covered its activations, so no task waits for memory.`]; // prettier-ignore
   if (bound === undefined)
     return [`The passes asked for take ${bytesText(memory.peakBytes)}, more than ${limit}, and nothing waits for memory.`]; // prettier-ignore
   const { delayedTasks: n, delayedSeconds, unboundedPeakBytes } = bound;

@@ -10,7 +10,7 @@ import { Reducer } from '../reduce/presolve.ts';
 /** A message step takes about as long as so many combinations of labels. */
 const WORK_PER_STEP = 100;
 
-/** Counts the work of a solve, in combinations of labels: a clock that runs alike on every machine. */
+/** Counts the work of a solve, in combinations of labels: a clock that is the same on every machine. */
 export class WorkMeter {
   #messageSteps = 0;
   #labels = 0;

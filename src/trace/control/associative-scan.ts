@@ -68,7 +68,7 @@ function interleaved(a: Tensor, b: Tensor): Tensor {
   return a.shape[0] === pairs ? merged : cat([merged, a.slice(0, pairs)]);
 }
 
-/** `combine` on leaves, its result held to the structure and types of the rows that it got. */
+/** `combine` on leaves, its result checked against the structure and types of the rows. */
 function combined<X extends BodyTree>(
   recorder: Recorder,
   { tree }: Flat,

@@ -193,7 +193,7 @@ export function expressionOf(size: Size): SizeExpression {
   return typeof size === 'number' ? SizeExpression.constant(size) : size.expression;
 }
 
-/** Arithmetic on sizes that works on numbers and symbolic sizes alike. */
+/** Arithmetic on sizes that works on numbers and on symbolic sizes. */
 export const sizes = {
   add: (a: Size, b: Size): Size => (typeof a === 'number' ? (typeof b === 'number' ? a + b : b.add(a)) : a.add(b)),
   mul: (a: Size, b: Size): Size => (typeof a === 'number' ? (typeof b === 'number' ? a * b : b.mul(a)) : a.mul(b)),

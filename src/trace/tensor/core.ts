@@ -1,5 +1,5 @@
 /**
- * The ground of the tensor class: what a traced tensor shows, and how every JavaScript construct that would need its
+ * The base of the tensor class: what a traced tensor shows, and how every JavaScript construct that would need its
  * values is refused. Truthiness and identity cannot be trapped; the lint rule and the source-level front end see to those.
  */
 

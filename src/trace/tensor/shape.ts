@@ -105,7 +105,7 @@ export abstract class ShapedTensor extends ReducedTensor {
     return this.ops('aten.unbind.int', [this, dim]);
   }
 
-  /** `out[i][j] = this[index[i][j]][j]` for dim 0, and alike for others. */
+  /** `out[i][j] = this[index[i][j]][j]` for dim 0; other dims the same way. */
   gather(dim: number, index: TensorCore): this {
     return this.op('aten.gather.default', [this, dim, index]);
   }

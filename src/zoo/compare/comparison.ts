@@ -101,7 +101,7 @@ export interface ComparedLayout {
   readonly boundaries: readonly ComparedBoundary[];
   /** Sent over all boundaries in a step, both directions, by one row of devices. */
   readonly pointToPointBytes: number;
-  /** Layers that were priced; the others are written alike. */
+  /** Layers that were priced; the others are written the same way. */
   readonly pricedLayers: number;
   /** Of a free plan: the recipe whose placements it has, because they are cheaper in all. */
   readonly placements?: string;

@@ -10,7 +10,7 @@ import type { ComparedMesh, ComparedPlan, Comparison, RefusedPlan } from './comp
 import { dominator, paretoFront } from './pareto.ts';
 import { simulatedRanking } from './simulated.ts';
 
-/** A plan before it is held against the others. */
+/** A plan before it is compared with the others. */
 export type RawPlan = Omit<ComparedPlan, 'name' | 'why' | 'cause' | 'dominatedBy'>;
 
 /** What was found on all meshes, in any order. */

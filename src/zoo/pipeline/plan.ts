@@ -144,7 +144,7 @@ export function pipelineOfPlan(
       busy: busySeconds + step,
       end: (spans.at(-1)?.end ?? 0) + step,
       inFlight,
-      // Chunks of one device are alike; the fullest stands for all that are kept.
+      // Chunks of one device are the same; the fullest stands for all that are kept.
       peakBytes: Math.ceil(own.reduce((sum, u) => sum + stateBytes[u], 0) + inFlight * Math.max(...kept) + Math.max(...own.map((u) => units[u].temporaryBytes))), // prettier-ignore
     };
   });

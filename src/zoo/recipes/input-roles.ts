@@ -317,8 +317,8 @@ function reachesLoss(model: Program, rules: RuleLists, dims: ReadonlyMap<number,
       const shape = normal === undefined ? '' : metas[coming.indexOf(normal)].shape.join();
       flow.results[n].forEach((value, k) => {
         if (value < 0) return;
-        const isAlike = normal !== undefined && flow.values[value].meta.shape.join() === shape;
-        leave(k, isAlike ? normal.slot : R, isAlike ? from : new Set());
+        const isEqual = normal !== undefined && flow.values[value].meta.shape.join() === shape;
+        leave(k, isEqual ? normal.slot : R, isEqual ? from : new Set());
       });
       continue;
     }
@@ -396,7 +396,7 @@ function sequences(model: Program, rules: RuleLists, inputs: readonly InputTenso
     add(seed);
     for (const [value, dims] of way.reached) reached.set(value, new Map([...(reached.get(value) ?? []), ...dims]));
   }
-  // Labels that are shifted against the logits are not one index with them, but as long and cut alike.
+  // Labels that are shifted against the logits are not one index with them, but as long and cut the same way.
   const lengths = new Set([...found].map(([node, dim]) => sizeAt(inputs, node, dim)));
   if (found.size > 0) for (const seed of open) if (!found.has(seed.node) && (walk(model, rules, seed.node, seed.dim, reached).met || (batch.has(seed.node) && lengths.has(sizeAt(inputs, seed.node, seed.dim))))) add(seed);
   return found;

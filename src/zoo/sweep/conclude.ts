@@ -246,7 +246,7 @@ function cutsNote({ worse, beaten }: CutsLeftOut, priced: SweepResult['priced'])
 
 function notesOf({ kinds, cores, beaten, routed, priced, cutsLeftOut }: SweepResult, overlaps: boolean): string[] {
   return [
-    `Priced from ${kinds.shallow} of ${kinds.layers} layers (${kinds.kinds} ${kinds.kinds === 1 ? 'kind' : 'kinds'}): layers that are written alike cost alike.`,
+    `Priced from ${kinds.shallow} of ${kinds.layers} layers (${kinds.kinds} ${kinds.kinds === 1 ? 'kind' : 'kinds'}): equal layers cost the same.`,
     `Programs of one data rank: ${cores.size} placed and priced, ${beaten} left out because a lower bound of theirs is above the best plan.`,
     ...(overlaps
       ? [

@@ -25,7 +25,7 @@ function setup(meshText: string, shape: readonly number[]) {
 
 describe('mesh dims of equal size and equal links change places', () => {
   it.each([
-    // One host: all links are equal. The third mesh has no two dims alike.
+    // One host: all links are equal. The third mesh has no two equal dims.
     ['a=2,b=2,c=2', [8, 8], 3],
     ['a=2,b=2,c=2', [8, 6, 5], 3],
     ['a=2,b=4', [8, 8], 0],
@@ -35,7 +35,7 @@ describe('mesh dims of equal size and equal links change places', () => {
     ['a=2,b=2,c=2,d=2', [16, 16], 3],
   ] as const)('%s, tensor %o: every price is that of a search of its own', (mesh, shape, exchanges) => {
     const { space, model, type, ids, graph, prices } = setup(mesh, shape);
-    expect(new AxisExchanges(graph).alike(prices)).toHaveLength(exchanges);
+    expect(new AxisExchanges(graph).withEqualPrices(prices)).toHaveLength(exchanges);
     const finder = new PathFinder(graph.edgeStart, graph.edgeTarget, graph.edgeSlot);
     const matrix = new Redistributor(space, model).matrix(type, ids, ids);
     // Every source on small meshes, one in seven on the largest.

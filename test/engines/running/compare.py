@@ -167,7 +167,7 @@ def work(rank: int, world: int, store: str, jobs: list[tuple[str, str]], steps: 
         try:
             result = one(name, folder, steps)
         except shardwright.MismatchError as error:
-            # Every process refuses alike, before anything is sent.
+            # Every process refuses the same way, before anything is sent.
             result = {"name": name, "plan": Path(folder).name, "refused": str(error)}
         except Exception as error:
             import traceback

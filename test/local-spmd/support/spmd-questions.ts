@@ -1,5 +1,5 @@
 /**
- * What is asked of the package spmd_types and of this library alike: every cell of the tables of primitives, every operator
+ * What is asked of the package spmd_types and of this library: every cell of the tables of primitives, every operator
  * on every combination of types, einsums on cut operands, and claims about a type that follow one another.
  */
 

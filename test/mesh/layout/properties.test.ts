@@ -234,8 +234,8 @@ describe('PL-88 properties on random layouts', () => {
         const own = new Set(values(a, 'colex'));
         const copies = values(places, 'colex');
         // Equal places of B are equal copies, different ones start elsewhere, where nothing of A lies.
-        const alike = copies.every((c, i) => copies.every((d, j) => (c === d) === (starts[i] === starts[j])));
-        expect(alike).toBe(true);
+        const isOne = copies.every((c, i) => copies.every((d, j) => (c === d) === (starts[i] === starts[j])));
+        expect(isOne).toBe(true);
         for (const c of new Set(copies)) if (c > 0) expect(own.has(c)).toBe(false);
         for (const other of [blockedProduct(a, b), rakedProduct(a, b)])
           expect(ascending(values(other, 'colex'))).toEqual(ascending(values(result, 'colex')));

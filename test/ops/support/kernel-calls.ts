@@ -8,7 +8,7 @@ import { operators, samples } from '../../engines/samples/all.ts';
 import { parseCall, type CallText, type TensorSpec } from '../../../src/ops/samples/call-text.ts';
 import { GIVEN_VALUES, moreKernelSamples } from './kernel-samples.ts';
 
-/** Sample calls with values, for kernels and PyTorch alike. Every float is a float64: nothing is rounded on either side. */
+/** Sample calls with values, for kernels and PyTorch. Every float is a float64: nothing is rounded on either side. */
 export interface KernelSample {
   readonly text: string;
   readonly call: CallText;

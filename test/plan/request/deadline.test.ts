@@ -26,7 +26,7 @@ describe('the time limit is one of the whole solve', () => {
     expect(deadline.leftSeconds).toBe(1500);
     expect(deadline.solveOptions).toEqual({ timeLimitSeconds: 500 });
     expect(deadline.isOver).toBe(true);
-    // What was begun a moment before gets a millisecond, not nothing.
+    // What was begun just before gets a millisecond, not nothing.
     expect(deadline.solveOptions).toEqual({ timeLimitSeconds: 1e-3 });
     const before = clock.looks;
     const none = new Deadline(undefined, { clock });
@@ -67,7 +67,7 @@ describe('the time limit is one of the whole solve', () => {
       const found = await within(looks);
       expect(found.late, `${looks}`).toBe(0);
       expect(found.isOutOfTime).toBe(true);
-      // Every problem on the way looks at the clock before it is begun.
+      // Every subproblem looks at the clock before it is begun.
       expect(found.rounds).toBeLessThanOrEqual(looks);
       expect(found.rounds).toBeGreaterThanOrEqual(rounds);
       rounds = found.rounds;

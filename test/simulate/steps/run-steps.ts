@@ -31,7 +31,7 @@ export function runTwoSteps(given: Graph, plan: LowerablePlan, seed = 0): Steps 
   const inputs = graph.nodes.filter((node) => node.kind === 'placeholder');
   const faults: string[] = [];
   let compared = 0;
-  let whole = tiedAlike(graph, inputs, drawInputs(TABLE, graph, seed));
+  let whole = tiedEqual(graph, inputs, drawInputs(TABLE, graph, seed));
   let parts = inputs.map((node, i) => layOut(program.space, shardingOf(program, node), whole[i]));
   let carried = 0;
   const compare = (what: string, want: NDArray, sharding: number, byRank: readonly NDArray[]): void => {
@@ -103,7 +103,7 @@ function minus(parameter: NDArray, gradient: NDArray): NDArray {
 }
 
 /** Names of one tensor start from the same numbers. */
-function tiedAlike(graph: Graph, inputs: readonly Node[], drawn: readonly NDArray[]): NDArray[] {
+function tiedEqual(graph: Graph, inputs: readonly Node[], drawn: readonly NDArray[]): NDArray[] {
   const position = new Map(inputs.map((node, i) => [node.meta.role === 'parameter' ? node.meta.roleName : node.name, i]));
   const out = [...drawn];
   for (const [owner, ...others] of graph.ties ?? [])

@@ -39,7 +39,7 @@ export function modelFlags(command: Command): Command {
       [],
     )
     .option('--tie <a=b>', 'two parameters are one tensor; repeatable', collect, [])
-    .option('--train-step', 'the first outputs are the new values of the first inputs: place them alike')
+    .option('--train-step', 'the first outputs are the new values of the first inputs and take their placements')
     .option(
       '--input <NAME=type>',
       'type of an input that the file does not state, x=f32[8,16]; repeatable',
@@ -108,11 +108,11 @@ export function planFlags(command: Command): Command {
     )
     .option(
       '--activations <how>',
-      'memory of activations: report (default: compute and say it), constraint (keep the peak within the budget), off',
+      'memory of activations: report (compute it, the default), constraint (limit peak memory to the budget), off',
     )
     .option(
       '--checkpoint <policy>',
-      'recompute forward nodes in the backward pass: none (default), full, selective, a share from 0 to 1, two-stage (chosen after the placements), auto (chosen with them; both hold the peak within the budget)',
+      'recompute forward nodes in the backward pass: none (default), full, selective, a share from 0 to 1, two-stage (chosen after the placements) or auto (chosen with them); both limit peak memory to the budget',
     )
     .option(...FLAG.cost)
     .option(...FLAG.calibration)

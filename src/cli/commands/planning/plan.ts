@@ -295,7 +295,7 @@ export function requestOf(options: PlanOptions): PlanRequest {
     ...(options.overlap === true ? { overlap: true as const } : {}),
     ...inputDimsOf(options),
   };
-  if (request.activations !== undefined && request.activations !== 'constraint' && isHeldByCheckpoint(request))
+  if (request.activations !== undefined && request.activations !== 'constraint' && limitsPeakMemory(request))
     throw new ShardwrightError(
       'E_USAGE',
       `--checkpoint ${String(request.checkpoint)} limits peak memory to the budget, and --activations ${request.activations} does not`,
@@ -304,8 +304,8 @@ export function requestOf(options: PlanOptions): PlanRequest {
   return request;
 }
 
-/** Whether what is recomputed is chosen within the budget. */
-function isHeldByCheckpoint({ checkpoint }: PlanRequest): boolean {
+/** Whether the checkpoint policy chooses recomputed nodes under the budget. */
+function limitsPeakMemory({ checkpoint }: PlanRequest): boolean {
   return checkpoint === 'auto' || checkpoint === 'two-stage';
 }
 
@@ -330,7 +330,7 @@ async function emitIlp(prepared: Prepared, path: string): Promise<void> {
   writeText(path, lpText(encode(prepared.problem)), 'integer program');
 }
 
-/** What the plan is held to and no recipe knows of: demands on placements by their flags, and other ends than time. */
+/** Demands on the plan that recipes do not meet: flags on placements, a limit on peak memory, an objective other than time. */
 function notOfRecipes(request: PlanRequest, { given }: Pick<Prepared, 'given'>): string[] {
   const { pins, inputs, outputs, activations, objective, shardings } = request;
   return [
@@ -348,7 +348,7 @@ function whyRecipesAreCheaper(prepared: Prepared, plan: Plan, recipes: readonly 
   const { seconds } = plan.objective;
   if (!recipes.some((r) => r.status === 'priced' && r.seconds < seconds * (1 - 1e-9))) return undefined;
   const free = notOfRecipes(plan.request, prepared);
-  return free.length === 0 ? undefined : `Recipes are not held to ${free.join(', ')}: a recipe that takes less time than the plan does without.`; // prettier-ignore
+  return free.length === 0 ? undefined : `Recipes ignore ${free.join(', ')}; so a recipe may take less time than the plan.`; // prettier-ignore
 }
 
 /** No recipe may beat a plan that is proven optimal: both are choices of one problem. */
@@ -385,7 +385,7 @@ export function reportInfeasible(result: Infeasible, prepared: Prepared, io: Cli
     smallest !== undefined
       ? `give --memory ${roundedUp(smallest)} or more, more devices, or a leaner --optimizer.`
       : result.neededBytes !== undefined || conflict.includes('activation memory')
-        ? `give more --memory, more devices${isHeldByCheckpoint(request) ? ', or a leaner --optimizer' : ', or --checkpoint auto'}; --frontier lists what fits.`
+        ? `give more --memory, more devices${limitsPeakMemory(request) ? ', or a leaner --optimizer' : ', or --checkpoint auto'}; --frontier lists what fits.`
         : alone
           ? 'drop it, or ask for what every tensor of it can be: a dim of n rows is cut into n pieces at most.'
           : conflict[0]?.startsWith('no placement of') === true

@@ -11,7 +11,7 @@ export function registerCheckPlan(program: Command, session: CliSession): void {
     .command('check-plan <plan>')
     .summary('whether a written plan is what it says: re-costed, every field compared, its certificate replayed')
     .description(
-      'Holds a plan folder to its own graph, request and certificate. Nothing is solved: every field is compared with what follows from the graph and the request, the plan is re-costed from its placements, and the proof of its bound is replayed. Exit 5 where a field differs, with its JSON path.\n\nExample:\n  $ shardwright check-plan out/',
+      'Checks a plan folder against its own graph, request and certificate, without solving. It derives every field anew from the graph and the request and compares, re-costs the plan from its placements, and replays the proof of its bound. Exit 5 where a field differs, with its JSON path.\n\nExample:\n  $ shardwright check-plan out/',
     )
     .option('--ops <file>', 'operators of your own that the plan was made with; repeatable', collect, [])
     .option(...FLAG.json)

@@ -37,7 +37,7 @@ export interface SimulateReport {
   readonly communicationSeconds: number;
   readonly mfu: number;
   readonly mfuConvention: string;
-  /** Moment of the peak and the task that starts it; null when the step begins with it. */
+  /** Time of the peak and the task that starts it; null when the step begins with it. */
   readonly peakAtSeconds: number;
   readonly peakTask: string | null;
   readonly memoryByKind: Readonly<Record<string, number>>;

@@ -10,7 +10,7 @@ function isOff(call: HloCall): boolean {
   return call.ctx.number('p') === 0 || (call.ctx.has('train') && !call.ctx.bool('train'));
 }
 
-const DRAWS = 'draws random numbers, which no other engine draws alike';
+const DRAWS = 'draws random numbers, which no other engine draws the same way';
 
 const dropout: Lowering = (call) => (isOff(call) ? call.first : call.unsupported(DRAWS));
 

@@ -23,7 +23,7 @@ const equal = defineOp('aten.equal.default', {
   }),
 });
 
-/** Only sizes are read: parts that are cut alike are as alike as the whole. */
+/** Only sizes are read: parts that are cut the same way compare as the whole does. */
 const isSameSize = defineOp('aten.is_same_size.default', {
   schema: 'Tensor self, Tensor other',
   cls: 'reduction',

@@ -63,7 +63,7 @@ const cat = defineOp('aten.cat.default', {
   flops: () => ({ matrix: 0, vector: 0 }),
 });
 
-/** All members pending alike. 2.13 lets only sums join. */
+/** All members pending the same way. 2.13 lets only sums join. */
 function jointKinds(ctx: TypedContext, slots: (slot: RuleSlot) => RuleSlot[]): Rule[] {
   const dtypes = ctx.inputs.map((m) => m.dtype);
   const kinds = movedKinds(dtypes[0]).filter((kind) => dtypes.every((dtype) => movedKinds(dtype).includes(kind)));

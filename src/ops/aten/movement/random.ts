@@ -105,7 +105,7 @@ const multinomial = defineOp('aten.multinomial.default', {
   flops: (ctx) => ({ matrix: 0, vector: 8 * elements(ctx.inputs[0].shape) }),
 });
 
-const alike = (name: string): OperatorRecord =>
+const likeInput = (name: string): OperatorRecord =>
   defineOp(`aten.${name}`, {
     schema: `Tensor self, ${TAIL}, Any memory_format=None`,
     cls: 'random',
@@ -133,6 +133,6 @@ export const randomOps: readonly OperatorRecord[] = [
   multinomial,
   created('rand.default', 'int[] size'),
   created('randn.default', 'int[] size'),
-  alike('rand_like.default'),
-  alike('randn_like.default'),
+  likeInput('rand_like.default'),
+  likeInput('randn_like.default'),
 ];

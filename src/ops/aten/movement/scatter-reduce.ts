@@ -31,7 +31,7 @@ function dimOf(ctx: OpContext): number {
 
 // ---- rules ----------------------------------------------------------------------------------------------------------
 
-/** Pending kinds of `self` beside a replicated source, and of both alike. */
+/** Pending kinds of `self` beside a replicated source, and the same kinds of both. */
 function pendingKinds(
   ctx: TypedContext,
   sourced: boolean,

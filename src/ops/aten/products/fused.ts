@@ -1,6 +1,6 @@
 /**
  * Steps of Adam and AdamW over lists of tensors. The importer takes the lists apart, so that each parameter has a call and a
- * placement of its own: a parameter, its gradient and its moments are cut alike, the step count is whole. Results are those
+ * placement of its own: a parameter, its gradient and its moments are cut the same way, the step count is whole. Results are those
  * of the functional operator, one after the other: parameters, gradients, both moments, largest second moments.
  */
 

@@ -23,7 +23,7 @@ export function matrices(ctx: OpContext, name: string, square: boolean): TensorM
   return meta;
 }
 
-/** One input: dims before the last two are cut on it and on every result alike. */
+/** One input: dims before the last two are cut on it and on every result. */
 function batchRules(ctx: TypedContext): Rule[] {
   const { shape } = ctx.inputs[0];
   return cuttable(shape)

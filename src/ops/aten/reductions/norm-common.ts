@@ -27,7 +27,7 @@ export function named(names: readonly string[], slot: RuleSlot): Record<string, 
   return Object.fromEntries(names.map((name) => [name, slot]));
 }
 
-/** Weight and bias pending alike (those that are there): the output is pending, statistics are not. */
+/** Weight and bias pending the same way (those that are there): the output is pending, statistics are not. */
 export function pendingAffine(ctx: TypedContext, statistics: number): Rule[] {
   const names = ['weight', 'bias'].filter((name) => ctx.indexOf(name) >= 0);
   if (names.length === 0) return [];

@@ -1,4 +1,4 @@
-/** Pooling over the last two or three dims: batch and channels follow, on inputs and results alike. */
+/** Pooling over the last two or three dims: batch and channels follow, on inputs and results. */
 
 import { cuttable, movedKinds, need } from '../../rules/dims.ts';
 import { linearIn, nonDecreasingExt, onePartial } from '../../rules/partials.ts';

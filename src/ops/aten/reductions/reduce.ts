@@ -24,7 +24,7 @@ interface Reduction {
   readonly needsValues?: boolean;
   /** Further rules, such as pending inputs that pass. */
   readonly extra?: (ctx: TypedContext) => readonly Rule[];
-  /** Number of results of the reduced shape, all placed alike. Default 1. */
+  /** Number of results of the reduced shape, all placed the same way. Default 1. */
   readonly results?: readonly ((ctx: OpContext) => DType)[];
   /** Vector operations per INPUT element; default 1. */
   readonly cost?: number;
@@ -216,7 +216,7 @@ interface Along {
   readonly costPerElement: number;
 }
 
-/** Functions along one dim, independent across the others: every other dim may be cut, inputs and results alike. */
+/** Functions along one dim, independent across the others: every other dim may be cut, inputs and results. */
 function along(name: string, spec: Along): OperatorRecord {
   const results = spec.results ?? [keep];
   const dimOf = (ctx: OpContext): number => normalDim(ctx, ctx.int('dim'), ctx.inputs[0].shape.length);

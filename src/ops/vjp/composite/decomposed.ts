@@ -189,7 +189,7 @@ function standsLocally(d: Derivation, ctx: OpContext, body: (ctx: OpContext) => 
   }
   return (
     part.nodes.length === whole.nodes.length &&
-    part.nodes.every((node, i) => alike(node, whole.nodes[i], d.rewrites.has(node.name), held))
+    part.nodes.every((node, i) => isSameNode(node, whole.nodes[i], d.rewrites.has(node.name), held))
   );
 }
 
@@ -203,7 +203,7 @@ function ranksFor(shards: readonly { readonly slot: ShardSlot; readonly size: nu
 }
 
 /** Whether a call of the local body is that of the whole one: of the sizes that the placements say, with the same literals. */
-function alike(
+function isSameNode(
   part: Node,
   whole: Node,
   statesSizes: boolean,

@@ -19,7 +19,7 @@ export interface CutRequest {
 
 /**
  * Cuts units into stages of which the longest is as short as can be, each within its memory. Where messages between all units
- * are alike, this is what `partitionStages` finds, whose sum over the stages is then the same for all cuts: a sweep cuts
+ * are the same, this is what `partitionStages` finds, whose sum over the stages is then the same for all cuts: a sweep cuts
  * thousands of pipelines, so the longest stage is bisected and stages are filled from the end, which gives the earliest cuts.
  *
  * @returns first unit of every stage and the number of units; undefined where no cuts fit

@@ -12,7 +12,7 @@ import { trace } from '../../../trace/trace.ts';
 import { withFusedAttention } from './fused-attention.ts';
 
 /**
- * A model of few layers that stands for one of many: layers that are written alike cost alike, so one of each kind is priced,
+ * A model of few layers that stands for one of many: equal layers cost the same, so one of each kind is priced,
  * the first and the last beside it.
  */
 export interface LayerKinds {

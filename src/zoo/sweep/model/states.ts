@@ -40,7 +40,7 @@ export interface ParameterCost {
   readonly parameterBytes: number;
   readonly gradientBytes: number;
   readonly optimizerBytes: number;
-  /** Bytes of the gathered parameter and of its whole gradient, where they exist for a moment only. */
+  /** Bytes of the gathered parameter and of its whole gradient, where they exist only briefly. */
   readonly gatheredBytes: number;
   /** Of the former the parameter alone. */
   readonly prefetchedBytes: number;

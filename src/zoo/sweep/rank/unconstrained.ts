@@ -8,7 +8,7 @@ import type { Problem } from '../../../solver/types.ts';
 import type { Deadline } from '../../../plan/request/deadline.ts';
 
 /**
- * The cheapest placements of a program, whatever they need; the states that they need are held against the budget later.
+ * The cheapest placements of a program, whatever they need; the states that they need are compared with the budget later.
  *
  * @param problem the program's own, or the same with other costs
  */

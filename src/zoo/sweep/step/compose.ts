@@ -169,7 +169,7 @@ export class Composer {
       const own = chunk.filter((_, k) => k % pp === i);
       const runs = saved.filter((_, k) => k % pp === i);
       const all = own.flat();
-      // Chunks of one device are alike; the fullest stands for all that are kept.
+      // Chunks of one device are the same; the fullest stands for all that are kept.
       const activations = inFlight[i] * Math.max(...own.map((list) => add(list, (u) => u.keptBytes)));
       const temporary =
         Math.max(...all.map((u) => u.temporaryBytes)) + this.aheadBytes(own) + (paired ? besideBytes(all) : 0);

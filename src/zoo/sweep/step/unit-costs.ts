@@ -116,7 +116,7 @@ function builtUnits(request: UnitRequest): Unit[] {
       stepGather: sum((c) => c.gatherSeconds),
       states: [sum((c) => c.parameterBytes), sum((c) => c.gradientBytes), sum((c) => c.optimizerBytes)],
       keptBytes: kept,
-      // A unit whose results are recomputed has them all for a moment.
+      // A unit whose results are recomputed has them all briefly.
       temporaryBytes:
         Math.max(u.temporaryBytes, block?.temporaryBytes ?? 0) +
         Math.max(0, keptWithout - kept) +

@@ -132,7 +132,7 @@ it('recipes that know nothing of demanded inputs may be cheaper than the plan, w
   const told = await cli('plan', ...tiny, '--inputs', 'S(0)R');
   expect(told.out).toMatch(/^replicated .* -[\d.]+ %/m);
   expect(told.out).toContain(
-    'note  Recipes are not held to --inputs: a recipe that takes less time than the plan does',
+    'note  Recipes ignore --inputs; so a recipe may take less time than the plan',
   );
 });
 
