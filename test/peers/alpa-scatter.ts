@@ -59,7 +59,8 @@ export function scattered(hlo: Hlo, values: readonly Value[], costs: AlpaCosts, 
       for (const u of readers) {
         // At most one transpose on the way.
         if (u.op.kind === 'transpose' && (turn === undefined || isSame(turn.shape, u.shape))) turn = u;
-        const shape = u.op.kind === 'transpose' && turn !== undefined && isSame(turn.shape, u.shape) ? u.shape : x.shape;
+        const shape =
+          u.op.kind === 'transpose' && turn !== undefined && isSame(turn.shape, u.shape) ? u.shape : x.shape;
         if (!isSame(values[u.id].spec, spec) || !isSame(u.shape, shape)) {
           edge.add(x);
           return;

@@ -131,9 +131,7 @@ it('recipes that know nothing of demanded inputs may be cheaper than the plan, w
   expect(readPlan(held.out).objective.seconds).toBeGreaterThan(readPlan(free.out).objective.seconds);
   const told = await cli('plan', ...tiny, '--inputs', 'S(0)R');
   expect(told.out).toMatch(/^replicated .* -[\d.]+ %/m);
-  expect(told.out).toContain(
-    'note  Recipes ignore --inputs; so a recipe may take less time than the plan',
-  );
+  expect(told.out).toContain('note  Recipes ignore --inputs; so a recipe may take less time than the plan');
 });
 
 describe('plan files', () => {
