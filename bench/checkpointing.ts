@@ -32,11 +32,9 @@ const [model, mesh, shares] = positionals;
 if (shares === undefined) throw new Error('name a model, a mesh and shares of the peak');
 const { gap, batch, seq, layers, optimizer, cluster, inputs, outputs, training } = values;
 const { graph: given, table } = await loadModel(model, {
-  role: [],
-  tie: [],
-  ...(batch === undefined ? {} : { batch }),
-  ...(seq === undefined ? {} : { seq }),
-  ...(layers === undefined ? {} : { layers }),
+  ...(batch === undefined ? {} : { batch: Number(batch) }),
+  ...(seq === undefined ? {} : { seq: Number(seq) }),
+  ...(layers === undefined ? {} : { layers: Number(layers) }),
   ...(training ? { training } : {}),
 });
 const graph = plannable(given, table);

@@ -150,7 +150,8 @@ export { einshardBlocks } from './mesh/einshard/blocks.ts';
 export { einshardMesh, fromPlacements, toPlacements, toSpec } from './mesh/einshard/placements.ts';
 export { loadCluster, clusterNames, type Cluster } from './cost/hardware/cluster.ts';
 export { parseCollectiveTable, tabledClusterText, type CollectiveRow } from './cost/hardware/collective-table.ts';
-export { collectiveModel, COST_PRESETS } from './cost/presets/presets.ts';
+export { collectiveModel } from './cost/presets/presets.ts';
+export { COST_PRESETS } from './cost/presets/names.ts';
 export type { CollectiveKind, CollectiveModel, CostRecord } from './cost/collective-model.ts';
 export { priceJumps, type PriceJump } from './cost/jumps.ts';
 export {

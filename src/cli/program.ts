@@ -2,18 +2,23 @@
 
 import { Command, CommanderError } from 'commander';
 import { EXIT, printer, reportError, type CliStreams } from './output/io.ts';
-import { registerHardware, registerModels } from './commands/catalogue/register.ts';
-import { registerCompare, registerRecipes } from './commands/planning/register-compare.ts';
-import { registerAudit, registerDemo, registerPlan, registerVerify } from './commands/planning/register-plan.ts';
-import { registerCheck, registerInspect, registerTrace, registerValidate } from './commands/reading/register.ts';
+import { registerHardware, registerModels, registerRules, registerRecipes } from './commands/catalogue/register.ts';
+import {
+  registerAudit,
+  registerCompare,
+  registerDemo,
+  registerPlan,
+  registerVerify,
+} from './commands/planning/register.ts';
+import { registerCheck, registerInspect, registerTrace } from './commands/reading/register.ts';
 import {
   registerDraw,
   registerEinshard,
   registerEinsum,
   registerLayout,
   registerRedistribute,
-  registerRules,
   registerSolve,
+  registerValidate,
 } from './commands/tools/register.ts';
 import {
   registerCheckPlan,

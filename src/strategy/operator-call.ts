@@ -4,7 +4,8 @@
  */
 
 import { loadCluster } from '../cost/hardware/cluster.ts';
-import { collectiveModel, DEFAULT_COST_PRESET } from '../cost/presets/presets.ts';
+import { DEFAULT_COST_PRESET } from '../cost/presets/names.ts';
+import { collectiveModel } from '../cost/presets/presets.ts';
 import { Redistributor, type RedistributionPlan } from '../cost/redistribution/redistribute.ts';
 import { internalError, ShardwrightError, suggestion } from '../errors.ts';
 import { DTYPE_BYTES } from '../graph/types.ts';

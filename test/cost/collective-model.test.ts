@@ -3,7 +3,8 @@ import { describe, expect, test } from 'vitest';
 import { alphaBeta } from '../../src/cost/collectives/alpha-beta.ts';
 import { loadCluster } from '../../src/cost/hardware/cluster.ts';
 import { COLLECTIVE_KINDS, groupTopology } from '../../src/cost/collective-model.ts';
-import { collectiveModel, COST_PRESETS } from '../../src/cost/presets/presets.ts';
+import { COST_PRESETS } from '../../src/cost/presets/names.ts';
+import { collectiveModel } from '../../src/cost/presets/presets.ts';
 import { DeviceMesh, parseMesh } from '../../src/mesh/devices/mesh.ts';
 
 const mesh = (...sizes: number[]) => parseMesh(sizes.map((n, i) => `m${i}=${n}`).join(','));

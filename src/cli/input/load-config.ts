@@ -12,16 +12,11 @@ import { vocabularyPadding, type VocabularyPadding } from '../../models/vocabula
 import type { OperatorTable } from '../../ops/record/table.ts';
 import { shownPath } from '../../read-file.ts';
 import { decodeUtf8 } from '../../utf8.ts';
-import { parseCount } from './options.ts';
+import { longName } from './flags/flag.ts';
+import type { SizeOptions } from './flags/model-flags.ts';
 
-/** Flags for models that are built from a config: a file of a graph has its sizes in it. */
-export interface SizeFlags {
-  readonly batch?: string;
-  readonly seq?: string;
-  readonly dtype?: string;
-  readonly layers?: string;
-  readonly training?: boolean;
-  readonly padVocab?: string;
+/** Sizes of what is built from a config. */
+export interface BuildOptions extends SizeOptions {
   /** Ranks that cut the vocabulary, which is padded for them; no flag, but the mesh dim of tensor parallelism. 1 by default. */
   readonly tensor?: number;
 }
@@ -36,7 +31,7 @@ export interface BuiltModel {
 /** The graph of a model known by name, undefined where a file of that name exists or no model has it. */
 export async function namedModel(
   name: string,
-  flags: SizeFlags,
+  flags: BuildOptions,
   table: OperatorTable,
 ): Promise<BuiltModel | undefined> {
   if (name === '-' || existsSync(name)) return undefined;
@@ -64,7 +59,7 @@ export async function configModel(
   bytes: Uint8Array,
   path: string,
   format: string | undefined,
-  flags: SizeFlags,
+  flags: BuildOptions,
   table: OperatorTable,
 ): Promise<BuiltModel | undefined> {
   const text = configText(bytes, format);
@@ -76,13 +71,13 @@ export async function configModel(
 }
 
 /** @throws E_USAGE for a flag that only configs take */
-export function refuseSizes(path: string, flags: SizeFlags): void {
+export function refuseSizes(path: string, flags: BuildOptions): void {
   const names = ['batch', 'seq', 'dtype', 'layers', 'training', 'padVocab'] as const;
   const given = names.find((name) => flags[name] !== undefined);
   if (given === undefined) return;
-  const flag = given === 'padVocab' ? 'pad-vocab' : given;
-  throw new ShardwrightError('E_USAGE', `--${flag} is for model names and configs; ${path} states its own sizes`, {
-    hint: `leave out --${flag}, or name a model (shardwright models list).`,
+  const flag = longName(given);
+  throw new ShardwrightError('E_USAGE', `${flag} is for model names and configs; ${path} states its own sizes`, {
+    hint: `leave out ${flag}, or name a model (shardwright models list).`,
   });
 }
 
@@ -98,32 +93,24 @@ function configText(bytes: Uint8Array, format: string | undefined): string | und
   }
 }
 
-/** `--pad-vocab N`. @throws E_USAGE for what is no whole number from 1 */
-export function parsePad(text: string): number {
-  const multiple = parseCount(text, '--pad-vocab');
-  if (multiple >= 1) return multiple;
-  throw new ShardwrightError('E_USAGE', `--pad-vocab '${text}' is not 1 or more`, {
-    hint: 'write --pad-vocab 128, or 1 for no padding.',
-  });
-}
-
-async function built(config: ModelConfig, name: string, flags: SizeFlags, table: OperatorTable): Promise<BuiltModel> {
-  const { buildModel, dtypeNamed } = await import('../../models/build.ts');
-  const count = (flag: 'batch' | 'seq' | 'layers'): Partial<Record<typeof flag, number>> => {
-    const text = flags[flag];
-    return text === undefined ? {} : { [flag]: parseCount(text, `--${flag}`) };
-  };
-  const pad =
-    flags.padVocab === undefined ? undefined : { multiple: parsePad(flags.padVocab), tensor: flags.tensor ?? 1 };
+async function built(
+  config: ModelConfig,
+  name: string,
+  flags: BuildOptions,
+  table: OperatorTable,
+): Promise<BuiltModel> {
+  const { buildModel } = await import('../../models/build.ts');
+  const { training = false, padVocab, tensor = 1, batch, seq, dtype, layers } = flags;
+  const pad = padVocab === undefined ? undefined : { multiple: padVocab, tensor };
   const padding = pad === undefined ? undefined : vocabularyPadding(config, pad);
   const graph = buildModel(config, {
     name,
     table,
-    training: flags.training === true,
-    ...count('batch'),
-    ...count('seq'),
-    ...count('layers'),
-    ...(flags.dtype === undefined ? {} : { dtype: dtypeNamed(flags.dtype) }),
+    training,
+    ...(batch === undefined ? {} : { batch }),
+    ...(seq === undefined ? {} : { seq }),
+    ...(layers === undefined ? {} : { layers }),
+    ...(dtype === undefined ? {} : { dtype }),
     ...(pad === undefined ? {} : { padVocabulary: pad }),
   });
   return padding === undefined ? { graph } : { graph, padding };

@@ -9,22 +9,19 @@ import type { Cluster } from '../hardware/cluster.ts';
 import type { CollectiveModel, CostRecord } from '../collective-model.ts';
 import { ATTENTION_SHARE, computeCost } from '../compute.ts';
 import { dtensorModel } from './dtensor.ts';
+import { COST_PRESETS, type CostPreset } from './names.ts';
 import { ncclModel } from '../collectives/nccl.ts';
 import { withCollectiveTable } from '../collectives/tabled-model.ts';
 
 type MakeModel = (cluster: Cluster, mesh: DeviceMesh) => CollectiveModel;
 
 /** Cost presets by the name that `--cost` takes. */
-const PRESETS: Readonly<Record<string, MakeModel>> = {
+const PRESETS: Readonly<Record<CostPreset, MakeModel>> = {
   'alpha-beta': alphaBeta,
   autoparallel: autoparallelModel,
   dtensor: (cluster, mesh) => dtensorModel(mesh, cluster.devicesPerHost),
   nccl: ncclModel,
 };
-
-/** Names of the presets that can be used, sorted. */
-export const COST_PRESETS: readonly string[] = Object.keys(PRESETS).sort();
-export const DEFAULT_COST_PRESET = 'alpha-beta';
 
 /**
  * The collective model of a preset on a cluster and mesh.
@@ -32,11 +29,12 @@ export const DEFAULT_COST_PRESET = 'alpha-beta';
  * @throws E_USAGE for a preset that is unknown
  */
 export function collectiveModel(preset: string, cluster: Cluster, mesh: DeviceMesh): CollectiveModel {
-  if (!Object.hasOwn(PRESETS, preset))
+  const name = COST_PRESETS.find((known) => known === preset);
+  if (name === undefined)
     throw new ShardwrightError('E_USAGE', `no cost preset '${preset}' in this version`, {
       hint: `--cost takes ${COST_PRESETS.join(' or ')}; ${suggestion(preset, COST_PRESETS, 'presets')}`,
     });
-  const model = PRESETS[preset](cluster, mesh);
+  const model = PRESETS[name](cluster, mesh);
   if (cluster.collectiveTable === undefined) return model;
   if (ON_THE_CLUSTER.has(preset)) return withCollectiveTable(model, cluster);
   // A literal preset reproduces another system's figures: times of this cluster are none of them.

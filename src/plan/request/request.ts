@@ -18,6 +18,20 @@ export interface Pin {
 
 /** What becomes of operators that have no record: an error, or they run whole on every device. */
 export const UNKNOWN = ['refuse', 'replicate'] as const;
+/** Who solves the choice problem; `propagate` is the greedy way of DTensor. */
+export const SOLVERS = ['auto', 'exact', 'highs', 'javascript-lp-solver', 'propagate'] as const;
+/** Whether a dim may be cut into unequal pieces. */
+export const UNEVEN = ['allow', 'forbid'] as const;
+/** Which strided cuts of merged dims are offered. */
+export const STRIDED = ['rows', 'all', 'off'] as const satisfies readonly StridedCuts[];
+/** What is least. */
+export const OBJECTIVES = ['time', 'parameter-memory'] as const;
+/** How maps are planned. */
+export const MAPS = ['bodies', 'rows'] as const;
+/** What becomes of activation memory. */
+export const ACTIVATIONS = ['constraint', 'report', 'off'] as const;
+/** Checkpointing by name. */
+export const CHECKPOINT_POLICIES = ['none', 'full', 'selective', 'auto', 'two-stage'] as const;
 
 export interface PlanRequest {
   /** Mesh dims, outermost first: `dp=8,tp=8`. */
@@ -33,7 +47,7 @@ export interface PlanRequest {
   readonly optimizer?: Optimizer;
   /** Name of a cost preset, see `COST_PRESETS`. */
   readonly cost: string;
-  readonly solver: 'auto' | 'exact' | 'highs' | 'javascript-lp-solver' | 'propagate';
+  readonly solver: (typeof SOLVERS)[number];
   /** Relative gap that is good enough; 0 asks for proof. */
   readonly gap: number;
   /**
@@ -44,7 +58,7 @@ export interface PlanRequest {
   readonly timeLimitSeconds?: number;
   readonly seed: number;
   /** Whether a dim may be cut into unequal pieces. */
-  readonly uneven: 'allow' | 'forbid';
+  readonly uneven: (typeof UNEVEN)[number];
   /**
    * Kinds of cuts beyond plain shards that parameters, inputs and rules may take, on any tensor dim: `_S(0, 3)`,
    * `Interleaved(0, [64, 16, 16])`. Absent means none.
@@ -64,25 +78,25 @@ export interface PlanRequest {
   readonly inputs: string;
   readonly outputs: string;
   /** `time`: least seconds. `parameter-memory`: least bytes of parameters first, then least seconds. */
-  readonly objective: 'time' | 'parameter-memory';
+  readonly objective: (typeof OBJECTIVES)[number];
   /**
    * How maps are planned. `bodies` (and absent): tensors of the body are cut, rows are not. `rows`: each device runs the whole
    * body for its own rows.
    */
-  readonly maps?: 'bodies' | 'rows';
+  readonly maps?: (typeof MAPS)[number];
   /**
    * What becomes of activation memory. `report` (and absent): it is computed for the plan and reported; only
    * parameters, gradients, optimizer state and buffers count against the budget. `constraint`: peak memory counts against it.
    * `off`: it is not computed.
    */
-  readonly activations?: 'constraint' | 'report' | 'off';
+  readonly activations?: (typeof ACTIVATIONS)[number];
   /**
    * Which forward results the backward pass recomputes. `none` (and absent): what the graph itself does. `full`: all but
    * the narrow points of the program. `selective`: all but what matmuls and attention make. A number from 0 to 1: the share
    * of the way from keeping least to keeping what is expensive. `auto`: chosen together with the placements under the memory
    * budget; `two-stage`: chosen after them. Both imply `activations: 'constraint'`.
    */
-  readonly checkpoint?: 'none' | 'full' | 'selective' | 'auto' | 'two-stage' | number;
+  readonly checkpoint?: (typeof CHECKPOINT_POLICIES)[number] | number;
   /**
    * Whether the command looked for a plan whose simulated step is shorter (`overlapPlan`). `shard` itself knows no clock and
    * does not read it.
@@ -131,6 +145,6 @@ export function gapUnderMemory(request: PlanRequest): number {
 }
 
 /** What becomes of activation memory, as asked for or as checkpointing implies. */
-export function activationsOf({ activations, checkpoint }: PlanRequest): 'constraint' | 'report' | 'off' {
+export function activationsOf({ activations, checkpoint }: PlanRequest): (typeof ACTIVATIONS)[number] {
   return checkpoint === 'auto' || checkpoint === 'two-stage' ? 'constraint' : (activations ?? 'report');
 }

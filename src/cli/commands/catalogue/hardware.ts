@@ -6,10 +6,7 @@ import { constantsOf } from '../../../report/model/constants.ts';
 import { tableText } from '../../../units.ts';
 import { clusterText } from '../../input/cluster-file.ts';
 import { EXIT, type CliIo } from '../../output/io.ts';
-
-export interface HardwareOptions {
-  readonly json?: boolean;
-}
+import type { HardwareOptions } from './flags.ts';
 
 /** `hardware list`: the node designs that `--cluster` takes. */
 export function hardwareListCommand(options: HardwareOptions, io: CliIo): number {

@@ -8,7 +8,7 @@ import { modelEntries, modelEntry } from '../../../models/registry.ts';
 import type { JsonRecord } from '../../../models/read-config.ts';
 import { countText, tableText } from '../../../units.ts';
 import { EXIT, type CliIo } from '../../output/io.ts';
-import { parsePad } from '../../input/load-config.ts';
+import type { HardwareOptions, ModelShowOptions } from './flags.ts';
 
 /** One row of `models list --json`; the keys are a contract. */
 export interface ModelRow {
@@ -41,7 +41,7 @@ export interface ModelReport extends ModelRow {
 }
 
 /** `models list`: every model that the package knows, with the counts of the published classes. */
-export function listModels(options: { readonly json?: boolean }, io: CliIo): number {
+export function listModels(options: HardwareOptions, io: CliIo): number {
   const rows = modelEntries().map(({ name, hfId, parameters, config }): ModelRow => {
     const { type, architecture } = readModelConfig(config);
     const { layers, width } = architecture.shape;
@@ -66,12 +66,8 @@ export function listModels(options: { readonly json?: boolean }, io: CliIo): num
 }
 
 /** `models show NAME`: one model, its parameters counted on the graph that is built from its config. */
-export function showModel(
-  name: string,
-  options: { readonly json?: boolean; readonly padVocab?: string },
-  io: CliIo,
-): number {
-  const report = modelReport(name, options.padVocab === undefined ? 1 : parsePad(options.padVocab));
+export function showModel(name: string, options: ModelShowOptions, io: CliIo): number {
+  const report = modelReport(name, options.padVocab ?? 1);
   if (options.json === true) io.stdout(`${JSON.stringify(report)}\n`);
   else io.stdout(`${reportText(report)}\n`);
   return EXIT.ok;

@@ -13,17 +13,11 @@ import { modelFacts } from '../../../zoo/recipes/model-facts.ts';
 import { NAMED_RECIPES, namedRecipe, type NamedRecipe } from '../../../zoo/recipes/registry.ts';
 import { clusterText } from '../../input/cluster-file.ts';
 import { EXIT, type CliIo } from '../../output/io.ts';
-import { loadModel, type LoadOptions } from '../../input/load.ts';
-import { parsePositive } from '../../input/options.ts';
-
-export interface ListRecipesOptions {
-  readonly mesh?: string;
-  readonly cluster: string;
-  readonly json?: boolean;
-}
+import { loadModel } from '../../input/load.ts';
+import type { RecipeLintOptions, RecipeListOptions } from './flags.ts';
 
 /** `recipes list`: every plan; with a mesh, those whose axes its dims can be, with the groups and hosts of each axis. */
-export function listRecipes(options: ListRecipesOptions, io: CliIo): number {
+export function listRecipes(options: RecipeListOptions, io: CliIo): number {
   const mesh = options.mesh === undefined ? undefined : parseMesh(options.mesh);
   const plans = NAMED_RECIPES.filter((z) => mesh === undefined || 'dims' in matchAxes(z, mesh.names));
   const perHost = loadCluster(clusterText(options.cluster)).devicesPerHost;
@@ -69,44 +63,22 @@ export function listRecipes(options: ListRecipesOptions, io: CliIo): number {
   return EXIT.ok;
 }
 
-export interface LintRecipeOptions extends LoadOptions {
-  readonly mesh: string;
-  readonly plan: string;
-  readonly cluster: string;
-  readonly devices?: string;
-  readonly microbatch?: string;
-  readonly padVocab?: string;
-  readonly json?: boolean;
-}
-
 /** `recipes lint`: the faults of a recipe on a mesh, before planning. Exit 5 where it has an error. */
-export async function lintRecipe(model: string, options: LintRecipeOptions, io: CliIo): Promise<number> {
+export async function lintRecipe(model: string, options: RecipeLintOptions, io: CliIo): Promise<number> {
   const zoo = namedRecipe(options.plan);
   const sizes = meshSizes(options.mesh, zoo);
-  const whole = (text: string, flag: string): number => {
-    const value = parsePositive(text, flag);
-    if (!Number.isSafeInteger(value)) throw new ShardwrightError('E_USAGE', `${flag} '${text}' is not a whole number`);
-    return value;
-  };
-  const { format, role, tie, input, select } = options;
-  const given = {
-    ...(options.batch === undefined ? {} : { batch: whole(options.batch, '--batch') }),
-    ...(options.seq === undefined ? {} : { sequence: whole(options.seq, '--seq') }),
-  };
+  const { batch, seq, padVocab, mesh: _, ...read } = options;
+  const given = { ...(batch === undefined ? {} : { batch }), ...(seq === undefined ? {} : { sequence: seq }) };
   const { graph, table, padding } = await loadModel(model, {
-    role,
-    tie,
-    ...(options.padVocab === undefined ? {} : { padVocab: options.padVocab, tensor: tensorOf(zoo, sizes, options) }),
-    ...(format === undefined ? {} : { format }),
-    ...(input === undefined ? {} : { input }),
-    ...(select === undefined ? {} : { select }),
+    ...read,
+    ...(padVocab === undefined ? {} : { padVocab, tensor: tensorOf(zoo, sizes, options) }),
   });
   // A graph keeps its sizes: batch and sequence are what the linter asks about, and no sizes to build with.
   const facts = { ...modelFacts(graph, graphInputRoles(graph, table)), ...given };
   const { devicesPerHost } = loadCluster(clusterText(options.cluster));
   const findings = lintPlan(zoo, sizes, facts, devicesPerHost, {
-    ...(options.devices !== undefined ? { devices: whole(options.devices, '--devices') } : {}),
-    ...(options.microbatch !== undefined ? { microbatch: whole(options.microbatch, '--microbatch') } : {}),
+    ...(options.devices !== undefined ? { devices: options.devices } : {}),
+    ...(options.microbatch !== undefined ? { microbatch: options.microbatch } : {}),
   });
   if (options.json === true)
     io.stdout(
@@ -122,13 +94,13 @@ export async function lintRecipe(model: string, options: LintRecipeOptions, io: 
 }
 
 /** Size of the plan's tensor axis, 1 without one; the rest of the devices where it is left open. */
-function tensorOf({ axes }: NamedRecipe, sizes: readonly number[], { devices = '1' }: LintRecipeOptions): number {
+function tensorOf({ axes }: NamedRecipe, sizes: readonly number[], { devices = 1 }: RecipeLintOptions): number {
   const at = axes.indexOf('tp');
   if (at < 0) return 1;
   if (sizes[at] > 0) return sizes[at];
   const others = sizes.reduce((n, size, d) => (d === at ? n : n * size), 1);
   // What does not divide is said by the linter.
-  return Math.max(1, Math.floor(parsePositive(devices, '--devices') / others));
+  return Math.max(1, Math.floor(devices / others));
 }
 
 /** Sizes of the plan's axes, by name or by position. One may be -1. */

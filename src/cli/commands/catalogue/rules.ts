@@ -1,6 +1,5 @@
 /** `rules`: prints the sharding rules of operators at sample calls, or checks them by execution. */
 
-import { ShardwrightError } from '../../../errors.ts';
 import { builtinOperators } from '../../../ops/builtin.ts';
 import { operatorsWithoutKernel } from '../../../ops/kernels/evaluate.ts';
 import { EXPLAINED } from '../../../ops/rules/explained.ts';
@@ -13,20 +12,12 @@ import { explain, type ExplainedFinding } from '../../../simulate/rule-check/exp
 import { operatorNamed, validateRules, type Finding } from '../../../simulate/rule-check/check.ts';
 import { EXIT, type CliIo } from '../../output/io.ts';
 import { operatorsWith } from '../../input/load-operators.ts';
-
-export interface RulesOptions {
-  readonly op?: string;
-  readonly ops?: readonly string[];
-  readonly check?: boolean;
-  readonly ranks?: string;
-  readonly budget?: string;
-  readonly json?: boolean;
-}
+import type { RulesOptions } from './flags.ts';
 
 /** `shardwright rules`: the rules of operators at their sample calls, or, with `check`, what execution says of them. */
 export async function rulesCommand(options: RulesOptions, io: CliIo): Promise<number> {
   const builtin = builtinOperators();
-  const table = await operatorsWith(options.ops ?? [], builtin);
+  const table = await operatorsWith(options.ops, builtin);
   const wanted = wantedOf(table, builtin, options);
   return options.check === true ? check(table, wanted, options, io) : list(table, wanted, options, io);
 }
@@ -35,7 +26,7 @@ export async function rulesCommand(options: RulesOptions, io: CliIo): Promise<nu
 function wantedOf(
   table: OperatorTable,
   builtin: OperatorTable,
-  { op, ops = [] }: RulesOptions,
+  { op, ops }: RulesOptions,
 ): readonly OperatorRecord[] | undefined {
   if (op !== undefined) return [operatorNamed(table, op)];
   if (ops.length === 0) return undefined;
@@ -68,9 +59,9 @@ function check(
   const found = validateRules(table, {
     ...(wanted === undefined
       ? {}
-      : { operators: wanted.map((record) => record.name), squares: (options.ops ?? []).length > 0 }),
-    ...(options.ranks === undefined ? {} : { ranks: ranksOf(options.ranks) }),
-    ...(options.budget === undefined ? {} : { budget: positive(options.budget, '--budget') }),
+      : { operators: wanted.map((record) => record.name), squares: options.ops.length > 0 }),
+    ...(options.ranks === undefined ? {} : { ranks: options.ranks }),
+    ...(options.budget === undefined ? {} : { budget: options.budget }),
   });
   const unsound = explain(found.unsound, 'unsound', EXPLAINED);
   const missing = explain(found.missing, 'missing', EXPLAINED);
@@ -129,18 +120,4 @@ function list(
         io.stdout(`  ${r.text}${r.origin === 'ext' ? '  (not in PyTorch 2.13)' : ''}${r.rewrite === null ? '' : `  [${r.rewrite}]`}\n`);
     } // prettier-ignore
   return EXIT.ok;
-}
-
-function ranksOf(text: string): number[] {
-  return text.split(',').map((part) => {
-    const n = positive(part, '--ranks');
-    if (n >= 2 && n <= 8) return n;
-    throw new ShardwrightError('E_USAGE', `--ranks ${text}: expected numbers from 2 to 8, such as 2,3`);
-  });
-}
-
-function positive(text: string, name: string): number {
-  const n = Number(text);
-  if (Number.isInteger(n) && n > 0) return n;
-  throw new ShardwrightError('E_USAGE', `${name} ${text}: expected a positive whole number`);
 }

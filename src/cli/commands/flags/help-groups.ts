@@ -40,9 +40,6 @@ export function groupedHelp(program: Command): Command {
     // Aliases are earlier spellings: they work, and help shows none.
     subcommandTerm: (command) => plain.subcommandTerm(withoutAliases(command)),
     commandUsage: (command) => plain.commandUsage(withoutAliases(command)),
-    // That a flag which may stand several times stands nowhere by default says nothing.
-    optionDescription: (option) =>
-      plain.optionDescription(Array.isArray(option.defaultValue) ? Object.assign(Object.create(option) as Option, { defaultValue: undefined }) : option), // prettier-ignore
     // A command to copy stays on its line.
     boxWrap: (text, width) =>
       text

@@ -22,35 +22,25 @@ import { isRecipeName, recipeOf, NAMED_RECIPES, namedRecipe, type NamedRecipe } 
 import { clusterText } from '../../input/cluster-file.ts';
 import { EXIT, type CliIo } from '../../output/io.ts';
 import { loadModel } from '../../input/load.ts';
-import { parseCount, parseFraction, parsePositive } from '../../input/options.ts';
 import type { Deadline } from '../../../plan/request/deadline.ts';
 import type { RunControl } from '../../thread/run-control.ts';
-import { reportInfeasible, requestOf, type PlanOptions } from './plan.ts';
+import type { AuditOptions } from './flags.ts';
+import { reportInfeasible, requestOf } from './plan.ts';
 import { loadPlan } from '../../input/plan-folder.ts';
 
 /** A recipe by name: `recipe:fsdp`. `zoo:` is its spelling of version 0.1. */
 const RECIPE = /^(?:recipe|zoo):/;
 
-export interface AuditCliOptions extends Omit<PlanOptions, 'mesh' | 'cluster'> {
-  readonly plan: string;
-  readonly mesh?: string;
-  readonly cluster?: string;
-  readonly edits: string;
-  readonly maxRegret?: string;
-}
-
 /** `audit`: how far a plan is from the optimum of its problem, and which edits bring it nearer. */
 export async function auditCommand(
   model: string,
-  options: AuditCliOptions,
+  options: AuditOptions,
   io: CliIo,
   control: RunControl,
 ): Promise<number> {
-  const edits = parseCount(options.edits, '--edits');
-  const allowed = options.maxRegret === undefined ? undefined : parseFraction(options.maxRegret, '--max-regret');
+  const { edits, maxRegret: allowed } = options;
   // Reading counts.
-  const { timeLimit } = options;
-  const deadline = control.deadline(timeLimit === undefined ? undefined : parsePositive(timeLimit, '--time-limit'));
+  const deadline = control.deadline(options.timeLimit);
   const isNamed = options.plan === 'given' || RECIPE.test(options.plan);
   if (!isNamed) namedByMistake(options.plan);
   const written = isNamed ? undefined : loadPlan(options.plan);
@@ -129,7 +119,7 @@ type Named = { readonly prepared: Prepared } & (
 async function choiceOf(
   graph: Graph,
   table: OperatorTable,
-  options: AuditCliOptions,
+  options: AuditOptions,
   found: PlanFolder | undefined,
   deadline: Deadline,
 ): Promise<Named> {
@@ -157,7 +147,7 @@ async function choiceOf(
 async function recipeChoice(
   graph: Graph,
   table: OperatorTable,
-  options: AuditCliOptions,
+  options: AuditOptions,
   name: string,
   deadline: Deadline,
 ): Promise<Named> {
@@ -190,7 +180,7 @@ function late(deadline: Deadline): ShardwrightError {
 async function givenChoice(
   graph: Graph,
   table: OperatorTable,
-  options: AuditCliOptions,
+  options: AuditOptions,
   deadline: Deadline,
 ): Promise<Named> {
   const mesh = options.mesh ?? graph.mesh;
@@ -215,7 +205,7 @@ async function givenChoice(
   };
 }
 
-function freeRequest(options: AuditCliOptions, mesh: string | undefined): PlanRequest {
+function freeRequest(options: AuditOptions, mesh: string | undefined): PlanRequest {
   const { cluster } = options;
   if (mesh === undefined || cluster === undefined)
     throw new ShardwrightError(

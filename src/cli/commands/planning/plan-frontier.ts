@@ -12,19 +12,12 @@ import { settingLines } from '../../../report/model/settings.ts';
 import type { Progress } from '../../../solver/types.ts';
 import { bytesText, excessOver, percentText, secondsText, tableText } from '../../../units.ts';
 import { EXIT, type CliIo } from '../../output/io.ts';
-import { parseCount } from '../../input/options.ts';
+import { longName } from '../../input/flags/flag.ts';
 import { writeFolder } from '../../output/write-file.ts';
+import type { PlanOptions } from './flags.ts';
 import type { Deadline } from '../../../plan/request/deadline.ts';
 
 export const FRONTIER_FILE = 'frontier.json';
-
-export interface FrontierFlags {
-  /** Points wanted; true where the flag stands alone. */
-  readonly frontier?: string | true;
-  readonly output?: string;
-  readonly json?: boolean;
-  readonly quiet?: boolean;
-}
 
 /** What the command `plan` lends: how a plan folder is written, and how the solver's progress is printed. */
 export interface FrontierTools {
@@ -42,7 +35,7 @@ const ALONE = ['range', 'pp', 'emitIlp', 'program', 'overlap'] as const;
 export function checkFrontierFlags(options: Readonly<Partial<Record<(typeof ALONE)[number], unknown>>>): void {
   const flag = ALONE.find((name) => options[name] !== undefined && options[name] !== false);
   if (flag !== undefined)
-    throw new ShardwrightError('E_USAGE', `--frontier makes several plans, --${flag === 'emitIlp' ? 'emit-ilp' : flag} is of one`, {
+    throw new ShardwrightError('E_USAGE', `--frontier makes several plans, ${longName(flag)} is of one`, {
       hint: 'write the plans with -o DIR, and ask about one of them.',
     }); // prettier-ignore
 }
@@ -51,11 +44,11 @@ export async function frontierCommand(
   graph: Graph,
   table: OperatorTable,
   request: PlanRequest,
-  options: FrontierFlags,
+  options: Pick<PlanOptions, 'frontier' | 'output' | 'json' | 'quiet'>,
   io: CliIo,
   tools: FrontierTools,
 ): Promise<number> {
-  const points = typeof options.frontier === 'string' ? parseCount(options.frontier, '--frontier') : FRONTIER_POINTS;
+  const points = typeof options.frontier === 'number' ? options.frontier : FRONTIER_POINTS;
   const frontier = await memoryFrontier(graph, request, {
     table,
     points,

@@ -8,24 +8,12 @@ import { ShardwrightError } from '../../../errors.ts';
 import type { PlanRequest } from '../../../plan/request/request.ts';
 import { readFileText } from '../../../read-file.ts';
 import { bytesText, countedText, percentText, secondsText, tableText } from '../../../units.ts';
-import {
-  parsePipelineSchedule,
-  PIPELINE_SCHEDULES,
-  type PipelineSchedule,
-} from '../../../simulate/pipeline/schedules.ts';
+import { PIPELINE_SCHEDULES, type PipelineSchedule } from '../../../simulate/pipeline/schedules.ts';
 import type { PlanPipeline, PlanPipelineRequest } from '../../../zoo/pipeline/plan.ts';
-import { parseCount } from '../../input/options.ts';
+import type { PlanOptions } from './flags.ts';
 
 /** The stages of a plan, beside it. */
 export const PIPELINE_FILE = 'pipeline.json';
-
-/** Flags of `plan` that cut a model into pipeline stages. */
-export interface PipelineFlags {
-  readonly pp?: string;
-  readonly schedule?: string;
-  readonly microbatches?: string;
-  readonly virtual?: string;
-}
 
 const FLAGS = ['schedule', 'microbatches', 'virtual'] as const;
 const DEFAULT_BATCH = 8;
@@ -41,7 +29,7 @@ export interface AskedPipeline extends PlanPipelineRequest {
  */
 export function askedPipeline(
   model: string,
-  options: PipelineFlags & { readonly batch?: string; readonly activations?: string; readonly checkpoint?: string; readonly range?: boolean; readonly overlap?: boolean; readonly layers?: string },
+  options: PlanOptions,
   request: PlanRequest,
 ): AskedPipeline | undefined {
   const usage = (message: string, hint: string): ShardwrightError => new ShardwrightError('E_USAGE', message, { hint });
@@ -55,26 +43,17 @@ export function askedPipeline(
   const other = (['activations', 'checkpoint', 'range', 'overlap'] as const).find((flag) => options[flag] !== undefined);
   if (other !== undefined)
     throw usage(`--${other} does not go with --pp`, 'stages count their own activations, each microbatch that they keep.');
-  const devices = positive(options.pp, '--pp');
-  const chunks = options.virtual === undefined ? undefined : positive(options.virtual, '--virtual');
-  const named = options.schedule === undefined ? undefined : parsePipelineSchedule(options.schedule);
-  const schedule: PipelineSchedule = named ?? ((chunks ?? 1) > 1 ? 'interleaved' : '1f1b');
+  const { pp: devices, virtual: chunks, batch = DEFAULT_BATCH } = options;
+  const schedule: PipelineSchedule = options.schedule ?? ((chunks ?? 1) > 1 ? 'interleaved' : '1f1b');
   const virtual = chunks ?? (schedule === 'interleaved' ? 2 : 1);
   if ((schedule === 'interleaved') !== virtual > 1)
     throw usage(`schedule ${schedule} with ${virtual} chunks a device`, 'only interleaved has several chunks on a device (--virtual 2 or more).'); // prettier-ignore
-  const batch = options.batch === undefined ? DEFAULT_BATCH : positive(options.batch, '--batch');
-  const microbatches = options.microbatches === undefined ? defaultMicrobatches(batch, devices) : positive(options.microbatches, '--microbatches'); // prettier-ignore
+  const { microbatches = defaultMicrobatches(batch, devices) } = options;
   if (batch % microbatches !== 0)
     throw usage(`${microbatches} microbatches do not divide a batch of ${batch}`, `--microbatches of ${divisors(batch).join(', ')}, or another --batch.`); // prettier-ignore
   const budgetBytes = request.memoryBytes ?? usableMemoryBytes(loadCluster(request.cluster));
   return { devices, schedule, virtual, microbatches, microbatch: batch / microbatches, budgetBytes };
 } // prettier-ignore
-
-function positive(text: string, flag: string): number {
-  const value = parseCount(text, flag);
-  if (value < 1) throw new ShardwrightError('E_USAGE', `${flag} ${text} is not 1 or more`);
-  return value;
-}
 
 function divisors(n: number): number[] {
   return Array.from({ length: n }, (_, i) => i + 1).filter((d) => n % d === 0);

@@ -1,15 +1,12 @@
 /** `plan`: takes a model, a mesh, a cluster and options, prints the first screen of the plan and writes the plan folder. */
 
-import { COST_PRESETS } from '../../../cost/presets/presets.ts';
-import { OPTIMIZERS, type Optimizer } from '../../../cost/memory/state-bytes.ts';
-import { ShardwrightError, suggestion } from '../../../errors.ts';
+import { ShardwrightError } from '../../../errors.ts';
 import type { SizeValues } from '../../../graph/text/size-value.ts';
 import type { Graph } from '../../../graph/types.ts';
 import { tensorRanks, type VocabularyPadding } from '../../../models/vocabulary.ts';
 import type { OperatorTable } from '../../../ops/record/table.ts';
 import { atSizes } from '../../../passes/sizes/fix-sizes.ts';
-import { parsePin } from '../../../plan/restrict/pins.ts';
-import { DEFAULT_REQUEST, UNKNOWN, type PlanRequest } from '../../../plan/request/request.ts';
+import { DEFAULT_REQUEST, type PlanRequest } from '../../../plan/request/request.ts';
 import { prepare, type Prepared } from '../../../plan/prepare.ts';
 import type { Deadline } from '../../../plan/request/deadline.ts';
 import { planAtEnds, plannedSizes } from '../../../plan/questions/size-range.ts';
@@ -26,61 +23,17 @@ import { priceRecipes, type RecipeResult } from '../../../zoo/compare/compare.ts
 import type { PlanPipeline } from '../../../zoo/pipeline/plan.ts';
 import { clusterText } from '../../input/cluster-file.ts';
 import { EXIT, type CliIo } from '../../output/io.ts';
-import { loadModel, type LoadOptions } from '../../input/load.ts';
+import { loadModel } from '../../input/load.ts';
 import { NoChoiceInTime } from '../../../solver/solve.ts';
-import {
-  inputDimsOf,
-  type InputDimFlags,
-  parseBytes,
-  parseChoice,
-  parseCount,
-  parseFraction,
-  parsePositive,
-} from '../../input/options.ts';
+import { requestOfFlags, type Given } from '../../input/flags/flag.ts';
+import { PLAN_FLAGS } from '../../input/flags/plan-flags.ts';
 import { PLAN_FILES, planFiles } from '../../input/plan-folder.ts';
-import { checkFrontierFlags, FRONTIER_FILE, frontierCommand, type FrontierFlags } from './plan-frontier.ts';
-import { askedPipeline, PIPELINE_FILE, pipelineText, requestOfStages, type PipelineFlags } from './plan-pipeline.ts';
+import { checkFrontierFlags, FRONTIER_FILE, frontierCommand } from './plan-frontier.ts';
+import { askedPipeline, PIPELINE_FILE, pipelineText, requestOfStages } from './plan-pipeline.ts';
+import { PLAN_COMMAND, type PlanOptions } from './flags.ts';
 import { PROGRESS_FILE, progressText } from '../../output/plan-progress.ts';
 import { tryFile, tryFolder, writeFolder, writeText } from '../../output/write-file.ts';
 import type { RunControl } from '../../thread/run-control.ts';
-
-export interface PlanOptions extends LoadOptions, PipelineFlags, FrontierFlags, InputDimFlags {
-  readonly mesh: string;
-  readonly cluster: string;
-  readonly calibration?: string;
-  readonly collectives?: string;
-  readonly memory?: string;
-  readonly pin: readonly string[];
-  readonly cut?: readonly string[];
-  readonly optimizer?: string;
-  readonly cost: string;
-  readonly solver: string;
-  readonly gap?: string;
-  readonly timeLimit?: string;
-  readonly seed: string;
-  readonly uneven: string;
-  readonly strided?: string;
-  readonly unknown: string;
-  readonly sharing: boolean;
-  readonly inputs: string;
-  readonly outputs: string;
-  readonly objective: string;
-  readonly maps?: string;
-  readonly activations?: string;
-  readonly checkpoint?: string;
-  readonly recipes: boolean;
-  readonly program?: boolean;
-  readonly output?: string;
-  readonly emitIlp?: string;
-  readonly json?: boolean;
-  readonly quiet?: boolean;
-  /** Looks for a plan whose simulated step is shorter. */
-  readonly overlap?: boolean;
-  /** Also at the ends of the sizes that the program admits. */
-  readonly range?: boolean;
-}
-
-export const SOLVERS = ['auto', 'exact', 'highs', 'javascript-lp-solver', 'propagate'] as const;
 
 export async function planCommand(
   model: string,
@@ -89,7 +42,7 @@ export async function planCommand(
   control: RunControl,
 ): Promise<number> {
   // Reading counts.
-  const deadline = control.deadline(timeLimitOf(options).timeLimitSeconds);
+  const deadline = control.deadline(options.timeLimit);
   const run = { deadline, answers: control.answers };
   const given = requestOf({ ...options, cluster: clusterText(options.cluster, options) });
   if (options.frontier !== undefined) checkFrontierFlags(options);
@@ -97,7 +50,7 @@ export async function planCommand(
   if (options.output !== undefined) tryFolder(options.output, names, 'plan');
   if (options.emitIlp !== undefined) tryFile(options.emitIlp, 'integer program');
   const asked = askedPipeline(model, options, given);
-  const built = asked === undefined ? options : { ...options, training: true, batch: `${asked.microbatch}` };
+  const built = asked === undefined ? options : { ...options, training: true as const, batch: asked.microbatch };
   const { graph, table, open, sizes, padding } = await loadModel(model, { ...built, tensor: tensorRanks(given.mesh) });
   const request = padded(given, padding);
   try {
@@ -247,54 +200,21 @@ function overlapText(overlap: OverlapPlan): string {
 
 type Stages = (prepared: Prepared, choice: Int32Array) => PlanPipeline;
 
-function timeLimitOf({ timeLimit }: Pick<PlanOptions, 'timeLimit'>): Pick<PlanRequest, 'timeLimitSeconds'> {
-  return timeLimit === undefined ? {} : { timeLimitSeconds: parsePositive(timeLimit, '--time-limit') };
-}
-
-/** Absent means by the mesh, see `PlanRequest.strided`. */
-function strideOf(text: string | undefined): Pick<PlanRequest, 'strided'> {
-  return text === undefined ? {} : { strided: parseChoice(text, '--strided', ['rows', 'all', 'off'] as const) };
-}
-
 /** The request with what was padded before planning. */
 export function padded(request: PlanRequest, padding: VocabularyPadding | undefined): PlanRequest {
   return padding === undefined ? request : { ...request, padVocabulary: padding };
 }
 
-export function requestOf(options: PlanOptions): PlanRequest {
-  const request: PlanRequest = {
-    ...DEFAULT_REQUEST,
-    mesh: options.mesh,
-    cluster: options.cluster,
-    pins: options.pin.map(parsePin),
-    ...(options.ignoreShardings === true ? { shardings: 'ignore' as const } : {}),
-    cost: parseChoice(options.cost, '--cost', COST_PRESETS),
-    solver: parseChoice(options.solver, '--solver', SOLVERS),
-    gap: parseFraction(options.gap ?? `${DEFAULT_REQUEST.gap}`, '--gap'),
-    // A zero that was asked for is not the default of zero.
-    ...(options.gap !== undefined && parseFraction(options.gap, '--gap') === 0 ? { budgetGap: 0 } : {}),
-    seed: parseCount(options.seed, '--seed'),
-    uneven: parseChoice(options.uneven, '--uneven', ['allow', 'forbid'] as const),
-    ...strideOf(options.strided),
-    unknown: parseChoice(options.unknown, '--unknown', UNKNOWN),
-    sharing: options.sharing,
-    inputs: options.inputs,
-    outputs: options.outputs,
-    objective: parseChoice(options.objective, '--objective', ['time', 'parameter-memory'] as const),
-    ...(options.maps !== undefined ? { maps: parseChoice(options.maps, '--maps', ['bodies', 'rows'] as const) } : {}),
-    ...(options.cut !== undefined && options.cut.length > 0 ? { cuts: options.cut } : {}),
-    ...(options.memory !== undefined ? { memoryBytes: parseBytes(options.memory, '--memory') } : {}),
-    ...(options.optimizer !== undefined
-      ? { optimizer: parseChoice<Optimizer>(options.optimizer, '--optimizer', OPTIMIZERS) }
-      : {}),
-    ...(options.activations !== undefined
-      ? { activations: parseChoice(options.activations, '--activations', ['constraint', 'report', 'off'] as const) }
-      : {}),
-    ...(options.checkpoint !== undefined ? { checkpoint: parseCheckpoint(options.checkpoint) } : {}),
-    ...timeLimitOf(options),
-    ...(options.overlap === true ? { overlap: true as const } : {}),
-    ...inputDimsOf(options),
-  };
+const { batchDim, sequenceDim, ...others } = PLAN_FLAGS;
+const { ignoreShardings, overlap } = PLAN_COMMAND;
+/** Flags that say something of the plan that is asked for, in the order of the fields that they set. */
+const REQUEST_FLAGS = { ignoreShardings, ...others, overlap, batchDim, sequenceDim };
+type RequestOptions = Given<typeof REQUEST_FLAGS> & { readonly mesh: string; readonly cluster: string };
+
+/** What the flags ask for. @param options `cluster` is the text of a cluster, or the name of a node design */
+export function requestOf(options: RequestOptions): PlanRequest {
+  const { mesh, cluster } = options;
+  const request = requestOfFlags(REQUEST_FLAGS, options, { ...DEFAULT_REQUEST, mesh, cluster });
   if (request.activations !== undefined && request.activations !== 'constraint' && limitsPeakMemory(request))
     throw new ShardwrightError(
       'E_USAGE',
@@ -307,22 +227,6 @@ export function requestOf(options: PlanOptions): PlanRequest {
 /** Whether the checkpoint policy chooses recomputed nodes under the budget. */
 function limitsPeakMemory({ checkpoint }: PlanRequest): boolean {
   return checkpoint === 'auto' || checkpoint === 'two-stage';
-}
-
-const CHECKPOINTS = ['none', 'full', 'selective', 'auto', 'two-stage'] as const;
-
-/** A policy by name, or a share between 0 and 1. */
-function parseCheckpoint(text: string): NonNullable<PlanRequest['checkpoint']> {
-  if (/^[-0-9.]/.test(text))
-    return parseFraction(text, '--checkpoint', 'the share of what selective keeps, from 0 to 1, such as 0.5 or 50%.');
-  if ((CHECKPOINTS as readonly string[]).includes(text)) return parseChoice(text, '--checkpoint', CHECKPOINTS);
-  throw new ShardwrightError(
-    'E_USAGE',
-    `--checkpoint '${text}' is not one of ${CHECKPOINTS.join(', ')}, nor a share from 0 to 1`,
-    {
-      hint: suggestion(text, CHECKPOINTS, 'policies'),
-    },
-  );
 }
 
 async function emitIlp(prepared: Prepared, path: string): Promise<void> {

@@ -20,20 +20,11 @@ import { clusterText } from '../../input/cluster-file.ts';
 import { EXIT, type CliIo } from '../../output/io.ts';
 import { loadModel } from '../../input/load.ts';
 import { operatorsWith } from '../../input/load-operators.ts';
-import { parseCount, parsePositive } from '../../input/options.ts';
+import { longName } from '../../input/flags/flag.ts';
 import { checked, wholePlan } from '../../input/plan-folder.ts';
 import type { RunControl } from '../../thread/run-control.ts';
-import { padded, progressPrinter, reportInfeasible, requestOf, type PlanOptions } from './plan.ts';
-
-export interface VerifyOptions extends PlanOptions {
-  /** `false`: the model's own sizes. */
-  readonly shrink: boolean;
-  /** Plan the reduced model instead of placing it as the full-size plan says. */
-  readonly replan?: boolean;
-  readonly tolerance: string;
-  /** Names of the options that stand on the command line; the others have their defaults. */
-  readonly given?: readonly string[];
-}
+import type { VerifyOptions } from './flags.ts';
+import { padded, progressPrinter, reportInfeasible, requestOf } from './plan.ts';
 
 /** What `verify` prints; the keys are a contract. */
 export interface VerifyReport extends Verification {
@@ -60,15 +51,22 @@ interface Subject {
   readonly padding?: VocabularyPadding | undefined;
 }
 
-/** `verify`: plan a model, or take a written plan; reduce the sizes, lower, run on virtual devices, compare with one device. */
+/**
+ * `verify`: plan a model, or take a written plan; reduce the sizes, lower, run on virtual devices, compare with one device.
+ *
+ * @param given names of the options that stand on the command line; the others have their defaults
+ */
 export async function verifyCommand(
   path: string,
   options: VerifyOptions,
+  given: readonly string[],
   io: CliIo,
   control: RunControl,
 ): Promise<number> {
-  const tolerance = parsePositive(options.tolerance, '--tolerance');
-  const subject = isPlan(path) ? await writtenPlan(path, options, io) : await plannedModel(path, options, io, control);
+  const { tolerance } = options;
+  const subject = isPlan(path)
+    ? await writtenPlan(path, options, given, io)
+    : await plannedModel(path, options, io, control);
   if (typeof subject === 'number') return subject;
   const { reduced, plan, table, seed, model, mesh, planned, padding } = subject;
   const report: VerifyReport = {
@@ -94,15 +92,20 @@ function isPlan(path: string): boolean {
 const OF_PLANS: ReadonlySet<string> = new Set(['json', 'quiet', 'tolerance', 'shrink', 'seed', 'ops']);
 
 /** The placements of a written plan, at reduced sizes unless told otherwise. */
-async function writtenPlan(path: string, options: VerifyOptions, io: CliIo): Promise<Subject> {
-  const other = options.given?.find((name) => !OF_PLANS.has(name));
+async function writtenPlan(
+  path: string,
+  options: VerifyOptions,
+  given: readonly string[],
+  io: CliIo,
+): Promise<Subject> {
+  const other = given.find((name) => !OF_PLANS.has(name));
   if (other !== undefined)
-    throw new ShardwrightError('E_USAGE', `--${other.replace(/[A-Z]/g, (c) => `-${c.toLowerCase()}`)} is for a model that is planned here, ${path} is a plan`, {
+    throw new ShardwrightError('E_USAGE', `${longName(other)} is for a model that is planned here, ${path} is a plan`, {
       hint: 'drop it; what was asked for is in the request.json of the plan.',
     }); // prettier-ignore
   const folder = wholePlan(path);
   const { plan: whole, program: planned } = folder;
-  const table = await operatorsWith(options.ops ?? []);
+  const table = await operatorsWith(options.ops);
   checked(folder, path, table, io);
   refuseUnevaluated(planned, table, whole.request.unknown);
   const program = constantsAsInputs(planned);
@@ -110,7 +113,7 @@ async function writtenPlan(path: string, options: VerifyOptions, io: CliIo): Pro
   const plan = { ...whole, nodes: program.nodes.flatMap(({ name }) => byName.get(name) ?? []) };
   const padding = plan.request.padVocabulary;
   const common = { model: plan.model, mesh: plan.request.mesh, table, planned: 'full', padding } as const;
-  const seed = options.given?.includes('seed') === true ? parseCount(options.seed, '--seed') : plan.request.seed;
+  const seed = given.includes('seed') ? options.seed : plan.request.seed;
   if (!options.shrink) return { ...common, seed, reduced: { graph: program, sizes: [], kept: [] }, plan };
   const { sizes: meshSizes } = parseMesh(plan.request.mesh);
   const reduced = reducedProgram(program, table, { meshSizes, seed, unknown: plan.request.unknown });
@@ -127,14 +130,13 @@ async function plannedModel(
   io: CliIo,
   control: RunControl,
 ): Promise<Subject | number> {
-  const { mesh } = options as Partial<VerifyOptions>;
+  const { mesh } = options;
   if (mesh === undefined)
     throw new ShardwrightError('E_USAGE', 'verify plans a model on a mesh, and --mesh is missing', {
       hint: 'add --mesh dp=2,tp=2, or give a plan folder, as `shardwright plan ... -o DIR` writes it.',
     });
-  const { timeLimit } = options;
-  const deadline = control.deadline(timeLimit === undefined ? undefined : parsePositive(timeLimit, '--time-limit'));
-  const asked = requestOf({ ...options, cluster: clusterText(options.cluster, options) });
+  const deadline = control.deadline(options.timeLimit);
+  const asked = requestOf({ ...options, mesh, cluster: clusterText(options.cluster, options) });
   const { graph: given, table, padding } = await loadModel(path, { ...options, tensor: tensorRanks(asked.mesh) });
   const request = padded(asked, padding);
   try {

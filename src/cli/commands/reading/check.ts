@@ -1,28 +1,19 @@
 /** `check`: what a mode forbids in a program or a plan, and whether its types can be stripped. */
 import { existsSync, statSync } from 'node:fs';
 import { check, type CheckReport } from '../../../local-spmd/check.ts';
-import { MODES, type Mode } from '../../../local-spmd/modes.ts';
-import { ShardwrightError, suggestion } from '../../../errors.ts';
+import type { Mode } from '../../../local-spmd/modes.ts';
+import { ShardwrightError } from '../../../errors.ts';
 import { checkPlannedModes, type PlanCheckReport } from '../../../plan/questions/spmd-check.ts';
 import { EXIT, type CliIo } from '../../output/io.ts';
-import { loadModel, type LoadOptions } from '../../input/load.ts';
+import { loadModel } from '../../input/load.ts';
 import { operatorsWith } from '../../input/load-operators.ts';
 import { wholePlan } from '../../input/plan-folder.ts';
 import { bytesText, secondsText } from '../../../units.ts';
-
-export interface CheckCommandOptions extends LoadOptions {
-  readonly mode: string;
-  readonly mesh?: string;
-  /** `NAME=P("dp")`: types of inputs. */
-  readonly type?: readonly string[];
-  readonly json?: boolean;
-}
+import type { CheckOptions } from './flags.ts';
 
 /** Findings are the answer: exit 0 whatever is found. */
-export async function checkCommand(path: string, options: CheckCommandOptions, io: CliIo): Promise<number> {
-  const mode = MODES.find((name) => name === options.mode);
-  if (mode === undefined)
-    throw new ShardwrightError('E_USAGE', `--mode: there is no mode '${options.mode}'`, { hint: suggestion(options.mode, MODES, 'modes') }); // prettier-ignore
+export async function checkCommand(path: string, options: CheckOptions, io: CliIo): Promise<number> {
+  const { mode } = options;
   const report = isPlan(path) ? await ofPlan(path, options, mode) : await ofModel(path, options, mode);
   if (options.json === true) io.stdout(`${JSON.stringify(jsonOf(report))}\n`);
   else io.stdout(`${textOf(report)}\n`);
@@ -33,22 +24,16 @@ function isPlan(path: string): boolean {
   return existsSync(path) && (statSync(path).isDirectory() || /plan\.json$/.test(path));
 }
 
-async function ofPlan(path: string, options: CheckCommandOptions, mode: Mode): Promise<PlanCheckReport> {
+async function ofPlan(path: string, options: CheckOptions, mode: Mode): Promise<PlanCheckReport> {
   if (options.mesh !== undefined)
     throw new ShardwrightError('E_USAGE', '--mesh: a plan has its mesh', { hint: 'leave --mesh out' });
   const { program, plan } = wholePlan(path);
-  return checkPlannedModes(program, plan, await operatorsWith(options.ops ?? []), mode);
+  return checkPlannedModes(program, plan, await operatorsWith(options.ops), mode);
 }
 
-async function ofModel(path: string, options: CheckCommandOptions, mode: Mode): Promise<CheckReport> {
+async function ofModel(path: string, options: CheckOptions, mode: Mode): Promise<CheckReport> {
   const { graph, table } = await loadModel(path, options);
-  const types = Object.fromEntries(
-    (options.type ?? []).map((text): [string, string] => {
-      const at = text.indexOf('=');
-      if (at < 1) throw new ShardwrightError('E_USAGE', `--type '${text}': expected NAME=SPEC`, { hint: `write --type 'x=P("dp")'` }); // prettier-ignore
-      return [text.slice(0, at), text.slice(at + 1)];
-    }),
-  );
+  const types = Object.fromEntries(options.type);
   return check(graph, { mode, table, types, ...(options.mesh === undefined ? {} : { mesh: options.mesh }) });
 }
 

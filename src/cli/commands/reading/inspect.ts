@@ -11,11 +11,8 @@ import { bytesText, countedText, countText, flopsText, tableText } from '../../.
 import type { CliIo } from '../../output/io.ts';
 import { EXIT } from '../../output/io.ts';
 import { hloText, inspectHlo } from './inspect-hlo.ts';
-import { loadModel, type LoadOptions } from '../../input/load.ts';
-
-export interface InspectOptions extends LoadOptions {
-  readonly json?: boolean;
-}
+import { loadModel } from '../../input/load.ts';
+import type { InspectOptions } from './flags.ts';
 
 /** What `inspect` prints; the keys are a contract. */
 export interface Inspection {

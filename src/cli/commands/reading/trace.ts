@@ -6,6 +6,7 @@ import { printGraph } from '../../../graph/text/write.ts';
 import { builtinOperators } from '../../../ops/builtin.ts';
 import { EXIT, type CliIo } from '../../output/io.ts';
 import { traceScript } from '../../input/load-script.ts';
+import type { TraceOptions } from './flags.ts';
 
 /** What `trace --json` prints; the keys are a contract. */
 export interface TraceSummary {
@@ -16,7 +17,7 @@ export interface TraceSummary {
   readonly subgraphs: Readonly<Record<string, TraceSummary>>;
 }
 
-export async function traceCommand(path: string, options: { readonly json?: boolean }, io: CliIo): Promise<number> {
+export async function traceCommand(path: string, options: TraceOptions, io: CliIo): Promise<number> {
   const graph = await traceScript(path, builtinOperators());
   io.stdout(options.json === true ? `${JSON.stringify(summaryOf(graph))}\n` : printGraph(graph));
   return EXIT.ok;

@@ -6,6 +6,7 @@ import { resolveEinshard } from '../../../mesh/einshard/resolve.ts';
 import { parseShardingFor } from '../../../mesh/einshard/on-mesh.ts';
 import { einshardMesh, toPlacements } from '../../../mesh/einshard/placements.ts';
 import { isEinshard } from '../../../mesh/einshard/syntax.ts';
+import type { Order } from '../../../mesh/layout/int-tree.ts';
 import { parseLayout } from '../../../mesh/layout/parse.ts';
 import { parseMesh, type DeviceMesh } from '../../../mesh/devices/mesh.ts';
 import { isPartitionSpec, parsePartitionSpec } from '../../../mesh/views/partition-spec.ts';
@@ -15,22 +16,8 @@ import { drawSvg } from '../../../report/draw/svg.ts';
 import { drawText } from '../../../report/draw/text.ts';
 import { offsetsDrawing, pendingNote, placementDrawing, valuesDrawing } from '../../../report/draw/views.ts';
 import { EXIT, type CliIo } from '../../output/io.ts';
-import { parseChoice, parseCount, parseShape } from '../../input/options.ts';
 import { writeText } from '../../output/write-file.ts';
-
-export interface DrawOptions {
-  readonly shape?: string;
-  readonly cut?: string;
-  readonly layout?: string;
-  readonly order?: string;
-  readonly mesh?: string;
-  readonly devices?: string;
-  readonly placement?: string;
-  /** False with `--no-borders`. */
-  readonly borders: boolean;
-  readonly svg?: string;
-  readonly json?: boolean;
-}
+import type { DrawOptions } from './flags.ts';
 
 /** What `draw` prints; the keys are a contract. */
 export interface DrawResult {
@@ -71,7 +58,7 @@ function viewOf(options: DrawOptions): View {
     throw usage('--order belongs to --layout', 'leave it out; values count in row-major order.');
   if (!options.borders && placed === undefined) throw usage('--no-borders belongs to --placement', 'leave it out.');
   const cuts = parseCuts(options.cut ?? '');
-  const shape = options.shape === undefined ? undefined : parseShape(options.shape, '--shape');
+  const { shape } = options;
   if (options.layout !== undefined) return layoutView(options.layout, options.order, shape, cuts);
   if (shape === undefined) throw usage('--shape is missing', 'write for example --shape 2,2,2,2.');
   if (placed !== undefined) return placementView(options, shape, cuts);
@@ -82,17 +69,16 @@ function viewOf(options: DrawOptions): View {
   };
 }
 
-function layoutView(text: string, order: string | undefined, shape: readonly number[] | undefined, cuts: Cuts): View {
+function layoutView(text: string, order: Order | undefined, shape: readonly number[] | undefined, cuts: Cuts): View {
   if (order === undefined)
     throw usage(
       `--layout '${text}' needs --order: which coordinate is the fastest`,
       'add --order lex (the last, as in PyTorch) or --order colex (the first, as in CuTe).',
     );
-  const known = parseChoice(order, '--order', ['lex', 'colex'] as const);
-  const layout = parseLayout(text, known);
+  const layout = parseLayout(text, order);
   return {
-    drawing: offsetsDrawing(layout, known, shape, cuts),
-    title: `Layout ${layout.text}, ${known}`,
+    drawing: offsetsDrawing(layout, order, shape, cuts),
+    title: `Layout ${layout.text}, ${order}`,
     caption: `Each cell shows the offset of its coordinates${cutsNote(cuts)}.`,
   };
 }
@@ -135,7 +121,7 @@ function readPlacement(
   if (!isEinshard(text)) throw usage(`--placement '${text}' needs a mesh`, 'write for example --mesh dp=2,tp=2.');
   if (options.devices === undefined)
     throw usage(`--placement '${text}' needs the number of devices`, 'write for example --devices 16.');
-  const einshard = resolveEinshard(text, { devices: parseCount(options.devices, '--devices'), shape });
+  const einshard = resolveEinshard(text, { devices: options.devices, shape });
   return { mesh: einshardMesh(einshard), sharding: new Sharding(toPlacements(einshard)) };
 }
 

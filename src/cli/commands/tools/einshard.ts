@@ -7,15 +7,7 @@ import { readEinshardProgram } from '../../../strategy/einshard/steps.ts';
 import { readFileText } from '../../../read-file.ts';
 import { einshardReport, einshardText, programText } from '../../../report/text/einshard.ts';
 import { EXIT, type CliIo } from '../../output/io.ts';
-import { parseCount } from '../../input/options.ts';
-
-export interface EinshardOptions {
-  readonly shape?: string;
-  readonly devices?: string;
-  readonly draw?: boolean;
-  readonly program?: string;
-  readonly json?: boolean;
-}
+import type { EinshardOptions } from './flags.ts';
 
 /** `einshard EXPR --shape 4,8 --devices 16`, or `einshard --program FILE`. */
 export function einshardCommand(text: string | undefined, options: EinshardOptions, io: CliIo): number {
@@ -26,10 +18,9 @@ export function einshardCommand(text: string | undefined, options: EinshardOptio
     throw new ShardwrightError('E_USAGE', `einshard needs ${missing}`, {
       hint: "write for example einshard 'a b -> 2 a2* b*' --shape 4,8 --devices 16, or einshard --program FILE.",
     });
-  const sizes = parseShape(shape);
-  const einshard = resolveEinshard(text, { devices: parseCount(devices, '--devices'), shape: sizes });
-  const report = einshardReport(einshard, sizes, options.draw === true);
-  io.stdout(`${options.json === true ? JSON.stringify(report) : einshardText(report, einshard, sizes)}\n`);
+  const einshard = resolveEinshard(text, { devices, shape });
+  const report = einshardReport(einshard, shape, options.draw === true);
+  io.stdout(`${options.json === true ? JSON.stringify(report) : einshardText(report, einshard, shape)}\n`);
   return EXIT.ok;
 }
 
@@ -50,8 +41,3 @@ function program(text: string | undefined, path: string, options: EinshardOption
 }
 
 const EXPRESSION_ONLY = ['shape', 'devices', 'draw'] as const;
-
-/** `4,8`; the empty text is a scalar. */
-function parseShape(text: string): number[] {
-  return text.trim() === '' ? [] : text.split(',').map((part) => parseCount(part, '--shape'));
-}

@@ -8,22 +8,12 @@ import { shardRule } from '../../../ops/einsum/shard-rule.ts';
 import { rulesOf } from '../../../ops/rules/einsum.ts';
 import { ruleText } from '../../../ops/record/rule.ts';
 import { EXIT, type CliIo } from '../../output/io.ts';
-
-export interface EinsumOptions {
-  /** `x=S(b)`. */
-  readonly shard?: readonly string[];
-  /** `tp=8`. */
-  readonly axis?: readonly string[];
-  readonly mode?: string;
-  readonly json?: boolean;
-}
+import type { EinsumOptions } from './flags.ts';
 
 /** `einsum "abi,aoi->abo" --shard x=S(b) --axis tp=8`: operands are x, y, z, or 0, 1, 2 and on; one that is not named is R. */
 export function einsumCommand(equation: string, options: EinsumOptions, io: CliIo): number {
   const { operands } = parseEinsum(equation);
-  const { mode = 'auto', shard = [], axis = [] } = options;
-  if (mode !== 'auto' && mode !== 'strict')
-    throw new ShardwrightError('E_USAGE', `--mode is auto or strict, got '${mode}'`);
+  const { mode, shard, axis } = options;
   if (shard.length > 0 && axis.length === 0)
     throw new ShardwrightError('E_USAGE', '--shard needs the mesh dims that cut', {
       hint: 'add them, such as --axis tp=8.',

@@ -20,11 +20,7 @@ import {
 } from '../../../mesh/layout/product.ts';
 import type { Tiler } from '../../../mesh/layout/tiler.ts';
 import { EXIT, type CliIo } from '../../output/io.ts';
-
-export interface LayoutOptions {
-  readonly order?: string;
-  readonly json?: boolean;
-}
+import type { LayoutOptions } from './flags.ts';
 
 type Run = (scan: LayoutScanner, order: Order) => Layout;
 
@@ -88,7 +84,7 @@ export interface LayoutAnswer {
 }
 
 export function layoutCommand(expression: string, options: LayoutOptions, io: CliIo): number {
-  const result = evaluate(expression, orderOf(options.order));
+  const result = evaluate(expression, stated(options.order));
   if (options.json === true) {
     const { text, size, cosize } = result.layout;
     const answer: LayoutAnswer = { result: text, size, cosize, offsets: offsets(result.layout, result.order) };
@@ -97,13 +93,11 @@ export function layoutCommand(expression: string, options: LayoutOptions, io: Cl
   return EXIT.ok;
 }
 
-function orderOf(text: string | undefined): Order {
-  if (text === 'lex' || text === 'colex') return text;
-  throw new ShardwrightError(
-    'E_USAGE',
-    text === undefined ? 'the order is missing: --order lex or --order colex' : `--order '${text}' is not lex or colex`,
-    { hint: 'colex: the first coordinate is the fastest (CuTe); lex: the last is (PyTorch, device meshes)' },
-  );
+function stated(order: Order | undefined): Order {
+  if (order !== undefined) return order;
+  throw new ShardwrightError('E_USAGE', 'the order is missing: --order lex or --order colex', {
+    hint: 'colex: the first coordinate is the fastest (CuTe); lex: the last is (PyTorch, device meshes)',
+  });
 }
 
 function evaluate(expression: string, order: Order): { layout: Layout; order: Order } {

@@ -5,27 +5,15 @@ import { loadCluster } from '../../../cost/hardware/cluster.ts';
 import { GreedyPlanner } from '../../../cost/redistribution/greedy.ts';
 import { collectiveModel } from '../../../cost/presets/presets.ts';
 import { Redistributor, type RedistributionPlan } from '../../../cost/redistribution/redistribute.ts';
-import { ShardwrightError, suggestion } from '../../../errors.ts';
-import { DTYPE_BYTES, DTYPES, type DType } from '../../../graph/types.ts';
+import { ShardwrightError } from '../../../errors.ts';
+import { DTYPE_BYTES } from '../../../graph/types.ts';
 import { parseShardingFor } from '../../../mesh/einshard/on-mesh.ts';
 import { parseMesh, type DeviceMesh } from '../../../mesh/devices/mesh.ts';
 import { ShardingSpace } from '../../../mesh/sharding/space.ts';
 import { bytesText, tableText } from '../../../units.ts';
 import { clusterText } from '../../input/cluster-file.ts';
 import { EXIT, type CliIo } from '../../output/io.ts';
-import { parseShape } from '../../input/options.ts';
-
-export interface RedistributeOptions {
-  readonly mesh: string;
-  readonly shape: string;
-  readonly dtype: string;
-  readonly cost: string;
-  readonly cluster: string;
-  readonly collectives?: string;
-  /** False with `--no-merge`. */
-  readonly merge: boolean;
-  readonly json?: boolean;
-}
+import type { RedistributeOptions } from './flags.ts';
 
 /** What `redistribute` prints; the keys are a contract. */
 export interface Redistribution {
@@ -51,8 +39,8 @@ export interface Redistribution {
 
 export function redistributeCommand(from: string, to: string, options: RedistributeOptions, io: CliIo): number {
   const mesh = parseMesh(options.mesh);
-  const shape = parseShape(options.shape, '--shape');
-  const type = { shape, itemBytes: DTYPE_BYTES[dtypeOf(options.dtype)] };
+  const { shape } = options;
+  const type = { shape, itemBytes: DTYPE_BYTES[options.dtype] };
   const cluster = loadCluster(clusterText(options.cluster, options));
   const model = collectiveModel(options.cost, cluster, mesh);
   const space = new ShardingSpace(mesh);
@@ -146,15 +134,6 @@ function greedyPlan(
     if (error instanceof ShardwrightError && error.code === 'E_PLACEMENT') return undefined;
     throw error;
   }
-}
-
-function dtypeOf(text: string): DType {
-  const found = DTYPES.find((d) => d === text);
-  if (found === undefined)
-    throw new ShardwrightError('E_USAGE', `--dtype '${text}' is not an element type`, {
-      hint: suggestion(text, DTYPES, 'element types'),
-    });
-  return found;
 }
 
 /** Five significant digits: the figures of presets are compared to that many. */

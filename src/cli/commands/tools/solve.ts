@@ -11,39 +11,20 @@ import type { Problem } from '../../../solver/types.ts';
 import { fileText, readFileBytes, shownPath } from '../../../read-file.ts';
 import { percentText, secondsText } from '../../../units.ts';
 import { EXIT, type CliIo } from '../../output/io.ts';
-import { parseCount, parseFraction, parsePositive } from '../../input/options.ts';
 import { tryFile, writeText } from '../../output/write-file.ts';
 import type { RunControl } from '../../thread/run-control.ts';
-
-export interface SolveCommandOptions {
-  readonly timeLimit?: string;
-  readonly gap: string;
-  readonly seed: string;
-  readonly threads: string;
-  readonly lanes?: string;
-  readonly rounds?: string;
-  readonly certificate?: string;
-  /** A certificate to replay, instead of solving. */
-  readonly check?: string;
-  readonly json?: boolean;
-  readonly quiet?: boolean;
-}
+import type { SolveOptions } from './flags.ts';
 
 /** Largest text that is read, unpacked; Node holds no longer string. */
 const MOST_BYTES = 2 ** 29 - 64;
 
 export async function solveCommand(
   path: string,
-  options: SolveCommandOptions,
+  options: SolveOptions,
   io: CliIo,
   control: RunControl,
 ): Promise<number> {
-  const gap = parseFraction(options.gap, '--gap');
-  const seed = parseCount(options.seed, '--seed');
-  const threads = Math.max(1, parseCount(options.threads, '--threads'));
-  const lanes = options.lanes === undefined ? undefined : Math.max(1, parseCount(options.lanes, '--lanes'));
-  const timeLimit = options.timeLimit === undefined ? undefined : parsePositive(options.timeLimit, '--time-limit');
-  const rounds = options.rounds === undefined ? undefined : parseCount(options.rounds, '--rounds');
+  const { gap, seed, timeLimit, rounds, lanes } = options;
   const began = performance.now();
   // Reading counts.
   const deadline = control.deadline(timeLimit);
@@ -55,13 +36,13 @@ export async function solveCommand(
   const solution: ChoiceSolution = await solveChoice(problem, {
     gap,
     seed,
-    threads,
+    threads: Math.max(1, options.threads),
     onProgress: progressPrinter(io, options.quiet === true),
     ...deadline.solveOptions,
     // Even a limit that reading took whole leaves a first choice some time.
     ...(timeLimit === undefined ? {} : { timeLimitSeconds: Math.max(0.05, deadline.leftSeconds) }),
     ...(rounds === undefined ? {} : { rounds }),
-    ...(lanes === undefined ? {} : { members: lanes }),
+    ...(lanes === undefined ? {} : { members: Math.max(1, lanes) }),
   });
   if (deadline.isInterrupted && solution.status === 'feasible')
     io.stderr(`interrupted: the best choice so far costs ${solution.objective ?? ''}, none costs less than ${solution.bound ?? ''}, gap ${percentText(solution.gap)}\n`); // prettier-ignore

@@ -12,11 +12,7 @@ import { ShardwrightError } from '../../../errors.ts';
 import { fileText, readFileBytes } from '../../../read-file.ts';
 import { tableText } from '../../../units.ts';
 import { EXIT, type CliIo } from '../../output/io.ts';
-
-export interface ValidateOptions {
-  readonly groups?: boolean;
-  readonly json?: boolean;
-}
+import type { ValidateOptions } from './flags.ts';
 
 /** Bytes of a table, unpacked, at most. */
 const UNPACKED_LIMIT = 64 * 2 ** 20;

@@ -5,11 +5,7 @@ import { countedText, secondsText, tableText } from '../../../units.ts';
 import { EXIT, type CliIo } from '../../output/io.ts';
 import { operatorsWith } from '../../input/load-operators.ts';
 import { wholePlan } from '../../input/plan-folder.ts';
-
-export interface CheckPlanOptions {
-  readonly ops: readonly string[];
-  readonly json?: boolean;
-}
+import type { CheckPlanOptions } from './flags.ts';
 
 /** What `check-plan --json` prints; the keys are a contract. */
 export interface CheckPlanReport extends Omit<PlanCheck, 'prepared' | 'choice'> {

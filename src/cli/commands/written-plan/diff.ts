@@ -7,10 +7,7 @@ import type { Plan } from '../../../plan/record/types.ts';
 import { diffText } from '../../../report/text/diff.ts';
 import { EXIT, type CliIo } from '../../output/io.ts';
 import { checked, loadPlan } from '../../input/plan-folder.ts';
-
-export interface DiffOptions {
-  readonly json?: boolean;
-}
+import type { DiffOptions } from './flags.ts';
 
 export function diffCommand(left: string, right: string, options: DiffOptions, io: CliIo): number {
   const [a, b] = [loadPlan(left), loadPlan(right)];

@@ -9,16 +9,9 @@ import { ShardwrightError } from '../../../errors.ts';
 import { builtinOperators } from '../../../ops/builtin.ts';
 import { explanationText, forcedText } from '../../../report/text/explain.ts';
 import { EXIT, type CliIo } from '../../output/io.ts';
-import { parsePositive } from '../../input/options.ts';
 import { progressPrinter, reportInfeasible } from '../planning/plan.ts';
 import { checked, wholePlan } from '../../input/plan-folder.ts';
-
-export interface ExplainOptions {
-  readonly force?: string;
-  readonly limit: string;
-  readonly json?: boolean;
-  readonly quiet?: boolean;
-}
+import type { ExplainOptions } from './flags.ts';
 
 /** What `explain --json` prints; the keys are a contract. `attribution` and `changedNodes` are empty without `--force`. */
 export type ExplainResult = NodeExplanation & {
@@ -34,7 +27,7 @@ export type ExplainResult = NodeExplanation & {
 };
 
 export async function explainCommand(path: string, node: string, options: ExplainOptions, io: CliIo): Promise<number> {
-  const limit = Math.floor(parsePositive(options.limit, '--limit'));
+  const { limit } = options;
   const folder = wholePlan(path);
   const { plan, program, request } = folder;
   const table = builtinOperators();

@@ -11,21 +11,10 @@ import { operatorsWith } from '../../input/load-operators.ts';
 import { checked, wholePlan } from '../../input/plan-folder.ts';
 import { EXIT, type CliIo } from '../../output/io.ts';
 import { tryFolder, writeFolder } from '../../output/write-file.ts';
-
-export interface ExportCommandOptions {
-  readonly target?: string;
-  readonly output?: string;
-  readonly allowLossy?: boolean;
-  readonly ops: readonly string[];
-  readonly json?: boolean;
-}
+import type { ExportOptions } from './flags.ts';
 
 /** `export PLAN --target NAME -o DIR`; without a target: the list of them. */
-export async function exportCommand(
-  path: string | undefined,
-  options: ExportCommandOptions,
-  io: CliIo,
-): Promise<number> {
+export async function exportCommand(path: string | undefined, options: ExportOptions, io: CliIo): Promise<number> {
   if (path === undefined || options.target === undefined) return list(path, options, io);
   const { target } = options;
   exportTarget(target);
@@ -69,7 +58,7 @@ function write(folder: string, files: readonly ExportFile[]): void {
   for (const [at, list] of folders) writeFolder(at, list, 'export');
 }
 
-function list(path: string | undefined, { json }: ExportCommandOptions, io: CliIo): number {
+function list(path: string | undefined, { json }: ExportOptions, io: CliIo): number {
   if (path !== undefined)
     throw new ShardwrightError('E_USAGE', 'no target is given', {
       hint: `give --target ${EXPORT_TARGETS.map(({ name }) => name).join('|')}.`,

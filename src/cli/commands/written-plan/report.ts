@@ -15,21 +15,12 @@ import { markdownReport } from '../../../report/written/markdown.ts';
 import { textReport } from '../../../report/written/plain-text.ts';
 import { VERSION } from '../../../version.ts';
 import { EXIT, type CliIo } from '../../output/io.ts';
-import { parseChoice } from '../../input/options.ts';
 import { checked, loadPlan } from '../../input/plan-folder.ts';
 import { readPipeline } from '../planning/plan-pipeline.ts';
 import { readProgress } from '../../output/plan-progress.ts';
 import { comparisonText, readComparison } from './report-comparison.ts';
 import { tryFile, writeText } from '../../output/write-file.ts';
-
-export interface ReportOptions {
-  readonly output?: string;
-  readonly format?: string;
-  readonly draw: readonly string[];
-  readonly recipes: boolean;
-  readonly whatIf?: boolean;
-  readonly json?: boolean;
-}
+import type { ReportOptions } from './flags.ts';
 
 /** `report`: a plan, or a comparison that `compare --json` wrote, as one file. */
 export async function reportCommand(path: string, options: ReportOptions, io: CliIo): Promise<number> {
@@ -90,7 +81,7 @@ function formatOf({ format, json, output }: ReportOptions): ReportFormat {
       });
     return 'json';
   }
-  if (format !== undefined) return parseChoice(format, '--format', REPORT_FORMATS);
+  if (format !== undefined) return format;
   const ending = /\.(\w+)$/.exec(output ?? '')?.[1];
   return ending === 'txt' ? 'text' : (REPORT_FORMATS.find((f) => f === ending) ?? 'html');
 }

@@ -9,20 +9,9 @@ import { bytesText, percentText, secondsText, shareOf, tableText } from '../../.
 import { simulate, type SimulateOptions } from '../../../simulate/timeline/simulate.ts';
 import { timelineTrace } from '../../../simulate/timeline/trace.ts';
 import { EXIT, type CliIo } from '../../output/io.ts';
-import { parseBytes, parseCount, parsePositive } from '../../input/options.ts';
 import { checked, wholePlan } from '../../input/plan-folder.ts';
 import { tryFile, writeText } from '../../output/write-file.ts';
-
-export interface SimulateFlags {
-  readonly trace?: string;
-  readonly prefetch: string;
-  readonly bucket: string;
-  readonly inFlight: string;
-  readonly asyncTp?: boolean;
-  readonly slowdown: string;
-  readonly memory: string;
-  readonly json?: boolean;
-}
+import type { SimulateOptions as SimulateFlags } from './flags.ts';
 
 /** What `simulate --json` prints; the keys are a contract. */
 export interface SimulateReport {
@@ -94,15 +83,12 @@ export function simulateCommand(path: string, flags: SimulateFlags, io: CliIo): 
 
 function optionsOf(flags: SimulateFlags): SimulateOptions {
   return {
-    prefetch:
-      flags.prefetch === 'auto'
-        ? 'auto'
-        : parseCount(flags.prefetch, '--prefetch', 'give auto, 0 for no prefetch, or a number of calls.'),
-    bucketBytes: flags.bucket === 'auto' ? 'auto' : flags.bucket === '0' ? 0 : parseBytes(flags.bucket, '--bucket'),
-    inFlightBytes: parseBytes(flags.inFlight, '--in-flight'),
+    prefetch: flags.prefetch,
+    bucketBytes: flags.bucket,
+    inFlightBytes: flags.inFlight,
     asyncTensor: flags.asyncTp === true,
-    ...(flags.memory === 'plan' ? {} : { memoryBytes: flags.memory === 'none' ? 'none' : parseBytes(flags.memory, '--memory') }), // prettier-ignore
-    overlapSlowdown: parsePositive(flags.slowdown, '--slowdown'),
+    ...(flags.memory === 'plan' ? {} : { memoryBytes: flags.memory }),
+    overlapSlowdown: flags.slowdown,
   };
 }
 

@@ -34,7 +34,7 @@ describe('shardwright rules', () => {
   test('bad arguments are refused', async () => {
     expect(await run('rules', '--op', 'nothing', '--check')).toMatchObject({ code: 2 });
     expect((await run('rules', '--op', 'nothing')).err).toMatch(/there is no operator 'nothing'/);
-    expect((await run('rules', '--check', '--ranks', '1')).err).toMatch(/expected numbers from 2 to 8/);
+    expect((await run('rules', '--check', '--ranks', '1')).err).toMatch(/--ranks 1 is not from 2 to 8/);
     expect((await run('rules', '--check', '--budget', 'x', '--json')).out).toMatch(/E_USAGE/);
   });
 });

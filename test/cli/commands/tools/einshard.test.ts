@@ -64,7 +64,7 @@ describe('einshard EXPR', () => {
     [['einshard', 'a -> a', '--program', 'x.json'], "not the expression 'a -> a'"],
     [['einshard', '--devices', '3', '--program', 'x.json'], 'not devices'],
     [['einshard', '--program', '/nowhere/x.json'], 'cannot read the program: there is no file /nowhere/x.json'],
-    [['einshard', 'a -> a', '--shape', '3,x', '--devices', '1'], "--shape 'x'"],
+    [['einshard', 'a -> a', '--shape', '3,x', '--devices', '1'], "size 1 is 'x'"],
   ])('%j is a wrong use', async (argv, message) => {
     const run = await cli(...argv);
     expect(run.code).toBe(2);

@@ -91,7 +91,7 @@ describe('layout', () => {
     expect(lex.err).toContain('colex order only');
     const other = await cli('layout', 'show 8:1', '--order', 'row');
     expect(other.code).toBe(2);
-    expect(other.err).toContain("'row' is not lex or colex");
+    expect(other.err).toContain("'row' is not one of lex, colex");
   });
 
   it('gives errors as one JSON value with the column', async () => {

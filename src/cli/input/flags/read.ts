@@ -1,7 +1,7 @@
 /** Parses the values of flags (bytes, fractions, counts, choices, shapes) and refuses others by name. */
 
-import type { StatedDims } from '../../plan/request/request.ts';
-import { didYouMean, ShardwrightError } from '../../errors.ts';
+import { didYouMean, ShardwrightError } from '../../../errors.ts';
+import type { Read } from './flag.ts';
 
 const UNITS: Readonly<Record<string, number>> = {
   B: 1, KB: 1e3, MB: 1e6, GB: 1e9, TB: 1e12, KiB: 2 ** 10, MiB: 2 ** 20, GiB: 2 ** 30, TiB: 2 ** 40,
@@ -49,13 +49,65 @@ export function parseCount(text: string, flag: string, hint?: string): number {
   return value;
 }
 
+/** Reads whole numbers in a range. */
+export function countFrom(least: number, most = Infinity, hint?: string): (text: string, flag: string) => number {
+  return (text, flag) => {
+    const value = parseCount(text, flag, hint);
+    if (value >= least && value <= most) return value;
+    const range = most === Infinity ? `${least} or more` : `from ${least} to ${most}`;
+    throw new ShardwrightError('E_USAGE', `${flag} ${text} is not ${range}`, hint === undefined ? {} : { hint });
+  };
+}
+
+/** Reads one of a fixed list of words. */
+export function oneOf<const T extends string>(words: readonly T[], hint?: string): Read<T> {
+  return (text, flag) => parseChoice(text, flag, words, hint);
+}
+
+/** Reads `NAME=VALUE`, the form as the flag's help states it. */
+export function pairOf(form: string): (text: string, flag: string) => readonly [string, string] {
+  return (text, flag) => {
+    const equals = text.indexOf('=');
+    if (equals <= 0 || equals === text.length - 1)
+      throw new ShardwrightError('E_USAGE', `${flag} '${text}' is not ${form}`, {
+        hint: `write ${flag} ${form}, a name of the model on its left.`,
+      });
+    return [text.slice(0, equals), text.slice(equals + 1)];
+  };
+}
+
+/** `tokens=0`: a dim of an input. */
+export function parseInputDim(text: string, flag: string): readonly [string, number] {
+  const [, name, dim] = /^(.+)=(-?\d+)$/.exec(text) ?? [];
+  if (name === undefined)
+    throw new ShardwrightError('E_USAGE', `${flag} '${text}' is not NAME=D`, {
+      hint: `write for example ${flag} tokens=0.`,
+    });
+  return [name, Number(dim)];
+}
+
+/** `2/4`: the second of four pieces, counted from 0. */
+export function parseSlice(text: string, flag: string): { readonly index: number; readonly count: number } {
+  const match = /^(\d+)\/(\d+)$/.exec(text.trim());
+  const [index, count] = match === null ? [0, 0] : [Number(match[1]), Number(match[2])];
+  if (index < 1 || index > count)
+    throw new ShardwrightError('E_USAGE', `${flag} '${text}' is not i/n`, {
+      hint: `write ${flag} 1/4, 2/4, 3/4, 4/4.`,
+    });
+  return { index: index - 1, count };
+}
+
 /** One of a fixed list of words. @throws E_USAGE with all of them, and the nearest */
-export function parseChoice<T extends string>(text: string, flag: string, words: readonly T[]): T {
+export function parseChoice<T extends string>(text: string, flag: string, words: readonly T[], hint?: string): T {
   const found = words.find((w) => w === text);
   if (found !== undefined) return found;
   const near = didYouMean(text, words);
   throw new ShardwrightError('E_USAGE', `${flag} '${text}' is not one of ${words.join(', ')}`, {
-    ...(near.length > 0 ? { hint: `did you mean ${near.map((word) => `'${word}'`).join(' or ')}?` } : {}),
+    ...(near.length > 0
+      ? { hint: `did you mean ${near.map((word) => `'${word}'`).join(' or ')}?` }
+      : hint === undefined
+        ? {}
+        : { hint }),
   });
 }
 
@@ -76,27 +128,4 @@ export function parseShape(text: string, flag: string): number[] {
     if (!/^\s*\d+\s*$/.test(part) || !Number.isSafeInteger(size)) throw wrong(`size ${dim} is '${part.trim()}'`);
     return size;
   });
-}
-
-/** Batch and sequence dims of inputs as flags state them, `tokens=0`; nothing where none is given. @throws E_USAGE */
-export function inputDimsOf(options: InputDimFlags): { readonly inputDims?: StatedDims } {
-  const read = (texts: readonly string[] = [], flag: string): Record<string, number> => {
-    const dims: Record<string, number> = {};
-    for (const text of texts) {
-      const [, name, dim] = /^(.+)=(-?\d+)$/.exec(text) ?? [];
-      if (name === undefined)
-        throw new ShardwrightError('E_USAGE', `${flag} '${text}' is not NAME=D`, { hint: `write for example ${flag} tokens=0.` });
-      dims[name] = Number(dim);
-    }
-    return dims;
-  };
-  const batch = read(options.batchDim, '--batch-dim');
-  const sequence = read(options.sequenceDim, '--sequence-dim');
-  if (Object.keys(batch).length + Object.keys(sequence).length === 0) return {};
-  return { inputDims: { ...(Object.keys(batch).length > 0 ? { batch } : {}), ...(Object.keys(sequence).length > 0 ? { sequence } : {}) } };
-} // prettier-ignore
-
-export interface InputDimFlags {
-  readonly batchDim?: readonly string[];
-  readonly sequenceDim?: readonly string[];
 }

@@ -1,0 +1,127 @@
+/** The flags of `plan`, `verify`, `audit`, `compare` and `demo`. */
+
+import { parsePipelineSchedule, PIPELINE_SCHEDULES } from '../../../simulate/pipeline/schedules.ts';
+import { list, off, on, or, required, text, value, type Given } from '../../input/flags/flag.ts';
+import { MODEL_FLAGS, SIZE_FLAGS } from '../../input/flags/model-flags.ts';
+import { PLAN_FLAGS } from '../../input/flags/plan-flags.ts';
+import { countFrom, parseCount, parseFraction, parsePositive, parseSlice } from '../../input/flags/read.ts';
+import {
+  CLUSTER,
+  DEVICES,
+  INPUT_DIMS,
+  JSON_FLAG,
+  MEMORY,
+  MESH,
+  PRICES,
+  QUIET,
+  TIME_LIMIT,
+  UNKNOWN_OPERATORS,
+} from '../../input/flags/shared-flags.ts';
+
+/** Flags of what plans a model, without the mesh and the cluster. */
+const PLANNING = { ...MODEL_FLAGS, ...SIZE_FLAGS, ...PLAN_FLAGS };
+
+export const PLAN_COMMAND = {
+  mesh: required(MESH),
+  cluster: required(CLUSTER),
+  ...PLANNING,
+  overlap: on(
+    '--overlap',
+    'look for a plan whose simulated step is shorter, with communication beside compute; at most 5 % slower without overlap',
+    (overlap) => ({ overlap }),
+  ),
+  range: on('--range', 'price the plan at the least and the largest sizes that the program admits, too'),
+  frontier: value<number | true>(
+    '--frontier [points]',
+    'time against memory instead of one plan: the plans that none beats in both, from the budget down, and the knee (default: 8 points, --checkpoint auto)',
+    parseCount,
+  ),
+  pp: value(
+    '--pp <stages>',
+    'of a model by name or config: cut it into pipeline stages, each on a mesh of its own',
+    countFrom(1),
+  ),
+  schedule: value(
+    '--schedule <name>',
+    `with --pp: ${PIPELINE_SCHEDULES.join(', ')} (default: 1f1b)`,
+    parsePipelineSchedule,
+  ),
+  microbatches: value(
+    '--microbatches <n>',
+    'with --pp: pieces of the batch (default: the most that divide it, up to 4 a stage)',
+    countFrom(1),
+  ),
+  virtual: value(
+    '--virtual <n>',
+    'with --pp: chunks of layers on each device, of the interleaved schedule',
+    countFrom(1),
+  ),
+};
+export type PlanOptions = Given<typeof PLAN_COMMAND>;
+
+export const VERIFY_COMMAND = {
+  ...PLANNING,
+  mesh: { ...MESH, help: 'mesh dims, outermost first, such as dp=2,tp=2; a plan has its own' },
+  cluster: or(CLUSTER, 'dgx-h100'),
+  tolerance: or(value('--tolerance <error>', 'relative error above which a tensor is wrong', parsePositive), '1e-9'),
+  replan: on('--replan', 'plan the reduced model, instead of placing it as the plan of the full-size model says'),
+  shrink: off('--no-shrink', "run at the model's own sizes"),
+};
+export type VerifyOptions = Given<typeof VERIFY_COMMAND>;
+
+export const AUDIT_COMMAND = {
+  ...PLANNING,
+  plan: required(
+    value(
+      '--plan <plan>',
+      'plan folder or file, recipe:NAME, or given: the shardings that the model file states',
+      text,
+    ),
+  ),
+  mesh: { ...MESH, help: 'mesh dims, outermost first (default for given: that of the model file)' },
+  cluster: CLUSTER,
+  edits: or(value('--edits <k>', 'most edits of the path', parseCount), '3'),
+  maxRegret: value(
+    '--max-regret <fraction>',
+    'regret above which the exit code is 4, such as 3% (default: none)',
+    parseFraction,
+  ),
+};
+export type AuditOptions = Given<typeof AUDIT_COMMAND>;
+
+export const COMPARE_COMMAND = {
+  ...MODEL_FLAGS,
+  ...SIZE_FLAGS,
+  devices: DEVICES,
+  cluster: CLUSTER,
+  plans: value(
+    '--plans <names>',
+    'recipes to compare, and optimum, comma separated. For a model by name, suffixes set expert-parallel sizes (fsdp+tp+sp+ep4+etp2); etp selects all with expert tensor parallelism. Default: all; of those with etp, only promising ones',
+    (names) => names.split(',').map((name) => name.trim()),
+  ),
+  maxDims: or(value('--max-dims <n>', 'most dims of a mesh: 1, 2 or 3', countFrom(1, 3)), '3'),
+  ...PRICES,
+  gap: or(value('--gap <fraction>', 'relative gap of the optimum that is good enough', parseFraction, (gap) => ({ gap })), '0'), // prettier-ignore
+  ...UNKNOWN_OPERATORS,
+  ...MEMORY,
+  ...TIME_LIMIT,
+  ...INPUT_DIMS,
+  globalBatch: value(
+    '--global-batch <n>',
+    'sequences of one step, for a model by name (default: one a device)',
+    parseCount,
+  ),
+  threads: value(
+    '--threads <n>',
+    'threads that price, for a model by name (default: one a core, at most 8)',
+    parseCount,
+  ),
+  resume: value('--resume <file>', 'keep what was priced in a file, and go on from it, for a model by name', text),
+  slice: value('--slice <i/n>', 'only the i-th of n parts of the meshes', parseSlice),
+  merge: list('--merge <file>', 'put together what --slice --json wrote', text),
+  ...QUIET,
+};
+export type CompareOptions = Given<typeof COMPARE_COMMAND>;
+
+export const DEMO_COMMAND = { program: PLAN_FLAGS.program, ...JSON_FLAG };
+export type DemoOptions = Given<typeof DEMO_COMMAND>;

@@ -1,0 +1,83 @@
+/** The flags of the commands that read a written plan. */
+
+import { REPORT_FORMATS } from '../../../report/formats.ts';
+import { list, off, on, or, text, value, type Given } from '../../input/flags/flag.ts';
+import { countFrom, oneOf, parseBytes, parseCount, parsePositive } from '../../input/flags/read.ts';
+import { JSON_FLAG, OPERATOR_FILES, QUIET } from '../../input/flags/shared-flags.ts';
+
+export const CHECK_PLAN_COMMAND = { ops: OPERATOR_FILES, ...JSON_FLAG };
+export type CheckPlanOptions = Given<typeof CHECK_PLAN_COMMAND>;
+
+export const REPORT_COMMAND = {
+  output: value('-o, --output <file>', 'write a file (default: stdout)', text),
+  format: value(
+    '--format <name>',
+    `${REPORT_FORMATS.join(', ')} (default: by the ending of the file, else html)`,
+    oneOf(REPORT_FORMATS),
+  ),
+  draw: list('--draw <name>', 'parameter to draw as a matrix of matrices (default: four of them)', text),
+  recipes: off('--no-recipes', 'leave out the recipes, which are priced anew'),
+  whatIf: on(
+    '--what-if',
+    'solve anew: without the memory budget, on faster and slower links, and as asked where the solver’s steps do not lie beside the plan (several solves)',
+  ),
+  json: on('--json', 'the same as --format json'),
+};
+export type ReportOptions = Given<typeof REPORT_COMMAND>;
+
+export const SIMULATE_COMMAND = {
+  trace: value('--trace <file>', 'write the timeline for ui.perfetto.dev', text),
+  prefetch: or(
+    value<number | 'auto'>(
+      '--prefetch <n>',
+      'calls that gathers of weights run ahead, 0 for none, or auto: the fastest',
+      (given, flag) =>
+        given === 'auto' ? given : parseCount(given, flag, 'give auto, 0 for no prefetch, or a number of calls.'),
+    ),
+    'auto',
+  ),
+  inFlight: or(value('--in-flight <size>', 'most bytes of gathered weights that wait for their call', parseBytes), '2GB'), // prettier-ignore
+  bucket: or(
+    value<number | 'auto'>(
+      '--bucket <size>',
+      'most bytes of one bucket of collectives, 0 for none, or auto: the faster of none and 25MiB',
+      (given, flag) => (given === 'auto' ? given : given === '0' ? 0 : parseBytes(given, flag)),
+    ),
+    'auto',
+  ),
+  memory: or(
+    value<number | 'plan' | 'none'>(
+      '--memory <size>',
+      'most bytes alive at once: what runs ahead waits where it would be more; or plan: its budget, or none',
+      (given, flag) => (given === 'plan' || given === 'none' ? given : parseBytes(given, flag)),
+    ),
+    'plan',
+  ),
+  asyncTp: on('--async-tp', 'take gathers and scatters apart with the matrix products beside them'),
+  slowdown: or(
+    value('--slowdown <factor>', 'time of compute beside communication, relative to compute alone', parsePositive),
+    '1',
+  ),
+  ...JSON_FLAG,
+};
+export type SimulateOptions = Given<typeof SIMULATE_COMMAND>;
+
+export const EXPLAIN_COMMAND = {
+  force: value('--force <spec>', 'placement of its result to solve again with, such as S(0)R', text),
+  limit: or(value('--limit <n>', 'lines of each table', countFrom(1)), '12'),
+  ...JSON_FLAG,
+  ...QUIET,
+};
+export type ExplainOptions = Given<typeof EXPLAIN_COMMAND>;
+
+export const DIFF_COMMAND = JSON_FLAG;
+export type DiffOptions = Given<typeof DIFF_COMMAND>;
+
+export const EXPORT_COMMAND = {
+  target: value('--target <name>', 'engine or format; `shardwright export` lists them', text),
+  output: value('-o, --output <dir>', 'folder for the files (default: stdout where there is one)', text),
+  allowLossy: on('--allow-lossy', 'write what the target can say, with what it cannot as comments at the top'),
+  ops: OPERATOR_FILES,
+  ...JSON_FLAG,
+};
+export type ExportOptions = Given<typeof EXPORT_COMMAND>;

@@ -1,0 +1,81 @@
+/** Flags of commands that read a model: corrections of a file, and sizes of a model that is built from its config. */
+
+import { ShardwrightError } from '../../../errors.ts';
+import { FORMAT_NAMES, isFormat } from '../../../import/formats.ts';
+import { list, on, text, value, type Given } from './flag.ts';
+import { countFrom, pairOf, parseCount } from './read.ts';
+import { JSON_FLAG } from './shared-flags.ts';
+
+/** Flags of every command that reads a model. */
+export const MODEL_FLAGS = {
+  format: value('--format <name>', 'format of the file, instead of detecting it', (name, flag) => {
+    if (isFormat(name)) return name;
+    throw new ShardwrightError('E_USAGE', `${flag} '${name}' is no format`, {
+      hint: `formats: ${FORMAT_NAMES.join(', ')}`,
+    });
+  }),
+  role: list(
+    '--role <NAME=role>',
+    'correct the role of an input (parameter, buffer, input ...)',
+    async (given, flag) => {
+      const { GIVABLE_ROLES } = await import('../../../import/complete/roles.ts');
+      const [name, role] = pairOf('NAME=parameter')(given, flag);
+      const known = GIVABLE_ROLES.find((r) => r === role);
+      if (known !== undefined) return [name, known] as const;
+      throw new ShardwrightError('E_USAGE', `${flag} ${given}: '${role}' is no role`, {
+        hint: `roles: ${GIVABLE_ROLES.join(', ')}`,
+      });
+    },
+  ),
+  tie: list('--tie <a=b>', 'two parameters are one tensor', pairOf('a=b')),
+  trainStep: on('--train-step', 'the first outputs are the new values of the first inputs and take their placements'),
+  input: list(
+    '--input <NAME=type>',
+    'type of an input that the file does not state, x=f32[8,16]',
+    pairOf('NAME=f32[8, 16]'),
+  ),
+  ops: list(
+    '--ops <file>',
+    'operators and rules of your own: a rules file (.json), or a program that exports `operators`',
+    text,
+  ),
+  ignoreShardings: on(
+    '--ignore-shardings',
+    'leave free what the model file says of shardings (default: plan pins it)',
+    () => ({ shardings: 'ignore' }),
+  ),
+  select: value('--select <title>', 'which graph of a log, "Joint graph 0"', text),
+  size: list('--size <NAME=n>', 'value of a size that the model leaves open, s77=64', (given, flag) => {
+    const [name, size] = pairOf('NAME=VALUE')(given, flag);
+    return [name, parseCount(size, flag)] as const;
+  }),
+  ...JSON_FLAG,
+};
+
+/** `--pad-vocab`: 1 is no padding. */
+export const parsePad = countFrom(1, Infinity, 'write --pad-vocab 128, or 1 for no padding.');
+
+/** Sizes of what is built from a config; graph files have theirs in them. */
+export const SIZE_FLAGS = {
+  batch: value('--batch <n>', 'sequences at once, of a model name or config (default: 8)', parseCount),
+  seq: value(
+    '--seq <n>',
+    'tokens of a sequence, of a model name or config (default: 2048, or what the positions allow)',
+    parseCount,
+  ),
+  dtype: value(
+    '--dtype <name>',
+    'element type, of a model name or config (default: what the config states, else bf16)',
+    async (name) => (await import('../../../models/build.ts')).dtypeNamed(name),
+  ),
+  layers: value('--layers <n>', 'layers, of a model name or config (default: what the config states)', parseCount),
+  training: on('--training', 'loss and gradients of a model name or config (default: the forward pass only)'),
+  padVocab: value(
+    '--pad-vocab <n>',
+    'pad the vocabulary of a model name or config to a multiple of n times the size of the mesh dim tp, as Megatron-LM does, such as 128; padding is counted apart (default: 1, none)',
+    parsePad,
+  ),
+};
+
+/** Sizes that flags choose. */
+export type SizeOptions = Given<typeof SIZE_FLAGS>;

@@ -1,0 +1,106 @@
+/** Flags of every command that plans: what is sought, what is fixed, how it is solved. Each says what it sets in the request. */
+
+import { ShardwrightError, suggestion } from '../../../errors.ts';
+import {
+  ACTIVATIONS,
+  CHECKPOINT_POLICIES,
+  DEFAULT_REQUEST,
+  MAPS,
+  OBJECTIVES,
+  SOLVERS,
+  STRIDED,
+  UNEVEN,
+  type PlanRequest,
+} from '../../../plan/request/request.ts';
+import { list, off, on, or, text, value } from './flag.ts';
+import { oneOf, parseCount, parseFraction } from './read.ts';
+import { INPUT_DIMS, MEMORY, PRICES, QUIET, TIME_LIMIT, UNKNOWN_OPERATORS } from './shared-flags.ts';
+
+/** A checkpointing policy by name, or a share between 0 and 1. */
+function parseCheckpoint(given: string, flag: string): NonNullable<PlanRequest['checkpoint']> {
+  if (/^[-0-9.]/.test(given))
+    return parseFraction(given, flag, 'the share of what selective keeps, from 0 to 1, such as 0.5 or 50%.');
+  const policy = CHECKPOINT_POLICIES.find((name) => name === given);
+  if (policy !== undefined) return policy;
+  throw new ShardwrightError(
+    'E_USAGE',
+    `${flag} '${given}' is not one of ${CHECKPOINT_POLICIES.join(', ')}, nor a share from 0 to 1`,
+    { hint: suggestion(given, CHECKPOINT_POLICIES, 'policies') },
+  );
+}
+
+export const PLAN_FLAGS = {
+  pin: list(
+    '--pin <NODE=SPEC>',
+    'fix the placement of a node or parameter, such as lm_head.weight=S(0)R, w=a b -> a8 b 8 or w=P("dp", None)',
+    async (given) => (await import('../../../plan/restrict/pins.ts')).parsePin(given),
+    (pins) => ({ pins }),
+  ),
+  inputs: or(value('--inputs <SPEC>', 'one placement for all inputs, or free', text, (inputs) => ({ inputs })), DEFAULT_REQUEST.inputs), // prettier-ignore
+  outputs: or(value('--outputs <SPEC>', 'one placement for all outputs, or free', text, (outputs) => ({ outputs })), DEFAULT_REQUEST.outputs), // prettier-ignore
+  objective: or(
+    value('--objective <name>', `what is least: ${OBJECTIVES.join(', ')}`, oneOf(OBJECTIVES), (objective) => ({ objective })), // prettier-ignore
+    DEFAULT_REQUEST.objective,
+  ),
+  ...PRICES,
+  solver: or(
+    value('--solver <name>', SOLVERS.join(', '), oneOf(SOLVERS), (solver) => ({ solver })),
+    DEFAULT_REQUEST.solver,
+  ),
+  gap: value(
+    '--gap <fraction>',
+    'relative gap that is good enough; above it the exit code is 4 (default: 0; 1% where the budget limits peak memory)',
+    parseFraction,
+    // A zero that was asked for is not the default of zero.
+    (gap) => (gap === 0 ? { gap, budgetGap: 0 } : { gap }),
+  ),
+  seed: or(
+    value('--seed <n>', 'seed handed to the library solvers; our own engine has nothing random', parseCount, (seed) => ({ seed })), // prettier-ignore
+    `${DEFAULT_REQUEST.seed}`,
+  ),
+  uneven: or(
+    value('--uneven <policy>', `whether a dim may be cut into unequal pieces: ${UNEVEN.join(', ')}`, oneOf(UNEVEN), (uneven) => ({ uneven })), // prettier-ignore
+    DEFAULT_REQUEST.uneven,
+  ),
+  strided: value(
+    '--strided <which>',
+    'strided cuts of dims that views merge, such as batch and sequence: rows (the leading dims), all, off (default: rows on meshes of up to three dims)',
+    oneOf(STRIDED),
+    (strided) => ({ strided }),
+  ),
+  ...UNKNOWN_OPERATORS,
+  sharing: off(
+    '--no-sharing',
+    'price a redistribution at every use, even where one copy would serve several',
+    (sharing) => ({ sharing }),
+  ),
+  maps: value(
+    '--maps <how>',
+    `cut the tensors in the bodies of maps, or share out their rows: ${MAPS.join(', ')}`,
+    oneOf(MAPS),
+    (maps) => ({ maps }),
+  ),
+  cut: list('--cut <placement>', 'a further kind of cut to offer, such as "_S(0, 3)"', text, (cuts) =>
+    cuts.length > 0 ? { cuts } : {},
+  ),
+  ...MEMORY,
+  activations: value(
+    '--activations <how>',
+    'memory of activations: report (compute it, the default), constraint (limit peak memory to the budget), off',
+    oneOf(ACTIVATIONS),
+    (activations) => ({ activations }),
+  ),
+  checkpoint: value(
+    '--checkpoint <policy>',
+    'recompute forward nodes in the backward pass: none (default), full, selective, a share from 0 to 1, two-stage (chosen after the placements) or auto (chosen with them); both limit peak memory to the budget',
+    parseCheckpoint,
+    (checkpoint) => ({ checkpoint }),
+  ),
+  ...TIME_LIMIT,
+  ...INPUT_DIMS,
+  recipes: off('--no-recipes', 'leave out the comparison with the recipes'),
+  program: on('--program', 'also print the program, each line with its placement'),
+  emitIlp: value('--emit-ilp <file>', 'write the integer program in LP format', text),
+  output: value('-o, --output <dir>', 'write a plan folder', text),
+  ...QUIET,
+};

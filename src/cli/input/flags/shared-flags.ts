@@ -1,0 +1,94 @@
+/** Flags that several commands have, in the same words: output, devices and their prices, budgets, limits. */
+
+import { COST_PRESETS, DEFAULT_COST_PRESET } from '../../../cost/presets/names.ts';
+import { OPTIMIZERS } from '../../../cost/memory/state-bytes.ts';
+import { UNKNOWN } from '../../../plan/request/request.ts';
+import { list, on, or, text, value } from './flag.ts';
+import { countFrom, oneOf, parseBytes, parseInputDim, parsePositive } from './read.ts';
+
+export const JSON_FLAG = { json: on('--json', 'print exactly one JSON value') };
+export const QUIET = { quiet: on('--quiet', 'no progress on stderr') };
+
+/** Read before the model: a slip in the mesh would otherwise be reported as one of the file. */
+export const MESH = value(
+  '--mesh <dims>',
+  'mesh dims, outermost first, such as dp=8,tp=8',
+  async (dims) => {
+    const { checkMeshFlag } = await import('../mesh-flag.ts');
+    checkMeshFlag(dims);
+    return dims;
+  },
+  (mesh) => ({ mesh }),
+);
+export const CLUSTER = value('--cluster <name>', 'node design such as dgx-h100, or a JSON file', text, (cluster) => ({
+  cluster,
+}));
+export const DEVICES = value('--devices <n>', 'number of devices', countFrom(0));
+
+/** What prices of a cluster are measured or modelled by. */
+export const PRICES = {
+  cost: or(
+    value('--cost <preset>', `cost preset: ${COST_PRESETS.join(', ')}`, oneOf(COST_PRESETS), (cost) => ({ cost })),
+    DEFAULT_COST_PRESET,
+  ),
+  calibration: value('--calibration <file>', 'measured kernels of the device, written by bench/calibrate.py', text),
+  collectives: value(
+    '--collectives <file>',
+    'measured collectives of the cluster: a table `Group Size Collective 1MB 2MB ...`, a line of dashes, rows of milliseconds such as `intra 8 all_reduce 0.05 0.08`',
+    text,
+  ),
+};
+
+/** What a device holds. */
+export const MEMORY = {
+  memory: value(
+    '--memory <size>',
+    'budget per device, such as 60GiB (default: the usable memory of the device)',
+    parseBytes,
+    (memoryBytes) => ({ memoryBytes }),
+  ),
+  optimizer: value(
+    '--optimizer <name>',
+    `${OPTIMIZERS.join(', ')} (default: adamw-mixed for 16-bit weights, adam for float32)`,
+    oneOf(OPTIMIZERS),
+    (optimizer) => ({ optimizer }),
+  ),
+};
+
+export const UNKNOWN_OPERATORS = {
+  unknown: or(
+    value('--unknown <policy>', `operators without a record: ${UNKNOWN.join(', ')}`, oneOf(UNKNOWN), (unknown) => ({
+      unknown,
+    })),
+    'refuse',
+  ),
+};
+
+export const TIME_LIMIT = {
+  timeLimit: value(
+    '--time-limit <seconds>',
+    'answer with the best that is found in this time, which counts from the start of the process, reading included; half a second later it ends where there is nothing. The answer is then still priced again and proven, which takes up to an eighth of the time before the search, and up to 10 s more where it is not known whether anything fits',
+    parsePositive,
+    (timeLimitSeconds) => ({ timeLimitSeconds }),
+  ),
+};
+
+/** What dims of inputs are, where recipes ask. */
+export const INPUT_DIMS = {
+  batchDim: list(
+    '--batch-dim <NAME=D>',
+    'batch dim of an input and all that share its index, for recipes (default: as the program tells)',
+    parseInputDim,
+    (dims, { inputDims }) =>
+      dims.length === 0 ? {} : { inputDims: { ...inputDims, batch: Object.fromEntries(dims) } },
+  ),
+  sequenceDim: list(
+    '--sequence-dim <NAME=D>',
+    'sequence dim of an input, for recipes (default: as the program tells)',
+    parseInputDim,
+    (dims, { inputDims }) => (dims.length === 0 ? {} : { inputDims: { ...inputDims, sequence: Object.fromEntries(dims) } }), // prettier-ignore
+  ),
+};
+
+/** Files with operators of the user. */
+export const OPERATOR_FILES = list('--ops <file>', 'operators of your own that the plan was made with', text);
