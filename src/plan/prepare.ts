@@ -36,6 +36,7 @@ import type { Model } from './model/model.ts';
 import type { CompactProblem } from '../solver/problem/restrict.ts';
 import { Deadline } from './request/deadline.ts';
 import { givenPins, type GivenPins } from './request/source-pins.ts';
+import { typedPins } from './request/typed-pins.ts';
 import { restrictionOf } from './restrict/pins.ts';
 import type { Restriction } from './restrict/restriction.ts';
 import { activationsOf, type PlanRequest } from './request/request.ts';
@@ -96,7 +97,10 @@ export function prepare(
   const table = opened?.table ?? operators;
   const graph = opened?.graph ?? straight;
   const flow = dataflow(graph, table, request.sharing, opened?.loops);
-  const given = givenPins(graph, request.mesh);
+  const annotated = givenPins(graph, request.mesh);
+  const typed = typedPins(straight, request.mesh, operators);
+  const given = { ...annotated, pins: [...annotated.pins, ...typed.pins] };
+  const free = request.shardings !== 'ignore' && request.outputs === 'free';
   const mostRuns = limitOfRuns(space, request, given);
   const runs = mostRuns === undefined ? {} : { mostRuns };
   const { uneven, unknown } = request;
@@ -119,6 +123,9 @@ export function prepare(
     sharing: request.sharing,
     ...runs,
     budgetBytes,
+    ...(free && typed.outputs.length > 0
+      ? { typedOutputs: new Map(typed.outputs.map(({ output, spec }) => [output, space.parse(spec)])) }
+      : {}),
     ...(request.inputDims === undefined ? {} : { statedDims: request.inputDims }),
   };
   let { model, restriction, unpinned } = restricted(input, request, given);

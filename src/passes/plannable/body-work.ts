@@ -66,7 +66,7 @@ export class BodyWork {
   at(taken: readonly Taken[]): BodyCost {
     const key = taken.map(({ cut, pieces }) => `${this.cuts.indexOf(cut)}x${pieces}`).join();
     let cost = this.known.get(key);
-    if (cost === undefined) this.known.set(key, (cost = this.count(this.body, '', 1, taken)));
+    if (cost === undefined) this.known.set(key, (cost = this.count(this.body, '', taken)));
     return cost;
   }
 
@@ -86,7 +86,8 @@ export class BodyWork {
     return found;
   }
 
-  private count(body: Graph, prefix: string, times: number, taken: readonly Taken[]): BodyCost {
+  /** One run of a body. */
+  private count(body: Graph, prefix: string, taken: readonly Taken[]): BodyCost {
     const types = new Map(body.nodes.map((n) => [n.name, n.type]));
     const collectives: BodyCollective[] = [];
     const sum = { matrix: 0, vector: 0, bytes: 0 };
@@ -101,11 +102,12 @@ export class BodyWork {
         else if (isGraphRef(arg)) {
           const graph = getOwn(body.subgraphs, arg.name);
           if (graph === undefined) return;
-          const made = this.count(graph, `${prefix}${arg.name}/`, times * tripsOf(node, types), taken);
-          sum.matrix += made.matrix;
-          sum.vector += made.vector;
-          sum.bytes += made.bytes;
-          collectives.push(...made.collectives);
+          const made = this.count(graph, `${prefix}${arg.name}/`, taken);
+          const trips = tripsOf(node, types);
+          sum.matrix += made.matrix * trips;
+          sum.vector += made.vector * trips;
+          sum.bytes += made.bytes * trips;
+          for (let t = 0; t < trips; t++) collectives.push(...made.collectives);
         }
       };
       node.args.forEach(inner);
@@ -119,16 +121,15 @@ export class BodyWork {
         whole.outputs.map((meta, k) => (meta === null ? null : local(node.name, meta, k))),
       );
       const { matrix, vector } = record.flops(call);
-      sum.matrix += matrix * times;
-      sum.vector += vector * times;
-      sum.bytes += record.bytes(call) * times;
+      sum.matrix += matrix;
+      sum.vector += vector;
+      sum.bytes += record.bytes(call);
       const kind = COLLECTIVES[spmdName(node.target) ?? ''];
       const [, axis, size] = node.args;
       if (kind === undefined || typeof axis !== 'string' || size === 1) continue;
       const moved = kind === 'all_gather' ? call.outputs[0] : call.inputs[0];
       const bytes = (moved?.shape ?? []).reduce((n, d) => n * d, 1) * DTYPE_BYTES[moved?.dtype ?? 'f32'];
-      const site = this.siteOf(body, node, prefix);
-      for (let t = 0; t < times; t++) collectives.push({ kind, axis, bytes, site });
+      collectives.push({ kind, axis, bytes, site: this.siteOf(body, node, prefix) });
     }
     return { ...sum, collectives };
   }

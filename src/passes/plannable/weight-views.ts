@@ -3,6 +3,7 @@
 import { eachOperand, mapOperands } from '../../graph/value.ts';
 import type { Graph, Node } from '../../graph/types.ts';
 import { tensorInputs } from '../../ops/record/context.ts';
+import { spmdName } from '../../ops/spmd/operators.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
 
 /**
@@ -27,7 +28,8 @@ export function retakeWeightViews(graph: Graph, table: OperatorTable): Graph {
     if (node.kind === 'placeholder' && node.meta.role === 'parameter') parameters.add(node.name);
     if (node.kind !== 'call' || i >= split || node.type.kind !== 'tensor') return;
     const record = table.get(node.target);
-    if (record === undefined || (record.cls !== 'view' && !CASTS.has(node.target))) return;
+    // A stated redistribution is no view: the program says when a weight is gathered.
+    if (record === undefined || (record.cls !== 'view' && !CASTS.has(node.target)) || spmdName(node.target) !== undefined) return; // prettier-ignore
     const inputs = tensorInputs(record, node.args, node.kwargs);
     if (inputs.length === 1 && (parameters.has(inputs[0]) || derived.has(inputs[0]))) derived.set(node.name, node);
   });

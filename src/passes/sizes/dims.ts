@@ -6,6 +6,7 @@
  */
 
 import { CONTROL_TARGETS, controlCall, placeholdersOf } from '../../graph/control.ts';
+import { LOCAL_MAP, localMapCall } from '../../graph/local-map.ts';
 import type { Graph, Node, TensorType, ValueType } from '../../graph/types.ts';
 import { getOwn, isList, isRef } from '../../graph/value.ts';
 import { bindCall, tensorInputs } from '../../ops/record/context.ts';
@@ -137,6 +138,30 @@ export class ProgramAxes {
     };
   }
 
+  /** Dims that meet at the border of a region of per-device code: those of the whole value, those of a piece, and how many pieces. */
+  borders({ node, graph }: ProgramNode): { outer: number; inner: number; pieces: number }[] {
+    const { body: name, operands, axes, inSpecs, outSpecs } = localMapCall(node);
+    const body = getOwn(graph.subgraphs, name);
+    if (body === undefined) return [];
+    const names = this.byName.get(body);
+    const pairs = (outer: ValueAxes, inner: ValueAxes, spec: readonly string[]) =>
+      outer.dims.flatMap((axis, d) => {
+        const pieces = axes.reduce((n, { size }, a) => (spec[a] === `S(${d})` ? n * size : n), 1);
+        return inner.dims[d] === undefined ? [] : [{ outer: axis, inner: inner.dims[d], pieces }];
+      });
+    const entering = placeholdersOf(body).flatMap((input, i) => {
+      const operand = operands[i];
+      const source = operand !== undefined && isRef(operand) ? this.byName.get(graph)?.get(operand.name) : undefined;
+      return source === undefined ? [] : pairs(this.of(source), this.of(input), inSpecs[i]);
+    });
+    const leaving = body.outputs.flatMap(({ value }, k) => {
+      const made = value === null ? undefined : names?.get(value);
+      const item = this.of(node).items[k];
+      return made === undefined || item === undefined ? [] : pairs(item, this.of(made), outSpecs[k]);
+    });
+    return [...entering, ...leaving].map(({ outer, inner, pieces }) => ({ outer: this.find(outer), inner: this.find(inner), pieces })); // prettier-ignore
+  }
+
   private make(type: ValueType): ValueAxes {
     if (type.kind === 'tuple') return { dims: [], items: type.items.map((item) => this.make(item)) };
     if (type.kind !== 'tensor') return NONE;
@@ -174,6 +199,10 @@ export class ProgramAxes {
       const { items } = this.of(from);
       const item = items[k < 0 ? k + items.length : k];
       this.of(node).dims.forEach((axis, d) => item?.dims[d] !== undefined && this.join(axis, item.dims[d]));
+      return;
+    }
+    if (node.target === LOCAL_MAP) {
+      for (const { outer, inner, pieces } of this.borders(at)) if (pieces === 1) this.join(outer, inner);
       return;
     }
     if (CONTROL.has(node.target)) {

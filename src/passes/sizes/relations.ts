@@ -6,6 +6,8 @@
 import { elements } from '../../ops/record/record.ts';
 import type { TypedContext } from '../../ops/record/record.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
+import { LOCAL_MAP } from '../../graph/local-map.ts';
+import { spmdName } from '../../ops/spmd/operators.ts';
 import { viewGroups, type DimSpec } from '../../ops/rules/viewgroups.ts';
 import type { AxisCall, ProgramNode } from './dims.ts';
 import type { SizeRelations } from './relation-set.ts';
@@ -261,10 +263,29 @@ const READERS: Readonly<Record<string, Reader | undefined>> = {
     relations.relate({ kind: 'atMost', left: [outputs[0].at(-1) ?? 0], right: [inputs[0].at(-1) ?? 0] }),
 };
 
+/** Dims that a verb of per-device code joins or cuts are so many times, or so many parts, of what they were. */
+function readVerb(relations: SizeRelations, { ctx, inputs, outputs }: AxisCall): void {
+  const n = ctx.int('size');
+  const shift = outputs[0].length - inputs[0].length;
+  const [from, to] = [ctx.inputs[0].shape, shape(ctx.outputs[0])];
+  // A stack of pieces has one row for each rank.
+  if (shift > 0) relations.fix(outputs[0][0]);
+  if (shift < 0) relations.fix(inputs[0][0]);
+  inputs[0].slice(Math.max(0, -shift)).forEach((inner, i) => {
+    const [d, k] = [i + Math.max(0, -shift), i + Math.max(0, shift)];
+    const outer = outputs[0][k];
+    if (to[k] === from[d] * n && n > 1) relations.relate({ kind: 'product', left: [outer], right: [inner], times: n });
+    else if (from[d] === to[k] * n && n > 1) relations.relate({ kind: 'product', left: [inner], right: [outer], times: n });
+  });
+} // prettier-ignore
+
 /** Adds what a node asks of the sizes of its dims. */
 export function readRelations(relations: SizeRelations, at: ProgramNode, table: OperatorTable): void {
   for (const dims of relations.program.around(at)) for (const axis of dims) relations.meet(axis);
   const { node } = at;
+  if (node.target === LOCAL_MAP)
+    for (const { outer, inner, pieces } of relations.program.borders(at))
+      if (pieces > 1) relations.relate({ kind: 'product', left: [outer], right: [inner], times: pieces });
   const length = node.target === 'scan' ? node.kwargs['length'] : undefined;
   if (typeof length === 'number') relations.literals.set(node, { length: relations.along(-1, length)[0] ?? 0 });
   const record = node.kind === 'call' ? table.get(node.target) : undefined;
@@ -272,6 +293,7 @@ export function readRelations(relations: SizeRelations, at: ProgramNode, table: 
   if (record === undefined || call === undefined) return;
   const reader = READERS[record.name.replace(/^(aten|prims)\./, '')];
   if (reader !== undefined) reader(relations, call);
+  if (spmdName(node.target) !== undefined && node.args.length === 5) readVerb(relations, call);
   readWindows(relations, call, record);
   if (record.cls === 'attention') {
     const heads = (name: string): number | undefined => call.inputs[call.ctx.indexOf(name)]?.at(-3);

@@ -31,6 +31,8 @@ export interface BuildInput {
   readonly budgetBytes: number;
   /** A price above it is forbidden, because a plan without it is known to cost less in all; absent: none is. */
   readonly ceilingSeconds?: number;
+  /** Shardings that outputs of the program have by its types, by position: a pending sum may leave so. */
+  readonly typedOutputs?: ReadonlyMap<number, number>;
   /** Batch and sequence dims of inputs as the user states them. */
   readonly statedDims?: StatedDims;
 }

@@ -82,7 +82,8 @@ export function collectUses(
     if (value < 0) return;
     const named = output.role === 'output' ? tangents.get(output.index ?? k) : ownerOf(output);
     // A graph without stated roles counts updated statistics among its outputs: their tangent is another tensor's.
-    const partner = named !== undefined && typeOf(named) === flow.values[value].type ? named : undefined;
+    const stated = input.typedOutputs?.get(k);
+    const partner = stated === undefined && named !== undefined && typeOf(named) === flow.values[value].type ? named : undefined; // prettier-ignore
     const at = { kind: 'output', output: k } as const;
     const phase = output.role === 'output' ? 'forward' : 'backward';
     if (partner !== undefined) {
@@ -98,12 +99,12 @@ export function collectUses(
       return;
     }
     const meta = flow.values[value].meta;
-    const specs = Int32Array.from(
+    const specs = stated !== undefined ? Int32Array.of(stated) : Int32Array.from(
       space
         .enumerate(meta.shape.length)
         .filter((id) => runsOf(space, id) <= (input.mostRuns ?? Infinity))
         .filter((id) => shardable(space.get(id), space.mesh, meta.shape)),
-    );
+    ); // prettier-ignore
     const vector = tables.vector(`z${specs.length}`, () => new Float64Array(specs.length));
     const variable = tables.addVariable({ kind: 'output', output: k, specs }, specs.length, vector);
     uses.push({ value, variable, at, phase, ...OUTERMOST, demands: tables.specList(specs), copy: -1 });

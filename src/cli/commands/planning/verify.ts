@@ -109,8 +109,10 @@ async function writtenPlan(
   checked(folder, path, table, io);
   refuseUnevaluated(planned, table, whole.request.unknown);
   const program = constantsAsInputs(planned);
+  // Constants that became inputs stand behind the others; nodes of bodies are in no other order.
+  const inputs = program.nodes.filter(({ kind }) => kind === 'placeholder').map(({ name }) => name);
   const byName = new Map(whole.nodes.map((node) => [node.name, node]));
-  const plan = { ...whole, nodes: program.nodes.flatMap(({ name }) => byName.get(name) ?? []) };
+  const plan = { ...whole, nodes: [...inputs.flatMap((name) => byName.get(name) ?? []), ...whole.nodes.filter(({ name }) => !inputs.includes(name))] }; // prettier-ignore
   const padding = plan.request.padVocabulary;
   const common = { model: plan.model, mesh: plan.request.mesh, table, planned: 'full', padding } as const;
   const seed = given.includes('seed') ? options.seed : plan.request.seed;
