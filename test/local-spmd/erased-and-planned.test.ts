@@ -9,7 +9,15 @@ import { DEFAULT_REQUEST } from '../../src/plan/request/request.ts';
 import type { Plan } from '../../src/plan/record/types.ts';
 import { shard } from '../../src/plan/shard.ts';
 import { verify } from '../../src/simulate/verify.ts';
-import { allGather, allReduce, assertType, contract, convert, outPartial, reduceScatter } from '../../src/trace/spmd/verbs.ts';
+import {
+  allGather,
+  allReduce,
+  assertType,
+  contract,
+  convert,
+  outPartial,
+  reduceScatter,
+} from '../../src/trace/spmd/verbs.ts';
 import { input, parameter, trace, type Tensor } from '../../src/trace/trace.ts';
 import { runErased } from './support/erased.ts';
 import { table } from './support/simulated.ts';
