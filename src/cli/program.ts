@@ -52,14 +52,14 @@ export async function runCli(
   const session: CliSession = { io, control, exit: EXIT.ok };
   const json = argv.includes('--json');
   const program = groupedHelp(new Command('shardwright'))
-    .description('Plans where every tensor of a training graph lives on a device mesh, at the least time, with proof.')
+    .description('Plans the sharding of every tensor of a training graph over a device mesh, at the least time, with proof.')
     .version(VERSION)
     .exitOverride()
     .showSuggestionAfterError(true)
     .configureOutput({ writeOut: io.stdout, writeErr: (text) => io.stderr(text) })
     .addHelpText(
       'after',
-      '\nExample:\n  $ shardwright demo\n  $ shardwright plan model.fx.txt --mesh dp=8,tp=8 --cluster dgx-h100\n\nExit codes: 0 ok, 1 a defect of Shardwright, 2 usage or bad input, 3 nothing fits, 4 stopped above the gap that was asked for, 5 findings: a plan that is not what it says, a proof that proves nothing, rules that do not hold, 130 and 143 a signal that came before there was anything to answer with\n',
+      '\nExample:\n  $ shardwright demo\n  $ shardwright plan model.fx.txt --mesh dp=8,tp=8 --cluster dgx-h100\n\nExit codes: 0 ok, 1 a defect of Shardwright, 2 usage or bad input, 3 nothing fits, 4 stopped above the gap that was asked for, 5 findings: a plan that differs from its files, a proof that proves nothing, wrong rules, 130 and 143 a signal before the first answer\n',
     );
 
   for (const [heading, commands] of Object.entries(COMMANDS)) {

@@ -208,7 +208,7 @@ function invariantMixed(operands: readonly OperandType[], invariant: readonly nu
   return {
     rule: `I with ${type}`,
     operands: [invariant[0], other].sort((a, b) => a - b),
-    reason: 'a value that all ranks compute the same way meets one that each rank uses in its own way, so its gradient would not be summed',
+    reason: 'an invariant value meets one that each rank uses in its own way, so its gradient would not be summed',
     casts: invariant.map((operand) => ({ operand, op: 'convert', src: 'I', dst: 'R' })),
   }; // prettier-ignore
 }

@@ -204,7 +204,7 @@ function cutNotes({ space, strategies }: Model, { cuts = [] }: PlanRequest, kind
   return asked.flatMap(({ kind, text }): string[] => {
     if (!offered.has(text)) return [`No tensor is offered the cut ${text} (--cut): it fits no dim in pieces of one size.`];
     if (kind === 'strided') return [];
-    return [`The cut ${text} (--cut) is priced only: no device program is written for it, so a plan that has it is not verified.`];
+    return [`The cut ${text} (--cut) is priced only: Shardwright writes no device program for it, so it cannot verify a plan with it.`];
   }); // prettier-ignore
 }
 
@@ -265,7 +265,7 @@ function readRuns(space: ShardingSpace, text: string): number | undefined {
 function limitedSpace(space: ShardingSpace, mostRuns: number, sharing: boolean): string[] {
   const dims = space.mesh.sizes.filter((n) => n > 1).length;
   const list = [
-    `Mesh of ${dims} dims: on every tensor and call at most ${mostRuns} stretches of neighbouring mesh dims are placed differently; the bound is that of such plans.`,
+    `Mesh of ${dims} dims: on every tensor and call at most ${mostRuns} stretches of neighbouring mesh dims are placed differently; the bound covers those plans.`,
   ];
   if (sharing)
     list.push(
@@ -341,13 +341,13 @@ function assumptionsOf(
   const grouped = model.graph.nodes.filter((node) => node.target.startsWith('aten._grouped_mm.')).length;
   if (grouped > 0)
     list.push(
-      `Routing is taken to be balanced: a device with a share of the experts of a grouped product (${countedText(grouped, 'node')}) is priced with that share of the tokens.`,
+      `The plan assumes balanced routing: a device with a share of the experts of a grouped product (${countedText(grouped, 'node')}) is priced with that share of the tokens.`,
     );
   if (model.ceilingSeconds !== undefined)
     list.push(`Prices above ${secondsText(model.ceilingSeconds)} are left out: a recipe costs no more in all.`);
   if (opened !== undefined)
     list.push(
-      'Control flow: each body is listed once; its times count by trips, and what a loop does not change is moved before it.',
+      'Control flow: each body is listed once, and its time counts once per trip. Loop-invariant redistributions run before the loop.',
       ...opened.notes,
     );
   return [...list, ...model.cluster.assumptions, ...(model.graph.notes ?? [])];

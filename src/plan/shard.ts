@@ -350,7 +350,7 @@ async function withinBudget(
 }
 
 export const KEPT_AS_MADE =
-  'The bound under the memory budget is that of plans whose tensors stay as their producers leave them up to their last reader.';
+  "The bound under the memory budget assumes that tensors keep their producer's placement until last use.";
 export const RECOMPUTED_LIKE_FIRST =
   'Recomputed nodes keep the placements of their first run; the bound covers such plans.';
 
@@ -421,7 +421,7 @@ function greedily({ model, problem: whole, compact }: Prepared, problem: Problem
     bound,
     gap: (objective - bound) / Math.max(1, Math.abs(objective)),
     solver: 'propagate',
-    evidence: ['the search ended before it had a choice; this one is greedy'],
+    evidence: ['the search ended without a choice; this one is greedy'],
     seconds: 0,
     statistics: {},
     ties: 'engine',

@@ -62,7 +62,7 @@ export interface AuditOptions {
 const OPTIMUM_SHARE = 3 / 4;
 
 const METHOD =
-  'greedy: at each step every parameter (the same in all layers) or the inputs whose placement differs from the optimum is released alone, or two at once where one does not pay, the others stay, activations are planned again; every candidate is solved exactly';
+  'greedy edits: each step releases one parameter (in all layers at once), or the inputs, whose placement differs from the optimum; two at once where one saves nothing. The other placements stay, and activations are planned again. Every candidate is solved exactly';
 
 /** Name of the edit that leaves parameters and inputs alone. */
 const ACTIVATIONS = '(activations)';

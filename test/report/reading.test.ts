@@ -62,7 +62,7 @@ describe('the answer', () => {
 
   it('the Python for DTensor says that it is of the parameters alone', () => {
     const { html } = reports.get('gpt2-2l')!;
-    expect(html).toContain('Parameters only: inputs are taken as replicas');
+    expect(html).toContain('Parameters only: DTensor replicates the inputs');
     expect(html).not.toContain('The same for PyTorch DTensor');
   });
 });

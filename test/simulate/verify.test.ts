@@ -153,10 +153,10 @@ describe('checkpointed plans', () => {
   });
 }); // prettier-ignore
 
-test('grouped products: the plan says that routing is taken to be balanced', () => {
+test('grouped products: the plan says that it assumes balanced routing', () => {
   const of = (model: string): string =>
     prepare(reducedJoint(model), request('d=4'), TABLE).assumptions.filter((a) => a.includes('balanced')).join();
-  expect(of('joint/mixtral-tiny-grouped/joint')).toMatch(/Routing is taken to be balanced.*\(\d+ nodes\)/);
+  expect(of('joint/mixtral-tiny-grouped/joint')).toMatch(/assumes balanced routing.*\(\d+ nodes\)/);
   expect(of('torch/mlp/joint.readable')).toBe('');
 }); // prettier-ignore
 

@@ -209,7 +209,7 @@ describe('plans with cut experts that are left out', () => {
     // The answer says how many, and has etp of every plan.
     const { notes, plans } = sweepComparison(question, some, []);
     const count = some.priced.filter((p) => etpOf(p) > 1).length;
-    expect(notes?.find((n) => n.includes('etp'))).toContain(`: ${count} plans priced; ${worse} left out because expert groups`);
+    expect(notes?.find((n) => n.includes('etp'))).toContain(`: ${count} plans priced. ${worse} were left out because wider expert groups`);
     expect(plans.map((p) => [p.mesh, p.layout?.sizes.etp])).toEqual(some.priced.map((p) => [p.row.mesh, Number(/etp=(\d+)/.exec(p.row.mesh)?.[1] ?? 1)]));
     const { experts } = parseModelConfig(question.config).architecture.routed!;
     for (const { row, tuning, figures } of left) {

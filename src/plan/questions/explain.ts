@@ -174,7 +174,7 @@ function limitsOf(candidates: readonly Candidate[], plan: Plan): string[] {
   const refused = candidates.filter((c) => c.class === 'UNAVAILABLE').length - pinned.length;
   if (refused > 0)
     out.push(
-      `${refused} of ${candidates.length} strategies cannot stand beside the present neighbours: a move is refused.`,
+      `${refused} of ${candidates.length} strategies do not fit the present neighbours: a redistribution is refused.`,
     );
   return out;
 }

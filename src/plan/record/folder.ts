@@ -114,7 +114,7 @@ export function readPlanFolder(texts: PlanTexts, file: string): PlanFolder {
   if (hashes !== undefined && hashes.plan === undefined)
     throw new ShardwrightError(
       'E_PLAN',
-      '$.hashes.plan is missing: a plan that has the hashes of its files has its own',
+      '$.hashes.plan is missing; a plan with hashes of its files needs its own hash too',
       { file, path: '$.hashes.plan', hint: 'make the plan again, or restore the file.' },
     );
   if (graph !== undefined) holdTo(hashes?.graph, graph, 'graph.swg', file);

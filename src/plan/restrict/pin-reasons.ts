@@ -188,7 +188,7 @@ function faultOf({ space, target, rows, rules, tensors, names, uneven }: Search,
         if (pieces(t, slot.dim) !== pieces(mate.t, mate.slot.dim) || (!slot.scaled && !mate.slot.scaled && tensors[t]?.shape[slot.dim] !== tensors[mate.t]?.shape[mate.slot.dim]))
           return `${by} takes dim ${slot.dim} of ${names[t]} and dim ${mate.slot.dim} of ${names[mate.t]} for one index, which must be cut the same way`;
     }
-  return `the rules of ${target} that leave it so do not stand together over the mesh dims (${said})`;
+  return `the rules of ${target} that leave it so do not combine over the mesh dims (${said})`;
 } // prettier-ignore
 
 /** What a cut asks of the size of its dim and does not get. */

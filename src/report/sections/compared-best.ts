@@ -89,7 +89,7 @@ function pipelineSection({ layout, seconds: whole }: ComparedPlan, budgetBytes: 
   }
   blocks.push({
     kind: 'table',
-    caption: `Stages: seconds of one microbatch${layout.checkpoint === 'none' ? '' : ' (backward with what is recomputed)'}, bytes of the device at its peak (budget ${bytesText(budgetBytes)}), microbatches whose activations it keeps, and the share of the step that it waits`,
+    caption: `Stages: seconds of one microbatch${layout.checkpoint === 'none' ? '' : ' (backward with what is recomputed)'}, bytes of the device at its peak (budget ${bytesText(budgetBytes)}), microbatches with saved activations, and the idle share of the step`,
     columns: [
       { head: 'Stage', kind: 'number' },
       { head: 'Device', kind: 'number' },

@@ -30,7 +30,7 @@ export function whatToDo(report: Report): Section {
     blocks.push(
       {
         kind: 'text',
-        text: 'The parameters of it for PyTorch DTensor, to copy. Parameters only: inputs are taken as replicas, and DTensor places everything between by its own rules, so that what a device computes, sends and holds is not that of this plan.',
+        text: 'Its parameters for PyTorch DTensor, to copy. Parameters only: DTensor replicates the inputs and places all other values by its own rules. So compute, collectives and memory of a device differ from this plan.',
       },
       { kind: 'code', text: dtensorText(report.plan) },
     );

@@ -130,7 +130,7 @@ function placeInputs(model: Model, restriction: Restriction, recipe: Recipe, inp
 } // prettier-ignore
 
 const UNTOLD = {
-  batch: 'there is no dim whose parts reach the loss apart, as a sum or mean',
+  batch: 'no dim reaches the loss as a sum or mean of its parts',
   sequence: 'there is no dim that attention mixes',
 } as const;
 

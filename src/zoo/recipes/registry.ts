@@ -27,7 +27,7 @@ export interface NamedRecipe {
 }
 
 const ONE_PLACEMENT =
-  'gradients and optimizer states follow their parameter in the planning problem, so this is priced beside it and not as a choice of it';
+  'in the planning problem, gradients and optimizer states follow their parameter; so this recipe is priced beside the problem';
 
 const plan = (
   name: string,
@@ -188,7 +188,7 @@ export const NAMED_RECIPES: readonly NamedRecipe[] = [
   {
     name: 'pp',
     axes: ['pp'],
-    outside: 'stages are no placements of tensors: `plan NAME --pp N` and `compare NAME` cut a model into them',
+    outside: 'a stage is no placement of a tensor: `plan NAME --pp N` and `compare NAME` cut a model into stages',
     shards: 'layers',
     forward: 'send and receive of activations',
     backward: 'send and receive of gradients',

@@ -241,25 +241,25 @@ function nextBest(named: readonly NamedRow[], best: NamedRow | undefined): NonNu
 /** What became of the plans whose experts are cut. */
 function cutsNote({ worse, beaten }: CutsLeftOut, priced: SweepResult['priced']): string {
   const count = priced.filter(({ row }) => row.kind.free !== true && (row.sizes.etp ?? 1) > 1).length;
-  return `Experts cut over tensor ranks (etp, every divisor of tp): ${count} plans priced; ${worse} left out because expert groups of more devices with experts cut less take no part of a step longer and hold no part larger, ${beaten} because bounds of their seconds and bytes are above plans that were priced (--plans etp prices all).`;
+  return `Experts cut over tensor ranks (etp, every divisor of tp): ${count} plans priced. ${worse} were left out because wider expert groups with less cut experts are no slower and no larger in any part. ${beaten} were left out because their lower bounds are above priced plans (--plans etp prices all).`;
 }
 
 function notesOf({ kinds, cores, beaten, routed, priced, cutsLeftOut }: SweepResult, overlaps: boolean): string[] {
   return [
     `Priced from ${kinds.shallow} of ${kinds.layers} layers (${kinds.kinds} ${kinds.kinds === 1 ? 'kind' : 'kinds'}): equal layers cost the same.`,
-    `Programs of one data rank: ${cores.size} placed and priced, ${beaten} left out because a lower bound of theirs is above the best plan.`,
+    `Programs of one data rank: ${cores.size} placed and priced, ${beaten} left out because their lower bound is above the best plan.`,
     ...(overlaps
       ? [
-          'Gathers and sums of parameters and gradients run beside compute: up to 80 % of it hides them, a quarter of what is hidden stays as its slowdown; a ring of keys and values beside attention likewise. All other collectives are in plain view (exchanges with experts: see below); the optimizer update itself is not counted.',
+          'Gathers of parameters and sums of gradients overlap with up to 80 % of the compute; a quarter of the hidden time stays as slowdown. The same holds for a ring of keys and values beside attention. All other collectives are exposed (for exchanges with experts see below). The optimizer update is not counted.',
         ]
-      : ['Compute and communication one after another, no overlap; the optimizer update itself is not counted.']),
-    'Memory: states, activations of the microbatches that the schedule keeps, and the most that else is alive in one layer.',
-    'Results are recomputed in the backward pass (selective or full checkpointing) only where a plan would not fit otherwise, and only in as many layers of each stage as it takes.',
-    'Microbatches of 1, 2 and 4 sequences are tried, of 1 where the sequence is cut; 1F1B, ZB-H1 and interleaving by 2, 4 and 8 chunks and by those up to 12 that cut the layers evenly, of which only 1F1B for plans far from the best.',
-    'A plan named optimum has the cheapest placements of the priced layers on the model dims, gathers of parameters and sums of gradients over data ranks included, proven for those layers; stages, memory and what runs beside compute inside a layer are not in that proof. Where a recipe on the same mesh with the same state sharding is cheaper in all, the plan takes its placements and says so.',
+      : ['Compute and communication run one after another, without overlap. The optimizer update is not counted.']),
+    'Memory: states, activations of the microbatches that the schedule keeps, and the largest temporary memory of one layer.',
+    'Checkpointing (selective or full) applies only where a plan would not fit otherwise, and only to as many layers of each stage as needed.',
+    'Microbatches have 1, 2 or 4 sequences, and 1 where the sequence is sharded. Schedules are 1F1B, ZB-H1 and interleaving by 2, 4 or 8 chunks, or by up to 12 that divide the layers evenly. Plans far from the best get 1F1B only.',
+    'A plan named optimum has the cheapest placements of the priced layers on the model dims. Their proof counts gathers of parameters and sums of gradients over data ranks; it leaves out stages, memory and overlap inside a layer. Where a recipe on the same mesh with the same state sharding is cheaper in all, the plan takes its placements and says so.',
     ...(routed.size === 0
       ? []
-      : ['Experts: balanced routing; each rank sorts its own tokens and exchanges them over ep, which folds over data and model ranks. Where a forward pass can run beside the backward pass of another microbatch (interleaved stages or none, no full checkpointing, one microbatch more kept), the exchanges of one hide beside the compute of the other.']), // prettier-ignore
+      : ['Experts: routing is balanced. Each rank sorts its own tokens and exchanges them over ep, which spans data and model ranks. A forward pass can run beside the backward pass of another microbatch with interleaved stages or none, without full checkpointing, and with one microbatch more kept. Then the exchanges of one hide beside the compute of the other.']), // prettier-ignore
     ...(cutsLeftOut === undefined ? [] : [cutsNote(cutsLeftOut, priced)]),
   ];
 }

@@ -31,10 +31,10 @@ export function resumedPool(pool: SweepPool, question: SweepQuestion, path: stri
     lines.forEach((line, i) => {
       const entry = readEntry(head, line);
       if (entry === undefined)
-        throw new ShardwrightError('E_INPUT', 'the line is no answer to this question: its hash does not fit', {
+        throw new ShardwrightError('E_INPUT', 'the line answers another question: its hash differs', {
           file: path,
           position: { line: i + 2, column: 1 },
-          hint: 'delete the line, which is then priced again, or give another file to --resume',
+          hint: 'delete the line, or give another file to --resume',
         });
       known.set(entry.key, entry.answer);
     });

@@ -68,7 +68,7 @@ export async function auditCommand(
   );
   const { stopped } = result;
   if (stopped !== undefined)
-    io.stderr(`${stopped}: the bound is ${secondsText(result.bound)}, so the regret is at most ${percentText(result.provenRegret)}; edits were not all looked for\n`); // prettier-ignore
+    io.stderr(`${stopped}: the bound is ${secondsText(result.bound)}, so the regret is at most ${percentText(result.provenRegret)}; not all edits were tried\n`); // prettier-ignore
   if (!result.fits) {
     if (!json)
       io.stderr(`the plan needs ${bytesText(result.peakBytes)}, the budget is ${bytesText(prepared.budgetBytes)}\n`);
@@ -201,7 +201,7 @@ async function givenChoice(
   return {
     prepared,
     choice: result.choice,
-    notes: [...pinned.unpinned, 'what the source leaves open is placed as cheaply as it admits'],
+    notes: [...pinned.unpinned, 'the source leaves some placements open; they are as cheap as it admits'],
   };
 }
 

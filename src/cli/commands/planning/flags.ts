@@ -30,10 +30,10 @@ export const PLAN_COMMAND = {
     'look for a plan whose simulated step is shorter, with communication beside compute; at most 5 % slower without overlap',
     (overlap) => ({ overlap }),
   ),
-  range: on('--range', 'price the plan at the least and the largest sizes that the program admits, too'),
+  range: on('--range', 'price the plan at the least and the largest admitted sizes, too'),
   frontier: value<number | true>(
     '--frontier [points]',
-    'time against memory instead of one plan: the plans that none beats in both, from the budget down, and the knee (default: 8 points, --checkpoint auto)',
+    'print time against memory instead of one plan: the plans that no other beats in both, from the budget down, and the knee (default: 8 points, --checkpoint auto)',
     parseCount,
   ),
   pp: value(
@@ -64,7 +64,7 @@ export const VERIFY_COMMAND = {
   mesh: { ...MESH, help: 'mesh dims, outermost first, such as dp=2,tp=2; a plan has its own' },
   cluster: or(CLUSTER, 'dgx-h100'),
   tolerance: or(value('--tolerance <error>', 'relative error above which a tensor is wrong', parsePositive), '1e-9'),
-  replan: on('--replan', 'plan the reduced model, instead of placing it as the plan of the full-size model says'),
+  replan: on('--replan', 'plan the reduced model, instead of taking the placements of the full-size plan'),
   shrink: off('--no-shrink', "run at the model's own sizes"),
 };
 export type VerifyOptions = Given<typeof VERIFY_COMMAND>;

@@ -194,7 +194,7 @@ function overlapText(overlap: OverlapPlan): string {
   const { changed, simulatedSeconds, baseSimulatedSeconds, serialSeconds, baseSerialSeconds, rounds } = overlap;
   const plans = countedText(rounds, 'plan');
   if (!changed)
-    return `overlap    ${secondsText(simulatedSeconds)} simulated; of ${plans} simulated none is faster within 5 % of the least seconds one after another`;
+    return `overlap    ${secondsText(simulatedSeconds)} simulated; of ${plans} simulated none was faster (plans up to 5 % slower without overlap were tried)`;
   return `overlap    ${secondsText(simulatedSeconds)} simulated, ${percentText(shareOf(baseSimulatedSeconds - simulatedSeconds, baseSimulatedSeconds))} less than the plan of least seconds one after another (${secondsText(baseSimulatedSeconds)}); one after another ${percentText(excessOver(baseSerialSeconds, serialSeconds))} more; ${plans} simulated`;
 }
 

@@ -43,7 +43,7 @@ export function registerCompare(program: Command, session: CliSession): void {
 export function registerAudit(program: Command, session: CliSession): void {
   const texts = {
     usage: 'audit <model>',
-    summary: 'how far a plan is from the optimum, and the edits that bring it nearer',
+    summary: 'the gap of a plan to the optimum, and the edits that reduce it',
     description:
       'Prices a plan on the problem that the optimizer solves, and finds the best few changes. Exit 4 above the allowed regret.\n\nExample:\n  $ shardwright audit model.fx.txt.gz --plan recipe:fsdp+tp --mesh dp=8,tp=8 --cluster dgx-h100 --max-regret 3%',
   };
@@ -57,7 +57,7 @@ export function registerVerify(program: Command, session: CliSession): void {
     usage: 'verify <model|plan>',
     summary: 'run the plan with numbers on virtual devices, against the unsharded run',
     description:
-      'Plans a model, or takes a written plan, reduces its sizes, lowers it to the program of every device, runs that on virtual devices in float64 and compares every tensor, output and gradient with the single-device run, and the collectives with those of the plan.\n\nExample:\n  $ shardwright verify model.fx.txt.gz --mesh dp=2,tp=2\n  $ shardwright verify out/',
+      'Plans a model, or takes a written plan. Reduces its sizes, lowers it to a program per device and runs that on virtual devices in float64. Compares every tensor, output and gradient with the single-device run, and the collectives with those of the plan.\n\nExample:\n  $ shardwright verify model.fx.txt.gz --mesh dp=2,tp=2\n  $ shardwright verify out/',
   };
   addCommand(program, session, texts, VERIFY_COMMAND, async (options, { io, control, given }, path: string) =>
     (await import('./verify.ts')).verifyCommand(path, options, given, io, control),

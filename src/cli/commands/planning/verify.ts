@@ -230,7 +230,7 @@ function textOf(report: VerifyReport): string {
       : [
           [
             'stand-ins',
-            `${report.standIns.join(', ')}: unknown, so any function of all operands was run, whole on every device`,
+            `${report.standIns.join(', ')}: unknown operators: each device ran a stand-in function of all operands, whole`,
           ],
         ]),
     ['collectives', ran.length === 0 ? 'none' : ran.join(', ')],
@@ -242,7 +242,7 @@ function textOf(report: VerifyReport): string {
   if (mismatches.length > SHOWN) wrong.push(`  and ${mismatches.length - SHOWN} more`);
   const verdict =
     mismatches.length === 0
-      ? 'the sharded program computes what the unsharded one does, with the collectives of the plan'
+      ? 'the sharded program gives the numbers of the unsharded one, with the collectives of the plan'
       : `${mismatches.length} mismatches; the first is nearest to the fault:`;
   return [lines, ...kept, verdict, ...wrong].join('\n');
 }

@@ -8,8 +8,8 @@ import { CHECK_COMMAND, INSPECT_COMMAND, TRACE_COMMAND } from './flags.ts';
 export function registerInspect(program: Command, session: CliSession): void {
   const texts = {
     usage: 'inspect <model>',
-    summary: 'what a graph holds: nodes, parameters, FLOPs, operators',
-    description: 'Reads a graph and prints what it holds.\n\nExample:\n  $ shardwright inspect model.fx.txt.gz',
+    summary: 'the contents of a graph: nodes, parameters, FLOPs, operators',
+    description: 'Reads a graph and prints its contents.\n\nExample:\n  $ shardwright inspect model.fx.txt.gz',
   };
   addCommand(program, session, texts, INSPECT_COMMAND, async (options, { io }, path: string) =>
     (await import('./inspect.ts')).inspectCommand(path, options, io),
@@ -31,9 +31,9 @@ export function registerTrace(program: Command, session: CliSession): void {
 export function registerCheck(program: Command, session: CliSession): void {
   const texts = {
     usage: 'check <model>',
-    summary: 'what a mode forbids in a program or a plan, and whether its types can be stripped',
+    summary: 'type-check a program or a plan in a mode, and tell whether its types can be stripped',
     description:
-      'Types every value per mesh axis and says what the mode forbids, what it does by itself, and where one device means something else than the whole.\n\nExample:\n  $ shardwright check gated-mlp.model.ts --mode strict --mesh dp=2,tp=2',
+      'Types every value per mesh axis. Lists operations that the mode forbids, conversions that it inserts, and values whose meaning on one device differs from the whole.\n\nExample:\n  $ shardwright check gated-mlp.model.ts --mode strict --mesh dp=2,tp=2',
   };
   addCommand(program, session, texts, CHECK_COMMAND, async (options, { io }, path: string) =>
     (await import('./check.ts')).checkCommand(path, options, io),

@@ -33,7 +33,7 @@ export function registerEinsum(program: Command, session: CliSession): void {
     usage: 'einsum <equation>',
     summary: 'letters of an einsum, its sharding, what its gradients owe',
     description:
-      "Sorts the letters of an einsum into batch, free and contraction, says where the result is for operands that are cut, and which reductions each gradient owes. Operands are x, y, z (or 0, 1, 2 and on); one that is not named is R, equal on all devices. States are S(b) or S(1) for a cut, R, I (equal and computed once) and P (addends), one for each mesh dim.\n\nExamples:\n  $ shardwright einsum 'abi,aoi->abo' --shard 'x=S(b)' --axis tp=8\n  $ shardwright einsum 'bh,ho->bo' --shard 'x=S(b)R' --shard 'y=IS(o)' --axis dp=2,tp=4 --mode strict",
+      "Sorts the letters of an einsum into batch, free and contraction. Prints the sharding of the result for sharded operands, and the reductions that each gradient needs. Operands are x, y, z (or 0, 1, 2 and on); one that is not named is R, equal on all devices. States are S(b) or S(1) for a cut, R, I (equal and computed once) and P (addends), one for each mesh dim.\n\nExamples:\n  $ shardwright einsum 'abi,aoi->abo' --shard 'x=S(b)' --axis tp=8\n  $ shardwright einsum 'bh,ho->bo' --shard 'x=S(b)R' --shard 'y=IS(o)' --axis dp=2,tp=4 --mode strict",
   };
   addCommand(program, session, texts, EINSUM_COMMAND, async (options, { io }, equation: string) =>
     (await import('./einsum.ts')).einsumCommand(equation, options, io),
@@ -93,7 +93,7 @@ export function registerValidate(program: Command, session: CliSession): void {
     usage: 'validate <runs.csv>',
     summary: 'predicted against measured training runs: rank, regret, error, memory',
     description:
-      'Predicts every training run of a table from its dimensions and its parallel plan, and compares with what was measured. Columns framework, framework_version, head_dim, grad_accum, mtp, dispatcher, logit_bytes, gradient_bytes and optimizer_bytes state the software; where they are missing, it is told by the layout and the output says so.\n\nExample:\n  $ shardwright validate measured_runs.csv --groups',
+      'Predicts every training run of a table from its dimensions and its parallel plan, and compares with the measured time. The columns framework, framework_version, head_dim, grad_accum, mtp, dispatcher, logit_bytes, gradient_bytes and optimizer_bytes state the software. Where they are missing, the layout decides, and the output says so.\n\nExample:\n  $ shardwright validate measured_runs.csv --groups',
   };
   addCommand(program, session, texts, VALIDATE_COMMAND, async (options, { io }, path: string) =>
     (await import('./validate.ts')).validateCommand(path, options, io),

@@ -48,7 +48,7 @@ export const SIMULATE_COMMAND = {
   memory: or(
     value<number | 'plan' | 'none'>(
       '--memory <size>',
-      'most bytes alive at once: what runs ahead waits where it would be more; or plan: its budget, or none',
+      'limit on live bytes: prefetches wait where they would exceed it. Or plan (its budget), or none',
       (given, flag) => (given === 'plan' || given === 'none' ? given : parseBytes(given, flag)),
     ),
     'plan',
@@ -76,7 +76,7 @@ export type DiffOptions = Given<typeof DIFF_COMMAND>;
 export const EXPORT_COMMAND = {
   target: value('--target <name>', 'engine or format; `shardwright export` lists them', text),
   output: value('-o, --output <dir>', 'folder for the files (default: stdout where there is one)', text),
-  allowLossy: on('--allow-lossy', 'write what the target can say, with what it cannot as comments at the top'),
+  allowLossy: on('--allow-lossy', 'write the part that the target can express, with the losses as comments at the top'),
   ops: OPERATOR_FILES,
   ...JSON_FLAG,
 };

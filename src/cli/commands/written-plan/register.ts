@@ -15,7 +15,7 @@ import {
 export function registerCheckPlan(program: Command, session: CliSession): void {
   const texts = {
     usage: 'check-plan <plan>',
-    summary: 'whether a written plan is what it says: re-costed, every field compared, its certificate replayed',
+    summary: 'check a written plan: re-cost it, compare every field, replay its certificate',
     description:
       'Checks a plan folder against its own graph, request and certificate, without solving. It derives every field anew from the graph and the request and compares, re-costs the plan from its placements, and replays the proof of its bound. Exit 5 where a field differs, with its JSON path.\n\nExample:\n  $ shardwright check-plan out/',
   };
@@ -41,7 +41,7 @@ export function registerSimulate(program: Command, session: CliSession): void {
     usage: 'simulate <plan>',
     summary: 'the timeline of one step: compute beside communication, memory, trace',
     description:
-      'Plays a plan on one device, compute and communication side by side, and says how long the step takes, what of the communication is not hidden, and how much memory is alive at once.\n\nExample:\n  $ shardwright simulate out/ --trace trace.json',
+      'Plays a plan on one device, compute and communication side by side. Prints the step time, the exposed communication and the peak memory.\n\nExample:\n  $ shardwright simulate out/ --trace trace.json',
   };
   addCommand(program, session, texts, SIMULATE_COMMAND, async (options, { io }, path: string) =>
     (await import('./simulate.ts')).simulateCommand(path, options, io),
@@ -51,9 +51,9 @@ export function registerSimulate(program: Command, session: CliSession): void {
 export function registerExplain(program: Command, session: CliSession): void {
   const texts = {
     usage: 'explain <plan> <node>',
-    summary: 'why a node is placed as it is, and what another placement would cost',
+    summary: 'the reasons for the placement of a node, and the cost of others',
     description:
-      'Lists the strategies of a node with their costs; with --force solves the plan again with the node placed so, and says what changes and why.\n\nExample:\n  $ shardwright explain out/ model.lm_head.weight --force RR',
+      'Lists the strategies of a node with their costs. With --force it solves the plan again with that placement, and prints the changes and their causes.\n\nExample:\n  $ shardwright explain out/ model.lm_head.weight --force RR',
   };
   addCommand(program, session, texts, EXPLAIN_COMMAND, async (options, { io }, path: string, node: string) =>
     (await import('./explain.ts')).explainCommand(path, node, options, io),
@@ -75,9 +75,9 @@ export function registerDiff(program: Command, session: CliSession): void {
 export function registerExport(program: Command, session: CliSession): void {
   const texts = {
     usage: 'export [plan]',
-    summary: 'a plan as what an engine runs: a PyTorch program, and the files of other engines',
+    summary: 'a plan as a PyTorch program, or as files for other engines',
     description:
-      'Writes a plan for an engine. --target torch is the program of each device itself: forward and backward with the collectives of the plan, which the Python package runs. Targets that cannot say all of a plan refuse it, with the list of what they lose; --allow-lossy writes the rest. Without arguments: the targets.\n\nExamples:\n  $ shardwright export\n  $ shardwright export out/ --target torch -o out/torch',
+      'Writes a plan for an engine. --target torch writes the program of each device, forward and backward with the collectives of the plan; the Python package runs it. A target that cannot express all of a plan refuses it and lists the losses; --allow-lossy writes the rest. Without arguments it lists the targets.\n\nExamples:\n  $ shardwright export\n  $ shardwright export out/ --target torch -o out/torch',
   };
   addCommand(program, session, texts, EXPORT_COMMAND, async (options, { io }, path?: string) =>
     (await import('./export.ts')).exportCommand(path, options, io),

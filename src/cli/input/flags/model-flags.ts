@@ -41,7 +41,7 @@ export const MODEL_FLAGS = {
   ),
   ignoreShardings: on(
     '--ignore-shardings',
-    'leave free what the model file says of shardings (default: plan pins it)',
+    'ignore the shardings that the model file states (default: they are pins)',
     () => ({ shardings: 'ignore' }),
   ),
   select: value('--select <title>', 'which graph of a log, "Joint graph 0"', text),
@@ -72,7 +72,7 @@ export const SIZE_FLAGS = {
   training: on('--training', 'loss and gradients of a model name or config (default: the forward pass only)'),
   padVocab: value(
     '--pad-vocab <n>',
-    'pad the vocabulary of a model name or config to a multiple of n times the size of the mesh dim tp, as Megatron-LM does, such as 128; padding is counted apart (default: 1, none)',
+    'pad the vocabulary of a model name or config, as Megatron-LM does: to a multiple of n times the size of tp, such as 128. Padding is counted apart (default: 1, none)',
     parsePad,
   ),
 };

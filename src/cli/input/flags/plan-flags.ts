@@ -71,7 +71,7 @@ export const PLAN_FLAGS = {
   ...UNKNOWN_OPERATORS,
   sharing: off(
     '--no-sharing',
-    'price a redistribution at every use, even where one copy would serve several',
+    'pay a redistribution at every use, even where uses could share one copy',
     (sharing) => ({ sharing }),
   ),
   maps: value(

@@ -67,7 +67,7 @@ export const UNKNOWN_OPERATORS = {
 export const TIME_LIMIT = {
   timeLimit: value(
     '--time-limit <seconds>',
-    'answer with the best that is found in this time, which counts from the start of the process, reading included; half a second later it ends where there is nothing. The answer is then still priced again and proven, which takes up to an eighth of the time before the search, and up to 10 s more where it is not known whether anything fits',
+    'answer with the best plan found in this time. The clock starts with the process; half a second late the command ends, if nothing was found. Re-costing and proving the answer take up to an eighth of the time before the search, and up to 10 s more where nothing is known to fit',
     parsePositive,
     (timeLimitSeconds) => ({ timeLimitSeconds }),
   ),

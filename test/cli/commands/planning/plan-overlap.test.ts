@@ -52,7 +52,7 @@ describe('CM-34 plan --overlap', () => {
     const run = await cli(...mlp, '--overlap');
     expect(run.code, run.err).toBe(0);
     expect(run.out).toMatch(/^asked {6}overlap$/m);
-    expect(run.out).toMatch(/^overlap {4}\S+ µs simulated; of \d+ plans? simulated none is faster/m);
+    expect(run.out).toMatch(/^overlap {4}\S+ µs simulated; of \d+ plans? simulated none was faster/m);
   });
 
   it('is refused with what it does not look at', async () => {

@@ -47,7 +47,7 @@ describe('verify', () => {
   it('prints a summary for people', async () => {
     const run = await cli('verify', model('mlp'), '--mesh', 'd=2');
     expect(run.code).toBe(0);
-    expect(run.out).toContain('the sharded program computes what the unsharded one does');
+    expect(run.out).toContain('the sharded program gives the numbers of the unsharded one');
     expect(run.out).toMatch(/devices +2 virtual \(d=2\)/);
   }, 60_000);
 
