@@ -52,7 +52,9 @@ export async function runCli(
   const session: CliSession = { io, control, exit: EXIT.ok };
   const json = argv.includes('--json');
   const program = groupedHelp(new Command('shardwright'))
-    .description('Plans the sharding of every tensor of a training graph over a device mesh, at the least time, with proof.')
+    .description(
+      'Plans the sharding of every tensor of a training graph over a device mesh, at the least time, with proof.',
+    )
     .version(VERSION)
     .exitOverride()
     .showSuggestionAfterError(true)

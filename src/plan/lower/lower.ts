@@ -438,7 +438,10 @@ class Lowering {
     throw new ShardwrightError(
       'E_PLAN',
       `the plan returns ${planned.value} (${role} of ${planned.of ?? ''}) as ${planned.placement}, but ${name} enters as ${enters}`,
-      { node: name, hint: `the next training step could not read it: give both one placement, or plan the graph again` },
+      {
+        node: name,
+        hint: `the next training step could not read it: give both one placement, or plan the graph again`,
+      },
     );
   }
 
