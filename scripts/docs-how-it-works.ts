@@ -18,6 +18,7 @@ const withoutPlaces = (text: string): string =>
   text
     .replaceAll(/ ;? ?(?:forward |backward )?(?:savedOnly )?(?:of="[^"]*" )?source="[^"]*"/g, '')
     .replaceAll(/^(?:swgraph 1|graph @main \{|\}|  out none .*|  note .*)\n?/gm, '')
+    .replaceAll(/^ {2}(?=in |%|out )/gm, '')
     .trim();
 
 /** The text of every step, by its name. */
