@@ -30,7 +30,7 @@ RECORD_VERSION = 1
 
 @dataclass(frozen=True)
 class Captured:
-    """A captured model: where its text is, and its record (see `docs/running.md` for the keys)."""
+    """A captured model: where its text is, and its record: names of inputs, parameters and buffers, ties, and how the output is nested."""
 
     path: Path
     record: dict[str, Any]
