@@ -2,12 +2,15 @@
  * The door of the room: a plan as the files of one engine. In: a plan with its graph and the name of a target. Out: files by
  * name, and the losses that stand in them. Nothing that means something else than the plan is written unless it is asked for.
  */
+import { ShardwrightError } from '../errors.ts';
 import { refuseLosses, type ExportResult, type ExportSource } from './target.ts';
 import { exportTarget } from './targets.ts';
 
 export interface ExportOptions {
   /** Write what the target can say although it cannot say all. Default false: losses are refused. */
   readonly allowLossy?: boolean;
+  /** Write what holds the program against the uncut one at small sizes, too. Default false. */
+  readonly check?: boolean;
 }
 
 /**
@@ -20,5 +23,10 @@ export function exportPlan(source: ExportSource, name: string, options: ExportOp
   const target = exportTarget(name);
   const result = target.write(source);
   if (result.losses.length > 0 && options.allowLossy !== true) refuseLosses(target, result.losses);
-  return result;
+  if (options.check !== true) return result;
+  if (target.check === undefined)
+    throw new ShardwrightError('E_USAGE', `${name} has no check at small sizes`, {
+      hint: 'give --target torch; --target jax writes its check always.',
+    });
+  return { ...result, files: [...result.files, ...target.check(source)] };
 }

@@ -80,6 +80,8 @@ export interface ExportTarget {
    * @throws E_UNSUPPORTED, with the node, for what there is no text for at all
    */
   readonly write: (source: ExportSource) => ExportResult;
+  /** Files that hold the written program against the uncut one at small sizes; present where a target writes programs. */
+  readonly check?: (source: ExportSource) => readonly ExportFile[];
   /** Reads the placements that the files state; present where the target states shardings. */
   readonly readBack?: (files: readonly ExportFile[], mesh: DeviceMesh) => ReadPlacements;
 }

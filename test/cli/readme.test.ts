@@ -45,6 +45,11 @@ describe('README.md', () => {
     }
   });
 
+  /** `test/engines/road.test.ts` runs it on four processes. */
+  it('shows a Python program that is an example', () => {
+    expect(README).toContain(`\`\`\`python\n${file('examples/train_mlp.py')}\`\`\``);
+  });
+
   it('names commands and flags that exist', async () => {
     const commands = new Set(
       [...README.matchAll(/(?:npx shardwright |`)([a-z][a-z-]+) (?:[A-Z]{4}\b|[a-z./0-9-]+ --|plan\/|--[a-z])([^`\n]*)/g)].map((m) => m[1]),

@@ -6,7 +6,7 @@ import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { gunzipSync } from 'node:zlib';
 import { exportPlan } from '../../src/export/export.ts';
-import { exportSource, type ExportFile } from '../../src/export/target.ts';
+import { exportSource, type ExportFile, type ExportSource } from '../../src/export/target.ts';
 import { applyRoles } from '../../src/import/complete/roles.ts';
 import { builtinOperators, DEFAULT_REQUEST, importGraph, shard, type Plan, type PlanRequest } from '../../src/index.ts';
 import { planOfChoice } from '../../src/plan/shard.ts';
@@ -35,8 +35,9 @@ export interface RunningPlan {
   readonly name: string;
   readonly model: string;
   readonly plan: Plan;
+  readonly source: ExportSource;
   readonly files: readonly ExportFile[];
-  /** SHA-256 of `program.py`. */
+  /** SHA-256 of what `program.py` does, see `programHash`. */
   readonly program: string;
 }
 
@@ -45,6 +46,22 @@ const fixture = (name: string): URL => new URL(`../fixtures/running/${name}`, im
 /** Record of a captured model, as `capture` of the Python package wrote it. */
 export function captureRecord(model: string): string {
   return readFileSync(fixture(`${model}.fx.txt.json`), 'utf8');
+}
+
+/** SHA-256 of a program without its comments, its values numbered in the order of their lines: names may change, calls may not. */
+export function programHash(text: string): string {
+  const [, ...parts] = text.split('"""\n\n');
+  const code = parts.join('').replace(/ *#.*$/gm, '');
+  const bodies = code.split(/^(?=def (?:forward|backward)\()/m).map((body) => {
+    if (!/^def (forward|backward)\(/.test(body)) return body;
+    const names = new Map<string, string>();
+    for (const [, unpacked, made] of body.matchAll(/^(?: {8}(\w+),| {4}(\w+) = )/gm)) {
+      const name = unpacked ?? made;
+      if (!names.has(name)) names.set(name, `v${names.size}`);
+    }
+    return body.replace(/(?<![\w."])[A-Za-z_]\w*(?![\w"=])/g, (word) => names.get(word) ?? word);
+  });
+  return createHash('sha256').update(bodies.join('')).digest('hex');
 }
 
 /** The optimum of a model on a mesh, and the recipes that it admits among those that are named. */
@@ -71,8 +88,9 @@ export async function runningPlans(
     found.push({ label: recipe.name, result: planOfChoice(result.prepared, priced.choice, result.plan, result.certificate, []) }); // prettier-ignore
   }
   return found.map(({ label, result: { plan, graph: program } }) => {
-    const { files } = exportPlan(exportSource({ plan, program }, table), 'torch');
+    const source = exportSource({ plan, program }, table);
+    const { files } = exportPlan(source, 'torch');
     const text = files.find((file) => file.name === 'program.py')?.text ?? '';
-    return { name: `${model} ${mesh} ${label}`, model, plan, files, program: createHash('sha256').update(text).digest('hex') }; // prettier-ignore
+    return { name: `${model} ${mesh} ${label}`, model, plan, source, files, program: programHash(text) }; // prettier-ignore
   });
 }

@@ -2,6 +2,7 @@ import { readFileSync } from 'node:fs';
 import { describe, expect, test } from 'vitest';
 import { exportPlan } from '../../src/export/export.ts';
 import { exportSource } from '../../src/export/target.ts';
+import { torchTarget } from '../../src/export/torch/target.ts';
 import { DEFAULT_REQUEST, builtinOperators, importGraph, shard, type Plan } from '../../src/index.ts';
 import { parseMesh } from '../../src/mesh/devices/mesh.ts';
 
@@ -106,4 +107,12 @@ describe.each([
 test('equal plans give equal bytes', async () => {
   const [a, b] = [await planAndExport('mlp', 'dp=2,tp=2'), await planAndExport('mlp', 'dp=2,tp=2')];
   expect([...a.files]).toEqual([...b.files]);
+});
+
+test('placements read back from the files are those of the plan', async () => {
+  const { plan, files } = await exported('llama-sdpa', 'dp=2,tp=4');
+  const list = [...files].map(([name, text]) => ({ name, text }));
+  const { parameters } = torchTarget.readBack?.(list, parseMesh('dp=2,tp=4')) ?? {};
+  expect([...(parameters ?? [])]).toEqual(plan.parameters.map(({ name, placement }) => [name, placement]));
+  expect(plan.parameters.some(({ placement }) => placement.includes('S('))).toBe(true);
 });

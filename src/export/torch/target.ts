@@ -4,10 +4,11 @@
  */
 import { ShardwrightError } from '../../errors.ts';
 import { headLines } from '../python-text.ts';
-import type { ExportResult, ExportSource, ExportTarget } from '../target.ts';
+import type { ExportFile, ExportResult, ExportSource, ExportTarget, ReadPlacements } from '../target.ts';
+import { checkFiles } from './check.ts';
 import { programText } from './program-text.ts';
 import { splitProgram } from './split.ts';
-import { collectiveRows, placementTable } from './tables.ts';
+import { collectiveRows, placementTable, type PlacementTable } from './tables.ts';
 
 export const torchTarget: ExportTarget = {
   name: 'torch',
@@ -15,6 +16,8 @@ export const torchTarget: ExportTarget = {
     'the per-device program in PyTorch: forward and backward with functional collectives; what parallelize() runs',
   triedWith: ['torch 2.13'],
   write,
+  check: (source) => checkFiles(source, (small) => write(small).files),
+  readBack,
 };
 
 function write(source: ExportSource): ExportResult {
@@ -38,3 +41,11 @@ function write(source: ExportSource): ExportResult {
     losses: [],
   };
 }
+
+/** Placements of parameters as `placements.json` states them. */
+function readBack(files: readonly ExportFile[]): ReadPlacements {
+  const file = files.find(({ name }) => name === 'placements.json');
+  if (file === undefined) throw new ShardwrightError('E_SYNTAX', 'there is no placements.json');
+  const { primals } = JSON.parse(file.text) as PlacementTable;
+  return { parameters: new Map(primals.flatMap(({ role, of, placement }) => (role === 'parameter' && of !== undefined ? [[of, placement]] : []))) };
+} // prettier-ignore

@@ -28,6 +28,7 @@ export async function exportCommand(path: string | undefined, options: ExportOpt
     notes = [],
   } = exportPlan(exportSource(folder, table), target, {
     allowLossy: options.allowLossy === true,
+    check: options.check === true,
   });
   for (const { item, planned, instead } of losses) io.stderr(`lost: ${item}: planned ${planned}; ${instead}\n`);
   for (const note of notes) io.stderr(`note  ${note}\n`);

@@ -76,6 +76,7 @@ export type DiffOptions = Given<typeof DIFF_COMMAND>;
 export const EXPORT_COMMAND = {
   target: value('--target <name>', 'engine or format; `shardwright export` lists them', text),
   output: value('-o, --output <dir>', 'folder for the files (default: stdout where there is one)', text),
+  check: on('--check', 'torch: also write check.py, which runs the plan at small sizes beside one process'),
   allowLossy: on('--allow-lossy', 'write the part that the target can express, with the losses as comments at the top'),
   ops: OPERATOR_FILES,
   ...JSON_FLAG,

@@ -1,0 +1,37 @@
+/**
+ * Files that hold the exported program against one process. In: a plan with its graph. Out: `check.py`, and below `check/` the plan's
+ * program at small sizes beside the program before it was cut. Placements are those of the plan; only sizes are smaller.
+ */
+import { prepare } from '../../plan/prepare.ts';
+import { transferPlan } from '../../plan/questions/transfer.ts';
+import { reduced } from '../../simulate/reduced.ts';
+import { headLines } from '../python-text.ts';
+import { exportSource, type ExportFile, type ExportSource } from '../target.ts';
+import { CHECK } from './check-text.ts';
+import { programText } from './program-text.ts';
+import { splitProgram } from './split.ts';
+
+/**
+ * @param write the files of the program itself
+ * @throws what `reduced` and `transferPlan` throw, where sizes cannot be made small
+ */
+export function checkFiles(source: ExportSource, write: (source: ExportSource) => readonly ExportFile[]): ExportFile[] {
+  const { plan, mesh, program, table } = source;
+  const { request } = plan;
+  const { graph } = reduced(program, table, { meshSizes: mesh.sizes, seed: request.seed, unknown: request.unknown });
+  const small = transferPlan(plan, prepare(graph, request, table));
+  const smallSource: ExportSource = {
+    ...exportSource({ plan: { ...plan, nodes: small.nodes, outputs: small.outputs }, program: graph }, table),
+    planHash: source.planHash,
+  };
+  const uncut = { ...smallSource.lowered(), graph, symbols: new Map(), random: new Map() };
+  const reference = programText(uncut, splitProgram(graph), [
+    ...headLines(source, 'torch'),
+    'The program before it was cut, at small sizes.',
+  ]);
+  return [
+    { name: 'check.py', text: CHECK },
+    ...write(smallSource).map(({ name, text }) => ({ name: `check/${name}`, text })),
+    { name: 'check/reference.py', text: reference },
+  ];
+}

@@ -1,0 +1,49 @@
+import { spawnSync } from 'node:child_process';
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
+import { afterAll, expect, test } from 'vitest';
+import { checkFiles } from '../../src/export/torch/check.ts';
+import { torchTarget } from '../../src/export/torch/target.ts';
+import { runningPlans } from '../export/running-plans.ts';
+
+/** `check.py` of `export --target torch --check`: four processes at small sizes beside one, and a program that is wrong on purpose. */
+const python = process.env.SHARDWRIGHT_PYTHON ?? 'python3';
+const folder = mkdtempSync(join(tmpdir(), 'shardwright-check-'));
+afterAll(() => rmSync(folder, { recursive: true, force: true }));
+
+interface Answer {
+  readonly compared: number;
+  readonly worst: number;
+  readonly failed: readonly string[];
+}
+
+function check(): { readonly status: number | null; readonly answer: Answer } {
+  const { status, stdout, stderr } = spawnSync(python, ['-m', 'torch.distributed.run', '--standalone', '--nproc-per-node', '4', join(folder, 'check.py')], { encoding: 'utf8', env: { ...process.env, OMP_NUM_THREADS: '1' } }); // prettier-ignore
+  const line = stdout.split('\n').find((text) => text.startsWith('{'));
+  if (line === undefined) throw new Error(stderr);
+  return { status, answer: JSON.parse(line) as Answer };
+}
+
+test('the check of a Llama passes, and fails where one sum is left out', async () => {
+  const [optimum] = await runningPlans('llama-sdpa', 'dp=2,tp=2', []);
+  for (const { name, text } of checkFiles(optimum.source, (small) => torchTarget.write(small).files)) {
+    mkdirSync(dirname(join(folder, name)), { recursive: true });
+    writeFileSync(join(folder, name), text);
+  }
+  const sizes = JSON.parse(readFileSync(join(folder, 'check/placements.json'), 'utf8')) as { primals: { shape: number[] }[] }; // prettier-ignore
+  expect(Math.max(...sizes.primals.flatMap(({ shape }) => shape))).toBeLessThan(512 / 4);
+  const right = check();
+  expect(right.answer.failed).toEqual([]);
+  expect(right.status).toBe(0);
+  expect(right.answer.compared).toBeGreaterThanOrEqual(22);
+  expect(right.answer.worst).toBeLessThan(1e-9);
+  const program = readFileSync(join(folder, 'check/program.py'), 'utf8');
+  const at = program.lastIndexOf(' = all_reduce(here, ');
+  const wrong = program.slice(0, at) + program.slice(at).replace(/all_reduce\(here, (\w+), "sum", "[\w,]+"\)/, '$1.clone()'); // prettier-ignore
+  expect(wrong).not.toBe(program);
+  writeFileSync(join(folder, 'check/program.py'), wrong);
+  const broken = check();
+  expect(broken.status).not.toBe(0);
+  expect(broken.answer.failed.length).toBeGreaterThan(0);
+}, 600_000);
