@@ -7,7 +7,7 @@ import {
   builtinOperators,
   DEFAULT_REQUEST,
   diffPlans,
-  explainNode,
+  explain,
   forceNode,
   input,
   parameter,
@@ -27,7 +27,7 @@ if (result.status === 'infeasible') throw new Error(result.conflict.join(', '));
 
 const { plan, prepared } = result;
 const opened = reopen(plan, prepared.program, plan.request, table);
-const found = explainNode(opened, 'w1');
+const found = explain(opened, 'w1');
 console.log(`w1 is ${found.chosen}`);
 for (const s of found.strategies)
   console.log(`  ${s.spec.padEnd(5)} ${s.class.padEnd(11)} ${s.localSeconds === null ? '' : `${(s.localSeconds * 1e6).toFixed(1)} us more here`}`.trimEnd()); // prettier-ignore

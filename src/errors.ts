@@ -22,6 +22,7 @@ export interface ErrorDetails {
   readonly path?: string;
 }
 
+/** The one class of errors: a stable code, what is wrong, where, and the edit that fixes it. */
 export class ShardwrightError extends Error {
   override readonly name = 'ShardwrightError';
 

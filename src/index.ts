@@ -1,4 +1,59 @@
-/** The public library. Everything takes plain records and returns plain records. */
+/**
+ * The entry `shardwright`: a program goes in, a plan with its proof comes out, and what follows from a plan. Everything takes plain
+ * records and returns plain records.
+ *
+ * The road: `trace` or `importGraph` gives a graph, `shard` its plan, `lower` the program of a device, `verify` runs it with numbers,
+ * `simulate` plays its timeline, `compare` prices the recipes beside it, `audit` says how far another plan is from it, `explain` why a
+ * node is placed as it is, `exportPlan` writes it for an engine. The other exports are their parts, and the vocabulary of traced
+ * programs. `shardwright/notations`, `shardwright/checkpointing` and `shardwright/solver` are parts of their own; this entry has
+ * their exports too.
+ *
+ * @module shardwright
+ */
+// The ten of the road.
+export {
+  capture,
+  input,
+  parameter,
+  Tensor,
+  trace,
+  type Capture,
+  type InputTree,
+  type OutputTree,
+  type TraceOptions,
+} from './trace/trace.ts';
+export { importGraph, type GraphImportOptions } from './import/import.ts';
+export { shard, shardPrepared, type Infeasible, type ShardOptions, type ShardResult } from './plan/shard.ts';
+export { lower, type LowerablePlan } from './plan/lower/lower.ts';
+export { verify, type Mismatch, type Verification, type VerifyOptions } from './simulate/verify.ts';
+export { simulate, type SimulateOptions, type Simulation } from './simulate/timeline/simulate.ts';
+export { compare, type CompareOptions } from './zoo/compare/compare-graph.ts';
+export { audit, type Audit, type AuditOptions, type Edit } from './zoo/audit.ts';
+export {
+  explainNode as explain,
+  forceNode,
+  reopen,
+  type Forced,
+  type NodeExplanation,
+  type Reopened,
+} from './plan/questions/explain.ts';
+export { exportPlan, type ExportOptions } from './export/export.ts';
+export {
+  exportSource,
+  type ExportedPlan,
+  type ExportFile,
+  type ExportLoss,
+  type ExportResult,
+  type ExportSource,
+} from './export/target.ts';
+export { EXPORT_TARGETS } from './export/targets.ts';
+
+// Parts that have entries of their own.
+export * from './entries/notations.ts';
+export * from './entries/checkpointing.ts';
+export * from './entries/solver.ts';
+
+// Their parts, and the vocabulary of traced programs.
 export { ShardwrightError } from './errors.ts';
 export type { Graph, Node, Output, TensorType, ValueType, Arg, DType } from './graph/types.ts';
 export { GraphBuilder } from './graph/build.ts';
@@ -6,7 +61,6 @@ export { lintGraph } from './graph/lint.ts';
 export { printGraph } from './graph/text/write.ts';
 export { graphHash } from './graph/hash.ts';
 export { parseGraph } from './graph/text/parse.ts';
-export { importGraph } from './import/import.ts';
 export { readHlo, type HloCollective, type HloOptions, type HloSummary } from './import/hlo/collectives.ts';
 export { builtinOperators } from './ops/builtin.ts';
 export { defineOp, type OperatorRecord } from './ops/record/record.ts';
@@ -14,20 +68,6 @@ export { decomposedOp, type Body, type Decompose, type DecomposedSpec } from './
 export { OperatorTable } from './ops/record/table.ts';
 export { OperatorRegistry } from './ops/registry.ts';
 export { P, R, rule, S } from './ops/record/rule.ts';
-export { classify, parseEinsum, type EinsumEquation, type LetterClasses } from './ops/rules/equation.ts';
-export { rulesOf } from './ops/rules/einsum.ts';
-export { einsumBackward, type EinsumGradient } from './ops/einsum/gradient.ts';
-export type { EinsumSpec } from './ops/einsum/placed.ts';
-export {
-  shardRule,
-  type EinsumFault,
-  type EinsumSharding,
-  type EinsumStep,
-  type OperandGradient,
-  type OwedCollective,
-  type ShardRuleOptions,
-} from './ops/einsum/shard-rule.ts';
-export { explain } from './ops/einsum/explain.ts';
 export { inferCall } from './ops/record/infer.ts';
 export { graphFlops } from './ops/flops.ts';
 export { VjpCall, type Gradients, type Vjp, type VjpEntry, type Vjps } from './ops/vjp/vjp.ts';
@@ -37,66 +77,7 @@ export { savedValues, type SavedValue } from './passes/autodiff/saved.ts';
 export { forwardPart, withoutDeadCode } from './passes/dead-code.ts';
 export { trainStep, type TrainStepOptions } from './passes/training/train-step.ts';
 export { adam, adamw, sgd, type AdamOptions, type Optimizer, type SgdOptions } from './passes/training/optimizer.ts';
-export { parseMesh, DeviceMesh, type MeshDim } from './mesh/devices/mesh.ts';
-export { init_device_mesh, make_mesh } from './mesh/devices/aliases.ts';
-export type { Placement, ReduceOp } from './mesh/placements/placement.ts';
-export { Cut, normalDim } from './mesh/placements/cut.ts';
-export { Pending } from './mesh/placements/pending.ts';
-export { REPLICATE } from './mesh/placements/replicate.ts';
-export { Shard } from './mesh/placements/shard.ts';
-export { StridedShard } from './mesh/placements/strided.ts';
-export { Ragged } from './mesh/placements/ragged.ts';
-export { Interleaved } from './mesh/placements/interleaved.ts';
-export { Partial, REDUCE_OPS } from './mesh/placements/partial.ts';
-export { NormPartial } from './mesh/placements/norm-partial.ts';
-export { lookupMask, maskedRows, MaskPartial, type LookupMask } from './mesh/placements/mask-partial.ts';
-export { builtinKinds } from './mesh/placements/builtin-syntax.ts';
-export { PlacementKinds, type PlacementKind } from './mesh/placements/kinds.ts';
-export { sliceKind, type SliceKind, type SliceKindOptions } from './mesh/placements/slice-kind.ts';
-export { placementFaults } from './mesh/sharding/placement-faults.ts';
-export { parsePlacement, parseSharding, type ParseOptions } from './mesh/sharding/parse.ts';
-export {
-  cutFurther,
-  evenlyShardable,
-  heldRows,
-  localShape,
-  localShapeAt,
-  shardable,
-  Sharding,
-} from './mesh/sharding/sharding.ts';
-export { fromMeshView, toMeshView } from './mesh/sharding/mesh-view.ts';
-export { fromDimView, toDimView } from './mesh/views/dim-view.ts';
-export { parsePartitionSpec, PartitionSpec } from './mesh/views/partition-spec.ts';
-export { parseShardedType, ShardedType } from './mesh/views/sharded-type.ts';
-export { parseSpec, printSpec } from './mesh/sharding/spec-text.ts';
-export {
-  axesText,
-  gradientOf,
-  gradientType,
-  I,
-  typedText,
-  V,
-  type AxisType,
-  type LocalType,
-} from './mesh/local-types/types.ts';
-export {
-  primitive,
-  PRIMITIVES,
-  primitiveText,
-  redistribution,
-  transposeOf,
-  type Primitive,
-  type PrimitiveName,
-} from './mesh/local-types/primitives.ts';
 export type { SpecWord, TypeWord } from './local-spmd/words.ts';
-export {
-  gradientState,
-  stateName,
-  statesOf,
-  stateTable,
-  type State,
-  type Vocabulary,
-} from './mesh/views/four-states.ts';
 export { admit, type Admission } from './strategy/admit.ts';
 export {
   expandCall as expandRules,
@@ -109,62 +90,12 @@ export {
 } from './strategy/operator-call.ts';
 export { checkRules, type RuleCheckOptions } from './simulate/rule-check/check-rules.ts';
 export type { Finding as RuleFinding, Validation as RuleCheck } from './simulate/rule-check/check.ts';
-export {
-  commonRefinement,
-  flattenDims,
-  permuteDims,
-  sameDevices,
-  submesh,
-  unflattenDim,
-} from './mesh/devices/submesh.ts';
-export { areOrthogonal, checkOrthogonal, groupsMeet, meshAxis, type MeshAxis } from './mesh/devices/orthogonal.ts';
-export {
-  groupLevels,
-  hostLevel,
-  levelText,
-  meshLevels,
-  type GroupLevels,
-  type PhysicalLevel,
-} from './mesh/devices/levels.ts';
-export type { IntTree, Order } from './mesh/layout/int-tree.ts';
-export { compact, compatible, Layout } from './mesh/layout/layout.ts';
-export { parseLayout } from './mesh/layout/parse.ts';
-export { crd2idx, idx2crd, offsetAt, offsets as layoutOffsets } from './mesh/layout/coordinates.ts';
-export { coalesce, coalesceModes } from './mesh/layout/coalesce.ts';
-export { composition } from './mesh/layout/composition.ts';
-export { complement } from './mesh/layout/complement.ts';
-export { flatDivide, logicalDivide, tiledDivide, zippedDivide } from './mesh/layout/divide.ts';
-export {
-  blockedProduct,
-  flatProduct,
-  logicalProduct,
-  rakedProduct,
-  tiledProduct,
-  zippedProduct,
-} from './mesh/layout/product.ts';
-export { leftInverse, rightInverse } from './mesh/layout/inverse.ts';
-export { layoutGroups, meshLayout, stridedShardLayout, unflattenLayout } from './mesh/devices/mesh-layout.ts';
-export { formatEinshard, parseEinshard, type EinshardExpression } from './mesh/einshard/syntax.ts';
-export { einshardLocalShape, resolveEinshard, type Einshard } from './mesh/einshard/resolve.ts';
-export { einshardBlocks } from './mesh/einshard/blocks.ts';
-export { einshardMesh, fromPlacements, toPlacements, toSpec } from './mesh/einshard/placements.ts';
 export { loadCluster, clusterNames, type Cluster } from './cost/hardware/cluster.ts';
 export { parseCollectiveTable, tabledClusterText, type CollectiveRow } from './cost/hardware/collective-table.ts';
 export { collectiveModel } from './cost/presets/presets.ts';
 export { COST_PRESETS } from './cost/presets/names.ts';
 export type { CollectiveKind, CollectiveModel, CostRecord } from './cost/collective-model.ts';
 export { priceJumps, type PriceJump } from './cost/jumps.ts';
-export {
-  capture,
-  input,
-  parameter,
-  Tensor,
-  trace,
-  type Capture,
-  type InputTree,
-  type OutputTree,
-  type TraceOptions,
-} from './trace/trace.ts';
 export { dim, randomKey, spec, TensorSpec, type DimOptions, type DimSpec } from './trace/record/spec.ts';
 export { buffer, guardOn, isTraining, param, scope, withSharding } from './trace/tensor/state.ts';
 export { sizes, Sym, type Size } from './trace/sizes/sizes.ts';
@@ -266,7 +197,6 @@ export type { ControlFlow, ControlSite, Variables } from './trace/record/control
 export { DEFAULT_REQUEST, type Pin, type PlanRequest } from './plan/request/request.ts';
 export { prepare, type Prepared } from './plan/prepare.ts';
 export { planAtEnds, rangeEnds, type RangeEnd } from './plan/questions/size-range.ts';
-export { shard, shardPrepared, type Infeasible, type ShardResult } from './plan/shard.ts';
 export {
   memoryFrontier,
   type Frontier,
@@ -275,51 +205,10 @@ export {
   type FrontierPoint,
   type FrontierStep,
 } from './plan/memory-frontier.ts';
-export {
-  checkpointModules,
-  type ModuleDiscard,
-  type ModuleStatistics,
-  type PerModuleOptions,
-  type PerModuleResult,
-} from './passes/checkpoint/per-module.ts';
-export {
-  curveLines,
-  recomputeCurve,
-  type CurveLine,
-  type RecomputeCurve,
-} from './passes/checkpoint/recompute-curve.ts';
-export type { RegionOp } from './passes/checkpoint/per-op.ts';
-export { rotor, type ChainSchedule, type ChainStage, type ChainStep } from './passes/checkpoint/rotor.ts';
-export {
-  checkmate,
-  checkmateProgram,
-  type RematGraph,
-  type RematOptions,
-  type RematResult,
-  type RematStage,
-} from './passes/checkpoint/checkmate.ts';
-export { solve, solveNow } from './solver/solve.ts';
-export { evaluate as evaluateChoice, hashProblem, verifyCertificate, type Verdict } from './solver/check/verify.ts';
-export { verifyDual, type DualCertificate } from './solver/check/dual.ts';
-export { IopddlError, readIopddl } from './solver/problem/iopddl.ts';
-export { ProblemBuilder } from './solver/problem/builder.ts';
-export type { Certificate, LinearRow, Problem, Solution, SolveOptions, UsagePiece } from './solver/types.ts';
-export { lpText } from './solver/milp/lp-text.ts';
-export type { LinearProgram } from './solver/milp/linear-program.ts';
-export {
-  evaluateKept,
-  kneeBudget,
-  recomputeGraph,
-  type KeepEvaluation,
-  type ProgramOrder,
-  type RecomputeGraph,
-} from './passes/checkpoint/evaluate.ts';
-export { bestKept, greedyKept, type KeepChoice, type KeepItem } from './passes/checkpoint/knapsack.ts';
 export type { Plan } from './plan/record/types.ts';
 export type { PlanCertificate } from './plan/record/certificate.ts';
 export { checkPlan, type PlanCheck, type PlanDifference } from './plan/check-plan.ts';
 export { planTexts, readPlanFolder, type PlanFolder, type PlanTexts } from './plan/record/folder.ts';
-export { lower, type LowerablePlan } from './plan/lower/lower.ts';
 export { programAtRank, type DeviceProgram, type ProgramValue, type RandomPiece } from './plan/lower/program.ts';
 export { promisedCollectives, type PromisedCollective } from './plan/lower/promised.ts';
 export { randomPlan } from './plan/record/random-plan.ts';
@@ -329,8 +218,6 @@ export { runDevices, type DeviceRun, type ExecutedCollective } from './simulate/
 export { evaluateGraph, type Evaluation, type EvaluateOptions, type Value } from './simulate/evaluate.ts';
 export { fromList, NDArray } from './ndarray/array.ts';
 export { drawInputs } from './simulate/inputs.ts';
-export { verify, type Mismatch, type Verification, type VerifyOptions } from './simulate/verify.ts';
-export { simulate, type SimulateOptions, type Simulation } from './simulate/timeline/simulate.ts';
 export {
   overlapAware,
   type OverlapAware,
@@ -375,11 +262,9 @@ export {
   type ModuleStyle,
 } from './zoo/recipes/module-presets.ts';
 export { priceRecipes, type RecipeResult } from './zoo/compare/compare.ts';
-export { compare, type CompareOptions } from './zoo/compare/compare-graph.ts';
 export type { Comparison } from './zoo/compare/comparison.ts';
 export { nextBest, rankedChoices, type RankedChoice } from './zoo/compare/next-best.ts';
 export { mergeComparisons } from './zoo/compare/conclude-comparison.ts';
-export { audit, type Audit, type AuditOptions, type Edit } from './zoo/audit.ts';
 export { lint, lintPlan, type Finding, type LintInput } from './zoo/recipes/lint.ts';
 export { modelFacts, type ModelFacts } from './zoo/recipes/model-facts.ts';
 export { partitionStages, type Partition, type PipelineUnit } from './zoo/pipeline/partition.ts';
@@ -396,11 +281,3 @@ export { drawParameters, type Drawings } from './report/html/drawings.ts';
 export { markdownReport } from './report/written/markdown.ts';
 export { textReport } from './report/written/plain-text.ts';
 export { diffPlans, type PlanDiff } from './plan/record/diff.ts';
-export {
-  explainNode,
-  forceNode,
-  reopen,
-  type Forced,
-  type NodeExplanation,
-  type Reopened,
-} from './plan/questions/explain.ts';

@@ -14,6 +14,7 @@ export const COLLECTIVE_KINDS = [
   'all_to_all',
   'collective_permute',
 ] as const;
+/** A kind of collective, as NCCL and PyTorch name it. */
 export type CollectiveKind = (typeof COLLECTIVE_KINDS)[number];
 
 /** A price with its parts, in seconds, and where it comes from. */

@@ -6,6 +6,7 @@ import { ShardwrightError } from '../errors.ts';
 import { refuseLosses, type ExportResult, type ExportSource } from './target.ts';
 import { exportTarget } from './targets.ts';
 
+/** How strictly a plan is exported. */
 export interface ExportOptions {
   /** Write what the target can say although it cannot say all. Default false: losses are refused. */
   readonly allowLossy?: boolean;

@@ -13,6 +13,7 @@ import { jaxTarget } from './jax/target.ts';
 import type { ExportTarget } from './target.ts';
 import { torchTarget } from './torch/target.ts';
 
+/** Every export target, in the order in which `shardwright export` lists them. */
 export const EXPORT_TARGETS: readonly ExportTarget[] = [
   torchTarget,
   torchDtensorTarget,

@@ -7,6 +7,7 @@ export const DTYPES = [
   'f64', 'f32', 'bf16', 'f16', 'f8e4m3fn', 'f8e5m2', 'f8e8m0fnu',
   'i64', 'i32', 'i16', 'i8', 'u64', 'u32', 'u16', 'u8', 'b8', 'c64', 'c128',
 ] as const; // prettier-ignore
+/** An element type, by its short name: `bf16`, `f32`, `i64`. */
 export type DType = (typeof DTYPES)[number];
 
 /** Bytes of one element. */
@@ -22,6 +23,7 @@ export interface Sym {
 }
 export type Dim = number | Sym;
 
+/** The type of a tensor: element type, shape in elements, outermost dim first, and stride where it is known. */
 export interface TensorType {
   readonly kind: 'tensor';
   readonly dtype: DType;
@@ -44,6 +46,7 @@ export interface SymType {
 export interface NoneType {
   readonly kind: 'none';
 }
+/** The type of any value of a graph. */
 export type ValueType = TensorType | TupleType | SymType | NoneType;
 
 /** Use of a node's value by name. */
@@ -84,6 +87,7 @@ export interface SliceArg {
   readonly stop: Arg;
   readonly step: Arg;
 }
+/** An argument of a call: a value, a graph, a literal, a slice, or a list of those. */
 export type Arg = ValueRef | GraphRef | Literal | SliceArg | readonly Arg[];
 
 export type Role = 'parameter' | 'buffer' | 'constant' | 'input' | 'tangent' | 'state' | 'key' | 'arg';
@@ -120,6 +124,7 @@ export interface NodeMeta {
   readonly line?: number;
 }
 
+/** One node of a graph: an input, an attribute or a call. */
 export interface Node {
   readonly name: string;
   readonly kind: 'placeholder' | 'get_attr' | 'call';
@@ -131,6 +136,7 @@ export interface Node {
   readonly meta: NodeMeta;
 }
 
+/** One value that a graph returns, with its role. */
 export interface Output {
   /** Name of the returned value; null where the program returns none (a gradient that is not wanted). */
   readonly value: string | null;
@@ -158,6 +164,7 @@ export interface GivenSharding {
   readonly priority?: number;
 }
 
+/** A tensor program: nodes in execution order, with types, roles and bodies of control flow. Plain, frozen data. */
 export interface Graph {
   readonly name: string;
   /** Placeholders first, then calls in execution order. The return statement is `outputs`, not a node. */

@@ -16,6 +16,7 @@ import { isTuple, typeIn, type Known, type Violation } from './typed.ts';
 import { typedAxes, typeGraph } from './type-graph.ts';
 import { typeSpec, type SpecWord } from './words.ts';
 
+/** On which mesh, with which input types and in which sense a program is typed. */
 export interface CheckTypesOptions {
   /** `strict` (default): operators act on whole values. `manual`: on one device's pieces. */
   readonly mode?: Meaning;
@@ -26,6 +27,7 @@ export interface CheckTypesOptions {
   readonly table?: OperatorTable;
 }
 
+/** The local type of every value of a program, and what violates the rules of types. */
 export interface TypedGraph {
   /** By node name; values of bodies as `body/name`. Axes of size 1 and values with several results have none. */
   readonly types: ReadonlyMap<string, LocalType>;

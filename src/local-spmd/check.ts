@@ -19,6 +19,7 @@ import type { ImplicitMove, Known, Violation } from './typed.ts';
 import { typedAxes, typeGraph } from './type-graph.ts';
 import { typeSpec, type SpecWord } from './words.ts';
 
+/** Under which mode, mesh and input types a program is checked. */
 export interface CheckOptions {
   readonly mode: Mode;
   /** `dp=2,tp=4`; default the mesh of the graph. */
@@ -37,6 +38,7 @@ export interface LocalNotGlobal {
   readonly fix: string;
 }
 
+/** What a mode forbids in a program, and what it does by itself. */
 export interface CheckReport {
   readonly mode: Mode;
   /** Whether the program runs unchanged without its types: `strict` forbids nothing in it. */

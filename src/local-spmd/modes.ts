@@ -10,7 +10,9 @@ import { metaBytes } from '../ops/record/record.ts';
 import type { Rule, RuleSlot } from '../ops/record/rule.ts';
 import { plainRules, typeOperator, type Conflict, type OperandType } from './operator-types.ts';
 
+/** How a program says where its values are: by itself (`auto`), in types, or device by device. */
 export type Mode = 'auto' | 'explicit' | 'strict' | 'manual';
+/** Every mode, the most lenient first. */
 export const MODES: readonly Mode[] = ['auto', 'explicit', 'strict', 'manual'];
 
 /** A redistribution that a mode makes without being told. */

@@ -9,6 +9,7 @@ import { trace } from '../trace/trace.ts';
 import type { ModelConfig } from './families.ts';
 import { paddingText, vocabularyPadding, type VocabularyPad } from './vocabulary.ts';
 
+/** Sizes and form of a model that is built from its config. */
 export interface BuildOptions {
   /** Sequences at once, 8 by default. */
   readonly batch?: number;
@@ -111,6 +112,7 @@ function within(name: keyof typeof LIMITS, value: number): number {
   });
 }
 
+/** Elements and bytes of the parameters of a model. */
 export interface ParameterCounts {
   readonly total: number;
   /** Without the parameters that are stored and never trained. */

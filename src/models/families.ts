@@ -37,7 +37,11 @@ export interface ModelConfig {
   readonly notes: readonly string[];
 }
 
-/** @throws E_LIMIT, E_SYNTAX, and what `readModelConfig` throws */
+/**
+ * Reads the text of a Hugging Face config.
+ *
+ * @throws E_LIMIT, E_SYNTAX, and what `readModelConfig` throws
+ */
 export function parseModelConfig(text: string, file?: string): ModelConfig {
   return readModelConfig(parseConfigText(text, file), file);
 }

@@ -54,7 +54,11 @@ export function modelEntry(name: string): ModelEntry {
   });
 }
 
-/** @throws E_REF with near names */
+/**
+ * The config of a model that is known by name.
+ *
+ * @throws E_REF with near names
+ */
 export function knownModelConfig(name: string): ModelConfig {
   return readModelConfig(modelEntry(name).config);
 }

@@ -25,6 +25,7 @@ export function kindOf(dtype: ElementType): ElementKind {
 /** Elements of the largest array that will be made: 1 GiB of storage. */
 export const MAX_ELEMENTS = 2 ** 27;
 
+/** A small array in float64 or integers, with strides: what verification runs on. */
 export class NDArray {
   /** Number of elements. */
   readonly size: number;
@@ -117,6 +118,7 @@ export function fromFlat(shape: readonly number[], data: Float64Array, dtype: El
   return new NDArray(dtype, shape, stridesOf(shape), 0, data);
 }
 
+/** An array of this shape from its elements in row-major order. */
 export function fromList(shape: readonly number[], values: readonly number[], dtype: ElementType = 'f64'): NDArray {
   return fromFlat(shape, Float64Array.from(values), dtype);
 }

@@ -27,6 +27,7 @@ export interface Replacement {
 
 const BUILT_IN = 'built in';
 
+/** Operators and rules of the user, on top of the built-in ones. */
 export class OperatorRegistry {
   /** What took the place of something, in order. */
   readonly replaced: Replacement[] = [];

@@ -25,6 +25,7 @@ import { shard, type ShardOptions, type ShardResult } from './shard.ts';
 
 type Planned = Extract<ShardResult, { status: 'planned' }>;
 
+/** One plan of the frontier: its seconds and its peak in bytes per device. */
 export interface FrontierPoint {
   readonly seconds: number;
   /** Peak memory, per device. */
@@ -52,6 +53,7 @@ export interface FrontierMiss {
   readonly conflict?: readonly string[];
 }
 
+/** Plans of which none beats another in seconds and in peak bytes. */
 export interface Frontier {
   /** Falling peaks, rising seconds, both strictly. */
   readonly points: readonly FrontierPoint[];
@@ -64,6 +66,7 @@ export interface Frontier {
   readonly asked: number;
 }
 
+/** How many points are wanted, and how long the search may take. */
 export interface FrontierOptions {
   readonly table: OperatorTable;
   /** Points wanted, at least 2; fewer when the program has no more. Default 8. */
@@ -80,6 +83,7 @@ export interface FrontierOptions {
   readonly onBudget?: (event: FrontierStep) => void;
 }
 
+/** One budget of the search for a frontier, for progress. */
 export interface FrontierStep {
   readonly asked: number;
   /** Points so far, and points wanted. */

@@ -26,6 +26,7 @@ import { planUnderMemory } from './memory/row-generation.ts';
 import { gapOnTheWay, workOn, workOnProof } from './request/work-limits.ts';
 import { greedyFrom, writePlan } from './record/write.ts';
 
+/** Operators, known choices and limits of a search. */
 export interface ShardOptions {
   readonly table: OperatorTable;
   /** Choices known beforehand, such as recipes: they bound the search and can only make it faster. */
@@ -49,6 +50,7 @@ export interface Infeasible {
   readonly budgetBytes: number;
 }
 
+/** A plan with what it was made from; or what contradicts, and the smallest budget in bytes that works. */
 export type ShardResult =
   | {
       readonly status: 'planned';

@@ -35,6 +35,7 @@ export interface ExecutedCollective {
   readonly node: string;
 }
 
+/** What virtual devices computed: outputs by rank, and the collectives that ran. */
 export interface DeviceRun {
   /** By position in the graph's outputs, then by rank; null for one that the program does not return. */
   readonly outputs: readonly (readonly NDArray[] | null)[];

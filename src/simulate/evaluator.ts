@@ -17,6 +17,7 @@ import { Ledger, type Cell, type Value } from './values.ts';
 
 export type { Value } from './values.ts';
 
+/** Seed, wanted outputs and limits of an evaluation. */
 export interface EvaluateOptions {
   /** Seed of the random operators; every call draws from a stream of its own. Default 0. */
   readonly seed?: number;
@@ -37,6 +38,7 @@ export interface EvaluateOptions {
   readonly onValue?: (run: string, node: Node, value: Value) => void;
 }
 
+/** Outputs of a graph that was run with numbers in float64. */
 export interface Evaluation {
   /** By position in `graph.outputs`; null for one that the graph does not return, or that was not wanted. */
   readonly outputs: readonly Value[];

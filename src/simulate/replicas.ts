@@ -8,6 +8,7 @@ import type { OperatorTable } from '../ops/record/table.ts';
 import type { ErasedProgram } from '../plan/lower/typed/erase.ts';
 import { runDevices } from './devices.ts';
 
+/** A local value that is claimed to be equal along an axis, and is not. */
 export interface ReplicaFault {
   /** Local value of the program. */
   readonly value: string;

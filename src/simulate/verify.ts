@@ -28,6 +28,7 @@ export interface Mismatch {
   readonly message: string;
 }
 
+/** What a run on virtual devices says of a plan: the largest relative error, mismatches, and the collectives that ran. */
 export interface Verification {
   /** Devices of the mesh. */
   readonly devices: number;
@@ -50,6 +51,7 @@ export interface Verification {
   readonly standIns: readonly string[];
 }
 
+/** Seed and tolerance of a verification. */
 export interface VerifyOptions {
   /** Of the inputs and of random operators. Default 0. */
   readonly seed?: number;

@@ -60,6 +60,7 @@ export interface Problem {
   };
 }
 
+/** A linear row: the amounts of the chosen values add up to at most its bound. */
 export interface LinearRow {
   readonly name: string;
   /** Variables in the row and, for each, the amount of every value (non-negative integers). */
@@ -68,6 +69,7 @@ export interface LinearRow {
   readonly bound: number;
 }
 
+/** Amounts that a variable uses over a span of times. */
 export interface UsagePiece {
   readonly variable: number;
   readonly lo: number;
@@ -75,6 +77,7 @@ export interface UsagePiece {
   readonly amounts: Float64Array;
 }
 
+/** Engine, limits and known choices of a solve. */
 export interface SolveOptions {
   /** `auto` and `exact` are our own engine; the other two are library backends; what they report is evidence, not proof. */
   readonly engine?: 'auto' | 'exact' | 'highs' | 'javascript-lp-solver';
@@ -138,6 +141,7 @@ export interface Certificate {
 
 export type SolveStatus = 'optimal' | 'feasible' | 'infeasible';
 
+/** A choice with its objective, a proven lower bound and the certificate of it; or what contradicts. */
 export interface Solution {
   /** `optimal` only when our own integer elimination or branch and bound closed the gap and the checker replayed it. */
   readonly status: SolveStatus;

@@ -34,6 +34,7 @@ export interface Admitted {
   readonly outputs: readonly (Sharding | null)[];
 }
 
+/** Strategies that a call admits for operands that are placed; or why there is none. */
 export type Admission = { readonly accepted: readonly Admitted[] } | { readonly refused: string };
 
 /** The call as the rules see it. */
@@ -45,6 +46,8 @@ interface Call {
 }
 
 /**
+ * Which strategies of a call take operands that are placed so, as they are. `given` has one sharding for each tensor input.
+ *
  * @param rules rules of the call without the all-replicate rule
  * @param inputs global metas of the tensor inputs, in schema order
  * @param outputs global metas of the results, null where masked off

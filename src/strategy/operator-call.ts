@@ -47,6 +47,7 @@ export interface Strategy {
   readonly rules: readonly Rule[];
 }
 
+/** The strategy that a call takes by itself, and the moves of its inputs with their seconds. */
 export interface Propagated extends Strategy {
   /** Seconds of all moves together. */
   readonly seconds: number;
@@ -54,6 +55,7 @@ export interface Propagated extends Strategy {
   readonly moves: readonly RedistributionPlan[];
 }
 
+/** The cluster, the cost preset and the cuts of a propagated call. */
 export interface PropagateCallOptions {
   /** Id of a node design (`dgx-h100`) or the JSON text of a cluster. */
   readonly cluster: string;

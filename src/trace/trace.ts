@@ -45,6 +45,7 @@ export type TracedArguments<T> = T extends readonly unknown[]
 /** What a traced function may return: tensors, sizes and host constants, nested in lists and records. */
 export type OutputTree = Tensor | Sym | HostValue | readonly OutputTree[] | { readonly [key: string]: OutputTree };
 
+/** Operators, policy of control flow and checks of a trace. */
 export interface TraceOptions {
   /** Name of the graph; the function's own name by default. */
   readonly name?: string;
@@ -68,6 +69,7 @@ export interface TraceOptions {
 /** One returned leaf: the number of the graph output, or a size. */
 export type OutputLeaf = { readonly output: number } | { readonly size: string };
 
+/** A traced graph with the trees of its inputs and outputs, and the guards under which it holds. */
 export interface Capture {
   readonly graph: Graph;
   readonly inputTree: Tree<TensorSpec>;

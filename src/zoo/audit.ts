@@ -47,6 +47,7 @@ export interface Audit {
   readonly stopped?: 'interrupted' | 'time limit';
 }
 
+/** How many edits are searched for, and for how long. */
 export interface AuditOptions {
   /** Most edits of the path. */
   readonly edits: number;

@@ -57,8 +57,8 @@ describe('the tarball', () => {
     expect(run.code, run.out + run.err).toBe(0);
   });
 
-  it('is small in a bundle of one function of a notation', async () => {
-    installed.write('one.mjs', "import { parseLayout } from 'shardwright';", "console.log(String(parseLayout('(4,2):(2,1)')));"); // prettier-ignore
+  it.each(['shardwright', 'shardwright/notations'])('is small in a bundle of one function of %s', async (entry) => {
+    installed.write('one.mjs', `import { parseLayout } from '${entry}';`, "console.log(String(parseLayout('(4,2):(2,1)')));"); // prettier-ignore
     const outfile = join(installed.folder, 'one.out.mjs');
     const { warnings } = await build({ entryPoints: [join(installed.folder, 'one.mjs')], outfile, bundle: true, minify: true, format: 'esm', platform: 'node', logLevel: 'silent' }); // prettier-ignore
     expect(warnings).toEqual([]);
@@ -107,6 +107,11 @@ describe.each(MAJORS)('on Node %i', (major) => {
     installed.write(file, first, ...USE);
     const run = installed.run(node(), '--disable-warning=ExperimentalWarning', file);
     expect([run.code, run.out.trim(), run.err]).toEqual([0, 'planned optimal', '']);
+  });
+
+  it('has its parts as entries of their own, which are the same parts', () => {
+    const use = installed.write('parts.mjs', "import * as all from 'shardwright';", "import * as notations from 'shardwright/notations';", "import * as checkpointing from 'shardwright/checkpointing';", "import * as solver from 'shardwright/solver';", "for (const part of [notations, checkpointing, solver]) console.log(Object.keys(part).length > 5, Object.entries(part).every(([name, value]) => all[name] === value));", "console.log(['trace', 'importGraph', 'shard', 'lower', 'verify', 'simulate', 'compare', 'audit', 'explain', 'exportPlan'].every((name) => typeof all[name] === 'function'));"); // prettier-ignore
+    expect(installed.run(node(), use)).toEqual({ code: 0, out: 'true true\ntrue true\ntrue true\ntrue\n', err: '' });
   });
 
   it('shows its sources in a stack', () => {

@@ -12,6 +12,7 @@ export const COLLECTIVE_KINDS = [
 ] as const; // prettier-ignore
 export type CollectiveKind = (typeof COLLECTIVE_KINDS)[number];
 
+/** One collective of a compiled program. */
 export interface HloCollective {
   readonly kind: CollectiveKind;
   /** Name of the instruction, and of the computation that it stands in. */
@@ -26,6 +27,7 @@ export interface HloCollective {
   readonly pairs?: readonly (readonly [source: number, target: number])[];
 }
 
+/** What a compiled program (HLO text) runs: instructions by opcode, and its collectives. */
 export interface HloSummary {
   readonly name: string;
   /** Instructions over all computations, each once. */
@@ -37,6 +39,7 @@ export interface HloSummary {
   readonly collectiveList: readonly HloCollective[];
 }
 
+/** Limits on what is unpacked, and a name for messages. */
 export interface HloOptions extends UnpackLimits {
   /** File name for messages. */
   readonly file?: string;

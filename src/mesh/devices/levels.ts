@@ -6,6 +6,7 @@
 import { ShardwrightError } from '../../errors.ts';
 import type { DeviceMesh } from './mesh.ts';
 
+/** One level of the machine, such as a host: how many consecutive devices it holds. */
 export interface PhysicalLevel {
   readonly name: string;
   /** Consecutive device ids that one unit of the level holds. */

@@ -5,6 +5,7 @@
 
 import { ShardwrightError, suggestion } from '../../errors.ts';
 
+/** One dim of a mesh: its name, and its size in devices. */
 export interface MeshDim {
   readonly name: string;
   readonly size: number;
@@ -12,6 +13,7 @@ export interface MeshDim {
 
 const NAME = /^[A-Za-z_][A-Za-z0-9_.-]*$/;
 
+/** Devices as an n-dimensional array with named dims, outermost first. Also called `DeviceMesh` in PyTorch, `Mesh` in JAX. */
 export class DeviceMesh {
   readonly names: readonly string[];
   readonly sizes: readonly number[];

@@ -38,6 +38,7 @@ export interface RightFactor {
 export type LeftElement = LeftName | Ellipsis;
 export type RightElement = RightFactor | Ellipsis;
 
+/** An einshard expression as it was read; `resolveEinshard` gives it a shape and devices. */
 export interface EinshardExpression {
   /** The text as it was given; error carets point into it. */
   readonly text: string;

@@ -21,14 +21,17 @@ export function logicalDivide(a: Layout, b: Tiler): Layout {
   return composition(a, concat(view.layout, complement(view.layout, a.size, 'colex')), 'colex');
 }
 
+/** `logicalDivide` with its tiles together: ((tile), (rest)). Colex order. Source: CuTe `zipped_divide`. */
 export function zippedDivide(a: Layout, b: Tiler): Layout {
   return unzip(logicalDivide, a, b);
 }
 
+/** `zippedDivide` with the rest spread: ((tile), rest, rest ...). Colex order. Source: CuTe `tiled_divide`. */
 export function tiledDivide(a: Layout, b: Tiler): Layout {
   return spreadRest(zippedDivide(a, b));
 }
 
+/** `zippedDivide` with both spread: (tile, tile ..., rest, rest ...). Colex order. Source: CuTe `flat_divide`. */
 export function flatDivide(a: Layout, b: Tiler): Layout {
   return spreadAll(zippedDivide(a, b));
 }

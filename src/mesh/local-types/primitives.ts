@@ -8,6 +8,7 @@ import { ShardwrightError } from '../../errors.ts';
 import { cutOf, type AxisType } from './types.ts';
 
 export const PRIMITIVE_NAMES = ['convert', 'reinterpret', 'all_reduce', 'all_gather', 'reduce_scatter', 'all_to_all'] as const; // prettier-ignore
+/** The name of a primitive on local types. */
 export type PrimitiveName = (typeof PRIMITIVE_NAMES)[number];
 
 /** One verb with the types that it takes and gives on its axis. */

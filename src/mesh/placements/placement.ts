@@ -42,4 +42,5 @@ export interface Placement {
   toString(): string;
 }
 
+/** How partial values of several devices become one. */
 export type ReduceOp = 'sum' | 'avg' | 'max' | 'min' | 'product' | 'band' | 'bor' | 'bxor';

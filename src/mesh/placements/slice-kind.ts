@@ -15,6 +15,7 @@ export interface SliceKindOptions {
   readonly join?: <T>(parts: readonly ArrayLike<T>[], size: number) => T[];
 }
 
+/** A kind of placement that states by a function which slices a device holds. */
 export interface SliceKind extends PlacementKind {
   /** The placement that cuts this tensor dim. */
   readonly of: (dim: number) => Placement;

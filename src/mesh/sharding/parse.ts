@@ -12,6 +12,7 @@ import type { Placement } from '../placements/placement.ts';
 import { Scanner, shown } from '../placements/scan.ts';
 import { Sharding } from './sharding.ts';
 
+/** What a text of placements is read for. */
 export interface ParseOptions {
   /** Rank of the tensor: negative dims are counted from it, and larger dims are refused. */
   readonly rank?: number;

@@ -13,6 +13,7 @@ export interface TensorSpecText {
   readonly sharding: Sharding;
 }
 
+/** The text of a typed sharding, `Spec(f32[8, 16](S(0)R))`, as `parseSpec` reads it. */
 export function printSpec({ dtype, shape, sharding }: TensorSpecText): string {
   return `Spec(${dtype}[${shape.join(', ')}](${sharding.text}))`;
 }

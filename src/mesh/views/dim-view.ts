@@ -16,6 +16,9 @@ import { evenlyShardable, isPending, Sharding } from '../sharding/sharding.ts';
 import { StridedShard } from '../placements/strided.ts';
 
 /**
+ * A sharding by tensor dim, as JAX writes it. `shape` is the global shape in elements; what a PartitionSpec cannot say is
+ * refused with the reason.
+ *
  * @param shape global sizes of the tensor
  * @param reduced mesh dims of replicated values whose gradient is pending; the mesh view does not tell them apart
  * @returns the spec, or the reason why there is none

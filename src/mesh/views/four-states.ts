@@ -9,6 +9,7 @@ import { isPending } from '../sharding/sharding.ts';
  */
 export type State = 'S' | 'I' | 'R' | 'P';
 
+/** Whose words name the state of a tensor. */
 export type Vocabulary = 'ours' | 'dtensor' | 'jax-explicit' | 'jax-manual' | 'spmd-types';
 
 export const STATES: readonly State[] = ['S', 'I', 'R', 'P'];

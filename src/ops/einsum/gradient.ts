@@ -6,6 +6,7 @@
 import { ShardwrightError } from '../../errors.ts';
 import { lettersOf, parseEinsum, repeats, type EinsumEquation } from '../rules/equation.ts';
 
+/** The gradient of one operand of an einsum, as an einsum. */
 export interface EinsumGradient {
   /** `bo,oi->bi` for operand 0 of `bi,oi->bo`. */
   readonly equation: string;

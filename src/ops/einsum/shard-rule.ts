@@ -12,6 +12,7 @@ import { P, type Rule, type RuleSlot } from '../record/rule.ts';
 import { unswappable, einsumBackward } from './gradient.ts';
 import { INVARIANT, PENDING, readPlaced, REPLICATED, stateText, type EinsumSpec, type LetterState, type PlacedOperand } from './placed.ts'; // prettier-ignore
 
+/** Mesh dims, their sizes in devices, and whether operands are moved or refused. */
 export interface ShardRuleOptions {
   /** Names of the mesh dims, outermost first. Default: the keys of the first operand that has any. */
   readonly axes?: readonly string[];
@@ -36,6 +37,7 @@ export interface EinsumStep {
   readonly to: string;
 }
 
+/** Why an einsum cannot run with its operands placed so, and what to write. */
 export interface EinsumFault {
   readonly axis: string;
   readonly message: string;
@@ -50,6 +52,7 @@ export interface OwedCollective {
   readonly because: string;
 }
 
+/** The gradient of one operand: where the einsum leaves it, and which reductions it still owes. */
 export interface OperandGradient {
   readonly operand: string;
   /** Of the gradient; undefined where it is no einsum. */
@@ -61,6 +64,7 @@ export interface OperandGradient {
   readonly owes: readonly OwedCollective[];
 }
 
+/** Where the result of an einsum is for operands that are placed, the moves before it, and what gradients owe. */
 export interface EinsumSharding {
   readonly equation: string;
   readonly axes: readonly string[];

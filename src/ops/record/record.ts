@@ -22,6 +22,7 @@ export interface OpWork {
   readonly vector: number;
 }
 
+/** One operator: schema, result types, FLOPs and bytes, sharding rules, kernel and samples. */
 export interface OperatorRecord {
   /** Canonical name with overload, `aten.mm.default`. */
   readonly name: string;

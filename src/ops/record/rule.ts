@@ -88,6 +88,7 @@ export interface Rule {
   readonly collectives?: readonly InternalCollective[];
 }
 
+/** The slot of a rule in which a tensor is whole on every device. */
 export const R: ReplicateSlot = Object.freeze({ kind: 'replicate' });
 
 /** Pending reduction. */
@@ -127,6 +128,7 @@ export function S(dim: number, options: ShardOptions = {}): ShardSlot {
 
 export type RuleOptions = Partial<Pick<Rule, 'origin' | 'rewrite' | 'collectives' | 'axes'>>;
 
+/** A sharding rule of one mesh dim: a slot for each tensor input and each result. */
 export function rule(inputs: readonly RuleSlot[], outputs: readonly RuleSlot[], options: RuleOptions = {}): Rule {
   return { inputs, outputs, origin: 'base', ...options };
 }

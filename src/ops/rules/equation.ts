@@ -5,6 +5,7 @@
 
 import { ShardwrightError } from '../../errors.ts';
 
+/** An einsum equation as it was read. */
 export interface EinsumEquation {
   /** Without blanks. */
   readonly text: string;

@@ -19,6 +19,7 @@ export type Gradients = Readonly<Record<string, () => Gradient>>;
 /** The vector-Jacobian product of an operator. */
 export type Vjp = (call: VjpCall) => Gradients;
 
+/** The gradient of an operator, with the results that a gradient may arrive at. */
 export interface VjpEntry {
   readonly vjp: Vjp;
   /** Results that a gradient may arrive at; default the first. */
@@ -27,6 +28,7 @@ export interface VjpEntry {
   readonly constant?: readonly number[];
 }
 
+/** Gradients by the names of their operators. */
 export type Vjps = Readonly<Record<string, Vjp | VjpEntry>>;
 
 /** A forward call with the gradients of its results, as derivative formulas read it. */

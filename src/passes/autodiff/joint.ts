@@ -24,6 +24,7 @@ import { differentiated, hasGradient, type Wanted } from './wanted.ts';
 
 export type { Wanted } from './wanted.ts';
 
+/** Which gradients are taken, and of what. */
 export interface JointOptions {
   /** What gradients are returned of: all parameters (default), parameters and inputs, or these (role or node names). */
   readonly wrt?: Wanted;

@@ -21,6 +21,7 @@ export interface RematStage {
   readonly computed: readonly number[];
 }
 
+/** A rematerialization schedule and its cost; or why there is none. */
 export type RematResult =
   | {
       /** `feasible`: the time limit came before the proof. */
@@ -32,6 +33,7 @@ export type RematResult =
     }
   | { readonly status: 'infeasible' };
 
+/** How long the schedule is searched for, in seconds. */
 export interface RematOptions {
   /** Default 180. */
   readonly timeLimitSeconds?: number;

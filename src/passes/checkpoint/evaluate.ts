@@ -17,6 +17,7 @@ export interface RecomputeGraph {
   }[];
 }
 
+/** What it costs to keep a set of values: seconds of recomputation, bytes kept, and the peak of the backward pass in bytes. */
 export interface KeepEvaluation {
   readonly recomputeSeconds: number;
   /** Bytes kept at the end of the forward pass. */

@@ -12,6 +12,7 @@ export interface KeepItem {
   readonly seconds: number;
 }
 
+/** Which values are kept, the seconds that they save and the bytes that they take. */
 export interface KeepChoice {
   /** Sum of the seconds of what is kept. */
   readonly savedSeconds: number;

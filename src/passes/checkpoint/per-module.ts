@@ -36,6 +36,7 @@ export interface ModuleStatistics {
   readonly recompute?: { readonly bytes: number; readonly seconds: number; readonly lines: readonly CurveLine[] };
 }
 
+/** The budget in bytes per device, and how the model is sharded. */
 export interface PerModuleOptions {
   readonly budgetBytes: number;
   /** Devices that parameters and gradients are sharded over. Default 1. */
@@ -62,6 +63,7 @@ export interface ModuleDiscard {
   readonly seconds: number;
 }
 
+/** Which operators every module recomputes, and what the step costs; or why nothing fits. */
 export type PerModuleResult =
   | {
       /** `feasible`: the time limit came before the proof. */

@@ -6,6 +6,7 @@
 import { ShardwrightError } from '../../errors.ts';
 import { bestKept } from './knapsack.ts';
 
+/** One operator of a region that may be recomputed: its seconds, and the bytes of its result. */
 export interface RegionOp {
   readonly seconds: number;
   readonly bytes: number;

@@ -18,6 +18,7 @@ export interface CurveLine {
   readonly intercept: number;
 }
 
+/** Seconds of recomputation against bytes kept, for one region. */
 export interface RecomputeCurve {
   /** Bytes and seconds of all operators of the region, also of results that nothing would keep. */
   readonly bytes: number;

@@ -26,6 +26,7 @@ export interface ChainStep {
   readonly stage: number;
 }
 
+/** The steps of a schedule on a chain of stages, and their seconds together. */
 export interface ChainSchedule {
   readonly seconds: number;
   readonly steps: readonly ChainStep[];

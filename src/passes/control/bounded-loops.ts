@@ -10,6 +10,7 @@ import { BodyWriter } from './body-writer.ts';
 import type { WhileForm } from './control-form.ts';
 import { rewriteControl } from './rewrite-control.ts';
 
+/** Which loops become scans. */
 export interface BoundedLoopOptions {
   readonly table?: OperatorTable;
   /** Which loops become scans; by default all that have `max_trips`. */

@@ -17,6 +17,7 @@ export interface Cfg {
   readonly blocks: readonly Block[];
 }
 
+/** A basic block: a straight graph, and where control goes at its end. */
 export interface Block {
   readonly id: string;
   /** Placeholders are the parameters; outputs are the values that the end of the block names. */

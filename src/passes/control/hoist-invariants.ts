@@ -9,6 +9,7 @@ import type { OperatorTable } from '../../ops/record/table.ts';
 import { BodyWriter } from './body-writer.ts';
 import { rewriteControl, type Site } from './rewrite-control.ts';
 
+/** Which loops lose their invariant calls. */
 export interface HoistOptions {
   readonly table?: OperatorTable;
   /** Which loops; all by default. */

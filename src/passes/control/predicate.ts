@@ -12,6 +12,7 @@ import type { CallBuilder } from '../../ops/vjp/build.ts';
 import { controlForm, scanLength, type BranchForm, type WhileForm } from './control-form.ts';
 import { rewriteControl, type Site } from './rewrite-control.ts';
 
+/** What runs on the side of a branch that is not taken. */
 export interface PredicateOptions {
   readonly table?: OperatorTable;
   /** What floating operands of the untaken side are; default 1. Integers become 0, truth values stay. */
@@ -29,6 +30,7 @@ export interface Waste {
   readonly most: OpWork;
 }
 
+/** A graph whose branches became selections, and the work that this wastes. */
 export interface Predicated {
   readonly graph: Graph;
   readonly wasted: readonly Waste[];

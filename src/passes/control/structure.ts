@@ -8,6 +8,7 @@ import { blockOf, checkCfg, typesIn, type Block, type BlockEnd, type Cfg, type E
 import { BodyWriter, refName } from './body-writer.ts';
 import { flowGraph, loopsOf, reachable, waysInto, type CfgLoop, type FlowGraph } from './cfg-flow.ts';
 
+/** A control-flow graph whose ifs and loops were found, and the graph that they make. */
 export interface Structured {
   readonly cfg: Cfg;
   /** Loops that stayed blocks; one with several entries has no header that could decide. */

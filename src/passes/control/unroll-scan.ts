@@ -8,6 +8,7 @@ import type { OperatorTable } from '../../ops/record/table.ts';
 import { scanLength, type ScanForm } from './control-form.ts';
 import { rewriteControl, type Site } from './rewrite-control.ts';
 
+/** Which loops are unrolled, and how far. */
 export interface UnrollOptions {
   readonly table?: OperatorTable;
   /** Which scans and maps are unrolled; all by default. */

@@ -13,6 +13,7 @@ import { SizeRelations } from './relation-set.ts';
 import { readRelations } from './relations.ts';
 import { chooseSizes } from './choose.ts';
 
+/** Which sizes of a graph may become smaller. */
 export interface ShrinkOptions {
   /** Sizes of the mesh dims: a size that a mesh can cut evenly stays one that it can. Default none. */
   readonly meshSizes?: readonly number[];
@@ -24,6 +25,7 @@ export interface ShrinkOptions {
   readonly unknown?: 'refuse' | 'replicate';
 }
 
+/** A graph at reduced sizes, and what became of every size. */
 export interface Shrunk {
   readonly graph: Graph;
   /** Every size of the graph above 1 with what became of it, ascending. */

@@ -4,6 +4,7 @@ import { ShardwrightError } from '../../errors.ts';
 import type { DType, ValueRef } from '../../graph/types.ts';
 import { literal, type CallBuilder } from '../../ops/vjp/build.ts';
 
+/** Hyperparameters of SGD, as `torch.optim.SGD` has them. */
 export interface SgdOptions {
   readonly lr: number;
   /** Default 0. */
@@ -14,6 +15,7 @@ export interface SgdOptions {
   readonly weightDecay?: number;
 }
 
+/** Hyperparameters of Adam and AdamW, as `torch.optim` has them. */
 export interface AdamOptions {
   readonly lr: number;
   /** Default 0.9. */
@@ -36,6 +38,7 @@ export interface Update {
   readonly step?: ValueRef;
 }
 
+/** An optimizer as a graph: its states per parameter, and the update of one. */
 export interface Optimizer {
   readonly name: string;
   /** Names of its states per parameter. */

@@ -10,6 +10,7 @@ import type { OperatorTable } from '../../ops/record/table.ts';
 import { CallBuilder } from '../../ops/vjp/build.ts';
 import { stateType, type Optimizer } from './optimizer.ts';
 
+/** What a training step returns beside the new parameters and states. */
 export interface TrainStepOptions {
   /** Whether the gradients stay among the outputs. Default false. */
   readonly keepGradients?: boolean;

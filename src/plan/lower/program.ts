@@ -36,6 +36,7 @@ export interface ProgramCall {
   readonly bodies: ReadonlyMap<string, { readonly name: string; readonly scope: number }>;
 }
 
+/** A local value of a device's program: the tensor that it is a piece of, and how it is placed. */
 export interface ProgramValue {
   /** Name of the tensor in its graph of the unsharded program; of a member of a tuple, that of the call. */
   readonly name: string;

@@ -114,6 +114,10 @@ export interface PlanProof {
   readonly evidence: readonly string[];
 }
 
+/**
+ * A plan: placements of every value with their seconds and bytes, the memory per device, and the proof.
+ * `docs/plan.schema.json` is its schema.
+ */
 export interface Plan {
   readonly version: number;
   /** The program whose prices the plan has: `shardwright 0.1.0`. */

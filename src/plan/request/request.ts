@@ -33,6 +33,7 @@ export const ACTIVATIONS = ['constraint', 'report', 'off'] as const;
 /** Checkpointing by name. */
 export const CHECKPOINT_POLICIES = ['none', 'full', 'selective', 'auto', 'two-stage'] as const;
 
+/** What a plan is asked for, as plain data: it is written beside the plan, and what-if questions are patches of it. */
 export interface PlanRequest {
   /** Mesh dims, outermost first: `dp=8,tp=8`. */
   readonly mesh: string;
@@ -117,6 +118,7 @@ export interface StatedDims {
   readonly sequence?: Readonly<Record<string, number>>;
 }
 
+/** The request of somebody who states a mesh and a cluster only. */
 export const DEFAULT_REQUEST: Omit<PlanRequest, 'mesh' | 'cluster'> = {
   pins: [],
   cost: 'alpha-beta',

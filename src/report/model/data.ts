@@ -109,6 +109,7 @@ export interface Analysis {
   readonly missing: readonly string[];
 }
 
+/** What a report is made of: a plan, its cluster, its graph and its analysis. */
 export interface ReportInput {
   readonly plan: Plan;
   readonly cluster: Cluster;

@@ -19,6 +19,7 @@ import { streamsOf } from '../analysis/streams.ts';
 import { bestOnOtherLinks, memoryBounds, priceSteps } from '../analysis/what-if.ts';
 import type { Analysis } from './data.ts';
 
+/** Which parts of a report are worked out anew. */
 export interface GatherOptions {
   /** The plan made ready for questions, where somebody has done that already. */
   readonly opened?: Reopened;

@@ -14,6 +14,7 @@ export interface StageSeconds {
   readonly backwardWeight: number;
 }
 
+/** Seconds of every stage, forward and backward, and of the messages between them. */
 export interface PipelineTimes {
   /** By stage (chunk * devices + device), or one for all. */
   readonly stages: StageSeconds | readonly StageSeconds[];
@@ -26,6 +27,7 @@ export interface PassSpan extends Pass {
   readonly end: number;
 }
 
+/** One step of a pipeline: its seconds, its bubble, and every pass in its place. */
 export interface PipelineRun {
   readonly schedule: PipelineSchedule;
   /** First start to last end over all devices. */
@@ -45,6 +47,8 @@ export interface PipelineDevice {
 }
 
 /**
+ * Plays one step of a pipeline schedule, pass by pass.
+ *
  * @throws E_USAGE for what `passOrder` refuses, times that are no numbers from 0 on, and lists of the wrong length
  */
 export function playPipeline(schedule: PipelineSchedule, shape: PipelineShape, times: PipelineTimes): PipelineRun {

@@ -6,7 +6,9 @@
 
 import { ShardwrightError, suggestion } from '../../errors.ts';
 
+/** Pipeline schedules by name, as PyTorch and Megatron-LM have them. */
 export const PIPELINE_SCHEDULES = ['gpipe', '1f1b', 'interleaved', 'zb-h1', 'zb-h2'] as const;
+/** The name of a pipeline schedule. */
 export type PipelineSchedule = (typeof PIPELINE_SCHEDULES)[number];
 
 /** `F` forward; `B` backward, of the input only where the schedule has `W`; `W` gradients of the weights. */
@@ -20,6 +22,7 @@ export interface Pass {
   readonly chunk: number;
 }
 
+/** Devices, microbatches and chunks of a pipeline. */
 export interface PipelineShape {
   /** Devices (or groups of them) in the pipeline, p. */
   readonly devices: number;

@@ -14,6 +14,7 @@ import { OperatorRegistry } from '../../ops/registry.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
 import { validateRules, type Validation, type ValidationOptions } from './check.ts';
 
+/** Sample calls, kernel and numbers of ranks for a check of rules. */
 export interface RuleCheckOptions extends Omit<ValidationOptions, 'operators'> {
   /** Arguments of the calls to try, `x[6,4], x[4,6]`; default those of the record, or of an elementwise schema. */
   readonly samples?: readonly string[];

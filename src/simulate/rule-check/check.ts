@@ -30,6 +30,7 @@ export interface ValidationOptions {
   readonly squares?: boolean;
 }
 
+/** A rule that is wrong, or that is missing, with the call that shows it. */
 export interface Finding {
   readonly operator: string;
   /** The sample call. */
@@ -42,6 +43,7 @@ export interface Finding {
   readonly why?: string;
 }
 
+/** What execution says of the rules of some operators. */
 export interface Validation {
   readonly operators: number;
   readonly samples: number;

@@ -34,6 +34,7 @@ export interface OverlapOptions extends SimulateOptions {
   readonly deadline?: Deadline;
 }
 
+/** One plan with its seconds one after another and its simulated seconds. */
 export interface OverlapCandidate {
   readonly choice: Int32Array;
   readonly plan: SimulatedPlan;
@@ -44,6 +45,7 @@ export interface OverlapCandidate {
   readonly discount: Shares;
 }
 
+/** The plan of least simulated seconds among those tried, beside the plan without overlap. */
 export interface OverlapAware {
   /** The plan without overlap. */
   readonly base: OverlapCandidate;
@@ -64,6 +66,9 @@ const MOST = 0.9;
 const LEAST = 0.02;
 
 /**
+ * Searches for a plan whose simulated step is shorter than that of the plan of least serial seconds: communication that
+ * hides beside compute is charged less, round by round.
+ *
  * @throws `NoChoiceInTime` where the deadline comes before the first plan; E_PLAN when no plan fits the budget; what `simulate` throws
  */
 export async function overlapAware(prepared: Prepared, options: OverlapOptions = {}): Promise<OverlapAware> {

@@ -57,7 +57,11 @@ export interface PlayOptions {
   readonly memoryBytes?: number;
 }
 
-/** @throws E_USAGE for a slowdown below 1; E_INTERNAL for a schedule whose tasks wait for each other */
+/**
+ * Plays a schedule on the streams of one device.
+ *
+ * @throws E_USAGE for a slowdown below 1; E_INTERNAL for a schedule whose tasks wait for each other
+ */
 export function play(schedule: Schedule, options: PlayOptions = {}): Timeline {
   const { overlapSlowdown: slowdown = 1 } = options;
   if (!(slowdown >= 1 && slowdown < Infinity))

@@ -12,6 +12,7 @@ import { play, type PlayOptions, type Timeline } from './play.ts';
 import { prefetch, prefetched } from './prefetch.ts';
 import { checkSchedule, COMPUTE, type Schedule } from './schedule.ts';
 
+/** Prefetch, buckets, memory limit in bytes and slowdown of a simulated step. */
 export interface SimulateOptions extends ScheduleOptions, Omit<PlayOptions, 'memoryBytes'> {
   /**
    * Most bytes alive at once: what runs ahead waits where it would be more. Default the budget of the plan; `none`: nothing

@@ -12,6 +12,7 @@
 import { hashProblem } from './hash.ts';
 import type { CertificateRow, Problem } from '../types.ts';
 
+/** A lower bound of a choice problem as messages and row prices, checked by `verifyDual`. */
 export interface DualCertificate {
   readonly version: 1;
   readonly kind: 'dual';

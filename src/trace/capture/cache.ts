@@ -6,6 +6,7 @@ import { DimSpec, TensorSpec } from '../record/spec.ts';
 import { captureAny, inputTreeOf, type Capture, type InputTree, type OutputTree, type TraceOptions } from '../trace.ts';
 import { leavesOf, mapTree, valueOfTree, type Tree } from '../record/tree.ts';
 
+/** Which sizes of a cached capture may vary. */
 export interface GraphCacheOptions extends TraceOptions {
   /**
    * `auto`: sizes are fixed at first, and a size that changed is a dim in the next graph; 0 and 1 always stay fixed.

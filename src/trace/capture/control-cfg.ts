@@ -19,6 +19,7 @@ export type Exit =
   | { readonly kind: 'branch'; readonly on: Tensor; readonly then: Goto; readonly otherwise: Goto }
   | { readonly kind: 'return'; readonly values: readonly Tensor[] };
 
+/** A block of an explicit control-flow graph: the types of its parameters, and its body. */
 export interface BlockSpec {
   readonly params: readonly TensorSpec[];
   readonly body: (...params: Tensor[]) => Exit;

@@ -24,6 +24,7 @@ export type Carried<T> = T extends Tensor
       ? T
       : { [K in keyof T]: Carried<T[K]> };
 
+/** What is known of the trips of a loop. */
 export interface WhileOptions {
   /** The loop ends after this many trips, whatever its condition says. Gradients and unrolling need it. */
   readonly maxTrips?: number;
@@ -92,6 +93,7 @@ export function whileAny(
   return tensorsOf(refill(init.tree, present(made)));
 } // prettier-ignore
 
+/** Length, direction and dim of a scan. */
 export interface ScanOptions {
   /** Number of trips; needed where nothing is scanned. */
   readonly length?: number;

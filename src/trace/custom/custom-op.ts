@@ -12,6 +12,7 @@ import { refusal } from '../errors/refusal.ts';
 import { traceArg, tracedValue, type Argument } from '../tensor/core.ts';
 import { tensorOf, type Tensor } from '../tensor/tensor.ts';
 
+/** An operator of the user: schema, types, rules, kernel and gradient. */
 export interface CustomOpSpec {
   /** `vendor.operator.overload`, not the name of an operator that the table has. */
   readonly name: string;
@@ -37,6 +38,7 @@ export interface CustomOpSpec {
   readonly body?: (...inputs: Tensor[]) => unknown;
 }
 
+/** An operator of the user, ready to be traced, planned and run. */
 export interface CustomOp {
   /** For the table that `trace`, planning and simulation get: `builtinOperators().with([op.record])`. */
   readonly record: OperatorRecord;

@@ -6,6 +6,7 @@ import { sizes, type Size } from '../sizes/sizes.ts';
 import { buffer } from '../tensor/state.ts';
 import type { Tensor } from '../tensor/tensor.ts';
 
+/** Cosines and sines of rotary position embedding, each of shape [1, length, width]. */
 export interface Rotation {
   /** [1, length, width]. */
   readonly cos: Tensor;

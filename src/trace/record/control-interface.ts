@@ -17,6 +17,7 @@ export interface Variables {
   write(values: readonly unknown[]): void;
 }
 
+/** What the source transform calls for ifs, loops and assignments of a traced program. */
 export interface ControlFlow {
   /** A condition on a host value, which decides while tracing; for the report. */
   host?(site: ControlSite): void;

@@ -13,6 +13,7 @@ export class DimSpec {
   }
 }
 
+/** The range of a dynamic dim. */
 export interface DimOptions {
   /** Smallest size, 2 by default: 0 and 1 behave unlike the others and always specialise. */
   readonly min?: number;

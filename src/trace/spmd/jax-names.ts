@@ -24,6 +24,7 @@ export function pcast(x: Tensor, axis: string, { to }: { to: 'varying' | 'reduce
   return reinterpret(x, axis, { src: 'V', dst: 'P' });
 }
 
+/** How the pieces of a gather join. */
 export interface PieceOptions {
   /** Dim on which the pieces join, with `tiled`. Default 0. */
   readonly dim?: number;

@@ -20,6 +20,7 @@ import type { Tensor } from '../tensor/tensor.ts';
 import { isFloating } from '../record/typed-value.ts';
 import { axesOf, enterRegion } from './axes.ts';
 
+/** The types of arguments and results of code that runs on one device's pieces. */
 export interface LocalMapOptions {
   /** One for each argument. An axis that a spec does not name is I. */
   readonly inSpecs: readonly SpecWord[];

@@ -2,6 +2,8 @@
  * The communication functions of Megatron-LM's tensor parallelism as typed verbs, under Megatron's names. Each forward and backward
  * there is one verb and its transpose here, so a forgotten one is a type error and no wrong gradient. Source: Megatron-LM,
  * `core/tensor_parallel/mappings.py`.
+ *
+ * @module
  */
 import type { Tensor } from '../tensor/tensor.ts';
 import { allGather, allReduce, allToAll, convert, reduceScatter } from './verbs.ts';

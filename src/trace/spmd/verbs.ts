@@ -14,6 +14,7 @@ import { tensorOf, type Tensor } from '../tensor/tensor.ts';
 import { axesOf } from './axes.ts';
 import { meshOf, refuse } from './local-map.ts';
 
+/** From which local type to which a verb goes. */
 export interface VerbTypes {
   readonly src: TypeWord;
   readonly dst: TypeWord;

@@ -1,4 +1,8 @@
-/** Operators as functions: those that take several tensors as equals, make a tensor from none, or need a random key. */
+/**
+ * Operators as functions: those that take several tensors as equals, make a tensor from none, or need a random key.
+ *
+ * @module
+ */
 
 import type { DType } from '../../graph/types.ts';
 import { sourcePosition } from '../errors/position.ts';
@@ -10,6 +14,7 @@ import type { Operand } from './pointwise.ts';
 import type { Ranked } from './reduce.ts';
 import { apply, type Tensor } from './tensor.ts';
 
+/** The matrix product, batched over leading dims: [..., m, k] x [..., k, n]. `torch.matmul`. */
 export const matmul = (a: Tensor, b: Tensor): Tensor => a.matmul(b);
 export const linear = (x: Tensor, weight: Tensor, bias?: Tensor): Tensor => x.linear(weight, bias);
 export const add = (a: Tensor, b: Operand): Tensor => a.add(b);
@@ -73,6 +78,7 @@ export function embedding(table: Tensor, ids: Tensor): Tensor {
   return apply('aten.embedding.default', [table, ids]);
 }
 
+/** Mask, causality, scale and grouped queries of an attention, as `torch.nn.functional.scaled_dot_product_attention` has them. */
 export interface AttentionOptions {
   /** Bool (true = attend) or added to the scores; broadcast to [..., queries, keys]. */
   readonly mask?: Tensor;
@@ -93,6 +99,7 @@ export function scaledDotProductAttention(q: Tensor, k: Tensor, v: Tensor, optio
   });
 }
 
+/** How the losses of single elements become one: as `reduction` of PyTorch's losses. */
 export type Reduction = 'mean' | 'sum' | 'none';
 const REDUCTIONS: Readonly<Record<Reduction, number>> = { none: 0, mean: 1, sum: 2 };
 
@@ -121,6 +128,7 @@ const typed = (dtype: DType): Record<string, { readonly kind: 'dtype'; readonly 
   dtype: { kind: 'dtype', dtype },
 });
 
+/** A tensor of zeros of this shape. `torch.zeros`. */
 export function zeros(shape: readonly Size[], dtype: DType = 'f32'): Tensor {
   return apply('aten.zeros.default', [shape], typed(dtype));
 }

@@ -55,7 +55,7 @@ export abstract class ReducedTensor extends PointwiseTensor {
   all(dim?: number, keepdim = false): this {
     return dim === undefined ? this.op('aten.all.default', [this]) : this.op('aten.all.dim', [this, dim, keepdim]);
   }
-  /** @param correction divides by n - correction; 1 by default, as PyTorch does */
+  /** The variance; it divides by n - `correction`, which is 1 by default, as PyTorch does. */
   var(dims?: number | readonly number[], options: { correction?: number; keepdim?: boolean } = {}): this {
     return this.op('aten.var.correction', dims === undefined ? [this] : [this, listOf(dims)], spread(options));
   }

@@ -33,6 +33,7 @@ export const OPTIMUM = 'optimum';
  */
 const MESH_WORK = 100_000_000;
 
+/** Devices, request and recipes of a comparison. */
 export interface CompareOptions {
   readonly table: OperatorTable;
   readonly devices: number;

@@ -150,6 +150,7 @@ export interface ComparedPadding {
   readonly byTensor: readonly { readonly tensor: number; readonly rows: number; readonly parameters: number }[];
 }
 
+/** Every recipe and the optimum on every mesh, with seconds and bytes, the best of them, and why others are not. */
 export interface Comparison {
   /** What ended the comparison before it was done, and what was not asked, one sentence each; absent where all was asked. */
   readonly stopped?: { readonly by: 'interrupted' | 'time limit'; readonly notAsked: readonly string[] };

@@ -21,6 +21,8 @@ const MAX_SYMBOLS = 2 ** 16;
 const MAX_DEPTH = 32;
 
 /**
+ * Reads a pipeline layout of Megatron-LM, `Et*4|t*4L`.
+ *
  * @param layers of the model; checked when given
  * @throws E_SYNTAX with the column; E_TYPE when the string has another number of layers, or no embedding first and loss last
  */

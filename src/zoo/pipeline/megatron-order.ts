@@ -24,6 +24,7 @@ export interface MegatronSizes {
   readonly pp?: number;
 }
 
+/** The meshes of dense and of expert layers that an order of Megatron-LM makes. */
 export interface MegatronMeshes {
   /** Every axis of the order but ep, outermost first. */
   readonly dense: DeviceMesh;

@@ -41,6 +41,7 @@ export interface PipelineStage {
   readonly inFlight: number;
 }
 
+/** Stages of a pipeline with their seconds and bytes; or what does not fit. */
 export type Partition =
   | {
       readonly status: 'found';
@@ -64,6 +65,8 @@ export type Partition =
 const MAX_UNITS = 4096;
 
 /**
+ * Cuts a chain of units into pipeline stages of least step seconds within a limit of bytes.
+ *
  * @throws E_USAGE for fewer units than stages, and for stages or microbatches below 1
  */
 export function partitionStages(units: readonly PipelineUnit[], request: PartitionRequest): Partition {

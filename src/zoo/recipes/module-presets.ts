@@ -15,9 +15,11 @@ import { Shard } from '../../mesh/placements/shard.ts';
 import { cutFurther, type Sharding } from '../../mesh/sharding/sharding.ts';
 import type { Pin } from '../../plan/request/request.ts';
 
+/** How a module is cut, as `torch.distributed.tensor.parallel` names it. */
 export type ModuleStyle = 'colwise' | 'rowwise' | 'sequence-parallel';
 export type ModuleKind = 'linear' | 'embedding' | 'norm';
 
+/** Placements of the parameters, inputs and outputs of a module. */
 export interface ModulePreset {
   /** Placement of each parameter by its name in the module. */
   readonly parameters: Readonly<Record<'weight' | 'bias', Placement>>;

@@ -40,6 +40,7 @@ const TENSOR = 'heads, MLP width and vocabulary in column and row pairs';
 const DATA_STEP = 'all_reduce of gradients over dp';
 const FSDP_WORDS = 'all_gather of parameters, reduce_scatter of gradients';
 
+/** The recipes that people know by name, in the order in which `recipes list` prints them. */
 export const NAMED_RECIPES: readonly NamedRecipe[] = [
   plan('dp', ['dp'], ['data'], {
     shards: 'batch',
@@ -211,7 +212,11 @@ export function isRecipeName(name: string): boolean {
   return Object.hasOwn(ALIASES, name) || NAMED_RECIPES.some((p) => p.name === name);
 }
 
-/** @throws E_USAGE, with the nearest names, for a name that no recipe has */
+/**
+ * The recipe of this name, or of a name that it also goes by.
+ *
+ * @throws E_USAGE, with the nearest names, for a name that no recipe has
+ */
 export function namedRecipe(name: string): NamedRecipe {
   const wanted = (Object.hasOwn(ALIASES, name) ? ALIASES[name] : undefined) ?? name;
   const found = NAMED_RECIPES.find((p) => p.name === wanted);

@@ -32,6 +32,7 @@ export interface Body {
 /** Writes the calls; the results in order. */
 export type Decompose = (body: Body) => readonly ValueRef[];
 
+/** An operator that is stated by the operators that it is made of. */
 export interface DecomposedSpec {
   readonly schema: string;
   readonly cls: OpClass;
@@ -46,7 +47,11 @@ export interface DecomposedRecord extends OperatorRecord {
   readonly decompose: Decompose;
 }
 
-/** @param table the operators of the body */
+/**
+ * Defines an operator by a body of known operators: types, FLOPs, rules, kernel and gradient follow from the body.
+ *
+ * @param table the operators of the body
+ */
 export function decomposedOp(table: OperatorTable, name: string, spec: DecomposedSpec): DecomposedRecord {
   const body = (ctx: OpContext): Graph => bodyOf(table, name, spec.decompose, ctx);
   const record = defineOp(name, {

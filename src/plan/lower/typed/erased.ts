@@ -16,6 +16,7 @@ import { builtinOperators } from '../../../ops/builtin.ts';
 import { spmdName } from '../../../ops/spmd/operators.ts';
 import { eraseTypes, type ErasedProgram } from './erase.ts';
 
+/** As `CheckOptions`; the mode is `strict`. */
 export type EraseOptions = Omit<CheckOptions, 'mode'>;
 
 /**
