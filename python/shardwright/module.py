@@ -6,6 +6,7 @@ DTensors are what state, checkpoints, optimizers and clipping see; the step itse
 from __future__ import annotations
 
 import os
+import socket
 from datetime import timedelta
 from typing import Any
 
@@ -29,6 +30,7 @@ def parallelize(
     *,
     compile: bool = False,
     timeout: timedelta | None = None,
+    check_hosts: bool = True,
 ) -> ParallelModule:
     """Takes a model over: its parameters and buffers become DTensors, its forward and backward the plan's programs.
 
@@ -41,6 +43,7 @@ def parallelize(
         device_mesh: of the plan's sizes, in its order.
         compile: run the local programs through `torch.compile`.
         timeout: of the collectives; a rank that does not come within it ends the run. Default: that of the groups.
+        check_hosts: refuse ranks that lie on other hosts than the plan was priced for, where the launcher says where they are.
 
     Raises:
         MismatchError: where model or mesh are not those of the plan, with both values.
@@ -55,7 +58,8 @@ def parallelize(
         for name in here.groups.values():
             dist.distributed_c10d._set_pg_timeout(timeout, dist.distributed_c10d._resolve_process_group(name))  # type: ignore[attr-defined]
     _check_model(model, opened)
-    _check_hosts(opened)
+    if check_hosts:
+        _check_hosts(opened, device_mesh)
     _distribute(model, opened, device_mesh, here)
     return ParallelModule(Run(model, opened, device_mesh, here, compile))
 
@@ -132,21 +136,31 @@ def _check_model(model: nn.Module, plan: Plan) -> None:
     )
 
 
-def _check_hosts(plan: Plan) -> None:
-    """Refuses ranks that lie on hosts otherwise than the plan was priced for, where the launcher says how many a host has."""
-    given, planned = os.environ.get("LOCAL_WORLD_SIZE"), plan.placements.get("devicesPerHost")
-    if given is None or planned is None:
+def _check_hosts(plan: Plan, mesh: DeviceMesh) -> None:
+    """Refuses ranks that lie on hosts otherwise than the plan was priced for, where a launcher says on which host each is.
+
+    Devices of the mesh, in its order, fill host after host; all ranks call this together.
+    """
+    planned = plan.placements.get("devicesPerHost")
+    if planned is None or "LOCAL_WORLD_SIZE" not in os.environ:
         return
-    world = 1
-    for size in plan.mesh_shape:
-        world *= size
-    wanted = min(planned, world)
-    if wanted != int(given):
-        raise MismatchError(
-            "E_HOSTS",
-            f"the launcher starts {given} ranks on each host, the plan has {wanted} devices there",
-            hint=f"launch with --nproc-per-node={wanted}, or plan for a cluster of such hosts.",
-        )
+    here = os.environ.get("GROUP_RANK") or os.environ.get("SLURM_NODEID") or socket.gethostname()
+    hosts: list[Any] = [None] * dist.get_world_size()
+    dist.all_gather_object(hosts, here)
+    ranks = mesh.mesh.flatten().tolist()
+    wanted = min(planned, len(ranks))
+    blocks = [ranks[k : k + wanted] for k in range(0, len(ranks), wanted)]
+    seen: dict[Any, int] = {}
+    for number, block in enumerate(blocks):
+        for rank in block:
+            if hosts[rank] != hosts[block[0]] or seen.setdefault(hosts[rank], number) != number:
+                found = "; ".join(f"host {host}: ranks {[r for r in ranks if hosts[r] == host]}" for host in dict.fromkeys(hosts))
+                raise MismatchError(
+                    "E_HOSTS",
+                    f"the plan has ranks {'; '.join(map(str, blocks))} on one host each, the launcher has {found}",
+                    hint=f"launch with --nproc-per-node={wanted} and hosts in order, plan for a cluster of such hosts, or pass "
+                    "check_hosts=False (fast links that join several hosts; a trial on one machine).",
+                )
 
 
 def _distribute(model: nn.Module, plan: Plan, mesh: DeviceMesh, here: Any) -> None:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import json
 import os
+import subprocess
+import sys
 import tempfile
 from datetime import timedelta
 from pathlib import Path
@@ -142,6 +145,24 @@ def refusals(facts: dict[str, Any]) -> None:
     facts["again"] = refused(lambda: shardwright.parallelize(module, plan, mesh))
 
 
+def on_hosts(facts: dict[str, Any], rank: int) -> None:
+    plan = shardwright.load(PLANS / "mlp-2x2-optimum")
+    mesh = plan.init_device_mesh("cpu")
+
+    def told(planned: int, host: int, **options: Any) -> str:
+        priced = dataclasses.replace(plan, placements={**plan.placements, "devicesPerHost": planned})
+        os.environ.update(LOCAL_WORLD_SIZE="2", GROUP_RANK=str(host))
+        return refused(lambda: shardwright.parallelize(mlp()[0], priced, mesh, **options))
+
+    facts["two hosts of two"] = told(2, rank // 2)
+    facts["every other rank"] = told(2, rank % 2)
+    facts["hosts too small"] = told(8, rank // 2)
+    facts["hosts too large"] = told(2, 0)
+    facts["hosts not asked"] = told(8, rank // 2, check_hosts=False)
+    for name in ("LOCAL_WORLD_SIZE", "GROUP_RANK"):
+        del os.environ[name]
+
+
 def compiled(facts: dict[str, Any]) -> None:
     module, reference, x, y = ready("mlp-2x2-megatron", compile=True)
     loss, expected = module(x, y), loss_of(reference, x, y)
@@ -160,6 +181,7 @@ def work(rank: int, place: str) -> None:
     from_meta(facts)
     inputs(facts)
     refusals(facts)
+    on_hosts(facts, rank)
     compiled(facts)
     if rank == 0:
         Path(f"{place}/facts.json").write_text(json.dumps(facts))
@@ -206,6 +228,11 @@ def test_equal_to_one_process(facts: dict[str, Any], fact: str) -> None:
         ("evaluation", ["E_MODE", "captured in training mode and is in evaluation mode"]),
         ("second backward", ["E_BACKWARD"]),
         ("again", ["E_MODEL", "DTensor already"]),
+        ("two hosts of two", ["nothing was refused"]),
+        ("hosts not asked", ["nothing was refused"]),
+        ("every other rank", ["E_HOSTS", "the plan has ranks [0, 1]; [2, 3] on one host each", "host 0: ranks [0, 2]; host 1: ranks [1, 3]"]),
+        ("hosts too small", ["E_HOSTS", "the plan has ranks [0, 1, 2, 3] on one host", "host 1: ranks [2, 3]", "--nproc-per-node=4"]),
+        ("hosts too large", ["E_HOSTS", "the plan has ranks [0, 1]; [2, 3]", "host 0: ranks [0, 1, 2, 3]"]),
     ],
 )
 def test_refusals_have_both_values(facts: dict[str, Any], fact: str, words: list[str]) -> None:
@@ -213,14 +240,28 @@ def test_refusals_have_both_values(facts: dict[str, Any], fact: str, words: list
         assert word in facts[fact]
 
 
-def dies(rank: int, place: str) -> None:
-    dist.init_process_group("gloo", init_method=f"file://{place}/store", rank=rank, world_size=4)
-    module, _, x, y = ready("mlp-2x2-megatron", timeout=timedelta(seconds=5))
-    if rank == 3:
-        raise RuntimeError("rank 3 lost its disk")
-    module(x, y).backward()
+DIES = """
+import os, sys
+from datetime import timedelta
+import torch.distributed as dist
+sys.path.insert(0, os.environ["TESTS"])
+from test_run import ready
+dist.init_process_group("gloo")
+del os.environ["LOCAL_WORLD_SIZE"]
+module, _, x, y = ready("mlp-2x2-megatron", timeout=timedelta(seconds=600))
+if dist.get_rank() == 3:
+    raise RuntimeError("it lost its disk")
+module(x, y).backward()
+"""
 
 
 def test_a_process_that_dies_ends_all_with_its_message() -> None:
-    with tempfile.TemporaryDirectory() as place, pytest.raises(Exception, match=r"rank 3 lost its disk|Connection closed|imed out"):
-        mp.spawn(dies, (place,), nprocs=4)
+    """The others wait for its collectives for ten minutes, unless the launcher ends them."""
+    with tempfile.TemporaryDirectory() as place:
+        script = Path(place) / "dies.py"
+        script.write_text(DIES)
+        launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "4", str(script)]
+        env = {**os.environ, "TESTS": str(Path(__file__).parent), "PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}
+        run = subprocess.run(launch, env=env, capture_output=True, text=True, timeout=300, check=False)
+    assert run.returncode != 0
+    assert "[rank3]: RuntimeError: it lost its disk" in run.stderr

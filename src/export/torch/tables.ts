@@ -4,6 +4,7 @@
  */
 import { ShardwrightError } from '../../errors.ts';
 import type { CollectiveKind } from '../../cost/collective-model.ts';
+import { loadCluster } from '../../cost/hardware/cluster.ts';
 import { DTYPE_BYTES, type Dim, type Node, type Output, type TensorType } from '../../graph/types.ts';
 import { isRef } from '../../graph/value.ts';
 import { toMeshView } from '../../mesh/sharding/mesh-view.ts';
@@ -45,6 +46,8 @@ export interface PlacementTable {
   readonly mesh: { readonly names: readonly string[]; readonly sizes: readonly number[] };
   /** Hosts that one group of each mesh dim touches. */
   readonly hosts: readonly number[];
+  /** Devices that share fast links: so many in a row, in the order of the mesh, lie on one host. */
+  readonly devicesPerHost: number;
   readonly primals: readonly PlacedTensor[];
   readonly tangents: readonly PlacedTensor[];
   /** User outputs, then new values of buffers, in the order in which `forward` returns them; null for none. */
@@ -139,6 +142,7 @@ export function placementTable(
     model: plan.model,
     mesh: { names: mesh.names, sizes: mesh.sizes },
     hosts: plan.mesh.map(({ hosts }) => hosts),
+    devicesPerHost: loadCluster(plan.request.cluster).devicesPerHost,
     primals: split.inputs.map(input),
     tangents: split.tangents.map(input),
     outputs: split.outputs.map(output),
