@@ -82,6 +82,9 @@ class Reading {
             this.refuse(`${at}.collectives[${c}].meshDims[${d}]`, `the mesh has no dim '${dim}', it has ${[...this.dims].join(', ')}`); // prettier-ignore
         });
       });
+      move.steps?.forEach(({ to }, s) => this.placement(to, `${at}.steps[${s}].to`));
+      const last = move.steps?.at(-1);
+      if (last !== undefined && last.to !== move.to) this.refuse(`${at}.steps`, `they end at ${last.to}, the move at ${move.to}`); // prettier-ignore
       const key = `${value} ${move.to}`;
       if (move.copy === 'made') this.made.add(key);
       if (move.copy === 'reused') this.reused.push({ key, path: `${at}.copy` });

@@ -7,6 +7,7 @@ import { Routes } from './routes.ts';
 import { moved } from '../model/tables.ts';
 import { collectivesInside } from '../model/node-costs.ts';
 import type { NodeStrategies } from '../../strategy/nodes.ts';
+import { plannedSteps } from './steps.ts';
 import type { Plan, PlanMemory, PlannedInside, PlannedNode, PlannedOutput, PlannedRedistribution } from './types.ts';
 
 /** What a choice means: the placements of every node and the redistributions between them. */
@@ -147,11 +148,12 @@ class Movements {
 
   of(use: Use): PlannedRedistribution[] {
     const { space } = this.model;
-    return this.routes.of(use).map(({ from, to, copy }): PlannedRedistribution => {
-      if (copy === 'reused')
-        return { input: inputOf(use), from: space.text(from), to: space.text(to), collectives: [], seconds: 0, copy };
-      return { ...this.move(use, from, to), ...(copy === undefined ? {} : { copy }) };
-    });
+    return this.routes.of(use).map(({ from, to, copy, copyId }): PlannedRedistribution => {
+      const shared = copy === undefined || copyId === undefined ? {} : { copy, copyId };
+      if (copy !== 'reused') return { ...this.move(use, from, to), ...shared };
+      const value = nameOfValue(this.model, use.value);
+      return { input: inputOf(use), value, from: space.text(from), to: space.text(to), collectives: [], seconds: 0, ...shared };
+    }); // prettier-ignore
   }
 
   private move(use: Use, from: number, to: number): PlannedRedistribution {
@@ -164,6 +166,7 @@ class Movements {
       );
     return {
       input: inputOf(use),
+      value: nameOfValue(model, use.value),
       from: model.space.text(from),
       to: model.space.text(to),
       ...(use.times !== 1 ? { times: use.times } : {}),
@@ -175,6 +178,7 @@ class Movements {
           bytes: step.bytes,
           seconds: step.seconds,
         })),
+      steps: plannedSteps(plan, model.space),
       ...(model.charges.byFormula
         ? { seconds: model.charges.seconds(model.charges.typeOf(value), from, to), executedSeconds: plan.seconds }
         : { seconds: plan.seconds }),

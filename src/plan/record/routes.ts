@@ -9,6 +9,8 @@ export interface Hop {
   readonly to: number;
   /** `made`: its result is the shared copy that later uses of the phase take; `reused`: it is taken, nothing moves. */
   readonly copy?: 'made' | 'reused';
+  /** Of a shared copy: copies are numbered in the order in which they are made. */
+  readonly copyId?: number;
 }
 
 /**
@@ -16,7 +18,8 @@ export interface Hop {
  * copy is made by the first use that asks for it, so uses are to be asked in program order, once each.
  */
 export class Routes {
-  private readonly made = new Set<number>();
+  /** Number of each copy that is made. */
+  private readonly made = new Map<number, number>();
 
   constructor(
     private readonly model: Model,
@@ -47,8 +50,9 @@ export class Routes {
     const direct = model.charges.seconds(type, owned, wanted);
     if (copy < 0 || model.charges.seconds(type, copy, wanted) >= direct) return [{ from: owned, to: wanted }];
     const first = !this.made.has(use.copy);
-    this.made.add(use.copy);
-    const shared: Hop = { from: owned, to: copy, copy: first ? 'made' : 'reused' };
+    const copyId = this.made.get(use.copy) ?? this.made.size;
+    this.made.set(use.copy, copyId);
+    const shared: Hop = { from: owned, to: copy, copy: first ? 'made' : 'reused', copyId };
     return copy === wanted ? [shared] : [shared, { from: copy, to: wanted }];
   }
 }

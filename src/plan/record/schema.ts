@@ -20,15 +20,27 @@ const inside = collective.extend({
   type: z.string().optional(),
   source: z.string().optional(),
 });
+const step = z.object({
+  kind: z.string(),
+  meshDims: z.array(z.string()),
+  to: z.string(),
+  joinDim: z.int().nonnegative().optional(),
+  cutDim: z.int().nonnegative().optional(),
+  ops: z.array(z.string()).optional(),
+  pairs: z.array(z.tuple([z.int().nonnegative(), z.int().nonnegative()])).optional(),
+});
 const redistribution = z.object({
   input: z.int().nonnegative(),
+  value: z.string().optional(),
   from: z.string(),
   to: z.string(),
   collectives: z.array(collective),
+  steps: z.array(step).optional(),
   seconds,
   executedSeconds: seconds.optional(),
   times: z.number().nonnegative().optional(),
   copy: z.enum(['made', 'reused']).optional(),
+  copyId: z.int().nonnegative().optional(),
 });
 
 const timeline = z.object({

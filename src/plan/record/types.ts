@@ -24,12 +24,34 @@ export interface PlannedCollective {
 /** A collective inside an operator; of a region of per-device code the call of its body, with the types that it takes to each other. */
 export type PlannedInside = PlannedCollective & Partial<CollectiveSite>;
 
+/** One step of a redistribution, local steps among them: what a runtime executes, in order. */
+export interface PlannedStep {
+  /** A collective, or a local step: `slice` (R to S), `to_partial` (R to P), `relabel` (mesh dims of one device). */
+  readonly kind: string;
+  /** Names of the mesh dims of the group, in the order of its members. */
+  readonly meshDims: readonly string[];
+  /** Placement after the step. */
+  readonly to: string;
+  /** Tensor dim whose pieces are joined: all_gather, all_to_all. */
+  readonly joinDim?: number;
+  /** Tensor dim that is cut: reduce_scatter, all_to_all, slice. */
+  readonly cutDim?: number;
+  /** Reduction of each mesh dim: all_reduce, reduce_scatter. */
+  readonly ops?: readonly string[];
+  /** Of a permutation: who sends to whom, by place in the mesh; those that keep their tile send to themselves. */
+  readonly pairs?: readonly (readonly [source: number, target: number])[];
+}
+
 export interface PlannedRedistribution {
   /** Position of the tensor input. */
   readonly input: number;
+  /** Name of the node that made what is moved, `split[1]` of one with several results. */
+  readonly value?: string;
   readonly from: string;
   readonly to: string;
   readonly collectives: readonly PlannedCollective[];
+  /** The steps from `from` to `to`; absent where a copy is taken, and in plans of earlier versions. */
+  readonly steps?: readonly PlannedStep[];
   /**
    * Seconds in all of one execution that the objective counts: the collectives and the local copies that they need, or, where
    * `executedSeconds` is there, what the preset's own formula charges.
@@ -41,6 +63,8 @@ export interface PlannedRedistribution {
   readonly times?: number;
   /** `made`: this use makes a copy that later uses of the same phase take; `reused`: it takes one, and pays nothing. */
   readonly copy?: 'made' | 'reused';
+  /** Number of that copy: its uses carry the same. */
+  readonly copyId?: number;
 }
 
 export interface PlannedNode {
