@@ -16,7 +16,10 @@ export function plannedSteps(plan: RedistributionPlan, space: ShardingSpace): Pl
     const joins = kind === 'all_gather' || kind === 'all_to_all';
     const cuts = kind === 'reduce_scatter' || kind === 'all_to_all' || kind === 'slice';
     const reduces = kind === 'all_reduce' || kind === 'reduce_scatter';
-    const [joinDim, cutDim] = [joins ? before.placements[m]?.dim : undefined, cuts ? after.placements[m]?.dim : undefined];
+    const [joinDim, cutDim] = [
+      joins ? before.placements[m]?.dim : undefined,
+      cuts ? after.placements[m]?.dim : undefined,
+    ];
     const op = (d: number): string => {
       const placement = before.placements[d];
       return placement instanceof Partial ? placement.op : placement.text;

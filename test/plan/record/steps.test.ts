@@ -9,7 +9,8 @@ import { load } from '../support.ts';
 type Tensor = readonly Tensor[] | number;
 const rows = (t: Tensor): readonly Tensor[] => (typeof t === 'number' ? [] : t);
 const map = (t: Tensor, f: (x: number) => number): Tensor => (typeof t === 'number' ? f(t) : t.map((x) => map(x, f)));
-const add = (a: Tensor, b: Tensor): Tensor => (typeof a === 'number' ? a + Number(b) : a.map((x, i) => add(x, rows(b)[i])));
+const add = (a: Tensor, b: Tensor): Tensor =>
+  typeof a === 'number' ? a + Number(b) : a.map((x, i) => add(x, rows(b)[i]));
 const at = (t: Tensor, dim: number, f: (t: readonly Tensor[]) => readonly Tensor[]): Tensor =>
   dim === 0 ? f(rows(t)) : rows(t).map((x) => at(x, dim - 1, f));
 const chunk = (t: Tensor, dim: number, n: number, k: number): Tensor =>
