@@ -71,7 +71,7 @@ describe('collectives beside compute', () => {
   });
 
   it('tensor collectives in 4 parts: the first is in plain view, the others as far as products reach', () => {
-    const pass = { compute: 50, communication: 12, products: 40, tensorParts: 8 };
+    const pass = { compute: 50, communication: 12, products: 40, tensorParts: 8, kernels: 0 };
     expect(tensorBeside(pass, 4)).toEqual({ seconds: 2 + 0.25 * 6, hidden: 6 });
     expect(tensorBeside({ ...pass, products: 5 }, 4)).toEqual({ seconds: 2 + 2 + 0.25 * 4, hidden: 4 });
     expect(beside(3, 0)).toEqual({ seconds: 3, hidden: 0 });
@@ -220,7 +220,7 @@ describe('FSDP that gathers once a step', () => {
 });
 
 describe('results are recomputed in as few units as it takes', () => {
-  const unit = (keptBytes: number, temporaryBytes: number): Unit => ({ ...still, forward: 1, input: 1, weight: 1, compute: 3, exchange: 0, pairedForward: 0, pairedBackward: 0, states: [0, 0, 0], keptBytes, temporaryBytes, prefetchedBytes: 0, boundaryBytes: 0, boundary: 0 }); // prettier-ignore
+  const unit = (keptBytes: number, temporaryBytes: number): Unit => ({ ...still, forward: 1, input: 1, weight: 1, compute: 3, exchange: 0, pairedForward: 0, pairedBackward: 0, states: [0, 0, 0], keptBytes, temporaryBytes, prefetchedBytes: 0, update: 0, boundaryBytes: 0, boundary: 0 }); // prettier-ignore
 
   it('the most last units of every chunk that fit, by trying all', () => {
     const size = fc.integer({ min: 0, max: 20 });

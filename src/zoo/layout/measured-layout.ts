@@ -66,7 +66,16 @@ export function askedRun(
       globalBatch: plan.globalBatch,
       cost,
       dtype: system.matmulUnit === 'fp16' ? 'f16' : 'bf16',
-      overlap: system.overlap,
+      software: {
+        flashAttention: system.flashAttention,
+        attentionShare: system.attentionShare,
+        fusedPointwise: system.fusedPointwise,
+        compiled: system.compiled,
+        dropout: system.dropout,
+        overlap: system.overlap,
+        tensorOverlap: system.tensorOverlap,
+        gradientBytes: system.overlap ? system.stateBytes.gradient : 2,
+      },
     },
     layout: {
       sizes: {

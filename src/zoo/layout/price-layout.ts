@@ -64,7 +64,7 @@ export class LayoutPricer {
   }
 
   private solvedFor(question: SweepQuestion): Solved {
-    const { devices: _, globalBatch: __, model: ___, overlap: ____, ...rest } = question;
+    const { devices: _, globalBatch: __, model: ___, ...rest } = question;
     const key = JSON.stringify(rest);
     let found = this.solved.get(key);
     if (found === undefined) {

@@ -116,7 +116,7 @@ export function sweepComparison(question: SweepQuestion, result: SweepResult, wh
       layerKinds: kinds.kinds,
       mfuConvention: utilization(1).convention,
     },
-    notes: notesOf(result, question.overlap ?? true),
+    notes: notesOf(result, result.composer.overlaps),
     frontier,
     priceOfMemory: frontier.slice(1).map((to, i) => ({
       fromBytes: frontier[i].peakBytes,

@@ -1,5 +1,9 @@
 /** The question of a sweep as plain data, so that worker threads can receive it. */
 
+import type { StepSystem } from '../../../cost/kernels/call.ts';
+import type { Cluster } from '../../../cost/hardware/cluster.ts';
+import { DEFAULT_SOFTWARE, type StepSoftware } from '../../../cost/kernels/software.ts';
+import { FITTED, type FittedConstants } from '../../../cost/kernels/fitted.ts';
 import type { Optimizer } from '../../../cost/memory/state-bytes.ts';
 import type { DType } from '../../../graph/types.ts';
 
@@ -20,10 +24,23 @@ export interface SweepQuestion {
   readonly cost: string;
   readonly optimizer?: Optimizer;
   readonly dtype?: DType;
-  /** Whether collectives of parameters and gradients run beside compute; default true. */
+  /** Whether collectives of parameters and gradients run beside compute; default: what the software does. */
   readonly overlap?: boolean;
+  /** What the training software does; default `DEFAULT_SOFTWARE`. */
+  readonly software?: StepSoftware;
+  /** Constants of the model of a step; default `FITTED`. */
+  readonly constants?: FittedConstants;
   /** Budget per device, bytes; default the usable memory. */
   readonly memoryBytes?: number;
   /** Vocabulary padded to a multiple of this times the ranks of tensor parallelism of each mesh; default 1: not at all. */
   readonly padVocabulary?: number;
+}
+
+/**
+ * The machine and its software as steps are priced from them. Absent under presets that copy other planners or are bare formulas:
+ * those price calls as a plan does, and add nothing for launches, updates and clocks.
+ */
+export function stepSystem(question: SweepQuestion, cluster: Cluster): StepSystem | undefined {
+  const { cost, software = DEFAULT_SOFTWARE, constants = FITTED } = question;
+  return cost === 'nccl' ? { cluster, software, constants } : undefined;
 }

@@ -28,6 +28,28 @@ export interface Moved {
   readonly seconds: number;
 }
 
+/** A collective of one parameter's states, and when it runs. */
+export interface StateMove {
+  readonly kind: Parameters<CollectiveModel['seconds']>[0];
+  readonly bytes: number;
+  readonly dims: readonly number[];
+  readonly collectives: CollectiveModel;
+  readonly parameter: CoreParameter;
+  readonly moment: 'forward' | 'backward' | 'scatter' | 'sum' | 'gather' | 'pending';
+}
+
+/** How software moves states. */
+export interface StateMoving {
+  /** Of a gradient element as data ranks sum it; default: as the parameter. */
+  readonly gradientBytes?: number;
+  /** Whole gradients are summed everywhere before each rank takes its part (DeepSpeed without overlap). */
+  readonly sumsWhole?: boolean;
+  /** Seconds of a collective; default: each alone. */
+  readonly priced?: (move: StateMove) => number;
+}
+
+const alone = ({ kind, bytes, dims, collectives }: StateMove): number => collectives.seconds(kind, bytes, dims);
+
 /** One parameter on one device. */
 export interface ParameterCost {
   /** Every microbatch: gathers before the passes, and gradients scattered after the backward pass. */
@@ -44,6 +66,9 @@ export interface ParameterCost {
   readonly gatheredBytes: number;
   /** Of the former the parameter alone. */
   readonly prefetchedBytes: number;
+  /** On a device before data ranks cut it, and those that its optimizer updates. */
+  readonly elements: number;
+  readonly updatedElements: number;
   readonly perMicrobatch: readonly Moved[];
   readonly perStep: readonly Moved[];
 }
@@ -54,7 +79,13 @@ export interface ParameterCost {
  * @param once of FSDP: parameters are gathered once a step and stay, gradients are scattered once (`reshard=false`), which is
  *   what frameworks do where several microbatches follow each other
  */
-export function parameterCost(p: CoreParameter, mode: StateMode, groups: DataGroups, once = false): ParameterCost {
+export function parameterCost(
+  p: CoreParameter,
+  mode: StateMode,
+  groups: DataGroups,
+  once = false,
+  { gradientBytes = p.itemBytes, sumsWhole = false, priced = alone }: StateMoving = {},
+): ParameterCost {
   const { mesh, collectives } = p.kind === 'expert' ? groups.expert : groups.dense;
   const size = (axis: string): number => mesh.sizes[mesh.names.indexOf(axis)] ?? 1;
   const present = (axes: readonly string[]): string[] => axes.filter((a) => size(a) > 1);
@@ -71,10 +102,10 @@ export function parameterCost(p: CoreParameter, mode: StateMode, groups: DataGro
 
   const perMicrobatch: Moved[] = [];
   const perStep: Moved[] = [];
-  const price = (list: Moved[], kind: Parameters<CollectiveModel['seconds']>[0], bytes: number, axes: readonly string[]): number => {
+  const price = (list: Moved[], kind: Parameters<CollectiveModel['seconds']>[0], bytes: number, axes: readonly string[], moment: StateMove['moment'] = 'sum'): number => {
     if (axes.length === 0 || bytes === 0) return 0;
     const dims = mesh.names.flatMap((name, d) => (axes.includes(name) ? [d] : []));
-    const seconds = collectives.seconds(kind, bytes, dims);
+    const seconds = priced({ kind, bytes, dims, collectives, parameter: p, moment });
     const names = dims.map((d) => mesh.names[d]).join('+');
     list.push({ kind, axes: names, count: 1, sentBytes: ringBytes(kind, bytes, mesh.sizeOf(dims)), seconds });
     return seconds;
@@ -102,37 +133,39 @@ export function parameterCost(p: CoreParameter, mode: StateMode, groups: DataGro
       shares = { parameter: share, gradient: share, optimizer: share };
       const bytes = shard * ranks * p.itemBytes;
       if (once) {
-        gatherSeconds += price(perStep, 'all_gather', bytes, shardAxes);
+        gatherSeconds += price(perStep, 'all_gather', bytes, shardAxes, 'gather');
         if (p.trained) sumSeconds += price(perStep, 'reduce_scatter', bytes, shardAxes);
         shares = { parameter: share + share * ranks, gradient: 1, optimizer: share };
       } else {
-        if (p.usedForward) gatherForwardSeconds += price(perMicrobatch, 'all_gather', bytes, shardAxes);
-        if (p.usedBackward) gatherBackwardSeconds += price(perMicrobatch, 'all_gather', bytes, shardAxes);
-        if (p.trained) scatterSeconds += price(perMicrobatch, 'reduce_scatter', bytes, shardAxes);
+        if (p.usedForward) gatherForwardSeconds += price(perMicrobatch, 'all_gather', bytes, shardAxes, 'forward');
+        if (p.usedBackward) gatherBackwardSeconds += price(perMicrobatch, 'all_gather', bytes, shardAxes, 'backward');
+        if (p.trained) scatterSeconds += price(perMicrobatch, 'reduce_scatter', bytes, shardAxes, 'scatter');
         prefetchedBytes = bytes;
         gathered = bytes + (p.trained ? wholeBytes : 0);
       }
-      if (p.trained) sumSeconds += price(perStep, 'all_reduce', shard * p.itemBytes, [...replicaAxes, ...pendingAxes]);
+      if (p.trained)
+        sumSeconds += price(perStep, 'all_reduce', shard * p.itemBytes, [...replicaAxes, ...pendingAxes], 'pending');
     } else if (p.trained) {
       sumSeconds += price(perStep, 'all_reduce', wholeBytes, [...replicaAxes, ...shardAxes, ...pendingAxes]);
     }
   } else if (p.trained) {
     const all = [...replicaAxes, ...shardAxes];
     const n = count(all);
-    if (mode === 'dp' || n === 1) sumSeconds += price(perStep, 'all_reduce', wholeBytes, [...all, ...pendingAxes]);
+    const summedBytes = localElements * gradientBytes;
+    if (mode === 'dp' || n === 1) sumSeconds += price(perStep, 'all_reduce', summedBytes, [...all, ...pendingAxes]);
     else {
       // Buffers are flat, so that any number of ranks cuts them.
       const share = Math.ceil(localElements / n) / localElements;
       if (mode === 'zero2') {
-        scatterSeconds += price(perMicrobatch, 'reduce_scatter', wholeBytes, all);
+        scatterSeconds += price(perMicrobatch, 'reduce_scatter', summedBytes, all, 'scatter');
         gathered = wholeBytes;
         shares = { parameter: 1, gradient: share, optimizer: share };
       } else {
-        sumSeconds += price(perStep, 'reduce_scatter', wholeBytes, all);
+        sumSeconds += price(perStep, sumsWhole ? 'all_reduce' : 'reduce_scatter', summedBytes, all);
         shares = { parameter: 1, gradient: 1, optimizer: share };
       }
-      sumSeconds += price(perStep, 'all_reduce', wholeBytes * share, pendingAxes);
-      gatherSeconds += price(perStep, 'all_gather', wholeBytes, all);
+      sumSeconds += price(perStep, 'all_reduce', summedBytes * share, pendingAxes, 'pending');
+      gatherSeconds += price(perStep, 'all_gather', wholeBytes, all, 'gather');
     }
   }
   return {
@@ -146,6 +179,8 @@ export function parameterCost(p: CoreParameter, mode: StateMode, groups: DataGro
     optimizerBytes: localElements * p.state.optimizer * shares.optimizer,
     gatheredBytes: gathered,
     prefetchedBytes,
+    elements: localElements,
+    updatedElements: p.trained ? localElements * shares.optimizer : 0,
     perMicrobatch,
     perStep,
   };

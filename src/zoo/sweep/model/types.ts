@@ -35,6 +35,8 @@ export interface PassSeconds {
   readonly products: number;
   /** Of the communication, gathers and scatters over `tp` alone: they can be cut into parts beside the products. */
   readonly tensorParts: number;
+  /** Kernels and collectives that the host launches. */
+  readonly kernels: number;
 }
 
 /** What a pass of a unit does over `cp`: a ring of keys and values can take its place. */

@@ -5,9 +5,10 @@
  * balanced routing is assumed, rows stay as many, and of the experts' weights one device reads its share.
  */
 
-import type { Cluster } from '../../../cost/hardware/cluster.ts';
 import { stateBytes, defaultOptimizer, type Optimizer } from '../../../cost/memory/state-bytes.ts';
+import type { Cluster } from '../../../cost/hardware/cluster.ts';
 import { presetComputeCost } from '../../../cost/presets/presets.ts';
+import { matrixCall, memoryCall, type CallTime, type StepSystem } from '../../../cost/kernels/call.ts';
 import { internalError } from '../../../errors.ts';
 import { DTYPE_BYTES, type Graph, type Node, type ValueType } from '../../../graph/types.ts';
 import { eachOperand, elementCount, mapOperands, sameShape } from '../../../graph/value.ts';
@@ -99,6 +100,8 @@ export interface RoutedUnit {
   readonly forwardSeconds: number;
   readonly inputSeconds: number;
   readonly weightSeconds: number;
+  /** Kernels that the host launches. */
+  readonly kernels: { readonly forward: number; readonly backward: number };
   readonly recomputeSeconds: Readonly<Record<Checkpoint, number>>;
   readonly keptBytes: Readonly<Record<Checkpoint, number>>;
   readonly temporaryBytes: number;
@@ -140,6 +143,7 @@ export interface RoutedRequest {
   readonly table: OperatorTable;
   readonly cluster: Cluster;
   readonly preset: string;
+  readonly system: StepSystem | undefined;
   readonly optimizer?: Optimizer | undefined;
   readonly experts: number;
   readonly active: number;
@@ -154,7 +158,7 @@ export interface RoutedRequest {
  * them has as many elements as before, and the gathered rows are kept.
  */
 export function routedCosts(request: RoutedRequest): RoutedCosts {
-  const { graph, phases, layers, table, cluster, preset, experts } = request;
+  const { graph, phases, layers, table, experts } = request;
   const units = graphUnits(graph, phases, layers, table);
   const found = blocks(graph, (node, i) => node.kind === 'call' && phases[i] === 'forward');
   const forward = new Set(found.flatMap((b) => [...b.calls]));
@@ -175,17 +179,17 @@ export function routedCosts(request: RoutedRequest): RoutedCosts {
   ) as Record<Checkpoint, Set<string>>;
   const kept = CHECKPOINTS.map((policy) => keptByUnit(graph, units, again[policy], bytesOf, (i) => isRouted[i]));
   const width = streamWidth(found, types);
-  const secondsAt = (node: Node, share: number, etp: number): number =>
-    callSeconds(node, types, { share, etp, width }, table, cluster, preset);
+  const timeAt = (node: Node, share: number, etp: number): CallTime =>
+    callTime(node, types, { share, etp, width }, request);
   // Of a device's experts only their products see how many there are and how they are cut.
-  const others = graph.nodes.map((node, i) => (isRouted[i] && !isProduct(node) ? secondsAt(node, experts, 1) : 0));
+  const others = graph.nodes.map((node, i) => (isRouted[i] && !isProduct(node) ? timeAt(node, experts, 1) : NOTHING));
   const byFold = request.folds.map((fold) => {
     const share = Math.ceil(experts / fold.ep);
-    const seconds = graph.nodes.map((node, i) =>
-      isRouted[i] && isProduct(node) ? secondsAt(node, share, fold.etp) : others[i],
+    const times = graph.nodes.map((node, i) =>
+      isRouted[i] && isProduct(node) ? timeAt(node, share, fold.etp) : others[i],
     );
-    const sum = (u: number, accepts: (i: number) => boolean): number =>
-      seconds.reduce((total, s, i) => (isRouted[i] && units.unit[i] === u && accepts(i) ? total + s : total), 0);
+    const sum = (u: number, accepts: (i: number) => boolean, of: keyof CallTime = 'seconds'): number =>
+      times.reduce((sum, t, i) => (isRouted[i] && units.unit[i] === u && accepts(i) ? sum + t[of] : sum), 0);
     return Array.from({ length: units.count }, (_, u): RoutedUnit => {
       const largest = graph.nodes.reduce(
         (most, node, i) =>
@@ -199,6 +203,10 @@ export function routedCosts(request: RoutedRequest): RoutedCosts {
         forwardSeconds: sum(u, (i) => units.pass[i] === 'forward'),
         inputSeconds: sum(u, (i) => units.pass[i] === 'input'),
         weightSeconds: sum(u, (i) => units.pass[i] === 'weight'),
+        kernels: {
+          forward: sum(u, (i) => units.pass[i] === 'forward', 'kernels'),
+          backward: sum(u, (i) => units.pass[i] !== 'forward', 'kernels'),
+        },
         recomputeSeconds: record((policy) => sum(u, (i) => again[policy].has(graph.nodes[i].name))),
         keptBytes: record((policy) => kept[CHECKPOINTS.indexOf(policy)].bytes[u] + gathered(policy)),
         // A product's operand and its result, and the gradient of one of them.
@@ -278,17 +286,17 @@ function productTypes(operands: readonly ValueType[], made: ValueType, { share, 
   });
 } // prettier-ignore
 
+const NOTHING: CallTime = { seconds: 0, kernels: 0 };
+
 /** A call at the sizes of a device. */
-function callSeconds(
+function callTime(
   node: Node,
   types: ReadonlyMap<string, ValueType>,
   sizes: ExpertSizes,
-  table: OperatorTable,
-  cluster: Cluster,
-  preset: string,
-): number {
+  { table, cluster, preset, system }: RoutedRequest,
+): CallTime {
   const operator = table.get(node.target);
-  if (operator === undefined || operator.cls === 'view') return 0;
+  if (operator === undefined || operator.cls === 'view' || operator.cls === 'control') return NOTHING;
   const typeOf = (name: string): ValueType => {
     const type = types.get(name);
     if (type === undefined) throw internalError(`value '${name}' is not defined`);
@@ -302,7 +310,11 @@ function callSeconds(
     const local = productTypes(names.map(typeOf), node.type, sizes);
     context = bind(table, node, (name) => local[names.indexOf(name)]);
   }
-  return context === undefined ? 0 : presetComputeCost(preset, operator, context, cluster).seconds;
+  if (context === undefined) return NOTHING;
+  if (system === undefined)
+    return { seconds: presetComputeCost(preset, operator, context, cluster).seconds, kernels: 0 };
+  const bytes = operator.bytes(context);
+  return matrixCall(operator, context, system) ?? memoryCall(bytes, bytes > 0 ? 1 : 0, system);
 }
 
 function routedParameters(

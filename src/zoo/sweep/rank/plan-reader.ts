@@ -2,6 +2,7 @@
 
 import { collectivesInside } from '../../../plan/model/node-costs.ts';
 import { COLLECTIVE_KINDS } from '../../../cost/collective-model.ts';
+import type { StepSystem } from '../../../cost/kernels/call.ts';
 import { internalError } from '../../../errors.ts';
 import { DTYPE_BYTES } from '../../../graph/types.ts';
 import { isPartialCode, shardCode } from '../../../mesh/sharding/space.ts';
@@ -19,6 +20,7 @@ import { keptByUnit, recomputedCalls } from './saved-activations.ts';
 import { localBytes, PARTS, PendingSums, type Move, type Step } from './pending-sums.ts';
 import { temporaryBytes } from './temporaries.ts';
 import { graphUnits, type GraphUnits, type PassOf } from '../model/units.ts';
+import { programKernels } from './program-kernels.ts';
 
 /** Reads the parts of a plan of one data rank: seconds, bytes and parameters by unit. */
 export class PlanReader {
@@ -27,6 +29,8 @@ export class PlanReader {
   private readonly routes: Routes;
   /** Seconds by node: compute with nothing moved, collectives of activations, and of recomputed calls. */
   private readonly compute: Float64Array;
+  /** Kernels and collectives that the host launches. */
+  private readonly kernels: Float64Array;
   private readonly communication: Float64Array;
   /** Of those collectives, seconds over `cp` alone by node. */
   private readonly contextSeconds: Float64Array;
@@ -51,6 +55,7 @@ export class PlanReader {
     private readonly choice: Int32Array,
     layers: number,
     private readonly table: OperatorTable,
+    system?: StepSystem,
   ) {
     const { model } = prepared;
     this.model = model;
@@ -61,6 +66,7 @@ export class PlanReader {
     this.repeats = gatheredRepeats(model, this.routes);
     this.repeated = new Set(this.repeats.flatMap((r) => r.nodes));
     this.compute = new Float64Array(graph.nodes.length);
+    this.kernels = new Float64Array(graph.nodes.length);
     this.communication = new Float64Array(graph.nodes.length);
     this.contextSeconds = new Float64Array(graph.nodes.length);
     this.tensorParts = new Float64Array(graph.nodes.length);
@@ -74,12 +80,25 @@ export class PlanReader {
       this.compute[n] = seconds?.compute[s] ?? 0;
       this.communication[n] = seconds?.internal[s] ?? 0;
     });
+    if (system !== undefined) this.priceKernels(system);
     // Kernels of grouped queries read keys as they are: the copies that the program writes cost what they cost other plans, for
     // the rows of a rank.
     const cp = model.space.mesh.names.indexOf('cp');
     for (const n of this.repeated) this.compute[n] /= model.space.mesh.sizes[cp];
     for (const use of this.inOrder()) this.walk(use);
     this.pendingSums = new PendingSums(model, this.routes, this.graphUnits, this.moves);
+  }
+
+  /** Prices every call as a kernel of the software, or its share of one. */
+  private priceKernels(system: StepSystem): void {
+    const { graph, flow, strategies } = this.model;
+    const bytesOf = (n: number): number =>
+      flow.results[n].reduce((most, v) => (v < 0 ? most : Math.max(most, this.valueBytes(v))), 0);
+    const contextOf = (n: number): ReturnType<typeof atSizes> | undefined =>
+      strategies.nodes[n]?.call === undefined ? undefined : this.localContext(n);
+    const made = programKernels({ graph, units: this.graphUnits, table: this.table, bytesOf, contextOf }, system);
+    this.compute.set(made.seconds);
+    this.kernels.set(made.kernels);
   }
 
   /** Shared copies are made by the first use in program order. */
@@ -119,6 +138,7 @@ export class PlanReader {
       for (const step of steps) {
         const over = (name: string): boolean => step.meshDims.every((d) => names[d] === name);
         if (PARTS.has(step.kind) && over('tp')) this.tensorParts[node] += step.seconds;
+        if (COLLECTIVES.has(step.kind)) this.kernels[node]++;
         if (!COLLECTIVES.has(step.kind) || !over('cp')) continue;
         this.contextSeconds[node] += step.seconds;
       }
@@ -141,11 +161,18 @@ export class PlanReader {
     const temporary = temporaryBytes(this.model, this.choice, this.table, { units: graphUnits, kept: kept.none.nodes, repeats: this.repeats }); // prettier-ignore
     const boundary = this.boundaries();
     const sums = (accepts: (n: number) => boolean): PassSeconds[] => {
-      const out = Array.from({ length: count }, () => ({ compute: 0, communication: 0, products: 0, tensorParts: 0 }));
+      const out = Array.from({ length: count }, () => ({
+        compute: 0,
+        communication: 0,
+        products: 0,
+        tensorParts: 0,
+        kernels: 0,
+      }));
       graph.nodes.forEach((node, n) => {
         if (!accepts(n)) return;
         out[unit[n]].compute += this.compute[n];
         out[unit[n]].communication += this.communication[n];
+        out[unit[n]].kernels += this.kernels[n];
         out[unit[n]].tensorParts += this.tensorParts[n];
         if (this.table.get(node.target)?.cls === 'matmul') out[unit[n]].products += this.compute[n];
       });

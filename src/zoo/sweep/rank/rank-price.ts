@@ -4,6 +4,7 @@
  */
 
 import { loadCluster, type Cluster } from '../../../cost/hardware/cluster.ts';
+import type { StepSystem } from '../../../cost/kernels/call.ts';
 import { internalError } from '../../../errors.ts';
 import type { Graph } from '../../../graph/types.ts';
 import type { ModelConfig } from '../../../models/families.ts';
@@ -22,7 +23,7 @@ import type { Deadline } from '../../../plan/request/deadline.ts';
 import { withDataRanks } from './data-costs.ts';
 import { solveFree } from './unconstrained.ts';
 import { PlanReader } from './plan-reader.ts';
-import type { SweepQuestion } from '../model/question.ts';
+import { stepSystem, type SweepQuestion } from '../model/question.ts';
 import { routedCosts, withoutRouted, type RoutedCosts } from './moe.ts';
 import { layerKinds, lossProgram, withBackward, type LayerKinds } from '../model/representative-layers.ts';
 
@@ -42,6 +43,10 @@ export class CoreSolver {
     this.config = parseModelConfig(question.config);
     this.cluster = loadCluster(question.cluster);
     this.kinds = kinds ?? layerKinds(this.config, this.sizes(1), table);
+  }
+
+  private get system(): StepSystem | undefined {
+    return stepSystem(this.question, this.cluster);
   }
 
   private sizes(batch: number, sequence = this.question.sequence): Parameters<typeof lossProgram>[1] {
@@ -121,7 +126,7 @@ export class CoreSolver {
     shallowSeconds: number,
   ): Promise<CoreCost> {
     this.extras ??= await this.dataExtras();
-    const reader = new PlanReader(prepared, choice, this.kinds.shallow, this.table);
+    const reader = new PlanReader(prepared, choice, this.kinds.shallow, this.table, this.system);
     return {
       request,
       units: reader.units(),
@@ -142,7 +147,7 @@ export class CoreSolver {
     if ('refused' in applied) throw internalError(`two data ranks: ${applied.refused}`);
     const priced = await priceRestriction({ ...prepared, budgetBytes: 0 }, applied.restriction);
     if ('refused' in priced) throw internalError(`two data ranks: ${priced.refused}`);
-    return new PlanReader(prepared, priced.choice, this.kinds.shallow, this.table).extras();
+    return new PlanReader(prepared, priced.choice, this.kinds.shallow, this.table, this.system).extras();
   }
 
   /** Routed blocks of one device's tokens where the model dims cut each sequence `ways` ways; undefined for dense models. */
@@ -165,6 +170,7 @@ export class CoreSolver {
       table: this.table,
       cluster: this.cluster,
       preset: cost,
+      system: this.system,
       optimizer,
       experts: routed.experts,
       active: routed.active,

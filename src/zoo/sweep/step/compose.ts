@@ -3,6 +3,7 @@
  * of the whole model.
  */
 
+import type { StepSystem } from '../../../cost/kernels/call.ts';
 import { loadCluster, usableMemoryBytes, type Cluster } from '../../../cost/hardware/cluster.ts';
 import { DTYPE_BYTES } from '../../../graph/types.ts';
 import { dtypeNamed } from '../../../models/build.ts';
@@ -15,7 +16,7 @@ import { coreKey, type Checkpoint, type CoreCost } from '../model/types.ts';
 import { PipelinePlayer } from '../model/fast-play.ts';
 import type { LayoutKind, LayoutSizes, LayoutTuning } from '../model/layout.ts';
 import { passesAlone, savedInRun, savedInStep, type Saved } from '../model/overlap.ts';
-import type { SweepQuestion } from '../model/question.ts';
+import { stepSystem, type SweepQuestion } from '../model/question.ts';
 import type { RoutedCosts } from '../rank/moe.ts';
 import type { LayerKinds } from '../model/representative-layers.ts';
 import { endsSumSeconds } from '../rank/tied-embedding.ts';
@@ -25,7 +26,7 @@ import { GroupMaker } from '../rank/data-groups.ts';
 import type { DataGroups } from '../model/states.ts';
 import { keptUnits } from './selective-recompute.ts';
 import { stepTraffic, type DevicePlace } from './step-traffic.ts';
-import { parameterCosts, unitCosts, type Unit, type UnitRequest } from './unit-costs.ts';
+import { parameterCosts, unitCosts, type Unit, type UnitMoving, type UnitRequest } from './unit-costs.ts';
 
 /** A layout put together from the priced parts of one data rank. */
 export interface Figures {
@@ -60,6 +61,7 @@ export class Composer {
   readonly budgetBytes: number;
   /** Whether collectives run beside compute. */
   readonly overlaps: boolean;
+  private readonly system: StepSystem | undefined;
   private readonly player = new PipelinePlayer();
   private readonly keyValueBytes: UnitRequest['keyValueBytes'];
   private readonly maker: GroupMaker;
@@ -74,8 +76,16 @@ export class Composer {
     this.cluster = loadCluster(question.cluster);
     this.keyValueBytes = keyValueBytes(question);
     this.maker = new GroupMaker(question.cost, this.cluster);
-    this.overlaps = question.overlap ?? true;
+    this.system = stepSystem(question, this.cluster);
+    this.overlaps = question.overlap ?? this.system?.software.overlap ?? true;
     this.budgetBytes = question.memoryBytes ?? usableMemoryBytes(this.cluster);
+  }
+
+  /** How the software sums gradients over data ranks. */
+  private get moving(): UnitMoving | undefined {
+    if (this.system === undefined) return undefined;
+    const { gradientBytes, overlap } = this.system.software;
+    return { gradientBytes, sumsWhole: !overlap };
   }
 
   /** Microbatches of a step, 0 where the batch does not divide. */
@@ -104,12 +114,12 @@ export class Composer {
     if (costs === undefined) {
       const { devices, cost } = this.question;
       const endsSum = (bytes: number): number => endsSumSeconds(bytes, devices, cost, this.cluster);
-      costs = parameterCosts([...core.parameters, ...(routed?.parameters ?? [])], { mode: kind.mode, once, groups, ...(sizes.pp > 1 ? { endsSum } : {}) });
+      costs = parameterCosts([...core.parameters, ...(routed?.parameters ?? [])], { mode: kind.mode, once, groups, ...(this.moving === undefined ? {} : { moving: this.moving }), ...(sizes.pp > 1 ? { endsSum } : {}) });
       // Rows come program by program, so that what is long past is not asked for again.
       if (this.costsOf.size >= MOST_COSTS) this.costsOf.clear();
       this.costsOf.set(key, costs);
     }
-    return { core, routed, sizes, kind, checkpoint, paired, groups, overlaps: this.overlaps, keyValueBytes: this.keyValueBytes, costs };
+    return { core, routed, sizes, kind, checkpoint, paired, groups, overlaps: this.overlaps, system: this.system, keyValueBytes: this.keyValueBytes, costs };
   } // prettier-ignore
 
   private units(core: CoreCost, routed: RoutedCosts | undefined, layout: Layout, checkpoint: Checkpoint, ways: Ways): readonly Unit[] {
@@ -143,7 +153,8 @@ export class Composer {
     const m = this.microbatches(sizes, microbatch);
     if (m === 0) return undefined;
     const units = this.units(core, routed, { sizes, kind }, checkpoint, tuning);
-    if (units.length - 2 < pp * v || (schedule === 'interleaved' && m % pp !== 0)) return undefined;
+    if (units.length - (tuning.asStated === true ? 0 : 2) < pp * v || (schedule === 'interleaved' && m % pp !== 0))
+      return undefined;
     const bounds =
       tuning.asStated === true ? evenBounds(units.length - 2, pp * v) : this.stageBounds(units, sizes, tuning, m);
     const strict = Array.from({ length: pp * v }, (_, k) => units.slice(bounds[k], bounds[k + 1]));
@@ -184,7 +195,10 @@ export class Composer {
         optimizer,
         peak: Math.ceil(parameter + gradient + optimizer + activations + temporary),
         stepMoves: add(all, (u) => u.stepSum + u.stepGather),
-        step: add(all, (u) => u.stepSum + u.stepGather) - (this.overlaps ? savedInStep(all, runs) : 0),
+        step:
+          add(all, (u) => u.stepSum + u.stepGather + u.update) -
+          (this.overlaps ? savedInStep(all, runs) : 0) +
+          (this.system?.constants.stepHostSeconds ?? 0),
         moves: add(all, (u) => u.gatherForward + u.gatherBackward + u.scatter),
         saved: runs.reduce((t, r) => t + r.forward + r.backward, 0),
         compute: add(all, (u) => u.compute) * m,
@@ -260,9 +274,9 @@ export class Composer {
    */
   least(core: CoreCost, routed: RoutedCosts | undefined, layout: Layout): { readonly seconds: number; readonly bytes: () => number } {
     const { pp } = layout.sizes;
-    const { keyValueBytes, overlaps } = this;
+    const { keyValueBytes, overlaps, system } = this;
     const groups = this.groupsOf(layout.sizes, layout.kind);
-    const bare: UnitRequest = { core, routed, ...layout, checkpoint: 'none', paired: overlaps, groups, overlaps, keyValueBytes, costs: [] };
+    const bare: UnitRequest = { core, routed, ...layout, checkpoint: 'none', paired: overlaps, groups, overlaps, system, keyValueBytes, costs: [] };
     const units = unitCosts(bare, this.kinds);
     const m = this.microbatches(layout.sizes, core.request.microbatch);
     const passes = add(units, (u) => u.forward + u.input + u.weight - u.pairedForward - u.pairedBackward);
@@ -335,6 +349,9 @@ function keyValueBytes({ config, sequence, dtype }: SweepQuestion): (tp: number)
 
 /** First unit of every chunk where layers are cut into equal parts, the first chunks one more where they do not divide. */
 function evenBounds(layers: number, chunks: number): readonly number[] {
+  // What stands before and behind the layers takes the places of layers where all parts are then equal.
+  if (layers % chunks !== 0 && (layers + 2) % chunks === 0)
+    return Array.from({ length: chunks + 1 }, (_, k) => (k * (layers + 2)) / chunks);
   const cut = Array.from({ length: chunks + 1 }, (_, k) => 1 + Math.ceil((k * layers) / chunks));
   return cut.map((unit, k) => (k === 0 ? 0 : k === chunks ? layers + 2 : unit));
 }

@@ -3,6 +3,8 @@
  * layers.
  */
 
+import { memoryCall, type CallTime, type StepSystem } from '../../../cost/kernels/call.ts';
+import { trafficSeconds } from '../../../cost/kernels/seconds.ts';
 import { internalError } from '../../../errors.ts';
 import type { LayerKinds } from '../model/representative-layers.ts';
 import type { Checkpoint, CoreCost, CoreParameter, CoreUnit, PassSeconds } from '../model/types.ts';
@@ -11,7 +13,7 @@ import type { LayoutKind, LayoutSizes } from '../model/layout.ts';
 import { exchangeBeside, roomIn, tensorBeside, type Beside, type StateMoves } from '../model/overlap.ts';
 import { ringSeconds, type Ring } from './ring.ts';
 import { routedUnits, type RoutedCosts } from '../rank/moe.ts';
-import { parameterCost, type DataGroups, type Moved, type ParameterCost } from '../model/states.ts';
+import { parameterCost, type DataGroups, type Moved, type ParameterCost, type StateMove, type StateMoving } from '../model/states.ts'; // prettier-ignore
 
 /** One unit of the whole model under a layout, a checkpointing policy and a way to gather; `StateMoves` are not in its seconds. */
 export interface Unit extends StateMoves {
@@ -30,6 +32,8 @@ export interface Unit extends StateMoves {
   readonly temporaryBytes: number;
   /** Of its gathered parameters, while a neighbour is at work. */
   readonly prefetchedBytes: number;
+  /** Seconds of the optimizer's update. */
+  readonly update: number;
   readonly boundaryBytes: number;
   /** Seconds to hand the result to the next stage. */
   readonly boundary: number;
@@ -47,6 +51,7 @@ export interface UnitRequest {
   readonly groups: DataGroups;
   /** Whether collectives run beside compute. */
   readonly overlaps: boolean;
+  readonly system: StepSystem | undefined;
   /** Keys and values of a layer for one sequence, on one of so many tensor-parallel ranks. */
   readonly keyValueBytes: (tp: number) => number;
   /** Every parameter of the built layers with its cost; they depend neither on the checkpointing nor on the schedule. */
@@ -65,7 +70,7 @@ export function unitCosts(request: UnitRequest, kinds: LayerKinds): Unit[] {
 }
 
 function builtUnits(request: UnitRequest): Unit[] {
-  const { core, routed, sizes, checkpoint, paired, groups, costs } = request;
+  const { core, routed, sizes, checkpoint, paired, groups, costs, system } = request;
   const { dense } = groups;
   return core.units.map((u, index): Unit => {
     const own = costs.filter(({ p }) => p.unit === index || (sizes.pp > 1 && p.alsoUnit === index));
@@ -89,10 +94,26 @@ function builtUnits(request: UnitRequest): Unit[] {
     const secondExchange = checkpoint === 'full' ? exchange : 0;
     const kept = u.keptBytes[checkpoint] + (block?.keptBytes[checkpoint] ?? 0);
     const keptWithout = u.keptBytes.none + (block?.keptBytes.none ?? 0);
-    const forwardCompute = u.forward.compute + (block?.forwardSeconds ?? 0);
-    const inputCompute = u.backwardInput.compute + again + (block?.inputSeconds ?? 0);
-    const weightCompute = u.backwardWeight.compute + (block?.weightSeconds ?? 0);
     const { forward, input, weight, second } = moved;
+    const added = accumulated(own, system);
+    const waits = hostWaits(
+      {
+        forward: u.forward.compute + (block?.forwardSeconds ?? 0) + forward.seconds + exchange,
+        backward:
+          u.backwardInput.compute + u.backwardWeight.compute + (block?.inputSeconds ?? 0) + (block?.weightSeconds ?? 0) +
+          input.seconds + weight.seconds + exchange + added.seconds,
+        again: again + second.seconds + secondExchange,
+      },
+      {
+        forward: u.forward.kernels + (block?.kernels.forward ?? 0),
+        backward: u.backwardInput.kernels + u.backwardWeight.kernels + (block?.kernels.backward ?? 0) + added.kernels,
+        again: u.again[checkpoint].kernels + (checkpoint === 'full' ? (block?.kernels.forward ?? 0) : 0),
+      },
+      system,
+    ); // prettier-ignore
+    const forwardCompute = u.forward.compute + (block?.forwardSeconds ?? 0) + waits.forward;
+    const inputCompute = u.backwardInput.compute + again + (block?.inputSeconds ?? 0) + waits.backward + waits.again;
+    const weightCompute = u.backwardWeight.compute + (block?.weightSeconds ?? 0) + added.seconds;
     const room = {
       forward: roomIn(forwardCompute, forward.hidden),
       backward: roomIn(inputCompute + weightCompute, input.hidden + weight.hidden + second.hidden),
@@ -114,6 +135,7 @@ function builtUnits(request: UnitRequest): Unit[] {
       scatter: sum((c) => c.scatterSeconds),
       stepSum: u.stepSeconds + sum((c) => c.sumSeconds),
       stepGather: sum((c) => c.gatherSeconds),
+      update: system === undefined ? 0 : trafficSeconds(UPDATE_BYTES * sum((c) => c.updatedElements), system.cluster),
       states: [sum((c) => c.parameterBytes), sum((c) => c.gradientBytes), sum((c) => c.optimizerBytes)],
       keptBytes: kept,
       // A unit whose results are recomputed has them all briefly.
@@ -123,12 +145,47 @@ function builtUnits(request: UnitRequest): Unit[] {
         sum((c) => c.gatheredBytes),
       prefetchedBytes: sum((c) => c.prefetchedBytes),
       boundaryBytes: u.boundaryBytes,
-      boundary: sizes.pp === 1 ? 0 : dense.collectives.seconds('collective_permute', u.boundaryBytes, [0]),
+      boundary: sizes.pp === 1 ? 0 : boundarySeconds(u.boundaryBytes, request),
     };
   });
 }
 
 const ALONE = { hiddenForward: 0, hiddenBackward: 0, savedForward: 0, savedBackward: 0 };
+
+/** Adam reads and writes gradient, master copy and moments of each element. */
+const UPDATE_BYTES = 32;
+
+/** Gradients of a unit are added to their buffers with every microbatch: read, read, and written. */
+function accumulated(own: readonly PricedParameter[], system: StepSystem | undefined): CallTime {
+  if (system === undefined) return { seconds: 0, kernels: 0 };
+  const trained = own.filter(({ p }) => p.trained);
+  const bytes = trained.reduce((sum, { cost }) => sum + 6 * cost.elements, 0);
+  return memoryCall(bytes, Math.min(ADDING_KERNELS, trained.length), system);
+}
+const ADDING_KERNELS = 8;
+
+type Passes = Readonly<Record<'forward' | 'backward' | 'again', number>>;
+
+/** Seconds that the device waits in each pass of a unit, because the host launches its kernels slower than they run. */
+function hostWaits(device: Passes, kernels: Passes, system: StepSystem | undefined): Passes {
+  if (system === undefined) return { forward: 0, backward: 0, again: 0 };
+  const { software, constants } = system;
+  const each = software.compiled ? constants.compiledHostSeconds : constants.eagerHostSeconds;
+  const wait = (pass: keyof Passes): number => Math.max(0, kernels[pass] * each - device[pass]);
+  return { forward: wait('forward'), backward: wait('backward'), again: wait('again') };
+}
+
+/**
+ * Seconds of a message to the next stage. A residual stream that all tensor-parallel devices have is sent in parts, one by each,
+ * and gathered behind the hop.
+ */
+function boundarySeconds(bytes: number, { sizes, kind, groups: { dense }, system }: UnitRequest): number {
+  const { collectives, mesh } = dense;
+  if (system === undefined) return collectives.seconds('collective_permute', bytes, [0]);
+  const parts = sizes.tp > 1 && !kind.sequenceParallel ? sizes.tp : 1;
+  const gathered = parts > 1 ? collectives.seconds('all_gather', bytes, mesh.resolve(['tp'])) : 0;
+  return collectives.seconds('collective_permute', bytes / parts, [0]) + gathered + system.constants.hopHostSeconds;
+}
 
 /** Collectives on the model dims by pass: what is visible of them, and the compute that hides the rest. */
 interface ModelMoves {
@@ -147,8 +204,9 @@ function modelMoves(u: CoreUnit, request: UnitRequest): ModelMoves {
     return { forward: plain(u.forward), input: plain(u.backwardInput), weight: plain(u.backwardWeight), second: plain(again) }; // prettier-ignore
   }
   const tensor = (p: PassSeconds): Beside => {
-    const parts = tensorBeside(p, sizes.tp);
-    return { seconds: p.communication - p.tensorParts + parts.seconds, hidden: parts.hidden };
+    const share = request.system?.software.tensorOverlap ?? 1;
+    const parts = tensorBeside({ ...p, tensorParts: share * p.tensorParts }, sizes.tp);
+    return { seconds: p.communication - share * p.tensorParts + parts.seconds, hidden: parts.hidden };
   };
   const moves = { forward: tensor(u.forward), input: tensor(u.backwardInput), weight: tensor(u.backwardWeight), second: tensor(again) }; // prettier-ignore
   if (kind.context !== 'ring' || u.context === undefined) return moves;
@@ -167,6 +225,8 @@ function modelMoves(u: CoreUnit, request: UnitRequest): ModelMoves {
     second: passed(moves.second, second.seconds, ringSeconds(second, ring, 'forward')),
   };
 }
+
+export type UnitMoving = Omit<StateMoving, 'priced'>;
 
 /** The ring of a layout: keys and values of a rank, of the heads that the model makes, before they are repeated for its queries. */
 export function ringOf({ core, sizes, groups: { dense }, keyValueBytes }: UnitRequest): Ring {
@@ -190,10 +250,31 @@ export function parameterCosts(
     readonly once: boolean;
     readonly groups: DataGroups;
     readonly endsSum?: (bytes: number) => number;
+    /** How software moves states, all of a unit in one collective; absent: each parameter alone. */
+    readonly moving?: UnitMoving;
   },
 ): PricedParameter[] {
+  const { mode, groups, once, moving } = how;
+  // Frameworks move what a unit has in one collective: each parameter pays its share of it.
+  const together = new Map<string, number>();
+  const keyOf = ({ kind, dims, moment, parameter: q }: StateMove): string =>
+    `${q.unit} ${q.kind === 'expert'} ${kind} ${dims.join()} ${moment}`;
+  const collected = (move: StateMove): number => {
+    together.set(keyOf(move), (together.get(keyOf(move)) ?? 0) + move.bytes);
+    return 0;
+  };
+  if (moving !== undefined)
+    for (const p of parameters) parameterCost(p, mode, groups, once, { ...moving, priced: collected });
+  const known = new Map<string, number>();
+  const priced = (move: StateMove): number => {
+    const key = keyOf(move);
+    const bytes = together.get(key) ?? move.bytes;
+    let seconds = known.get(key);
+    if (seconds === undefined) known.set(key, (seconds = move.collectives.seconds(move.kind, bytes, move.dims)));
+    return (seconds * move.bytes) / bytes;
+  };
   return parameters.map((p) => {
-    const cost = parameterCost(p, how.mode, how.groups, how.once);
+    const cost = parameterCost(p, mode, groups, once, moving === undefined ? {} : { ...moving, priced });
     if (how.endsSum === undefined || p.alsoUnit === undefined || !p.trained) return { p, cost };
     // The first and the last stage both have it: once a step they sum their gradients (lint rule ZL14).
     const bytes = (cost.gradientBytes / p.state.gradient) * p.itemBytes;

@@ -1,0 +1,110 @@
+/**
+ * Seconds of one call of a traced program on a device in a training step: takes the operator's record and the call at the sizes
+ * of a device, gives seconds and kernels that are launched. What of a pointwise call reaches memory is the caller's to say.
+ */
+
+import type { OperatorRecord, TypedContext } from '../../ops/record/record.ts';
+import { elements } from '../../ops/record/record.ts';
+import type { Cluster } from '../hardware/cluster.ts';
+import { clocksOf, clockTime } from './clocks.ts';
+import type { FittedConstants } from './fitted.ts';
+import { matrixPeak } from './peak.ts';
+import { attentionSeconds, productSeconds, trafficSeconds, type Product } from './seconds.ts';
+import type { StepSoftware } from './software.ts';
+
+/** A machine, the software on it, and the constants of the model. */
+export interface StepSystem {
+  readonly cluster: Cluster;
+  readonly software: StepSoftware;
+  readonly constants: FittedConstants;
+}
+
+/** Device time of a call, gaps included, and the kernels that the host launches for it. */
+export interface CallTime {
+  readonly seconds: number;
+  readonly kernels: number;
+}
+
+/** Kernels of attention whose scores are stored: two products forward, four backward, and scaling, mask, softmax, dropout. */
+const STORED_KERNELS = { forward: 10, backward: 11 };
+
+/** Seconds of kernels that only read and write `bytes`, with the gaps before them. */
+export function memoryCall(bytes: number, kernels: number, { cluster, constants }: StepSystem): CallTime {
+  const seconds = trafficSeconds(constants.pointwiseTraffic * bytes, cluster) + kernels * constants.kernelGapSeconds;
+  return { seconds, kernels };
+}
+
+/** Seconds of a product of matrices or of attention; undefined for other calls. */
+export function matrixCall(record: OperatorRecord, ctx: TypedContext, system: StepSystem): CallTime | undefined {
+  if (record.cls !== 'matmul' && record.cls !== 'attention') return undefined;
+  const { cluster, constants } = system;
+  const dtype = ctx.outputs[0]?.dtype ?? ctx.inputs[0]?.dtype ?? 'bf16';
+  const { flopsPerSecond: peak, unit } = matrixPeak(cluster, dtype);
+  const matrix = { cluster, peak, clockTime: clockTime(clocksOf(cluster), constants), unit };
+  if (record.cls === 'attention') return attentionCall(record, ctx, system, matrix);
+  const product = productOf(record, ctx);
+  return product === undefined
+    ? undefined
+    : { seconds: productSeconds(product, matrix, constants) + constants.kernelGapSeconds, kernels: 1 };
+}
+
+type Unit = Parameters<typeof productSeconds>[1];
+
+function attentionCall(record: OperatorRecord, ctx: TypedContext, system: StepSystem, unit: Unit): CallTime {
+  const { cluster, software, constants } = system;
+  const backward = record.name.includes('backward');
+  const flops = record.flops(ctx).matrix;
+  const bytes = record.bytes(ctx);
+  const query = ctx.tensor('query')?.shape;
+  const key = ctx.tensor('key')?.shape;
+  const value = ctx.tensor('value')?.shape;
+  if (software.flashAttention || query?.length !== 4 || key === undefined || value === undefined) {
+    const measured = cluster.attentionShares?.[backward ? 'backwardShare' : 'forwardShare'];
+    // Measured shares count every score, ours those below the diagonal.
+    const causal = measured === undefined && isCausal(ctx) ? 0.5 : 1;
+    const rate = unit.peak * (measured ?? software.attentionShare);
+    return {
+      seconds: attentionSeconds(flops * causal, bytes, cluster, rate) + constants.kernelGapSeconds,
+      kernels: 1,
+    };
+  }
+  const count = query[0] * query[1];
+  const [queries, keys, width] = [query[2], key[2], query[3]];
+  const item = 2;
+  const product = (rows: number, inner: number, columns: number): number =>
+    productSeconds(
+      {
+        rows,
+        columns,
+        count,
+        flops: 2 * rows * inner * columns * count,
+        bytes: item * (rows * inner + inner * columns + rows * columns) * count,
+      },
+      unit,
+      constants,
+    );
+  const pair = product(queries, width, keys) + product(queries, keys, value[3]);
+  const scores = count * queries * keys * (2 * item + (software.dropout ? 2 * item + 1 : 0)) * (backward ? 1.5 : 1);
+  const { seconds } = memoryCall(scores + bytes, STORED_KERNELS[backward ? 'backward' : 'forward'], system);
+  return { seconds: (backward ? 2 : 1) * pair + seconds, kernels: STORED_KERNELS[backward ? 'backward' : 'forward'] };
+}
+
+function isCausal(ctx: TypedContext): boolean {
+  return ctx.bool('is_causal');
+}
+
+/** Rows and columns of a product's result on a device, and how many there are in one kernel. */
+function productOf(record: OperatorRecord, ctx: TypedContext): Product | undefined {
+  const out = ctx.outputs[0];
+  const flops = record.flops(ctx).matrix;
+  if (out === null || out === undefined || out.shape.length === 0 || flops === 0) return undefined;
+  const columns = out.shape[out.shape.length - 1];
+  const total = elements(out.shape) / columns;
+  const operands = ctx.inputs.filter((meta) => meta.shape.length >= 2);
+  // A stack of matrices on both sides is a batch of products; a stack on one side, rows of one product.
+  const stacked = operands.length >= 2 && operands.slice(-2).every((meta) => meta.shape.length > 2);
+  const grouped = record.name.includes('_grouped_mm');
+  const groups = grouped ? (ctx.tensor('offs')?.shape[0] ?? 1) : 1;
+  const count = grouped ? groups : stacked ? elements(out.shape.slice(0, -2)) : 1;
+  return { rows: total / count, columns, count, flops, bytes: record.bytes(ctx) };
+}
