@@ -28,24 +28,56 @@ export interface CallTime {
 /** Kernels of attention whose scores are stored: two products forward, four backward, and scaling, mask, softmax, dropout. */
 const STORED_KERNELS = { forward: 10, backward: 11 };
 
-/** Seconds of kernels that only read and write `bytes`, with the gaps before them. */
-export function memoryCall(bytes: number, kernels: number, { cluster, constants }: StepSystem): CallTime {
-  const seconds = trafficSeconds(constants.pointwiseTraffic * bytes, cluster) + kernels * constants.kernelGapSeconds;
+/** Seconds of kernels that only read and write `bytes`, with the gaps before them; frameworks without fused ones move more. */
+export function memoryCall(bytes: number, kernels: number, { cluster, software, constants }: StepSystem): CallTime {
+  const traffic = constants.pointwiseTraffic * (software.fusedPointwise ? 1 : constants.unfusedTraffic);
+  const seconds = trafficSeconds(traffic * bytes, cluster) + kernels * constants.kernelGapSeconds;
   return { seconds, kernels };
 }
 
+/** What a product is in its program. */
+export interface ProductRole {
+  /** Runs on the narrow unit where the software has one: products with weights inside the layers. */
+  readonly narrow?: boolean;
+  /** The right operand is a weight, whose cast may be kept. */
+  readonly weight?: boolean;
+  /** Columns of the products that run in the same kernel, this one's among them; and their rows. */
+  readonly columns?: number;
+  readonly rows?: number;
+}
+
 /** Seconds of a product of matrices or of attention; undefined for other calls. */
-export function matrixCall(record: OperatorRecord, ctx: TypedContext, system: StepSystem): CallTime | undefined {
+export function matrixCall(
+  record: OperatorRecord,
+  ctx: TypedContext,
+  system: StepSystem,
+  role: ProductRole = {},
+): CallTime | undefined {
   if (record.cls !== 'matmul' && record.cls !== 'attention') return undefined;
-  const { cluster, constants } = system;
+  const { cluster, constants, software } = system;
   const dtype = ctx.outputs[0]?.dtype ?? ctx.inputs[0]?.dtype ?? 'bf16';
   const { flopsPerSecond: peak, unit } = matrixPeak(cluster, dtype);
   const matrix = { cluster, peak, clockTime: clockTime(clocksOf(cluster), constants), unit };
   if (record.cls === 'attention') return attentionCall(record, ctx, system, matrix);
   const product = productOf(record, ctx);
-  return product === undefined
-    ? undefined
-    : { seconds: productSeconds(product, matrix, constants) + constants.kernelGapSeconds, kernels: 1 };
+  if (product === undefined) return undefined;
+  const { rows, columns, count, flops } = product;
+  const kernels = record.name.includes('_grouped_mm') && !software.groupedExperts ? count : 1;
+  // Projections in one kernel: the sizes of all decide on its tiles and its efficiency, and each pays its share.
+  const all = { rows: role.rows ?? rows, columns: role.columns ?? columns };
+  const share = (rows * columns) / (all.rows * all.columns);
+  const wide = { ...all, count: count / kernels, flops: flops / share, bytes: product.bytes / share };
+  const narrow = role.narrow === true ? software.narrowUnit : undefined;
+  const narrowPeak = narrow === undefined ? undefined : cluster.peakFlopsPerSecond[narrow];
+  const unit16 = narrowPeak === undefined ? matrix : { ...matrix, peak: narrowPeak, unit: narrow };
+  const seconds =
+    share * (productSeconds(wide, unit16 as typeof matrix, constants) + kernels * constants.kernelGapSeconds);
+  if (narrowPeak === undefined) return { seconds, kernels: share * kernels };
+  const inner = flops / (2 * rows * columns * count);
+  const kept = role.weight === true && software.castWeightsKept;
+  const cast = count * (rows * inner + (kept ? 0 : inner * columns));
+  const casting = memoryCall(software.narrowCastBytes * cast, (kept ? 1 : 2) * kernels, system);
+  return { seconds: seconds + casting.seconds, kernels: share * kernels + casting.kernels };
 }
 
 type Unit = Parameters<typeof productSeconds>[1];

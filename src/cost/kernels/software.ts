@@ -19,6 +19,21 @@ export interface StepSoftware {
    * userbuffers); 0 where none do.
    */
   readonly tensorOverlap: number;
+  /** One product for projections that read the same tensor (queries, keys and values; gate and up). */
+  readonly fusedProjections: boolean;
+  /** A layer that is recomputed runs again to its end, not only to the last value that the backward pass misses. */
+  readonly recomputesWhole: boolean;
+  /** Unit of products with weights where it is narrower than their dtype. */
+  readonly narrowUnit?: 'fp8' | 'fp4';
+  /**
+   * Bytes moved per operand element to cast it for a narrow unit: two reads of 16 bits and a write of 8 where the scale is that
+   * of the present values, one read where it is that of earlier ones.
+   */
+  readonly narrowCastBytes: number;
+  /** Weights are cast once a step and kept for all microbatches. */
+  readonly castWeightsKept: boolean;
+  /** Products of all experts of a device run as one kernel; else one after the other, each with its casts. */
+  readonly groupedExperts: boolean;
   /** Bytes per element of gradients as data ranks sum them. */
   readonly gradientBytes: number;
 }
@@ -35,5 +50,10 @@ export const DEFAULT_SOFTWARE: StepSoftware = {
   dropout: false,
   overlap: true,
   tensorOverlap: 0,
+  fusedProjections: false,
+  recomputesWhole: false,
+  narrowCastBytes: 3,
+  castWeightsKept: true,
+  groupedExperts: true,
   gradientBytes: 2,
 };

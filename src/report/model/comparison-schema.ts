@@ -53,7 +53,7 @@ const layout = z.looseObject({
   microbatches: z.int().positive(),
   schedule: z.enum(PIPELINE_SCHEDULES),
   chunks: z.int().positive(),
-  checkpoint: z.enum(['none', 'selective', 'full']),
+  checkpoint: z.enum(['none', 'selective', 'core', 'products', 'operators', 'full']),
   unitsAgain: z.int().nonnegative().exactOptional(),
   gathersOnce: z.literal(true).exactOptional(),
   pairsMicrobatches: z.literal(true).exactOptional(),

@@ -88,7 +88,7 @@ export interface ComparedLayout {
   readonly microbatches: number;
   readonly schedule: PipelineSchedule;
   readonly chunks: number;
-  readonly checkpoint: 'none' | 'selective' | 'full';
+  readonly checkpoint: 'none' | 'selective' | 'core' | 'products' | 'operators' | 'full';
   /** Layers (and embedding or head) whose results are recomputed; absent where none do. */
   readonly unitsAgain?: number;
   /** FSDP gathers parameters once a step and keeps them (`reshard=false`); absent where it gathers for every pass. */

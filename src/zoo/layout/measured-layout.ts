@@ -18,9 +18,23 @@ export interface AskedRun {
 
 const CHECKPOINT: Readonly<Partial<Record<RecomputeMode, Checkpoint>>> = {
   none: 'none',
-  selective: 'selective',
+  modules: 'selective',
+  core: 'core',
+  products: 'products',
+  selective: 'operators',
   full: 'full',
 };
+
+/** Megatron's checkpoints run to the end of the layer (reentrant); others stop early. */
+const RERUNS_WHOLE: ReadonlySet<string> = new Set([
+  'megatron-lm',
+  'megatron-deepspeed',
+  'megatron-core',
+  'nemo',
+  'megatron-bridge',
+  'deepspeed',
+  'llm-foundry',
+]);
 
 /** What is asked for a measured run. */
 export function askedRun(
@@ -30,8 +44,7 @@ export function askedRun(
 ): AskedRun | { readonly reason: string } {
   const { shape, plan, system } = run;
   const checkpoint = CHECKPOINT[recompute];
-  if (system.matmulUnit !== 'bf16' && system.matmulUnit !== 'fp16')
-    return { reason: `products in ${system.matmulUnit}` };
+  const narrow = system.matmulUnit === 'fp8' || system.matmulUnit === 'fp4' ? system.matmulUnit : undefined;
   if (checkpoint === undefined) return { reason: `recomputation of '${recompute}'` };
   if (system.offloadedOptimizer) return { reason: 'an optimizer on the host' };
   if (shape.furtherTokens !== undefined) return { reason: 'further tokens that are predicted' };
@@ -74,6 +87,12 @@ export function askedRun(
         dropout: system.dropout,
         overlap: system.overlap,
         tensorOverlap: system.tensorOverlap,
+        fusedProjections: !['torchtitan', 'maxtext', 'deepspeed'].includes(run.framework),
+        recomputesWhole: RERUNS_WHOLE.has(run.framework),
+        ...(narrow === undefined ? {} : { narrowUnit: narrow }),
+        narrowCastBytes: system.narrowCastBytes,
+        castWeightsKept: system.castWeightsKept,
+        groupedExperts: system.groupedExperts,
         gradientBytes: system.overlap ? system.stateBytes.gradient : 2,
       },
     },
@@ -93,13 +112,15 @@ export function askedRun(
   };
 }
 
-/** A Hugging Face config with the dimensions of a run: GPT-2 for plain MLPs, Llama, Qwen3-MoE or DeepSeek-V3 for gated ones. */
+/** A Hugging Face config with the dimensions of a run: OPT for plain MLPs, Llama, Qwen3-MoE or DeepSeek-V3 for gated ones. */
 function configOf(shape: TransformerShape): Readonly<Record<string, unknown>> | undefined {
   const { layers, hidden, heads, kvHeads, headDim, ffn, gated, vocab, sequence, experts, latent } = shape;
   if (!gated) {
     if (experts !== undefined || kvHeads !== heads || headDim * heads !== hidden) return undefined;
+    // Projections of their own, as tensor-parallel frameworks lay them out; one of all three would be moved between ranks.
     return {
-      model_type: 'gpt2', n_layer: layers, n_embd: hidden, n_head: heads, n_inner: ffn, vocab_size: vocab, n_positions: sequence,
+      model_type: 'opt', num_hidden_layers: layers, hidden_size: hidden, num_attention_heads: heads, ffn_dim: ffn,
+      vocab_size: vocab, max_position_embeddings: sequence, word_embed_proj_dim: hidden,
     }; // prettier-ignore
   }
   const common = {

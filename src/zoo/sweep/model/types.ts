@@ -23,9 +23,15 @@ export interface CoreRequest {
   readonly data?: DataRanks;
 }
 
-/** What becomes of the results that the backward pass wants. */
-export const CHECKPOINTS = ['none', 'selective', 'full'] as const;
+/**
+ * What becomes of the results that the backward pass wants. Kept: `none` recomputes nothing; `selective` keeps products and
+ * attention, `core` all but attention (Megatron's selective recomputation), `products` the products (MaxText's `minimal`),
+ * `operators` attention and every second product (torchtitan's), `full` what layers hand on.
+ */
+export const CHECKPOINTS = ['none', 'selective', 'full', 'core', 'products', 'operators'] as const;
 export type Checkpoint = (typeof CHECKPOINTS)[number];
+/** Those that a search tries. */
+export const TRIED_CHECKPOINTS = ['none', 'selective', 'full'] as const satisfies readonly Checkpoint[];
 
 /** Compute and collectives of one microbatch. */
 export interface PassSeconds {

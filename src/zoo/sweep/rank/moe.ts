@@ -226,7 +226,8 @@ export function routedCosts(request: RoutedRequest): RoutedCosts {
 
 /** Of a block that is recomputed, only what goes in is kept; selectively, the products of the experts are kept too. */
 function isRecomputed(policy: Checkpoint, node: Node): boolean {
-  return policy === 'full' || (policy === 'selective' && !isProduct(node));
+  if (policy === 'none' || policy === 'core') return false;
+  return policy === 'full' || !isProduct(node);
 }
 
 /** A product of the experts of a device with their rows. */
@@ -240,7 +241,7 @@ function isStack(type: ValueType, experts: number): boolean {
 }
 
 function record(of: (policy: Checkpoint) => number): Record<Checkpoint, number> {
-  return { none: of('none'), selective: of('selective'), full: of('full') };
+  return Object.fromEntries(CHECKPOINTS.map((policy) => [policy, of(policy)])) as Record<Checkpoint, number>;
 }
 
 function dispatchOf(found: readonly Block[], graph: Graph, unit: number, active: number): number {
@@ -314,7 +315,11 @@ function callTime(
   if (system === undefined)
     return { seconds: presetComputeCost(preset, operator, context, cluster).seconds, kernels: 0 };
   const bytes = operator.bytes(context);
-  return matrixCall(operator, context, system) ?? memoryCall(bytes, bytes > 0 ? 1 : 0, system);
+  const weight = isProduct(node) && context.inputs[1].shape.length === 3;
+  return (
+    matrixCall(operator, context, system, { narrow: isProduct(node), weight }) ??
+    memoryCall(bytes, bytes > 0 ? 1 : 0, system)
+  );
 }
 
 function routedParameters(

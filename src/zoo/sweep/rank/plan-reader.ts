@@ -13,7 +13,7 @@ import type { Prepared } from '../../../plan/prepare.ts';
 import { Routes } from '../../../plan/record/routes.ts';
 import { moved } from '../../../plan/model/tables.ts';
 import { ringBytes } from '../../compare/price.ts';
-import type { Checkpoint, ContextPass, CoreParameter, CoreTraffic, CoreUnit, DataExtra, PassSeconds } from '../model/types.ts'; // prettier-ignore
+import { CHECKPOINTS, type Checkpoint, type ContextPass, type CoreParameter, type CoreTraffic, type CoreUnit, type DataExtra, type PassSeconds } from '../model/types.ts'; // prettier-ignore
 import { gradientRoots } from './gradient-roots.ts';
 import { gatheredRepeats, isSavedAsTaken, type GatheredRepeats } from './key-values.ts';
 import { keptByUnit, recomputedCalls } from './saved-activations.ts';
@@ -190,7 +190,10 @@ export class PlanReader {
       return sums((n) => again[policy].has(graph.nodes[n].name)).map((s, u) => ({
         ...s,
         // What is recomputed without the attention that took it is exchanged again.
-        communication: s.communication - made.seconds[u] + (policy === 'selective' ? exchanges(u, again[policy]) : 0),
+        communication:
+          s.communication -
+          made.seconds[u] +
+          (policy === 'selective' || policy === 'operators' ? exchanges(u, again[policy]) : 0),
         tensorParts: s.tensorParts - made.tensorParts[u],
       }));
     });
@@ -397,5 +400,5 @@ export class PlanReader {
 const COLLECTIVES: ReadonlySet<string> = new Set<string>(COLLECTIVE_KINDS);
 
 function record<T>(of: (policy: Checkpoint) => T): Record<Checkpoint, T> {
-  return { none: of('none'), selective: of('selective'), full: of('full') };
+  return Object.fromEntries(CHECKPOINTS.map((policy) => [policy, of(policy)])) as Record<Checkpoint, T>;
 }

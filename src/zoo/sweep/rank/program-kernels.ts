@@ -4,7 +4,7 @@
  * contexts of its calls. Out: seconds and kernels by node.
  */
 
-import { matrixCall, memoryCall, type StepSystem } from '../../../cost/kernels/call.ts';
+import { matrixCall, memoryCall, type ProductRole, type StepSystem } from '../../../cost/kernels/call.ts';
 import type { TypedContext } from '../../../ops/record/record.ts';
 import type { OperatorTable } from '../../../ops/record/table.ts';
 import type { Graph } from '../../../graph/types.ts';
@@ -39,6 +39,7 @@ export function programKernels(program: PlacedProgram, system: StepSystem): Prog
   const seconds = new Float64Array(graph.nodes.length);
   const kernels = new Float64Array(graph.nodes.length);
   const launched = new Set<number>();
+  const roleOf = productRoles(program, system);
   graph.nodes.forEach((node, i) => {
     const record = node.kind === 'call' ? table.get(node.target) : undefined;
     if (record === undefined || record.cls === 'view' || record.cls === 'control' || units.root[i] !== i) return;
@@ -48,7 +49,7 @@ export function programKernels(program: PlacedProgram, system: StepSystem): Prog
       const ctx = contextOf(i);
       if (ctx === undefined) return;
       const bytes = record.bytes(ctx);
-      time = matrixCall(record, ctx, system) ?? memoryCall(bytes, bytes > 0 ? 1 : 0, system);
+      time = matrixCall(record, ctx, system, roleOf(i)) ?? memoryCall(bytes, bytes > 0 ? 1 : 0, system);
     } else {
       const isFirst = !launched.has(group);
       launched.add(group);
@@ -109,6 +110,44 @@ function joined({ graph, units, table }: PlacedProgram, { software }: StepSystem
   }
   return Int32Array.from({ length: count }, (_, i) => (joins[i] && root[i] === i ? find(i) : -1));
 }
+
+/** What each product is: on which unit it may run, and which others run in its kernel. */
+function productRoles({ graph, units, table, contextOf }: PlacedProgram, { software }: StepSystem): (node: number) => ProductRole {
+  const { root, unit, pass, weight, index } = units;
+  const isProduct = (i: number): boolean => {
+    const node = graph.nodes[i];
+    return node.kind === 'call' && root[i] === i && table.get(node.target)?.cls === 'matmul';
+  };
+  const operands = (i: number): number[] => [...index.operands.subarray(index.operandStart[i], index.operandStart[i + 1])].map((o) => root[o]);
+  const sizes = (i: number): readonly number[] => contextOf(i)?.outputs[0]?.shape ?? [];
+  const roles = new Map<number, ProductRole>();
+  const together = new Map<string, number[]>();
+  graph.nodes.forEach((_, i) => {
+    if (!isProduct(i)) return;
+    const inLayer = unit[i] > 0 && unit[i] < units.count - 1;
+    roles.set(i, { narrow: inLayer, weight: operands(i).some((r) => weight[r] === 1) });
+    if (!software.fusedProjections || !inLayer || sizes(i).length !== 2) return;
+    // Forward they share what they read; the products of their weights' gradients share it too.
+    for (const r of operands(i)) {
+      if (weight[r] === 1 || graph.nodes[r].kind !== 'call' || pass[r] !== 'forward') continue;
+      const key = `${r} ${unit[i]} ${pass[i]}`;
+      const list = together.get(key) ?? [];
+      list.push(i);
+      together.set(key, list);
+    }
+  });
+  for (const list of together.values()) {
+    if (list.length < 2) continue;
+    const [rows, columns] = [0, 1].map((d) => list.map((i) => sizes(i)[d]));
+    const sum = (values: readonly number[]): number => values.reduce((a, b) => a + b, 0);
+    for (const i of list) {
+      const role = roles.get(i) ?? {};
+      if (rows.every((n) => n === rows[0])) roles.set(i, { ...role, columns: sum(columns) });
+      else if (columns.every((n) => n === columns[0])) roles.set(i, { ...role, rows: sum(rows) });
+    }
+  }
+  return (node) => roles.get(node) ?? {};
+} // prettier-ignore
 
 /**
  * Bytes that each joined call moves between its kernel and memory. A kernel reads what it takes from outside once, and writes

@@ -60,11 +60,13 @@ export function recomputedCalls(policy: Checkpoint, graph: Graph, table: Operato
   const last = graph.nodes.findIndex((n) => n.name === narrow.at(-1));
   const kept = new Set(lastOfLayers(narrow, graph));
   const names = new Set<string>();
+  let products = 0;
   for (const node of graph.nodes.slice(0, Math.max(0, Math.min(last, backwardStart(graph))))) {
     const record = table.get(node.target);
     if (node.kind !== 'call' || kept.has(node.name) || record === undefined || !mayRecompute(node.target, record))
       continue;
-    if (policy === 'full' || !EXPENSIVE.has(record.cls)) names.add(node.name);
+    if (record.cls === 'matmul' && node.meta.path !== undefined && layerOf(node.meta.path) !== undefined) products++;
+    if (isDropped(policy, record.cls, products)) names.add(node.name);
   }
   return neededRecomputed(names, graph);
 }
@@ -97,6 +99,24 @@ function lastOfLayers(narrow: readonly string[], graph: Graph): string[] {
     const layer = layers.get(name);
     return layer === undefined || last.get(layer) === name;
   });
+}
+
+/** Whether a policy drops the result of a call; `products` counts those of the layers so far, this one among them. */
+function isDropped(policy: Checkpoint, cls: string, products: number): boolean {
+  switch (policy) {
+    case 'none':
+      return false;
+    case 'full':
+      return true;
+    case 'core':
+      return cls === 'attention';
+    case 'products':
+      return cls !== 'matmul';
+    case 'operators':
+      return cls === 'matmul' ? products % 2 === 0 : !EXPENSIVE.has(cls);
+    case 'selective':
+      return !EXPENSIVE.has(cls);
+  }
 }
 
 const EXPENSIVE: ReadonlySet<string> = new Set(['matmul', 'attention']);

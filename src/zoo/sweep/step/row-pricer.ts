@@ -1,6 +1,6 @@
 /** Prices the layouts of a sweep, tunes each one, and keeps the best. */
 
-import { CHECKPOINTS, type CoreCost } from '../model/types.ts';
+import { TRIED_CHECKPOINTS, type CoreCost } from '../model/types.ts';
 import type { Composer, Figures } from './compose.ts';
 import type { LayoutTuning } from '../model/layout.ts';
 import type { LayoutRow } from './layouts.ts';
@@ -39,7 +39,7 @@ export class RowPricer {
       // Exchanges with experts may hide in what is left to try.
       if (schedule !== '1f1b' && known?.fits === true && known.figures.busySeconds - known.figures.exchangeSeconds > SCHEDULE_MARGIN * this.incumbent) return; // prettier-ignore
       for (const { once, paired } of this.ways(row, schedule, core.request.microbatch))
-        for (const checkpoint of CHECKPOINTS) {
+        for (const checkpoint of TRIED_CHECKPOINTS) {
           if (paired && checkpoint === 'full') continue;
           const base = { microbatch: core.request.microbatch, schedule, chunks, checkpoint, once };
           const tuning = paired ? { ...base, paired } : base;

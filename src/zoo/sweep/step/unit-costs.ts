@@ -90,7 +90,8 @@ function builtUnits(request: UnitRequest): Unit[] {
     const exchange =
       block === undefined || routed === undefined ? 0 : 2 * tokenExchange(groups, block.dispatchBytes, routed).seconds;
     const moved = modelMoves(u, request);
-    const again = u.again[checkpoint].compute + (block?.recomputeSeconds[checkpoint] ?? 0);
+    const twice = secondRun(u, request);
+    const again = twice.compute + (block?.recomputeSeconds[checkpoint] ?? 0);
     const secondExchange = checkpoint === 'full' ? exchange : 0;
     const kept = u.keptBytes[checkpoint] + (block?.keptBytes[checkpoint] ?? 0);
     const keptWithout = u.keptBytes.none + (block?.keptBytes.none ?? 0);
@@ -107,7 +108,7 @@ function builtUnits(request: UnitRequest): Unit[] {
       {
         forward: u.forward.kernels + (block?.kernels.forward ?? 0),
         backward: u.backwardInput.kernels + u.backwardWeight.kernels + (block?.kernels.backward ?? 0) + added.kernels,
-        again: u.again[checkpoint].kernels + (checkpoint === 'full' ? (block?.kernels.forward ?? 0) : 0),
+        again: twice.kernels + (checkpoint === 'full' ? (block?.kernels.forward ?? 0) : 0),
       },
       system,
     ); // prettier-ignore
@@ -151,6 +152,11 @@ function builtUnits(request: UnitRequest): Unit[] {
 }
 
 const ALONE = { hiddenForward: 0, hiddenBackward: 0, savedForward: 0, savedBackward: 0 };
+
+/** What of a unit runs again. */
+function secondRun(u: CoreUnit, { checkpoint, system }: UnitRequest): PassSeconds {
+  return checkpoint === 'full' && system?.software.recomputesWhole === true ? u.forward : u.again[checkpoint];
+}
 
 /** Adam reads and writes gradient, master copy and moments of each element. */
 const UPDATE_BYTES = 32;
@@ -198,7 +204,7 @@ interface ModelMoves {
 
 function modelMoves(u: CoreUnit, request: UnitRequest): ModelMoves {
   const { sizes, kind, checkpoint, overlaps } = request;
-  const again = u.again[checkpoint];
+  const again = secondRun(u, request);
   if (!overlaps) {
     const plain = (p: PassSeconds): Beside => ({ seconds: p.communication, hidden: 0 });
     return { forward: plain(u.forward), input: plain(u.backwardInput), weight: plain(u.backwardWeight), second: plain(again) }; // prettier-ignore
