@@ -90,6 +90,9 @@ export interface TrainingSystem extends Clocks {
   readonly attentionShare: number;
   /** Bias, activation, dropout and residual in few kernels (Megatron's, or a compiler's). */
   readonly fusedPointwise: boolean;
+  /** See `StepSoftware`. */
+  readonly fusedProjections: boolean;
+  readonly recomputesWhole: boolean;
   /** Pointwise chains fused by a compiler, little host work. */
   readonly compiled: boolean;
   /** Softmax, loss and their gradient pass over the logits in few kernels. */

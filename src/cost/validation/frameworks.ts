@@ -15,6 +15,10 @@ export interface Framework {
   readonly fusedPointwise: boolean;
   /** A compiler takes the whole step whatever the row says. */
   readonly compiled: boolean;
+  /** One product for queries, keys and values, and for gate and up. */
+  readonly fusedProjections: boolean;
+  /** Checkpoints run a layer again to its end (reentrant); others stop at the last value that is missing. */
+  readonly recomputesWhole: boolean;
   /** Gradient and parameter collectives beside the compute. */
   readonly overlap: boolean;
   /** GPT of before 2023: dropout, and one tensor for input table and output head. */
@@ -39,6 +43,8 @@ const EAGER: Framework = {
   flashAttention: true,
   fusedPointwise: false,
   compiled: false,
+  fusedProjections: false,
+  recomputesWhole: false,
   overlap: true,
   tiedEmbedding: false,
   dropout: false,
@@ -53,6 +59,8 @@ const MEGATRON_2022: Framework = {
   ...EAGER,
   flashAttention: false,
   fusedPointwise: true,
+  fusedProjections: true,
+  recomputesWhole: true,
   overlap: false,
   tiedEmbedding: true,
   dropout: true,
@@ -63,6 +71,8 @@ const MEGATRON_CORE: Framework = {
   ...EAGER,
   vendorKernels: true,
   fusedPointwise: true,
+  fusedProjections: true,
+  recomputesWhole: true,
   savesNarrow: true,
   logitBytes: 10,
   stateBytes: { parameter: 2, gradient: 4, optimizer: 12 },
@@ -71,11 +81,11 @@ const NEMO: Framework = { ...MEGATRON_CORE, headPlaces: true, tensorOverlap: 1 }
 
 export const FRAMEWORKS = {
   torchtitan: EAGER,
-  deepspeed: EAGER,
-  alpa: EAGER,
+  deepspeed: { ...EAGER, recomputesWhole: true },
+  alpa: { ...EAGER, fusedProjections: true },
   /** Its loss is fused. */
-  'llm-foundry': { ...EAGER, logitBytes: 6 },
-  nanotron: { ...EAGER, stateBytes: { parameter: 2, gradient: 4, optimizer: 12 } },
+  'llm-foundry': { ...EAGER, fusedProjections: true, logitBytes: 6 },
+  nanotron: { ...EAGER, fusedProjections: true, stateBytes: { parameter: 2, gradient: 4, optimizer: 12 } },
   'megatron-lm': MEGATRON_2022,
   /** DeepSpeed's stage 0 and 1 sum gradients in 16 bits. */
   'megatron-deepspeed': { ...MEGATRON_2022, stateBytes: { parameter: 2, gradient: 2, optimizer: 12 } },

@@ -4,7 +4,8 @@
  */
 import { ShardwrightError, suggestion } from '../../errors.ts';
 import type { Cluster } from '../hardware/cluster.ts';
-import type { Clocks } from '../kernels/clocks.ts';
+import { clocksOf, type Clocks } from '../kernels/clocks.ts';
+import type { StepSoftware } from '../kernels/software.ts';
 import type { ParallelPlan, RecomputeMode, TrainingSystem } from '../training/shape.ts';
 import { FRAMEWORK_NAMES, frameworkOf, FRAMEWORKS, type FrameworkName } from './frameworks.ts';
 
@@ -56,7 +57,7 @@ export function statedFramework(row: SoftwareText): StatedFramework {
 export function softwareOf(
   row: SoftwareText,
   stated: StatedFramework,
-  plan: ParallelPlan,
+  plan: Pick<ParallelPlan, 'chunks' | 'expert'>,
 ): Omit<TrainingSystem, 'cluster' | keyof Clocks> {
   const { extras, dtype, cluster } = row;
   const framework = FRAMEWORKS[stated.name];
@@ -77,6 +78,8 @@ export function softwareOf(
     attentionShare: attentionShare(extras, framework.vendorKernels, accelerator),
     fusedPointwise: framework.fusedPointwise || compiled || /Liger/.test(extras),
     compiled,
+    fusedProjections: framework.fusedProjections,
+    recomputesWhole: framework.recomputesWhole,
     fusedLoss: compiled || framework.vendorKernels,
     overlap: framework.overlap,
     tensorOverlap: tensorOverlap(framework, extras, narrow),
@@ -95,6 +98,26 @@ export function softwareOf(
     stateBytes: stateBytes(row, framework),
   };
 }
+
+/** What prices of a step depend on in the software of a run. */
+export function stepSoftware(system: TrainingSystem): StepSoftware {
+  const { matmulUnit, overlap, stateBytes } = system;
+  const { flashAttention, attentionShare, fusedPointwise, compiled, fusedProjections, recomputesWhole } = system;
+  const { dropout, tensorOverlap, narrowCastBytes, castWeightsKept, groupedExperts } = system;
+  return {
+    ...{ flashAttention, attentionShare, fusedPointwise, compiled, fusedProjections, recomputesWhole },
+    ...{ dropout, overlap, tensorOverlap, narrowCastBytes, castWeightsKept, groupedExperts },
+    ...(matmulUnit === 'fp8' || matmulUnit === 'fp4' ? { narrowUnit: matmulUnit } : {}),
+    gradientBytes: overlap ? stateBytes.gradient : 2,
+  };
+}
+
+/** Software of a trainer as it comes, on a cluster; `compiled`: under a compiler. */
+export function frameworkSoftware(name: FrameworkName, cluster: Cluster, compiled = false): StepSoftware {
+  const none = { line: 0, model: '', extras: compiled ? 'torch.compile' : '', dtype: 'bf16', zero: '', recompute: '', gpuType: '' };
+  const system = softwareOf({ ...none, cluster, column: () => '' }, { name, version: 0 }, { chunks: 1, expert: 1 });
+  return stepSoftware({ ...system, cluster, ...clocksOf(cluster) });
+} // prettier-ignore
 
 type Profile = (typeof FRAMEWORKS)[FrameworkName];
 

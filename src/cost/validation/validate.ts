@@ -9,6 +9,8 @@ import { mean, median, regret, relativeErrors, spearman } from './metrics.ts';
 import { parseRuns, type MeasuredRun, type SkippedRun } from './runs.ts';
 
 export type { MeasuredRun } from './runs.ts';
+export { FRAMEWORK_NAMES, type FrameworkName } from './frameworks.ts';
+export { frameworkSoftware, stepSoftware } from './software.ts';
 
 /** Groups of fewer runs are not ranked. */
 export const SMALLEST_GROUP = 5;

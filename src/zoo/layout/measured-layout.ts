@@ -3,7 +3,7 @@
  * the sweep has no price for that layout.
  */
 
-import type { MeasuredRun } from '../../cost/validation/validate.ts';
+import { stepSoftware, type MeasuredRun } from '../../cost/validation/validate.ts';
 import type { RecomputeMode, TransformerShape } from '../../cost/training/shape.ts';
 import type { Checkpoint } from '../sweep/model/types.ts';
 import type { LayoutTuning } from '../sweep/model/layout.ts';
@@ -25,17 +25,6 @@ const CHECKPOINT: Readonly<Partial<Record<RecomputeMode, Checkpoint>>> = {
   full: 'full',
 };
 
-/** Megatron's checkpoints run to the end of the layer (reentrant); others stop early. */
-const RERUNS_WHOLE: ReadonlySet<string> = new Set([
-  'megatron-lm',
-  'megatron-deepspeed',
-  'megatron-core',
-  'nemo',
-  'megatron-bridge',
-  'deepspeed',
-  'llm-foundry',
-]);
-
 /** What is asked for a measured run. */
 export function askedRun(
   run: MeasuredRun,
@@ -44,7 +33,6 @@ export function askedRun(
 ): AskedRun | { readonly reason: string } {
   const { shape, plan, system } = run;
   const checkpoint = CHECKPOINT[recompute];
-  const narrow = system.matmulUnit === 'fp8' || system.matmulUnit === 'fp4' ? system.matmulUnit : undefined;
   if (checkpoint === undefined) return { reason: `recomputation of '${recompute}'` };
   if (system.offloadedOptimizer) return { reason: 'an optimizer on the host' };
   if (shape.furtherTokens !== undefined) return { reason: 'further tokens that are predicted' };
@@ -79,22 +67,7 @@ export function askedRun(
       globalBatch: plan.globalBatch,
       cost,
       dtype: system.matmulUnit === 'fp16' ? 'f16' : 'bf16',
-      software: {
-        flashAttention: system.flashAttention,
-        attentionShare: system.attentionShare,
-        fusedPointwise: system.fusedPointwise,
-        compiled: system.compiled,
-        dropout: system.dropout,
-        overlap: system.overlap,
-        tensorOverlap: system.tensorOverlap,
-        fusedProjections: !['torchtitan', 'maxtext', 'deepspeed'].includes(run.framework),
-        recomputesWhole: RERUNS_WHOLE.has(run.framework),
-        ...(narrow === undefined ? {} : { narrowUnit: narrow }),
-        narrowCastBytes: system.narrowCastBytes,
-        castWeightsKept: system.castWeightsKept,
-        groupedExperts: system.groupedExperts,
-        gradientBytes: system.overlap ? system.stateBytes.gradient : 2,
-      },
+      software: stepSoftware(system),
     },
     layout: {
       sizes: {
