@@ -13,7 +13,7 @@ import type { BuildInput } from './input.ts';
 import type { NodeSeconds } from './model.ts';
 
 /** The call of a node at the sizes of the largest shard of a strategy. */
-function localCall(entry: NodeStrategies, s: number, space: ShardingSpace): TypedContext {
+export function localCall(entry: NodeStrategies, s: number, space: ShardingSpace): TypedContext {
   const { set, call } = entry;
   if (call === undefined) throw internalError('a node without a call has no local sizes');
   const width = set.inputCount + set.outputCount;

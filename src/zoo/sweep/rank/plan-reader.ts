@@ -8,7 +8,9 @@ import { DTYPE_BYTES } from '../../../graph/types.ts';
 import { isPartialCode, shardCode } from '../../../mesh/sharding/space.ts';
 import { elements } from '../../../ops/record/record.ts';
 import type { OperatorTable } from '../../../ops/record/table.ts';
+import type { TypedContext } from '../../../ops/record/record.ts';
 import type { Model, Use } from '../../../plan/model/model.ts';
+import { localCall } from '../../../plan/model/node-costs.ts';
 import type { Prepared } from '../../../plan/prepare.ts';
 import { Routes } from '../../../plan/record/routes.ts';
 import { moved } from '../../../plan/model/tables.ts';
@@ -91,11 +93,13 @@ export class PlanReader {
 
   /** Prices every call as a kernel of the software, or its share of one. */
   private priceKernels(system: StepSystem): void {
-    const { graph, flow, strategies } = this.model;
+    const { graph, flow, strategies, space, nodeVariable } = this.model;
     const bytesOf = (n: number): number =>
       flow.results[n].reduce((most, v) => (v < 0 ? most : Math.max(most, this.valueBytes(v))), 0);
-    const contextOf = (n: number): ReturnType<typeof atSizes> | undefined =>
-      strategies.nodes[n]?.call === undefined ? undefined : this.localContext(n);
+    const contextOf = (n: number): TypedContext | undefined => {
+      const entry = strategies.nodes[n];
+      return entry?.call === undefined ? undefined : localCall(entry, this.choice[nodeVariable[n]], space);
+    };
     const made = programKernels({ graph, units: this.graphUnits, table: this.table, bytesOf, contextOf }, system);
     this.compute.set(made.seconds);
     this.kernels.set(made.kernels);
