@@ -18,7 +18,7 @@ const system = (cluster: string, software: Partial<StepSoftware> = {}): StepSyst
 });
 
 function call(target: string, shapes: readonly (readonly number[])[], rest: Node['args'] = [], out?: ValueType): TypedContext {
-  const types = new Map(shapes.map((shape, i) => [`x${i}`, { kind: 'tensor', dtype: 'bf16', shape } as ValueType]));
+  const types = new Map(shapes.map((shape, i): [string, ValueType] => [`x${i}`, { kind: 'tensor', dtype: 'bf16', shape }]));
   const args = [...shapes.map((_, i) => ({ kind: 'value' as const, name: `x${i}` })), ...rest];
   const made: ValueType = out ?? { kind: 'tensor', dtype: 'bf16', shape: [shapes[0][0], shapes[1][1]] };
   const node: Node = { kind: 'call', name: 'y', target, args, kwargs: {}, type: made, meta: {} };

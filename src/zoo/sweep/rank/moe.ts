@@ -18,6 +18,7 @@ import { withoutDeadCode } from '../../../passes/dead-code.ts';
 import { CHECKPOINTS, type Checkpoint, type CoreParameter } from '../model/types.ts';
 import { keptByUnit } from './saved-activations.ts';
 import { graphUnits } from '../model/units.ts';
+import { programKernels } from './program-kernels.ts';
 
 const EXPERTS = '.experts.';
 const SHARED = /\.shared_expert/;
@@ -158,7 +159,7 @@ export interface RoutedRequest {
  * them has as many elements as before, and the gathered rows are kept.
  */
 export function routedCosts(request: RoutedRequest): RoutedCosts {
-  const { graph, phases, layers, table, experts } = request;
+  const { graph, phases, layers, table, experts, system } = request;
   const units = graphUnits(graph, phases, layers, table);
   const found = blocks(graph, (node, i) => node.kind === 'call' && phases[i] === 'forward');
   const forward = new Set(found.flatMap((b) => [...b.calls]));
@@ -171,6 +172,8 @@ export function routedCosts(request: RoutedRequest): RoutedCosts {
   });
   const types = new Map(graph.nodes.map((n) => [n.name, n.type]));
   const bytesOf = (i: number): number => typeBytes(graph.nodes[i].type);
+  const typeOf = (name: string): ValueType => types.get(name) ?? internalType(name);
+  const contextOf = (i: number): ReturnType<typeof bind> => bind(table, graph.nodes[i], typeOf);
   const again = Object.fromEntries(
     CHECKPOINTS.map((policy) => [
       policy,
@@ -181,8 +184,12 @@ export function routedCosts(request: RoutedRequest): RoutedCosts {
   const width = streamWidth(found, types);
   const timeAt = (node: Node, share: number, etp: number): CallTime =>
     callTime(node, types, { share, etp, width }, request);
+  const made = system === undefined ? undefined : programKernels({ graph, units, table, bytesOf, contextOf }, system);
   // Of a device's experts only their products see how many there are and how they are cut.
-  const others = graph.nodes.map((node, i) => (isRouted[i] && !isProduct(node) ? timeAt(node, experts, 1) : NOTHING));
+  const others = graph.nodes.map((node, i) => {
+    if (!isRouted[i] || isProduct(node)) return NOTHING;
+    return made === undefined ? timeAt(node, experts, 1) : { seconds: made.seconds[i], kernels: made.kernels[i] };
+  });
   const byFold = request.folds.map((fold) => {
     const share = Math.ceil(experts / fold.ep);
     const times = graph.nodes.map((node, i) =>
@@ -287,6 +294,10 @@ function productTypes(operands: readonly ValueType[], made: ValueType, { share, 
   });
 } // prettier-ignore
 
+function internalType(name: string): never {
+  throw internalError(`value '${name}' is not defined`);
+}
+
 const NOTHING: CallTime = { seconds: 0, kernels: 0 };
 
 /** A call at the sizes of a device. */
@@ -298,11 +309,7 @@ function callTime(
 ): CallTime {
   const operator = table.get(node.target);
   if (operator === undefined || operator.cls === 'view' || operator.cls === 'control') return NOTHING;
-  const typeOf = (name: string): ValueType => {
-    const type = types.get(name);
-    if (type === undefined) throw internalError(`value '${name}' is not defined`);
-    return type;
-  };
+  const typeOf = (name: string): ValueType => types.get(name) ?? internalType(name);
   let context: ReturnType<typeof bind>;
   if (!isProduct(node)) context = bind(table, node, typeOf);
   else {

@@ -30,7 +30,8 @@ export interface ProgramKernels {
 /** Classes whose calls a compiler joins; of the others, calls that only lay data out. */
 const JOINED: ReadonlySet<string> = new Set(['pointwise', 'reduction', 'norm', 'factory', 'random']);
 const LAID_OUT = /^aten\.(cat|stack|slice_backward|constant_pad|select_backward|slice_scatter)/;
-const NORM = /(norm|ln)[^.]*$/i;
+/** Modules whose calls are one kernel in every framework: norms, and rotations of queries and keys. */
+const ONE_KERNEL = /(norm|ln|attn|attention)[^.]*$/i;
 
 export function programKernels(program: PlacedProgram, system: StepSystem): ProgramKernels {
   const { graph, units, table, contextOf } = program;
@@ -101,9 +102,8 @@ function joined({ graph, units, table }: PlacedProgram, { software }: StepSystem
     if (!joins[i] || root[i] !== i) continue;
     for (const r of operands(i)) {
       if (!joins[r] || isForward(r) !== isForward(i) || level[r] !== level[i] || unit[r] !== unit[i]) continue;
-      // Norms are one kernel in every framework.
       const path = graph.nodes[i].meta.path;
-      if (!fuses && (path === undefined || path !== graph.nodes[r].meta.path || !NORM.test(path))) continue;
+      if (!fuses && (path === undefined || path !== graph.nodes[r].meta.path || !ONE_KERNEL.test(path))) continue;
       const [a, b] = [find(i), find(r)];
       parent[Math.max(a, b)] = Math.min(a, b);
     }
@@ -160,7 +160,7 @@ function memoryTraffic({ graph, units, table, bytesOf }: PlacedProgram, groups: 
   const isForward = (i: number): boolean => pass[i] === 'forward';
   const fuses = software.fusedPointwise || software.compiled;
   const again = (i: number): boolean =>
-    groups[i] >= 0 && isForward(i) && table.get(graph.nodes[i].target)?.cls === 'pointwise' && (fuses || NORM.test(graph.nodes[i].meta.path ?? ''));
+    groups[i] >= 0 && isForward(i) && table.get(graph.nodes[i].target)?.cls === 'pointwise' && (fuses || ONE_KERNEL.test(graph.nodes[i].meta.path ?? ''));
   const operands = (i: number): number[] => [
     ...new Set([...index.operands.subarray(index.operandStart[i], index.operandStart[i + 1])].map((o) => root[o])),
   ];
