@@ -7,7 +7,7 @@ import { writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { format, resolveConfig } from 'prettier';
 import { builtinOperators } from '../src/ops/builtin.ts';
-import { complexKernelOf } from '../src/ops/kernels/complex.ts';
+import { complexKernelOf } from '../src/ops/kernels/elementwise/complex.ts';
 import { kernelOf } from '../src/ops/kernels/table.ts';
 import { bindText } from '../src/ops/samples/call-text.ts';
 import { sampleCalls } from '../src/ops/samples/table.ts';

@@ -155,16 +155,16 @@ export {
   type RegionOptions,
 } from './trace/capture/regions.ts';
 export { branch, captureCfg, jump, leave, type BlockSpec } from './trace/capture/control-cfg.ts';
-export { checkCfg, runCfg, type Block, type Cfg } from './passes/control/cfg.ts';
-export { loopsOf, type CfgLoop } from './passes/control/cfg-flow.ts';
-export { structure, type Structured } from './passes/control/structure.ts';
+export { checkCfg, runCfg, type Block, type Cfg } from './passes/control/cfg/cfg.ts';
+export { loopsOf, type CfgLoop } from './passes/control/cfg/cfg-flow.ts';
+export { structure, type Structured } from './passes/control/cfg/structure.ts';
 export { predicate, type Predicated, type PredicateOptions } from './passes/control/predicate.ts';
 export { atSizes, openSizes, type OpenSize } from './passes/sizes/fix-sizes.ts';
-export { unrollScan, type UnrollOptions } from './passes/control/unroll-scan.ts';
-export { hoistInvariants, type HoistOptions } from './passes/control/hoist-invariants.ts';
-export { raiseLoops } from './passes/control/raise-loops.ts';
+export { unrollScan, type UnrollOptions } from './passes/control/loops/unroll-scan.ts';
+export { hoistInvariants, type HoistOptions } from './passes/control/loops/hoist-invariants.ts';
+export { raiseLoops } from './passes/control/loops/raise-loops.ts';
 export { fusedComputeSeconds, fusedGroups, type FusedGroup, type FusedSeconds } from './passes/fusion/fusion.ts';
-export { boundedLoopsToScans, type BoundedLoopOptions } from './passes/control/bounded-loops.ts';
+export { boundedLoopsToScans, type BoundedLoopOptions } from './passes/control/loops/bounded-loops.ts';
 export {
   arange,
   cat,

@@ -8,7 +8,7 @@ import { fromPlacements, toPlacements } from '../mesh/einshard/placements.ts';
 import { resolveEinshard } from '../mesh/einshard/resolve.ts';
 import { formatEinshard, parseEinshard } from '../mesh/einshard/syntax.ts';
 import { DeviceMesh } from '../mesh/devices/mesh.ts';
-import { Shard } from '../mesh/placements/shard.ts';
+import { Shard } from '../mesh/placements/shards/shard.ts';
 import { REPLICATE } from '../mesh/placements/replicate.ts';
 import type { Placement } from '../mesh/placements/placement.ts';
 import { parseSharding } from '../mesh/sharding/parse.ts';

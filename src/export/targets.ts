@@ -1,13 +1,13 @@
 /** The targets of `shardwright export`, in the order in which they are listed. */
 import { suggestion, ShardwrightError } from '../errors.ts';
-import { autoparallelTarget } from './autoparallel.ts';
-import { deepspeedTarget } from './deepspeed.ts';
+import { autoparallelTarget } from './configs/autoparallel.ts';
+import { deepspeedTarget } from './configs/deepspeed.ts';
 import { einshardTarget } from './einshard.ts';
-import { hfTarget } from './hf.ts';
-import { maxtextTarget } from './maxtext.ts';
-import { megatronTarget } from './megatron.ts';
+import { hfTarget } from './configs/hf.ts';
+import { maxtextTarget } from './configs/maxtext.ts';
+import { megatronTarget } from './configs/megatron.ts';
 import { torchDtensorTarget } from './torch-dtensor.ts';
-import { torchtitanTarget } from './torchtitan.ts';
+import { torchtitanTarget } from './configs/torchtitan.ts';
 import { gspmdTarget, shardyTarget } from './shardy/target.ts';
 import { jaxTarget } from './jax/target.ts';
 import type { ExportTarget } from './target.ts';

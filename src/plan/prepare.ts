@@ -14,7 +14,7 @@ import type { PlacementKinds } from '../mesh/placements/kinds.ts';
 import { checkPlannedDims, parseMesh } from '../mesh/devices/mesh.ts';
 import { parsePlacement } from '../mesh/sharding/parse.ts';
 import type { Placement } from '../mesh/placements/placement.ts';
-import { Shard } from '../mesh/placements/shard.ts';
+import { Shard } from '../mesh/placements/shards/shard.ts';
 import { ShardingSpace } from '../mesh/sharding/space.ts';
 import { recomputedBy, type CheckpointPolicy } from '../passes/checkpoint/policies.ts';
 import { recomputeInBackward } from '../passes/checkpoint/recompute.ts';

@@ -12,7 +12,7 @@ import { fromFlat, flat, NDArray } from '../ndarray/array.ts';
 import { byParts } from '../ndarray/complex.ts';
 import { streamOf, type RandomStream } from '../ndarray/random.ts';
 import { concat, slice } from '../ndarray/views.ts';
-import { Partial } from '../mesh/placements/partial.ts';
+import { Partial } from '../mesh/placements/partials/partial.ts';
 import { heldRows } from '../mesh/sharding/sharding.ts';
 import { evaluateCall, type EvaluatedArg } from '../ops/kernels/evaluate.ts';
 import type { OperatorTable } from '../ops/record/table.ts';

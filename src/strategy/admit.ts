@@ -1,11 +1,11 @@
 /** Asks the rules of one call whether given input shardings may stay as they are, and gives the output shardings. */
 
 import type { DeviceMesh } from '../mesh/devices/mesh.ts';
-import { MaskPartial } from '../mesh/placements/mask-partial.ts';
-import { Partial } from '../mesh/placements/partial.ts';
+import { MaskPartial } from '../mesh/placements/partials/mask-partial.ts';
+import { Partial } from '../mesh/placements/partials/partial.ts';
 import type { Placement } from '../mesh/placements/placement.ts';
 import { REPLICATE } from '../mesh/placements/replicate.ts';
-import { Shard } from '../mesh/placements/shard.ts';
+import { Shard } from '../mesh/placements/shards/shard.ts';
 import {
   evenlyShardable,
   fillsAllRanks,

@@ -2,10 +2,10 @@
 
 import { toMeshView } from '../mesh/sharding/mesh-view.ts';
 import type { Placement } from '../mesh/placements/placement.ts';
-import { Shard } from '../mesh/placements/shard.ts';
+import { Shard } from '../mesh/placements/shards/shard.ts';
 import type { Sharding } from '../mesh/sharding/sharding.ts';
 import type { ShardingSpace } from '../mesh/sharding/space.ts';
-import { StridedShard } from '../mesh/placements/strided.ts';
+import { StridedShard } from '../mesh/placements/shards/strided.ts';
 import type { TensorMeta } from '../ops/record/record.ts';
 import type { Rule } from '../ops/record/rule.ts';
 import { allReplicate, cutRows, plainRow } from './expand.ts';

@@ -3,7 +3,7 @@
 import { toMeshView } from '../mesh/sharding/mesh-view.ts';
 import type { Placement } from '../mesh/placements/placement.ts';
 import { FIRST_OTHER_CODE, type ShardingSpace } from '../mesh/sharding/space.ts';
-import { StridedShard } from '../mesh/placements/strided.ts';
+import { StridedShard } from '../mesh/placements/shards/strided.ts';
 import type { TensorMeta } from '../ops/record/record.ts';
 import { isStrided, type Rule } from '../ops/record/rule.ts';
 

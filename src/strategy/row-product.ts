@@ -15,7 +15,7 @@ import {
   type ShardingSpace,
 } from '../mesh/sharding/space.ts';
 import type { Placement } from '../mesh/placements/placement.ts';
-import { StridedShard } from '../mesh/placements/strided.ts';
+import { StridedShard } from '../mesh/placements/shards/strided.ts';
 import type { TensorMeta } from '../ops/record/record.ts';
 import type { RuleSlot } from '../ops/record/rule.ts';
 import { patternOf, type Patterns } from './patterns.ts';

@@ -1,9 +1,9 @@
 import { fileURLToPath } from 'node:url';
-import { deepspeedTarget } from '../../src/export/deepspeed.ts';
-import { hfTarget } from '../../src/export/hf.ts';
-import { megatronTarget } from '../../src/export/megatron.ts';
+import { deepspeedTarget } from '../../src/export/configs/deepspeed.ts';
+import { hfTarget } from '../../src/export/configs/hf.ts';
+import { megatronTarget } from '../../src/export/configs/megatron.ts';
 import type { ExportFile, ExportSource, ExportTarget } from '../../src/export/target.ts';
-import { torchtitanTarget } from '../../src/export/torchtitan.ts';
+import { torchtitanTarget } from '../../src/export/configs/torchtitan.ts';
 
 /** Targets whose files are read by a package. */
 export const CONFIG_TARGETS: readonly ExportTarget[] = [torchtitanTarget, megatronTarget, deepspeedTarget, hfTarget];

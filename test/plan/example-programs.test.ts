@@ -3,7 +3,7 @@ import * as earlyExit from '../../examples/early-exit-cond.ts';
 import * as rnn from '../../examples/rnn-scan.ts';
 import * as transformer from '../../examples/transformer.ts';
 import { jointGraph } from '../../src/passes/autodiff/joint.ts';
-import { unrollScan } from '../../src/passes/control/unroll-scan.ts';
+import { unrollScan } from '../../src/passes/control/loops/unroll-scan.ts';
 import { evaluateEinshardProgram } from '../../src/strategy/einshard/program.ts';
 import { readEinshardProgram } from '../../src/strategy/einshard/steps.ts';
 import { prepare } from '../../src/plan/prepare.ts';

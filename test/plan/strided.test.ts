@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { parseMesh } from '../../src/mesh/devices/mesh.ts';
 import { ShardingSpace } from '../../src/mesh/sharding/space.ts';
-import { StridedShard } from '../../src/mesh/placements/strided.ts';
+import { StridedShard } from '../../src/mesh/placements/shards/strided.ts';
 import { jointGraph } from '../../src/passes/autodiff/joint.ts';
 import { prepare } from '../../src/plan/prepare.ts';
 import { randomPlan } from '../../src/plan/record/random-plan.ts';

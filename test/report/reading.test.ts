@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { parseGraph } from '../../src/graph/text/parse.ts';
 import type { Node } from '../../src/graph/types.ts';
-import { priceSteps } from '../../src/report/analysis/what-if.ts';
+import { priceSteps } from '../../src/report/analysis/alternatives/what-if.ts';
 import type { Report } from '../../src/report/model/data.ts';
 import { paretoFigure } from '../../src/report/figures/pareto.ts';
 import { render } from '../../src/report/markup.ts';

@@ -1,13 +1,13 @@
 import { describe, expect, test } from 'vitest';
 import type { Redistributor } from '../../src/cost/redistribution/redistribute.ts';
-import { MaskPartial } from '../../src/mesh/placements/mask-partial.ts';
+import { MaskPartial } from '../../src/mesh/placements/partials/mask-partial.ts';
 import { parseMesh } from '../../src/mesh/devices/mesh.ts';
 import { parseSharding } from '../../src/mesh/sharding/parse.ts';
-import { Partial } from '../../src/mesh/placements/partial.ts';
-import { Shard } from '../../src/mesh/placements/shard.ts';
+import { Partial } from '../../src/mesh/placements/partials/partial.ts';
+import { Shard } from '../../src/mesh/placements/shards/shard.ts';
 import { heldRows, pendingTogether } from '../../src/mesh/sharding/sharding.ts';
 import { ShardingSpace } from '../../src/mesh/sharding/space.ts';
-import { StridedShard } from '../../src/mesh/placements/strided.ts';
+import { StridedShard } from '../../src/mesh/placements/shards/strided.ts';
 import { P, rule, type Rule } from '../../src/ops/record/rule.ts';
 import { expandRules } from '../../src/strategy/expand.ts';
 import type { PropagateOptions } from '../../src/strategy/propagate.ts';

@@ -1,9 +1,9 @@
 import { internalError, ShardwrightError } from '../../src/errors.ts';
 import type { CollectiveKind } from '../../src/cost/collective-model.ts';
 import type { RedistributionPlan, RedistributionStep } from '../../src/cost/redistribution/redistribute.ts';
-import { lookupMask, MaskPartial } from '../../src/mesh/placements/mask-partial.ts';
+import { lookupMask, MaskPartial } from '../../src/mesh/placements/partials/mask-partial.ts';
 import type { DeviceMesh } from '../../src/mesh/devices/mesh.ts';
-import { Shard } from '../../src/mesh/placements/shard.ts';
+import { Shard } from '../../src/mesh/placements/shards/shard.ts';
 import { isPending, type Sharding } from '../../src/mesh/sharding/sharding.ts';
 import { reduceAll, type Tile, type VirtualTensor } from '../../src/simulate/shards.ts';
 

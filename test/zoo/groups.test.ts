@@ -21,7 +21,7 @@ import { buildModel } from '../../src/models/build.ts';
 import { knownModelConfig } from '../../src/models/registry.ts';
 import { paddedVocabulary } from '../../src/models/vocabulary.ts';
 import { megatronMeshes } from '../../src/zoo/pipeline/megatron-order.ts';
-import { priceSteps } from '../../src/report/analysis/what-if.ts';
+import { priceSteps } from '../../src/report/analysis/alternatives/what-if.ts';
 import { nextBest, rankedChoices } from '../../src/zoo/compare/next-best.ts';
 import { ringBytes } from '../../src/zoo/compare/price.ts';
 import { build, costOf, type PlainProblem } from '../solver/support.ts';

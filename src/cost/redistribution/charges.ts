@@ -5,7 +5,7 @@
 
 import { DTYPE_BYTES, type DType } from '../../graph/types.ts';
 import { REPLICATE } from '../../mesh/placements/replicate.ts';
-import { Shard } from '../../mesh/placements/shard.ts';
+import { Shard } from '../../mesh/placements/shards/shard.ts';
 import { isPending } from '../../mesh/sharding/sharding.ts';
 import type { ShardingSpace } from '../../mesh/sharding/space.ts';
 import { quantizedSeconds } from './paths.ts';

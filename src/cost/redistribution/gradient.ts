@@ -1,7 +1,7 @@
 /** Takes a redistribution of data and gives the transposed redistribution of its gradient. */
 
 import { ShardwrightError } from '../../errors.ts';
-import { Partial } from '../../mesh/placements/partial.ts';
+import { Partial } from '../../mesh/placements/partials/partial.ts';
 import type { Placement } from '../../mesh/placements/placement.ts';
 import { REPLICATE } from '../../mesh/placements/replicate.ts';
 import { isPending, Sharding } from '../../mesh/sharding/sharding.ts';

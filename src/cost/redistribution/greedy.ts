@@ -5,10 +5,10 @@
 
 import { ShardwrightError } from '../../errors.ts';
 import type { DeviceMesh } from '../../mesh/devices/mesh.ts';
-import { Partial } from '../../mesh/placements/partial.ts';
+import { Partial } from '../../mesh/placements/partials/partial.ts';
 import type { Placement } from '../../mesh/placements/placement.ts';
 import { REPLICATE } from '../../mesh/placements/replicate.ts';
-import { Shard } from '../../mesh/placements/shard.ts';
+import { Shard } from '../../mesh/placements/shards/shard.ts';
 import { Sharding } from '../../mesh/sharding/sharding.ts';
 import type { ShardingSpace } from '../../mesh/sharding/space.ts';
 import type { CollectiveKind, CollectiveModel } from '../collective-model.ts';

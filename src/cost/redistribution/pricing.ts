@@ -2,7 +2,7 @@
 
 import { internalError } from '../../errors.ts';
 import type { Placement } from '../../mesh/placements/placement.ts';
-import { Shard } from '../../mesh/placements/shard.ts';
+import { Shard } from '../../mesh/placements/shards/shard.ts';
 import type { Sharding } from '../../mesh/sharding/sharding.ts';
 import { shardDimOfCode, type ShardingSpace } from '../../mesh/sharding/space.ts';
 import type { CollectiveModel } from '../collective-model.ts';

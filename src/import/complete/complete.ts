@@ -3,7 +3,7 @@
 import { lintGraph } from '../../graph/lint.ts';
 import { stampPhases } from '../../graph/phases.ts';
 import type { Graph } from '../../graph/types.ts';
-import { withScalarTrips } from '../../passes/control/scalar-loops.ts';
+import { withScalarTrips } from '../../passes/control/loops/scalar-loops.ts';
 import { withoutMutation } from './inplace.ts';
 import { withoutStrides } from './strided-views.ts';
 

@@ -2,7 +2,7 @@
 
 import { stampPhases } from '../../graph/phases.ts';
 import type { Graph } from '../../graph/types.ts';
-import { withTripCounts } from '../../passes/control/counted-loops.ts';
+import { withTripCounts } from '../../passes/control/loops/counted-loops.ts';
 
 /** A StableHLO program whose loops say how often they run, phases set. */
 export function counted<T extends { readonly graph: Graph }>(read: T): T {

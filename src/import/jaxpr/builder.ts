@@ -19,9 +19,9 @@ import { NONE_TYPE, NO_KWARGS, sameType, setOwn, tensorType, typeText } from '..
 import { controlMismatch } from '../complete/control-types.ts';
 import type { Infer } from '../fx/graph.ts';
 import { NodeNames, ref } from '../complete/node-names.ts';
-import { parseLiteral, type Literal } from './literal.ts';
-import type { JaxprParser } from './parse.ts';
-import type { Atom, Equation, Jaxpr, LiteralValue, Parameter, Variable } from './syntax.ts';
+import { parseLiteral, type Literal } from './text/literal.ts';
+import type { JaxprParser } from './text/parse.ts';
+import type { Atom, Equation, Jaxpr, LiteralValue, Parameter, Variable } from './text/syntax.ts';
 
 export interface JaxprContext {
   /** Shardings of the text that could not be read, one sentence each. */

@@ -1,6 +1,6 @@
 /** Counts the equations of a jaxpr by primitive, nested ones included. */
 
-import type { Jaxpr } from './syntax.ts';
+import type { Jaxpr } from './text/syntax.ts';
 
 /** Equations of the outermost jaxpr, and by primitive over all nested ones; a shared body counts at every use. */
 export function countEquations(root: Jaxpr): {

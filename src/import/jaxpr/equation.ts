@@ -1,9 +1,9 @@
 /** What the lowerings of all primitives share: what they are, what they read of an equation, and the one that knows nothing. */
 
 import type { Arg, DType } from '../../graph/types.ts';
-import { KEY_WORDS } from './parse.ts';
+import { KEY_WORDS } from './text/parse.ts';
 import { numbers, type GraphOfJaxpr } from './builder.ts';
-import type { Atom, Equation } from './syntax.ts';
+import type { Atom, Equation } from './text/syntax.ts';
 
 /** Adds the calls of one equation to the graph, and defines its results. */
 export type Lower = (b: GraphOfJaxpr, e: Equation) => void;

@@ -3,7 +3,7 @@
 import type { Graph } from '../../graph/types.ts';
 import { countEquations } from './count.ts';
 import { lowerJaxpr, type LowerOptions } from './lower.ts';
-import { parseJaxpr } from './parse.ts';
+import { parseJaxpr } from './text/parse.ts';
 
 /**
  * Reads the text of `str(jax.make_jaxpr(f)(...))`.

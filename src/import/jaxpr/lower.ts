@@ -6,11 +6,11 @@ import type { Graph, NodeMeta, Output, TensorType } from '../../graph/types.ts';
 import type { Infer } from '../fx/graph.ts';
 import { GraphOfJaxpr, type JaxprContext } from './builder.ts';
 import { opaque } from './equation.ts';
-import { higherOrder } from './higher-order.ts';
-import type { JaxprParser } from './parse.ts';
-import { loweringOf } from './primitives.ts';
+import { higherOrder } from './primitives/higher-order.ts';
+import type { JaxprParser } from './text/parse.ts';
+import { loweringOf } from './primitives/primitives.ts';
 import { meshesOf, meshText, type JaxMesh } from './shardings.ts';
-import type { Jaxpr } from './syntax.ts';
+import type { Jaxpr } from './text/syntax.ts';
 
 const MAX_NODES = 2_000_000;
 

@@ -1,12 +1,12 @@
 /** Meshes and PartitionSpecs in the parameters of jaxpr text. */
 
-import { Partial } from '../../mesh/placements/partial.ts';
+import { Partial } from '../../mesh/placements/partials/partial.ts';
 import type { Placement } from '../../mesh/placements/placement.ts';
 import { REPLICATE } from '../../mesh/placements/replicate.ts';
-import { Shard } from '../../mesh/placements/shard.ts';
+import { Shard } from '../../mesh/placements/shards/shard.ts';
 import { Sharding } from '../../mesh/sharding/sharding.ts';
-import { parseLiteral, type Literal } from './literal.ts';
-import type { Jaxpr } from './syntax.ts';
+import { parseLiteral, type Literal } from './text/literal.ts';
+import type { Jaxpr } from './text/syntax.ts';
 
 export interface JaxMesh {
   readonly axes: readonly { readonly name: string; readonly size: number }[];

@@ -4,7 +4,7 @@ import { ShardwrightError } from '../../errors.ts';
 import { DeviceMesh } from '../devices/mesh.ts';
 import type { Placement } from '../placements/placement.ts';
 import { REPLICATE } from '../placements/replicate.ts';
-import { Shard } from '../placements/shard.ts';
+import { Shard } from '../placements/shards/shard.ts';
 import { Sharding } from '../sharding/sharding.ts';
 import type { Einshard } from './resolve.ts';
 import { formatEinshard } from './syntax.ts';

@@ -4,7 +4,7 @@ import { DeviceMesh } from '../devices/mesh.ts';
 import { isPending, type Sharding } from '../sharding/sharding.ts';
 import type { Placement } from '../placements/placement.ts';
 import { REPLICATE } from '../placements/replicate.ts';
-import { Shard } from '../placements/shard.ts';
+import { Shard } from '../placements/shards/shard.ts';
 import type { Einshard } from './resolve.ts';
 import { formatEinshard, parseEinshard, type EinshardExpression, type RightElement } from './syntax.ts';
 

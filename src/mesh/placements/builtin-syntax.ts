@@ -1,16 +1,16 @@
 /** Builds the table of the placement kinds that come with Shardwright. */
 
 import { suggestion } from '../../errors.ts';
-import { INTERLEAVED } from './interleaved.ts';
+import { INTERLEAVED } from './shards/interleaved.ts';
 import { PlacementKinds, type PlacementKind } from './kinds.ts';
-import { MaskPartial } from './mask-partial.ts';
-import { NormPartial } from './norm-partial.ts';
-import { Partial, REDUCE_OPS } from './partial.ts';
+import { MaskPartial } from './partials/mask-partial.ts';
+import { NormPartial } from './partials/norm-partial.ts';
+import { Partial, REDUCE_OPS } from './partials/partial.ts';
 import type { ReduceOp } from './placement.ts';
-import { RAGGED } from './ragged.ts';
+import { RAGGED } from './shards/ragged.ts';
 import { REPLICATE } from './replicate.ts';
-import { Shard } from './shard.ts';
-import { StridedShard } from './strided.ts';
+import { Shard } from './shards/shard.ts';
+import { StridedShard } from './shards/strided.ts';
 
 /** The kinds of placement that come with Shardwright. A new table each time; nothing is registered globally. */
 export function builtinKinds(): PlacementKinds {

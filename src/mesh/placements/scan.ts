@@ -1,7 +1,7 @@
 /** Reads placement texts from left to right, with the column in errors. */
 
 import { ShardwrightError } from '../../errors.ts';
-import { normalDim } from './cut.ts';
+import { normalDim } from './shards/cut.ts';
 
 /** Longest text of a placement or sharding that is read. */
 const MAX_TEXT = 1 << 16;

@@ -1,6 +1,6 @@
 /** Makes a placement kind from a user's functions: which rows go where, and how they join again. */
 
-import { Cut } from './cut.ts';
+import { Cut } from './shards/cut.ts';
 import type { PlacementKind } from './kinds.ts';
 import type { Placement } from './placement.ts';
 

@@ -5,9 +5,9 @@
 
 import type { DeviceMesh } from '../devices/mesh.ts';
 import type { Placement } from '../placements/placement.ts';
-import { Shard } from '../placements/shard.ts';
+import { Shard } from '../placements/shards/shard.ts';
 import { evenlyShardable, Sharding } from './sharding.ts';
-import { StridedShard } from '../placements/strided.ts';
+import { StridedShard } from '../placements/shards/strided.ts';
 
 /**
  * Placements applied in mesh order that cut like the ordered sharding: mesh dim `a` gets the stride factor that is the

@@ -2,7 +2,7 @@
 
 import { ShardwrightError } from '../../errors.ts';
 import type { DeviceMesh } from '../devices/mesh.ts';
-import { Pending } from '../placements/pending.ts';
+import { Pending } from '../placements/partials/pending.ts';
 import type { Placement } from '../placements/placement.ts';
 import { REPLICATE } from '../placements/replicate.ts';
 

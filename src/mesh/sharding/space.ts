@@ -3,11 +3,11 @@
 import { ShardwrightError } from '../../errors.ts';
 import type { PlacementKinds } from '../placements/kinds.ts';
 import type { DeviceMesh } from '../devices/mesh.ts';
-import { Partial, REDUCE_OPS } from '../placements/partial.ts';
+import { Partial, REDUCE_OPS } from '../placements/partials/partial.ts';
 import { parseSharding, type ParseOptions } from './parse.ts';
 import type { Placement, ReduceOp } from '../placements/placement.ts';
 import { REPLICATE } from '../placements/replicate.ts';
-import { Shard } from '../placements/shard.ts';
+import { Shard } from '../placements/shards/shard.ts';
 import { isPending, localShape, pendingTogether, Sharding } from './sharding.ts';
 
 /**

@@ -7,13 +7,13 @@
 import { ShardwrightError } from '../../errors.ts';
 import type { DeviceMesh } from '../devices/mesh.ts';
 import { fromMeshView } from '../sharding/mesh-view.ts';
-import { Partial } from '../placements/partial.ts';
+import { Partial } from '../placements/partials/partial.ts';
 import { PartitionSpec } from './partition-spec.ts';
 import type { Placement, ReduceOp } from '../placements/placement.ts';
 import { REPLICATE } from '../placements/replicate.ts';
-import { Shard } from '../placements/shard.ts';
+import { Shard } from '../placements/shards/shard.ts';
 import { evenlyShardable, isPending, Sharding } from '../sharding/sharding.ts';
-import { StridedShard } from '../placements/strided.ts';
+import { StridedShard } from '../placements/shards/strided.ts';
 
 /**
  * A sharding by tensor dim, as JAX writes it. `shape` is the global shape in elements; what a PartitionSpec cannot say is

@@ -1,7 +1,7 @@
 /** The dim view of a sharding, JAX's PartitionSpec: takes a sharding, gives the mesh dims of each tensor dim, and back. */
 
 import { ShardwrightError } from '../../errors.ts';
-import { REDUCE_OPS } from '../placements/partial.ts';
+import { REDUCE_OPS } from '../placements/partials/partial.ts';
 import type { ReduceOp } from '../placements/placement.ts';
 import { Scanner } from '../placements/scan.ts';
 

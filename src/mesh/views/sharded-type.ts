@@ -1,7 +1,7 @@
 /** Tensor types with their sharding, as JAX prints them: `f32[8@(tp,dp),16]{U:cp}`. */
 
 import { ShardwrightError } from '../../errors.ts';
-import { REDUCE_OPS } from '../placements/partial.ts';
+import { REDUCE_OPS } from '../placements/partials/partial.ts';
 import { PartitionSpec } from './partition-spec.ts';
 import { Scanner } from '../placements/scan.ts';
 

@@ -12,7 +12,7 @@ import { tensorInputs } from '../record/context.ts';
 import { bind } from '../record/infer.ts';
 import type { OperatorRecord } from '../record/record.ts';
 import type { OperatorTable } from '../record/table.ts';
-import { complexKernelOf, isComponentwise } from './complex.ts';
+import { complexKernelOf, isComponentwise } from './elementwise/complex.ts';
 import { type EvaluatedArg } from '../record/kernel.ts';
 import { kernelOf } from './table.ts';
 

@@ -2,7 +2,7 @@
 
 import { ShardwrightError } from '../../errors.ts';
 import { DTYPES } from '../../graph/types.ts';
-import { REDUCE_OPS } from '../../mesh/placements/partial.ts';
+import { REDUCE_OPS } from '../../mesh/placements/partials/partial.ts';
 import type { OpContext, TensorMeta, TypedContext } from '../record/call.ts';
 import { pointwiseRules } from './pointwise.ts';
 import { defineOp, type OperatorRecord } from '../record/record.ts';

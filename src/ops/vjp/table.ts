@@ -1,22 +1,22 @@
 /** Gives the derivative of an operator by its canonical name. */
 
 import { internalError } from '../../errors.ts';
-import { attentionVjps } from './attention.ts';
-import { binaryVjps } from './binary.ts';
-import { castVjps } from './cast.ts';
-import { convolutionVjps } from './convolution.ts';
-import { indexingVjps } from './indexing.ts';
-import { lossVjps } from './loss.ts';
-import { normVjps } from './norm.ts';
-import { poolVjps } from './pool.ts';
-import { productVjps } from './products.ts';
-import { randomVjps } from './random.ts';
-import { reduceVjps } from './reduce.ts';
-import { slicingVjps } from './slicing.ts';
-import { softmaxVjps } from './softmax.ts';
+import { attentionVjps } from './products/attention.ts';
+import { binaryVjps } from './elementwise/binary.ts';
+import { castVjps } from './elementwise/cast.ts';
+import { convolutionVjps } from './products/convolution.ts';
+import { indexingVjps } from './movement/indexing.ts';
+import { lossVjps } from './reductions/loss.ts';
+import { normVjps } from './reductions/norm.ts';
+import { poolVjps } from './reductions/pool.ts';
+import { productVjps } from './products/products.ts';
+import { randomVjps } from './movement/random.ts';
+import { reduceVjps } from './reductions/reduce.ts';
+import { slicingVjps } from './movement/slicing.ts';
+import { softmaxVjps } from './reductions/softmax.ts';
 import { spmdVjps } from './spmd.ts';
-import { unaryVjps } from './unary.ts';
-import { viewVjps } from './views.ts';
+import { unaryVjps } from './elementwise/unary.ts';
+import { viewVjps } from './movement/views.ts';
 import type { VjpEntry, Vjps } from './vjp.ts';
 
 const FAMILIES: readonly Vjps[] = [

@@ -5,10 +5,10 @@ import type { Graph, Node, TensorType, ValueRef, ValueType } from '../../graph/t
 import { eachOperand, isRef } from '../../graph/value.ts';
 import { bind } from '../../ops/record/infer.ts';
 import { sameSizes, type CallBuilder } from '../../ops/vjp/build.ts';
-import { passesComplex } from '../../ops/vjp/complex.ts';
+import { passesComplex } from '../../ops/vjp/elementwise/complex.ts';
 import { vjpOf } from '../../ops/vjp/table.ts';
 import { VjpCall, type Gradient, type VjpEntry, type Vjps } from '../../ops/vjp/vjp.ts';
-import type { ControlVjp } from './control-vjp.ts';
+import type { ControlVjp } from './bodies/control-vjp.ts';
 import type { ForwardCopy } from './forward.ts';
 
 /** The backward sweep: forward calls from the last to the first, each handing its gradient on to its operands. */

@@ -9,7 +9,7 @@ import { functionalForm } from '../../ops/record/in-place.ts';
 import type { CallBuilder } from '../../ops/vjp/build.ts';
 import { compositeOf } from '../../ops/vjp/composite/composite.ts';
 import { VjpCall } from '../../ops/vjp/vjp.ts';
-import type { ControlVjp } from './control-vjp.ts';
+import type { ControlVjp } from './bodies/control-vjp.ts';
 import { Activity } from './activity.ts';
 
 /**

@@ -5,7 +5,7 @@ import type { Graph, Node, Retention } from '../../graph/types.ts';
 import { eachOperand, isRef } from '../../graph/value.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
 import { recomputeInBackward } from '../checkpoint/recompute.ts';
-import { drawsWithoutKey } from '../control/hoist-invariants.ts';
+import { drawsWithoutKey } from '../control/loops/hoist-invariants.ts';
 import { backwardStart } from '../plannable/weight-views.ts';
 
 /**

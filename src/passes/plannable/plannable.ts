@@ -4,8 +4,8 @@ import type { Graph, Node } from '../../graph/types.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
 import { getOwn, setOwn } from '../../graph/value.ts';
 import { withoutChecks } from './checks.ts';
-import { atenCounter } from '../control/counted-aten.ts';
-import { withTripCounts } from '../control/counted-loops.ts';
+import { atenCounter } from '../control/loops/counted-aten.ts';
+import { withTripCounts } from '../control/loops/counted-loops.ts';
 import { inlineCalls } from '../control/inline-calls.ts';
 import { retakeWeightViews } from './weight-views.ts';
 

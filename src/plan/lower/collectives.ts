@@ -8,7 +8,7 @@ import type { Arg } from '../../graph/types.ts';
 import { isList } from '../../graph/value.ts';
 import type { DeviceMesh } from '../../mesh/devices/mesh.ts';
 import type { ReduceOp } from '../../mesh/placements/placement.ts';
-import { REDUCE_OPS } from '../../mesh/placements/partial.ts';
+import { REDUCE_OPS } from '../../mesh/placements/partials/partial.ts';
 
 /**
  * The collectives of a per-device program. They are PyTorch's functional collectives, with its meaning of every argument:

@@ -4,11 +4,11 @@
  */
 import { internalError } from '../../errors.ts';
 import type { RedistributionPlan, RedistributionStep } from '../../cost/redistribution/redistribute.ts';
-import { Partial } from '../../mesh/placements/partial.ts';
+import { Partial } from '../../mesh/placements/partials/partial.ts';
 import type { ReduceOp } from '../../mesh/placements/placement.ts';
 import type { Sharding } from '../../mesh/sharding/sharding.ts';
 import type { ShardingSpace } from '../../mesh/sharding/space.ts';
-import { StridedShard } from '../../mesh/placements/strided.ts';
+import { StridedShard } from '../../mesh/placements/shards/strided.ts';
 import { groupOf } from './collectives.ts';
 import { ref, type Emitter } from './emitter.ts';
 import { coordinate, type Pieces } from './pieces.ts';

@@ -2,7 +2,7 @@
  * Rules of a call. In: the placements of a call. Out: the rule that it takes on each mesh dim.
  */
 import { internalError } from '../../errors.ts';
-import { Partial } from '../../mesh/placements/partial.ts';
+import { Partial } from '../../mesh/placements/partials/partial.ts';
 import type { Placement } from '../../mesh/placements/placement.ts';
 import type { ShardingSpace } from '../../mesh/sharding/space.ts';
 import type { Rule, RuleSlot } from '../../ops/record/rule.ts';

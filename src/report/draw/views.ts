@@ -5,7 +5,7 @@ import { offsets } from '../../mesh/layout/coordinates.ts';
 import { treeModes, treeProduct, type Order } from '../../mesh/layout/int-tree.ts';
 import type { Layout } from '../../mesh/layout/layout.ts';
 import type { DeviceMesh } from '../../mesh/devices/mesh.ts';
-import { Partial } from '../../mesh/placements/partial.ts';
+import { Partial } from '../../mesh/placements/partials/partial.ts';
 import type { Placement } from '../../mesh/placements/placement.ts';
 import { heldRows, isPending, type Sharding } from '../../mesh/sharding/sharding.ts';
 import { deviceList } from './blocks.ts';

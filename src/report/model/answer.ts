@@ -1,7 +1,7 @@
 /** Takes a plan with its price and memory and gives the five lines that answer the request, for every format. */
 
 import type { Plan } from '../../plan/record/types.ts';
-import type { ComparedRecipe } from '../analysis/recipes.ts';
+import type { ComparedRecipe } from '../analysis/alternatives/recipes.ts';
 import { stageText, type Pipeline } from '../analysis/pipeline.ts';
 import type { Roofline } from '../analysis/layers.ts';
 import type { Streams } from '../analysis/streams.ts';

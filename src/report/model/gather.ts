@@ -6,17 +6,17 @@ import type { OperatorTable } from '../../ops/record/table.ts';
 import type { PlanPipeline } from '../../zoo/pipeline/plan.ts';
 import { reopen, type Reopened } from '../../plan/questions/explain.ts';
 import type { PlanFolder } from '../../plan/record/folder.ts';
-import { candidatesOf, nextBestOf, parameterNodes } from '../analysis/candidates.ts';
+import { candidatesOf, nextBestOf, parameterNodes } from '../analysis/alternatives/candidates.ts';
 import { foldedGraphOf } from '../analysis/folded-graph.ts';
-import { compareRecipes } from '../analysis/recipes.ts';
+import { compareRecipes } from '../analysis/alternatives/recipes.ts';
 import { incumbentsOf, type WrittenProgress } from '../analysis/incumbents.ts';
 import { rooflineOf } from '../analysis/layers.ts';
 import { memoryCurveOf } from '../analysis/memory.ts';
 import { pipelineAgain } from '../analysis/pipeline.ts';
-import { sensitivityOf } from '../analysis/sensitivity.ts';
+import { sensitivityOf } from '../analysis/alternatives/sensitivity.ts';
 import { solverTraceOf } from '../analysis/solver-trace.ts';
 import { streamsOf } from '../analysis/streams.ts';
-import { bestOnOtherLinks, memoryBounds, priceSteps } from '../analysis/what-if.ts';
+import { bestOnOtherLinks, memoryBounds, priceSteps } from '../analysis/alternatives/what-if.ts';
 import type { Analysis } from './data.ts';
 
 /** Which parts of a report are worked out anew. */

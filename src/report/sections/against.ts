@@ -1,8 +1,8 @@
 /** Makes the section that compares a plan with recipes and with the next best plans. */
 
 import { bytes, seconds, type Block, type Section } from '../model/blocks.ts';
-import { THIS_PLAN, stateBytesOf, type ComparedRecipe } from '../analysis/recipes.ts';
-import type { NextBest } from '../analysis/candidates.ts';
+import { THIS_PLAN, stateBytesOf, type ComparedRecipe } from '../analysis/alternatives/recipes.ts';
+import type { NextBest } from '../analysis/alternatives/candidates.ts';
 import { slowerText } from '../model/answer.ts';
 import type { Report } from '../model/data.ts';
 import { deltaBytesText, deltaSecondsText } from '../text/explain.ts';

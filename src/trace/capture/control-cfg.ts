@@ -1,7 +1,7 @@
 /** Records programs of blocks and jumps as one control-flow operator. */
 
 import { ShardwrightError } from '../../errors.ts';
-import { blockOf, checkCfg, type Block, type BlockEnd, type Cfg, type Edge } from '../../passes/control/cfg.ts';
+import { blockOf, checkCfg, type Block, type BlockEnd, type Cfg, type Edge } from '../../passes/control/cfg/cfg.ts';
 import { predicate } from '../control/cond.ts';
 import { needRecorder } from '../record/recorder.ts';
 import type { TensorSpec } from '../record/spec.ts';

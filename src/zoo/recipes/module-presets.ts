@@ -7,11 +7,11 @@
 import { ShardwrightError, suggestion } from '../../errors.ts';
 import type { Arg, Graph, Node } from '../../graph/types.ts';
 import type { DeviceMesh } from '../../mesh/devices/mesh.ts';
-import { Partial } from '../../mesh/placements/partial.ts';
-import { MaskPartial } from '../../mesh/placements/mask-partial.ts';
+import { Partial } from '../../mesh/placements/partials/partial.ts';
+import { MaskPartial } from '../../mesh/placements/partials/mask-partial.ts';
 import type { Placement } from '../../mesh/placements/placement.ts';
 import { REPLICATE } from '../../mesh/placements/replicate.ts';
-import { Shard } from '../../mesh/placements/shard.ts';
+import { Shard } from '../../mesh/placements/shards/shard.ts';
 import { cutFurther, type Sharding } from '../../mesh/sharding/sharding.ts';
 import type { Pin } from '../../plan/request/request.ts';
 

@@ -10,7 +10,7 @@ import { parseModule } from '../../../src/import/mlir/module.ts';
 import { readStablehlo } from '../../../src/import/mlir/import.ts';
 import { flopsEachOnce, programFlops } from '../../../src/ops/program-flops.ts';
 import { inlineCalls } from '../../../src/passes/control/inline-calls.ts';
-import { raiseLoops } from '../../../src/passes/control/raise-loops.ts';
+import { raiseLoops } from '../../../src/passes/control/loops/raise-loops.ts';
 import { withoutLines } from '../fixtures.ts';
 import { infer, jaxText, mlirAnswers, packedJax, placementsOf, table } from '../support-jax.ts';
 import { genericText } from '../support-generic.ts';

@@ -4,20 +4,20 @@ import { fileURLToPath } from 'node:url';
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { builtinKinds } from '../../../src/mesh/placements/builtin-syntax.ts';
-import { Cut } from '../../../src/mesh/placements/cut.ts';
-import { Interleaved } from '../../../src/mesh/placements/interleaved.ts';
+import { Cut } from '../../../src/mesh/placements/shards/cut.ts';
+import { Interleaved } from '../../../src/mesh/placements/shards/interleaved.ts';
 import type { PlacementKinds } from '../../../src/mesh/placements/kinds.ts';
 import { parseMesh } from '../../../src/mesh/devices/mesh.ts';
-import { MaskPartial } from '../../../src/mesh/placements/mask-partial.ts';
+import { MaskPartial } from '../../../src/mesh/placements/partials/mask-partial.ts';
 import { fromMeshView } from '../../../src/mesh/sharding/mesh-view.ts';
-import { NormPartial } from '../../../src/mesh/placements/norm-partial.ts';
-import { Partial, REDUCE_OPS } from '../../../src/mesh/placements/partial.ts';
+import { NormPartial } from '../../../src/mesh/placements/partials/norm-partial.ts';
+import { Partial, REDUCE_OPS } from '../../../src/mesh/placements/partials/partial.ts';
 import { REPLICATE } from '../../../src/mesh/placements/replicate.ts';
 import { parsePlacement, parseSharding } from '../../../src/mesh/sharding/parse.ts';
 import { placementFaults } from '../../../src/mesh/sharding/placement-faults.ts';
 import type { Placement } from '../../../src/mesh/placements/placement.ts';
-import { Ragged } from '../../../src/mesh/placements/ragged.ts';
-import { Shard } from '../../../src/mesh/placements/shard.ts';
+import { Ragged } from '../../../src/mesh/placements/shards/ragged.ts';
+import { Shard } from '../../../src/mesh/placements/shards/shard.ts';
 import {
   cutFurther,
   evenlyShardable,
@@ -30,7 +30,7 @@ import {
 } from '../../../src/mesh/sharding/sharding.ts';
 import { sliceKind } from '../../../src/mesh/placements/slice-kind.ts';
 import { ShardingSpace } from '../../../src/mesh/sharding/space.ts';
-import { StridedShard } from '../../../src/mesh/placements/strided.ts';
+import { StridedShard } from '../../../src/mesh/placements/shards/strided.ts';
 
 const sizes = (p: Placement, size: number, n: number): number[] =>
   Array.from({ length: n }, (_, r) => p.localSize(size, n, r));

@@ -1,14 +1,14 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { lookupMask, maskedRows, MaskPartial } from '../../../src/mesh/placements/mask-partial.ts';
+import { lookupMask, maskedRows, MaskPartial } from '../../../src/mesh/placements/partials/mask-partial.ts';
 import { parseMesh } from '../../../src/mesh/devices/mesh.ts';
-import { NormPartial } from '../../../src/mesh/placements/norm-partial.ts';
+import { NormPartial } from '../../../src/mesh/placements/partials/norm-partial.ts';
 import { parsePlacement } from '../../../src/mesh/sharding/parse.ts';
-import { Partial, REDUCE_OPS } from '../../../src/mesh/placements/partial.ts';
-import { Pending } from '../../../src/mesh/placements/pending.ts';
+import { Partial, REDUCE_OPS } from '../../../src/mesh/placements/partials/partial.ts';
+import { Pending } from '../../../src/mesh/placements/partials/pending.ts';
 import type { ReduceOp } from '../../../src/mesh/placements/placement.ts';
 import { REPLICATE } from '../../../src/mesh/placements/replicate.ts';
-import { Shard } from '../../../src/mesh/placements/shard.ts';
+import { Shard } from '../../../src/mesh/placements/shards/shard.ts';
 import { isPending, pendingTogether, Sharding } from '../../../src/mesh/sharding/sharding.ts';
 import { ShardingSpace } from '../../../src/mesh/sharding/space.ts';
 

@@ -4,7 +4,7 @@ import { loadCluster } from '../../../src/cost/hardware/cluster.ts';
 import { Redistributor } from '../../../src/cost/redistribution/redistribute.ts';
 import { parseMesh } from '../../../src/mesh/devices/mesh.ts';
 import { parseSharding } from '../../../src/mesh/sharding/parse.ts';
-import { Shard } from '../../../src/mesh/placements/shard.ts';
+import { Shard } from '../../../src/mesh/placements/shards/shard.ts';
 import { cutFurther } from '../../../src/mesh/sharding/sharding.ts';
 import { ShardingSpace } from '../../../src/mesh/sharding/space.ts';
 

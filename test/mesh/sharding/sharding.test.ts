@@ -1,15 +1,15 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { MaskPartial } from '../../../src/mesh/placements/mask-partial.ts';
+import { MaskPartial } from '../../../src/mesh/placements/partials/mask-partial.ts';
 import { decodeOrder, fromMeshView, toMeshView } from '../../../src/mesh/sharding/mesh-view.ts';
 import { parseMesh } from '../../../src/mesh/devices/mesh.ts';
 import { parsePlacement, parseSharding } from '../../../src/mesh/sharding/parse.ts';
-import { Partial, REDUCE_OPS } from '../../../src/mesh/placements/partial.ts';
+import { Partial, REDUCE_OPS } from '../../../src/mesh/placements/partials/partial.ts';
 import { REPLICATE } from '../../../src/mesh/placements/replicate.ts';
-import { ceilChunks, Shard } from '../../../src/mesh/placements/shard.ts';
+import { ceilChunks, Shard } from '../../../src/mesh/placements/shards/shard.ts';
 import { evenlyShardable, heldRows, localShape, shardable, Sharding } from '../../../src/mesh/sharding/sharding.ts';
 import { permutations } from '../../../src/mesh/sharding/space.ts';
-import { StridedShard } from '../../../src/mesh/placements/strided.ts';
+import { StridedShard } from '../../../src/mesh/placements/shards/strided.ts';
 
 describe('cuts', () => {
   test.each([

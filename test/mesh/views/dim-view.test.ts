@@ -13,12 +13,12 @@ import { DeviceMesh, parseMesh } from '../../../src/mesh/devices/mesh.ts';
 import { parsePlacement, parseSharding } from '../../../src/mesh/sharding/parse.ts';
 import { parsePartitionSpec, PartitionSpec } from '../../../src/mesh/views/partition-spec.ts';
 import type { Placement } from '../../../src/mesh/placements/placement.ts';
-import { Shard } from '../../../src/mesh/placements/shard.ts';
+import { Shard } from '../../../src/mesh/placements/shards/shard.ts';
 import { parseShardedType } from '../../../src/mesh/views/sharded-type.ts';
 import { heldRows, Sharding } from '../../../src/mesh/sharding/sharding.ts';
 import { permutations } from '../../../src/mesh/sharding/space.ts';
 import { parseSpec, printSpec } from '../../../src/mesh/sharding/spec-text.ts';
-import { StridedShard } from '../../../src/mesh/placements/strided.ts';
+import { StridedShard } from '../../../src/mesh/placements/shards/strided.ts';
 
 const two = parseMesh('dp=2,tp=2');
 

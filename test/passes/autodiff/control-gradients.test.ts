@@ -4,7 +4,7 @@ import { printGraph } from '../../../src/graph/text/write.ts';
 import { tensorBytes } from '../../../src/graph/value.ts';
 import { programFlops } from '../../../src/ops/program-flops.ts';
 import { jointGraph } from '../../../src/passes/autodiff/joint.ts';
-import { unrollScan } from '../../../src/passes/control/unroll-scan.ts';
+import { unrollScan } from '../../../src/passes/control/loops/unroll-scan.ts';
 import { cond } from '../../../src/trace/control/cond.ts';
 import { foriLoop, map, scan, whileLoop } from '../../../src/trace/control/loops.ts';
 import { onesLike } from '../../../src/trace/tensor/functional.ts';

@@ -4,7 +4,7 @@ import { getOwn, isList, isRef } from '../../../src/graph/value.ts';
 import { fromList, NDArray } from '../../../src/ndarray/array.ts';
 import { jointGraph } from '../../../src/passes/autodiff/joint.ts';
 import { predicate } from '../../../src/passes/control/predicate.ts';
-import { unrollScan } from '../../../src/passes/control/unroll-scan.ts';
+import { unrollScan } from '../../../src/passes/control/loops/unroll-scan.ts';
 import { evaluateGraph } from '../../../src/simulate/evaluate.ts';
 import { graphOf } from '../../simulate/graph-inputs.ts';
 import { controlCalls, expectClose, numbers, placeholders, table } from '../control-support.ts';

@@ -1,9 +1,9 @@
 import { describe, expect, it } from 'vitest';
 import type { Graph } from '../../../src/graph/types.ts';
-import { boundedLoopsToScans } from '../../../src/passes/control/bounded-loops.ts';
-import { hoistInvariants } from '../../../src/passes/control/hoist-invariants.ts';
+import { boundedLoopsToScans } from '../../../src/passes/control/loops/bounded-loops.ts';
+import { hoistInvariants } from '../../../src/passes/control/loops/hoist-invariants.ts';
 import { predicate } from '../../../src/passes/control/predicate.ts';
-import { unrollScan } from '../../../src/passes/control/unroll-scan.ts';
+import { unrollScan } from '../../../src/passes/control/loops/unroll-scan.ts';
 import { cond } from '../../../src/trace/control/cond.ts';
 import { map, scan, whileLoop } from '../../../src/trace/control/loops.ts';
 import { spec } from '../../../src/trace/record/spec.ts';

@@ -4,7 +4,7 @@ import { parseGraph } from '../../../src/graph/text/parse.ts';
 import { importGraph } from '../../../src/import/import.ts';
 import { isCheck, withoutChecks } from '../../../src/passes/plannable/checks.ts';
 import { plannable, regionsAsCalls } from '../../../src/passes/plannable/plannable.ts';
-import { withScalarTrips } from '../../../src/passes/control/scalar-loops.ts';
+import { withScalarTrips } from '../../../src/passes/control/loops/scalar-loops.ts';
 import { programFlops } from '../../../src/ops/program-flops.ts';
 import { packed } from '../../import/fixtures.ts';
 import { infer, table } from '../../import/twins.ts';

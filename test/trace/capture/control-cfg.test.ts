@@ -1,9 +1,9 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { fromFlat, fromList, NDArray } from '../../../src/ndarray/array.ts';
-import { runCfg, type BlockEnd, type Cfg } from '../../../src/passes/control/cfg.ts';
-import { flowGraph, loopsOf, reachable, waysInto } from '../../../src/passes/control/cfg-flow.ts';
-import { structure } from '../../../src/passes/control/structure.ts';
+import { runCfg, type BlockEnd, type Cfg } from '../../../src/passes/control/cfg/cfg.ts';
+import { flowGraph, loopsOf, reachable, waysInto } from '../../../src/passes/control/cfg/cfg-flow.ts';
+import { structure } from '../../../src/passes/control/cfg/structure.ts';
 import { evaluateGraph, type Value } from '../../../src/simulate/evaluate.ts';
 import { branch, captureCfg, jump, leave } from '../../../src/trace/capture/control-cfg.ts';
 import { spec } from '../../../src/trace/record/spec.ts';

@@ -4,10 +4,10 @@
  */
 
 import { ShardwrightError } from '../../../errors.ts';
-import { Partial } from '../../../mesh/placements/partial.ts';
+import { Partial } from '../../../mesh/placements/partials/partial.ts';
 import type { Placement } from '../../../mesh/placements/placement.ts';
 import { REPLICATE } from '../../../mesh/placements/replicate.ts';
-import { Shard } from '../../../mesh/placements/shard.ts';
+import { Shard } from '../../../mesh/placements/shards/shard.ts';
 import { Sharding } from '../../../mesh/sharding/sharding.ts';
 import { axesOf, commonAxes, tilingOf as newTiling, type Factor, type Tiling } from './axes.ts';
 import { parseGspmd, type GspmdSharding } from './gspmd.ts';

@@ -3,7 +3,7 @@
 import type { NDArray } from '../../../ndarray/array.ts';
 import { bitsOf, cast, map, map2, map3 } from '../../../ndarray/elementwise.ts';
 import { digamma, erf, erfc, erfinv, lgamma, nextAfter, roundHalfEven } from '../../../ndarray/special.ts';
-import { bitwise } from '../binary.ts';
+import { bitwise } from '../elementwise/binary.ts';
 import {
   one,
   resultType,
@@ -13,7 +13,7 @@ import {
   type KernelCall,
   type Kernels,
 } from '../../record/kernel.ts';
-import { integerPow, pow, sigmoid } from '../unary.ts';
+import { integerPow, pow, sigmoid } from '../elementwise/unary.ts';
 
 type Real = (x: number) => number;
 type Pair = (a: number, b: number) => number;

@@ -7,7 +7,7 @@ import { einsum, matmul } from '../../../ndarray/matmul.ts';
 import { flat } from '../../../ndarray/array.ts';
 import { meanOf, reduce, sum, varianceOf } from '../../../ndarray/reduce.ts';
 import { concat, flip, overwrite, permute, reshape, rows } from '../../../ndarray/views.ts';
-import { bitwise } from '../binary.ts';
+import { bitwise } from '../elementwise/binary.ts';
 import { joinOf, reduceJoined } from './bodies.ts';
 import {
   advance,

@@ -6,13 +6,13 @@
 import type { RedistributionStep } from '../../../cost/redistribution/redistribute.ts';
 import { internalError } from '../../../errors.ts';
 import { chunksOf, cutOf, type AxisType } from '../../../mesh/local-types/types.ts';
-import { Partial } from '../../../mesh/placements/partial.ts';
+import { Partial } from '../../../mesh/placements/partials/partial.ts';
 import type { Placement } from '../../../mesh/placements/placement.ts';
 import { REPLICATE } from '../../../mesh/placements/replicate.ts';
-import { Shard } from '../../../mesh/placements/shard.ts';
+import { Shard } from '../../../mesh/placements/shards/shard.ts';
 import { Sharding } from '../../../mesh/sharding/sharding.ts';
 import type { ShardingSpace } from '../../../mesh/sharding/space.ts';
-import { StridedShard } from '../../../mesh/placements/strided.ts';
+import { StridedShard } from '../../../mesh/placements/shards/strided.ts';
 import { ref, type Emitter } from '../emitter.ts';
 import { coordinate, type Pieces } from '../pieces.ts';
 import type { RedistributionWriter } from '../redistribution.ts';

@@ -1,0 +1,80 @@
+/** Collectives inside `shard_map`: JAX names mesh axes, StableHLO lists the groups of devices that communicate. */
+
+import type { Arg } from '../../../graph/types.ts';
+import { numbers, type GraphOfJaxpr } from '../builder.ts';
+import { opaque, operand, shapeOf, type Lower } from '../equation.ts';
+import type { Literal } from '../text/literal.ts';
+import type { Equation } from '../text/syntax.ts';
+
+/** Names of mesh axes in a parameter: `('model',)`, `'model'` or `model`. */
+function axisNames(value: Literal | undefined): string[] {
+  if (value === undefined || value === null || typeof value !== 'object') return [];
+  if (value.kind === 'string') return [value.value];
+  if (value.kind === 'name') return [value.name];
+  return value.kind === 'list' ? value.items.flatMap(axisNames) : [];
+}
+
+/** Devices that communicate: those that differ only along the axes. Undefined without a mesh. */
+function groupsOf(b: GraphOfJaxpr, names: readonly string[]): number[][] | undefined {
+  const axes = b.context.mesh?.axes;
+  if (axes === undefined || names.some((name) => !axes.some((axis) => axis.name === name))) return undefined;
+  const total = axes.reduce((n, axis) => n * axis.size, 1);
+  if (total > 1 << 16) return undefined;
+  const groups = new Map<string, number[]>();
+  for (let device = 0; device < total; device++) {
+    let rest = device;
+    const fixed: number[] = [];
+    for (let i = axes.length - 1; i >= 0; i--) {
+      if (!names.includes(axes[i].name)) fixed.push(rest % axes[i].size);
+      rest = Math.floor(rest / axes[i].size);
+    }
+    const key = fixed.join();
+    const group = groups.get(key);
+    if (group === undefined) groups.set(key, [device]);
+    else group.push(device);
+  }
+  return [...groups.values()];
+}
+
+function grouped(b: GraphOfJaxpr, e: Equation, keys: readonly string[]): Record<string, Arg> {
+  const names = keys.flatMap((key) => axisNames(b.literal(e, key)));
+  const groups = groupsOf(b, names);
+  return { axes: names, ...(groups === undefined ? {} : { replica_groups: groups }) };
+}
+
+const allReduce =
+  (reducer: string): Lower =>
+  (b, e) => {
+    const kwargs = { reducer, ...grouped(b, e, ['axes']) };
+    b.emit(e, 'stablehlo.all_reduce', [e.operands.map((atom) => b.value(atom))], kwargs);
+  };
+
+/** A collective that changes one dim, tiled (the dim grows or shrinks in place). */
+const resizing =
+  (target: string, dimKey: string, keyword: string): Lower =>
+  (b, e) => {
+    const groups = grouped(b, e, ['axis_name']);
+    const dim = b.int(e, dimKey, 0);
+    const [before, after] = [numbers(b.tensor(operand(b, e))), shapeOf(e)];
+    const ratio = after[dim] > before[dim] ? after[dim] / before[dim] : before[dim] / after[dim];
+    if (!b.bool(e, 'tiled') || before.length !== after.length || !Number.isInteger(ratio)) return opaque(b, e);
+    const kwargs = {
+      [keyword]: dim,
+      group_size: b.int(e, 'axis_size', ratio),
+      ...(target.endsWith('reduce_scatter') ? { reducer: 'add' } : {}),
+      ...groups,
+    };
+    b.emit(e, target, [b.value(operand(b, e))], kwargs);
+  };
+
+/** The collectives by primitive. */
+export const COLLECTIVES: readonly (readonly [string, Lower])[] = [
+  ...['psum', 'psum2', 'psum_invariant'].map((name): [string, Lower] => [name, allReduce('add')]),
+  ['pmax', allReduce('maximum')],
+  ['pmin', allReduce('minimum')],
+  ['all_gather', resizing('stablehlo.all_gather', 'all_gather_dimension', 'all_gather_dim')],
+  ['all_gather_invariant', resizing('stablehlo.all_gather', 'all_gather_dimension', 'all_gather_dim')],
+  ['reduce_scatter', resizing('stablehlo.reduce_scatter', 'scatter_dimension', 'scatter_dimension')],
+  ['psum_scatter', resizing('stablehlo.reduce_scatter', 'scatter_dimension', 'scatter_dimension')],
+  ['ppermute', (b, e) => void b.emit(e, 'stablehlo.collective_permute', [b.value(operand(b, e))], { axes: axisNames(b.literal(e, 'axis_name')) })],
+]; // prettier-ignore

@@ -1,0 +1,326 @@
+/** How first-order primitives of JAX read in StableHLO. One entry a primitive; absent ones import as opaque calls. */
+
+import type { Arg } from '../../../graph/types.ts';
+import { tensorType } from '../../../graph/value.ts';
+import { dtypeArg, literalArg, numbers, type GraphOfJaxpr } from '../builder.ts';
+import { COLLECTIVES } from './collectives.ts';
+import { dtypeOf, operand, shapeOf, wordsBehind, type Lower } from '../equation.ts';
+import { MATRICES } from './linalg.ts';
+import { intsOf, type Literal } from '../text/literal.ts';
+import { RANDOM } from './random.ts';
+import { REDUCTIONS } from './reductions.ts';
+import type { Equation } from '../text/syntax.ts';
+import { WINDOWS } from './windows.ts';
+
+// ---- element-wise ---------------------------------------------------------------------------------------------------------
+
+/** Operands in the shape of the result. */
+const elementwise =
+  (target: string, kwargs: Readonly<Record<string, Arg>> = {}): Lower =>
+  (b, e) => {
+    b.emit(e, target, e.operands.map((atom) => b.stretched(atom, shapeOf(e))), kwargs); // prettier-ignore
+  };
+
+const UNARY: Readonly<Record<string, string>> = {
+  neg: 'negate', sin: 'sine', cos: 'cosine', tan: 'tan', tanh: 'tanh', logistic: 'logistic', exp: 'exponential',
+  expm1: 'exponential_minus_one', log: 'log', log1p: 'log_plus_one', sqrt: 'sqrt', rsqrt: 'rsqrt', cbrt: 'cbrt', abs: 'abs',
+  sign: 'sign', floor: 'floor', ceil: 'ceil', is_finite: 'is_finite', not: 'not', real: 'real', imag: 'imag',
+  population_count: 'popcnt', clz: 'count_leading_zeros',
+}; // prettier-ignore
+const CHLO = 'erf erfc erf_inv lgamma digamma asin acos sinh cosh asinh acosh atanh square conj bessel_i1e'.split(' ');
+const BINARY: Readonly<Record<string, string>> = {
+  add: 'add', add_any: 'add', sub: 'subtract', mul: 'multiply', div: 'divide', rem: 'remainder', max: 'maximum', min: 'minimum',
+  and: 'and', or: 'or', xor: 'xor', shift_left: 'shift_left', shift_right_arithmetic: 'shift_right_arithmetic',
+  shift_right_logical: 'shift_right_logical', atan2: 'atan2', complex: 'complex',
+}; // prettier-ignore
+const COMPARISONS = 'eq ne lt le gt ge'.split(' ');
+
+/** Another name of the value: a marker for differentiation, layout or memory. */
+const identity: Lower = (b, e) => {
+  b.emit(e, 'stablehlo.convert', [b.value(operand(b, e)), dtypeArg(dtypeOf(e))]);
+};
+
+/** The base's powers; an exponent of another type is converted, as the lowering of JAX does. */
+const power: Lower = (b, e) => {
+  const [x, y] = [operand(b, e, 0), operand(b, e, 1)];
+  const exponent = b.stretched(y, shapeOf(e));
+  const { dtype } = b.tensor(y);
+  const same = dtype === dtypeOf(e);
+  const converted = same
+    ? exponent
+    : b.helper('stablehlo.convert', [exponent, dtypeArg(dtypeOf(e))], {}, tensorType(dtypeOf(e), shapeOf(e)));
+  b.emit(e, 'stablehlo.power', [b.stretched(x, shapeOf(e)), converted]);
+};
+
+const integerPower: Lower = (b, e) => {
+  const y = b.int(e, 'y');
+  const x = b.stretched(operand(b, e), shapeOf(e));
+  if (y === 2) b.emit(e, 'stablehlo.multiply', [x, x]);
+  else b.emit(e, 'stablehlo.power', [x, b.constant(y, dtypeOf(e), shapeOf(e))]);
+};
+
+/** `select_n which a b`: the first case stands for false. */
+const selectN: Lower = (b, e) => {
+  const which = operand(b, e);
+  const cases = e.operands.slice(1).map((atom) => b.stretched(atom, shapeOf(e)));
+  if (cases.length === 2 && b.tensor(which).dtype === 'b8')
+    b.emit(e, 'stablehlo.select', [b.value(which), cases[1], cases[0]]);
+  else b.emit(e, 'jax.select_n', [b.value(which), ...cases]);
+};
+
+const exp2: Lower = (b, e) => {
+  const x = b.stretched(operand(b, e), shapeOf(e));
+  const scaled = b.helper(
+    'stablehlo.multiply',
+    [x, b.constant(Math.LN2, dtypeOf(e), shapeOf(e))],
+    {},
+    e.results[0].type,
+  );
+  b.emit(e, 'stablehlo.exponential', [scaled]);
+};
+
+const round: Lower = (b, e) => {
+  const even = b.literal(e, 'rounding_method') === 1 || /EVEN/.test(e.parameters.get('rounding_method')?.text ?? '');
+  b.emit(e, even ? 'stablehlo.round_nearest_even' : 'stablehlo.round_nearest_afz', [b.value(operand(b, e))]);
+};
+
+// ---- shapes ---------------------------------------------------------------------------------------------------------------
+
+const broadcast: Lower = (b, e) => {
+  const shape = shapeOf(e);
+  const dims = b.ints(e, 'broadcast_dimensions', []);
+  const words = wordsBehind(b, operand(b, e), dims.length);
+  const kwargs = { broadcast_dimensions: [...dims, ...words.map(() => shape.length - 1)], shape };
+  b.emit(e, 'stablehlo.broadcast_in_dim', [b.value(operand(b, e))], kwargs);
+};
+
+const reshape: Lower = (b, e) => {
+  b.emit(e, 'stablehlo.reshape', [b.value(operand(b, e))], { shape: shapeOf(e) });
+};
+
+const slice: Lower = (b, e) => {
+  const start = b.ints(e, 'start_indices');
+  const words = wordsBehind(b, operand(b, e), start.length);
+  b.emit(e, 'stablehlo.slice', [b.value(operand(b, e))], {
+    start_indices: [...start, ...words.map(() => 0)],
+    limit_indices: [...b.ints(e, 'limit_indices'), ...words],
+    strides: [...b.ints(e, 'strides', start.map(() => 1)), ...words.map(() => 1)], // prettier-ignore
+  });
+};
+
+const pad: Lower = (b, e) => {
+  const config = b.ints(e, 'padding_config', []);
+  const column = (k: number): number[] => config.filter((_, i) => i % 3 === k);
+  b.emit(e, 'stablehlo.pad', [b.value(operand(b, e)), b.value(operand(b, e, 1))], {
+    edge_padding_low: column(0),
+    edge_padding_high: column(1),
+    interior_padding: column(2),
+  });
+};
+
+const transpose: Lower = (b, e) => {
+  const dims = b.ints(e, 'permutation');
+  const words = wordsBehind(b, operand(b, e), dims.length);
+  b.emit(e, 'stablehlo.transpose', [b.value(operand(b, e))], {
+    permutation: [...dims, ...words.map(() => dims.length)],
+  });
+};
+
+/** New memory, whose content nothing may depend on. JAX lowers it to zeros. */
+const zeros: Lower = (b, e) => {
+  b.emit(e, 'stablehlo.constant', [literalArg(0, dtypeOf(e))], { dtype: dtypeArg(dtypeOf(e)), shape: shapeOf(e) });
+};
+
+/** One slice a result; the last carries the equation. */
+const split: Lower = (b, e) => {
+  const sizes = b.ints(e, 'sizes');
+  const axis = b.int(e, 'axis');
+  const from = numbers(b.tensor(operand(b, e)));
+  if (sizes.length !== e.results.length || sizes.length === 0)
+    throw b.error('E_TYPE', `split has ${sizes.length} sizes and ${e.results.length} results`, e.at);
+  let start = 0;
+  sizes.forEach((rows, i) => {
+    const kwargs = {
+      start_indices: from.map((_, d) => (d === axis ? start : 0)),
+      limit_indices: from.map((n, d) => (d === axis ? start + rows : n)),
+      strides: from.map(() => 1),
+    };
+    start += rows;
+    const args = [b.value(operand(b, e))];
+    if (i === sizes.length - 1) b.emit({ ...e, results: [e.results[i]] }, 'stablehlo.slice', args, kwargs);
+    else b.define(e.results[i], b.helper('stablehlo.slice', args, kwargs, e.results[i].type, e.results[i].name).name);
+  });
+};
+
+// ---- products ---------------------------------------------------------------------------------------------------------------
+
+const dotGeneral: Lower = (b, e) => {
+  const lists = pairsOf(b.literal(e, 'dimension_numbers'));
+  if (lists === undefined)
+    throw b.error('E_TYPE', 'dimension_numbers of dot_general are not understood', b.at(e, 'dimension_numbers'));
+  const [[lhsContract, rhsContract], [lhsBatch, rhsBatch]] = lists;
+  const { dtype } = b.tensor(operand(b, e));
+  b.emit(e, 'stablehlo.dot_general', [b.value(operand(b, e)), b.value(operand(b, e, 1))], {
+    lhs_batching_dimensions: lhsBatch,
+    rhs_batching_dimensions: rhsBatch,
+    lhs_contracting_dimensions: lhsContract,
+    rhs_contracting_dimensions: rhsContract,
+    ...(dtype === dtypeOf(e) ? {} : { dtype: dtypeArg(dtypeOf(e)) }),
+  });
+};
+
+type Pair = readonly [number[], number[]];
+
+/** `((lhs_contract, rhs_contract), (lhs_batch, rhs_batch))`. */
+function pairsOf(value: Literal | undefined): readonly [Pair, Pair] | undefined {
+  const members = (item: Literal | undefined): readonly Literal[] =>
+    item !== undefined && item !== null && typeof item === 'object' && item.kind === 'list' ? item.items : [];
+  const pair = (item: Literal | undefined): Pair | undefined => {
+    const [a, b] = members(item).map(intsOf);
+    return a === undefined || b === undefined ? undefined : [a, b];
+  };
+  const [first, second] = members(value).map(pair);
+  return first === undefined || second === undefined ? undefined : [first, second];
+}
+
+const convolution: Lower = (b, e) => {
+  const dims = b.literal(e, 'dimension_numbers');
+  const spec = (key: string): number[] => {
+    const list = dims !== undefined && dims !== null && typeof dims === 'object' && dims.kind === 'call' ? intsOf(dims.named.get(key)) : undefined;
+    return list ?? b.ints({ ...e, parameters: new Map() }, key).slice();
+  };
+  const [out, into, ...spatial] = spec('rhs_spec');
+  const { dtype } = b.tensor(operand(b, e));
+  b.emit(e, 'stablehlo.convolution', [b.value(operand(b, e)), b.value(operand(b, e, 1))], {
+    input_dimensions: spec('lhs_spec'),
+    kernel_dimensions: [into, out, ...spatial],
+    output_dimensions: spec('out_spec'),
+    window_strides: [...b.ints(e, 'window_strides')],
+    padding: [...b.ints(e, 'padding')],
+    lhs_dilation: [...b.ints(e, 'lhs_dilation', [])],
+    rhs_dilation: [...b.ints(e, 'rhs_dilation', [])],
+    feature_group_count: b.int(e, 'feature_group_count', 1),
+    batch_group_count: b.int(e, 'batch_group_count', 1),
+    ...(dtype === dtypeOf(e) ? {} : { dtype: dtypeArg(dtypeOf(e)) }),
+  });
+}; // prettier-ignore
+
+// ---- indexing ---------------------------------------------------------------------------------------------------------------
+
+function dimensionNumbers(b: GraphOfJaxpr, e: Equation): (key: string) => number[] {
+  const dims = b.literal(e, 'dimension_numbers');
+  return (key) => {
+    const named =
+      dims !== undefined && dims !== null && typeof dims === 'object' && dims.kind === 'call' ? dims.named : undefined;
+    const list = intsOf(named?.get(key));
+    // Batching dims came later than the others.
+    if (list === undefined && named !== undefined && /batching/.test(key)) return [];
+    if (list === undefined)
+      throw b.error('E_TYPE', `dimension_numbers of ${e.primitive} lack ${key}`, b.at(e, 'dimension_numbers'));
+    return list;
+  };
+}
+
+const gather: Lower = (b, e) => {
+  const of = dimensionNumbers(b, e);
+  b.emit(e, 'stablehlo.gather', [b.value(operand(b, e)), b.value(operand(b, e, 1))], {
+    offset_dims: of('offset_dims'),
+    collapsed_slice_dims: of('collapsed_slice_dims'),
+    operand_batching_dims: of('operand_batching_dims'),
+    start_indices_batching_dims: of('start_indices_batching_dims'),
+    start_index_map: of('start_index_map'),
+    index_vector_dim: b.tensor(operand(b, e, 1)).shape.length - 1,
+    slice_sizes: [...b.ints(e, 'slice_sizes')],
+  });
+};
+
+const scatter =
+  (reducer: string): Lower =>
+  (b, e) => {
+    const of = dimensionNumbers(b, e);
+    const [x, indices, updates] = [0, 1, 2].map((i) => b.value(operand(b, e, i)));
+    b.emit(e, 'stablehlo.scatter', [[x], indices, [updates]], {
+      update_window_dims: of('update_window_dims'),
+      inserted_window_dims: of('inserted_window_dims'),
+      input_batching_dims: of('operand_batching_dims'),
+      scatter_indices_batching_dims: of('scatter_indices_batching_dims'),
+      scatter_dims_to_operand_dims: of('scatter_dims_to_operand_dims'),
+      index_vector_dim: b.tensor(operand(b, e, 1)).shape.length - 1,
+      reducer,
+    });
+  };
+
+/** Start indices of one dtype, all scalars. */
+const starts = (b: GraphOfJaxpr, e: Equation, from: number): Arg[] =>
+  e.operands.slice(from).map((atom) => b.value(atom));
+
+const dynamicSlice: Lower = (b, e) => {
+  const sizes = b.ints(e, 'slice_sizes');
+  const words = wordsBehind(b, operand(b, e), sizes.length);
+  const first = words.map(() => b.constant(0, b.tensor(operand(b, e, 1)).dtype, []));
+  b.emit(e, 'stablehlo.dynamic_slice', [b.value(operand(b, e)), [...starts(b, e, 1), ...first]], {
+    slice_sizes: [...sizes, ...words],
+  });
+};
+
+const table = new Map<string, Lower>([
+  ...Object.entries(UNARY).map(([jax, hlo]): [string, Lower] => [jax, elementwise(`stablehlo.${hlo}`)]),
+  ...CHLO.map((name): [string, Lower] => [name, elementwise(`chlo.${name}`)]),
+  ...Object.entries(BINARY).map(([jax, hlo]): [string, Lower] => [jax, elementwise(`stablehlo.${hlo}`)]),
+  ...COMPARISONS.map((name): [string, Lower] => [
+    name,
+    (b, e) => {
+      const args = e.operands.map((atom) => b.stretched(atom, shapeOf(e)));
+      b.emit(e, 'stablehlo.compare', args, { comparison_direction: name.toUpperCase() });
+    },
+  ]),
+  ...'stop_gradient copy copy_p pvary pbroadcast name device_put layout_constraint'
+    .split(' ')
+    .map((name): [string, Lower] => [name, identity]),
+  ['nextafter', elementwise('chlo.next_after')],
+  ['clamp', (b, e) => void b.emit(e, 'stablehlo.clamp', e.operands.map((atom) => b.value(atom)))],
+  ['convert_element_type', identity],
+  ['pow', power],
+  ['integer_pow', integerPower],
+  ['select_n', selectN],
+  ['exp2', exp2],
+  ['round', round],
+  ['broadcast_in_dim', broadcast],
+  ['reshape', reshape],
+  ['squeeze', reshape],
+  ['expand_dims', reshape],
+  ['transpose', transpose],
+  ['rev', (b, e) => void b.emit(e, 'stablehlo.reverse', [b.value(operand(b, e))], { dimensions: [...b.ints(e, 'dimensions')] })],
+  ['concatenate', (b, e) => void b.emit(e, 'stablehlo.concatenate', [e.operands.map((atom) => b.value(atom))], { dimension: b.int(e, 'dimension') })],
+  ['pad', pad],
+  ['slice', slice],
+  ['split', split],
+  ['dynamic_slice', dynamicSlice],
+  ['dynamic_update_slice', (b, e) => void b.emit(e, 'stablehlo.dynamic_update_slice', [b.value(operand(b, e)), b.value(operand(b, e, 1)), starts(b, e, 2)])],
+  ['iota', (b, e) => void b.emit(e, 'stablehlo.iota', [b.int(e, 'dimension')], { dtype: dtypeArg(dtypeOf(e)), shape: shapeOf(e) })],
+  ['bitcast_convert_type', (b, e) => void b.emit(e, 'stablehlo.bitcast_convert', [b.value(operand(b, e))], { dtype: dtypeArg(dtypeOf(e)), shape: shapeOf(e) })],
+  ['reduce_precision', (b, e) => void b.emit(e, 'stablehlo.reduce_precision', [b.value(operand(b, e))], { exponent_bits: b.int(e, 'exponent_bits'), mantissa_bits: b.int(e, 'mantissa_bits') })],
+  ['optimization_barrier', (b, e) => void b.emit(e, 'stablehlo.optimization_barrier', [e.operands.map((atom) => b.value(atom))])],
+  ...REDUCTIONS,
+  ...WINDOWS,
+  ...MATRICES,
+  ...RANDOM,
+  ['empty', zeros],
+  ['empty2', zeros],
+  ['sort', (b, e) => void b.emit(e, 'stablehlo.sort', [e.operands.map((atom) => b.value(atom))], { dimension: b.int(e, 'dimension'), is_stable: b.bool(e, 'is_stable'), ...(b.int(e, 'num_keys') === 1 ? {} : { num_keys: b.int(e, 'num_keys') }) })],
+  ['top_k', (b, e) => void b.emit(e, 'chlo.top_k', [b.value(operand(b, e))], { k: b.int(e, 'k') })],
+  ['dot_general', dotGeneral],
+  ['conv_general_dilated', convolution],
+  ['gather', gather],
+  ['scatter', scatter('second')],
+  ['scatter-add', scatter('add')],
+  ['scatter-mul', scatter('multiply')],
+  ['scatter-max', scatter('maximum')],
+  ['scatter-min', scatter('minimum')],
+  ...COLLECTIVES,
+]); // prettier-ignore
+
+/** The entry of a primitive; undefined where there is none. */
+export function loweringOf(primitive: string): Lower | undefined {
+  return table.get(primitive);
+}

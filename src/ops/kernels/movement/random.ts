@@ -1,0 +1,128 @@
+/**
+ * Random operators. Element i of a result is a function of the seed, the stream of the call and i alone; the numbers are
+ * not those of PyTorch, their distributions are.
+ */
+
+import { build, flat, fromFlat, full, sizeOf, type NDArray } from '../../../ndarray/array.ts';
+import { map3, multiply } from '../../../ndarray/elementwise.ts';
+import { exponential, normal, uniform } from '../../../ndarray/random.ts';
+import { one, resultShape, tensor, valueError, type Kernel, type KernelCall, type Kernels } from '../../record/kernel.ts';
+
+/** 1 where an element is kept, with probability 1 - p. */
+function keepMask(call: KernelCall, shape: readonly number[], p: number): NDArray {
+  return build(shape, (i) => (uniform(call.random, i) >= p ? 1 : 0), 'b8');
+}
+
+/** Kept elements over the probability of being kept; the others times zero. */
+function dropped(x: NDArray, mask: NDArray, p: number): NDArray {
+  return map3(x, mask, full([], p === 1 ? 0 : 1 / (1 - p)), (v, kept, factor) => (kept !== 0 ? v * factor : 0 * v));
+}
+
+const dropout: Kernel = one((call) => {
+  const x = tensor(call, 'input');
+  const p = call.ctx.number('p');
+  return p === 0 || !call.ctx.bool('train') ? x : dropped(x, keepMask(call, x.shape, p), p);
+});
+
+/** Drops unless told that this is no training. */
+const nativeDropout: Kernel = (call) => {
+  const x = tensor(call, 'input');
+  const p = call.ctx.number('p');
+  if (call.ctx.has('train') && !call.ctx.bool('train')) return [x, full(x.shape, 1, 'b8')];
+  const mask = keepMask(call, x.shape, p);
+  return [dropped(x, mask, p), mask];
+};
+
+const nativeDropoutBackward: Kernel = one((call) => {
+  const scale = full([], call.ctx.number('scale'));
+  return multiply(multiply(tensor(call, 'grad_output'), tensor(call, 'mask')), scale);
+});
+
+/** A draw for each element of the result. */
+const drawn = (draw: (call: KernelCall) => (i: number) => number): Kernel =>
+  one((call) => build(resultShape(call), draw(call)));
+
+const number = (call: KernelCall, name: string): number => call.ctx.number(name);
+
+const bernoulli: Kernel = drawn((call) => {
+  const p = number(call, 'p');
+  return (i) => (uniform(call.random, i) < p ? 1 : 0);
+});
+
+/** Rows in the order of a number drawn for each. */
+const randperm: Kernel = one((call) => {
+  const [n] = resultShape(call);
+  const keys = Array.from({ length: n }, (_, i) => uniform(call.random, i));
+  return fromFlat(
+    [n],
+    Float64Array.from(keys.keys()).sort((i, j) => keys[i] - keys[j] || i - j),
+    'i64',
+  );
+});
+
+/** The place where the running sum of the weights passes a drawn share of their total; a place taken weighs nothing. */
+const multinomial: Kernel = one((call) => {
+  const x = tensor(call, 'self');
+  const shape = resultShape(call);
+  const [width, count] = [x.shape[x.rank - 1], shape[shape.length - 1]];
+  const [weights, out] = [flat(x).slice(), new Float64Array(sizeOf(shape))];
+  out.forEach((_, i) => {
+    const start = Math.floor(i / count) * width;
+    const row = weights.subarray(start, start + width);
+    const total = row.reduce((sum, w) => (w >= 0 ? sum + w : NaN), 0);
+    if (!(total > 0 && total < Infinity)) valueError(call, 'weights must not be negative, and enough of them not zero');
+    const wanted = uniform(call.random, i) * total;
+    let [sum, at, last] = [0, 0, 0];
+    for (; at < width; at++) {
+      if (row[at] > 0) last = at;
+      sum += row[at];
+      if (sum > wanted) break;
+    }
+    out[i] = Math.min(at, last);
+    if (!call.ctx.bool('replacement')) row[out[i]] = 0;
+  });
+  return fromFlat(shape, out, 'i64');
+});
+
+const uniforms: Kernel = drawn((call) => (i) => uniform(call.random, i));
+const normals: Kernel = drawn((call) => (i) => normal(call.random, i));
+
+export const randomKernels: Kernels = {
+  'aten.dropout.default': dropout,
+  'aten.native_dropout.default': nativeDropout,
+  'aten.native_dropout_backward.default': nativeDropoutBackward,
+  'aten.bernoulli.default': drawn((call) => {
+    const p = flat(tensor(call, 'self'));
+    return (i) => (uniform(call.random, i) < p[i] ? 1 : 0);
+  }),
+  'aten.bernoulli.p': bernoulli,
+  'aten.bernoulli_.float': bernoulli,
+  'aten.normal_.default': drawn((call) => {
+    const [mean, std] = [number(call, 'mean'), number(call, 'std')];
+    return (i) => mean + std * normal(call.random, i);
+  }),
+  'aten.uniform_.default': drawn((call) => {
+    const [from, to] = [number(call, 'from'), number(call, 'to')];
+    return (i) => from + (to - from) * uniform(call.random, i);
+  }),
+  'aten.exponential_.default': drawn((call) => {
+    const rate = number(call, 'lambd');
+    return (i) => exponential(call.random, i) / rate;
+  }),
+  'aten.log_normal_.default': drawn((call) => {
+    const [mean, std] = [number(call, 'mean'), number(call, 'std')];
+    return (i) => Math.exp(mean + std * normal(call.random, i));
+  }),
+  // Trials up to the first success.
+  'aten.geometric_.default': drawn((call) => {
+    const p = number(call, 'p');
+    if (!(p > 0 && p < 1)) valueError(call, `p = ${p} is not between 0 and 1`);
+    return (i) => Math.max(1, Math.ceil(Math.log1p(-uniform(call.random, i)) / Math.log1p(-p)));
+  }),
+  'aten.randperm.default': randperm,
+  'aten.multinomial.default': multinomial,
+  'aten.rand.default': uniforms,
+  'aten.rand_like.default': uniforms,
+  'aten.randn.default': normals,
+  'aten.randn_like.default': normals,
+};

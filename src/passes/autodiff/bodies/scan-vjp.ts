@@ -1,0 +1,417 @@
+/** Writes the derivative of `scan` and `map`: a forward loop that stacks what the backward loop reads. */
+
+import { internalError } from '../../../errors.ts';
+import { GraphBuilder } from '../../../graph/build.ts';
+import { placeholdersOf } from '../../../graph/control.ts';
+import type { Arg, Dim, Graph, Node, TensorType, ValueRef, ValueType } from '../../../graph/types.ts';
+import { eachOperand, isRef, NO_KWARGS } from '../../../graph/value.ts';
+import type { CallBuilder } from '../../../ops/vjp/build.ts';
+import { gradientSlots, neededNodes, type Contribution, type Differentiate } from './body-gradients.ts';
+import { BodyWriter, isBodyName } from '../../control/body-writer.ts';
+import { zeros } from './branch-vjp.ts';
+import { scanLength, type ScanForm } from '../../control/control-form.ts';
+import { drawsWithoutKey, isMovable } from '../../control/loops/hoist-invariants.ts';
+
+export interface ScanGradient {
+  readonly node: Node;
+  readonly form: ScanForm;
+  /** Inputs of the body that gradients are wanted of. */
+  readonly wrt: readonly string[];
+  /** Results whose gradient may come; results of the carry always count. */
+  readonly wanted: ReadonlySet<number>;
+  readonly calls: CallBuilder;
+  readonly writer: BodyWriter;
+  readonly differentiate: Differentiate;
+}
+
+/** A scan or map that is to be differentiated. */
+export interface ScanPlan {
+  /** The call with the saved values as further results. */
+  readonly forward: Node;
+  /** Writes the backward loop. */
+  backward(gradients: readonly (ValueRef | undefined)[]): Contribution[];
+}
+
+/**
+ * How the backward body comes by a value of the forward body: `given` on every trip (a captured operand), `row` of a scanned
+ * operand, `stack` that the forward loop saves, `again` by the same call.
+ */
+type Source = 'given' | 'row' | 'stack' | 'again';
+
+/** The forward call of a loop, and what the backward loop will read. Undefined where no result depends on what is wanted. */
+export function planScan(site: ScanGradient): ScanPlan | undefined {
+  const { form, wanted, wrt, differentiate } = site;
+  const count = form.init.length;
+  const from = form.step.outputs.flatMap((_, i) => (i < count || wanted.has(i) ? [i] : []));
+  const joint = differentiate(form.step, wrt, from);
+  return joint.nodes.some((node) => node.meta.role === 'tangent') ? new ScanSplit(site, joint).plan() : undefined;
+}
+
+class ScanSplit {
+  private readonly inputs: readonly Node[];
+  private readonly carry: ReadonlySet<string>;
+  private readonly rows: ReadonlySet<string>;
+  private readonly captured: ReadonlyMap<string, Arg>;
+  private readonly nodes: ReadonlyMap<string, Node>;
+  /** Calls that give the same on every trip, made before the loop. */
+  private readonly fixed = new Map<string, ValueRef>();
+  private readonly constants = new Set<string>();
+  private readonly sources = new Map<string, Source>();
+  /** Saved values, in order, and the result of the forward call that each is. */
+  private readonly stacks = new Map<string, number>();
+  private readonly slots: readonly (string | null)[];
+
+  constructor(
+    private readonly site: ScanGradient,
+    private readonly joint: Graph,
+  ) {
+    const { form, wrt } = site;
+    this.inputs = placeholdersOf(form.step);
+    const names = this.inputs.map((input) => input.name);
+    const [c, x] = [form.init.length, form.init.length + form.xs.length];
+    this.carry = new Set(names.slice(0, c));
+    this.rows = new Set(names.slice(c, x));
+    this.captured = new Map(names.slice(x).map((name, i) => [name, form.captured[i]]));
+    this.nodes = new Map(joint.nodes.map((node) => [node.name, node]));
+    this.slots = gradientSlots(joint, wrt);
+  }
+
+  plan(): ScanPlan {
+    const { node } = this.site;
+    this.findFixed();
+    const returned = this.outputs();
+    returned.forEach((name, i) => {
+      // A result that is stacked anyhow serves as the saved value.
+      if (name !== null && i >= this.carry.size && !this.stacks.has(name)) this.stacks.set(name, i);
+    });
+    const backward = [...this.backwardNodes()];
+    const stacked = new Set<string>();
+    for (const call of backward) this.readsOf(call, (name) => this.source(name, stacked));
+    for (const slot of this.slots) if (slot !== null && !this.isBackward(slot)) this.source(slot, stacked);
+    const extra = [...stacked].filter((name) => !this.stacks.has(name));
+    extra.forEach((name, i) => this.stacks.set(name, returned.length + i));
+    const all = [...returned, ...extra];
+    const made = this.makeFixed(backward, all);
+    const needed = neededNodes(this.joint, all, new Set(made));
+    // What only the backward loop reads does not go through the forward one.
+    const hoisted = made.filter((name) => needed.has(name));
+    const body = this.forwardBody(all, hoisted);
+    const forward = this.forwardCall(node, body, extra, hoisted);
+    return { forward, backward: (gradients) => this.backwardCall(forward, backward, gradients) };
+  }
+
+  // ---- what is read, and where it comes from ---------------------------------------------------------------------------
+
+  /** The loop's results in the joint graph of its body. */
+  private outputs(): (string | null)[] {
+    const { step } = this.site.form;
+    const byIndex = new Map(this.joint.outputs.map((o) => [o.role === 'output' ? o.index : undefined, o.value]));
+    return step.outputs.map((output, i) => byIndex.get(output.index ?? i) ?? null);
+  }
+
+  private isBackward(name: string): boolean {
+    const node = this.nodes.get(name);
+    return node?.meta.role === 'tangent' || node?.meta.phase === 'backward';
+  }
+
+  /** Backward calls that some gradient needs. */
+  private backwardNodes(): Node[] {
+    const needed = neededNodes(this.joint, this.slots);
+    return this.joint.nodes.filter((n) => n.kind !== 'placeholder' && needed.has(n.name) && this.isBackward(n.name));
+  }
+
+  /** Calls that depend on captured values alone, and calls that depend on nothing. */
+  private findFixed(): void {
+    const { table } = this.site.calls;
+    const fixed = new Set<string>(this.captured.keys());
+    for (const node of this.joint.nodes) {
+      if (node.kind === 'placeholder' || this.isBackward(node.name) || !isMovable(node, table)) continue;
+      let reads = 0;
+      let loopFree = true;
+      let constant = true;
+      eachOperand(node, (name) => {
+        reads++;
+        constant &&= this.constants.has(name);
+        loopFree &&= fixed.has(name) || this.constants.has(name);
+      });
+      if (reads === 0 || constant) this.constants.add(node.name);
+      else if (loopFree) fixed.add(node.name);
+    }
+    for (const name of fixed) if (!this.captured.has(name)) this.sources.set(name, 'given');
+    for (const name of this.captured.keys()) this.sources.set(name, 'given');
+    for (const name of this.rows) this.sources.set(name, 'row');
+    for (const name of this.constants) this.sources.set(name, 'again');
+  }
+
+  /** Decides where the backward body gets a forward value, and notes what must be stacked for it. */
+  private source(name: string, stacked: Set<string>): Source | undefined {
+    const known = this.sources.get(name);
+    if (known !== undefined || this.isBackward(name)) return known;
+    const node = this.nodes.get(name);
+    if (node === undefined) throw internalError(`the body of ${this.site.node.name} reads ${name}, which it lacks`);
+    const { form, calls } = this.site;
+    const cheap = calls.table.get(node.target)?.cls === 'view' || node.type.kind !== 'tensor';
+    const again =
+      node.kind !== 'placeholder' && !this.stacks.has(name) && (cheap || form.checkpoint) && !this.draws(node);
+    const made: Source = again ? 'again' : 'stack';
+    this.sources.set(name, made);
+    if (made === 'stack') stacked.add(name);
+    else eachOperand(node, (operand) => void this.source(operand, stacked));
+    return made;
+  }
+
+  /** Whether another run of a call would draw other numbers; reads of several results are judged by the call. */
+  private draws(node: Node): boolean {
+    const [read] = node.args;
+    const call = node.target === 'operator.getitem' && isRef(read) ? this.nodes.get(read.name) : node;
+    return call !== undefined && drawsWithoutKey(call, this.site.calls.table);
+  }
+
+  private readsOf(node: Node, visit: (name: string) => void): void {
+    eachOperand(node, (name) => {
+      if (!this.isBackward(name)) visit(name);
+    });
+  }
+
+  /** Makes the fixed calls that either body reads, before the loop; returns those that are read, in order. */
+  private makeFixed(backward: readonly Node[], returned: readonly (string | null)[]): string[] {
+    const isFixed = (name: string): boolean => this.sources.get(name) === 'given' && !this.captured.has(name);
+    const forward = neededNodes(this.joint, returned);
+    const read = new Set<string>();
+    const see = (name: string): void => void (isFixed(name) && read.add(name));
+    for (const node of this.joint.nodes) {
+      const runs = !this.isBackward(node.name) && (forward.has(node.name) || this.sources.get(node.name) === 'again');
+      if (runs && !isFixed(node.name)) eachOperand(node, see);
+    }
+    for (const node of backward) eachOperand(node, see);
+    for (const name of [...returned, ...this.slots]) if (name !== null) see(name);
+    const needed = neededNodes(this.joint, read);
+    const { writer } = this.site;
+    const names = new Map<string, Arg>(this.captured);
+    for (const node of this.joint.nodes) {
+      const constant = this.constants.has(node.name);
+      if (!needed.has(node.name) || node.kind === 'placeholder' || !(constant || isFixed(node.name))) continue;
+      const copy = writer.copy(node, this.joint, names, { ...node.meta, ...placeOf(this.site.node) });
+      names.set(node.name, copy);
+      if (isFixed(node.name)) this.fixed.set(node.name, copy);
+    }
+    const order = this.joint.nodes.filter((node) => read.has(node.name) && node.type.kind === 'tensor');
+    return order.map((node) => node.name);
+  }
+
+  // ---- the forward loop ----------------------------------------------------------------------------------------------------
+
+  private forwardBody(returned: readonly (string | null)[], hoisted: readonly string[]): Graph {
+    const { name } = this.site.form;
+    const builder = new GraphBuilder(name);
+    const writer = new BodyWriter(builder);
+    const names = new Map<string, Arg>();
+    for (const input of this.inputs) names.set(input.name, builder.keep(input));
+    this.addInputs(builder, names, hoisted);
+    const needed = neededNodes(this.joint, returned, new Set(hoisted));
+    for (const node of this.joint.nodes)
+      if (needed.has(node.name) && !names.has(node.name) && !isBodyName(node, this.joint)) names.set(node.name, writer.copy(node, this.joint, names));
+    returned.forEach((value, index) => builder.output({ value: nameIn(names, value), role: 'output', index }));
+    return builder.build();
+  } // prettier-ignore
+
+  private addInputs(builder: GraphBuilder, names: Map<string, Arg>, added: readonly string[]): void {
+    for (const name of added) {
+      const roleIndex = names.size;
+      names.set(name, builder.placeholder(name, this.typeOf(name), { role: 'arg', roleIndex }));
+    }
+  }
+
+  private forwardCall(node: Node, body: Graph, extra: readonly string[], hoisted: readonly string[]): Node {
+    const { form } = this.site;
+    const name = this.site.writer.body(form.name, body);
+    const captured: Arg[] = [...form.captured, ...hoisted.map((key) => this.outer(key))];
+    const items = [...tupleItems(node.type), ...extra.map((key) => this.stackedType(this.typeOf(key)))];
+    const scans = node.target === 'scan';
+    const args: Arg[] = [{ kind: 'graph', name }, ...(scans ? [form.init] : []), form.xs, captured];
+    return { ...node, args, type: { kind: 'tuple', items } };
+  }
+
+  private outer(name: string): Arg {
+    const value = this.fixed.get(name);
+    if (value === undefined) throw internalError(`${name} was not made before the loop`);
+    return value;
+  }
+
+  // ---- the backward loop ---------------------------------------------------------------------------------------------------
+
+  /**
+   * Backward body: inputs are d(carry) and the sums of d(captured), then rows of the gradients of ys, saved values and scanned
+   * values, then captured values; results are the new d(carry) and sums, then rows of d(xs). A map has neither carry nor sums.
+   */
+  private backwardCall(
+    forward: Node,
+    backward: readonly Node[],
+    gradients: readonly (ValueRef | undefined)[],
+  ): Contribution[] {
+    const { form, calls, wrt, node } = this.site;
+    const scans = node.target === 'scan';
+    const builder = new GraphBuilder(`${form.name}_backward`);
+    const names = new Map<string, Arg>();
+    const input = (base: string, type: ValueType): ValueRef => builder.placeholder(base, type, { role: 'arg', roleIndex: 0 });
+    const tangents = new Map(placeholdersOf(this.joint).flatMap((p) => (p.meta.role === 'tangent' ? [[p.meta.roleIndex, p] as const] : [])));
+    const carried = wrt.filter((name) => this.carry.has(name));
+    const summed = wrt.filter((name, k) => this.captured.has(name) && this.slots[k] !== null);
+    const scanned = wrt.filter((name, k) => this.rows.has(name) && this.slots[k] !== null);
+    const results = [...carried, ...(scans ? summed : []), ...scanned, ...(scans ? [] : summed)];
+    if (results.length === 0) return [];
+    const slotOf = (name: string): string | null => this.slots[wrt.indexOf(name)];
+    const init: Arg[] = [];
+    const xs: Arg[] = [];
+    for (const name of carried) {
+      const at = this.inputs.findIndex((i) => i.name === name);
+      const ref = input(`d_${name}`, this.typeOf(name));
+      const tangent = tangents.get(at);
+      if (tangent !== undefined) names.set(tangent.name, ref);
+      init.push(gradients[at] ?? calls.zerosOf(this.tensor(name)));
+    }
+    const sums = scans ? summed.map((name) => {
+      init.push(calls.zerosOf(this.tensor(name)));
+      return input(`sum_${name}`, this.typeOf(name));
+    }) : []; // prettier-ignore
+    const needed = neededNodes(this.joint, this.slots);
+    const zeroTangents: Node[] = [];
+    for (const [index, tangent] of tangents) {
+      if (index === undefined || index < this.carry.size || !needed.has(tangent.name)) continue;
+      const gradient = gradients[index];
+      if (gradient === undefined) zeroTangents.push(tangent);
+      else {
+        names.set(tangent.name, input(tangent.name, tangent.type));
+        xs.push(gradient);
+      }
+    }
+    const reads = this.backwardReads(backward);
+    for (const name of reads)
+      if (this.sources.get(name) === 'stack') {
+        names.set(name, input(name, this.typeOf(name)));
+        xs.push(calls.item({ kind: 'value', name: forward.name }, this.stackIndex(name)));
+      } else if (this.sources.get(name) === 'row') {
+        names.set(name, input(name, this.typeOf(name)));
+        xs.push(form.xs[[...this.rows].indexOf(name)]);
+      }
+    const captured: Arg[] = [];
+    for (const name of reads) {
+      if (this.sources.get(name) !== 'given') continue;
+      names.set(name, input(name, this.typeOf(name)));
+      captured.push(this.captured.get(name) ?? this.outer(name));
+    }
+    const writer = new BodyWriter(builder);
+    for (const tangent of zeroTangents) names.set(tangent.name, zeros(builder, tangent.type, calls.table));
+    const runs = new Set(backward.map((call) => call.name));
+    for (const inner of this.joint.nodes) {
+      const again = this.sources.get(inner.name) === 'again' && reads.has(inner.name);
+      if ((again || runs.has(inner.name)) && !names.has(inner.name) && !isBodyName(inner, this.joint)) names.set(inner.name, writer.copy(inner, this.joint, names));
+    }
+    let index = 0;
+    const items: ValueType[] = [];
+    const out = (value: string | null, type: ValueType): void => {
+      builder.output({ value, role: 'output', index: index++ });
+      items.push(type);
+    };
+    for (const name of carried) {
+      const slot = slotOf(name);
+      out(slot === null ? zeros(builder, this.typeOf(name), calls.table).name : nameIn(names, slot), this.typeOf(name));
+    }
+    summed.forEach((name, i) => {
+      const part = nameIn(names, slotOf(name));
+      if (!scans) return;
+      const type = this.typeOf(name);
+      const args: Arg[] = [sums[i], { kind: 'value', name: part ?? '' }];
+      out(builder.call('aten.add.Tensor', args, type).name, type);
+    });
+    for (const name of scanned) out(nameIn(names, slotOf(name)), this.stackedType(this.typeOf(name)));
+    if (!scans) for (const name of summed) out(nameIn(names, slotOf(name)), this.stackedType(this.typeOf(name)));
+    const body = numbered(builder.build());
+    const length = xs.length === 0 ? { length: this.length() } : {};
+    const kwargs = scans ? { ...length, ...(form.reverse ? {} : { reverse: true }) } : NO_KWARGS;
+    const bodyName = this.site.writer.body(body.name, body);
+    const args: Arg[] = [{ kind: 'graph', name: bodyName }, ...(scans ? [init] : []), xs, captured];
+    const call = calls.graph.call(node.target, args, { kind: 'tuple', items }, { meta: calls.meta, kwargs, name: calls.freshName(node.target) });
+    return results.flatMap((name, i): Contribution[] => {
+      const operand = this.operandOf(name);
+      if (operand === undefined) return [];
+      const gradient = calls.item(call, i);
+      return [{ operand, gradient: !scans && this.captured.has(name) ? calls.sum(gradient, [0]) : gradient }];
+    });
+  } // prettier-ignore
+
+  /** Forward values that the backward body reads, directly or by calling again. */
+  private backwardReads(backward: readonly Node[]): Set<string> {
+    const reads = new Set<string>();
+    const add = (name: string): void => {
+      if (reads.has(name) || this.isBackward(name)) return;
+      reads.add(name);
+      const node = this.nodes.get(name);
+      if (this.sources.get(name) === 'again' && node !== undefined) eachOperand(node, add);
+    };
+    for (const node of backward) this.readsOf(node, add);
+    for (const slot of this.slots) if (slot !== null) add(slot);
+    return reads;
+  }
+
+  private operandOf(name: string): ValueRef | undefined {
+    const { init, xs, captured } = this.site.form;
+    const operand = [...init, ...xs, ...captured][this.inputs.findIndex((input) => input.name === name)];
+    return isRef(operand) ? operand : undefined;
+  }
+
+  private stackIndex(name: string): number {
+    const index = this.stacks.get(name);
+    if (index === undefined) throw internalError(`${name} was not saved`);
+    return index;
+  }
+
+  private typeOf(name: string): ValueType {
+    return this.nodes.get(name)?.type ?? { kind: 'none' };
+  }
+
+  private tensor(name: string): TensorType {
+    const type = this.typeOf(name);
+    if (type.kind !== 'tensor') throw internalError(`${name} is no tensor`);
+    return type;
+  }
+
+  private length(): number {
+    const { node, form, calls } = this.site;
+    const length = scanLength(node, form, (name) => calls.typeOf({ kind: 'value', name }));
+    if (length === undefined) throw internalError(`the length of ${node.name} is not known`);
+    return length;
+  }
+
+  private stackedType(type: ValueType): ValueType {
+    if (type.kind !== 'tensor') return type;
+    const shape: Dim[] = [this.length(), ...type.shape];
+    return { kind: 'tensor', dtype: type.dtype, shape };
+  }
+}
+
+/** The body with its inputs numbered. */
+function numbered(body: Graph): Graph {
+  let roleIndex = 0;
+  const nodes = body.nodes.map((node) =>
+    node.kind === 'placeholder' ? { ...node, meta: { ...node.meta, roleIndex: roleIndex++ } } : node,
+  );
+  return { ...body, nodes };
+}
+
+function nameIn(names: ReadonlyMap<string, Arg>, value: string | null): string | null {
+  const arg = value === null ? null : names.get(value);
+  return arg !== undefined && isRef(arg) ? arg.name : null;
+}
+
+function tupleItems(type: ValueType): readonly ValueType[] {
+  return type.kind === 'tuple' ? type.items : [];
+}
+
+/** Where a call stands in the program. */
+function placeOf({ meta }: Node): Pick<Node['meta'], 'path' | 'source'> {
+  return {
+    ...(meta.path === undefined ? {} : { path: meta.path }),
+    ...(meta.source === undefined ? {} : { source: meta.source }),
+  };
+}

@@ -1,0 +1,130 @@
+/** Prices the recipes of a plan's mesh on the plan's own problem and says why each of them loses. */
+
+import { sumCollectives, termsOf } from '../../../plan/record/diff.ts';
+import { decode, stateMemory } from '../../../plan/record/decode.ts';
+import type { Prepared } from '../../../plan/prepare.ts';
+import type { Plan } from '../../../plan/record/types.ts';
+import { dominator, paretoFront } from '../../../zoo/compare/pareto.ts';
+import { priceRestriction } from '../../../zoo/compare/price.ts';
+import { inputRoles } from '../../../zoo/recipes/input-roles.ts';
+import { applyRecipe, meshRecipes } from '../../../zoo/recipes/recipes.ts';
+
+/** A recipe, priced on the same problem; where the mesh or the model does not admit it, `reason` says why. */
+export interface ComparedRecipe {
+  readonly name: string;
+  readonly seconds: number | null;
+  readonly computeSeconds: number | null;
+  readonly communicationSeconds: number | null;
+  /** Parameters, gradients and optimizer state on the fullest device. */
+  readonly peakBytes: number | null;
+  /** Bytes above the budget, where it is over. */
+  readonly overBytes?: number;
+  /** The plan, or another recipe, that is no worse in seconds and bytes, and better in one. */
+  readonly dominatedBy?: string;
+  /** The terms of the step time that it loses most by, in seconds and bytes, largest first. */
+  readonly losses: readonly Loss[];
+  /** Why there is no price. */
+  readonly reason: string;
+}
+
+export interface Loss {
+  readonly term: string;
+  /** More than the plan takes. */
+  readonly seconds: number;
+  /** Bytes of the collective more than the plan moves; null for compute. */
+  readonly bytes: number | null;
+}
+
+export interface Compared {
+  readonly plans: readonly ComparedRecipe[];
+  /** Plans that fit and that no other fitting one is better than in both seconds and bytes, least bytes first. */
+  readonly frontier: readonly { readonly name: string; readonly peakBytes: number; readonly seconds: number }[];
+  readonly choices: readonly { readonly name: string; readonly choice: Int32Array }[];
+}
+
+/** Name of the plan itself among the recipes. */
+export const THIS_PLAN = 'this plan';
+
+/** Prices the recipes of the mesh, those that do not fit too, and says why each of them loses. */
+export async function compareRecipes(prepared: Prepared, plan: Plan): Promise<Compared> {
+  const { model } = prepared;
+  const rows: ComparedRecipe[] = [];
+  const choices: { name: string; choice: Int32Array }[] = [];
+  const inputs = inputRoles(model);
+  for (const recipe of meshRecipes(model, inputs)) {
+    const applied = applyRecipe(model, recipe, undefined, inputs);
+    const priced = 'refused' in applied ? applied : await priceRestriction(prepared, applied.restriction);
+    if ('refused' in priced) {
+      rows.push({ name: recipe.name, seconds: null, computeSeconds: null, communicationSeconds: null, peakBytes: null, losses: [], reason: priced.refused }); // prettier-ignore
+      continue;
+    }
+    const { choice, seconds } = priced;
+    const decoded = decode(model, choice);
+    const { computeSeconds, communicationSeconds } = decoded;
+    const other = { ...plan, ...decoded, objective: { seconds, computeSeconds, communicationSeconds }, memory: plan.memory }; // prettier-ignore
+    const stateBytes = stateMemory(model, choice).peakBytes;
+    const over = stateBytes - prepared.budgetBytes;
+    choices.push({ name: recipe.name, choice });
+    rows.push({
+      name: recipe.name,
+      seconds,
+      computeSeconds,
+      communicationSeconds,
+      peakBytes: stateBytes,
+      ...(over > 0 ? { overBytes: over } : {}),
+      losses: lossesOf(plan, other),
+      reason: '',
+    });
+  }
+  const points = [
+    { name: THIS_PLAN, seconds: plan.objective.seconds, peakBytes: stateBytesOf(plan), fits: true },
+    ...rows.flatMap((r) =>
+      r.seconds === null || r.peakBytes === null
+        ? []
+        : [{ name: r.name, seconds: r.seconds, peakBytes: r.peakBytes, fits: r.overBytes === undefined }],
+    ),
+  ];
+  const byName = new Map(points.map((p) => [p.name, p]));
+  const plans = rows.map((row) => {
+    const point = byName.get(row.name);
+    const by = point === undefined ? undefined : dominator(points, point);
+    return by === undefined ? row : { ...row, dominatedBy: by };
+  });
+  const frontier = paretoFront(points).flatMap((name) => {
+    const p = byName.get(name);
+    return p === undefined ? [] : [{ name, peakBytes: p.peakBytes, seconds: p.seconds }];
+  });
+  // Of plans that are equal in both, the first stands for all: the plan itself before any known one.
+  const order = new Map(points.map((p, k) => [p.name, k]));
+  const distinct = [...frontier]
+    .sort((a, b) => a.peakBytes - b.peakBytes || (order.get(a.name) ?? 0) - (order.get(b.name) ?? 0))
+    .filter((p, k, all) => k === 0 || p.peakBytes !== all[k - 1].peakBytes);
+  return { plans, frontier: distinct, choices };
+}
+
+/** Parameters, gradients and optimizer state: what recipes are compared by, whatever the budget of the plan holds. */
+export function stateBytesOf({ memory }: Plan): number {
+  const { timeline, peakBytes, activationBytes } = memory;
+  // Under `activations: 'constraint'` the peak is that of the timeline; its states are what is left without the activations.
+  if (timeline !== undefined && peakBytes === timeline.peakBytes) return peakBytes - (activationBytes ?? 0);
+  return peakBytes;
+}
+
+const MOST_LOSSES = 3;
+
+function lossesOf(plan: Plan, other: Plan): Loss[] {
+  const [mine, theirs] = [termsOf(plan), termsOf(other)];
+  const moved = (p: Plan): Map<string, number> =>
+    new Map(sumCollectives(p).map((c) => [`${c.kind} (${c.axes})`, c.bytes]));
+  const [mineBytes, theirBytes] = [moved(plan), moved(other)];
+  const least = 1e-3 * plan.objective.seconds;
+  return [...theirs]
+    .map(([term, seconds]) => ({ term, seconds: seconds - (mine.get(term) ?? 0) }))
+    .filter((loss) => loss.seconds > least)
+    .sort((a, b) => b.seconds - a.seconds || (a.term < b.term ? -1 : 1))
+    .slice(0, MOST_LOSSES)
+    .map((loss) => {
+      const bytes = theirBytes.get(loss.term);
+      return { ...loss, bytes: bytes === undefined ? null : bytes - (mineBytes.get(loss.term) ?? 0) };
+    });
+}

@@ -1,0 +1,63 @@
+/** Prices a given plan again on faster and slower links. */
+
+import { RedistributionCharges } from '../../../cost/redistribution/charges.ts';
+import { loadCluster } from '../../../cost/hardware/cluster.ts';
+import { collectiveModel } from '../../../cost/presets/presets.ts';
+import { Redistributor } from '../../../cost/redistribution/redistribute.ts';
+import type { Prepared } from '../../../plan/prepare.ts';
+import { recost } from '../../../plan/record/recost.ts';
+import type { Plan } from '../../../plan/record/types.ts';
+
+/** The same plan on links of another speed. */
+export interface Sensitivity {
+  readonly what: string;
+  /** The plan as it stands, priced anew. */
+  readonly seconds: number;
+  readonly deltaSeconds: number;
+  /** The best plan there, where it was solved for (`--what-if`). */
+  readonly bestSeconds: number | null;
+}
+
+export interface LinkChange {
+  readonly what: string;
+  readonly level: 'intra' | 'inter';
+  readonly factor: number;
+}
+
+const CHANGES: readonly LinkChange[] = [
+  { what: 'links between hosts twice as fast', level: 'inter', factor: 2 },
+  { what: 'links between hosts half as fast', level: 'inter', factor: 0.5 },
+  { what: 'links inside a host twice as fast', level: 'intra', factor: 2 },
+  { what: 'links inside a host half as fast', level: 'intra', factor: 0.5 },
+];
+
+/** Changes of links that some collective of the mesh runs on. */
+export function linkChanges(plan: Plan): LinkChange[] {
+  const crosses = plan.mesh.some((d) => d.hosts > 1);
+  const inside = plan.mesh.some((d) => d.size > d.hosts);
+  const { torus, collectiveTable } = loadCluster(plan.request.cluster);
+  // Measured times are of the links as they are: what they would be on others is not known.
+  if (collectiveTable !== undefined) return [];
+  return CHANGES.filter(({ level }) => (level === 'inter' ? crosses : inside && torus === undefined));
+}
+
+/** The cluster of a request with other links, as text: the name of a design or a file stays what it was beside that. */
+export function withLinks(cluster: string, { level, factor }: LinkChange): string {
+  const { bytesPerSecond } = loadCluster(cluster)[level];
+  const text = cluster.trim();
+  const file = (text.startsWith('{') ? JSON.parse(text) : { base: text }) as Record<string, unknown>;
+  const links = typeof file[level] === 'object' ? file[level] : {};
+  return JSON.stringify({ ...file, [level]: { ...links, bytesPerSecond: bytesPerSecond * factor } });
+}
+
+/** Prices the plan anew on faster and slower links; nothing is solved. */
+export function sensitivityOf({ model, table, request }: Prepared, plan: Plan): Sensitivity[] {
+  const { graph, flow, space, opened } = model;
+  return linkChanges(plan).map((change) => {
+    const cluster = loadCluster(withLinks(request.cluster, change));
+    const collectives = collectiveModel(request.cost, cluster, space.mesh);
+    const charges = new RedistributionCharges(new Redistributor(space, collectives));
+    const seconds = recost(plan, graph, flow, table, space, cluster, collectives, charges, opened);
+    return { what: change.what, seconds, deltaSeconds: seconds - plan.proof.recheckedSeconds, bestSeconds: null };
+  });
+}

@@ -1,0 +1,75 @@
+/** Solves the request of a plan again without its memory budget, for the least memory, and on other links. */
+
+import { leastMemory } from '../../../plan/memory/least-memory.ts';
+import { restrictionOf } from '../../../plan/restrict/pins.ts';
+import { prepare } from '../../../plan/prepare.ts';
+import { shardPrepared } from '../../../plan/shard.ts';
+import type { Reopened } from '../../../plan/questions/explain.ts';
+import type { Graph } from '../../../graph/types.ts';
+import type { OperatorTable } from '../../../ops/record/table.ts';
+import { changeRequest } from '../../../plan/questions/what-if.ts';
+import { solveRestricted } from '../../../zoo/compare/price.ts';
+import type { Compared } from './recipes.ts';
+import { linkChanges, withLinks, type Sensitivity } from './sensitivity.ts';
+
+/** What more memory would be worth, and how little would do; states only, activations are not part of these budgets. */
+export interface MemoryBounds {
+  /** The best plan without any limit on states. */
+  readonly unlimited: { readonly peakBytes: number; readonly seconds: number } | null;
+  /** The smallest budget that admits a plan. */
+  readonly smallestBudgetBytes: number | null;
+}
+
+/** Solves the request without its memory budget, and for the least memory. */
+export async function memoryBounds({ prepared }: Reopened): Promise<MemoryBounds> {
+  const { model, request, compact, given } = prepared;
+  const { restriction } = restrictionOf(model, request, given);
+  const found = await solveRestricted(prepared, restriction, Infinity);
+  const least = await leastMemory(compact.problem);
+  return {
+    unlimited: 'conflict' in found ? null : { peakBytes: found.peakBytes, seconds: found.seconds },
+    smallestBudgetBytes: least ?? null,
+  };
+}
+
+/** Seconds that are paid, at most, for less memory: between neighbours on the front of plans that are known. */
+export interface PriceStep {
+  readonly fromBytes: number;
+  readonly toBytes: number;
+  readonly deltaSeconds: number;
+}
+
+export function priceSteps(frontier: Compared['frontier']): PriceStep[] {
+  const down = [...frontier].sort((a, b) => b.peakBytes - a.peakBytes);
+  const [widest] = down;
+  const out: PriceStep[] = [];
+  let from = widest;
+  for (const to of down.slice(1)) {
+    // A few bytes less, as of padding, are no step: nobody pays for them.
+    if (from.peakBytes - to.peakBytes < LEAST_STEP * widest.peakBytes) continue;
+    out.push({ fromBytes: from.peakBytes, toBytes: to.peakBytes, deltaSeconds: to.seconds - from.seconds });
+    from = to;
+  }
+  return out;
+}
+
+/** Least share of the largest plan's memory that is worth a price. */
+const LEAST_STEP = 0.01;
+
+/** The best plan on faster and slower links, solved anew with this plan as a start. */
+export async function bestOnOtherLinks(
+  { prepared, plan, choice }: Reopened,
+  program: Graph,
+  operators: OperatorTable,
+  priced: readonly Sensitivity[],
+): Promise<Sensitivity[]> {
+  const out: Sensitivity[] = [];
+  for (const [k, change] of linkChanges(plan).entries()) {
+    const { request } = changeRequest(prepared.request, (draft) => {
+      draft.cluster = withLinks(draft.cluster, change);
+    });
+    const result = await shardPrepared(prepare(program, request, operators), { starts: [choice] });
+    out.push({ ...priced[k], bestSeconds: result.status === 'infeasible' ? null : result.plan.objective.seconds });
+  }
+  return out;
+}
