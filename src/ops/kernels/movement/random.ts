@@ -6,7 +6,15 @@
 import { build, flat, fromFlat, full, sizeOf, type NDArray } from '../../../ndarray/array.ts';
 import { map3, multiply } from '../../../ndarray/elementwise.ts';
 import { exponential, normal, uniform } from '../../../ndarray/random.ts';
-import { one, resultShape, tensor, valueError, type Kernel, type KernelCall, type Kernels } from '../../record/kernel.ts';
+import {
+  one,
+  resultShape,
+  tensor,
+  valueError,
+  type Kernel,
+  type KernelCall,
+  type Kernels,
+} from '../../record/kernel.ts';
 
 /** 1 where an element is kept, with probability 1 - p. */
 function keepMask(call: KernelCall, shape: readonly number[], p: number): NDArray {

@@ -1,7 +1,15 @@
 /** Pooling over the last two or three dims: windows of rows along each of them, each with its own divisor for averages. */
 
 import { flat, fromFlat, sizeOf, type NDArray } from '../../../ndarray/array.ts';
-import { one, resultShape, tensor, valueError, type Kernel, type KernelCall, type Kernels } from '../../record/kernel.ts';
+import {
+  one,
+  resultShape,
+  tensor,
+  valueError,
+  type Kernel,
+  type KernelCall,
+  type Kernels,
+} from '../../record/kernel.ts';
 
 /** The rows of one dim that one result row sees. */
 interface Window {
