@@ -3,7 +3,7 @@
  * execute it: the placement after it, the tensor dims, the reductions, and who sends to whom.
  */
 import type { RedistributionPlan } from '../../cost/redistribution/redistribute.ts';
-import { Partial } from '../../mesh/placements/partial.ts';
+import { Partial } from '../../mesh/placements/partials/partial.ts';
 import type { ShardingSpace } from '../../mesh/sharding/space.ts';
 import type { PlannedStep } from './types.ts';
 
