@@ -12,6 +12,7 @@ import {
   contract,
   input,
   jaxAllGather,
+  jointGraph,
   localMap,
   pcast,
   ppermute,
@@ -30,7 +31,9 @@ import {
   type Tensor,
 } from '../../src/index.ts';
 import { collectiveOf } from '../../src/mesh/local-types/primitives.ts';
-import { isRefusal, readAnswers, type JaxAnswers, type JaxState } from './support/recorded.ts';
+import { bucketProgram } from '../../src/simulate/timeline/bucket-program.ts';
+import { hloOf, members, regionsOf } from './support/hlo.ts';
+import { isRefusal, readAnswers, type JaxAnswers, type JaxCollective, type JaxState } from './support/recorded.ts';
 
 /**
  * Per-device programs against `shard_map(check_vma=True)` of JAX 0.10.2 on CPU devices, as recorded: types of every primitive on
@@ -253,5 +256,81 @@ describe('programs of shard_map', () => {
     expect(refused(() => swapped(false))).toBe(true);
     expect(refused(() => swapped(true))).toBe(false);
     expect(jax.programs.scan_swap_cast.accepted).toEqual(['f32[2]{V:tp}', 'f32[2]{V:tp}']);
+  });
+});
+
+/** Column, relu and row with a sum over tp, on dp=2,tp=2, as run_shard_map.py has it; `cut`: the rows of x lie on dp. */
+function mlp(cut: boolean): Graph {
+  const rows = cut ? 'P("dp", None)' : 'P(None, None)';
+  const body = (x: Tensor, w1: Tensor, w2: Tensor): Tensor => {
+    const own = (w: Tensor): Tensor => (cut ? pvary(w, 'dp') : w);
+    return psum(pvary(x, 'tp').matmul(own(w1)).relu().matmul(own(w2)), 'tp');
+  };
+  const options = { inSpecs: [rows, 'P(None, "tp")', 'P("tp", None)'], outSpecs: rows };
+  const inputs = [input([8, 16], 'f32'), input([16, 32], 'f32'), input([32, 16], 'f32')] as const;
+  return trace((x, w1, w2) => localMap(body, options)(x, w1, w2), inputs, { mesh: 'dp=2,tp=2' });
+}
+
+/** Two half blocks with residuals, as run_shard_map.py has them; `sequence`: the rows between them lie on tp. */
+function block(sequence: boolean): Graph {
+  const half = (x: Tensor, w1: Tensor, w2: Tensor): Tensor => {
+    if (!sequence) return x.add(psum(pvary(x, 'tp').matmul(w1).tanh().matmul(w2), 'tp'));
+    const whole = allGather(x, 'tp', { src: 'S(0)', dst: 'R' });
+    return x.add(psumScatter(whole.matmul(w1).tanh().matmul(w2), 'tp', { dim: 0, tiled: true }));
+  };
+  const body = (...[x, w1, w2, w3, w4]: Tensor[]): Tensor => half(half(x, w1, w2), w3, w4);
+  const between = sequence ? 'P("tp", None)' : 'P(None, None)';
+  const weights = ['P(None, "tp")', 'P("tp", None)', 'P(None, "tp")', 'P("tp", None)'];
+  const options = { inSpecs: [between, ...weights], outSpecs: between };
+  const inputs = [[8, 16], [16, 32], [32, 16], [16, 32], [32, 16]].map((shape) => input(shape, 'f32'));
+  return trace((...x: Tensor[]) => localMap(body, options)(...x), inputs, { mesh: 'tp=2' });
+} // prettier-ignore
+
+describe('collectives of the compiled programs of shard_map', () => {
+  const hlo = (graph: Graph): JaxCollective[][] => regionsOf(graph).map(hloOf);
+  const ALL = ['arg0', 'arg1', 'arg2'];
+
+  test.each([
+    ['LS-39 nothing cut on dp', false, jax.programs.mlp_uncut],
+    ['LS-40 rows cut on dp', true, jax.programs.mlp_cut],
+  ] as const)('%s: kinds, groups and shapes, forward and gradient', (_name, cut, answer) => {
+    expect(hlo(mlp(cut))).toEqual([answer.forward]);
+    const [forward, backward] = hlo(jointGraph(mlp(cut), { wrt: ALL }));
+    expect(forward).toEqual(answer.forward);
+    expect(members(backward)).toEqual(members(answer.gradient_all));
+    const [, weights = []] = hlo(jointGraph(mlp(cut), { wrt: ['arg1', 'arg2'] }));
+    expect(members(weights)).toEqual(members(answer.gradient_weights));
+  });
+
+  test('LS-40 in buckets there are as many all_reduces as XLA has, of as many numbers', () => {
+    const elements = (shapes: readonly string[]): number => shapes.reduce((sum, text) => sum + (/\[(.*)\]/.exec(text)?.[1] ?? '').split(',').reduce((n, d) => n * Number(d), 1), 0); // prettier-ignore
+    const counted = (list: readonly JaxCollective[]): string[] => list.map(([kind, groups, shapes]) => `${kind} ${JSON.stringify(groups)} ${elements(shapes)}`).sort(); // prettier-ignore
+    for (const [wrt, answer] of [[ALL, jax.programs.mlp_cut.gradient_all], [['arg1', 'arg2'], jax.programs.mlp_cut.gradient_weights]] as const) {
+      const [, backward] = regionsOf(jointGraph(mlp(true), { wrt }));
+      expect(counted(hloOf(bucketProgram(backward, 25 * 2 ** 20)))).toEqual(counted(answer));
+    }
+  }); // prettier-ignore
+
+  test.each([
+    ['without', false, jax.programs.block],
+    ['with', true, jax.programs.block_sequence],
+  ] as const)('LS-70 a block %s sequence parallelism: the collectives of XLA, forward and with the gradient', (_name, sequence, answer) => {
+    expect(hlo(block(sequence))).toEqual([answer.forward]);
+    const both = hlo(jointGraph(block(sequence), { wrt: [...ALL, 'arg3', 'arg4'] })).flat();
+    expect(members(both)).toEqual(members(answer.both));
+  }); // prettier-ignore
+
+  test('LS-70 both move the same bytes', () => {
+    // Of a ring of n: a reduction moves 2 (n - 1) / n of the tensor, a gather and a scatter (n - 1) / n each.
+    const share: Readonly<Record<string, number>> = { 'all-reduce': 2, 'all-gather': 1, 'reduce-scatter': 2 };
+    const moved = (graph: Graph): number[] =>
+      hlo(jointGraph(graph, { wrt: [...ALL, 'arg3', 'arg4'] })).map((list) =>
+        list.reduce((sum, [kind, [group], [shape]]) => {
+          const rows = (/\[(.*)\]/.exec(shape)?.[1] ?? '').split(',').reduce((n, d) => n * Number(d), 1);
+          // A scatter's result is one part of its operand.
+          return sum + (share[kind] * rows * (kind === 'reduce-scatter' ? group.length / 2 : 1) * (group.length - 1)) / group.length;
+        }, 0),
+      ); // prettier-ignore
+    expect(moved(block(true))).toEqual(moved(block(false)));
   });
 });
