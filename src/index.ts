@@ -132,6 +132,7 @@ export {
   type PieceOptions,
 } from './trace/spmd/jax-names.ts';
 export { checkTypes, type CheckTypesOptions, type TypedGraph } from './local-spmd/check-types.ts';
+export { offOnDifference, type OffOnDifference } from './simulate/off-on.ts';
 export { replicaFaults, type ReplicaFault } from './simulate/replicas.ts';
 export { erase, why, type Cause, type EraseOptions } from './plan/lower/typed/erased.ts';
 export * as megatron from './trace/spmd/megatron.ts';

@@ -49,6 +49,7 @@ export function localMapValues(
   body: Graph,
   look: (name: string) => Value,
   seed: number,
+  onValue?: (name: string, byRank: readonly NDArray[]) => void,
 ): { values: NDArray[]; run: DeviceRun } {
   const call = localMapCall(node);
   const program = regionProgram(table, node, body);
@@ -61,7 +62,7 @@ export function localMapValues(
     const { tiles } = scatter(space, idOf(call.inSpecs[i]), x.shape, Float64Array.from(flat(x)), seed + i + 1);
     return tiles.map(({ shape, data }) => fromFlat(shape, data, x.dtype));
   });
-  const run = runDevices(table, program, inputs, { seed });
+  const run = runDevices(table, program, inputs, { seed, ...(onValue === undefined ? {} : { onValue }) });
   const values = call.outSpecs.map((spec, k) => {
     const byRank = run.outputs[k];
     if (byRank === null) throw internalError(`${node.name} returns nothing in place of result ${k}`);

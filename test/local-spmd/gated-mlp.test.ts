@@ -1,12 +1,16 @@
 import { describe, expect, test } from 'vitest';
+import { check } from '../../src/local-spmd/check.ts';
 import { checkTypes } from '../../src/local-spmd/check-types.ts';
 import { placeholdersOf } from '../../src/graph/control.ts';
 import type { Graph } from '../../src/graph/types.ts';
 import { parseMesh } from '../../src/mesh/devices/mesh.ts';
 import { jointGraph } from '../../src/passes/autodiff/joint.ts';
+import type { DeviceProgram } from '../../src/plan/lower/program.ts';
 import { eraseTypes } from '../../src/plan/lower/typed/erase.ts';
 import { allGather, allReduce, assertType, contract, convert, outPartial } from '../../src/trace/spmd/verbs.ts';
 import { input, trace, type Tensor } from '../../src/trace/trace.ts';
+import { bucketProgram } from '../../src/simulate/timeline/bucket-program.ts';
+import { hloOf } from './support/hlo.ts';
 import { table, textOf } from './support/simulated.ts';
 import { runErased } from './support/erased.ts';
 
@@ -93,12 +97,27 @@ describe('the gated MLP, strict', () => {
     expect([...made].sort()).toEqual(['AR dp', 'AR dp', 'AR dp', 'AR tp']);
   });
 
+  test('LS-67 in buckets one all_reduce carries the three weight gradients, over the groups of dp', () => {
+    const groups = (of: DeviceProgram): string[] =>
+      hloOf(of).map(([kind, groups, shapes]) => `${kind} ${JSON.stringify(groups)} ${shapes.join()}`).sort();
+    const [dp, tp] = ['[[0,2],[1,3]]', '[[0,1],[2,3]]'];
+    const weights = [`all-reduce ${dp} f32[16,16]`, `all-reduce ${dp} f32[16,16]`, `all-reduce ${dp} f32[16,16]`];
+    expect(groups(program(joint))).toEqual([`all-reduce ${tp} f32[4,4,16]`, ...weights].sort());
+    const packed = bucketProgram(program(joint), 25 * 2 ** 20);
+    expect(groups(packed)).toEqual([`all-reduce ${tp} f32[4,4,16]`, `all-reduce ${dp} f32[${3 * 16 * 16}]`].sort());
+    for (const error of runErased(packed, joint).compare) expect(error).toBeLessThan(1e-9);
+  }); // prettier-ignore
+
   test('LS-68 a cast in each branch costs a second AR on tp', () => {
     const apart = jointGraph(gated(false), { wrt: WRT });
     expect(checkTypes(apart).violations).toEqual([]);
     const made = runErased(program(apart)).collectives.map((c) => textOf(c, ['dp', 'tp']));
     expect([...made].sort()).toEqual(['AR dp', 'AR dp', 'AR dp', 'AR tp', 'AR tp']);
-  });
+    const casts = gated(false).nodes.filter(({ args }) => args[1] === 'tp' && args[4] === 'R').map(({ name }) => name);
+    const advised = check(gated(false), { mode: 'strict' }).advice;
+    expect(advised).toEqual([{ nodes: casts, meshDim: 'tp', advice: expect.stringContaining('runs 1 all_reduce in the gradient instead of 2') as string }]);
+    expect(check(gated(true), { mode: 'strict' }).advice).toEqual([]);
+  }); // prettier-ignore
 
   test('LS-59 LS-78 the erased program gives the outputs and gradients of one device', () => {
     for (const graph of [forward, joint, jointGraph(gated(false), { wrt: WRT })]) {

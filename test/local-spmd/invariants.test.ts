@@ -13,6 +13,7 @@ import { scan } from '../../src/trace/control/loops.ts';
 import { localMap } from '../../src/trace/spmd/local-map.ts';
 import { assertType, contract, convert, outPartial, allReduce } from '../../src/trace/spmd/verbs.ts';
 import { input, trace, type Tensor } from '../../src/trace/trace.ts';
+import { offOnDifference } from '../../src/simulate/off-on.ts';
 import { replicaFaults } from '../../src/simulate/replicas.ts';
 import { runErased } from './support/erased.ts';
 import { collectivesOf, expectSame, inputsOf, table, textOf } from './support/simulated.ts';
@@ -109,6 +110,32 @@ describe('loops and branches', () => {
     expect(backward).toEqual(['AR dp']);
   });
 
+  /** The microbatches written out: the weight is cast for each. */
+  const writtenOut = (): Graph =>
+    trace(
+      (x, w) =>
+        localMap(
+          (x: Tensor, w: Tensor) => {
+            const losses = [0, 1, 2].map((i) => contract('bi,io->bo', x.select(0, i), convert(w, 'dp', { src: 'I', dst: 'R' })).tanh().sum());
+            return outPartial(losses.reduce((a, b) => a.add(b)), 'dp');
+          },
+          { inSpecs: ['P(None,"dp")', 'P(None)'], outSpecs: { dp: 'P' } },
+        )(x, w),
+      [input([3, 4, 5], 'f64'), input([5, 6], 'f64')],
+      { mesh: 'dp=2' },
+    ); // prettier-ignore
+
+  test('LS-69 a weight that is I is reduced in each microbatch, and check says to share its cast', () => {
+    expect(collectivesOf(jointGraph(writtenOut(), { wrt: ['arg1'] }))).toEqual([[], ['AR dp', 'AR dp', 'AR dp']]);
+    const [{ advice }] = check(writtenOut(), { mode: 'strict', types: { arg0: 'P(None,"dp")' } }).advice;
+    expect(advice).toContain('runs 1 all_reduce in the gradient instead of 3');
+    // In a scan the cast does not depend on the trip, so it is moved before the loop, and its reduction with it.
+    expect(collectivesOf(jointGraph(micro(false), { wrt: ['arg1'] }))).toEqual([[], ['AR dp']]);
+    const reference = jointGraph(micro(true), { wrt: ['arg1'] });
+    expectSame(jointGraph(writtenOut(), { wrt: ['arg1'] }), reference);
+    expectSame(jointGraph(micro(false), { wrt: ['arg1'] }), reference);
+  });
+
   test('LS-81 the predicate of a branch is equal on all ranks, and branches agree', () => {
     const branch = (assumed: 'R' | 'P("dp")') =>
       trace(
@@ -143,6 +170,10 @@ describe('off and on', () => {
     const near = (a: number[], b: number[]): boolean => a.every((x, i) => Math.abs(x - b[i]) < 1e-9);
     expect(near(run(program('dp=1', true)), run(program('dp=2', true)))).toBe(true);
     expect(near(run(program('dp=1', false)), run(program('dp=2', false)))).toBe(false);
+    const inputs = inputsOf(program('dp=1', false));
+    expect(offOnDifference(table, program('dp=1', true), program('dp=2', true), inputs)).toBeUndefined();
+    // The sum that is over its own rows only is the first value that differs.
+    expect(offOnDifference(table, program('dp=1', false), program('dp=2', false), inputs)).toMatchObject({ node: 'sum', region: 'local_map' });
     // Without running numbers the lint says so, and where.
     const [found] = check(program('dp=2', false), { mode: 'strict', types: { arg0: 'P("dp")' } }).localNotGlobal;
     expect(found).toMatchObject({ node: 'sum', meshDim: 'dp' });

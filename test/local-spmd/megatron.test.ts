@@ -1,13 +1,19 @@
 import { describe, expect, test } from 'vitest';
 import { check } from '../../src/local-spmd/check.ts';
+import { checkTypes } from '../../src/local-spmd/check-types.ts';
+import type { Graph } from '../../src/graph/types.ts';
+import { flat, fromFlat, type NDArray } from '../../src/ndarray/array.ts';
 import { jointGraph } from '../../src/passes/autodiff/joint.ts';
 import { erase, why } from '../../src/plan/lower/typed/erased.ts';
 import { localMap, type LocalMapOptions } from '../../src/trace/spmd/local-map.ts';
 import * as megatron from '../../src/trace/spmd/megatron.ts';
-import { assertType, contract, convert, outPartial, allReduce } from '../../src/trace/spmd/verbs.ts';
+import { allGather, assertType, contract, convert, outPartial, allReduce } from '../../src/trace/spmd/verbs.ts';
 import { input, trace, type Tensor } from '../../src/trace/trace.ts';
+import { evaluateGraph } from '../../src/simulate/evaluate.ts';
+import { crossEntropy } from '../../src/trace/tensor/functional.ts';
 import { runErased } from './support/erased.ts';
-import { collectivesOf, expectSame, textOf } from './support/simulated.ts';
+import { hloOf, regionsOf } from './support/hlo.ts';
+import { collectivesOf, drawn, expectSame, table, textOf } from './support/simulated.ts';
 
 const X = input([8, 8], 'f64');
 type Specs = Pick<LocalMapOptions, 'inSpecs' | 'outSpecs'>;
@@ -76,6 +82,43 @@ describe('the functions of Megatron', () => {
     expectSame(sp, reference);
   });
 
+  describe('the loss over a cut vocabulary', () => {
+    const logits = input([6, 12], 'f64');
+    const targets = input([6], 'i64');
+    const loss = (fn: (z: Tensor, t: Tensor) => Tensor): Graph =>
+      trace(
+        (z, t) => localMap((z: Tensor, t: Tensor) => fn(z, t), { inSpecs: [S1, I], outSpecs: I, autoCast: false })(z, t),
+        [logits, targets],
+        { mesh: 'tp=4' },
+      ); // prettier-ignore
+    const cut = loss((z, t) => megatron.vocabParallelCrossEntropy(z, t));
+    const gathered = loss((z, t) => crossEntropy(megatron.gatherFromTensorModelParallelRegion(z), t, { reduction: 'none' }));
+    const plain = trace((z, t) => crossEntropy(z, t, { reduction: 'none' }), [logits, targets]);
+
+    test('has the value, the type and the gradient of gathering first, and of one device', () => {
+      const numbers = [drawn([6, 12], 1), fromFlat([6], Float64Array.from([0, 3, 11, 5, 6, 2]), 'i64'), drawn([6], 4)];
+      const run = (graph: Graph): number[][] =>
+        evaluateGraph(table, jointGraph(graph, { wrt: ['arg0'] }), numbers).outputs.flatMap((out) => (out === null ? [] : [[...flat(out as NDArray)]]));
+      const [ours, whole, one] = [cut, gathered, plain].map(run);
+      expect(one[0].every((value) => value > 0)).toBe(true);
+      for (const found of [ours, whole])
+        found.forEach((list, k) => list.forEach((value, i) => expect(Math.abs(value - one[k][i])).toBeLessThan(1e-12)));
+      const [text, same] = [cut, gathered].map((graph) => checkTypes(graph).texts.get(`local_map_0/${graph.subgraphs['local_map_0'].outputs[0].value}`));
+      expect(text).toBe('f64[6]');
+      expect(text).toBe(same);
+    }); // prettier-ignore
+
+    test('reduces numbers of rows, and nothing in the gradient', () => {
+      const [forward, backward] = regionsOf(jointGraph(cut, { wrt: ['arg0'] })).map(hloOf);
+      expect(forward.map(([kind, , shape]) => [kind, shape])).toEqual([
+        ['all-gather', ['f32[4,6]']],
+        ['all-reduce', ['f32[6]']],
+        ['all-reduce', ['f32[6]']],
+      ]);
+      expect(backward).toEqual([]);
+    });
+  });
+
   test('LS-75 the loss of data, tensor and context parallelism', () => {
     const graph = trace(
       (x, w1, w2) => {
@@ -99,6 +142,33 @@ describe('the functions of Megatron', () => {
     for (const error of run.compare) expect(error).toBeLessThan(1e-9);
     const made = run.collectives.map((c) => textOf(c, ['dp', 'cp', 'tp'])).sort();
     expect(made).toEqual(['AR cp', 'AR cp', 'AR dp', 'AR dp', 'AR tp', 'AR tp']);
+    // The gradient of the loss is 1, whole where the loss is addends; those of parameters end as the parameters are held.
+    const { texts } = checkTypes(joint);
+    expect(texts.get('tangents_1')).toBe('f32[]{R:(dp,cp)}');
+    const ends = joint.outputs.flatMap(({ role, of, value }) => (role === 'grad' ? [[of, texts.get(value ?? '')]] : []));
+    expect(ends).toEqual([
+      ['arg0', 'f32[4@dp,4@cp,8]'],
+      ['arg1', 'f32[8,16@tp]'],
+      ['arg2', 'f32[16@tp,8]'],
+    ]);
+  });
+
+  test('LS-75 gradients of parameters in pieces end in pieces, by a reduce_scatter each', () => {
+    const graph = trace(
+      (x, w) => {
+        const whole = allGather(assertType(w, 'P("dp")'), 'dp', { src: 'S(0)', dst: 'R' });
+        const y = contract('bi,io->bo', assertType(x, 'P("dp")'), whole);
+        return outPartial(y.mul(y).sum(), 'dp');
+      },
+      [X, input([8, 16], 'f32')],
+      { mesh: 'dp=4' },
+    );
+    const joint = jointGraph(graph, { wrt: ['arg1'] });
+    const { texts, violations } = checkTypes(joint);
+    expect(violations).toEqual([]);
+    const [grad] = joint.outputs.filter(({ role, of }) => role === 'grad' && of === 'arg1');
+    expect(texts.get(grad.value ?? '')).toBe('f32[8@dp,16]');
+    expect(runErased(erase(joint)).collectives.map((c) => textOf(c, ['dp']))).toEqual(['AG dp', 'RS dp']);
   });
 
   test('why names the chain from a collective to what made it necessary', () => {

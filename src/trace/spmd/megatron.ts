@@ -5,8 +5,9 @@
  *
  * @module
  */
+import { ShardwrightError } from '../../errors.ts';
 import type { Tensor } from '../tensor/tensor.ts';
-import { allGather, allReduce, allToAll, convert, reduceScatter } from './verbs.ts';
+import { allGather, allReduce, allToAll, axisIndex, convert, outPartial, reduceScatter } from './verbs.ts';
 
 const last = (x: Tensor): `S(${number})` => `S(${x.rank - 1})`;
 
@@ -65,4 +66,25 @@ export function reduceScatterLastDimToTensorParallelRegion(x: Tensor, axis = 'tp
 /** Rows of dim 0 to the ranks, one part each. V to V, where the parts join on dim 0 again. */
 export function allToAllRegion(x: Tensor, axis = 'tp'): Tensor {
   return allToAll(x, axis, { src: 'V', dst: 'V' });
+}
+
+/**
+ * The cross-entropy of each row where every rank has its piece of the classes: what `allGather` of the logits to I and then the
+ * cross-entropy give, by one number for each row and rank instead of all logits. Nothing is communicated for the gradient.
+ *
+ * @param logits `[..., classes / ranks]`, V
+ * @param targets class of each row, I
+ * @returns `[...]`, I
+ */
+export function vocabParallelCrossEntropy(logits: Tensor, targets: Tensor, axis = 'tp'): Tensor {
+  const classes = logits.shape[logits.rank - 1];
+  if (typeof classes !== 'number')
+    throw new ShardwrightError('E_SHAPE', `vocabParallelCrossEntropy: the number of classes has an open size`, { hint: 'give the last dim of the logits a fixed size' }); // prettier-ignore
+  const sum = (x: Tensor): Tensor => allReduce(outPartial(x, axis), axis, { src: 'P', dst: 'I' });
+  const tops = allGather(logits.detach().amax(-1), axis, { src: 'V', dst: 'R' });
+  const shifted = logits.sub(tops.amax(0).unsqueeze(-1));
+  const own = convert(targets, axis, { src: 'I', dst: 'R' }).sub(axisIndex(axis).mul(classes));
+  const isHere = own.ge(0).logicalAnd(own.lt(classes));
+  const picked = shifted.gather(-1, own.clamp(0, classes - 1).unsqueeze(-1)).squeeze(-1);
+  return sum(shifted.exp().sum(-1)).log().sub(sum(isHere.where(picked, 0)));
 }
