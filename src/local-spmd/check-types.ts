@@ -5,8 +5,6 @@
 import { ShardwrightError } from '../errors.ts';
 import { placeholdersOf } from '../graph/control.ts';
 import type { Graph } from '../graph/types.ts';
-import { getOwn } from '../graph/value.ts';
-import { readTypeSpec } from '../mesh/local-types/spec.ts';
 import type { LocalType } from '../mesh/local-types/types.ts';
 import { parseMesh } from '../mesh/devices/mesh.ts';
 import { builtinOperators } from '../ops/builtin.ts';
@@ -14,7 +12,8 @@ import type { OperatorTable } from '../ops/record/table.ts';
 import type { Meaning } from './operator-types.ts';
 import { isTuple, typeIn, type Known, type Violation } from './typed.ts';
 import { typedAxes, typeGraph } from './type-graph.ts';
-import { typeSpec, type SpecWord } from './words.ts';
+import { statedInputs } from './check.ts';
+import type { SpecWord } from './words.ts';
 
 /** On which mesh, with which input types and in which sense a program is typed. */
 export interface CheckTypesOptions {
@@ -50,29 +49,14 @@ export function checkTypes(graph: Graph, options: CheckTypesOptions = {}): Typed
   const mesh = parseMesh(text);
   const meaning = options.mode ?? 'strict';
   const axes = typedAxes(mesh, () => meaning);
-  const inputs = placeholdersOf(graph);
-  const stated = options.types ?? {};
-  const names = new Set(inputs.flatMap(({ name, meta }) => [name, meta.roleName ?? name]));
-  const unknown = Object.keys(stated).find((name) => !names.has(name));
-  if (unknown !== undefined)
-    throw new ShardwrightError('E_REF', `graph ${graph.name} has no input '${unknown}' to type`, {
-      hint: `inputs are ${[...names].slice(0, 12).join(', ')}`,
-    });
+  const given = statedInputs(graph, mesh, options.types ?? {}, meaning === 'manual');
   const typer = typeGraph(
     options.table ?? builtinOperators(),
     graph,
     axes,
-    inputs.map(({ name, meta, type }): readonly Known[] => {
-      const spec = getOwn(stated, meta.roleName ?? name) ?? getOwn(stated, name);
-      if (spec === undefined || type.kind !== 'tensor') return axes.map(() => undefined);
-      const shape = type.shape.map((size) => (typeof size === 'number' ? size : size.example));
-      const types = readTypeSpec(
-        typeSpec(spec),
-        mesh,
-        mesh.names,
-        meaning === 'manual' ? shape.map(() => mesh.size) : shape,
-      );
-      return axes.map((axis) => types.get(axis.name) ?? 'I');
+    placeholdersOf(graph).map(({ name }): readonly Known[] => {
+      const types = given.get(name);
+      return axes.map((axis) => (types === undefined ? undefined : (types.get(axis.name) ?? 'I')));
     }),
   );
   const types = new Map<string, LocalType>();

@@ -96,12 +96,7 @@ export function inputTypes(
   stated: Readonly<Record<string, SpecWord>>,
 ): { inputs: (readonly Known[])[]; assumed: string[] } {
   const placeholders = placeholdersOf(graph);
-  const names = new Set(placeholders.flatMap(({ name, meta }) => [name, meta.roleName ?? name]));
-  const unknown = Object.keys(stated).find((name) => !names.has(name));
-  if (unknown !== undefined)
-    throw new ShardwrightError('E_REF', `graph ${graph.name} has no input '${unknown}' to type`, {
-      hint: `inputs are ${[...names].slice(0, 12).join(', ')}`,
-    });
+  const given = statedInputs(graph, mesh, stated);
   const asserted = new Set(
     graph.nodes.flatMap(({ target, args: [x] }) =>
       spmdName(target) === 'assert_type' && x !== undefined && isRef(x) ? [x.name] : [],
@@ -111,21 +106,51 @@ export function inputTypes(
   const assumed: string[] = [];
   const regions = regionInputs(graph);
   const inputs = placeholders.map(({ name, meta, type }): readonly Known[] => {
-    const spec = getOwn(stated, meta.roleName ?? name) ?? getOwn(stated, name);
     if (type.kind !== 'tensor') return axes.map(() => 'number');
-    if (spec === undefined) {
+    const types = given.get(name);
+    if (types === undefined) {
       if (asserted.has(name) || meta.role === 'tangent') return axes.map(() => undefined);
       const region = regions.get(name);
       if (region !== undefined) return axes.map((axis) => region.get(axis) ?? 'I');
       assumed.push(meta.roleName ?? name);
       return axes.map(() => 'I');
     }
-    const shape = type.shape.map((size) => (typeof size === 'number' ? size : size.example));
-    const types = readTypeSpec(typeSpec(spec), mesh, mesh.names, shape);
     return axes.map((axis) => types.get(axis) ?? 'I');
   });
   return { inputs, assumed };
 }
+
+/**
+ * Types that are stated of inputs, by node name and axis.
+ *
+ * @param pieces sizes are those of pieces, so that nothing need divide
+ * @throws E_REF for a name of no input; E_SPMD_TYPE, with the input, for a type that does not fit it
+ */
+export function statedInputs(
+  graph: Graph,
+  mesh: DeviceMesh,
+  stated: Readonly<Record<string, SpecWord>>,
+  pieces = false,
+): Map<string, ReadonlyMap<string, AxisType>> {
+  const placeholders = placeholdersOf(graph);
+  const names = new Set(placeholders.flatMap(({ name, meta }) => [name, meta.roleName ?? name]));
+  const unknown = Object.keys(stated).find((name) => !names.has(name));
+  if (unknown !== undefined)
+    throw new ShardwrightError('E_REF', `graph ${graph.name} has no input '${unknown}' to type`, {
+      hint: `inputs are ${[...names].slice(0, 12).join(', ')}`,
+    });
+  return new Map(placeholders.flatMap(({ name, meta, type }) => {
+    const spec = getOwn(stated, meta.roleName ?? name) ?? getOwn(stated, name);
+    if (spec === undefined || type.kind !== 'tensor') return [];
+    const shape = type.shape.map((size) => (pieces ? mesh.size : typeof size === 'number' ? size : size.example));
+    try {
+      return [[name, readTypeSpec(typeSpec(spec), mesh, mesh.names, shape)] as const];
+    } catch (error) {
+      if (!(error instanceof ShardwrightError)) throw error;
+      throw new ShardwrightError(error.code, `type of ${meta.roleName ?? name}: ${error.message}`, error.details);
+    }
+  }));
+} // prettier-ignore
 
 /** Types of values that regions read, by the spec of the first one, by axis. */
 function regionInputs(graph: Graph): Map<string, Map<string, AxisType>> {

@@ -58,7 +58,7 @@ export function verbTypes(typer: Typing, node: Node, name: string, frame: Frame<
   }
   const fits = now === undefined || now === 'number' ? src !== 'P' && cutOf(src) === undefined : matches(now, src, global);
   if (now !== undefined && !fits) {
-    const hint = wrongSource(name as PrimitiveName, now, dst);
+    const hint = wrongSource(name as PrimitiveName, now, dst, operand.name, axis.name);
     return violate(`src ${src}`, `src must be ${src === 'P' || now === 'number' ? src : `what the operand is`}, got ${now}`, hint);
   }
   if (global) {
@@ -78,7 +78,8 @@ function matches(now: AxisType | 'number', src: AxisType, global: boolean): bool
 }
 
 /** What to write when the operand is of another type than the verb says. */
-function wrongSource(op: PrimitiveName, now: AxisType | 'number', dst: AxisType): string {
+function wrongSource(op: PrimitiveName, now: AxisType | 'number', dst: AxisType, x: string, axis: string): string {
+  if ((op === 'all_reduce' || op === 'reduce_scatter') && now === 'V') return `reinterpret(${x}, "${axis}", V→P)`;
   if (now === 'number') return 'a plain number is the same everywhere: use it as it is';
   try {
     primitive(op, now, dst, { expert: true });

@@ -7,8 +7,8 @@ import { input, trace } from '../../src/trace/trace.ts';
 import { scan } from '../../src/trace/control/loops.ts';
 import { einsum } from '../../src/trace/tensor/einsum.ts';
 import { localMap, type LocalMapOptions } from '../../src/trace/spmd/local-map.ts';
-import { allReduce, contract, convert, outPartial, reinterpret } from '../../src/trace/spmd/verbs.ts';
-import { psum, pvary } from '../../src/trace/spmd/jax-names.ts';
+import { allReduce, contract, convert, outPartial } from '../../src/trace/spmd/verbs.ts';
+import { pvary } from '../../src/trace/spmd/jax-names.ts';
 import type { Tensor } from '../../src/trace/trace.ts';
 
 function refusedBy(run: () => unknown): { message: string; hint: string } {
@@ -92,24 +92,6 @@ describe('regions of per-device code', () => {
     expect(refusedBy(() => swapped(true)).message).toBe('accepted');
   });
 
-  test.each([
-    ['an unknown axis', { inSpecs: ['P(None)', 'P(None,"tq")'] }, "has no axis 'tq'"],
-    ['an axis twice', { inSpecs: ['P(None)', 'P("tp","tp")'] }, 'listed twice'],
-    ['too few specs', { inSpecs: ['P(None)'] }, '1 inSpecs for 2 arguments'],
-    ['axes twice', { axes: ['tp', 'tp'] }, 'twice'],
-    ['an axis of no mesh', { axes: ['pp'] }, "no axis 'pp'"],
-    ['a dim that is not there', { outSpecs: 'P(None,None,None,"tp")' }, '3 dims'],
-  ] as const)('%s is refused with the place', (_what, options, said) => {
-    const { message } = refusedBy(() => column(options, false));
-    expect(message).toMatch(new RegExp(said));
-  });
-
-  test('sizes that do not divide are refused with the size that does', () => {
-    const { message, hint } = refusedBy(() => column({}, true, 'tp=3'));
-    expect(message).toContain('dim 1 has 16 rows, which do not divide by tp=3');
-    expect(hint).toContain('pad it to 18');
-  });
-
   test('LS-72 LS-73 LS-74 what Megatron forgets is a type error', () => {
     const mlp = (f: boolean, g: 'reinterpret' | 'none' | 'twice' | 'whole', out: 'I' | 'R' = 'I') =>
       trace(
@@ -162,19 +144,5 @@ describe('regions of per-device code', () => {
     expect(message).toContain('P with R');
     expect(hint).toContain('R→P');
     expect(refusedBy(() => loss(true)).message).toBe('accepted');
-  });
-
-  test('verbs over axes that are not per device are refused', () => {
-    const wrong = (axis: string) =>
-      refusedBy(() =>
-        trace((x) => localMap((x: Tensor) => psum(x, axis), { inSpecs: ['P("tp")'], outSpecs: 'P(None)', axes: ['tp'] })(x), [input([8], 'f32')], { mesh: 'dp=2,tp=2' }),
-      ); // prettier-ignore
-    expect(wrong('dp').message).toContain("'dp' is not per device in this region");
-    expect(wrong('dp').hint).toContain("add 'dp' to the axes");
-    expect(wrong('cp').message).toContain("no axis 'cp'");
-    const outside = refusedBy(() =>
-      trace((x) => reinterpret(x, 'tp', { src: 'V', dst: 'P' }), [input([8], 'f32')], { mesh: 'tp=2' }),
-    );
-    expect(outside.message).toContain('the meaning of a whole value');
   });
 });

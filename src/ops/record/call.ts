@@ -43,7 +43,7 @@ export interface OpContext {
   /** Whether the call has the argument with a value other than None. */
   has(name: string): boolean;
   /** Throws `E_TYPE` with the operator's name before the message. */
-  fail(message: string): never;
+  fail(message: string, hint?: string): never;
 }
 
 /** A call whose results are known. The same shape serves local sizes: then inputs and outputs are those of the largest shard. */

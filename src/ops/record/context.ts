@@ -192,8 +192,8 @@ class Call implements TypedContext {
     const value = this.value(name);
     return value !== null && value !== undefined;
   }
-  fail(message: string): never {
-    throw new ShardwrightError('E_TYPE', `${this.target}: ${message}`);
+  fail(message: string, hint?: string): never {
+    throw new ShardwrightError('E_TYPE', `${this.target}: ${message}`, hint === undefined ? {} : { hint });
   }
 
   private value(name: string): Bound | null {

@@ -49,15 +49,17 @@ function cut(ctx: OpContext, shape: readonly number[], dim: number | undefined):
     return shape[0] === n
       ? shape.slice(1)
       : ctx.fail(
-          `V takes one row of dim 0 for each of ${n} ranks, the shape is [${shape.join(', ')}]; name the dim: S(0)`,
+          `V takes one row of dim 0 for each of ${n} ranks, the shape is [${shape.join(', ')}]`,
+          'name the dim that is cut: S(0)',
         );
   const at = existing(ctx, shape, dim);
-  if (shape[at] % n !== 0) ctx.fail(`dim ${at} of size ${shape[at]} does not divide by the ${n} ranks of ${ctx.text('axis')}`); // prettier-ignore
+  if (shape[at] % n !== 0)
+    ctx.fail(`dim ${at} of size ${shape[at]} does not divide by the ${n} ranks of ${ctx.text('axis')}`, `pad it to ${Math.ceil(shape[at] / n) * n}, or cut another dim`); // prettier-ignore
   return shape.map((size, d) => (d === at ? size / n : size));
 }
 
 function existing(ctx: OpContext, shape: readonly number[], dim: number): number {
-  return dim < shape.length ? dim : ctx.fail(`S(${dim}) names a dim that [${shape.join(', ')}] does not have`);
+  return dim < shape.length ? dim : ctx.fail(`S(${dim}) names a dim that [${shape.join(', ')}] does not have`, `count dims from 0: the last is S(${shape.length - 1})`); // prettier-ignore
 }
 
 /** Shape of one device after a verb. */
@@ -133,7 +135,7 @@ export const spmdOps: readonly OperatorRecord[] = [
     infer: (ctx) => {
       const [n, targets] = [sizeArgument(ctx), ctx.ints('targets')];
       if (targets.length !== n || [...targets].sort((a, b) => a - b).some((t, i) => t !== i))
-        ctx.fail(`targets [${targets.join(', ')}] are no permutation of the ${n} ranks of ${ctx.text('axis')}`);
+        ctx.fail(`targets [${targets.join(', ')}] are no permutation of the ${n} ranks of ${ctx.text('axis')}`, 'name every rank once'); // prettier-ignore
       return [ctx.inputs[0]];
     },
     shard: (ctx) => [

@@ -5,15 +5,17 @@
 import { refuse } from './local-map.ts';
 import { needRecorder } from '../record/recorder.ts';
 import type { Tensor } from '../tensor/tensor.ts';
-import { allGather, allReduce, axisSize, convert, permute, reduceScatter, reinterpret } from './verbs.ts';
+import { allGather, allReduce, axisSize, convert, needAxis, permute, reduceScatter, reinterpret } from './verbs.ts';
 
 /** The sum over an axis: V to I. */
 export function psum(x: Tensor, axis: string): Tensor {
+  needAxis('psum()', axis);
   return allReduce(reinterpret(x, axis, { src: 'V', dst: 'P' }), axis, { dst: 'I' });
 }
 
 /** I to V; its gradient is the sum. */
 export function pvary(x: Tensor, axis: string): Tensor {
+  needAxis('pvary()', axis);
   return reinterpret(x, axis, { src: 'I', dst: 'V' });
 }
 
@@ -56,11 +58,13 @@ export function pscatter(x: Tensor, axis: string, options: PieceOptions = {}): T
 
 /** The own piece of the sum of V. */
 export function psumScatter(x: Tensor, axis: string, options: PieceOptions = {}): Tensor {
+  needAxis('psumScatter()', axis);
   return reduceScatter(reinterpret(x, axis, { src: 'V', dst: 'P' }), axis, { dst: cutBy(options) });
 }
 
 /** Sends pieces by pairs (from, to), which must be a permutation. */
 export function ppermute(x: Tensor, axis: string, pairs: readonly (readonly [number, number])[]): Tensor {
+  needAxis('ppermute()', axis);
   const size = axisSize(axis);
   const targets = new Array<number>(size).fill(-1);
   for (const [from, to] of pairs) if (from in targets) targets[from] = to;

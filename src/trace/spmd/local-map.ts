@@ -67,7 +67,7 @@ export function localMap<const A extends readonly Tensor[], R extends BodyTree>(
     const sizes = axes.map((name) => ({ name, size: mesh.sizes[mesh.indexOf(name)] }));
     const { table } = recorder.trace.settings;
     const autoCast = options.autoCast !== false;
-    const checked = checkRegion(table, { body, axes: sizes, inSpecs, claims, autoCast });
+    const checked = placed(recorder, () => checkRegion(table, { body, axes: sizes, inSpecs, claims, autoCast }));
     const name = recorder.subgraph(traced.recorder.name, checked.body);
     const made = recorder.controlCall(
       LOCAL_MAP,
@@ -106,6 +106,16 @@ function listedAxes(recorder: Recorder, mesh: DeviceMesh, listed: readonly strin
   if (axes.length > 0) return axes;
   throw refuse(recorder, 'localMap has no axes', 'list one axis of the mesh at least');
 } // prettier-ignore
+
+/** Gives the place of the region to an error that has none: of what its inputs are, no line of the body speaks. */
+function placed<T>(recorder: Recorder, body: () => T): T {
+  try {
+    return body();
+  } catch (error) {
+    if (!(error instanceof ShardwrightError) || / at \S+:\d+:\d+/.test(error.message)) throw error;
+    throw refuse(recorder, error.message, error.details.hint ?? '');
+  }
+}
 
 /** Runs what may find a spec wrong, and adds the user's place to what it says. */
 function located<T>(recorder: Recorder, what: string, body: () => T): T {

@@ -70,10 +70,11 @@ export function why(graph: Graph, name: string, options: EraseOptions = {}): rea
   const parts = name.split('/');
   const of = parts.slice(0, -1).reduce<Graph | undefined>((at, body) => (at === undefined ? at : getOwn(at.subgraphs, body)), graph); // prettier-ignore
   const verb = of?.nodes.find((node) => node.name === parts.at(-1));
+  const verbs = (of ?? graph).nodes.filter(({ target }) => spmdName(target) !== undefined).map((n) => n.name);
   if (of === undefined || verb === undefined || spmdName(verb.target) === undefined)
     throw new ShardwrightError('E_REF', `there is no collective or cast '${name}'`, {
-      hint: `verbs are ${(of ?? graph).nodes.filter(({ target }) => spmdName(target) !== undefined).map((n) => n.name).slice(0, 12).join(', ')}`,
-    }); // prettier-ignore
+      hint: verbs.length === 0 ? 'the graph has none' : `verbs are ${verbs.slice(0, 12).join(', ')}`,
+    });
   return chain(typer, of, verb);
 }
 
