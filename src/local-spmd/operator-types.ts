@@ -4,6 +4,7 @@
  * Linearity and cuts come from the sharding rules of the record; nothing here names an operator.
  */
 import { chunksOf, type AxisType } from '../mesh/local-types/types.ts';
+import { isIntegral } from '../ops/record/dtypes.ts';
 import { functionalForm } from '../ops/record/in-place.ts';
 import type { OperatorRecord, TypedContext } from '../ops/record/record.ts';
 import type { Rule, RuleSlot, ShardSlot } from '../ops/record/rule.ts';
@@ -68,9 +69,10 @@ export function typeOperator(
 function lawOf(
   record: OperatorRecord,
   ctx: TypedContext,
-  operands: readonly OperandType[],
+  stated: readonly OperandType[],
   meaning: Meaning,
 ): TypedCall {
+  const operands = withoutGradient(ctx, stated);
   const everywhere = (type: OperandType): TypedCall => ({ typing: { results: ctx.outputs.map(() => type) } });
   const at = (type: OperandType): number[] => operands.flatMap((t, i) => (t === type ? [i] : []));
   const kinds = new Set(operands);
@@ -88,6 +90,16 @@ function lawOf(
   if (addends.length > 0) return { conflict: refusedAddends(record, operands, addends) };
   if (averages(ctx, plainRules(record, ctx), operands)) return { conflict: refusedMean(operands, varying) };
   return { conflict: refusedCut(operands, varying) };
+}
+
+/** I and R differ in their gradients: whole numbers and truth values have none, so they are what the others are. */
+function withoutGradient(ctx: TypedContext, operands: readonly OperandType[]): readonly OperandType[] {
+  const kinds = new Set(operands);
+  if (!kinds.has('I') || [...kinds].every((type) => type === 'I' || type === 'number')) return operands;
+  const isFree = operands.map((type, i) => (type === 'I' || type === 'R') && isIntegral(ctx.inputs[i].dtype));
+  const others = operands.filter((type, i) => !isFree[i] && type !== 'number');
+  const now = others.length > 0 && others.every((type) => type === 'I') ? 'I' : 'R';
+  return operands.map((type, i) => (isFree[i] ? now : type));
 }
 
 /** An operator that writes into its first operand leaves it of the type that it had. */

@@ -5,7 +5,7 @@
  * calculus of the package spmd_types; every transpose preserves the pairing of a value with its gradient.
  */
 import { ShardwrightError } from '../../errors.ts';
-import { cutOf, type AxisType } from './types.ts';
+import { cutOf, gradientType, type AxisType } from './types.ts';
 
 export const PRIMITIVE_NAMES = ['convert', 'reinterpret', 'all_reduce', 'all_gather', 'reduce_scatter', 'all_to_all'] as const; // prettier-ignore
 /** The name of a primitive on local types. */
@@ -132,6 +132,7 @@ export function primitive(
 ): Primitive {
   const row = TABLE[cellOf(op, src, dst)];
   const on = axis === undefined ? '' : ` on ${axis}`;
+  if (isNothing(op, src, dst)) return { op, src, dst, expert: false };
   const refused = misuse(op, src, dst, row);
   if (refused !== undefined)
     throw new ShardwrightError('E_SPMD_TYPE', `${primitiveText({ op, src, dst })}${on}: ${refused.wrong}`, {
@@ -142,6 +143,11 @@ export function primitive(
       hint: `the usual choice is ${row.usual}; if this is meant, write expert: true`,
     }); // prettier-ignore
   return { op, src, dst, expert: row?.expert === true };
+}
+
+/** A verb that leaves the type as it is: nothing, so that code for several types need not ask. */
+function isNothing(op: PrimitiveName, src: AxisType, dst: AxisType): boolean {
+  return src === dst && (op === 'convert' || (op === 'reinterpret' && cutOf(src) === undefined));
 }
 
 /** Why a verb does not take these types, and what was meant; undefined for a row of the table. */
@@ -205,7 +211,6 @@ function misuse(
       break;
   }
   if (row !== undefined) return undefined;
-  if (src === dst) return { wrong: 'nothing changes', fix: 'leave it out' };
   return { wrong: `${op} does not take ${src} to ${dst}`, fix: howTo(src, dst) };
 }
 
@@ -225,6 +230,7 @@ function howTo(src: AxisType, dst: AxisType): string {
  * places.
  */
 export function transposeOf({ op, src, dst }: Pick<Primitive, 'op' | 'src' | 'dst'>): readonly Primitive[] {
+  if (isNothing(op, src, dst)) return [{ op, src: gradientType(dst), dst: gradientType(src), expert: false }];
   const row = TABLE[cellOf(op, src, dst)];
   if (row === undefined) primitive(op, src, dst);
   const dim = cutOf(src) === undefined ? dst : src;

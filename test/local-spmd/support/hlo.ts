@@ -13,7 +13,7 @@ export function hloOf({ graph, mesh }: DeviceProgram): JaxCollective[] {
     if (kind === undefined || type.kind !== 'tensor') return [];
     const { meshDims } = readCollective(mesh, target, args);
     const groups = mesh.groups(meshDims).map((group) => [...group]);
-    return [[kind.replaceAll('_', '-'), groups, [`f32[${type.shape.join(',')}]`]]];
+    return [[kind.replaceAll('_', '-'), groups, [`f32[${type.shape.map(Number).join(',')}]`]]];
   });
 }
 
