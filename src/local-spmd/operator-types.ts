@@ -66,12 +66,7 @@ export function typeOperator(
   return typed;
 }
 
-function lawOf(
-  record: OperatorRecord,
-  ctx: TypedContext,
-  stated: readonly OperandType[],
-  meaning: Meaning,
-): TypedCall {
+function lawOf(record: OperatorRecord, ctx: TypedContext, stated: readonly OperandType[], meaning: Meaning): TypedCall {
   const operands = withoutGradient(ctx, stated);
   const everywhere = (type: OperandType): TypedCall => ({ typing: { results: ctx.outputs.map(() => type) } });
   const at = (type: OperandType): number[] => operands.flatMap((t, i) => (t === type ? [i] : []));

@@ -20,7 +20,10 @@ const region =
       [X, X],
       { mesh },
     ); // prettier-ignore
-const whole = (body: (x: Tensor) => Tensor, mesh = 'dp=2,tp=2') => (): Graph => trace((x) => body(x), [X], { mesh });
+const whole =
+  (body: (x: Tensor) => Tensor, mesh = 'dp=2,tp=2') =>
+  (): Graph =>
+    trace((x) => body(x), [X], { mesh });
 const first = (x: Tensor): Tensor => x;
 const second = (_: Tensor, w: Tensor): Tensor => w;
 const into = (...inSpecs: LocalMapOptions['inSpecs']): Partial<LocalMapOptions> => ({ inSpecs });

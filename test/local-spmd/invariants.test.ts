@@ -173,7 +173,10 @@ describe('off and on', () => {
     const inputs = inputsOf(program('dp=1', false));
     expect(offOnDifference(table, program('dp=1', true), program('dp=2', true), inputs)).toBeUndefined();
     // The sum that is over its own rows only is the first value that differs.
-    expect(offOnDifference(table, program('dp=1', false), program('dp=2', false), inputs)).toMatchObject({ node: 'sum', region: 'local_map' });
+    expect(offOnDifference(table, program('dp=1', false), program('dp=2', false), inputs)).toMatchObject({
+      node: 'sum',
+      region: 'local_map',
+    });
     // Without running numbers the lint says so, and where.
     const [found] = check(program('dp=2', false), { mode: 'strict', types: { arg0: 'P("dp")' } }).localNotGlobal;
     expect(found).toMatchObject({ node: 'sum', meshDim: 'dp' });

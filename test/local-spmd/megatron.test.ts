@@ -92,7 +92,9 @@ describe('the functions of Megatron', () => {
         { mesh: 'tp=4' },
       ); // prettier-ignore
     const cut = loss((z, t) => megatron.vocabParallelCrossEntropy(z, t));
-    const gathered = loss((z, t) => crossEntropy(megatron.gatherFromTensorModelParallelRegion(z), t, { reduction: 'none' }));
+    const gathered = loss((z, t) =>
+      crossEntropy(megatron.gatherFromTensorModelParallelRegion(z), t, { reduction: 'none' }),
+    );
     const plain = trace((z, t) => crossEntropy(z, t, { reduction: 'none' }), [logits, targets]);
 
     test('has the value, the type and the gradient of gathering first, and of one device', () => {
@@ -145,7 +147,9 @@ describe('the functions of Megatron', () => {
     // The gradient of the loss is 1, whole where the loss is addends; those of parameters end as the parameters are held.
     const { texts } = checkTypes(joint);
     expect(texts.get('tangents_1')).toBe('f32[]{R:(dp,cp)}');
-    const ends = joint.outputs.flatMap(({ role, of, value }) => (role === 'grad' ? [[of, texts.get(value ?? '')]] : []));
+    const ends = joint.outputs.flatMap(({ role, of, value }) =>
+      role === 'grad' ? [[of, texts.get(value ?? '')]] : [],
+    );
     expect(ends).toEqual([
       ['arg0', 'f32[4@dp,4@cp,8]'],
       ['arg1', 'f32[8,16@tp]'],

@@ -86,5 +86,7 @@ export function vocabParallelCrossEntropy(logits: Tensor, targets: Tensor, axis 
   const own = convert(targets, axis, { src: 'I', dst: 'R' }).sub(axisIndex(axis).mul(classes));
   const isHere = own.ge(0).logicalAnd(own.lt(classes));
   const picked = shifted.gather(-1, own.clamp(0, classes - 1).unsqueeze(-1)).squeeze(-1);
-  return sum(shifted.exp().sum(-1)).log().sub(sum(isHere.where(picked, 0)));
+  return sum(shifted.exp().sum(-1))
+    .log()
+    .sub(sum(isHere.where(picked, 0)));
 }
