@@ -34,7 +34,7 @@ export function model({ h0, xs, wx, wh }: Record<keyof typeof inputs, Tensor>): 
 
 /** Plans a training step and prints what it was and how large the problem is. */
 async function plan(what: string, graph: Graph): Promise<void> {
-  const request = { ...DEFAULT_REQUEST, mesh: 'd=8', cluster: 'dgx-h100' };
+  const request = { ...DEFAULT_REQUEST, cost: 'alpha-beta', mesh: 'd=8', cluster: 'dgx-h100' };
   const prepared = prepare(jointGraph(graph, { seed: 1 }), request, builtinOperators());
   const result = await shardPrepared(prepared);
   const { length } = prepared.problem.domains;

@@ -6,7 +6,7 @@ import { RedistributionCharges } from '../cost/redistribution/charges.ts';
 import { loadCluster, usableMemoryBytes, type Cluster } from '../cost/hardware/cluster.ts';
 import { groupTopology, type CollectiveModel } from '../cost/collective-model.ts';
 import { jumpsNote } from '../cost/jumps.ts';
-import { collectiveModel } from '../cost/presets/presets.ts';
+import { collectiveModel, defaultCostPreset } from '../cost/presets/presets.ts';
 import { Redistributor } from '../cost/redistribution/redistribute.ts';
 import { ShardwrightError } from '../errors.ts';
 import type { Graph } from '../graph/types.ts';
@@ -39,11 +39,11 @@ import { givenPins, type GivenPins } from './request/source-pins.ts';
 import { typedPins } from './request/typed-pins.ts';
 import { restrictionOf } from './restrict/pins.ts';
 import type { Restriction } from './restrict/restriction.ts';
-import { activationsOf, type PlanRequest } from './request/request.ts';
+import { activationsOf, type PlanRequest, type PricedRequest } from './request/request.ts';
 
 /** A request made ready: the model, and the problem that the request's pins leave of it. */
 export interface Prepared {
-  readonly request: PlanRequest;
+  readonly request: PricedRequest;
   /** What a plan folder keeps: the program with its bodies. `model.graph` lists each body in line. */
   readonly program: Graph;
   readonly model: Model;
@@ -82,9 +82,10 @@ export function prepare(
   checkPlannedDims(mesh);
   const cluster = loadCluster(asked.cluster);
   const space = new ShardingSpace(mesh, operators.kinds);
-  const collectives = collectiveModel(asked.cost, cluster, mesh);
+  const cost = asked.cost ?? defaultCostPreset(cluster);
+  const collectives = collectiveModel(cost, cluster, mesh);
   // Whoever reads the plan later, to lower it or to open it again, reads from its request that there are no copies.
-  const request = collectives.copies === 'each-use' ? { ...asked, sharing: false } : asked;
+  const request: PricedRequest = { ...asked, cost, ...(collectives.copies === 'each-use' ? { sharing: false } : {}) };
   // A plan that is found is written however late it is.
   let isPrepared = false;
   const checkTime = (): void => {

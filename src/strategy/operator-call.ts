@@ -4,8 +4,7 @@
  */
 
 import { loadCluster } from '../cost/hardware/cluster.ts';
-import { DEFAULT_COST_PRESET } from '../cost/presets/names.ts';
-import { collectiveModel } from '../cost/presets/presets.ts';
+import { collectiveModel, defaultCostPreset } from '../cost/presets/presets.ts';
 import { Redistributor, type RedistributionPlan } from '../cost/redistribution/redistribute.ts';
 import { internalError, ShardwrightError, suggestion } from '../errors.ts';
 import { DTYPE_BYTES } from '../graph/types.ts';
@@ -59,7 +58,7 @@ export interface Propagated extends Strategy {
 export interface PropagateCallOptions {
   /** Id of a node design (`dgx-h100`) or the JSON text of a cluster. */
   readonly cluster: string;
-  /** Cost preset, see `COST_PRESETS`; default `alpha-beta`. */
+  /** Cost preset, see `COST_PRESETS`; default that of the cluster, `defaultCostPreset`. */
   readonly cost?: string;
   /** Whether a dim may be cut into unequal pieces; default `allow`. */
   readonly uneven?: 'allow' | 'forbid';
@@ -124,13 +123,14 @@ export function propagateCall(
   given: readonly (Sharding | string)[],
   options: PropagateCallOptions,
 ): Propagated {
-  const { cost = DEFAULT_COST_PRESET, uneven = 'allow', kinds } = options;
+  const { uneven = 'allow', kinds } = options;
+  const cluster = loadCluster(options.cluster);
   const on = meshOf(mesh);
   const space = new ShardingSpace(on);
   const read = (text: string, i: number): Sharding =>
     parseSharding(text, on, { rank: call.inputs[i]?.shape.length ?? 0, ...(kinds === undefined ? {} : { kinds }) });
   const from = given.map((sharding, i) => space.intern(typeof sharding === 'string' ? read(sharding, i) : sharding));
-  const prices = new Redistributor(space, collectiveModel(cost, loadCluster(options.cluster), on));
+  const prices = new Redistributor(space, collectiveModel(options.cost ?? defaultCostPreset(cluster), cluster, on));
   const found = propagate(space, call.record, call.context, from, prices, { fill: 'all', uneven });
   const moves = call.inputs.map(({ shape, dtype }, i) => {
     const move = prices.plan({ shape, itemBytes: DTYPE_BYTES[dtype] }, from[i], found.inputs[i]);

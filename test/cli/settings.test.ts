@@ -22,7 +22,7 @@ describe('the settings of a plan', () => {
     expect(more).toEqual([]);
     expect(line).toMatch(/^defaults {3}gap 0; optimizer adam, 16 bytes a parameter in f32; /);
     expect(line).toMatch(BUDGET);
-    expect(line).toMatch(/; cost alpha-beta; solver auto$/);
+    expect(line).toMatch(/; cost nccl; solver auto$/);
   });
 
   it('16-bit weights: adamw-mixed keeps 2 + 2 bytes beside a float32 master and two float32 moments', async () => {
@@ -31,9 +31,9 @@ describe('the settings of a plan', () => {
   });
 
   it('what was asked stands apart from what was not, a gap of 0 too', async () => {
-    const lines = await settings(fixture('mlp'), ...ON, '--gap', '0', '--optimizer', 'sgd', '--memory', '1GiB', '--cost', 'nccl', '--time-limit', '60'); // prettier-ignore
+    const lines = await settings(fixture('mlp'), ...ON, '--gap', '0', '--optimizer', 'sgd', '--memory', '1GiB', '--cost', 'alpha-beta', '--time-limit', '60'); // prettier-ignore
     expect(lines).toEqual([
-      'asked      gap 0; optimizer sgd, 12 bytes a parameter in f32; budget 1.00 GiB per device; cost nccl; time limit 60.0 s',
+      'asked      gap 0; optimizer sgd, 12 bytes a parameter in f32; budget 1.00 GiB per device; cost alpha-beta; time limit 60.0 s',
       'defaults   solver auto',
     ]);
     expect(await settings(fixture('mlp'), ...ON, '--solver', 'propagate')).toContain('asked      solver propagate');

@@ -21,7 +21,7 @@ beforeAll(async () => {
     ['gpt2-2l', 'dp=4,tp=2'],
   ]) {
     const folder = join(root, model);
-    const plan = await cli('plan', fixture(model), '--mesh', mesh, '--cluster', 'dgx-h100', '--no-recipes', '-o', folder); // prettier-ignore
+    const plan = await cli('plan', fixture(model), '--mesh', mesh, '--cluster', 'dgx-h100', '--cost', 'alpha-beta', '--no-recipes', '-o', folder); // prettier-ignore
     expect(plan.code, plan.err).toBe(0);
     const graph = parseGraph(readFileSync(join(folder, 'graph.swg'), 'utf8'));
     const report = JSON.parse((await cli('report', folder, '--json', '--no-recipes')).out) as Report;

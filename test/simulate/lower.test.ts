@@ -200,7 +200,7 @@ describe('every redistribution, lowered and run', () => {
         if (plan === undefined) continue;
         const [a, b] = [space.text(from), space.text(to)];
         const lowerable: LowerablePlan = {
-          request: request(mesh),
+          request: { ...request(mesh), cost: 'alpha-beta' },
           nodes: [{ name: 'x', target: 'placeholder', inputs: [], outputs: [a], seconds: 0, redistributions: [] }],
           outputs: [
             {

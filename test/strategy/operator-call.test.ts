@@ -38,7 +38,7 @@ describe('one call of an operator from outside', () => {
 
   it('propagate: the cheapest of all strategies, moves priced one by one', () => {
     const mesh = parseMesh('dp=2,tp=4');
-    const options = { cluster: 'dgx-h100' };
+    const options = { cluster: 'dgx-h100', cost: 'alpha-beta' };
     const stays = propagate(operatorCall(MM), mesh, ['S(0)S(1)', 'RS(0)'], options);
     expect([texts(stays), stays.seconds]).toEqual(['S(0)S(1), RS(0) -> S(0)P(sum)', 0]);
     expect(stays.moves.every((move) => move.steps.length === 0)).toBe(true);

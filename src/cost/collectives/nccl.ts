@@ -4,7 +4,7 @@
  */
 
 import type { DeviceMesh } from '../../mesh/devices/mesh.ts';
-import type { Cluster } from '../hardware/cluster.ts';
+import { loadCluster, type Cluster } from '../hardware/cluster.ts';
 import {
   COLLECTIVE_KINDS,
   dimsMask,
@@ -138,13 +138,17 @@ function groupPricing(cluster: Cluster): GroupPricing {
     };
   const facts = hardware().accelerators.find((a) => a.name === cluster.accelerator);
   const family = facts === undefined ? undefined : ncclFamily(facts.arch);
-  const measured = ownLinks(cluster) ? measuredCollectives(cluster.accelerator) : undefined;
+  const measured = measuredCollectives(cluster.accelerator);
+  const slower = measured === undefined ? 1 : slowerLinks(cluster);
   const links = ncclLinks(cluster);
   const meshed = facts?.scaleup?.links_per_gpu === cluster.devicesPerHost - 1;
   return {
     seconds(kind, bytes, group) {
       if (kind === 'collective_permute') return permuteSeconds(bytes, group, cluster, measured, meshed);
-      if (group.nodes === 1 && measured !== undefined) return measured.seconds(kind, bytes, group.n);
+      if (group.nodes === 1 && measured !== undefined) {
+        const least = measured.seconds(kind, 1, group.n);
+        return least + (measured.seconds(kind, bytes, group.n) - least) * slower;
+      }
       // Without a switch a group uses only the links between its own members.
       const own = meshed && group.nodes === 1 ? partialMesh(links, group, cluster) : links;
       return kind === 'all_to_all' ? allToAllSeconds(bytes, group, own) : reductionSeconds(kind, bytes, group, own);
@@ -153,15 +157,30 @@ function groupPricing(cluster: Cluster): GroupPricing {
       const constants =
         family === undefined ? "NCCL's constants for Hopper, assumed" : `NCCL's constants for ${family}`;
       if (nodes > 1) return `algorithms and protocols, ${constants}, with the cluster's link rates`;
-      return measured !== undefined ? `measured on ${measured.accelerator}` : `ring and tree formulas, ${constants}`;
+      if (measured !== undefined) return `measured on ${measured.accelerator}${slower === 1 ? '' : ', at the rate of the links'}`;
+      return `ring and tree formulas, ${constants}`;
     },
   };
 }
 
-/** Whether the links inside a node are those of the data sheet: a user's file with other links was not measured. */
-function ownLinks(cluster: Cluster): boolean {
-  const facts = hardware().accelerators.find((a) => a.name === cluster.accelerator);
-  return facts?.scaleup !== undefined && facts.scaleup.GBps_unidir_per_gpu * 1e9 === cluster.intra.bytesPerSecond;
+/**
+ * Whether the preset knows the collectives of a cluster: the links of its accelerator were measured, NCCL has constants for its
+ * generation, or its chips are rings of a torus. For any other accelerator the preset assumes the constants of Hopper.
+ */
+export function hasNcclConstants({ accelerator, torus }: Cluster): boolean {
+  const facts = hardware().accelerators.find((a) => a.name === accelerator);
+  return torus !== undefined || (facts !== undefined && (ncclFamily(facts.arch) !== undefined || measuredCollectives(accelerator) !== undefined)); // prettier-ignore
+}
+
+/**
+ * How much slower the links inside a node are than those of the node design that was measured: a user's file may state others,
+ * and a report asks what others would change. What grows with the bytes of a collective takes so much longer.
+ */
+function slowerLinks({ accelerator, intra }: Cluster): number {
+  const design = hardware().nodes.find((node) => node.accelerator === accelerator);
+  if (design === undefined) return 1;
+  const measured = loadCluster(design.id).intra;
+  return (measured.bytesPerSecond * measured.efficiency) / (intra.bytesPerSecond * intra.efficiency);
 }
 
 /** Links of a cluster for the formulas: its own rates, NCCL's channels and caps of its generation. */

@@ -3,4 +3,3 @@
 /** Names that `--cost` takes, sorted. */
 export const COST_PRESETS = ['alpha-beta', 'autoparallel', 'dtensor', 'nccl'] as const;
 export type CostPreset = (typeof COST_PRESETS)[number];
-export const DEFAULT_COST_PRESET = 'alpha-beta' satisfies CostPreset;

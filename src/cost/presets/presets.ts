@@ -10,7 +10,7 @@ import type { CollectiveModel, CostRecord } from '../collective-model.ts';
 import { ATTENTION_SHARE, computeCost } from '../compute.ts';
 import { dtensorModel } from './dtensor.ts';
 import { COST_PRESETS, type CostPreset } from './names.ts';
-import { ncclModel } from '../collectives/nccl.ts';
+import { hasNcclConstants, ncclModel } from '../collectives/nccl.ts';
 import { withCollectiveTable } from '../collectives/tabled-model.ts';
 
 type MakeModel = (cluster: Cluster, mesh: DeviceMesh) => CollectiveModel;
@@ -22,6 +22,11 @@ const PRESETS: Readonly<Record<CostPreset, MakeModel>> = {
   dtensor: (cluster, mesh) => dtensorModel(mesh, cluster.devicesPerHost),
   nccl: ncclModel,
 };
+
+/** The preset of a request that names none: the most accurate one that the cluster has constants for. */
+export function defaultCostPreset(cluster: Cluster): CostPreset {
+  return hasNcclConstants(cluster) ? 'nccl' : 'alpha-beta';
+}
 
 /**
  * The collective model of a preset on a cluster and mesh.

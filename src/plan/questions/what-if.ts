@@ -5,7 +5,7 @@ import { enablePatches, produceWithPatches, type Patch } from 'immer';
 import { internalError } from '../../errors.ts';
 import { restrictionOf } from '../restrict/pins.ts';
 import { prepare, type Prepared } from '../prepare.ts';
-import type { PlanRequest } from '../request/request.ts';
+import type { PlanRequest, PricedRequest } from '../request/request.ts';
 
 /** What-if questions: a request is changed by a recipe, and the patch between the two says what changed. */
 
@@ -16,8 +16,8 @@ export type RequestDraft = { -readonly [K in keyof PlanRequest]: PlanRequest[K] 
   pins: { node: string; spec: string }[];
 };
 
-export interface ChangedRequest {
-  readonly request: PlanRequest;
+export interface ChangedRequest<R extends PlanRequest = PlanRequest> {
+  readonly request: R;
   /** One line for each thing that changed, such as `pins: + lm_head.weight=S(0)R`. */
   readonly changes: readonly string[];
   /** Applied to the new request, these give the old one back. */
@@ -25,7 +25,7 @@ export interface ChangedRequest {
 }
 
 /** Changes a request, which itself stays as it is, and says what changed. */
-export function changeRequest(request: PlanRequest, recipe: (draft: RequestDraft) => void): ChangedRequest {
+export function changeRequest<R extends PlanRequest>(request: R, recipe: (draft: RequestDraft) => void): ChangedRequest<R> { // prettier-ignore
   const [next, , undo] = produceWithPatches(request, (draft) => recipe(draft as RequestDraft));
   const changes: string[] = [];
   for (const key of [...new Set([...Object.keys(request), ...Object.keys(next)])].sort()) {
@@ -57,7 +57,7 @@ function pinText({ node, spec }: { readonly node: string; readonly spec: string 
  * @param request differs from the prepared one in its pins, or in whether those of the program hold, alone
  * @throws E_REF, E_PIN for pins that the graph does not admit
  */
-export function withPins(prepared: Prepared, request: PlanRequest): Prepared {
+export function withPins(prepared: Prepared, request: PricedRequest): Prepared {
   const rest = ({ pins: _, shardings: __, ...others }: PlanRequest): string =>
     JSON.stringify(Object.entries(others).sort());
   if (rest(request) !== rest(prepared.request)) throw internalError('a request that differs in more than its pins');

@@ -3,7 +3,7 @@
  */
 import type { MemoryKind } from '../../cost/memory/timeline.ts';
 import type { CollectiveSite } from '../../ops/record/rule.ts';
-import type { PlanRequest } from '../request/request.ts';
+import type { PricedRequest } from '../request/request.ts';
 
 /**
  * The plan: what `shard()` answers and what `plan.json` holds. Keys are a contract: they may be added to, never renamed.
@@ -150,7 +150,7 @@ export interface Plan {
   /** Mesh dims, outermost first, with the number of hosts that one group of the dim touches. */
   readonly mesh: readonly { readonly name: string; readonly size: number; readonly hosts: number }[];
   readonly cluster: string;
-  readonly request: PlanRequest;
+  readonly request: PricedRequest;
   readonly objective: {
     readonly seconds: number;
     readonly computeSeconds: number;

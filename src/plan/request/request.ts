@@ -46,8 +46,8 @@ export interface PlanRequest {
   readonly shardings?: 'ignore';
   /** Absent means by dtype: `adamw-mixed` for 16-bit weights, `adam` for float32. */
   readonly optimizer?: Optimizer;
-  /** Name of a cost preset, see `COST_PRESETS`. */
-  readonly cost: string;
+  /** Name of a cost preset, see `COST_PRESETS`. Absent: `defaultCostPreset` of the cluster. */
+  readonly cost?: string;
   readonly solver: (typeof SOLVERS)[number];
   /** Relative gap that is good enough; 0 asks for proof. */
   readonly gap: number;
@@ -118,10 +118,12 @@ export interface StatedDims {
   readonly sequence?: Readonly<Record<string, number>>;
 }
 
+/** A request whose prices are named, as a plan keeps it. */
+export type PricedRequest = PlanRequest & { readonly cost: string };
+
 /** The request of somebody who states a mesh and a cluster only. */
 export const DEFAULT_REQUEST: Omit<PlanRequest, 'mesh' | 'cluster'> = {
   pins: [],
-  cost: 'alpha-beta',
   solver: 'auto',
   gap: 0,
   seed: 0,

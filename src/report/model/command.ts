@@ -1,5 +1,7 @@
 /** Takes the request of a plan and gives the command line that makes the plan again. */
 
+import { loadCluster } from '../../cost/hardware/cluster.ts';
+import { defaultCostPreset } from '../../cost/presets/presets.ts';
 import { DEFAULT_REQUEST, type PlanRequest } from '../../plan/request/request.ts';
 
 /**
@@ -15,7 +17,8 @@ export function planCommandLine(request: PlanRequest, graph = 'graph.swg'): stri
     ['--memory', request.memoryBytes === undefined ? undefined : `${request.memoryBytes}B`],
     ['--optimizer', request.optimizer],
     ['--time-limit', request.timeLimitSeconds === undefined ? undefined : String(request.timeLimitSeconds)],
-    ...(['cost', 'solver', 'gap', 'seed', 'uneven', 'unknown', 'inputs', 'outputs', 'objective'] as const).map(
+    ['--cost', request.cost === defaultCostPreset(loadCluster(request.cluster)) ? undefined : request.cost],
+    ...(['solver', 'gap', 'seed', 'uneven', 'unknown', 'inputs', 'outputs', 'objective'] as const).map(
       (key) => [`--${key}`, request[key] === DEFAULT_REQUEST[key] ? undefined : String(request[key])] as const,
     ),
     ['--gap', request.gap === 0 && request.budgetGap === 0 ? '0' : undefined],

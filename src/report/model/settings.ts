@@ -1,6 +1,8 @@
 /** Words the settings of a plan: what was asked, and what is a default. */
 
 import { defaultOptimizer, stateBytes } from '../../cost/memory/state-bytes.ts';
+import { loadCluster } from '../../cost/hardware/cluster.ts';
+import { defaultCostPreset } from '../../cost/presets/presets.ts';
 import type { DType, Graph } from '../../graph/types.ts';
 import { DEFAULT_REQUEST, type PlanRequest } from '../../plan/request/request.ts';
 import { trainedParameters } from '../../plan/model/state-memory.ts';
@@ -35,7 +37,8 @@ export function settingLines(input: SettingsInput): string[] {
     asked.push(`checkpoint ${typeof checkpoint === 'number' ? percentText(checkpoint) : checkpoint}`);
   if (activations !== undefined && activations !== 'report') asked.push(`activations ${activations}`);
   if (request.overlap === true) asked.push('overlap');
-  put(request.cost !== DEFAULT_REQUEST.cost, `cost ${request.cost}`);
+  const usual = defaultCostPreset(loadCluster(request.cluster));
+  put(request.cost !== undefined && request.cost !== usual, `cost ${request.cost ?? usual}`);
   put(request.solver !== DEFAULT_REQUEST.solver, `solver ${request.solver}`);
   if (request.timeLimitSeconds !== undefined) asked.push(`time limit ${secondsText(request.timeLimitSeconds)}`);
   const line = (label: string, words: readonly string[]): string[] => words.length === 0 ? [] : [`${label.padEnd(11)}${words.join('; ')}`]; // prettier-ignore

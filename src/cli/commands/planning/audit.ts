@@ -195,7 +195,7 @@ async function givenChoice(
         hint: 'give --plan FILE or --plan recipe:NAME.',
       },
     );
-  const pinned = withPins(prepared, changeRequest(request, (draft) => void delete draft.shardings).request);
+  const pinned = withPins(prepared, changeRequest(prepared.request, (draft) => void delete draft.shardings).request);
   const result = await shardPrepared(pinned, { deadline: deadline.part(1 / 2) });
   if (result.status === 'infeasible') return { prepared, infeasible: result };
   return {

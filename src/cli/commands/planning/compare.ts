@@ -19,6 +19,7 @@ import type { JsonRecord } from '../../../models/read-config.ts';
 import { isModelName, modelEntry } from '../../../models/registry.ts';
 import { builtinOperators } from '../../../ops/builtin.ts';
 import { loadCluster } from '../../../cost/hardware/cluster.ts';
+import { defaultCostPreset } from '../../../cost/presets/presets.ts';
 import { clusterText } from '../../input/cluster-file.ts';
 import { EXIT, type CliIo } from '../../output/io.ts';
 import { loadModel } from '../../input/load.ts';
@@ -149,7 +150,7 @@ async function compareByConfig(
     cluster,
     sequence: options.seq ?? Math.min(DEFAULT_SEQUENCE, positions ?? DEFAULT_SEQUENCE),
     globalBatch: options.globalBatch ?? devices,
-    cost: options.cost,
+    cost: options.cost ?? defaultCostPreset(loadCluster(cluster)),
     ...(options.dtype === undefined ? {} : { dtype: options.dtype }),
     ...(options.padVocab === undefined ? {} : { padVocabulary: options.padVocab }),
     ...(options.memory === undefined ? {} : { memoryBytes: options.memory }),

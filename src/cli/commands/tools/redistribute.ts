@@ -3,7 +3,7 @@
 import { RedistributionCharges } from '../../../cost/redistribution/charges.ts';
 import { loadCluster } from '../../../cost/hardware/cluster.ts';
 import { GreedyPlanner } from '../../../cost/redistribution/greedy.ts';
-import { collectiveModel } from '../../../cost/presets/presets.ts';
+import { collectiveModel, defaultCostPreset } from '../../../cost/presets/presets.ts';
 import { Redistributor, type RedistributionPlan } from '../../../cost/redistribution/redistribute.ts';
 import { ShardwrightError } from '../../../errors.ts';
 import { DTYPE_BYTES } from '../../../graph/types.ts';
@@ -42,7 +42,7 @@ export function redistributeCommand(from: string, to: string, options: Redistrib
   const { shape } = options;
   const type = { shape, itemBytes: DTYPE_BYTES[options.dtype] };
   const cluster = loadCluster(clusterText(options.cluster, options));
-  const model = collectiveModel(options.cost, cluster, mesh);
+  const model = collectiveModel(options.cost ?? defaultCostPreset(cluster), cluster, mesh);
   const space = new ShardingSpace(mesh);
   const source = space.intern(parseShardingFor(from, mesh, shape));
   const target = space.intern(parseShardingFor(to, mesh, shape));
@@ -56,7 +56,7 @@ export function redistributeCommand(from: string, to: string, options: Redistrib
   const charges = new RedistributionCharges(planner);
   const charged = charges.byFormula ? charges.seconds(type, source, target) : undefined;
   if (options.json === true) io.stdout(`${JSON.stringify(record(plan, greedy, mesh, charged))}\n`);
-  else io.stdout(`${planText(plan, greedy, mesh, `${options.cost} on ${cluster.id}`, charged)}\n`);
+  else io.stdout(`${planText(plan, greedy, mesh, `${model.preset} on ${cluster.id}`, charged)}\n`);
   return EXIT.ok;
 }
 

@@ -1,6 +1,6 @@
 /** Flags that several commands have, in the same words: output, devices and their prices, budgets, limits. */
 
-import { COST_PRESETS, DEFAULT_COST_PRESET } from '../../../cost/presets/names.ts';
+import { COST_PRESETS } from '../../../cost/presets/names.ts';
 import { OPTIMIZERS } from '../../../cost/memory/state-bytes.ts';
 import { UNKNOWN } from '../../../plan/request/request.ts';
 import { list, on, or, text, value } from './flag.ts';
@@ -27,9 +27,11 @@ export const DEVICES = value('--devices <n>', 'number of devices', countFrom(0))
 
 /** What prices of a cluster are measured or modelled by. */
 export const PRICES = {
-  cost: or(
-    value('--cost <preset>', `cost preset: ${COST_PRESETS.join(', ')}`, oneOf(COST_PRESETS), (cost) => ({ cost })),
-    DEFAULT_COST_PRESET,
+  cost: value(
+    '--cost <preset>',
+    `cost preset: ${COST_PRESETS.join(', ')} (default: nccl where the cluster has constants for it, else alpha-beta)`,
+    oneOf(COST_PRESETS),
+    (cost) => ({ cost }),
   ),
   calibration: value('--calibration <file>', 'measured kernels of the device, written by bench/calibrate.py', text),
   collectives: value(

@@ -10,6 +10,8 @@ const BLOCK = fileURLToPath(new URL('../../../fixtures/peers/block-2048.txt.gz',
 /** A 64th of the states of the block and a little: the last weight may be cut by one mesh dim only. */
 const BUDGET = Math.floor((((4 * 6144 * 6144 + 2 * 6144 * 24576) * 16) / 64) * 1.0001);
 const ON_2D = ['--mesh', 'x=32,y=8', '--inputs', 'S(0)R', '--outputs', 'S(0)R', '--memory', `${BUDGET}B`];
+/** Prices by formulas, with which overlap changes the plan. */
+const FORMULAS = ['--cost', 'alpha-beta'];
 const ASK = ['--cluster', 'dgx-h100', '--no-recipes', '--quiet'];
 
 interface Printed {
@@ -25,8 +27,8 @@ describe('CM-34 plan --overlap', () => {
   it('takes the plan that is faster when simulated, says what it gives away, and writes it', async () => {
     const folder = mkdtempSync(join(tmpdir(), 'shardwright-'));
     try {
-      const serial = await cli('plan', BLOCK, ...ON_2D, ...ASK, '--json');
-      const run = await cli('plan', BLOCK, ...ON_2D, ...ASK, '--json', '--overlap', '-o', folder);
+      const serial = await cli('plan', BLOCK, ...ON_2D, ...ASK, ...FORMULAS, '--json');
+      const run = await cli('plan', BLOCK, ...ON_2D, ...ASK, ...FORMULAS, '--json', '--overlap', '-o', folder);
       expect(run.code, run.err).toBe(0);
       const { overlap } = JSON.parse(run.out) as { overlap: Printed };
       const [before, after] = [readPlan(serial.out), readPlan(readFileSync(join(folder, 'plan.json'), 'utf8'))];
