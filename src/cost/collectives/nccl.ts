@@ -157,7 +157,8 @@ function groupPricing(cluster: Cluster): GroupPricing {
       const constants =
         family === undefined ? "NCCL's constants for Hopper, assumed" : `NCCL's constants for ${family}`;
       if (nodes > 1) return `algorithms and protocols, ${constants}, with the cluster's link rates`;
-      if (measured !== undefined) return `measured on ${measured.accelerator}${slower === 1 ? '' : ', at the rate of the links'}`;
+      if (measured !== undefined)
+        return `measured on ${measured.accelerator}${slower === 1 ? '' : ', at the rate of the links'}`;
       return `ring and tree formulas, ${constants}`;
     },
   };

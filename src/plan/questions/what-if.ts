@@ -25,7 +25,11 @@ export interface ChangedRequest<R extends PlanRequest = PlanRequest> {
 }
 
 /** Changes a request, which itself stays as it is, and says what changed. */
-export function changeRequest<R extends PlanRequest>(request: R, recipe: (draft: RequestDraft) => void): ChangedRequest<R> { // prettier-ignore
+export function changeRequest<R extends PlanRequest>(
+  request: R,
+  recipe: (draft: RequestDraft) => void,
+): ChangedRequest<R> {
+  // prettier-ignore
   const [next, , undo] = produceWithPatches(request, (draft) => recipe(draft as RequestDraft));
   const changes: string[] = [];
   for (const key of [...new Set([...Object.keys(request), ...Object.keys(next)])].sort()) {
