@@ -52,11 +52,13 @@ export function importContent(
   return inFile(options, () => {
     refuseUnreadable(format);
     const { graph, counts } = readFormat(content, format, options, foreign);
-    const corrected = options.roles === undefined && options.ties === undefined ? graph : applyRoles(graph, options);
-    const given = new Set(Object.keys(options.roles ?? {}));
+    const { roles = {}, ties = [] } = options;
+    const hasTies = ties.length > 0 || (options.ties !== undefined && graph.ties !== undefined);
+    const corrected = hasTies || Object.keys(roles).length > 0 ? applyRoles(graph, options) : graph;
+    const given = new Set(Object.keys(roles));
     const step = options.trainStep === true ? asTrainStep(corrected) : corrected;
-    const roles = format === 'swgraph' ? step : noted(withStepRoles(step, given));
-    return { graph: roles, format, ...(counts !== undefined ? { counts } : {}) };
+    const read = format === 'swgraph' ? step : noted(withStepRoles(step, given));
+    return { graph: read, format, ...(counts !== undefined ? { counts } : {}) };
   });
 }
 

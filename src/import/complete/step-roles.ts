@@ -22,21 +22,25 @@ export function withStepRoles(graph: Graph, given: ReadonlySet<string>): Graph {
   const carried = carriedInputs(graph, given);
   if (carried.size === 0) return graph;
   const { results, updates } = reachOf(graph, carried);
-  const madeWithState = (node: Node): boolean => {
-    for (const name of updates.get(node.name) ?? []) if (!results.has(name)) return true;
-    return false;
-  };
+  const madeWithState = (node: Node): boolean => (updates.get(node.name)?.size ?? 0) > 0;
   const isParameter = (node: Node): boolean =>
     node.meta.role === 'parameter' ||
     (isOpen(node.meta) && isNumber(node) && results.has(node.name) && madeWithState(node));
   const parameters = graph.nodes.filter((node) => carried.has(node.name) && isParameter(node));
+  const ownersOf = new Map<string, Node[]>();
+  for (const parameter of parameters)
+    for (const name of updates.get(parameter.name) ?? []) {
+      const known = ownersOf.get(name);
+      if (known === undefined) ownersOf.set(name, [parameter]);
+      else known.push(parameter);
+    }
   const states = new Map<string, NodeMeta>();
   for (const node of graph.nodes) {
     const { role, roleName = node.name } = node.meta;
     if (!carried.has(node.name) || results.has(node.name) || (role !== 'buffer' && !isOpen(node.meta))) continue;
     if (given.has(roleName) || given.has(node.name)) continue;
-    const owners = parameters.filter((p) => updates.get(p.name)?.has(node.name));
-    if (owners.length === 0) continue;
+    const owners = ownersOf.get(node.name);
+    if (owners === undefined) continue;
     const owner = owners.length === 1 ? (owners[0].meta.roleName ?? owners[0].name) : 'optimizer';
     states.set(node.name, { ...node.meta, role: 'state', roleName: owner, stateName: roleName, inferred: true });
   }
@@ -77,33 +81,40 @@ function carriedInputs(graph: Graph, given: ReadonlySet<string>): ReadonlySet<st
   return new Set(owners.flatMap((n) => (n === undefined || given.has(graph.nodes[n].name) ? [] : [graph.nodes[n].name])));
 } // prettier-ignore
 
-/** The carried inputs that some result depends on, and those that each new value depends on, by the input it replaces. */
+/** A new value that is made of more states than this is that of no parameter. */
+const MOST_STATES = 1024;
+
+/**
+ * The carried inputs that some result depends on, and the other ones that each new value depends on, by the input it replaces.
+ * Only those other ones are carried along: all weights reach nearly all values.
+ */
 function reachOf(
   graph: Graph,
   carried: ReadonlySet<string>,
 ): { results: ReadonlySet<string>; updates: ReadonlyMap<string, ReadonlySet<string>> } {
+  const { nodes } = graph;
+  const read = new Set(graph.outputs.flatMap(({ role, value }) => (role === 'output' && value !== null ? [value] : [])));
+  for (let i = nodes.length - 1; i >= 0; i--)
+    if (read.has(nodes[i].name)) eachOperand(nodes[i], (name) => read.add(name));
+  const results = new Set([...carried].filter((name) => read.has(name)));
   const none: ReadonlySet<string> = new Set();
   const reach = new Map<string, ReadonlySet<string>>();
-  for (const node of graph.nodes) {
-    if (node.kind === 'placeholder') {
-      reach.set(node.name, carried.has(node.name) ? new Set([node.name]) : none);
-      continue;
-    }
-    let own = none;
-    eachOperand(node, (name) => {
-      const more = reach.get(name) ?? none;
-      if (more !== own && more.size > 0) own = own.size === 0 ? more : isWithin(more, own) ? own : new Set([...own, ...more]);
-    });
-    reach.set(node.name, own);
+  for (const node of nodes) {
+    let own = node.kind === 'placeholder' && carried.has(node.name) && !results.has(node.name) ? new Set([node.name]) : none;
+    if (node.kind !== 'placeholder')
+      eachOperand(node, (name) => {
+        const more = reach.get(name);
+        if (more === undefined || more === own || isWithin(more, own)) return;
+        own = own.size === 0 ? more : new Set([...own, ...more]);
+      });
+    if (own.size > 0 && own.size <= MOST_STATES) reach.set(node.name, own);
   }
   const ownerOf = ownersOfOutputs(graph);
-  const results = new Set<string>();
   const updates = new Map<string, ReadonlySet<string>>();
   for (const output of graph.outputs) {
-    const found = output.value === null ? none : (reach.get(output.value) ?? none);
-    if (output.role === 'output') for (const name of found) results.add(name);
     const owner = ownerOf(output);
-    if (owner !== undefined && output.role === 'mutation') updates.set(graph.nodes[owner].name, found);
+    if (owner === undefined || output.role !== 'mutation' || output.value === null) continue;
+    updates.set(nodes[owner].name, reach.get(output.value) ?? none);
   }
   return { results, updates };
 } // prettier-ignore

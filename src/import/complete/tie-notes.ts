@@ -1,7 +1,7 @@
 /** Notes that ask for a tie, and their end: what a tie answers is not asked any more. */
 
 import type { Graph, Node } from '../../graph/types.ts';
-import { eachOperand, isRef, sameType, typeText } from '../../graph/value.ts';
+import { eachOperand, eachRef, isRef, sameType, typeText } from '../../graph/value.ts';
 
 /** @param names role names of the parameters that the graph returns no gradient for */
 export function withoutGradientNote(names: readonly string[]): string {
@@ -42,6 +42,10 @@ function withoutGradient({ nodes, outputs }: Graph): string[] {
   );
 }
 
+function isLookup({ target, args }: Node): boolean {
+  return target === 'aten.embedding.default' && args.length > 0 && isRef(args[0]);
+}
+
 /**
  * Asks for a tie where two weights look like one: a table of rows that an embedding reads, and the one other weight of its type,
  * which a product reads. Texts that list a tied weight under both names look the same as two weights.
@@ -52,14 +56,10 @@ export function lookEqualNotes(graph: Graph): string[] {
   const tied = new Set(graph.ties?.flat());
   const weights = graph.nodes.filter(({ kind, type, meta }) => kind === 'placeholder' && meta.role === 'parameter' && type.kind === 'tensor' && type.shape.length === 2 && !tied.has(meta.roleName ?? '')); // prettier-ignore
   const tables = new Set<string>();
+  for (const node of graph.nodes) if (isLookup(node)) eachRef(node.args[0], (name) => tables.add(name));
+  if (tables.size === 0) return [];
   const read = new Set<string>();
-  for (const node of graph.nodes) {
-    const [first] = node.args;
-    const table =
-      node.target === 'aten.embedding.default' && first !== undefined && isRef(first) ? first.name : undefined;
-    if (table !== undefined) tables.add(table);
-    else eachOperand(node, (name) => read.add(name));
-  }
+  for (const node of graph.nodes) if (!isLookup(node)) eachOperand(node, (name) => read.add(name));
   return weights.flatMap((table: Node): string[] => {
     if (!tables.has(table.name)) return [];
     const same = weights.filter((other) => other !== table && sameType(other.type, table.type));

@@ -20,6 +20,8 @@ const TUPLES = new Set(
   ['reduce', 'reduce_window', 'scatter', 'sort', 'all_reduce', 'optimization_barrier'].map((n) => `stablehlo.${n}`),
 );
 
+const FIRST: readonly number[] = [0];
+
 /** A region or function in the making that can add calls; what its operations mean is up to `Body`. */
 export class BodyCalls extends BodyScope {
   /** Operands are defined and have the types that the operation states. */
@@ -43,13 +45,16 @@ export class BodyCalls extends BodyScope {
 
   /** What the text says of where an operation comes from. */
   private meta(operation: Operation): NodeMeta {
-    const { name, place } = resolveLocation(operation.location, this.context.module.locationAliases);
+    const { name: original, location } = operation;
+    const line = this.context.line(operation.at);
+    if (location === undefined) return { original, line };
+    const { name, place } = resolveLocation(location, this.context.module.locationAliases);
     const path = name === undefined ? undefined : scopeOf(name);
     return {
-      original: operation.name,
+      original,
       ...(path !== undefined ? { path } : {}),
       ...(place !== undefined ? { source: place } : {}),
-      line: this.context.line(operation.at),
+      line,
     };
   }
 
@@ -58,14 +63,12 @@ export class BodyCalls extends BodyScope {
     const { context } = this;
     const [first] = operation.results;
     const name = this.unique(first === undefined ? plainName(baseName(operation.name)) : plainName(first.id));
-    const stated = operation.resultTypes.flatMap((type) =>
-      context.tensors(type, operation.at).map((t) => context.typeOf(t)),
-    );
+    const stated = this.tensorTypes(operation.resultTypes, operation.at).map((t) => context.typeOf(t));
     const type = this.checkedType(operation, target, call, name, stated);
     this.add({ name, kind: 'call', target, args: call.args, kwargs: call.kwargs, type, meta });
     this.results(operation, name, type.kind === 'tuple');
-    const given = context.shardings?.perValue(operation.attributes, operation.resultTypes, operation.at) ?? [];
-    this.give(operation, given);
+    const given = context.shardings?.perValue(operation.attributes, operation.resultTypes, operation.at);
+    if (given !== undefined && given.length > 0) this.give(operation, given);
   }
 
   /** Notes shardings of the results of an operation. */
@@ -83,10 +86,15 @@ export class BodyCalls extends BodyScope {
   /** Defines the results of an operation: the node itself, or members of its tuple. */
   private results(operation: Operation, node: string, tuple: boolean): void {
     const { context } = this;
+    const [only] = operation.results;
+    const { resultTypes } = operation;
+    // Nearly every operation has one tensor.
+    if (!tuple && operation.results.length === 1 && resultTypes.length === 1 && resultTypes[0].kind === 'tensor')
+      return this.define(only.id, { types: resultTypes, node, tuple, offsets: FIRST, names: [node] }, only.at);
     let at = 0;
     let position = 0;
     for (const group of operation.results) {
-      const types = operation.resultTypes.slice(at, at + group.count);
+      const types = resultTypes.slice(at, at + group.count);
       const offsets = types.map((type) => {
         const start = position;
         position += context.tensors(type, group.at).length;
@@ -140,11 +148,14 @@ export class BodyCalls extends BodyScope {
 
   /** The tensors of all operands. */
   protected operandRefs(operation: Operation): ValueRef[] {
-    return operation.operands.flatMap((use) => this.tensorsOf(use).map(ref));
+    const refs: ValueRef[] = [];
+    for (const use of operation.operands) for (const name of this.tensorsOf(use)) refs.push(ref(name));
+    return refs;
   }
 
   /** Types of tensors, tuples flattened. */
   protected tensorTypes(types: readonly MlirType[], at: number): MlirTensor[] {
+    if (types.every((type) => type.kind === 'tensor')) return types as MlirTensor[];
     return types.flatMap((type) => this.context.tensors(type, at));
   }
 }

@@ -1,7 +1,7 @@
 /** Names and values of one region or function in the making: what ids stand for, and the nodes so far. */
 
 import { suggestion, type ShardwrightError } from '../../errors.ts';
-import type { GivenSharding, Graph, Node, NodeMeta, TensorType, ValueType } from '../../graph/types.ts';
+import type { GivenSharding, Graph, Node, NodeMeta, TensorType, ValueRef, ValueType } from '../../graph/types.ts';
 import { NO_KWARGS } from '../../graph/value.ts';
 import type { Infer } from '../fx/graph.ts';
 import type { StatedShardings } from './sharding/given.ts';
@@ -48,6 +48,8 @@ export class BodyScope {
   protected readonly nodes: Node[] = [];
   protected readonly scope = new Map<string, Entry>();
   private readonly names = new NodeNames();
+  /** What each conversion converts. */
+  protected readonly converted = new Map<string, ValueRef>();
   protected readonly nodeTypes = new Map<string, ValueType>();
   protected readonly subgraphs: Record<string, Graph> = {};
   protected readonly given: GivenSharding[] = [];
@@ -104,6 +106,7 @@ export class BodyScope {
   protected tensorsOf(use: Use): string[] {
     const entry = this.entry(use);
     const from = entry.offsets[use.result];
+    if (entry.types[use.result].kind === 'tensor') return [this.tensorAt(entry, from, use.at)];
     const count = this.context.tensors(entry.types[use.result], use.at).length;
     return Array.from({ length: count }, (_, i) => this.tensorAt(entry, from + i, use.at));
   }
@@ -126,5 +129,6 @@ export class BodyScope {
   protected add(node: Node): void {
     this.nodes.push(node);
     this.nodeTypes.set(node.name, node.type);
+    if (node.target === 'stablehlo.convert') this.converted.set(node.name, node.args[0] as ValueRef);
   }
 }

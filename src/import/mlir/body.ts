@@ -130,7 +130,7 @@ export class Body extends BodyCalls {
     operation: Operation,
     base: string,
     target = canonicalName(operation.name),
-    extra: Record<string, Arg> = {},
+    extra?: Record<string, Arg>,
   ): void {
     const { context } = this;
     const call = convertCall(base, operation, this.operandRefs(operation), {
@@ -140,7 +140,7 @@ export class Body extends BodyCalls {
       resultTypes: this.tensorTypes(operation.resultTypes, operation.at),
       region: (region, keyword) => this.closedRegion(operation, region, keyword),
     });
-    this.emit(operation, target, { args: call.args, kwargs: { ...call.kwargs, ...extra } });
+    this.emit(operation, target, extra === undefined ? call : { args: call.args, kwargs: { ...call.kwargs, ...extra } });
   }
 
   private constant(operation: Operation): void {
@@ -259,9 +259,8 @@ export class Body extends BodyCalls {
 
   /** The bool that an index was converted from. */
   private boolBehind(index: ValueRef): ValueRef | undefined {
-    const node = this.nodes.find((candidate) => candidate.name === index.name);
-    if (node?.target !== 'stablehlo.convert') return undefined;
-    const source = node.args[0] as ValueRef;
+    const source = this.converted.get(index.name);
+    if (source === undefined) return undefined;
     const type = this.nodeTypes.get(source.name);
     return type?.kind === 'tensor' && type.dtype === 'b8' ? source : undefined;
   }

@@ -4,6 +4,7 @@
  */
 
 import type { Arg, GraphRef, ValueRef } from '../../graph/types.ts';
+import { NO_KWARGS } from '../../graph/value.ts';
 import type { MlirReader } from './syntax/reader.ts';
 import { recogniseReducer } from './reducer.ts';
 import type { MlirAttribute, MlirTensor, Operation, Region } from './syntax/syntax.ts';
@@ -138,6 +139,7 @@ export function convertCall(
   const { reader, values, resultTypes, operandTypes } = options;
   const { at, attributes } = operation;
   const conversion = Object.hasOwn(CONVERSIONS, base) ? CONVERSIONS[base] : undefined;
+  if (conversion === undefined && attributes.size === 0) return { args: operands, kwargs: NO_KWARGS };
   const fail = (message: string): never => {
     throw reader.error('E_TYPE', `${operation.name}: ${message}`, at);
   };

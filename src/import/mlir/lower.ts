@@ -5,7 +5,8 @@
 
 import { suggestion } from '../../errors.ts';
 import { lintGraph } from '../../graph/lint.ts';
-import type { Graph, Node, NodeMeta, Output, TensorType } from '../../graph/types.ts';
+import { FreeNames } from '../../graph/names.ts';
+import type { Graph, Node, NodeMeta, TensorType } from '../../graph/types.ts';
 import { tensorType } from '../../graph/value.ts';
 import type { Infer } from '../fx/graph.ts';
 import { Body } from './body.ts';
@@ -43,6 +44,8 @@ class Lowering implements LoweringContext {
   private readonly active = new Set<string>();
   private readonly lines: Int32Array;
   private readonly types = new Map<string, TensorType>();
+  /** The same by the type as it was read. */
+  private readonly typesRead = new Map<MlirTensor, TensorType>();
 
   constructor(
     readonly module: MlirModule,
@@ -60,6 +63,7 @@ class Lowering implements LoweringContext {
     const mesh = this.shardings?.mesh;
     const notes = this.shardings?.notes ?? [];
     const names = rootNames(main, this.module);
+    const replaced = replacedBy(main, names);
     const inputs = graph.nodes.map((node) =>
       node.kind === 'placeholder' ? { ...node, meta: this.role(node, main, names) } : node,
     );
@@ -67,7 +71,10 @@ class Lowering implements LoweringContext {
       ...graph,
       name: this.options.name ?? this.module.name ?? main.name,
       nodes: inputs,
-      outputs: graph.outputs.map((output, k) => this.replaced(output, k, inputs, main, names)),
+      outputs: graph.outputs.map((output, k) => {
+        const of = replaced.get(k);
+        return of === undefined ? output : { value: output.value, role: 'mutation', of };
+      }),
       ...(mesh !== undefined ? { mesh } : {}),
       ...(notes.length > 0 ? { notes } : {}),
     };
@@ -103,16 +110,6 @@ class Lowering implements LoweringContext {
       ...(line !== undefined ? { line } : {}),
     };
   }
-
-  /** An output that is written over a donated argument replaces it (`tf.aliasing_output`). */
-  private replaced(output: Output, k: number, inputs: readonly Node[], main: MlirFunc, names: readonly RootName[]): Output {
-    const at = names.findIndex(({ argument }) => {
-      const alias = main.args[argument].attributes.get('tf.aliasing_output');
-      return alias?.kind === 'int' && Number(alias.value) === k;
-    });
-    const of = inputs.find((node) => node.kind === 'placeholder' && node.meta.roleName === names[at]?.name)?.meta.roleName;
-    return of === undefined ? output : { value: output.value, role: 'mutation', of };
-  } // prettier-ignore
 
   /** A function's graph; made once, shared by its calls. */
   function(name: string, at: number): Lowered {
@@ -167,9 +164,12 @@ class Lowering implements LoweringContext {
 
   /** One object a type, so that equal types are equal by identity. */
   typeOf(type: MlirTensor): TensorType {
+    const found = this.typesRead.get(type);
+    if (found !== undefined) return found;
     const key = `${type.dtype}[${type.shape.join()}]`;
     let made = this.types.get(key);
     if (made === undefined) this.types.set(key, (made = tensorType(type.dtype, type.shape)));
+    this.typesRead.set(type, made);
     return made;
   }
 }
@@ -183,17 +183,26 @@ interface RootName {
 
 function rootNames(main: MlirFunc, module: MlirModule): RootName[] {
   const taken = new Set<string>();
+  const free = new FreeNames(taken);
   return main.args.flatMap((arg, argument) => {
     const stated = resolveLocation(arg.location, module.locationAliases).name;
     const count = arg.type.kind === 'tuple' ? countTensors(arg.type) : 1;
     return Array.from({ length: count }, (_, i) => {
-      const base = `${stated ?? plainName(arg.id)}${count > 1 ? `.${i}` : ''}`;
-      let name = base;
-      for (let k = 1; taken.has(name); k++) name = `${base}_${k}`;
+      const name = free.near(`${stated ?? plainName(arg.id)}${count > 1 ? `.${i}` : ''}`);
       taken.add(name);
       return { name, argument };
     });
   });
+}
+
+/** The role names of donated arguments, by the output that is written over each (`tf.aliasing_output`). */
+function replacedBy(main: MlirFunc, names: readonly RootName[]): ReadonlyMap<number, string> {
+  const replaced = new Map<number, string>();
+  for (const { name, argument } of names) {
+    const alias = main.args[argument].attributes.get('tf.aliasing_output');
+    if (alias?.kind === 'int' && !replaced.has(Number(alias.value))) replaced.set(Number(alias.value), name);
+  }
+  return replaced;
 }
 
 function countTensors(type: MlirType): number {

@@ -11,7 +11,7 @@ export function canonicalName(name: string): string {
 
 /** A name that graph text prints plain: `%0` is `_0`. */
 export function plainName(id: string): string {
-  const plain = id.replaceAll(/[^A-Za-z0-9_]/g, '_');
+  const plain = /^\w+$/.test(id) ? id : id.replaceAll(/\W/g, '_');
   return /^[A-Za-z_]/.test(plain) ? plain : `_${plain}`;
 }
 

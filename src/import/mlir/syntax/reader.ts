@@ -1,12 +1,20 @@
 /** Splits MLIR text into tokens with positions for errors. */
 
 import { exactInteger } from '../../../graph/text/token.ts';
+import type { MlirTensor } from './syntax.ts';
 import { isDigit, isLetterOrDigit, MAX_DEPTH, TextReader, type Bracket } from '../../file/text-reader.ts';
 
 /** Tokenizer of MLIR text: names with sigils, strings, numbers and balanced bodies of dialect attributes. */
 export class MlirReader extends TextReader {
   protected override readonly advice = 'check the text against what the compiler printed; it may be cut or edited';
   protected override readonly comment = '//';
+  /** Tensor types by their text, one object each; of the whole text, parts included. */
+  readonly tensorTypes: Map<string, MlirTensor>;
+
+  constructor(text: string, file: string | undefined, from?: number, end?: number, whole?: MlirReader) {
+    super(text, file, from, end);
+    this.tensorTypes = whole?.tensorTypes ?? new Map<string, MlirTensor>();
+  }
 
   /** Letter, digit, `_`, `$` or `.`. */
   protected override isWordCode(c: number): boolean {
@@ -15,7 +23,7 @@ export class MlirReader extends TextReader {
 
   /** A reader of a part of the text, for bodies of dialect attributes; errors keep their place. */
   within(span: { readonly from: number; readonly to: number }): MlirReader {
-    return new MlirReader(this.text, this.file, span.from, span.to);
+    return new MlirReader(this.text, this.file, span.from, span.to, this);
   }
 
   /** A bare name with dots, `stablehlo.add`; undefined, and nothing read, where none stands. */

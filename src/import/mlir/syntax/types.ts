@@ -17,7 +17,19 @@ export const ELEMENTS: Readonly<Record<string, DType>> = {
 const FOREIGN = /^([su]?i(2|4)|f4\w+|f6\w+|f8\w+|tf32|f80|f128|index|i\d+|ui\d+|si\d+)$/;
 
 export function readType(reader: MlirReader): MlirType {
-  return reader.nested(() => readOneType(reader));
+  return knownTensor(reader) ?? reader.nested(() => readOneType(reader));
+}
+
+/** A tensor type whose text was read before: a program has few types and names them in every operation. */
+function knownTensor(reader: MlirReader): MlirTensor | undefined {
+  if (!reader.peek('tensor<')) return undefined;
+  const end = reader.text.indexOf('>', reader.pos) + 1;
+  const known = reader.tensorTypes.get(reader.text.slice(reader.pos, end));
+  if (known !== undefined && end <= reader.end) {
+    reader.pos = end;
+    return known;
+  }
+  return undefined;
 }
 
 function readOneType(reader: MlirReader): MlirType {
@@ -38,8 +50,12 @@ function readOneType(reader: MlirReader): MlirType {
   }
   const word = reader.word('a type');
   switch (word) {
-    case 'tensor':
-      return readTensor(reader, at);
+    case 'tensor': {
+      const type = readTensor(reader, at);
+      // Where it ends with the first bracket, the text up to there says it all.
+      if (reader.text.indexOf('>', at) === reader.pos - 1) reader.tensorTypes.set(reader.text.slice(at, reader.pos), type);
+      return type;
+    }
     case 'tuple':
       return { kind: 'tuple', items: reader.list('<', '>', () => readType(reader)) };
     case 'complex': {

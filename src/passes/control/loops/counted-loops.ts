@@ -37,10 +37,10 @@ function counted(graph: Graph, find: FindCounter, done: Map<Graph, Graph>): Grap
     changed ||= after !== before;
     setOwn(subgraphs, name, after);
   }
-  const byName = new Map(graph.nodes.map((node) => [node.name, node]));
+  let byName: ReadonlyMap<string, Node> | undefined;
   const nodes = graph.nodes.map((node) => {
     if (node.target !== 'while_loop' || node.kind !== 'call' || Object.hasOwn(node.kwargs, 'trips')) return node;
-    const counter = find(node, graph, byName);
+    const counter = find(node, graph, (byName ??= new Map(graph.nodes.map((one) => [one.name, one]))));
     if (counter === undefined) return node;
     changed = true;
     return { ...node, kwargs: { ...node.kwargs, trips: counter.trips } };
