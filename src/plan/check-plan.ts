@@ -26,9 +26,12 @@ import type { Plan } from './record/types.ts';
 import { peakBoundProblem } from './memory/row-generation.ts';
 import { PRODUCER, writePlan } from './record/write.ts';
 
+/** The stages that follow from a plan, given what its folder says of them; it throws where they cannot be cut so. */
+export type StagesAgain = (prepared: Prepared, choice: Int32Array, said: unknown) => unknown;
+
 /** A field that is not what follows. */
 export interface PlanDifference {
-  /** JSON path in `plan.json`. */
+  /** JSON path in `plan.json`, or behind `pipeline.json ` in that file. */
   readonly path: string;
   readonly stated: unknown;
   readonly follows: unknown;
@@ -60,11 +63,13 @@ const ROUNDING = 1e-9;
 /**
  * Checks a plan against its graph, its request and its certificate.
  *
+ * @param stagesAgain cuts the stages of `pipeline.json` again; without it that file is held to its hash alone
  * @throws E_PLAN, with the JSON path, for a plan that does not hang together; what `prepare` throws for a request
  */
 export function checkPlan(
-  folder: Pick<PlanFolder, 'plan' | 'certificate' | 'isAsWritten'> & { readonly program: Graph; readonly request: PlanRequest }, // prettier-ignore
+  folder: Pick<PlanFolder, 'plan' | 'certificate' | 'pipeline' | 'isAsWritten'> & { readonly program: Graph; readonly request: PlanRequest }, // prettier-ignore
   table: OperatorTable,
+  stagesAgain?: StagesAgain,
 ): PlanCheck {
   const { plan, program, request, certificate } = folder;
   const prepared = prepare(program, request, table);
@@ -103,6 +108,13 @@ export function checkPlan(
   // What the search says of its answer, beside what follows from the request alone.
   const extra = new Set([KEPT_AS_MADE, RECOMPUTED_LIKE_FIRST, TIE_BREAK]);
   compared.value('$.assumptions', assumptions.filter((a) => !extra.has(a)), notes); // prettier-ignore
+  if (folder.pipeline !== undefined) {
+    const { said, isAsWritten } = folder.pipeline;
+    const before = compared.differences.length;
+    if (stagesAgain !== undefined) compareStages(compared, said, () => stagesAgain(prepared, choice, said));
+    if (!isAsWritten && compared.differences.length === before)
+      compared.differs('$.hashes.pipeline', plan.hashes?.pipeline, 'the SHA-256 of another content: pipeline.json was changed after it was written'); // prettier-ignore
+  }
   if (folder.isAsWritten === false && compared.differences.length === 0)
     compared.differs('$.hashes.plan', plan.hashes?.plan, 'the SHA-256 of another content: the plan was changed after it was written'); // prettier-ignore
   return {
@@ -116,6 +128,15 @@ export function checkPlan(
     prepared,
     choice,
   };
+}
+
+function compareStages(compared: Comparison, said: unknown, follows: () => unknown): void {
+  try {
+    compared.value('pipeline.json $', said, follows());
+  } catch (error) {
+    if (!(error instanceof ShardwrightError) || error.code === 'E_INTERNAL') throw error;
+    compared.differs('pipeline.json $', said, error.message);
+  }
 }
 
 /** A plan may claim less than is proven, never more. */

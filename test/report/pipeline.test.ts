@@ -135,17 +135,39 @@ describe('11.1 pipeline', () => {
     expect(checkHtml(await made(chunked, 'html'))).toEqual([]);
   });
 
-  it('stages of another plan are left out and named; a broken file is refused with its place', async () => {
+  it('stages that do not follow from the plan are named, field by field; a broken file is refused with its place', async () => {
     const other = join(root, 'other');
     cpSync(folder, other, { recursive: true });
     const file = join(other, 'pipeline.json');
-    writeFileSync(file, JSON.stringify({ ...said, seconds: said.seconds * 0.9 }));
-    const run = await cli('report', other, '--no-recipes', '--json');
-    expect(run.code).toBe(0);
-    expect(run.err).toContain('pipeline.json is not that of the plan beside it');
-    const without = JSON.parse(run.out) as Report;
-    expect(without.pipeline).toBe(null);
-    expect(without.missing.some((line) => line.startsWith('Pipeline stages: pipeline.json'))).toBe(true);
+    expect((await cli('check-plan', other)).out).toContain('the plan is what it says');
+    const [first, ...rest] = said.stages;
+    const forged: readonly (readonly [string, object])[] = [
+      ['$.seconds', { seconds: said.seconds * 0.9 }],
+      ['$.stages[0].seconds', { stages: [{ ...first, seconds: first.seconds * (1 - 1e-6) }, ...rest] }],
+      ['$.stages[0].peakBytes', { stages: [{ ...first, peakBytes: first.peakBytes - 1e6 }, ...rest] }],
+      ['$.budgetBytes', { budgetBytes: said.budgetBytes * 2 }],
+      ['$.stages', { stages: rest, microbatches: 8 }],
+      ['$.fits', { fits: false }],
+      ['$.moved', { moved: ['nothing'] }],
+      // Another request would give other figures: they are the first to differ.
+      ['$.', { microbatches: 2 * said.microbatches }],
+      ['$.', { schedule: 'gpipe' }],
+    ];
+    for (const [path, change] of forged) {
+      writeFileSync(file, JSON.stringify({ ...said, ...change }, null, 1));
+      for (const command of ['check-plan', 'report']) {
+        const run = await cli(command, other, ...(command === 'report' ? ['--no-recipes', '--json'] : []));
+        expect([path, run.code]).toEqual([path, 5]);
+        expect(run.out + run.err).toContain(`pipeline.json ${path}`);
+      }
+    }
+    // Numbers that are equal, in other bytes.
+    writeFileSync(file, JSON.stringify(said));
+    const respelled = await cli('check-plan', other);
+    expect([respelled.code, respelled.out]).toEqual([5, expect.stringContaining('$.hashes.pipeline')]);
+    rmSync(file);
+    const missing = await cli('check-plan', other);
+    expect([missing.code, missing.err]).toEqual([2, expect.stringContaining('pipeline.json is not beside the plan')]);
     writeFileSync(file, JSON.stringify({ ...said, stages: [{ layers: 3 }] }));
     const broken = await cli('report', other, '--no-recipes');
     expect(broken.code).toBe(2);

@@ -14,7 +14,9 @@ import { planTexts, readPlanFolder, type PlanFolder } from '../../plan/record/fo
 import type { Plan } from '../../plan/record/types.ts';
 import { readFileBytes, readFileText } from '../../read-file.ts';
 import type { CliIo } from '../output/io.ts';
+import type { PlanPipeline } from '../../zoo/pipeline/plan.ts';
 import { NEXT } from '../output/write-file.ts';
+import { PIPELINE_FILE, pipelineOf, stagesAgain } from './pipeline-file.ts';
 
 /** The files of a plan folder that `plan.json` has the hashes of. */
 const GRAPH = 'graph.swg';
@@ -32,9 +34,17 @@ export function planFiles(
   plan: Plan,
   program: Graph,
   proof: PlanCertificate,
+  stages?: PlanPipeline,
 ): readonly (readonly [string, string | Uint8Array])[] {
-  const { plan: text, graph, request, certificate } = planTexts(plan, program, proof);
-  return [['plan.json', text], [GRAPH, graph], [REQUEST, request], [CERTIFICATE, gzipSync(strToU8(certificate), { mtime: 0 })]]; // prettier-ignore
+  const staged = stages === undefined ? undefined : `${JSON.stringify(stages, null, 1)}\n`;
+  const { plan: text, graph, request, certificate, pipeline } = planTexts(plan, program, proof, staged);
+  return [
+    ['plan.json', text],
+    [GRAPH, graph],
+    [REQUEST, request],
+    [CERTIFICATE, gzipSync(strToU8(certificate), { mtime: 0 })],
+    ...(pipeline === undefined ? [] : [[PIPELINE_FILE, pipeline] as const]),
+  ];
 }
 
 /** A `<plan>` argument: a plan folder, or a plan file; what lies beside `plan.json` is read with it. @throws E_IO ... */
@@ -53,16 +63,21 @@ export function loadPlan(path: string): PlanFolder {
   const graph = beside(GRAPH);
   const request = beside(REQUEST);
   const certificate = beside(CERTIFICATE);
+  // Of a plan without stages it is what an earlier one left when the writing was cut short.
+  const pipeline = /"pipeline"\s*:\s*"/.test(plan.slice(-900)) ? beside(PIPELINE_FILE) : undefined;
   try {
-    return readPlanFolder(
+    const read = readPlanFolder(
       {
         plan,
         ...(graph !== undefined ? { graph } : {}),
         ...(request !== undefined ? { request } : {}),
         ...(certificate !== undefined ? { certificate } : {}),
+        ...(pipeline !== undefined ? { pipeline } : {}),
       },
       file,
     );
+    pipelineOf(read);
+    return read;
   } catch (error) {
     refuseOthers(plan, file);
     throw error;
@@ -108,6 +123,8 @@ export function checked(folder: PlanFolder, path: string, table: OperatorTable, 
     if (check !== undefined) refuseDifferences(check, path);
     return check;
   }
+  if (folder.pipeline?.isAsWritten === false)
+    throw new ShardwrightError('E_DIFFERS', '$.hashes.pipeline: pipeline.json was changed after it was written', { file: path, path: '$.hashes.pipeline' }); // prettier-ignore
   if (folder.isAsWritten === false)
     throw new ShardwrightError('E_DIFFERS', '$.hashes.plan: the plan was changed after it was written', { file: path, path: '$.hashes.plan' }); // prettier-ignore
   io.stderr(`not checked: ${path} stands alone, so its seconds and its proof are its own word\n`);
@@ -117,7 +134,7 @@ export function checked(folder: PlanFolder, path: string, table: OperatorTable, 
 /** A request that cannot be read anew, say because of operators of the user's own, leaves a plan that can still be read. */
 function checkedAnew(folder: WholePlan, path: string, table: OperatorTable, io: CliIo): PlanCheck | undefined {
   try {
-    return checkPlan(folder, table);
+    return checkPlan(folder, table, stagesAgain(table));
   } catch (error) {
     if (!(error instanceof ShardwrightError)) throw error;
     if (error.code === 'E_PLAN') throw error.with({ file: path });

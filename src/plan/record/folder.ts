@@ -23,6 +23,8 @@ export interface PlanTexts {
   readonly request?: string;
   /** Of `certificate.json.gz`, unpacked. */
   readonly certificate?: string;
+  /** Of `pipeline.json`: the stages of `plan --pp`. */
+  readonly pipeline?: string;
 }
 
 /** A plan with what it was made from, as far as that is there. */
@@ -34,6 +36,8 @@ export interface PlanFolder {
   readonly graph?: Graph;
   readonly request?: PlanRequest;
   readonly certificate?: PlanCertificate;
+  /** What `pipeline.json` says, and whether it is the file that was written beside the plan. */
+  readonly pipeline?: { readonly said: unknown; readonly isAsWritten: boolean };
   /** Whether the plan is the one that was written, by its own hash; absent where it states none. */
   readonly isAsWritten?: boolean;
 }
@@ -42,17 +46,27 @@ export interface PlanFolder {
  * What a plan folder holds. The plan has the hashes of the other texts and of itself; clock times are left out, so that equal
  * requests give equal bytes.
  */
-export function planTexts(plan: Plan, program: Graph, certificate: PlanCertificate): Required<PlanTexts> {
+export function planTexts(
+  plan: Plan,
+  program: Graph,
+  certificate: PlanCertificate,
+  pipeline?: string,
+): PlanTexts & Required<Omit<PlanTexts, 'pipeline'>> {
   const graph = printGraph(program);
   const request = `${JSON.stringify(plan.request, null, 2)}\n`;
   const proof = `${JSON.stringify(certificate)}\n`;
   const still: Plan = {
     ...plan,
     proof: { ...plan.proof, solveSeconds: null },
-    hashes: { graph: sha(graph), request: sha(request), certificate: sha(proof) },
+    hashes: {
+      graph: sha(graph),
+      request: sha(request),
+      certificate: sha(proof),
+      ...(pipeline === undefined ? {} : { pipeline: sha(pipeline) }),
+    },
   };
   const hashes = { ...still.hashes, plan: contentHash(still) };
-  return { plan: `${JSON.stringify({ ...still, hashes }, null, 1)}\n`, graph, request, certificate: proof };
+  return { plan: `${JSON.stringify({ ...still, hashes }, null, 1)}\n`, graph, request, certificate: proof, ...(pipeline === undefined ? {} : { pipeline }) };
 }
 
 /** SHA-256 of a plan with the hashes of what lies beside it, without its own. White space does not count. */
@@ -60,6 +74,8 @@ function contentHash({ hashes, ...plan }: Plan): string {
   const { plan: _, ...others } = hashes ?? { plan: undefined };
   return sha(JSON.stringify({ ...plan, hashes: others }));
 }
+
+const PIPELINE = 'pipeline.json';
 
 /** Largest `request.json`, in characters: a request may hold the text of a cluster file and thousands of pins. */
 const MAX_REQUEST_LENGTH = 16 * 2 ** 20;
@@ -109,7 +125,7 @@ const requestSchema = z.strictObject({
  */
 export function readPlanFolder(texts: PlanTexts, file: string): PlanFolder {
   const plan = readPlan(texts.plan, file);
-  const { graph, request, certificate } = texts;
+  const { graph, request, certificate, pipeline } = texts;
   const { hashes } = plan;
   if (hashes !== undefined && hashes.plan === undefined)
     throw new ShardwrightError(
@@ -120,6 +136,12 @@ export function readPlanFolder(texts: PlanTexts, file: string): PlanFolder {
   if (graph !== undefined) holdTo(hashes?.graph, graph, 'graph.swg', file);
   if (request !== undefined) holdTo(hashes?.request, request, 'request.json', file);
   if (certificate !== undefined) holdTo(hashes?.certificate, certificate, 'certificate.json.gz', file);
+  if (pipeline !== undefined && hashes?.pipeline === undefined) holdTo(undefined, pipeline, PIPELINE, file);
+  if (pipeline === undefined && graph !== undefined && hashes?.pipeline !== undefined)
+    throw new ShardwrightError('E_PLAN', `${PIPELINE} is not beside the plan, which has stages`, {
+      file,
+      hint: 'make the plan again, or restore the file.',
+    });
   const program = graph === undefined ? undefined : parseGraph(graph, 'graph.swg');
   return {
     plan,
@@ -128,6 +150,10 @@ export function readPlanFolder(texts: PlanTexts, file: string): PlanFolder {
       : {}),
     ...(request !== undefined ? { request: readRequest(request) } : {}),
     ...(certificate !== undefined ? { certificate: readCertificate(certificate, 'certificate.json.gz') } : {}),
+    // Not held to its hash yet: the check names the field that is another.
+    ...(pipeline !== undefined
+      ? { pipeline: { said: jsonOf(pipeline, PIPELINE), isAsWritten: hashes?.pipeline === sha(pipeline) } }
+      : {}),
     ...(hashes?.plan !== undefined ? { isAsWritten: hashes.plan === contentHash(plan) } : {}),
   };
 }
@@ -138,14 +164,7 @@ export function readRequest(text: string, file = 'request.json'): PlanRequest {
     throw new ShardwrightError('E_LIMIT', `request of ${text.length} characters, the limit is ${MAX_REQUEST_LENGTH}`, {
       file,
     });
-  let value: unknown;
-  try {
-    value = JSON.parse(text);
-  } catch (error) {
-    throw new ShardwrightError('E_SYNTAX', `not JSON: ${error instanceof Error ? error.message : String(error)}`, {
-      file,
-    });
-  }
+  const value = jsonOf(text, file);
   const parsed = requestSchema.safeParse(value);
   if (!parsed.success) {
     const [issue] = parsed.error.issues;
@@ -154,6 +173,17 @@ export function readRequest(text: string, file = 'request.json'): PlanRequest {
   }
   // The schema has exactly the keys of `PlanRequest`; zod's `undefined` for absent keys is what JSON never has.
   return value as PlanRequest;
+}
+
+function jsonOf(text: string, file: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch (error) {
+    throw new ShardwrightError('E_SYNTAX', `not JSON: ${error instanceof Error ? error.message : String(error)}`, {
+      file,
+      hint: 'make the plan again, or restore the file.',
+    });
+  }
 }
 
 function holdTo(expected: string | undefined, content: string, name: string, file: string): void {

@@ -132,6 +132,7 @@ export const planSchema = z.object({
       graph: z.string(),
       request: z.string(),
       certificate: z.string().optional(),
+      pipeline: z.string().optional(),
       plan: z.string().optional(),
     })
     .optional(),

@@ -133,7 +133,7 @@ export interface PlanProof {
   readonly solveSeconds: number | null;
   /** Seconds of the plan as re-costed from the plan alone. */
   readonly recheckedSeconds: number;
-  /** The most by which the solver's sum of rounded prices can differ from the exact one. */
+  /** The most by which the plan takes longer than the solver's sum of prices that are rounded down. */
   readonly roundingSeconds?: number | undefined;
   readonly evidence: readonly string[];
 }
@@ -183,6 +183,7 @@ export interface Plan {
     readonly graph: string;
     readonly request: string;
     readonly certificate?: string;
+    readonly pipeline?: string;
     readonly plan?: string;
   };
 }

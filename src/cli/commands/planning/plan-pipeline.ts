@@ -1,19 +1,14 @@
-/** The pipeline part of `plan`: reads `--pp` and its flags, plans one microbatch, writes and reads `pipeline.json`. */
+/** The pipeline part of `plan`: reads `--pp` and its flags, plans one microbatch, says the stages. */
 
-import { existsSync, statSync } from 'node:fs';
-import { dirname, join } from 'node:path';
-import * as z from 'zod';
+import { existsSync } from 'node:fs';
 import { loadCluster, usableMemoryBytes } from '../../../cost/hardware/cluster.ts';
 import { ShardwrightError } from '../../../errors.ts';
 import type { PlanRequest } from '../../../plan/request/request.ts';
-import { readFileText } from '../../../read-file.ts';
 import { bytesText, countedText, percentText, secondsText, tableText } from '../../../units.ts';
-import { PIPELINE_SCHEDULES, type PipelineSchedule } from '../../../simulate/pipeline/schedules.ts';
+import type { PipelineSchedule } from '../../../simulate/pipeline/schedules.ts';
 import type { PlanPipeline, PlanPipelineRequest } from '../../../zoo/pipeline/plan.ts';
 import type { PlanOptions } from './flags.ts';
 
-/** The stages of a plan, beside it. */
-export const PIPELINE_FILE = 'pipeline.json';
 
 const FLAGS = ['schedule', 'microbatches', 'virtual'] as const;
 const DEFAULT_BATCH = 8;
@@ -67,55 +62,6 @@ function defaultMicrobatches(batch: number, devices: number): number {
 /** The request of the program of one microbatch: all stages together have so many times the memory of one. */
 export function requestOfStages(request: PlanRequest, { devices, budgetBytes }: AskedPipeline): PlanRequest {
   return { ...request, memoryBytes: budgetBytes * devices, activations: 'off' };
-}
-
-const pipelineSchema = z.strictObject({
-  schedule: z.enum(PIPELINE_SCHEDULES),
-  microbatches: z.int().positive(),
-  virtual: z.int().positive(),
-  stages: z
-    .array(
-      z.strictObject({
-        layers: z.tuple([z.int().nonnegative(), z.int().nonnegative()]).nullable(),
-        embedding: z.boolean(),
-        head: z.boolean(),
-        seconds: z.number(),
-        peakBytes: z.number(),
-        inFlight: z.int(),
-        idleShare: z.number(),
-      }),
-    )
-    .min(1),
-  bubbleSeconds: z.number(),
-  seconds: z.number(),
-  budgetBytes: z.number(),
-  fits: z.boolean(),
-  moved: z.array(z.string()),
-});
-
-/**
- * The stages that `plan --pp -o` wrote beside a plan; undefined where there are none.
- *
- * @param path plan folder, or the plan file in it
- * @throws E_TYPE with the path of what does not fit
- */
-export function readPipeline(path: string): PlanPipeline | undefined {
-  const file = join(statSync(path).isDirectory() ? path : dirname(path), PIPELINE_FILE);
-  if (!existsSync(file)) return undefined;
-  const again = 'make the plan again with --pp, or remove pipeline.json.';
-  let value: unknown;
-  try {
-    value = JSON.parse(readFileText(file));
-  } catch (error) {
-    if (error instanceof ShardwrightError) throw error;
-    const why = error instanceof Error ? error.message : String(error);
-    throw new ShardwrightError('E_SYNTAX', `not JSON: ${why}`, { file, hint: again });
-  }
-  const parsed = pipelineSchema.safeParse(value);
-  if (parsed.success && parsed.data.stages.length % parsed.data.virtual === 0) return parsed.data;
-  const [issue] = parsed.error?.issues ?? [];
-  const why = issue === undefined ? '$.stages: not a multiple of $.virtual' : `$.${issue.path.join('.')}: ${issue.message}`; // prettier-ignore
-  throw new ShardwrightError('E_TYPE', why, { file, hint: again });
 }
 
 /** The stages as text. */

@@ -27,9 +27,10 @@ import { loadModel } from '../../input/load.ts';
 import { NoChoiceInTime } from '../../../solver/solve.ts';
 import { requestOfFlags, type Given } from '../../input/flags/flag.ts';
 import { PLAN_FLAGS } from '../../input/flags/plan-flags.ts';
+import { PIPELINE_FILE } from '../../input/pipeline-file.ts';
 import { PLAN_FILES, planFiles } from '../../input/plan-folder.ts';
 import { checkFrontierFlags, FRONTIER_FILE, frontierCommand } from './plan-frontier.ts';
-import { askedPipeline, PIPELINE_FILE, pipelineText, requestOfStages } from './plan-pipeline.ts';
+import { askedPipeline, pipelineText, requestOfStages } from './plan-pipeline.ts';
 import { PLAN_COMMAND, type PlanOptions } from './flags.ts';
 import { PROGRESS_FILE, progressText } from '../../output/plan-progress.ts';
 import { tryFile, tryFolder, writeFolder, writeText } from '../../output/write-file.ts';
@@ -140,13 +141,13 @@ export async function planGraph(
   }
   // The answer is out: a disk that is full by now takes nothing away.
   if (options.output !== undefined) {
-    const files = planFiles(plan, result.prepared.program, result.certificate);
+    const files = planFiles(plan, result.prepared.program, result.certificate, pipeline);
     writeFolder(
       options.output,
       [
         ...files,
         [PROGRESS_FILE, progressText(files[0][1], log.incumbents(plan))],
-        [PIPELINE_FILE, pipeline === undefined ? undefined : `${JSON.stringify(pipeline, null, 1)}\n`],
+        ...(pipeline === undefined ? [[PIPELINE_FILE, undefined] as const] : []),
       ],
       'plan',
     );

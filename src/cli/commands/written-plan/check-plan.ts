@@ -4,6 +4,7 @@ import { ShardwrightError } from '../../../errors.ts';
 import { countedText, secondsText, tableText } from '../../../units.ts';
 import { EXIT, type CliIo } from '../../output/io.ts';
 import { operatorsWith } from '../../input/load-operators.ts';
+import { stagesAgain } from '../../input/pipeline-file.ts';
 import { wholePlan } from '../../input/plan-folder.ts';
 import type { CheckPlanOptions } from './flags.ts';
 
@@ -21,7 +22,7 @@ export async function checkPlanCommand(path: string, options: CheckPlanOptions, 
   const folder = wholePlan(path);
   const table = await operatorsWith(options.ops);
   const { plan } = folder;
-  const check = named(path, () => checkPlan(folder, table));
+  const check = named(path, () => checkPlan(folder, table, stagesAgain(table)));
   const report: CheckPlanReport = {
     model: plan.model,
     mesh: plan.request.mesh,

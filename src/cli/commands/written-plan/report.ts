@@ -16,7 +16,7 @@ import { textReport } from '../../../report/written/plain-text.ts';
 import { VERSION } from '../../../version.ts';
 import { EXIT, type CliIo } from '../../output/io.ts';
 import { checked, loadPlan } from '../../input/plan-folder.ts';
-import { readPipeline } from '../planning/plan-pipeline.ts';
+import { pipelineOf } from '../../input/pipeline-file.ts';
 import { readProgress } from '../../output/plan-progress.ts';
 import { comparisonText, readComparison } from './report-comparison.ts';
 import { tryFile, writeText } from '../../output/write-file.ts';
@@ -59,7 +59,7 @@ async function gather(
   io: CliIo,
 ): Promise<Report> {
   const { plan, graph } = folder;
-  const [pipeline, progress] = [readPipeline(path), readProgress(path)];
+  const [pipeline, progress] = [pipelineOf(folder), readProgress(path)];
   const cluster = loadCluster(plan.request.cluster);
   const analysis = await analyse(folder, builtinOperators(), {
     recipes: options.recipes,

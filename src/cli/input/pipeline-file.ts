@@ -1,0 +1,57 @@
+/** `pipeline.json` of a plan folder: takes what it says, gives it as stages, and the stages that follow from the plan. */
+
+import * as z from 'zod';
+import { ShardwrightError } from '../../errors.ts';
+import type { OperatorTable } from '../../ops/record/table.ts';
+import type { StagesAgain } from '../../plan/check-plan.ts';
+import type { PlanFolder } from '../../plan/record/folder.ts';
+import { PIPELINE_SCHEDULES } from '../../simulate/pipeline/schedules.ts';
+import { pipelineOfPlan, type PlanPipeline } from '../../zoo/pipeline/plan.ts';
+
+/** The stages of a plan, beside it. */
+export const PIPELINE_FILE = 'pipeline.json';
+
+const pipelineSchema = z.strictObject({
+  schedule: z.enum(PIPELINE_SCHEDULES),
+  microbatches: z.int().positive(),
+  virtual: z.int().positive(),
+  stages: z
+    .array(
+      z.strictObject({
+        layers: z.tuple([z.int().nonnegative(), z.int().nonnegative()]).nullable(),
+        embedding: z.boolean(),
+        head: z.boolean(),
+        seconds: z.number(),
+        peakBytes: z.number(),
+        inFlight: z.int(),
+        idleShare: z.number(),
+      }),
+    )
+    .min(1),
+  bubbleSeconds: z.number(),
+  seconds: z.number(),
+  budgetBytes: z.number(),
+  fits: z.boolean(),
+  moved: z.array(z.string()),
+});
+
+/** The stages beside a plan; undefined where it has none. @throws E_TYPE with the path of what does not fit */
+export function pipelineOf({ pipeline }: PlanFolder): PlanPipeline | undefined {
+  if (pipeline === undefined) return undefined;
+  const parsed = pipelineSchema.safeParse(pipeline.said);
+  if (parsed.success && parsed.data.stages.length % parsed.data.virtual === 0) return parsed.data;
+  const [issue] = parsed.error?.issues ?? [];
+  const why = issue === undefined ? '$.stages: not a multiple of $.virtual' : `$.${issue.path.join('.')}: ${issue.message}`; // prettier-ignore
+  throw new ShardwrightError('E_TYPE', why, { file: PIPELINE_FILE, hint: 'make the plan again with --pp.' });
+}
+
+/** Cuts the stages of a plan again, as its request has them: all stages together have so many times the budget of one. */
+export function stagesAgain(table: OperatorTable): StagesAgain {
+  return (prepared, choice, said) => {
+    const { schedule, microbatches, virtual, stages, budgetBytes } = said as PlanPipeline;
+    const devices = stages.length / virtual;
+    const { memoryBytes = budgetBytes * devices } = prepared.request;
+    const asked = { devices, schedule, microbatches, virtual, budgetBytes: memoryBytes / devices };
+    return pipelineOfPlan(prepared, choice, asked, table);
+  };
+}
