@@ -1,9 +1,8 @@
-import { chmodSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { chmodSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { readPlan } from '../../src/plan/record/schema.ts';
-import { percentText, secondsText } from '../../src/units.ts';
 import { cli, fixture } from './support.ts';
 
 /** What every command holds to: did-you-mean, one JSON value whatever happens, exit codes, nothing but text in pipes. */
@@ -67,24 +66,6 @@ describe('ZO-38 exit codes, each by a command of the documentation', () => {
     expect(fits.code, fits.err).toBe(0);
     expect(readPlan(fits.out).memory.peakBytes).toBeLessThanOrEqual(Number(bytes));
     expect((await cli(...plan, '--memory', `${Number(bytes) - 1}B`)).code).toBe(3);
-  });
-
-  it('4: a second on a hard problem gives the bound, the gap and a plan that can be used', async () => {
-    // A budget that binds: the proof takes minutes.
-    const out = join(root, 'late');
-    const run = await cli('plan', fixture('llama-tiny'), '--mesh', 'a=2,b=2', '--cluster', 'dgx-h100', '--memory', '1.06MiB', '--no-recipes', '--time-limit', '1', '-o', out); // prettier-ignore
-    expect(run.code, run.err).toBe(4);
-    const plan = readPlan(readFileSync(join(out, 'plan.json'), 'utf8'));
-    expect(plan.proof.status).toBe('feasible');
-    expect(plan.proof.bound).toBeGreaterThan(0);
-    expect(plan.proof.bound).toBeLessThan(plan.objective.seconds);
-    expect(plan.proof.gap).toBeGreaterThan(0);
-    expect(run.out).toContain(`no plan is below ${secondsText(plan.proof.bound)} (gap ${percentText(plan.proof.gap)})`);
-    expect(run.err).toContain(`stopped at gap ${percentText(plan.proof.gap)}`);
-    expect(plan.memory.peakBytes).toBeLessThanOrEqual(1.06 * 2 ** 20);
-    const played = await cli('simulate', out, '--json');
-    expect(played.code, played.err).toBe(0);
-    expect((JSON.parse(played.out) as { seconds: number }).seconds).toBeGreaterThan(0);
   });
 
   it('what is piped has no escape sequence and no carriage return', async () => {

@@ -1,0 +1,81 @@
+import { spawn } from 'node:child_process';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
+import { afterAll, expect, it } from 'vitest';
+import { runCli } from '../../src/cli/program.ts';
+import type { RunControl } from '../../src/cli/thread/run-control.ts';
+import { readPlan } from '../../src/plan/record/schema.ts';
+import { Deadline } from '../../src/plan/request/deadline.ts';
+import { percentText, secondsText } from '../../src/units.ts';
+import { cli, fixture, type CliRun } from './support.ts';
+
+/** `--time-limit` as a user meets it: an answer with its bound, or a line that says where the time went. */
+const root = mkdtempSync(join(tmpdir(), 'time-limit-'));
+afterAll(() => rmSync(root, { recursive: true, force: true }));
+
+/** The clock stands until the command has an answer, and then counts what this process computes: a busy machine changes nothing. */
+function fromTheFirstAnswerOn(): RunControl {
+  let began: NodeJS.CpuUsage | undefined;
+  const now = (): number => {
+    if (began === undefined) return 0;
+    const { user, system } = process.cpuUsage(began);
+    return (user + system) / 1e3;
+  };
+  return {
+    deadline: (limitSeconds) => new Deadline(limitSeconds, { clock: { now }, since: 0 }),
+    answers: () => (began ??= process.cpuUsage()),
+  };
+}
+
+async function underControl(control: RunControl, argv: readonly string[]): Promise<CliRun> {
+  let [out, err] = ['', ''];
+  const code = await runCli(
+    argv,
+    { stdout: (text) => void (out += text), stderr: (text) => void (err += text), isTerminal: false },
+    control,
+  );
+  return { code, out, err };
+}
+
+it('4: a limit in the middle of a hard search gives the bound, the gap and a plan folder that can be used', async () => {
+  // A budget that binds: the proof takes minutes.
+  const out = join(root, 'late');
+  const hard = ['plan', fixture('llama-tiny'), '--mesh', 'a=2,b=2', '--cluster', 'dgx-h100', '--memory', '1.06MiB', '--no-recipes']; // prettier-ignore
+  const run = await underControl(fromTheFirstAnswerOn(), [...hard, '--time-limit', '1', '-o', out]);
+  expect(run.code, run.err).toBe(4);
+  const plan = readPlan(readFileSync(join(out, 'plan.json'), 'utf8'));
+  expect(plan.proof.status).toBe('feasible');
+  expect(plan.proof.bound).toBeGreaterThan(0);
+  expect(plan.proof.bound).toBeLessThan(plan.objective.seconds);
+  expect(plan.proof.gap).toBeGreaterThan(0);
+  expect(run.out).toContain(`no plan is below ${secondsText(plan.proof.bound)} (gap ${percentText(plan.proof.gap)})`);
+  expect(run.err).toContain(`stopped at gap ${percentText(plan.proof.gap)}`);
+  expect(plan.memory.peakBytes).toBeLessThanOrEqual(1.06 * 2 ** 20);
+  expect((await cli('check-plan', out)).code).toBe(0);
+  const played = await cli('simulate', out, '--json');
+  expect(played.code, played.err).toBe(0);
+  expect((JSON.parse(played.out) as { seconds: number }).seconds).toBeGreaterThan(0);
+});
+
+it('one matmul on six dims of two, the most placements that a call can have, ends near its limit', async () => {
+  const model = join(root, 'matmul.fx.txt');
+  const type = '"f32[4096, 4096]"';
+  writeFileSync(model, `class G(torch.nn.Module):\n    def forward(self, a, b):\n        a: ${type}\n        b: ${type}\n        mm: ${type} = torch.ops.aten.mm.default(a, b)\n        return (mm,)\n`); // prettier-ignore
+  const main = fileURLToPath(new URL('../../src/cli/main.ts', import.meta.url));
+  const mesh = 'a=2,b=2,c=2,d=2,e=2,f=2';
+  const limitSeconds = 3;
+  const child = spawn(process.execPath, ['--import', 'tsx', main, 'plan', model, '--mesh', mesh, '--cluster', 'dgx-h100', '--time-limit', `${limitSeconds}`]); // prettier-ignore
+  const began = performance.now();
+  let [out, err] = ['', ''];
+  child.stdout.setEncoding('utf8').on('data', (text: string) => void (out += text));
+  child.stderr.setEncoding('utf8').on('data', (text: string) => void (err += text));
+  const code = await new Promise((resolve) => child.on('close', resolve));
+  // With a plan it says how far that may be from the best; without one, that there is none, and what to do.
+  if (out === '') expect([code, err]).toEqual([4, expect.stringMatching(/^E_TIME_LIMIT .*\n {2}hint: raise --time-limit/m)]);
+  else if (code === 0) expect(out).toMatch(/^proof +optimal/m);
+  else expect([code, out]).toEqual([4, expect.stringMatching(/^proof +feasible: no plan is below .* \(gap /m)]);
+  // Without the limit it takes minutes; loading the sources alone takes some seconds on a busy machine.
+  expect((performance.now() - began) / 1e3).toBeLessThan(limitSeconds + 30);
+}, 120_000);
