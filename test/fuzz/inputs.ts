@@ -98,11 +98,29 @@ function damaged(data: Uint8Array, edit: Edit): Uint8Array {
   }
 } // prettier-ignore
 
-/** A zip archive is damaged inside: outside nearly every bit is under a checksum. */
 const MODEL = 'archive/models/model.json';
 const archive = (path: string): Uint8Array => unzipSync(fixture(path))[MODEL];
 const packed = (model: Uint8Array): Uint8Array =>
   zipSync({ [MODEL]: [model, { level: 6 }], 'archive/data/weights/w': new Uint8Array(64) });
+
+/**
+ * A zip archive is damaged inside, and sound outside: outside nearly every bit is under a checksum. One edit in eight is of the
+ * archive itself, and comes last; one of a name.
+ */
+function damagedArchive(data: Uint8Array, edits: readonly Edit[]): Uint8Array {
+  const inside = edits.filter(({ value }) => value % 8 !== 0).reduce(damagedMember, data);
+  return edits.filter(({ value }) => value % 8 === 0).reduce(damaged, inside);
+}
+
+function damagedMember(data: Uint8Array, edit: Edit): Uint8Array {
+  const members = Object.entries(unzipSync(data));
+  const [model, ...others] = [...members].sort(([, a], [, b]) => b.length - a.length);
+  const [name, content] = edit.value % 8 < 7 || others.length === 0 ? model : others[edit.at % others.length];
+  const isRenamed = edit.value % 16 === 9;
+  const after = isRenamed ? Buffer.from(damaged(bytesOf(name), edit)).toString('latin1') : name;
+  const inside = isRenamed || content.length === 0 ? content : damaged(content, edit);
+  return zipSync(Object.fromEntries(members.map(([n, c]) => (n === name ? [after, inside] : [n, c]))), { level: 1 });
+} // prettier-ignore
 
 const graphText = (id: string): Uint8Array =>
   bytesOf(printGraph(importGraph(fixture(`torch/${id}.readable.txt.gz`), { infer })));
@@ -122,7 +140,7 @@ const SOURCES: readonly (readonly [format: Format | 'hf-config', name: string, s
   ['exported-program', 'printed exported program', files('torch/mlp-dynamic/export.ep.txt', 'steps/torch-momentum.ep.txt')],
   ['torch-log', 'torch log', () => [firstLines('torch/logs/mlp.log.gz', 50)]],
   ['torch-trace', 'torch trace', () => [trace()]],
-  ['pt2', '.pt2 archive', () => [packed(archive('torch/hop-while/export.pt2.gz'))]],
+  ['pt2', '.pt2 archive', () => [packed(archive('torch/hop-while/export.pt2.gz')), ...['torch/hop-while/export.pt2.gz', 'torch/mlp-dynamic/export.pt2.gz'].map((path) => fixture(path))]],
   ['pt2-json', '.pt2 program', () => [archive('torch/hop-while/export.pt2.gz'), archive('torch/mlp-dynamic/export.pt2.gz')]],
   ['onnx', 'ONNX', files('onnx/hop-cond.onnx', 'onnx/hop-while.onnx', 'onnx/mlp-dynamic.onnx')],
   ['swgraph', 'graph text', () => ['hop-cond/export', 'mlp-dynamic/export', 'convnet/joint'].map(graphText)],
@@ -149,7 +167,8 @@ export const INPUTS: readonly Fuzzer[] = SOURCES.map(([format, name, sources]) =
   return fuzzer(`inputs: ${name}`, 60, fc.record({ file: fc.nat(100), edits }), ({ file, edits: list }) => {
     read ??= sources();
     let data = read[file % read.length];
-    for (const edit of list) if (data.length > 0) data = damaged(data, edit);
+    if (format === 'pt2') data = damagedArchive(data, list);
+    else for (const edit of list) if (data.length > 0) data = damaged(data, edit);
     const heap = process.memoryUsage().heapUsed;
     let outcome = 'graph';
     try {
