@@ -1,4 +1,4 @@
-/** Programs of any length, as text: a chain, and as many inputs or outputs as there are calls. Bench and test read the same. */
+/** Programs of any length, as text: a chain, and as many inputs, outputs, updates or bodies as there are calls. Bench and test read the same. */
 
 export interface LongProgram {
   readonly name: string;
@@ -75,6 +75,53 @@ export const LONG_PROGRAMS: readonly LongProgram[] = [
       const value = (i: number): string => (i < 0 ? 'a' : `v${i}`);
       const calls = range(nodes).map((i) => `    v${i}:f32[64,64] = ${i % 2 === 0 ? `tanh ${value(i - 1)}` : `add ${value(i - 1)} a`}`); // prettier-ignore
       return ['{ lambda ; a:f32[64,64]. let', ...calls, `  in (${value(nodes - 1)},) }`, ''].join('\n');
+    },
+  },
+  {
+    name: 'FX, one buffer changed in place by every call',
+    file: 'in-place.fx.txt',
+    write: (nodes) => {
+      const calls = range(nodes).map((i) => `        v_${i}: "f32[64][1]cpu" = torch.ops.aten.add_.Tensor(x, y)`);
+      const inputs = ['x', 'y'].map((x) => `        ${x}: "f32[64][1]cpu"`);
+      return ['class G(torch.nn.Module):', '    def forward(self, x, y):', ...inputs, ...calls, `        return (v_${nodes - 1},)`, ''].join('\n'); // prettier-ignore
+    },
+  },
+  {
+    name: 'StableHLO, a train step of as many donated inputs as calls',
+    file: 'donated.mlir',
+    write: (nodes) => {
+      const type = 'tensor<64xf32>';
+      const all = range(nodes);
+      const inputs = all.map((i) => `%a${i}: ${type} {tf.aliasing_output = ${i} : i32}`);
+      const calls = all.map((i) => `    %${i} = stablehlo.add %a${i}, ${i === 0 ? '%a0' : `%${i - 1}`} : ${type}`);
+      const types = all.map(() => type).join(', ');
+      return ['module @m {', `  func.func public @main(${inputs.join(', ')}) -> (${types}) {`, ...calls, `    return ${all.map((i) => `%${i}`).join(', ')} : ${types}`, '  }', '}', ''].join('\n'); // prettier-ignore
+    },
+  },
+  {
+    name: 'StableHLO, branches on a converted bool',
+    file: 'cases.mlir',
+    write: (nodes) => {
+      const type = 'tensor<64xf32>';
+      const calls = range(nodes >> 2).flatMap((i) => {
+        const before = i === 0 ? '%x' : `%${i - 1}`;
+        return [
+          `    %c${i} = stablehlo.convert %p : (tensor<i1>) -> tensor<i32>`,
+          `    %${i} = "stablehlo.case"(%c${i}) ({`,
+          `      %t = stablehlo.tanh ${before} : ${type}`,
+          `      stablehlo.return %t : ${type}`,
+          `    }, { stablehlo.return ${before} : ${type} }) : (tensor<i32>) -> ${type}`,
+        ];
+      });
+      return ['module @m {', `  func.func public @main(%x: ${type}, %p: tensor<i1>) -> ${type} {`, ...calls, `    return %${(nodes >> 2) - 1} : ${type}`, '  }', '}', ''].join('\n'); // prettier-ignore
+    },
+  },
+  {
+    name: 'jaxpr, inner programs of one name',
+    file: 'inner.jaxpr.txt',
+    write: (nodes) => {
+      const calls = range(nodes >> 1).map((i) => `    v${i}:f32[64] = pjit[name=f jaxpr={ lambda ; b:f32[64]. let c:f32[64] = tanh b in (c,) }] ${i === 0 ? 'a' : `v${i - 1}`}`); // prettier-ignore
+      return ['{ lambda ; a:f32[64]. let', ...calls, `  in (v${(nodes >> 1) - 1},) }`, ''].join('\n');
     },
   },
 ];

@@ -34,12 +34,22 @@ export function isMutation(node: Node): boolean {
 const VIEW =
   /^aten\.(view|_unsafe_view|reshape|flatten|unflatten|transpose|permute|t|numpy_T|mT|movedim|expand|expand_as|unsqueeze|squeeze|slice|narrow|select|diagonal|split|split_with_sizes|chunk|unbind|detach|alias|as_strided|contiguous|to|view_as)\./;
 
+/** What is changed in place, under all its names. */
+interface Version {
+  /** The value that its names stand for now. */
+  current: string;
+  /** The call that changed its memory through another name since. */
+  staleBy?: string;
+}
+
 class Mutations {
-  /** The value that a name stands for now. */
-  private readonly now = new Map<string, string>();
+  /** Of the older names of what was changed; one object for all of them. */
+  private readonly now = new Map<string, Version>();
+  private readonly byCurrent = new Map<string, Version>();
   /** First value of the memory that a value is in. */
   private readonly memory = new Map<string, string>();
-  private readonly members = new Map<string, string[]>();
+  /** By memory: the names that may still be read, those of one version as one. */
+  private readonly live = new Map<string, (string | Version)[]>();
   private readonly views = new Set<string>();
   /** Values whose memory was changed through another name, with that call. */
   private readonly stale = new Map<string, string>();
@@ -54,8 +64,8 @@ class Mutations {
     const returned = new Set(outputs.filter((o) => o.role === 'mutation').map((o) => o.of));
     const updates = this.graph.nodes.flatMap((node): Output[] => {
       const { role, roleName } = node.meta;
-      const value = this.now.get(node.name);
-      if (node.kind !== 'placeholder' || value === undefined || roleName === undefined || role === 'arg') return [];
+      if (node.kind !== 'placeholder' || !this.isChanged(node.name) || roleName === undefined || role === 'arg') return [];
+      const value = this.use(node.name, undefined);
       return returned.has(roleName) ? [] : [{ value, role: 'mutation', of: roleName }];
     });
     return { nodes, outputs: [...updates, ...outputs] };
@@ -65,7 +75,7 @@ class Mutations {
     let renamed = node;
     if (this.now.size > 0) {
       let uses = false;
-      eachOperand(node, (name) => (uses ||= this.now.has(name) || this.stale.has(name)));
+      eachOperand(node, (name) => (uses ||= this.isChanged(name)));
       if (uses) renamed = mapOperands(node, (name) => this.use(name, node));
     }
     const first = renamed.args.length > 0 ? renamed.args[0] : null;
@@ -82,23 +92,38 @@ class Mutations {
   private share(name: string, source: string): void {
     const root = this.memory.get(source) ?? source;
     this.memory.set(name, root);
-    const members = this.members.get(root);
-    if (members === undefined) this.members.set(root, [name]);
-    else members.push(name);
+    const live = this.live.get(root);
+    if (live === undefined) this.live.set(root, [name]);
+    else live.push(name);
   }
 
   /** All older names of the changed value mean its result; other views of its memory may not be read any more. */
   private change(source: string, node: Node): void {
-    for (const [name, current] of this.now) if (current === source) this.now.set(name, node.name);
-    this.now.set(source, node.name);
+    const version: Version = this.byCurrent.get(source) ?? { current: source };
+    this.byCurrent.delete(source);
+    this.now.set(source, version);
+    version.current = node.name;
+    this.byCurrent.set(node.name, version);
     const root = this.memory.get(source) ?? source;
-    for (const member of this.members.get(root) ?? [])
-      if (member !== node.name && this.now.get(member) !== node.name) this.stale.set(member, node.name);
+    for (const other of this.live.get(root) ?? []) {
+      if (typeof other !== 'string') {
+        if (other !== version) other.staleBy = node.name;
+      } else if (other !== node.name && this.now.get(other) !== version) this.stale.set(other, node.name);
+    }
+    this.live.set(root, [version]);
+  }
+
+  private versionOf(name: string): Version | undefined {
+    return this.now.get(name) ?? this.byCurrent.get(name);
+  }
+
+  private isChanged(name: string): boolean {
+    return this.now.has(name) || this.stale.has(name) || this.versionOf(name)?.staleBy !== undefined;
   }
 
   private use(name: string, user: Node | undefined): string {
-    const by = this.stale.get(name);
-    if (by === undefined) return this.now.get(name) ?? name;
+    const by = this.stale.get(name) ?? this.versionOf(name)?.staleBy;
+    if (by === undefined) return this.now.get(name)?.current ?? name;
     throw new ShardwrightError('E_UNSUPPORTED', `'${name}' shares memory with a value that ${by} changed in place`, {
       node: user?.name ?? name,
       ...(user?.meta.line !== undefined ? { position: { line: user.meta.line, column: 1 } } : {}),

@@ -18,6 +18,7 @@ import type {
 import { NONE_TYPE, NO_KWARGS, sameType, setOwn, tensorType, typeText } from '../../graph/value.ts';
 import { controlMismatch } from '../complete/control-types.ts';
 import type { Infer } from '../fx/graph.ts';
+import { FreeNames } from '../../graph/names.ts';
 import { NodeNames, ref } from '../complete/node-names.ts';
 import { parseLiteral, type Literal } from './text/literal.ts';
 import type { JaxprParser } from './text/parse.ts';
@@ -44,6 +45,11 @@ export class GraphOfJaxpr {
   readonly nodes: Node[] = [];
   readonly given: GivenSharding[] = [];
   readonly subgraphs: Record<string, Graph> = {};
+  private readonly bodyNames = new FreeNames({ has: (name) => Object.hasOwn(this.subgraphs, name) });
+  /** Names of bodies, by what was asked for. */
+  private readonly kept = new Map<string, Map<Graph, string>>();
+  /** What each conversion converts. */
+  readonly converted = new Map<string, Arg>();
   size = 0;
   private readonly scope = new Map<string, string>();
   private readonly names = new NodeNames();
@@ -152,6 +158,7 @@ export class GraphOfJaxpr {
   private add(node: Node): void {
     this.nodes.push(node);
     this.types.set(node.name, node.type);
+    if (node.target === 'stablehlo.convert') this.converted.set(node.name, node.args[0]);
   }
 
   /** The node of an equation, typed by its binders, and its results in scope. */
@@ -242,9 +249,14 @@ export class GraphOfJaxpr {
 
   /** Adds a body under a name near `base`. */
   keep(base: string, { graph, size }: { readonly graph: Graph; readonly size: number }, at: number): { kind: 'graph'; name: string } {
-    let key = base;
-    for (let i = 1; Object.hasOwn(this.subgraphs, key) && this.subgraphs[key] !== graph; i++) key = `${base}_${i}`;
-    if (!Object.hasOwn(this.subgraphs, key)) setOwn(this.subgraphs, key, graph);
+    let known = this.kept.get(base);
+    if (known === undefined) this.kept.set(base, (known = new Map<Graph, string>()));
+    let key = known.get(graph);
+    if (key === undefined) {
+      key = this.bodyNames.near(base);
+      known.set(graph, key);
+      setOwn(this.subgraphs, key, graph);
+    }
     this.size += size;
     if (this.size > this.context.maxNodes)
       throw this.error('E_LIMIT', `the program has more than ${this.context.maxNodes} nodes when its calls are written out`, at, 'import a smaller part');

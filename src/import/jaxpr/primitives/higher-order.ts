@@ -70,8 +70,7 @@ const cond: Lower = (b, e) => {
 function boolBehind(b: GraphOfJaxpr, index: Atom): Arg | undefined {
   if (b.tensor(index).dtype === 'b8') return b.value(index);
   const { name } = b.value(index);
-  const node = b.nodes.find((candidate) => candidate.name === name);
-  const source = node?.target === 'stablehlo.convert' ? node.args[0] : undefined;
+  const source = b.converted.get(name) ?? null;
   if (source === null || typeof source !== 'object' || !('kind' in source) || source.kind !== 'value') return undefined;
   const type = b.typeOf(source.name);
   return type.kind === 'tensor' && type.dtype === 'b8' ? source : undefined;
