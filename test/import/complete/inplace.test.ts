@@ -29,6 +29,20 @@ describe('values instead of changes in place', () => {
     ]);
   }); // prettier-ignore
 
+  test.each([
+    ['an input', 'relu_: "f32[64]" = torch.ops.aten.relu_.default(view)', 'relu_'],
+    [
+      'an input that was changed before',
+      'add_: "f32[4, 16]" = torch.ops.aten.add_.Tensor(x, 1);  relu_: "f32[64]" = torch.ops.aten.relu_.default(view)',
+      'add_',
+    ],
+  ])('%s that is changed through a view is refused: its new value would be lost', (_, change, by) => {
+    const text = build(
+      `view: "f32[64]" = torch.ops.aten.view.default(x, [64])\n${change.replaceAll(';  ', '\n')}\nneg: "i64[]" = torch.ops.aten.neg.default(b_count)\nreturn (neg,)`,
+    );
+    expect(refusal(() => importGraph(text, { infer })).headline).toMatch(new RegExp(`E_UNSUPPORTED '(x|view)' shares memory with a value that ${by} changed in place`)); // prettier-ignore
+  });
+
   test('a view that is read after its memory was changed through another name is refused', () => {
     const text = build(
       'view: "f32[64]" = torch.ops.aten.view.default(x, [64])\n' +
