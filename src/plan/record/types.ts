@@ -133,7 +133,7 @@ export interface PlanProof {
   readonly solveSeconds: number | null;
   /** Seconds of the plan as re-costed from the plan alone. */
   readonly recheckedSeconds: number;
-  /** The most by which the plan takes longer than the solver's sum of prices that are rounded down. */
+  /** The most by which the solver's sum of rounded prices can differ from the exact one. */
   readonly roundingSeconds?: number | undefined;
   readonly evidence: readonly string[];
 }
