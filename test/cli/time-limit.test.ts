@@ -73,7 +73,8 @@ it('one matmul on six dims of two, the most placements that a call can have, end
   child.stderr.setEncoding('utf8').on('data', (text: string) => void (err += text));
   const code = await new Promise((resolve) => child.on('close', resolve));
   // With a plan it says how far that may be from the best; without one, that there is none, and what to do.
-  if (out === '') expect([code, err]).toEqual([4, expect.stringMatching(/^E_TIME_LIMIT .*\n {2}hint: raise --time-limit/m)]);
+  if (out === '')
+    expect([code, err]).toEqual([4, expect.stringMatching(/^E_TIME_LIMIT .*\n {2}hint: raise --time-limit/m)]);
   else if (code === 0) expect(out).toMatch(/^proof +optimal/m);
   else expect([code, out]).toEqual([4, expect.stringMatching(/^proof +feasible: no plan is below .* \(gap /m)]);
   // Without the limit it takes minutes; loading the sources alone takes some seconds on a busy machine.

@@ -64,7 +64,8 @@ class Mutations {
     const returned = new Set(outputs.filter((o) => o.role === 'mutation').map((o) => o.of));
     const updates = this.graph.nodes.flatMap((node): Output[] => {
       const { role, roleName } = node.meta;
-      if (node.kind !== 'placeholder' || !this.isChanged(node.name) || roleName === undefined || role === 'arg') return [];
+      if (node.kind !== 'placeholder' || !this.isChanged(node.name) || roleName === undefined || role === 'arg')
+        return [];
       const value = this.use(node.name, undefined);
       return returned.has(roleName) ? [] : [{ value, role: 'mutation', of: roleName }];
     });

@@ -140,7 +140,11 @@ export class Body extends BodyCalls {
       resultTypes: this.tensorTypes(operation.resultTypes, operation.at),
       region: (region, keyword) => this.closedRegion(operation, region, keyword),
     });
-    this.emit(operation, target, extra === undefined ? call : { args: call.args, kwargs: { ...call.kwargs, ...extra } });
+    this.emit(
+      operation,
+      target,
+      extra === undefined ? call : { args: call.args, kwargs: { ...call.kwargs, ...extra } },
+    );
   }
 
   private constant(operation: Operation): void {

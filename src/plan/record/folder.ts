@@ -66,7 +66,13 @@ export function planTexts(
     },
   };
   const hashes = { ...still.hashes, plan: contentHash(still) };
-  return { plan: `${JSON.stringify({ ...still, hashes }, null, 1)}\n`, graph, request, certificate: proof, ...(pipeline === undefined ? {} : { pipeline }) };
+  return {
+    plan: `${JSON.stringify({ ...still, hashes }, null, 1)}\n`,
+    graph,
+    request,
+    certificate: proof,
+    ...(pipeline === undefined ? {} : { pipeline }),
+  };
 }
 
 /** SHA-256 of a plan with the hashes of what lies beside it, without its own. White space does not count. */

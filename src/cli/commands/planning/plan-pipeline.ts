@@ -9,7 +9,6 @@ import type { PipelineSchedule } from '../../../simulate/pipeline/schedules.ts';
 import type { PlanPipeline, PlanPipelineRequest } from '../../../zoo/pipeline/plan.ts';
 import type { PlanOptions } from './flags.ts';
 
-
 const FLAGS = ['schedule', 'microbatches', 'virtual'] as const;
 const DEFAULT_BATCH = 8;
 

@@ -53,7 +53,8 @@ function readOneType(reader: MlirReader): MlirType {
     case 'tensor': {
       const type = readTensor(reader, at);
       // Where it ends with the first bracket, the text up to there says it all.
-      if (reader.text.indexOf('>', at) === reader.pos - 1) reader.tensorTypes.set(reader.text.slice(at, reader.pos), type);
+      if (reader.text.indexOf('>', at) === reader.pos - 1)
+        reader.tensorTypes.set(reader.text.slice(at, reader.pos), type);
       return type;
     }
     case 'tuple':
