@@ -64,7 +64,7 @@ const inside = {
     ['check'],
     ['network', 'milp'],
     ['dual', 'eliminate', 'problem'],
-    ['fold', 'reduce'],
+    ['fold', 'limits', 'reduce'],
     ['search'],
     ['solve'],
     ['anytime', 'preferences'],

@@ -4,6 +4,7 @@
  * In: a problem of small domains, an optimum, levels. Out: a choice of the same cost, or nothing where too many are left.
  */
 import { ascend } from './dual/ascent.ts';
+import { ASCENT } from './limits.ts';
 import { Trws } from './dual/trws.ts';
 import { PreparedProblem } from './search/prepared.ts';
 import { ProblemBuilder } from './problem/builder.ts';
@@ -20,9 +21,6 @@ export interface Preference {
   readonly equal?: readonly (readonly [number, number])[];
 }
 
-/** Sweeps that look for the bound, and the part of the gap that five of them must close for five more to follow. */
-const SWEEPS = 100;
-const MIN_PROGRESS = 0.1;
 /** Most pairs of values on edges that are compared. */
 const MOST_PAIRS = 1_000_000;
 /** Work of the search over them, see `SolveOptions.workLimit`. */
@@ -65,9 +63,7 @@ function messagesOf(
   new Reducer().sumParallel(net);
   const messages = new Trws(net);
   ascend(messages, {
-    sweeps: SWEEPS,
-    minProgress: MIN_PROGRESS,
-    close: 0,
+    ...ASCENT.ties,
     propose: () => undefined,
     target: () => objective,
     stopped: () => false,

@@ -5,21 +5,25 @@
 import type { Trws } from './trws.ts';
 import { oneOpt } from './rounding.ts';
 
-export interface AscentOptions {
+/** When an ascent ends. */
+export interface AscentLimits {
   readonly sweeps: number;
+  /** Minimum relative gain of a sweep, below which the ascent has converged; default 0: only every fifth sweep is tested. */
+  readonly minGain?: number;
+  /** Part of the gap that five sweeps must close for five more to follow. */
+  readonly minProgress: number;
+  /** Sweeps before `minProgress` is tested; default 0. */
+  readonly minSweeps?: number;
+  /** Relative gap at which pruning and elimination take over; default 1e-7. */
+  readonly close?: number;
+}
+
+export interface AscentOptions extends AscentLimits {
   /** Takes every choice (positions) that is decoded on the way. */
   readonly propose: (at: Int32Array) => void;
   /** A bound that is good enough: normally the cost of the best choice so far. */
   readonly target: () => number;
   readonly stopped: () => boolean;
-  /** Minimum relative gain of a sweep, below which the ascent has converged; default 0: only every fifth sweep is tested. */
-  readonly minGain?: number;
-  /** Part of the gap that five sweeps must close for five more to follow; default a quarter. */
-  readonly minProgress?: number;
-  /** Sweeps before `minProgress` is tested; default 0. */
-  readonly minSweeps?: number;
-  /** Relative gap at which pruning and elimination take over; default 1e-7. */
-  readonly close?: number;
   /** Called with the bound when progress is too small: a better choice from it may make more sweeps worth their time. */
   readonly onStall?: (bound: number) => void;
 }
@@ -31,17 +35,7 @@ const CLOSE = 1e-7;
 /** Sweeps until the rest of the gap no longer shrinks, the target is reached or the clock stops; returns the best bound. */
 export function ascend(
   messages: Trws,
-  {
-    sweeps,
-    propose,
-    target,
-    stopped,
-    minGain = 0,
-    minProgress = 0.25,
-    minSweeps = 0,
-    close = CLOSE,
-    onStall,
-  }: AscentOptions,
+  { sweeps, propose, target, stopped, minGain = 0, minProgress, minSweeps = 0, close = CLOSE, onStall }: AscentOptions,
 ): number {
   const { net } = messages;
   let bound = -Infinity;

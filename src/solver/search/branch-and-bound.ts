@@ -4,7 +4,8 @@
  * multipliers) first and as Pareto labels at the end.
  * In: a network, a host that evaluates choices. Out: the best choice, a lower bound, and the proof log behind it.
  */
-import { ascend } from '../dual/ascent.ts';
+import { ascend, type AscentLimits } from '../dual/ascent.ts';
+import { ASCENT, ELIMINATION, PARETO, SEARCH } from '../limits.ts';
 import { Trws } from '../dual/trws.ts';
 import type { Workspace } from './workspace.ts';
 import { Fusion } from './fusion-moves.ts';
@@ -38,40 +39,6 @@ export interface SearchHost {
   /** Lazily computed warm start (ignores rows); expensive, so the search asks for it on large networks only. */
   readonly expensiveStart?: () => Int32Array | undefined;
 }
-
-export const EASY_LIMITS = { cells: 50_000, work: 10_000_000, totalWork: 1e9, arity: 2, slack: Infinity };
-const CORE_LIMITS = { cells: 4_000_000, work: 1e8, totalWork: 4e8, arity: 64 };
-const NODE_LIMITS = { cells: 200_000, work: 1e7, totalWork: 2e7, arity: 64 };
-const PARETO_LIMITS = { labels: 400_000, work: 40_000_000 };
-/**
- * Parts of the gap that five sweeps must close for five more to follow: what comes after the first sweeps of a network
- * that does not repeat, or of the short one that stands for it, is expensive; later rounds and branches stop
- * sooner.
- */
-const MIN_PROGRESS = 0.002;
-const QUICK_MIN_PROGRESS = 0.25;
-/** Networks of fewer cells are eliminated sooner than swept often. */
-export const SMALL_CELLS = 100_000;
-/** Networks of more cells after the first fixing are worth an expensive start. */
-const EXPENSIVE_START_CELLS = 300_000;
-/**
- * Where nobody limits time or work: networks that keep more cells than this after so many rounds are not branched on, and
- * branches end after so many cells in all. Either would take hours.
- */
-const WIDE_CELLS = 500_000;
-const WIDE_ROUNDS = 4;
-const MOST_BRANCHED = 500_000_000;
-/** Part of the values that a round of pruning must take away for sweeps to go on before anything more expensive is tried. */
-const WORTHWHILE = 0.1;
-/** A price is evaluated as soon as a sweep gains less than this part of the bound. */
-const MIN_GAIN = 1e-9;
-/** Rounds of fusing before a node branches. */
-const MAX_ROUNDS = 12;
-/** Sweeps of a long network after those of the short one that stands for it. */
-const SETTLING_SWEEPS = 2;
-/** A branch node first tries with this many sweeps, the root with more. */
-const ROOT_SWEEPS = 400;
-const NODE_SWEEPS = 12;
 
 export class Search {
   readonly #host: SearchHost;
@@ -162,7 +129,7 @@ export class Search {
     const { reducer, eliminator } = this.#workspace;
     if (!reducer.reduce(net)) return false;
     const keep = net.rows.length > 0 ? rowVariables(net) : undefined;
-    const limits = keep === undefined ? EASY_LIMITS : { ...EASY_LIMITS, keep };
+    const limits = keep === undefined ? ELIMINATION.easy : { ...ELIMINATION.easy, keep };
     net.log.push(STEP.whole);
     if (eliminator.run(net, limits) === 'infeasible') return false;
     return reducer.reduce(net);
@@ -175,26 +142,17 @@ export class Search {
   /**
    * Sweeps until the rest of the gap no longer shrinks, the target is reached or the clock stops; returns the best bound.
    */
-  #ascend(
-    net: Network,
-    messages: Trws,
-    sweeps: number,
-    minGain = 0,
-    minProgress = QUICK_MIN_PROGRESS,
-    isRoot = false,
-  ): number {
+  #ascend(net: Network, messages: Trws, limits: AscentLimits, isRoot = false): number {
     const before = messages.steps;
-    const fusion = isRoot && net.rows.length === 0 && net.cells >= SMALL_CELLS ? new Fusion(net, this.#workspace) : undefined; // prettier-ignore
+    const fusion = isRoot && net.rows.length === 0 && net.cells >= SEARCH.smallCells ? new Fusion(net, this.#workspace) : undefined; // prettier-ignore
     const bound = ascend(messages, {
-      sweeps,
-      minProgress,
+      ...limits,
       propose: (at) => {
         this.#proposeAt(net, at);
         fusion?.add(at, (found) => this.#proposeAt(net, found));
       },
       target: () => this.#target(),
       stopped: this.#host.stopped,
-      minGain,
       ...(isRoot && net.rows.length === 0
         ? { onStall: (reached: number) => this.#searchWithinGap(net, messages, reached) }
         : {}),
@@ -217,24 +175,22 @@ export class Search {
     let messages = start;
     let repeats = depth === 0 && net.rows.length === 0;
     let values = valuesOf(net);
-    const small = net.cells < SMALL_CELLS;
+    const small = net.cells < SEARCH.smallCells;
     for (let round = 0; ; round++) {
       if (!net.gone.includes(0)) {
         this.#proposeAt(net, new Int32Array(net.count));
         return Math.max(bound, net.constant);
       }
-      let minProgress = QUICK_MIN_PROGRESS;
-      let sweeps = depth === 0 ? ROOT_SWEEPS : NODE_SWEEPS;
+      let limits: AscentLimits = depth === 0 ? ASCENT.root : ASCENT.branch;
       if (repeats) {
-        const spread = startFromFolded(net, messages, this.#foldedHost(net), ROOT_SWEEPS, MIN_PROGRESS);
+        const spread = startFromFolded(net, messages, this.#foldedHost(net), ASCENT.patient);
         repeats = spread !== undefined;
         // Every sweep of the long network breaks the symmetry of one more block at each end, and unequal blocks no longer
         // share their memos.
-        if (spread !== undefined) [messages, sweeps] = [spread, SETTLING_SWEEPS];
-        else if (round === 0 && !small) minProgress = MIN_PROGRESS;
+        if (spread !== undefined) [messages, limits] = [spread, ASCENT.settling];
+        else if (round === 0 && !small) limits = ASCENT.patient;
       }
-      if (round > 0 || !converged)
-        bound = Math.max(bound, this.#ascend(net, messages, sweeps, 0, minProgress, depth === 0));
+      if (round > 0 || !converged) bound = Math.max(bound, this.#ascend(net, messages, limits, depth === 0));
       if (depth === 0) {
         this.#rootBound = bound;
         this.#host.progress('bound', this.best?.objective ?? Infinity, bound);
@@ -252,7 +208,7 @@ export class Search {
         depth === 0 &&
         round === 0 &&
         net.rows.length === 0 &&
-        net.cells > EXPENSIVE_START_CELLS &&
+        net.cells > SEARCH.expensiveStartCells &&
         this.#tryExpensiveStart()
       ) {
         if (!fixing.fix(net, this.#target() - 1) || !reducer.reduce(net, true, stopped)) return this.#target();
@@ -260,14 +216,15 @@ export class Search {
       // Sweeps of a smaller network cost less and say more.
       const before = values;
       values = valuesOf(net);
-      if (depth === 0 && !small && round < MAX_ROUNDS && values <= (1 - WORTHWHILE) * before) {
+      if (depth === 0 && !small && round < SEARCH.rounds && values <= (1 - SEARCH.worthwhile) * before) {
         messages = new Trws(net);
         continue;
       }
       if (this.#closeCore(net, cutoff, depth)) return this.#target();
       if (stopped()) return bound;
-      if (depth === 0 && this.#host.isEndless === true && round >= WIDE_ROUNDS && net.cells > WIDE_CELLS) return bound;
-      if (round >= MAX_ROUNDS || !fuseTriangles(net)) {
+      if (depth === 0 && this.#host.isEndless === true && round >= SEARCH.wideRounds && net.cells > SEARCH.wideCells)
+        return bound;
+      if (round >= SEARCH.rounds || !fuseTriangles(net)) {
         const root = depth === 0 ? net.log.clone() : undefined;
         const branched = Math.max(bound, this.#branch(net, guideValues, bound, depth));
         if (root === undefined || this.proof === undefined || !stopped()) return branched;
@@ -282,7 +239,7 @@ export class Search {
 
   /** The clock stopped the search, or branches have taken what is reasonable where nobody limits them. */
   #isOver(): boolean {
-    return this.#host.stopped() || (this.#host.isEndless === true && this.#branched > MOST_BRANCHED);
+    return this.#host.stopped() || (this.#host.isEndless === true && this.#branched > SEARCH.branchedCells);
   }
 
   /** Proposes the expensive start; whether it is better than the incumbent. */
@@ -303,8 +260,8 @@ export class Search {
       propose: (at) => this.#proposeAt(net, at),
       stopped: this.#host.stopped,
       labels: {
-        most: PARETO_LIMITS.labels,
-        work: () => Math.min(PARETO_LIMITS.work, this.#host.workLeft?.() ?? Infinity),
+        most: PARETO.labels,
+        work: () => Math.min(PARETO.work, this.#host.workLeft?.() ?? Infinity),
         spent: (work) => this.#workspace.meter.spend({ labels: work }),
       },
     });
@@ -316,10 +273,10 @@ export class Search {
     const slack = cutoff === Infinity ? Infinity : cutoff - net.constant;
     const stop = this.#host.stopped;
     if (net.rows.length > 0) {
-      const share = depth === 0 ? 1 : 0.05;
+      const share = depth === 0 ? 1 : PARETO.branchShare;
       const result = paretoEliminate(net, {
-        labels: PARETO_LIMITS.labels,
-        work: Math.min(PARETO_LIMITS.work * share, this.#host.workLeft?.() ?? Infinity),
+        labels: PARETO.labels,
+        work: Math.min(PARETO.work * share, this.#host.workLeft?.() ?? Infinity),
         slack,
         stop,
       });
@@ -329,7 +286,7 @@ export class Search {
       return result.status !== 'too-large';
     }
     const core = net.clone();
-    const status = eliminator.run(core, { ...(depth === 0 ? CORE_LIMITS : NODE_LIMITS), slack, stop });
+    const status = eliminator.run(core, { ...(depth === 0 ? ELIMINATION.core : ELIMINATION.branch), slack, stop });
     if (status === 'done') this.#proposeAt(core, new Int32Array(core.count));
     if (status === 'done' || status === 'infeasible') net.log.absorb(core.log);
     return status === 'done' || status === 'infeasible';
@@ -369,7 +326,7 @@ export class Search {
       addPrices(priced, prices);
       const messages = new Trws(priced, state.rank);
       messages.to.set(state.to);
-      const bound = this.#ascend(priced, messages, sweeps, MIN_GAIN);
+      const bound = this.#ascend(priced, messages, { ...ASCENT.priced, sweeps });
       state.to.set(messages.to);
       const at = messages.decode();
       return { prices, net: priced, messages, bound, at, amounts: amountsAt(priced, at) };

@@ -2,7 +2,8 @@
  * Warm starts from the folded network: sweeps of the short network cost little and save sweeps of the long one.
  * In: a long network of equal blocks. Out: its first messages, a first choice, and a bracket of the price of one row.
  */
-import { ascend } from '../dual/ascent.ts';
+import { ascend, type AscentLimits } from '../dual/ascent.ts';
+import { ASCENT } from '../limits.ts';
 import { Trws } from '../dual/trws.ts';
 import { foldOf, gatherMessages, spreadChoice, spreadMessages } from '../fold/fold.ts';
 import { type GapHost, searchWithinGap } from './gap-restricted.ts';
@@ -12,12 +13,8 @@ import { evaluatePositions, oneOpt } from '../dual/rounding.ts';
 import { relink } from './path-relinking.ts';
 import { addPrices, amountsAt } from '../network/rows.ts';
 
-/** Part of the gap that five sweeps at a price must close for five more to follow. */
-const QUICK_MIN_PROGRESS = 0.25;
-/** The same while the best choice is above the bound by more than so much of it, and the sweeps then. */
-const MIN_PROGRESS = 0.02;
+/** A choice is far above the bound by more than so much of it. */
 const FAR = 0.01;
-const MORE_SWEEPS = 30;
 
 /** Where the results go. */
 export interface FoldedHost {
@@ -34,13 +31,12 @@ export function startFromFolded(
   net: Network,
   messages: Trws,
   host: FoldedHost,
-  sweeps: number,
-  minProgress: number,
+  limits: AscentLimits,
 ): Trws | undefined {
   const fold = foldOf(net);
   if (fold === undefined) return undefined;
   const start = gatherMessages(fold, messages, fold.short);
-  const { best } = ascendFolded(fold.short, start, host, sweeps, minProgress);
+  const { best } = ascendFolded(fold.short, start, host, limits);
   if (best !== undefined) host.propose(spreadChoice(fold, best));
   return spreadMessages(fold, start, net);
 }
@@ -70,10 +66,13 @@ export function foldedBracket(
     addPrices(priced, [price > cap ? cap : price]);
     const messages = new Trws(priced);
     messages.to.set(last.to);
-    let { best, bound: reached } = ascendFolded(priced, messages, host, sweeps, QUICK_MIN_PROGRESS);
+    let { best, bound: reached } = ascendFolded(priced, messages, host, {
+      sweeps,
+      minProgress: ASCENT.priced.minProgress,
+    });
     // A choice far above the bound says little of what the best one takes, and begins the next price badly.
     if (best === undefined || evaluatePositions(priced, best) - reached > FAR * Math.abs(reached))
-      ({ best, bound: reached } = ascendFolded(priced, messages, host, MORE_SWEEPS, MIN_PROGRESS));
+      ({ best, bound: reached } = ascendFolded(priced, messages, host, ASCENT.far));
     const short = best ?? messages.decode();
     const at = spreadChoice(fold, short);
     host.propose(at);
@@ -105,8 +104,7 @@ function ascendFolded(
   short: Network,
   messages: Trws,
   host: FoldedHost,
-  sweeps: number,
-  minProgress: number,
+  limits: AscentLimits,
 ): { readonly best: Int32Array | undefined; readonly bound: number } {
   let best: Int32Array | undefined;
   let least = Infinity;
@@ -118,11 +116,10 @@ function ascendFolded(
   };
   const near = { ...host.workspace, target: () => least, propose, stopped: host.stopped };
   const bound = ascend(messages, {
-    sweeps,
+    ...limits,
     propose,
     target: () => least,
     stopped: host.stopped,
-    minProgress,
     ...(short.rows.length === 0
       ? { onStall: (reached: number) => searchWithinGap(short, messages, reached, near) }
       : {}),

@@ -5,13 +5,13 @@
  * In: a network without rows and choices of it. Out: positions, or nothing where what they take is too much.
  */
 import type { Eliminator } from '../eliminate/buckets.ts';
+import { ELIMINATION } from '../limits.ts';
 import { KeyTable } from '../store/keys.ts';
 import type { Network } from '../network/network.ts';
 import type { Reducer } from '../reduce/presolve.ts';
 
 /** Choices that are gathered before they are fused; the next time there are twice as many. */
 const FIRST = 4;
-const CORE_LIMITS = { cells: 1_000_000, work: 2e7, totalWork: 1e8, arity: 64, slack: Infinity };
 
 export class Fusion {
   readonly #net: Network;
@@ -49,6 +49,6 @@ export class Fusion {
     });
     const { reducer, eliminator } = this.#workspace;
     if (!reducer.reduce(core, true)) return;
-    if (eliminator.run(core, CORE_LIMITS) === 'done') propose(core.complete(new Int32Array(core.count)));
+    if (eliminator.run(core, ELIMINATION.fusion) === 'done') propose(core.complete(new Int32Array(core.count)));
   }
 }

@@ -6,6 +6,7 @@
  */
 import type { Trws } from '../dual/trws.ts';
 import type { Eliminator } from '../eliminate/buckets.ts';
+import { ELIMINATION } from '../limits.ts';
 import { paretoEliminate } from '../eliminate/pareto.ts';
 import type { Network } from '../network/network.ts';
 import type { ReducedCostFixing } from '../reduce/reduced-cost-fixing.ts';
@@ -39,8 +40,6 @@ const FRONT = 32;
 /** Networks that keep more cells than this, and than this part of them, are not narrow, whatever reduction would make of them. */
 const MOST_CELLS = 1_000_000;
 const MOST_PART = 1 / 8;
-/** Of the elimination of a network without rows. */
-const CORE_LIMITS = { cells: 500_000, work: 1e7, totalWork: 5e7, arity: 64 };
 
 /**
  * Searches within a part of the gap: a larger one as long as the fixed network is narrow, else a smaller one until it is.
@@ -75,7 +74,7 @@ function searchBelowCutoff(net: Network, messages: Trws, cutoff: number, host: G
   if (!reducer.reduce(core, true, host.stopped)) return true;
   const slack = cutoff - core.constant;
   if (net.rows.length === 0) {
-    const status = host.eliminator.run(core, { ...CORE_LIMITS, slack, stop: host.stopped });
+    const status = host.eliminator.run(core, { ...ELIMINATION.gap, slack, stop: host.stopped });
     if (status === 'done') host.propose(core.complete(new Int32Array(core.count)));
     return status === 'done' || status === 'infeasible';
   }

@@ -5,6 +5,7 @@
  * finds the bound to reach the cost of the choice; where it does not, the caller searches on.
  */
 import { ascend } from '../dual/ascent.ts';
+import { ASCENT, ELIMINATION, SEARCH } from '../limits.ts';
 import { Trws } from '../dual/trws.ts';
 import { STEP } from '../check/certificate-format.ts';
 import { hashProblem, verifyHashed } from '../check/verify.ts';
@@ -14,20 +15,16 @@ import type { Network } from '../network/network.ts';
 import type { Pool } from '../store/pool.ts';
 import { evaluatePositions } from '../dual/rounding.ts';
 import type { Workspace } from './workspace.ts';
-import { EASY_LIMITS, Search, SMALL_CELLS } from './branch-and-bound.ts';
+import { Search } from './branch-and-bound.ts';
 import type { Certificate, Problem } from '../types.ts';
 import { type Shifts, shiftsOf, liftShifts } from '../dual/lift.ts';
 
 /** With larger tables (three mesh dims and more) the reductions that the search makes first are worth their time. */
 const MOST_CELLS = 6_000_000;
-const SWEEPS = 200;
-/** Part of the rest of the gap that five sweeps must close for five more to follow, after so many sweeps. */
-const MIN_PROGRESS = 0.25;
-const MIN_SWEEPS = 10;
 /** Blocks kept on either side of the middle when messages converge, and the sweeps they take. */
 const MARGIN = 3;
 const SPREAD_SWEEPS = 2;
-const SERIES = { ...EASY_LIMITS, series: true };
+const SERIES = { ...ELIMINATION.easy, series: true };
 
 /** A choice and what is known of it. */
 export interface Relaxed {
@@ -82,7 +79,7 @@ export function tiedChoice(
   stopped: () => boolean,
 ): Int32Array | undefined {
   const { fold } = prepared;
-  if (fold === undefined || prepared.tied.cells < SMALL_CELLS) return undefined;
+  if (fold === undefined || prepared.tied.cells < SEARCH.smallCells) return undefined;
   const short = solveUncertified(prepared.tied.clone(), workspace, stopped);
   return short && fold.variable.map((v) => short.choice[v]);
 }
@@ -122,7 +119,7 @@ function ascendReduced(
   let least = Infinity;
   const target = (): number => least - work.quantum + 1;
   const bound = ascend(messages, {
-    sweeps: SWEEPS,
+    ...ASCENT.tight,
     propose: (at) => {
       const cost = evaluatePositions(work, at);
       if (cost >= least) return;
@@ -131,9 +128,6 @@ function ascendReduced(
     },
     target,
     stopped,
-    minProgress: MIN_PROGRESS,
-    minSweeps: MIN_SWEEPS,
-    close: 0,
   });
   workspace.meter.spend({ messageSteps: messages.steps });
   return best === undefined ? undefined : { choice: work.complete(best), tight: bound >= target(), messages };
