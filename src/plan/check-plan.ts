@@ -23,7 +23,7 @@ import { KEPT_AS_MADE, RECOMPUTED_LIKE_FIRST } from './shard.ts';
 import { TIE_BREAK } from './tie-break.ts';
 import { choiceOfPlan } from './questions/transfer.ts';
 import type { Plan } from './record/types.ts';
-import { peakBoundProblem } from './memory/row-generation.ts';
+import { PeakProblems } from './memory/peak-problems.ts';
 import { PRODUCER, writePlan } from './record/write.ts';
 
 /** The stages that follow from a plan, given what its folder says of them; it throws where they cannot be cut so. */
@@ -194,7 +194,7 @@ function provenBound(prepared: Prepared, certificate: PlanCertificate | undefine
     const points = within.moments.map((name) => first.model.flow.byName.get(name) ?? -1);
     if (points.includes(-1)) faults.push('the certificate names a node that the program does not have');
     else {
-      const bounded = peakBoundProblem(first, points, within.recompute);
+      const bounded = new PeakProblems(first, within.recompute).ofBound(points);
       const units = replay(bounded, within.certificate, 'the bound within the budget');
       bound = Math.max(bound, units);
     }

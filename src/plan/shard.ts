@@ -22,7 +22,7 @@ import { defaultStart, propagate, termBound } from './model/greedy.ts';
 import { activationsOf, gapUnderMemory, isGapGiven, type PlanRequest } from './request/request.ts';
 import { brokenTies, TIE_BREAK } from './tie-break.ts';
 import type { Plan } from './record/types.ts';
-import { planUnderMemory } from './memory/row-generation.ts';
+import { PeakMemoryPlanner } from './memory/row-generation.ts';
 import { gapOnTheWay, workOn, workOnProof } from './request/work-limits.ts';
 import { greedyFrom, writePlan } from './record/write.ts';
 
@@ -289,12 +289,13 @@ async function withinBudget(
     const solution = await solveUnlessLate({ ...problem, rows }, asked);
     return solution === undefined || solution.status === 'infeasible' ? undefined : compact.expand(solution.choice);
   };
-  const found = await planUnderMemory(prepared, firstStage, (graph) => prepare(graph, settled, table), {
+  const planner = new PeakMemoryPlanner(prepared, (graph) => prepare(graph, settled, table), {
     recompute,
     mode: request.checkpoint === 'two-stage' ? 'two-stage' : 'joint',
     deadline,
     ...(options.onProgress !== undefined ? { onProgress: options.onProgress } : {}),
   });
+  const found = await planner.run(firstStage);
   if (found.plan === undefined) {
     if (found.boundSeconds === Infinity)
       return {

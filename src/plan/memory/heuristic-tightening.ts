@@ -15,17 +15,9 @@ export class HeuristicTightening {
   private floorBytes = 0;
   private undone = 0;
   private largest = Infinity;
-  private changed = false;
 
   get copyBytes(): number {
     return this.largest;
-  }
-
-  /** Whether `copyBytes` changed since the last call. */
-  takeLimitChange(): boolean {
-    const was = this.changed;
-    this.changed = false;
-    return was;
   }
 
   slackAt(point: number): number {
@@ -42,7 +34,6 @@ export class HeuristicTightening {
     if (bytes - 1 <= this.floorBytes || bytes > this.largest) return false;
     this.last = { copyBytes: this.largest };
     this.largest = bytes - 1;
-    this.changed = true;
     return true;
   }
 
@@ -62,7 +53,6 @@ export class HeuristicTightening {
     } else if ('copyBytes' in last) {
       this.floorBytes = this.largest;
       this.largest = last.copyBytes;
-      this.changed = true;
       this.last = undefined;
     } else {
       this.slacks.set(last.point, this.slackAt(last.point) - last.bytes / 2);

@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest';
 import { Deadline, type Clock } from '../../../src/plan/request/deadline.ts';
 import { memoryFrontier } from '../../../src/plan/memory-frontier.ts';
 import { prepare } from '../../../src/plan/prepare.ts';
-import { planUnderMemory } from '../../../src/plan/memory/row-generation.ts';
+import { PeakMemoryPlanner } from '../../../src/plan/memory/row-generation.ts';
 import type { MemoryPlanResult } from '../../../src/plan/memory/types.ts';
 import { solve } from '../../../src/solver/solve.ts';
 import { load, planFor, request, TABLE } from '../support.ts';
@@ -46,17 +46,17 @@ describe('the time limit is one of the whole solve', () => {
       const deadline = new Deadline((looks + 0.5) * LOOK_SECONDS, { clock });
       let late = 0;
       let calls = 0;
-      const found = await planUnderMemory(
+      const planner = new PeakMemoryPlanner(
         prepared,
-        async () => {
-          // The first one is known before this search begins.
-          if (calls++ > 0 && clock.looks > looks + 1) late++;
-          const { choice } = await solve(problem, { engine: 'exact', gap: 0, seed: 0 });
-          return expand(choice);
-        },
         (after) => prepare(after, { ...asked, activations: 'constraint', checkpoint: 'none' }, TABLE),
         { recompute: true, mode: 'joint', deadline },
       );
+      const found = await planner.run(async () => {
+        // The first one is known before this search begins.
+        if (calls++ > 0 && clock.looks > looks + 1) late++;
+        const { choice } = await solve(problem, { engine: 'exact', gap: 0, seed: 0 });
+        return expand(choice);
+      });
       return { ...found, late, looks: clock.looks };
     };
     const free = await within(1e6);

@@ -1,0 +1,117 @@
+/**
+ * The problems that a search under a peak memory budget solves.
+ * In: a prepared request, whether nodes may be recomputed. Out: rematerialization problems of the decisions that may fit, the rows
+ * of their program points, and the problem that the bound is proven on.
+ */
+import { metaBytes } from '../../ops/record/record.ts';
+import { narrowPoints } from '../../passes/checkpoint/policies.ts';
+import { mayRecompute } from '../../passes/checkpoint/repeatable.ts';
+import type { LinearRow, Problem } from '../../solver/types.ts';
+import type { Prepared } from '../prepare.ts';
+import { livenessOf, type Liveness } from './liveness.ts';
+import { liveBytesAt, type LiveBytes, type RematDecision } from './peak-rows.ts';
+import { decisionsOf, rematProblem, type RematDecisions, type RematProblem } from './remat-problem.ts';
+import { Transients } from './transients.ts';
+
+/** Results below this share of the budget are kept. */
+const SMALL_SHARE = 2 ** -14;
+const SAVED: readonly RematDecision[] = ['save'];
+
+export class PeakProblems {
+  readonly live: Liveness;
+  private readonly decisions: RematDecisions;
+  private readonly chosen: Uint8Array;
+  private readonly transients: Transients;
+  /** What one decision may hold at a program point beside the states of any plan. */
+  private readonly mostTransientBytes: number;
+  private readonly amounts = new Map<number, readonly LiveBytes[]>();
+
+  constructor(
+    private readonly prepared: Pick<Prepared, 'model' | 'compact' | 'table' | 'budgetBytes'>,
+    private readonly recompute: boolean,
+  ) {
+    const { model, table, budgetBytes } = prepared;
+    const { graph, flow } = model;
+    this.live = livenessOf(model, table);
+    this.transients = new Transients(model, this.live);
+    this.mostTransientBytes = budgetBytes - this.transients.leastStates();
+    this.chosen = new Uint8Array(graph.nodes.length);
+    const canRecompute = (n: number): boolean =>
+      graph.nodes[n].meta.save !== 'save' && mayRecompute(graph.nodes[n].target, table.get(graph.nodes[n].target));
+    const bytesOf = (value: number): number => metaBytes(flow.values[value].meta);
+    this.decisions = recompute
+      ? decisionsOf(model, this.live, bytesOf, budgetBytes * SMALL_SHARE, canRecompute)
+      : new Map();
+    for (const n of this.decisions.keys()) this.chosen[n] = 1;
+  }
+
+  /** Every decision, those too large for this budget too: what is asked is how large a budget must be. */
+  all(): RematProblem {
+    return rematProblem(this.prepared.model, this.prepared.compact, this.decisions, 'as placed', this.live);
+  }
+
+  /** The decisions that may fit, with copies in flight of at most so many bytes. */
+  limited(copyBytes: number, anchors?: Uint8Array, charge: 'as placed' | 'sure' = 'as placed'): RematProblem {
+    const { model, compact } = this.prepared;
+    const decisions = anchors === undefined ? this.decisions : new Map([...this.decisions].map(([n, list]) => [n, anchors[n] === 1 ? SAVED : list])); // prettier-ignore
+    const possible = this.transients.restrict(compact, { transientBytes: this.mostTransientBytes, copyBytes });
+    return rematProblem(model, possible, decisions, charge, this.live);
+  }
+
+  /** Rows at the full budget, and all that may fit, at the least that recomputed nodes cost: no plan within the budget is below. */
+  ofBound(points: readonly number[]): Problem {
+    const sure = this.limited(Infinity, undefined, 'sure');
+    return { ...sure.problem, rows: points.map((point) => this.row(sure, point, this.prepared.budgetBytes)) };
+  }
+
+  /** The bytes that are certainly alive at a program point. */
+  row(remat: RematProblem, point: number, bound: number, anchors?: Uint8Array): LinearRow {
+    return remat.row(this.amountsOf(point, anchors), `memory at ${this.prepared.model.graph.nodes[point].name}`, bound);
+  }
+
+  /** The node that holds most by itself; -1 without nodes. */
+  heaviestNode(): number {
+    return this.transients.heaviestNode(this.prepared.compact);
+  }
+
+  /** Every so many narrow points of the forward pass, from the last; undefined where there are not as many. */
+  anchorsEvery(every: number): Uint8Array | undefined {
+    const { graph, flow } = this.prepared.model;
+    const points = narrowPoints(graph, this.prepared.table).reverse();
+    if (points.length <= every) return undefined;
+    const anchors = new Uint8Array(graph.nodes.length);
+    points.forEach((name, i) => {
+      const n = flow.byName.get(name) ?? -1;
+      if (i % every === 0 && this.decisions.get(n)?.includes('save') === true) anchors[n] = 1;
+    });
+    return anchors;
+  }
+
+  /**
+   * The anchors, each before what a node reads of the forward pass moved onto that: a recomputed node of what is read there would
+   * stand beside all that it is made from, and what is kept before it can be recomputed later. Undefined where nothing moves.
+   */
+  movedToReadsOf(point: number, anchors: Uint8Array): Uint8Array | undefined {
+    const { flow } = this.prepared.model;
+    const moved = anchors.slice();
+    for (const value of flow.inputs[point]) {
+      const { node } = flow.values[this.live.root[value]];
+      if (anchors[node] === 1 || this.decisions.get(node)?.includes('save') !== true) continue;
+      const before = anchors.lastIndexOf(1, node);
+      if (before >= 0) moved[before] = 0;
+      moved[node] = 1;
+    }
+    return moved.some((is, n) => is !== anchors[n]) ? moved : undefined;
+  }
+
+  private amountsOf(point: number, anchors?: Uint8Array): readonly LiveBytes[] {
+    const { model } = this.prepared;
+    if (anchors !== undefined) return liveBytesAt(model, this.live, point, this.chosen, anchors);
+    let known = this.amounts.get(point);
+    if (known === undefined) {
+      known = liveBytesAt(model, this.live, point, this.recompute ? this.chosen : undefined);
+      this.amounts.set(point, known);
+    }
+    return known;
+  }
+}
