@@ -6,9 +6,21 @@
  */
 export { solve, solveNow } from '../solver/solve.ts';
 export { evaluate as evaluateChoice, hashProblem, verifyCertificate, type Verdict } from '../solver/check/verify.ts';
-export { verifyDual, type DualCertificate } from '../solver/check/dual.ts';
 export { IopddlError, readIopddl } from '../solver/problem/iopddl.ts';
 export { ProblemBuilder } from '../solver/problem/builder.ts';
-export type { Certificate, LinearRow, Problem, Solution, SolveOptions, UsagePiece } from '../solver/types.ts';
+export type {
+  Certificate,
+  CertificateRow,
+  DualCertificate,
+  LinearRow,
+  Problem,
+  Progress,
+  ProveOptions,
+  ProvenSolution,
+  Solution,
+  SolveOptions,
+  StepCertificate,
+  UsagePiece,
+} from '../solver/types.ts';
 export { lpText } from '../solver/milp/lp-text.ts';
 export type { LinearProgram } from '../solver/milp/linear-program.ts';

@@ -11,13 +11,14 @@ import type { OperatorTable } from '../ops/record/table.ts';
 import { recomputeInBackward } from '../passes/checkpoint/recompute.ts';
 import { plannable } from '../passes/plannable/plannable.ts';
 import { evaluate, hashProblem, NO_CHOICE, verifyCertificate } from '../solver/check/verify.ts';
-import type { Certificate, Problem } from '../solver/types.ts';
+import type { StepCertificate, Problem } from '../solver/types.ts';
 import { withMemoryBound, type PlanCertificate } from './record/certificate.ts';
 import type { PlanFolder } from './record/folder.ts';
 import { memoryOf } from './memory/least-memory.ts';
 import { planMemoryTimeline } from './record/memory-timeline.ts';
 import { prepare, type Prepared } from './prepare.ts';
 import { activationsOf, type PlanRequest } from './request/request.ts';
+import { gapOf } from '../solver/problem/cost.ts';
 import { rowAsCost } from '../solver/problem/recost.ts';
 import { KEPT_AS_MADE, RECOMPUTED_LIKE_FIRST } from './shard.ts';
 import { TIE_BREAK } from './tie-break.ts';
@@ -93,7 +94,7 @@ export function checkPlan(
       choice,
       objective,
       bound,
-      gap: (objective - bound) / Math.max(1, Math.abs(objective)),
+      gap: gapOf(objective, bound),
       solver: plan.proof.solver,
       seconds: 0,
       statistics: {},
@@ -164,7 +165,7 @@ interface Proven {
 function provenBound(prepared: Prepared, certificate: PlanCertificate | undefined, table: OperatorTable): Proven {
   const faults: string[] = [];
   let numbers = 0;
-  const replay = (problem: Problem, proof: Certificate, what: string): number => {
+  const replay = (problem: Problem, proof: StepCertificate, what: string): number => {
     const verdict = verifyCertificate(problem, { choice: [], objective: Infinity, certificate: proof });
     if (!verdict.accepted) {
       faults.push(`the certificate of ${what} is refused: ${verdict.reason ?? ''}`);
@@ -179,7 +180,7 @@ function provenBound(prepared: Prepared, certificate: PlanCertificate | undefine
   let { problem } = first.compact;
   let leastBytes = Infinity;
   // Without a word of its own every problem has the sum of its least prices for a bound.
-  const none: Certificate = { version: 1, problem: '', rows: [], steps: [], lists: [] };
+  const none: StepCertificate = { version: 1, problem: '', rows: [], steps: [], lists: [] };
   if (request.objective === 'parameter-memory' && certificate?.leastBytes !== undefined) {
     const [row] = problem.rows ?? [];
     const least = row === undefined ? 0 : replay(rowAsCost(problem, row), certificate.leastBytes, 'the least memory');

@@ -10,7 +10,7 @@ import type { OperatorTable } from '../ops/record/table.ts';
 import { evaluate } from '../solver/check/verify.ts';
 import { NoChoiceInTime, solve } from '../solver/solve.ts';
 import { TooLargeForLibrary } from '../solver/milp/verdict.ts';
-import type { Certificate, Problem, Progress, Solution, SolveOptions } from '../solver/types.ts';
+import type { Problem, Progress, ProveOptions, ProvenSolution, Solution, StepCertificate } from '../solver/types.ts';
 import { bytesText } from '../units.ts';
 import { conflictOf } from './restrict/conflict.ts';
 import { Deadline } from './request/deadline.ts';
@@ -18,7 +18,8 @@ import { withMemoryBound, type PlanCertificate } from './record/certificate.ts';
 import { leastMemory, leastMemoryBound, provenLeastMemory } from './memory/least-memory.ts';
 import { planMemoryTimeline, type PlanMemoryTimeline } from './record/memory-timeline.ts';
 import { prepare, type Prepared } from './prepare.ts';
-import { defaultStart, propagate, termBound } from './model/greedy.ts';
+import { defaultStart, propagate } from './model/greedy.ts';
+import { gapOf, leastTotal } from '../solver/problem/cost.ts';
 import { activationsOf, gapUnderMemory, isGapGiven, type PlanRequest } from './request/request.ts';
 import { brokenTies, TIE_BREAK } from './tie-break.ts';
 import type { Plan } from './record/types.ts';
@@ -89,7 +90,7 @@ export async function shardPrepared(
   }
   const { problem, leastBytes } = await lexicographic(prepared, deadline);
   const starts = startsOf(prepared, deadline, options.starts)?.flatMap((choice) => contract(choice) ?? []);
-  const asked: SolveOptions = {
+  const asked: ProveOptions = {
     engine: request.solver,
     gap: request.gap,
     seed: request.seed,
@@ -197,9 +198,9 @@ export function askedGap(request: PlanRequest): number {
 async function firstUnderBudget(
   prepared: Prepared,
   problem: Problem,
-  asked: SolveOptions,
+  asked: ProveOptions,
   deadline: Deadline,
-): Promise<Solution> {
+): Promise<ProvenSolution> {
   const { request, budgetBytes, compact, model, table } = prepared;
   if (request.solver !== 'auto' && request.solver !== 'exact') return solveOrRefuse(prepared, problem, asked, deadline);
   const quick = await solveUnlessLate(problem, { ...asked, gap: gapOnTheWay(request), workLimit: workOn(problem) });
@@ -214,7 +215,7 @@ async function firstUnderBudget(
 }
 
 /** Undefined when no choice was found in time. */
-async function solveUnlessLate(problem: Problem, options: SolveOptions): Promise<Solution | undefined> {
+async function solveUnlessLate(problem: Problem, options: ProveOptions): Promise<ProvenSolution | undefined> {
   return solve(problem, options).catch((error: unknown) => {
     if (error instanceof NoChoiceInTime) return undefined;
     throw error;
@@ -255,7 +256,7 @@ export function planOfChoice(
     choice,
     objective,
     bound,
-    gap: (objective - bound) / Math.max(1, Math.abs(objective)),
+    gap: gapOf(objective, bound),
     solver: proof.solver,
     evidence,
     seconds: proof.solveSeconds ?? 0,
@@ -370,7 +371,7 @@ export async function shard(graph: Graph, request: PlanRequest, options: ShardOp
 async function lexicographic(
   prepared: Prepared,
   deadline: Deadline,
-): Promise<{ readonly problem: Problem; readonly leastBytes?: Certificate }> {
+): Promise<{ readonly problem: Problem; readonly leastBytes?: StepCertificate }> {
   const { problem } = prepared.compact;
   if (prepared.request.objective === 'time') return { problem };
   const least = await provenLeastMemory(problem, deadline.solveOptions);
@@ -387,9 +388,9 @@ async function lexicographic(
 async function solveOrRefuse(
   prepared: Prepared,
   problem: Problem,
-  options: SolveOptions,
+  options: ProveOptions,
   deadline: Deadline,
-): Promise<Solution> {
+): Promise<ProvenSolution> {
   try {
     return await solve(problem, options);
   } catch (error) {
@@ -409,20 +410,20 @@ function tooLate(deadline: Deadline, message: string): ShardwrightError {
 }
 
 /** What greedy propagation finds of a problem whose solve was cut short before any choice; undefined where that breaks a row. */
-function greedily({ model, problem: whole, compact }: Prepared, problem: Problem): Solution | undefined {
+function greedily({ model, problem: whole, compact }: Prepared, problem: Problem): ProvenSolution | undefined {
   const found = propagate(model, whole, defaultStart(model, whole));
   const choice = found === undefined ? undefined : compact.contract(found);
   if (choice === undefined) return undefined;
   const { cost, violations } = evaluate(problem, choice);
   if (violations.length > 0) return undefined;
   const objective = Number(cost);
-  const bound = termBound(problem);
+  const bound = leastTotal(problem);
   return {
     status: 'feasible',
     choice,
     objective,
     bound,
-    gap: (objective - bound) / Math.max(1, Math.abs(objective)),
+    gap: gapOf(objective, bound),
     solver: 'propagate',
     evidence: ['the search ended without a choice; this one is greedy'],
     seconds: 0,
@@ -442,13 +443,13 @@ function propagated(prepared: Prepared): ShardResult {
   if (violations.length > 0)
     return { status: 'infeasible', conflict: violations.map((v) => (v.code === 'row' ? v.row : v.code)), budgetBytes };
   const objective = Number(cost);
-  const bound = termBound(problem);
+  const bound = leastTotal(problem);
   const solution: Solution = {
     status: 'feasible',
     choice,
     objective,
     bound,
-    gap: (objective - bound) / Math.max(1, Math.abs(objective)),
+    gap: gapOf(objective, bound),
     solver: 'propagate',
     seconds: (performance.now() - started) / 1000,
     statistics: {},

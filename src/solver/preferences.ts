@@ -9,7 +9,7 @@ import { Trws } from './dual/trws.ts';
 import { PreparedProblem } from './search/prepared.ts';
 import { ProblemBuilder } from './problem/builder.ts';
 import { Reducer } from './reduce/presolve.ts';
-import { solveNow } from './solve.ts';
+import { solveNow } from './prove.ts';
 import type { LinearRow, Problem } from './types.ts';
 import { type Shifts, shiftsOf } from './dual/lift.ts';
 

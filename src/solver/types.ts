@@ -79,6 +79,11 @@ export interface UsagePiece {
 
 /** Engine, limits and known choices of a solve. */
 export interface SolveOptions {
+  /**
+   * `prove` (default) closes the gap or says how far it got; `anytime` is for large problems with usage over time: it searches with
+   * threads while a dual bound rises, and proves where the reduced problem is small.
+   */
+  readonly mode?: 'prove' | 'anytime';
   /** `auto` and `exact` are our own engine; the other two are library backends; what they report is evidence, not proof. */
   readonly engine?: 'auto' | 'exact' | 'highs' | 'javascript-lp-solver';
   readonly timeLimitSeconds?: number;
@@ -112,8 +117,17 @@ export interface SolveOptions {
    * is no default; beyond 2,000 variables or out of time the answer says `ties: 'engine'`.
    */
   readonly ties?: 'lexicographic' | 'engine';
+  /** Of `anytime`: worker threads; 1 works in the calling thread. The answer does not depend on it. Default 2. */
+  readonly threads?: number;
+  /** Of `anytime`: lines of search that meet after every round. The answer depends on it. Default 2. */
+  readonly members?: number;
+  /** Of `anytime`: most rounds of search, the deterministic limit. Default: none when there is a time limit, else 400. */
+  readonly rounds?: number;
+  /** Of `anytime`: whether the exact engine may close small models (at most a minute without a time limit). Default true. */
+  readonly close?: boolean;
 }
 
+/** Objective falls and bound rises; the bound of an event is not yet certified, the one of the solution is. */
 export interface Progress {
   readonly phase: string;
   readonly seconds: number;
@@ -125,10 +139,11 @@ export interface Progress {
 /** A row of a certificate: a linear row of the problem by index, or the usage at one time. */
 export type CertificateRow = { readonly row: number } | { readonly time: number };
 
-/**
- * Proof of a lower bound, replayed by `verifyCertificate` against the problem alone. Plain data: it survives JSON.
- */
-export interface Certificate {
+/** Proof of a lower bound, replayed by `verifyCertificate` against the problem alone. Plain data: it survives JSON. */
+export type Certificate = StepCertificate | DualCertificate;
+
+/** The steps of the exact engine: reductions, eliminations, branches. */
+export interface StepCertificate {
   readonly version: 1;
   /** `hashProblem` of the problem that it is about. */
   readonly problem: string;
@@ -137,6 +152,32 @@ export interface Certificate {
   /** Codes and arguments, see `STEP` in `check/certificate-format.ts`. */
   readonly steps: readonly number[];
   readonly lists: readonly (readonly number[])[];
+}
+
+/**
+ * Prices of rows and messages on edges, all integers: any such numbers bound every choice from below (`check/dual.ts`).
+ */
+export interface DualCertificate {
+  readonly version: 1;
+  readonly kind: 'dual';
+  /** `hashProblem` of the problem. */
+  readonly problem: string;
+  /** Messages are in units of 2^-messageBits. */
+  readonly messageBits: number;
+  /** Rows with a price: a numerator of 2^-40, as decimal digits. */
+  readonly prices: readonly { readonly row: CertificateRow; readonly price: string }[];
+  /** Edges along which groups are joined, in order: [edge, 0 if its second end becomes a function of the first, else 1]. */
+  readonly joins: readonly (readonly [number, number])[];
+  /**
+   * Messages between two groups, named by their leading variables: one integer per value that the leader has left, in
+   * ascending order. Pairs without an entry have zero messages.
+   */
+  readonly messages: readonly {
+    readonly first: number;
+    readonly second: number;
+    readonly toFirst: readonly number[];
+    readonly toSecond: readonly number[];
+  }[];
 }
 
 export type SolveStatus = 'optimal' | 'feasible' | 'infeasible';
@@ -153,7 +194,10 @@ export interface Solution {
   readonly bound: number;
   /** (objective - bound) / max(1, |objective|). */
   readonly gap: number;
-  /** Engine that produced the choice: `message-passing`, `elimination`, `branch-and-bound`, `highs`, `javascript-lp-solver`. */
+  /**
+   * Engine that produced the choice: `message-passing`, `elimination`, `branch-and-bound`, `neighbourhood-search`, `highs`,
+   * `javascript-lp-solver`.
+   */
   readonly solver: string;
   /** What other engines report, such as HiGHS' own "Optimal": evidence, never proof. */
   readonly evidence?: readonly string[];
@@ -175,4 +219,10 @@ export interface Solution {
   readonly certificate?: Certificate;
   /** How ties were broken: `lexicographic` (smallest choice vector) or `engine` (deterministic, not canonical). */
   readonly ties: 'lexicographic' | 'engine';
+}
+
+/** What mode `prove` takes and gives. */
+export type ProveOptions = SolveOptions & { readonly mode?: 'prove' };
+export interface ProvenSolution extends Solution {
+  readonly certificate?: StepCertificate;
 }

@@ -1,9 +1,8 @@
 /** Random choice problems: what the engines answer and prove is what looking at every choice finds. */
 import fc from 'fast-check';
 import { expect } from 'vitest';
-import { solveChoice } from '../../src/solver/anytime/solve-choice.ts';
 import { NO_CHOICE, verifyCertificate } from '../../src/solver/check/verify.ts';
-import { NoChoiceInTime, solveNow } from '../../src/solver/solve.ts';
+import { NoChoiceInTime, solve, solveNow } from '../../src/solver/solve.ts';
 import { build, costOf, exhaust, peakOf, rowsHold, type Exhausted, type PlainProblem } from '../solver/support.ts';
 import { problems } from './problems.ts';
 import { fuzzer } from './runner.ts';
@@ -54,9 +53,9 @@ export const SOLVER = fuzzer('problems', 150, examples, ({ plain, compress, ties
 
 export const ANYTIME = fuzzer('problems, large-problem engine', 12, problems(), async (plain) => {
   const truth = exhaust(plain);
-  const answer = await solveChoice(build(plain), { threads: 1, rounds: 3 });
+  const answer = await solve(build(plain), { mode: 'anytime', threads: 1, rounds: 3 });
   if (answer.status === 'infeasible') expect(truth.objective).toBe(Infinity);
-  else isTrue(plain, truth, answer.choice, Number(answer.objective), Number(answer.bound));
-  if (answer.status === 'optimal') expect(Number(answer.objective)).toBe(truth.objective);
+  else isTrue(plain, truth, answer.choice, answer.objective, answer.bound);
+  if (answer.status === 'optimal') expect(answer.objective).toBe(truth.objective);
   return answer.status;
 });

@@ -5,11 +5,11 @@ import { STEP } from '../../src/solver/check/certificate-format.ts';
 import { hashProblem, verifyCertificate } from '../../src/solver/check/verify.ts';
 import { ProblemBuilder } from '../../src/solver/problem/builder.ts';
 import { solveNow } from '../../src/solver/solve.ts';
-import type { Certificate, Problem } from '../../src/solver/types.ts';
+import type { StepCertificate, Problem } from '../../src/solver/types.ts';
 import { bruteForce, dice, randomChoice } from './check-support.ts';
 
 /** Random messages for the first edge of every pair of variables. */
-function randomMessages(problem: Problem, seed: number): Certificate {
+function randomMessages(problem: Problem, seed: number): StepCertificate {
   const roll = dice(seed + 1);
   const { first, second } = problem.edges;
   const lists: number[][] = [];
@@ -56,7 +56,7 @@ describe('the checker on messages', () => {
   b.addEdge(y, z, f(0, 7, 8, 1));
   b.addEdge(y, x, f(1, 0, 0, 1));
   const problem = b.build();
-  const certificate = (over: Partial<Certificate>): Certificate => ({
+  const certificate = (over: Partial<StepCertificate>): StepCertificate => ({
     version: 1,
     problem: hashProblem(problem),
     rows: [],
@@ -69,7 +69,7 @@ describe('the checker on messages', () => {
     ],
     ...over,
   });
-  const verify = (over: Partial<Certificate>) =>
+  const verify = (over: Partial<StepCertificate>) =>
     verifyCertificate(problem, { ...none, certificate: certificate(over) });
 
   it('sums the rest of the edges and the least cost of the variables, parallel edges as one', () => {

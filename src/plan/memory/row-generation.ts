@@ -16,7 +16,7 @@ import type { Graph } from '../../graph/types.ts';
 import { rowAsCost } from '../../solver/problem/recost.ts';
 import { compactProblem, restrictRows, type CompactProblem } from '../../solver/problem/restrict.ts';
 import { NoChoiceInTime, solve } from '../../solver/solve.ts';
-import type { LinearRow, Problem, Solution } from '../../solver/types.ts';
+import type { LinearRow, Problem, ProvenSolution } from '../../solver/types.ts';
 import type { Prepared } from '../prepare.ts';
 import { Deadline } from '../request/deadline.ts';
 import { gapUnderMemory, isGapGiven } from '../request/request.ts';
@@ -339,7 +339,7 @@ export class PeakMemoryPlanner {
     starts: readonly Int32Array[],
     effort: Effort,
     certify = false,
-  ): Promise<Solution | undefined> {
+  ): Promise<ProvenSolution | undefined> {
     const { request } = this.prepared;
     const { onProgress } = this.options;
     const gap = gapOnTheWay(request);

@@ -5,7 +5,7 @@
 import { NoChoiceInTime, solveNow } from '../../solver/solve.ts';
 import type { Problem, Solution } from '../../solver/types.ts';
 import type { Model } from './model.ts';
-import { termBound } from './greedy.ts';
+import { leastTotal } from '../../solver/problem/cost.ts';
 import { MOST_ROUNDING } from './tables.ts';
 import { workOn } from '../request/work-limits.ts';
 
@@ -15,7 +15,7 @@ export function ceilingOf(
   problem: Problem,
 ): number | undefined {
   // prettier-ignore
-  if (roundingSeconds <= (MOST_ROUNDING * termBound(problem)) / unitsPerSecond) return undefined;
+  if (roundingSeconds <= (MOST_ROUNDING * leastTotal(problem)) / unitsPerSecond) return undefined;
   const known = choiceOf(problem);
   if (known === undefined || known.status === 'infeasible') return undefined;
   // Units round: the plan may cost so much more.

@@ -125,14 +125,3 @@ function leadingBatchDims(space: Model['space'], spec: number): number {
   }
   return count;
 }
-
-/** Sum of the least value of every term: a bound that any choice keeps, in units. */
-export function termBound(problem: Problem): number {
-  const least = (costs: Float64Array): number => costs.reduce((a, b) => Math.min(a, b), Infinity);
-  const vectors = problem.vectors.map(least);
-  const tables = problem.tables.map((t) => least(t.costs));
-  let bound = problem.constant ?? 0;
-  for (const v of problem.unary) bound += vectors[v];
-  for (const t of problem.edges.table) bound += tables[t];
-  return bound;
-}

@@ -4,23 +4,22 @@
  */
 import * as z from 'zod';
 import { ShardwrightError } from '../../errors.ts';
-import type { DualCertificate } from '../../solver/check/dual.ts';
-import type { Problem, Certificate } from '../../solver/types.ts';
+import type { Certificate, Problem, StepCertificate } from '../../solver/types.ts';
 
 /** A part is absent where its bound was not needed. Without any, only the sum of all least prices is proven. */
 export interface PlanCertificate {
   readonly version: 1;
   /** Of the problem without rows of peak memory. */
-  readonly free?: Certificate;
+  readonly free?: StepCertificate;
   /** With `objective: 'parameter-memory'`: that no plan needs fewer bytes of parameters. */
-  readonly leastBytes?: Certificate;
+  readonly leastBytes?: StepCertificate;
   /** Where peak memory binds: the problem with the memory at some program points as rows. */
   readonly within?: {
     /** Nodes at which memory is a row. */
     readonly moments: readonly string[];
     /** Whether forward results might be recomputed. */
     readonly recompute: boolean;
-    readonly certificate: Certificate;
+    readonly certificate: StepCertificate;
   };
   /** Text of the program without recomputed nodes, where the program of the plan has some; the problems are those of this one. */
   readonly program?: string;
@@ -55,7 +54,7 @@ const dualCertificate = z.strictObject({
 });
 
 /** What `solve --certificate` writes. @throws E_TYPE with the path of what does not fit */
-export function asCertificate(value: unknown, file: string): Certificate | DualCertificate {
+export function asCertificate(value: unknown, file: string): Certificate {
   const isDual = typeof value === 'object' && value !== null && 'kind' in value;
   return isDual ? checked(dualCertificate, value, file) : checked(certificate, value, file);
 }

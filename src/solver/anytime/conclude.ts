@@ -1,9 +1,9 @@
-/** The answers of `solveChoice`: the best choice and bound as the checker sees them, or the answer of the exact engine. */
-import { evaluate } from '../check/verify.ts';
-import { verifyDual, type DualCertificate } from '../check/dual.ts';
-import { solve } from '../solve.ts';
-import type { Certificate } from '../types.ts';
-import { gapOf, type ChoiceRun, type ChoiceSolution } from './choice.ts';
+/** The answers of the anytime solver: the best choice and bound as the checker sees them, or the answer of the exact engine. */
+import { evaluate, verifyCertificate } from '../check/verify.ts';
+import { gapOf } from '../problem/cost.ts';
+import { solveNow } from '../prove.ts';
+import type { Certificate, Solution } from '../types.ts';
+import type { AnytimeRun } from './anytime-run.ts';
 import type { Presolved } from './model/presolve.ts';
 import type { Endgame } from './finish/endgame.ts';
 import { dualCertificate } from './finish/dual-certificate.ts';
@@ -13,76 +13,68 @@ import type { Findings } from './run/rounds.ts';
 const SMALL = 2000;
 
 /** Checks the best choice and the best bound; what the checker says is the answer. */
-export function conclude(run: ChoiceRun, reduced: Presolved, found: Findings, endgame: Endgame): ChoiceSolution {
+export function conclude(run: AnytimeRun, reduced: Presolved, found: Findings, endgame: Endgame): Solution {
   const { problem } = run;
   const { closed, finished } = endgame;
-  let choice = reduced.expand(found.choice);
-  if (closed !== undefined && closed.objective < found.cost) ({ choice } = closed);
+  const isCloser = closed !== undefined && closed.objective < found.cost;
+  const choice = isCloser ? closed.choice : reduced.expand(found.choice);
   const checked = evaluate(problem, choice);
   if (checked.violations.length > 0)
     throw new Error(`internal: the checker rejects the solver's choice (${checked.violations[0].code})`);
-  const objective = checked.cost;
-  let bound = -1n << 62n;
-  let certificate: Certificate | DualCertificate | undefined;
-  if (closed !== undefined) {
-    bound = BigInt(closed.bound);
-    ({ certificate } = closed);
-  }
+  const objective = Number(checked.cost);
+  let bound = closed?.bound ?? -Infinity;
+  let certificate: Certificate | undefined = closed?.certificate;
   if (bound < objective && found.bound !== undefined) {
-    run.progress('certify', Number(objective), found.bound.best);
+    run.progress('certify', objective, found.bound.best);
     const dual = dualCertificate(problem, reduced, found.bound);
-    const verdict = verifyDual(problem, dual);
+    const verdict = verifyCertificate(problem, { choice: [], objective: Infinity, certificate: dual });
     if (!verdict.accepted) throw new Error(`internal: the checker rejects the bound (${verdict.reason ?? ''})`);
-    if (verdict.bound > bound) {
-      bound = verdict.bound;
+    if (Number(verdict.bound) > bound) {
+      bound = Number(verdict.bound);
       certificate = dual;
     }
   }
   if (bound > objective) throw new Error('internal: a bound above a checked choice');
+  const evidence =
+    finished === undefined
+      ? {}
+      : { evidence: [`highs on the reduced problem: ${finished.word} after ${finished.runs} programs, the last of ${finished.rows} rows and ${finished.columns} columns`] }; // prettier-ignore
   return {
     status: bound === objective ? 'optimal' : 'feasible',
     choice,
     objective,
     bound,
-    gap: gapOf(Number(objective), Number(bound)),
+    gap: gapOf(objective, bound),
+    solver: isCloser ? 'branch-and-bound' : 'neighbourhood-search',
+    ...evidence,
     seconds: run.elapsed(),
-    rounds: found.rounds,
+    statistics: { rounds: found.rounds },
     ...(certificate === undefined ? {} : { certificate }),
-    ...(finished === undefined ? {} : { finisher: finished }),
+    ties: 'engine',
   };
 }
 
 /** No easy first choice: the exact engine decides whether there is any. */
-export async function concludeByEngine(run: ChoiceRun, reduced: Presolved | undefined): Promise<ChoiceSolution> {
+export function concludeByEngine(run: AnytimeRun, reduced: Presolved | undefined): Solution {
   const { timeLimitSeconds, gap, signal } = run.options;
-  const size = run.problem.domains.length;
-  if (reduced === undefined && size > SMALL) {
+  if (reduced === undefined && run.problem.domains.length > SMALL) {
     return {
       status: 'infeasible',
       choice: new Int32Array(0),
+      objective: Infinity,
+      bound: Infinity,
       gap: 0,
+      solver: 'presolve',
       seconds: run.elapsed(),
-      rounds: 0,
+      statistics: {},
       conflict: ['least usage of all variables exceeds a row, or some variable has no value with a partner'],
+      ties: 'engine',
     };
   }
-  const solution = await solve(run.problem, {
-    engine: 'exact',
+  const solution = solveNow(run.problem, {
     ...(timeLimitSeconds === undefined ? {} : { timeLimitSeconds: Math.max(0.05, timeLimitSeconds - run.elapsed()) }),
     ...(gap === undefined ? {} : { gap }),
     ...(signal === undefined ? {} : { signal }),
   });
-  const { status, choice, certificate, conflict, smallestBudget } = solution;
-  const finite = status !== 'infeasible';
-  return {
-    status,
-    choice,
-    ...(finite ? { objective: BigInt(solution.objective), bound: BigInt(Math.ceil(solution.bound)) } : {}),
-    gap: solution.gap,
-    seconds: run.elapsed(),
-    rounds: 0,
-    ...(certificate === undefined ? {} : { certificate }),
-    ...(conflict === undefined ? {} : { conflict }),
-    ...(smallestBudget === undefined ? {} : { smallestBudget }),
-  };
+  return { ...solution, bound: Math.ceil(solution.bound), seconds: run.elapsed() };
 }

@@ -9,13 +9,13 @@ import { boundByMessages } from './messages.ts';
 import { Memos, Model } from './model.ts';
 import { leastUnderRows } from './pareto.ts';
 import { type Grid, Refused, Store } from './store.ts';
-import type { Certificate, CertificateRow, Problem } from '../types.ts';
+import type { StepCertificate, CertificateRow, Problem } from '../types.ts';
 
 /**
  * The lower bound that the certificate proves for the problem, or undefined when it proves that there is no choice at all.
  * Throws `Refused` when a step does not hold.
  */
-export function replay(problem: Problem, certificate: Certificate): bigint | undefined {
+export function replay(problem: Problem, certificate: StepCertificate): bigint | undefined {
   const { steps, lists } = certificate;
   if (steps[0] === STEP.messages) {
     const [, first, second] = steps;
@@ -37,7 +37,7 @@ class Reader {
   readonly #vectors = new Map<number, number>();
   #at = 0;
 
-  constructor(certificate: Certificate) {
+  constructor(certificate: StepCertificate) {
     this.#steps = certificate.steps;
     this.#lists = certificate.lists;
   }

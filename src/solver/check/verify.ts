@@ -3,10 +3,11 @@
  * In: a problem, a choice, a certificate. Out: violations and cost of the choice; the bound that the certificate proves.
  * Sums are BigInt; tables of the replay are Float64 integers, and every one is checked to stay exact.
  */
+import { dualBound } from './dual.ts';
 import { hashProblem } from './hash.ts';
 import { replay } from './replay.ts';
 import { Refused } from './store.ts';
-import type { Certificate, Problem } from '../types.ts';
+import type { Certificate, Problem, StepCertificate } from '../types.ts';
 
 export { hashProblem } from './hash.ts';
 
@@ -148,8 +149,7 @@ export function verifyHashed(
   }
   if (certificate.problem !== hash) return refuse(`it is about problem ${certificate.problem}, not ${hash}`);
   try {
-    const least = replay(problem, certificate);
-    const bound = least === undefined ? NO_CHOICE : nextMultiple(least, commonDivisor(problem));
+    const bound = 'kind' in certificate ? dualBound(problem, certificate) : replayedBound(problem, certificate);
     if (objective !== Infinity && bound > BigInt(objective)) {
       return refuse(`internal: it proves ${bound}, more than a choice costs`);
     }
@@ -158,6 +158,12 @@ export function verifyHashed(
     if (error instanceof Refused) return refuse(error.message);
     throw error;
   }
+}
+
+/** What the steps prove, which every choice's cost being a multiple of the divisor of all costs raises to the next one. */
+function replayedBound(problem: Problem, certificate: StepCertificate): bigint {
+  const least = replay(problem, certificate);
+  return least === undefined ? NO_CHOICE : nextMultiple(least, commonDivisor(problem));
 }
 
 /** Greatest common divisor of all costs that are not forbidden: it divides what any choice costs. */

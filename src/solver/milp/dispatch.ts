@@ -2,7 +2,8 @@
  * What the `engine` option means. A library's choice is checked, its proof is never taken: bounds come from our own engine,
  * so a library's answer is `optimal` only when our engine has closed the same gap.
  */
-import type { Problem, Solution, SolveOptions } from '../types.ts';
+import { gapOf, leastTotal } from '../problem/cost.ts';
+import type { Problem, ProvenSolution, SolveOptions } from '../types.ts';
 import { HIGHS } from './highs.ts';
 import { JSLP, secondOpinion } from './jslp.ts';
 import { leastUseChoice } from './least-use.ts';
@@ -26,8 +27,8 @@ export async function solveWithLibrary(
   engine: 'highs' | 'javascript-lp-solver',
   problem: Problem,
   options: SolveOptions,
-  own: (problem: Problem, options: SolveOptions) => Solution,
-): Promise<Solution> {
+  own: (problem: Problem, options: SolveOptions) => ProvenSolution,
+): Promise<ProvenSolution> {
   const began = performance.now();
   const elapsed = (): number => (performance.now() - began) / 1000;
   const backend = BACKENDS[engine];
@@ -78,7 +79,11 @@ export async function solveWithLibrary(
 }
 
 /** Adds javascript-lp-solver's second opinion to a proven solution of a small problem without a binding row. */
-export async function withSecondOpinion(problem: Problem, ours: Solution, signal?: AbortSignal): Promise<Solution> {
+export async function withSecondOpinion(
+  problem: Problem,
+  ours: ProvenSolution,
+  signal?: AbortSignal,
+): Promise<ProvenSolution> {
   if (ours.status === 'feasible' || ours.bound < ours.objective) return ours;
   const opinion = await secondOpinion(problem, ours, signal);
   if (opinion === undefined) return ours;
@@ -91,10 +96,10 @@ export async function withSecondOpinion(problem: Problem, ours: Solution, signal
 /** Our proof was wrong: the cheaper checked choice is returned, and nothing but the trivial bound is claimed. */
 function refuted(
   problem: Problem,
-  ours: Solution,
+  ours: ProvenSolution,
   better: { readonly choice: Int32Array; readonly objective: number },
-  rest: Pick<Solution, 'statistics' | 'seconds' | 'solver'> & { readonly evidence: readonly string[] },
-): Solution {
+  rest: Pick<ProvenSolution, 'statistics' | 'seconds' | 'solver'> & { readonly evidence: readonly string[] },
+): ProvenSolution {
   const bound = leastTotal(problem);
   return { ...better, ...rest, status: 'feasible', bound, gap: gapOf(better.objective, bound), ties: ours.ties };
 }
@@ -102,19 +107,4 @@ function refuted(
 function words(engine: string, word: string, objective: number | undefined, claimed: number | undefined): string {
   const cost = objective === undefined ? '' : ` ${objective}`;
   return `${engine}: ${word}${cost}${claimed === undefined ? '' : ` (its own bound ${claimed})`}`;
-}
-
-function gapOf(objective: number, bound: number): number {
-  return objective === Infinity ? Infinity : (objective - bound) / Math.max(1, Math.abs(objective));
-}
-
-/** The bound that needs no engine: the constant, every least unary cost and every least cell; Infinity when one has none. */
-export function leastTotal(problem: Problem): number {
-  const least = (costs: Float64Array): number => costs.reduce((a, b) => Math.min(a, b), Infinity);
-  const vectors = problem.vectors.map(least);
-  const tables = problem.tables.map((t) => least(t.costs));
-  let total = problem.constant ?? 0;
-  for (const id of problem.unary) total += vectors[id];
-  for (const id of problem.edges.table) total += tables[id];
-  return total;
 }

@@ -1,5 +1,5 @@
 /**
- * The cost function. In: a problem without its rows. Out: a function from full choices to costs.
+ * Costs. In: a problem without its rows. Out: a function from full choices to costs, the bound that needs no engine, gaps.
  */
 import type { Problem } from '../types.ts';
 
@@ -25,4 +25,21 @@ export function costFunction(problem: Problem): (choice: ArrayLike<number>) => n
     }
     return sum;
   };
+}
+
+/** The bound that needs no engine: the constant, every least unary cost and every least cell; Infinity when one has none. */
+export function leastTotal(problem: Problem): number {
+  const least = (costs: Float64Array): number => costs.reduce((a, b) => Math.min(a, b), Infinity);
+  const vectors = problem.vectors.map(least);
+  const tables = problem.tables.map((t) => least(t.costs));
+  let total = problem.constant ?? 0;
+  for (const id of problem.unary) total += vectors[id];
+  for (const id of problem.edges.table) total += tables[id];
+  return total;
+}
+
+/** (objective - bound) / max(1, |objective|), at least 0; Infinity without a choice or a bound. */
+export function gapOf(objective: number, bound: number): number {
+  if (objective === Infinity || bound === -Infinity) return Infinity;
+  return Math.max(0, objective - bound) / Math.max(1, Math.abs(objective));
 }

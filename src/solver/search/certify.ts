@@ -7,13 +7,13 @@ import { hashProblem, verifyHashed, NO_CHOICE } from '../check/verify.ts';
 import type { Pool } from '../store/pool.ts';
 import { certificateOf, type Log } from '../network/proof-log.ts';
 import type { PlainRow } from '../network/rows.ts';
-import type { Certificate, CertificateRow, Problem } from '../types.ts';
+import type { StepCertificate, CertificateRow, Problem } from '../types.ts';
 
 /** What the checker accepted. */
 export interface Proven {
   /** Lower bound on every choice; Infinity when there is none. */
   readonly bound: number;
-  readonly certificate: Certificate;
+  readonly certificate: StepCertificate;
   /** Why the proof of the search was not accepted; absent when it was. */
   readonly refused?: string;
 }
@@ -39,7 +39,7 @@ export function prove(
   complete: boolean,
 ): Proven {
   const hash = hashProblem(problem);
-  const attempts: (() => Certificate | undefined)[] = [
+  const attempts: (() => StepCertificate | undefined)[] = [
     () =>
       uncertified && certificateOf(uncertified.log, pool, hash, uncertified.rows ? rows.map((row) => row.source) : []),
     () =>
@@ -51,7 +51,7 @@ export function prove(
     () => ({ version: 1, problem: hash, rows: [], steps: [], lists: [] }),
   ];
   let refused: string | undefined;
-  let best: { readonly bound: number; readonly certificate: Certificate } | undefined;
+  let best: { readonly bound: number; readonly certificate: StepCertificate } | undefined;
   for (const attempt of attempts) {
     const certificate = attempt();
     if (certificate === undefined) continue;
@@ -79,7 +79,7 @@ export function eliminationCertificate(
   problem: Problem,
   hash: string,
   rows: readonly CertificateRow[],
-): Certificate | undefined {
+): StepCertificate | undefined {
   const n = problem.domains.length;
   if (n > PLAIN_VARIABLES) return undefined;
   if (rows.length > 0) return { version: 1, problem: hash, rows, steps: [STEP.pareto], lists: [] };

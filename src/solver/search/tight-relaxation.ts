@@ -16,7 +16,7 @@ import type { Pool } from '../store/pool.ts';
 import { evaluatePositions } from '../dual/rounding.ts';
 import type { Workspace } from './workspace.ts';
 import { Search } from './branch-and-bound.ts';
-import type { Certificate, Problem } from '../types.ts';
+import type { StepCertificate, Problem } from '../types.ts';
 import { type Shifts, shiftsOf, liftShifts } from '../dual/lift.ts';
 
 /** With larger tables (three mesh dims and more) the reductions that the search makes first are worth their time. */
@@ -35,7 +35,7 @@ export interface Relaxed {
   /** Nothing is cheaper without rows, but it breaks one. */
   readonly breaksRows?: boolean;
   /** Present when the checker found that no choice costs less. */
-  readonly certificate?: Certificate;
+  readonly certificate?: StepCertificate;
 }
 
 /** Undefined when no choice was found on the way. */
@@ -200,7 +200,7 @@ function certificateOf(
   pool: Pool,
   shifts: readonly (Shifts | undefined)[],
   edge: Int32Array | undefined,
-): Certificate {
+): StepCertificate {
   const names = new Map<number, number>();
   const lists: (readonly number[])[] = [];
   const name = (shift: Float64Array): number => {

@@ -8,7 +8,7 @@ import { DeviceMesh } from '../../mesh/devices/mesh.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
 import { decode } from '../../plan/record/decode.ts';
 import { prepare, type Prepared } from '../../plan/prepare.ts';
-import { termBound } from '../../plan/model/greedy.ts';
+import { leastTotal } from '../../solver/problem/cost.ts';
 import type { PlanRequest } from '../../plan/request/request.ts';
 import { shardPrepared } from '../../plan/shard.ts';
 import { Deadline } from '../../plan/request/deadline.ts';
@@ -182,7 +182,7 @@ async function compareOn(
     state.meshes.push({ mesh: mesh.text, hosts, status: 'not asked' });
     return;
   }
-  const boundSeconds = termBound(prepared.problem) / prepared.model.unitsPerSecond;
+  const boundSeconds = leastTotal(prepared.problem) / prepared.model.unitsPerSecond;
   if (boundSeconds > state.incumbent) {
     state.meshes.push({ mesh: mesh.text, hosts, status: 'beaten', boundSeconds });
     return;

@@ -10,7 +10,7 @@ import { finish } from '../../../src/solver/anytime/finish/finish.ts';
 import { fix, type BoundSource } from '../../../src/solver/anytime/finish/reduced-cost-fixing.ts';
 import { firstChoice } from '../../../src/solver/anytime/run/member.ts';
 import { branchingOf } from '../../../src/solver/anytime/finish/branching.ts';
-import { solveChoice } from '../../../src/solver/anytime/solve-choice.ts';
+import { solve } from '../../../src/solver/solve.ts';
 import { evaluate, verifyCertificate } from '../../../src/solver/check/verify.ts';
 import type { Problem } from '../../../src/solver/types.ts';
 import { build, exhaust, randomProblem, ring, so28, type PlainProblem } from '../support.ts';
@@ -122,7 +122,8 @@ describe('solve with the finisher', () => {
   it('asks HiGHS once and calls nothing optimal without an accepted bound; a stop is heard while it runs', async () => {
     const stop = new AbortController();
     let asked = 0;
-    const solution = await solveChoice(problem, {
+    const solution = await solve(problem, {
+      mode: 'anytime',
       threads: 1,
       rounds: 6,
       signal: stop.signal,
@@ -131,7 +132,7 @@ describe('solve with the finisher', () => {
       },
     });
     expect(asked).toBeGreaterThan(0);
-    expect(solution.finisher?.word).toBe('limit');
+    expect(solution.evidence).toEqual([expect.stringMatching(/^highs on the reduced problem: limit /)]);
     expect(evaluate(problem, solution.choice).violations).toEqual([]);
     expect(solution.status === 'optimal').toBe(solution.bound === solution.objective);
   }, 20_000);

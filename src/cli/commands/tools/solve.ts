@@ -4,10 +4,8 @@ import { gunzipSync } from 'node:zlib';
 import { ShardwrightError } from '../../../errors.ts';
 import { asCertificate } from '../../../plan/record/certificate.ts';
 import { NO_CHOICE, verifyCertificate } from '../../../solver/check/verify.ts';
-import { verifyDual } from '../../../solver/check/dual.ts';
-import type { ChoiceProgress, ChoiceSolution } from '../../../solver/anytime/solve-choice.ts';
 import { IopddlError, readIopddl } from '../../../solver/problem/iopddl.ts';
-import type { Problem } from '../../../solver/types.ts';
+import type { Problem, Progress, Solution } from '../../../solver/types.ts';
 import { fileText, readFileBytes, shownPath } from '../../../read-file.ts';
 import { percentText, secondsText } from '../../../units.ts';
 import { EXIT, type CliIo } from '../../output/io.ts';
@@ -31,9 +29,10 @@ export async function solveCommand(
   if (options.check !== undefined) return checkCommand(readProblem(path), options.check, options.json === true, io);
   if (options.certificate !== undefined) tryFile(options.certificate, 'certificate');
   const problem = readProblem(path);
-  const { solveChoice } = await import('../../../solver/anytime/solve-choice.ts');
+  const { solve } = await import('../../../solver/solve.ts');
   control.answers();
-  const solution: ChoiceSolution = await solveChoice(problem, {
+  const solution = await solve(problem, {
+    mode: 'anytime',
     gap,
     seed,
     threads: Math.max(1, options.threads),
@@ -45,7 +44,7 @@ export async function solveCommand(
     ...(lanes === undefined ? {} : { members: Math.max(1, lanes) }),
   });
   if (deadline.isInterrupted && solution.status === 'feasible')
-    io.stderr(`interrupted: the best choice so far costs ${solution.objective ?? ''}, none costs less than ${solution.bound ?? ''}, gap ${percentText(solution.gap)}\n`); // prettier-ignore
+    io.stderr(`interrupted: the best choice so far costs ${exact(solution.objective)}, none costs less than ${exact(solution.bound)}, gap ${percentText(solution.gap)}\n`); // prettier-ignore
   const seconds = (performance.now() - began) / 1000;
   report(solution, seconds, options.json === true, io);
   if (options.certificate !== undefined && solution.certificate !== undefined)
@@ -57,7 +56,7 @@ export async function solveCommand(
 /** Replays a certificate against the problem; nothing is solved. Exit 5 where it proves nothing. */
 function checkCommand(problem: Problem, path: string, json: boolean, io: CliIo): number {
   const certificate = asCertificate(parsedJson(readBytes(path, 'a certificate, as `--certificate` writes it.'), path), path); // prettier-ignore
-  const verdict = 'kind' in certificate ? verifyDual(problem, certificate) : verifyCertificate(problem, { choice: [], objective: Infinity, certificate }); // prettier-ignore
+  const verdict = verifyCertificate(problem, { choice: [], objective: Infinity, certificate });
   const { accepted, reason, bound } = verdict;
   const infeasible = accepted && bound === NO_CHOICE;
   if (json) {
@@ -111,13 +110,13 @@ function message(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }
 
-function report(solution: ChoiceSolution, seconds: number, json: boolean, io: CliIo): void {
+function report(solution: Solution, seconds: number, json: boolean, io: CliIo): void {
   const { status, objective, bound, gap, choice } = solution;
   if (json) {
     const body = {
       status,
-      objective: objective?.toString() ?? null,
-      bound: bound?.toString() ?? null,
+      objective: Number.isFinite(objective) ? exact(objective) : null,
+      bound: Number.isFinite(bound) ? exact(bound) : null,
       gap: Number.isFinite(gap) ? gap : null,
       seconds,
       choice: Array.from(choice),
@@ -134,12 +133,17 @@ function report(solution: ChoiceSolution, seconds: number, json: boolean, io: Cl
     return;
   }
   io.stdout(
-    `${status}  cost ${objective ?? ''}  bound ${bound ?? ''}  gap ${percentText(gap)}  ${secondsText(seconds)}\n`,
+    `${status}  cost ${exact(objective)}  bound ${exact(bound)}  gap ${percentText(gap)}  ${secondsText(seconds)}\n`,
   );
 }
 
+/** All digits of a whole number; `-` where there is none. */
+function exact(value: number): string {
+  return Number.isFinite(value) ? BigInt(value).toString() : '-';
+}
+
 /** Incumbent, bound, gap and seconds: one rewritten line on a terminal, a line per change otherwise. */
-function progressPrinter(io: CliIo, quiet: boolean): (event: ChoiceProgress) => void {
+function progressPrinter(io: CliIo, quiet: boolean): (event: Progress) => void {
   let last = '';
   return ({ phase, seconds, objective, bound, gap }) => {
     if (quiet) return;

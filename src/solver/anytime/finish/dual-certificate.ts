@@ -3,8 +3,7 @@
  * whole problem, a few sweeps settle what the reduction had taken out, and everything is rounded to integers.
  */
 import { hashProblem } from '../../check/hash.ts';
-import type { DualCertificate } from '../../check/dual.ts';
-import type { CertificateRow, Problem } from '../../types.ts';
+import type { CertificateRow, DualCertificate, Problem } from '../../types.ts';
 import { classesOf, withoutPresolve, type Presolved } from '../model/presolve.ts';
 import { Dual } from '../bound/trws.ts';
 import type { BoundReport } from '../run/member.ts';

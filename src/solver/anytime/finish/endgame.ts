@@ -6,7 +6,7 @@ import { milliseconds } from '../../clock.ts';
 import { evaluate } from '../../check/verify.ts';
 import { runJob, type JobLimits } from './job.ts';
 import type { BranchTree, TreeJob } from './branch-tree.ts';
-import type { ChoiceRun, ChoiceSolution } from '../choice.ts';
+import type { AnytimeRun } from '../anytime-run.ts';
 import type { Closing, ClosingJob } from './close.ts';
 import type { Presolved } from '../model/presolve.ts';
 import type { Finish, FinishJob } from './finish.ts';
@@ -29,15 +29,23 @@ const CLOSE_MILLISECONDS = 60_000;
 /** Findings that have a bound. */
 type Bounded = Findings & { readonly bound: BoundReport };
 
+/** What HiGHS reported of the reduced model, and the size of its last program. Evidence, no proof. */
+interface Finished {
+  readonly word: string;
+  readonly runs: number;
+  readonly rows: number;
+  readonly columns: number;
+}
+
 export class Endgame {
-  readonly #run: ChoiceRun;
+  readonly #run: AnytimeRun;
   readonly #reduced: Presolved;
   #closed: Closing | undefined;
-  #finished: ChoiceSolution['finisher'];
+  #finished: Finished | undefined;
   /** Rows that HiGHS' last program had, once it says that nothing is cheaper. */
   #finishRows: readonly number[] | undefined;
 
-  constructor(run: ChoiceRun, reduced: Presolved) {
+  constructor(run: AnytimeRun, reduced: Presolved) {
     this.#run = run;
     this.#reduced = reduced;
   }
@@ -47,7 +55,7 @@ export class Endgame {
     return this.#closed;
   }
 
-  get finished(): ChoiceSolution['finisher'] {
+  get finished(): Finished | undefined {
     return this.#finished;
   }
 

@@ -4,7 +4,6 @@ import { join } from 'node:path';
 import { gzipSync } from 'node:zlib';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { verifyCertificate } from '../../../../src/solver/check/verify.ts';
-import { verifyDual, type DualCertificate } from '../../../../src/solver/check/dual.ts';
 import { readIopddl } from '../../../../src/solver/problem/iopddl.ts';
 import type { Certificate } from '../../../../src/solver/types.ts';
 import { cli } from '../../support.ts';
@@ -65,11 +64,8 @@ describe('shardwright solve', () => {
     expect(typeof answer.seconds).toBe('number');
     const problem = readIopddl(PROBLEM);
     const choice = answer.choice as number[];
-    const proof = JSON.parse(readFileSync(certificate, 'utf8')) as Certificate | DualCertificate;
-    const verdict =
-      'kind' in proof
-        ? verifyDual(problem, proof)
-        : verifyCertificate(problem, { choice, objective: least(10), certificate: proof });
+    const proof = JSON.parse(readFileSync(certificate, 'utf8')) as Certificate;
+    const verdict = verifyCertificate(problem, { choice, objective: least(10), certificate: proof });
     expect([verdict.accepted, verdict.bound]).toEqual([true, BigInt(least(10))]);
   });
 

@@ -1,18 +1,17 @@
 /**
- * The door of the anytime solver, for large problems with usage at every time: reduce, raise a bound by prices and messages, search in blocks,
+ * Mode `anytime`, for large problems with usage at every time: reduce, raise a bound by prices and messages, search in blocks,
  * close exactly where the reduced model is small, and hand out nothing but checked choices and checked bounds.
  */
 import { milliseconds } from '../clock.ts';
-import type { Problem } from '../types.ts';
-import { ChoiceRun, gapOf, type ChoiceOptions, type ChoiceSolution } from './choice.ts';
+import { gapOf } from '../problem/cost.ts';
+import type { Problem, Solution, SolveOptions } from '../types.ts';
+import { AnytimeRun } from './anytime-run.ts';
 import { presolve, type Presolved } from './model/presolve.ts';
 import { conclude, concludeByEngine } from './conclude.ts';
 import { costOf } from './bound/trws.ts';
 import { Endgame } from './finish/endgame.ts';
 import { firstChoice, type BoundReport } from './run/member.ts';
 import { MEMBERS, search, type Findings } from './run/rounds.ts';
-
-export type { ChoiceOptions, ChoiceProgress, ChoiceSolution } from './choice.ts';
 
 /** Closing is tried on reduced models of at most this many values. */
 const CLOSE_VALUES = 6000;
@@ -34,8 +33,8 @@ const RESERVE_SECONDS = 0.5;
 const ROUNDS = 400;
 
 /** Solves a problem within limits. Never calls an answer optimal without a certificate that the checker accepted. */
-export async function solveChoice(problem: Problem, options: ChoiceOptions = {}): Promise<ChoiceSolution> {
-  const run = new ChoiceRun(problem, options);
+export async function solveAnytime(problem: Problem, options: SolveOptions): Promise<Solution> {
+  const run = new AnytimeRun(problem, options);
   const { signal } = options;
   const abort = (): void => run.stop();
   if (signal?.aborted === true) abort();
@@ -43,14 +42,14 @@ export async function solveChoice(problem: Problem, options: ChoiceOptions = {})
   try {
     const reduced = presolve(problem);
     const start = reduced === undefined ? undefined : firstChoice(reduced.model);
-    if (reduced === undefined || start === undefined) return await concludeByEngine(run, reduced);
+    if (reduced === undefined || start === undefined) return concludeByEngine(run, reduced);
     return await searchAndClose(run, reduced, start);
   } finally {
     signal?.removeEventListener('abort', abort);
   }
 }
 
-async function searchAndClose(run: ChoiceRun, reduced: Presolved, start: Int32Array): Promise<ChoiceSolution> {
+async function searchAndClose(run: AnytimeRun, reduced: Presolved, start: Int32Array): Promise<Solution> {
   const { model } = reduced;
   const { options } = run;
   const cost = costOf(model, start);
