@@ -178,6 +178,10 @@ describe('tokens to experts', () => {
     const inside = groupsOf({ ...sizes, ep: 8 });
     expect(inside.forwarding).toBeUndefined();
     expect(tokenExchange(inside, payload, routed).sentBytes).toBe((7 / 8) * payload);
+    // A token that crosses once for all of its experts on a device sends as many copies as there are such devices.
+    const once = tokenExchange(inside, payload, routed, true);
+    expect(once.sentBytes).toBeCloseTo((7 / 8) * (payload / 8) * 8 * reaches(128, 8, 8), 6);
+    expect(once.seconds).toBeLessThan(tokenExchange(inside, payload, routed).seconds);
     const over = groupsOf({ ...sizes, dp_shard: 16, ep: 16 });
     const { seconds, sentBytes } = tokenExchange(over, payload, routed);
     // One token of eight copies to the other host, all copies from there to the devices of a host.

@@ -32,8 +32,13 @@ export interface StepSoftware {
   readonly narrowCastBytes: number;
   /** Weights are cast once a step and kept for all microbatches. */
   readonly castWeightsKept: boolean;
-  /** Products of all experts of a device run as one kernel; else one after the other, each with its casts. */
+  /**
+   * Products of all experts of a device run as one kernel, which takes rows as they lie; else one after the other, each with its
+   * casts, on rows that are laid out for them.
+   */
   readonly groupedExperts: boolean;
+  /** A token crosses to a device once for all of its experts there (DeepEP, HybridEP), not once for each. */
+  readonly expertTokensOnce: boolean;
   /** Bytes per element of gradients as data ranks sum them. */
   readonly gradientBytes: number;
 }
@@ -55,5 +60,6 @@ export const DEFAULT_SOFTWARE: StepSoftware = {
   narrowCastBytes: 3,
   castWeightsKept: true,
   groupedExperts: true,
+  expertTokensOnce: true,
   gradientBytes: 2,
 };

@@ -103,10 +103,10 @@ export function softwareOf(
 export function stepSoftware(system: TrainingSystem): StepSoftware {
   const { matmulUnit, overlap, stateBytes } = system;
   const { flashAttention, attentionShare, fusedPointwise, compiled, fusedProjections, recomputesWhole } = system;
-  const { dropout, tensorOverlap, narrowCastBytes, castWeightsKept, groupedExperts } = system;
+  const { dropout, tensorOverlap, narrowCastBytes, castWeightsKept, groupedExperts, expertTokensOnce } = system;
   return {
     ...{ flashAttention, attentionShare, fusedPointwise, compiled, fusedProjections, recomputesWhole },
-    ...{ dropout, overlap, tensorOverlap, narrowCastBytes, castWeightsKept, groupedExperts },
+    ...{ dropout, overlap, tensorOverlap, narrowCastBytes, castWeightsKept, groupedExperts, expertTokensOnce },
     ...(matmulUnit === 'fp8' || matmulUnit === 'fp4' ? { narrowUnit: matmulUnit } : {}),
     gradientBytes: overlap ? stateBytes.gradient : 2,
   };

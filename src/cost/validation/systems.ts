@@ -59,8 +59,9 @@ const RULES: readonly MachineRule[] = [
   },
   { text: /H200/, base: 'dgx-h200', change: { memoryBytes: MEMORY_H200 } },
   { text: /H100/, base: 'dgx-h100', change: { memoryBytes: MEMORY_H100 } },
-  { text: /DGX-GB300/, base: 'gb300-nvl72' },
-  { text: /DGX-GB200/, base: 'gb200-nvl72' },
+  // Groups of powers of two: 64 of the 72 devices of a rack.
+  { text: /DGX-GB300/, base: 'gb300-nvl72', change: { devicesPerHost: 64 } },
+  { text: /DGX-GB200/, base: 'gb200-nvl72', change: { devicesPerHost: 64 } },
   {
     text: /DGX-B300/,
     base: 'gb300-nvl72',

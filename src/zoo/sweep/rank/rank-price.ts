@@ -5,6 +5,7 @@
 
 import { loadCluster, type Cluster } from '../../../cost/hardware/cluster.ts';
 import type { StepSystem } from '../../../cost/kernels/call.ts';
+import type { FittedConstants } from '../../../cost/kernels/fitted.ts';
 import { internalError } from '../../../errors.ts';
 import type { Graph } from '../../../graph/types.ts';
 import type { ModelConfig } from '../../../models/families.ts';
@@ -26,6 +27,14 @@ import { PlanReader } from './plan-reader.ts';
 import { stepSystem, type SweepQuestion } from '../model/question.ts';
 import { routedCosts, withoutRouted, type RoutedCosts } from './moe.ts';
 import { layerKinds, lossProgram, withBackward, type LayerKinds } from '../model/representative-layers.ts';
+
+/** A program whose placement is chosen. */
+interface Placed {
+  readonly prepared: Prepared;
+  readonly choice: Int32Array;
+  readonly seconds: number;
+  readonly proof?: NonNullable<CoreCost['proof']>;
+}
 
 /** Prices the programs of one data rank; what several of them need is made once. */
 export class CoreSolver {
@@ -86,24 +95,49 @@ export class CoreSolver {
 
   /** @throws E_PIN and the like never: what a recipe or the model does not admit is a refusal with its reason */
   async price(request: CoreRequest, deadline?: Deadline): Promise<CoreResult> {
+    const [result] = await this.priceUnder(request, [this.question.constants], deadline);
+    return result;
+  }
+
+  /** The program, placed once, priced under several constants of the model of a step; undefined: the shipped ones. */
+  async priceUnder(
+    request: CoreRequest,
+    constants: readonly (FittedConstants | undefined)[],
+    deadline?: Deadline,
+  ): Promise<CoreResult[]> {
+    const placed = await this.place(request, deadline);
+    const results: CoreResult[] = [];
+    for (const own of constants) {
+      if ('refused' in placed) {
+        results.push({ status: 'refused', request, reason: placed.refused });
+        continue;
+      }
+      const { prepared, choice, seconds, proof } = placed;
+      const { constants: _, ...question } = this.question;
+      const system = stepSystem(own === undefined ? question : { ...question, constants: own }, this.cluster);
+      const core = await this.read(prepared, request, choice, seconds, system);
+      results.push({ status: 'priced', core: proof === undefined ? core : { ...core, proof } });
+    }
+    return results;
+  }
+
+  private async place(request: CoreRequest, deadline?: Deadline): Promise<Placed | { readonly refused: string }> {
     const { axes, microbatch } = request;
     const mesh = axes.length === 0 ? 'one=1' : axes.map((a) => `${a.name}=${a.size}`).join(',');
     const prepared = this.prepared(microbatch, mesh, axes.find((a) => a.name === 'tp')?.size);
-    const refused = (reason: string): CoreResult => ({ status: 'refused', request, reason });
     const problem = this.problemFor(prepared, request);
     if (axes.some((a) => a.part === undefined)) {
       const free = await solveFree(prepared, problem, deadline);
-      if ('refused' in free) return refused(free.refused);
-      const core = await this.read(prepared, request, free.choice, free.seconds);
-      return { status: 'priced', core: { ...core, proof: free.proof } };
+      if ('refused' in free) return free;
+      return { prepared, choice: free.choice, seconds: free.seconds, proof: free.proof };
     }
     const parts = axes.length === 0 ? (['replicate'] as const) : axes.map((a) => a.part ?? 'replicate');
     const applied = applyRecipe(prepared.model, { name: axes.map((a) => a.part).join('+'), parts });
-    if ('refused' in applied) return refused(applied.refused);
+    if ('refused' in applied) return applied;
     const priced = await priceRestriction({ ...prepared, budgetBytes: 0 }, applied.restriction, deadline);
-    if ('refused' in priced) return refused(priced.refused);
+    if ('refused' in priced) return priced;
     const seconds = request.data === undefined ? priced.seconds : this.secondsOf(prepared, problem, priced.choice);
-    return { status: 'priced', core: await this.read(prepared, request, priced.choice, seconds) };
+    return { prepared, choice: priced.choice, seconds };
   }
 
   /** Seconds of a choice in a problem that has other costs than the one that it was found in. */
@@ -124,9 +158,10 @@ export class CoreSolver {
     request: CoreRequest,
     choice: Int32Array,
     shallowSeconds: number,
+    system: StepSystem | undefined,
   ): Promise<CoreCost> {
     this.extras ??= await this.dataExtras();
-    const reader = new PlanReader(prepared, choice, this.kinds.shallow, this.table, this.system);
+    const reader = new PlanReader(prepared, choice, this.kinds.shallow, this.table, system);
     return {
       request,
       units: reader.units(),

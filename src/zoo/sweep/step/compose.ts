@@ -3,6 +3,7 @@
  * of the whole model.
  */
 
+import type { FittedConstants } from '../../../cost/kernels/fitted.ts';
 import type { StepSystem } from '../../../cost/kernels/call.ts';
 import { loadCluster, usableMemoryBytes, type Cluster } from '../../../cost/hardware/cluster.ts';
 import { DTYPE_BYTES } from '../../../graph/types.ts';
@@ -79,6 +80,11 @@ export class Composer {
     this.system = stepSystem(question, this.cluster);
     this.overlaps = question.overlap ?? this.system?.software.overlap ?? true;
     this.budgetBytes = question.memoryBytes ?? usableMemoryBytes(this.cluster);
+  }
+
+  /** The same with other constants of the model of a step. */
+  under(constants: FittedConstants): Composer {
+    return new Composer({ ...this.question, constants }, this.kinds);
   }
 
   /** How the software sums gradients over data ranks. */

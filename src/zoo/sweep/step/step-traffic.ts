@@ -76,7 +76,7 @@ export function stepTraffic(request: UnitRequest, kinds: LayerKinds, place: Devi
   }
   if (routed !== undefined)
     for (const [index, n] of times) {
-      const { moves } = tokenExchange(groups, routedUnits(routed, sizes)?.[index]?.dispatchBytes ?? 0, routed);
+      const { moves } = tokenExchange(groups, routedUnits(routed, sizes)?.[index]?.dispatchBytes ?? 0, routed, request.system?.software.expertTokensOnce);
       // Once in each pass; a block that is recomputed dispatches and combines once more.
       const passes = 2 * n + (checkpoint === 'full' ? (twice.get(index) ?? 0) : 0);
       for (const move of moves) put(move, microbatches * passes, visible.exchange);

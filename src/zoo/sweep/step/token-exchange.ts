@@ -25,14 +25,17 @@ const NONE: Exchange = { seconds: 0, sentBytes: 0, moves: [] };
  * they make scattered before they go back (Megatron-Core's all-to-all dispatcher); or gathered before they are copied for their
  * experts and sent by each of the devices (torchtitan's TP before EP, Megatron-Core's all-gather dispatcher).
  *
- * @param dispatchBytes all copies of a device's tokens
+ * @param copyBytes all copies of a device's tokens
+ * @param once whether a token crosses to a device once for all of its experts there
  */
-export function tokenExchange(groups: DataGroups, dispatchBytes: number, routed: Pick<RoutedCosts, 'experts' | 'active' | 'limit'>): Exchange {
+export function tokenExchange(groups: DataGroups, copyBytes: number, routed: Pick<RoutedCosts, 'experts' | 'active' | 'limit'>, once = false): Exchange {
   const { ep, etp } = groups;
+  // Of a token's copies as many cross as there are devices with one of its experts.
+  const dispatchBytes = once ? (copyBytes / routed.active) * Math.min(routed.active, ep * reached(routed, ep)) : copyBytes;
   if (dispatchBytes === 0 || (ep === 1 && etp === 1)) return NONE;
-  if (etp === 1) return both(sent(groups, dispatchBytes, routed));
-  const late = [...sent(groups, dispatchBytes, routed), ...gathered(groups, etp * dispatchBytes)];
-  const early = [...sent(groups, etp * dispatchBytes, routed), ...gathered(groups, (etp * dispatchBytes) / routed.active)];
+  if (etp === 1) return both(sent(groups, dispatchBytes, routed, copyBytes));
+  const late = [...sent(groups, dispatchBytes, routed, copyBytes), ...gathered(groups, etp * copyBytes)];
+  const early = [...sent(groups, etp * dispatchBytes, routed, etp * copyBytes), ...gathered(groups, (etp * copyBytes) / routed.active)];
   const [first, second] = [both(late), both(early)];
   return second.seconds < first.seconds ? second : first;
 } // prettier-ignore
@@ -54,7 +57,7 @@ function gathered({ expert, etp }: DataGroups, bytes: number): Moved[] {
 }
 
 /** To the expert groups and back. */
-function sent(groups: DataGroups, bytes: number, routed: Pick<RoutedCosts, 'experts' | 'active' | 'limit'>): Moved[] {
+function sent(groups: DataGroups, bytes: number, routed: Pick<RoutedCosts, 'experts' | 'active' | 'limit'>, copies = bytes): Moved[] {
   if (groups.ep === 1) return [];
   const { expert, forwarding } = groups;
   const move = (seconds: number, sentBytes: number): Moved[] =>
@@ -66,7 +69,7 @@ function sent(groups: DataGroups, bytes: number, routed: Pick<RoutedCosts, 'expe
   const [across, inside] = [mesh.resolve(['epHosts']), mesh.resolve(['epInside'])];
   const hosts = mesh.sizeOf(across);
   // The buffer of an all-to-all has a part for every host, its own too; a token is in the part of a host with this probability.
-  const buffer = (bytes / routed.active) * hosts * reached(routed, hosts);
+  const buffer = (copies / routed.active) * hosts * reached(routed, hosts);
   const seconds = Math.max(
     collectives.seconds('all_to_all', buffer, across),
     collectives.seconds('all_to_all', bytes, inside),

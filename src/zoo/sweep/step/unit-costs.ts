@@ -88,7 +88,9 @@ function builtUnits(request: UnitRequest): Unit[] {
       throw internalError(`routed blocks were not priced for ep ${sizes.ep} and etp ${sizes.etp ?? 1}`);
     const block = blocks?.[index];
     const exchange =
-      block === undefined || routed === undefined ? 0 : 2 * tokenExchange(groups, block.dispatchBytes, routed).seconds;
+      block === undefined || routed === undefined
+        ? 0
+        : 2 * tokenExchange(groups, block.dispatchBytes, routed, system?.software.expertTokensOnce).seconds;
     const moved = modelMoves(u, request);
     const twice = secondRun(u, request);
     const again = twice.compute + (block?.recomputeSeconds[checkpoint] ?? 0);
