@@ -137,6 +137,8 @@ export { replicaFaults, type ReplicaFault } from './simulate/replicas.ts';
 export { erase, why, type Cause, type EraseOptions } from './plan/lower/typed/erased.ts';
 export * as megatron from './trace/spmd/megatron.ts';
 export { check, eraseable, type CheckOptions, type CheckReport, type LocalNotGlobal } from './local-spmd/check.ts';
+export type { Advice } from './local-spmd/advice.ts';
+export { checkPlannedModes, type CheckedCollective, type PlanCheckReport } from './plan/questions/spmd-check.ts';
 export { MODES, typeInMode, type Mode } from './local-spmd/modes.ts';
 export { typeCall } from './local-spmd/type-call.ts';
 export type { Meaning, OperandType } from './local-spmd/operator-types.ts';

@@ -32,7 +32,7 @@ interface Verb {
 /** Advice for a graph and the bodies in it, in the order of the program. */
 export function adviceFor(graph: Graph, prefix = ''): Advice[] {
   const verbs = graph.nodes.flatMap((node) => verbOf(node) ?? []);
-  const own = [...sharedCasts(verbs), ...lateReductions(graph, verbs), ...scattered(graph, verbs), ...reducedInputs(graph)];
+  const own = [...sharedCasts(graph, verbs), ...lateReductions(graph, verbs), ...scattered(graph, verbs), ...reducedInputs(graph)];
   const named = own.map((found) => ({ ...found, nodes: found.nodes.map((name) => `${prefix}${name}`) }));
   const inner = Object.entries(graph.subgraphs).flatMap(([name, body]) => adviceFor(body, `${prefix}${name}/`));
   return [...named, ...inner];
@@ -55,11 +55,17 @@ function runs(verb: Verb, times: number): string {
   return parts.join(' and ');
 }
 
-function sharedCasts(verbs: readonly Verb[]): Advice[] {
+function sharedCasts(graph: Graph, verbs: readonly Verb[]): Advice[] {
+  // A value under another type statement is the same value.
+  const stated = new Map(graph.nodes.flatMap(({ name, target, args: [x] }) => (spmdName(target) === 'assert_type' && x !== undefined && isRef(x) ? [[name, x.name] as const] : []))); // prettier-ignore
+  const origin = (name: string): string => {
+    const from = stated.get(name);
+    return from === undefined ? name : origin(from);
+  };
   const groups = new Map<string, Verb[]>();
   for (const verb of verbs) {
     if (runs(verb, 1) === '') continue;
-    const key = [verb.x, verb.axis, verb.op, verb.src, verb.dst].join(' ');
+    const key = [origin(verb.x), verb.axis, verb.op, verb.src, verb.dst].join(' ');
     groups.set(key, [...(groups.get(key) ?? []), verb]);
   }
   return [...groups.values()].flatMap((same): Advice[] => {

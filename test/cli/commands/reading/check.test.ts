@@ -1,3 +1,6 @@
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { OwnProcess } from '../../../support/own-process.ts';
@@ -30,5 +33,33 @@ describe('shardwright check', () => {
     const { eraseable, violations } = JSON.parse(out) as { eraseable: boolean; violations: { fix: string }[] };
     expect(eraseable).toBe(false);
     expect(violations.map((v) => v.fix)).toEqual(['convert(x, "tp", I→R)']);
+  });
+  test('per-device code is traced on the mesh that is asked for', async () => {
+    const sizes = async (mesh: string): Promise<unknown> => {
+      const { code, out } = await other.cli('check', example('megatron-mlp'), '--mode', 'strict', '--mesh', mesh, '--json'); // prettier-ignore
+      const { eraseable, violations } = JSON.parse(out) as { eraseable: boolean; violations: unknown[] };
+      return [code, eraseable, violations];
+    };
+    expect(await sizes('dp=2,tp=2')).toEqual([0, true, []]);
+    expect(await sizes('tp=8')).toEqual([0, true, []]);
+  });
+  test('of a plan it lists every collective, those in a region too; verify and simulate run them', async () => {
+    const folder = mkdtempSync(join(tmpdir(), 'shardwright-check-'));
+    try {
+      const mesh = ['--mesh', 'dp=2,tp=2', '--cluster', 'dgx-h100'];
+      expect((await other.cli('plan', example('megatron-mlp'), ...mesh, '-o', folder, '--quiet')).code).toBe(0);
+      const { out } = await other.cli('check', folder, '--mode', 'auto', '--json');
+      const { collectives } = JSON.parse(out) as { collectives: { node: string; source: string; why: string; bytes: number }[] }; // prettier-ignore
+      expect(collectives.filter(({ node }) => node === 'local_map/all_reduce')).toMatchObject([
+        { kind: 'all_reduce', meshDims: ['tp'], from: 'P', to: 'I', why: 'as written in the region' },
+      ]);
+      expect(collectives.every(({ source }) => /megatron-mlp\.ts:\d+:\d+$/.test(source))).toBe(true);
+      const verified = JSON.parse((await other.cli('verify', folder, '--json')).out) as { mismatches: unknown[]; collectives: Record<string, number> }; // prettier-ignore
+      expect([verified.mismatches, verified.collectives['all_reduce']]).toEqual([[], 1]);
+      const simulated = JSON.parse((await other.cli('simulate', folder, '--json')).out) as { exposedCommunicationSeconds: number }; // prettier-ignore
+      expect(simulated.exposedCommunicationSeconds).toBeGreaterThan(0);
+    } finally {
+      rmSync(folder, { recursive: true, force: true });
+    }
   });
 });
