@@ -231,6 +231,7 @@ const doors = {
   'solver/eliminate': ['buckets', 'pareto'],
   'solver/fold': ['fold', 'tied'],
   'solver/reduce': ['presolve', 'reduced-cost-fixing', 'fuse'],
+  'zoo/recipes/inputs': ['roles'],
   'zoo/sweep/threads': ['pool', 'local-pool', 'thread-pool'],
 };
 for (const [folder, files] of Object.entries(doors))

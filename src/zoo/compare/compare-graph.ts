@@ -16,7 +16,7 @@ import type { ComparedMesh, Comparison, RefusedPlan } from './comparison.ts';
 import { concludeComparison, type Found, type RawPlan } from './conclude-comparison.ts';
 import { lintPlan } from '../recipes/lint.ts';
 import { meshCandidates, type MeshCandidate } from './meshes.ts';
-import { inputRoles, type InputRoles } from '../recipes/input-roles.ts';
+import { inputRoles, type InputRoles } from '../recipes/inputs/roles.ts';
 import { modelFacts, type ModelFacts } from '../recipes/model-facts.ts';
 import { priceRestriction, trafficOf, LATE } from './price.ts';
 import { applyRecipe } from '../recipes/recipes.ts';

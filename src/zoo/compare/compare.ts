@@ -2,7 +2,7 @@
 
 import { leastMemoryBound } from '../../plan/memory/least-memory.ts';
 import type { Prepared } from '../../plan/prepare.ts';
-import { inputRoles } from '../recipes/input-roles.ts';
+import { inputRoles } from '../recipes/inputs/roles.ts';
 import { solveRestricted, LATE } from './price.ts';
 import { applyRecipe, meshRecipes } from '../recipes/recipes.ts';
 import { weightRoles } from '../recipes/weights.ts';

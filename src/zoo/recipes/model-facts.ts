@@ -2,7 +2,7 @@
 
 import type { Graph, Node } from '../../graph/types.ts';
 import { builtinOperators } from '../../ops/builtin.ts';
-import { graphInputRoles, type InputRoles } from './input-roles.ts';
+import { graphInputRoles, type InputRoles } from './inputs/roles.ts';
 
 /** Sizes of a transformer that the linter asks for; what is undefined could not be told. */
 export interface ModelFacts {

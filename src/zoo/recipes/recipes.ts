@@ -8,7 +8,7 @@ import { placeActivations } from './activations.ts';
 import { attentionNodes, placeAttention, uncutAttention } from './key-values.ts';
 import { lockDataDim } from './lock.ts';
 import { inputCut, isTensor, storesCut, type Recipe, type Part } from './parts.ts';
-import { inputRoles, type InputRoles } from './input-roles.ts';
+import { inputRoles, type InputRoles } from './inputs/roles.ts';
 import { isCutAlongSequence } from './sequence.ts';
 import { weightRoles, type WeightRole } from './weights.ts';
 

@@ -1,7 +1,7 @@
 /** Decides whether a program has a sequence dim that context parallelism may cut. */
 
 import type { Model } from '../../plan/model/model.ts';
-import type { InputRoles } from './input-roles.ts';
+import type { InputRoles } from './inputs/roles.ts';
 import { attentionNodes } from './key-values.ts';
 
 /**

@@ -6,7 +6,7 @@ import type { Prepared } from '../../../plan/prepare.ts';
 import type { Plan } from '../../../plan/record/types.ts';
 import { dominator, paretoFront } from '../../../zoo/compare/pareto.ts';
 import { priceRestriction } from '../../../zoo/compare/price.ts';
-import { inputRoles } from '../../../zoo/recipes/input-roles.ts';
+import { inputRoles } from '../../../zoo/recipes/inputs/roles.ts';
 import { applyRecipe, meshRecipes } from '../../../zoo/recipes/recipes.ts';
 
 /** A recipe, priced on the same problem; where the mesh or the model does not admit it, `reason` says why. */

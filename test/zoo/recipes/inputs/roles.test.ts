@@ -1,16 +1,16 @@
 import { describe, expect, it } from 'vitest';
-import { runCli } from '../../../src/cli/program.ts';
-import type { Graph } from '../../../src/graph/types.ts';
-import { jointGraph } from '../../../src/passes/autodiff/joint.ts';
-import { crossEntropy } from '../../../src/trace/tensor/functional.ts';
-import { input, parameter } from '../../../src/trace/record/spec.ts';
-import type { Tensor } from '../../../src/trace/tensor/tensor.ts';
-import { trace } from '../../../src/trace/trace.ts';
-import { graphInputRoles } from '../../../src/zoo/recipes/input-roles.ts';
-import { lintPlan } from '../../../src/zoo/recipes/lint.ts';
-import { modelFacts } from '../../../src/zoo/recipes/model-facts.ts';
-import { namedRecipe } from '../../../src/zoo/recipes/registry.ts';
-import { load, TABLE } from '../../plan/support.ts';
+import { runCli } from '../../../../src/cli/program.ts';
+import type { Graph } from '../../../../src/graph/types.ts';
+import { jointGraph } from '../../../../src/passes/autodiff/joint.ts';
+import { crossEntropy } from '../../../../src/trace/tensor/functional.ts';
+import { input, parameter } from '../../../../src/trace/record/spec.ts';
+import type { Tensor } from '../../../../src/trace/tensor/tensor.ts';
+import { trace } from '../../../../src/trace/trace.ts';
+import { graphInputRoles } from '../../../../src/zoo/recipes/inputs/roles.ts';
+import { lintPlan } from '../../../../src/zoo/recipes/lint.ts';
+import { modelFacts } from '../../../../src/zoo/recipes/model-facts.ts';
+import { namedRecipe } from '../../../../src/zoo/recipes/registry.ts';
+import { load, TABLE } from '../../../plan/support.ts';
 
 /**
  * Batch and sequence of inputs, told by the program. The truth is what each fixture was exported with: the dims that
