@@ -3,13 +3,14 @@
 import { internalError, ShardwrightError } from '../../errors.ts';
 import { CONTROL_TARGETS, statedProbability, statedTrips } from '../../graph/control.ts';
 import { LOCAL_MAP } from '../../graph/local-map.ts';
-import type { Arg, GivenSharding, Graph, Node, Output, TensorType, ValueType } from '../../graph/types.ts';
+import type { Arg, GivenSharding, Graph, Node, Output, TensorType } from '../../graph/types.ts';
 import { getOwn, isGraphRef, isList, isRef, setOwn, tensorType } from '../../graph/value.ts';
 import { programFlops } from '../../ops/program-flops.ts';
 import type { OperatorRecord } from '../../ops/record/record.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
 import { localMapRecord, type OpenedRegion } from './local-map-record.ts';
-import { Loops } from './loops.ts';
+import { InlineWriter } from './inline-writer.ts';
+import type { Loops } from './loops.ts';
 import { mapRowsRecord } from './map-rows.ts';
 import type { OpenedBody, Region, SharedMap } from './regions.ts';
 import { nameOf, replaced } from '../control/renamed.ts';
@@ -48,7 +49,6 @@ export interface OpenedGraph {
 
 /** Branches that are not the one with the most FLOPs count this much, so that their placements are cheapest too. */
 const RARE = 1e-3;
-const MAX_NODES = 500_000;
 const MAX_DEPTH = 64;
 
 const CONTROL: ReadonlySet<string> = new Set(CONTROL_TARGETS);
@@ -71,9 +71,7 @@ export function openBodies(graph: Graph, table: OperatorTable, options: OpenOpti
 type Body = Pick<OpenedBody, 'name' | 'graph'>;
 
 class Opener {
-  private readonly nodes: Node[] = [];
-  private readonly names = new Set<string>();
-  private readonly loops = new Loops();
+  private readonly out = new InlineWriter();
   private readonly carries: { value: string; carry: string }[] = [];
   private readonly regions: Region[] = [];
   private readonly origins = new Map<string, string>();
@@ -83,7 +81,6 @@ class Opener {
   private readonly notes = new Set<string>();
   /** Shardings that the source states, of bodies too, by the names that their values have in line. */
   private readonly given: GivenSharding[] = [];
-  private readonly types = new Map<string, ValueType>();
   /** Bodies that operators take (comparators, reducers): they stay bodies, under names of their own. */
   private readonly operatorBodies: Record<string, Graph> = {};
 
@@ -95,15 +92,15 @@ class Opener {
 
   run(): OpenedGraph {
     const { original } = this;
-    for (const node of original.nodes) this.names.add(node.name);
+    for (const node of original.nodes) this.out.names.add(node.name);
     const renamed = new Map<string, Arg>();
     this.body(original, 0, renamed, '', 0);
     const outputs = original.outputs.map((o): Output => (o.value === null ? o : { ...o, value: nameOf(o.value, renamed) }));
     const { given: stated = [], subgraphs: _, ...rest } = original;
     const given = [...this.given, ...stated.filter(({ value }) => value === undefined)];
     return {
-      graph: { ...rest, nodes: this.nodes, outputs, subgraphs: this.operatorBodies, ...(given.length > 0 ? { given } : {}) },
-      loops: this.loops,
+      graph: { ...rest, nodes: this.out.nodes, outputs, subgraphs: this.operatorBodies, ...(given.length > 0 ? { given } : {}) },
+      loops: this.out.loops,
       regions: this.regions,
       origins: this.origins,
       sharedMaps: this.sharedMaps,
@@ -132,11 +129,11 @@ class Opener {
         if (value !== undefined) renamed.set(node.name, value);
         continue;
       }
-      const name = depth === 0 ? node.name : this.unique(prefix + node.name);
+      const name = depth === 0 ? node.name : this.out.unique(prefix + node.name);
       const kwargs: Record<string, Arg> = {};
       const moved = (arg: Arg): Arg => this.withBodies(replaced(arg, renamed), graph);
       for (const key of Object.keys(node.kwargs)) setOwn(kwargs, key, moved(node.kwargs[key]));
-      this.emit({ ...node, name, args: node.args.map(moved), kwargs }, scope);
+      this.out.emit({ ...node, name, args: node.args.map(moved), kwargs }, scope);
       if (depth > 0) this.origins.set(name, node.name);
       if (name !== node.name) renamed.set(node.name, { kind: 'value', name });
     }
@@ -217,19 +214,19 @@ class Opener {
     const weights = shares ?? bodies.map((_, b) => (b === heaviest ? 1 : RARE));
     if (shares === undefined)
       this.notes.add('Of the branches of a condition the one with the most FLOPs counts whole, the others a thousandth.');
-    const start = this.nodes.length;
-    const around = this.loops.splitScope(scope, 1);
+    const start = this.out.nodes.length;
+    const around = this.out.loops.splitScope(scope, 1);
     const opened = bodies.map((body, b) => {
-      const inside = this.loops.scope(around, weights[b]);
+      const inside = this.out.loops.scope(around, weights[b]);
       return this.inLine(body, operands, inside, `${prefix}${b}.`, depth);
     });
     // The predicate of a cond; of a case, whether the index is b. The last branch is what remains.
     const tests: string[] = [];
     const choose = (b: number): Arg => {
       if (node.target === 'cond') return which;
-      const name = this.unique(`${prefix}is.${b}`);
+      const name = this.out.unique(`${prefix}is.${b}`);
       tests.push(name);
-      return this.mark(name, 'aten.eq.Scalar', [which, b], tensorType('b8', []), scope);
+      return this.out.mark(name, 'aten.eq.Scalar', [which, b], tensorType('b8', []), scope);
     };
     const chosen = bodies.slice(1).map((_, b) => choose(b));
     const last = opened.length - 1;
@@ -241,13 +238,13 @@ class Opener {
       for (let b = last - 1; b >= 0; b--) {
         const other = opened[b].returns[k];
         if (value === undefined || other === undefined || !isRef(value) || !isRef(other)) return undefined;
-        const name = this.unique(`${prefix}out.${k}`);
+        const name = this.out.unique(`${prefix}out.${k}`);
         met[b] = name;
-        value = this.mark(name, 'aten.where.self', [chosen[b], other, value], this.tensor(other.name, node), around);
+        value = this.out.mark(name, 'aten.where.self', [chosen[b], other, value], this.out.tensor(other.name, node), around);
       }
       return value;
     });
-    this.regions.push({ kind: 'branch', call: node, prefix: prefix.slice(0, -1), scope, start, end: this.nodes.length, bodies: opened, which, tests, meets });
+    this.regions.push({ kind: 'branch', call: node, prefix: prefix.slice(0, -1), scope, start, end: this.out.nodes.length, bodies: opened, which, tests, meets });
     return results;
   } // prettier-ignore
 
@@ -261,7 +258,7 @@ class Opener {
     prefix: string,
     depth: number,
   ): Arg[] | undefined {
-    const isTensor = (arg: Arg): boolean => isRef(arg) && this.types.get(arg.name)?.kind === 'tensor';
+    const isTensor = (arg: Arg): boolean => this.out.isTensor(arg);
     if (node.type.kind !== 'tuple' || xs.length === 0 || ![...xs, ...captured].every(isTensor)) return undefined;
     const target = `map.rows.${this.records.length}`;
     const record = mapRowsRecord(target, body.graph, this.table);
@@ -269,19 +266,14 @@ class Opener {
     this.records.push(record);
     if ((body.graph.given ?? []).length > 0)
       this.notes.add(`Shardings that the body of ${node.name} states are not pinned: its rows are shared out (--maps rows).`); // prettier-ignore
-    const name = depth === 0 ? node.name : this.unique(prefix.slice(0, -1));
+    const name = depth === 0 ? node.name : this.out.unique(prefix.slice(0, -1));
     if (depth > 0) this.origins.set(name, node.name);
     this.sharedMaps.set(name, { call: node, name: body.name, body: body.graph });
-    this.emit(
+    this.out.emit(
       { name, kind: 'call', target, args: [xs, captured], kwargs: {}, type: node.type, meta: node.meta },
       scope,
     );
-    return node.type.items.map((type, k): Arg => {
-      const member = this.unique(`${prefix}ys.${k}`);
-      const args = [{ kind: 'value', name } as const, k];
-      this.emit({ name: member, kind: 'call', target: 'operator.getitem', args, kwargs: {}, type, meta: {} }, scope);
-      return { kind: 'value', name: member };
-    });
+    return this.out.members(name, node.type.items, `${prefix}ys`, scope);
   }
 
   /** A region of per-device code as one call, whose rules are its specs. */
@@ -289,16 +281,11 @@ class Opener {
     if (node.type.kind !== 'tuple') throw internalError(`${node.name} has no results`);
     const target = `local_map.${this.records.length}`;
     this.records.push(localMapRecord(target, node, body.graph, this.table, (text) => void this.notes.add(text)));
-    const name = depth === 0 ? node.name : this.unique(prefix.slice(0, -1));
+    const name = depth === 0 ? node.name : this.out.unique(prefix.slice(0, -1));
     if (depth > 0) this.origins.set(name, node.name);
     this.localMaps.set(name, { call: node, body: body.graph });
-    this.emit({ name, kind: 'call', target, args: [operands], kwargs: {}, type: node.type, meta: node.meta }, scope);
-    return node.type.items.map((type, k): Arg => {
-      const member = this.unique(`${prefix}region.${k}`);
-      const args = [{ kind: 'value', name } as const, k];
-      this.emit({ name: member, kind: 'call', target: 'operator.getitem', args, kwargs: {}, type, meta: {} }, scope);
-      return { kind: 'value', name: member };
-    });
+    this.out.emit({ name, kind: 'call', target, args: [operands], kwargs: {}, type: node.type, meta: node.meta }, scope);
+    return this.out.members(name, node.type.items, `${prefix}region`, scope);
   } // prettier-ignore
 
   private scan(
@@ -313,17 +300,20 @@ class Opener {
   ): (Arg | undefined)[] {
     const stated = getOwn(node.kwargs, 'length');
     const [first] = xs;
-    const length = first !== undefined && isRef(first) ? sizeOf(this.tensor(first.name, node)) : stated;
+    const length = first !== undefined && isRef(first) ? sizeOf(this.out.tensor(first.name, node)) : stated;
     if (typeof length !== 'number')
       throw new ShardwrightError('E_UNSUPPORTED', `the length of ${node.target} is not known`, { node: node.name });
-    const start = this.nodes.length;
-    const inside = this.loops.scope(scope, length);
+    const start = this.out.nodes.length;
+    const inside = this.out.loops.scope(scope, length);
     const carries = init.map((arg, k) => this.carry(arg, inside, `${prefix}carry.${k}`, node));
     const rows = xs.map((x, k): { from: Arg; row: Arg } => {
       if (!isRef(x)) return { from: x, row: x };
-      const { dtype, shape } = this.tensor(x.name, node);
+      const { dtype, shape } = this.out.tensor(x.name, node);
       const type = tensorType(dtype, shape.slice(1));
-      return { from: x, row: this.mark(this.unique(`${prefix}x.${k}`), 'aten.select.int', [x, 0, 0], type, inside) };
+      return {
+        from: x,
+        row: this.out.mark(this.out.unique(`${prefix}x.${k}`), 'aten.select.int', [x, 0, 0], type, inside),
+      };
     });
     const opened = this.inLine(body, [...carries, ...rows.map((x) => x.row), ...captured], inside, prefix, depth);
     this.close(carries, opened.returns);
@@ -332,15 +322,15 @@ class Opener {
       if (k < init.length) return carries[k];
       stacks.push(undefined);
       if (value === undefined || !isRef(value)) return undefined;
-      const { dtype, shape } = this.tensor(value.name, node);
-      const [row, whole] = [this.unique(`${prefix}y.${k}`), this.unique(`${prefix}ys.${k}`)];
-      const lifted = this.mark(row, 'aten.unsqueeze.default', [value, 0], tensorType(dtype, [1, ...shape]), inside);
+      const { dtype, shape } = this.out.tensor(value.name, node);
+      const [row, whole] = [this.out.unique(`${prefix}y.${k}`), this.out.unique(`${prefix}ys.${k}`)];
+      const lifted = this.out.mark(row, 'aten.unsqueeze.default', [value, 0], tensorType(dtype, [1, ...shape]), inside);
       const type = tensorType(dtype, [length, ...shape]);
       const sizes = type.shape.map((d): Arg => (typeof d === 'number' ? d : { kind: 'size', size: d }));
       stacks[stacks.length - 1] = { row, whole };
-      return this.mark(whole, 'aten.expand.default', [lifted, sizes], type, inside);
+      return this.out.mark(whole, 'aten.expand.default', [lifted, sizes], type, inside);
     });
-    const end = this.nodes.length;
+    const end = this.out.nodes.length;
     this.regions.push({
       kind: 'scan',
       call: node,
@@ -371,48 +361,48 @@ class Opener {
     const trips = stated ?? 1;
     if (stated === undefined)
       this.notes.add(`The trips of ${node.name} are not known; its body is counted once.`);
-    const start = this.nodes.length;
-    const around = this.loops.splitScope(scope, trips);
-    const [testing, stepping] = [this.loops.scope(around, 1), this.loops.scope(around, 1)];
+    const start = this.out.nodes.length;
+    const around = this.out.loops.splitScope(scope, trips);
+    const [testing, stepping] = [this.out.loops.scope(around, 1), this.out.loops.scope(around, 1)];
     const carries = init.map((arg, k) => this.carry(arg, around, `${prefix}carry.${k}`, node));
     const tested = this.inLine(test, [...carries, ...captured], testing, `${prefix}test.`, depth);
     // The test decides the same on every rank: it is read as a predicate, which is replicated. It runs once more than the body.
     const [flag] = tested.returns;
     let decided: string | undefined;
     if (flag !== undefined && isRef(flag)) {
-      decided = this.unique(`${prefix}test`);
-      this.mark(decided, 'aten.where.self', [flag, flag, flag], this.tensor(flag.name, node), testing);
+      decided = this.out.unique(`${prefix}test`);
+      this.out.mark(decided, 'aten.where.self', [flag, flag, flag], this.out.tensor(flag.name, node), testing);
     }
     const opened = this.inLine(body, [...carries, ...captured], stepping, prefix, depth);
     this.close(carries, opened.returns);
-    const end = this.nodes.length;
+    const end = this.out.nodes.length;
     this.regions.push({ kind: 'while', call: node, prefix: prefix.slice(0, -1), scope, start, end, bodies: [tested, opened], carries, test: decided });
     return [...carries];
   } // prettier-ignore
 
   /** Writes a body in line. */
   private inLine(body: Body, operands: readonly Arg[], scope: number, prefix: string, depth: number): OpenedBody {
-    const start = this.nodes.length;
+    const start = this.out.nodes.length;
     const inner = this.bind(body.graph, operands);
     this.body(body.graph, scope, inner, prefix, depth + 1);
     const returns = body.graph.outputs.map((o) =>
       o.value === null ? undefined : replaced({ kind: 'value', name: o.value }, inner),
     );
-    return { ...body, scope, start, end: this.nodes.length, returns };
+    return { ...body, scope, start, end: this.out.nodes.length, returns };
   }
 
   /** A node that starts as the initial value; numbers are carried as they are. */
   private carry(init: Arg, scope: number, base: string, node: Node): Arg {
-    if (!isRef(init) || this.types.get(init.name)?.kind !== 'tensor') return init;
-    const name = this.unique(base);
-    const type = this.tensor(init.name, node);
-    return this.mark(name, 'aten.clone.default', [init], type, scope);
+    if (!isRef(init) || !this.out.isTensor(init)) return init;
+    const name = this.out.unique(base);
+    const type = this.out.tensor(init.name, node);
+    return this.out.mark(name, 'aten.clone.default', [init], type, scope);
   }
 
   private close(carries: readonly Arg[], out: readonly (Arg | undefined)[]): void {
     carries.forEach((carry, k) => {
       const value = out[k];
-      if (isRef(carry) && value !== undefined && isRef(value) && this.types.get(value.name)?.kind === 'tensor')
+      if (isRef(carry) && value !== undefined && isRef(value) && this.out.isTensor(value))
         this.carries.push({ value: value.name, carry: carry.name });
     });
   }
@@ -433,35 +423,6 @@ class Opener {
     if (arg === undefined || !isGraphRef(arg) || body === undefined)
       throw new ShardwrightError('E_UNSUPPORTED', `'${node.target}' has no body to plan`, { node: node.name });
     return { name: arg.name, graph: body };
-  }
-
-  private tensor(name: string, node: Node): TensorType {
-    const type = this.types.get(name);
-    if (type?.kind !== 'tensor')
-      throw new ShardwrightError('E_UNSUPPORTED', `'${name}' of ${node.target} is no tensor`, { node: node.name });
-    return tensorType(type.dtype, type.shape);
-  }
-
-  private unique(base: string): string {
-    let name = base;
-    for (let i = 1; this.names.has(name); i++) name = `${base}_${i}`;
-    this.names.add(name);
-    return name;
-  }
-
-  /** A node that places values and never runs. */
-  private mark(name: string, target: string, args: readonly Arg[], type: ValueType, scope: number): Arg {
-    this.emit({ name, kind: 'call', target, args, kwargs: {}, type, meta: {} }, scope, false);
-    return { kind: 'value', name };
-  }
-
-  private emit(node: Node, scope: number, runs = true): void {
-    if (this.nodes.length >= MAX_NODES)
-      throw new ShardwrightError('E_LIMIT', `the program has more than ${MAX_NODES} nodes with its bodies in line`, {});
-    this.nodes.push(node);
-    this.names.add(node.name);
-    this.types.set(node.name, node.type);
-    this.loops.place(node.name, scope, runs);
   }
 }
 

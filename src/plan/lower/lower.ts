@@ -8,8 +8,8 @@ import { internalError, ShardwrightError } from '../../errors.ts';
 import { ownersOfOutputs } from '../../graph/carried.ts';
 import { localMapCall } from '../../graph/local-map.ts';
 import { lintGraph } from '../../graph/lint.ts';
-import { DTYPE_BYTES, type Arg, type Graph, type Node, type NodeMeta, type Output } from '../../graph/types.ts';
-import { getOwn, isGraphRef, isList, isRef, setOwn, without } from '../../graph/value.ts';
+import type { Arg, Graph, Node, NodeMeta, Output } from '../../graph/types.ts';
+import { getOwn, isGraphRef, isList, isRef, setOwn } from '../../graph/value.ts';
 import { parseMesh } from '../../mesh/devices/mesh.ts';
 import { ShardingSpace } from '../../mesh/sharding/space.ts';
 import { bindCall, withOutputs } from '../../ops/record/context.ts';
@@ -20,10 +20,11 @@ import type { OpenedRegion } from '../../passes/plannable/local-map-record.ts';
 import type { Region } from '../../passes/plannable/regions.ts';
 import { dataflow, type Dataflow } from '../../strategy/dataflow.ts';
 import { refuseDamaged } from '../record/damage.ts';
-import { ControlWriter, type Move } from './control.ts';
+import { ControlWriter } from './control.ts';
 import { Emitter, ref, type LocalType } from './emitter.ts';
 import { Frame, type Placed } from './frame.ts';
 import { LocalCall } from './local-call.ts';
+import { Mover } from './mover.ts';
 import { Pieces } from './pieces.ts';
 import { plannedProgram, type LowerablePlan, type PlannedProgram } from '../record/planned.ts';
 import type { DeviceProgram, ProgramCall, ProgramValue, RandomPiece } from './program.ts';
@@ -53,16 +54,17 @@ export function lower(graph: Graph, plan: LowerablePlan, table: OperatorTable): 
 
 class Lowering {
   private readonly space: ShardingSpace;
-  private readonly redistributor: Redistributor;
   private readonly flow: Dataflow;
   private readonly emit: Emitter;
   private readonly pieces: Pieces;
-  private readonly writer: RedistributionWriter;
   private readonly symbols = new RankSymbols();
   private readonly graph: Graph;
   private readonly opened: OpenedGraph | undefined;
   /** Frames by scope of the opened graph, and the bodies that stand in each. */
   private readonly frames = new Map<number, Frame>();
+  private readonly redistributor: Redistributor;
+  private readonly writer: RedistributionWriter;
+  private readonly mover: Mover;
   private readonly regions = new Map<number, Region[]>();
   private readonly control: ControlWriter | undefined;
   private readonly noted: (ProgramValue & { readonly order: number })[] = [];
@@ -87,6 +89,8 @@ class Lowering {
     this.emit = new Emitter(table, mesh, this.symbols, new Set(graph.nodes.map((n) => n.name)));
     this.pieces = new Pieces(this.space);
     this.writer = new RedistributionWriter(this.emit, this.space, this.pieces);
+    const { space, flow, emit, frames, redistributor, writer } = this;
+    this.mover = new Mover({ space, flow, emit, frames, redistributor, writer });
     if (opened === undefined) return;
     for (const region of opened.regions) {
       const list = this.regions.get(region.scope);
@@ -132,7 +136,7 @@ class Lowering {
       walk: (frame, start, end) => this.walk(frame, start, end),
       move: (frame, move) => {
         emit.meta = move.phase === 'forward' ? { phase: 'forward' } : {};
-        return this.carry(frame, move);
+        return this.mover.bring(frame, move);
       },
       note: (value, { call, scope }, result, placed) => this.note(value, call.name, result, placed, scope),
       called: (name, call) => void this.calls.set(name, call),
@@ -183,7 +187,7 @@ class Lowering {
     const outputSpecs = planned.outputs.map((text) => (text === '-' ? -1 : space.parse(text)));
     this.emit.meta = this.moveMeta(node, flow.phases[n]);
     const inputs = Array.from(flow.inputs[n], (value, i) =>
-      this.carry(frame, {
+      this.mover.bring(frame, {
         value,
         phase: flow.phases[n],
         moves: planned.redistributions.filter((r) => r.input === i),
@@ -373,38 +377,6 @@ class Lowering {
     );
   }
 
-  /** Takes a value through the redistributions of one use, in the body where they are priced. */
-  private carry(frame: Frame, { value, phase, moves, to, scope, use }: Move): string {
-    const { meta } = this.flow.values[value];
-    const at = moves.length === 0 ? frame : this.frames.get(scope);
-    if (at === undefined) throw internalError(`${use} is moved in a body that is not there`);
-    let now = at.find(value);
-    if (now === undefined) throw damaged(`${use} is used before it is made`);
-    this.emit.section = at.section;
-    for (const move of moves) {
-      const [from, next] = [this.space.parse(move.from), this.space.parse(move.to)];
-      if (from !== now.sharding)
-        throw damaged(`the plan moves ${use} from ${move.from}, it is ${this.space.text(now.sharding)}`);
-      const key = `${value}:${phase}:${move.from}:${move.to}`;
-      // The plan lists what loops hand on after all nodes, so the use that it says makes a copy need not be the first here.
-      const kept = move.copy === undefined ? undefined : at.copies.get(key);
-      if (kept !== undefined) {
-        now = kept;
-        continue;
-      }
-      const steps = this.redistributor.plan({ shape: meta.shape, itemBytes: DTYPE_BYTES[meta.dtype] }, from, next);
-      if (steps === undefined) throw damaged(`the plan moves ${use} in a way that is refused`);
-      // A body of the backward pass has forward values too; what is moved may be either.
-      if (this.emit.isBackward(now.name) && this.emit.meta.phase === 'forward')
-        this.emit.meta = without(this.emit.meta, 'phase');
-      now = { name: this.writer.write(steps, now.name, meta.shape), sharding: next };
-      if (move.copy !== undefined) at.copies.set(key, now);
-    }
-    if (now.sharding !== to)
-      throw damaged(`the plan leaves ${use} in ${this.space.text(now.sharding)}, wanted ${this.space.text(to)}`);
-    return frame.bring(now.name, at);
-  }
-
   private outputs(frame: Frame): Output[] {
     let k = 0;
     const ownerOf = ownersOfOutputs(this.graph);
@@ -419,7 +391,7 @@ class Lowering {
       this.emit.meta = this.moveMeta(node, phase);
       const to = this.space.parse(planned.placement);
       this.checkReturn(output, planned, to, ownerOf(output));
-      const name = this.carry(frame, { value, phase, moves: planned.redistributions, to, scope: 0, use: `output ${k - 1}` }); // prettier-ignore
+      const name = this.mover.bring(frame, { value, phase, moves: planned.redistributions, to, scope: 0, use: `output ${k - 1}` }); // prettier-ignore
       this.outputShardings.push(to);
       return { ...output, value: name };
     });
@@ -463,9 +435,4 @@ class Lowering {
     const { meta } = this.flow.values[value];
     this.noted.push({ name, result, local, sharding, shape: meta.shape, inBody: scope !== 0, order: value });
   }
-}
-
-/** The lowering follows the plan's own words: where they do not lead on, the plan is not what was written. */
-function damaged(message: string): ShardwrightError {
-  return new ShardwrightError('E_PLAN', message, { hint: 'restore the plan, or make it again.' });
 }
