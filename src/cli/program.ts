@@ -26,6 +26,7 @@ import {
   registerExplain,
   registerExport,
   registerReport,
+  registerDoctor,
   registerSimulate,
 } from './commands/written-plan/register.ts';
 import { groupedHelp } from './commands/flags/help-groups.ts';
@@ -36,7 +37,7 @@ import { VERSION } from '../version.ts';
 /** The commands in the order of the help text, under its headings. */
 const COMMANDS: Readonly<Record<string, readonly ((program: Command, session: CliSession) => void)[]>> = {
   'Plan a model:': [registerDemo, registerPlan, registerCompare, registerAudit, registerVerify],
-  'Use a plan:': [registerCheckPlan, registerReport, registerExplain, registerSimulate, registerDiff, registerExport],
+  'Use a plan:': [registerCheckPlan, registerReport, registerExplain, registerSimulate, registerDoctor, registerDiff, registerExport],
   'Look at a program:': [registerInspect, registerTrace, registerCheck],
   'Parts of the planner by themselves:': [registerRedistribute, registerEinsum, registerEinshard, registerDraw, registerLayout, registerSolve, registerRules, registerValidate], // prettier-ignore
   'What is built in:': [registerHardware, registerModels, registerRecipes],

@@ -62,6 +62,13 @@ export const SIMULATE_COMMAND = {
 };
 export type SimulateOptions = Given<typeof SIMULATE_COMMAND>;
 
+export const DOCTOR_COMMAND = {
+  run: value('--run <trace.json>', 'trace of a step of one rank, as torch.profiler writes it', text),
+  ops: OPERATOR_FILES,
+  ...JSON_FLAG,
+};
+export type DoctorOptions = Given<typeof DOCTOR_COMMAND>;
+
 export const EXPLAIN_COMMAND = {
   force: value('--force <spec>', 'placement of its result to solve again with, such as S(0)R', text),
   limit: or(value('--limit <n>', 'lines of each table', countFrom(1)), '12'),

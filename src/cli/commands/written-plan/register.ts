@@ -6,6 +6,7 @@ import type { CliSession } from '../flags/session.ts';
 import {
   CHECK_PLAN_COMMAND,
   DIFF_COMMAND,
+  DOCTOR_COMMAND,
   EXPLAIN_COMMAND,
   EXPORT_COMMAND,
   REPORT_COMMAND,
@@ -45,6 +46,18 @@ export function registerSimulate(program: Command, session: CliSession): void {
   };
   addCommand(program, session, texts, SIMULATE_COMMAND, async (options, { io }, path: string) =>
     (await import('./simulate.ts')).simulateCommand(path, options, io),
+  );
+}
+
+export function registerDoctor(program: Command, session: CliSession): void {
+  const texts = {
+    usage: 'doctor <plan>',
+    summary: 'a profiler trace of a real run beside the prices of the plan',
+    description:
+      'Matches the calls and collectives of a traced step with those of the plan, by name and order. Prints measured and predicted seconds and the five largest misses. Reads traces of CPU runs of the Python package.\n\nExample:\n  $ shardwright doctor out/ --run trace.json',
+  };
+  addCommand(program, session, texts, DOCTOR_COMMAND, async (options, { io }, path: string) =>
+    (await import('./doctor.ts')).doctorCommand(path, options, io),
   );
 }
 

@@ -1,0 +1,64 @@
+/** `doctor`: a profiler trace of a real run beside the prices of its plan. In: a plan folder, a trace. Out: a table, or JSON. */
+import { ShardwrightError } from '../../../errors.ts';
+import { compareRun, readTrace, type RunReport } from '../../../export/torch/doctor.ts';
+import { exportSource } from '../../../export/target.ts';
+import { readFileText } from '../../../read-file.ts';
+import { planSchedule } from '../../../simulate/timeline/from-plan.ts';
+import { secondsText, tableText } from '../../../units.ts';
+import { operatorsWith } from '../../input/load-operators.ts';
+import { checked, wholePlan } from '../../input/plan-folder.ts';
+import { EXIT, type CliIo } from '../../output/io.ts';
+import type { DoctorOptions } from './flags.ts';
+
+/** Rows of the table of operators. */
+const SHOWN = 12;
+
+export async function doctorCommand(path: string, options: DoctorOptions, io: CliIo): Promise<number> {
+  if (options.run === undefined)
+    throw new ShardwrightError('E_USAGE', 'doctor compares a plan with a run, and --run is missing', {
+      hint: 'give --run trace.json, as torch.profiler writes it with export_chrome_trace.',
+    });
+  const table = await operatorsWith(options.ops);
+  const folder = wholePlan(path);
+  checked(folder, path, table, io);
+  const { collectives } = planSchedule(folder.program, folder.plan, table);
+  const spans = readTrace(readFileText(options.run), options.run);
+  const report = compareRun(exportSource(folder, table), folder.plan, collectives, spans);
+  io.stdout(options.json === true ? `${JSON.stringify(report)}\n` : `${textOf(report)}\n`);
+  return EXIT.ok;
+}
+
+function textOf(report: RunReport): string {
+  const ratio = (measured: number, predicted: number): string =>
+    predicted > 0 ? `${(measured / predicted).toFixed(2)} x` : '-';
+  const row = (name: string, measured: number, predicted: number): string[] => [
+    name,
+    secondsText(measured),
+    secondsText(predicted),
+    ratio(measured, predicted),
+  ];
+  const { computeSeconds: compute, collectiveSeconds: moved } = report;
+  const totals = tableText([
+    ['', 'measured', 'predicted', 'ratio'],
+    row('step', report.measuredSeconds, report.predictedSeconds),
+    row('calls', compute.measured, compute.predicted),
+    row('collectives', moved.measured, moved.predicted),
+    ['waiting', secondsText(report.waitedSeconds), '', ''],
+  ]);
+  const ops = tableText([
+    ['operator', 'calls', 'measured', 'predicted', 'ratio'],
+    ...report.byOp.slice(0, SHOWN).map(({ op, calls, measuredSeconds, predictedSeconds }) => {
+      const [name, ...rest] = row(op, measuredSeconds, predictedSeconds);
+      return [name, String(calls), ...rest];
+    }),
+  ]);
+  const misses = tableText([
+    ['farthest from its price', 'operator', 'measured', 'predicted', 'ratio'],
+    ...report.misses.map(({ node, op, measuredSeconds, predictedSeconds }) => {
+      const [name, ...rest] = row(node, measuredSeconds, predictedSeconds ?? 0);
+      return [name, op, ...rest];
+    }),
+  ]);
+  const matched = `${report.calls.length} calls and collectives matched by name and order, in the last of ${report.steps} steps`;
+  return [totals, ops, misses, matched].join('\n\n');
+}

@@ -1,0 +1,192 @@
+/**
+ * A real run beside the plan. In: a plan with its graph, and a profiler trace of a step of `program.py` (Kineto's Chrome JSON, one rank).
+ * Out: calls and collectives matched one by one by name and order, with measured and predicted seconds. Source: the trace that
+ * `torch.profiler` exports; on gloo, collectives are its `gloo:...` ranges.
+ */
+import type { CollectiveModel } from '../../cost/collective-model.ts';
+import { ShardwrightError } from '../../errors.ts';
+import type { Node } from '../../graph/types.ts';
+import { collectiveKind } from '../../plan/lower/collectives.ts';
+import type { Plan } from '../../plan/record/types.ts';
+import type { ExportSource } from '../target.ts';
+import { operatorText } from './arguments.ts';
+import { splitProgram } from './split.ts';
+import { collectiveRows } from './tables.ts';
+
+/** A complete event of a trace; microseconds. */
+export interface TraceSpan {
+  readonly name: string;
+  readonly cat: string;
+  readonly tid: number;
+  readonly ts: number;
+  readonly dur: number;
+}
+
+/** One call of the program, or one collective. */
+export interface MeasuredCall {
+  readonly node: string;
+  readonly op: string;
+  readonly kind: 'compute' | 'collective';
+  readonly measuredSeconds: number;
+  /** Null of calls that the plan does not price by themselves: copies around collectives and rewritten calls. */
+  readonly predictedSeconds: number | null;
+}
+
+/** What `doctor --json` prints; the keys are a contract. */
+export interface RunReport {
+  /** Steps in the trace; the last one is compared. */
+  readonly steps: number;
+  /** From the start of the forward to the end of the backward program. */
+  readonly measuredSeconds: number;
+  readonly predictedSeconds: number;
+  readonly computeSeconds: { readonly measured: number; readonly predicted: number };
+  readonly collectiveSeconds: { readonly measured: number; readonly predicted: number };
+  /** Time that the program waited for collectives. */
+  readonly waitedSeconds: number;
+  readonly byOp: readonly { readonly op: string; readonly calls: number; readonly measuredSeconds: number; readonly predictedSeconds: number }[];
+  /** The calls whose measured time is farthest from the predicted one. */
+  readonly misses: readonly MeasuredCall[];
+  readonly calls: readonly MeasuredCall[];
+} // prettier-ignore
+
+const MICRO = 1e-6;
+const MISSES = 5;
+/** What `program.py` calls around the calls of the graph: waits, and copies for collectives. */
+const AROUND = new Set(['_c10d_functional::wait_tensor', 'aten::contiguous', 'aten::clone', 'aten::div', 'aten::reshape', 'aten::index', 'aten::ones', 'aten::cat', 'aten::narrow', 'aten::mul']); // prettier-ignore
+const FUNCTIONAL: Readonly<Record<string, string>> = {
+  all_reduce: 'all_reduce',
+  all_gather: 'all_gather_into_tensor',
+  reduce_scatter: 'reduce_scatter_tensor',
+  all_to_all: 'all_to_all_single',
+  collective_permute: 'all_to_all_single',
+};
+
+/** @throws E_SYNTAX, with the place, for text that is no trace */
+export function readTrace(text: string, file: string): TraceSpan[] {
+  let value: unknown;
+  try {
+    value = JSON.parse(text);
+  } catch (error) {
+    throw new ShardwrightError('E_SYNTAX', `it is no JSON: ${(error as Error).message}`, { file });
+  }
+  const events = typeof value === 'object' && value !== null && 'traceEvents' in value ? value.traceEvents : undefined;
+  if (!Array.isArray(events)) throw new ShardwrightError('E_SYNTAX', 'there is no list traceEvents', { file, hint: 'give what torch.profiler wrote by export_chrome_trace.' }); // prettier-ignore
+  return (events as Partial<TraceSpan & { ph: string }>[]).flatMap(({ ph, name, cat, tid, ts, dur }) =>
+    ph === 'X' && typeof name === 'string' && typeof cat === 'string' && typeof ts === 'number' && typeof dur === 'number' ? [{ name, cat, tid: Number(tid), ts, dur }] : [],
+  ).sort((a, b) => a.ts - b.ts || b.dur - a.dur);
+} // prettier-ignore
+
+/**
+ * Matches the last step of a trace with the program of a plan.
+ *
+ * @param plan with its prices, whose objective is the predicted step
+ * @throws E_TRACE for a trace without a step, or of another program: with the first call that differs
+ */
+export function compareRun(source: ExportSource, plan: Plan, model: CollectiveModel, spans: readonly TraceSpan[]): RunReport {
+  if (spans.some(({ cat }) => cat === 'kernel'))
+    throw new ShardwrightError('E_UNSUPPORTED', 'the trace has kernels of a GPU, whose times are not read yet', { hint: 'profile a run on the CPU.' });
+  const forwards = spans.filter(({ name, cat }) => name === 'Step' && cat === 'cpu_op');
+  const backwards = spans.filter(({ name, cat }) => name === 'StepBackward' && cat === 'cpu_op');
+  const forward = forwards.at(-1);
+  const backward = backwards.find(({ ts }) => forward !== undefined && ts > forward.ts);
+  const program = source.lowered();
+  const split = splitProgram(program.graph);
+  if (forward === undefined || (backward === undefined && split.backward.length > 0))
+    throw new ShardwrightError('E_TRACE', 'the trace has no whole step of a parallel module', {
+      hint: 'profile at least one forward and backward call of what shardwright.parallelize gave, with ProfilerActivity.CPU.',
+    });
+  const collectives = new Map(collectiveRows(program, split).map((row) => [row.node, row]));
+  const priced = new Map(plan.nodes.map((node) => [node.name, node.seconds]));
+  const lines = backwardOf(forward, backward);
+  const end = Math.max(...lines.map(({ ts, dur }) => ts + dur));
+  const ranges = spans.filter(({ name, ts }) => /^(gloo|nccl):/.test(name) && ts >= forward.ts && ts <= end);
+  const calls: MeasuredCall[] = [];
+  let waited = 0;
+  const match = (nodes: readonly Node[], within: TraceSpan): void => {
+    const events = outermost(spans, within);
+    let k = 0;
+    for (const node of nodes) {
+      if (node.target === 'operator.getitem') continue;
+      const row = collectives.get(node.name);
+      const op = opName(node);
+      while (k < events.length && events[k].name !== op && AROUND.has(events[k].name)) {
+        if (events[k].name === '_c10d_functional::wait_tensor') waited += events[k].dur;
+        k++;
+      }
+      const found = events[k++] as TraceSpan | undefined;
+      if (found?.name !== op)
+        throw new ShardwrightError('E_TRACE', `the trace has ${found?.name ?? 'nothing'} where the program calls ${op}`, {
+          node: node.name,
+          hint: 'profile a run of this plan; a compiled program (compile=True) has other calls.',
+        });
+      if (row === undefined)
+        calls.push({ node: node.name, op, kind: 'compute', measuredSeconds: found.dur * MICRO, predictedSeconds: priced.get(node.name) ?? null });
+      else {
+        const range = takeRange(ranges, row.kind, found.ts);
+        const dims = row.meshDims.map((name) => program.mesh.indexOf(name));
+        calls.push({ node: node.name, op, kind: 'collective', measuredSeconds: (range ?? found).dur * MICRO, predictedSeconds: model.seconds(row.kind, row.bytes, dims) });
+      }
+    }
+    for (; k < events.length; k++) if (events[k].name === '_c10d_functional::wait_tensor') waited += events[k].dur;
+  };
+  match(split.forward, forward);
+  if (backward !== undefined) match(split.backward, backward);
+  const sum = (kind: MeasuredCall['kind']): { measured: number; predicted: number } => {
+    const own = calls.filter((call) => call.kind === kind);
+    return { measured: own.reduce((s, c) => s + c.measuredSeconds, 0), predicted: own.reduce((s, c) => s + (c.predictedSeconds ?? 0), 0) };
+  };
+  const miss = ({ measuredSeconds, predictedSeconds }: MeasuredCall): number => Math.abs(measuredSeconds - (predictedSeconds ?? 0));
+  return {
+    steps: forwards.length,
+    measuredSeconds: lines.reduce((s, { dur }) => s + dur, 0) * MICRO,
+    predictedSeconds: plan.objective.seconds,
+    computeSeconds: sum('compute'),
+    collectiveSeconds: sum('collective'),
+    waitedSeconds: waited * MICRO,
+    byOp: byOp(calls),
+    misses: [...calls].filter((c) => c.predictedSeconds !== null).sort((a, b) => miss(b) - miss(a)).slice(0, MISSES),
+    calls,
+  };
+} // prettier-ignore
+
+function backwardOf(forward: TraceSpan, backward: TraceSpan | undefined): TraceSpan[] {
+  return backward === undefined ? [forward] : [forward, backward];
+}
+
+/** Name of a call in a trace: `aten::mm` of `aten.mm.default`. */
+function opName(node: Node): string {
+  const kind = collectiveKind(node.target);
+  if (kind !== undefined) return `_c10d_functional::${FUNCTIONAL[kind]}`;
+  const [space, name] = operatorText(node).replace('torch.ops.', '').split('.');
+  return `${space}::${name}`;
+}
+
+/** Calls of operators inside a span that no other operator makes. */
+function outermost(spans: readonly TraceSpan[], { ts, dur, tid }: TraceSpan): TraceSpan[] {
+  let until = -Infinity;
+  return spans.filter((span) => {
+    if (span.cat !== 'cpu_op' || span.tid !== tid || span.ts < ts || span.ts + span.dur > ts + dur) return false;
+    if (!/^(?!autograd::)\w+::\w+$/.test(span.name) || span.ts < until) return false;
+    until = span.ts + span.dur;
+    return true;
+  });
+}
+
+/** The first free range that began after a collective was called; gloo reduces and scatters by an all_reduce. */
+function takeRange(ranges: TraceSpan[], kind: string, from: number): TraceSpan | undefined {
+  const names = kind === 'collective_permute' ? ['all_to_all'] : kind === 'reduce_scatter' ? ['reduce_scatter', '_reduce_scatter_base', 'all_reduce'] : [kind]; // prettier-ignore
+  const at = ranges.findIndex(({ name, ts }) => ts >= from && names.includes(name.split(':')[1]));
+  return at < 0 ? undefined : ranges.splice(at, 1)[0];
+}
+
+function byOp(calls: readonly MeasuredCall[]): RunReport['byOp'] {
+  const sums = new Map<string, { op: string; calls: number; measuredSeconds: number; predictedSeconds: number }>();
+  for (const { op, measuredSeconds, predictedSeconds } of calls) {
+    const own = sums.get(op) ?? { op, calls: 0, measuredSeconds: 0, predictedSeconds: 0 };
+    own.calls++;
+    own.measuredSeconds += measuredSeconds;
+    own.predictedSeconds += predictedSeconds ?? 0;
+    sums.set(op, own);
+  }
+  return [...sums.values()].sort((a, b) => b.measuredSeconds - a.measuredSeconds);
+}

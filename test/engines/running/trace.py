@@ -1,0 +1,49 @@
+"""Traces a step: `trace.py WORLD NAME=FOLDER FILE` runs the plan in several processes and writes what the profiler of rank 0 saw.
+
+Events keep what `shardwright doctor` reads: name, category, thread, start and duration.
+"""
+
+import gzip
+import json
+import sys
+import tempfile
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+from models import sample
+from torch.profiler import ProfilerActivity, profile
+
+import shardwright
+
+
+def work(rank: int, world: int, store: str, name: str, folder: str, file: str) -> None:
+    dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=world)
+    it = sample(name)
+    plan = shardwright.load(folder)
+    module = shardwright.parallelize(it.model, plan, plan.init_device_mesh("cpu"))
+
+    def step() -> None:
+        module(*it.args, *it.targets, **it.kwargs).backward()
+
+    step()
+    with profile(activities=[ProfilerActivity.CPU]) as profiler:
+        step()
+        step()
+    if rank == 0:
+        with tempfile.TemporaryDirectory() as place:
+            profiler.export_chrome_trace(f"{place}/trace.json")
+            events = json.loads(Path(f"{place}/trace.json").read_text())["traceEvents"]
+        kept = [{key: event[key] for key in ("ph", "name", "cat", "tid", "ts", "dur")} for event in events if event.get("ph") == "X"]
+        Path(file).write_bytes(gzip.compress(json.dumps({"traceEvents": kept}).encode(), mtime=0))
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    world = int(sys.argv[1])
+    name, folder = sys.argv[2].split("=", 1)
+    torch.set_num_threads(1)
+    with tempfile.TemporaryDirectory() as place:
+        mp.start_processes(work, (world, f"{place}/store", name, folder, sys.argv[3]), nprocs=world, start_method="fork")

@@ -1,0 +1,51 @@
+import { readFileSync } from 'node:fs';
+import { gunzipSync } from 'node:zlib';
+import { expect, test } from 'vitest';
+import { compareRun, readTrace } from '../../src/export/torch/doctor.ts';
+import { builtinOperators } from '../../src/index.ts';
+import { planSchedule } from '../../src/simulate/timeline/from-plan.ts';
+import { runningPlans, type RunningPlan } from './running-plans.ts';
+
+/** A traced step of four gloo processes (`test/engines/running/trace.py`), beside its plan. */
+const trace = readTrace(gunzipSync(readFileSync(new URL('../fixtures/running/llama-sdpa.trace.json.gz', import.meta.url))).toString(), 'trace.json'); // prettier-ignore
+const recipe = 'FSDP (dp) + Megatron (tp)';
+let plans: Promise<RunningPlan[]> | undefined;
+const planned = (): Promise<RunningPlan[]> => (plans ??= runningPlans('llama-sdpa', 'dp=2,tp=2', [recipe]));
+
+function compare({ plan, source }: RunningPlan, spans = trace): ReturnType<typeof compareRun> {
+  const { collectives } = planSchedule(source.program, plan, builtinOperators());
+  return compareRun(source, plan, collectives, spans);
+}
+
+test('every call and collective of the program stands in the trace, by name and order', async () => {
+  const [, ran] = await planned();
+  expect(ran.name).toContain(recipe);
+  const report = compare(ran);
+  const { collectives } = JSON.parse(ran.files.find(({ name }) => name === 'collectives.json')?.text ?? '') as { collectives: { node: string; bytes: number }[] }; // prettier-ignore
+  expect(report.calls.filter(({ kind }) => kind === 'collective').map(({ node }) => node)).toEqual(collectives.map(({ node }) => node)); // prettier-ignore
+  expect(report.steps).toBe(2);
+  // The trace says how long the products of the last step took; read here without the report.
+  const last = trace.filter(({ name }) => name === 'Step').at(-1);
+  const products = trace.filter(({ name, ts }) => name === 'aten::mm' && last !== undefined && ts >= last.ts);
+  const mm = report.byOp.find(({ op }) => op === 'aten::mm');
+  expect(mm?.calls).toBe(products.length);
+  expect(mm?.measuredSeconds).toBeCloseTo(products.reduce((sum, { dur }) => sum + dur, 0) / 1e6, 9);
+  const ranges = trace.filter(({ name, ts }) => name.startsWith('gloo:') && last !== undefined && ts >= last.ts);
+  expect(report.collectiveSeconds.measured).toBeCloseTo(ranges.reduce((sum, { dur }) => sum + dur, 0) / 1e6, 9);
+  expect(report.computeSeconds.measured).toBeLessThan(report.measuredSeconds);
+  expect(report.misses.length).toBe(5);
+  const miss = report.misses.map(({ measuredSeconds, predictedSeconds }) => Math.abs(measuredSeconds - (predictedSeconds ?? 0))); // prettier-ignore
+  expect(miss).toEqual([...miss].sort((a, b) => b - a));
+});
+
+test('a trace of another plan is refused with the first call that differs', async () => {
+  const [optimum] = await planned();
+  expect(() => compare(optimum)).toThrow(/the trace has \S+ where the program calls \S+/);
+});
+
+test('a trace without a step, and text that is none', async () => {
+  const [, ran] = await planned();
+  expect(() => compare(ran, trace.filter(({ name }) => name !== 'Step'))).toThrow(/no whole step/);
+  expect(() => readTrace('{}', 'x.json')).toThrow(/there is no list traceEvents/);
+  expect(() => readTrace('[', 'x.json')).toThrow(/it is no JSON/);
+});
