@@ -37,7 +37,15 @@ import { VERSION } from '../version.ts';
 /** The commands in the order of the help text, under its headings. */
 const COMMANDS: Readonly<Record<string, readonly ((program: Command, session: CliSession) => void)[]>> = {
   'Plan a model:': [registerDemo, registerPlan, registerCompare, registerAudit, registerVerify],
-  'Use a plan:': [registerCheckPlan, registerReport, registerExplain, registerSimulate, registerDoctor, registerDiff, registerExport],
+  'Use a plan:': [
+    registerCheckPlan,
+    registerReport,
+    registerExplain,
+    registerSimulate,
+    registerDoctor,
+    registerDiff,
+    registerExport,
+  ],
   'Look at a program:': [registerInspect, registerTrace, registerCheck],
   'Parts of the planner by themselves:': [registerRedistribute, registerEinsum, registerEinshard, registerDraw, registerLayout, registerSolve, registerRules, registerValidate], // prettier-ignore
   'What is built in:': [registerHardware, registerModels, registerRecipes],

@@ -25,7 +25,9 @@ test('a traced step is matched with its plan, call by call', async () => {
   execFileSync(python, [path('running/trace.py'), '4', `llama-sdpa=${folder}`, file], { env, stdio: 'ignore' });
   const { collectives } = planSchedule(source.program, plan, builtinOperators());
   const report = compareRun(source, plan, collectives, readTrace(gunzipSync(readFileSync(file)).toString(), file));
-  const rows = JSON.parse(readFileSync(join(folder, 'collectives.json'), 'utf8')) as { collectives: { node: string }[] };
+  const rows = JSON.parse(readFileSync(join(folder, 'collectives.json'), 'utf8')) as {
+    collectives: { node: string }[];
+  };
   expect(report.calls.filter(({ kind }) => kind === 'collective').map(({ node }) => node)).toEqual(rows.collectives.map(({ node }) => node)); // prettier-ignore
   for (const { measuredSeconds } of report.calls) expect(measuredSeconds).toBeGreaterThan(0);
 }, 300_000);

@@ -45,7 +45,12 @@ test('a trace of another plan is refused with the first call that differs', asyn
 
 test('a trace without a step, and text that is none', async () => {
   const [, ran] = await planned();
-  expect(() => compare(ran, trace.filter(({ name }) => name !== 'Step'))).toThrow(/no whole step/);
+  expect(() =>
+    compare(
+      ran,
+      trace.filter(({ name }) => name !== 'Step'),
+    ),
+  ).toThrow(/no whole step/);
   expect(() => readTrace('{}', 'x.json')).toThrow(/there is no list traceEvents/);
   expect(() => readTrace('[', 'x.json')).toThrow(/it is no JSON/);
 });
