@@ -207,7 +207,7 @@ const doors = {
   'cost/validation': ['validate'],
   'export/hlo': ['program', 'code'],
   'export/jax': ['target', 'shardings'],
-  'export/torch': ['target'],
+  'export/torch': ['target', 'doctor'],
   'import/hlo': ['collectives'],
   'import/jaxpr': ['foreign'],
   'import/jaxpr/primitives': ['primitives', 'higher-order'],
