@@ -21,7 +21,7 @@ export interface StepSoftware {
   readonly tensorOverlap: number;
   /** One product for projections that read the same tensor (queries, keys and values; gate and up). */
   readonly fusedProjections: boolean;
-  /** A layer that is recomputed runs again to its end, not only to the last value that the backward pass misses. */
+  /** A recomputed layer runs to its end, not only to the last value that the backward pass misses. */
   readonly recomputesWhole: boolean;
   /** Unit of products with weights where it is narrower than their dtype. */
   readonly narrowUnit?: 'fp8' | 'fp4';

@@ -35,7 +35,7 @@ export function comparisonTitle({ devices, cluster, question, model }: Compariso
 
 /** Under the heading. */
 export function comparisonSubtitle({ question }: Comparison): string {
-  const what = 'Known plans and the free optimum, on every mesh';
+  const what = 'Recipes and the free optimum, on every mesh';
   if (question === undefined) return what;
   return `${what}; ${question.layers} layers, sequences of ${countText(question.sequence)} tokens, ${countText(question.globalBatch)} in a step`;
 }

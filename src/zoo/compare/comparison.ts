@@ -44,7 +44,7 @@ export interface ComparedStage {
   /** The sum of the three that follow. */
   readonly seconds: number;
   readonly forwardSeconds: number;
-  /** Second runs of what was not kept among them. */
+  /** Recomputation of unsaved values included. */
   readonly backwardInputSeconds: number;
   readonly backwardWeightSeconds: number;
   /** Of the device that holds it, at its peak. */

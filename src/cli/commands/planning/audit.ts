@@ -90,10 +90,10 @@ function namedByMistake(plan: string): void {
 }
 
 /** Plans whose axes the mesh has, and the mesh that this plan has. */
-function waysOut(zoo: NamedRecipe, mesh: DeviceMesh): string {
+function waysOut(named: NamedRecipe, mesh: DeviceMesh): string {
   const fitting = NAMED_RECIPES.filter((other) => other.parts !== undefined && 'dims' in matchAxes(other, mesh.names));
   const plans = fitting.map(({ name, axes }) => `recipe:${name} (${axes.join(', ')})`).join(', ');
-  const own = zoo.axes.length === 1 ? `--mesh ${zoo.axes[0]}=${mesh.size}` : `--mesh ${zoo.axes.map((axis) => `${axis}=N`).join(',')}`;
+  const own = named.axes.length === 1 ? `--mesh ${named.axes[0]}=${mesh.size}` : `--mesh ${named.axes.map((axis) => `${axis}=N`).join(',')}`;
   const others = plans === '' ? '' : `, or a recipe of this mesh: ${plans}`;
   return `give it a mesh of its axes, ${own}${others}.`;
 } // prettier-ignore
@@ -151,24 +151,24 @@ async function recipeChoice(
   name: string,
   deadline: Deadline,
 ): Promise<Named> {
-  const zoo = namedRecipe(name);
-  const recipe = recipeOf(zoo);
+  const named = namedRecipe(name);
+  const recipe = recipeOf(named);
   if (recipe === undefined)
-    throw new ShardwrightError('E_USAGE', `'${name}' cannot be audited: ${zoo.outside ?? 'it is not planned'}`);
+    throw new ShardwrightError('E_USAGE', `'${name}' cannot be audited: ${named.outside ?? 'it is not planned'}`);
   const prepared = prepare(graph, freeRequest(options, options.mesh), table, deadline);
   const { mesh } = prepared.model.space;
-  const matched = matchAxes(zoo, mesh.names);
+  const matched = matchAxes(named, mesh.names);
   if ('refused' in matched)
-    throw new ShardwrightError('E_USAGE', `--mesh ${mesh.text}: ${matched.refused}`, { hint: waysOut(zoo, mesh) });
+    throw new ShardwrightError('E_USAGE', `--mesh ${mesh.text}: ${matched.refused}`, { hint: waysOut(named, mesh) });
   const parts = mesh.dims.map((_, d) => recipe.parts[matched.dims.indexOf(d)]);
   const applied = applyRecipe(prepared.model, { ...recipe, parts });
   const priced = 'refused' in applied ? applied : await priceRestriction(prepared, applied.restriction, deadline);
   if ('isLate' in priced) throw late(deadline);
   if ('refused' in priced)
-    throw new ShardwrightError('E_PLAN', `the model does not admit '${zoo.name}' on ${mesh.text}: ${priced.refused}`);
-  const axes = zoo.axes.map((axis, a) => `${axis} is ${mesh.names[matched.dims[a]]}`).join(', ');
+    throw new ShardwrightError('E_PLAN', `the model does not admit '${named.name}' on ${mesh.text}: ${priced.refused}`);
+  const axes = named.axes.map((axis, a) => `${axis} is ${mesh.names[matched.dims[a]]}`).join(', ');
   const notes = ['the recipe leaves some placements open; they are as cheap as the recipe admits'];
-  if (matched.by === 'position') notes.push(`no mesh dim has the name of an axis of '${zoo.name}', so they were taken in order: ${axes}`);
+  if (matched.by === 'position') notes.push(`no mesh dim has the name of an axis of '${named.name}', so they were taken in order: ${axes}`);
   return { prepared, choice: priced.choice, notes };
 } // prettier-ignore
 

@@ -159,7 +159,7 @@ async function plannedModel(
       onProgress: progressPrinter(io, options.quiet === true),
     });
     if (result.status === 'infeasible') return reportInfeasible(result, prepared, io, options.json === true);
-    // Second runs of a checkpointed plan stand in the program that it was made for.
+    // Recomputed nodes of a checkpointed plan stand in the program that it was made for.
     const { program, request: settled } = result.prepared;
     const reduced = !again
       ? before

@@ -155,7 +155,7 @@ function builtUnits(request: UnitRequest): Unit[] {
 
 const ALONE = { hiddenForward: 0, hiddenBackward: 0, savedForward: 0, savedBackward: 0 };
 
-/** What of a unit runs again. */
+/** The recomputed part of a unit. */
 function secondRun(u: CoreUnit, { checkpoint, system }: UnitRequest): PassSeconds {
   return checkpoint === 'full' && system?.software.recomputesWhole === true ? u.forward : u.again[checkpoint];
 }
