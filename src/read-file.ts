@@ -10,9 +10,9 @@ import { decodeUtf8 } from './utf8.ts';
  */
 
 /** Most bytes of a file, where nothing else is said. */
-export const MOST_FILE_BYTES = 256 * 2 ** 20;
+const MOST_FILE_BYTES = 256 * 2 ** 20;
 
-export interface ReadOptions {
+interface ReadOptions {
   /** What the file is to be, for messages: `plan`, `cluster file`. */
   readonly what?: string;
   /** Code of a file that is not there or cannot be read; default `E_IO`. */

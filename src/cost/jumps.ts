@@ -45,7 +45,7 @@ export function priceJumps(model: CollectiveModel, groups: readonly (readonly nu
 }
 
 /** Each mesh dim alone, and the whole mesh as one group. */
-export function groupsOfMesh({ mesh }: CollectiveModel): number[][] {
+function groupsOfMesh({ mesh }: CollectiveModel): number[][] {
   const all = mesh.sizes.map((_, d) => d);
   const groups = [...all.map((d) => [d]), all];
   return groups.filter((g, i) => g.length > 0 && groups.findIndex((h) => dimsMask(h) === dimsMask(g)) === i);

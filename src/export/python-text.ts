@@ -42,11 +42,6 @@ export function pyList(members: readonly string[]): string {
   return `[${members.join(', ')}]`;
 }
 
-/** Keys are texts, values Python expressions. */
-export function pyDict(entries: readonly (readonly [key: string, value: string])[]): string {
-  return `{${entries.map(([key, value]) => `${pyString(key)}: ${value}`).join(', ')}}`;
-}
-
 /** Text for a comment: one line, nothing that an editor or an interpreter would obey. */
 export function pyComment(text: string): string {
   return text.replace(/[^\x20-\x7e]+/g, (other) => {

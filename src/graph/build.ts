@@ -6,7 +6,7 @@ import { lintError } from './order.ts';
 import type { Arg, Graph, Node, NodeMeta, Output, ValueRef, ValueType } from './types.ts';
 import { NO_KWARGS, setOwn } from './value.ts';
 
-export interface CallOptions {
+interface CallOptions {
   readonly kwargs?: Readonly<Record<string, Arg>>;
   readonly meta?: NodeMeta;
   /** Wanted name; the operator's base name by default. */

@@ -8,7 +8,7 @@ import { NONE_TYPE, getOwn, isGraphRef, isList, isRef, sameType, tensorType, typ
  * Control-flow calls: which bodies a call runs, on which inputs, and what it returns. This is structure, not operator
  * knowledge: conventions of torch.ops.higher_order, which tracing follows too.
  */
-export interface ControlCall {
+interface ControlCall {
   readonly bodies: readonly {
     readonly name: string;
     readonly graph: Graph;
@@ -27,7 +27,7 @@ export const CONTROL_TARGETS: readonly string[] = [
 const CONTROL = new Set(CONTROL_TARGETS);
 
 /** Type of a name that the graph in hand defines. */
-export type TypeOf = (name: string) => ValueType;
+type TypeOf = (name: string) => ValueType;
 
 /**
  * Bodies and result of a control-flow call; undefined for any other call.

@@ -23,7 +23,7 @@ export interface Visitor<V> {
   call(node: Node, operands: readonly V[], frame: Frame<V>): V;
 }
 
-export interface Interpretation<V> {
+interface Interpretation<V> {
   /** By position in `graph.nodes`. */
   readonly values: readonly V[];
   /** By position in `graph.outputs`; null where the graph returns none. */

@@ -4,7 +4,7 @@ import { ShardwrightError } from '../errors.ts';
 import { controlCall, placeholdersOf } from './control.ts';
 import { interpret } from './interpret.ts';
 import { lintError, topologicalOrder, undefinedOutput, undefinedValue } from './order.ts';
-import { DTYPE_BYTES, type Arg, type Graph, type Node, type Output, type TensorType, type ValueType } from './types.ts';
+import { DTYPE_BYTES, type Arg, type Graph, type Node, type Output, type ValueType } from './types.ts';
 import { NO_KWARGS, getOwn, isList, sameType, typeText } from './value.ts';
 
 /** Type of a call by the operator's own rule; undefined where the operator is not known. */
@@ -138,7 +138,7 @@ function atExamples(type: ValueType): ValueType {
 }
 
 /** The E_TYPE error for a stated type that differs from the operator's own. */
-export function typeMismatch(node: Node, ours: ValueType): ShardwrightError {
+function typeMismatch(node: Node, ours: ValueType): ShardwrightError {
   return new ShardwrightError(
     'E_TYPE',
     `${node.name}: the file says ${typeText(node.type)}, but ${node.target} gives ${typeText(ours)}`,
@@ -308,12 +308,4 @@ function checkOutputs(graph: Graph, defined: ReadonlyMap<string, Node>, roleName
 function slotName(output: Output): string {
   if (output.role === 'output') return `output ${output.index}`;
   return output.role === 'newstate' ? `newstate ${output.of} ${output.stateName}` : `${output.role} ${output.of}`;
-}
-
-/** Narrowing for analyses that only meet tensors. @throws E_TYPE naming the node */
-export function expectTensor(type: ValueType, node: Node): TensorType {
-  if (type.kind === 'tensor') return type;
-  throw new ShardwrightError('E_TYPE', `${node.name} is ${typeText(type)}, a tensor is needed here`, {
-    node: node.name,
-  });
 }

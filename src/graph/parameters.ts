@@ -5,7 +5,7 @@ import { DTYPE_BYTES, type Graph, type Node, type TensorType } from './types.ts'
 import { elementCount } from './value.ts';
 
 /** One parameter tensor: a placeholder, or several that are tied. */
-export interface Parameter {
+interface Parameter {
   /** Role name of the first placeholder, which owns the storage. */
   readonly name: string;
   readonly type: TensorType;

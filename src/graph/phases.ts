@@ -6,7 +6,7 @@ import type { Graph, Node, Phase } from './types.ts';
 import { eachGraphRef, getOwn, setOwn, without } from './value.ts';
 
 /** Phase of each node by position, and which forward nodes serve the backward pass alone. */
-export interface Phases {
+interface Phases {
   /** 1 where the value depends on a tangent. */
   readonly backward: Uint8Array;
   /** 1 for a forward call that no user output, mutation or new state needs; all 0 in a graph without backward part. */

@@ -33,17 +33,17 @@ export interface TensorType {
   /** A sharding that the source text states for this value, such as `S(0)R` of a DTensor annotation. */
   readonly given?: string;
 }
-export interface TupleType {
+interface TupleType {
   readonly kind: 'tuple';
   /** `none` marks an absent result (a masked-off gradient). */
   readonly items: readonly ValueType[];
 }
 /** A symbolic scalar; `expr` is its size expression where the source states one (`s77`). */
-export interface SymType {
+interface SymType {
   readonly kind: 'sym';
   readonly expr?: string;
 }
-export interface NoneType {
+interface NoneType {
   readonly kind: 'none';
 }
 /** The type of any value of a graph. */
@@ -64,17 +64,17 @@ export interface FloatLiteral {
   readonly kind: 'float';
   readonly value: number;
 }
-export interface DTypeLiteral {
+interface DTypeLiteral {
   readonly kind: 'dtype';
   readonly dtype: DType;
 }
 /** A word without meaning for planning: a device, a layout or a memory format. */
-export interface WordLiteral {
+interface WordLiteral {
   readonly kind: 'device' | 'layout';
   readonly word: string;
 }
 /** A symbolic size expression used as an argument. */
-export interface SizeLiteral {
+interface SizeLiteral {
   readonly kind: 'size';
   readonly size: Sym;
 }

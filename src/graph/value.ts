@@ -7,7 +7,6 @@ import {
   type Dim,
   type GraphRef,
   type Node,
-  type SliceArg,
   type Sym,
   type TensorType,
   type ValueRef,
@@ -28,10 +27,6 @@ export function isRef(arg: Arg): arg is ValueRef {
 
 export function isGraphRef(arg: Arg): arg is GraphRef {
   return typeof arg === 'object' && arg !== null && !isList(arg) && arg.kind === 'graph';
-}
-
-export function isSlice(arg: Arg): arg is SliceArg {
-  return typeof arg === 'object' && arg !== null && !isList(arg) && arg.kind === 'slice';
 }
 
 /** Sets an own property even for `__proto__`, which plain assignment would take for the prototype. */
@@ -110,7 +105,7 @@ export function eachGraphRef(
   for (const key of Object.keys(node.kwargs)) walk(node.kwargs[key]);
 }
 
-export function sameDim(a: Dim, b: Dim): boolean {
+function sameDim(a: Dim, b: Dim): boolean {
   if (typeof a === 'number' || typeof b === 'number') return a === b;
   return a.sym === b.sym;
 }
@@ -169,12 +164,6 @@ export function tensorType(dtype: DType, shape: readonly Dim[], stride?: readonl
     ...(keepStride ? { stride: Object.freeze([...stride]) } : {}),
     ...(given !== undefined ? { given } : {}),
   });
-}
-
-/** Size text: `8`, or the expression, with the example size where one is known (`s0=8`). */
-export function dimText(dim: Dim): string {
-  if (typeof dim === 'number') return String(dim);
-  return symText(dim);
 }
 
 export function symText(sym: Sym): string {

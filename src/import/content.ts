@@ -25,7 +25,7 @@ import { gunzip } from './file/unpack.ts';
 import type { ForeignReader, Imported, ImportOptions } from './types.ts';
 
 /** Formats with a reader of their own; the others are read here. */
-export const FOREIGN_FORMATS = ['onnx', 'pt2', 'pt2-json', 'stablehlo', 'jaxpr'] as const;
+const FOREIGN_FORMATS = ['onnx', 'pt2', 'pt2-json', 'stablehlo', 'jaxpr'] as const;
 export type ForeignFormat = (typeof FOREIGN_FORMATS)[number];
 
 export const isForeign = (format: Format): format is ForeignFormat =>

@@ -16,7 +16,7 @@ export type Mode = 'auto' | 'explicit' | 'strict' | 'manual';
 export const MODES: readonly Mode[] = ['auto', 'explicit', 'strict', 'manual'];
 
 /** A redistribution that a mode makes without being told. */
-export interface Implicit {
+interface Implicit {
   /** Position of the operand; undefined of a result. */
   readonly operand?: number;
   readonly kind: 'all_reduce' | 'all_gather' | 'reduce_scatter' | 'all_to_all' | 'slice' | 'to_partial';
@@ -24,7 +24,7 @@ export interface Implicit {
   readonly to: string;
 }
 
-export type ModeTyping =
+type ModeTyping =
   | { readonly results: readonly OperandType[]; readonly implicit: readonly Implicit[] }
   | { readonly conflict: Conflict };
 

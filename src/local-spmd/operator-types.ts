@@ -20,7 +20,7 @@ export type OperandType = AxisType | 'number';
 export type Meaning = 'manual' | 'strict' | 'auto' | 'explicit' | 'lint';
 
 /** An operand that must be cast before the call. */
-export interface Cast {
+interface Cast {
   /** Position among the tensor operands. */
   readonly operand: number;
   readonly op: string;
@@ -40,13 +40,13 @@ export interface Conflict {
   readonly fix?: string;
 }
 
-export interface ResultTypes {
+interface ResultTypes {
   readonly results: readonly OperandType[];
   /** The sum over a cut dim that the call leaves to a later cast (`outPartial`). */
   readonly pending?: true;
 }
 
-export type TypedCall = { readonly typing: ResultTypes } | { readonly conflict: Conflict };
+type TypedCall = { readonly typing: ResultTypes } | { readonly conflict: Conflict };
 
 /** Equal calls have one context object, so a model's layers are typed once. */
 const known = new WeakMap<TypedContext, Map<string, TypedCall>>();

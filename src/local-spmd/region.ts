@@ -25,7 +25,7 @@ export interface CheckedRegion {
   readonly texts: ReadonlyMap<string, string>;
 }
 
-export interface RegionInput {
+interface RegionInput {
   readonly body: Graph;
   readonly axes: readonly { readonly name: string; readonly size: number }[];
   /** For each input and axis: its type outside. */

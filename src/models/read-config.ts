@@ -5,13 +5,13 @@
 
 import { ShardwrightError } from '../errors.ts';
 
-export type Json = null | boolean | number | string | readonly Json[] | { readonly [key: string]: Json };
+type Json = null | boolean | number | string | readonly Json[] | { readonly [key: string]: Json };
 export type JsonRecord = Readonly<Record<string, Json>>;
 
 /** A configuration of a model is a few kilobytes; label tables make it some hundred. */
 export const MAX_CONFIG_BYTES = 4 * 2 ** 20;
 /** Layers, heads and experts beyond this are a mistake, and would only make an endless graph. */
-export const MAX_COUNT = 4096;
+const MAX_COUNT = 4096;
 const MAX_SIZE = 2 ** 31 - 1;
 
 /** Names that decide a shape: an unread one means that the family is not the one that we build. */

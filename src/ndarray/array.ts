@@ -14,7 +14,7 @@ export const ELEMENT_TYPES = [
 ] as const; // prettier-ignore
 export type ElementType = (typeof ELEMENT_TYPES)[number];
 
-export type ElementKind = 'float' | 'integer' | 'bool' | 'complex';
+type ElementKind = 'float' | 'integer' | 'bool' | 'complex';
 
 export function kindOf(dtype: ElementType): ElementKind {
   if (dtype === 'b8') return 'bool';

@@ -58,7 +58,7 @@ export function scatter(
 }
 
 /** What `x[indices]` reads: the shape of the result and for each of its elements the position in `x`. */
-export interface IndexedBlock {
+interface IndexedBlock {
   readonly shape: readonly number[];
   readonly positions: Float64Array;
 }

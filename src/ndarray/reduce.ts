@@ -103,7 +103,7 @@ export const normOf =
   };
 
 /** Fills one run of each result from one run of the input: `input[start]` on, `results[k][out]` on. */
-export type RowFunction = (
+type RowFunction = (
   input: Float64Array,
   start: number,
   length: number,

@@ -12,7 +12,7 @@ function before(a: number, b: number): number {
 }
 
 /** Positions of a run in ascending or descending order of values. */
-export function ordered(data: Float64Array, start: number, length: number, descending: boolean): number[] {
+function ordered(data: Float64Array, start: number, length: number, descending: boolean): number[] {
   const order = Array.from({ length }, (_, i) => i);
   return order.sort((i, j) => (descending ? before(data[start + j], data[start + i]) : before(data[start + i], data[start + j]))); // prettier-ignore
 }

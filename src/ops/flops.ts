@@ -7,7 +7,7 @@ import type { TypedContext } from './record/record.ts';
 import type { OperatorTable } from './record/table.ts';
 
 /** Matrix FLOPs of a graph, 2 per multiply-add; products, convolutions and attention, nothing elementwise. */
-export interface GraphFlops {
+interface GraphFlops {
   readonly forward: number;
   readonly backward: number;
   /** Forward, backward and whatever has another phase. */

@@ -11,7 +11,7 @@ import type { OperatorTable } from './record/table.ts';
  * Matrix FLOPs of a program with its bodies: calls at every use, loops by their trips, of a condition the most expensive branch or,
  * where its probability is stated, what is to be expected.
  */
-export interface ProgramFlops {
+interface ProgramFlops {
   readonly forward: number;
   readonly backward: number;
   readonly total: number;

@@ -9,7 +9,7 @@ import type { Rule } from './record/rule.ts';
 import { parseRulesFile, ruleRecord, rulesOf } from './rules/rules-file.ts';
 import { OperatorTable } from './record/table.ts';
 
-export interface RegisterOptions {
+interface RegisterOptions {
   /** Take the place of what is registered under these names already. */
   readonly replace?: boolean;
   /** Where the registration stands, for error messages; default the file and line of the caller. */
@@ -17,9 +17,9 @@ export interface RegisterOptions {
 }
 
 /** A rule function of the user: rules beyond those of the record, without the all-replicate rule. */
-export type RuleFunction = (ctx: TypedContext) => readonly Rule[];
+type RuleFunction = (ctx: TypedContext) => readonly Rule[];
 
-export interface Replacement {
+interface Replacement {
   readonly name: string;
   readonly before: string;
   readonly after: string;

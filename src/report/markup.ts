@@ -12,7 +12,7 @@ export class Markup {
 }
 
 export type Child = Markup | string | number | readonly Child[];
-export type Attributes = Readonly<Record<string, string | number | boolean>>;
+type Attributes = Readonly<Record<string, string | number | boolean>>;
 
 const VOID = new Set(['meta', 'br', 'hr', 'img', 'input', 'col', 'wbr']);
 
@@ -39,7 +39,7 @@ const ENTITIES: ReadonlyMap<string, string> = new Map([
 ]); // prettier-ignore
 
 /** Text inside HTML. Control characters, and marks that turn the direction of text around, become the replacement character. */
-export function escapeHtml(text: string): string {
+function escapeHtml(text: string): string {
   return text
     .replace(/[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u202a-\u202e\u2066-\u2069\ufffe\uffff]/g, '\ufffd')
     .replace(/[&<>"']/g, (c) => ENTITIES.get(c) ?? c);

@@ -16,7 +16,7 @@ export type Held = readonly Value[];
  * Control-flow calls on values: which body runs, how often, and on what. The forms of the calls are those of `graph/control`.
  * All ranks run in step, so what decides must be the same on all of them.
  */
-export interface ControlFrame {
+interface ControlFrame {
   readonly ranks: number;
   /** Value of a name of the graph in hand. */
   value(name: string): Held;

@@ -44,7 +44,7 @@ export interface DeviceRun {
   readonly runs: ReadonlyMap<string, number>;
 }
 
-export interface DeviceOptions {
+interface DeviceOptions {
   /** Seed of the random operators; as for `evaluateGraph`. Default 0. */
   readonly seed?: number;
   /** As for `evaluateGraph`. */

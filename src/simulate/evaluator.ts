@@ -47,7 +47,7 @@ export interface Evaluation {
 }
 
 /** Results of a region of per-device code, in order. */
-export type RunRegion = (
+type RunRegion = (
   table: OperatorTable,
   node: Node,
   body: Graph,
@@ -56,7 +56,7 @@ export type RunRegion = (
 ) => readonly Value[];
 
 /** Comparators and reducers, and what one device runs, have no regions. */
-export const noRegions: RunRegion = (_table, node) => {
+const noRegions: RunRegion = (_table, node) => {
   throw new ShardwrightError('E_TYPE', `${node.name}: a region of per-device code stands where one device runs`);
 };
 

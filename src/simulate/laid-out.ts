@@ -40,7 +40,7 @@ function layOutPart(space: ShardingSpace, sharding: number, x: NDArray): NDArray
   ); // prettier-ignore
 }
 
-export interface PutTogether {
+interface PutTogether {
   /** Row-major; pending reductions done. Of complex numbers first the real parts, then the imaginary ones. */
   readonly data: Float64Array;
   /** Largest difference between ranks that should hold the same. */

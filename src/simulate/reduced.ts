@@ -62,7 +62,7 @@ export function constantsAsInputs(graph: Graph): Graph {
   return { ...graph, nodes: [...inputs, ...constants, ...calls] };
 }
 
-export interface ReduceOptions extends ShrinkOptions {
+interface ReduceOptions extends ShrinkOptions {
   /** Of the inputs. Default 0. */
   readonly seed?: number;
 }

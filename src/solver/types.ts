@@ -180,7 +180,7 @@ export interface DualCertificate {
   }[];
 }
 
-export type SolveStatus = 'optimal' | 'feasible' | 'infeasible';
+type SolveStatus = 'optimal' | 'feasible' | 'infeasible';
 
 /** A choice with its objective, a proven lower bound and the certificate of it; or what contradicts. */
 export interface Solution {

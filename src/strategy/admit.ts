@@ -27,7 +27,7 @@ import { takesAnyCut } from './row.ts';
  *  - same: tensors that share the index have equal placements, cut by the mesh dims in the same order;
  *  - even: every rank holds equally many rows.
  */
-export interface Admitted {
+interface Admitted {
   /** The rule taken on each mesh dim. */
   readonly rules: readonly Rule[];
   /** Shardings of the results; null where masked off. */

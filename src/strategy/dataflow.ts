@@ -13,7 +13,7 @@ import type { Loops } from '../passes/plannable/loops.ts';
 import { backwardStart } from '../passes/plannable/weight-views.ts';
 import type { OperatorTable } from '../ops/record/table.ts';
 
-export interface Value {
+interface Value {
   /** Index of the producing node in `graph.nodes`. */
   readonly node: number;
   /** Position among the producer's results. */

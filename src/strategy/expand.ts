@@ -56,7 +56,7 @@ export interface ExpandOptions {
 }
 
 /** Bit of a pending reduction in a reachability set. */
-export function partialBit(op: ReduceOp): number {
+function partialBit(op: ReduceOp): number {
   return 1 << partialCode(op);
 }
 

@@ -28,7 +28,7 @@ export interface NodeStrategies {
   readonly call?: TypedContext;
 }
 
-export interface StrategyOptions {
+interface StrategyOptions {
   readonly uneven: 'allow' | 'forbid';
   /** Operators without a record: refuse, or plan them replicated. */
   readonly unknown: 'refuse' | 'replicate';

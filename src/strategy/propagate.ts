@@ -21,14 +21,14 @@ export interface PropagateOptions extends FillOptions {
 }
 
 /** One mesh dim of one input changes its placement. */
-export interface Change {
+interface Change {
   readonly input: number;
   readonly meshDim: number;
   readonly from: Placement;
   readonly to: Placement;
 }
 
-export interface Propagation {
+interface Propagation {
   /** Sharding ids that the inputs are brought to. */
   readonly inputs: readonly number[];
   /** Sharding ids of the results; -1 where masked off. */
@@ -106,7 +106,7 @@ export function propagate(
 }
 
 /** Costs within this relative distance are equal; the order of the list decides. */
-export const SAME_COST = 1e-12;
+const SAME_COST = 1e-12;
 
 /** The one that moves nothing, else the first that costs nothing, else the first of the cheapest. */
 function choose(
@@ -143,7 +143,7 @@ function changesOf(space: ShardingSpace, given: readonly number[], taken: readon
 }
 
 /** In-place operators write into their first argument, which must stay where it is: `add_`, `__iand__`. */
-export function isInPlace(name: string): boolean {
+function isInPlace(name: string): boolean {
   const base = name.split('.')[1];
   if (base === undefined) throw internalError(`operator name '${name}' has no namespace`);
   return /^__i\w+__$/.test(base) || (base.endsWith('_') && !base.endsWith('__'));

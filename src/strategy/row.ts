@@ -15,7 +15,7 @@ export interface Row {
 }
 
 /** A slot that cuts: its tensor, and the later ones of the same index. */
-export interface ShardPlace {
+interface ShardPlace {
   readonly t: number;
   readonly slot: ShardSlot;
   readonly mates: readonly { readonly t: number; readonly slot: ShardSlot }[];

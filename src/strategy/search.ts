@@ -15,7 +15,7 @@ import { type Row } from './row.ts';
  * the first complete entry is an optimum of the enumeration, priced by the same planner; entries of equal bound leave the
  * heap in list order, so it is the same optimum.
  */
-export interface Found {
+interface Found {
   readonly inputs: readonly number[];
   readonly outputs: readonly number[];
   /** Row taken on each mesh dim. */

@@ -31,11 +31,7 @@ export { Tensor } from './tensor/tensor.ts';
 export type InputTree = TensorSpec | HostValue | readonly InputTree[] | { readonly [key: string]: InputTree };
 
 /** What the function gets for its inputs: a tensor for each description. */
-export type Traced<T> = T extends TensorSpec
-  ? Tensor
-  : T extends HostValue
-    ? T
-    : { readonly [K in keyof T]: Traced<T[K]> };
+type Traced<T> = T extends TensorSpec ? Tensor : T extends HostValue ? T : { readonly [K in keyof T]: Traced<T[K]> };
 
 /** A list of inputs is spread over the arguments; anything else is the one argument. */
 export type TracedArguments<T> = T extends readonly unknown[]
@@ -67,7 +63,7 @@ export interface TraceOptions {
 }
 
 /** One returned leaf: the number of the graph output, or a size. */
-export type OutputLeaf = { readonly output: number } | { readonly size: string };
+type OutputLeaf = { readonly output: number } | { readonly size: string };
 
 /** A traced graph with the trees of its inputs and outputs, and the guards under which it holds. */
 export interface Capture {

@@ -8,7 +8,7 @@ import { ShardwrightError } from '../../errors.ts';
 import { readFileText } from '../../read-file.ts';
 
 /** Files of what was measured on a cluster. */
-export interface MeasuredFiles {
+interface MeasuredFiles {
   /** Kernels of a device, as `bench/calibrate.py` writes them. */
   readonly calibration?: string;
   /** A table of collectives. */

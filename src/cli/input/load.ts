@@ -19,12 +19,12 @@ import type { MODEL_FLAGS } from './flags/model-flags.ts';
 import { isScript } from './script-name.ts';
 
 /** What corrects a file, and what is built where there is none. */
-export interface LoadOptions extends Partial<Given<typeof MODEL_FLAGS>>, BuildOptions {
+interface LoadOptions extends Partial<Given<typeof MODEL_FLAGS>>, BuildOptions {
   /** What the per-device code of a program is traced on. */
   readonly mesh?: string;
 }
 
-export interface LoadedModel {
+interface LoadedModel {
   readonly graph: Graph;
   /** The graph with the sizes open that `--size` fixed, and what it fixed them at. */
   readonly open: Graph;

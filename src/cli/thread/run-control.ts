@@ -9,7 +9,7 @@ import { interrupted } from '../../errors.ts';
 import { Deadline } from '../../plan/request/deadline.ts';
 
 /** Places of the shared words. */
-export const WORD = {
+const WORD = {
   /** Number of the signal that came; 0: none. */
   signal: 0,
   /** 1: the command has something to answer with, and ends by itself. */

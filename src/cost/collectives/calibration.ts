@@ -11,7 +11,7 @@ import { loadCluster, type AttentionShares, type Cluster, type MatmulCurve } fro
 const seconds = z.number().positive().max(100);
 const size = z.int().positive().max(1e9);
 
-export const calibrationSchema = z.strictObject({
+const calibrationSchema = z.strictObject({
   version: z.literal(1),
   /** Device as its driver names it. */
   device: z.string().max(200),
@@ -50,7 +50,7 @@ export const calibrationSchema = z.strictObject({
   launchSeconds: z.number().nonnegative().max(1).optional(),
   matmulLaunchSeconds: z.number().nonnegative().max(1).optional(),
 });
-export type Calibration = z.infer<typeof calibrationSchema>;
+type Calibration = z.infer<typeof calibrationSchema>;
 
 /** Characters of a calibration file that are read at most. */
 const TEXT_LIMIT = 16 * 2 ** 20;

@@ -18,7 +18,7 @@ const schema = z.looseObject({
   ),
 });
 
-export type MeasuredKind = Exclude<CollectiveKind, 'collective_permute'>;
+type MeasuredKind = Exclude<CollectiveKind, 'collective_permute'>;
 
 /** Size and seconds. */
 type Point = readonly [bytes: number, seconds: number];

@@ -5,8 +5,6 @@
 
 import { ncclConstants, type NcclFamily } from './nccl-constants.ts';
 
-export const PROTOCOLS = ['LL', 'LL128', 'Simple'] as const;
-export type Protocol = (typeof PROTOCOLS)[number];
 export const ALGORITHMS = ['ring', 'tree', 'nvls', 'nvlsTree', 'collnetDirect', 'collnetChain'] as const;
 export type Algorithm = (typeof ALGORITHMS)[number];
 export type ReductionKind = 'all_gather' | 'reduce_scatter' | 'all_reduce';
@@ -37,7 +35,7 @@ export interface NcclGroup {
 }
 
 /** Position in the lists of one, two and more nodes. */
-export function nodeBucket(nodes: number): 0 | 1 | 2 {
+function nodeBucket(nodes: number): 0 | 1 | 2 {
   return nodes === 1 ? 0 : nodes === 2 ? 1 : 2;
 }
 

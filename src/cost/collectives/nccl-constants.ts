@@ -77,7 +77,7 @@ const schema = z.object({
   ),
 });
 
-export type NcclConstants = z.infer<typeof schema>;
+type NcclConstants = z.infer<typeof schema>;
 /** GPU generations that the constants know. */
 export type NcclFamily = keyof NcclConstants['clusters'];
 export type NcclRow = NcclConstants['measuredRows'][number];

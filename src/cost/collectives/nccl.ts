@@ -185,7 +185,7 @@ function slowerLinks({ accelerator, intra }: Cluster): number {
 }
 
 /** Links of a cluster for the formulas: its own rates, NCCL's channels and caps of its generation. */
-export function ncclLinks(cluster: Cluster): NcclLinks {
+function ncclLinks(cluster: Cluster): NcclLinks {
   const facts = hardware().accelerators.find((a) => a.name === cluster.accelerator);
   const family = (facts === undefined ? undefined : ncclFamily(facts.arch)) ?? 'hopper';
   const known = facts !== undefined && ncclFamily(facts.arch) !== undefined;

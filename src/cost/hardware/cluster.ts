@@ -78,7 +78,7 @@ export interface TorusLinks {
 }
 
 /** Links of one level: inside a host, or between hosts. */
-export interface LinkLevel {
+interface LinkLevel {
   /** One way, for one device, as the data sheet has it. */
   readonly bytesPerSecond: number;
   /** Share of it that collectives reach, 0..1. */
@@ -296,7 +296,7 @@ const torusSchema = z.strictObject({
  *
  * @internal
  */
-export const clusterFileSchema = z.strictObject({
+const clusterFileSchema = z.strictObject({
   id: label.default('custom'),
   name: label.optional(),
   accelerator: label.default('custom'),

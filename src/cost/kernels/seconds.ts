@@ -21,7 +21,7 @@ export interface Product {
 }
 
 /** Where products run. */
-export interface MatrixUnit {
+interface MatrixUnit {
   readonly cluster: Cluster;
   /** FLOP/s. */
   readonly peak: number;

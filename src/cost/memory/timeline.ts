@@ -29,14 +29,14 @@ export const MEMORY_KINDS = [
 export type MemoryKind = (typeof MEMORY_KINDS)[number];
 
 /** Live bytes from one step up to the next change. */
-export interface MemorySpan {
+interface MemorySpan {
   readonly start: number;
   readonly end: number;
   readonly bytes: number;
 }
 
 /** Highest sum of live bytes, the first step that has it, and the buffers that are alive there. */
-export interface MemoryPeak {
+interface MemoryPeak {
   readonly peakBytes: number;
   readonly step: number;
   readonly live: readonly LiveInterval[];

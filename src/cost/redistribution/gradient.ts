@@ -20,7 +20,7 @@ export interface GradientOptions {
   readonly reducedTarget?: readonly number[];
 }
 
-export interface GradientChange {
+interface GradientChange {
   /** Id of the sharding that the gradient of the target has. */
   readonly from: number;
   /** Id of the sharding that the gradient of the source must have. */
@@ -65,7 +65,7 @@ export function gradientChange(
  * @param reduced mesh dims on which equal data is reduced: their gradient is pending
  * @throws E_PLACEMENT for pending reductions other than sum and avg
  */
-export function gradientOf(sharding: Sharding, reduced: readonly number[] = []): Sharding {
+function gradientOf(sharding: Sharding, reduced: readonly number[] = []): Sharding {
   const placements = sharding.placements.map((p, m): Placement => {
     if (p.dim !== undefined) return p;
     if (!isPending(p)) return reduced.includes(m) ? Partial.of('sum') : p;

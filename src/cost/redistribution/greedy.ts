@@ -17,7 +17,7 @@ import type { RedistributionPlan, RedistributionStep } from './redistribute.ts';
 import type { PriceSlot } from './slots.ts';
 
 /** One mesh dim changes its placement. */
-export interface GreedyStep {
+interface GreedyStep {
   readonly meshDim: number;
   readonly from: Placement;
   readonly to: Placement;
@@ -61,11 +61,6 @@ function checkPlain(sharding: Sharding): void {
       `the greedy planner knows S, R and P in mesh order only, not ${other?.text ?? sharding.text}`,
       { hint: 'compare with the plans of Redistributor with merge: false' },
     );
-}
-
-/** `1:S(0)->R;0:S(0)->S(1)`: mesh dim and change of each step. */
-export function greedyTrace(steps: readonly GreedyStep[]): string {
-  return steps.map((s) => `${s.meshDim}:${s.from.text}->${s.to.text}`).join(';');
 }
 
 /** What a change of one mesh dim is called; undefined for changes that DTensor refuses. */
@@ -153,7 +148,7 @@ export class GreedyPlanner {
 }
 
 /** A step of DTensor after its own merging: one collective over the flattened mesh dims. */
-export interface MergedStep {
+interface MergedStep {
   readonly kind: NonNullable<ReturnType<typeof stepKind>> | undefined;
   /** In the order in which the greedy steps came. */
   readonly meshDims: readonly number[];

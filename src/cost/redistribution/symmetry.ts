@@ -10,7 +10,7 @@ import type { StateGraph } from './states.ts';
  * state to another stays the same when both are relabelled. So only one source of each orbit is searched; the others read
  * its row through a permutation of states.
  */
-export interface Relabelling {
+interface Relabelling {
   /** The state that stands for the orbit of the source. */
   readonly canonical: number;
   /** Where each state goes under the exchange that takes the source to `canonical`. */
@@ -18,7 +18,7 @@ export interface Relabelling {
 }
 
 /** Two mesh dims (axes of the state graph) that may change places. */
-export interface AxisExchange {
+interface AxisExchange {
   readonly a: number;
   readonly b: number;
   /** Where each state goes. */

@@ -16,7 +16,7 @@ export interface KernelTime {
 }
 
 /** How often a product runs and what is on its right. */
-export interface ProductOptions {
+interface ProductOptions {
   /** Products of the same size, in one kernel unless `separate`: one kernel each, with its own waves and casts. */
   readonly count?: number;
   readonly separate?: boolean;

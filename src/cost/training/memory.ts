@@ -13,7 +13,7 @@ import {
 } from './shape.ts';
 
 /** Peak bytes of a device in a training step and what they are. */
-export interface StepMemory {
+interface StepMemory {
   readonly peakBytes: number;
   readonly parameterBytes: number;
   readonly gradientBytes: number;

@@ -6,10 +6,10 @@
 import { modelFlops, type TransformerShape } from './shape.ts';
 
 /** What of attention counts as work: every score, or the lower half that a causal model needs. */
-export type AttentionConvention = 'full' | 'causal';
+type AttentionConvention = 'full' | 'causal';
 
 /** Share of the peak that the model's own arithmetic takes, with the convention it was counted by. */
-export interface Utilization {
+interface Utilization {
   readonly mfu: number;
   /** Model FLOPs of a token, forward and backward. */
   readonly flopsPerToken: number;
@@ -39,7 +39,7 @@ export function modelFlopsUtilization(
 }
 
 /** How model FLOPs were counted. */
-export function conventionText(attention: AttentionConvention): string {
+function conventionText(attention: AttentionConvention): string {
   return attention === 'causal'
     ? 'matmul and output-head FLOPs x 3, causal attention (half of the scores)'
     : 'matmul and output-head FLOPs x 3, full attention (all scores, masked or not)';

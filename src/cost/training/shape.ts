@@ -28,14 +28,14 @@ export interface TransformerShape {
 }
 
 /** Widths of latent attention (DeepSeek-V2, arXiv:2405.04434): all heads share what queries, and keys with values, come from. */
-export interface LatentShape {
+interface LatentShape {
   readonly query: number;
   readonly keyValue: number;
   /** Rotated part of a query and key, beside `headDim`. */
   readonly rotary: number;
 }
 
-export interface ExpertShape {
+interface ExpertShape {
   readonly count: number;
   readonly topK: number;
   readonly ffn: number;
@@ -136,7 +136,7 @@ export function microbatches(plan: ParallelPlan): number {
 }
 
 /** Parameters of one layer, by what tensor and expert parallelism do to them. */
-export interface LayerParameters {
+interface LayerParameters {
   /** Split over tensor-parallel devices: attention, dense or shared MLP. */
   readonly split: number;
   /** On every device: norms. */

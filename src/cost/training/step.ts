@@ -19,7 +19,7 @@ import {
 } from './shape.ts';
 
 /** Seconds of one training step and where they go. */
-export interface StepTime {
+interface StepTime {
   readonly seconds: number;
   /** Compute of the longest stage over all its microbatches, collectives inside layers included. */
   readonly stageSeconds: number;

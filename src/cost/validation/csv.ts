@@ -3,7 +3,7 @@
 import { ShardwrightError } from '../../errors.ts';
 
 /** A table read from CSV text: cells by column name, with the line that each row starts on. */
-export interface CsvTable {
+interface CsvTable {
   readonly columns: readonly string[];
   readonly rows: readonly CsvRow[];
 }

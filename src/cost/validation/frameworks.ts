@@ -6,7 +6,7 @@
 import type { RecomputeMode } from '../training/shape.ts';
 
 /** Defaults of one trainer; columns of a row go before them. */
-export interface Framework {
+interface Framework {
   /** Transformer Engine or the vendor's own kernels: delayed scaling, cast weights kept, attention made for the device. */
   readonly vendorKernels: boolean;
   /** One attention kernel that never stores the scores. */
@@ -117,7 +117,7 @@ export type FrameworkName = keyof typeof FRAMEWORKS;
 export const FRAMEWORK_NAMES = Object.keys(FRAMEWORKS) as FrameworkName[];
 
 /** Facts of a row that tell its trainer. */
-export interface FrameworkFacts {
+interface FrameworkFacts {
   readonly zero: string;
   readonly extras: string;
   readonly recompute: string;

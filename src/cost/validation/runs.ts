@@ -51,7 +51,7 @@ export interface SkippedRun {
   readonly reason: string;
 }
 
-export const RUN_COLUMNS = [
+const RUN_COLUMNS = [
   'id', 'group', 'source', 'model', 'layers', 'hidden', 'heads', 'kv_heads', 'ffn', 'ffn_type', 'vocab', 'n_experts', 'top_k',
   'moe_ffn', 'seq', 'gbs', 'mbs', 'gpus', 'gpu_type', 'dp', 'fsdp', 'zero_stage', 'tp', 'sp', 'pp', 'vp', 'cp', 'ep',
   'ac_mode', 'dtype', 'extras', 'tokens_s_gpu', 'step_time_s', 'tflops_gpu', 'tflops_convention', 'mfu_pct', 'mem',

@@ -13,10 +13,10 @@ import { FRAMEWORK_NAMES, frameworkOf, FRAMEWORKS, type FrameworkName } from './
 export const SOFTWARE_COLUMNS = [
   'framework', 'framework_version', 'head_dim', 'grad_accum', 'mtp', 'dispatcher', 'logit_bytes', 'gradient_bytes', 'optimizer_bytes',
 ] as const; // prettier-ignore
-export type SoftwareColumn = (typeof SOFTWARE_COLUMNS)[number];
+type SoftwareColumn = (typeof SOFTWARE_COLUMNS)[number];
 
 /** Cells of a row that tell its software, and where it runs. */
-export interface SoftwareText {
+interface SoftwareText {
   readonly line: number;
   readonly model: string;
   readonly extras: string;
@@ -29,7 +29,7 @@ export interface SoftwareText {
 }
 
 /** The trainer of a row, as its column names it or as its other columns give it away. */
-export interface StatedFramework {
+interface StatedFramework {
   readonly name: FrameworkName;
   /** Year and month of a release as a number, 26.06; 0 where none is stated. */
   readonly version: number;

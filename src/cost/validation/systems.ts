@@ -6,7 +6,7 @@ import { loadCluster, type Cluster } from '../hardware/cluster.ts';
  * Machines of published runs: the device text of a row as a cluster. Links and memory by the text where it says them, the
  * node design else; what had to be assumed is written down and printed.
  */
-export interface RunMachine {
+interface RunMachine {
   readonly cluster: Cluster;
   /** Name or JSON text that `cluster` is loaded from. */
   readonly text: string;

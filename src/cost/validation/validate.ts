@@ -71,7 +71,7 @@ export interface SourceReport {
   readonly flopConvention: string;
 }
 
-export interface GroupReport {
+interface GroupReport {
   readonly group: string;
   readonly source: string;
   readonly rows: number;

@@ -35,7 +35,7 @@ export interface HloBody {
   readonly returns: readonly Val[];
 }
 
-export interface DotDims {
+interface DotDims {
   readonly batch: readonly [left: readonly number[], right: readonly number[]];
   readonly contract: readonly [left: readonly number[], right: readonly number[]];
 }

@@ -1,7 +1,7 @@
 /** Instructions that something reads. In: instructions and what is returned. Out: those that lead to it, in their order. */
 import type { HloBody, Instruction, Val } from './code.ts';
 
-export interface Living {
+interface Living {
   readonly code: readonly Instruction[];
   /** Notes of the collectives that were dropped. */
   readonly unread: ReadonlySet<string>;

@@ -16,7 +16,7 @@ import { withoutDead } from './dead.ts';
 import { writeStablehlo } from './stablehlo.ts';
 import { loweringOf } from './table.ts';
 
-export interface HloInput {
+interface HloInput {
   readonly node: Node;
   readonly value: Val;
 }
@@ -32,7 +32,7 @@ export interface HloProgram {
   readonly unread: ReadonlySet<string>;
 }
 
-export interface HloOptions {
+interface HloOptions {
   /** Value on each rank of the sizes that differ between ranks. */
   readonly symbols?: RankTable;
   /** Mesh of the collectives. */

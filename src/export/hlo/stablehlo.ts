@@ -61,7 +61,7 @@ const PLAIN = new Set(
 const IDENTITIES = new Set(['sdy.sharding_constraint', 'sdy.reshard']);
 
 /** Makes the region of a body that a call names. */
-export type BodyWriter = (name: string) => HloBody;
+type BodyWriter = (name: string) => HloBody;
 
 /** @throws E_UNSUPPORTED naming the operation and its node */
 export function writeStablehlo(call: HloCall, bodyOf: BodyWriter): Val | readonly (Val | null)[] {

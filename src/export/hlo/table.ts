@@ -32,8 +32,3 @@ for (const family of FAMILIES)
 export function loweringOf(name: string): Lowering | undefined {
   return byName.get(name);
 }
-
-/** Names of the operators that have one, sorted. */
-export function loweredOperators(): string[] {
-  return [...byName.keys()].sort();
-}

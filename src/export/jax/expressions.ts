@@ -50,7 +50,7 @@ const CALLED: Readonly<Record<string, string>> = {
 
 const INFIX: Readonly<Record<string, string>> = { add: '+', subtract: '-', multiply: '*', and: '&', or: '|', xor: '^' };
 const COMPARED: Readonly<Record<string, string>> = { EQ: '==', NE: '!=', GE: '>=', GT: '>', LE: '<=', LT: '<' };
-export const REDUCERS: Readonly<Record<string, string>> = {
+const REDUCERS: Readonly<Record<string, string>> = {
   add: 'lax.add', multiply: 'lax.mul', maximum: 'lax.max', minimum: 'lax.min', and: 'lax.bitwise_and',
   or: 'lax.bitwise_or', xor: 'lax.bitwise_xor',
 }; // prettier-ignore
@@ -71,7 +71,7 @@ function internal(message: string): never {
   throw internalError(message);
 }
 
-export function ints(value: AttributeValue | undefined): readonly number[] {
+function ints(value: AttributeValue | undefined): readonly number[] {
   if (!Array.isArray(value) || value.some((v) => typeof v !== 'number')) throw internalError('a list of sizes was expected');
   return value as readonly number[];
 } // prettier-ignore

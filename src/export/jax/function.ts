@@ -7,7 +7,7 @@ import type { HloProgram } from '../hlo/program.ts';
 import { PyNames, pyTuple } from '../python-text.ts';
 import { expression, JAX_TYPES, pyNumber, tuple, type Texts } from './expressions.ts';
 
-export interface FunctionText {
+interface FunctionText {
   readonly lines: readonly string[];
   /** Whether some line asks which device runs it. */
   readonly readsRank: boolean;

@@ -4,7 +4,7 @@
  */
 import type { SpecOf } from './shardings.ts';
 
-export interface Rule {
+interface Rule {
   /** A regular expression of Python, to be searched in the name. */
   readonly pattern: string;
   readonly spec: string;

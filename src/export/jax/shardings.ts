@@ -24,7 +24,7 @@ export interface SpecOf {
   readonly loss?: ExportLoss;
 }
 
-export function sizesOf(node: Node): number[] {
+function sizesOf(node: Node): number[] {
   if (node.type.kind !== 'tensor') return [];
   return node.type.shape.map((dim) => (typeof dim === 'number' ? dim : (dim.example ?? 1)));
 }
@@ -76,7 +76,7 @@ function specOf(of: Omit<SpecOf, 'spec' | 'loss'>, { mesh, table }: ExportSource
 } // prettier-ignore
 
 /** Why JAX cannot cut a tensor so; undefined where it can. */
-export function unevenDim(sharding: Sharding, mesh: DeviceMesh, shape: readonly number[]): string | undefined {
+function unevenDim(sharding: Sharding, mesh: DeviceMesh, shape: readonly number[]): string | undefined {
   if (evenlyShardable(sharding, mesh, shape)) return undefined;
   for (const [dim, order] of sharding.orders) {
     const size = mesh.sizeOf(order);
@@ -87,7 +87,7 @@ export function unevenDim(sharding: Sharding, mesh: DeviceMesh, shape: readonly 
 }
 
 /** Trailing dims that are not cut are left out, as JAX prints a spec. */
-export function pySpec({ dims }: PartitionSpec): string {
+function pySpec({ dims }: PartitionSpec): string {
   const last = dims.findLastIndex((axes) => axes.length > 0);
   return new PartitionSpec(dims.slice(0, last + 1)).text;
 }

@@ -6,7 +6,7 @@ import { isRef } from '../../graph/value.ts';
 import type { ExportSource } from '../target.ts';
 import { sizes, type PlanRoles } from './roles.ts';
 
-export interface ModelShape {
+interface ModelShape {
   readonly layers: number | undefined;
   readonly hidden: number | undefined;
   readonly feedForward: number | undefined;

@@ -13,7 +13,7 @@ export interface StyledModule {
   readonly style: Style;
 }
 
-export interface Styles {
+interface Styles {
   readonly modules: readonly StyledModule[];
   readonly losses: readonly ExportLoss[];
 }

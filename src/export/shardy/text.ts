@@ -13,12 +13,12 @@ const ELEMENTS: Readonly<Record<DType, string>> = {
   c64: 'complex<f32>', c128: 'complex<f64>',
 }; // prettier-ignore
 
-export function typeText({ dtype, shape }: Pick<Val, 'dtype' | 'shape'>): string {
+function typeText({ dtype, shape }: Pick<Val, 'dtype' | 'shape'>): string {
   return `tensor<${shape.map((n) => `${n}x`).join('')}${ELEMENTS[dtype]}>`;
 }
 
 /** Attributes of the inputs and results, and lines after that of the module. */
-export interface ModuleText {
+interface ModuleText {
   readonly name: string;
   readonly partitions: number;
   readonly header: readonly string[];

@@ -7,7 +7,7 @@ import type { Node } from '../../graph/types.ts';
 import type { DeviceMesh } from '../../mesh/devices/mesh.ts';
 import { groupDims, groupOf, groupText } from '../../plan/lower/collectives.ts';
 
-export interface GroupOrder {
+interface GroupOrder {
   /** `dp,tp`: mesh dims in mesh order. */
   readonly group: string;
   /** Place in PyTorch's group of each member in the plan's order; undefined where both orders are one. */

@@ -24,7 +24,7 @@ const DROP = new Map([
 ]);
 
 /** A random call as text. */
-export interface RandomText {
+interface RandomText {
   readonly text: string;
   readonly helpers: readonly Helper[];
 }

@@ -12,11 +12,10 @@ import { collectiveKind, readCollective } from '../../plan/lower/collectives.ts'
 import type { DeviceProgram } from '../../plan/lower/program.ts';
 import type { ExportedPlan } from '../target.ts';
 import { torchDtype } from './arguments.ts';
-import { groupOrder } from './group-order.ts';
 import type { SplitProgram } from './split.ts';
 
 /** A tensor that goes into the program or comes out of it. */
-export interface PlacedTensor {
+interface PlacedTensor {
   /** Name in the program. */
   readonly name: string;
   readonly role: string;
@@ -55,7 +54,7 @@ export interface PlacementTable {
   readonly gradients: readonly PlacedTensor[];
 }
 
-export interface CollectiveRow {
+interface CollectiveRow {
   readonly phase: 'forward' | 'backward';
   readonly node: string;
   readonly kind: CollectiveKind;
@@ -181,11 +180,6 @@ export function collectiveRows(program: DeviceProgram, split: SplitProgram): Col
       ];
     });
   return [...rows(split.forward, 'forward'), ...rows(split.backward, 'backward')];
-}
-
-/** Mesh dims in PyTorch's order of members, of a collective. */
-export function torchGroup(program: DeviceProgram, node: Node): string {
-  return groupOrder(program.mesh, node).group;
 }
 
 function localShape(program: DeviceProgram, type: TensorType): PlacedTensor['local'] {

@@ -4,7 +4,7 @@ import type { Arg, Dim, GivenSharding, Graph, Node, NodeMeta, Output, Sym, Tenso
 import { exampleSizes, impliedText, type ExampleSizes } from './sizes.ts';
 import { getOwn, isContiguousStride, isList, symText, typeText } from '../value.ts';
 
-export interface PrintOptions {
+interface PrintOptions {
   /** False leaves out `source=` tags and notes, which say nothing of the program; the graph hash does so. */
   readonly source?: boolean;
 }
@@ -127,7 +127,7 @@ function strideText(type: TensorType, size: SizeText): string | null {
 }
 
 /** An argument as graph text. */
-export function argText(arg: Arg, size: SizeText = symText): string {
+function argText(arg: Arg, size: SizeText = symText): string {
   switch (typeof arg) {
     case 'number':
     case 'bigint':
@@ -160,7 +160,7 @@ export function argText(arg: Arg, size: SizeText = symText): string {
 }
 
 /** Shortest decimal that reads back to the same double, with `.` or `e` so that it is no integer. */
-export function floatText(value: number): string {
+function floatText(value: number): string {
   if (Number.isNaN(value)) return 'nan';
   if (value === Infinity) return 'inf';
   if (value === -Infinity) return '-inf';

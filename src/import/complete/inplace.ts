@@ -26,7 +26,7 @@ export function withoutMutation(graph: Graph): Graph {
 }
 
 /** `aten.add_.Tensor`, `aten.__iand__.Tensor`: the first argument is changed and returned. */
-export function isMutation(node: Node): boolean {
+function isMutation(node: Node): boolean {
   return node.kind === 'call' && /^aten\.(__i[a-z]+__|[a-z0-9_]*[a-z0-9]_)\./.test(node.target);
 }
 

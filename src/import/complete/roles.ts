@@ -9,7 +9,7 @@ import { notesOfTied } from './tie-notes.ts';
 
 /** Roles that a user may give to an input. */
 export const GIVABLE_ROLES = ['parameter', 'buffer', 'constant', 'input'] as const satisfies readonly Role[];
-export type GivableRole = (typeof GIVABLE_ROLES)[number];
+type GivableRole = (typeof GIVABLE_ROLES)[number];
 
 export interface RoleCorrections {
   /** Role by name of the input: its role name or its name in the graph. */

@@ -11,7 +11,7 @@ export interface JsonObject {
   readonly [key: string]: JsonValue;
 }
 
-export interface JsonLimits {
+interface JsonLimits {
   /** Deepest nesting of arrays and objects. Default 256. */
   readonly maxDepth?: number;
 }

@@ -7,7 +7,7 @@
 import { ShardwrightError } from '../../errors.ts';
 import { excerptAt, positionAt } from './scan.ts';
 
-export const MAX_NAME = 4096;
+const MAX_NAME = 4096;
 export const MAX_DEPTH = 256;
 
 /** An open bracket and its place. */

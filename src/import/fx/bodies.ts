@@ -4,7 +4,7 @@ import type { Arg, ValueType } from '../../graph/types.ts';
 import { NONE_TYPE, isGraphRef, isList, isRef, tensorType } from '../../graph/value.ts';
 
 /** The part of a call that says which bodies it runs. */
-export interface BodyCall {
+interface BodyCall {
   readonly target: string;
   readonly args: readonly Arg[];
 }

@@ -11,7 +11,7 @@ export type InputDescriptor =
   | { readonly kind: 'input'; readonly index: number | undefined }
   | { readonly kind: 'tangent'; readonly output: number | undefined };
 
-export type OutputDescriptor =
+type OutputDescriptor =
   | { readonly kind: 'output'; readonly index: number | undefined }
   | { readonly kind: 'grad' | 'mutation'; readonly of: InputDescriptor };
 

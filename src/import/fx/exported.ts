@@ -8,7 +8,7 @@ import { withoutUnused } from './signature.ts';
 import { pythonString } from './text/literal.ts';
 import type { Scanner } from '../file/scan.ts';
 
-export interface ExportedParts {
+interface ExportedParts {
   /** Offset of the class, behind the line `ExportedProgram:`. */
   readonly classStart: number;
   /** Offset of `Graph signature:`. */

@@ -188,7 +188,7 @@ function backwardSignature(root: FxClass): Signature {
 }
 
 /** Names of the values that some node uses or that are returned. */
-export function usedInputs(root: FxClass): ReadonlySet<string> {
+function usedInputs(root: FxClass): ReadonlySet<string> {
   const used = new Set<string>();
   for (const node of root.nodes) eachOperand(node, (name) => used.add(name));
   for (const entry of root.returns) if (entry.value !== null) used.add(entry.value);

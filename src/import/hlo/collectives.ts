@@ -7,10 +7,10 @@ import { parseHlo } from './module.ts';
 import { ELEMENT_BITS, type HloReader } from './reader.ts';
 import type { HloInstruction, HloType } from './syntax.ts';
 
-export const COLLECTIVE_KINDS = [
+const COLLECTIVE_KINDS = [
   'all-gather', 'all-reduce', 'all-to-all', 'collective-broadcast', 'collective-permute', 'ragged-all-to-all', 'reduce-scatter',
 ] as const; // prettier-ignore
-export type CollectiveKind = (typeof COLLECTIVE_KINDS)[number];
+type CollectiveKind = (typeof COLLECTIVE_KINDS)[number];
 
 /** One collective of a compiled program. */
 export interface HloCollective {

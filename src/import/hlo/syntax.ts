@@ -1,12 +1,12 @@
 /** HLO text as plain records: the program of one device, as XLA compiled it. */
 
-export interface HloTensor {
+interface HloTensor {
   readonly kind: 'tensor';
   /** HLO's own name: `f32`, `s64`, `pred`. */
   readonly element: string;
   readonly shape: readonly number[];
 }
-export interface HloTuple {
+interface HloTuple {
   readonly kind: 'tuple';
   readonly items: readonly HloType[];
 }

@@ -56,13 +56,13 @@ function meshIn(value: Literal): JaxMesh | undefined {
 }
 
 /** The PartitionSpec in a `NamedSharding(...)`, or the value itself. */
-export function specIn(value: Literal | undefined): Literal | undefined {
+function specIn(value: Literal | undefined): Literal | undefined {
   if (value === undefined || value === null || typeof value !== 'object' || value.kind !== 'call') return undefined;
   if (/(^|\.)(P|PartitionSpec)$/.test(value.name)) return value;
   return specIn(value.named.get('spec') ?? value.items.find((item) => specIn(item) !== undefined));
 }
 
-export interface StatedSpec {
+interface StatedSpec {
   readonly sharding: string;
   readonly strength: 'pin' | 'hint';
 }

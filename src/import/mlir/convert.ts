@@ -119,7 +119,7 @@ export interface ConvertedCall {
   readonly kwargs: Readonly<Record<string, Arg>>;
 }
 
-export interface ConvertOptions {
+interface ConvertOptions {
   readonly reader: MlirReader;
   readonly values: AttributeValues;
   /** Makes a subgraph of a region and returns its reference. */

@@ -12,13 +12,13 @@ import { readModel, type OnnxModel } from './model.ts';
 const IR_VERSIONS = [7, 14] as const;
 const OPSETS = [13, 24] as const;
 
-export interface OnnxOptions {
+interface OnnxOptions {
   readonly name?: string;
   readonly infer?: Infer;
 }
 
 /** What the file itself holds: nodes of the main graph, operators, initializers. */
-export interface OnnxCounts {
+interface OnnxCounts {
   readonly nodes: number;
   readonly ops: Readonly<Record<string, number>>;
   readonly parameters: { readonly count: number; readonly elements: number; readonly bytes: number };

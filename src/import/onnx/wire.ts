@@ -5,10 +5,10 @@
 
 import { ShardwrightError } from '../../errors.ts';
 
-export const VARINT = 0;
-export const FIXED64 = 1;
-export const BYTES = 2;
-export const FIXED32 = 5;
+const VARINT = 0;
+const FIXED64 = 1;
+const BYTES = 2;
+const FIXED32 = 5;
 
 const MAX_DEPTH = 256;
 

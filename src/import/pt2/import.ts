@@ -16,7 +16,7 @@ import { zipDirectory, zipMember, type ZipLimits } from './zip.ts';
 
 const SCHEMA_MAJOR = 8;
 
-export interface Pt2Options extends ZipLimits {
+interface Pt2Options extends ZipLimits {
   readonly name?: string;
   readonly infer?: Infer;
 }

@@ -7,7 +7,7 @@ import { crc32 } from 'node:zlib';
 import { Inflate } from 'fflate';
 import { ShardwrightError } from '../../errors.ts';
 
-export interface ZipMember {
+interface ZipMember {
   readonly name: string;
   /** 0 stored, 8 deflated. */
   readonly method: number;

@@ -78,7 +78,7 @@ export function unflattenLayout(axis: Layout, sizes: readonly number[]): Layout[
 }
 
 /** Row numbers of one rank: `offset` plus the offsets of `layout`, in lex order. */
-export interface RowLayout {
+interface RowLayout {
   readonly offset: number;
   readonly layout: Layout;
 }

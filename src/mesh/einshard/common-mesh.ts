@@ -10,7 +10,7 @@ import type { Einshard } from './resolve.ts';
 import { formatEinshard } from './syntax.ts';
 
 /** Several expressions over the same devices, on one mesh. */
-export interface CommonMesh {
+interface CommonMesh {
   readonly mesh: DeviceMesh;
   /** Sharding of each expression, in the order given. */
   readonly shardings: readonly Sharding[];

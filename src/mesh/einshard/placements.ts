@@ -8,7 +8,7 @@ import { Shard } from '../placements/shards/shard.ts';
 import type { Einshard } from './resolve.ts';
 import { formatEinshard, parseEinshard, type EinshardExpression, type RightElement } from './syntax.ts';
 
-export interface AxisOptions {
+interface AxisOptions {
   /** Leave out mesh dims of size 1: they carry no data. Default false. */
   readonly dropUnit?: boolean;
 }

@@ -15,7 +15,7 @@ import {
 } from './syntax.ts';
 
 /** A dim of the mesh that an expression makes. */
-export interface EinshardAxis {
+interface EinshardAxis {
   /** Name of the tensor dim that it cuts, null where it replicates and for the dims of an ellipsis. */
   readonly name: string | null;
   readonly size: number;
@@ -31,7 +31,7 @@ export interface Einshard {
   readonly axisOfDim: readonly number[];
 }
 
-export interface ResolveOptions {
+interface ResolveOptions {
   /** Devices of the mesh, ids 0..devices-1. */
   readonly devices: number;
   /** Rank of the tensor; needed where the expression has an ellipsis and no shape is given. */

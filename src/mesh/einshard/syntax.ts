@@ -11,14 +11,14 @@
 import { ShardwrightError } from '../../errors.ts';
 
 /** Dims that are not named and not cut. */
-export interface Ellipsis {
+interface Ellipsis {
   readonly kind: 'ellipsis';
   /** 0-based offset in the text, in UTF-16 units. */
   readonly at: number;
 }
 
 /** A tensor dim. */
-export interface LeftName {
+interface LeftName {
   readonly kind: 'name';
   readonly name: string;
   readonly at: number;

@@ -44,7 +44,7 @@ function complementColex(a: Layout, bound: number, shown: Layout): Layout {
 }
 
 /** @internal Modes that move, by increasing stride, then size. */
-export function sortedModes(a: Layout): FlatMode[] {
+function sortedModes(a: Layout): FlatMode[] {
   return flatModes(a)
     .filter((m) => m.size > 1 && m.stride > 0)
     .sort((x, y) => x.stride - y.stride || x.size - y.size);

@@ -49,7 +49,7 @@ export function crd2crd(coordinate: IntTree, from: IntTree, to: IntTree, order: 
 }
 
 /** The coordinate with every integer that addresses a tree unfolded inside it. */
-export function natural(coordinate: IntTree, shape: IntTree, order: Order): IntTree {
+function natural(coordinate: IntTree, shape: IntTree, order: Order): IntTree {
   if (!isTuple(coordinate)) return idx2crd(coordinate, shape, order);
   const modes = isTuple(shape) ? shape : undefined;
   if (modes?.length !== coordinate.length)

@@ -111,7 +111,7 @@ function ofCell(cell: Cell, row: Row | undefined): Primitive {
 const varying = (type: AxisType): AxisType => (cutOf(type) === undefined ? type : 'V');
 const cellOf = (op: PrimitiveName, src: AxisType, dst: AxisType): Cell => `${op} ${varying(src)} ${varying(dst)}`;
 
-export interface PrimitiveOptions {
+interface PrimitiveOptions {
   /** Name of the mesh axis, for messages. */
   readonly axis?: string;
   /** The program knows what it does. */

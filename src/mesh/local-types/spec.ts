@@ -11,7 +11,7 @@ import { cutOf, isAxisType, S, type AxisType } from './types.ts';
 export type TypeSpec = string | Readonly<Record<string, AxisType>>;
 
 /** `{ dp: S(0) }` or the PartitionSpec as written. */
-export function specText(spec: TypeSpec): string {
+function specText(spec: TypeSpec): string {
   if (typeof spec === 'string') return spec;
   return `{ ${Object.entries(spec).map(([axis, type]) => `${axis}: ${type}`).join(', ')} }`; // prettier-ignore
 }

@@ -5,7 +5,7 @@ import type { PlacementKinds } from '../placements/kinds.ts';
 import type { Placement } from '../placements/placement.ts';
 
 /** Sizes on which a placement is tried. */
-export interface Trial {
+interface Trial {
   readonly size: number;
   readonly n: number;
 }

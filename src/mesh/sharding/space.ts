@@ -35,7 +35,7 @@ export function shardDimOfCode(code: number): number {
   return code >= FIRST_SHARD_CODE && code < FIRST_OTHER_CODE ? code - FIRST_SHARD_CODE : -1;
 }
 
-export interface EnumerateOptions {
+interface EnumerateOptions {
   /** Pending reductions that mesh dims may carry; default none. */
   readonly partialOps?: readonly ReduceOp[];
   /** Further cuts that mesh dims may make, besides plain shards of every dim. */

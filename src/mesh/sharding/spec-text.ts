@@ -6,7 +6,7 @@ import { Scanner } from '../placements/scan.ts';
 import type { Sharding } from './sharding.ts';
 
 /** A tensor with its sharding as DTensor prints it: `Spec(f32[8, 8](S(0)S(1)))`. */
-export interface TensorSpecText {
+interface TensorSpecText {
   readonly dtype: string;
   /** Global sizes. */
   readonly shape: readonly number[];

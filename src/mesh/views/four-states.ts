@@ -16,7 +16,7 @@ export const STATES: readonly State[] = ['S', 'I', 'R', 'P'];
 export const VOCABULARIES: readonly Vocabulary[] = ['ours', 'dtensor', 'jax-explicit', 'jax-manual', 'spmd-types'];
 
 /** What the names speak of. */
-export interface StateSubject {
+interface StateSubject {
   /** Name of the mesh dim. */
   readonly axis: string;
   /** Tensor dim that it cuts, for S. */
@@ -51,7 +51,7 @@ export function gradientState(state: State): State {
 }
 
 /** What the ranks along the mesh dim hold. */
-export function stateData(state: State): string {
+function stateData(state: State): string {
   return {
     S: 'different slices',
     I: 'equal',

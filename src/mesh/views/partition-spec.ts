@@ -70,7 +70,7 @@ export class PartitionSpec {
   }
 }
 
-export const AXIS = /^[A-Za-z_][A-Za-z0-9_.-]*$/;
+const AXIS = /^[A-Za-z_][A-Za-z0-9_.-]*$/;
 
 /** Whether a sharding text is in this notation: `P(sum)` and `P()` are placements. */
 export function isPartitionSpec(text: string): boolean {

@@ -23,7 +23,7 @@ export function causalMask(length: number, window?: number): Tensor {
 }
 
 /** The most negative number that still is one in this dtype: a score that the softmax makes 0. */
-export function lowestOf(dtype: DType): number {
+function lowestOf(dtype: DType): number {
   return dtype === 'f16' ? -65504 : -3.38e38;
 }
 
@@ -35,7 +35,7 @@ function repeated(x: Tensor, heads: number, keyHeads: number): Tensor {
   return x.unsqueeze(2).expand(batch, keyHeads, times, length, width).reshape(batch, heads, length, width);
 }
 
-export interface WrittenOut {
+interface WrittenOut {
   readonly heads: number;
   readonly keyHeads: number;
   readonly scale: number;

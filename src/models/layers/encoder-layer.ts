@@ -8,14 +8,14 @@ import { scope } from '../../trace/tensor/state.ts';
 import type { Tensor } from '../../trace/tensor/tensor.ts';
 import { fusedAttention, joinHeads, splitHeads } from './attention-core.ts';
 
-export interface AttentionNames {
+interface AttentionNames {
   readonly query: string;
   readonly key: string;
   readonly value: string;
   readonly output: string;
 }
 
-export interface BiasedAttention {
+interface BiasedAttention {
   readonly width: number;
   readonly heads: number;
   readonly names: AttentionNames;
@@ -36,7 +36,7 @@ export function biasedAttention(x: Tensor, options: BiasedAttention, memory: Ten
   return one(names.output, joinHeads(fusedAttention(q, k, v, { causal })));
 }
 
-export interface TwoLayers {
+interface TwoLayers {
   readonly width: number;
   readonly hidden: number;
   /** Module names of the two layers. */

@@ -1,7 +1,7 @@
 /** The letters of a `torch.einsum` call: in goes the call, out come its operands' letters, its result's, and their sizes. */
 import type { OpContext } from '../record/record.ts';
 
-export interface Letters {
+interface Letters {
   /** With its `->`. */
   readonly equation: string;
   readonly operands: readonly string[];

@@ -24,8 +24,7 @@ export interface ShardRuleOptions {
   readonly mode?: 'auto' | 'strict';
 }
 
-export type EinsumStepKind =
-  'cast' | 'slice' | 'all_gather' | 'all_reduce' | 'reduce_scatter' | 'all_to_all' | 'redistribute';
+type EinsumStepKind = 'cast' | 'slice' | 'all_gather' | 'all_reduce' | 'reduce_scatter' | 'all_to_all' | 'redistribute';
 
 /** What happens to an operand before the product. Casts and slices are free. */
 export interface EinsumStep {

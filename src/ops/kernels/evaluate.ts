@@ -21,7 +21,7 @@ export type { EvaluatedArg } from '../record/kernel.ts';
 /** One array; or several, of which a masked-off one is null. */
 export type EvaluatedResult = NDArray | readonly (NDArray | null)[] | null;
 
-export const NO_SEED: RandomStream = { seed: 0, stream: 0 };
+const NO_SEED: RandomStream = { seed: 0, stream: 0 };
 
 /**
  * Evaluates one operator call in float64. Arguments are checked and results typed by the operator's own inference; the

@@ -6,7 +6,7 @@ import type { OpContext, OperatorRecord, ScalarArg, TensorMeta, TypedContext } f
 import type { ArgSchema } from './schema.ts';
 
 /** Resolves a value reference of a call to its tensor meta; throws if the value is no tensor. */
-export type ResolveValue = (name: string) => TensorMeta;
+type ResolveValue = (name: string) => TensorMeta;
 
 type Bound = TensorMeta | readonly (TensorMeta | null)[] | Literal | readonly Arg[] | undefined;
 

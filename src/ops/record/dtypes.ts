@@ -56,7 +56,7 @@ function promoteIntegers(a: DType, b: DType): DType {
 }
 
 /** What takes part in a promotion. */
-export interface Operands {
+interface Operands {
   readonly tensors: readonly { readonly dtype: DType; readonly shape: readonly number[] }[];
   readonly scalars: readonly ScalarArg[];
 }

@@ -22,7 +22,7 @@ export interface CallNode {
 }
 
 /** Type of a named value of the graph. */
-export type TypeOf = (name: string) => ValueType;
+type TypeOf = (name: string) => ValueType;
 
 /**
  * Type of a call's result: a tensor, or a tuple for operators that are read through getitem; `none` for a result that the

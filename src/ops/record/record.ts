@@ -49,7 +49,7 @@ export interface OperatorRecord {
   readonly samples?: readonly string[];
 }
 
-export interface OperatorSpec {
+interface OperatorSpec {
   readonly schema: string;
   readonly cls: OpClass;
   readonly aliases?: readonly string[];

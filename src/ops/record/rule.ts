@@ -12,7 +12,7 @@ import type { TypedContext } from './call.ts';
  * sequence were merged: a strided shard of as many chunks as a rank has such indices, when the mesh dims before it have
  * cut. Without dims it is a plain shard, in a merged dim that other mesh dims may cut so.
  */
-export interface Inside {
+interface Inside {
   /** Position among inputs, then outputs. */
   readonly tensor: number;
   readonly dims: readonly number[];
@@ -41,10 +41,10 @@ export interface ShardSlot {
   /** Of a dim that a view merges or splits: where the cut lies in it. */
   readonly inside: Inside | null;
 }
-export interface ReplicateSlot {
+interface ReplicateSlot {
   readonly kind: 'replicate';
 }
-export interface PartialSlot {
+interface PartialSlot {
   readonly kind: 'partial';
   readonly op: ReduceOp;
 }

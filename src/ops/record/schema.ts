@@ -6,7 +6,7 @@
 import { ShardwrightError } from '../../errors.ts';
 
 /** `TensorOrScalar` is a Tensor argument for which traced graphs also write a plain number: `sub.Tensor(1, x)`. */
-export type ArgType =
+type ArgType =
   'Tensor' | 'TensorOrScalar' | 'Tensor?' | 'Tensor[]' | 'Tensor?[]' | 'int' | 'int?' | 'int[]' | 'int[]?' | 'float' | 'float?'
   | 'bool' | 'bool[]' | 'Scalar' | 'Scalar?' | 'str' | 'str?' | 'ScalarType' | 'ScalarType?' | 'Any'; // prettier-ignore
 

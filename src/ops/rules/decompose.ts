@@ -17,9 +17,9 @@ import type { OperatorTable } from '../record/table.ts';
  * The body runs decomposed on the device: constants that were computed from global sizes stay what they are, so a rule is
  * marked with the rewrite `decomposed` where an inner call must be rewritten. Inner rules with collectives are left out.
  */
-export const DECOMPOSED = 'decomposed';
+const DECOMPOSED = 'decomposed';
 
-export interface DecomposeOptions {
+interface DecomposeOptions {
   /** States visited before the decomposition counts as too wide; default 20,000. */
   readonly limit?: number;
 }

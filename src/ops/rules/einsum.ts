@@ -8,7 +8,7 @@
 import { LINEAR_KINDS, P, R, rule, S, type Rule, type RuleSlot } from '../record/rule.ts';
 import { lettersOf, parseEinsum, repeats } from './equation.ts';
 
-export interface EinsumOptions {
+interface EinsumOptions {
   /** Offer the linear kinds per operand. Default true. */
   readonly linear?: boolean;
   /** The function is linear in all operands together (addition, not product): offers `P, P -> P`. Default false. */
@@ -80,7 +80,7 @@ function makeRules(equation: string, options: EinsumOptions): Rule[] {
 }
 
 /** Placement of a tensor that broadcasts into the output: it follows the output's cut, and is pending where the output is. */
-export function biasSlot(shape: readonly number[], output: readonly number[], out: RuleSlot): RuleSlot {
+function biasSlot(shape: readonly number[], output: readonly number[], out: RuleSlot): RuleSlot {
   if (out === null || out.kind !== 'shard') return out;
   const dim = out.dim - (output.length - shape.length);
   if (dim < 0 || (shape[dim] === 1 && output[out.dim] !== 1)) return R;

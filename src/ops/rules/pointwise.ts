@@ -71,7 +71,7 @@ function outputShape(ctx: TypedContext): readonly number[] {
 }
 
 /** Shape that all tensor inputs broadcast to. */
-export function broadcast(ctx: OpContext): readonly number[] {
+function broadcast(ctx: OpContext): readonly number[] {
   return ctx.inputs.length === 1
     ? ctx.inputs[0].shape
     : broadcastAll(

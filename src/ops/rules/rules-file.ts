@@ -20,7 +20,7 @@ import { parseSchema } from '../record/schema.ts';
  * With a schema the entry is a new operator, each result typed like the named argument, or as written (`f32[8, 16]`); without one its rules are added to
  * those that the operator has. `pointwise` gives the rules of elementwise functions.
  */
-export interface RulesEntry {
+interface RulesEntry {
   readonly name: string;
   readonly schema?: string;
   /** For each result the argument whose type it has, or its type. */

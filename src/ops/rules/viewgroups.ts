@@ -129,7 +129,7 @@ function emptyGroups(from: readonly number[], to: readonly number[]): DimSpec[] 
  * Where one mesh dim may cut a view: input dim, output dim, and whether the cut must be even on both sides.
  * Evenness is asked of the product of all mesh dims that cut the dim, so that blocks of rows stay whole blocks.
  */
-export interface ViewCut {
+interface ViewCut {
   readonly input: number;
   readonly output: number;
   readonly even: boolean;

@@ -11,7 +11,7 @@ import { bind } from '../record/infer.ts';
 import type { OperatorRecord, TypedContext } from '../record/record.ts';
 import type { OperatorTable } from '../record/table.ts';
 
-export type Init =
+type Init =
   | 'any' | 'positive' | 'unit' | 'above-one' | 'large' | 'few' | 'index' | 'signed-index' | 'distinct' | 'shuffled' | 'bits'
   | 'seven' | 'ends' | 'starts' | 'definite'; // prettier-ignore
 

@@ -12,7 +12,7 @@ import { P, rule, type Rule } from '../record/rule.ts';
 
 const TYPED = 'Tensor x, str axis, int size, str src, str dst';
 
-export const SPMD_PREFIX = 'spmd_types.';
+const SPMD_PREFIX = 'spmd_types.';
 
 /** `spmd_types.all_reduce.default`. */
 export function spmdTarget(name: string): string {
@@ -25,7 +25,7 @@ export function spmdName(target: string): string | undefined {
 }
 
 /** A type argument. @throws E_TYPE */
-export function typeArgument(ctx: OpContext, name: string): AxisType {
+function typeArgument(ctx: OpContext, name: string): AxisType {
   const word = ctx.text(name);
   return isAxisType(word) ? word : ctx.fail(`'${word}' is no type; write V, R, I, P or S(0)`);
 }
@@ -63,7 +63,7 @@ function existing(ctx: OpContext, shape: readonly number[], dim: number): number
 }
 
 /** Shape of one device after a verb. */
-export function shapeAfter(ctx: OpContext): readonly number[] {
+function shapeAfter(ctx: OpContext): readonly number[] {
   const [{ shape }] = ctx.inputs;
   const [src, dst] = [typeArgument(ctx, 'src'), typeArgument(ctx, 'dst')];
   const name = spmdName(ctx.target);

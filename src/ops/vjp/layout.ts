@@ -10,7 +10,7 @@ import type { OperatorTable } from '../record/table.ts';
  */
 export type MemoryOrder = readonly number[] | null;
 
-export function rowMajorOrder(rank: number): number[] {
+function rowMajorOrder(rank: number): number[] {
   return Array.from({ length: rank }, (_, d) => d);
 }
 

@@ -101,12 +101,6 @@ export function evaluateKept(graph: RecomputeGraph, kept: readonly number[]): Ke
   return { recomputeSeconds, keptBytes, backwardPeakBytes: Math.max(...trace.map((t) => t.bytes)), trace };
 }
 
-/** A solver's answer for one budget. */
-export interface BudgetPoint {
-  readonly budget: number;
-  readonly kept: readonly number[];
-}
-
 /**
  * Budget at the knee: of evenly spaced budgets the one whose answer is nearest to no memory and no recompute time, both
  * scaled to the range that occurs. The largest budget when one of them does not change.

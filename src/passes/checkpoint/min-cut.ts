@@ -3,7 +3,7 @@
  * Dinic). Used for the values to keep between the forward and the backward pass.
  */
 
-export interface CutProblem {
+interface CutProblem {
   /** Weight of removing each node; Infinity for nodes that may not be in the cut. */
   readonly weights: readonly number[];
   /** Node pairs. */
@@ -12,7 +12,7 @@ export interface CutProblem {
   readonly sinks: readonly number[];
 }
 
-export interface NodeCut {
+interface NodeCut {
   readonly weight: number;
   /** Nodes of the cut nearest to the sources, ascending. */
   readonly nodes: readonly number[];

@@ -19,13 +19,13 @@ export interface RegionOp {
 }
 
 /** Operators that are kept together or recomputed together. */
-export interface RegionGroup {
+interface RegionGroup {
   bytes: number;
   seconds: number;
   readonly members: number[];
 }
 
-export interface RegionChoice {
+interface RegionChoice {
   readonly keep: readonly boolean[];
   readonly recomputeSeconds: number;
   readonly keptBytes: number;

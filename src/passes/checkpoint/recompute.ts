@@ -6,7 +6,7 @@ import { eachOperand, mapOperands } from '../../graph/value.ts';
 import { backwardStart } from '../plannable/weight-views.ts';
 
 /** A graph that computes some forward values again, and which node recomputes which. */
-export interface RecomputedGraph {
+interface RecomputedGraph {
   readonly graph: Graph;
   /** Forward node by the name of its recomputed node. */
   readonly originalOf: ReadonlyMap<string, string>;

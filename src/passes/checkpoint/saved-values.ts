@@ -28,7 +28,7 @@ export interface ForwardValue {
   readonly readByExpensive?: boolean;
 }
 
-export interface SavedValues {
+interface SavedValues {
   /** Positions of the values kept, inputs left out, ascending. */
   readonly saved: readonly number[];
   readonly savedBytes: number;

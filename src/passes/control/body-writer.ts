@@ -6,7 +6,7 @@ import type { Arg, Graph, Node, NodeMeta, ValueRef } from '../../graph/types.ts'
 import { getOwn, isList, isRef, NO_KWARGS, setOwn } from '../../graph/value.ts';
 
 /** What an old name stands for in the graph that is written. */
-export type Names = ReadonlyMap<string, Arg>;
+type Names = ReadonlyMap<string, Arg>;
 
 /**
  * Copies nodes of one graph into another that is being built: operands by what they stand for now, bodies under free names.

@@ -20,7 +20,7 @@ export interface PredicateOptions {
 }
 
 /** Work that a site does although the program would not need it; how much depends on what is decided. */
-export interface Waste {
+interface Waste {
   /** The control-flow call that was replaced. */
   readonly node: string;
   readonly kind: 'cond' | 'while_loop';

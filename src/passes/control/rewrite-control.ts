@@ -21,7 +21,7 @@ export interface Site {
 }
 
 /** Results of the call as values of the new graph; undefined keeps the call. */
-export type Replace = (site: Site) => readonly Arg[] | undefined;
+type Replace = (site: Site) => readonly Arg[] | undefined;
 
 /**
  * The graph with control-flow calls replaced by what a pass writes for them. Bodies are rewritten before the graph that holds

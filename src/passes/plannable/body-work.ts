@@ -18,14 +18,14 @@ import type { Typer } from '../../local-spmd/typer.ts';
 import { shapeOf } from '../sizes/dims.ts';
 
 /** A collective of the body, each trip of a loop its own. */
-export interface BodyCollective {
+interface BodyCollective {
   readonly kind: InternalCollective['kind'];
   readonly axis: string;
   readonly bytes: number;
   readonly site: CollectiveSite;
 }
 
-export interface BodyCost {
+interface BodyCost {
   readonly matrix: number;
   readonly vector: number;
   readonly bytes: number;
@@ -33,7 +33,7 @@ export interface BodyCost {
 }
 
 /** How the body passes a cut on, on an axis that the typer has first. */
-export interface BodyCut {
+interface BodyCut {
   readonly inputs: readonly AxisType[];
   readonly typer: Typer;
 }

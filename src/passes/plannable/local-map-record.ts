@@ -73,7 +73,7 @@ function slotOf(type: string, group: string): RuleSlot {
 }
 
 /** A cut that the body passes on: its rule, and what each value of the body is on the axis then. */
-export interface PassedCut {
+interface PassedCut {
   readonly rule: Rule;
   readonly inputs: readonly AxisType[];
   readonly typer: Typer;

@@ -53,7 +53,7 @@ const MAX_DEPTH = 64;
 
 const CONTROL: ReadonlySet<string> = new Set(CONTROL_TARGETS);
 
-export interface OpenOptions {
+interface OpenOptions {
   /**
    * How maps are planned. `bodies` (default): the body in line, its tensors cut over the devices and its rows not. `rows`: the
    * rows shared out, each device running the whole body for its own; maps with control flow or random numbers in their body

@@ -72,7 +72,7 @@ function checkSize(open: readonly OpenSize[], name: string, value: number): void
 }
 
 /** `2 to 512`, `multiples of 8 from 8`. */
-export function rangeText({ min = 0, max = Infinity, multiple = 1 }: OpenSize): string {
+function rangeText({ min = 0, max = Infinity, multiple = 1 }: OpenSize): string {
   const what = multiple === 1 ? '' : `multiples of ${multiple} from `;
   return max === Infinity ? `${multiple === 1 ? 'sizes from ' : what}${min}` : `${what}${min} to ${max}`;
 }

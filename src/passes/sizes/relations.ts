@@ -81,7 +81,7 @@ export function sliceParts(
 }
 
 /** `rows` axis of a run of rows of `whole`, between others that are counted by positions along it. */
-export function sliced(
+function sliced(
   relations: SizeRelations,
   { node }: AxisCall,
   { whole, rows, start, count, rest, step, key = '' }: { whole: number; rows: number; start: number; count: number; rest: number; step: number; key?: string },

@@ -9,7 +9,7 @@ export interface Slide {
 }
 
 /** One spatial dim of a call. */
-export interface SlidDim extends Slide {
+interface SlidDim extends Slide {
   readonly size: number;
   readonly kernel: number;
   /** Whether the kernel is a size of a weight, and no literal. */

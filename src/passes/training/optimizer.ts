@@ -29,7 +29,7 @@ export interface AdamOptions {
 }
 
 /** One element-wise update. Values are in the dtype of the state. */
-export interface Update {
+interface Update {
   readonly parameter: ValueRef;
   readonly gradient: ValueRef;
   /** By name, in the order of `states`. */

@@ -19,7 +19,7 @@ export interface TrainStepOptions {
 }
 
 /** Role name and state name of the step counter, a scalar that all parameters share. */
-export const STEP = { roleName: 'optimizer', stateName: 'step' } as const;
+const STEP = { roleName: 'optimizer', stateName: 'step' } as const;
 
 /**
  * One step of training: the joint graph with the optimizer's calls after it, in phase `optimizer`, all element-wise.

@@ -31,7 +31,7 @@ export interface Move {
 }
 
 /** What the lowering of control flow needs of the lowering around it. */
-export interface ControlSite {
+interface ControlSite {
   readonly flow: Dataflow;
   readonly plan: LowerablePlan;
   readonly opened: OpenedGraph;

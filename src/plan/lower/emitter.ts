@@ -29,7 +29,7 @@ export function emptySection(): Section {
   return { nodes: [], shared: new Map() };
 }
 
-export interface EmitOptions {
+interface EmitOptions {
   readonly kwargs?: Readonly<Record<string, Arg>>;
   /** Wanted name; made unique. */
   readonly name?: string;

@@ -133,7 +133,7 @@ export class LocalCall {
 }
 
 /** Arguments with their tensors, counted in schema order, replaced. */
-export function withTensors(
+function withTensors(
   record: OperatorRecord,
   args: readonly Arg[],
   kwargs: Readonly<Record<string, Arg>>,

@@ -14,7 +14,7 @@ import { isList } from '../../graph/value.ts';
 /** An integer that is the same on all ranks, or one for each rank (place in the mesh). */
 export type RankInt = number | PerRank;
 
-export interface PerRank {
+interface PerRank {
   /** By rank; not all equal. */
   readonly values: readonly number[];
   /** Suggestion for the name of the symbol. */
@@ -53,11 +53,6 @@ export function times(a: RankInt, b: number): RankInt {
 export function sameInt(a: RankInt, b: RankInt): boolean {
   if (typeof a === 'number' || typeof b === 'number') return a === b;
   return a.values.every((v, rank) => v === b.values[rank]);
-}
-
-/** Largest value on any rank. */
-export function most(a: RankInt): number {
-  return typeof a === 'number' ? a : Math.max(...a.values);
 }
 
 function textOf(a: RankInt): string {

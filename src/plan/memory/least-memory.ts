@@ -43,7 +43,7 @@ export async function leastMemory(problem: Problem, limits: SolveLimits = {}): P
 }
 
 /** What may end a solve before its proof. */
-export type SolveLimits = Pick<SolveOptions, 'signal' | 'timeLimitSeconds'>;
+type SolveLimits = Pick<SolveOptions, 'signal' | 'timeLimitSeconds'>;
 
 /** The same with its proof; absent for a problem without a memory row, where 0 needs none. `open`: the limits came before the proof. */
 export async function provenLeastMemory(

@@ -53,7 +53,7 @@ export function placeRecomputedNodes(
 }
 
 /** Fills in the variables of copies and outputs, which have chosen neighbours only: copies first, outputs after them. */
-export function completed(model: Model, choice: Int32Array): Int32Array {
+function completed(model: Model, choice: Int32Array): Int32Array {
   const { problem } = model;
   const { edges, maps, tables } = problem;
   const at = new Map<number, number[]>();

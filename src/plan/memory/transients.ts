@@ -17,7 +17,7 @@ import type { CopyVariable, Model, Use } from '../model/model.ts';
 import { moved } from '../model/tables.ts';
 
 /** What one decision may hold at a program point, see `Transients`. */
-export interface TransientLimits {
+interface TransientLimits {
   /** Operand and result of a step, inputs and results of a node. */
   readonly transientBytes: number;
   /** The result of one step of a redistribution. */

@@ -27,7 +27,7 @@ export function localCall(entry: NodeStrategies, s: number, space: ShardingSpace
 }
 
 /** A collective inside an operator under a strategy. */
-export interface InsideCollective {
+interface InsideCollective {
   readonly kind: InternalCollective['kind'];
   readonly meshDim: number;
   readonly bytes: number;

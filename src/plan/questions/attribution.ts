@@ -56,7 +56,7 @@ export function edgeCost(model: Model, e: number, first: number, second: number)
 }
 
 /** What a variable stands for, in words. */
-export function variableName(model: Model, variable: number): string {
+function variableName(model: Model, variable: number): string {
   const v = model.variables[variable];
   if (v.kind === 'node') return `run ${model.graph.nodes[v.node].name}`;
   if (v.kind === 'output') return `return ${model.flow.outputs[v.output].output.value ?? `output ${v.output}`}`;

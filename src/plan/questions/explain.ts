@@ -21,7 +21,7 @@ import { changeRequest, withPins } from './what-if.ts';
 export type CandidateClass = 'CHOSEN' | 'TIE' | 'COSTLIER' | 'CHEAPER' | 'OVER BUDGET' | 'UNAVAILABLE';
 
 /** One strategy of a node, priced with its neighbours where they are. */
-export interface Candidate {
+interface Candidate {
   /** `S(0)R, RR -> S(0)R`; a placeholder's placement alone. */
   readonly spec: string;
   readonly class: CandidateClass;

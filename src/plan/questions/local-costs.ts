@@ -6,7 +6,7 @@ import { edgeCost, edgeName } from './attribution.ts';
 import type { Model } from '../model/model.ts';
 
 /** What the edges of a node cost, in units of the problem. */
-export interface Around {
+interface Around {
   /** Moves of its inputs; of a copy that it shares with others, what this node adds to it. */
   readonly into: number;
   /** Moves of its results, and of every copy of them. */

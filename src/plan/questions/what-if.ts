@@ -12,11 +12,11 @@ import type { PlanRequest, PricedRequest } from '../request/request.ts';
 enablePatches();
 
 /** A request that is being changed; the mutable form of `PlanRequest`. */
-export type RequestDraft = { -readonly [K in keyof PlanRequest]: PlanRequest[K] } & {
+type RequestDraft = { -readonly [K in keyof PlanRequest]: PlanRequest[K] } & {
   pins: { node: string; spec: string }[];
 };
 
-export interface ChangedRequest<R extends PlanRequest = PlanRequest> {
+interface ChangedRequest<R extends PlanRequest = PlanRequest> {
   readonly request: R;
   /** One line for each thing that changed, such as `pins: + lm_head.weight=S(0)R`. */
   readonly changes: readonly string[];

@@ -11,7 +11,7 @@ import type { LowerablePlan } from './planned.ts';
 import type { PlannedRedistribution } from './types.ts';
 
 /** What a plan is a plan of. */
-export interface PlannedOf {
+interface PlannedOf {
   readonly graph: Graph;
   readonly flow: Dataflow;
   readonly space: ShardingSpace;

@@ -41,7 +41,7 @@ export interface CollectiveSum {
 }
 
 /** Every redistribution of a plan with how often it runs. */
-export function movesOf(plan: Plan): PlannedRedistribution[] {
+function movesOf(plan: Plan): PlannedRedistribution[] {
   return [...plan.nodes, ...plan.outputs].flatMap((at) => at.redistributions);
 }
 
@@ -90,10 +90,10 @@ export function termsOf(plan: Plan): Map<string, number> {
 }
 
 /** Under a preset that charges redistributions by a formula: what the formula says beyond the steps that run, less than 0 where less. */
-export const FORMULA = "the preset's formula beyond what runs";
+const FORMULA = "the preset's formula beyond what runs";
 
 /** The solver adds whole units; the rest that its rounding makes is a term of its own, so that the terms sum exactly. */
-export const ROUNDING = "rounding to the solver's unit";
+const ROUNDING = "rounding to the solver's unit";
 
 /**
  * What changed from plan `a` to plan `b`.

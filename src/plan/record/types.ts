@@ -12,7 +12,7 @@ import type { PricedRequest } from '../request/request.ts';
 
 export const PLAN_VERSION = 1;
 
-export interface PlannedCollective {
+interface PlannedCollective {
   readonly kind: string;
   /** Names of the mesh dims that take part, outermost first. */
   readonly meshDims: readonly string[];
@@ -123,7 +123,7 @@ export interface PlanMemory {
   readonly timeline?: PlanTimeline;
 }
 
-export interface PlanProof {
+interface PlanProof {
   readonly status: 'optimal' | 'feasible' | 'infeasible';
   /** Proven lower bound on the seconds of every plan in the model. */
   readonly bound: number;

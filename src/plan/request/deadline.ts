@@ -10,7 +10,7 @@ export interface Clock {
 }
 
 /** How a limit is counted, and what else ends the work. */
-export interface DeadlineOptions {
+interface DeadlineOptions {
   /** Default: the monotonic clock of the thread. */
   readonly clock?: Clock;
   /** When the limit began to count, by the clock; default: now. */

@@ -14,7 +14,7 @@ import { spmdName } from '../../ops/spmd/operators.ts';
 import type { OperatorTable } from '../../ops/record/table.ts';
 import type { Pin } from './request.ts';
 
-export interface TypedPins {
+interface TypedPins {
   readonly pins: readonly Pin[];
   /** What a strict program returns, by position in `Graph.outputs`. */
   readonly outputs: readonly { readonly output: number; readonly spec: string }[];

@@ -31,7 +31,7 @@ export interface FoldedNode {
   readonly communicationSeconds: number;
 }
 
-export interface FoldedEdge {
+interface FoldedEdge {
   /** Positions in `nodes`. */
   readonly from: number;
   readonly to: number;

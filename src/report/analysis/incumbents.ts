@@ -83,7 +83,7 @@ export function thinned({ steps, seconds }: Incumbents): Incumbents {
 }
 
 /** One event of the solver; `at` is its clock time. */
-export interface SolverEvent {
+interface SolverEvent {
   readonly phase: string;
   readonly seconds: number | null;
   readonly bound: number | null;

@@ -9,7 +9,7 @@ import { layerNames } from './layer-names.ts';
 import { localCalls } from './local-calls.ts';
 
 /** The nodes of one layer, equal layers together, on the device with the largest shards, in one step. */
-export interface LayerGroup {
+interface LayerGroup {
   readonly name: string;
   readonly nodes: number;
   /** Matrix and other FLOPs together. */
@@ -27,7 +27,7 @@ export interface LayerGroup {
   readonly launchSeconds: number;
 }
 
-export type Bound = 'compute' | 'memory' | 'launch' | 'communication';
+type Bound = 'compute' | 'memory' | 'launch' | 'communication';
 
 /** The roofs over the groups. */
 export interface Roofline {

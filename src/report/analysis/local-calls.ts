@@ -6,7 +6,7 @@ import type { Prepared } from '../../plan/prepare.ts';
 import type { Plan, PlannedNode } from '../../plan/record/types.ts';
 
 /** A call of the program at the sizes of the largest shard that a plan gives it. */
-export interface LocalCall {
+interface LocalCall {
   /** Index in the graph, and in the plan's nodes. */
   readonly node: number;
   readonly planned: PlannedNode;

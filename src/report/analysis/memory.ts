@@ -21,7 +21,7 @@ export interface MemoryCurve {
   readonly largest: readonly LiveTensor[];
 }
 
-export interface LiveTensor {
+interface LiveTensor {
   readonly name: string;
   readonly bytes: number;
   readonly kind: MemoryKind;
@@ -30,7 +30,7 @@ export interface LiveTensor {
   readonly to: number;
 }
 
-export type CurveKind = 'parameters' | 'optimizer' | 'gradients' | 'activations' | 'copies in flight';
+type CurveKind = 'parameters' | 'optimizer' | 'gradients' | 'activations' | 'copies in flight';
 
 const KINDS: readonly CurveKind[] = ['parameters', 'optimizer', 'gradients', 'activations', 'copies in flight'];
 const KIND_OF: Readonly<Record<MemoryKind, CurveKind>> = {

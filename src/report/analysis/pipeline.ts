@@ -38,7 +38,7 @@ export interface ReportStage {
 }
 
 /** The message between two stages that follow one another: activations one way, their gradients the other. */
-export interface ReportBoundary {
+interface ReportBoundary {
   readonly from: number;
   readonly to: number;
   /** That each device sends, for one microbatch and direction. */

@@ -1,5 +1,5 @@
 /** A stretch of lines: `period` lines that stand `count` times in a row. */
-export interface Stretch {
+interface Stretch {
   readonly start: number;
   readonly period: number;
   readonly count: number;

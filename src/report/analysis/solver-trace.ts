@@ -11,7 +11,7 @@ export interface SolverTrace {
   readonly asked: ProblemSize;
 }
 
-export interface ProblemSize {
+interface ProblemSize {
   readonly variables: number;
   /** Choices of all variables together, and of the one that has most. */
   readonly values: number;

@@ -33,7 +33,7 @@ export interface Streams {
   readonly overlapped: readonly OverlappedShare[];
 }
 
-export interface StreamUse {
+interface StreamUse {
   readonly name: string;
   readonly busySeconds: number;
   /** Share of each of equally long parts of the step in which the stream works, 0 to 1, three digits. */
@@ -51,7 +51,7 @@ export interface CloseUp {
   }[];
 }
 
-export interface OverlappedShare {
+interface OverlappedShare {
   readonly kind: string;
   /** Mesh dims, sorted, joined by a comma. */
   readonly axes: string;

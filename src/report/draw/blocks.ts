@@ -16,7 +16,7 @@ export function drawBlocks(blocks: readonly Block[], counts: readonly number[]):
  * @param counts blocks along each tensor dim; `blocks` has every index of that grid once, in any order
  * @throws E_DRAW when a block is missing, given twice or outside the grid
  */
-export function blocksDrawing(blocks: readonly Block[], counts: readonly number[]): Drawing {
+function blocksDrawing(blocks: readonly Block[], counts: readonly number[]): Drawing {
   checkShape(counts);
   const total = counts.reduce((n, c) => n * c, 1);
   const labels = new Array<string | undefined>(total).fill(undefined);

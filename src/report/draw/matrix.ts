@@ -14,7 +14,7 @@ export interface Gap {
   readonly cut: boolean;
 }
 
-export interface Cell {
+interface Cell {
   readonly text: string;
   /** Row-major number of the element that the cell shows. */
   readonly element: number;
@@ -36,14 +36,14 @@ export interface Drawing {
 export type Cuts = ReadonlyMap<number, readonly number[] | 'all'>;
 
 /** Cells of one drawing. A page of 256 x 256 is already past reading. */
-export const MAX_CELLS = 1 << 16;
+const MAX_CELLS = 1 << 16;
 const MAX_RANK = 32;
 
 export function isHorizontal(dim: number, rank: number): boolean {
   return (rank - 1 - dim) % 2 === 0;
 }
 
-export function levelOf(dim: number, rank: number): number {
+function levelOf(dim: number, rank: number): number {
   return Math.floor((rank - 1 - dim) / 2);
 }
 

@@ -4,7 +4,7 @@ import { ShardwrightError } from '../../errors.ts';
 import { isHorizontal, type Drawing, type Gap } from './matrix.ts';
 import { DARK, FILL_INK, FILLS, LIGHT, OVERLAYS, themeRules } from './palette.ts';
 
-export interface SvgOptions {
+interface SvgOptions {
   /** Heading, also read out by screen readers. */
   readonly title: string;
   /** What a cell shows, in one sentence: caption and part of the description. */

@@ -43,7 +43,7 @@ export function offsetsDrawing(
 }
 
 /** A placement as a drawing, with what colours it. */
-export interface PlacementDrawing {
+interface PlacementDrawing {
   readonly drawing: Drawing;
   /** Device ids of every element by row-major number, ascending and joined by commas; `0+1` where each has an addend of it. */
   readonly holders: readonly string[];

@@ -7,7 +7,7 @@ import { h, type Child } from '../markup.ts';
  * What the drawings of a report share: a frame with title and description for screen readers, scales, ticks. Elements are made by
  * `h`, so that no name from a file can become markup. Colours are those of the page, by class, in light and dark.
  */
-export interface Frame {
+interface Frame {
   /** Unique in the page. */
   readonly id: string;
   readonly title: string;
@@ -82,7 +82,7 @@ function roundStep(rough: number): number {
 }
 
 /** A dot that gets a number. */
-export interface Dot {
+interface Dot {
   readonly x: number;
   readonly y: number;
   readonly r: number;
@@ -127,7 +127,7 @@ export function px(value: number): number {
   return Number(value.toFixed(1));
 }
 
-export interface TextStyle {
+interface TextStyle {
   readonly anchor?: 'start' | 'middle' | 'end';
   /** CSS class beside the default ink. */
   readonly class?: string;

@@ -14,7 +14,7 @@ const PASSES_OF_AN_END = 80;
 const MOST_DEVICES = 64;
 
 /** A schedule to draw. */
-export interface DrawnSchedule {
+interface DrawnSchedule {
   readonly schedule: PipelineSchedule;
   readonly devices: number;
   readonly microbatches: number;

@@ -15,7 +15,7 @@ import { pageStyle } from './style.ts';
 import { countedText } from '../../units.ts';
 
 /** What a page needs beside its sections. */
-export interface PageInput {
+interface PageInput {
   /** Title of the window, and heading of the page. */
   readonly title: string;
   readonly heading: string;

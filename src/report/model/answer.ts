@@ -8,7 +8,7 @@ import type { Streams } from '../analysis/streams.ts';
 import { bytesText, countText, countedText, excessOver, percentText, secondsText } from '../../units.ts';
 
 /** What the answer is made of. */
-export interface AnswerInput {
+interface AnswerInput {
   readonly plan: Plan;
   readonly known: readonly ComparedRecipe[] | null;
   readonly streams: Streams | null;
@@ -101,7 +101,7 @@ function waitText({ groups }: Roofline, seconds: number): string {
 }
 
 /** Where the mesh dims lie. */
-export function deviceLine(plan: Plan): string {
+function deviceLine(plan: Plan): string {
   const devices = plan.mesh.reduce((n, d) => n * d.size, 1);
   const where = plan.mesh.map(
     (d) => `${d.name}=${d.size} ${d.hosts === 1 ? 'inside a host' : `across ${d.hosts} hosts`}`,

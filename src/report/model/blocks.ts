@@ -38,7 +38,7 @@ export interface BarBlock {
 }
 
 /** A drawing, with the sentence that says what it shows. */
-export interface FigureBlock {
+interface FigureBlock {
   readonly kind: 'figure';
   readonly caption: string;
   readonly svg: Markup;

@@ -4,7 +4,7 @@ import type { Plan } from '../../plan/record/types.ts';
 import { tableText } from '../../units.ts';
 
 /** One row of the folded parameter table. */
-export interface FoldedParameter {
+interface FoldedParameter {
   /** Name with layer numbers replaced by `*` where several are folded. */
   readonly name: string;
   readonly count: number;

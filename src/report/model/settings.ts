@@ -9,7 +9,7 @@ import { trainedParameters } from '../../plan/model/state-memory.ts';
 import { bytesText, countedText, percentText, secondsText } from '../../units.ts';
 
 /** What a plan was made with. */
-export interface SettingsInput {
+interface SettingsInput {
   readonly graph: Graph;
   /** As the user gave it: what is absent here is a default. */
   readonly request: PlanRequest;

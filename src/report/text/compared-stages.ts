@@ -10,7 +10,7 @@ export function comparedStage({ first, end, embedding, head }: ComparedStage): P
 } // prettier-ignore
 
 /** Bytes that each device of a row sends to its neighbours in a step, activations and gradients. */
-export function sentBytes({ stages, boundaries, microbatches, sizes }: ComparedLayout): number[] {
+function sentBytes({ stages, boundaries, microbatches, sizes }: ComparedLayout): number[] {
   const sent = new Array<number>(sizes.pp).fill(0);
   stages.forEach((_, k) => {
     const forward = boundaries[k]?.bytes ?? 0;

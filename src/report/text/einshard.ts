@@ -9,7 +9,7 @@ import { drawBlocks } from '../draw/blocks.ts';
 import { tableText } from '../../units.ts';
 
 /** What `einshard EXPR` prints; the keys are a contract. */
-export interface EinshardReport {
+interface EinshardReport {
   /** Canonical text. */
   readonly expression: string;
   /** Sizes of the mesh dims, outermost first. */

@@ -60,7 +60,7 @@ function blockLines(block: Block): string[] {
 }
 
 /** Text of a file as Markdown text: no links, no HTML, no table borders, no line breaks. */
-export function escapeMarkdown(text: string): string {
+function escapeMarkdown(text: string): string {
   return text
     .replace(/[\u0000-\u001f\u007f-\u009f\u202a-\u202e\u2066-\u2069]+/g, ' ')
     .replace(/&/g, '&amp;')

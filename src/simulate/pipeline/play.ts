@@ -37,7 +37,7 @@ export interface PipelineRun {
   readonly devices: readonly PipelineDevice[];
 }
 
-export interface PipelineDevice {
+interface PipelineDevice {
   readonly spans: readonly PassSpan[];
   readonly busySeconds: number;
   /** Share of the whole run that the device waits, 0..1. */

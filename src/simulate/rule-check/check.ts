@@ -228,7 +228,7 @@ function intersect(a: readonly RuleSlot[][], b: readonly RuleSlot[][]): RuleSlot
   return both.some((list) => list.length === 0) ? undefined : both;
 }
 
-export function combinationText(inputs: readonly RuleSlot[], outputs: readonly RuleSlot[]): string {
+function combinationText(inputs: readonly RuleSlot[], outputs: readonly RuleSlot[]): string {
   return `${inputs.map(slotText).join(', ')} -> ${outputs.map(slotText).join(', ')}`.trimStart();
 }
 

@@ -7,7 +7,7 @@ export interface ExplainedFinding extends Finding {
   readonly reason: string;
 }
 
-export interface Explained {
+interface Explained {
   /** Findings that no entry explains. */
   readonly open: readonly Finding[];
   readonly explained: readonly ExplainedFinding[];

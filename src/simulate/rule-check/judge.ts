@@ -177,7 +177,7 @@ export function inputSlots(sample: SampleCall, i: number, ranks: number, kinds: 
 }
 
 /** Placements that a result is tried for; pending products where the rules speak of them (`kinds`). */
-export function outputSlots(meta: TensorMeta, ranks: number, kinds: readonly ReduceOp[] = []): RuleSlot[] {
+function outputSlots(meta: TensorMeta, ranks: number, kinds: readonly ReduceOp[] = []): RuleSlot[] {
   const cuts = meta.shape.flatMap((size, d) => (size >= Math.max(2, ranks) ? [S(d)] : []));
   const real = !['i', 'u', 'b'].includes(meta.dtype[0]) || meta.dtype === 'bf16';
   const pending = kindsOf(meta.dtype).filter((op) => real || op !== 'avg');

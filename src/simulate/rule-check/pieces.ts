@@ -58,7 +58,7 @@ function placePart(x: NDArray, slot: RuleSlot, ranks: number, chunks: number, in
  * another, and of the others every third is equal, near, or more than the range of values away on the losing side. Over
  * the boards any two inputs of a call have different holders somewhere.
  */
-export function operands(x: NDArray, op: ReduceOp, ranks: number, input = 0, board = 0): NDArray[] {
+function operands(x: NDArray, op: ReduceOp, ranks: number, input = 0, board = 0): NDArray[] {
   const values = flat(x);
   // Floats that are whole stay whole, so that what loses may tie with other tensors.
   const integer = x.kind !== 'float' || values.every(Number.isInteger);
@@ -159,7 +159,7 @@ function checkerboard(shape: readonly number[], ranks: number, shift: number): I
 const TOLERANCE = 1e-8;
 
 /** Whether two arrays of one shape agree: floats to the tolerance, others exactly. */
-export function agree(a: NDArray, b: NDArray): boolean {
+function agree(a: NDArray, b: NDArray): boolean {
   const x = numbersOf(a);
   const y = numbersOf(b);
   if (x.length !== y.length) return false;

@@ -11,7 +11,7 @@ import { COMPUTE } from './schedule.ts';
  * one, are taken apart with the product into as many chunks as the group has members, so that a chunk is multiplied while the
  * next one travels (Wang et al., ASPLOS 2023; PyTorch's async TP). The member's own chunk needs no message.
  */
-export interface AsyncTensorOptions {
+interface AsyncTensorOptions {
   /** Least seconds of a product, however small. */
   readonly matmulLaunchSeconds: number;
   /** Members of the group of some mesh dims. */

@@ -8,7 +8,7 @@ import type { Schedule, Task } from './schedule.ts';
  * weights are brought forward to the first of a bucket, everything else waits for the last; a bucket never holds a collective
  * whose result is needed before the bucket can run.
  */
-export interface BucketOptions {
+interface BucketOptions {
   /** Most bytes of one bucket. */
   readonly bucketBytes: number;
   /** Seconds of a collective over the flattened group of some mesh dims. */

@@ -3,7 +3,7 @@
 import { ShardwrightError } from '../../errors.ts';
 
 /** One step of the program: what it computes, and a collective that must be done before (or can run after) it. */
-export interface OverlapStep {
+interface OverlapStep {
   readonly computeSeconds: number;
   /** Of a collective that may run beside compute; 0 where the step has none. */
   readonly hideableSeconds: number;

@@ -31,7 +31,7 @@ export interface Span {
   readonly end: number;
 }
 
-export interface MemoryCurve {
+interface MemoryCurve {
   readonly peakBytes: number;
   /** First time of the peak, and the task that starts it; undefined when the step begins with it. */
   readonly peakAt: number;

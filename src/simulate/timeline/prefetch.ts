@@ -8,7 +8,7 @@ import { COMPUTE, writers, type Schedule, type Task } from './schedule.ts';
  * Prefetch as a pass: collectives that are made of parameters alone (the gathers of sharded weights) depend on nothing that
  * the step computes, so they may run ahead of the call that reads them. The pass says how far.
  */
-export interface PrefetchOptions {
+interface PrefetchOptions {
   /**
    * Gathers for the calls k + 1, .. k + distance that need one may start when call k does; 0: only when the call before has
    * ended, so that nothing is hidden. Calls that share a gather count once.
@@ -23,7 +23,7 @@ export interface PrefetchOptions {
   readonly memoryBytes?: number;
 }
 
-export interface Prefetched {
+interface Prefetched {
   readonly schedule: Schedule;
   /** Collectives that `memoryBytes` keeps nearer to their call than distance and `limitBytes` would. */
   readonly heldBack: number;

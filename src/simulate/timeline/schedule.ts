@@ -33,7 +33,7 @@ export interface Task {
   readonly afterEnd?: readonly number[];
 }
 
-export interface CollectiveWork {
+interface CollectiveWork {
   readonly kind: CollectiveKind;
   /** Mesh dims of the group. */
   readonly meshDims: readonly number[];

@@ -48,7 +48,7 @@ export interface Simulation {
 }
 
 /** A step that was kept within a limit on memory. */
-export interface MemoryBound {
+interface MemoryBound {
   readonly memoryBytes: number;
   /** Tasks that waited for memory, and how much longer the step is for it; 0 where none did. */
   readonly delayedTasks: number;
@@ -58,8 +58,8 @@ export interface MemoryBound {
 }
 
 /** PyTorch's data-parallel buckets (`bucket_cap_mb`). */
-export const DEFAULT_BUCKET_BYTES = 25 * 2 ** 20;
-export const DEFAULT_IN_FLIGHT_BYTES = 2e9;
+const DEFAULT_BUCKET_BYTES = 25 * 2 ** 20;
+const DEFAULT_IN_FLIGHT_BYTES = 2e9;
 /** Distances that `auto` tries beside the program as it is written, in which gathers start as soon as their stream is free. */
 const DISTANCES: readonly number[] = [1, 4, 16];
 

@@ -9,7 +9,7 @@ import { reachedOnly, shrink, type Shrunk } from './shrink.ts';
 import { type ByClass, functionOf, splitOf, View } from './tables.ts';
 
 /** Amounts of a row per variable: vector id or -1. */
-export interface ModelRow {
+interface ModelRow {
   readonly bound: bigint;
   readonly amounts: number[];
 }

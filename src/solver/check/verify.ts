@@ -12,7 +12,7 @@ import type { Certificate, Problem, StepCertificate } from '../types.ts';
 export { hashProblem } from './hash.ts';
 
 /** Why a choice is not a solution. */
-export type Violation =
+type Violation =
   | { readonly code: 'length'; readonly expected: number; readonly got: number }
   | { readonly code: 'range'; readonly variable: number; readonly value: number; readonly size: number }
   | { readonly code: 'forbidden-node'; readonly variable: number; readonly value: number }
@@ -21,7 +21,7 @@ export type Violation =
   | { readonly code: 'memory'; readonly time: number; readonly amount: bigint; readonly limit: number };
 
 /** What a choice costs and uses. `cost` sums the finite terms only; with no violation it is the objective. */
-export interface Evaluation {
+interface Evaluation {
   readonly violations: readonly Violation[];
   readonly cost: bigint;
   readonly unaryCost: bigint;

@@ -18,7 +18,7 @@ export interface AscentLimits {
   readonly close?: number;
 }
 
-export interface AscentOptions extends AscentLimits {
+interface AscentOptions extends AscentLimits {
   /** Takes every choice (positions) that is decoded on the way. */
   readonly propose: (at: Int32Array) => void;
   /** A bound that is good enough: normally the cost of the best choice so far. */

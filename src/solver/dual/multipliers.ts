@@ -19,7 +19,7 @@ export interface DualEvaluation {
 }
 
 /** Ascent at the given prices with at most the given number of sweeps. */
-export type EvaluateDual = (prices: readonly bigint[], sweeps: number) => DualEvaluation;
+type EvaluateDual = (prices: readonly bigint[], sweeps: number) => DualEvaluation;
 
 export interface MultiplierHost {
   readonly stopped: () => boolean;
@@ -48,7 +48,7 @@ export interface Bracket {
 }
 
 /** The price at which the least of some supporting lines is greatest, and that value: no bound exceeds it, at any price. */
-export interface Breakpoint {
+interface Breakpoint {
   readonly price: bigint;
   readonly top: number;
 }

@@ -36,9 +36,9 @@ export interface EliminationLimits {
   readonly stop?: () => boolean;
 }
 
-export type EliminationStatus = 'done' | 'too-large' | 'infeasible' | 'stopped';
+type EliminationStatus = 'done' | 'too-large' | 'infeasible' | 'stopped';
 
-export interface EliminationCounts {
+interface EliminationCounts {
   computed: number;
   found: number;
   largestTable: number;

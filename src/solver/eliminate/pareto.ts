@@ -26,7 +26,7 @@ interface Elimination {
   readonly factors: readonly LabelFactor[];
 }
 
-export interface LabelLimits {
+interface LabelLimits {
   /** Largest number of labels of one table. */
   readonly labels: number;
   /** Most label combinations in all; looking up the cell of a factor counts as one. */
@@ -38,7 +38,7 @@ export interface LabelLimits {
   readonly stop?: () => boolean;
 }
 
-export interface LabelResult {
+interface LabelResult {
   readonly status: 'found' | 'none' | 'too-large';
   /** Positions of the present variables for `found`. */
   readonly at: Int32Array;

@@ -27,7 +27,7 @@ export type { ProgramSize } from './outline.ts';
 export type { LinearProgram } from './linear-program.ts';
 
 /** The program of a choice problem: the choice columns s come first, then the pair columns y. */
-export interface ChoiceProgram extends LinearProgram {
+interface ChoiceProgram extends LinearProgram {
   /** Variable and value of each choice column. */
   readonly choiceVariable: Int32Array;
   readonly choiceValue: Int32Array;

@@ -24,7 +24,7 @@ const SECOND_OPINION_SECONDS = 2;
 const RELATIVE_TOLERANCE = 1e-9;
 
 /** A second opinion: the line for the proof, and a cheaper checked choice if our own engine was wrong. */
-export interface SecondOpinion {
+interface SecondOpinion {
   readonly line: string;
   readonly refuted?: { readonly choice: Int32Array; readonly objective: number };
 }

@@ -25,7 +25,7 @@ export interface LinearProgram {
 }
 
 /** How a program was scaled: solver objective = objective * costScale. */
-export interface ScaledProgram {
+interface ScaledProgram {
   readonly program: LinearProgram;
   readonly costScale: number;
 }

@@ -17,7 +17,7 @@ export interface Backend {
 }
 
 /** A library's answer to a choice problem. `choice` is present only when the checker accepts it. */
-export interface Verdict {
+interface Verdict {
   readonly word: string;
   readonly choice?: Int32Array;
   /** Re-evaluated from the choice by the checker; the library's own figure is not used. */

@@ -13,7 +13,7 @@ function clean(costs: Float64Array): Float64Array {
 }
 
 /** Largest power of two, up to 2^30, that divides every cost of a problem. */
-export function quantumOf(problem: Problem): number {
+function quantumOf(problem: Problem): number {
   let quantum = commonPower(Float64Array.of(problem.constant ?? 0), 2 ** 30);
   for (const vector of problem.vectors) quantum = commonPower(vector, quantum);
   for (const table of problem.tables) quantum = commonPower(table.costs, quantum);

@@ -12,12 +12,12 @@ import type { CertificateRow, LinearRow, Problem } from '../types.ts';
 export const PRICE_BITS = 20n;
 
 /** floor(price * amount / 2^20), exact. */
-export function priceOf(price: bigint, amount: number): number {
+function priceOf(price: bigint, amount: number): number {
   return Number((price * BigInt(amount)) >> PRICE_BITS);
 }
 
 /** ceil(price * bound / 2^20), exact. */
-export function priceOfBound(price: bigint, bound: number): number {
+function priceOfBound(price: bigint, bound: number): number {
   return Number(-((-price * BigInt(Math.floor(bound))) >> PRICE_BITS));
 }
 

@@ -16,7 +16,7 @@ interface CostTable {
 }
 
 /** Largest total that the solver's integers may reach; sums of two such totals are still exact in a Float64. */
-export const LARGEST_TOTAL = 2 ** 52;
+const LARGEST_TOTAL = 2 ** 52;
 
 class ByContent {
   readonly #buckets = new Map<number, number[]>();
@@ -174,7 +174,7 @@ function fail(what: string): never {
 }
 
 /** Throws unless every id, length and number of the problem is in order. Costs must be integers or Infinity. */
-export function validateProblem(problem: Problem): void {
+function validateProblem(problem: Problem): void {
   const { domains, unary, vectors, edges, tables } = problem;
   const { maps } = problem;
   const n = domains.length;

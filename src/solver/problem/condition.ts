@@ -4,7 +4,7 @@
 import type { Problem } from '../types.ts';
 
 /** A problem without some variables of another. */
-export interface SmallerProblem {
+interface SmallerProblem {
   readonly problem: Problem;
   /** Choice of the other problem for one of this. */
   readonly expand: (choice: Int32Array) => Int32Array;

@@ -20,7 +20,7 @@ import { type Log, STEP } from '../network/proof-log.ts';
 import { addPrices, amountsAt, largestPrice, rowVariables } from '../network/rows.ts';
 
 /** The best checked choice so far. */
-export interface Incumbent {
+interface Incumbent {
   readonly objective: number;
   readonly choice: Int32Array;
 }

@@ -10,7 +10,7 @@ import type { PlainRow } from '../network/rows.ts';
 import type { StepCertificate, CertificateRow, Problem } from '../types.ts';
 
 /** What the checker accepted. */
-export interface Proven {
+interface Proven {
   /** Lower bound on every choice; Infinity when there is none. */
   readonly bound: number;
   readonly certificate: StepCertificate;
@@ -19,7 +19,7 @@ export interface Proven {
 }
 
 /** The log of a search, not yet replayed, and whether it is about the problem with its rows. */
-export interface UncertifiedProof {
+interface UncertifiedProof {
   readonly log: Log;
   readonly rows: boolean;
 }

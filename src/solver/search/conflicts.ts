@@ -10,14 +10,14 @@ import type { Problem, Solution, SolveOptions } from '../types.ts';
 export type Solver = (problem: Problem, options: SolveOptions) => Solution;
 
 /** Why there is no choice, and the smallest bound that would admit one where a single bound is to blame. */
-export interface Explanation {
+interface Explanation {
   readonly conflict: readonly string[];
   readonly emptyVariable?: number;
   readonly smallestBudget?: number;
 }
 
 /** The choice with the least amount of a row among all that no forbidden entry rules out; undefined when there is none. */
-export function leastAmount(
+function leastAmount(
   problem: Problem,
   row: PlainRow,
   solver: Solver,

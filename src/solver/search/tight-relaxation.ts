@@ -27,7 +27,7 @@ const SPREAD_SWEEPS = 2;
 const SERIES = { ...ELIMINATION.easy, series: true };
 
 /** A choice and what is known of it. */
-export interface Relaxed {
+interface Relaxed {
   readonly choice: Int32Array;
   /** Nothing is cheaper: on the short network only, where the problem was folded and nothing was certified. */
   readonly tight: boolean;

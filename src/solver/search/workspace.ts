@@ -11,7 +11,7 @@ import { Reducer } from '../reduce/presolve.ts';
 const WORK_PER_STEP = 100;
 
 /** Counts the work of a solve, in combinations of labels: a clock that is the same on every machine. */
-export class WorkMeter {
+class WorkMeter {
   #messageSteps = 0;
   #labels = 0;
 

@@ -13,7 +13,7 @@ import * as z from 'zod';
 import { ShardwrightError, suggestion } from '../../errors.ts';
 import { DTYPES, type DType } from '../../graph/types.ts';
 
-export interface ProgramTensor {
+interface ProgramTensor {
   readonly name: string;
   readonly dtype: DType;
   readonly shape: readonly number[];
@@ -40,7 +40,7 @@ export interface PointwiseStep {
   readonly name?: string;
 }
 
-export type ProgramStep = EinsumStep | PointwiseStep;
+type ProgramStep = EinsumStep | PointwiseStep;
 
 export interface EinshardProgram {
   readonly devices: number;
@@ -49,7 +49,7 @@ export interface EinshardProgram {
 }
 
 /** Functions of one tensor, element by element, none of them linear. */
-export const NONLINEAR = ['abs', 'exp', 'gelu', 'relu', 'sigmoid', 'silu', 'square', 'tanh'] as const;
+const NONLINEAR = ['abs', 'exp', 'gelu', 'relu', 'sigmoid', 'silu', 'square', 'tanh'] as const;
 
 const MAX_TENSORS = 1000;
 const MAX_STEPS = 10_000;

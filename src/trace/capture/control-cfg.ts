@@ -9,12 +9,12 @@ import type { Tensor } from '../tensor/tensor.ts';
 import { trace, type TraceOptions } from '../trace.ts';
 
 /** Where a block goes next, as its body says. */
-export interface Goto {
+interface Goto {
   readonly to: string;
   readonly args: readonly Tensor[];
 }
 
-export type Exit =
+type Exit =
   | { readonly kind: 'jump'; readonly go: Goto }
   | { readonly kind: 'branch'; readonly on: Tensor; readonly then: Goto; readonly otherwise: Goto }
   | { readonly kind: 'return'; readonly values: readonly Tensor[] };

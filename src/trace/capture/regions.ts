@@ -32,7 +32,7 @@ export interface Region {
 export type HostRead = boolean | number | readonly number[];
 
 /** Runs a graph: one value for each placeholder in order, one for each output. */
-export type RunGraph<V> = (graph: Graph, inputs: readonly V[]) => readonly V[];
+type RunGraph<V> = (graph: Graph, inputs: readonly V[]) => readonly V[];
 
 /** How a program that reads tensors on the host is captured. */
 export interface RegionOptions extends Omit<TraceOptions, 'control' | 'policy' | 'checkTwice'> {

@@ -16,7 +16,7 @@ import { valueText } from '../record/typed-value.ts';
 import type { Arg } from '../../graph/types.ts';
 
 /** A tree with its host numbers as tensors: what a body gets for the carry. */
-export type Carried<T> = T extends Tensor
+type Carried<T> = T extends Tensor
   ? Tensor
   : T extends number | boolean
     ? Tensor

@@ -91,7 +91,7 @@ const WAYS =
   'six ways out: guards (make it a host value or a size), operators (cond, whileLoop, or the rewriting front end), predicate (where), regions (captureRegions), opaque (customOp), cfg (structure).';
 
 /** @throws E_DATA_DEPENDENT always */
-export function dataDependent(value: unknown, site: ControlSite): never {
+function dataDependent(value: unknown, site: ControlSite): never {
   throw stopping(refusal('E_DATA_DEPENDENT', `Data-dependent branching: ${shown(value)} decides in '${site.kind}'`, { source: site.position }, {
     hint: WAYS,
   })); // prettier-ignore

@@ -20,7 +20,7 @@ import type { Tree } from '../record/tree.ts';
 import { valueText } from '../record/typed-value.ts'; // prettier-ignore
 
 /** One tensor or several. */
-export type Results = Tensor | readonly Tensor[];
+type Results = Tensor | readonly Tensor[];
 
 /**
  * A function with a derivative of its own. Without a gradient `fn` runs; where a gradient passes, `forward` runs in its place

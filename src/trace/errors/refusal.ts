@@ -9,7 +9,7 @@ export interface Place {
 }
 
 /** `examples/mlp.ts:14:7 (layers.0.mlp)`; empty where neither is known. */
-export function placeText({ source, path }: Place): string {
+function placeText({ source, path }: Place): string {
   const module = path === undefined || path === '' ? '' : `(${path})`;
   return [source ?? '', module].filter((part) => part !== '').join(' ');
 }

@@ -9,7 +9,7 @@ import { bare } from '../source/syntax.ts';
 import { TensorTypes } from './tensor-types.ts';
 
 /** One finding: what is wrong, what to write instead, and where. */
-export interface Finding {
+interface Finding {
   readonly node: ts.Node;
   readonly message: string;
 }

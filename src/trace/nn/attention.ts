@@ -8,7 +8,7 @@ import type { Tensor } from '../tensor/tensor.ts';
 import { Linear, type LinearOptions } from './linear.ts';
 import { rotateHeads, type Rotation } from './rope.ts';
 
-export interface MultiHeadOptions extends LinearOptions {
+interface MultiHeadOptions extends LinearOptions {
   /** Width of a head, width / heads by default. */
   readonly headWidth?: number;
   /** Heads of keys and values, each shared by heads / keyHeads query heads; all of them by default. */

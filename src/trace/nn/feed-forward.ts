@@ -24,7 +24,7 @@ export function activate(x: Tensor, activation: Activation): Tensor {
   }
 }
 
-export interface MlpOptions extends LinearOptions {
+interface MlpOptions extends LinearOptions {
   readonly activation?: Activation;
   /** Names of the layers, `fc1`, `fc2` and so on by default. */
   readonly names?: readonly string[];

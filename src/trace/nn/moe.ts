@@ -7,7 +7,7 @@ import { param, scope } from '../tensor/state.ts';
 import type { Tensor } from '../tensor/tensor.ts';
 import { Linear } from './linear.ts';
 
-export interface MoeOptions {
+interface MoeOptions {
   /** Experts that see each token, 2 by default. */
   readonly active?: number;
   /** Places for tokens in each expert, for every token group of this many: ceil(capacityFactor * active * tokens / experts). */

@@ -4,7 +4,7 @@ import type { DType } from '../../graph/types.ts';
 import { param, scope } from '../tensor/state.ts';
 import type { Tensor } from '../tensor/tensor.ts';
 
-export interface NormOptions {
+interface NormOptions {
   readonly eps?: number;
   readonly dtype?: DType;
   /** `LayerNorm` only. Default true. */

@@ -29,13 +29,13 @@ export interface TracedValue extends TypedValue {
 export type TraceArg = CallArgument<TracedValue>;
 
 /** A named state tensor, declared once. */
-export interface Declared {
+interface Declared {
   readonly value: TracedValue;
   readonly role: 'parameter' | 'buffer';
   readonly text: string;
 }
 
-export interface TraceSettings {
+interface TraceSettings {
   readonly table: OperatorTable;
   readonly training: boolean;
   readonly proxy: boolean;

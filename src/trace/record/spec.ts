@@ -53,7 +53,7 @@ export function admissible({ min, max, multiple }: Pick<DimRange, 'min' | 'max' 
 }
 
 /** Roles that a described input can have. */
-export type SpecRole = 'input' | 'parameter' | 'buffer' | 'key';
+type SpecRole = 'input' | 'parameter' | 'buffer' | 'key';
 
 /** What a tensor looks like. */
 export class TensorSpec {

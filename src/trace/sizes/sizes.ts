@@ -22,7 +22,7 @@ export interface DimRange {
   readonly unbacked: boolean;
 }
 
-export type Comparison = 'eq' | 'ne' | 'lt' | 'le' | 'gt' | 'ge';
+type Comparison = 'eq' | 'ne' | 'lt' | 'le' | 'gt' | 'ge';
 const SIGNS: Readonly<Record<Comparison, string>> = { eq: '==', ne: '!=', lt: '<', le: '<=', gt: '>', ge: '>=' };
 
 /** A relation between sizes that a host decision rested on. */

@@ -9,7 +9,7 @@ import { SizeExpression, type DimValues } from './size-expression.ts';
 import type { DimRange, DimScope } from './sizes.ts';
 
 /** Shapes of the results at given sizes; null for an absent result. */
-export type ShapesAt = (values: DimValues) => readonly (readonly number[] | null)[];
+type ShapesAt = (values: DimValues) => readonly (readonly number[] | null)[];
 
 /** Why a call cannot be typed for all admissible sizes. */
 export class SizeMisfit extends Error {

@@ -10,7 +10,7 @@ import { alwaysReturns, declaredNames, bindingNames, returnsInside } from './rew
 /** Statements that one function may have more than it was written with: two ways on after one `if` copy what follows it. */
 const MOST_COPIES = 64;
 
-export interface TailBody {
+interface TailBody {
   readonly body: ts.Block;
   /** Variables of the function that an `if` of the body can see. */
   readonly locals: ReadonlyMap<ts.IfStatement, ReadonlySet<string>>;

@@ -7,7 +7,7 @@
 import { createRequire, register } from 'node:module';
 import { ShardwrightError } from '../../errors.ts';
 
-export interface RegisterOptions {
+interface RegisterOptions {
   /** Files whose conditions are wrapped, as absolute paths, beside those named `*.model.*`. */
   readonly files?: readonly string[];
   /**

@@ -4,7 +4,7 @@ import ts from 'typescript';
 import { bare } from './syntax.ts';
 
 /** Whether a conditional or loop can be written as an operator, and as which. */
-export type Shape =
+type Shape =
   /** Both sides give a value: `c ? a : b`, or an if whose branches both return; they assign these variables on the way. */
   | { readonly form: 'return'; readonly names: readonly string[] }
   /** The parts assign these outer variables and do nothing else. */

@@ -15,7 +15,7 @@ import type { HostValue } from '../record/tree.ts';
 import { valueText } from '../record/typed-value.ts';
 
 /** What a parameter or buffer looks like; a `spec` or a bare shape says the same. */
-export interface StateSpec {
+interface StateSpec {
   readonly shape: readonly Size[];
   /** f32 by default. */
   readonly dtype?: DType;

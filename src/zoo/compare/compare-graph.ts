@@ -25,7 +25,7 @@ import { simulatedSeconds } from './simulated.ts';
 import { zeroFromData } from '../recipes/zero.ts';
 
 /** Name of the free optimum among the plans. */
-export const OPTIMUM = 'optimum';
+const OPTIMUM = 'optimum';
 
 /**
  * Work on the optimum of one mesh where nobody limits time: several times what the models of the tests take to be proven. An

@@ -36,7 +36,7 @@ export function meshCandidates(devices: number, devicesPerHost: number, maxDims 
 }
 
 /** Ordered factorizations of n into exactly `count` factors of at least 2 (one factor: n itself, also 1). */
-export function orderedFactors(n: number, count: number): number[][] {
+function orderedFactors(n: number, count: number): number[][] {
   if (count === 1) return [[n]];
   const out: number[][] = [];
   for (let first = 2; first <= n / 2; first++)

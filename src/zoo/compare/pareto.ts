@@ -1,5 +1,5 @@
 /** A plan as it is compared: less of both is better. */
-export interface Point {
+interface Point {
   readonly name: string;
   readonly seconds: number;
   readonly peakBytes: number;
@@ -7,7 +7,7 @@ export interface Point {
 }
 
 /** Whether p is at least as good as q in both, and better in one. */
-export function dominates(p: Point, q: Point): boolean {
+function dominates(p: Point, q: Point): boolean {
   return p.seconds <= q.seconds && p.peakBytes <= q.peakBytes && (p.seconds < q.seconds || p.peakBytes < q.peakBytes);
 }
 

@@ -21,7 +21,7 @@ export interface PipelineUnit {
   readonly hopSeconds: number;
 }
 
-export interface PartitionRequest {
+interface PartitionRequest {
   readonly stages: number;
   readonly microbatches: number;
   /** Decides how many microbatches a stage keeps. Default 1f1b. */
@@ -30,7 +30,7 @@ export interface PartitionRequest {
   readonly limitBytes?: number;
 }
 
-export interface PipelineStage {
+interface PipelineStage {
   /** Units from `first` up to and without `end`. */
   readonly first: number;
   readonly end: number;

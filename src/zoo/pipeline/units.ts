@@ -35,7 +35,7 @@ export interface LayerUnit {
 }
 
 /** Prices and sizes of the nodes: of the unsharded graph, or of one device under a plan. */
-export interface NodeMeasure {
+interface NodeMeasure {
   seconds(node: Node): number;
   /** Bytes of the result. */
   bytes(node: Node): number;

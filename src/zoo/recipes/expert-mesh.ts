@@ -8,11 +8,11 @@ import { ShardwrightError } from '../../errors.ts';
 import { DeviceMesh } from '../../mesh/devices/mesh.ts';
 
 /** Axes of the dense mesh, outermost first. */
-export const DENSE_AXES = ['pp', 'dp_replicate', 'dp_shard', 'cp', 'tp'] as const;
-export type DenseAxis = (typeof DENSE_AXES)[number];
+const DENSE_AXES = ['pp', 'dp_replicate', 'dp_shard', 'cp', 'tp'] as const;
+type DenseAxis = (typeof DENSE_AXES)[number];
 
 /** Sizes by axis name; missing ones are 1, and one may be -1: it becomes what the devices leave. */
-export type DenseSizes = Readonly<Partial<Record<DenseAxis, number>>>;
+type DenseSizes = Readonly<Partial<Record<DenseAxis, number>>>;
 
 /** Sizes with the expert axes: `ep` experts' groups, `etp` tensor parallelism inside an expert (default 1). */
 export type FoldSizes = DenseSizes & { readonly ep?: number; readonly etp?: number };
@@ -175,10 +175,10 @@ export function foldProblem({ shard, cp, tp }: FoldedSizes, ep: number, etp: num
 }
 
 /** Whether a strategy has an axis of its own, uses another's, or needs another mesh over the same devices. */
-export type AxisUse = 'new' | 'reused' | 'second mesh';
+type AxisUse = 'new' | 'reused' | 'second mesh';
 
 /** Devices that one strategy joins. */
-export interface StrategyGroups {
+interface StrategyGroups {
   readonly strategy: string;
   readonly use: AxisUse;
   /** Whose axes are reused. */

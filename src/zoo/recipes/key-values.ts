@@ -16,7 +16,7 @@ const ROWS = shardCode(2);
 const isUlysses = (part: Part): boolean => part.startsWith('ulysses');
 
 /** Keys or values of one attention in the forward pass, from where they are as many as the model makes. */
-export interface KeyValuePath {
+interface KeyValuePath {
   /** Node of the attention. */
   readonly attention: number;
   /** Which of its inputs: 1 keys, 2 values. */

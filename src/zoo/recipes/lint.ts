@@ -20,7 +20,7 @@ export interface Finding {
   readonly nearest: readonly number[];
 }
 
-export const LINT_AXES = ['pp', 'dp_replicate', 'dp_shard', 'cp', 'tp'] as const;
+const LINT_AXES = ['pp', 'dp_replicate', 'dp_shard', 'cp', 'tp'] as const;
 
 /** A plan as the linter sees it; sizes that are absent are 1, and one of the axes may be -1. */
 export interface LintInput {

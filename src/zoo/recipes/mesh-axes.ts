@@ -6,14 +6,14 @@
 import { NAMED_RECIPES, type NamedRecipe } from './registry.ts';
 
 /** The mesh dim of each axis of a recipe, in the order of its axes. */
-export interface MatchedAxes {
+interface MatchedAxes {
   readonly dims: readonly number[];
   /** `position` where no mesh dim has the name of an axis. */
   readonly by: 'name' | 'position';
 }
 
 /** Why the mesh cannot be that of the recipe. */
-export interface RefusedAxes {
+interface RefusedAxes {
   readonly refused: string;
 }
 

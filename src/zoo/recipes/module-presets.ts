@@ -35,7 +35,7 @@ export interface ModulePreset {
   readonly useLocalOutput: boolean;
 }
 
-export interface ModuleShape {
+interface ModuleShape {
   readonly kind: ModuleKind;
   /** Rank of the module's input. */
   readonly inputRank: number;
@@ -45,7 +45,7 @@ export interface ModuleShape {
   readonly weight: readonly number[];
 }
 
-export interface PresetOptions {
+interface PresetOptions {
   /** Layout in which callers hand the input in; the default is the style's own. */
   readonly input?: Placement;
   /** Layout in which the output is wanted; the default is the style's own. */

@@ -15,7 +15,7 @@ import { weightRoles, type WeightRole } from './weights.ts';
 export type { Part, Recipe } from './parts.ts';
 
 /** A recipe made ready, or the reason why the model does not admit it. */
-export type AppliedRecipe = { readonly restriction: Restriction } | { readonly refused: string };
+type AppliedRecipe = { readonly restriction: Restriction } | { readonly refused: string };
 
 /**
  * The recipes of a mesh, in a fixed order: data dims are taken from the outside, the tensor or sequence dim is the

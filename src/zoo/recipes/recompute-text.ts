@@ -1,5 +1,5 @@
 /** Which results of a plan are recomputed in the backward pass. */
-export interface Recomputed {
+interface Recomputed {
   readonly checkpoint: string;
   /** Layers, embedding and head among them. */
   readonly unitsAgain?: number | undefined;

@@ -22,7 +22,7 @@ import { sweep } from './sweep.ts';
 import { threadPool } from './threads/thread-pool.ts';
 import { whatIf } from './what-if.ts';
 
-export interface CompareModelOptions {
+interface CompareModelOptions {
   readonly table: OperatorTable;
   /** Names of plans, such as `pp+fsdp+tp+sp`, or of families; absent: all. `optimum` is the free optimum of the model dims. */
   readonly plans?: readonly string[];

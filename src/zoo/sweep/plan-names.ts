@@ -16,7 +16,7 @@ const SIZED = /^(ep|etp)([1-9][0-9]*)$/;
  * Which plans are wanted: names as `compare` prints them, in any order of their parts; absent: all. `etp` alone: all whose experts
  * are cut. The sizes of an expert mesh may stand behind their parts, as in `fsdp+tp+sp+ep4+etp2`.
  */
-export interface WantedPlans extends AskedPlans {
+interface WantedPlans extends AskedPlans {
   readonly optimum: boolean;
   /** Whether experts that are cut are named: then each of their plans is priced, promising or not. */
   readonly expertTensor: boolean;

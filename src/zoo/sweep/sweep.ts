@@ -22,7 +22,7 @@ import type { RoutedCosts } from './rank/moe.ts';
 import { order, RowPricer, type PricedRow } from './step/row-pricer.ts';
 import type { LayerKinds } from './model/representative-layers.ts';
 
-export interface SweepMesh {
+interface SweepMesh {
   readonly mesh: string;
   readonly sizes: readonly number[];
   readonly status: 'solved' | 'beaten' | 'refused' | 'not asked' | 'not reached';
@@ -50,7 +50,7 @@ export interface SweepResult {
   readonly dtype: DType;
 }
 
-export interface SweepOptions {
+interface SweepOptions {
   readonly question: SweepQuestion;
   readonly config: ModelConfig;
   readonly cluster: Cluster;

@@ -5,13 +5,13 @@ import { readFlags, type Flag, type Flags, type Given } from '../../input/flags/
 import type { CliSession } from './session.ts';
 
 /** One call of a command. */
-export interface Call extends Pick<CliSession, 'io' | 'control'> {
+interface Call extends Pick<CliSession, 'io' | 'control'> {
   /** Names of the values whose flags stand on the command line; the others have their defaults. */
   readonly given: readonly string[];
 }
 
 /** What stands around the flags in the help text. */
-export interface CommandTexts {
+interface CommandTexts {
   /** Its name and its arguments: `explain <plan> <node>`. */
   readonly usage: string;
   readonly summary: string;

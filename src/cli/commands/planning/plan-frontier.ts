@@ -20,7 +20,7 @@ import type { Deadline } from '../../../plan/request/deadline.ts';
 export const FRONTIER_FILE = 'frontier.json';
 
 /** What the command `plan` lends: how a plan folder is written, and how the solver's progress is printed. */
-export interface FrontierTools {
+interface FrontierTools {
   readonly writePlan: (folder: string, result: Extract<ShardResult, { status: 'planned' }>) => void;
   readonly onProgress: (event: Progress) => void;
   readonly deadline: Deadline;

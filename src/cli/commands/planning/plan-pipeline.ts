@@ -13,7 +13,7 @@ const FLAGS = ['schedule', 'microbatches', 'virtual'] as const;
 const DEFAULT_BATCH = 8;
 
 /** What `--pp` asks, and the sequences of the program that is then planned: those of one microbatch. */
-export interface AskedPipeline extends PlanPipelineRequest {
+interface AskedPipeline extends PlanPipelineRequest {
   readonly microbatch: number;
 }
 

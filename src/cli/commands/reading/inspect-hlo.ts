@@ -11,7 +11,7 @@ import { isGzip } from '../../../import/file/unpack.ts';
 import { shownPath } from '../../../read-file.ts';
 import { bytesText, countText, tableText } from '../../../units.ts';
 
-export interface HloInspection {
+interface HloInspection {
   readonly name: string;
   readonly format: 'hlo';
   /** Instructions over all computations. */

@@ -8,7 +8,7 @@ import type { PlanRequest } from '../../../plan/request/request.ts';
 export type Read<T> = (text: string, flag: string) => T | Promise<T>;
 
 /** What a value of a flag sets in a request. */
-export type Sets<T> = (value: Exclude<T, undefined>, request: PlanRequest) => Partial<PlanRequest>;
+type Sets<T> = (value: Exclude<T, undefined>, request: PlanRequest) => Partial<PlanRequest>;
 
 /** One flag; `T` is the type of its value, with `undefined` where it may be absent. */
 export interface Flag<T> {

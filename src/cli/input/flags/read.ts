@@ -98,7 +98,7 @@ export function parseSlice(text: string, flag: string): { readonly index: number
 }
 
 /** One of a fixed list of words. @throws E_USAGE with all of them, and the nearest */
-export function parseChoice<T extends string>(text: string, flag: string, words: readonly T[], hint?: string): T {
+function parseChoice<T extends string>(text: string, flag: string, words: readonly T[], hint?: string): T {
   const found = words.find((w) => w === text);
   if (found !== undefined) return found;
   const near = didYouMean(text, words);

@@ -107,12 +107,12 @@ const power: Lowering = (call) => {
 const BETA = Math.sqrt(2 / Math.PI);
 const CUBIC = 0.044715;
 
-export function sigmoid(hlo: HloCode, x: Val): Val {
+function sigmoid(hlo: HloCode, x: Val): Val {
   return hlo.unary('logistic', x);
 }
 
 /** log(1 + exp(x)), exact for large x too. */
-export function softplus(hlo: HloCode, x: Val): Val {
+function softplus(hlo: HloCode, x: Val): Val {
   const small = hlo.unary('log_plus_one', hlo.unary('exponential', hlo.unary('negate', hlo.unary('abs', x))));
   return hlo.add(hlo.maximum(x, hlo.like(x, 0)), small);
 }

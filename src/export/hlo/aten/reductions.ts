@@ -11,11 +11,6 @@ export function wide(dtype: DType): DType {
   return dtype === 'bf16' || dtype === 'f16' ? 'f32' : dtype;
 }
 
-export function sumOf(hlo: HloCode, x: Val, dims: readonly number[], kept = false): Val {
-  const up = hlo.convert(x, wide(x.dtype));
-  return hlo.convert(kept ? hlo.reduceKept(up, 'add', dims) : hlo.reduce(up, 'add', dims), x.dtype);
-}
-
 /** The sum over the number of elements, dims kept. */
 export function meanOf(hlo: HloCode, x: Val, dims: readonly number[]): Val {
   const count = dims.reduce((n, d) => n * x.shape[d], 1);
@@ -132,7 +127,7 @@ function shifted(hlo: HloCode, x: Val, dim: number): { readonly away: Val; reado
   return { away, raised, total: hlo.broadcast(hlo.reduceKept(raised, 'add', [dim]), x.shape) };
 }
 
-export function softmaxOf(hlo: HloCode, x: Val, dim: number): Val {
+function softmaxOf(hlo: HloCode, x: Val, dim: number): Val {
   const { raised, total } = shifted(hlo, x, dim);
   return hlo.divide(raised, total);
 }

@@ -41,7 +41,7 @@ function sliced(call: HloCall, dim: number): Val {
 }
 
 /** Rows of a dim from a place that is each rank's own. */
-export function rowsFrom(call: HloCall, x: Val, dim: number, starts: readonly number[], rows: number): Val {
+function rowsFrom(call: HloCall, x: Val, dim: number, starts: readonly number[], rows: number): Val {
   const { hlo } = call;
   const zero = hlo.constant(0, 'i32');
   const at = x.shape.map((_, d) => (d === dim ? hlo.rankValue(starts, 'i32') : zero));

@@ -11,7 +11,7 @@ import { targetName } from './target.ts';
 const MAX_NESTING = 256;
 
 /** One operator of a statement: what becomes a node. */
-export interface Operation {
+interface Operation {
   readonly kind: 'get_attr' | 'call';
   readonly target: string;
   readonly args: readonly Arg[];

@@ -3,7 +3,7 @@
 import type { Arg, DType } from '../../../graph/types.ts';
 
 /** torch dtype names (`torch.float32`) to ours. */
-export const TORCH_DTYPES: ReadonlyMap<string, DType> = new Map<string, DType>([
+const TORCH_DTYPES: ReadonlyMap<string, DType> = new Map<string, DType>([
   ['float64', 'f64'], ['double', 'f64'], ['float32', 'f32'], ['float', 'f32'], ['bfloat16', 'bf16'],
   ['float16', 'f16'], ['half', 'f16'], ['float8_e4m3fn', 'f8e4m3fn'], ['float8_e5m2', 'f8e5m2'],
   ['float8_e8m0fnu', 'f8e8m0fnu'], ['int64', 'i64'], ['long', 'i64'], ['int32', 'i32'], ['int', 'i32'],

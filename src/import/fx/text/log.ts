@@ -7,7 +7,7 @@ import { createHash } from 'node:crypto';
 import { ShardwrightError, suggestion } from '../../../errors.ts';
 import { isJsonObject, readJson, type JsonObject } from '../../file/json.ts';
 
-export interface LogGraph {
+interface LogGraph {
   /** `Joint graph 0`, `__compiled_fn_1_...`, or the name of the trace artifact. */
   readonly title: string;
   /** `aot_joint_graph`, `graph_code`, ... */
@@ -22,7 +22,7 @@ export interface LogGraph {
   readonly indents: readonly number[];
 }
 
-export interface LogContent {
+interface LogContent {
   readonly graphs: readonly LogGraph[];
   readonly notes: readonly string[];
 }

@@ -12,7 +12,7 @@ import type { Atom, Equation, Jaxpr, LiteralValue, Parameter, Variable } from '.
 const MAX_EQUATIONS = 2_000_000;
 const MAX_RANK = 64;
 
-export const JAX_DTYPES: Readonly<Record<string, DType>> = {
+const JAX_DTYPES: Readonly<Record<string, DType>> = {
   f64: 'f64', f32: 'f32', bf16: 'bf16', f16: 'f16', i64: 'i64', i32: 'i32', i16: 'i16', i8: 'i8', u64: 'u64', u32: 'u32',
   u16: 'u16', u8: 'u8', bool: 'b8', c64: 'c64', c128: 'c128', f8_e4m3fn: 'f8e4m3fn', float8_e4m3fn: 'f8e4m3fn',
   f8_e5m2: 'f8e5m2', float8_e5m2: 'f8e5m2', f8_e8m0fnu: 'f8e8m0fnu', float8_e8m0fnu: 'f8e8m0fnu',

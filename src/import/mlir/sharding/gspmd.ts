@@ -21,7 +21,7 @@ export type GspmdSharding =
   | { readonly kind: 'tuple'; readonly items: readonly GspmdSharding[] };
 
 /** Devices in tile order: an iota reshaped and transposed, or a list. */
-export type DeviceOrder =
+type DeviceOrder =
   | { readonly kind: 'iota'; readonly shape: readonly number[]; readonly permutation: readonly number[] }
   | { readonly kind: 'list'; readonly ids: readonly number[] };
 

@@ -12,7 +12,7 @@ export interface AxisRef {
   readonly name: string;
   readonly part?: { readonly before: number; readonly size: number };
 }
-export interface DimSharding {
+interface DimSharding {
   readonly axes: readonly AxisRef[];
   /** The compiler may cut the dim further. */
   readonly open: boolean;

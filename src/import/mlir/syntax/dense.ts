@@ -7,7 +7,7 @@ import type { MlirTensor, Span } from './syntax.ts';
 import { typeName } from './types.ts';
 
 /** Longer lists stay text: a plan reads no element of them. */
-export const MAX_ELEMENTS = 16;
+const MAX_ELEMENTS = 16;
 
 /**
  * The value of a dense constant as an argument. The number of elements is checked against the type for every length.
@@ -121,7 +121,7 @@ function booleanOrOne(dtype: DType, value: boolean): Arg {
 }
 
 /** The number behind a bit pattern; undefined for types that are kept as text. */
-export function fromBits(text: string, dtype: DType): number | undefined {
+function fromBits(text: string, dtype: DType): number | undefined {
   const negative = text.startsWith('-');
   const bits = BigInt(negative ? text.slice(1) : text);
   const view = new DataView(new ArrayBuffer(8));

@@ -41,7 +41,7 @@ export function withDictionary(reader: MlirReader, stated: readonly (readonly [s
   return attributes;
 }
 
-export interface Signature {
+interface Signature {
   /** `(T) -> U` or `T -> U`: both sides; else the types listed. */
   readonly operandTypes: readonly MlirType[];
   readonly resultTypes: readonly MlirType[] | undefined;

@@ -10,7 +10,7 @@ import { NO_ATTRIBUTES } from './syntax.ts';
 import { readType } from './types.ts';
 
 /** Operations of one text, over all functions. */
-export const MAX_OPERATIONS = 2_000_000;
+const MAX_OPERATIONS = 2_000_000;
 
 /** Reads operations; holds the count that the limit is about. */
 export class OperationReader implements FormReader {

@@ -10,17 +10,17 @@ export interface MlirTensor {
   readonly dtype: DType;
   readonly shape: readonly number[];
 }
-export interface MlirTuple {
+interface MlirTuple {
   readonly kind: 'tuple';
   readonly items: readonly MlirType[];
 }
-export interface MlirFunction {
+interface MlirFunction {
   readonly kind: 'function';
   readonly inputs: readonly MlirType[];
   readonly results: readonly MlirType[];
 }
 /** A type without meaning for a plan (tokens, quantised types); refused where a value has it. */
-export interface MlirOther {
+interface MlirOther {
   readonly kind: 'other';
   readonly text: string;
   /** A plain element type (`f32`, `i64`) stands as attribute or in `array<..>`. */

@@ -5,9 +5,9 @@ import { suggestion } from '../../../errors.ts';
 import type { MlirReader } from './reader.ts';
 import type { MlirTensor, MlirType } from './syntax.ts';
 
-export const MAX_RANK = 64;
+const MAX_RANK = 64;
 
-export const ELEMENTS: Readonly<Record<string, DType>> = {
+const ELEMENTS: Readonly<Record<string, DType>> = {
   f64: 'f64', f32: 'f32', bf16: 'bf16', f16: 'f16', f8E4M3FN: 'f8e4m3fn', f8E5M2: 'f8e5m2', f8E8M0FNU: 'f8e8m0fnu',
   i64: 'i64', i32: 'i32', i16: 'i16', i8: 'i8', si64: 'i64', si32: 'i32', si16: 'i16', si8: 'i8',
   ui64: 'u64', ui32: 'u32', ui16: 'u16', ui8: 'u8', i1: 'b8',
@@ -77,7 +77,7 @@ function readOneType(reader: MlirReader): MlirType {
 }
 
 /** `T` or `(T, U)` after an arrow. */
-export function readResultTypes(reader: MlirReader): MlirType[] {
+function readResultTypes(reader: MlirReader): MlirType[] {
   return reader.peek('(') ? reader.list('(', ')', () => readType(reader)) : [readType(reader)];
 }
 
@@ -183,7 +183,7 @@ export function typeName(type: MlirType): string {
 const NAMES = new Map<DType, string>(Object.entries(ELEMENTS).map(([name, dtype]) => [dtype, name]));
 
 /** MLIR's name of a dtype. Signless integers are the signed ones. */
-export function elementName(dtype: DType): string {
+function elementName(dtype: DType): string {
   if (dtype === 'c64') return 'complex<f32>';
   if (dtype === 'c128') return 'complex<f64>';
   const signless = /^i\d+$/.test(dtype) ? dtype : undefined;

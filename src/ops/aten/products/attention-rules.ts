@@ -76,7 +76,7 @@ function maskSlot(mask: TensorMeta | undefined, rank: number, dim: number, cut: 
 }
 
 /** A forward call as its rules need it. */
-export interface ForwardPlan {
+interface ForwardPlan {
   readonly ctx: TypedContext;
   readonly sizes: AttentionSizes;
   readonly rank: number;

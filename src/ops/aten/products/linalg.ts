@@ -36,7 +36,7 @@ function batchRules(ctx: TypedContext): Rule[] {
     );
 }
 
-export interface Decomposition {
+interface Decomposition {
   readonly schema: string;
   readonly input: string;
   readonly square?: boolean;

@@ -12,12 +12,12 @@ import { defineOp, elements, type OpContext, type OperatorRecord, type TypedCont
 import { rule, S, type InternalCollective, type Rule } from '../../record/rule.ts';
 
 /** Dim that is normalised. */
-export function softmaxDim(ctx: OpContext): number {
+function softmaxDim(ctx: OpContext): number {
   return normalDim(ctx, ctx.int('dim'), ctx.inputs[0].shape.length);
 }
 
 /** All-reduce of one accumulator (f32, or f64 for double input) per row; rows are cut with the context. */
-export function perRow(dimOf: (ctx: TypedContext) => number): InternalCollective {
+function perRow(dimOf: (ctx: TypedContext) => number): InternalCollective {
   return {
     kind: 'all_reduce',
     bytes(ctx) {

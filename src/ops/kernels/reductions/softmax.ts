@@ -7,7 +7,7 @@ import { dimOf } from '../../../ndarray/views.ts';
 import { named, one, tensor, type KernelCall, type Kernels } from '../../record/kernel.ts';
 
 /** Relative to the largest value of each run. A run of minus infinities gives NaN. */
-export function softmax(x: NDArray, dim: number): NDArray {
+function softmax(x: NDArray, dim: number): NDArray {
   return alongOne(x, dim, (input, start, length, result, out) => {
     if (length === 0) return;
     const largest = maximumOf(input, start, start + length);

@@ -13,7 +13,7 @@ import { matmulOf } from './product.ts';
 import type { VjpCall } from '../vjp.ts';
 
 /** Replaces a call; `update` tells that an operand's storage takes a new value (running statistics). */
-export type Composite = (c: VjpCall, update: (operand: ValueRef, value: ValueRef) => void) => ValueRef;
+type Composite = (c: VjpCall, update: (operand: ValueRef, value: ValueRef) => void) => ValueRef;
 
 /** `x W^T + bias`: one product of matrices, whatever the leading dims. */
 function linear(c: VjpCall): ValueRef {

@@ -43,7 +43,7 @@ export interface DecomposedSpec {
   readonly samples?: readonly string[];
 }
 
-export interface DecomposedRecord extends OperatorRecord {
+interface DecomposedRecord extends OperatorRecord {
   readonly decompose: Decompose;
 }
 

@@ -13,7 +13,7 @@ import type { BranchForm } from '../../control/control-form.ts';
 
 import { drawsWithoutKey } from '../../control/loops/hoist-invariants.ts';
 
-export interface BranchGradient {
+interface BranchGradient {
   readonly node: Node;
   readonly form: BranchForm;
   /** Positions of the operands that gradients are wanted of. */

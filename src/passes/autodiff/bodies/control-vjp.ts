@@ -145,7 +145,7 @@ export class ControlVjp {
 const HANDLED: ReadonlySet<string> = new Set(['call', 'cond', 'case', 'scan', 'map', 'map_impl', LOCAL_MAP]);
 
 /** @throws E_HOP_MUTATION when a body, or a body inside it, changes a tensor in place */
-export function refuseMutation(node: Node, body: Graph): void {
+function refuseMutation(node: Node, body: Graph): void {
   for (const call of body.nodes) {
     const functional = functionalForm(call.target);
     if (functional === undefined) continue;

@@ -16,7 +16,7 @@ import type { CallBuilder } from '../../../ops/vjp/build.ts';
 import { gradientSlots, neededNodes, type Contribution, type Differentiate } from './body-gradients.ts';
 import { BodyWriter } from '../../control/body-writer.ts';
 
-export interface LocalMapGradient {
+interface LocalMapGradient {
   readonly node: Node;
   readonly subgraphs: Readonly<Record<string, Graph>>;
   /** Whether a gradient is wanted of an operand. */

@@ -12,7 +12,7 @@ import { zeros } from './branch-vjp.ts';
 import { scanLength, type ScanForm } from '../../control/control-form.ts';
 import { drawsWithoutKey, isMovable } from '../../control/loops/hoist-invariants.ts';
 
-export interface ScanGradient {
+interface ScanGradient {
   readonly node: Node;
   readonly form: ScanForm;
   /** Inputs of the body that gradients are wanted of. */

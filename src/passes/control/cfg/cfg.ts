@@ -42,7 +42,7 @@ export function edgesOf({ end }: Block): readonly Edge[] {
 }
 
 /** Values that the end of a block reads, each once, in order. */
-export function endValues({ end }: Pick<Block, 'end'>): string[] {
+function endValues({ end }: Pick<Block, 'end'>): string[] {
   switch (end.kind) {
     case 'jump':
       return [...new Set(end.edge.args)];

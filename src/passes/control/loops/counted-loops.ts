@@ -51,7 +51,7 @@ function counted(graph: Graph, find: FindCounter, done: Map<Graph, Graph>): Grap
 }
 
 /** How a vocabulary writes what a counted loop is made of. */
-export interface CounterWords {
+interface CounterWords {
   /** The whole number that an argument is a constant of. */
   readonly constant: (arg: Arg | undefined, nodes: ReadonlyMap<string, Node>) => number | undefined;
   /** What a comparison of its first two arguments asks, `LT`, `LE`, `GT`, `GE` or `NE`; undefined for any other node. */

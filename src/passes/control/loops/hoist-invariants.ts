@@ -57,7 +57,7 @@ function hoisted({ node, form, calls, writer }: Site, table: OperatorTable): rea
 } // prettier-ignore
 
 /** Calls of a body that depend on nothing but the given inputs, on at least one of them. */
-export function invariantCalls(body: Graph, inputs: ReadonlySet<string>, table: OperatorTable): Set<string> {
+function invariantCalls(body: Graph, inputs: ReadonlySet<string>, table: OperatorTable): Set<string> {
   const found = new Set<string>();
   for (const node of body.nodes) {
     if (node.kind !== 'call' || !isMovable(node, table)) continue;

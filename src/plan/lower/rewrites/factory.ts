@@ -124,7 +124,7 @@ export const factoryRewrites: Rewrites = {
 
 /** Draws of a part need no change of the call: the executor numbers them by the global position. */
 const asIs: Rewrite = (call) => call.run();
-export const RANDOM_AS_IS: readonly string[] = [
+const RANDOM_AS_IS: readonly string[] = [
   'aten.dropout.default',
   'aten.native_dropout.default',
   'aten.bernoulli.default',

@@ -8,7 +8,7 @@ import { atRank, combine, plus, type RankInt } from '../rank-int.ts';
 
 /** Reading and writing rows by number where a rank has only some of the rows. */
 
-export interface OwnRows {
+interface OwnRows {
   /** Row numbers counted from the rank's first row; those of other ranks are `instead`. */
   readonly rows: string;
   /** True where the row is another rank's. */

@@ -10,7 +10,7 @@ import { combine } from '../rank-int.ts';
 
 /** Softmax with the normalised dim cut: row maxima and row sums are reduced over the ranks. */
 
-export interface RowStatistics {
+interface RowStatistics {
   /** x - max over all ranks, and its exponential. */
   readonly shifted: string;
   readonly exponentials: string;

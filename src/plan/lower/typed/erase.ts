@@ -32,7 +32,7 @@ import { rewrite } from '../rewrite.ts';
 import { rulesTaken } from '../rules-taken.ts';
 import { placementOf, VerbWriter } from './verbs.ts';
 
-export interface EraseInput {
+interface EraseInput {
   readonly graph: Graph;
   readonly mesh: DeviceMesh;
   readonly table: OperatorTable;

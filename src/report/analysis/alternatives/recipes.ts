@@ -27,7 +27,7 @@ export interface ComparedRecipe {
   readonly reason: string;
 }
 
-export interface Loss {
+interface Loss {
   readonly term: string;
   /** More than the plan takes. */
   readonly seconds: number;

@@ -18,7 +18,7 @@ export interface Sensitivity {
   readonly bestSeconds: number | null;
 }
 
-export interface LinkChange {
+interface LinkChange {
   readonly what: string;
   readonly level: 'intra' | 'inter';
   readonly factor: number;

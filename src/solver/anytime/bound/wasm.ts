@@ -7,7 +7,7 @@
  */
 
 /** Kernels on one memory; all places and strides are in bytes, and numbers are float64. */
-export interface Kernel {
+interface Kernel {
   /**
    * For b < width: to[b] = least over a of sum[a] + x[a], x moving on by `step` per b. `length` is the bytes of `sum` that
    * count, a multiple of 32: past its end `sum` is filled with Infinity, and what `x` holds there does not matter.

@@ -16,7 +16,7 @@ import type { StepCertificate, CertificateRow, Problem } from '../../types.ts';
 import { evaluator, type Evaluated } from '../model/evaluator.ts';
 
 /** A split of a variable of the problem into the listed values and all others. */
-export interface BranchingSplit {
+interface BranchingSplit {
   readonly variable: number;
   readonly values: readonly number[];
   readonly parts: readonly [BranchingNode, BranchingNode];

@@ -28,7 +28,7 @@ export interface FinishProgram {
 }
 
 /** One memory row for the program: sum of values * columns <= upper, amounts multiplied by `unit`. */
-export interface MemoryRow {
+interface MemoryRow {
   readonly indices: Int32Array;
   readonly values: Float64Array;
   readonly upper: number;

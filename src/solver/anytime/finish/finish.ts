@@ -24,7 +24,7 @@ export interface FinishJob {
 }
 
 /** `done`: HiGHS says that no choice of the model costs less. That is evidence, no proof. */
-export type FinishWord = 'done' | 'limit' | 'too large' | 'no word';
+type FinishWord = 'done' | 'limit' | 'too large' | 'no word';
 
 export interface Finish {
   readonly choice: Int32Array;

@@ -14,7 +14,7 @@ export interface JobLimits {
 }
 
 /** How a job ended: its answer, its end by the clock or the caller, or the fault of its thread. */
-export type JobOutcome<T> =
+type JobOutcome<T> =
   | { readonly kind: 'answer'; readonly answer: T }
   | { readonly kind: 'stopped' }
   | { readonly kind: 'fault'; readonly fault: Error };

@@ -4,7 +4,7 @@
  * layers a few per cent of frozen variables leave all others to one exact elimination.
  */
 
-export interface Arrangement {
+interface Arrangement {
   /** Neighbours of every local variable; used up. */
   readonly near: readonly Set<number>[];
   readonly sizes: Int32Array;

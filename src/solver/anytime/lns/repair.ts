@@ -96,7 +96,7 @@ export function segmentAt(model: Model, i: number, row: number): number {
 }
 
 /** Costs of all values of variable i given its neighbours. */
-export function conditional(model: Model, choice: Int32Array, i: number, out: Float64Array): void {
+function conditional(model: Model, choice: Int32Array, i: number, out: Float64Array): void {
   const { sizes, start, unary, incident, edge, other, first, table, transposed, cells } = model;
   const size = sizes[i];
   for (let a = 0; a < size; a++) out[a] = unary[start[i] + a];

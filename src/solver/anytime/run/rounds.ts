@@ -42,7 +42,7 @@ export interface Findings {
   readonly rounds: number;
 }
 
-export interface RoundOptions {
+interface RoundOptions {
   readonly seed: number;
   /** Lines of work between rounds; the answer depends on it. Default `MEMBERS`. */
   readonly members?: number;

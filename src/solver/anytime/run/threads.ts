@@ -7,14 +7,14 @@ import { Worker } from 'node:worker_threads';
 import { Member, inSharedMemory, type Orders, type Report } from './member.ts';
 import type { Model } from '../model/model.ts';
 
-export interface MemberThreads {
+interface MemberThreads {
   /** One round: orders per member; resolves to the reports in the order of the members. */
   readonly round: (orders: readonly Orders[]) => Promise<Report[]>;
   readonly close: () => Promise<void>;
 }
 
 /** What ends a round early. */
-export interface Clock {
+interface Clock {
   /** Milliseconds since the epoch; Infinity for no limit. */
   readonly deadline: number;
   /** Element 0 is set to 1 to stop all members. Lies in shared memory. */

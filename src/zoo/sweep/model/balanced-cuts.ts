@@ -10,7 +10,7 @@ export interface CutUnit {
   readonly activationBytes: number;
 }
 
-export interface CutRequest {
+interface CutRequest {
   readonly stages: number;
   readonly microbatches: number;
   readonly schedule: Exclude<PipelineSchedule, 'interleaved'>;

@@ -79,7 +79,7 @@ export function exchangeBeside(
 }
 
 /** Exchanges of one unit that hide, by the pass that they belong to, and the seconds that this saves. */
-export interface PairedExchange {
+interface PairedExchange {
   readonly hiddenForward: number;
   readonly hiddenBackward: number;
   readonly savedForward: number;

@@ -60,7 +60,7 @@ export function stackLayers(graph: Graph): number {
   return layers;
 }
 
-export interface TokenSizes {
+interface TokenSizes {
   readonly batch: number;
   readonly sequence: number;
   readonly dtype?: DType;

@@ -24,7 +24,7 @@ const EXPERTS = '.experts.';
 const SHARED = /\.shared_expert/;
 
 /** Module paths that hold routed experts, such as `model.layers.3.mlp`. */
-export function routedScopes(graph: Graph): string[] {
+function routedScopes(graph: Graph): string[] {
   const scopes = new Set<string>();
   for (const node of graph.nodes) {
     const name = node.meta.roleName ?? node.name;
@@ -136,7 +136,7 @@ export function routedUnits(costs: RoutedCosts, { ep, etp = 1 }: { readonly ep: 
   return costs.units[foldKey({ ep, etp })];
 } // prettier-ignore
 
-export interface RoutedRequest {
+interface RoutedRequest {
   /** Joint program of one device's tokens. */
   readonly graph: Graph;
   readonly phases: readonly ('forward' | 'backward')[];

@@ -11,7 +11,7 @@ import type { Graph } from '../../../graph/types.ts';
 import type { GraphUnits } from '../model/units.ts';
 
 /** The placed program as kernels are priced from it. */
-export interface PlacedProgram {
+interface PlacedProgram {
   readonly graph: Graph;
   readonly units: GraphUnits;
   readonly table: OperatorTable;
@@ -22,7 +22,7 @@ export interface PlacedProgram {
 }
 
 /** Device seconds and launched kernels by node. */
-export interface ProgramKernels {
+interface ProgramKernels {
   readonly seconds: Float64Array;
   readonly kernels: Float64Array;
 }

@@ -72,7 +72,7 @@ export function recomputedCalls(policy: Checkpoint, graph: Graph, table: Operato
 }
 
 /** Of calls that may be recomputed, those that a backward call needs, directly or through others of them. */
-export function neededRecomputed(names: ReadonlySet<string>, graph: Graph): Set<string> {
+function neededRecomputed(names: ReadonlySet<string>, graph: Graph): Set<string> {
   const needed = new Set<string>();
   const parts = new Set(graph.nodes.flatMap((n) => (n.target === 'operator.getitem' ? [n.name] : [])));
   const start = backwardStart(graph);

@@ -363,7 +363,7 @@ function evenBounds(layers: number, chunks: number): readonly number[] {
 }
 
 /** A mesh and what its dims do. */
-export interface Layout {
+interface Layout {
   readonly sizes: LayoutSizes;
   readonly kind: LayoutKind;
 }

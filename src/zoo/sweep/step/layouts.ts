@@ -37,7 +37,7 @@ export interface AskedPlans {
 }
 
 /** Sizes of a model as the linter asks for them; a padded vocabulary is that of so many tensor ranks. */
-export function factsOf(config: ModelConfig, question: SweepQuestion, tensor = 1): ModelFacts {
+function factsOf(config: ModelConfig, question: SweepQuestion, tensor = 1): ModelFacts {
   const { shape, routed } = config.architecture;
   return {
     batch: question.globalBatch,

@@ -17,7 +17,7 @@ export interface PricedRow {
 }
 
 /** Schedules other than 1F1B are tried where a plan may come this near to the best. */
-export const SCHEDULE_MARGIN = 1.25;
+const SCHEDULE_MARGIN = 1.25;
 
 const MOST_CHUNKS = 12;
 

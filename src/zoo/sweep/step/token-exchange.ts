@@ -5,7 +5,7 @@ import type { RoutedCosts } from '../rank/moe.ts';
 import type { DataGroups, Moved } from '../model/states.ts';
 
 /** Tokens on their way to their experts and back: one pass of a routed block. */
-export interface Exchange {
+interface Exchange {
   /** Of one of the two ways, the mean. */
   readonly seconds: number;
   /** Bytes that a device sends on one of the two ways. */

@@ -58,7 +58,7 @@ export interface UnitRequest {
   readonly costs: readonly PricedParameter[];
 }
 
-export interface PricedParameter {
+interface PricedParameter {
   readonly p: CoreParameter;
   readonly cost: ParameterCost;
 }
