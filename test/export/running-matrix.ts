@@ -28,6 +28,7 @@ export const RUNNING: readonly RunningCase[] = [
   { model: 'llama-tied', mesh: 'dp=2,tp=2', known: FSDP },
   { model: 'llama-sdpa', mesh: 'dp=2,tp=2', known: [], request: { checkpoint: 'full' } },
   { model: 'gpt2', mesh: 'dp=2,tp=2', known: FSDP },
+  { model: 'mixtral', mesh: 'dp=2,tp=2', known: FSDP },
   { model: 'bert', mesh: 'dp=2,tp=2', known: FSDP },
   { model: 'vit', mesh: 'dp=2,tp=2', known: FSDP },
   { model: 'resnet', mesh: 'dp=2,tp=2', known: ['FSDP (dp)'] },

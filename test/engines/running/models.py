@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from types import MethodType
 from typing import Any
 
 import torch
@@ -105,6 +106,44 @@ def gpt2(dtype: torch.dtype) -> Sample:
     return _language(GPT2LMHeadModel(config).to(dtype), next_token)
 
 
+def mixtral(dtype: torch.dtype) -> Sample:
+    """All experts in batched products: the loop over experts that have tokens is no single graph."""
+    from transformers import MixtralConfig, MixtralForCausalLM
+
+    config = MixtralConfig(
+        hidden_size=64,
+        intermediate_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=8,
+        num_key_value_heads=4,
+        vocab_size=512,
+        max_position_embeddings=64,
+        num_local_experts=4,
+        num_experts_per_tok=2,
+        attn_implementation="eager",
+        experts_implementation="batched_mm",
+    )
+    model = MixtralForCausalLM(config).to(dtype)
+    for layer in model.model.layers:
+        layer.mlp.gate.forward = MethodType(route, layer.mlp.gate)
+    for module in model.modules():
+        if type(module).__name__ == "MixtralRMSNorm":
+            module.forward = MethodType(norm, module)
+    return _language(model, next_token, batch=8, length=16)
+
+
+def norm(module: nn.Module, hidden: torch.Tensor) -> torch.Tensor:
+    """RMS norm in the dtype of the model; that of transformers takes its mean in float32, whose sums depend on their order."""
+    return F.rms_norm(hidden, hidden.shape[-1:], module.weight, module.variance_epsilon)
+
+
+def route(router: nn.Module, hidden: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """As the router of Mixtral, in the dtype of the model: that of transformers takes its softmax in float32."""
+    logits = F.linear(hidden.reshape(-1, router.hidden_dim), router.weight)
+    weights, indices = torch.topk(logits.softmax(-1), router.top_k, dim=-1)
+    return logits, weights / weights.sum(-1, keepdim=True), indices
+
+
 def bert(dtype: torch.dtype) -> Sample:
     from transformers import BertConfig, BertForMaskedLM
 
@@ -157,6 +196,7 @@ MODELS = {
     "llama-sdpa": lambda dtype: llama(dtype, "sdpa"),
     "llama-tied": lambda dtype: llama(dtype, "eager", True),
     "gpt2": gpt2,
+    "mixtral": mixtral,
     "bert": bert,
     "vit": vit,
     "resnet": resnet,
