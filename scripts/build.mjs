@@ -52,7 +52,7 @@ const entries = [
   ),
   join(next, 'trace', 'source', 'loader.js'),
   // In a file of its own: a bundler cannot know that graphlib does nothing when it is loaded.
-  join(next, 'passes', 'control', 'cfg-flow.js'),
+  join(next, 'passes', 'control', 'cfg', 'cfg-flow.js'),
 ];
 
 /**

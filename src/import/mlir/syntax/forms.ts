@@ -2,6 +2,7 @@
 
 import { optionalDictionary } from './attributes.ts';
 import type { MlirReader } from './reader.ts';
+import { NO_ATTRIBUTES } from './syntax.ts';
 import type { Attributes, BlockArgument, MlirAttribute, MlirType, Region, Use } from './syntax.ts';
 import { readType } from './types.ts';
 
@@ -31,10 +32,12 @@ export const ints = (values: readonly number[]): MlirAttribute => ({ kind: 'list
 
 /** The attribute dictionary that may stand before the types, joined to what the form says. */
 export function withDictionary(reader: MlirReader, stated: readonly (readonly [string, MlirAttribute])[]): Attributes {
-  const attributes = new Map(stated);
   reader.skip();
   const at = reader.pos;
-  for (const [key, value] of optionalDictionary(reader) ?? []) {
+  const dictionary = optionalDictionary(reader);
+  if (stated.length === 0 && dictionary === undefined) return NO_ATTRIBUTES;
+  const attributes = new Map(stated);
+  for (const [key, value] of dictionary ?? []) {
     if (attributes.has(key)) reader.fail(`attribute '${key}' is given twice`, at, 'E_DUP', 'keep one of them');
     attributes.set(key, value);
   }

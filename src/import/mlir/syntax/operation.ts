@@ -92,7 +92,10 @@ export class OperationReader implements FormReader {
         'E_TYPE',
         'write %name:count for several results',
       );
-    return { name: full, at, results, ...draft, ...(location !== undefined ? { location } : {}) };
+    // Written out: a spread costs more than all else here, and there are millions.
+    const { operands, attributes, regions, operandTypes, resultTypes } = draft;
+    const read = { name: full, at, results, operands, attributes, regions, operandTypes, resultTypes };
+    return location === undefined ? read : { ...read, location };
   }
 
   /** `(%a, %b) <{properties}> (regions) {attributes} : (T, U) -> V`. */
