@@ -222,11 +222,11 @@ export { evaluateGraph, type Evaluation, type EvaluateOptions, type Value } from
 export { fromList, NDArray } from './ndarray/array.ts';
 export { drawInputs } from './simulate/inputs.ts';
 export {
-  overlapAware,
-  type OverlapAware,
+  searchOverlap,
   type OverlapCandidate,
   type OverlapOptions,
-} from './simulate/timeline/overlap-aware.ts';
+  type OverlapSearch,
+} from './simulate/timeline/overlap-search.ts';
 export { bucketProgram } from './simulate/timeline/bucket-program.ts';
 export { overlapPlan, type OverlapPlan } from './simulate/timeline/overlap-plan.ts';
 export { play, type Timeline } from './simulate/timeline/play.ts';

@@ -12,7 +12,6 @@ import { randomChoice } from '../../src/plan/record/random-plan.ts';
 import { asyncTensor } from '../../src/simulate/timeline/async-tensor.ts';
 import { bucket } from '../../src/simulate/timeline/bucket.ts';
 import { planSchedule, type PlanSchedule, type SimulatedPlan } from '../../src/simulate/timeline/from-plan.ts';
-import { hiddenSeconds, overlapDiscount } from '../../src/simulate/timeline/overlap.ts';
 import { play, type Timeline } from '../../src/simulate/timeline/play.ts';
 import { prefetch } from '../../src/simulate/timeline/prefetch.ts';
 import { checkSchedule, taskSeconds, type Buffer, type Schedule } from '../../src/simulate/timeline/schedule.ts';
@@ -147,49 +146,6 @@ describe('two streams', () => {
     // The second gather, from 8 to 16, lies beside the first layer: 8 s of it do 8 / 1.25 s of work.
     expect(play(layers, { overlapSlowdown: 1.25 }).seconds).toBeCloseTo(16 + (10 - 8 / 1.25) + 10, 12);
     expect(() => play(layers, { overlapSlowdown: 0.5 })).toThrow(/expected 1 or more/);
-  });
-});
-
-describe('budget of overlap', () => {
-  const steps = fc.array(
-    fc.record({ computeSeconds: fc.integer({ min: 0, max: 6 }), hideableSeconds: fc.integer({ min: 0, max: 6 }) }),
-    { minLength: 1, maxLength: 8 },
-  );
-
-  it('CM-33 never more than the compute before it, at every place; the most that this allows', () => {
-    fc.assert(
-      fc.property(steps, (list) => {
-        const hidden = hiddenSeconds(list, 'before');
-        let [saved, computed] = [0, 0];
-        list.forEach((step, i) => {
-          saved += hidden[i];
-          expect(saved).toBeLessThanOrEqual(computed);
-          expect(hidden[i]).toBeLessThanOrEqual(step.hideableSeconds);
-          expect(hidden[i]).toBeGreaterThanOrEqual(0);
-          computed += step.computeSeconds;
-        });
-        // Every way to hide whole seconds: by what is hidden so far, the most is kept by definition.
-        let reachable = new Set([0]);
-        let before = 0;
-        for (const step of list) {
-          const next = new Set<number>();
-          for (const r of reachable) for (let s = 0; s <= step.hideableSeconds && r + s <= before; s++) next.add(r + s);
-          reachable = next;
-          before += step.computeSeconds;
-        }
-        expect(saved).toBe(Math.max(...reachable));
-        const mirrored = hiddenSeconds([...list].reverse(), 'after').reverse();
-        expect(mirrored).toEqual(hidden);
-      }),
-    );
-  });
-
-  it('CM-33 without compute nothing is hidden, and a discount is never a fine', () => {
-    const idle = [3, 5].map((hideableSeconds) => ({ computeSeconds: 0, hideableSeconds }));
-    for (const side of ['before', 'after'] as const) expect(hiddenSeconds(idle, side)).toEqual([0, 0]);
-    expect(overlapDiscount(10, 1.13)).toBeCloseTo(8.7, 12);
-    expect(overlapDiscount(10, 3)).toBe(0);
-    expect(() => hiddenSeconds([{ computeSeconds: -1, hideableSeconds: 0 }], 'before')).toThrow(/-1 s compute/);
   });
 });
 

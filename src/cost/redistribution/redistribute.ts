@@ -9,11 +9,11 @@ import { isPending, pendingTogether, refusedCut, Sharding } from '../../mesh/sha
 import type { Placement } from '../../mesh/placements/placement.ts';
 import type { ShardingSpace } from '../../mesh/sharding/space.ts';
 import type { CollectiveKind, CollectiveModel } from '../collective-model.ts';
-import { PathFinder } from './paths.ts';
+import { partsAlong, PathFinder, TIE } from './paths.ts';
 import { permutationPairs, type SourceTarget } from './permutation.ts';
 import { dimClasses, localTensorBytes, sizeKey, SlotPricing, type MovedType } from './pricing.ts';
 import { Refusals } from './refusals.ts';
-import { communicates } from './slots.ts';
+import { communicates, type PriceSlot } from './slots.ts';
 import { AxisExchanges, DimSymmetry } from './symmetry.ts';
 import { StateGraph } from './states.ts';
 
@@ -55,7 +55,6 @@ export interface RedistributorOptions {
   readonly checkTime?: () => void;
 }
 
-const TIE = 1e-9;
 /** Plans kept; all are dropped when there are more. */
 const PLAN_LIMIT = 20_000;
 /** Cached distances, in numbers (8 bytes each), before old types are dropped. */
@@ -160,6 +159,40 @@ export class Redistributor {
     }
     return out;
   }
+
+  /**
+   * `matrix` in parts: what of the seconds from each source to each target falls to each part.
+   *
+   * @param split the parts of one step, given its bytes and seconds; they sum to at most its seconds
+   */
+  partsMatrix(
+    type: MovedType,
+    fromIds: ArrayLike<number>,
+    toIds: ArrayLike<number>,
+    count: number,
+    split: (slot: PriceSlot, bytes: number, seconds: number) => readonly number[],
+  ): Float64Array[] {
+    const width = toIds.length;
+    const out = Array.from({ length: count }, () => new Float64Array(fromIds.length * width));
+    const prices = this.pricesOf(type, [...Array.from(fromIds), ...Array.from(toIds)]);
+    const { graph, symmetry } = prices;
+    const ofSlot = out.map(() => new Float64Array(graph.slots.length));
+    graph.slots.forEach((slot, i) => {
+      const seconds = prices.prices[i];
+      if (seconds === Infinity) return;
+      split(slot, this.pricing.bytes(slot, graph.cuts[slot.cuts], type), seconds).forEach((part, k) => (ofSlot[k][i] = part));
+    });
+    for (let i = 0; i < fromIds.length; i++) {
+      this.checkTime?.();
+      const { canonical, states } = symmetry.of(graph.stateOf(fromIds[i]));
+      const row = this.row(prices, canonical);
+      const dist = Float64Array.from(states, (s) => row[s]);
+      const sums = partsAlong(graph, dist, prices.prices, ofSlot);
+      for (let j = 0; j < width; j++)
+        for (let k = 0; k < count; k++) out[k][i * width + j] = sums[k][graph.stateOf(toIds[j])];
+    }
+    return out;
+  } // prettier-ignore
 
   /**
    * The best plan; ties within 1e-9 go to fewer collectives, then fewer steps, then the smaller list of steps written

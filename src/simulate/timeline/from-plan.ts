@@ -41,7 +41,7 @@ export interface PlanSchedule extends Schedule {
 }
 
 /** PyTorch and its compilers: about a microsecond between kernels that are queued. */
-const LAUNCH_SECONDS = 1e-6;
+export const LAUNCH_SECONDS = 1e-6;
 
 /**
  * The tasks of one device under a plan, with the plan's own prices: every node, and every step of every redistribution just

@@ -1,10 +1,10 @@
-/** Takes a request and gives the plan that `overlapAware` finds, beside the plan of summed costs. */
+/** Takes a plan of summed costs and gives the plan that `searchOverlap` finds, with what is proven of its step. */
 
 import { ShardwrightError } from '../../errors.ts';
 import type { PlanRequest } from '../../plan/request/request.ts';
-import { constrainsPeakMemory, planOfChoice, type ShardResult } from '../../plan/shard.ts';
+import { planOfChoice, type ShardResult } from '../../plan/shard.ts';
 import { percentText, secondsText } from '../../units.ts';
-import { overlapAware, type OverlapOptions } from './overlap-aware.ts';
+import { searchOverlap, type OverlapOptions } from './overlap-search.ts';
 
 type Planned = Extract<ShardResult, { readonly status: 'planned' }>;
 
@@ -16,6 +16,9 @@ export interface OverlapPlan {
   /** Step time of the plan to take when it is simulated, and of the plan without overlap. */
   readonly simulatedSeconds: number;
   readonly baseSimulatedSeconds: number;
+  /** No plan has a shorter simulated step; and 1 - bound / simulated step. */
+  readonly boundSeconds: number;
+  readonly gap: number;
   /** Every cost one after another: of the plan to take, and of the plan without overlap. */
   readonly serialSeconds: number;
   readonly baseSerialSeconds: number;
@@ -23,11 +26,10 @@ export interface OverlapPlan {
   readonly rounds: number;
 }
 
-/** @throws E_USAGE where the budget limits peak memory, or the objective is not time */
+/** @throws E_USAGE where the objective is not time, or the plan is not an optimum's */
 export function checkOverlap(request: PlanRequest): void {
-  const other = constrainsPeakMemory(request)
-    ? 'a limit on peak memory (--activations constraint, --checkpoint auto or two-stage)'
-    : request.objective !== 'time'
+  const other =
+    request.objective !== 'time'
       ? `--objective ${request.objective}`
       : request.solver === 'propagate'
         ? '--solver propagate'
@@ -39,31 +41,27 @@ export function checkOverlap(request: PlanRequest): void {
 }
 
 /**
- * Looks for a plan whose simulated step is shorter (see `overlapAware`). The proof of the plan stays that of costs one after
- * another: its gap is then what the plan gives away there, at most the stated ratio.
+ * Looks for a plan whose simulated step is shorter (`searchOverlap`). The proof of the plan stays that of costs one after
+ * another: its gap is then what the plan gives away there. What is proven of the overlapped step stands beside it.
  *
  * @param result the plan without overlap
  * @throws what `checkOverlap` throws
  */
 export async function overlapPlan(result: Planned, options: OverlapOptions = {}): Promise<OverlapPlan> {
-  const { prepared, plan } = result;
+  const { prepared, plan, choice } = result;
   checkOverlap(prepared.request);
-  const { base, best, rounds } = await overlapAware(prepared, options);
-  const common = { baseSimulatedSeconds: base.simulatedSeconds, baseSerialSeconds: base.serialSeconds, rounds: rounds.length }; // prettier-ignore
-  if (best === base)
-    return {
-      ...common,
-      result,
-      changed: false,
-      simulatedSeconds: base.simulatedSeconds,
-      serialSeconds: base.serialSeconds,
-    };
-  const word = `chosen for its simulated step: ${secondsText(best.simulatedSeconds)}, ${percentText(1 - best.simulatedSeconds / base.simulatedSeconds)} less than that of the plan of least seconds one after another`;
-  return {
-    ...common,
-    result: planOfChoice(prepared, best.choice, plan, result.certificate, [...plan.proof.evidence, word]),
-    changed: true,
+  const { base, best, candidates, boundSeconds, gap } = await searchOverlap(prepared, choice, options);
+  const found = {
+    changed: best !== base,
     simulatedSeconds: best.simulatedSeconds,
+    boundSeconds,
+    gap,
+    baseSimulatedSeconds: base.simulatedSeconds,
     serialSeconds: best.serialSeconds,
+    baseSerialSeconds: base.serialSeconds,
+    rounds: candidates.length,
   };
+  if (best === base) return { ...found, result };
+  const word = `chosen for its simulated step: ${secondsText(best.simulatedSeconds)}, ${percentText(1 - best.simulatedSeconds / base.simulatedSeconds)} less than that of the plan of least seconds one after another; no plan takes less than ${secondsText(boundSeconds)}`;
+  return { ...found, result: planOfChoice(prepared, best.choice, plan, result.certificate, [...plan.proof.evidence, word]) }; // prettier-ignore
 }

@@ -1,0 +1,412 @@
+/**
+ * Prices of a planning model by stream. In: a model, bins of its kernels. Out: the model's problem with every price weighted
+ * by a packing, and what one choice keeps each stream busy with.
+ */
+import { COLLECTIVE_KINDS, groupTopology, type CollectiveModel } from '../../cost/collective-model.ts';
+import { communicates, type PriceSlot } from '../../cost/redistribution/slots.ts';
+import { internalError } from '../../errors.ts';
+import type { Cut } from '../../solver/dual/best-mixture.ts';
+import type { Problem } from '../../solver/types.ts';
+import type { CopyVariable, Model, Use } from '../model/model.ts';
+import { isBlocking, kernelOrder, windowOf, type KernelOrder, type MoveWindow } from './kernel-order.ts';
+import { STREAMS, type Packing } from './packing.ts';
+
+/** Seconds that a move keeps each stream busy, and the compute stream with local copies, row by row of its table. */
+interface MoveParts {
+  /** Alone, by stream. */
+  readonly alone: readonly Float64Array[];
+  /** In a bucket with others, by stream. */
+  readonly bucketed: readonly Float64Array[];
+  readonly copies: Float64Array;
+}
+
+/** Where a move can run, in bins. */
+interface Place {
+  readonly lo: number;
+  readonly hi: number;
+  readonly blocking: boolean;
+}
+
+
+export interface StreamCostOptions {
+  readonly launchSeconds: number;
+  /** Most bytes of a bucket of collectives. */
+  readonly bucketBytes: number;
+  readonly bins: number;
+}
+
+/** Parts of the seconds of a model, and the problems that packings make of them. */
+export class StreamCosts {
+  readonly order: KernelOrder;
+  readonly bins: number;
+  /** Streams that some mesh dim works on. */
+  readonly streams: readonly number[];
+  private readonly binOf: Int32Array;
+  private readonly parts = new Map<string, MoveParts>();
+  private readonly usePlace: readonly Place[];
+  private readonly copyPlace: readonly Place[];
+  /** Use that makes each copy where the copy is made as early as it can be. */
+  private readonly firstUse: Int32Array;
+
+  constructor(
+    readonly model: Model,
+    private readonly collectives: CollectiveModel,
+    private readonly options: StreamCostOptions,
+  ) {
+    const { mesh } = model.space;
+    this.order = kernelOrder(model);
+    this.bins = Math.max(1, Math.min(options.bins, this.order.count));
+    this.binOf = binsOf(this.order, this.bins);
+    this.streams = [...new Set(mesh.sizes.flatMap((n, d) => (n > 1 ? [this.streamOf([d])] : [])))].sort();
+    this.usePlace = model.uses.map((use) => this.place(windowOf(this.order, use)));
+    this.firstUse = new Int32Array(model.copies.length).fill(-1);
+    const last = new Int32Array(model.copies.length).fill(-1);
+    model.uses.forEach(({ copy }, k) => {
+      if (copy < 0) return;
+      if (this.firstUse[copy] < 0) this.firstUse[copy] = k;
+      last[copy] = k;
+    });
+    // A copy that the first use does not take is made for another: at the latest for the last.
+    this.copyPlace = model.copies.map((_, c) => {
+      const windows = model.uses.filter((use) => use.copy === c).map((use) => windowOf(this.order, use));
+      const before = windows.reduce((most, w) => Math.max(most, w.before), 0);
+      return this.place({ after: windows[0].after, before });
+    });
+  }
+
+  private place(window: MoveWindow): Place {
+    const { count } = this.order;
+    const { after, before } = window;
+    return {
+      lo: after < 0 ? 0 : this.binOf[after],
+      hi: before >= count ? this.bins - 1 : this.binOf[before],
+      blocking: isBlocking(window),
+    };
+  }
+
+  private streamOf(meshDims: readonly number[]): number {
+    const { mesh } = this.model.space;
+    return groupTopology(mesh, this.model.cluster.devicesPerHost, meshDims).hosts > 1 ? 1 : 0;
+  }
+
+  /**
+   * The model's problem with weighted prices: every bound on it is one on the overlapped step.
+   *
+   * @param serial share of the prices one after another that is added; with more than 0 the problem bounds nothing, but its
+   *   plans move less that may or may not be hidden
+   */
+  problem(packing: Packing, serial = 0): Problem {
+    const { model } = this;
+    const { problem, unitsPerSecond, quantum } = model;
+    const vectors: Float64Array[] = [];
+    const tables: { rows: number; columns: number; costs: Float64Array }[] = [];
+    const known = new Map<string, number>();
+    const shared = <T>(store: T[], key: string, make: () => T): number => {
+      let at = known.get(key);
+      if (at === undefined) known.set(key, (at = store.push(make()) - 1));
+      return at;
+    };
+    // Rounded down, so that a bound in units is one in seconds.
+    const units = (seconds: number, base: number): number =>
+      Math.floor((seconds * unitsPerSecond + serial * base) / quantum) * quantum;
+    const unary = Int32Array.from(model.variables, (variable, v) => {
+      const id = problem.unary[v];
+      const base = problem.vectors[id];
+      if (variable.kind === 'node') {
+        const weights = this.nodeWeights(packing, variable.node);
+        return shared(vectors, `v${id}:${weights.kernel}:${weights.internal}`, () => this.nodeVector(variable.node, base, weights).map((c, a) => units(c, base[a]))); // prettier-ignore
+      }
+      if (variable.kind === 'output') return shared(vectors, `v${id}`, () => base.map(() => 0));
+      const weights = this.moveWeights(packing, this.copyPlace[variable.copy], false);
+      return shared(vectors, `v${id}:${weights.key}`, () => {
+        const parts = this.copyParts(model.copies[variable.copy], this.timesOfCopy(variable.copy), id);
+        return base.map((cost, z) => units(weighed(parts, z, weights), cost));
+      });
+    });
+    const table = Int32Array.from(problem.edges.table, (id, e) => {
+      const k = e - model.copies.length;
+      const base = problem.tables[id];
+      if (k < 0 || k >= model.uses.length) return shared(tables, `t${id}`, () => base);
+      const use = model.uses[k];
+      const place = this.usePlace[k];
+      const weights = this.moveWeights(packing, place, place.blocking);
+      const makes = use.copy >= 0 && this.firstUse[use.copy] === k;
+      const late = makes ? this.moveWeights(packing, this.copyPlace[use.copy], false) : undefined;
+      return shared(tables, `t${id}:${weights.key}:${late?.key ?? ''}`, () => {
+        const parts = this.useParts(use, id);
+        const made = late === undefined ? undefined : this.madeParts(use, id);
+        const costs = base.costs.map((cost, i) =>
+          cost === Infinity ? Infinity : units(weighed(parts, i, weights) + (made === undefined || late === undefined ? 0 : Math.max(0, weighed(made, i, weights) - weighed(made, i, late))), cost), // prettier-ignore
+        );
+        return { rows: base.rows, columns: base.columns, costs };
+      });
+    });
+    return { ...problem, vectors, tables, unary, edges: { ...problem.edges, table } };
+  }
+
+  /**
+   * The bound on the step of one choice, as a function of the shares: its seconds of kernels and of moves that kernels wait
+   * for, and what a share of 1 of each stretch adds. Where a copy can run in several bins, it is counted in the packing's
+   * lightest, so that other shares are never given less than they are worth.
+   */
+  cut(choice: Int32Array, packing: Packing): Cut {
+    const { model, bins } = this;
+    const kernel = new Float64Array(bins);
+    const grid = (): Float64Array[] => Array.from({ length: STREAMS }, () => new Float64Array(bins * bins));
+    const [deferrable, blocking, waits] = [grid(), grid(), new Float64Array(bins * bins)];
+    const add = (parts: MoveParts, i: number, { lo, hi }: Place, isWaited: boolean, sign = 1): void => {
+      for (let s = 0; s < STREAMS; s++) {
+        const seconds = sign * (isWaited ? parts.alone : parts.bucketed)[s][i];
+        (isWaited ? blocking : deferrable)[s][lo * bins + hi] += seconds;
+      }
+      if (isWaited) waits[lo * bins + hi] += sign * parts.copies[i];
+      else kernel[packing.lightest(lo, hi)] += sign * parts.copies[i];
+    };
+    model.variables.forEach((variable, v) => {
+      const a = choice[v];
+      if (variable.kind === 'node') {
+        const { node } = variable;
+        const times = this.runsOf(node);
+        const { compute, internal } = this.nodeParts(node);
+        if (compute.length === 0) return;
+        const at = this.order.ofNode[node];
+        if (at >= 0 && compute[a] > 0) kernel[this.binOf[at]] += times * (compute[a] + this.options.launchSeconds);
+        if (internal[a] > 0) {
+          const place = this.internalPlace(node);
+          const stream = this.lightestStream(packing, place);
+          (place.blocking ? blocking : deferrable)[stream][place.lo * bins + place.hi] += times * internal[a];
+        }
+      } else if (variable.kind === 'copy')
+        add(this.copyParts(model.copies[variable.copy], this.timesOfCopy(variable.copy), model.problem.unary[v]), a, this.copyPlace[variable.copy], false); // prettier-ignore
+    });
+    const { first, second, table, firstMap, secondMap } = model.problem.edges;
+    model.uses.forEach((use, k) => {
+      const e = k + model.copies.length;
+      const row = firstMap[e] < 0 ? choice[first[e]] : model.problem.maps[firstMap[e]][choice[first[e]]];
+      const column = secondMap[e] < 0 ? choice[second[e]] : model.problem.maps[secondMap[e]][choice[second[e]]];
+      const i = row * model.problem.tables[table[e]].columns + column;
+      const place = this.usePlace[k];
+      add(this.useParts(use, table[e]), i, place, place.blocking);
+      if (use.copy < 0 || this.firstUse[use.copy] !== k) return;
+      const made = this.madeParts(use, table[e]);
+      const late = this.copyPlace[use.copy];
+      const weights = this.moveWeights(packing, place, place.blocking);
+      if (weighed(made, i, weights) <= weighed(made, i, this.moveWeights(packing, late, false))) return;
+      add(made, i, place, place.blocking);
+      add(made, i, late, false, -1);
+    });
+    let alone = kernel.reduce((a, b) => a + b, 0) + waits.reduce((a, b) => a + b, 0);
+    for (const grid of blocking) alone += grid.reduce((a, b) => a + b, 0);
+    const slopes = packing.stretches.map(({ stream, from, to }) => {
+      let sum = 0;
+      for (let lo = from; lo <= to; lo++) {
+        sum -= kernel[lo];
+        for (let hi = lo; hi <= to; hi++) {
+          sum += deferrable[stream][lo * bins + hi] - waits[lo * bins + hi];
+          for (let s = 0; s < STREAMS; s++) if (s !== stream) sum -= blocking[s][lo * bins + hi];
+        }
+      }
+      return sum;
+    });
+    return { constant: alone, slopes };
+  }
+
+  private runsOf(node: number): number {
+    return this.model.opened?.loops.runsOf(this.model.graph.nodes[node].name) ?? 1;
+  }
+
+  private nodeParts(node: number): { readonly compute: Float64Array; readonly internal: Float64Array } {
+    const entry = this.model.strategies.nodes[node];
+    const parts = entry === null ? undefined : this.model.nodeSeconds.get(entry.content);
+    if (parts === undefined) throw internalError(`node ${node} has no seconds`);
+    return parts;
+  }
+
+  private internalPlace(node: number): Place {
+    const { ofNode, neededBy, count } = this.order;
+    let before = count;
+    const users = this.usersOf(node);
+    for (const user of users) before = Math.min(before, neededBy[user]);
+    return this.place({ after: ofNode[node], before });
+  }
+
+  private usersOf(node: number): readonly number[] {
+    if (this.users === undefined) {
+      const users: number[][] = this.model.graph.nodes.map(() => []);
+      this.model.uses.forEach(({ value, at }) => {
+        if (at.kind === 'input') users[this.model.flow.values[value].node].push(at.node);
+      });
+      this.users = users;
+    }
+    return this.users[node];
+  }
+  private users: readonly (readonly number[])[] | undefined;
+
+  private nodeWeights(packing: Packing, node: number): { readonly kernel: number; readonly internal: number } {
+    const at = this.order.ofNode[node];
+    const place = this.internalPlace(node);
+    return {
+      kernel: at < 0 ? 0 : packing.kernel(this.binOf[at]),
+      internal: weightOn(packing, place, this.lightestStream(packing, place)),
+    };
+  }
+
+  /** Collectives inside a rule count on the stream that weighs least: which mesh dims they are of is not told. */
+  private lightestStream(packing: Packing, place: Place): number {
+    const [head = 0, ...others] = this.streams;
+    return others.reduce((best, s) => (weightOn(packing, place, s) < weightOn(packing, place, best) ? s : best), head);
+  }
+
+  private nodeVector(node: number, base: Float64Array, { kernel, internal }: { kernel: number; internal: number }): Float64Array {
+    const parts = this.nodeParts(node);
+    const times = this.runsOf(node);
+    const { launchSeconds } = this.options;
+    return base.map((cost, a) => {
+      if (cost === Infinity) return Infinity;
+      const compute = parts.compute[a];
+      return times * ((compute > 0 ? kernel * (compute + launchSeconds) : 0) + internal * parts.internal[a]);
+    });
+  } // prettier-ignore
+
+  private moveWeights(packing: Packing, { lo, hi }: Place, isWaited: boolean): MoveWeights {
+    const streams = Array.from({ length: STREAMS }, (_, s) =>
+      isWaited ? packing.blocking(s, lo, hi) : packing.deferrable(s, lo, hi),
+    );
+    const copies = isWaited ? packing.blockingCopy(lo, hi) : packing.kernel(packing.lightest(lo, hi));
+    return { isWaited, streams, copies, key: `${isWaited ? 'b' : 'd'}${streams.join('/')}/${copies}` };
+  }
+
+  private timesOfCopy(copy: number): number {
+    return this.model.uses[this.firstUse[copy]].times;
+  }
+
+  /** From the owned placement to the copy of each value of a copy variable; nothing where it has none. */
+  private copyParts({ value, owned, copy }: CopyVariable, times: number, vector: number): MoveParts {
+    return this.known(`c${vector}`, () => {
+      const wanted = [...new Set(copy.filter((q) => q >= 0))];
+      const matrix = this.matrix(value, owned, wanted, times);
+      return picked(matrix, owned.length, (z) => (copy[z] < 0 ? -1 : z * wanted.length + wanted.indexOf(copy[z])));
+    });
+  }
+
+  /** The redistributions of a use itself, by entry of its table. */
+  private useParts(use: Use, table: number): MoveParts {
+    return this.known(`u${table}`, () => {
+      const wanted = use.demands.specs;
+      if (use.copy < 0) return this.matrix(use.value, this.ownedBy(use.value), wanted, use.times);
+      const { owned, copy } = this.model.copies[use.copy];
+      const takes = this.takesCopy(use);
+      const direct = this.matrix(use.value, owned, wanted, use.times);
+      const fromCopy = this.matrix(use.value, copy.map((q, z) => (q < 0 ? owned[z] : q)), wanted, use.times); // prettier-ignore
+      return merged(direct, fromCopy, takes);
+    });
+  }
+
+  /** What making the copy takes, by entry of the table of the first use, where that use takes the copy. */
+  private madeParts(use: Use, table: number): MoveParts {
+    return this.known(`m${table}`, () => {
+      const { owned, copy } = this.model.copies[use.copy];
+      const width = use.demands.specs.length;
+      const wanted = [...new Set(copy.filter((q) => q >= 0))];
+      const matrix = this.matrix(use.value, owned, wanted, use.times);
+      const takes = this.takesCopy(use);
+      return picked(matrix, owned.length * width, (i) => {
+        const z = Math.floor(i / width);
+        return takes[i] === 1 ? z * wanted.length + wanted.indexOf(copy[z]) : -1;
+      });
+    });
+  }
+
+  /** Whether the use takes the copy, by entry of its table: where that is cheaper than from the owned placement. */
+  private takesCopy(use: Use): Uint8Array {
+    const { owned, copy } = this.model.copies[use.copy];
+    const wanted = use.demands.specs;
+    const type = this.model.charges.typeOf(this.model.flow.values[use.value]);
+    const direct = this.model.charges.matrix(type, owned, wanted);
+    const shared = this.model.charges.matrix(type, copy.map((q, z) => (q < 0 ? owned[z] : q)), wanted); // prettier-ignore
+    return Uint8Array.from(direct, (seconds, i) => Number(copy[Math.floor(i / wanted.length)] >= 0 && shared[i] < seconds)); // prettier-ignore
+  }
+
+  /** Distinct placements that the producer of a value leaves, in the order of its table. */
+  private ownedBy(value: number): Int32Array {
+    const { node, result } = this.model.flow.values[value];
+    const entry = this.model.strategies.nodes[node];
+    if (entry === null) throw internalError(`node ${node} has no strategies`);
+    const { set } = entry;
+    const width = set.inputCount + set.outputCount;
+    const seen = new Set<number>();
+    for (let s = 0; s < set.count; s++) seen.add(set.specs[s * width + set.inputCount + result]);
+    return Int32Array.from(seen);
+  }
+
+  private matrix(value: number, from: ArrayLike<number>, to: ArrayLike<number>, times: number): MoveParts {
+    const { model, collectives } = this;
+    const { bucketBytes } = this.options;
+    const type = model.charges.typeOf(model.flow.values[value]);
+    const split = (slot: PriceSlot, bytes: number, seconds: number): number[] => {
+      const kind = COLLECTIVE_KINDS.find((k) => k === slot.kind);
+      if (kind === undefined || !communicates(slot)) return [0, 0, 0, 0, times * seconds];
+      const stream = this.streamOf(slot.meshDims);
+      const alone = Math.min(seconds, collectives.seconds(kind, bytes, slot.meshDims));
+      const full = bytes > 0 && bytes < bucketBytes ? (bytes / bucketBytes) * collectives.seconds(kind, bucketBytes, slot.meshDims) : alone; // prettier-ignore
+      const parts = [0, 0, 0, 0, times * (seconds - alone)];
+      parts[stream] = times * alone;
+      parts[STREAMS + stream] = times * Math.min(alone, full);
+      return parts;
+    };
+    const parts = model.redistributor.partsMatrix(type, from, to, 2 * STREAMS + 1, split);
+    return { alone: parts.slice(0, STREAMS), bucketed: parts.slice(STREAMS, 2 * STREAMS), copies: parts[2 * STREAMS] };
+  }
+
+  private known(key: string, make: () => MoveParts): MoveParts {
+    let parts = this.parts.get(key);
+    if (parts === undefined) this.parts.set(key, (parts = make()));
+    return parts;
+  }
+}
+
+interface MoveWeights {
+  readonly isWaited: boolean;
+  readonly streams: readonly number[];
+  readonly copies: number;
+  readonly key: string;
+}
+
+function weighed(parts: MoveParts, i: number, { isWaited, streams, copies }: MoveWeights): number {
+  const seconds = isWaited ? parts.alone : parts.bucketed;
+  let sum = copies * parts.copies[i];
+  for (let s = 0; s < STREAMS; s++) sum += streams[s] * seconds[s][i];
+  return sum;
+}
+
+function weightOn(packing: Packing, { lo, hi, blocking }: Place, stream: number): number {
+  return blocking ? packing.blocking(stream, lo, hi) : packing.deferrable(stream, lo, hi);
+}
+
+/** Entries of another matrix, 0 where the index is -1. */
+function picked(parts: MoveParts, length: number, at: (i: number) => number): MoveParts {
+  const indices = Int32Array.from({ length }, (_, i) => at(i));
+  const pick = (from: Float64Array): Float64Array => Float64Array.from(indices, (i) => (i < 0 ? 0 : from[i]));
+  return { alone: parts.alone.map(pick), bucketed: parts.bucketed.map(pick), copies: pick(parts.copies) };
+}
+
+function merged(a: MoveParts, b: MoveParts, second: Uint8Array): MoveParts {
+  const merge = (x: Float64Array, y: Float64Array): Float64Array => x.map((value, i) => (second[i] === 1 ? y[i] : value));
+  return {
+    alone: a.alone.map((x, s) => merge(x, b.alone[s])),
+    bucketed: a.bucketed.map((x, s) => merge(x, b.bucketed[s])),
+    copies: merge(a.copies, b.copies),
+  };
+} // prettier-ignore
+
+/** Bins of about equal seconds, by position of the kernel. */
+function binsOf({ count, seconds }: KernelOrder, bins: number): Int32Array {
+  const total = seconds.reduce((a, b) => a + b, 0);
+  const out = new Int32Array(count);
+  let before = 0;
+  for (let k = 0; k < count; k++) {
+    out[k] = Math.min(bins - 1, Math.floor((bins * (before + seconds[k] / 2)) / total));
+    before += seconds[k];
+  }
+  return out;
+}
