@@ -2,23 +2,13 @@
  * Prices of a planning model by stream. In: a model, bins of its kernels. Out: the model's problem with every price weighted
  * by a packing, and what one choice keeps each stream busy with.
  */
-import { COLLECTIVE_KINDS, groupTopology, type CollectiveModel } from '../../cost/collective-model.ts';
-import { communicates, type PriceSlot } from '../../cost/redistribution/slots.ts';
 import { internalError } from '../../errors.ts';
 import type { Cut } from '../../solver/dual/best-mixture.ts';
 import type { Problem } from '../../solver/types.ts';
-import type { CopyVariable, Model, Use } from '../model/model.ts';
+import type { Model } from '../model/model.ts';
 import { isBlocking, kernelOrder, windowOf, type KernelOrder, type MoveWindow } from './kernel-order.ts';
+import { MoveTables, type MoveParts } from './move-parts.ts';
 import { STREAMS, type Packing } from './packing.ts';
-
-/** Seconds that a move keeps each stream busy, and the compute stream with local copies, row by row of its table. */
-interface MoveParts {
-  /** Alone, by stream. */
-  readonly alone: readonly Float64Array[];
-  /** In a bucket with others, by stream. */
-  readonly bucketed: readonly Float64Array[];
-  readonly copies: Float64Array;
-}
 
 /** Where a move can run, in bins. */
 interface Place {
@@ -26,7 +16,6 @@ interface Place {
   readonly hi: number;
   readonly blocking: boolean;
 }
-
 
 export interface StreamCostOptions {
   readonly launchSeconds: number;
@@ -42,7 +31,7 @@ export class StreamCosts {
   /** Streams that some mesh dim works on. */
   readonly streams: readonly number[];
   private readonly binOf: Int32Array;
-  private readonly parts = new Map<string, MoveParts>();
+  private readonly moves: MoveTables;
   private readonly usePlace: readonly Place[];
   private readonly copyPlace: readonly Place[];
   /** Use that makes each copy where the copy is made as early as it can be. */
@@ -50,14 +39,14 @@ export class StreamCosts {
 
   constructor(
     readonly model: Model,
-    private readonly collectives: CollectiveModel,
     private readonly options: StreamCostOptions,
   ) {
     const { mesh } = model.space;
+    this.moves = new MoveTables(model, options.bucketBytes);
     this.order = kernelOrder(model);
     this.bins = Math.max(1, Math.min(options.bins, this.order.count));
     this.binOf = binsOf(this.order, this.bins);
-    this.streams = [...new Set(mesh.sizes.flatMap((n, d) => (n > 1 ? [this.streamOf([d])] : [])))].sort();
+    this.streams = [...new Set(mesh.sizes.flatMap((n, d) => (n > 1 ? [this.moves.streamOf([d])] : [])))].sort();
     this.usePlace = model.uses.map((use) => this.place(windowOf(this.order, use)));
     this.firstUse = new Int32Array(model.copies.length).fill(-1);
     const last = new Int32Array(model.copies.length).fill(-1);
@@ -82,11 +71,6 @@ export class StreamCosts {
       hi: before >= count ? this.bins - 1 : this.binOf[before],
       blocking: isBlocking(window),
     };
-  }
-
-  private streamOf(meshDims: readonly number[]): number {
-    const { mesh } = this.model.space;
-    return groupTopology(mesh, this.model.cluster.devicesPerHost, meshDims).hosts > 1 ? 1 : 0;
   }
 
   /**
@@ -119,23 +103,25 @@ export class StreamCosts {
       if (variable.kind === 'output') return shared(vectors, `v${id}`, () => base.map(() => 0));
       const weights = this.moveWeights(packing, this.copyPlace[variable.copy], false);
       return shared(vectors, `v${id}:${weights.key}`, () => {
-        const parts = this.copyParts(model.copies[variable.copy], this.timesOfCopy(variable.copy), id);
+        const parts = this.moves.ofCopy(model.copies[variable.copy], this.timesOfCopy(variable.copy), id);
         return base.map((cost, z) => units(weighed(parts, z, weights), cost));
       });
     });
     const table = Int32Array.from(problem.edges.table, (id, e) => {
-      const k = e - model.copies.length;
       const base = problem.tables[id];
-      if (k < 0 || k >= model.uses.length) return shared(tables, `t${id}`, () => base);
+      const edge = model.edges[e];
+      if (edge.kind !== 'use') return shared(tables, `t${id}`, () => base);
+      const k = edge.use;
       const use = model.uses[k];
       const place = this.usePlace[k];
       const weights = this.moveWeights(packing, place, place.blocking);
       const makes = use.copy >= 0 && this.firstUse[use.copy] === k;
       const late = makes ? this.moveWeights(packing, this.copyPlace[use.copy], false) : undefined;
       return shared(tables, `t${id}:${weights.key}:${late?.key ?? ''}`, () => {
-        const parts = this.useParts(use, id);
-        const made = late === undefined ? undefined : this.madeParts(use, id);
-        const costs = base.costs.map((cost, i) =>
+        const parts = this.moves.ofUse(use, id);
+        const made = late === undefined ? undefined : this.moves.ofMaking(use, id);
+        const costs = base.costs.map(
+          (cost, i) =>
           cost === Infinity ? Infinity : units(weighed(parts, i, weights) + (made === undefined || late === undefined ? 0 : Math.max(0, weighed(made, i, weights) - weighed(made, i, late))), cost), // prettier-ignore
         );
         return { rows: base.rows, columns: base.columns, costs };
@@ -177,18 +163,20 @@ export class StreamCosts {
           (place.blocking ? blocking : deferrable)[stream][place.lo * bins + place.hi] += times * internal[a];
         }
       } else if (variable.kind === 'copy')
-        add(this.copyParts(model.copies[variable.copy], this.timesOfCopy(variable.copy), model.problem.unary[v]), a, this.copyPlace[variable.copy], false); // prettier-ignore
+        add(this.moves.ofCopy(model.copies[variable.copy], this.timesOfCopy(variable.copy), model.problem.unary[v]), a, this.copyPlace[variable.copy], false); // prettier-ignore
     });
     const { first, second, table, firstMap, secondMap } = model.problem.edges;
-    model.uses.forEach((use, k) => {
-      const e = k + model.copies.length;
+    model.edges.forEach((edge, e) => {
+      if (edge.kind !== 'use') return;
+      const k = edge.use;
+      const use = model.uses[k];
       const row = firstMap[e] < 0 ? choice[first[e]] : model.problem.maps[firstMap[e]][choice[first[e]]];
       const column = secondMap[e] < 0 ? choice[second[e]] : model.problem.maps[secondMap[e]][choice[second[e]]];
       const i = row * model.problem.tables[table[e]].columns + column;
       const place = this.usePlace[k];
-      add(this.useParts(use, table[e]), i, place, place.blocking);
+      add(this.moves.ofUse(use, table[e]), i, place, place.blocking);
       if (use.copy < 0 || this.firstUse[use.copy] !== k) return;
-      const made = this.madeParts(use, table[e]);
+      const made = this.moves.ofMaking(use, table[e]);
       const late = this.copyPlace[use.copy];
       const weights = this.moveWeights(packing, place, place.blocking);
       if (weighed(made, i, weights) <= weighed(made, i, this.moveWeights(packing, late, false))) return;
@@ -279,90 +267,6 @@ export class StreamCosts {
   private timesOfCopy(copy: number): number {
     return this.model.uses[this.firstUse[copy]].times;
   }
-
-  /** From the owned placement to the copy of each value of a copy variable; nothing where it has none. */
-  private copyParts({ value, owned, copy }: CopyVariable, times: number, vector: number): MoveParts {
-    return this.known(`c${vector}`, () => {
-      const wanted = [...new Set(copy.filter((q) => q >= 0))];
-      const matrix = this.matrix(value, owned, wanted, times);
-      return picked(matrix, owned.length, (z) => (copy[z] < 0 ? -1 : z * wanted.length + wanted.indexOf(copy[z])));
-    });
-  }
-
-  /** The redistributions of a use itself, by entry of its table. */
-  private useParts(use: Use, table: number): MoveParts {
-    return this.known(`u${table}`, () => {
-      const wanted = use.demands.specs;
-      if (use.copy < 0) return this.matrix(use.value, this.ownedBy(use.value), wanted, use.times);
-      const { owned, copy } = this.model.copies[use.copy];
-      const takes = this.takesCopy(use);
-      const direct = this.matrix(use.value, owned, wanted, use.times);
-      const fromCopy = this.matrix(use.value, copy.map((q, z) => (q < 0 ? owned[z] : q)), wanted, use.times); // prettier-ignore
-      return merged(direct, fromCopy, takes);
-    });
-  }
-
-  /** What making the copy takes, by entry of the table of the first use, where that use takes the copy. */
-  private madeParts(use: Use, table: number): MoveParts {
-    return this.known(`m${table}`, () => {
-      const { owned, copy } = this.model.copies[use.copy];
-      const width = use.demands.specs.length;
-      const wanted = [...new Set(copy.filter((q) => q >= 0))];
-      const matrix = this.matrix(use.value, owned, wanted, use.times);
-      const takes = this.takesCopy(use);
-      return picked(matrix, owned.length * width, (i) => {
-        const z = Math.floor(i / width);
-        return takes[i] === 1 ? z * wanted.length + wanted.indexOf(copy[z]) : -1;
-      });
-    });
-  }
-
-  /** Whether the use takes the copy, by entry of its table: where that is cheaper than from the owned placement. */
-  private takesCopy(use: Use): Uint8Array {
-    const { owned, copy } = this.model.copies[use.copy];
-    const wanted = use.demands.specs;
-    const type = this.model.charges.typeOf(this.model.flow.values[use.value]);
-    const direct = this.model.charges.matrix(type, owned, wanted);
-    const shared = this.model.charges.matrix(type, copy.map((q, z) => (q < 0 ? owned[z] : q)), wanted); // prettier-ignore
-    return Uint8Array.from(direct, (seconds, i) => Number(copy[Math.floor(i / wanted.length)] >= 0 && shared[i] < seconds)); // prettier-ignore
-  }
-
-  /** Distinct placements that the producer of a value leaves, in the order of its table. */
-  private ownedBy(value: number): Int32Array {
-    const { node, result } = this.model.flow.values[value];
-    const entry = this.model.strategies.nodes[node];
-    if (entry === null) throw internalError(`node ${node} has no strategies`);
-    const { set } = entry;
-    const width = set.inputCount + set.outputCount;
-    const seen = new Set<number>();
-    for (let s = 0; s < set.count; s++) seen.add(set.specs[s * width + set.inputCount + result]);
-    return Int32Array.from(seen);
-  }
-
-  private matrix(value: number, from: ArrayLike<number>, to: ArrayLike<number>, times: number): MoveParts {
-    const { model, collectives } = this;
-    const { bucketBytes } = this.options;
-    const type = model.charges.typeOf(model.flow.values[value]);
-    const split = (slot: PriceSlot, bytes: number, seconds: number): number[] => {
-      const kind = COLLECTIVE_KINDS.find((k) => k === slot.kind);
-      if (kind === undefined || !communicates(slot)) return [0, 0, 0, 0, times * seconds];
-      const stream = this.streamOf(slot.meshDims);
-      const alone = Math.min(seconds, collectives.seconds(kind, bytes, slot.meshDims));
-      const full = bytes > 0 && bytes < bucketBytes ? (bytes / bucketBytes) * collectives.seconds(kind, bucketBytes, slot.meshDims) : alone; // prettier-ignore
-      const parts = [0, 0, 0, 0, times * (seconds - alone)];
-      parts[stream] = times * alone;
-      parts[STREAMS + stream] = times * Math.min(alone, full);
-      return parts;
-    };
-    const parts = model.redistributor.partsMatrix(type, from, to, 2 * STREAMS + 1, split);
-    return { alone: parts.slice(0, STREAMS), bucketed: parts.slice(STREAMS, 2 * STREAMS), copies: parts[2 * STREAMS] };
-  }
-
-  private known(key: string, make: () => MoveParts): MoveParts {
-    let parts = this.parts.get(key);
-    if (parts === undefined) this.parts.set(key, (parts = make()));
-    return parts;
-  }
 }
 
 interface MoveWeights {
@@ -382,22 +286,6 @@ function weighed(parts: MoveParts, i: number, { isWaited, streams, copies }: Mov
 function weightOn(packing: Packing, { lo, hi, blocking }: Place, stream: number): number {
   return blocking ? packing.blocking(stream, lo, hi) : packing.deferrable(stream, lo, hi);
 }
-
-/** Entries of another matrix, 0 where the index is -1. */
-function picked(parts: MoveParts, length: number, at: (i: number) => number): MoveParts {
-  const indices = Int32Array.from({ length }, (_, i) => at(i));
-  const pick = (from: Float64Array): Float64Array => Float64Array.from(indices, (i) => (i < 0 ? 0 : from[i]));
-  return { alone: parts.alone.map(pick), bucketed: parts.bucketed.map(pick), copies: pick(parts.copies) };
-}
-
-function merged(a: MoveParts, b: MoveParts, second: Uint8Array): MoveParts {
-  const merge = (x: Float64Array, y: Float64Array): Float64Array => x.map((value, i) => (second[i] === 1 ? y[i] : value));
-  return {
-    alone: a.alone.map((x, s) => merge(x, b.alone[s])),
-    bucketed: a.bucketed.map((x, s) => merge(x, b.bucketed[s])),
-    copies: merge(a.copies, b.copies),
-  };
-} // prettier-ignore
 
 /** Bins of about equal seconds, by position of the kernel. */
 function binsOf({ count, seconds }: KernelOrder, bins: number): Int32Array {

@@ -70,9 +70,9 @@ const NEAR = 5e-4;
  */
 export async function searchOverlap(prepared: Prepared, choice: Int32Array, options: OverlapOptions = {}): Promise<OverlapSearch> {
   const { rounds = 8, bins = 16, deadline = new Deadline(prepared.request.timeLimitSeconds), ...simulation } = options;
-  const { model, collectives, request, given } = prepared;
+  const { model, request, given } = prepared;
   const launchSeconds = options.launchSeconds ?? LAUNCH_SECONDS;
-  const costs = new StreamCosts(model, collectives, { launchSeconds, bucketBytes: DEFAULT_BUCKET_BYTES, bins });
+  const costs = new StreamCosts(model, { launchSeconds, bucketBytes: DEFAULT_BUCKET_BYTES, bins });
   const stretches = everyStretch(costs.bins, costs.streams);
   const base = simulated(prepared, choice, simulation);
   const candidates = [base];
