@@ -74,7 +74,7 @@ const inside = {
   plan: [
     ['request'],
     ['model'],
-    ['restrict', 'tie-break'],
+    ['overlap', 'restrict', 'tie-break'],
     ['prepare'],
     ['record'],
     ['lower', 'memory'],

@@ -22,7 +22,7 @@ const WITHOUT_UNIT = new Set(
   keptMicrobatches kernels kneeBudget kneeOf overlapDiscount peakAt prefetch ratio recomputed rounds savedSlots serialRatio
   slope squaredError stage stream weight leastEvaluations pid tid
   delayedTasks heldBack tailShare tailMean tailFactor powerShare tensorOverlap oomBeyondDevice beyondDevice
-  version furtherTokens query keyValue rotary pairWidth forwardShare backwardShare`.split(/\s+/),
+  bins gap TIE columns version furtherTokens query keyValue rotary pairWidth forwardShare backwardShare`.split(/\s+/),
 );
 
 /** Fields of the trace-event format, in microseconds (`timeline/trace.ts`). */

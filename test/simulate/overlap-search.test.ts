@@ -16,6 +16,8 @@ import { load, request, solveFor, TABLE } from '../plan/support.ts';
 const FFN_STATE = 2 * 1024 * 4096 * 16;
 const BLOCK_STATE = (4 * 6144 * 6144 + 2 * 6144 * 24576) * 16;
 const ON_2D = { inputs: 'S(0)R', outputs: 'S(0)R' } as const;
+/** The blocks of 24,576 wide matrices take ten seconds each. */
+const FULL = process.env.SHARDWRIGHT_FULL === '1';
 const COSTS = { launchSeconds: 1e-6, bucketBytes: 25 * 2 ** 20 };
 
 /** A generator of numbers in 0..1 (mulberry32). */
@@ -57,7 +59,7 @@ describe('the bound on an overlapped step', () => {
   it.each([
     ['torch/mlp-loss/joint.expanded', 'x=2,y=2'],
     ['torch/mlp-loss/joint.expanded', 'x=2,y=8'],
-    ['torch/llama-tiny/joint.expanded', 'x=2,y=2'],
+    ...(FULL ? [['torch/llama-tiny/joint.expanded', 'x=2,y=2']] : []),
     ['torch/gpt2-2l/joint.expanded', 'x=2,y=8'],
   ])('CM-33 of %s on %s: whatever is given to which stream, no random plan is played faster', (name, mesh) => {
     const prepared = of(load(name), mesh);
@@ -132,7 +134,7 @@ describe('the best mixture', () => {
 describe('plans for the overlapped step', () => {
   const cases = [
     ['FFN', 'peers/ffn-65536', FFN_STATE],
-    ['TB', 'peers/block-256', BLOCK_STATE],
+    ...(FULL ? ([['TB', 'peers/block-256', BLOCK_STATE]] as const) : []),
   ] as const;
   for (const [name, file, state] of cases)
     for (const [what, share] of [
