@@ -58,7 +58,7 @@ interface MemoryBound {
 }
 
 /** PyTorch's data-parallel buckets (`bucket_cap_mb`). */
-const DEFAULT_BUCKET_BYTES = 25 * 2 ** 20;
+export const DEFAULT_BUCKET_BYTES = 25 * 2 ** 20;
 const DEFAULT_IN_FLIGHT_BYTES = 2e9;
 /** Distances that `auto` tries beside the program as it is written, in which gathers start as soon as their stream is free. */
 const DISTANCES: readonly number[] = [1, 4, 16];
