@@ -85,7 +85,11 @@ describe('the bound on an overlapped step', () => {
   });
 
   it('CM-33 every plan of a small problem, played: the bound is below the fastest, and the search finds it within its gap', async () => {
-    const graph = trace(({ x, w, v }) => x.matmul(w).relu().matmul(v), { x: input([4096, 4096]), w: parameter([4096, 4096]), v: parameter([4096, 256]) });
+    const graph = trace(({ x, w, v }) => x.matmul(w).relu().matmul(v), {
+      x: input([4096, 4096]),
+      w: parameter([4096, 4096]),
+      v: parameter([4096, 256]),
+    });
     const prepared = of(graph, 'x=4', { sharing: false });
     const { model } = prepared;
     let fastest = Infinity;
