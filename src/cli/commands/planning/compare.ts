@@ -19,6 +19,8 @@ import type { JsonRecord } from '../../../models/read-config.ts';
 import { isModelName, modelEntry } from '../../../models/registry.ts';
 import { builtinOperators } from '../../../ops/builtin.ts';
 import { loadCluster } from '../../../cost/hardware/cluster.ts';
+import { FRAMEWORK_NAMES, frameworkSoftware } from '../../../cost/validation/validate.ts';
+import { parseChoice } from '../../input/flags/read.ts';
 import { defaultCostPreset } from '../../../cost/presets/presets.ts';
 import { clusterText } from '../../input/cluster-file.ts';
 import { EXIT, type CliIo } from '../../output/io.ts';
@@ -80,7 +82,7 @@ async function compareGiven(
     );
   if (config !== undefined)
     return compareByConfig(config.name, config.text, devices, clusterText(cluster, options), options, io, run);
-  for (const flag of ['globalBatch', 'threads', 'resume'] as const)
+  for (const flag of ['globalBatch', 'framework', 'compiled', 'threads', 'resume'] as const)
     if (options[flag] !== undefined)
       throw new ShardwrightError('E_USAGE', `${longName(flag)} is for models by name or config; ${model} is compared as a graph`); // prettier-ignore
   // Plans of many meshes are compared, and the program speaks of one.
@@ -143,6 +145,7 @@ async function compareByConfig(
   run: { readonly deadline: Deadline; readonly onPlan: () => void },
 ): Promise<Comparison> {
   const positions = parseModelConfig(text).architecture.shape.positions;
+  const cost = options.cost ?? defaultCostPreset(loadCluster(cluster));
   const question: SweepQuestion = {
     model: name,
     config: text,
@@ -150,7 +153,8 @@ async function compareByConfig(
     cluster,
     sequence: options.seq ?? Math.min(DEFAULT_SEQUENCE, positions ?? DEFAULT_SEQUENCE),
     globalBatch: options.globalBatch ?? devices,
-    cost: options.cost ?? defaultCostPreset(loadCluster(cluster)),
+    cost,
+    ...softwareAsked(options, cost, cluster),
     ...(options.dtype === undefined ? {} : { dtype: options.dtype }),
     ...(options.padVocab === undefined ? {} : { padVocabulary: options.padVocab }),
     ...(options.memory === undefined ? {} : { memoryBytes: options.memory }),
@@ -168,6 +172,25 @@ async function compareByConfig(
 }
 
 const DEFAULT_SEQUENCE = 4096;
+
+/** What `--framework` and `--compiled` say. */
+function softwareAsked(
+  { framework, compiled }: CompareOptions,
+  cost: string,
+  cluster: string,
+): Pick<SweepQuestion, 'software'> {
+  if (framework === undefined && compiled === undefined) return {};
+  if (framework === undefined)
+    throw new ShardwrightError('E_USAGE', '--compiled needs --framework', {
+      hint: '--framework torchtitan --compiled',
+    });
+  if (cost !== 'nccl')
+    throw new ShardwrightError('E_USAGE', `--framework goes with --cost nccl, not ${cost}`, {
+      hint: 'other presets price calls one by one, whatever runs them.',
+    });
+  const name = parseChoice(framework, '--framework', FRAMEWORK_NAMES);
+  return { software: frameworkSoftware(name, loadCluster(cluster), compiled === true) };
+}
 
 const WHAT_IS_MERGED = 'give files that `shardwright compare ... --slice i/n --json` wrote.';
 

@@ -111,6 +111,12 @@ export const COMPARE_COMMAND = {
     'sequences of one step, for a model by name (default: one a device)',
     parseCount,
   ),
+  framework: value(
+    '--framework <name>',
+    'trainer whose kernels, launches and overlap are priced under --cost nccl, such as megatron-core, torchtitan or deepspeed; for a model by name (default: fused kernels, an eager host)',
+    text,
+  ),
+  compiled: on('--compiled', 'with --framework: the step runs under its compiler'),
   threads: value(
     '--threads <n>',
     'threads that price, for a model by name (default: one a core, at most 8)',

@@ -15,6 +15,35 @@ interface Compared {
   readonly pareto: readonly string[];
 } // prettier-ignore
 
+describe('compare --framework', () => {
+  const small = (): string => {
+    const path = join(folder, 'small.json');
+    writeFileSync(path, JSON.stringify({ model_type: 'llama', hidden_size: 256, intermediate_size: 512, num_attention_heads: 4, num_hidden_layers: 3, vocab_size: 512, torch_dtype: 'bfloat16' })); // prettier-ignore
+    return path;
+  };
+  const ask = async (...more: readonly string[]): ReturnType<typeof cli> =>
+    cli('compare', small(), '--devices', '2', '--cluster', 'dgx-h100', '--seq', '128', '--plans', 'dp', '--quiet', ...more); // prettier-ignore
+
+  it('an eager host launches the kernels of a small model slower than a compiled step', async () => {
+    const [eager, compiled] = await Promise.all([
+      ask('--framework', 'torchtitan', '--json'),
+      ask('--framework', 'torchtitan', '--compiled', '--json'),
+    ]);
+    const seconds = ({ out }: { readonly out: string }): number => (JSON.parse(out) as Compared).plans[0].seconds;
+    expect(seconds(eager)).toBeGreaterThan(1.2 * seconds(compiled));
+  });
+
+  it.each([
+    [['--framework', 'megatron-cor'], /megatron-core/],
+    [['--compiled'], /needs --framework/],
+    [['--framework', 'torchtitan', '--cost', 'alpha-beta'], /goes with --cost nccl, not alpha-beta/],
+  ])('%j is refused with what would do', async (flags, message) => {
+    const run = await ask(...flags);
+    expect(run.code).toBe(2);
+    expect(run.err).toMatch(message);
+  });
+});
+
 describe('compare', () => {
   it('ZO-39 prints plans, the best and the front as one JSON value', async () => {
     const run = await cli('compare', ...MLP, '--max-dims', '2', '--json');
