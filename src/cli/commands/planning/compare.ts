@@ -20,7 +20,7 @@ import { isModelName, modelEntry } from '../../../models/registry.ts';
 import { builtinOperators } from '../../../ops/builtin.ts';
 import { loadCluster } from '../../../cost/hardware/cluster.ts';
 import { FRAMEWORK_NAMES, frameworkSoftware } from '../../../cost/validation/validate.ts';
-import { parseChoice } from '../../input/flags/read.ts';
+import { oneOf } from '../../input/flags/read.ts';
 import { defaultCostPreset } from '../../../cost/presets/presets.ts';
 import { clusterText } from '../../input/cluster-file.ts';
 import { EXIT, type CliIo } from '../../output/io.ts';
@@ -154,7 +154,7 @@ async function compareByConfig(
     sequence: options.seq ?? Math.min(DEFAULT_SEQUENCE, positions ?? DEFAULT_SEQUENCE),
     globalBatch: options.globalBatch ?? devices,
     cost,
-    ...softwareAsked(options, cost, cluster),
+    ...(await softwareAsked(options, cost, cluster)),
     ...(options.dtype === undefined ? {} : { dtype: options.dtype }),
     ...(options.padVocab === undefined ? {} : { padVocabulary: options.padVocab }),
     ...(options.memory === undefined ? {} : { memoryBytes: options.memory }),
@@ -174,11 +174,11 @@ async function compareByConfig(
 const DEFAULT_SEQUENCE = 4096;
 
 /** What `--framework` and `--compiled` say. */
-function softwareAsked(
+async function softwareAsked(
   { framework, compiled }: CompareOptions,
   cost: string,
   cluster: string,
-): Pick<SweepQuestion, 'software'> {
+): Promise<Pick<SweepQuestion, 'software'>> {
   if (framework === undefined && compiled === undefined) return {};
   if (framework === undefined)
     throw new ShardwrightError('E_USAGE', '--compiled needs --framework', {
@@ -188,7 +188,7 @@ function softwareAsked(
     throw new ShardwrightError('E_USAGE', `--framework goes with --cost nccl, not ${cost}`, {
       hint: 'other presets price calls one by one, whatever runs them.',
     });
-  const name = parseChoice(framework, '--framework', FRAMEWORK_NAMES);
+  const name = await oneOf(FRAMEWORK_NAMES)(framework, '--framework');
   return { software: frameworkSoftware(name, loadCluster(cluster), compiled === true) };
 }
 
