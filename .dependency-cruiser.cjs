@@ -3,6 +3,7 @@
  * Neighbours in one row do not meet, with two exceptions: `models` may use `trace`, and the rooms of row 9 stand alone.
  */
 const rows = [
+  ['text'],
   ['graph', 'mesh', 'solver', 'ndarray'],
   ['ops'],
   ['local-spmd'],

@@ -1,8 +1,7 @@
 /** Tokenizer of graph text: by character codes, positions for every error, no look-behind. */
 
 import { ShardwrightError, type ErrorDetails } from '../../errors.ts';
-
-const MAX_NAME = 4096;
+import { MAX_NAME, placeAt } from '../../text/place.ts';
 
 export class GraphReader {
   pos = 0;
@@ -25,16 +24,7 @@ export class GraphReader {
 
   /** Line, column and text of the line of a place, for errors. */
   place(at: number): Pick<ErrorDetails, 'file' | 'position' | 'excerpt'> {
-    const before = this.text.slice(0, at);
-    const lineStart = before.lastIndexOf('\n') + 1;
-    let line = 1;
-    for (let i = before.indexOf('\n'); i >= 0; i = before.indexOf('\n', i + 1)) line++;
-    const lineEnd = this.text.indexOf('\n', lineStart);
-    return {
-      ...(this.file !== undefined ? { file: this.file } : {}),
-      position: { line, column: at - lineStart + 1 },
-      excerpt: this.text.slice(lineStart, lineEnd < 0 ? undefined : lineEnd).slice(0, 400),
-    };
+    return placeAt(this.text, at, this.file);
   }
 
   expected(what: string): never {

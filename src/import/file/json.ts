@@ -3,8 +3,9 @@
  * once, nesting is limited, and every refusal has its line and column. `JSON.parse` promises none of these.
  */
 
-import { ShardwrightError, type SourcePosition } from '../../errors.ts';
+import { ShardwrightError } from '../../errors.ts';
 import { exactInteger } from '../../graph/text/token.ts';
+import { placeAt } from '../../text/place.ts';
 
 export type JsonValue = null | boolean | number | bigint | string | readonly JsonValue[] | JsonObject;
 export interface JsonObject {
@@ -208,7 +209,7 @@ class JsonReader {
   private fail(code: string, message: string, at: number): never {
     const hint =
       code === 'E_LIMIT' ? 'no model file needs this; check where it comes from' : 'the file may be cut or edited';
-    throw new ShardwrightError(code, message, { position: positionOf(this.text, at), hint });
+    throw new ShardwrightError(code, message, { ...placeAt(this.text, at), hint });
   }
 }
 
@@ -216,14 +217,4 @@ function digits(text: string, from: number): number {
   let end = from;
   for (let c = text.charCodeAt(end); c >= 48 && c <= 57; c = text.charCodeAt(++end));
   return end;
-}
-
-function positionOf(text: string, at: number): SourcePosition {
-  let line = 1;
-  let start = 0;
-  for (let i = text.indexOf('\n'); i >= 0 && i < at; i = text.indexOf('\n', i + 1)) {
-    line++;
-    start = i + 1;
-  }
-  return { line, column: at - start + 1 };
 }

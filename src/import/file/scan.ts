@@ -3,7 +3,8 @@
  * the fields `kind`, `start` and `end` describe the current token. Newlines count only outside brackets.
  */
 
-import { ShardwrightError, type SourcePosition } from '../../errors.ts';
+import { ShardwrightError } from '../../errors.ts';
+import { MAX_DEPTH, MAX_NAME, placeAt } from '../../text/place.ts';
 
 export const END = 0;
 export const NEWLINE = 1;
@@ -13,9 +14,6 @@ export const FLOAT = 4;
 export const STRING = 5;
 /** An operator of two or three characters; a single character is its own character code as kind. */
 export const OPERATOR = 6;
-
-const MAX_NAME = 4096;
-const MAX_DEPTH = 256;
 
 // Character classes: 1 starts a name, 2 digit, 3 blank.
 const CLASS = new Uint8Array(128);
@@ -234,36 +232,11 @@ export class Scanner {
 
   error(code: string, message: string, at: number, hint?: string, node?: string): ShardwrightError {
     return new ShardwrightError(code, message, {
-      ...(this.file !== undefined ? { file: this.file } : {}),
-      position: positionAt(this.text, at),
-      excerpt: excerptAt(this.text, at),
+      ...placeAt(this.text, at, this.file),
       ...(node !== undefined ? { node } : {}),
       hint: hint ?? 'check the text against the output of print_readable(); it may be cut or edited',
     });
   }
-}
-
-/** 1-based line and column of an offset; only errors need it. */
-export function positionAt(text: string, offset: number): SourcePosition {
-  const at = Math.min(offset, text.length);
-  let line = 1;
-  let lineStart = 0;
-  for (let i = text.indexOf('\n'); i >= 0 && i < at; i = text.indexOf('\n', i + 1)) {
-    line++;
-    lineStart = i + 1;
-  }
-  return { line, column: at - lineStart + 1 };
-}
-
-/** The line around an offset, cut to what a terminal can show. */
-export function excerptAt(text: string, offset: number): string {
-  const at = Math.min(offset, text.length);
-  const lineStart = at === 0 ? 0 : text.lastIndexOf('\n', at - 1) + 1;
-  const end = text.indexOf('\n', at);
-  const line = text.slice(lineStart, end < 0 ? undefined : end);
-  if (line.length <= 240) return line;
-  const from = Math.max(0, at - lineStart - 120);
-  return `${from > 0 ? '...' : ''}${line.slice(from, from + 240)}...`;
 }
 
 function isDigit(c: number): boolean {

@@ -1,6 +1,7 @@
 /** Tokenizer of HLO text: names, types with layouts, and attribute values as ranges of the text. */
 
-import { isDigit, isLetterOrDigit, MAX_DEPTH, TextReader, type Bracket } from '../file/text-reader.ts';
+import { MAX_DEPTH } from '../../text/place.ts';
+import { isDigit, isLetterOrDigit, TextReader, type Bracket } from '../../text/reader.ts';
 import type { HloType, Span } from './syntax.ts';
 
 const MAX_RANK = 64;

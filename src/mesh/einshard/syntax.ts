@@ -9,6 +9,7 @@
  */
 
 import { ShardwrightError } from '../../errors.ts';
+import { NotationScanner } from '../../text/scanner.ts';
 
 /** Dims that are not named and not cut. */
 interface Ellipsis {
@@ -59,8 +60,6 @@ const ARROW = 'string "->"';
  * @throws E_SYNTAX `expected DESC at position N` with a 0-based N, E_LIMIT for a text or number that is too long
  */
 export function parseEinshard(text: string): EinshardExpression {
-  if (text.length > MAX_LENGTH)
-    throw new ShardwrightError('E_LIMIT', `the einshard text has ${text.length} characters, more than ${MAX_LENGTH}`);
   const scan = new Scan(text);
   scan.blanks();
   const left = list(scan, leftItem, LEFT_ITEM);
@@ -105,14 +104,14 @@ function list<T>(scan: Scan, item: (scan: Scan) => T | undefined, expected: stri
 }
 
 function leftItem(scan: Scan): LeftElement | undefined {
-  const { at } = scan;
+  const { position: at } = scan;
   const name = scan.ident();
   if (name !== undefined) return { kind: 'name', name, at };
   return scan.take('...') ? { kind: 'ellipsis', at } : undefined;
 }
 
 function rightItem(scan: Scan): RightElement | undefined {
-  const { at } = scan;
+  const { position: at } = scan;
   if (scan.take('...')) return { kind: 'ellipsis', at };
   const name = scan.ident();
   const base = scan.int();
@@ -121,33 +120,20 @@ function rightItem(scan: Scan): RightElement | undefined {
   return { kind: 'factor', name: name ?? null, base: base ?? 1, starred, at };
 }
 
-class Scan {
-  at = 0;
-
-  constructor(private readonly text: string) {}
-
-  get done(): boolean {
-    return this.at >= this.text.length;
+class Scan extends NotationScanner {
+  constructor(text: string) {
+    super(text, MAX_LENGTH, 'the einshard text');
   }
 
-  /** Skips spaces; whether there were any. */
-  blanks(): boolean {
-    const from = this.at;
-    while (this.text[this.at] === ' ') this.at++;
-    return this.at > from;
+  protected override isBlank(char: string): boolean {
+    return char === ' ';
   }
 
-  take(word: string): boolean {
-    if (!this.text.startsWith(word, this.at)) return false;
-    this.at += word.length;
-    return true;
-  }
+  /** Blanks separate the elements, so no word skips them. */
+  protected override lead(): void {}
 
   ident(): string | undefined {
-    IDENT.lastIndex = this.at;
-    const found = IDENT.exec(this.text)?.[0];
-    if (found !== undefined) this.at += found.length;
-    return found;
+    return this.match(IDENT);
   }
 
   /** A number without leading zeros. */
@@ -165,15 +151,11 @@ class Scan {
     return value;
   }
 
-  fail(expected: string): never {
+  override fail(expected: string): never {
     throw new ShardwrightError('E_SYNTAX', `expected ${expected} at position ${this.at}`, {
       hint: this.hint(expected),
       ...this.place(this.at),
     });
-  }
-
-  private place(at: number): { position: { line: number; column: number }; excerpt: string } {
-    return { position: { line: 1, column: at + 1 }, excerpt: this.text };
   }
 
   private hint(expected: string): string {

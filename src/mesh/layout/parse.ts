@@ -1,13 +1,13 @@
 /** Parses texts of layouts and of nested integers. */
 
-import { ShardwrightError, type ErrorDetails } from '../../errors.ts';
+import { ShardwrightError } from '../../errors.ts';
+import { NotationScanner } from '../../text/scanner.ts';
 import { MAX_TREE_DEPTH, MAX_TREE_LEAVES, sameNesting, treeText, type IntTree, type Order } from './int-tree.ts';
 import { compact, Layout } from './layout.ts';
 import type { Tiler } from './tiler.ts';
 
 /** Characters that a text of layouts may have. */
 const MAX_TEXT = 1 << 16;
-const MAX_EXCERPT = 400;
 
 /**
  * A layout such as `((2,2),3):((24,2),8)`. Without strides it is compact in the order: LayoutLeft or LayoutRight.
@@ -30,18 +30,20 @@ export function parseIntTree(text: string): IntTree {
 }
 
 /** Reads texts of layouts; columns in errors count from 1. */
-export class LayoutScanner {
-  private at = 0;
+export class LayoutScanner extends NotationScanner {
   private count = 0;
 
-  constructor(private readonly text: string) {
-    if (text.length > MAX_TEXT)
-      throw new ShardwrightError('E_LIMIT', `a text of layouts has ${text.length} characters, more than ${MAX_TEXT}`);
+  constructor(text: string) {
+    super(text, MAX_TEXT, 'a text of layouts');
   }
 
-  get done(): boolean {
+  protected override isBlank(char: string): boolean {
+    return char === ' ' || char === '\t' || char === '\n';
+  }
+
+  override get done(): boolean {
     this.blanks();
-    return this.at >= this.text.length;
+    return super.done;
   }
   /** 1-based column of the next character that is not blank. */
   get column(): number {
@@ -98,8 +100,9 @@ export class LayoutScanner {
     while (this.at < this.text.length && this.text[this.at] >= '0' && this.text[this.at] <= '9') this.at++;
     if (this.at === start) this.fail('an integer');
     const value = Number(this.text.slice(start, this.at));
-    if (!Number.isSafeInteger(value)) this.fail('an integer of at most 2^53 - 1', start);
-    return value;
+    if (Number.isSafeInteger(value)) return value;
+    this.back(start);
+    return this.fail('an integer of at most 2^53 - 1');
   }
 
   tree(): IntTree {
@@ -129,16 +132,11 @@ export class LayoutScanner {
     }
   }
 
-  /** @throws E_SYNTAX when something is left */
-  end(): void {
-    if (!this.done) this.fail('nothing more');
-  }
-
-  fail(expected: string, at = this.at): never {
-    const got = at < this.text.length ? `'${this.text[at]}'` : 'the end';
-    throw new ShardwrightError('E_SYNTAX', `expected ${expected}, got ${got} at column ${at + 1}`, {
-      ...this.place(at + 1),
-      hint: 'a layout is SHAPE:STRIDE, as in ((2,2),3):((24,2),8)',
+  override fail(expected: string, hint = 'a layout is SHAPE:STRIDE, as in ((2,2),3):((24,2),8)'): never {
+    const got = this.at < this.text.length ? `'${this.text[this.at]}'` : 'the end';
+    throw new ShardwrightError('E_SYNTAX', `expected ${expected}, got ${got} at column ${this.at + 1}`, {
+      ...this.place(this.at),
+      hint,
     });
   }
 
@@ -151,7 +149,7 @@ export class LayoutScanner {
         'E_SYNTAX',
         `strides ${brief(stride)} are not nested as the shape ${brief(shape)} is, at column ${strideColumn}`,
         {
-          ...this.place(strideColumn),
+          ...this.place(strideColumn - 1),
           hint: 'give one stride for each size, in the same brackets',
         },
       );
@@ -164,31 +162,17 @@ export class LayoutScanner {
       return make();
     } catch (error) {
       if (!(error instanceof ShardwrightError)) throw error;
-      throw error.with(this.place(column));
+      throw error.with(this.place(column - 1));
     }
-  }
-
-  /** Place of an error; a very long line is not shown again. */
-  private place(column: number): ErrorDetails {
-    const position = { line: 1, column };
-    return this.text.length <= MAX_EXCERPT ? { position, excerpt: this.text } : { position };
   }
 
   private counted(): number {
     if (++this.count > MAX_TREE_LEAVES) this.fail(`at most ${MAX_TREE_LEAVES} integers`);
     return this.integer();
   }
-  private peek(): string {
+  override peek(): string {
     this.blanks();
-    return this.text[this.at] ?? '';
-  }
-  private take(mark: string): boolean {
-    if (this.peek() !== mark) return false;
-    this.at++;
-    return true;
-  }
-  private blanks(): void {
-    while (this.text[this.at] === ' ' || this.text[this.at] === '\t' || this.text[this.at] === '\n') this.at++;
+    return super.peek();
   }
 }
 

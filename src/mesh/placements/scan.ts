@@ -1,6 +1,7 @@
 /** Reads placement texts from left to right, with the column in errors. */
 
 import { ShardwrightError } from '../../errors.ts';
+import { NotationScanner } from '../../text/scanner.ts';
 import { normalDim } from './shards/cut.ts';
 
 /** Longest text of a placement or sharding that is read. */
@@ -11,41 +12,24 @@ const MAX_LIST = 1 << 14;
 const MAX_NUMBER = 2 ** 40;
 
 /** Reads a text of placements from left to right; errors carry the column. Kinds get it to read what follows their word. */
-export class Scanner {
-  private at = 0;
-
+export class Scanner extends NotationScanner {
   /**
    * @param rank of the tensor, if known: dims are counted and checked against it
    * @throws E_LIMIT for a text that is too long
    */
   constructor(
-    readonly text: string,
+    text: string,
     private readonly rank?: number,
     private readonly help = "write one of S(0), _S(0, 2), R, P(sum) for each mesh dim, as in 'S(0)R'",
   ) {
-    if (text.length > MAX_TEXT)
-      throw new ShardwrightError('E_LIMIT', `a text of ${text.length} characters, more than ${MAX_TEXT}`);
+    super(text, MAX_TEXT, 'the text of placements');
   }
 
-  get done(): boolean {
-    return this.at >= this.text.length;
-  }
-  get position(): number {
-    return this.at;
-  }
-  /** Goes back to an earlier position, so that an error points there. */
-  back(position: number): void {
-    this.at = position;
-  }
   get column(): number {
     return this.at + 1;
   }
-  peek(): string {
-    return this.text[this.at] ?? '';
-  }
 
-  /** @throws E_SYNTAX: what was expected here, and what stands here */
-  fail(expected: string, hint?: string): never {
+  override fail(expected: string, hint?: string): never {
     const got = this.done ? 'the end' : `'${this.text.slice(this.at, this.at + 12)}'`;
     throw new ShardwrightError(
       'E_SYNTAX',
@@ -54,33 +38,8 @@ export class Scanner {
     );
   }
 
-  blanks(): void {
-    while (/\s/.test(this.peek())) this.at++;
-  }
   separators(): void {
     while (/[\s,]/.test(this.peek())) this.at++;
-  }
-  /** Whether the word comes next, after blanks; nothing is taken. */
-  ahead(word: string): boolean {
-    this.blanks();
-    return this.text.startsWith(word, this.at);
-  }
-  take(word: string): boolean {
-    if (!this.ahead(word)) return false;
-    this.at += word.length;
-    return true;
-  }
-  expect(word: string): void {
-    if (!this.take(word)) this.fail(`'${word}'`);
-  }
-  /** What a sticky pattern matches here, after blanks. */
-  match(pattern: RegExp): string | undefined {
-    this.blanks();
-    pattern.lastIndex = this.at;
-    const found = pattern.exec(this.text);
-    if (found === null) return undefined;
-    this.at += found[0].length;
-    return found[0];
   }
   /** The name of an argument, as Python writes it: `dim=`. */
   keyword(name: string): void {

@@ -12,6 +12,7 @@
 import * as z from 'zod';
 import { ShardwrightError, suggestion } from '../../errors.ts';
 import { DTYPES, type DType } from '../../graph/types.ts';
+import { NotationScanner } from '../../text/scanner.ts';
 
 interface ProgramTensor {
   readonly name: string;
@@ -54,7 +55,7 @@ const NONLINEAR = ['abs', 'exp', 'gelu', 'relu', 'sigmoid', 'silu', 'square', 't
 const MAX_TENSORS = 1000;
 const MAX_STEPS = 10_000;
 const MAX_STEP_LENGTH = 1000;
-const NAME = /^[\p{L}_][\p{L}\p{N}_.]*/u;
+const NAME = /[\p{L}_][\p{L}\p{N}_.]*/uy;
 
 const tensorFields = {
   shape: z.array(z.int().min(1)).max(26),
@@ -97,7 +98,7 @@ export function readEinshardProgram(text: string): EinshardProgram {
     throw new ShardwrightError('E_LIMIT', `the program has ${list.length} tensors, more than ${MAX_TENSORS}`);
   const seen = new Set<string>();
   for (const { name } of list) {
-    if (NAME.exec(name)?.[0] !== name)
+    if (!/^[\p{L}_][\p{L}\p{N}_.]*$/u.test(name))
       throw new ShardwrightError('E_SYNTAX', `'${name}' is not the name of a tensor`, {
         hint: 'use letters, digits, _ and dots',
       });
@@ -111,13 +112,17 @@ const HINT =
   'as in {"devices": 8, "tensors": [{"name": "X", "shape": [8, 128], "expression": "b x -> b* x"}], "steps": ["Y = bx->xb", "relu"]}';
 
 /** `NAME = bx,xy->by (X, W)` or `NAME = relu (X)`, where NAME = may be missing before a function. */
-class StepScan {
-  private at = 0;
-
+class StepScan extends NotationScanner {
   constructor(
-    private readonly text: string,
+    text: string,
     private readonly index: number,
-  ) {}
+  ) {
+    super(text, MAX_STEP_LENGTH, `step ${index + 1}`);
+  }
+
+  protected override isBlank(char: string): boolean {
+    return char === ' ';
+  }
 
   step(): ProgramStep {
     const { text } = this;
@@ -128,8 +133,8 @@ class StepScan {
       this.expect('=');
     }
     if (!text.includes('->')) {
-      const start = this.blanks();
-      const fn = this.match(/^[a-z_]+/) ?? this.fail('an einsum such as bx,xy->by, or a function such as relu');
+      const start = this.start();
+      const fn = this.match(/[a-z_]+/y) ?? this.fail('an einsum such as bx,xy->by, or a function such as relu');
       if (!(NONLINEAR as readonly string[]).includes(fn)) {
         this.at = start;
         this.fail('a function of one tensor', suggestion(fn, NONLINEAR, 'functions'));
@@ -147,11 +152,11 @@ class StepScan {
     }
     if (result === undefined) this.fail('NAME = before the einsum', `write for example Y = ${text.trim()}`);
     const operands: string[] = [];
-    do operands.push(this.match(/^[A-Za-z]*/) ?? '');
+    do operands.push(this.match(/[A-Za-z]*/y) ?? '');
     while (this.take(','));
     this.expect('->');
-    const start = this.blanks();
-    const output = this.match(/^[A-Za-z]*/) ?? '';
+    const start = this.start();
+    const output = this.match(/[A-Za-z]*/y) ?? '';
     const known = new Set(operands.join(''));
     [...output].forEach((letter, i) => {
       if (known.has(letter) && output.indexOf(letter) === i) return;
@@ -175,31 +180,13 @@ class StepScan {
     return out;
   }
 
-  /** Skips spaces; where that ends. */
-  private blanks(): number {
-    while (this.text[this.at] === ' ') this.at++;
+  /** Where the next word begins. */
+  private start(): number {
+    this.blanks();
     return this.at;
   }
-  private match(pattern: RegExp): string | undefined {
-    this.blanks();
-    const found = pattern.exec(this.text.slice(this.at))?.[0];
-    this.at += found?.length ?? 0;
-    return found;
-  }
-  private take(word: string): boolean {
-    this.blanks();
-    if (!this.text.startsWith(word, this.at)) return false;
-    this.at += word.length;
-    return true;
-  }
-  private expect(word: string): void {
-    if (!this.take(word)) this.fail(`'${word}'`);
-  }
-  private end(): void {
-    this.blanks();
-    if (this.at < this.text.length) this.fail('nothing more');
-  }
-  private fail(expected: string, hint?: string): never {
+
+  override fail(expected: string, hint?: string): never {
     throw new ShardwrightError(
       'E_SYNTAX',
       `step ${this.index + 1}, '${this.text}': expected ${expected} at position ${this.at}`,

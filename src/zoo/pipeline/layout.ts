@@ -4,6 +4,7 @@
  */
 
 import { ShardwrightError } from '../../errors.ts';
+import { NotationScanner } from '../../text/scanner.ts';
 
 export type LayoutPart = 'E' | 't' | 'm' | 'L';
 
@@ -19,6 +20,7 @@ const PARTS = new Map<string, LayoutPart>([
 const MAX_LENGTH = 2 ** 16;
 const MAX_SYMBOLS = 2 ** 16;
 const MAX_DEPTH = 32;
+const TIMES = /\*\d{1,6}/y;
 
 /**
  * Reads a pipeline layout of Megatron-LM, `Et*4|t*4L`.
@@ -65,30 +67,28 @@ export function formatPipelineLayout(layout: PipelineLayout): string {
 type Symbol = LayoutPart | '|';
 
 /** Recursive descent over `item (* n)?`, an item being a letter, a bar or a bracketed list. */
-class Reader {
-  private at = 0;
+class Reader extends NotationScanner {
+  constructor(text: string) {
+    super(text, MAX_LENGTH, 'a pipeline layout');
+  }
 
-  constructor(private readonly text: string) {
-    if (text.length > MAX_LENGTH)
-      throw new ShardwrightError('E_LIMIT', `a layout of ${text.length} characters, at most ${MAX_LENGTH}`);
+  protected override isBlank(char: string): boolean {
+    return char === ',' || char === ' ';
   }
 
   read(): Symbol[] {
     const symbols = this.list(0);
-    if (this.at < this.text.length) this.fail(`unexpected '${this.text[this.at]}'`);
+    if (!this.done) this.fail(`unexpected '${this.peek()}'`);
     return symbols;
   }
 
   private list(depth: number): Symbol[] {
     const out: Symbol[] = [];
     if (depth > MAX_DEPTH) this.fail(`brackets ${depth} deep, at most ${MAX_DEPTH}`);
-    for (; this.at < this.text.length;) {
-      const char = this.text[this.at];
-      if (char === ',' || char === ' ') {
-        this.at++;
-        continue;
-      }
-      if (char === ')') break;
+    for (;;) {
+      this.blanks();
+      const char = this.peek();
+      if (char === '' || char === ')') break;
       const item = this.item(char, depth);
       const times = this.times();
       if (out.length + item.length * times > MAX_SYMBOLS) this.fail(`more than ${MAX_SYMBOLS} parts`);
@@ -101,9 +101,9 @@ class Reader {
     if (char === '(') {
       const opened = this.at++;
       const inner = this.list(depth + 1);
-      if (this.text[this.at] !== ')') this.fail("no ')' for the '('", opened);
-      this.at++;
-      return inner;
+      if (this.take(')')) return inner;
+      this.back(opened);
+      return this.fail("no ')' for the '('");
     }
     const part = char === '|' ? '|' : PARTS.get(char);
     if (part === undefined) return this.fail(`'${char}' is none of E, t, m, L, |, ( and )`);
@@ -112,17 +112,17 @@ class Reader {
   }
 
   private times(): number {
-    if (this.text[this.at] !== '*') return 1;
-    const digits = /^\*(\d{1,6})/.exec(this.text.slice(this.at, this.at + 8));
-    if (digits === null || Number(digits[1]) === 0) return this.fail("expected a number of at least 1 after '*'");
-    this.at += digits[0].length;
-    return Number(digits[1]);
+    if (this.peek() !== '*') return 1;
+    const from = this.at;
+    const times = Number(this.match(TIMES)?.slice(1) ?? 0);
+    if (times > 0) return times;
+    this.back(from);
+    return this.fail("expected a number of at least 1 after '*'");
   }
 
-  private fail(message: string, at = this.at): never {
-    throw new ShardwrightError('E_SYNTAX', `pipeline layout: ${message} at column ${at + 1}`, {
-      position: { line: 1, column: at + 1 },
-      excerpt: this.text,
+  override fail(message: string): never {
+    throw new ShardwrightError('E_SYNTAX', `pipeline layout: ${message} at column ${this.at + 1}`, {
+      ...this.place(this.at),
       hint: "as in 'Et*3|(tt|)*14,tL'",
     });
   }

@@ -1,9 +1,7 @@
 /** Reads a text line by line, with positions for errors. */
 
+import { MAX_NAME } from '../../../text/place.ts';
 import type { Scanner } from '../../file/scan.ts';
-
-/** Characters of a name at the most. */
-export const MAX_NAME = 4096;
 
 /** A text that is read line by line, without tokens: nothing but the end of its line ends what stands in it. */
 export class LineReader {

@@ -6,7 +6,8 @@
 import { suggestion } from '../../../errors.ts';
 import type { DType, TensorType } from '../../../graph/types.ts';
 import { tensorType } from '../../../graph/value.ts';
-import { isDigit, isLetterOrDigit, MAX_DEPTH, TextReader, type Bracket } from '../../file/text-reader.ts';
+import { MAX_DEPTH } from '../../../text/place.ts';
+import { isDigit, isLetterOrDigit, TextReader, type Bracket } from '../../../text/reader.ts';
 import type { Atom, Equation, Jaxpr, LiteralValue, Parameter, Variable } from './syntax.ts';
 
 const MAX_EQUATIONS = 2_000_000;

@@ -1,8 +1,9 @@
 /** Splits MLIR text into tokens with positions for errors. */
 
 import { exactInteger } from '../../../graph/text/token.ts';
+import { MAX_DEPTH } from '../../../text/place.ts';
+import { isDigit, isLetterOrDigit, TextReader, type Bracket } from '../../../text/reader.ts';
 import type { MlirTensor } from './syntax.ts';
-import { isDigit, isLetterOrDigit, MAX_DEPTH, TextReader, type Bracket } from '../../file/text-reader.ts';
 
 /** Tokenizer of MLIR text: names with sigils, strings, numbers and balanced bodies of dialect attributes. */
 export class MlirReader extends TextReader {

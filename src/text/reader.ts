@@ -4,11 +4,8 @@
  * here, so that no text can exhaust the stack.
  */
 
-import { ShardwrightError } from '../../errors.ts';
-import { excerptAt, positionAt } from './scan.ts';
-
-const MAX_NAME = 4096;
-export const MAX_DEPTH = 256;
+import { ShardwrightError } from '../errors.ts';
+import { MAX_DEPTH, MAX_NAME, placeAt } from './place.ts';
 
 /** An open bracket and its place. */
 export interface Bracket {
@@ -41,9 +38,7 @@ export abstract class TextReader {
 
   error(code: string, message: string, at: number, hint = this.advice, node?: string): ShardwrightError {
     return new ShardwrightError(code, message, {
-      ...(this.file !== undefined ? { file: this.file } : {}),
-      position: positionAt(this.text, at),
-      excerpt: excerptAt(this.text, at),
+      ...placeAt(this.text, at, this.file),
       ...(node !== undefined ? { node } : {}),
       hint,
     });
