@@ -4,7 +4,8 @@
  */
 import * as z from 'zod';
 import { ShardwrightError } from '../../errors.ts';
-import type { Certificate, Problem, StepCertificate } from '../../solver/types.ts';
+import type { Certificate, DualCertificate, Problem, StepCertificate } from '../../solver/types.ts';
+import { schemaOf } from './schema-type.ts';
 
 /** A part is absent where its bound was not needed. Without any, only the sum of all least prices is proven. */
 export interface PlanCertificate {
@@ -27,31 +28,37 @@ export interface PlanCertificate {
 
 const numbers = z.custom<number[]>((v) => Array.isArray(v) && v.every((x) => typeof x === 'number'), 'not a list of numbers'); // prettier-ignore
 const row = z.union([z.strictObject({ row: z.int() }), z.strictObject({ time: z.int() })]);
-const certificate = z.strictObject({
-  version: z.literal(1),
-  problem: z.string(),
-  rows: z.array(row),
-  steps: numbers,
-  lists: z.array(numbers),
-});
+const certificate = schemaOf<StepCertificate>()(
+  z.strictObject({
+    version: z.literal(1),
+    problem: z.string(),
+    rows: z.array(row),
+    steps: numbers,
+    lists: z.array(numbers),
+  }),
+);
 
-const planCertificate = z.strictObject({
-  version: z.literal(1),
-  free: certificate.optional(),
-  leastBytes: certificate.optional(),
-  within: z.strictObject({ moments: z.array(z.string()), recompute: z.boolean(), certificate }).optional(),
-  program: z.string().optional(),
-});
+const planCertificate = schemaOf<PlanCertificate>()(
+  z.strictObject({
+    version: z.literal(1),
+    free: certificate.exactOptional(),
+    leastBytes: certificate.exactOptional(),
+    within: z.strictObject({ moments: z.array(z.string()), recompute: z.boolean(), certificate }).exactOptional(),
+    program: z.string().exactOptional(),
+  }),
+);
 
-const dualCertificate = z.strictObject({
-  version: z.literal(1),
-  kind: z.literal('dual'),
-  problem: z.string(),
-  messageBits: z.int(),
-  prices: z.array(z.strictObject({ row, price: z.string().regex(/^\d{1,40}$/) })),
-  joins: z.array(z.tuple([z.int(), z.int()])),
-  messages: z.array(z.strictObject({ first: z.int(), second: z.int(), toFirst: numbers, toSecond: numbers })),
-});
+const dualCertificate = schemaOf<DualCertificate>()(
+  z.strictObject({
+    version: z.literal(1),
+    kind: z.literal('dual'),
+    problem: z.string(),
+    messageBits: z.int(),
+    prices: z.array(z.strictObject({ row, price: z.string().regex(/^\d{1,40}$/) })),
+    joins: z.array(z.tuple([z.int(), z.int()])),
+    messages: z.array(z.strictObject({ first: z.int(), second: z.int(), toFirst: numbers, toSecond: numbers })),
+  }),
+);
 
 /** What `solve --certificate` writes. @throws E_TYPE with the path of what does not fit */
 export function asCertificate(value: unknown, file: string): Certificate {
@@ -69,8 +76,7 @@ export function readCertificate(text: string, file: string): PlanCertificate {
       file,
     });
   }
-  // The schema has exactly the keys of `PlanCertificate`; zod's `undefined` for absent keys is what JSON never has.
-  return checked(planCertificate, value, file) as PlanCertificate;
+  return checked(planCertificate, value, file);
 }
 
 function checked<T>(schema: z.ZodType<T>, value: unknown, file: string): T {

@@ -11,7 +11,19 @@ import { printGraph } from '../../graph/text/write.ts';
 import type { Graph } from '../../graph/types.ts';
 import { builtinOperators } from '../../ops/builtin.ts';
 import { openBodies } from '../../passes/plannable/open-bodies.ts';
-import type { PlanRequest } from '../request/request.ts';
+import {
+  ACTIVATIONS,
+  CHECKPOINT_POLICIES,
+  MAPS,
+  OBJECTIVES,
+  SOLVERS,
+  STRIDED,
+  UNEVEN,
+  UNKNOWN,
+  type PlanRequest,
+  type PricedRequest,
+} from '../request/request.ts';
+import { schemaOf } from './schema-type.ts';
 import { jsonPath, readCertificate, type PlanCertificate } from './certificate.ts';
 import { paddingSchema, readPlan } from './schema.ts';
 import type { Plan } from './types.ts';
@@ -86,41 +98,41 @@ const PIPELINE = 'pipeline.json';
 /** Largest `request.json`, in characters: a request may hold the text of a cluster file and thousands of pins. */
 const MAX_REQUEST_LENGTH = 16 * 2 ** 20;
 
-const requestSchema = z.strictObject({
-  mesh: z.string(),
-  cluster: z.string(),
-  memoryBytes: z.number().nonnegative().optional(),
-  pins: z.array(z.strictObject({ node: z.string(), spec: z.string() })),
-  optimizer: z.enum(OPTIMIZERS).optional(),
-  cost: z.string(),
-  solver: z.enum(['auto', 'exact', 'highs', 'javascript-lp-solver', 'propagate']),
-  gap: z.number().nonnegative(),
-  budgetGap: z.number().optional(),
-  timeLimitSeconds: z.number().positive().optional(),
-  seed: z.int().nonnegative(),
-  uneven: z.enum(['allow', 'forbid']),
-  cuts: z.array(z.string()).optional(),
-  strided: z.enum(['rows', 'all', 'off']).optional(),
-  shardings: z.literal('ignore').optional(),
-  unknown: z.enum(['refuse', 'replicate']),
-  sharing: z.boolean(),
-  inputs: z.string(),
-  outputs: z.string(),
-  objective: z.enum(['time', 'parameter-memory']),
-  activations: z.enum(['constraint', 'report', 'off']).optional(),
-  checkpoint: z
-    .union([z.enum(['none', 'full', 'selective', 'auto', 'two-stage']), z.number().min(0).max(1)])
-    .optional(),
-  maps: z.enum(['bodies', 'rows']).optional(),
-  overlap: z.literal(true).optional(),
-  padVocabulary: paddingSchema.optional(),
-  inputDims: z
-    .strictObject({
-      batch: z.record(z.string(), z.int()).optional(),
-      sequence: z.record(z.string(), z.int()).optional(),
-    })
-    .optional(),
-});
+const requestSchema = schemaOf<Omit<PlanRequest, 'cost'> & Pick<PricedRequest, 'cost'>>()(
+  z.strictObject({
+    mesh: z.string(),
+    cluster: z.string(),
+    memoryBytes: z.number().nonnegative().exactOptional(),
+    pins: z.array(z.strictObject({ node: z.string(), spec: z.string() })),
+    optimizer: z.enum(OPTIMIZERS).exactOptional(),
+    cost: z.string(),
+    solver: z.enum(SOLVERS),
+    gap: z.number().nonnegative(),
+    budgetGap: z.number().exactOptional(),
+    timeLimitSeconds: z.number().positive().exactOptional(),
+    seed: z.int().nonnegative(),
+    uneven: z.enum(UNEVEN),
+    cuts: z.array(z.string()).exactOptional(),
+    strided: z.enum(STRIDED).exactOptional(),
+    shardings: z.literal('ignore').exactOptional(),
+    unknown: z.enum(UNKNOWN),
+    sharing: z.boolean(),
+    inputs: z.string(),
+    outputs: z.string(),
+    objective: z.enum(OBJECTIVES),
+    activations: z.enum(ACTIVATIONS).exactOptional(),
+    checkpoint: z.union([z.enum(CHECKPOINT_POLICIES), z.number().min(0).max(1)]).exactOptional(),
+    maps: z.enum(MAPS).exactOptional(),
+    overlap: z.literal(true).exactOptional(),
+    padVocabulary: paddingSchema.exactOptional(),
+    inputDims: z
+      .strictObject({
+        batch: z.record(z.string(), z.int()).exactOptional(),
+        sequence: z.record(z.string(), z.int()).exactOptional(),
+      })
+      .exactOptional(),
+  }),
+);
 
 /**
  * Reads a plan folder from its texts, and checks its hashes: a graph or a request that was changed after the plan was
@@ -177,7 +189,7 @@ export function readRequest(text: string, file = 'request.json'): PlanRequest {
     const path = jsonPath(issue.path);
     throw new ShardwrightError('E_TYPE', `${path}: ${issue.message}`, { file, path });
   }
-  // The schema has exactly the keys of `PlanRequest`; zod's `undefined` for absent keys is what JSON never has.
+  // In the order of the file, which zod does not keep: what is written again has the same bytes.
   return value as PlanRequest;
 }
 

@@ -6,6 +6,7 @@ import { MEMORY_KINDS } from '../../cost/memory/timeline.ts';
 import { ShardwrightError } from '../../errors.ts';
 import { VERSION } from '../../version.ts';
 import { jsonPath } from './certificate.ts';
+import { schemaOf } from './schema-type.ts';
 import { PLAN_VERSION, type Plan } from './types.ts';
 
 /** The schema of plan files, for reading them back and for publishing as JSON Schema. */
@@ -14,33 +15,33 @@ const seconds = z.number().nonnegative();
 const bytes = z.number().nonnegative();
 const collective = z.object({ kind: z.string(), meshDims: z.array(z.string()), bytes, seconds });
 const inside = collective.extend({
-  node: z.string().optional(),
-  from: z.string().optional(),
-  to: z.string().optional(),
-  type: z.string().optional(),
-  source: z.string().optional(),
+  node: z.string().exactOptional(),
+  from: z.string().exactOptional(),
+  to: z.string().exactOptional(),
+  type: z.string().exactOptional(),
+  source: z.string().exactOptional(),
 });
 const step = z.object({
   kind: z.string(),
   meshDims: z.array(z.string()),
   to: z.string(),
-  joinDim: z.int().nonnegative().optional(),
-  cutDim: z.int().nonnegative().optional(),
-  ops: z.array(z.string()).optional(),
-  pairs: z.array(z.tuple([z.int().nonnegative(), z.int().nonnegative()])).optional(),
+  joinDim: z.int().nonnegative().exactOptional(),
+  cutDim: z.int().nonnegative().exactOptional(),
+  ops: z.array(z.string()).exactOptional(),
+  pairs: z.array(z.tuple([z.int().nonnegative(), z.int().nonnegative()])).exactOptional(),
 });
 const redistribution = z.object({
   input: z.int().nonnegative(),
-  value: z.string().optional(),
+  value: z.string().exactOptional(),
   from: z.string(),
   to: z.string(),
   collectives: z.array(collective),
-  steps: z.array(step).optional(),
+  steps: z.array(step).exactOptional(),
   seconds,
-  executedSeconds: seconds.optional(),
-  times: z.number().nonnegative().optional(),
-  copy: z.enum(['made', 'reused']).optional(),
-  copyId: z.int().nonnegative().optional(),
+  executedSeconds: seconds.exactOptional(),
+  times: z.number().nonnegative().exactOptional(),
+  copy: z.enum(['made', 'reused']).exactOptional(),
+  copyId: z.int().nonnegative().exactOptional(),
 });
 
 const timeline = z.object({
@@ -62,81 +63,90 @@ export const paddingSchema = z.strictObject({
   parameters: z.int().nonnegative(),
 });
 
-export const planSchema = z.object({
-  version: z.literal(PLAN_VERSION),
-  producer: z.string().optional(),
-  model: z.string(),
-  mesh: z.array(z.object({ name: z.string(), size: z.int().positive(), hosts: z.int().positive() })).min(1),
+/** The head of a request; `request.json` has its own schema. */
+const requestHead = z.looseObject({
+  mesh: z.string(),
   cluster: z.string(),
-  request: z.looseObject({ mesh: z.string(), cluster: z.string(), padVocabulary: paddingSchema.optional() }),
-  objective: z.object({
-    seconds,
-    computeSeconds: seconds,
-    communicationSeconds: seconds,
-    executedCommunicationSeconds: seconds.optional(),
-  }),
-  proof: z.object({
-    status: z.enum(['optimal', 'feasible', 'infeasible']),
-    bound: seconds,
-    gap: z.number(),
-    solver: z.string(),
-    solveSeconds: seconds.nullable(),
-    recheckedSeconds: seconds,
-    roundingSeconds: seconds.optional(),
-    evidence: z.array(z.string()),
-  }),
-  memory: z.object({
-    peakBytes: bytes,
-    budgetBytes: bytes,
-    parameterBytes: bytes,
-    gradientBytes: bytes,
-    optimizerBytes: bytes,
-    activationBytes: bytes.nullable(),
-    timeline: timeline.optional(),
-  }),
-  parameters: z.array(
-    z.object({
-      name: z.string(),
-      shape: z.array(z.int().nonnegative()),
-      placement: z.string(),
-      tiedTo: z.string().optional(),
-    }),
-  ),
-  paddedParameters: z.int().nonnegative().optional(),
-  nodes: z.array(
-    z.object({
-      name: z.string(),
-      target: z.string(),
-      inputs: z.array(z.string()),
-      outputs: z.array(z.string()),
-      seconds,
-      times: z.number().nonnegative().optional(),
-      internalSeconds: seconds.optional(),
-      inside: z.array(inside).optional(),
-      redistributions: z.array(redistribution),
-    }),
-  ),
-  outputs: z.array(
-    z.object({
-      value: z.string(),
-      role: z.string(),
-      of: z.string().optional(),
-      placement: z.string(),
-      redistributions: z.array(redistribution),
-    }),
-  ),
-  greedySeconds: seconds.nullable(),
-  assumptions: z.array(z.string()),
-  hashes: z
-    .object({
-      graph: z.string(),
-      request: z.string(),
-      certificate: z.string().optional(),
-      pipeline: z.string().optional(),
-      plan: z.string().optional(),
-    })
-    .optional(),
+  padVocabulary: paddingSchema.exactOptional(),
 });
+
+export const planSchema = schemaOf<Plan, 'request'>()(
+  z.object({
+    version: z.literal(PLAN_VERSION),
+    producer: z.string().exactOptional(),
+    model: z.string(),
+    mesh: z.array(z.object({ name: z.string(), size: z.int().positive(), hosts: z.int().positive() })).min(1),
+    cluster: z.string(),
+    request: requestHead,
+    objective: z.object({
+      seconds,
+      computeSeconds: seconds,
+      communicationSeconds: seconds,
+      executedCommunicationSeconds: seconds.exactOptional(),
+    }),
+    proof: z.object({
+      status: z.enum(['optimal', 'feasible', 'infeasible']),
+      bound: seconds,
+      gap: z.number(),
+      solver: z.string(),
+      solveSeconds: seconds.nullable(),
+      recheckedSeconds: seconds,
+      roundingSeconds: seconds.exactOptional(),
+      evidence: z.array(z.string()),
+    }),
+    memory: z.object({
+      peakBytes: bytes,
+      budgetBytes: bytes,
+      parameterBytes: bytes,
+      gradientBytes: bytes,
+      optimizerBytes: bytes,
+      activationBytes: bytes.nullable(),
+      timeline: timeline.exactOptional(),
+    }),
+    parameters: z.array(
+      z.object({
+        name: z.string(),
+        shape: z.array(z.int().nonnegative()),
+        placement: z.string(),
+        tiedTo: z.string().exactOptional(),
+      }),
+    ),
+    paddedParameters: z.int().nonnegative().exactOptional(),
+    nodes: z.array(
+      z.object({
+        name: z.string(),
+        target: z.string(),
+        inputs: z.array(z.string()),
+        outputs: z.array(z.string()),
+        seconds,
+        times: z.number().nonnegative().exactOptional(),
+        internalSeconds: seconds.exactOptional(),
+        inside: z.array(inside).exactOptional(),
+        redistributions: z.array(redistribution),
+      }),
+    ),
+    outputs: z.array(
+      z.object({
+        value: z.string(),
+        role: z.string(),
+        of: z.string().exactOptional(),
+        placement: z.string(),
+        redistributions: z.array(redistribution),
+      }),
+    ),
+    greedySeconds: seconds.nullable(),
+    assumptions: z.array(z.string()),
+    hashes: z
+      .object({
+        graph: z.string(),
+        request: z.string(),
+        certificate: z.string().exactOptional(),
+        pipeline: z.string().exactOptional(),
+        plan: z.string().exactOptional(),
+      })
+      .exactOptional(),
+  }),
+);
 
 /** The schema of plan files as JSON Schema (draft 2020-12); published as docs/plan.schema.json. */
 export function planJsonSchema(): object {
@@ -165,7 +175,7 @@ export function readPlan(text: string, file?: string): Plan {
       place,
     );
   }
-  const version = z.looseObject({ version: z.unknown(), producer: z.string().optional() }).safeParse(value);
+  const version = z.looseObject({ version: z.unknown(), producer: z.string().exactOptional() }).safeParse(value);
   if (version.success && version.data.version !== undefined && version.data.version !== PLAN_VERSION) {
     const { producer } = version.data;
     const whose = producer === undefined ? '' : `, with the prices of ${producer}`;

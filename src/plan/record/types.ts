@@ -134,7 +134,7 @@ interface PlanProof {
   /** Seconds of the plan as re-costed from the plan alone. */
   readonly recheckedSeconds: number;
   /** The most by which the solver's sum of rounded prices can differ from the exact one. */
-  readonly roundingSeconds?: number | undefined;
+  readonly roundingSeconds?: number;
   readonly evidence: readonly string[];
 }
 
@@ -143,7 +143,7 @@ interface PlanProof {
  * `docs/plan.schema.json` is its schema.
  */
 export interface Plan {
-  readonly version: number;
+  readonly version: typeof PLAN_VERSION;
   /** The program whose prices the plan has: `shardwright 0.1.0`. */
   readonly producer?: string;
   readonly model: string;

@@ -152,7 +152,7 @@ describe('check-plan', () => {
     expect(text.code).toBe(5);
     expect(text.out).toContain('of shardwright 0.0.9, compared with those of shardwright 0.1.0');
     expect((await cli('simulate', other)).err).toContain('the plan has the prices of shardwright 0.0.9');
-    const format = changed((p) => void (p.version = 9));
+    const format = changed((p) => void Object.assign(p, { version: 9 }));
     const run = await cli('check-plan', format);
     expect(run.code).toBe(2);
     expect(run.err).toContain('plan version 9, with the prices of shardwright 0.1.0; this program');
