@@ -5,7 +5,7 @@
 import type * as z from 'zod';
 
 /** The type without `readonly`, all the way down: zod says it of nothing. */
-type Plain<T> = T extends readonly (infer _)[] | object ? { -readonly [K in keyof T]: Plain<T[K]> } : T;
+type Plain<T> = T extends object ? { -readonly [K in keyof T]: Plain<T[K]> } : T;
 
 /** Whether two types are one and the same: neither has a field, an optional mark or a word that the other lacks. */
 type Same<A, B> = (<X>() => X extends A ? 1 : 2) extends <X>() => X extends B ? 1 : 2 ? true : false;
