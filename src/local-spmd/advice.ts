@@ -12,6 +12,7 @@ import { collectiveOf, transposeOf, verbBetween, type PrimitiveName } from '../m
 import { cutOf, isAxisType, type AxisType } from '../mesh/local-types/types.ts';
 import { spmdName } from '../ops/spmd/operators.ts';
 
+/** Where fewer collectives would do, and what to write. */
 export interface Advice {
   /** The nodes that it speaks of; those of a body as `body/node`. */
   readonly nodes: readonly string[];

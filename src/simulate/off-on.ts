@@ -16,6 +16,7 @@ import type { OperatorTable } from '../ops/record/table.ts';
 import { evaluateGraph, type Value } from './evaluate.ts';
 import { localMapValues } from './local-map.ts';
 
+/** A value of a region that is another one on the ranks than on one device. */
 export interface OffOnDifference {
   /** Node of the region, or the region itself for its result. */
   readonly node: string;

@@ -31,6 +31,7 @@ export interface OverlapOptions extends Omit<SimulateOptions, 'asyncTensor' | 's
   readonly deadline?: Deadline;
 }
 
+/** One plan with its seconds one after another and its simulated seconds. */
 export interface OverlapCandidate {
   readonly choice: Int32Array;
   readonly plan: SimulatedPlan;
@@ -39,6 +40,7 @@ export interface OverlapCandidate {
   readonly simulatedSeconds: number;
 }
 
+/** The plan of least simulated seconds among those tried, beside the plan without overlap, and a bound on all. */
 export interface OverlapSearch {
   /** The plan of summed costs. */
   readonly base: OverlapCandidate;
