@@ -164,9 +164,7 @@ function changedPlacements(a: Plan, b: Plan, parameterNodes: ReadonlySet<string>
 
 function requestChanges(a: Plan, b: Plan): PlanDiff['request'] {
   const asked = (plan: Plan): Map<string, string> => {
-    const { pins, padVocabulary, inputDims, ...rest } = plan.request as Plan['request'] & {
-      readonly inputDims?: unknown;
-    };
+    const { pins, padVocabulary, inputDims, ...rest } = plan.request;
     const all = new Map<string, string>([['model', plan.model]]);
     for (const [key, value] of Object.entries(rest)) all.set(key, String(value));
     if (padVocabulary !== undefined) all.set('padVocabulary', `${padVocabulary.vocabulary} to ${padVocabulary.rows}`);
