@@ -151,6 +151,22 @@ const padding = z.looseObject({
   ),
 });
 
+const asked = z.looseObject({
+  text: z.string(),
+  name: z.string(),
+  mesh: z.string(),
+  seconds: z.number().nonnegative(),
+  tokensPerSecond: z.number().nonnegative(),
+  peakBytes: z.number().nonnegative(),
+  fits: z.boolean(),
+  computeSeconds: z.number().nonnegative(),
+  communicationSeconds: z.number().nonnegative(),
+  bubbleSeconds: z.number().nonnegative(),
+  microbatches: z.int().positive(),
+  overBest: z.number().exactOptional(),
+  edits: z.array(z.looseObject({ change: z.string(), seconds: z.number(), peakBytes: z.number() })),
+});
+
 const comparisonSchema: z.ZodType<Comparison> = z.looseObject({
   stopped: z.looseObject({ by: z.enum(['interrupted', 'time limit']), notAsked: z.array(z.string()) }).exactOptional(),
   model: z.string().exactOptional(),
@@ -178,6 +194,7 @@ const comparisonSchema: z.ZodType<Comparison> = z.looseObject({
     .exactOptional(),
   whatIf: z.array(whatIf).exactOptional(),
   smallestBudgetBytes: z.number().exactOptional(),
+  layout: asked.exactOptional(),
 });
 
 /**

@@ -1,6 +1,6 @@
 /** Prints a comparison by model name as text: the best plan, the best mesh of each plan, the next best. */
 
-import type { ComparedPlan, Comparison } from '../../zoo/compare/comparison.ts';
+import type { AskedLayout, ComparedPlan, Comparison } from '../../zoo/compare/comparison.ts';
 import { recomputeText } from '../../zoo/recipes/recompute-text.ts';
 import { comparedPaddingText } from '../model/compared-padding.ts';
 import { stageLines } from './compared-stages.ts';
@@ -8,6 +8,20 @@ import { bytesText, countedText, countText, percentText, secondsText, tableText 
 
 /** Plans that the text lists; `--json` has all of them. */
 const LISTED = 24;
+
+/** The layout that was asked about, and what makes it faster. */
+function layoutLines({ text, name, mesh, seconds, tokensPerSecond, peakBytes, fits, overBest, edits, ...parts }: AskedLayout): string[] {
+  const distance = overBest === undefined ? '' : overBest < 0 ? `; ${percentText(-overBest)} faster than the best that was priced` : `; ${percentText(overBest)} slower than the best`;
+  return [
+    `layout    ${text}`,
+    `          ${name} on ${mesh}: ${secondsText(seconds)}, ${countText(Math.round(tokensPerSecond))} tokens/s${distance}`,
+    `          compute ${secondsText(parts.computeSeconds)}, communication ${secondsText(parts.communicationSeconds)}, bubble ${secondsText(parts.bubbleSeconds)}, ${countedText(parts.microbatches, 'microbatch', 'microbatches')}`,
+    `          ${bytesText(peakBytes)} at the peak, ${fits ? 'which fits' : 'which does not fit'}`,
+    ...(edits.length === 0
+      ? ['          no change of one setting that fits is faster']
+      : edits.map((e) => `          ${e.change}: ${secondsText(e.seconds)}, ${percentText(1 - e.seconds / seconds)} less, ${bytesText(e.peakBytes)}`)),
+  ];
+} // prettier-ignore
 
 /** A comparison by model name as text: the answer, the best mesh of every plan, what is next and what would change it. */
 export function sweepText(c: Comparison, question: NonNullable<Comparison['question']>): string {
@@ -54,6 +68,7 @@ export function sweepText(c: Comparison, question: NonNullable<Comparison['quest
   const front = c.frontier ?? [];
   if (front.length > 1)
     lines.push('', `memory    ${front.map((p) => `${bytesText(p.peakBytes)}: ${secondsText(p.seconds)}`).join('   ')}`);
+  if (c.layout !== undefined) lines.push('', ...layoutLines(c.layout));
   if (c.stopped !== undefined) lines.push('', stoppedText(c.stopped));
   for (const note of [...comparedPaddingText(c), ...(c.notes ?? [])]) lines.push(`note      ${note}`);
   return lines.join('\n');

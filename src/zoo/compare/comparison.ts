@@ -141,6 +141,26 @@ export interface ComparedMesh {
   readonly smallestBudgetBytes?: number;
 }
 
+/** A layout that somebody runs, as the comparison prices it. */
+export interface AskedLayout {
+  /** As it was given. */
+  readonly text: string;
+  readonly name: string;
+  readonly mesh: string;
+  readonly seconds: number;
+  readonly tokensPerSecond: number;
+  readonly peakBytes: number;
+  readonly fits: boolean;
+  readonly computeSeconds: number;
+  readonly communicationSeconds: number;
+  readonly bubbleSeconds: number;
+  readonly microbatches: number;
+  /** seconds / those of the best plan - 1; absent where no plan fits. */
+  readonly overBest?: number;
+  /** Changes of one setting that fit and are faster, the fastest first. */
+  readonly edits: readonly { readonly change: string; readonly seconds: number; readonly peakBytes: number }[];
+}
+
 /** A vocabulary that was padded for the comparison. */
 export interface ComparedPadding {
   readonly multiple: number;
@@ -189,4 +209,6 @@ export interface Comparison {
   readonly nextBest?: readonly { readonly kind: string; readonly name: string; readonly mesh: string; readonly deltaSeconds: number }[]; // prettier-ignore
   readonly whatIf?: readonly WhatIf[];
   readonly smallestBudgetBytes?: number;
+  /** The layout that was asked about (`--layout`), beside the best. */
+  readonly layout?: AskedLayout;
 }

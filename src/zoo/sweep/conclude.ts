@@ -116,7 +116,7 @@ export function sweepComparison(question: SweepQuestion, result: SweepResult, wh
       layerKinds: kinds.kinds,
       mfuConvention: utilization(1).convention,
     },
-    notes: notesOf(result, result.composer.overlaps),
+    notes: notesOf(result),
     frontier,
     priceOfMemory: frontier.slice(1).map((to, i) => ({
       fromBytes: frontier[i].peakBytes,
@@ -244,15 +244,19 @@ function cutsNote({ worse, beaten }: CutsLeftOut, priced: SweepResult['priced'])
   return `Experts cut over tensor ranks (etp, every divisor of tp): ${count} plans priced. ${worse} were left out because wider expert groups with less cut experts are no slower and no larger in any part. ${beaten} were left out because their lower bounds are above priced plans (--plans etp prices all).`;
 }
 
-function notesOf({ kinds, cores, beaten, routed, priced, cutsLeftOut }: SweepResult, overlaps: boolean): string[] {
+function notesOf({ kinds, cores, beaten, routed, priced, cutsLeftOut, composer }: SweepResult): string[] {
+  const counted =
+    composer.system === undefined
+      ? 'The optimizer update is not counted.'
+      : 'Launches of the host, clocks under load and the optimizer update are counted.';
   return [
     `Priced from ${kinds.shallow} of ${kinds.layers} layers (${kinds.kinds} ${kinds.kinds === 1 ? 'kind' : 'kinds'}): equal layers cost the same.`,
     `Programs of one data rank: ${cores.size} placed and priced, ${beaten} left out because their lower bound is above the best plan.`,
-    ...(overlaps
+    ...(composer.overlaps
       ? [
-          'Gathers of parameters and sums of gradients overlap with up to 80 % of the compute; a quarter of the hidden time stays as slowdown. The same holds for a ring of keys and values beside attention. All other collectives are exposed (for exchanges with experts see below). The optimizer update is not counted.',
+          `Gathers of parameters and sums of gradients overlap with up to 80 % of the compute; a quarter of the hidden time stays as slowdown. The same holds for a ring of keys and values beside attention. All other collectives are exposed (for exchanges with experts see below). ${counted}`,
         ]
-      : ['Compute and communication run one after another, without overlap. The optimizer update is not counted.']),
+      : [`Compute and communication run one after another, without overlap. ${counted}`]),
     'Memory: states, activations of the microbatches that the schedule keeps, and the largest temporary memory of one layer.',
     'Checkpointing (selective or full) applies only where a plan would not fit otherwise, and only to as many layers of each stage as needed.',
     'Microbatches have 1, 2 or 4 sequences, and 1 where the sequence is sharded. Schedules are 1F1B, ZB-H1 and interleaving by 2, 4 or 8 chunks, or by up to 12 that divide the layers evenly. Plans far from the best get 1F1B only.',

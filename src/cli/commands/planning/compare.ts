@@ -12,6 +12,8 @@ import { compare } from '../../../zoo/compare/compare-graph.ts';
 import type { Comparison } from '../../../zoo/compare/comparison.ts';
 import { mostTensorRanks } from '../../../zoo/compare/compared-padding.ts';
 import { mergeComparisons } from '../../../zoo/compare/conclude-comparison.ts';
+import { checkLayout, compareLayout } from '../../../zoo/layout/compare-layout.ts';
+import { parseLayout } from '../../../zoo/layout/parse-layout.ts';
 import { compareModel } from '../../../zoo/sweep/compare-model.ts';
 import type { SweepQuestion } from '../../../zoo/sweep/model/question.ts';
 import { looksLikeConfig, parseModelConfig } from '../../../models/families.ts';
@@ -82,7 +84,7 @@ async function compareGiven(
     );
   if (config !== undefined)
     return compareByConfig(config.name, config.text, devices, clusterText(cluster, options), options, io, run);
-  for (const flag of ['globalBatch', 'framework', 'compiled', 'threads', 'resume'] as const)
+  for (const flag of ['globalBatch', 'layout', 'framework', 'compiled', 'threads', 'resume'] as const)
     if (options[flag] !== undefined)
       throw new ShardwrightError('E_USAGE', `${longName(flag)} is for models by name or config; ${model} is compared as a graph`); // prettier-ignore
   // Plans of many meshes are compared, and the program speaks of one.
@@ -160,8 +162,11 @@ async function compareByConfig(
     ...(options.memory === undefined ? {} : { memoryBytes: options.memory }),
     ...(options.optimizer === undefined ? {} : { optimizer: options.optimizer }),
   };
-  return compareModel(question, {
-    table: builtinOperators(),
+  const table = builtinOperators();
+  const layout = options.layout === undefined ? undefined : parseLayout(options.layout, devices);
+  if (layout !== undefined) checkLayout(question, layout);
+  const compared = await compareModel(question, {
+    table,
     ...run,
     ...(options.plans === undefined ? {} : { plans: options.plans }),
     ...(options.slice === undefined ? {} : { slice: options.slice }),
@@ -169,6 +174,9 @@ async function compareByConfig(
     ...(options.resume === undefined ? {} : { resume: options.resume }),
     ...(options.quiet === true ? {} : { onProgress: io.progress }),
   });
+  if (layout === undefined || options.layout === undefined) return compared;
+  const best = compared.plans.find((plan) => plan.name === compared.best);
+  return { ...compared, layout: await compareLayout(question, options.layout, layout, table, best?.seconds) };
 }
 
 const DEFAULT_SEQUENCE = 4096;

@@ -27,7 +27,7 @@ export const PLAN_COMMAND = {
   ...PLANNING,
   overlap: on(
     '--overlap',
-    'look for a plan whose simulated step is shorter, with communication beside compute; at most 5 % slower without overlap',
+    'look for the plan with the shortest simulated step, communication beside compute, and prove a bound on that of every plan',
     (overlap) => ({ overlap }),
   ),
   range: on('--range', 'price the plan at the least and the largest admitted sizes, too'),
@@ -110,6 +110,11 @@ export const COMPARE_COMMAND = {
     '--global-batch <n>',
     'sequences of one step, for a model by name (default: one a device)',
     parseCount,
+  ),
+  layout: value(
+    '--layout <settings>',
+    'the layout that you run, beside the best and with the changes of one setting that make it faster, for a model by name: tp=8,pp=4,dp=8,mbs=1,zero=1,recompute=full (also dp_replicate, cp, ep, etp, vp, sp, context, schedule)',
+    text,
   ),
   framework: value(
     '--framework <name>',

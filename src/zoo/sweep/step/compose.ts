@@ -62,7 +62,7 @@ export class Composer {
   readonly budgetBytes: number;
   /** Whether collectives run beside compute. */
   readonly overlaps: boolean;
-  private readonly system: StepSystem | undefined;
+  readonly system: StepSystem | undefined;
   private readonly player = new PipelinePlayer();
   private readonly keyValueBytes: UnitRequest['keyValueBytes'];
   private readonly maker: GroupMaker;

@@ -73,36 +73,10 @@ export function meshRows(
   return factorizations(question.devices, 4).map(([pp, dp, cp, tp], meshIndex): MeshRows => {
     const rows: LayoutRow[] = [];
     const refused: MeshRows['refused'][number][] = [];
-    const facts = { ...factsOf(config, question, tp), tied };
     const add = (sizes: LayoutSizes, kind: LayoutKind): void => {
       const name = planName(sizes, kind);
       const mesh = meshText(sizes, kind);
-      const inner = [pp, dp, cp, tp].map((_, d, all) => all.slice(d).reduce((a, b) => a * b, 1));
-      const bad = inner.slice(1).find((n) => devicesPerHost % n !== 0 && n % devicesPerHost !== 0);
-      const findings = lint({
-        devices: question.devices,
-        sizes: {
-          pp,
-          dp_replicate: sizes.dp_replicate,
-          dp_shard: sizes.dp_shard,
-          cp: kind.context === 'ulysses' ? 1 : cp,
-          tp,
-        },
-        ulysses: kind.context === 'ulysses' ? cp : 1,
-        ep: sizes.ep,
-        etp: sizes.etp ?? 1,
-        sequenceParallel: kind.sequenceParallel,
-        facts,
-        devicesPerHost,
-      }).filter((f) => f.code !== 'ZL13');
-      if (bad !== undefined)
-        findings.unshift({
-          code: 'ZL01',
-          severity: 'error',
-          message: `${bad} inner devices neither divide a host of ${devicesPerHost} nor fill whole ones`,
-          values: { inner: bad, devicesPerHost },
-          nearest: [],
-        });
+      const findings = layoutFindings(config, question, devicesPerHost, sizes, kind, tied);
       const error = findings.find((f) => f.severity === 'error');
       if (error !== undefined) {
         if ((sizes.etp ?? 1) === 1 || error.code === 'ZL08') refused.push({ name, mesh, finding: error });
@@ -121,6 +95,37 @@ export function meshRows(
     return { mesh: meshText({ pp, dp_replicate: 1, dp_shard: dp, cp, tp, ep: 1 }), sizes: [pp, dp, cp, tp], rows, refused }; // prettier-ignore
   });
 }
+
+/**
+ * What the linter finds on a layout, and mesh dims that fit no host.
+ *
+ * @param tied whether the embedding is also the head
+ */
+export function layoutFindings(
+  config: ModelConfig,
+  question: SweepQuestion,
+  devicesPerHost: number,
+  { pp, dp_replicate, dp_shard, cp, tp, ep, etp = 1 }: LayoutSizes,
+  { context, sequenceParallel }: LayoutKind,
+  tied = false,
+): Finding[] {
+  const inner = [dp_replicate * dp_shard * cp * tp, cp * tp, tp];
+  const bad = inner.find((n) => devicesPerHost % n !== 0 && n % devicesPerHost !== 0);
+  const ulysses = context === 'ulysses' ? cp : 1;
+  const findings = lint({
+    devices: question.devices,
+    sizes: { pp, dp_replicate, dp_shard, cp: cp / ulysses, tp },
+    ulysses,
+    ep,
+    etp,
+    sequenceParallel,
+    facts: { ...factsOf(config, question, tp), tied },
+    devicesPerHost,
+  }).filter((f) => f.code !== 'ZL13');
+  if (bad === undefined) return findings;
+  const message = `${bad} inner devices neither divide a host of ${devicesPerHost} nor fill whole ones`;
+  return [{ code: 'ZL01', severity: 'error', message, values: { inner: bad, devicesPerHost }, nearest: [] }, ...findings];
+} // prettier-ignore
 
 function* plansOn(
   [pp, dp, cp, tp]: readonly number[],

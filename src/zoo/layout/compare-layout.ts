@@ -1,0 +1,116 @@
+/**
+ * Sets a layout that somebody runs beside the best. In: a question, a stated layout, the best step of a comparison. Out: the
+ * layout's figures, its distance from the best, and the changes of one setting that make it faster.
+ */
+
+import { loadCluster, usableMemoryBytes } from '../../cost/hardware/cluster.ts';
+import { ShardwrightError } from '../../errors.ts';
+import { parseModelConfig } from '../../models/families.ts';
+import type { OperatorTable } from '../../ops/record/table.ts';
+import type { AskedLayout } from '../compare/comparison.ts';
+import { planName, meshText } from '../sweep/model/layout.ts';
+import type { SweepQuestion } from '../sweep/model/question.ts';
+import { TRIED_CHECKPOINTS } from '../sweep/model/types.ts';
+import { layoutFindings } from '../sweep/step/layouts.ts';
+import { LayoutPricer, type StatedLayout } from './price-layout.ts';
+
+/** Changes that are listed. */
+const MOST_EDITS = 3;
+
+/**
+ * Prices a layout and its neighbours of one setting as `compare` prices its candidates.
+ *
+ * @param bestSeconds of the best plan that fits; absent where none does
+ * @throws E_USAGE with the linter's finding where the sizes do not divide; E_UNSUPPORTED where the layout cannot be priced
+ */
+export async function compareLayout(
+  question: SweepQuestion,
+  text: string,
+  layout: StatedLayout,
+  table: OperatorTable,
+  bestSeconds: number | undefined,
+): Promise<AskedLayout> {
+  const pricer = new LayoutPricer(table);
+  const { seconds, peakBytes, computeSeconds, communicationSeconds, bubbleSeconds, microbatches } = await pricer.price(question, layout); // prettier-ignore
+  const budgetBytes = question.memoryBytes ?? usableMemoryBytes(loadCluster(question.cluster));
+  const edits: { change: string; seconds: number; peakBytes: number }[] = [];
+  for (const { change, edited } of neighbours(layout)) {
+    const figures = await pricer.price(question, edited).catch((error: unknown) => {
+      if (error instanceof ShardwrightError && error.code === 'E_UNSUPPORTED') return undefined;
+      throw error;
+    });
+    if (figures === undefined || figures.peakBytes > budgetBytes || figures.seconds >= seconds) continue;
+    edits.push({ change, seconds: figures.seconds, peakBytes: figures.peakBytes });
+  }
+  edits.sort((a, b) => a.seconds - b.seconds);
+  return {
+    text,
+    name: planName(layout.sizes, layout.kind),
+    mesh: meshText(layout.sizes, layout.kind),
+    seconds,
+    tokensPerSecond: (question.globalBatch * question.sequence) / seconds,
+    peakBytes,
+    fits: peakBytes <= budgetBytes,
+    computeSeconds,
+    communicationSeconds,
+    bubbleSeconds,
+    microbatches,
+    ...(bestSeconds === undefined ? {} : { overBest: seconds / bestSeconds - 1 }),
+    edits: edits.slice(0, MOST_EDITS),
+  };
+}
+
+/** @throws E_USAGE where the linter stops the layout */
+export function checkLayout(question: SweepQuestion, { sizes, kind, tuning }: StatedLayout): void {
+  const { devicesPerHost } = loadCluster(question.cluster);
+  const config = parseModelConfig(question.config);
+  const findings = layoutFindings(config, question, devicesPerHost, sizes, kind);
+  const stop = findings.find((f) => f.severity === 'error');
+  if (stop !== undefined)
+    throw new ShardwrightError('E_USAGE', `--layout: ${stop.code} ${stop.message}`, {
+      ...(stop.nearest.length > 0 ? { hint: `nearest that fit: ${stop.nearest.join(', ')}.` } : {}),
+    });
+  const { routed, shape } = config.architecture;
+  const { pp, ep, etp = 1 } = sizes;
+  if (routed === undefined && ep * etp > 1)
+    throw new ShardwrightError('E_USAGE', `--layout: ep=${ep}, etp=${etp}, and ${question.model} has no routed experts`, {
+      hint: 'leave ep and etp out.',
+    }); // prettier-ignore
+  const parts = pp * tuning.chunks;
+  if (shape.layers % parts !== 0)
+    throw new ShardwrightError('E_USAGE', `--layout: ${shape.layers} layers do not divide into pp x vp = ${parts} equal parts`, {
+      hint: `the layers divide into ${Array.from({ length: shape.layers }, (_, i) => i + 1).filter((n) => shape.layers % n === 0).join(', ')}.`,
+    }); // prettier-ignore
+  const ranks = sizes.dp_replicate * sizes.dp_shard;
+  if (question.globalBatch % (ranks * tuning.microbatch) !== 0)
+    throw new ShardwrightError(
+      'E_USAGE',
+      `--layout: the global batch of ${question.globalBatch} does not divide over ${ranks} data ranks with mbs=${tuning.microbatch}`,
+      { hint: 'change --global-batch, dp or mbs.' },
+    );
+}
+
+/** The layout with one setting changed: no change moves a device to another group. */
+function neighbours(layout: StatedLayout): { readonly change: string; readonly edited: StatedLayout }[] {
+  const { kind, tuning, sizes } = layout;
+  const out: { change: string; edited: StatedLayout }[] = [];
+  const tune = (change: string, more: Partial<StatedLayout['tuning']>): void =>
+    void out.push({ change, edited: { ...layout, tuning: { ...tuning, ...more } } });
+  for (const checkpoint of TRIED_CHECKPOINTS)
+    if (checkpoint !== tuning.checkpoint) tune(`recompute=${checkpoint}`, { checkpoint });
+  for (const microbatch of [tuning.microbatch / 2, tuning.microbatch * 2])
+    if (Number.isInteger(microbatch)) tune(`mbs=${microbatch}`, { microbatch });
+  if (sizes.pp > 1)
+    for (const chunks of [1, 2, 4, 8])
+      if (chunks !== tuning.chunks) tune(`vp=${chunks}`, { chunks, schedule: chunks > 1 ? 'interleaved' : '1f1b' });
+  const modes = ['dp', 'zero1', 'zero2', 'fsdp'] as const;
+  if (sizes.dp_replicate === 1 && sizes.dp_shard * sizes.cp > 1)
+    modes.forEach((mode, stage) => {
+      if (mode !== kind.mode) out.push({ change: `zero=${stage}`, edited: { ...layout, kind: { ...kind, mode } } });
+    });
+  if (sizes.tp > 1) {
+    const sequenceParallel = !kind.sequenceParallel;
+    out.push({ change: `sp=${Number(sequenceParallel)}`, edited: { ...layout, kind: { ...kind, sequenceParallel } } });
+  }
+  return out;
+}

@@ -1,0 +1,87 @@
+/**
+ * Reads a layout as people write it: `tp=8,pp=4,dp=8,mbs=1,zero=1,recompute=full`. In: the text, a question. Out: the
+ * layout with everything stated, or an error that names the key, what was found and what would fit.
+ */
+
+import { ShardwrightError, suggestion } from '../../errors.ts';
+import { parsePipelineSchedule } from '../../simulate/pipeline/schedules.ts';
+import { CHECKPOINTS } from '../sweep/model/types.ts';
+import type { StateMode } from '../sweep/model/zero-mode.ts';
+import type { StatedLayout } from './price-layout.ts';
+
+const SIZES = ['pp', 'dp_replicate', 'dp', 'cp', 'tp', 'ep', 'etp', 'vp', 'mbs'] as const;
+type Size = (typeof SIZES)[number];
+const CONTEXTS = ['ring', 'cp', 'ulysses'] as const;
+const KEYS = [...SIZES, 'zero', 'recompute', 'schedule', 'sp', 'context'] as const;
+
+/** The keys of a layout in one line, for help. */
+export const LAYOUT_KEYS = KEYS.join(', ');
+
+/**
+ * @param devices that the product of pp, dp_replicate, dp, cp and tp must be
+ * @throws E_USAGE naming the key
+ */
+export function parseLayout(text: string, devices: number): StatedLayout {
+  const given = new Map<string, string>();
+  for (const part of text.split(',')) {
+    const [key, value, ...rest] = part.split('=').map((word) => word.trim());
+    if (value === undefined || value === '' || rest.length > 0)
+      throw fault(`'${part.trim()}' is not KEY=VALUE`, 'write for example tp=8,pp=4,dp=8,mbs=1,zero=1.');
+    if (!KEYS.some((known) => known === key))
+      throw fault(`no key '${key}'`, suggestion(key, [...KEYS], 'keys'));
+    if (given.has(key)) throw fault(`'${key}' is given twice`, 'leave one of them out.');
+    given.set(key, value);
+  } // prettier-ignore
+  const size = (key: Size): number => {
+    const value = given.get(key) ?? '1';
+    if (!/^[1-9]\d{0,8}$/.test(value)) throw fault(`${key}=${value} is no whole number from 1 on`, `write ${key}=1 or leave it out.`);
+    return Number(value);
+  }; // prettier-ignore
+  const [pp, replicas, dp, cp, tp, ep, etp, chunks, microbatch] = SIZES.map(size);
+  const product = pp * replicas * dp * cp * tp;
+  if (product !== devices)
+    throw fault(
+      `pp x dp_replicate x dp x cp x tp is ${product}, and --devices is ${devices}`,
+      devices % (product / dp) === 0 ? `dp=${devices / (product / dp)} would fit.` : 'ep and etp fold into dp, cp and tp and do not count.',
+    ); // prettier-ignore
+  const once = pp > 1;
+  return {
+    sizes: { pp, dp_replicate: replicas, dp_shard: dp, cp, tp, ep, ...(etp === 1 ? {} : { etp }) },
+    kind: {
+      mode: modeOf(given.get('zero') ?? '0', replicas, dp * cp),
+      context: word(given, 'context', CONTEXTS, 'ring'),
+      sequenceParallel: word(given, 'sp', ['0', '1'], tp > 1 ? '1' : '0') === '1',
+    },
+    tuning: {
+      microbatch,
+      chunks,
+      schedule: parsePipelineSchedule(given.get('schedule') ?? (chunks > 1 ? 'interleaved' : '1f1b')),
+      checkpoint: word(given, 'recompute', CHECKPOINTS, 'none'),
+      // Pipelines keep gathered weights: another gather for every microbatch of every stage would not pay.
+      once,
+      asStated: true,
+    },
+  };
+}
+
+/** ZeRO's stage as the mode of the data ranks. */
+function modeOf(stage: string, replicas: number, ranks: number): StateMode {
+  const modes = ['dp', 'zero1', 'zero2', 'fsdp'] as const;
+  if (!/^[0-3]$/.test(stage)) throw fault(`zero=${stage} is no stage`, 'ZeRO has stages 0, 1, 2 and 3.');
+  if (replicas > 1) {
+    if (stage !== '3') throw fault(`dp_replicate=${replicas} with zero=${stage}`, 'replicas of shards (HSDP) need zero=3.');
+    return 'hsdp';
+  }
+  return ranks === 1 ? 'dp' : modes[Number(stage)];
+} // prettier-ignore
+
+function word<T extends string>(given: ReadonlyMap<string, string>, key: string, known: readonly T[], otherwise: T): T {
+  const value = given.get(key) ?? otherwise;
+  const found = known.find((name) => name === value);
+  if (found === undefined) throw fault(`${key}=${value}`, suggestion(value, [...known], 'values'));
+  return found;
+}
+
+function fault(what: string, hint: string): ShardwrightError {
+  return new ShardwrightError('E_USAGE', `--layout: ${what}`, { hint });
+}

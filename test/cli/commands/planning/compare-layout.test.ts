@@ -1,0 +1,70 @@
+import { describe, expect, it } from 'vitest';
+import { cli } from '../../support.ts';
+
+const ASKED = ['compare', 'llama-3.2-1b', '--devices', '8', '--cluster', 'dgx-h100', '--seq', '2048', '--global-batch', '32', '--plans', 'fsdp', '--quiet', '--threads', '1'] as const; // prettier-ignore
+
+interface Layout {
+  readonly text: string;
+  readonly name: string;
+  readonly mesh: string;
+  readonly seconds: number;
+  readonly tokensPerSecond: number;
+  readonly overBest: number;
+  readonly fits: boolean;
+  readonly microbatches: number;
+  readonly edits: readonly { readonly change: string; readonly seconds: number }[];
+}
+
+describe('compare --layout', () => {
+  const text = 'tp=2,dp=4,mbs=2,zero=1,recompute=full';
+
+  it('prices the stated layout, says how far it is from the best, and which settings bring it nearer', async () => {
+    const run = await cli(...ASKED, '--layout', text, '--json');
+    expect(run.code, run.err).toBe(0);
+    const { layout, plans, best } = JSON.parse(run.out) as { layout: Layout; plans: { name: string; seconds: number }[]; best: string }; // prettier-ignore
+    expect(layout).toMatchObject({ text, name: 'zero1+tp+sp', mesh: 'dp=4,tp=2', fits: true, microbatches: 4 });
+    const bestSeconds = plans.find((p) => p.name === best)?.seconds ?? NaN;
+    expect(layout.overBest).toBeCloseTo(layout.seconds / bestSeconds - 1, 12);
+    expect(layout.tokensPerSecond).toBeCloseTo((32 * 2048) / layout.seconds, 6);
+    // An edit that is named gives what the edited layout gives when it is asked for.
+    const [edit] = layout.edits;
+    expect(edit.change).toBe('recompute=none');
+    const again = await cli(...ASKED, '--layout', text.replace('recompute=full', edit.change), '--json');
+    const edited = (JSON.parse(again.out) as { layout: Layout }).layout;
+    expect(edited.seconds).toBeCloseTo(edit.seconds, 12);
+    expect(edited.seconds).toBeLessThan(layout.seconds);
+  });
+
+  it('prints it under the comparison', async () => {
+    const run = await cli(...ASKED, '--layout', 'dp=8,zero=3');
+    expect(run.out).toContain('layout    dp=8,zero=3\n          fsdp on dp=8: ');
+    expect(run.out).toMatch(/tokens\/s; [\d.]+ % (slower than the best|faster than the best that was priced)/);
+  });
+
+  it.each([
+    ['tp=3,dp=2', 'pp x dp_replicate x dp x cp x tp is 6, and --devices is 8', 'do not count'],
+    ['tp=2,dp=2', 'is 4, and --devices is 8', 'dp=4 would fit'],
+    ['tp=2,dq=4', "no key 'dq'", "did you mean 'dp'"],
+    ['tp=2,tp=4', "'tp' is given twice", 'leave one'],
+    ['tp=2,dp', "'dp' is not KEY=VALUE", 'write for example'],
+    ['tp=2,dp=4,mbs=0', 'mbs=0 is no whole number', 'write mbs=1'],
+    ['tp=2,dp=4,zero=4', 'zero=4 is no stage', '0, 1, 2 and 3'],
+    ['dp_replicate=2,dp=4,zero=1', 'dp_replicate=2 with zero=1', 'need zero=3'],
+    ['dp=8,recompute=most', 'recompute=most', 'none'],
+    ['dp=8,mbs=8', 'does not divide over 8 data ranks with mbs=8', 'change --global-batch'],
+    ['tp=8,ep=2', 'has no routed experts', 'leave ep and etp out'],
+    ['pp=2,dp=4,vp=3', '16 layers do not divide into pp x vp = 6 equal parts', '1, 2, 4, 8, 16'],
+  ])('%s is refused in one line', async (layout, found, hint) => {
+    const run = await cli(...ASKED, '--layout', layout);
+    expect(run.code).toBe(2);
+    expect(run.err).toContain('--layout: ');
+    expect(run.err).toContain(found);
+    expect(run.err).toContain(hint);
+  });
+
+  it('a graph has no layers to lay out', async () => {
+    const run = await cli('compare', 'examples/mlp.ts', '--devices', '4', '--cluster', 'dgx-h100', '--layout', 'dp=4');
+    expect(run.code).toBe(2);
+    expect(run.err).toContain('--layout is for models by name or config');
+  });
+});
