@@ -60,6 +60,8 @@ const BLENDS = [0.003, 0.02] as const;
 const LAST_BLENDS = [0.1, 0.3] as const;
 /** A problem may end this near to its bound. */
 const SOLVE_GAP = 1e-3;
+/** Seconds are sums of doubles: a smaller gap is none. */
+const ROUNDING = 1e-9;
 /** Rounds end when the best mixture of all plans seen is this near to the bound. */
 const NEAR = 5e-4;
 
@@ -114,7 +116,8 @@ export async function searchOverlap(prepared: Prepared, choice: Int32Array, opti
   }
   for (const blend of LAST_BLENDS) if (!deadline.isOver) await look(packing, blend);
   const best = candidates.reduce((a, b) => (b.simulatedSeconds < a.simulatedSeconds ? b : a));
-  return { base, best, candidates, boundSeconds, gap: Math.max(0, 1 - boundSeconds / best.simulatedSeconds) };
+  const gap = 1 - boundSeconds / best.simulatedSeconds;
+  return { base, best, candidates, boundSeconds, gap: gap < ROUNDING ? 0 : gap };
 } // prettier-ignore
 
 /** Whether the peak is within the budget, where the request asks for that: the rows of the problem know states only. */

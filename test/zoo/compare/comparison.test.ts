@@ -146,7 +146,7 @@ describe('a comparison of the MLP on 8 devices', () => {
     expect(small.pareto).toEqual(['fsdp']);
     expect(small.simulatedRanking).toEqual(['fsdp']);
     expect(small.refused.map((r) => r.plan)).toEqual(['pp']);
-    expect(small.refused[0].reason).toContain('not planned yet');
+    expect(small.refused[0].reason).toContain('plan NAME --pp N');
     expect(small.meshes).toMatchObject([{ status: 'not asked' }]);
   });
 });

@@ -112,7 +112,7 @@ describe('wrong input exits with 2 and says what to write', () => {
     [['no_such_node'], "no node 'no_such_node'", 'hint'],
     [['mm_999'], 'no node', 'did you mean'],
     [['NAME', '--force', 'S(9)R'], 'E_', ''],
-    [['NAME', '--limit', '0'], '--limit', 'positive'],
+    [['NAME', '--limit', '0'], '--limit', '1 or more'],
   ])('%j', async (argv, what, hint) => {
     const names = argv.map((a) => (a === 'NAME' ? plan.parameters[0].name : a));
     const run = await cli('explain', folder, ...names);
