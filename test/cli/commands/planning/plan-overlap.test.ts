@@ -57,7 +57,9 @@ describe('CM-34 plan --overlap', () => {
     const run = await cli(...mlp, '--overlap');
     expect(run.code, run.err).toBe(0);
     expect(run.out).toMatch(/^asked {6}overlap$/m);
-    expect(run.out).toMatch(/^overlap {4}\S+ µs simulated; no plan takes less than \S+ µs \(gap [\d.]+ %\); \d+ plans? simulated$/m);
+    expect(run.out).toMatch(
+      /^overlap {4}\S+ µs simulated; no plan takes less than \S+ µs \(gap [\d.]+ %\); \d+ plans? simulated$/m,
+    );
   });
 
   it('is refused with what it does not look at', async () => {
