@@ -148,7 +148,7 @@ describe('a step within a limit on memory', () => {
     expect(simulate(graph, plan, TABLE).bound).toMatchObject({ delayedTasks: 0, delayedSeconds: 0 });
     const less = simulate(graph, plan, TABLE, { memoryBytes: alone - 1 });
     expect(less.bound).toBeUndefined();
-    expect(less.notes.join(' ')).toMatch(/nothing waits for memory/);
+    expect(less.notes.join(' ')).toMatch(/no task waits for memory/);
     expect(less.timeline.seconds).toBe(simulate(graph, plan, TABLE, { memoryBytes: 'none' }).timeline.seconds);
   });
 });

@@ -116,7 +116,7 @@ export async function searchOverlap(prepared: Prepared, choice: Int32Array, opti
   }
   for (const blend of LAST_BLENDS) if (!deadline.isOver) await look(packing, blend);
   const best = candidates.reduce((a, b) => (b.simulatedSeconds < a.simulatedSeconds ? b : a));
-  const gap = 1 - boundSeconds / best.simulatedSeconds;
+  const gap = best.simulatedSeconds === 0 ? 0 : 1 - boundSeconds / best.simulatedSeconds;
   return { base, best, candidates, boundSeconds, gap: gap < ROUNDING ? 0 : gap };
 } // prettier-ignore
 
