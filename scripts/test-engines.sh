@@ -9,7 +9,7 @@ packages=("torch==$torch" numpy "spmd-types==0.3.1" "jax==0.10.2" "transformers=
   "accelerate==1.15.0" "megatron-core==0.16.1" "deepspeed==0.19.8" "tyro==1.0.17" pytest)
 # Its configuration needs tyro alone; what it asks for beside that (pyarrow, pandas, wandb, ...) is 400 MB, and an older spmd-types.
 alone=("torchtitan==0.3.0")
-folder=${SHARDWRIGHT_ENGINES:-node_modules/.cache/engines}
+folder=${SHARDWRIGHT_ENGINES:-$PWD/node_modules/.cache/engines}
 
 # has PYTHON PACKAGE[==VERSION]...: whether it has them all, in these versions.
 has() {

@@ -44,7 +44,7 @@ describe('32 layers of Llama-3 8B', () => {
 });
 
 describe('3-D meshes', () => {
-  it('2 layers on 2 x 4 x 8: proven optimal, and no more expensive than without sharing', async () => {
+  it.runIf(FULL)('2 layers on 2 x 4 x 8: proven optimal, and no more expensive than without sharing', async () => {
     const graph = load('torch/llama3-8b-2l-b16/joint.expanded');
     const plan = await planFor(graph, 'pod=2,dp=4,tp=8');
     expect(plan.proof.status).toBe('optimal');

@@ -64,7 +64,7 @@ describe('plans of the solver at full size', () => {
   const cut = (mesh: string): PlanRequest => request(mesh, { objective: 'parameter-memory', timeLimitSeconds: 10 });
   const sample: readonly (readonly [Model, string])[] = [
     ['mlp', 'a=2,b=2,c=2'],
-    ['mixtral-tiny', 'd=3'],
+    ['llama-tiny', 'd=3'],
   ];
   test.each(FULL ? all : sample)(
     '%s on (%s), run at reduced sizes',
