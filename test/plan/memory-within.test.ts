@@ -174,8 +174,7 @@ describe('CM-58 checkpointing chosen with the placements', () => {
   const cases: readonly (readonly [string, string, number, number])[] = [
     ['FFN', 'peers/ffn-65536', 0.9, 0.01],
     ['FFN', 'peers/ffn-65536', 0.8, 0.01],
-    ['block', 'peers/block-2048', 0.5, 0.05],
-    ...(FULL ? ([['block', 'peers/block-2048', 0.5, 0.01], ['block', 'peers/block-2048', 0.3, 0.01]] as const) : []), // prettier-ignore
+    ...(FULL ? ([['block', 'peers/block-2048', 0.5, 0.05], ['block', 'peers/block-2048', 0.5, 0.01], ['block', 'peers/block-2048', 0.3, 0.01]] as const) : []), // prettier-ignore
   ];
   test.each(cases)(
     '%s, %s at %f of its peak, gap %f: not worse than sharding first, where that finds a plan',

@@ -120,8 +120,9 @@ describe('bounds by prices and messages', () => {
 });
 
 describe('solve, anytime', () => {
-  it('SO-28: sixteen random instances, proven', async () => {
-    for (const [seed, optimum] of SO28) {
+  it('SO-28: sixteen random instances (every other one without SHARDWRIGHT_FULL), proven', async () => {
+    for (const [i, [seed, optimum]] of SO28.entries()) {
+      if (i % 2 === 1 && process.env.SHARDWRIGHT_FULL !== '1') continue;
       const problem = build(so28(seed));
       const solution = await solve(problem, { mode: 'anytime', threads: 1, rounds: 12 });
       expect([seed, solution.status, solution.objective, solution.bound]).toEqual([seed, 'optimal', optimum, optimum]);
