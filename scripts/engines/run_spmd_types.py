@@ -150,9 +150,9 @@ def answer_cells(cells):
     return [a for _, a in sorted(answers, key=lambda pair: pair[0])]
 
 
-def gloo_rank(rank, n, cells, port, out):
-    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
-    dist.init_process_group("gloo", rank=rank, world_size=n)
+def gloo_rank(rank, n, cells, out):
+    # Ranks meet in a file: a port may be taken by another test.
+    dist.init_process_group("gloo", init_method=f"file://{out}.store", rank=rank, world_size=n)
     torch.set_num_threads(1)
     axis = dist.distributed_c10d._get_default_group()
     mine = []
@@ -182,7 +182,7 @@ def answer_gloo(cells):
     for n in sorted({c["ranks"] for c in cells}):
         own = [(i, c) for i, c in enumerate(cells) if c["ranks"] == n]
         out = f"{os.environ['GLOO_OUT']}/{n}.json"
-        mp.spawn(gloo_rank, args=(n, [c for _, c in own], int(os.environ["GLOO_PORT"]) + n, out), nprocs=n)
+        mp.spawn(gloo_rank, args=(n, [c for _, c in own], out), nprocs=n)
         with open(out) as file:
             every = json.load(file)
         for k, (i, _) in enumerate(own):

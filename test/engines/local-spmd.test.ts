@@ -33,7 +33,6 @@ describe('typed per-device programs', () => {
 
   test('processes that really talk (gloo, 2 and 3 of them) hold what the simulated ranks hold', () => {
     process.env['GLOO_OUT'] = folder;
-    process.env['GLOO_PORT'] = String(20000 + (process.pid % 20000));
     const real = JSON.parse(runPython('run_spmd_types.py', ['gloo'], JSON.stringify(questions))) as Pick<SpmdAnswers, 'cells'>; // prettier-ignore
     const kept = readAnswers<SpmdAnswers>(readFileSync(file('spmd-types.json.gz')));
     const different = questions.cells.filter((_, i) => {
