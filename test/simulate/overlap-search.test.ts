@@ -160,13 +160,13 @@ describe('plans for the overlapped step', () => {
       });
 
   it.runIf(FULL)(
-    'CM-34 BERT on 8 devices: overlapped at least 15 % faster than the plan of summed costs, its gap below 10 %',
+    'CM-34 BERT on 8 devices: overlapped at least 8 % faster than the plan of summed costs, its gap at most 20 %',
     async () => {
       const planned = await solveFor(load('torch/bert-base/joint.expanded'), 'dp=8', { activations: 'report' });
       if (planned.status !== 'planned') throw new Error('no plan');
       const { base, best, gap } = await searchOverlap(planned.prepared, planned.choice, { memoryBytes: 'none' });
-      expect(best.simulatedSeconds).toBeLessThan(0.85 * base.simulatedSeconds);
-      expect(gap).toBeLessThan(0.1);
+      expect(best.simulatedSeconds).toBeLessThan(0.92 * base.simulatedSeconds);
+      expect(gap).toBeLessThan(0.2);
     },
   );
 });

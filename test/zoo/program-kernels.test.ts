@@ -79,7 +79,7 @@ describe('calls of a program as kernels', () => {
     const eager = priced({ fusedPointwise: false });
     const all = [...graph.nodes.keys()];
     expect(total(all, fused.seconds)).toBeLessThan(total(all, eager.seconds));
-    expect(total(all, fused.kernels)).toBeLessThan(total(all, eager.kernels));
+    expect(total(all, fused.kernels)).toBeLessThan(0.8 * total(all, eager.kernels));
     const products = all.filter((i) => TABLE.get(graph.nodes[i].target)?.cls === 'matmul');
     expect(total(products, fused.kernels)).toBeCloseTo(products.length, 9);
     const together = priced({ fusedProjections: true });

@@ -101,7 +101,9 @@ export class MoveTables {
       if (kind === undefined || !communicates(slot)) return [0, 0, 0, 0, times * seconds];
       const stream = this.streamOf(slot.meshDims);
       const alone = Math.min(seconds, model.collectives.seconds(kind, bytes, slot.meshDims));
-      const full = bytes > 0 && bytes < bucketBytes ? (bytes / bucketBytes) * model.collectives.seconds(kind, bucketBytes, slot.meshDims) : alone; // prettier-ignore
+      // In the fullest bucket it adds least: seconds are concave in bytes, whatever else the bucket holds.
+      const of = (n: number): number => model.collectives.seconds(kind, n, slot.meshDims);
+      const full = bytes < bucketBytes ? Math.max(0, of(bucketBytes) - of(bucketBytes - bytes)) : alone;
       const parts = [0, 0, 0, 0, times * (seconds - alone)];
       parts[stream] = times * alone;
       parts[STREAMS + stream] = times * Math.min(alone, full);
