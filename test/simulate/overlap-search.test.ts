@@ -156,17 +156,17 @@ describe('plans for the overlapped step', () => {
           expect(serialSeconds).toBeGreaterThanOrEqual(base.serialSeconds * (1 - 1e-9));
           expect(simulate(planned.prepared.program, plan, TABLE).timeline.seconds).toBe(simulatedSeconds);
         }
-        expect(gap).toBeLessThan(0.2);
+        expect(gap).toBeLessThan(0.25);
       });
 
   it.runIf(FULL)(
-    'CM-34 BERT on 8 devices: overlapped at least 8 % faster than the plan of summed costs, its gap at most 20 %',
+    'CM-34 BERT on 8 devices: overlapped at least 8 % faster than the plan of summed costs, its gap at most 25 %',
     async () => {
       const planned = await solveFor(load('torch/bert-base/joint.expanded'), 'dp=8', { activations: 'report' });
       if (planned.status !== 'planned') throw new Error('no plan');
       const { base, best, gap } = await searchOverlap(planned.prepared, planned.choice, { memoryBytes: 'none' });
       expect(best.simulatedSeconds).toBeLessThan(0.92 * base.simulatedSeconds);
-      expect(gap).toBeLessThan(0.2);
+      expect(gap).toBeLessThan(0.25);
     },
   );
 });
