@@ -20,6 +20,11 @@ export class HeuristicTightening {
     return this.largest;
   }
 
+  /** Whether every plan within the budget is left. */
+  get isLoose(): boolean {
+    return this.largest === Infinity && [...this.slacks.values()].every((bytes) => bytes === 0);
+  }
+
   slackAt(point: number): number {
     return this.slacks.get(point) ?? 0;
   }

@@ -95,6 +95,8 @@ export class PeakMemoryPlanner {
   private readonly evaluator: PeakEvaluator;
   private readonly deadline: Deadline;
   private readonly gap: number;
+  /** The last answer of the search to the very problem that the bound is about: nothing recomputed, nothing tightened. */
+  private whole: { readonly rows: number; readonly workShare: number; readonly solution: ProvenSolution } | undefined;
 
   /**
    * @param prepared the request, prepared for the graph without recomputation
@@ -229,8 +231,11 @@ export class PeakMemoryPlanner {
       const problem = { ...restricted.problem, rows: restrictRows(rows, restricted) };
       const tooTight = await this.tooTight(problem, points, least, effort);
       if (tooTight !== undefined && (least.get(tooTight) ?? 0) > budgetBytes) unmet = tooTight;
+      const isWhole = mayLimit && anchors === undefined && !this.options.recompute && tightening.isLoose;
       const solution =
-        tooTight === undefined ? await this.solve(problem, round === 0 ? starts : [], effort) : undefined;
+        tooTight === undefined ? await this.solve(problem, round === 0 ? starts : [], effort, isWhole) : undefined;
+      if (isWhole && solution !== undefined)
+        this.whole = { rows: points.length, workShare: effort.workShare, solution };
       if (solution === undefined || solution.status === 'infeasible') {
         if (!tightening.undo()) return { unmet };
         continue;
@@ -302,7 +307,9 @@ export class PeakMemoryPlanner {
     const none: Proven = { boundSeconds: Infinity, certified: false };
     for (const row of seconds === undefined ? (problem.rows ?? []) : [])
       if ((await this.leastOf(problem, row, effort)) > row.bound) return none;
-    const solution = await this.solve(problem, [], effort, true);
+    const { whole } = this;
+    const isSolved = whole !== undefined && whole.rows === points.length && whole.workShare === effort.workShare;
+    const solution = isSolved ? whole.solution : await this.solve(problem, [], effort, true);
     if (solution === undefined) return open;
     if (solution.status === 'infeasible') return none;
     const { bound, certificate } = solution;

@@ -6,15 +6,16 @@ import { NoChoiceInTime, solveNow } from '../../solver/solve.ts';
 import type { Problem, Solution } from '../../solver/types.ts';
 import type { Model } from './model.ts';
 import { leastTotal } from '../../solver/problem/cost.ts';
-import { MOST_ROUNDING } from './tables.ts';
+import { MOST_ROUNDING, unitsBelow } from './tables.ts';
 import { workOn } from '../request/work-limits.ts';
 
 /** Undefined where rounding is negligible, and where no plan is known that costs less than the present ceiling. */
-export function ceilingOf(
-  { unitsPerSecond, roundingSeconds, ceilingSeconds = Infinity }: Model,
-  problem: Problem,
-): number | undefined {
-  if (roundingSeconds <= ((MOST_ROUNDING / 2) * leastTotal(problem)) / unitsPerSecond) return undefined;
+export function ceilingOf(model: Model, problem: Problem): number | undefined {
+  const { unitsPerSecond, roundingSeconds, ceilingSeconds = Infinity } = model;
+  const leastSeconds = leastTotal(problem) / unitsPerSecond;
+  if (roundingSeconds <= (MOST_ROUNDING / 2) * leastSeconds) return undefined;
+  // No plan takes less than the sum of all least prices: where even that as a ceiling makes no unit finer, none does.
+  if (unitsBelow(model, leastSeconds) <= unitsPerSecond) return undefined;
   const known = choiceOf(problem);
   if (known === undefined || known.status === 'infeasible') return undefined;
   // Units round: the plan may cost so much more.

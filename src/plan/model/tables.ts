@@ -145,8 +145,7 @@ export class TableBuilder {
           hint: `check the cluster's rates and latencies and the measured tables: all prices together must stay below ${MOST_SECONDS} s.`,
         },
       );
-    const bits = Math.log2(Math.min((0.99 * 2 ** 52) / (most * 1e9 || 1), 2 ** 46 / (largest * 1e9 || 1)));
-    const unitsPerSecond = 1e9 * 2 ** Math.min(FINEST_BITS, Math.floor(bits));
+    const unitsPerSecond = finestUnits(most, largest);
     // Costs are multiples of a quantum of units: bounds, which round in units, then reach the next multiple exactly. Where
     // that would round too much, so many units are tolerated instead.
     const wanted = Math.ceil(spans.length / TERMS_PER_UNIT);
@@ -219,6 +218,29 @@ function quantumOf(wanted: number, priced: number, harmless: number, unitsPerSec
   const coarsest = Math.max(1, COARSEST_SECONDS * unitsPerSecond);
   const most = Math.max(1, Math.min(coarsest, (2 * harmless) / Math.max(1, priced)));
   return 2 ** Math.min(Math.ceil(Math.log2(Math.max(1, wanted))), Math.floor(Math.log2(most)));
+}
+
+/** Units per second where the largest prices of all terms sum to so many seconds, and the largest is so many. */
+function finestUnits(most: number, largest: number): number {
+  const bits = Math.log2(Math.min((0.99 * 2 ** 52) / (most * 1e9 || 1), 2 ** 46 / (largest * 1e9 || 1)));
+  return 1e9 * 2 ** Math.min(FINEST_BITS, Math.floor(bits));
+}
+
+/** Units per second that a model gets where no price is above so many seconds. */
+export function unitsBelow(
+  { problem, unitsPerSecond }: Pick<Model, 'problem' | 'unitsPerSecond'>,
+  ceilingSeconds: number,
+): number {
+  const ceiling = ceilingSeconds * unitsPerSecond;
+  const vectors = problem.vectors.map((costs) => spanOf(costs, ceiling).most);
+  const tables = problem.tables.map(({ costs }) => spanOf(costs, ceiling).most);
+  let most = 0;
+  let largest = 0;
+  for (const span of [...problem.unary].map((v) => vectors[v]).concat([...problem.edges.table].map((t) => tables[t]))) {
+    most += span;
+    largest = Math.max(largest, span);
+  }
+  return finestUnits(most / unitsPerSecond, largest / unitsPerSecond);
 }
 
 /** Turns prices in seconds into whole quanta of units. */
