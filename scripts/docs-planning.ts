@@ -96,6 +96,12 @@ points at their best, for \`report\`. A cluster may be a JSON file beside the qu
 
 \`--layout tp=8,pp=4,dp=8,zero=1\` prices the layout of a running job beside the best one, with the changes of one setting that bring
 it nearer; with \`--tokens\` both have their cost: [costs.md](costs.md#the-layout-that-you-run).
+
+## Run the best one
+
+A report of the comparison (\`compare … --json > c.json\`, \`report c.json -o c.html\`) ends with the configurations that run its best plan:
+arguments of Megatron-LM, a configuration of torchtitan, one of MaxText. What a trainer cannot do as planned is said in its file.
+\`--layout\` reads the first two back.
 `;
   return format(text, { ...(await resolveConfig(PLANNING_PAGE)), filepath: PLANNING_PAGE });
 }

@@ -1,6 +1,6 @@
 """Hands exported configurations to the packages that read them.
 
-argv: the folder with one folder a target. stdout: what each package made of its file, as JSON; "missing" with the name of a
+argv: the folder with one folder a target, then the packages to ask (default all). stdout: what each package made of its file, as JSON; "missing" with the name of a
 package that is not installed. Nothing here needs a GPU; what needs one is not asked.
 """
 
@@ -49,15 +49,17 @@ def megatron():
             given[name.replace("-", "_")] = value
     fields = TransformerConfig.__dataclass_fields__
     config = {name: int(value) for name, value in given.items() if name in fields and value.isdigit()}
+    if config.get("pipeline_model_parallel_size", 1) > 1:
+        import torch
+
+        config["pipeline_dtype"] = torch.bfloat16  # the argument parser takes it from --bf16
     config["sequence_parallel"] = "sequence_parallel" in given
     if "hidden_size" in given and "ffn_hidden_size" in given:
         config["ffn_hidden_size"] = int(given["ffn_hidden_size"])
     made = TransformerConfig(**config)
     world = int((FOLDER / "world").read_text())
-    data = world // made.tensor_model_parallel_size // made.context_parallel_size
-    ranks = RankGenerator(
-        tp=made.tensor_model_parallel_size, ep=1, dp=data, pp=1, cp=made.context_parallel_size, order="tp-cp-ep-dp-pp"
-    )
+    tp, cp, pp = made.tensor_model_parallel_size, made.context_parallel_size, made.pipeline_model_parallel_size
+    ranks = RankGenerator(tp=tp, ep=1, dp=world // (tp * cp * pp), pp=pp, cp=cp, order="tp-cp-ep-dp-pp")
     return {"tp": made.tensor_model_parallel_size, "layers": made.num_layers, "groups": ranks.get_ranks("tp")}
 
 
@@ -85,7 +87,9 @@ def accelerate():
 
 def main():
     answers = {}
-    for read, package in ((torchtitan, "torchtitan"), (megatron, "megatron-core"), (deepspeed, "deepspeed"), (accelerate, "accelerate")):
+    readers = {"torchtitan": torchtitan, "megatron-core": megatron, "deepspeed": deepspeed, "accelerate": accelerate}
+    for package in sys.argv[2:] or readers:
+        read = readers[package]
         try:
             answers[package] = {"version": importlib.metadata.version(package), "made": read()}
         except ModuleNotFoundError as error:

@@ -5,6 +5,7 @@ import { describe, expect, test } from 'vitest';
 import { CONFIG_RECORD, CONFIG_TARGETS, configFiles, type ConfigRecord } from '../export/config-record.ts';
 import { hashOf } from '../export/jax-record.ts';
 import { megatronSource } from '../export/recipe-plans.ts';
+import { launched } from '../zoo/layout/launch/launched.ts';
 import { runPython } from './support/torch.ts';
 
 /**
@@ -39,4 +40,23 @@ describe('configurations read by their packages', () => {
   test('the record is of every target', () => {
     expect(Object.keys(record.answers).length).toBe(CONFIG_TARGETS.length);
   });
+}); // prettier-ignore
+
+test('trainers read the launch configuration of a compared layout', () => {
+  const into = mkdtempSync(join(tmpdir(), 'shardwright-launch-'));
+  const { files, devices } = launched({ sizes: { pp: 2, dp_shard: 4, cp: 2, tp: 2 }, mode: 'fsdp', context: 'cp', sequenceParallel: true, more: { checkpoint: 'full' } });
+  // The arguments of the model are the user's.
+  const model = '--num-layers 16\n--hidden-size 64\n--num-attention-heads 8\n';
+  for (const [name, text] of [['megatron/megatron.args', files[0].text + model], ['torchtitan/torchtitan_config.py', files[1].text], ['world', String(devices)]] as const) {
+    mkdirSync(dirname(join(into, name)), { recursive: true });
+    writeFileSync(join(into, name), text);
+  }
+  const read = JSON.parse(runPython('read_configs.py', [into, 'torchtitan', 'megatron-core']).split('\n').at(-1) ?? '') as Record<string, Answer>;
+  rmSync(into, { recursive: true, force: true });
+  const { torchtitan, 'megatron-core': megatron } = read;
+  if (!('missing' in torchtitan)) expect(torchtitan).toMatchObject({ made: { tp: 2, dp_replicate: 1, dp_shard: 4, world: 32 } });
+  if (!('missing' in megatron)) {
+    expect(megatron).toMatchObject({ made: { tp: 2, layers: 16 } });
+    expect(megatron).toHaveProperty('made.groups.length', 16);
+  }
 }); // prettier-ignore

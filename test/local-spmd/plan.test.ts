@@ -166,7 +166,7 @@ describe('a region of per-device code in a planned program', () => {
           ['all_reduce', 8 * 8 * 4, 1],
           ['all_reduce', 8 * 4, 0.001],
         ]);
-        expect(listed[0].why).toBe('as written in the region, in one branch of a condition (counted 1 times)');
+        expect(listed[0].why).toBe('as written in the region, in one branch of a condition (its price weighs 1)');
         const [region] = plan.nodes.filter(({ inside }) => inside !== undefined);
         expect(region.internalSeconds).toBeCloseTo(listed[0].seconds + listed[1].seconds / 1000, 15);
         const found = verify(graph, plan, table);

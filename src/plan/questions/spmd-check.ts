@@ -159,7 +159,7 @@ class PlanReader {
       this.collectives.push({
         node: node === undefined ? name : `${name}/${node}`, ...(place === undefined ? {} : { source: place }), kind, meshDims, bytes, seconds,
         ...(runs === undefined ? {} : { times: runs }), from: before, to: after,
-        why: node === undefined ? `the rule of ${target} that takes ${before} on ${axis}` : `as written in the region${share === undefined ? '' : `, in one branch of a condition (counted ${share} times)`}`,
+        why: node === undefined ? `the rule of ${target} that takes ${before} on ${axis}` : `as written in the region${share === undefined ? '' : `, in one branch of a condition (its price weighs ${share})`}`,
       });
       if (node !== undefined || implied.has(axis)) continue;
       implied.add(axis);

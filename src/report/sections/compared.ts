@@ -4,6 +4,7 @@ import { heldText } from '../../cost/hardware/topology.ts';
 import { runLines } from '../text/run-cost.ts';
 import { certaintyLines } from '../text/sweep.ts';
 import { runSection } from './run-cost.ts';
+import { runItSection } from './run-it.ts';
 import { slowerText } from '../model/answer.ts';
 import { fitText } from '../model/certainty.ts';
 import { comparedPaddingText } from '../model/compared-padding.ts';
@@ -180,6 +181,7 @@ export function comparisonSections(c: Comparison): Section[] {
     ...layoutSection(c),
     ...runSection(c),
     ...bestSections(c),
+    ...runItSection(c),
     meshSection(c),
     refusedSection(c),
     ...notesSection(c),

@@ -33,6 +33,4 @@ describe('state bytes per parameter element', () => {
     expect((((12 * 48 * 6144 ** 2) / 8) * each) / 2 ** 30).toBe(45.5625);
     expect((((12 * 96 * 12288 ** 2) / 64) * each) / 2 ** 30).toBe(45.5625);
   });
-
-  test('unknown optimizers are refused with the nearest name', () => {});
 });

@@ -165,6 +165,8 @@ function finished(settings: readonly FileSetting[], file: string, defaults: { re
   const pp = draft.pp ?? 1;
   draft.replicas ??= 1;
   draft.shards ??= -1;
+  // Where nothing is said (0.3 has no such setting) PyTorch gathers keys and values.
+  draft.context ??= 'cp';
   // All ranks of a shard degree of 1 have whole parameters.
   draft.zero = draft.shards === 1 && (draft.cp ?? 1) === 1 ? 0 : 3;
   draft.sequenceParallel ??= true;

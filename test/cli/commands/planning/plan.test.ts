@@ -135,6 +135,22 @@ it('recipes that know nothing of demanded inputs may be cheaper than the plan, w
   expect(told.out).toContain('note  Recipes ignore --inputs; so a recipe may take less time than the plan');
 });
 
+it('refuses an unknown optimizer with the nearest name', async () => {
+  const run = await cli(
+    'plan',
+    fixture('llama-tiny'),
+    '--mesh',
+    'dp=2,tp=2',
+    '--cluster',
+    'dgx-h100',
+    '--optimizer',
+    'adm',
+  );
+  expect(run.code).toBe(2);
+  expect(run.err).toContain("--optimizer 'adm' is not one of none, sgd, adam, adamw-mixed");
+  expect(run.err).toContain("did you mean 'adam'?");
+});
+
 describe('plan files', () => {
   it('are refused with the path of what does not fit', () => {
     expect(() => readPlan('{')).toThrow(/not JSON/);
