@@ -28,7 +28,7 @@ function run(asked: Problem, options: SolveOptions, variant: boolean): ProvenSol
   const elapsed = (): number => (performance.now() - started) / 1000;
   const rows = plainRows(problem);
   const prepared =
-    options.prepared instanceof PreparedProblem && options.prepared.problem === problem
+    options.prepared instanceof PreparedProblem && options.prepared.isOf(problem)
       ? options.prepared
       : new PreparedProblem(problem);
   const { pool } = prepared;

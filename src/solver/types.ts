@@ -109,7 +109,7 @@ export interface SolveOptions {
    * uncertified.
    */
   readonly certify?: boolean;
-  /** A `PreparedProblem` of this very problem object, shared by several solves; that of another problem is ignored. */
+  /** A `PreparedProblem` of this very problem but for its rows, shared by several solves; that of another problem is ignored. */
   readonly prepared?: { readonly problem: Problem };
   /** Choices known beforehand (recipes, an earlier plan); infeasible ones are ignored. */
   readonly starts?: readonly Int32Array[];

@@ -172,23 +172,26 @@ export function rematProblem(
     const list = optionsOf[v];
     return list === undefined ? { s: value, decision: undefined } : { s: Math.floor(value / list.length), decision: list[value % list.length] }; // prettier-ignore
   };
+  const same = decisions.size === 0;
   return {
-    problem: {
-      ...problem,
-      domains,
-      unary,
-      vectors,
-      maps,
-      tables,
-      edges: {
-        first: Int32Array.from(first),
-        second: Int32Array.from(second),
-        table: Int32Array.from(table),
-        firstMap: Int32Array.from(firstMap),
-        secondMap: Int32Array.from(secondMap),
-      },
-      rows: [],
-    },
+    problem: same
+      ? { ...problem, rows: [] }
+      : {
+          ...problem,
+          domains,
+          unary,
+          vectors,
+          maps,
+          tables,
+          edges: {
+            first: Int32Array.from(first),
+            second: Int32Array.from(second),
+            table: Int32Array.from(table),
+            firstMap: Int32Array.from(firstMap),
+            secondMap: Int32Array.from(secondMap),
+          },
+          rows: [],
+        },
     strategies: (choice) => choice.map((value, v) => split(v, value).s),
     recomputed: (choice) =>
       [...decisions.keys()].filter(

@@ -14,6 +14,7 @@
 import { internalError } from '../../errors.ts';
 import type { Graph } from '../../graph/types.ts';
 import { rowAsCost } from '../../solver/problem/recost.ts';
+import { PreparedProblem } from '../../solver/search/prepared.ts';
 import { compactProblem, restrictRows, type CompactProblem } from '../../solver/problem/restrict.ts';
 import { NoChoiceInTime, solve } from '../../solver/solve.ts';
 import type { LinearRow, Problem, ProvenSolution } from '../../solver/types.ts';
@@ -69,6 +70,8 @@ interface Built {
   readonly copyBytes: number;
   readonly remat: RematProblem;
   readonly restricted: CompactProblem;
+  /** What the solves of one problem under other rows share. */
+  readonly shared: PreparedProblem;
   readonly least: Map<number, number>;
 }
 
@@ -219,21 +222,26 @@ export class PeakMemoryPlanner {
     const build = (): Built => {
       const { copyBytes } = tightening;
       const remat = problems.limited(copyBytes, anchors);
-      return { copyBytes, remat, restricted: restrict(remat), least: new Map<number, number>() };
+      const restricted = restrict(remat);
+      const known = this.prepared.restrictedSolver.prepared;
+      const shared = known.isOf(restricted.problem) ? known : new PreparedProblem(restricted.problem);
+      return { copyBytes, remat, restricted, shared, least: new Map() };
     };
     let built = build();
     let unmet: number | undefined;
     for (let round = 0; round < ROUNDS && !this.deadline.isOver; round++) {
       effort.rounds++;
       if (built.copyBytes !== tightening.copyBytes) built = build();
-      const { remat, restricted, least } = built;
+      const { remat, restricted, shared, least } = built;
       const rows = points.map((m) => problems.row(remat, m, budgetBytes - tightening.slackAt(m), anchors));
       const problem = { ...restricted.problem, rows: restrictRows(rows, restricted) };
       const tooTight = await this.tooTight(problem, points, least, effort);
       if (tooTight !== undefined && (least.get(tooTight) ?? 0) > budgetBytes) unmet = tooTight;
       const isWhole = mayLimit && anchors === undefined && !this.options.recompute && tightening.isLoose;
       const solution =
-        tooTight === undefined ? await this.solve(problem, round === 0 ? starts : [], effort, isWhole) : undefined;
+        tooTight === undefined
+          ? await this.solve(problem, round === 0 ? starts : [], effort, isWhole, shared)
+          : undefined;
       if (isWhole && solution !== undefined)
         this.whole = { rows: points.length, workShare: effort.workShare, solution };
       if (solution === undefined || solution.status === 'infeasible') {
@@ -346,6 +354,7 @@ export class PeakMemoryPlanner {
     starts: readonly Int32Array[],
     effort: Effort,
     certify = false,
+    shared?: PreparedProblem,
   ): Promise<ProvenSolution | undefined> {
     const { request } = this.prepared;
     const { onProgress } = this.options;
@@ -359,6 +368,7 @@ export class PeakMemoryPlanner {
         seed: request.seed,
         starts,
         ...this.deadline.solveOptions,
+        ...(shared === undefined ? {} : { prepared: shared }),
         ...(onProgress !== undefined ? { onProgress } : {}),
       });
       if (solution.gap > gap) effort.open++;

@@ -39,8 +39,11 @@ export class Recosting {
     });
   }
 
-  /** The problem as changed so far; to be taken once, at the end. */
+  /** The problem as changed so far, the given one where nothing was; to be taken once, at the end. */
   get problem(): Problem {
+    const { unary, edges: given } = this.#problem;
+    if (this.#unary.every((id, v) => id === unary[v]) && this.#table.every((id, e) => id === given.table[e]))
+      return this.#problem;
     const edges = { ...this.#problem.edges, table: this.#table };
     return { ...this.#problem, vectors: this.#vectors, unary: this.#unary, tables: this.#tables, edges };
   }

@@ -17,12 +17,22 @@ const FOLD_VARIABLES = 1500;
 /** Data that several solves of one problem share, without its rows. */
 export class PreparedProblem {
   readonly pool = new Pool();
+  /** The cheapest choice without rows, once it is known, and whether messages have proven that it is. */
+  relaxed: { readonly choice: Int32Array; readonly tight: boolean } | undefined;
   #net: Network | undefined;
   #fold: { readonly found: Fold | undefined } | undefined;
   #tied: Network | undefined;
   #cost: ((choice: ArrayLike<number>) => number) | undefined;
 
   constructor(readonly problem: Problem) {}
+
+  /** Whether a problem differs in its rows only: all else is the same objects. */
+  isOf({ domains, unary, vectors, edges, maps, tables, usage, constant, tolerance }: Problem): boolean {
+    const own = this.problem;
+    return (
+      domains === own.domains && unary === own.unary && vectors === own.vectors && edges === own.edges && maps === own.maps && tables === own.tables && usage === own.usage && constant === own.constant && tolerance === own.tolerance // prettier-ignore
+    );
+  }
 
   /** The network of the problem without its rows. Shared: to be cloned before it is changed. */
   get net(): Network {

@@ -47,13 +47,19 @@ export function solveTightRelaxation(
   stopped: () => boolean,
   certify: boolean,
 ): Relaxed | undefined {
-  const { problem, net, fold } = prepared;
+  const { problem, net, fold, relaxed } = prepared;
   const folded = fold !== undefined;
+  // Another problem with other rows asked before: where rows cut its answer off too, or it was not proven, all is said.
+  if (relaxed !== undefined) {
+    const breaksRows = relaxed.tight && evaluate(relaxed.choice) === Infinity;
+    if (breaksRows || !relaxed.tight) return { choice: relaxed.choice, tight: false, folded, breaksRows };
+  }
   if (!certify && folded) {
     // Without a certificate, the choice is sought among those whose middle blocks are tied.
     const short = solveUncertified(prepared.tied.clone(), workspace, stopped);
     if (short === undefined) return undefined;
     const choice = fold.variable.map((v) => short.choice[v]);
+    if (short.tight) prepared.relaxed = { choice, tight: true };
     return { choice, tight: short.tight && evaluate(choice) < Infinity, folded };
   }
   const work = (fold?.short ?? net).clone();
@@ -61,6 +67,7 @@ export function solveTightRelaxation(
   if (swept === undefined) return undefined;
   const { choice: short, tight, messages } = swept;
   const choice = fold === undefined ? short : fold.variable.map((v) => short[v]);
+  if (!stopped()) prepared.relaxed = { choice, tight };
   if (!tight) return { choice, tight, folded };
   const objective = evaluate(choice);
   if (objective === Infinity) return { choice, tight: false, folded, breaksRows: true };
