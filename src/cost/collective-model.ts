@@ -88,6 +88,30 @@ export function groupTopology(mesh: DeviceMesh, devicesPerHost: number, meshDims
   return { devices, hosts: units, perHost: members };
 }
 
+/** Makes a value for each set of mesh dims once; the order in which a set is named does not matter. */
+export function byMeshDims<T>(make: (meshDims: readonly number[]) => T): (meshDims: readonly number[]) => T {
+  const made = new Map<number, T>();
+  return (meshDims) => {
+    const mask = dimsMask(meshDims);
+    const known = made.get(mask);
+    if (known !== undefined) return known;
+    const value = make(meshDims);
+    made.set(mask, value);
+    return value;
+  };
+}
+
+/** Seconds of one collective on a curve, split into those of an empty message and those of its bytes. */
+export function recordOnCurve(
+  kind: CollectiveKind,
+  curve: { seconds(bytes: number): number },
+  bytes: number,
+): Omit<CostRecord, 'source'> {
+  const seconds = curve.seconds(bytes);
+  const latencySeconds = Math.min(seconds, curve.seconds(0));
+  return { seconds, kind, terms: { latencySeconds, bandwidthSeconds: seconds - latencySeconds } };
+}
+
 /** Key of a set of mesh dims: one bit for each. */
 export function dimsMask(meshDims: readonly number[]): number {
   let mask = 0;

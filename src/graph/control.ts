@@ -26,6 +26,15 @@ export const CONTROL_TARGETS: readonly string[] = [
 
 const CONTROL = new Set(CONTROL_TARGETS);
 
+/** Positions of a scan's or a map's arguments: the body is 0, a map carries nothing. */
+export function scanPositions(target: string): {
+  readonly init?: number;
+  readonly xs: number;
+  readonly captured: number;
+} {
+  return target === 'scan' ? { init: 1, xs: 2, captured: 3 } : { xs: 1, captured: 2 };
+}
+
 /** Type of a name that the graph in hand defines. */
 type TypeOf = (name: string) => ValueType;
 
@@ -110,10 +119,10 @@ export function controlCall(
     case 'map':
     case 'map_impl': {
       const step = body(0);
-      const init = target === 'scan' ? operands(1) : [];
-      const [xsAt, capturedAt] = target === 'scan' ? [2, 3] : [1, 2];
-      const xs = operands(xsAt);
-      const captured = args.length > capturedAt ? operands(capturedAt) : [];
+      const at = scanPositions(target);
+      const init = at.init === undefined ? [] : operands(at.init);
+      const xs = operands(at.xs);
+      const captured = args.length > at.captured ? operands(at.captured) : [];
       const length = scanLength(node.kwargs, xs);
       const inputs = [...init, ...xs.map((x) => sliceOf(x, target)), ...captured];
       const out = bodyResult(step.graph);

@@ -2,7 +2,7 @@
  * Types through control flow. In: a call with bodies. Out: the types of its results: branches must agree, what decides must be
  * equal on all ranks, and a carry has one type on every trip. Source: JAX's rules for `scan` and `cond` under `shard_map`.
  */
-import { CONTROL_TARGETS } from '../graph/control.ts';
+import { CONTROL_TARGETS, scanPositions } from '../graph/control.ts';
 import type { Frame } from '../graph/interpret.ts';
 import { indexGraph } from '../graph/order.ts';
 import type { Arg, Graph, Node } from '../graph/types.ts';
@@ -50,12 +50,12 @@ export function controlTypes(typer: Typing, node: Node, frame: Frame<Typed>): Ty
     case 'scan':
     case 'map':
     case 'map_impl': {
-      const scans = node.target === 'scan';
-      const rows = operands(scans ? 2 : 1).map((typed) => rowsOf(typer, node, frame, typed));
-      const captured = operands(scans ? 3 : 2);
-      const init = scans ? operands(1) : [];
+      const at = scanPositions(node.target);
+      const rows = operands(at.xs).map((typed) => rowsOf(typer, node, frame, typed));
+      const captured = operands(at.captured);
+      const init = at.init === undefined ? [] : operands(at.init);
       let last: Typed[] = [];
-      const carry = fixedCarry(typer, node, frame, init, scans ? args[1] : undefined, (now) => {
+      const carry = fixedCarry(typer, node, frame, init, at.init === undefined ? undefined : args[at.init], (now) => {
         last = run(body(args[0]), [...now, ...rows, ...captured]);
         return last;
       });

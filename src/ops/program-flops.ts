@@ -1,6 +1,6 @@
 /** Counts the matrix FLOPs of a program with its bodies and loop trips. */
 
-import { statedProbability, statedTrips } from '../graph/control.ts';
+import { scanPositions, statedProbability, statedTrips } from '../graph/control.ts';
 import { interpret, type Frame } from '../graph/interpret.ts';
 import type { Arg, Graph, Node, Phase, ValueType } from '../graph/types.ts';
 import { eachOperand, getOwn, isGraphRef, isList } from '../graph/value.ts';
@@ -88,7 +88,7 @@ class Counter {
   private trips(node: Node, frame: Frame<ValueType>): number {
     const stated = node.target === 'while_loop' ? statedTrips(node) : getOwn(node.kwargs, 'length');
     if (typeof stated === 'number') return stated;
-    const xs = node.target === 'while_loop' ? undefined : node.args[node.target === 'scan' ? 2 : 1];
+    const xs = node.target === 'while_loop' ? undefined : node.args[scanPositions(node.target).xs];
     const first = xs !== undefined && isList(xs) ? xs[0] : undefined;
     const type =
       first !== undefined && first !== null && typeof first === 'object' && 'kind' in first && first.kind === 'value'

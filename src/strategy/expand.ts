@@ -18,8 +18,8 @@ import type { Placement, ReduceOp } from '../mesh/placements/placement.ts';
 import { partialCode, REPLICATE_CODE, shardCode, type ShardingSpace } from '../mesh/sharding/space.ts';
 import type { TensorMeta } from '../ops/record/record.ts';
 import { isStrided, R, type Rule, type RuleSlot } from '../ops/record/rule.ts';
-import { hasCut, type Patterns } from './patterns.ts';
-import { RowProduct } from './row-product.ts';
+import { hasCut } from './patterns.ts';
+import { type ProductOptions, RowProduct } from './row-product.ts';
 import { shardsOf, takesAnyCut, type Row } from './row.ts';
 
 export interface StrategySet {
@@ -34,23 +34,9 @@ export interface StrategySet {
   readonly rules: readonly Rule[];
 }
 
-export interface ExpandOptions {
-  /** `allow`: a dim may leave trailing ranks short; `forbid`: every sharded dim must divide evenly. */
-  readonly uneven: 'allow' | 'forbid';
+export interface ExpandOptions extends ProductOptions {
   /** Pending reductions that the producer of each input can leave, as bit sets over PARTIAL_OPS. */
   readonly reachable?: readonly number[];
-  /** Cuts other than plain shards that rules may be taken with, on any tensor dim; default none. */
-  readonly cuts?: readonly Placement[];
-  /** Strided cuts that the inputs can have; rules are then taken with these as well. `any`: those that rules speak of. */
-  readonly patterns?: Patterns | 'any';
-  /** See `ProductOptions.stridesInside`. */
-  readonly stridesInside?: boolean;
-  /** Mesh dims of one device: `replicate` (default) takes the all-replicate rule there, `expand` every rule. */
-  readonly unitDims?: 'replicate' | 'expand';
-  /** See `ProductOptions.evenStrides`. */
-  readonly evenStrides?: boolean;
-  /** Most stretches of neighbouring mesh dims that take different rules, see `mostRuns`; default any number. */
-  readonly mostRuns?: number;
   /** Asked while there is more to do; what it throws ends the work. */
   readonly checkTime?: () => void;
 }

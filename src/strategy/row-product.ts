@@ -22,16 +22,22 @@ import { patternOf, type Patterns } from './patterns.ts';
 import { needsOf, someLookEqual, takesAnyCut, type Row, type RowNeeds } from './row.ts';
 
 export interface ProductOptions {
+  /** `allow`: a dim may leave trailing ranks short; `forbid`: every sharded dim must divide evenly. */
   readonly uneven: 'allow' | 'forbid';
+  /** Cuts other than plain shards that rules may be taken with, on any tensor dim; default none. */
   readonly cuts?: readonly Placement[];
-  /** The strided cuts that inputs can have, see `Patterns`; of others none is taken but those of views. */
+  /**
+   * Strided cuts that inputs can have, see `Patterns`; rules are taken with these as well, and with no others but those of
+   * views. `any`: those that rules speak of.
+   */
   readonly patterns?: Patterns | 'any';
   /** Whether a merged dim is cut in order only: its first part by outer mesh dims, in strides by the inner ones. */
   readonly stridesInside?: boolean;
+  /** Mesh dims of one device: `replicate` (default) takes the all-replicate rule there, `expand` every rule. */
   readonly unitDims?: 'replicate' | 'expand';
   /** Whether strided cuts must divide their dim, see `strideEvenly`; default that they need not. */
   readonly evenStrides?: boolean;
-  /** Most stretches of neighbouring mesh dims (those of one device apart) that take different rows; default any number. */
+  /** Most stretches of neighbouring mesh dims (those of one device apart) that take different rows, see `mostRuns`; default any number. */
   readonly mostRuns?: number;
 }
 

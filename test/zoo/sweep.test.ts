@@ -131,13 +131,13 @@ describe('pipelines of a sweep', () => {
     const own = stages.slice(0, p * v);
     const links = hops.slice(0, p * v - 1);
     const run = playPipeline(schedule, { devices: p, microbatches: m, ...(v > 1 ? { chunks: v } : {}) }, { stages: own, hopSeconds: links });
-    const ends = new PipelinePlayer().ends(schedule, p, v, m, own, links);
+    const ends = new PipelinePlayer().ends({ schedule, devices: p, chunks: v, microbatches: m, stages: own, hops: links });
     expect([...ends]).toEqual(run.devices.map((d) => d.spans.at(-1)?.end));
   }); // prettier-ignore
 
   it('very long pipelines go on at the rate of their last microbatches', () => {
     const m = 6000;
-    const ends = new PipelinePlayer().ends('1f1b', 8, 1, m, stages, hops);
+    const ends = new PipelinePlayer().ends({ schedule: '1f1b', devices: 8, chunks: 1, microbatches: m, stages, hops });
     const run = playPipeline('1f1b', { devices: 8, microbatches: m }, { stages, hopSeconds: hops });
     expect(Math.max(...ends) / run.seconds).toBeCloseTo(1, 6);
   });

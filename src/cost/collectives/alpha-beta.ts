@@ -8,7 +8,7 @@ import type { Cluster } from '../hardware/cluster.ts';
 import { clusterOfGroup, clusterTopology } from '../hardware/topology.ts';
 import {
   COLLECTIVE_KINDS,
-  dimsMask,
+  byMeshDims,
   type CollectiveKind,
   type CollectiveModel,
   type CostRecord,
@@ -34,19 +34,12 @@ interface Line {
  * torch/distributed/tensor/_collective_utils.py, ring steps as in NCCL's tuning model.
  */
 export function alphaBeta(cluster: Cluster, mesh: DeviceMesh): CollectiveModel {
-  const lines = new Map<number, Readonly<Record<CollectiveKind, Line>>>();
-  const linesOf = (meshDims: readonly number[]): Readonly<Record<CollectiveKind, Line>> => {
-    const mask = dimsMask(meshDims);
-    let found = lines.get(mask);
-    if (found === undefined) {
-      const topology = clusterTopology(cluster, mesh, meshDims);
-      const lineOf = (kind: CollectiveKind): Line =>
-        groupLines(clusterOfGroup(cluster, mesh, meshDims, kind), topology)[kind];
-      found = Object.fromEntries(COLLECTIVE_KINDS.map((kind) => [kind, lineOf(kind)])) as Record<CollectiveKind, Line>;
-      lines.set(mask, found);
-    }
-    return found;
-  };
+  const linesOf = byMeshDims((meshDims) => {
+    const topology = clusterTopology(cluster, mesh, meshDims);
+    const lineOf = (kind: CollectiveKind): Line =>
+      groupLines(clusterOfGroup(cluster, mesh, meshDims, kind), topology)[kind];
+    return Object.fromEntries(COLLECTIVE_KINDS.map((kind) => [kind, lineOf(kind)])) as Record<CollectiveKind, Line>;
+  });
   const copyPerByte = 1 / (cluster.memoryBytesPerSecond * cluster.memoryEfficiency);
   return {
     preset: 'alpha-beta',

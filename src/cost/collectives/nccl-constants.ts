@@ -6,6 +6,14 @@ import { packageData } from '../../platform/platform.ts';
 
 const three = z.tuple([z.number(), z.number(), z.number()]);
 const perFamily = <T extends z.ZodType>(entry: T) => z.object({ ampere: entry, hopper: entry, blackwell: entry });
+const byAlgorithm = z.object({
+  tree: three,
+  ring: three,
+  collnetDirect: z.number(),
+  collnetChain: z.number(),
+  nvls: z.number(),
+  nvlsTree: z.number(),
+});
 const ramp = z.array(z.number()).length(24);
 /** Latency in microseconds and GB/s. */
 const line = z.tuple([z.number(), z.number()]);
@@ -23,22 +31,8 @@ const schema = z.object({
   ),
   latency_us: z.object({
     base: z.object({ tree: three, ring: three }),
-    nvlink: z.object({
-      tree: three,
-      ring: three,
-      collnetDirect: z.number(),
-      collnetChain: z.number(),
-      nvls: z.number(),
-      nvlsTree: z.number(),
-    }),
-    net: z.object({
-      tree: three,
-      ring: three,
-      collnetDirect: z.number(),
-      collnetChain: z.number(),
-      nvls: z.number(),
-      nvlsTree: z.number(),
-    }),
+    nvlink: byAlgorithm,
+    net: byAlgorithm,
   }),
   caps_GBps: z.object({
     treePerChannel: perFamily(three),

@@ -8,7 +8,8 @@ import type { Cluster } from '../hardware/cluster.ts';
 import { loadCluster } from '../hardware/load-cluster.ts';
 import {
   COLLECTIVE_KINDS,
-  dimsMask,
+  byMeshDims,
+  recordOnCurve,
   type CollectiveKind,
   type CollectiveModel,
   type CostRecord,
@@ -35,25 +36,18 @@ import { formulaMicros } from './nccl-literal.ts';
  */
 export function ncclModel(cluster: Cluster, mesh: DeviceMesh): CollectiveModel {
   const facts = groupPricing(cluster);
-  const groups = new Map<number, Readonly<Record<CollectiveKind, Price>>>();
-  const curvesOf = (meshDims: readonly number[]): Readonly<Record<CollectiveKind, Price>> => {
-    const mask = dimsMask(meshDims);
-    let found = groups.get(mask);
-    if (found === undefined) {
-      const { devices, hosts, perHost } = clusterTopology(cluster, mesh, meshDims);
-      const group = { n: devices, nodes: hosts, perNode: perHost };
-      const of = (kind: CollectiveKind): Price => {
-        if (devices === 1) return FREE;
-        const seen = clusterOfGroup(cluster, mesh, meshDims, kind);
-        const own = seen === cluster ? facts : groupPricing(seen);
-        const further = furtherSeconds(kind, hosts, seen, cluster);
-        return new Curve((bytes) => own.seconds(kind, bytes, group, meshDims.length) + further);
-      };
-      found = Object.fromEntries(COLLECTIVE_KINDS.map((kind) => [kind, of(kind)])) as Record<CollectiveKind, Price>;
-      groups.set(mask, found);
-    }
-    return found;
-  };
+  const curvesOf = byMeshDims((meshDims) => {
+    const { devices, hosts, perHost } = clusterTopology(cluster, mesh, meshDims);
+    const group = { n: devices, nodes: hosts, perNode: perHost };
+    const of = (kind: CollectiveKind): Price => {
+      if (devices === 1) return FREE;
+      const seen = clusterOfGroup(cluster, mesh, meshDims, kind);
+      const own = seen === cluster ? facts : groupPricing(seen);
+      const further = furtherSeconds(kind, hosts, seen, cluster);
+      return new Curve((bytes) => own.seconds(kind, bytes, group, meshDims.length) + further);
+    };
+    return Object.fromEntries(COLLECTIVE_KINDS.map((kind) => [kind, of(kind)])) as Record<CollectiveKind, Price>;
+  });
   const copyPerByte = 1 / (cluster.memoryBytesPerSecond * cluster.memoryEfficiency);
   return {
     preset: 'nccl',
@@ -62,13 +56,8 @@ export function ncclModel(cluster: Cluster, mesh: DeviceMesh): CollectiveModel {
     chargesUnitDims: false,
     seconds: (kind, bytes, meshDims) => curvesOf(meshDims)[kind].seconds(bytes),
     record(kind, bytes, meshDims): CostRecord {
-      const curve = curvesOf(meshDims)[kind];
-      const seconds = curve.seconds(bytes);
-      const latencySeconds = Math.min(seconds, curve.seconds(0));
       return {
-        seconds,
-        kind,
-        terms: { latencySeconds, bandwidthSeconds: seconds - latencySeconds },
+        ...recordOnCurve(kind, curvesOf(meshDims)[kind], bytes),
         source: `nccl on ${cluster.id}: ${facts.source(clusterTopology(cluster, mesh, meshDims).hosts)}`,
       };
     },

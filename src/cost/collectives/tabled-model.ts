@@ -4,7 +4,13 @@ import { countedText } from '../../units.ts';
 import type { Cluster } from '../hardware/cluster.ts';
 import { clusterTopology } from '../hardware/topology.ts';
 import { collectiveRowKey, type CollectiveRow } from '../hardware/collective-table.ts';
-import { COLLECTIVE_KINDS, dimsMask, type CollectiveKind, type CollectiveModel } from '../collective-model.ts';
+import {
+  byMeshDims,
+  COLLECTIVE_KINDS,
+  type CollectiveKind,
+  type CollectiveModel,
+  recordOnCurve,
+} from '../collective-model.ts';
 
 /** One row as a price: the first time below the first size, linear between, at the rate of the last above it. */
 class TableLine {
@@ -51,20 +57,15 @@ export function withCollectiveTable(model: CollectiveModel, cluster: Cluster): C
     const level = collectiveRowKey({ group: hosts === 1 ? 'intra' : 'inter', devices, collective: kind });
     return lines.has(level) ? level : undefined;
   };
-  const groups = new Map<number, Partial<Record<CollectiveKind, TableLine>>>();
-  const lineFor = (kind: CollectiveKind, meshDims: readonly number[]): TableLine | undefined => {
-    const mask = dimsMask(meshDims);
-    let group = groups.get(mask);
-    if (group === undefined) {
-      group = {};
-      for (const each of COLLECTIVE_KINDS) {
-        const line = lines.get(keyFor(each, meshDims) ?? '');
-        if (line !== undefined) group[each] = line;
-      }
-      groups.set(mask, group);
+  const linesOf = byMeshDims((meshDims) => {
+    const group: Partial<Record<CollectiveKind, TableLine>> = {};
+    for (const each of COLLECTIVE_KINDS) {
+      const line = lines.get(keyFor(each, meshDims) ?? '');
+      if (line !== undefined) group[each] = line;
     }
-    return group[kind];
-  };
+    return group;
+  });
+  const lineFor = (kind: CollectiveKind, meshDims: readonly number[]): TableLine | undefined => linesOf(meshDims)[kind];
   return {
     ...model,
     note: [...(model.note === undefined ? [] : [model.note]), tableNote(rows, lines, mesh.rank, keyFor)].join(' '),
@@ -72,12 +73,8 @@ export function withCollectiveTable(model: CollectiveModel, cluster: Cluster): C
     record(kind, bytes, meshDims) {
       const line = lineFor(kind, meshDims);
       if (line === undefined) return model.record(kind, bytes, meshDims);
-      const seconds = line.seconds(bytes);
-      const latencySeconds = Math.min(seconds, line.seconds(0));
       return {
-        seconds,
-        kind,
-        terms: { latencySeconds, bandwidthSeconds: seconds - latencySeconds },
+        ...recordOnCurve(kind, line, bytes),
         source: `table of collectives ${cluster.sources.collectiveTable ?? ''}`.trimEnd(),
       };
     },

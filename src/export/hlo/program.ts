@@ -2,6 +2,7 @@
  * A graph as HLO. In: a graph of ATen or StableHLO calls with fixed sizes, the whole program or the part of one device. Out:
  * its instructions, inputs and outputs. Control flow becomes the control flow of HLO; calls of functions are written in line.
  */
+import { scanPositions } from '../../graph/control.ts';
 import { internalError, ShardwrightError } from '../../errors.ts';
 import type { Arg, DType, Dim, Graph, Node, ValueType } from '../../graph/types.ts';
 import { getOwn, isGraphRef, isList, isRef } from '../../graph/value.ts';
@@ -215,10 +216,9 @@ class Writer {
       case 'scan':
       case 'map':
       case 'map_impl': {
-        const scans = target === 'scan';
-        const [xsAt, capturedAt] = scans ? [2, 3] : [1, 2];
-        const captured = args.length > capturedAt ? operands(capturedAt) : [];
-        return this.scan(node, body(0), scans ? operands(1) : [], operands(xsAt), captured);
+        const at = scanPositions(target);
+        const captured = args.length > at.captured ? operands(at.captured) : [];
+        return this.scan(node, body(0), at.init === undefined ? [] : operands(at.init), operands(at.xs), captured);
       }
       default:
         return this.refuse(node, `control flow by ${target} has no text in HLO`);

@@ -34,6 +34,11 @@ export function need(ctx: OpContext, name: string): TensorMeta {
   return ctx.tensor(name) ?? ctx.fail(`argument '${name}' must be a tensor`);
 }
 
+/** The tensor that PyTorch's schemas call `self`. */
+export function self(ctx: OpContext): TensorMeta {
+  return need(ctx, 'self');
+}
+
 /** Dims that can be cut at all: those with more than one row. */
 export function cuttable(shape: readonly number[]): number[] {
   return shape.flatMap((size, dim) => (size > 1 ? [dim] : []));

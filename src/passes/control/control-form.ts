@@ -1,7 +1,7 @@
 /** Control-flow calls by their parts, as passes read them. The forms are those of `graph/control.ts`. */
 
 import { internalError } from '../../errors.ts';
-import { placeholdersOf } from '../../graph/control.ts';
+import { placeholdersOf, scanPositions } from '../../graph/control.ts';
 import type { Arg, Graph, Node } from '../../graph/types.ts';
 import { getOwn, isGraphRef, isList } from '../../graph/value.ts';
 
@@ -67,12 +67,12 @@ export function controlForm(node: Node, subgraphs: Readonly<Record<string, Graph
     case 'map':
     case 'map_impl': {
       const { name, graph } = body(args[0]);
-      const scans = node.target === 'scan';
+      const at = scanPositions(node.target);
       return {
         kind: 'scan', name, step: graph,
-        init: scans ? list(1) : [],
-        xs: list(scans ? 2 : 1),
-        captured: list(scans ? 3 : 2),
+        init: at.init === undefined ? [] : list(at.init),
+        xs: list(at.xs),
+        captured: list(at.captured),
         reverse: getOwn(kwargs, 'reverse') === true,
         checkpoint: getOwn(kwargs, 'checkpoint') === true,
       }; // prettier-ignore
@@ -88,7 +88,7 @@ export function scanLength(
   { init, step }: ScanForm,
   typeOf: (name: string) => Node['type'],
 ): number | undefined {
-  const xs = node.args[node.target === 'scan' ? 2 : 1];
+  const xs = node.args[scanPositions(node.target).xs];
   const first = xs !== undefined && isList(xs) ? xs[0] : undefined;
   if (first !== undefined && first !== null && typeof first === 'object' && 'kind' in first && first.kind === 'value') {
     const type = typeOf(first.name);

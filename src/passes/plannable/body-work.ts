@@ -3,6 +3,7 @@
  * operands. Out: its FLOPs, bytes and collectives at those sizes, loops by their trips, branches as they are counted: an axis that is none of the region's own
  * makes every value of the body smaller that is cut on it.
  */
+import { scanPositions } from '../../graph/control.ts';
 import { DTYPE_BYTES, type Arg, type Graph, type Node } from '../../graph/types.ts';
 import { getOwn, isGraphRef, isList, isRef } from '../../graph/value.ts';
 import { isTuple, type Typed } from '../../local-spmd/typed.ts';
@@ -185,7 +186,7 @@ function bodiesOf({ args }: Node, { subgraphs }: Graph): (readonly [string, Grap
 
 function tripsOf({ target, args, kwargs }: Node, types: ReadonlyMap<string, Node['type']>): number {
   if (target !== 'scan' && target !== 'map' && target !== 'map_impl') return 1;
-  const xs = args[target === 'scan' ? 2 : 1];
+  const xs = args[scanPositions(target).xs];
   const first = xs !== undefined && isList(xs) ? xs[0] : undefined;
   const type = first !== undefined && isRef(first) ? types.get(first.name) : undefined;
   const [length] = type?.kind === 'tensor' ? type.shape : [getOwn(kwargs, 'length')];

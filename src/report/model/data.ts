@@ -30,8 +30,28 @@ import {
 } from './sums.ts';
 import { bytesText, percentText } from '../../units.ts';
 
+/** What an analysis finds out about a plan; null where the graph and the request are not beside it, `missing` says so. */
+interface PlanFindings {
+  readonly roofline: Roofline | null;
+  readonly streams: Streams | null;
+  readonly memory: MemoryCurve | null;
+  readonly nextBest: readonly NextBest[] | null;
+  readonly sensitivity: readonly Sensitivity[] | null;
+  /** What less memory costs at most, along the front. */
+  readonly priceOfMemory: readonly PriceStep[] | null;
+  /** Solved anew, where that was asked for. */
+  readonly memoryBounds: MemoryBounds | null;
+  readonly graph: FoldedGraph | null;
+  /** The strategies of each node of `graph`, in its order. */
+  readonly explain: readonly NodeCandidates[] | null;
+  /** Stages, where the plan has some. */
+  readonly pipeline: Pipeline | null;
+  /** What is left out and why. */
+  readonly missing: readonly string[];
+}
+
 /** What a report says, before it is HTML, Markdown, text, JSON or CSV: all print these numbers and texts. */
-export interface Report {
+export interface Report extends PlanFindings {
   readonly schema: 'shardwright.report/1';
   readonly versions: { readonly shardwright: string; readonly plan: number };
   /** Makes the plan again from the folder's graph. */
@@ -50,24 +70,9 @@ export interface Report {
   readonly operators: readonly OperatorSum[];
   /** Tokens of one step; null where the program does not tell. */
   readonly tokens: number | null;
-  /** The parts below are null where the graph and the request are not beside the plan; `missing` says so. */
-  readonly roofline: Roofline | null;
-  readonly streams: Streams | null;
-  readonly memory: MemoryCurve | null;
   /** The recipes on the same problem. */
   readonly zoo: readonly ComparedRecipe[] | null;
   readonly frontier: Compared['frontier'] | null;
-  readonly nextBest: readonly NextBest[] | null;
-  readonly sensitivity: readonly Sensitivity[] | null;
-  /** What less memory costs at most, along the front. */
-  readonly priceOfMemory: readonly PriceStep[] | null;
-  /** Solved anew, where that was asked for. */
-  readonly memoryBounds: MemoryBounds | null;
-  readonly graph: FoldedGraph | null;
-  /** The strategies of each node of `graph`, in its order. */
-  readonly explain: readonly NodeCandidates[] | null;
-  /** Stages, where the plan has some. */
-  readonly pipeline: Pipeline | null;
   readonly solverTrace:
     | (SolverTrace & {
         readonly incumbents: Incumbents['steps'] | null;
@@ -80,8 +85,6 @@ export interface Report {
   readonly constants: readonly Constant[];
   readonly assumptions: readonly string[];
   readonly warnings: readonly string[];
-  /** What this report leaves out and why. */
-  readonly missing: readonly string[];
   /** The only clock times. */
   readonly run: {
     readonly solveSeconds: number | null;
@@ -91,23 +94,11 @@ export interface Report {
 }
 
 /** What was found out about a plan beside the plan itself. */
-export interface Analysis {
-  readonly roofline: Roofline | null;
-  readonly streams: Streams | null;
-  readonly memory: MemoryCurve | null;
+export interface Analysis extends PlanFindings {
   readonly known: Compared | null;
-  readonly nextBest: readonly NextBest[] | null;
-  readonly sensitivity: readonly Sensitivity[] | null;
-  readonly priceOfMemory: readonly PriceStep[] | null;
-  readonly memoryBounds: MemoryBounds | null;
-  readonly graph: FoldedGraph | null;
-  readonly explain: readonly NodeCandidates[] | null;
-  readonly pipeline: Pipeline | null;
   readonly solverTrace: SolverTrace | null;
   readonly incumbents: Incumbents | null;
   readonly incumbentsFrom: 'plan' | 'again' | null;
-  /** What is not there and why. */
-  readonly missing: readonly string[];
 }
 
 /** What a report is made of: a plan, its cluster, its graph and its analysis. */

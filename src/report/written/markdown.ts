@@ -1,5 +1,6 @@
 /** Writes report blocks as Markdown and escapes the texts of files. */
 
+import { documentText, printable } from './document.ts';
 import { cellText, type Block, type Section } from '../model/blocks.ts';
 import type { Report } from '../model/data.ts';
 import { barText } from '../html/blocks.ts';
@@ -16,16 +17,9 @@ export function markdownDocument(
   answer: readonly { readonly label: string; readonly text: string }[],
   sections: readonly Section[],
 ): string {
-  const out = [`# ${escapeMarkdown(title)}`, ''];
-  for (const { label, text } of answer) out.push(`- **${label}**: ${escapeMarkdown(text)}`);
-  for (const { title: heading, blocks } of sections) {
-    out.push('', `## ${escapeMarkdown(heading)}`);
-    for (const block of blocks) {
-      const lines = blockLines(block);
-      if (lines.length > 0) out.push('', ...lines);
-    }
-  }
-  return `${out.join('\n')}\n`;
+  const head = [`# ${escapeMarkdown(title)}`, ''];
+  for (const { label, text } of answer) head.push(`- **${label}**: ${escapeMarkdown(text)}`);
+  return documentText(head, sections, (heading) => `## ${escapeMarkdown(heading)}`, blockLines);
 }
 
 function blockLines(block: Block): string[] {
@@ -61,8 +55,7 @@ function blockLines(block: Block): string[] {
 
 /** Text of a file as Markdown text: no links, no HTML, no table borders, no line breaks. */
 function escapeMarkdown(text: string): string {
-  return text
-    .replace(/[\u0000-\u001f\u007f-\u009f\u202a-\u202e\u2066-\u2069]+/g, ' ')
+  return printable(text)
     .replace(/&/g, '&amp;')
     .replace(/</g, '&lt;')
     .replace(/[\\`*_{}[\]|#~!]/g, (c) => `\\${c}`);

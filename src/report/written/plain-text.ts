@@ -1,5 +1,6 @@
 /** Writes report blocks as plain text with aligned tables. */
 
+import { documentText, printable } from './document.ts';
 import { cellText, type Block, type Section } from '../model/blocks.ts';
 import type { Report } from '../model/data.ts';
 import { barText } from '../html/blocks.ts';
@@ -17,17 +18,10 @@ export function textDocument(
   answer: readonly { readonly label: string; readonly text: string }[],
   sections: readonly Section[],
 ): string {
-  const out = [printable(title), ''];
+  const head = [printable(title), ''];
   const width = Math.max(0, ...answer.map((a) => a.label.length));
-  for (const { label, text } of answer) out.push(`${label.padEnd(width)}  ${printable(text)}`);
-  for (const { title: heading, blocks } of sections) {
-    out.push('', heading.toUpperCase());
-    for (const block of blocks) {
-      const lines = blockLines(block);
-      if (lines.length > 0) out.push('', ...lines);
-    }
-  }
-  return `${out.join('\n')}\n`;
+  for (const { label, text } of answer) head.push(`${label.padEnd(width)}  ${printable(text)}`);
+  return documentText(head, sections, (heading) => heading.toUpperCase(), blockLines);
 }
 
 function blockLines(block: Block): string[] {
@@ -55,9 +49,4 @@ function blockLines(block: Block): string[] {
       return [block.caption, '', ...tableText(rows, right).split('\n')];
     }
   }
-}
-
-/** Text without characters that move a terminal's cursor or turn the direction of text around. */
-function printable(text: string): string {
-  return text.replace(/[\u0000-\u001f\u007f-\u009f\u202a-\u202e\u2066-\u2069]+/g, ' ');
 }

@@ -1,7 +1,7 @@
 /** Runs control-flow calls on values of all ranks: takes a call and its operands, gives its results. */
 
 import { ShardwrightError } from '../../errors.ts';
-import { CONTROL_TARGETS } from '../../graph/control.ts';
+import { CONTROL_TARGETS, scanPositions } from '../../graph/control.ts';
 import type { Arg, Node, ValueType } from '../../graph/types.ts';
 import { getOwn, isGraphRef, isList, isRef } from '../../graph/value.ts';
 import { NDArray, fromFlat, sizeOf } from '../../ndarray/array.ts';
@@ -62,10 +62,9 @@ export function controlFlow(node: Node, frame: ControlFrame): readonly Held[] {
     case 'scan':
     case 'map':
     case 'map_impl': {
-      const scans = target === 'scan';
-      const [xsAt, capturedAt] = scans ? [2, 3] : [1, 2];
-      const captured = args.length > capturedAt ? operands(capturedAt) : [];
-      return scan(node, frame, body(0), scans ? operands(1) : [], operands(xsAt), captured);
+      const at = scanPositions(target);
+      const captured = args.length > at.captured ? operands(at.captured) : [];
+      return scan(node, frame, body(0), at.init === undefined ? [] : operands(at.init), operands(at.xs), captured);
     }
     case 'wrap_with_set_grad_enabled':
     case 'wrap_with_autocast': {

@@ -92,6 +92,15 @@ export interface ComparedBoundary {
   readonly seconds: number;
 }
 
+/** Bytes of a device by class. */
+export interface MemoryByClass {
+  readonly parameterBytes: number;
+  readonly gradientBytes: number;
+  readonly optimizerBytes: number;
+  readonly activationBytes: number;
+  readonly temporaryBytes: number;
+}
+
 /** What a comparison by model name says of a plan besides its figures. Seconds of the device that works longest. */
 export interface ComparedLayout {
   readonly computeSeconds: number;
@@ -101,14 +110,8 @@ export interface ComparedLayout {
   readonly tokensPerSecond: number;
   /** Model FLOPs utilisation; its convention is `question.mfuConvention`. */
   readonly mfu: number;
-  /** Bytes of the fullest device by class. */
-  readonly memory: {
-    readonly parameterBytes: number;
-    readonly gradientBytes: number;
-    readonly optimizerBytes: number;
-    readonly activationBytes: number;
-    readonly temporaryBytes: number;
-  };
+  /** Of the fullest device. */
+  readonly memory: MemoryByClass;
   /** `etp`: devices that cut each expert between them; absent for models without routed experts. */
   readonly sizes: Readonly<Record<'pp' | 'dp_replicate' | 'dp_shard' | 'cp' | 'tp' | 'ep', number>> & {
     readonly etp?: number;

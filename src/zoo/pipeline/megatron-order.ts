@@ -2,7 +2,7 @@
 
 import { ShardwrightError, suggestion } from '../../errors.ts';
 import { DeviceMesh } from '../../mesh/devices/mesh.ts';
-import { fillSizes } from '../recipes/expert-mesh.ts';
+import { fillSizes, requireGroupSizes } from '../recipes/expert-mesh.ts';
 
 /** Orders that have names. */
 export const MEGATRON_ORDERS = {
@@ -55,13 +55,7 @@ export function megatronMeshes(order: string, sizes: MegatronSizes, devices: num
   const etp = sizes.etp ?? tp;
   const pp = filled.get('pp') ?? 1;
   if (ep === 1 && etp === tp) return { dense, expert: undefined };
-  for (const [name, value] of [
-    ['ep', ep],
-    ['etp', etp],
-  ] as const)
-    // prettier-ignore
-    if (!Number.isSafeInteger(value) || value < 1)
-      throw new ShardwrightError('E_MESH', `'${name}' has size ${value}, expected an integer of at least 1`);
+  requireGroupSizes({ ep, etp });
   if (devices % (ep * etp * pp) !== 0)
     throw new ShardwrightError(
       'E_MESH',

@@ -96,6 +96,15 @@ export interface ExpertFold {
   readonly folded: readonly DenseAxis[];
 }
 
+/** @throws E_MESH for a size of an expert axis that is no integer of at least 1 */
+export function requireGroupSizes(sizes: { readonly ep: number; readonly etp: number }): void {
+  for (const name of ['ep', 'etp'] as const) {
+    const value = sizes[name];
+    if (!Number.isSafeInteger(value) || value < 1)
+      throw new ShardwrightError('E_MESH', `'${name}' has size ${value}, expected an integer of at least 1`);
+  }
+}
+
 /**
  * Folds an expert mesh out of the dense axes dp_shard, cp and tp: dp_shard * cp * tp = efsdp * ep * etp.
  *
@@ -109,13 +118,7 @@ export function expertFold(devices: number, sizes: FoldSizes): ExpertFold {
   const size = (axis: DenseAxis): number => dense.sizes[dense.indexOf(axis)];
   const [shard, cp, tp] = [size('dp_shard'), size('cp'), size('tp')];
   const { ep = 1, etp = 1 } = sizes;
-  for (const [name, value] of [
-    ['ep', ep],
-    ['etp', etp],
-  ] as const)
-    // prettier-ignore
-    if (!Number.isSafeInteger(value) || value < 1)
-      throw new ShardwrightError('E_MESH', `'${name}' has size ${value}, expected an integer of at least 1`);
+  requireGroupSizes({ ep, etp });
   const total = shard * cp * tp;
   const found = foldProblem({ shard, cp, tp }, ep, etp);
   if (found !== undefined) {

@@ -12,6 +12,7 @@ import {
   need,
   normalDim,
   pendingRules,
+  self,
 } from '../../rules/dims.ts';
 import {
   defineOp,
@@ -24,7 +25,6 @@ import {
 } from '../../record/record.ts';
 import { P, R, S, rule, type Rule, type RuleSlot } from '../../record/rule.ts';
 
-export const self = (ctx: OpContext): TensorMeta => need(ctx, 'self');
 export const rows = (dim: number): RuleSlot => S(dim, { slicing: 'contiguous' });
 export const EXT = { origin: 'ext' } as const;
 export const MASK = { origin: 'ext', rewrite: 'mask' } as const;

@@ -16,6 +16,7 @@ import {
   need,
   pendingRules,
   sameShape,
+  self,
 } from '../../rules/dims.ts';
 import { isIntegral } from '../../record/dtypes.ts';
 import {
@@ -28,17 +29,7 @@ import {
   type TypedContext,
 } from '../../record/record.ts';
 import { P, R, S, rule, type Rule, type RuleSlot } from '../../record/rule.ts';
-import {
-  self,
-  rows,
-  EXT,
-  MASK,
-  gatherBytes,
-  writeWork,
-  indexedDim,
-  maskedRows,
-  gatherScatterOps,
-} from './gather-scatter.ts';
+import { rows, EXT, MASK, gatherBytes, writeWork, indexedDim, maskedRows, gatherScatterOps } from './gather-scatter.ts';
 
 // ---- index, index_put -----------------------------------------------------------------------------------------------
 

@@ -5,7 +5,7 @@
  */
 
 import { promoteTypes } from '../../record/dtypes.ts';
-import { anyS, cuttable, movedKinds, need, normalDim, pendingRules, sameShape, untouched } from '../../rules/dims.ts';
+import { anyS, cuttable, movedKinds, normalDim, pendingRules, sameShape, self, untouched } from '../../rules/dims.ts';
 import {
   defineOp,
   elements,
@@ -16,8 +16,6 @@ import {
 } from '../../record/record.ts';
 import { P, R, S, rule, type Rule, type RuleSlot } from '../../record/rule.ts';
 import { slicingOps } from './slicing.ts';
-
-const self = (ctx: OpContext): TensorMeta => need(ctx, 'self');
 
 // ---- cat, stack -----------------------------------------------------------------------------------------------------
 

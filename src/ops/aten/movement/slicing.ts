@@ -3,17 +3,9 @@
  * reductions pass, because every element is moved or set to zero on all ranks.
  */
 
-import { cuttable, movedKinds, need, normalDim, sameShape, untouched } from '../../rules/dims.ts';
-import {
-  defineOp,
-  type OpContext,
-  type OperatorRecord,
-  type TensorMeta,
-  type TypedContext,
-} from '../../record/record.ts';
+import { cuttable, movedKinds, need, normalDim, sameShape, self, untouched } from '../../rules/dims.ts';
+import { defineOp, type OpContext, type OperatorRecord, type TypedContext } from '../../record/record.ts';
 import { P, S, rule, type Rule } from '../../record/rule.ts';
-
-const self = (ctx: OpContext): TensorMeta => need(ctx, 'self');
 
 // ---- split, chunk, unbind -------------------------------------------------------------------------------------------
 

@@ -6,7 +6,7 @@
 
 import { build, copyFlat, flat, fromFlat } from '../../../ndarray/array.ts';
 import { diagonal as diagonalOf } from '../../../ndarray/views.ts';
-import { broadcastAll, cuttable, movedKinds, need, normalDim, sameShape } from '../../rules/dims.ts';
+import { broadcastAll, cuttable, movedKinds, need, normalDim, sameShape, self } from '../../rules/dims.ts';
 import { one, tensor } from '../../record/kernel.ts';
 import {
   defineOp,
@@ -17,8 +17,6 @@ import {
 } from '../../record/record.ts';
 import { P, R, S, rule, type Rule, type RuleSlot } from '../../record/rule.ts';
 import { resolveShape, viewRules } from '../../rules/viewgroups.ts';
-
-const self = (ctx: OpContext): TensorMeta => need(ctx, 'self');
 
 /**
  * Shards follow a dim map (`to[i]` is the output dim of input dim i, undefined where it goes away); pending kinds pass.

@@ -2,6 +2,7 @@
  * Calls with bodies of a typed program (`call`, `cond`, `while_loop`, `scan`, `map`). In: one call, and how its operands and bodies are
  * written. Out: the local call, with bodies of local calls.
  */
+import { scanPositions } from '../../../graph/control.ts';
 import { internalError } from '../../../errors.ts';
 import type { Arg, Graph, Node } from '../../../graph/types.ts';
 import { getOwn, isGraphRef, isList, isRef } from '../../../graph/value.ts';
@@ -65,7 +66,8 @@ export function eraseControl(graph: Graph, node: Node, site: ControlSite): Local
     case 'map':
     case 'map_impl': {
       const scans = target === 'scan';
-      const [init, xs, captured] = [scans ? list(1) : [], list(scans ? 2 : 1), list(scans ? 3 : 2)];
+      const at = scanPositions(target);
+      const [init, xs, captured] = [at.init === undefined ? [] : list(at.init), list(at.xs), list(at.captured)];
       const rows = typesOf(xs).map(({ dtype, shape }) => ({ dtype, shape: shape.slice(1) }));
       const step = body(args[0]);
       const made = write(step, [...typesOf(init), ...rows, ...typesOf(captured)]);

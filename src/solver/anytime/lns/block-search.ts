@@ -2,6 +2,7 @@
  * Local search over feasible choices: a block of variables is minimised exactly given all others (`block.ts`), memory
  * enters as prices, and what would still exceed a row is priced up inside the block until it fits or nothing is gained.
  */
+import { segmentAt } from './repair.ts';
 import { Block } from './block.ts';
 import { RowPenalties } from './row-penalties.ts';
 import { costOf, usageOf } from '../bound/trws.ts';
@@ -374,19 +375,13 @@ export class BlockSearch {
 
   /** Adds `price` per unit of the row to the costs of the block. */
   #penalize(row: number, price: number): void {
-    const { segment, lo, hi, amount, amounts } = this.model;
+    const { amount, amounts } = this.model;
     const block = this.#block;
     this.#vars.forEach((i, k) => {
-      let low = segment[i];
-      let high = segment[i + 1];
-      while (low < high) {
-        const middle = (low + high) >> 1;
-        if (hi[middle] <= row) low = middle + 1;
-        else high = middle;
-      }
-      if (low === segment[i + 1] || lo[low] > row) return;
+      const s = segmentAt(this.model, i, row);
+      if (s < 0) return;
       for (let c = block.start[k]; c < block.start[k + 1]; c++)
-        block.costs[c] += price * amounts[amount[low] + this.#values[c]];
+        block.costs[c] += price * amounts[amount[s] + this.#values[c]];
     });
   }
 

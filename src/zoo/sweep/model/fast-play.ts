@@ -11,6 +11,18 @@ import {
   type PipelineSchedule,
 } from '../../../simulate/pipeline/schedules.ts';
 
+/** One step of a pipeline. */
+interface PipelineRun {
+  readonly schedule: PipelineSchedule;
+  readonly devices: number;
+  readonly chunks: number;
+  readonly microbatches: number;
+  /** By chunk * devices + device. */
+  readonly stages: readonly StageSeconds[];
+  /** Seconds of a message, by boundary between stages. */
+  readonly hops: readonly number[];
+}
+
 /**
  * Ends of a pipeline's devices, as `playPipeline` finds them, without the spans: a sweep plays thousands of schedules of few
  * shapes. The order of the passes of a shape is made once.
@@ -22,53 +34,33 @@ export class PipelinePlayer {
   private readonly played = new Map<number, Played>();
 
   /**
-   * @param stages by chunk * devices + device; `hops` by boundary
    * @returns seconds at which each device is done; with more than `MOST_PASSES` passes, the end of fewer microbatches and the
    *   rest at the rate of the last of them
    */
-  ends(
-    schedule: PipelineSchedule,
-    devices: number,
-    chunks: number,
-    microbatches: number,
-    stages: readonly StageSeconds[],
-    hops: readonly number[],
-  ): Float64Array {
-    const input = inputOf(schedule, devices, chunks, microbatches, stages, hops);
+  ends(run: PipelineRun): Float64Array {
+    const input = inputOf(run);
     const key = hashOf(input);
     const known = this.played.get(key);
     if (known !== undefined && isSame(known.input, input)) return known.ends;
-    const ends = this.endsOf(schedule, devices, chunks, microbatches, stages, hops);
+    const ends = this.endsOf(run);
     if (this.played.size >= MOST_PLAYED) this.played.clear();
     this.played.set(key, { input, ends });
     return ends;
   }
 
-  private endsOf(
-    schedule: PipelineSchedule,
-    devices: number,
-    chunks: number,
-    microbatches: number,
-    stages: readonly StageSeconds[],
-    hops: readonly number[],
-  ): Float64Array {
+  private endsOf(run: PipelineRun): Float64Array {
+    const { devices, chunks, microbatches } = run;
     const turns = Math.max(4, Math.floor(MOST_PASSES / (3 * devices * devices * chunks)));
     const few = turns * devices;
-    if (microbatches <= few) return this.play(schedule, devices, chunks, microbatches, stages, hops);
+    if (microbatches <= few) return this.play(run, microbatches);
     const rounds = Math.floor(turns / 2) * devices;
-    const some = this.play(schedule, devices, chunks, few - rounds, stages, hops);
-    const all = this.play(schedule, devices, chunks, few, stages, hops);
+    const some = this.play(run, few - rounds);
+    const all = this.play(run, few);
     return all.map((end, i) => end + ((end - some[i]) / rounds) * (microbatches - few));
   }
 
-  private play(
-    schedule: PipelineSchedule,
-    p: number,
-    v: number,
-    m: number,
-    stages: readonly StageSeconds[],
-    hops: readonly number[],
-  ): Float64Array {
+  /** Plays `m` microbatches of the run. */
+  private play({ schedule, devices: p, chunks: v, stages, hops }: PipelineRun, m: number): Float64Array {
     const { passes, start } = this.order(schedule, p, v, m);
     const count = p * v;
     const split = splitsBackward(schedule);
@@ -144,14 +136,7 @@ interface Played {
 }
 
 /** Everything that a play depends on. */
-function inputOf(
-  schedule: PipelineSchedule,
-  devices: number,
-  chunks: number,
-  microbatches: number,
-  stages: readonly StageSeconds[],
-  hops: readonly number[],
-): Float64Array {
+function inputOf({ schedule, devices, chunks, microbatches, stages, hops }: PipelineRun): Float64Array {
   const input = new Float64Array(4 + 3 * stages.length + hops.length);
   input.set([PIPELINE_SCHEDULES.indexOf(schedule), devices, chunks, microbatches]);
   stages.forEach(({ forward, backwardInput, backwardWeight }, k) => {

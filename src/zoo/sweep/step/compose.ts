@@ -21,7 +21,7 @@ import { stepSystem, type SweepQuestion } from '../model/question.ts';
 import type { RoutedCosts } from '../rank/moe.ts';
 import type { LayerKinds } from '../model/representative-layers.ts';
 import { endsSumSeconds } from '../rank/tied-embedding.ts';
-import type { ComparedBoundary, ComparedStage } from '../../compare/comparison.ts';
+import type { ComparedBoundary, ComparedStage, MemoryByClass } from '../../compare/comparison.ts';
 import type { Traffic } from '../../compare/price.ts';
 import { GroupMaker } from '../rank/data-groups.ts';
 import type { DataGroups } from '../model/states.ts';
@@ -39,13 +39,7 @@ export interface Figures {
   readonly communicationSeconds: number;
   readonly bubbleSeconds: number;
   readonly peakBytes: number;
-  readonly memory: {
-    readonly parameterBytes: number;
-    readonly gradientBytes: number;
-    readonly optimizerBytes: number;
-    readonly activationBytes: number;
-    readonly temporaryBytes: number;
-  };
+  readonly memory: MemoryByClass;
   readonly microbatches: number;
   /** Of the device that works longest, exchanges of tokens with experts in plain sight or not. */
   readonly exchangeSeconds: number;
@@ -238,7 +232,14 @@ export class Composer {
     // Of plans that do not fit the leanest counts, whatever its seconds.
     if (full.peak > this.budgetBytes && full.peak >= (limits.leaner ?? Infinity)) return { unitsAgain };
     const lasts = chunk.slice(0, -1).map((list) => list[list.length - 1]);
-    const played = this.player.ends(schedule, pp, v, m, seconds, lasts.map((u) => u.boundary)); // prettier-ignore
+    const played = this.player.ends({
+      schedule,
+      devices: pp,
+      chunks: v,
+      microbatches: m,
+      stages: seconds,
+      hops: lasts.map((u) => u.boundary),
+    });
     // What fills and empties the pipeline is on the way to every device, without what pairs save.
     const alone =
       share * (pp - 1) * Math.max(...chunk.map((list) => add(list, (u) => u.pairedForward + u.pairedBackward)));
